@@ -1,0 +1,35 @@
+# Settings that every target of the project shares, and the two ways to declare a library or a test.
+include_guard()
+
+find_program(TCC_CCACHE ccache)
+if(TCC_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # ccache accepts precompiled headers only when it may trust their defines and time stamps.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TCC_CCACHE})
+endif()
+
+add_library(tcc_settings INTERFACE)
+target_include_directories(tcc_settings INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+target_compile_options(tcc_settings INTERFACE -Wall -Wextra -fno-strict-aliasing $<$<BOOL:${TCC_WERROR}>:-Werror>)
+if(TCC_CCACHE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(tcc_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+endif()
+if(TCC_SANITIZE)
+  target_compile_options(tcc_settings INTERFACE -fsanitize=${TCC_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(tcc_settings INTERFACE -fsanitize=${TCC_SANITIZE})
+endif()
+
+# tcc_library(name SOURCES... [DEPENDS targets...]): a static library without MLIR.
+function(tcc_library name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PUBLIC tcc_settings ${ARG_DEPENDS})
+endfunction()
+
+# tcc_test(name SOURCES... [DEPENDS targets...]): a GoogleTest program, run by ctest as one test.
+function(tcc_test name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE tcc_settings ${ARG_DEPENDS} GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+endfunction()

@@ -1,0 +1,1 @@
+// Holds the precompiled header (mlir_pch.h) that the other MLIR targets reuse.

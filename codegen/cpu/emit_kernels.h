@@ -1,0 +1,44 @@
+// CPU emitter: kernel regions → MLIR vector → LLVM → object code → one shared object, all in-process.
+#pragma once
+#include "ir/kernel.h"
+#include <string>
+#include <vector>
+
+namespace tcc::cpu {
+
+/// What machine code is generated for.
+struct Target {
+  std::string cpu = "native";  // an LLVM CPU name, or "native"
+  std::string features;        // additional LLVM feature string, for example "-avx512f"
+  unsigned vectorBytes = 0;    // SIMD width: 64 (AVX-512), 32 (AVX2), 16 (generic); 0 derives it from the features
+};
+
+/// One kernel to be emitted under a symbol; several calls may share it.
+struct KernelSource {
+  std::string symbol;
+  KernelOp kernel;
+};
+
+/// How the runtime divides a kernel: extern "C" void symbol(int64_t begin, int64_t end, void *const *args) runs items
+/// begin..end of [0, extent), cut at multiples of `granularity`; args are the inputs and then the results.
+/// Items are rows (outer·rows), outer blocks, or column elements (outer·columns) after KernelInfo::parallel().
+struct KernelLaunch {
+  int64_t extent = 0;
+  int64_t granularity = 1;
+};
+KernelLaunch launchOf(const KernelInfo &info);
+
+struct EmitOptions {
+  Target target;
+  unsigned threads = 0;     // compile threads; 0 = all cores
+  bool fastMath = false;
+};
+
+/// What is made on the way, for -emit=llvm and -emit=asm.
+enum class Artefact : uint8_t { sharedObject, llvm, assembly, object };
+
+/// The bytes (a shared object) or text; nothing and in `error` what failed.
+std::optional<std::string> emitKernels(llvm::ArrayRef<KernelSource> kernels, const EmitOptions &options,
+                                       Artefact artefact, std::string &error);
+
+} // namespace tcc::cpu

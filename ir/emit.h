@@ -1,0 +1,77 @@
+// Emit: an OpBuilder with a location and a short spelling for each primitive, used by decompositions, gradients and
+// passes. Shapes are static and equal unless a function says otherwise; results carry their inferred types.
+#pragma once
+#include "ir/dialect.h"
+#include "mlir/IR/Builders.h"
+
+namespace tcc {
+
+class Emit {
+public:
+  Emit(mlir::OpBuilder &builder, mlir::Location loc) : builder(builder), loc(loc) {}
+
+  mlir::OpBuilder &builder;
+  mlir::Location loc;
+
+  template <typename Op, typename... Args>
+  mlir::Value create(Args &&...args) {
+    return Op::create(builder, loc, std::forward<Args>(args)...);
+  }
+
+  // sources
+  mlir::Value constant(double value, mlir::RankedTensorType type);
+  mlir::Value zeros(mlir::RankedTensorType type) { return constant(0, type); }
+  mlir::Value iota(int64_t dim, llvm::ArrayRef<int64_t> shape, mlir::Type element);
+
+  // elementwise
+  mlir::Value neg(mlir::Value x) { return create<NegOp>(x); }
+  mlir::Value exp(mlir::Value x) { return create<ExpOp>(x); }
+  mlir::Value log(mlir::Value x) { return create<LogOp>(x); }
+  mlir::Value sqrt(mlir::Value x) { return create<SqrtOp>(x); }
+  mlir::Value rsqrt(mlir::Value x) { return create<RsqrtOp>(x); }
+  mlir::Value tanh(mlir::Value x) { return create<TanhOp>(x); }
+  mlir::Value sin(mlir::Value x) { return create<SinOp>(x); }
+  mlir::Value cos(mlir::Value x) { return create<CosOp>(x); }
+  mlir::Value detach(mlir::Value x) { return create<DetachOp>(x); }
+  mlir::Value add(mlir::Value a, mlir::Value b) { return create<AddOp>(a, b); }
+  mlir::Value sub(mlir::Value a, mlir::Value b) { return create<SubOp>(a, b); }
+  mlir::Value mul(mlir::Value a, mlir::Value b) { return create<MulOp>(a, b); }
+  mlir::Value div(mlir::Value a, mlir::Value b) { return create<DivOp>(a, b); }
+  mlir::Value maximum(mlir::Value a, mlir::Value b) { return create<MaximumOp>(a, b); }
+  mlir::Value logicalAnd(mlir::Value a, mlir::Value b) { return create<AndOp>(a, b); }
+  mlir::Value compare(Predicate predicate, mlir::Value a, mlir::Value b);
+  mlir::Value select(mlir::Value condition, mlir::Value onTrue, mlir::Value onFalse);
+  /// x converted to `element`; x itself when it has that element type.
+  mlir::Value cast(mlir::Value x, mlir::Type element);
+
+  // the same with a literal on the right, splat to x's type
+  mlir::Value add(mlir::Value x, double literal) { return add(x, constant(literal, tensorType(x))); }
+  mlir::Value sub(mlir::Value x, double literal) { return sub(x, constant(literal, tensorType(x))); }
+  mlir::Value mul(mlir::Value x, double literal) { return mul(x, constant(literal, tensorType(x))); }
+  mlir::Value div(mlir::Value x, double literal) { return div(x, constant(literal, tensorType(x))); }
+
+  // views; each gives x itself when nothing changes
+  mlir::Value broadcast(mlir::Value x, llvm::ArrayRef<int64_t> shape);
+  mlir::Value reshape(mlir::Value x, llvm::ArrayRef<int64_t> shape);
+  mlir::Value transpose(mlir::Value x, llvm::ArrayRef<int64_t> permutation);
+  mlir::Value slice(mlir::Value x, llvm::ArrayRef<int64_t> starts, llvm::ArrayRef<int64_t> limits);
+  mlir::Value pad(mlir::Value x, llvm::ArrayRef<int64_t> low, llvm::ArrayRef<int64_t> high);
+
+  // reductions; axes stay as size 1
+  mlir::Value reduceSum(mlir::Value x, llvm::ArrayRef<int64_t> axes);
+  mlir::Value reduceMax(mlir::Value x, llvm::ArrayRef<int64_t> axes);
+  /// Sum of x over what `broadcast` to x's shape had stretched, in shape `shape`.
+  mlir::Value sumTo(mlir::Value x, llvm::ArrayRef<int64_t> shape);
+
+  mlir::Value matmul(mlir::Value a, mlir::Value b, bool transposeA = false, bool transposeB = false,
+                     mlir::Type dtype = {});
+
+  mlir::Type f32() { return builder.getF32Type(); }
+  mlir::Type i32() { return builder.getI32Type(); }
+};
+
+/// `type` with another shape or element type.
+mlir::RankedTensorType withShape(mlir::RankedTensorType type, llvm::ArrayRef<int64_t> shape);
+mlir::RankedTensorType withElement(mlir::RankedTensorType type, mlir::Type element);
+
+} // namespace tcc

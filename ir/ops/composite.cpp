@@ -1,0 +1,257 @@
+// Composites: what users write by name, said once in terms of other ops. 16-bit floats are computed in f32.
+#include "ir/emit.h"
+#include "ir/ops/shapes.h"
+#include <limits>
+#include <numbers>
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+int64_t lastDim(Value x) { return tensorType(x).getRank() - 1; }
+
+Value mean(Emit &b, Value x, ArrayRef<int64_t> axes) {
+  double count = 1;
+  for (int64_t axis : axes)
+    count *= tensorType(x).getDimSize(axis);
+  return b.div(b.reduceSum(x, axes), count);
+}
+
+Value sigmoid(Emit &b, Value x) { // by tanh: neither it nor its gradient overflows
+  return b.add(b.mul(b.tanh(b.mul(x, 0.5)), 0.5), 0.5);
+}
+
+/// x over its last dim's softmax. The maximum is detached: the result does not depend on it.
+Value softmax(Emit &b, Value x) {
+  ArrayRef<int64_t> shape = tensorType(x).getShape();
+  Value shifted = b.sub(x, b.broadcast(b.reduceMax(b.detach(x), {lastDim(x)}), shape));
+  Value e = b.exp(shifted);
+  return b.div(e, b.broadcast(b.reduceSum(e, {lastDim(x)}), shape));
+}
+
+LogicalResult verifyLastSize(Operation *op, Value x, Value vector, StringRef name, StringRef label) {
+  RankedTensorType type = tensorType(vector), data = tensorType(x);
+  if (data.getRank() >= 1 && type.getRank() == 1 && sameSize(type.getDimSize(0), data.getShape().back()))
+    return success();
+  return op->emitOpError() << name << " is " << typeText(type) << " for x " << typeText(data)
+                           << "; it must be a vector of x's last size (" << label << ")";
+}
+
+} // namespace
+
+//===- activations ---------------------------------------------------------------------------------------------===//
+
+SmallVector<Value> GeluOp::decompose(Emit &b) {
+  Value x = b.cast(getX(), b.f32());
+  Value cubic = b.mul(b.mul(b.mul(x, x), x), 0.044715);
+  Value t = b.tanh(b.mul(b.add(x, cubic), std::numbers::sqrt2 * std::numbers::inv_sqrtpi));
+  Value y = b.mul(b.mul(x, 0.5), b.add(t, 1));
+  return {b.cast(y, tensorType(getX()).getElementType())};
+}
+
+SmallVector<Value> SigmoidOp::decompose(Emit &b) {
+  return {b.cast(sigmoid(b, b.cast(getX(), b.f32())), tensorType(getX()).getElementType())};
+}
+
+SmallVector<Value> SiluOp::decompose(Emit &b) {
+  Value x = b.cast(getX(), b.f32());
+  return {b.cast(b.mul(x, sigmoid(b, x)), tensorType(getX()).getElementType())};
+}
+
+SmallVector<Value> ReluOp::decompose(Emit &b) {
+  Value zero = b.zeros(tensorType(getX()));
+  return {b.select(b.compare(Predicate::le, getX(), zero), zero, getX())};
+}
+
+SmallVector<Value> SoftmaxOp::decompose(Emit &b) {
+  return {b.cast(softmax(b, b.cast(getX(), b.f32())), tensorType(getX()).getElementType())};
+}
+
+//===- means and norms -----------------------------------------------------------------------------------------===//
+
+LogicalResult ReduceMeanOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, Adaptor adaptor,
+                                             SmallVectorImpl<Type> &types) {
+  RankedTensorType type = tensorType(adaptor.getX());
+  SmallVector<int64_t> shape(type.getShape());
+  for (int64_t axis : adaptor.getAxes()) {
+    if (axis < 0 || axis >= type.getRank())
+      return emitOptionalError(loc, "'tcc.reduce_mean' axis ", axis, " is outside rank ", type.getRank(),
+                               " (reduce_c1)");
+    shape[axis] = 1;
+  }
+  types.push_back(withShape(type, shape));
+  return success();
+}
+SmallVector<Value> ReduceMeanOp::decompose(Emit &b) {
+  return {b.cast(mean(b, b.cast(getX(), b.f32()), getAxes()), tensorType(getX()).getElementType())};
+}
+
+LogicalResult LayerNormOp::verify() {
+  if (failed(verifyLastSize(*this, getX(), getWeight(), "weight", "layer_norm_c1")))
+    return failure();
+  return verifyLastSize(*this, getX(), getBias(), "bias", "layer_norm_c1");
+}
+SmallVector<Value> LayerNormOp::decompose(Emit &b) {
+  Value x = b.cast(getX(), b.f32());
+  ArrayRef<int64_t> shape = tensorType(x).getShape();
+  Value centred = b.sub(x, b.broadcast(mean(b, x, {lastDim(x)}), shape));
+  Value variance = mean(b, b.mul(centred, centred), {lastDim(x)});
+  Value inverse = b.rsqrt(b.add(variance, getEps().convertToDouble()));
+  Value normal = b.mul(centred, b.broadcast(inverse, shape));
+  Value scaled = b.mul(normal, b.broadcast(b.cast(getWeight(), b.f32()), shape));
+  Value y = b.add(scaled, b.broadcast(b.cast(getBias(), b.f32()), shape));
+  return {b.cast(y, tensorType(getX()).getElementType())};
+}
+
+LogicalResult RmsNormOp::verify() { return verifyLastSize(*this, getX(), getWeight(), "weight", "rms_norm_c1"); }
+SmallVector<Value> RmsNormOp::decompose(Emit &b) {
+  Value x = b.cast(getX(), b.f32());
+  ArrayRef<int64_t> shape = tensorType(x).getShape();
+  Value inverse = b.rsqrt(b.add(mean(b, b.mul(x, x), {lastDim(x)}), getEps().convertToDouble()));
+  Value normal = b.mul(x, b.broadcast(inverse, shape));
+  Value y = b.mul(normal, b.broadcast(b.cast(getWeight(), b.f32()), shape));
+  return {b.cast(y, tensorType(getX()).getElementType())};
+}
+
+//===- linear, attention ---------------------------------------------------------------------------------------===//
+
+LogicalResult LinearOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                         SmallVectorImpl<Type> &types) {
+  RankedTensorType x = tensorType(adaptor.getX()), weight = tensorType(adaptor.getWeight());
+  if (x.getRank() < 2 || weight.getRank() != 2 || !sameSize(x.getShape().back(), weight.getDimSize(0)))
+    return emitOptionalError(loc, "'tcc.linear' weight is ", typeText(weight), " for x ", typeText(x),
+                             "; it must be [x's last size, out] (linear_c1)");
+  if (Value bias = adaptor.getBias()) {
+    RankedTensorType type = tensorType(bias);
+    if (type.getRank() != 1 || !sameSize(type.getDimSize(0), weight.getDimSize(1)))
+      return emitOptionalError(loc, "'tcc.linear' bias is ", typeText(type), " for weight ", typeText(weight),
+                               "; it must be a vector of the weight's last size (linear_c2)");
+  }
+  SmallVector<int64_t> shape(x.getShape());
+  shape.back() = weight.getDimSize(1);
+  types.push_back(withShape(x, shape));
+  return success();
+}
+SmallVector<Value> LinearOp::decompose(Emit &b) {
+  Type element = tensorType(getX()).getElementType();
+  Value y = b.matmul(getX(), b.cast(getWeight(), element));
+  if (getBias())
+    y = b.add(y, b.broadcast(b.cast(getBias(), element), tensorType(y).getShape()));
+  return {y};
+}
+
+LogicalResult AttentionOp::verify() {
+  RankedTensorType q = tensorType(getQ()), k = tensorType(getK()), v = tensorType(getV());
+  bool fits = q.getRank() >= 2 && k.getRank() == q.getRank() && v == k;
+  for (int64_t i = 0; fits && i < q.getRank(); ++i)
+    fits = i == q.getRank() - 2 || sameSize(q.getDimSize(i), k.getDimSize(i));
+  if (!fits)
+    return emitOpError() << "q is " << typeText(q) << ", k " << typeText(k) << ", v " << typeText(v)
+                         << "; k and v need q's batch and head size (attention_c1)";
+  if (getCausal() && !sameSize(q.getDimSize(q.getRank() - 2), k.getDimSize(k.getRank() - 2)))
+    return emitOpError() << "causal with " << q.getDimSize(q.getRank() - 2) << " queries and "
+                         << k.getDimSize(k.getRank() - 2) << " keys; their numbers must be equal (attention_c2)";
+  return success();
+}
+SmallVector<Value> AttentionOp::decompose(Emit &b) {
+  Type element = tensorType(getQ()).getElementType();
+  Value scores = b.mul(b.matmul(getQ(), getK(), false, true, b.f32()), getScale().convertToDouble());
+  RankedTensorType type = tensorType(scores);
+  if (getCausal()) {
+    Value query = b.iota(type.getRank() - 2, type.getShape(), b.i32());
+    Value key = b.iota(type.getRank() - 1, type.getShape(), b.i32());
+    Value hidden = b.constant(-std::numeric_limits<double>::infinity(), type);
+    scores = b.select(b.compare(Predicate::le, key, query), scores, hidden);
+  }
+  return {b.matmul(b.cast(softmax(b, scores), element), getV())};
+}
+
+//===- loss, dropout, optimizer --------------------------------------------------------------------------------===//
+
+LogicalResult CrossEntropyOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, Adaptor adaptor,
+                                               SmallVectorImpl<Type> &types) {
+  RankedTensorType logits = tensorType(adaptor.getLogits()), targets = tensorType(adaptor.getTargets());
+  bool fits = logits.getRank() == targets.getRank() + 1;
+  for (int64_t i = 0; fits && i < targets.getRank(); ++i)
+    fits = sameSize(logits.getDimSize(i), targets.getDimSize(i));
+  if (!fits)
+    return emitOptionalError(loc, "'tcc.cross_entropy' targets are ", typeText(targets), " for logits ",
+                             typeText(logits), "; they need the logits' shape without its last dim",
+                             " (cross_entropy_c1)");
+  types.push_back(RankedTensorType::get({}, Float32Type::get(context)));
+  return success();
+}
+SmallVector<Value> CrossEntropyOp::decompose(Emit &b) {
+  RankedTensorType type = tensorType(getLogits());
+  int64_t classes = type.getShape().back(), rows = type.getNumElements() / std::max<int64_t>(classes, 1);
+  if (classes == 0)
+    for (int64_t size : type.getShape().drop_back())
+      rows = size;
+  Value x = b.cast(b.reshape(getLogits(), {rows, classes}), b.f32());
+  Value targets = b.reshape(getTargets(), {rows, 1});
+  ArrayRef<int64_t> shape = tensorType(x).getShape();
+  Type index = tensorType(targets).getElementType();
+
+  Value top = b.reduceMax(b.detach(x), {1});
+  Value sum = b.reduceSum(b.exp(b.sub(x, b.broadcast(top, shape))), {1});
+  Value isTarget = b.compare(Predicate::eq, b.iota(1, shape, index), b.broadcast(targets, shape));
+  Value picked = b.reduceSum(b.select(isTarget, x, b.zeros(tensorType(x))), {1});
+  Value losses = b.sub(b.add(b.log(sum), top), picked);
+
+  // The count comes from the targets alone, so the gradient of the logits does not wait for the loss.
+  Value counts = b.compare(Predicate::ge, targets, b.zeros(tensorType(targets)));
+  Value count = b.reduceSum(b.cast(counts, b.f32()), {0});
+  Value shares = b.div(b.select(counts, losses, b.zeros(tensorType(losses))), b.broadcast(count, {rows, 1}));
+  return {b.reshape(b.reduceSum(shares, {0}), {})};
+}
+
+LogicalResult DropoutOp::verify() {
+  double rate = getRate().convertToDouble();
+  if (rate >= 0 && rate < 1)
+    return success();
+  return emitOpError() << "rate " << rate << " is outside 0 <= rate < 1 (dropout_c1)";
+}
+SmallVector<Value> DropoutOp::decompose(Emit &b) {
+  double rate = getRate().convertToDouble();
+  if (rate == 0)
+    return {getX()};
+  Value x = b.cast(getX(), b.f32());
+  RankedTensorType type = tensorType(x);
+  Value bits = RandomBitsOp::create(b.builder, b.loc, withElement(type, b.i32()), getSeed(), getStream(), Value());
+  // Signed bits below the threshold are dropped: the share of such values is `rate`.
+  double threshold = -2147483648.0 + rate * 4294967296.0;
+  Value keep = b.compare(Predicate::ge, bits, b.constant(std::min(threshold, 2147483647.0), tensorType(bits)));
+  Value y = b.select(keep, b.mul(x, 1 / (1 - rate)), b.zeros(type));
+  return {b.cast(y, tensorType(getX()).getElementType())};
+}
+
+SmallVector<Value> AdamwOp::decompose(Emit &b) {
+  RankedTensorType type = tensorType(getM()); // moments are f32, whatever the parameter is stored in
+  ArrayRef<int64_t> shape = type.getShape();
+  double beta1 = getBeta1().convertToDouble(), beta2 = getBeta2().convertToDouble();
+  Type f32 = b.f32();
+  auto spread = [&](Value scalar) { return b.broadcast(scalar, shape); };
+  Value p = b.cast(getParameter(), f32);
+  Value g = b.mul(b.cast(getGradient(), f32), spread(getScale()));
+  Value m = b.add(b.mul(getM(), beta1), b.mul(g, 1 - beta1));
+  Value v = b.add(b.mul(getV(), beta2), b.mul(b.mul(g, g), 1 - beta2));
+
+  // Scalars of the step: bias corrections 1 - beta^step, computed as -expm1-free exp(step · log beta).
+  RankedTensorType scalar = tensorType(getLr());
+  auto correction = [&](double beta) {
+    return b.sub(b.constant(1, scalar), b.exp(b.mul(getStep(), std::log(beta))));
+  };
+  Value stepSize = b.div(getLr(), correction(beta1));
+  Value inverseRoot = b.rsqrt(correction(beta2));
+  Value keep = b.sub(b.constant(1, scalar), b.mul(getLr(), getWeightDecay().convertToDouble()));
+
+  Value denominator = b.add(b.mul(b.sqrt(v), spread(inverseRoot)), getEps().convertToDouble());
+  Value step = b.div(b.mul(m, spread(stepSize)), denominator);
+  Value next = b.sub(b.mul(p, spread(keep)), step);
+  Value apply = spread(getApply());
+  return {b.select(apply, b.cast(next, tensorType(getParameter()).getElementType()), getParameter()),
+          b.select(apply, m, getM()), b.select(apply, v, getV())};
+}
+
+} // namespace tcc

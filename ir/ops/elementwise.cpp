@@ -1,0 +1,286 @@
+// Elementwise primitives: per op its inference, folding, gradient and scalar computation, in this order.
+#include "ir/emit.h"
+#include "ir/ops/constants.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include <cmath>
+#include <numbers>
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+bool isFloat(Type type) { return isa<FloatType>(getElementTypeOrSelf(type)); }
+
+/// A literal of `type`, a scalar or a vector of one.
+Value literal(OpBuilder &b, Location loc, Type type, double value) {
+  Type element = getElementTypeOrSelf(type);
+  TypedAttr attr = isFloat(element) ? cast<TypedAttr>(b.getFloatAttr(element, value))
+                                    : cast<TypedAttr>(b.getIntegerAttr(element, static_cast<int64_t>(value)));
+  if (auto vector = dyn_cast<VectorType>(type))
+    attr = SplatElementsAttr::get(vector, attr);
+  return arith::ConstantOp::create(b, loc, attr);
+}
+
+template <typename FloatOp, typename IntOp>
+Value floatOrInt(OpBuilder &b, Location loc, ValueRange operands) {
+  if (isFloat(operands[0].getType()))
+    return FloatOp::create(b, loc, operands[0], operands[1]);
+  return IntOp::create(b, loc, operands[0], operands[1]);
+}
+
+/// The gradient of maximum and minimum: to the winner, in halves where equal.
+SmallVector<Value> gradientOfWinner(Emit &b, Value lhs, Value rhs, Value dy, Predicate wins) {
+  Value zero = b.zeros(tensorType(dy));
+  Value half = b.mul(dy, 0.5);
+  Value equal = b.compare(Predicate::eq, lhs, rhs);
+  Value toLhs = b.select(equal, half, b.select(b.compare(wins, lhs, rhs), dy, zero));
+  Value toRhs = b.select(equal, half, b.select(b.compare(wins, rhs, lhs), dy, zero));
+  return {toLhs, toRhs};
+}
+
+} // namespace
+
+//===- neg, abs ------------------------------------------------------------------------------------------------===//
+
+OpFoldResult NegOp::fold(FoldAdaptor) {
+  if (auto inner = getX().getDefiningOp<NegOp>()) // -(-x) = x
+    return inner.getX();
+  return {};
+}
+SmallVector<Value> NegOp::gradient(Emit &b, ValueRange dy) { return {b.neg(dy[0])}; }
+Value NegOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type type) {
+  if (isFloat(type))
+    return arith::NegFOp::create(b, loc, operands[0]);
+  return arith::SubIOp::create(b, loc, literal(b, loc, type, 0), operands[0]);
+}
+
+SmallVector<Value> AbsOp::gradient(Emit &b, ValueRange dy) {
+  Value zero = b.zeros(tensorType(getX()));
+  Value negative = b.compare(Predicate::lt, getX(), zero);
+  Value positive = b.compare(Predicate::gt, getX(), zero);
+  return {b.select(negative, b.neg(dy[0]), b.select(positive, dy[0], zero))};
+}
+Value AbsOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type type) {
+  if (isFloat(type))
+    return math::AbsFOp::create(b, loc, operands[0]);
+  return math::AbsIOp::create(b, loc, operands[0]);
+}
+
+//===- transcendental ------------------------------------------------------------------------------------------===//
+
+SmallVector<Value> ExpOp::gradient(Emit &b, ValueRange dy) { return {b.mul(dy[0], getResult())}; }
+Value ExpOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return math::ExpOp::create(b, loc, operands[0]);
+}
+
+SmallVector<Value> LogOp::gradient(Emit &b, ValueRange dy) { return {b.div(dy[0], getX())}; }
+Value LogOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return math::LogOp::create(b, loc, operands[0]);
+}
+
+SmallVector<Value> SqrtOp::gradient(Emit &b, ValueRange dy) { return {b.div(b.mul(dy[0], 0.5), getResult())}; }
+Value SqrtOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return math::SqrtOp::create(b, loc, operands[0]);
+}
+
+SmallVector<Value> RsqrtOp::gradient(Emit &b, ValueRange dy) {
+  Value y = getResult();
+  return {b.mul(b.mul(dy[0], -0.5), b.mul(y, b.mul(y, y)))};
+}
+Value RsqrtOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type type) {
+  return arith::DivFOp::create(b, loc, literal(b, loc, type, 1), math::SqrtOp::create(b, loc, operands[0]));
+}
+
+SmallVector<Value> TanhOp::gradient(Emit &b, ValueRange dy) {
+  Value y = getResult();
+  return {b.mul(dy[0], b.sub(b.constant(1, tensorType(y)), b.mul(y, y)))};
+}
+Value TanhOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return math::TanhOp::create(b, loc, operands[0]);
+}
+
+SmallVector<Value> SinOp::gradient(Emit &b, ValueRange dy) { return {b.mul(dy[0], b.cos(getX()))}; }
+Value SinOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return math::SinOp::create(b, loc, operands[0]);
+}
+
+SmallVector<Value> CosOp::gradient(Emit &b, ValueRange dy) { return {b.neg(b.mul(dy[0], b.sin(getX())))}; }
+Value CosOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return math::CosOp::create(b, loc, operands[0]);
+}
+
+SmallVector<Value> ErfOp::gradient(Emit &b, ValueRange dy) {
+  Value x = getX();
+  return {b.mul(dy[0], b.mul(b.exp(b.neg(b.mul(x, x))), 2 * std::numbers::inv_sqrtpi))};
+}
+Value ErfOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return math::ErfOp::create(b, loc, operands[0]);
+}
+
+//===- add, sub, mul, div --------------------------------------------------------------------------------------===//
+// Only algebra that also holds for NaN, infinity and -0 is folded: x + 0 is not x when x is -0, but x - 0 is.
+
+OpFoldResult AddOp::fold(FoldAdaptor adaptor) {
+  if (isSplat(adaptor.getRhs(), -0.0) || isSplatInteger(adaptor.getRhs(), 0)) // x + -0 = x
+    return getLhs();
+  return foldBinary(adaptor.getLhs(), adaptor.getRhs(), [](double a, double b) { return a + b; });
+}
+SmallVector<Value> AddOp::gradient(Emit &, ValueRange dy) { return {dy[0], dy[0]}; }
+Value AddOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return floatOrInt<arith::AddFOp, arith::AddIOp>(b, loc, operands);
+}
+
+OpFoldResult SubOp::fold(FoldAdaptor adaptor) {
+  if (isSplat(adaptor.getRhs(), 0.0) || isSplatInteger(adaptor.getRhs(), 0)) // x - 0 = x
+    return getLhs();
+  return foldBinary(adaptor.getLhs(), adaptor.getRhs(), [](double a, double b) { return a - b; });
+}
+SmallVector<Value> SubOp::gradient(Emit &b, ValueRange dy) { return {dy[0], b.neg(dy[0])}; }
+Value SubOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return floatOrInt<arith::SubFOp, arith::SubIOp>(b, loc, operands);
+}
+
+OpFoldResult MulOp::fold(FoldAdaptor adaptor) {
+  if (isSplat(adaptor.getRhs(), 1.0) || isSplatInteger(adaptor.getRhs(), 1)) // x · 1 = x
+    return getLhs();
+  return foldBinary(adaptor.getLhs(), adaptor.getRhs(), [](double a, double b) { return a * b; });
+}
+SmallVector<Value> MulOp::gradient(Emit &b, ValueRange dy) {
+  return {b.mul(dy[0], getRhs()), b.mul(dy[0], getLhs())};
+}
+Value MulOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return floatOrInt<arith::MulFOp, arith::MulIOp>(b, loc, operands);
+}
+
+OpFoldResult DivOp::fold(FoldAdaptor adaptor) {
+  if (isSplat(adaptor.getRhs(), 1.0)) // x / 1 = x
+    return getLhs();
+  return foldBinary(adaptor.getLhs(), adaptor.getRhs(), [](double a, double b) { return a / b; });
+}
+SmallVector<Value> DivOp::gradient(Emit &b, ValueRange dy) {
+  Value toLhs = b.div(dy[0], getRhs());
+  return {toLhs, b.neg(b.mul(toLhs, getResult()))};
+}
+Value DivOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return arith::DivFOp::create(b, loc, operands[0], operands[1]);
+}
+
+//===- maximum, minimum ----------------------------------------------------------------------------------------===//
+
+OpFoldResult MaximumOp::fold(FoldAdaptor) { return getLhs() == getRhs() ? getLhs() : Value(); }
+SmallVector<Value> MaximumOp::gradient(Emit &b, ValueRange dy) {
+  return gradientOfWinner(b, getLhs(), getRhs(), dy[0], Predicate::gt);
+}
+Value MaximumOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return floatOrInt<arith::MaximumFOp, arith::MaxSIOp>(b, loc, operands);
+}
+
+OpFoldResult MinimumOp::fold(FoldAdaptor) { return getLhs() == getRhs() ? getLhs() : Value(); }
+SmallVector<Value> MinimumOp::gradient(Emit &b, ValueRange dy) {
+  return gradientOfWinner(b, getLhs(), getRhs(), dy[0], Predicate::lt);
+}
+Value MinimumOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return floatOrInt<arith::MinimumFOp, arith::MinSIOp>(b, loc, operands);
+}
+
+//===- logic ---------------------------------------------------------------------------------------------------===//
+
+Value NotOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type type) {
+  return arith::XOrIOp::create(b, loc, operands[0], literal(b, loc, type, 1));
+}
+
+OpFoldResult AndOp::fold(FoldAdaptor) { return getLhs() == getRhs() ? getLhs() : Value(); }
+Value AndOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return arith::AndIOp::create(b, loc, operands[0], operands[1]);
+}
+
+OpFoldResult OrOp::fold(FoldAdaptor) { return getLhs() == getRhs() ? getLhs() : Value(); }
+Value OrOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return arith::OrIOp::create(b, loc, operands[0], operands[1]);
+}
+
+LogicalResult CompareOp::inferReturnTypes(MLIRContext *context, std::optional<Location>, Adaptor adaptor,
+                                          SmallVectorImpl<Type> &types) {
+  types.push_back(withElement(tensorType(adaptor.getOperands()[0]), IntegerType::get(context, 1)));
+  return success();
+}
+Value CompareOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  using F = arith::CmpFPredicate;
+  using I = arith::CmpIPredicate;
+  static constexpr F floats[] = {F::OEQ, F::UNE, F::OLT, F::OLE, F::OGT, F::OGE};
+  static constexpr I ints[] = {I::eq, I::ne, I::slt, I::sle, I::sgt, I::sge};
+  auto index = static_cast<unsigned>(getPredicate());
+  if (isFloat(operands[0].getType()))
+    return arith::CmpFOp::create(b, loc, floats[index], operands[0], operands[1]);
+  return arith::CmpIOp::create(b, loc, ints[index], operands[0], operands[1]);
+}
+
+LogicalResult IsFiniteOp::inferReturnTypes(MLIRContext *context, std::optional<Location>, Adaptor adaptor,
+                                          SmallVectorImpl<Type> &types) {
+  types.push_back(withElement(tensorType(adaptor.getOperands()[0]), IntegerType::get(context, 1)));
+  return success();
+}
+Value IsFiniteOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  Value magnitude = math::AbsFOp::create(b, loc, operands[0]);
+  Value infinity = literal(b, loc, operands[0].getType(), std::numeric_limits<double>::infinity());
+  return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, magnitude, infinity);
+}
+
+OpFoldResult SelectOp::fold(FoldAdaptor adaptor) {
+  if (getOnTrue() == getOnFalse())
+    return getOnTrue();
+  if (isSplatInteger(adaptor.getCondition(), 1))
+    return getOnTrue();
+  if (isSplatInteger(adaptor.getCondition(), 0))
+    return getOnFalse();
+  return {};
+}
+SmallVector<Value> SelectOp::gradient(Emit &b, ValueRange dy) {
+  Value zero = b.zeros(tensorType(dy[0]));
+  return {Value(), b.select(getCondition(), dy[0], zero), b.select(getCondition(), zero, dy[0])};
+}
+Value SelectOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return arith::SelectOp::create(b, loc, operands[0], operands[1], operands[2]);
+}
+
+//===- cast, detach --------------------------------------------------------------------------------------------===//
+
+OpFoldResult CastOp::fold(FoldAdaptor adaptor) {
+  if (getX().getType() == getType())
+    return getX();
+  return foldCast(adaptor.getX(), tensorType(getResult()));
+}
+SmallVector<Value> CastOp::gradient(Emit &b, ValueRange dy) {
+  Type from = tensorType(getX()).getElementType();
+  if (!isFloat(from) || !isFloat(getType()))
+    return {Value()};
+  return {b.cast(dy[0], from)};
+}
+Value CastOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type type) {
+  Value x = operands[0];
+  Type from = getElementTypeOrSelf(x.getType()), to = getElementTypeOrSelf(type);
+  if (from == to)
+    return x;
+  bool fromBool = from.isInteger(1), toBool = to.isInteger(1);
+  if (isFloat(from) && toBool)
+    return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, x, literal(b, loc, x.getType(), 0));
+  if (isFloat(from))
+    return arith::FPToSIOp::create(b, loc, type, x);
+  if (isFloat(to) && fromBool)
+    return arith::UIToFPOp::create(b, loc, type, x);
+  if (isFloat(to))
+    return arith::SIToFPOp::create(b, loc, type, x);
+  if (toBool)
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, x, literal(b, loc, x.getType(), 0));
+  if (fromBool)
+    return arith::ExtUIOp::create(b, loc, type, x);
+  if (from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth())
+    return arith::ExtSIOp::create(b, loc, type, x);
+  return arith::TruncIOp::create(b, loc, type, x);
+}
+
+Value DetachOp::scalarBody(OpBuilder &, Location, ValueRange operands, Type) { return operands[0]; }
+
+} // namespace tcc

@@ -1,0 +1,75 @@
+// The matrix product.
+#include "ir/emit.h"
+#include "ir/ops/shapes.h"
+
+using namespace mlir;
+
+namespace tcc {
+
+LogicalResult MatmulOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                         SmallVectorImpl<Type> &types) {
+  RankedTensorType a = tensorType(adaptor.getA()), b = tensorType(adaptor.getB());
+  if (a.getRank() < 2 || b.getRank() < 2)
+    return emitOptionalError(loc, "'tcc.matmul' operands have ranks ", a.getRank(), " and ", b.getRank(),
+                             "; both need at least 2 (matmul_c5)");
+  if (a.getElementType() != b.getElementType())
+    return emitOptionalError(loc, "'tcc.matmul' operand types ", a.getElementType(), " and ", b.getElementType(),
+                             " differ (matmul_c4)");
+  bool transposeA = adaptor.getTransposeA(), transposeB = adaptor.getTransposeB();
+  auto size = [](RankedTensorType type, bool transposed, int64_t fromEnd) {
+    return type.getDimSize(type.getRank() - (transposed ? 3 - fromEnd : fromEnd));
+  };
+  int64_t ka = size(a, transposeA, 1), kb = size(b, transposeB, 2);
+  if (!sameSize(ka, kb))
+    return emitOptionalError(loc, "'tcc.matmul' contraction sizes ", ka, " and ", kb, " differ (matmul_c1)");
+  SmallVector<int64_t> shape(a.getShape().drop_back(2));
+  if (b.getRank() > 2) {
+    ArrayRef<int64_t> other = b.getShape().drop_back(2);
+    bool equal = other.size() == shape.size();
+    for (size_t i = 0; equal && i < shape.size(); ++i)
+      equal = sameSize(shape[i], other[i]);
+    if (!equal)
+      return emitOptionalError(loc, "'tcc.matmul' batch sizes of ", typeText(a), " and ", typeText(b),
+                               " differ (matmul_c2)");
+  } else if (transposeA && !shape.empty()) {
+    return emitOptionalError(loc, "'tcc.matmul' of a transposed batch ", typeText(a), " by one matrix ", typeText(b),
+                             " (matmul_c3)");
+  }
+  shape.push_back(size(a, transposeA, 2));
+  shape.push_back(size(b, transposeB, 1));
+  Type element = adaptor.getDtype() ? *adaptor.getDtype() : a.getElementType();
+  types.push_back(RankedTensorType::get(shape, element));
+  return success();
+}
+
+SmallVector<Value> MatmulOp::gradient(Emit &e, ValueRange dResults) {
+  Value a = getA(), b = getB();
+  bool ta = getTransposeA(), tb = getTransposeB();
+  Type element = tensorType(a).getElementType();
+  Value dy = e.cast(dResults[0], element);
+  // One matrix b under a batched a is the product of a's rows as one matrix.
+  bool flatten = tensorType(a).getRank() > 2 && tensorType(b).getRank() == 2;
+  SmallVector<int64_t> shapeOfA(tensorType(a).getShape());
+  if (flatten) {
+    auto asMatrix = [&](Value x) {
+      RankedTensorType type = tensorType(x);
+      int64_t columns = type.getShape().back(), rows = 1;
+      for (int64_t size : type.getShape().drop_back())
+        rows *= size;
+      return e.reshape(x, {rows, columns});
+    };
+    a = asMatrix(a);
+    dy = asMatrix(dy);
+  }
+  Value da = ta ? e.matmul(b, dy, tb, true) : e.matmul(dy, b, false, !tb);
+  Value db = tb ? e.matmul(dy, a, true, ta) : e.matmul(a, dy, !ta, false);
+  return {flatten ? e.reshape(da, shapeOfA) : da, db};
+}
+
+int64_t MatmulOp::flops() {
+  RankedTensorType a = tensorType(getA());
+  int64_t k = a.getDimSize(a.getRank() - (getTransposeA() ? 2 : 1));
+  return 2 * k * tensorType(getResult()).getNumElements();
+}
+
+} // namespace tcc

@@ -1,0 +1,63 @@
+// gradient, kernel and yield.
+#include "ir/emit.h"
+
+using namespace mlir;
+
+namespace tcc {
+
+LogicalResult GradientOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                           SmallVectorImpl<Type> &types) {
+  RankedTensorType loss = tensorType(adaptor.getLoss());
+  if (loss.getRank() != 0)
+    return emitOptionalError(loc, "'tcc.gradient' loss is ", typeText(loss), "; it must be a scalar (gradient_c1)");
+  llvm::append_range(types, adaptor.getWrt().getTypes());
+  return success();
+}
+
+// tcc.kernel (%x = %arg : type, ...) -> (types) { body } attributes
+ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
+  SmallVector<OpAsmParser::Argument> arguments;
+  SmallVector<OpAsmParser::UnresolvedOperand> operands;
+  SmallVector<Type> types;
+  auto parseBinding = [&]() -> ParseResult {
+    if (parser.parseArgument(arguments.emplace_back()) || parser.parseEqual() ||
+        parser.parseOperand(operands.emplace_back()) || parser.parseColonType(types.emplace_back()))
+      return failure();
+    arguments.back().type = types.back();
+    return success();
+  };
+  if (parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
+      parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Paren, parseBinding) ||
+      parser.parseOptionalArrowTypeList(result.types) ||
+      parser.resolveOperands(operands, types, parser.getCurrentLocation(), result.operands))
+    return failure();
+  return parser.parseRegion(*result.addRegion(), arguments);
+}
+
+void KernelOp::print(OpAsmPrinter &printer) {
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs());
+  printer << " (";
+  llvm::interleaveComma(llvm::zip(getBody().front().getArguments(), getInputs()), printer, [&](auto binding) {
+    auto [argument, input] = binding;
+    printer << argument << " = " << input << " : " << input.getType();
+  });
+  printer << ")";
+  printer.printOptionalArrowTypeList(getResultTypes());
+  printer << ' ';
+  printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
+}
+
+LogicalResult KernelOp::verify() {
+  Block &block = getBody().front();
+  if (block.getArgumentTypes() != getInputs().getTypes())
+    return emitOpError("block arguments must have the operands' types (kernel_c1)");
+  auto yield = dyn_cast<YieldOp>(block.getTerminator());
+  if (!yield || yield.getValues().getTypes() != getResultTypes())
+    return emitOpError("must end with a tcc.yield of the results' types (kernel_c2)");
+  for (Operation &op : block)
+    if (!op.hasTrait<KernelBodyOp>())
+      return emitOpError() << "holds '" << op.getName() << "', which may not stand in a kernel (kernel_c3)";
+  return success();
+}
+
+} // namespace tcc

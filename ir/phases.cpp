@@ -1,0 +1,65 @@
+// What each phase allows, asked of traits and interfaces.
+#include "ir/phases.h"
+#include "ir/kernel.h"
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+constexpr std::pair<Phase, llvm::StringLiteral> names[] = {{Phase::captured, "captured"},
+                                                           {Phase::joint, "joint"},
+                                                           {Phase::shaped, "shaped"},
+                                                           {Phase::fused, "fused"},
+                                                           {Phase::planned, "planned"}};
+
+/// Why `op` may not stand in `phase`; empty if it may.
+std::string objection(Operation *op, Phase phase) {
+  if (phase >= Phase::joint) {
+    if (isa<CompositeOpInterface>(op))
+      return "composite ops are expanded by 'decompose'";
+    if (isa<GradientOp>(op))
+      return "gradients are expanded by 'autodiff'";
+  }
+  if (phase >= Phase::shaped)
+    for (Type type : op->getResultTypes())
+      if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && !tensor.hasStaticShape())
+        return "sizes are fixed by 'specialize-shapes'";
+  if (phase >= Phase::fused && !op->hasTrait<StructuredOp>() && !op->hasTrait<ViewOp>() &&
+      !isa<func::FuncOp, func::ReturnOp>(op))
+    return "computations stand in kernels made by 'fuse-kernels'";
+  return {};
+}
+
+} // namespace
+
+StringRef phaseName(Phase phase) { return names[static_cast<size_t>(phase)].second; }
+
+std::optional<Phase> parsePhase(StringRef name) {
+  for (auto [phase, text] : names)
+    if (text == name)
+      return phase;
+  return std::nullopt;
+}
+
+LogicalResult verifyPhase(func::FuncOp function, Phase phase) {
+  WalkResult result = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    std::string why = objection(op, phase);
+    if (!why.empty()) {
+      op->emitOpError() << "may not stand in phase '" << phaseName(phase) << "': " << why;
+      return WalkResult::interrupt();
+    }
+    auto kernel = dyn_cast<KernelOp>(op);
+    if (!kernel)
+      return WalkResult::advance();
+    std::string refusal;
+    if (!analyzeKernel(kernel, refusal)) {
+      op->emitOpError() << "is no legal kernel: " << refusal;
+      return WalkResult::interrupt();
+    }
+    return WalkResult::skip();
+  });
+  return failure(result.wasInterrupted());
+}
+
+} // namespace tcc

@@ -1,0 +1,53 @@
+// The one pipeline: from a captured function to a planned one. Flags, dumps, timing and the README's picture derive
+// from the table in pipeline.cpp.
+#pragma once
+#include "ir/phases.h"
+#include "mlir/IR/BuiltinOps.h"
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tcc {
+
+struct PipelineOptions {
+  int level = 2;                                      // -O0 … -O3: 0 is one kernel per op
+  std::map<std::string, bool> passes;                 // -f<pass> and -fno-<pass>, by name
+  std::map<std::string, std::vector<int64_t>> shapes; // --shape: sizes of an argument by its tcc.name
+  std::optional<Phase> stopAfter;                     // stop when this phase is reached
+  bool verifyEach = false;      // run the reference interpreter before and after each pass and compare
+  std::string dump;             // -fdump-ir=: "all", "changed" or a pass's name; empty for none
+  llvm::raw_ostream *dumpStream = nullptr; // where dumps go; stderr by default
+  int threads = 0;              // run-time threads that the plan is scheduled for; 0 = all cores
+};
+
+struct PassReport {
+  std::string name;
+  double milliseconds = 0;
+  bool changed = false;
+};
+
+struct PipelineReport {
+  std::vector<PassReport> passes;
+  int64_t capturedOps = 0, kernels = 0, matmuls = 0; // for the summary line
+  int64_t arenaBytes = 0;
+};
+
+struct PassInfo {
+  const char *name;
+  Phase reaches;           // the phase that holds after it
+  const char *reason;      // for its position
+  int fromLevel;           // runs at -O levels from this one on
+};
+
+/// The table, in order.
+llvm::ArrayRef<PassInfo> pipelineTable();
+/// The nearest pass name to an unknown one, for "did you mean"; empty if none is near.
+std::string nearestPass(llvm::StringRef name);
+/// `--print-pipeline`: one line a pass: position, name, phase, on or off under the options, reason.
+void printPipeline(llvm::raw_ostream &os, const PipelineOptions &options);
+
+/// Runs the pipeline on the module's one public function. Errors are MLIR diagnostics. A dump or stop that the
+/// pipeline never reaches, and a pass name that does not exist, are errors.
+mlir::LogicalResult runPipeline(mlir::ModuleOp module, const PipelineOptions &options, PipelineReport &report);
+
+} // namespace tcc
