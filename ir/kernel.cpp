@@ -1,1 +1,691 @@
+// analyzeKernel, in these steps:
+//   1. collect the region's ops between results and arguments;
+//   2. choose the iteration space: the reductions dictate it, else the flattest one in which every access is affine;
+//   3. from each result walk towards the arguments, turning views into index expressions (a value read at two places
+//      becomes two nodes), and give each node its stage;
+//   4. record where each result goes.
+// It never reorders or changes the region; whatever it cannot express is refused with what was expected.
 #include "ir/kernel.h"
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+bool isReduction(Operation *op) { return isa<ReduceSumOp, ReduceMaxOp>(op); }
+
+ArrayRef<int64_t> reducedAxes(Operation *op) {
+  if (auto sum = dyn_cast<ReduceSumOp>(op))
+    return sum.getAxes();
+  return cast<ReduceMaxOp>(op).getAxes();
+}
+
+/// A reduction's operand shape as before × reduced × after, where the reduced dims of more than one element are
+/// neighbours among such dims.
+struct ReductionShape {
+  int64_t before = 1, reduced = 1, after = 1;
+  bool adjacent = true;
+  bool isIdentity() const { return reduced == 1; }
+  bool isTrailing() const { return after == 1; }
+};
+
+ReductionShape reductionShape(Operation *op) {
+  ArrayRef<int64_t> shape = tensorType(op->getOperand(0)).getShape(), axes = reducedAxes(op);
+  ReductionShape result;
+  bool seenReduced = false, seenAfter = false;
+  for (auto [i, size] : llvm::enumerate(shape)) {
+    if (size == 1)
+      continue;
+    if (llvm::is_contained(axes, static_cast<int64_t>(i))) {
+      result.adjacent &= !seenAfter;
+      result.reduced *= size;
+      seenReduced = true;
+    } else {
+      (seenReduced ? result.after : result.before) *= size;
+      seenAfter |= seenReduced;
+    }
+  }
+  return result;
+}
+
+class Analyzer {
+public:
+  Analyzer(const KernelView &view, std::string &refusal) : view(view), refusal(refusal) {
+    for (auto [i, argument] : llvm::enumerate(view.arguments))
+      argumentNumber.try_emplace(argument, i);
+  }
+
+  std::optional<KernelInfo> run() {
+    if (!collect())
+      return std::nullopt;
+    SmallVector<KernelSpace> candidates;
+    if (!chooseSpaces(candidates))
+      return std::nullopt;
+    std::optional<KernelInfo> fallback;
+    for (const KernelSpace &space : candidates) {
+      if (!build(space))
+        continue;
+      if (candidates.size() == 1 || isAffineInColumns())
+        return std::move(info);
+      if (!fallback)
+        fallback = std::move(info);
+    }
+    return fallback;
+  }
+
+private:
+  struct Memo {
+    SmallVector<IndexExpr> coordinates;
+    SmallVector<unsigned, 2> guards;
+    unsigned node;
+  };
+
+  const KernelView &view;
+  std::string &refusal;
+  DenseMap<Value, unsigned> argumentNumber;
+  SetVector<Operation *> ops;
+  KernelInfo info;
+  DenseMap<Value, SmallVector<Memo, 1>> memo;
+  DenseMap<Operation *, unsigned> reductionNode;
+
+  bool refuse(const Twine &why) {
+    refusal = why.str();
+    return false;
+  }
+
+  //===- steps 1 and 2: ops and space --------------------------------------------------------------------------===//
+
+  bool collect() {
+    SmallVector<Value> work(view.results);
+    while (!work.empty()) {
+      Value value = work.pop_back_val();
+      if (argumentNumber.contains(value))
+        continue;
+      Operation *op = value.getDefiningOp();
+      if (!op || !op->hasTrait<KernelBodyOp>())
+        return refuse("expected a computation of primitives, found " +
+                      (op ? op->getName().getStringRef() : StringRef("a value from outside")));
+      if (!tensorType(value).hasStaticShape())
+        return refuse("expected static shapes");
+      if (ops.insert(op))
+        llvm::append_range(work, op->getOperands());
+    }
+    return true;
+  }
+
+  bool chooseSpaces(SmallVectorImpl<KernelSpace> &candidates) {
+    std::optional<KernelSpace> columns; // of column results
+    int64_t rowSize = -1, rowElements = -1;
+    for (Operation *op : ops) {
+      if (auto scatter = dyn_cast<ScatterAddOp>(op)) {
+        int64_t rows = tensorType(scatter.getIndex()).getNumElements();
+        int64_t size = 1;
+        for (int64_t dim : tensorType(scatter.getBase()).getShape().drop_front())
+          size *= dim;
+        KernelSpace space{1, rows, size};
+        if (columns && *columns != space)
+          return refuse("expected column results over one iteration space");
+        columns = space;
+        continue;
+      }
+      if (!isReduction(op))
+        continue;
+      ReductionShape shape = reductionShape(op);
+      if (shape.isIdentity())
+        continue;
+      if (!shape.adjacent)
+        return refuse("expected the reduced axes to be neighbours");
+      if (shape.isTrailing()) {
+        int64_t elements = shape.before * shape.reduced;
+        if (rowSize >= 0 && (rowSize != shape.reduced || rowElements != elements))
+          return refuse("expected row reductions over rows of one size");
+        rowSize = shape.reduced;
+        rowElements = elements;
+        continue;
+      }
+      KernelSpace space{shape.before, shape.reduced, shape.after};
+      if (columns && *columns != space)
+        return refuse("expected column results over one iteration space");
+      columns = space;
+    }
+    if (columns) {
+      if (rowSize >= 0 && (columns->columns != rowSize || columns->elements() != rowElements))
+        return refuse("expected row and column reductions over one iteration space");
+      candidates.push_back(*columns);
+      return true;
+    }
+    if (rowSize >= 0) {
+      candidates.push_back({1, rowSize == 0 ? 0 : rowElements / rowSize, rowSize});
+      return true;
+    }
+    choosePointwiseSpaces(candidates);
+    return true;
+  }
+
+  void choosePointwiseSpaces(SmallVectorImpl<KernelSpace> &candidates) {
+    int64_t elements = 0;
+    bool equal = true;
+    for (Value result : view.results) {
+      int64_t count = tensorType(result).getNumElements();
+      equal &= count == tensorType(view.results[0]).getNumElements();
+      elements = std::max(elements, count);
+    }
+    std::set<int64_t, std::greater<>> sizes;
+    auto addSuffixes = [&](Value value) {
+      int64_t product = 1;
+      for (int64_t size : llvm::reverse(tensorType(value).getShape())) {
+        product *= size;
+        if (product > 0 && elements % product == 0)
+          sizes.insert(product);
+      }
+    };
+    for (Operation *op : ops) {
+      addSuffixes(op->getResult(0));
+      for (Value operand : op->getOperands())
+        addSuffixes(operand);
+    }
+    for (Value argument : view.results)
+      addSuffixes(argument);
+    if (equal)
+      candidates.push_back({1, 1, elements});
+    for (int64_t size : sizes)
+      if (!(equal && size == elements))
+        candidates.push_back({1, elements / size, size});
+    if (candidates.empty())
+      candidates.push_back({1, elements, 1});
+  }
+
+  /// Every access steps through the columns with one stride: no div or mod of the column.
+  bool isAffineInColumns() const {
+    int64_t stride;
+    for (const KernelNode &node : info.nodes)
+      if (!node.index.isAffineIn(axis::column, stride) || usesComposedDerived(node.index))
+        return false;
+    for (const DerivedAxis &derived : info.derived)
+      if (!derived.value.isAffineIn(axis::column, stride))
+        return false;
+    return true;
+  }
+
+  bool usesComposedDerived(const IndexExpr &expr) const {
+    return llvm::any_of(expr.terms, [&](const IndexTerm &term) {
+      return term.axis >= axis::firstDerived && axisDependsOnColumn(term.axis);
+    });
+  }
+
+  //===- step 3: nodes -----------------------------------------------------------------------------------------===//
+
+  bool axisDependsOnColumn(unsigned id) const {
+    if (id < axis::firstDerived)
+      return id == axis::column;
+    return dependsOnColumn(info.derived[id - axis::firstDerived].value);
+  }
+
+  bool dependsOnColumn(const IndexExpr &expr) const {
+    return llvm::any_of(expr.terms, [&](const IndexTerm &term) { return axisDependsOnColumn(term.axis); });
+  }
+
+  IndexExpr row() const { // o·rows + r
+    return IndexExpr::ofAxis(axis::outer, info.space.outer) * info.space.rows +
+           IndexExpr::ofAxis(axis::row, info.space.rows);
+  }
+  IndexExpr column() const { return IndexExpr::ofAxis(axis::column, info.space.columns); }
+
+  /// The expression with derived axes replaced by their values where they stand plain.
+  IndexExpr resolve(IndexExpr expr) const {
+    for (unsigned i = info.derived.size(); i-- > 0;)
+      if (std::optional<IndexExpr> resolved = expr.substitute(i + axis::firstDerived, info.derived[i].value))
+        expr = *resolved;
+    return expr;
+  }
+
+  /// `value` as a coordinate in [0, extent), guarded by a new derived axis where it can leave that range.
+  IndexExpr guardedCoordinate(const IndexExpr &value, int64_t extent, SmallVectorImpl<unsigned> &guards) {
+    if (value.minimum() >= 0 && value.maximum() < extent)
+      return value;
+    unsigned id = 0;
+    while (id < info.derived.size() && !(info.derived[id].value == value && info.derived[id].extent == extent))
+      ++id;
+    if (id == info.derived.size())
+      info.derived.push_back({value, extent});
+    id += axis::firstDerived;
+    if (!llvm::is_contained(guards, id))
+      guards.push_back(id);
+    return IndexExpr::ofAxis(id, extent);
+  }
+
+  unsigned readyStage(unsigned node) const {
+    const KernelNode &n = info.nodes[node];
+    return n.stage + (n.kind == KernelNode::Kind::rowReduce ? 1 : 0);
+  }
+
+  unsigned addNode(KernelNode node) {
+    for (unsigned operand : node.operands) {
+      node.perColumn |= node.kind != KernelNode::Kind::rowReduce && info.nodes[operand].perColumn;
+      node.stage = std::max(node.stage, readyStage(operand));
+    }
+    for (unsigned guard : node.guards)
+      node.perColumn |= axisDependsOnColumn(guard);
+    node.perColumn |= dependsOnColumn(node.index);
+    info.stages = std::max(info.stages, node.stage + 1);
+    info.nodes.push_back(std::move(node));
+    return info.nodes.size() - 1;
+  }
+
+  std::optional<unsigned> need(Value value, ArrayRef<IndexExpr> coordinates, ArrayRef<unsigned> guards) {
+    for (const Memo &known : memo[value])
+      if (ArrayRef<unsigned>(known.guards) == guards && ArrayRef<IndexExpr>(known.coordinates) == coordinates)
+        return known.node;
+    std::optional<unsigned> node = makeNode(value, coordinates, guards);
+    if (node)
+      memo[value].push_back({SmallVector<IndexExpr>(coordinates), SmallVector<unsigned, 2>(guards), *node});
+    return node;
+  }
+
+  std::optional<unsigned> makeNode(Value value, ArrayRef<IndexExpr> coordinates, ArrayRef<unsigned> guards) {
+    RankedTensorType type = tensorType(value);
+    KernelNode node;
+    node.type = type;
+    if (auto argument = argumentNumber.find(value); argument != argumentNumber.end()) {
+      node.kind = KernelNode::Kind::load;
+      node.argument = argument->second;
+      node.index = resolve(linearize(coordinates, type.getShape()));
+      node.guards.assign(guards.begin(), guards.end());
+      return addNode(std::move(node));
+    }
+    Operation *op = value.getDefiningOp();
+    node.op = op;
+    if (auto literal = dyn_cast<ConstantOp>(op)) {
+      if (!literal.getValue().isSplat()) {
+        refuse("expected literals inside a kernel to be splats");
+        return std::nullopt;
+      }
+      node.kind = KernelNode::Kind::literal;
+      return addNode(std::move(node));
+    }
+    if (auto iota = dyn_cast<IotaOp>(op)) {
+      node.kind = KernelNode::Kind::index;
+      node.index = resolve(coordinates[iota.getDim()]);
+      return addNode(std::move(node));
+    }
+    if (auto random = dyn_cast<RandomBitsOp>(op)) {
+      std::optional<unsigned> seed = need(random.getSeed(), {}, {});
+      if (!seed)
+        return std::nullopt;
+      node.kind = KernelNode::Kind::random;
+      node.operands = {*seed};
+      node.index = resolve(linearize(coordinates, type.getShape()));
+      return addNode(std::move(node));
+    }
+    if (isReduction(op))
+      return needReduction(op, coordinates, guards);
+    if (auto gather = dyn_cast<GatherOp>(op))
+      return needGather(gather, coordinates, guards);
+    if (auto concat = dyn_cast<ConcatOp>(op))
+      return needConcat(concat, coordinates, guards);
+    if (auto pad = dyn_cast<PadOp>(op))
+      return needPad(pad, coordinates, guards);
+    if (op->hasTrait<ViewOp>())
+      return needView(op, coordinates, guards);
+    if (!isa<ElementwiseOpInterface>(op)) {
+      refuse("expected " + op->getName().getStringRef() + " to be a result of its own");
+      return std::nullopt;
+    }
+    node.kind = KernelNode::Kind::compute;
+    for (Value operand : op->getOperands()) {
+      std::optional<unsigned> id = need(operand, coordinates, guards);
+      if (!id)
+        return std::nullopt;
+      node.operands.push_back(*id);
+    }
+    return addNode(std::move(node));
+  }
+
+  std::optional<unsigned> needView(Operation *op, ArrayRef<IndexExpr> coordinates, ArrayRef<unsigned> guards) {
+    Value operand = op->getOperand(0);
+    ArrayRef<int64_t> from = tensorType(operand).getShape();
+    SmallVector<IndexExpr> inner(from.size());
+    if (isa<BroadcastOp>(op)) {
+      size_t leading = coordinates.size() - from.size();
+      for (size_t i = 0; i < from.size(); ++i)
+        if (from[i] != 1)
+          inner[i] = coordinates[i + leading];
+    } else if (isa<ReshapeOp>(op)) {
+      std::optional<SmallVector<IndexExpr>> split =
+          delinearize(linearize(coordinates, tensorType(op->getResult(0)).getShape()), from);
+      if (!split) {
+        refuse("expected the sizes of " + typeText(tensorType(op->getResult(0))) + " and " +
+               typeText(tensorType(operand)) + " to divide each other");
+        return std::nullopt;
+      }
+      inner = *split;
+    } else if (auto transpose = dyn_cast<TransposeOp>(op)) {
+      for (auto [i, dim] : llvm::enumerate(transpose.getPermutation()))
+        inner[dim] = coordinates[i];
+    } else {
+      auto slice = cast<SliceOp>(op);
+      for (auto [i, start] : llvm::enumerate(slice.getStarts()))
+        inner[i] = coordinates[i] + IndexExpr(start);
+    }
+    return need(operand, inner, guards);
+  }
+
+  std::optional<unsigned> needPad(PadOp pad, ArrayRef<IndexExpr> coordinates, ArrayRef<unsigned> guards) {
+    KernelNode node;
+    node.kind = KernelNode::Kind::choose;
+    node.type = tensorType(pad.getResult());
+    node.op = pad;
+    ArrayRef<int64_t> shape = tensorType(pad.getX()).getShape();
+    SmallVector<unsigned> inside(guards), own;
+    SmallVector<IndexExpr> inner;
+    for (auto [i, low] : llvm::enumerate(pad.getLow()))
+      inner.push_back(guardedCoordinate(coordinates[i] + IndexExpr(-low), shape[i], own));
+    for (unsigned guard : own)
+      if (!llvm::is_contained(inside, guard))
+        inside.push_back(guard);
+    std::optional<unsigned> part = need(pad.getX(), inner, inside);
+    if (!part)
+      return std::nullopt;
+    node.operands = {*part};
+    node.guards.assign(own.begin(), own.end());
+    node.guardCounts = {static_cast<unsigned>(own.size())};
+    return addNode(std::move(node));
+  }
+
+  std::optional<unsigned> needConcat(ConcatOp concat, ArrayRef<IndexExpr> coordinates, ArrayRef<unsigned> guards) {
+    KernelNode node;
+    node.kind = KernelNode::Kind::choose;
+    node.type = tensorType(concat.getResult());
+    node.op = concat;
+    int64_t start = 0, dim = concat.getAxis();
+    for (Value part : concat.getParts()) {
+      int64_t size = tensorType(part).getDimSize(dim);
+      SmallVector<unsigned> inside(guards), own;
+      SmallVector<IndexExpr> inner(coordinates);
+      if (size > 0) {
+        inner[dim] = guardedCoordinate(coordinates[dim] + IndexExpr(-start), size, own);
+        for (unsigned guard : own)
+          if (!llvm::is_contained(inside, guard))
+            inside.push_back(guard);
+        std::optional<unsigned> id = need(part, inner, inside);
+        if (!id)
+          return std::nullopt;
+        node.operands.push_back(*id);
+        llvm::append_range(node.guards, own);
+        node.guardCounts.push_back(own.size());
+      }
+      start += size;
+    }
+    return addNode(std::move(node));
+  }
+
+  std::optional<unsigned> needReduction(Operation *op, ArrayRef<IndexExpr> coordinates, ArrayRef<unsigned> guards) {
+    Value operand = op->getOperand(0);
+    ReductionShape shape = reductionShape(op);
+    if (shape.isIdentity())
+      return need(operand, coordinates, guards);
+    if (shape.reduced != info.space.columns || !shape.isTrailing()) {
+      refuse("expected the column reduction to be a result, summed before it is used");
+      return std::nullopt;
+    }
+    if (!guards.empty()) {
+      refuse("expected no row reduction below a pad or concat");
+      return std::nullopt;
+    }
+    ArrayRef<int64_t> axes = reducedAxes(op), sizes = tensorType(operand).getShape();
+    SmallVector<int64_t> reduced;
+    for (int64_t dim : axes)
+      reduced.push_back(sizes[dim]);
+    std::optional<SmallVector<IndexExpr>> digits = delinearize(column(), reduced);
+    if (!digits) {
+      refuse("expected the reduced sizes to divide the row");
+      return std::nullopt;
+    }
+    SmallVector<IndexExpr> inner(coordinates);
+    for (auto [i, dim] : llvm::enumerate(axes))
+      inner[dim] = (*digits)[i];
+    for (const IndexExpr &coordinate : coordinates)
+      if (dependsOnColumn(coordinate)) {
+        refuse("expected a row's statistics to be used in that row alone");
+        return std::nullopt;
+      }
+    std::optional<unsigned> id = need(operand, inner, guards);
+    if (!id)
+      return std::nullopt;
+    KernelNode node;
+    node.kind = KernelNode::Kind::rowReduce;
+    node.op = op;
+    node.type = tensorType(op->getResult(0));
+    node.operands = {*id};
+    unsigned made = addNode(std::move(node));
+    auto [known, inserted] = reductionNode.try_emplace(op, made);
+    if (!inserted) {
+      refuse("expected a row's statistics to be used in that row alone");
+      return std::nullopt;
+    }
+    return made;
+  }
+
+  std::optional<unsigned> needGather(GatherOp gather, ArrayRef<IndexExpr> coordinates, ArrayRef<unsigned> guards) {
+    auto table = argumentNumber.find(gather.getTable());
+    if (table == argumentNumber.end()) {
+      refuse("expected the table of a gather to be in memory");
+      return std::nullopt;
+    }
+    size_t indexRank = tensorType(gather.getIndex()).getRank();
+    std::optional<unsigned> index = need(gather.getIndex(), coordinates.take_front(indexRank), guards);
+    if (!index)
+      return std::nullopt;
+    RankedTensorType type = tensorType(gather.getTable());
+    KernelNode node;
+    node.kind = KernelNode::Kind::load;
+    node.op = gather;
+    node.type = tensorType(gather.getResult());
+    node.argument = table->second;
+    node.operands = {*index};
+    node.index = resolve(linearize(coordinates.drop_front(indexRank), type.getShape().drop_front()));
+    node.gatherRows = type.getDimSize(0);
+    node.gatherStride = node.gatherRows == 0 ? 0 : type.getNumElements() / node.gatherRows;
+    node.guards.assign(guards.begin(), guards.end());
+    return addNode(std::move(node));
+  }
+
+  //===- step 4: stores ----------------------------------------------------------------------------------------===//
+
+  bool build(const KernelSpace &space) {
+    info = KernelInfo();
+    info.space = space;
+    memo.clear();
+    reductionNode.clear();
+    for (Value result : view.results)
+      if (!addStore(result))
+        return false;
+    return true;
+  }
+
+  bool addStore(Value result) {
+    Value source = result; // below reshapes, which keep the linear order
+    while (auto reshape = source.getDefiningOp<ReshapeOp>()) {
+      if (argumentNumber.contains(source))
+        break;
+      source = reshape.getX();
+    }
+    Operation *op = argumentNumber.contains(source) ? nullptr : source.getDefiningOp();
+    if (op && isReduction(op) && !reductionShape(op).isIdentity() && !reductionShape(op).isTrailing())
+      return addColumnStore(op);
+    if (auto scatter = dyn_cast_or_null<ScatterAddOp>(op))
+      return addScatterStore(scatter);
+    int64_t count = tensorType(result).getNumElements();
+    const KernelSpace &space = info.space;
+    bool perColumn = count == space.elements() && !(space.columns == 1);
+    if (!perColumn && count != space.outer * space.rows)
+      return refuse("expected every result to have one element for each row or each element of the iteration space");
+    IndexExpr linear = perColumn ? row() * space.columns + column() : row();
+    std::optional<SmallVector<IndexExpr>> coordinates = delinearize(linear, tensorType(result).getShape());
+    if (!coordinates)
+      return refuse("expected the result " + typeText(tensorType(result)) + " to divide the iteration space");
+    std::optional<unsigned> node = need(result, *coordinates, {});
+    if (!node)
+      return false;
+    if (!perColumn && info.nodes[*node].perColumn)
+      return refuse("expected one value a row");
+    KernelStore store;
+    store.kind = KernelStore::Kind::element;
+    store.node = *node;
+    store.index = linear;
+    store.perColumn = perColumn;
+    info.stages = std::max(info.stages, readyStage(*node) + (perColumn ? 1 : 0));
+    info.stores.push_back(store);
+    return true;
+  }
+
+  bool addColumnStore(Operation *op) {
+    const KernelSpace &space = info.space;
+    Value operand = op->getOperand(0);
+    std::optional<SmallVector<IndexExpr>> coordinates =
+        delinearize(row() * space.columns + column(), tensorType(operand).getShape());
+    if (!coordinates)
+      return refuse("expected the summed rows to divide the iteration space");
+    std::optional<unsigned> node = need(operand, *coordinates, {});
+    if (!node)
+      return false;
+    KernelStore store;
+    store.kind = isa<ReduceSumOp>(op) ? KernelStore::Kind::columnSum : KernelStore::Kind::columnMax;
+    store.node = *node;
+    store.index = IndexExpr::ofAxis(axis::outer, space.outer) * space.columns + column();
+    store.perColumn = true;
+    info.stages = std::max(info.stages, readyStage(*node) + 1);
+    info.stores.push_back(store);
+    return true;
+  }
+
+  bool addScatterStore(ScatterAddOp scatter) {
+    auto base = argumentNumber.find(scatter.getBase());
+    if (base == argumentNumber.end())
+      return refuse("expected the base of a scatter to be in memory");
+    const KernelSpace &space = info.space;
+    std::optional<SmallVector<IndexExpr>> rowCoordinates =
+        delinearize(row(), tensorType(scatter.getIndex()).getShape());
+    std::optional<SmallVector<IndexExpr>> coordinates =
+        delinearize(row() * space.columns + column(), tensorType(scatter.getRows()).getShape());
+    if (!coordinates || !rowCoordinates)
+      return refuse("expected the scattered rows to divide the iteration space");
+    std::optional<unsigned> index = need(scatter.getIndex(), *rowCoordinates, {});
+    std::optional<unsigned> node = index ? need(scatter.getRows(), *coordinates, {}) : std::nullopt;
+    if (!node)
+      return false;
+    KernelStore store;
+    store.kind = KernelStore::Kind::scatterAdd;
+    store.node = *node;
+    store.index = column();
+    store.perColumn = true;
+    store.scatterRow = *index;
+    store.scatterBase = base->second;
+    store.scatterRows = tensorType(scatter.getBase()).getDimSize(0);
+    store.scatterStride = space.columns;
+    info.stages = std::max(info.stages, readyStage(*node) + 1);
+    info.stores.push_back(store);
+    return true;
+  }
+};
+
+/// For each node the last stage in which it is evaluated.
+std::vector<unsigned> lastStages(const KernelInfo &info) {
+  std::vector<unsigned> last(info.nodes.size(), 0);
+  auto raise = [&](unsigned node, unsigned stage) { last[node] = std::max(last[node], stage); };
+  for (const KernelStore &store : info.stores)
+    raise(store.node, info.nodes[store.node].stage);
+  for (size_t i = info.nodes.size(); i-- > 0;) {
+    const KernelNode &node = info.nodes[i];
+    unsigned stage = node.kind == KernelNode::Kind::rowReduce ? node.stage : std::max(last[i], node.stage);
+    for (unsigned operand : node.operands)
+      if (info.nodes[operand].kind != KernelNode::Kind::rowReduce)
+        raise(operand, stage);
+  }
+  return last;
+}
+
+} // namespace
+
+bool KernelInfo::hasRowReduction() const {
+  return llvm::any_of(nodes, [](const KernelNode &node) { return node.kind == KernelNode::Kind::rowReduce; });
+}
+
+bool KernelInfo::hasColumnResult() const {
+  return llvm::any_of(stores, [](const KernelStore &store) { return store.kind != KernelStore::Kind::element; });
+}
+
+KernelInfo::Parallel KernelInfo::parallel() const {
+  if (hasColumnResult())
+    return hasRowReduction() ? Parallel::outer : Parallel::columns;
+  bool oneRow = space.outer == 1 && space.rows == 1 && !hasRowReduction();
+  bool allPerColumn = llvm::all_of(stores, [](const KernelStore &store) { return store.perColumn; });
+  return oneRow && allPerColumn ? Parallel::columns : Parallel::rows;
+}
+
+void KernelInfo::print(llvm::raw_ostream &os) const {
+  static constexpr const char *kinds[] = {"load", "literal", "index", "random", "compute", "choose", "rowReduce"};
+  static constexpr const char *stores_[] = {"element", "columnSum", "columnMax", "scatterAdd"};
+  static constexpr const char *axes[] = {"rows", "outer", "columns"};
+  os << "space " << space.outer << " x " << space.rows << " x " << space.columns << ", stages " << stages
+     << ", parallel over " << axes[static_cast<int>(parallel())] << '\n';
+  for (auto [i, axis] : llvm::enumerate(derived)) {
+    os << "d" << i + axis::firstDerived << " = ";
+    axis.value.print(os);
+    os << " in 0.." << axis.extent << '\n';
+  }
+  for (auto [i, node] : llvm::enumerate(nodes)) {
+    os << '%' << i << " = " << kinds[static_cast<int>(node.kind)];
+    if (node.op)
+      os << ' ' << node.op->getName().stripDialect();
+    for (unsigned operand : node.operands)
+      os << " %" << operand;
+    if (node.kind == KernelNode::Kind::load)
+      os << " arg" << node.argument;
+    if (node.kind == KernelNode::Kind::load || node.kind == KernelNode::Kind::index) {
+      os << '[';
+      node.index.print(os);
+      os << ']';
+    }
+    for (unsigned guard : node.guards)
+      os << " if d" << guard;
+    os << " : " << node.type.getElementType() << ", stage " << node.stage << (node.perColumn ? "" : ", once a row")
+       << '\n';
+  }
+  for (auto [i, store] : llvm::enumerate(stores)) {
+    os << "result" << i << '[';
+    store.index.print(os);
+    os << "] = " << stores_[static_cast<int>(store.kind)] << " %" << store.node << '\n';
+  }
+}
+
+std::optional<KernelInfo> analyzeKernel(const KernelView &view, std::string &refusal) {
+  return Analyzer(view, refusal).run();
+}
+
+std::optional<KernelInfo> analyzeKernel(KernelOp kernel, std::string &refusal) {
+  Block &block = kernel.getBody().front();
+  SmallVector<Value> results(block.getTerminator()->getOperands()), arguments(block.getArguments());
+  return analyzeKernel(KernelView{results, arguments}, refusal);
+}
+
+bool mayShareBuffer(const KernelInfo &info, unsigned result, unsigned argument) {
+  const KernelStore &store = info.stores[result];
+  bool isBase = store.kind == KernelStore::Kind::scatterAdd && store.scatterBase == argument;
+  if (store.kind != KernelStore::Kind::element && !isBase)
+    return false;
+  std::vector<unsigned> last = lastStages(info);
+  for (auto [i, node] : llvm::enumerate(info.nodes)) {
+    if (node.kind != KernelNode::Kind::load || node.argument != argument)
+      continue;
+    if (isBase || !node.operands.empty() || !(node.index == store.index) || node.perColumn != store.perColumn)
+      return false;
+    if (last[i] > info.nodes[store.node].stage)
+      return false;
+    if (node.type.getElementTypeBitWidth() != info.nodes[store.node].type.getElementTypeBitWidth())
+      return false;
+  }
+  return true;
+}
+
+} // namespace tcc

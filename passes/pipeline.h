@@ -3,6 +3,7 @@
 #pragma once
 #include "ir/phases.h"
 #include "mlir/IR/BuiltinOps.h"
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,7 +18,8 @@ struct PipelineOptions {
   bool verifyEach = false;      // run the reference interpreter before and after each pass and compare
   std::string dump;             // -fdump-ir=: "all", "changed" or a pass's name; empty for none
   llvm::raw_ostream *dumpStream = nullptr; // where dumps go; stderr by default
-  int threads = 0;              // run-time threads that the plan is scheduled for; 0 = all cores
+  /// Arena bytes that a product needs while it runs; none if empty. Set by codegen, which knows the library.
+  std::function<int64_t(MatmulOp)> scratchBytes;
 };
 
 struct PassReport {
@@ -37,6 +39,7 @@ struct PassInfo {
   Phase reaches;           // the phase that holds after it
   const char *reason;      // for its position
   int fromLevel;           // runs at -O levels from this one on
+  bool required;           // no code can be made without it
 };
 
 /// The table, in order.

@@ -65,20 +65,26 @@ SmallVector<Value> ReluOp::decompose(Emit &b) {
 }
 
 SmallVector<Value> SoftmaxOp::decompose(Emit &b) {
-  return {b.cast(softmax(b, b.cast(getX(), b.f32())), tensorType(getX()).getElementType())};
+  RankedTensorType type = tensorType(getX());
+  Value x = b.cast(getX(), b.f32());
+  if (type.getRank() == 0) // a scalar is one row of one
+    x = b.reshape(x, {1});
+  return {b.cast(b.reshape(softmax(b, x), type.getShape()), type.getElementType())};
 }
 
 //===- means and norms -----------------------------------------------------------------------------------------===//
 
-LogicalResult ReduceMeanOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, Adaptor adaptor,
+LogicalResult ReduceMeanOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                              SmallVectorImpl<Type> &types) {
   RankedTensorType type = tensorType(adaptor.getX());
   SmallVector<int64_t> shape(type.getShape());
+  int64_t previous = -1;
   for (int64_t axis : adaptor.getAxes()) {
-    if (axis < 0 || axis >= type.getRank())
-      return emitOptionalError(loc, "'tcc.reduce_mean' axis ", axis, " is outside rank ", type.getRank(),
+    if (axis <= previous || axis >= type.getRank())
+      return emitOptionalError(loc, "'tcc.reduce_mean' axes must ascend within 0..", type.getRank() - 1,
                                " (reduce_c1)");
     shape[axis] = 1;
+    previous = axis;
   }
   types.push_back(withShape(type, shape));
   return success();
@@ -184,10 +190,9 @@ LogicalResult CrossEntropyOp::inferReturnTypes(MLIRContext *context, std::option
 }
 SmallVector<Value> CrossEntropyOp::decompose(Emit &b) {
   RankedTensorType type = tensorType(getLogits());
-  int64_t classes = type.getShape().back(), rows = type.getNumElements() / std::max<int64_t>(classes, 1);
-  if (classes == 0)
-    for (int64_t size : type.getShape().drop_back())
-      rows = size;
+  int64_t classes = type.getShape().back(), rows = 1;
+  for (int64_t size : type.getShape().drop_back())
+    rows *= size;
   Value x = b.cast(b.reshape(getLogits(), {rows, classes}), b.f32());
   Value targets = b.reshape(getTargets(), {rows, 1});
   ArrayRef<int64_t> shape = tensorType(x).getShape();

@@ -7,9 +7,17 @@ namespace tcc {
 
 LogicalResult GradientOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                            SmallVectorImpl<Type> &types) {
-  RankedTensorType loss = tensorType(adaptor.getLoss());
-  if (loss.getRank() != 0)
-    return emitOptionalError(loc, "'tcc.gradient' loss is ", typeText(loss), "; it must be a scalar (gradient_c1)");
+  // Results are inferred before operands are verified: their types may be anything.
+  auto isFloat = [](Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    return tensor && isa<FloatType>(tensor.getElementType());
+  };
+  Type loss = adaptor.getLoss().getType();
+  if (!isFloat(loss) || cast<RankedTensorType>(loss).getRank() != 0)
+    return emitOptionalError(loc, "'tcc.gradient' loss is ", loss, "; it must be a float scalar (gradient_c1)");
+  for (auto [i, type] : llvm::enumerate(adaptor.getWrt().getTypes()))
+    if (!isFloat(type))
+      return emitOptionalError(loc, "'tcc.gradient' value ", i, " is ", type, "; it must be a float tensor (gradient_c2)");
   llvm::append_range(types, adaptor.getWrt().getTypes());
   return success();
 }

@@ -1,0 +1,48 @@
+// The tolerance rule for compiled results: measured against fp64, allowed a small multiple of the error that an
+// independent unfused run of the same graph makes.
+#pragma once
+#include "ir/reference/interpreter.h"
+
+namespace tcc {
+
+/// Error allowed beside that of the unfused run: `factor` times it, but at least `floorUlps` ulps of the tensor's scale
+/// (the largest finite magnitude of the exact tensor).
+struct Tolerance {
+  double factor = 0; // 0: 2 for f32, 3 for narrower floats
+  double floorUlps = 4;
+};
+
+struct Comparison {
+  bool ok = true;
+  double error = 0;   // largest |actual - exact| of the elements compared
+  double allowed = 0; // what it may be
+  double ulps = 0;    // `error` in ulps of the scale
+  int64_t worst = -1; // the element of the largest error, or of the first wrong NaN or infinity
+  int64_t excluded = 0;
+  std::string message; // empty where ok
+};
+
+/// Compares `actual` with the exact interpreter's result. Floats: within the tolerance, where `unfused` is the rounding
+/// interpreter's result (or any other independent run in the same precision); NaN and infinities must be where the
+/// exact value, rounded to the element type, or the unfused run has them. Integers and i1: equal to either. Elements
+/// that `excluded` marks (may be empty) are counted and not compared. Different types are a mismatch.
+Comparison compare(const RefTensor &actual, const RefTensor &exact, const RefTensor &unfused,
+                   const std::vector<bool> &excluded = {}, Tolerance tolerance = {});
+
+/// The largest |a - b|; NaN equals NaN, infinity of one sign equals itself, any other pair with them is infinitely far.
+double largestDifference(llvm::ArrayRef<double> a, llvm::ArrayRef<double> b);
+
+/// True where every element of a is within atol + rtol · |b| of b's, NaN and infinities being equal to themselves.
+bool allClose(llvm::ArrayRef<double> a, llvm::ArrayRef<double> b, double rtol, double atol);
+
+/// One ulp of `element` at magnitude `scale` (of the smallest normal number for smaller scales).
+double ulpAt(double scale, mlir::Type element);
+
+/// For each result of `function` the elements whose exact value jumps when every float argument moves by one ulp of its
+/// type (up, and down): by more than `threshold` ulps of the result's scale, or to or from NaN or infinity.
+mlir::FailureOr<std::vector<std::vector<bool>>> findJumps(mlir::func::FuncOp function,
+                                                          llvm::ArrayRef<RefTensor> arguments,
+                                                          llvm::ArrayRef<RefTensor> exactResults, std::string &error,
+                                                          double threshold = 4096);
+
+} // namespace tcc

@@ -1,0 +1,212 @@
+// Composites, each said directly: the oracle of their decompositions. All are computed in double and rounded once.
+#include "ir/reference/registry.h"
+#include <numbers>
+
+using namespace mlir;
+
+namespace tcc::reference {
+namespace {
+
+double sigmoid(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+
+template <typename Op>
+void addActivation(Registry &registry, double (*function)(double)) {
+  add<Op>(registry, [function](Call &call, Op) {
+    RefTensor &result = call.addResult(call.in(0).shape());
+    for (int64_t i = 0; i < result.size(); ++i)
+      result.data[i] = function(call.in(0).data[i]);
+  });
+}
+
+/// The sizes of a tensor as rows over its last dim; a scalar is one row of one.
+struct Rows {
+  int64_t columns, rows;
+  explicit Rows(const RefTensor &x)
+      : columns(x.shape().empty() ? 1 : x.shape().back()),
+        rows(x.shape().empty() ? 1 : elementCount(x.shape().drop_back())) {}
+};
+
+/// log(sum(exp(x))) without overflow; -inf for no elements.
+double logSumExp(ArrayRef<double> x) {
+  double top = -std::numeric_limits<double>::infinity(), sum = 0;
+  for (double value : x)
+    top = largerOf(top, value);
+  for (double value : x)
+    sum += std::exp(value - top);
+  return top + std::log(sum);
+}
+
+void softmaxRow(ArrayRef<double> x, MutableArrayRef<double> y) {
+  double top = -std::numeric_limits<double>::infinity(), sum = 0;
+  for (double value : x)
+    top = largerOf(top, value);
+  for (auto [from, to] : llvm::zip_equal(x, y))
+    sum += to = std::exp(from - top);
+  for (double &value : y)
+    value /= sum;
+}
+
+void addNorms(Registry &registry) {
+  add<LayerNormOp>(registry, [](Call &call, LayerNormOp op) {
+    const RefTensor &x = call.in(0), &weight = call.in(1), &bias = call.in(2);
+    RefTensor &result = call.addResult(x.shape());
+    auto [columns, rows] = Rows(x);
+    for (int64_t r = 0; r < rows; ++r) {
+      ArrayRef<double> row(x.data.data() + r * columns, columns);
+      double mean = 0, variance = 0;
+      for (double value : row)
+        mean += value / columns;
+      for (double value : row)
+        variance += (value - mean) * (value - mean) / columns;
+      double deviation = std::sqrt(variance + op.getEps().convertToDouble());
+      for (int64_t c = 0; c < columns; ++c)
+        result.data[r * columns + c] = (row[c] - mean) / deviation * weight.data[c] + bias.data[c];
+    }
+  });
+  add<RmsNormOp>(registry, [](Call &call, RmsNormOp op) {
+    const RefTensor &x = call.in(0), &weight = call.in(1);
+    RefTensor &result = call.addResult(x.shape());
+    auto [columns, rows] = Rows(x);
+    for (int64_t r = 0; r < rows; ++r) {
+      ArrayRef<double> row(x.data.data() + r * columns, columns);
+      double square = 0;
+      for (double value : row)
+        square += value * value / columns;
+      double scale = std::sqrt(square + op.getEps().convertToDouble());
+      for (int64_t c = 0; c < columns; ++c)
+        result.data[r * columns + c] = row[c] / scale * weight.data[c];
+    }
+  });
+  add<SoftmaxOp>(registry, [](Call &call, SoftmaxOp) {
+    const RefTensor &x = call.in(0);
+    RefTensor &result = call.addResult(x.shape());
+    auto [columns, rows] = Rows(x);
+    for (int64_t r = 0; r < rows; ++r)
+      softmaxRow({x.data.data() + r * columns, static_cast<size_t>(columns)},
+                 {result.data.data() + r * columns, static_cast<size_t>(columns)});
+  });
+}
+
+void addLinear(Registry &registry) {
+  add<LinearOp>(registry, [](Call &call, LinearOp op) {
+    const RefTensor &x = call.in(0), &weight = call.in(1);
+    int64_t in = weight.shape()[0], out = weight.shape()[1];
+    if (x.shape().back() != in)
+      return call.refuse("weight is " + typeText(weight.type) + " for x " + typeText(x.type) + " (linear_c1)");
+    Shape shape(x.shape());
+    shape.back() = out;
+    RefTensor &result = call.addResult(shape);
+    int64_t rows = elementCount(x.shape().drop_back());
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t o = 0; o < out; ++o) {
+        Sum sum(call.mode);
+        for (int64_t i = 0; i < in; ++i)
+          sum.add(x.data[r * in + i] * weight.data[i * out + o]);
+        result.data[r * out + o] = sum.get() + (op.getBias() ? call.in(2).data[o] : 0);
+      }
+  });
+}
+
+void addAttention(Registry &registry) {
+  add<AttentionOp>(registry, [](Call &call, AttentionOp op) {
+    const RefTensor &q = call.in(0), &k = call.in(1), &v = call.in(2);
+    int64_t width = q.shape().back();
+    int64_t queries = q.shape().drop_back().back(), keys = k.shape().drop_back().back();
+    int64_t batch = elementCount(q.shape().drop_back(2));
+    if (op.getCausal() && queries != keys)
+      return call.refuse("causal with " + Twine(queries) + " queries and " + Twine(keys) + " keys (attention_c2)");
+    RefTensor &result = call.addResult(q.shape());
+    double scale = op.getScale().convertToDouble();
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t t = 0; t < queries; ++t) {
+        int64_t visible = op.getCausal() ? t + 1 : keys;
+        const double *query = q.data.data() + (b * queries + t) * width;
+        std::vector<double> scores(visible, 0.0);
+        for (int64_t s = 0; s < visible; ++s)
+          for (int64_t d = 0; d < width; ++d)
+            scores[s] += scale * query[d] * k.data[(b * keys + s) * width + d];
+        softmaxRow(scores, scores);
+        for (int64_t s = 0; s < visible; ++s)
+          for (int64_t d = 0; d < width; ++d)
+            result.data[(b * queries + t) * width + d] += scores[s] * v.data[(b * keys + s) * width + d];
+      }
+  });
+}
+
+void addLoss(Registry &registry) {
+  add<CrossEntropyOp>(registry, [](Call &call, CrossEntropyOp) {
+    const RefTensor &logits = call.in(0), &targets = call.in(1);
+    RefTensor &result = call.addResult({});
+    auto [columns, rows] = Rows(logits);
+    double count = 0;
+    for (double target : targets.data)
+      count += target >= 0;
+    for (int64_t r = 0; r < rows; ++r) {
+      ArrayRef<double> row(logits.data.data() + r * columns, columns);
+      double target = targets.data[r];
+      bool known = target >= 0 && target < static_cast<double>(columns); // beyond the classes: no logit is picked
+      double loss = logSumExp(row) - (known ? row[static_cast<int64_t>(target)] : 0);
+      result.data[0] += (target >= 0 ? loss : 0) / count; // no row counts: 0 / 0 = NaN
+    }
+  });
+}
+
+void addDropout(Registry &registry) {
+  add<DropoutOp>(registry, [](Call &call, DropoutOp op) {
+    const RefTensor &x = call.in(0);
+    RefTensor &result = call.addResult(x.shape());
+    auto seed = static_cast<uint64_t>(static_cast<int64_t>(call.in(1).data[0]));
+    double rate = op.getRate().convertToDouble();
+    for (int64_t i = 0; i < result.size(); ++i) {
+      auto bits = static_cast<int32_t>(philoxWord(seed, op.getStream(), i));
+      bool kept = (static_cast<double>(bits) + std::ldexp(1.0, 31)) / std::ldexp(1.0, 32) >= rate;
+      result.data[i] = kept ? x.data[i] / (1 - rate) : 0;
+    }
+  });
+}
+
+void addAdamw(Registry &registry) {
+  add<AdamwOp>(registry, [](Call &call, AdamwOp op) {
+    double lr = call.in(4).data[0], step = call.in(5).data[0], scale = call.in(6).data[0];
+    bool apply = call.in(7).data[0] != 0;
+    double beta1 = op.getBeta1().convertToDouble(), beta2 = op.getBeta2().convertToDouble();
+    double eps = op.getEps().convertToDouble(), decay = op.getWeightDecay().convertToDouble();
+    ArrayRef<int64_t> shape = call.in(0).shape();
+    RefTensor &newP = call.addResult(shape), &newM = call.addResult(shape), &newV = call.addResult(shape);
+    for (int64_t i = 0; i < newP.size(); ++i) {
+      double p = call.in(0).data[i], g = call.in(1).data[i] * scale, m = call.in(2).data[i], v = call.in(3).data[i];
+      if (apply) {
+        m = beta1 * m + (1 - beta1) * g;
+        v = beta2 * v + (1 - beta2) * g * g;
+        double mHat = m / (1 - std::pow(beta1, step)), vHat = v / (1 - std::pow(beta2, step));
+        p = p - lr * decay * p - lr * mHat / (std::sqrt(vHat) + eps);
+      }
+      newP.data[i] = p;
+      newM.data[i] = m;
+      newV.data[i] = v;
+    }
+  });
+}
+
+} // namespace
+
+void addComposites(Registry &registry) {
+  addActivation<GeluOp>(registry, gelu);
+  addActivation<SigmoidOp>(registry, sigmoid);
+  addActivation<SiluOp>(registry, [](double x) { return x * sigmoid(x); });
+  addActivation<ReluOp>(registry, [](double x) { return x <= 0 ? 0 : x; });
+  addNorms(registry);
+  addLinear(registry);
+  addAttention(registry);
+  addLoss(registry);
+  addDropout(registry);
+  addAdamw(registry);
+}
+
+} // namespace tcc::reference

@@ -1,0 +1,159 @@
+// Elementwise ops and literals: one element at a time.
+#include "ir/emit.h"
+#include "ir/reference/registry.h"
+
+using namespace mlir;
+
+namespace tcc::reference {
+namespace {
+
+bool isInteger(const RefTensor &tensor) {
+  return isa<IntegerType>(tensor.element());
+}
+
+uint64_t bitsOf(double integer) {
+  return static_cast<uint64_t>(static_cast<int64_t>(integer));
+}
+
+template <typename Op>
+void addUnary(Registry &registry, double (*function)(double)) {
+  add<Op>(registry, [function](Call &call, Op) {
+    RefTensor &result = call.addResult(call.in(0).shape());
+    for (int64_t i = 0; i < result.size(); ++i)
+      result.data[i] = function(call.in(0).data[i]);
+  });
+}
+
+template <typename Op>
+void addBinary(Registry &registry, double (*onFloats)(double, double), uint64_t (*onIntegers)(uint64_t, uint64_t)) {
+  add<Op>(registry, [=](Call &call, Op) {
+    const RefTensor &a = call.in(0), &b = call.in(1);
+    RefTensor &result = call.addResult(a.shape());
+    for (int64_t i = 0; i < result.size(); ++i) {
+      if (isInteger(a))
+        result.data[i] = wrapInteger(onIntegers(bitsOf(a.data[i]), bitsOf(b.data[i])), a.element());
+      else
+        result.data[i] = onFloats(a.data[i], b.data[i]);
+    }
+  });
+}
+
+int64_t asSigned(uint64_t bits) {
+  return static_cast<int64_t>(bits);
+}
+
+bool holds(Predicate predicate, double a, double b) {
+  switch (predicate) {
+  case Predicate::eq:
+    return a == b;
+  case Predicate::ne:
+    return a != b;
+  case Predicate::lt:
+    return a < b;
+  case Predicate::le:
+    return a <= b;
+  case Predicate::gt:
+    return a > b;
+  case Predicate::ge:
+    return a >= b;
+  }
+  llvm_unreachable("a predicate that Ops.td does not list");
+}
+
+/// Conversion to an integer type: truncation of floats (NaN gives 0, what does not fit the nearest value; emitters may
+/// differ there), the low bits of integers.
+double toInteger(double value, bool fromFloat, Type to) {
+  if (to.isInteger(1))
+    return value != 0;
+  if (!fromFloat)
+    return wrapInteger(bitsOf(value), to);
+  if (std::isnan(value))
+    return 0;
+  double limit = std::ldexp(1.0, to.getIntOrFloatBitWidth() - 1);
+  double largest = to.isInteger(32) ? limit - 1 : std::nextafter(limit, 0.0);
+  return std::clamp(std::trunc(value), -limit, largest);
+}
+
+void addConstant(Registry &registry) {
+  add<ConstantOp>(registry, [](Call &call, ConstantOp op) {
+    auto literal = cast<DenseElementsAttr>(op.getValue());
+    RefTensor &result = call.addResult(literal.getType().getShape());
+    bool isFloat = isa<FloatType>(literal.getElementType()), isBool = literal.getElementType().isInteger(1);
+    auto read = [&](Attribute value) -> double {
+      if (isFloat)
+        return cast<FloatAttr>(value).getValue().convertToDouble();
+      APInt bits = cast<IntegerAttr>(value).getValue();
+      return isBool ? bits.getZExtValue() : static_cast<double>(bits.getSExtValue());
+    };
+    if (literal.isSplat() && result.size() > 0)
+      std::fill(result.data.begin(), result.data.end(), read(literal.getSplatValue<Attribute>()));
+    else
+      for (auto [i, value] : llvm::enumerate(literal.getValues<Attribute>()))
+        result.data[i] = read(value);
+  });
+}
+
+} // namespace
+
+void addElementwise(Registry &registry) {
+  addUnary<ExpOp>(registry, [](double x) { return std::exp(x); });
+  addUnary<LogOp>(registry, [](double x) { return std::log(x); });
+  addUnary<SqrtOp>(registry, [](double x) { return std::sqrt(x); });
+  addUnary<RsqrtOp>(registry, [](double x) { return 1 / std::sqrt(x); });
+  addUnary<TanhOp>(registry, [](double x) { return std::tanh(x); });
+  addUnary<SinOp>(registry, [](double x) { return std::sin(x); });
+  addUnary<CosOp>(registry, [](double x) { return std::cos(x); });
+  addUnary<ErfOp>(registry, [](double x) { return std::erf(x); });
+  addUnary<NotOp>(registry, [](double x) { return 1 - x; });
+  addUnary<DetachOp>(registry, [](double x) { return x; });
+  addUnary<IsFiniteOp>(registry, [](double x) -> double { return std::isfinite(x); });
+
+  add<NegOp>(registry, [](Call &call, NegOp) {
+    RefTensor &result = call.addResult(call.in(0).shape());
+    for (int64_t i = 0; i < result.size(); ++i) {
+      double x = call.in(0).data[i];
+      result.data[i] = isInteger(result) ? wrapInteger(0 - bitsOf(x), result.element()) : -x;
+    }
+  });
+  add<AbsOp>(registry, [](Call &call, AbsOp) {
+    RefTensor &result = call.addResult(call.in(0).shape());
+    for (int64_t i = 0; i < result.size(); ++i) {
+      double x = std::fabs(call.in(0).data[i]);
+      result.data[i] = isInteger(result) ? wrapInteger(bitsOf(x), result.element()) : x;
+    }
+  });
+
+  addBinary<AddOp>(registry, [](double a, double b) { return a + b; }, [](uint64_t a, uint64_t b) { return a + b; });
+  addBinary<SubOp>(registry, [](double a, double b) { return a - b; }, [](uint64_t a, uint64_t b) { return a - b; });
+  addBinary<MulOp>(registry, [](double a, double b) { return a * b; }, [](uint64_t a, uint64_t b) { return a * b; });
+  addBinary<DivOp>(registry, [](double a, double b) { return a / b; }, nullptr);
+  addBinary<MaximumOp>(
+      registry, [](double a, double b) { return largerOf(a, b); },
+      [](uint64_t a, uint64_t b) { return asSigned(a) > asSigned(b) ? a : b; });
+  addBinary<MinimumOp>(
+      registry, [](double a, double b) { return -largerOf(-a, -b); },
+      [](uint64_t a, uint64_t b) { return asSigned(a) < asSigned(b) ? a : b; });
+  addBinary<AndOp>(registry, nullptr, [](uint64_t a, uint64_t b) { return a & b; });
+  addBinary<OrOp>(registry, nullptr, [](uint64_t a, uint64_t b) { return a | b; });
+
+  add<CompareOp>(registry, [](Call &call, CompareOp op) {
+    RefTensor &result = call.addResult(call.in(0).shape());
+    for (int64_t i = 0; i < result.size(); ++i)
+      result.data[i] = holds(op.getPredicate(), call.in(0).data[i], call.in(1).data[i]);
+  });
+  add<SelectOp>(registry, [](Call &call, SelectOp) {
+    RefTensor &result = call.addResult(call.in(0).shape());
+    for (int64_t i = 0; i < result.size(); ++i)
+      result.data[i] = call.in(0).data[i] != 0 ? call.in(1).data[i] : call.in(2).data[i];
+  });
+  add<CastOp>(registry, [](Call &call, CastOp) {
+    RefTensor &result = call.addResult(call.in(0).shape());
+    for (int64_t i = 0; i < result.size(); ++i) {
+      double x = call.in(0).data[i];
+      result.data[i] = isInteger(result) ? toInteger(x, !isInteger(call.in(0)), result.element()) : x;
+    }
+  });
+  addConstant(registry);
+}
+
+} // namespace tcc::reference

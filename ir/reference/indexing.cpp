@@ -1,0 +1,72 @@
+// Coordinates, random bits, gather and scatter-add.
+#include "ir/reference/registry.h"
+
+using namespace mlir;
+
+namespace tcc::reference {
+namespace {
+
+/// The number of elements of a row: all dims but the first.
+int64_t rowSize(const RefTensor &table) {
+  return elementCount(table.shape().drop_front());
+}
+
+} // namespace
+
+void addIndexing(Registry &registry) {
+  add<IotaOp>(registry, [](Call &call, IotaOp op) {
+    Shape shape = call.resultShape(op.getLike() ? &call.in(0) : nullptr);
+    RefTensor &result = call.addResult(shape);
+    int64_t next = 0;
+    forEachIndex(shape, [&](ArrayRef<int64_t> index) { result.data[next++] = index[op.getDim()]; });
+  });
+
+  add<RandomBitsOp>(registry, [](Call &call, RandomBitsOp op) {
+    Shape shape = call.resultShape(op.getLike() ? &call.in(1) : nullptr);
+    RefTensor &result = call.addResult(shape);
+    auto seed = static_cast<uint64_t>(static_cast<int64_t>(call.in(0).data[0]));
+    for (int64_t i = 0; i < result.size(); ++i)
+      result.data[i] = static_cast<int32_t>(philoxWord(seed, op.getStream(), i));
+  });
+
+  add<GatherOp>(registry, [](Call &call, GatherOp) {
+    const RefTensor &table = call.in(0), &index = call.in(1);
+    int64_t rows = table.shape()[0], columns = rowSize(table);
+    bool isFloat = isa<FloatType>(table.element());
+    Shape shape(index.shape());
+    llvm::append_range(shape, table.shape().drop_front());
+    RefTensor &result = call.addResult(shape);
+    for (int64_t i = 0; i < index.size(); ++i)
+      for (int64_t j = 0; j < columns; ++j) {
+        double row = index.data[i];
+        double &value = result.data[i * columns + j];
+        if (row >= 0 && row < static_cast<double>(rows))
+          value = table.data[static_cast<int64_t>(row) * columns + j];
+        else
+          value = isFloat ? std::numeric_limits<double>::quiet_NaN() : 0;
+      }
+  });
+
+  add<ScatterAddOp>(registry, [](Call &call, ScatterAddOp) {
+    const RefTensor &base = call.in(0), &index = call.in(1), &rows = call.in(2);
+    int64_t columns = rowSize(base);
+    if (rows.size() != index.size() * columns)
+      return call.refuse("rows are " + typeText(rows.type) + " for index " + typeText(index.type) + " and base " +
+                         typeText(base.type) + " (scatter_add_c1)");
+    RefTensor &result = call.addResult(base.shape());
+    std::vector<Sum> sums;
+    for (double start : base.data)
+      sums.emplace_back(call.mode, start);
+    for (int64_t i = 0; i < index.size(); ++i) {
+      double row = index.data[i];
+      if (row < 0 || row >= static_cast<double>(base.shape()[0]))
+        continue;
+      for (int64_t j = 0; j < columns; ++j)
+        sums[static_cast<int64_t>(row) * columns + j].add(rows.data[i * columns + j]);
+    }
+    for (auto [value, sum] : llvm::zip_equal(result.data, sums))
+      value = sum.get();
+  });
+}
+
+} // namespace tcc::reference

@@ -1,0 +1,306 @@
+// The walk over a function: values by use, results rounded, storage freed after the last use.
+#include "ir/reference/interpreter.h"
+#include "ir/reference/registry.h"
+#include "llvm/ADT/APFloat.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <memory>
+
+using namespace mlir;
+
+namespace tcc {
+namespace reference {
+namespace {
+
+const Registry &registry() {
+  static const Registry all = [] {
+    Registry registry;
+    addElementwise(registry);
+    addViews(registry);
+    addReductions(registry);
+    addIndexing(registry);
+    addMatmul(registry);
+    addComposites(registry);
+    return registry;
+  }();
+  return all;
+}
+
+using Shared = std::shared_ptr<const RefTensor>;
+
+std::string typeOf(const RefTensor &tensor) {
+  return typeText(tensor.type);
+}
+
+/// True if a tensor of type `actual` may stand where `declared` does, whose `?` takes any size.
+bool fits(RankedTensorType actual, RankedTensorType declared) {
+  return actual.getElementType() == declared.getElementType() && actual.getRank() == declared.getRank() &&
+         llvm::all_of(llvm::zip(actual.getShape(), declared.getShape()), [](auto sizes) {
+           auto [size, expected] = sizes;
+           return size == expected || ShapedType::isDynamic(expected);
+         });
+}
+
+class Interpreter {
+public:
+  Interpreter(RefMode mode, std::string &error) : mode(mode), error(error) {}
+
+  /// Runs a block to its terminator and gives the terminator's operands.
+  FailureOr<std::vector<Shared>> runBlock(Block &block, ArrayRef<Shared> arguments) {
+    DenseMap<Value, Shared> values;
+    for (auto [value, tensor] : llvm::zip(block.getArguments(), arguments))
+      values[value] = tensor;
+    DenseMap<Value, Operation *> lastUse;
+    for (Operation &op : block)
+      for (Value operand : op.getOperands())
+        lastUse[operand] = &op;
+
+    for (Operation &op : block.without_terminator()) {
+      std::vector<Shared> operands;
+      for (Value operand : op.getOperands())
+        operands.push_back(values[operand]);
+      FailureOr<std::vector<Shared>> results = runOp(op, operands);
+      if (failed(results))
+        return failure();
+      for (auto [value, tensor] : llvm::zip(op.getResults(), *results))
+        if (!value.use_empty())
+          values[value] = tensor;
+      for (Value operand : op.getOperands())
+        if (lastUse[operand] == &op)
+          values.erase(operand);
+    }
+    std::vector<Shared> answer;
+    for (Value operand : block.getTerminator()->getOperands())
+      answer.push_back(values[operand]);
+    return answer;
+  }
+
+private:
+  FailureOr<std::vector<Shared>> runOp(Operation &op, ArrayRef<Shared> operands) {
+    if (auto kernel = dyn_cast<KernelOp>(op))
+      return runBlock(kernel.getBody().front(), operands);
+    if (isa<GradientOp>(op))
+      return refuse(op, "has no value of its own; run autodiff first");
+    auto found = registry().find(op.getName().getStringRef());
+    if (found == registry().end())
+      return refuse(op, "is not an op that the reference interpreter knows");
+
+    SmallVector<const RefTensor *> views;
+    for (const Shared &operand : operands)
+      views.push_back(operand.get());
+    Call call{&op, views, mode, {}, {}};
+    if (!agrees(call))
+      return refuse(op, call.error);
+    found->second(call);
+    if (!call.error.empty())
+      return refuse(op, call.error);
+
+    std::vector<Shared> results;
+    for (auto [value, tensor] : llvm::zip_equal(op.getResults(), call.results)) {
+      if (!fits(tensor.type, tensorType(value)))
+        return refuse(op, "computed " + typeOf(tensor) + " for a result of " + typeText(tensorType(value)));
+      if (mode == RefMode::rounding)
+        roundToElement(tensor);
+      results.push_back(std::make_shared<const RefTensor>(std::move(tensor)));
+    }
+    return results;
+  }
+
+  /// `?` dims may hide what a verifier cannot see: operands that must have one shape.
+  static bool agrees(Call &call) {
+    if (!isa<ElementwiseOpInterface>(call.op))
+      return true;
+    for (const RefTensor *operand : call.operands.drop_front())
+      if (operand->shape() != call.in(0).shape()) {
+        call.refuse("operands " + typeOf(call.in(0)) + " and " + typeOf(*operand) + " differ in shape");
+        return false;
+      }
+    return true;
+  }
+
+  LogicalResult refuse(Operation &op, const Twine &message) {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    if (!isa<UnknownLoc>(op.getLoc()))
+      stream << op.getLoc() << ": ";
+    stream << "'" << op.getName() << "' " << message;
+    error = text;
+    return failure();
+  }
+
+  RefMode mode;
+  std::string &error;
+};
+
+} // namespace
+
+//===- what the families share ---------------------------------------------------------------------------------===//
+
+RefTensor &Call::addResult(ArrayRef<int64_t> shape) {
+  Type element = tensorType(op->getResult(results.size())).getElementType();
+  RefTensor tensor{RankedTensorType::get(shape, element), {}};
+  tensor.data.resize(elementCount(shape), 0.0);
+  results.reserve(op->getNumResults()); // references to earlier results stay valid
+  results.push_back(std::move(tensor));
+  return results.back();
+}
+
+Shape Call::resultShape(const RefTensor *like) const {
+  Shape shape(tensorType(op->getResult(0)).getShape());
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (ShapedType::isDynamic(shape[i]) && like)
+      shape[i] = like->shape()[i];
+  return shape;
+}
+
+int64_t elementCount(ArrayRef<int64_t> shape) {
+  int64_t count = 1;
+  for (int64_t size : shape)
+    count *= size;
+  return count;
+}
+
+void forEachIndex(ArrayRef<int64_t> shape, llvm::function_ref<void(ArrayRef<int64_t>)> body) {
+  Shape index(shape.size(), 0);
+  for (int64_t left = elementCount(shape); left > 0; --left) {
+    body(index);
+    for (size_t dim = shape.size(); dim-- > 0;) {
+      if (++index[dim] < shape[dim])
+        break;
+      index[dim] = 0;
+    }
+  }
+}
+
+int64_t offsetOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> index) {
+  int64_t offset = 0;
+  for (auto [size, i] : llvm::zip_equal(shape, index))
+    offset = offset * size + i;
+  return offset;
+}
+
+double wrapInteger(uint64_t bits, Type element) {
+  switch (element.getIntOrFloatBitWidth()) {
+  case 1:
+    return bits & 1;
+  case 32:
+    return static_cast<int32_t>(static_cast<uint32_t>(bits));
+  default:
+    return static_cast<double>(static_cast<int64_t>(bits));
+  }
+}
+
+double largerOf(double a, double b) {
+  if (std::isnan(a) || std::isnan(b))
+    return std::numeric_limits<double>::quiet_NaN();
+  if (a == b)
+    return std::signbit(a) ? b : a;
+  return a > b ? a : b;
+}
+
+} // namespace reference
+
+//===- the public functions ------------------------------------------------------------------------------------===//
+
+FailureOr<std::vector<RefTensor>> interpret(func::FuncOp function, ArrayRef<RefTensor> arguments, RefMode mode,
+                                            std::string &error) {
+  if (function.isExternal()) {
+    error = "function '" + function.getName().str() + "' has no body";
+    return failure();
+  }
+  if (arguments.size() != function.getNumArguments()) {
+    error = llvm::formatv("function '{0}' takes {1} arguments, {2} were given", function.getName(),
+                          function.getNumArguments(), arguments.size())
+                .str();
+    return failure();
+  }
+  std::vector<reference::Shared> shared;
+  for (auto [i, argument] : llvm::enumerate(arguments)) {
+    auto declared = dyn_cast<RankedTensorType>(function.getArgument(i).getType());
+    if (!declared || !argument.type || !reference::fits(argument.type, declared) ||
+        argument.size() != argument.type.getNumElements()) {
+      std::string expected;
+      llvm::raw_string_ostream(expected) << function.getArgument(i).getType();
+      error = llvm::formatv("argument {0} is {1} with {2} elements; the function takes {3}", i,
+                            argument.type ? typeText(argument.type) : "untyped", argument.size(), expected)
+                  .str();
+      return failure();
+    }
+    // Borrowed: the caller's tensors outlive the run.
+    shared.emplace_back(&argument, [](const RefTensor *) {});
+  }
+  reference::Interpreter interpreter(mode, error);
+  FailureOr<std::vector<reference::Shared>> results = interpreter.runBlock(function.getBody().front(), shared);
+  if (failed(results))
+    return failure();
+  std::vector<RefTensor> answer;
+  for (const reference::Shared &result : *results)
+    answer.push_back(*result);
+  return answer;
+}
+
+bool hasReference(OperationName name) {
+  StringRef text = name.getStringRef();
+  return text == KernelOp::getOperationName() || text == YieldOp::getOperationName() ||
+         reference::registry().contains(text);
+}
+
+RefTensor splatTensor(RankedTensorType type, double value) {
+  return {type, std::vector<double>(type.getNumElements(), value)};
+}
+
+RefTensor randomTensor(RankedTensorType type, uint64_t seed, double low, double high) {
+  RefTensor tensor = splatTensor(type, 0);
+  bool isBool = type.getElementType().isInteger(1), isInteger = isa<IntegerType>(type.getElementType());
+  for (auto [i, value] : llvm::enumerate(tensor.data)) {
+    uint64_t word = (static_cast<uint64_t>(philoxWord(seed, 0, i)) << 20) ^ philoxWord(seed, 1, i);
+    double unit = std::ldexp(static_cast<double>(word), -52); // 52 random bits: [0, 1)
+    value = low + (high - low) * unit;
+    if (isBool)
+      value = unit < 0.5;
+    else if (isInteger)
+      value = std::floor(value);
+  }
+  roundToElement(tensor);
+  return tensor;
+}
+
+double roundToElement(double value, Type element) {
+  auto floatType = dyn_cast<FloatType>(element);
+  if (!floatType)
+    return value;
+  if (floatType.isF32())
+    return static_cast<float>(value);
+  const llvm::fltSemantics &format = floatType.getFloatSemantics();
+  if (std::isfinite(value) && value != 0) {
+    int exponent = 0;
+    std::frexp(value, &exponent); // |value| in [2^(exponent-1), 2^exponent)
+    int precision = APFloat::semanticsPrecision(format);
+    int quantum = std::max(exponent - 1, APFloat::semanticsMinExponent(format)) - (precision - 1);
+    value = std::ldexp(std::nearbyint(std::ldexp(value, -quantum)), quantum);
+    if (std::fabs(value) > APFloat::getLargest(format).convertToDouble())
+      value = std::copysign(std::numeric_limits<double>::infinity(), value);
+  }
+  bool hasInfinity = APFloat::semanticsHasInf(format);
+  return std::isinf(value) && !hasInfinity ? std::numeric_limits<double>::quiet_NaN() : value;
+}
+
+void roundToElement(RefTensor &tensor) {
+  for (double &value : tensor.data)
+    value = roundToElement(value, tensor.element());
+}
+
+uint32_t philoxWord(uint64_t seed, uint64_t stream, uint64_t index) {
+  uint32_t counter[4] = {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), 0, 0};
+  uint32_t key[2] = {static_cast<uint32_t>(seed), static_cast<uint32_t>(stream)};
+  for (int round = 0; round < 10; ++round) {
+    uint64_t first = uint64_t{0xD2511F53} * counter[0], second = uint64_t{0xCD9E8D57} * counter[2];
+    uint32_t next[4] = {static_cast<uint32_t>(second >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(second),
+                        static_cast<uint32_t>(first >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(first)};
+    std::copy(next, next + 4, counter);
+    key[0] += 0x9E3779B9;
+    key[1] += 0xBB67AE85;
+  }
+  return counter[0];
+}
+
+} // namespace tcc

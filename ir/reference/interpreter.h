@@ -1,0 +1,53 @@
+// The reference interpreter: the meaning of every tcc op as plain loops over doubles. It is the oracle for passes and
+// emitters, so nothing of it is shared with the lowering: no scalarBody, no decomposition, its own Philox.
+#pragma once
+#include "ir/dialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace tcc {
+
+/// A tensor of a static type, row-major. Every element is a double: floats as they are, i1 as 0 or 1, integers exactly
+/// (i64 up to 2^53 in magnitude).
+struct RefTensor {
+  mlir::RankedTensorType type;
+  std::vector<double> data;
+
+  llvm::ArrayRef<int64_t> shape() const { return type.getShape(); }
+  int64_t size() const { return static_cast<int64_t>(data.size()); }
+  mlir::Type element() const { return type.getElementType(); }
+};
+
+enum class RefMode : uint8_t {
+  exact,    // fp64 throughout: casts between floats are the identity
+  rounding, // each op's result is rounded to its element type; sums and products accumulate in f32, rounded once
+};
+
+/// The results of `function` for these arguments, whose element types and sizes must be the function's (a `?` takes any
+/// size). Values are freed after their last use. Composites have their own loops; a tcc.kernel runs its region.
+/// On failure `error` says what was refused and where: an argument that does not fit, tcc.gradient ("run autodiff
+/// first"), an op of another dialect, or sizes of `?` dims that do not agree.
+mlir::FailureOr<std::vector<RefTensor>> interpret(mlir::func::FuncOp function, llvm::ArrayRef<RefTensor> arguments,
+                                                  RefMode mode, std::string &error);
+
+/// True if the interpreter knows the op; tcc.kernel and tcc.yield count, tcc.gradient does not.
+bool hasReference(mlir::OperationName name);
+
+/// A tensor of `type` with every element `value`.
+RefTensor splatTensor(mlir::RankedTensorType type, double value);
+
+/// Uniform in [low, high), the same for the same seed everywhere: floats rounded to the element type, integers
+/// truncated towards -inf, i1 by comparison with the middle.
+RefTensor randomTensor(mlir::RankedTensorType type, uint64_t seed, double low = -1, double high = 1);
+
+/// `value` rounded to nearest even in a float type (overflow: infinity, or NaN where the type has none); for an
+/// integer type `value` itself.
+double roundToElement(double value, mlir::Type element);
+
+/// Rounds every element to the tensor's own element type.
+void roundToElement(RefTensor &tensor);
+
+/// The first word of Philox4x32-10 (Salmon et al. 2011) for counter (index mod 2^32, index div 2^32, 0, 0) and the low
+/// 32 bits of seed and stream as key, as tcc.random_bits has it.
+uint32_t philoxWord(uint64_t seed, uint64_t stream, uint64_t index);
+
+} // namespace tcc

@@ -1,0 +1,72 @@
+// What a reference function sees, and the table that the families fill. Private to ir/reference.
+#pragma once
+#include "ir/reference/interpreter.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace tcc::reference {
+
+using Shape = llvm::SmallVector<int64_t, 4>;
+
+/// One execution of an op. The function adds its results in order; floats are rounded by the interpreter afterwards.
+struct Call {
+  mlir::Operation *op;
+  llvm::ArrayRef<const RefTensor *> operands;
+  RefMode mode;
+  std::vector<RefTensor> results;
+  std::string error; // set by `refuse`
+
+  const RefTensor &in(unsigned i) const { return *operands[i]; }
+  /// The next result, of this shape and filled with zeros.
+  RefTensor &addResult(llvm::ArrayRef<int64_t> shape);
+  /// The shape of result 0, its `?` taken from `like`.
+  Shape resultShape(const RefTensor *like) const;
+  void refuse(const llvm::Twine &message) { error = message.str(); }
+};
+
+using Function = std::function<void(Call &)>;
+using Registry = llvm::StringMap<Function>;
+
+void addElementwise(Registry &registry);
+void addViews(Registry &registry);
+void addReductions(Registry &registry);
+void addIndexing(Registry &registry);
+void addMatmul(Registry &registry);
+void addComposites(Registry &registry);
+
+/// Registers a function that takes the call and the op in its own class.
+template <typename Op, typename F>
+void add(Registry &registry, F function) {
+  registry[Op::getOperationName()] = [function](Call &call) { function(call, mlir::cast<Op>(call.op)); };
+}
+
+/// A running sum: fp64 in exact mode, f32 after every step in rounding mode.
+class Sum {
+public:
+  explicit Sum(RefMode mode, double start = 0) : value(start), narrow(mode == RefMode::rounding) {}
+  void add(double x) {
+    value += x;
+    if (narrow)
+      value = static_cast<float>(value);
+  }
+  double get() const { return value; }
+
+private:
+  double value;
+  bool narrow;
+};
+
+int64_t elementCount(llvm::ArrayRef<int64_t> shape);
+
+/// Calls body(index) for every index of `shape`, last dim fastest.
+void forEachIndex(llvm::ArrayRef<int64_t> shape, llvm::function_ref<void(llvm::ArrayRef<int64_t>)> body);
+
+/// The place of `index` in row-major data of `shape`.
+int64_t offsetOf(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> index);
+
+/// `bits` cut to the integer type, read as signed (i1: 0 or 1).
+double wrapInteger(uint64_t bits, mlir::Type element);
+
+/// The larger of two numbers: NaN if either is NaN, and 0 above -0.
+double largerOf(double a, double b);
+
+} // namespace tcc::reference

@@ -1,0 +1,186 @@
+// Strided views of values, and the form of a product's operands.
+#include "ir/strided_view.h"
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+StridedView dense(Value value) {
+  StridedView view;
+  view.root = value;
+  ArrayRef<int64_t> shape = tensorType(value).getShape();
+  view.sizes.assign(shape.begin(), shape.end());
+  view.strides.resize(shape.size());
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    view.strides[i] = stride;
+    stride *= shape[i];
+  }
+  return view;
+}
+
+/// Strides of `shape` over the same elements; nothing where a new dim would span a gap.
+std::optional<SmallVector<int64_t>> reshapeStrides(const StridedView &view, ArrayRef<int64_t> shape) {
+  // Runs of old dims that lie densely in each other, as (elements, stride of the innermost).
+  SmallVector<std::pair<int64_t, int64_t>> runs;
+  for (auto [size, stride] : llvm::zip(view.sizes, view.strides)) {
+    if (size == 1)
+      continue;
+    if (!runs.empty() && runs.back().second == size * stride)
+      runs.back() = {runs.back().first * size, stride};
+    else
+      runs.push_back({size, stride});
+  }
+  SmallVector<int64_t> strides(shape.size(), 1);
+  size_t run = runs.size();
+  int64_t left = 1, stride = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    if (shape[i] == 1)
+      continue;
+    if (left == 1) {
+      if (run == 0)
+        return std::nullopt;
+      left = runs[--run].first;
+      stride = runs[run].second;
+    }
+    if (left % shape[i] != 0)
+      return std::nullopt;
+    strides[i] = stride;
+    stride *= shape[i];
+    left /= shape[i];
+  }
+  return strides;
+}
+
+} // namespace
+
+StridedView stridedView(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op || !op->hasTrait<ViewOp>() || tensorType(value).getNumElements() == 0)
+    return dense(value);
+  StridedView inner = stridedView(op->getOperand(0)), view;
+  view.root = inner.root;
+  view.offset = inner.offset;
+  ArrayRef<int64_t> shape = tensorType(value).getShape();
+  view.sizes.assign(shape.begin(), shape.end());
+  if (auto transpose = dyn_cast<TransposeOp>(op)) {
+    for (int64_t dim : transpose.getPermutation())
+      view.strides.push_back(inner.strides[dim]);
+    return view;
+  }
+  if (auto slice = dyn_cast<SliceOp>(op)) {
+    view.strides = inner.strides;
+    for (auto [start, stride] : llvm::zip(slice.getStarts(), inner.strides))
+      view.offset += start * stride;
+    return view;
+  }
+  if (isa<BroadcastOp>(op)) {
+    view.strides.assign(shape.size(), 0);
+    size_t leading = shape.size() - inner.sizes.size();
+    for (size_t i = 0; i < inner.sizes.size(); ++i)
+      view.strides[i + leading] = inner.sizes[i] == 1 ? 0 : inner.strides[i];
+    return view;
+  }
+  if (isa<ReshapeOp>(op))
+    if (std::optional<SmallVector<int64_t>> strides = reshapeStrides(inner, shape)) {
+      view.strides = *strides;
+      return view;
+    }
+  return dense(value);
+}
+
+bool isDense(const StridedView &view) {
+  int64_t stride = 1;
+  for (size_t i = view.sizes.size(); i-- > 0;) {
+    if (view.sizes[i] != 1 && view.strides[i] != stride)
+      return false;
+    stride *= view.sizes[i];
+  }
+  return view.offset == 0 && stride == tensorType(view.root).getNumElements();
+}
+
+namespace {
+
+/// `view` as a matrix operand: leading dims are batch dims, or rows where `flatten` is set (and they can be joined).
+std::optional<MatrixView> matrixView(const StridedView &view, bool transposed, bool flatten) {
+  MatrixView matrix;
+  matrix.root = view.root;
+  matrix.offset = view.offset;
+  size_t rank = view.sizes.size();
+  matrix.rows = view.sizes[rank - 2];
+  matrix.columns = view.sizes[rank - 1];
+  matrix.rowStride = view.strides[rank - 2];
+  matrix.columnStride = view.strides[rank - 1];
+  SmallVector<std::pair<int64_t, int64_t>> batch; // (size, stride), joined where dense in each other
+  for (size_t i = 0; i + 2 < rank; ++i) {
+    if (view.sizes[i] == 1)
+      continue;
+    bool joins = !batch.empty() && batch.back().second == view.sizes[i] * view.strides[i];
+    if (joins)
+      batch.back() = {batch.back().first * view.sizes[i], view.strides[i]};
+    else
+      batch.push_back({view.sizes[i], view.strides[i]});
+  }
+  if (flatten && !batch.empty()) {
+    if (batch.size() != 1 || (matrix.rows != 1 && batch[0].second != matrix.rows * matrix.rowStride))
+      return std::nullopt;
+    if (matrix.rows == 1)
+      matrix.rowStride = batch[0].second;
+    matrix.rows *= batch[0].first;
+    batch.clear();
+  }
+  if (batch.size() > 2)
+    return std::nullopt;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    size_t slot = i + 2 - batch.size();
+    matrix.batch[slot] = batch[i].first;
+    matrix.batchStride[slot] = batch[i].second;
+  }
+  // A size of one has no stride of its own: it takes the dense one.
+  if (matrix.columns == 1 && matrix.rowStride != 1)
+    matrix.columnStride = 1;
+  if (matrix.rows == 1 && matrix.columnStride == 1)
+    matrix.rowStride = matrix.columns;
+  bool rowMajor = matrix.columnStride == 1 && matrix.rowStride >= matrix.columns;
+  bool columnMajor = matrix.rowStride == 1 && matrix.columnStride >= matrix.rows;
+  if (!rowMajor && !columnMajor)
+    return std::nullopt;
+  if (transposed) {
+    std::swap(matrix.rows, matrix.columns);
+    std::swap(matrix.rowStride, matrix.columnStride);
+  }
+  return matrix;
+}
+
+MatrixView denseMatrix(Value value, bool transposed, bool flatten) {
+  return *matrixView(dense(value), transposed, flatten);
+}
+
+/// Splits `matrix`'s one joined batch dim as the other operand needs it.
+bool splitBatch(MatrixView &matrix, const MatrixView &like) {
+  if (matrix.batch[0] == like.batch[0] && matrix.batch[1] == like.batch[1])
+    return true;
+  if (matrix.batch[0] != 1 || matrix.batch[1] != like.batch[0] * like.batch[1])
+    return false;
+  matrix.batch[0] = like.batch[0];
+  matrix.batch[1] = like.batch[1];
+  matrix.batchStride[0] = matrix.batchStride[1] * like.batch[1];
+  return true;
+}
+
+} // namespace
+
+MatmulViews matmulViews(MatmulOp op) {
+  bool single = tensorType(op.getB()).getRank() == 2; // one matrix b: the rows of a are all one matrix
+  std::optional<MatrixView> a = matrixView(stridedView(op.getA()), op.getTransposeA(), single);
+  std::optional<MatrixView> b = matrixView(stridedView(op.getB()), op.getTransposeB(), false);
+  MatmulViews views{a ? *a : denseMatrix(op.getA(), op.getTransposeA(), single),
+                    b ? *b : denseMatrix(op.getB(), op.getTransposeB(), false)};
+  if (single || splitBatch(views.a, views.b) || splitBatch(views.b, views.a))
+    return views;
+  // Batches joined differently: dense copies always agree.
+  return {denseMatrix(op.getA(), op.getTransposeA(), single), denseMatrix(op.getB(), op.getTransposeB(), false)};
+}
+
+} // namespace tcc

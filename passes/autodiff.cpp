@@ -1,0 +1,77 @@
+// autodiff: expands tcc.gradient by reverse-mode differentiation.
+//   1. mark the values that depend on a `wrt` (active), in program order;
+//   2. walk back from the loss; each op's `gradient` gives its operands' shares, added up per value;
+//   3. what a wrt has received is its gradient, zeros if nothing.
+// It keeps the forward ops as they are; which of their values the backward reads or recomputes is decided by
+// fuse-kernels. Gradients of gradients work, since earlier gradient ops are expanded first.
+#include "ir/emit.h"
+#include "passes/passes.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+bool isFloatTensor(Value value) { return isa<FloatType>(tensorType(value).getElementType()); }
+
+LogicalResult expand(GradientOp gradient) {
+  llvm::DenseSet<Value> active(gradient.getWrt().begin(), gradient.getWrt().end());
+  SmallVector<Operation *> tape;
+  for (Operation &op : *gradient->getBlock()) {
+    if (&op == gradient)
+      break;
+    if (op.hasTrait<NoGradient>() || !llvm::any_of(op.getOperands(), [&](Value v) { return active.contains(v); }))
+      continue;
+    for (Value result : op.getResults())
+      if (isFloatTensor(result))
+        active.insert(result);
+    tape.push_back(&op);
+  }
+
+  OpBuilder builder(gradient);
+  llvm::DenseMap<Value, Value> adjoint;
+  auto receive = [&](Emit &emit, Value value, Value share) {
+    Value &sum = adjoint[value];
+    sum = sum ? emit.add(sum, share) : share;
+  };
+  if (active.contains(gradient.getLoss())) {
+    Emit emit(builder, gradient.getLoc());
+    receive(emit, gradient.getLoss(), emit.constant(1, tensorType(gradient.getLoss())));
+  }
+  for (Operation *op : llvm::reverse(tape)) {
+    SmallVector<Value> results;
+    for (Value result : op->getResults())
+      results.push_back(adjoint.lookup(result));
+    if (llvm::none_of(results, [](Value value) { return bool(value); }))
+      continue;
+    auto differentiable = dyn_cast<DifferentiableOpInterface>(op);
+    if (!differentiable)
+      return op->emitOpError() << "has no gradient; a differentiable op or tcc.detach is expected between wrt and loss";
+    Emit emit(builder, op->getLoc());
+    SmallVector<Value> shares = differentiable.gradient(emit, results);
+    for (auto [operand, share] : llvm::zip(op->getOperands(), shares))
+      if (share && active.contains(operand))
+        receive(emit, operand, share);
+  }
+  Emit emit(builder, gradient.getLoc());
+  for (auto [wrt, result] : llvm::zip(gradient.getWrt(), gradient.getResults())) {
+    Value value = adjoint.lookup(wrt);
+    result.replaceAllUsesWith(value ? value : emit.zeros(tensorType(wrt)));
+  }
+  gradient.erase();
+  return success();
+}
+
+} // namespace
+
+LogicalResult autodiff(func::FuncOp function, const PipelineOptions &) {
+  SmallVector<GradientOp> gradients;
+  function.walk([&](GradientOp op) { gradients.push_back(op); });
+  for (GradientOp op : gradients)
+    if (failed(expand(op)))
+      return failure();
+  return success();
+}
+
+} // namespace tcc

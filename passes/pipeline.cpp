@@ -1,0 +1,154 @@
+// The pipeline's table and its runner: for each pass in order run, verify the phase reached, time, dump.
+#include "passes/pipeline.h"
+#include "passes/passes.h"
+#include "passes/verify_each.h"
+#include "mlir/IR/OperationSupport.h"
+#include "mlir/IR/Verifier.h"
+#include "llvm/Support/Format.h"
+#include <chrono>
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+using PassFunction = LogicalResult (*)(func::FuncOp, const PipelineOptions &);
+
+constexpr PassInfo table[] = {
+    {"specialize-shapes", Phase::captured, "first: every later pass sees static sizes", 0, true},
+    {"decompose", Phase::captured, "before autodiff: gradients are known of primitives alone", 0, true},
+    {"autodiff", Phase::joint, "on primitives; forward and backward become one dataflow", 0, true},
+    {"simplify", Phase::shaped, "after autodiff: it shares sums and removes what no result needs", 1, false},
+    {"split-reductions", Phase::shaped, "before fusion: a long reduction's first part joins its producer", 0, true},
+    {"fuse-kernels", Phase::fused, "after every rewrite of primitives: none remains outside a kernel", 0, true},
+    {"schedule", Phase::fused, "before planning: live ranges follow from the order", 0, true},
+    {"plan-memory", Phase::planned, "last: places follow from order and kernels", 0, true},
+};
+
+constexpr PassFunction functions[] = {specializeShapes, decompose, autodiff, simplify,
+                                      splitReductions,  fuseKernels, schedule, planMemory};
+static_assert(std::size(table) == std::size(functions));
+
+bool isEnabled(const PassInfo &info, const PipelineOptions &options) {
+  if (info.required)
+    return true;
+  auto given = options.passes.find(info.name);
+  return given != options.passes.end() ? given->second : options.level >= info.fromLevel;
+}
+
+std::string textOf(ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.print(stream, OpPrintingFlags().enableDebugInfo(false));
+  return text;
+}
+
+LogicalResult checkNames(ModuleOp module, const PipelineOptions &options) {
+  auto known = [](StringRef name) {
+    return llvm::any_of(table, [&](const PassInfo &info) { return name == info.name; });
+  };
+  for (const auto &[name, on] : options.passes) {
+    if (!known(name))
+      return module.emitError() << "unknown pass '" << name << "'"
+                                << (nearestPass(name).empty() ? "" : "; did you mean '" + nearestPass(name) + "'?");
+    for (const PassInfo &info : table)
+      if (name == info.name && info.required && !on)
+        return module.emitError() << "pass '" << name << "' cannot be left out; no code can be made without it";
+  }
+  if (!options.dump.empty() && options.dump != "all" && options.dump != "changed" && !known(options.dump))
+    return module.emitError() << "unknown pass '" << options.dump << "' to dump after; 'all', 'changed' or a pass "
+                              << "of --print-pipeline is expected";
+  return success();
+}
+
+void count(func::FuncOp function, PipelineReport &report) {
+  report.kernels = report.matmuls = 0;
+  for (Operation &op : function.getBody().front()) {
+    report.kernels += isa<KernelOp>(op);
+    report.matmuls += isa<MatmulOp>(op);
+  }
+}
+
+} // namespace
+
+llvm::ArrayRef<PassInfo> pipelineTable() { return table; }
+
+std::string nearestPass(StringRef name) {
+  std::string best;
+  unsigned distance = 4;
+  for (const PassInfo &info : table)
+    if (unsigned d = name.edit_distance(info.name, true, distance); d < distance) {
+      distance = d;
+      best = info.name;
+    }
+  return best;
+}
+
+void printPipeline(llvm::raw_ostream &os, const PipelineOptions &options) {
+  int position = 0;
+  for (const PassInfo &info : table)
+    os << llvm::format("%2d  %-18s %-9s %-4s ", ++position, info.name, phaseName(info.reaches).str().c_str(),
+                       isEnabled(info, options) ? "on" : "off")
+       << info.reason << '\n';
+}
+
+LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, PipelineReport &report) {
+  if (failed(checkNames(module, options)))
+    return failure();
+  func::FuncOp function;
+  for (auto candidate : module.getOps<func::FuncOp>()) {
+    if (function)
+      return candidate.emitError("a module holds one function; this is a second one");
+    function = candidate;
+  }
+  if (!function || function.isExternal() || !function.getBody().hasOneBlock())
+    return module.emitError("a module holds one function with a body");
+  report.capturedOps = std::distance(function.getBody().front().begin(), function.getBody().front().end()) - 1;
+  if (options.stopAfter == Phase::captured)
+    return success();
+
+  llvm::raw_ostream &dumps = options.dumpStream ? *options.dumpStream : llvm::errs();
+  bool wantText = !options.dump.empty();
+  std::string before = wantText ? textOf(module) : std::string();
+  bool reached = false;
+  for (auto [info, run] : llvm::zip(table, functions)) {
+    if (!isEnabled(info, options))
+      continue;
+    VerifyEach check(function, options);
+    OperationFingerPrint fingerprint(function);
+    auto start = std::chrono::steady_clock::now();
+    if (failed(run(function, options)))
+      return failure();
+    double time = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    bool changed = fingerprint != OperationFingerPrint(function);
+    report.passes.push_back({info.name, time, changed});
+    if (wantText) {
+      std::string after = textOf(module);
+      if (options.dump == "all" || options.dump == info.name || (options.dump == "changed" && after != before))
+        dumps << "// -----// IR Dump After " << info.name << " //----- //\n" << after << '\n';
+      before = std::move(after);
+    }
+    if (failed(mlir::verify(module)))
+      return module.emitError() << "pass '" << info.name << "' left invalid IR";
+    if (failed(verifyPhase(function, info.reaches)))
+      return module.emitError() << "pass '" << info.name << "' did not reach phase '" << phaseName(info.reaches) << "'";
+    if (failed(check.compare(info.name)))
+      return failure();
+    // The phase ends with the last enabled pass that reaches it.
+    bool last = true;
+    for (const PassInfo &later : llvm::ArrayRef(table).drop_front(report.passes.size() ? &info - table + 1 : 0))
+      last &= !(isEnabled(later, options) && later.reaches == info.reaches);
+    if (options.stopAfter && info.reaches == *options.stopAfter && last) {
+      reached = true;
+      break;
+    }
+  }
+  count(function, report);
+  if (auto arena = function->getAttrOfType<IntegerAttr>("tcc.arena"))
+    report.arenaBytes = arena.getInt();
+  if (options.stopAfter && !reached)
+    return module.emitError() << "phase '" << phaseName(*options.stopAfter) << "' is never reached by these passes";
+  return success();
+}
+
+} // namespace tcc

@@ -1,0 +1,206 @@
+// simplify: folding, algebra, common subexpressions and dead code, until nothing changes.
+// Each rule is exact for NaN, infinities and signed zeros, or moves a sum: the value of a sum may change by rounding.
+// Never: approximations, literals that are no splat and over 1 KiB, CSE across kernels.
+#include "ir/emit.h"
+#include "passes/passes.h"
+#include "mlir/IR/Dominance.h"
+#include "mlir/Transforms/CSE.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+bool isZero(Value value) {
+  auto literal = value.getDefiningOp<ConstantOp>();
+  if (!literal || !literal.getValue().isSplat() || !isa<FloatType>(literal.getValue().getElementType()))
+    return false;
+  return literal.getValue().getSplatValue<APFloat>().isZero();
+}
+
+/// The value that `x` repeats along all of `axes`, in the shape that a sum over them has; null if x does not.
+Value invariantAlong(Value x, ArrayRef<int64_t> axes, PatternRewriter &rewriter, bool build) {
+  auto broadcast = x.getDefiningOp<BroadcastOp>();
+  if (!broadcast)
+    return {};
+  RankedTensorType from = tensorType(broadcast.getX()), to = tensorType(x);
+  int64_t leading = to.getRank() - from.getRank();
+  SmallVector<int64_t> shape(to.getShape());
+  for (int64_t axis : axes) {
+    if (axis >= leading && from.getDimSize(axis - leading) != 1)
+      return {};
+    shape[axis] = 1;
+  }
+  if (!build)
+    return x;
+  Emit emit(rewriter, x.getLoc());
+  SmallVector<int64_t> aligned(leading, 1);
+  llvm::append_range(aligned, from.getShape());
+  return emit.broadcast(emit.reshape(broadcast.getX(), aligned), shape);
+}
+
+double countAlong(Value x, ArrayRef<int64_t> axes) {
+  double count = 1;
+  for (int64_t axis : axes)
+    count *= tensorType(x).getDimSize(axis);
+  return count;
+}
+
+/// sum(x · row) = sum(x) · row, sum(x / row) = sum(x) / row: factors that the sum does not run over move out.
+struct MoveFactorOutOfSum : OpRewritePattern<ReduceSumOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(ReduceSumOp sum, PatternRewriter &rewriter) const override {
+    Operation *op = sum.getX().getDefiningOp();
+    if (!isa_and_nonnull<MulOp, DivOp>(op))
+      return rewriter.notifyMatchFailure(sum, "expected a sum of products or quotients");
+    unsigned last = isa<MulOp>(op) ? 2 : 1;
+    for (unsigned kept = 0; kept < last; ++kept) {
+      Value factor = op->getOperand(1 - kept);
+      if (!invariantAlong(factor, sum.getAxes(), rewriter, false))
+        continue;
+      Value inner = ReduceSumOp::create(rewriter, sum.getLoc(), op->getOperand(kept), sum.getAxes());
+      Value row = invariantAlong(factor, sum.getAxes(), rewriter, true);
+      if (isa<MulOp>(op))
+        rewriter.replaceOpWithNewOp<MulOp>(sum, inner, row);
+      else
+        rewriter.replaceOpWithNewOp<DivOp>(sum, inner, row);
+      return success();
+    }
+    return rewriter.notifyMatchFailure(sum, "expected a factor that is equal along the summed axes");
+  }
+};
+
+/// sum(a ± b) = sum(a) ± sum(b) where a part has a factor to move out, so that sums of one row share a stage.
+struct SplitSum : OpRewritePattern<ReduceSumOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(ReduceSumOp sum, PatternRewriter &rewriter) const override {
+    Operation *op = sum.getX().getDefiningOp();
+    if (!isa_and_nonnull<AddOp, SubOp>(op))
+      return rewriter.notifyMatchFailure(sum, "expected a sum of sums");
+    auto hasFactor = [&](Value part) {
+      if (invariantAlong(part, sum.getAxes(), rewriter, false))
+        return true;
+      Operation *inner = part.getDefiningOp();
+      return isa_and_nonnull<MulOp>(inner) && llvm::any_of(inner->getOperands(), [&](Value operand) {
+               return bool(invariantAlong(operand, sum.getAxes(), rewriter, false));
+             });
+    };
+    if (!hasFactor(op->getOperand(0)) && !hasFactor(op->getOperand(1)))
+      return rewriter.notifyMatchFailure(sum, "expected a part with a factor that is equal along the summed axes");
+    Value a = ReduceSumOp::create(rewriter, sum.getLoc(), op->getOperand(0), sum.getAxes());
+    Value b = ReduceSumOp::create(rewriter, sum.getLoc(), op->getOperand(1), sum.getAxes());
+    if (isa<AddOp>(op))
+      rewriter.replaceOpWithNewOp<AddOp>(sum, a, b);
+    else
+      rewriter.replaceOpWithNewOp<SubOp>(sum, a, b);
+    return success();
+  }
+};
+
+/// sum of a value repeated along the axes = the value · count.
+struct SumOfBroadcast : OpRewritePattern<ReduceSumOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(ReduceSumOp sum, PatternRewriter &rewriter) const override {
+    if (!isa<FloatType>(tensorType(sum.getX()).getElementType()))
+      return rewriter.notifyMatchFailure(sum, "expected floats");
+    double count = countAlong(sum.getX(), sum.getAxes());
+    Value row = count > 0 ? invariantAlong(sum.getX(), sum.getAxes(), rewriter, true) : Value();
+    if (!row)
+      return rewriter.notifyMatchFailure(sum, "expected a value that is equal along the summed axes");
+    Emit emit(rewriter, sum.getLoc());
+    rewriter.replaceOp(sum, emit.mul(row, count));
+    return success();
+  }
+};
+
+/// scatter_add(0, i, rows) + x = scatter_add(x, i, rows): the tied embedding's gradient adds into the head's.
+struct ScatterIntoSum : OpRewritePattern<AddOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(AddOp add, PatternRewriter &rewriter) const override {
+    for (unsigned side = 0; side < 2; ++side) {
+      auto scatter = add->getOperand(side).getDefiningOp<ScatterAddOp>();
+      if (!scatter || !scatter->hasOneUse() || !isZero(scatter.getBase()))
+        continue;
+      Value other = add->getOperand(1 - side);
+      if (other == scatter.getResult())
+        continue;
+      rewriter.replaceOpWithNewOp<ScatterAddOp>(add, add.getType(), other, scatter.getIndex(), scatter.getRows());
+      return success();
+    }
+    return rewriter.notifyMatchFailure(add, "expected a scatter_add into zeros with no other use");
+  }
+};
+
+/// a + (-b) = a - b and a - (-b) = a + b.
+struct AddNegated : OpRewritePattern<AddOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(AddOp add, PatternRewriter &rewriter) const override {
+    for (unsigned side = 0; side < 2; ++side)
+      if (auto neg = add->getOperand(side).getDefiningOp<NegOp>()) {
+        rewriter.replaceOpWithNewOp<SubOp>(add, add->getOperand(1 - side), neg.getX());
+        return success();
+      }
+    return rewriter.notifyMatchFailure(add, "expected a negated operand");
+  }
+};
+struct SubNegated : OpRewritePattern<SubOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(SubOp sub, PatternRewriter &rewriter) const override {
+    auto neg = sub.getRhs().getDefiningOp<NegOp>();
+    if (!neg)
+      return rewriter.notifyMatchFailure(sub, "expected a negated right operand");
+    rewriter.replaceOpWithNewOp<AddOp>(sub, sub.getLhs(), neg.getX());
+    return success();
+  }
+};
+
+/// sum(-x) = -sum(x), so that the sum of x can be shared.
+struct NegOutOfSum : OpRewritePattern<ReduceSumOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(ReduceSumOp sum, PatternRewriter &rewriter) const override {
+    auto neg = sum.getX().getDefiningOp<NegOp>();
+    if (!neg)
+      return rewriter.notifyMatchFailure(sum, "expected a sum of negated values");
+    Value inner = ReduceSumOp::create(rewriter, sum.getLoc(), neg.getX(), sum.getAxes());
+    rewriter.replaceOpWithNewOp<NegOp>(sum, inner);
+    return success();
+  }
+};
+
+/// broadcast(broadcast(x)) = broadcast(x).
+struct BroadcastTwice : OpRewritePattern<BroadcastOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(BroadcastOp op, PatternRewriter &rewriter) const override {
+    auto inner = op.getX().getDefiningOp<BroadcastOp>();
+    if (!inner)
+      return rewriter.notifyMatchFailure(op, "expected a broadcast of a broadcast");
+    rewriter.replaceOpWithNewOp<BroadcastOp>(op, op.getType(), inner.getX(), Value());
+    return success();
+  }
+};
+
+} // namespace
+
+LogicalResult simplify(func::FuncOp function, const PipelineOptions &) {
+  MLIRContext *context = function.getContext();
+  RewritePatternSet patterns(context);
+  patterns.add<MoveFactorOutOfSum, SplitSum, SumOfBroadcast, ScatterIntoSum, AddNegated, SubNegated, NegOutOfSum,
+               BroadcastTwice>(context);
+  FrozenRewritePatternSet frozen(std::move(patterns));
+  GreedyRewriteConfig config;
+  config.setMaxIterations(20);
+  for (int round = 0; round < 4; ++round) {
+    bool changed = false, merged = false;
+    if (failed(applyPatternsGreedily(function, frozen, config, &changed)))
+      return function.emitError("simplify did not come to an end in 20 rounds");
+    IRRewriter rewriter(context);
+    DominanceInfo dominance(function);
+    eliminateCommonSubExpressions(rewriter, dominance, function, &merged);
+    if (!changed && !merged)
+      break;
+  }
+  return success();
+}
+
+} // namespace tcc

@@ -1,0 +1,119 @@
+// specialize-shapes: gives every value a static shape.
+//   1. arguments with `?` take the sizes of --shape;
+//   2. in program order each op infers its result again; views and sources with `?` follow their operand or `like`;
+//   3. `like` operands, now without a meaning, are dropped.
+// It runs first, so that no later pass meets a `?`. It never changes what is computed.
+#include "ir/emit.h"
+#include "ir/ops/shapes.h"
+#include "passes/passes.h"
+#include "llvm/ADT/StringSet.h"
+#include "passes/pipeline.h"
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+LogicalResult specializeArguments(func::FuncOp function, const PipelineOptions &options) {
+  llvm::StringSet<> used;
+  for (BlockArgument argument : function.getArguments()) {
+    auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nameAttr);
+    auto given = name ? options.shapes.find(name.str()) : options.shapes.end();
+    RankedTensorType type = tensorType(argument);
+    if (given != options.shapes.end()) {
+      used.insert(given->first);
+      bool fits = static_cast<int64_t>(given->second.size()) == type.getRank();
+      for (int64_t i = 0; fits && i < type.getRank(); ++i)
+        fits = sameSize(type.getDimSize(i), given->second[i]);
+      RankedTensorType wanted = RankedTensorType::get(given->second, type.getElementType());
+      if (!fits)
+        return function.emitError() << "--shape gives " << typeText(wanted) << " for '" << given->first
+                                    << "', which is " << typeText(type) << "; only '?' sizes may be given";
+      argument.setType(wanted);
+    } else if (!type.hasStaticShape()) {
+      std::string example = name ? name.str() : std::string("NAME");
+      return function.emitError() << "argument " << argument.getArgNumber() << " '" << example << "' is "
+                                  << typeText(type) << "; give its sizes, for example --shape=" << example << ":16x256";
+    }
+  }
+  for (const auto &[name, shape] : options.shapes)
+    if (!used.contains(name))
+      return function.emitError() << "--shape names '" << name << "', which is no argument's tcc.name";
+  return success();
+}
+
+/// The static result type of a source or view whose type is written out.
+RankedTensorType explicitType(Operation *op, ArrayRef<int64_t> operandBefore) {
+  RankedTensorType type = tensorType(op->getResult(0));
+  Value like = op->getNumOperands() > 0 && !isa<RandomBitsOp>(op) && (isa<IotaOp>(op) || op->getNumOperands() > 1)
+                   ? op->getOperand(op->getNumOperands() - 1)
+                   : Value();
+  if (isa<RandomBitsOp>(op) && op->getNumOperands() > 1)
+    like = op->getOperand(1);
+  if (like)
+    return withShape(type, tensorType(like).getShape());
+  if (isa<ReshapeOp>(op))
+    if (auto shape = resolveReshape(operandBefore, type.getShape(), tensorType(op->getOperand(0)).getShape()))
+      return withShape(type, *shape);
+  return type;
+}
+
+LogicalResult specialize(Operation *op, ArrayRef<int64_t> operandBefore) {
+  if (auto inferable = dyn_cast<InferTypeOpInterface>(op)) {
+    SmallVector<Type> types;
+    if (failed(inferable.inferReturnTypes(op->getContext(), op->getLoc(), op->getOperands(), op->getAttrDictionary(),
+                                          op->getPropertiesStorage(), op->getRegions(), types)))
+      return failure();
+    for (auto [result, type] : llvm::zip(op->getResults(), types))
+      result.setType(type);
+    return success();
+  }
+  RankedTensorType type = tensorType(op->getResult(0));
+  if (isa<IotaOp, RandomBitsOp, BroadcastOp, ReshapeOp>(op)) {
+    op->getResult(0).setType(explicitType(op, operandBefore));
+  } else if (op->hasTrait<OpTrait::SameOperandsAndResultShape>()) {
+    op->getResult(0).setType(withShape(type, tensorType(op->getOperand(0)).getShape()));
+  } else if (isa<CompositeOpInterface>(op) || isa<ScatterAddOp>(op)) {
+    // Results have the types of leading operands (AllTypesMatch).
+    if (auto adamw = dyn_cast<AdamwOp>(op)) {
+      adamw.getNewParameter().setType(cast<RankedTensorType>(adamw.getParameter().getType()));
+      adamw.getNewM().setType(cast<RankedTensorType>(adamw.getM().getType()));
+      adamw.getNewV().setType(cast<RankedTensorType>(adamw.getV().getType()));
+    } else {
+      op->getResult(0).setType(op->getOperand(0).getType());
+    }
+  }
+  for (Value result : op->getResults())
+    if (!tensorType(result).hasStaticShape())
+      return op->emitOpError() << "result " << typeText(tensorType(result))
+                               << " keeps a '?' size; it follows from no operand";
+  return success();
+}
+
+} // namespace
+
+LogicalResult specializeShapes(func::FuncOp function, const PipelineOptions &options) {
+  // Reshapes resolve their `?` from the operand's type as it was written.
+  llvm::DenseMap<Operation *, SmallVector<int64_t>> before;
+  function.walk([&](ReshapeOp op) { before[op] = SmallVector<int64_t>(tensorType(op.getX()).getShape()); });
+  if (failed(specializeArguments(function, options)))
+    return failure();
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    if (failed(specialize(&op, before.lookup(&op))))
+      return failure();
+    if (auto iota = dyn_cast<IotaOp>(op))
+      iota.getLikeMutable().clear();
+    else if (auto random = dyn_cast<RandomBitsOp>(op))
+      random.getLikeMutable().clear();
+    else if (auto broadcast = dyn_cast<BroadcastOp>(op))
+      broadcast.getLikeMutable().clear();
+    else if (auto reshape = dyn_cast<ReshapeOp>(op))
+      reshape.getLikeMutable().clear();
+  }
+  Operation *terminator = function.getBody().front().getTerminator();
+  function.setType(FunctionType::get(function.getContext(), function.getBody().front().getArgumentTypes(),
+                                     terminator->getOperandTypes()));
+  return success();
+}
+
+} // namespace tcc

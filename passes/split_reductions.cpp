@@ -1,0 +1,111 @@
+// split-reductions: gives every reduction a form that a kernel can have.
+//   1. reduced axes that are not neighbours become two reductions;
+//   2. a reduction over leading or middle axes of many rows becomes partial sums [S, …] and a sum of those, S from the
+//      shape alone, so that the first part can join the kernel that produces the rows;
+//   3. a reduction of very long rows, few of them, becomes two in the same way.
+// It keeps the meaning; the order of additions is a function of the shape, never of the thread count.
+#include "ir/emit.h"
+#include "passes/passes.h"
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+constexpr int64_t mostPartials = 16;    // partial sums of a column reduction
+constexpr int64_t fewestRows = 64;      // rows below which a column reduction is one kernel
+constexpr int64_t longestRow = 16384;   // elements above which a lone row is cut
+constexpr int64_t partOfRow = 4096;     // elements of a part
+
+int64_t largestDivisor(int64_t number, int64_t limit) {
+  for (int64_t divisor = std::min(number, limit); divisor > 1; --divisor)
+    if (number % divisor == 0)
+      return divisor;
+  return 1;
+}
+
+/// The reduction as [before, reduced, after], or the axes of the first group where they are not neighbours.
+struct Form {
+  int64_t before = 1, reduced = 1, after = 1;
+  SmallVector<int64_t> laterAxes; // axes behind a kept dim; empty when all are neighbours
+};
+
+Form formOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> axes) {
+  Form form;
+  bool seenReduced = false, seenAfter = false;
+  for (auto [i, size] : llvm::enumerate(shape)) {
+    bool isReduced = llvm::is_contained(axes, static_cast<int64_t>(i));
+    if (isReduced && seenAfter && size != 1)
+      form.laterAxes.push_back(i);
+    if (isReduced) {
+      form.reduced *= size;
+      seenReduced |= size != 1;
+    } else {
+      (seenReduced ? form.after : form.before) *= size;
+      seenAfter |= seenReduced && size != 1;
+    }
+  }
+  return form;
+}
+
+/// The replacement of a reduction in a form that needs no further splitting, or null where it is fine as it is.
+template <typename Op>
+Value split(Emit &b, Value operand, ArrayRef<int64_t> axes) {
+  RankedTensorType type = tensorType(operand);
+  Form form = formOf(type.getShape(), axes);
+  SmallVector<int64_t> result(type.getShape());
+  for (int64_t axis : axes)
+    result[axis] = 1;
+  auto reduce = [&](Value x, ArrayRef<int64_t> over) -> Value {
+    Value better = split<Op>(b, x, over);
+    return better ? better : b.create<Op>(x, over);
+  };
+  if (!form.laterAxes.empty()) {
+    SmallVector<int64_t> rest;
+    for (int64_t axis : axes)
+      if (!llvm::is_contained(form.laterAxes, axis))
+        rest.push_back(axis);
+    return reduce(reduce(operand, form.laterAxes), rest);
+  }
+  if (form.after > 1 && form.reduced >= fewestRows) {
+    int64_t parts = largestDivisor(form.reduced, mostPartials);
+    if (parts == 1)
+      return {};
+    Value x = b.reshape(operand, {form.before * parts, form.reduced / parts, form.after});
+    Value partial = b.reshape(b.create<Op>(x, ArrayRef<int64_t>{1}), {form.before, parts, form.after});
+    return b.reshape(b.create<Op>(partial, ArrayRef<int64_t>{1}), result);
+  }
+  if (form.after == 1 && form.before < 2 && form.reduced > longestRow) {
+    int64_t size = largestDivisor(form.reduced, partOfRow);
+    if (size < 64)
+      return {};
+    Value x = b.reshape(operand, {form.before * (form.reduced / size), size});
+    Value partial = b.reshape(b.create<Op>(x, ArrayRef<int64_t>{1}), {form.before, form.reduced / size});
+    return b.reshape(reduce(partial, {1}), result);
+  }
+  return {};
+}
+
+template <typename Op>
+void splitAll(func::FuncOp function) {
+  SmallVector<Op> work;
+  function.walk([&](Op op) { work.push_back(op); });
+  for (Op op : work) {
+    OpBuilder builder(op);
+    Emit b(builder, op.getLoc());
+    if (Value replacement = split<Op>(b, op.getX(), op.getAxes())) {
+      op.getResult().replaceAllUsesWith(replacement);
+      op.erase();
+    }
+  }
+}
+
+} // namespace
+
+LogicalResult splitReductions(func::FuncOp function, const PipelineOptions &) {
+  splitAll<ReduceSumOp>(function);
+  splitAll<ReduceMaxOp>(function);
+  return success();
+}
+
+} // namespace tcc
