@@ -111,9 +111,10 @@ Value CosOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
   return math::CosOp::create(b, loc, operands[0]);
 }
 
-SmallVector<Value> ErfOp::gradient(Emit &b, ValueRange dy) {
-  Value x = getX();
-  return {b.mul(dy[0], b.mul(b.exp(b.neg(b.mul(x, x))), 2 * std::numbers::inv_sqrtpi))};
+SmallVector<Value> ErfOp::gradient(Emit &b, ValueRange dy) { // in f32: 2/sqrt(pi) is no 16-bit number
+  Value x = b.cast(getX(), b.f32());
+  Value slope = b.mul(b.exp(b.neg(b.mul(x, x))), 2 * std::numbers::inv_sqrtpi);
+  return {b.cast(b.mul(b.cast(dy[0], b.f32()), slope), tensorType(getX()).getElementType())};
 }
 Value ErfOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
   return math::ErfOp::create(b, loc, operands[0]);

@@ -17,7 +17,8 @@ LogicalResult GradientOp::inferReturnTypes(MLIRContext *, std::optional<Location
     return emitOptionalError(loc, "'tcc.gradient' loss is ", loss, "; it must be a float scalar (gradient_c1)");
   for (auto [i, type] : llvm::enumerate(adaptor.getWrt().getTypes()))
     if (!isFloat(type))
-      return emitOptionalError(loc, "'tcc.gradient' value ", i, " is ", type, "; it must be a float tensor (gradient_c2)");
+      return emitOptionalError(loc, "'tcc.gradient' value ", i, " is ", type,
+                               "; it must be a float tensor (gradient_c2)");
   llvm::append_range(types, adaptor.getWrt().getTypes());
   return success();
 }

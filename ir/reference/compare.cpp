@@ -15,10 +15,11 @@ double difference(double a, double b) {
   return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
 }
 
+/// The largest magnitude that the element type can hold as a finite number.
 double scaleOf(const RefTensor &tensor) {
   double scale = 0;
   for (double value : tensor.data)
-    if (std::isfinite(value))
+    if (std::isfinite(roundToElement(value, tensor.element())))
       scale = std::max(scale, std::fabs(value));
   return scale;
 }
@@ -81,7 +82,7 @@ Comparison compare(const RefTensor &actual, const RefTensor &exact, const RefTen
     }
     double value = actual.data[i], expected = exact.data[i], other = unfused.data[i];
     auto text = [&] {
-      return llvm::formatv("element {0} is {1}, exactly {2}, unfused {3}", i, value, expected, other).str();
+      return llvm::formatv("element {0} is {1:e9}, exactly {2:e9}, unfused {3:e9}", i, value, expected, other).str();
     };
     if (!isFloat) {
       if (value != expected && value != other)
@@ -109,10 +110,11 @@ Comparison compare(const RefTensor &actual, const RefTensor &exact, const RefTen
   answer.ulps = answer.error / ulp;
   if (answer.error > answer.allowed)
     return fail(answer.worst,
-                llvm::formatv("element {0} is {1}, exactly {2}, unfused {3}: error {4} is {5} ulps of the scale, "
-                              "allowed {6}",
-                              answer.worst, actual.data[answer.worst], exact.data[answer.worst],
-                              unfused.data[answer.worst], answer.error, answer.ulps, answer.allowed)
+                llvm::formatv(
+                    "element {0} is {1:e9}, exactly {2:e9}, unfused {3:e9}: error {4:e2} is {5:f1} ulps of the scale, "
+                    "allowed {6:e2}",
+                    answer.worst, actual.data[answer.worst], exact.data[answer.worst], unfused.data[answer.worst],
+                    answer.error, answer.ulps, answer.allowed)
                     .str());
   return answer;
 }

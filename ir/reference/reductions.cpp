@@ -23,7 +23,7 @@ std::vector<std::vector<double>> groupsOf(const RefTensor &x, ArrayRef<int64_t> 
 }
 
 double sumOf(ArrayRef<double> values, RefMode mode) {
-  Sum sum(mode);
+  Sum sum(mode, values.empty() ? 0.0 : -0.0); // -0 is what adding changes nothing to
   for (double value : values)
     sum.add(value);
   return sum.get();

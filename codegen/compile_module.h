@@ -1,0 +1,30 @@
+// compileModule: from a captured module to an artefact that the runtime runs without LLVM.
+#pragma once
+#include "codegen/cpu/emit_kernels.h"
+#include "passes/pipeline.h"
+#include "runtime/artefact.h"
+
+namespace tcc {
+
+struct CompileOptions {
+  PipelineOptions pipeline;
+  cpu::EmitOptions cpu;
+  int threads = 0; // run-time threads that products' scratch is sized for; 0: all that the process may use
+};
+
+struct CompileReport {
+  PipelineReport pipeline;
+  int64_t compiledKernels = 0; // after equal ones were joined
+  int64_t plannedBytes = 0;
+  double pipelineMs = 0, codegenMs = 0;
+};
+
+/// The artefact; nothing and in `error` what failed, where no diagnostic was emitted on the module's context. The
+/// module is left in phase Planned (or where options.pipeline.stopAfter says, without an artefact).
+std::optional<runtime::Artefact> compileModule(mlir::ModuleOp module, const CompileOptions &options,
+                                               CompileReport &report, std::string &error);
+
+/// The kernels of a planned module under their symbols, equal ones once, in order of first use.
+std::vector<cpu::KernelSource> kernelSources(mlir::ModuleOp module);
+
+} // namespace tcc

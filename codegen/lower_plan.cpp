@@ -1,0 +1,285 @@
+// From a planned function to the runtime's plan.
+#include "codegen/lower_plan.h"
+#include "ir/strided_view.h"
+#include "passes/memory_places.h"
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+using runtime::BufferId;
+
+void collectSources(Location loc, std::vector<runtime::SourceLocation> &sources) {
+  constexpr size_t most = 4;
+  if (sources.size() >= most)
+    return;
+  if (auto file = dyn_cast<FileLineColLoc>(loc)) {
+    runtime::SourceLocation source{file.getFilename().str(), static_cast<int32_t>(file.getLine()),
+                                   static_cast<int32_t>(file.getColumn())};
+    if (!llvm::is_contained(sources, source))
+      sources.push_back(source);
+  } else if (auto fused = dyn_cast<FusedLoc>(loc)) {
+    for (Location part : fused.getLocations())
+      collectSources(part, sources);
+  } else if (auto named = dyn_cast<NameLoc>(loc)) {
+    collectSources(named.getChildLoc(), sources);
+  } else if (auto call = dyn_cast<CallSiteLoc>(loc)) {
+    collectSources(call.getCallee(), sources);
+  }
+}
+
+/// The elements of a literal as the runtime stores them; i1 takes a byte.
+std::string rawBytes(DenseElementsAttr literal) {
+  std::string bytes;
+  Type element = literal.getElementType();
+  unsigned width = std::max(1u, element.getIntOrFloatBitWidth() / 8);
+  auto append = [&](APInt bits) {
+    uint64_t value = bits.getZExtValue();
+    bytes.append(reinterpret_cast<const char *>(&value), width);
+  };
+  if (isa<FloatType>(element))
+    for (APFloat value : literal.getValues<APFloat>())
+      append(value.bitcastToAPInt());
+  else
+    for (APInt value : literal.getValues<APInt>())
+      append(value);
+  return bytes;
+}
+
+class Lowering {
+public:
+  Lowering(func::FuncOp function, int threads, KernelTable &kernels) : function(function), kernels(kernels) {
+    plan.name = function.getName().str();
+    plan.threads = threads;
+  }
+
+  std::optional<runtime::Plan> run(std::string &error) {
+    if (!describeTensors(error))
+      return std::nullopt;
+    plan.arenaBytes = function->getAttrOfType<IntegerAttr>(arenaAttr).getInt();
+    for (Operation &op : function.getBody().front().without_terminator()) {
+      if (auto literal = dyn_cast<ConstantOp>(op))
+        plan.constants.push_back(rawBytes(cast<DenseElementsAttr>(literal.getValue())));
+      else if (auto product = dyn_cast<MatmulOp>(op))
+        lowerProduct(product);
+      else if (auto kernel = dyn_cast<KernelOp>(op))
+        lowerKernel(kernel);
+    }
+    lowerReturn();
+    if (runtime::Error invalid = validatePlan(plan)) {
+      error = invalid.message();
+      return std::nullopt;
+    }
+    return std::move(plan);
+  }
+
+private:
+  func::FuncOp function;
+  KernelTable &kernels;
+  runtime::Plan plan;
+  std::map<std::tuple<PlaceSpace, int64_t, int64_t, int64_t>, BufferId> buffers;
+  std::map<unsigned, unsigned> planKernel; // number in the table → number in the plan
+
+  bool describe(Value value, StringRef name, std::vector<runtime::TensorSpec> &list, std::string &error) {
+    RankedTensorType type = tensorType(value);
+    std::optional<runtime::DType> dtype = runtimeDType(type.getElementType());
+    if (!dtype) {
+      error = "'" + name.str() + "' has an element type that the runtime does not hold";
+      return false;
+    }
+    list.push_back({name.str(), *dtype, std::vector<int64_t>(type.getShape())});
+    return true;
+  }
+
+  bool describeTensors(std::string &error) {
+    for (BlockArgument argument : function.getArguments()) {
+      unsigned i = argument.getArgNumber();
+      auto name = function.getArgAttrOfType<StringAttr>(i, nameAttr);
+      bool state = bool(function.getArgAttr(i, stateAttr));
+      std::string text = name ? name.str() : "arg" + std::to_string(i);
+      if (!describe(argument, text, state ? plan.states : plan.inputs, error))
+        return false;
+    }
+    Operation *terminator = function.getBody().front().getTerminator();
+    for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
+      if (function.getResultAttr(i, updatesAttr))
+        continue;
+      auto name = function.getResultAttrOfType<StringAttr>(i, nameAttr);
+      if (!describe(value, name ? name.str() : "result" + std::to_string(plan.outputs.size()), plan.outputs, error))
+        return false;
+    }
+    return true;
+  }
+
+  BufferId buffer(const Place &place, int64_t offset, int64_t bytes) {
+    auto [known, inserted] =
+        buffers.try_emplace({place.space, place.index, place.offset + offset, bytes}, plan.buffers.size());
+    if (inserted) {
+      static constexpr runtime::Space spaces[] = {runtime::Space::arena, runtime::Space::input, runtime::Space::output,
+                                                  runtime::Space::state, runtime::Space::constant};
+      plan.buffers.push_back({spaces[static_cast<size_t>(place.space)], static_cast<uint32_t>(place.index),
+                              place.offset + offset, bytes});
+    }
+    return known->second;
+  }
+
+  BufferId wholeBuffer(Value value) { return buffer(placeOf(value), 0, byteSize(tensorType(value))); }
+
+  runtime::Instruction instruction(Operation *op, std::string label) {
+    runtime::Instruction made;
+    made.label = std::move(label);
+    collectSources(op->getLoc(), made.sources);
+    return made;
+  }
+
+  void lowerProduct(MatmulOp op) {
+    MatmulViews views = matmulViews(op);
+    runtime::MatmulCall call;
+    call.desc = gemmDesc(op);
+    int64_t element = byteSize(withElementBytes(op.getA()));
+    runtime::Expected<runtime::GemmExtents> extents = gemmExtents(call.desc);
+    int64_t aBytes = extents ? extents->a : 0, bBytes = extents ? extents->b : 0;
+    call.a = buffer(placeOf(views.a.root), views.a.offset * element, aBytes);
+    call.b = buffer(placeOf(views.b.root), views.b.offset * element, bBytes);
+    call.c = wholeBuffer(op.getResult());
+    if (auto scratch = op->getAttrOfType<DenseI64ArrayAttr>(scratchAttr))
+      call.scratch = buffer(Place{}, scratch.asArrayRef()[0], scratch.asArrayRef()[1]);
+    runtime::Instruction made = instruction(op, "matmul");
+    made.flops = op.flops();
+    made.bytes = aBytes + bBytes + byteSize(tensorType(op.getResult()));
+    made.call = call;
+    plan.instructions.push_back(std::move(made));
+  }
+
+  /// A one-element tensor type of the value's element type, to ask its bytes.
+  static RankedTensorType withElementBytes(Value value) {
+    return RankedTensorType::get({1}, tensorType(value).getElementType());
+  }
+
+  void lowerKernel(KernelOp op) {
+    std::string refusal;
+    KernelInfo info = *analyzeKernel(op, refusal);
+    cpu::KernelLaunch launch = cpu::launchOf(info);
+    unsigned number = kernels.add(op);
+    auto [known, inserted] = planKernel.try_emplace(number, plan.kernels.size());
+    std::string label = op.getLabel() ? op.getLabel()->str() : "kernel";
+    if (inserted)
+      plan.kernels.push_back({kernels.sources()[number].symbol,
+                              static_cast<uint32_t>(op.getInputs().size() + op.getNumResults()),
+                              static_cast<uint32_t>(op.getNumResults()), label});
+    runtime::KernelCall call;
+    call.kernel = known->second;
+    call.granularity = launch.granularity;
+    runtime::Segment segment;
+    segment.extent = launch.extent;
+    runtime::Instruction made = instruction(op, label);
+    for (Value value : op.getInputs())
+      segment.args.push_back(wholeBuffer(value));
+    for (Value value : op.getResults()) {
+      segment.args.push_back(wholeBuffer(value));
+      made.bytes += byteSize(tensorType(value));
+    }
+    for (auto [i, value] : llvm::enumerate(op.getInputs()))
+      made.bytes += bytesRead(info, i, byteSize(tensorType(value)));
+    for (const KernelNode &node : info.nodes)
+      if (node.kind == KernelNode::Kind::compute || node.kind == KernelNode::Kind::rowReduce)
+        made.flops += node.perColumn || node.kind == KernelNode::Kind::rowReduce ? info.space.elements()
+                                                                                 : info.space.outer * info.space.rows;
+    call.segments.push_back(std::move(segment));
+    made.call = std::move(call);
+    plan.instructions.push_back(std::move(made));
+  }
+
+  /// A gathered table is read once per element of the result, everything else once.
+  static int64_t bytesRead(const KernelInfo &info, unsigned argument, int64_t whole) {
+    for (const KernelNode &node : info.nodes)
+      if (node.kind == KernelNode::Kind::load && node.argument == argument && !node.operands.empty())
+        return std::min(whole, byteSize(node.type));
+    return whole;
+  }
+
+  void copy(BufferId source, BufferId target, StringRef label) {
+    if (plan.buffers[source].bytes == 0 || source == target)
+      return;
+    runtime::Instruction made;
+    made.label = label.str();
+    made.bytes = 2 * plan.buffers[source].bytes;
+    made.call = runtime::CopyCall{source, target};
+    plan.instructions.push_back(std::move(made));
+  }
+
+  void lowerReturn() {
+    Operation *terminator = function.getBody().front().getTerminator();
+    ArrayRef<int64_t> staging = terminator->getAttrOfType<DenseI64ArrayAttr>(stagingAttr).asArrayRef();
+    // Old values of states are saved first; then everything may be overwritten.
+    SmallVector<std::pair<BufferId, BufferId>> later;
+    for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
+      StridedView view = stridedView(value);
+      Value root = isDense(view) ? view.root : value;
+      BufferId source = wholeBuffer(root);
+      BufferId target = buffer(returnPlace(terminator, i), 0, byteSize(tensorType(root)));
+      if (staging[i] >= 0) {
+        BufferId saved = buffer(Place{PlaceSpace::arena, 0, staging[i]}, 0, byteSize(tensorType(root)));
+        copy(source, saved, "save old state");
+        source = saved;
+      }
+      later.push_back({source, target});
+    }
+    for (auto [source, target] : later)
+      copy(source, target, "copy to result");
+  }
+};
+
+} // namespace
+
+std::optional<runtime::DType> runtimeDType(Type element) {
+  using runtime::DType;
+  if (element.isF32())
+    return DType::f32;
+  if (element.isBF16())
+    return DType::bf16;
+  if (element.isF16())
+    return DType::f16;
+  if (isa<Float8E4M3FNType>(element))
+    return DType::f8e4m3;
+  if (isa<Float8E5M2Type>(element))
+    return DType::f8e5m2;
+  if (element.isInteger(1))
+    return DType::i1;
+  if (element.isInteger(32))
+    return DType::i32;
+  if (element.isInteger(64))
+    return DType::i64;
+  return std::nullopt;
+}
+
+runtime::GemmDesc gemmDesc(MatmulOp op) {
+  MatmulViews views = matmulViews(op);
+  runtime::GemmDesc desc;
+  desc.m = views.a.rows;
+  desc.k = views.a.columns;
+  desc.n = views.b.columns;
+  desc.batch = {views.a.batch[0], views.a.batch[1]};
+  auto layout = [](const MatrixView &view, Value value) {
+    runtime::MatrixLayout made;
+    made.dtype = *runtimeDType(tensorType(value).getElementType());
+    made.rowStride = view.rowStride;
+    made.columnStride = view.columnStride;
+    made.batchStrides = {view.batchStride[0], view.batchStride[1]};
+    return made;
+  };
+  desc.a = layout(views.a, op.getA());
+  desc.b = layout(views.b, op.getB());
+  desc.c.dtype = *runtimeDType(tensorType(op.getResult()).getElementType());
+  desc.c.rowStride = desc.n;
+  desc.c.columnStride = 1;
+  desc.c.batchStrides = {desc.batch[1] * desc.m * desc.n, desc.m * desc.n};
+  return desc;
+}
+
+std::optional<runtime::Plan> lowerPlan(func::FuncOp function, int threads, KernelTable &kernels, std::string &error) {
+  return Lowering(function, threads, kernels).run(error);
+}
+
+} // namespace tcc

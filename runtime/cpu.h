@@ -1,0 +1,15 @@
+// CPU features by name: what code needs and what this machine has.
+#pragma once
+#include "runtime/error.h"
+#include <string>
+#include <string_view>
+
+namespace tcc::runtime {
+
+/// The features of this CPU that code may rely on, comma separated: "sse4.2,avx,avx2,fma,f16c,avx512f,...".
+std::string cpuFeatures();
+
+/// Whether this CPU has all of a comma separated list. Errors: the features it lacks, or an unknown name.
+Error requireCpuFeatures(std::string_view list);
+
+} // namespace tcc::runtime

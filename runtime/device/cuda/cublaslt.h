@@ -1,0 +1,63 @@
+// cuBLASLt opened at run time: the functions that a matrix product needs, and owners of its handles. Enumerator values
+// are those of the library's documented C interface.
+#pragma once
+
+#include "runtime/device/cuda/library.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace tcc::runtime::cuda {
+
+/// What cublasLtMatmulAlgoGetHeuristic returns; the algorithm is opaque.
+struct LtHeuristic {
+  std::uint64_t algorithm[8];
+  std::size_t workspaceBytes;
+  int status;
+  float waves;
+  int reserved[4];
+};
+
+/// One line a function: member, exported symbol, parameter types. All return a status, 0 on success.
+#define TCC_CUBLASLT_FUNCTIONS(X)                                                                                      \
+  X(create, cublasLtCreate, (void **))                                                                                 \
+  X(destroy, cublasLtDestroy, (void *))                                                                                \
+  X(matmulDescCreate, cublasLtMatmulDescCreate, (void **, int computeType, int scaleType))                             \
+  X(matmulDescDestroy, cublasLtMatmulDescDestroy, (void *))                                                            \
+  X(matmulDescSet, cublasLtMatmulDescSetAttribute, (void *, int attribute, const void *, std::size_t))                 \
+  X(layoutCreate, cublasLtMatrixLayoutCreate,                                                                          \
+    (void **, int type, std::uint64_t rows, std::uint64_t columns, std::int64_t leading))                              \
+  X(layoutDestroy, cublasLtMatrixLayoutDestroy, (void *))                                                              \
+  X(layoutSet, cublasLtMatrixLayoutSetAttribute, (void *, int attribute, const void *, std::size_t))                   \
+  X(preferenceCreate, cublasLtMatmulPreferenceCreate, (void **))                                                       \
+  X(preferenceDestroy, cublasLtMatmulPreferenceDestroy, (void *))                                                      \
+  X(preferenceSet, cublasLtMatmulPreferenceSetAttribute, (void *, int attribute, const void *, std::size_t))           \
+  X(heuristic, cublasLtMatmulAlgoGetHeuristic,                                                                         \
+    (void *, void *, void *, void *, void *, void *, void *, int wanted, LtHeuristic *, int *found))                   \
+  X(matmul, cublasLtMatmul,                                                                                            \
+    (void *, void *, const void *alpha, const void *a, void *, const void *b, void *, const void *beta, const void *c, \
+     void *, void *d, void *, const void *algorithm, void *workspace, std::size_t workspaceBytes, void *stream))
+
+class CublasLt {
+public:
+  /// Opens cuBLASLt: TCC_CUBLASLT if set, else the toolkit's folders, else a PyPI wheel's, else the loader's path.
+  /// Throws CudaError with the reasons and an install line. Needs no device.
+  static CublasLt open();
+
+  /// As the library tells it: 10000·major + 100·minor + patch.
+  std::size_t version() const { return versionNumber; }
+  const std::string &path() const { return library.path(); }
+  /// Throws CudaError "doing: status N (meaning)" unless `status` is 0.
+  void check(int status, const std::string &doing) const;
+
+  Library library;
+#define TCC_DECLARE(member, symbol, parameters) int(*member) parameters = nullptr;
+  TCC_CUBLASLT_FUNCTIONS(TCC_DECLARE)
+#undef TCC_DECLARE
+
+private:
+  std::size_t versionNumber = 0;
+};
+
+} // namespace tcc::runtime::cuda

@@ -1,0 +1,235 @@
+// Thin owners over the driver's handles: each call is checked, each failure says what was being done.
+#include "runtime/device/cuda/device.h"
+
+#include <string>
+
+namespace tcc::runtime::cuda {
+
+namespace {
+
+std::string amount(std::size_t bytes) {
+  return std::to_string(bytes) + " bytes";
+}
+
+std::string triple(const std::array<unsigned, 3> &value) {
+  return std::to_string(value[0]) + "x" + std::to_string(value[1]) + "x" + std::to_string(value[2]);
+}
+
+} // namespace
+
+void Event::synchronize() const {
+  driver->check(driver->eventSynchronize(event.get()), "waiting for an event");
+}
+
+float Event::millisecondsSince(const Event &start) const {
+  float milliseconds = 0;
+  driver->check(driver->eventElapsed(&milliseconds, start.event.get(), event.get()), "reading the time between events");
+  return milliseconds;
+}
+
+void Stream::synchronize() const {
+  driver->check(driver->streamSynchronize(handle()), "waiting for a stream (an earlier kernel may have failed)");
+}
+
+void Stream::record(const Event &event) const {
+  driver->check(driver->eventRecord(event.event.get(), handle()), "recording an event");
+}
+
+void Stream::waitFor(const Event &event) const {
+  driver->check(driver->streamWaitEvent(handle(), event.event.get(), 0), "making a stream wait for an event");
+}
+
+void Stream::copyToDevice(DevicePointer to, const void *from, std::size_t bytes) const {
+  if (bytes)
+    driver->check(driver->copyToDevice(to, from, bytes, handle()), "copying " + amount(bytes) + " to the device");
+}
+
+void Stream::copyToHost(void *to, DevicePointer from, std::size_t bytes) const {
+  if (bytes)
+    driver->check(driver->copyToHost(to, from, bytes, handle()), "copying " + amount(bytes) + " from the device");
+}
+
+void Stream::copyOnDevice(DevicePointer to, DevicePointer from, std::size_t bytes) const {
+  if (bytes)
+    driver->check(driver->copyOnDevice(to, from, bytes, handle()), "copying " + amount(bytes) + " on the device");
+}
+
+void Stream::setBytes(DevicePointer to, unsigned char value, std::size_t bytes) const {
+  if (bytes)
+    driver->check(driver->setBytes(to, value, bytes, handle()), "filling " + amount(bytes) + " on the device");
+}
+
+void Kernel::launch(const Stream &stream, const LaunchShape &shape, std::span<void *const> arguments) const {
+  if (shape.grid[0] == 0 || shape.grid[1] == 0 || shape.grid[2] == 0)
+    return;
+  LaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (shape.cluster != std::array<unsigned, 3>{1, 1, 1}) {
+    LaunchAttribute &attribute = attributes[count++];
+    attribute.id = launchCluster;
+    for (int axis = 0; axis < 3; ++axis)
+      attribute.value.cluster[axis] = shape.cluster[axis];
+  }
+  if (shape.overlapsPredecessor) {
+    LaunchAttribute &attribute = attributes[count++];
+    attribute.id = launchProgrammaticSerialization;
+    attribute.value.flag = 1;
+  }
+  LaunchConfig config = {};
+  for (int axis = 0; axis < 3; ++axis) {
+    config.grid[axis] = shape.grid[axis];
+    config.block[axis] = shape.block[axis];
+  }
+  config.sharedBytes = shape.sharedBytes;
+  config.stream = stream.handle();
+  config.attributes = count ? attributes : nullptr;
+  config.attributeCount = count;
+  Result result = driver->launch(&config, function, const_cast<void **>(arguments.data()), nullptr);
+  if (result != 0)
+    driver->check(result, "launching " + kernelName + " (grid " + triple(shape.grid) + ", block " +
+                              triple(shape.block) + ", cluster " + triple(shape.cluster) + ", " +
+                              amount(shape.sharedBytes) + " of shared memory)");
+}
+
+int Kernel::registers() const {
+  int value = 0;
+  driver->check(driver->functionGetAttribute(&value, functionRegisters, function),
+                "reading registers of " + kernelName);
+  return value;
+}
+
+int Kernel::localBytes() const {
+  int value = 0;
+  driver->check(driver->functionGetAttribute(&value, functionLocalBytes, function),
+                "reading local memory of " + kernelName);
+  return value;
+}
+
+Kernel Module::kernel(const std::string &name, unsigned dynamicSharedBytes) const {
+  Kernel kernel;
+  kernel.driver = driver;
+  kernel.kernelName = name;
+  driver->check(driver->moduleGetFunction(&kernel.function, module.get(), name.c_str()), "looking up kernel " + name);
+  // Up to 48 KiB need no permission.
+  if (dynamicSharedBytes > 48 * 1024)
+    driver->check(driver->functionSetAttribute(kernel.function, functionMaxDynamicShared, int(dynamicSharedBytes)),
+                  "allowing " + name + " " + amount(dynamicSharedBytes) + " of shared memory");
+  return kernel;
+}
+
+std::unique_ptr<Device> Device::open(int ordinal) {
+  std::unique_ptr<Device> device(new Device);
+  device->functions = Driver::open();
+  const Driver &driver = device->functions;
+  int count = 0;
+  driver.check(driver.deviceGetCount(&count), "counting CUDA devices");
+  if (ordinal < 0 || ordinal >= count)
+    throw CudaError("CUDA device " + std::to_string(ordinal) + " asked for, but the driver shows " +
+                    std::to_string(count) + ": check `nvidia-smi` and CUDA_VISIBLE_DEVICES");
+  driver.check(driver.deviceGet(&device->ordinal, ordinal), "opening CUDA device " + std::to_string(ordinal));
+  char name[256] = {};
+  driver.check(driver.deviceGetName(name, sizeof name - 1, device->ordinal), "reading the device's name");
+  device->deviceName = name;
+  device->capability = 10 * device->attribute(attributeMajor) + device->attribute(attributeMinor);
+  if (device->capability < 80)
+    throw CudaError(device->deviceName + " has compute capability " + std::to_string(device->capability / 10) + "." +
+                    std::to_string(device->capability % 10) + ": 8.0 or later is needed");
+  ContextHandle context = nullptr;
+  driver.check(driver.contextRetain(&context, device->ordinal), "making a context on " + device->deviceName);
+  device->retained = true;
+  driver.check(driver.contextSetCurrent(context), "making the context current");
+  return device;
+}
+
+Device::~Device() {
+  if (retained)
+    functions.contextRelease(ordinal);
+}
+
+void Device::makeCurrent() const {
+  ContextHandle context = nullptr;
+  functions.check(functions.contextRetain(&context, ordinal), "retaining the context");
+  Result result = functions.contextSetCurrent(context);
+  functions.contextRelease(ordinal);
+  functions.check(result, "making the context current");
+}
+
+std::string Device::architecture() const {
+  // Machine code runs on later minor versions of its major one; the `a` variants run on their own number alone.
+  if (capability / 10 == 8)
+    return "sm_80";
+  bool specific = capability == 90 || capability == 100;
+  return "sm_" + std::to_string(capability) + (specific ? "a" : "");
+}
+
+std::size_t Device::totalMemory() const {
+  std::size_t bytes = 0;
+  functions.check(functions.deviceTotalMem(&bytes, ordinal), "reading the size of device memory");
+  return bytes;
+}
+
+int Device::attribute(DeviceAttribute which) const {
+  int value = 0;
+  functions.check(functions.deviceGetAttribute(&value, which, ordinal), "reading a device attribute");
+  return value;
+}
+
+Buffer Device::allocate(std::size_t bytes) const {
+  Buffer buffer;
+  if (bytes == 0)
+    return buffer;
+  DevicePointer address = 0;
+  functions.check(functions.memAlloc(&address, bytes), "allocating " + amount(bytes) + " on " + deviceName);
+  buffer.memory = Owned<DevicePointer>(address, functions.memFree);
+  buffer.bytes = bytes;
+  return buffer;
+}
+
+PinnedBuffer Device::allocatePinned(std::size_t bytes) const {
+  PinnedBuffer buffer;
+  if (bytes == 0)
+    return buffer;
+  void *address = nullptr;
+  functions.check(functions.hostAlloc(&address, bytes, 0), "allocating " + amount(bytes) + " of pinned host memory");
+  buffer.memory = Owned<void *>(address, functions.hostFree);
+  buffer.bytes = bytes;
+  return buffer;
+}
+
+Stream Device::makeStream() const {
+  constexpr unsigned nonBlocking = 1;
+  StreamHandle handle = nullptr;
+  functions.check(functions.streamCreate(&handle, nonBlocking), "making a stream");
+  Stream stream;
+  stream.driver = &functions;
+  stream.stream = Owned<StreamHandle>(handle, functions.streamDestroy);
+  return stream;
+}
+
+Event Device::makeEvent(bool timing) const {
+  constexpr unsigned disableTiming = 2;
+  EventHandle handle = nullptr;
+  functions.check(functions.eventCreate(&handle, timing ? 0 : disableTiming), "making an event");
+  Event event;
+  event.driver = &functions;
+  event.event = Owned<EventHandle>(handle, functions.eventDestroy);
+  return event;
+}
+
+Module Device::load(std::span<const char> cubin) const {
+  constexpr int errorLogBuffer = 5;
+  constexpr int errorLogSize = 6;
+  char log[4096] = {};
+  int options[] = {errorLogBuffer, errorLogSize};
+  void *values[] = {log, reinterpret_cast<void *>(std::uintptr_t(sizeof log - 1))};
+  ModuleHandle handle = nullptr;
+  Result result = functions.moduleLoad(&handle, cubin.data(), 2, options, values);
+  if (result != 0)
+    functions.check(result, "loading a module on " + deviceName + (log[0] ? std::string(": ") + log : ""));
+  Module module;
+  module.driver = &functions;
+  module.module = Owned<ModuleHandle>(handle, functions.moduleUnload);
+  return module;
+}
+
+} // namespace tcc::runtime::cuda

@@ -1,0 +1,125 @@
+// The CUDA driver, opened at run time: the types and functions that the runtime uses, declared here so that no CUDA
+// header is needed. Names, layouts and enumerator values are those of the driver's documented C interface.
+#pragma once
+
+#include "runtime/device/cuda/library.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace tcc::runtime::cuda {
+
+using Result = int;
+using DeviceOrdinal = int;
+using DevicePointer = unsigned long long;
+using ContextHandle = struct ContextOpaque *;
+using ModuleHandle = struct ModuleOpaque *;
+using FunctionHandle = struct FunctionOpaque *;
+using StreamHandle = struct StreamOpaque *;
+using EventHandle = struct EventOpaque *;
+
+enum DeviceAttribute : int {
+  attributeMaxSharedPerBlock = 8,
+  attributeClockRate = 13,
+  attributeMultiprocessors = 16,
+  attributeMajor = 75,
+  attributeMinor = 76,
+  attributeMaxSharedPerBlockOptin = 97,
+};
+
+enum FunctionAttribute : int {
+  functionStaticShared = 1,
+  functionLocalBytes = 3,
+  functionRegisters = 4,
+  functionMaxDynamicShared = 8,
+};
+
+enum LaunchAttributeId : int { launchCooperative = 2, launchCluster = 4, launchProgrammaticSerialization = 6 };
+
+struct LaunchAttribute {
+  LaunchAttributeId id;
+  char pad[4];
+  union {
+    char bytes[64];
+    unsigned cluster[3];
+    int flag;
+  } value;
+};
+static_assert(sizeof(LaunchAttribute) == 72);
+
+struct LaunchConfig {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned sharedBytes;
+  StreamHandle stream;
+  LaunchAttribute *attributes;
+  unsigned attributeCount;
+};
+static_assert(sizeof(LaunchConfig) == 56);
+
+/// 128 opaque bytes that the driver fills; kernels take it as a `const __grid_constant__` parameter.
+struct alignas(64) TensorMap {
+  std::uint64_t opaque[16];
+};
+
+/// One line a function: member, exported symbol, parameter types. All return a Result.
+#define TCC_CUDA_DRIVER_FUNCTIONS(X)                                                                                   \
+  X(init, cuInit, (unsigned))                                                                                          \
+  X(driverGetVersion, cuDriverGetVersion, (int *))                                                                     \
+  X(getErrorName, cuGetErrorName, (Result, const char **))                                                             \
+  X(getErrorString, cuGetErrorString, (Result, const char **))                                                         \
+  X(deviceGetCount, cuDeviceGetCount, (int *))                                                                         \
+  X(deviceGet, cuDeviceGet, (DeviceOrdinal *, int))                                                                    \
+  X(deviceGetName, cuDeviceGetName, (char *, int, DeviceOrdinal))                                                      \
+  X(deviceGetAttribute, cuDeviceGetAttribute, (int *, DeviceAttribute, DeviceOrdinal))                                 \
+  X(deviceTotalMem, cuDeviceTotalMem_v2, (std::size_t *, DeviceOrdinal))                                               \
+  X(contextRetain, cuDevicePrimaryCtxRetain, (ContextHandle *, DeviceOrdinal))                                         \
+  X(contextRelease, cuDevicePrimaryCtxRelease_v2, (DeviceOrdinal))                                                     \
+  X(contextSetCurrent, cuCtxSetCurrent, (ContextHandle))                                                               \
+  X(moduleLoad, cuModuleLoadDataEx, (ModuleHandle *, const void *, unsigned, int *, void **))                          \
+  X(moduleUnload, cuModuleUnload, (ModuleHandle))                                                                      \
+  X(moduleGetFunction, cuModuleGetFunction, (FunctionHandle *, ModuleHandle, const char *))                            \
+  X(functionSetAttribute, cuFuncSetAttribute, (FunctionHandle, FunctionAttribute, int))                                \
+  X(functionGetAttribute, cuFuncGetAttribute, (int *, FunctionAttribute, FunctionHandle))                              \
+  X(launch, cuLaunchKernelEx, (const LaunchConfig *, FunctionHandle, void **, void **))                                \
+  X(memAlloc, cuMemAlloc_v2, (DevicePointer *, std::size_t))                                                           \
+  X(memFree, cuMemFree_v2, (DevicePointer))                                                                            \
+  X(hostAlloc, cuMemHostAlloc, (void **, std::size_t, unsigned))                                                       \
+  X(hostFree, cuMemFreeHost, (void *))                                                                                 \
+  X(copyToDevice, cuMemcpyHtoDAsync_v2, (DevicePointer, const void *, std::size_t, StreamHandle))                      \
+  X(copyToHost, cuMemcpyDtoHAsync_v2, (void *, DevicePointer, std::size_t, StreamHandle))                              \
+  X(copyOnDevice, cuMemcpyDtoDAsync_v2, (DevicePointer, DevicePointer, std::size_t, StreamHandle))                     \
+  X(setBytes, cuMemsetD8Async, (DevicePointer, unsigned char, std::size_t, StreamHandle))                              \
+  X(streamCreate, cuStreamCreate, (StreamHandle *, unsigned))                                                          \
+  X(streamDestroy, cuStreamDestroy_v2, (StreamHandle))                                                                 \
+  X(streamSynchronize, cuStreamSynchronize, (StreamHandle))                                                            \
+  X(streamWaitEvent, cuStreamWaitEvent, (StreamHandle, EventHandle, unsigned))                                         \
+  X(eventCreate, cuEventCreate, (EventHandle *, unsigned))                                                             \
+  X(eventDestroy, cuEventDestroy_v2, (EventHandle))                                                                    \
+  X(eventRecord, cuEventRecord, (EventHandle, StreamHandle))                                                           \
+  X(eventSynchronize, cuEventSynchronize, (EventHandle))                                                               \
+  X(eventElapsed, cuEventElapsedTime, (float *, EventHandle, EventHandle))
+
+/// cuTensorMapEncodeTiled; absent before driver 12.0, so it may be null.
+using EncodeTensorMap = Result (*)(TensorMap *, int dataType, std::uint32_t rank, void *address,
+                                   const std::uint64_t *extents, const std::uint64_t *strides, const std::uint32_t *box,
+                                   const std::uint32_t *elementStrides, int interleave, int swizzle, int promotion,
+                                   int outOfBounds);
+
+/// The driver's functions, resolved once. TCC_CUDA_DRIVER names another library file.
+struct Driver {
+  /// Opens libcuda.so.1 and initialises it; throws CudaError (no driver, too old, no device).
+  static Driver open();
+
+  /// Throws CudaError "doing: NAME (text)" unless `result` is 0.
+  void check(Result result, const std::string &doing) const;
+
+  Library library;
+  EncodeTensorMap encodeTensorMap = nullptr;
+#define TCC_DECLARE(member, symbol, parameters) Result(*member) parameters = nullptr;
+  TCC_CUDA_DRIVER_FUNCTIONS(TCC_DECLARE)
+#undef TCC_DECLARE
+};
+
+} // namespace tcc::runtime::cuda

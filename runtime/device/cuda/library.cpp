@@ -1,0 +1,117 @@
+// Opening shared libraries: candidates in order, every failure remembered for the message.
+#include "runtime/device/cuda/library.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace tcc::runtime {
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<std::string> subfolders(const fs::path &parent, const std::string &prefix) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const fs::directory_entry &entry : fs::directory_iterator(parent, error))
+    if (entry.path().filename().string().starts_with(prefix) && entry.is_directory(error))
+      found.push_back(entry.path().string());
+  // A longer version number is a newer one: cuda-13.0 before cuda-9.2.
+  std::sort(found.begin(), found.end(),
+            [](const std::string &a, const std::string &b) { return std::pair(a.size(), a) > std::pair(b.size(), b); });
+  return found;
+}
+
+std::string environmentValue(const std::string &name) {
+  const char *value = name.empty() ? nullptr : std::getenv(name.c_str());
+  return value ? value : "";
+}
+
+/// The files to try, in order.
+std::vector<std::string> candidates(const LibrarySearch &search) {
+  std::vector<std::string> files;
+  std::error_code error;
+  if (std::string given = environmentValue(search.environment); !given.empty()) {
+    if (!fs::is_directory(given, error))
+      return {given};
+    for (const std::string &name : search.fileNames)
+      files.push_back((fs::path(given) / name).string());
+    return files;
+  }
+  for (const std::string &folder : search.folders)
+    for (const std::string &name : search.fileNames)
+      if (fs::path file = fs::path(folder) / name; fs::exists(file, error))
+        files.push_back(file.string());
+  // Last, the loader's own search path: LD_LIBRARY_PATH, ld.so.conf.
+  files.insert(files.end(), search.fileNames.begin(), search.fileNames.end());
+  return files;
+}
+
+} // namespace
+
+Library::Library(Library &&other) noexcept
+    : handle(std::exchange(other.handle, nullptr)), filePath(std::move(other.filePath)) {}
+
+Library &Library::operator=(Library &&other) noexcept {
+  std::swap(handle, other.handle);
+  std::swap(filePath, other.filePath);
+  return *this;
+}
+
+Library::~Library() {
+  if (handle)
+    dlclose(handle);
+}
+
+Library Library::open(const LibrarySearch &search) {
+  std::string reasons;
+  for (const std::string &file : candidates(search)) {
+    if (void *handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      Library library;
+      library.handle = handle;
+      library.filePath = file;
+      return library;
+    }
+    const char *reason = dlerror();
+    reasons += "\n  tried " + file + ": " + (reason ? reason : "unknown reason");
+  }
+  std::string text = search.title + " could not be opened" + reasons + "\n  to get it: " + search.install;
+  if (!search.environment.empty())
+    text += "\n  or set " + search.environment + " to the library's file or folder";
+  throw CudaError(text);
+}
+
+void *Library::find(const char *name) const {
+  return handle ? dlsym(handle, name) : nullptr;
+}
+
+void *Library::get(const char *name) const {
+  if (void *address = find(name))
+    return address;
+  throw CudaError(filePath + " has no symbol " + name + ": a newer version of it is needed");
+}
+
+std::vector<std::string> toolkitFolders(const std::vector<std::string> &wheelFolders) {
+  std::vector<std::string> folders;
+  for (const std::string &root : subfolders("/usr/local", "cuda"))
+    for (const char *lib : {"lib64", "lib", "lib/x86_64-linux-gnu"})
+      folders.push_back(root + "/" + lib);
+  std::vector<std::string> pythonRoots;
+  for (const char *variable : {"VIRTUAL_ENV", "CONDA_PREFIX"})
+    if (std::string root = environmentValue(variable); !root.empty())
+      pythonRoots.push_back(root + "/lib");
+  if (std::string home = environmentValue("HOME"); !home.empty())
+    pythonRoots.push_back(home + "/.local/lib");
+  pythonRoots.insert(pythonRoots.end(), {"/usr/local/lib", "/usr/lib"});
+  for (const std::string &root : pythonRoots)
+    for (const std::string &python : subfolders(root, "python3"))
+      for (const char *packages : {"site-packages", "dist-packages"})
+        for (const std::string &wheel : wheelFolders)
+          folders.push_back(python + "/" + packages + "/nvidia/" + wheel);
+  return folders;
+}
+
+} // namespace tcc::runtime

@@ -1,0 +1,56 @@
+// A shared library opened at run time, and the places where NVIDIA's libraries are found. In: names and an environment
+// variable; out: an open library, or one text that says what was tried and how to install it.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace tcc::runtime {
+
+/// Something of CUDA is missing or failed; what() is one clear text for the user.
+class CudaError : public std::runtime_error {
+public:
+  using std::runtime_error::runtime_error;
+};
+
+/// What to look for. `environment` names a variable that holds a file or a folder and, when set, is the only place
+/// tried. `install` is the line that a user can paste.
+struct LibrarySearch {
+  std::string title;
+  std::string environment;
+  std::vector<std::string> fileNames;
+  std::vector<std::string> folders;
+  std::string install;
+};
+
+/// Owns a dlopen handle for the life of the process's use of it.
+class Library {
+public:
+  Library() = default;
+  Library(const Library &) = delete;
+  Library &operator=(const Library &) = delete;
+  Library(Library &&other) noexcept;
+  Library &operator=(Library &&other) noexcept;
+  ~Library();
+
+  /// Opens the first candidate that loads; throws CudaError with every reason and the install line.
+  static Library open(const LibrarySearch &search);
+
+  /// The address of `name`, or null.
+  void *find(const char *name) const;
+  /// The address of `name`; throws CudaError naming symbol and file.
+  void *get(const char *name) const;
+  /// The file that was opened.
+  const std::string &path() const { return filePath; }
+
+private:
+  void *handle = nullptr;
+  std::string filePath;
+};
+
+/// Folders that hold CUDA's toolkit libraries: /usr/local/cuda*/lib*, newest version first, then for each `wheelFolder`
+/// ("cuda_nvrtc/lib") the site-packages folders of $VIRTUAL_ENV, the user and the system ("…/nvidia/cuda_nvrtc/lib").
+std::vector<std::string> toolkitFolders(const std::vector<std::string> &wheelFolders);
+
+} // namespace tcc::runtime

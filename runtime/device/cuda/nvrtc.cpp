@@ -1,0 +1,130 @@
+// One NVRTC program a request, requests drawn by worker threads from a shared counter.
+#include "runtime/device/cuda/nvrtc.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+namespace tcc::runtime::cuda {
+
+namespace {
+
+template <typename Function>
+void resolve(const Library &library, Function &function, const char *symbol) {
+  function = reinterpret_cast<Function>(library.get(symbol));
+}
+
+} // namespace
+
+Nvrtc Nvrtc::open() {
+  LibrarySearch search;
+  search.title = "NVRTC (NVIDIA's run-time compiler)";
+  search.environment = "TCC_NVRTC";
+  search.fileNames = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+  search.folders = toolkitFolders({"cu13/lib", "cuda_nvrtc/lib"});
+  search.install =
+      "`pip install nvidia-cuda-nvrtc` (or nvidia-cuda-nvrtc-cu12 for a driver before 580), or install the "
+      "CUDA toolkit, 12.8 or later";
+  Nvrtc nvrtc;
+  nvrtc.library = Library::open(search);
+  const Library &library = nvrtc.library;
+  resolve(library, nvrtc.nvrtcVersion, "nvrtcVersion");
+  resolve(library, nvrtc.createProgram, "nvrtcCreateProgram");
+  resolve(library, nvrtc.destroyProgram, "nvrtcDestroyProgram");
+  resolve(library, nvrtc.compileProgram, "nvrtcCompileProgram");
+  resolve(library, nvrtc.getLogSize, "nvrtcGetProgramLogSize");
+  resolve(library, nvrtc.getLog, "nvrtcGetProgramLog");
+  resolve(library, nvrtc.getCubinSize, "nvrtcGetCUBINSize");
+  resolve(library, nvrtc.getCubin, "nvrtcGetCUBIN");
+  resolve(library, nvrtc.getErrorString, "nvrtcGetErrorString");
+  int major = 0;
+  int minor = 0;
+  if (nvrtc.nvrtcVersion(&major, &minor) != 0)
+    throw CudaError(library.path() + " does not tell its version");
+  nvrtc.versionNumber = 1000 * major + minor;
+  return nvrtc;
+}
+
+bool Nvrtc::supports(const std::string &architecture) const {
+  if (architecture.starts_with("sm_10") || architecture.starts_with("sm_12"))
+    return versionNumber >= 12008;
+  return true;
+}
+
+std::string Nvrtc::programLog(Program program) const {
+  std::size_t size = 0;
+  if (getLogSize(program, &size) != 0 || size <= 1)
+    return "";
+  std::string log(size, '\0');
+  getLog(program, log.data());
+  log.resize(size - 1); // The size counts the final zero.
+  return log;
+}
+
+CompileResult Nvrtc::tryCompile(const CompileRequest &request) const {
+  auto start = std::chrono::steady_clock::now();
+  CompileResult result;
+  std::string what = "compiling " + request.name + " for " + request.architecture;
+  if (!supports(request.architecture)) {
+    result.error = what + ": NVRTC " + std::to_string(versionNumber / 1000) + "." +
+                   std::to_string(versionNumber % 1000) + " does not know it, 12.8 or later does (" + path() + ")";
+    return result;
+  }
+  Program program = nullptr;
+  if (int code = createProgram(&program, request.text.c_str(), request.name.c_str(), 0, nullptr, nullptr)) {
+    result.error = what + ": " + getErrorString(code);
+    return result;
+  }
+  std::vector<std::string> options = {"--gpu-architecture=" + request.architecture, "--std=c++17",
+                                      "--ptxas-options=-v"};
+  options.insert(options.end(), request.options.begin(), request.options.end());
+  std::vector<const char *> optionPointers;
+  for (const std::string &option : options)
+    optionPointers.push_back(option.c_str());
+  int code = compileProgram(program, int(optionPointers.size()), optionPointers.data());
+  result.log = programLog(program);
+  if (code != 0) {
+    result.error = what + ": " + getErrorString(code) + "\n" + result.log;
+  } else {
+    result.report = parsePtxasLog(result.log);
+    std::size_t size = 0;
+    if (getCubinSize(program, &size) == 0)
+      result.cubin.resize(size);
+    if (size == 0 || getCubin(program, result.cubin.data()) != 0)
+      result.error = what + ": NVRTC returned no machine code";
+    else if (std::string findings = ptxasFindings(result.report); request.refuseFindings && !findings.empty())
+      result.error = what + ": refused\n" + findings;
+  }
+  destroyProgram(&program);
+  if (!result.error.empty())
+    result.cubin.clear();
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+CompileResult Nvrtc::compile(const CompileRequest &request) const {
+  CompileResult result = tryCompile(request);
+  if (!result.error.empty())
+    throw CudaError(result.error);
+  return result;
+}
+
+std::vector<CompileResult> Nvrtc::compileAll(std::span<const CompileRequest> requests, unsigned threads) const {
+  std::vector<CompileResult> results(requests.size());
+  std::atomic<std::size_t> next = 0;
+  auto work = [&] {
+    for (std::size_t i = next++; i < requests.size(); i = next++)
+      results[i] = tryCompile(requests[i]);
+  };
+  if (threads == 0)
+    threads = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::jthread> workers;
+  for (std::size_t i = 1; i < std::min<std::size_t>(threads, requests.size()); ++i)
+    workers.emplace_back(work);
+  work();
+  workers.clear(); // Joins.
+  return results;
+}
+
+} // namespace tcc::runtime::cuda

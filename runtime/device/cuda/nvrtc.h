@@ -1,0 +1,69 @@
+// CUDA C++ text to machine code, through NVRTC opened at run time. In: header-free text; out: a cubin with the
+// assembler's figures, or a CudaError that holds NVRTC's log.
+#pragma once
+
+#include "runtime/device/cuda/library.h"
+#include "runtime/device/cuda/ptxas_log.h"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tcc::runtime::cuda {
+
+struct CompileRequest {
+  /// Shown in messages and debuggers as the file name.
+  std::string name;
+  std::string text;
+  /// sm_80, sm_90a, sm_100a.
+  std::string architecture;
+  std::vector<std::string> options;
+  /// Refuses spills, stack frames, local memory, C7508 and C7510 to C7518. Off only for explorations.
+  bool refuseFindings = true;
+};
+
+struct CompileResult {
+  std::vector<char> cubin;
+  PtxasReport report;
+  std::string log;
+  double seconds = 0;
+  /// Empty on success; otherwise one clear text, and no cubin.
+  std::string error;
+};
+
+class Nvrtc {
+public:
+  /// Opens NVRTC: TCC_NVRTC (a file or its folder) if set, else /usr/local/cuda*/lib*, else a PyPI wheel's folder, else
+  /// the loader's path. Throws CudaError when none opens, with the reasons and an install line.
+  static Nvrtc open();
+
+  const std::string &path() const { return library.path(); }
+  /// 1000·major + minor.
+  int version() const { return versionNumber; }
+  /// Whether this NVRTC knows the architecture (sm_100a needs 12.8).
+  bool supports(const std::string &architecture) const;
+
+  /// Compiles one text; throws CudaError with the log.
+  CompileResult compile(const CompileRequest &request) const;
+  /// Compiles all in `threads` threads (0: one a core); results in order, failures in `error`.
+  std::vector<CompileResult> compileAll(std::span<const CompileRequest> requests, unsigned threads = 0) const;
+
+private:
+  using Program = struct ProgramOpaque *;
+  CompileResult tryCompile(const CompileRequest &request) const;
+  std::string programLog(Program program) const;
+
+  Library library;
+  int versionNumber = 0;
+  int (*nvrtcVersion)(int *, int *) = nullptr;
+  int (*createProgram)(Program *, const char *, const char *, int, const char *const *, const char *const *) = nullptr;
+  int (*destroyProgram)(Program *) = nullptr;
+  int (*compileProgram)(Program, int, const char *const *) = nullptr;
+  int (*getLogSize)(Program, std::size_t *) = nullptr;
+  int (*getLog)(Program, char *) = nullptr;
+  int (*getCubinSize)(Program, std::size_t *) = nullptr;
+  int (*getCubin)(Program, char *) = nullptr;
+  const char *(*getErrorString)(int) = nullptr;
+};
+
+} // namespace tcc::runtime::cuda

@@ -1,0 +1,327 @@
+// Products through dnnl::matmul: checks, the choice between one primitive and one per batch element, execution.
+#include "runtime/gemm.h"
+#include "runtime/memory.h"
+#include "runtime/threads.h"
+#include <algorithm>
+#include <dnnl.hpp>
+#include <unordered_map>
+#include <vector>
+
+namespace tcc::runtime {
+namespace {
+
+using dnnl::memory;
+
+dnnl::engine &cpuEngine() {
+  static dnnl::engine *engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return *engine;
+}
+
+memory::data_type toDnnl(DType dtype) {
+  return dtype == DType::f32 ? memory::data_type::f32 : memory::data_type::bf16;
+}
+
+// A dim of size 1 may have any stride; this one makes the matrix look dense in the other dim.
+MatrixLayout normalized(MatrixLayout layout, int64_t rows, int64_t columns) {
+  if (columns == 1 && rows == 1) {
+    layout.rowStride = layout.columnStride = 1;
+  } else if (columns == 1) {
+    layout.columnStride = 1;
+  } else if (rows == 1) {
+    layout.rowStride = layout.columnStride == 1 ? columns : 1;
+  }
+  return layout;
+}
+
+// Dims and strides of one operand; batch dims of size 1 are left out, broadcast ones have size 1.
+memory::desc describeMemory(const MatrixLayout &layout, int64_t rows, int64_t columns,
+                            const std::array<int64_t, 2> &batch, bool withBatch) {
+  memory::dims dims, strides;
+  for (int i = 0; i < 2 && withBatch; ++i) {
+    if (batch[i] == 1)
+      continue;
+    const bool broadcast = layout.batchStrides[i] == 0;
+    dims.push_back(broadcast ? 1 : batch[i]);
+    strides.push_back(broadcast ? std::max<int64_t>(1, rows * layout.rowStride) : layout.batchStrides[i]);
+  }
+  dims.insert(dims.end(), {rows, columns});
+  strides.insert(strides.end(), {layout.rowStride, layout.columnStride});
+  return memory::desc(dims, toDnnl(layout.dtype), strides);
+}
+
+using Primitive = dnnl::matmul::primitive_desc;
+
+Primitive makePrimitive(const GemmDesc &desc, bool withBatch) {
+  const auto a = describeMemory(normalized(desc.a, desc.m, desc.k), desc.m, desc.k, desc.batch, withBatch);
+  const auto b = describeMemory(normalized(desc.b, desc.k, desc.n), desc.k, desc.n, desc.batch, withBatch);
+  const auto c = describeMemory(normalized(desc.c, desc.m, desc.n), desc.m, desc.n, desc.batch, withBatch);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (desc.accumulate) {
+    dnnl::post_ops sum;
+    sum.append_sum(1.0f);
+    attributes.set_post_ops(sum);
+  }
+  if (!desc.bias)
+    return Primitive(dnnl::matmul::desc(a, b, c), attributes, cpuEngine());
+  memory::dims biasDims(a.dims().size(), 1);
+  biasDims.back() = desc.n;
+  memory::dims biasStrides(biasDims.size(), desc.n);
+  biasStrides.back() = 1;
+  const memory::desc bias(biasDims, toDnnl(*desc.bias), biasStrides);
+  return Primitive(dnnl::matmul::desc(a, b, bias, c), attributes, cpuEngine());
+}
+
+bool isReference(const Primitive &primitive) {
+  return std::string_view(primitive.impl_info_str()).substr(0, 3) == "ref";
+}
+
+// oneDNN's batch-reduce kernels: its best ones.
+bool isBlocked(const Primitive &primitive) {
+  return primitive && std::string_view(primitive.impl_info_str()).substr(0, 3) == "brg";
+}
+
+// Whether oneDNN has nothing but its reference loops on this CPU for these dtypes even when every operand is dense.
+bool onlyReferenceHere(GemmDesc desc) {
+  desc.a.rowStride = std::max<int64_t>(1, desc.k);
+  desc.b.rowStride = desc.c.rowStride = std::max<int64_t>(1, desc.n);
+  desc.a.columnStride = desc.b.columnStride = desc.c.columnStride = 1;
+  return isReference(makePrimitive(desc, false));
+}
+
+enum class Way { nothing, fill, whole, perBatch };
+
+struct Choice {
+  Way way = Way::nothing;
+  GemmDesc desc; // as given to oneDNN: C has unit column stride
+  bool swapped = false;
+  Primitive primitive;
+  int64_t scratchEach = 0; // per concurrent use, a multiple of 64
+  int workers = 1;
+};
+
+// C with unit row stride is its transpose with unit column stride: C^T = B^T A^T.
+GemmDesc transposed(const GemmDesc &desc) {
+  auto flip = [](MatrixLayout layout) {
+    std::swap(layout.rowStride, layout.columnStride);
+    return layout;
+  };
+  GemmDesc result = desc;
+  std::swap(result.m, result.n);
+  result.a = flip(desc.b);
+  result.b = flip(desc.a);
+  result.c = flip(desc.c);
+  return result;
+}
+
+Expected<Choice> choose(const GemmDesc &desc, int threads) {
+  if (auto extents = gemmExtents(desc); !extents)
+    return extents.error();
+  Choice choice;
+  choice.desc = desc;
+  if (desc.batchCount() == 0 || desc.m == 0 || desc.n == 0)
+    return choice;
+  if (desc.k == 0) {
+    choice.way = Way::fill;
+    return choice;
+  }
+  const MatrixLayout c = normalized(desc.c, desc.m, desc.n);
+  if (c.columnStride != 1) {
+    if (c.rowStride != 1)
+      return Error("c of product " + describe(desc) + " has no unit stride; copy it, or give it unit column stride");
+    if (desc.bias)
+      return Error("c of product " + describe(desc) + " is transposed and has a bias; give it unit column stride");
+    choice.desc = transposed(desc);
+    choice.swapped = true;
+  }
+  const GemmDesc &used = choice.desc;
+  for (auto [operand, layout] :
+       {std::pair{"a", normalized(used.a, used.m, used.k)}, std::pair{"b", normalized(used.b, used.k, used.n)}})
+    if (layout.rowStride == 0 || layout.columnStride == 0 || (layout.rowStride != 1 && layout.columnStride != 1))
+      return Error(std::string(choice.swapped ? (*operand == 'a' ? "b" : "a") : operand) + " of product " +
+                   describe(desc) + " has neither unit row nor unit column stride; copy it first");
+  try {
+    ThreadCountScope scope(threads);
+    try {
+      choice.primitive = makePrimitive(used, true);
+    } catch (const dnnl::error &) {
+      if (used.batchCount() == 1)
+        throw;
+    }
+    choice.way = Way::whole;
+    // Some batch strides go to oneDNN's older kernels alone; for bf16 a loop over the best one is faster.
+    if (used.batchCount() > 1 && !isBlocked(choice.primitive)) {
+      setThreadCount(1);
+      const Primitive single = makePrimitive(used, false);
+      const bool better = used.a.dtype == DType::bf16 && isBlocked(single) && used.batchCount() >= threads;
+      if (better || !choice.primitive || isReference(choice.primitive)) {
+        choice.primitive = single;
+        choice.way = Way::perBatch;
+        choice.workers = static_cast<int>(std::min<int64_t>(threads, used.batchCount()));
+      }
+    }
+    const bool reference = isReference(choice.primitive);
+    if (reference && !onlyReferenceHere(used))
+      return Error("oneDNN has only reference loops for product " + describe(desc) +
+                   "; copy its operands to dense ones");
+    choice.scratchEach = (static_cast<int64_t>(choice.primitive.scratchpad_desc().get_size()) + 63) / 64 * 64;
+  } catch (const dnnl::error &error) {
+    return Error("oneDNN cannot build product " + describe(desc) + ": " + error.what());
+  }
+  return choice;
+}
+
+// k = 0: C = bias or 0, or C += bias.
+void fillEmptyProduct(const GemmDesc &desc, void *c, const void *bias) {
+  auto load = [](DType dtype, const void *data, int64_t i) {
+    return dtype == DType::f32 ? static_cast<const float *>(data)[i]
+                               : bf16ToFloat(static_cast<const uint16_t *>(data)[i]);
+  };
+  for (int64_t batch = 0; batch < desc.batchCount(); ++batch) {
+    const int64_t start =
+        batch / desc.batch[1] * desc.c.batchStrides[0] + batch % desc.batch[1] * desc.c.batchStrides[1];
+    for (int64_t i = 0; i < desc.m; ++i)
+      for (int64_t j = 0; j < desc.n; ++j) {
+        const int64_t at = start + i * desc.c.rowStride + j * desc.c.columnStride;
+        float value = desc.bias ? load(*desc.bias, bias, j) : 0.0f;
+        if (desc.accumulate)
+          value += load(desc.c.dtype, c, at);
+        if (desc.c.dtype == DType::f32)
+          static_cast<float *>(c)[at] = value;
+        else
+          static_cast<uint16_t *>(c)[at] = floatToBf16(value);
+      }
+  }
+}
+
+} // namespace
+
+struct Gemm::Impl {
+  struct Worker {
+    memory a, b, c, bias, scratch;
+    std::unordered_map<int, memory> arguments;
+  };
+  GemmDesc given;
+  Choice choice;
+  std::string implementation;
+  dnnl::matmul primitive;
+  dnnl::stream stream;
+  std::vector<Worker> workers;
+
+  void runOne(Worker &worker, const void *a, const void *b, void *c, const void *bias, void *scratch) {
+    worker.a.set_data_handle(const_cast<void *>(a));
+    worker.b.set_data_handle(const_cast<void *>(b));
+    worker.c.set_data_handle(c);
+    if (given.bias)
+      worker.bias.set_data_handle(const_cast<void *>(bias));
+    worker.scratch.set_data_handle(scratch);
+    primitive.execute(stream, worker.arguments);
+  }
+};
+
+Gemm::Gemm(std::unique_ptr<Impl> impl) : impl(std::move(impl)) {}
+Gemm::Gemm(Gemm &&) noexcept = default;
+Gemm &Gemm::operator=(Gemm &&) noexcept = default;
+Gemm::~Gemm() = default;
+
+int64_t Gemm::scratchpadBytes() const {
+  return impl->choice.scratchEach * impl->choice.workers;
+}
+const std::string &Gemm::implementation() const {
+  return impl->implementation;
+}
+
+Expected<int64_t> scratchpadBytes(const GemmDesc &desc, int threads) {
+  auto choice = choose(desc, threads);
+  if (!choice)
+    return choice.error();
+  return choice->scratchEach * choice->workers;
+}
+
+Expected<Gemm> Gemm::create(const GemmDesc &desc, int threads) {
+  auto choice = choose(desc, threads);
+  if (!choice)
+    return choice.error();
+  auto impl = std::make_unique<Impl>();
+  impl->given = desc;
+  impl->choice = *choice;
+  if (choice->way == Way::nothing || choice->way == Way::fill) {
+    impl->implementation = choice->way == Way::fill ? "zero" : "none";
+    return Gemm(std::move(impl));
+  }
+  try {
+    ThreadCountScope scope(choice->way == Way::perBatch ? 1 : threads);
+    const Primitive &primitive = choice->primitive;
+    impl->implementation = primitive.impl_info_str();
+    if (choice->way == Way::perBatch)
+      impl->implementation += " per batch";
+    impl->primitive = dnnl::matmul(primitive);
+    impl->stream = dnnl::stream(cpuEngine());
+    for (int i = 0; i < choice->workers; ++i) {
+      Impl::Worker worker;
+      worker.a = memory(primitive.src_desc(), cpuEngine(), nullptr);
+      worker.b = memory(primitive.weights_desc(), cpuEngine(), nullptr);
+      worker.c = memory(primitive.dst_desc(), cpuEngine(), nullptr);
+      worker.scratch = memory(primitive.scratchpad_desc(), cpuEngine(), nullptr);
+      worker.arguments = {{DNNL_ARG_SRC, worker.a},
+                          {DNNL_ARG_WEIGHTS, worker.b},
+                          {DNNL_ARG_DST, worker.c},
+                          {DNNL_ARG_SCRATCHPAD, worker.scratch}};
+      if (desc.bias) {
+        worker.bias = memory(primitive.bias_desc(), cpuEngine(), nullptr);
+        worker.arguments.emplace(DNNL_ARG_BIAS, worker.bias);
+      }
+      impl->workers.push_back(std::move(worker));
+    }
+  } catch (const dnnl::error &error) {
+    return Error("oneDNN cannot build product " + describe(desc) + ": " + error.what());
+  }
+  return Gemm(std::move(impl));
+}
+
+Error Gemm::run(const void *a, const void *b, void *c, const void *bias, void *scratch) const {
+  const Choice &choice = impl->choice;
+  if (choice.way == Way::nothing)
+    return Error::success();
+  if (choice.way == Way::fill) {
+    fillEmptyProduct(impl->given, c, bias);
+    return Error::success();
+  }
+  if (choice.swapped)
+    std::swap(a, b);
+  try {
+    if (choice.way == Way::whole) {
+      impl->runOne(impl->workers[0], a, b, c, bias, scratch);
+      return Error::success();
+    }
+  } catch (const dnnl::error &error) {
+    return Error("oneDNN failed in product " + describe(impl->given) + ": " + error.what());
+  }
+  // One single-thread product per batch element, the elements dealt to the workers in contiguous runs.
+  const GemmDesc &desc = choice.desc;
+  std::vector<const char *> failures(static_cast<size_t>(choice.workers), nullptr);
+  parallelRun(choice.workers, [&](int64_t worker) {
+    ThreadCountScope scope(1);
+    const Range range = cutRange(desc.batchCount(), 1, choice.workers, worker);
+    for (int64_t i = range.begin; i < range.end; ++i) {
+      auto at = [&](const void *base, const MatrixLayout &layout) {
+        const int64_t outer = i / desc.batch[1], inner = i % desc.batch[1];
+        return static_cast<const char *>(base) +
+               (outer * layout.batchStrides[0] + inner * layout.batchStrides[1]) * byteSize(layout.dtype);
+      };
+      try {
+        impl->runOne(impl->workers[worker], at(a, desc.a), at(b, desc.b), const_cast<char *>(at(c, desc.c)), bias,
+                     static_cast<char *>(scratch) + worker * choice.scratchEach);
+      } catch (const dnnl::error &) {
+        failures[worker] = "execution failed";
+        return;
+      }
+    }
+  });
+  for (const char *failure : failures)
+    if (failure)
+      return Error("oneDNN failed in product " + describe(impl->given) + ": " + failure);
+  return Error::success();
+}
+
+} // namespace tcc::runtime

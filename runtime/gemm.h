@@ -1,0 +1,79 @@
+// Matrix products by oneDNN: C[b] = A[b] * B[b] (+ bias) (+ C[b]), every operand given by element strides.
+// No oneDNN type shows here, so that the plan and the compiler can include this header.
+#pragma once
+#include "runtime/dtype.h"
+#include "runtime/error.h"
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace tcc::runtime {
+
+/// How one operand lies in memory; strides are in elements and at least 0.
+struct MatrixLayout {
+  DType dtype = DType::f32;
+  int64_t rowStride = 0;
+  int64_t columnStride = 1;
+  std::array<int64_t, 2> batchStrides{0, 0}; ///< of the outer and inner batch dims; 0 broadcasts (a and b only)
+
+  bool operator==(const MatrixLayout &) const = default;
+};
+
+/// A is [batch..., m, k], B is [batch..., k, n], C is [batch..., m, n]; two batch dims, so that heads inside a packed
+/// [batch, tokens, heads * width] tensor need no copy. A transpose is a swap of an operand's two strides.
+/// Dtypes: all f32, or a and b bf16 with c bf16 or f32; products accumulate in f32.
+struct GemmDesc {
+  std::array<int64_t, 2> batch{1, 1};
+  int64_t m = 0, n = 0, k = 0;
+  MatrixLayout a, b, c;
+  bool accumulate = false;   ///< beta: C += instead of C =
+  std::optional<DType> bias; ///< dtype of a dense [n] row that is added to every row of C, if any
+
+  int64_t batchCount() const { return batch[0] * batch[1]; }
+  int64_t flops() const { return 2 * batchCount() * m * n * k; }
+
+  bool operator==(const GemmDesc &) const = default;
+};
+
+/// Bytes from an operand's first element to the end of its last one.
+struct GemmExtents {
+  int64_t a = 0, b = 0, c = 0, bias = 0;
+};
+
+/// Checks sizes, strides and dtypes; gives the bytes each operand must have. Errors: a negative or overflowing size or
+/// stride, a broadcast or overlapping C, an unsupported dtype combination.
+Expected<GemmExtents> gemmExtents(const GemmDesc &desc);
+
+/// "f32 1x1 4096x384x1536 a[384,1] b[1,1536] c[1536,1] +c +bias": for labels and errors.
+std::string describe(const GemmDesc &desc);
+
+/// A product ready to run; built once, run any number of times from one thread at a time.
+class Gemm {
+public:
+  /// Errors: those of gemmExtents; strides for which oneDNN has no optimised kernel, named, so that the compiler
+  /// copies. `threads` is the number of threads run() will use.
+  static Expected<Gemm> create(const GemmDesc &desc, int threads);
+
+  Gemm(Gemm &&) noexcept;
+  Gemm &operator=(Gemm &&) noexcept;
+  ~Gemm();
+
+  /// Bytes of 64-byte aligned scratch that run() needs; 0 for none.
+  int64_t scratchpadBytes() const;
+  /// oneDNN's name of the implementation ("brg:avx512_core_bf16"), "zero" or "none" for empty products.
+  const std::string &implementation() const;
+  /// `bias` and `scratch` may be null when not asked for. Equal inputs give equal bits.
+  Error run(const void *a, const void *b, void *c, const void *bias, void *scratch) const;
+
+private:
+  struct Impl;
+  explicit Gemm(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl;
+};
+
+/// Scratch of a product at this thread count, for the compiler's memory plan. Errors as for Gemm::create.
+Expected<int64_t> scratchpadBytes(const GemmDesc &desc, int threads);
+
+} // namespace tcc::runtime

@@ -1,0 +1,42 @@
+// What run() is handed: the checks that come before anything is touched.
+#pragma once
+#include "runtime/memory.h"
+#include "runtime/plan.h"
+#include <string>
+#include <vector>
+
+namespace tcc::runtime {
+
+/// The right number of tensors, each of the right size, there, and aligned.
+template <typename Ref>
+Error checkTensors(const char *what, const std::vector<TensorSpec> &specs, std::span<const Ref> tensors) {
+  if (tensors.size() != specs.size())
+    return Error(std::to_string(tensors.size()) + " " + what + "s were given; the step takes " +
+                 std::to_string(specs.size()));
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const Ref &tensor = tensors[i];
+    const int64_t bytes = specs[i].bytes();
+    auto refuse = [&](const std::string &problem) {
+      return Error(std::string(what) + " `" + specs[i].name + "` " + problem);
+    };
+    if (tensor.bytes != bytes)
+      return refuse("has " + std::to_string(tensor.bytes) + " bytes; the step takes " + std::to_string(bytes));
+    if (bytes > 0 && !tensor.data)
+      return refuse("is null; it needs " + std::to_string(bytes) + " bytes");
+    if (reinterpret_cast<uintptr_t>(tensor.data) % arenaAlignment)
+      return refuse("is not aligned; tensors start at multiples of 64 bytes");
+  }
+  return Error::success();
+}
+
+/// A tensor of one run, for the overlap check.
+struct HandedRange {
+  const char *begin, *end;
+  bool written;
+  const TensorSpec *spec;
+};
+
+/// That nothing written overlaps anything else; gives the bytes that the counted allocator does not own.
+Expected<int64_t> checkOverlap(std::vector<HandedRange> ranges);
+
+} // namespace tcc::runtime

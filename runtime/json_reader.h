@@ -1,0 +1,47 @@
+// Reading JSON without exceptions and without trust: bounded parsing, and member access that keeps the first problem.
+#pragma once
+#include "runtime/error.h"
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace tcc::runtime {
+
+using Json = nlohmann::ordered_json;
+
+/// Parses text of at most `maxBytes` and nesting of at most 32. Errors say what `what` is wrong.
+Expected<Json> parseJson(std::string_view text, int64_t maxBytes, const std::string &what);
+
+/// Compact text; bytes that are not UTF-8 become replacement characters.
+std::string writeJson(const Json &json);
+
+/// Typed access. The first problem is kept with its place; after it every call gives a default.
+class JsonReader {
+public:
+  explicit JsonReader(std::string what) : what(std::move(what)) {}
+
+  /// Names the place of later problems: "plan buffers[3]: ...".
+  void enter(const char *list, size_t index) { place = std::string(list) + "[" + std::to_string(index) + "]"; }
+  void leave() { place.clear(); }
+  void fail(const std::string &problem);
+  const Error &error() const { return first; }
+
+  const Json &member(const Json &object, const char *key);
+  int64_t asInteger(const Json &json, int64_t least = std::numeric_limits<int64_t>::min(),
+                    int64_t most = std::numeric_limits<int64_t>::max());
+  int64_t integer(const Json &object, const char *key, int64_t least = std::numeric_limits<int64_t>::min(),
+                  int64_t most = std::numeric_limits<int64_t>::max());
+  std::string asString(const Json &json);
+  std::string string(const Json &object, const char *key) { return asString(member(object, key)); }
+  bool boolean(const Json &object, const char *key);
+  /// An array of at most `most` entries; an empty one after a problem.
+  const Json &list(const Json &object, const char *key, int64_t most);
+
+private:
+  std::string what, place;
+  Error first;
+};
+
+} // namespace tcc::runtime

@@ -1,0 +1,125 @@
+// The counted allocator: aligned memory, a live and a peak byte count, and a table of what is live.
+#include "runtime/memory.h"
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+
+namespace tcc::runtime {
+namespace {
+
+struct Counter {
+  std::mutex mutex;
+  std::map<uintptr_t, int64_t> live; // start -> bytes
+  int64_t liveBytes = 0;
+  int64_t peakBytes = 0;
+  std::set<int64_t *> scopes; // the peaks of the PeakScopes that are open
+  bool poison = false;
+};
+
+// Never destroyed: tensors of static storage may be freed after it otherwise.
+Counter &counter() {
+  static Counter *instance = new Counter;
+  return *instance;
+}
+
+} // namespace
+
+int64_t countedLiveBytes() {
+  std::lock_guard lock(counter().mutex);
+  return counter().liveBytes;
+}
+
+int64_t countedPeakBytes() {
+  std::lock_guard lock(counter().mutex);
+  return counter().peakBytes;
+}
+
+PeakScope::PeakScope() {
+  std::lock_guard lock(counter().mutex);
+  peak = counter().liveBytes;
+  counter().scopes.insert(&peak);
+}
+
+PeakScope::~PeakScope() {
+  std::lock_guard lock(counter().mutex);
+  counter().scopes.erase(&peak);
+}
+
+int64_t PeakScope::bytes() const {
+  std::lock_guard lock(counter().mutex);
+  return peak;
+}
+
+bool isCounted(const void *data) {
+  std::lock_guard lock(counter().mutex);
+  const auto &live = counter().live;
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  auto next = live.upper_bound(address);
+  if (next == live.begin())
+    return false;
+  const auto &[start, bytes] = *std::prev(next);
+  return address - start < static_cast<uintptr_t>(bytes);
+}
+
+void poisonAllocations(bool enabled) {
+  std::lock_guard lock(counter().mutex);
+  counter().poison = enabled;
+}
+
+Expected<TensorStorage> TensorStorage::allocate(int64_t bytes) {
+  if (bytes < 0 || bytes > maxPlanBytes)
+    return Error("a tensor of " + std::to_string(bytes) + " bytes was asked for; 0 to 2^46 are possible");
+  TensorStorage storage;
+  if (bytes == 0)
+    return storage;
+  const size_t rounded = (static_cast<size_t>(bytes) + 63) / 64 * 64;
+  storage.memory = std::aligned_alloc(64, rounded);
+  if (!storage.memory)
+    return Error("no memory for a tensor of " + std::to_string(bytes) + " bytes");
+  storage.size = bytes;
+  Counter &count = counter();
+  std::lock_guard lock(count.mutex);
+  count.live.emplace(reinterpret_cast<uintptr_t>(storage.memory), bytes);
+  count.liveBytes += bytes;
+  count.peakBytes = std::max(count.peakBytes, count.liveBytes);
+  for (int64_t *peak : count.scopes)
+    *peak = std::max(*peak, count.liveBytes);
+  if (count.poison)
+    std::memset(storage.memory, 0xFF, rounded);
+  return storage;
+}
+
+Expected<TensorStorage> TensorStorage::zeros(int64_t bytes) {
+  auto storage = allocate(bytes);
+  if (storage && bytes > 0)
+    std::memset(storage->memory, 0, static_cast<size_t>(bytes));
+  return storage;
+}
+
+TensorStorage::TensorStorage(TensorStorage &&other) noexcept
+    : memory(std::exchange(other.memory, nullptr)), size(std::exchange(other.size, 0)) {}
+
+TensorStorage &TensorStorage::operator=(TensorStorage &&other) noexcept {
+  std::swap(memory, other.memory);
+  std::swap(size, other.size);
+  return *this;
+}
+
+TensorStorage::~TensorStorage() {
+  if (!memory)
+    return;
+  Counter &count = counter();
+  {
+    std::lock_guard lock(count.mutex);
+    count.live.erase(reinterpret_cast<uintptr_t>(memory));
+    count.liveBytes -= size;
+    if (count.poison)
+      std::memset(memory, 0xFF, static_cast<size_t>(size));
+  }
+  std::free(memory);
+}
+
+} // namespace tcc::runtime

@@ -1,0 +1,135 @@
+// The plan of one compiled step: which tensors come in and go out, where everything lies, and what runs in which order.
+// Plain structs; JSON text in and out; validatePlan() is the gate before anything is executed.
+#pragma once
+#include "runtime/dtype.h"
+#include "runtime/error.h"
+#include "runtime/gemm.h"
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace tcc::runtime {
+
+/// A dense row-major tensor outside the arena.
+struct TensorSpec {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape; ///< empty for a scalar
+
+  int64_t elements() const;
+  int64_t bytes() const { return elements() * byteSize(dtype); }
+  bool operator==(const TensorSpec &) const = default;
+};
+
+/// Where a buffer lies. State is updated in place by the step.
+enum class Space : uint8_t { arena, input, output, state, constant };
+
+/// A range of bytes. `index` selects the tensor or constant (0 for the arena). Allocations in the arena start at
+/// multiples of `arenaAlignment`; slices of them may start anywhere.
+struct Buffer {
+  Space space = Space::arena;
+  uint32_t index = 0;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  bool operator==(const Buffer &) const = default;
+};
+
+using BufferId = uint32_t;
+inline constexpr BufferId noBuffer = 0xffffffffu; ///< written as -1 in JSON
+inline constexpr int64_t arenaAlignment = 64;     ///< bytes; also that of every tensor handed to run()
+
+/// A user's source position, for profiles and reports.
+struct SourceLocation {
+  std::string file;
+  int32_t line = 0;
+  int32_t column = 0;
+  bool operator==(const SourceLocation &) const = default;
+};
+
+/// One emitted function: extern "C" void symbol(int64_t begin, int64_t end, void *const *args).
+using KernelFunction = void (*)(int64_t begin, int64_t end, void *const *args);
+
+/// `arguments` pointers in all; the last `results` of them are written, the others only read.
+struct KernelCode {
+  std::string symbol;
+  uint32_t arguments = 0;
+  uint32_t results = 0;
+  std::string description; ///< the fused ops, for people
+  bool operator==(const KernelCode &) const = default;
+};
+
+/// [0, extent) of one set of tensors.
+struct Segment {
+  std::vector<BufferId> args;
+  int64_t extent = 0;
+  bool operator==(const Segment &) const = default;
+};
+
+/// Runs a kernel over all segments, cut at multiples of `granularity` over the threads. Results never depend on the
+/// cut.
+struct KernelCall {
+  uint32_t kernel = 0;
+  std::vector<Segment> segments;
+  int64_t granularity = 1;
+  bool operator==(const KernelCall &) const = default;
+};
+
+struct MatmulCall {
+  GemmDesc desc;
+  BufferId a = noBuffer, b = noBuffer, c = noBuffer;
+  BufferId bias = noBuffer;    ///< given exactly when desc.bias is
+  BufferId scratch = noBuffer; ///< in the arena; noBuffer when the product needs none
+  bool operator==(const MatmulCall &) const = default;
+};
+
+/// Copies source to target: as many bytes, not overlapping.
+struct CopyCall {
+  BufferId source = noBuffer;
+  BufferId target = noBuffer;
+  bool operator==(const CopyCall &) const = default;
+};
+
+struct Instruction {
+  std::variant<KernelCall, MatmulCall, CopyCall> call;
+  std::string label; ///< what profiles and reports show
+  std::vector<SourceLocation> sources;
+  int64_t flops = 0; ///< arithmetic
+  int64_t bytes = 0; ///< least traffic: each operand read once, each result written once
+  bool operator==(const Instruction &) const = default;
+};
+
+struct Plan {
+  std::string name;
+  std::vector<TensorSpec> inputs, outputs, states;
+  std::vector<std::string> constants; ///< raw bytes, each stored 64-byte aligned; small
+  int64_t arenaBytes = 0;
+  int32_t threads = 1; ///< the thread count that scratch buffers are sized for
+  std::vector<Buffer> buffers;
+  std::vector<KernelCode> kernels;
+  std::vector<Instruction> instructions;
+  bool operator==(const Plan &) const = default;
+
+  /// Arena, states, inputs, outputs and constants: the step's memory as planned.
+  int64_t plannedBytes() const;
+};
+
+/// Bounds that a reader checks before it allocates anything.
+inline constexpr int64_t maxPlanBytes = int64_t{1} << 46;     ///< of the arena and of any tensor
+inline constexpr int64_t maxPlanItems = int64_t{1} << 20;     ///< entries of any list
+inline constexpr int64_t maxConstantBytes = int64_t{1} << 24; ///< all constants together
+inline constexpr int64_t maxPlanTextBytes = int64_t{1} << 26; ///< JSON text
+inline constexpr int64_t maxRank = 8;
+
+/// Whether every id, range, size and operand of the plan holds; the error names the place ("instruction 12 `gelu`:
+/// ...").
+Error validatePlan(const Plan &plan);
+
+/// The plan as JSON text (version 1); the plan must be valid.
+std::string planToJson(const Plan &plan);
+
+/// Reads and validates. Errors: not JSON, another version, a missing or misplaced member, anything of validatePlan.
+Expected<Plan> planFromJson(std::string_view text);
+
+} // namespace tcc::runtime

@@ -1,0 +1,302 @@
+// The plan as JSON text. The reader believes nothing: types and ranges here, meaning in validatePlan().
+#include "runtime/json_reader.h"
+#include "runtime/plan.h"
+
+namespace tcc::runtime {
+namespace {
+
+constexpr int64_t planVersion = 1;
+constexpr std::array<std::string_view, 5> spaceNames{"arena", "input", "output", "state", "constant"};
+
+// ---- writing
+
+Json idToJson(BufferId id) {
+  return id == noBuffer ? Json(-1) : Json(id);
+}
+
+std::string toHex(std::string_view bytes) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text;
+  text.reserve(bytes.size() * 2);
+  for (unsigned char byte : bytes) {
+    text += digits[byte >> 4];
+    text += digits[byte & 15];
+  }
+  return text;
+}
+
+Json toJson(const TensorSpec &spec) {
+  return {{"name", spec.name}, {"dtype", name(spec.dtype)}, {"shape", spec.shape}};
+}
+
+Json toJson(const std::vector<TensorSpec> &specs) {
+  Json list = Json::array();
+  for (const TensorSpec &spec : specs)
+    list.push_back(toJson(spec));
+  return list;
+}
+
+Json toJson(const Buffer &buffer) {
+  return {{"space", spaceNames[static_cast<size_t>(buffer.space)]},
+          {"index", buffer.index},
+          {"offset", buffer.offset},
+          {"bytes", buffer.bytes}};
+}
+
+Json toJson(const MatrixLayout &layout) {
+  return {{"dtype", name(layout.dtype)},
+          {"row_stride", layout.rowStride},
+          {"column_stride", layout.columnStride},
+          {"batch_strides", layout.batchStrides}};
+}
+
+Json toJson(const KernelCall &call) {
+  Json segments = Json::array();
+  for (const Segment &segment : call.segments) {
+    Json args = Json::array();
+    for (BufferId id : segment.args)
+      args.push_back(idToJson(id));
+    segments.push_back({{"args", args}, {"extent", segment.extent}});
+  }
+  return {{"op", "kernel"}, {"kernel", call.kernel}, {"granularity", call.granularity}, {"segments", segments}};
+}
+
+Json toJson(const MatmulCall &call) {
+  const GemmDesc &desc = call.desc;
+  Json product = {{"batch", desc.batch},
+                  {"m", desc.m},
+                  {"n", desc.n},
+                  {"k", desc.k},
+                  {"a", toJson(desc.a)},
+                  {"b", toJson(desc.b)},
+                  {"c", toJson(desc.c)},
+                  {"bias", desc.bias ? Json(name(*desc.bias)) : Json()},
+                  {"accumulate", desc.accumulate}};
+  return {{"op", "matmul"},
+          {"product", product},
+          {"a", idToJson(call.a)},
+          {"b", idToJson(call.b)},
+          {"c", idToJson(call.c)},
+          {"bias", idToJson(call.bias)},
+          {"scratch", idToJson(call.scratch)}};
+}
+
+Json toJson(const CopyCall &call) {
+  return {{"op", "copy"}, {"source", idToJson(call.source)}, {"target", idToJson(call.target)}};
+}
+
+Json toJson(const Instruction &instruction) {
+  Json json = std::visit([](const auto &call) { return toJson(call); }, instruction.call);
+  json["label"] = instruction.label;
+  json["flops"] = instruction.flops;
+  json["bytes"] = instruction.bytes;
+  json["sources"] = Json::array();
+  for (const SourceLocation &source : instruction.sources)
+    json["sources"].push_back({{"file", source.file}, {"line", source.line}, {"column", source.column}});
+  return json;
+}
+
+// ---- reading: the first problem is kept by the JsonReader, the rest reads defaults
+
+DType readDType(JsonReader &reader, const Json &object, const char *key) {
+  const std::string text = reader.string(object, key);
+  const auto dtype = parseDType(text);
+  if (!dtype)
+    reader.fail("unknown dtype `" + text + "`");
+  return dtype.value_or(DType::f32);
+}
+
+BufferId readId(JsonReader &reader, const Json &json) {
+  const int64_t id = reader.asInteger(json, -1, int64_t{noBuffer} - 1);
+  return id < 0 ? noBuffer : static_cast<BufferId>(id);
+}
+
+BufferId readId(JsonReader &reader, const Json &object, const char *key) {
+  return readId(reader, reader.member(object, key));
+}
+
+std::array<int64_t, 2> readPair(JsonReader &reader, const Json &object, const char *key) {
+  const Json &list = reader.list(object, key, 2);
+  if (list.size() != 2) {
+    reader.fail("`" + std::string(key) + "` has " + std::to_string(list.size()) + " entries; it has two");
+    return {};
+  }
+  return {reader.asInteger(list[0]), reader.asInteger(list[1])};
+}
+
+std::string readHex(JsonReader &reader, const Json &json) {
+  const std::string text = reader.asString(json);
+  auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
+  std::string bytes;
+  bytes.reserve(text.size() / 2);
+  for (size_t i = 0; i + 1 < text.size() + text.size() % 2; i += 2) {
+    const int high = digit(text[i]), low = i + 1 < text.size() ? digit(text[i + 1]) : -1;
+    if (high < 0 || low < 0) {
+      reader.fail("a constant is not written as pairs of hexadecimal digits");
+      return {};
+    }
+    bytes += static_cast<char>(high * 16 + low);
+  }
+  return bytes;
+}
+
+std::vector<TensorSpec> readSpecs(JsonReader &reader, const Json &object, const char *key) {
+  std::vector<TensorSpec> specs;
+  for (const Json &json : reader.list(object, key, maxPlanItems)) {
+    reader.enter(key, specs.size());
+    TensorSpec spec{reader.string(json, "name"), readDType(reader, json, "dtype"), {}};
+    for (const Json &dim : reader.list(json, "shape", maxRank))
+      spec.shape.push_back(reader.asInteger(dim, 0, maxPlanBytes));
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+std::vector<Buffer> readBuffers(JsonReader &reader, const Json &object) {
+  std::vector<Buffer> buffers;
+  for (const Json &json : reader.list(object, "buffers", maxPlanItems)) {
+    reader.enter("buffers", buffers.size());
+    const std::string text = reader.string(json, "space");
+    size_t space = 0;
+    while (space < spaceNames.size() && spaceNames[space] != text)
+      ++space;
+    if (space == spaceNames.size())
+      reader.fail("unknown space `" + text + "`");
+    buffers.push_back({static_cast<Space>(space), static_cast<uint32_t>(reader.integer(json, "index", 0, maxPlanItems)),
+                       reader.integer(json, "offset", 0, maxPlanBytes),
+                       reader.integer(json, "bytes", 0, maxPlanBytes)});
+  }
+  return buffers;
+}
+
+std::vector<KernelCode> readKernels(JsonReader &reader, const Json &object) {
+  std::vector<KernelCode> kernels;
+  for (const Json &json : reader.list(object, "kernels", maxPlanItems)) {
+    reader.enter("kernels", kernels.size());
+    kernels.push_back(
+        {reader.string(json, "symbol"), static_cast<uint32_t>(reader.integer(json, "arguments", 0, maxPlanItems)),
+         static_cast<uint32_t>(reader.integer(json, "results", 0, maxPlanItems)), reader.string(json, "description")});
+  }
+  return kernels;
+}
+
+MatrixLayout readLayout(JsonReader &reader, const Json &object, const char *key) {
+  const Json &json = reader.member(object, key);
+  return {readDType(reader, json, "dtype"), reader.integer(json, "row_stride", 0, maxPlanBytes),
+          reader.integer(json, "column_stride", 0, maxPlanBytes), readPair(reader, json, "batch_strides")};
+}
+
+KernelCall readKernelCall(JsonReader &reader, const Json &json) {
+  KernelCall call;
+  call.kernel = static_cast<uint32_t>(reader.integer(json, "kernel", 0, maxPlanItems));
+  call.granularity = reader.integer(json, "granularity", 1, maxPlanBytes);
+  for (const Json &entry : reader.list(json, "segments", maxPlanItems)) {
+    Segment segment;
+    for (const Json &id : reader.list(entry, "args", maxPlanItems))
+      segment.args.push_back(readId(reader, id));
+    segment.extent = reader.integer(entry, "extent", 0, maxPlanBytes);
+    call.segments.push_back(std::move(segment));
+  }
+  return call;
+}
+
+MatmulCall readMatmulCall(JsonReader &reader, const Json &json) {
+  MatmulCall call;
+  const Json &product = reader.member(json, "product");
+  call.desc.batch = readPair(reader, product, "batch");
+  call.desc.m = reader.integer(product, "m", 0, maxPlanBytes);
+  call.desc.n = reader.integer(product, "n", 0, maxPlanBytes);
+  call.desc.k = reader.integer(product, "k", 0, maxPlanBytes);
+  call.desc.a = readLayout(reader, product, "a");
+  call.desc.b = readLayout(reader, product, "b");
+  call.desc.c = readLayout(reader, product, "c");
+  call.desc.accumulate = reader.boolean(product, "accumulate");
+  if (!reader.member(product, "bias").is_null())
+    call.desc.bias = readDType(reader, product, "bias");
+  call.a = readId(reader, json, "a");
+  call.b = readId(reader, json, "b");
+  call.c = readId(reader, json, "c");
+  call.bias = readId(reader, json, "bias");
+  call.scratch = readId(reader, json, "scratch");
+  return call;
+}
+
+Instruction readInstruction(JsonReader &reader, const Json &json) {
+  Instruction instruction;
+  const std::string op = reader.string(json, "op");
+  if (op == "kernel")
+    instruction.call = readKernelCall(reader, json);
+  else if (op == "matmul")
+    instruction.call = readMatmulCall(reader, json);
+  else if (op == "copy")
+    instruction.call = CopyCall{readId(reader, json, "source"), readId(reader, json, "target")};
+  else
+    reader.fail("unknown op `" + op + "`");
+  instruction.label = reader.string(json, "label");
+  instruction.flops = reader.integer(json, "flops", 0);
+  instruction.bytes = reader.integer(json, "bytes", 0);
+  for (const Json &source : reader.list(json, "sources", maxPlanItems))
+    instruction.sources.push_back({reader.string(source, "file"),
+                                   static_cast<int32_t>(reader.integer(source, "line", 0, INT32_MAX)),
+                                   static_cast<int32_t>(reader.integer(source, "column", 0, INT32_MAX))});
+  return instruction;
+}
+
+} // namespace
+
+std::string planToJson(const Plan &plan) {
+  Json json = {{"version", planVersion},        {"name", plan.name},
+               {"threads", plan.threads},       {"arena_bytes", plan.arenaBytes},
+               {"inputs", toJson(plan.inputs)}, {"outputs", toJson(plan.outputs)},
+               {"states", toJson(plan.states)}};
+  for (const char *key : {"constants", "buffers", "kernels", "instructions"})
+    json[key] = Json::array();
+  for (const std::string &constant : plan.constants)
+    json["constants"].push_back(toHex(constant));
+  for (const Buffer &buffer : plan.buffers)
+    json["buffers"].push_back(toJson(buffer));
+  for (const KernelCode &kernel : plan.kernels)
+    json["kernels"].push_back({{"symbol", kernel.symbol},
+                               {"arguments", kernel.arguments},
+                               {"results", kernel.results},
+                               {"description", kernel.description}});
+  for (const Instruction &instruction : plan.instructions)
+    json["instructions"].push_back(toJson(instruction));
+  return writeJson(json);
+}
+
+Expected<Plan> planFromJson(std::string_view text) {
+  auto parsed = parseJson(text, maxPlanTextBytes, "plan");
+  if (!parsed)
+    return parsed.error();
+  const Json &json = *parsed;
+  JsonReader reader("plan");
+  const int64_t version = reader.integer(json, "version");
+  if (!reader.error() && version != planVersion)
+    return Error("plan has version " + std::to_string(version) + "; this runtime reads version " +
+                 std::to_string(planVersion));
+  Plan plan;
+  plan.name = reader.string(json, "name");
+  plan.threads = static_cast<int32_t>(reader.integer(json, "threads", 1, 4096));
+  plan.arenaBytes = reader.integer(json, "arena_bytes", 0, maxPlanBytes);
+  plan.inputs = readSpecs(reader, json, "inputs");
+  plan.outputs = readSpecs(reader, json, "outputs");
+  plan.states = readSpecs(reader, json, "states");
+  reader.leave();
+  for (const Json &constant : reader.list(json, "constants", maxPlanItems))
+    plan.constants.push_back(readHex(reader, constant));
+  plan.buffers = readBuffers(reader, json);
+  plan.kernels = readKernels(reader, json);
+  reader.leave();
+  for (const Json &instruction : reader.list(json, "instructions", maxPlanItems)) {
+    reader.enter("instructions", plan.instructions.size());
+    plan.instructions.push_back(readInstruction(reader, instruction));
+  }
+  if (Error error = reader.error())
+    return error;
+  if (Error error = validatePlan(plan))
+    return error;
+  return plan;
+}
+
+} // namespace tcc::runtime

@@ -1,0 +1,57 @@
+// The one thread pool: libgomp's, which oneDNN uses too, so that products and kernels never fight for CPUs.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+namespace tcc::runtime {
+
+/// CPUs that this process may run on.
+int availableThreads();
+
+/// Sets the width of the pool for the calling thread: of parallelRun() and of oneDNN.
+void setThreadCount(int threads);
+int threadCount();
+
+/// Sets the width for a scope and puts the old one back.
+class ThreadCountScope {
+public:
+  explicit ThreadCountScope(int threads) : previous(threadCount()) { setThreadCount(threads); }
+  ~ThreadCountScope() { setThreadCount(previous); }
+  ThreadCountScope(const ThreadCountScope &) = delete;
+  ThreadCountScope &operator=(const ThreadCountScope &) = delete;
+
+private:
+  int previous;
+};
+
+/// Calls fn(context, part) once for each part in [0, parts), over the pool; returns when all are done.
+/// fn must not throw.
+void parallelRun(int64_t parts, void (*fn)(void *context, int64_t part), void *context);
+
+template <typename Fn>
+void parallelRun(int64_t parts, Fn &&fn) {
+  using Callable = std::remove_reference_t<Fn>;
+  parallelRun(
+      parts, [](void *context, int64_t part) { (*static_cast<Callable *>(context))(part); },
+      const_cast<void *>(static_cast<const void *>(std::addressof(fn))));
+}
+
+/// [begin, end) of part `part` when [0, extent) is cut into `parts` nearly equal pieces at multiples of `granularity`.
+struct Range {
+  int64_t begin, end;
+};
+Range cutRange(int64_t extent, int64_t granularity, int64_t parts, int64_t part);
+
+/// Calls fn(begin, end) over [0, extent), cut by cutRange into one piece a thread; empty pieces are not called.
+template <typename Fn>
+void parallelFor(int64_t extent, int64_t granularity, Fn &&fn) {
+  const int64_t parts = threadCount();
+  parallelRun(parts, [&](int64_t part) {
+    const Range range = cutRange(extent, granularity, parts, part);
+    if (range.begin < range.end)
+      fn(range.begin, range.end);
+  });
+}
+
+} // namespace tcc::runtime

@@ -1,0 +1,191 @@
+// Gradients against central differences, and decompositions against the composites' own references, all in fp64.
+#include "mlir/IR/Verifier.h"
+#include "tests/ops/differentiate.h"
+#include "tests/ops/op_table.h"
+#include <gtest/gtest.h>
+
+using namespace mlir;
+
+namespace tcc::test {
+namespace {
+
+constexpr double epsilon = 1e-6, absoluteTolerance = 1e-5, relativeTolerance = 1e-3;
+constexpr int64_t elementLimit = 120; // of all float inputs of a case, each of which costs two runs
+
+bool isFloat(const RefTensor &tensor) {
+  return isa<FloatType>(tensor.element());
+}
+
+std::vector<RefTensor> run(func::FuncOp function, ArrayRef<RefTensor> inputs) {
+  std::string error;
+  FailureOr<std::vector<RefTensor>> results = interpret(function, inputs, RefMode::exact, error);
+  EXPECT_TRUE(succeeded(results)) << error;
+  return succeeded(results) ? *results : std::vector<RefTensor>();
+}
+
+/// sum(y · weights) over the float results.
+double lossOf(func::FuncOp function, ArrayRef<RefTensor> inputs, ArrayRef<RefTensor> weights) {
+  double loss = 0;
+  size_t next = 0;
+  for (const RefTensor &y : run(function, inputs)) {
+    if (!isFloat(y))
+      continue;
+    const RefTensor &weight = weights[next++];
+    for (int64_t i = 0; i < y.size(); ++i)
+      loss += y.data[i] * weight.data[i];
+  }
+  return loss;
+}
+
+/// Float inputs that no rounding has touched, so that no two are equal.
+std::vector<RefTensor> smoothInputs(func::FuncOp function, const OpCase &opCase) {
+  std::vector<RefTensor> inputs = makeInputs(function, opCase, 11);
+  auto wide = Float32Type::get(function.getContext());
+  for (auto [number, input] : llvm::enumerate(inputs))
+    if (isFloat(input) && opCase.domains[number].low != opCase.domains[number].high)
+      for (auto [i, noise] :
+           llvm::enumerate(randomTensor(RankedTensorType::get(input.shape(), wide), 500 + number, -0.003, 0.003).data))
+        input.data[i] += noise;
+  return inputs;
+}
+
+/// Compares each gradient element with (loss(x + eps) - loss(x - eps)) / (2 eps).
+void checkCase(MLIRContext &context, const OpCase &opCase) {
+  std::string messages;
+  OwningOpRef<ModuleOp> forward = parseText(context, opCase.text, messages);
+  OwningOpRef<ModuleOp> backward = parseText(context, opCase.text, messages);
+  ASSERT_TRUE(forward && backward) << messages;
+  func::FuncOp function = mainOf(*forward), gradient = mainOf(*backward);
+  decomposeAll(gradient);
+  differentiate(gradient);
+  ASSERT_TRUE(succeeded(verify(*backward))) << opCase.name;
+
+  std::vector<RefTensor> inputs = smoothInputs(function, opCase), weights, all = inputs;
+  for (Type type : gradient.getArgumentTypes().drop_front(inputs.size()))
+    weights.push_back(randomTensor(cast<RankedTensorType>(type), 77 + weights.size()));
+  all.insert(all.end(), weights.begin(), weights.end());
+  std::vector<RefTensor> gradients = run(gradient, all);
+
+  size_t next = 0;
+  for (size_t number = 0; number < inputs.size(); ++number) {
+    if (!isFloat(inputs[number]))
+      continue;
+    ASSERT_LT(next, gradients.size());
+    const RefTensor &analytic = gradients[next++];
+    ASSERT_EQ(analytic.type, inputs[number].type) << opCase.name;
+    for (int64_t i = 0; i < analytic.size(); ++i) {
+      double &x = inputs[number].data[i], middle = x;
+      x = middle + epsilon;
+      double above = lossOf(function, inputs, weights);
+      x = middle - epsilon;
+      double below = lossOf(function, inputs, weights);
+      x = middle;
+      double numeric = (above - below) / (2 * epsilon);
+      EXPECT_NEAR(analytic.data[i], numeric, absoluteTolerance + relativeTolerance * std::fabs(numeric))
+          << opCase.name << ": input " << number << ", element " << i;
+    }
+  }
+}
+
+int64_t floatElements(func::FuncOp function) {
+  int64_t count = 0;
+  for (Type type : function.getArgumentTypes())
+    if (auto tensor = cast<RankedTensorType>(type); isa<FloatType>(tensor.getElementType()))
+      count += tensor.getNumElements();
+  return count;
+}
+
+TEST(Gradients, equalCentralDifferences) {
+  auto context = makeContext();
+  for (const OpRow &row : opTable()) {
+    RegisteredOperationName name = *RegisteredOperationName::lookup(row.op, context.get());
+    if (name.hasTrait<NoGradient>())
+      continue;
+    int64_t checked = 0;
+    for (const OpCase &opCase : row.cases) {
+      std::string messages;
+      OwningOpRef<ModuleOp> module = parseText(*context, opCase.text, messages);
+      ASSERT_TRUE(module) << messages;
+      int64_t elements = floatElements(mainOf(*module));
+      if (opCase.specials != Specials::none || !opCase.differentiable || elements > elementLimit)
+        continue;
+      checkCase(*context, opCase);
+      checked += elements;
+    }
+    EXPECT_GT(checked, 20) << row.op << " has no case that its gradient is checked with";
+  }
+}
+
+TEST(Gradients, winnersShareInHalves) {
+  auto context = makeContext();
+  std::string messages;
+  for (std::string op : {"maximum", "minimum"}) {
+    std::string type = "tensor<3xf32>";
+    OwningOpRef<ModuleOp> module =
+        parseText(*context,
+                  "func.func @main(%a: " + type + ", %b: " + type + ") -> " + type + " {\n  %r = tcc." + op +
+                      " %a, %b : " + type + "\n  return %r : " + type + "\n}",
+                  messages);
+    ASSERT_TRUE(module) << messages;
+    func::FuncOp function = mainOf(*module);
+    differentiate(function);
+    auto tensor = RankedTensorType::get({3}, Float32Type::get(context.get()));
+    std::vector<RefTensor> gradients =
+        run(function, {RefTensor{tensor, {1, 2, 3}}, RefTensor{tensor, {2, 2, 2}}, RefTensor{tensor, {10, 20, 30}}});
+    bool isMaximum = op == "maximum";
+    EXPECT_EQ(gradients[0].data, (std::vector<double>{isMaximum ? 0. : 10., 10., isMaximum ? 30. : 0.}));
+    EXPECT_EQ(gradients[1].data, (std::vector<double>{isMaximum ? 10. : 0., 10., isMaximum ? 0. : 30.}));
+  }
+}
+
+TEST(Gradients, valuesNotTakenLeakNothing) {
+  // d/dx select(x > 0, log x, 0) at x <= 0: the side not taken has an infinite or NaN derivative.
+  auto context = makeContext();
+  std::string messages;
+  OwningOpRef<ModuleOp> module = parseText(*context, R"(func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+    %zero = tcc.constant dense<0.0> : tensor<3xf32>
+    %one = tcc.constant dense<1.0> : tensor<3xf32>
+    %positive = tcc.compare gt %x, %zero : tensor<3xf32> -> tensor<3xi1>
+    %safe = tcc.select %positive, %x, %one : tensor<3xi1>, tensor<3xf32>
+    %log = tcc.log %safe : tensor<3xf32>
+    %r = tcc.select %positive, %log, %zero : tensor<3xi1>, tensor<3xf32>
+    return %r : tensor<3xf32>
+  })",
+                                           messages);
+  ASSERT_TRUE(module) << messages;
+  func::FuncOp function = mainOf(*module);
+  differentiate(function);
+  auto tensor = RankedTensorType::get({3}, Float32Type::get(context.get()));
+  std::vector<RefTensor> gradients = run(function, {RefTensor{tensor, {-1, 0, 4}}, splatTensor(tensor, 1)});
+  EXPECT_EQ(gradients[0].data, (std::vector<double>{0, 0, 0.25}));
+}
+
+TEST(Decompositions, equalTheCompositesOwnReferences) {
+  auto context = makeContext();
+  for (const OpRow &row : opTable()) {
+    if (!RegisteredOperationName::lookup(row.op, context.get())->hasInterface<CompositeOpInterface>())
+      continue;
+    for (const OpCase &opCase : row.cases) {
+      std::string messages;
+      OwningOpRef<ModuleOp> composite = parseText(*context, opCase.text, messages);
+      OwningOpRef<ModuleOp> primitive = parseText(*context, opCase.text, messages);
+      ASSERT_TRUE(composite && primitive) << messages;
+      decomposeAll(mainOf(*primitive));
+      ASSERT_TRUE(succeeded(verify(*primitive))) << opCase.name;
+      for (uint64_t seed : {3, 4}) {
+        std::vector<RefTensor> inputs = makeInputs(mainOf(*composite), opCase, seed);
+        std::vector<RefTensor> expected = run(mainOf(*composite), inputs), actual = run(mainOf(*primitive), inputs);
+        ASSERT_EQ(actual.size(), expected.size());
+        for (size_t i = 0; i < expected.size(); ++i) {
+          EXPECT_EQ(actual[i].type, expected[i].type);
+          EXPECT_TRUE(allClose(actual[i].data, expected[i].data, 1e-6, 1e-7)) // literals are f32
+              << opCase.name << ": result " << i << " differs by "
+              << largestDifference(actual[i].data, expected[i].data);
+        }
+      }
+    }
+  }
+}
+
+} // namespace
+} // namespace tcc::test

@@ -1,0 +1,805 @@
+// The rows of the op table. Functions are text in the form of .graph files, so each sample is also a parser test.
+#include "tests/ops/op_table.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
+
+using namespace mlir;
+
+namespace tcc::test {
+namespace {
+
+using Strings = std::vector<std::string>;
+using Cases = std::vector<OpCase>;
+using Errors = std::vector<ErrorCase>;
+
+const double nan = std::numeric_limits<double>::quiet_NaN();
+const double infinity = std::numeric_limits<double>::infinity();
+
+/// Values whose squares and cubes stay in range, and those that may overflow.
+const std::vector<double> tame = {nan, infinity, -infinity, 0.0, -0.0, 3.0};
+const std::vector<double> wild = {nan, infinity, -infinity, 0.0, -0.0, 1e30, -1e30, 1e-30};
+
+/// Scalar, none, one, around the vector widths 8 and 16, tails, several dims, an empty one among them.
+const Strings shapes = {"", "0", "1", "7", "8", "15", "16", "17", "33", "200", "3x5", "2x3x17", "4x0x3", "5x1x8"};
+const Strings fewShapes = {"", "7", "16", "33", "3x17"};
+const Strings floats = {"f32", "bf16", "f16"};
+
+/// "tensor<7x17xf32>" for "7x17" and "f32".
+std::string tensor(const std::string &shape, const std::string &element) {
+  return "tensor<" + shape + (shape.empty() ? "" : "x") + element + ">";
+}
+
+/// Adds a case: arguments %a, %b, … of the types given; `body` computes %r (%r:n for several results).
+OpCase &addCase(Cases &cases, const std::string &name, const Strings &arguments, const std::string &body,
+                const Strings &results, Domain domain = {}) {
+  std::string text = "func.func @main(";
+  for (size_t i = 0; i < arguments.size(); ++i)
+    text += (i ? ", %" : "%") + std::string(1, static_cast<char>('a' + i)) + ": " + arguments[i];
+  std::string types, values;
+  for (size_t i = 0; i < results.size(); ++i) {
+    types += (i ? ", " : "") + results[i];
+    values += (i ? ", %r" : "%r") + (results.size() > 1 ? "#" + std::to_string(i) : "");
+  }
+  text += ") -> (" + types + ") {\n  " + body + "\n  return " + values + " : " + types + "\n}\n";
+  return cases.emplace_back(
+      OpCase{name, text, std::vector<Domain>(arguments.size(), domain), Specials::none, {}, true, {}});
+}
+
+void withSpecials(OpCase &opCase, Specials where, std::vector<double> values = wild) {
+  opCase.specials = where;
+  opCase.values = std::move(values);
+}
+
+/// The text of a function whose body must be refused; results are not returned.
+ErrorCase error(const std::string &label, const Strings &arguments, const std::string &body) {
+  Cases scratch;
+  std::string text = addCase(scratch, label, arguments, body, {}).text;
+  text.replace(text.find("  return"), text.size(), "  return\n}\n");
+  return {label, text};
+}
+
+//===- elementwise ---------------------------------------------------------------------------------------------===//
+
+/// An op of `arity` operands of the result's type: "name %a, %b : type".
+OpRow elementwise(const std::string &name, int arity, Domain domain, const Strings &elements = floats,
+                  const std::vector<double> &special = wild) {
+  OpRow row{"tcc." + name, {}, {}};
+  std::string operands = arity == 1 ? "%a" : "%a, %b";
+  auto addOne = [&](const std::string &shape, const std::string &element, const std::string &suffix,
+                    Domain values) -> OpCase & {
+    std::string type = tensor(shape, element);
+    return addCase(row.cases, name + "/" + shape + "/" + element + suffix, Strings(arity, type),
+                   "%r = tcc." + name + " " + operands + " : " + type, {type}, values);
+  };
+  for (const std::string &element : elements) {
+    bool isFloat = llvm::is_contained(floats, element);
+    // Integers come near the ends of their range, so that wrapping is seen; i64 as far as doubles are exact.
+    Domain values = isFloat ? domain : element == "i32" ? Domain{-2147483648.0, 2147483647.0} : Domain{-1e7, 1e7};
+    for (const std::string &shape : element == elements[0] ? shapes : fewShapes)
+      addOne(shape, element, "", values);
+    if (isFloat)
+      withSpecials(addOne("81", element, "/special", domain), Specials::all, special);
+  }
+  return row;
+}
+
+OpRow compareRow() {
+  OpRow row{"tcc.compare", {}, {}};
+  for (std::string predicate : {"eq", "ne", "lt", "le", "gt", "ge"})
+    for (std::string element : {"f32", "bf16", "i32", "i64"})
+      for (const std::string &shape : predicate == "lt" ? shapes : Strings{"33"}) {
+        auto add = [&](const std::string &suffix) -> OpCase & {
+          std::string type = tensor(shape, element), flags = tensor(shape, "i1");
+          return addCase(row.cases, "compare/" + predicate + "/" + shape + "/" + element + suffix, {type, type},
+                         "%r = tcc.compare " + predicate + " %a, %b : " + type + " -> " + flags, {flags}, {-3, 3});
+        };
+        add("");
+        if (shape == "33" && (element == "f32" || element == "bf16"))
+          withSpecials(add("/special"), Specials::all);
+      }
+  return row;
+}
+
+OpRow isFiniteRow() {
+  OpRow row{"tcc.is_finite", {}, {}};
+  for (const std::string &element : floats)
+    for (const std::string &shape : fewShapes) {
+      std::string type = tensor(shape, element), flags = tensor(shape, "i1");
+      withSpecials(addCase(row.cases, "is_finite/" + shape + "/" + element, {type},
+                           "%r = tcc.is_finite %a : " + type + " -> " + flags, {flags}),
+                   Specials::all);
+    }
+  return row;
+}
+
+OpRow selectRow() {
+  OpRow row{"tcc.select", {}, {}};
+  for (std::string element : {"f32", "bf16", "i32", "i64", "i1"})
+    for (const std::string &shape : element == "f32" ? shapes : fewShapes) {
+      auto add = [&](const std::string &suffix) -> OpCase & {
+        std::string type = tensor(shape, element), flags = tensor(shape, "i1");
+        return addCase(row.cases, "select/" + shape + "/" + element + suffix, {flags, type, type},
+                       "%r = tcc.select %a, %b, %c : " + flags + ", " + type, {type}, {-100, 100});
+      };
+      add("");
+      if (element == "f32" && shape == "200")
+        withSpecials(add("/special"), Specials::all);
+    }
+  return row;
+}
+
+OpRow castRow() {
+  OpRow row{"tcc.cast", {}, {}};
+  auto add = [&](const std::string &shape, const std::string &from, const std::string &to) -> OpCase & {
+    std::string source = tensor(shape, from), target = tensor(shape, to);
+    return addCase(row.cases, "cast/" + shape + "/" + from + "/" + to + "/" + std::to_string(row.cases.size()),
+                   {source}, "%r = tcc.cast %a : " + source + " -> " + target, {target}, {-200, 200});
+  };
+  const Strings elements = {"f32", "bf16", "f16", "i1", "i32", "i64"};
+  for (const std::string &from : elements)
+    for (const std::string &to : elements)
+      for (const std::string &shape : from == "f32" && to == "bf16" ? shapes : Strings{"", "17"})
+        add(shape, from, to);
+  for (const std::string &from : floats)
+    for (const std::string &to : floats)
+      withSpecials(add("81", from, to), Specials::all);
+  return row;
+}
+
+//===- sources -------------------------------------------------------------------------------------------------===//
+
+OpRow constantRow() {
+  OpRow row{"tcc.constant", {}, {}};
+  auto add = [&](const std::string &literal, const std::string &type) {
+    addCase(row.cases, "constant/" + literal + "/" + type, {}, "%r = tcc.constant dense<" + literal + "> : " + type,
+            {type});
+  };
+  for (const std::string &element : floats)
+    for (const std::string &shape : fewShapes)
+      add("-1.5", tensor(shape, element));
+  add("-0.0", "tensor<7xf32>");
+  add("0x7FC00000", "tensor<7xf32>"); // NaN
+  add("0xFF800000", "tensor<7xf32>"); // -infinity
+  add("[1.0, -2.5, 3.0e+30]", "tensor<3xf32>");
+  add("[[1, 2], [3, -4]]", "tensor<2x2xi32>");
+  add("[true, false, true]", "tensor<3xi1>");
+  add("1099511627776", "tensor<2xi64>");
+  add("", "tensor<0xf32>");
+  std::string many;
+  for (int i = 0; i < 257; ++i)
+    many += (i ? ", " : "") + std::to_string(i) + ".0";
+  row.errors.push_back(error("constant_c1", {}, "%r = tcc.constant dense<[" + many + "]> : tensor<257xf32>"));
+  return row;
+}
+
+OpRow iotaRow() {
+  OpRow row{"tcc.iota", {}, {}};
+  for (std::string element : {"i32", "f32", "i64", "bf16"})
+    for (auto [shape, dim] : std::vector<std::pair<std::string, int>>{
+             {"0", 0}, {"1", 0}, {"17", 0}, {"200", 0}, {"3x17", 0}, {"3x17", 1}, {"2x3x5", 1}, {"5x0x2", 0}}) {
+      std::string type = tensor(shape, element), along = std::to_string(dim);
+      addCase(row.cases, "iota/" + shape + "/" + along + "/" + element, {},
+              "%r = tcc.iota dim " + along + " -> " + type, {type});
+    }
+  addCase(row.cases, "iota/like", {"tensor<3x7xf32>"},
+          "%r = tcc.iota dim 1 like %a : tensor<3x7xf32> -> tensor<3x7xi32>", {"tensor<3x7xi32>"});
+  row.errors = {error("iota_c1", {}, "%r = tcc.iota dim 1 -> tensor<3xi32>"),
+                error("iota_c2", {}, "%r = tcc.iota dim 0 -> tensor<?xi32>")};
+  return row;
+}
+
+OpRow randomBitsRow() {
+  OpRow row{"tcc.random_bits", {}, {}};
+  for (const std::string &shape : shapes)
+    addCase(row.cases, "random_bits/" + shape, {"tensor<i32>"},
+            "%r = tcc.random_bits %a stream 3 : tensor<i32> -> " + tensor(shape, "i32"), {tensor(shape, "i32")},
+            {-1e9, 1e9});
+  addCase(row.cases, "random_bits/i64", {"tensor<i64>"},
+          "%r = tcc.random_bits %a stream 70000 : tensor<i64> -> tensor<7x9xi32>", {"tensor<7x9xi32>"}, {0, 1e9});
+  row.errors = {
+      error("random_bits_c1", {"tensor<i32>"}, "%r = tcc.random_bits %a stream 0 : tensor<i32> -> tensor<?xi32>")};
+  return row;
+}
+
+//===- views ---------------------------------------------------------------------------------------------------===//
+
+/// Cases of a view of one operand: shape, what stands between operand and types, result shape.
+struct ViewSample {
+  std::string from, attributes, to;
+};
+
+OpRow viewRow(const std::string &name, const std::vector<ViewSample> &samples, Errors errors) {
+  OpRow row{"tcc." + name, {}, std::move(errors)};
+  for (const ViewSample &sample : samples)
+    for (std::string element : {"f32", "bf16", "i32", "i1"}) {
+      auto add = [&](const std::string &suffix) -> OpCase & {
+        std::string from = tensor(sample.from, element), to = tensor(sample.to, element);
+        return addCase(
+            row.cases, name + "/" + sample.from + "/" + sample.attributes + "/" + sample.to + "/" + element + suffix,
+            {from}, "%r = tcc." + name + " %a " + sample.attributes + " : " + from + " -> " + to, {to}, {-100, 100});
+      };
+      add("");
+      if (element == "f32")
+        withSpecials(add("/special"), Specials::all);
+    }
+  return row;
+}
+
+OpRow broadcastRow() {
+  return viewRow(
+      "broadcast",
+      {{"", "", "7"},
+       {"", "", ""},
+       {"17", "", "3x17"},
+       {"3x1", "", "3x17"},
+       {"1", "", "33"},
+       {"1x5", "", "0x5"},
+       {"1", "", "0"},
+       {"5", "", "2x3x5"},
+       {"2x1x5", "", "2x16x5"},
+       {"1x3x1", "", "2x3x33"},
+       {"3x1", "", "2x3x4"}},
+      {error("broadcast_c1", {"tensor<2x3xf32>"}, "%r = tcc.broadcast %a : tensor<2x3xf32> -> tensor<3xf32>"),
+       error("broadcast_c2", {"tensor<2xf32>"}, "%r = tcc.broadcast %a : tensor<2xf32> -> tensor<3xf32>"),
+       error("broadcast_c3", {"tensor<1xf32>"}, "%r = tcc.broadcast %a : tensor<1xf32> -> tensor<?xf32>")});
+}
+
+OpRow reshapeRow() {
+  return viewRow(
+      "reshape",
+      {{"6", "", "2x3"},
+       {"2x3", "", "6"},
+       {"", "", "1"},
+       {"1x1", "", ""},
+       {"0x5", "", "3x0"},
+       {"4x6", "", "4x2x3"},
+       {"2x3x17", "", "6x17"},
+       {"2x3x4", "", "4x3x2"},
+       {"33", "", "33x1"}},
+      {error("reshape_c1", {"tensor<6xf32>"}, "%r = tcc.reshape %a : tensor<6xf32> -> tensor<5xf32>"),
+       error("reshape_c2", {"tensor<6x?xf32>"}, "%r = tcc.reshape %a : tensor<6x?xf32> -> tensor<?x?xf32>")});
+}
+
+OpRow transposeRow() {
+  return viewRow(
+      "transpose",
+      {{"", "[]", ""},
+       {"7", "[0]", "7"},
+       {"3x17", "[1, 0]", "17x3"},
+       {"16x16", "[1, 0]", "16x16"},
+       {"2x3x5", "[2, 0, 1]", "5x2x3"},
+       {"2x3x5", "[0, 2, 1]", "2x5x3"},
+       {"2x7x3x5", "[0, 2, 1, 3]", "2x3x7x5"},
+       {"0x4", "[1, 0]", "4x0"}},
+      {error("transpose_c1", {"tensor<2x3xf32>"}, "%r = tcc.transpose %a [0, 0] : tensor<2x3xf32> -> tensor<2x2xf32>"),
+       error("transpose_c1", {"tensor<2x3xf32>"}, "%r = tcc.transpose %a [0] : tensor<2x3xf32> -> tensor<2xf32>")});
+}
+
+OpRow sliceRow() {
+  return viewRow(
+      "slice",
+      {{"", "[] to []", ""},
+       {"7", "[2] to [5]", "3"},
+       {"7", "[0] to [-1]", "7"},
+       {"7", "[3] to [3]", "0"},
+       {"3x17", "[0, 1] to [-1, 17]", "3x16"},
+       {"33x5", "[16, 0] to [33, 5]", "17x5"},
+       {"2x9x4", "[1, 2, 1] to [2, 9, 3]", "1x7x2"}},
+      {error("slice_c1", {"tensor<4x5xf32>"}, "%r = tcc.slice %a [0] to [2] : tensor<4x5xf32> -> tensor<2x5xf32>"),
+       error("slice_c2", {"tensor<4xf32>"}, "%r = tcc.slice %a [2] to [5] : tensor<4xf32> -> tensor<3xf32>"),
+       error("slice_c2", {"tensor<4xf32>"}, "%r = tcc.slice %a [-1] to [2] : tensor<4xf32> -> tensor<3xf32>")});
+}
+
+OpRow padRow() {
+  return viewRow(
+      "pad",
+      {{"", "[], []", ""},
+       {"7", "[0], [9]", "16"},
+       {"7", "[2], [0]", "9"},
+       {"0", "[1], [2]", "3"},
+       {"3x17", "[1, 0], [0, 3]", "4x20"},
+       {"2x3x5", "[0, 1, 2], [1, 0, 3]", "3x4x10"}},
+      {error("pad_c1", {"tensor<4xf32>"}, "%r = tcc.pad %a [-1], [0] : tensor<4xf32> -> tensor<3xf32>"),
+       error("pad_c1", {"tensor<4xf32>"}, "%r = tcc.pad %a [1, 1], [0, 0] : tensor<4xf32> -> tensor<5xf32>")});
+}
+
+OpRow concatRow() {
+  OpRow row{"tcc.concat", {}, {}};
+  struct Sample {
+    Strings parts;
+    int axis;
+    std::string to;
+  };
+  for (const Sample &sample : std::vector<Sample>{{{"7"}, 0, "7"},
+                                                  {{"7", "17"}, 0, "24"},
+                                                  {{"0", "5"}, 0, "5"},
+                                                  {{"3x4", "3x1", "3x12"}, 1, "3x17"},
+                                                  {{"1x5", "2x5"}, 0, "3x5"},
+                                                  {{"2x3x5", "2x4x5"}, 1, "2x7x5"}})
+    for (std::string element : {"f32", "bf16", "i32"}) {
+      Strings types;
+      std::string operands, list, name;
+      for (size_t i = 0; i < sample.parts.size(); ++i) {
+        types.push_back(tensor(sample.parts[i], element));
+        operands += (i ? ", %" : "%") + std::string(1, static_cast<char>('a' + i));
+        list += (i ? ", " : "") + types.back();
+        name += (i ? "+" : "") + sample.parts[i];
+      }
+      std::string to = tensor(sample.to, element), axis = std::to_string(sample.axis);
+      addCase(row.cases, "concat/" + name + "/" + axis + "/" + element, types,
+              "%r = tcc.concat " + operands + " axis " + axis + " : " + list + " -> " + to, {to}, {-100, 100});
+    }
+  row.errors = {error("concat_c1", {"tensor<2xf32>"}, "%r = tcc.concat %a axis 1 : tensor<2xf32> -> tensor<2xf32>"),
+                error("concat_c2", {"tensor<2x3xf32>", "tensor<2x4xf32>"},
+                      "%r = tcc.concat %a, %b axis 0 : tensor<2x3xf32>, tensor<2x4xf32> -> tensor<4x3xf32>")};
+  return row;
+}
+
+//===- reductions ----------------------------------------------------------------------------------------------===//
+
+OpRow reductionRow(const std::string &name, const Strings &elements) {
+  OpRow row{"tcc." + name, {}, {}};
+  bool ofNone = name == "reduce_mean" || name == "reduce_max"; // reducing no element gives NaN or -inf
+  const std::vector<ViewSample> samples = {{"", "[]", ""},
+                                           {"7", "[0]", "1"},
+                                           {"1", "[0]", "1"},
+                                           {"200", "[0]", "1"},
+                                           {"0", "[0]", "1"},
+                                           {"3x17", "[1]", "3x1"},
+                                           {"3x17", "[0]", "1x17"},
+                                           {"3x17", "[0, 1]", "1x1"},
+                                           {"33x200", "[1]", "33x1"},
+                                           {"200x33", "[0]", "1x33"},
+                                           {"5x0", "[1]", "5x1"},
+                                           {"5x0", "[0]", "1x0"},
+                                           {"2x3x16", "[0]", "1x3x16"},
+                                           {"2x3x16", "[1]", "2x1x16"},
+                                           {"2x3x16", "[2]", "2x3x1"},
+                                           {"2x3x16", "[0, 1]", "1x1x16"},
+                                           {"2x3x16", "[0, 2]", "1x3x1"},
+                                           {"2x3x16", "[0, 1, 2]", "1x1x1"},
+                                           {"2x3x4x5", "[1, 3]", "2x1x4x1"}};
+  for (const std::string &element : elements)
+    for (const ViewSample &sample : samples) {
+      auto add = [&](const std::string &suffix) -> OpCase & {
+        std::string from = tensor(sample.from, element), to = tensor(sample.to, element);
+        OpCase &added =
+            addCase(row.cases, name + "/" + sample.from + "/" + sample.attributes + "/" + element + suffix, {from},
+                    "%r = tcc." + name + " %a axes " + sample.attributes + " : " + from + " -> " + to, {to}, {-1, 3});
+        added.differentiable = !(ofNone && (sample.from == "0" || sample.from == "5x0"));
+        return added;
+      };
+      add("");
+      if (llvm::is_contained(floats, element) && StringRef(sample.from).contains("200"))
+        withSpecials(add("/special"), Specials::some, tame);
+    }
+  row.errors = {
+      error("reduce_c1", {"tensor<2x3xf32>"}, "%r = tcc." + name + " %a axes [2] : tensor<2x3xf32> -> tensor<2x3xf32>"),
+      error("reduce_c1", {"tensor<2x3xf32>"},
+            "%r = tcc." + name + " %a axes [1, 0] : tensor<2x3xf32> -> tensor<1x1xf32>"),
+      error("reduce_c1", {"tensor<2x3xf32>"},
+            "%r = tcc." + name + " %a axes [0, 0] : tensor<2x3xf32> -> tensor<1x3xf32>")};
+  return row;
+}
+
+//===- indexing ------------------------------------------------------------------------------------------------===//
+
+OpRow gatherRow() {
+  OpRow row{"tcc.gather", {}, {}};
+  struct Sample {
+    std::string table, index, to;
+    double rows;
+  };
+  for (const Sample &sample : std::vector<Sample>{{"5x4", "7", "7x4", 5},
+                                                  {"33x17", "2x3", "2x3x17", 33},
+                                                  {"9", "4", "4", 9},
+                                                  {"5x4", "", "4", 5},
+                                                  {"5x4", "0", "0x4", 5},
+                                                  {"1x200", "3", "3x200", 1},
+                                                  {"4x2x3", "5", "5x2x3", 4},
+                                                  {"4x0", "5", "5x0", 4}})
+    for (auto [element, index] : std::vector<std::pair<std::string, std::string>>{
+             {"f32", "i32"}, {"f32", "i64"}, {"bf16", "i32"}, {"i32", "i32"}})
+      for (bool outside : {false, true}) {
+        std::string table = tensor(sample.table, element), at = tensor(sample.index, index),
+                    to = tensor(sample.to, element);
+        OpCase &added = addCase(
+            row.cases,
+            "gather/" + sample.table + "/" + sample.index + "/" + element + "/" + index + (outside ? "/outside" : ""),
+            {table, at}, "%r = tcc.gather %a at %b : " + table + ", " + at + " -> " + to, {to}, {-100, 100});
+        added.domains[1] = outside ? Domain{-2, sample.rows + 2} : Domain{0, sample.rows};
+        added.differentiable = !outside; // NaN rows
+      }
+  row.errors = {error("gather_c1", {"tensor<f32>", "tensor<2xi32>"},
+                      "%r = tcc.gather %a at %b : tensor<f32>, tensor<2xi32> -> tensor<2xf32>")};
+  return row;
+}
+
+OpRow scatterAddRow() {
+  OpRow row{"tcc.scatter_add", {}, {}};
+  struct Sample {
+    std::string base, index, rows;
+    double count;
+  };
+  for (const Sample &sample : std::vector<Sample>{{"5x4", "7", "7x4", 5},
+                                                  {"33x17", "2x3", "2x3x17", 33},
+                                                  {"9", "4", "4", 9},
+                                                  {"5x4", "", "4", 5},
+                                                  {"5x4", "0", "0x4", 5},
+                                                  {"3x16", "200", "200x16", 3},
+                                                  {"4x2x3", "5", "5x2x3", 4}})
+    for (auto [element, index] :
+         std::vector<std::pair<std::string, std::string>>{{"f32", "i32"}, {"f32", "i64"}, {"bf16", "i32"}})
+      for (bool outside : {false, true}) {
+        std::string base = tensor(sample.base, element), at = tensor(sample.index, index),
+                    rows = tensor(sample.rows, element);
+        OpCase &added =
+            addCase(row.cases,
+                    "scatter_add/" + sample.base + "/" + sample.index + "/" + element + "/" + index +
+                        (outside ? "/outside" : ""),
+                    {base, at, rows}, "%r = tcc.scatter_add %a at %b, %c : " + base + ", " + at + ", " + rows, {base});
+        added.domains[1] = outside ? Domain{-2, sample.count + 2} : Domain{0, sample.count};
+      }
+  row.errors = {error("scatter_add_c1", {"tensor<5x4xf32>", "tensor<7xi32>", "tensor<7x3xf32>"},
+                      "%r = tcc.scatter_add %a at %b, %c : tensor<5x4xf32>, tensor<7xi32>, tensor<7x3xf32>"),
+                error("scatter_add_c2", {"tensor<5x4xf32>", "tensor<7xi32>", "tensor<7x4xbf16>"},
+                      "%r = tcc.scatter_add %a at %b, %c : tensor<5x4xf32>, tensor<7xi32>, tensor<7x4xbf16>")};
+  return row;
+}
+
+//===- products ------------------------------------------------------------------------------------------------===//
+
+OpRow matmulRow() {
+  OpRow row{"tcc.matmul", {}, {}};
+  struct Sample {
+    std::string a, b;
+    bool transposeA, transposeB;
+    std::string to;
+  };
+  auto add = [&](const Sample &sample, const std::string &element, const std::string &resultElement,
+                 const std::string &suffix) -> OpCase & {
+    std::string a = tensor(sample.a, element), b = tensor(sample.b, element), to = tensor(sample.to, resultElement);
+    std::string dtype = element == resultElement ? "" : " {dtype = " + resultElement + "}";
+    return addCase(row.cases,
+                   "matmul/" + sample.a + "/" + sample.b + (sample.transposeA ? "/ta" : "") +
+                       (sample.transposeB ? "/tb" : "") + "/" + element + "/" + resultElement + suffix,
+                   {a, b},
+                   "%r = tcc.matmul %a" + std::string(sample.transposeA ? " transposed" : "") + ", %b" +
+                       (sample.transposeB ? " transposed" : "") + dtype + " : " + a + ", " + b + " -> " + to,
+                   {to});
+  };
+  const std::vector<Sample> samples = {
+      {"1x1", "1x1", false, false, "1x1"},         {"7x17", "17x33", false, false, "7x33"},
+      {"17x7", "17x33", true, false, "7x33"},      {"7x17", "33x17", false, true, "7x33"},
+      {"17x7", "33x17", true, true, "7x33"},       {"16x16", "16x16", false, false, "16x16"},
+      {"3x4", "4x2", false, false, "3x2"},         {"4x3", "2x4", true, true, "3x2"},
+      {"33x200", "200x15", false, false, "33x15"}, {"2x3x4", "2x4x5", false, false, "2x3x5"},
+      {"2x4x3", "2x4x5", true, false, "2x3x5"},    {"2x3x4", "2x5x4", false, true, "2x3x5"},
+      {"2x4x3", "2x5x4", true, true, "2x3x5"},     {"2x3x7x5", "2x3x5x7", false, false, "2x3x7x7"},
+      {"2x3x4", "4x5", false, false, "2x3x5"},     {"2x3x4", "5x4", false, true, "2x3x5"},
+      {"0x4", "4x5", false, false, "0x5"},         {"3x0", "0x5", false, false, "3x5"},
+      {"0x3x4", "4x5", false, false, "0x3x5"}};
+  for (const Sample &sample : samples) {
+    add(sample, "f32", "f32", "");
+    add(sample, "bf16", "bf16", "");
+    add(sample, "bf16", "f32", "");
+  }
+  add(samples[1], "f16", "f16", "");
+  withSpecials(add({"33x200", "200x15", false, false, "33x15"}, "f32", "f32", "/special"), Specials::some, tame);
+  row.errors = {error("matmul_c1", {"tensor<2x3xf32>", "tensor<4x5xf32>"},
+                      "%r = tcc.matmul %a, %b : tensor<2x3xf32>, tensor<4x5xf32> -> tensor<2x5xf32>"),
+                error("matmul_c2", {"tensor<2x3x4xf32>", "tensor<3x4x5xf32>"},
+                      "%r = tcc.matmul %a, %b : tensor<2x3x4xf32>, tensor<3x4x5xf32> -> tensor<2x3x5xf32>"),
+                error("matmul_c3", {"tensor<2x4x3xf32>", "tensor<4x5xf32>"},
+                      "%r = tcc.matmul %a transposed, %b : tensor<2x4x3xf32>, tensor<4x5xf32> -> tensor<2x3x5xf32>"),
+                error("matmul_c4", {"tensor<2x3xf32>", "tensor<3x5xbf16>"},
+                      "%r = tcc.matmul %a, %b : tensor<2x3xf32>, tensor<3x5xbf16> -> tensor<2x5xf32>"),
+                error("matmul_c5", {"tensor<3xf32>", "tensor<3x5xf32>"},
+                      "%r = tcc.matmul %a, %b : tensor<3xf32>, tensor<3x5xf32> -> tensor<5xf32>")};
+  return row;
+}
+
+//===- composites ----------------------------------------------------------------------------------------------===//
+
+OpRow softmaxRow() {
+  OpRow row{"tcc.softmax", {}, {}};
+  for (const std::string &element : floats)
+    for (std::string shape : {"", "1", "7", "200", "3x17", "16x33", "2x3x16", "4x0", "0x4"}) {
+      auto add = [&](const std::string &suffix) -> OpCase & {
+        std::string type = tensor(shape, element);
+        return addCase(row.cases, "softmax/" + shape + "/" + element + suffix, {type}, "%r = tcc.softmax %a : " + type,
+                       {type}, {-4, 4});
+      };
+      add("");
+      if (shape == "16x33")
+        withSpecials(add("/special"), Specials::some, tame);
+    }
+  return row;
+}
+
+OpRow normRow(const std::string &name, bool hasBias) {
+  OpRow row{"tcc." + name, {}, {}};
+  for (const std::string &element : floats)
+    for (std::string shape : {"1", "7", "3x17", "16x33", "2x3x16", "5x200", "0x4"})
+      for (bool loose : {false, true}) {
+        std::string type = tensor(shape, element), vector = tensor(shape.substr(shape.rfind('x') + 1), "f32");
+        Strings arguments = {type, vector};
+        if (hasBias)
+          arguments.push_back(vector);
+        std::string body = "%r = tcc." + name + (hasBias ? " %a, %b, %c" : " %a, %b") +
+                           (loose ? " {eps = 1.0e-2 : f64} : " : " : ") + type + ", " + vector +
+                           (hasBias ? ", " + vector : "");
+        std::string title = name + "/" + shape + "/" + element + (loose ? "/eps" : "");
+        addCase(row.cases, title, arguments, body, {type});
+        if (shape == "16x33")
+          withSpecials(addCase(row.cases, title + "/special", arguments, body, {type}), Specials::some, tame);
+      }
+  std::string tail = hasBias ? ", tensor<3xf32>" : "";
+  Strings arguments = {"tensor<2x3xf32>", "tensor<2xf32>"};
+  if (hasBias)
+    arguments.push_back("tensor<3xf32>");
+  row.errors = {
+      error(name + "_c1", arguments,
+            "%r = tcc." + name + (hasBias ? " %a, %b, %c" : " %a, %b") + " : tensor<2x3xf32>, tensor<2xf32>" + tail)};
+  return row;
+}
+
+OpRow linearRow() {
+  OpRow row{"tcc.linear", {}, {}};
+  struct Sample {
+    std::string x, weight, bias, to;
+  };
+  for (const Sample &sample : std::vector<Sample>{{"7x17", "17x33", "33", "7x33"},
+                                                  {"1x1", "1x1", "1", "1x1"},
+                                                  {"2x3x4", "4x5", "5", "2x3x5"},
+                                                  {"0x4", "4x5", "5", "0x5"},
+                                                  {"16x64", "64x200", "200", "16x200"}})
+    for (auto [element, weightElement] :
+         std::vector<std::pair<std::string, std::string>>{{"f32", "f32"}, {"bf16", "bf16"}, {"bf16", "f32"}})
+      for (bool hasBias : {false, true}) {
+        std::string x = tensor(sample.x, element), weight = tensor(sample.weight, weightElement);
+        std::string bias = tensor(sample.bias, weightElement), to = tensor(sample.to, element);
+        Strings arguments = {x, weight};
+        if (hasBias)
+          arguments.push_back(bias);
+        addCase(row.cases,
+                "linear/" + sample.x + "/" + sample.weight + "/" + element + "/" + weightElement +
+                    (hasBias ? "/bias" : ""),
+                arguments,
+                "%r = tcc.linear %a, %b" + std::string(hasBias ? ", %c : " : " : ") + x + ", " + weight +
+                    (hasBias ? ", " + bias : "") + " -> " + to,
+                {to});
+      }
+  row.errors = {
+      error("linear_c1", {"tensor<2x3xf32>", "tensor<4x5xf32>"},
+            "%r = tcc.linear %a, %b : tensor<2x3xf32>, tensor<4x5xf32> -> tensor<2x5xf32>"),
+      error("linear_c2", {"tensor<2x4xf32>", "tensor<4x5xf32>", "tensor<4xf32>"},
+            "%r = tcc.linear %a, %b, %c : tensor<2x4xf32>, tensor<4x5xf32>, tensor<4xf32> -> tensor<2x5xf32>")};
+  return row;
+}
+
+OpRow crossEntropyRow() {
+  OpRow row{"tcc.cross_entropy", {}, {}};
+  struct Sample {
+    std::string logits, targets;
+    double classes;
+  };
+  for (const Sample &sample : std::vector<Sample>{{"7x17", "7", 17},
+                                                  {"2x3x33", "2x3", 33},
+                                                  {"5", "", 5},
+                                                  {"16x200", "16", 200},
+                                                  {"3x1", "3", 1},
+                                                  {"0x4", "0", 4}})
+    for (auto [element, index] :
+         std::vector<std::pair<std::string, std::string>>{{"f32", "i32"}, {"f32", "i64"}, {"bf16", "i32"}})
+      for (std::string kind : {"", "/ignoring", "/ignoring all", "/special"}) {
+        std::string logits = tensor(sample.logits, element), targets = tensor(sample.targets, index);
+        OpCase &added = addCase(
+            row.cases, "cross_entropy/" + sample.logits + "/" + element + "/" + index + kind, {logits, targets},
+            "%r = tcc.cross_entropy %a, %b : " + logits + ", " + targets + " -> tensor<f32>", {"tensor<f32>"}, {-4, 4});
+        added.domains[1] = kind == "/ignoring"       ? Domain{-sample.classes, sample.classes}
+                           : kind == "/ignoring all" ? Domain{-1, -1}
+                                                     : Domain{0, sample.classes};
+        // Where no row counts the mean is NaN.
+        added.differentiable = kind.empty() || (kind == "/ignoring" && sample.targets != "" && sample.logits != "3x1");
+        if (kind == "/special")
+          withSpecials(added, Specials::some, tame);
+      }
+  row.errors = {error("cross_entropy_c1", {"tensor<2x3x5xf32>", "tensor<2xi32>"},
+                      "%r = tcc.cross_entropy %a, %b : tensor<2x3x5xf32>, tensor<2xi32> -> tensor<f32>")};
+  return row;
+}
+
+OpRow attentionRow() {
+  OpRow row{"tcc.attention", {}, {}};
+  struct Sample {
+    std::string q, k;
+    bool causal;
+  };
+  for (const Sample &sample : std::vector<Sample>{{"7x8", "7x8", true},
+                                                  {"7x8", "7x8", false},
+                                                  {"5x4", "9x4", false},
+                                                  {"1x1", "1x1", true},
+                                                  {"2x3x4", "2x3x4", true},
+                                                  {"2x2x5x4", "2x2x5x4", true},
+                                                  {"2x3x17x16", "2x3x17x16", true},
+                                                  {"33x16", "33x16", true},
+                                                  {"0x4x8", "0x4x8", true}})
+    for (const std::string &element : floats) {
+      std::string q = tensor(sample.q, element), k = tensor(sample.k, element);
+      addCase(row.cases, "attention/" + sample.q + "/" + sample.k + (sample.causal ? "/causal/" : "/") + element,
+              {q, k, k},
+              "%r = tcc.attention %a, %b, %c " + std::string(sample.causal ? "causal " : "") + "scale 0.35 : " + q +
+                  ", " + k + ", " + k,
+              {q});
+    }
+  row.errors = {
+      error("attention_c1", {"tensor<5x4xf32>", "tensor<5x3xf32>"},
+            "%r = tcc.attention %a, %b, %b scale 0.5 : tensor<5x4xf32>, tensor<5x3xf32>, tensor<5x3xf32>"),
+      error("attention_c2", {"tensor<5x4xf32>", "tensor<6x4xf32>"},
+            "%r = tcc.attention %a, %b, %b causal scale 0.5 : tensor<5x4xf32>, tensor<6x4xf32>, tensor<6x4xf32>")};
+  return row;
+}
+
+OpRow dropoutRow() {
+  OpRow row{"tcc.dropout", {}, {}};
+  for (std::string rate : {"0.0", "0.1", "0.5", "0.9"})
+    for (const std::string &element : floats)
+      for (const std::string &shape : rate == "0.1" ? shapes : Strings{"3x17"}) {
+        std::string type = tensor(shape, element);
+        OpCase &added =
+            addCase(row.cases, "dropout/" + rate + "/" + shape + "/" + element, {type, "tensor<i32>"},
+                    "%r = tcc.dropout %a, %b rate " + rate + " stream 5 : " + type + ", tensor<i32>", {type});
+        added.domains[1] = {0, 1e9};
+      }
+  row.errors = {error("dropout_c1", {"tensor<5xf32>", "tensor<i32>"},
+                      "%r = tcc.dropout %a, %b rate 1.0 stream 0 : tensor<5xf32>, tensor<i32>")};
+  return row;
+}
+
+OpRow adamwRow() {
+  OpRow row{"tcc.adamw", {}, {}};
+  for (auto [element, gradientElement] :
+       std::vector<std::pair<std::string, std::string>>{{"f32", "f32"}, {"bf16", "bf16"}, {"bf16", "f32"}})
+    for (const std::string &shape : element == "f32" ? shapes : fewShapes)
+      for (std::string kind : {"/apply", "/keep", "/no decay", "/special"}) {
+        std::string p = tensor(shape, element), g = tensor(shape, gradientElement), m = tensor(shape, "f32");
+        std::string decay = kind == "/no decay" ? "0.0" : "0.1", scalar = "tensor<f32>";
+        OpCase &added = addCase(
+            row.cases, "adamw/" + shape + "/" + element + "/" + gradientElement + kind,
+            {p, g, m, m, scalar, scalar, scalar, "tensor<i1>"},
+            "%r:3 = tcc.adamw %a, %b, %c, %d lr %e step %f scale %g apply %h {beta1 = 0.9 : f64, beta2 = 0.95 : f64, "
+            "eps = 1.0e-8 : f64, weight_decay = " +
+                decay + " : f64} : " + p + ", " + g + ", " + m,
+            {p, m, m});
+        double apply = kind == "/keep" || kind == "/special" ? 0 : 1;
+        added.domains = {{-2, 2}, {-1, 1}, {-1, 1}, {0.01, 1}, {0.001, 0.01}, {1, 10}, {0.5, 1}, {apply, apply}};
+        if (kind == "/special") // not applied: every value stays, whatever it is
+          withSpecials(added, Specials::all, tame);
+      }
+  return row;
+}
+
+std::vector<OpRow> makeTable() {
+  const Strings numbers = {"f32", "bf16", "f16", "i32", "i64"};
+  return {elementwise("neg", 1, {}, numbers),
+          elementwise("abs", 1, {}, numbers),
+          elementwise("exp", 1, {-5, 5}),
+          elementwise("log", 1, {0.1, 10}),
+          elementwise("sqrt", 1, {0.01, 10}),
+          elementwise("rsqrt", 1, {0.01, 10}),
+          elementwise("tanh", 1, {-4, 4}),
+          elementwise("sin", 1, {-10, 10}, floats, tame), // argument reduction of 1e30 is no aim
+          elementwise("cos", 1, {-10, 10}, floats, tame),
+          elementwise("erf", 1, {-3, 3}),
+          elementwise("not", 1, {}, {"i1"}),
+          elementwise("add", 2, {}, numbers),
+          elementwise("sub", 2, {}, numbers),
+          elementwise("mul", 2, {}, numbers),
+          elementwise("div", 2, {0.5, 3}),
+          elementwise("maximum", 2, {}, numbers),
+          elementwise("minimum", 2, {}, numbers),
+          elementwise("and", 2, {}, {"i1"}),
+          elementwise("or", 2, {}, {"i1"}),
+          compareRow(),
+          isFiniteRow(),
+          selectRow(),
+          castRow(),
+          elementwise("detach", 1, {}, {"f32", "bf16", "f16", "i32", "i64", "i1"}),
+          constantRow(),
+          iotaRow(),
+          randomBitsRow(),
+          broadcastRow(),
+          reshapeRow(),
+          transposeRow(),
+          sliceRow(),
+          padRow(),
+          concatRow(),
+          reductionRow("reduce_sum", numbers),
+          reductionRow("reduce_max", numbers),
+          gatherRow(),
+          scatterAddRow(),
+          matmulRow(),
+          elementwise("gelu", 1, {-4, 4}),
+          elementwise("silu", 1, {-4, 4}),
+          elementwise("sigmoid", 1, {-4, 4}),
+          elementwise("relu", 1, {-2, 2}),
+          softmaxRow(),
+          reductionRow("reduce_mean", floats),
+          normRow("layer_norm", true),
+          normRow("rms_norm", false),
+          linearRow(),
+          crossEntropyRow(),
+          attentionRow(),
+          dropoutRow(),
+          adamwRow()};
+}
+
+} // namespace
+
+ArrayRef<OpRow> opTable() {
+  static const std::vector<OpRow> table = makeTable();
+  return table;
+}
+
+ArrayRef<ErrorCase> structuralErrors() {
+  static const std::vector<ErrorCase> errors = {
+      error("gradient_c1", {"tensor<3xf32>"}, "%r = tcc.gradient %a wrt %a : tensor<3xf32>, tensor<3xf32>"),
+      error("gradient_c2", {"tensor<f32>", "tensor<3xi32>"},
+            "%r = tcc.gradient %a wrt %b : tensor<f32>, tensor<3xi32>"),
+      error("kernel_c1", {"tensor<3xf32>"},
+            "%r = \"tcc.kernel\"(%a) ({\n  ^bb0(%x: tensor<4xf32>):\n    tcc.yield %x : tensor<4xf32>\n  }) : "
+            "(tensor<3xf32>) -> tensor<4xf32>"),
+      error("kernel_c2", {"tensor<3xf32>"},
+            "%r = tcc.kernel (%x = %a : tensor<3xf32>) -> tensor<4xf32> {\n    tcc.yield %x : tensor<3xf32>\n  }"),
+      error("kernel_c3", {"tensor<3x3xf32>"},
+            "%r = tcc.kernel (%x = %a : tensor<3x3xf32>) -> tensor<3x3xf32> {\n    %y = tcc.matmul %x, %x : "
+            "tensor<3x3xf32>, tensor<3x3xf32> -> tensor<3x3xf32>\n    tcc.yield %y : tensor<3x3xf32>\n  }")};
+  return errors;
+}
+
+std::unique_ptr<MLIRContext> makeContext() {
+  DialectRegistry registry;
+  registerDialects(registry);
+  auto context = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
+  context->loadAllAvailableDialects();
+  return context;
+}
+
+OwningOpRef<ModuleOp> parseText(MLIRContext &context, StringRef text, std::string &messages) {
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    messages += diagnostic.str() + "\n";
+    return success();
+  });
+  return parseSourceString<ModuleOp>(text, &context);
+}
+
+func::FuncOp mainOf(ModuleOp module) {
+  return module.lookupSymbol<func::FuncOp>("main");
+}
+
+std::vector<RefTensor> makeInputs(func::FuncOp function, const OpCase &opCase, uint64_t seed) {
+  std::vector<RefTensor> inputs;
+  size_t special = 0; // the number of float arguments seen
+  for (auto [number, type] : llvm::enumerate(function.getArgumentTypes())) {
+    auto tensorType = cast<RankedTensorType>(type);
+    auto [low, high] = opCase.domains[number];
+    RefTensor input =
+        low == high ? splatTensor(tensorType, low) : randomTensor(tensorType, seed + 1000 * number, low, high);
+    if (isa<FloatType>(tensorType.getElementType()) && opCase.specials != Specials::none) {
+      size_t count = opCase.values.size();
+      for (size_t i = 0; i < input.data.size(); ++i) {
+        if (opCase.specials == Specials::all)
+          input.data[i] = opCase.values[(special % 2 ? i / count : i) % count];
+        else if (i % 97 == 5 + special)
+          input.data[i] = opCase.values[(i / 97) % count];
+      }
+      roundToElement(input);
+      ++special;
+    }
+    inputs.push_back(std::move(input));
+  }
+  return inputs;
+}
+
+} // namespace tcc::test

@@ -1,0 +1,308 @@
+// Products against plain loops in double: transposes, strides, batches, beta, bias, bf16, sizes of 1 and 0; nothing
+// outside C is written; equal bits run to run.
+#include "runtime/gemm.h"
+#include "runtime/memory.h"
+#include "runtime/threads.h"
+#include <cmath>
+#include <cstring>
+#include <gtest/gtest.h>
+
+namespace tcc::runtime {
+namespace {
+
+// A tensor of floats or bf16s filled with a fixed pattern of small numbers.
+class Operand {
+public:
+  Operand(DType dtype, int64_t bytes, uint32_t seed) : dtype(dtype), storage(*TensorStorage::zeros(bytes)) {
+    for (int64_t i = 0; i < bytes / byteSize(dtype); ++i) {
+      seed = seed * 1664525u + 1013904223u;
+      set(i, static_cast<float>(seed >> 8) * 0x1p-23f - 1.0f);
+    }
+  }
+  double get(int64_t i) const {
+    return dtype == DType::f32 ? storage.as<float>()[i] : bf16ToFloat(storage.as<uint16_t>()[i]);
+  }
+  void set(int64_t i, float value) {
+    if (dtype == DType::f32)
+      storage.as<float>()[i] = value;
+    else
+      storage.as<uint16_t>()[i] = floatToBf16(value);
+  }
+  int64_t elements() const { return storage.bytes() / byteSize(dtype); }
+  void *data() const { return storage.data(); }
+  std::string bytes() const {
+    return {static_cast<const char *>(storage.data()), static_cast<size_t>(storage.bytes())};
+  }
+
+private:
+  DType dtype;
+  TensorStorage storage;
+};
+
+int64_t offset(const MatrixLayout &layout, int64_t outer, int64_t inner, int64_t row, int64_t column) {
+  return outer * layout.batchStrides[0] + inner * layout.batchStrides[1] + row * layout.rowStride +
+         column * layout.columnStride;
+}
+
+void checkProduct(const GemmDesc &desc, int threads = 2) {
+  SCOPED_TRACE(describe(desc));
+  const auto extents = gemmExtents(desc);
+  ASSERT_TRUE(extents) << extents.error().message();
+  const auto gemm = Gemm::create(desc, threads);
+  ASSERT_TRUE(gemm) << gemm.error().message();
+  const auto scratchBytes = scratchpadBytes(desc, threads);
+  ASSERT_TRUE(scratchBytes);
+  EXPECT_EQ(*scratchBytes, gemm->scratchpadBytes());
+
+  const Operand a(desc.a.dtype, extents->a, 1), b(desc.b.dtype, extents->b, 2);
+  const Operand bias(desc.bias.value_or(DType::f32), extents->bias, 3);
+  const Operand before(desc.c.dtype, extents->c, 4);
+  Operand c(desc.c.dtype, extents->c, 4), again(desc.c.dtype, extents->c, 4);
+  const auto scratch = *TensorStorage::zeros(*scratchBytes);
+  ThreadCountScope scope(threads);
+  for (Operand *result : {&c, &again}) {
+    const Error error = gemm->run(a.data(), b.data(), result->data(), bias.data(), scratch.data());
+    ASSERT_FALSE(error) << error.message();
+  }
+  EXPECT_EQ(c.bytes(), again.bytes()) << "two runs gave different bits";
+
+  std::vector<bool> written(static_cast<size_t>(c.elements()), false);
+  for (int64_t outer = 0; outer < desc.batch[0]; ++outer)
+    for (int64_t inner = 0; inner < desc.batch[1]; ++inner)
+      for (int64_t i = 0; i < desc.m; ++i)
+        for (int64_t j = 0; j < desc.n; ++j) {
+          const int64_t at = offset(desc.c, outer, inner, i, j);
+          written[at] = true;
+          double sum = 0, size = 0;
+          auto add = [&](double term) {
+            sum += term;
+            size += std::fabs(term);
+          };
+          for (int64_t k = 0; k < desc.k; ++k)
+            add(a.get(offset(desc.a, outer, inner, i, k)) * b.get(offset(desc.b, outer, inner, k, j)));
+          if (desc.bias)
+            add(bias.get(j));
+          if (desc.accumulate)
+            add(before.get(at));
+          // Any order of k + 2 additions in f32, then the rounding of the result, once or (accumulating) twice.
+          double bound = static_cast<double>(desc.k + 4) * 0x1p-24 * size;
+          if (desc.c.dtype == DType::bf16)
+            bound += 0x1p-8 * size;
+          ASSERT_NEAR(c.get(at), sum, bound) << "at " << outer << "," << inner << "," << i << "," << j;
+        }
+  for (int64_t i = 0; i < c.elements(); ++i) {
+    if (!written[i]) {
+      ASSERT_EQ(c.get(i), before.get(i)) << "written outside of c at element " << i;
+    }
+  }
+}
+
+MatrixLayout dense(DType dtype, int64_t rows, int64_t columns, bool transposed = false) {
+  return transposed ? MatrixLayout{dtype, 1, rows, {}} : MatrixLayout{dtype, columns, 1, {}};
+}
+
+GemmDesc product(DType in, DType out, int64_t m, int64_t n, int64_t k, bool transposeA = false,
+                 bool transposeB = false) {
+  GemmDesc desc;
+  desc.m = m, desc.n = n, desc.k = k;
+  desc.a = dense(in, m, k, transposeA);
+  desc.b = dense(in, k, n, transposeB);
+  desc.c = dense(out, m, n);
+  return desc;
+}
+
+class GemmTest : public testing::TestWithParam<std::pair<DType, DType>> {
+protected:
+  DType in = GetParam().first, out = GetParam().second;
+};
+
+TEST_P(GemmTest, transposes) {
+  for (bool transposeA : {false, true})
+    for (bool transposeB : {false, true})
+      for (auto [m, n, k] : {std::array{33, 17, 45}, {64, 64, 64}, {5, 130, 7}})
+        checkProduct(product(in, out, m, n, k, transposeA, transposeB));
+}
+
+TEST_P(GemmTest, sizesOfOne) {
+  for (int64_t m : {1, 19})
+    for (int64_t n : {1, 19})
+      for (int64_t k : {1, 19})
+        for (bool transpose : {false, true})
+          checkProduct(product(in, out, m, n, k, transpose, !transpose));
+}
+
+TEST_P(GemmTest, accumulateAndBias) {
+  for (bool accumulate : {false, true})
+    for (int bias = 0; bias < 3; ++bias) {
+      GemmDesc desc = product(in, out, 21, 40, 33, accumulate, false);
+      desc.accumulate = accumulate;
+      if (bias)
+        desc.bias = bias == 1 ? in : DType::f32;
+      checkProduct(desc);
+    }
+}
+
+TEST_P(GemmTest, emptyProducts) {
+  for (auto [m, n, k] : {std::array{0, 5, 7}, {5, 0, 7}, {5, 6, 0}, {0, 0, 0}})
+    for (bool accumulate : {false, true})
+      for (bool bias : {false, true}) {
+        GemmDesc desc = product(in, out, m, n, k);
+        desc.accumulate = accumulate;
+        if (bias)
+          desc.bias = in;
+        checkProduct(desc);
+      }
+  GemmDesc none = product(in, out, 3, 4, 5);
+  none.batch = {0, 3};
+  checkProduct(none);
+  GemmDesc batchOfZeros = product(in, out, 3, 4, 0);
+  batchOfZeros.batch = {2, 2};
+  batchOfZeros.c.batchStrides = {24, 12};
+  checkProduct(batchOfZeros);
+}
+
+TEST_P(GemmTest, paddedRows) {
+  GemmDesc desc = product(in, out, 20, 24, 28);
+  desc.a.rowStride = 100;
+  desc.b.rowStride = 77;
+  desc.c.rowStride = 50;
+  checkProduct(desc);
+  desc.accumulate = true;
+  checkProduct(desc);
+  desc.b = {in, 1, 61, {}};
+  checkProduct(desc);
+}
+
+TEST_P(GemmTest, rowsAndColumnsOfLargerMatrices) {
+  GemmDesc column = product(in, out, 20, 24, 1); // one column of A, one row of B
+  column.a.rowStride = 9;
+  checkProduct(column);
+  GemmDesc row = product(in, out, 1, 24, 20);
+  row.a = {in, 1, 9, {}}; // a column of a matrix, used as the row
+  checkProduct(row);
+  GemmDesc result = product(in, out, 20, 1, 24);
+  result.c.rowStride = 5; // into a column of a matrix
+  checkProduct(result);
+}
+
+TEST_P(GemmTest, transposedResult) {
+  GemmDesc desc = product(in, out, 20, 24, 28, true, false);
+  desc.c = dense(out, 20, 24, true);
+  checkProduct(desc);
+  desc.accumulate = true;
+  checkProduct(desc);
+}
+
+TEST_P(GemmTest, batches) {
+  GemmDesc desc = product(in, out, 12, 20, 16, false, true);
+  desc.batch = {1, 5};
+  desc.a.batchStrides = {0, 12 * 16};
+  desc.b.batchStrides = {0, 16 * 20};
+  desc.c.batchStrides = {0, 12 * 20};
+  checkProduct(desc);
+  desc.accumulate = true;
+  checkProduct(desc);
+}
+
+TEST_P(GemmTest, broadcastBatches) {
+  GemmDesc desc = product(in, out, 12, 20, 16);
+  desc.batch = {2, 3};
+  desc.a.batchStrides = {3 * 12 * 16, 12 * 16};
+  desc.c.batchStrides = {3 * 12 * 20, 12 * 20};
+  for (auto strides : {std::array<int64_t, 2>{0, 0}, {0, 16 * 20}, {16 * 20, 0}}) {
+    desc.b.batchStrides = strides;
+    checkProduct(desc);
+  }
+  desc.b.batchStrides = {3 * 16 * 20, 16 * 20};
+  desc.a.batchStrides = {0, 12 * 16};
+  checkProduct(desc);
+  desc.bias = DType::f32;
+  checkProduct(desc);
+}
+
+// Attention over a packed [batch, tokens, 3, heads, width] tensor, without a copy.
+TEST_P(GemmTest, packedHeads) {
+  const int64_t B = 2, T = 20, H = 3, D = 8, row = 3 * H * D;
+  GemmDesc scores;
+  scores.batch = {B, H};
+  scores.m = scores.n = T, scores.k = D;
+  scores.a = {in, row, 1, {T * row, D}};
+  scores.b = {in, 1, row, {T * row, D}};
+  scores.c = {out, T, 1, {H * T * T, T * T}};
+  checkProduct(scores);
+  GemmDesc values;
+  values.batch = {B, H};
+  values.m = T, values.n = D, values.k = T;
+  values.a = {in, T, 1, {H * T * T, T * T}};
+  values.b = {in, row, 1, {T * row, D}};
+  values.c = {out, H * D, 1, {T * H * D, D}};
+  checkProduct(values);
+  checkProduct(values, 1);
+  GemmDesc gradient = values; // P^T dO into a packed result
+  gradient.a = {in, 1, T, {H * T * T, T * T}};
+  gradient.b = {in, H * D, 1, {T * H * D, D}};
+  gradient.c = {out, row, 1, {T * row, D}};
+  checkProduct(gradient);
+}
+
+INSTANTIATE_TEST_SUITE_P(dtypes, GemmTest,
+                         testing::Values(std::pair{DType::f32, DType::f32}, std::pair{DType::bf16, DType::bf16},
+                                         std::pair{DType::bf16, DType::f32}),
+                         [](const auto &info) {
+                           return std::string(name(info.param.first)) + "_" + std::string(name(info.param.second));
+                         });
+
+TEST(Gemm, refusesWhatOneDnnCannotTake) {
+  GemmDesc stepped = product(DType::f32, DType::f32, 8, 8, 8);
+  stepped.a = {DType::f32, 32, 2, {}};
+  const auto a = Gemm::create(stepped, 2);
+  ASSERT_FALSE(a);
+  EXPECT_NE(a.error().message().find("a of product"), std::string::npos) << a.error().message();
+
+  GemmDesc broadcastRow = product(DType::f32, DType::f32, 8, 8, 8);
+  broadcastRow.b.rowStride = 0;
+  const auto b = Gemm::create(broadcastRow, 2);
+  ASSERT_FALSE(b);
+  EXPECT_NE(b.error().message().find("b of product"), std::string::npos) << b.error().message();
+
+  GemmDesc result = product(DType::f32, DType::f32, 8, 8, 8);
+  result.c = {DType::f32, 32, 2, {}};
+  const auto c = Gemm::create(result, 2);
+  ASSERT_FALSE(c);
+  EXPECT_NE(c.error().message().find("c of product"), std::string::npos) << c.error().message();
+
+  GemmDesc biased = product(DType::f32, DType::f32, 8, 8, 8);
+  biased.c = dense(DType::f32, 8, 8, true);
+  biased.bias = DType::f32;
+  EXPECT_FALSE(Gemm::create(biased, 2));
+  EXPECT_FALSE(Gemm::create(product(DType::f16, DType::f16, 8, 8, 8), 2));
+  EXPECT_FALSE(Gemm::create(product(DType::f32, DType::bf16, 8, 8, 8), 2));
+  EXPECT_FALSE(scratchpadBytes(stepped, 2));
+}
+
+// In a transposed result the operands trade places inside; the error still names the caller's operand.
+TEST(Gemm, errorNamesTheCallersOperand) {
+  GemmDesc desc = product(DType::f32, DType::f32, 8, 8, 8);
+  desc.c = dense(DType::f32, 8, 8, true);
+  desc.b = {DType::f32, 32, 2, {}};
+  const auto gemm = Gemm::create(desc, 2);
+  ASSERT_FALSE(gemm);
+  EXPECT_EQ(gemm.error().message().substr(0, 12), "b of product");
+}
+
+TEST(Gemm, extentsCoverStridesAndRefuseOverflow) {
+  GemmDesc desc = product(DType::f32, DType::f32, 3, 4, 5);
+  desc.c.rowStride = 10;
+  EXPECT_EQ(gemmExtents(desc)->a, 3 * 5 * 4);
+  EXPECT_EQ(gemmExtents(desc)->c, (2 * 10 + 4) * 4);
+  desc.a.rowStride = int64_t{1} << 45;
+  EXPECT_FALSE(gemmExtents(desc));
+}
+
+TEST(Gemm, largerProductOnSeveralThreadCounts) {
+  for (int threads : {1, 2, 3})
+    checkProduct(product(DType::f32, DType::f32, 100, 96, 300, true, false), threads);
+}
+
+} // namespace
+} // namespace tcc::runtime

@@ -1,0 +1,48 @@
+#include "runtime/json_reader.h"
+#include "runtime/profiler.h"
+#include <gtest/gtest.h>
+
+namespace tcc::runtime {
+namespace {
+
+Profiler sample() {
+  Profiler profiler;
+  profiler.record({"gelu \"h\"", "kernel", 1000, 2000, 0, 10, 4000, "model.cpp:41"});
+  profiler.record({"x w", "matmul", 3000, 6000, 0, 12000, 600, ""});
+  profiler.record({"x w", "matmul", 9000, 2000, 1, 4000, 200, ""});
+  profiler.record({"step", "step", 1000, 10000, 0, 0, 0, ""});
+  return profiler;
+}
+
+TEST(Profiler, chromeTraceHoldsCompleteEvents) {
+  const auto json = parseJson(sample().chromeTrace(), 1 << 20, "trace");
+  ASSERT_TRUE(json);
+  const Json &events = json->at("traceEvents");
+  ASSERT_EQ(events.size(), 4u);
+  for (const Json &event : events)
+    EXPECT_EQ(event.at("ph"), "X");
+  EXPECT_EQ(events[0].at("name"), "gelu \"h\"");
+  EXPECT_EQ(events[0].at("ts"), 0.0);
+  EXPECT_EQ(events[0].at("dur"), 2.0); // microseconds
+  EXPECT_EQ(events[0].at("args").at("source"), "model.cpp:41");
+  EXPECT_EQ(events[2].at("tid"), 1);
+  EXPECT_EQ(events[2].at("ts"), 8.0);
+}
+
+TEST(Profiler, tableSumsByLabelLongestFirst) {
+  const std::string expected = "label     calls          ms   share     GB/s    GFLOP/s\n"
+                               "x w           2       0.008   80.0%      0.1        2.0\n"
+                               "gelu \"h\"      1       0.002   20.0%      2.0        0.0\n";
+  EXPECT_EQ(sample().table(), expected);
+  const std::string first = expected.substr(0, expected.find("gelu"));
+  EXPECT_EQ(sample().table(1), first);
+}
+
+TEST(Profiler, emptyProfilesPrint) {
+  Profiler profiler;
+  EXPECT_NE(profiler.table().find("label"), std::string::npos);
+  EXPECT_TRUE(parseJson(profiler.chromeTrace(), 1 << 20, "trace"));
+}
+
+} // namespace
+} // namespace tcc::runtime
