@@ -30,9 +30,24 @@ function(tcc_mlir_library name)
   target_precompile_headers(${name} REUSE_FROM tcc_mlir_pch)
 endfunction()
 
+# tcc_mlir_program(name SOURCES... [DEPENDS targets...]): a program that includes MLIR.
+function(tcc_mlir_program name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE tcc_mlir ${ARG_DEPENDS})
+  tcc_reuse_pch(${name})
+endfunction()
+
+# Programs are compiled like libraries (-fPIC instead of -fPIE), so that they can use the precompiled header.
+function(tcc_reuse_pch name)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${name} PRIVATE -fPIC)
+  target_precompile_headers(${name} REUSE_FROM tcc_mlir_pch)
+endfunction()
+
 # tcc_mlir_test(name SOURCES... [DEPENDS targets...]): a GoogleTest program that includes MLIR.
 function(tcc_mlir_test name)
   tcc_test(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE tcc_mlir)
-  target_precompile_headers(${name} REUSE_FROM tcc_mlir_pch)
+  tcc_reuse_pch(${name})
 endfunction()

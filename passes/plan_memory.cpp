@@ -235,6 +235,20 @@ private:
                                       }),
                     id);
     }
+    closeHoles(placed);
+  }
+
+  /// Bytes that no allocation ever covers are taken out: everything above them moves down.
+  void closeHoles(const std::vector<unsigned> &byOffset) {
+    int64_t covered = 0, removed = 0;
+    for (unsigned id : byOffset) {
+      Allocation &own = allocations[id];
+      if (own.bytes == 0)
+        continue;
+      removed += std::max<int64_t>(0, own.offset - removed - covered);
+      own.offset -= removed;
+      covered = std::max(covered, aligned(own.offset + own.bytes));
+    }
   }
 
   void write() {

@@ -1,0 +1,193 @@
+// Plans in these steps: what each pass computes; which nodes do not change from row to row; which values are worth
+// keeping from one pass to a later one; how far loops are unrolled.
+#include "codegen/cpu/kernel_plan.h"
+#include "codegen/cpu/emit_kernels.h"
+
+using namespace mlir;
+
+namespace tcc::cpu {
+namespace {
+
+constexpr int64_t scratchBytes = 64 * 1024; // scratch rows stay in L2 and on a thread's stack
+constexpr unsigned costWorthKeeping = 12;   // a store, a load and their address against so many vector operations
+
+unsigned readyStage(const KernelInfo &info, unsigned node) {
+  return info.nodes[node].stage + (info.nodes[node].kind == KernelNode::Kind::rowReduce ? 1 : 0);
+}
+
+bool dependsOnRow(const KernelInfo &info, const IndexExpr &expr) {
+  return llvm::any_of(expr.terms, [&](const IndexTerm &term) {
+    if (term.axis >= axis::firstDerived)
+      return dependsOnRow(info, info.derived[term.axis - axis::firstDerived].value);
+    return term.axis != axis::column;
+  });
+}
+
+std::vector<bool> nodesSameForAllRows(const KernelInfo &info) {
+  std::vector<bool> same(info.nodes.size());
+  for (auto [i, node] : llvm::enumerate(info.nodes)) {
+    bool fixed = node.kind != KernelNode::Kind::rowReduce && !dependsOnRow(info, node.index);
+    for (unsigned operand : node.operands)
+      fixed = fixed && same[operand];
+    for (unsigned guard : node.guards)
+      fixed = fixed && !dependsOnRow(info, info.derived[guard - axis::firstDerived].value);
+    same[i] = fixed;
+  }
+  return same;
+}
+
+unsigned ownCost(const KernelNode &node) {
+  if (node.kind == KernelNode::Kind::random)
+    return 40;
+  if (node.kind == KernelNode::Kind::load && !node.operands.empty())
+    return 4;
+  if (isa_and_nonnull<ExpOp, LogOp, TanhOp, ErfOp, SinOp, CosOp>(node.op))
+    return 16;
+  return isa_and_nonnull<DivOp, SqrtOp, RsqrtOp>(node.op) ? 5 : 1;
+}
+
+/// Per node: vector operations to compute it from memory.
+std::vector<unsigned> recomputationCosts(const KernelInfo &info) {
+  std::vector<unsigned> costs(info.nodes.size(), 0);
+  for (auto [i, node] : llvm::enumerate(info.nodes)) {
+    if (!node.perColumn)
+      continue;
+    costs[i] = ownCost(node);
+    for (unsigned operand : node.operands)
+      costs[i] = std::min(1000u, costs[i] + costs[operand]);
+  }
+  return costs;
+}
+
+/// Walks the passes in order and cuts at values that an earlier pass has computed and that are costly to repeat.
+class Keeper {
+public:
+  Keeper(const KernelInfo &info, KernelPlan &plan)
+      : info(info), plan(plan), costs(recomputationCosts(info)), firstStage(info.nodes.size(), -1),
+        seenIn(info.nodes.size(), -1) {}
+
+  void run(int64_t maxScratchRows) {
+    limit = maxScratchRows;
+    for (unsigned stage = 0; stage < info.stages; ++stage) {
+      for (unsigned node : plan.stages[stage].reductions)
+        visit(info.nodes[node].operands[0], stage);
+      for (unsigned store : plan.stages[stage].stores)
+        visit(info.stores[store].node, stage);
+      for (unsigned store : plan.stages[stage].columnResults)
+        visit(info.stores[store].node, stage);
+    }
+  }
+
+private:
+  const KernelInfo &info;
+  KernelPlan &plan;
+  std::vector<unsigned> costs;
+  std::vector<int> firstStage; // the pass that computes the node first
+  std::vector<int> seenIn;
+  int64_t limit = 0;
+
+  void visit(unsigned id, unsigned stage) {
+    const KernelNode &node = info.nodes[id];
+    if (!node.perColumn || seenIn[id] == static_cast<int>(stage))
+      return;
+    seenIn[id] = stage;
+    bool again = firstStage[id] >= 0;
+    if (!again)
+      firstStage[id] = stage;
+    if (again && keep(id))
+      return;
+    for (unsigned operand : node.operands)
+      visit(operand, stage);
+  }
+
+  bool keep(unsigned id) {
+    if (plan.scratchSlot[id] >= 0)
+      return true;
+    bool isFloat = isa<FloatType>(info.nodes[id].type.getElementType());
+    if (!isFloat || plan.scratchRows >= limit || costs[id] < costWorthKeeping)
+      return false;
+    plan.scratchSlot[id] = plan.scratchRows++;
+    plan.keptFrom[id] = firstStage[id];
+    plan.stages[firstStage[id]].kept.push_back(id);
+    return true;
+  }
+};
+
+bool hasScatter(const KernelInfo &info) {
+  return llvm::any_of(info.stores,
+                      [](const KernelStore &store) { return store.kind == KernelStore::Kind::scatterAdd; });
+}
+
+} // namespace
+
+unsigned storeStage(const KernelInfo &info, const KernelStore &store) {
+  unsigned stage = readyStage(info, store.node);
+  if (store.kind == KernelStore::Kind::scatterAdd)
+    stage = std::max(stage, readyStage(info, store.scatterRow));
+  return stage;
+}
+
+KernelPlan planKernel(const KernelInfo &info) {
+  KernelPlan plan;
+  plan.stages.resize(info.stages + 1);
+  plan.sameForAllRows = nodesSameForAllRows(info);
+  plan.scratchSlot.assign(info.nodes.size(), -1);
+  plan.keptFrom.assign(info.nodes.size(), 0);
+  unsigned columnNodes = 0;
+  for (auto [i, node] : llvm::enumerate(info.nodes)) {
+    columnNodes += node.perColumn;
+    if (node.kind == KernelNode::Kind::rowReduce)
+      plan.stages[node.stage].reductions.push_back(i);
+    else if (!node.perColumn && plan.sameForAllRows[i])
+      plan.constantNodes.push_back(i);
+    else if (!node.perColumn)
+      plan.stages[node.stage].rowNodes.push_back(i);
+  }
+  for (auto [i, store] : llvm::enumerate(info.stores)) {
+    if (store.kind != KernelStore::Kind::element)
+      plan.stages[storeStage(info, store)].columnResults.push_back(i);
+    else if (store.perColumn)
+      plan.stages[storeStage(info, store)].stores.push_back(i);
+    else
+      plan.rowStores.push_back(i);
+  }
+  if (info.hasColumnResult() && !hasScatter(info) && info.space.rows >= 4)
+    plan.rowBlock = columnNodes <= 60 ? 4 : 2;
+  plan.unroll = columnNodes <= 12 ? 4 : columnNodes <= 40 ? 2 : 1;
+  if (info.hasRowReduction() && info.space.columns > 0)
+    Keeper(info, plan).run(scratchBytes / (info.space.columns * 4 * plan.rowBlock));
+  return plan;
+}
+
+int64_t columnTile(const KernelInfo &info) {
+  bool writesRows = llvm::any_of(info.stores, [](const KernelStore &store) { return !store.perColumn; });
+  int64_t columns = std::max<int64_t>(info.space.columns, 1);
+  if (info.parallel() != KernelInfo::Parallel::columns || writesRows)
+    return columns; // a row's own values are written by one item
+  if (!info.hasColumnResult())
+    return 1024;
+  // Enough items for many threads, each of whole cache lines.
+  constexpr int64_t wantedItems = 32, line = 64;
+  int64_t tiles = std::max<int64_t>(1, wantedItems / std::max<int64_t>(1, info.space.outer));
+  int64_t tile = (columns + tiles - 1) / tiles;
+  tile = std::max(line, (tile + line - 1) / line * line);
+  return std::min(tile, columns);
+}
+
+KernelLaunch launchOf(const KernelInfo &info) {
+  const KernelSpace &space = info.space;
+  switch (info.parallel()) {
+  case KernelInfo::Parallel::rows:
+    return {space.outer * space.rows, 1};
+  case KernelInfo::Parallel::outer:
+    return {space.outer, 1};
+  case KernelInfo::Parallel::columns:
+    break;
+  }
+  int64_t tile = columnTile(info);
+  if (!info.hasColumnResult())
+    return {space.columns, tile};
+  return {space.outer * ((space.columns + tile - 1) / tile), 1};
+}
+
+} // namespace tcc::cpu

@@ -1,0 +1,41 @@
+// What is decided about a kernel's loops before any code is built: which pass computes what, what is kept between
+// passes, unrolling, row blocks and column tiles. A function of the kernel and the vector width alone.
+#pragma once
+#include "ir/kernel.h"
+
+namespace tcc::cpu {
+
+/// One pass over the columns of a row, with what happens once a row before it.
+struct StagePlan {
+  llvm::SmallVector<unsigned> rowNodes;      // nodes computed once a row, before the pass
+  llvm::SmallVector<unsigned> reductions;    // rowReduce nodes that the pass accumulates
+  llvm::SmallVector<unsigned> stores;        // stores of elements that the pass writes
+  llvm::SmallVector<unsigned> columnResults; // stores that the pass accumulates over rows
+  llvm::SmallVector<unsigned> kept;          // nodes whose values the pass leaves in scratch rows
+
+  bool hasPass() const {
+    return !reductions.empty() || !stores.empty() || !columnResults.empty() || !kept.empty();
+  }
+};
+
+struct KernelPlan {
+  std::vector<StagePlan> stages;             // KernelInfo::stages passes, then one entry with row nodes alone
+  llvm::SmallVector<unsigned> constantNodes; // row-level nodes that depend on no row: computed once a call
+  llvm::SmallVector<unsigned> rowStores;     // stores of one element a row
+  std::vector<bool> sameForAllRows;          // per node: depends on neither outer nor row
+  std::vector<int> scratchSlot;              // per node: its scratch row, or -1
+  std::vector<unsigned> keptFrom;            // per node with a scratch row: the stage that fills it
+  unsigned scratchRows = 0;
+  unsigned unroll = 1;   // vectors of one row in a loop body
+  unsigned rowBlock = 1; // rows in a loop body of kernels with column results
+};
+
+KernelPlan planKernel(const KernelInfo &info);
+
+/// Columns of one item of a kernel with Parallel::columns: a tile of a row's columns.
+int64_t columnTile(const KernelInfo &info);
+
+/// The first pass that can write a store: the one after the last row reduction it needs.
+unsigned storeStage(const KernelInfo &info, const KernelStore &store);
+
+} // namespace tcc::cpu

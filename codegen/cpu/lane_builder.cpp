@@ -1,0 +1,207 @@
+// bf16 stays an integer in memory and the upper half of an f32 in registers, so that no target sees a bf16 vector;
+// only the rounding instruction, where there is one, does.
+#include "codegen/cpu/lane_builder.h"
+
+using namespace mlir;
+
+namespace tcc::cpu {
+
+//===- types ---------------------------------------------------------------------------------------------------===//
+
+Type LaneBuilder::computed(Type element) { return isa<FloatType>(element) ? builder.getF32Type() : element; }
+
+Type LaneBuilder::stored(Type element) {
+  if (element.isInteger(1))
+    return builder.getI8Type();
+  return element.isBF16() ? builder.getI16Type() : element;
+}
+
+int64_t LaneBuilder::bytes(Type element) { return std::max(1u, element.getIntOrFloatBitWidth() / 8); }
+
+Type LaneBuilder::like(Value value, Type element) {
+  return isa<VectorType>(value.getType()) ? Type(vector(element)) : element;
+}
+
+//===- literals and scalars ------------------------------------------------------------------------------------===//
+
+Value LaneBuilder::i64(int64_t value) { return create<arith::ConstantOp>(builder.getI64IntegerAttr(value)); }
+
+Value LaneBuilder::literal(Type type, double value) {
+  Type element = getElementTypeOrSelf(type);
+  if (!isa<FloatType>(element))
+    return integer(type, static_cast<int64_t>(value));
+  TypedAttr attr = builder.getFloatAttr(element, value);
+  if (auto shaped = dyn_cast<VectorType>(type))
+    attr = SplatElementsAttr::get(shaped, attr);
+  return create<arith::ConstantOp>(attr);
+}
+
+Value LaneBuilder::integer(Type type, int64_t value) {
+  Type element = getElementTypeOrSelf(type);
+  TypedAttr attr = IntegerAttr::get(element, llvm::APInt(element.getIntOrFloatBitWidth(), value, true, true));
+  if (auto shaped = dyn_cast<VectorType>(type))
+    attr = SplatElementsAttr::get(shaped, attr);
+  return create<arith::ConstantOp>(attr);
+}
+
+static bool isLiteral(Value value, int64_t wanted) {
+  auto constant = value.getDefiningOp<arith::ConstantOp>();
+  auto integer = constant ? dyn_cast<IntegerAttr>(constant.getValue()) : IntegerAttr();
+  return integer && integer.getValue().getSExtValue() == wanted;
+}
+
+Value LaneBuilder::add(Value a, Value b) {
+  if (isLiteral(a, 0))
+    return b;
+  return isLiteral(b, 0) ? a : create<arith::AddIOp>(a, b);
+}
+Value LaneBuilder::add(Value a, int64_t b) { return b == 0 ? a : create<arith::AddIOp>(a, integer(a.getType(), b)); }
+Value LaneBuilder::mul(Value a, int64_t b) { return b == 1 ? a : create<arith::MulIOp>(a, integer(a.getType(), b)); }
+Value LaneBuilder::div(Value a, int64_t b) { return b == 1 ? a : create<arith::DivUIOp>(a, integer(a.getType(), b)); }
+Value LaneBuilder::mod(Value a, int64_t b) { return create<arith::RemUIOp>(a, integer(a.getType(), b)); }
+
+//===- lanes ---------------------------------------------------------------------------------------------------===//
+
+Value LaneBuilder::splat(Value scalar) {
+  VectorType type = vector(scalar.getType());
+  if (auto constant = scalar.getDefiningOp<arith::ConstantOp>())
+    return create<arith::ConstantOp>(SplatElementsAttr::get(type, Attribute(constant.getValue())));
+  Value poison = create<LLVM::PoisonOp>(type);
+  Value first = create<LLVM::InsertElementOp>(poison, scalar, integer(builder.getI32Type(), 0));
+  return create<LLVM::ShuffleVectorOp>(first, poison, SmallVector<int32_t>(lanes, 0));
+}
+
+Value LaneBuilder::iota(Type element, int64_t factor) {
+  SmallVector<APInt> numbers;
+  for (unsigned i = 0; i < lanes; ++i)
+    numbers.emplace_back(element.getIntOrFloatBitWidth(), i * factor, true, true);
+  return create<arith::ConstantOp>(DenseElementsAttr::get(vector(element), numbers));
+}
+
+Value LaneBuilder::firstLanes(unsigned count) {
+  SmallVector<bool> mask(lanes, false);
+  std::fill_n(mask.begin(), count, true);
+  return create<arith::ConstantOp>(DenseElementsAttr::get(vector(builder.getI1Type()), mask));
+}
+
+Value LaneBuilder::both(Value a, Value b) {
+  if (!a || !b)
+    return a ? a : b;
+  return create<arith::AndIOp>(a, b);
+}
+
+Value LaneBuilder::reduce(Value value, function_ref<Value(Value, Value)> combine) {
+  for (int32_t half = lanes / 2; half >= 1; half /= 2) {
+    SmallVector<int32_t> low, high;
+    for (int32_t i = 0; i < half; ++i) {
+      low.push_back(i);
+      high.push_back(i + half);
+    }
+    value = combine(create<LLVM::ShuffleVectorOp>(value, value, low),
+                    create<LLVM::ShuffleVectorOp>(value, value, high));
+  }
+  return create<LLVM::ExtractElementOp>(value, integer(builder.getI32Type(), 0));
+}
+
+//===- memory --------------------------------------------------------------------------------------------------===//
+
+Value LaneBuilder::fromStored(Value value, Type element) {
+  if (element.isInteger(1))
+    return create<arith::CmpIOp>(arith::CmpIPredicate::ne, value, integer(value.getType(), 0));
+  if (element.isBF16()) {
+    Value wide = create<arith::ExtUIOp>(like(value, builder.getI32Type()), value);
+    Value bits = create<arith::ShLIOp>(wide, integer(wide.getType(), 16));
+    return create<arith::BitcastOp>(like(value, builder.getF32Type()), bits);
+  }
+  if (element.isF16())
+    return create<arith::ExtFOp>(like(value, builder.getF32Type()), value);
+  return value;
+}
+
+Value LaneBuilder::toStored(Value value, Type element) {
+  if (element.isInteger(1))
+    return create<arith::ExtUIOp>(like(value, builder.getI8Type()), value);
+  if (element.isBF16()) { // rounded already
+    Value bits = create<arith::BitcastOp>(like(value, builder.getI32Type()), value);
+    Value high = create<arith::ShRUIOp>(bits, integer(bits.getType(), 16));
+    return create<arith::TruncIOp>(like(value, builder.getI16Type()), high);
+  }
+  if (element.isF16())
+    return create<arith::TruncFOp>(like(value, element), value);
+  return value;
+}
+
+Value LaneBuilder::round(Value value, Type element) {
+  Type f32 = like(value, builder.getF32Type()), i32 = like(value, builder.getI32Type());
+  if (element.isF16())
+    return create<arith::ExtFOp>(f32, create<arith::TruncFOp>(like(value, element), value));
+  if (!element.isBF16())
+    return value;
+  if (target.hasBf16 && isa<VectorType>(value.getType())) {
+    Value narrow = create<arith::TruncFOp>(like(value, element), value);
+    return fromStored(create<arith::BitcastOp>(like(value, builder.getI16Type()), narrow), element);
+  }
+  // To nearest, ties to even, on the bits; NaN keeps its upper half and becomes quiet.
+  Value bits = create<arith::BitcastOp>(i32, value);
+  Value odd = create<arith::AndIOp>(create<arith::ShRUIOp>(bits, integer(i32, 16)), integer(i32, 1));
+  Value rounded = create<arith::AddIOp>(create<arith::AddIOp>(bits, integer(i32, 0x7fff)), odd);
+  Value quiet = create<arith::OrIOp>(bits, integer(i32, 0x400000));
+  Value isNan = create<arith::CmpFOp>(arith::CmpFPredicate::UNO, value, value);
+  Value chosen = create<arith::SelectOp>(isNan, quiet, rounded);
+  return create<arith::BitcastOp>(f32, create<arith::AndIOp>(chosen, integer(i32, -65536)));
+}
+
+Value LaneBuilder::offset(Value base, Type element, Value elements) {
+  if (isLiteral(elements, 0))
+    return base;
+  Type type = isa<VectorType>(elements.getType()) ? Type(vector(pointer())) : pointer();
+  return create<LLVM::GEPOp>(type, stored(element), base, ValueRange(elements));
+}
+
+Value LaneBuilder::load(Value address, Type element) {
+  return fromStored(create<LLVM::LoadOp>(stored(element), address, bytes(element)), element);
+}
+
+Value LaneBuilder::loadLanes(Value address, Type element, Value mask) {
+  VectorType type = vector(stored(element));
+  if (!mask)
+    return fromStored(create<LLVM::LoadOp>(type, address, bytes(element)), element);
+  Value zero = literal(type, 0);
+  return fromStored(create<LLVM::MaskedLoadOp>(type, address, mask, zero, static_cast<uint32_t>(bytes(element))),
+                    element);
+}
+
+Value LaneBuilder::gatherLanes(Value base, Type element, Value offsets, Value mask) {
+  VectorType type = vector(stored(element));
+  if (!mask)
+    mask = firstLanes(lanes);
+  Value zero = literal(type, 0);
+  return fromStored(create<LLVM::masked_gather>(type, offset(base, element, offsets), mask, ValueRange(zero),
+                                                static_cast<uint32_t>(bytes(element))),
+                    element);
+}
+
+void LaneBuilder::store(Value value, Value address, Type element) {
+  LLVM::StoreOp::create(builder, loc, toStored(value, element), address, bytes(element));
+}
+
+void LaneBuilder::storeLanes(Value value, Value address, Type element, Value mask) {
+  if (!mask)
+    return store(value, address, element);
+  LLVM::MaskedStoreOp::create(builder, loc, toStored(value, element), address, mask,
+                              static_cast<uint32_t>(bytes(element)));
+}
+
+SmallVector<Value> LaneBuilder::loop(Value begin, Value end, int64_t step, ValueRange carried,
+                                     function_ref<SmallVector<Value>(Value, ValueRange)> body) {
+  auto loop = scf::ForOp::create(builder, loc, begin, end, i64(step), carried,
+                                 [&](OpBuilder &inner, Location, Value i, ValueRange values) {
+                                   OpBuilder::InsertionGuard guard(builder);
+                                   builder.setInsertionPoint(inner.getInsertionBlock(), inner.getInsertionPoint());
+                                   SmallVector<Value> results = body(i, values);
+                                   scf::YieldOp::create(builder, loc, results);
+                                 });
+  return SmallVector<Value>(loop.getResults());
+}
+
+} // namespace tcc::cpu

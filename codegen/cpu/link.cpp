@@ -1,0 +1,84 @@
+// LLD in-process. It keeps global state, so one link at a time; it reads and writes files, so a folder of its own.
+#include "codegen/cpu/machine_code.h"
+#include "lld/Common/Driver.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include <mutex>
+
+LLD_HAS_DRIVER(elf)
+
+namespace tcc::cpu {
+namespace {
+
+/// A new folder, removed with what is in it.
+class ScratchFolder {
+public:
+  std::error_code create() { return llvm::sys::fs::createUniqueDirectory("tcc-link", folder); }
+  ~ScratchFolder() {
+    if (!folder.empty())
+      llvm::sys::fs::remove_directories(folder);
+  }
+  std::string file(const llvm::Twine &name) const {
+    llvm::SmallString<128> path(folder);
+    llvm::sys::path::append(path, name);
+    return path.str().str();
+  }
+
+private:
+  llvm::SmallString<128> folder;
+};
+
+bool writeFile(const std::string &path, llvm::StringRef bytes, std::string &error) {
+  std::error_code code;
+  llvm::raw_fd_ostream stream(path, code);
+  if (!code) {
+    stream << bytes;
+    stream.close();
+    code = stream.error();
+    stream.clear_error();
+  }
+  if (code)
+    error = "cannot write '" + path + "': " + code.message();
+  return !code;
+}
+
+} // namespace
+
+std::optional<std::string> linkSharedObject(llvm::ArrayRef<std::string> objects, std::string &error) {
+  ScratchFolder folder;
+  if (std::error_code code = folder.create()) {
+    error = "cannot make a folder for the linker: " + code.message();
+    return std::nullopt;
+  }
+  std::string output = folder.file("kernels.so");
+  std::vector<std::string> arguments = {"ld.lld",      "-shared", "--no-undefined",   "--hash-style=gnu",
+                                        "--threads=1", "-O0",     "-soname=tcc-kernels", "-z",
+                                        "noexecstack", "-o",      output};
+  for (auto [i, object] : llvm::enumerate(objects)) {
+    arguments.push_back(folder.file("kernels" + llvm::Twine(i) + ".o"));
+    if (!writeFile(arguments.back(), object, error))
+      return std::nullopt;
+  }
+  std::vector<const char *> pointers;
+  for (const std::string &argument : arguments)
+    pointers.push_back(argument.c_str());
+
+  std::string messages;
+  llvm::raw_string_ostream stream(messages);
+  static std::mutex oneLink;
+  std::lock_guard lock(oneLink);
+  lld::Result result = lld::lldMain(pointers, stream, stream, {{lld::Gnu, &lld::elf::link}});
+  if (result.retCode != 0 || !result.canRunAgain) {
+    error = "linking the kernels failed: " + messages;
+    return std::nullopt;
+  }
+  auto buffer = llvm::MemoryBuffer::getFile(output, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (!buffer) {
+    error = "cannot read the linked kernels: " + buffer.getError().message();
+    return std::nullopt;
+  }
+  return (*buffer)->getBuffer().str();
+}
+
+} // namespace tcc::cpu

@@ -1,0 +1,107 @@
+#include "codegen/cpu/machine_code.h"
+#include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/MC/MCSubtargetInfo.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/TargetParser/Host.h"
+#include "llvm/TargetParser/SubtargetFeature.h"
+#include "llvm/TargetParser/X86TargetParser.h"
+#include <mutex>
+
+namespace tcc::cpu {
+
+static std::string featureText(const Target &target, bool native) {
+  llvm::SubtargetFeatures features;
+  if (native)
+    for (const auto &[name, present] : llvm::sys::getHostCPUFeatures())
+      features.AddFeature(name, present);
+  llvm::SubtargetFeatures additional(target.features);
+  for (const std::string &feature : additional.getFeatures())
+    features.AddFeature(feature);
+  return features.getString();
+}
+
+std::unique_ptr<llvm::TargetMachine> createMachine(const Target &target, std::string &error) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    llvm::InitializeNativeTargetAsmParser();
+  });
+  llvm::Triple triple(llvm::sys::getProcessTriple());
+  const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!backend)
+    return nullptr;
+  bool native = target.cpu == "native";
+  std::string cpu = native ? llvm::sys::getHostCPUName().str() : target.cpu;
+  if (triple.isX86() && llvm::X86::parseArchX86(cpu, /*Only64Bit=*/true) == llvm::X86::CK_None) {
+    error = "unknown CPU '" + cpu + "'; names are LLVM's, for example x86-64-v3 or native";
+    return nullptr;
+  }
+  return std::unique_ptr<llvm::TargetMachine>(
+      backend->createTargetMachine(triple, cpu, featureText(target, native), llvm::TargetOptions(),
+                                   llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
+}
+
+VectorTarget vectorTarget(const llvm::TargetMachine &machine, const Target &target) {
+  auto has = [&](llvm::StringRef features) { return machine.getMCSubtargetInfo()->checkFeatures(features); };
+  VectorTarget result;
+  result.hasAvx512 = has("+avx512f,+avx512bw,+avx512dq,+avx512vl");
+  result.hasBf16 = result.hasAvx512 && has("+avx512bf16");
+  result.hasF16 = has("+f16c") || !machine.getTargetTriple().isX86();
+  unsigned bytes = target.vectorBytes;
+  if (bytes == 0)
+    bytes = result.hasAvx512 ? 64 : has("+avx2") ? 32 : 16;
+  result.lanes = std::max(4u, bytes / 4);
+  return result;
+}
+
+void optimize(llvm::Module &module, llvm::TargetMachine &machine, unsigned vectorBytes) {
+  module.setTargetTriple(machine.getTargetTriple());
+  module.setDataLayout(machine.createDataLayout());
+  for (llvm::Function &function : module) {
+    if (function.isDeclaration())
+      continue;
+    function.addFnAttr("target-cpu", machine.getTargetCPU());
+    function.addFnAttr("target-features", machine.getTargetFeatureString());
+    function.addFnAttr("prefer-vector-width", std::to_string(vectorBytes * 8));
+    function.addFnAttr(llvm::Attribute::NoUnwind);
+  }
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager callGraph;
+  llvm::ModuleAnalysisManager modules;
+  // The loops are vectorised and unrolled as they should be.
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopVectorization = tuning.SLPVectorization = false;
+  tuning.LoopInterleaving = tuning.LoopUnrolling = false;
+  llvm::PassBuilder passes(&machine, tuning);
+  // No loop becomes a call of memset or memcpy: the shared object stands alone.
+  llvm::TargetLibraryInfoImpl library(machine.getTargetTriple());
+  library.disableAllFunctions();
+  functions.registerPass([&] { return llvm::TargetLibraryAnalysis(library); });
+  passes.registerModuleAnalyses(modules);
+  passes.registerCGSCCAnalyses(callGraph);
+  passes.registerFunctionAnalyses(functions);
+  passes.registerLoopAnalyses(loops);
+  passes.crossRegisterProxies(loops, functions, callGraph, modules);
+  passes.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+}
+
+std::optional<std::string> generateCode(llvm::Module &module, llvm::TargetMachine &machine, bool assembly,
+                                        std::string &error) {
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream stream(bytes);
+  llvm::legacy::PassManager passes;
+  auto kind = assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;
+  if (machine.addPassesToEmitFile(passes, stream, nullptr, kind)) {
+    error = "the target '" + machine.getTargetCPU().str() + "' cannot write this kind of file";
+    return std::nullopt;
+  }
+  passes.run(module);
+  return std::string(bytes.begin(), bytes.end());
+}
+
+} // namespace tcc::cpu

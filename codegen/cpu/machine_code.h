@@ -1,0 +1,26 @@
+// From LLVM IR to object code or text of one target.
+#pragma once
+#include "codegen/cpu/emit_kernels.h"
+#include "codegen/cpu/lane_builder.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Target/TargetMachine.h"
+
+namespace tcc::cpu {
+
+/// A machine for the target, or null and in `error` why not. Safe to call from several threads.
+std::unique_ptr<llvm::TargetMachine> createMachine(const Target &target, std::string &error);
+
+/// What vector code may use on a machine.
+VectorTarget vectorTarget(const llvm::TargetMachine &machine, const Target &target);
+
+/// Gives the module's functions the machine's attributes and optimises them (-O2, no library functions assumed).
+void optimize(llvm::Module &module, llvm::TargetMachine &machine, unsigned vectorBytes);
+
+/// Object code, or assembly text.
+std::optional<std::string> generateCode(llvm::Module &module, llvm::TargetMachine &machine, bool assembly,
+                                        std::string &error);
+
+/// Links objects into one shared object that needs no other library.
+std::optional<std::string> linkSharedObject(llvm::ArrayRef<std::string> objects, std::string &error);
+
+} // namespace tcc::cpu

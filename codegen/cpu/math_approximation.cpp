@@ -1,0 +1,210 @@
+// Range reduction after Cody and Waite (1980); the polynomials are minimax fits of our own, in f32.
+#include "codegen/cpu/math_approximation.h"
+
+using namespace mlir;
+
+namespace tcc::cpu {
+namespace {
+
+/// Arithmetic on values of one shape, a scalar or a vector.
+class Arithmetic {
+public:
+  Arithmetic(OpBuilder &builder, Location loc, Type type, const VectorTarget &target)
+      : b(builder), loc(loc), target(target), f32(type), f64(with(b.getF64Type())), i32(with(b.getI32Type())),
+        i64(with(b.getI64Type())) {}
+
+  Value exp(Value x);
+  Value log(Value x);
+  Value tanh(Value x);
+  Value erf(Value x);
+  Value sine(Value x, int64_t quarterTurns);
+
+private:
+  OpBuilder &b;
+  Location loc;
+  const VectorTarget &target;
+  Type f32, f64, i32, i64;
+
+  using Predicate = arith::CmpFPredicate;
+
+  Type with(Type element) const {
+    auto vector = dyn_cast<VectorType>(f32);
+    return vector ? Type(VectorType::get(vector.getShape(), element)) : element;
+  }
+  template <typename Op, typename... Args>
+  Value create(Args &&...args) {
+    return Op::create(b, loc, std::forward<Args>(args)...);
+  }
+  Value splat(Type type, TypedAttr attr) {
+    if (auto vector = dyn_cast<VectorType>(type))
+      attr = SplatElementsAttr::get(vector, attr);
+    return create<arith::ConstantOp>(attr);
+  }
+  Value literal(Type type, double value) { return splat(type, b.getFloatAttr(getElementTypeOrSelf(type), value)); }
+  Value literal(double value) { return literal(f32, value); }
+  Value integer(Type type, int64_t value) {
+    return splat(type, b.getIntegerAttr(getElementTypeOrSelf(type), value));
+  }
+  Value add(Value x, Value y) { return create<arith::AddFOp>(x, y); }
+  Value sub(Value x, Value y) { return create<arith::SubFOp>(x, y); }
+  Value mul(Value x, Value y) { return create<arith::MulFOp>(x, y); }
+  Value div(Value x, Value y) { return create<arith::DivFOp>(x, y); }
+  Value compare(Predicate predicate, Value x, double y) {
+    return create<arith::CmpFOp>(predicate, x, literal(x.getType(), y));
+  }
+  Value select(Value condition, Value x, Value y) { return create<arith::SelectOp>(condition, x, y); }
+  Value cast(Type type, Value x) { return create<arith::BitcastOp>(type, x); }
+  Value copySign(Value magnitude, Value sign) { return create<math::CopySignOp>(magnitude, sign); }
+  Value magnitude(Value x) { return create<math::AbsFOp>(x); }
+  /// Coefficients from the highest power down.
+  Value polynomial(Value x, ArrayRef<float> coefficients) {
+    Value sum = literal(coefficients.front());
+    for (float coefficient : coefficients.drop_front())
+      sum = add(mul(sum, x), literal(coefficient));
+    return sum;
+  }
+  Value scale(Value x, Value power, Value biased);
+};
+
+// Adding 1.5·2^23 leaves the nearest integer in the low bits of the mantissa, for NaN too a defined pattern.
+constexpr double roundingBias = 12582912.0;
+constexpr int64_t roundingBiasBits = 0x4B400000;
+constexpr double log2e = 1.4426950408889634, ln2High = 355.0 / 512, ln2Low = -2.121944417e-4;
+
+/// x · 2^power; `biased` is power + roundingBias.
+Value Arithmetic::scale(Value x, Value power, Value biased) {
+  auto vector = dyn_cast<VectorType>(f32);
+  if (target.hasAvx512 && vector && vector.getNumElements() == 16) {
+    Value allLanes = create<arith::ConstantOp>(b.getI16IntegerAttr(-1));
+    Value currentRounding = create<arith::ConstantOp>(b.getI32IntegerAttr(4));
+    return LLVM::CallIntrinsicOp::create(b, loc, f32, b.getStringAttr("llvm.x86.avx512.mask.scalef.ps.512"),
+                                         ValueRange{x, power, x, allLanes, currentRounding})
+        .getResults();
+  }
+  // In two factors, so that the one rounding of a denormal result comes last.
+  Value n = create<arith::SubIOp>(cast(i32, biased), integer(i32, roundingBiasBits));
+  Value half = create<arith::ShRSIOp>(n, integer(i32, 1));
+  auto powerOfTwo = [&](Value exponent) {
+    Value raised = create<arith::AddIOp>(exponent, integer(i32, 127));
+    return cast(f32, create<arith::ShLIOp>(raised, integer(i32, 23)));
+  };
+  return mul(mul(x, powerOfTwo(half)), powerOfTwo(create<arith::SubIOp>(n, half)));
+}
+
+Value Arithmetic::exp(Value x) {
+  // Beyond these bounds the result is 0 or infinity; the comparisons let NaN pass.
+  x = select(compare(Predicate::OLT, x, -105), literal(-105), x);
+  x = select(compare(Predicate::OGT, x, 89.5), literal(89.5), x);
+  Value biased = add(mul(x, literal(log2e)), literal(roundingBias));
+  Value n = sub(biased, literal(roundingBias));
+  Value r = sub(sub(x, mul(n, literal(ln2High))), mul(n, literal(ln2Low)));
+  Value p = polynomial(r, {1.381439972e-03f, 8.368811570e-03f, 4.166839644e-02f, 1.666651964e-01f, 4.999999404e-01f});
+  Value y = add(add(mul(mul(r, r), p), r), literal(1));
+  return scale(y, n, biased);
+}
+
+Value Arithmetic::log(Value x) {
+  constexpr double smallestNormal = 1.17549435e-38;
+  Value denormal = compare(Predicate::OLT, x, smallestNormal);
+  Value scaled = select(denormal, mul(x, literal(8388608)), x);
+  // x = m · 2^e with m in [sqrt(1/2), sqrt(2))
+  Value bits = cast(i32, scaled);
+  Value e = create<arith::ShRSIOp>(create<arith::SubIOp>(bits, integer(i32, 0x3f3504f3)), integer(i32, 23));
+  Value m = cast(f32, create<arith::SubIOp>(bits, create<arith::ShLIOp>(e, integer(i32, 23))));
+  Value power = sub(create<arith::SIToFPOp>(f32, e), select(denormal, literal(23), literal(0)));
+  Value f = sub(m, literal(1)), square = mul(f, f);
+  Value p = polynomial(f, {6.757530570e-02f, -1.169432476e-01f, 1.189352497e-01f, -1.240308657e-01f, 1.421855241e-01f,
+                           -1.666809022e-01f, 2.000216693e-01f, -2.500000894e-01f, 3.333331048e-01f});
+  Value small = add(mul(mul(square, f), p), mul(power, literal(ln2Low)));
+  Value y = add(add(f, sub(small, mul(square, literal(0.5)))), mul(power, literal(ln2High)));
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  y = select(compare(Predicate::OEQ, x, infinity), x, y);
+  y = select(compare(Predicate::OEQ, x, 0), literal(-infinity), y);
+  return select(compare(Predicate::ULT, x, 0), literal(std::numeric_limits<double>::quiet_NaN()), y);
+}
+
+Value Arithmetic::tanh(Value x) {
+  Value z = mul(x, x), a = magnitude(x);
+  Value p = polynomial(z, {-5.704978481e-03f, 2.063907869e-02f, -5.373971164e-02f, 1.333144158e-01f, -3.333328068e-01f});
+  Value small = add(x, mul(mul(x, z), p));
+  Value large = sub(literal(1), div(literal(2), add(exp(add(a, a)), literal(1))));
+  return select(compare(Predicate::OLT, a, 0.625), small, copySign(large, x));
+}
+
+Value Arithmetic::erf(Value x) {
+  Value z = mul(x, x), a = magnitude(x);
+  Value p = polynomial(z, {7.853857824e-05f, -8.010192541e-04f, 5.188327748e-03f, -2.685381100e-02f, 1.128358543e-01f,
+                           -3.761262596e-01f, 1.283791661e-01f});
+  Value small = add(x, mul(x, p));
+  Value t = select(compare(Predicate::OGT, a, 4), literal(4), a); // 1 - erf(4) is below half a unit of 1
+  Value q = polynomial(t, {1.396244443e-05f, -3.505920467e-04f, 3.757476807e-03f, -2.401006967e-02f, 1.065308675e-01f,
+                           6.349695325e-01f, 1.128694296e+00f});
+  Value large = sub(literal(1), exp(sub(literal(0), mul(t, q))));
+  return select(compare(Predicate::OLT, a, 1), small, copySign(large, x));
+}
+
+/// sin(x + quarterTurns · pi/2). The reduction is in f64: exact products of the quotient and parts of pi/2.
+Value Arithmetic::sine(Value x, int64_t quarterTurns) {
+  constexpr double bias = 6755399441055744.0; // 1.5 · 2^52
+  Value wide = create<arith::ExtFOp>(f64, x);
+  Value biased = add(mul(wide, literal(f64, 0.63661977236758134)), literal(f64, bias));
+  Value n = sub(biased, literal(f64, bias));
+  for (double part : {1.570796325802803, 9.9209357916352214e-10, 5.1701829817941051e-19})
+    wide = sub(wide, mul(n, literal(f64, part)));
+  Value r = create<arith::TruncFOp>(f32, wide);
+  Value quadrant = create<arith::TruncIOp>(i32, cast(i64, biased));
+  quadrant = create<arith::AddIOp>(quadrant, integer(i32, quarterTurns));
+
+  Value z = mul(r, r);
+  Value sine = add(r, mul(mul(r, z), polynomial(z, {-1.951519953e-04f, 8.332160302e-03f, -1.666665524e-01f})));
+  Value cosine = polynomial(z, {2.443306039e-05f, -1.388731529e-03f, 4.166664556e-02f});
+  cosine = add(sub(literal(1), mul(z, literal(0.5))), mul(mul(z, z), cosine));
+  auto bit = [&](int64_t mask) {
+    Value masked = create<arith::AndIOp>(quadrant, integer(i32, mask));
+    return create<arith::CmpIOp>(arith::CmpIPredicate::ne, masked, integer(i32, 0));
+  };
+  Value y = select(bit(1), cosine, sine);
+  return select(bit(2), create<arith::NegFOp>(y), y);
+}
+
+} // namespace
+
+void expandMath(Operation *root, const VectorTarget &target) {
+  SmallVector<Operation *> found;
+  root->walk([&](Operation *op) {
+    if (isa<math::ExpOp, math::LogOp, math::TanhOp, math::SinOp, math::CosOp, math::ErfOp>(op))
+      found.push_back(op);
+  });
+  for (Operation *op : found) {
+    OpBuilder builder(op);
+    Arithmetic a(builder, op->getLoc(), op->getResult(0).getType(), target);
+    Value x = op->getOperand(0), y;
+    if (isa<math::ExpOp>(op))
+      y = a.exp(x);
+    else if (isa<math::LogOp>(op))
+      y = a.log(x);
+    else if (isa<math::TanhOp>(op))
+      y = a.tanh(x);
+    else if (isa<math::ErfOp>(op))
+      y = a.erf(x);
+    else
+      y = a.sine(x, isa<math::CosOp>(op) ? 1 : 0);
+    op->getResult(0).replaceAllUsesWith(y);
+    op->erase();
+  }
+}
+
+void setFastMathFlags(Operation *root, bool fastMath) {
+  using Flags = arith::FastMathFlags;
+  Flags flags = Flags::contract;
+  if (fastMath)
+    flags = flags | Flags::reassoc | Flags::nsz;
+  auto attr = arith::FastMathFlagsAttr::get(root->getContext(), flags);
+  root->walk([&](arith::ArithFastMathInterface op) {
+    // Conversions are the roundings that the graph asks for.
+    if (!isa<arith::ExtFOp, arith::TruncFOp>(op))
+      op->setAttr(op.getFastMathAttrName(), attr);
+  });
+}
+
+} // namespace tcc::cpu

@@ -1,0 +1,246 @@
+// Nodes: loads, literals, numbers, random bits, elementwise computation and choices.
+#include "codegen/cpu/node_values.h"
+
+using namespace mlir;
+
+namespace tcc::cpu {
+
+//===- on demand -----------------------------------------------------------------------------------------------===//
+
+void NodeValues::computeRowNode(unsigned id, RowScope &row) {
+  const KernelNode &node = info.nodes[id];
+  auto operand = [&](unsigned i) { return row.values.lookup(node.operands[i]); };
+  Type type = b.computed(node.type.getElementType());
+  Value value;
+  switch (node.kind) {
+  case KernelNode::Kind::load:
+    value = loadScalar(node, row);
+    break;
+  case KernelNode::Kind::literal:
+    value = literal(node, type);
+    break;
+  case KernelNode::Kind::index:
+    value = number(node, scalarIndex(node.index, row, Value()));
+    break;
+  case KernelNode::Kind::random:
+    value = random(operand(0), cast<RandomBitsOp>(node.op).getStream(), scalarIndex(node.index, row, Value()));
+    break;
+  case KernelNode::Kind::compute:
+    value = compute(node, operand, /*vector=*/false);
+    break;
+  case KernelNode::Kind::choose:
+    value = choose(node, operand, [&](unsigned guard) { return insideRow(guard, row); }, type);
+    break;
+  case KernelNode::Kind::rowReduce:
+    llvm_unreachable("row reductions are finished by their pass");
+  }
+  row.values[id] = value;
+}
+
+Value NodeValues::inLanes(unsigned id, LaneScope &lanes) {
+  const KernelNode &node = info.nodes[id];
+  NodeMap &known = lanes.shared && plan.sameForAllRows[id] ? *lanes.shared : lanes.values;
+  if (auto found = known.find(id); found != known.end())
+    return found->second;
+  Value value;
+  if (!node.perColumn)
+    value = b.splat(lanes.row.values.lookup(id));
+  else if (plan.scratchSlot[id] >= 0 && lanes.stage > plan.keptFrom[id])
+    value = b.loadLanes(scratchAddress(id, lanes), b.builder.getF32Type(), lanes.mask);
+  else
+    value = makeLanes(node, lanes);
+  known[id] = value;
+  return value;
+}
+
+Value NodeValues::makeLanes(const KernelNode &node, LaneScope &lanes) {
+  auto operand = [&](unsigned i) { return inLanes(node.operands[i], lanes); };
+  Type type = b.vector(b.computed(node.type.getElementType()));
+  switch (node.kind) {
+  case KernelNode::Kind::load:
+    return loadLanes(node, lanes);
+  case KernelNode::Kind::literal:
+    return literal(node, type);
+  case KernelNode::Kind::index:
+    return number(node, laneIndex(node.index, lanes, laneIndexType(node.index)));
+  case KernelNode::Kind::random:
+    return random(operand(0), cast<RandomBitsOp>(node.op).getStream(),
+                  laneIndex(node.index, lanes, laneIndexType(node.index)));
+  case KernelNode::Kind::compute:
+    return compute(node, operand, /*vector=*/true);
+  case KernelNode::Kind::choose:
+    return choose(node, operand, [&](unsigned guard) { return insideLanes(guard, lanes); }, type);
+  case KernelNode::Kind::rowReduce:
+    break;
+  }
+  llvm_unreachable("row reductions are row-level values");
+}
+
+Value NodeValues::scratchAddress(unsigned id, LaneScope &lanes) {
+  int64_t row = static_cast<int64_t>(plan.scratchSlot[id]) * plan.rowBlock + lanes.row.block;
+  return b.offset(scratch, b.builder.getF32Type(), b.add(lanes.column, row * info.space.columns));
+}
+
+//===- computation ---------------------------------------------------------------------------------------------===//
+
+Value NodeValues::compute(const KernelNode &node, Operand operand, bool vector) {
+  SmallVector<Value> operands;
+  for (unsigned i = 0; i < node.operands.size(); ++i)
+    operands.push_back(operand(i));
+  Type element = node.type.getElementType();
+  Type type = vector ? Type(b.vector(b.computed(element))) : b.computed(element);
+  Value value = cast<ElementwiseOpInterface>(node.op).scalarBody(b.builder, b.loc, operands, type);
+  return b.round(value, element);
+}
+
+Value NodeValues::choose(const KernelNode &node, Operand operand, function_ref<Value(unsigned)> inside, Type type) {
+  Value result = b.literal(type, 0);
+  unsigned firstGuard = node.guards.size();
+  for (unsigned i = node.operands.size(); i-- > 0;) {
+    firstGuard -= node.guardCounts[i];
+    Value condition;
+    for (unsigned guard : ArrayRef<unsigned>(node.guards).slice(firstGuard, node.guardCounts[i]))
+      condition = b.both(condition, inside(guard));
+    Value part = operand(i);
+    result = condition ? b.create<arith::SelectOp>(condition, part, result) : part;
+  }
+  return result;
+}
+
+Value NodeValues::literal(const KernelNode &node, Type type) {
+  auto value = cast<DenseElementsAttr>(cast<ConstantOp>(node.op).getValue());
+  if (isa<FloatType>(node.type.getElementType()))
+    return b.literal(type, value.getSplatValue<APFloat>().convertToDouble());
+  APInt integer = value.getSplatValue<APInt>();
+  return b.integer(type, integer.getBitWidth() == 1 ? integer.getZExtValue() : integer.getSExtValue());
+}
+
+/// The integer `index`, a scalar or lanes of 32 or 64 bits, as the node's type.
+Value NodeValues::number(const KernelNode &node, Value index) {
+  Type element = node.type.getElementType(), type = b.computed(element);
+  Type from = getElementTypeOrSelf(index.getType());
+  if (isa<VectorType>(index.getType()))
+    type = b.vector(type);
+  if (isa<FloatType>(element))
+    return b.round(b.create<arith::SIToFPOp>(type, index), element);
+  if (from == element)
+    return index;
+  if (from.getIntOrFloatBitWidth() > element.getIntOrFloatBitWidth())
+    return b.create<arith::TruncIOp>(type, index);
+  return b.create<arith::ExtSIOp>(type, index);
+}
+
+// Philox4x32-10 (Salmon et al. 2011): key (seed, stream), counter (index, index div 2^32, 0, 0), the first word.
+Value NodeValues::random(Value seed, int64_t stream, Value index) {
+  bool vector = isa<VectorType>(index.getType());
+  Type i32 = b.builder.getI32Type();
+  Type word = vector ? Type(b.vector(i32)) : i32;
+  auto literal = [&](uint32_t value) { return b.integer(word, static_cast<int32_t>(value)); };
+  auto low = [&](Value value) {
+    return getElementTypeOrSelf(value.getType()).isInteger(64) ? b.create<arith::TruncIOp>(
+        isa<VectorType>(value.getType()) ? Type(b.vector(i32)) : i32, value) : value;
+  };
+  Value counter[4] = {low(index), literal(0), literal(0), literal(0)};
+  if (getElementTypeOrSelf(index.getType()).isInteger(64))
+    counter[1] = low(b.create<arith::ShRUIOp>(index, b.integer(index.getType(), 32)));
+  Value key[2] = {low(seed), literal(static_cast<uint32_t>(stream))};
+  for (unsigned round = 0; round < 10; ++round) {
+    auto first = arith::MulUIExtendedOp::create(b.builder, b.loc, counter[0], literal(0xD2511F53u));
+    auto second = arith::MulUIExtendedOp::create(b.builder, b.loc, counter[2], literal(0xCD9E8D57u));
+    auto mix = [&](Value high, Value word, Value roundKey) {
+      return b.create<arith::XOrIOp>(b.create<arith::XOrIOp>(high, word), roundKey);
+    };
+    Value next[4] = {mix(second.getHigh(), counter[1], key[0]), second.getLow(),
+                     mix(first.getHigh(), counter[3], key[1]), first.getLow()};
+    std::copy(next, next + 4, counter);
+    key[0] = b.create<arith::AddIOp>(key[0], literal(0x9E3779B9u));
+    key[1] = b.create<arith::AddIOp>(key[1], literal(0xBB67AE85u));
+  }
+  return counter[0];
+}
+
+//===- loads ---------------------------------------------------------------------------------------------------===//
+
+static Value outsideValue(LaneBuilder &b, Type type) {
+  bool isFloat = isa<FloatType>(getElementTypeOrSelf(type));
+  return b.literal(type, isFloat ? std::numeric_limits<double>::quiet_NaN() : 0);
+}
+
+/// A row number as 64 bits.
+static Value wide(LaneBuilder &b, Value rowNumber) {
+  if (getElementTypeOrSelf(rowNumber.getType()).isInteger(64))
+    return rowNumber;
+  Type i64 = b.builder.getI64Type();
+  return b.create<arith::ExtSIOp>(isa<VectorType>(rowNumber.getType()) ? Type(b.vector(i64)) : i64, rowNumber);
+}
+
+// A scalar load is always made, at element 0 where a guard fails: a tensor that is read has at least one element.
+Value NodeValues::loadScalar(const KernelNode &node, RowScope &row) {
+  Type element = node.type.getElementType(), type = b.computed(element);
+  bool gathers = !node.operands.empty();
+  if (gathers && node.gatherRows * node.gatherStride == 0)
+    return outsideValue(b, type);
+  if (!node.guards.empty() && node.type.getNumElements() == 0)
+    return b.literal(type, 0);
+  Value index = scalarIndex(node.index, row, Value()), inside, known;
+  for (unsigned guard : node.guards)
+    inside = b.both(inside, insideRow(guard, row));
+  if (gathers) {
+    Value number = wide(b, row.values.lookup(node.operands[0]));
+    known = b.create<arith::CmpIOp>(arith::CmpIPredicate::ult, number, b.i64(node.gatherRows));
+    index = b.add(index, b.mul(number, node.gatherStride));
+  }
+  if (Value safe = b.both(inside, known))
+    index = b.create<arith::SelectOp>(safe, index, b.i64(0));
+  Value value = b.load(b.offset(arguments[node.argument], element, index), element);
+  if (known)
+    value = b.create<arith::SelectOp>(known, value, outsideValue(b, type));
+  if (inside)
+    value = b.create<arith::SelectOp>(inside, value, b.literal(type, 0));
+  return value;
+}
+
+Value NodeValues::loadLanes(const KernelNode &node, LaneScope &lanes) {
+  Type element = node.type.getElementType();
+  Type type = b.vector(b.computed(element));
+  Value base = arguments[node.argument];
+  Value inside, known; // guards; the table has the row
+  for (unsigned guard : node.guards)
+    inside = b.both(inside, insideLanes(guard, lanes));
+  bool gathers = !node.operands.empty();
+  if (gathers && node.gatherRows * node.gatherStride == 0)
+    return outsideValue(b, type);
+  bool rowPerLane = gathers && info.nodes[node.operands[0]].perColumn;
+  std::optional<int64_t> stride = laneStride(node.index);
+  Value value;
+  if (!rowPerLane && stride == 1) {
+    Value index = scalarIndex(node.index, lanes.row, lanes.column);
+    if (gathers) {
+      Value number = wide(b, lanes.row.values.lookup(node.operands[0]));
+      Value isRow = b.create<arith::CmpIOp>(arith::CmpIPredicate::ult, number, b.i64(node.gatherRows));
+      number = b.create<arith::SelectOp>(isRow, number, b.i64(0));
+      index = b.add(index, b.mul(number, node.gatherStride));
+      known = b.splat(isRow);
+    }
+    value = b.loadLanes(b.offset(base, element, index), element, b.both(lanes.mask, inside));
+  } else if (!gathers && stride == 0 && !inside) {
+    value = b.splat(b.load(b.offset(base, element, scalarIndex(node.index, lanes.row, lanes.column)), element));
+  } else {
+    Type offsetType = gathers ? Type(b.builder.getI64Type()) : laneIndexType(node.index);
+    Value offsets = laneIndex(node.index, lanes, offsetType);
+    if (gathers) {
+      Value number = wide(b, inLanes(node.operands[0], lanes));
+      known = b.create<arith::CmpIOp>(arith::CmpIPredicate::ult, number,
+                                      b.integer(number.getType(), node.gatherRows));
+      offsets = b.add(offsets, b.mul(number, node.gatherStride));
+    }
+    value = b.gatherLanes(base, element, offsets, b.both(b.both(lanes.mask, inside), known));
+  }
+  if (known)
+    value = b.create<arith::SelectOp>(known, value, outsideValue(b, type));
+  if (known && inside)
+    value = b.create<arith::SelectOp>(inside, value, b.literal(type, 0));
+  return value;
+}
+
+} // namespace tcc::cpu

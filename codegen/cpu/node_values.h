@@ -1,0 +1,77 @@
+// NodeValues: the value of a kernel node as a scalar (once a row) or in the lanes of a vector, built on demand.
+#pragma once
+#include "codegen/cpu/kernel_plan.h"
+#include "codegen/cpu/lane_builder.h"
+
+namespace tcc::cpu {
+
+/// One row of the iteration space, and what is known of it.
+struct RowScope {
+  RowScope(mlir::Value outer, mlir::Value row) : outer(outer), row(row) {}
+
+  mlir::Value outer, row;                       // 64-bit coordinates
+  unsigned block = 0;                           // number within a row block
+  llvm::DenseMap<unsigned, mlir::Value> values; // row-level nodes and finished row reductions
+};
+
+using NodeMap = llvm::DenseMap<unsigned, mlir::Value>;
+
+/// Neighbouring columns of a row, one a lane.
+struct LaneScope {
+  RowScope &row;
+  mlir::Value column;         // of lane 0, a multiple of the vector width
+  mlir::Value mask;           // the lanes inside the row; null: all of them
+  unsigned stage;             // the pass
+  NodeMap *shared = nullptr;  // values at this column that are the same for all rows
+  NodeMap values = NodeMap();
+};
+
+class NodeValues {
+public:
+  NodeValues(LaneBuilder &b, const KernelInfo &info, const KernelPlan &plan) : b(b), info(info), plan(plan) {}
+
+  llvm::SmallVector<mlir::Value> arguments; // pointers: inputs, then results
+  mlir::Value scratch;                      // plan.scratchRows · plan.rowBlock rows of f32, or null
+
+  /// Computes a row-level node and remembers it in `row`.
+  void computeRowNode(unsigned node, RowScope &row);
+  mlir::Value inLanes(unsigned node, LaneScope &lanes);
+
+  mlir::Value scalarIndex(const IndexExpr &expr, const RowScope &row, mlir::Value column);
+  /// Address of the element of lane 0; the index must step by one from lane to lane.
+  mlir::Value address(mlir::Value base, mlir::Type element, const IndexExpr &index, const RowScope &row,
+                      mlir::Value column);
+  mlir::Value scratchAddress(unsigned node, LaneScope &lanes);
+  /// The step from lane to lane, where it is one for all vectors of the kernel.
+  std::optional<int64_t> laneStride(const IndexExpr &expr) const;
+
+private:
+  LaneBuilder &b;
+  const KernelInfo &info;
+  const KernelPlan &plan;
+
+  using Operand = llvm::function_ref<mlir::Value(unsigned)>;
+
+  mlir::Value compute(const KernelNode &node, Operand operand, bool vector);
+  mlir::Value choose(const KernelNode &node, Operand operand, llvm::function_ref<mlir::Value(unsigned)> inside,
+                     mlir::Type type);
+  mlir::Value literal(const KernelNode &node, mlir::Type type);
+  mlir::Value number(const KernelNode &node, mlir::Value index);
+  mlir::Value random(mlir::Value seed, int64_t stream, mlir::Value index);
+  mlir::Value loadScalar(const KernelNode &node, RowScope &row);
+  mlir::Value loadLanes(const KernelNode &node, LaneScope &lanes);
+  mlir::Value makeLanes(const KernelNode &node, LaneScope &lanes);
+
+  const DerivedAxis &derived(unsigned axis) const { return info.derived[axis - axis::firstDerived]; }
+  mlir::Value scalarAxis(unsigned axis, const RowScope &row, mlir::Value column);
+  mlir::Value laneIndex(const IndexExpr &expr, LaneScope &lanes, mlir::Type element);
+  mlir::Value laneAxis(unsigned axis, LaneScope &lanes, mlir::Type element);
+  mlir::Type laneIndexType(const IndexExpr &expr);
+  bool fits32(const IndexExpr &expr) const;
+  bool dependsOnColumn(const IndexExpr &expr) const;
+  bool isAligned(unsigned axis) const;
+  mlir::Value insideRow(unsigned axis, const RowScope &row);
+  mlir::Value insideLanes(unsigned axis, LaneScope &lanes);
+};
+
+} // namespace tcc::cpu

@@ -1,0 +1,188 @@
+// Composes a kernel's text: the shared arguments, the constants of the case and its tiles, the shared helpers, the
+// skeleton of the pass.
+#include "codegen/cuda/attention/attention.h"
+
+#include <cstdint>
+
+namespace tcc::cuda {
+
+namespace {
+
+struct PassNames {
+  const char *kernel;
+  const char *file;
+  const char *columnConstant;
+};
+
+// By path, then by pass.
+constexpr PassNames passNames[2][3] = {{{"attention_forward", "forward_portable.cu", "blockKeys"},
+                                        {"attention_backward_query", "backward_query_portable.cu", "blockKeys"},
+                                        {"attention_backward_keys", "backward_keys_portable.cu", "blockQueries"}},
+                                       {{"attention_forward_hopper", "forward_hopper.cu", "blockKeys"},
+                                        {"attention_backward_query_hopper", "backward_query_hopper.cu", "blockKeys"},
+                                        {"attention_backward_keys_hopper", "backward_keys_hopper.cu", "blockQueries"}}};
+
+const char *elementName(AttentionElement element) {
+  return element == AttentionElement::Bf16 ? "bf16" : "f16";
+}
+
+std::string constant(const char *type, const char *name, int value) {
+  bool isBool = std::string_view(type) == "bool";
+  std::string text = isBool ? (value ? "true" : "false") : std::to_string(value);
+  return std::string("constexpr ") + type + " " + name + " = " + text + ";\n";
+}
+
+/// As each skeleton's head comment lists it.
+int sharedBytesOf(const AttentionKernel &kernel) {
+  int rowBytes = 2 * kernel.of.headDim;
+  int own = kernel.rows * rowBytes;
+  int walked = 2 * kernel.tiles.stages * kernel.tiles.columns * rowBytes;
+  int statistics = 2 * kernel.tiles.stages * kernel.tiles.columns * int(sizeof(float));
+  switch (kernel.of.pass) {
+  case AttentionPass::Forward:
+    return own + walked;
+  case AttentionPass::BackwardQuery:
+    return 2 * own + walked;
+  case AttentionPass::BackwardKeys:
+    break;
+  }
+  return 2 * own + walked + statistics;
+}
+
+std::string badView(const char *name, const AttentionView &view, int headDim) {
+  auto aligned = [](long long elements) { return elements % 8 == 0; };
+  if (!view.data)
+    return std::string("attention's ") + name + " has no address";
+  if (reinterpret_cast<std::uintptr_t>(view.data) % 16 != 0)
+    return std::string("attention's ") + name + " begins at an odd address: a multiple of 16 bytes is needed";
+  if (!aligned(view.batchStride) || !aligned(view.headStride) || !aligned(view.rowStride))
+    return std::string("attention's ") + name + " has strides " + std::to_string(view.batchStride) + ", " +
+           std::to_string(view.headStride) + ", " + std::to_string(view.rowStride) +
+           ": multiples of 8 elements are needed";
+  if (view.rowStride < headDim)
+    return std::string("attention's ") + name + " has the row stride " + std::to_string(view.rowStride) +
+           ": at least the head dimension " + std::to_string(headDim) + " is needed";
+  return "";
+}
+
+} // namespace
+
+AttentionKernel attentionKernel(const AttentionCase &of, const AttentionTiles &tiles) {
+  bool hopper = tiles.path == AttentionPath::Hopper;
+  const PassNames &names = passNames[int(tiles.path)][int(of.pass)];
+  AttentionKernel kernel;
+  kernel.of = of;
+  kernel.tiles = tiles;
+  kernel.name = std::string(names.kernel) + "_" + elementName(of.element) + "_d" + std::to_string(of.headDim) +
+                (of.causal ? "_causal" : "") + (of.dropout ? "_dropout" : "");
+  kernel.prelude = hopper ? Prelude::Wgmma : Prelude::Portable;
+  kernel.threads = 32 * tiles.warps + (hopper ? 128 : 0);
+  kernel.rows = 16 * tiles.rowTiles * tiles.warps;
+  kernel.sharedBytes = sharedBytesOf(kernel);
+
+  std::string &text = kernel.text;
+  text += "// " + kernel.name + ": blocks of " + std::to_string(kernel.rows) + " rows x " +
+          std::to_string(tiles.columns) + " columns, " + std::to_string(kernel.threads) + " threads, " +
+          std::to_string(kernel.sharedBytes) + " bytes of shared memory\n";
+  text += attentionFile("arguments.cuh");
+  text += std::string("using Element = ") + elementName(of.element) + ";\n";
+  text += constant("bool", "causal", of.causal) + constant("bool", "dropout", of.dropout);
+  text += constant("int", "headDim", of.headDim) + constant("int", "threads", kernel.threads);
+  text += constant("int", names.columnConstant, tiles.columns);
+  if (hopper)
+    text += constant("int", "consumers", tiles.warps / 4) + constant("int", "stages", tiles.stages);
+  else
+    text += constant("int", "warps", tiles.warps) + constant("int", "rowTiles", tiles.rowTiles) +
+            constant("int", "minBlocks", tiles.minBlocks);
+  text += attentionFile("common.cuh");
+  text += attentionFile(hopper ? "warpgroup.cuh" : "tiles.cuh");
+  std::string skeleton(attentionFile(names.file));
+  constexpr std::string_view hole = "@name@";
+  text += skeleton.replace(skeleton.find(hole), hole.size(), kernel.name);
+  return kernel;
+}
+
+std::array<unsigned, 3> attentionGrid(const AttentionKernel &kernel, const AttentionArguments &arguments, int batch) {
+  auto blocks = [&](int count) { return unsigned((count + kernel.rows - 1) / kernel.rows); };
+  int padded = (arguments.queries + 127) / 128 * 128;
+  switch (kernel.of.pass) {
+  case AttentionPass::Forward:
+    return {blocks(arguments.queries), unsigned(arguments.heads), unsigned(batch)};
+  case AttentionPass::BackwardQuery:
+    return {blocks(padded), unsigned(arguments.heads), unsigned(batch)};
+  case AttentionPass::BackwardKeys:
+    break;
+  }
+  return {blocks(arguments.keys), unsigned(arguments.heads / arguments.group), unsigned(batch)};
+}
+
+std::vector<AttentionMap> attentionMaps(const AttentionKernel &kernel, const AttentionArguments &arguments, int batch) {
+  if (kernel.tiles.path == AttentionPath::Portable)
+    return {};
+  auto map = [&](const AttentionView &view, int rows, int heads, int boxRows) {
+    auto bytes = [](long long elements) { return static_cast<unsigned long long>(2 * elements); };
+    return AttentionMap{view.data,
+                        {unsigned(kernel.of.headDim), unsigned(rows), unsigned(heads), unsigned(batch)},
+                        {bytes(view.rowStride), bytes(view.headStride), bytes(view.batchStride)},
+                        {64, unsigned(boxRows), 1, 1}};
+  };
+  bool forward = kernel.of.pass == AttentionPass::Forward;
+  bool ownsKeys = kernel.of.pass == AttentionPass::BackwardKeys;
+  int queryBox = ownsKeys ? kernel.tiles.columns : 64;
+  int keyBox = ownsKeys ? 64 : kernel.tiles.columns;
+  int keyHeads = arguments.heads / arguments.group;
+  std::vector<AttentionMap> maps = {map(arguments.query, arguments.queries, arguments.heads, queryBox)};
+  if (!forward)
+    maps.push_back(map(arguments.outputGradient, arguments.queries, arguments.heads, queryBox));
+  maps.push_back(map(arguments.key, arguments.keys, keyHeads, keyBox));
+  maps.push_back(map(arguments.value, arguments.keys, keyHeads, keyBox));
+  // Nothing of a tensor without rows is loaded, but a map must describe something.
+  const AttentionMap &some = arguments.queries > 0 ? maps.front() : maps.back();
+  for (AttentionMap &each : maps)
+    if (each.sizes[1] == 0)
+      each = some;
+  return maps;
+}
+
+long long attentionWorkspace(const AttentionArguments &arguments, int batch) {
+  return static_cast<long long>(batch) * arguments.heads * ((arguments.queries + 127) / 128 * 128);
+}
+
+std::string checkAttention(const AttentionCase &of, const AttentionArguments &arguments) {
+  if (arguments.queries < 0 || arguments.keys < 0)
+    return "attention over " + std::to_string(arguments.queries) + " queries and " + std::to_string(arguments.keys) +
+           " keys: neither can be negative";
+  if (arguments.heads < 1 || arguments.group < 1 || arguments.heads % arguments.group != 0)
+    return "attention with " + std::to_string(arguments.heads) + " heads in groups of " +
+           std::to_string(arguments.group) + ": the group must divide the heads";
+  if (!(arguments.scale > 0))
+    return "attention with the scale " + std::to_string(arguments.scale) + ": a positive one is needed";
+  if (of.dropout && !arguments.seed)
+    return "attention with dropout needs a seed";
+  if (!arguments.logSumExp)
+    return "attention needs a buffer for the log-sum-exp";
+  bool backward = of.pass != AttentionPass::Forward;
+  if (backward && (!arguments.rowShift || !arguments.rowDelta))
+    return "attention's backward needs the workspaces rowShift and rowDelta";
+  struct Named {
+    const char *name;
+    const AttentionView &view;
+    bool used;
+  };
+  bool some = arguments.keys > 0;
+  const Named views[] = {{"query", arguments.query, true},
+                         {"key", arguments.key, some},
+                         {"value", arguments.value, some},
+                         {"output", arguments.output, true},
+                         {"output gradient", arguments.outputGradient, backward},
+                         {"query gradient", arguments.queryGradient, backward},
+                         {"key gradient", arguments.keyGradient, backward && some},
+                         {"value gradient", arguments.valueGradient, backward && some}};
+  for (const Named &named : views)
+    if (named.used)
+      if (std::string text = badView(named.name, named.view, of.headDim); !text.empty())
+        return text;
+  return "";
+}
+
+} // namespace tcc::cuda

@@ -1,0 +1,69 @@
+// The table of tiles. A row serves a case when all of its conditions hold; the first such row wins.
+#include "codegen/cuda/attention/attention.h"
+
+#include <stdexcept>
+
+namespace tcc::cuda {
+
+namespace {
+
+struct Choice {
+  AttentionPass pass;
+  int headDim;
+  /// Empty: any architecture.
+  std::string_view architecture;
+  bool causalOnly;
+  /// At most so many keys; 0: any number.
+  int longest;
+  AttentionTiles tiles;
+};
+
+constexpr AttentionPath portable = AttentionPath::Portable;
+constexpr AttentionPath hopper = AttentionPath::Hopper;
+constexpr AttentionPass forward = AttentionPass::Forward;
+constexpr AttentionPass query = AttentionPass::BackwardQuery;
+constexpr AttentionPass keys = AttentionPass::BackwardKeys;
+
+// Tiles: warps, row tiles, columns, blocks, stages. Portable: two row tiles use each fragment of the other side twice;
+// where their accumulators do not fit in 255 registers, one row tile and twice the warps make the same block. Hopper:
+// three consumers pay where the diagonal is a small part of the work, two waste less of it.
+constexpr Choice choices[] = {
+    {forward, 64, "sm_90a", true, 2048, {hopper, 8, 1, 128, 1, 4}},
+    {forward, 64, "sm_90a", false, 0, {hopper, 12, 1, 128, 1, 4}},
+    {forward, 128, "sm_90a", false, 0, {hopper, 8, 1, 128, 1, 2}},
+    {query, 64, "sm_90a", false, 0, {hopper, 8, 1, 128, 1, 2}},
+    {query, 128, "sm_90a", false, 0, {hopper, 8, 1, 64, 1, 2}},
+    {keys, 64, "sm_90a", false, 0, {hopper, 8, 1, 64, 1, 2}},
+    {keys, 128, "sm_90a", false, 0, {hopper, 8, 1, 64, 1, 2}},
+    {forward, 32, "", false, 0, {portable, 4, 2, 64, 2}},
+    {forward, 64, "", false, 0, {portable, 4, 2, 64, 2}},
+    {forward, 96, "", false, 0, {portable, 8, 1, 64, 1}},
+    {forward, 128, "", false, 0, {portable, 8, 1, 64, 1}},
+    {query, 32, "", false, 0, {portable, 4, 2, 32, 2}},
+    {query, 64, "", false, 0, {portable, 4, 2, 32, 2}},
+    {query, 96, "", false, 0, {portable, 4, 1, 32, 2}},
+    {query, 128, "", false, 0, {portable, 4, 1, 32, 2}},
+    {keys, 32, "", false, 0, {portable, 4, 2, 32, 2}},
+    {keys, 64, "", false, 0, {portable, 4, 1, 64, 2}},
+    {keys, 96, "", false, 0, {portable, 4, 1, 32, 2}},
+    {keys, 128, "sm_100a", false, 0, {portable, 4, 1, 16, 1}},
+    {keys, 128, "", false, 0, {portable, 4, 1, 32, 1}},
+};
+
+bool serves(const Choice &choice, const AttentionCase &of, std::string_view architecture, int length) {
+  return choice.pass == of.pass && choice.headDim == of.headDim &&
+         (choice.architecture.empty() || choice.architecture == architecture) && (!choice.causalOnly || of.causal) &&
+         (choice.longest == 0 || length <= choice.longest);
+}
+
+} // namespace
+
+AttentionTiles chooseAttention(const AttentionCase &of, std::string_view architecture, int length) {
+  for (const Choice &choice : choices)
+    if (serves(choice, of, architecture, length))
+      return choice.tiles;
+  throw std::invalid_argument("attention with head dimension " + std::to_string(of.headDim) +
+                              ": the kernels serve 32, 64, 96 and 128");
+}
+
+} // namespace tcc::cuda

@@ -1,0 +1,74 @@
+// What all attention kernels share: small functions, one head's matrix, and the dropout mask. Needs the device prelude,
+// arguments.cuh, and the constants Element, headDim.
+
+constexpr float log2OfE = 1.44269504088896340736f;
+
+DEVICE float infinity() { return float_from_bits(0x7f800000u); }
+
+DEVICE int minimum(int a, int b) { return a < b ? a : b; }
+DEVICE int maximum(int a, int b) { return a > b ? a : b; }
+DEVICE int tiles_of(int count, int size) { return (count + size - 1) / size; }
+
+// One head's matrix in global memory.
+struct Matrix {
+  Element *data;
+  i64 rowStride;
+};
+DEVICE Matrix matrix_of(const AttentionView &view, int batch, int head) {
+  return {static_cast<Element *>(view.data) + batch * view.batchStride + head * view.headStride, view.rowStride};
+}
+
+// Σ output · outputGradient of one row; the four lanes of a quad share it and all get it.
+DEVICE float row_delta(const Matrix &output, const Matrix &gradient, int query, bool inside) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < headDim / 32; ++i) {
+    int column = 8 * ((lane_index() & 3) + 4 * i);
+    if (inside) {
+      Vec16 left = load_16(output.data + query * output.rowStride + column);
+      Vec16 right = load_16(gradient.data + query * gradient.rowStride + column);
+#pragma unroll
+      for (int word = 0; word < 4; ++word) {
+        sum = fma_f32(unpack_low<Element>(left.word[word]), unpack_low<Element>(right.word[word]), sum);
+        sum = fma_f32(unpack_high<Element>(left.word[word]), unpack_high<Element>(right.word[word]), sum);
+      }
+    }
+  }
+  return quad_reduce_sum(sum);
+}
+
+// --- Dropout: one Philox call serves queries {q, q + 8} × keys {k, k + 8}, q and k with bit 3 clear ----------------
+struct DropoutMask {
+  u32 batchHead, seedLow, seedHigh, stream, dropBelow;
+};
+DEVICE DropoutMask dropout_mask(const AttentionArguments &arguments, int batch, int head) {
+  return {static_cast<u32>(batch * arguments.heads + head), arguments.seed[0], arguments.seed[1], arguments.stream,
+          arguments.dropBelow};
+}
+// Which elements of a row tile stay: bit 4 * tile + i for accumulator i of column tile `tile`. `row` and `column` are
+// the thread's first ones; rows are queries, or keys if `transposed`. The loop stays a loop: unrolled, its calls would
+// take the registers that the accumulators need.
+template <int columnTiles, bool transposed>
+DEVICE u32 kept_bits(const DropoutMask &mask, int row, int column) {
+  static_assert(columnTiles <= 8, "a word has bits for eight column tiles");
+  u32 bits = 0;
+#pragma unroll 2
+  for (int call = 0; call < columnTiles; ++call) {
+    int pair = call >> 1;
+    int odd = call & 1;
+    int other = column + 16 * pair + odd;
+    u32 words[4];
+    philox(words, mask.batchHead, static_cast<u32>(transposed ? other : row), static_cast<u32>(transposed ? row : other),
+           mask.seedHigh, mask.seedLow, mask.stream);
+    u32 four = 0;
+#pragma unroll
+    for (int word = 0; word < 4; ++word) {
+      // Word 2 * a + b is that of query + 8a, key + 8b: one of them is the next row, the other the next tile.
+      int nextRow = transposed ? word & 1 : word >> 1;
+      int nextTile = transposed ? word >> 1 : word & 1;
+      four |= words[word] >= mask.dropBelow ? 1u << (4 * nextTile + 2 * nextRow) : 0u;
+    }
+    bits |= four << (8 * pair + odd);
+  }
+  return bits;
+}

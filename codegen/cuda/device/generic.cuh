@@ -1,0 +1,128 @@
+// What follows from the primitives alone, one text for device and emulator: element-type selection, reductions,
+// Philox. Needs a prelude (core.cuh and matrix.cuh, or the emulator's).
+#pragma once
+
+// --- The same primitive for either 16-bit element type ----------------------------------------------------------
+template <class Element>
+struct ElementOps;
+template <>
+struct ElementOps<float> {
+  DEVICE float from(float value) { return value; }
+};
+template <>
+struct ElementOps<bf16> {
+  DEVICE bf16 from(float value) { return to_bf16(value); }
+  DEVICE u32 pack(float low, float high) { return pack_bf16(low, high); }
+  DEVICE float low(u32 pair) { return float_from_bits(pair << 16); }
+  DEVICE float high(u32 pair) { return float_from_bits(pair & 0xffff0000u); }
+  DEVICE void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) { mma_m16n8k16_bf16(d, a, b0, b1); }
+};
+template <>
+struct ElementOps<f16> {
+  DEVICE f16 from(float value) { return to_f16(value); }
+  DEVICE u32 pack(float low, float high) { return pack_f16(low, high); }
+  DEVICE float low(u32 pair) { return to_float(f16{static_cast<u16>(pair & 0xffffu)}); }
+  DEVICE float high(u32 pair) { return to_float(f16{static_cast<u16>(pair >> 16)}); }
+  DEVICE void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) { mma_m16n8k16_f16(d, a, b0, b1); }
+};
+
+// An element from a float, rounded to nearest even.
+template <class Element>
+DEVICE Element from_float(float value) {
+  return ElementOps<Element>::from(value);
+}
+// Two elements in one register, `low` at the lower address.
+template <class Element>
+DEVICE u32 pack(float low, float high) {
+  return ElementOps<Element>::pack(low, high);
+}
+template <class Element>
+DEVICE float unpack_low(u32 pair) {
+  return ElementOps<Element>::low(pair);
+}
+template <class Element>
+DEVICE float unpack_high(u32 pair) {
+  return ElementOps<Element>::high(pair);
+}
+// d += A · B with 16-bit elements of the given type.
+template <class Element>
+DEVICE void mma_m16n8k16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  ElementOps<Element>::mma(d, a, b0, b1);
+}
+
+// --- Reductions: every lane gets the result; the tree is fixed, so the bits are ---------------------------------
+// Over lanes 4g .. 4g + 3: one row of an mma accumulator.
+DEVICE float quad_reduce_sum(float value) {
+  value += shuffle_xor(value, 1);
+  value += shuffle_xor(value, 2);
+  return value;
+}
+DEVICE float quad_reduce_max(float value) {
+  value = max_f32(value, shuffle_xor(value, 1));
+  value = max_f32(value, shuffle_xor(value, 2));
+  return value;
+}
+DEVICE float warp_reduce_sum(float value) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2)
+    value += shuffle_xor(value, mask);
+  return value;
+}
+DEVICE float warp_reduce_max(float value) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2)
+    value = max_f32(value, shuffle_xor(value, mask));
+  return value;
+}
+DEVICE float warp_reduce_min(float value) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2)
+    value = min_f32(value, shuffle_xor(value, mask));
+  return value;
+}
+// Over the block; `scratch` is shared, one float a warp; the leading barrier lets successive calls share it.
+DEVICE float block_reduce_sum(float value, float *scratch) {
+  value = warp_reduce_sum(value);
+  block_barrier();
+  if (lane_index() == 0)
+    scratch[thread_x() / 32] = value;
+  block_barrier();
+  float total = 0.0f;
+  for (int warp = 0; warp < block_size() / 32; ++warp)
+    total += scratch[warp];
+  return total;
+}
+DEVICE float block_reduce_max(float value, float *scratch) {
+  value = warp_reduce_max(value);
+  block_barrier();
+  if (lane_index() == 0)
+    scratch[thread_x() / 32] = value;
+  block_barrier();
+  float total = scratch[0];
+  for (int warp = 1; warp < block_size() / 32; ++warp)
+    total = max_f32(total, scratch[warp]);
+  return total;
+}
+
+// --- Philox4x32-10 (Salmon et al., SC 2011): four random words from counter and key --------------------------------
+DEVICE void philox(u32 (&out)[4], u32 counter0, u32 counter1, u32 counter2, u32 counter3, u32 key0, u32 key1) {
+#pragma unroll
+  for (int round = 0; round < 10; ++round) {
+    u32 high0 = multiply_high(0xD2511F53u, counter0), low0 = 0xD2511F53u * counter0;
+    u32 high1 = multiply_high(0xCD9E8D57u, counter2), low1 = 0xCD9E8D57u * counter2;
+    counter0 = high1 ^ counter1 ^ key0;
+    counter1 = low1;
+    counter2 = high0 ^ counter3 ^ key1;
+    counter3 = low0;
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  out[0] = counter0;
+  out[1] = counter1;
+  out[2] = counter2;
+  out[3] = counter3;
+}
+// A float in [0, 1) from a random word: its upper 24 bits.
+DEVICE float uniform_from_bits(u32 bits) {
+  return static_cast<float>(bits >> 8) * 5.9604644775390625e-8f;
+}

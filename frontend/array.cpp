@@ -1,0 +1,182 @@
+// Host values.
+#include "frontend/array.h"
+#include "frontend/storage.h"
+#include <cmath>
+#include <cstring>
+
+namespace tcc {
+namespace {
+
+/// Bytes of a dense tensor. Throws Error for a negative size or one beyond what the runtime can plan.
+int64_t checkedBytes(const Shape &shape, DType dtype) {
+  int64_t bytes = runtime::byteSize(dtype);
+  for (int64_t size : shape) {
+    if (size < 0)
+      throw Error("shape " + shape.text() + " has a negative size; sizes are at least 0");
+    if (__builtin_mul_overflow(bytes, size, &bytes) || bytes > runtime::maxPlanBytes)
+      throw Error("shape " + shape.text() + " is beyond 2^46 bytes, the largest tensor");
+  }
+  return bytes;
+}
+
+runtime::TensorStorage allocate(const Shape &shape, DType dtype, bool zero) {
+  const int64_t bytes = checkedBytes(shape, dtype);
+  auto memory = zero ? runtime::TensorStorage::zeros(bytes) : runtime::TensorStorage::allocate(bytes);
+  if (!memory)
+    throw Error(memory.error().message());
+  return std::move(*memory);
+}
+
+template <typename T>
+Array copyOf(std::span<const T> values, const Shape &shape, DType dtype) {
+  Array array = Array::uninitialized(shape, dtype);
+  if (static_cast<int64_t>(values.size()) != shape.elements())
+    throw Error(std::to_string(values.size()) + " values for shape " + shape.text() + "; it has " +
+                std::to_string(shape.elements()) + " elements");
+  if (!values.empty())
+    std::memcpy(array.raw(), values.data(), values.size_bytes());
+  return array;
+}
+
+} // namespace
+
+void detail::checkElementType(DType dtype, size_t elementSize, bool isFloat) {
+  const bool fits = static_cast<size_t>(runtime::byteSize(dtype)) == elementSize && isFloat == (dtype == DType::f32);
+  if (!fits)
+    throw Error("elements of " + std::string(runtime::name(dtype)) + " are read as " +
+                (dtype == DType::f32 ? "float" : "integers of " + std::to_string(runtime::byteSize(dtype)) + " bytes") +
+                ", not as a " + (isFloat ? "float" : "integer") + " of " + std::to_string(elementSize) + " bytes");
+}
+
+Array::Array(Shape shape, DType dtype)
+    : storage(std::make_shared<detail::ArrayStorage>(shape, dtype, allocate(shape, dtype, true))) {}
+
+Array::Array(float scalar) : Array(uninitialized({}, DType::f32)) {
+  std::memcpy(raw(), &scalar, sizeof scalar);
+}
+
+Array Array::uninitialized(Shape shape, DType dtype) {
+  Array array;
+  array.storage = std::make_shared<detail::ArrayStorage>(shape, dtype, allocate(shape, dtype, false));
+  return array;
+}
+
+Array Array::scalar(int32_t value) {
+  return of(std::span<const int32_t>(&value, 1), {});
+}
+Array Array::of(std::span<const float> values, Shape shape) {
+  return copyOf(values, shape, DType::f32);
+}
+Array Array::of(std::span<const int32_t> values, Shape shape) {
+  return copyOf(values, shape, DType::i32);
+}
+Array Array::of(std::span<const int64_t> values, Shape shape) {
+  return copyOf(values, shape, DType::i64);
+}
+
+namespace {
+template <typename Storage>
+Storage &held(const std::shared_ptr<Storage> &storage) {
+  if (!storage)
+    throw Error("an empty array or state is used; give it a shape first");
+  return *storage;
+}
+} // namespace
+
+const Shape &Array::shape() const {
+  return held(storage).shape;
+}
+DType Array::dtype() const {
+  return held(storage).dtype;
+}
+int64_t Array::bytes() const {
+  return held(storage).memory.bytes();
+}
+void *Array::raw() const {
+  return held(storage).memory.data();
+}
+
+double Array::item() const {
+  if (shape().elements() != 1)
+    throw Error("item() of shape " + shape().text() + "; it needs exactly one element");
+  return item(0);
+}
+
+double Array::item(int64_t index) const {
+  switch (dtype()) {
+  case DType::f32:
+    return static_cast<const float *>(raw())[index];
+  case DType::bf16:
+    return runtime::bf16ToFloat(static_cast<const uint16_t *>(raw())[index]);
+  case DType::f16:
+    return runtime::f16ToFloat(static_cast<const uint16_t *>(raw())[index]);
+  case DType::i1:
+    return static_cast<const uint8_t *>(raw())[index] != 0;
+  case DType::i32:
+    return static_cast<const int32_t *>(raw())[index];
+  case DType::i64:
+    return static_cast<double>(static_cast<const int64_t *>(raw())[index]);
+  case DType::f8e4m3:
+  case DType::f8e5m2:
+    break;
+  }
+  throw Error("item() of " + std::string(runtime::name(dtype())) + "; cast it to f32 in the function");
+}
+
+bool Array::setItem(int64_t index, double value) {
+  const bool integral = value == std::trunc(value);
+  switch (dtype()) {
+  case DType::f32:
+    static_cast<float *>(raw())[index] = static_cast<float>(value);
+    return true;
+  case DType::bf16:
+    static_cast<uint16_t *>(raw())[index] = runtime::floatToBf16(static_cast<float>(value));
+    return true;
+  case DType::f16:
+    static_cast<uint16_t *>(raw())[index] = runtime::floatToF16(static_cast<float>(value));
+    return true;
+  case DType::i1:
+    if (value != 0 && value != 1)
+      return false;
+    static_cast<uint8_t *>(raw())[index] = value != 0;
+    return true;
+  case DType::i32:
+    if (!integral || std::abs(value) > 0x1p31 || value == 0x1p31)
+      return false;
+    static_cast<int32_t *>(raw())[index] = static_cast<int32_t>(value);
+    return true;
+  case DType::i64:
+    if (!integral || std::abs(value) >= 0x1p63)
+      return false;
+    static_cast<int64_t *>(raw())[index] = static_cast<int64_t>(value);
+    return true;
+  case DType::f8e4m3:
+  case DType::f8e5m2:
+    break;
+  }
+  throw Error("setItem() of " + std::string(runtime::name(dtype())) + "; cast it in the function");
+}
+
+State::State(std::string name, Shape shape, DType dtype)
+    : storage(std::make_shared<detail::StateStorage>(std::move(name), shape, dtype, allocate(shape, dtype, true))) {
+  if (storage->name.empty())
+    throw Error("a state without a name; states are told apart by their names");
+}
+
+const std::string &State::name() const {
+  return held(storage).name;
+}
+const Shape &State::shape() const {
+  return held(storage).shape;
+}
+DType State::dtype() const {
+  return held(storage).dtype;
+}
+int64_t State::bytes() const {
+  return held(storage).memory.bytes();
+}
+void *State::raw() const {
+  return held(storage).memory.data();
+}
+
+} // namespace tcc

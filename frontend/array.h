@@ -1,0 +1,90 @@
+// Array and State: values on the host, the ones that go into and come out of a compiled function and the ones that live
+// across its calls. Both are handles: copies share the memory.
+#pragma once
+#include "frontend/shape.h"
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace tcc {
+
+class Tensor;
+
+namespace detail {
+struct StateStorage;
+struct ArrayStorage;
+/// Throws Error unless a C++ type of this size and kind holds an element of `dtype`.
+void checkElementType(DType dtype, size_t elementSize, bool isFloat);
+} // namespace detail
+
+/// A dense row-major tensor in host memory, 64-byte aligned.
+class Array {
+public:
+  Array() = default; ///< holds nothing
+  /// Zeros. Throws Error for a negative or too large size.
+  explicit Array(Shape shape, DType dtype = DType::f32);
+  Array(float scalar); ///< rank 0, f32: learning rates, step counts
+
+  static Array uninitialized(Shape shape, DType dtype);
+  static Array scalar(int32_t value); ///< rank 0, i32: seeds
+  /// Copies `values` (float for f32, int32_t for i32, int64_t for i64). Throws Error unless there are as many as the
+  /// shape has elements.
+  static Array of(std::span<const float> values, Shape shape);
+  static Array of(std::span<const int32_t> values, Shape shape);
+  static Array of(std::span<const int64_t> values, Shape shape);
+
+  explicit operator bool() const { return storage != nullptr; }
+  const Shape &shape() const;
+  DType dtype() const;
+  int64_t bytes() const;
+  void *raw() const;
+  /// The elements. T is float for f32, uint16_t for bf16 and f16, uint8_t for the 8-bit types, int32_t, int64_t.
+  /// Throws Error for another T.
+  template <typename T>
+  std::span<T> data() const {
+    detail::checkElementType(dtype(), sizeof(T), std::is_floating_point_v<T>);
+    return {static_cast<T *>(raw()), static_cast<size_t>(shape().elements())};
+  }
+  /// The element of a one-element array of any dtype, as double. Throws Error for more elements.
+  double item() const;
+  /// Element `index` in row-major order as double, and back: floats are rounded; false, and nothing is written, where
+  /// an integer dtype cannot hold the value. 8-bit floats have neither (Error).
+  double item(int64_t index) const;
+  bool setItem(int64_t index, double value);
+
+private:
+  std::shared_ptr<detail::ArrayStorage> storage;
+};
+
+/// A named value that lives across calls: a parameter or an optimizer's moment. Used in a traced function it stands for
+/// its value before the call; assign() gives it the next one.
+class State {
+public:
+  State() = default; ///< holds nothing
+  /// Zeros. Names are unique within one traced function.
+  State(std::string name, Shape shape, DType dtype = DType::f32);
+
+  explicit operator bool() const { return storage != nullptr; }
+  const std::string &name() const;
+  const Shape &shape() const;
+  DType dtype() const;
+  int64_t bytes() const;
+  void *raw() const;
+  template <typename T>
+  std::span<T> data() const {
+    detail::checkElementType(dtype(), sizeof(T), std::is_floating_point_v<T>);
+    return {static_cast<T *>(raw()), static_cast<size_t>(shape().elements())};
+  }
+  bool operator==(const State &other) const = default;
+
+private:
+  friend class Tracer;
+  std::shared_ptr<detail::StateStorage> storage;
+};
+
+/// A State that gradients are taken of; the same type, another word in the user's code.
+using Parameter = State;
+
+} // namespace tcc

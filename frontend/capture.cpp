@@ -1,0 +1,290 @@
+// Inference of newly recorded ops through the dialect, and building of a module from a record.
+#include "frontend/capture.h"
+#include "ir/dialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+Type elementType(DType dtype, MLIRContext *context) {
+  switch (dtype) {
+  case DType::f32:
+    return Float32Type::get(context);
+  case DType::bf16:
+    return BFloat16Type::get(context);
+  case DType::f16:
+    return Float16Type::get(context);
+  case DType::f8e4m3:
+    return Float8E4M3FNType::get(context);
+  case DType::f8e5m2:
+    return Float8E5M2Type::get(context);
+  case DType::i1:
+    return IntegerType::get(context, 1);
+  case DType::i32:
+    return IntegerType::get(context, 32);
+  case DType::i64:
+    return IntegerType::get(context, 64);
+  }
+  llvm_unreachable("every dtype has a type");
+}
+
+DType dtypeOf(Type type) {
+  for (const runtime::DTypeInfo &row : runtime::dtypeTable)
+    if (elementType(row.dtype, type.getContext()) == type)
+      return row.dtype;
+  llvm_unreachable("the dialect has no other element types");
+}
+
+RankedTensorType toType(const ValueType &type, MLIRContext *context) {
+  return RankedTensorType::get(ArrayRef<int64_t>(type.shape.begin(), type.shape.end()),
+                               elementType(type.dtype, context));
+}
+
+Location toLocation(const Loc &loc, MLIRContext *context) {
+  if (!loc.line())
+    return UnknownLoc::get(context);
+  return FileLineColLoc::get(context, loc.file_name(), loc.line(), loc.column());
+}
+
+/// Reads an op's words back as attributes and, for an op of explicit type, its result type.
+class WordReader {
+public:
+  WordReader(ArrayRef<uint64_t> words, MLIRContext *context) : words(words), builder(context) {}
+
+  /// `splat` is the value of a literal without words of its own.
+  void read(const TracedOp &op, double splat, NamedAttrList &attributes) {
+    std::optional<TracedOp::Attribute> literal;
+    SmallVector<double> values;
+    for (const TracedOp::Attribute &attribute : op.attributes) {
+      if (attribute.kind == WordKind::literal) {
+        literal = attribute;
+        for (uint64_t count = next(); count; --count)
+          values.push_back(llvm::bit_cast<double>(next()));
+      } else if (Attribute value = read(attribute.kind)) {
+        attributes.append(StringRef(attribute.name), value);
+      }
+    }
+    if (op.explicitType) {
+      const auto dtype = static_cast<DType>(next());
+      SmallVector<int64_t> sizes(integers());
+      result = RankedTensorType::get(sizes, elementType(dtype, builder.getContext()));
+    }
+    if (literal)
+      attributes.append(StringRef(literal->name), dense(values.empty() ? ArrayRef<double>(splat) : values));
+  }
+
+  RankedTensorType result; ///< null for an op that infers it
+
+private:
+  uint64_t next() {
+    const uint64_t word = words.front();
+    words = words.drop_front();
+    return word;
+  }
+  ArrayRef<int64_t> integers() {
+    const size_t count = next();
+    ArrayRef<int64_t> values(reinterpret_cast<const int64_t *>(words.data()), count);
+    words = words.drop_front(count);
+    return values;
+  }
+  Attribute read(WordKind kind) {
+    switch (kind) {
+    case WordKind::flag:
+      return next() ? builder.getUnitAttr() : UnitAttr();
+    case WordKind::integer:
+      return builder.getI64IntegerAttr(static_cast<int64_t>(next()));
+    case WordKind::number:
+      return builder.getF64FloatAttr(llvm::bit_cast<double>(next()));
+    case WordKind::integers:
+      return builder.getDenseI64ArrayAttr(integers());
+    case WordKind::predicate:
+      return PredicateAttr::get(builder.getContext(), static_cast<Predicate>(next()));
+    case WordKind::dtype: {
+      const uint64_t word = next();
+      return word == noDType ? Attribute()
+                             : TypeAttr::get(elementType(static_cast<DType>(word), builder.getContext()));
+    }
+    case WordKind::literal:
+      break;
+    }
+    llvm_unreachable("literals are read with their type");
+  }
+  DenseElementsAttr dense(ArrayRef<double> values) {
+    Type element = result.getElementType();
+    SmallVector<Attribute> attributes;
+    for (double value : values)
+      attributes.push_back(isa<FloatType>(element)
+                               ? cast<Attribute>(builder.getFloatAttr(element, value))
+                               : cast<Attribute>(builder.getIntegerAttr(element, static_cast<int64_t>(value))));
+    return DenseElementsAttr::get(result, attributes);
+  }
+
+  ArrayRef<uint64_t> words;
+  Builder builder;
+};
+
+/// Result types of `state` by its op's own inference.
+LogicalResult inferInto(OperationState &state) {
+  std::optional<RegisteredOperationName> info = state.name.getRegisteredInfo();
+  auto *inference = info ? info->getInterface<InferTypeOpInterface>() : nullptr;
+  if (!inference)
+    return failure();
+  MLIRContext *context = state.getContext();
+  DictionaryAttr attributes = state.attributes.getDictionary(context);
+  SmallVector<char> storage(info->getOpPropertyByteSize() + alignof(std::max_align_t));
+  auto address = llvm::alignAddr(storage.data(), llvm::Align(alignof(std::max_align_t)));
+  mlir::OpaqueProperties properties(reinterpret_cast<void *>(address));
+  info->initOpProperties(properties, nullptr);
+  auto emit = [&] { return emitError(state.location); };
+  LogicalResult result = info->getOpPropertyByteSize()
+                             ? info->setOpPropertiesFromAttribute(*info, properties, attributes, emit)
+                             : success();
+  if (succeeded(result))
+    result = inference->inferReturnTypes(context, state.location, state.operands, attributes, properties,
+                                         state.regions, state.types);
+  info->destroyOpProperties(properties);
+  return result;
+}
+
+/// "'tcc.matmul' op contraction …" as users write it: "`matmul` contraction …".
+std::string userMessage(std::string message) {
+  if (StringRef(message).starts_with("'tcc.")) {
+    const size_t end = message.find('\'', 1);
+    std::string rest = message.substr(end + 1);
+    if (StringRef(rest).starts_with(" op "))
+      rest.erase(0, 3);
+    message = "`" + message.substr(5, end - 5) + "`" + rest;
+  }
+  return message;
+}
+
+} // namespace
+
+MLIRContext &threadContext() {
+  thread_local std::unique_ptr<MLIRContext> context = [] {
+    DialectRegistry registry;
+    registerDialects(registry);
+    auto made = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
+    made->loadAllAvailableDialects();
+    return made;
+  }();
+  return *context;
+}
+
+ValueType valueType(RankedTensorType type) {
+  ArrayRef<int64_t> sizes = type.getShape();
+  return {dtypeOf(type.getElementType()), Shape(std::span<const int64_t>(sizes.data(), sizes.size()))};
+}
+
+std::vector<ValueType> inferTypes(OpKind kind, std::span<const ValueType> operands, std::span<const uint64_t> words,
+                                  Loc loc) {
+  MLIRContext *context = &threadContext();
+  std::string problem;
+  ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
+    if (problem.empty())
+      problem = diagnostic.str();
+  });
+
+  // The op on placeholders, so that inference and every verifier see a real one.
+  Location location = UnknownLoc::get(context);
+  Block scratch;
+  for (const ValueType &operand : operands)
+    scratch.addArgument(toType(operand, context), location);
+  const TracedOp &traced = tracedOp(kind);
+  OperationState state(location, "tcc." + std::string(traced.name));
+  state.addOperands(scratch.getArguments());
+  WordReader reader(ArrayRef<uint64_t>(words.data(), words.size()), context);
+  reader.read(traced, 0, state.attributes);
+  bool valid = true;
+  if (reader.result)
+    state.addTypes(reader.result);
+  else
+    valid = succeeded(inferInto(state));
+
+  std::vector<ValueType> results;
+  if (valid) {
+    OpBuilder builder(context);
+    builder.setInsertionPointToEnd(&scratch);
+    Operation *op = builder.create(state);
+    valid = succeeded(verify(op));
+    for (Type type : op->getResultTypes()) {
+      if (valid)
+        results.push_back(valueType(cast<RankedTensorType>(type)));
+    }
+    op->erase();
+  }
+  if (!valid)
+    throw Error(userMessage(problem.empty() ? "'tcc." + std::string(traced.name) + "' has operands it does not take"
+                                            : problem),
+                loc.file_name(), loc.line(), loc.column());
+  return results;
+}
+
+OwningOpRef<ModuleOp> buildModule(const Record &record, const std::string &name,
+                                  std::span<const std::string> outputNames, MLIRContext &contextRef) {
+  MLIRContext *context = &contextRef;
+  OpBuilder builder(context);
+  Location unknown = UnknownLoc::get(context);
+  OwningOpRef<ModuleOp> module = ModuleOp::create(unknown);
+
+  // 1. The function's type and attributes.
+  SmallVector<Type> argumentTypes, resultTypes;
+  for (const Record::Argument &argument : record.arguments)
+    argumentTypes.push_back(toType(argument.type, context));
+  for (uint32_t output : record.outputs)
+    resultTypes.push_back(toType(record.values[output], context));
+  for (const Record::Update &update : record.updates)
+    resultTypes.push_back(toType(record.values[update.value], context));
+  builder.setInsertionPointToEnd(module->getBody());
+  auto function =
+      func::FuncOp::create(builder, unknown, name, builder.getFunctionType(argumentTypes, resultTypes));
+  Block *body = function.addEntryBlock();
+  SmallVector<Value> values(record.values.size());
+  for (auto [i, argument] : llvm::enumerate(record.arguments)) {
+    function.setArgAttr(i, nameAttr, builder.getStringAttr(argument.name));
+    if (argument.state)
+      function.setArgAttr(i, stateAttr, builder.getUnitAttr());
+    body->getArgument(i).setLoc(toLocation(argument.loc, context));
+    values[argument.value] = body->getArgument(i);
+  }
+  for (size_t i = 0; i < record.outputs.size(); ++i)
+    function.setResultAttr(
+        i, nameAttr, builder.getStringAttr(i < outputNames.size() ? outputNames[i] : "result" + std::to_string(i)));
+  for (auto [i, update] : llvm::enumerate(record.updates))
+    function.setResultAttr(record.outputs.size() + i, updatesAttr,
+                           builder.getStringAttr(record.arguments[update.argument].name));
+
+  // 2. The ops.
+  builder.setInsertionPointToEnd(body);
+  for (const OpRecord &op : record.ops) {
+    const TracedOp &traced = tracedOp(op.kind);
+    OperationState state(toLocation(op.loc, context), "tcc." + std::string(traced.name));
+    for (uint32_t i = op.operands; i < op.operandEnd; ++i)
+      state.operands.push_back(values[record.operands[i]]);
+    WordReader reader(ArrayRef<uint64_t>(record.words).slice(op.words, op.wordEnd - op.words), context);
+    reader.read(traced, op.literals < record.literals.size() ? record.literals[op.literals].value : 0,
+                state.attributes);
+    for (uint32_t i = 0; i < op.results; ++i)
+      state.types.push_back(toType(record.values[op.firstResult + i], context));
+    Operation *made = builder.create(state);
+    for (uint32_t i = 0; i < op.results; ++i)
+      values[op.firstResult + i] = made->getResult(i);
+  }
+
+  // 3. What comes out.
+  SmallVector<Value> results;
+  for (uint32_t output : record.outputs)
+    results.push_back(values[output]);
+  for (const Record::Update &update : record.updates)
+    results.push_back(values[update.value]);
+  func::ReturnOp::create(builder, unknown, results);
+  return module;
+}
+
+} // namespace tcc

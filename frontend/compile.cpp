@@ -1,0 +1,218 @@
+// Function: trace, look up, on a miss compile and load, run.
+#include "frontend/compile.h"
+#include "codegen/compile_module.h"
+#include "frontend/capture.h"
+#include "frontend/graph_file.h"
+#include "frontend/storage.h"
+#include "frontend/trace.h"
+#include "runtime/executable.h"
+#include <chrono>
+
+namespace tcc {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double millisecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+} // namespace
+
+void detail::checkArgumentCount(const std::string &name, size_t expected, size_t seen) {
+  if (expected != seen)
+    throw Error("'" + name + "' is called with " + std::to_string(seen) + " arguments; it takes " +
+                std::to_string(expected));
+}
+
+struct Function::Impl {
+  Impl(std::string name, Traced fn, FunctionOptions options)
+      : name(std::move(name)), fn(std::move(fn)), options(std::move(options)),
+        cache(this->options.cacheBytes, this->options.report) {}
+
+  std::string name;
+  Traced fn;
+  FunctionOptions options;
+  Tracer tracer;
+  runtime::GuardedCache<runtime::Executable> cache;
+  std::vector<std::string> inputNames;
+  std::vector<ValueType> inputTypes; // of the last call
+  Recorded recorded;
+  std::vector<runtime::Guard> guards;
+  std::shared_ptr<runtime::Executable> current;
+  CompileSummary summary;
+  std::string reason;
+  CallCounters counts;
+  runtime::Profiler *profiler = nullptr;
+
+  void trace(std::span<const Array> arguments);
+  void hashAndGuards();
+  std::shared_ptr<runtime::Executable> compile();
+  void prepare(std::span<const Array> arguments);
+};
+
+void Function::Impl::trace(std::span<const Array> arguments) {
+  std::vector<ValueType> types;
+  for (const Array &argument : arguments)
+    types.push_back({argument.dtype(), argument.shape()});
+  for (size_t i = inputNames.size(); i < types.size(); ++i)
+    inputNames.push_back(i < options.inputs.size() ? options.inputs[i] : "arg" + std::to_string(i));
+  inputNames.resize(types.size());
+  recorded = tracer.record(fn, types, inputNames);
+  inputTypes = std::move(types);
+  ++counts.traces;
+}
+
+/// What the executable assumes, cheapest first to compare.
+void Function::Impl::hashAndGuards() {
+  using runtime::GuardKind;
+  guards.clear();
+  guards.push_back({.kind = GuardKind::program, .what = name, .value = recorded.hash, .file = {}});
+  const Record &record = *recorded.record;
+  for (size_t i = 0; i < record.inputs; ++i) {
+    const Record::Argument &argument = record.arguments[i];
+    guards.push_back({.kind = GuardKind::dtype, .what = argument.name, .value = argument.type.dtype, .file = {}});
+    guards.push_back({.kind = GuardKind::shape,
+                      .what = argument.name,
+                      .value = std::span<const int64_t>(argument.type.shape),
+                      .file = {}});
+  }
+  guards.push_back({.kind = GuardKind::device, .what = "device", .value = std::string_view("cpu"), .file = {}});
+  for (const Literal &literal : record.literals)
+    guards.push_back({.kind = GuardKind::constant,
+                      .what = {},
+                      .value = literal.value,
+                      .file = literal.loc.file_name(),
+                      .line = literal.loc.line()});
+}
+
+std::shared_ptr<runtime::Executable> Function::Impl::compile() {
+  const Clock::time_point start = Clock::now();
+  mlir::MLIRContext &context = threadContext();
+  std::string text, error;
+  llvm::raw_string_ostream stream(text);
+  DiagnosticPrinter printer(stream);
+  ScopedDiagnostics diagnostics(&context, printer);
+  auto refuse = [&](const std::string &message) {
+    throw Error("'" + name + "' cannot be compiled: " + (message.empty() ? text : text + message));
+  };
+
+  // 1. Module.
+  mlir::OwningOpRef<mlir::ModuleOp> module = buildModule(*recorded.record, name, options.outputs, context);
+  if (failed(mlir::verify(*module)) || failed(verifyGraph(*module)))
+    refuse({});
+
+  // 2. Artefact.
+  CompileOptions compileOptions;
+  compileOptions.pipeline.level = options.level;
+  compileOptions.pipeline.passes = options.passes;
+  compileOptions.threads = options.threads;
+  if (!options.march.empty())
+    compileOptions.cpu.target.cpu = options.march;
+  CompileReport report;
+  std::optional<runtime::Artefact> artefact = compileModule(*module, compileOptions, report, error);
+  if (!artefact)
+    refuse(error);
+
+  // 3. Executable.
+  const Clock::time_point loading = Clock::now();
+  auto executable = runtime::Executable::load(std::move(*artefact), {options.threads, options.checked});
+  if (!executable)
+    refuse(executable.error().message());
+  summary.capturedOps = report.pipeline.capturedOps;
+  summary.kernels = report.pipeline.kernels;
+  summary.matmuls = report.pipeline.matmuls;
+  summary.arenaBytes = report.pipeline.arenaBytes;
+  summary.plannedBytes = (*executable)->plannedBytes();
+  summary.pipelineMs = report.pipelineMs;
+  summary.codegenMs = report.codegenMs;
+  summary.loadMs = millisecondsSince(loading);
+  summary.totalMs = millisecondsSince(start) + summary.traceMs;
+  return std::move(*executable);
+}
+
+void Function::Impl::prepare(std::span<const Array> arguments) {
+  ++counts.calls;
+  reason.clear();
+  if (options.frozen && current) {
+    bool same = arguments.size() == inputTypes.size();
+    for (size_t i = 0; same && i < arguments.size(); ++i)
+      same = arguments[i].dtype() == inputTypes[i].dtype && arguments[i].shape() == inputTypes[i].shape;
+    if (same)
+      return;
+  }
+  const Clock::time_point start = Clock::now();
+  current = nullptr;
+  trace(arguments);
+  hashAndGuards();
+  const uint64_t hash = runtime::hashGuards(guards);
+  current = cache.find(guards, hash);
+  if (current)
+    return;
+  reason = cache.lastMissReason();
+  summary = {};
+  summary.traceMs = millisecondsSince(start);
+  current = compile();
+  cache.insert(guards, hash, current, current->ownBytes());
+}
+
+Function::Function(std::string name, Traced fn, FunctionOptions options)
+    : impl(std::make_unique<Impl>(std::move(name), std::move(fn), std::move(options))) {}
+Function::~Function() = default;
+Function::Function(Function &&) noexcept = default;
+Function &Function::operator=(Function &&) noexcept = default;
+
+std::vector<Array> Function::call(std::span<const Array> arguments) {
+  impl->prepare(arguments);
+  const runtime::Plan &plan = impl->current->plan();
+  std::vector<runtime::ConstTensorRef> inputs;
+  for (const Array &argument : arguments)
+    inputs.emplace_back(argument.raw(), argument.bytes());
+  std::vector<Array> results;
+  std::vector<runtime::TensorRef> outputs, states;
+  for (const runtime::TensorSpec &spec : plan.outputs) {
+    results.push_back(Array::uninitialized(Shape(spec.shape), spec.dtype));
+    outputs.push_back({results.back().raw(), results.back().bytes()});
+  }
+  for (const Record::Argument &argument : impl->recorded.record->arguments)
+    if (argument.state)
+      states.push_back({argument.state.raw(), argument.state.bytes()});
+  if (runtime::Error error = impl->current->run(inputs, outputs, states, impl->profiler))
+    throw Error("'" + impl->name + "' cannot be run: " + error.message());
+  return results;
+}
+
+void Function::prepare(std::span<const Array> arguments) {
+  impl->prepare(arguments);
+}
+
+std::string Function::graph(std::span<const Array> arguments) {
+  impl->trace(arguments);
+  impl->current = nullptr; // a frozen function traces again
+  return graphText(*buildModule(*impl->recorded.record, impl->name, impl->options.outputs, threadContext()));
+}
+
+const CompileSummary &Function::lastCompile() const {
+  return impl->summary;
+}
+
+CallCounters Function::counters() const {
+  CallCounters counts = impl->counts;
+  counts.opsRecorded = impl->tracer.opsRecorded();
+  counts.cache = impl->cache.counters();
+  return counts;
+}
+
+const std::string &Function::missReason() const {
+  return impl->reason;
+}
+
+std::shared_ptr<runtime::Executable> Function::executable() const {
+  return impl->current;
+}
+
+void Function::profile(runtime::Profiler *profiler) {
+  impl->profiler = profiler;
+}
+
+} // namespace tcc

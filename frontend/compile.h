@@ -1,0 +1,139 @@
+// compile(fn): the public entry. The result is called with Arrays; each call traces fn into a compact record, looks the
+// record up by its guards, and only on a miss builds IR, runs the pipeline and loads the artefact.
+#pragma once
+#include "frontend/tensor.h"
+#include "runtime/cache.h"
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace tcc {
+
+namespace runtime {
+class Executable;
+class Profiler;
+} // namespace runtime
+
+struct FunctionOptions {
+  std::vector<std::string> inputs;    ///< names of the arguments; arg0, arg1, … by default
+  std::vector<std::string> outputs;   ///< names of the results; result0, … by default
+  int level = 2;                      ///< -O0 … -O3
+  std::map<std::string, bool> passes; ///< -f[no-]<pass>
+  int threads = 0;                    ///< 0: all that the process may use
+  std::string march;                  ///< as -march=; empty: native
+  bool frozen = false;                ///< trace once and never again: the user's promise that nothing changes
+  bool checked = false;               ///< NaN-fill buffers before every run
+  int64_t cacheBytes = int64_t{4} << 30;
+  /// Gets "recompiled: tokens 16x256 → 16x200" and progress lines; printed on stderr by default.
+  std::function<void(std::string_view)> report;
+};
+
+/// What one compilation did.
+struct CompileSummary {
+  int64_t capturedOps = 0, kernels = 0, matmuls = 0;
+  int64_t arenaBytes = 0, plannedBytes = 0; ///< planned: arena, states, inputs, outputs, constants
+  double traceMs = 0, pipelineMs = 0, codegenMs = 0, loadMs = 0, totalMs = 0;
+};
+
+struct CallCounters {
+  int64_t calls = 0, traces = 0, opsRecorded = 0;
+  runtime::CacheCounters cache;
+};
+
+/// A traced function behind its cache of executables. Move only; used from one thread at a time.
+class Function {
+public:
+  using Traced = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
+
+  Function(std::string name, Traced fn, FunctionOptions options = {});
+  ~Function();
+  Function(Function &&) noexcept;
+  Function &operator=(Function &&) noexcept;
+
+  /// One step: states are updated in place, the results are new Arrays. Throws Error for a mistake in the traced
+  /// function or its arguments, and where compiling or running fails.
+  std::vector<Array> call(std::span<const Array> arguments);
+  template <typename... Arrays>
+  std::vector<Array> operator()(const Arrays &...arguments) {
+    const std::vector<Array> list{Array(arguments)...};
+    return call(list);
+  }
+
+  /// Compiles for these arguments without running.
+  void prepare(std::span<const Array> arguments);
+  /// The captured step as .graph text, for these arguments.
+  std::string graph(std::span<const Array> arguments);
+
+  const CompileSummary &lastCompile() const;
+  CallCounters counters() const;
+  /// Why the last call compiled; empty if it did not.
+  const std::string &missReason() const;
+  /// Of the last call or prepare(); null before.
+  std::shared_ptr<runtime::Executable> executable() const;
+  /// Every later run records its instructions there; null ends it.
+  void profile(runtime::Profiler *profiler);
+
+private:
+  struct Impl;
+  std::unique_ptr<Impl> impl;
+};
+
+namespace detail {
+inline std::vector<Tensor> resultList(const Tensor &tensor) { return {tensor}; }
+inline std::vector<Tensor> resultList(std::vector<Tensor> tensors) { return tensors; }
+template <typename... T>
+std::vector<Tensor> resultList(const std::tuple<T...> &tensors) {
+  return std::apply([](const auto &...tensor) { return std::vector<Tensor>{tensor...}; }, tensors);
+}
+template <typename A, typename B>
+std::vector<Tensor> resultList(const std::pair<A, B> &tensors) {
+  return {tensors.first, tensors.second};
+}
+
+void checkArgumentCount(const std::string &name, size_t expected, size_t seen);
+
+template <typename Fn, size_t... I>
+std::vector<Tensor> invokeTraced(Fn &fn, std::span<const Tensor> arguments, std::index_sequence<I...>) {
+  if constexpr (std::is_void_v<decltype(fn(arguments[I]...))>) {
+    fn(arguments[I]...);
+    return {};
+  } else {
+    return resultList(fn(arguments[I]...));
+  }
+}
+
+template <typename Fn, size_t... I>
+constexpr bool takesTensors(std::index_sequence<I...>) {
+  return std::is_invocable_v<Fn &, decltype((static_cast<void>(I), std::declval<const Tensor &>()))...>;
+}
+template <typename Fn, size_t N = 0>
+constexpr size_t tensorArity() {
+  static_assert(N <= 32, "compile() takes a function of up to 32 Tensors, or of one std::span<const Tensor>");
+  if constexpr (takesTensors<Fn>(std::make_index_sequence<N>{}))
+    return N;
+  else
+    return tensorArity<Fn, N + 1>();
+}
+} // namespace detail
+
+/// fn takes Tensors (or one std::span<const Tensor>) and returns a Tensor, a vector, pair or tuple of them, or nothing.
+/// It runs at every call, so it must be cheap and deterministic: it only records.
+template <typename Fn>
+Function compile(std::string name, Fn fn, FunctionOptions options = {}) {
+  if constexpr (std::is_invocable_r_v<std::vector<Tensor>, Fn &, std::span<const Tensor>>) {
+    return Function(std::move(name), std::move(fn), std::move(options));
+  } else {
+    constexpr size_t arity = detail::tensorArity<Fn>();
+    auto traced = [fn = std::move(fn), name](std::span<const Tensor> arguments) mutable {
+      detail::checkArgumentCount(name, arity, arguments.size());
+      return detail::invokeTraced(fn, arguments, std::make_index_sequence<arity>{});
+    };
+    return Function(std::move(name), std::move(traced), std::move(options));
+  }
+}
+
+} // namespace tcc

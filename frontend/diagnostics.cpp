@@ -1,0 +1,158 @@
+// Caret diagnostics.
+#include "frontend/diagnostics.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Process.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OperationSupport.h"
+#include <cstdlib>
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+constexpr llvm::StringLiteral labels[] = {"error", "warning", "remark", "note"};
+constexpr raw_ostream::Colors colors[] = {raw_ostream::RED, raw_ostream::MAGENTA, raw_ostream::BLUE,
+                                          raw_ostream::CYAN};
+
+/// Columns of a source line that are shown: a window around the caret of a very long one.
+constexpr size_t shownBefore = 100, shownAfter = 60;
+
+Severity severityOf(const Diagnostic &diagnostic) {
+  switch (diagnostic.getSeverity()) {
+  case DiagnosticSeverity::Error:
+    return Severity::error;
+  case DiagnosticSeverity::Warning:
+    return Severity::warning;
+  case DiagnosticSeverity::Remark:
+    return Severity::remark;
+  case DiagnosticSeverity::Note:
+    return Severity::note;
+  }
+  llvm_unreachable("four severities");
+}
+
+/// "custom op 'tcc.gelo' is unknown …" gives tcc.gelo.
+StringRef unknownOp(StringRef message) {
+  if (!message.contains("is unknown") && !message.contains("unregistered operation"))
+    return {};
+  StringRef rest = message.substr(message.find("'tcc."));
+  return rest.empty() ? StringRef() : rest.drop_front().take_until([](char c) { return c == '\''; });
+}
+
+} // namespace
+
+void DiagnosticPrinter::print(Severity severity, const TextPlace &place, StringRef message) {
+  const auto index = static_cast<size_t>(severity);
+  errorCount += severity == Severity::error;
+  auto style = [&](raw_ostream::Colors code, bool bold) {
+    if (color)
+      os.changeColor(code, bold);
+  };
+  auto plain = [&] {
+    if (color)
+      os.resetColor();
+  };
+
+  // 1. The head.
+  style(raw_ostream::SAVEDCOLOR, true);
+  if (place.file.empty()) {
+    os << "tcc: ";
+  } else {
+    os << place.file << ':';
+    if (place.line)
+      os << place.line << ':' << place.column << ':';
+    os << ' ';
+  }
+  plain();
+  style(colors[index], true);
+  os << labels[index] << ": ";
+  plain();
+  style(raw_ostream::SAVEDCOLOR, true);
+  os << message << '\n';
+  plain();
+
+  // 2. The source line and the caret, tabs kept so that both align.
+  if (place.file.empty() || !place.line || !place.column)
+    return;
+  StringRef line = sourceLine(place);
+  if (line.empty() || place.column > line.size() + 1)
+    return;
+  const size_t caret = place.column - 1;
+  const size_t begin = caret > shownBefore ? caret - shownBefore : 0;
+  StringRef shown = line.slice(begin, caret + shownAfter);
+  for (char c : shown)
+    os << (c == '\t' || (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) ? c : '?');
+  os << '\n';
+  for (char c : shown.take_front(caret - begin))
+    os << (c == '\t' ? '\t' : ' ');
+  style(raw_ostream::GREEN, true);
+  os << '^';
+  plain();
+  os << '\n';
+}
+
+StringRef DiagnosticPrinter::sourceLine(const TextPlace &place) {
+  auto found = sources.find(place.file);
+  if (found == sources.end()) {
+    auto buffer = llvm::MemoryBuffer::getFile(place.file, /*IsText=*/true);
+    found = sources.try_emplace(place.file, buffer ? (*buffer)->getBuffer().str() : std::string()).first;
+  }
+  StringRef rest = found->second;
+  for (unsigned line = 1; line < place.line && !rest.empty(); ++line)
+    rest = rest.split('\n').second;
+  return rest.split('\n').first.rtrim('\r');
+}
+
+bool useColor(StringRef mode) {
+  if (mode == "always")
+    return true;
+  const char *noColor = std::getenv("NO_COLOR");
+  return mode != "never" && !(noColor && *noColor) && llvm::sys::Process::StandardErrHasColors();
+}
+
+TextPlace placeOf(Location location) {
+  TextPlace place;
+  location->walk([&](Location part) {
+    auto position = dyn_cast<FileLineColLoc>(part);
+    if (!position)
+      return WalkResult::advance();
+    place = {position.getFilename().str(), position.getLine(), position.getColumn()};
+    return WalkResult::interrupt();
+  });
+  return place;
+}
+
+ScopedDiagnostics::ScopedDiagnostics(MLIRContext *context, DiagnosticPrinter &printer)
+    : handler(context, [context, &printer](Diagnostic &diagnostic) {
+        const TextPlace place = placeOf(diagnostic.getLocation());
+        const std::string message = diagnostic.str();
+        printer.print(severityOf(diagnostic), place, message);
+        for (Diagnostic &note : diagnostic.getNotes())
+          printer.print(severityOf(note), placeOf(note.getLocation()), note.str());
+        if (StringRef name = unknownOp(message); !name.empty()) {
+          std::vector<std::string> known;
+          for (RegisteredOperationName op : context->getRegisteredOperations())
+            if (op.getDialectNamespace() == "tcc")
+              known.push_back(op.getStringRef().str());
+          if (std::string candidate = nearest(name, known); !candidate.empty())
+            printer.print(Severity::note, place, "did you mean '" + candidate + "'?");
+        }
+      }) {}
+
+std::string nearest(StringRef name, ArrayRef<std::string> candidates) {
+  const auto bound = static_cast<unsigned>(std::max<size_t>(1, name.size() / 3));
+  unsigned best = bound + 1;
+  std::string answer;
+  for (const std::string &candidate : candidates) {
+    const unsigned distance = name.edit_distance(candidate, /*AllowReplacements=*/true, bound);
+    if (distance < best) {
+      best = distance;
+      answer = candidate;
+    }
+  }
+  return answer;
+}
+
+} // namespace tcc

@@ -1,0 +1,59 @@
+// Diagnostics as clang prints them: file:line:column, message, the source line, a caret. Used for .graph text and for
+// C++ lines alike.
+#pragma once
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/raw_ostream.h"
+#include "mlir/IR/Diagnostics.h"
+#include <string>
+
+namespace tcc {
+
+enum class Severity : uint8_t { error, warning, remark, note };
+
+/// A place in a text; line and column count from 1, 0 where unknown.
+struct TextPlace {
+  std::string file;
+  unsigned line = 0, column = 0;
+};
+
+class DiagnosticPrinter {
+public:
+  explicit DiagnosticPrinter(llvm::raw_ostream &os, bool color = false) : os(os), color(color) {}
+
+  /// The text of a file that diagnostics may point into; others are read from disk when a caret needs them.
+  void addSource(llvm::StringRef file, llvm::StringRef text) { sources[file] = text.str(); }
+  void print(Severity severity, const TextPlace &place, llvm::StringRef message);
+  /// Without a place: "tcc: error: message".
+  void print(Severity severity, llvm::StringRef message) { print(severity, TextPlace(), message); }
+
+  int errors() const { return errorCount; }
+
+private:
+  llvm::StringRef sourceLine(const TextPlace &place);
+
+  llvm::raw_ostream &os;
+  bool color;
+  int errorCount = 0;
+  llvm::StringMap<std::string> sources;
+};
+
+/// Whether to colour: -fdiagnostics-color=always|never|auto; `auto` asks NO_COLOR and whether stderr is a terminal.
+bool useColor(llvm::StringRef mode);
+
+/// The first file position within a location; no file where there is none.
+TextPlace placeOf(mlir::Location location);
+
+/// Prints every diagnostic of the context while it lives, with a suggestion for an unknown op.
+class ScopedDiagnostics {
+public:
+  ScopedDiagnostics(mlir::MLIRContext *context, DiagnosticPrinter &printer);
+
+private:
+  mlir::ScopedDiagnosticHandler handler;
+};
+
+/// The nearest of `candidates` to a misspelt name, or nothing where none is near.
+std::string nearest(llvm::StringRef name, llvm::ArrayRef<std::string> candidates);
+
+} // namespace tcc

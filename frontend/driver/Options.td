@@ -1,0 +1,54 @@
+// The options of `tcc`. Spellings follow gcc and clang where they have one.
+include "llvm/Option/OptParser.td"
+
+class One<string name> : Flag<["-"], name>;
+class Two<string name> : Flag<["--"], name>;
+class OneJoined<string name> : Joined<["-"], name>;
+class TwoJoined<string name> : Joined<["--"], name>;
+
+def what : OptionGroup<"what">, HelpText<"What is made">;
+def o : JoinedOrSeparate<["-"], "o">, Group<what>, MetaVarName<"FILE">, HelpText<"Write the artefact, or what -emit= prints, to FILE">;
+def E : One<"E">, Group<what>, HelpText<"Stop after parsing and shape inference; same as -emit=captured">;
+def S : One<"S">, Group<what>, HelpText<"Same as -emit=asm">;
+def c : One<"c">, Group<what>, HelpText<"Write the kernels as an object file (FILE.o)">;
+def fsyntax_only : One<"fsyntax-only">, Group<what>, HelpText<"Check the input and stop">;
+def emit_EQ : CommaJoined<["-", "--"], "emit=">, Group<what>, MetaVarName<"KIND,...">, HelpText<"Print: captured, joint, shaped, fused, planned, llvm, asm, json">;
+def x : JoinedOrSeparate<["-"], "x">, Group<what>, MetaVarName<"LANGUAGE">, HelpText<"The input's language; 'graph' is the one there is">;
+
+def how : OptionGroup<"how">, HelpText<"How it is made">;
+def O : OneJoined<"O">, Group<how>, MetaVarName<"LEVEL">, HelpText<"0: one kernel an op; 1: fused; 2: and recomputed (default); 3: and tuned; s: least memory">;
+def f : OneJoined<"f">, Group<how>, MetaVarName<"[no-]PASS">, HelpText<"Switch a pass on or off; --print-pipeline names them">;
+def ffast_math : One<"ffast-math">, Group<how>, HelpText<"Allow approximations">;
+def fno_fast_math : One<"fno-fast-math">, Group<how>;
+def march_EQ : OneJoined<"march=">, Group<how>, MetaVarName<"CPU">, HelpText<"CPU to compile for (native)">;
+def target_EQ : TwoJoined<"target=">, Group<how>, MetaVarName<"TARGET">, HelpText<"cpu">;
+def shape_EQ : TwoJoined<"shape=">, Group<how>, MetaVarName<"NAME:16x256">, HelpText<"Sizes of an argument with '?' dims; may be repeated">;
+def threads_EQ : TwoJoined<"threads=">, Group<how>, MetaVarName<"N">, HelpText<"Threads of the compiled program (all)">;
+
+def run_group : OptionGroup<"run">, HelpText<"Running">;
+def run : Two<"run">, Group<run_group>, HelpText<"Run once on random inputs and print the results">;
+def run_EQ : TwoJoined<"run=">, Group<run_group>, MetaVarName<"N|reference">, HelpText<"Run N times, or once in the reference interpreter">;
+def bench : Two<"bench">, Group<run_group>, HelpText<"Time 20 runs after a warm-up">;
+def bench_EQ : TwoJoined<"bench=">, Group<run_group>, MetaVarName<"N">, HelpText<"Time N runs">;
+def input : Separate<["--"], "input">, Group<run_group>, MetaVarName<"NAME=FILE.npy">, HelpText<"Take an input or a state from a file">;
+def input_EQ : TwoJoined<"input=">, Group<run_group>, Alias<input>;
+def seed_EQ : TwoJoined<"seed=">, Group<run_group>, MetaVarName<"N">, HelpText<"Seed of the random inputs (0)">;
+def profile_EQ : TwoJoined<"profile=">, Group<run_group>, MetaVarName<"F.json">, HelpText<"Write a Chrome trace of the runs">;
+
+def look : OptionGroup<"look">, HelpText<"Looking inside">;
+def fdump_ir_EQ : OneJoined<"fdump-ir=">, Group<look>, MetaVarName<"all|changed|PASS">, HelpText<"Print the IR after passes">;
+def fdump_dir_EQ : OneJoined<"fdump-dir=">, Group<look>, MetaVarName<"DIR">, HelpText<"Write dumps to DIR/INPUT.ir instead of stderr">;
+def fverify_each : One<"fverify-each">, Group<look>, HelpText<"Run the interpreter before and after each pass and compare">;
+def ftime_report : One<"ftime-report">, Group<look>, HelpText<"Print each pass's time">;
+def print_pipeline : Two<"print-pipeline">, Group<look>, HelpText<"Print the passes under the given options">;
+def fdiagnostics_color : One<"fdiagnostics-color">, Group<look>;
+def fno_diagnostics_color : One<"fno-diagnostics-color">, Group<look>;
+def fdiagnostics_color_EQ : OneJoined<"fdiagnostics-color=">, Group<look>, MetaVarName<"always|never|auto">, HelpText<"Colour of messages (auto; NO_COLOR is honoured)">;
+def v : One<"v">, Group<look>, HelpText<"Say what is done">;
+
+def about : OptionGroup<"about">, HelpText<"About this program">;
+def help : Flag<["-", "--"], "help">, Group<about>, HelpText<"This text">;
+def h : One<"h">, Group<about>, Alias<help>;
+def version : Two<"version">, Group<about>, HelpText<"Versions of tcc and its libraries">;
+def dumpversion : One<"dumpversion">, Group<about>, HelpText<"The version alone">;
+def doctor : Two<"doctor">, Group<about>, HelpText<"What this machine has and lacks">;

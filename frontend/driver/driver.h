@@ -1,0 +1,23 @@
+// What tcc does for each input, and its exit statuses.
+#pragma once
+#include "frontend/driver/options.h"
+
+namespace tcc::driver {
+
+enum ExitStatus : int { exitSuccess = 0, exitDiagnosed = 1, exitUsage = 2, exitInternal = 70 };
+
+/// Compiles, prints, writes or runs one input. Throws nothing of the user's doing.
+int processInput(const Options &options, const std::string &path);
+
+/// Prints what the machine has and lacks; fails (1) where something that compiling needs is missing.
+int runDoctor(llvm::raw_ostream &os);
+void printVersion(llvm::raw_ostream &os);
+
+inline constexpr const char *versionText = "0.1.0";
+
+/// From now on, a crash writes `text` (command line and graph) to a file, prints its path and exits with 70.
+void armReproducer(std::string text);
+/// Does so at once and returns 70.
+int internalError(const std::string &message);
+
+} // namespace tcc::driver

@@ -1,0 +1,332 @@
+// Command line to Options, by LLVM's option tables.
+#include "frontend/driver/options.h"
+#include "frontend/diagnostics.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Option/ArgList.h"
+#include "llvm/Option/OptTable.h"
+#include "llvm/Support/Allocator.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/StringSaver.h"
+
+using namespace llvm::opt;
+using llvm::ArrayRef;
+using llvm::SmallVector;
+using llvm::StringRef;
+
+namespace tcc::driver {
+namespace {
+
+enum Id {
+  OPT_INVALID = 0,
+#define OPTION(...) LLVM_MAKE_OPT_ID(__VA_ARGS__),
+#include "frontend/driver/Options.inc"
+#undef OPTION
+};
+
+#define OPTTABLE_STR_TABLE_CODE
+#include "frontend/driver/Options.inc"
+#undef OPTTABLE_STR_TABLE_CODE
+#define OPTTABLE_PREFIXES_TABLE_CODE
+#include "frontend/driver/Options.inc"
+#undef OPTTABLE_PREFIXES_TABLE_CODE
+
+constexpr OptTable::Info infos[] = {
+#define OPTION(...) LLVM_CONSTRUCT_OPT_INFO(__VA_ARGS__),
+#include "frontend/driver/Options.inc"
+#undef OPTION
+};
+
+class Table : public GenericOptTable {
+public:
+  Table() : GenericOptTable(OptionStrTable, OptionPrefixesTable, infos) {}
+};
+
+constexpr std::pair<llvm::StringLiteral, Emission> emissionNames[] = {
+    {"captured", Emission::captured}, {"joint", Emission::joint},     {"shaped", Emission::shaped},
+    {"fused", Emission::fused},       {"planned", Emission::planned}, {"llvm", Emission::llvm},
+    {"asm", Emission::assembly},      {"json", Emission::json},       {"obj", Emission::object}};
+
+/// A mistake in the command line.
+struct UsageError {
+  std::string message;
+};
+
+int64_t number(StringRef text, StringRef option, int64_t least, int64_t most) {
+  int64_t value = 0;
+  if (text.getAsInteger(10, value) || value < least || value > most)
+    throw UsageError{"'" + text.str() + "' of " + option.str() + " is no number from " + std::to_string(least) + " to " +
+                     std::to_string(most)};
+  return value;
+}
+
+std::string suggestion(const std::string &candidate) {
+  return candidate.empty() ? std::string() : "; did you mean '" + candidate + "'?";
+}
+
+void readEmission(StringRef text, Options &options) {
+  for (auto [name, emission] : emissionNames)
+    if (name == text) {
+      options.emissions.push_back(emission);
+      return;
+    }
+  std::vector<std::string> names;
+  for (auto [name, emission] : emissionNames)
+    names.push_back(name.str());
+  throw UsageError{"unknown -emit= kind '" + text.str() + "'" + suggestion(nearest(text, names)) + " (one of " +
+                   llvm::join(names, ", ") + ")"};
+}
+
+void readShape(StringRef text, Options &options) {
+  auto [name, sizes] = text.rsplit(':');
+  SmallVector<StringRef> parts;
+  sizes.split(parts, 'x');
+  std::vector<int64_t> shape;
+  if (!sizes.empty())
+    for (StringRef part : parts)
+      shape.push_back(number(part, "--shape=" + text.str(), 0, int64_t{1} << 40));
+  if (name.empty() || shape.empty())
+    throw UsageError{"'" + text.str() + "' of --shape= has another form than NAME:16x256"};
+  if (!options.compile.pipeline.shapes.try_emplace(name.str(), shape).second)
+    throw UsageError{"--shape= gives '" + name.str() + "' twice"};
+}
+
+void readPass(StringRef text, Options &options) {
+  StringRef name = text;
+  const bool on = !name.consume_front("no-");
+  const bool known = llvm::any_of(pipelineTable(), [&](const PassInfo &pass) { return name == pass.name; });
+  if (!known) {
+    const std::string candidate = nearestPass(name);
+    throw UsageError{"unknown option '-f" + text.str() + "'" +
+                     suggestion(candidate.empty() ? "" : std::string(on ? "-f" : "-fno-") + candidate) +
+                     " (--print-pipeline lists the passes)"};
+  }
+  options.compile.pipeline.passes[name.str()] = on;
+}
+
+void readLevel(StringRef text, Options &options) {
+  if (text == "s") {
+    options.compile.pipeline.level = 2; // recomputation and the memory plan; nothing is traded for speed beyond it
+    return;
+  }
+  if (text.empty())
+    text = "1"; // as gcc
+  if (text.size() != 1 || text[0] < '0' || text[0] > '3')
+    throw UsageError{"unknown optimisation level '-O" + text.str() + "' (one of -O0 -O1 -O2 -O3 -Os)"};
+  options.compile.pipeline.level = text[0] - '0';
+}
+
+void readInput(StringRef text, Options &options) {
+  auto [name, path] = text.split('=');
+  if (name.empty() || path.empty())
+    throw UsageError{"'" + text.str() + "' of --input has another form than NAME=FILE.npy"};
+  options.inputFiles.emplace_back(name.str(), path.str());
+}
+
+void readRun(StringRef text, Options &options) {
+  if (text == "reference")
+    options.reference = true;
+  else
+    options.runs = number(text, "--run=", 1, 1000000000);
+}
+
+void readTarget(StringRef text) {
+  if (text == "cuda")
+    throw UsageError{"target 'cuda' is not part of this build; 'cpu' is"};
+  if (text != "cpu")
+    throw UsageError{"unknown target '" + text.str() + "' (cpu)"};
+}
+
+void apply(const Arg &arg, Options &options) {
+  auto value = [&] { return StringRef(arg.getNumValues() ? arg.getValue() : ""); };
+  switch (arg.getOption().getID()) {
+  case OPT_INPUT:
+    options.inputs.push_back(arg.getSpelling() == "-" ? "-" : value().str());
+    break;
+  case OPT_o:
+    options.output = value().str();
+    break;
+  case OPT_E:
+    options.emissions.push_back(Emission::captured);
+    break;
+  case OPT_S:
+    options.emissions.push_back(Emission::assembly);
+    break;
+  case OPT_c:
+    options.emissions.push_back(Emission::object);
+    break;
+  case OPT_fsyntax_only:
+    options.action = Action::syntaxOnly;
+    break;
+  case OPT_emit_EQ:
+    for (const char *kind : arg.getValues())
+      readEmission(kind, options);
+    break;
+  case OPT_x:
+    if (value() != "graph")
+      throw UsageError{"unknown language '" + value().str() + "' of -x (graph)"};
+    break;
+  case OPT_O:
+    readLevel(value(), options);
+    break;
+  case OPT_f:
+    readPass(value(), options);
+    break;
+  case OPT_ffast_math:
+  case OPT_fno_fast_math:
+    options.compile.cpu.fastMath = arg.getOption().matches(OPT_ffast_math);
+    break;
+  case OPT_march_EQ:
+    options.compile.cpu.target.cpu = value().str();
+    break;
+  case OPT_target_EQ:
+    readTarget(value());
+    break;
+  case OPT_shape_EQ:
+    readShape(value(), options);
+    break;
+  case OPT_threads_EQ:
+    options.compile.threads = static_cast<int>(number(value(), "--threads=", 1, 4096));
+    break;
+  case OPT_run:
+    options.runs = 1;
+    break;
+  case OPT_run_EQ:
+    readRun(value(), options);
+    break;
+  case OPT_bench:
+    options.benchRuns = 20;
+    break;
+  case OPT_bench_EQ:
+    options.benchRuns = number(value(), "--bench=", 1, 1000000000);
+    break;
+  case OPT_input:
+    readInput(value(), options);
+    break;
+  case OPT_seed_EQ:
+    options.seed = static_cast<uint64_t>(number(value(), "--seed=", 0, INT64_MAX));
+    break;
+  case OPT_profile_EQ:
+    options.profile = value().str();
+    break;
+  case OPT_fdump_ir_EQ:
+    options.compile.pipeline.dump = value().str();
+    break;
+  case OPT_fdump_dir_EQ:
+    options.dumpFolder = value().str();
+    break;
+  case OPT_fverify_each:
+    options.compile.pipeline.verifyEach = true;
+    break;
+  case OPT_ftime_report:
+    options.timeReport = true;
+    break;
+  case OPT_print_pipeline:
+    options.action = Action::printPipeline;
+    break;
+  case OPT_fdiagnostics_color:
+    options.color = "always";
+    break;
+  case OPT_fno_diagnostics_color:
+    options.color = "never";
+    break;
+  case OPT_fdiagnostics_color_EQ:
+    options.color = value().str();
+    if (options.color != "always" && options.color != "never" && options.color != "auto")
+      throw UsageError{"unknown colour '" + options.color + "' (always, never or auto)"};
+    break;
+  case OPT_v:
+    options.verbose = true;
+    break;
+  case OPT_help:
+    options.action = Action::help;
+    break;
+  case OPT_version:
+    options.action = Action::version;
+    break;
+  case OPT_dumpversion:
+    options.action = Action::dumpVersion;
+    break;
+  case OPT_doctor:
+    options.action = Action::doctor;
+    break;
+  default:
+    break;
+  }
+}
+
+/// Options that contradict each other.
+void checkTogether(const Options &options) {
+  if (options.action != Action::compile && options.action != Action::syntaxOnly)
+    return;
+  if (options.inputs.empty())
+    throw UsageError{"no input file; tcc --help shows examples"};
+  if (llvm::count(options.inputs, "-") > 1)
+    throw UsageError{"stdin is given twice"};
+  if (!options.output.empty() && options.inputs.size() > 1)
+    throw UsageError{"-o with several inputs; give one input at a time"};
+  if (!options.output.empty() && options.emissions.size() > 1)
+    throw UsageError{"-o with several -emit= kinds; give one kind at a time"};
+  const bool executes = options.runs || options.reference || options.benchRuns;
+  if (!options.emissions.empty() && executes)
+    throw UsageError{"--run and --bench do not go together with -emit="};
+  if (!options.dumpFolder.empty() && options.compile.pipeline.dump.empty())
+    throw UsageError{"-fdump-dir= without -fdump-ir="};
+  if (!executes && !options.inputFiles.empty())
+    throw UsageError{"--input without --run or --bench"};
+  if (!options.profile.empty() && !options.runs && !options.benchRuns)
+    throw UsageError{"--profile= without --run or --bench"};
+}
+
+} // namespace
+
+std::optional<Options> parseOptions(ArrayRef<const char *> arguments, std::string &error) {
+  llvm::BumpPtrAllocator allocator;
+  llvm::StringSaver saver(allocator);
+  SmallVector<const char *> expanded(arguments.begin(), arguments.end());
+  llvm::cl::ExpansionContext responseFiles(allocator, llvm::cl::TokenizeGNUCommandLine);
+  if (llvm::Error problem = responseFiles.expandResponseFiles(expanded)) {
+    error = llvm::toString(std::move(problem));
+    return std::nullopt;
+  }
+  const Table table;
+  unsigned missingIndex = 0, missingCount = 0;
+  const InputArgList list = table.ParseArgs(expanded, missingIndex, missingCount);
+  Options options;
+  options.commandLine.assign(expanded.begin(), expanded.end());
+  try {
+    if (missingCount)
+      throw UsageError{"option '" + std::string(expanded[missingIndex]) + "' needs a value"};
+    for (const Arg *arg : list) {
+      if (arg->getOption().getID() == OPT_UNKNOWN) {
+        const std::string text = arg->getAsString(list);
+        if (text.starts_with("@"))
+          throw UsageError{"cannot read response file '" + text.substr(1) + "'"};
+        std::string candidate;
+        const unsigned distance = table.findNearest(text, candidate);
+        throw UsageError{"unknown option '" + text + "'" + suggestion(distance <= 2 ? candidate : "")};
+      }
+      apply(*arg, options);
+    }
+    checkTogether(options);
+  } catch (const UsageError &usage) {
+    error = usage.message;
+    return std::nullopt;
+  }
+  return options;
+}
+
+void printHelp(llvm::raw_ostream &os) {
+  os << "tcc compiles GPT training steps, written as graphs, to fused machine code.\n\n"
+        "Examples:\n"
+        "  tcc model.graph -O3                     compile and print a summary\n"
+        "  tcc model.graph --run                   run on random inputs and print the results\n"
+        "  tcc model.graph --bench -O0             time one kernel an op; then without -O0\n"
+        "  tcc model.graph -emit=fused             print the fused kernels\n"
+        "  tcc model.graph --shape=x:16x256 -o F   fix '?' dims and write the artefact\n"
+        "  tcc model.graph --print-pipeline        the passes and what each is for\n\n";
+  const Table table;
+  table.printHelp(os, "tcc [options] file...", "", /*ShowHidden=*/false, /*ShowAllAliases=*/false);
+  os << "\nExit status: 0; 1 after a diagnosed error; 2 after a usage error; 70 after an internal error.\n";
+}
+
+} // namespace tcc::driver

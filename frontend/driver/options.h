@@ -1,0 +1,42 @@
+// The command line of tcc as a struct.
+#pragma once
+#include "codegen/compile_module.h"
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tcc::driver {
+
+enum class Action : uint8_t { compile, help, version, dumpVersion, doctor, printPipeline, syntaxOnly };
+
+/// What is printed or written instead of the artefact.
+enum class Emission : uint8_t { captured, joint, shaped, fused, planned, llvm, assembly, json, object };
+
+struct Options {
+  Action action = Action::compile;
+  std::vector<std::string> inputs; ///< paths; "-" is stdin
+  std::string output;              ///< -o; empty: none, "-" is stdout
+  std::vector<Emission> emissions;
+  CompileOptions compile;
+
+  std::optional<int64_t> runs; ///< --run
+  bool reference = false;      ///< --run=reference
+  std::optional<int64_t> benchRuns;
+  std::vector<std::pair<std::string, std::string>> inputFiles; ///< name, path
+  uint64_t seed = 0;
+  std::string profile;
+
+  std::string dumpFolder;
+  bool timeReport = false, verbose = false;
+  std::string color = "auto";
+  std::vector<std::string> commandLine; ///< for a reproducer
+};
+
+/// Parses what follows the program's name; response files (@file) are read. Nothing, and the message of a usage error in
+/// `error`, for a mistake.
+std::optional<Options> parseOptions(llvm::ArrayRef<const char *> arguments, std::string &error);
+
+void printHelp(llvm::raw_ostream &os);
+
+} // namespace tcc::driver

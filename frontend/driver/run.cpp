@@ -1,0 +1,52 @@
+// Options to actions.
+#include "frontend/diagnostics.h"
+#include "frontend/driver/driver.h"
+#include "frontend/driver/run.h"
+#include <exception>
+
+using namespace tcc;
+using namespace tcc::driver;
+
+namespace {
+
+int dispatch(const Options &options) {
+  switch (options.action) {
+  case Action::help:
+    printHelp(llvm::outs());
+    return exitSuccess;
+  case Action::version:
+    printVersion(llvm::outs());
+    return exitSuccess;
+  case Action::dumpVersion:
+    llvm::outs() << versionText << '\n';
+    return exitSuccess;
+  case Action::doctor:
+    return runDoctor(llvm::outs());
+  case Action::printPipeline:
+    printPipeline(llvm::outs(), options.compile.pipeline);
+    return exitSuccess;
+  case Action::compile:
+  case Action::syntaxOnly:
+    break;
+  }
+  int status = exitSuccess;
+  for (const std::string &input : options.inputs)
+    status = std::max(status, processInput(options, input));
+  return status;
+}
+
+} // namespace
+
+int tcc::driver::run(int count, const char *const *arguments) {
+  std::string problem;
+  const auto options = parseOptions(llvm::ArrayRef<const char *>(arguments + 1, count > 0 ? count - 1 : 0), problem);
+  if (!options) {
+    DiagnosticPrinter(llvm::errs(), useColor("auto")).print(Severity::error, problem);
+    return exitUsage;
+  }
+  try {
+    return dispatch(*options);
+  } catch (const std::exception &failure) {
+    return internalError(failure.what());
+  }
+}

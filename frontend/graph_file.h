@@ -1,0 +1,32 @@
+// .graph files: MLIR assembly of the tcc dialect with one public func.func. Text in (scanned for limits first), text out;
+// printing what was parsed gives the same text again.
+#pragma once
+#include "frontend/diagnostics.h"
+#include "frontend/graph_scan.h"
+#include "ir/dialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+namespace tcc {
+
+/// Reads a file, "-" for stdin, of at most `limit` bytes. Errors name the path and the system's reason.
+std::optional<std::string> readText(const std::string &path, int64_t limit, std::string &error);
+
+/// Parses and checks `text`, called `name` in diagnostics. Null after at least one printed error.
+mlir::OwningOpRef<mlir::ModuleOp> parseGraph(llvm::StringRef text, llvm::StringRef name, mlir::MLIRContext &context,
+                                             DiagnosticPrinter &printer, const GraphLimits &limits = {});
+
+/// What a module must be to be compiled; errors are MLIR diagnostics.
+/// function_c1: exactly one function, public, with a body. function_c2: one block of tcc ops and func.return.
+/// function_c3: names of arguments are unique, and so are names of results. function_c4: tcc.updates names a state of
+/// the result's type, at most once.
+mlir::LogicalResult verifyGraph(mlir::ModuleOp module);
+
+/// The one function of a verified module.
+mlir::func::FuncOp graphFunction(mlir::ModuleOp module);
+
+/// Canonical text, without locations.
+void printGraph(mlir::ModuleOp module, llvm::raw_ostream &os);
+std::string graphText(mlir::ModuleOp module);
+
+} // namespace tcc

@@ -1,0 +1,146 @@
+// Hints from uses, random values, and their description.
+#include "frontend/graph_values.h"
+#include "runtime/cache.h"
+#include <algorithm>
+#include <cmath>
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+/// Lowers `hint` to what `use` asks of the argument; true if the use only passes the value on.
+bool look(OpOperand &use, ValueHint &hint, bool &known) {
+  using Kind = ValueHint::Kind;
+  Operation *op = use.getOwner();
+  auto index = [&](int64_t bound) {
+    if (ShapedType::isDynamic(bound))
+      return;
+    hint.bound = hint.kind == Kind::index ? std::min(hint.bound, bound) : bound;
+    hint.kind = Kind::index;
+    known = true;
+  };
+  auto is = [&](Kind kind) {
+    hint.kind = kind;
+    known = true;
+  };
+  if (auto gather = dyn_cast<GatherOp>(op); gather && use.get() == gather.getIndex())
+    index(tensorType(gather.getTable()).getDimSize(0));
+  else if (auto scatter = dyn_cast<ScatterAddOp>(op); scatter && use.get() == scatter.getIndex())
+    index(tensorType(scatter.getBase()).getDimSize(0));
+  else if (auto loss = dyn_cast<CrossEntropyOp>(op); loss && use.get() == loss.getTargets())
+    index(tensorType(loss.getLogits()).getShape().back());
+  else if (auto adamw = dyn_cast<AdamwOp>(op)) {
+    if (use.get() == adamw.getLr())
+      is(Kind::rate);
+    else if (use.get() == adamw.getStep())
+      is(Kind::stepCount);
+    else if (use.get() == adamw.getM() || use.get() == adamw.getV())
+      is(Kind::zero);
+  }
+  return op->hasTrait<ViewOp>() || isa<CastOp>(op);
+}
+
+void follow(Value value, ValueHint &hint, bool &known, int depth) {
+  for (OpOperand &use : value.getUses())
+    if (look(use, hint, known) && depth < 8)
+      follow(use.getOwner()->getResult(0), hint, known, depth + 1);
+}
+
+uint64_t nameKey(const std::string &name, uint64_t seed) {
+  runtime::RollingHash hash;
+  hash.add(seed);
+  hash.add(name);
+  return hash.value();
+}
+
+/// Uniform in [0, 1), from 24 bits.
+double uniform(uint64_t key, int64_t index) {
+  uint64_t bits = key + 0x9e3779b97f4a7c15u * static_cast<uint64_t>(index + 1); // splitmix64
+  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
+  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebu;
+  return static_cast<double>((bits ^ (bits >> 31)) >> 40) * 0x1p-24;
+}
+
+std::string shortNumber(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.6g", value);
+  return text.data();
+}
+
+} // namespace
+
+std::string argumentName(func::FuncOp function, unsigned argument) {
+  auto name = function.getArgAttrOfType<StringAttr>(argument, nameAttr);
+  return name ? name.str() : "arg" + std::to_string(argument);
+}
+
+std::map<std::string, ValueHint> valueHints(func::FuncOp function) {
+  std::map<std::string, ValueHint> hints;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    ValueHint hint;
+    bool known = false;
+    follow(function.getArgument(i), hint, known, 0);
+    Type element = tensorType(function.getArgument(i)).getElementType();
+    if (!known && element.isInteger(1))
+      hint.kind = ValueHint::Kind::flag;
+    else if (!known && isa<IntegerType>(element))
+      hint.kind = ValueHint::Kind::index;
+    else if (!known && function.getArgAttr(i, stateAttr))
+      hint.kind = ValueHint::Kind::small;
+    hints[argumentName(function, i)] = hint;
+  }
+  return hints;
+}
+
+Array randomArray(const runtime::TensorSpec &spec, const ValueHint &hint, uint64_t seed, int64_t run) {
+  using Kind = ValueHint::Kind;
+  Array array(Shape(spec.shape), spec.dtype);
+  const uint64_t key = nameKey(spec.name, seed);
+  const int64_t count = array.shape().elements();
+  for (int64_t i = 0; i < count && hint.kind != Kind::zero; ++i) {
+    const double random = uniform(key, i);
+    double value = 2 * random - 1;
+    if (hint.kind == Kind::small)
+      value *= 0.05;
+    else if (hint.kind == Kind::rate)
+      value = 1e-3;
+    else if (hint.kind == Kind::stepCount)
+      value = static_cast<double>(run);
+    else if (hint.kind == Kind::index)
+      value = std::floor(random * static_cast<double>(hint.bound));
+    else if (hint.kind == Kind::flag)
+      value = random < 0.5;
+    array.setItem(i, value);
+  }
+  return array;
+}
+
+std::string describe(const std::string &name, const Array &array) {
+  std::string text = name + ": " + std::string(runtime::name(array.dtype())) + array.shape().text();
+  const int64_t count = array.shape().elements();
+  if (array.shape().empty())
+    return text + " " + shortNumber(array.item());
+  double least = INFINITY, most = -INFINITY, sum = 0;
+  int64_t finite = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double value = array.item(i);
+    if (!std::isfinite(value))
+      continue;
+    ++finite;
+    sum += value;
+    least = std::min(least, value);
+    most = std::max(most, value);
+  }
+  if (finite)
+    text += " mean " + shortNumber(sum / static_cast<double>(finite)) + " min " + shortNumber(least) + " max " +
+            shortNumber(most);
+  if (finite != count)
+    text += " non-finite " + std::to_string(count - finite);
+  text += " first";
+  for (int64_t i = 0; i < std::min<int64_t>(count, 4); ++i)
+    text += " " + shortNumber(array.item(i));
+  return text + (count > 4 ? " …" : "");
+}
+
+} // namespace tcc

@@ -1,0 +1,38 @@
+// Values for running a graph from the command line: given files, or random ones that suit what the graph does with them.
+#pragma once
+#include "frontend/array.h"
+#include "ir/dialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "runtime/plan.h"
+#include <map>
+
+namespace tcc {
+
+/// How the random elements of an argument are drawn.
+struct ValueHint {
+  enum class Kind : uint8_t {
+    uniform,  ///< floats in [-1, 1)
+    small,    ///< floats in [-0.05, 0.05): states
+    zero,     ///< an optimizer's moments
+    rate,     ///< 0.001: a learning rate
+    stepCount, ///< 1, 2, …: the number of the run
+    index,    ///< integers in [0, bound)
+    flag,     ///< 0 or 1
+  };
+  Kind kind = Kind::uniform;
+  int64_t bound = 16; ///< of an index: the rows of the table or the classes that it selects from
+};
+
+/// Hints by argument name, found from the ops that use each argument (through views and casts).
+std::map<std::string, ValueHint> valueHints(mlir::func::FuncOp function);
+
+/// The argument's name: tcc.name, or arg<i>.
+std::string argumentName(mlir::func::FuncOp function, unsigned argument);
+
+/// Random elements; equal for equal (seed, name). `run` counts from 1.
+Array randomArray(const runtime::TensorSpec &spec, const ValueHint &hint, uint64_t seed, int64_t run);
+
+/// "loss: f32[] 4.15888" or "logits: f32[4, 8] mean 0.1 min -2 max 3 first 0.5 0.25 …"; NaN and infinities are counted.
+std::string describe(const std::string &name, const Array &array);
+
+} // namespace tcc

@@ -1,0 +1,7 @@
+// Everything that a program needs to trace, compile and train.
+#pragma once
+#include "frontend/array.h"
+#include "frontend/compile.h"
+#include "frontend/nn.h"
+#include "frontend/optim.h"
+#include "frontend/tensor.h"

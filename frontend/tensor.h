@@ -1,0 +1,217 @@
+// Tensor: a value inside a traced function, with operators and one free function for each op of the dialect. Nothing is
+// computed here: each call is recorded (tracer.h), and shapes and dtypes are known at once. Every function throws Error
+// with the caller's file and line and the violated constraint's label.
+#pragma once
+#include "frontend/array.h"
+#include "frontend/shape.h"
+#include <optional>
+#include <source_location>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace tcc {
+
+using Loc = std::source_location;
+
+/// A handle of a value of the trace that is being recorded. Cheap to copy; must not be used after the traced function
+/// has returned (Error).
+class Tensor {
+public:
+  Tensor() = default;
+  /// A state's value before the call.
+  Tensor(const State &state, Loc loc = Loc::current());
+
+  const Shape &shape() const;
+  int64_t rank() const { return shape().rank(); }
+  /// Size of a dim; negative ones count from the end.
+  int64_t dim(int64_t index) const { return shape().dim(index); }
+  DType dtype() const;
+  explicit operator bool() const { return trace != 0; }
+
+private:
+  friend class Tracer;
+  Tensor(uint32_t trace, uint32_t value) : trace(trace), value(value) {}
+  uint32_t trace = 0; // which recording; 0 for none
+  uint32_t value = 0;
+};
+
+/// The right side of an operator: a tensor, a state or a literal, with the place where it stands. A literal takes the
+/// other side's dtype and shape; it is a constant of the compiled code (a changed one is seen and recompiles), so what
+/// changes from call to call must be an input.
+class Operand {
+public:
+  Operand(const Tensor &tensor, Loc loc = Loc::current()) : tensor(tensor), loc(loc) {}
+  Operand(const State &state, Loc loc = Loc::current()) : tensor(state, loc), loc(loc) {}
+  Operand(double literal, Loc loc = Loc::current()) : literal(literal), loc(loc) {}
+
+  Tensor tensor; // none for a literal
+  double literal = 0;
+  Loc loc;
+};
+
+//===- arithmetic; shapes are broadcast: aligned at the last dim, sizes 1 and missing dims stretched ---------------===//
+
+Tensor operator+(const Tensor &a, Operand b);
+Tensor operator-(const Tensor &a, Operand b);
+Tensor operator*(const Tensor &a, Operand b);
+Tensor operator/(const Tensor &a, Operand b);
+Tensor operator+(double a, Operand b);
+Tensor operator-(double a, Operand b);
+Tensor operator*(double a, Operand b);
+Tensor operator/(double a, Operand b);
+Tensor operator-(Operand x);
+Tensor maximum(const Tensor &a, Operand b);
+Tensor minimum(const Tensor &a, Operand b);
+
+// comparisons: i1 results; NaN is unequal to everything
+Tensor equal(const Tensor &a, Operand b);
+Tensor notEqual(const Tensor &a, Operand b);
+Tensor less(const Tensor &a, Operand b);
+Tensor lessEqual(const Tensor &a, Operand b);
+Tensor greater(const Tensor &a, Operand b);
+Tensor greaterEqual(const Tensor &a, Operand b);
+
+// i1 operands
+Tensor logicalAnd(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
+Tensor logicalOr(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
+Tensor logicalNot(const Tensor &x, Loc loc = Loc::current());
+
+/// onTrue where the condition holds, else onFalse; all three are broadcast to one shape.
+Tensor select(const Tensor &condition, const Tensor &onTrue, Operand onFalse);
+
+Tensor abs(const Tensor &x, Loc loc = Loc::current());
+Tensor exp(const Tensor &x, Loc loc = Loc::current());
+Tensor log(const Tensor &x, Loc loc = Loc::current());
+Tensor sqrt(const Tensor &x, Loc loc = Loc::current());
+Tensor rsqrt(const Tensor &x, Loc loc = Loc::current());
+Tensor tanh(const Tensor &x, Loc loc = Loc::current());
+Tensor sin(const Tensor &x, Loc loc = Loc::current());
+Tensor cos(const Tensor &x, Loc loc = Loc::current());
+Tensor erf(const Tensor &x, Loc loc = Loc::current());
+Tensor isFinite(const Tensor &x, Loc loc = Loc::current()); // i1
+/// x converted; x itself when it has that dtype.
+Tensor cast(const Tensor &x, DType dtype, Loc loc = Loc::current());
+/// x, which gradients see as a constant.
+Tensor detach(const Tensor &x, Loc loc = Loc::current());
+inline Tensor stopGradient(const Tensor &x, Loc loc = Loc::current()) { return detach(x, loc); }
+
+//===- sources -----------------------------------------------------------------------------------------------------===//
+
+/// Every element is `value`.
+Tensor full(double value, const Shape &shape, DType dtype = DType::f32, Loc loc = Loc::current());
+inline Tensor zeros(const Shape &shape, DType dtype = DType::f32, Loc loc = Loc::current()) {
+  return full(0, shape, dtype, loc);
+}
+inline Tensor ones(const Shape &shape, DType dtype = DType::f32, Loc loc = Loc::current()) {
+  return full(1, shape, dtype, loc);
+}
+/// A literal of at most 1 KiB, row-major.
+Tensor literal(std::span<const double> values, const Shape &shape, DType dtype = DType::f32, Loc loc = Loc::current());
+/// Each element's own coordinate along `dim`.
+Tensor iota(int64_t dim, const Shape &shape, DType dtype = DType::i32, Loc loc = Loc::current());
+/// 32 random bits an element (i32), a function of seed (i32 or i64 scalar), stream and the element's position.
+Tensor randomBits(const Tensor &seed, int64_t stream, const Shape &shape, Loc loc = Loc::current());
+
+//===- views -------------------------------------------------------------------------------------------------------===//
+
+/// One size of -1 is what the element count leaves over.
+Tensor reshape(const Tensor &x, const Shape &shape, Loc loc = Loc::current());
+Tensor broadcast(const Tensor &x, const Shape &shape, Loc loc = Loc::current());
+/// Result dim i is x's dim permutation[i].
+Tensor transpose(const Tensor &x, std::initializer_list<int64_t> permutation, Loc loc = Loc::current());
+/// The last two dims exchanged.
+Tensor transpose(const Tensor &x, Loc loc = Loc::current());
+/// Elements start <= index < limit of one dim; a negative dim counts from the end, a limit of -1 is the dim's size.
+Tensor slice(const Tensor &x, int64_t dim, int64_t start, int64_t limit, Loc loc = Loc::current());
+/// The same of all dims at once.
+Tensor slice(const Tensor &x, std::span<const int64_t> starts, std::span<const int64_t> limits,
+             Loc loc = Loc::current());
+/// x in `parts` equal pieces along `dim`.
+std::vector<Tensor> split(const Tensor &x, int64_t dim, int64_t parts, Loc loc = Loc::current());
+/// low[i] zeros before and high[i] zeros after x along dim i.
+Tensor pad(const Tensor &x, std::initializer_list<int64_t> low, std::initializer_list<int64_t> high,
+           Loc loc = Loc::current());
+Tensor concat(std::span<const Tensor> parts, int64_t axis, Loc loc = Loc::current());
+inline Tensor concat(std::initializer_list<Tensor> parts, int64_t axis, Loc loc = Loc::current()) {
+  return concat(std::span<const Tensor>(parts.begin(), parts.size()), axis, loc);
+}
+
+//===- reductions: over `axes` (negative ones count from the end), which vanish unless keepDims; no axes: all ------===//
+
+struct Axes {
+  Axes() = default; ///< all of them
+  Axes(int64_t axis) : axes{axis}, all(false) {}
+  Axes(std::initializer_list<int64_t> axes) : axes(axes), all(false) {}
+  std::vector<int64_t> axes;
+  bool all = true;
+};
+enum class KeepDims : bool { no, yes };
+
+Tensor sum(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
+Tensor max(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
+Tensor mean(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
+
+//===- indexing and products ---------------------------------------------------------------------------------------===//
+
+/// Rows of a table: result[i..., j...] = table[index[i...], j...]; index is i32 or i64.
+Tensor gather(const Tensor &table, const Tensor &index, Loc loc = Loc::current());
+/// base with rows[i...] added at row index[i...].
+Tensor scatterAdd(const Tensor &base, const Tensor &index, const Tensor &rows, Loc loc = Loc::current());
+
+struct MatmulOptions {
+  bool transposeA = false, transposeB = false;
+  std::optional<DType> dtype = std::nullopt; ///< of the result; the operands' by default
+};
+/// [batch..., M, K] · [batch..., K, N], or b one matrix for all of a's batch.
+Tensor matmul(const Tensor &a, const Tensor &b, MatmulOptions options, Loc loc = Loc::current());
+Tensor matmul(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
+
+//===- composites --------------------------------------------------------------------------------------------------===//
+
+Tensor gelu(const Tensor &x, Loc loc = Loc::current()); ///< tanh form
+Tensor silu(const Tensor &x, Loc loc = Loc::current());
+Tensor sigmoid(const Tensor &x, Loc loc = Loc::current());
+Tensor relu(const Tensor &x, Loc loc = Loc::current());
+Tensor softmax(const Tensor &x, Loc loc = Loc::current()); ///< over the last dim
+/// Over the last dim; weight and bias have its size.
+Tensor layerNorm(const Tensor &x, const Tensor &weight, const Tensor &bias, double eps = 1e-5,
+                 Loc loc = Loc::current());
+Tensor rmsNorm(const Tensor &x, const Tensor &weight, double eps = 1e-5, Loc loc = Loc::current());
+/// x · weight [in, out] + bias [out].
+Tensor linear(const Tensor &x, const Tensor &weight, const Tensor &bias, Loc loc = Loc::current());
+Tensor linear(const Tensor &x, const Tensor &weight, Loc loc = Loc::current());
+/// Mean of -log softmax(logits [..., V])[targets [...]] over rows whose target is not negative; an f32 scalar.
+Tensor crossEntropy(const Tensor &logits, const Tensor &targets, Loc loc = Loc::current());
+/// softmax(scale · q·kᵀ, masked)·v; q [batch..., T, d], k and v [batch..., S, d]. Scale 0: 1/sqrt(d).
+Tensor attention(const Tensor &q, const Tensor &k, const Tensor &v, bool causal, double scale = 0,
+                 Loc loc = Loc::current());
+/// x / (1 - rate) where kept; equal (seed, stream) give equal masks.
+Tensor dropout(const Tensor &x, double rate, const Tensor &seed, int64_t stream, Loc loc = Loc::current());
+
+struct AdamwOptions {
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weightDecay = 0.1;
+};
+struct AdamwResult {
+  Tensor parameter, m, v;
+};
+/// One update. lr, step (from 1) and scale (multiplies the gradient) are f32 scalars; apply is an i1 scalar: false keeps
+/// every old bit.
+AdamwResult adamw(const Tensor &parameter, const Tensor &gradient, const Tensor &m, const Tensor &v, const Tensor &lr,
+                  const Tensor &step, const Tensor &scale, const Tensor &apply, const AdamwOptions &options = {},
+                  Loc loc = Loc::current());
+
+//===- structure ---------------------------------------------------------------------------------------------------===//
+
+/// Gradients of a float scalar, aligned with `wrt`; 0 for what the loss does not depend on.
+std::vector<Tensor> gradient(const Tensor &loss, std::span<const Tensor> wrt, Loc loc = Loc::current());
+std::vector<Tensor> gradient(const Tensor &loss, std::span<const Parameter> parameters, Loc loc = Loc::current());
+inline Tensor gradient(const Tensor &loss, const Tensor &wrt, Loc loc = Loc::current()) {
+  return gradient(loss, std::span<const Tensor>(&wrt, 1), loc)[0];
+}
+
+/// The state's next value, committed at the end of the step: reads within the step keep seeing the old one. Throws Error
+/// for another shape or dtype and for a second assignment.
+void assign(const State &state, const Tensor &value, Loc loc = Loc::current());
+
+} // namespace tcc

@@ -1,0 +1,282 @@
+// Recording and replay.
+#include "frontend/trace.h"
+#include "frontend/capture.h"
+#include "frontend/storage.h"
+#include <array>
+#include <atomic>
+#include <cstring>
+
+namespace tcc {
+namespace {
+
+thread_local Tracer *recording = nullptr;
+std::atomic<uint32_t> lastId{0};
+
+[[noreturn]] void fail(const std::string &message, Loc loc) {
+  throw Error(message, loc.file_name(), loc.line(), loc.column());
+}
+
+void hashType(runtime::RollingHash &hash, const ValueType &type) {
+  hash.add(static_cast<uint64_t>(type.dtype));
+  hash.add(static_cast<uint64_t>(type.shape.size()));
+  for (int64_t size : type.shape)
+    hash.add(static_cast<uint64_t>(size));
+}
+
+using K = WordKind;
+const std::array<TracedOp, opKinds> table{{
+    {"neg"}, {"abs"}, {"exp"}, {"log"}, {"sqrt"}, {"rsqrt"}, {"tanh"}, {"sin"}, {"cos"}, {"erf"}, {"not"},
+    {"add"}, {"sub"}, {"mul"}, {"div"}, {"maximum"}, {"minimum"}, {"and"}, {"or"},
+    {"compare", {{"predicate", K::predicate}}},
+    {"is_finite"},
+    {"select", {}, true},
+    {"cast", {}, true},
+    {"detach"},
+    {"constant", {{"value", K::literal}}, true},
+    {"iota", {{"dim", K::integer}}, true},
+    {"random_bits", {{"stream", K::integer}}, true},
+    {"broadcast", {}, true},
+    {"reshape", {}, true},
+    {"transpose", {{"permutation", K::integers}}},
+    {"slice", {{"starts", K::integers}, {"limits", K::integers}}},
+    {"pad", {{"low", K::integers}, {"high", K::integers}}},
+    {"concat", {{"axis", K::integer}}},
+    {"reduce_sum", {{"axes", K::integers}}},
+    {"reduce_max", {{"axes", K::integers}}},
+    {"gather"},
+    {"scatter_add"},
+    {"matmul", {{"transpose_a", K::flag}, {"transpose_b", K::flag}, {"dtype", K::dtype}}},
+    {"gelu"}, {"silu"}, {"sigmoid"}, {"relu"}, {"softmax"},
+    {"reduce_mean", {{"axes", K::integers}}},
+    {"layer_norm", {{"eps", K::number}}},
+    {"rms_norm", {{"eps", K::number}}},
+    {"linear"},
+    {"cross_entropy"},
+    {"attention", {{"causal", K::flag}, {"scale", K::number}}},
+    {"dropout", {{"rate", K::number}, {"stream", K::integer}}},
+    {"adamw", {{"beta1", K::number}, {"beta2", K::number}, {"eps", K::number}, {"weight_decay", K::number}}},
+    {"gradient"},
+}};
+
+} // namespace
+
+const TracedOp &tracedOp(OpKind kind) {
+  return table[static_cast<size_t>(kind)];
+}
+
+Tracer &Tracer::current(Loc loc) {
+  if (!recording)
+    fail("an op outside of a traced function; ops only record, so they stand in what tcc::compile() calls", loc);
+  return *recording;
+}
+
+uint32_t Tracer::valueOf(const Tensor &tensor, Loc loc) const {
+  if (tensor.trace != id) {
+    if (!tensor)
+      fail("an empty tensor is used; a Tensor is the result of an op or an argument of the traced function", loc);
+    fail("a tensor of an earlier call is used; a Tensor lives only within the traced function that made it, a State "
+         "lives longer",
+         loc);
+  }
+  return tensor.value;
+}
+
+bool Tracer::matches(const OpRecord &op, OpKind kind, std::span<const Tensor> operands,
+                     std::span<const uint64_t> words) const {
+  if (op.kind != kind || op.operandEnd - op.operands != operands.size() || op.wordEnd - op.words != words.size() ||
+      op.firstResult != nextValue)
+    return false;
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (rec.operands[op.operands + i] != operands[i].value)
+      return false;
+  return std::equal(words.begin(), words.end(), rec.words.begin() + op.words);
+}
+
+uint32_t Tracer::firstResult(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words, Loc loc) {
+  for (const Tensor &operand : operands)
+    valueOf(operand, loc);
+  if (replaying && (position == rec.ops.size() || !matches(rec.ops[position], kind, operands, words)))
+    diverge();
+  if (replaying)
+    rec.ops[position].loc = loc;
+  else
+    append(kind, operands, words, loc);
+  const uint32_t first = nextValue;
+  nextValue += rec.ops[position++].results;
+  return first;
+}
+
+/// From here on the recording differs from the last one: drops what that one had beyond this point.
+void Tracer::diverge() {
+  replaying = complete = false;
+  rec.ops.resize(position);
+  rec.operands.resize(position ? rec.ops.back().operandEnd : 0);
+  rec.words.resize(position ? rec.ops.back().wordEnd : 0);
+  rec.literals.resize(literal);
+  rec.arguments.resize(argument);
+  rec.values.resize(nextValue);
+}
+
+void Tracer::append(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words, Loc loc) {
+  std::vector<ValueType> operandTypes;
+  operandTypes.reserve(operands.size());
+  for (const Tensor &operand : operands)
+    operandTypes.push_back(rec.values[operand.value]);
+  const std::vector<ValueType> results = inferTypes(kind, operandTypes, words, loc);
+
+  OpRecord op;
+  op.kind = kind;
+  op.results = static_cast<uint16_t>(results.size());
+  op.loc = loc;
+  op.operands = static_cast<uint32_t>(rec.operands.size());
+  op.words = static_cast<uint32_t>(rec.words.size());
+  op.literals = static_cast<uint32_t>(literal);
+  op.firstResult = nextValue;
+  if (!rec.ops.empty())
+    op.hash = rec.ops.back().hash;
+  op.hash.add(static_cast<uint64_t>(kind) | operands.size() << 16 | words.size() << 32);
+  for (const Tensor &operand : operands) {
+    rec.operands.push_back(operand.value);
+    op.hash.add(static_cast<uint64_t>(operand.value));
+  }
+  for (uint64_t word : words) {
+    rec.words.push_back(word);
+    op.hash.add(word);
+  }
+  op.operandEnd = static_cast<uint32_t>(rec.operands.size());
+  op.wordEnd = static_cast<uint32_t>(rec.words.size());
+  rec.values.insert(rec.values.end(), results.begin(), results.end());
+  rec.ops.push_back(op);
+  ++recordedOps;
+}
+
+std::vector<Tensor> Tracer::ops(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words,
+                                Loc loc) {
+  const uint32_t first = firstResult(kind, operands, words, loc);
+  std::vector<Tensor> results;
+  for (uint32_t value = first; value < nextValue; ++value)
+    results.push_back(Tensor(id, value));
+  return results;
+}
+
+Tensor Tracer::splat(double value, const ValueType &type, Loc loc) {
+  std::array<uint64_t, 3 + Shape::maxRank> words{0, static_cast<uint64_t>(type.dtype), type.shape.size()};
+  std::copy(type.shape.begin(), type.shape.end(), words.begin() + 3);
+  const Tensor result = op(OpKind::constant, {}, std::span(words).first(3 + type.shape.size()), loc);
+  if (replaying)
+    rec.literals[literal] = {value, loc};
+  else
+    rec.literals.push_back({value, loc});
+  ++literal;
+  return result;
+}
+
+Tensor Tracer::use(const State &state, Loc loc) {
+  if (!state)
+    fail("an empty state is used; give it a name and a shape first", loc);
+  detail::StateStorage &storage = *state.storage;
+  if (storage.trace == id)
+    return Tensor(id, storage.value);
+  if (replaying && (argument == rec.arguments.size() || !(rec.arguments[argument].state == state) ||
+                    rec.arguments[argument].value != nextValue))
+    diverge();
+  if (!replaying) {
+    for (const Record::Argument &other : rec.arguments)
+      if (other.name == storage.name)
+        fail("two arguments or states are named '" + storage.name + "'; names are unique within a function", loc);
+    rec.arguments.push_back({storage.name, {storage.dtype, storage.shape}, state, nextValue, loc});
+    rec.values.push_back({storage.dtype, storage.shape});
+  }
+  storage.trace = id;
+  storage.argument = static_cast<uint32_t>(argument++);
+  storage.value = nextValue++;
+  return Tensor(id, storage.value);
+}
+
+void Tracer::assign(const State &state, const Tensor &value, Loc loc) {
+  use(state, loc);
+  const detail::StateStorage &storage = *state.storage;
+  const ValueType &type = typeOf(value, loc);
+  if (type.dtype != storage.dtype || !(type.shape == storage.shape))
+    fail("state '" + storage.name + "' is " + std::string(runtime::name(storage.dtype)) + storage.shape.text() +
+             " and its next value " + std::string(runtime::name(type.dtype)) + type.shape.text() +
+             "; both need the same dtype and shape",
+         loc);
+  for (const Record::Update &update : updates)
+    if (update.argument == storage.argument)
+      fail("state '" + storage.name + "' is assigned twice in one step", loc);
+  updates.push_back({storage.argument, value.value, loc});
+}
+
+uint64_t Tracer::wholeHash() const {
+  runtime::RollingHash hash = rec.ops.empty() ? runtime::RollingHash() : rec.ops.back().hash;
+  hash.add(static_cast<uint64_t>(rec.arguments.size()));
+  for (const Record::Argument &argument : rec.arguments) {
+    hash.add(argument.name);
+    hash.add(static_cast<uint64_t>(argument.value) << 1 | static_cast<bool>(argument.state));
+    hashType(hash, argument.type);
+  }
+  for (uint32_t output : rec.outputs)
+    hash.add(static_cast<uint64_t>(output));
+  for (const Record::Update &update : rec.updates)
+    hash.add(static_cast<uint64_t>(update.argument) << 32 | update.value);
+  return hash.value();
+}
+
+Recorded Tracer::record(const std::function<std::vector<Tensor>(std::span<const Tensor>)> &fn,
+                        std::span<const ValueType> inputs, std::span<const std::string> inputNames) {
+  if (recording)
+    throw Error("a compiled function is called while another one is being traced; call plain C++ functions there");
+  struct Scope {
+    explicit Scope(Tracer *tracer) { recording = tracer; }
+    ~Scope() { recording = nullptr; }
+  } scope(this);
+
+  // 1. Start over: a replay if the inputs are those of the last record.
+  id = ++lastId;
+  position = literal = 0;
+  updates.clear();
+  replaying = rec.inputs == inputs.size();
+  for (size_t i = 0; replaying && i < inputs.size(); ++i)
+    replaying = rec.arguments[i].type == inputs[i] && rec.arguments[i].name == inputNames[i];
+  argument = nextValue = 0;
+  if (!replaying) {
+    diverge();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      rec.arguments.push_back({inputNames[i], inputs[i], {}, static_cast<uint32_t>(i), {}});
+      rec.values.push_back(inputs[i]);
+    }
+    rec.inputs = inputs.size();
+  }
+  argument = nextValue = static_cast<uint32_t>(inputs.size());
+
+  // 2. Run the user's function.
+  std::vector<Tensor> arguments;
+  for (uint32_t i = 0; i < inputs.size(); ++i)
+    arguments.push_back(Tensor(id, i));
+  const std::vector<Tensor> results = fn(arguments);
+  if (replaying && (position != rec.ops.size() || argument != rec.arguments.size()))
+    diverge();
+
+  // 3. Compare or store how it ended.
+  const bool sameEnd =
+      replaying && complete && results.size() == rec.outputs.size() && updates.size() == rec.updates.size() &&
+      std::equal(results.begin(), results.end(), rec.outputs.begin(),
+                 [&](const Tensor &a, uint32_t b) { return valueOf(a, Loc()) == b; }) &&
+      std::equal(updates.begin(), updates.end(), rec.updates.begin(),
+                 [](const auto &a, const auto &b) { return a.argument == b.argument && a.value == b.value; });
+  if (!sameEnd) {
+    rec.outputs.clear();
+    for (const Tensor &result : results) {
+      if (result.trace != id)
+        throw Error("the traced function returns a tensor that is empty or of an earlier call");
+      rec.outputs.push_back(result.value);
+    }
+    rec.updates = updates;
+    lastHash = wholeHash();
+    complete = true;
+  }
+  return {&rec, lastHash, sameEnd};
+}
+
+} // namespace tcc

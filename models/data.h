@@ -1,0 +1,79 @@
+// Training data: a file of tokens, memory-mapped, and the batches that a step reads from it.
+#pragma once
+#include "models/files.h"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tcc::models {
+
+enum class TokenFormat {
+  Text,        ///< every byte is a token
+  RawUint16,   ///< nanoGPT: extension .bin, uint16, no header
+  ShardUint16, ///< llm.c: header magic 20240520, version 1, then uint16
+  ShardUint32, ///< llm.c for Llama 3: header magic 20240801, version 7, then uint32
+};
+
+/// "text", "uint16 tokens", …, for messages.
+std::string_view describe(TokenFormat format);
+
+/// The tokens of one file. The format is taken from the header (llm.c's magic number), else from the extension
+/// (`.bin` is nanoGPT's); everything else is text.
+class TokenSource {
+public:
+  /// Opens `path` for a model with `vocabulary` token ids. Throws InputError for a file that is missing, empty, not a
+  /// regular file, truncated, with a header that disagrees with its size, or with a token outside [0, vocabulary).
+  /// Tokens of files up to 512 MiB are all checked here, those of larger files when a batch reads them.
+  TokenSource(const std::string &path, int64_t vocabulary);
+
+  const std::string &path() const { return file.path(); }
+  TokenFormat format() const { return tokenFormat; }
+  int64_t vocabulary() const { return vocabularySize; }
+  /// Number of tokens.
+  int64_t size() const { return tokenCount; }
+
+  /// Copies tokens[first : first + out.size()]. The range must lie within the file (unchecked beyond an assertion);
+  /// throws InputError for a token outside the vocabulary.
+  void read(int64_t first, std::span<int32_t> out) const;
+
+private:
+  void readHeader();
+  void checkAll() const;
+  [[noreturn]] void failOutside(int64_t position, uint32_t token) const;
+
+  MappedFile file;
+  TokenFormat tokenFormat = TokenFormat::Text;
+  int64_t vocabularySize;
+  int64_t tokenCount = 0;
+  int64_t firstByte = 0;
+};
+
+enum class Order {
+  Random,     ///< each row starts at a random token
+  Sequential, ///< step i reads tokens[i*B*T : (i+1)*B*T + 1]
+};
+
+/// The batches of a run: a pure function of (source, B, T, order, seed, step), so that a run resumes at any step.
+class Batches {
+public:
+  /// `source` must outlive this object. Throws InputError where the file holds fewer than B*T + 1 tokens.
+  Batches(const TokenSource &source, int64_t batch, int64_t sequence, Order order, uint64_t seed);
+
+  int64_t batch() const { return rows; }
+  int64_t sequence() const { return columns; }
+  /// Whole sequential batches in the file; Order::Sequential starts again at token 0 after so many steps.
+  int64_t batchesPerPass() const { return (source->size() - 1) / (rows * columns); }
+
+  /// The batch of `step` >= 0: inputs[b*T + t] and targets[b*T + t] = the token after it. Both hold B*T values.
+  void read(int64_t step, std::span<int32_t> inputs, std::span<int32_t> targets) const;
+
+private:
+  const TokenSource *source;
+  int64_t rows, columns;
+  Order order;
+  uint64_t seed;
+};
+
+} // namespace tcc::models

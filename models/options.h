@@ -1,0 +1,66 @@
+// The command line of train_gpt.
+#pragma once
+#include "models/data.h"
+#include "models/gpt2_config.h"
+#include "models/schedule.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tcc::models {
+
+enum class StorageDtype { F32, BF16 };
+
+struct TrainOptions {
+  // Model
+  std::string model = "baby"; ///< preset; with `initFolder` only a name for the log
+  Gpt2Config config;          ///< preset and departures from it; with `initFolder` the folder's config.json counts
+  std::string initFolder;     ///< Hugging Face folder with the initial weights, or empty
+  StorageDtype dtype = StorageDtype::F32;
+
+  // Data
+  std::string dataFile;
+  int64_t batch = 0;               ///< B, rows
+  std::optional<int64_t> sequence; ///< T of --seq; without it config.sequence
+  Order order = Order::Random;
+  uint64_t seed = 1337;
+
+  // Training
+  Schedule schedule; ///< learning rate, warm-up, and the run's length (steps, seconds)
+  double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, clipNorm = 1.0;
+
+  // Compiler
+  int optimization = 2;                             ///< 0 to 3
+  std::vector<std::pair<std::string, bool>> passes; ///< of -f[no-]<pass>, in order; the last one of a name counts
+  int threads = 0;                                  ///< 0: all of the machine
+  std::string emitGraph;                            ///< write the training step as .graph text to this file, or empty
+
+  // Output
+  std::string jsonFile; ///< JSON lines, or empty; "-" is stdout
+  int64_t sampleTokens = 0;
+  std::string prompt = "\n";
+  double temperature = 0.8;
+  int topK = 0;           ///< 0: all tokens
+  std::string dumpGrads;  ///< safetensors of the first step's unclipped gradients, or empty
+  std::string saveFolder; ///< Hugging Face folder for the trained weights, or empty
+  bool quiet = false;
+
+  /// T of a batch: --seq, else the position table's length.
+  int64_t trainingSequence() const { return sequence.value_or(config.sequence); }
+};
+
+/// What a command line asks for: options to train with, or a text to print and a status to exit with.
+struct ParsedOptions {
+  std::optional<TrainOptions> options;
+  int exitStatus = 0;  ///< 0 after --help and --version, 2 after a usage error
+  std::string message; ///< for stdout where exitStatus is 0, else for stderr (without "error: ")
+};
+
+/// Parses `arguments` (without the program's name). Never throws for the user's input and opens no file. With --init,
+/// the sizes of --model are only placeholders: the program replaces `config` by the folder's (see readConfig).
+ParsedOptions parseTrainOptions(const std::vector<std::string> &arguments);
+
+} // namespace tcc::models

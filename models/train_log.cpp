@@ -1,0 +1,191 @@
+#include "models/train_log.h"
+#include "models/input_error.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+namespace tcc::models {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// 1234567 as "1,234,567".
+std::string grouped(double value) {
+  if (!std::isfinite(value))
+    return fmt::to_string(value);
+  std::string digits = fmt::format("{:.0f}", std::abs(value)), out = value < 0 ? "-" : "";
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0)
+      out += ',';
+    out += digits[i];
+  }
+  return out;
+}
+
+std::string clock(double seconds) {
+  int64_t whole = int64_t(std::ceil(std::max(seconds, 0.0)));
+  if (whole >= 3600)
+    return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+std::string megabytes(int64_t bytes) {
+  return fmt::format("{:.1f} MB", double(bytes) / 1e6);
+}
+
+bool wantsTerminal(std::FILE *stream) {
+  const char *kind = std::getenv("TERM");
+  return ::isatty(::fileno(stream)) && kind && std::strcmp(kind, "dumb") != 0;
+}
+
+bool wantsColour() {
+  const char *refused = std::getenv("NO_COLOR"); // no-color.org: present and not empty
+  return !refused || !*refused;
+}
+
+} // namespace
+
+double modelFlopsUse(int64_t params, double tokensPerSecond, double peakFlops) {
+  double use = 6.0 * double(params) * tokensPerSecond / peakFlops;
+  if (!(use >= 0 && use <= 1))
+    throw InputError(
+        fmt::format("{:.3g} operations a second for {} parameters at {} tokens/s are above the measured peak "
+                    "of {:.3g}: the peak or the time is wrong",
+                    6.0 * double(params) * tokensPerSecond, params, grouped(tokensPerSecond), peakFlops));
+  return use;
+}
+
+double StepTimes::medianMs() const {
+  std::vector<float> rest(all.begin() + (all.size() > 1 ? 1 : 0), all.end());
+  if (rest.empty())
+    return 0;
+  auto middle = rest.begin() + std::ptrdiff_t(rest.size() / 2);
+  std::nth_element(rest.begin(), middle, rest.end());
+  if (rest.size() % 2 == 1)
+    return double(*middle);
+  return (double(*middle) + double(*std::max_element(rest.begin(), middle))) / 2;
+}
+
+TrainLog::TrainLog(const Options &options)
+    : options(options), terminal(wantsTerminal(options.progress)), colour(terminal && wantsColour()) {
+  if (options.jsonFile.empty())
+    return;
+  json = options.jsonFile == "-" ? stdout : std::fopen(options.jsonFile.c_str(), "we");
+  if (!json)
+    throw InputError(fmt::format("{}: cannot write the log: {}", options.jsonFile, std::strerror(errno)));
+}
+
+TrainLog::~TrainLog() {
+  endRewrittenLine();
+  if (json && json != stdout)
+    std::fclose(json);
+}
+
+void TrainLog::endRewrittenLine() {
+  if (lineOpen)
+    std::fputc('\n', options.progress);
+  lineOpen = false;
+}
+
+void TrainLog::message(std::string_view text) {
+  if (options.quiet)
+    return;
+  endRewrittenLine();
+  fmt::print(options.progress, "{}\n", text);
+  std::fflush(options.progress);
+}
+
+void TrainLog::compiled(const CompileSummary &summary) {
+  message(fmt::format("compiled {} ops → {} kernels, {} matrix products, {} planned, in {:.2f} s{}", summary.ops,
+                      summary.kernels, summary.matmuls, megabytes(summary.plannedBytes), summary.seconds,
+                      summary.cache == "hit" ? " (from the cache)" : ""));
+}
+
+std::string TrainLog::progressLine(const StepRecord &record, double elapsed) const {
+  std::string of = options.length.steps ? fmt::format("/{}", *options.length.steps) : "";
+  std::string line = fmt::format("step {}{}  loss {:.4f}  {} tokens/s", record.step + 1, of, record.loss,
+                                 grouped(record.tokensPerSecond));
+  if (double progress = options.length.progress(record.step + 1, elapsed); progress > 0)
+    line += fmt::format("  ETA {}", clock(elapsed * (1 - progress) / progress));
+  return line;
+}
+
+void TrainLog::step(const StepRecord &record, double elapsed) {
+  if (json)
+    writeJson(Json{
+        {"step", record.step}, {"loss", record.loss}, {"ms", record.ms}, {"tokens_per_second", record.tokensPerSecond}}
+                  .dump());
+  if (options.quiet)
+    return;
+  bool last = options.length.finished(record.step + 1, elapsed);
+  double interval = terminal ? 0.1 : options.plainSeconds;
+  if (lastShown >= 0 && elapsed - lastShown < interval && !last) {
+    unshown = record;
+    unshownElapsed = elapsed;
+    return;
+  }
+  lastShown = elapsed;
+  unshown.reset();
+  std::string line = progressLine(record, elapsed);
+  if (terminal) {
+    fmt::print(options.progress, "\r\x1b[K{}", line);
+    lineOpen = true;
+  } else {
+    fmt::print(options.progress, "{}\n", line);
+  }
+  std::fflush(options.progress);
+}
+
+void TrainLog::finish(const RunSummary &s, double elapsed) {
+  if (unshown) {
+    fmt::print(options.progress, "{}{}\n", terminal ? "\r\x1b[K" : "", progressLine(*unshown, unshownElapsed));
+    lineOpen = false;
+    unshown.reset();
+  }
+  endRewrittenLine();
+  if (!options.quiet) {
+    std::string mfu = s.mfu ? fmt::format(", {:.0f} % of the machine's peak", *s.mfu * 100) : "";
+    fmt::print(options.progress,
+               "{}trained {} for {}: loss {:.4f} → {:.4f}, {} tokens/s (median step {:.1f} ms{}), peak {}{}\n",
+               colour ? "\x1b[1m" : "", s.model, clock(elapsed), s.lossFirst, s.lossLast, grouped(s.tokensPerSecond),
+               s.stepMsMedian, mfu, megabytes(s.peakBytes), colour ? "\x1b[0m" : "");
+    std::fflush(options.progress);
+  }
+  if (!json)
+    return;
+  Json line = {{"model", s.model},
+               {"params", s.params},
+               {"batch", s.batch},
+               {"seq", s.seq},
+               {"dtype", s.dtype},
+               {"target", s.target},
+               {"tokens_per_second", s.tokensPerSecond},
+               {"step_ms_median", s.stepMsMedian},
+               {"mfu", s.mfu ? Json(*s.mfu) : Json()},
+               {"first_step_s", s.firstStepSeconds},
+               {"compile_s", s.compileSeconds},
+               {"cache", s.cache},
+               {"loss_first", s.lossFirst},
+               {"loss_last", s.lossLast},
+               {"planned_bytes", s.plannedBytes},
+               {"peak_bytes", s.peakBytes},
+               {"kernels", s.kernels},
+               {"matmuls", s.matmuls},
+               {"recompiles", s.recompiles},
+               {"threads", s.threads}};
+  writeJson(line.dump());
+}
+
+void TrainLog::writeJson(const std::string &line) {
+  if (std::fputs((line + "\n").c_str(), json) < 0 || std::fflush(json) != 0)
+    throw InputError(fmt::format("{}: cannot write the log: {}", options.jsonFile, std::strerror(errno)));
+}
+
+} // namespace tcc::models

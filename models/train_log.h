@@ -1,0 +1,110 @@
+// What a training run says: progress for people on a stream, JSON lines for programs in a file.
+#pragma once
+#include "models/schedule.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tcc::models {
+
+/// One step, as in a line of --json.
+struct StepRecord {
+  int64_t step = 0; ///< 0-based
+  double loss = 0;
+  double ms = 0; ///< wall time of the step
+  double tokensPerSecond = 0;
+};
+
+/// The whole run: the last line of --json, in this order.
+struct RunSummary {
+  std::string model;
+  int64_t params = 0;
+  int64_t batch = 0;
+  int64_t seq = 0;
+  std::string dtype = "f32";  ///< or "bf16"
+  std::string target = "cpu"; ///< for example "cpu-avx512"
+  double tokensPerSecond = 0;
+  double stepMsMedian = 0;
+  std::optional<double> mfu; ///< see modelFlopsUse; null where no peak was measured
+  double firstStepSeconds = 0;
+  double compileSeconds = 0;
+  std::string cache = "off"; ///< "hit", "miss" or "off"
+  double lossFirst = 0;
+  double lossLast = 0;
+  int64_t plannedBytes = 0;
+  int64_t peakBytes = 0;
+  int64_t kernels = 0;
+  int64_t matmuls = 0;
+  int64_t recompiles = 0;
+  int threads = 0;
+};
+
+/// What the compiler made of the training step.
+struct CompileSummary {
+  int64_t ops = 0;
+  int64_t kernels = 0;
+  int64_t matmuls = 0;
+  int64_t plannedBytes = 0;
+  double seconds = 0;
+  std::string cache = "off"; ///< "hit", "miss" or "off"
+};
+
+/// 6 * params * tokensPerSecond / peakFlops (operations a second, measured on this machine for this dtype). Throws
+/// InputError where the result is above 1: then the peak or the time is wrong, and the figure must not be printed.
+double modelFlopsUse(int64_t params, double tokensPerSecond, double peakFlops);
+
+/// Median step time in milliseconds and tokens a second from it, first step (compilation, cold caches) left out where
+/// there are more.
+struct StepTimes {
+  void add(double ms) { all.push_back(float(ms)); }
+  double medianMs() const;
+
+private:
+  std::vector<float> all;
+};
+
+class TrainLog {
+public:
+  struct Options {
+    RunLength length;     ///< for the ETA
+    bool quiet = false;   ///< nothing for people; JSON lines are still written
+    std::string jsonFile; ///< JSON lines go there, "-" is stdout; empty: nowhere
+    std::FILE *progress = stderr;
+    double plainSeconds = 2; ///< least time between two lines where `progress` is no terminal
+  };
+
+  /// Opens the JSON file; throws InputError where it cannot.
+  explicit TrainLog(const Options &options);
+  TrainLog(const TrainLog &) = delete;
+  TrainLog &operator=(const TrainLog &) = delete;
+  ~TrainLog();
+
+  /// A line of its own, for example what is being done; not under quiet.
+  void message(std::string_view text);
+  /// "compiled 812 ops → 61 kernels, 42 matrix products, 12.4 MB planned, in 1.90 s".
+  void compiled(const CompileSummary &summary);
+  /// Logs a step that ended `elapsed` seconds after the first began. On a terminal one line is rewritten; elsewhere
+  /// plain lines appear at most every `plainSeconds`, the first and the last step always.
+  void step(const StepRecord &record, double elapsed);
+  /// The last line of JSON, and the run in one line for people. Throws InputError where the JSON could not be written.
+  void finish(const RunSummary &summary, double elapsed);
+
+private:
+  void writeJson(const std::string &line);
+  void endRewrittenLine();
+  std::string progressLine(const StepRecord &record, double elapsed) const;
+
+  Options options;
+  bool terminal = false, colour = false;
+  std::FILE *json = nullptr;
+  bool lineOpen = false;
+  double lastShown = -1;
+  std::optional<StepRecord> unshown; ///< the latest step where it has not been printed
+  double unshownElapsed = 0;
+};
+
+} // namespace tcc::models

@@ -1,0 +1,124 @@
+// Index maps: transposes, slices, pads, concatenation, gather, scatter_add, numbers and random bits.
+#include "kernel_runner.h"
+
+using namespace tcc;
+using namespace tcc::test;
+
+namespace {
+
+RefTensor integers(std::vector<int64_t> shape, std::vector<double> values) {
+  static mlir::MLIRContext context;
+  return {mlir::RankedTensorType::get(shape, mlir::IntegerType::get(&context, 32)), std::move(values)};
+}
+
+RefTensor floats(std::vector<int64_t> shape, uint64_t seed) {
+  static mlir::MLIRContext context;
+  return randomTensor(mlir::RankedTensorType::get(shape, mlir::Float32Type::get(&context)), seed);
+}
+
+TEST(CpuViews, Transposes) {
+  for (const char *element : {"f32", "bf16", "i1", "i64"}) {
+    std::string e = element;
+    expectLikeInterpreter({{{"x", "21x34x" + e}}, {{"y", "34x21x" + e}},
+                           "%y = tcc.transpose %x [1, 0] : tensor<21x34x" + e + "> -> tensor<34x21x" + e + ">"});
+  }
+  expectLikeInterpreter({{{"x", "2x6x4x16xf32"}}, {{"y", "2x4x6x16xf32"}},
+                         "%y = tcc.transpose %x [0, 2, 1, 3] : tensor<2x6x4x16xf32> -> tensor<2x4x6x16xf32>"});
+}
+
+TEST(CpuViews, SplitHeads) { // [B, T, 3·H·d] -> q of [B, H, T, d]
+  for (int64_t d : {16, 12}) {
+    std::string width = std::to_string(3 * 2 * d), half = std::to_string(2 * d), head = std::to_string(d);
+    expectLikeInterpreter({{{"x", "2x5x" + width + "xf32"}}, {{"q", "2x2x5x" + head + "xf32"}},
+                           "%s = tcc.slice %x [0, 0, " + half + "] to [2, 5, " + std::to_string(4 * d) +
+                               "] : tensor<2x5x" + width + "xf32> -> tensor<2x5x" + half + "xf32>\n" +
+                               "%r = tcc.reshape %s : tensor<2x5x" + half + "xf32> -> tensor<2x5x2x" + head +
+                               "xf32>\n%q = tcc.transpose %r [0, 2, 1, 3] : tensor<2x5x2x" + head +
+                               "xf32> -> tensor<2x2x5x" + head + "xf32>"});
+  }
+}
+
+TEST(CpuViews, PadAndSlice) {
+  expectLikeInterpreter({{{"x", "5x7xf32"}}, {{"y", "9x20xf32"}},
+                         "%y = tcc.pad %x [1, 3], [3, 10] : tensor<5x7xf32> -> tensor<9x20xf32>"});
+  expectLikeInterpreter({{{"x", "6x40xf32"}}, {{"y", "3x33xf32"}}, R"(
+    %s = tcc.slice %x [2, 5] to [5, 38] : tensor<6x40xf32> -> tensor<3x33xf32>
+    %y = tcc.exp %s : tensor<3x33xf32>)"});
+  expectLikeInterpreter({{{"x", "4x48xf32"}}, {{"y", "4x96xf32"}}, R"(
+    %n = tcc.neg %x : tensor<4x48xf32>
+    %p = tcc.pad %n [0, 48], [0, 0] : tensor<4x48xf32> -> tensor<4x96xf32>
+    %one = tcc.constant dense<1.0> : tensor<4x96xf32>
+    %y = tcc.add %p, %one : tensor<4x96xf32>)"});
+}
+
+TEST(CpuViews, Concatenation) {
+  for (auto [axis, a, b, c] : {std::tuple(1, "3x10xf32", "3x23xf32", "3x33xf32"), {0, "2x20xf32", "5x20xf32", "7x20xf32"},
+                               {1, "3x16xf32", "3x32xf32", "3x48xf32"}}) {
+    std::string A = a, B = b, C = c;
+    expectLikeInterpreter({{{"a", A}, {"b", B}}, {{"y", C}},
+                           "%e = tcc.exp %a : tensor<" + A + ">\n%y = tcc.concat %e, %b axis " + std::to_string(axis) +
+                               " : tensor<" + A + ">, tensor<" + B + "> -> tensor<" + C + ">"});
+  }
+}
+
+TEST(CpuViews, RotaryHalves) {
+  expectLikeInterpreter({{{"x", "6x32xf32"}, {"cos", "6x32xf32"}, {"sin", "6x32xf32"}}, {{"y", "6x32xf32"}}, R"(
+    %lo = tcc.slice %x [0, 0] to [6, 16] : tensor<6x32xf32> -> tensor<6x16xf32>
+    %hi = tcc.slice %x [0, 16] to [6, 32] : tensor<6x32xf32> -> tensor<6x16xf32>
+    %n = tcc.neg %hi : tensor<6x16xf32>
+    %r = tcc.concat %n, %lo axis 1 : tensor<6x16xf32>, tensor<6x16xf32> -> tensor<6x32xf32>
+    %a = tcc.mul %x, %cos : tensor<6x32xf32>
+    %b = tcc.mul %r, %sin : tensor<6x32xf32>
+    %y = tcc.add %a, %b : tensor<6x32xf32>)"});
+}
+
+TEST(CpuIndexing, EmbeddingAndPositions) {
+  KernelText text{{{"table", "9x40xf32"}, {"pos", "3x40xf32"}, {"index", "2x3xi32"}}, {{"y", "2x3x40xf32"}}, R"(
+    %g = tcc.gather %table at %index : tensor<9x40xf32>, tensor<2x3xi32> -> tensor<2x3x40xf32>
+    %p = tcc.broadcast %pos : tensor<3x40xf32> -> tensor<2x3x40xf32>
+    %y = tcc.add %g, %p : tensor<2x3x40xf32>)"};
+  expectLikeInterpreter(text, {floats({9, 40}, 1), floats({3, 40}, 2), integers({2, 3}, {0, 8, 3, -1, 9, 5})});
+}
+
+TEST(CpuIndexing, GatherElements) {
+  KernelText text{{{"table", "30xf32"}, {"index", "40xi32"}}, {{"y", "40xf32"}},
+                  "%y = tcc.gather %table at %index : tensor<30xf32>, tensor<40xi32> -> tensor<40xf32>"};
+  std::vector<double> index;
+  for (int i = 0; i < 40; ++i)
+    index.push_back((i * 7) % 33 - 1);
+  expectLikeInterpreter(text, {floats({30}, 1), integers({40}, index)});
+}
+
+TEST(CpuIndexing, ScatterAddInAscendingRows) {
+  for (auto [columns, element] : {std::pair(40, "f32"), {200, "f32"}, {5, "f32"}}) {
+    std::string base = "7x" + std::to_string(columns) + "x" + element, rows = "11x" + std::to_string(columns) + "x" + element;
+    KernelText text{{{"base", base}, {"index", "11xi32"}, {"rows", rows}}, {{"y", base}},
+                    "%y = tcc.scatter_add %base at %index, %rows : tensor<" + base + ">, tensor<11xi32>, tensor<" +
+                        rows + ">"};
+    RefTensor index = integers({11}, {0, 3, 3, 6, -1, 3, 7, 0, 1, 1, 6});
+    std::vector<RefTensor> inputs = {floats({7, columns}, 1), index, floats({11, columns}, 2)};
+    expectLikeInterpreter(text, inputs);
+    cpu::EmitOptions options;
+    LoadedKernel kernel(text, options);
+    ASSERT_EQ(kernel.error, "");
+    std::vector<RefTensor> here = kernel.randomInputs();
+    for (size_t i = 0; i < inputs.size(); ++i)
+      here[i].data = inputs[i].data;
+    EXPECT_EQ(kernel.run(here)[0].data, kernel.run(here, 1, false, {0})[0].data) << "in the base's own buffer";
+  }
+}
+
+TEST(CpuIndexing, NumbersAndRandomBits) {
+  expectLikeInterpreter({{}, {{"y", "5x37xf32"}, {"z", "5x37xi64"}}, R"(
+    %y = tcc.iota dim 1 -> tensor<5x37xf32>
+    %z = tcc.iota dim 0 -> tensor<5x37xi64>)"});
+  KernelText text{{{"x", "5x37xf32"}, {"seed", "i32"}}, {{"bits", "5x37xi32"}, {"y", "5x37xf32"}}, R"(
+    %bits = tcc.random_bits %seed stream 3 : tensor<i32> -> tensor<5x37xi32>
+    %half = tcc.constant dense<0> : tensor<5x37xi32>
+    %keep = tcc.compare lt %bits, %half : tensor<5x37xi32> -> tensor<5x37xi1>
+    %zero = tcc.constant dense<0.0> : tensor<5x37xf32>
+    %y = tcc.select %keep, %x, %zero : tensor<5x37xi1>, tensor<5x37xf32>)"};
+  expectLikeInterpreter(text, {floats({5, 37}, 1), integers({}, {1234})});
+}
+
+} // namespace

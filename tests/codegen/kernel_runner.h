@@ -1,0 +1,57 @@
+// Compiles a kernel written as text, loads it, and runs it under several divisions of its items.
+#pragma once
+#include "codegen/cpu/emit_kernels.h"
+#include "ir/reference/compare.h"
+#include "mlir/IR/MLIRContext.h"
+#include <gtest/gtest.h>
+
+namespace tcc::test {
+
+/// A value of the kernel: its name in the body, and its type as in "4x8xf32" ("f32" for a scalar).
+struct Port {
+  std::string name, type;
+};
+
+/// A kernel's text: `body` computes from the inputs' names and defines the results' names.
+struct KernelText {
+  std::vector<Port> inputs, results;
+  std::string body;
+
+  /// A module with one function @main that holds the kernel.
+  std::string module() const;
+};
+
+/// One kernel in memory.
+class LoadedKernel {
+public:
+  LoadedKernel(const KernelText &text, const cpu::EmitOptions &options);
+  LoadedKernel(const LoadedKernel &) = delete;
+  ~LoadedKernel();
+
+  std::string error; // empty where the kernel was compiled
+  cpu::KernelLaunch launch;
+  KernelInfo info;
+  mlir::func::FuncOp function;
+
+  /// Runs the items cut into pieces of `piece` items (0: in one), pieces in reversed order where asked. Results start as
+  /// NaN patterns; `shared` gives for a result the input whose buffer it takes, or -1.
+  std::vector<RefTensor> run(const std::vector<RefTensor> &inputs, int64_t piece = 0, bool reversed = false,
+                             const std::vector<int> &shared = {}) const;
+  /// A random input of each type, in [low, high).
+  std::vector<RefTensor> randomInputs(double low = -2, double high = 2, uint64_t seed = 1) const;
+
+private:
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  void *library = nullptr;
+  void (*entry)(int64_t, int64_t, void *const *) = nullptr;
+};
+
+/// The targets that this machine can run: native, AVX2 and the x86-64 baseline.
+std::vector<cpu::Target> runnableTargets();
+
+/// Compiles for every runnable target, runs on `inputs` (random where empty) under several divisions, expects equal
+/// bits whatever the division, and compares with the interpreter.
+void expectLikeInterpreter(const KernelText &text, std::vector<RefTensor> inputs = {}, Tolerance tolerance = {});
+
+} // namespace tcc::test

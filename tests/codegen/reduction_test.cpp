@@ -1,0 +1,200 @@
+// Row reductions, column sums, and both at once.
+#include "kernel_runner.h"
+
+using namespace tcc;
+using namespace tcc::test;
+
+namespace {
+
+std::string shape(int64_t rows, int64_t columns, const char *element = "f32") {
+  return std::to_string(rows) + "x" + std::to_string(columns) + "x" + element;
+}
+
+/// One op a line: "add %x, %y : f" with the short types of the table replaced.
+std::string expand(std::string body, const std::vector<std::pair<char, std::string>> &types) {
+  std::string text;
+  for (size_t i = 0; i < body.size(); ++i) {
+    bool isType = body[i] == '!' && i + 1 < body.size();
+    if (!isType) {
+      text += body[i];
+      continue;
+    }
+    ++i;
+    for (const auto &[name, type] : types)
+      if (name == body[i])
+        text += "tensor<" + type + ">";
+  }
+  return text;
+}
+
+KernelText softmax(int64_t rows, int64_t columns, const char *element = "f32") {
+  std::string full = shape(rows, columns, element), row = shape(rows, 1, element);
+  return {{{"x", full}}, {{"y", full}}, expand(R"(
+    %m = tcc.reduce_max %x axes [1] : !f -> !r
+    %mb = tcc.broadcast %m : !r -> !f
+    %d = tcc.sub %x, %mb : !f
+    %e = tcc.exp %d : !f
+    %s = tcc.reduce_sum %e axes [1] : !f -> !r
+    %sb = tcc.broadcast %s : !r -> !f
+    %y = tcc.div %e, %sb : !f)", {{'f', full}, {'r', row}})};
+}
+
+TEST(CpuRows, Softmax) {
+  for (auto [rows, columns] : {std::pair(3, 1), {2, 7}, {5, 16}, {4, 17}, {3, 200}, {2, 1000}})
+    expectLikeInterpreter(softmax(rows, columns));
+  expectLikeInterpreter(softmax(3, 100, "bf16"));
+}
+
+TEST(CpuRows, SoftmaxOfLongRowsRecomputes) { expectLikeInterpreter(softmax(2, 20011)); }
+
+TEST(CpuRows, MaxKeepsNaN) {
+  KernelText text{{{"x", "3x33xf32"}}, {{"m", "3x1xf32"}},
+                  "%m = tcc.reduce_max %x axes [1] : tensor<3x33xf32> -> tensor<3x1xf32>"};
+  for (const cpu::Target &target : runnableTargets()) {
+    cpu::EmitOptions options;
+    options.target = target;
+    LoadedKernel kernel(text, options);
+    ASSERT_EQ(kernel.error, "");
+    for (int64_t column : {0, 5, 32}) {
+      std::vector<RefTensor> inputs = kernel.randomInputs();
+      inputs[0].data[33 + column] = NAN;
+      RefTensor result = kernel.run(inputs)[0];
+      EXPECT_FALSE(std::isnan(result.data[0]));
+      EXPECT_TRUE(std::isnan(result.data[1])) << "NaN in column " << column << " is lost";
+      EXPECT_EQ(result.data[2], *std::max_element(inputs[0].data.begin() + 66, inputs[0].data.end()));
+    }
+  }
+}
+
+TEST(CpuRows, LayerNormForward) {
+  for (auto [rows, columns] : {std::pair(3, 15), {5, 64}, {2, 384}, {4, 100}}) {
+    std::string full = shape(rows, columns), row = shape(rows, 1), column = std::to_string(columns) + "xf32";
+    std::string inverse = "dense<" + std::to_string(1.0 / columns) + "> : !r";
+    expectLikeInterpreter({{{"x", full}, {"w", column}, {"b", column}}, {{"y", full}, {"mean", row}, {"rstd", row}},
+                           expand(R"(
+      %inverse = tcc.constant )" + inverse + R"(
+      %eps = tcc.constant dense<1.0e-5> : !r
+      %sum = tcc.reduce_sum %x axes [1] : !f -> !r
+      %mean = tcc.mul %sum, %inverse : !r
+      %mb = tcc.broadcast %mean : !r -> !f
+      %d = tcc.sub %x, %mb : !f
+      %d2 = tcc.mul %d, %d : !f
+      %v = tcc.reduce_sum %d2 axes [1] : !f -> !r
+      %vm = tcc.mul %v, %inverse : !r
+      %ve = tcc.add %vm, %eps : !r
+      %rstd = tcc.rsqrt %ve : !r
+      %rb = tcc.broadcast %rstd : !r -> !f
+      %h = tcc.mul %d, %rb : !f
+      %wb = tcc.broadcast %w : !c -> !f
+      %bb = tcc.broadcast %b : !c -> !f
+      %hw = tcc.mul %h, %wb : !f
+      %y = tcc.add %hw, %bb : !f)", {{'f', full}, {'r', row}, {'c', column}})});
+  }
+}
+
+TEST(CpuBlocks, LayerNormBackwardWithColumnSums) {
+  for (auto [blocks, rows, columns] : {std::tuple(2, 7, 17), {3, 4, 64}, {1, 9, 100}, {2, 3, 5}}) {
+    auto three = [&](int64_t r, int64_t c) {
+      return std::to_string(blocks) + "x" + std::to_string(r) + "x" + std::to_string(c) + "xf32";
+    };
+    std::string full = three(rows, columns), row = three(rows, 1), sums = three(1, columns),
+                column = std::to_string(columns) + "xf32";
+    expectLikeInterpreter(
+        {{{"x", full}, {"dy", full}, {"w", column}, {"mean", row}, {"rstd", row}},
+         {{"dx", full}, {"dw", sums}, {"db", sums}},
+         expand(R"(
+      %inverse = tcc.constant dense<)" + std::to_string(1.0 / columns) + R"(> : !r
+      %mb = tcc.broadcast %mean : !r -> !f
+      %rb = tcc.broadcast %rstd : !r -> !f
+      %d = tcc.sub %x, %mb : !f
+      %h = tcc.mul %d, %rb : !f
+      %wb = tcc.broadcast %w : !c -> !f
+      %g = tcc.mul %dy, %wb : !f
+      %gh = tcc.mul %g, %h : !f
+      %s0 = tcc.reduce_sum %g axes [2] : !f -> !r
+      %s1 = tcc.reduce_sum %gh axes [2] : !f -> !r
+      %m0 = tcc.mul %s0, %inverse : !r
+      %m1 = tcc.mul %s1, %inverse : !r
+      %m0b = tcc.broadcast %m0 : !r -> !f
+      %m1b = tcc.broadcast %m1 : !r -> !f
+      %t0 = tcc.sub %g, %m0b : !f
+      %t1 = tcc.mul %h, %m1b : !f
+      %t2 = tcc.sub %t0, %t1 : !f
+      %dx = tcc.mul %t2, %rb : !f
+      %dyh = tcc.mul %dy, %h : !f
+      %dw = tcc.reduce_sum %dyh axes [1] : !f -> !s
+      %db = tcc.reduce_sum %dy axes [1] : !f -> !s)", {{'f', full}, {'r', row}, {'s', sums}, {'c', column}})});
+  }
+}
+
+TEST(CpuColumns, SumsOverLeadingAndMiddleAxes) {
+  expectLikeInterpreter({{{"x", "37x50xf32"}}, {{"y", "1x50xf32"}},
+                         "%y = tcc.reduce_sum %x axes [0] : tensor<37x50xf32> -> tensor<1x50xf32>"});
+  expectLikeInterpreter({{{"x", "3x9x70xf32"}}, {{"y", "3x1x70xf32"}},
+                         "%y = tcc.reduce_sum %x axes [1] : tensor<3x9x70xf32> -> tensor<3x1x70xf32>"});
+  expectLikeInterpreter({{{"x", "5x300xf32"}}, {{"y", "1x300xf32"}},
+                         "%y = tcc.reduce_max %x axes [0] : tensor<5x300xf32> -> tensor<1x300xf32>"});
+  expectLikeInterpreter({{{"x", "2x3x5x8xf32"}}, {{"y", "2x1x1x8xf32"}},
+                         "%y = tcc.reduce_sum %x axes [1, 2] : tensor<2x3x5x8xf32> -> tensor<2x1x1x8xf32>"});
+}
+
+TEST(CpuColumns, SixteenBitSumsAreRoundedOnce) {
+  expectLikeInterpreter({{{"x", "200x70xbf16"}}, {{"y", "1x70xbf16"}},
+                         "%y = tcc.reduce_sum %x axes [0] : tensor<200x70xbf16> -> tensor<1x70xbf16>"});
+  expectLikeInterpreter({{{"x", "2x50x300xbf16"}}, {{"y", "2x1x300xbf16"}},
+                         "%y = tcc.reduce_sum %x axes [1] : tensor<2x50x300xbf16> -> tensor<2x1x300xbf16>"});
+}
+
+TEST(CpuColumns, ElementsBesideSums) {
+  expectLikeInterpreter({{{"x", "23x40xf32"}, {"dy", "23x40xf32"}}, {{"dx", "23x40xf32"}, {"db", "1x40xf32"}}, R"(
+    %t = tcc.tanh %x : tensor<23x40xf32>
+    %dx = tcc.mul %dy, %t : tensor<23x40xf32>
+    %db = tcc.reduce_sum %dx axes [0] : tensor<23x40xf32> -> tensor<1x40xf32>)"});
+}
+
+TEST(CpuRows, ReduceEverything) {
+  expectLikeInterpreter({{{"x", "7x11xf32"}}, {{"y", "1x1xf32"}},
+                         "%y = tcc.reduce_sum %x axes [0, 1] : tensor<7x11xf32> -> tensor<1x1xf32>"});
+  expectLikeInterpreter({{{"x", "7x11xi32"}}, {{"y", "7x1xi32"}, {"m", "7x1xi32"}}, R"(
+    %y = tcc.reduce_sum %x axes [1] : tensor<7x11xi32> -> tensor<7x1xi32>
+    %m = tcc.reduce_max %x axes [1] : tensor<7x11xi32> -> tensor<7x1xi32>)"});
+}
+
+TEST(CpuRows, CrossEntropyForwardAndBackward) {
+  for (int64_t columns : {33, 257}) {
+    std::string full = shape(6, columns), row = "6x1xf32", target = "6xi32", index = shape(6, columns, "i32"),
+                boolean = shape(6, columns, "i1");
+    KernelText text{{{"x", full}, {"target", target}, {"scale", "f32"}}, {{"loss", row}, {"dx", full}}, expand(R"(
+      %m = tcc.reduce_max %x axes [1] : !f -> !r
+      %mb = tcc.broadcast %m : !r -> !f
+      %d = tcc.sub %x, %mb : !f
+      %e = tcc.exp %d : !f
+      %s = tcc.reduce_sum %e axes [1] : !f -> !r
+      %i = tcc.iota dim 1 -> !i
+      %t1 = tcc.reshape %target : tensor<6xi32> -> tensor<6x1xi32>
+      %tb = tcc.broadcast %t1 : tensor<6x1xi32> -> !i
+      %is = tcc.compare eq %i, %tb : !i -> !b
+      %zero = tcc.constant dense<0.0> : !f
+      %one = tcc.constant dense<1.0> : !f
+      %p = tcc.select %is, %d, %zero : !b, !f
+      %picked = tcc.reduce_sum %p axes [1] : !f -> !r
+      %log = tcc.log %s : !r
+      %loss = tcc.sub %log, %picked : !r
+      %sb = tcc.broadcast %s : !r -> !f
+      %q = tcc.div %e, %sb : !f
+      %hot = tcc.select %is, %one, %zero : !b, !f
+      %g = tcc.sub %q, %hot : !f
+      %scaleb = tcc.broadcast %scale : tensor<f32> -> !f
+      %dx = tcc.mul %g, %scaleb : !f)", {{'f', full}, {'r', row}, {'i', index}, {'b', boolean}})};
+    mlir::MLIRContext context;
+    auto tensor = [&](llvm::ArrayRef<int64_t> dims, mlir::Type element) {
+      return mlir::RankedTensorType::get(dims, element);
+    };
+    mlir::Type f32 = mlir::Float32Type::get(&context), i32 = mlir::IntegerType::get(&context, 32);
+    RefTensor targets{tensor({6}, i32), {0, 5, static_cast<double>(columns - 1), -1, 16, 32}};
+    expectLikeInterpreter(text, {randomTensor(tensor({6, columns}, f32), 3, -5, 5), targets,
+                                 splatTensor(tensor({}, f32), 0.25)});
+  }
+}
+
+} // namespace

@@ -1,0 +1,85 @@
+// The table of tiles, the launch shapes and the refusals.
+#include "codegen/cuda/attention/attention.h"
+
+#include <gtest/gtest.h>
+#include <stdexcept>
+
+using namespace tcc::cuda;
+
+namespace {
+
+TEST(AttentionChoices, EveryCaseHasTiles) {
+  for (AttentionPass pass : {AttentionPass::Forward, AttentionPass::BackwardQuery, AttentionPass::BackwardKeys})
+    for (int headDim : {32, 64, 96, 128})
+      for (const char *architecture : {"sm_80", "sm_90a", "sm_100a"}) {
+        AttentionCase of{pass, AttentionElement::Bf16, headDim, true, false};
+        AttentionKernel kernel = attentionKernel(of, chooseAttention(of, architecture, 1024));
+        // rowShift and rowDelta are padded to 128 queries.
+        int queries = pass == AttentionPass::BackwardKeys ? kernel.tiles.columns : kernel.rows;
+        EXPECT_EQ(128 % queries, 0) << kernel.name;
+        EXPECT_NE(kernel.text.find(kernel.name + ", "), std::string::npos);
+      }
+}
+
+TEST(AttentionChoices, OtherHeadDimensionsAreRefused) {
+  AttentionCase of;
+  of.headDim = 80;
+  try {
+    chooseAttention(of, "sm_80", 1024);
+    ADD_FAILURE() << "80 was accepted";
+  } catch (const std::invalid_argument &error) {
+    EXPECT_STREQ(error.what(), "attention with head dimension 80: the kernels serve 32, 64, 96 and 128");
+  }
+}
+
+TEST(AttentionChoices, GridsCoverRowsHeadsAndBatch) {
+  AttentionArguments arguments = {};
+  arguments.queries = 129;
+  arguments.keys = 65;
+  arguments.heads = 6;
+  arguments.group = 3;
+  auto gridOf = [&](AttentionPass pass, AttentionTiles tiles) {
+    return attentionGrid(attentionKernel({pass, AttentionElement::F16, 64, true, true}, tiles), arguments, 5);
+  };
+  using Grid = std::array<unsigned, 3>;
+  EXPECT_EQ(gridOf(AttentionPass::Forward, {AttentionPath::Portable, 4, 2, 64, 1}), (Grid{2, 6, 5}));
+  EXPECT_EQ(gridOf(AttentionPass::BackwardQuery, {AttentionPath::Portable, 4, 1, 32, 1}), (Grid{4, 6, 5}));
+  EXPECT_EQ(gridOf(AttentionPass::BackwardKeys, {AttentionPath::Portable, 4, 1, 32, 1}), (Grid{2, 2, 5}));
+  EXPECT_EQ(attentionWorkspace(arguments, 5), 5 * 6 * 256);
+}
+
+TEST(AttentionChoices, BadArgumentsAreNamed) {
+  AttentionCase of;
+  alignas(16) static unsigned short memory[64];
+  static float statistics[64];
+  AttentionArguments good = {};
+  good.query = good.key = good.value = good.output = {memory, 64, 64, 64};
+  good.queries = good.keys = good.heads = good.group = 1;
+  good.scale = 0.125f;
+  good.logSumExp = statistics;
+  EXPECT_EQ(checkAttention(of, good), "");
+  auto with = [&](auto change) {
+    AttentionArguments bad = good;
+    change(bad);
+    return checkAttention(of, bad);
+  };
+  EXPECT_EQ(with([](auto &a) { a.group = 2; }),
+            "attention with 1 heads in groups of 2: the group must divide the heads");
+  EXPECT_EQ(with([](auto &a) { a.keys = -1; }), "attention over 1 queries and -1 keys: neither can be negative");
+  EXPECT_EQ(with([](auto &a) { a.key.rowStride = 68; }),
+            "attention's key has strides 64, 64, 68: multiples of 8 elements are needed");
+  EXPECT_EQ(with([](auto &a) { a.value.rowStride = 56; }),
+            "attention's value has the row stride 56: at least the head dimension 64 is needed");
+  EXPECT_EQ(with([](auto &a) { a.query.data = memory + 1; }),
+            "attention's query begins at an odd address: a multiple of 16 bytes is needed");
+  EXPECT_EQ(with([](auto &a) { a.output.data = nullptr; }), "attention's output has no address");
+  EXPECT_EQ(with([](auto &a) { a.scale = -1; }), "attention with the scale -1.000000: a positive one is needed");
+  EXPECT_EQ(with([](auto &a) { a.logSumExp = nullptr; }), "attention needs a buffer for the log-sum-exp");
+  of.dropout = true;
+  EXPECT_EQ(checkAttention(of, good), "attention with dropout needs a seed");
+  of.dropout = false;
+  of.pass = AttentionPass::BackwardQuery;
+  EXPECT_EQ(checkAttention(of, good), "attention's backward needs the workspaces rowShift and rowDelta");
+}
+
+} // namespace

@@ -1,0 +1,310 @@
+// Every pass of flash attention, run from its kernel text in the emulator over a pairwise cover of cases: no finding,
+// equal bits over all schedules, and errors at most three times those of an unfused 16-bit run against doubles.
+#include "attention_case.h"
+#include "cover.h"
+#include "tests/cuda_emulator/emulator.h"
+
+#include <cmath>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <map>
+
+using namespace tcc;
+using namespace tcc::attention_test;
+using namespace tcc::cuda;
+
+namespace {
+
+struct TestCase {
+  Problem problem;
+  bool packed;
+};
+
+// What is compiled in: these eight hold every pair of element, head dimension, causal and dropout.
+struct Variant {
+  Element element;
+  int headDim;
+  bool causal;
+  double dropout;
+};
+const Variant variants[] = {
+    {Element::Bf16, 64, true, 0},  {Element::F16, 64, false, 0.1}, {Element::Bf16, 128, false, 0.25},
+    {Element::F16, 128, true, 0},  {Element::Bf16, 32, true, 0.1}, {Element::F16, 32, false, 0},
+    {Element::Bf16, 96, false, 0}, {Element::F16, 96, true, 0.5},
+};
+const int lengths[] = {1, 63, 64, 65, 200, 256};
+const int groups[] = {1, 2, 3};
+// Keys beside the queries: as many; more, so that the first query sees several; fewer, so that the first queries see
+// none when causal.
+enum KeyLength { Same, More, Fewer };
+
+std::vector<TestCase> cover() {
+  std::vector<TestCase> cases;
+  // Factors: element, head dimension, causal, dropout (all four set by the variant), length, group, keys, layout.
+  auto variantOf = [](const std::vector<int> &values) -> const Variant * {
+    for (const Variant &variant : variants)
+      if (int(variant.element) == values[0] && variant.headDim == 32 * (values[1] + 1) &&
+          variant.causal == (values[2] != 0) && (variant.dropout > 0) == (values[3] != 0))
+        return &variant;
+    return nullptr;
+  };
+  for (const std::vector<int> &values :
+       pairwiseCover({2, 4, 2, 2, 6, 3, 3, 2}, [&](const std::vector<int> &v) { return variantOf(v) != nullptr; })) {
+    const Variant &variant = *variantOf(values);
+    TestCase test;
+    Problem &problem = test.problem;
+    problem.element = variant.element;
+    problem.headDim = variant.headDim;
+    problem.causal = variant.causal;
+    problem.dropout = variant.dropout;
+    problem.queries = lengths[values[4]];
+    problem.group = groups[values[5]];
+    problem.heads = problem.group * (problem.queries < 200 ? 2 : 1);
+    problem.batch = 2;
+    problem.keys = values[6] == Same   ? problem.queries
+                   : values[6] == More ? problem.queries + 37
+                                       : problem.queries * 2 / 3;
+    problem.diagonal = problem.keys - problem.queries;
+    problem.scale = 1 / std::sqrt(double(problem.headDim));
+    problem.seed[0] = 11 + values[4];
+    problem.seed[1] = 5;
+    problem.stream = 3;
+    test.packed = values[7] != 0;
+    cases.push_back(test);
+  }
+  return cases;
+}
+
+AttentionKernel kernelOf(const Problem &problem, AttentionPass pass, const char *architecture) {
+  AttentionCase of = caseOf(problem, pass);
+  return attentionKernel(of, chooseAttention(of, architecture, problem.keys));
+}
+
+/// One kernel text compiled once for the whole program.
+const emulator::Module &moduleOf(const AttentionKernel &kernel) {
+  static std::map<std::string, emulator::Module> modules;
+  auto found = modules.find(kernel.text);
+  if (found == modules.end())
+    found = modules.emplace(kernel.text, emulator::Module::compile(kernel.text)).first;
+  return found->second;
+}
+
+/// All buffers of a case in the emulated device's memory.
+struct Memory {
+  Memory(const TestCase &test, const Inputs &inputs) : problem(test.problem), packed(test.packed) {
+    const std::vector<double> *contents[tensorCount] = {&inputs.query, &inputs.key, &inputs.value, nullptr,
+                                                        &inputs.outputGradient};
+    const char *names[tensorCount] = {"query",          "key",           "value",       "output",
+                                      "outputGradient", "queryGradient", "keyGradient", "valueGradient"};
+    void *bases[tensorCount];
+    for (int i = 0; i < tensorCount; ++i) {
+      Place place = placeOf(problem, Tensor(i), packed);
+      tensors[i] = std::make_unique<emulator::DeviceBuffer>(place.elements * 2, names[i]);
+      bases[i] = tensors[i]->data();
+      if (contents[i])
+        std::memcpy(bases[i], scatter(problem, place, *contents[i]).data(), place.elements * 2);
+    }
+    arguments = argumentsOf(problem, packed, bases);
+    std::size_t rows = std::size_t(problem.batch) * problem.heads * problem.queries;
+    std::size_t padded = attentionWorkspace(arguments, problem.batch);
+    logSumExp = std::make_unique<emulator::DeviceBuffer>(rows * 4, "logSumExp");
+    rowShift = std::make_unique<emulator::DeviceBuffer>(padded * 4, "rowShift");
+    rowDelta = std::make_unique<emulator::DeviceBuffer>(padded * 4, "rowDelta");
+    seed = std::make_unique<emulator::DeviceBuffer>(8, "seed");
+    std::memcpy(seed->data(), problem.seed, 8);
+    arguments.logSumExp = logSumExp->as<float>();
+    arguments.rowShift = rowShift->as<float>();
+    arguments.rowDelta = rowDelta->as<float>();
+    arguments.seed = seed->as<unsigned>();
+  }
+
+  emulator::DeviceBuffer &at(Tensor tensor) { return *tensors[int(tensor)]; }
+  std::vector<double> read(Tensor tensor) {
+    return gather(problem, placeOf(problem, tensor, packed), at(tensor).as<std::uint16_t>());
+  }
+
+  Problem problem;
+  bool packed;
+  std::unique_ptr<emulator::DeviceBuffer> tensors[tensorCount], logSumExp, rowShift, rowDelta, seed;
+  AttentionArguments arguments;
+};
+
+std::vector<char> bytesOf(const emulator::DeviceBuffer &buffer) {
+  const char *begin = static_cast<const char *>(buffer.data());
+  return {begin, begin + buffer.bytes()};
+}
+
+bool isStatistic(const Memory &memory, const emulator::DeviceBuffer *buffer) {
+  return buffer == memory.logSumExp.get() || buffer == memory.rowShift.get() || buffer == memory.rowDelta.get();
+}
+
+/// The kernel's arguments after the structure: its tensor maps, as the driver would encode them.
+std::vector<emulator::EncodedMap> encodedMaps(const AttentionKernel &kernel, const Memory &memory) {
+  std::vector<emulator::EncodedMap> encoded;
+  for (const AttentionMap &map : attentionMaps(kernel, memory.arguments, memory.problem.batch)) {
+    emulator::TensorMapRequest request;
+    request.element =
+        kernel.of.element == AttentionElement::Bf16 ? emulator::MapElement::Bf16 : emulator::MapElement::F16;
+    request.address = map.address;
+    request.sizes.assign(map.sizes.begin(), map.sizes.end());
+    request.strides.assign(map.strides.begin(), map.strides.end());
+    request.box.assign(map.box.begin(), map.box.end());
+    encoded.push_back(emulator::makeTensorMap(request));
+  }
+  return encoded;
+}
+
+emulator::LaunchResult launchOnce(Memory &memory, const AttentionKernel &kernel, const emulator::Schedule &schedule) {
+  auto [x, y, z] = attentionGrid(kernel, memory.arguments, memory.problem.batch);
+  std::vector<emulator::EncodedMap> maps = encodedMaps(kernel, memory);
+  std::vector<void *> pointers = {&memory.arguments};
+  for (emulator::EncodedMap &map : maps)
+    pointers.push_back(&map);
+  return moduleOf(kernel).launch(kernel.name, {x, y, z}, {unsigned(kernel.threads), 1, 1}, kernel.sharedBytes,
+                                 pointers.data(), schedule);
+}
+
+/// Runs one pass under every schedule; the outputs must be written exactly once and have equal bits.
+void runPass(Memory &memory, AttentionPass pass, const std::vector<emulator::DeviceBuffer *> &outputs,
+             const char *architecture) {
+  AttentionKernel kernel = kernelOf(memory.problem, pass, architecture);
+  ASSERT_EQ(checkAttention(kernel.of, memory.arguments), "");
+  if (attentionGrid(kernel, memory.arguments, memory.problem.batch)[0] == 0)
+    return;
+  // Only this pass's outputs must be written, each element once.
+  for (emulator::DeviceBuffer *output : outputs)
+    output->writeOnce(isStatistic(memory, output) ? 4 : 2);
+  std::vector<std::vector<char>> first;
+  int number = 0;
+  for (const emulator::Schedule &schedule : emulator::testSchedules()) {
+    for (emulator::DeviceBuffer *output : outputs)
+      output->poison();
+    emulator::LaunchResult result = launchOnce(memory, kernel, schedule);
+    ASSERT_TRUE(result.ok()) << kernel.name << ", schedule " << number << "\n" << result.text();
+    std::vector<std::vector<char>> bytes;
+    for (emulator::DeviceBuffer *output : outputs)
+      bytes.push_back(bytesOf(*output));
+    if (first.empty())
+      first = bytes;
+    ASSERT_TRUE(first == bytes) << kernel.name << ": schedule " << number << " gives other bits than schedule 0";
+    ++number;
+  }
+  for (emulator::DeviceBuffer *output : outputs)
+    output->writeOnce(0);
+}
+
+void expectClose(const char *name, const std::vector<double> &got, std::vector<double> Results::*tensor,
+                 const Results &exact, const Results &rounded, Element element) {
+  Deviation result = deviation(got, exact.*tensor, rounded.*tensor, element, exact.largestTerm);
+  EXPECT_LE(result.error, result.allowed)
+      << name << " at " << result.worst << ": " << got[result.worst] << " for " << (exact.*tensor)[result.worst];
+}
+
+/// All three passes with the tiles chosen for `architecture`.
+void runCase(const TestCase &test, const char *architecture) {
+  const Problem &problem = test.problem;
+  SCOPED_TRACE(describe(problem, test.packed));
+  Inputs inputs = randomInputs(problem, 7);
+  Results exact = attentionReference(problem, inputs, false);
+  Results rounded = attentionReference(problem, inputs, true);
+  Memory memory(test, inputs);
+  ASSERT_NO_FATAL_FAILURE(
+      runPass(memory, AttentionPass::Forward, {&memory.at(Tensor::Output), memory.logSumExp.get()}, architecture));
+  expectClose("output", memory.read(Tensor::Output), &Results::output, exact, rounded, problem.element);
+  for (std::size_t i = 0; i < exact.logSumExp.size(); ++i) {
+    float got = memory.logSumExp->as<float>()[i];
+    if (std::isinf(exact.logSumExp[i]))
+      ASSERT_EQ(got, exact.logSumExp[i]) << i;
+    else
+      ASSERT_NEAR(got, exact.logSumExp[i], 1e-5 * (1 + std::abs(exact.logSumExp[i]))) << i;
+  }
+
+  ASSERT_NO_FATAL_FAILURE(runPass(memory, AttentionPass::BackwardQuery,
+                                  {&memory.at(Tensor::QueryGradient), memory.rowShift.get(), memory.rowDelta.get()},
+                                  architecture));
+  expectClose("query gradient", memory.read(Tensor::QueryGradient), &Results::queryGradient, exact, rounded,
+              problem.element);
+
+  ASSERT_NO_FATAL_FAILURE(runPass(memory, AttentionPass::BackwardKeys,
+                                  {&memory.at(Tensor::KeyGradient), &memory.at(Tensor::ValueGradient)}, architecture));
+  expectClose("key gradient", memory.read(Tensor::KeyGradient), &Results::keyGradient, exact, rounded, problem.element);
+  expectClose("value gradient", memory.read(Tensor::ValueGradient), &Results::valueGradient, exact, rounded,
+              problem.element);
+}
+
+TEST(AttentionCover, HoldsEveryPair) {
+  std::vector<TestCase> cases = cover();
+  EXPECT_LT(cases.size(), 45u);
+  for (int length : lengths)
+    for (int headDim : {32, 64, 96, 128})
+      EXPECT_TRUE(std::any_of(
+          cases.begin(), cases.end(),
+          [&](const TestCase &test) { return test.problem.queries == length && test.problem.headDim == headDim; }))
+          << length << ", " << headDim;
+}
+
+// All texts at once, so that two compilers run.
+TEST(AttentionEmulated, AllTextsCompile) {
+  std::vector<std::string> texts;
+  for (const Variant &variant : variants)
+    for (AttentionPass pass : {AttentionPass::Forward, AttentionPass::BackwardQuery, AttentionPass::BackwardKeys}) {
+      Problem problem;
+      problem.element = variant.element;
+      problem.headDim = variant.headDim;
+      problem.causal = variant.causal;
+      problem.dropout = variant.dropout;
+      texts.push_back(kernelOf(problem, pass, "sm_80").text);
+      if (problem.headDim % 64 == 0)
+        texts.push_back(kernelOf(problem, pass, "sm_90a").text);
+    }
+  EXPECT_EQ(emulator::Module::compileAll(texts).size(), texts.size());
+}
+
+TEST(AttentionEmulated, PortableCover) {
+  for (const TestCase &test : cover()) {
+    runCase(test, "sm_80");
+    if (::testing::Test::HasFatalFailure())
+      return;
+  }
+}
+
+// The path that sm_90a takes instead, over the cases of the same cover that it serves.
+TEST(AttentionEmulated, HopperCover) {
+  int count = 0;
+  for (const TestCase &test : cover()) {
+    if (kernelOf(test.problem, AttentionPass::Forward, "sm_90a").tiles.path != AttentionPath::Hopper)
+      continue;
+    ++count;
+    runCase(test, "sm_90a");
+    if (::testing::Test::HasFatalFailure())
+      return;
+  }
+  EXPECT_GT(count, 12);
+}
+
+// The mask is a function of element coordinates alone: other tiles keep and drop the same.
+TEST(AttentionEmulated, DropoutIsIndependentOfTiles) {
+  TestCase test;
+  Problem &problem = test.problem;
+  problem.queries = problem.keys = 130;
+  problem.headDim = 32;
+  problem.causal = true;
+  problem.dropout = 0.5;
+  problem.scale = 0.2;
+  test.packed = false;
+  Inputs inputs = randomInputs(problem, 3);
+  std::vector<double> firstOutput;
+  for (AttentionTiles tiles :
+       {AttentionTiles{AttentionPath::Portable, 4, 2, 64, 1}, AttentionTiles{AttentionPath::Portable, 2, 1, 32, 1}}) {
+    Memory memory(test, inputs);
+    AttentionKernel kernel = attentionKernel(caseOf(problem, AttentionPass::Forward), tiles);
+    emulator::LaunchResult result = launchOnce(memory, kernel, {});
+    ASSERT_TRUE(result.ok()) << result.text();
+    std::vector<double> output = memory.read(Tensor::Output);
+    for (std::size_t i = 0; i < firstOutput.size(); ++i)
+      ASSERT_NEAR(output[i], firstOutput[i], 0.02) << i;
+    firstOutput = output;
+  }
+}
+
+} // namespace

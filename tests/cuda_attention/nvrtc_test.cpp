@@ -1,0 +1,109 @@
+// Every kernel of flash attention through NVRTC for every architecture: no spill, no stack, no local memory, no
+// serialised wgmma, and shared memory and registers that the device has. Sound builds are remembered by the hash of
+// what was compiled, in the temporary folder.
+#include "codegen/cuda/attention/attention.h"
+#include "runtime/device/cuda/nvrtc.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <optional>
+
+using namespace tcc::cuda;
+using namespace tcc::runtime;
+using namespace tcc::runtime::cuda;
+
+namespace {
+
+std::uint64_t hashOf(const std::string &text) {
+  std::uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
+  for (unsigned char byte : text)
+    hash = (hash ^ byte) * 0x100000001b3u;
+  return hash;
+}
+
+struct Architecture {
+  const char *name;
+  int sharedBytes;
+};
+const Architecture architectures[] = {{"sm_80", 163 * 1024}, {"sm_90a", 227 * 1024}, {"sm_100a", 227 * 1024}};
+
+std::vector<AttentionKernel> kernelsFor(const char *architecture) {
+  std::vector<AttentionKernel> kernels;
+  for (AttentionPass pass : {AttentionPass::Forward, AttentionPass::BackwardQuery, AttentionPass::BackwardKeys})
+    for (int headDim : {32, 64, 96, 128})
+      for (bool causal : {false, true})
+        for (bool dropout : {false, true})
+          for (AttentionElement element : {AttentionElement::Bf16, AttentionElement::F16}) {
+            // f16 differs in its conversions and mma names alone: the fullest variant stands for the others.
+            if (element == AttentionElement::F16 && !(causal && dropout))
+              continue;
+            AttentionCase of{pass, element, headDim, causal, dropout};
+            kernels.push_back(attentionKernel(of, chooseAttention(of, architecture, 1024)));
+          }
+  return kernels;
+}
+
+class AttentionNvrtc : public ::testing::TestWithParam<Architecture> {};
+
+TEST_P(AttentionNvrtc, CompilesWithoutSpills) {
+  std::optional<Nvrtc> nvrtc;
+  try {
+    nvrtc.emplace(Nvrtc::open());
+  } catch (const CudaError &error) {
+    GTEST_SKIP() << error.what();
+  }
+  auto [architecture, sharedBytes] = GetParam();
+  if (!nvrtc->supports(architecture))
+    GTEST_SKIP() << nvrtc->path() << " does not know " << architecture;
+  std::filesystem::path folder = std::filesystem::temp_directory_path() / "tcc-nvrtc-sound";
+  std::filesystem::create_directories(folder);
+  std::vector<CompileRequest> requests;
+  std::vector<std::filesystem::path> marks;
+  for (const AttentionKernel &kernel : kernelsFor(architecture)) {
+    EXPECT_LE(kernel.sharedBytes, sharedBytes) << kernel.name;
+    CompileRequest request{kernel.name + ".cu", deviceText(kernel.prelude) + kernel.text, architecture, {}};
+    std::string key = request.text + architecture + std::to_string(nvrtc->version()) + nvrtc->path();
+    std::filesystem::path mark = folder / std::to_string(hashOf(key));
+    if (std::filesystem::exists(mark))
+      continue;
+    requests.push_back(std::move(request));
+    marks.push_back(mark);
+  }
+  std::vector<CompileResult> results = nvrtc->compileAll(requests);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    EXPECT_EQ(results[i].error, "");
+    if (!results[i].error.empty())
+      continue;
+    ASSERT_EQ(results[i].report.kernels.size(), 1u) << results[i].log;
+    const KernelFigures &figures = results[i].report.kernels[0];
+    EXPECT_GT(figures.registers, 60) << figures.name;
+    std::ofstream(marks[i]) << requests[i].name << " " << figures.registers << " registers\n";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, AttentionNvrtc, ::testing::ValuesIn(architectures),
+                         [](const auto &info) { return std::string(info.param.name); });
+
+// The refusal works on this very text: a register budget that cannot hold the accumulators must spill.
+TEST(AttentionNvrtcRefusal, SpillsAreRefused) {
+  std::optional<Nvrtc> nvrtc;
+  try {
+    nvrtc.emplace(Nvrtc::open());
+  } catch (const CudaError &error) {
+    GTEST_SKIP() << error.what();
+  }
+  AttentionCase of;
+  AttentionKernel kernel = attentionKernel(of, chooseAttention(of, "sm_80", 1024));
+  CompileRequest request{"tight.cu", deviceText(kernel.prelude) + kernel.text, "sm_80", {"--maxrregcount=64"}};
+  // Launch bounds override the option, so they go.
+  std::size_t at = request.text.find("__launch_bounds__(maxThreads, minBlocks)");
+  ASSERT_NE(at, std::string::npos);
+  request.text.erase(at, std::string("__launch_bounds__(maxThreads, minBlocks)").size());
+  CompileResult result = nvrtc->compileAll(std::span(&request, 1))[0];
+  EXPECT_NE(result.error.find("bytes of spill stores; none is allowed"), std::string::npos) << result.error;
+}
+
+} // namespace

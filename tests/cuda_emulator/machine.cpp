@@ -1,0 +1,658 @@
+#include "tests/cuda_emulator/machine.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <stdexcept>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+namespace tcc::emulator {
+namespace {
+
+#ifdef TCC_EMULATOR_ASAN
+constexpr std::size_t stackBytes = 512 * 1024;
+#else
+constexpr std::size_t stackBytes = 128 * 1024;
+#endif
+constexpr std::size_t pageBytes = 4096;
+constexpr int maxFindings = 20;
+
+std::string hex(const void *pointer) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%p", pointer);
+  return text;
+}
+
+double processorSeconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+} // namespace
+
+Machine &Machine::get() {
+  static Machine machine;
+  return machine;
+}
+
+Machine::Machine() {
+  // The arena's address is a multiple of 1 MiB, so that offsets in it are as aligned as addresses.
+  char *mapped = static_cast<char *>(
+      mmap(nullptr, 2 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  if (mapped == MAP_FAILED)
+    throw std::runtime_error("no memory for the emulated shared memory");
+  arena = reinterpret_cast<char *>((reinterpret_cast<std::uintptr_t>(mapped) + (1 << 20) - 1) & ~((1ull << 20) - 1));
+  mprotect(arena, arenaMapped, PROT_READ | PROT_WRITE);
+  shadow.configure(arenaMapped);
+  table.arena = arena;
+  table.arenaBytes = arenaMapped;
+  table.access = [](const void *pointer, unsigned long bytes, bool write, void *place) {
+    get().access(pointer, bytes, write, place);
+  };
+  installWarpPrimitives(table);
+  installHopperPrimitives(table);
+
+  // Kernels that leave their buffers hit a page without access; the handler turns that into a finding.
+  stack_t alternate{};
+  alternate.ss_sp = mmap(nullptr, 64 * 1024, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  alternate.ss_size = 64 * 1024;
+  sigaltstack(&alternate, nullptr);
+  struct sigaction action{};
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  action.sa_sigaction = [](int signal, siginfo_t *info, void *context) { onFaultInfo(signal, info, context); };
+  sigaction(SIGSEGV, &action, nullptr);
+  sigaction(SIGBUS, &action, nullptr);
+}
+
+// --- Findings -----------------------------------------------------------------------------------------------------
+
+void Machine::report(FindingKind kind, std::string text, void *place,
+                     std::vector<std::pair<std::string, void *>> others) {
+  for (const RawFinding &known : findings) // one finding a pair of places
+    if (known.kind == kind && known.place == place && place &&
+        (known.others.empty() ? nullptr : known.others[0].second) == (others.empty() ? nullptr : others[0].second))
+      return;
+  if (findings.size() < maxFindings)
+    findings.push_back({kind, std::move(text), place, std::move(others)});
+}
+
+void Machine::fail(FindingKind kind, std::string text) {
+  report(kind, std::move(text), running ? running->place : nullptr);
+  aborted = true;
+  while (true)
+    switchFiber(running->fiber, scheduler);
+}
+
+void Machine::onFaultInfo(int signal, void *info, void *context) {
+  Machine &machine = get();
+  ucontext_t *registers = static_cast<ucontext_t *>(context);
+  machine.faultAddress = static_cast<siginfo_t *>(info)->si_addr;
+  if (!machine.running) { // not the kernel's fault: die as usual
+    ::signal(signal, SIG_DFL);
+    return;
+  }
+  machine.faultPlace = reinterpret_cast<void *>(registers->uc_mcontext.gregs[REG_RIP] + 1);
+  alignas(16) static char landing[64 * 1024];
+  registers->uc_mcontext.gregs[REG_RSP] = reinterpret_cast<greg_t>(landing + sizeof landing - 8);
+  registers->uc_mcontext.gregs[REG_RIP] = reinterpret_cast<greg_t>(&faultLanding);
+}
+
+void Machine::faultLanding() {
+  Machine &machine = get();
+  Thread &thread = *machine.running;
+  char *address = static_cast<char *>(machine.faultAddress);
+  if (address >= thread.fiber.low - pageBytes && address < thread.fiber.low)
+    machine.report(FindingKind::Launch, "the thread's stack overflows", machine.faultPlace);
+  else if (DeviceBuffer *buffer = machine.bufferAt(address, 1, true))
+    machine.report(FindingKind::OutOfBounds,
+                   "access at byte " + std::to_string(address - buffer->base) + " of `" + buffer->label +
+                       "`, which has " + std::to_string(buffer->size),
+                   machine.faultPlace);
+  else
+    machine.report(FindingKind::OutOfBounds, "access at " + hex(address) + ", outside every buffer",
+                   machine.faultPlace);
+  machine.aborted = true;
+  while (true)
+    switchFiber(thread.fiber, machine.scheduler);
+}
+
+// --- Scheduling ---------------------------------------------------------------------------------------------------
+
+std::uint64_t Machine::random() {
+  randomState ^= randomState << 13;
+  randomState ^= randomState >> 7;
+  randomState ^= randomState << 17;
+  return randomState >> 11;
+}
+
+void Machine::yield() { switchFiber(running->fiber, scheduler); }
+
+void Machine::threadMain() {
+  Machine &machine = get();
+  fiberStarted(&machine.scheduler);
+  machine.kernelInvoke(machine.kernelArgs);
+  machine.checkExit(*machine.running);
+  machine.running->wait = Wait::Done;
+  while (true)
+    machine.yield();
+}
+
+void Machine::checkExit(Thread &thread) {
+  bool copies = thread.openCopies.issued > 0;
+  for (const CopyGroup &group : thread.copyGroups)
+    copies |= group.issued > 0;
+  if (copies)
+    report(FindingKind::Leftover,
+           "thread " + std::to_string(thread.view.x) + " ends with cp.async copies that it never waited for",
+           thread.place);
+  bool stores = thread.openStores.issued > 0;
+  for (const StoreGroup &group : thread.storeGroups)
+    stores |= group.issued > 0;
+  if (stores)
+    report(FindingKind::Leftover,
+           "thread " + std::to_string(thread.view.x) + " ends with TMA stores that it never waited for", thread.place);
+}
+
+void Machine::prepareStacks(int count) {
+  if (count <= stackCount)
+    return;
+  if (stacks)
+    munmap(stacks, stackCount * (stackBytes + pageBytes));
+  stacks = static_cast<char *>(mmap(nullptr, count * (stackBytes + pageBytes), PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  if (stacks == MAP_FAILED)
+    throw std::runtime_error("no memory for the emulated threads' stacks");
+  for (int i = 0; i < count; ++i)
+    mprotect(stacks + i * (stackBytes + pageBytes), pageBytes, PROT_NONE);
+  stackCount = count;
+}
+
+void Machine::runWarp(int warp) {
+  int order[32];
+  for (int i = 0; i < 32; ++i)
+    order[i] = schedule.order == Order::Reverse ? 31 - i : i;
+  if (schedule.order == Order::Random)
+    for (int i = 31; i > 0; --i)
+      std::swap(order[i], order[random() % (i + 1)]);
+  for (bool ran = true; ran && !aborted;) {
+    ran = false;
+    for (int lane : order) {
+      Thread &thread = threads[warp * 32 + lane];
+      if (thread.wait != Wait::None)
+        continue;
+      running = &thread;
+      table.thread = &thread.view;
+      switchFiber(scheduler, thread.fiber);
+      running = nullptr;
+      ran = true;
+      if (aborted)
+        return;
+    }
+  }
+}
+
+bool Machine::landSomething() {
+  if (flights.empty())
+    return false;
+  std::size_t index = schedule.order == Order::Reverse  ? flights.size() - 1
+                      : schedule.order == Order::Random ? random() % flights.size()
+                                                        : 0;
+  Flight flight = std::move(flights[index]);
+  flights.erase(flights.begin() + static_cast<std::ptrdiff_t>(index));
+  land(flight);
+  return true;
+}
+
+void Machine::explainStall() {
+  struct Group {
+    int first, last, count;
+    const Thread *thread;
+  };
+  std::vector<Group> groups;
+  int done = 0;
+  for (Thread &thread : threads) {
+    if (thread.wait == Wait::Done) {
+      ++done;
+      continue;
+    }
+    auto same = [&](const Group &g) { return g.thread->place == thread.place && g.thread->wait == thread.wait; };
+    auto found = std::find_if(groups.begin(), groups.end(), same);
+    if (found == groups.end())
+      groups.push_back({thread.view.x, thread.view.x, 1, &thread});
+    else {
+      found->last = thread.view.x;
+      ++found->count;
+    }
+  }
+  auto describe = [](const Group &g) {
+    return std::to_string(g.count) + " threads (" + std::to_string(g.first) + " to " + std::to_string(g.last) +
+           ") wait for ever at `" + g.thread->primitive + "`";
+  };
+  std::vector<std::pair<std::string, void *>> others;
+  for (std::size_t i = 1; i < groups.size() && i < 5; ++i)
+    others.emplace_back("; " + describe(groups[i]) + " at ", groups[i].thread->place);
+  if (done)
+    others.emplace_back("; " + std::to_string(done) + " threads have returned", nullptr);
+  report(FindingKind::Divergence, describe(groups[0]), groups[0].thread->place, others);
+}
+
+void Machine::runBlock() {
+  int warpCount = launchThreads / 32;
+  shadow.startBlock(newTick());
+  ++tick;
+#ifdef TCC_EMULATOR_ASAN
+  __asan_unpoison_memory_region(arena, arenaMapped);
+#endif
+  std::memset(arena, 0xff, dynamicZone);
+  if (dynamicBytes)
+    std::memset(arena + dynamicZone, 0xff, dynamicBytes + 64 * 1024);
+  warps.assign(warpCount, Warp{});
+  warpgroups.assign((warpCount + 3) / 4, Warpgroup{});
+  named.fill(NamedBarrier{});
+  barriers.clear();
+  flights.clear();
+  blockArrived = 0;
+  dynamicStart = 0;
+  for (Thread &thread : threads) {
+    thread.wait = Wait::None;
+    thread.primitive = "";
+    thread.place = nullptr;
+    thread.openCopies = {};
+    thread.copyGroups.clear();
+    thread.openStores = {};
+    thread.storeGroups.clear();
+    thread.passedPhase.clear();
+    if (schedule.checkAccesses) {
+      thread.clock.reset(agents.count());
+      thread.epoch = tick;
+      thread.clock.known[thread.view.x] = tick;
+    }
+    thread.openCopies.epoch = thread.openStores.epoch = tick;
+    thread.fiber.prepare(&threadMain);
+  }
+  int perThread = std::min(255, 65536 / (launchThreads * std::max(1, minBlocks))) / 8 * 8;
+  for (Warp &warp : warps)
+    warp.registers = perThread;
+  freeRegisters = 0;
+
+  std::vector<int> order(warpCount);
+  for (int i = 0; i < warpCount; ++i)
+    order[i] = schedule.order == Order::Reverse ? warpCount - 1 - i : i;
+  while (!aborted) {
+    if (schedule.order == Order::Random)
+      for (int i = warpCount - 1; i > 0; --i)
+        std::swap(order[i], order[random() % (i + 1)]);
+    bool ran = false;
+    for (int warp : order) {
+      bool ready = false;
+      for (int lane = 0; lane < 32 && !ready; ++lane)
+        ready = threads[warp * 32 + lane].wait == Wait::None;
+      if (!ready)
+        continue;
+      runWarp(warp);
+      ran = true;
+      if (aborted)
+        return;
+      if (schedule.async == Async::Random && chance(3))
+        landSomething();
+    }
+    if (ran)
+      continue;
+    if (landSomething())
+      continue;
+    bool alive = std::any_of(threads.begin(), threads.end(), [](const Thread &t) { return t.wait != Wait::Done; });
+    if (alive) {
+      explainStall();
+      aborted = true;
+    }
+    break;
+  }
+  if (!aborted)
+    finishBlock();
+}
+
+void Machine::finishBlock() {
+  for (auto &[offset, barrier] : barriers)
+    if (barrier.transactions != 0)
+      report(FindingKind::Leftover,
+             "the block ends while the mbarrier at shared offset " + std::to_string(offset) + " still counts " +
+                 std::to_string(barrier.transactions) + " bytes; expected bytes and copied bytes must agree",
+             nullptr);
+  for (std::size_t i = 0; i < warpgroups.size(); ++i)
+    if (!warpgroups[i].open.products.empty() || !warpgroups[i].groups.empty())
+      report(FindingKind::Leftover, "warpgroup " + std::to_string(i) + " ends with wgmma that it never waited for",
+             nullptr);
+  for (std::size_t id = 0; id < named.size(); ++id)
+    if (named[id].arrived)
+      report(FindingKind::Leftover,
+             "the block ends while named barrier " + std::to_string(id) + " holds " +
+                 std::to_string(named[id].arrived) + " of " + std::to_string(named[id].expected) + " threads",
+             nullptr);
+  bool changed = false;
+  for (Warp &warp : warps)
+    changed |= warp.wantedRegisters != 0;
+  for (std::size_t w = 0; changed && w + 3 < warps.size(); w += 4)
+    for (std::size_t i = 1; i < 4; ++i)
+      if (warps[w + i].registers != warps[w].registers)
+        report(FindingKind::Protocol,
+               "warps of warpgroup " + std::to_string(w / 4) +
+                   " end with different register counts; all warps of a warpgroup execute the same setmaxnreg",
+               nullptr);
+#ifndef TCC_EMULATOR_ASAN
+  // What lies behind the block's shared memory must be as it was.
+  if (dynamicStart) {
+    const char *end = arena + dynamicStart + dynamicBytes;
+    for (int i = 0; i < 32 * 1024; ++i)
+      if (end[i] != '\xff') {
+        report(FindingKind::OutOfBounds,
+               "the block wrote " + std::to_string(i) + " bytes behind its dynamic shared memory of " +
+                   std::to_string(dynamicBytes),
+               nullptr);
+        break;
+      }
+  }
+#endif
+}
+
+std::vector<RawFinding> Machine::launch(void (*invoke)(void **), void **args, Dim3 grid, int blockThreads,
+                                        int blocksPerProcessor, std::size_t dynamicShared, const Schedule &chosen,
+                                        LaunchResult &result) {
+  double start = processorSeconds();
+  schedule = chosen;
+  randomState = chosen.seed * 0x9E3779B97F4A7C15ull + 1;
+  if (!randomState)
+    randomState = 1;
+  findings.clear();
+  aborted = false;
+  bankConflicts = 0;
+  kernelInvoke = invoke;
+  kernelArgs = args;
+  launchThreads = blockThreads;
+  minBlocks = blocksPerProcessor;
+  agents.threads = blockThreads;
+  dynamicBytes = dynamicShared;
+  sharedArrays.clear();
+  staticEnd = staticBase;
+  prepareStacks(blockThreads);
+  threads.resize(blockThreads);
+  for (int i = 0; i < blockThreads; ++i) {
+    Thread &thread = threads[i];
+    char *low = stacks + i * (stackBytes + pageBytes) + pageBytes;
+    thread.fiber.low = low;
+    thread.fiber.bytes = stackBytes;
+    thread.view = {i, i % 32, i / 32, low, low + stackBytes};
+  }
+  table.checking = chosen.checkAccesses;
+  table.blockSize = blockThreads;
+  table.grid[0] = static_cast<int>(grid.x);
+  table.grid[1] = static_cast<int>(grid.y);
+  table.grid[2] = static_cast<int>(grid.z);
+  if (chosen.checkAccesses) {
+    startGlobalShadow();
+    if (tick > 1u << 31) { // epochs of earlier launches are void anyway
+      tick = 0;
+      shadow.configure(arenaMapped);
+    }
+  }
+
+  std::vector<std::uint32_t> order(static_cast<std::size_t>(grid.x) * grid.y * grid.z);
+  for (std::size_t i = 0; i < order.size(); ++i)
+    order[i] = static_cast<std::uint32_t>(chosen.order == Order::Reverse ? order.size() - 1 - i : i);
+  if (chosen.order == Order::Random)
+    for (std::size_t i = order.size(); i-- > 1;)
+      std::swap(order[i], order[random() % (i + 1)]);
+  for (std::uint32_t index : order) {
+    blockIndex = index;
+    table.block[0] = static_cast<int>(index % grid.x);
+    table.block[1] = static_cast<int>(index / grid.x % grid.y);
+    table.block[2] = static_cast<int>(index / grid.x / grid.y);
+    runBlock();
+    if (aborted)
+      break;
+  }
+  if (chosen.checkAccesses)
+    finishGlobalShadow();
+  result.bankConflicts = bankConflicts;
+  result.seconds = processorSeconds() - start;
+  return std::move(findings);
+}
+
+// --- Shared memory ------------------------------------------------------------------------------------------------
+
+void *Machine::sharedArray(int id, std::size_t bytes, std::size_t alignment) {
+  auto found = sharedArrays.find(id);
+  if (found == sharedArrays.end()) {
+    staticEnd = (staticEnd + alignment - 1) / alignment * alignment;
+    if (staticEnd + bytes > dynamicZone)
+      fail(FindingKind::Launch, "static shared memory beyond 15 KiB; use dynamic shared memory");
+    found = sharedArrays.emplace(id, std::make_pair(staticEnd, bytes)).first;
+    staticEnd += bytes;
+  }
+  return arena + found->second.first;
+}
+
+void *Machine::dynamicShared(std::size_t alignment) {
+  // Exactly as aligned as declared: a tile that needs more is found out.
+  std::size_t wanted = dynamicZone + alignment;
+  if (dynamicStart && dynamicStart != wanted)
+    fail(FindingKind::Launch, "dynamic shared memory declared with two alignments");
+  if (alignment == 0 || alignment > 8192 || (alignment & (alignment - 1)))
+    fail(FindingKind::Launch, "dynamic shared memory aligned to " + std::to_string(alignment));
+  dynamicStart = wanted;
+#ifdef TCC_EMULATOR_ASAN
+  __asan_poison_memory_region(arena + dynamicStart + dynamicBytes, 32 * 1024);
+#endif
+  return arena + dynamicStart;
+}
+
+std::size_t Machine::sharedOffset(const void *pointer, std::size_t bytes, std::size_t alignment) {
+  std::size_t offset = static_cast<std::size_t>(static_cast<const char *>(pointer) - arena);
+  bool inStatic = offset >= staticBase && offset + bytes <= staticEnd;
+  bool inDynamic = dynamicStart && offset >= dynamicStart && offset + bytes <= dynamicStart + dynamicBytes;
+  if (offset >= arenaMapped || (!inStatic && !inDynamic))
+    fail(FindingKind::OutOfBounds,
+         std::string("`") + running->primitive + "` takes " + hex(pointer) + " + " + std::to_string(bytes) +
+             " bytes, which is not in the block's shared memory" +
+             (offset < arenaMapped && offset >= dynamicStart && dynamicStart
+                  ? " (dynamic byte " + std::to_string(offset - dynamicStart) + " of " + std::to_string(dynamicBytes) +
+                        ")"
+                  : ""));
+  if (offset % alignment)
+    fail(FindingKind::Misaligned, std::string("`") + running->primitive + "` takes shared memory at offset " +
+                                      std::to_string(offset) + "; it must be a multiple of " +
+                                      std::to_string(alignment));
+  return offset;
+}
+
+static const char *describeConflict(ConflictKind kind) {
+  switch (kind) {
+  case ConflictKind::WriteWrite:
+    return "is written while an earlier write is not ordered before";
+  case ConflictKind::WriteRead:
+    return "is read while the write is not ordered before";
+  case ConflictKind::ReadWrite:
+    return "is written while an earlier read is not ordered before";
+  case ConflictKind::Unfenced:
+    return "is used by TMA or wgmma without fence_proxy_async by the thread that wrote it";
+  default:
+    return "is read before anything was written";
+  }
+}
+
+void Machine::sharedAccess(std::size_t offset, std::size_t bytes, bool write, int agent, std::uint32_t epoch,
+                           const Clock &clock, bool asynchronous, void *place) {
+  Conflict conflict = write ? shadow.write(agents, offset, bytes, agent, epoch, clock, asynchronous, place)
+                            : shadow.read(agents, offset, bytes, agent, epoch, clock, asynchronous, place);
+  if (conflict.kind == ConflictKind::None)
+    return;
+  auto who = [&](int agent) {
+    if (agent < agents.threads)
+      return "thread " + std::to_string(agent);
+    if (agent < 2 * agents.threads)
+      return "an asynchronous copy of thread " + std::to_string(agent - agents.threads);
+    if (agent < agents.warpgroup(0))
+      return std::string("a TMA load");
+    return "a wgmma of warpgroup " + std::to_string(agent - agents.warpgroup(0));
+  };
+  std::string where = dynamicStart && offset >= dynamicStart ? "dynamic byte " + std::to_string(offset - dynamicStart)
+                                                             : "static byte " + std::to_string(offset - staticBase);
+  std::string text = "shared memory (" + where + ") " + describeConflict(conflict.kind) + ": " + who(agent);
+  std::vector<std::pair<std::string, void *>> others;
+  if (conflict.agent >= 0)
+    others.emplace_back(", earlier " + who(conflict.agent) + " at ", conflict.programCounter);
+  report(conflict.kind == ConflictKind::Uninitialized ? FindingKind::Uninitialized : FindingKind::Race, text, place,
+         others);
+}
+
+// --- Global memory ------------------------------------------------------------------------------------------------
+
+void Machine::addBuffer(DeviceBuffer *buffer) { buffers[buffer->base] = buffer; }
+void Machine::removeBuffer(DeviceBuffer *buffer) {
+  buffers.erase(buffer->base);
+  globalShadow.erase(buffer);
+}
+
+DeviceBuffer *Machine::bufferAt(const void *pointer, std::size_t bytes, bool nearby) {
+  const char *address = static_cast<const char *>(pointer);
+  auto after = buffers.upper_bound(address);
+  if (after != buffers.begin()) {
+    DeviceBuffer *buffer = std::prev(after)->second;
+    if (address + bytes <= buffer->base + buffer->size ||
+        (nearby && address < buffer->mapping + buffer->mappedBytes))
+      return buffer;
+  }
+  if (nearby && after != buffers.end() && address >= after->second->mapping)
+    return after->second;
+  return nullptr;
+}
+
+void Machine::requireGlobal(const void *pointer, std::size_t bytes, std::size_t alignment) {
+  if (reinterpret_cast<std::uintptr_t>(pointer) % alignment)
+    fail(FindingKind::Misaligned, std::string("`") + running->primitive + "` takes global memory at " + hex(pointer) +
+                                      "; it must be a multiple of " + std::to_string(alignment));
+  if (bufferAt(pointer, bytes))
+    return;
+  DeviceBuffer *buffer = bufferAt(pointer, bytes, true);
+  fail(FindingKind::OutOfBounds, std::string("`") + running->primitive + "` takes " + std::to_string(bytes) +
+                                     " bytes at " +
+                                     (buffer ? "byte " + std::to_string(static_cast<const char *>(pointer) - buffer->base) +
+                                                   " of `" + buffer->label + "`, which has " +
+                                                   std::to_string(buffer->size)
+                                             : hex(pointer) + ", outside every buffer"));
+}
+
+void Machine::access(const void *pointer, std::size_t bytes, bool write, void *place) {
+  if (!bytes)
+    return;
+  std::size_t offset = static_cast<std::size_t>(static_cast<const char *>(pointer) - arena);
+  if (offset < arenaMapped) {
+    running->place = place;
+    const char *kept = running->primitive;
+    running->primitive = write ? "store" : "load";
+    sharedOffset(pointer, bytes, 1);
+    running->primitive = kept;
+    sharedAccess(offset, bytes, write, running->view.x, running->epoch, running->clock, false, place);
+    return;
+  }
+  if (bufferAt(pointer, bytes)) {
+    globalAccess(pointer, bytes, write, place);
+    return;
+  }
+  if (bufferAt(pointer, bytes, true)) {
+    running->place = place;
+    running->primitive = write ? "store" : "load";
+    requireGlobal(pointer, bytes, 1);
+  }
+  if (write)
+    report(FindingKind::OutOfBounds, "store to " + hex(pointer) + ", outside every buffer", place);
+}
+
+void Machine::startGlobalShadow() {
+  globalShadow.clear();
+  for (auto &[base, buffer] : buffers) {
+    GlobalShadow &shadow = globalShadow[buffer];
+    shadow.writer.assign(buffer->size / 2 + 1, 0);
+    shadow.reader.assign(buffer->size / 2 + 1, 0);
+  }
+}
+
+void Machine::globalAccess(const void *pointer, std::size_t bytes, bool write, void *place) {
+  DeviceBuffer *buffer = bufferAt(pointer, bytes);
+  if (!buffer || !schedule.checkAccesses)
+    return;
+  auto found = globalShadow.find(buffer);
+  if (found == globalShadow.end())
+    return;
+  GlobalShadow &shadow = found->second;
+  std::size_t offset = static_cast<std::size_t>(static_cast<const char *>(pointer) - buffer->base);
+  std::uint32_t self = blockIndex + 1;
+  for (std::size_t i = offset / 2; i <= (offset + bytes - 1) / 2; ++i) {
+    std::uint32_t &writer = shadow.writer[i], &reader = shadow.reader[i];
+    auto where = [&, i] { return "byte " + std::to_string(2 * i) + " of `" + buffer->label + "`"; };
+    if (write && buffer->onceBytes && writer) {
+      report(FindingKind::WrittenTwice,
+             "element " + std::to_string(2 * i / buffer->onceBytes) + " of `" + buffer->label +
+                 "` is written twice; the first time by block " + std::to_string(writer - 1),
+             place);
+      return;
+    }
+    if (writer && writer != self) {
+      report(FindingKind::Race,
+             where() + (write ? " is written" : " is read") + " by block " + std::to_string(blockIndex) +
+                 " and written by block " + std::to_string(writer - 1) + "; blocks of a launch have no order",
+             place);
+      return;
+    }
+    if (write && reader && reader != self) {
+      report(FindingKind::Race,
+             where() + " is written by block " + std::to_string(blockIndex) +
+                 " and read by another block; blocks of a launch have no order",
+             place);
+      return;
+    }
+    if (write)
+      writer = self;
+    else
+      reader = reader == 0 || reader == self ? self : ~0u;
+  }
+}
+
+void Machine::finishGlobalShadow() {
+  if (!aborted)
+    for (auto &[buffer, shadow] : globalShadow)
+      if (buffer->onceBytes) {
+        std::size_t missing = 0, first = 0;
+        for (std::size_t i = 0; i < buffer->size / 2; ++i)
+          if (!shadow.writer[i] && missing++ == 0)
+            first = 2 * i / buffer->onceBytes;
+        if (missing)
+          report(FindingKind::NotWritten,
+                 std::to_string(2 * missing / buffer->onceBytes) + " elements of `" + buffer->label +
+                     "` are never written; the first is " + std::to_string(first),
+                 nullptr);
+      }
+  globalShadow.clear();
+}
+
+// --- Clocks -------------------------------------------------------------------------------------------------------
+
+void Machine::joinThreads(const std::vector<int> &members) {
+  if (!schedule.checkAccesses)
+    return;
+  Clock joined = threads[members[0]].clock;
+  for (std::size_t i = 1; i < members.size(); ++i)
+    joined.join(threads[members[i]].clock);
+  std::uint32_t now = newTick();
+  for (int member : members) {
+    Thread &thread = threads[member];
+    thread.clock = joined;
+    thread.epoch = now;
+    thread.clock.known[member] = now;
+  }
+}
+
+} // namespace tcc::emulator

@@ -1,0 +1,126 @@
+#include "tests/cuda_emulator/race.h"
+
+#include <algorithm>
+
+namespace tcc::emulator {
+
+void Clock::join(const Clock &other) {
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    known[i] = std::max(known[i], other.known[i]);
+    proxy[i] = std::max(proxy[i], other.proxy[i]);
+  }
+}
+
+void Clock::meet(const Clock &other) {
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    known[i] = std::min(known[i], other.known[i]);
+    proxy[i] = std::min(proxy[i], other.proxy[i]);
+  }
+}
+
+// A thread's own accesses are in order; those of an asynchronous agent are not, not even among themselves.
+static bool own(const Agents &agents, int earlier, int agent) { return earlier == agent && agent < agents.threads; }
+
+void Shadow::startBlock(std::uint32_t tick) {
+  baseTick = tick;
+  ++blockNumber;
+  pool.clear();
+  freeList = -1;
+}
+
+void Shadow::addReader(Cell &cell, int agent, std::uint32_t epoch, void *programCounter) {
+  if (cell.readersBlock != blockNumber) {
+    cell.readers = -1;
+    cell.readersBlock = blockNumber;
+  }
+  std::int32_t group = agent / 32;
+  std::uint32_t bit = 1u << (agent % 32);
+  bool present = false;
+  for (std::int32_t *link = &cell.readers; *link >= 0;) {
+    Readers &entry = pool[*link];
+    if (entry.group == group) {
+      if (entry.epoch == epoch) {
+        entry.mask |= bit;
+        present = true;
+      } else if ((entry.mask &= ~bit) == 0) { // a later read by the same agent says more
+        std::int32_t gone = *link;
+        *link = entry.next;
+        pool[gone].next = freeList;
+        freeList = gone;
+        continue;
+      }
+    }
+    link = &entry.next;
+  }
+  if (present)
+    return;
+  std::int32_t index = freeList;
+  if (index >= 0)
+    freeList = pool[index].next;
+  else {
+    index = static_cast<std::int32_t>(pool.size());
+    pool.emplace_back();
+  }
+  pool[index] = {epoch, bit, group, cell.readers, programCounter};
+  cell.readers = index;
+}
+
+void Shadow::dropReaders(Cell &cell) {
+  if (cell.readersBlock == blockNumber && cell.readers >= 0) {
+    std::int32_t last = cell.readers;
+    while (pool[last].next >= 0)
+      last = pool[last].next;
+    pool[last].next = freeList;
+    freeList = cell.readers;
+  }
+  cell.readers = -1;
+  cell.readersBlock = blockNumber;
+}
+
+Conflict Shadow::read(const Agents &agents, std::size_t offset, std::size_t bytes, int agent, std::uint32_t epoch,
+                      const Clock &clock, bool asynchronous, void *programCounter) {
+  Conflict conflict;
+  for (std::size_t i = offset / cellBytes; i <= (offset + bytes - 1) / cellBytes; ++i) {
+    Cell &cell = cells[i];
+    if (conflict.kind == ConflictKind::None) {
+      if (cell.writeEpoch <= baseTick)
+        conflict = {ConflictKind::Uninitialized, -1, nullptr};
+      else if (!own(agents, cell.writeAgent, agent) && cell.writeEpoch > clock.known[cell.writeAgent])
+        conflict = {ConflictKind::WriteRead, cell.writeAgent, cell.writer};
+      else if (asynchronous && !agents.asynchronous(cell.writeAgent) && cell.writeEpoch > clock.proxy[cell.writeAgent])
+        conflict = {ConflictKind::Unfenced, cell.writeAgent, cell.writer};
+    }
+    addReader(cell, agent, epoch, programCounter);
+  }
+  return conflict;
+}
+
+Conflict Shadow::write(const Agents &agents, std::size_t offset, std::size_t bytes, int agent, std::uint32_t epoch,
+                       const Clock &clock, bool asynchronous, void *programCounter) {
+  Conflict conflict;
+  for (std::size_t i = offset / cellBytes; i <= (offset + bytes - 1) / cellBytes; ++i) {
+    Cell &cell = cells[i];
+    if (conflict.kind == ConflictKind::None && cell.writeEpoch > baseTick) {
+      if (!own(agents, cell.writeAgent, agent) && cell.writeEpoch > clock.known[cell.writeAgent])
+        conflict = {ConflictKind::WriteWrite, cell.writeAgent, cell.writer};
+      else if (asynchronous && !agents.asynchronous(cell.writeAgent) && cell.writeEpoch > clock.proxy[cell.writeAgent])
+        conflict = {ConflictKind::Unfenced, cell.writeAgent, cell.writer};
+    }
+    if (conflict.kind == ConflictKind::None && cell.readersBlock == blockNumber)
+      for (std::int32_t at = cell.readers; at >= 0 && conflict.kind == ConflictKind::None; at = pool[at].next)
+        for (std::uint32_t mask = pool[at].mask; mask; mask &= mask - 1) {
+          int reader = 32 * pool[at].group + __builtin_ctz(mask);
+          if (reader != agent && pool[at].epoch > clock.known[reader]) {
+            conflict = {ConflictKind::ReadWrite, reader, pool[at].programCounter};
+            break;
+          }
+        }
+    dropReaders(cell);
+    cell.writeEpoch = epoch;
+    cell.writeAgent = agent;
+    cell.writer = programCounter;
+  }
+  return conflict;
+}
+
+} // namespace tcc::emulator

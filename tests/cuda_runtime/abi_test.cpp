@@ -1,0 +1,44 @@
+// driver.h and cublaslt.h against NVIDIA's own headers.
+#include "runtime/device/cuda/cublaslt.h"
+#include "runtime/device/cuda/driver.h"
+
+#include <cublasLt.h>
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+namespace cuda = tcc::runtime::cuda;
+
+namespace {
+
+TEST(CudaAbi, LayoutsAgree) {
+  EXPECT_EQ(sizeof(cuda::LaunchConfig), sizeof(CUlaunchConfig));
+  EXPECT_EQ(offsetof(cuda::LaunchConfig, sharedBytes), offsetof(CUlaunchConfig, sharedMemBytes));
+  EXPECT_EQ(offsetof(cuda::LaunchConfig, stream), offsetof(CUlaunchConfig, hStream));
+  EXPECT_EQ(offsetof(cuda::LaunchConfig, attributes), offsetof(CUlaunchConfig, attrs));
+  EXPECT_EQ(offsetof(cuda::LaunchConfig, attributeCount), offsetof(CUlaunchConfig, numAttrs));
+  EXPECT_EQ(sizeof(cuda::LaunchAttribute), sizeof(CUlaunchAttribute));
+  EXPECT_EQ(offsetof(cuda::LaunchAttribute, value), offsetof(CUlaunchAttribute, value));
+  EXPECT_EQ(sizeof(cuda::TensorMap), sizeof(CUtensorMap));
+  // The driver asks for 64; later headers declare more.
+  EXPECT_EQ(alignof(CUtensorMap) % alignof(cuda::TensorMap), 0u);
+  EXPECT_EQ(sizeof(cuda::LtHeuristic), sizeof(cublasLtMatmulHeuristicResult_t));
+  EXPECT_EQ(offsetof(cuda::LtHeuristic, workspaceBytes), offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
+}
+
+TEST(CudaAbi, ValuesAgree) {
+  EXPECT_EQ(int(cuda::attributeMultiprocessors), int(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  EXPECT_EQ(int(cuda::attributeMajor), int(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+  EXPECT_EQ(int(cuda::attributeMinor), int(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  EXPECT_EQ(int(cuda::attributeClockRate), int(CU_DEVICE_ATTRIBUTE_CLOCK_RATE));
+  EXPECT_EQ(int(cuda::attributeMaxSharedPerBlock), int(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK));
+  EXPECT_EQ(int(cuda::attributeMaxSharedPerBlockOptin), int(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+  EXPECT_EQ(int(cuda::functionStaticShared), int(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES));
+  EXPECT_EQ(int(cuda::functionLocalBytes), int(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES));
+  EXPECT_EQ(int(cuda::functionRegisters), int(CU_FUNC_ATTRIBUTE_NUM_REGS));
+  EXPECT_EQ(int(cuda::functionMaxDynamicShared), int(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
+  EXPECT_EQ(int(cuda::launchCooperative), int(CU_LAUNCH_ATTRIBUTE_COOPERATIVE));
+  EXPECT_EQ(int(cuda::launchCluster), int(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION));
+  EXPECT_EQ(int(cuda::launchProgrammaticSerialization), int(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION));
+}
+
+} // namespace

@@ -1,0 +1,189 @@
+// A stand-in for libcuda with the same exported names: host memory, counted handles, the last launch recorded, and one
+// failure on request. It exists so that owners, launches and messages are tested without a device.
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+struct FakeState {
+  int live = 0; // Handles and allocations not yet released.
+  int devices = 1;
+  int capability = 90;
+  int dynamicShared = 0;
+  unsigned launch[7] = {};
+  unsigned attributeCount = 0;
+  unsigned cluster[3] = {};
+  int argument = 0;
+  char failing[64] = {}; // The function that fails next.
+  int failure = 0;
+};
+
+static FakeState state;
+
+extern "C" FakeState *fakeState() {
+  return &state;
+}
+
+static int outcome(const char *function) {
+  if (state.failure == 0 || std::strcmp(function, state.failing) != 0)
+    return 0;
+  int code = state.failure;
+  state.failure = 0;
+  return code;
+}
+
+static int open(void **handle, const char *function) {
+  if (int code = outcome(function))
+    return code;
+  *handle = std::malloc(1);
+  ++state.live;
+  return 0;
+}
+
+static int close(void *handle) {
+  std::free(handle);
+  --state.live;
+  return 0;
+}
+
+extern "C" {
+int cuInit(unsigned) {
+  return outcome(__func__);
+}
+int cuDriverGetVersion(int *version) {
+  return *version = 13000, 0;
+}
+int cuGetErrorName(int code, const char **name) {
+  return *name = code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : nullptr, 0;
+}
+int cuGetErrorString(int code, const char **text) {
+  return *text = code == 2 ? "out of memory" : nullptr, 0;
+}
+int cuDeviceGetCount(int *count) {
+  return *count = state.devices, 0;
+}
+int cuDeviceGet(int *device, int ordinal) {
+  return *device = ordinal, 0;
+}
+int cuDeviceGetName(char *name, int, int) {
+  return std::strcpy(name, "Fake H200"), 0;
+}
+int cuDeviceGetAttribute(int *value, int which, int) {
+  *value = which == 75 ? state.capability / 10 : which == 76 ? state.capability % 10 : 132;
+  return 0;
+}
+int cuDeviceTotalMem_v2(std::size_t *bytes, int) {
+  return *bytes = 1u << 30, 0;
+}
+int cuDevicePrimaryCtxRetain(void **context, int) {
+  return ++state.live, *context = &state, outcome(__func__);
+}
+int cuDevicePrimaryCtxRelease_v2(int) {
+  return --state.live, 0;
+}
+int cuCtxSetCurrent(void *) {
+  return 0;
+}
+int cuModuleLoadDataEx(void **module, const void *, unsigned count, int *options, void **values) {
+  if (int code = outcome(__func__)) {
+    for (unsigned i = 0; i < count; ++i)
+      if (options[i] == 5)
+        std::strcpy(static_cast<char *>(values[i]), "no kernel image for this device");
+    return code;
+  }
+  return open(module, "");
+}
+int cuModuleUnload(void *module) {
+  return close(module);
+}
+int cuModuleGetFunction(void **function, void *, const char *) {
+  return *function = &state, outcome(__func__);
+}
+int cuFuncSetAttribute(void *, int which, int value) {
+  if (which == 8)
+    state.dynamicShared = value;
+  return outcome(__func__);
+}
+int cuFuncGetAttribute(int *value, int which, void *) {
+  return *value = which == 4 ? 168 : 0, 0;
+}
+
+struct Attribute {
+  int id;
+  int pad;
+  unsigned value[16];
+};
+struct Config {
+  unsigned shape[7];
+  void *stream;
+  Attribute *attributes;
+  unsigned count;
+};
+int cuLaunchKernelEx(const Config *config, void *, void **arguments, void **) {
+  if (int code = outcome(__func__))
+    return code;
+  std::memcpy(state.launch, config->shape, sizeof state.launch);
+  state.attributeCount = config->count;
+  for (unsigned i = 0; i < config->count; ++i)
+    if (config->attributes[i].id == 4)
+      std::memcpy(state.cluster, config->attributes[i].value, sizeof state.cluster);
+  state.argument = *static_cast<int *>(arguments[0]);
+  return 0;
+}
+int cuMemAlloc_v2(unsigned long long *address, std::size_t bytes) {
+  if (int code = outcome(__func__))
+    return code;
+  *address = reinterpret_cast<unsigned long long>(std::malloc(bytes));
+  ++state.live;
+  return 0;
+}
+int cuMemFree_v2(unsigned long long address) {
+  return close(reinterpret_cast<void *>(address));
+}
+int cuMemHostAlloc(void **address, std::size_t bytes, unsigned) {
+  *address = std::malloc(bytes);
+  ++state.live;
+  return 0;
+}
+int cuMemFreeHost(void *address) {
+  return close(address);
+}
+int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, std::size_t bytes, void *) {
+  return std::memcpy(reinterpret_cast<void *>(to), from, bytes), 0;
+}
+int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, std::size_t bytes, void *) {
+  return std::memcpy(to, reinterpret_cast<void *>(from), bytes), 0;
+}
+int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, std::size_t bytes, void *) {
+  return std::memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), bytes), 0;
+}
+int cuMemsetD8Async(unsigned long long to, unsigned char value, std::size_t bytes, void *) {
+  return std::memset(reinterpret_cast<void *>(to), value, bytes), 0;
+}
+int cuStreamCreate(void **stream, unsigned) {
+  return open(stream, __func__);
+}
+int cuStreamDestroy_v2(void *stream) {
+  return close(stream);
+}
+int cuStreamSynchronize(void *) {
+  return outcome(__func__);
+}
+int cuStreamWaitEvent(void *, void *, unsigned) {
+  return outcome(__func__);
+}
+int cuEventCreate(void **event, unsigned) {
+  return open(event, __func__);
+}
+int cuEventDestroy_v2(void *event) {
+  return close(event);
+}
+int cuEventRecord(void *, void *) {
+  return outcome(__func__);
+}
+int cuEventSynchronize(void *) {
+  return outcome(__func__);
+}
+int cuEventElapsedTime(float *milliseconds, void *, void *) {
+  return *milliseconds = 1.5f, 0;
+}
+}

@@ -1,0 +1,184 @@
+#include "models/gpt2_config.h"
+#include "test_files.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace tcc::models {
+namespace {
+
+using Json = nlohmann::json;
+
+Json validConfig() {
+  return {{"model_type", "gpt2"}, {"vocab_size", 256}, {"n_positions", 64},
+          {"n_embd", 128},        {"n_layer", 4},      {"n_head", 4}};
+}
+
+std::string readError(const std::string &text) {
+  MemoryFile memory;
+  std::string path = memory.write(text);
+  std::string error = errorOf([&] { readConfig(path); });
+  if (!error.empty())
+    expectContains(error, path + ": ");
+  return error;
+}
+
+std::string readErrorWith(const std::string &key, const Json &value) {
+  Json json = validConfig();
+  json[key] = value;
+  return readError(json.dump());
+}
+
+TEST(Gpt2Config, presetsHaveTheKnownNumberOfParameters) {
+  EXPECT_EQ(parameterCount(*gpt2Preset("gpt2")), 124439808); // as published for GPT-2 small
+  // By hand: embeddings, 12 w^2 + 13 w a block, two vectors at the end.
+  EXPECT_EQ(parameterCount(*gpt2Preset("baby")), (256 + 64) * 128 + 4 * (12 * 128 * 128 + 13 * 128) + 2 * 128);
+  EXPECT_EQ(parameterCount(*gpt2Preset("char")), (256 + 256) * 384 + 6 * (12 * 384 * 384 + 13 * 384) + 2 * 384);
+  EXPECT_FALSE(gpt2Preset("gpt3"));
+  for (std::string_view name : gpt2PresetNames())
+    EXPECT_EQ(errorOf([&] { checkConfig(gpt2Preset(name).value()); }), "");
+}
+
+TEST(Gpt2Config, countsOperations) {
+  Gpt2Config baby = *gpt2Preset("baby");
+  EXPECT_EQ(flopsPerToken(baby, 64), 6.0 * double(parameterCount(baby)) + 12.0 * 4 * 128 * 64);
+}
+
+TEST(Gpt2Config, listsParametersAsHuggingFaceDoes) {
+  std::vector<Gpt2Parameter> list = gpt2Parameters(*gpt2Preset("baby"));
+  ASSERT_EQ(list.size(), 4u + 12 * 4);
+  std::vector<std::string> names;
+  for (const Gpt2Parameter &p : list)
+    names.push_back(p.name);
+  EXPECT_EQ((std::vector<std::string>(names.begin(), names.begin() + 14)),
+            (std::vector<std::string>{"wte.weight", "wpe.weight", "h.0.ln_1.weight", "h.0.ln_1.bias",
+                                      "h.0.attn.c_attn.weight", "h.0.attn.c_attn.bias", "h.0.attn.c_proj.weight",
+                                      "h.0.attn.c_proj.bias", "h.0.ln_2.weight", "h.0.ln_2.bias", "h.0.mlp.c_fc.weight",
+                                      "h.0.mlp.c_fc.bias", "h.0.mlp.c_proj.weight", "h.0.mlp.c_proj.bias"}));
+  EXPECT_EQ(names.back(), "ln_f.bias");
+  auto shape = [&](size_t i) { return list[i].shape; };
+  EXPECT_EQ(shape(0), (std::vector<int64_t>{256, 128}));
+  EXPECT_EQ(shape(1), (std::vector<int64_t>{64, 128}));
+  EXPECT_EQ(shape(4), (std::vector<int64_t>{128, 384}));
+  EXPECT_EQ(shape(6), (std::vector<int64_t>{128, 128}));
+  EXPECT_EQ(shape(10), (std::vector<int64_t>{128, 512}));
+  EXPECT_EQ(shape(12), (std::vector<int64_t>{512, 128}));
+  for (const Gpt2Parameter &p : list) {
+    bool matrix = p.shape.size() == 2;
+    EXPECT_EQ(p.decays, matrix) << p.name;
+    EXPECT_EQ(p.initial == InitialValue::Normal, matrix) << p.name;
+    bool residual = p.name.ends_with("c_proj.weight");
+    if (matrix) {
+      EXPECT_DOUBLE_EQ(p.deviation, residual ? 0.02 / std::sqrt(8.0) : 0.02) << p.name;
+    } else {
+      EXPECT_EQ(p.initial == InitialValue::Ones, p.name.find("ln_") != std::string::npos && p.name.ends_with("weight"));
+    }
+  }
+}
+
+TEST(Gpt2Config, initialValuesFollowTheirRule) {
+  std::vector<Gpt2Parameter> list = gpt2Parameters(*gpt2Preset("char"));
+  std::vector<float> ones(384), zeros(384, 5);
+  fillInitial(list[2], 1, ones);
+  fillInitial(list[3], 1, zeros);
+  EXPECT_EQ(ones, std::vector<float>(384, 1));
+  EXPECT_EQ(zeros, std::vector<float>(384, 0));
+  for (size_t i : {4, 12}) {
+    std::vector<float> values(size_t(list[i].elements()));
+    fillInitial(list[i], 1, values);
+    double sum = 0, squares = 0;
+    for (float x : values)
+      sum += x, squares += double(x) * x;
+    double n = double(values.size());
+    EXPECT_NEAR(sum / n, 0, 4 * list[i].deviation / std::sqrt(n));
+    EXPECT_NEAR(std::sqrt(squares / n), list[i].deviation, 0.01 * list[i].deviation);
+  }
+}
+
+TEST(Gpt2Config, initialValuesDependOnSeedAndNameAlone) {
+  Gpt2Parameter wide = gpt2Parameters(*gpt2Preset("char"))[10]; // long enough to be filled by several threads
+  std::vector<float> whole(size_t(wide.elements())), again(whole.size()), front(1000), other(1000);
+  fillInitial(wide, 1, whole);
+  fillInitial(wide, 1, again);
+  fillInitial(wide, 1, front);
+  EXPECT_EQ(whole, again);
+  EXPECT_TRUE(std::equal(front.begin(), front.end(), whole.begin()));
+  fillInitial(wide, 2, other);
+  EXPECT_NE(other, front);
+  wide.name = "h.1.mlp.c_fc.weight";
+  fillInitial(wide, 1, other);
+  EXPECT_NE(other, front);
+}
+
+TEST(Gpt2Config, refusesImpossibleSizes) {
+  auto error = [](auto change) {
+    Gpt2Config config;
+    change(config);
+    return errorOf([&] { checkConfig(config); });
+  };
+  expectContains(error([](Gpt2Config &c) { c.layers = 0; }), "layers is 0, it must be from 1");
+  expectContains(error([](Gpt2Config &c) { c.vocab = int64_t(1) << 62; }), "vocab is 4611686018427387904");
+  expectContains(error([](Gpt2Config &c) { c.heads = 3; }), "width 128 is not a multiple of heads 3");
+  expectContains(error([](Gpt2Config &c) { c.width = c.layers = 1 << 20; }), "the model would have");
+  expectContains(error([](Gpt2Config &c) { c.layerNormEpsilon = NAN; }), "layer norm epsilon is nan");
+}
+
+TEST(Gpt2Config, configFileRoundTrip) {
+  TemporaryFolder folder;
+  Gpt2Config config{.layers = 3, .heads = 2, .width = 64, .sequence = 48, .vocab = 300, .layerNormEpsilon = 1e-6};
+  writeConfig(folder.path("config.json"), config);
+  std::vector<std::string> notes;
+  EXPECT_EQ(readConfig(folder.path("config.json"), &notes), config);
+  EXPECT_TRUE(notes.empty());
+  Json json = Json::parse(readAll(folder.path("config.json")));
+  EXPECT_EQ(json["architectures"], Json::array({"GPT2LMHeadModel"}));
+  EXPECT_EQ(json["model_type"], "gpt2");
+}
+
+TEST(Gpt2Config, readsWhatTransformersWrites) {
+  TemporaryFolder folder;
+  Json json = validConfig();
+  json.update({{"n_ctx", 64},
+               {"n_inner", nullptr},
+               {"attn_pdrop", 0.1},
+               {"summary_type", "cls_index"},
+               {"task_specific_params", {{"text-generation", {{"do_sample", true}}}}}});
+  std::vector<std::string> notes;
+  Gpt2Config read = readConfig(folder.write("config.json", json.dump()), &notes);
+  EXPECT_EQ(read, *gpt2Preset("baby"));
+  ASSERT_EQ(notes.size(), 1u);
+  expectContains(notes[0], "`attn_pdrop` is 0.1, training here uses no dropout");
+}
+
+TEST(Gpt2Config, refusesOtherModels) {
+  EXPECT_EQ(readError(validConfig().dump()), "");
+  expectContains(readErrorWith("activation_function", "relu"), "`activation_function` is `relu`, only the tanh form");
+  EXPECT_EQ(readErrorWith("activation_function", "gelu_pytorch_tanh"), "");
+  expectContains(readErrorWith("model_type", "llama"), "`model_type` is `llama`");
+  expectContains(readErrorWith("n_inner", 500), "`n_inner` is 500, only 4 times `n_embd` (512)");
+  EXPECT_EQ(readErrorWith("n_inner", 512), "");
+  expectContains(readErrorWith("tie_word_embeddings", false), "`tie_word_embeddings` is `false`, only true");
+  expectContains(readErrorWith("add_cross_attention", true), "only false is supported");
+  expectContains(readErrorWith("scale_attn_by_inverse_layer_idx", true), "only false is supported");
+}
+
+TEST(Gpt2Config, refusesBadValuesAndFiles) {
+  for (const Json &bad : {Json(-4), Json(0), Json(4.5), Json("4"), Json(true), Json::array(), Json(uint64_t(1) << 63)})
+    expectContains(readErrorWith("n_layer", bad), "`n_layer` is");
+  expectContains(readErrorWith("n_layer", nullptr), "`n_layer` is missing");
+  expectContains(readErrorWith("n_head", 5), "width 128 is not a multiple of heads 5");
+  expectContains(readErrorWith("layer_norm_epsilon", 0), "layer norm epsilon is 0");
+  expectContains(readErrorWith("model_type", 3), "`model_type` is `3`, a string is expected");
+  expectContains(readError("[1]"), "not a JSON object");
+  expectContains(readError(""), "not valid JSON here");
+  expectContains(readError(std::string((1 << 20) + 1, ' ')), "a config.json has at most 1048576");
+  std::string deep = "{\"a\":" + std::string(500000, '[');
+  expectContains(readError(deep), "nested deeper than 16");
+  std::string whole = validConfig().dump();
+  for (size_t size = 0; size < whole.size(); ++size)
+    EXPECT_NE(readError(whole.substr(0, size)), "") << size;
+  expectContains(errorOf([] { readConfig("/nonexistent/config.json"); }), "cannot open");
+}
+
+} // namespace
+} // namespace tcc::models

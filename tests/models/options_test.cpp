@@ -1,0 +1,176 @@
+#include "models/options.h"
+#include "test_files.h"
+
+namespace tcc::models {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+TrainOptions parsed(Arguments arguments) {
+  arguments.insert(arguments.begin(), {"--data", "a.txt"});
+  ParsedOptions result = parseTrainOptions(arguments);
+  EXPECT_TRUE(result.options) << result.message;
+  return result.options.value_or(TrainOptions{});
+}
+
+std::string usageError(Arguments arguments, bool withData = true) {
+  if (withData)
+    arguments.insert(arguments.begin(), {"--data", "a.txt"});
+  ParsedOptions result = parseTrainOptions(arguments);
+  EXPECT_FALSE(result.options);
+  EXPECT_EQ(result.exitStatus, 2);
+  EXPECT_EQ(result.message.find('\n'), std::string::npos) << result.message;
+  return result.message;
+}
+
+TEST(Options, defaultsFollowThePreset) {
+  TrainOptions options = parsed({});
+  EXPECT_EQ(options.model, "baby");
+  EXPECT_EQ(options.config, *gpt2Preset("baby"));
+  EXPECT_EQ(options.trainingSequence(), 64);
+  EXPECT_EQ(options.optimization, 2);
+  EXPECT_EQ(options.order, Order::Random);
+  EXPECT_EQ(options.schedule.kind, ScheduleKind::Cosine);
+  EXPECT_EQ(options.schedule.length.steps, 1000);
+  EXPECT_EQ(options.schedule.warmup, 100);
+  EXPECT_FALSE(options.schedule.length.seconds);
+  EXPECT_EQ(options.dtype, StorageDtype::F32);
+  EXPECT_EQ(parsed({"--model", "char"}).batch, 16);
+  EXPECT_EQ(parsed({"--model", "gpt2"}).batch, 4);
+  EXPECT_EQ(parsed({"--model", "gpt2"}).config, *gpt2Preset("gpt2"));
+}
+
+TEST(Options, readsEveryOption) {
+  TrainOptions o = parsed({"--model=char",
+                           "--layers=2",
+                           "--heads",
+                           "8",
+                           "--width=64",
+                           "--vocab=300",
+                           "--batch=3",
+                           "--seq=32",
+                           "--steps=7",
+                           "--lr=1e-3",
+                           "--schedule",
+                           "constant",
+                           "--warmup=5",
+                           "--seed=9",
+                           "--order=sequential",
+                           "--threads=2",
+                           "-O3",
+                           "-fno-schedule",
+                           "-fsimplify",
+                           "--json=log",
+                           "--sample=40",
+                           "--prompt=In the",
+                           "--emit-graph=g",
+                           "--dump-grads=d",
+                           "--save=s",
+                           "--minutes=0.5",
+                           "--dtype=bf16",
+                           "--quiet",
+                           "--temperature=0",
+                           "--top-k=5"});
+  EXPECT_EQ(o.config, (Gpt2Config{.layers = 2, .heads = 8, .width = 64, .sequence = 32, .vocab = 300}));
+  EXPECT_EQ(o.batch, 3);
+  EXPECT_EQ(o.trainingSequence(), 32);
+  EXPECT_EQ(o.schedule.length.steps, 7);
+  EXPECT_EQ(o.schedule.length.seconds, 30);
+  EXPECT_EQ(o.schedule.peak, 1e-3);
+  EXPECT_EQ(o.schedule.kind, ScheduleKind::Constant);
+  EXPECT_EQ(o.schedule.warmup, 5);
+  EXPECT_EQ(o.seed, 9u);
+  EXPECT_EQ(o.order, Order::Sequential);
+  EXPECT_EQ(o.threads, 2);
+  EXPECT_EQ(o.optimization, 3);
+  EXPECT_EQ(o.passes, (std::vector<std::pair<std::string, bool>>{{"schedule", false}, {"simplify", true}}));
+  EXPECT_EQ(o.jsonFile, "log");
+  EXPECT_EQ(o.sampleTokens, 40);
+  EXPECT_EQ(o.prompt, "In the");
+  EXPECT_EQ(o.emitGraph, "g");
+  EXPECT_EQ(o.dumpGrads, "d");
+  EXPECT_EQ(o.saveFolder, "s");
+  EXPECT_EQ(o.dtype, StorageDtype::BF16);
+  EXPECT_EQ(o.temperature, 0);
+  EXPECT_EQ(o.topK, 5);
+  EXPECT_TRUE(o.quiet);
+}
+
+TEST(Options, everyLevel) {
+  for (int level = 0; level <= 3; ++level)
+    EXPECT_EQ(parsed({"-O" + std::to_string(level)}).optimization, level);
+}
+
+TEST(Options, theLastOneCounts) {
+  EXPECT_EQ(parsed({"--batch=3", "--batch", "5"}).batch, 5);
+  EXPECT_EQ(parsed({"-O1", "-O3"}).optimization, 3);
+  EXPECT_EQ(parsed({"-fa", "-fno-b", "-fno-a"}).passes.size(), 3u);
+}
+
+TEST(Options, minutesAloneHaveNoSteps) {
+  TrainOptions options = parsed({"--minutes=1"});
+  EXPECT_FALSE(options.schedule.length.steps);
+  EXPECT_EQ(options.schedule.length.seconds, 60);
+  EXPECT_EQ(options.schedule.warmup, 100);
+}
+
+TEST(Options, initTakesSizesFromTheFolder) {
+  TrainOptions options = parsed({"--init", "gpt2/", "--seq", "16"});
+  EXPECT_EQ(options.initFolder, "gpt2/");
+  EXPECT_EQ(options.sequence, 16);
+  EXPECT_EQ(options.schedule.peak, 3e-4);
+  EXPECT_EQ(parsed({"--schedule=constant"}).schedule.warmup, 0);
+  expectContains(usageError({"--init", "x", "--width", "8"}), "cannot be given with --init");
+}
+
+TEST(Options, helpBeginsWithExamples) {
+  ParsedOptions help = parseTrainOptions({"--help"});
+  EXPECT_EQ(help.exitStatus, 0);
+  EXPECT_LT(help.message.find("examples:"), help.message.find("--layers"));
+  for (const char *flag : {"--data", "--emit-graph", "--dump-grads", "-O", "-f", "--minutes"})
+    expectContains(help.message, flag);
+  ParsedOptions version = parseTrainOptions({"--version"});
+  EXPECT_EQ(version.exitStatus, 0);
+  expectContains(version.message, "train_gpt (tcc) ");
+}
+
+TEST(Options, unknownFlagsAreUsageErrors) {
+  expectContains(usageError({"--widht", "3"}), "unknown option `--widht`, did you mean `--width`?");
+  expectContains(usageError({"--bathc=3"}), "did you mean `--batch`?");
+  expectContains(usageError({"--frobnicate"}), "unknown option `--frobnicate` (--help");
+  expectContains(usageError({"-z"}), "unknown option `-z`");
+  expectContains(usageError({"book.txt"}), "unexpected argument `book.txt`");
+}
+
+TEST(Options, badValuesAreUsageErrors) {
+  const Arguments bad[] = {{"--model", "huge"},
+                           {"--batch", "0"},
+                           {"--batch", "-1"},
+                           {"--batch", "1e999"},
+                           {"--batch", "99999999999999999999"},
+                           {"--steps", "x"},
+                           {"--steps", "3.5"},
+                           {"--lr", "-1"},
+                           {"--lr", "nan"},
+                           {"--lr", "inf"},
+                           {"--lr", "1x"},
+                           {"--minutes", "0"},
+                           {"--minutes", "nan"},
+                           {"--order", "backwards"},
+                           {"--seed", "-1"}};
+  for (const Arguments &arguments : bad) {
+    std::string error = usageError(arguments);
+    expectContains(error, arguments[0] + ": `" + arguments[1] + "` is given, ");
+    expectContains(error, " is expected");
+  }
+  expectContains(usageError({"--batch", "0"}), "a whole number from 1 to");
+  expectContains(usageError({"--order=x"}), "one of random, sequential is expected");
+  expectContains(usageError({"-O4"}), "-O: `4` is given, a whole number from 0 to 3 is expected");
+  EXPECT_EQ(usageError({"--layers"}), "--layers: a value is expected");
+  expectContains(usageError({"-fno-"}), "`-fno-` names no pass");
+  expectContains(usageError({"--heads", "3"}), "width 128 is not a multiple of heads 3");
+  expectContains(usageError({}, false), "--data FILE is needed");
+}
+
+} // namespace
+} // namespace tcc::models

@@ -1,0 +1,93 @@
+// Files for the tests of models/: a folder that disappears with its test, and errors as text.
+#pragma once
+#include "models/input_error.h"
+
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <iterator>
+#include <span>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+namespace tcc::models {
+
+class TemporaryFolder {
+public:
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tcc-models-XXXXXX").string();
+    if (!::mkdtemp(pattern.data()))
+      std::abort();
+    root = pattern;
+  }
+  TemporaryFolder(const TemporaryFolder &) = delete;
+  TemporaryFolder &operator=(const TemporaryFolder &) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(root, ignored);
+  }
+
+  std::string path(const std::string &name) const { return (root / name).string(); }
+  std::string write(const std::string &name, const std::string &content) const {
+    std::ofstream(path(name), std::ios::binary) << content;
+    return path(name);
+  }
+
+private:
+  std::filesystem::path root;
+};
+
+/// A file in memory alone, for tests that open thousands of variants.
+class MemoryFile {
+public:
+  MemoryFile() : descriptor(::memfd_create("tcc-test", MFD_CLOEXEC)) {
+    if (descriptor < 0)
+      std::abort();
+  }
+  MemoryFile(const MemoryFile &) = delete;
+  MemoryFile &operator=(const MemoryFile &) = delete;
+  ~MemoryFile() { ::close(descriptor); }
+
+  /// Replaces the content and returns a path that opens it.
+  std::string write(const std::string &content) const {
+    if (::ftruncate(descriptor, 0) != 0 ||
+        ::pwrite(descriptor, content.data(), content.size(), 0) != ssize_t(content.size()))
+      std::abort();
+    return "/proc/self/fd/" + std::to_string(descriptor);
+  }
+
+private:
+  int descriptor;
+};
+
+inline std::string readAll(const std::string &path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// The values' bytes as they lie in memory.
+template <typename T>
+std::string bytesOf(const std::vector<T> &values) {
+  return {reinterpret_cast<const char *>(values.data()), values.size() * sizeof(T)};
+}
+
+/// The text of the InputError that `action` throws; "" where it throws none.
+template <typename Action>
+std::string errorOf(Action action) {
+  try {
+    action();
+  } catch (const InputError &error) {
+    return error.what();
+  }
+  return "";
+}
+
+inline void expectContains(const std::string &text, const std::string &part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "`" << text << "` does not contain `" << part << "`";
+}
+
+} // namespace tcc::models
