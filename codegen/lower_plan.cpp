@@ -29,6 +29,17 @@ void collectSources(Location loc, std::vector<runtime::SourceLocation> &sources)
   }
 }
 
+/// "matmul 96 x 256x64x256 nt": batch, m x n x k, and which operands are transposed.
+std::string productLabel(const runtime::GemmDesc &desc) {
+  std::string label = "matmul ";
+  if (desc.batchCount() != 1)
+    label += std::to_string(desc.batchCount()) + " x ";
+  label += std::to_string(desc.m) + "x" + std::to_string(desc.n) + "x" + std::to_string(desc.k) + " ";
+  label += desc.a.columnStride == 1 ? 'n' : 't';
+  label += desc.b.columnStride == 1 ? 'n' : 't';
+  return label;
+}
+
 /// The elements of a literal as the runtime stores them; i1 takes a byte.
 std::string rawBytes(DenseElementsAttr literal) {
   std::string bytes;
@@ -145,7 +156,7 @@ private:
     call.c = wholeBuffer(op.getResult());
     if (auto scratch = op->getAttrOfType<DenseI64ArrayAttr>(scratchAttr))
       call.scratch = buffer(Place{}, scratch.asArrayRef()[0], scratch.asArrayRef()[1]);
-    runtime::Instruction made = instruction(op, "matmul");
+    runtime::Instruction made = instruction(op, productLabel(call.desc));
     made.flops = op.flops();
     made.bytes = aBytes + bBytes + byteSize(tensorType(op.getResult()));
     made.call = call;

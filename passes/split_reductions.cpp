@@ -15,13 +15,26 @@ namespace {
 constexpr int64_t mostPartials = 16;    // partial sums of a column reduction
 constexpr int64_t fewestRows = 64;      // rows below which a column reduction is one kernel
 constexpr int64_t longestRow = 16384;   // elements above which a lone row is cut
-constexpr int64_t partOfRow = 4096;     // elements of a part
+constexpr int64_t partOfRow = 4096;     // elements of a part, at most
+constexpr int64_t shortestPart = 64;    // and at least
 
 int64_t largestDivisor(int64_t number, int64_t limit) {
   for (int64_t divisor = std::min(number, limit); divisor > 1; --divisor)
     if (number % divisor == 0)
       return divisor;
   return 1;
+}
+
+/// Elements of a part of the whole tensor: trailing dims and a divisor of the next one, so that parts are runs of rows.
+int64_t partSize(ArrayRef<int64_t> shape) {
+  int64_t size = 1;
+  for (int64_t dim : llvm::reverse(shape)) {
+    int64_t share = largestDivisor(dim, partOfRow / size);
+    size *= share;
+    if (share != dim)
+      break;
+  }
+  return size;
 }
 
 /// The reduction as [before, reduced, after], or the axes of the first group where they are not neighbours.
@@ -76,8 +89,8 @@ Value split(Emit &b, Value operand, ArrayRef<int64_t> axes) {
     return b.reshape(b.create<Op>(partial, ArrayRef<int64_t>{1}), result);
   }
   if (form.after == 1 && form.before < 2 && form.reduced > longestRow) {
-    int64_t size = largestDivisor(form.reduced, partOfRow);
-    if (size < 64)
+    int64_t size = partSize(type.getShape());
+    if (size < shortestPart)
       return {};
     Value x = b.reshape(operand, {form.before * (form.reduced / size), size});
     Value partial = b.reshape(b.create<Op>(x, ArrayRef<int64_t>{1}), {form.before, form.reduced / size});
