@@ -60,8 +60,10 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
 std::vector<cpu::KernelSource> kernelSources(ModuleOp module) {
   KernelTable kernels;
   for (Operation &op : onlyFunction(module).getBody().front())
-    if (auto kernel = dyn_cast<KernelOp>(op))
-      kernels.add(kernel);
+    if (auto kernel = dyn_cast<KernelOp>(op)) {
+      std::string refusal;
+      kernels.add(kernel, *analyzeKernel(kernel, refusal));
+    }
   return kernels.sources();
 }
 

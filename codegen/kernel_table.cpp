@@ -1,47 +1,63 @@
-// Structural hash of a kernel region: op names, attributes, types and local value numbers; never pointers of values.
+// Two kernels are equal when their signatures are: op names, attributes, element types and local value numbers, with
+// the shapes, or for segments with what the sizes have in common.
 #include "codegen/kernel_table.h"
-#include "mlir/IR/OperationSupport.h"
+#include "ir/kernel.h"
 
 using namespace mlir;
 
 namespace tcc {
 namespace {
 
-uint64_t structuralHash(KernelOp kernel) {
+using Signature = SmallVector<uintptr_t>;
+
+Signature signatureOf(KernelOp kernel, bool segment, int64_t columns) {
+  Signature signature;
+  auto add = [&](const void *pointer) { signature.push_back(reinterpret_cast<uintptr_t>(pointer)); };
+  auto addType = [&](Type type) {
+    auto tensor = cast<RankedTensorType>(type);
+    add(segment ? tensor.getElementType().getAsOpaquePointer() : tensor.getAsOpaquePointer());
+    if (segment)
+      signature.push_back(tensor.getNumElements() == 1);
+  };
+  if (segment)
+    signature.push_back(columns % KernelInfo::segmentSizes);
   llvm::DenseMap<Value, unsigned> number;
-  llvm::hash_code hash(0);
   for (BlockArgument argument : kernel.getBody().front().getArguments()) {
-    number[argument] = number.size();
-    hash = llvm::hash_combine(hash, argument.getType());
+    number.try_emplace(argument, number.size());
+    addType(argument.getType());
   }
   for (Operation &op : kernel.getBody().front()) {
-    hash = llvm::hash_combine(hash, op.getName(), op.hashProperties());
+    add(op.getName().getAsOpaquePointer());
+    auto literal = dyn_cast<ConstantOp>(op);
+    if (segment && literal) // the element, whatever the shape
+      add(literal.getValue().getSplatValue<Attribute>().getAsOpaquePointer());
+    else if (Attribute attributes = op.getPropertiesAsAttribute())
+      add(attributes.getAsOpaquePointer());
     for (Value operand : op.getOperands())
-      hash = llvm::hash_combine(hash, number.lookup(operand));
+      signature.push_back(number.lookup(operand));
     for (Value result : op.getResults()) {
-      number[result] = number.size();
-      hash = llvm::hash_combine(hash, result.getType());
+      number.try_emplace(result, number.size());
+      addType(result.getType());
     }
   }
-  return hash;
+  return signature;
 }
 
 } // namespace
 
-unsigned KernelTable::add(KernelOp kernel) {
-  auto &known = byHash[structuralHash(kernel)];
-  for (unsigned candidate : known)
-    if (OperationEquivalence::isRegionEquivalentTo(&list[candidate].kernel.getBody(), &kernel.getBody(),
-                                                   OperationEquivalence::IgnoreLocations))
-      return candidate;
-  unsigned number = list.size();
-  std::string name = "k" + std::to_string(number);
+unsigned KernelTable::add(KernelOp kernel, const KernelInfo &info) {
+  bool segment = info.isSegment();
+  Signature signature = signatureOf(kernel, segment, info.space.columns);
+  std::vector<uintptr_t> key(signature.begin(), signature.end());
+  auto [known, inserted] = bySignature.try_emplace(std::move(key), list.size());
+  if (!inserted)
+    return known->second;
+  std::string name = "k" + std::to_string(list.size()) + "_";
   if (auto label = kernel.getLabel())
     for (char c : label->take_front(40))
       name += llvm::isAlnum(c) ? c : '_';
   list.push_back({name, kernel});
-  known.push_back(number);
-  return number;
+  return known->second;
 }
 
 } // namespace tcc

@@ -6,13 +6,14 @@ namespace tcc {
 
 class KernelTable {
 public:
-  /// The number of the kernel's function; equal regions (locations and labels aside) have one number.
-  unsigned add(KernelOp kernel);
+  /// The number of the kernel's function. Equal regions (locations and labels aside) have one number, and so have
+  /// segments of sizes with equal tails.
+  unsigned add(KernelOp kernel, const KernelInfo &info);
   const std::vector<cpu::KernelSource> &sources() const { return list; }
 
 private:
   std::vector<cpu::KernelSource> list;
-  llvm::DenseMap<uint64_t, llvm::SmallVector<unsigned, 1>> byHash;
+  std::map<std::vector<uintptr_t>, unsigned> bySignature;
 };
 
 } // namespace tcc

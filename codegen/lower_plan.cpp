@@ -172,7 +172,7 @@ private:
     std::string refusal;
     KernelInfo info = *analyzeKernel(op, refusal);
     cpu::KernelLaunch launch = cpu::launchOf(info);
-    unsigned number = kernels.add(op);
+    unsigned number = kernels.add(op, info);
     auto [known, inserted] = planKernel.try_emplace(number, plan.kernels.size());
     std::string label = op.getLabel() ? op.getLabel()->str() : "kernel";
     if (inserted)
@@ -197,9 +197,37 @@ private:
       if (node.kind == KernelNode::Kind::compute || node.kind == KernelNode::Kind::rowReduce)
         made.flops += node.perColumn || node.kind == KernelNode::Kind::rowReduce ? info.space.elements()
                                                                                  : info.space.outer * info.space.rows;
+    if (info.isSegment() && joinsLastCall(call, segment)) {
+      runtime::Instruction &last = plan.instructions.back();
+      std::get<runtime::KernelCall>(last.call).segments.push_back(std::move(segment));
+      last.flops += made.flops;
+      last.bytes += made.bytes;
+      return;
+    }
     call.segments.push_back(std::move(segment));
     made.call = std::move(call);
     plan.instructions.push_back(std::move(made));
+  }
+
+  bool overlap(BufferId a, BufferId b) const {
+    const runtime::Buffer &x = plan.buffers[a], &y = plan.buffers[b];
+    return x.space == y.space && x.index == y.index && x.offset < y.offset + y.bytes && y.offset < x.offset + x.bytes;
+  }
+
+  /// True if the segment may run in one pool of work with the last instruction's: the same kernel, and neither writes
+  /// what the other touches.
+  bool joinsLastCall(const runtime::KernelCall &call, const runtime::Segment &segment) const {
+    auto *last = plan.instructions.empty() ? nullptr
+                                           : std::get_if<runtime::KernelCall>(&plan.instructions.back().call);
+    if (!last || last->kernel != call.kernel || last->granularity != call.granularity)
+      return false;
+    size_t firstResult = plan.kernels[call.kernel].arguments - plan.kernels[call.kernel].results;
+    for (const runtime::Segment &other : last->segments)
+      for (size_t i = 0; i < segment.args.size(); ++i)
+        for (size_t j = 0; j < other.args.size(); ++j)
+          if ((i >= firstResult || j >= firstResult) && overlap(segment.args[i], other.args[j]))
+            return false;
+    return true;
   }
 
   /// A gathered table is read once per element of the result, everything else once.

@@ -51,16 +51,15 @@ void detail::checkElementType(DType dtype, size_t elementSize, bool isFloat) {
 Array::Array(Shape shape, DType dtype)
     : storage(std::make_shared<detail::ArrayStorage>(shape, dtype, allocate(shape, dtype, true))) {}
 
-Array::Array(float scalar) : Array(uninitialized({}, DType::f32)) {
-  std::memcpy(raw(), &scalar, sizeof scalar);
-}
-
 Array Array::uninitialized(Shape shape, DType dtype) {
   Array array;
   array.storage = std::make_shared<detail::ArrayStorage>(shape, dtype, allocate(shape, dtype, false));
   return array;
 }
 
+Array Array::scalar32(float value) {
+  return of(std::span<const float>(&value, 1), {});
+}
 Array Array::scalar(int32_t value) {
   return of(std::span<const int32_t>(&value, 1), {});
 }

@@ -2,6 +2,7 @@
 // across its calls. Both are handles: copies share the memory.
 #pragma once
 #include "frontend/shape.h"
+#include <concepts>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,7 +26,9 @@ public:
   Array() = default; ///< holds nothing
   /// Zeros. Throws Error for a negative or too large size.
   explicit Array(Shape shape, DType dtype = DType::f32);
-  Array(float scalar); ///< rank 0, f32: learning rates, step counts
+  /// Rank 0, f32: learning rates, step counts. A template, so that Array({2}) is a shape.
+  template <std::floating_point T>
+  Array(T scalar) : Array(scalar32(static_cast<float>(scalar))) {}
 
   static Array uninitialized(Shape shape, DType dtype);
   static Array scalar(int32_t value); ///< rank 0, i32: seeds
@@ -55,6 +58,7 @@ public:
   bool setItem(int64_t index, double value);
 
 private:
+  static Array scalar32(float value);
   std::shared_ptr<detail::ArrayStorage> storage;
 };
 

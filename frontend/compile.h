@@ -19,17 +19,17 @@ class Profiler;
 } // namespace runtime
 
 struct FunctionOptions {
-  std::vector<std::string> inputs;    ///< names of the arguments; arg0, arg1, … by default
-  std::vector<std::string> outputs;   ///< names of the results; result0, … by default
+  std::vector<std::string> inputs = {};    ///< names of the arguments; arg0, arg1, … by default
+  std::vector<std::string> outputs = {};   ///< names of the results; result0, … by default
   int level = 2;                      ///< -O0 … -O3
-  std::map<std::string, bool> passes; ///< -f[no-]<pass>
+  std::map<std::string, bool> passes = {}; ///< -f[no-]<pass>
   int threads = 0;                    ///< 0: all that the process may use
-  std::string march;                  ///< as -march=; empty: native
+  std::string march = {};                  ///< as -march=; empty: native
   bool frozen = false;                ///< trace once and never again: the user's promise that nothing changes
   bool checked = false;               ///< NaN-fill buffers before every run
   int64_t cacheBytes = int64_t{4} << 30;
   /// Gets "recompiled: tokens 16x256 → 16x200" and progress lines; printed on stderr by default.
-  std::function<void(std::string_view)> report;
+  std::function<void(std::string_view)> report = {};
 };
 
 /// What one compilation did.

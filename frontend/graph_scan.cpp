@@ -152,7 +152,12 @@ private:
         return;
       }
       return close(c);
-    case '#':
+    case '#': // %x#0 is a result; elsewhere it begins an attribute's alias
+      if (at > 0 && isWord(text[at - 1]) && at + 1 < text.size() && isDigit(text[at + 1])) {
+        ++at;
+        return;
+      }
+      [[fallthrough]];
     case '!':
       return fail(at, std::string("'") + c + "' begins an alias; aliases are no part of a .graph file (graph_c6)");
     default:

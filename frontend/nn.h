@@ -16,12 +16,12 @@ struct Dropout {
 Tensor dropout(const Tensor &x, const Dropout &dropout, Loc loc = Loc::current());
 
 struct Linear {
-  Tensor weight, bias; ///< [in, out] and [out]; the bias may be absent
+  Tensor weight, bias = {}; ///< [in, out] and [out]; the bias may be absent
 };
 Tensor linear(const Tensor &x, const Linear &layer, Loc loc = Loc::current());
 
 struct Norm {
-  Tensor weight, bias; ///< of the last size; the bias may be absent: rmsNorm
+  Tensor weight, bias = {}; ///< of the last size; the bias may be absent: rmsNorm
 };
 Tensor norm(const Tensor &x, const Norm &layer, double eps = 1e-5, Loc loc = Loc::current());
 

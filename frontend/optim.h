@@ -10,7 +10,7 @@ struct AdamwSettings {
   double weightDecay = 0.1;
   double clip = 1.0; ///< largest global gradient norm; 0: no clipping
   /// Which parameters decay; by default those of rank 2 and more.
-  std::function<bool(const Parameter &)> decays;
+  std::function<bool(const Parameter &)> decays = {};
 };
 
 /// The global norm of the gradients, an f32 scalar: sqrt of the sum over all of the sums of squares, in f32.

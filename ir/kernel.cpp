@@ -623,6 +623,21 @@ KernelInfo::Parallel KernelInfo::parallel() const {
   return oneRow && allPerColumn ? Parallel::columns : Parallel::rows;
 }
 
+bool KernelInfo::isSegment() const {
+  if (space.outer != 1 || space.rows != 1 || parallel() != Parallel::columns || hasColumnResult() || !derived.empty() ||
+      space.columns < segmentSizes || space.columns >= int64_t(1) << 31)
+    return false;
+  IndexExpr element = IndexExpr::ofAxis(axis::column, space.columns);
+  auto simple = [&](const IndexExpr &index) { return index.isConstant() || index == element; };
+  return llvm::all_of(nodes,
+                      [&](const KernelNode &node) {
+                        return (node.kind == KernelNode::Kind::load || node.kind == KernelNode::Kind::literal ||
+                                node.kind == KernelNode::Kind::compute) &&
+                               node.gatherStride == 0 && simple(node.index);
+                      }) &&
+         llvm::all_of(stores, [&](const KernelStore &store) { return store.index == element; });
+}
+
 void KernelInfo::print(llvm::raw_ostream &os) const {
   static constexpr const char *kinds[] = {"load", "literal", "index", "random", "compute", "choose", "rowReduce"};
   static constexpr const char *stores_[] = {"element", "columnSum", "columnMax", "scatterAdd"};

@@ -74,6 +74,12 @@ struct KernelInfo {
   enum class Parallel : uint8_t { rows, outer, columns };
   Parallel parallel() const;
 
+  /// True if the body is the same for any number of columns: one row, every access at the column itself or at one place
+  /// for all, no coordinates. Such kernels run over *segments*: several tensors of different sizes, one body. Sizes
+  /// that are equal modulo `segmentSizes` share even their vector tails.
+  bool isSegment() const;
+  static constexpr int64_t segmentSizes = 64;
+
   void print(llvm::raw_ostream &os) const;
 };
 

@@ -222,7 +222,7 @@ SmallVector<Value> KernelEmitter::emitVectors(unsigned stage, Rows rows, Value c
     SmallVector<LaneScope> lanes;
     Value first = b.add(column, static_cast<int64_t>(u) * b.lanes);
     for (RowScope &row : rows)
-      lanes.push_back({row, first, mask, stage, &shared});
+      lanes.push_back({row, first, mask, stage, u, &shared});
     // All values before any store: a result may overwrite what another one reads at the same element.
     for (LaneScope &scope : lanes) {
       for (unsigned node : pass.reductions)
@@ -410,8 +410,10 @@ Value KernelEmitter::neutral(bool max, Type type) {
 
 Value KernelEmitter::combine(bool max, Value x, Value y) {
   bool isFloat = isa<FloatType>(getElementTypeOrSelf(x.getType()));
+  if (max && isFloat) // which zero is the larger one does not matter to a maximum over many
+    return b.create<arith::MaximumFOp>(x, y, arith::FastMathFlags::nsz);
   if (max)
-    return isFloat ? b.create<arith::MaximumFOp>(x, y) : b.create<arith::MaxSIOp>(x, y);
+    return b.create<arith::MaxSIOp>(x, y);
   return isFloat ? b.create<arith::AddFOp>(x, y) : b.create<arith::AddIOp>(x, y);
 }
 

@@ -63,6 +63,12 @@ private:
       sum = add(mul(sum, x), literal(coefficient));
     return sum;
   }
+  /// x = power · ln 2 + rest with |rest| <= ln 2 / 2; `biased` is power + roundingBias.
+  struct Reduced {
+    Value power, biased, rest;
+  };
+  Reduced reduce(Value x);
+  Value expm1Reduced(Value rest); // e^rest - 1
   Value scale(Value x, Value power, Value biased);
 };
 
@@ -91,16 +97,23 @@ Value Arithmetic::scale(Value x, Value power, Value biased) {
   return mul(mul(x, powerOfTwo(half)), powerOfTwo(create<arith::SubIOp>(n, half)));
 }
 
+Arithmetic::Reduced Arithmetic::reduce(Value x) {
+  Value biased = add(mul(x, literal(log2e)), literal(roundingBias));
+  Value n = sub(biased, literal(roundingBias));
+  return {n, biased, sub(sub(x, mul(n, literal(ln2High))), mul(n, literal(ln2Low)))};
+}
+
+Value Arithmetic::expm1Reduced(Value r) {
+  Value p = polynomial(r, {1.381439972e-03f, 8.368811570e-03f, 4.166839644e-02f, 1.666651964e-01f, 4.999999404e-01f});
+  return add(mul(mul(r, r), p), r);
+}
+
 Value Arithmetic::exp(Value x) {
   // Beyond these bounds the result is 0 or infinity; the comparisons let NaN pass.
   x = select(compare(Predicate::OLT, x, -105), literal(-105), x);
   x = select(compare(Predicate::OGT, x, 89.5), literal(89.5), x);
-  Value biased = add(mul(x, literal(log2e)), literal(roundingBias));
-  Value n = sub(biased, literal(roundingBias));
-  Value r = sub(sub(x, mul(n, literal(ln2High))), mul(n, literal(ln2Low)));
-  Value p = polynomial(r, {1.381439972e-03f, 8.368811570e-03f, 4.166839644e-02f, 1.666651964e-01f, 4.999999404e-01f});
-  Value y = add(add(mul(mul(r, r), p), r), literal(1));
-  return scale(y, n, biased);
+  Reduced r = reduce(x);
+  return scale(add(expm1Reduced(r.rest), literal(1)), r.power, r.biased);
 }
 
 Value Arithmetic::log(Value x) {
@@ -123,12 +136,16 @@ Value Arithmetic::log(Value x) {
   return select(compare(Predicate::ULT, x, 0), literal(std::numeric_limits<double>::quiet_NaN()), y);
 }
 
+// tanh |x| = m / (m + 2) with m = e^2|x| - 1, which is exact to its own size near 0 too.
 Value Arithmetic::tanh(Value x) {
-  Value z = mul(x, x), a = magnitude(x);
-  Value p = polynomial(z, {-5.704978481e-03f, 2.063907869e-02f, -5.373971164e-02f, 1.333144158e-01f, -3.333328068e-01f});
-  Value small = add(x, mul(mul(x, z), p));
-  Value large = sub(literal(1), div(literal(2), add(exp(add(a, a)), literal(1))));
-  return select(compare(Predicate::OLT, a, 0.625), small, copySign(large, x));
+  Value a = magnitude(x), t = add(a, a);
+  t = select(compare(Predicate::OGT, t, 20), literal(20), t); // 1 - tanh(10) is below half a unit of 1
+  Reduced r = reduce(t);
+  Value power = create<arith::AddIOp>(create<arith::ShLIOp>(cast(i32, r.biased), integer(i32, 23)),
+                                      integer(i32, 0x3f800000)); // 2^n for n in 0..29
+  Value two = cast(f32, power);
+  Value m = add(mul(two, expm1Reduced(r.rest)), sub(two, literal(1)));
+  return copySign(div(m, add(m, literal(2))), x);
 }
 
 Value Arithmetic::erf(Value x) {
@@ -199,11 +216,12 @@ void setFastMathFlags(Operation *root, bool fastMath) {
   Flags flags = Flags::contract;
   if (fastMath)
     flags = flags | Flags::reassoc | Flags::nsz;
-  auto attr = arith::FastMathFlagsAttr::get(root->getContext(), flags);
   root->walk([&](arith::ArithFastMathInterface op) {
     // Conversions are the roundings that the graph asks for.
-    if (!isa<arith::ExtFOp, arith::TruncFOp>(op))
-      op->setAttr(op.getFastMathAttrName(), attr);
+    if (isa<arith::ExtFOp, arith::TruncFOp>(op))
+      return;
+    Flags own = op.getFastMathFlagsAttr().getValue();
+    op->setAttr(op.getFastMathAttrName(), arith::FastMathFlagsAttr::get(root->getContext(), own | flags));
   });
 }
 

@@ -200,6 +200,21 @@ Value NodeValues::loadScalar(const KernelNode &node, RowScope &row) {
   return value;
 }
 
+/// Fetches the same columns of a later row in the last pass over this one, a cache line at a time.
+void NodeValues::prefetch(const KernelNode &node, LaneScope &lanes, Value address) {
+  constexpr int64_t line = 64;
+  unsigned id = &node - info.nodes.data();
+  int64_t rows = prefetchRows(info, node, plan), bytes = b.bytes(node.type.getElementType());
+  bool newLine = lanes.vector * b.lanes * bytes % line == 0;
+  if (rows == 0 || lanes.mask || !newLine || plan.lastPass[id] != static_cast<int>(lanes.stage))
+    return;
+  int64_t stride = 0;
+  node.index.isAffineIn(axis::row, stride);
+  Value later = b.create<LLVM::GEPOp>(b.pointer(), b.builder.getI8Type(), address,
+                                      ValueRange(b.i64(rows * stride * bytes)));
+  LLVM::Prefetch::create(b.builder, b.loc, later, /*rw=*/0, /*hint=*/3, /*cache=*/1);
+}
+
 Value NodeValues::loadLanes(const KernelNode &node, LaneScope &lanes) {
   Type element = node.type.getElementType();
   Type type = b.vector(b.computed(element));
@@ -222,7 +237,9 @@ Value NodeValues::loadLanes(const KernelNode &node, LaneScope &lanes) {
       index = b.add(index, b.mul(number, node.gatherStride));
       known = b.splat(isRow);
     }
-    value = b.loadLanes(b.offset(base, element, index), element, b.both(lanes.mask, inside));
+    Value address = b.offset(base, element, index);
+    value = b.loadLanes(address, element, b.both(lanes.mask, inside));
+    prefetch(node, lanes, address);
   } else if (!gathers && stride == 0 && !inside) {
     value = b.splat(b.load(b.offset(base, element, scalarIndex(node.index, lanes.row, lanes.column)), element));
   } else {

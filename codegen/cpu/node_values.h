@@ -22,6 +22,7 @@ struct LaneScope {
   mlir::Value column;         // of lane 0, a multiple of the vector width
   mlir::Value mask;           // the lanes inside the row; null: all of them
   unsigned stage;             // the pass
+  unsigned vector = 0;        // its number in an unrolled loop body
   NodeMap *shared = nullptr;  // values at this column that are the same for all rows
   NodeMap values = NodeMap();
 };
@@ -59,6 +60,7 @@ private:
   mlir::Value number(const KernelNode &node, mlir::Value index);
   mlir::Value random(mlir::Value seed, int64_t stream, mlir::Value index);
   mlir::Value loadScalar(const KernelNode &node, RowScope &row);
+  void prefetch(const KernelNode &node, LaneScope &lanes, mlir::Value address);
   mlir::Value loadLanes(const KernelNode &node, LaneScope &lanes);
   mlir::Value makeLanes(const KernelNode &node, LaneScope &lanes);
 

@@ -11,8 +11,6 @@ using namespace mlir;
 namespace tcc::test {
 namespace {
 
-std::string tensorText(const std::string &type) { return "tensor<" + type + ">"; }
-
 //===- memory --------------------------------------------------------------------------------------------------===//
 
 int64_t elementBytes(Type element) { return std::max(1u, element.getIntOrFloatBitWidth() / 8); }
@@ -101,25 +99,6 @@ bool sameBits(const std::vector<RefTensor> &a, const std::vector<RefTensor> &b) 
 }
 
 } // namespace
-
-std::string KernelText::module() const {
-  std::string parameters, bindings, types, names;
-  auto append = [](std::string &list, const std::string &item) { list += (list.empty() ? "" : ", ") + item; };
-  for (const Port &port : inputs) {
-    append(parameters, "%arg_" + port.name + ": " + tensorText(port.type));
-    append(bindings, "%" + port.name + " = %arg_" + port.name + " : " + tensorText(port.type));
-  }
-  for (const Port &port : results) {
-    append(types, tensorText(port.type));
-    append(names, "%" + port.name);
-  }
-  std::string count = results.size() == 1 ? "" : ":" + std::to_string(results.size()), returned;
-  for (size_t i = 0; i < results.size(); ++i)
-    append(returned, results.size() == 1 ? "%out" : "%out#" + std::to_string(i));
-  return "func.func @main(" + parameters + ") -> (" + types + ") {\n  %out" + count + " = tcc.kernel (" + bindings +
-         ") -> (" + types + ") {\n" + body + "\n    tcc.yield " + names + " : " + types + "\n  }\n  return " + returned +
-         " : " + types + "\n}\n";
-}
 
 LoadedKernel::LoadedKernel(const KernelText &text, const cpu::EmitOptions &options)
     : context(MLIRContext::Threading::DISABLED) {

@@ -2,24 +2,11 @@
 #pragma once
 #include "codegen/cpu/emit_kernels.h"
 #include "ir/reference/compare.h"
+#include "kernel_text.h"
 #include "mlir/IR/MLIRContext.h"
 #include <gtest/gtest.h>
 
 namespace tcc::test {
-
-/// A value of the kernel: its name in the body, and its type as in "4x8xf32" ("f32" for a scalar).
-struct Port {
-  std::string name, type;
-};
-
-/// A kernel's text: `body` computes from the inputs' names and defines the results' names.
-struct KernelText {
-  std::vector<Port> inputs, results;
-  std::string body;
-
-  /// A module with one function @main that holds the kernel.
-  std::string module() const;
-};
 
 /// One kernel in memory.
 class LoadedKernel {

@@ -1,13 +1,11 @@
 // Every pass of flash attention, run from its kernel text in the emulator over a pairwise cover of cases: no finding,
 // equal bits over all schedules, and errors at most three times those of an unfused 16-bit run against doubles.
-#include "attention_case.h"
 #include "cover.h"
-#include "tests/cuda_emulator/emulator.h"
+#include "emulated_case.h"
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <gtest/gtest.h>
-#include <map>
 
 using namespace tcc;
 using namespace tcc::attention_test;
@@ -75,60 +73,6 @@ std::vector<TestCase> cover() {
   return cases;
 }
 
-AttentionKernel kernelOf(const Problem &problem, AttentionPass pass, const char *architecture) {
-  AttentionCase of = caseOf(problem, pass);
-  return attentionKernel(of, chooseAttention(of, architecture, problem.keys));
-}
-
-/// One kernel text compiled once for the whole program.
-const emulator::Module &moduleOf(const AttentionKernel &kernel) {
-  static std::map<std::string, emulator::Module> modules;
-  auto found = modules.find(kernel.text);
-  if (found == modules.end())
-    found = modules.emplace(kernel.text, emulator::Module::compile(kernel.text)).first;
-  return found->second;
-}
-
-/// All buffers of a case in the emulated device's memory.
-struct Memory {
-  Memory(const TestCase &test, const Inputs &inputs) : problem(test.problem), packed(test.packed) {
-    const std::vector<double> *contents[tensorCount] = {&inputs.query, &inputs.key, &inputs.value, nullptr,
-                                                        &inputs.outputGradient};
-    const char *names[tensorCount] = {"query",          "key",           "value",       "output",
-                                      "outputGradient", "queryGradient", "keyGradient", "valueGradient"};
-    void *bases[tensorCount];
-    for (int i = 0; i < tensorCount; ++i) {
-      Place place = placeOf(problem, Tensor(i), packed);
-      tensors[i] = std::make_unique<emulator::DeviceBuffer>(place.elements * 2, names[i]);
-      bases[i] = tensors[i]->data();
-      if (contents[i])
-        std::memcpy(bases[i], scatter(problem, place, *contents[i]).data(), place.elements * 2);
-    }
-    arguments = argumentsOf(problem, packed, bases);
-    std::size_t rows = std::size_t(problem.batch) * problem.heads * problem.queries;
-    std::size_t padded = attentionWorkspace(arguments, problem.batch);
-    logSumExp = std::make_unique<emulator::DeviceBuffer>(rows * 4, "logSumExp");
-    rowShift = std::make_unique<emulator::DeviceBuffer>(padded * 4, "rowShift");
-    rowDelta = std::make_unique<emulator::DeviceBuffer>(padded * 4, "rowDelta");
-    seed = std::make_unique<emulator::DeviceBuffer>(8, "seed");
-    std::memcpy(seed->data(), problem.seed, 8);
-    arguments.logSumExp = logSumExp->as<float>();
-    arguments.rowShift = rowShift->as<float>();
-    arguments.rowDelta = rowDelta->as<float>();
-    arguments.seed = seed->as<unsigned>();
-  }
-
-  emulator::DeviceBuffer &at(Tensor tensor) { return *tensors[int(tensor)]; }
-  std::vector<double> read(Tensor tensor) {
-    return gather(problem, placeOf(problem, tensor, packed), at(tensor).as<std::uint16_t>());
-  }
-
-  Problem problem;
-  bool packed;
-  std::unique_ptr<emulator::DeviceBuffer> tensors[tensorCount], logSumExp, rowShift, rowDelta, seed;
-  AttentionArguments arguments;
-};
-
 std::vector<char> bytesOf(const emulator::DeviceBuffer &buffer) {
   const char *begin = static_cast<const char *>(buffer.data());
   return {begin, begin + buffer.bytes()};
@@ -136,32 +80,6 @@ std::vector<char> bytesOf(const emulator::DeviceBuffer &buffer) {
 
 bool isStatistic(const Memory &memory, const emulator::DeviceBuffer *buffer) {
   return buffer == memory.logSumExp.get() || buffer == memory.rowShift.get() || buffer == memory.rowDelta.get();
-}
-
-/// The kernel's arguments after the structure: its tensor maps, as the driver would encode them.
-std::vector<emulator::EncodedMap> encodedMaps(const AttentionKernel &kernel, const Memory &memory) {
-  std::vector<emulator::EncodedMap> encoded;
-  for (const AttentionMap &map : attentionMaps(kernel, memory.arguments, memory.problem.batch)) {
-    emulator::TensorMapRequest request;
-    request.element =
-        kernel.of.element == AttentionElement::Bf16 ? emulator::MapElement::Bf16 : emulator::MapElement::F16;
-    request.address = map.address;
-    request.sizes.assign(map.sizes.begin(), map.sizes.end());
-    request.strides.assign(map.strides.begin(), map.strides.end());
-    request.box.assign(map.box.begin(), map.box.end());
-    encoded.push_back(emulator::makeTensorMap(request));
-  }
-  return encoded;
-}
-
-emulator::LaunchResult launchOnce(Memory &memory, const AttentionKernel &kernel, const emulator::Schedule &schedule) {
-  auto [x, y, z] = attentionGrid(kernel, memory.arguments, memory.problem.batch);
-  std::vector<emulator::EncodedMap> maps = encodedMaps(kernel, memory);
-  std::vector<void *> pointers = {&memory.arguments};
-  for (emulator::EncodedMap &map : maps)
-    pointers.push_back(&map);
-  return moduleOf(kernel).launch(kernel.name, {x, y, z}, {unsigned(kernel.threads), 1, 1}, kernel.sharedBytes,
-                                 pointers.data(), schedule);
 }
 
 /// Runs one pass under every schedule; the outputs must be written exactly once and have equal bits.
@@ -207,7 +125,7 @@ void runCase(const TestCase &test, const char *architecture) {
   Inputs inputs = randomInputs(problem, 7);
   Results exact = attentionReference(problem, inputs, false);
   Results rounded = attentionReference(problem, inputs, true);
-  Memory memory(test, inputs);
+  Memory memory(test.problem, test.packed, inputs);
   ASSERT_NO_FATAL_FAILURE(
       runPass(memory, AttentionPass::Forward, {&memory.at(Tensor::Output), memory.logSumExp.get()}, architecture));
   expectClose("output", memory.read(Tensor::Output), &Results::output, exact, rounded, problem.element);
@@ -296,7 +214,7 @@ TEST(AttentionEmulated, DropoutIsIndependentOfTiles) {
   std::vector<double> firstOutput;
   for (AttentionTiles tiles :
        {AttentionTiles{AttentionPath::Portable, 4, 2, 64, 1}, AttentionTiles{AttentionPath::Portable, 2, 1, 32, 1}}) {
-    Memory memory(test, inputs);
+    Memory memory(test.problem, test.packed, inputs);
     AttentionKernel kernel = attentionKernel(caseOf(problem, AttentionPass::Forward), tiles);
     emulator::LaunchResult result = launchOnce(memory, kernel, {});
     ASSERT_TRUE(result.ok()) << result.text();

@@ -1,8 +1,9 @@
 // Which lane holds what: one warp dumps the maps of ldmatrix and mma.m16n8k16, for comparison with tables/.
 // A slot is a 16-bit register half: (lane · registers + register) · 2 + half; a slot of d is lane · 4 + register.
 
-// out[lane][register] of ldmatrix_x4 over four matrices whose element (m, row, column) is 64 m + 8 row + column.
-KERNEL(ldmatrix_lanes, 32, 1)(u32 *plain, u32 *transposed, u32 *plain2, u32 *transposed2) {
+// ldmatrix over four matrices whose element (m, row, column) is 64 m + 8 row + column: out[lane · 4 + register] of x4, from
+// word 128 on of x4.trans, from 256 on out[lane · 2 + register] of x2, from 320 on of x2.trans.
+KERNEL(ldmatrix_lanes, 32, 1)(u32 *out) {
   SHARED(Vec16, rows, 32);
   int lane = lane_index();
   Vec16 row;
@@ -17,17 +18,17 @@ KERNEL(ldmatrix_lanes, 32, 1)(u32 *plain, u32 *transposed, u32 *plain2, u32 *tra
   ldmatrix_x4(r[0], r[1], r[2], r[3], &rows[lane]);
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    plain[lane * 4 + i] = r[i];
+    out[lane * 4 + i] = r[i];
   ldmatrix_x4_trans(r[0], r[1], r[2], r[3], &rows[lane]);
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    transposed[lane * 4 + i] = r[i];
+    out[128 + lane * 4 + i] = r[i];
   ldmatrix_x2(r[0], r[1], &rows[lane % 16]);
-  plain2[lane * 2] = r[0];
-  plain2[lane * 2 + 1] = r[1];
+  out[256 + lane * 2] = r[0];
+  out[256 + lane * 2 + 1] = r[1];
   ldmatrix_x2_trans(r[0], r[1], &rows[lane % 16]);
-  transposed2[lane * 2] = r[0];
-  transposed2[lane * 2 + 1] = r[1];
+  out[320 + lane * 2] = r[0];
+  out[320 + lane * 2 + 1] = r[1];
 }
 
 // One-hot products: out[a slot · 128 + b slot] is 0 where the two do not meet, else 1 + the slot of d that shows 1.

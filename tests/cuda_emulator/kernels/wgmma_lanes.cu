@@ -88,3 +88,19 @@ KERNEL(wgmma_register_lanes, 128, 1)(const u16 *placeB, u32 *out, int leadingB, 
         out[slot] = (1 + thread_x() * 32 + i) * 16 + static_cast<u32>(d[i]) - 1;
   }
 }
+
+// A box of a 4-D map as it lies in shared memory: out[i] is the i-th 16-bit element.
+KERNEL(box_lanes, 128, 1)(GRID_CONSTANT const TensorMap map, u16 *out, int bytes, int c0, int c1, int c2, int c3) {
+  DYNAMIC_SHARED(arena, 1024);
+  SHARED(Mbarrier, full, 1);
+  if (thread_x() == 0) {
+    mbarrier_init(&full[0], 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect(&full[0], bytes);
+    tma_load_4d(arena, &map, &full[0], c0, c1, c2, c3);
+  }
+  block_barrier();
+  mbarrier_wait(&full[0], 0);
+  for (int i = thread_x(); i < bytes / 2; i += 128)
+    out[i] = reinterpret_cast<u16 *>(arena)[i];
+}

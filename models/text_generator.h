@@ -1,0 +1,27 @@
+// Generated text: the next token, again and again, from a compiled forward function.
+#pragma once
+#include "models/gpt2.h"
+#include "models/sampling.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tcc::models {
+
+class TextGenerator {
+public:
+  /// Rows of `sequence` tokens are what the model sees of the text so far. `function` holds threads, level and passes;
+  /// the first call of generate() compiles.
+  TextGenerator(const Gpt2 &model, int64_t sequence, FunctionOptions function);
+
+  /// `count` tokens that go on from `prompt` (at least one token, all within the vocabulary). Throws InputError where
+  /// the model has diverged.
+  std::vector<int32_t> generate(std::span<const int32_t> prompt, int64_t count, const SamplingOptions &sampling);
+
+private:
+  int64_t sequence;
+  Function nextLogits;
+};
+
+} // namespace tcc::models

@@ -1,0 +1,14 @@
+// A training run from its options to its last line: data, weights, compilation, loop, log, sample, checkpoint.
+#pragma once
+#include "models/options.h"
+
+#include <cstdio>
+
+namespace tcc::models {
+
+/// Trains a GPT-2 on the CPU as `options` says. Progress goes to stderr (unless quiet), the generated text to `output`,
+/// files where the options name them. Throws InputError for bad data, folders and sizes, tcc::Error where the step
+/// cannot be compiled or run.
+void train(const TrainOptions &options, std::FILE *output = stdout);
+
+} // namespace tcc::models

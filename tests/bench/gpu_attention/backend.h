@@ -1,0 +1,45 @@
+// Where the GPU program's kernels run: a CUDA device, or the emulator for rehearsals.
+#pragma once
+
+#include "codegen/cuda/attention/attention.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace tcc::gpu_attention {
+
+class Backend {
+public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;
+  virtual std::string architecture() const = 0;
+  /// Device memory until releaseAll.
+  virtual void *allocate(std::size_t bytes) = 0;
+  virtual void releaseAll() = 0;
+  virtual void write(void *to, const void *from, std::size_t bytes) = 0;
+  virtual void read(void *to, const void *from, std::size_t bytes) = 0;
+  /// Starts the kernel; an empty grid is no launch.
+  virtual void launch(const cuda::AttentionKernel &kernel, const cuda::AttentionArguments &arguments, int batch) = 0;
+  /// Waits for everything started; throws what went wrong.
+  virtual void finish() = 0;
+  /// Seconds that `work` takes on the device, over `repeats` runs of it.
+  virtual double time(int repeats, const std::function<void()> &work) = 0;
+  /// Registers of a kernel, 0 where there are none.
+  virtual int registers(const cuda::AttentionKernel &kernel) = 0;
+  /// Reads and writes `bytes` on the device and gives bytes moved a second.
+  virtual double copySpeed(std::size_t bytes) = 0;
+};
+
+/// Opens device 0. Cubins are taken from `cubins` when it names a folder that holds them, otherwise made by NVRTC (and
+/// kept there). Throws tcc::runtime::CudaError.
+std::unique_ptr<Backend> openDevice(const std::string &cubins);
+
+/// Compiles every kernel of the program for the architecture into the folder; needs NVRTC but no device.
+void prebuild(const std::string &cubins, const std::string &architecture,
+              const std::vector<cuda::AttentionKernel> &kernels);
+
+/// Null where the program was built without the emulator.
+std::unique_ptr<Backend> openEmulator(const std::string &architecture);
+
+} // namespace tcc::gpu_attention

@@ -1,0 +1,79 @@
+// The emulator in the device's place: the same texts and launches, checked; times are the emulator's own and mean
+// nothing.
+#include "backend.h"
+
+#include "tests/cuda_emulator/emulator.h"
+
+#include <cstring>
+#include <map>
+#include <stdexcept>
+
+namespace tcc::gpu_attention {
+
+using namespace tcc::cuda;
+
+namespace {
+
+class EmulatorBackend : public Backend {
+public:
+  explicit EmulatorBackend(std::string architecture) : target(std::move(architecture)) {}
+  std::string name() const override { return "emulator"; }
+  std::string architecture() const override { return target; }
+  void *allocate(std::size_t bytes) override {
+    buffers.push_back(std::make_unique<emulator::DeviceBuffer>(std::max<std::size_t>(bytes, 1)));
+    return buffers.back()->data();
+  }
+  void releaseAll() override { buffers.clear(); }
+  void write(void *to, const void *from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+  void read(void *to, const void *from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+
+  void launch(const AttentionKernel &kernel, const AttentionArguments &arguments, int batch) override {
+    auto [x, y, z] = attentionGrid(kernel, arguments, batch);
+    if (x == 0 || y == 0 || z == 0)
+      return;
+    AttentionArguments copy = arguments;
+    std::vector<emulator::EncodedMap> maps;
+    for (const AttentionMap &map : attentionMaps(kernel, arguments, batch)) {
+      emulator::TensorMapRequest request;
+      request.address = map.address;
+      request.sizes.assign(map.sizes.begin(), map.sizes.end());
+      request.strides.assign(map.strides.begin(), map.strides.end());
+      request.box.assign(map.box.begin(), map.box.end());
+      maps.push_back(emulator::makeTensorMap(request));
+    }
+    std::vector<void *> pointers = {&copy};
+    for (emulator::EncodedMap &map : maps)
+      pointers.push_back(&map);
+    auto found = modules.find(kernel.text);
+    if (found == modules.end())
+      found = modules.emplace(kernel.text, emulator::Module::compile(kernel.text)).first;
+    emulator::LaunchResult result = found->second.launch(kernel.name, {x, y, z}, {unsigned(kernel.threads), 1, 1},
+                                                         kernel.sharedBytes, pointers.data(), {});
+    seconds += result.seconds;
+    if (!result.ok())
+      throw std::runtime_error(kernel.name + ": " + result.text());
+  }
+  void finish() override {}
+  double time(int repeats, const std::function<void()> &work) override {
+    double before = seconds;
+    for (int i = 0; i < repeats; ++i)
+      work();
+    return seconds - before;
+  }
+  int registers(const AttentionKernel &) override { return 0; }
+  double copySpeed(std::size_t) override { return 1e9; }
+
+private:
+  std::string target;
+  double seconds = 0;
+  std::vector<std::unique_ptr<emulator::DeviceBuffer>> buffers;
+  std::map<std::string, emulator::Module> modules;
+};
+
+} // namespace
+
+std::unique_ptr<Backend> openEmulator(const std::string &architecture) {
+  return std::make_unique<EmulatorBackend>(architecture);
+}
+
+} // namespace tcc::gpu_attention

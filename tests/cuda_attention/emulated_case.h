@@ -1,0 +1,32 @@
+// A case in the emulator: its buffers, its kernels, one launch.
+#pragma once
+
+#include "attention_case.h"
+#include "tests/cuda_emulator/emulator.h"
+
+#include <memory>
+
+namespace tcc::attention_test {
+
+/// The kernel that `architecture` would run.
+tcc::cuda::AttentionKernel kernelOf(const Problem &problem, tcc::cuda::AttentionPass pass, const char *architecture);
+
+/// The text's module, compiled once for the whole program.
+const emulator::Module &moduleOf(const tcc::cuda::AttentionKernel &kernel);
+
+/// All buffers of a case in the emulated device's memory, inputs filled.
+struct Memory {
+  Memory(const Problem &problem, bool packed, const Inputs &inputs);
+  emulator::DeviceBuffer &at(Tensor tensor) { return *tensors[int(tensor)]; }
+  std::vector<double> read(Tensor tensor);
+
+  Problem problem;
+  bool packed;
+  std::unique_ptr<emulator::DeviceBuffer> tensors[tensorCount], logSumExp, rowShift, rowDelta, seed;
+  tcc::cuda::AttentionArguments arguments;
+};
+
+emulator::LaunchResult launchOnce(Memory &memory, const tcc::cuda::AttentionKernel &kernel,
+                                  const emulator::Schedule &schedule);
+
+} // namespace tcc::attention_test

@@ -1,0 +1,182 @@
+// compile(): values, training, guards and their reasons. No MLIR: it also shows that users' files compile without it.
+#include <cmath>
+#include <gtest/gtest.h>
+#include <tcc/tcc.h>
+
+using namespace tcc;
+
+namespace {
+
+FunctionOptions quiet(std::vector<std::string> *reasons = nullptr) {
+  FunctionOptions options;
+  options.report = [reasons](std::string_view text) {
+    if (reasons)
+      reasons->emplace_back(text);
+  };
+  return options;
+}
+
+Array sequence(Shape shape, float first, float step) {
+  Array array(shape);
+  float value = first;
+  for (float &element : array.data<float>()) {
+    element = value;
+    value += step;
+  }
+  return array;
+}
+
+TEST(Compile, ValuesAreThoseOfThePlainFormula) {
+  Function f = compile("f", [](Tensor x, Tensor y) { return std::pair{x * y + 2.0, sum(x * x, 1)}; }, quiet());
+  const Array x = sequence({3, 5}, -1, 0.25f), y = sequence({5}, 1, 1);
+  const auto results = f(x, y);
+  ASSERT_EQ(results.size(), 2u);
+  for (int64_t i = 0; i < 3; ++i) {
+    double sum = 0;
+    for (int64_t j = 0; j < 5; ++j) {
+      const double value = x.item(i * 5 + j);
+      EXPECT_NEAR(results[0].item(i * 5 + j), value * y.item(j) + 2, 1e-6);
+      sum += value * value;
+    }
+    EXPECT_NEAR(results[1].item(i), sum, 1e-5);
+  }
+}
+
+TEST(Compile, AMatrixProductWithBiasAndGelu) {
+  Parameter w("w", {4, 6}), b("b", {6});
+  for (size_t i = 0; i < 24; ++i)
+    w.data<float>()[i] = 0.1f * static_cast<float>(static_cast<int>(i % 7) - 3);
+  for (size_t i = 0; i < 6; ++i)
+    b.data<float>()[i] = 0.05f * static_cast<float>(i);
+  Function f = compile("f", [&](Tensor x) { return gelu(linear(x, w, b)); }, quiet());
+  const Array x = sequence({3, 4}, -0.5f, 0.1f), y = f(x)[0];
+  for (int64_t i = 0; i < 3; ++i)
+    for (int64_t j = 0; j < 6; ++j) {
+      double z = b.data<float>()[static_cast<size_t>(j)];
+      for (int64_t k = 0; k < 4; ++k)
+        z += x.item(i * 4 + k) * w.data<float>()[static_cast<size_t>(k * 6 + j)];
+      EXPECT_NEAR(y.item(i * 6 + j), 0.5 * z * (1 + std::tanh(std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z))), 1e-5);
+    }
+}
+
+TEST(Compile, StatesAreUpdatedInPlaceAndReadsSeeTheOldValue) {
+  State counter("counter", {2});
+  Function f = compile("count", [&](Tensor x) {
+    assign(counter, counter + x);
+    return Tensor(counter) * 1.0;
+  }, quiet());
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(f(sequence({2}, 1, 1))[0].item(1), 2.0 * i);
+  EXPECT_EQ(counter.data<float>()[0], 3);
+  EXPECT_EQ(counter.data<float>()[1], 6);
+  EXPECT_EQ(f.counters().cache.misses, 1);
+  EXPECT_EQ(f.counters().cache.hits, 2);
+}
+
+TEST(Compile, AnMlpLearnsAndALearningRateNeverRecompiles) {
+  Parameter w1("w1", {2, 16}), b1("b1", {16}), w2("w2", {16, 2}), b2("b2", {2});
+  for (size_t i = 0; i < 32; ++i) {
+    w1.data<float>()[i] = std::sin(static_cast<float>(3 * i + 1));
+    w2.data<float>()[i] = std::cos(static_cast<float>(5 * i + 2)) * 0.5f;
+  }
+  optim::Adamw optimizer({w1, b1, w2, b2}, {.weightDecay = 0});
+  FunctionOptions options = quiet();
+  options.inputs = {"x", "targets", "lr", "step"};
+  options.outputs = {"loss", "norm"};
+  Function train = compile("train", [&](Tensor x, Tensor targets, Tensor lr, Tensor step) {
+    const Tensor loss = crossEntropy(nn::mlp(x, {w1, b1}, {w2, b2}), targets);
+    return std::pair{loss, optimizer.step(loss, gradient(loss, optimizer.parameters()), lr, step).norm};
+  }, options);
+  const std::vector<float> points = {0, 0, 0, 1, 1, 0, 1, 1};
+  const std::vector<int32_t> parity = {0, 1, 1, 0};
+  const Array x = Array::of(points, {4, 2}), targets = Array::of(parity, {4});
+  double first = 0, last = 0;
+  for (int step = 1; step <= 300; ++step) {
+    last = train(x, targets, 0.02f + 0.0001f * static_cast<float>(step % 7), static_cast<float>(step))[0].item();
+    if (step == 1)
+      first = last;
+  }
+  EXPECT_GT(first, 0.4);
+  EXPECT_LT(last, 0.05) << "exclusive or is learnt";
+  EXPECT_EQ(train.counters().cache.misses, 1);
+  EXPECT_EQ(train.lastCompile().matmuls, 5) << "two forward; backward two for the weights, one for the activation, none for x";
+}
+
+TEST(Compile, ANonFiniteLossLeavesEveryBitOfTheStates) {
+  Parameter w("w", {4});
+  for (size_t i = 0; i < 4; ++i)
+    w.data<float>()[i] = static_cast<float>(i) + 1;
+  optim::Adamw optimizer({w});
+  Function train = compile("train", [&](Tensor x, Tensor lr, Tensor step) {
+    const Tensor loss = sum(x * w);
+    return optimizer.step(loss, gradient(loss, optimizer.parameters()), lr, step).applied;
+  }, quiet());
+  EXPECT_EQ(train(sequence({4}, NAN, 1), 0.1f, 1.f)[0].item(), 0);
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(w.data<float>()[i], static_cast<float>(i) + 1);
+  EXPECT_EQ(train(sequence({4}, 1, 1), 0.1f, 1.f)[0].item(), 1);
+  EXPECT_NE(w.data<float>()[0], 1);
+}
+
+TEST(Compile, EveryMissHasAReason) {
+  std::vector<std::string> reasons;
+  FunctionOptions options = quiet(&reasons);
+  options.inputs = {"tokens"};
+  double factor = 2;
+  Function f = compile("f", [&](Tensor x) { return x * factor; }, options);
+  f(sequence({16, 8}, 0, 1));
+  EXPECT_TRUE(reasons.empty()) << "the first compilation is no recompilation";
+  f(sequence({16, 4}, 0, 1));
+  ASSERT_EQ(reasons.size(), 1u);
+  EXPECT_NE(reasons[0].find("tokens"), std::string::npos) << reasons[0];
+  EXPECT_NE(reasons[0].find("16x8"), std::string::npos) << reasons[0];
+  EXPECT_NE(reasons[0].find("16x4"), std::string::npos) << reasons[0];
+  factor = 3;
+  EXPECT_EQ(f(sequence({16, 4}, 0, 1))[0].item(1), 3) << "a changed constant is never stale";
+  ASSERT_EQ(reasons.size(), 2u);
+  EXPECT_NE(reasons[1].find("compile_test.cpp"), std::string::npos) << reasons[1];
+  EXPECT_NE(reasons[1].find("make it an input"), std::string::npos) << reasons[1];
+  EXPECT_EQ(f.counters().cache.recompiles, 2);
+  f(sequence({16, 8}, 0, 1));
+  factor = 2;
+  f(sequence({16, 8}, 0, 1));
+  EXPECT_TRUE(f.missReason().empty()) << "both are cached";
+}
+
+TEST(Compile, FrozenFunctionsAreTracedOnce) {
+  int traces = 0;
+  FunctionOptions options = quiet();
+  options.frozen = true;
+  Function f = compile("f", [&](Tensor x) {
+    ++traces;
+    return x + 1;
+  }, options);
+  for (int i = 0; i < 5; ++i)
+    f(sequence({3}, 0, 1));
+  EXPECT_EQ(traces, 1);
+  EXPECT_EQ(f(sequence({4}, 0, 1))[0].item(3), 4) << "another shape is traced again";
+  EXPECT_EQ(traces, 2);
+}
+
+TEST(Compile, MistakesAreErrors) {
+  Function f = compile("f", [](Tensor x) { return x + 1; }, quiet());
+  const Array x({2});
+  EXPECT_THROW(f(x, x), Error);
+  EXPECT_THROW(f(Array()), Error);
+  EXPECT_THROW(Array({-1}), Error);
+  EXPECT_THROW(Array({int64_t{1} << 40, 1 << 20}), Error);
+  EXPECT_THROW(x.data<int32_t>(), Error);
+  EXPECT_THROW(x.item(), Error);
+  Function nested = compile("nested", [&](Tensor y) {
+    f(x);
+    return y;
+  }, quiet());
+  EXPECT_THROW(nested(x), Error);
+  EXPECT_EQ(f(x)[0].item(0), 1) << "still usable";
+  FunctionOptions options = quiet();
+  options.passes = {{"no-such-pass", true}};
+  Function unknownPass = compile("f", [](Tensor y) { return y + 1; }, options);
+  EXPECT_THROW(unknownPass(x), Error);
+}
+
+} // namespace

@@ -1,0 +1,559 @@
+// The generator: a pool of values with a bound on their magnitude; each step picks values, preferring recent ones, and
+// adds an op or a small family of ops to the pool. Bounds keep exp, sums and products in range, so that differences
+// are errors of the compiler and not of the arithmetic.
+#include "tests/random_graphs/generate.h"
+#include "ir/emit.h"
+#include "mlir/IR/Verifier.h"
+
+using namespace mlir;
+
+namespace tcc::test {
+namespace {
+
+using Shape = SmallVector<int64_t>;
+
+/// SplitMix64 (Steele et al. 2014): the same numbers everywhere.
+class Dice {
+public:
+  explicit Dice(uint64_t seed) : state(seed * 0x9e3779b97f4a7c15ull + 1) {}
+  uint64_t next() {
+    uint64_t z = (state += 0x9e3779b97f4a7c15ull);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+  }
+  /// In [0, count).
+  int64_t below(int64_t count) { return static_cast<int64_t>(next() % static_cast<uint64_t>(count)); }
+  int64_t between(int64_t low, int64_t high) { return low + below(high - low + 1); }
+  bool chance(int percent) { return below(100) < percent; }
+  template <typename T>
+  T pick(std::initializer_list<T> list) {
+    return list.begin()[below(list.size())];
+  }
+
+private:
+  uint64_t state;
+};
+
+struct Item {
+  Value value;
+  double bound; // about the largest magnitude
+};
+
+class Generator {
+public:
+  Generator(MLIRContext &context, uint64_t seed, const GenerateOptions &options)
+      : dice(seed), options(options), builder(&context), emit(builder, builder.getUnknownLoc()) {}
+
+  OwningOpRef<ModuleOp> run() {
+    OwningOpRef<ModuleOp> module(ModuleOp::create(emit.loc));
+    builder.setInsertionPointToEnd(module->getBody());
+    function = func::FuncOp::create(builder, emit.loc, "main", builder.getFunctionType({}, {}));
+    block = function.addEntryBlock();
+    builder.setInsertionPointToEnd(block);
+    addFirstArguments();
+    for (int step = 0; step < options.ops; ++step)
+      addStep();
+    finish();
+    return module;
+  }
+
+private:
+  Dice dice;
+  const GenerateOptions &options;
+  OpBuilder builder;
+  Emit emit;
+  func::FuncOp function;
+  Block *block = nullptr;
+  std::vector<Item> pool;
+  SmallVector<Value> floatArguments;
+  SmallVector<BlockArgument> stateArguments;
+  SmallVector<int64_t, 3> sizes; // that argument shapes are made of
+
+  //===- arguments ---------------------------------------------------------------------------------------------===//
+
+  Value argument(RankedTensorType type, StringRef prefix, bool state = false) {
+    BlockArgument added = block->addArgument(type, emit.loc);
+    function.setType(builder.getFunctionType(block->getArgumentTypes(), {}));
+    unsigned number = added.getArgNumber();
+    function.setArgAttr(number, nameAttr, builder.getStringAttr(prefix + std::to_string(number)));
+    if (state) {
+      function.setArgAttr(number, stateAttr, builder.getUnitAttr());
+      stateArguments.push_back(added);
+    }
+    if (isa<FloatType>(type.getElementType()))
+      floatArguments.push_back(added);
+    return added;
+  }
+
+  Value floatArgument(ArrayRef<int64_t> shape, bool state = false) {
+    return argument(RankedTensorType::get(shape, emit.f32()), state ? "s" : "x", state);
+  }
+
+  Value indexArgument(ArrayRef<int64_t> shape, bool loose) {
+    Type element = dice.chance(25) ? Type(builder.getI64Type()) : emit.i32();
+    return argument(RankedTensorType::get(shape, element), loose ? "loose" : "i");
+  }
+
+  void addFirstArguments() {
+    for (int i = 0; i < 3; ++i)
+      sizes.push_back(dice.pick<int64_t>({1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 33}));
+    while (sizes[0] * sizes[1] * sizes[2] > options.elements)
+      *llvm::max_element(sizes) /= 2;
+    int count = static_cast<int>(dice.between(1, 4));
+    for (int i = 0; i < count; ++i) {
+      Shape shape;
+      int64_t rank = i == 0 ? dice.between(1, 3) : dice.between(0, 3);
+      for (int64_t d = 3 - rank; d < 3; ++d)
+        shape.push_back(dice.chance(10) ? 1 : sizes[d]);
+      pool.push_back({floatArgument(shape, options.states && dice.chance(30)), 1});
+    }
+  }
+
+  //===- picking -----------------------------------------------------------------------------------------------===//
+
+  static ArrayRef<int64_t> shapeOf(Value value) { return tensorType(value).getShape(); }
+  static int64_t sizeOf(Value value) { return tensorType(value).getNumElements(); }
+  static Type elementOf(Value value) { return tensorType(value).getElementType(); }
+
+  /// Recent values more often.
+  Item pick() {
+    size_t window = dice.chance(60) ? std::min<size_t>(pool.size(), 4) : pool.size();
+    return pool[pool.size() - 1 - dice.below(window)];
+  }
+
+  /// A value of at least this rank; one may have to be made.
+  Item pickOfRank(int64_t rank) {
+    for (int attempt = 0; attempt < 6; ++attempt)
+      if (Item item = pick(); tensorType(item.value).getRank() >= rank)
+        return item;
+    Shape shape;
+    for (int64_t d = 0; d < rank; ++d)
+      shape.push_back(sizes[(3 - rank % 3 + d) % 3]);
+    while (product(shape) > options.elements)
+      *llvm::max_element(shape) /= 2;
+    return {floatArgument(shape), 1};
+  }
+
+  static int64_t product(ArrayRef<int64_t> shape) {
+    int64_t count = 1;
+    for (int64_t size : shape)
+      count *= size;
+    return count;
+  }
+
+  void add(Value value, double bound) {
+    // Large values are pressed back, values beyond the size limit are cut.
+    if (sizeOf(value) > 4 * options.elements) {
+      Shape starts(tensorType(value).getRank(), 0), limits(shapeOf(value));
+      *llvm::max_element(limits) = std::max<int64_t>(1, *llvm::max_element(limits) / 8);
+      value = emit.slice(value, starts, limits);
+    }
+    if (bound > 50) {
+      value = dice.chance(50) ? emit.mul(value, 10 / bound) : emit.tanh(value);
+      bound = 10;
+    }
+    pool.push_back({value, bound});
+  }
+
+  /// y in x's shape and element type, if it can be broadcast there.
+  std::optional<Item> fit(Item y, Value x) {
+    ArrayRef<int64_t> from = shapeOf(y.value), to = shapeOf(x);
+    if (from.size() > to.size())
+      return std::nullopt;
+    for (size_t i = 1; i <= from.size(); ++i)
+      if (from[from.size() - i] != to[to.size() - i] && from[from.size() - i] != 1)
+        return std::nullopt;
+    return Item{emit.broadcast(emit.cast(y.value, elementOf(x)), to), y.bound};
+  }
+
+  /// Another value in x's type: from the pool, a literal, a coordinate or a new argument.
+  Item partner(Item x) {
+    for (int attempt = 0; attempt < 5; ++attempt)
+      if (Item y = pick(); y.value != x.value)
+        if (std::optional<Item> fitted = fit(y, x.value))
+          return *fitted;
+    if (dice.chance(30))
+      return {emit.constant(dice.pick<double>({-1.5, 0.25, 2}), tensorType(x.value)), 2};
+    if (int64_t rank = tensorType(x.value).getRank(); rank > 0 && dice.chance(30)) {
+      int64_t dim = dice.below(rank);
+      Value coordinate = emit.iota(dim, shapeOf(x.value), elementOf(x.value));
+      return {emit.mul(coordinate, 0.0625), 0.0625 * shapeOf(x.value)[dim]};
+    }
+    Shape shape(shapeOf(x.value));
+    if (!shape.empty() && dice.chance(60))
+      shape.erase(shape.begin(), shape.begin() + dice.below(shape.size() + 1));
+    for (int64_t &size : shape)
+      size = dice.chance(15) ? 1 : size;
+    return *fit({floatArgument(shape), 1}, x.value);
+  }
+
+  //===- steps -------------------------------------------------------------------------------------------------===//
+
+  void addStep() {
+    switch (dice.below(26)) {
+    case 0: case 1: case 2: return addUnary();
+    case 3: case 4: case 5: case 6: return addBinary();
+    case 7: return addChoice();
+    case 8: case 9: return addReduction();
+    case 10: return addReshape();
+    case 11: return addTranspose();
+    case 12: return addSlice();
+    case 13: return addPad();
+    case 14: return addConcat();
+    case 15: return addBroadcast();
+    case 16: case 17: return addProduct();
+    case 18: case 19: return addRowComposite();
+    case 20: return addUnaryComposite();
+    case 21: return addCrossEntropy();
+    case 22: return addGather();
+    case 23: return addScatter();
+    case 24: return options.bf16 ? addCast() : addUnary();
+    default: return dice.chance(50) ? addDropout() : addAttention();
+    }
+  }
+
+  Value plusSquare(Value x) { return emit.add(emit.mul(x, x), 1.0); }
+
+  void addUnary() {
+    auto [x, bound] = pick();
+    switch (dice.below(12)) {
+    case 0: return add(emit.neg(x), bound);
+    case 1: return add(emit.create<AbsOp>(x), bound);
+    case 2: return add(emit.tanh(x), 1);
+    case 3: return add(emit.sin(x), 1);
+    case 4: return add(emit.cos(x), 1);
+    case 5: return add(emit.create<ErfOp>(x), 1);
+    case 6: return add(emit.exp(bound > 3 ? emit.tanh(x) : x), std::exp(std::min(bound, 3.0)));
+    case 7: return add(emit.log(plusSquare(x)), std::log(1 + bound * bound));
+    case 8: return add(emit.sqrt(plusSquare(x)), 1 + bound);
+    case 9: return add(emit.rsqrt(plusSquare(x)), 1);
+    case 10: return add(emit.mul(x, 0.5), bound / 2);
+    default: return add(emit.mul(x, emit.detach(x)), bound * bound);
+    }
+  }
+
+  void addBinary() {
+    Item x = pick(), y = partner(x);
+    switch (dice.below(6)) {
+    case 0: case 1: return add(emit.add(x.value, y.value), x.bound + y.bound);
+    case 2: return add(emit.sub(y.value, x.value), x.bound + y.bound);
+    case 3: case 4: return add(emit.mul(x.value, y.value), x.bound * y.bound);
+    default: return add(emit.div(x.value, plusSquare(y.value)), x.bound);
+    }
+  }
+
+  void addChoice() {
+    Item x = pick(), y = partner(x);
+    double bound = std::max(x.bound, y.bound);
+    int64_t rank = tensorType(x.value).getRank();
+    switch (dice.below(4)) {
+    case 0: return add(emit.maximum(x.value, y.value), bound);
+    case 1: return add(emit.create<MinimumOp>(x.value, y.value), bound);
+    case 2: return add(emit.select(emit.compare(dice.pick({Predicate::lt, Predicate::ge}), x.value, y.value), x.value,
+                                   emit.mul(y.value, 0.5)),
+                       bound);
+    default: // a causal mask
+      if (rank < 2)
+        return addUnary();
+      Value row = emit.iota(rank - 2, shapeOf(x.value), emit.i32());
+      Value column = emit.iota(rank - 1, shapeOf(x.value), emit.i32());
+      Predicate predicate = dice.pick({Predicate::ge, Predicate::lt, Predicate::eq, Predicate::ne});
+      return add(emit.select(emit.compare(predicate, row, column), x.value,
+                             emit.constant(dice.chance(50) ? 0 : -3, tensorType(x.value))),
+                 std::max(x.bound, 3.0));
+    }
+  }
+
+  void addReduction() {
+    auto [x, bound] = pickOfRank(1);
+    SmallVector<int64_t> axes;
+    int64_t count = 1;
+    for (int64_t d = 0; d < tensorType(x).getRank(); ++d)
+      if (dice.chance(50) || (axes.empty() && d + 1 == tensorType(x).getRank())) {
+        axes.push_back(d);
+        count *= shapeOf(x)[d];
+      }
+    switch (dice.below(5)) {
+    case 0: case 1: return add(emit.reduceSum(x, axes), bound * count);
+    case 2: return add(emit.reduceMax(x, axes), bound);
+    case 3: return add(emit.create<ReduceMeanOp>(x, axes), bound);
+    default: { // a statistic and its use on the same elements
+      Value mean = emit.create<ReduceMeanOp>(x, axes);
+      return add(emit.sub(x, emit.broadcast(mean, shapeOf(x))), 2 * bound);
+    }
+    }
+  }
+
+  void addReshape() {
+    auto [x, bound] = pickOfRank(1);
+    Shape shape(shapeOf(x));
+    if (shape.size() >= 2 && dice.chance(60)) {
+      size_t at = dice.below(shape.size() - 1);
+      shape[at] *= shape[at + 1];
+      shape.erase(shape.begin() + at + 1);
+    } else if (shape.size() < 4) {
+      size_t at = dice.below(shape.size());
+      SmallVector<int64_t> divisors;
+      for (int64_t d = 1; d <= shape[at]; ++d)
+        if (shape[at] % d == 0)
+          divisors.push_back(d);
+      int64_t divisor = divisors[dice.below(divisors.size())];
+      shape[at] /= divisor;
+      shape.insert(shape.begin() + at, divisor);
+    }
+    add(emit.reshape(x, shape), bound);
+  }
+
+  void addTranspose() {
+    auto [x, bound] = pickOfRank(2);
+    SmallVector<int64_t> permutation;
+    for (int64_t d = 0; d < tensorType(x).getRank(); ++d)
+      permutation.insert(permutation.begin() + dice.below(permutation.size() + 1), d);
+    add(emit.transpose(x, permutation), bound);
+  }
+
+  void addSlice() {
+    auto [x, bound] = pickOfRank(1);
+    SmallVector<int64_t> starts, limits;
+    for (int64_t size : shapeOf(x)) {
+      int64_t start = dice.chance(50) ? 0 : dice.below(size);
+      starts.push_back(start);
+      limits.push_back(dice.chance(50) ? size : dice.between(start + 1, size));
+    }
+    add(emit.slice(x, starts, limits), bound);
+  }
+
+  void addPad() {
+    auto [x, bound] = pickOfRank(1);
+    SmallVector<int64_t> low, high;
+    for (int64_t d = 0; d < tensorType(x).getRank(); ++d) {
+      low.push_back(dice.chance(50) ? 0 : dice.below(4));
+      high.push_back(dice.chance(50) ? 0 : dice.below(4));
+    }
+    add(emit.pad(x, low, high), bound);
+  }
+
+  void addConcat() {
+    auto [x, bound] = pickOfRank(1);
+    int64_t axis = dice.below(tensorType(x).getRank());
+    SmallVector<Value> parts = {x};
+    int64_t more = dice.between(1, 2);
+    for (int64_t i = 0; i < more; ++i) {
+      Item y = partner({x, bound});
+      Shape starts(shapeOf(x).size(), 0), limits(shapeOf(x));
+      starts[axis] = dice.below(limits[axis]);
+      parts.insert(parts.begin() + dice.below(parts.size() + 1), emit.slice(y.value, starts, limits));
+      bound = std::max(bound, y.bound);
+    }
+    add(emit.create<ConcatOp>(parts, axis), bound);
+  }
+
+  void addBroadcast() {
+    auto [x, bound] = pick();
+    Shape shape(shapeOf(x));
+    for (int64_t &size : shape)
+      if (size == 1)
+        size = sizes[dice.below(3)];
+    if (shape.size() < 4 && dice.chance(60))
+      shape.insert(shape.begin(), sizes[dice.below(3)]);
+    if (product(shape) <= 2 * options.elements)
+      add(emit.broadcast(x, shape), bound);
+  }
+
+  void addProduct() {
+    auto [x, bound] = pickOfRank(2);
+    ArrayRef<int64_t> shape = shapeOf(x);
+    int64_t rank = shape.size();
+    Value product;
+    int64_t contraction = shape[rank - 1];
+    if (dice.chance(25)) { // with itself, over rows or columns
+      bool overRows = dice.chance(50);
+      contraction = overRows ? shape[rank - 2] : shape[rank - 1];
+      product = emit.matmul(x, x, overRows, !overRows);
+      bound *= bound;
+    } else if (rank == 2 && dice.chance(30)) { // transposed on the left
+      contraction = shape[0];
+      product = emit.matmul(x, floatArgument({contraction, sizes[dice.below(3)]}), true);
+    } else if (rank >= 3 && dice.chance(40)) { // batched on both sides
+      Shape other(shape);
+      other[rank - 2] = dice.pick<int64_t>({1, 3, 8, 17});
+      product = emit.matmul(x, emit.cast(floatArgument(other), elementOf(x)), false, true);
+    } else if (dice.chance(50)) {
+      product = emit.create<LinearOp>(x, floatArgument({contraction, sizes[dice.below(3)]}), Value());
+    } else {
+      int64_t columns = dice.pick<int64_t>({1, 5, 16, 33});
+      product = emit.create<LinearOp>(x, floatArgument({contraction, columns}), floatArgument({columns}));
+    }
+    add(product, bound * contraction + 1);
+  }
+
+  void addRowComposite() {
+    auto [x, bound] = pickOfRank(1);
+    int64_t columns = shapeOf(x).back();
+    switch (dice.below(3)) {
+    case 0: return add(emit.create<SoftmaxOp>(x), 1);
+    case 1: return add(emit.create<LayerNormOp>(x, floatArgument({columns}), floatArgument({columns}), llvm::APFloat(1e-2)), 6);
+    default: return add(emit.create<RmsNormOp>(x, floatArgument({columns}), llvm::APFloat(1e-2)), 6);
+    }
+  }
+
+  void addUnaryComposite() {
+    auto [x, bound] = pick();
+    switch (dice.below(4)) {
+    case 0: return add(emit.create<GeluOp>(x), bound);
+    case 1: return add(emit.create<SiluOp>(x), bound);
+    case 2: return add(emit.create<SigmoidOp>(x), 1);
+    default: return add(emit.create<ReluOp>(x), bound);
+    }
+  }
+
+  void addCrossEntropy() {
+    auto [x, bound] = pickOfRank(1);
+    add(emit.create<CrossEntropyOp>(x, indexArgument(shapeOf(x).drop_back(), false)), bound + 4);
+  }
+
+  void addGather() {
+    auto [x, bound] = pickOfRank(1);
+    if (shapeOf(x)[0] < 4)
+      return addBinary();
+    Shape index = {dice.pick<int64_t>({1, 3, 7, 17})};
+    if (dice.chance(30))
+      index.push_back(2);
+    add(emit.create<GatherOp>(x, indexArgument(index, false)), bound);
+  }
+
+  void addScatter() {
+    auto [x, bound] = pickOfRank(1);
+    Shape rows = {dice.pick<int64_t>({1, 3, 7, 17})};
+    Value index = indexArgument(rows, dice.chance(40));
+    rows.append(shapeOf(x).begin() + 1, shapeOf(x).end());
+    Value added = emit.cast(floatArgument(rows), elementOf(x));
+    if (dice.chance(50))
+      added = emit.tanh(added);
+    add(emit.create<ScatterAddOp>(x, index, added), bound + rows[0]);
+  }
+
+  void addCast() {
+    auto [x, bound] = pick();
+    bool isWide = elementOf(x).isF32();
+    add(emit.cast(x, isWide ? Type(builder.getBF16Type()) : emit.f32()), bound);
+  }
+
+  void addDropout() {
+    auto [x, bound] = pick();
+    Value seed = argument(RankedTensorType::get({}, emit.i32()), "seed");
+    double rate = dice.pick({0.1, 0.5});
+    add(emit.create<DropoutOp>(x, seed, llvm::APFloat(rate), static_cast<uint64_t>(dice.below(5))), bound * 2);
+  }
+
+  void addAttention() {
+    auto [x, bound] = pickOfRank(2);
+    Shape shape(shapeOf(x));
+    if (shape.size() > 3 || sizeOf(x) > 1200)
+      return addUnary();
+    Value k = emit.cast(floatArgument(shape), elementOf(x));
+    Value v = dice.chance(50) ? x : emit.tanh(k);
+    Value attention = AttentionOp::create(builder, emit.loc, x.getType(), x, k, v, dice.chance(60), llvm::APFloat(0.25));
+    add(attention, std::max(bound, 1.0));
+  }
+
+  //===- results -----------------------------------------------------------------------------------------------===//
+
+  SmallVector<Value> results;
+  SmallVector<NamedAttrList> resultAttributes;
+
+  void addResult(Value value, StringRef key, StringRef name) {
+    results.push_back(value);
+    NamedAttrList attributes;
+    attributes.set(key, builder.getStringAttr(name));
+    resultAttributes.push_back(attributes);
+  }
+
+  /// mean(tanh(x · w)) over a few values, w a coordinate's function, so that no gradient cancels.
+  Value loss() {
+    Value sum;
+    int64_t terms = dice.between(1, 3);
+    for (int64_t i = 0; i < terms; ++i) {
+      Value x = emit.cast(i == 0 ? pool.back().value : pick().value, emit.f32());
+      Value flat = emit.reshape(x, {sizeOf(x)});
+      Value weight = emit.sin(emit.add(emit.iota(0, shapeOf(flat), emit.f32()), 0.5 + static_cast<double>(i)));
+      Value term = emit.reduceSum(emit.tanh(emit.mul(flat, weight)), {0});
+      term = emit.reshape(emit.mul(term, 1.0 / static_cast<double>(sizeOf(x))), {});
+      sum = sum ? emit.add(sum, term) : term;
+    }
+    return sum;
+  }
+
+  /// What a state's next value is made from: a pool value of its shape, its neighbour's old value, or itself.
+  Value nextState(unsigned number) {
+    BlockArgument state = stateArguments[number];
+    BlockArgument other = stateArguments[(number + 1) % stateArguments.size()];
+    if (other.getType() == state.getType() && dice.chance(30))
+      return other; // an exchange
+    for (int attempt = 0; attempt < 8; ++attempt)
+      if (Item item = pick(); item.value.getType() == state.getType())
+        return dice.chance(50) ? item.value : emit.add(emit.mul(state, 0.9), item.value);
+    if (shapeOf(state).size() == 2 && shapeOf(state)[0] == shapeOf(state)[1])
+      return emit.transpose(state, {1, 0});
+    Item y = partner({state, 1});
+    return emit.sub(state, emit.mul(y.value, 0.1));
+  }
+
+  void finish() {
+    int64_t outputs = dice.between(1, 3);
+    for (int64_t i = 0; i < outputs; ++i)
+      addResult(i == 0 ? pool.back().value : pick().value, nameAttr, "out" + std::to_string(i));
+    if (options.gradients) {
+      Value scalar = loss();
+      addResult(scalar, nameAttr, "loss");
+      SmallVector<Value> wrt(floatArguments);
+      auto gradient = GradientOp::create(builder, emit.loc, scalar, wrt);
+      for (auto [i, value] : llvm::enumerate(gradient.getResults())) {
+        auto source = cast<BlockArgument>(wrt[i]);
+        auto name = function.getArgAttrOfType<StringAttr>(source.getArgNumber(), nameAttr);
+        addResult(value, nameAttr, "grad_" + name.str());
+        if (function.getArgAttr(source.getArgNumber(), stateAttr))
+          pool.push_back({value, 1}); // states may be updated by their gradients
+      }
+    }
+    for (unsigned i = 0; i < stateArguments.size(); ++i)
+      if (dice.chance(85))
+        addResult(nextState(i), updatesAttr,
+                  function.getArgAttrOfType<StringAttr>(stateArguments[i].getArgNumber(), nameAttr));
+    func::ReturnOp::create(builder, emit.loc, results);
+    SmallVector<Type> types = llvm::map_to_vector(results, [](Value value) { return value.getType(); });
+    function.setType(builder.getFunctionType(block->getArgumentTypes(), types));
+    for (auto [i, attributes] : llvm::enumerate(resultAttributes))
+      function.setResultAttrs(i, attributes.getDictionary(builder.getContext()));
+  }
+};
+
+} // namespace
+
+OwningOpRef<ModuleOp> generateGraph(MLIRContext &context, uint64_t seed, const GenerateOptions &options) {
+  OwningOpRef<ModuleOp> module = Generator(context, seed, options).run();
+  return succeeded(verify(*module)) ? std::move(module) : nullptr;
+}
+
+std::vector<RefTensor> generateInputs(func::FuncOp function, uint64_t seed) {
+  std::vector<RefTensor> inputs;
+  for (BlockArgument argument : function.getArguments()) {
+    unsigned number = argument.getArgNumber();
+    RankedTensorType type = tensorType(argument);
+    auto name = function.getArgAttrOfType<StringAttr>(number, nameAttr);
+    uint64_t stream = seed * 1000 + number;
+    bool isScalar = type.getRank() == 0;
+    if (isa<FloatType>(type.getElementType()))
+      inputs.push_back(randomTensor(type, stream, isScalar ? 0.1 : -1, 1));
+    else if (isScalar && name && name.getValue().starts_with("seed"))
+      inputs.push_back(randomTensor(type, stream, 0, 1e6));
+    else if (name && name.getValue().starts_with("loose"))
+      inputs.push_back(randomTensor(type, stream, -1, 6));
+    else
+      inputs.push_back(randomTensor(type, stream, 0, 4));
+  }
+  return inputs;
+}
+
+} // namespace tcc::test

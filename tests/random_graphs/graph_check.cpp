@@ -1,0 +1,313 @@
+// Compile, run in checked mode, compare.
+#include "tests/random_graphs/graph_check.h"
+#include "mlir/IR/Diagnostics.h"
+#include "runtime/dtype.h"
+#include <cstring>
+
+using namespace mlir;
+
+namespace tcc::test {
+namespace {
+
+//===- tensors as bytes ----------------------------------------------------------------------------------------===//
+
+int64_t elementBytes(Type element) { return std::max(1u, element.getIntOrFloatBitWidth() / 8); }
+
+uint64_t bitsOf(double value, Type element) {
+  if (auto type = dyn_cast<FloatType>(element)) {
+    llvm::APFloat number(value);
+    bool lossy;
+    number.convert(type.getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &lossy);
+    return number.bitcastToAPInt().getZExtValue();
+  }
+  return element.isInteger(1) ? value != 0 : static_cast<uint64_t>(static_cast<int64_t>(value));
+}
+
+double valueOf(uint64_t bits, Type element) {
+  if (auto type = dyn_cast<FloatType>(element)) {
+    llvm::APFloat number(type.getFloatSemantics(), llvm::APInt(type.getWidth(), bits));
+    bool lossy;
+    number.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lossy);
+    return number.convertToDouble();
+  }
+  return element.isInteger(32) ? static_cast<double>(static_cast<int32_t>(bits))
+                               : static_cast<double>(static_cast<int64_t>(bits));
+}
+
+void write(const RefTensor &tensor, void *memory) {
+  int64_t width = elementBytes(tensor.element());
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    uint64_t bits = bitsOf(tensor.data[i], tensor.element());
+    std::memcpy(static_cast<char *>(memory) + i * width, &bits, width);
+  }
+}
+
+RefTensor read(RankedTensorType type, const void *memory) {
+  RefTensor tensor{type, std::vector<double>(type.getNumElements())};
+  int64_t width = elementBytes(type.getElementType());
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, static_cast<const char *>(memory) + i * width, width);
+    tensor.data[i] = valueOf(bits, type.getElementType());
+  }
+  return tensor;
+}
+
+std::optional<runtime::TensorStorage> allocate(RankedTensorType type, std::string &error) {
+  auto storage = runtime::TensorStorage::allocate(type.getNumElements() * elementBytes(type.getElementType()));
+  if (!storage) {
+    error = storage.error().message();
+    return std::nullopt;
+  }
+  std::memset(storage->data(), 0xff, storage->bytes());
+  return std::move(*storage);
+}
+
+/// Each float of a tensor moved up or down by up to two ulps, at random.
+RefTensor nudged(const RefTensor &tensor, uint64_t seed) {
+  RefTensor moved = tensor;
+  if (isa<FloatType>(tensor.element())) {
+    auto wide = RankedTensorType::get(tensor.shape(), Float32Type::get(tensor.type.getContext()));
+    for (auto [value, way] : llvm::zip_equal(moved.data, randomTensor(wide, seed, -2, 2).data))
+      if (std::isfinite(value))
+        value = roundToElement(value + way * ulpAt(std::fabs(value), tensor.element()), tensor.element());
+  }
+  return moved;
+}
+
+/// Collects the diagnostics of a context while it lives.
+struct Messages {
+  std::string text;
+  ScopedDiagnosticHandler handler;
+  explicit Messages(MLIRContext *context)
+      : handler(context, [this](Diagnostic &diagnostic) {
+          text += diagnostic.str() + "\n";
+          return success();
+        }) {}
+};
+
+} // namespace
+
+func::FuncOp onlyFunction(ModuleOp module) { return *module.getOps<func::FuncOp>().begin(); }
+
+std::string textOf(ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  for (Operation &op : module.getBody()->getOperations())
+    op.print(stream, OpPrintingFlags().enableDebugInfo(false));
+  return text + "\n";
+}
+
+bool sameBits(ArrayRef<RefTensor> a, ArrayRef<RefTensor> b) {
+  if (a.size() != b.size())
+    return false;
+  for (auto [x, y] : llvm::zip_equal(a, b))
+    if (x.type != y.type || std::memcmp(x.data.data(), y.data.data(), x.data.size() * sizeof(double)) != 0)
+      return false;
+  return true;
+}
+
+OwningOpRef<ModuleOp> joinModules(ArrayRef<ModuleOp> modules) {
+  MLIRContext *context = ModuleOp(modules.front()).getContext();
+  OpBuilder builder(context);
+  Location loc = builder.getUnknownLoc();
+  OwningOpRef<ModuleOp> joined(ModuleOp::create(loc));
+  SmallVector<Type> argumentTypes, resultTypes;
+  for (ModuleOp module : modules) {
+    llvm::append_range(argumentTypes, onlyFunction(module).getArgumentTypes());
+    llvm::append_range(resultTypes, onlyFunction(module).getResultTypes());
+  }
+  builder.setInsertionPointToEnd(joined->getBody());
+  auto function = func::FuncOp::create(builder, loc, "main", builder.getFunctionType(argumentTypes, resultTypes));
+  Block *block = function.addEntryBlock();
+  builder.setInsertionPointToEnd(block);
+  SmallVector<Value> results;
+  unsigned next = 0;
+  for (ModuleOp module : modules) {
+    IRMapping map;
+    Block &body = onlyFunction(module).getBody().front();
+    for (BlockArgument argument : body.getArguments())
+      map.map(argument, block->getArgument(next++));
+    for (Operation &op : body.without_terminator())
+      builder.clone(op, map);
+    for (Value value : body.getTerminator()->getOperands())
+      results.push_back(map.lookupOrDefault(value));
+  }
+  func::ReturnOp::create(builder, loc, results);
+  return joined;
+}
+
+//===- compiling -----------------------------------------------------------------------------------------------===//
+
+std::optional<runtime::Artefact> compileGraph(ModuleOp module, const CheckOptions &options, std::string &error) {
+  Messages messages(module.getContext());
+  OwningOpRef<ModuleOp> copy(cast<ModuleOp>(module->clone()));
+  CompileOptions compile;
+  compile.pipeline.level = options.level;
+  compile.pipeline.verifyEach = options.verifyEach;
+  compile.cpu.target = options.target;
+  compile.threads = options.threads;
+  CompileReport report;
+  std::string reason;
+  std::optional<runtime::Artefact> artefact = compileModule(*copy, compile, report, reason);
+  if (!artefact)
+    error = "-O" + std::to_string(options.level) + " does not compile: " + messages.text + reason;
+  return artefact;
+}
+
+std::unique_ptr<CompiledGraph> CompiledGraph::load(runtime::Artefact artefact, func::FuncOp function,
+                                                   const CheckOptions &options, std::string &error) {
+  auto executable = runtime::Executable::load(std::move(artefact), {options.threads, options.checked});
+  if (!executable) {
+    error = "does not load: " + executable.error().message();
+    return nullptr;
+  }
+  auto graph = std::make_unique<CompiledGraph>();
+  graph->function = function;
+  graph->executable = std::move(*executable);
+  return graph;
+}
+
+std::unique_ptr<CompiledGraph> CompiledGraph::compile(ModuleOp module, const CheckOptions &options,
+                                                      std::string &error) {
+  std::optional<runtime::Artefact> artefact = compileGraph(module, options, error);
+  return artefact ? load(std::move(*artefact), onlyFunction(module), options, error) : nullptr;
+}
+
+std::optional<std::vector<RefTensor>> CompiledGraph::run(ArrayRef<RefTensor> arguments, std::string &error) {
+  std::vector<runtime::TensorStorage> storage; // of arguments, then of outputs
+  std::vector<runtime::ConstTensorRef> inputs;
+  std::vector<runtime::TensorRef> states, outputs;
+  llvm::StringMap<unsigned> stateArgument;
+  storage.reserve(arguments.size() + function.getNumResults());
+  for (auto [i, argument] : llvm::enumerate(arguments)) {
+    std::optional<runtime::TensorStorage> memory = allocate(argument.type, error);
+    if (!memory)
+      return std::nullopt;
+    write(argument, memory->data());
+    storage.push_back(std::move(*memory));
+    if (function.getArgAttr(i, stateAttr)) {
+      states.push_back(storage.back().ref());
+      stateArgument[function.getArgAttrOfType<StringAttr>(i, nameAttr)] = i;
+    } else {
+      inputs.push_back(storage.back().ref());
+    }
+  }
+  std::vector<const void *> whereResultIs;
+  llvm::DenseSet<unsigned> updated;
+  for (auto [i, type] : llvm::enumerate(function.getResultTypes())) {
+    if (auto name = function.getResultAttrOfType<StringAttr>(i, updatesAttr)) {
+      updated.insert(stateArgument.lookup(name));
+      whereResultIs.push_back(storage[stateArgument.lookup(name)].data());
+      continue;
+    }
+    std::optional<runtime::TensorStorage> memory = allocate(cast<RankedTensorType>(type), error);
+    if (!memory)
+      return std::nullopt;
+    storage.push_back(std::move(*memory));
+    outputs.push_back(storage.back().ref());
+    whereResultIs.push_back(storage.back().data());
+  }
+  if (runtime::Error failed = executable->run(inputs, outputs, states)) {
+    error = "does not run: " + failed.message();
+    return std::nullopt;
+  }
+  for (auto [i, argument] : llvm::enumerate(arguments))
+    if (!updated.contains(i) && !sameBits(argument, read(argument.type, storage[i].data()))) {
+      error = "argument " + std::to_string(i) + " was written, and no result updates it";
+      return std::nullopt;
+    }
+  std::vector<RefTensor> results;
+  for (auto [type, memory] : llvm::zip_equal(function.getResultTypes(), whereResultIs))
+    results.push_back(read(cast<RankedTensorType>(type), memory));
+  return results;
+}
+
+//===- the reference -------------------------------------------------------------------------------------------===//
+
+std::unique_ptr<Reference> Reference::make(ModuleOp module, std::vector<RefTensor> arguments, std::string &error) {
+  auto reference = std::make_unique<Reference>();
+  reference->captured = cast<ModuleOp>(module->clone());
+  reference->joint = cast<ModuleOp>(module->clone());
+  reference->inputs = std::move(arguments);
+  Messages messages(module.getContext());
+  PipelineOptions pipeline;
+  pipeline.level = 0;
+  pipeline.stopAfter = Phase::joint;
+  PipelineReport report;
+  if (failed(runPipeline(*reference->joint, pipeline, report))) {
+    error = "does not reach phase joint: " + messages.text;
+    return nullptr;
+  }
+  reference->hasGradient = !onlyFunction(module).getOps<GradientOp>().empty();
+  func::FuncOp joint = onlyFunction(*reference->joint);
+  func::FuncOp meaning = reference->hasGradient ? joint : onlyFunction(*reference->captured);
+  auto exact = interpret(meaning, reference->inputs, RefMode::exact, error);
+  auto rounded = interpret(joint, reference->inputs, RefMode::rounding, error);
+  if (failed(exact) || failed(rounded))
+    return nullptr;
+  reference->exactResults = std::move(*exact);
+  reference->roundedResults = std::move(*rounded);
+  return reference;
+}
+
+void Reference::findJumpsOnce() {
+  if (!jumps.empty())
+    return;
+  std::string error;
+  func::FuncOp meaning = onlyFunction(hasGradient ? *joint : *captured);
+  if (auto found = findJumps(meaning, inputs, exactResults, error); succeeded(found))
+    jumps = std::move(*found);
+}
+
+void Reference::widenOnce() {
+  if (!widened.empty())
+    return;
+  widened = roundedResults;
+  func::FuncOp function = onlyFunction(*joint);
+  for (uint64_t neighbour = 1; neighbour <= 6; ++neighbour) {
+    std::vector<RefTensor> moved;
+    for (auto [i, input] : llvm::enumerate(inputs))
+      moved.push_back(nudged(input, neighbour * 1000 + i));
+    std::string error;
+    auto exact = interpret(function, moved, RefMode::exact, error);
+    auto rounded = interpret(function, moved, RefMode::rounding, error);
+    if (failed(exact) || failed(rounded))
+      return;
+    for (auto [i, wide] : llvm::enumerate(widened))
+      for (auto [k, value] : llvm::enumerate(wide.data)) {
+        double error = std::fabs((*rounded)[i].data[k] - (*exact)[i].data[k]);
+        if (isa<FloatType>(wide.element()) && error > std::fabs(value - exactResults[i].data[k]))
+          value = exactResults[i].data[k] + error;
+      }
+  }
+}
+
+std::string Reference::checkAgainst(ArrayRef<RefTensor> actual, ArrayRef<RefTensor> unfused, Tolerance tolerance) {
+  if (actual.size() != exactResults.size())
+    return "there are " + std::to_string(actual.size()) + " results instead of " + std::to_string(exactResults.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    Comparison first = compare(actual[i], exactResults[i], unfused[i], {}, tolerance);
+    if (first.ok)
+      continue;
+    findJumpsOnce();
+    Comparison second = jumps.empty() ? first : compare(actual[i], exactResults[i], unfused[i], jumps[i], tolerance);
+    excludedElements += second.excluded;
+    if (!second.ok)
+      return "result " + std::to_string(i) + " (" + typeText(actual[i].type) + "): " + second.message;
+  }
+  return {};
+}
+
+std::string Reference::check(ArrayRef<RefTensor> actual, Tolerance tolerance) {
+  return checkAgainst(actual, roundedResults, tolerance);
+}
+
+std::string Reference::checkChain(ArrayRef<RefTensor> actual, Tolerance tolerance) {
+  if (checkAgainst(actual, roundedResults, tolerance).empty())
+    return {};
+  widenOnce();
+  return checkAgainst(actual, widened, tolerance);
+}
+
+} // namespace tcc::test
