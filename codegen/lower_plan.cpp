@@ -197,11 +197,10 @@ private:
       if (node.kind == KernelNode::Kind::compute || node.kind == KernelNode::Kind::rowReduce)
         made.flops += node.perColumn || node.kind == KernelNode::Kind::rowReduce ? info.space.elements()
                                                                                  : info.space.outer * info.space.rows;
-    if (info.isSegment() && joinsLastCall(call, segment)) {
-      runtime::Instruction &last = plan.instructions.back();
-      std::get<runtime::KernelCall>(last.call).segments.push_back(std::move(segment));
-      last.flops += made.flops;
-      last.bytes += made.bytes;
+    if (runtime::Instruction *earlier = info.isSegment() ? callToJoin(call, segment) : nullptr) {
+      std::get<runtime::KernelCall>(earlier->call).segments.push_back(std::move(segment));
+      earlier->flops += made.flops;
+      earlier->bytes += made.bytes;
       return;
     }
     call.segments.push_back(std::move(segment));
@@ -214,20 +213,30 @@ private:
     return x.space == y.space && x.index == y.index && x.offset < y.offset + y.bytes && y.offset < x.offset + x.bytes;
   }
 
-  /// True if the segment may run in one pool of work with the last instruction's: the same kernel, and neither writes
-  /// what the other touches.
-  bool joinsLastCall(const runtime::KernelCall &call, const runtime::Segment &segment) const {
-    auto *last = plan.instructions.empty() ? nullptr
-                                           : std::get_if<runtime::KernelCall>(&plan.instructions.back().call);
-    if (!last || last->kernel != call.kernel || last->granularity != call.granularity)
-      return false;
-    size_t firstResult = plan.kernels[call.kernel].arguments - plan.kernels[call.kernel].results;
-    for (const runtime::Segment &other : last->segments)
+  /// True if one of the two writes what the other touches.
+  bool conflicts(const runtime::KernelCall &call, const runtime::Segment &segment,
+                 const runtime::KernelCall &other) const {
+    auto firstResult = [&](const runtime::KernelCall &c) {
+      return plan.kernels[c.kernel].arguments - plan.kernels[c.kernel].results;
+    };
+    for (const runtime::Segment &before : other.segments)
       for (size_t i = 0; i < segment.args.size(); ++i)
-        for (size_t j = 0; j < other.args.size(); ++j)
-          if ((i >= firstResult || j >= firstResult) && overlap(segment.args[i], other.args[j]))
-            return false;
-    return true;
+        for (size_t j = 0; j < before.args.size(); ++j)
+          if ((i >= firstResult(call) || j >= firstResult(other)) && overlap(segment.args[i], before.args[j]))
+            return true;
+    return false;
+  }
+
+  /// An earlier call of the same kernel that the segment may join: nothing from there on conflicts with it.
+  runtime::Instruction *callToJoin(const runtime::KernelCall &call, const runtime::Segment &segment) {
+    for (runtime::Instruction &earlier : llvm::reverse(plan.instructions)) {
+      auto *other = std::get_if<runtime::KernelCall>(&earlier.call);
+      if (!other || conflicts(call, segment, *other))
+        return nullptr;
+      if (other->kernel == call.kernel && other->granularity == call.granularity)
+        return &earlier;
+    }
+    return nullptr;
   }
 
   /// A gathered table is read once per element of the result, everything else once.
