@@ -34,6 +34,8 @@ DeviceBuffer::~DeviceBuffer() {
   munmap(mapping, mappedBytes);
 }
 
-void DeviceBuffer::poison() { std::memset(base, 0xff, size); }
+void DeviceBuffer::poison() {
+  std::memset(base, 0xff, size);
+}
 
 } // namespace tcc::emulator

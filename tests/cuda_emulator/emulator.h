@@ -31,16 +31,16 @@ struct Schedule {
 std::vector<Schedule> testSchedules();
 
 enum class FindingKind {
-  Race,            ///< two accesses of shared memory, or of global memory by two blocks, without an order
-  Uninitialized,   ///< shared memory read before it was written
-  OutOfBounds,     ///< an address outside every buffer and the block's shared memory
-  Misaligned,      ///< an address that the primitive refuses
-  Divergence,      ///< threads of a warp or block that wait at different collectives, or for ever
-  Leftover,        ///< copies, transactions or products unfinished at a thread's end
-  WrittenTwice,    ///< an element of a write-once buffer written again
-  NotWritten,      ///< an element of a write-once buffer never written
-  Protocol,        ///< a rule of a primitive broken: counts, phases, fences, descriptors, register sums
-  Launch           ///< arguments of the launch that a device would refuse
+  Race,          ///< two accesses of shared memory, or of global memory by two blocks, without an order
+  Uninitialized, ///< shared memory read before it was written
+  OutOfBounds,   ///< an address outside every buffer and the block's shared memory
+  Misaligned,    ///< an address that the primitive refuses
+  Divergence,    ///< threads of a warp or block that wait at different collectives, or for ever
+  Leftover,      ///< copies, transactions or products unfinished at a thread's end
+  WrittenTwice,  ///< an element of a write-once buffer written again
+  NotWritten,    ///< an element of a write-once buffer never written
+  Protocol,      ///< a rule of a primitive broken: counts, phases, fences, descriptors, register sums
+  Launch         ///< arguments of the launch that a device would refuse
 };
 const char *name(FindingKind kind);
 

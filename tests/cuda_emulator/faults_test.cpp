@@ -18,7 +18,9 @@ struct Fault {
   std::string at;
 };
 
-void PrintTo(const Fault &fault, std::ostream *out) { *out << fault.name; }
+void PrintTo(const Fault &fault, std::ostream *out) {
+  *out << fault.name;
+}
 
 const std::vector<Fault> faults = {
     // Block barriers
@@ -53,8 +55,8 @@ const std::vector<Fault> faults = {
      FindingKind::Leftover, ""},
     {"WrongStage", "product", "    const unsigned char *stage = arena + step % 2 * 8192;",
      "    const unsigned char *stage = arena + (step + 1) % 2 * 8192;", FindingKind::Race, ""},
-    {"MisalignedCopy", "product", "copy_async_16(stage + tile_offset(row, chunk), a", "copy_async_16(stage + 8 + tile_offset(row, chunk), a",
-     FindingKind::Misaligned, "a + (inA"},
+    {"MisalignedCopy", "product", "copy_async_16(stage + tile_offset(row, chunk), a",
+     "copy_async_16(stage + 8 + tile_offset(row, chunk), a", FindingKind::Misaligned, "a + (inA"},
     {"TailReadsOutside", "product", "    bool inA = rowA < m;", "    bool inA = rowA <= m;", FindingKind::OutOfBounds,
      "a + (inA"},
     {"TailNotFilled", "product", "    copy_async_16(stage + 4096 + tile_offset(row, chunk), b",
@@ -65,8 +67,8 @@ const std::vector<Fault> faults = {
      FindingKind::OutOfBounds, "out[row"},
     {"ColumnsWrittenTwice", "product", "+ tile * 8 + lane % 4 * 2 + i % 2;", "+ tile * 8 + lane % 4 * 2;",
      FindingKind::WrittenTwice, "out[row"},
-    {"TileNeverWritten", "product", "  for (int tile = 0; tile < 8; ++tile)\n", "  for (int tile = 0; tile < 7; ++tile)\n",
-     FindingKind::NotWritten, ""},
+    {"TileNeverWritten", "product", "  for (int tile = 0; tile < 8; ++tile)\n",
+     "  for (int tile = 0; tile < 7; ++tile)\n", FindingKind::NotWritten, ""},
     {"DynamicMemoryTooSmall", "product", "tile_offset(row, chunk), b", "4096 + tile_offset(row, chunk), b",
      FindingKind::OutOfBounds, "b + (inB"},
     {"CausalMaskOffByOne", "flash", "quad * 2 + j <= row", "quad * 2 + j < row", std::nullopt, ""},
@@ -74,8 +76,8 @@ const std::vector<Fault> faults = {
     {"TransposeForgotten", "flash", "ldmatrix_x4_trans", "ldmatrix_x4", std::nullopt, ""},
     {"FragmentsSwapped", "product", "mma_m16n8k16<bf16>(d[2 * pair], fragmentA, b00, b01);",
      "mma_m16n8k16<bf16>(d[2 * pair], fragmentA, b01, b00);", std::nullopt, ""},
-    {"RowSumOfHalfTheQuad", "flash", "quad_reduce_sum(sum[half])", "sum[half] + shuffle_xor(sum[half], 1)", std::nullopt,
-     ""},
+    {"RowSumOfHalfTheQuad", "flash", "quad_reduce_sum(sum[half])", "sum[half] + shuffle_xor(sum[half], 1)",
+     std::nullopt, ""},
     {"WrongLanePair", "flash", "lane / 16 * 8 + lane % 8, part", "lane / 8 % 2 * 8 + lane % 8, part", std::nullopt, ""},
     // Named barriers
     {"NamedBarrierTooFew", "ring", "named_barrier_sync(1 + tile % 2, 128);", "named_barrier_sync(1 + tile % 2, 64);",
@@ -84,8 +86,8 @@ const std::vector<Fault> faults = {
      "        named_barrier_sync(3 + (tile + 1) % 2, 128);", FindingKind::Divergence, ""},
     {"NamedBarrierNoEmpty", "ring", "      if (tile >= 2)\n        named_barrier_sync(3 + tile % 2, 128);\n", "\n\n",
      std::nullopt, ""},
-    {"NamedBarrierZero", "ring", "      named_barrier_arrive(1 + tile % 2, 128);", "      named_barrier_arrive(0, 128);",
-     FindingKind::Protocol, ""},
+    {"NamedBarrierZero", "ring", "      named_barrier_arrive(1 + tile % 2, 128);",
+     "      named_barrier_arrive(0, 128);", FindingKind::Protocol, ""},
     {"NamedBarrierLeftover", "ring", "      if (tile + 2 < tiles)\n", "\n", FindingKind::Leftover, ""},
     // mbarrier and TMA
     {"ExpectTooFewBytes", "pipeline", "mbarrier_arrive_expect(&full[stage], stageBytes);",
@@ -104,10 +106,13 @@ const std::vector<Fault> faults = {
     {"EmptyCountTooSmall", "pipeline", "mbarrier_init(&empty[stage], 8);", "mbarrier_init(&empty[stage], 4);",
      std::nullopt, ""},
     {"StageReleasedEarly", "pipeline",
-     "      wgmma_wait<0>();\n      wgmma_hold(d);\n      if (lane_index() == 0)\n        mbarrier_arrive(&empty[stage]);\n",
-     "      if (lane_index() == 0)\n        mbarrier_arrive(&empty[stage]);\n      wgmma_wait<0>();\n      wgmma_hold(d);\n",
+     "      wgmma_wait<0>();\n      wgmma_hold(d);\n      if (lane_index() == 0)\n        "
+     "mbarrier_arrive(&empty[stage]);\n",
+     "      if (lane_index() == 0)\n        mbarrier_arrive(&empty[stage]);\n      wgmma_wait<0>();\n      "
+     "wgmma_hold(d);\n",
      FindingKind::Race, ""},
-    {"NoBarrierInitFence", "pipeline", "    fence_mbarrier_init();\n", "\n", FindingKind::Protocol, "tma_load_2d(tile, &mapA"},
+    {"NoBarrierInitFence", "pipeline", "    fence_mbarrier_init();\n", "\n", FindingKind::Protocol,
+     "tma_load_2d(tile, &mapA"},
     {"NoBarrierAfterInit", "pipeline", "  block_barrier();\n", "\n", std::nullopt, ""},
     {"ArenaAlignedTo128", "pipeline", "DYNAMIC_SHARED(arena, 1024);", "DYNAMIC_SHARED(arena, 128);",
      FindingKind::Misaligned, ""},
@@ -121,15 +126,18 @@ const std::vector<Fault> faults = {
     {"WgmmaWaitTooFew", "pipeline", "      wgmma_wait<0>();\n", "      wgmma_wait<1>();\n", std::nullopt, ""},
     {"NoWgmmaCommit", "pipeline", "      wgmma_commit();\n", "\n", std::nullopt, ""},
     {"WrongLeadingOffset", "pipeline", "tile + stageA, 8192, 1024", "tile + stageA, 4096, 1024", std::nullopt, ""},
-    {"WrongSwizzle", "pipeline", "tile + group * 8192, 16, 1024, swizzle_128", "tile + group * 8192, 16, 1024, swizzle_64",
-     std::nullopt, ""},
+    {"WrongSwizzle", "pipeline", "tile + group * 8192, 16, 1024, swizzle_128",
+     "tile + group * 8192, 16, 1024, swizzle_64", std::nullopt, ""},
     {"WrongStepB", "pipeline", "wgmma_advance(b, part * 2048)", "wgmma_advance(b, part * 1024)", std::nullopt, ""},
     {"AccumulateFromTheStart", "pipeline", "step > 0 || part > 0", "true", std::nullopt, ""},
     {"RegisterSumTooLarge", "pipeline", "registers_release<24>", "registers_release<32>", FindingKind::Divergence, ""},
     {"RegisterCountOdd", "pipeline", "registers_acquire<240>", "registers_acquire<236>", FindingKind::Protocol, ""},
-    {"ScoresReadInFlight", "overlap", "    wgmma_wait<1>(); // the scores\n    wgmma_hold(s);\n    wgmma_wait<0>(); // the product: now p may change\n",
+    {"ScoresReadInFlight", "overlap",
+     "    wgmma_wait<1>(); // the scores\n    wgmma_hold(s);\n    wgmma_wait<0>(); // the product: now p may change\n",
      "    wgmma_wait<2>();\n    pack_scores(p, s);\n    wgmma_wait<0>();\n", FindingKind::Protocol, ""},
-    {"PackedInFlight", "overlap", "    wgmma_wait<0>(); // the product: now p may change\n    wgmma_hold(o);\n    if (more)\n      pack_scores(p, s);\n",
+    {"PackedInFlight", "overlap",
+     "    wgmma_wait<0>(); // the product: now p may change\n    wgmma_hold(o);\n    if (more)\n      pack_scores(p, "
+     "s);\n",
      "    if (more)\n      pack_scores(p, s);\n    wgmma_wait<0>();\n    wgmma_hold(o);\n", FindingKind::Protocol, ""},
     {"ResultReadInFlight", "overlap", "    wgmma_wait<0>(); // the product: now p may change\n",
      "    if (more) wgmma_wait<0>();\n", std::nullopt, ""},
@@ -188,8 +196,7 @@ TEST_P(Faults, IsCaught) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Planted, Faults, testing::ValuesIn(faults),
-                         [](const auto &info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Planted, Faults, testing::ValuesIn(faults), [](const auto &info) { return info.param.name; });
 
 } // namespace
 } // namespace tcc::emulator

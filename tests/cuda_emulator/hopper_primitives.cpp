@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
-#define ENTER(primitive) Machine &machine = Machine::get(); machine.enter(primitive, __builtin_return_address(0))
+#define ENTER(primitive)                                                                                               \
+  Machine &machine = Machine::get();                                                                                   \
+  machine.enter(primitive, __builtin_return_address(0))
 
 namespace tcc::emulator {
 namespace {
@@ -38,8 +40,8 @@ void mbarrierInit(void *pointer, int count) {
   ENTER("mbarrier_init");
   std::size_t offset = machine.sharedOffset(pointer, 8, 8);
   if (count < 1 || count >= 1 << 20)
-    machine.fail(FindingKind::Protocol, "an mbarrier of " + std::to_string(count) +
-                                            " arrivals; the count is 1 to 2^20 - 1");
+    machine.fail(FindingKind::Protocol,
+                 "an mbarrier of " + std::to_string(count) + " arrivals; the count is 1 to 2^20 - 1");
   if (machine.barriers.count(offset))
     machine.fail(FindingKind::Protocol, "an mbarrier initialised twice");
   if (machine.barriers.size() >= static_cast<std::size_t>(Agents::maxBarriers))
@@ -64,8 +66,8 @@ void mbarrierArrive(void *pointer, int arrivals, int expectedBytes) {
   BarrierState &barrier = machine.barrierAt(pointer);
   Thread &thread = machine.current();
   if (expectedBytes < 0 || expectedBytes >= 1 << 20)
-    machine.fail(FindingKind::Protocol, std::to_string(expectedBytes) +
-                                            " bytes expected; an mbarrier counts up to 2^20 - 1");
+    machine.fail(FindingKind::Protocol,
+                 std::to_string(expectedBytes) + " bytes expected; an mbarrier counts up to 2^20 - 1");
   if (arrivals && barrier.pending <= 0)
     machine.fail(FindingKind::Protocol, "more arrivals than the mbarrier's " + std::to_string(barrier.count));
   barrier.transactions += expectedBytes;
@@ -158,8 +160,8 @@ void tmaLoad(void *shared, const void *map, void *barrier, int rank, const int *
 void bulkLoad(void *shared, const void *global, int bytes, void *barrier) {
   ENTER("bulk_load");
   if (bytes <= 0 || bytes % 16)
-    machine.fail(FindingKind::Misaligned, "a bulk copy of " + std::to_string(bytes) +
-                                              " bytes; the size is a positive multiple of 16");
+    machine.fail(FindingKind::Misaligned,
+                 "a bulk copy of " + std::to_string(bytes) + " bytes; the size is a positive multiple of 16");
   machine.sharedOffset(shared, static_cast<std::size_t>(bytes), 16);
   machine.requireGlobal(global, static_cast<std::size_t>(bytes), 16);
   Transfer transfer;
@@ -217,13 +219,12 @@ void setRegisters(int registers, bool acquire, int line) {
     const Operand &wanted = *static_cast<Operand *>(operands[0]);
     Warp &warp = machine.warpOf(*first);
     if (wanted.registers % 8 || wanted.registers < 24 || wanted.registers > 256)
-      machine.fail(FindingKind::Protocol, std::to_string(wanted.registers) +
-                                              " registers; setmaxnreg takes multiples of 8 from 24 to 256");
+      machine.fail(FindingKind::Protocol,
+                   std::to_string(wanted.registers) + " registers; setmaxnreg takes multiples of 8 from 24 to 256");
     if (wanted.acquire ? wanted.registers < warp.registers : wanted.registers > warp.registers)
-      machine.fail(FindingKind::Protocol, std::string(wanted.acquire ? "acquire" : "release") + " from " +
-                                              std::to_string(warp.registers) + " to " +
-                                              std::to_string(wanted.registers) +
-                                              " registers; acquire raises, release lowers");
+      machine.fail(FindingKind::Protocol,
+                   std::string(wanted.acquire ? "acquire" : "release") + " from " + std::to_string(warp.registers) +
+                       " to " + std::to_string(wanted.registers) + " registers; acquire raises, release lowers");
     warp.wantedRegisters = wanted.registers;
     if (!wanted.acquire) {
       machine.freeRegisters += warp.registers - wanted.registers;
@@ -326,8 +327,8 @@ void issue(Machine &machine, Thread *first, void **operands) {
   int columns = call.columns;
   auto registersOf = [&](int x) { return static_cast<WgmmaCall *>(operands[x])->d; };
   std::size_t index = 0;
-  while (index < group.accumulators.size() && (group.accumulators[index].registers[0] != call.d ||
-                                               group.accumulators[index].columns != columns))
+  while (index < group.accumulators.size() &&
+         (group.accumulators[index].registers[0] != call.d || group.accumulators[index].columns != columns))
     ++index;
   if (index == group.accumulators.size()) {
     group.accumulators.emplace_back();

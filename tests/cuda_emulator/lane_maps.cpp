@@ -91,8 +91,8 @@ void compareMma(LaneMapMachine &machine, const std::string &tables, Differences 
   }
 }
 
-/// Where the elements of a 64 × 16 operand tile lie, and the descriptor's offsets: written down from the canonical layouts
-/// and swizzled by the tables.
+/// Where the elements of a 64 × 16 operand tile lie, and the descriptor's offsets: written down from the canonical
+/// layouts and swizzled by the tables.
 struct Layout {
   int swizzle; // bytes, 0: none
   bool transposed;
@@ -126,7 +126,8 @@ std::vector<std::uint16_t> places(const Layout &layout, const std::string &table
         linear = row * 2 / width * (16 * width) + k * width + row * 2 % width;
       else // core matrices of 8 k × 16 bytes of MN: along MN first
         linear = k / 8 * 1024 + row / 8 * 128 + k % 8 * 16 + row % 8 * 2;
-      all[static_cast<std::size_t>(row * 16 + k)] = static_cast<std::uint16_t>(width ? swizzled(pattern, linear) : linear);
+      all[static_cast<std::size_t>(row * 16 + k)] =
+          static_cast<std::uint16_t>(width ? swizzled(pattern, linear) : linear);
     }
   return all;
 }
@@ -165,8 +166,7 @@ void compareWgmma(LaneMapMachine &machine, const std::string &tables, Difference
   std::vector<std::uint32_t> out = machine.run(launch);
   for (const auto &r : readTable(tables, "wgmma_m64k16_a", 1024)) {
     int slot = (r[0] * 4 + r[1]) * 2 + r[2];
-    differences.expect(out[static_cast<std::size_t>(slot)],
-                       slotD.at({r[3], 0}) * 16 + static_cast<std::uint32_t>(r[4]),
+    differences.expect(out[static_cast<std::size_t>(slot)], slotD.at({r[3], 0}) * 16 + static_cast<std::uint32_t>(r[4]),
                        "wgmma A registers slot " + std::to_string(slot));
   }
 }

@@ -1,5 +1,5 @@
-// Lane maps and swizzles of a machine, emulated or real, against tables/: runs kernels/lanes.cu and wgmma_lanes.cu one hot
-// element at a time and says what differs. Needs libstdc++ alone.
+// Lane maps and swizzles of a machine, emulated or real, against tables/: runs kernels/lanes.cu and wgmma_lanes.cu one
+// hot element at a time and says what differs. Needs libstdc++ alone.
 #pragma once
 
 #include <cstddef>

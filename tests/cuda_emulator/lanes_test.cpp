@@ -1,5 +1,5 @@
-// The emulator's lane maps and swizzles against tables/, which follow the PTX ISA's figures and formulas; the comparison
-// itself is shown to see a wrong table; tensor maps follow the driver's rules.
+// The emulator's lane maps and swizzles against tables/, which follow the PTX ISA's figures and formulas; the
+// comparison itself is shown to see a wrong table; tensor maps follow the driver's rules.
 #include "tests/cuda_emulator/lane_maps.h"
 #include "tests/cuda_emulator/samples.h"
 

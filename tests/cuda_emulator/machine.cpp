@@ -41,8 +41,8 @@ Machine &Machine::get() {
 
 Machine::Machine() {
   // The arena's address is a multiple of 1 MiB, so that offsets in it are as aligned as addresses.
-  char *mapped = static_cast<char *>(
-      mmap(nullptr, 2 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  char *mapped =
+      static_cast<char *>(mmap(nullptr, 2 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   if (mapped == MAP_FAILED)
     throw std::runtime_error("no memory for the emulated shared memory");
   arena = reinterpret_cast<char *>((reinterpret_cast<std::uintptr_t>(mapped) + (1 << 20) - 1) & ~((1ull << 20) - 1));
@@ -129,7 +129,9 @@ std::uint64_t Machine::random() {
   return randomState >> 11;
 }
 
-void Machine::yield() { switchFiber(running->fiber, scheduler); }
+void Machine::yield() {
+  switchFiber(running->fiber, scheduler);
+}
 
 void Machine::threadMain() {
   Machine &machine = get();
@@ -454,13 +456,12 @@ std::size_t Machine::sharedOffset(const void *pointer, std::size_t bytes, std::s
   bool inStatic = offset >= staticBase && offset + bytes <= staticEnd;
   bool inDynamic = dynamicStart && offset >= dynamicStart && offset + bytes <= dynamicStart + dynamicBytes;
   if (offset >= arenaMapped || (!inStatic && !inDynamic))
-    fail(FindingKind::OutOfBounds,
-         std::string("`") + running->primitive + "` takes " + hex(pointer) + " + " + std::to_string(bytes) +
-             " bytes, which is not in the block's shared memory" +
-             (offset < arenaMapped && offset >= dynamicStart && dynamicStart
-                  ? " (dynamic byte " + std::to_string(offset - dynamicStart) + " of " + std::to_string(dynamicBytes) +
-                        ")"
-                  : ""));
+    fail(FindingKind::OutOfBounds, std::string("`") + running->primitive + "` takes " + hex(pointer) + " + " +
+                                       std::to_string(bytes) + " bytes, which is not in the block's shared memory" +
+                                       (offset < arenaMapped && offset >= dynamicStart && dynamicStart
+                                            ? " (dynamic byte " + std::to_string(offset - dynamicStart) + " of " +
+                                                  std::to_string(dynamicBytes) + ")"
+                                            : ""));
   if (offset % alignment)
     fail(FindingKind::Misaligned, std::string("`") + running->primitive + "` takes shared memory at offset " +
                                       std::to_string(offset) + "; it must be a multiple of " +
@@ -510,7 +511,9 @@ void Machine::sharedAccess(std::size_t offset, std::size_t bytes, bool write, in
 
 // --- Global memory ------------------------------------------------------------------------------------------------
 
-void Machine::addBuffer(DeviceBuffer *buffer) { buffers[buffer->base] = buffer; }
+void Machine::addBuffer(DeviceBuffer *buffer) {
+  buffers[buffer->base] = buffer;
+}
 void Machine::removeBuffer(DeviceBuffer *buffer) {
   buffers.erase(buffer->base);
   globalShadow.erase(buffer);
@@ -521,8 +524,7 @@ DeviceBuffer *Machine::bufferAt(const void *pointer, std::size_t bytes, bool nea
   auto after = buffers.upper_bound(address);
   if (after != buffers.begin()) {
     DeviceBuffer *buffer = std::prev(after)->second;
-    if (address + bytes <= buffer->base + buffer->size ||
-        (nearby && address < buffer->mapping + buffer->mappedBytes))
+    if (address + bytes <= buffer->base + buffer->size || (nearby && address < buffer->mapping + buffer->mappedBytes))
       return buffer;
   }
   if (nearby && after != buffers.end() && address >= after->second->mapping)
@@ -537,12 +539,11 @@ void Machine::requireGlobal(const void *pointer, std::size_t bytes, std::size_t 
   if (bufferAt(pointer, bytes))
     return;
   DeviceBuffer *buffer = bufferAt(pointer, bytes, true);
-  fail(FindingKind::OutOfBounds, std::string("`") + running->primitive + "` takes " + std::to_string(bytes) +
-                                     " bytes at " +
-                                     (buffer ? "byte " + std::to_string(static_cast<const char *>(pointer) - buffer->base) +
-                                                   " of `" + buffer->label + "`, which has " +
-                                                   std::to_string(buffer->size)
-                                             : hex(pointer) + ", outside every buffer"));
+  fail(FindingKind::OutOfBounds,
+       std::string("`") + running->primitive + "` takes " + std::to_string(bytes) + " bytes at " +
+           (buffer ? "byte " + std::to_string(static_cast<const char *>(pointer) - buffer->base) + " of `" +
+                         buffer->label + "`, which has " + std::to_string(buffer->size)
+                   : hex(pointer) + ", outside every buffer"));
 }
 
 void Machine::access(const void *pointer, std::size_t bytes, bool write, void *place) {

@@ -137,8 +137,9 @@ class Machine {
 public:
   static Machine &get();
 
-  std::vector<RawFinding> launch(void (*invoke)(void **), void **args, Dim3 grid, int blockThreads, int blocksPerProcessor,
-                                 std::size_t dynamicShared, const Schedule &schedule, LaunchResult &result);
+  std::vector<RawFinding> launch(void (*invoke)(void **), void **args, Dim3 grid, int blockThreads,
+                                 int blocksPerProcessor, std::size_t dynamicShared, const Schedule &schedule,
+                                 LaunchResult &result);
 
   Table table{};
 
@@ -156,8 +157,7 @@ public:
   }
   /// Records a finding and ends the launch; on a fiber it does not return.
   [[noreturn]] void fail(FindingKind kind, std::string text);
-  void report(FindingKind kind, std::string text, void *place,
-              std::vector<std::pair<std::string, void *>> others = {});
+  void report(FindingKind kind, std::string text, void *place, std::vector<std::pair<std::string, void *>> others = {});
   /// Gives the processor up until the thread's wait is over.
   void yield();
   void sleep(Wait wait) {
@@ -173,9 +173,7 @@ public:
 
   bool chance(unsigned inverse) { return random() % inverse == 0; }
   std::uint64_t random();
-  bool runsEarly() {
-    return schedule.async == Async::Early || (schedule.async == Async::Random && chance(2));
-  }
+  bool runsEarly() { return schedule.async == Async::Early || (schedule.async == Async::Random && chance(2)); }
 
   /// Offset of a shared address whose `bytes` lie in the block's shared memory and are aligned; fails otherwise.
   std::size_t sharedOffset(const void *pointer, std::size_t bytes, std::size_t alignment);
@@ -310,8 +308,8 @@ void Machine::warpgroupCollective(int line, void *operand, Together together) {
     fail(FindingKind::Divergence, std::string("`") + thread.primitive + "` in a warpgroup of fewer than 128 threads");
   if (group.arrived && (group.line != line || group.primitive != thread.primitive))
     fail(FindingKind::Divergence, std::string("thread ") + std::to_string(thread.view.x) + " reaches `" +
-                                      thread.primitive + "` while others of its warpgroup wait at `" +
-                                      group.primitive + "`; all 128 threads take part");
+                                      thread.primitive + "` while others of its warpgroup wait at `" + group.primitive +
+                                      "`; all 128 threads take part");
   group.primitive = thread.primitive;
   group.line = line;
   group.operand[thread.view.x % 128] = operand;

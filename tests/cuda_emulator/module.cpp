@@ -97,7 +97,7 @@ std::string flagsOf(const CompileOptions &options, const std::string &compiler) 
 /// The cached shared object's path, made if absent: written beside its place and renamed, so that readers see it whole.
 std::string build(const std::string &kernel, const CompileOptions &options) {
   const char *environment = std::getenv("TCC_EMULATOR_CACHE");
-  fs::path folder = !options.cache.empty()               ? options.cache
+  fs::path folder = !options.cache.empty()                ? options.cache
                     : environment && *environment != '\0' ? environment
                                                           : TCC_EMULATOR_DEFAULT_CACHE;
   fs::create_directories(folder);
@@ -109,10 +109,9 @@ std::string build(const std::string &kernel, const CompileOptions &options) {
   std::string work = stem + "." + std::to_string(getpid()) + "." + std::to_string(counter++);
   std::ofstream(work + ".cpp") << text;
   int status = 0;
-  std::string message =
-      runCommand(compiler + " " + flags + " -c '" + work + ".cpp' -o '" + work + ".o' && " + compiler +
-                     " -shared -nostdlib '" + work + ".o' -o '" + work + ".so'",
-                 status);
+  std::string message = runCommand(compiler + " " + flags + " -c '" + work + ".cpp' -o '" + work + ".o' && " +
+                                       compiler + " -shared -nostdlib '" + work + ".o' -o '" + work + ".so'",
+                                   status);
   fs::remove(work + ".o");
   if (status != 0)
     throw std::runtime_error("the host's compiler refuses kernel text (" + work + ".cpp):\n" + message);
@@ -260,8 +259,7 @@ LaunchResult Module::launch(const std::string &kernel, Dim3 grid, Dim3 block, st
     return refuse("a block of " + std::to_string(block.x) + " × " + std::to_string(block.y) + " × " +
                   std::to_string(block.z) + " threads; blocks are one row of whole warps");
   if (block.x > static_cast<unsigned>(bounds[0]) || block.x > 1024)
-    return refuse("a block of " + std::to_string(block.x) + " threads; the kernel allows " +
-                  std::to_string(bounds[0]));
+    return refuse("a block of " + std::to_string(block.x) + " threads; the kernel allows " + std::to_string(bounds[0]));
   if (dynamicShared > 227 * 1024)
     return refuse(std::to_string(dynamicShared) + " bytes of dynamic shared memory; a block has at most 227 KiB");
   if (!grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535)
@@ -274,8 +272,8 @@ LaunchResult Module::launch(const std::string &kernel, Dim3 grid, Dim3 block, st
   if (schedule.checkAccesses && !implementation->checks)
     return refuse("access checks need a module compiled with CompileOptions::checks");
 #endif
-  std::vector<RawFinding> raw = Machine::get().launch(invoke, args, grid, static_cast<int>(block.x), bounds[1],
-                                                      dynamicShared, chosen, result);
+  std::vector<RawFinding> raw =
+      Machine::get().launch(invoke, args, grid, static_cast<int>(block.x), bounds[1], dynamicShared, chosen, result);
   std::set<std::string> seen; // one finding a pair of lines
   for (RawFinding &finding : raw) {
     std::string where = implementation->lineOf(finding.place), key = std::string(name(finding.kind)) + where;

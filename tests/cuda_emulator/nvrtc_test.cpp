@@ -1,5 +1,5 @@
-// Every device primitive, and every sample kernel, compiles by NVRTC for its architectures without spills, stack frames,
-// local memory or serialised wgmma. Without NVRTC the tests are skipped.
+// Every device primitive, and every sample kernel, compiles by NVRTC for its architectures without spills, stack
+// frames, local memory or serialised wgmma. Without NVRTC the tests are skipped.
 #include "codegen/cuda/device/device_text.h"
 #include "runtime/device/cuda/nvrtc.h"
 #include "tests/cuda_emulator/samples.h"
@@ -43,8 +43,8 @@ std::vector<Case> cases() {
   for (const char *element : {"bf16", "f16"})
     for (int columns : {32, 64, 96, 128, 192, 256})
       all.push_back({std::string("wgmma_") + element + "_" + std::to_string(columns),
-                     "#define ELEMENT " + std::string(element) + "\n#define COLUMNS " + std::to_string(columns) +
-                         "\n" + probeText("wgmma.cu"),
+                     "#define ELEMENT " + std::string(element) + "\n#define COLUMNS " + std::to_string(columns) + "\n" +
+                         probeText("wgmma.cu"),
                      "sm_90a", Prelude::Wgmma});
   return all;
 }

@@ -15,8 +15,8 @@ __attribute__((visibility("default"))) tcc::emulator::Table *emulatorTable = nul
   }                                                                                                                    \
   static void name
 #define SHARED(type, name, count)                                                                                      \
-  type(&name)[count] = *static_cast<type(*)[count]>(                                                                   \
-      EMULATED(sharedArray)(__COUNTER__, sizeof(type) * (count), alignof(type)))
+  type(&name)[count] =                                                                                                 \
+      *static_cast<type(*)[count]>(EMULATED(sharedArray)(__COUNTER__, sizeof(type) * (count), alignof(type)))
 #define DYNAMIC_SHARED(name, alignment)                                                                                \
   unsigned char *const name = static_cast<unsigned char *>(EMULATED(dynamicShared)(alignment))
 #define EMULATED(name)                                                                                                 \
@@ -74,39 +74,75 @@ DEVICE void aligned(const void *pointer, int bytes) {
 } // namespace emulated
 
 #define EMULATOR_EXPORT(name)                                                                                          \
-  extern "C" __attribute__((visibility("default"))) void name##_invoke(void **args) { emulated::invoke(&name, args); }
+  extern "C" __attribute__((visibility("default"))) void name##_invoke(void **args) {                                  \
+    emulated::invoke(&name, args);                                                                                     \
+  }
 
-DEVICE int thread_x() { return emulated::threadField(__builtin_offsetof(tcc::emulator::ThreadView, x)); }
-DEVICE int block_x() { return emulated::field<int>(__builtin_offsetof(tcc::emulator::Table, block) + 0 * sizeof(int)); }
-DEVICE int block_y() { return emulated::field<int>(__builtin_offsetof(tcc::emulator::Table, block) + 1 * sizeof(int)); }
-DEVICE int block_z() { return emulated::field<int>(__builtin_offsetof(tcc::emulator::Table, block) + 2 * sizeof(int)); }
-DEVICE int block_size() { return EMULATED(blockSize); }
-DEVICE int grid_x() { return emulated::field<int>(__builtin_offsetof(tcc::emulator::Table, grid) + 0 * sizeof(int)); }
-DEVICE int grid_y() { return emulated::field<int>(__builtin_offsetof(tcc::emulator::Table, grid) + 1 * sizeof(int)); }
-DEVICE int grid_z() { return emulated::field<int>(__builtin_offsetof(tcc::emulator::Table, grid) + 2 * sizeof(int)); }
-DEVICE int lane_index() { return emulated::threadField(__builtin_offsetof(tcc::emulator::ThreadView, lane)); }
-DEVICE int warp_index() { return emulated::threadField(__builtin_offsetof(tcc::emulator::ThreadView, warp)); }
+DEVICE int thread_x() {
+  return emulated::threadField(__builtin_offsetof(tcc::emulator::ThreadView, x));
+}
+DEVICE int block_x() {
+  return emulated::field<int>(__builtin_offsetof(tcc::emulator::Table, block) + 0 * sizeof(int));
+}
+DEVICE int block_y() {
+  return emulated::field<int>(__builtin_offsetof(tcc::emulator::Table, block) + 1 * sizeof(int));
+}
+DEVICE int block_z() {
+  return emulated::field<int>(__builtin_offsetof(tcc::emulator::Table, block) + 2 * sizeof(int));
+}
+DEVICE int block_size() {
+  return EMULATED(blockSize);
+}
+DEVICE int grid_x() {
+  return emulated::field<int>(__builtin_offsetof(tcc::emulator::Table, grid) + 0 * sizeof(int));
+}
+DEVICE int grid_y() {
+  return emulated::field<int>(__builtin_offsetof(tcc::emulator::Table, grid) + 1 * sizeof(int));
+}
+DEVICE int grid_z() {
+  return emulated::field<int>(__builtin_offsetof(tcc::emulator::Table, grid) + 2 * sizeof(int));
+}
+DEVICE int lane_index() {
+  return emulated::threadField(__builtin_offsetof(tcc::emulator::ThreadView, lane));
+}
+DEVICE int warp_index() {
+  return emulated::threadField(__builtin_offsetof(tcc::emulator::ThreadView, warp));
+}
 
-DEVICE void block_barrier(LINE) { EMULATED(blockBarrier)(line); }
-DEVICE void warp_barrier(LINE) { EMULATED(warpBarrier)(line); }
-DEVICE void named_barrier_sync(int id, int threads, LINE) { EMULATED(namedBarrier)(id, threads, true, line); }
-DEVICE void named_barrier_arrive(int id, int threads, LINE) { EMULATED(namedBarrier)(id, threads, false, line); }
+DEVICE void block_barrier(LINE) {
+  EMULATED(blockBarrier)(line);
+}
+DEVICE void warp_barrier(LINE) {
+  EMULATED(warpBarrier)(line);
+}
+DEVICE void named_barrier_sync(int id, int threads, LINE) {
+  EMULATED(namedBarrier)(id, threads, true, line);
+}
+DEVICE void named_barrier_arrive(int id, int threads, LINE) {
+  EMULATED(namedBarrier)(id, threads, false, line);
+}
 
 #define EMULATED_SHUFFLE(name, kind)                                                                                   \
   template <class Value>                                                                                               \
   DEVICE Value name(Value value, int operand, LINE) {                                                                  \
     static_assert(sizeof(Value) == 4);                                                                                 \
     unsigned word = emulated::bits<unsigned>(value);                                                                   \
-    return emulated::bits<Value>(EMULATED(shuffle)(word, tcc::emulator::Shuffle::kind, operand, line));           \
+    return emulated::bits<Value>(EMULATED(shuffle)(word, tcc::emulator::Shuffle::kind, operand, line));                \
   }
 EMULATED_SHUFFLE(shuffle_xor, Xor)
 EMULATED_SHUFFLE(shuffle_down, Down)
 EMULATED_SHUFFLE(shuffle_up, Up)
 EMULATED_SHUFFLE(shuffle_from, From)
 #undef EMULATED_SHUFFLE
-DEVICE u32 vote_ballot(bool condition, LINE) { return EMULATED(ballot)(condition, line); }
-DEVICE bool vote_any(bool condition, LINE) { return EMULATED(ballot)(condition, line) != 0; }
-DEVICE bool vote_all(bool condition, LINE) { return EMULATED(ballot)(condition, line) == 0xffffffffu; }
+DEVICE u32 vote_ballot(bool condition, LINE) {
+  return EMULATED(ballot)(condition, line);
+}
+DEVICE bool vote_any(bool condition, LINE) {
+  return EMULATED(ballot)(condition, line) != 0;
+}
+DEVICE bool vote_all(bool condition, LINE) {
+  return EMULATED(ballot)(condition, line) == 0xffffffffu;
+}
 
 DEVICE u32 load_4(const void *pointer) {
   emulated::aligned(pointer, 4);
@@ -132,13 +168,25 @@ DEVICE void store_16(void *pointer, Vec16 value) {
   emulated::aligned(pointer, 16);
   *static_cast<Vec16 *>(pointer) = value;
 }
-DEVICE Vec16 load_16_streaming(const void *global) { return load_16(global); }
-DEVICE void store_16_streaming(void *global, Vec16 value) { store_16(global, value); }
+DEVICE Vec16 load_16_streaming(const void *global) {
+  return load_16(global);
+}
+DEVICE void store_16_streaming(void *global, Vec16 value) {
+  store_16(global, value);
+}
 
-DEVICE u32 bits_of(float value) { return emulated::bits<u32>(value); }
-DEVICE float float_from_bits(u32 bits) { return emulated::bits<float>(bits); }
-DEVICE u32 multiply_high(u32 a, u32 b) { return static_cast<u32>(static_cast<u64>(a) * b >> 32); }
-DEVICE int popcount(u32 bits) { return __builtin_popcount(bits); }
+DEVICE u32 bits_of(float value) {
+  return emulated::bits<u32>(value);
+}
+DEVICE float float_from_bits(u32 bits) {
+  return emulated::bits<float>(bits);
+}
+DEVICE u32 multiply_high(u32 a, u32 b) {
+  return static_cast<u32>(static_cast<u64>(a) * b >> 32);
+}
+DEVICE int popcount(u32 bits) {
+  return __builtin_popcount(bits);
+}
 
 // Round to nearest even; a NaN becomes the device's canonical 0x7fff.
 DEVICE bf16 to_bf16(float value) {
@@ -161,8 +209,12 @@ static inline f16 to_f16(float value) {
   float sum = float_from_bits(magnitude) + 0.5f;
   return {static_cast<u16>(sign | (bits_of(sum) - 0x3f000000u))};
 }
-DEVICE float to_float(float value) { return value; }
-DEVICE float to_float(bf16 value) { return float_from_bits(static_cast<u32>(value.bits) << 16); }
+DEVICE float to_float(float value) {
+  return value;
+}
+DEVICE float to_float(bf16 value) {
+  return float_from_bits(static_cast<u32>(value.bits) << 16);
+}
 static inline float to_float(f16 value) {
   u32 sign = (value.bits & 0x8000u) << 16, exponent = value.bits >> 10 & 31u, mantissa = value.bits & 0x3ffu;
   if (exponent == 31)
@@ -172,11 +224,17 @@ static inline float to_float(f16 value) {
   float magnitude = static_cast<float>(mantissa) * 5.9604644775390625e-8f; // 2^-24
   return sign ? -magnitude : magnitude;
 }
-DEVICE u32 pack_bf16(float low, float high) { return to_bf16(low).bits | static_cast<u32>(to_bf16(high).bits) << 16; }
-DEVICE u32 pack_f16(float low, float high) { return to_f16(low).bits | static_cast<u32>(to_f16(high).bits) << 16; }
+DEVICE u32 pack_bf16(float low, float high) {
+  return to_bf16(low).bits | static_cast<u32>(to_bf16(high).bits) << 16;
+}
+DEVICE u32 pack_f16(float low, float high) {
+  return to_f16(low).bits | static_cast<u32>(to_f16(high).bits) << 16;
+}
 
 #define EMULATED_FAST(name, function)                                                                                  \
-  DEVICE float name(float x) { return EMULATED(fastMath)(tcc::emulator::FastMath::function, x); }
+  DEVICE float name(float x) {                                                                                         \
+    return EMULATED(fastMath)(tcc::emulator::FastMath::function, x);                                                   \
+  }
 EMULATED_FAST(fast_exp2, Exp2)
 EMULATED_FAST(fast_log2, Log2)
 EMULATED_FAST(fast_tanh, Tanh)
@@ -184,7 +242,9 @@ EMULATED_FAST(fast_reciprocal, Reciprocal)
 EMULATED_FAST(fast_rsqrt, Rsqrt)
 #undef EMULATED_FAST
 #define EMULATED_MATH(name, function)                                                                                  \
-  DEVICE float name(float x) { return EMULATED(accurateMath)(tcc::emulator::AccurateMath::function, x, 0, 0); }
+  DEVICE float name(float x) {                                                                                         \
+    return EMULATED(accurateMath)(tcc::emulator::AccurateMath::function, x, 0, 0);                                     \
+  }
 EMULATED_MATH(sqrt_f32, Sqrt)
 EMULATED_MATH(exp_f32, Exp)
 EMULATED_MATH(exp2_f32, Exp2)
@@ -200,7 +260,9 @@ DEVICE float pow_f32(float x, float y) {
 DEVICE float fma_f32(float a, float b, float c) {
   return EMULATED(accurateMath)(tcc::emulator::AccurateMath::Fma, a, b, c);
 }
-DEVICE float divide_f32(float a, float b) { return a / b; }
+DEVICE float divide_f32(float a, float b) {
+  return a / b;
+}
 // As the device's: a NaN yields to the other operand, +0 exceeds -0.
 DEVICE float max_f32(float a, float b) {
   if (a == b)
@@ -212,7 +274,9 @@ DEVICE float min_f32(float a, float b) {
     return float_from_bits(bits_of(a) | bits_of(b));
   return a < b || b != b ? a : b;
 }
-DEVICE float abs_f32(float x) { return float_from_bits(bits_of(x) & 0x7fffffffu); }
+DEVICE float abs_f32(float x) {
+  return float_from_bits(bits_of(x) & 0x7fffffffu);
+}
 DEVICE void grid_dependency_wait() {}
 DEVICE void grid_dependency_launch() {}
 
@@ -222,7 +286,9 @@ DEVICE void copy_async_16(void *shared, const void *global, bool valid = true) {
 DEVICE void copy_async_4(void *shared, const void *global, bool valid = true) {
   EMULATED(copyAsync)(shared, global, 4, valid);
 }
-DEVICE void copy_async_commit() { EMULATED(copyAsyncCommit)(); }
+DEVICE void copy_async_commit() {
+  EMULATED(copyAsyncCommit)();
+}
 template <int pending>
 DEVICE void copy_async_wait() {
   EMULATED(copyAsyncWait)(pending);
@@ -251,13 +317,27 @@ DEVICE void mma_m16n8k16_f16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, L
   EMULATED(mma)(d, a, b0, b1, true, line);
 }
 
-DEVICE void fence_proxy_async() { EMULATED(fenceProxyAsync)(); }
-DEVICE void fence_mbarrier_init() { EMULATED(fenceMbarrierInit)(); }
-DEVICE void mbarrier_init(Mbarrier *barrier, int count) { EMULATED(mbarrierInit)(barrier, count); }
-DEVICE void mbarrier_arrive(Mbarrier *barrier) { EMULATED(mbarrierArrive)(barrier, 1, 0); }
-DEVICE void mbarrier_arrive_expect(Mbarrier *barrier, int bytes) { EMULATED(mbarrierArrive)(barrier, 1, bytes); }
-DEVICE void mbarrier_expect(Mbarrier *barrier, int bytes) { EMULATED(mbarrierArrive)(barrier, 0, bytes); }
-DEVICE void mbarrier_wait(Mbarrier *barrier, u32 parity) { EMULATED(mbarrierWait)(barrier, parity); }
+DEVICE void fence_proxy_async() {
+  EMULATED(fenceProxyAsync)();
+}
+DEVICE void fence_mbarrier_init() {
+  EMULATED(fenceMbarrierInit)();
+}
+DEVICE void mbarrier_init(Mbarrier *barrier, int count) {
+  EMULATED(mbarrierInit)(barrier, count);
+}
+DEVICE void mbarrier_arrive(Mbarrier *barrier) {
+  EMULATED(mbarrierArrive)(barrier, 1, 0);
+}
+DEVICE void mbarrier_arrive_expect(Mbarrier *barrier, int bytes) {
+  EMULATED(mbarrierArrive)(barrier, 1, bytes);
+}
+DEVICE void mbarrier_expect(Mbarrier *barrier, int bytes) {
+  EMULATED(mbarrierArrive)(barrier, 0, bytes);
+}
+DEVICE void mbarrier_wait(Mbarrier *barrier, u32 parity) {
+  EMULATED(mbarrierWait)(barrier, parity);
+}
 DEVICE void tma_prefetch_map(const TensorMap *) {}
 DEVICE void tma_load_2d(void *shared, const TensorMap *map, Mbarrier *barrier, int c0, int c1) {
   int coordinates[] = {c0, c1};
@@ -283,7 +363,9 @@ DEVICE void tma_store_4d(const TensorMap *map, const void *shared, int c0, int c
   int coordinates[] = {c0, c1, c2, c3};
   EMULATED(tmaStore)(map, shared, 4, coordinates);
 }
-DEVICE void tma_store_commit() { EMULATED(tmaStoreCommit)(); }
+DEVICE void tma_store_commit() {
+  EMULATED(tmaStoreCommit)();
+}
 template <int pending>
 DEVICE void tma_store_wait_read() {
   EMULATED(tmaStoreWait)(pending, true);
@@ -295,7 +377,9 @@ DEVICE void tma_store_wait() {
 DEVICE void bulk_load(void *shared, const void *global, int bytes, Mbarrier *barrier) {
   EMULATED(bulkLoad)(shared, global, bytes, barrier);
 }
-DEVICE bool elect_one(LINE) { return EMULATED(electOne)(line); }
+DEVICE bool elect_one(LINE) {
+  return EMULATED(electOne)(line);
+}
 template <int registers>
 DEVICE void registers_release(LINE) {
   EMULATED(setRegisters)(registers, false, line);
@@ -311,9 +395,15 @@ DEVICE u64 wgmma_descriptor(const void *shared, int leadingOffset, int strideOff
   return address | static_cast<u64>(leadingOffset >> 4) << 16 | static_cast<u64>(strideOffset >> 4) << 32 |
          static_cast<u64>(swizzle) << 62;
 }
-DEVICE u64 wgmma_advance(u64 descriptor, int bytes) { return descriptor + static_cast<u64>(bytes >> 4); }
-DEVICE void wgmma_fence(LINE) { EMULATED(wgmmaFence)(line); }
-DEVICE void wgmma_commit(LINE) { EMULATED(wgmmaCommit)(line); }
+DEVICE u64 wgmma_advance(u64 descriptor, int bytes) {
+  return descriptor + static_cast<u64>(bytes >> 4);
+}
+DEVICE void wgmma_fence(LINE) {
+  EMULATED(wgmmaFence)(line);
+}
+DEVICE void wgmma_commit(LINE) {
+  EMULATED(wgmmaCommit)(line);
+}
 template <int pending>
 DEVICE void wgmma_wait(LINE) {
   EMULATED(wgmmaWait)(pending, line);
@@ -338,8 +428,7 @@ DEVICE void wgmma_shared(float (&d)[count], u64 a, u64 b, bool accumulate, LINE)
 }
 template <class Element, bool transposedB = false, int count>
 DEVICE void wgmma_registers(float (&d)[count], const u32 (&a)[4], u64 b, bool accumulate, LINE) {
-  tcc::emulator::WgmmaCall call{d,          2 * count, a,          0, b, EmulatedElement<Element>::half,
-                                accumulate, false,     transposedB};
+  tcc::emulator::WgmmaCall call{d, 2 * count, a, 0, b, EmulatedElement<Element>::half, accumulate, false, transposedB};
   EMULATED(wgmma)(&call, line);
 }
 
@@ -354,8 +443,12 @@ emulatedAccess(const void *pointer, unsigned long bytes, bool write, void *progr
     table->access(pointer, bytes, write, programCounter);
 }
 #define EMULATED_ACCESS(bytes)                                                                                         \
-  EMULATED_HOOK void __tsan_read##bytes(void *p) { emulatedAccess(p, bytes, false, __builtin_return_address(0)); }     \
-  EMULATED_HOOK void __tsan_write##bytes(void *p) { emulatedAccess(p, bytes, true, __builtin_return_address(0)); }     \
+  EMULATED_HOOK void __tsan_read##bytes(void *p) {                                                                     \
+    emulatedAccess(p, bytes, false, __builtin_return_address(0));                                                      \
+  }                                                                                                                    \
+  EMULATED_HOOK void __tsan_write##bytes(void *p) {                                                                    \
+    emulatedAccess(p, bytes, true, __builtin_return_address(0));                                                       \
+  }                                                                                                                    \
   EMULATED_HOOK void __tsan_unaligned_read##bytes(void *p) {                                                           \
     emulatedAccess(p, bytes, false, __builtin_return_address(0));                                                      \
   }                                                                                                                    \
@@ -373,7 +466,8 @@ EMULATED_HOOK void __tsan_read_range(void *p, unsigned long bytes) {
 EMULATED_HOOK void __tsan_write_range(void *p, unsigned long bytes) {
   emulatedAccess(p, bytes, true, __builtin_return_address(0));
 }
-// Copies of aggregates may be calls, which bind to these; `rep` because a loop or builtin would become such a call again.
+// Copies of aggregates may be calls, which bind to these; `rep` because a loop or builtin would become such a call
+// again.
 EMULATED_HOOK void *memcpy(void *to, const void *from, unsigned long bytes) {
   emulatedAccess(from, bytes, false, __builtin_return_address(0));
   emulatedAccess(to, bytes, true, __builtin_return_address(0));

@@ -147,9 +147,24 @@ KERNEL(convert, 256, 1)(const float *in, u16 *toB, u16 *toH, u32 *packed, float 
   }
 }
 )");
-  std::vector<float> values = {0.0f, -0.0f, 1.0f, 65504.0f, 65519.0f, 65520.0f, 65536.0f, 1e38f, 3.39e38f, 3.4e38f,
-                               5.9604645e-8f, 2.9802322e-8f, 2.98023259e-8f, 6.1e-5f, 6.0975552e-5f, 1e-40f,
-                               std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
+  std::vector<float> values = {0.0f,
+                               -0.0f,
+                               1.0f,
+                               65504.0f,
+                               65519.0f,
+                               65520.0f,
+                               65536.0f,
+                               1e38f,
+                               3.39e38f,
+                               3.4e38f,
+                               5.9604645e-8f,
+                               2.9802322e-8f,
+                               2.98023259e-8f,
+                               6.1e-5f,
+                               6.0975552e-5f,
+                               1e-40f,
+                               std::numeric_limits<float>::infinity(),
+                               -std::numeric_limits<float>::infinity()};
   std::mt19937 generator(5);
   while (values.size() < 20000) { // every exponent, and midpoints
     std::uint32_t bits = generator();
@@ -215,11 +230,26 @@ KERNEL(math, 32, 1)(const float *in, float *out) {
     double x = in.as<float>()[i];
     std::uint32_t bits;
     std::memcpy(&bits, in.as<float>() + i, 4);
-    const double expected[20] = {std::exp2(x),  std::log2(x),      std::tanh(x),    1 / x,           1 / std::sqrt(x),
-                                 x * x - 1,     std::max(x, 1.0),  std::min(x, 1.0), x,              std::sqrt(x),
-                                 x / 3,         std::exp(x),       std::exp2(x),    std::log(x),     std::tanh(x),
-                                 std::erf(x),   std::pow(x, 1.5),  std::floor(x) + std::ceil(x),
-                                 __builtin_popcount(bits) + 1.0,   2 * x};
+    const double expected[20] = {std::exp2(x),
+                                 std::log2(x),
+                                 std::tanh(x),
+                                 1 / x,
+                                 1 / std::sqrt(x),
+                                 x * x - 1,
+                                 std::max(x, 1.0),
+                                 std::min(x, 1.0),
+                                 x,
+                                 std::sqrt(x),
+                                 x / 3,
+                                 std::exp(x),
+                                 std::exp2(x),
+                                 std::log(x),
+                                 std::tanh(x),
+                                 std::erf(x),
+                                 std::pow(x, 1.5),
+                                 std::floor(x) + std::ceil(x),
+                                 __builtin_popcount(bits) + 1.0,
+                                 2 * x};
     for (int k = 0; k < 20; ++k)
       EXPECT_NEAR(out.as<float>()[i * 20 + k], expected[k], 1e-6 * (1 + std::fabs(expected[k]))) << i << " " << k;
   }
@@ -292,8 +322,8 @@ TEST(Rules, BlocksThatMeetInGlobalMemoryRace) {
   checked.checkAccesses = true;
   EXPECT_TRUE(run("data[block_x()] = 1.0f;", checked, {1}).ok());
   EXPECT_TRUE(run("if (thread_x() == 0) data[1] = block_x();", checked, {2}).has(FindingKind::Race));
-  EXPECT_TRUE(
-      run("if (thread_x() == 0) { if (block_x()) data[1] = 2; else data[2] = data[1]; }", checked, {2}).has(FindingKind::Race));
+  EXPECT_TRUE(run("if (thread_x() == 0) { if (block_x()) data[1] = 2; else data[2] = data[1]; }", checked, {2})
+                  .has(FindingKind::Race));
   EXPECT_TRUE(run("if (thread_x() == 0) data[block_x()] = data[50];", checked, {2}).ok());
 }
 

@@ -19,7 +19,9 @@ void Clock::meet(const Clock &other) {
 }
 
 // A thread's own accesses are in order; those of an asynchronous agent are not, not even among themselves.
-static bool own(const Agents &agents, int earlier, int agent) { return earlier == agent && agent < agents.threads; }
+static bool own(const Agents &agents, int earlier, int agent) {
+  return earlier == agent && agent < agents.threads;
+}
 
 void Shadow::startBlock(std::uint32_t tick) {
   baseTick = tick;

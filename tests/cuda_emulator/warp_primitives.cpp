@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstring>
 
-#define ENTER(primitive) Machine &machine = Machine::get(); machine.enter(primitive, __builtin_return_address(0))
+#define ENTER(primitive)                                                                                               \
+  Machine &machine = Machine::get();                                                                                   \
+  machine.enter(primitive, __builtin_return_address(0))
 
 namespace tcc::emulator {
 namespace {
@@ -108,8 +110,8 @@ void namedBarrier(int id, int count, bool wait, int line) {
         machine.fail(FindingKind::Protocol, "lanes of a warp name different barriers or counts");
     }
     if (mine.id < 1 || mine.id > 15)
-      machine.fail(FindingKind::Protocol, "named barrier " + std::to_string(mine.id) +
-                                              "; ids are 1 to 15 (0 is the block barrier)");
+      machine.fail(FindingKind::Protocol,
+                   "named barrier " + std::to_string(mine.id) + "; ids are 1 to 15 (0 is the block barrier)");
     if (mine.count % 32 || mine.count < 32 || mine.count > machine.launchThreads)
       machine.fail(FindingKind::Protocol, "named barrier of " + std::to_string(mine.count) +
                                               " threads; the count is a multiple of 32, at most the block's threads");
@@ -215,7 +217,9 @@ void misaligned(const void *pointer, int bytes) {
 
 // --- Math ---------------------------------------------------------------------------------------------------------
 
-float flush(float x) { return std::fabs(x) < 1.17549435e-38f ? std::copysign(0.0f, x) : x; }
+float flush(float x) {
+  return std::fabs(x) < 1.17549435e-38f ? std::copysign(0.0f, x) : x;
+}
 
 float fastMath(FastMath function, float x) {
   Machine &machine = Machine::get();

@@ -9,6 +9,7 @@ namespace {
 
 FunctionOptions quiet(std::vector<std::string> *reasons = nullptr) {
   FunctionOptions options;
+  options.threads = 1; // tiny steps: barriers would cost more than the work, above all on a busy machine
   options.report = [reasons](std::string_view text) {
     if (reasons)
       reasons->emplace_back(text);

@@ -99,7 +99,7 @@ private:
   }
 };
 
-constexpr uint64_t sampleCount = 3000;
+constexpr uint64_t sampleCount = 1500;
 
 TEST(IndexExpr, arithmeticEqualsIntegersAtEveryPoint) {
   int64_t divisions = 0;
@@ -148,7 +148,7 @@ TEST(IndexExpr, quotientAndRemainderMakeTheWhole) {
       ASSERT_EQ(evaluate(whole, sample.points[i]), sample.values[i]) << "seed " << seed << ": " << text(whole);
     }
   }
-  EXPECT_GT(checked, 500);
+  EXPECT_GT(checked, 250);
 }
 
 TEST(IndexExpr, partsByAxisAddUp) {
