@@ -107,8 +107,7 @@ private:
       return PredicateAttr::get(builder.getContext(), static_cast<Predicate>(next()));
     case WordKind::dtype: {
       const uint64_t word = next();
-      return word == noDType ? Attribute()
-                             : TypeAttr::get(elementType(static_cast<DType>(word), builder.getContext()));
+      return word == noDType ? Attribute() : TypeAttr::get(elementType(static_cast<DType>(word), builder.getContext()));
     }
     case WordKind::literal:
       break;
@@ -146,13 +145,14 @@ LogicalResult inferInto(OperationState &state) {
                              ? info->setOpPropertiesFromAttribute(*info, properties, attributes, emit)
                              : success();
   if (succeeded(result))
-    result = inference->inferReturnTypes(context, state.location, state.operands, attributes, properties,
-                                         state.regions, state.types);
+    result = inference->inferReturnTypes(context, state.location, state.operands, attributes, properties, state.regions,
+                                         state.types);
   info->destroyOpProperties(properties);
   return result;
 }
 
-/// "'tcc.matmul' op contraction …" as users write it: "`matmul` contraction …".
+} // namespace
+
 std::string userMessage(std::string message) {
   if (StringRef(message).starts_with("'tcc.")) {
     const size_t end = message.find('\'', 1);
@@ -164,14 +164,13 @@ std::string userMessage(std::string message) {
   return message;
 }
 
-} // namespace
-
 MLIRContext &threadContext() {
   thread_local std::unique_ptr<MLIRContext> context = [] {
     DialectRegistry registry;
     registerDialects(registry);
     auto made = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
     made->loadAllAvailableDialects();
+    made->printOpOnDiagnostic(false); // carets show the place
     return made;
   }();
   return *context;
@@ -220,9 +219,9 @@ std::vector<ValueType> inferTypes(OpKind kind, std::span<const ValueType> operan
     op->erase();
   }
   if (!valid)
-    throw Error(userMessage(problem.empty() ? "'tcc." + std::string(traced.name) + "' has operands it does not take"
-                                            : problem),
-                loc.file_name(), loc.line(), loc.column());
+    throw Error(
+        userMessage(problem.empty() ? "'tcc." + std::string(traced.name) + "' has operands it does not take" : problem),
+        loc.file_name(), loc.line(), loc.column());
   return results;
 }
 
@@ -242,8 +241,7 @@ OwningOpRef<ModuleOp> buildModule(const Record &record, const std::string &name,
   for (const Record::Update &update : record.updates)
     resultTypes.push_back(toType(record.values[update.value], context));
   builder.setInsertionPointToEnd(module->getBody());
-  auto function =
-      func::FuncOp::create(builder, unknown, name, builder.getFunctionType(argumentTypes, resultTypes));
+  auto function = func::FuncOp::create(builder, unknown, name, builder.getFunctionType(argumentTypes, resultTypes));
   Block *body = function.addEntryBlock();
   SmallVector<Value> values(record.values.size());
   for (auto [i, argument] : llvm::enumerate(record.arguments)) {

@@ -15,6 +15,9 @@ namespace tcc {
 /// This thread's context, with the dialects of a tcc module loaded.
 mlir::MLIRContext &threadContext();
 
+/// "'tcc.matmul' op contraction ..." as users read it: "`matmul` contraction ...".
+std::string userMessage(std::string message);
+
 /// Result types of an op, inferred and verified by the dialect. Throws Error at `loc` with the constraint's label.
 std::vector<ValueType> inferTypes(OpKind kind, std::span<const ValueType> operands, std::span<const uint64_t> words,
                                   Loc loc);

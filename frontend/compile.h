@@ -21,14 +21,14 @@ class Profiler;
 struct FunctionOptions {
   std::vector<std::string> inputs = {};    ///< names of the arguments; arg0, arg1, … by default
   std::vector<std::string> outputs = {};   ///< names of the results; result0, … by default
-  int level = 2;                      ///< -O0 … -O3
+  int level = 2;                           ///< -O0 … -O3
   std::map<std::string, bool> passes = {}; ///< -f[no-]<pass>
-  int threads = 0;                    ///< 0: all that the process may use
+  int threads = 0;                         ///< 0: all that the process may use
   std::string march = {};                  ///< as -march=; empty: native
-  bool frozen = false;                ///< trace once and never again: the user's promise that nothing changes
-  bool checked = false;               ///< NaN-fill buffers before every run
+  bool frozen = false;                     ///< trace once and never again: the user's promise that nothing changes
+  bool checked = false;                    ///< NaN-fill buffers before every run
   int64_t cacheBytes = int64_t{4} << 30;
-  /// Gets "recompiled: tokens 16x256 → 16x200" and progress lines; printed on stderr by default.
+  /// Gets "recompiled: tokens 16x256 → 16x200"; printed on stderr by default.
   std::function<void(std::string_view)> report = {};
 };
 
@@ -83,8 +83,12 @@ private:
 };
 
 namespace detail {
-inline std::vector<Tensor> resultList(const Tensor &tensor) { return {tensor}; }
-inline std::vector<Tensor> resultList(std::vector<Tensor> tensors) { return tensors; }
+inline std::vector<Tensor> resultList(const Tensor &tensor) {
+  return {tensor};
+}
+inline std::vector<Tensor> resultList(std::vector<Tensor> tensors) {
+  return tensors;
+}
 template <typename... T>
 std::vector<Tensor> resultList(const std::tuple<T...> &tensors) {
   return std::apply([](const auto &...tensor) { return std::vector<Tensor>{tensor...}; }, tensors);

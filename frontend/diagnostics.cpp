@@ -1,10 +1,11 @@
 // Caret diagnostics.
 #include "frontend/diagnostics.h"
+#include "frontend/capture.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OperationSupport.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Process.h"
-#include "mlir/IR/MLIRContext.h"
-#include "mlir/IR/OperationSupport.h"
 #include <cstdlib>
 
 using namespace mlir;
@@ -13,8 +14,7 @@ namespace tcc {
 namespace {
 
 constexpr llvm::StringLiteral labels[] = {"error", "warning", "remark", "note"};
-constexpr raw_ostream::Colors colors[] = {raw_ostream::RED, raw_ostream::MAGENTA, raw_ostream::BLUE,
-                                          raw_ostream::CYAN};
+constexpr raw_ostream::Colors colors[] = {raw_ostream::RED, raw_ostream::MAGENTA, raw_ostream::BLUE, raw_ostream::CYAN};
 
 /// Columns of a source line that are shown: a window around the caret of a very long one.
 constexpr size_t shownBefore = 100, shownAfter = 60;
@@ -128,7 +128,7 @@ ScopedDiagnostics::ScopedDiagnostics(MLIRContext *context, DiagnosticPrinter &pr
     : handler(context, [context, &printer](Diagnostic &diagnostic) {
         const TextPlace place = placeOf(diagnostic.getLocation());
         const std::string message = diagnostic.str();
-        printer.print(severityOf(diagnostic), place, message);
+        printer.print(severityOf(diagnostic), place, userMessage(message));
         for (Diagnostic &note : diagnostic.getNotes())
           printer.print(severityOf(note), placeOf(note.getLocation()), note.str());
         if (StringRef name = unknownOp(message); !name.empty()) {

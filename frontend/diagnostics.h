@@ -1,10 +1,10 @@
 // Diagnostics as clang prints them: file:line:column, message, the source line, a caret. Used for .graph text and for
 // C++ lines alike.
 #pragma once
+#include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/raw_ostream.h"
-#include "mlir/IR/Diagnostics.h"
 #include <string>
 
 namespace tcc {

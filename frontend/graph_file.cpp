@@ -1,8 +1,8 @@
 // .graph text in and out.
 #include "frontend/graph_file.h"
-#include "llvm/ADT/StringSet.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/ADT/StringSet.h"
 #include <cerrno>
 #include <cstdio>
 #include <cstring>

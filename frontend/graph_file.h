@@ -1,5 +1,5 @@
-// .graph files: MLIR assembly of the tcc dialect with one public func.func. Text in (scanned for limits first), text out;
-// printing what was parsed gives the same text again.
+// .graph files: MLIR assembly of the tcc dialect with one public func.func. Text in (scanned for limits first), text
+// out; printing what was parsed gives the same text again.
 #pragma once
 #include "frontend/diagnostics.h"
 #include "frontend/graph_scan.h"

@@ -18,8 +18,9 @@ public:
 
   std::optional<TextProblem> run() {
     if (static_cast<int64_t>(text.size()) > limits.bytes)
-      return TextProblem{1, 1, "file of " + std::to_string(text.size()) + " bytes; the limit is " +
-                                   std::to_string(limits.bytes) + " (graph_c1)"};
+      return TextProblem{1, 1,
+                         "file of " + std::to_string(text.size()) + " bytes; the limit is " +
+                             std::to_string(limits.bytes) + " (graph_c1)"};
     while (!problem && at < text.size())
       step();
     if (!problem && depth > 0)

@@ -1,4 +1,5 @@
-// Values for running a graph from the command line: given files, or random ones that suit what the graph does with them.
+// Values for running a graph from the command line: given files, or random ones that suit what the graph does with
+// them.
 #pragma once
 #include "frontend/array.h"
 #include "ir/dialect.h"
@@ -11,13 +12,13 @@ namespace tcc {
 /// How the random elements of an argument are drawn.
 struct ValueHint {
   enum class Kind : uint8_t {
-    uniform,  ///< floats in [-1, 1)
-    small,    ///< floats in [-0.05, 0.05): states
-    zero,     ///< an optimizer's moments
-    rate,     ///< 0.001: a learning rate
+    uniform,   ///< floats in [-1, 1)
+    small,     ///< floats in [-0.05, 0.05): states
+    zero,      ///< an optimizer's moments
+    rate,      ///< 0.001: a learning rate
     stepCount, ///< 1, 2, …: the number of the run
-    index,    ///< integers in [0, bound)
-    flag,     ///< 0 or 1
+    index,     ///< integers in [0, bound)
+    flag,      ///< 0 or 1
   };
   Kind kind = Kind::uniform;
   int64_t bound = 16; ///< of an index: the rows of the table or the classes that it selects from

@@ -76,8 +76,8 @@ Array readNpy(const std::string &path, DType dtype) {
     reader.fail("is no .npy file of version 1 or 2");
   std::array<unsigned char, 4> lengthBytes{};
   reader.read(lengthBytes.data(), magic[6] == 1 ? 2 : 4);
-  const uint32_t length = lengthBytes[0] | lengthBytes[1] << 8 | lengthBytes[2] << 16 |
-                          static_cast<uint32_t>(lengthBytes[3]) << 24;
+  const uint32_t length =
+      lengthBytes[0] | lengthBytes[1] << 8 | lengthBytes[2] << 16 | static_cast<uint32_t>(lengthBytes[3]) << 24;
   if (length > 65536)
     reader.fail("header of " + std::to_string(length) + " bytes; 64 KiB are the most");
   std::string header(length, '\0');

@@ -227,7 +227,8 @@ Tensor select(const Tensor &condition, const Tensor &onTrue, Operand onFalse) {
   auto [yes, no] = together("select", onTrue, onFalse);
   const ValueType type = typeOf(yes, loc);
   const Shape shape = commonShape("select", type.shape, typeOf(condition, loc).shape, loc);
-  return record(OpKind::select, {stretched(condition, shape, loc), stretched(yes, shape, loc), stretched(no, shape, loc)},
+  return record(OpKind::select,
+                {stretched(condition, shape, loc), stretched(yes, shape, loc), stretched(no, shape, loc)},
                 Words().type(type.dtype, shape), loc);
 }
 
@@ -276,7 +277,8 @@ Tensor full(double value, const Shape &shape, DType dtype, Loc loc) {
 Tensor literal(std::span<const double> values, const Shape &shape, DType dtype, Loc loc) {
   constexpr size_t limit = 1024;
   if (static_cast<int64_t>(values.size()) != shape.elements() || values.empty())
-    fail(std::to_string(values.size()) + " values for shape " + shape.text() + "; as many as elements are needed, "
+    fail(std::to_string(values.size()) + " values for shape " + shape.text() +
+             "; as many as elements are needed, "
              "at least one",
          loc);
   if (values.size() > limit)
@@ -313,8 +315,8 @@ Tensor reshape(const Tensor &x, const Shape &shape, Loc loc) {
   if (open >= 0 && known != 0 && elements % known == 0)
     target[static_cast<size_t>(open)] = elements / known;
   else if (open >= 0 || known != elements)
-    fail("`reshape` of " + type.shape.text() + " to " + shape.text() + ": element counts " +
-             std::to_string(elements) + " and " + std::to_string(known) + " differ (reshape_c1)",
+    fail("`reshape` of " + type.shape.text() + " to " + shape.text() + ": element counts " + std::to_string(elements) +
+             " and " + std::to_string(known) + " differ (reshape_c1)",
          loc);
   return target == type.shape ? x : record(OpKind::reshape, {x}, Words().type(type.dtype, target), loc);
 }
@@ -364,10 +366,10 @@ std::vector<Tensor> split(const Tensor &x, int64_t dim, int64_t parts, Loc loc) 
 }
 
 Tensor pad(const Tensor &x, std::initializer_list<int64_t> low, std::initializer_list<int64_t> high, Loc loc) {
-  return record(OpKind::pad, {x},
-                Words().integers(std::span(low.begin(), low.size()), loc).integers(std::span(high.begin(), high.size()),
-                                                                                   loc),
-                loc);
+  return record(
+      OpKind::pad, {x},
+      Words().integers(std::span(low.begin(), low.size()), loc).integers(std::span(high.begin(), high.size()), loc),
+      loc);
 }
 
 Tensor concat(std::span<const Tensor> parts, int64_t axis, Loc loc) {

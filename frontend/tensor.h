@@ -50,7 +50,8 @@ public:
   Loc loc;
 };
 
-//===- arithmetic; shapes are broadcast: aligned at the last dim, sizes 1 and missing dims stretched ---------------===//
+//===- arithmetic; shapes are broadcast: aligned at the last dim, sizes 1 and missing dims stretched
+//---------------===//
 
 Tensor operator+(const Tensor &a, Operand b);
 Tensor operator-(const Tensor &a, Operand b);
@@ -94,9 +95,12 @@ Tensor isFinite(const Tensor &x, Loc loc = Loc::current()); // i1
 Tensor cast(const Tensor &x, DType dtype, Loc loc = Loc::current());
 /// x, which gradients see as a constant.
 Tensor detach(const Tensor &x, Loc loc = Loc::current());
-inline Tensor stopGradient(const Tensor &x, Loc loc = Loc::current()) { return detach(x, loc); }
+inline Tensor stopGradient(const Tensor &x, Loc loc = Loc::current()) {
+  return detach(x, loc);
+}
 
-//===- sources -----------------------------------------------------------------------------------------------------===//
+//===- sources
+//-----------------------------------------------------------------------------------------------------===//
 
 /// Every element is `value`.
 Tensor full(double value, const Shape &shape, DType dtype = DType::f32, Loc loc = Loc::current());
@@ -113,7 +117,8 @@ Tensor iota(int64_t dim, const Shape &shape, DType dtype = DType::i32, Loc loc =
 /// 32 random bits an element (i32), a function of seed (i32 or i64 scalar), stream and the element's position.
 Tensor randomBits(const Tensor &seed, int64_t stream, const Shape &shape, Loc loc = Loc::current());
 
-//===- views -------------------------------------------------------------------------------------------------------===//
+//===- views
+//-------------------------------------------------------------------------------------------------------===//
 
 /// One size of -1 is what the element count leaves over.
 Tensor reshape(const Tensor &x, const Shape &shape, Loc loc = Loc::current());
@@ -137,7 +142,8 @@ inline Tensor concat(std::initializer_list<Tensor> parts, int64_t axis, Loc loc 
   return concat(std::span<const Tensor>(parts.begin(), parts.size()), axis, loc);
 }
 
-//===- reductions: over `axes` (negative ones count from the end), which vanish unless keepDims; no axes: all ------===//
+//===- reductions: over `axes` (negative ones count from the end), which vanish unless keepDims; no axes: all
+//------===//
 
 struct Axes {
   Axes() = default; ///< all of them
@@ -152,7 +158,8 @@ Tensor sum(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no,
 Tensor max(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
 Tensor mean(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
 
-//===- indexing and products ---------------------------------------------------------------------------------------===//
+//===- indexing and products
+//---------------------------------------------------------------------------------------===//
 
 /// Rows of a table: result[i..., j...] = table[index[i...], j...]; index is i32 or i64.
 Tensor gather(const Tensor &table, const Tensor &index, Loc loc = Loc::current());
@@ -167,7 +174,8 @@ struct MatmulOptions {
 Tensor matmul(const Tensor &a, const Tensor &b, MatmulOptions options, Loc loc = Loc::current());
 Tensor matmul(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
 
-//===- composites --------------------------------------------------------------------------------------------------===//
+//===- composites
+//--------------------------------------------------------------------------------------------------===//
 
 Tensor gelu(const Tensor &x, Loc loc = Loc::current()); ///< tanh form
 Tensor silu(const Tensor &x, Loc loc = Loc::current());
@@ -195,13 +203,14 @@ struct AdamwOptions {
 struct AdamwResult {
   Tensor parameter, m, v;
 };
-/// One update. lr, step (from 1) and scale (multiplies the gradient) are f32 scalars; apply is an i1 scalar: false keeps
-/// every old bit.
+/// One update. lr, step (from 1) and scale (multiplies the gradient) are f32 scalars; apply is an i1 scalar: false
+/// keeps every old bit.
 AdamwResult adamw(const Tensor &parameter, const Tensor &gradient, const Tensor &m, const Tensor &v, const Tensor &lr,
                   const Tensor &step, const Tensor &scale, const Tensor &apply, const AdamwOptions &options = {},
                   Loc loc = Loc::current());
 
-//===- structure ---------------------------------------------------------------------------------------------------===//
+//===- structure
+//---------------------------------------------------------------------------------------------------===//
 
 /// Gradients of a float scalar, aligned with `wrt`; 0 for what the loss does not depend on.
 std::vector<Tensor> gradient(const Tensor &loss, std::span<const Tensor> wrt, Loc loc = Loc::current());
@@ -210,8 +219,8 @@ inline Tensor gradient(const Tensor &loss, const Tensor &wrt, Loc loc = Loc::cur
   return gradient(loss, std::span<const Tensor>(&wrt, 1), loc)[0];
 }
 
-/// The state's next value, committed at the end of the step: reads within the step keep seeing the old one. Throws Error
-/// for another shape or dtype and for a second assignment.
+/// The state's next value, committed at the end of the step: reads within the step keep seeing the old one. Throws
+/// Error for another shape or dtype and for a second assignment.
 void assign(const State &state, const Tensor &value, Loc loc = Loc::current());
 
 } // namespace tcc

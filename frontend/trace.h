@@ -1,5 +1,5 @@
-// The record of one traced call, without MLIR: which op on which values with which attributes. A second recording of the
-// same function replays against the first: equal ops cost a comparison, and types are taken from the record.
+// The record of one traced call, without MLIR: which op on which values with which attributes. A second recording of
+// the same function replays against the first: equal ops cost a comparison, and types are taken from the record.
 #pragma once
 #include "frontend/tensor.h"
 #include "runtime/cache.h"
@@ -24,17 +24,61 @@ struct TracedOp {
     WordKind kind;
   };
   std::vector<Attribute> attributes = {}; ///< in the order of their words
-  bool explicitType = false;         ///< result dtype and shape follow the attributes' words
+  bool explicitType = false;              ///< result dtype and shape follow the attributes' words
 };
 
 enum class OpKind : uint8_t {
-  neg, abs, exp, log, sqrt, rsqrt, tanh, sin, cos, erf, logicalNot,
-  add, sub, mul, div, maximum, minimum, logicalAnd, logicalOr,
-  compare, isFinite, select, cast, detach,
-  constant, iota, randomBits,
-  broadcast, reshape, transpose, slice, pad, concat,
-  reduceSum, reduceMax, gather, scatterAdd, matmul,
-  gelu, silu, sigmoid, relu, softmax, reduceMean, layerNorm, rmsNorm, linear, crossEntropy, attention, dropout, adamw,
+  neg,
+  abs,
+  exp,
+  log,
+  sqrt,
+  rsqrt,
+  tanh,
+  sin,
+  cos,
+  erf,
+  logicalNot,
+  add,
+  sub,
+  mul,
+  div,
+  maximum,
+  minimum,
+  logicalAnd,
+  logicalOr,
+  compare,
+  isFinite,
+  select,
+  cast,
+  detach,
+  constant,
+  iota,
+  randomBits,
+  broadcast,
+  reshape,
+  transpose,
+  slice,
+  pad,
+  concat,
+  reduceSum,
+  reduceMax,
+  gather,
+  scatterAdd,
+  matmul,
+  gelu,
+  silu,
+  sigmoid,
+  relu,
+  softmax,
+  reduceMean,
+  layerNorm,
+  rmsNorm,
+  linear,
+  crossEntropy,
+  attention,
+  dropout,
+  adamw,
   gradient,
 };
 inline constexpr size_t opKinds = static_cast<size_t>(OpKind::gradient) + 1;
@@ -77,7 +121,7 @@ struct Record {
     Loc loc;
   };
 
-  std::vector<ValueType> values; ///< of every value id
+  std::vector<ValueType> values;   ///< of every value id
   std::vector<Argument> arguments; ///< inputs first, then states in the order of their first use
   std::vector<OpRecord> ops;
   std::vector<uint32_t> operands;
@@ -135,9 +179,9 @@ private:
   Record rec;
   std::vector<Record::Update> updates; // of the running recording
   uint64_t lastHash = 0;
-  bool complete = false;  // rec is a whole recording
-  bool replaying = false; // all was equal to rec so far
-  uint32_t id = 0;        // of the running or last recording; unique in the process
+  bool complete = false;                          // rec is a whole recording
+  bool replaying = false;                         // all was equal to rec so far
+  uint32_t id = 0;                                // of the running or last recording; unique in the process
   size_t position = 0, argument = 0, literal = 0; // how much of rec the running recording has
   uint32_t nextValue = 0;
   int64_t recordedOps = 0;

@@ -23,7 +23,7 @@ examples:
   train_gpt --model gpt2 --data train.bin --batch 4 --seq 256 --steps 20
   train_gpt --init gpt2/ --data train.bin --seq 256 --save tuned/     from Hugging Face weights and back to such a folder
   train_gpt --data book.txt -O0                              one kernel per op, for comparison
-  train_gpt --data book.txt -fno-fuse-kernels                without one pass
+  train_gpt --data book.txt -fno-simplify                    without one pass
 )";
 
 /// What differs between the presets beside their sizes.

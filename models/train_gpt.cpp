@@ -18,7 +18,8 @@ int main(int count, char **arguments) {
     return parsed.exitStatus;
   }
   try {
-    train(*parsed.options);
+    // A log on stdout stays JSON alone.
+    train(*parsed.options, parsed.options->jsonFile == "-" ? stderr : stdout);
     return 0;
   } catch (const std::bad_alloc &) {
     std::fprintf(stderr, "error: out of memory; a smaller --batch or --seq needs less\n");

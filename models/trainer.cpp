@@ -21,13 +21,11 @@ double secondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Refuses a model whose weights and moments alone are beyond the machine, before anything is allocated.
-void checkMemory(const Gpt2Config &config) {
-  const double needed = 3.0 * double(sizeof(float)) * double(parameterCount(config));
+/// Refuses what is beyond the machine's memory, `what` needs `bytes`; the system would end the program later.
+void checkMemory(const std::string &what, double bytes) {
   const double present = double(::sysconf(_SC_PHYS_PAGES)) * double(::sysconf(_SC_PAGESIZE));
-  if (needed > present)
-    throw InputError(fmt::format("weights and the optimizer's two moments need {:.1f} GB, this machine has {:.1f} GB",
-                                 needed / 1e9, present / 1e9));
+  if (bytes > present)
+    throw InputError(fmt::format("{} {:.1f} GB, but this machine has {:.1f} GB", what, bytes / 1e9, present / 1e9));
 }
 
 /// The folder's configuration, or that of the options, checked against the rest of the command line and the machine.
@@ -38,7 +36,7 @@ Gpt2Config trainedConfig(const TrainOptions &options, const std::optional<Gpt2Fo
                                  *options.sequence, options.initFolder, config.sequence));
   if (options.dtype != StorageDtype::F32)
     throw InputError("--dtype=bf16 cannot be trained on this target, only f32");
-  checkMemory(config);
+  checkMemory("weights and the optimizer's two moments need", 3.0 * sizeof(float) * double(parameterCount(config)));
   return config;
 }
 
@@ -190,6 +188,7 @@ void Trainer::compileStep() {
                 .matmuls = compiled.matmuls,
                 .plannedBytes = compiled.plannedBytes,
                 .seconds = compiled.totalMs / 1e3});
+  checkMemory("a smaller --batch or --seq is needed: the training step takes", double(compiled.plannedBytes));
   summary.compileSeconds = compiled.totalMs / 1e3;
   summary.kernels = compiled.kernels;
   summary.matmuls = compiled.matmuls;
@@ -241,6 +240,8 @@ void Trainer::finish() {
   summary.recompiles = step.counters().cache.recompiles;
   const std::shared_ptr<runtime::Executable> executable = step.executable();
   summary.threads = executable->threads();
+  if (const auto target = executable->metadata().find("target"); target != executable->metadata().end())
+    summary.target = target->second;
   summary.peakBytes = executable->peakBytes();
   // The better of two measurements, since the machine may be shared: a peak that is too low would flatter the figure.
   peakFlops = std::max(peakFlops, measurePeakFlops(options.threads, 0.1));

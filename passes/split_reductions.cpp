@@ -37,6 +37,19 @@ int64_t partSize(ArrayRef<int64_t> shape) {
   return size;
 }
 
+/// Partial sums of a column reduction: leading reduced dims and a divisor of the next one, so that parts are runs of
+/// whole rows.
+int64_t partCount(ArrayRef<int64_t> shape, ArrayRef<int64_t> axes) {
+  int64_t parts = 1;
+  for (int64_t axis : axes) {
+    int64_t share = largestDivisor(shape[axis], mostPartials / parts);
+    parts *= share;
+    if (share != shape[axis])
+      break;
+  }
+  return parts;
+}
+
 /// The reduction as [before, reduced, after], or the axes of the first group where they are not neighbours.
 struct Form {
   int64_t before = 1, reduced = 1, after = 1;
@@ -81,7 +94,7 @@ Value split(Emit &b, Value operand, ArrayRef<int64_t> axes) {
     return reduce(reduce(operand, form.laterAxes), rest);
   }
   if (form.after > 1 && form.reduced >= fewestRows) {
-    int64_t parts = largestDivisor(form.reduced, mostPartials);
+    int64_t parts = partCount(type.getShape(), axes);
     if (parts == 1)
       return {};
     Value x = b.reshape(operand, {form.before * parts, form.reduced / parts, form.after});

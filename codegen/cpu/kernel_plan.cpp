@@ -91,7 +91,6 @@ private:
     if (!node.perColumn || seenIn[id] == static_cast<int>(stage))
       return;
     seenIn[id] = stage;
-    plan.lastPass[id] = stage;
     bool again = firstStage[id] >= 0;
     if (!again)
       firstStage[id] = stage;
@@ -114,11 +113,6 @@ private:
   }
 };
 
-bool hasScatter(const KernelInfo &info) {
-  return llvm::any_of(info.stores,
-                      [](const KernelStore &store) { return store.kind == KernelStore::Kind::scatterAdd; });
-}
-
 } // namespace
 
 unsigned storeStage(const KernelInfo &info, const KernelStore &store) {
@@ -131,16 +125,15 @@ unsigned storeStage(const KernelInfo &info, const KernelStore &store) {
 KernelPlan planKernel(const KernelInfo &info) {
   KernelPlan plan;
   plan.stages.resize(info.stages + 1);
-  plan.sameForAllRows = nodesSameForAllRows(info);
+  std::vector<bool> sameForAllRows = nodesSameForAllRows(info);
   plan.scratchSlot.assign(info.nodes.size(), -1);
   plan.keptFrom.assign(info.nodes.size(), 0);
-  plan.lastPass.assign(info.nodes.size(), -1);
   unsigned columnNodes = 0;
   for (auto [i, node] : llvm::enumerate(info.nodes)) {
     columnNodes += node.perColumn;
     if (node.kind == KernelNode::Kind::rowReduce)
       plan.stages[node.stage].reductions.push_back(i);
-    else if (!node.perColumn && plan.sameForAllRows[i])
+    else if (!node.perColumn && sameForAllRows[i])
       plan.constantNodes.push_back(i);
     else if (!node.perColumn)
       plan.stages[node.stage].rowNodes.push_back(i);
@@ -153,26 +146,9 @@ KernelPlan planKernel(const KernelInfo &info) {
     else
       plan.rowStores.push_back(i);
   }
-  if (info.hasColumnResult() && !hasScatter(info) && info.space.rows >= 4)
-    plan.rowBlock = columnNodes <= 60 ? 4 : 2;
-  if (getenv("RB")) plan.rowBlock = atol(getenv("RB"));
   plan.unroll = columnNodes <= 12 ? 4 : columnNodes <= 40 ? 2 : 1;
-  if (getenv("UN")) plan.unroll = atol(getenv("UN"));
-  int64_t rowBytes = std::max<int64_t>(1, info.space.columns) * 4 * plan.rowBlock;
-  Keeper(info, plan).run(scratchBytes / rowBytes);
+  Keeper(info, plan).run(scratchBytes / (std::max<int64_t>(1, info.space.columns) * 4));
   return plan;
-}
-
-int64_t prefetchRows(const KernelInfo &info, const KernelNode &load, const KernelPlan &plan) {
-  const int64_t ahead = getenv("PF") ? atol(getenv("PF")) : 8 * 1024; constexpr int64_t cached = 1024 * 1024;
-  int64_t rowBytes = info.space.columns * std::max(1u, load.type.getElementTypeBitWidth() / 8);
-  int64_t bytes = info.space.outer * info.space.rows * rowBytes;
-  int64_t stride = 0;
-  bool steps = load.index.isAffineIn(axis::row, stride) && stride > 0;
-  if (ahead == 0 || !steps || !load.operands.empty() || info.space.rows < 8 || bytes < cached)
-    return 0;
-  int64_t rows = std::clamp<int64_t>((ahead + rowBytes - 1) / rowBytes, 1, 16);
-  return std::max<int64_t>(rows, plan.rowBlock);
 }
 
 int64_t columnTile(const KernelInfo &info) {

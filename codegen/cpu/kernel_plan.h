@@ -1,5 +1,5 @@
 // What is decided about a kernel's loops before any code is built: which pass computes what, what is kept between
-// passes, unrolling, row blocks and column tiles. A function of the kernel and the vector width alone.
+// passes, unrolling and column tiles. A function of the kernel alone.
 #pragma once
 #include "ir/kernel.h"
 
@@ -22,22 +22,16 @@ struct KernelPlan {
   std::vector<StagePlan> stages;             // KernelInfo::stages passes, then one entry with row nodes alone
   llvm::SmallVector<unsigned> constantNodes; // row-level nodes that depend on no row: computed once a call
   llvm::SmallVector<unsigned> rowStores;     // stores of one element a row
-  std::vector<bool> sameForAllRows;          // per node: depends on neither outer nor row
   std::vector<int> scratchSlot;              // per node: its scratch row, or -1
   std::vector<unsigned> keptFrom;            // per node with a scratch row: the stage that fills it
   unsigned scratchRows = 0;
-  std::vector<int> lastPass;                 // per node: the last pass that computes it, or -1
-  unsigned unroll = 1;   // vectors of one row in a loop body
-  unsigned rowBlock = 1; // rows in a loop body of kernels with column results
+  unsigned unroll = 1; // vectors in a loop body
 };
 
 KernelPlan planKernel(const KernelInfo &info);
 
 /// Columns of one item of a kernel with Parallel::columns: a tile of a row's columns.
 int64_t columnTile(const KernelInfo &info);
-
-/// Rows ahead that a pass fetches `load`'s memory; 0 where it should not.
-int64_t prefetchRows(const KernelInfo &info, const KernelNode &load, const KernelPlan &plan);
 
 /// The first pass that can write a store: the one after the last row reduction it needs.
 unsigned storeStage(const KernelInfo &info, const KernelStore &store);

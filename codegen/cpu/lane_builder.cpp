@@ -204,4 +204,11 @@ SmallVector<Value> LaneBuilder::loop(Value begin, Value end, int64_t step, Value
   return SmallVector<Value>(loop.getResults());
 }
 
+void LaneBuilder::when(Value condition, function_ref<void()> body) {
+  auto branch = scf::IfOp::create(builder, loc, condition, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  body();
+}
+
 } // namespace tcc::cpu

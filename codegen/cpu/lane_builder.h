@@ -80,6 +80,9 @@ public:
   loop(mlir::Value begin, mlir::Value end, int64_t step, mlir::ValueRange carried,
        llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value, mlir::ValueRange)> body);
 
+  /// if (condition) { body }
+  void when(mlir::Value condition, llvm::function_ref<void()> body);
+
 private:
   mlir::Type like(mlir::Value value, mlir::Type element); // element, or a vector of it where value is one
   mlir::Value fromStored(mlir::Value value, mlir::Type element);

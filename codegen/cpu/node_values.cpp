@@ -39,9 +39,8 @@ void NodeValues::computeRowNode(unsigned id, RowScope &row) {
 
 Value NodeValues::inLanes(unsigned id, LaneScope &lanes) {
   const KernelNode &node = info.nodes[id];
-  NodeMap &known = lanes.shared && plan.sameForAllRows[id] ? *lanes.shared : lanes.values;
-  if (auto found = known.find(id); found != known.end())
-    return found->second;
+  if (auto known = lanes.values.find(id); known != lanes.values.end())
+    return known->second;
   Value value;
   if (!node.perColumn)
     value = b.splat(lanes.row.values.lookup(id));
@@ -49,7 +48,7 @@ Value NodeValues::inLanes(unsigned id, LaneScope &lanes) {
     value = b.loadLanes(scratchAddress(id, lanes), b.builder.getF32Type(), lanes.mask);
   else
     value = makeLanes(node, lanes);
-  known[id] = value;
+  lanes.values[id] = value;
   return value;
 }
 
@@ -77,8 +76,8 @@ Value NodeValues::makeLanes(const KernelNode &node, LaneScope &lanes) {
 }
 
 Value NodeValues::scratchAddress(unsigned id, LaneScope &lanes) {
-  int64_t row = static_cast<int64_t>(plan.scratchSlot[id]) * plan.rowBlock + lanes.row.block;
-  return b.offset(scratch, b.builder.getF32Type(), b.add(lanes.column, row * info.space.columns));
+  int64_t first = plan.scratchSlot[id] * info.space.columns;
+  return b.offset(scratch, b.builder.getF32Type(), b.add(lanes.column, first));
 }
 
 //===- computation ---------------------------------------------------------------------------------------------===//
@@ -200,21 +199,6 @@ Value NodeValues::loadScalar(const KernelNode &node, RowScope &row) {
   return value;
 }
 
-/// Fetches the same columns of a later row in the last pass over this one, a cache line at a time.
-void NodeValues::prefetch(const KernelNode &node, LaneScope &lanes, Value address) {
-  constexpr int64_t line = 64;
-  unsigned id = &node - info.nodes.data();
-  int64_t rows = prefetchRows(info, node, plan), bytes = b.bytes(node.type.getElementType());
-  bool newLine = lanes.vector * b.lanes * bytes % line == 0;
-  if (rows == 0 || lanes.mask || !newLine || plan.lastPass[id] != static_cast<int>(lanes.stage))
-    return;
-  int64_t stride = 0;
-  node.index.isAffineIn(axis::row, stride);
-  Value later = b.create<LLVM::GEPOp>(b.pointer(), b.builder.getI8Type(), address,
-                                      ValueRange(b.i64(rows * stride * bytes)));
-  LLVM::Prefetch::create(b.builder, b.loc, later, /*rw=*/0, /*hint=*/3, /*cache=*/1);
-}
-
 Value NodeValues::loadLanes(const KernelNode &node, LaneScope &lanes) {
   Type element = node.type.getElementType();
   Type type = b.vector(b.computed(element));
@@ -237,9 +221,7 @@ Value NodeValues::loadLanes(const KernelNode &node, LaneScope &lanes) {
       index = b.add(index, b.mul(number, node.gatherStride));
       known = b.splat(isRow);
     }
-    Value address = b.offset(base, element, index);
-    value = b.loadLanes(address, element, b.both(lanes.mask, inside));
-    prefetch(node, lanes, address);
+    value = b.loadLanes(b.offset(base, element, index), element, b.both(lanes.mask, inside));
   } else if (!gathers && stride == 0 && !inside) {
     value = b.splat(b.load(b.offset(base, element, scalarIndex(node.index, lanes.row, lanes.column)), element));
   } else {

@@ -5,25 +5,22 @@
 
 namespace tcc::cpu {
 
+using NodeMap = llvm::DenseMap<unsigned, mlir::Value>;
+
 /// One row of the iteration space, and what is known of it.
 struct RowScope {
   RowScope(mlir::Value outer, mlir::Value row) : outer(outer), row(row) {}
 
-  mlir::Value outer, row;                       // 64-bit coordinates
-  unsigned block = 0;                           // number within a row block
-  llvm::DenseMap<unsigned, mlir::Value> values; // row-level nodes and finished row reductions
+  mlir::Value outer, row; // 64-bit coordinates
+  NodeMap values;         // row-level nodes and finished row reductions
 };
-
-using NodeMap = llvm::DenseMap<unsigned, mlir::Value>;
 
 /// Neighbouring columns of a row, one a lane.
 struct LaneScope {
   RowScope &row;
-  mlir::Value column;         // of lane 0, a multiple of the vector width
-  mlir::Value mask;           // the lanes inside the row; null: all of them
-  unsigned stage;             // the pass
-  unsigned vector = 0;        // its number in an unrolled loop body
-  NodeMap *shared = nullptr;  // values at this column that are the same for all rows
+  mlir::Value column; // of lane 0, a multiple of the vector width
+  mlir::Value mask;   // the lanes inside the row; null: all of them
+  unsigned stage;     // the pass
   NodeMap values = NodeMap();
 };
 
@@ -32,7 +29,7 @@ public:
   NodeValues(LaneBuilder &b, const KernelInfo &info, const KernelPlan &plan) : b(b), info(info), plan(plan) {}
 
   llvm::SmallVector<mlir::Value> arguments; // pointers: inputs, then results
-  mlir::Value scratch;                      // plan.scratchRows · plan.rowBlock rows of f32, or null
+  mlir::Value scratch;                      // plan.scratchRows rows of f32, or null
 
   /// Computes a row-level node and remembers it in `row`.
   void computeRowNode(unsigned node, RowScope &row);
@@ -60,7 +57,6 @@ private:
   mlir::Value number(const KernelNode &node, mlir::Value index);
   mlir::Value random(mlir::Value seed, int64_t stream, mlir::Value index);
   mlir::Value loadScalar(const KernelNode &node, RowScope &row);
-  void prefetch(const KernelNode &node, LaneScope &lanes, mlir::Value address);
   mlir::Value loadLanes(const KernelNode &node, LaneScope &lanes);
   mlir::Value makeLanes(const KernelNode &node, LaneScope &lanes);
 

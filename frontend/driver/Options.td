@@ -47,7 +47,7 @@ def fdiagnostics_color_EQ : OneJoined<"fdiagnostics-color=">, Group<look>, MetaV
 def v : One<"v">, Group<look>, HelpText<"Say what is done">;
 
 def about : OptionGroup<"about">, HelpText<"About this program">;
-def help : Flag<["-", "--"], "help">, Group<about>, HelpText<"This text">;
+def help : Flag<["--", "-"], "help">, Group<about>, HelpText<"This text">;
 def h : One<"h">, Group<about>, Alias<help>;
 def version : Two<"version">, Group<about>, HelpText<"Versions of tcc and its libraries">;
 def dumpversion : One<"dumpversion">, Group<about>, HelpText<"The version alone">;

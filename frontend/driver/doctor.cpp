@@ -1,10 +1,10 @@
 // --doctor and --version: what is here, what is missing, and how to get it.
 #include "frontend/driver/driver.h"
+#include "runtime/cpu.h"
+#include "runtime/threads.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/Format.h"
 #include "llvm/TargetParser/Host.h"
-#include "runtime/cpu.h"
-#include "runtime/threads.h"
 #include <dlfcn.h>
 #include <oneapi/dnnl/dnnl_version.h>
 #include <unistd.h>
@@ -52,14 +52,15 @@ int runDoctor(llvm::raw_ostream &os) {
   row(true, "oneDNN", dnnlVersion());
   const bool mapped = ::access("/proc/self/fd", R_OK) == 0;
   missing += !mapped;
-  row(mapped, "/proc", mapped ? "compiled code is loaded from memory"
-                              : "compiled code is loaded through /proc/self/fd; mount /proc");
+  row(mapped, "/proc",
+      mapped ? "compiled code is loaded from memory" : "compiled code is loaded through /proc/self/fd; mount /proc");
 
   // 2. What a GPU would need; the CPU works without it.
   const bool driver = opens("libcuda.so.1"), nvrtc = opens("libnvrtc.so.13") || opens("libnvrtc.so.12"),
              cublas = opens("libcublasLt.so.13") || opens("libcublasLt.so.12");
   os << "for NVIDIA GPUs (not needed for the CPU):\n";
-  row(driver, "driver", driver ? "libcuda.so.1" : "libcuda.so.1: install NVIDIA's driver (apt-get install nvidia-driver)");
+  row(driver, "driver",
+      driver ? "libcuda.so.1" : "libcuda.so.1: install NVIDIA's driver (apt-get install nvidia-driver)");
   row(nvrtc, "NVRTC", nvrtc ? "found" : "libnvrtc: install the CUDA toolkit, or pip install nvidia-cuda-nvrtc");
   row(cublas, "cuBLASLt", cublas ? "found" : "libcublasLt: install the CUDA toolkit, or pip install nvidia-cublas");
   return missing ? exitDiagnosed : exitSuccess;

@@ -5,13 +5,13 @@
 #include "frontend/graph_values.h"
 #include "frontend/npy.h"
 #include "ir/reference/interpreter.h"
+#include "runtime/executable.h"
+#include "runtime/profiler.h"
+#include "runtime/threads.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/Path.h"
-#include "runtime/executable.h"
-#include "runtime/profiler.h"
-#include "runtime/threads.h"
 #include <algorithm>
 #include <chrono>
 
@@ -49,6 +49,16 @@ void writeResult(const Options &options, StringRef bytes) {
     llvm::outs() << bytes;
     return;
   }
+  llvm::sys::fs::file_status status;
+  if (!llvm::sys::fs::status(options.output, status) && status.type() != llvm::sys::fs::file_type::regular_file &&
+      status.type() != llvm::sys::fs::file_type::directory_file) { // a device or a pipe must not be replaced
+    std::error_code problem;
+    llvm::raw_fd_ostream stream(options.output, problem);
+    if (problem)
+      throw Diagnosed{"cannot write '" + options.output + "': " + problem.message()};
+    stream << bytes;
+    return;
+  }
   if (runtime::Error error = runtime::writeFileAtomically(options.output, {bytes.data(), bytes.size()}))
     throw Diagnosed{error.message()};
 }
@@ -83,7 +93,7 @@ private:
   void execute();
   void interpretOnce();
   Array valueOf(const runtime::TensorSpec &spec, int64_t run);
-  void checkInputNames();
+  void checkArgument(StringRef option, const std::string &given);
 
   OwningOpRef<ModuleOp> copy() { return OwningOpRef<ModuleOp>(module->clone()); }
 
@@ -113,6 +123,10 @@ int Job::steps() {
   if (!module)
     return exitDiagnosed;
   hints = valueHints(graphFunction(*module));
+  for (const auto &[given, sizes] : options.compile.pipeline.shapes)
+    checkArgument("--shape=", given);
+  for (const auto &[given, file] : options.inputFiles)
+    checkArgument("--input ", given);
   if (options.action == Action::syntaxOnly)
     return exitSuccess;
   armReproducer("// tcc " + llvm::join(options.commandLine, " ") + "\n" + *text);
@@ -256,18 +270,16 @@ void Job::printTimes() {
     llvm::errs() << llvm::format("%7.2f         code generation\n", report.codegenMs);
 }
 
-/// Each --input names an argument.
-void Job::checkInputNames() {
+/// What an option says about argument `given` must be about one that exists.
+void Job::checkArgument(StringRef option, const std::string &given) {
+  if (hints.count(given))
+    return;
   std::vector<std::string> names;
   for (const auto &[argument, hint] : hints)
     names.push_back(argument);
-  for (const auto &[given, file] : options.inputFiles)
-    if (!hints.count(given)) {
-      const std::string candidate = nearest(given, names);
-      throw Diagnosed{"--input " + given + ": the graph has no such argument" +
-                      (candidate.empty() ? "; it has " + llvm::join(names, ", ")
-                                         : "; did you mean '" + candidate + "'?")};
-    }
+  const std::string candidate = nearest(given, names);
+  throw Diagnosed{name + ": " + option.str() + given + ": the graph has no such argument" +
+                  (candidate.empty() ? "; it has " + llvm::join(names, ", ") : "; did you mean '" + candidate + "'?")};
 }
 
 Array Job::valueOf(const runtime::TensorSpec &spec, int64_t run) {
@@ -283,7 +295,6 @@ Array Job::valueOf(const runtime::TensorSpec &spec, int64_t run) {
 }
 
 void Job::execute() {
-  checkInputNames();
   runtime::Artefact artefact = compile();
   auto executable = runtime::Executable::load(std::move(artefact), {compileOptions.threads, false});
   if (!executable)
@@ -363,7 +374,6 @@ void Job::execute() {
 }
 
 void Job::interpretOnce() {
-  checkInputNames();
 
   // The graph with its gradients expanded and its sizes fixed, but not yet fused.
   OwningOpRef<ModuleOp> shaped = copy();

@@ -54,8 +54,8 @@ struct UsageError {
 int64_t number(StringRef text, StringRef option, int64_t least, int64_t most) {
   int64_t value = 0;
   if (text.getAsInteger(10, value) || value < least || value > most)
-    throw UsageError{"'" + text.str() + "' of " + option.str() + " is no number from " + std::to_string(least) + " to " +
-                     std::to_string(most)};
+    throw UsageError{"'" + text.str() + "' of " + option.str() + " is no number from " + std::to_string(least) +
+                     " to " + std::to_string(most)};
   return value;
 }
 
@@ -325,7 +325,10 @@ void printHelp(llvm::raw_ostream &os) {
         "  tcc model.graph --shape=x:16x256 -o F   fix '?' dims and write the artefact\n"
         "  tcc model.graph --print-pipeline        the passes and what each is for\n\n";
   const Table table;
-  table.printHelp(os, "tcc [options] file...", "", /*ShowHidden=*/false, /*ShowAllAliases=*/false);
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  table.printHelp(stream, "tcc [options] file...", "", /*ShowHidden=*/false, /*ShowAllAliases=*/false);
+  os << StringRef(text).drop_front(text.find("USAGE:")); // the overview stands above
   os << "\nExit status: 0; 1 after a diagnosed error; 2 after a usage error; 70 after an internal error.\n";
 }
 

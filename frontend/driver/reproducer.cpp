@@ -59,7 +59,7 @@ void armReproducer(std::string text) {
   alternative.ss_sp = stack.data();
   alternative.ss_size = stack.size();
   ::sigaltstack(&alternative, nullptr);
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = onCrash;
   action.sa_flags = SA_ONSTACK | static_cast<int>(SA_RESETHAND);
   for (int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT})

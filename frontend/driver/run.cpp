@@ -1,7 +1,7 @@
 // Options to actions.
+#include "frontend/driver/run.h"
 #include "frontend/diagnostics.h"
 #include "frontend/driver/driver.h"
-#include "frontend/driver/run.h"
 #include <exception>
 
 using namespace tcc;

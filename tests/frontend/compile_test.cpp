@@ -62,10 +62,13 @@ TEST(Compile, AMatrixProductWithBiasAndGelu) {
 
 TEST(Compile, StatesAreUpdatedInPlaceAndReadsSeeTheOldValue) {
   State counter("counter", {2});
-  Function f = compile("count", [&](Tensor x) {
-    assign(counter, counter + x);
-    return Tensor(counter) * 1.0;
-  }, quiet());
+  Function f = compile(
+      "count",
+      [&](Tensor x) {
+        assign(counter, counter + x);
+        return Tensor(counter) * 1.0;
+      },
+      quiet());
   for (int i = 0; i < 3; ++i)
     EXPECT_EQ(f(sequence({2}, 1, 1))[0].item(1), 2.0 * i);
   EXPECT_EQ(counter.data<float>()[0], 3);
@@ -84,10 +87,13 @@ TEST(Compile, AnMlpLearnsAndALearningRateNeverRecompiles) {
   FunctionOptions options = quiet();
   options.inputs = {"x", "targets", "lr", "step"};
   options.outputs = {"loss", "norm"};
-  Function train = compile("train", [&](Tensor x, Tensor targets, Tensor lr, Tensor step) {
-    const Tensor loss = crossEntropy(nn::mlp(x, {w1, b1}, {w2, b2}), targets);
-    return std::pair{loss, optimizer.step(loss, gradient(loss, optimizer.parameters()), lr, step).norm};
-  }, options);
+  Function train = compile(
+      "train",
+      [&](Tensor x, Tensor targets, Tensor lr, Tensor step) {
+        const Tensor loss = crossEntropy(nn::mlp(x, {w1, b1}, {w2, b2}), targets);
+        return std::pair{loss, optimizer.step(loss, gradient(loss, optimizer.parameters()), lr, step).norm};
+      },
+      options);
   const std::vector<float> points = {0, 0, 0, 1, 1, 0, 1, 1};
   const std::vector<int32_t> parity = {0, 1, 1, 0};
   const Array x = Array::of(points, {4, 2}), targets = Array::of(parity, {4});
@@ -100,7 +106,8 @@ TEST(Compile, AnMlpLearnsAndALearningRateNeverRecompiles) {
   EXPECT_GT(first, 0.4);
   EXPECT_LT(last, 0.05) << "exclusive or is learnt";
   EXPECT_EQ(train.counters().cache.misses, 1);
-  EXPECT_EQ(train.lastCompile().matmuls, 5) << "two forward; backward two for the weights, one for the activation, none for x";
+  EXPECT_EQ(train.lastCompile().matmuls, 5)
+      << "two forward; backward two for the weights, one for the activation, none for x";
 }
 
 TEST(Compile, ANonFiniteLossLeavesEveryBitOfTheStates) {
@@ -108,10 +115,13 @@ TEST(Compile, ANonFiniteLossLeavesEveryBitOfTheStates) {
   for (size_t i = 0; i < 4; ++i)
     w.data<float>()[i] = static_cast<float>(i) + 1;
   optim::Adamw optimizer({w});
-  Function train = compile("train", [&](Tensor x, Tensor lr, Tensor step) {
-    const Tensor loss = sum(x * w);
-    return optimizer.step(loss, gradient(loss, optimizer.parameters()), lr, step).applied;
-  }, quiet());
+  Function train = compile(
+      "train",
+      [&](Tensor x, Tensor lr, Tensor step) {
+        const Tensor loss = sum(x * w);
+        return optimizer.step(loss, gradient(loss, optimizer.parameters()), lr, step).applied;
+      },
+      quiet());
   EXPECT_EQ(train(sequence({4}, NAN, 1), 0.1f, 1.f)[0].item(), 0);
   for (size_t i = 0; i < 4; ++i)
     EXPECT_EQ(w.data<float>()[i], static_cast<float>(i) + 1);
@@ -148,10 +158,13 @@ TEST(Compile, FrozenFunctionsAreTracedOnce) {
   int traces = 0;
   FunctionOptions options = quiet();
   options.frozen = true;
-  Function f = compile("f", [&](Tensor x) {
-    ++traces;
-    return x + 1;
-  }, options);
+  Function f = compile(
+      "f",
+      [&](Tensor x) {
+        ++traces;
+        return x + 1;
+      },
+      options);
   for (int i = 0; i < 5; ++i)
     f(sequence({3}, 0, 1));
   EXPECT_EQ(traces, 1);
@@ -168,10 +181,13 @@ TEST(Compile, MistakesAreErrors) {
   EXPECT_THROW(Array({int64_t{1} << 40, 1 << 20}), Error);
   EXPECT_THROW(x.data<int32_t>(), Error);
   EXPECT_THROW(x.item(), Error);
-  Function nested = compile("nested", [&](Tensor y) {
-    f(x);
-    return y;
-  }, quiet());
+  Function nested = compile(
+      "nested",
+      [&](Tensor y) {
+        f(x);
+        return y;
+      },
+      quiet());
   EXPECT_THROW(nested(x), Error);
   EXPECT_EQ(f(x)[0].item(0), 1) << "still usable";
   FunctionOptions options = quiet();

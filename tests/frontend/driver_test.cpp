@@ -20,7 +20,8 @@ struct Result {
 /// A folder of this test process, removed at its end.
 const std::filesystem::path &folder() {
   static const struct Folder {
-    std::filesystem::path path = std::filesystem::temp_directory_path() / ("tcc_driver_test." + std::to_string(getpid()));
+    std::filesystem::path path =
+        std::filesystem::temp_directory_path() / ("tcc_driver_test." + std::to_string(getpid()));
     Folder() { std::filesystem::create_directories(path); }
     ~Folder() { std::filesystem::remove_all(path); }
   } made;
@@ -43,7 +44,8 @@ std::string file(const std::string &name, const std::string &text) {
 /// Runs tcc with shell-quoted arguments.
 Result tcc(const std::string &arguments, const std::string &environment = "") {
   const auto out = folder() / "out", err = folder() / "err";
-  const std::string command = environment + " '" TCC_PROGRAM "' " + arguments + " >" + out.string() + " 2>" + err.string();
+  const std::string command =
+      environment + " '" TCC_PROGRAM "' " + arguments + " >" + out.string() + " 2>" + err.string();
   Result result;
   const int status = std::system(command.c_str());
   result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -55,14 +57,18 @@ Result tcc(const std::string &arguments, const std::string &environment = "") {
 #define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 #define EXPECT_LACKS(text, part) EXPECT_EQ((text).find(part), std::string::npos) << (text)
 
-const std::string good = "func.func @f(%x: tensor<4x8xf32> {tcc.name = \"x\"}) -> (tensor<4x8xf32> {tcc.name = \"y\"}) {\n"
-                         "  %r = tcc.gelu %x : tensor<4x8xf32>\n  func.return %r : tensor<4x8xf32>\n}\n";
-const std::string model(const std::string &name) { return TCC_SOURCE "/models/" + name + ".graph"; }
+const std::string good =
+    "func.func @f(%x: tensor<4x8xf32> {tcc.name = \"x\"}) -> (tensor<4x8xf32> {tcc.name = \"y\"}) {\n"
+    "  %r = tcc.gelu %x : tensor<4x8xf32>\n  func.return %r : tensor<4x8xf32>\n}\n";
+const std::string model(const std::string &name) {
+  return TCC_SOURCE "/models/" + name + ".graph";
+}
 
 TEST(Driver, HelpBeginsWithExamples) {
   const Result help = tcc("--help");
   EXPECT_EQ(help.status, 0);
-  EXPECT_LT(help.out.find("Examples:"), help.out.find("-emit="));
+  EXPECT_LT(help.out.find("Examples:"), help.out.find("USAGE:"));
+  EXPECT_LACKS(help.out, "OVERVIEW");
   for (const char *option : {"-O", "--run", "--bench", "--shape=", "-fverify-each", "--print-pipeline", "--doctor"})
     EXPECT_HAS(help.out, option);
   EXPECT_EQ(tcc("-h").out, help.out);
@@ -111,7 +117,8 @@ TEST(Driver, DiagnosedErrorsExitWith1) {
   EXPECT_EQ(missing.status, 1);
   EXPECT_HAS(missing.err, "cannot read '/no/such.graph'");
 
-  const std::string path = file("bad.graph", "func.func @f(%x: tensor<4xf32>) {\n  %r = tcc.gelo %x : tensor<4xf32>\n}\n");
+  const std::string path =
+      file("bad.graph", "func.func @f(%x: tensor<4xf32>) {\n  %r = tcc.gelo %x : tensor<4xf32>\n}\n");
   const Result unknown = tcc(path);
   EXPECT_EQ(unknown.status, 1);
   EXPECT_HAS(unknown.err, path + ":2:8: error: ");
@@ -124,7 +131,11 @@ TEST(Driver, DiagnosedErrorsExitWith1) {
 
   const Result open = tcc(model("mlp") + " --threads=1 --run");
   EXPECT_EQ(open.status, 1) << "a '?' without --shape";
-  EXPECT_HAS(open.err, "error: ");
+  EXPECT_HAS(open.err, "--shape=x:");
+  EXPECT_LACKS(open.err, "see current operation");
+  const Result shape = tcc(model("mlp") + " --shape=xx:3x64");
+  EXPECT_EQ(shape.status, 1);
+  EXPECT_HAS(shape.err, "--shape=xx: the graph has no such argument; did you mean 'x'?");
   EXPECT_EQ(tcc(path + " " + file("good.graph", good)).status, 1) << "one bad input of two";
   const Result name = tcc(file("good.graph", good) + " --threads=1 --run --input w=a.npy");
   EXPECT_EQ(name.status, 1);
@@ -190,7 +201,8 @@ double scalarOf(const std::string &text, const std::string &name) {
 }
 
 TEST(Driver, RunsLikeTheReference) {
-  const Result compiled = tcc(model("train_step") + " --threads=1 --run"), plain = tcc(model("train_step") + " --threads=1 --run -O0"),
+  const Result compiled = tcc(model("train_step") + " --threads=1 --run"),
+               plain = tcc(model("train_step") + " --threads=1 --run -O0"),
                reference = tcc(model("train_step") + " --run=reference");
   EXPECT_EQ(compiled.status, 0) << compiled.err;
   EXPECT_EQ(reference.status, 0) << reference.err;
@@ -213,6 +225,26 @@ TEST(Driver, TrainsAndTimes) {
   EXPECT_EQ(timed.status, 0) << timed.err;
   EXPECT_HAS(timed.out, "ms median");
   EXPECT_HAS(slurp(profile), "traceEvents");
+}
+
+TEST(Driver, EachPassKeepsTheMeaning) {
+  const Result result = tcc(model("attention") + " -fverify-each -emit=planned");
+  EXPECT_EQ(result.status, 0) << result.err;
+}
+
+TEST(Driver, ACrashLeavesAReproducerAndExitsWith70) {
+  const std::string command = "TMPDIR='" + folder().string() +
+                              "' timeout --preserve-status -s SEGV 2 '" TCC_PROGRAM "' " + model("train_step") +
+                              " --threads=1 --bench=100000000 >/dev/null 2>" + (folder() / "err").string();
+  const int status = std::system(command.c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 70);
+  const std::string err = slurp(folder() / "err");
+  EXPECT_HAS(err, "internal error");
+  const size_t at = err.find(folder().string());
+  ASSERT_NE(at, std::string::npos) << err;
+  const std::string path = err.substr(at, err.find('\n', at) - at), text = slurp(path);
+  EXPECT_HAS(text, "--bench=100000000");
+  EXPECT_EQ(tcc("-fsyntax-only " + path).status, 0) << "the reproducer is a graph again";
 }
 
 TEST(Driver, TakesInputsFromNpyFiles) {
