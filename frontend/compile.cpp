@@ -5,6 +5,7 @@
 #include "frontend/graph_file.h"
 #include "frontend/storage.h"
 #include "frontend/trace.h"
+#include "mlir/IR/Verifier.h"
 #include "runtime/executable.h"
 #include <chrono>
 

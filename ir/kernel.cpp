@@ -122,7 +122,7 @@ private:
         int64_t size = 1;
         for (int64_t dim : tensorType(scatter.getBase()).getShape().drop_front())
           size *= dim;
-        KernelSpace space{1, rows, size};
+        KernelSpace space{1, size == 0 ? 0 : rows, size};
         if (columns && *columns != space)
           return refuse("expected column results over one iteration space");
         columns = space;
@@ -133,6 +133,8 @@ private:
       ReductionShape shape = reductionShape(op);
       if (shape.isIdentity())
         continue;
+      if (shape.reduced == 0)
+        return refuse("expected a reduction over at least one element");
       if (!shape.adjacent)
         return refuse("expected the reduced axes to be neighbours");
       if (shape.isTrailing()) {
@@ -143,7 +145,7 @@ private:
         rowElements = elements;
         continue;
       }
-      KernelSpace space{shape.before, shape.reduced, shape.after};
+      KernelSpace space{shape.before, shape.after == 0 ? 0 : shape.reduced, shape.after};
       if (columns && *columns != space)
         return refuse("expected column results over one iteration space");
       columns = space;
@@ -155,7 +157,7 @@ private:
       return true;
     }
     if (rowSize >= 0) {
-      candidates.push_back({1, rowSize == 0 ? 0 : rowElements / rowSize, rowSize});
+      candidates.push_back({1, rowElements / rowSize, rowSize});
       return true;
     }
     choosePointwiseSpaces(candidates);
@@ -169,6 +171,10 @@ private:
       int64_t count = tensorType(result).getNumElements();
       equal &= count == tensorType(view.results[0]).getNumElements();
       elements = std::max(elements, count);
+    }
+    if (elements == 0) { // no rows: nothing is computed once a row either
+      candidates.push_back({1, 0, 1});
+      return;
     }
     std::set<int64_t, std::greater<>> sizes;
     auto addSuffixes = [&](Value value) {
@@ -517,7 +523,7 @@ private:
       return addScatterStore(scatter);
     int64_t count = tensorType(result).getNumElements();
     const KernelSpace &space = info.space;
-    bool perColumn = count == space.elements() && !(space.columns == 1);
+    bool perColumn = count == space.elements() && count != space.outer * space.rows; // both are 0 where it is empty
     if (!perColumn && count != space.outer * space.rows)
       return refuse("expected every result to have one element for each row or each element of the iteration space");
     IndexExpr linear = perColumn ? row() * space.columns + column() : row();
@@ -689,6 +695,9 @@ bool mayShareBuffer(const KernelInfo &info, unsigned result, unsigned argument) 
   bool isBase = store.kind == KernelStore::Kind::scatterAdd && store.scatterBase == argument;
   if (store.kind != KernelStore::Kind::element && !isBase)
     return false;
+  for (auto [i, other] : llvm::enumerate(info.stores)) // a scatter reads its base as it writes
+    if (i != result && other.kind == KernelStore::Kind::scatterAdd && other.scatterBase == argument)
+      return false;
   std::vector<unsigned> last = lastStages(info);
   for (auto [i, node] : llvm::enumerate(info.nodes)) {
     if (node.kind != KernelNode::Kind::load || node.argument != argument)

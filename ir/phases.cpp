@@ -25,8 +25,9 @@ std::string objection(Operation *op, Phase phase) {
     for (Type type : op->getResultTypes())
       if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && !tensor.hasStaticShape())
         return "sizes are fixed by 'specialize-shapes'";
+  // A literal that is no splat is data in memory, like an argument.
   if (phase >= Phase::fused && !op->hasTrait<StructuredOp>() && !op->hasTrait<ViewOp>() &&
-      !isa<func::FuncOp, func::ReturnOp>(op))
+      !op->hasTrait<OpTrait::ConstantLike>() && !isa<func::FuncOp, func::ReturnOp>(op))
     return "computations stand in kernels made by 'fuse-kernels'";
   return {};
 }

@@ -1,11 +1,14 @@
 // split-reductions: gives every reduction a form that a kernel can have.
-//   1. reduced axes that are not neighbours become two reductions;
-//   2. a reduction over leading or middle axes of many rows becomes partial sums [S, …] and a sum of those, S from the
+//   1. a reduction over no element becomes the literal that it is: 0, or the least value for a maximum;
+//   2. reduced axes that are not neighbours become two reductions;
+//   3. a reduction over leading or middle axes of many rows becomes partial sums [S, …] and a sum of those, S from the
 //      shape alone, so that the first part can join the kernel that produces the rows;
-//   3. a reduction of very long rows, few of them, becomes two in the same way.
+//   4. a reduction of very long rows, few of them, becomes two in the same way.
 // It keeps the meaning; the order of additions is a function of the shape, never of the thread count.
 #include "ir/emit.h"
 #include "passes/passes.h"
+#include <cmath>
+#include <limits>
 
 using namespace mlir;
 
@@ -74,6 +77,15 @@ Form formOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> axes) {
   return form;
 }
 
+/// What a reduction over no element gives.
+template <typename Op>
+double valueOfNone(Type element) {
+  if (std::is_same_v<Op, ReduceSumOp>)
+    return 0;
+  return isa<FloatType>(element) ? -std::numeric_limits<double>::infinity()
+                                 : -std::ldexp(1.0, static_cast<int>(element.getIntOrFloatBitWidth()) - 1);
+}
+
 /// The replacement of a reduction in a form that needs no further splitting, or null where it is fine as it is.
 template <typename Op>
 Value split(Emit &b, Value operand, ArrayRef<int64_t> axes) {
@@ -86,6 +98,8 @@ Value split(Emit &b, Value operand, ArrayRef<int64_t> axes) {
     Value better = split<Op>(b, x, over);
     return better ? better : b.create<Op>(x, over);
   };
+  if (llvm::any_of(axes, [&](int64_t axis) { return type.getDimSize(axis) == 0; }))
+    return b.constant(valueOfNone<Op>(type.getElementType()), withShape(type, result));
   if (!form.laterAxes.empty()) {
     SmallVector<int64_t> rest;
     for (int64_t axis : axes)

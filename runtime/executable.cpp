@@ -67,7 +67,7 @@ struct Executable::Impl {
   const Plan &plan() const { return artefact.plan; }
 
   Error prepare();
-  Error prepareKernel(const KernelCall &call, Prepared &target);
+  Error prepareKernel(const Instruction &instruction, const KernelCall &call, Prepared &target);
   Error prepareMatmul(const MatmulCall &call, Prepared &target);
 
   Error place(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
@@ -106,7 +106,7 @@ Error Executable::Impl::prepare() {
     const Instruction &instruction = plan().instructions[i];
     Error error;
     if (const auto *kernel = std::get_if<KernelCall>(&instruction.call))
-      error = prepareKernel(*kernel, prepared[i]);
+      error = prepareKernel(instruction, *kernel, prepared[i]);
     else if (const auto *matmul = std::get_if<MatmulCall>(&instruction.call))
       error = prepareMatmul(*matmul, prepared[i]);
     if (error)
@@ -115,7 +115,17 @@ Error Executable::Impl::prepare() {
   return Error::success();
 }
 
-Error Executable::Impl::prepareKernel(const KernelCall &call, Prepared &target) {
+namespace {
+
+/// Work that one thread finishes before a second one has been woken.
+bool isTooSmallToShare(const Instruction &instruction) {
+  constexpr int64_t fewBytes = 32 << 10, fewFlops = 128 << 10;
+  return instruction.bytes <= fewBytes && instruction.flops <= fewFlops;
+}
+
+} // namespace
+
+Error Executable::Impl::prepareKernel(const Instruction &instruction, const KernelCall &call, Prepared &target) {
   const std::string &symbol = plan().kernels[call.kernel].symbol;
   target.function = reinterpret_cast<KernelFunction>(code.symbol(symbol));
   if (!target.function)
@@ -125,7 +135,7 @@ Error Executable::Impl::prepareKernel(const KernelCall &call, Prepared &target) 
     extents.push_back(segment.extent);
     target.args.emplace_back(segment.args.size());
   }
-  target.table = cutSegments(extents, call.granularity, options.threads);
+  target.table = cutSegments(extents, call.granularity, isTooSmallToShare(instruction) ? 1 : options.threads);
   return Error::success();
 }
 

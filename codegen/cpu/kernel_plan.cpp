@@ -8,7 +8,7 @@ using namespace mlir;
 namespace tcc::cpu {
 namespace {
 
-constexpr int64_t scratchBytes = 64 * 1024; // scratch rows stay in L2 and on a thread's stack
+constexpr int64_t scratchBytes = 256 * 1024; // scratch rows stay in L2, and fit a thread's stack
 constexpr unsigned costWorthKeeping = 12;   // a store, a load and their address against so many vector operations
 
 unsigned readyStage(const KernelInfo &info, unsigned node) {

@@ -73,14 +73,15 @@ private:
   //===- arguments ---------------------------------------------------------------------------------------------===//
 
   Value argument(RankedTensorType type, StringRef prefix, bool state = false) {
-    BlockArgument added = block->addArgument(type, emit.loc);
-    function.setType(builder.getFunctionType(block->getArgumentTypes(), {}));
-    unsigned number = added.getArgNumber();
-    function.setArgAttr(number, nameAttr, builder.getStringAttr(prefix + std::to_string(number)));
-    if (state) {
-      function.setArgAttr(number, stateAttr, builder.getUnitAttr());
+    unsigned number = function.getNumArguments();
+    NamedAttrList attributes;
+    attributes.set(nameAttr, builder.getStringAttr(prefix + std::to_string(number)));
+    if (state)
+      attributes.set(stateAttr, builder.getUnitAttr());
+    (void)function.insertArgument(number, type, attributes.getDictionary(builder.getContext()), emit.loc);
+    BlockArgument added = function.getArgument(number);
+    if (state)
       stateArguments.push_back(added);
-    }
     if (isa<FloatType>(type.getElementType()))
       floatArguments.push_back(added);
     return added;

@@ -1,0 +1,22 @@
+// --print-pipeline is the pipeline's own table; names that it lacks are refused with the nearest one.
+// RUN: %tcc --print-pipeline | FileCheck %s
+// RUN: %tcc --print-pipeline -O0 | FileCheck %s --check-prefix=SINGLE
+// RUN: not %tcc %s -fno-simplif 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// RUN: not %tcc %s -fno-autodiff 2>&1 | FileCheck %s --check-prefix=REQUIRED
+// RUN: not %tcc %s -fdump-ir=autodif 2>&1 | FileCheck %s --check-prefix=DUMP
+
+// CHECK: 1 specialize-shapes captured on
+// CHECK-NEXT: 2 decompose captured on
+// CHECK-NEXT: 3 autodiff joint on
+// CHECK-NEXT: 4 simplify shaped on
+// CHECK-NEXT: 5 split-reductions shaped on
+// CHECK-NEXT: 6 fuse-kernels fused on
+// CHECK-NEXT: 7 schedule fused on
+// CHECK-NEXT: 8 plan-memory planned on
+// SINGLE: 4 simplify shaped off
+// UNKNOWN: did you mean '-fno-simplify'?
+// REQUIRED: pass 'autodiff' cannot be left out
+// DUMP: autodif
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}

@@ -1,0 +1,144 @@
+// Random graphs: forward and all gradients, compiled, against the fp64 interpreter and against -O0. TCC_RANDOM_GRAPHS
+// sets how many (300), TCC_RANDOM_SEED the first seed. A failure reduces itself and prints .graph text.
+#include "tests/ops/op_table.h"
+#include "tests/random_graphs/generate.h"
+#include "tests/random_graphs/graph_check.h"
+#include "tests/random_graphs/reduce.h"
+#include <chrono>
+#include <cstdlib>
+#include <gtest/gtest.h>
+
+using namespace mlir;
+
+namespace tcc::test {
+namespace {
+
+int64_t fromEnvironment(const char *name, int64_t otherwise) {
+  const char *text = std::getenv(name);
+  return text ? std::atoll(text) : otherwise;
+}
+
+/// What a seed checks beside -O0: the level, the target, the interpreter after each pass.
+CheckOptions optionsOf(uint64_t seed) {
+  CheckOptions options;
+  options.level = 1 + static_cast<int>(seed % 3);
+  options.verifyEach = seed % 4 == 0;
+  options.threads = 1 + static_cast<int>(seed % 2);
+  if (seed % 7 == 5)
+    options.target = {"x86-64-v3", "", 0};
+  if (seed % 7 == 6)
+    options.target = {"x86-64", "", 0};
+  return options;
+}
+
+GenerateOptions shapeOf(uint64_t seed) {
+  GenerateOptions options;
+  options.ops = 4 + static_cast<int>(seed % 13);
+  options.bf16 = seed % 3 == 0;
+  return options;
+}
+
+/// Empty, or what went wrong, its kind first.
+std::string checkGraph(ModuleOp module, uint64_t seed, const CheckOptions &options, int64_t *excluded = nullptr) {
+  std::string error;
+  std::unique_ptr<Reference> reference = Reference::make(module, generateInputs(onlyFunction(module), seed), error);
+  if (!reference)
+    return "refused: " + error;
+  CheckOptions plain;
+  plain.level = 0;
+  for (const CheckOptions &how : {plain, options}) {
+    std::string level = "-O" + std::to_string(how.level);
+    std::unique_ptr<CompiledGraph> graph = CompiledGraph::compile(module, how, error);
+    if (!graph)
+      return "not compiled: " + error;
+    std::optional<std::vector<RefTensor>> results = graph->run(reference->arguments(), error);
+    if (!results)
+      return "not run: " + level + ": " + error;
+    std::string mismatch = reference->checkChain(*results);
+    if (!mismatch.empty())
+      return "mismatch: " + level + ": " + mismatch;
+  }
+  if (excluded)
+    *excluded += reference->excluded();
+  return {};
+}
+
+std::string reduced(ModuleOp module, uint64_t seed, const CheckOptions &options, const std::string &failure) {
+  std::string kind = failure.substr(0, failure.find(':'));
+  OwningOpRef<ModuleOp> small = reduceGraph(module, [&](ModuleOp candidate) {
+    return StringRef(checkGraph(candidate, seed, options)).starts_with(kind + ":");
+  });
+  return "seed " + std::to_string(seed) + ": " + failure + "\nreduced to " + std::to_string(countOps(*small)) +
+         " ops (" + checkGraph(*small, seed, options) + "), -O" + std::to_string(options.level) + "\n" +
+         textOf(*small);
+}
+
+TEST(RandomGraphs, equalTheInterpreterAndO0) {
+  int64_t count = fromEnvironment("TCC_RANDOM_GRAPHS", 300), first = fromEnvironment("TCC_RANDOM_SEED", 1);
+  auto start = std::chrono::steady_clock::now();
+  auto context = makeContext();
+  int64_t failures = 0, ops = 0, results = 0, excluded = 0;
+  for (int64_t seed = first; seed < first + count && failures < 5; ++seed) {
+    OwningOpRef<ModuleOp> module = generateGraph(*context, seed, shapeOf(seed));
+    ASSERT_TRUE(module) << "the generator made an invalid graph from seed " << seed;
+    ops += countOps(*module);
+    results += onlyFunction(*module).getNumResults();
+    std::string failure = checkGraph(*module, seed, optionsOf(seed), &excluded);
+    if (failure.empty())
+      continue;
+    ++failures;
+    ADD_FAILURE() << reduced(*module, seed, optionsOf(seed), failure);
+  }
+  double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::cout << "seeds " << first << " to " << first + count - 1 << ": " << ops << " ops before autodiff, " << results
+            << " results compared, " << excluded << " elements excluded, " << seconds << " s\n";
+  EXPECT_LT(excluded, 1 + results) << "so many jumps are an error of the generator";
+}
+
+/// Same bits: from two compilations, from two runs, and from one and two threads.
+TEST(SameBits, acrossCompilationsRunsAndThreads) {
+  auto context = makeContext();
+  for (uint64_t seed = 1001; seed < 1013; ++seed) {
+    GenerateOptions shape = shapeOf(seed);
+    shape.elements = 6000; // more than one thread's least share
+    OwningOpRef<ModuleOp> module = generateGraph(*context, seed, shape);
+    ASSERT_TRUE(module);
+    std::vector<RefTensor> inputs = generateInputs(onlyFunction(*module), seed);
+    std::string error;
+    CheckOptions options;
+    options.level = static_cast<int>(seed % 4);
+    std::optional<std::vector<RefTensor>> first;
+    for (int threads : {1, 2, 1}) {
+      options.threads = threads;
+      std::unique_ptr<CompiledGraph> graph = CompiledGraph::compile(*module, options, error);
+      ASSERT_TRUE(graph) << error;
+      for (int run = 0; run < 2; ++run) {
+        std::optional<std::vector<RefTensor>> results = graph->run(inputs, error);
+        ASSERT_TRUE(results) << error;
+        if (!first)
+          first = results;
+        EXPECT_TRUE(sameBits(*first, *results)) << "seed " << seed << ", " << threads << " threads, run " << run
+                                                << "\n" << textOf(*module);
+      }
+    }
+  }
+}
+
+/// The artefact itself is the same, byte for byte: nothing of it depends on addresses or on thread timing.
+TEST(SameBits, ofTheArtefact) {
+  auto context = makeContext();
+  for (uint64_t seed : {2001, 2002, 2003}) {
+    OwningOpRef<ModuleOp> module = generateGraph(*context, seed, shapeOf(seed));
+    ASSERT_TRUE(module);
+    std::string error;
+    CheckOptions options;
+    std::optional<runtime::Artefact> a = compileGraph(*module, options, error),
+                                     b = compileGraph(*module, options, error);
+    ASSERT_TRUE(a && b) << error;
+    EXPECT_EQ(a->plan, b->plan) << "seed " << seed;
+    EXPECT_EQ(a->code, b->code) << "seed " << seed;
+  }
+}
+
+} // namespace
+} // namespace tcc::test
