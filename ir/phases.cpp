@@ -25,9 +25,10 @@ std::string objection(Operation *op, Phase phase) {
     for (Type type : op->getResultTypes())
       if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && !tensor.hasStaticShape())
         return "sizes are fixed by 'specialize-shapes'";
-  // A literal that is no splat is data in memory, like an argument.
-  if (phase >= Phase::fused && !op->hasTrait<StructuredOp>() && !op->hasTrait<ViewOp>() &&
-      !op->hasTrait<OpTrait::ConstantLike>() && !isa<func::FuncOp, func::ReturnOp>(op))
+  auto literal = dyn_cast<ConstantOp>(op);
+  bool isData = literal && !literal.getValue().isSplat(); // in memory, like an argument
+  if (phase >= Phase::fused && !op->hasTrait<StructuredOp>() && !op->hasTrait<ViewOp>() && !isData &&
+      !isa<func::FuncOp, func::ReturnOp>(op))
     return "computations stand in kernels made by 'fuse-kernels'";
   return {};
 }

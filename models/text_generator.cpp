@@ -5,15 +5,21 @@
 
 namespace tcc::models {
 
+namespace {
+
+FunctionOptions named(FunctionOptions function) {
+  function.inputs = {"tokens", "last"};
+  function.outputs = {"logits"};
+  return function;
+}
+
+} // namespace
+
 TextGenerator::TextGenerator(const Gpt2 &model, int64_t sequence, FunctionOptions function)
     : sequence(sequence),
       nextLogits(compile(
           "next_logits", [model](Tensor tokens, Tensor last) { return gpt2NextLogits(model, tokens, last); },
-          [&] {
-            function.inputs = {"tokens", "last"};
-            function.outputs = {"logits"};
-            return std::move(function);
-          }())) {}
+          named(std::move(function)))) {}
 
 std::vector<int32_t> TextGenerator::generate(std::span<const int32_t> prompt, int64_t count,
                                              const SamplingOptions &sampling) {

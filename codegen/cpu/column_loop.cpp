@@ -4,8 +4,8 @@ using namespace mlir;
 
 namespace tcc::cpu {
 
-void forColumns(LaneBuilder &b, const ColumnRange &range, int64_t columns, unsigned unroll,
-                SmallVector<Value> &carried, ColumnBody body) {
+void forColumns(LaneBuilder &b, const ColumnRange &range, int64_t columns, unsigned unroll, SmallVector<Value> &carried,
+                ColumnBody body) {
   int64_t lanes = b.lanes, step = lanes * unroll, tail = columns % lanes;
   auto upTo = [&](int64_t multiple) { // the end of the whole multiples
     if (range.size)

@@ -12,8 +12,8 @@ struct ColumnRange {
 };
 
 /// body(first column, mask or null, vectors, carried values) gives the carried values' successors.
-using ColumnBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value, mlir::Value, unsigned,
-                                                                     mlir::ValueRange)>;
+using ColumnBody =
+    llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value, mlir::Value, unsigned, mlir::ValueRange)>;
 
 /// Walks `range` of a row of `columns` columns. Values can be carried where the range's size is known.
 void forColumns(LaneBuilder &b, const ColumnRange &range, int64_t columns, unsigned unroll,

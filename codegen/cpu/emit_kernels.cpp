@@ -8,9 +8,9 @@
 #include "codegen/cpu/lowering.h"
 #include "codegen/cpu/machine_code.h"
 #include "codegen/cpu/math_approximation.h"
+#include "mlir/Parser/Parser.h"
 #include "llvm/IR/AssemblyAnnotationWriter.h"
 #include "llvm/Support/FormattedStream.h"
-#include "mlir/Parser/Parser.h"
 #include <atomic>
 #include <thread>
 
@@ -129,8 +129,7 @@ bool emitShard(const ShardInput &shard, ModuleOp module, const VectorTarget &tar
   return true;
 }
 
-ShardOutput compileShard(const ShardInput &shard, MLIRContext &context, const EmitOptions &options,
-                         Artefact artefact) {
+ShardOutput compileShard(const ShardInput &shard, MLIRContext &context, const EmitOptions &options, Artefact artefact) {
   ShardOutput output;
   std::unique_ptr<llvm::TargetMachine> machine = createMachine(options.target, output.error);
   if (!machine)
@@ -153,8 +152,7 @@ ShardOutput compileShard(const ShardInput &shard, MLIRContext &context, const Em
     output.bytes = printText(*llvmModule, comments);
     return output;
   }
-  std::optional<std::string> code =
-      generateCode(*llvmModule, *machine, artefact == Artefact::assembly, output.error);
+  std::optional<std::string> code = generateCode(*llvmModule, *machine, artefact == Artefact::assembly, output.error);
   if (code)
     output.bytes = std::move(*code);
   return output;
@@ -194,9 +192,8 @@ std::optional<std::string> emitKernels(llvm::ArrayRef<KernelSource> kernels, con
     shard.texts.push_back(printAlone(source.symbol, source.kernel));
   }
   std::vector<ShardOutput> outputs(shards.size());
-  inParallel(shards.size(), options.threads, [&](size_t i, MLIRContext &context) {
-    outputs[i] = compileShard(shards[i], context, options, artefact);
-  });
+  inParallel(shards.size(), options.threads,
+             [&](size_t i, MLIRContext &context) { outputs[i] = compileShard(shards[i], context, options, artefact); });
   std::vector<std::string> objects;
   for (ShardOutput &output : outputs) {
     if (!output.error.empty()) {

@@ -8,9 +8,9 @@ namespace tcc::cpu {
 
 /// What machine code is generated for.
 struct Target {
-  std::string cpu = "native";  // an LLVM CPU name, or "native"
-  std::string features;        // additional LLVM feature string, for example "-avx512f"
-  unsigned vectorBytes = 0;    // SIMD width: 64 (AVX-512), 32 (AVX2), 16 (generic); 0 derives it from the features
+  std::string cpu = "native"; // an LLVM CPU name, or "native"
+  std::string features;       // additional LLVM feature string, for example "-avx512f"
+  unsigned vectorBytes = 0;   // SIMD width: 64 (AVX-512), 32 (AVX2), 16 (generic); 0 derives it from the features
 };
 
 /// One kernel to be emitted under a symbol; several calls may share it.
@@ -30,7 +30,7 @@ KernelLaunch launchOf(const KernelInfo &info);
 
 struct EmitOptions {
   Target target;
-  unsigned threads = 0;     // compile threads; 0 = all cores
+  unsigned threads = 0; // compile threads; 0 = all cores
   bool fastMath = false;
 };
 

@@ -58,8 +58,8 @@ void KernelEmitter::run(Value begin, Value end, Value args) {
   for (unsigned i = 0; i < inputs + info.stores.size(); ++i)
     values.arguments.push_back(b.create<LLVM::LoadOp>(pointer, b.offset(args, b.builder.getI64Type(), b.i64(i)), 8));
   if (plan.scratchRows > 0)
-    values.scratch = b.create<LLVM::AllocaOp>(pointer, b.builder.getF32Type(),
-                                              b.i64(plan.scratchRows * info.space.columns), 64);
+    values.scratch =
+        b.create<LLVM::AllocaOp>(pointer, b.builder.getF32Type(), b.i64(plan.scratchRows * info.space.columns), 64);
   if (info.hasColumnResult()) {
     columnResults.emplace(b, info, values, ArrayRef<Value>(values.arguments).drop_front(inputs), elements);
     columnResults->prepare();
@@ -157,8 +157,8 @@ void KernelEmitter::emitPass(unsigned stage, RowScope &row, const ColumnRange &r
                return updated;
              });
   for (auto [i, id] : llvm::enumerate(pass.reductions))
-    row.values[id] = finishReduction(info.nodes[id],
-                                     SmallVector<Value>(ArrayRef(sums).slice(i * plan.unroll, plan.unroll)));
+    row.values[id] =
+        finishReduction(info.nodes[id], SmallVector<Value>(ArrayRef(sums).slice(i * plan.unroll, plan.unroll)));
 }
 
 /// What a pass does with one vector of columns; `sums` are the accumulators of its reductions.
@@ -181,8 +181,8 @@ void KernelEmitter::emitVector(LaneScope &lanes, MutableArrayRef<Value> sums) {
   for (unsigned node : pass.kept)
     b.storeLanes(values.inLanes(node, lanes), values.scratchAddress(node, lanes), b.builder.getF32Type(), lanes.mask);
   for (unsigned store : pass.stores) {
-    Value address = values.address(resultPointer(store), elements[store], info.stores[store].index, lanes.row,
-                                   lanes.column);
+    Value address =
+        values.address(resultPointer(store), elements[store], info.stores[store].index, lanes.row, lanes.column);
     b.storeLanes(values.inLanes(info.stores[store].node, lanes), address, elements[store], lanes.mask);
   }
   for (unsigned store : pass.columnResults)

@@ -9,7 +9,7 @@ namespace tcc::cpu {
 namespace {
 
 constexpr int64_t scratchBytes = 256 * 1024; // scratch rows stay in L2, and fit a thread's stack
-constexpr unsigned costWorthKeeping = 12;   // a store, a load and their address against so many vector operations
+constexpr unsigned costWorthKeeping = 12;    // a store, a load and their address against so many vector operations
 
 unsigned readyStage(const KernelInfo &info, unsigned node) {
   return info.nodes[node].stage + (info.nodes[node].kind == KernelNode::Kind::rowReduce ? 1 : 0);

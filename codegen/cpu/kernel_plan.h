@@ -13,9 +13,7 @@ struct StagePlan {
   llvm::SmallVector<unsigned> columnResults; // stores that the pass accumulates over rows
   llvm::SmallVector<unsigned> kept;          // nodes whose values the pass leaves in scratch rows
 
-  bool hasPass() const {
-    return !reductions.empty() || !stores.empty() || !columnResults.empty() || !kept.empty();
-  }
+  bool hasPass() const { return !reductions.empty() || !stores.empty() || !columnResults.empty() || !kept.empty(); }
 };
 
 struct KernelPlan {

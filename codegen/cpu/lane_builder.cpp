@@ -8,7 +8,9 @@ namespace tcc::cpu {
 
 //===- types ---------------------------------------------------------------------------------------------------===//
 
-Type LaneBuilder::computed(Type element) { return isa<FloatType>(element) ? builder.getF32Type() : element; }
+Type LaneBuilder::computed(Type element) {
+  return isa<FloatType>(element) ? builder.getF32Type() : element;
+}
 
 Type LaneBuilder::stored(Type element) {
   if (element.isInteger(1))
@@ -16,7 +18,9 @@ Type LaneBuilder::stored(Type element) {
   return element.isBF16() ? builder.getI16Type() : element;
 }
 
-int64_t LaneBuilder::bytes(Type element) { return std::max(1u, element.getIntOrFloatBitWidth() / 8); }
+int64_t LaneBuilder::bytes(Type element) {
+  return std::max(1u, element.getIntOrFloatBitWidth() / 8);
+}
 
 Type LaneBuilder::like(Value value, Type element) {
   return isa<VectorType>(value.getType()) ? Type(vector(element)) : element;
@@ -24,7 +28,9 @@ Type LaneBuilder::like(Value value, Type element) {
 
 //===- literals and scalars ------------------------------------------------------------------------------------===//
 
-Value LaneBuilder::i64(int64_t value) { return create<arith::ConstantOp>(builder.getI64IntegerAttr(value)); }
+Value LaneBuilder::i64(int64_t value) {
+  return create<arith::ConstantOp>(builder.getI64IntegerAttr(value));
+}
 
 Value LaneBuilder::literal(Type type, double value) {
   Type element = getElementTypeOrSelf(type);
@@ -55,10 +61,18 @@ Value LaneBuilder::add(Value a, Value b) {
     return b;
   return isLiteral(b, 0) ? a : create<arith::AddIOp>(a, b);
 }
-Value LaneBuilder::add(Value a, int64_t b) { return b == 0 ? a : create<arith::AddIOp>(a, integer(a.getType(), b)); }
-Value LaneBuilder::mul(Value a, int64_t b) { return b == 1 ? a : create<arith::MulIOp>(a, integer(a.getType(), b)); }
-Value LaneBuilder::div(Value a, int64_t b) { return b == 1 ? a : create<arith::DivUIOp>(a, integer(a.getType(), b)); }
-Value LaneBuilder::mod(Value a, int64_t b) { return create<arith::RemUIOp>(a, integer(a.getType(), b)); }
+Value LaneBuilder::add(Value a, int64_t b) {
+  return b == 0 ? a : create<arith::AddIOp>(a, integer(a.getType(), b));
+}
+Value LaneBuilder::mul(Value a, int64_t b) {
+  return b == 1 ? a : create<arith::MulIOp>(a, integer(a.getType(), b));
+}
+Value LaneBuilder::div(Value a, int64_t b) {
+  return b == 1 ? a : create<arith::DivUIOp>(a, integer(a.getType(), b));
+}
+Value LaneBuilder::mod(Value a, int64_t b) {
+  return create<arith::RemUIOp>(a, integer(a.getType(), b));
+}
 
 //===- lanes ---------------------------------------------------------------------------------------------------===//
 
@@ -97,8 +111,8 @@ Value LaneBuilder::reduce(Value value, function_ref<Value(Value, Value)> combine
       low.push_back(i);
       high.push_back(i + half);
     }
-    value = combine(create<LLVM::ShuffleVectorOp>(value, value, low),
-                    create<LLVM::ShuffleVectorOp>(value, value, high));
+    value =
+        combine(create<LLVM::ShuffleVectorOp>(value, value, low), create<LLVM::ShuffleVectorOp>(value, value, high));
   }
   return create<LLVM::ExtractElementOp>(value, integer(builder.getI32Type(), 0));
 }

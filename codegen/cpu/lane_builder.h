@@ -11,10 +11,10 @@ namespace tcc::cpu {
 
 /// What the target offers to vector code.
 struct VectorTarget {
-  unsigned lanes = 4;        // of 32 bits
-  bool hasAvx512 = false;    // masks and scalef
-  bool hasBf16 = false;      // a rounding instruction
-  bool hasF16 = false;       // conversions to and from f16
+  unsigned lanes = 4;     // of 32 bits
+  bool hasAvx512 = false; // masks and scalef
+  bool hasBf16 = false;   // a rounding instruction
+  bool hasF16 = false;    // conversions to and from f16
 };
 
 class LaneBuilder {

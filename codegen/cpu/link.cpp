@@ -52,9 +52,17 @@ std::optional<std::string> linkSharedObject(llvm::ArrayRef<std::string> objects,
     return std::nullopt;
   }
   std::string output = folder.file("kernels.so");
-  std::vector<std::string> arguments = {"ld.lld",      "-shared", "--no-undefined",   "--hash-style=gnu",
-                                        "--threads=1", "-O0",     "-soname=tcc-kernels", "-z",
-                                        "noexecstack", "-o",      output};
+  std::vector<std::string> arguments = {"ld.lld",
+                                        "-shared",
+                                        "--no-undefined",
+                                        "--hash-style=gnu",
+                                        "--threads=1",
+                                        "-O0",
+                                        "-soname=tcc-kernels",
+                                        "-z",
+                                        "noexecstack",
+                                        "-o",
+                                        output};
   for (auto [i, object] : llvm::enumerate(objects)) {
     arguments.push_back(folder.file("kernels" + llvm::Twine(i) + ".o"));
     if (!writeFile(arguments.back(), object, error))

@@ -30,6 +30,10 @@ std::unique_ptr<llvm::TargetMachine> createMachine(const Target &target, std::st
     llvm::InitializeNativeTargetAsmPrinter();
     llvm::InitializeNativeTargetAsmParser();
   });
+  if (target.vectorBytes != 0 && target.vectorBytes != 16 && target.vectorBytes != 32 && target.vectorBytes != 64) {
+    error = "vector width of " + std::to_string(target.vectorBytes) + " bytes; 16, 32 and 64 are possible";
+    return nullptr;
+  }
   llvm::Triple triple(llvm::sys::getProcessTriple());
   const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, error);
   if (!backend)
@@ -41,8 +45,8 @@ std::unique_ptr<llvm::TargetMachine> createMachine(const Target &target, std::st
     return nullptr;
   }
   return std::unique_ptr<llvm::TargetMachine>(
-      backend->createTargetMachine(triple, cpu, featureText(target, native), llvm::TargetOptions(),
-                                   llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
+      backend->createTargetMachine(triple, cpu, featureText(target, native), llvm::TargetOptions(), llvm::Reloc::PIC_,
+                                   std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
 VectorTarget vectorTarget(const llvm::TargetMachine &machine, const Target &target) {

@@ -42,9 +42,7 @@ private:
   }
   Value literal(Type type, double value) { return splat(type, b.getFloatAttr(getElementTypeOrSelf(type), value)); }
   Value literal(double value) { return literal(f32, value); }
-  Value integer(Type type, int64_t value) {
-    return splat(type, b.getIntegerAttr(getElementTypeOrSelf(type), value));
-  }
+  Value integer(Type type, int64_t value) { return splat(type, b.getIntegerAttr(getElementTypeOrSelf(type), value)); }
   Value add(Value x, Value y) { return create<arith::AddFOp>(x, y); }
   Value sub(Value x, Value y) { return create<arith::SubFOp>(x, y); }
   Value mul(Value x, Value y) { return create<arith::MulFOp>(x, y); }

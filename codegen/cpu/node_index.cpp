@@ -7,8 +7,7 @@ namespace tcc::cpu {
 
 bool NodeValues::dependsOnColumn(const IndexExpr &expr) const {
   return llvm::any_of(expr.terms, [&](const IndexTerm &term) {
-    return term.axis == axis::column ||
-           (term.axis >= axis::firstDerived && dependsOnColumn(derived(term.axis).value));
+    return term.axis == axis::column || (term.axis >= axis::firstDerived && dependsOnColumn(derived(term.axis).value));
   });
 }
 
@@ -122,8 +121,8 @@ Value NodeValues::laneIndex(const IndexExpr &expr, LaneScope &lanes, Type elemen
   IndexExpr scalarPart(expr.constant);
   Value sum;
   for (const IndexTerm &term : expr.terms) {
-    bool varies = term.axis == axis::column ||
-                  (term.axis >= axis::firstDerived && dependsOnColumn(derived(term.axis).value));
+    bool varies =
+        term.axis == axis::column || (term.axis >= axis::firstDerived && dependsOnColumn(derived(term.axis).value));
     if (!varies) {
       scalarPart.terms.push_back(term);
       continue;

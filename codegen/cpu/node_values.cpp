@@ -136,8 +136,9 @@ Value NodeValues::random(Value seed, int64_t stream, Value index) {
   Type word = vector ? Type(b.vector(i32)) : i32;
   auto literal = [&](uint32_t value) { return b.integer(word, static_cast<int32_t>(value)); };
   auto low = [&](Value value) {
-    return getElementTypeOrSelf(value.getType()).isInteger(64) ? b.create<arith::TruncIOp>(
-        isa<VectorType>(value.getType()) ? Type(b.vector(i32)) : i32, value) : value;
+    return getElementTypeOrSelf(value.getType()).isInteger(64)
+               ? b.create<arith::TruncIOp>(isa<VectorType>(value.getType()) ? Type(b.vector(i32)) : i32, value)
+               : value;
   };
   Value counter[4] = {low(index), literal(0), literal(0), literal(0)};
   if (getElementTypeOrSelf(index.getType()).isInteger(64))
@@ -229,8 +230,7 @@ Value NodeValues::loadLanes(const KernelNode &node, LaneScope &lanes) {
     Value offsets = laneIndex(node.index, lanes, offsetType);
     if (gathers) {
       Value number = wide(b, inLanes(node.operands[0], lanes));
-      known = b.create<arith::CmpIOp>(arith::CmpIPredicate::ult, number,
-                                      b.integer(number.getType(), node.gatherRows));
+      known = b.create<arith::CmpIOp>(arith::CmpIPredicate::ult, number, b.integer(number.getType(), node.gatherRows));
       offsets = b.add(offsets, b.mul(number, node.gatherStride));
     }
     value = b.gatherLanes(base, element, offsets, b.both(b.both(lanes.mask, inside), known));

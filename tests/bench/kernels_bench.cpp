@@ -27,8 +27,8 @@ using Entry = void (*)(int64_t, int64_t, void *const *);
 struct Case {
   std::string name;
   KernelText text;
-  double bytes;                    // read and written by one run
-  std::vector<int> shared = {};    // per result: the input whose buffer it takes, or -1
+  double bytes;                 // read and written by one run
+  std::vector<int> shared = {}; // per result: the input whose buffer it takes, or -1
 };
 
 double clockSeconds(clockid_t clock) {
@@ -36,7 +36,9 @@ double clockSeconds(clockid_t clock) {
   clock_gettime(clock, &now);
   return now.tv_sec + now.tv_nsec * 1e-9;
 }
-double seconds() { return clockSeconds(CLOCK_MONOTONIC); }
+double seconds() {
+  return clockSeconds(CLOCK_MONOTONIC);
+}
 
 /// Runs work(thread) on all threads at once and gives the processor time of the slowest, the least of `repeats` rounds:
 /// what other programs take from the machine counts little.
@@ -95,9 +97,8 @@ double copyRate(unsigned threads) {
   for (bool stream : {false, true})
     best = std::max(best, 2.0 * size / timed(threads, 7, [&](unsigned thread) {
                             size_t part = size / threads;
-                            (stream ? streamCopy : [](char *t, const char *f, size_t n) {
-                              std::memcpy(t, f, n);
-                            })(to + thread * part, from + thread * part, part);
+                            (stream ? streamCopy : [](char *t, const char *f, size_t n) { std::memcpy(t, f, n); })(
+                                to + thread * part, from + thread * part, part);
                           }));
   return best / 1e9;
 }
@@ -172,9 +173,7 @@ int run(const Case &test, unsigned threads, cpu::Artefact artefact) {
     }
   cpu::KernelLaunch launch = cpu::launchOf(*info);
   int64_t grains = (launch.extent + launch.granularity - 1) / launch.granularity;
-  auto part = [&](unsigned thread) {
-    return std::min(launch.extent, grains * thread / threads * launch.granularity);
-  };
+  auto part = [&](unsigned thread) { return std::min(launch.extent, grains * thread / threads * launch.granularity); };
   double limit = copyRate(threads);
   double time = timed(threads, 7, [&](unsigned thread) {
     for (auto &pointers : arguments)
@@ -207,7 +206,9 @@ Case biasGelu(const std::string &element) {
                                       : "%x = tcc.cast %x0 : !S -> !F\n%bias = tcc.cast %bias0 : !B -> !C";
   std::string store = element == "f32" ? "%y = tcc.detach %r : !F" : "%y = tcc.cast %r : !F -> !S";
   return {"bias+GELU " + element,
-          {{{"x0", full}, {"bias0", "384x" + element}}, {{"y", full}}, withTypes(load + R"(
+          {{{"x0", full}, {"bias0", "384x" + element}},
+           {{"y", full}},
+           withTypes(load + R"(
     %b = tcc.broadcast %bias : !C -> !F
     %s = tcc.add %x, %b : !F
     %s2 = tcc.mul %s, %s : !F
@@ -223,14 +224,16 @@ Case biasGelu(const std::string &element) {
     %t1 = tcc.add %t, %one : !F
     %h = tcc.mul %s, %half : !F
     %r = tcc.mul %h, %t1 : !F
-    )" + store, {{"F", "4096x384xf32"}, {"S", full}, {"C", "384xf32"}, {"B", "384x" + element}})},
+    )" + store,
+                     {{"F", "4096x384xf32"}, {"S", full}, {"C", "384xf32"}, {"B", "384x" + element}})},
           bytes};
 }
 
 Case layerNorm() {
   return {"LayerNorm forward",
           {{{"x", "4096x384xf32"}, {"w", "384xf32"}, {"b", "384xf32"}},
-           {{"y", "4096x384xf32"}, {"mean", "4096x1xf32"}, {"rstd", "4096x1xf32"}}, withTypes(R"(
+           {{"y", "4096x384xf32"}, {"mean", "4096x1xf32"}, {"rstd", "4096x1xf32"}},
+           withTypes(R"(
     %inverse = tcc.constant dense<0.0026041667> : !R
     %eps = tcc.constant dense<1.0e-5> : !R
     %sum = tcc.reduce_sum %x axes [1] : !F -> !R
@@ -247,15 +250,20 @@ Case layerNorm() {
     %wb = tcc.broadcast %w : !C -> !F
     %bb = tcc.broadcast %b : !C -> !F
     %hw = tcc.mul %h, %wb : !F
-    %y = tcc.add %hw, %bb : !F)", {{"F", "4096x384xf32"}, {"R", "4096x1xf32"}, {"C", "384xf32"}})},
+    %y = tcc.add %hw, %bb : !F)",
+                     {{"F", "4096x384xf32"}, {"R", "4096x1xf32"}, {"C", "384xf32"}})},
           4096.0 * 384 * 8};
 }
 
 Case layerNormBackward() {
   return {"LayerNorm backward",
-          {{{"x", "32x128x384xf32"}, {"dy", "32x128x384xf32"}, {"w", "384xf32"}, {"mean", "32x128x1xf32"},
+          {{{"x", "32x128x384xf32"},
+            {"dy", "32x128x384xf32"},
+            {"w", "384xf32"},
+            {"mean", "32x128x1xf32"},
             {"rstd", "32x128x1xf32"}},
-           {{"dx", "32x128x384xf32"}, {"dw", "32x1x384xf32"}, {"db", "32x1x384xf32"}}, withTypes(R"(
+           {{"dx", "32x128x384xf32"}, {"dw", "32x1x384xf32"}, {"db", "32x1x384xf32"}},
+           withTypes(R"(
     %inverse = tcc.constant dense<0.0026041667> : !R
     %mb = tcc.broadcast %mean : !R -> !F
     %rb = tcc.broadcast %rstd : !R -> !F
@@ -276,7 +284,8 @@ Case layerNormBackward() {
     %dx = tcc.mul %t2, %rb : !F
     %dyh = tcc.mul %dy, %h : !F
     %dw = tcc.reduce_sum %dyh axes [1] : !F -> !S
-    %db = tcc.reduce_sum %dy axes [1] : !F -> !S)", {{"F", "32x128x384xf32"}, {"R", "32x128x1xf32"}, {"S", "32x1x384xf32"}, {"C", "384xf32"}})},
+    %db = tcc.reduce_sum %dy axes [1] : !F -> !S)",
+                     {{"F", "32x128x384xf32"}, {"R", "32x128x1xf32"}, {"S", "32x1x384xf32"}, {"C", "384xf32"}})},
           4096.0 * 384 * 12};
 }
 
@@ -285,7 +294,9 @@ Case crossEntropy(const std::string &element) {
   std::string load = element == "f32" ? "%x = tcc.detach %x0 : !F" : "%x = tcc.cast %x0 : !S -> !F";
   std::string store = element == "f32" ? "%dx = tcc.detach %r : !F" : "%dx = tcc.cast %r : !F -> !S";
   return {"cross-entropy fwd+bwd " + element,
-          {{{"x0", full}, {"target", "1024xi32"}, {"scale", "f32"}}, {{"loss", "1024x1xf32"}, {"dx", full}}, withTypes(load + R"(
+          {{{"x0", full}, {"target", "1024xi32"}, {"scale", "f32"}},
+           {{"loss", "1024x1xf32"}, {"dx", full}},
+           withTypes(load + R"(
     %m = tcc.reduce_max %x axes [1] : !F -> !R
     %mb = tcc.broadcast %m : !R -> !F
     %d = tcc.sub %x, %mb : !F
@@ -307,15 +318,29 @@ Case crossEntropy(const std::string &element) {
     %shareb = tcc.broadcast %scale : tensor<f32> -> !F
     %hot = tcc.select %is, %shareb, %zero : !B, !F
     %r = tcc.sub %q, %hot : !F
-    )" + store, {{"F", "1024x50257xf32"}, {"S", full}, {"R", "1024x1xf32"}, {"I", "1024x50257xi32"}, {"B", "1024x50257xi1"}})},
-          1024.0 * 50257 * (element == "f32" ? 8 : 4), {-1, 0}};
+    )" + store,
+                     {{"F", "1024x50257xf32"},
+                      {"S", full},
+                      {"R", "1024x1xf32"},
+                      {"I", "1024x50257xi32"},
+                      {"B", "1024x50257xi1"}})},
+          1024.0 * 50257 * (element == "f32" ? 8 : 4),
+          {-1, 0}};
 }
 
 Case adamw() {
   return {"AdamW 124M",
-          {{{"p", "124439808xf32"}, {"g", "124439808xf32"}, {"m", "124439808xf32"}, {"v", "124439808xf32"},
-            {"lr", "f32"}, {"c1", "f32"}, {"c2", "f32"}, {"scale", "f32"}, {"apply", "i1"}},
-           {{"np", "124439808xf32"}, {"nm", "124439808xf32"}, {"nv", "124439808xf32"}}, withTypes(R"(
+          {{{"p", "124439808xf32"},
+            {"g", "124439808xf32"},
+            {"m", "124439808xf32"},
+            {"v", "124439808xf32"},
+            {"lr", "f32"},
+            {"c1", "f32"},
+            {"c2", "f32"},
+            {"scale", "f32"},
+            {"apply", "i1"}},
+           {{"np", "124439808xf32"}, {"nm", "124439808xf32"}, {"nv", "124439808xf32"}},
+           withTypes(R"(
     %sb = tcc.broadcast %scale : !0 -> !F
     %gs = tcc.mul %g, %sb : !F
     %b1 = tcc.constant dense<0.9> : !F
@@ -346,8 +371,10 @@ Case adamw() {
     %ab = tcc.broadcast %apply : tensor<i1> -> !B
     %np = tcc.select %ab, %p1, %p : !B, !F
     %nm = tcc.select %ab, %m2, %m : !B, !F
-    %nv = tcc.select %ab, %v2, %v : !B, !F)", {{"F", "124439808xf32"}, {"B", "124439808xi1"}, {"0", "f32"}})},
-          124439808.0 * 28, {0, 2, 3}};
+    %nv = tcc.select %ab, %v2, %v : !B, !F)",
+                     {{"F", "124439808xf32"}, {"B", "124439808xi1"}, {"0", "f32"}})},
+          124439808.0 * 28,
+          {0, 2, 3}};
 }
 
 } // namespace

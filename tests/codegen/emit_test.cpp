@@ -77,6 +77,28 @@ TEST(CpuEmit, RefusalsNameTheKernel) {
   options.target.cpu = "no-such-cpu";
   LoadedKernel unknown({{{"x", "8xf32"}}, {{"y", "8xf32"}}, "%y = tcc.neg %x : tensor<8xf32>"}, options);
   EXPECT_NE(unknown.error.find("unknown CPU 'no-such-cpu'"), std::string::npos) << unknown.error;
+  options.target = {"native", "", 48};
+  LoadedKernel odd({{{"x", "8xf32"}}, {{"y", "8xf32"}}, "%y = tcc.neg %x : tensor<8xf32>"}, options);
+  EXPECT_NE(odd.error.find("16, 32 and 64 are possible"), std::string::npos) << odd.error;
+}
+
+TEST(CpuEmit, EveryVectorWidthAndFastMath) {
+  KernelText text{{{"x", "5x77xf32"}}, {{"y", "5x1xf32"}}, R"(
+    %e = tcc.exp %x : tensor<5x77xf32>
+    %y = tcc.reduce_sum %e axes [1] : tensor<5x77xf32> -> tensor<5x1xf32>)"};
+  std::vector<double> first;
+  for (unsigned bytes : {16, 32, 64})
+    for (bool fastMath : {false, true}) {
+      cpu::EmitOptions options;
+      options.target.vectorBytes = bytes;
+      options.fastMath = fastMath;
+      LoadedKernel kernel(text, options);
+      ASSERT_EQ(kernel.error, "");
+      std::vector<double> result = kernel.run(kernel.randomInputs())[0].data;
+      if (first.empty())
+        first = result;
+      EXPECT_TRUE(allClose(result, first, 1e-5, 0)) << bytes << " bytes";
+    }
 }
 
 } // namespace

@@ -19,17 +19,20 @@ RefTensor floats(std::vector<int64_t> shape, uint64_t seed) {
 TEST(CpuViews, Transposes) {
   for (const char *element : {"f32", "bf16", "i1", "i64"}) {
     std::string e = element;
-    expectLikeInterpreter({{{"x", "21x34x" + e}}, {{"y", "34x21x" + e}},
+    expectLikeInterpreter({{{"x", "21x34x" + e}},
+                           {{"y", "34x21x" + e}},
                            "%y = tcc.transpose %x [1, 0] : tensor<21x34x" + e + "> -> tensor<34x21x" + e + ">"});
   }
-  expectLikeInterpreter({{{"x", "2x6x4x16xf32"}}, {{"y", "2x4x6x16xf32"}},
+  expectLikeInterpreter({{{"x", "2x6x4x16xf32"}},
+                         {{"y", "2x4x6x16xf32"}},
                          "%y = tcc.transpose %x [0, 2, 1, 3] : tensor<2x6x4x16xf32> -> tensor<2x4x6x16xf32>"});
 }
 
 TEST(CpuViews, SplitHeads) { // [B, T, 3·H·d] -> q of [B, H, T, d]
   for (int64_t d : {16, 12}) {
     std::string width = std::to_string(3 * 2 * d), half = std::to_string(2 * d), head = std::to_string(d);
-    expectLikeInterpreter({{{"x", "2x5x" + width + "xf32"}}, {{"q", "2x2x5x" + head + "xf32"}},
+    expectLikeInterpreter({{{"x", "2x5x" + width + "xf32"}},
+                           {{"q", "2x2x5x" + head + "xf32"}},
                            "%s = tcc.slice %x [0, 0, " + half + "] to [2, 5, " + std::to_string(4 * d) +
                                "] : tensor<2x5x" + width + "xf32> -> tensor<2x5x" + half + "xf32>\n" +
                                "%r = tcc.reshape %s : tensor<2x5x" + half + "xf32> -> tensor<2x5x2x" + head +
@@ -39,7 +42,8 @@ TEST(CpuViews, SplitHeads) { // [B, T, 3·H·d] -> q of [B, H, T, d]
 }
 
 TEST(CpuViews, PadAndSlice) {
-  expectLikeInterpreter({{{"x", "5x7xf32"}}, {{"y", "9x20xf32"}},
+  expectLikeInterpreter({{{"x", "5x7xf32"}},
+                         {{"y", "9x20xf32"}},
                          "%y = tcc.pad %x [1, 3], [3, 10] : tensor<5x7xf32> -> tensor<9x20xf32>"});
   expectLikeInterpreter({{{"x", "6x40xf32"}}, {{"y", "3x33xf32"}}, R"(
     %s = tcc.slice %x [2, 5] to [5, 38] : tensor<6x40xf32> -> tensor<3x33xf32>
@@ -52,10 +56,12 @@ TEST(CpuViews, PadAndSlice) {
 }
 
 TEST(CpuViews, Concatenation) {
-  for (auto [axis, a, b, c] : {std::tuple(1, "3x10xf32", "3x23xf32", "3x33xf32"), {0, "2x20xf32", "5x20xf32", "7x20xf32"},
+  for (auto [axis, a, b, c] : {std::tuple(1, "3x10xf32", "3x23xf32", "3x33xf32"),
+                               {0, "2x20xf32", "5x20xf32", "7x20xf32"},
                                {1, "3x16xf32", "3x32xf32", "3x48xf32"}}) {
     std::string A = a, B = b, C = c;
-    expectLikeInterpreter({{{"a", A}, {"b", B}}, {{"y", C}},
+    expectLikeInterpreter({{{"a", A}, {"b", B}},
+                           {{"y", C}},
                            "%e = tcc.exp %a : tensor<" + A + ">\n%y = tcc.concat %e, %b axis " + std::to_string(axis) +
                                " : tensor<" + A + ">, tensor<" + B + "> -> tensor<" + C + ">"});
   }
@@ -81,7 +87,8 @@ TEST(CpuIndexing, EmbeddingAndPositions) {
 }
 
 TEST(CpuIndexing, GatherElements) {
-  KernelText text{{{"table", "30xf32"}, {"index", "40xi32"}}, {{"y", "40xf32"}},
+  KernelText text{{{"table", "30xf32"}, {"index", "40xi32"}},
+                  {{"y", "40xf32"}},
                   "%y = tcc.gather %table at %index : tensor<30xf32>, tensor<40xi32> -> tensor<40xf32>"};
   std::vector<double> index;
   for (int i = 0; i < 40; ++i)
@@ -91,8 +98,10 @@ TEST(CpuIndexing, GatherElements) {
 
 TEST(CpuIndexing, ScatterAddInAscendingRows) {
   for (auto [columns, element] : {std::pair(40, "f32"), {200, "f32"}, {5, "f32"}}) {
-    std::string base = "7x" + std::to_string(columns) + "x" + element, rows = "11x" + std::to_string(columns) + "x" + element;
-    KernelText text{{{"base", base}, {"index", "11xi32"}, {"rows", rows}}, {{"y", base}},
+    std::string base = "7x" + std::to_string(columns) + "x" + element,
+                rows = "11x" + std::to_string(columns) + "x" + element;
+    KernelText text{{{"base", base}, {"index", "11xi32"}, {"rows", rows}},
+                    {{"y", base}},
                     "%y = tcc.scatter_add %base at %index, %rows : tensor<" + base + ">, tensor<11xi32>, tensor<" +
                         rows + ">"};
     RefTensor index = integers({11}, {0, 3, 3, 6, -1, 3, 7, 0, 1, 1, 6});

@@ -13,7 +13,9 @@ namespace {
 
 //===- memory --------------------------------------------------------------------------------------------------===//
 
-int64_t elementBytes(Type element) { return std::max(1u, element.getIntOrFloatBitWidth() / 8); }
+int64_t elementBytes(Type element) {
+  return std::max(1u, element.getIntOrFloatBitWidth() / 8);
+}
 
 /// A tensor as bytes, with a guard pattern behind it.
 struct Buffer {

@@ -20,8 +20,8 @@ public:
   KernelInfo info;
   mlir::func::FuncOp function;
 
-  /// Runs the items cut into pieces of `piece` items (0: in one), pieces in reversed order where asked. Results start as
-  /// NaN patterns; `shared` gives for a result the input whose buffer it takes, or -1.
+  /// Runs the items cut into pieces of `piece` items (0: in one), pieces in reversed order where asked. Results start
+  /// as NaN patterns; `shared` gives for a result the input whose buffer it takes, or -1.
   std::vector<RefTensor> run(const std::vector<RefTensor> &inputs, int64_t piece = 0, bool reversed = false,
                              const std::vector<int> &shared = {}) const;
   /// A random input of each type, in [low, high).

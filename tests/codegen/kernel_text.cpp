@@ -2,7 +2,9 @@
 
 namespace tcc::test {
 
-static std::string tensorText(const std::string &type) { return "tensor<" + type + ">"; }
+static std::string tensorText(const std::string &type) {
+  return "tensor<" + type + ">";
+}
 
 std::string KernelText::module() const {
   std::string parameters, bindings, types, names;
@@ -19,8 +21,8 @@ std::string KernelText::module() const {
   for (size_t i = 0; i < results.size(); ++i)
     append(returned, results.size() == 1 ? "%out" : "%out#" + std::to_string(i));
   return "func.func @main(" + parameters + ") -> (" + types + ") {\n  %out" + count + " = tcc.kernel (" + bindings +
-         ") -> (" + types + ") {\n" + body + "\n    tcc.yield " + names + " : " + types + "\n  }\n  return " + returned +
-         " : " + types + "\n}\n";
+         ") -> (" + types + ") {\n" + body + "\n    tcc.yield " + names + " : " + types + "\n  }\n  return " +
+         returned + " : " + types + "\n}\n";
 }
 
 } // namespace tcc::test

@@ -29,8 +29,8 @@ TEST(CpuPointwise, EveryTail) {
   for (int64_t size : {0, 1, 7, 15, 16, 17, 63, 64, 65, 200, 1024, 2500}) {
     std::string type = std::to_string(size) + "xf32";
     std::string t = " : tensor<" + type + ">";
-    expectLikeInterpreter({{{"x", type}, {"y", type}}, {{"z", type}},
-                           "%a = tcc.mul %x, %y" + t + "\n%z = tcc.add %a, %x" + t});
+    expectLikeInterpreter(
+        {{{"x", type}, {"y", type}}, {{"z", type}}, "%a = tcc.mul %x, %y" + t + "\n%z = tcc.add %a, %x" + t});
   }
 }
 
@@ -56,7 +56,8 @@ TEST(CpuPointwise, BiasAndGelu) {
 TEST(CpuPointwise, Bfloat16RoundsWhereTheGraphDoes) {
   for (const char *size : {"1", "17", "200"}) {
     std::string b = std::string(size) + "xbf16", f = std::string(size) + "xf32";
-    expectLikeInterpreter({{{"x", b}, {"y", b}}, {{"z", b}, {"w", f}},
+    expectLikeInterpreter({{{"x", b}, {"y", b}},
+                           {{"z", b}, {"w", f}},
                            "%p = tcc.mul %x, %y : tensor<" + b + ">\n%z = tcc.add %p, %x : tensor<" + b +
                                ">\n%w = tcc.cast %p : tensor<" + b + "> -> tensor<" + f + ">"});
   }
@@ -65,8 +66,9 @@ TEST(CpuPointwise, Bfloat16RoundsWhereTheGraphDoes) {
 TEST(CpuPointwise, Bfloat16RoundingIsToNearestEven) {
   KernelText text{{{"x", "8xf32"}}, {{"y", "8xbf16"}}, "%y = tcc.cast %x : tensor<8xf32> -> tensor<8xbf16>"};
   double ulp = std::ldexp(1, -7);
-  std::vector<double> values = {1 + ulp / 2, 1 + 1.5 * ulp, 1 + 0.51 * ulp, -1 - ulp / 2, 3.4e38,
-                                std::numeric_limits<double>::infinity(), NAN, -0.0};
+  std::vector<double> values = {1 + ulp / 2,  1 + 1.5 * ulp, 1 + 0.51 * ulp,
+                                -1 - ulp / 2, 3.4e38,        std::numeric_limits<double>::infinity(),
+                                NAN,          -0.0};
   for (const cpu::Target &target : runnableTargets()) {
     std::vector<double> y = evaluate(text, target, values);
     EXPECT_EQ(y[0], 1);
@@ -77,6 +79,27 @@ TEST(CpuPointwise, Bfloat16RoundingIsToNearestEven) {
     EXPECT_EQ(y[5], std::numeric_limits<double>::infinity());
     EXPECT_TRUE(std::isnan(y[6]));
     EXPECT_TRUE(y[7] == 0 && std::signbit(y[7]));
+  }
+}
+
+TEST(CpuPointwise, HalfPrecision) {
+  KernelText text{{{"x", "37xf16"}, {"y", "37xf16"}}, {{"z", "37xf16"}}, R"(
+    %p = tcc.mul %x, %y : tensor<37xf16>
+    %z = tcc.add %p, %x : tensor<37xf16>)"};
+  for (const cpu::Target &target : runnableTargets()) {
+    cpu::EmitOptions options;
+    options.target = target;
+    LoadedKernel kernel(text, options);
+    if (target.cpu == "x86-64") { // without F16C a conversion would be a call
+      EXPECT_NE(kernel.error.find("F16C"), std::string::npos) << kernel.error;
+      continue;
+    }
+    ASSERT_EQ(kernel.error, "");
+    std::vector<RefTensor> inputs = kernel.randomInputs();
+    std::string error;
+    auto expected = interpret(kernel.function, inputs, RefMode::rounding, error);
+    ASSERT_TRUE(succeeded(expected)) << error;
+    EXPECT_EQ(kernel.run(inputs)[0].data, (*expected)[0].data);
   }
 }
 
@@ -106,7 +129,8 @@ TEST(CpuPointwise, ScalarsAreReadOnce) {
 
 TEST(CpuPointwise, ResultInAnInputsBuffer) {
   std::string t = " : tensor<300xf32>";
-  KernelText text{{{"p", "300xf32"}, {"g", "300xf32"}}, {{"q", "300xf32"}, {"h", "300xf32"}},
+  KernelText text{{{"p", "300xf32"}, {"g", "300xf32"}},
+                  {{"q", "300xf32"}, {"h", "300xf32"}},
                   "%q = tcc.sub %p, %g" + t + "\n%h = tcc.mul %p, %g" + t};
   cpu::EmitOptions options;
   LoadedKernel kernel(text, options);
@@ -156,9 +180,8 @@ TEST(CpuMath, SpecialValues) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   std::vector<double> values = {infinity, -infinity, NAN, 0.0, -0.0, 1e-45, -1e-45, 3e38, -3e38, 200, -200};
   std::string type = std::to_string(values.size()) + "xf32";
-  std::pair<const char *, double (*)(double)> functions[] = {{"exp", std::exp}, {"log", std::log},
-                                                             {"tanh", std::tanh}, {"erf", std::erf},
-                                                             {"sqrt", std::sqrt}};
+  std::pair<const char *, double (*)(double)> functions[] = {
+      {"exp", std::exp}, {"log", std::log}, {"tanh", std::tanh}, {"erf", std::erf}, {"sqrt", std::sqrt}};
   for (const cpu::Target &target : runnableTargets())
     for (auto [op, exact] : functions) {
       std::vector<double> results = evaluate(unary(op, type), target, values);

@@ -29,14 +29,17 @@ std::string expand(std::string body, const std::vector<std::pair<char, std::stri
 
 KernelText softmax(int64_t rows, int64_t columns, const char *element = "f32") {
   std::string full = shape(rows, columns, element), row = shape(rows, 1, element);
-  return {{{"x", full}}, {{"y", full}}, expand(R"(
+  return {{{"x", full}},
+          {{"y", full}},
+          expand(R"(
     %m = tcc.reduce_max %x axes [1] : !f -> !r
     %mb = tcc.broadcast %m : !r -> !f
     %d = tcc.sub %x, %mb : !f
     %e = tcc.exp %d : !f
     %s = tcc.reduce_sum %e axes [1] : !f -> !r
     %sb = tcc.broadcast %s : !r -> !f
-    %y = tcc.div %e, %sb : !f)", {{'f', full}, {'r', row}})};
+    %y = tcc.div %e, %sb : !f)",
+                 {{'f', full}, {'r', row}})};
 }
 
 TEST(CpuRows, Softmax) {
@@ -45,11 +48,13 @@ TEST(CpuRows, Softmax) {
   expectLikeInterpreter(softmax(3, 100, "bf16"));
 }
 
-TEST(CpuRows, SoftmaxOfLongRowsRecomputes) { expectLikeInterpreter(softmax(2, 70011)); }
+TEST(CpuRows, SoftmaxOfLongRowsRecomputes) {
+  expectLikeInterpreter(softmax(2, 70011));
+}
 
 TEST(CpuRows, MaxKeepsNaN) {
-  KernelText text{{{"x", "3x33xf32"}}, {{"m", "3x1xf32"}},
-                  "%m = tcc.reduce_max %x axes [1] : tensor<3x33xf32> -> tensor<3x1xf32>"};
+  KernelText text{
+      {{"x", "3x33xf32"}}, {{"m", "3x1xf32"}}, "%m = tcc.reduce_max %x axes [1] : tensor<3x33xf32> -> tensor<3x1xf32>"};
   for (const cpu::Target &target : runnableTargets()) {
     cpu::EmitOptions options;
     options.target = target;
@@ -70,9 +75,11 @@ TEST(CpuRows, LayerNormForward) {
   for (auto [rows, columns] : {std::pair(3, 15), {5, 64}, {2, 384}, {4, 100}}) {
     std::string full = shape(rows, columns), row = shape(rows, 1), column = std::to_string(columns) + "xf32";
     std::string inverse = "dense<" + std::to_string(1.0 / columns) + "> : !r";
-    expectLikeInterpreter({{{"x", full}, {"w", column}, {"b", column}}, {{"y", full}, {"mean", row}, {"rstd", row}},
+    expectLikeInterpreter({{{"x", full}, {"w", column}, {"b", column}},
+                           {{"y", full}, {"mean", row}, {"rstd", row}},
                            expand(R"(
-      %inverse = tcc.constant )" + inverse + R"(
+      %inverse = tcc.constant )" + inverse +
+                                      R"(
       %eps = tcc.constant dense<1.0e-5> : !r
       %sum = tcc.reduce_sum %x axes [1] : !f -> !r
       %mean = tcc.mul %sum, %inverse : !r
@@ -88,7 +95,8 @@ TEST(CpuRows, LayerNormForward) {
       %wb = tcc.broadcast %w : !c -> !f
       %bb = tcc.broadcast %b : !c -> !f
       %hw = tcc.mul %h, %wb : !f
-      %y = tcc.add %hw, %bb : !f)", {{'f', full}, {'r', row}, {'c', column}})});
+      %y = tcc.add %hw, %bb : !f)",
+                                  {{'f', full}, {'r', row}, {'c', column}})});
   }
 }
 
@@ -99,11 +107,11 @@ TEST(CpuBlocks, LayerNormBackwardWithColumnSums) {
     };
     std::string full = three(rows, columns), row = three(rows, 1), sums = three(1, columns),
                 column = std::to_string(columns) + "xf32";
-    expectLikeInterpreter(
-        {{{"x", full}, {"dy", full}, {"w", column}, {"mean", row}, {"rstd", row}},
-         {{"dx", full}, {"dw", sums}, {"db", sums}},
-         expand(R"(
-      %inverse = tcc.constant dense<)" + std::to_string(1.0 / columns) + R"(> : !r
+    expectLikeInterpreter({{{"x", full}, {"dy", full}, {"w", column}, {"mean", row}, {"rstd", row}},
+                           {{"dx", full}, {"dw", sums}, {"db", sums}},
+                           expand(R"(
+      %inverse = tcc.constant dense<)" +
+                                      std::to_string(1.0 / columns) + R"(> : !r
       %mb = tcc.broadcast %mean : !r -> !f
       %rb = tcc.broadcast %rstd : !r -> !f
       %d = tcc.sub %x, %mb : !f
@@ -123,25 +131,39 @@ TEST(CpuBlocks, LayerNormBackwardWithColumnSums) {
       %dx = tcc.mul %t2, %rb : !f
       %dyh = tcc.mul %dy, %h : !f
       %dw = tcc.reduce_sum %dyh axes [1] : !f -> !s
-      %db = tcc.reduce_sum %dy axes [1] : !f -> !s)", {{'f', full}, {'r', row}, {'s', sums}, {'c', column}})});
+      %db = tcc.reduce_sum %dy axes [1] : !f -> !s)",
+                                  {{'f', full}, {'r', row}, {'s', sums}, {'c', column}})});
   }
 }
 
 TEST(CpuColumns, SumsOverLeadingAndMiddleAxes) {
-  expectLikeInterpreter({{{"x", "37x50xf32"}}, {{"y", "1x50xf32"}},
+  expectLikeInterpreter({{{"x", "37x50xf32"}},
+                         {{"y", "1x50xf32"}},
                          "%y = tcc.reduce_sum %x axes [0] : tensor<37x50xf32> -> tensor<1x50xf32>"});
-  expectLikeInterpreter({{{"x", "3x9x70xf32"}}, {{"y", "3x1x70xf32"}},
+  expectLikeInterpreter({{{"x", "3x9x70xf32"}},
+                         {{"y", "3x1x70xf32"}},
                          "%y = tcc.reduce_sum %x axes [1] : tensor<3x9x70xf32> -> tensor<3x1x70xf32>"});
-  expectLikeInterpreter({{{"x", "5x300xf32"}}, {{"y", "1x300xf32"}},
+  expectLikeInterpreter({{{"x", "5x300xf32"}},
+                         {{"y", "1x300xf32"}},
                          "%y = tcc.reduce_max %x axes [0] : tensor<5x300xf32> -> tensor<1x300xf32>"});
-  expectLikeInterpreter({{{"x", "2x3x5x8xf32"}}, {{"y", "2x1x1x8xf32"}},
+  expectLikeInterpreter({{{"x", "2x3x5x8xf32"}},
+                         {{"y", "2x1x1x8xf32"}},
                          "%y = tcc.reduce_sum %x axes [1, 2] : tensor<2x3x5x8xf32> -> tensor<2x1x1x8xf32>"});
 }
 
+TEST(CpuColumns, OfNoRows) {
+  expectLikeInterpreter({{{"x", "0x21xf32"}},
+                         {{"y", "1x21xf32"}},
+                         "%y = tcc.reduce_sum %x axes [0] : tensor<0x21xf32> -> tensor<1x21xf32>"});
+  expectLikeInterpreter(softmax(0, 9));
+}
+
 TEST(CpuColumns, SixteenBitSumsAreRoundedOnce) {
-  expectLikeInterpreter({{{"x", "200x70xbf16"}}, {{"y", "1x70xbf16"}},
+  expectLikeInterpreter({{{"x", "200x70xbf16"}},
+                         {{"y", "1x70xbf16"}},
                          "%y = tcc.reduce_sum %x axes [0] : tensor<200x70xbf16> -> tensor<1x70xbf16>"});
-  expectLikeInterpreter({{{"x", "2x50x300xbf16"}}, {{"y", "2x1x300xbf16"}},
+  expectLikeInterpreter({{{"x", "2x50x300xbf16"}},
+                         {{"y", "2x1x300xbf16"}},
                          "%y = tcc.reduce_sum %x axes [1] : tensor<2x50x300xbf16> -> tensor<2x1x300xbf16>"});
 }
 
@@ -153,7 +175,8 @@ TEST(CpuColumns, ElementsBesideSums) {
 }
 
 TEST(CpuRows, ReduceEverything) {
-  expectLikeInterpreter({{{"x", "7x11xf32"}}, {{"y", "1x1xf32"}},
+  expectLikeInterpreter({{{"x", "7x11xf32"}},
+                         {{"y", "1x1xf32"}},
                          "%y = tcc.reduce_sum %x axes [0, 1] : tensor<7x11xf32> -> tensor<1x1xf32>"});
   expectLikeInterpreter({{{"x", "7x11xi32"}}, {{"y", "7x1xi32"}, {"m", "7x1xi32"}}, R"(
     %y = tcc.reduce_sum %x axes [1] : tensor<7x11xi32> -> tensor<7x1xi32>
@@ -164,7 +187,9 @@ TEST(CpuRows, CrossEntropyForwardAndBackward) {
   for (int64_t columns : {33, 257}) {
     std::string full = shape(6, columns), row = "6x1xf32", target = "6xi32", index = shape(6, columns, "i32"),
                 boolean = shape(6, columns, "i1");
-    KernelText text{{{"x", full}, {"target", target}, {"scale", "f32"}}, {{"loss", row}, {"dx", full}}, expand(R"(
+    KernelText text{{{"x", full}, {"target", target}, {"scale", "f32"}},
+                    {{"loss", row}, {"dx", full}},
+                    expand(R"(
       %m = tcc.reduce_max %x axes [1] : !f -> !r
       %mb = tcc.broadcast %m : !r -> !f
       %d = tcc.sub %x, %mb : !f
@@ -185,15 +210,16 @@ TEST(CpuRows, CrossEntropyForwardAndBackward) {
       %hot = tcc.select %is, %one, %zero : !b, !f
       %g = tcc.sub %q, %hot : !f
       %scaleb = tcc.broadcast %scale : tensor<f32> -> !f
-      %dx = tcc.mul %g, %scaleb : !f)", {{'f', full}, {'r', row}, {'i', index}, {'b', boolean}})};
+      %dx = tcc.mul %g, %scaleb : !f)",
+                           {{'f', full}, {'r', row}, {'i', index}, {'b', boolean}})};
     mlir::MLIRContext context;
     auto tensor = [&](llvm::ArrayRef<int64_t> dims, mlir::Type element) {
       return mlir::RankedTensorType::get(dims, element);
     };
     mlir::Type f32 = mlir::Float32Type::get(&context), i32 = mlir::IntegerType::get(&context, 32);
     RefTensor targets{tensor({6}, i32), {0, 5, static_cast<double>(columns - 1), -1, 16, 32}};
-    expectLikeInterpreter(text, {randomTensor(tensor({6, columns}, f32), 3, -5, 5), targets,
-                                 splatTensor(tensor({}, f32), 0.25)});
+    expectLikeInterpreter(
+        text, {randomTensor(tensor({6, columns}, f32), 3, -5, 5), targets, splatTensor(tensor({}, f32), 0.25)});
   }
 }
 

@@ -17,7 +17,9 @@ int64_t evaluate(const IndexExpr &expr, const Point &point) {
   return value;
 }
 
-int64_t floorDivide(int64_t a, int64_t b) { return (a - ((a % b) + b) % b) / b; }
+int64_t floorDivide(int64_t a, int64_t b) {
+  return (a - ((a % b) + b) % b) / b;
+}
 
 std::string text(const IndexExpr &expr) {
   std::string result;
@@ -107,7 +109,8 @@ TEST(IndexExpr, arithmeticEqualsIntegersAtEveryPoint) {
     Sample sample(seed);
     divisions += sample.divisions;
     for (size_t i = 0; i < sample.points.size(); ++i)
-      ASSERT_EQ(evaluate(sample.expr, sample.points[i]), sample.values[i]) << "seed " << seed << ": " << text(sample.expr);
+      ASSERT_EQ(evaluate(sample.expr, sample.points[i]), sample.values[i])
+          << "seed " << seed << ": " << text(sample.expr);
   }
   EXPECT_GT(divisions, static_cast<int64_t>(sampleCount)); // most draws are expressible
 }
@@ -191,7 +194,7 @@ TEST(IndexExpr, formIsCanonical) {
   IndexExpr row = IndexExpr::ofAxis(axis::row, 12), column = IndexExpr::ofAxis(axis::column, 8);
   EXPECT_EQ(row + column, column + row);
   EXPECT_EQ(row * 2 + row * -2, IndexExpr());
-  EXPECT_EQ(*row.floorDiv(4) * 4 + *row.mod(4), row);                        // neighbouring digits join
+  EXPECT_EQ(*row.floorDiv(4) * 4 + *row.mod(4), row);                                  // neighbouring digits join
   EXPECT_EQ(*row.floorDiv(6) * 6 + *(*row.mod(6)).floorDiv(2) * 2 + *row.mod(2), row); // three of them too
   EXPECT_EQ(*(*row.mod(6)).mod(3), *row.mod(3));
   EXPECT_EQ(*(*row.floorDiv(2)).floorDiv(3), *row.floorDiv(6));
@@ -203,9 +206,9 @@ TEST(IndexExpr, formIsCanonical) {
 
 TEST(IndexExpr, refusesWhatIsNoSuchExpression) {
   IndexExpr row = IndexExpr::ofAxis(axis::row, 12), column = IndexExpr::ofAxis(axis::column, 8);
-  EXPECT_FALSE((row + column).mod(8));                // two axes whose sum wraps
-  EXPECT_FALSE((row + IndexExpr(1)).floorDiv(4));     // a shifted axis that crosses a boundary
-  EXPECT_FALSE((*row.mod(6)).mod(4));                 // 6 and 4 do not divide each other
+  EXPECT_FALSE((row + column).mod(8));            // two axes whose sum wraps
+  EXPECT_FALSE((row + IndexExpr(1)).floorDiv(4)); // a shifted axis that crosses a boundary
+  EXPECT_FALSE((*row.mod(6)).mod(4));             // 6 and 4 do not divide each other
   EXPECT_FALSE((*row.mod(6)).substitute(axis::row, column));
 }
 

@@ -288,8 +288,7 @@ private:
       if (scatters)
         result.data[index] = narrow(result.data[index] + value);
       else
-        result.data[index] =
-            isColumn ? accumulate(sums, result.data[index], value, type.getElementType()) : value;
+        result.data[index] = isColumn ? accumulate(sums, result.data[index], value, type.getElementType()) : value;
     });
     int64_t expected = isColumn ? info.space.rows : 1;
     for (int count : writes)

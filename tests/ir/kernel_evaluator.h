@@ -11,8 +11,8 @@ struct KernelRun {
   std::string fault; // what is wrong with the form: an access outside of its tensor, a broken stage, a hole
 };
 
-/// The results of the kernel form for these arguments. Elementwise ops are run by the reference interpreter, one op at a
-/// time on one vector of all points; everything else (indices, guards, reductions, stores) is done here.
+/// The results of the kernel form for these arguments. Elementwise ops are run by the reference interpreter, one op at
+/// a time on one vector of all points; everything else (indices, guards, reductions, stores) is done here.
 KernelRun runKernelForm(const KernelInfo &info, llvm::ArrayRef<mlir::RankedTensorType> resultTypes,
                         llvm::ArrayRef<RefTensor> arguments, RefMode mode);
 

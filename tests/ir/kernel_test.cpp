@@ -62,9 +62,8 @@ protected:
   }
 
   static bool sameBits(const RefTensor &a, const RefTensor &b) {
-    return a.type == b.type && llvm::equal(a.data, b.data, [](double x, double y) {
-             return (std::isnan(x) && std::isnan(y)) || x == y;
-           });
+    return a.type == b.type &&
+           llvm::equal(a.data, b.data, [](double x, double y) { return (std::isnan(x) && std::isnan(y)) || x == y; });
   }
 
   /// Why the form and the interpreter disagree on the function; empty where each result is equal in every bit.
@@ -144,7 +143,8 @@ protected:
   }
 };
 
-//===- reductions --------------------------------------------------------------------------------------------------===//
+//===- reductions
+//--------------------------------------------------------------------------------------------------===//
 
 TEST_F(Kernels, reductionsOverAnyAxisOfThree) {
   struct Case {
@@ -157,11 +157,11 @@ TEST_F(Kernels, reductionsOverAnyAxisOfThree) {
                              Case{"0", "1x3x4", "space 1 x 2 x 12, stages 1, parallel over columns"},
                              Case{"0, 1", "1x1x4", "space 1 x 6 x 4, stages 1, parallel over columns"}})
     for (StringRef op : {"reduce_sum", "reduce_max"}) {
-      KernelInfo info = form("x: 2x3x4xf32",
-                             ("%r = tcc." + op + " %x axes [" + sample.axes + "] : tensor<2x3x4xf32> -> tensor<" +
-                              sample.result + "xf32>")
-                                 .str(),
-                             "%r : " + sample.result + "xf32");
+      KernelInfo info = form(
+          "x: 2x3x4xf32",
+          ("%r = tcc." + op + " %x axes [" + sample.axes + "] : tensor<2x3x4xf32> -> tensor<" + sample.result + "xf32>")
+              .str(),
+          "%r : " + sample.result + "xf32");
       EXPECT_EQ(spaceOf(info), sample.space) << "axes " << sample.axes;
     }
 }
@@ -209,7 +209,8 @@ result2[3*outer + row] = element %1
 )");
 }
 
-//===- views -------------------------------------------------------------------------------------------------------===//
+//===- views
+//-------------------------------------------------------------------------------------------------------===//
 
 TEST_F(Kernels, positionsAreReadModuloT) {
   std::string body = R"(
@@ -224,9 +225,9 @@ TEST_F(Kernels, positionsAreReadModuloT) {
 %2 = compute add %0 %1 : f32, stage 0
 result0[12*row + column] = element %2
 )");
-  KernelInfo rows = form("x: 2x3x4xf32, p: 3x4xf32",
-                         body + "%s = tcc.reduce_sum %y axes [1] : tensor<6x4xf32> -> tensor<6x1xf32>",
-                         "%y : 6x4xf32, %s : 6x1xf32");
+  KernelInfo rows =
+      form("x: 2x3x4xf32, p: 3x4xf32", body + "%s = tcc.reduce_sum %y axes [1] : tensor<6x4xf32> -> tensor<6x1xf32>",
+           "%y : 6x4xf32, %s : 6x1xf32");
   EXPECT_NE(print(rows).find("load arg1[4*(row mod 3) + column]"), std::string::npos) << print(rows);
 }
 
@@ -299,7 +300,8 @@ TEST_F(Kernels, coordinatesAndRandomBitsFollowViews) {
   EXPECT_NE(print(info).find("index iota[row + 2]"), std::string::npos) << print(info);
 }
 
-//===- indexing ----------------------------------------------------------------------------------------------------===//
+//===- indexing
+//----------------------------------------------------------------------------------------------------===//
 
 TEST_F(Kernels, embeddingAddsGatheredRowsAndPositions) {
   KernelInfo info = form("w: 7x4xf32, t: 2x3xi32, p: 3x4xf32", R"(
@@ -329,7 +331,8 @@ result0[column] = scatterAdd %2
 )");
 }
 
-//===- scalars, empty tensors, several tensors ---------------------------------------------------------------------===//
+//===- scalars, empty tensors, several tensors
+//---------------------------------------------------------------------===//
 
 TEST_F(Kernels, scalarsAreOneRow) {
   KernelInfo info = form("a: f32, b: f32", R"(
@@ -351,19 +354,20 @@ TEST_F(Kernels, scalarResultsJoinATensorsKernel) {
 
 TEST_F(Kernels, emptyTensorsHaveNoRows) {
   EXPECT_EQ(form("x: 4x0xf32", "%r = tcc.neg %x : tensor<4x0xf32>", "%r : 4x0xf32").space, (KernelSpace{1, 0, 1}));
-  EXPECT_EQ(form("x: 0x4xf32", "%r = tcc.reduce_sum %x axes [1] : tensor<0x4xf32> -> tensor<0x1xf32>", "%r : 0x1xf32")
-                .space,
-            (KernelSpace{1, 0, 4}));
-  EXPECT_EQ(form("x: 4x0xf32", "%r = tcc.reduce_sum %x axes [0] : tensor<4x0xf32> -> tensor<1x0xf32>", "%r : 1x0xf32")
-                .space,
-            (KernelSpace{1, 0, 0}));
+  EXPECT_EQ(
+      form("x: 0x4xf32", "%r = tcc.reduce_sum %x axes [1] : tensor<0x4xf32> -> tensor<0x1xf32>", "%r : 0x1xf32").space,
+      (KernelSpace{1, 0, 4}));
+  EXPECT_EQ(
+      form("x: 4x0xf32", "%r = tcc.reduce_sum %x axes [0] : tensor<4x0xf32> -> tensor<1x0xf32>", "%r : 1x0xf32").space,
+      (KernelSpace{1, 0, 0}));
   form("base: 3x0xf32, t: 2xi32, y: 2x0xf32",
        "%r = tcc.scatter_add %base at %t, %y : tensor<3x0xf32>, tensor<2xi32>, tensor<2x0xf32>", "%r : 3x0xf32");
   form("base: 3x2xf32, t: 0xi32, y: 0x2xf32",
        "%r = tcc.scatter_add %base at %t, %y : tensor<3x2xf32>, tensor<0xi32>, tensor<0x2xf32>", "%r : 3x2xf32");
 }
 
-//===- what the pipeline makes -------------------------------------------------------------------------------------===//
+//===- what the pipeline makes
+//-------------------------------------------------------------------------------------===//
 
 TEST_F(Kernels, everyTrainingStepsKernelsEqualTheirRegions) {
   for (const TrainingStep &step : trainingSteps()) {
@@ -402,13 +406,14 @@ TEST_F(Kernels, layerNormForwardAndBackwardAreOneKernelOverItsRows) {
     ++norms;
     std::string refusal;
     KernelInfo info = *analyzeKernel(kernel, refusal);
-    // The mean, the variance and two sums of the backward, some of which share a pass; gradients of weight and bias as partial
-    // sums; y and the gradient of x.
+    // The mean, the variance and two sums of the backward, some of which share a pass; gradients of weight and bias as
+    // partial sums; y and the gradient of x.
     EXPECT_EQ(spaceOf(info), "space 16 x 8 x 8, stages 3, parallel over outer");
     EXPECT_EQ(llvm::count_if(info.nodes, [](const KernelNode &n) { return n.kind == KernelNode::Kind::rowReduce; }), 4);
     EXPECT_EQ(llvm::count_if(info.stores, [](const KernelStore &s) { return s.kind == KernelStore::Kind::columnSum; }),
               2);
-    EXPECT_EQ(llvm::count_if(info.stores, [](const KernelStore &s) { return s.kind == KernelStore::Kind::element; }), 2);
+    EXPECT_EQ(llvm::count_if(info.stores, [](const KernelStore &s) { return s.kind == KernelStore::Kind::element; }),
+              2);
   });
   EXPECT_EQ(norms, 1);
 }
@@ -436,15 +441,16 @@ TEST_F(Kernels, adamwOfOneTensorIsASegment) {
   });
 }
 
-//===- refusals ----------------------------------------------------------------------------------------------------===//
+//===- refusals
+//----------------------------------------------------------------------------------------------------===//
 
 TEST_F(Kernels, refusalsSayWhatWasExpected) {
   EXPECT_EQ(refusalOf("x: 2x3x4xf32", "%r = tcc.reduce_sum %x axes [0, 2] : tensor<2x3x4xf32> -> tensor<1x3x1xf32>",
                       "%r : 1x3x1xf32"),
             "expected the reduced axes to be neighbours");
-  EXPECT_EQ(refusalOf("x: 4x0xf32", "%r = tcc.reduce_sum %x axes [1] : tensor<4x0xf32> -> tensor<4x1xf32>",
-                      "%r : 4x1xf32"),
-            "expected a reduction over at least one element");
+  EXPECT_EQ(
+      refusalOf("x: 4x0xf32", "%r = tcc.reduce_sum %x axes [1] : tensor<4x0xf32> -> tensor<4x1xf32>", "%r : 4x1xf32"),
+      "expected a reduction over at least one element");
   EXPECT_EQ(refusalOf("x: 2x3xf32, y: 2x4xf32", R"(
     %a = tcc.reduce_sum %x axes [1] : tensor<2x3xf32> -> tensor<2x1xf32>
     %b = tcc.reduce_sum %y axes [1] : tensor<2x4xf32> -> tensor<2x1xf32>)",
@@ -516,7 +522,8 @@ TEST_F(Kernels, refusalsSayWhatWasExpected) {
   EXPECT_EQ(refusalOf("x: ?x2xf32", "%r = tcc.neg %x : tensor<?x2xf32>", "%r : ?x2xf32"), "expected static shapes");
 }
 
-//===- sharing buffers ---------------------------------------------------------------------------------------------===//
+//===- sharing buffers
+//---------------------------------------------------------------------------------------------===//
 
 TEST_F(Kernels, aResultMayTakeTheBufferItReadsAtItsOwnIndex) {
   KernelInfo add = form("x: 4x3xf32, w: 3xf32", R"(
@@ -560,12 +567,12 @@ TEST_F(Kernels, aBufferThatIsReadElsewhereOrLaterIsKept) {
 
   KernelInfo narrower = form("x: 4x3xf32", "%r = tcc.cast %x : tensor<4x3xf32> -> tensor<4x3xbf16>", "%r : 4x3xbf16");
   EXPECT_FALSE(mayShareBuffer(narrower, 0, 0));
-  KernelInfo columns = form("x: 4x3xf32", "%r = tcc.reduce_sum %x axes [0] : tensor<4x3xf32> -> tensor<1x3xf32>",
-                            "%r : 1x3xf32");
+  KernelInfo columns =
+      form("x: 4x3xf32", "%r = tcc.reduce_sum %x axes [0] : tensor<4x3xf32> -> tensor<1x3xf32>", "%r : 1x3xf32");
   EXPECT_FALSE(mayShareBuffer(columns, 0, 0));
-  KernelInfo gathered = form("w: 4x3xf32, i: 4xi32",
-                             "%r = tcc.gather %w at %i : tensor<4x3xf32>, tensor<4xi32> -> tensor<4x3xf32>",
-                             "%r : 4x3xf32");
+  KernelInfo gathered =
+      form("w: 4x3xf32, i: 4xi32", "%r = tcc.gather %w at %i : tensor<4x3xf32>, tensor<4xi32> -> tensor<4x3xf32>",
+           "%r : 4x3xf32");
   EXPECT_FALSE(mayShareBuffer(gathered, 0, 0));
 }
 
@@ -580,7 +587,8 @@ TEST_F(Kernels, aScatterWritesOverItsBaseAlone) {
   EXPECT_FALSE(mayShareBuffer(info, 1, 0)); // the base is read by the scatter
 }
 
-//===- the evaluator itself ----------------------------------------------------------------------------------------===//
+//===- the evaluator itself
+//----------------------------------------------------------------------------------------===//
 
 TEST_F(Kernels, aWrongFormIsNoticed) {
   func::FuncOp function = parse("x: 4x3xf32, w: 3xf32", R"(

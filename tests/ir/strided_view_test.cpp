@@ -134,8 +134,8 @@ std::vector<ProductCase> productCases() {
   return {
       {"4x3", "3x5", "%r = tcc.matmul %a, %b : tensor<4x3xf32>, tensor<3x5xf32> -> tensor<4x5xf32>", "4x5", true, true},
       {"3x4", "5x3",
-       "%r = tcc.matmul %a transposed, %b transposed : tensor<3x4xf32>, tensor<5x3xf32> -> tensor<4x5xf32>", "4x5", true,
-       true},
+       "%r = tcc.matmul %a transposed, %b transposed : tensor<3x4xf32>, tensor<5x3xf32> -> tensor<4x5xf32>", "4x5",
+       true, true},
       {"2x4x3", "3x5", "%r = tcc.matmul %a, %b : tensor<2x4x3xf32>, tensor<3x5xf32> -> tensor<2x4x5xf32>", "2x4x5",
        true, true},
       {"2x4x3", "3x5",

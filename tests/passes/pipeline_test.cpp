@@ -1,10 +1,10 @@
 // The pipeline as a whole: it keeps the meaning at every pass, its gradients are those of an independent sweep and of
 // finite differences, its memory plans hold no two live values in one place, and its words are exact.
-#include "passes/pipeline.h"
 #include "ir/kernel.h"
 #include "ir/reference/compare.h"
 #include "ir/strided_view.h"
 #include "passes/memory_places.h"
+#include "passes/pipeline.h"
 #include "passes/verify_each.h"
 #include "tests/ops/differentiate.h"
 #include "tests/ops/op_table.h"
@@ -106,7 +106,8 @@ protected:
   }
 };
 
-//===- meaning -----------------------------------------------------------------------------------------------------===//
+//===- meaning
+//-----------------------------------------------------------------------------------------------------===//
 
 TEST_F(Pipeline, everyPassKeepsTheMeaningOfEveryStep) {
   for (const TrainingStep &step : trainingSteps())
@@ -199,9 +200,10 @@ TEST_F(Pipeline, verifyEachNamesThePassThatChangesTheMeaning) {
       << messages;
 }
 
-//===- what fusion makes -------------------------------------------------------------------------------------------===//
+//===- what fusion makes
+//-------------------------------------------------------------------------------------------===//
 
-TEST_F(Pipeline, fusionSavesKernelsLevelByLevel) {
+TEST_F(Pipeline, fusionSavesHalfOfTheKernelsAtLeast) {
   for (const TrainingStep &step : trainingSteps()) {
     std::vector<int64_t> kernels;
     for (int level : {0, 1, 2}) {
@@ -210,7 +212,7 @@ TEST_F(Pipeline, fusionSavesKernelsLevelByLevel) {
       kernels.push_back(report.kernels);
     }
     EXPECT_LT(2 * kernels[1], kernels[0]) << step.name;
-    EXPECT_LE(kernels[2], kernels[1]) << step.name;
+    EXPECT_LT(2 * kernels[2], kernels[0]) << step.name;
   }
 }
 
@@ -233,7 +235,8 @@ TEST_F(Pipeline, recomputedValuesAreNotStored) {
   }
 }
 
-//===- memory ------------------------------------------------------------------------------------------------------===//
+//===- memory
+//------------------------------------------------------------------------------------------------------===//
 
 /// A value in the arena: where it lies and when it lives (positions of ops, both included).
 struct Lifetime {
@@ -270,7 +273,8 @@ TEST_F(Pipeline, noTwoLiveValuesShareBytes) {
         for (Value result : op.getResults())
           if (op.hasTrait<StructuredOp>() && placeOf(result).space == PlaceSpace::arena) {
             int64_t begin = placeOf(result).offset;
-            lives.push_back({result, begin, begin + byteSize(tensorType(result)), position[&op], lastRead(result, position)});
+            lives.push_back(
+                {result, begin, begin + byteSize(tensorType(result)), position[&op], lastRead(result, position)});
           }
         if (auto scratch = op.getAttrOfType<DenseI64ArrayAttr>(scratchAttr))
           lives.push_back({Value(), scratch[0], scratch[0] + scratch[1], position[&op], position[&op]});
@@ -288,7 +292,8 @@ TEST_F(Pipeline, noTwoLiveValuesShareBytes) {
           std::string refusal;
           for (auto [i, input] : llvm::enumerate(takesOver ? kernel.getInputs() : ValueRange()))
             if (input == a.value)
-              takesOver &= mayShareBuffer(*analyzeKernel(kernel, refusal), cast<OpResult>(b.value).getResultNumber(), i);
+              takesOver &=
+                  mayShareBuffer(*analyzeKernel(kernel, refusal), cast<OpResult>(b.value).getResultNumber(), i);
           EXPECT_TRUE(takesOver) << step.name << " at -O" << level << ": bytes " << b.begin << ".." << b.end;
           ++shared;
         }
@@ -316,7 +321,8 @@ TEST_F(Pipeline, statesAreUpdatedInPlace) {
   EXPECT_EQ(updates, 8);
 }
 
-//===- phases, stops, dumps ----------------------------------------------------------------------------------------===//
+//===- phases, stops, dumps
+//----------------------------------------------------------------------------------------===//
 
 TEST_F(Pipeline, stopsWhereItIsTold) {
   for (Phase phase : {Phase::captured, Phase::joint, Phase::shaped, Phase::fused, Phase::planned}) {
@@ -326,8 +332,7 @@ TEST_F(Pipeline, stopsWhereItIsTold) {
     ASSERT_TRUE(run(*module, options)) << messages;
     EXPECT_TRUE(succeeded(verifyPhase(mainOf(*module), phase)));
     ScopedDiagnosticHandler handler(context.get(), [](Diagnostic &) { return success(); });
-    if (phase < Phase::fused)
-      EXPECT_TRUE(failed(verifyPhase(mainOf(*module), Phase::fused))) << phaseName(phase).str();
+    EXPECT_EQ(failed(verifyPhase(mainOf(*module), Phase::fused)), phase < Phase::fused) << phaseName(phase).str();
     EXPECT_EQ(parsePhase(phaseName(phase)), phase);
   }
   EXPECT_FALSE(parsePhase("finished"));
@@ -338,23 +343,29 @@ TEST_F(Pipeline, phasesSayWhatDoesNotBelong) {
     std::string text, why;
     Phase phase;
   };
-  std::string head = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n", tail = "\n return %r : tensor<4xf32>\n}";
+  std::string head = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n",
+              tail = "\n return %r : tensor<4xf32>\n}";
   for (const Case &sample :
        {Case{head + "%r = tcc.gelu %x : tensor<4xf32>" + tail,
              "'tcc.gelu' op may not stand in phase 'joint': composite ops are expanded by 'decompose'\n", Phase::joint},
-        Case{head + "%s = tcc.reduce_sum %x axes [0] : tensor<4xf32> -> tensor<1xf32>\n"
-                    "%l = tcc.reshape %s : tensor<1xf32> -> tensor<f32>\n"
-                    "%r = tcc.gradient %l wrt %x : tensor<f32>, tensor<4xf32>" +
+        Case{head +
+                 "%s = tcc.reduce_sum %x axes [0] : tensor<4xf32> -> tensor<1xf32>\n"
+                 "%l = tcc.reshape %s : tensor<1xf32> -> tensor<f32>\n"
+                 "%r = tcc.gradient %l wrt %x : tensor<f32>, tensor<4xf32>" +
                  tail,
              "'tcc.gradient' op may not stand in phase 'joint': gradients are expanded by 'autodiff'\n", Phase::joint},
         Case{head + "%r = tcc.neg %x : tensor<4xf32>" + tail,
              "'tcc.neg' op may not stand in phase 'fused': computations stand in kernels made by 'fuse-kernels'\n",
              Phase::fused},
-        Case{head + "%r = tcc.kernel (%a = %x : tensor<4xf32>) -> tensor<4xf32> {\n"
-                    "%m = tcc.reduce_max %a axes [0] : tensor<4xf32> -> tensor<1xf32>\n"
-                    "%w = tcc.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>\n"
-                    "%y = tcc.add %a, %w : tensor<4xf32>\n"
-                    "tcc.yield %y : tensor<4xf32>\n}" +
+        Case{head + "%r = tcc.constant dense<1.0> : tensor<4xf32>" + tail,
+             "'tcc.constant' op may not stand in phase 'fused': computations stand in kernels made by 'fuse-kernels'\n",
+             Phase::fused},
+        Case{head +
+                 "%r = tcc.kernel (%a = %x : tensor<4xf32>) -> tensor<4xf32> {\n"
+                 "%m = tcc.reduce_max %a axes [0] : tensor<4xf32> -> tensor<1xf32>\n"
+                 "%w = tcc.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>\n"
+                 "%y = tcc.add %a, %w : tensor<4xf32>\n"
+                 "tcc.yield %y : tensor<4xf32>\n}" +
                  tail,
              "'tcc.kernel' op is no legal kernel: expected literals inside a kernel to be splats\n", Phase::fused}}) {
     OwningOpRef<ModuleOp> module = parse(sample.text);
@@ -392,7 +403,8 @@ TEST_F(Pipeline, dumpsAreOfTheNamedPasses) {
   EXPECT_NE(changed.find("autodiff simplify fuse-kernels"), std::string::npos) << changed;
 }
 
-//===- words -------------------------------------------------------------------------------------------------------===//
+//===- words
+//-------------------------------------------------------------------------------------------------------===//
 
 TEST_F(Pipeline, wrongOptionsAreRefusedInWords) {
   std::string text = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n return %x : tensor<4xf32>\n}";
@@ -422,8 +434,8 @@ TEST_F(Pipeline, wrongModulesAreRefusedInWords) {
   };
   std::string one = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n return %x : tensor<4xf32>\n}\n";
   auto updating = [](const std::string &arguments, const std::string &results) {
-    return "func.func @main(" + arguments + ") -> " + results + " {\n %y = tcc.neg %x : tensor<4xf32>\n return %y : " +
-           "tensor<4xf32>\n}\n";
+    return "func.func @main(" + arguments + ") -> " + results +
+           " {\n %y = tcc.neg %x : tensor<4xf32>\n return %y : " + "tensor<4xf32>\n}\n";
   };
   for (const Case &sample :
        {Case{one + "func.func @other() {\n return\n}\n", "a module holds one function; this is a second one\n"},
@@ -433,9 +445,10 @@ TEST_F(Pipeline, wrongModulesAreRefusedInWords) {
         Case{updating("%x: tensor<4xf32>, %s: tensor<2xf32> {tcc.name = \"s\", tcc.state}",
                       "(tensor<4xf32> {tcc.updates = \"s\"})"),
              "result 0 updates 's' with another type than the state's (result_c3)\n"},
-        Case{"func.func @main(%x: tensor<4xf32> {tcc.name = \"s\", tcc.state}) -> (tensor<4xf32> {tcc.updates = \"s\"}, "
-             "tensor<4xf32> {tcc.updates = \"s\"}) {\n return %x, %x : tensor<4xf32>, tensor<4xf32>\n}\n",
-             "state 's' is updated twice (result_c4)\n"}}) {
+        Case{
+            "func.func @main(%x: tensor<4xf32> {tcc.name = \"s\", tcc.state}) -> (tensor<4xf32> {tcc.updates = \"s\"}, "
+            "tensor<4xf32> {tcc.updates = \"s\"}) {\n return %x, %x : tensor<4xf32>, tensor<4xf32>\n}\n",
+            "state 's' is updated twice (result_c4)\n"}}) {
     OwningOpRef<ModuleOp> module = parse(sample.text);
     EXPECT_FALSE(run(*module, PipelineOptions())) << sample.text;
     EXPECT_EQ(messages, sample.why);
