@@ -71,6 +71,7 @@ private:
   llvm::DenseMap<Value, unsigned> opsBehind;             // of free values: ops to recompute
   llvm::DenseSet<Value> freeValues;
   std::vector<Group> groups;
+  std::vector<unsigned> lastFrom; // by position: where the groups that start there end
   llvm::DenseMap<Value, unsigned> groupOf;               // of grouped values
   llvm::DenseMap<Value, llvm::SmallSetVector<unsigned, 4>> users; // groups that take the value as argument
   llvm::DenseMap<Value, SmallVector<Operation *, 2>> structuredUsers;
@@ -144,6 +145,7 @@ private:
   //===- step 3 ------------------------------------------------------------------------------------------------===//
 
   LogicalResult makeGroups() {
+    lastFrom.assign(order.size(), 0);
     for (Operation &op : block.without_terminator()) {
       if (op.hasTrait<StructuredOp>() || op.getNumResults() != 1 || freeValues.contains(op.getResult(0)))
         continue;
@@ -254,13 +256,36 @@ private:
           queue.push({gain + launchBytes, std::min(id, partner), std::max(id, partner)});
   }
 
+  /// The last position that a path to b can pass: a merged group is entered at any of its ops and left at any other, so
+  /// each group that starts before the limit moves the limit to its own end.
+  unsigned latestOnPathTo(unsigned b) const {
+    unsigned limit = lastBefore(groups[b].last);
+    for (unsigned position = 0; position <= limit; ++position)
+      limit = std::max(limit, lastFrom[position]);
+    return limit;
+  }
+
+  /// A position behind which nothing can lead to what stands at `limit` or before: groups run as a whole, so one that
+  /// begins before the limit may wait for all that precedes its own last op.
+  unsigned lastBefore(unsigned limit) const {
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (const Group &group : groups)
+        if (group.alive && group.first <= limit && group.last > limit) {
+          limit = group.last;
+          changed = true;
+        }
+    }
+    return limit;
+  }
+
   /// True if a path from a to b passes through something that is in neither.
   bool hasOuterPath(unsigned a, unsigned b) const {
     llvm::DenseSet<unsigned> seenGroups;
     llvm::DenseSet<Operation *> seenOps;
     SmallVector<unsigned> groupWork;
     SmallVector<Operation *> opWork;
-    unsigned limit = groups[b].last;
+    unsigned limit = latestOnPathTo(b);
     auto enter = [&](Value value, bool fromA) {
       if (auto known = users.find(value); known != users.end())
         for (unsigned user : known->second)
@@ -310,6 +335,7 @@ private:
       groupOf[value] = id;
     for (Value argument : merged.arguments)
       users[argument].insert(id);
+    lastFrom[merged.first] = std::max(lastFrom[merged.first], merged.last);
     groups.push_back(std::move(merged));
     return true;
   }

@@ -23,11 +23,13 @@ protected:
     std::string text;
     for (int i = 0; i < 400; ++i)
       text += "the cat sat on the mat and the dog sat on the log. ";
-    Arguments arguments = {
-        "--data",   folder.write("text.txt", text), "--quiet", "--layers=1", "--heads=2", "--width=16", "--seq=16",
-        "--batch=4"};
+    Arguments arguments = {"--data",     folder.write("text.txt", text),
+                           "--quiet",    "--threads=1",
+                           "--layers=1", "--heads=2",
+                           "--width=16", "--seq=16",
+                           "--batch=4"};
     if (std::find(more.begin(), more.end(), "--init") != more.end())
-      arguments.erase(arguments.begin() + 3, arguments.begin() + 6);
+      arguments.erase(arguments.begin() + 4, arguments.begin() + 7);
     arguments.insert(arguments.end(), more.begin(), more.end());
     const ParsedOptions parsed = parseTrainOptions(arguments);
     if (!parsed.options) {
