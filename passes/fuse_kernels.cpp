@@ -259,23 +259,9 @@ private:
   /// The last position that a path to b can pass: a merged group is entered at any of its ops and left at any other, so
   /// each group that starts before the limit moves the limit to its own end.
   unsigned latestOnPathTo(unsigned b) const {
-    unsigned limit = lastBefore(groups[b].last);
+    unsigned limit = groups[b].last;
     for (unsigned position = 0; position <= limit; ++position)
       limit = std::max(limit, lastFrom[position]);
-    return limit;
-  }
-
-  /// A position behind which nothing can lead to what stands at `limit` or before: groups run as a whole, so one that
-  /// begins before the limit may wait for all that precedes its own last op.
-  unsigned lastBefore(unsigned limit) const {
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (const Group &group : groups)
-        if (group.alive && group.first <= limit && group.last > limit) {
-          limit = group.last;
-          changed = true;
-        }
-    }
     return limit;
   }
 

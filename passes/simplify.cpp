@@ -54,6 +54,10 @@ struct MoveFactorOutOfSum : OpRewritePattern<ReduceSumOp> {
     Operation *op = sum.getX().getDefiningOp();
     if (!isa_and_nonnull<MulOp, DivOp>(op))
       return rewriter.notifyMatchFailure(sum, "expected a sum of products or quotients");
+    if (countAlong(sum.getX(), sum.getAxes()) == 0) // 0 · NaN is no empty sum
+      return rewriter.notifyMatchFailure(sum, "expected a sum of at least one element");
+    if (tensorType(sum.getX()).getNumElements() == 0)
+      return rewriter.notifyMatchFailure(sum, "expected a sum of some elements; 0 times an infinite factor is no 0");
     unsigned last = isa<MulOp>(op) ? 2 : 1;
     for (unsigned kept = 0; kept < last; ++kept) {
       Value factor = op->getOperand(1 - kept);

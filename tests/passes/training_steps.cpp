@@ -17,7 +17,8 @@ func.func @main(%x: tensor<2x4x8xf32>, %w: tensor<8xf32>, %b: tensor<8xf32>, %t:
 })";
 
 constexpr const char *mlp = R"(
-func.func @main(%x: tensor<2x4x8xf32>, %w1: tensor<8x16xf32>, %b1: tensor<16xf32>, %w2: tensor<16x8xf32>, %b2: tensor<8xf32>)
+func.func @main(%x: tensor<2x4x8xf32>, %w1: tensor<8x16xf32>, %b1: tensor<16xf32>, %w2: tensor<16x8xf32>,
+    %b2: tensor<8xf32>)
     -> (tensor<f32>, tensor<8x16xf32>, tensor<16xf32>, tensor<16x8xf32>, tensor<8xf32>, tensor<2x4x8xf32>) {
   %h = tcc.linear %x, %w1, %b1 : tensor<2x4x8xf32>, tensor<8x16xf32>, tensor<16xf32> -> tensor<2x4x16xf32>
   %g = tcc.gelu %h : tensor<2x4x16xf32>

@@ -2,6 +2,7 @@
 #include "tests/random_graphs/graph_check.h"
 #include "mlir/IR/Diagnostics.h"
 #include "runtime/dtype.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <cstring>
 
 using namespace mlir;
@@ -11,7 +12,9 @@ namespace {
 
 //===- tensors as bytes ----------------------------------------------------------------------------------------===//
 
-int64_t elementBytes(Type element) { return std::max(1u, element.getIntOrFloatBitWidth() / 8); }
+int64_t elementBytes(Type element) {
+  return std::max(1u, element.getIntOrFloatBitWidth() / 8);
+}
 
 uint64_t bitsOf(double value, Type element) {
   if (auto type = dyn_cast<FloatType>(element)) {
@@ -75,6 +78,58 @@ RefTensor nudged(const RefTensor &tensor, uint64_t seed) {
   return moved;
 }
 
+/// Multiplies each computed float of a joint function by a new argument 1 + u·ulp, and adds to each sum and product a
+/// new argument u·ulp/2 times the sum of its terms' magnitudes, which is what the order of adding may change.
+void addNoise(func::FuncOp function) {
+  Block &block = function.getBody().front();
+  auto newArgument = [&](Value like, StringRef name) {
+    Builder builder(function.getContext());
+    NamedAttrList attributes;
+    attributes.set(nameAttr, builder.getStringAttr(name));
+    (void)function.insertArgument(function.getNumArguments(), like.getType(),
+                                  attributes.getDictionary(function.getContext()), like.getLoc());
+    return block.getArguments().back();
+  };
+  auto operations = llvm::map_to_vector(block.without_terminator(), [](Operation &op) { return &op; });
+  for (Operation *op : operations) {
+    if (op->hasTrait<ViewOp>() || isa<ConstantOp, IotaOp>(op))
+      continue;
+    for (Value result : op->getResults()) {
+      if (!isa<FloatType>(tensorType(result).getElementType()))
+        continue;
+      OpBuilder builder(op->getContext());
+      builder.setInsertionPointAfter(op);
+      Operation *first = MulOp::create(builder, op->getLoc(), result, newArgument(result, "factor"));
+      Value noisy = first->getResult(0);
+      if (isa<ReduceSumOp, MatmulOp>(op)) {
+        Operation *magnitudes = builder.clone(*op);
+        for (OpOperand &operand : magnitudes->getOpOperands()) {
+          OpBuilder before(magnitudes);
+          operand.set(AbsOp::create(before, op->getLoc(), operand.get()));
+        }
+        Value share = MulOp::create(builder, op->getLoc(), magnitudes->getResult(0), newArgument(result, "share"));
+        noisy = AddOp::create(builder, op->getLoc(), noisy, share);
+      }
+      result.replaceAllUsesExcept(noisy, first);
+    }
+  }
+}
+
+/// Values for addNoise's arguments from number `first` on.
+std::vector<RefTensor> noiseArguments(func::FuncOp function, unsigned first, uint64_t seed) {
+  std::vector<RefTensor> values;
+  for (unsigned i = first; i < function.getNumArguments(); ++i) {
+    RankedTensorType type = tensorType(function.getArgument(i));
+    auto wide = RankedTensorType::get(type.getShape(), Float32Type::get(type.getContext()));
+    RefTensor noise{type, randomTensor(wide, seed * 100000 + i).data};
+    bool isFactor = function.getArgAttrOfType<StringAttr>(i, nameAttr).getValue() == "factor";
+    for (double &value : noise.data)
+      value = isFactor ? 1 + value * ulpAt(1, type.getElementType()) : value * ulpAt(0.5, wide.getElementType());
+    values.push_back(std::move(noise));
+  }
+  return values;
+}
+
 /// Collects the diagnostics of a context while it lives.
 struct Messages {
   std::string text;
@@ -88,7 +143,9 @@ struct Messages {
 
 } // namespace
 
-func::FuncOp onlyFunction(ModuleOp module) { return *module.getOps<func::FuncOp>().begin(); }
+func::FuncOp onlyFunction(ModuleOp module) {
+  return *module.getOps<func::FuncOp>().begin();
+}
 
 std::string textOf(ModuleOp module) {
   std::string text;
@@ -264,22 +321,32 @@ void Reference::widenOnce() {
   if (!widened.empty())
     return;
   widened = roundedResults;
-  func::FuncOp function = onlyFunction(*joint);
-  for (uint64_t neighbour = 1; neighbour <= 6; ++neighbour) {
-    std::vector<RefTensor> moved;
-    for (auto [i, input] : llvm::enumerate(inputs))
-      moved.push_back(nudged(input, neighbour * 1000 + i));
-    std::string error;
-    auto exact = interpret(function, moved, RefMode::exact, error);
-    auto rounded = interpret(function, moved, RefMode::rounding, error);
-    if (failed(exact) || failed(rounded))
-      return;
+  auto take = [&](ArrayRef<RefTensor> run, ArrayRef<RefTensor> truth) {
     for (auto [i, wide] : llvm::enumerate(widened))
       for (auto [k, value] : llvm::enumerate(wide.data)) {
-        double error = std::fabs((*rounded)[i].data[k] - (*exact)[i].data[k]);
+        double error = std::fabs(run[i].data[k] - truth[i].data[k]);
         if (isa<FloatType>(wide.element()) && error > std::fabs(value - exactResults[i].data[k]))
           value = exactResults[i].data[k] + error;
       }
+  };
+  std::string error;
+  func::FuncOp function = onlyFunction(*joint);
+  for (uint64_t neighbour = 1; neighbour <= 4; ++neighbour) {
+    std::vector<RefTensor> moved;
+    for (auto [i, input] : llvm::enumerate(inputs))
+      moved.push_back(nudged(input, neighbour * 1000 + i));
+    auto exact = interpret(function, moved, RefMode::exact, error);
+    auto rounded = interpret(function, moved, RefMode::rounding, error);
+    if (succeeded(exact) && succeeded(rounded))
+      take(*rounded, *exact);
+  }
+  OwningOpRef<ModuleOp> noisy(cast<ModuleOp>((*joint)->clone()));
+  addNoise(onlyFunction(*noisy));
+  for (uint64_t run = 1; run <= 8; ++run) {
+    std::vector<RefTensor> arguments = inputs;
+    llvm::append_range(arguments, noiseArguments(onlyFunction(*noisy), inputs.size(), run));
+    if (auto results = interpret(onlyFunction(*noisy), arguments, RefMode::exact, error); succeeded(results))
+      take(*results, exactResults);
   }
 }
 
@@ -308,6 +375,37 @@ std::string Reference::checkChain(ArrayRef<RefTensor> actual, Tolerance toleranc
     return {};
   widenOnce();
   return checkAgainst(actual, widened, tolerance);
+}
+
+std::string Reference::checkRounding(ArrayRef<RefTensor> actual) {
+  constexpr double farAbove = 256; // ulps of f32 at the tensor's scale
+  auto median = [](std::vector<double> values) {
+    auto middle = values.begin() + values.size() / 2;
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+  };
+  auto f32 = Float32Type::get(onlyFunction(*joint).getContext());
+  for (auto [i, result] : llvm::enumerate(actual)) {
+    if (!isa<FloatType>(result.element()))
+      continue;
+    std::vector<double> ofRounding, ofActual;
+    double scale = 0;
+    for (auto [value, exact, rounded] : llvm::zip_equal(result.data, exactResults[i].data, roundedResults[i].data)) {
+      if (!std::isfinite(value) || !std::isfinite(exact) || !std::isfinite(rounded))
+        continue;
+      scale = std::max(scale, std::fabs(exact));
+      ofRounding.push_back(std::fabs(rounded - exact));
+      ofActual.push_back(std::fabs(value - rounded));
+    }
+    if (ofRounding.size() < 8 || median(ofRounding) < farAbove * ulpAt(scale, f32))
+      continue;
+    if (double expected = median(ofRounding), seen = median(ofActual); seen > expected / 2)
+      return llvm::formatv("result {0} ({1}): rounding to 16 bits is missing: its median error is {2:e2}, and the "
+                           "median distance from the rounded run {3:e2}",
+                           i, typeText(result.type), expected, seen)
+          .str();
+  }
+  return {};
 }
 
 } // namespace tcc::test

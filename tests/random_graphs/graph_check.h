@@ -17,8 +17,8 @@ std::string textOf(mlir::ModuleOp module);
 struct CheckOptions {
   int level = 2;
   bool verifyEach = false;
-  int threads = 1;        // at run time
-  bool checked = true;    // arena and outputs start as NaN, and the float environment must not change
+  int threads = 1;     // at run time
+  bool checked = true; // arena and outputs start as NaN, and the float environment must not change
   cpu::Target target;
 };
 
@@ -52,9 +52,16 @@ public:
   /// Empty, or the first result outside of the tolerance rule and why. Where the rule fails at first, elements that
   /// jump under a change of the inputs by one ulp are excluded.
   std::string check(llvm::ArrayRef<RefTensor> actual, Tolerance tolerance = {});
-  /// The same, but the error of the unfused run is the largest over several neighbouring inputs: in a long chain one
-  /// run's error on one small result can be nothing by luck.
+  /// The same for chains of ops, where one run's error on one small result can be nothing by luck. Where the rule
+  /// fails, the error of the unfused run is taken to be the largest of several: rounding runs of neighbouring inputs,
+  /// and fp64 runs in which each op's result is off by up to one ulp of its type, as library functions are, and sums
+  /// by what their order may change.
   std::string checkChain(llvm::ArrayRef<RefTensor> actual, Tolerance tolerance = {});
+
+  /// Whether 16-bit rounding took place where the graph has it: a result without it is nearer to the exact one than any
+  /// tolerance asks. For results whose rounding is far above f32's own error, at least half of the elements must be
+  /// nearer to the rounded run than that is to the exact one.
+  std::string checkRounding(llvm::ArrayRef<RefTensor> actual);
 
   llvm::ArrayRef<RefTensor> arguments() const { return inputs; }
   llvm::ArrayRef<RefTensor> exact() const { return exactResults; }

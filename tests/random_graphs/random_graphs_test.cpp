@@ -69,8 +69,7 @@ std::string reduced(ModuleOp module, uint64_t seed, const CheckOptions &options,
     return StringRef(checkGraph(candidate, seed, options)).starts_with(kind + ":");
   });
   return "seed " + std::to_string(seed) + ": " + failure + "\nreduced to " + std::to_string(countOps(*small)) +
-         " ops (" + checkGraph(*small, seed, options) + "), -O" + std::to_string(options.level) + "\n" +
-         textOf(*small);
+         " ops (" + checkGraph(*small, seed, options) + "), -O" + std::to_string(options.level) + "\n" + textOf(*small);
 }
 
 TEST(RandomGraphs, equalTheInterpreterAndO0) {
@@ -117,8 +116,8 @@ TEST(SameBits, acrossCompilationsRunsAndThreads) {
         ASSERT_TRUE(results) << error;
         if (!first)
           first = results;
-        EXPECT_TRUE(sameBits(*first, *results)) << "seed " << seed << ", " << threads << " threads, run " << run
-                                                << "\n" << textOf(*module);
+        EXPECT_TRUE(sameBits(*first, *results)) << "seed " << seed << ", " << threads << " threads, run " << run << "\n"
+                                                << textOf(*module);
       }
     }
   }

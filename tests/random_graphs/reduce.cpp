@@ -9,23 +9,28 @@ using namespace mlir;
 namespace tcc::test {
 namespace {
 
-func::FuncOp functionOf(ModuleOp module) { return *module.getOps<func::FuncOp>().begin(); }
-Block &bodyOf(ModuleOp module) { return functionOf(module).getBody().front(); }
+func::FuncOp functionOf(ModuleOp module) {
+  return *module.getOps<func::FuncOp>().begin();
+}
+Block &bodyOf(ModuleOp module) {
+  return functionOf(module).getBody().front();
+}
 
 /// The function's type after its block and terminator, whose changes go before it.
 void updateType(func::FuncOp function) {
   Block &block = function.getBody().front();
-  function.setType(FunctionType::get(function.getContext(), block.getArgumentTypes(),
-                                     block.getTerminator()->getOperandTypes()));
+  function.setType(
+      FunctionType::get(function.getContext(), block.getArgumentTypes(), block.getTerminator()->getOperandTypes()));
 }
 
 /// Gradients that nobody uses, ops that nobody uses, arguments that nobody uses.
 void removeUnused(ModuleOp module) {
   func::FuncOp function = functionOf(module);
   Block &block = bodyOf(module);
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block.without_terminator()))) {
-    if (op.use_empty()) {
-      op.erase();
+  auto operations = llvm::map_to_vector(block.without_terminator(), [](Operation &op) { return &op; });
+  for (Operation *op : llvm::reverse(operations)) {
+    if (op->use_empty()) {
+      op->erase();
       continue;
     }
     auto gradient = dyn_cast<GradientOp>(op);
@@ -38,10 +43,10 @@ void removeUnused(ModuleOp module) {
         wrt.push_back(source);
         old.push_back(result);
       }
-    auto smaller = GradientOp::create(builder, op.getLoc(), gradient.getLoss(), wrt);
+    auto smaller = GradientOp::create(builder, op->getLoc(), gradient.getLoss(), wrt);
     for (auto [from, to] : llvm::zip_equal(old, smaller.getResults()))
       from.replaceAllUsesWith(to);
-    op.erase();
+    op->erase();
   }
   BitVector unused(block.getNumArguments());
   for (BlockArgument argument : block.getArguments())
@@ -66,7 +71,9 @@ void dropResults(ModuleOp module, const BitVector &dropped) {
   (void)function.eraseResults(dropped);
 }
 
-Operation *opAt(ModuleOp module, unsigned number) { return &*std::next(bodyOf(module).begin(), number); }
+Operation *opAt(ModuleOp module, unsigned number) {
+  return &*std::next(bodyOf(module).begin(), number);
+}
 
 /// Replaces result 0 by the operand, by a new argument (source = number of operands) or by zeros (one more).
 bool replaceOp(ModuleOp module, unsigned number, unsigned source) {

@@ -6,8 +6,8 @@
 
 namespace tcc::test {
 
-/// `fails` must hold for `module`. In turn, until nothing helps: results are dropped, ops are replaced by an operand, by
-/// a new argument or by zeros, and sizes are made smaller. Every candidate is valid IR. At most `tries` calls of
+/// `fails` must hold for `module`. In turn, until nothing helps: results are dropped, ops are replaced by an operand,
+/// by a new argument or by zeros, and sizes are made smaller. Every candidate is valid IR. At most `tries` calls of
 /// `fails`.
 mlir::OwningOpRef<mlir::ModuleOp> reduceGraph(mlir::ModuleOp module, const std::function<bool(mlir::ModuleOp)> &fails,
                                               int tries = 300);
