@@ -124,8 +124,8 @@ bool emitShard(const ShardInput &shard, ModuleOp module, const VectorTarget &tar
     }
     comments.comments[symbol] = headComment(kernel, *info);
   }
-  expandMath(module, target);
   setFastMathFlags(module, options.fastMath);
+  expandMath(module, target);
   return true;
 }
 

@@ -24,6 +24,8 @@ private:
   Location loc;
   const VectorTarget &target;
   Type f32, f64, i32, i64;
+  // Range reduction must not be reassociated, whatever the flags of the graph's own arithmetic.
+  static constexpr auto flags = arith::FastMathFlags::contract;
 
   using Predicate = arith::CmpFPredicate;
 
@@ -43,10 +45,10 @@ private:
   Value literal(Type type, double value) { return splat(type, b.getFloatAttr(getElementTypeOrSelf(type), value)); }
   Value literal(double value) { return literal(f32, value); }
   Value integer(Type type, int64_t value) { return splat(type, b.getIntegerAttr(getElementTypeOrSelf(type), value)); }
-  Value add(Value x, Value y) { return create<arith::AddFOp>(x, y); }
-  Value sub(Value x, Value y) { return create<arith::SubFOp>(x, y); }
-  Value mul(Value x, Value y) { return create<arith::MulFOp>(x, y); }
-  Value div(Value x, Value y) { return create<arith::DivFOp>(x, y); }
+  Value add(Value x, Value y) { return create<arith::AddFOp>(x, y, flags); }
+  Value sub(Value x, Value y) { return create<arith::SubFOp>(x, y, flags); }
+  Value mul(Value x, Value y) { return create<arith::MulFOp>(x, y, flags); }
+  Value div(Value x, Value y) { return create<arith::DivFOp>(x, y, flags); }
   Value compare(Predicate predicate, Value x, double y) {
     return create<arith::CmpFOp>(predicate, x, literal(x.getType(), y));
   }

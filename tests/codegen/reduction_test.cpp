@@ -151,13 +151,6 @@ TEST(CpuColumns, SumsOverLeadingAndMiddleAxes) {
                          "%y = tcc.reduce_sum %x axes [1, 2] : tensor<2x3x5x8xf32> -> tensor<2x1x1x8xf32>"});
 }
 
-TEST(CpuColumns, OfNoRows) {
-  expectLikeInterpreter({{{"x", "0x21xf32"}},
-                         {{"y", "1x21xf32"}},
-                         "%y = tcc.reduce_sum %x axes [0] : tensor<0x21xf32> -> tensor<1x21xf32>"});
-  expectLikeInterpreter(softmax(0, 9));
-}
-
 TEST(CpuColumns, SixteenBitSumsAreRoundedOnce) {
   expectLikeInterpreter({{{"x", "200x70xbf16"}},
                          {{"y", "1x70xbf16"}},
