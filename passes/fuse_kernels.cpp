@@ -3,7 +3,8 @@
 //      strided;
 //   2. decide what is recomputed: views, literals, coordinates, and elementwise values whose stored ancestors cost no
 //      more to read than the value itself. Such values belong to no group; whoever needs them computes them again.
-//      This is what keeps normalised rows, tanh and exp out of memory. Row statistics and products are never recomputed;
+//      This is what keeps normalised rows, tanh and exp out of memory. Row statistics and products are never
+//      recomputed;
 //   3. one group for each remaining op;
 //   4. repeatedly merge the producer and consumer, or the siblings over one operand, that save the most memory
 //      traffic, where analyzeKernel accepts the union and no path leaves and re-enters it; ties by program order;
@@ -23,11 +24,11 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-constexpr int64_t launchBytes = 2048;       // what saving one launch is worth, in bytes of traffic
-constexpr int64_t alwaysRecomputed = 256;   // bytes of ancestors below which a value is always recomputed
+constexpr int64_t launchBytes = 2048;         // what saving one launch is worth, in bytes of traffic
+constexpr int64_t alwaysRecomputed = 256;     // bytes of ancestors below which a value is always recomputed
 constexpr unsigned longestRecomputation = 64; // ops
-constexpr size_t mostOperands = 40;         // pointers a kernel takes
-constexpr size_t mostUsersForSiblings = 24; // users of one operand that are paired with each other
+constexpr size_t mostOperands = 40;           // pointers a kernel takes
+constexpr size_t mostUsersForSiblings = 24;   // users of one operand that are paired with each other
 
 int64_t bytesOf(Value value) {
   RankedTensorType type = tensorType(value);
@@ -53,8 +54,7 @@ public:
 
   LogicalResult run() {
     findMemoryValues();
-    classify();
-    if (failed(makeGroups()))
+    if (failed(startGroups()))
       return failure();
     if (level > 0)
       mergeGroups();
@@ -66,13 +66,13 @@ private:
   Block &block;
   int level;
   llvm::DenseMap<Operation *, unsigned> order;
-  llvm::SetVector<Value> inMemory;                       // step 1
-  llvm::DenseMap<Value, SmallVector<Value, 4>> leaves;   // of free values: the stored values they are computed from
-  llvm::DenseMap<Value, unsigned> opsBehind;             // of free values: ops to recompute
+  llvm::SetVector<Value> inMemory;                     // step 1
+  llvm::DenseMap<Value, SmallVector<Value, 4>> leaves; // of free values: the stored values they are computed from
+  llvm::DenseMap<Value, unsigned> opsBehind;           // of free values: ops to recompute
   llvm::DenseSet<Value> freeValues;
   std::vector<Group> groups;
-  std::vector<unsigned> lastFrom; // by position: where the groups that start there end
-  llvm::DenseMap<Value, unsigned> groupOf;               // of grouped values
+  std::vector<unsigned> lastFrom;                                 // by position: where the groups that start there end
+  llvm::DenseMap<Value, unsigned> groupOf;                        // of grouped values
   llvm::DenseMap<Value, llvm::SmallSetVector<unsigned, 4>> users; // groups that take the value as argument
   llvm::DenseMap<Value, SmallVector<Operation *, 2>> structuredUsers;
   llvm::DenseMap<Operation *, SmallVector<Value, 2>> structuredOperands;
@@ -118,6 +118,9 @@ private:
   }
 
   void classify() {
+    freeValues.clear();
+    leaves.clear();
+    opsBehind.clear();
     for (Operation &op : block.without_terminator()) {
       if (op.hasTrait<StructuredOp>() || op.getNumResults() != 1)
         continue;
@@ -144,7 +147,37 @@ private:
 
   //===- step 3 ------------------------------------------------------------------------------------------------===//
 
-  LogicalResult makeGroups() {
+  /// Steps 2 and 3. An op that has no kernel form together with its free operands, such as a slice of a concat of a
+  /// reshape whose sizes do not nest, gets them from memory instead; then all starts again.
+  LogicalResult startGroups() {
+    while (true) {
+      classify();
+      makeGroups();
+      std::string refusal;
+      Operation *refused = findRefused(refusal);
+      if (!refused)
+        return success();
+      size_t known = inMemory.size();
+      for (Value operand : refused->getOperands())
+        if (freeValues.contains(operand) && !isSource(operand.getDefiningOp()))
+          inMemory.insert(operand);
+      if (inMemory.size() == known)
+        return refused->emitOpError() << "has no kernel form: " << refusal;
+    }
+  }
+
+  /// An op whose group of its own has no kernel form.
+  Operation *findRefused(std::string &refusal) {
+    for (auto [i, group] : llvm::enumerate(groups))
+      if (group.alive && !analyze(group, i, refusal))
+        return group.values[0].getDefiningOp();
+    return nullptr;
+  }
+
+  void makeGroups() {
+    groups.clear();
+    groupOf.clear();
+    users.clear();
     lastFrom.assign(order.size(), 0);
     for (Operation &op : block.without_terminator()) {
       if (op.hasTrait<StructuredOp>() || op.getNumResults() != 1 || freeValues.contains(op.getResult(0)))
@@ -169,12 +202,6 @@ private:
     for (size_t i = groups.size(); i-- > 0;)
       if (resultsOf(groups[i], i).empty())
         retire(i);
-    for (auto [i, group] : llvm::enumerate(groups)) {
-      std::string refusal;
-      if (group.alive && !analyze(group, i, refusal))
-        return group.values[0].getDefiningOp()->emitOpError() << "has no kernel form: " << refusal;
-    }
-    return success();
   }
 
   void retire(unsigned id) {
@@ -335,8 +362,7 @@ private:
     while (!queue.empty()) {
       Candidate candidate = queue.top();
       queue.pop();
-      if (!groups[candidate.a].alive || !groups[candidate.b].alive ||
-          !tried.insert({candidate.a, candidate.b}).second)
+      if (!groups[candidate.a].alive || !groups[candidate.b].alive || !tried.insert({candidate.a, candidate.b}).second)
         continue;
       if (tryMerge(candidate.a, candidate.b))
         pushCandidates(groups.size() - 1, queue);

@@ -2,10 +2,10 @@
 // Each rule is exact for NaN, infinities and signed zeros, or moves a sum: the value of a sum may change by rounding.
 // Never: approximations, literals that are no splat and over 1 KiB, CSE across kernels.
 #include "ir/emit.h"
-#include "passes/passes.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/Transforms/CSE.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "passes/passes.h"
 
 using namespace mlir;
 
@@ -54,8 +54,6 @@ struct MoveFactorOutOfSum : OpRewritePattern<ReduceSumOp> {
     Operation *op = sum.getX().getDefiningOp();
     if (!isa_and_nonnull<MulOp, DivOp>(op))
       return rewriter.notifyMatchFailure(sum, "expected a sum of products or quotients");
-    if (countAlong(sum.getX(), sum.getAxes()) == 0) // 0 · NaN is no empty sum
-      return rewriter.notifyMatchFailure(sum, "expected a sum of at least one element");
     if (tensorType(sum.getX()).getNumElements() == 0)
       return rewriter.notifyMatchFailure(sum, "expected a sum of some elements; 0 times an infinite factor is no 0");
     unsigned last = isa<MulOp>(op) ? 2 : 1;

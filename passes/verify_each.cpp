@@ -104,9 +104,9 @@ LogicalResult VerifyEach::compare(StringRef pass) {
   std::optional<Results> after = evaluate(impl->function, Impl::seed, error);
   if (!after)
     return impl->function.emitError() << "after pass '" << pass << "' the interpreter refuses the function: " << error;
-  // Splitting and reordering sums changes fp64 rounding; long sums of cancelling terms lose some digits. Decompositions
-  // have literals of the tensors' type, composites' references have them in fp64.
-  const double tolerance = pass == "decompose" ? 1e-6 : 1e-9;
+  // Splitting and reordering sums changes fp64 rounding, and long sums of cancelling terms lose some digits. Literals
+  // that a pass makes, by decomposing or folding, are rounded to the tensors' type.
+  constexpr double tolerance = 1e-6;
   for (const auto &[number, value] : *impl->before) {
     auto known = after->find(number);
     if (known == after->end() || known->second.data.size() != value.data.size())

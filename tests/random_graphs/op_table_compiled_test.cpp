@@ -122,7 +122,7 @@ func.func @main(%a: tensor<4x8xf16>, %b: tensor<8x4xf16>) -> (tensor<4x4xf16>) {
   %r = tcc.matmul %a, %b : tensor<4x8xf16>, tensor<8x4xf16> -> tensor<4x4xf16>
   return %r : tensor<4x4xf16>
 })",
-                                            messages);
+                                           messages);
   ASSERT_TRUE(module) << messages;
   EXPECT_FALSE(CompiledGraph::compile(*module, CheckOptions(), error));
   EXPECT_NE(error.find("product of f16 and f16"), std::string::npos) << error;

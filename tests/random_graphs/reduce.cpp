@@ -148,8 +148,11 @@ public:
       : current(cast<ModuleOp>(module->clone())), fails(fails), triesLeft(tries) {}
 
   OwningOpRef<ModuleOp> run() {
-    for (bool smaller = true; smaller && triesLeft > 0;)
-      smaller = dropSomeResults() | replaceSomeOps() | shrinkSomeSizes();
+    for (bool smaller = true; smaller && triesLeft > 0;) {
+      smaller = dropSomeResults();
+      smaller |= replaceSomeOps();
+      smaller |= shrinkSomeSizes();
+    }
     return std::move(current);
   }
 
