@@ -14,7 +14,9 @@ double millisecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-func::FuncOp onlyFunction(ModuleOp module) { return *module.getOps<func::FuncOp>().begin(); }
+func::FuncOp onlyFunction(ModuleOp module) {
+  return *module.getOps<func::FuncOp>().begin();
+}
 
 } // namespace
 

@@ -129,8 +129,8 @@ private:
     if (inserted) {
       static constexpr runtime::Space spaces[] = {runtime::Space::arena, runtime::Space::input, runtime::Space::output,
                                                   runtime::Space::state, runtime::Space::constant};
-      plan.buffers.push_back({spaces[static_cast<size_t>(place.space)], static_cast<uint32_t>(place.index),
-                              place.offset + offset, bytes});
+      plan.buffers.push_back(
+          {spaces[static_cast<size_t>(place.space)], static_cast<uint32_t>(place.index), place.offset + offset, bytes});
     }
     return known->second;
   }

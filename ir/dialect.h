@@ -35,8 +35,8 @@ class CheapToClone : public mlir::OpTrait::TraitBase<T, CheapToClone> {};
 
 namespace tcc {
 /// Names of the attributes that function arguments and results carry.
-inline constexpr llvm::StringLiteral nameAttr = "tcc.name";       // string: the user's name of the value
-inline constexpr llvm::StringLiteral stateAttr = "tcc.state";     // unit, argument: lives across steps, updated in place
+inline constexpr llvm::StringLiteral nameAttr = "tcc.name";   // string: the user's name of the value
+inline constexpr llvm::StringLiteral stateAttr = "tcc.state"; // unit, argument: lives across steps, updated in place
 inline constexpr llvm::StringLiteral updatesAttr = "tcc.updates"; // string, result: the state whose next value this is
 
 /// The ranked tensor type of a value of this dialect.

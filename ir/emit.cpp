@@ -31,7 +31,9 @@ Value Emit::iota(int64_t dim, ArrayRef<int64_t> shape, Type element) {
   return IotaOp::create(builder, loc, RankedTensorType::get(shape, element), dim, Value());
 }
 
-Value Emit::compare(Predicate predicate, Value a, Value b) { return CompareOp::create(builder, loc, predicate, a, b); }
+Value Emit::compare(Predicate predicate, Value a, Value b) {
+  return CompareOp::create(builder, loc, predicate, a, b);
+}
 
 Value Emit::select(Value condition, Value onTrue, Value onFalse) {
   return SelectOp::create(builder, loc, onTrue.getType(), condition, onTrue, onFalse);
@@ -78,9 +80,13 @@ Value Emit::pad(Value x, ArrayRef<int64_t> low, ArrayRef<int64_t> high) {
   return create<PadOp>(x, low, high);
 }
 
-Value Emit::reduceSum(Value x, ArrayRef<int64_t> axes) { return axes.empty() ? x : create<ReduceSumOp>(x, axes); }
+Value Emit::reduceSum(Value x, ArrayRef<int64_t> axes) {
+  return axes.empty() ? x : create<ReduceSumOp>(x, axes);
+}
 
-Value Emit::reduceMax(Value x, ArrayRef<int64_t> axes) { return axes.empty() ? x : create<ReduceMaxOp>(x, axes); }
+Value Emit::reduceMax(Value x, ArrayRef<int64_t> axes) {
+  return axes.empty() ? x : create<ReduceMaxOp>(x, axes);
+}
 
 Value Emit::sumTo(Value x, ArrayRef<int64_t> shape) {
   ArrayRef<int64_t> from = tensorType(x).getShape();

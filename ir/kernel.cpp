@@ -1,52 +1,17 @@
 // analyzeKernel, in these steps:
 //   1. collect the region's ops between results and arguments;
-//   2. choose the iteration space: the reductions dictate it, else the flattest one in which every access is affine;
+//   2. choose the iteration space (kernel_space.h); without reductions it is the first where every access is affine;
 //   3. from each result walk towards the arguments, turning views into index expressions (a value read at two places
 //      becomes two nodes), and give each node its stage;
 //   4. record where each result goes.
 // It never reorders or changes the region; whatever it cannot express is refused with what was expected.
 #include "ir/kernel.h"
+#include "ir/kernel_space.h"
 
 using namespace mlir;
 
 namespace tcc {
 namespace {
-
-bool isReduction(Operation *op) { return isa<ReduceSumOp, ReduceMaxOp>(op); }
-
-ArrayRef<int64_t> reducedAxes(Operation *op) {
-  if (auto sum = dyn_cast<ReduceSumOp>(op))
-    return sum.getAxes();
-  return cast<ReduceMaxOp>(op).getAxes();
-}
-
-/// A reduction's operand shape as before × reduced × after, where the reduced dims of more than one element are
-/// neighbours among such dims.
-struct ReductionShape {
-  int64_t before = 1, reduced = 1, after = 1;
-  bool adjacent = true;
-  bool isIdentity() const { return reduced == 1; }
-  bool isTrailing() const { return after == 1; }
-};
-
-ReductionShape reductionShape(Operation *op) {
-  ArrayRef<int64_t> shape = tensorType(op->getOperand(0)).getShape(), axes = reducedAxes(op);
-  ReductionShape result;
-  bool seenReduced = false, seenAfter = false;
-  for (auto [i, size] : llvm::enumerate(shape)) {
-    if (size == 1)
-      continue;
-    if (llvm::is_contained(axes, static_cast<int64_t>(i))) {
-      result.adjacent &= !seenAfter;
-      result.reduced *= size;
-      seenReduced = true;
-    } else {
-      (seenReduced ? result.after : result.before) *= size;
-      seenAfter |= seenReduced;
-    }
-  }
-  return result;
-}
 
 class Analyzer {
 public:
@@ -59,7 +24,7 @@ public:
     if (!collect())
       return std::nullopt;
     SmallVector<KernelSpace> candidates;
-    if (!chooseSpaces(candidates))
+    if (!chooseSpaces(ops.getArrayRef(), view.results, candidates, refusal))
       return std::nullopt;
     std::optional<KernelInfo> fallback;
     for (const KernelSpace &space : candidates) {
@@ -93,7 +58,7 @@ private:
     return false;
   }
 
-  //===- steps 1 and 2: ops and space --------------------------------------------------------------------------===//
+  //===- step 1: ops -------------------------------------------------------------------------------------------===//
 
   bool collect() {
     SmallVector<Value> work(view.results);
@@ -111,94 +76,6 @@ private:
         llvm::append_range(work, op->getOperands());
     }
     return true;
-  }
-
-  bool chooseSpaces(SmallVectorImpl<KernelSpace> &candidates) {
-    std::optional<KernelSpace> columns; // of column results
-    int64_t rowSize = -1, rowElements = -1;
-    for (Operation *op : ops) {
-      if (auto scatter = dyn_cast<ScatterAddOp>(op)) {
-        int64_t rows = tensorType(scatter.getIndex()).getNumElements();
-        int64_t size = 1;
-        for (int64_t dim : tensorType(scatter.getBase()).getShape().drop_front())
-          size *= dim;
-        KernelSpace space{1, size == 0 ? 0 : rows, size};
-        if (columns && *columns != space)
-          return refuse("expected column results over one iteration space");
-        columns = space;
-        continue;
-      }
-      if (!isReduction(op))
-        continue;
-      ReductionShape shape = reductionShape(op);
-      if (shape.isIdentity())
-        continue;
-      if (shape.reduced == 0)
-        return refuse("expected a reduction over at least one element");
-      if (!shape.adjacent)
-        return refuse("expected the reduced axes to be neighbours");
-      if (shape.isTrailing()) {
-        int64_t elements = shape.before * shape.reduced;
-        if (rowSize >= 0 && (rowSize != shape.reduced || rowElements != elements))
-          return refuse("expected row reductions over rows of one size");
-        rowSize = shape.reduced;
-        rowElements = elements;
-        continue;
-      }
-      KernelSpace space{shape.before, shape.after == 0 ? 0 : shape.reduced, shape.after};
-      if (columns && *columns != space)
-        return refuse("expected column results over one iteration space");
-      columns = space;
-    }
-    if (columns) {
-      if (rowSize >= 0 && (columns->columns != rowSize || columns->elements() != rowElements))
-        return refuse("expected row and column reductions over one iteration space");
-      candidates.push_back(*columns);
-      return true;
-    }
-    if (rowSize >= 0) {
-      candidates.push_back({1, rowElements / rowSize, rowSize});
-      return true;
-    }
-    choosePointwiseSpaces(candidates);
-    return true;
-  }
-
-  void choosePointwiseSpaces(SmallVectorImpl<KernelSpace> &candidates) {
-    int64_t elements = 0;
-    bool equal = true;
-    for (Value result : view.results) {
-      int64_t count = tensorType(result).getNumElements();
-      equal &= count == tensorType(view.results[0]).getNumElements();
-      elements = std::max(elements, count);
-    }
-    if (elements == 0) { // no rows: nothing is computed once a row either
-      candidates.push_back({1, 0, 1});
-      return;
-    }
-    std::set<int64_t, std::greater<>> sizes;
-    auto addSuffixes = [&](Value value) {
-      int64_t product = 1;
-      for (int64_t size : llvm::reverse(tensorType(value).getShape())) {
-        product *= size;
-        if (product > 0 && elements % product == 0)
-          sizes.insert(product);
-      }
-    };
-    for (Operation *op : ops) {
-      addSuffixes(op->getResult(0));
-      for (Value operand : op->getOperands())
-        addSuffixes(operand);
-    }
-    for (Value argument : view.results)
-      addSuffixes(argument);
-    if (equal)
-      candidates.push_back({1, 1, elements});
-    for (int64_t size : sizes)
-      if (!(equal && size == elements))
-        candidates.push_back({1, elements / size, size});
-    if (candidates.empty())
-      candidates.push_back({1, elements, 1});
   }
 
   /// Every access steps through the columns with one stride: no div or mod of the column.
@@ -595,90 +472,7 @@ private:
   }
 };
 
-/// For each node the last stage in which it is evaluated.
-std::vector<unsigned> lastStages(const KernelInfo &info) {
-  std::vector<unsigned> last(info.nodes.size(), 0);
-  auto raise = [&](unsigned node, unsigned stage) { last[node] = std::max(last[node], stage); };
-  for (const KernelStore &store : info.stores)
-    raise(store.node, info.nodes[store.node].stage);
-  for (size_t i = info.nodes.size(); i-- > 0;) {
-    const KernelNode &node = info.nodes[i];
-    unsigned stage = node.kind == KernelNode::Kind::rowReduce ? node.stage : std::max(last[i], node.stage);
-    for (unsigned operand : node.operands)
-      if (info.nodes[operand].kind != KernelNode::Kind::rowReduce)
-        raise(operand, stage);
-  }
-  return last;
-}
-
 } // namespace
-
-bool KernelInfo::hasRowReduction() const {
-  return llvm::any_of(nodes, [](const KernelNode &node) { return node.kind == KernelNode::Kind::rowReduce; });
-}
-
-bool KernelInfo::hasColumnResult() const {
-  return llvm::any_of(stores, [](const KernelStore &store) { return store.kind != KernelStore::Kind::element; });
-}
-
-KernelInfo::Parallel KernelInfo::parallel() const {
-  if (hasColumnResult())
-    return hasRowReduction() ? Parallel::outer : Parallel::columns;
-  bool oneRow = space.outer == 1 && space.rows == 1 && !hasRowReduction();
-  bool allPerColumn = llvm::all_of(stores, [](const KernelStore &store) { return store.perColumn; });
-  return oneRow && allPerColumn ? Parallel::columns : Parallel::rows;
-}
-
-bool KernelInfo::isSegment() const {
-  if (space.outer != 1 || space.rows != 1 || parallel() != Parallel::columns || hasColumnResult() || !derived.empty() ||
-      space.columns < segmentSizes || space.columns >= int64_t(1) << 31)
-    return false;
-  IndexExpr element = IndexExpr::ofAxis(axis::column, space.columns);
-  auto simple = [&](const IndexExpr &index) { return index.isConstant() || index == element; };
-  return llvm::all_of(nodes,
-                      [&](const KernelNode &node) {
-                        return (node.kind == KernelNode::Kind::load || node.kind == KernelNode::Kind::literal ||
-                                node.kind == KernelNode::Kind::compute) &&
-                               node.gatherStride == 0 && simple(node.index);
-                      }) &&
-         llvm::all_of(stores, [&](const KernelStore &store) { return store.index == element; });
-}
-
-void KernelInfo::print(llvm::raw_ostream &os) const {
-  static constexpr const char *kinds[] = {"load", "literal", "index", "random", "compute", "choose", "rowReduce"};
-  static constexpr const char *stores_[] = {"element", "columnSum", "columnMax", "scatterAdd"};
-  static constexpr const char *axes[] = {"rows", "outer", "columns"};
-  os << "space " << space.outer << " x " << space.rows << " x " << space.columns << ", stages " << stages
-     << ", parallel over " << axes[static_cast<int>(parallel())] << '\n';
-  for (auto [i, axis] : llvm::enumerate(derived)) {
-    os << "d" << i + axis::firstDerived << " = ";
-    axis.value.print(os);
-    os << " in 0.." << axis.extent << '\n';
-  }
-  for (auto [i, node] : llvm::enumerate(nodes)) {
-    os << '%' << i << " = " << kinds[static_cast<int>(node.kind)];
-    if (node.op)
-      os << ' ' << node.op->getName().stripDialect();
-    for (unsigned operand : node.operands)
-      os << " %" << operand;
-    if (node.kind == KernelNode::Kind::load)
-      os << " arg" << node.argument;
-    if (node.kind == KernelNode::Kind::load || node.kind == KernelNode::Kind::index) {
-      os << '[';
-      node.index.print(os);
-      os << ']';
-    }
-    for (unsigned guard : node.guards)
-      os << " if d" << guard;
-    os << " : " << node.type.getElementType() << ", stage " << node.stage << (node.perColumn ? "" : ", once a row")
-       << '\n';
-  }
-  for (auto [i, store] : llvm::enumerate(stores)) {
-    os << "result" << i << '[';
-    store.index.print(os);
-    os << "] = " << stores_[static_cast<int>(store.kind)] << " %" << store.node << '\n';
-  }
-}
 
 std::optional<KernelInfo> analyzeKernel(const KernelView &view, std::string &refusal) {
   return Analyzer(view, refusal).run();
@@ -688,28 +482,6 @@ std::optional<KernelInfo> analyzeKernel(KernelOp kernel, std::string &refusal) {
   Block &block = kernel.getBody().front();
   SmallVector<Value> results(block.getTerminator()->getOperands()), arguments(block.getArguments());
   return analyzeKernel(KernelView{results, arguments}, refusal);
-}
-
-bool mayShareBuffer(const KernelInfo &info, unsigned result, unsigned argument) {
-  const KernelStore &store = info.stores[result];
-  bool isBase = store.kind == KernelStore::Kind::scatterAdd && store.scatterBase == argument;
-  if (store.kind != KernelStore::Kind::element && !isBase)
-    return false;
-  for (auto [i, other] : llvm::enumerate(info.stores)) // a scatter reads its base as it writes
-    if (i != result && other.kind == KernelStore::Kind::scatterAdd && other.scatterBase == argument)
-      return false;
-  std::vector<unsigned> last = lastStages(info);
-  for (auto [i, node] : llvm::enumerate(info.nodes)) {
-    if (node.kind != KernelNode::Kind::load || node.argument != argument)
-      continue;
-    if (isBase || !node.operands.empty() || !(node.index == store.index) || node.perColumn != store.perColumn)
-      return false;
-    if (last[i] > info.nodes[store.node].stage)
-      return false;
-    if (node.type.getElementTypeBitWidth() != info.nodes[store.node].type.getElementTypeBitWidth())
-      return false;
-  }
-  return true;
 }
 
 } // namespace tcc

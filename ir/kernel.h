@@ -35,14 +35,14 @@ struct KernelNode {
   mlir::Operation *op = nullptr;
   mlir::RankedTensorType type; // of the region's value; the element type is the node's
   llvm::SmallVector<unsigned, 3> operands;
-  unsigned argument = 0;             // load: number of the kernel's operand
-  IndexExpr index;                   // load: element offset; index, random: the number
-  int64_t gatherStride = 0;          // load with a row index: elements a row
-  int64_t gatherRows = 0;            // … and the rows there are; outside of them the value is NaN (0 for integers)
+  unsigned argument = 0;                 // load: number of the kernel's operand
+  IndexExpr index;                       // load: element offset; index, random: the number
+  int64_t gatherStride = 0;              // load with a row index: elements a row
+  int64_t gatherRows = 0;                // … and the rows there are; outside of them the value is NaN (0 for integers)
   llvm::SmallVector<unsigned, 2> guards; // load: derived axes that must all be inside; choose: one list of them a part,
   llvm::SmallVector<unsigned, 2> guardCounts; // … guardCounts[i] of `guards` belong to part i
-  bool perColumn = false; // depends on the column; others are computed once a row
-  unsigned stage = 0;     // the first stage that can compute it; a rowReduce's value is ready in the next stage
+  bool perColumn = false;                     // depends on the column; others are computed once a row
+  unsigned stage = 0; // the first stage that can compute it; a rowReduce's value is ready in the next stage
 };
 
 /// Where a result of the kernel goes.

@@ -35,7 +35,9 @@ std::string objection(Operation *op, Phase phase) {
 
 } // namespace
 
-StringRef phaseName(Phase phase) { return names[static_cast<size_t>(phase)].second; }
+StringRef phaseName(Phase phase) {
+  return names[static_cast<size_t>(phase)].second;
+}
 
 std::optional<Phase> parsePhase(StringRef name) {
   for (auto [phase, text] : names)

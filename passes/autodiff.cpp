@@ -13,7 +13,9 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-bool isFloatTensor(Value value) { return isa<FloatType>(tensorType(value).getElementType()); }
+bool isFloatTensor(Value value) {
+  return isa<FloatType>(tensorType(value).getElementType());
+}
 
 LogicalResult expand(GradientOp gradient) {
   llvm::DenseSet<Value> active(gradient.getWrt().begin(), gradient.getWrt().end());

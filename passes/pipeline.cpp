@@ -1,9 +1,9 @@
 // The pipeline's table and its runner: for each pass in order run, verify the phase reached, time, dump.
 #include "passes/pipeline.h"
-#include "passes/passes.h"
-#include "passes/verify_each.h"
 #include "mlir/IR/OperationSupport.h"
 #include "mlir/IR/Verifier.h"
+#include "passes/passes.h"
+#include "passes/verify_each.h"
 #include "llvm/Support/Format.h"
 #include <chrono>
 
@@ -25,7 +25,7 @@ constexpr PassInfo table[] = {
     {"plan-memory", Phase::planned, "last: places follow from order and kernels", 0, true},
 };
 
-constexpr PassFunction functions[] = {specializeShapes, decompose, autodiff, simplify,
+constexpr PassFunction functions[] = {specializeShapes, decompose,   autodiff, simplify,
                                       splitReductions,  fuseKernels, schedule, planMemory};
 static_assert(std::size(table) == std::size(functions));
 
@@ -71,7 +71,9 @@ void count(func::FuncOp function, PipelineReport &report) {
 
 } // namespace
 
-llvm::ArrayRef<PassInfo> pipelineTable() { return table; }
+llvm::ArrayRef<PassInfo> pipelineTable() {
+  return table;
+}
 
 std::string nearestPass(StringRef name) {
   std::string best;

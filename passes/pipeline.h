@@ -15,8 +15,8 @@ struct PipelineOptions {
   std::map<std::string, bool> passes;                 // -f<pass> and -fno-<pass>, by name
   std::map<std::string, std::vector<int64_t>> shapes; // --shape: sizes of an argument by its tcc.name
   std::optional<Phase> stopAfter;                     // stop when this phase is reached
-  bool verifyEach = false;      // run the reference interpreter before and after each pass and compare
-  std::string dump;             // -fdump-ir=: "all", "changed" or a pass's name; empty for none
+  bool verifyEach = false;                 // run the reference interpreter before and after each pass and compare
+  std::string dump;                        // -fdump-ir=: "all", "changed" or a pass's name; empty for none
   llvm::raw_ostream *dumpStream = nullptr; // where dumps go; stderr by default
   /// Arena bytes that a product needs while it runs; none if empty. Set by codegen, which knows the library.
   std::function<int64_t(MatmulOp)> scratchBytes;
@@ -36,10 +36,10 @@ struct PipelineReport {
 
 struct PassInfo {
   const char *name;
-  Phase reaches;           // the phase that holds after it
-  const char *reason;      // for its position
-  int fromLevel;           // runs at -O levels from this one on
-  bool required;           // no code can be made without it
+  Phase reaches;      // the phase that holds after it
+  const char *reason; // for its position
+  int fromLevel;      // runs at -O levels from this one on
+  bool required;      // no code can be made without it
 };
 
 /// The table, in order.

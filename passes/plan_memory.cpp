@@ -9,8 +9,8 @@
 #include "ir/strided_view.h"
 #include "passes/memory_places.h"
 #include "passes/passes.h"
-#include "llvm/ADT/StringSet.h"
 #include "passes/pipeline.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 
@@ -19,7 +19,9 @@ namespace {
 
 constexpr int64_t alignment = 64;
 
-int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+int64_t aligned(int64_t bytes) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
 
 /// One range of arena bytes over one range of time; several values when they share it.
 struct Allocation {
@@ -51,9 +53,9 @@ private:
   Block &block;
   const PipelineOptions &options;
   llvm::DenseMap<Operation *, unsigned> position;
-  llvm::DenseMap<Value, unsigned> lastUse;                  // of roots
+  llvm::DenseMap<Value, unsigned> lastUse;                    // of roots
   llvm::DenseMap<Value, SmallVector<Operation *, 4>> readers; // of roots
-  llvm::DenseMap<Value, Place> fixed;                       // outside the arena
+  llvm::DenseMap<Value, Place> fixed;                         // outside the arena
   llvm::DenseMap<Value, unsigned> allocationOf;
   std::vector<Allocation> allocations;
   llvm::DenseMap<Operation *, unsigned> scratchOf;
@@ -229,11 +231,10 @@ private:
         offset = std::max(offset, aligned(taken.offset + taken.bytes));
       }
       own.offset = offset;
-      placed.insert(llvm::upper_bound(placed, id,
-                                      [&](unsigned a, unsigned b) {
-                                        return allocations[a].offset < allocations[b].offset;
-                                      }),
-                    id);
+      placed.insert(
+          llvm::upper_bound(placed, id,
+                            [&](unsigned a, unsigned b) { return allocations[a].offset < allocations[b].offset; }),
+          id);
     }
     closeHoles(placed);
   }
@@ -268,9 +269,8 @@ private:
       SmallVector<Place> places;
       for (Value result : op.getResults()) {
         auto known = fixed.find(result);
-        places.push_back(known != fixed.end()
-                             ? known->second
-                             : Place{PlaceSpace::arena, 0, allocations[allocationOf[result]].offset});
+        places.push_back(known != fixed.end() ? known->second
+                                              : Place{PlaceSpace::arena, 0, allocations[allocationOf[result]].offset});
       }
       setPlaces(&op, places);
       if (auto scratch = scratchOf.find(&op); scratch != scratchOf.end()) {

@@ -6,8 +6,8 @@
 #include "ir/emit.h"
 #include "ir/ops/shapes.h"
 #include "passes/passes.h"
-#include "llvm/ADT/StringSet.h"
 #include "passes/pipeline.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 

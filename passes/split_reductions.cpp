@@ -15,11 +15,11 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-constexpr int64_t mostPartials = 16;    // partial sums of a column reduction
-constexpr int64_t fewestRows = 64;      // rows below which a column reduction is one kernel
-constexpr int64_t longestRow = 16384;   // elements above which a lone row is cut
-constexpr int64_t partOfRow = 4096;     // elements of a part, at most
-constexpr int64_t shortestPart = 64;    // and at least
+constexpr int64_t mostPartials = 16;  // partial sums of a column reduction
+constexpr int64_t fewestRows = 64;    // rows below which a column reduction is one kernel
+constexpr int64_t longestRow = 16384; // elements above which a lone row is cut
+constexpr int64_t partOfRow = 4096;   // elements of a part, at most
+constexpr int64_t shortestPart = 64;  // and at least
 
 int64_t largestDivisor(int64_t number, int64_t limit) {
   for (int64_t divisor = std::min(number, limit); divisor > 1; --divisor)

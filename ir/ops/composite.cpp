@@ -9,7 +9,9 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-int64_t lastDim(Value x) { return tensorType(x).getRank() - 1; }
+int64_t lastDim(Value x) {
+  return tensorType(x).getRank() - 1;
+}
 
 Value mean(Emit &b, Value x, ArrayRef<int64_t> axes) {
   double count = 1;
@@ -110,7 +112,9 @@ SmallVector<Value> LayerNormOp::decompose(Emit &b) {
   return {b.cast(y, tensorType(getX()).getElementType())};
 }
 
-LogicalResult RmsNormOp::verify() { return verifyLastSize(*this, getX(), getWeight(), "weight", "rms_norm_c1"); }
+LogicalResult RmsNormOp::verify() {
+  return verifyLastSize(*this, getX(), getWeight(), "weight", "rms_norm_c1");
+}
 SmallVector<Value> RmsNormOp::decompose(Emit &b) {
   Value x = b.cast(getX(), b.f32());
   ArrayRef<int64_t> shape = tensorType(x).getShape();
@@ -244,9 +248,7 @@ SmallVector<Value> AdamwOp::decompose(Emit &b) {
 
   // Scalars of the step: bias corrections 1 - beta^step, computed as -expm1-free exp(step · log beta).
   RankedTensorType scalar = tensorType(getLr());
-  auto correction = [&](double beta) {
-    return b.sub(b.constant(1, scalar), b.exp(b.mul(getStep(), std::log(beta))));
-  };
+  auto correction = [&](double beta) { return b.sub(b.constant(1, scalar), b.exp(b.mul(getStep(), std::log(beta)))); };
   Value stepSize = b.div(getLr(), correction(beta1));
   Value inverseRoot = b.rsqrt(correction(beta2));
   Value keep = b.sub(b.constant(1, scalar), b.mul(getLr(), getWeightDecay().convertToDouble()));

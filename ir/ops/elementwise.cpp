@@ -11,7 +11,9 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-bool isFloat(Type type) { return isa<FloatType>(getElementTypeOrSelf(type)); }
+bool isFloat(Type type) {
+  return isa<FloatType>(getElementTypeOrSelf(type));
+}
 
 /// A literal of `type`, a scalar or a vector of one.
 Value literal(OpBuilder &b, Location loc, Type type, double value) {
@@ -49,7 +51,9 @@ OpFoldResult NegOp::fold(FoldAdaptor) {
     return inner.getX();
   return {};
 }
-SmallVector<Value> NegOp::gradient(Emit &b, ValueRange dy) { return {b.neg(dy[0])}; }
+SmallVector<Value> NegOp::gradient(Emit &b, ValueRange dy) {
+  return {b.neg(dy[0])};
+}
 Value NegOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type type) {
   if (isFloat(type))
     return arith::NegFOp::create(b, loc, operands[0]);
@@ -70,17 +74,23 @@ Value AbsOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type ty
 
 //===- transcendental ------------------------------------------------------------------------------------------===//
 
-SmallVector<Value> ExpOp::gradient(Emit &b, ValueRange dy) { return {b.mul(dy[0], getResult())}; }
+SmallVector<Value> ExpOp::gradient(Emit &b, ValueRange dy) {
+  return {b.mul(dy[0], getResult())};
+}
 Value ExpOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
   return math::ExpOp::create(b, loc, operands[0]);
 }
 
-SmallVector<Value> LogOp::gradient(Emit &b, ValueRange dy) { return {b.div(dy[0], getX())}; }
+SmallVector<Value> LogOp::gradient(Emit &b, ValueRange dy) {
+  return {b.div(dy[0], getX())};
+}
 Value LogOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
   return math::LogOp::create(b, loc, operands[0]);
 }
 
-SmallVector<Value> SqrtOp::gradient(Emit &b, ValueRange dy) { return {b.div(b.mul(dy[0], 0.5), getResult())}; }
+SmallVector<Value> SqrtOp::gradient(Emit &b, ValueRange dy) {
+  return {b.div(b.mul(dy[0], 0.5), getResult())};
+}
 Value SqrtOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
   return math::SqrtOp::create(b, loc, operands[0]);
 }
@@ -101,12 +111,16 @@ Value TanhOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) 
   return math::TanhOp::create(b, loc, operands[0]);
 }
 
-SmallVector<Value> SinOp::gradient(Emit &b, ValueRange dy) { return {b.mul(dy[0], b.cos(getX()))}; }
+SmallVector<Value> SinOp::gradient(Emit &b, ValueRange dy) {
+  return {b.mul(dy[0], b.cos(getX()))};
+}
 Value SinOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
   return math::SinOp::create(b, loc, operands[0]);
 }
 
-SmallVector<Value> CosOp::gradient(Emit &b, ValueRange dy) { return {b.neg(b.mul(dy[0], b.sin(getX())))}; }
+SmallVector<Value> CosOp::gradient(Emit &b, ValueRange dy) {
+  return {b.neg(b.mul(dy[0], b.sin(getX())))};
+}
 Value CosOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
   return math::CosOp::create(b, loc, operands[0]);
 }
@@ -128,7 +142,9 @@ OpFoldResult AddOp::fold(FoldAdaptor adaptor) {
     return getLhs();
   return foldBinary(adaptor.getLhs(), adaptor.getRhs(), [](double a, double b) { return a + b; });
 }
-SmallVector<Value> AddOp::gradient(Emit &, ValueRange dy) { return {dy[0], dy[0]}; }
+SmallVector<Value> AddOp::gradient(Emit &, ValueRange dy) {
+  return {dy[0], dy[0]};
+}
 Value AddOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
   return floatOrInt<arith::AddFOp, arith::AddIOp>(b, loc, operands);
 }
@@ -138,7 +154,9 @@ OpFoldResult SubOp::fold(FoldAdaptor adaptor) {
     return getLhs();
   return foldBinary(adaptor.getLhs(), adaptor.getRhs(), [](double a, double b) { return a - b; });
 }
-SmallVector<Value> SubOp::gradient(Emit &b, ValueRange dy) { return {dy[0], b.neg(dy[0])}; }
+SmallVector<Value> SubOp::gradient(Emit &b, ValueRange dy) {
+  return {dy[0], b.neg(dy[0])};
+}
 Value SubOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
   return floatOrInt<arith::SubFOp, arith::SubIOp>(b, loc, operands);
 }
@@ -170,7 +188,9 @@ Value DivOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
 
 //===- maximum, minimum ----------------------------------------------------------------------------------------===//
 
-OpFoldResult MaximumOp::fold(FoldAdaptor) { return getLhs() == getRhs() ? getLhs() : Value(); }
+OpFoldResult MaximumOp::fold(FoldAdaptor) {
+  return getLhs() == getRhs() ? getLhs() : Value();
+}
 SmallVector<Value> MaximumOp::gradient(Emit &b, ValueRange dy) {
   return gradientOfWinner(b, getLhs(), getRhs(), dy[0], Predicate::gt);
 }
@@ -178,7 +198,9 @@ Value MaximumOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Typ
   return floatOrInt<arith::MaximumFOp, arith::MaxSIOp>(b, loc, operands);
 }
 
-OpFoldResult MinimumOp::fold(FoldAdaptor) { return getLhs() == getRhs() ? getLhs() : Value(); }
+OpFoldResult MinimumOp::fold(FoldAdaptor) {
+  return getLhs() == getRhs() ? getLhs() : Value();
+}
 SmallVector<Value> MinimumOp::gradient(Emit &b, ValueRange dy) {
   return gradientOfWinner(b, getLhs(), getRhs(), dy[0], Predicate::lt);
 }
@@ -192,12 +214,16 @@ Value NotOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type ty
   return arith::XOrIOp::create(b, loc, operands[0], literal(b, loc, type, 1));
 }
 
-OpFoldResult AndOp::fold(FoldAdaptor) { return getLhs() == getRhs() ? getLhs() : Value(); }
+OpFoldResult AndOp::fold(FoldAdaptor) {
+  return getLhs() == getRhs() ? getLhs() : Value();
+}
 Value AndOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
   return arith::AndIOp::create(b, loc, operands[0], operands[1]);
 }
 
-OpFoldResult OrOp::fold(FoldAdaptor) { return getLhs() == getRhs() ? getLhs() : Value(); }
+OpFoldResult OrOp::fold(FoldAdaptor) {
+  return getLhs() == getRhs() ? getLhs() : Value();
+}
 Value OrOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
   return arith::OrIOp::create(b, loc, operands[0], operands[1]);
 }
@@ -219,7 +245,7 @@ Value CompareOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Typ
 }
 
 LogicalResult IsFiniteOp::inferReturnTypes(MLIRContext *context, std::optional<Location>, Adaptor adaptor,
-                                          SmallVectorImpl<Type> &types) {
+                                           SmallVectorImpl<Type> &types) {
   types.push_back(withElement(tensorType(adaptor.getOperands()[0]), IntegerType::get(context, 1)));
   return success();
 }
@@ -282,6 +308,8 @@ Value CastOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type t
   return arith::TruncIOp::create(b, loc, type, x);
 }
 
-Value DetachOp::scalarBody(OpBuilder &, Location, ValueRange operands, Type) { return operands[0]; }
+Value DetachOp::scalarBody(OpBuilder &, Location, ValueRange operands, Type) {
+  return operands[0];
+}
 
 } // namespace tcc

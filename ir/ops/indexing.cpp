@@ -27,7 +27,9 @@ LogicalResult ConstantOp::verify() {
                          << " (constant_c1)";
   return success();
 }
-OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValue(); }
+OpFoldResult ConstantOp::fold(FoldAdaptor) {
+  return getValue();
+}
 
 //===- iota, random_bits ---------------------------------------------------------------------------------------===//
 
@@ -81,10 +83,10 @@ SmallVector<Value> ScatterAddOp::gradient(Emit &b, ValueRange dy) {
   // Rows whose index is outside were dropped: their gradient is 0, not the NaN row that gather gives.
   Value picked = b.create<GatherOp>(dy[0], getIndex());
   RankedTensorType indexType = tensorType(getIndex());
-  Value inside = b.logicalAnd(b.compare(Predicate::ge, getIndex(), b.zeros(indexType)),
-                              b.compare(Predicate::lt, getIndex(),
-                                        b.constant(static_cast<double>(tensorType(getBase()).getDimSize(0)),
-                                                   indexType)));
+  Value inside =
+      b.logicalAnd(b.compare(Predicate::ge, getIndex(), b.zeros(indexType)),
+                   b.compare(Predicate::lt, getIndex(),
+                             b.constant(static_cast<double>(tensorType(getBase()).getDimSize(0)), indexType)));
   SmallVector<int64_t> aligned(indexType.getShape());
   aligned.resize(tensorType(picked).getRank(), 1);
   Value mask = b.broadcast(b.reshape(inside, aligned), tensorType(picked).getShape());

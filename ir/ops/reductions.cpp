@@ -27,7 +27,9 @@ LogicalResult ReduceSumOp::inferReturnTypes(MLIRContext *, std::optional<Locatio
                                             SmallVectorImpl<Type> &types) {
   return inferReduction("tcc.reduce_sum", loc, adaptor.getX(), adaptor.getAxes(), types);
 }
-OpFoldResult ReduceSumOp::fold(FoldAdaptor) { return getAxes().empty() ? getX() : Value(); }
+OpFoldResult ReduceSumOp::fold(FoldAdaptor) {
+  return getAxes().empty() ? getX() : Value();
+}
 SmallVector<Value> ReduceSumOp::gradient(Emit &b, ValueRange dy) {
   return {b.broadcast(dy[0], tensorType(getX()).getShape())};
 }
@@ -36,7 +38,9 @@ LogicalResult ReduceMaxOp::inferReturnTypes(MLIRContext *, std::optional<Locatio
                                             SmallVectorImpl<Type> &types) {
   return inferReduction("tcc.reduce_max", loc, adaptor.getX(), adaptor.getAxes(), types);
 }
-OpFoldResult ReduceMaxOp::fold(FoldAdaptor) { return getAxes().empty() ? getX() : Value(); }
+OpFoldResult ReduceMaxOp::fold(FoldAdaptor) {
+  return getAxes().empty() ? getX() : Value();
+}
 SmallVector<Value> ReduceMaxOp::gradient(Emit &b, ValueRange dy) {
   ArrayRef<int64_t> shape = tensorType(getX()).getShape();
   Value isMax = b.compare(Predicate::eq, getX(), b.broadcast(getResult(), shape));

@@ -119,8 +119,8 @@ LogicalResult SliceOp::inferReturnTypes(MLIRContext *, std::optional<Location> l
   RankedTensorType from = tensorType(adaptor.getX());
   ArrayRef<int64_t> starts = adaptor.getStarts(), limits = adaptor.getLimits();
   if (static_cast<int64_t>(starts.size()) != from.getRank() || starts.size() != limits.size())
-    return emitOptionalError(loc, "'tcc.slice' has ", starts.size(), " starts and ", limits.size(),
-                             " limits for rank ", from.getRank(), " (slice_c1)");
+    return emitOptionalError(loc, "'tcc.slice' has ", starts.size(), " starts and ", limits.size(), " limits for rank ",
+                             from.getRank(), " (slice_c1)");
   SmallVector<int64_t> shape;
   for (int64_t i = 0; i < from.getRank(); ++i) {
     int64_t size = from.getDimSize(i), start = starts[i], limit = limits[i] == -1 ? size : limits[i];
@@ -156,8 +156,8 @@ LogicalResult PadOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc
   RankedTensorType from = tensorType(adaptor.getX());
   ArrayRef<int64_t> low = adaptor.getLow(), high = adaptor.getHigh();
   auto negative = [](int64_t count) { return count < 0 || count > (int64_t(1) << 40); };
-  if (static_cast<int64_t>(low.size()) != from.getRank() || low.size() != high.size() ||
-      llvm::any_of(low, negative) || llvm::any_of(high, negative))
+  if (static_cast<int64_t>(low.size()) != from.getRank() || low.size() != high.size() || llvm::any_of(low, negative) ||
+      llvm::any_of(high, negative))
     return emitOptionalError(loc, "'tcc.pad' needs one low and one high count from 0 to 2^40 for each of ",
                              from.getRank(), " dims (pad_c1)");
   SmallVector<int64_t> shape;
