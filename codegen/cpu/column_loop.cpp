@@ -6,7 +6,7 @@ namespace tcc::cpu {
 
 void forColumns(LaneBuilder &b, const ColumnRange &range, int64_t columns, unsigned unroll, SmallVector<Value> &carried,
                 ColumnBody body) {
-  int64_t lanes = b.lanes, step = lanes * unroll, tail = columns % lanes;
+  int64_t lanes = b.lanes, step = lanes * unroll, tail = range.size.value_or(columns) % lanes;
   auto upTo = [&](int64_t multiple) { // the end of the whole multiples
     if (range.size)
       return b.add(range.begin, *range.size / multiple * multiple);

@@ -5,7 +5,8 @@
 
 namespace tcc::cpu {
 
-/// Columns begin..end; `size` where the number is known. Only the range that ends the row may end within a vector.
+/// Columns begin..end of a row; `size` where the number is known. Only the range that ends the row may end within a
+/// vector.
 struct ColumnRange {
   mlir::Value begin, end;
   std::optional<int64_t> size;

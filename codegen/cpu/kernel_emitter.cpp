@@ -42,6 +42,11 @@ private:
 
   // rows
   void emitRow(RowScope row, const ColumnRange &range);
+  struct Part {
+    ColumnRange range;
+    int64_t begin, end; // -1 where not known
+  };
+  SmallVector<Part> partsOf(const ColumnRange &range);
   void emitPass(unsigned stage, RowScope &row, const ColumnRange &range);
   void emitVector(LaneScope &lanes, MutableArrayRef<Value> sums);
   Value finishReduction(const KernelNode &node, SmallVector<Value> parts);
@@ -142,23 +147,42 @@ void KernelEmitter::emitPass(unsigned stage, RowScope &row, const ColumnRange &r
     Type type = b.vector(b.computed(info.nodes[node].type.getElementType()));
     sums.append(plan.unroll, reductionStart(b, isMax(node), type));
   }
-  forColumns(b, range, info.space.columns, plan.unroll, sums,
-             [&](Value column, Value mask, unsigned vectors, ValueRange carried) {
-               SmallVector<Value> updated(carried);
-               for (unsigned u = 0; u < vectors; ++u) {
-                 LaneScope lanes{row, b.add(column, static_cast<int64_t>(u) * b.lanes), mask, stage};
-                 SmallVector<Value> own;
-                 for (unsigned i = 0; i < pass.reductions.size(); ++i)
-                   own.push_back(updated[i * plan.unroll + u]);
-                 emitVector(lanes, own);
-                 for (unsigned i = 0; i < pass.reductions.size(); ++i)
-                   updated[i * plan.unroll + u] = own[i];
-               }
-               return updated;
-             });
+  for (const Part &part : partsOf(range))
+    forColumns(b, part.range, info.space.columns, plan.unroll, sums,
+               [&](Value column, Value mask, unsigned vectors, ValueRange carried) {
+                 SmallVector<Value> updated(carried);
+                 for (unsigned u = 0; u < vectors; ++u) {
+                   Value first = b.add(column, static_cast<int64_t>(u) * b.lanes);
+                   LaneScope lanes{row, first, mask, stage, part.begin, part.end};
+                   SmallVector<Value> own;
+                   for (unsigned i = 0; i < pass.reductions.size(); ++i)
+                     own.push_back(updated[i * plan.unroll + u]);
+                   emitVector(lanes, own);
+                   for (unsigned i = 0; i < pass.reductions.size(); ++i)
+                     updated[i * plan.unroll + u] = own[i];
+                 }
+                 return updated;
+               });
   for (auto [i, id] : llvm::enumerate(pass.reductions))
     row.values[id] =
         finishReduction(info.nodes[id], SmallVector<Value>(ArrayRef(sums).slice(i * plan.unroll, plan.unroll)));
+}
+
+/// A whole row, cut where a guard changes at a vector's edge, so that a loop loads what it needs alone; or the range.
+SmallVector<KernelEmitter::Part> KernelEmitter::partsOf(const ColumnRange &range) {
+  if (range.size != info.space.columns)
+    return {{range, -1, -1}};
+  SmallVector<Part> parts;
+  SmallVector<int64_t> cuts = guardCuts(info);
+  cuts.push_back(info.space.columns);
+  int64_t begin = 0;
+  for (int64_t cut : cuts) {
+    if (cut % b.lanes != 0 && cut != info.space.columns)
+      continue;
+    parts.push_back({{b.i64(begin), b.i64(cut), cut - begin}, begin, cut});
+    begin = cut;
+  }
+  return parts;
 }
 
 /// What a pass does with one vector of columns; `sums` are the accumulators of its reductions.

@@ -151,6 +151,37 @@ KernelPlan planKernel(const KernelInfo &info) {
   return plan;
 }
 
+/// The k of an axis that is column + k.
+static std::optional<int64_t> columnShift(const IndexExpr &value) {
+  bool isColumn = value.terms.size() == 1 && value.terms[0].axis == axis::column && value.terms[0].isPlain() &&
+                  value.terms[0].coefficient == 1;
+  return isColumn ? std::optional(value.constant) : std::nullopt;
+}
+
+SmallVector<int64_t> guardCuts(const KernelInfo &info) {
+  constexpr size_t most = 7;
+  std::set<int64_t> cuts;
+  for (const DerivedAxis &derived : info.derived)
+    if (std::optional<int64_t> shift = columnShift(derived.value))
+      for (int64_t cut : {-*shift, derived.extent - *shift})
+        if (cut > 0 && cut < info.space.columns)
+          cuts.insert(cut);
+  if (cuts.size() > most)
+    return {};
+  return SmallVector<int64_t>(cuts.begin(), cuts.end());
+}
+
+std::optional<bool> isInside(const KernelInfo &info, unsigned derivedAxis, int64_t begin, int64_t end) {
+  const DerivedAxis &derived = info.derived[derivedAxis - axis::firstDerived];
+  std::optional<int64_t> shift = columnShift(derived.value);
+  if (!shift)
+    return std::nullopt;
+  int64_t first = begin + *shift, last = end - 1 + *shift;
+  if (first >= 0 && last < derived.extent)
+    return true;
+  return last < 0 || first >= derived.extent ? std::optional(false) : std::nullopt;
+}
+
 int64_t columnTile(const KernelInfo &info) {
   bool writesRows = llvm::any_of(info.stores, [](const KernelStore &store) { return !store.perColumn; });
   int64_t columns = std::max<int64_t>(info.space.columns, 1);
@@ -158,8 +189,10 @@ int64_t columnTile(const KernelInfo &info) {
     return columns; // a row's own values are written by one item
   if (!info.hasColumnResult())
     return 1024;
+  constexpr int64_t wantedItems = 32, enoughItems = 8, line = 64;
+  if (info.space.outer >= enoughItems && !guardCuts(info).empty())
+    return columns; // whole rows can be cut at their guards
   // Enough items for many threads, each of whole cache lines.
-  constexpr int64_t wantedItems = 32, line = 64;
   int64_t tiles = std::max<int64_t>(1, wantedItems / std::max<int64_t>(1, info.space.outer));
   int64_t tile = (columns + tiles - 1) / tiles;
   tile = std::max(line, (tile + line - 1) / line * line);

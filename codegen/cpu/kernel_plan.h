@@ -28,6 +28,13 @@ struct KernelPlan {
 
 KernelPlan planKernel(const KernelInfo &info);
 
+/// Columns at which a guard that looks at the column alone changes, ascending, within the row; none where there are too
+/// many to give each part of the row loops of its own.
+llvm::SmallVector<int64_t> guardCuts(const KernelInfo &info);
+
+/// Whether the columns begin..end lie inside a derived axis; nothing where that is not the same for all of them.
+std::optional<bool> isInside(const KernelInfo &info, unsigned derivedAxis, int64_t begin, int64_t end);
+
 /// Columns of one item of a kernel with Parallel::columns: a tile of a row's columns.
 int64_t columnTile(const KernelInfo &info);
 

@@ -147,6 +147,9 @@ Value NodeValues::insideRow(unsigned id, const RowScope &row) {
 Value NodeValues::insideLanes(unsigned id, LaneScope &lanes) {
   if (!dependsOnColumn(derived(id).value))
     return b.splat(insideRow(id, lanes.row));
+  if (lanes.partBegin >= 0)
+    if (std::optional<bool> inside = isInside(info, id, lanes.partBegin, lanes.partEnd))
+      return b.integer(b.vector(b.builder.getI1Type()), *inside);
   Type element = laneIndexType(derived(id).value);
   Value value = laneIndex(derived(id).value, lanes, element);
   return b.create<arith::CmpIOp>(arith::CmpIPredicate::ult, value, b.integer(value.getType(), derived(id).extent));

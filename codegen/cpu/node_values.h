@@ -18,9 +18,10 @@ struct RowScope {
 /// Neighbouring columns of a row, one a lane.
 struct LaneScope {
   RowScope &row;
-  mlir::Value column; // of lane 0, a multiple of the vector width
-  mlir::Value mask;   // the lanes inside the row; null: all of them
-  unsigned stage;     // the pass
+  mlir::Value column;                   // of lane 0, a multiple of the vector width
+  mlir::Value mask;                     // the lanes inside the row; null: all of them
+  unsigned stage;                       // the pass
+  int64_t partBegin = -1, partEnd = -1; // where known: the columns of the part of the row that the loop walks
   NodeMap values = NodeMap();
 };
 

@@ -41,6 +41,17 @@ TEST(CpuViews, SplitHeads) { // [B, T, 3·H·d] -> q of [B, H, T, d]
   }
 }
 
+TEST(CpuViews, VectorRepeatedWithinRows) { // w[column mod d], for d that vectors divide and that they do not
+  for (const char *d : {"8", "16", "24", "5"}) {
+    std::string full = std::string("5x6x") + d + "xf32", w = std::string(d) + "xf32";
+    expectLikeInterpreter({{{"x", full}, {"w", w}},
+                           {{"y", full}, {"s", "5x1x1xf32"}},
+                           "%b = tcc.broadcast %w : tensor<" + w + "> -> tensor<" + full +
+                               ">\n%y = tcc.mul %x, %b : tensor<" + full +
+                               ">\n%s = tcc.reduce_sum %y axes [1, 2] : tensor<" + full + "> -> tensor<5x1x1xf32>"});
+  }
+}
+
 TEST(CpuViews, PadAndSlice) {
   expectLikeInterpreter({{{"x", "5x7xf32"}},
                          {{"y", "9x20xf32"}},
@@ -53,6 +64,38 @@ TEST(CpuViews, PadAndSlice) {
     %p = tcc.pad %n [0, 48], [0, 0] : tensor<4x48xf32> -> tensor<4x96xf32>
     %one = tcc.constant dense<1.0> : tensor<4x96xf32>
     %y = tcc.add %p, %one : tensor<4x96xf32>)"});
+}
+
+TEST(CpuViews, PaddedHeads) { // heads joined, then shifted by columns that vectors do not divide
+  for (const char *low : {"3", "16"})
+    expectLikeInterpreter({{{"x", "2x5x16xf32"}},
+                           {{"y", "5x64xf32"}},
+                           std::string(R"(
+      %t = tcc.transpose %x [1, 0, 2] : tensor<2x5x16xf32> -> tensor<5x2x16xf32>
+      %r = tcc.reshape %t : tensor<5x2x16xf32> -> tensor<5x32xf32>
+      %p = tcc.pad %r [0, )") + low +
+                               "], [0, " + std::to_string(32 - std::atoi(low)) +
+                               R"(] : tensor<5x32xf32> -> tensor<5x64xf32>
+      %y = tcc.neg %p : tensor<5x64xf32>)"});
+}
+
+TEST(CpuViews, JoinedHeadsWithColumnSums) { // three [B, H, T, d] as one [B, T, 3·H·d], and its sum over T
+  for (int64_t blocks : {2, 9}) {
+    std::string n = std::to_string(blocks), head = n + "x2x5x16xf32", split = n + "x5x2x16xf32", part = n + "x5x32xf32",
+                all = n + "x5x96xf32";
+    auto padded = [&](const std::string &name, int low, int high) {
+      return "%t" + name + " = tcc.transpose %" + name + " [0, 2, 1, 3] : tensor<" + head + "> -> tensor<" + split +
+             ">\n%r" + name + " = tcc.reshape %t" + name + " : tensor<" + split + "> -> tensor<" + part + ">\n%p" +
+             name + " = tcc.pad %r" + name + " [0, 0, " + std::to_string(low) + "], [0, 0, " + std::to_string(high) +
+             "] : tensor<" + part + "> -> tensor<" + all + ">\n";
+    };
+    expectLikeInterpreter({{{"q", head}, {"k", head}, {"v", head}},
+                           {{"y", all}, {"s", n + "x1x96xf32"}},
+                           padded("q", 0, 64) + padded("k", 32, 32) + padded("v", 64, 0) +
+                               "%a = tcc.add %pq, %pk : tensor<" + all + ">\n%y = tcc.add %a, %pv : tensor<" + all +
+                               ">\n%s = tcc.reduce_sum %y axes [1] : tensor<" + all + "> -> tensor<" + n +
+                               "x1x96xf32>"});
+  }
 }
 
 TEST(CpuViews, Concatenation) {
@@ -84,6 +127,15 @@ TEST(CpuIndexing, EmbeddingAndPositions) {
     %p = tcc.broadcast %pos : tensor<3x40xf32> -> tensor<2x3x40xf32>
     %y = tcc.add %g, %p : tensor<2x3x40xf32>)"};
   expectLikeInterpreter(text, {floats({9, 40}, 1), floats({3, 40}, 2), integers({2, 3}, {0, 8, 3, -1, 9, 5})});
+}
+
+TEST(CpuIndexing, OneElementARow) {
+  KernelText text{{{"x", "6x20xf32"}, {"table", "5xf32"}, {"index", "6xi32"}}, {{"y", "6x20xf32"}}, R"(
+    %g = tcc.gather %table at %index : tensor<5xf32>, tensor<6xi32> -> tensor<6xf32>
+    %r = tcc.reshape %g : tensor<6xf32> -> tensor<6x1xf32>
+    %b = tcc.broadcast %r : tensor<6x1xf32> -> tensor<6x20xf32>
+    %y = tcc.mul %x, %b : tensor<6x20xf32>)"};
+  expectLikeInterpreter(text, {floats({6, 20}, 1), floats({5}, 2), integers({6}, {0, 4, 5, -1, 2, 1000000})});
 }
 
 TEST(CpuIndexing, GatherElements) {

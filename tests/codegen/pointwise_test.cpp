@@ -127,18 +127,28 @@ TEST(CpuPointwise, ScalarsAreReadOnce) {
   expectLikeInterpreter({{{"a", "f32"}, {"b", "f32"}}, {{"y", "f32"}}, "%y = tcc.div %a, %b : tensor<f32>"});
 }
 
+/// Runs with results in buffers of their own, and with result i in the buffer of input shared[i].
+void expectSameInPlace(const KernelText &text, const std::vector<int> &shared) {
+  cpu::EmitOptions options;
+  LoadedKernel kernel(text, options);
+  ASSERT_EQ(kernel.error, "");
+  for (size_t i = 0; i < shared.size(); ++i)
+    EXPECT_TRUE(shared[i] < 0 || mayShareBuffer(kernel.info, i, shared[i]));
+  std::vector<RefTensor> inputs = kernel.randomInputs();
+  std::vector<RefTensor> apart = kernel.run(inputs), together = kernel.run(inputs, 0, false, shared);
+  for (size_t i = 0; i < apart.size(); ++i)
+    EXPECT_EQ(apart[i].data, together[i].data) << "result " << i;
+}
+
 TEST(CpuPointwise, ResultInAnInputsBuffer) {
   std::string t = " : tensor<300xf32>";
   KernelText text{{{"p", "300xf32"}, {"g", "300xf32"}},
                   {{"q", "300xf32"}, {"h", "300xf32"}},
                   "%q = tcc.sub %p, %g" + t + "\n%h = tcc.mul %p, %g" + t};
-  cpu::EmitOptions options;
-  LoadedKernel kernel(text, options);
-  ASSERT_EQ(kernel.error, "");
-  std::vector<RefTensor> inputs = kernel.randomInputs();
-  std::vector<RefTensor> apart = kernel.run(inputs), together = kernel.run(inputs, 0, false, {0, 1});
-  EXPECT_EQ(apart[0].data, together[0].data);
-  EXPECT_EQ(apart[1].data, together[1].data);
+  expectSameInPlace(text, {0, 1});
+  // The first result overwrites what only the second one reads.
+  text.body = "%q = tcc.neg %g" + t + "\n%h = tcc.exp %p" + t;
+  expectSameInPlace(text, {0, -1});
 }
 
 /// Largest error in ulps of `op` over a range, against the function in double precision.

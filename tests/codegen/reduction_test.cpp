@@ -48,6 +48,20 @@ TEST(CpuRows, Softmax) {
   expectLikeInterpreter(softmax(3, 100, "bf16"));
 }
 
+TEST(CpuRows, SeveralValuesAreKeptBetweenPasses) {
+  expectLikeInterpreter({{{"x", "4x50xf32"}, {"z", "4x50xf32"}},
+                         {{"y", "4x50xf32"}},
+                         expand(R"(
+    %e = tcc.exp %x : !f
+    %t = tcc.tanh %z : !f
+    %p = tcc.mul %e, %t : !f
+    %s = tcc.reduce_sum %p axes [1] : !f -> !r
+    %b = tcc.broadcast %s : !r -> !f
+    %u = tcc.mul %e, %b : !f
+    %y = tcc.sub %u, %t : !f)",
+                                {{'f', "4x50xf32"}, {'r', "4x1xf32"}})});
+}
+
 TEST(CpuRows, SoftmaxOfLongRowsRecomputes) {
   expectLikeInterpreter(softmax(2, 70011));
 }
@@ -149,6 +163,10 @@ TEST(CpuColumns, SumsOverLeadingAndMiddleAxes) {
   expectLikeInterpreter({{{"x", "2x3x5x8xf32"}},
                          {{"y", "2x1x1x8xf32"}},
                          "%y = tcc.reduce_sum %x axes [1, 2] : tensor<2x3x5x8xf32> -> tensor<2x1x1x8xf32>"});
+}
+
+TEST(CpuRows, NoRows) {
+  expectLikeInterpreter(softmax(0, 9));
 }
 
 TEST(CpuColumns, SixteenBitSumsAreRoundedOnce) {
