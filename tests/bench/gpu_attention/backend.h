@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/cuda/attention/attention.h"
+#include "tests/cuda_emulator/lane_maps/lane_maps.h"
 
 #include <functional>
 #include <memory>
@@ -9,9 +10,9 @@
 
 namespace tcc::gpu_attention {
 
-class Backend {
+/// Runs attention's kernels and, as a LaneMapMachine, the kernels that show lane maps.
+class Backend : public emulator::LaneMapMachine {
 public:
-  virtual ~Backend() = default;
   virtual std::string name() const = 0;
   virtual std::string architecture() const = 0;
   /// Device memory until releaseAll.

@@ -2,11 +2,8 @@
 // nothing.
 #include "backend.h"
 
-#include "tests/cuda_emulator/emulator.h"
+#include "tests/cuda_emulator/lane_maps/emulated_machine.h"
 
-#include <cstring>
-#include <map>
-#include <stdexcept>
 
 namespace tcc::gpu_attention {
 
@@ -62,10 +59,12 @@ public:
   }
   int registers(const AttentionKernel &) override { return 0; }
   double copySpeed(std::size_t) override { return 1e9; }
+  std::vector<std::uint32_t> run(const emulator::LaneMapLaunch &launch) override { return lanes.run(launch); }
 
 private:
   std::string target;
   double seconds = 0;
+  emulator::EmulatedLaneMachine lanes;
   std::vector<std::unique_ptr<emulator::DeviceBuffer>> buffers;
   std::map<std::string, emulator::Module> modules;
 };
