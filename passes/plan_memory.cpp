@@ -217,7 +217,9 @@ private:
     std::vector<unsigned> bySize(allocations.size());
     for (unsigned i = 0; i < bySize.size(); ++i)
       bySize[i] = i;
-    llvm::stable_sort(bySize, [&](unsigned a, unsigned b) { return allocations[a].bytes > allocations[b].bytes; });
+    llvm::sort(bySize, [&](unsigned a, unsigned b) {
+      return std::pair(allocations[b].bytes, a) < std::pair(allocations[a].bytes, b);
+    });
     std::vector<unsigned> placed; // by offset
     for (unsigned id : bySize) {
       Allocation &own = allocations[id];
