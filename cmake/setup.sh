@@ -20,7 +20,7 @@ build_packages=(
 # The text that run.sh trains on.
 text_packages=(bible-kjv)
 # For work on the project: quick rebuilds, the second compiler, format and lint.
-developer_packages=(ccache clang-22 clang-format-22 clang-tidy-22)
+developer_packages=(ccache clang-22 libclang-rt-22-dev clang-format-22 clang-tidy-22)
 
 # say LINE...: prints each argument as a line.
 say() { printf '%s\n' "$@"; }

@@ -8,6 +8,7 @@
 #include "runtime/profiler.h"
 #include "runtime/shared_object.h"
 #include "runtime/threads.h"
+#include "runtime/wait_policy.h"
 #include <algorithm>
 #include <cstring>
 #if defined(__x86_64__)
@@ -329,6 +330,7 @@ Error Executable::run(std::span<const ConstTensorRef> inputs, std::span<const Te
       result = Error("the step wrote into an input or a constant; kernels only read these");
   }
   impl->countedBytes = std::max(impl->countedBytes, peak.bytes());
+  adaptWaiting(threads());
   return result;
 }
 

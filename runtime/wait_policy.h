@@ -1,0 +1,41 @@
+// How the pool's threads wait for each other. libgomp's spin for milliseconds before they sleep. That is right on a
+// quiet machine; where other programs want the CPUs, a spinning thread takes the time of the very thread that it waits
+// for, and a step of many short calls becomes ten times as slow. This watches how long the process's threads queue for
+// a CPU, and while they do, makes libgomp spin briefly.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+namespace tcc::runtime {
+
+/// Decides from samples of the queueing time: patient at once where the machine is busy, back after a quiet time.
+class BusyJudge {
+public:
+  /// Share of the threads' time that is spent queueing for a CPU from which a machine counts as busy.
+  static constexpr double busyShare = 0.04;
+  /// Samples in a row without queueing after which it counts as quiet again.
+  static constexpr int quietSamples = 40;
+
+  /// `queued` of `available` nanoseconds were spent queueing since the last sample.
+  void sample(int64_t queued, int64_t available);
+  bool busy() const { return judgedBusy; }
+
+private:
+  bool judgedBusy = false;
+  int quiet = 0;
+};
+
+/// Nanoseconds that the process's threads have queued for a CPU in all; nothing where the kernel does not say.
+std::optional<int64_t> queuedNanoseconds();
+
+/// To be called after each run of an executable of `threads` threads: samples at most every 50 ms and sets the way of
+/// waiting. Does nothing where the user has chosen one (OMP_WAIT_POLICY, GOMP_SPINCOUNT). Any thread may call it.
+void adaptWaiting(int threads);
+
+/// Makes a pool of `threads` threads wait briefly (sleep soon) or, again, as long as libgomp does by itself.
+/// Process-wide.
+void setBriefWaits(bool brief, int threads);
+bool waitsAreBrief();
+
+} // namespace tcc::runtime
