@@ -79,7 +79,10 @@ private:
 
   //===- step 1 ------------------------------------------------------------------------------------------------===//
 
+  /// All reshapes of one value share its memory.
   void requireInMemory(Value root, Operation *user) {
+    while (auto reshape = root.getDefiningOp<ReshapeOp>())
+      root = reshape.getX();
     inMemory.insert(root);
     structuredUsers[root].push_back(user);
     structuredOperands[user].push_back(root);
