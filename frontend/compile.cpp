@@ -106,6 +106,10 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile() {
   // 2. Artefact.
   CompileOptions compileOptions;
   compileOptions.pipeline.level = options.level;
+  if (options.products != DType::f32 && options.products != DType::bf16)
+    refuse("products of " + std::string(runtime::name(options.products)) + "; f32 and bf16 are possible\n");
+  if (options.products == DType::bf16)
+    compileOptions.pipeline.products = ProductType::bf16;
   compileOptions.pipeline.passes = options.passes;
   compileOptions.threads = options.threads;
   if (!options.march.empty())

@@ -50,8 +50,7 @@ public:
   Loc loc;
 };
 
-//===- arithmetic; shapes are broadcast: aligned at the last dim, sizes 1 and missing dims stretched
-//---------------===//
+//===- arithmetic; shapes are broadcast: aligned at the last dim, sizes 1 and missing dims stretched -------------===//
 
 Tensor operator+(const Tensor &a, Operand b);
 Tensor operator-(const Tensor &a, Operand b);
@@ -99,8 +98,7 @@ inline Tensor stopGradient(const Tensor &x, Loc loc = Loc::current()) {
   return detach(x, loc);
 }
 
-//===- sources
-//-----------------------------------------------------------------------------------------------------===//
+//===- sources ---------------------------------------------------------------------------------------------------===//
 
 /// Every element is `value`.
 Tensor full(double value, const Shape &shape, DType dtype = DType::f32, Loc loc = Loc::current());
@@ -117,8 +115,7 @@ Tensor iota(int64_t dim, const Shape &shape, DType dtype = DType::i32, Loc loc =
 /// 32 random bits an element (i32), a function of seed (i32 or i64 scalar), stream and the element's position.
 Tensor randomBits(const Tensor &seed, int64_t stream, const Shape &shape, Loc loc = Loc::current());
 
-//===- views
-//-------------------------------------------------------------------------------------------------------===//
+//===- views -----------------------------------------------------------------------------------------------------===//
 
 /// One size of -1 is what the element count leaves over.
 Tensor reshape(const Tensor &x, const Shape &shape, Loc loc = Loc::current());
@@ -142,8 +139,7 @@ inline Tensor concat(std::initializer_list<Tensor> parts, int64_t axis, Loc loc 
   return concat(std::span<const Tensor>(parts.begin(), parts.size()), axis, loc);
 }
 
-//===- reductions: over `axes` (negative ones count from the end), which vanish unless keepDims; no axes: all
-//------===//
+//===- reductions: over `axes` (negative ones count from the end), which vanish unless keepDims; no axes: all ----===//
 
 struct Axes {
   Axes() = default; ///< all of them
@@ -158,8 +154,7 @@ Tensor sum(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no,
 Tensor max(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
 Tensor mean(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
 
-//===- indexing and products
-//---------------------------------------------------------------------------------------===//
+//===- indexing and products -------------------------------------------------------------------------------------===//
 
 /// Rows of a table: result[i..., j...] = table[index[i...], j...]; index is i32 or i64.
 Tensor gather(const Tensor &table, const Tensor &index, Loc loc = Loc::current());
@@ -174,8 +169,7 @@ struct MatmulOptions {
 Tensor matmul(const Tensor &a, const Tensor &b, MatmulOptions options, Loc loc = Loc::current());
 Tensor matmul(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
 
-//===- composites
-//--------------------------------------------------------------------------------------------------===//
+//===- composites ------------------------------------------------------------------------------------------------===//
 
 Tensor gelu(const Tensor &x, Loc loc = Loc::current()); ///< tanh form
 Tensor silu(const Tensor &x, Loc loc = Loc::current());
@@ -209,8 +203,7 @@ AdamwResult adamw(const Tensor &parameter, const Tensor &gradient, const Tensor 
                   const Tensor &step, const Tensor &scale, const Tensor &apply, const AdamwOptions &options = {},
                   Loc loc = Loc::current());
 
-//===- structure
-//---------------------------------------------------------------------------------------------------===//
+//===- structure -------------------------------------------------------------------------------------------------===//
 
 /// Gradients of a float scalar, aligned with `wrt`; 0 for what the loss does not depend on.
 std::vector<Tensor> gradient(const Tensor &loss, std::span<const Tensor> wrt, Loc loc = Loc::current());

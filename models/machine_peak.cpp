@@ -10,6 +10,7 @@ namespace tcc::models {
 
 namespace {
 
+using runtime::DType;
 using Clock = std::chrono::steady_clock;
 
 double secondsSince(Clock::time_point start) {
@@ -17,32 +18,36 @@ double secondsSince(Clock::time_point start) {
 }
 
 /// Values of either sign without pattern, from a small linear congruential generator: products of zeros run faster.
-void fillRandom(runtime::TensorStorage &matrix, uint32_t state) {
-  for (float &value : matrix.as<float>()) {
+void fillRandom(runtime::TensorStorage &matrix, DType dtype, uint32_t state) {
+  auto next = [&] {
     state = state * 1664525 + 1013904223;
-    value = float(int32_t(state)) * 0x1p-31f;
-  }
+    return float(int32_t(state)) * 0x1p-31f;
+  };
+  if (dtype == DType::f32)
+    std::ranges::generate(matrix.as<float>(), next);
+  else
+    std::ranges::generate(matrix.as<uint16_t>(), [&] { return runtime::floatToBf16(next()); });
 }
 
 } // namespace
 
-double measurePeakFlops(int threads, double seconds) {
+double measurePeakFlops(int threads, DType dtype, double seconds) {
   constexpr int64_t size = 1024;
-  const runtime::MatrixLayout rowMajor{.rowStride = size};
+  const runtime::MatrixLayout rowMajor{.dtype = dtype, .rowStride = size};
   runtime::GemmDesc desc;
   desc.m = desc.n = desc.k = size;
   desc.a = desc.b = desc.c = rowMajor;
   runtime::ThreadCountScope scope(threads > 0 ? threads : runtime::availableThreads());
   auto product = runtime::Gemm::create(desc, runtime::threadCount());
-  auto matrix = [] { return runtime::TensorStorage::allocate(size * size * int64_t(sizeof(float))); };
+  auto matrix = [dtype] { return runtime::TensorStorage::allocate(size * size * runtime::byteSize(dtype)); };
   auto a = matrix(), b = matrix(), c = matrix();
   if (!product || !a || !b || !c)
     return 0;
   auto scratch = runtime::TensorStorage::allocate(product->scratchpadBytes());
   if (!scratch)
     return 0;
-  fillRandom(*a, 1);
-  fillRandom(*b, 2);
+  fillRandom(*a, dtype, 1);
+  fillRandom(*b, dtype, 2);
 
   double best = 0;
   const Clock::time_point start = Clock::now();

@@ -98,7 +98,7 @@ void declareModel(CLI::App &app, TrainOptions &options, RawOptions &raw) {
                  "Start from this Hugging Face GPT-2 folder (config.json, model.safetensors)")
       ->type_name("FOLDER")
       ->group("Model");
-  app.add_option("--dtype", raw.dtype, "Storage of activations: f32 or bf16")
+  app.add_option("--dtype", raw.dtype, "What matrix products multiply: f32 or bf16; all else stays f32")
       ->check(oneOf({"f32", "bf16"}))
       ->type_name("DTYPE")
       ->group("Model");
@@ -262,7 +262,7 @@ void resolve(TrainOptions &options, const RawOptions &raw) {
   }
   options.batch = raw.batch.value_or(defaults.batch);
   options.order = raw.order == "random" ? Order::Random : Order::Sequential;
-  options.dtype = raw.dtype == "f32" ? StorageDtype::F32 : StorageDtype::BF16;
+  options.dtype = runtime::parseDType(raw.dtype).value();
 
   Schedule &schedule = options.schedule;
   schedule.kind = raw.schedule == "cosine" ? ScheduleKind::Cosine : ScheduleKind::Constant;

@@ -3,6 +3,7 @@
 #include "models/data.h"
 #include "models/gpt2_config.h"
 #include "models/schedule.h"
+#include "runtime/dtype.h"
 
 #include <cstdint>
 #include <optional>
@@ -12,14 +13,12 @@
 
 namespace tcc::models {
 
-enum class StorageDtype { F32, BF16 };
-
 struct TrainOptions {
   // Model
   std::string model = "baby"; ///< preset; with `initFolder` only a name for the log
   Gpt2Config config;          ///< preset and departures from it; with `initFolder` the folder's config.json counts
   std::string initFolder;     ///< Hugging Face folder with the initial weights, or empty
-  StorageDtype dtype = StorageDtype::F32;
+  runtime::DType dtype = runtime::DType::f32; ///< what matrix products multiply: f32 or bf16; all else is f32
 
   // Data
   std::string dataFile;

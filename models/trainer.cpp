@@ -34,8 +34,6 @@ Gpt2Config trainedConfig(const TrainOptions &options, const std::optional<Gpt2Fo
   if (options.sequence && *options.sequence > config.sequence)
     throw InputError(fmt::format("--seq={}, but the position table of {} has {} rows, the longest sequence",
                                  *options.sequence, options.initFolder, config.sequence));
-  if (options.dtype != StorageDtype::F32)
-    throw InputError("--dtype=bf16 cannot be trained on this target, only f32");
   checkMemory("weights and the optimizer's two moments need", 3.0 * sizeof(float) * double(parameterCount(config)));
   return config;
 }
@@ -126,6 +124,7 @@ FunctionOptions Trainer::functionOptions(std::vector<std::string> inputNames, st
   for (const auto &[pass, enabled] : options.passes)
     function.passes[pass] = enabled;
   function.threads = options.threads;
+  function.products = options.dtype;
   function.report = [this](std::string_view text) { log.message(text); };
   return function;
 }
@@ -235,6 +234,7 @@ void Trainer::finish() {
   summary.params = parameterCount(config);
   summary.batch = options.batch;
   summary.seq = sequence;
+  summary.dtype = runtime::name(options.dtype);
   summary.stepMsMedian = times.medianMs();
   summary.tokensPerSecond = double(options.batch * sequence) / summary.stepMsMedian * 1e3;
   summary.recompiles = step.counters().cache.recompiles;
@@ -244,7 +244,7 @@ void Trainer::finish() {
     summary.target = target->second;
   summary.peakBytes = executable->peakBytes();
   // The better of two measurements, since the machine may be shared: a peak that is too low would flatter the figure.
-  peakFlops = std::max(peakFlops, measurePeakFlops(options.threads, 0.1));
+  peakFlops = std::max(peakFlops, measurePeakFlops(options.threads, options.dtype, 0.1));
   if (peakFlops > 0) {
     try {
       summary.mfu = modelFlopsUse(summary.params, summary.tokensPerSecond, peakFlops);
@@ -292,7 +292,7 @@ void Trainer::run() {
     emitGraph();
   if (!options.dumpGrads.empty())
     dumpGradients();
-  peakFlops = measurePeakFlops(options.threads, 0.1);
+  peakFlops = measurePeakFlops(options.threads, options.dtype, 0.1);
   compileStep();
   trainAll();
   finish();

@@ -10,6 +10,7 @@ mlir::LogicalResult specializeShapes(mlir::func::FuncOp function, const Pipeline
 mlir::LogicalResult decompose(mlir::func::FuncOp function, const PipelineOptions &options);
 mlir::LogicalResult autodiff(mlir::func::FuncOp function, const PipelineOptions &options);
 mlir::LogicalResult simplify(mlir::func::FuncOp function, const PipelineOptions &options);
+mlir::LogicalResult autocast(mlir::func::FuncOp function, const PipelineOptions &options);
 mlir::LogicalResult splitReductions(mlir::func::FuncOp function, const PipelineOptions &options);
 mlir::LogicalResult fuseKernels(mlir::func::FuncOp function, const PipelineOptions &options);
 mlir::LogicalResult schedule(mlir::func::FuncOp function, const PipelineOptions &options);

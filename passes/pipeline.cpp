@@ -14,18 +14,28 @@ namespace {
 
 using PassFunction = LogicalResult (*)(func::FuncOp, const PipelineOptions &);
 
+bool optimizes(const PipelineOptions &options) {
+  return options.level >= 1;
+}
+
+bool narrowsProducts(const PipelineOptions &options) {
+  return options.products != ProductType::asWritten;
+}
+
 constexpr PassInfo table[] = {
-    {"specialize-shapes", Phase::captured, "first: every later pass sees static sizes", 0, true},
-    {"decompose", Phase::captured, "before autodiff: gradients are known of primitives alone", 0, true},
-    {"autodiff", Phase::joint, "on primitives; forward and backward become one dataflow", 0, true},
-    {"simplify", Phase::shaped, "after autodiff: it shares sums and removes what no result needs", 1, false},
-    {"split-reductions", Phase::shaped, "before fusion: a long reduction's first part joins its producer", 0, true},
-    {"fuse-kernels", Phase::fused, "after every rewrite of primitives: none remains outside a kernel", 0, true},
-    {"schedule", Phase::fused, "before planning: live ranges follow from the order", 0, true},
-    {"plan-memory", Phase::planned, "last: places follow from order and kernels", 0, true},
+    {"specialize-shapes", Phase::captured, "first: every later pass sees static sizes", true, nullptr},
+    {"decompose", Phase::captured, "before autodiff: gradients are known of primitives alone", true, nullptr},
+    {"autodiff", Phase::joint, "on primitives; forward and backward become one dataflow", true, nullptr},
+    {"simplify", Phase::shaped, "after autodiff: it shares sums and removes what no result needs", false, optimizes},
+    {"autocast", Phase::shaped, "after simplify: on the products that remain; with --dtype", false, narrowsProducts},
+    {"split-reductions", Phase::shaped, "before fusion: a long reduction's first part joins its producer", true,
+     nullptr},
+    {"fuse-kernels", Phase::fused, "after every rewrite of primitives: none remains outside a kernel", true, nullptr},
+    {"schedule", Phase::fused, "before planning: live ranges follow from the order", true, nullptr},
+    {"plan-memory", Phase::planned, "last: places follow from order and kernels", true, nullptr},
 };
 
-constexpr PassFunction functions[] = {specializeShapes, decompose,   autodiff, simplify,
+constexpr PassFunction functions[] = {specializeShapes, decompose,   autodiff, simplify,  autocast,
                                       splitReductions,  fuseKernels, schedule, planMemory};
 static_assert(std::size(table) == std::size(functions));
 
@@ -33,7 +43,7 @@ bool isEnabled(const PassInfo &info, const PipelineOptions &options) {
   if (info.required)
     return true;
   auto given = options.passes.find(info.name);
-  return given != options.passes.end() ? given->second : options.level >= info.fromLevel;
+  return given != options.passes.end() ? given->second : info.wanted(options);
 }
 
 std::string textOf(ModuleOp module) {

@@ -10,10 +10,14 @@
 
 namespace tcc {
 
+/// What f32 matrix products multiply; they add up in f32 anyway.
+enum class ProductType { asWritten, bf16 };
+
 struct PipelineOptions {
   int level = 2;                                      // -O0 … -O3: 0 is one kernel per op
   std::map<std::string, bool> passes;                 // -f<pass> and -fno-<pass>, by name
   std::map<std::string, std::vector<int64_t>> shapes; // --shape: sizes of an argument by its tcc.name
+  ProductType products = ProductType::asWritten;      // --dtype
   std::optional<Phase> stopAfter;                     // stop when this phase is reached
   bool verifyEach = false;                 // run the reference interpreter before and after each pass and compare
   std::string dump;                        // -fdump-ir=: "all", "changed" or a pass's name; empty for none
@@ -36,10 +40,10 @@ struct PipelineReport {
 
 struct PassInfo {
   const char *name;
-  Phase reaches;      // the phase that holds after it
-  const char *reason; // for its position
-  int fromLevel;      // runs at -O levels from this one on
-  bool required;      // no code can be made without it
+  Phase reaches;                           // the phase that holds after it
+  const char *reason;                      // for its position
+  bool required;                           // no code can be made without it
+  bool (*wanted)(const PipelineOptions &); // of those that are not required: whether they run unless -f says otherwise
 };
 
 /// The table, in order.

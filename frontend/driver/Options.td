@@ -23,6 +23,7 @@ def fno_fast_math : One<"fno-fast-math">, Group<how>;
 def march_EQ : OneJoined<"march=">, Group<how>, MetaVarName<"CPU">, HelpText<"CPU to compile for (native)">;
 def target_EQ : TwoJoined<"target=">, Group<how>, MetaVarName<"TARGET">, HelpText<"cpu">;
 def shape_EQ : TwoJoined<"shape=">, Group<how>, MetaVarName<"NAME:16x256">, HelpText<"Sizes of an argument with '?' dims; may be repeated">;
+def dtype_EQ : TwoJoined<"dtype=">, Group<how>, MetaVarName<"f32|bf16">, HelpText<"What f32 matrix products multiply; they add up in f32 (f32)">;
 def threads_EQ : TwoJoined<"threads=">, Group<how>, MetaVarName<"N">, HelpText<"Threads of the compiled program (all)">;
 
 def run_group : OptionGroup<"run">, HelpText<"Running">;

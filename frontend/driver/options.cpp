@@ -90,6 +90,15 @@ void readShape(StringRef text, Options &options) {
     throw UsageError{"--shape= gives '" + name.str() + "' twice"};
 }
 
+void readProductType(StringRef text, Options &options) {
+  if (text == "bf16")
+    options.compile.pipeline.products = ProductType::bf16;
+  else if (text == "f32")
+    options.compile.pipeline.products = ProductType::asWritten;
+  else
+    throw UsageError{"unknown element type '" + text.str() + "' of --dtype= (one of f32 bf16)"};
+}
+
 void readPass(StringRef text, Options &options) {
   StringRef name = text;
   const bool on = !name.consume_front("no-");
@@ -183,6 +192,9 @@ void apply(const Arg &arg, Options &options) {
     break;
   case OPT_shape_EQ:
     readShape(value(), options);
+    break;
+  case OPT_dtype_EQ:
+    readProductType(value(), options);
     break;
   case OPT_threads_EQ:
     options.compile.threads = static_cast<int>(number(value(), "--threads=", 1, 4096));

@@ -92,6 +92,7 @@ TEST(Driver, UsageErrorsExitWith2) {
       {"-fno-simplfy " + path, "did you mean '-fno-simplify'"},
       {"-O7 " + path, "-O7"},
       {"--shape=x " + path, "NAME:16x256"},
+      {"--dtype=f64 " + path, "one of f32 bf16"},
       {"--shape=x:4xq " + path, "no number"},
       {"--run=soon " + path, "no number"},
       {"--target=cuda " + path, "cuda"},

@@ -143,8 +143,7 @@ protected:
   }
 };
 
-//===- reductions
-//--------------------------------------------------------------------------------------------------===//
+//===- reductions ------------------------------------------------------------------------------------------------===//
 
 TEST_F(Kernels, reductionsOverAnyAxisOfThree) {
   struct Case {
@@ -209,8 +208,7 @@ result2[3*outer + row] = element %1
 )");
 }
 
-//===- views
-//-------------------------------------------------------------------------------------------------------===//
+//===- views -----------------------------------------------------------------------------------------------------===//
 
 TEST_F(Kernels, positionsAreReadModuloT) {
   std::string body = R"(
@@ -300,8 +298,7 @@ TEST_F(Kernels, coordinatesAndRandomBitsFollowViews) {
   EXPECT_NE(print(info).find("index iota[row + 2]"), std::string::npos) << print(info);
 }
 
-//===- indexing
-//----------------------------------------------------------------------------------------------------===//
+//===- indexing --------------------------------------------------------------------------------------------------===//
 
 TEST_F(Kernels, embeddingAddsGatheredRowsAndPositions) {
   KernelInfo info = form("w: 7x4xf32, t: 2x3xi32, p: 3x4xf32", R"(
@@ -331,8 +328,7 @@ result0[column] = scatterAdd %2
 )");
 }
 
-//===- scalars, empty tensors, several tensors
-//---------------------------------------------------------------------===//
+//===- scalars, empty tensors, several tensors -------------------------------------------------------------------===//
 
 TEST_F(Kernels, scalarsAreOneRow) {
   KernelInfo info = form("a: f32, b: f32", R"(
@@ -366,8 +362,7 @@ TEST_F(Kernels, emptyTensorsHaveNoRows) {
        "%r = tcc.scatter_add %base at %t, %y : tensor<3x2xf32>, tensor<0xi32>, tensor<0x2xf32>", "%r : 3x2xf32");
 }
 
-//===- what the pipeline makes
-//-------------------------------------------------------------------------------------===//
+//===- what the pipeline makes -----------------------------------------------------------------------------------===//
 
 TEST_F(Kernels, everyTrainingStepsKernelsEqualTheirRegions) {
   for (const TrainingStep &step : trainingSteps()) {
@@ -441,8 +436,7 @@ TEST_F(Kernels, adamwOfOneTensorIsASegment) {
   });
 }
 
-//===- refusals
-//----------------------------------------------------------------------------------------------------===//
+//===- refusals --------------------------------------------------------------------------------------------------===//
 
 TEST_F(Kernels, refusalsSayWhatWasExpected) {
   EXPECT_EQ(refusalOf("x: 2x3x4xf32", "%r = tcc.reduce_sum %x axes [0, 2] : tensor<2x3x4xf32> -> tensor<1x3x1xf32>",
@@ -522,8 +516,7 @@ TEST_F(Kernels, refusalsSayWhatWasExpected) {
   EXPECT_EQ(refusalOf("x: ?x2xf32", "%r = tcc.neg %x : tensor<?x2xf32>", "%r : ?x2xf32"), "expected static shapes");
 }
 
-//===- sharing buffers
-//---------------------------------------------------------------------------------------------===//
+//===- sharing buffers -------------------------------------------------------------------------------------------===//
 
 TEST_F(Kernels, aResultMayTakeTheBufferItReadsAtItsOwnIndex) {
   KernelInfo add = form("x: 4x3xf32, w: 3xf32", R"(
@@ -587,8 +580,7 @@ TEST_F(Kernels, aScatterWritesOverItsBaseAlone) {
   EXPECT_FALSE(mayShareBuffer(info, 1, 0)); // the base is read by the scatter
 }
 
-//===- the evaluator itself
-//----------------------------------------------------------------------------------------===//
+//===- the evaluator itself --------------------------------------------------------------------------------------===//
 
 TEST_F(Kernels, aWrongFormIsNoticed) {
   func::FuncOp function = parse("x: 4x3xf32, w: 3xf32", R"(

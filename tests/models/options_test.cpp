@@ -34,7 +34,7 @@ TEST(Options, defaultsFollowThePreset) {
   EXPECT_EQ(options.schedule.length.steps, 1000);
   EXPECT_EQ(options.schedule.warmup, 100);
   EXPECT_FALSE(options.schedule.length.seconds);
-  EXPECT_EQ(options.dtype, StorageDtype::F32);
+  EXPECT_EQ(options.dtype, runtime::DType::f32);
   EXPECT_EQ(parsed({"--model", "char"}).batch, 16);
   EXPECT_EQ(parsed({"--model", "gpt2"}).batch, 4);
   EXPECT_EQ(parsed({"--model", "gpt2"}).config, *gpt2Preset("gpt2"));
@@ -90,7 +90,7 @@ TEST(Options, readsEveryOption) {
   EXPECT_EQ(o.emitGraph, "g");
   EXPECT_EQ(o.dumpGrads, "d");
   EXPECT_EQ(o.saveFolder, "s");
-  EXPECT_EQ(o.dtype, StorageDtype::BF16);
+  EXPECT_EQ(o.dtype, runtime::DType::bf16);
   EXPECT_EQ(o.temperature, 0);
   EXPECT_EQ(o.topK, 5);
   EXPECT_TRUE(o.quiet);

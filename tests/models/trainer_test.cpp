@@ -86,6 +86,22 @@ TEST_F(TrainerTest, aWholeRun) {
   EXPECT_GE(sample.size(), 20u);
 }
 
+TEST_F(TrainerTest, learnsWithProductsOfBf16) {
+  const auto losses = [&](const std::string &dtype) {
+    run({"--steps=30", "--lr=1e-2", "--dtype=" + dtype, "--json", folder.path(dtype + ".jsonl")});
+    std::vector<Json> lines = log(dtype + ".jsonl");
+    EXPECT_EQ(lines.back()["dtype"], dtype);
+    return lines;
+  };
+  const std::vector<Json> wide = losses("f32"), narrow = losses("bf16");
+  ASSERT_EQ(narrow.size(), wide.size());
+  for (size_t i = 0; i + 1 < wide.size(); ++i) {
+    const double exactly = wide[i]["loss"].get<double>();
+    EXPECT_NEAR(narrow[i]["loss"].get<double>(), exactly, 0.02 * exactly) << "step " << i;
+  }
+  EXPECT_NE(narrow[5]["loss"], wide[5]["loss"]) << "the products were not rounded";
+}
+
 TEST_F(TrainerTest, goesOnFromAFolder) {
   run({"--steps=20", "--lr=1e-2", "--json", folder.path("first.jsonl"), "--save", folder.path("saved")});
   run({"--init", folder.path("saved"), "--steps=3", "--lr=0", "--json", folder.path("second.jsonl"), "--save",

@@ -1,6 +1,7 @@
 // --print-pipeline is the pipeline's own table; names that it lacks are refused with the nearest one.
 // RUN: %tcc --print-pipeline | FileCheck %s
 // RUN: %tcc --print-pipeline -O0 | FileCheck %s --check-prefix=SINGLE
+// RUN: %tcc --print-pipeline --dtype=bf16 | FileCheck %s --check-prefix=NARROW
 // RUN: not %tcc %s -fno-simplif 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // RUN: not %tcc %s -fno-autodiff 2>&1 | FileCheck %s --check-prefix=REQUIRED
 // RUN: not %tcc %s -fdump-ir=autodif 2>&1 | FileCheck %s --check-prefix=DUMP
@@ -9,10 +10,12 @@
 // CHECK-NEXT: 2 decompose captured on
 // CHECK-NEXT: 3 autodiff joint on
 // CHECK-NEXT: 4 simplify shaped on
-// CHECK-NEXT: 5 split-reductions shaped on
-// CHECK-NEXT: 6 fuse-kernels fused on
-// CHECK-NEXT: 7 schedule fused on
-// CHECK-NEXT: 8 plan-memory planned on
+// CHECK-NEXT: 5 autocast shaped off
+// CHECK-NEXT: 6 split-reductions shaped on
+// CHECK-NEXT: 7 fuse-kernels fused on
+// CHECK-NEXT: 8 schedule fused on
+// CHECK-NEXT: 9 plan-memory planned on
+// NARROW: 5 autocast shaped on
 // SINGLE: 4 simplify shaped off
 // UNKNOWN: did you mean '-fno-simplify'?
 // REQUIRED: pass 'autodiff' cannot be left out

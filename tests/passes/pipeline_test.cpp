@@ -106,8 +106,7 @@ protected:
   }
 };
 
-//===- meaning
-//-----------------------------------------------------------------------------------------------------===//
+//===- meaning ---------------------------------------------------------------------------------------------------===//
 
 TEST_F(Pipeline, everyPassKeepsTheMeaningOfEveryStep) {
   for (const TrainingStep &step : trainingSteps())
@@ -121,6 +120,22 @@ TEST_F(Pipeline, everyPassKeepsTheMeaningOfEveryStep) {
         EXPECT_TRUE(succeeded(verifyPhase(mainOf(*module), Phase::planned))) << step.name;
         EXPECT_EQ(report.passes.size(), simplified ? 8u : 7u);
       }
+}
+
+/// In fp64 casts are the identity, so that a product of the wrong value would show.
+TEST_F(Pipeline, autocastKeepsTheMeaningAndLeavesNoWideProduct) {
+  for (const TrainingStep &step : trainingSteps())
+    for (int level : {0, 2}) {
+      OwningOpRef<ModuleOp> module = parse(step.text);
+      PipelineOptions options = atLevel(level);
+      options.verifyEach = true;
+      options.products = ProductType::bf16;
+      EXPECT_TRUE(run(*module, options)) << step.name << " at -O" << level << ": " << messages;
+      mainOf(*module).walk([&](MatmulOp product) {
+        EXPECT_TRUE(tensorType(product.getA()).getElementType().isBF16()) << step.name;
+        EXPECT_TRUE(tensorType(product.getB()).getElementType().isBF16()) << step.name;
+      });
+    }
 }
 
 TEST_F(Pipeline, gradientsEqualAnIndependentSweep) {
@@ -200,8 +215,7 @@ TEST_F(Pipeline, verifyEachNamesThePassThatChangesTheMeaning) {
       << messages;
 }
 
-//===- what fusion makes
-//-------------------------------------------------------------------------------------------===//
+//===- what fusion makes -----------------------------------------------------------------------------------------===//
 
 TEST_F(Pipeline, fusionSavesHalfOfTheKernelsAtLeast) {
   for (const TrainingStep &step : trainingSteps()) {
@@ -235,8 +249,7 @@ TEST_F(Pipeline, recomputedValuesAreNotStored) {
   }
 }
 
-//===- memory
-//------------------------------------------------------------------------------------------------------===//
+//===- memory ----------------------------------------------------------------------------------------------------===//
 
 /// A value in the arena: where it lies and when it lives (positions of ops, both included).
 struct Lifetime {
@@ -321,8 +334,7 @@ TEST_F(Pipeline, statesAreUpdatedInPlace) {
   EXPECT_EQ(updates, 8);
 }
 
-//===- phases, stops, dumps
-//----------------------------------------------------------------------------------------===//
+//===- phases, stops, dumps --------------------------------------------------------------------------------------===//
 
 TEST_F(Pipeline, stopsWhereItIsTold) {
   for (Phase phase : {Phase::captured, Phase::joint, Phase::shaped, Phase::fused, Phase::planned}) {
@@ -403,8 +415,7 @@ TEST_F(Pipeline, dumpsAreOfTheNamedPasses) {
   EXPECT_NE(changed.find("autodiff simplify fuse-kernels"), std::string::npos) << changed;
 }
 
-//===- words
-//-------------------------------------------------------------------------------------------------------===//
+//===- words -----------------------------------------------------------------------------------------------------===//
 
 TEST_F(Pipeline, wrongOptionsAreRefusedInWords) {
   std::string text = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n return %x : tensor<4xf32>\n}";
@@ -467,10 +478,11 @@ TEST_F(Pipeline, printsItsTable) {
             " 2  decompose          captured  on   before autodiff: gradients are known of primitives alone\n"
             " 3  autodiff           joint     on   on primitives; forward and backward become one dataflow\n"
             " 4  simplify           shaped    on   after autodiff: it shares sums and removes what no result needs\n"
-            " 5  split-reductions   shaped    on   before fusion: a long reduction's first part joins its producer\n"
-            " 6  fuse-kernels       fused     on   after every rewrite of primitives: none remains outside a kernel\n"
-            " 7  schedule           fused     on   before planning: live ranges follow from the order\n"
-            " 8  plan-memory        planned   on   last: places follow from order and kernels\n");
+            " 5  autocast           shaped    off  after simplify: on the products that remain; with --dtype\n"
+            " 6  split-reductions   shaped    on   before fusion: a long reduction's first part joins its producer\n"
+            " 7  fuse-kernels       fused     on   after every rewrite of primitives: none remains outside a kernel\n"
+            " 8  schedule           fused     on   before planning: live ranges follow from the order\n"
+            " 9  plan-memory        planned   on   last: places follow from order and kernels\n");
   EXPECT_NE(print(atLevel(0)).find("4  simplify           shaped    off"), std::string::npos);
   PipelineOptions on = atLevel(0);
   on.passes["simplify"] = true;

@@ -61,8 +61,7 @@ func.func @main(%table: tensor<11x16xf32> {tcc.name = "table", tcc.state}, %toke
       tensor<16xf32>, tensor<16xf32>, tensor<16x16xf32>, tensor<17x16xf32>, tensor<11x16xf32>, tensor<17x16xf32>
 })";
 
-//===- the pipeline with a fault in it
-//-----------------------------------------------------------------------------===//
+//===- the pipeline with a fault in it ---------------------------------------------------------------------------===//
 
 using ChangeIr = std::function<bool(func::FuncOp)>;      // true if the fault was planted
 using ChangePlan = std::function<bool(runtime::Plan &)>; // likewise
@@ -112,8 +111,7 @@ std::optional<runtime::Artefact> plantInPlan(ModuleOp module, const ChangePlan &
   return artefact;
 }
 
-//===- what plans say
-//------------------------------------------------------------------------------------------------===//
+//===- what plans say --------------------------------------------------------------------------------------------===//
 
 struct Uses {
   SmallVector<runtime::BufferId> reads, writes;
@@ -148,8 +146,7 @@ bool anyTouches(const runtime::Plan &plan, ArrayRef<runtime::BufferId> written, 
   return llvm::any_of(written, [&](auto a) { return llvm::any_of(read, [&](auto b) { return touches(plan, a, b); }); });
 }
 
-//===- faults in the plan
-//--------------------------------------------------------------------------------------------===//
+//===- faults in the plan ----------------------------------------------------------------------------------------===//
 
 /// A value is put over another one that will still be read.
 bool reuseTooEarly(runtime::Plan &plan) {
@@ -217,8 +214,7 @@ bool dropStore(runtime::Plan &plan) {
   return false;
 }
 
-//===- faults in the joint graph
-//-------------------------------------------------------------------------------------===//
+//===- faults in the joint graph ---------------------------------------------------------------------------------===//
 
 template <typename Op>
 SmallVector<Op> all(func::FuncOp function) {
@@ -318,8 +314,7 @@ bool loseDuplicates(func::FuncOp function) {
   return false;
 }
 
-//===- faults in kernels
-//---------------------------------------------------------------------------------------------===//
+//===- faults in kernels -----------------------------------------------------------------------------------------===//
 
 /// A row's sum is read before the last elements were added: the barrier between two stages is gone.
 bool readStatisticEarly(func::FuncOp function) {
@@ -366,8 +361,7 @@ bool shareWrongly(func::FuncOp function) {
   return false;
 }
 
-//===- the tests
-//-----------------------------------------------------------------------------------------------------===//
+//===- the tests -------------------------------------------------------------------------------------------------===//
 
 struct Fault {
   const char *name;
