@@ -270,7 +270,8 @@ def Tcc_GatherOp : Tcc_Op<"gather", [IsDifferentiable, KernelBodyOp, InferTypes]
 
 def Tcc_ScatterAddOp : Tcc_Op<"scatter_add", [IsDifferentiable, KernelBodyOp, AllTypesMatch<["base", "result"]>]> {
   let summary = "base with rows[i...] added at row index[i...], in ascending order of i";
-  let description = [{ Indices outside the base are dropped. scatter_add_c1: rows' shape is index's shape and then
+  let description = [{ Indices outside the base are dropped. The sum stands in the result, so each row added is rounded
+    to the element type: sum many duplicates in f32. scatter_add_c1: rows' shape is index's shape and then
     base's row shape. scatter_add_c2: equal element types. }];
   let arguments = (ins Tcc_FloatTensor:$base, Tcc_IntTensor:$index, Tcc_FloatTensor:$rows);
   let results = (outs Tcc_FloatTensor:$result);

@@ -54,18 +54,18 @@ void addIndexing(Registry &registry) {
       return call.refuse("rows are " + typeText(rows.type) + " for index " + typeText(index.type) + " and base " +
                          typeText(base.type) + " (scatter_add_c1)");
     RefTensor &result = call.addResult(base.shape());
-    std::vector<Sum> sums;
-    for (double start : base.data)
-      sums.emplace_back(call.mode, start);
+    result.data = base.data;
     for (int64_t i = 0; i < index.size(); ++i) {
       double row = index.data[i];
       if (row < 0 || row >= static_cast<double>(base.shape()[0]))
         continue;
-      for (int64_t j = 0; j < columns; ++j)
-        sums[static_cast<int64_t>(row) * columns + j].add(rows.data[i * columns + j]);
+      for (int64_t j = 0; j < columns; ++j) {
+        double &sum = result.data[static_cast<int64_t>(row) * columns + j];
+        sum += rows.data[i * columns + j];
+        if (call.mode == RefMode::rounding)
+          sum = roundToElement(sum, result.element());
+      }
     }
-    for (auto [value, sum] : llvm::zip_equal(result.data, sums))
-      value = sum.get();
   });
 }
 
