@@ -3,10 +3,12 @@
 #   speed.sh MODEL BATCH ROUNDS DATA [PEER COMMAND...]
 # The peer's command must end with a JSON line that has "tok_s". For PyTorch, with a script that trains the same model:
 #   speed.sh char 16 3 book.txt python3 torch_gpt.py --size char -B 16 --steps 6 --compile
+#   DTYPE=bf16 speed.sh char 16 3 book.txt python3 torch_gpt.py --size char -B 16 --steps 6 --compile --bf16
+# BUILD names the build folder where it is not the checkout's build/.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 if (($# < 4)); then
-  sed -n '2,5s/^# \?//p' "$0" >&2
+  sed -n '2,7s/^# \?//p' "$0" >&2
   exit 2
 fi
 model=$1 batch=$2 rounds=$3 data=$4
@@ -16,7 +18,7 @@ trap 'rm -f "$log"' EXIT
 
 # ours LEVEL: tokens/s at that level
 ours() {
-  "$root/build/bin/train_gpt" --model "$model" --batch "$batch" --data "$data" --steps 8 --lr 3e-4 \
+  "${BUILD:-$root/build}/bin/train_gpt" --model "$model" --dtype="${DTYPE:-f32}" --batch "$batch" --data "$data" --steps 8 --lr 3e-4 \
     --schedule=constant --quiet "-O$1" --json="$log" >/dev/null
   sed -n '$s/.*"tokens_per_second":\([0-9.]*\).*/\1/p' "$log"
 }
