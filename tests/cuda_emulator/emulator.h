@@ -24,6 +24,8 @@ struct Schedule {
   bool checkAccesses = false;
   /// Amplitude in ulp of the error put on fast_* functions; a function of the argument's bits.
   int approximationNoise = 0;
+  /// Counts what accesses ask of memory, in LaunchResult::traffic; a mode of its own, since it takes its time.
+  bool countAccesses = false;
 };
 
 /// The schedules that a kernel's test runs: forward with checks, reverse, random, then forward and reverse with early
@@ -56,12 +58,27 @@ struct Dim3 {
   unsigned x = 1, y = 1, z = 1;
 };
 
+/// What plain loads and stores and cp.async asked of memory; the lanes of a warp that execute one instruction count
+/// together. TMA and wgmma have ways of their own and are not counted, ldmatrix is in LaunchResult::bankConflicts.
+struct Traffic {
+  /// Passes through shared memory's 32 banks of 4 bytes, and those beyond one for each 128 bytes asked for.
+  std::uint64_t sharedPasses = 0, sharedConflicts = 0;
+  /// Bytes of global memory asked for, once a warp, and sectors of 32 bytes that they lie in.
+  std::uint64_t globalBytes = 0, globalSectors = 0;
+  /// How much of the sectors is used; 1 of none.
+  double sectorUse() const {
+    return globalSectors ? static_cast<double>(globalBytes) / (32.0 * static_cast<double>(globalSectors)) : 1.0;
+  }
+};
+
 struct LaunchResult {
   std::vector<Finding> findings;
   /// Processor time.
   double seconds = 0;
   /// Shared-memory passes of ldmatrix beyond one a matrix.
   std::uint64_t bankConflicts = 0;
+  /// Of a launch with Schedule::countAccesses.
+  Traffic traffic;
   bool ok() const { return findings.empty(); }
   bool has(FindingKind kind) const;
   /// One finding a line.
@@ -103,6 +120,8 @@ struct CompileOptions {
   std::string compiler;
   /// Instruments accesses; without it Schedule::checkAccesses is refused.
   bool checks = true;
+  /// Instruments accesses for Schedule::countAccesses instead.
+  bool counts = false;
 };
 
 /// Compiled kernel text.

@@ -29,6 +29,7 @@ struct Table {
   char *arena; // shared memory
   unsigned long arenaBytes;
   bool checking; // accesses are reported through `access`
+  bool counting; // accesses are reported through `count`
 
   void *(*sharedArray)(int id, unsigned long bytes, unsigned long alignment);
   void *(*dynamicShared)(unsigned long alignment);
@@ -38,6 +39,7 @@ struct Table {
   unsigned (*shuffle)(unsigned value, Shuffle kind, int operand, int line);
   unsigned (*ballot)(bool condition, int line);
   void (*access)(const void *pointer, unsigned long bytes, bool write, void *programCounter);
+  void (*count)(const void *pointer, unsigned long bytes, void *programCounter);
   void (*misaligned)(const void *pointer, int bytes);
   float (*fastMath)(FastMath function, float x);
   float (*accurateMath)(AccurateMath function, float x, float y, float z);

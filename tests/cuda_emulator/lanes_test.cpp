@@ -1,84 +1,14 @@
 // The emulator's lane maps and swizzles against tables/, which follow the PTX ISA's figures and formulas; the
 // comparison itself is shown to see a wrong table; tensor maps follow the driver's rules.
-#include "tests/cuda_emulator/lane_maps.h"
+#include "tests/cuda_emulator/lane_maps/emulated_machine.h"
 #include "tests/cuda_emulator/samples.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <map>
-#include <memory>
-#include <tuple>
 
 namespace tcc::emulator {
 namespace {
-
-class EmulatedMachine : public LaneMapMachine {
-public:
-  explicit EmulatedMachine(Schedule schedule) : schedule(schedule) {}
-  std::vector<std::uint32_t> run(const LaneMapLaunch &launch) override {
-    auto [answer, fresh] = answers.try_emplace({launch.kernel, launch.mapSwizzle, launch.scalars, launch.inputs});
-    if (fresh)
-      answer->second = execute(launch);
-    return answer->second;
-  }
-
-private:
-  std::vector<std::uint32_t> execute(const LaneMapLaunch &launch) {
-    auto known = modules.find(launch.file);
-    if (known == modules.end())
-      known = modules.emplace(launch.file, Module::compile(kernelText(launch.file))).first;
-    std::vector<std::unique_ptr<DeviceBuffer>> buffers;
-    std::vector<void *> pointers;
-    auto add = [&](const void *bytes, std::size_t count) {
-      buffers.push_back(std::make_unique<DeviceBuffer>(count));
-      pointers.push_back(buffers.back()->data());
-      if (bytes)
-        std::memcpy(pointers.back(), bytes, count);
-      else
-        std::memset(pointers.back(), 0, count);
-    };
-    EncodedMap map{};
-    if (!launch.mapSizes.empty()) {
-      TensorMapRequest request;
-      DeviceBuffer *data = (add(launch.mapData.data(), 2 * launch.mapData.size()), buffers.back().get());
-      pointers.clear();
-      request.address = data->data();
-      request.sizes = launch.mapSizes;
-      std::uint64_t stride = 2;
-      for (std::size_t i = 0; i + 1 < launch.mapSizes.size(); ++i)
-        request.strides.push_back(stride *= launch.mapSizes[i]);
-      request.box = launch.mapBox;
-      request.swizzle = launch.mapSwizzle;
-      map = makeTensorMap(request);
-    }
-    for (const auto &input : launch.inputs)
-      add(input.data(), 2 * input.size());
-    add(nullptr, launch.outputBytes);
-    std::vector<void *> args;
-    if (!launch.mapSizes.empty())
-      args.push_back(&map);
-    for (void *&pointer : pointers)
-      args.push_back(&pointer);
-    std::vector<int> scalars = launch.scalars;
-    for (int &scalar : scalars)
-      args.push_back(&scalar);
-    LaunchResult result = known->second.launch(launch.kernel, {1}, {static_cast<unsigned>(launch.threads)},
-                                               launch.dynamicShared, args.data(), schedule);
-    if (!result.ok())
-      throw std::runtime_error(launch.kernel + ": " + result.text());
-    std::vector<std::uint32_t> words((launch.outputBytes + 3) / 4);
-    std::memcpy(words.data(), pointers.back(), launch.outputBytes);
-    return words;
-  }
-
-  Schedule schedule;
-  std::map<std::string, Module> modules;
-  // Equal launches give equal answers.
-  std::map<std::tuple<std::string, int, std::vector<int>, std::vector<std::vector<std::uint16_t>>>,
-           std::vector<std::uint32_t>>
-      answers;
-};
 
 std::string joined(const std::vector<std::string> &texts) {
   std::string all;
@@ -89,33 +19,88 @@ std::string joined(const std::vector<std::string> &texts) {
 
 TEST(Lanes, WarpInstructionsFollowTheTables) {
   for (const Schedule &schedule : {testSchedules()[0], testSchedules()[1]}) {
-    EmulatedMachine machine(schedule);
-    EXPECT_EQ(joined(compareWarpLanes(machine, TCC_EMULATOR_TABLES)), "");
+    EmulatedLaneMachine machine(schedule);
+    EXPECT_EQ(joined(compareWarpLanes(machine, repositoryTables())), "");
   }
 }
 
 TEST(Lanes, HopperInstructionsFollowTheTables) {
   for (const Schedule &schedule : {testSchedules()[0], testSchedules()[4]}) {
-    EmulatedMachine machine(schedule);
-    EXPECT_EQ(joined(compareHopperLanes(machine, TCC_EMULATOR_TABLES)), "");
+    EmulatedLaneMachine machine(schedule);
+    EXPECT_EQ(joined(compareHopperLanes(machine, repositoryTables())), "");
+  }
+}
+
+// What the machine's own answers give, without a look at any table, is the repository's tables byte for byte, and
+// survives the way through files.
+TEST(Lanes, RecordedTablesAreTheRepositorys) {
+  EmulatedLaneMachine machine;
+  LaneTables recorded = recordWarpLanes(machine);
+  recorded.merge(recordHopperLanes(machine));
+  EXPECT_EQ(recorded.size(), repositoryTables().size());
+  for (const auto &[name, text] : repositoryTables())
+    EXPECT_TRUE(recorded[name] == text) << name << ":\n" << recorded[name].substr(0, 400);
+  std::string folder = testing::TempDir() + "/recorded_lane_tables";
+  writeTables(recorded, folder);
+  EXPECT_EQ(readTables(folder), repositoryTables());
+  EXPECT_THROW(readTables(folder + "/none"), std::runtime_error);
+  std::filesystem::remove_all(folder);
+}
+
+/// A machine that answers as the emulator does, but for one output word of one kernel.
+class LyingMachine : public LaneMapMachine {
+public:
+  LyingMachine(LaneMapMachine &honest, std::string kernel, std::size_t word, std::uint32_t flipped)
+      : honest(honest), kernel(std::move(kernel)), word(word), flipped(flipped) {}
+  std::vector<std::uint32_t> run(const LaneMapLaunch &launch) override {
+    std::vector<std::uint32_t> words = honest.run(launch);
+    if (launch.kernel == kernel)
+      words.at(word) ^= flipped;
+    return words;
+  }
+
+private:
+  LaneMapMachine &honest;
+  std::string kernel;
+  std::size_t word;
+  std::uint32_t flipped;
+};
+
+TEST(Lanes, AWrongMachineIsSeen) {
+  EmulatedLaneMachine machine;
+  for (auto [kernel, word, flipped] : {std::tuple{"ldmatrix_lanes", 5, 1u},
+                                       {"ldmatrix_lanes", 200, 1u},
+                                       {"mma_lanes", 0, 1u},
+                                       {"wgmma_lanes", 70, 32u},
+                                       {"wgmma_register_lanes", 9, 2u},
+                                       {"box_lanes", 40, 3u}}) {
+    LyingMachine lying(machine, kernel, static_cast<std::size_t>(word), flipped);
+    bool hopper = std::string(kernel) == "box_lanes" || std::string(kernel).rfind("wgmma", 0) == 0;
+    EXPECT_FALSE((hopper ? compareHopperLanes : compareWarpLanes)(lying, repositoryTables()).empty()) << kernel;
+    try {
+      LaneTables recorded = hopper ? recordHopperLanes(lying) : recordWarpLanes(lying);
+      bool same = true;
+      for (const auto &[name, text] : recorded)
+        same &= text == repositoryTables().at(name);
+      EXPECT_FALSE(same) << kernel;
+    } catch (const std::runtime_error &contradiction) {
+      EXPECT_EQ(std::string(contradiction.what()).rfind("lane maps cannot be recorded", 0), 0u);
+    }
   }
 }
 
 // Two entries exchanged in each table in turn: the comparison names it.
 TEST(Lanes, AWrongTableIsSeen) {
-  namespace fs = std::filesystem;
-  fs::path folder = fs::path(testing::TempDir()) / "wrong_tables";
-  EmulatedMachine machine({});
-  for (const char *name : {"ldmatrix", "ldmatrix_trans", "mma_m16n8k16_a", "mma_m16n8k16_b", "mma_m16n8k16_d",
-                           "wgmma_m64n64_d", "wgmma_m64k16_a", "swizzle_128", "swizzle_64", "swizzle_32"}) {
-    fs::remove_all(folder);
-    fs::copy(TCC_EMULATOR_TABLES, folder);
-    std::ifstream in(folder / (std::string(name) + ".txt"));
+  EmulatedLaneMachine machine;
+  for (const auto &[name, text] : repositoryTables()) {
+    LaneTables tables = repositoryTables();
+    std::istringstream in(text);
     std::vector<std::string> lines;
     for (std::string line; std::getline(in, line);)
       lines.push_back(line);
     // The keys stay, what they map to is exchanged between the first row and the last.
-    int keys = std::string(name).rfind("swizzle", 0) == 0 ? 1 : std::string(name).back() == 'd' ? 2 : 3;
+    bool hopper = name.rfind("wgmma", 0) == 0 || name.rfind("swizzle", 0) == 0;
+    int keys = name.rfind("swizzle", 0) == 0 ? 1 : name.back() == 'd' ? 2 : 3;
     auto split = [&](const std::string &line) {
       std::size_t at = 0;
       for (int i = 0; i < keys; ++i)
@@ -125,14 +110,12 @@ TEST(Lanes, AWrongTableIsSeen) {
     std::string first = lines[1], last = lines.back();
     lines[1] = first.substr(0, split(first)) + last.substr(split(last));
     lines.back() = last.substr(0, split(last)) + first.substr(split(first));
-    std::ofstream out(folder / (std::string(name) + ".txt"));
+    std::string wrong;
     for (const std::string &line : lines)
-      out << line << "\n";
-    out.close();
-    bool hopper = std::string(name).rfind("wgmma", 0) == 0 || std::string(name).rfind("swizzle", 0) == 0;
-    EXPECT_FALSE((hopper ? compareHopperLanes(machine, folder) : compareWarpLanes(machine, folder)).empty()) << name;
+      wrong += line + "\n";
+    tables[name] = wrong;
+    EXPECT_FALSE((hopper ? compareHopperLanes : compareWarpLanes)(machine, tables).empty()) << name;
   }
-  fs::remove_all(folder);
 }
 
 TEST(Lanes, TensorMapsFollowTheDriversRules) {

@@ -6,6 +6,7 @@
 #include "tests/cuda_emulator/fiber.h"
 #include "tests/cuda_emulator/interface.h"
 #include "tests/cuda_emulator/race.h"
+#include "tests/cuda_emulator/traffic.h"
 
 #include <array>
 #include <cstdint>
@@ -49,10 +50,20 @@ struct Transfer {
   };
   std::vector<Run> runs;
 };
+/// A TMA store: reads its source, some time later its bytes are in global memory.
+struct Store {
+  Transfer transfer;
+  std::vector<char> bytes; // between the two
+  bool wasRead, wasWritten;
+  void *place;
+  void read();
+  void write();
+  bool covers(const char *pointer, std::size_t size) const;
+};
 struct StoreGroup {
   std::uint32_t epoch = 0;
-  int issued = 0;
-  std::vector<Transfer> transfers;
+  std::vector<Store> stores;
+  bool sourceFree = false; // somebody has waited for the reading
 };
 
 struct BarrierState;
@@ -110,7 +121,8 @@ struct Accumulator {
   std::vector<float> value; // 64 × columns
   int columns = 0, inFlight = 0;
   std::array<float *, 128> registers{};
-  long retired = -1; // event at which it was written back
+  long retired = -1;         // event at which it was written back
+  std::vector<float> fenced; // what the registers held at the latest fence while free, thread by thread
 };
 struct Product {
   int accumulator;
@@ -180,6 +192,8 @@ public:
   /// Fails unless the bytes lie in one device buffer.
   void requireGlobal(const void *pointer, std::size_t bytes, std::size_t alignment);
   void access(const void *pointer, std::size_t bytes, bool write, void *place);
+  /// For Schedule::countAccesses; memory that is neither shared nor a buffer's does not count.
+  void count(const void *pointer, std::size_t bytes, void *place);
   void sharedAccess(std::size_t offset, std::size_t bytes, bool write, int agent, std::uint32_t epoch,
                     const Clock &clock, bool asynchronous, void *place);
   void globalAccess(const void *pointer, std::size_t bytes, bool write, void *place);
@@ -200,7 +214,11 @@ public:
   }
   void land(Flight &flight);
   void finishCopies(Thread &thread, std::size_t pending);
+  /// Waits for the sources of all but `pending` groups to have been read.
+  void readStores(Thread &thread, std::size_t pending);
+  /// Waits for all but `pending` groups to have arrived.
   void finishStores(Thread &thread, std::size_t pending);
+  const Store *unfinishedStoreOver(const char *pointer, std::size_t bytes) const;
   void grantRegisters();
 
   void *sharedArray(int id, std::size_t bytes, std::size_t alignment);
@@ -214,9 +232,11 @@ public:
   std::array<NamedBarrier, 16> named;
   std::map<std::size_t, BarrierState> barriers; // by arena offset
   std::deque<Flight> flights;
+  long unfinishedStores = 0; // issued and not waited for, by all threads
   int blockArrived = 0, launchThreads = 0, minBlocks = 1;
   int freeRegisters = 0; // released by warps of this block, times 32 threads
   std::uint64_t bankConflicts = 0;
+  TrafficCounter traffic;
   char *arena = nullptr;
 
 private:
@@ -233,6 +253,8 @@ private:
   void prepareStacks(int count);
   void startGlobalShadow();
   void finishGlobalShadow();
+
+  static constexpr std::size_t pageBytes = 4096;
 
   friend class DeviceBuffer;
   struct GlobalShadow {
@@ -275,6 +297,7 @@ inline float elementValue(std::uint16_t bits, const float *half) {
 /// Functions of the table, by file.
 void installWarpPrimitives(Table &table);
 void installHopperPrimitives(Table &table);
+void installWgmmaPrimitives(Table &table);
 
 template <class Together>
 void Machine::collective(int line, void *operand, Together together) {

@@ -12,7 +12,6 @@
 #include <dlfcn.h>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -52,11 +51,17 @@ std::string runCommand(const std::string &command, int &status) {
   return output;
 }
 
+/// What stands in `KERNEL(name` at the beginning of lines.
 std::vector<std::string> kernelNames(const std::string &text) {
-  static const std::regex pattern(R"((?:^|\n)\s*KERNEL\s*\(\s*(\w+))");
   std::vector<std::string> names;
-  for (auto it = std::sregex_iterator(text.begin(), text.end(), pattern); it != std::sregex_iterator(); ++it)
-    names.push_back((*it)[1]);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string word;
+    if (std::getline(words >> std::ws, word, '(') && word.substr(0, word.find_last_not_of(' ') + 1) == "KERNEL" &&
+        std::getline(words >> std::ws, word, ','))
+      names.push_back(word.substr(0, word.find_last_not_of(' ') + 1));
+  }
   return names;
 }
 
@@ -86,8 +91,10 @@ std::string flagsOf(const CompileOptions &options, const std::string &compiler) 
   (void)options;
   (void)clang;
 #else
-  if (options.checks) {
+  if (options.checks || options.counts) {
     flags += " -fsanitize=thread -DEMULATED_CHECKS";
+    if (options.counts)
+      flags += " -DEMULATED_COUNTS";
     flags += clang ? " -mllvm -tsan-instrument-func-entry-exit=0" : " --param=tsan-instrument-func-entry-exit=0";
   }
 #endif
@@ -110,7 +117,7 @@ std::string build(const std::string &kernel, const CompileOptions &options) {
   std::ofstream(work + ".cpp") << text;
   int status = 0;
   std::string message = runCommand(compiler + " " + flags + " -c '" + work + ".cpp' -o '" + work + ".o' && " +
-                                       compiler + " -shared -nostdlib '" + work + ".o' -o '" + work + ".so'",
+                                       compiler + " -shared -nostdlib '" + work + ".o' -lgcc -o '" + work + ".so'",
                                    status);
   fs::remove(work + ".o");
   if (status != 0)
@@ -125,7 +132,7 @@ std::string build(const std::string &kernel, const CompileOptions &options) {
 struct Module::Implementation {
   std::string path;
   void *handle = nullptr;
-  bool checks = false;
+  bool checks = false, counts = false;
   std::map<void *, std::string> lines;
 
   ~Implementation() {
@@ -216,7 +223,8 @@ Module Module::compile(const std::string &text, const CompileOptions &options) {
   if (!loaded.handle)
     throw std::runtime_error(std::string("emulated kernel does not load: ") + dlerror());
 #ifndef TCC_EMULATOR_ASAN
-  loaded.checks = options.checks;
+  loaded.checks = options.checks && !options.counts;
+  loaded.counts = options.counts;
 #endif
   Table **table = static_cast<Table **>(loaded.find("emulatorTable"));
   if (!table)
@@ -266,11 +274,13 @@ LaunchResult Module::launch(const std::string &kernel, Dim3 grid, Dim3 block, st
     return refuse("an empty or too large grid; y and z are at most 65535");
 #ifdef TCC_EMULATOR_ASAN
   Schedule chosen = schedule; // the sanitizer stands in for the access checks
-  chosen.checkAccesses = false;
+  chosen.checkAccesses = chosen.countAccesses = false;
 #else
   const Schedule &chosen = schedule;
   if (schedule.checkAccesses && !implementation->checks)
-    return refuse("access checks need a module compiled with CompileOptions::checks");
+    return refuse("access checks need a module compiled with CompileOptions::checks and without counts");
+  if (schedule.countAccesses && !implementation->counts)
+    return refuse("counts of accesses need a module compiled with CompileOptions::counts");
 #endif
   std::vector<RawFinding> raw =
       Machine::get().launch(invoke, args, grid, static_cast<int>(block.x), bounds[1], dynamicShared, chosen, result);

@@ -144,17 +144,45 @@ DEVICE bool vote_all(bool condition, LINE) {
   return EMULATED(ballot)(condition, line) == 0xffffffffu;
 }
 
+#ifdef EMULATED_COUNTS
+// A wide access counts as one of its size; its bytes move by `rep`, which the hooks do not see.
+__attribute__((no_sanitize("thread"), noinline)) static void emulatedWide(void *to, const void *from,
+                                                                          unsigned long bytes, const void *counted) {
+  tcc::emulator::Table *table = emulatorTable;
+  if (table->counting)
+    table->count(counted, bytes, __builtin_return_address(0));
+  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes)::"memory");
+}
+#endif
+template <class Value>
+DEVICE Value emulatedLoad(const void *pointer) {
+#ifdef EMULATED_COUNTS
+  Value value;
+  emulatedWide(&value, pointer, sizeof(Value), pointer);
+  return value;
+#else
+  return *static_cast<const Value *>(pointer);
+#endif
+}
+template <class Value>
+DEVICE void emulatedStore(void *pointer, const Value &value) {
+#ifdef EMULATED_COUNTS
+  emulatedWide(pointer, &value, sizeof(Value), pointer);
+#else
+  *static_cast<Value *>(pointer) = value;
+#endif
+}
 DEVICE u32 load_4(const void *pointer) {
   emulated::aligned(pointer, 4);
   return *static_cast<const u32 *>(pointer);
 }
 DEVICE Vec8 load_8(const void *pointer) {
   emulated::aligned(pointer, 8);
-  return *static_cast<const Vec8 *>(pointer);
+  return emulatedLoad<Vec8>(pointer);
 }
 DEVICE Vec16 load_16(const void *pointer) {
   emulated::aligned(pointer, 16);
-  return *static_cast<const Vec16 *>(pointer);
+  return emulatedLoad<Vec16>(pointer);
 }
 DEVICE void store_4(void *pointer, u32 value) {
   emulated::aligned(pointer, 4);
@@ -162,11 +190,11 @@ DEVICE void store_4(void *pointer, u32 value) {
 }
 DEVICE void store_8(void *pointer, Vec8 value) {
   emulated::aligned(pointer, 8);
-  *static_cast<Vec8 *>(pointer) = value;
+  emulatedStore(pointer, value);
 }
 DEVICE void store_16(void *pointer, Vec16 value) {
   emulated::aligned(pointer, 16);
-  *static_cast<Vec16 *>(pointer) = value;
+  emulatedStore(pointer, value);
 }
 DEVICE Vec16 load_16_streaming(const void *global) {
   return load_16(global);
@@ -439,8 +467,14 @@ __attribute__((no_sanitize("thread"), always_inline)) static inline void
 emulatedAccess(const void *pointer, unsigned long bytes, bool write, void *programCounter) {
   tcc::emulator::Table *table = emulatorTable;
   const char *address = static_cast<const char *>(pointer);
-  if (table->checking && (address < table->thread->stackLow || address >= table->thread->stackHigh))
+  if (address >= table->thread->stackLow && address < table->thread->stackHigh)
+    return;
+  if (table->checking)
     table->access(pointer, bytes, write, programCounter);
+#ifdef EMULATED_COUNTS
+  if (table->counting)
+    table->count(pointer, bytes, programCounter);
+#endif
 }
 #define EMULATED_ACCESS(bytes)                                                                                         \
   EMULATED_HOOK void __tsan_read##bytes(void *p) {                                                                     \

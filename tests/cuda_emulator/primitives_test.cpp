@@ -288,6 +288,34 @@ KERNEL(move, 32, 1)(const u32 *in, u32 *out) {
   }
 }
 
+// A block may end once the source of its stores has been read: the results come by themselves.
+TEST(Primitives, StoresMayArriveAfterTheBlocksEnd) {
+  Module module = Module::compile(R"(
+KERNEL(late, 32, 1)(GRID_CONSTANT const TensorMap map) {
+  DYNAMIC_SHARED(arena, 128);
+  reinterpret_cast<float *>(arena)[thread_x()] = static_cast<float>(thread_x() + 1);
+  fence_proxy_async();
+  warp_barrier();
+  if (thread_x() == 0) {
+    tma_store_2d(&map, arena, 0, 0);
+    tma_store_commit();
+    tma_store_wait_read<0>();
+  }
+  warp_barrier();
+  reinterpret_cast<float *>(arena)[thread_x()] = 0.0f;
+}
+)");
+  for (Schedule schedule : testSchedules()) {
+    DeviceBuffer out(128, "out");
+    EncodedMap map = makeTensorMap({MapElement::F32, out.data(), {32, 1}, {128}, {32, 1}, 0});
+    void *args[] = {&map};
+    LaunchResult result = module.launch("late", {1}, {32}, 128, args, schedule);
+    ASSERT_TRUE(result.ok()) << result.text();
+    for (int i = 0; i < 32; ++i)
+      EXPECT_EQ(out.as<float>()[i], static_cast<float>(i + 1));
+  }
+}
+
 // --- The emulator's rules -----------------------------------------------------------------------------------------
 
 LaunchResult run(const std::string &body, const Schedule &schedule, Dim3 grid = {1}, bool checks = true) {

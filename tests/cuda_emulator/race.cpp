@@ -4,18 +4,33 @@
 
 namespace tcc::emulator {
 
+namespace {
+
+// Epochs stay below 2^31, and a signed comparison is one that every x86-64 has for four at a time.
+template <class Choose>
+void combine(std::vector<std::uint32_t> &into, const std::vector<std::uint32_t> &from, Choose choose) {
+  std::uint32_t *to = into.data();
+  const std::uint32_t *other = from.data();
+  for (std::size_t i = 0, count = into.size(); i < count; ++i)
+    to[i] = static_cast<std::uint32_t>(choose(static_cast<std::int32_t>(to[i]), static_cast<std::int32_t>(other[i])));
+}
+std::int32_t larger(std::int32_t a, std::int32_t b) {
+  return a > b ? a : b;
+}
+std::int32_t smaller(std::int32_t a, std::int32_t b) {
+  return a < b ? a : b;
+}
+
+} // namespace
+
 void Clock::join(const Clock &other) {
-  for (std::size_t i = 0; i < known.size(); ++i) {
-    known[i] = std::max(known[i], other.known[i]);
-    proxy[i] = std::max(proxy[i], other.proxy[i]);
-  }
+  combine(known, other.known, larger);
+  combine(proxy, other.proxy, larger);
 }
 
 void Clock::meet(const Clock &other) {
-  for (std::size_t i = 0; i < known.size(); ++i) {
-    known[i] = std::min(known[i], other.known[i]);
-    proxy[i] = std::min(proxy[i], other.proxy[i]);
-  }
+  combine(known, other.known, smaller);
+  combine(proxy, other.proxy, smaller);
 }
 
 // A thread's own accesses are in order; those of an asynchronous agent are not, not even among themselves.

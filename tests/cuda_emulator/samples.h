@@ -201,6 +201,27 @@ inline SampleRun runOverlap(const Module &module, const Schedule &schedule) {
   return run;
 }
 
+inline SampleRun runStores(const Module &module, const Schedule &schedule) {
+  constexpr int count = 3;
+  DeviceBuffer tiles(count * 1024, "tiles"), sums(128, "sums");
+  tiles.writeOnce(4);
+  sums.writeOnce(4);
+  EncodedMap map = makeTensorMap({MapElement::F32, tiles.data(), {32, 8 * count}, {128}, {32, 8}, 0});
+  int tileCount = count;
+  void *inputs = tiles.data(), *outputs = sums.data();
+  void *args[] = {&map, &inputs, &outputs, &tileCount};
+  SampleRun run{module.launch("stores", {1}, {64}, 1024, args, schedule), bytesOf(sums)};
+  for (int column = 0; column < 32; ++column) {
+    double sum = 0;
+    for (int row = 0; row < 8 * count; ++row) {
+      sum += 32 * row + column;
+      run.error = worse(run.error, 32 * row + column, tiles.as<float>()[32 * row + column]);
+    }
+    run.error = worse(run.error, sum, sums.as<float>()[column]);
+  }
+  return run;
+}
+
 inline const std::vector<Sample> &samples() {
   static const std::vector<Sample> all = {
       {"layer_norm", 2e-2, runLayerNorm},
@@ -208,6 +229,7 @@ inline const std::vector<Sample> &samples() {
       {"flash", 2e-2, [](const Module &m, const Schedule &s) { return runFlash(m, s, 150, 1); }},
       {"ring", 0, runRing},
       {"pipeline", 2e-4, runPipeline},
+      {"stores", 0, runStores},
       {"overlap", 0.5, runOverlap}, // a score at a rounding boundary may go either way
   };
   return all;

@@ -300,6 +300,11 @@ void copyAsync(void *shared, const void *global, int bytes, bool valid) {
     if (valid)
       machine.globalAccess(global, size, false, thread.place);
   }
+  if (machine.schedule.countAccesses) {
+    machine.count(shared, size, thread.place);
+    if (valid)
+      machine.count(global, size, thread.place);
+  }
   Copy copy{static_cast<char *>(shared), valid ? static_cast<const char *>(global) : nullptr, bytes};
   ++thread.openCopies.issued;
   if (machine.runsEarly())

@@ -36,6 +36,12 @@ TEST(CudaAbi, ValuesAgree) {
   EXPECT_EQ(int(cuda::functionLocalBytes), int(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES));
   EXPECT_EQ(int(cuda::functionRegisters), int(CU_FUNC_ATTRIBUTE_NUM_REGS));
   EXPECT_EQ(int(cuda::functionMaxDynamicShared), int(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
+  EXPECT_EQ(int(cuda::mapElement16), int(CU_TENSOR_MAP_DATA_TYPE_UINT16));
+  EXPECT_EQ(int(cuda::mapSwizzleNone), int(CU_TENSOR_MAP_SWIZZLE_NONE));
+  EXPECT_EQ(int(cuda::mapSwizzle32), int(CU_TENSOR_MAP_SWIZZLE_32B));
+  EXPECT_EQ(int(cuda::mapSwizzle64), int(CU_TENSOR_MAP_SWIZZLE_64B));
+  EXPECT_EQ(int(cuda::mapSwizzle128), int(CU_TENSOR_MAP_SWIZZLE_128B));
+  EXPECT_EQ(int(cuda::mapPromote128), int(CU_TENSOR_MAP_L2_PROMOTION_L2_128B));
   EXPECT_EQ(int(cuda::launchCooperative), int(CU_LAUNCH_ATTRIBUTE_COOPERATIVE));
   EXPECT_EQ(int(cuda::launchCluster), int(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION));
   EXPECT_EQ(int(cuda::launchProgrammaticSerialization), int(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION));

@@ -17,6 +17,8 @@ struct FakeState {
   unsigned attributeCount;
   unsigned cluster[3];
   int argument;
+  int staticShared;
+  unsigned long long variable;
   char failing[64];
   int failure;
 };
@@ -114,6 +116,9 @@ TEST_F(CudaDevice, LaunchPassesShapeAttributesAndArguments) {
   Module module = device->load(std::string("cubin"));
   Kernel small = module.kernel("k", 48 * 1024);
   EXPECT_EQ(fake->dynamicShared, 0);
+  fake->staticShared = 8;
+  module.kernel("k", 48 * 1024);
+  EXPECT_EQ(fake->dynamicShared, 48 * 1024) << "static arrays count too";
   Kernel kernel = module.kernel("k", 100 * 1024);
   EXPECT_EQ(fake->dynamicShared, 100 * 1024);
   EXPECT_EQ(kernel.registers(), 168);
@@ -134,6 +139,22 @@ TEST_F(CudaDevice, LaunchPassesShapeAttributesAndArguments) {
   EXPECT_EQ(fake->attributeCount, 2u);
   EXPECT_EQ(fake->cluster[0], 2u);
   EXPECT_EQ(fake->argument, 42);
+}
+
+TEST_F(CudaDevice, KernelsSeePinnedMemoryThroughAVariable) {
+  auto device = Device::open();
+  Stream stream = device->makeStream();
+  Module module = device->load(std::string("cubin"));
+  PinnedBuffer host = device->allocatePinned(32);
+  DevicePointer pointer = host.deviceAddress();
+  EXPECT_NE(pointer, 0u);
+  stream.copyToDevice(module.global("where", sizeof pointer), &pointer, sizeof pointer);
+  EXPECT_EQ(fake->variable, pointer);
+  EXPECT_EQ(errorOf([&] { module.global("where", 4); }), "variable where has 8 bytes: 4 bytes are expected");
+  EXPECT_EQ(device->allocatePinned(0).deviceAddress(), 0u);
+  failNext("cuMemHostGetDevicePointer_v2", 2);
+  EXPECT_EQ(errorOf([&] { device->allocatePinned(32); }),
+            "mapping 32 bytes of pinned host memory: CUDA_ERROR_OUT_OF_MEMORY (out of memory)");
 }
 
 TEST_F(CudaDevice, FailuresSayWhatWasBeingDone) {

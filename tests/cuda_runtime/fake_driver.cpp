@@ -13,7 +13,9 @@ struct FakeState {
   unsigned attributeCount = 0;
   unsigned cluster[3] = {};
   int argument = 0;
-  char failing[64] = {}; // The function that fails next.
+  int staticShared = 0;
+  unsigned long long variable = 0; // The one `__device__` variable of every module.
+  char failing[64] = {};           // The function that fails next.
   int failure = 0;
 };
 
@@ -98,13 +100,36 @@ int cuModuleUnload(void *module) {
 int cuModuleGetFunction(void **function, void *, const char *) {
   return *function = &state, outcome(__func__);
 }
+int cuModuleGetGlobal_v2(unsigned long long *address, std::size_t *bytes, void *, const char *) {
+  *address = reinterpret_cast<unsigned long long>(&state.variable);
+  return *bytes = sizeof state.variable, outcome(__func__);
+}
 int cuFuncSetAttribute(void *, int which, int value) {
   if (which == 8)
     state.dynamicShared = value;
   return outcome(__func__);
 }
 int cuFuncGetAttribute(int *value, int which, void *) {
-  return *value = which == 4 ? 168 : 0, 0;
+  return *value = which == 4 ? 168 : which == 1 ? state.staticShared : 0, 0;
+}
+
+/// The rules that callers break first.
+int cuTensorMapEncodeTiled(void *map, int dataType, unsigned rank, void *address, const unsigned long long *sizes,
+                           const unsigned long long *strides, const unsigned *box, const unsigned *steps,
+                           int interleave, int swizzle, int promotion, int fill) {
+  constexpr int invalid = 1;
+  auto at = [](const void *pointer) { return reinterpret_cast<unsigned long long>(pointer); };
+  if (at(map) % 64 || at(address) % 16 || rank < 1 || rank > 5 || dataType < 0 || dataType > 15 || interleave ||
+      swizzle < 0 || swizzle > 3 || promotion < 0 || promotion > 3 || fill)
+    return invalid;
+  for (unsigned i = 0; i < rank; ++i)
+    if (!sizes[i] || sizes[i] > 1ull << 32 || !box[i] || box[i] > 256 || steps[i] != 1 ||
+        (i + 1 < rank && (strides[i] % 16 || strides[i] >= 1ull << 40)))
+      return invalid;
+  unsigned inner = box[0] * 2, widths[4] = {512, 32, 64, 128};
+  if (inner % 16 || inner > widths[swizzle])
+    return invalid;
+  return std::memset(map, 0, 128), outcome(__func__);
 }
 
 struct Attribute {
@@ -143,6 +168,9 @@ int cuMemHostAlloc(void **address, std::size_t bytes, unsigned) {
   *address = std::malloc(bytes);
   ++state.live;
   return 0;
+}
+int cuMemHostGetDevicePointer_v2(unsigned long long *address, void *host, unsigned) {
+  return *address = reinterpret_cast<unsigned long long>(host), outcome(__func__);
 }
 int cuMemFreeHost(void *address) {
   return close(address);

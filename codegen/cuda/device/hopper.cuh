@@ -28,16 +28,59 @@ DEVICE void mbarrier_expect(Mbarrier *barrier, int bytes) {
   asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                : "memory");
 }
+DEVICE bool mbarrier_passed(u32 address, u32 parity) {
+  u32 done;
+  asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+               : "=r"(done)
+               : "r"(address), "r"(parity)
+               : "memory");
+  return done != 0;
+}
+#ifndef TCC_BARRIER_CLOCK_LIMIT
 // Returns once the phase of the given parity is complete: parity 0 is the first phase; parity 1 of a fresh barrier
 // passes at once.
 DEVICE void mbarrier_wait(Mbarrier *barrier, u32 parity) {
-  u32 address = shared_address(barrier), done = 0;
-  while (!done)
-    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                 : "=r"(done)
-                 : "r"(address), "r"(parity)
-                 : "memory");
+  u32 address = shared_address(barrier);
+  while (!mbarrier_passed(address, parity)) {
+  }
 }
+#else
+// A probe build: a wait of more than TCC_BARRIER_CLOCK_LIMIT clocks becomes an error instead of a hang. The first thread
+// to give up leaves eight words in `barrier_probe`, host memory that the host has put there: 1 (last), block x, y, z,
+// thread, line of the wait, shared address of the barrier, parity. Then it traps; the others wait for that. Nothing is
+// alive behind a wait that gives up, and its start is one register, so that the build has the registers of the plain one.
+extern "C" {
+__device__ u32 *barrier_probe;
+__device__ u32 barrier_probe_claimed;
+}
+[[noreturn]] DEVICE void mbarrier_expired(u32 address, u32 parity, int line) {
+  volatile u32 *record = barrier_probe;
+  if (record != nullptr) {
+    if (atomicExch(&barrier_probe_claimed, 1u) != 0)
+      while (true)
+        __nanosleep(1000);
+    record[1] = blockIdx.x;
+    record[2] = blockIdx.y;
+    record[3] = blockIdx.z;
+    record[4] = threadIdx.x;
+    record[5] = static_cast<u32>(line);
+    record[6] = address;
+    record[7] = parity;
+    __threadfence_system();
+    record[0] = 1;
+    __threadfence_system();
+  }
+  asm volatile("trap; exit;");
+  __builtin_unreachable();
+}
+DEVICE void mbarrier_wait(Mbarrier *barrier, u32 parity, int line = __builtin_LINE()) {
+  u32 address = shared_address(barrier);
+  u32 start = static_cast<u32>(clock64() >> 12);
+  while (!mbarrier_passed(address, parity))
+    if (static_cast<u32>(clock64() >> 12) - start > static_cast<u32>(TCC_BARRIER_CLOCK_LIMIT >> 12))
+      mbarrier_expired(address, parity, line);
+}
+#endif
 
 // --- TMA --------------------------------------------------------------------------------------------------------
 DEVICE void tma_prefetch_map(const TensorMap *map) {

@@ -110,11 +110,24 @@ Kernel Module::kernel(const std::string &name, unsigned dynamicSharedBytes) cons
   kernel.driver = driver;
   kernel.kernelName = name;
   driver->check(driver->moduleGetFunction(&kernel.function, module.get(), name.c_str()), "looking up kernel " + name);
-  // Up to 48 KiB need no permission.
-  if (dynamicSharedBytes > 48 * 1024)
+  // Up to 48 KiB, static arrays included, need no permission.
+  int staticBytes = 0;
+  if (dynamicSharedBytes)
+    driver->check(driver->functionGetAttribute(&staticBytes, functionStaticShared, kernel.function),
+                  "reading shared memory of " + name);
+  if (dynamicSharedBytes && dynamicSharedBytes + unsigned(staticBytes) > 48 * 1024)
     driver->check(driver->functionSetAttribute(kernel.function, functionMaxDynamicShared, int(dynamicSharedBytes)),
                   "allowing " + name + " " + amount(dynamicSharedBytes) + " of shared memory");
   return kernel;
+}
+
+DevicePointer Module::global(const std::string &name, std::size_t bytes) const {
+  DevicePointer address = 0;
+  std::size_t found = 0;
+  driver->check(driver->moduleGetGlobal(&address, &found, module.get(), name.c_str()), "looking up variable " + name);
+  if (found != bytes)
+    throw CudaError("variable " + name + " has " + amount(found) + ": " + amount(bytes) + " are expected");
+  return address;
 }
 
 std::unique_ptr<Device> Device::open(int ordinal) {
@@ -190,9 +203,13 @@ PinnedBuffer Device::allocatePinned(std::size_t bytes) const {
   if (bytes == 0)
     return buffer;
   void *address = nullptr;
-  functions.check(functions.hostAlloc(&address, bytes, 0), "allocating " + amount(bytes) + " of pinned host memory");
+  constexpr unsigned mapped = 2;
+  functions.check(functions.hostAlloc(&address, bytes, mapped),
+                  "allocating " + amount(bytes) + " of pinned host memory");
   buffer.memory = Owned<void *>(address, functions.hostFree);
   buffer.bytes = bytes;
+  functions.check(functions.hostDevicePointer(&buffer.address, address, 0),
+                  "mapping " + amount(bytes) + " of pinned host memory");
   return buffer;
 }
 

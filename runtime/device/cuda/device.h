@@ -50,11 +50,13 @@ private:
   std::size_t bytes = 0;
 };
 
-/// Page-locked host memory, needed for copies that run beside kernels.
+/// Page-locked host memory, needed for copies that run beside kernels, and visible to kernels.
 class PinnedBuffer {
 public:
   PinnedBuffer() = default;
   void *data() const { return memory.get(); }
+  /// Where kernels see it; 0 of an empty buffer.
+  DevicePointer deviceAddress() const { return address; }
   std::size_t size() const { return bytes; }
   template <typename T>
   std::span<T> as() const {
@@ -64,6 +66,7 @@ public:
 private:
   friend class Device;
   Owned<void *> memory;
+  DevicePointer address = 0;
   std::size_t bytes = 0;
 };
 
@@ -129,6 +132,8 @@ class Module {
 public:
   /// The kernel called `name`, allowed `dynamicSharedBytes` of dynamic shared memory.
   Kernel kernel(const std::string &name, unsigned dynamicSharedBytes = 0) const;
+  /// The address of the `__device__` variable called `name`, which must have `bytes` bytes.
+  DevicePointer global(const std::string &name, std::size_t bytes) const;
 
 private:
   friend class Device;

@@ -63,6 +63,16 @@ struct alignas(64) TensorMap {
   std::uint64_t opaque[16];
 };
 
+/// Arguments of cuTensorMapEncodeTiled: any 16-bit elements, swizzles of so many bytes, L2 reads of 128 bytes.
+enum TensorMapValue : int {
+  mapElement16 = 1,
+  mapSwizzleNone = 0,
+  mapSwizzle32 = 1,
+  mapSwizzle64 = 2,
+  mapSwizzle128 = 3,
+  mapPromote128 = 2,
+};
+
 /// One line a function: member, exported symbol, parameter types. All return a Result.
 #define TCC_CUDA_DRIVER_FUNCTIONS(X)                                                                                   \
   X(init, cuInit, (unsigned))                                                                                          \
@@ -80,12 +90,14 @@ struct alignas(64) TensorMap {
   X(moduleLoad, cuModuleLoadDataEx, (ModuleHandle *, const void *, unsigned, int *, void **))                          \
   X(moduleUnload, cuModuleUnload, (ModuleHandle))                                                                      \
   X(moduleGetFunction, cuModuleGetFunction, (FunctionHandle *, ModuleHandle, const char *))                            \
+  X(moduleGetGlobal, cuModuleGetGlobal_v2, (DevicePointer *, std::size_t *, ModuleHandle, const char *))               \
   X(functionSetAttribute, cuFuncSetAttribute, (FunctionHandle, FunctionAttribute, int))                                \
   X(functionGetAttribute, cuFuncGetAttribute, (int *, FunctionAttribute, FunctionHandle))                              \
   X(launch, cuLaunchKernelEx, (const LaunchConfig *, FunctionHandle, void **, void **))                                \
   X(memAlloc, cuMemAlloc_v2, (DevicePointer *, std::size_t))                                                           \
   X(memFree, cuMemFree_v2, (DevicePointer))                                                                            \
   X(hostAlloc, cuMemHostAlloc, (void **, std::size_t, unsigned))                                                       \
+  X(hostDevicePointer, cuMemHostGetDevicePointer_v2, (DevicePointer *, void *, unsigned))                              \
   X(hostFree, cuMemFreeHost, (void *))                                                                                 \
   X(copyToDevice, cuMemcpyHtoDAsync_v2, (DevicePointer, const void *, std::size_t, StreamHandle))                      \
   X(copyToHost, cuMemcpyDtoHAsync_v2, (void *, DevicePointer, std::size_t, StreamHandle))                              \

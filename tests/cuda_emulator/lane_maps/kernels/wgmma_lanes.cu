@@ -2,8 +2,8 @@
 // the host gives, for comparison with tables/.
 
 // out[row · 16 + k] = 1 + thread · 32 + register of the accumulator that becomes 1 when a(row, k) = 1 and
-// b(k, (row + 5k) % 64) = 1. placeA[row · 16 + k] and placeB[n · 16 + k] are byte offsets from the tiles' starts.
-// b is K-major or, transposed, MN-major.
+// b(k, (row + 5k + shift) % 64) = 1; the shifts 0, 16, 32 and 48 meet every accumulator once. placeA[row · 16 + k] and
+// placeB[n · 16 + k] are byte offsets from the tiles' starts. b is K-major or, transposed, MN-major.
 DEVICE void clear(unsigned char *arena) {
   Vec16 zero = {};
   for (int i = thread_x(); i < 2048; i += 128)
@@ -14,12 +14,12 @@ DEVICE void clear(unsigned char *arena) {
 
 template <bool transposed>
 DEVICE void one_hot_products(unsigned char *arena, const u16 *placeA, const u16 *placeB, u32 *out, int leadingA,
-                             int strideA, int leadingB, int strideB, int swizzle) {
+                             int strideA, int leadingB, int strideB, int swizzle, int shift) {
   unsigned char *tileA = arena, *tileB = arena + 16384;
   u64 a = wgmma_descriptor(tileA, leadingA, strideA, swizzle), b = wgmma_descriptor(tileB, leadingB, strideB, swizzle);
   clear(arena);
   for (int hot = 0; hot < 1024; ++hot) {
-    int row = hot / 16, k = hot % 16, n = (row + 5 * k) % 64;
+    int row = hot / 16, k = hot % 16, n = (row + 5 * k + shift) % 64;
     bf16 *hotA = reinterpret_cast<bf16 *>(tileA + placeA[row * 16 + k]);
     bf16 *hotB = reinterpret_cast<bf16 *>(tileB + placeB[n * 16 + k]);
     if (thread_x() == 0) {
@@ -48,14 +48,14 @@ DEVICE void one_hot_products(unsigned char *arena, const u16 *placeA, const u16 
 }
 
 KERNEL(wgmma_lanes, 128, 1)(const u16 *placeA, const u16 *placeB, u32 *out, int leadingA, int strideA, int leadingB,
-                            int strideB, int swizzle) {
+                            int strideB, int swizzle, int shift) {
   DYNAMIC_SHARED(arena, 1024);
-  one_hot_products<false>(arena, placeA, placeB, out, leadingA, strideA, leadingB, strideB, swizzle);
+  one_hot_products<false>(arena, placeA, placeB, out, leadingA, strideA, leadingB, strideB, swizzle, shift);
 }
 KERNEL(wgmma_lanes_transposed, 128, 1)(const u16 *placeA, const u16 *placeB, u32 *out, int leadingA, int strideA,
-                                       int leadingB, int strideB, int swizzle) {
+                                       int leadingB, int strideB, int swizzle, int shift) {
   DYNAMIC_SHARED(arena, 1024);
-  one_hot_products<true>(arena, placeA, placeB, out, leadingA, strideA, leadingB, strideB, swizzle);
+  one_hot_products<true>(arena, placeA, placeB, out, leadingA, strideA, leadingB, strideB, swizzle, shift);
 }
 
 // A from registers: out[slot] = (1 + thread · 32 + register) · 16 + k of the hit when the slot's half register is 1 and
