@@ -32,6 +32,21 @@ TEST(AttentionChoices, OtherHeadDimensionsAreRefused) {
   }
 }
 
+TEST(AttentionChoices, OverlapIsOffAndHoppersForwardAlone) {
+  AttentionCase of;
+  AttentionTiles tiles = chooseAttention(of, "sm_90a", 1024);
+  EXPECT_FALSE(tiles.overlap);
+  tiles.overlap = true;
+  AttentionKernel kernel = attentionKernel(of, tiles);
+  EXPECT_EQ(kernel.name, "attention_forward_hopper_overlapped_bf16_d64");
+  EXPECT_NE(kernel.text.find(kernel.name + ", "), std::string::npos);
+  of.pass = AttentionPass::BackwardQuery;
+  EXPECT_THROW(attentionKernel(of, tiles), std::invalid_argument);
+  of.pass = AttentionPass::Forward;
+  tiles.path = AttentionPath::Portable;
+  EXPECT_THROW(attentionKernel(of, tiles), std::invalid_argument);
+}
+
 TEST(AttentionChoices, GridsCoverRowsHeadsAndBatch) {
   AttentionArguments arguments = {};
   arguments.queries = 129;
@@ -51,7 +66,7 @@ TEST(AttentionChoices, GridsCoverRowsHeadsAndBatch) {
 TEST(AttentionChoices, BadArgumentsAreNamed) {
   AttentionCase of;
   alignas(16) static unsigned short memory[64];
-  static float statistics[64];
+  alignas(16) static float statistics[64];
   AttentionArguments good = {};
   good.query = good.key = good.value = good.output = {memory, 64, 64, 64};
   good.queries = good.keys = good.heads = good.group = 1;
@@ -65,6 +80,7 @@ TEST(AttentionChoices, BadArgumentsAreNamed) {
   };
   EXPECT_EQ(with([](auto &a) { a.group = 2; }),
             "attention with 1 heads in groups of 2: the group must divide the heads");
+  EXPECT_EQ(with([](auto &a) { a.heads = 65536; }), "attention with 65536 heads: at most 65535 in one launch");
   EXPECT_EQ(with([](auto &a) { a.keys = -1; }), "attention over 1 queries and -1 keys: neither can be negative");
   EXPECT_EQ(with([](auto &a) { a.key.rowStride = 68; }),
             "attention's key has strides 64, 64, 68: multiples of 8 elements are needed");
@@ -80,6 +96,10 @@ TEST(AttentionChoices, BadArgumentsAreNamed) {
   of.dropout = false;
   of.pass = AttentionPass::BackwardQuery;
   EXPECT_EQ(checkAttention(of, good), "attention's backward needs the workspaces rowShift and rowDelta");
+  good.rowShift = statistics;
+  good.rowDelta = statistics + 1;
+  EXPECT_EQ(checkAttention(of, good),
+            "attention's workspaces rowShift and rowDelta begin at odd addresses: multiples of 16 bytes are needed");
 }
 
 } // namespace

@@ -8,9 +8,11 @@ namespace tcc::attention_test {
 
 using namespace tcc::cuda;
 
-AttentionKernel kernelOf(const Problem &problem, AttentionPass pass, const char *architecture) {
+AttentionKernel kernelOf(const Problem &problem, AttentionPass pass, const char *architecture, bool overlap) {
   AttentionCase of = caseOf(problem, pass);
-  return attentionKernel(of, chooseAttention(of, architecture, problem.keys));
+  AttentionTiles tiles = chooseAttention(of, architecture, problem.keys);
+  tiles.overlap = overlap;
+  return attentionKernel(of, tiles);
 }
 
 const emulator::Module &moduleOf(const AttentionKernel &kernel) {
@@ -68,14 +70,16 @@ static std::vector<emulator::EncodedMap> encodedMaps(const AttentionKernel &kern
   return encoded;
 }
 
-emulator::LaunchResult launchOnce(Memory &memory, const AttentionKernel &kernel, const emulator::Schedule &schedule) {
+emulator::LaunchResult launchOnce(Memory &memory, const AttentionKernel &kernel, const emulator::Schedule &schedule,
+                                  const emulator::Module *module) {
   auto [x, y, z] = attentionGrid(kernel, memory.arguments, memory.problem.batch);
   std::vector<emulator::EncodedMap> maps = encodedMaps(kernel, memory);
   std::vector<void *> pointers = {&memory.arguments};
   for (emulator::EncodedMap &map : maps)
     pointers.push_back(&map);
-  return moduleOf(kernel).launch(kernel.name, {x, y, z}, {unsigned(kernel.threads), 1, 1}, kernel.sharedBytes,
-                                 pointers.data(), schedule);
+  const emulator::Module &compiled = module ? *module : moduleOf(kernel);
+  return compiled.launch(kernel.name, {x, y, z}, {unsigned(kernel.threads), 1, 1}, kernel.sharedBytes, pointers.data(),
+                         schedule);
 }
 
 } // namespace tcc::attention_test

@@ -8,8 +8,9 @@
 
 namespace tcc::attention_test {
 
-/// The kernel that `architecture` would run.
-tcc::cuda::AttentionKernel kernelOf(const Problem &problem, tcc::cuda::AttentionPass pass, const char *architecture);
+/// The kernel that `architecture` would run, or its overlapped variant.
+tcc::cuda::AttentionKernel kernelOf(const Problem &problem, tcc::cuda::AttentionPass pass, const char *architecture,
+                                    bool overlap = false);
 
 /// The text's module, compiled once for the whole program.
 const emulator::Module &moduleOf(const tcc::cuda::AttentionKernel &kernel);
@@ -26,7 +27,8 @@ struct Memory {
   tcc::cuda::AttentionArguments arguments;
 };
 
+/// `module`: the kernel's, if not moduleOf(kernel).
 emulator::LaunchResult launchOnce(Memory &memory, const tcc::cuda::AttentionKernel &kernel,
-                                  const emulator::Schedule &schedule);
+                                  const emulator::Schedule &schedule, const emulator::Module *module = nullptr);
 
 } // namespace tcc::attention_test

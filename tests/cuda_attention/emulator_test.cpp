@@ -83,9 +83,7 @@ bool isStatistic(const Memory &memory, const emulator::DeviceBuffer *buffer) {
 }
 
 /// Runs one pass under every schedule; the outputs must be written exactly once and have equal bits.
-void runPass(Memory &memory, AttentionPass pass, const std::vector<emulator::DeviceBuffer *> &outputs,
-             const char *architecture) {
-  AttentionKernel kernel = kernelOf(memory.problem, pass, architecture);
+void runKernel(Memory &memory, const AttentionKernel &kernel, const std::vector<emulator::DeviceBuffer *> &outputs) {
   ASSERT_EQ(checkAttention(kernel.of, memory.arguments), "");
   if (attentionGrid(kernel, memory.arguments, memory.problem.batch)[0] == 0)
     return;
@@ -111,43 +109,66 @@ void runPass(Memory &memory, AttentionPass pass, const std::vector<emulator::Dev
     output->writeOnce(0);
 }
 
-void expectClose(const char *name, const std::vector<double> &got, std::vector<double> Results::*tensor,
-                 const Results &exact, const Results &rounded, Element element) {
-  Deviation result = deviation(got, exact.*tensor, rounded.*tensor, element, exact.largestTerm);
-  EXPECT_LE(result.error, result.allowed)
-      << name << " at " << result.worst << ": " << got[result.worst] << " for " << (exact.*tensor)[result.worst];
+/// What a case's runs are compared with.
+struct Expected {
+  Expected(const Problem &problem, const Inputs &inputs)
+      : element(problem.element), exact(attentionReference(problem, inputs, false)),
+        rounded(attentionReference(problem, inputs, true)) {}
+  Element element;
+  Results exact, rounded;
+};
+
+void expectClose(const char *name, Memory &memory, Tensor tensor, std::vector<double> Results::*values,
+                 const Expected &expected) {
+  std::vector<double> got = memory.read(tensor);
+  Deviation result =
+      deviation(got, expected.exact.*values, expected.rounded.*values, expected.element, expected.exact.largestTerm);
+  EXPECT_LE(result.error, result.allowed) << name << " at " << result.worst << ": " << got[result.worst] << " for "
+                                          << (expected.exact.*values)[result.worst];
 }
 
-/// All three passes with the tiles chosen for `architecture`.
+void runForward(Memory &memory, const AttentionKernel &kernel, const Expected &expected) {
+  ASSERT_NO_FATAL_FAILURE(runKernel(memory, kernel, {&memory.at(Tensor::Output), memory.logSumExp.get()}));
+  expectClose("output", memory, Tensor::Output, &Results::output, expected);
+  for (std::size_t i = 0; i < expected.exact.logSumExp.size(); ++i) {
+    float got = memory.logSumExp->as<float>()[i];
+    double want = expected.exact.logSumExp[i];
+    if (std::isinf(want))
+      ASSERT_EQ(got, want) << i;
+    else
+      ASSERT_NEAR(got, want, 1e-5 * (1 + std::abs(want))) << i;
+  }
+}
+
+/// All three passes with the tiles chosen for `architecture`; Hopper's forward both ways, which must give the same
+/// bits.
 void runCase(const TestCase &test, const char *architecture) {
   const Problem &problem = test.problem;
   SCOPED_TRACE(describe(problem, test.packed));
   Inputs inputs = randomInputs(problem, 7);
-  Results exact = attentionReference(problem, inputs, false);
-  Results rounded = attentionReference(problem, inputs, true);
+  Expected expected(problem, inputs);
   Memory memory(test.problem, test.packed, inputs);
-  ASSERT_NO_FATAL_FAILURE(
-      runPass(memory, AttentionPass::Forward, {&memory.at(Tensor::Output), memory.logSumExp.get()}, architecture));
-  expectClose("output", memory.read(Tensor::Output), &Results::output, exact, rounded, problem.element);
-  for (std::size_t i = 0; i < exact.logSumExp.size(); ++i) {
-    float got = memory.logSumExp->as<float>()[i];
-    if (std::isinf(exact.logSumExp[i]))
-      ASSERT_EQ(got, exact.logSumExp[i]) << i;
-    else
-      ASSERT_NEAR(got, exact.logSumExp[i], 1e-5 * (1 + std::abs(exact.logSumExp[i]))) << i;
+  auto kernel = [&](AttentionPass pass) { return kernelOf(problem, pass, architecture); };
+  AttentionKernel forward = kernel(AttentionPass::Forward);
+  bool both = forward.tiles.path == AttentionPath::Hopper;
+  if (both) {
+    ASSERT_NO_FATAL_FAILURE(
+        runForward(memory, kernelOf(problem, AttentionPass::Forward, architecture, true), expected));
+  }
+  std::vector<char> overlapped = bytesOf(memory.at(Tensor::Output));
+  ASSERT_NO_FATAL_FAILURE(runForward(memory, forward, expected));
+  if (both) {
+    EXPECT_EQ(bytesOf(memory.at(Tensor::Output)), overlapped) << "overlap changes bits";
   }
 
-  ASSERT_NO_FATAL_FAILURE(runPass(memory, AttentionPass::BackwardQuery,
-                                  {&memory.at(Tensor::QueryGradient), memory.rowShift.get(), memory.rowDelta.get()},
-                                  architecture));
-  expectClose("query gradient", memory.read(Tensor::QueryGradient), &Results::queryGradient, exact, rounded,
-              problem.element);
+  ASSERT_NO_FATAL_FAILURE(runKernel(memory, kernel(AttentionPass::BackwardQuery),
+                                    {&memory.at(Tensor::QueryGradient), memory.rowShift.get(), memory.rowDelta.get()}));
+  expectClose("query gradient", memory, Tensor::QueryGradient, &Results::queryGradient, expected);
 
-  ASSERT_NO_FATAL_FAILURE(runPass(memory, AttentionPass::BackwardKeys,
-                                  {&memory.at(Tensor::KeyGradient), &memory.at(Tensor::ValueGradient)}, architecture));
-  expectClose("key gradient", memory.read(Tensor::KeyGradient), &Results::keyGradient, exact, rounded, problem.element);
-  expectClose("value gradient", memory.read(Tensor::ValueGradient), &Results::valueGradient, exact, rounded,
-              problem.element);
+  ASSERT_NO_FATAL_FAILURE(runKernel(memory, kernel(AttentionPass::BackwardKeys),
+                                    {&memory.at(Tensor::KeyGradient), &memory.at(Tensor::ValueGradient)}));
+  expectClose("key gradient", memory, Tensor::KeyGradient, &Results::keyGradient, expected);
+  expectClose("value gradient", memory, Tensor::ValueGradient, &Results::valueGradient, expected);
 }
 
 TEST(AttentionCover, HoldsEveryPair) {
@@ -172,8 +193,11 @@ TEST(AttentionEmulated, AllTextsCompile) {
       problem.causal = variant.causal;
       problem.dropout = variant.dropout;
       texts.push_back(kernelOf(problem, pass, "sm_80").text);
-      if (problem.headDim % 64 == 0)
-        texts.push_back(kernelOf(problem, pass, "sm_90a").text);
+      if (problem.headDim % 64)
+        continue;
+      texts.push_back(kernelOf(problem, pass, "sm_90a").text);
+      if (pass == AttentionPass::Forward)
+        texts.push_back(kernelOf(problem, pass, "sm_90a", true).text);
     }
   EXPECT_EQ(emulator::Module::compileAll(texts).size(), texts.size());
 }
@@ -198,6 +222,50 @@ TEST(AttentionEmulated, HopperCover) {
       return;
   }
   EXPECT_GT(count, 12);
+}
+
+// Long enough that every stage is used three times, with two and with three consumers, whose last tiles differ.
+TEST(AttentionEmulated, OverlapOverManyTiles) {
+  for (AttentionTiles tiles : {AttentionTiles{AttentionPath::Hopper, 8, 1, 128, 1, 2, true},
+                               AttentionTiles{AttentionPath::Hopper, 12, 1, 64, 1, 3, true}})
+    for (bool causal : {true, false}) {
+      Problem problem;
+      problem.queries = causal ? 630 : 70;
+      problem.keys = 630;
+      problem.causal = causal;
+      problem.scale = 0.125;
+      Inputs inputs = randomInputs(problem, 9);
+      Memory memory(problem, false, inputs);
+      AttentionKernel kernel = attentionKernel(caseOf(problem, AttentionPass::Forward), tiles);
+      ASSERT_NO_FATAL_FAILURE(runForward(memory, kernel, Expected(problem, inputs)));
+    }
+}
+
+// No bank is asked for two words at once, and every sector of global memory that is touched is used whole.
+TEST(AttentionEmulated, MemoryTrafficIsWhole) {
+  emulator::Schedule counting;
+  counting.countAccesses = true;
+  emulator::CompileOptions counted;
+  counted.counts = true;
+  for (auto [architecture, headDim] : {std::pair("sm_80", 64), {"sm_80", 96}, {"sm_90a", 128}}) {
+    Problem problem;
+    problem.headDim = headDim;
+    problem.queries = problem.keys = 256;
+    problem.heads = problem.group = 2;
+    problem.causal = true;
+    problem.scale = 0.125;
+    Memory memory(problem, true, randomInputs(problem, 1));
+    for (AttentionPass pass : {AttentionPass::Forward, AttentionPass::BackwardQuery, AttentionPass::BackwardKeys}) {
+      AttentionKernel kernel = kernelOf(problem, pass, architecture);
+      emulator::Module module = emulator::Module::compile(kernel.text, counted);
+      emulator::LaunchResult result = launchOnce(memory, kernel, counting, &module);
+      ASSERT_TRUE(result.ok()) << result.text();
+      EXPECT_EQ(result.bankConflicts, 0u) << kernel.name;
+      EXPECT_EQ(result.traffic.sharedConflicts, 0u) << kernel.name;
+      EXPECT_GT(result.traffic.globalSectors, 1000u) << kernel.name;
+      EXPECT_GT(result.traffic.sectorUse(), 0.999) << kernel.name;
+    }
+  }
 }
 
 // The mask is a function of element coordinates alone: other tiles keep and drop the same.

@@ -17,6 +17,7 @@ struct Fault {
   const char *architecture;
   const char *from;
   const char *to;
+  bool overlap = false;
 };
 
 constexpr AttentionPass forward = AttentionPass::Forward;
@@ -61,13 +62,28 @@ const Fault faults[] = {
     {"column operand's step", forward, "sm_90a", "wgmma_advance(b, step * 2048)", "wgmma_advance(b, step * 1024)"},
     {"too many registers", forward, "sm_90a", "consumers == 2 ? 240 : 160", "consumers == 2 ? 248 : 248"},
     {"shifts read after the stage was given back", keys, "sm_90a", "      warp_barrier();\n", ""},
+    // Overlapped.
+    {"keys given back in flight", forward, "sm_90a",
+     "        wgmma_wait<1>();\n        wgmma_hold(scores);\n        if (lane == 0)\n          "
+     "mbarrier_arrive(&keyEmpty[next]);\n",
+     "        if (lane == 0)\n          mbarrier_arrive(&keyEmpty[next]);\n        wgmma_wait<1>();\n", true},
+    {"scores read in flight", forward, "sm_90a", "        wgmma_wait<1>();\n", "        wgmma_wait<2>();\n", true},
+    {"packed in flight", forward, "sm_90a", "        wgmma_hold(scores);\n        if (step + 2",
+     "        pack_operand(probabilities, scores);\n        if (step + 2", true},
+    {"rescaled in flight", forward, "sm_90a", "        wgmma_hold(scores);\n        if (step + 2",
+     "        rescale(output, shrink);\n        if (step + 2", true},
+    {"values given back in flight", forward, "sm_90a", "        // Only now may",
+     "        if (lane == 0)\n          mbarrier_arrive(&valueEmpty[stage]);\n        // Only now may", true},
+    {"no rescaling", forward, "sm_90a", "        rescale(output, shrink);\n", "", true},
+    {"next keys not awaited", forward, "sm_90a", "        if (step + 2 < ownSteps)\n", "        if (false)\n", true},
+    // Backward.
     {"key tiles of the other warpgroup", keys, "sm_90a", "row_operand(arena + key_tile(consumer))",
      "row_operand(arena + key_tile(0))"},
 };
 
 /// Whether the kernel with its text changed is told from a sound one.
 bool caught(const Fault &fault, Memory &memory, const Results &exact, const Results &rounded) {
-  AttentionKernel kernel = kernelOf(memory.problem, fault.pass, fault.architecture);
+  AttentionKernel kernel = kernelOf(memory.problem, fault.pass, fault.architecture, fault.overlap);
   std::size_t at = kernel.text.find(fault.from);
   EXPECT_NE(at, std::string::npos) << fault.name << ": the text to change is gone";
   if (at == std::string::npos)
@@ -118,8 +134,9 @@ TEST(AttentionFaults, EveryPlantedFaultIsCaught) {
       // Sound earlier passes, then the faulty one.
       Memory memory(used, false, inputs);
       for (AttentionPass pass : {forward, query})
-        if (int(pass) < int(fault.pass))
+        if (int(pass) < int(fault.pass)) {
           ASSERT_TRUE(launchOnce(memory, kernelOf(used, pass, architecture), {}).ok());
+        }
       EXPECT_TRUE(caught(fault, memory, exact, rounded)) << architecture << ": " << fault.name;
     }
   }

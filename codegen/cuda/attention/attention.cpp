@@ -3,6 +3,7 @@
 #include "codegen/cuda/attention/attention.h"
 
 #include <cstdint>
+#include <stdexcept>
 
 namespace tcc::cuda {
 
@@ -21,6 +22,8 @@ constexpr PassNames passNames[2][3] = {{{"attention_forward", "forward_portable.
                                        {{"attention_forward_hopper", "forward_hopper.cu", "blockKeys"},
                                         {"attention_backward_query_hopper", "backward_query_hopper.cu", "blockKeys"},
                                         {"attention_backward_keys_hopper", "backward_keys_hopper.cu", "blockQueries"}}};
+constexpr PassNames overlappedForward = {"attention_forward_hopper_overlapped", "forward_hopper_overlapped.cu",
+                                         "blockKeys"};
 
 const char *elementName(AttentionElement element) {
   return element == AttentionElement::Bf16 ? "bf16" : "f16";
@@ -69,7 +72,10 @@ std::string badView(const char *name, const AttentionView &view, int headDim) {
 
 AttentionKernel attentionKernel(const AttentionCase &of, const AttentionTiles &tiles) {
   bool hopper = tiles.path == AttentionPath::Hopper;
-  const PassNames &names = passNames[int(tiles.path)][int(of.pass)];
+  bool hopperForward = hopper && of.pass == AttentionPass::Forward;
+  if (tiles.overlap && !hopperForward)
+    throw std::invalid_argument("attention with overlap: only Hopper's forward has it");
+  const PassNames &names = tiles.overlap ? overlappedForward : passNames[int(tiles.path)][int(of.pass)];
   AttentionKernel kernel;
   kernel.of = of;
   kernel.tiles = tiles;
@@ -96,6 +102,8 @@ AttentionKernel attentionKernel(const AttentionCase &of, const AttentionTiles &t
             constant("int", "minBlocks", tiles.minBlocks);
   text += attentionFile("common.cuh");
   text += attentionFile(hopper ? "warpgroup.cuh" : "tiles.cuh");
+  if (hopperForward)
+    text += attentionFile("softmax.cuh");
   std::string skeleton(attentionFile(names.file));
   constexpr std::string_view hole = "@name@";
   text += skeleton.replace(skeleton.find(hole), hole.size(), kernel.name);
@@ -164,6 +172,12 @@ std::string checkAttention(const AttentionCase &of, const AttentionArguments &ar
   bool backward = of.pass != AttentionPass::Forward;
   if (backward && (!arguments.rowShift || !arguments.rowDelta))
     return "attention's backward needs the workspaces rowShift and rowDelta";
+  auto oddAddress = [](const void *pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 != 0; };
+  if (backward && (oddAddress(arguments.rowShift) || oddAddress(arguments.rowDelta)))
+    return "attention's workspaces rowShift and rowDelta begin at odd addresses: multiples of 16 bytes are needed";
+  // Heads are the grid's second axis.
+  if (arguments.heads > 65535)
+    return "attention with " + std::to_string(arguments.heads) + " heads: at most 65535 in one launch";
   struct Named {
     const char *name;
     const AttentionView &view;

@@ -44,6 +44,8 @@ struct AttentionTiles {
   int minBlocks = 1;
   /// Hopper: pairs of tiles in flight. Portable: 2.
   int stages = 2;
+  /// Hopper's forward: a warpgroup's softmax runs beside its own products.
+  bool overlap = false;
 
   bool operator==(const AttentionTiles &) const = default;
 };
@@ -75,7 +77,7 @@ struct AttentionMap {
 /// in choices.cpp. Throws std::invalid_argument unless headDim is 32, 64, 96 or 128.
 AttentionTiles chooseAttention(const AttentionCase &of, std::string_view architecture, int length);
 
-/// The kernel of a case with the given tiles.
+/// The kernel of a case with the given tiles. Throws std::invalid_argument for an overlap that no kernel has.
 AttentionKernel attentionKernel(const AttentionCase &of, const AttentionTiles &tiles);
 
 /// Blocks in x, y, z; an axis of 0 means that there is nothing to launch.

@@ -24,7 +24,8 @@ constexpr AttentionPass forward = AttentionPass::Forward;
 constexpr AttentionPass query = AttentionPass::BackwardQuery;
 constexpr AttentionPass keys = AttentionPass::BackwardKeys;
 
-// Tiles: warps, row tiles, columns, blocks, stages. Portable: two row tiles use each fragment of the other side twice;
+// Tiles: warps, row tiles, columns, blocks, stages, and whether a warpgroup overlaps its softmax with its products:
+// nowhere, until a device has shown that it pays. Portable: two row tiles use each fragment of the other side twice;
 // where their accumulators do not fit in 255 registers, one row tile and twice the warps make the same block. Hopper:
 // three consumers pay where the diagonal is a small part of the work, two waste less of it.
 constexpr Choice choices[] = {

@@ -1,7 +1,7 @@
 // Flash attention forward for Hopper (sm_90a): one producer warpgroup loads tiles by TMA, `consumers` warpgroups of 64
 // query rows each multiply by wgmma. Scores, probabilities and output stay in the consumers' registers: the layout of
-// wgmma's accumulator is that of its A operand, so probabilities are only packed. Plain: a warpgroup overlaps with the
-// other warpgroups, not with itself.
+// wgmma's accumulator is that of its A operand, so probabilities are only packed. A warpgroup overlaps with the other
+// warpgroups, not with itself; forward_hopper_overlapped.cu does both.
 // Grid: query tiles, query heads, batch. Dynamic shared memory: the query tile, then `stages` times a key tile and a
 // value tile. Maps: (headDim, rows, heads, batch) in boxes of 64 columns × 64 queries, or × blockKeys keys.
 //
@@ -9,7 +9,6 @@
 // TMA's bytes), an empty one a stage (one arrival of each consumer warp, after its last read).
 
 constexpr int blockQueries = 64 * consumers;
-constexpr int keyTileCount = blockKeys / 8;
 
 DEVICE int key_tile(int stage) { return consumers * tile_bytes(64) + 2 * stage * tile_bytes(blockKeys); }
 DEVICE int value_tile(int stage) { return key_tile(stage) + tile_bytes(blockKeys); }
@@ -66,7 +65,7 @@ KERNEL(@name@, threads, 1)(GRID_CONSTANT const AttentionArguments arguments, GRI
     int consumer = warp_index() / 4 - 1;
     int lane = lane_index();
     int groupQuery = firstQuery + 64 * consumer;
-    int ownQuery = groupQuery + 16 * (warp_index() & 3) + lane / 4;
+    QueryRows rows = {groupQuery, groupQuery + 16 * (warp_index() & 3) + lane / 4, keys, arguments.diagonal};
     // This warpgroup's last tile; it only keeps the barriers' phases beyond it.
     int ownSteps = steps;
     if (causal)
@@ -90,7 +89,6 @@ KERNEL(@name@, threads, 1)(GRID_CONSTANT const AttentionArguments arguments, GRI
     for (int step = 0; step < steps; ++step) {
       int stage = step % stages;
       u32 parity = step / stages & 1;
-      int firstKey = step * blockKeys;
       mbarrier_wait(&keyFull[stage], parity);
       if (step < ownSteps) {
         float scores[blockKeys / 2];
@@ -100,54 +98,12 @@ KERNEL(@name@, threads, 1)(GRID_CONSTANT const AttentionArguments arguments, GRI
         wgmma_wait<0>();
         wgmma_hold(scores);
 
-        bool whole = firstKey + blockKeys <= keys;
-        if (causal)
-          whole = whole && firstKey + blockKeys <= groupQuery + arguments.diagonal + 1;
-        if (!whole) {
-#pragma unroll
-          for (int i = 0; i < blockKeys / 2; ++i) {
-            int limit = keys;
-            if (causal)
-              limit = minimum(keys, ownQuery + 8 * (i >> 1 & 1) + arguments.diagonal + 1);
-            if (firstKey + 8 * (i >> 2) + 2 * (lane & 3) + (i & 1) >= limit)
-              scores[i] = -infinity();
-          }
-        }
-
-#pragma unroll
-        for (int row = 0; row < 2; ++row) {
-          float highest = rowMax[row];
-#pragma unroll
-          for (int i = 0; i < blockKeys / 4; ++i)
-            highest = max_f32(highest, scores[4 * (i / 2) + 2 * row + (i & 1)]);
-          highest = quad_reduce_max(highest);
-          // A row that has seen no key yet is shifted by 0, so that its exponentials are 0 and not NaN.
-          float shift = highest == -infinity() ? 0.0f : highest * scaleLog2;
-          float shrink = fast_exp2(fma_f32(rowMax[row], scaleLog2, -shift));
-          rowMax[row] = highest;
-          float sum = 0.0f;
-#pragma unroll
-          for (int i = 0; i < blockKeys / 4; ++i) {
-            float &score = scores[4 * (i / 2) + 2 * row + (i & 1)];
-            score = fast_exp2(fma_f32(score, scaleLog2, -shift));
-            sum += score;
-          }
-          rowSum[row] = fma_f32(rowSum[row], shrink, sum);
-#pragma unroll
-          for (int i = 0; i < headDim / 4; ++i)
-            output[4 * (i / 2) + 2 * row + (i & 1)] *= shrink;
-        }
-
-        if (dropout) {
-#pragma unroll
-          for (int half = 0; half < keyTileCount / 8; ++half) {
-            u32 kept = kept_bits<8, false>(mask, ownQuery, firstKey + 64 * half + 2 * (lane & 3));
-#pragma unroll
-            for (int i = 0; i < 32; ++i)
-              if ((kept >> i & 1u) == 0)
-                scores[32 * half + i] = 0.0f;
-          }
-        }
+        float shrink[2];
+        mask_scores(scores, rows, step * blockKeys);
+        softmax_tile(scores, rowMax, rowSum, shrink, scaleLog2);
+        rescale(output, shrink);
+        if (dropout)
+          drop_scores(scores, mask, rows, step * blockKeys);
 
         u32 probabilities[blockKeys / 16][4];
         pack_operand(probabilities, scores);
@@ -165,17 +121,6 @@ KERNEL(@name@, threads, 1)(GRID_CONSTANT const AttentionArguments arguments, GRI
         mbarrier_arrive(&empty[stage]);
     }
 
-    float factor[2];
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      float sum = quad_reduce_sum(rowSum[row]);
-      factor[row] = sum > 0.0f ? divide_f32(arguments.keepScale, sum) : sum;
-      int query = ownQuery + 8 * row;
-      if ((lane & 3) == 0 && query < queries) {
-        float logSumExp = sum == 0.0f ? -infinity() : fma_f32(rowMax[row], arguments.scale, log_f32(sum));
-        arguments.logSumExp[(static_cast<i64>(batch) * arguments.heads + head) * queries + query] = logSumExp;
-      }
-    }
-    store_group_rows(matrix_of(arguments.output, batch, head), ownQuery, queries, output, factor);
+    store_output(arguments, batch, head, rows.ownQuery, output, rowMax, rowSum);
   }
 }
