@@ -10,6 +10,9 @@
 
 namespace tcc::gpu_attention {
 
+/// Probe: a barrier wait that takes a second becomes an error which says where, instead of a hang.
+enum class Build { Plain, Probe };
+
 /// Runs attention's kernels and, as a LaneMapMachine, the kernels that show lane maps.
 class Backend : public emulator::LaneMapMachine {
 public:
@@ -20,8 +23,10 @@ public:
   virtual void releaseAll() = 0;
   virtual void write(void *to, const void *from, std::size_t bytes) = 0;
   virtual void read(void *to, const void *from, std::size_t bytes) = 0;
-  /// Starts the kernel; an empty grid is no launch.
-  virtual void launch(const cuda::AttentionKernel &kernel, const cuda::AttentionArguments &arguments, int batch) = 0;
+  /// Compiles and encodes all that a launch needs. Each call of the result starts the kernel, and of a probe build
+  /// waits for its end; an empty grid is no launch. Valid while the backend lives.
+  virtual std::function<void()> prepare(const cuda::AttentionKernel &kernel, const cuda::AttentionArguments &arguments,
+                                        int batch, Build build = Build::Plain) = 0;
   /// Waits for everything started; throws what went wrong.
   virtual void finish() = 0;
   /// Seconds that `work` takes on the device, over `repeats` runs of it.
@@ -36,9 +41,10 @@ public:
 /// kept there). Throws tcc::runtime::CudaError.
 std::unique_ptr<Backend> openDevice(const std::string &cubins);
 
-/// Compiles every kernel of the program for the architecture into the folder; needs NVRTC but no device.
-void prebuild(const std::string &cubins, const std::string &architecture,
-              const std::vector<cuda::AttentionKernel> &kernels);
+/// Compiles every kernel, in both builds, and the lane-map kernels for the architecture ("": device 0's) into the
+/// folder; needs NVRTC. Gives the number of cubins.
+std::size_t prebuild(const std::string &cubins, std::string architecture,
+                     const std::function<std::vector<cuda::AttentionKernel>(const std::string &)> &kernelsOf);
 
 /// Null where the program was built without the emulator.
 std::unique_ptr<Backend> openEmulator(const std::string &architecture);

@@ -1,14 +1,10 @@
-// The CUDA device: cubins by NVRTC or from a folder, launches through the driver.
-#include "backend.h"
-
+// The CUDA device: launches through the driver.
+#include "cubins.h"
 #include "runtime/device/cuda/device.h"
-#include "runtime/device/cuda/nvrtc.h"
 
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <algorithm>
 #include <map>
+#include <sstream>
 
 namespace tcc::gpu_attention {
 
@@ -18,28 +14,43 @@ namespace rc = runtime::cuda;
 
 namespace {
 
-/// FNV-1a over everything that decides the machine code.
-std::string cubinName(const AttentionKernel &kernel, const std::string &architecture) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (unsigned char byte : deviceText(kernel.prelude) + kernel.text + architecture)
-    hash = (hash ^ byte) * 0x100000001b3u;
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
-  return kernel.name + "." + architecture + "." + digits + ".cubin";
+/// A bf16 or f16 tensor as the driver's map: sizes innermost first, strides in bytes, swizzle of 0, 32, 64 or 128
+/// bytes.
+rc::TensorMap encodeMap(const rc::Driver &driver, void *address, std::span<const unsigned long long> sizes,
+                        std::span<const unsigned long long> strides, std::span<const unsigned> box, int swizzle) {
+  if (!driver.encodeTensorMap)
+    throw CudaError("the driver has no cuTensorMapEncodeTiled: version 12.0 or later is needed");
+  rc::TensorMapValue swizzleValue = swizzle == 128  ? rc::mapSwizzle128
+                                    : swizzle == 64 ? rc::mapSwizzle64
+                                    : swizzle == 32 ? rc::mapSwizzle32
+                                                    : rc::mapSwizzleNone;
+  std::vector<std::uint64_t> extents(sizes.begin(), sizes.end());
+  std::vector<std::uint64_t> bytes(strides.begin(), strides.end());
+  std::vector<std::uint32_t> boxes(box.begin(), box.end());
+  std::vector<std::uint32_t> steps(box.size(), 1);
+  // The driver wants the map at a multiple of 64 bytes, which g++ does not give every value returned on the stack.
+  auto map = std::make_unique<rc::TensorMap>();
+  driver.check(driver.encodeTensorMap(map.get(), rc::mapElement16, std::uint32_t(sizes.size()), address, extents.data(),
+                                      bytes.data(), boxes.data(), steps.data(), 0, swizzleValue, rc::mapPromote128, 0),
+               "encoding a tensor map");
+  return *map;
 }
 
-rc::CompileRequest requestFor(const AttentionKernel &kernel, const std::string &architecture) {
-  return {kernel.name + ".cu", deviceText(kernel.prelude) + kernel.text, architecture, {}};
-}
-
-void save(const std::string &path, const std::vector<char> &cubin) {
-  std::ofstream(path, std::ios::binary).write(cubin.data(), std::streamsize(cubin.size()));
+std::string lineOf(const std::string &text, unsigned number) {
+  std::istringstream in(text);
+  std::string line;
+  for (unsigned i = 0; i < number && std::getline(in, line); ++i) {
+  }
+  return line.substr(std::min(line.find_first_not_of(' '), line.size()));
 }
 
 class DeviceBackend : public Backend {
 public:
   explicit DeviceBackend(std::string cubins)
-      : device(rc::Device::open()), stream(device->makeStream()), cubins(std::move(cubins)) {}
+      : device(rc::Device::open()), stream(device->makeStream()), probe(device->allocatePinned(8 * 4)),
+        cubins(std::move(cubins)) {
+    std::fill(record().begin(), record().end(), 0u);
+  }
 
   std::string name() const override { return device->name(); }
   std::string architecture() const override { return device->architecture(); }
@@ -60,18 +71,68 @@ public:
     stream.synchronize();
   }
 
-  void launch(const AttentionKernel &kernel, const AttentionArguments &arguments, int batch) override {
-    auto grid = attentionGrid(kernel, arguments, batch);
-    AttentionArguments copy = arguments;
-    std::vector<rc::TensorMap> maps = encode(attentionMaps(kernel, arguments, batch));
-    std::vector<void *> pointers = {&copy};
-    for (rc::TensorMap &map : maps)
-      pointers.push_back(&map);
-    loaded(kernel).launch(
-        stream, {.grid = grid, .block = {unsigned(kernel.threads), 1, 1}, .sharedBytes = unsigned(kernel.sharedBytes)},
-        pointers);
+  std::function<void()> prepare(const AttentionKernel &kernel, const AttentionArguments &arguments, int batch,
+                                Build build) override {
+    struct Launch {
+      AttentionArguments arguments;
+      std::vector<rc::TensorMap> maps;
+      rc::LaunchShape shape;
+    };
+    auto launch = std::make_shared<Launch>();
+    launch->arguments = arguments;
+    for (const AttentionMap &map : attentionMaps(kernel, arguments, batch))
+      launch->maps.push_back(encodeMap(device->driver(), map.address, map.sizes, map.strides, map.box, 128));
+    launch->shape.grid = attentionGrid(kernel, arguments, batch);
+    launch->shape.block = {unsigned(kernel.threads), 1, 1};
+    launch->shape.sharedBytes = unsigned(kernel.sharedBytes);
+    const rc::Kernel &code =
+        loaded(requestFor(kernel, build, architecture()), kernel.name, unsigned(kernel.sharedBytes));
+    std::string probedText = build == Build::Probe ? kernel.text : "";
+    return [this, launch, &code, probedText] {
+      std::vector<void *> pointers = {&launch->arguments};
+      for (rc::TensorMap &map : launch->maps)
+        pointers.push_back(&map);
+      code.launch(stream, launch->shape, pointers);
+      if (!probedText.empty())
+        finishProbed(code.name(), probedText);
+    };
   }
   void finish() override { stream.synchronize(); }
+
+  std::vector<std::uint32_t> run(const emulator::LaneMapLaunch &launch) override {
+    std::vector<std::uint32_t> words((launch.outputBytes + 3) / 4);
+    std::vector<rc::Buffer> owned;
+    auto upload = [&](const void *from, std::size_t bytes) {
+      owned.push_back(device->allocate(bytes));
+      stream.copyToDevice(owned.back().address(), from, bytes);
+      return owned.back().address();
+    };
+    rc::TensorMap map;
+    std::vector<void *> pointers;
+    if (!launch.mapSizes.empty()) {
+      std::vector<unsigned long long> sizes(launch.mapSizes.begin(), launch.mapSizes.end()), strides;
+      for (unsigned long long stride = 2; strides.size() + 1 < sizes.size();)
+        strides.push_back(stride *= sizes[strides.size()]);
+      void *data = reinterpret_cast<void *>(upload(launch.mapData.data(), 2 * launch.mapData.size()));
+      map = encodeMap(device->driver(), data, sizes, strides, launch.mapBox, launch.mapSwizzle);
+      pointers.push_back(&map);
+    }
+    std::vector<rc::DevicePointer> addresses;
+    for (const std::vector<std::uint16_t> &input : launch.inputs)
+      addresses.push_back(upload(input.data(), 2 * input.size()));
+    addresses.push_back(upload(words.data(), 4 * words.size()));
+    for (rc::DevicePointer &address : addresses)
+      pointers.push_back(&address);
+    std::vector<int> scalars = launch.scalars;
+    for (int &scalar : scalars)
+      pointers.push_back(&scalar);
+    loaded(requestForLanes(launch.file, architecture()), launch.kernel, unsigned(launch.dynamicShared))
+        .launch(stream, {.block = {unsigned(launch.threads), 1, 1}, .sharedBytes = unsigned(launch.dynamicShared)},
+                pointers);
+    finishProbed(launch.kernel, emulator::laneKernelText(launch.file));
+    read(words.data(), reinterpret_cast<void *>(addresses.back()), 4 * words.size());
+    return words;
+  }
 
   double time(int repeats, const std::function<void()> &work) override {
     rc::Event start = device->makeEvent();
@@ -83,7 +144,10 @@ public:
     stop.synchronize();
     return stop.millisecondsSince(start) / 1e3;
   }
-  int registers(const AttentionKernel &kernel) override { return loaded(kernel).registers(); }
+  int registers(const AttentionKernel &kernel) override {
+    rc::CompileRequest request = requestFor(kernel, Build::Plain, architecture());
+    return loaded(request, kernel.name, unsigned(kernel.sharedBytes)).registers();
+  }
 
   double copySpeed(std::size_t bytes) override {
     rc::Buffer from = device->allocate(bytes);
@@ -95,77 +159,58 @@ public:
   }
 
 private:
-  rc::Kernel &loaded(const AttentionKernel &kernel) {
-    auto found = kernels.find(kernel.text);
-    if (found != kernels.end())
-      return found->second;
-    std::vector<char> cubin = cubinFor(kernel);
-    modules.push_back(device->load(cubin));
-    return kernels.emplace(kernel.text, modules.back().kernel(kernel.name, unsigned(kernel.sharedBytes))).first->second;
-  }
+  struct Loaded {
+    rc::Module module;
+    std::map<std::string, rc::Kernel> kernels;
+  };
 
-  std::vector<char> cubinFor(const AttentionKernel &kernel) {
-    std::string path = cubins.empty() ? "" : cubins + "/" + cubinName(kernel, architecture());
-    if (std::ifstream file(path, std::ios::binary); !path.empty() && file)
-      return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    std::vector<char> cubin = rc::Nvrtc::open().compile(requestFor(kernel, architecture())).cubin;
-    if (!path.empty())
-      save(path, cubin);
-    return cubin;
-  }
+  std::span<std::uint32_t> record() { return probe.as<std::uint32_t>(); }
 
-  std::vector<rc::TensorMap> encode(const std::vector<AttentionMap> &maps) {
-    std::vector<rc::TensorMap> encoded(maps.size());
-    if (!maps.empty() && !device->driver().encodeTensorMap)
-      throw CudaError("the driver has no cuTensorMapEncodeTiled: version 12.0 or later is needed");
-    for (std::size_t i = 0; i < maps.size(); ++i) {
-      // The values of CUtensorMapDataType (the element's), CUtensorMapSwizzle (128 B) and CUtensorMapL2promotion (128
-      // B).
-      constexpr int bits16 = 1;
-      constexpr int swizzle128 = 3;
-      constexpr int promote128 = 2;
-      std::uint64_t sizes[4], strides[3];
-      std::uint32_t steps[4] = {1, 1, 1, 1};
-      std::copy(maps[i].sizes.begin(), maps[i].sizes.end(), sizes);
-      std::copy(maps[i].strides.begin(), maps[i].strides.end(), strides);
-      device->driver().check(device->driver().encodeTensorMap(&encoded[i], bits16, 4, maps[i].address, sizes, strides,
-                                                              maps[i].box.data(), steps, 0, swizzle128, promote128, 0),
-                             "encoding a tensor map");
+  rc::Kernel &loaded(const rc::CompileRequest &request, const std::string &name, unsigned sharedBytes) {
+    auto [entry, fresh] = modules.try_emplace({request.text, isProbe(request)});
+    Loaded &found = entry->second;
+    if (fresh) {
+      found.module = device->load(cubinFor(request, cubins));
+      if (isProbe(request)) {
+        rc::DevicePointer address = probe.deviceAddress();
+        stream.copyToDevice(found.module.global("barrier_probe", sizeof address), &address, sizeof address);
+        stream.synchronize();
+      }
     }
-    return encoded;
+    auto kernel = found.kernels.find(name);
+    if (kernel == found.kernels.end())
+      kernel = found.kernels.emplace(name, found.module.kernel(name, sharedBytes)).first;
+    return kernel->second;
+  }
+
+  /// Waits, and says which barrier wait gave up if one did.
+  void finishProbed(const std::string &name, const std::string &text) {
+    try {
+      stream.synchronize();
+    } catch (const CudaError &error) {
+      std::span<std::uint32_t> at = record();
+      if (at[0] == 0)
+        throw CudaError(name + ": " + error.what());
+      std::ostringstream where;
+      where << name << ": a barrier wait gave up in block (" << at[1] << ", " << at[2] << ", " << at[3] << "), thread "
+            << at[4] << ", at line " << at[5] << " `" << lineOf(text, at[5]) << "`: the barrier at shared address "
+            << at[6] << " did not complete the phase of parity " << at[7];
+      throw CudaError(where.str());
+    }
   }
 
   std::unique_ptr<rc::Device> device;
   rc::Stream stream;
+  rc::PinnedBuffer probe;
   std::string cubins;
   std::vector<rc::Buffer> buffers;
-  std::vector<rc::Module> modules;
-  std::map<std::string, rc::Kernel> kernels;
+  std::map<std::pair<std::string, bool>, Loaded> modules;
 };
 
 } // namespace
 
 std::unique_ptr<Backend> openDevice(const std::string &cubins) {
   return std::make_unique<DeviceBackend>(cubins);
-}
-
-void prebuild(const std::string &cubins, const std::string &architecture, const std::vector<AttentionKernel> &kernels) {
-  std::filesystem::create_directories(cubins);
-  std::vector<rc::CompileRequest> requests;
-  std::vector<std::string> paths;
-  for (const AttentionKernel &kernel : kernels) {
-    std::string path = cubins + "/" + cubinName(kernel, architecture);
-    if (std::filesystem::exists(path))
-      continue;
-    requests.push_back(requestFor(kernel, architecture));
-    paths.push_back(path);
-  }
-  std::vector<rc::CompileResult> results = rc::Nvrtc::open().compileAll(requests);
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    if (!results[i].error.empty())
-      throw CudaError(results[i].error);
-    save(paths[i], results[i].cubin);
-  }
 }
 
 } // namespace tcc::gpu_attention

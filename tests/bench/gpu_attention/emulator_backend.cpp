@@ -4,7 +4,6 @@
 
 #include "tests/cuda_emulator/lane_maps/emulated_machine.h"
 
-
 namespace tcc::gpu_attention {
 
 using namespace tcc::cuda;
@@ -24,11 +23,12 @@ public:
   void write(void *to, const void *from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   void read(void *to, const void *from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
 
-  void launch(const AttentionKernel &kernel, const AttentionArguments &arguments, int batch) override {
+  std::function<void()> prepare(const AttentionKernel &kernel, const AttentionArguments &arguments, int batch,
+                                Build) override {
     auto [x, y, z] = attentionGrid(kernel, arguments, batch);
+    emulator::Dim3 grid = {x, y, z};
     if (x == 0 || y == 0 || z == 0)
-      return;
-    AttentionArguments copy = arguments;
+      return [] {};
     std::vector<emulator::EncodedMap> maps;
     for (const AttentionMap &map : attentionMaps(kernel, arguments, batch)) {
       emulator::TensorMapRequest request;
@@ -38,17 +38,20 @@ public:
       request.box.assign(map.box.begin(), map.box.end());
       maps.push_back(emulator::makeTensorMap(request));
     }
-    std::vector<void *> pointers = {&copy};
-    for (emulator::EncodedMap &map : maps)
-      pointers.push_back(&map);
     auto found = modules.find(kernel.text);
     if (found == modules.end())
       found = modules.emplace(kernel.text, emulator::Module::compile(kernel.text)).first;
-    emulator::LaunchResult result = found->second.launch(kernel.name, {x, y, z}, {unsigned(kernel.threads), 1, 1},
-                                                         kernel.sharedBytes, pointers.data(), {});
-    seconds += result.seconds;
-    if (!result.ok())
-      throw std::runtime_error(kernel.name + ": " + result.text());
+    const emulator::Module &module = found->second;
+    return [this, &module, grid, copy = AttentionArguments(arguments), maps, name = kernel.name,
+            threads = unsigned(kernel.threads), shared = std::size_t(kernel.sharedBytes)]() mutable {
+      std::vector<void *> pointers = {&copy};
+      for (emulator::EncodedMap &map : maps)
+        pointers.push_back(&map);
+      emulator::LaunchResult result = module.launch(name, grid, {threads, 1, 1}, shared, pointers.data(), {});
+      seconds += result.seconds;
+      if (!result.ok())
+        throw std::runtime_error(name + ": " + result.text());
+    };
   }
   void finish() override {}
   double time(int repeats, const std::function<void()> &work) override {

@@ -1,7 +1,8 @@
 """PyTorch's scaled_dot_product_attention beside our kernels: python3 peers.py BENCH.jsonl RESULTS.
 
-Measures each back end on the shapes that BENCH.jsonl holds, when there is a PyTorch with a GPU, and writes everything to
-RESULTS/table.json and, as a Markdown table (TFLOP/s forward / backward), to RESULTS/table.txt.
+Measures each back end on the shapes that BENCH.jsonl holds, when there is a PyTorch with a GPU, and writes everything
+to RESULTS/table.json and, as a Markdown table (TFLOP/s forward / backward), to RESULTS/table.txt, after each shape, so
+that a run cut short leaves what it has.
 """
 import json
 import os
@@ -54,19 +55,20 @@ def measure(torch, shape, name, backend):
 
 
 def measure_all(shapes):
+    """Yields the rows of each shape."""
     try:
         import torch
         from torch.nn.attention import SDPBackend
     except ImportError as error:
         print(f"PyTorch's back ends skipped: {error}; `pip install torch`")
-        return []
+        return
     if not torch.cuda.is_available():
         print("PyTorch's back ends skipped: this PyTorch sees no GPU")
-        return []
+        return
     backends = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION,
                 "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}
-    rows = []
     for shape in shapes:
+        rows = []
         for name, backend in backends.items():
             # The unfused one stores every score: beyond 2048 it needs more memory than it is worth.
             if name == "math" and shape[1] > 2048:
@@ -76,7 +78,12 @@ def measure_all(shapes):
             except RuntimeError as error:
                 print(f"torch {name} {shape}: {str(error).splitlines()[0]}")
             torch.cuda.empty_cache()
-    return rows
+        yield rows
+
+
+def cell(row):
+    backward = row.get("backward_tflops")
+    return f"{row['forward_tflops']:.0f} / " + ("–" if backward is None else f"{backward:.0f}")
 
 
 def table(head, rows):
@@ -87,20 +94,27 @@ def table(head, rows):
         cells = []
         for who in whos:
             found = [row for row in rows if row["who"] == who and shape_of(row) == shape]
-            cells.append(f"{found[0]['forward_tflops']:.0f} / {found[0]['backward_tflops']:.0f}" if found else "")
+            cells.append(cell(found[0]) if found else "")
         d, length, causal = shape[:3]
         lines.append(f"| {d} | {length} | {'causal' if causal else 'full'} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def main():
-    head, rows = read_rows(sys.argv[1])
-    rows += measure_all(list(dict.fromkeys(shape_of(row) for row in rows)))
-    with open(os.path.join(sys.argv[2], "table.json"), "w") as file:
+def write(folder, head, rows):
+    with open(os.path.join(folder, "table.json"), "w") as file:
         json.dump({**head, "rows": rows}, file, indent=1)
     text = table(head, rows)
-    with open(os.path.join(sys.argv[2], "table.txt"), "w") as file:
+    with open(os.path.join(folder, "table.txt"), "w") as file:
         file.write(text)
+    return text
+
+
+def main():
+    head, rows = read_rows(sys.argv[1])
+    text = write(sys.argv[2], head, rows)
+    for more in measure_all(list(dict.fromkeys(shape_of(row) for row in rows))):
+        rows += more
+        text = write(sys.argv[2], head, rows)
     print(text)
 
 

@@ -1,0 +1,169 @@
+#include "program.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tcc::gpu_attention {
+
+using namespace tcc::cuda;
+using namespace tcc::attention_test;
+
+const char *nameOf(Variant variant) {
+  return variant == Variant::Portable ? "portable" : variant == Variant::Chosen ? "hopper" : "hopper overlapped";
+}
+
+AttentionKernel kernelFor(const Problem &problem, AttentionPass pass, const std::string &architecture,
+                          Variant variant) {
+  AttentionCase of = caseOf(problem, pass);
+  AttentionTiles tiles = chooseAttention(of, variant == Variant::Portable ? "sm_80" : architecture, problem.keys);
+  if (variant == Variant::Overlapped && pass == AttentionPass::Forward && tiles.path == AttentionPath::Hopper)
+    tiles.overlap = true;
+  return attentionKernel(of, tiles);
+}
+
+std::vector<Variant> variantsOf(const Problem &problem, const std::string &architecture) {
+  std::vector<Variant> variants = {Variant::Portable};
+  bool hopper = std::any_of(std::begin(allPasses), std::end(allPasses), [&](AttentionPass pass) {
+    return chooseAttention(caseOf(problem, pass), architecture, problem.keys).path == AttentionPath::Hopper;
+  });
+  if (hopper)
+    variants.insert(variants.end(), {Variant::Chosen, Variant::Overlapped});
+  return variants;
+}
+
+Problem problemOf(int headDim, int length, bool causal, int batch, int heads) {
+  Problem problem;
+  problem.headDim = headDim;
+  problem.queries = problem.keys = length;
+  problem.causal = causal;
+  problem.batch = batch;
+  problem.heads = heads;
+  problem.scale = 1 / std::sqrt(double(headDim));
+  return problem;
+}
+
+std::vector<SelfTest> selfTests(bool rehearsal) {
+  std::vector<SelfTest> tests;
+  for (Variant variant : {Variant::Portable, Variant::Chosen, Variant::Overlapped})
+    for (int headDim : {64, 128, 32, 96})
+      for (int length : {64, 65, 200, 1024}) {
+        // Only d = 64 and 128 have an overlapped forward.
+        if ((rehearsal && length > 200) || (variant == Variant::Overlapped && headDim % 64))
+          continue;
+        // The double-precision reference takes seconds at 1024.
+        tests.push_back({problemOf(headDim, length, true, length > 200 ? 1 : 2, 2), true, variant});
+        if (length != 1024)
+          tests.push_back({problemOf(headDim, length, false, 2, 2), false, variant});
+        Problem special = problemOf(headDim, length, length % 2 == 0, 2, 6);
+        special.element = headDim % 64 ? Element::F16 : Element::Bf16;
+        special.group = 3;
+        special.dropout = 0.1;
+        special.keys = length * 2 / 3;
+        special.diagonal = special.keys - special.queries;
+        if (length == 200)
+          tests.push_back({special, true, variant});
+      }
+  return tests;
+}
+
+std::vector<SelfTest> smallTests() {
+  std::vector<SelfTest> tests;
+  for (Variant variant : {Variant::Portable, Variant::Chosen, Variant::Overlapped})
+    for (int headDim : {64, 128}) {
+      Problem problem = problemOf(headDim, 200, true, 1, 2);
+      problem.group = 2;
+      problem.dropout = 0.1;
+      tests.push_back({problem, true, variant});
+    }
+  return tests;
+}
+
+std::vector<Problem> benchProblems(bool rehearsal) {
+  std::vector<Problem> problems;
+  for (int headDim : {64, 128})
+    for (int length : {512, 1024, 2048, 4096, 8192, 16384})
+      for (bool causal : {true, false}) {
+        if (rehearsal && length > 512)
+          continue;
+        // Rows · heads · headDim stay those of 768 heads of 1024 rows at headDim 64.
+        int heads = rehearsal ? 1 : 768 * 1024 / length * 64 / headDim;
+        problems.push_back(problemOf(headDim, length, causal, heads % 16 ? 1 : heads / 12, heads % 16 ? heads : 12));
+      }
+  return problems;
+}
+
+std::vector<Problem> sweepProblems(bool rehearsal) {
+  if (rehearsal)
+    return {problemOf(64, 300, true, 1, 1)};
+  return {problemOf(64, 1024, true, 64, 12), problemOf(64, 4096, false, 16, 12), problemOf(128, 4096, true, 8, 12)};
+}
+
+std::vector<AttentionTiles> forwardCandidates(const Problem &problem, const std::string &architecture) {
+  AttentionTiles chosen = chooseAttention(caseOf(problem, AttentionPass::Forward), architecture, problem.keys);
+  if (chosen.path != AttentionPath::Hopper)
+    return {};
+  std::vector<AttentionTiles> candidates;
+  for (bool overlap : {false, true}) {
+    if (problem.headDim == 64)
+      for (int warps : {8, 12})
+        for (int stages : {2, 4})
+          candidates.push_back({AttentionPath::Hopper, warps, 1, 128, 1, stages, overlap});
+    else
+      for (auto [columns, stages] : {std::pair(128, 2), {64, 2}, {64, 4}})
+        candidates.push_back({AttentionPath::Hopper, 8, 1, columns, 1, stages, overlap});
+  }
+  return candidates;
+}
+
+std::vector<AttentionKernel> allKernels(const std::string &architecture) {
+  std::vector<AttentionKernel> kernels;
+  auto add = [&](AttentionKernel kernel) {
+    bool known = std::any_of(kernels.begin(), kernels.end(),
+                             [&](const AttentionKernel &other) { return other.text == kernel.text; });
+    if (!known)
+      kernels.push_back(std::move(kernel));
+  };
+  auto addAll = [&](const Problem &problem, Variant variant) {
+    for (AttentionPass pass : allPasses)
+      add(kernelFor(problem, pass, architecture, variant));
+  };
+  for (const std::vector<SelfTest> &tests : {selfTests(false), smallTests()})
+    for (const SelfTest &test : tests)
+      addAll(test.problem, test.variant);
+  for (const Problem &problem : benchProblems(false))
+    for (Variant variant : variantsOf(problem, architecture))
+      addAll(problem, variant);
+  for (const Problem &problem : sweepProblems(false))
+    for (const AttentionTiles &tiles : forwardCandidates(problem, architecture))
+      add(attentionKernel(caseOf(problem, AttentionPass::Forward), tiles));
+  return kernels;
+}
+
+Memory::Memory(Backend &backend, const Problem &problem, bool packed)
+    : backend(backend), problem(problem), packed(packed) {
+  for (int i = 0; i < tensorCount; ++i)
+    bases[i] = backend.allocate(placeOf(problem, Tensor(i), packed).elements * 2);
+  arguments = argumentsOf(problem, packed, bases);
+  rows = std::size_t(problem.batch) * problem.heads * problem.queries;
+  std::size_t padded = std::size_t(attentionWorkspace(arguments, problem.batch));
+  arguments.logSumExp = static_cast<float *>(backend.allocate(rows * 4));
+  arguments.rowShift = static_cast<float *>(backend.allocate(padded * 4));
+  arguments.rowDelta = static_cast<float *>(backend.allocate(padded * 4));
+  void *seed = backend.allocate(8);
+  backend.write(seed, problem.seed, 8);
+  arguments.seed = static_cast<unsigned *>(seed);
+}
+
+void Memory::fill(Tensor tensor, const std::vector<double> &dense) {
+  Place place = placeOf(problem, tensor, packed);
+  backend.write(bases[int(tensor)], scatter(problem, place, dense).data(), place.elements * 2);
+}
+
+std::vector<double> Memory::get(Tensor tensor) {
+  Place place = placeOf(problem, tensor, packed);
+  std::vector<std::uint16_t> buffer(place.elements);
+  backend.read(buffer.data(), bases[int(tensor)], place.elements * 2);
+  return gather(problem, place, buffer.data());
+}
+
+} // namespace tcc::gpu_attention

@@ -1,0 +1,126 @@
+// TFLOP/s. Forward counts two products, backward five, whatever the kernels do; causal counts half.
+#include "program.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <stdexcept>
+
+namespace tcc::gpu_attention {
+
+using namespace tcc::cuda;
+using namespace tcc::attention_test;
+
+namespace {
+
+/// Normally distributed values, a million of them over and over: speed on zeros would flatter.
+void fillForSpeed(Memory &memory) {
+  static const std::vector<std::uint16_t> pattern = [] {
+    std::mt19937 generator(1);
+    std::normal_distribution<float> normal;
+    std::vector<std::uint16_t> values(1 << 20);
+    for (std::uint16_t &value : values)
+      value = roundToElement(normal(generator), Element::Bf16);
+    return values;
+  }();
+  for (Tensor tensor : {Tensor::Query, Tensor::Key, Tensor::Value, Tensor::OutputGradient}) {
+    std::vector<std::uint16_t> host(placeOf(memory.problem, tensor, memory.packed).elements);
+    for (std::size_t i = 0; i < host.size(); i += pattern.size())
+      std::copy_n(pattern.begin(), std::min(pattern.size(), host.size() - i), host.begin() + std::ptrdiff_t(i));
+    memory.backend.write(memory.bases[int(tensor)], host.data(), host.size() * 2);
+  }
+}
+
+/// Products of queries × keys × headDim a second, in 10¹² operations.
+double speedOf(Backend &backend, const Problem &problem, double products, bool rehearsal,
+               const std::function<void()> &work) {
+  double pairs = double(problem.queries) * problem.keys * (problem.causal ? 0.5 : 1);
+  double product = 2 * pairs * problem.headDim * problem.batch * problem.heads;
+  double once = backend.time(rehearsal ? 1 : 3, work) / (rehearsal ? 1 : 3);
+  int repeats = rehearsal ? 1 : std::clamp(int(0.1 / once), 3, 200);
+  return products * product * repeats / backend.time(repeats, work) / 1e12;
+}
+
+std::string shapeJson(const Problem &problem) {
+  std::ostringstream json;
+  json << "\"d\": " << problem.headDim << ", \"T\": " << problem.queries
+       << ", \"causal\": " << (problem.causal ? "true" : "false") << ", \"batch\": " << problem.batch
+       << ", \"heads\": " << problem.heads;
+  return json.str();
+}
+
+std::ofstream open(const std::string &file) {
+  std::ofstream json(file);
+  if (!json)
+    throw std::runtime_error("cannot write " + file);
+  return json;
+}
+
+} // namespace
+
+void bench(Backend &backend, const std::string &file, bool rehearsal) {
+  std::ofstream json = open(file);
+  double copy = backend.copySpeed(std::size_t(1) << (rehearsal ? 20 : 30));
+  json << "{\"device\": \"" << backend.name() << "\", \"copy_bytes_per_second\": " << copy << "}\n";
+  std::printf("%s, copy %.0f GB/s\n", backend.name().c_str(), copy / 1e9);
+  std::printf("%4s %6s %-6s %-18s %8s %12s %12s %12s\n", "d", "T", "mask", "path", "heads", "forward", "backward",
+              "registers");
+  for (const Problem &problem : benchProblems(rehearsal)) {
+    Memory memory(backend, problem, false);
+    fillForSpeed(memory);
+    for (Variant variant : variantsOf(problem, backend.architecture())) {
+      std::ostringstream registers;
+      std::vector<std::function<void()>> passes;
+      for (AttentionPass pass : allPasses) {
+        AttentionKernel kernel = kernelFor(problem, pass, backend.architecture(), variant);
+        registers << (passes.empty() ? "" : "/") << backend.registers(kernel);
+        passes.push_back(backend.prepare(kernel, memory.arguments, problem.batch));
+      }
+      double forward = speedOf(backend, problem, 2, rehearsal, passes[0]);
+      json << "{\"who\": \"tcc " << nameOf(variant) << "\", " << shapeJson(problem)
+           << ", \"forward_tflops\": " << forward;
+      std::printf("%4d %6d %-6s %-18s %8d %12.1f ", problem.headDim, problem.queries,
+                  problem.causal ? "causal" : "full", nameOf(variant), problem.batch * problem.heads, forward);
+      // The overlapped variant's backward is the chosen one's.
+      if (variant != Variant::Overlapped) {
+        double backward = speedOf(backend, problem, 5, rehearsal, [&] {
+          passes[1]();
+          passes[2]();
+        });
+        json << ", \"backward_tflops\": " << backward;
+        std::printf("%12.1f ", backward);
+      } else
+        std::printf("%12s ", "");
+      json << "}" << std::endl;
+      std::printf("%12s\n", registers.str().c_str());
+      std::fflush(stdout);
+    }
+    backend.releaseAll();
+  }
+}
+
+void sweep(Backend &backend, const std::string &file, bool rehearsal) {
+  std::ofstream json = open(file);
+  std::printf("%4s %6s %-6s %5s %7s %6s %-7s %12s\n", "d", "T", "mask", "warps", "columns", "stages", "overlap",
+              "forward");
+  for (const Problem &problem : sweepProblems(rehearsal)) {
+    Memory memory(backend, problem, false);
+    fillForSpeed(memory);
+    for (const AttentionTiles &tiles : forwardCandidates(problem, backend.architecture())) {
+      AttentionKernel kernel = attentionKernel(caseOf(problem, AttentionPass::Forward), tiles);
+      double speed = speedOf(backend, problem, 2, rehearsal, backend.prepare(kernel, memory.arguments, problem.batch));
+      std::printf("%4d %6d %-6s %5d %7d %6d %-7s %12.1f\n", problem.headDim, problem.queries,
+                  problem.causal ? "causal" : "full", tiles.warps, tiles.columns, tiles.stages,
+                  tiles.overlap ? "yes" : "no", speed);
+      std::fflush(stdout);
+      json << "{" << shapeJson(problem) << ", \"warps\": " << tiles.warps << ", \"columns\": " << tiles.columns
+           << ", \"stages\": " << tiles.stages << ", \"overlap\": " << (tiles.overlap ? "true" : "false")
+           << ", \"forward_tflops\": " << speed << "}" << std::endl;
+    }
+    backend.releaseAll();
+  }
+}
+
+} // namespace tcc::gpu_attention
