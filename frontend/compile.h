@@ -21,7 +21,7 @@ class Profiler;
 struct FunctionOptions {
   std::vector<std::string> inputs = {};    ///< names of the arguments; arg0, arg1, … by default
   std::vector<std::string> outputs = {};   ///< names of the results; result0, … by default
-  int level = 2;                           ///< -O0 … -O3
+  int level = 2;                           ///< -O0 … -O3; 3 is as 2
   DType products = DType::f32;             ///< what f32 matrix products multiply: f32 or bf16; all else stays f32
   std::map<std::string, bool> passes = {}; ///< -f[no-]<pass>
   int threads = 0;                         ///< 0: all that the process may use

@@ -151,7 +151,7 @@ void declareTraining(CLI::App &app, RawOptions &raw) {
 
 void declareCompiler(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   app.add_option("-O", options.optimization,
-                 "-O0 one kernel per op, -O1 fused, -O2 with recomputation and memory plan (default), -O3 with tuning")
+                 "-O0 one kernel per op, -O1 fused, -O2 with recomputation (default), -O3 as -O2")
       ->check(wholeNumber(0, 3))
       ->type_name("LEVEL")
       ->group("Compiler");

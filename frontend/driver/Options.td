@@ -16,7 +16,7 @@ def emit_EQ : CommaJoined<["-", "--"], "emit=">, Group<what>, MetaVarName<"KIND,
 def x : JoinedOrSeparate<["-"], "x">, Group<what>, MetaVarName<"LANGUAGE">, HelpText<"The input's language; 'graph' is the one there is">;
 
 def how : OptionGroup<"how">, HelpText<"How it is made">;
-def O : OneJoined<"O">, Group<how>, MetaVarName<"LEVEL">, HelpText<"0: one kernel an op; 1: fused; 2: and recomputed (default); 3: and tuned; s: least memory">;
+def O : OneJoined<"O">, Group<how>, MetaVarName<"LEVEL">, HelpText<"0: one kernel an op; 1: fused; 2: and recomputed (default); 3 and s: as 2">;
 def f : OneJoined<"f">, Group<how>, MetaVarName<"[no-]PASS">, HelpText<"Switch a pass on or off; --print-pipeline names them">;
 def ffast_math : One<"ffast-math">, Group<how>, HelpText<"Allow approximations">;
 def fno_fast_math : One<"fno-fast-math">, Group<how>;
