@@ -45,7 +45,7 @@ std::string rawBytes(DenseElementsAttr literal) {
   std::string bytes;
   Type element = literal.getElementType();
   unsigned width = std::max(1u, element.getIntOrFloatBitWidth() / 8);
-  auto append = [&](APInt bits) {
+  auto append = [&](const APInt &bits) {
     uint64_t value = bits.getZExtValue();
     bytes.append(reinterpret_cast<const char *>(&value), width);
   };

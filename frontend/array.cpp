@@ -145,7 +145,7 @@ bool Array::setItem(int64_t index, double value) {
     static_cast<int32_t *>(raw())[index] = static_cast<int32_t>(value);
     return true;
   case DType::i64:
-    if (!integral || std::abs(value) >= 0x1p63)
+    if (!integral || value < -0x1p63 || value >= 0x1p63)
       return false;
     static_cast<int64_t *>(raw())[index] = static_cast<int64_t>(value);
     return true;

@@ -154,10 +154,8 @@ private:
       }
       return close(c);
     case '#': // %x#0 is a result; elsewhere it begins an attribute's alias
-      if (at > 0 && isWord(text[at - 1]) && at + 1 < text.size() && isDigit(text[at + 1])) {
-        ++at;
-        return;
-      }
+      if (at > 0 && isWord(text[at - 1]) && at + 1 < text.size() && isDigit(text[at + 1]))
+        return resultNumber();
       [[fallthrough]];
     case '!':
       return fail(at, std::string("'") + c + "' begins an alias; aliases are no part of a .graph file (graph_c6)");
@@ -167,6 +165,19 @@ private:
                             " outside of a string; the text is ASCII");
       ++at;
     }
+  }
+
+  /// `#N` behind a value's name: the parser makes room for N + 1 results of each name.
+  void resultNumber() {
+    const size_t start = at++;
+    int64_t value = 0;
+    for (size_t i = at; i < text.size() && isDigit(text[i]) && value <= limits.results; ++i)
+      value = value * 10 + (text[i] - '0');
+    allResults += value;
+    if (value > limits.results)
+      fail(start, "result number beyond " + std::to_string(limits.results) + " (graph_c8)");
+    else if (allResults > limits.allResults)
+      fail(start, "result numbers add up to more than " + std::to_string(limits.allResults) + " (graph_c8)");
   }
 
   void open(char) {
@@ -196,7 +207,7 @@ private:
   const GraphLimits &limits;
   std::optional<TextProblem> problem;
   size_t at = 0;
-  int64_t tokens = 0, depth = 0;
+  int64_t tokens = 0, depth = 0, allResults = 0;
   int64_t literalDepth = 0; // depth inside of dense<, 0 outside
   size_t literalStart = 0;
   std::array<size_t, 256> opened{};

@@ -15,6 +15,8 @@ struct GraphLimits {
   int64_t rank = 8;                    ///< of a tensor type
   int64_t elements = int64_t{1} << 40; ///< product of a tensor type's static sizes
   int64_t literalBytes = 64 << 10;     ///< text of one dense<...>
+  int64_t results = 8192;              ///< N of %value#N
+  int64_t allResults = 1 << 25;        ///< sum of these
 };
 
 struct TextProblem {

@@ -117,6 +117,10 @@ Array readNpy(const std::string &path, DType dtype) {
   std::string data(static_cast<size_t>(bytes), '\0');
   reader.read(data.data(), data.size());
   Array array = Array::uninitialized(shape, dtype);
+  if (descr == "<i8" && dtype == DType::i64) { // a double would round them
+    std::memcpy(array.raw(), data.data(), data.size());
+    return array;
+  }
   for (int64_t i = 0; i < shape.elements(); ++i) {
     const double value = element(data.data() + i * itemBytes, descr);
     if (!array.setItem(i, value))

@@ -65,7 +65,7 @@ Tensor splat(double value, DType dtype, const Shape &shape, Loc loc) {
 }
 
 /// The shape that both stretch to; fails where one does not.
-Shape commonShape(const char *op, const Shape &a, const Shape &b, Loc loc) {
+Shape commonShape(std::string_view op, const Shape &a, const Shape &b, Loc loc) {
   const Shape &longer = a.rank() >= b.rank() ? a : b, &shorter = a.rank() >= b.rank() ? b : a;
   Shape common = longer;
   const size_t offset = longer.size() - shorter.size();
@@ -90,7 +90,7 @@ struct Pair {
 };
 
 /// Both operands in one shape and dtype.
-Pair together(const char *op, const Tensor &a, const Operand &b) {
+Pair together(std::string_view op, const Tensor &a, const Operand &b) {
   const ValueType left = typeOf(a, b.loc);
   if (!b.tensor)
     return {a, splat(b.literal, left.dtype, left.shape, b.loc)};
@@ -106,7 +106,7 @@ Pair together(const char *op, const Tensor &a, const Operand &b) {
 }
 
 Tensor binary(OpKind kind, const Tensor &a, const Operand &b) {
-  const auto [left, right] = together(tracedOp(kind).name.data(), a, b);
+  const auto [left, right] = together(tracedOp(kind).name, a, b);
   return record(kind, {left, right}, b.loc);
 }
 

@@ -139,6 +139,7 @@ def Tcc_SelectOp : Tcc_Op<"select", [IsDifferentiable, IsElementwise, KernelBody
 
 def Tcc_CastOp : Tcc_Op<"cast", [IsDifferentiable, IsElementwise, KernelBodyOp, CheapToClone, SameOperandsAndResultShape]> {
   let summary = "conversion of the element type: floats round to nearest even, float to integer truncates";
+  let description = [{ Float to integer saturates; NaN gives 0. }];
   let arguments = (ins Tcc_Tensor:$x);
   let results = (outs Tcc_Tensor:$result);
   let assemblyFormat = "$x attr-dict `:` type($x) `->` type($result)";

@@ -57,8 +57,14 @@ std::optional<SmallVector<int64_t>> reshapeStrides(const StridedView &view, Arra
 
 StridedView stridedView(Value value) {
   Operation *op = value.getDefiningOp();
-  if (!op || !op->hasTrait<ViewOp>() || tensorType(value).getNumElements() == 0)
+  if (!op || !op->hasTrait<ViewOp>())
     return dense(value);
+  if (tensorType(value).getNumElements() == 0) { // strides do not matter; reshapes share memory here too
+    StridedView view = dense(value);
+    while (auto reshape = view.root.getDefiningOp<ReshapeOp>())
+      view.root = reshape.getX();
+    return view;
+  }
   StridedView inner = stridedView(op->getOperand(0)), view;
   view.root = inner.root;
   view.offset = inner.offset;

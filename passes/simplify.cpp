@@ -1,6 +1,8 @@
 // simplify: folding, algebra, common subexpressions and dead code, until nothing changes.
 // Each rule is exact for NaN, infinities and signed zeros, or moves a sum: the value of a sum may change by rounding.
-// Never: approximations, literals that are no splat and over 1 KiB, CSE across kernels.
+// Sums are moved in f32 alone: a 16-bit one would overflow or lose its small terms.
+// Never: splitting a difference whose halves may cancel, approximations, literals that are no splat and over 1 KiB, CSE
+// across kernels.
 #include "ir/emit.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/Transforms/CSE.h"
@@ -11,6 +13,10 @@ using namespace mlir;
 
 namespace tcc {
 namespace {
+
+bool isF32(Value value) {
+  return tensorType(value).getElementType().isF32();
+}
 
 bool isZero(Value value) {
   auto literal = value.getDefiningOp<ConstantOp>();
@@ -52,8 +58,8 @@ struct MoveFactorOutOfSum : OpRewritePattern<ReduceSumOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(ReduceSumOp sum, PatternRewriter &rewriter) const override {
     Operation *op = sum.getX().getDefiningOp();
-    if (!isa_and_nonnull<MulOp, DivOp>(op))
-      return rewriter.notifyMatchFailure(sum, "expected a sum of products or quotients");
+    if (!isa_and_nonnull<MulOp, DivOp>(op) || !isF32(sum.getX()))
+      return rewriter.notifyMatchFailure(sum, "expected an f32 sum of products or quotients");
     if (tensorType(sum.getX()).getNumElements() == 0)
       return rewriter.notifyMatchFailure(sum, "expected a sum of some elements; 0 times an infinite factor is no 0");
     unsigned last = isa<MulOp>(op) ? 2 : 1;
@@ -73,23 +79,31 @@ struct MoveFactorOutOfSum : OpRewritePattern<ReduceSumOp> {
   }
 };
 
-/// sum(a ± b) = sum(a) ± sum(b) where a part has a factor to move out, so that sums of one row share a stage.
+/// True if a factor moves out of the sum of x, or of each part of x.
+bool hasFactor(Value x, ArrayRef<int64_t> axes, PatternRewriter &rewriter, int depth = 0) {
+  constexpr int deepest = 8;
+  Operation *op = x.getDefiningOp();
+  if (isa_and_nonnull<AddOp, SubOp>(op))
+    return depth < deepest &&
+           llvm::all_of(op->getOperands(), [&](Value part) { return hasFactor(part, axes, rewriter, depth + 1); });
+  return isa_and_nonnull<MulOp>(op) && llvm::any_of(op->getOperands(), [&](Value operand) {
+           return bool(invariantAlong(operand, axes, rewriter, false));
+         });
+}
+
+/// sum(a·r ± b·s) = sum(a)·r ± sum(b)·s where both factors r and s move out, so that sums of one row share a stage, as
+/// in the gradients of norms. Not sum(x ± r): where x is near r, the parts are large and their difference small.
 struct SplitSum : OpRewritePattern<ReduceSumOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(ReduceSumOp sum, PatternRewriter &rewriter) const override {
     Operation *op = sum.getX().getDefiningOp();
-    if (!isa_and_nonnull<AddOp, SubOp>(op))
-      return rewriter.notifyMatchFailure(sum, "expected a sum of sums");
-    auto hasFactor = [&](Value part) {
-      if (invariantAlong(part, sum.getAxes(), rewriter, false))
-        return true;
-      Operation *inner = part.getDefiningOp();
-      return isa_and_nonnull<MulOp>(inner) && llvm::any_of(inner->getOperands(), [&](Value operand) {
-               return bool(invariantAlong(operand, sum.getAxes(), rewriter, false));
-             });
+    if (!isa_and_nonnull<AddOp, SubOp>(op) || !isF32(sum.getX()))
+      return rewriter.notifyMatchFailure(sum, "expected an f32 sum of sums");
+    auto haveFactors = [&](OperandRange parts) {
+      return llvm::all_of(parts, [&](Value part) { return hasFactor(part, sum.getAxes(), rewriter); });
     };
-    if (!hasFactor(op->getOperand(0)) && !hasFactor(op->getOperand(1)))
-      return rewriter.notifyMatchFailure(sum, "expected a part with a factor that is equal along the summed axes");
+    if (!haveFactors(op->getOperands()))
+      return rewriter.notifyMatchFailure(sum, "expected two parts with factors that are equal along the summed axes");
     Value a = ReduceSumOp::create(rewriter, sum.getLoc(), op->getOperand(0), sum.getAxes());
     Value b = ReduceSumOp::create(rewriter, sum.getLoc(), op->getOperand(1), sum.getAxes());
     if (isa<AddOp>(op))
@@ -104,8 +118,8 @@ struct SplitSum : OpRewritePattern<ReduceSumOp> {
 struct SumOfBroadcast : OpRewritePattern<ReduceSumOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(ReduceSumOp sum, PatternRewriter &rewriter) const override {
-    if (!isa<FloatType>(tensorType(sum.getX()).getElementType()))
-      return rewriter.notifyMatchFailure(sum, "expected floats");
+    if (!isF32(sum.getX()))
+      return rewriter.notifyMatchFailure(sum, "expected f32");
     double count = countAlong(sum.getX(), sum.getAxes());
     Value row = count > 0 ? invariantAlong(sum.getX(), sum.getAxes(), rewriter, true) : Value();
     if (!row)
@@ -120,6 +134,8 @@ struct SumOfBroadcast : OpRewritePattern<ReduceSumOp> {
 struct ScatterIntoSum : OpRewritePattern<AddOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AddOp add, PatternRewriter &rewriter) const override {
+    if (!isF32(add.getResult()))
+      return rewriter.notifyMatchFailure(add, "expected f32");
     for (unsigned side = 0; side < 2; ++side) {
       auto scatter = add->getOperand(side).getDefiningOp<ScatterAddOp>();
       if (!scatter || !scatter->hasOneUse() || !isZero(scatter.getBase()))

@@ -404,7 +404,9 @@ void Job::interpretOnce() {
     const ValueType type = valueType(tensor.type);
     Array array = Array(type.shape, type.dtype);
     for (int64_t j = 0; j < tensor.size(); ++j)
-      array.setItem(j, tensor.data[static_cast<size_t>(j)]);
+      if (double value = tensor.data[static_cast<size_t>(j)]; !array.setItem(j, value))
+        throw Diagnosed{"element " + std::to_string(j) + " of " + name + " is " + std::to_string(value) +
+                        ", which is no " + std::string(runtime::name(type.dtype))};
     llvm::outs() << describe(name, array) << '\n';
   };
   unsigned outputs = 0;

@@ -25,6 +25,30 @@ Value literal(OpBuilder &b, Location loc, Type type, double value) {
   return arith::ConstantOp::create(b, loc, attr);
 }
 
+/// Truncated, saturated, 0 for NaN: arith.fptosi has no value outside of the integer's range.
+Value floatToInteger(OpBuilder &b, Location loc, Value x, Type type) {
+  unsigned width = getElementTypeOrSelf(type).getIntOrFloatBitWidth();
+  double limit = std::ldexp(1.0, static_cast<int>(width) - 1);
+  auto extreme = [&](APInt value) -> Value {
+    TypedAttr attr = b.getIntegerAttr(getElementTypeOrSelf(type), value);
+    if (auto vector = dyn_cast<VectorType>(type))
+      attr = SplatElementsAttr::get(vector, attr);
+    return arith::ConstantOp::create(b, loc, attr);
+  };
+  auto select = [&](Value condition, Value yes, Value no) {
+    return arith::SelectOp::create(b, loc, condition, yes, no);
+  };
+  Value low = literal(b, loc, x.getType(), -limit), high = literal(b, loc, x.getType(), limit);
+  Value notBelow = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGE, x, low);
+  Value below = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, x, low);
+  Value notAbove = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, x, high);
+  Value above = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGE, x, high);
+  Value inside = arith::AndIOp::create(b, loc, notBelow, notAbove);
+  Value converted = arith::FPToSIOp::create(b, loc, type, select(inside, x, literal(b, loc, x.getType(), 0)));
+  converted = select(above, extreme(APInt::getSignedMaxValue(width)), converted);
+  return select(below, extreme(APInt::getSignedMinValue(width)), converted);
+}
+
 template <typename FloatOp, typename IntOp>
 Value floatOrInt(OpBuilder &b, Location loc, ValueRange operands) {
   if (isFloat(operands[0].getType()))
@@ -294,7 +318,7 @@ Value CastOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type t
   if (isFloat(from) && toBool)
     return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, x, literal(b, loc, x.getType(), 0));
   if (isFloat(from))
-    return arith::FPToSIOp::create(b, loc, type, x);
+    return floatToInteger(b, loc, x, type);
   if (isFloat(to) && fromBool)
     return arith::UIToFPOp::create(b, loc, type, x);
   if (isFloat(to))

@@ -87,6 +87,11 @@ private:
     SmallVector<const RefTensor *> views;
     for (const Shared &operand : operands)
       views.push_back(operand.get());
+    for (Type type : op.getResultTypes())
+      if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && tensor.hasStaticShape())
+        if (tensor.getNumElements() > mostElements)
+          return refuse(op, "has a result of " + typeText(tensor) + "; the interpreter holds up to " +
+                                Twine(mostElements) + " elements");
     Call call{&op, views, mode, {}, {}};
     if (!agrees(call))
       return refuse(op, call.error);

@@ -35,6 +35,9 @@ bool hasReference(mlir::OperationName name);
 /// A tensor of `type` with every element `value`.
 RefTensor splatTensor(mlir::RankedTensorType type, double value);
 
+/// Elements of the largest tensor that the interpreter computes: 2 GiB of them.
+inline constexpr int64_t mostElements = int64_t(1) << 28;
+
 /// Uniform in [low, high), the same for the same seed everywhere: floats rounded to the element type, integers
 /// truncated towards -inf, i1 by comparison with the middle.
 RefTensor randomTensor(mlir::RankedTensorType type, uint64_t seed, double low = -1, double high = 1);

@@ -286,7 +286,7 @@ private:
                      Twine(result.size()));
       ++writes[index];
       if (scatters)
-        result.data[index] = narrow(result.data[index] + value);
+        result.data[index] = finish(result.data[index] + value, type.getElementType());
       else
         result.data[index] = isColumn ? accumulate(sums, result.data[index], value, type.getElementType()) : value;
     });

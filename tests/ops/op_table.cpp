@@ -141,8 +141,12 @@ OpRow castRow() {
       for (const std::string &shape : from == "f32" && to == "bf16" ? shapes : Strings{"", "17"})
         add(shape, from, to);
   for (const std::string &from : floats)
-    for (const std::string &to : floats)
-      withSpecials(add("81", from, to), Specials::all);
+    for (const std::string &to : elements) {
+      if (to != "i64")
+        withSpecials(add("81", from, to), Specials::all);
+      else // what the interpreter's doubles hold of i64
+        withSpecials(add("49", from, to), Specials::all, {NAN, -INFINITY, -3e38, -2.5, -0.0, 0.5, 3e4});
+    }
   return row;
 }
 
