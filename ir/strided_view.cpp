@@ -53,22 +53,12 @@ std::optional<SmallVector<int64_t>> reshapeStrides(const StridedView &view, Arra
   return strides;
 }
 
-} // namespace
-
-StridedView stridedView(Value value) {
-  Operation *op = value.getDefiningOp();
-  if (!op || !op->hasTrait<ViewOp>())
-    return dense(value);
-  if (tensorType(value).getNumElements() == 0) { // strides do not matter; reshapes share memory here too
-    StridedView view = dense(value);
-    while (auto reshape = view.root.getDefiningOp<ReshapeOp>())
-      view.root = reshape.getX();
-    return view;
-  }
-  StridedView inner = stridedView(op->getOperand(0)), view;
+/// `inner` as the view op on it shows it.
+StridedView throughView(Operation *op, const StridedView &inner) {
+  StridedView view;
   view.root = inner.root;
   view.offset = inner.offset;
-  ArrayRef<int64_t> shape = tensorType(value).getShape();
+  ArrayRef<int64_t> shape = tensorType(op->getResult(0)).getShape();
   view.sizes.assign(shape.begin(), shape.end());
   if (auto transpose = dyn_cast<TransposeOp>(op)) {
     for (int64_t dim : transpose.getPermutation())
@@ -93,7 +83,25 @@ StridedView stridedView(Value value) {
       view.strides = *strides;
       return view;
     }
-  return dense(value);
+  return dense(op->getResult(0));
+}
+
+} // namespace
+
+StridedView stridedView(Value value) {
+  if (tensorType(value).getNumElements() == 0) { // strides do not matter; reshapes share memory here too
+    StridedView view = dense(value);
+    while (auto reshape = view.root.getDefiningOp<ReshapeOp>())
+      view.root = reshape.getX();
+    return view;
+  }
+  SmallVector<Operation *> views; // from the value down
+  for (Operation *op = value.getDefiningOp(); op && op->hasTrait<ViewOp>(); op = op->getOperand(0).getDefiningOp())
+    views.push_back(op);
+  StridedView view = dense(views.empty() ? value : views.back()->getOperand(0));
+  for (Operation *op : llvm::reverse(views))
+    view = throughView(op, view);
+  return view;
 }
 
 bool isDense(const StridedView &view) {

@@ -1,4 +1,5 @@
 #include "models/checkpoint.h"
+#include "models/files.h"
 #include "models/input_error.h"
 
 #include <algorithm>
@@ -90,11 +91,16 @@ void writeTensors(const std::string &path, std::span<const NamedTensor> tensors)
   writeSafetensors(path, list);
 }
 
-void writeGpt2Folder(const std::string &folder, const Gpt2Config &config, std::span<const NamedTensor> tensors) {
+void prepareFolder(const std::string &folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)
     throw InputError(fmt::format("{}: cannot make the folder: {}", folder, error.message()));
+  AtomicFile probe(inFolder(folder, configName)); // throws where files cannot be made there
+}
+
+void writeGpt2Folder(const std::string &folder, const Gpt2Config &config, std::span<const NamedTensor> tensors) {
+  prepareFolder(folder);
   writeTensors(inFolder(folder, weightsName), tensors);
   writeConfig(inFolder(folder, configName), config);
 }

@@ -40,6 +40,9 @@ private:
   std::string prefix;
 };
 
+/// Makes `folder` where it is missing. Throws InputError where that, or making files in it, cannot be done.
+void prepareFolder(const std::string &folder);
+
 /// Writes `folder` (made where missing) with config.json and model.safetensors; `tensors` are all of
 /// gpt2Parameters(config). Throws InputError where the system cannot.
 void writeGpt2Folder(const std::string &folder, const Gpt2Config &config, std::span<const NamedTensor> tensors);

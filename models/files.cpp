@@ -72,7 +72,18 @@ void MappedFile::release() {
     ::munmap(const_cast<std::byte *>(mapping), size_t(byteCount));
 }
 
-AtomicFile::AtomicFile(const std::string &path) : filePath(path), temporaryPath(path + ".tmpXXXXXX") {
+AtomicFile::AtomicFile(const std::string &path) : filePath(path) {
+  struct stat status;
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+    descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC); // a pipe or a device stays what it is
+    if (descriptor < 0)
+      fail(path, "open", errno);
+    return;
+  }
+  std::error_code noFile;
+  if (const std::filesystem::path target = std::filesystem::canonical(path, noFile); !noFile)
+    filePath = target.string(); // behind links
+  temporaryPath = filePath + ".tmpXXXXXX";
   descriptor = ::mkostemp(temporaryPath.data(), O_CLOEXEC);
   if (descriptor < 0)
     fail(path, "create", errno);
@@ -86,7 +97,8 @@ AtomicFile::~AtomicFile() {
   if (descriptor < 0)
     return;
   ::close(descriptor);
-  ::unlink(temporaryPath.c_str());
+  if (!temporaryPath.empty())
+    ::unlink(temporaryPath.c_str());
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -105,6 +117,11 @@ void AtomicFile::write(std::string_view text) {
 }
 
 void AtomicFile::commit() {
+  if (temporaryPath.empty()) {
+    if (::close(std::exchange(descriptor, -1)) != 0)
+      fail(filePath, "write", errno);
+    return;
+  }
   if (::fsync(descriptor) != 0)
     fail(filePath, "write", errno);
   if (::rename(temporaryPath.c_str(), filePath.c_str()) != 0)

@@ -14,6 +14,7 @@ namespace tcc::models {
 namespace {
 
 constexpr int64_t sizeLimit = int64_t(1) << 24;
+constexpr int64_t layerLimit = 4096; // each makes a list of names and ops
 constexpr double elementLimit = 0x1p40;
 constexpr int64_t configFileLimit = 1 << 20;
 constexpr int nestingLimit = 16;
@@ -146,6 +147,8 @@ void checkConfig(const Gpt2Config &config) {
                                                     {"width", config.width},
                                                     {"sequence", config.sequence},
                                                     {"vocab", config.vocab}};
+  if (config.layers > layerLimit)
+    throw InputError(fmt::format("layers is {}, it must be from 1 to {}", config.layers, layerLimit));
   for (auto [name, value] : sizes)
     if (value < 1 || value > sizeLimit)
       throw InputError(fmt::format("{} is {}, it must be from 1 to {}", name, value, sizeLimit));

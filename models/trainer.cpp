@@ -287,6 +287,8 @@ void Trainer::suggest() {
 void Trainer::run() {
   const std::vector<int32_t> prompt = promptTokens();
   describeRun();
+  if (!options.saveFolder.empty())
+    prepareFolder(options.saveFolder); // before the work, not behind it
   batches.read(0, inputs.tokens.data<int32_t>(), inputs.targets.data<int32_t>());
   if (!options.emitGraph.empty())
     emitGraph();

@@ -27,6 +27,7 @@ namespace {
 constexpr int64_t launchBytes = 2048;         // what saving one launch is worth, in bytes of traffic
 constexpr int64_t alwaysRecomputed = 256;     // bytes of ancestors below which a value is always recomputed
 constexpr unsigned longestRecomputation = 64; // ops
+constexpr unsigned mostOps = 256;             // of a merged kernel: bounds the time to compile it
 constexpr size_t mostOperands = 40;           // pointers a kernel takes
 constexpr size_t mostUsersForSiblings = 24;   // users of one operand that are paired with each other
 
@@ -45,6 +46,7 @@ struct Group {
   unsigned first = 0, last = 0;  // program order of its ops
   llvm::SetVector<Value> values; // the ops' results, in program order of insertion
   llvm::SetVector<Value> arguments;
+  unsigned ops = 0; // what a kernel of it computes, recomputed values counted again for each user
   bool alive = true;
 };
 
@@ -190,10 +192,10 @@ private:
       Group group;
       group.first = group.last = order[&op];
       group.values.insert(op.getResult(0));
-      unsigned ignored = 0;
+      group.ops = 1;
       llvm::SmallSetVector<Value, 4> set;
       for (Value operand : op.getOperands())
-        addLeaves(operand, set, ignored);
+        addLeaves(operand, set, group.ops);
       group.arguments.insert(set.begin(), set.end());
       unsigned id = groups.size();
       groupOf[op.getResult(0)] = id;
@@ -330,11 +332,14 @@ private:
   }
 
   bool tryMerge(unsigned a, unsigned b) {
+    if (groups[a].ops + groups[b].ops > mostOps)
+      return false;
     if (hasOuterPath(a, b) || hasOuterPath(b, a))
       return false;
     Group merged;
     merged.first = std::min(groups[a].first, groups[b].first);
     merged.last = std::max(groups[a].last, groups[b].last);
+    merged.ops = groups[a].ops + groups[b].ops;
     for (unsigned id : {a, b})
       merged.values.insert(groups[id].values.begin(), groups[id].values.end());
     for (unsigned id : {a, b})

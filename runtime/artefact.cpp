@@ -2,8 +2,10 @@
 #include "runtime/artefact.h"
 #include "runtime/json_reader.h"
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <memory>
 #include <sys/stat.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
@@ -144,7 +146,14 @@ Expected<Artefact> parseArtefact(std::string_view bytes) {
   return artefact;
 }
 
-Error writeFileAtomically(const std::string &path, std::string_view bytes) {
+Error writeFileAtomically(const std::string &given, std::string_view bytes) {
+  struct stat status;
+  if (::stat(given.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+    File file{::open(given.c_str(), O_WRONLY | O_CLOEXEC)};
+    return file.fd >= 0 && writeAll(file.fd, bytes) ? Error::success() : systemError("write", given);
+  }
+  const std::unique_ptr<char, void (*)(void *)> target(::realpath(given.c_str(), nullptr), std::free);
+  const std::string path = target ? target.get() : given; // behind links
   std::string temporary = path + ".XXXXXX";
   const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0)

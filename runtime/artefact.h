@@ -28,7 +28,8 @@ Expected<Artefact> parseArtefact(std::string_view bytes);
 Error writeArtefact(const Artefact &artefact, const std::string &path);
 Expected<Artefact> readArtefact(const std::string &path);
 
-/// The two halves of the above, for other files that must never be half written.
+/// The two halves of the above, for other files that must never be half written. A pipe or a device is written as it
+/// is, a link's target is replaced.
 Error writeFileAtomically(const std::string &path, std::string_view bytes);
 Expected<std::string> readFile(const std::string &path);
 

@@ -49,16 +49,6 @@ void writeResult(const Options &options, StringRef bytes) {
     llvm::outs() << bytes;
     return;
   }
-  llvm::sys::fs::file_status status;
-  if (!llvm::sys::fs::status(options.output, status) && status.type() != llvm::sys::fs::file_type::regular_file &&
-      status.type() != llvm::sys::fs::file_type::directory_file) { // a device or a pipe must not be replaced
-    std::error_code problem;
-    llvm::raw_fd_ostream stream(options.output, problem);
-    if (problem)
-      throw Diagnosed{"cannot write '" + options.output + "': " + problem.message()};
-    stream << bytes;
-    return;
-  }
   if (runtime::Error error = runtime::writeFileAtomically(options.output, {bytes.data(), bytes.size()}))
     throw Diagnosed{error.message()};
 }

@@ -1,7 +1,10 @@
 #include "models/files.h"
 #include "test_files.h"
 
+#include <fcntl.h>
+#include <filesystem>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace tcc::models {
 namespace {
@@ -47,6 +50,26 @@ TEST(AtomicFile, appearsOnlyWhenCommitted) {
   file.commit();
   EXPECT_EQ(readAll(path), "new");
   EXPECT_EQ(filesIn(folder.path("")), 1u);
+}
+
+TEST(AtomicFile, replacesNoPipeAndNoLink) {
+  TemporaryFolder folder;
+  const std::string pipe = folder.path("pipe"), link = folder.path("link"), file = folder.write("file", "old");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_EQ(::symlink(file.c_str(), link.c_str()), 0);
+  for (const std::string &path : {pipe, link}) {
+    AtomicFile out(path);
+    out.write("new");
+    out.commit();
+  }
+  char read[4] = {};
+  EXPECT_EQ(::read(reader, read, 3), 3);
+  ::close(reader);
+  EXPECT_STREQ(read, "new");
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(readAll(file), "new");
 }
 
 TEST(AtomicFile, saysWhyItCannotWrite) {
