@@ -112,6 +112,7 @@ Error Executable::Impl::prepare() {
       error = prepareMatmul(*matmul, prepared[i]);
     if (error)
       return Error("instruction " + std::to_string(i) + " `" + instruction.label + "`: " + error.message());
+    adaptWaiting(options.threads); // a clock's look, mostly
   }
   return Error::success();
 }
@@ -262,6 +263,7 @@ Error Executable::Impl::executeAll(Profiler *profiler) {
     const int64_t start = profiler ? Profiler::now() : 0;
     if (Error error = execute(i))
       return Error("instruction " + std::to_string(i) + " `" + instruction.label + "`: " + error.message());
+    adaptWaiting(options.threads); // a clock's look, mostly
     if (profiler)
       profiler->record({instruction.label, category(instruction), start, Profiler::now() - start, 0, instruction.flops,
                         instruction.bytes, firstSource(instruction)});
@@ -330,7 +332,6 @@ Error Executable::run(std::span<const ConstTensorRef> inputs, std::span<const Te
       result = Error("the step wrote into an input or a constant; kernels only read these");
   }
   impl->countedBytes = std::max(impl->countedBytes, peak.bytes());
-  adaptWaiting(threads());
   return result;
 }
 

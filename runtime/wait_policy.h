@@ -29,7 +29,7 @@ private:
 /// Nanoseconds that the process's threads have queued for a CPU in all; nothing where the kernel does not say.
 std::optional<int64_t> queuedNanoseconds();
 
-/// To be called after each run of an executable of `threads` threads: samples at most every 50 ms and sets the way of
+/// To be called between the calls of a run on `threads` threads: samples at most every 50 ms and sets the way of
 /// waiting. Does nothing where the user has chosen one (OMP_WAIT_POLICY, GOMP_SPINCOUNT). Any thread may call it.
 void adaptWaiting(int threads);
 
