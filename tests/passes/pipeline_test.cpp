@@ -122,6 +122,26 @@ TEST_F(Pipeline, everyPassKeepsTheMeaningOfEveryStep) {
       }
 }
 
+TEST_F(Pipeline, longChainsStayWithinBounds) {
+  const int length = 3000;
+  std::string text = "func.func @main(%v0: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>) {\n",
+              type = "tensor<8x8xf32>";
+  for (int i = 1; i <= length; ++i) {
+    std::string from = std::to_string(i - 1), to = std::to_string(i);
+    text += "  %v" + to + " = tcc.exp %v" + from + " : " + type + "\n  %t" + to + " = tcc.transpose %" +
+            (i == 1 ? "v0" : "t" + from) + " [1, 0] : " + type + " -> " + type + "\n";
+  }
+  std::string last = std::to_string(length);
+  text += "  return %v" + last + ", %t" + last + " : " + type + ", " + type + "\n}\n";
+  for (int level : {0, 1, 2}) {
+    OwningOpRef<ModuleOp> module = parse(text);
+    ASSERT_TRUE(run(*module, atLevel(level))) << messages;
+    mainOf(*module).walk([&](KernelOp kernel) {
+      EXPECT_LE(std::distance(kernel.getBody().front().begin(), kernel.getBody().front().end()), 300);
+    });
+  }
+}
+
 /// In fp64 casts are the identity, so that a product of the wrong value would show.
 TEST_F(Pipeline, autocastKeepsTheMeaningAndLeavesNoWideProduct) {
   for (const TrainingStep &step : trainingSteps())

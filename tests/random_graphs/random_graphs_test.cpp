@@ -130,6 +130,12 @@ const char *const kept[] = {
   %5 = tcc.gradient %4 wrt %a : tensor<f32>, tensor<7x1xf32>
   return %5 : tensor<7x1xf32>
 })",
+    // A reshape of nothing takes its operand's memory.
+    R"(func.func @main(%a: tensor<0x3xf32>) -> (tensor<3x0xf32>) {
+  %0 = tcc.exp %a : tensor<0x3xf32>
+  %1 = tcc.reshape %0 : tensor<0x3xf32> -> tensor<3x0xf32>
+  return %1 : tensor<3x0xf32>
+})",
     // A folded literal is rounded to its type: no change of meaning for -fverify-each.
     R"(func.func @main() -> (tensor<1xf32>) {
   %0 = tcc.constant dense<-1.500000e+00> : tensor<1xf32>
