@@ -53,14 +53,33 @@ const ValueType &typeOf(const Tensor &x, Loc loc) {
   return Tracer::current(loc).typeOf(x, loc);
 }
 
-Tensor splat(double value, DType dtype, const Shape &shape, Loc loc) {
-  if (!runtime::isFloat(dtype) && (value != std::trunc(value) || std::abs(value) > 0x1p62))
-    fail("literal " + std::to_string(value) + " for a tensor of " + std::string(runtime::name(dtype)) +
-             "; it must be an integer",
-         loc);
-  for (int64_t size : shape)
+void checkSizes(const Shape &shape, Loc loc) {
+  constexpr int64_t limit = int64_t{1} << 40; // as in .graph files
+  int64_t elements = 1;
+  for (int64_t size : shape) {
     if (size < 0)
       fail("shape " + shape.text() + " has a negative size; sizes are at least 0", loc);
+    if (size > limit || (size > 0 && elements > limit / size))
+      fail("shape " + shape.text() + " has more than 2^40 elements", loc);
+    elements *= std::max<int64_t>(size, 1);
+  }
+}
+
+void checkLiteral(double value, DType dtype, Loc loc) {
+  if (runtime::isFloat(dtype))
+    return;
+  const double limit = dtype == DType::i1 ? 1 : dtype == DType::i32 ? 0x1p31 : 0x1p62;
+  const double lowest = dtype == DType::i1 ? 0 : -limit;
+  const bool fits = value == std::trunc(value) && value >= lowest && (dtype == DType::i1 ? value <= 1 : value < limit);
+  if (!fits)
+    fail("literal " + std::to_string(value) + " for a tensor of " + std::string(runtime::name(dtype)) +
+             "; it must be an integer of that type",
+         loc);
+}
+
+Tensor splat(double value, DType dtype, const Shape &shape, Loc loc) {
+  checkLiteral(value, dtype, loc);
+  checkSizes(shape, loc);
   return Tracer::current(loc).splat(value, {dtype, shape}, loc);
 }
 
@@ -82,6 +101,7 @@ Shape commonShape(std::string_view op, const Shape &a, const Shape &b, Loc loc) 
 
 Tensor stretched(const Tensor &x, const Shape &shape, Loc loc) {
   const ValueType type = typeOf(x, loc);
+  checkSizes(shape, loc);
   return type.shape == shape ? x : record(OpKind::broadcast, {x}, Words().type(type.dtype, shape), loc);
 }
 
@@ -276,6 +296,9 @@ Tensor full(double value, const Shape &shape, DType dtype, Loc loc) {
 
 Tensor literal(std::span<const double> values, const Shape &shape, DType dtype, Loc loc) {
   constexpr size_t limit = 1024;
+  checkSizes(shape, loc);
+  for (double value : values)
+    checkLiteral(value, dtype, loc);
   if (static_cast<int64_t>(values.size()) != shape.elements() || values.empty())
     fail(std::to_string(values.size()) + " values for shape " + shape.text() +
              "; as many as elements are needed, "
@@ -293,24 +316,26 @@ Tensor literal(std::span<const double> values, const Shape &shape, DType dtype, 
 }
 
 Tensor iota(int64_t dim, const Shape &shape, DType dtype, Loc loc) {
+  checkSizes(shape, loc);
   return record(OpKind::iota, {}, Words().integer(normalized(dim, shape.rank(), loc)).type(dtype, shape), loc);
 }
 Tensor randomBits(const Tensor &seed, int64_t stream, const Shape &shape, Loc loc) {
+  checkSizes(shape, loc);
   return record(OpKind::randomBits, {seed}, Words().integer(stream).type(DType::i32, shape), loc);
 }
 
 Tensor reshape(const Tensor &x, const Shape &shape, Loc loc) {
   const ValueType type = typeOf(x, loc);
   Shape target = shape;
-  int64_t known = 1, open = -1;
+  int64_t open = -1;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == -1 && open < 0)
-      open = static_cast<int64_t>(i);
+      target[static_cast<size_t>(open = static_cast<int64_t>(i))] = 1;
     else if (shape[i] < 0)
       fail("reshape to " + shape.text() + "; sizes are at least 0, and one may be -1", loc);
-    else
-      known *= shape[i];
   }
+  checkSizes(target, loc);
+  const int64_t known = target.elements();
   const int64_t elements = type.shape.elements();
   if (open >= 0 && known != 0 && elements % known == 0)
     target[static_cast<size_t>(open)] = elements / known;

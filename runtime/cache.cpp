@@ -160,11 +160,17 @@ std::string GuardCache::explainMiss(std::span<const Guard> guards, uint64_t hash
       fewest = different;
     }
   }
+  const size_t shared = std::min(nearest->guards.size(), guards.size());
+  // A program changes with the shapes and types of its inputs: then these are the reason.
+  bool inputsDiffer = false;
+  for (size_t i = 0; i < shared; ++i)
+    inputsDiffer |= (guards[i].kind == GuardKind::shape || guards[i].kind == GuardKind::dtype) &&
+                    !matches(nearest->guards[i], guards[i]);
   std::string text;
-  for (size_t i = 0; i < std::min(nearest->guards.size(), guards.size()); ++i) {
+  for (size_t i = 0; i < shared; ++i) {
     const StoredGuard &before = nearest->guards[i];
     const Guard &after = guards[i];
-    if (matches(before, after))
+    if (matches(before, after) || (inputsDiffer && after.kind == GuardKind::program))
       continue;
     text += text.empty() ? "" : "; ";
     if (before.kind != after.kind || before.what != after.what)

@@ -95,7 +95,7 @@ void *load(const std::string &bytes) {
 
 bool sameBits(const std::vector<RefTensor> &a, const std::vector<RefTensor> &b) {
   for (size_t i = 0; i < a.size(); ++i)
-    if (std::memcmp(a[i].data.data(), b[i].data.data(), a[i].data.size() * sizeof(double)) != 0)
+    if (!a[i].data.empty() && std::memcmp(a[i].data.data(), b[i].data.data(), a[i].data.size() * sizeof(double)) != 0)
       return false;
   return true;
 }

@@ -119,6 +119,23 @@ TEST(Trace, BroadcastingStretchesBothSides) {
   EXPECT_EQ(types[4].shape.text(), "[4, 1, 8]");
 }
 
+TEST(Trace, RefusesSizesAndLiteralsOutOfRange) {
+  const int64_t huge = int64_t{1} << 62;
+  const std::vector<ValueType> empty = {f32({0, 3})};
+  EXPECT_NE(errorOf(empty, [&](Inputs in) { return std::vector{reshape(in[0], {huge, 4})}; }).find("2^40"),
+            std::string::npos);
+  EXPECT_NE(errorOf(empty, [&](Inputs in) { return std::vector{broadcast(in[0], {huge, 0, 3})}; }).find("2^40"),
+            std::string::npos);
+  EXPECT_NE(errorOf(empty, [&](Inputs) { return std::vector{full(1, {1 << 20, 1 << 21})}; }).find("2^40"),
+            std::string::npos);
+  for (double value : {3e9, -3e9, 0.5, double(NAN), double(INFINITY)}) {
+    const auto one = [&](Inputs) { return std::vector{full(value, {4}, DType::i32)}; };
+    const auto list = [&](Inputs) { return std::vector{literal(std::vector<double>{value}, {1}, DType::i32)}; };
+    EXPECT_NE(errorOf(empty, one).find("must be an integer of that type"), std::string::npos) << value;
+    EXPECT_NE(errorOf(empty, list).find("must be an integer of that type"), std::string::npos) << value;
+  }
+}
+
 TEST(Trace, ErrorsCarryTheLabelAndTheUsersLine) {
   uint32_t line = 0;
   const uint32_t here = __LINE__ + 1;

@@ -117,9 +117,10 @@ TEST(Gpt2Config, refusesImpossibleSizes) {
     return errorOf([&] { checkConfig(config); });
   };
   expectContains(error([](Gpt2Config &c) { c.layers = 0; }), "layers is 0, it must be from 1");
+  expectContains(error([](Gpt2Config &c) { c.layers = 4097; }), "layers is 4097, it must be from 1 to 4096");
   expectContains(error([](Gpt2Config &c) { c.vocab = int64_t(1) << 62; }), "vocab is 4611686018427387904");
   expectContains(error([](Gpt2Config &c) { c.heads = 3; }), "width 128 is not a multiple of heads 3");
-  expectContains(error([](Gpt2Config &c) { c.width = c.layers = 1 << 20; }), "the model would have");
+  expectContains(error([](Gpt2Config &c) { c.width = 1 << 20; }), "the model would have");
   expectContains(error([](Gpt2Config &c) { c.layerNormEpsilon = NAN; }), "layer norm epsilon is nan");
 }
 

@@ -63,7 +63,8 @@ std::optional<runtime::TensorStorage> allocate(RankedTensorType type, std::strin
     error = storage.error().message();
     return std::nullopt;
   }
-  std::memset(storage->data(), 0xff, storage->bytes());
+  if (storage->bytes() > 0)
+    std::memset(storage->data(), 0xff, storage->bytes());
   return std::move(*storage);
 }
 
@@ -160,7 +161,8 @@ bool sameBits(ArrayRef<RefTensor> a, ArrayRef<RefTensor> b) {
   if (a.size() != b.size())
     return false;
   for (auto [x, y] : llvm::zip_equal(a, b))
-    if (x.type != y.type || std::memcmp(x.data.data(), y.data.data(), x.data.size() * sizeof(double)) != 0)
+    if (x.type != y.type || x.data.size() != y.data.size() ||
+        (!x.data.empty() && std::memcmp(x.data.data(), y.data.data(), x.data.size() * sizeof(double)) != 0))
       return false;
   return true;
 }

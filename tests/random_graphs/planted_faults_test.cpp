@@ -230,7 +230,8 @@ bool loseFactor(func::FuncOp function) {
   for (Operation *op : llvm::reverse(operations))
     if (op->use_empty())
       op->erase();
-  for (MulOp op : llvm::reverse(all<MulOp>(function))) {
+  auto products = all<MulOp>(function);
+  for (MulOp op : llvm::reverse(products)) {
     auto computed = [](Value value) { return value.getDefiningOp() && !isa<ConstantOp>(value.getDefiningOp()); };
     if (!computed(op.getLhs()) || !computed(op.getRhs()) || tensorType(op).getRank() != 2)
       continue;

@@ -56,6 +56,7 @@ TEST_F(CacheTest, everyMissHasItsReason) {
   rate.rate = 0.002;
   device.device = "cuda:0";
   program.program = 8;
+  shape.program = 9; // the shapes are part of it, and the better reason
   for (const Call &call : {shape, dtype, rate, device, program})
     EXPECT_EQ(find(call), nullptr);
   const std::vector<std::string> expected{"recompiled: tokens 16x256 → 16x200", "recompiled: tokens f32 → bf16",
