@@ -2,6 +2,7 @@
 #include "codegen/compile_module.h"
 #include "codegen/kernel_table.h"
 #include "codegen/lower_plan.h"
+#include "runtime/cpu.h"
 #include "runtime/threads.h"
 #include <chrono>
 
@@ -49,10 +50,14 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
       return std::nullopt;
     artefact.code = std::move(*code);
   }
+  std::optional<std::string> features = cpu::usedFeatures(options.cpu.target, runtime::knownCpuFeatures(), error);
+  if (!features)
+    return std::nullopt;
   report.codegenMs = millisecondsSince(start);
   report.compiledKernels = kernels.sources().size();
   report.plannedBytes = artefact.plan.plannedBytes();
   artefact.metadata = {{"target", "cpu"},
+                       {"cpu_features", *features},
                        {"level", std::to_string(options.pipeline.level)},
                        {"kernels", std::to_string(report.pipeline.kernels)},
                        {"matmuls", std::to_string(report.pipeline.matmuls)}};

@@ -1,5 +1,6 @@
 #include "runtime/cpu.h"
 #include <array>
+#include <cpuid.h>
 
 namespace tcc::runtime {
 namespace {
@@ -9,14 +10,51 @@ struct Feature {
   bool (*present)();
 };
 
+/// A bit of EDX of CPUID leaf 7.1, for what the compiler's own list lacks.
+bool leaf7Bit(unsigned bit) {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (d >> bit & 1) != 0;
+}
+
+unsigned avx10Version() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(0x24, 0, &a, &b, &c, &d) ? b & 0xff : 0;
+}
+
 // LLVM's names, so that a target description can be copied into an artefact.
 #define FEATURE(text)                                                                                                  \
   Feature {                                                                                                            \
     text, [] { return __builtin_cpu_supports(text) != 0; }                                                             \
   }
 const std::array features{
-    FEATURE("sse4.2"),   FEATURE("avx"),      FEATURE("avx2"),     FEATURE("fma"),      FEATURE("avx512f"),
-    FEATURE("avx512bw"), FEATURE("avx512cd"), FEATURE("avx512dq"), FEATURE("avx512vl"), FEATURE("avx512bf16"),
+    FEATURE("sse4.2"),
+    FEATURE("popcnt"),
+    FEATURE("avx"),
+    FEATURE("avx2"),
+    FEATURE("fma"),
+    FEATURE("f16c"),
+    FEATURE("bmi"),
+    FEATURE("bmi2"),
+    FEATURE("lzcnt"),
+    FEATURE("movbe"),
+    FEATURE("gfni"),
+    FEATURE("avxvnni"),
+    FEATURE("avx512f"),
+    FEATURE("avx512bw"),
+    FEATURE("avx512cd"),
+    FEATURE("avx512dq"),
+    FEATURE("avx512vl"),
+    FEATURE("avx512ifma"),
+    FEATURE("avx512vbmi"),
+    FEATURE("avx512vbmi2"),
+    FEATURE("avx512vnni"),
+    FEATURE("avx512bitalg"),
+    FEATURE("avx512vpopcntdq"),
+    FEATURE("avx512bf16"),
+    FEATURE("avx512fp16"),
+    Feature{"avx10.1", [] { return leaf7Bit(19); }},
+    Feature{"avx10.2", [] { return leaf7Bit(19) && avx10Version() >= 2; }},
+    Feature{"egpr", [] { return leaf7Bit(21); }},
 };
 #undef FEATURE
 
@@ -28,6 +66,13 @@ std::string cpuFeatures() {
     if (feature.present())
       list += (list.empty() ? "" : ",") + std::string(feature.name);
   return list;
+}
+
+std::vector<std::string_view> knownCpuFeatures() {
+  std::vector<std::string_view> names;
+  for (const Feature &feature : features)
+    names.push_back(feature.name);
+  return names;
 }
 
 Error requireCpuFeatures(std::string_view list) {

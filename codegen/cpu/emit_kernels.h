@@ -13,6 +13,11 @@ struct Target {
   unsigned vectorBytes = 0;   // SIMD width: 64 (AVX-512), 32 (AVX2), 16 (generic); 0 derives it from the features
 };
 
+/// Those of `known` (features by LLVM's names) that code for the target may use, comma separated; nothing and in
+/// `error` why there is no such target.
+std::optional<std::string> usedFeatures(const Target &target, llvm::ArrayRef<std::string_view> known,
+                                        std::string &error);
+
 /// One kernel to be emitted under a symbol; several calls may share it.
 struct KernelSource {
   std::string symbol;

@@ -49,6 +49,18 @@ std::unique_ptr<llvm::TargetMachine> createMachine(const Target &target, std::st
                                    std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
+std::optional<std::string> usedFeatures(const Target &target, llvm::ArrayRef<std::string_view> known,
+                                        std::string &error) {
+  std::unique_ptr<llvm::TargetMachine> machine = createMachine(target, error);
+  if (!machine)
+    return std::nullopt;
+  std::string list;
+  for (std::string_view name : known)
+    if (machine->getTargetTriple().isX86() && machine->getMCSubtargetInfo()->checkFeatures("+" + std::string(name)))
+      list += (list.empty() ? "" : ",") + std::string(name);
+  return list;
+}
+
 VectorTarget vectorTarget(const llvm::TargetMachine &machine, const Target &target) {
   auto has = [&](llvm::StringRef features) { return machine.getMCSubtargetInfo()->checkFeatures(features); };
   VectorTarget result;

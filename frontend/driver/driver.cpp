@@ -67,6 +67,8 @@ public:
       printer.print(Severity::error, problem.message);
     } catch (const Error &problem) {
       printer.print(Severity::error, problem.what());
+    } catch (const std::bad_alloc &) {
+      printer.print(Severity::error, "no memory for the tensors of '" + name + "'");
     }
     return exitDiagnosed;
   }
