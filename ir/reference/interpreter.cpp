@@ -125,8 +125,8 @@ private:
   LogicalResult refuse(Operation &op, const Twine &message) {
     std::string text;
     llvm::raw_string_ostream stream(text);
-    if (!isa<UnknownLoc>(op.getLoc()))
-      stream << op.getLoc() << ": ";
+    if (auto place = dyn_cast<FileLineColLoc>(op.getLoc()))
+      stream << place.getFilename().getValue() << ':' << place.getLine() << ':' << place.getColumn() << ": ";
     stream << "'" << op.getName() << "' " << message;
     error = text;
     return failure();
