@@ -60,8 +60,8 @@ public:
 
   /// Whether 16-bit rounding took place where the graph has it: a result without it is nearer to the exact one than any
   /// tolerance asks. For results whose rounding is far above f32's own error, at least half of the elements must be
-  /// nearer to the rounded run than that is to the exact one.
-  std::string checkRounding(llvm::ArrayRef<RefTensor> actual);
+  /// nearer to the rounded run than that is to the exact one, unless the compiled -O0 run (where given) is as far.
+  std::string checkRounding(llvm::ArrayRef<RefTensor> actual, llvm::ArrayRef<RefTensor> unfusedRun = {});
 
   llvm::ArrayRef<RefTensor> arguments() const { return inputs; }
   llvm::ArrayRef<RefTensor> exact() const { return exactResults; }

@@ -46,6 +46,7 @@ std::string checkGraph(ModuleOp module, uint64_t seed, const CheckOptions &optio
     return "refused: " + error;
   CheckOptions plain;
   plain.level = 0;
+  std::vector<RefTensor> unfused; // the results at -O0, where each op rounds for itself
   for (const CheckOptions &how : {plain, options}) {
     std::string level = "-O" + std::to_string(how.level);
     std::unique_ptr<CompiledGraph> graph = CompiledGraph::compile(module, how, error);
@@ -55,10 +56,12 @@ std::string checkGraph(ModuleOp module, uint64_t seed, const CheckOptions &optio
     if (!results)
       return "not run: " + level + ": " + error;
     std::string mismatch = reference->checkChain(*results);
-    if (mismatch.empty())
-      mismatch = reference->checkRounding(*results);
+    if (mismatch.empty() && !unfused.empty())
+      mismatch = reference->checkRounding(*results, unfused);
     if (!mismatch.empty())
       return "mismatch: " + level + ": " + mismatch;
+    if (unfused.empty())
+      unfused = std::move(*results);
   }
   if (excluded)
     *excluded += reference->excluded();
@@ -88,7 +91,7 @@ TEST(RandomGraphs, equalTheInterpreterAndO0) {
   int64_t count = fromEnvironment("TCC_RANDOM_GRAPHS", 300), first = fromEnvironment("TCC_RANDOM_SEED", 1);
   auto start = std::chrono::steady_clock::now();
   auto context = makeContext();
-  int64_t failures = 0, ops = 0, results = 0, excluded = 0;
+  int64_t failures = 0, ops = 0, results = 0, elements = 0, excluded = 0;
   for (int64_t seed = first; seed < first + count && failures < 5; ++seed) {
     OwningOpRef<ModuleOp> module = generateGraph(*context, seed, shapeOf(seed));
     ASSERT_TRUE(module) << "the generator made an invalid graph from seed " << seed;
@@ -98,6 +101,8 @@ TEST(RandomGraphs, equalTheInterpreterAndO0) {
     }
     ops += countOps(*module);
     results += onlyFunction(*module).getNumResults();
+    for (Type type : onlyFunction(*module).getResultTypes())
+      elements += cast<RankedTensorType>(type).getNumElements();
     std::string failure = checkGraph(*module, seed, optionsOf(seed), &excluded);
     if (failure.empty())
       continue;
@@ -105,9 +110,11 @@ TEST(RandomGraphs, equalTheInterpreterAndO0) {
     ADD_FAILURE() << reduced(*module, seed, optionsOf(seed), failure);
   }
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::cout << "seeds " << first << " to " << first + count - 1 << ": " << ops << " ops, " << results
-            << " results compared, " << excluded << " elements excluded, " << seconds << " s\n";
-  EXPECT_LT(excluded, 1 + results) << "so many jumps are an error of the generator";
+  std::cout << "seeds " << first << " to " << first + count - 1 << ": " << ops << " ops, " << results << " results of "
+            << elements << " elements compared, " << excluded << " excluded, " << seconds << " s\n";
+  if (count >= 100) { // one graph may be all jumps
+    EXPECT_LE(excluded, elements / 10) << "so many jumps are an error of the generator";
+  }
 }
 
 /// What random graphs have found, reduced by themselves.
