@@ -1,5 +1,6 @@
 // The ops of tensor.h: broadcasting and literals are made explicit here, the rest is recorded as it is.
 #include "frontend/tensor.h"
+#include "frontend/graph_scan.h"
 #include "frontend/trace.h"
 #include <bit>
 #include <cmath>
@@ -54,7 +55,7 @@ const ValueType &typeOf(const Tensor &x, Loc loc) {
 }
 
 void checkSizes(const Shape &shape, Loc loc) {
-  constexpr int64_t limit = int64_t{1} << 40; // as in .graph files
+  const int64_t limit = GraphLimits().elements;
   int64_t elements = 1;
   for (int64_t size : shape) {
     if (size < 0)

@@ -26,8 +26,8 @@ std::optional<Gpt2Config> gpt2Preset(std::string_view name);
 /// The names of the presets, small ones first.
 std::span<const std::string_view> gpt2PresetNames();
 
-/// Throws InputError where a size is below 1 or above 2^24 (layers: 4096), heads do not divide the width, or the parameters would have
-/// more than 2^40 elements. Every other function here expects a checked configuration.
+/// Throws InputError where a size is below 1 or above 2^24 (layers: 4096), heads do not divide the width, or the
+/// parameters would have more than 2^40 elements. Every other function here expects a checked configuration.
 void checkConfig(const Gpt2Config &config);
 
 /// Reads a Hugging Face `config.json` (at most 1 MiB). Throws InputError for a file that is no JSON object, a missing

@@ -38,29 +38,30 @@ private:
   Type narrow;
   DenseMap<Value, Value> narrowed;
 
+  RankedTensorType narrowType(Value value) const { return RankedTensorType::get(tensorType(value).getShape(), narrow); }
+
   /// `value` in 16 bits: views are repeated over the cast of what is below them.
   Value narrowedValue(Value value) {
-    if (Value known = narrowed.lookup(value))
-      return known;
+    SmallVector<Operation *> views; // from the value down; chains can be long
     Operation *op = value.getDefiningOp();
-    OpBuilder builder(block.getParentOp()->getContext());
-    if (op)
-      builder.setInsertionPointAfter(op);
-    else
-      builder.setInsertionPointToStart(&block);
-    RankedTensorType type = RankedTensorType::get(tensorType(value).getShape(), narrow);
-    Value result;
-    if (op && op->hasTrait<ViewOp>() && op->getNumOperands() == 1) {
-      Value inner = narrowedValue(op->getOperand(0));
-      builder.setInsertionPointAfter(op);
-      Operation *view = builder.clone(*op);
-      view->setOperand(0, inner);
-      view->getResult(0).setType(type);
-      result = view->getResult(0);
-    } else {
-      result = CastOp::create(builder, value.getLoc(), type, value);
+    while (op && op->hasTrait<ViewOp>() && op->getNumOperands() == 1 && !narrowed.contains(value)) {
+      views.push_back(op);
+      value = op->getOperand(0);
+      op = value.getDefiningOp();
     }
-    narrowed[value] = result;
+    Value &known = narrowed[value];
+    if (!known) {
+      OpBuilder builder(value.getContext());
+      builder.setInsertionPointAfterValue(value);
+      known = CastOp::create(builder, value.getLoc(), narrowType(value), value);
+    }
+    Value result = known;
+    for (Operation *view : llvm::reverse(views)) {
+      Operation *repeated = OpBuilder(view).clone(*view);
+      repeated->setOperand(0, result);
+      repeated->getResult(0).setType(narrowType(view->getResult(0)));
+      result = narrowed[view->getResult(0)] = repeated->getResult(0);
+    }
     return result;
   }
 

@@ -15,25 +15,26 @@ bool isFloat(Type type) {
   return isa<FloatType>(getElementTypeOrSelf(type));
 }
 
-/// A literal of `type`, a scalar or a vector of one.
+/// `element` as a value of `type`, a scalar or a vector of it.
+Value constant(OpBuilder &b, Location loc, Type type, TypedAttr element) {
+  if (auto vector = dyn_cast<VectorType>(type))
+    element = SplatElementsAttr::get(vector, element);
+  return arith::ConstantOp::create(b, loc, element);
+}
+
 Value literal(OpBuilder &b, Location loc, Type type, double value) {
   Type element = getElementTypeOrSelf(type);
-  TypedAttr attr = isFloat(element) ? cast<TypedAttr>(b.getFloatAttr(element, value))
-                                    : cast<TypedAttr>(b.getIntegerAttr(element, static_cast<int64_t>(value)));
-  if (auto vector = dyn_cast<VectorType>(type))
-    attr = SplatElementsAttr::get(vector, attr);
-  return arith::ConstantOp::create(b, loc, attr);
+  return constant(b, loc, type,
+                  isFloat(element) ? cast<TypedAttr>(b.getFloatAttr(element, value))
+                                   : cast<TypedAttr>(b.getIntegerAttr(element, static_cast<int64_t>(value))));
 }
 
 /// Truncated, saturated, 0 for NaN: arith.fptosi has no value outside of the integer's range.
 Value floatToInteger(OpBuilder &b, Location loc, Value x, Type type) {
   unsigned width = getElementTypeOrSelf(type).getIntOrFloatBitWidth();
   double limit = std::ldexp(1.0, static_cast<int>(width) - 1);
-  auto extreme = [&](APInt value) -> Value {
-    TypedAttr attr = b.getIntegerAttr(getElementTypeOrSelf(type), value);
-    if (auto vector = dyn_cast<VectorType>(type))
-      attr = SplatElementsAttr::get(vector, attr);
-    return arith::ConstantOp::create(b, loc, attr);
+  auto extreme = [&](const APInt &value) {
+    return constant(b, loc, type, b.getIntegerAttr(getElementTypeOrSelf(type), value));
   };
   auto select = [&](Value condition, Value yes, Value no) {
     return arith::SelectOp::create(b, loc, condition, yes, no);

@@ -2,6 +2,7 @@
 #include "ir/reference/compare.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <cstring>
 
 using namespace mlir;
 
@@ -50,6 +51,16 @@ double largestDifference(ArrayRef<double> a, ArrayRef<double> b) {
   for (auto [x, y] : llvm::zip_equal(a, b))
     largest = std::max(largest, difference(x, y));
   return largest;
+}
+
+bool sameBits(ArrayRef<RefTensor> a, ArrayRef<RefTensor> b) {
+  if (a.size() != b.size())
+    return false;
+  for (auto [x, y] : llvm::zip_equal(a, b))
+    if (x.type != y.type || x.data.size() != y.data.size() ||
+        (!x.data.empty() && std::memcmp(x.data.data(), y.data.data(), x.data.size() * sizeof(double)) != 0))
+      return false;
+  return true;
 }
 
 bool allClose(ArrayRef<double> a, ArrayRef<double> b, double rtol, double atol) {

@@ -32,6 +32,9 @@ Comparison compare(const RefTensor &actual, const RefTensor &exact, const RefTen
 /// The largest |a - b|; NaN equals NaN, infinity of one sign equals itself, any other pair with them is infinitely far.
 double largestDifference(llvm::ArrayRef<double> a, llvm::ArrayRef<double> b);
 
+/// True if the two lists hold tensors of the same types and the same bits.
+bool sameBits(llvm::ArrayRef<RefTensor> a, llvm::ArrayRef<RefTensor> b);
+
 /// True where every element of a is within atol + rtol · |b| of b's, NaN and infinities being equal to themselves.
 bool allClose(llvm::ArrayRef<double> a, llvm::ArrayRef<double> b, double rtol, double atol);
 

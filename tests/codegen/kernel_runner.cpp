@@ -93,13 +93,6 @@ void *load(const std::string &bytes) {
   return library;
 }
 
-bool sameBits(const std::vector<RefTensor> &a, const std::vector<RefTensor> &b) {
-  for (size_t i = 0; i < a.size(); ++i)
-    if (!a[i].data.empty() && std::memcmp(a[i].data.data(), b[i].data.data(), a[i].data.size() * sizeof(double)) != 0)
-      return false;
-  return true;
-}
-
 } // namespace
 
 LoadedKernel::LoadedKernel(const KernelText &text, const cpu::EmitOptions &options)

@@ -124,7 +124,7 @@ TEST_F(Pipeline, everyPassKeepsTheMeaningOfEveryStep) {
 
 TEST_F(Pipeline, longChainsStayWithinBounds) {
   const int length = 3000;
-  std::string text = "func.func @main(%v0: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>) {\n",
+  std::string text = "func.func @main(%v0: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) {\n",
               type = "tensor<8x8xf32>";
   for (int i = 1; i <= length; ++i) {
     std::string from = std::to_string(i - 1), to = std::to_string(i);
@@ -132,10 +132,13 @@ TEST_F(Pipeline, longChainsStayWithinBounds) {
             (i == 1 ? "v0" : "t" + from) + " [1, 0] : " + type + " -> " + type + "\n";
   }
   std::string last = std::to_string(length);
-  text += "  return %v" + last + ", %t" + last + " : " + type + ", " + type + "\n}\n";
+  text += "  %p = tcc.matmul %t" + last + ", %t" + last + " : " + type + ", " + type + " -> " + type + "\n";
+  text += "  return %v" + last + ", %t" + last + ", %p : " + type + ", " + type + ", " + type + "\n}\n";
   for (int level : {0, 1, 2}) {
     OwningOpRef<ModuleOp> module = parse(text);
-    ASSERT_TRUE(run(*module, atLevel(level))) << messages;
+    PipelineOptions options = atLevel(level);
+    options.products = ProductType::bf16;
+    ASSERT_TRUE(run(*module, options)) << messages;
     mainOf(*module).walk([&](KernelOp kernel) {
       EXPECT_LE(std::distance(kernel.getBody().front().begin(), kernel.getBody().front().end()), 300);
     });

@@ -157,16 +157,6 @@ std::string textOf(ModuleOp module) {
   return text + "\n";
 }
 
-bool sameBits(ArrayRef<RefTensor> a, ArrayRef<RefTensor> b) {
-  if (a.size() != b.size())
-    return false;
-  for (auto [x, y] : llvm::zip_equal(a, b))
-    if (x.type != y.type || x.data.size() != y.data.size() ||
-        (!x.data.empty() && std::memcmp(x.data.data(), y.data.data(), x.data.size() * sizeof(double)) != 0))
-      return false;
-  return true;
-}
-
 OwningOpRef<ModuleOp> joinModules(ArrayRef<ModuleOp> modules) {
   MLIRContext *context = ModuleOp(modules.front()).getContext();
   OpBuilder builder(context);

@@ -80,9 +80,6 @@ private:
   std::string checkAgainst(llvm::ArrayRef<RefTensor> actual, llvm::ArrayRef<RefTensor> unfused, Tolerance tolerance);
 };
 
-/// True if the two lists hold the same bits (NaN equals NaN).
-bool sameBits(llvm::ArrayRef<RefTensor> a, llvm::ArrayRef<RefTensor> b);
-
 /// One module whose function takes the arguments of all and returns the results of all, in order.
 mlir::OwningOpRef<mlir::ModuleOp> joinModules(llvm::ArrayRef<mlir::ModuleOp> modules);
 

@@ -45,10 +45,11 @@ DEVICE void mbarrier_wait(Mbarrier *barrier, u32 parity) {
   }
 }
 #else
-// A probe build: a wait of more than TCC_BARRIER_CLOCK_LIMIT clocks becomes an error instead of a hang. The first thread
-// to give up leaves eight words in `barrier_probe`, host memory that the host has put there: 1 (last), block x, y, z,
-// thread, line of the wait, shared address of the barrier, parity. Then it traps; the others wait for that. Nothing is
-// alive behind a wait that gives up, and its start is one register, so that the build has the registers of the plain one.
+// A probe build: a wait of more than TCC_BARRIER_CLOCK_LIMIT clocks becomes an error instead of a hang. The first
+// thread to give up leaves eight words in `barrier_probe`, host memory that the host has put there: 1 (last), block x,
+// y, z, thread, line of the wait, shared address of the barrier, parity. Then it traps; the others wait for that.
+// Nothing is alive behind a wait that gives up, and its start is one register, so that the build has the registers of
+// the plain one.
 extern "C" {
 __device__ u32 *barrier_probe;
 __device__ u32 barrier_probe_claimed;
