@@ -75,6 +75,25 @@ std::string argumentName(func::FuncOp function, unsigned argument) {
   return name ? name.str() : "arg" + std::to_string(argument);
 }
 
+std::vector<std::string> resultNames(func::FuncOp function) {
+  std::vector<std::string> names;
+  for (unsigned i = 0; i < function.getNumResults(); ++i) {
+    if (function.getResultAttr(i, updatesAttr))
+      continue;
+    auto name = function.getResultAttrOfType<StringAttr>(i, nameAttr);
+    names.push_back(name ? name.str() : "result" + std::to_string(names.size()));
+  }
+  return names;
+}
+
+std::vector<std::string> writableNames(func::FuncOp function) {
+  std::vector<std::string> names = resultNames(function);
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    if (function.getArgAttr(i, stateAttr))
+      names.push_back(argumentName(function, i));
+  return names;
+}
+
 std::map<std::string, ValueHint> valueHints(func::FuncOp function) {
   std::map<std::string, ValueHint> hints;
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {

@@ -30,6 +30,12 @@ std::map<std::string, ValueHint> valueHints(mlir::func::FuncOp function);
 /// The argument's name: tcc.name, or arg<i>.
 std::string argumentName(mlir::func::FuncOp function, unsigned argument);
 
+/// The results that are no state's next value, in order: tcc.name, or result<k>. As in the plan.
+std::vector<std::string> resultNames(mlir::func::FuncOp function);
+
+/// What a run leaves behind: resultNames, then the states.
+std::vector<std::string> writableNames(mlir::func::FuncOp function);
+
 /// Random elements; equal for equal (seed, name). `run` counts from 1.
 Array randomArray(const runtime::TensorSpec &spec, const ValueHint &hint, uint64_t seed, int64_t run);
 

@@ -1,5 +1,7 @@
 // The format: "\x93NUMPY", version, header length, a Python dict of descr, fortran_order and shape, then the data.
 #include "frontend/npy.h"
+#include "runtime/artefact.h"
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -64,6 +66,62 @@ double element(const char *bytes, std::string_view descr) {
   return as(uint8_t()) != 0;
 }
 
+/// `value` as the float type holds it; integers, which setItem refuses by itself, as they are.
+double storedFloat(double value, DType dtype) {
+  const auto narrow = static_cast<float>(value);
+  switch (dtype) {
+  case DType::f32:
+    return narrow;
+  case DType::bf16:
+    return runtime::bf16ToFloat(runtime::floatToBf16(narrow));
+  case DType::f16:
+    return runtime::f16ToFloat(runtime::floatToF16(narrow));
+  default:
+    return value;
+  }
+}
+
+std::string shortest(double value) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+/// NumPy's name of the type that an array is written in.
+const char *descrOf(DType dtype) {
+  switch (dtype) {
+  case DType::f32:
+  case DType::bf16:
+    return "<f4";
+  case DType::f16:
+    return "<f2";
+  case DType::i1:
+    return "|b1";
+  case DType::i32:
+    return "<i4";
+  case DType::i64:
+    return "<i8";
+  case DType::f8e4m3:
+  case DType::f8e5m2:
+    break;
+  }
+  throw Error(std::string(runtime::name(dtype)) + " has no .npy form; cast it to f32 in the graph");
+}
+
+/// Magic, version 1.0, and the dict padded so that the data begin at a multiple of 64 bytes.
+std::string headerOf(const Array &array) {
+  std::string dict = std::string("{'descr': '") + descrOf(array.dtype()) + "', 'fortran_order': False, 'shape': (";
+  for (size_t i = 0; i < array.shape().size(); ++i)
+    dict += (i ? ", " : "") + std::to_string(array.shape()[i]);
+  dict += array.shape().size() == 1 ? ",), }" : "), }";
+  constexpr size_t before = 10;
+  dict.resize((before + dict.size() + 1 + 63) / 64 * 64 - before - 1, ' ');
+  dict += '\n';
+  std::string header("\x93NUMPY\x01\x00", 8);
+  header += static_cast<char>(dict.size() & 0xff);
+  header += static_cast<char>(dict.size() >> 8);
+  return header + dict;
+}
+
 } // namespace
 
 Array readNpy(const std::string &path, DType dtype) {
@@ -123,11 +181,29 @@ Array readNpy(const std::string &path, DType dtype) {
   }
   for (int64_t i = 0; i < shape.elements(); ++i) {
     const double value = element(data.data() + i * itemBytes, descr);
+    if (std::isfinite(value) && !std::isfinite(storedFloat(value, dtype)))
+      reader.fail("element " + std::to_string(i) + " is " + shortest(value) + ", which is beyond the range of " +
+                  std::string(runtime::name(dtype)));
     if (!array.setItem(i, value))
-      reader.fail("element " + std::to_string(i) + " is " + std::to_string(value) + ", which is no " +
+      reader.fail("element " + std::to_string(i) + " is " + shortest(value) + ", which is no " +
                   std::string(runtime::name(dtype)));
   }
   return array;
+}
+
+void writeNpy(const std::string &path, const Array &array) {
+  std::string bytes = headerOf(array);
+  if (array.dtype() == DType::bf16) {
+    const auto *from = static_cast<const uint16_t *>(array.raw());
+    for (int64_t i = 0; i < array.shape().elements(); ++i) {
+      const float value = runtime::bf16ToFloat(from[i]);
+      bytes.append(reinterpret_cast<const char *>(&value), sizeof value);
+    }
+  } else {
+    bytes.append(static_cast<const char *>(array.raw()), static_cast<size_t>(array.bytes()));
+  }
+  if (runtime::Error error = runtime::writeFileAtomically(path, bytes))
+    throw Error(error.message());
 }
 
 } // namespace tcc

@@ -1,18 +1,13 @@
 // One input: read, compile, and what was asked of the result.
 #include "frontend/driver/driver.h"
 #include "frontend/capture.h"
+#include "frontend/driver/execution.h"
 #include "frontend/graph_file.h"
-#include "frontend/graph_values.h"
-#include "frontend/npy.h"
-#include "ir/reference/interpreter.h"
-#include "runtime/executable.h"
-#include "runtime/profiler.h"
 #include "runtime/threads.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/Path.h"
-#include <algorithm>
 #include <chrono>
 
 using namespace mlir;
@@ -29,19 +24,6 @@ struct Diagnosed {
 
 double millisecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-/// "12.3 MB"
-std::string bytesText(int64_t bytes) {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  if (bytes < 10000)
-    stream << bytes << " B";
-  else if (bytes < 10000000)
-    stream << llvm::format("%.1f kB", static_cast<double>(bytes) / 1e3);
-  else
-    stream << llvm::format("%.1f MB", static_cast<double>(bytes) / 1e6);
-  return text;
 }
 
 void writeResult(const Options &options, StringRef bytes) {
@@ -83,8 +65,7 @@ private:
   void printSummary(llvm::raw_ostream &os);
   void printTimes();
   void execute();
-  void interpretOnce();
-  Array valueOf(const runtime::TensorSpec &spec, int64_t run);
+  void interpret();
   void checkArgument(StringRef option, const std::string &given);
 
   OwningOpRef<ModuleOp> copy() { return OwningOpRef<ModuleOp>(module->clone()); }
@@ -94,7 +75,7 @@ private:
   MLIRContext &context;
   DiagnosticPrinter printer;
   OwningOpRef<ModuleOp> module;
-  std::map<std::string, ValueHint> hints;
+  RunValues values;
   std::unique_ptr<llvm::raw_fd_ostream> dumpFile;
   CompileOptions compileOptions;
   CompileReport report;
@@ -114,18 +95,21 @@ int Job::steps() {
   module = parseGraph(*text, name, context, printer);
   if (!module)
     return exitDiagnosed;
-  hints = valueHints(graphFunction(*module));
+  func::FuncOp function = graphFunction(*module);
+  values.hints = valueHints(function);
   for (const auto &[given, sizes] : options.compile.pipeline.shapes)
     checkArgument("--shape=", given);
   for (const auto &[given, file] : options.inputFiles)
     checkArgument("--input ", given);
+  checkOutputs(options, writableNames(function));
+  compileOptions = options.compile;
+  values.given = readInputs(options, function, compileOptions.pipeline.shapes);
   if (options.action == Action::syntaxOnly)
     return exitSuccess;
   armReproducer("// tcc " + llvm::join(options.commandLine, " ") + "\n" + *text);
   diagnostics.emplace(&context, printer);
 
   // 2. What was asked for.
-  compileOptions = options.compile;
   openDump();
   try {
     if (options.verbose)
@@ -135,7 +119,7 @@ int Job::steps() {
     for (Emission emission : options.emissions)
       emit(emission);
     if (options.reference)
-      interpretOnce();
+      interpret();
     else if (options.runs || options.benchRuns)
       execute();
     else if (options.emissions.empty()) {
@@ -264,26 +248,14 @@ void Job::printTimes() {
 
 /// What an option says about argument `given` must be about one that exists.
 void Job::checkArgument(StringRef option, const std::string &given) {
-  if (hints.count(given))
+  if (values.hints.count(given))
     return;
   std::vector<std::string> names;
-  for (const auto &[argument, hint] : hints)
+  for (const auto &[argument, hint] : values.hints)
     names.push_back(argument);
   const std::string candidate = nearest(given, names);
   throw Diagnosed{name + ": " + option.str() + given + ": the graph has no such argument" +
                   (candidate.empty() ? "; it has " + llvm::join(names, ", ") : "; did you mean '" + candidate + "'?")};
-}
-
-Array Job::valueOf(const runtime::TensorSpec &spec, int64_t run) {
-  for (const auto &[given, file] : options.inputFiles)
-    if (given == spec.name) {
-      Array array = readNpy(file, spec.dtype);
-      if (!(array.shape() == Shape(spec.shape)))
-        throw Diagnosed{file + " has shape " + array.shape().text() + "; '" + given + "' is " +
-                        Shape(spec.shape).text()};
-      return array;
-    }
-  return randomArray(spec, hints[spec.name], options.seed, run);
 }
 
 void Job::execute() {
@@ -292,132 +264,18 @@ void Job::execute() {
   if (!executable)
     throw Diagnosed{executable.error().message()};
   printSummary(llvm::errs());
-
-  // 1. Values, in the plan's order.
-  const runtime::Plan &plan = (*executable)->plan();
-  std::vector<Array> inputs, states, outputs;
-  for (const runtime::TensorSpec &spec : plan.inputs)
-    inputs.push_back(valueOf(spec, 1));
-  for (const runtime::TensorSpec &spec : plan.states)
-    states.push_back(valueOf(spec, 1));
-  for (const runtime::TensorSpec &spec : plan.outputs)
-    outputs.push_back(Array(Shape(spec.shape), spec.dtype));
-  runtime::Profiler profiler;
-  auto step = [&](int64_t run, runtime::Profiler *recorder) {
-    std::vector<runtime::ConstTensorRef> in;
-    std::vector<runtime::TensorRef> out, state;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (hints[plan.inputs[i].name].kind == ValueHint::Kind::stepCount && run > 1)
-        inputs[i] = valueOf(plan.inputs[i], run);
-      in.emplace_back(inputs[i].raw(), inputs[i].bytes());
-    }
-    for (const Array &array : outputs)
-      out.push_back({array.raw(), array.bytes()});
-    for (const Array &array : states)
-      state.push_back({array.raw(), array.bytes()});
-    if (runtime::Error error = (*executable)->run(in, out, state, recorder))
-      throw Diagnosed{error.message()};
-  };
-
-  // 2. Runs.
-  runtime::Profiler *recorder = options.profile.empty() ? nullptr : &profiler;
-  int64_t run = 0;
-  if (options.runs) {
-    for (int64_t i = 0; i < *options.runs; ++i) {
-      step(++run, recorder);
-      if (*options.runs > 1) {
-        llvm::outs() << "run " << run << ':';
-        for (size_t j = 0; j < outputs.size(); ++j)
-          if (outputs[j].shape().empty())
-            llvm::outs() << ' ' << plan.outputs[j].name << ' ' << llvm::format("%.6g", outputs[j].item());
-        llvm::outs() << '\n';
-      }
-    }
-    for (size_t i = 0; i < outputs.size(); ++i)
-      llvm::outs() << describe(plan.outputs[i].name, outputs[i]) << '\n';
-    for (size_t i = 0; i < states.size(); ++i)
-      llvm::outs() << describe(plan.states[i].name, states[i]) << '\n';
-  }
-  if (options.benchRuns) {
-    for (int i = 0; i < 3; ++i)
-      step(++run, nullptr);
-    std::vector<double> times;
-    for (int64_t i = 0; i < *options.benchRuns; ++i) {
-      const Clock::time_point start = Clock::now();
-      step(++run, recorder);
-      times.push_back(millisecondsSince(start));
-    }
-    std::sort(times.begin(), times.end());
-    int64_t flops = 0;
-    for (const runtime::Instruction &instruction : plan.instructions)
-      flops += instruction.flops;
-    const double median = times[times.size() / 2];
-    llvm::outs() << llvm::format("%.4f ms median, %.4f min, %.4f max of %d runs", median, times.front(), times.back(),
-                                 static_cast<int>(times.size()));
-    if (flops && median > 0)
-      llvm::outs() << llvm::format(", %.2f GFLOP/s", static_cast<double>(flops) / median / 1e6);
-    llvm::outs() << ", peak " << bytesText((*executable)->peakBytes()) << '\n';
-  }
-  if (recorder) {
-    if (runtime::Error error = profiler.writeChromeTrace(options.profile))
-      throw Diagnosed{error.message()};
-    llvm::errs() << profiler.table(12);
-  }
+  driver::execute(**executable, options, values);
 }
 
-void Job::interpretOnce() {
-
-  // The graph with its gradients expanded and its sizes fixed, but not yet fused.
+/// The graph with its gradients expanded and its sizes fixed, but not yet fused.
+void Job::interpret() {
   OwningOpRef<ModuleOp> shaped = copy();
   PipelineOptions pipeline = compileOptions.pipeline;
   pipeline.stopAfter = Phase::shaped;
   report = {};
   if (failed(runPipeline(*shaped, pipeline, report.pipeline)))
     throw AlreadyReported();
-  func::FuncOp function = graphFunction(*shaped);
-
-  std::vector<RefTensor> arguments;
-  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-    RankedTensorType type = tensorType(function.getArgument(i));
-    const ValueType described = valueType(type);
-    runtime::TensorSpec spec{argumentName(function, i), described.dtype,
-                             std::vector<int64_t>(type.getShape().begin(), type.getShape().end())};
-    const Array array = valueOf(spec, 1);
-    RefTensor tensor = splatTensor(type, 0);
-    for (int64_t j = 0; j < tensor.size(); ++j)
-      tensor.data[static_cast<size_t>(j)] = array.item(j);
-    arguments.push_back(std::move(tensor));
-  }
-  std::string problem;
-  FailureOr<std::vector<RefTensor>> results = interpret(function, arguments, RefMode::rounding, problem);
-  if (failed(results))
-    throw Diagnosed{problem};
-  auto print = [&](const std::string &name, const RefTensor &tensor) {
-    const ValueType type = valueType(tensor.type);
-    Array array = Array(type.shape, type.dtype);
-    for (int64_t j = 0; j < tensor.size(); ++j)
-      if (double value = tensor.data[static_cast<size_t>(j)]; !array.setItem(j, value))
-        throw Diagnosed{"element " + std::to_string(j) + " of " + name + " is " + std::to_string(value) +
-                        ", which is no " + std::string(runtime::name(type.dtype))};
-    llvm::outs() << describe(name, array) << '\n';
-  };
-  unsigned outputs = 0;
-  for (auto [i, tensor] : llvm::enumerate(*results))
-    if (!function.getResultAttr(i, updatesAttr)) {
-      auto name = function.getResultAttrOfType<StringAttr>(i, nameAttr);
-      print(name ? name.str() : "result" + std::to_string(outputs), tensor);
-      ++outputs;
-    }
-  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-    if (!function.getArgAttr(i, stateAttr))
-      continue;
-    const std::string state = argumentName(function, i);
-    const RefTensor *value = &arguments[i];
-    for (auto [j, tensor] : llvm::enumerate(*results))
-      if (auto updates = function.getResultAttrOfType<StringAttr>(j, updatesAttr); updates && updates == state)
-        value = &tensor;
-    print(state, *value);
-  }
+  interpretOnce(graphFunction(*shaped), options, values);
 }
 
 } // namespace

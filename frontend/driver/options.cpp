@@ -124,11 +124,15 @@ void readLevel(StringRef text, Options &options) {
   options.compile.pipeline.level = text[0] - '0';
 }
 
-void readInput(StringRef text, Options &options) {
+/// NAME=FILE.npy of `option`, each name once.
+void readFile(StringRef text, StringRef option, std::vector<std::pair<std::string, std::string>> &files) {
   auto [name, path] = text.split('=');
   if (name.empty() || path.empty())
-    throw UsageError{"'" + text.str() + "' of --input has another form than NAME=FILE.npy"};
-  options.inputFiles.emplace_back(name.str(), path.str());
+    throw UsageError{"'" + text.str() + "' of " + option.str() + " has another form than NAME=FILE.npy"};
+  for (const auto &[other, file] : files)
+    if (other == name)
+      throw UsageError{option.str() + " gives '" + name.str() + "' twice"};
+  files.emplace_back(name.str(), path.str());
 }
 
 void readRun(StringRef text, Options &options) {
@@ -212,7 +216,10 @@ void apply(const Arg &arg, Options &options) {
     options.benchRuns = number(value(), "--bench=", 1, 1000000000);
     break;
   case OPT_input:
-    readInput(value(), options);
+    readFile(value(), "--input", options.inputFiles);
+    break;
+  case OPT_output:
+    readFile(value(), "--output", options.outputFiles);
     break;
   case OPT_seed_EQ:
     options.seed = static_cast<uint64_t>(number(value(), "--seed=", 0, INT64_MAX));
@@ -285,6 +292,8 @@ void checkTogether(const Options &options) {
     throw UsageError{"-fdump-dir= without -fdump-ir="};
   if (!executes && !options.inputFiles.empty())
     throw UsageError{"--input without --run or --bench"};
+  if (!executes && !options.outputFiles.empty())
+    throw UsageError{"--output without --run or --bench"};
   if (!options.profile.empty() && !options.runs && !options.benchRuns)
     throw UsageError{"--profile= without --run or --bench"};
 }

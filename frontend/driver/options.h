@@ -23,7 +23,8 @@ struct Options {
   std::optional<int64_t> runs; ///< --run
   bool reference = false;      ///< --run=reference
   std::optional<int64_t> benchRuns;
-  std::vector<std::pair<std::string, std::string>> inputFiles; ///< name, path
+  std::vector<std::pair<std::string, std::string>> inputFiles;  ///< --input: name, path
+  std::vector<std::pair<std::string, std::string>> outputFiles; ///< --output: name of a result or state, path
   uint64_t seed = 0;
   std::string profile;
 

@@ -1,5 +1,6 @@
 // The command line, by running the built program: exit statuses, messages, what goes to stdout.
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 namespace {
 
@@ -101,6 +103,10 @@ TEST(Driver, UsageErrorsExitWith2) {
       {"-o out " + path + " " + path, "several inputs"},
       {"--run -emit=fused " + path, "do not go together"},
       {"--input x=a.npy " + path, "--run"},
+      {"--output y=a.npy " + path, "--run"},
+      {"--run --input x=a.npy --input=x=b.npy " + path, "'x' twice"},
+      {"--run --output y=a.npy --output=y=b.npy " + path, "'y' twice"},
+      {"--run --output y " + path, "NAME=FILE.npy"},
       {"-fdiagnostics-color=pink " + path, "pink"},
   };
   for (const auto &[arguments, message] : cases) {
@@ -251,13 +257,23 @@ TEST(Driver, ACrashLeavesAReproducerAndExitsWith70) {
   EXPECT_EQ(tcc("-fsyntax-only " + path).status, 0) << "the reproducer is a graph again";
 }
 
+/// A .npy file of format 1.0 as NumPy writes it: `header` padded, then `data`.
+std::string npyText(std::string header, const std::string &data) {
+  header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 11, ' ');
+  header += '\n';
+  return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(header.size()) + '\0' + header + data;
+}
+std::string npyText(const std::string &descr, const std::string &shape, const std::string &data) {
+  return npyText("{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }", data);
+}
+template <typename T>
+std::string bytesOf(const std::vector<T> &values) {
+  return {reinterpret_cast<const char *>(values.data()), values.size() * sizeof(T)};
+}
+
 TEST(Driver, TakesInputsFromNpyFiles) {
   const std::string path = file("good.graph", good);
-  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 8), }";
-  header.resize(117, ' ');
-  header += '\n';
-  std::string npy = std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(header.size()) + '\0' + header;
-  npy += std::string(32 * 4, '\0');
+  const std::string npy = npyText("<f4", "(4, 8)", std::string(32 * 4, '\0'));
   const std::string zero = file("zero.npy", npy);
   const Result result = tcc(path + " --threads=1 --run --input x=" + zero);
   EXPECT_EQ(result.status, 0) << result.err;
@@ -267,6 +283,70 @@ TEST(Driver, TakesInputsFromNpyFiles) {
     EXPECT_EQ(cut.status, 1) << length;
     EXPECT_HAS(cut.err, "cut.npy");
   }
+}
+
+TEST(Driver, WritesResultsAndStatesAsNpyFiles) {
+  const std::string graph = file("types.graph", R"(func.func @f(%x: tensor<2x3xf32> {tcc.name = "x"},
+               %n: tensor<3xi32> {tcc.name = "n", tcc.state}, %k: tensor<2xi64> {tcc.name = "k"})
+    -> (tensor<2x3xf32> {tcc.name = "y"}, tensor<3xi32> {tcc.updates = "n"}, tensor<2x3xbf16> {tcc.name = "narrow"},
+        tensor<2x3xf16> {tcc.name = "half"}, tensor<2x3xi1> {tcc.name = "flag"}, tensor<f32>, tensor<2xi64>) {
+  %y = tcc.add %x, %x : tensor<2x3xf32>
+  %next = tcc.add %n, %n : tensor<3xi32>
+  %narrow = tcc.cast %x : tensor<2x3xf32> -> tensor<2x3xbf16>
+  %half = tcc.cast %x : tensor<2x3xf32> -> tensor<2x3xf16>
+  %flag = tcc.is_finite %x : tensor<2x3xf32> -> tensor<2x3xi1>
+  %c = tcc.constant dense<2.5> : tensor<f32>
+  func.return %y, %next, %narrow, %half, %flag, %c, %k
+      : tensor<2x3xf32>, tensor<3xi32>, tensor<2x3xbf16>, tensor<2x3xf16>, tensor<2x3xi1>, tensor<f32>, tensor<2xi64>
+}
+)");
+  const std::vector<float> x = {0.5f, -1, 2, 1e-3f, 7, INFINITY}, y = {1, -2, 4, 2e-3f, 14, INFINITY};
+  const std::vector<int32_t> n = {3, -4, 1 << 20}, thrice = {24, -32, 1 << 23};
+  const std::vector<int64_t> k = {(int64_t{1} << 40) + 1, -7};
+  const std::string values = " --input x=" + file("x.npy", npyText("<f4", "(2, 3)", bytesOf(x))) +
+                             " --input n=" + file("n.npy", npyText("<i4", "(3,)", bytesOf(n))) +
+                             " --input k=" + file("k.npy", npyText("<i8", "(2,)", bytesOf(k)));
+  const auto at = [](const std::string &name) { return (folder() / name).string(); };
+  std::string outputs;
+  for (const char *name : {"y", "n", "narrow", "half", "flag", "result4", "result5"})
+    outputs += " --output " + std::string(name) + "=" + at(std::string(name) + ".out");
+  for (const std::string mode : {" --threads=1 --run=3", " --run=reference"}) {
+    const Result result = tcc(graph + mode + values + outputs);
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(slurp(at("y.out")), npyText("<f4", "(2, 3)", bytesOf(y)));
+    EXPECT_EQ(
+        slurp(at("n.out")),
+        npyText("<i4", "(3,)", bytesOf(mode == " --run=reference" ? std::vector<int32_t>{6, -8, 1 << 21} : thrice)))
+        << "the state after the last run";
+    EXPECT_EQ(slurp(at("narrow.out")).size(), npyText("<f4", "(2, 3)", bytesOf(y)).size()) << "bf16 is widened";
+    EXPECT_EQ(slurp(at("half.out")).size(), npyText("<f2", "(2, 3)", std::string(12, 'x')).size());
+    EXPECT_EQ(slurp(at("flag.out")), npyText("|b1", "(2, 3)", std::string("\1\1\1\1\1\0", 6)));
+    EXPECT_EQ(slurp(at("result4.out")), npyText("<f4", "()", bytesOf(std::vector<float>{2.5f})));
+    EXPECT_EQ(slurp(at("result5.out")), npyText("<i8", "(2,)", bytesOf(k)));
+  }
+  const Result unknown = tcc(graph + " --threads=1 --run --output narow=" + at("no.out"));
+  EXPECT_EQ(unknown.status, 1);
+  EXPECT_HAS(unknown.err, "did you mean 'narrow'?");
+  EXPECT_FALSE(std::filesystem::exists(at("no.out")));
+  EXPECT_EQ(tcc(graph + " --threads=1 --run --output y=" + at("no/such.npy")).status, 1);
+}
+
+TEST(Driver, AGivenInputFixesTheOpenSizes) {
+  const std::string x = file("x.npy", npyText("<f4", "(3, 64)", std::string(3 * 64 * 4, '\0')));
+  const Result run = tcc(model("mlp") + " --threads=1 --run --input x=" + x);
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_HAS(run.out, "logits: f32[3, 10]");
+  const Result against = tcc(model("mlp") + " --shape=x:4x64 --run --input x=" + x);
+  EXPECT_EQ(against.status, 1);
+  EXPECT_HAS(against.err, "has shape [3, 64]; 'x' is 4x64 by --shape");
+  const Result wrong =
+      tcc(model("mlp") + " --run --input x=" + file("y.npy", npyText("<f4", "(3, 63)", std::string(756, '\0'))));
+  EXPECT_HAS(wrong.err, "has shape [3, 63]; 'x' is ?x64");
+  EXPECT_LACKS(wrong.err, "compiled in");
+  const std::string huge = file("huge.npy", npyText("<f8", "(4, 8)", bytesOf(std::vector<double>(32, 1e300))));
+  const Result infinite = tcc(file("good.graph", good) + " --run --input x=" + huge);
+  EXPECT_EQ(infinite.status, 1);
+  EXPECT_HAS(infinite.err, "element 0 is 1e+300, which is beyond the range of f32");
 }
 
 } // namespace

@@ -1,0 +1,267 @@
+// --run, --bench, --input, --output.
+#include "frontend/driver/execution.h"
+#include "frontend/capture.h"
+#include "frontend/diagnostics.h"
+#include "frontend/npy.h"
+#include "ir/reference/interpreter.h"
+#include "runtime/profiler.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
+#include <algorithm>
+#include <chrono>
+
+using namespace mlir;
+
+namespace tcc::driver {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Runs before those that are timed: caches, clocks and pages settle.
+constexpr int warmUpRuns = 3;
+
+/// An executable with the memory of its inputs, states and outputs.
+class Stage {
+public:
+  Stage(runtime::Executable &executable, const RunValues &values, uint64_t seed)
+      : executable(executable), plan(executable.plan()), values(values), seed(seed) {
+    for (const runtime::TensorSpec &spec : plan.inputs)
+      inputs.push_back(values.of(spec, seed, 1));
+    for (const runtime::TensorSpec &spec : plan.states)
+      states.push_back(values.of(spec, seed, 1));
+    for (const runtime::TensorSpec &spec : plan.outputs)
+      outputs.push_back(Array(Shape(spec.shape), spec.dtype));
+  }
+
+  /// The next run; `recorder` may be null.
+  void step(runtime::Profiler *recorder) {
+    ++run;
+    std::vector<runtime::ConstTensorRef> in;
+    std::vector<runtime::TensorRef> out, state;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (changes(plan.inputs[i].name) && run > 1)
+        inputs[i] = values.of(plan.inputs[i], seed, run);
+      in.emplace_back(inputs[i].raw(), inputs[i].bytes());
+    }
+    for (const Array &array : outputs)
+      out.push_back({array.raw(), array.bytes()});
+    for (const Array &array : states)
+      state.push_back({array.raw(), array.bytes()});
+    if (runtime::Error error = executable.run(in, out, state, recorder))
+      throw Error(error.message());
+  }
+
+  /// "run 3: loss 1.25": the scalars.
+  void printScalars() const {
+    llvm::outs() << "run " << run << ':';
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (outputs[i].shape().empty())
+        llvm::outs() << ' ' << plan.outputs[i].name << ' ' << llvm::format("%.6g", outputs[i].item());
+    llvm::outs() << '\n';
+  }
+
+  /// Results, then states.
+  std::vector<NamedArray> results() const {
+    std::vector<NamedArray> list;
+    for (size_t i = 0; i < outputs.size(); ++i)
+      list.push_back({plan.outputs[i].name, outputs[i]});
+    for (size_t i = 0; i < states.size(); ++i)
+      list.push_back({plan.states[i].name, states[i]});
+    return list;
+  }
+
+private:
+  /// The number of the run is the one input that a run of the trainer would change.
+  bool changes(const std::string &name) const {
+    auto hint = values.hints.find(name);
+    return hint != values.hints.end() && hint->second.kind == ValueHint::Kind::stepCount && !values.given.count(name);
+  }
+
+  runtime::Executable &executable;
+  const runtime::Plan &plan;
+  const RunValues &values;
+  uint64_t seed;
+  std::vector<Array> inputs, states, outputs;
+  int64_t run = 0;
+};
+
+void bench(Stage &stage, int64_t runs, runtime::Executable &executable, runtime::Profiler *recorder) {
+  for (int i = 0; i < warmUpRuns; ++i)
+    stage.step(nullptr);
+  std::vector<double> times;
+  for (int64_t i = 0; i < runs; ++i) {
+    const Clock::time_point start = Clock::now();
+    stage.step(recorder);
+    times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+  }
+  std::sort(times.begin(), times.end());
+  int64_t flops = 0;
+  for (const runtime::Instruction &instruction : executable.plan().instructions)
+    flops += instruction.flops;
+  const double median = times[times.size() / 2];
+  llvm::outs() << llvm::format("%.4f ms median, %.4f min, %.4f max of %d runs", median, times.front(), times.back(),
+                               static_cast<int>(times.size()));
+  if (flops && median > 0)
+    llvm::outs() << llvm::format(", %.2f GFLOP/s", static_cast<double>(flops) / median / 1e6);
+  llvm::outs() << ", peak " << bytesText(executable.peakBytes()) << '\n';
+}
+
+/// A result shadows a state of its name, since results stand first.
+void writeOutputs(const Options &options, const std::vector<NamedArray> &results) {
+  for (const auto &[name, path] : options.outputFiles) {
+    const auto found = llvm::find_if(results, [&](const NamedArray &result) { return result.name == name; });
+    if (found == results.end())
+      throw Error("--output " + name + ": the graph has no such result or state");
+    writeNpy(path, found->array);
+  }
+}
+
+/// A tensor of the interpreter as the array that a compiled run would give.
+Array arrayOf(const std::string &name, const RefTensor &tensor) {
+  const ValueType type = valueType(tensor.type);
+  Array array = Array(type.shape, type.dtype);
+  for (int64_t i = 0; i < tensor.size(); ++i)
+    if (double value = tensor.data[static_cast<size_t>(i)]; !array.setItem(i, value))
+      throw Error("element " + std::to_string(i) + " of " + name + " is " + std::to_string(value) + ", which is no " +
+                  std::string(runtime::name(type.dtype)));
+  return array;
+}
+
+std::string sizesText(ArrayRef<int64_t> sizes) {
+  return llvm::join(
+      llvm::map_range(
+          sizes, [](int64_t size) { return ShapedType::isDynamic(size) ? std::string("?") : std::to_string(size); }),
+      "x");
+}
+
+/// Reads `path` for argument `name` of `type`; `shape` is what --shape says of it, or null.
+Array readInput(const std::string &name, const std::string &path, RankedTensorType type,
+                const std::vector<int64_t> *shape) {
+  Array array = readNpy(path, valueType(type).dtype);
+  const ArrayRef<int64_t> sizes = shape ? ArrayRef<int64_t>(*shape) : type.getShape();
+  bool fits = array.shape().rank() == static_cast<int64_t>(sizes.size());
+  for (size_t i = 0; fits && i < sizes.size(); ++i)
+    fits = ShapedType::isDynamic(sizes[i]) || sizes[i] == array.shape()[i];
+  if (!fits)
+    throw Error(path + " has shape " + array.shape().text() + "; '" + name + "' is " +
+                (sizes.empty() ? std::string("a scalar") : sizesText(sizes)) + (shape ? " by --shape" : ""));
+  return array;
+}
+
+} // namespace
+
+Array RunValues::of(const runtime::TensorSpec &spec, uint64_t seed, int64_t run) const {
+  if (auto found = given.find(spec.name); found != given.end()) {
+    // A copy, since a run updates states in place.
+    Array array = Array::uninitialized(found->second.shape(), found->second.dtype());
+    std::memcpy(array.raw(), found->second.raw(), static_cast<size_t>(array.bytes()));
+    return array;
+  }
+  auto hint = hints.find(spec.name);
+  return randomArray(spec, hint == hints.end() ? ValueHint() : hint->second, seed, run);
+}
+
+std::map<std::string, Array> readInputs(const Options &options, func::FuncOp function,
+                                        std::map<std::string, std::vector<int64_t>> &shapes) {
+  std::map<std::string, Array> given;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    const std::string name = argumentName(function, i);
+    const auto file = llvm::find_if(options.inputFiles, [&](const auto &entry) { return entry.first == name; });
+    if (file == options.inputFiles.end())
+      continue;
+    const RankedTensorType type = tensorType(function.getArgument(i));
+    const auto shape = shapes.find(name);
+    Array array = readInput(name, file->second, type, shape == shapes.end() ? nullptr : &shape->second);
+    if (!type.hasStaticShape())
+      shapes.try_emplace(name, array.shape().begin(), array.shape().end());
+    given.emplace(name, std::move(array));
+  }
+  return given;
+}
+
+void checkOutputs(const Options &options, const std::vector<std::string> &results) {
+  for (const auto &[name, path] : options.outputFiles) {
+    if (llvm::is_contained(results, name))
+      continue;
+    const std::string candidate = nearest(name, results);
+    throw Error("--output " + name + ": the graph has no such result or state" +
+                (candidate.empty() ? "; it has " + llvm::join(results, ", ") : "; did you mean '" + candidate + "'?"));
+  }
+}
+
+void execute(runtime::Executable &executable, const Options &options, const RunValues &values) {
+  Stage stage(executable, values, options.seed);
+  runtime::Profiler profiler;
+  runtime::Profiler *recorder = options.profile.empty() ? nullptr : &profiler;
+  if (options.runs) {
+    for (int64_t i = 0; i < *options.runs; ++i) {
+      stage.step(recorder);
+      if (*options.runs > 1)
+        stage.printScalars();
+    }
+    for (const NamedArray &result : stage.results())
+      llvm::outs() << describe(result.name, result.array) << '\n';
+  }
+  if (options.benchRuns)
+    bench(stage, *options.benchRuns, executable, recorder);
+  writeOutputs(options, stage.results());
+  if (recorder) {
+    if (runtime::Error error = profiler.writeChromeTrace(options.profile))
+      throw Error(error.message());
+    llvm::errs() << profiler.table(12);
+  }
+}
+
+void interpretOnce(func::FuncOp function, const Options &options, const RunValues &values) {
+  // 1. Arguments.
+  std::vector<RefTensor> arguments;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    RankedTensorType type = tensorType(function.getArgument(i));
+    const ValueType described = valueType(type);
+    runtime::TensorSpec spec{argumentName(function, i), described.dtype,
+                             std::vector<int64_t>(type.getShape().begin(), type.getShape().end())};
+    const Array array = values.of(spec, options.seed, 1);
+    RefTensor tensor = splatTensor(type, 0);
+    for (int64_t j = 0; j < tensor.size(); ++j)
+      tensor.data[static_cast<size_t>(j)] = array.item(j);
+    arguments.push_back(std::move(tensor));
+  }
+  std::string problem;
+  FailureOr<std::vector<RefTensor>> results = interpret(function, arguments, RefMode::rounding, problem);
+  if (failed(results))
+    throw Error(problem);
+
+  // 2. Results, then states.
+  std::vector<NamedArray> list;
+  const std::vector<std::string> names = resultNames(function);
+  for (auto [i, tensor] : llvm::enumerate(*results))
+    if (!function.getResultAttr(i, updatesAttr))
+      list.push_back({names[list.size()], arrayOf(names[list.size()], tensor)});
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    if (!function.getArgAttr(i, stateAttr))
+      continue;
+    const std::string state = argumentName(function, i);
+    const RefTensor *value = &arguments[i];
+    for (auto [j, tensor] : llvm::enumerate(*results))
+      if (auto updates = function.getResultAttrOfType<StringAttr>(j, updatesAttr); updates && updates == state)
+        value = &tensor;
+    list.push_back({state, arrayOf(state, *value)});
+  }
+  for (const NamedArray &result : list)
+    llvm::outs() << describe(result.name, result.array) << '\n';
+  writeOutputs(options, list);
+}
+
+std::string bytesText(int64_t bytes) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  if (bytes < 10000)
+    stream << bytes << " B";
+  else if (bytes < 10000000)
+    stream << llvm::format("%.1f kB", static_cast<double>(bytes) / 1e3);
+  else
+    stream << llvm::format("%.1f MB", static_cast<double>(bytes) / 1e6);
+  return text;
+}
+
+} // namespace tcc::driver

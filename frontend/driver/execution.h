@@ -1,0 +1,41 @@
+// Running what was compiled: values in, runs and timings, values out.
+#pragma once
+#include "frontend/driver/options.h"
+#include "frontend/graph_values.h"
+#include "runtime/executable.h"
+
+namespace tcc::driver {
+
+/// A value that a run printed or may write: a result, or a state after the last run.
+struct NamedArray {
+  std::string name;
+  Array array;
+};
+
+/// What the arguments of a run are made of.
+struct RunValues {
+  std::map<std::string, ValueHint> hints; ///< how random elements are drawn, by argument
+  std::map<std::string, Array> given;     ///< of --input
+
+  /// The value of an argument in run `run` (from 1): the given one, or random elements for `seed`.
+  Array of(const runtime::TensorSpec &spec, uint64_t seed, int64_t run) const;
+};
+
+/// Reads the files of --input for the arguments of `function` and checks their sizes; the ones that give '?' sizes are
+/// added to `shapes` (as --shape does). Throws Error.
+std::map<std::string, Array> readInputs(const Options &options, mlir::func::FuncOp function,
+                                        std::map<std::string, std::vector<int64_t>> &shapes);
+
+/// Throws Error unless every --output names one of `results`.
+void checkOutputs(const Options &options, const std::vector<std::string> &results);
+
+/// --run and --bench: results and times go to stdout, what --output asks for to its files. Throws Error.
+void execute(runtime::Executable &executable, const Options &options, const RunValues &values);
+
+/// --run=reference: `function` in phase Shaped, once, by the interpreter. Throws Error.
+void interpretOnce(mlir::func::FuncOp function, const Options &options, const RunValues &values);
+
+/// "12.3 MB"
+std::string bytesText(int64_t bytes);
+
+} // namespace tcc::driver
