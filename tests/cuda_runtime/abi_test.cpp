@@ -42,6 +42,7 @@ TEST(CudaAbi, ValuesAgree) {
   EXPECT_EQ(int(cuda::mapSwizzle64), int(CU_TENSOR_MAP_SWIZZLE_64B));
   EXPECT_EQ(int(cuda::mapSwizzle128), int(CU_TENSOR_MAP_SWIZZLE_128B));
   EXPECT_EQ(int(cuda::mapPromote128), int(CU_TENSOR_MAP_L2_PROMOTION_L2_128B));
+  EXPECT_EQ(int(cuda::captureThreadLocal), int(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   EXPECT_EQ(int(cuda::launchCooperative), int(CU_LAUNCH_ATTRIBUTE_COOPERATIVE));
   EXPECT_EQ(int(cuda::launchCluster), int(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION));
   EXPECT_EQ(int(cuda::launchProgrammaticSerialization), int(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION));

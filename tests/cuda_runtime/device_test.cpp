@@ -21,6 +21,7 @@ struct FakeState {
   unsigned long long variable;
   char failing[64];
   int failure;
+  int graphLaunches;
 };
 
 class CudaDevice : public ::testing::Test {
@@ -108,6 +109,35 @@ TEST_F(CudaDevice, EventsTime) {
   stream.waitFor(stop);
   stop.synchronize();
   EXPECT_EQ(stop.millisecondsSince(start), 1.5f);
+}
+
+TEST_F(CudaDevice, CapturedWorkIsLaunchedAgain) {
+  auto device = Device::open();
+  Stream stream = device->makeStream();
+  stream.beginCapture();
+  Graph graph = stream.endCapture();
+  ASSERT_TRUE(graph);
+  EXPECT_FALSE(Graph());
+  stream.launch(graph);
+  stream.launch(graph);
+  EXPECT_EQ(fake->graphLaunches, 2);
+  for (const char *function : {"cuStreamEndCapture", "cuGraphInstantiateWithFlags"}) { // and nothing leaks
+    failNext(function, 901);
+    EXPECT_NE(errorOf([&] { stream.endCapture(); }).find("step"), std::string::npos);
+  }
+}
+
+TEST_F(CudaDevice, ErrorsKeepTheDriversCode) {
+  auto device = Device::open();
+  failNext("cuMemAlloc_v2", 2);
+  try {
+    device->allocate(16);
+    ADD_FAILURE() << "no error";
+  } catch (const CudaError &error) {
+    EXPECT_EQ(error.code(), 2);
+  }
+  EXPECT_EQ(CudaError("not the driver's").code(), 0);
+  EXPECT_EQ(device->freeMemory(), 1u << 29);
 }
 
 TEST_F(CudaDevice, LaunchPassesShapeAttributesAndArguments) {

@@ -17,6 +17,7 @@ struct FakeState {
   unsigned long long variable = 0; // The one `__device__` variable of every module.
   char failing[64] = {};           // The function that fails next.
   int failure = 0;
+  int graphLaunches = 0;
 };
 
 static FakeState state;
@@ -154,6 +155,9 @@ int cuLaunchKernelEx(const Config *config, void *, void **arguments, void **) {
   state.argument = *static_cast<int *>(arguments[0]);
   return 0;
 }
+int cuMemGetInfo_v2(std::size_t *available, std::size_t *total) {
+  return *available = 1u << 29, *total = 1u << 30, outcome(__func__);
+}
 int cuMemAlloc_v2(unsigned long long *address, std::size_t bytes) {
   if (int code = outcome(__func__))
     return code;
@@ -213,5 +217,23 @@ int cuEventSynchronize(void *) {
 }
 int cuEventElapsedTime(float *milliseconds, void *, void *) {
   return *milliseconds = 1.5f, 0;
+}
+int cuStreamBeginCapture_v2(void *, int mode) {
+  return mode == 1 ? outcome(__func__) : 1;
+}
+int cuStreamEndCapture(void *, void **graph) {
+  return open(graph, __func__);
+}
+int cuGraphInstantiateWithFlags(void **executable, void *, unsigned long long) {
+  return open(executable, __func__);
+}
+int cuGraphLaunch(void *, void *) {
+  return ++state.graphLaunches, outcome(__func__);
+}
+int cuGraphExecDestroy(void *executable) {
+  return close(executable);
+}
+int cuGraphDestroy(void *graph) {
+  return close(graph);
 }
 }

@@ -59,6 +59,25 @@ void Stream::setBytes(DevicePointer to, unsigned char value, std::size_t bytes) 
     driver->check(driver->setBytes(to, value, bytes, handle()), "filling " + amount(bytes) + " on the device");
 }
 
+void Stream::beginCapture() const {
+  driver->check(driver->streamBeginCapture(handle(), captureThreadLocal), "beginning to capture a step");
+}
+
+Graph Stream::endCapture() const {
+  GraphHandle captured = nullptr;
+  driver->check(driver->streamEndCapture(handle(), &captured), "ending the capture of a step");
+  const Owned<GraphHandle> owner(captured, driver->graphDestroy);
+  GraphExecHandle ready = nullptr;
+  driver->check(driver->graphInstantiate(&ready, captured, 0), "making a graph of a captured step");
+  Graph graph;
+  graph.graph = Owned<GraphExecHandle>(ready, driver->graphExecDestroy);
+  return graph;
+}
+
+void Stream::launch(const Graph &graph) const {
+  driver->check(driver->graphLaunch(graph.graph.get(), handle()), "launching a captured step");
+}
+
 void Kernel::launch(const Stream &stream, const LaunchShape &shape, std::span<void *const> arguments) const {
   if (shape.grid[0] == 0 || shape.grid[1] == 0 || shape.grid[2] == 0)
     return;
@@ -179,6 +198,12 @@ std::size_t Device::totalMemory() const {
   std::size_t bytes = 0;
   functions.check(functions.deviceTotalMem(&bytes, ordinal), "reading the size of device memory");
   return bytes;
+}
+
+std::size_t Device::freeMemory() const {
+  std::size_t available = 0, total = 0;
+  functions.check(functions.memGetInfo(&available, &total), "reading the amount of free device memory");
+  return available;
 }
 
 int Device::attribute(DeviceAttribute which) const {

@@ -83,6 +83,17 @@ private:
   Owned<EventHandle> event;
 };
 
+/// Work that was captured from a stream, ready to be launched again and again. Addresses and arguments are those of the
+/// capture.
+class Graph {
+public:
+  explicit operator bool() const { return graph.get() != nullptr; }
+
+private:
+  friend class Stream;
+  Owned<GraphExecHandle> graph;
+};
+
 class Stream {
 public:
   StreamHandle handle() const { return stream.get(); }
@@ -94,6 +105,12 @@ public:
   void copyToHost(void *to, DevicePointer from, std::size_t bytes) const;
   void copyOnDevice(DevicePointer to, DevicePointer from, std::size_t bytes) const;
   void setBytes(DevicePointer to, unsigned char value, std::size_t bytes) const;
+  /// From here to endCapture() work is recorded and not run; waiting, allocating and loading are errors until then.
+  void beginCapture() const;
+  /// The recorded work as a graph. Throws CudaError when something within the capture was not allowed; the stream is
+  /// usable again either way.
+  Graph endCapture() const;
+  void launch(const Graph &graph) const;
 
 private:
   friend class Device;
@@ -158,6 +175,7 @@ public:
   /// The architecture to compile for: sm_80 for every 8.x, sm_90a, sm_100a, and the plain number of any other.
   std::string architecture() const;
   std::size_t totalMemory() const;
+  std::size_t freeMemory() const;
   int attribute(DeviceAttribute which) const;
 
   Buffer allocate(std::size_t bytes) const;

@@ -31,7 +31,8 @@ void Driver::check(Result result, const std::string &doing) const {
   getErrorName(result, &name);
   getErrorString(result, &text);
   throw CudaError(doing + ": " + (name ? name : "CUDA error " + std::to_string(result)) + " (" +
-                  (text ? text : "no description") + ")");
+                      (text ? text : "no description") + ")",
+                  result);
 }
 
 } // namespace tcc::runtime::cuda

@@ -18,6 +18,11 @@ using ModuleHandle = struct ModuleOpaque *;
 using FunctionHandle = struct FunctionOpaque *;
 using StreamHandle = struct StreamOpaque *;
 using EventHandle = struct EventOpaque *;
+using GraphHandle = struct GraphOpaque *;
+using GraphExecHandle = struct GraphExecOpaque *;
+
+/// Of the calling thread alone: what other threads do does not spoil a capture.
+enum CaptureMode : int { captureThreadLocal = 1 };
 
 enum DeviceAttribute : int {
   attributeMaxSharedPerBlock = 8,
@@ -94,6 +99,7 @@ enum TensorMapValue : int {
   X(functionSetAttribute, cuFuncSetAttribute, (FunctionHandle, FunctionAttribute, int))                                \
   X(functionGetAttribute, cuFuncGetAttribute, (int *, FunctionAttribute, FunctionHandle))                              \
   X(launch, cuLaunchKernelEx, (const LaunchConfig *, FunctionHandle, void **, void **))                                \
+  X(memGetInfo, cuMemGetInfo_v2, (std::size_t *, std::size_t *))                                                       \
   X(memAlloc, cuMemAlloc_v2, (DevicePointer *, std::size_t))                                                           \
   X(memFree, cuMemFree_v2, (DevicePointer))                                                                            \
   X(hostAlloc, cuMemHostAlloc, (void **, std::size_t, unsigned))                                                       \
@@ -111,7 +117,13 @@ enum TensorMapValue : int {
   X(eventDestroy, cuEventDestroy_v2, (EventHandle))                                                                    \
   X(eventRecord, cuEventRecord, (EventHandle, StreamHandle))                                                           \
   X(eventSynchronize, cuEventSynchronize, (EventHandle))                                                               \
-  X(eventElapsed, cuEventElapsedTime, (float *, EventHandle, EventHandle))
+  X(eventElapsed, cuEventElapsedTime, (float *, EventHandle, EventHandle))                                             \
+  X(streamBeginCapture, cuStreamBeginCapture_v2, (StreamHandle, CaptureMode))                                          \
+  X(streamEndCapture, cuStreamEndCapture, (StreamHandle, GraphHandle *))                                               \
+  X(graphInstantiate, cuGraphInstantiateWithFlags, (GraphExecHandle *, GraphHandle, unsigned long long))               \
+  X(graphLaunch, cuGraphLaunch, (GraphExecHandle, StreamHandle))                                                       \
+  X(graphExecDestroy, cuGraphExecDestroy, (GraphExecHandle))                                                           \
+  X(graphDestroy, cuGraphDestroy, (GraphHandle))
 
 /// cuTensorMapEncodeTiled; absent before driver 12.0, so it may be null.
 using EncodeTensorMap = Result (*)(TensorMap *, int dataType, std::uint32_t rank, void *address,
@@ -124,7 +136,7 @@ struct Driver {
   /// Opens libcuda.so.1 and initialises it; throws CudaError (no driver, too old, no device).
   static Driver open();
 
-  /// Throws CudaError "doing: NAME (text)" unless `result` is 0.
+  /// Throws CudaError "doing: NAME (text)", with the code, unless `result` is 0.
   void check(Result result, const std::string &doing) const;
 
   Library library;

@@ -11,7 +11,12 @@ namespace tcc::runtime {
 /// Something of CUDA is missing or failed; what() is one clear text for the user.
 class CudaError : public std::runtime_error {
 public:
-  using std::runtime_error::runtime_error;
+  explicit CudaError(const std::string &text, int code = 0) : std::runtime_error(text), resultCode(code) {}
+  /// The driver's result where a driver call failed, otherwise 0.
+  int code() const { return resultCode; }
+
+private:
+  int resultCode;
 };
 
 /// What to look for. `environment` names a variable that holds a file or a folder and, when set, is the only place
