@@ -60,7 +60,8 @@ std::string rawBytes(DenseElementsAttr literal) {
 
 class Lowering {
 public:
-  Lowering(func::FuncOp function, int threads, KernelTable &kernels) : function(function), kernels(kernels) {
+  Lowering(func::FuncOp function, int threads, KernelTable &kernels)
+      : function(function), places(function), kernels(kernels) {
     plan.name = function.getName().str();
     plan.threads = threads;
   }
@@ -87,6 +88,7 @@ public:
 
 private:
   func::FuncOp function;
+  SignaturePlaces places;
   KernelTable &kernels;
   runtime::Plan plan;
   std::map<std::tuple<PlaceSpace, int64_t, int64_t, int64_t>, BufferId> buffers;
@@ -135,7 +137,7 @@ private:
     return known->second;
   }
 
-  BufferId wholeBuffer(Value value) { return buffer(placeOf(value), 0, byteSize(tensorType(value))); }
+  BufferId wholeBuffer(Value value) { return buffer(places.of(value), 0, byteSize(tensorType(value))); }
 
   runtime::Instruction instruction(Operation *op, std::string label) {
     runtime::Instruction made;
@@ -151,8 +153,8 @@ private:
     int64_t element = byteSize(withElementBytes(op.getA()));
     runtime::Expected<runtime::GemmExtents> extents = gemmExtents(call.desc);
     int64_t aBytes = extents ? extents->a : 0, bBytes = extents ? extents->b : 0;
-    call.a = buffer(placeOf(views.a.root), views.a.offset * element, aBytes);
-    call.b = buffer(placeOf(views.b.root), views.b.offset * element, bBytes);
+    call.a = buffer(places.of(views.a.root), views.a.offset * element, aBytes);
+    call.b = buffer(places.of(views.b.root), views.b.offset * element, bBytes);
     call.c = wholeBuffer(op.getResult());
     if (auto scratch = op->getAttrOfType<DenseI64ArrayAttr>(scratchAttr))
       call.scratch = buffer(Place{}, scratch.asArrayRef()[0], scratch.asArrayRef()[1]);
@@ -266,7 +268,7 @@ private:
       StridedView view = stridedView(value);
       Value root = isDense(view) ? view.root : value;
       BufferId source = wholeBuffer(root);
-      BufferId target = buffer(returnPlace(terminator, i), 0, byteSize(tensorType(root)));
+      BufferId target = buffer(places.returned(i), 0, byteSize(tensorType(root)));
       if (staging[i] >= 0) {
         BufferId saved = buffer(Place{PlaceSpace::arena, 0, staging[i]}, 0, byteSize(tensorType(root)));
         copy(source, saved, "save old state");

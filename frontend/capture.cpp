@@ -244,19 +244,25 @@ OwningOpRef<ModuleOp> buildModule(const Record &record, const std::string &name,
   auto function = func::FuncOp::create(builder, unknown, name, builder.getFunctionType(argumentTypes, resultTypes));
   Block *body = function.addEntryBlock();
   SmallVector<Value> values(record.values.size());
+  SmallVector<DictionaryAttr> argumentAttributes, resultAttributes; // set at once: each setting copies the list
   for (auto [i, argument] : llvm::enumerate(record.arguments)) {
-    function.setArgAttr(i, nameAttr, builder.getStringAttr(argument.name));
+    NamedAttrList attributes;
+    attributes.set(nameAttr, builder.getStringAttr(argument.name));
     if (argument.state)
-      function.setArgAttr(i, stateAttr, builder.getUnitAttr());
+      attributes.set(stateAttr, builder.getUnitAttr());
+    argumentAttributes.push_back(attributes.getDictionary(context));
     body->getArgument(i).setLoc(toLocation(argument.loc, context));
     values[argument.value] = body->getArgument(i);
   }
+  auto addResult = [&](StringRef attribute, const std::string &text) {
+    resultAttributes.push_back(builder.getDictionaryAttr(builder.getNamedAttr(attribute, builder.getStringAttr(text))));
+  };
   for (size_t i = 0; i < record.outputs.size(); ++i)
-    function.setResultAttr(
-        i, nameAttr, builder.getStringAttr(i < outputNames.size() ? outputNames[i] : "result" + std::to_string(i)));
-  for (auto [i, update] : llvm::enumerate(record.updates))
-    function.setResultAttr(record.outputs.size() + i, updatesAttr,
-                           builder.getStringAttr(record.arguments[update.argument].name));
+    addResult(nameAttr, i < outputNames.size() ? outputNames[i] : "result" + std::to_string(i));
+  for (const Record::Update &update : record.updates)
+    addResult(updatesAttr, record.arguments[update.argument].name);
+  function.setAllArgAttrs(argumentAttributes);
+  function.setAllResultAttrs(resultAttributes);
 
   // 2. The ops.
   builder.setInsertionPointToEnd(body);

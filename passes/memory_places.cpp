@@ -1,6 +1,5 @@
 // Reading and writing the planner's attributes.
 #include "passes/memory_places.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
 
@@ -10,16 +9,7 @@ int64_t byteSize(RankedTensorType type) {
   return type.getNumElements() * std::max(1u, type.getElementTypeBitWidth() / 8);
 }
 
-Place placeOf(Value value) {
-  if (auto argument = dyn_cast<BlockArgument>(value)) {
-    auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    bool state = bool(function.getArgAttr(argument.getArgNumber(), stateAttr));
-    int64_t index = 0;
-    for (unsigned i = 0; i < argument.getArgNumber(); ++i)
-      index += bool(function.getArgAttr(i, stateAttr)) == state;
-    return {state ? PlaceSpace::state : PlaceSpace::input, index, 0};
-  }
-  auto result = cast<OpResult>(value);
+Place placeOf(OpResult result) {
   auto places = result.getOwner()->getAttrOfType<ArrayAttr>(placesAttr);
   ArrayRef<int64_t> numbers = cast<DenseI64ArrayAttr>(places[result.getResultNumber()]).asArrayRef();
   return {static_cast<PlaceSpace>(numbers[0]), numbers[1], numbers[2]};
@@ -33,17 +23,31 @@ void setPlaces(Operation *op, ArrayRef<Place> places) {
   op->setAttr(placesAttr, builder.getArrayAttr(list));
 }
 
-Place returnPlace(Operation *terminator, unsigned i) {
-  auto function = cast<func::FuncOp>(terminator->getParentOp());
-  if (auto updates = function.getResultAttrOfType<StringAttr>(i, updatesAttr))
-    for (BlockArgument argument : function.getArguments())
-      if (function.getArgAttr(argument.getArgNumber(), stateAttr) &&
-          function.getArgAttr(argument.getArgNumber(), nameAttr) == updates)
-        return placeOf(argument);
-  int64_t index = 0;
-  for (unsigned k = 0; k < i; ++k)
-    index += !function.getResultAttr(k, updatesAttr);
-  return {PlaceSpace::output, index, 0};
+SignaturePlaces::SignaturePlaces(func::FuncOp function) {
+  llvm::DenseMap<StringAttr, BlockArgument> stateByName;
+  int64_t inputCount = 0, stateCount = 0, outputCount = 0;
+  for (BlockArgument argument : function.getArguments()) {
+    DictionaryAttr attributes = function.getArgAttrDict(argument.getArgNumber());
+    bool state = attributes && attributes.contains(stateAttr);
+    arguments.push_back(state ? Place{PlaceSpace::state, stateCount++} : Place{PlaceSpace::input, inputCount++});
+    if (state)
+      if (auto name = attributes.getAs<StringAttr>(nameAttr))
+        stateByName.try_emplace(name, argument);
+  }
+  for (unsigned i = 0; i < function.getNumResults(); ++i) {
+    DictionaryAttr attributes = function.getResultAttrDict(i);
+    auto name = attributes ? attributes.getAs<StringAttr>(updatesAttr) : StringAttr();
+    BlockArgument state = name ? stateByName.lookup(name) : BlockArgument();
+    states.push_back(state);
+    results.push_back(state ? arguments[state.getArgNumber()] : Place{PlaceSpace::output, outputCount});
+    outputCount += !name;
+  }
+}
+
+Place SignaturePlaces::of(Value value) const {
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return arguments[argument.getArgNumber()];
+  return placeOf(cast<OpResult>(value));
 }
 
 } // namespace tcc

@@ -1,6 +1,7 @@
 // Where the planner has put a value: attributes on the ops of a planned function, read by codegen.
 #pragma once
 #include "ir/dialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace tcc {
 
@@ -19,12 +20,27 @@ inline constexpr llvm::StringLiteral scratchAttr = "tcc.scratch"; // [offset, by
 inline constexpr llvm::StringLiteral arenaAttr = "tcc.arena";     // on the function: bytes
 inline constexpr llvm::StringLiteral stagingAttr = "tcc.staging"; // on the return: per operand an arena offset or -1
 
-/// The place of a value of a planned function: an argument's own, or what the planner wrote; views have none.
-Place placeOf(mlir::Value value);
+/// The place that the planner has written for an op's result; views have none.
+Place placeOf(mlir::OpResult result);
 void setPlaces(mlir::Operation *op, llvm::ArrayRef<Place> places);
 
-/// Where the operand `i` of the function's return must end up.
-Place returnPlace(mlir::Operation *terminator, unsigned i);
+/// The places that a function's signature gives, read once: of its arguments, and of what it returns.
+class SignaturePlaces {
+public:
+  explicit SignaturePlaces(mlir::func::FuncOp function);
+
+  Place argument(unsigned i) const { return arguments[i]; }
+  /// Where operand `i` of the function's return must end up.
+  Place returned(unsigned i) const { return results[i]; }
+  /// The state argument that result `i` updates, or null: also where it names no state (result_c2).
+  mlir::BlockArgument updated(unsigned i) const { return states[i]; }
+  /// The place of any stored value of a planned function.
+  Place of(mlir::Value value) const;
+
+private:
+  llvm::SmallVector<Place, 0> arguments, results;
+  llvm::SmallVector<mlir::BlockArgument, 0> states;
+};
 
 /// Bytes of a dense tensor in memory; i1 takes one byte an element.
 int64_t byteSize(mlir::RankedTensorType type);

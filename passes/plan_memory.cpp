@@ -10,7 +10,6 @@
 #include "passes/memory_places.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
-#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 
@@ -33,7 +32,7 @@ struct Allocation {
 class Planner {
 public:
   Planner(func::FuncOp function, const PipelineOptions &options)
-      : function(function), block(function.getBody().front()), options(options) {}
+      : function(function), block(function.getBody().front()), options(options), signature(function) {}
 
   LogicalResult run() {
     findUses();
@@ -52,6 +51,7 @@ private:
   func::FuncOp function;
   Block &block;
   const PipelineOptions &options;
+  SignaturePlaces signature;
   llvm::DenseMap<Operation *, unsigned> position;
   llvm::DenseMap<Value, unsigned> lastUse;                    // of roots
   llvm::DenseMap<Value, SmallVector<Operation *, 4>> readers; // of roots
@@ -96,23 +96,19 @@ private:
   }
 
   LogicalResult checkUpdates() {
-    llvm::StringSet<> updated;
+    llvm::DenseSet<StringAttr> updated;
     for (unsigned i = 0; i < function.getNumResults(); ++i) {
       auto name = function.getResultAttrOfType<StringAttr>(i, updatesAttr);
       if (!name)
         continue;
-      Type stateType;
-      for (BlockArgument argument : function.getArguments())
-        if (function.getArgAttr(argument.getArgNumber(), stateAttr) &&
-            function.getArgAttr(argument.getArgNumber(), nameAttr) == name)
-          stateType = argument.getType();
-      if (!stateType)
+      BlockArgument state = signature.updated(i);
+      if (!state)
         return function.emitError() << "result " << i << " updates '" << name.getValue()
                                     << "', which is no state argument (result_c2)";
-      if (stateType != block.getTerminator()->getOperand(i).getType())
+      if (state.getType() != block.getTerminator()->getOperand(i).getType())
         return function.emitError() << "result " << i << " updates '" << name.getValue()
                                     << "' with another type than the state's (result_c3)";
-      if (!updated.insert(name.getValue()).second)
+      if (!updated.insert(name).second)
         return function.emitError() << "state '" << name.getValue() << "' is updated twice (result_c4)";
     }
     return success();
@@ -142,16 +138,10 @@ private:
       Value root = returnRoot(terminator->getOperand(i));
       if (isa<BlockArgument>(root) || !root.getDefiningOp()->hasTrait<StructuredOp>() || fixed.contains(root))
         continue;
-      Place place = returnPlace(terminator, i);
-      if (place.space == PlaceSpace::state) {
-        BlockArgument state;
-        for (BlockArgument argument : function.getArguments())
-          if (placeOf(argument) == place)
-            state = argument;
-        if (!mayReplaceState(root, state))
-          continue;
-      }
-      fixed[root] = place;
+      BlockArgument state = signature.updated(i);
+      if (state && !mayReplaceState(root, state))
+        continue;
+      fixed[root] = signature.returned(i);
     }
   }
 
@@ -205,8 +195,8 @@ private:
     Operation *terminator = block.getTerminator();
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
       Value root = returnRoot(terminator->getOperand(i));
-      bool fromState = isa<BlockArgument>(root) && placeOf(root).space == PlaceSpace::state;
-      bool copies = fromState && placeOf(root) != returnPlace(terminator, i);
+      bool fromState = isa<BlockArgument>(root) && signature.of(root).space == PlaceSpace::state;
+      bool copies = fromState && signature.of(root) != signature.returned(i);
       staging.push_back(copies ? static_cast<int64_t>(allocations.size()) : -1);
       if (copies)
         allocations.push_back({byteSize(tensorType(root)), position[terminator], position[terminator]});

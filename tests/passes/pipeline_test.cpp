@@ -306,7 +306,7 @@ TEST_F(Pipeline, noTwoLiveValuesShareBytes) {
       std::vector<Lifetime> lives;
       int64_t top = 0, shared = 0;
       for (Operation &op : block) {
-        for (Value result : op.getResults())
+        for (OpResult result : op.getOpResults())
           if (op.hasTrait<StructuredOp>() && placeOf(result).space == PlaceSpace::arena) {
             int64_t begin = placeOf(result).offset;
             lives.push_back(
@@ -344,15 +344,16 @@ TEST_F(Pipeline, statesAreUpdatedInPlace) {
   OwningOpRef<ModuleOp> module = parse(trainingStep("gpt").text);
   ASSERT_TRUE(run(*module, PipelineOptions())) << messages;
   func::FuncOp function = mainOf(*module);
+  SignaturePlaces places(function);
   Operation *exit = function.getBody().front().getTerminator();
   int updates = 0;
   for (auto [i, value] : llvm::enumerate(exit->getOperands())) {
     if (!function.getResultAttr(i, updatesAttr))
       continue;
     ++updates;
-    Value root = stridedView(value).root;
-    EXPECT_EQ(placeOf(root).space, PlaceSpace::state) << "result " << i;
-    EXPECT_EQ(placeOf(root), returnPlace(exit, i)) << "result " << i;
+    Place place = places.of(stridedView(value).root);
+    EXPECT_EQ(place.space, PlaceSpace::state) << "result " << i;
+    EXPECT_EQ(place, places.returned(i)) << "result " << i;
   }
   EXPECT_EQ(updates, 8);
 }

@@ -346,15 +346,15 @@ bool shareWrongly(func::FuncOp function) {
     std::string refusal;
     std::optional<KernelInfo> info = analyzeKernel(kernel, refusal);
     for (auto [i, input] : llvm::enumerate(kernel.getInputs()))
-      for (auto [r, result] : llvm::enumerate(kernel.getResults())) {
-        if (!input.getDefiningOp() || placeOf(input).space != PlaceSpace::arena ||
-            placeOf(result).space != PlaceSpace::arena || placeOf(input) == placeOf(result) ||
-            byteSize(tensorType(input)) < byteSize(tensorType(result)) || byteSize(tensorType(result)) < 256 ||
-            mayShareBuffer(*info, r, i))
+      for (auto [r, result] : llvm::enumerate(kernel->getOpResults())) {
+        auto source = dyn_cast<OpResult>(input);
+        if (!source || placeOf(source).space != PlaceSpace::arena || placeOf(result).space != PlaceSpace::arena ||
+            placeOf(source) == placeOf(result) || byteSize(tensorType(input)) < byteSize(tensorType(result)) ||
+            byteSize(tensorType(result)) < 256 || mayShareBuffer(*info, r, i))
           continue;
         SmallVector<Place> places;
-        for (Value other : kernel.getResults())
-          places.push_back(placeOf(other == result ? input : other));
+        for (OpResult other : kernel->getOpResults())
+          places.push_back(placeOf(other == result ? source : other));
         setPlaces(kernel, places);
         return true;
       }
