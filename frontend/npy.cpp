@@ -1,6 +1,6 @@
 // The format: "\x93NUMPY", version, header length, a Python dict of descr, fortran_order and shape, then the data.
 #include "frontend/npy.h"
-#include "runtime/artefact.h"
+#include "runtime/files.h"
 #include <array>
 #include <cerrno>
 #include <charconv>

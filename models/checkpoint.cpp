@@ -91,6 +91,10 @@ void writeTensors(const std::string &path, std::span<const NamedTensor> tensors)
   writeSafetensors(path, list);
 }
 
+std::vector<std::string> gpt2FolderFiles(const std::string &folder) {
+  return {inFolder(folder, weightsName), inFolder(folder, configName)};
+}
+
 void prepareFolder(const std::string &folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);

@@ -40,6 +40,9 @@ private:
   std::string prefix;
 };
 
+/// The paths that writeGpt2Folder replaces.
+std::vector<std::string> gpt2FolderFiles(const std::string &folder);
+
 /// Makes `folder` where it is missing. Throws InputError where that, or making files in it, cannot be done.
 void prepareFolder(const std::string &folder);
 

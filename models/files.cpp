@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <filesystem>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -72,67 +71,33 @@ void MappedFile::release() {
     ::munmap(const_cast<std::byte *>(mapping), size_t(byteCount));
 }
 
-AtomicFile::AtomicFile(const std::string &path) : filePath(path) {
-  struct stat status;
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
-    descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC); // a pipe or a device stays what it is
-    if (descriptor < 0)
-      fail(path, "open", errno);
-    return;
-  }
-  std::error_code noFile;
-  if (const std::filesystem::path target = std::filesystem::canonical(path, noFile); !noFile)
-    filePath = target.string(); // behind links
-  temporaryPath = filePath + ".tmpXXXXXX";
-  descriptor = ::mkostemp(temporaryPath.data(), O_CLOEXEC);
-  if (descriptor < 0)
-    fail(path, "create", errno);
-  // mkostemp makes the file private; an output file has the usual permissions.
-  mode_t mask = ::umask(0);
-  ::umask(mask);
-  ::fchmod(descriptor, 0666 & ~mask);
+namespace {
+
+void throwOn(const runtime::Error &error) {
+  if (error)
+    throw InputError(error.message());
 }
 
-AtomicFile::~AtomicFile() {
-  if (descriptor < 0)
-    return;
-  ::close(descriptor);
-  if (!temporaryPath.empty())
-    ::unlink(temporaryPath.c_str());
+runtime::AtomicFile created(const std::string &path) {
+  auto file = runtime::AtomicFile::create(path);
+  throwOn(file.error());
+  return std::move(*file);
 }
+
+} // namespace
+
+AtomicFile::AtomicFile(const std::string &path) : file(created(path)) {}
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written < 0)
-      fail(filePath, "write", errno);
-    bytes = bytes.subspan(size_t(written));
-  }
+  throwOn(file.write({reinterpret_cast<const char *>(bytes.data()), bytes.size()}));
 }
 
 void AtomicFile::write(std::string_view text) {
-  write(std::as_bytes(std::span(text.data(), text.size())));
+  throwOn(file.write(text));
 }
 
 void AtomicFile::commit() {
-  if (temporaryPath.empty()) {
-    if (::close(std::exchange(descriptor, -1)) != 0)
-      fail(filePath, "write", errno);
-    return;
-  }
-  if (::fsync(descriptor) != 0)
-    fail(filePath, "write", errno);
-  if (::rename(temporaryPath.c_str(), filePath.c_str()) != 0)
-    fail(filePath, "rename into place", errno);
-  ::close(std::exchange(descriptor, -1));
-  std::filesystem::path folder = std::filesystem::path(filePath).parent_path();
-  int handle = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (handle < 0)
-    return; // The file is in place; some file systems do not open folders.
-  Closer closer{handle};
-  ::fsync(handle);
+  throwOn(file.commit());
 }
 
 } // namespace tcc::models

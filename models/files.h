@@ -1,5 +1,7 @@
 // Files in and out: a read-only memory map, and a file that appears whole or not at all.
 #pragma once
+#include "runtime/files.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -33,24 +35,17 @@ private:
   int64_t byteCount = 0;
 };
 
-/// Writes `path` under a temporary name beside it; commit() makes it durable and gives it its name (fsync, rename,
-/// fsync of the folder). Without commit the temporary file is removed and an older `path` stays as it was. Each
-/// failure throws InputError with the path and the system's reason.
+/// runtime::AtomicFile, the file that appears whole or not at all, whose failures throw InputError.
 class AtomicFile {
 public:
   explicit AtomicFile(const std::string &path);
-  AtomicFile(const AtomicFile &) = delete;
-  AtomicFile &operator=(const AtomicFile &) = delete;
-  ~AtomicFile();
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
   void commit();
 
 private:
-  std::string filePath;
-  std::string temporaryPath;
-  int descriptor = -1;
+  runtime::AtomicFile file;
 };
 
 } // namespace tcc::models

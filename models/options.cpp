@@ -26,6 +26,12 @@ examples:
   train_gpt --data book.txt -fno-simplify                    without one pass
 )";
 
+constexpr std::string_view statuses =
+    R"(
+Ctrl-C and SIGTERM end training after the step, with summary, --save and --sample; a second one ends at once.
+Exit status: 0; 1 after an error; 2 after a usage error; 130 or 143 after Ctrl-C or SIGTERM.
+)";
+
 /// What differs between the presets beside their sizes.
 struct TrainingDefaults {
   std::string_view model;
@@ -315,7 +321,7 @@ ParsedOptions parseTrainOptions(const std::vector<std::string> &arguments) {
     return {{}, 2, error.what()};
   }
   if (help)
-    return {{}, 0, std::string(examples) + "\n" + app.help()};
+    return {{}, 0, std::string(examples) + "\n" + app.help() + std::string(statuses)};
   if (version)
     return {{}, 0, "train_gpt (tcc) " TCC_VERSION "\n"};
   try {

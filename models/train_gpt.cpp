@@ -1,30 +1,47 @@
 // train_gpt: trains a GPT-2 on a text or token file; `train_gpt --help` lists its options.
-// Exit status: 0; 1 for an error that was printed; 2 for a wrong command line.
+// Exit status: 0; 1 for an error that was printed; 2 for a wrong command line; 128 + n after signal n.
 #include "models/options.h"
 #include "models/trainer.h"
+#include "runtime/files.h"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
 
-int main(int count, char **arguments) {
-  using namespace tcc::models;
+namespace {
+
+using namespace tcc::models;
+
+int run(int count, char **arguments) {
   const ParsedOptions parsed = parseTrainOptions({arguments + 1, arguments + count});
   if (!parsed.options) {
     if (parsed.exitStatus == 0)
-      std::printf("%s", parsed.message.c_str());
+      std::fputs(parsed.message.c_str(), stdout);
     else
       std::fprintf(stderr, "error: %s\n", parsed.message.c_str());
     return parsed.exitStatus;
   }
   try {
     // A log on stdout stays JSON alone.
-    train(*parsed.options, parsed.options->jsonFile == "-" ? stderr : stdout);
-    return 0;
+    return train(*parsed.options, parsed.options->jsonFile == "-" ? stderr : stdout);
   } catch (const std::bad_alloc &) {
     std::fprintf(stderr, "error: out of memory; a smaller --batch or --seq needs less\n");
   } catch (const std::exception &error) {
     std::fprintf(stderr, "error: %s\n", error.what());
   }
   return 1;
+}
+
+} // namespace
+
+int main(int count, char **arguments) {
+  tcc::runtime::guardStandardStreams();
+  const int status = run(count, arguments);
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout))
+    return status;
+  if (status == 0) // a log on stdout has said so itself
+    std::fprintf(stderr, "error: cannot write to stdout: %s\n", std::strerror(errno));
+  return status ? status : 1;
 }

@@ -94,12 +94,17 @@ void TrainLog::endRewrittenLine() {
   lineOpen = false;
 }
 
+/// Progress whose reader is gone is no reason to end a run.
+void TrainLog::put(const std::string &text) {
+  std::fputs(text.c_str(), options.progress);
+  std::fflush(options.progress);
+}
+
 void TrainLog::message(std::string_view text) {
   if (options.quiet)
     return;
   endRewrittenLine();
-  fmt::print(options.progress, "{}\n", text);
-  std::fflush(options.progress);
+  put(fmt::format("{}\n", text));
 }
 
 void TrainLog::compiled(const CompileSummary &summary) {
@@ -134,29 +139,22 @@ void TrainLog::step(const StepRecord &record, double elapsed) {
   lastShown = elapsed;
   unshown.reset();
   std::string line = progressLine(record, elapsed);
-  if (terminal) {
-    fmt::print(options.progress, "\r\x1b[K{}", line);
-    lineOpen = true;
-  } else {
-    fmt::print(options.progress, "{}\n", line);
-  }
-  std::fflush(options.progress);
+  put(terminal ? "\r\x1b[K" + line : line + "\n");
+  lineOpen = terminal;
 }
 
 void TrainLog::finish(const RunSummary &s, double elapsed) {
   if (unshown) {
-    fmt::print(options.progress, "{}{}\n", terminal ? "\r\x1b[K" : "", progressLine(*unshown, unshownElapsed));
+    put(fmt::format("{}{}\n", terminal ? "\r\x1b[K" : "", progressLine(*unshown, unshownElapsed)));
     lineOpen = false;
     unshown.reset();
   }
   endRewrittenLine();
   if (!options.quiet) {
     std::string mfu = s.mfu ? fmt::format(", {:.0f} % of the machine's peak", *s.mfu * 100) : "";
-    fmt::print(options.progress,
-               "{}trained {} for {}: loss {:.4f} → {:.4f}, {} tokens/s (median step {:.1f} ms{}), peak {}{}\n",
-               colour ? "\x1b[1m" : "", s.model, clock(elapsed), s.lossFirst, s.lossLast, grouped(s.tokensPerSecond),
-               s.stepMsMedian, mfu, megabytes(s.peakBytes), colour ? "\x1b[0m" : "");
-    std::fflush(options.progress);
+    put(fmt::format("{}trained {} for {}: loss {:.4f} → {:.4f}, {} tokens/s (median step {:.1f} ms{}), peak {}{}\n",
+                    colour ? "\x1b[1m" : "", s.model, clock(elapsed), s.lossFirst, s.lossLast,
+                    grouped(s.tokensPerSecond), s.stepMsMedian, mfu, megabytes(s.peakBytes), colour ? "\x1b[0m" : ""));
   }
   if (!json)
     return;
@@ -184,8 +182,13 @@ void TrainLog::finish(const RunSummary &s, double elapsed) {
 }
 
 void TrainLog::writeJson(const std::string &line) {
-  if (std::fputs((line + "\n").c_str(), json) < 0 || std::fflush(json) != 0)
-    throw InputError(fmt::format("{}: cannot write the log: {}", options.jsonFile, std::strerror(errno)));
+  if (broken || (std::fputs((line + "\n").c_str(), json) >= 0 && std::fflush(json) == 0))
+    return;
+  broken = true;
+  const char *reason = std::strerror(errno);
+  endRewrittenLine();
+  put(fmt::format("warning: {}: cannot write the log: {}; training goes on without it\n",
+                  options.jsonFile == "-" ? "stdout" : options.jsonFile, reason));
 }
 
 } // namespace tcc::models

@@ -77,7 +77,7 @@ public:
     double plainSeconds = 2; ///< least time between two lines where `progress` is no terminal
   };
 
-  /// Opens the JSON file; throws InputError where it cannot.
+  /// Opens the JSON file; throws InputError where it cannot. A failed write later ends nothing.
   explicit TrainLog(const Options &options);
   TrainLog(const TrainLog &) = delete;
   TrainLog &operator=(const TrainLog &) = delete;
@@ -90,17 +90,21 @@ public:
   /// Logs a step that ended `elapsed` seconds after the first began. On a terminal one line is rewritten; elsewhere
   /// plain lines appear at most every `plainSeconds`, the first and the last step always.
   void step(const StepRecord &record, double elapsed);
-  /// The last line of JSON, and the run in one line for people. Throws InputError where the JSON could not be written.
+  /// The last line of JSON, and the run in one line for people.
   void finish(const RunSummary &summary, double elapsed);
+  /// Whether every JSON line was written. The first that could not be is said, also under quiet; none is tried again.
+  bool complete() const { return !broken; }
 
 private:
   void writeJson(const std::string &line);
+  void put(const std::string &text);
   void endRewrittenLine();
   std::string progressLine(const StepRecord &record, double elapsed) const;
 
   Options options;
   bool terminal = false, colour = false;
   std::FILE *json = nullptr;
+  bool broken = false; ///< a line of JSON is missing
   bool lineOpen = false;
   double lastShown = -1;
   std::optional<StepRecord> unshown; ///< the latest step where it has not been printed

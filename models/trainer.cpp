@@ -2,6 +2,8 @@
 #include "models/gpt2.h"
 #include "models/input_error.h"
 #include "models/machine_peak.h"
+#include "models/run_files.h"
+#include "models/stop_request.h"
 #include "models/text_generator.h"
 #include "models/train_log.h"
 #include "runtime/executable.h"
@@ -81,7 +83,7 @@ public:
     }
   }
 
-  void run();
+  int run();
 
 private:
   FunctionOptions functionOptions(std::vector<std::string> inputNames, std::vector<std::string> outputNames);
@@ -91,8 +93,9 @@ private:
   void dumpGradients();
   void compileStep();
   void trainStep(int64_t index);
-  void trainAll();
+  void trainAll(const StopRequest &stop);
   void finish();
+  void save();
   void sample(std::span<const int32_t> prompt);
   void suggest();
 
@@ -218,14 +221,14 @@ void Trainer::trainStep(int64_t index) {
            elapsed + ms / 1e3);
 }
 
-void Trainer::trainAll() {
+void Trainer::trainAll(const StopRequest &stop) {
   const Clock::time_point start = Clock::now();
   do {
     trainStep(stepsDone);
     elapsed = secondsSince(start);
     if (stepsDone++ == 0)
       summary.firstStepSeconds = summary.compileSeconds + elapsed;
-  } while (!options.schedule.length.finished(stepsDone, elapsed));
+  } while (!stop.signal() && !options.schedule.length.finished(stepsDone, elapsed));
 }
 
 /// The run's figures, while the step's executable is the only one.
@@ -260,12 +263,19 @@ void Trainer::finish() {
         fmt::format("{} of {} updates were left out, their loss or gradient norm was not finite", skipped, stepsDone));
 }
 
+void Trainer::save() {
+  if (options.saveFolder.empty())
+    return;
+  writeGpt2Folder(options.saveFolder, config, model.named());
+  log.message(fmt::format("wrote the weights to {}", options.saveFolder));
+}
+
 void Trainer::sample(std::span<const int32_t> prompt) {
   TextGenerator generator(model, sequence, functionOptions({}, {}));
   const std::vector<int32_t> text = generator.generate(
       prompt, options.sampleTokens, {.temperature = options.temperature, .topK = options.topK, .seed = options.seed});
   log.message("sample:");
-  fmt::print(output, "{}\n", renderTokens(text, config.vocab));
+  std::fputs((renderTokens(text, config.vocab) + "\n").c_str(), output);
   std::fflush(output);
 }
 
@@ -284,7 +294,7 @@ void Trainer::suggest() {
     log.message("  --emit-graph=step.graph  the whole step as text; tcc step.graph shows what becomes of it");
 }
 
-void Trainer::run() {
+int Trainer::run() {
   const std::vector<int32_t> prompt = promptTokens();
   describeRun();
   if (!options.saveFolder.empty())
@@ -296,24 +306,30 @@ void Trainer::run() {
     dumpGradients();
   peakFlops = measurePeakFlops(options.threads, options.dtype, 0.1);
   compileStep();
-  trainAll();
-  finish();
-  if (!options.saveFolder.empty()) {
-    writeGpt2Folder(options.saveFolder, config, model.named());
-    log.message(fmt::format("wrote the weights to {}", options.saveFolder));
+  int signal = 0;
+  { // a signal that comes later has nothing left to save
+    const StopRequest stop(options.quiet);
+    trainAll(stop);
+    finish();
+    save();
+    signal = stop.signal();
   }
   if (options.sampleTokens > 0)
     sample(prompt);
+  if (signal)
+    return 128 + signal;
   suggest();
+  return log.complete() ? 0 : 1;
 }
 
 } // namespace
 
-void train(const TrainOptions &options, std::FILE *output) {
+int train(const TrainOptions &options, std::FILE *output) {
+  checkRunFiles(options);
   std::optional<Gpt2Folder> folder;
   if (!options.initFolder.empty())
     folder.emplace(options.initFolder);
-  Trainer(options, std::move(folder), output).run();
+  return Trainer(options, std::move(folder), output).run();
 }
 
 } // namespace tcc::models

@@ -1,13 +1,7 @@
-// Bytes of an artefact, and files that are never half written.
+// Bytes of an artefact.
 #include "runtime/artefact.h"
+#include "runtime/files.h"
 #include "runtime/json_reader.h"
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <fcntl.h>
-#include <memory>
-#include <sys/stat.h>
-#include <unistd.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -54,40 +48,6 @@ Expected<std::map<std::string, std::string>> parseMetadata(std::string_view text
   if (Error error = reader.error())
     return error;
   return metadata;
-}
-
-Error systemError(const std::string &what, const std::string &path) {
-  return Error("cannot " + what + " `" + path + "`: " + std::strerror(errno));
-}
-
-// Closes on every way out.
-struct File {
-  int fd;
-  ~File() {
-    if (fd >= 0)
-      ::close(fd);
-  }
-};
-
-bool writeAll(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written <= 0)
-      return false;
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return true;
-}
-
-Error writeAndSync(int descriptor, std::string_view bytes, const std::string &path) {
-  File file{descriptor};
-  if (!writeAll(file.fd, bytes))
-    return systemError("write", path);
-  if (::fsync(file.fd) != 0)
-    return systemError("sync", path);
-  return Error::success();
 }
 
 } // namespace
@@ -144,60 +104,6 @@ Expected<Artefact> parseArtefact(std::string_view bytes) {
     return metadata.error();
   artefact.metadata = std::move(*metadata);
   return artefact;
-}
-
-Error writeFileAtomically(const std::string &given, std::string_view bytes) {
-  struct stat status;
-  if (::stat(given.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
-    File file{::open(given.c_str(), O_WRONLY | O_CLOEXEC)};
-    return file.fd >= 0 && writeAll(file.fd, bytes) ? Error::success() : systemError("write", given);
-  }
-  const std::unique_ptr<char, void (*)(void *)> target(::realpath(given.c_str(), nullptr), std::free);
-  const std::string path = target ? target.get() : given; // behind links
-  std::string temporary = path + ".XXXXXX";
-  const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
-  if (fd < 0)
-    return systemError("create a file beside", path);
-  if (Error error = writeAndSync(fd, bytes, temporary)) {
-    ::unlink(temporary.c_str());
-    return error;
-  }
-  if (::chmod(temporary.c_str(), 0644) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
-    const Error error = systemError("replace", path);
-    ::unlink(temporary.c_str());
-    return error;
-  }
-  const size_t slash = path.find_last_of('/');
-  const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
-  File directory{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  if (directory.fd < 0 || ::fsync(directory.fd) != 0)
-    return systemError("sync folder", folder);
-  return Error::success();
-}
-
-Expected<std::string> readFile(const std::string &path) {
-  File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.fd < 0)
-    return systemError("open", path);
-  struct stat status;
-  if (::fstat(file.fd, &status) != 0)
-    return systemError("read", path);
-  if (!S_ISREG(status.st_mode))
-    return Error("cannot read `" + path + "`: it is not a regular file");
-  std::string bytes(static_cast<size_t>(status.st_size), '\0');
-  size_t filled = 0;
-  while (filled < bytes.size()) {
-    const ssize_t got = ::read(file.fd, bytes.data() + filled, bytes.size() - filled);
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got < 0)
-      return systemError("read", path);
-    if (got == 0)
-      break;
-    filled += static_cast<size_t>(got);
-  }
-  bytes.resize(filled);
-  return bytes;
 }
 
 Error writeArtefact(const Artefact &artefact, const std::string &path) {

@@ -23,14 +23,9 @@ Expected<std::string> serializeArtefact(const Artefact &artefact);
 /// another version, an invalid plan.
 Expected<Artefact> parseArtefact(std::string_view bytes);
 
-/// Writes atomically: a temporary file beside `path`, fsync, rename, fsync of the folder. A reader sees the old file or
-/// the new one, never a half. Errors name the path and the system's reason.
+/// Writes by an AtomicFile (files.h): a reader sees the old file or the new one, never a half. Errors name the path and
+/// the system's reason.
 Error writeArtefact(const Artefact &artefact, const std::string &path);
 Expected<Artefact> readArtefact(const std::string &path);
-
-/// The two halves of the above, for other files that must never be half written. A pipe or a device is written as it
-/// is, a link's target is replaced.
-Error writeFileAtomically(const std::string &path, std::string_view bytes);
-Expected<std::string> readFile(const std::string &path);
 
 } // namespace tcc::runtime

@@ -1,5 +1,5 @@
 #include "runtime/profiler.h"
-#include "runtime/artefact.h"
+#include "runtime/files.h"
 #include "runtime/json_reader.h"
 #include <algorithm>
 #include <chrono>

@@ -2,7 +2,9 @@
 #include "frontend/driver/driver.h"
 #include "frontend/capture.h"
 #include "frontend/driver/execution.h"
+#include "frontend/driver/outputs.h"
 #include "frontend/graph_file.h"
+#include "runtime/files.h"
 #include "runtime/threads.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -17,22 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A mistake of the user without a place in the text.
-struct Diagnosed {
-  std::string message;
-};
-
 double millisecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-void writeResult(const Options &options, StringRef bytes) {
-  if (options.output.empty() || options.output == "-") {
-    llvm::outs() << bytes;
-    return;
-  }
-  if (runtime::Error error = runtime::writeFileAtomically(options.output, {bytes.data(), bytes.size()}))
-    throw Diagnosed{error.message()};
 }
 
 /// One input on its way.
@@ -45,8 +33,6 @@ public:
   int run() {
     try {
       return steps();
-    } catch (const Diagnosed &problem) {
-      printer.print(Severity::error, problem.message);
     } catch (const Error &problem) {
       printer.print(Severity::error, problem.what());
     } catch (const std::bad_alloc &) {
@@ -58,6 +44,8 @@ public:
 private:
   int steps();
   void openDump();
+  void closeDump();
+  void make();
   void emit(Emission emission);
   void emitPhase(Emission emission);
   void emitCode(Emission emission);
@@ -76,7 +64,8 @@ private:
   DiagnosticPrinter printer;
   OwningOpRef<ModuleOp> module;
   RunValues values;
-  std::unique_ptr<llvm::raw_fd_ostream> dumpFile;
+  std::optional<runtime::AtomicFile> dumpFile;
+  std::unique_ptr<llvm::raw_fd_ostream> dumpStream;
   CompileOptions compileOptions;
   CompileReport report;
   double totalMs = 0;
@@ -91,7 +80,7 @@ int Job::steps() {
   std::string problem;
   std::optional<std::string> text = readText(path, GraphLimits().bytes, problem);
   if (!text)
-    throw Diagnosed{problem};
+    throw Error(problem);
   module = parseGraph(*text, name, context, printer);
   if (!module)
     return exitDiagnosed;
@@ -111,48 +100,72 @@ int Job::steps() {
 
   // 2. What was asked for.
   openDump();
+  bool made = false;
   try {
-    if (options.verbose)
-      llvm::errs() << "tcc: target cpu, -march=" << compileOptions.cpu.target.cpu << ", -O"
-                   << compileOptions.pipeline.level << ", "
-                   << (compileOptions.threads ? compileOptions.threads : runtime::availableThreads()) << " threads\n";
-    for (Emission emission : options.emissions)
-      emit(emission);
-    if (options.reference)
-      interpret();
-    else if (options.runs || options.benchRuns)
-      execute();
-    else if (options.emissions.empty()) {
-      const runtime::Artefact artefact = compile();
-      if (!options.output.empty()) {
-        auto bytes = runtime::serializeArtefact(artefact);
-        if (!bytes)
-          return internalError(bytes.error().message());
-        writeResult(options, *bytes);
-      }
-      if (options.output != "-")
-        printSummary(llvm::outs());
-    }
+    make();
+    made = true;
   } catch (const AlreadyReported &) {
-    return printer.errors() ? exitDiagnosed : internalError("compiling failed without a diagnostic");
+  } catch (...) {
+    closeDump();
+    throw;
   }
+  closeDump();
+  if (!made)
+    return printer.errors() ? exitDiagnosed : internalError("compiling failed without a diagnostic");
   if (options.timeReport)
     printTimes();
   return exitSuccess;
+}
+
+void Job::make() {
+  if (options.verbose)
+    llvm::errs() << "tcc: target cpu, -march=" << compileOptions.cpu.target.cpu << ", -O"
+                 << compileOptions.pipeline.level << ", "
+                 << (compileOptions.threads ? compileOptions.threads : runtime::availableThreads()) << " threads\n";
+  for (Emission emission : options.emissions)
+    emit(emission);
+  if (options.reference)
+    return interpret();
+  if (options.runs || options.benchRuns)
+    return execute();
+  if (!options.emissions.empty())
+    return;
+  const runtime::Artefact artefact = compile();
+  if (!options.output.empty()) {
+    auto bytes = runtime::serializeArtefact(artefact);
+    if (!bytes)
+      throw std::logic_error(bytes.error().message());
+    writeResult(options.output, *bytes);
+  }
+  if (options.output != "-")
+    printSummary(llvm::outs());
 }
 
 void Job::openDump() {
   if (options.dumpFolder.empty())
     return;
   if (std::error_code error = llvm::sys::fs::create_directories(options.dumpFolder))
-    throw Diagnosed{"cannot make folder '" + options.dumpFolder + "': " + error.message()};
-  SmallString<256> file(options.dumpFolder);
-  llvm::sys::path::append(file, llvm::sys::path::stem(path == "-" ? "stdin" : path) + ".ir");
-  std::error_code error;
-  dumpFile = std::make_unique<llvm::raw_fd_ostream>(file, error);
-  if (error)
-    throw Diagnosed{"cannot write '" + std::string(file) + "': " + error.message()};
-  compileOptions.pipeline.dumpStream = dumpFile.get();
+    throw Error("cannot make folder '" + options.dumpFolder + "': " + error.message());
+  auto file = runtime::AtomicFile::create(dumpPath(options.dumpFolder, path));
+  if (!file)
+    throw Error(file.error().message());
+  dumpFile.emplace(std::move(*file));
+  dumpStream = std::make_unique<llvm::raw_fd_ostream>(dumpFile->descriptor(), /*shouldClose=*/false);
+  compileOptions.pipeline.dumpStream = dumpStream.get();
+}
+
+/// What was dumped counts also where compiling failed, above all then.
+void Job::closeDump() {
+  if (!dumpStream)
+    return;
+  dumpStream->flush();
+  const std::error_code problem = dumpStream->error();
+  dumpStream->clear_error();
+  dumpStream.reset();
+  if (problem)
+    throw Error("cannot write '" + dumpPath(options.dumpFolder, path) + "': " + problem.message());
+  if (runtime::Error error = dumpFile->commit())
+    throw Error(error.message());
 }
 
 runtime::Artefact Job::compile() {
@@ -172,7 +185,7 @@ runtime::Artefact Job::compile() {
 void Job::emit(Emission emission) {
   switch (emission) {
   case Emission::captured:
-    writeResult(options, graphText(*module));
+    writeResult(options.output, graphText(*module));
     return;
   case Emission::joint:
   case Emission::shaped:
@@ -180,7 +193,7 @@ void Job::emit(Emission emission) {
   case Emission::planned:
     return emitPhase(emission);
   case Emission::json:
-    writeResult(options, runtime::planToJson(compile().plan) + "\n");
+    writeResult(options.output, runtime::planToJson(compile().plan) + "\n");
     return;
   case Emission::llvm:
   case Emission::assembly:
@@ -200,7 +213,7 @@ void Job::emitPhase(Emission emission) {
   report = {};
   if (failed(runPipeline(*lowered, pipeline, report.pipeline)))
     throw AlreadyReported();
-  writeResult(options, graphText(*lowered));
+  writeResult(options.output, graphText(*lowered));
 }
 
 void Job::emitCode(Emission emission) {
@@ -218,12 +231,8 @@ void Job::emitCode(Emission emission) {
       printer.print(Severity::error, problem);
     throw AlreadyReported();
   }
-  if (emission == Emission::object && options.output.empty()) {
-    Options named = options;
-    named.output = llvm::sys::path::stem(path == "-" ? "stdin" : path).str() + ".o";
-    return writeResult(named, *code);
-  }
-  writeResult(options, *code);
+  const bool derived = emission == Emission::object && options.output.empty();
+  writeResult(derived ? objectPath(path) : options.output, *code);
 }
 
 void Job::printSummary(llvm::raw_ostream &os) {
@@ -254,15 +263,15 @@ void Job::checkArgument(StringRef option, const std::string &given) {
   for (const auto &[argument, hint] : values.hints)
     names.push_back(argument);
   const std::string candidate = nearest(given, names);
-  throw Diagnosed{name + ": " + option.str() + given + ": the graph has no such argument" +
-                  (candidate.empty() ? "; it has " + llvm::join(names, ", ") : "; did you mean '" + candidate + "'?")};
+  throw Error(name + ": " + option.str() + given + ": the graph has no such argument" +
+              (candidate.empty() ? "; it has " + llvm::join(names, ", ") : "; did you mean '" + candidate + "'?"));
 }
 
 void Job::execute() {
   runtime::Artefact artefact = compile();
   auto executable = runtime::Executable::load(std::move(artefact), {compileOptions.threads, false});
   if (!executable)
-    throw Diagnosed{executable.error().message()};
+    throw Error(executable.error().message());
   printSummary(llvm::errs());
   driver::execute(**executable, options, values);
 }

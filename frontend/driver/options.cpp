@@ -63,17 +63,23 @@ std::string suggestion(const std::string &candidate) {
   return candidate.empty() ? std::string() : "; did you mean '" + candidate + "'?";
 }
 
+std::vector<std::string> emissionList() {
+  std::vector<std::string> names;
+  for (auto [name, emission] : emissionNames)
+    names.push_back(name.str());
+  return names;
+}
+
 void readEmission(StringRef text, Options &options) {
+  if (text.empty())
+    throw UsageError{"-emit= without a kind (one of " + llvm::join(emissionList(), ", ") + ")"};
   for (auto [name, emission] : emissionNames)
     if (name == text) {
       options.emissions.push_back(emission);
       return;
     }
-  std::vector<std::string> names;
-  for (auto [name, emission] : emissionNames)
-    names.push_back(name.str());
-  throw UsageError{"unknown -emit= kind '" + text.str() + "'" + suggestion(nearest(text, names)) + " (one of " +
-                   llvm::join(names, ", ") + ")"};
+  throw UsageError{"unknown -emit= kind '" + text.str() + "'" + suggestion(nearest(text, emissionList())) +
+                   " (one of " + llvm::join(emissionList(), ", ") + ")"};
 }
 
 void readShape(StringRef text, Options &options) {
@@ -142,6 +148,14 @@ void readRun(StringRef text, Options &options) {
     options.runs = number(text, "--run=", 1, 1000000000);
 }
 
+void readOutput(StringRef path, Options &options) {
+  if (path.empty())
+    throw UsageError{"-o with an empty name"};
+  if (!options.output.empty())
+    throw UsageError{"-o is given twice: '" + options.output + "' and '" + path.str() + "'"};
+  options.output = path.str();
+}
+
 void readTarget(StringRef text) {
   if (text == "cuda")
     throw UsageError{"target 'cuda' is not part of this build; 'cpu' is"};
@@ -156,7 +170,7 @@ void apply(const Arg &arg, Options &options) {
     options.inputs.push_back(arg.getSpelling() == "-" ? "-" : value().str());
     break;
   case OPT_o:
-    options.output = value().str();
+    readOutput(value(), options);
     break;
   case OPT_E:
     options.emissions.push_back(Emission::captured);
@@ -171,6 +185,8 @@ void apply(const Arg &arg, Options &options) {
     options.action = Action::syntaxOnly;
     break;
   case OPT_emit_EQ:
+    if (arg.getValues().empty())
+      readEmission("", options);
     for (const char *kind : arg.getValues())
       readEmission(kind, options);
     break;
@@ -277,15 +293,20 @@ void apply(const Arg &arg, Options &options) {
 void checkTogether(const Options &options) {
   if (options.action != Action::compile && options.action != Action::syntaxOnly)
     return;
+  const bool executes = options.runs || options.reference || options.benchRuns;
   if (options.inputs.empty())
     throw UsageError{"no input file; tcc --help shows examples"};
   if (llvm::count(options.inputs, "-") > 1)
     throw UsageError{"stdin is given twice"};
   if (!options.output.empty() && options.inputs.size() > 1)
     throw UsageError{"-o with several inputs; give one input at a time"};
+  if (!options.output.empty() && executes)
+    throw UsageError{"-o with --run or --bench, which write no artefact; give one of them"};
+  for (StringRef option : {options.outputFiles.empty() ? "" : "--output", options.profile.empty() ? "" : "--profile="})
+    if (!option.empty() && options.inputs.size() > 1)
+      throw UsageError{option.str() + " with several inputs; give one input at a time"};
   if (!options.output.empty() && options.emissions.size() > 1)
     throw UsageError{"-o with several -emit= kinds; give one kind at a time"};
-  const bool executes = options.runs || options.reference || options.benchRuns;
   if (!options.emissions.empty() && executes)
     throw UsageError{"--run and --bench do not go together with -emit="};
   if (!options.dumpFolder.empty() && options.compile.pipeline.dump.empty())
@@ -313,6 +334,9 @@ std::optional<Options> parseOptions(ArrayRef<const char *> arguments, std::strin
   unsigned missingIndex = 0, missingCount = 0;
   const InputArgList list = table.ParseArgs(expanded, missingIndex, missingCount);
   Options options;
+  for (StringRef argument : arguments)
+    if (argument.consume_front("@"))
+      options.responseFiles.push_back(argument.str());
   options.commandLine.assign(expanded.begin(), expanded.end());
   try {
     if (missingCount)

@@ -15,8 +15,9 @@ enum class Emission : uint8_t { captured, joint, shaped, fused, planned, llvm, a
 
 struct Options {
   Action action = Action::compile;
-  std::vector<std::string> inputs; ///< paths; "-" is stdin
-  std::string output;              ///< -o; empty: none, "-" is stdout
+  std::vector<std::string> inputs;        ///< paths; "-" is stdin
+  std::vector<std::string> responseFiles; ///< paths of @file
+  std::string output;                     ///< -o; empty: none, "-" is stdout
   std::vector<Emission> emissions;
   CompileOptions compile;
 

@@ -2,6 +2,8 @@
 #include "frontend/driver/run.h"
 #include "frontend/diagnostics.h"
 #include "frontend/driver/driver.h"
+#include "frontend/driver/outputs.h"
+#include "runtime/files.h"
 #include <exception>
 
 using namespace tcc;
@@ -29,6 +31,10 @@ int dispatch(const Options &options) {
   case Action::syntaxOnly:
     break;
   }
+  if (runtime::Error error = checkFiles(options)) {
+    DiagnosticPrinter(llvm::errs(), useColor(options.color)).print(Severity::error, error.message());
+    return exitDiagnosed;
+  }
   int status = exitSuccess;
   for (const std::string &input : options.inputs)
     status = std::max(status, processInput(options, input));
@@ -38,6 +44,7 @@ int dispatch(const Options &options) {
 } // namespace
 
 int tcc::driver::run(int count, const char *const *arguments) {
+  runtime::guardStandardStreams();
   std::string problem;
   const auto options = parseOptions(llvm::ArrayRef<const char *>(arguments + 1, count > 0 ? count - 1 : 0), problem);
   if (!options) {
@@ -45,7 +52,7 @@ int tcc::driver::run(int count, const char *const *arguments) {
     return exitUsage;
   }
   try {
-    return dispatch(*options);
+    return finishStdout(dispatch(*options));
   } catch (const std::exception &failure) {
     return internalError(failure.what());
   }

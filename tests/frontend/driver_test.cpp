@@ -1,4 +1,5 @@
 // The command line, by running the built program: exit statuses, messages, what goes to stdout.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -102,6 +103,12 @@ TEST(Driver, UsageErrorsExitWith2) {
       {"-o", "needs a value"},
       {"-o out " + path + " " + path, "several inputs"},
       {"--run -emit=fused " + path, "do not go together"},
+      {"--run -o a.tcc " + path, "-o with --run"},
+      {"-o a -o b " + path, "-o is given twice: 'a' and 'b'"},
+      {"-o '' " + path, "-o with an empty name"},
+      {"-emit= " + path, "-emit= without a kind"},
+      {"--run --profile=p.json " + path + " " + path, "--profile= with several inputs"},
+      {"--run --output y=p.npy " + path + " " + path, "--output with several inputs"},
       {"--input x=a.npy " + path, "--run"},
       {"--output y=a.npy " + path, "--run"},
       {"--run --input x=a.npy --input=x=b.npy " + path, "'x' twice"},
@@ -255,6 +262,67 @@ TEST(Driver, ACrashLeavesAReproducerAndExitsWith70) {
   const std::string path = err.substr(at, err.find('\n', at) - at), text = slurp(path);
   EXPECT_HAS(text, "--bench=100000000");
   EXPECT_EQ(tcc("-fsyntax-only " + path).status, 0) << "the reproducer is a graph again";
+}
+
+TEST(Driver, NoOutputIsAFileThatIsReadOrAnotherOutput) {
+  const std::string path = file("precious.graph", good), link = (folder() / "link").string(),
+                    hard = (folder() / "hard").string(), input = file("x.npy", "precious too"),
+                    args = file("args", "-E " + path), other = (folder() / "other").string();
+  std::filesystem::remove(link);
+  std::filesystem::remove(hard);
+  std::filesystem::create_symlink(path, link);
+  std::filesystem::create_hard_link(path, hard);
+  std::filesystem::create_directories(folder() / "again");
+  const std::string twin = file("again/precious.graph", good), x = " --run --input x=" + input + " ";
+  const std::pair<std::string, std::string> cases[] = {
+      {"-E " + path + " -o " + path, "which is read"},
+      {"-E " + path + " -o " + link, "which is read"},
+      {"-E " + path + " -o " + hard, "which is read"},
+      {"-E - <" + path + " -o " + path, "is the same file as stdin"},
+      {"@" + args + " -o " + args, "is the same file as @"},
+      {path + x + "--output y=" + input, "is the same file as --input x="},
+      {path + " --run --profile=" + path, "which is read"},
+      {path + " --run --output y=" + other + " --profile=" + other, "another output"},
+      {"-c " + path + " " + twin, "precious.o of -c"},
+      {"-fdump-ir=all -fdump-dir=" + folder().string() + " " + path + " " + twin, "precious.ir of -fdump-dir="},
+      {path + " --run --output y=" + other + " >" + other, "is the same file as stdout"},
+  };
+  for (const auto &[arguments, message] : cases) {
+    const bool redirected = arguments.find('>') != std::string::npos;
+    const Result result = tcc(arguments + (redirected ? " #" : ""));
+    EXPECT_EQ(result.status, 1) << arguments;
+    const std::string said = result.err;
+    if (!redirected) {
+      EXPECT_HAS(said, message);
+      EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+    }
+    EXPECT_EQ(slurp(path), good) << arguments;
+    EXPECT_EQ(slurp(input), "precious too");
+  }
+  EXPECT_EQ(tcc(path + " -E -o " + other).status, 0) << "other files are written";
+  EXPECT_EQ(tcc("-E " + path + " -o /dev/null").status, 0);
+}
+
+TEST(Driver, AStdoutThatCannotBeWrittenIsOneLineAndStatus1) {
+  const std::string path = file("good.graph", good), out = (folder() / "status").string();
+  for (const std::string &arguments :
+       std::vector<std::string>{"--help", "-E " + path, "-emit=llvm " + path, path + " --threads=1 --run",
+                                path + " -o -", "--print-pipeline", "--version"})
+    for (const std::string closed : {">/dev/full", ">&-", "| true"}) {
+      const bool pipe = closed == "| true";
+      const std::string err = (folder() / "err").string(),
+                        run = "'" TCC_PROGRAM "' " + arguments + " 2>" + err + (pipe ? "" : " " + closed),
+                        command = pipe ? "{ sleep 0.1; " + run + "; echo $? >" + out + "; } | true"
+                                       : run + "; echo $? >" + out;
+      ASSERT_EQ(std::system(command.c_str()), 0) << command;
+      EXPECT_EQ(slurp(out), "1\n") << command;
+      const std::string text = slurp(err);
+      EXPECT_HAS(text, "tcc: error: cannot write to stdout: ");
+      EXPECT_LACKS(text, "LLVM ERROR");
+    }
+  const std::string saved = (folder() / "kept.tcc").string();
+  EXPECT_EQ(std::system(("'" TCC_PROGRAM "' " + path + " -o " + saved + " >&- 2>&-").c_str()) >> 8, 1);
+  EXPECT_EQ(slurp(saved).substr(0, 6), "tccart") << "its bytes go to no other file's number";
 }
 
 /// A .npy file of format 1.0 as NumPy writes it: `header` padded, then `data`.

@@ -74,9 +74,9 @@ TEST(AtomicFile, replacesNoPipeAndNoLink) {
 
 TEST(AtomicFile, saysWhyItCannotWrite) {
   TemporaryFolder folder;
-  expectContains(errorOf([&] { AtomicFile file(folder.path("no/such/folder")); }), "cannot create: No such file");
+  expectContains(errorOf([&] { AtomicFile file(folder.path("no/such/folder")); }), "no/such/folder`: No such file");
   std::filesystem::create_directory(folder.path("taken"));
-  expectContains(errorOf([&] { AtomicFile(folder.path("taken")).commit(); }), "cannot rename into place");
+  expectContains(errorOf([&] { AtomicFile(folder.path("taken")).commit(); }), "taken`: Is a directory");
   EXPECT_EQ(filesIn(folder.path("")), 1u);
 }
 

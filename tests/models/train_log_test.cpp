@@ -101,9 +101,33 @@ TEST(TrainLog, refusesAnUnwritableFile) {
   TrainLog::Options options = run.options();
   options.jsonFile = run.folder.path("no/log");
   expectContains(errorOf([&] { TrainLog log(options); }), "no/log: cannot write the log: No such file");
+}
+
+TEST(TrainLog, saysOnceThatItCannotBeWrittenAndGoesOn) {
+  LogToFile run;
+  TrainLog::Options options = run.options();
   options.jsonFile = "/dev/full";
+  options.quiet = true;
   TrainLog full(options);
-  expectContains(errorOf([&] { full.step({}, 0); }), "/dev/full: cannot write the log: No space left");
+  EXPECT_TRUE(full.complete());
+  for (int64_t step = 0; step < 3; ++step)
+    full.step({step}, 0);
+  full.finish({}, 1);
+  EXPECT_FALSE(full.complete());
+  EXPECT_EQ(run.progress(),
+            "warning: /dev/full: cannot write the log: No space left on device; training goes on without "
+            "it\n");
+}
+
+TEST(TrainLog, progressWithoutAReaderEndsNothing) {
+  std::unique_ptr<std::FILE, int (*)(std::FILE *)> full(std::fopen("/dev/full", "w"), std::fclose);
+  TrainLog::Options options;
+  options.progress = full.get();
+  TrainLog log(options);
+  log.message("hello");
+  log.step({}, 0);
+  log.finish({}, 1);
+  EXPECT_TRUE(log.complete());
 }
 
 TEST(TrainLog, flopsUseAbovePeakIsAnError) {

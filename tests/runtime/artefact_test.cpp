@@ -1,5 +1,6 @@
 // Bytes in and out; every truncation and every flipped bit refused; files never half written.
 #include "runtime/executable.h"
+#include "runtime/files.h"
 #include "test_plans.h"
 #include <filesystem>
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // Small plans that several tests share.
 #pragma once
 #include "runtime/artefact.h"
+#include "runtime/files.h"
 #include <cstring>
 #include <string>
 

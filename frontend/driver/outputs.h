@@ -1,0 +1,22 @@
+// Where tcc's outputs go.
+#pragma once
+#include "frontend/driver/options.h"
+#include "runtime/error.h"
+
+namespace tcc::driver {
+
+/// Fails where an output is a file that is read or another output; opens nothing.
+runtime::Error checkFiles(const Options &options);
+
+/// Where -c writes the object of `input` without -o: its name with .o, in the current folder.
+std::string objectPath(const std::string &input);
+/// Where -fdump-dir= puts the dumps of `input`.
+std::string dumpPath(const std::string &folder, const std::string &input);
+
+/// Writes `bytes` to `path`, whole or not at all; "" and "-" are stdout. Throws Error.
+void writeResult(const std::string &path, llvm::StringRef bytes);
+
+/// Flushes stdout at the end of the program; a failure is said in one line. The exit status is at least 1 then.
+int finishStdout(int status);
+
+} // namespace tcc::driver

@@ -1,0 +1,39 @@
+#include "models/run_files.h"
+#include "models/checkpoint.h"
+#include "models/input_error.h"
+#include "runtime/files.h"
+
+#include <filesystem>
+#include <fmt/format.h>
+
+namespace tcc::models {
+
+void checkRunFiles(const TrainOptions &options) {
+  runtime::FileUses files;
+  files.standardStreams(/*readsInput=*/false);
+
+  // 1. What is read: the data, and whatever lies in the folder of the first weights.
+  files.reads(fmt::format("--data {}", options.dataFile), options.dataFile);
+  if (!options.initFolder.empty()) {
+    std::error_code problem; // a folder that cannot be read is an error of its own, later
+    for (const auto &entry : std::filesystem::directory_iterator(options.initFolder, problem))
+      files.reads(fmt::format("{} of --init", entry.path().string()), entry.path().string());
+  }
+
+  // 2. What is written.
+  if (options.jsonFile != "-" && !options.jsonFile.empty())
+    files.writes(fmt::format("--json {}", options.jsonFile), options.jsonFile);
+  if (!options.emitGraph.empty())
+    files.writes(fmt::format("--emit-graph {}", options.emitGraph), options.emitGraph);
+  if (!options.dumpGrads.empty())
+    files.writes(fmt::format("--dump-grads {}", options.dumpGrads), options.dumpGrads);
+  if (!options.saveFolder.empty()) {
+    files.writes(fmt::format("--save {}", options.saveFolder), options.saveFolder);
+    for (const std::string &path : gpt2FolderFiles(options.saveFolder))
+      files.writes(fmt::format("{} of --save", path), path);
+  }
+  if (runtime::Error error = files.check())
+    throw InputError(error.message());
+}
+
+} // namespace tcc::models

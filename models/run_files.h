@@ -1,0 +1,10 @@
+// Which files a run of train_gpt reads and writes.
+#pragma once
+#include "models/options.h"
+
+namespace tcc::models {
+
+/// Throws InputError where an output of the run is a file that it reads or another output. Opens nothing.
+void checkRunFiles(const TrainOptions &options);
+
+} // namespace tcc::models

@@ -1,0 +1,151 @@
+// train_gpt as a program: signals, streams that cannot be written, outputs that are inputs.
+#include "models/checkpoint.h"
+#include "test_files.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <sys/wait.h>
+#include <thread>
+
+namespace tcc::models {
+namespace {
+
+class TrainGpt : public testing::Test {
+protected:
+  TrainGpt() {
+    std::string text;
+    for (int i = 0; i < 400; ++i)
+      text += "the cat sat on the mat and the dog sat on the log. ";
+    data = folder.write("data.txt", text);
+  }
+
+  /// A small model on the text.
+  std::string command(const std::string &more) const {
+    return "'" TRAIN_GPT_PROGRAM "' --data '" + data +
+           "' --threads=1 --layers=1 --heads=2 --width=16 --seq=16 --batch=4 " + more;
+  }
+
+  /// Runs a shell command in the folder; its status, and its messages in `said`.
+  int shell(const std::string &text) {
+    const std::string inFolder = "cd '" + folder.path("") + "' && " + text;
+    const int status = std::system((inFolder + (text.find("2>") == std::string::npos ? " 2>err" : "")).c_str());
+    said = readAll(folder.path("err"));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  /// Starts a run of many steps, sends `signals` once its log shows steps, and waits; the status as wait() gives it.
+  int interrupted(const std::string &more, const std::vector<int> &signals) {
+    const std::string log = folder.path("log.jsonl");
+    std::filesystem::remove(log);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC), err = ::creat(folder.path("err").c_str(), 0600);
+      ::dup2(null, STDOUT_FILENO);
+      ::dup2(err, STDERR_FILENO);
+      ::execl("/bin/sh", "sh", "-c", ("exec " + command("--steps=100000000 --json=" + log + " " + more)).c_str(),
+              nullptr);
+      ::_exit(127);
+    }
+    for (int i = 0; i < 600 && readAll(log).size() < 200; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    for (int signal : signals) {
+      ::kill(child, signal);
+      const auto heard = [&] { return readAll(folder.path("err")).find("ending after") != std::string::npos; };
+      for (int i = 0; i < 600 && !heard(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    said = readAll(folder.path("err"));
+    return status;
+  }
+
+  TemporaryFolder folder;
+  std::string data, said;
+};
+
+TEST_F(TrainGpt, aSignalEndsTheRunAfterTheStep) {
+  for (int signal : {SIGINT, SIGTERM}) {
+    const int status = interrupted("--sample=4 --save " + folder.path("saved"), {signal});
+    ASSERT_TRUE(WIFEXITED(status)) << said;
+    EXPECT_EQ(WEXITSTATUS(status), 128 + signal);
+    expectContains(said, "ending after this step");
+    expectContains(said, "trained baby for");
+    expectContains(said, "wrote the weights to ");
+    expectContains(said, "sample:");
+    std::istringstream lines(readAll(folder.path("log.jsonl")));
+    std::string line;
+    int64_t steps = 0;
+    nlohmann::json last;
+    for (; std::getline(lines, line); ++steps)
+      last = nlohmann::json::parse(line);
+    EXPECT_GT(steps, 1);
+    EXPECT_TRUE(last.contains("loss_last")) << "the summary is the last line";
+    EXPECT_NO_THROW(Gpt2Folder(folder.path("saved")));
+    std::filesystem::remove_all(folder.path("saved"));
+  }
+}
+
+TEST_F(TrainGpt, theSecondSignalEndsAtOnce) {
+  // The sample would take hours.
+  const int status = interrupted("--sample=10000000", {SIGINT, SIGTERM});
+  ASSERT_TRUE(WIFSIGNALED(status)) << said;
+  EXPECT_EQ(WTERMSIG(status), SIGTERM);
+}
+
+TEST_F(TrainGpt, noOutputIsAFileThatIsReadOrAnotherOutput) {
+  const std::string before = readAll(data);
+  std::filesystem::create_symlink(data, folder.path("link"));
+  for (const std::string option : {"--json", "--emit-graph", "--dump-grads", "--save"})
+    for (const std::string &path : {data, folder.path("link")}) {
+      EXPECT_EQ(shell(command("--steps=1 " + option + " '" + path + "'")), 1);
+      expectContains(said, "error: " + option + " " + path + " is the same file as --data " + data + ", which is read");
+      EXPECT_EQ(readAll(data), before);
+    }
+  EXPECT_EQ(shell(command("--steps=1 --json=out --emit-graph=out")), 1);
+  expectContains(said, "--emit-graph out is the same file as --json out");
+  EXPECT_EQ(shell(command("--steps=1 --save=saved --dump-grads=saved/model.safetensors")), 1);
+  expectContains(said, "saved/model.safetensors of --save is the same file as --dump-grads");
+  EXPECT_FALSE(std::filesystem::exists(folder.path("saved"))) << "checked before anything is made";
+  EXPECT_EQ(shell(command("--steps=1 --quiet --save=saved")), 0) << said;
+  const std::string weights = readAll(folder.path("saved/model.safetensors"));
+  const std::string again = "'" TRAIN_GPT_PROGRAM "' --data '" + data + "' --init saved --batch=4 --steps=1 ";
+  EXPECT_EQ(shell(again + "--save=saved/"), 1);
+  expectContains(said, "which is read");
+  EXPECT_EQ(shell(again + "--json=saved/config.json"), 1);
+  EXPECT_EQ(readAll(folder.path("saved/model.safetensors")), weights);
+  EXPECT_EQ(shell(command("--steps=1 --json=log >log 2>err")), 1);
+  expectContains(said, "--json log is the same file as stdout");
+}
+
+TEST_F(TrainGpt, aLogOrAStdoutThatCannotBeWrittenCostsNoTraining) {
+  EXPECT_EQ(shell(command("--steps=3 --json=/dev/full --save=saved")), 1);
+  EXPECT_EQ(said.find("cannot write the log"), said.rfind("cannot write the log")) << "said once";
+  expectContains(said, "cannot write the log: No space left on device; training goes on without it");
+  EXPECT_NO_THROW(Gpt2Folder(folder.path("saved")));
+  std::filesystem::remove_all(folder.path("saved"));
+
+  for (const std::string closed : {">/dev/full", ">&-"}) {
+    EXPECT_EQ(shell(command("--steps=2 --quiet --sample=4 --save=saved " + closed + " 2>err")), 1) << closed;
+    expectContains(said, "error: cannot write to stdout: ");
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+    EXPECT_NO_THROW(Gpt2Folder(folder.path("saved"))) << closed;
+    std::filesystem::remove_all(folder.path("saved"));
+  }
+  shell("{ " + command("--steps=200 --json=- --save=saved 2>err") + "; echo $? >status; } | true");
+  EXPECT_EQ(readAll(folder.path("status")), "1\n") << said;
+  expectContains(said, "warning: stdout: cannot write the log: Broken pipe");
+  EXPECT_NO_THROW(Gpt2Folder(folder.path("saved"))) << "a reader that is gone ends no training";
+  std::filesystem::remove_all(folder.path("saved"));
+  EXPECT_EQ(shell("'" TRAIN_GPT_PROGRAM "' --help >/dev/full 2>err"), 1);
+  EXPECT_EQ(said, "error: cannot write to stdout: No space left on device\n");
+  EXPECT_EQ(shell(command("--steps=2 --quiet --save=saved 2>&-")), 0) << "stderr is closed";
+  EXPECT_NO_THROW(Gpt2Folder(folder.path("saved")));
+}
+
+} // namespace
+} // namespace tcc::models
