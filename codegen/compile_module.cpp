@@ -41,23 +41,26 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
   std::optional<runtime::Plan> plan = lowerPlan(onlyFunction(module), threads, kernels, error);
   if (!plan)
     return std::nullopt;
-  runtime::Artefact artefact;
-  artefact.plan = std::move(*plan);
+  runtime::TargetCode made{"cpu", {}, std::move(*plan), {}};
   if (!kernels.sources().empty()) {
     std::optional<std::string> code =
         cpu::emitKernels(kernels.sources(), options.cpu, cpu::Artefact::sharedObject, error);
     if (!code)
       return std::nullopt;
-    artefact.code = std::move(*code);
+    made.code.push_back(std::move(*code));
   }
   std::optional<std::string> features = cpu::usedFeatures(options.cpu.target, runtime::knownCpuFeatures(), error);
   if (!features)
     return std::nullopt;
   report.codegenMs = millisecondsSince(start);
   report.compiledKernels = kernels.sources().size();
-  report.plannedBytes = artefact.plan.plannedBytes();
+  report.plannedBytes = made.plan.plannedBytes();
+  made.needs = *features;
+  if (options.cpu.target.cpu != "native")
+    made.target += ":" + options.cpu.target.cpu;
+  runtime::Artefact artefact;
+  artefact.targets.push_back(std::move(made));
   artefact.metadata = {{"target", "cpu"},
-                       {"cpu_features", *features},
                        {"level", std::to_string(options.pipeline.level)},
                        {"kernels", std::to_string(report.pipeline.kernels)},
                        {"matmuls", std::to_string(report.pipeline.matmuls)}};

@@ -23,8 +23,9 @@ int64_t roundUp(int64_t bytes, int64_t unit) {
 
 } // namespace
 
-Expected<Arena> Arena::create(int64_t bytes) {
+Expected<Arena> Arena::create(int64_t bytes, int64_t alignment) {
   Arena arena;
+  arena.unit = alignment;
   if (bytes == 0)
     return arena;
   const int64_t mapped = roundUp(bytes, pageBytes());
@@ -35,7 +36,6 @@ Expected<Arena> Arena::create(int64_t bytes) {
   arena.mapping = static_cast<char *>(mapping);
   arena.mapped = mapped;
   arena.size = bytes;
-  arena.start = arena.mapping + mapped - roundUp(bytes, line);
   if (::mprotect(arena.mapping + mapped, static_cast<size_t>(pageBytes()), PROT_NONE) != 0)
     return Error("cannot protect the page after the arena: " + std::string(std::strerror(errno)));
   // Whole small pages, so that residentBytes() counts what was touched and not its 2 MiB neighbourhood.
@@ -45,9 +45,9 @@ Expected<Arena> Arena::create(int64_t bytes) {
 
 Arena &Arena::operator=(Arena &&other) noexcept {
   std::swap(mapping, other.mapping);
-  std::swap(start, other.start);
   std::swap(mapped, other.mapped);
   std::swap(size, other.size);
+  std::swap(unit, other.unit);
   return *this;
 }
 
@@ -56,35 +56,41 @@ Arena::~Arena() {
     ::munmap(mapping, static_cast<size_t>(mapped + pageBytes()));
 }
 
-int64_t Arena::residentBytes() const {
+char *Arena::window(int64_t part) const {
+  return mapping ? mapping + mapped - roundUp(part, unit) : nullptr;
+}
+
+int64_t Arena::residentBytes(int64_t part) const {
   if (!mapping)
     return 0;
   std::vector<unsigned char> pages(static_cast<size_t>(mapped / pageBytes()));
   if (::mincore(mapping, static_cast<size_t>(mapped), pages.data()) != 0)
     return -1;
+  char *const start = window(part);
   int64_t resident = 0;
   for (size_t i = 0; i < pages.size(); ++i) {
     if (!(pages[i] & 1))
       continue;
     // The part of the page that the arena covers.
     const char *begin = std::max(mapping + static_cast<int64_t>(i) * pageBytes(), start);
-    const char *end = std::min(mapping + static_cast<int64_t>(i + 1) * pageBytes(), start + size);
+    const char *end = std::min(mapping + static_cast<int64_t>(i + 1) * pageBytes(), start + part);
     resident += std::max<int64_t>(0, end - begin);
   }
   return resident;
 }
 
-void Arena::poison() {
-  if (size)
-    std::memset(start, 0xFF, static_cast<size_t>(size));
+void Arena::poison(int64_t part) {
+  if (part)
+    std::memset(window(part), 0xFF, static_cast<size_t>(part));
 }
 
-int64_t Arena::changedBytes() const {
+int64_t Arena::changedBytes(int64_t part) const {
+  const char *start = window(part);
   char untouched[line];
   std::memset(untouched, 0xFF, sizeof untouched);
   int64_t changed = 0;
-  for (int64_t offset = 0; offset < size; offset += line) {
-    const int64_t bytes = std::min(line, size - offset);
+  for (int64_t offset = 0; offset < part; offset += line) {
+    const int64_t bytes = std::min(line, part - offset);
     if (std::memcmp(start + offset, untouched, static_cast<size_t>(bytes)) != 0)
       changed += bytes;
   }

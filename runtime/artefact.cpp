@@ -2,6 +2,7 @@
 #include "runtime/artefact.h"
 #include "runtime/files.h"
 #include "runtime/json_reader.h"
+#include <vector>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -9,9 +10,8 @@ namespace tcc::runtime {
 namespace {
 
 constexpr std::string_view magic = "tccart\r\n";
-constexpr uint32_t formatVersion = 1;
-constexpr uint32_t sectionCount = 3;
-constexpr size_t headerBytes = 8 + 4 + 4 + 8 * sectionCount;
+constexpr uint32_t formatVersion = 2;
+constexpr size_t headerBytes = 8 + 4 + 4;
 constexpr size_t checksumBytes = 16;
 constexpr uint64_t maxSectionBytes = uint64_t{1} << 32;
 
@@ -35,74 +35,180 @@ std::string checksum(std::string_view bytes) {
   return std::string(reinterpret_cast<const char *>(canonical.digest), checksumBytes);
 }
 
-Expected<std::map<std::string, std::string>> parseMetadata(std::string_view text) {
-  auto json = parseJson(text, maxPlanTextBytes, "artefact metadata");
+// The sections of an artefact that is being written; equal ones have one number.
+class Sections {
+public:
+  size_t add(const std::string &section) {
+    auto [known, inserted] = numbers.try_emplace(section, list.size() + 1);
+    if (inserted)
+      list.push_back(&known->first);
+    return known->second;
+  }
+  const std::vector<const std::string *> &all() const { return list; } // without section 0
+
+private:
+  std::map<std::string, size_t> numbers;
+  std::vector<const std::string *> list;
+};
+
+// Section 0, read: metadata, and for each target its names and section numbers.
+struct Contents {
+  struct Entry {
+    std::string target, needs;
+    size_t plan = 0;
+    std::vector<size_t> code;
+  };
+  std::vector<Entry> targets;
+  std::map<std::string, std::string> metadata;
+};
+
+Expected<Contents> parseContents(std::string_view text, int64_t sections) {
+  auto json = parseJson(text, maxPlanTextBytes, "artefact contents");
   if (!json)
     return json.error();
-  if (!json->is_object())
-    return Error("artefact metadata: an object was expected");
-  JsonReader reader("artefact metadata");
-  std::map<std::string, std::string> metadata;
-  for (const auto &[key, value] : json->items())
-    metadata[key] = reader.asString(value);
+  JsonReader reader("artefact contents");
+  Contents contents;
+  const Json &metadata = reader.member(*json, "metadata");
+  if (!reader.error() && !metadata.is_object())
+    reader.fail("`metadata` is not an object");
+  if (metadata.is_object())
+    for (const auto &[key, value] : metadata.items())
+      contents.metadata[key] = reader.asString(value);
+  for (const Json &entry : reader.list(*json, "targets", maxArtefactTargets)) {
+    reader.enter("targets", contents.targets.size());
+    Contents::Entry target{reader.string(entry, "target"),
+                           reader.string(entry, "needs"),
+                           static_cast<size_t>(reader.integer(entry, "plan", 1, sections - 1)),
+                           {}};
+    for (const Json &number : reader.list(entry, "code", maxArtefactSections))
+      target.code.push_back(static_cast<size_t>(reader.asInteger(number, 1, sections - 1)));
+    contents.targets.push_back(std::move(target));
+  }
   if (Error error = reader.error())
     return error;
-  return metadata;
+  return contents;
 }
 
-} // namespace
-
-Expected<std::string> serializeArtefact(const Artefact &artefact) {
-  if (Error error = validatePlan(artefact.plan))
-    return error;
-  Json metadata = Json::object();
-  for (const auto &[key, value] : artefact.metadata)
-    metadata[key] = value;
-  const std::string sections[sectionCount] = {planToJson(artefact.plan), artefact.code, writeJson(metadata)};
-  std::string bytes(magic);
-  appendLittle(bytes, formatVersion);
-  appendLittle(bytes, sectionCount);
-  for (const std::string &section : sections)
-    appendLittle(bytes, static_cast<uint64_t>(section.size()));
-  for (const std::string &section : sections)
-    bytes += section;
-  return bytes + checksum(bytes);
-}
-
-Expected<Artefact> parseArtefact(std::string_view bytes) {
+// Header and checksum: the sections of a byte string that is whole.
+Expected<std::vector<std::string_view>> splitSections(std::string_view bytes) {
   if (bytes.size() < headerBytes + checksumBytes || bytes.substr(0, magic.size()) != magic)
     return Error("not an artefact: it does not start with a whole artefact header");
   const uint32_t version = readLittle<uint32_t>(bytes, 8);
   if (version != formatVersion)
     return Error("artefact has format version " + std::to_string(version) + "; this runtime reads version " +
-                 std::to_string(formatVersion));
-  if (readLittle<uint32_t>(bytes, 12) != sectionCount)
-    return Error("artefact is damaged: its header does not list three sections");
-  uint64_t lengths[sectionCount], total = headerBytes + checksumBytes;
-  for (uint32_t i = 0; i < sectionCount; ++i) {
-    lengths[i] = readLittle<uint64_t>(bytes, 16 + 8 * i);
-    if (lengths[i] > maxSectionBytes)
-      return Error("artefact is damaged: a section claims " + std::to_string(lengths[i]) + " bytes; 2^32 at most");
-    total += lengths[i];
+                 std::to_string(formatVersion) + (version < formatVersion ? ": compile it again" : ""));
+  const uint32_t count = readLittle<uint32_t>(bytes, 12);
+  if (count < 1 || count > maxArtefactSections || bytes.size() < headerBytes + 8 * count + checksumBytes)
+    return Error("artefact is damaged: its header lists " + std::to_string(count) + " sections");
+  uint64_t total = headerBytes + 8 * count + checksumBytes;
+  std::vector<uint64_t> lengths;
+  for (uint32_t i = 0; i < count; ++i) {
+    lengths.push_back(readLittle<uint64_t>(bytes, headerBytes + 8 * i));
+    if (lengths.back() > maxSectionBytes)
+      return Error("artefact is damaged: a section claims " + std::to_string(lengths.back()) + " bytes; 2^32 at most");
+    total += lengths.back();
   }
   if (total != bytes.size())
     return Error("artefact is damaged: it has " + std::to_string(bytes.size()) + " bytes, its header says " +
                  std::to_string(total));
   if (checksum(bytes.substr(0, bytes.size() - checksumBytes)) != bytes.substr(bytes.size() - checksumBytes))
     return Error("artefact is damaged: its checksum does not match its content");
-  size_t offset = headerBytes;
-  auto section = [&](uint32_t i) {
-    offset += lengths[i];
-    return bytes.substr(offset - lengths[i], lengths[i]);
-  };
-  auto plan = planFromJson(section(0));
-  if (!plan)
-    return plan.error();
-  Artefact artefact{std::move(*plan), std::string(section(1)), {}};
-  auto metadata = parseMetadata(section(2));
-  if (!metadata)
-    return metadata.error();
-  artefact.metadata = std::move(*metadata);
+  std::vector<std::string_view> sections;
+  size_t offset = headerBytes + 8 * count;
+  for (uint64_t length : lengths) {
+    sections.push_back(bytes.substr(offset, length));
+    offset += length;
+  }
+  return sections;
+}
+
+} // namespace
+
+Artefact cpuArtefact(Plan plan, std::string code, std::map<std::string, std::string> metadata) {
+  TargetCode target{"cpu", {}, std::move(plan), {}};
+  if (!code.empty() || !target.plan.kernels.empty())
+    target.code.push_back(std::move(code));
+  return {{std::move(target)}, std::move(metadata)};
+}
+
+Error validateArtefact(const Artefact &artefact) {
+  if (artefact.targets.empty() || artefact.targets.size() > static_cast<size_t>(maxArtefactTargets))
+    return Error("artefact has code for " + std::to_string(artefact.targets.size()) + " targets; 1 to " +
+                 std::to_string(maxArtefactTargets) + " are possible");
+  for (const TargetCode &target : artefact.targets) {
+    if (target.target.empty() || target.target.front() == ':')
+      return Error("artefact has a target called `" + target.target + "`; names start with a kind of device");
+    if (Error error = validatePlan(target.plan))
+      return error;
+    for (const KernelCode &kernel : target.plan.kernels)
+      if (kernel.module >= target.code.size())
+        return Error("kernel `" + kernel.symbol + "` for " + target.target + " is in code object " +
+                     std::to_string(kernel.module) + "; there are " + std::to_string(target.code.size()));
+  }
+  return Error::success();
+}
+
+Expected<std::string> serializeArtefact(const Artefact &artefact) {
+  if (Error error = validateArtefact(artefact))
+    return error;
+  Sections sections;
+  Json contents = {{"metadata", Json::object()}, {"targets", Json::array()}};
+  for (const auto &[key, value] : artefact.metadata)
+    contents["metadata"][key] = value;
+  for (const TargetCode &target : artefact.targets) {
+    Json entry = {{"target", target.target},
+                  {"needs", target.needs},
+                  {"plan", sections.add(planToJson(target.plan))},
+                  {"code", Json::array()}};
+    for (const std::string &object : target.code)
+      entry["code"].push_back(sections.add(object));
+    contents["targets"].push_back(std::move(entry));
+  }
+  if (sections.all().size() >= static_cast<size_t>(maxArtefactSections))
+    return Error("artefact has " + std::to_string(sections.all().size()) + " different plans and code objects; " +
+                 std::to_string(maxArtefactSections - 1) + " at most");
+  const std::string first = writeJson(contents);
+  std::string bytes(magic);
+  appendLittle(bytes, formatVersion);
+  appendLittle(bytes, static_cast<uint32_t>(sections.all().size() + 1));
+  appendLittle(bytes, static_cast<uint64_t>(first.size()));
+  for (const std::string *section : sections.all())
+    appendLittle(bytes, static_cast<uint64_t>(section->size()));
+  bytes += first;
+  for (const std::string *section : sections.all())
+    bytes += *section;
+  return bytes + checksum(bytes);
+}
+
+Expected<Artefact> parseArtefact(std::string_view bytes) {
+  auto sections = splitSections(bytes);
+  if (!sections)
+    return sections.error();
+  auto contents = parseContents((*sections)[0], static_cast<int64_t>(sections->size()));
+  if (!contents)
+    return contents.error();
+  Artefact artefact;
+  artefact.metadata = std::move(contents->metadata);
+  std::map<size_t, Plan> plans;
+  uint64_t codeBytes = 0;
+  for (Contents::Entry &entry : contents->targets) {
+    if (!plans.contains(entry.plan)) {
+      auto plan = planFromJson((*sections)[entry.plan]);
+      if (!plan)
+        return plan.error();
+      plans.emplace(entry.plan, std::move(*plan));
+    }
+    TargetCode target{std::move(entry.target), std::move(entry.needs), plans.at(entry.plan), {}};
+    for (size_t number : entry.code) {
+      codeBytes += (*sections)[number].size();
+      if (codeBytes > maxArtefactTargets * bytes.size())
+        return Error("artefact is damaged: its targets name more code than it can have");
+      target.code.emplace_back((*sections)[number]);
+    }
+    artefact.targets.push_back(std::move(target));
+  }
+  if (Error error = validateArtefact(artefact))
+    return error;
   return artefact;
 }
 

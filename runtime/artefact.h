@@ -1,26 +1,45 @@
-// The artefact: plan, machine code and metadata of one compiled step as one self-contained, checksummed byte string.
-// Layout, little endian: magic "tccart\r\n", u32 version, u32 section count (3), u64 length of each section
-// (plan JSON, ELF shared object, metadata JSON), the sections, XXH3-128 of everything before it.
+// The artefact: one compiled step as one self-contained, checksummed byte string, for one or several targets, each with
+// its plan and its code. Layout, little endian: magic "tccart\r\n", u32 version (2), u32 section count, u64 length of
+// each section, the sections, XXH3-128 of everything before it. Section 0 is JSON: metadata, and for each target the
+// numbers of the sections with its plan (JSON) and its code objects. Equal sections are stored once.
 #pragma once
 #include "runtime/error.h"
 #include "runtime/plan.h"
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tcc::runtime {
 
-struct Artefact {
+struct TargetCode {
+  std::string target; ///< a kind of device and what the code is for: "cpu:x86-64-v4", "cuda:sm_90a", "cuda:compute_90"
+  std::string needs;  ///< features of the device that the code uses, comma separated (cpu.h)
   Plan plan;
-  std::string code;                            ///< bytes of an ELF shared object; empty when the plan has no kernels
-  std::map<std::string, std::string> metadata; ///< target, build id, flags, compile time ...; free text
+  std::vector<std::string> code; ///< an ELF shared object, or cubins or PTX; KernelCode::module selects one
+  bool operator==(const TargetCode &) const = default;
 };
 
-/// Errors: a plan that does not validate.
+struct Artefact {
+  std::vector<TargetCode> targets;             ///< the first that a device accepts is taken
+  std::map<std::string, std::string> metadata; ///< build id, flags, compile time ...; free text
+};
+
+/// An artefact for the CPU alone; `code` is a shared object, empty when the plan has no kernels.
+Artefact cpuArtefact(Plan plan, std::string code, std::map<std::string, std::string> metadata = {});
+
+inline constexpr int64_t maxArtefactTargets = 64;
+inline constexpr int64_t maxArtefactSections = 4096;
+
+/// Errors: no target or too many, or a name without a kind; a plan that does not validate or names a code object that
+/// is not there.
+Error validateArtefact(const Artefact &artefact);
+
+/// Errors: those of validateArtefact; more than maxArtefactSections different parts.
 Expected<std::string> serializeArtefact(const Artefact &artefact);
 
 /// Errors: anything but the exact bytes that serializeArtefact gave (truncation, any changed bit, trailing bytes),
-/// another version, an invalid plan.
+/// another version, anything of validateArtefact.
 Expected<Artefact> parseArtefact(std::string_view bytes);
 
 /// Writes by an AtomicFile (files.h): a reader sees the old file or the new one, never a half. Errors name the path and

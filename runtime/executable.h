@@ -1,6 +1,8 @@
-// A loaded artefact: machine code mapped and resolved, products built, arena allocated; run() does one step.
+// A loaded artefact: the part for one device made into a program, its arena, constants and tables in place; run() does
+// one step.
 #pragma once
 #include "runtime/artefact.h"
+#include "runtime/device/device.h"
 #include "runtime/error.h"
 #include "runtime/memory.h"
 #include "runtime/plan.h"
@@ -16,6 +18,7 @@ class Profiler;
 struct ExecutableOptions {
   int threads = 0;      ///< 0: as many as CPUs may be used
   bool checked = false; ///< NaN-fill arena and outputs before every run; verify the float environment after it
+  std::shared_ptr<Device> device = {}; ///< null: a CPU of its own
 };
 
 /// Where the step's memory went. planned is what the plan says; the others are counted without asking it.
@@ -27,11 +30,11 @@ struct MemoryReport {
   int64_t peak() const { return arenaTouched + counted + handed; }
 };
 
-/// Runs from one thread at a time.
+/// Runs from one thread at a time. Executables of one device may run on different threads; they take turns.
 class Executable {
 public:
-  /// Errors: an invalid plan, a CPU without what metadata["cpu_features"] lists (cpu.h), code that cannot be loaded, a
-  /// missing symbol, a product that cannot be built, no memory.
+  /// Errors: an invalid artefact; no part of it that the device accepts, with the reason for each; code that cannot be
+  /// loaded, a missing symbol, a product that cannot be built, no memory.
   static Expected<std::unique_ptr<Executable>> load(Artefact artefact, const ExecutableOptions &options = {});
   /// The same from serialised bytes, verified first.
   static Expected<std::unique_ptr<Executable>> load(std::string_view bytes, const ExecutableOptions &options = {});
@@ -39,24 +42,37 @@ public:
   Executable(const Executable &) = delete;
   Executable &operator=(const Executable &) = delete;
 
-  /// One step. Tensors come in the plan's order, dense, 64-byte aligned, with exactly the plan's byte counts; states
-  /// are updated in place; no output or state may overlap another tensor. `profiler`, if given, gets one event an
-  /// instruction. Errors: a wrong count, size, alignment or overlap (nothing has run then); a product that failed; in
-  /// checked mode a changed float environment.
+  /// One step over host tensors, finished on return. They come in the plan's order, dense, 64-byte aligned, with
+  /// exactly the plan's byte counts; states are updated in place; no output or state may overlap another tensor.
+  /// `profiler`, if given, gets one event an instruction. A device with memory of its own gets everything copied there
+  /// and back: for tools and tests, start() is for training. Errors: a wrong count, size, alignment or overlap (nothing
+  /// has run then); an instruction that failed; in checked mode what the device found.
   Error run(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
             std::span<const TensorRef> states, Profiler *profiler = nullptr);
 
+  /// Starts one step on a device with memory of its own: inputs are host memory, which may change on return, states
+  /// memory of the device (Device::allocate), which is updated in place. Steps run in the order of their start, and the
+  /// outputs of each can be read while later ones run. Errors as for run().
+  Expected<std::shared_ptr<StepOutputs>> start(std::span<const ConstTensorRef> inputs,
+                                               std::span<const TensorRef> states, Profiler *profiler = nullptr);
+  /// Waits for every step that was started.
+  Error finish();
+
   const Plan &plan() const;
+  const std::string &target() const; ///< of the part that was loaded
   const std::map<std::string, std::string> &metadata() const;
+  const std::shared_ptr<Device> &device() const;
   int threads() const;
 
-  /// Bytes by the plan: arena, states, inputs, outputs, constants.
+  /// Bytes by the plan: arena, states, inputs, outputs, constants, tables.
   int64_t plannedBytes() const;
   /// Counted independently of the plan, see MemoryReport; meaningful after a run. Equal to plannedBytes() when every
-  /// planned byte was used and nothing else was allocated through the counted allocator.
+  /// planned byte was used and nothing else was allocated through the counted allocator, or by the device where it has
+  /// memory of its own.
   int64_t peakBytes() const;
   MemoryReport memory() const;
-  /// What keeping this executable costs: arena, constants and code; for a cache's byte cap.
+  /// What keeping this executable costs, for a cache's byte cap: code, constants, and what the device holds for it
+  /// alone. The arena is the device's and not counted.
   int64_t ownBytes() const;
 
 private:

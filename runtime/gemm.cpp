@@ -117,6 +117,8 @@ GemmDesc transposed(const GemmDesc &desc) {
 Expected<Choice> choose(const GemmDesc &desc, int threads) {
   if (auto extents = gemmExtents(desc); !extents)
     return extents.error();
+  if (desc.a.dtype == DType::f16)
+    return Error("product " + describe(desc) + " multiplies f16; the CPU's products are of f32 and bf16");
   Choice choice;
   choice.desc = desc;
   if (desc.batchCount() == 0 || desc.m == 0 || desc.n == 0)

@@ -23,13 +23,15 @@ struct MatrixLayout {
 
 /// A is [batch..., m, k], B is [batch..., k, n], C is [batch..., m, n]; two batch dims, so that heads inside a packed
 /// [batch, tokens, heads * width] tensor need no copy. A transpose is a swap of an operand's two strides.
-/// Dtypes: all f32, or a and b bf16 with c bf16 or f32; products accumulate in f32.
+/// Dtypes: all f32, or a and b bf16 (or f16) with c of their type or f32; products accumulate in f32. oneDNN's products
+/// have no f16.
 struct GemmDesc {
   std::array<int64_t, 2> batch{1, 1};
   int64_t m = 0, n = 0, k = 0;
   MatrixLayout a, b, c;
   bool accumulate = false;   ///< beta: C += instead of C =
   std::optional<DType> bias; ///< dtype of a dense [n] row that is added to every row of C, if any
+  bool tf32 = false;         ///< f32 operands may be rounded to TF32 where a device has it
 
   int64_t batchCount() const { return batch[0] * batch[1]; }
   int64_t flops() const { return 2 * batchCount() * m * n * k; }

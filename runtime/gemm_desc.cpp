@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t maxExtent = maxPlanBytes;
 
 bool isProductDType(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::bf16;
+  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
 }
 
 std::string product(std::initializer_list<int64_t> dims) {
@@ -78,15 +78,18 @@ std::string describe(const GemmDesc &desc) {
     text += " +c";
   if (desc.bias)
     text += " +bias";
+  if (desc.tf32)
+    text += " tf32";
   return text;
 }
 
 Expected<GemmExtents> gemmExtents(const GemmDesc &desc) {
   const bool dtypes = isProductDType(desc.a.dtype) && desc.b.dtype == desc.a.dtype && isProductDType(desc.c.dtype) &&
-                      (desc.a.dtype == DType::bf16 || desc.c.dtype == DType::f32);
+                      (desc.c.dtype == desc.a.dtype || desc.c.dtype == DType::f32);
   if (!dtypes)
     return Error("product of " + std::string(name(desc.a.dtype)) + " and " + std::string(name(desc.b.dtype)) +
-                 " into " + std::string(name(desc.c.dtype)) + "; f32 gives f32, bf16 gives bf16 or f32");
+                 " into " + std::string(name(desc.c.dtype)) +
+                 "; f32 gives f32, bf16 gives bf16 or f32, f16 gives f16 or f32");
   if (desc.bias && *desc.bias != DType::f32 && *desc.bias != desc.a.dtype)
     return Error("bias of dtype " + std::string(name(*desc.bias)) + "; it is f32 or has the dtype of a");
   for (int64_t size : {desc.batch[0], desc.batch[1], desc.m, desc.n, desc.k})

@@ -9,7 +9,8 @@ namespace tcc::runtime {
 
 /// The right number of tensors, each of the right size, there, and aligned.
 template <typename Ref>
-Error checkTensors(const char *what, const std::vector<TensorSpec> &specs, std::span<const Ref> tensors) {
+Error checkTensors(const char *what, const std::vector<TensorSpec> &specs, std::span<const Ref> tensors,
+                   int64_t alignment = arenaAlignment) {
   if (tensors.size() != specs.size())
     return Error(std::to_string(tensors.size()) + " " + what + "s were given; the step takes " +
                  std::to_string(specs.size()));
@@ -23,8 +24,8 @@ Error checkTensors(const char *what, const std::vector<TensorSpec> &specs, std::
       return refuse("has " + std::to_string(tensor.bytes) + " bytes; the step takes " + std::to_string(bytes));
     if (bytes > 0 && !tensor.data)
       return refuse("is null; it needs " + std::to_string(bytes) + " bytes");
-    if (reinterpret_cast<uintptr_t>(tensor.data) % arenaAlignment)
-      return refuse("is not aligned; tensors start at multiples of 64 bytes");
+    if (reinterpret_cast<uintptr_t>(tensor.data) % static_cast<uintptr_t>(alignment))
+      return refuse("is not aligned; tensors start at multiples of " + std::to_string(alignment) + " bytes");
   }
   return Error::success();
 }

@@ -7,7 +7,7 @@
 namespace tcc::runtime {
 namespace {
 
-constexpr std::array<std::string_view, 5> spaceNames{"arena", "input", "output", "state", "constant"};
+constexpr std::array<std::string_view, 6> spaceNames{"arena", "input", "output", "state", "constant", "table"};
 
 std::string number(int64_t value) {
   return std::to_string(value);
@@ -31,10 +31,11 @@ public:
   explicit Validator(const Plan &plan) : plan(plan) {}
 
   Error run() {
-    const std::array<std::pair<const char *, size_t>, 7> sizes{{{"inputs", plan.inputs.size()},
+    const std::array<std::pair<const char *, size_t>, 8> sizes{{{"inputs", plan.inputs.size()},
                                                                 {"outputs", plan.outputs.size()},
                                                                 {"states", plan.states.size()},
                                                                 {"constants", plan.constants.size()},
+                                                                {"tables", plan.tables.size()},
                                                                 {"buffers", plan.buffers.size()},
                                                                 {"kernels", plan.kernels.size()},
                                                                 {"instructions", plan.instructions.size()}}};
@@ -43,6 +44,9 @@ public:
         return Error("plan has " + std::to_string(size) + " " + what + "; 2^20 at most");
     if (plan.arenaBytes < 0 || plan.arenaBytes > maxPlanBytes)
       return Error("plan has an arena of " + number(plan.arenaBytes) + " bytes; 0 to 2^46 are possible");
+    if (plan.alignment < arenaAlignment || plan.alignment > 4096 || (plan.alignment & (plan.alignment - 1)))
+      return Error("plan has an alignment of " + number(plan.alignment) + " bytes; powers of two from 64 to 4096 are " +
+                   "possible");
     if (plan.threads < 1 || plan.threads > 4096)
       return Error("plan is for " + number(plan.threads) + " threads; 1 to 4096 are possible");
     if (Error error = checkSpecs("input", plan.inputs))
@@ -56,6 +60,10 @@ public:
     for (size_t i = 0; i < plan.buffers.size(); ++i)
       if (Error error = checkBuffer(i))
         return error;
+    for (size_t i = 0; i < plan.tables.size(); ++i)
+      if (std::string problem = checkSlots(plan.tables[i].slots, static_cast<int64_t>(plan.tables[i].bytes.size()));
+          !problem.empty())
+        return Error("table " + std::to_string(i) + ": " + problem);
     if (Error error = checkKernels())
       return error;
     for (size_t i = 0; i < plan.instructions.size(); ++i)
@@ -91,8 +99,11 @@ private:
     int64_t constants = 0;
     for (const std::string &constant : plan.constants)
       constants += static_cast<int64_t>(constant.size());
+    for (const PointerTable &table : plan.tables)
+      constants += static_cast<int64_t>(table.bytes.size());
     if (constants > maxConstantBytes)
-      return Error("plan has " + number(constants) + " bytes of constants; " + number(maxConstantBytes) + " at most");
+      return Error("plan has " + number(constants) + " bytes of constants and tables; " + number(maxConstantBytes) +
+                   " at most");
     return Error::success();
   }
 
@@ -124,6 +135,8 @@ private:
       return plan.states.size();
     case Space::constant:
       return plan.constants.size();
+    case Space::table:
+      return plan.tables.size();
     }
     return 0;
   }
@@ -140,6 +153,8 @@ private:
       return plan.states[index].bytes();
     case Space::constant:
       return static_cast<int64_t>(plan.constants[index].size());
+    case Space::table:
+      return static_cast<int64_t>(plan.tables[index].bytes.size());
     }
     return 0;
   }
@@ -173,8 +188,8 @@ private:
     if (id >= plan.buffers.size())
       return "buffer " + number(id) + " does not exist; there are " + std::to_string(plan.buffers.size());
     const Space space = plan.buffers[id].space;
-    if (written && (space == Space::input || space == Space::constant))
-      return "buffer " + number(id) + " is written but lies in an input or constant";
+    if (written && (space == Space::input || space == Space::constant || space == Space::table))
+      return "buffer " + number(id) + " is written but lies in an input or constant or table";
     return {};
   }
 
@@ -241,6 +256,103 @@ private:
     return {};
   }
 
+  // Slots of eight bytes lie inside `bytes`, at multiples of eight, one after another.
+  std::string checkSlots(const std::vector<PointerSlot> &slots, int64_t bytes) {
+    int64_t end = 0;
+    for (const PointerSlot &slot : slots) {
+      if (slot.offset < end || slot.offset % 8 || slot.offset > bytes - 8)
+        return "a pointer slot is at byte " + number(slot.offset) + " of " + number(bytes) +
+               "; slots are eight bytes, in order, inside, at multiples of eight";
+      end = slot.offset + 8;
+      if (std::string problem = checkUse(slot.buffer, slot.written); !problem.empty())
+        return problem;
+    }
+    return {};
+  }
+
+  std::string check(const MapSlot &slot, int64_t parameterBytes) {
+    constexpr int64_t mapBytes = 128;
+    if (slot.offset < 0 || slot.offset % 64 || slot.offset > parameterBytes - mapBytes)
+      return "a map slot is at byte " + number(slot.offset) + " of " + number(parameterBytes) +
+             "; slots are 128 bytes, inside, at multiples of 64";
+    if (std::string problem = checkUse(slot.buffer, slot.written); !problem.empty())
+      return problem;
+    const size_t rank = slot.sizes.size();
+    if (rank < 1 || rank > static_cast<size_t>(maxMapRank) || slot.box.size() != rank ||
+        slot.strides.size() != rank - 1)
+      return "a tensor map has " + std::to_string(rank) + " sizes, " + std::to_string(slot.strides.size()) +
+             " strides and " + std::to_string(slot.box.size()) + " box sizes; n, n - 1 and n, n from 1 to 5";
+    if (slot.elementBytes < 1 || slot.elementBytes > 8 || (slot.elementBytes & (slot.elementBytes - 1)))
+      return "a tensor map has elements of " + number(slot.elementBytes) + " bytes; 1, 2, 4 or 8 are possible";
+    if (slot.swizzleBytes != 0 && slot.swizzleBytes != 32 && slot.swizzleBytes != 64 && slot.swizzleBytes != 128)
+      return "a tensor map swizzles " + number(slot.swizzleBytes) + " bytes; 0, 32, 64 or 128 are possible";
+    __int128 last = 0;
+    for (size_t i = 0; i < rank; ++i) {
+      const int64_t stride = i == 0 ? slot.elementBytes : slot.strides[i - 1];
+      if (slot.sizes[i] < 1 || slot.sizes[i] > int64_t{1} << 32 || slot.box[i] < 1 || slot.box[i] > 256 || stride < 1 ||
+          stride >= int64_t{1} << 40 || (i > 0 && stride % 16))
+        return "dimension " + std::to_string(i) + " of a tensor map has size " + number(slot.sizes[i]) + ", stride " +
+               number(stride) + " and box " + number(slot.box[i]) +
+               "; sizes to 2^32, outer strides multiples of 16 below 2^40, boxes to 256";
+      last += static_cast<__int128>(slot.sizes[i] - 1) * stride;
+    }
+    if (last + slot.elementBytes > plan.buffers[slot.buffer].bytes)
+      return "a tensor map reaches beyond the " + number(plan.buffers[slot.buffer].bytes) + " bytes of buffer " +
+             number(slot.buffer);
+    return {};
+  }
+
+  // Grid, block, cluster and shared memory within CUDA's own limits; a device may have narrower ones.
+  std::string checkShape(const LaunchCall &call) {
+    constexpr std::array<int64_t, 3> mostBlocks{INT32_MAX, 65535, 65535}, mostThreads{1024, 1024, 64};
+    int64_t threads = 1, clusterBlocks = 1;
+    for (size_t i = 0; i < 3; ++i) {
+      if (call.grid[i] < 0 || call.grid[i] > mostBlocks[i])
+        return "the grid has " + number(call.grid[i]) + " blocks along an axis; 2^31 - 1, 65535, 65535 at most";
+      if (call.block[i] < 1 || call.block[i] > mostThreads[i] || (threads *= call.block[i]) > 1024)
+        return "a block has " + number(call.block[i]) +
+               " threads along an axis; 1024, 1024, 64 and 1024 in all at most";
+      if (call.cluster[i] < 1 || call.cluster[i] > 16 || (clusterBlocks *= call.cluster[i]) > 16 ||
+          call.grid[i] % call.cluster[i])
+        return "a cluster has " + number(call.cluster[i]) + " blocks along an axis; it divides the grid and has 16 " +
+               "blocks at most";
+    }
+    if (call.sharedBytes < 0 || call.sharedBytes > int64_t{1} << 20)
+      return number(call.sharedBytes) + " bytes of shared memory are asked for; 0 to 2^20 are possible";
+    return {};
+  }
+
+  std::string check(const LaunchCall &call) {
+    if (call.kernel >= plan.kernels.size())
+      return "kernel " + number(call.kernel) + " does not exist; there are " + std::to_string(plan.kernels.size());
+    if (std::string problem = checkShape(call); !problem.empty())
+      return problem;
+    const KernelCode &kernel = plan.kernels[call.kernel];
+    const int64_t bytes = static_cast<int64_t>(call.parameters.size());
+    if (bytes > maxParameterBytes)
+      return number(bytes) + " bytes of parameters; " + number(maxParameterBytes) + " at most";
+    if (call.parameterOffsets.size() != kernel.arguments)
+      return std::to_string(call.parameterOffsets.size()) + " parameters are passed; kernel `" + kernel.symbol +
+             "` takes " + number(kernel.arguments);
+    int64_t last = -1;
+    for (int64_t offset : call.parameterOffsets) {
+      if (offset <= last || offset >= bytes)
+        return "a parameter starts at byte " + number(offset) + " of " + number(bytes) +
+               "; parameters are in order and inside";
+      last = offset;
+    }
+    if (std::string problem = checkSlots(call.pointerSlots, bytes); !problem.empty())
+      return problem;
+    if (call.mapSlots.size() > 64)
+      return std::to_string(call.mapSlots.size()) + " tensor maps; 64 at most";
+    for (const MapSlot &slot : call.mapSlots)
+      if (std::string problem = check(slot, bytes); !problem.empty())
+        return problem;
+    return {};
+  }
+
+  std::string check(const FillCall &call) { return checkUse(call.target, true); }
+
   std::string check(const CopyCall &call) {
     if (std::string problem = checkUse(call.source, false); !problem.empty())
       return problem;
@@ -273,7 +385,13 @@ int64_t Plan::plannedBytes() const {
       total += spec.bytes();
   for (const std::string &constant : constants)
     total += static_cast<int64_t>(constant.size());
+  for (const PointerTable &table : tables)
+    total += static_cast<int64_t>(table.bytes.size());
   return total;
+}
+
+std::string_view name(Space space) {
+  return spaceNames[static_cast<size_t>(space)];
 }
 
 Error validatePlan(const Plan &plan) {

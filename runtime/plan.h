@@ -4,6 +4,7 @@
 #include "runtime/dtype.h"
 #include "runtime/error.h"
 #include "runtime/gemm.h"
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -24,10 +25,10 @@ struct TensorSpec {
 };
 
 /// Where a buffer lies. State is updated in place by the step.
-enum class Space : uint8_t { arena, input, output, state, constant };
+enum class Space : uint8_t { arena, input, output, state, constant, table };
 
-/// A range of bytes. `index` selects the tensor or constant (0 for the arena). Allocations in the arena start at
-/// multiples of `arenaAlignment`; slices of them may start anywhere.
+/// A range of bytes. `index` selects the tensor, constant or table (0 for the arena). Allocations in the arena start at
+/// multiples of the plan's `alignment`; slices of them may start anywhere.
 struct Buffer {
   Space space = Space::arena;
   uint32_t index = 0;
@@ -38,7 +39,7 @@ struct Buffer {
 
 using BufferId = uint32_t;
 inline constexpr BufferId noBuffer = 0xffffffffu; ///< written as -1 in JSON
-inline constexpr int64_t arenaAlignment = 64;     ///< bytes; also that of every tensor handed to run()
+inline constexpr int64_t arenaAlignment = 64;     ///< bytes; also that of every host tensor handed to run()
 
 /// A user's source position, for profiles and reports.
 struct SourceLocation {
@@ -51,13 +52,31 @@ struct SourceLocation {
 /// One emitted function: extern "C" void symbol(int64_t begin, int64_t end, void *const *args).
 using KernelFunction = void (*)(int64_t begin, int64_t end, void *const *args);
 
-/// `arguments` pointers in all; the last `results` of them are written, the others only read.
+/// `arguments` in all. Of a CPU kernel they are pointers and the last `results` of them are written, the others only
+/// read; of a launched one they are the parameters that a launch passes, and what is written is said by its slots.
 struct KernelCode {
   std::string symbol;
   uint32_t arguments = 0;
   uint32_t results = 0;
   std::string description; ///< the fused ops, for people
+  uint32_t module = 0;     ///< which of the artefact's code objects has the symbol
   bool operator==(const KernelCode &) const = default;
+};
+
+/// Eight bytes at `offset` that hold the device address of a buffer.
+struct PointerSlot {
+  int64_t offset = 0;
+  BufferId buffer = noBuffer;
+  bool written = false; ///< whether the kernel writes through it
+  bool operator==(const PointerSlot &) const = default;
+};
+
+/// Bytes in device memory that kernels read and that hold addresses: the segments of a launch over many tensors. Filled
+/// whenever tensors are placed.
+struct PointerTable {
+  std::string bytes; ///< as the kernel reads it, zeros where addresses go
+  std::vector<PointerSlot> slots;
+  bool operator==(const PointerTable &) const = default;
 };
 
 /// [0, extent) of one set of tensors.
@@ -76,6 +95,40 @@ struct KernelCall {
   bool operator==(const KernelCall &) const = default;
 };
 
+/// 128 bytes at `offset` that hold a tensor map (cuTensorMapEncodeTiled) over a buffer: what a bulk copy of tiles
+/// needs. Zeros are read outside. Dimensions come innermost first; sizes and box in elements, strides in bytes and only
+/// of the outer dimensions.
+struct MapSlot {
+  int64_t offset = 0; ///< a multiple of 64
+  BufferId buffer = noBuffer;
+  bool written = false;
+  int32_t elementBytes = 2; ///< 1, 2, 4 or 8
+  int32_t swizzleBytes = 0; ///< 0, 32, 64 or 128
+  std::vector<int64_t> sizes, strides, box;
+  bool operator==(const MapSlot &) const = default;
+};
+
+/// Launches a kernel of a GPU once. `parameters` is a block with the kernel's parameters, the first byte of each given
+/// by `parameterOffsets` (as many as the kernel has arguments); slots are filled when tensors are placed.
+struct LaunchCall {
+  uint32_t kernel = 0;
+  std::array<int64_t, 3> grid{1, 1, 1}, block{1, 1, 1};
+  std::array<int64_t, 3> cluster{1, 1, 1}; ///< blocks of a cluster; {1, 1, 1} launches without clusters
+  int64_t sharedBytes = 0;                 ///< dynamic shared memory of a block
+  std::string parameters;
+  std::vector<int64_t> parameterOffsets;
+  std::vector<PointerSlot> pointerSlots;
+  std::vector<MapSlot> mapSlots;
+  bool operator==(const LaunchCall &) const = default;
+};
+
+/// Sets every byte of a buffer to `value`.
+struct FillCall {
+  BufferId target = noBuffer;
+  uint8_t value = 0;
+  bool operator==(const FillCall &) const = default;
+};
+
 struct MatmulCall {
   GemmDesc desc;
   BufferId a = noBuffer, b = noBuffer, c = noBuffer;
@@ -92,7 +145,7 @@ struct CopyCall {
 };
 
 struct Instruction {
-  std::variant<KernelCall, MatmulCall, CopyCall> call;
+  std::variant<KernelCall, MatmulCall, CopyCall, LaunchCall, FillCall> call;
   std::string label; ///< what profiles and reports show
   std::vector<SourceLocation> sources;
   int64_t flops = 0; ///< arithmetic
@@ -104,14 +157,16 @@ struct Plan {
   std::string name;
   std::vector<TensorSpec> inputs, outputs, states;
   std::vector<std::string> constants; ///< raw bytes, each stored 64-byte aligned; small
+  std::vector<PointerTable> tables;
   int64_t arenaBytes = 0;
-  int32_t threads = 1; ///< the thread count that scratch buffers are sized for
+  int64_t alignment = arenaAlignment; ///< of the arena's first byte and of the tensors that a device allocates
+  int32_t threads = 1;                ///< the thread count that scratch buffers are sized for
   std::vector<Buffer> buffers;
   std::vector<KernelCode> kernels;
   std::vector<Instruction> instructions;
   bool operator==(const Plan &) const = default;
 
-  /// Arena, states, inputs, outputs and constants: the step's memory as planned.
+  /// Arena, states, inputs, outputs, constants and tables: the step's memory as planned.
   int64_t plannedBytes() const;
 };
 
@@ -121,12 +176,17 @@ inline constexpr int64_t maxPlanItems = int64_t{1} << 20;     ///< entries of an
 inline constexpr int64_t maxConstantBytes = int64_t{1} << 24; ///< all constants together
 inline constexpr int64_t maxPlanTextBytes = int64_t{1} << 26; ///< JSON text
 inline constexpr int64_t maxRank = 8;
+inline constexpr int64_t maxParameterBytes = 32764; ///< of one launch, as CUDA has it since 12.1
+inline constexpr int64_t maxMapRank = 5;
 
 /// Whether every id, range, size and operand of the plan holds; the error names the place ("instruction 12 `gelu`:
 /// ...").
 Error validatePlan(const Plan &plan);
 
-/// The plan as JSON text (version 1); the plan must be valid.
+/// "arena", "input", ...
+std::string_view name(Space space);
+
+/// The plan as JSON text (version 2); the plan must be valid.
 std::string planToJson(const Plan &plan);
 
 /// Reads and validates. Errors: not JSON, another version, a missing or misplaced member, anything of validatePlan.

@@ -1,12 +1,13 @@
 // The plan as JSON text. The reader believes nothing: types and ranges here, meaning in validatePlan().
 #include "runtime/json_reader.h"
 #include "runtime/plan.h"
+#include <algorithm>
 
 namespace tcc::runtime {
 namespace {
 
-constexpr int64_t planVersion = 1;
-constexpr std::array<std::string_view, 5> spaceNames{"arena", "input", "output", "state", "constant"};
+constexpr int64_t planVersion = 2;
+constexpr std::array spaces{Space::arena, Space::input, Space::output, Space::state, Space::constant, Space::table};
 
 // ---- writing
 
@@ -37,10 +38,7 @@ Json toJson(const std::vector<TensorSpec> &specs) {
 }
 
 Json toJson(const Buffer &buffer) {
-  return {{"space", spaceNames[static_cast<size_t>(buffer.space)]},
-          {"index", buffer.index},
-          {"offset", buffer.offset},
-          {"bytes", buffer.bytes}};
+  return {{"space", name(buffer.space)}, {"index", buffer.index}, {"offset", buffer.offset}, {"bytes", buffer.bytes}};
 }
 
 Json toJson(const MatrixLayout &layout) {
@@ -71,7 +69,8 @@ Json toJson(const MatmulCall &call) {
                   {"b", toJson(desc.b)},
                   {"c", toJson(desc.c)},
                   {"bias", desc.bias ? Json(name(*desc.bias)) : Json()},
-                  {"accumulate", desc.accumulate}};
+                  {"accumulate", desc.accumulate},
+                  {"tf32", desc.tf32}};
   return {{"op", "matmul"},
           {"product", product},
           {"a", idToJson(call.a)},
@@ -83,6 +82,44 @@ Json toJson(const MatmulCall &call) {
 
 Json toJson(const CopyCall &call) {
   return {{"op", "copy"}, {"source", idToJson(call.source)}, {"target", idToJson(call.target)}};
+}
+
+Json toJson(const std::vector<PointerSlot> &slots) {
+  Json list = Json::array();
+  for (const PointerSlot &slot : slots)
+    list.push_back({{"offset", slot.offset}, {"buffer", idToJson(slot.buffer)}, {"written", slot.written}});
+  return list;
+}
+
+Json toJson(const MapSlot &slot) {
+  return {{"offset", slot.offset},
+          {"buffer", idToJson(slot.buffer)},
+          {"written", slot.written},
+          {"element_bytes", slot.elementBytes},
+          {"swizzle_bytes", slot.swizzleBytes},
+          {"sizes", slot.sizes},
+          {"strides", slot.strides},
+          {"box", slot.box}};
+}
+
+Json toJson(const LaunchCall &call) {
+  Json maps = Json::array();
+  for (const MapSlot &slot : call.mapSlots)
+    maps.push_back(toJson(slot));
+  return {{"op", "launch"},
+          {"kernel", call.kernel},
+          {"grid", call.grid},
+          {"block", call.block},
+          {"cluster", call.cluster},
+          {"shared_bytes", call.sharedBytes},
+          {"parameters", toHex(call.parameters)},
+          {"parameter_offsets", call.parameterOffsets},
+          {"pointers", toJson(call.pointerSlots)},
+          {"maps", maps}};
+}
+
+Json toJson(const FillCall &call) {
+  return {{"op", "fill"}, {"target", idToJson(call.target)}, {"value", call.value}};
 }
 
 Json toJson(const Instruction &instruction) {
@@ -115,13 +152,25 @@ BufferId readId(JsonReader &reader, const Json &object, const char *key) {
   return readId(reader, reader.member(object, key));
 }
 
-std::array<int64_t, 2> readPair(JsonReader &reader, const Json &object, const char *key) {
-  const Json &list = reader.list(object, key, 2);
-  if (list.size() != 2) {
-    reader.fail("`" + std::string(key) + "` has " + std::to_string(list.size()) + " entries; it has two");
-    return {};
+template <size_t N>
+std::array<int64_t, N> readArray(JsonReader &reader, const Json &object, const char *key) {
+  std::array<int64_t, N> values{};
+  const Json &list = reader.list(object, key, N);
+  if (list.size() != N) {
+    reader.fail("`" + std::string(key) + "` has " + std::to_string(list.size()) + " entries; it has " +
+                std::to_string(N));
+    return values;
   }
-  return {reader.asInteger(list[0]), reader.asInteger(list[1])};
+  for (size_t i = 0; i < N; ++i)
+    values[i] = reader.asInteger(list[i]);
+  return values;
+}
+
+std::vector<int64_t> readIntegers(JsonReader &reader, const Json &object, const char *key, int64_t most) {
+  std::vector<int64_t> values;
+  for (const Json &json : reader.list(object, key, most))
+    values.push_back(reader.asInteger(json));
+  return values;
 }
 
 std::string readHex(JsonReader &reader, const Json &json) {
@@ -132,7 +181,7 @@ std::string readHex(JsonReader &reader, const Json &json) {
   for (size_t i = 0; i + 1 < text.size() + text.size() % 2; i += 2) {
     const int high = digit(text[i]), low = i + 1 < text.size() ? digit(text[i + 1]) : -1;
     if (high < 0 || low < 0) {
-      reader.fail("a constant is not written as pairs of hexadecimal digits");
+      reader.fail("bytes are not written as pairs of hexadecimal digits");
       return {};
     }
     bytes += static_cast<char>(high * 16 + low);
@@ -157,12 +206,11 @@ std::vector<Buffer> readBuffers(JsonReader &reader, const Json &object) {
   for (const Json &json : reader.list(object, "buffers", maxPlanItems)) {
     reader.enter("buffers", buffers.size());
     const std::string text = reader.string(json, "space");
-    size_t space = 0;
-    while (space < spaceNames.size() && spaceNames[space] != text)
-      ++space;
-    if (space == spaceNames.size())
+    const auto space = std::find_if(spaces.begin(), spaces.end(), [&](Space each) { return name(each) == text; });
+    if (space == spaces.end())
       reader.fail("unknown space `" + text + "`");
-    buffers.push_back({static_cast<Space>(space), static_cast<uint32_t>(reader.integer(json, "index", 0, maxPlanItems)),
+    buffers.push_back({space == spaces.end() ? Space::arena : *space,
+                       static_cast<uint32_t>(reader.integer(json, "index", 0, maxPlanItems)),
                        reader.integer(json, "offset", 0, maxPlanBytes),
                        reader.integer(json, "bytes", 0, maxPlanBytes)});
   }
@@ -175,7 +223,8 @@ std::vector<KernelCode> readKernels(JsonReader &reader, const Json &object) {
     reader.enter("kernels", kernels.size());
     kernels.push_back(
         {reader.string(json, "symbol"), static_cast<uint32_t>(reader.integer(json, "arguments", 0, maxPlanItems)),
-         static_cast<uint32_t>(reader.integer(json, "results", 0, maxPlanItems)), reader.string(json, "description")});
+         static_cast<uint32_t>(reader.integer(json, "results", 0, maxPlanItems)), reader.string(json, "description"),
+         static_cast<uint32_t>(reader.integer(json, "module", 0, maxPlanItems))});
   }
   return kernels;
 }
@@ -183,7 +232,7 @@ std::vector<KernelCode> readKernels(JsonReader &reader, const Json &object) {
 MatrixLayout readLayout(JsonReader &reader, const Json &object, const char *key) {
   const Json &json = reader.member(object, key);
   return {readDType(reader, json, "dtype"), reader.integer(json, "row_stride", 0, maxPlanBytes),
-          reader.integer(json, "column_stride", 0, maxPlanBytes), readPair(reader, json, "batch_strides")};
+          reader.integer(json, "column_stride", 0, maxPlanBytes), readArray<2>(reader, json, "batch_strides")};
 }
 
 KernelCall readKernelCall(JsonReader &reader, const Json &json) {
@@ -203,7 +252,7 @@ KernelCall readKernelCall(JsonReader &reader, const Json &json) {
 MatmulCall readMatmulCall(JsonReader &reader, const Json &json) {
   MatmulCall call;
   const Json &product = reader.member(json, "product");
-  call.desc.batch = readPair(reader, product, "batch");
+  call.desc.batch = readArray<2>(reader, product, "batch");
   call.desc.m = reader.integer(product, "m", 0, maxPlanBytes);
   call.desc.n = reader.integer(product, "n", 0, maxPlanBytes);
   call.desc.k = reader.integer(product, "k", 0, maxPlanBytes);
@@ -211,6 +260,7 @@ MatmulCall readMatmulCall(JsonReader &reader, const Json &json) {
   call.desc.b = readLayout(reader, product, "b");
   call.desc.c = readLayout(reader, product, "c");
   call.desc.accumulate = reader.boolean(product, "accumulate");
+  call.desc.tf32 = reader.boolean(product, "tf32");
   if (!reader.member(product, "bias").is_null())
     call.desc.bias = readDType(reader, product, "bias");
   call.a = readId(reader, json, "a");
@@ -218,6 +268,39 @@ MatmulCall readMatmulCall(JsonReader &reader, const Json &json) {
   call.c = readId(reader, json, "c");
   call.bias = readId(reader, json, "bias");
   call.scratch = readId(reader, json, "scratch");
+  return call;
+}
+
+std::vector<PointerSlot> readSlots(JsonReader &reader, const Json &object, const char *key) {
+  std::vector<PointerSlot> slots;
+  for (const Json &json : reader.list(object, key, maxPlanItems))
+    slots.push_back({reader.integer(json, "offset", 0, maxConstantBytes), readId(reader, json, "buffer"),
+                     reader.boolean(json, "written")});
+  return slots;
+}
+
+LaunchCall readLaunchCall(JsonReader &reader, const Json &json) {
+  LaunchCall call;
+  call.kernel = static_cast<uint32_t>(reader.integer(json, "kernel", 0, maxPlanItems));
+  call.grid = readArray<3>(reader, json, "grid");
+  call.block = readArray<3>(reader, json, "block");
+  call.cluster = readArray<3>(reader, json, "cluster");
+  call.sharedBytes = reader.integer(json, "shared_bytes", 0, maxPlanBytes);
+  call.parameters = readHex(reader, reader.member(json, "parameters"));
+  call.parameterOffsets = readIntegers(reader, json, "parameter_offsets", maxParameterBytes);
+  call.pointerSlots = readSlots(reader, json, "pointers");
+  for (const Json &entry : reader.list(json, "maps", maxPlanItems)) {
+    MapSlot slot;
+    slot.offset = reader.integer(entry, "offset", 0, maxParameterBytes);
+    slot.buffer = readId(reader, entry, "buffer");
+    slot.written = reader.boolean(entry, "written");
+    slot.elementBytes = static_cast<int32_t>(reader.integer(entry, "element_bytes", 1, 8));
+    slot.swizzleBytes = static_cast<int32_t>(reader.integer(entry, "swizzle_bytes", 0, 128));
+    slot.sizes = readIntegers(reader, entry, "sizes", maxMapRank);
+    slot.strides = readIntegers(reader, entry, "strides", maxMapRank);
+    slot.box = readIntegers(reader, entry, "box", maxMapRank);
+    call.mapSlots.push_back(std::move(slot));
+  }
   return call;
 }
 
@@ -230,6 +313,11 @@ Instruction readInstruction(JsonReader &reader, const Json &json) {
     instruction.call = readMatmulCall(reader, json);
   else if (op == "copy")
     instruction.call = CopyCall{readId(reader, json, "source"), readId(reader, json, "target")};
+  else if (op == "launch")
+    instruction.call = readLaunchCall(reader, json);
+  else if (op == "fill")
+    instruction.call =
+        FillCall{readId(reader, json, "target"), static_cast<uint8_t>(reader.integer(json, "value", 0, 255))};
   else
     reader.fail("unknown op `" + op + "`");
   instruction.label = reader.string(json, "label");
@@ -245,21 +333,24 @@ Instruction readInstruction(JsonReader &reader, const Json &json) {
 } // namespace
 
 std::string planToJson(const Plan &plan) {
-  Json json = {{"version", planVersion},        {"name", plan.name},
-               {"threads", plan.threads},       {"arena_bytes", plan.arenaBytes},
-               {"inputs", toJson(plan.inputs)}, {"outputs", toJson(plan.outputs)},
-               {"states", toJson(plan.states)}};
-  for (const char *key : {"constants", "buffers", "kernels", "instructions"})
+  Json json = {{"version", planVersion},          {"name", plan.name},
+               {"threads", plan.threads},         {"arena_bytes", plan.arenaBytes},
+               {"alignment", plan.alignment},     {"inputs", toJson(plan.inputs)},
+               {"outputs", toJson(plan.outputs)}, {"states", toJson(plan.states)}};
+  for (const char *key : {"constants", "tables", "buffers", "kernels", "instructions"})
     json[key] = Json::array();
   for (const std::string &constant : plan.constants)
     json["constants"].push_back(toHex(constant));
+  for (const PointerTable &table : plan.tables)
+    json["tables"].push_back({{"bytes", toHex(table.bytes)}, {"pointers", toJson(table.slots)}});
   for (const Buffer &buffer : plan.buffers)
     json["buffers"].push_back(toJson(buffer));
   for (const KernelCode &kernel : plan.kernels)
     json["kernels"].push_back({{"symbol", kernel.symbol},
                                {"arguments", kernel.arguments},
                                {"results", kernel.results},
-                               {"description", kernel.description}});
+                               {"description", kernel.description},
+                               {"module", kernel.module}});
   for (const Instruction &instruction : plan.instructions)
     json["instructions"].push_back(toJson(instruction));
   return writeJson(json);
@@ -279,12 +370,17 @@ Expected<Plan> planFromJson(std::string_view text) {
   plan.name = reader.string(json, "name");
   plan.threads = static_cast<int32_t>(reader.integer(json, "threads", 1, 4096));
   plan.arenaBytes = reader.integer(json, "arena_bytes", 0, maxPlanBytes);
+  plan.alignment = reader.integer(json, "alignment", 1, maxPlanBytes);
   plan.inputs = readSpecs(reader, json, "inputs");
   plan.outputs = readSpecs(reader, json, "outputs");
   plan.states = readSpecs(reader, json, "states");
   reader.leave();
   for (const Json &constant : reader.list(json, "constants", maxPlanItems))
     plan.constants.push_back(readHex(reader, constant));
+  for (const Json &table : reader.list(json, "tables", maxPlanItems)) {
+    reader.enter("tables", plan.tables.size());
+    plan.tables.push_back({readHex(reader, reader.member(table, "bytes")), readSlots(reader, table, "pointers")});
+  }
   plan.buffers = readBuffers(reader, json);
   plan.kernels = readKernels(reader, json);
   reader.leave();

@@ -193,7 +193,7 @@ void Job::emit(Emission emission) {
   case Emission::planned:
     return emitPhase(emission);
   case Emission::json:
-    writeResult(options.output, runtime::planToJson(compile().plan) + "\n");
+    writeResult(options.output, runtime::planToJson(compile().targets[0].plan) + "\n");
     return;
   case Emission::llvm:
   case Emission::assembly:

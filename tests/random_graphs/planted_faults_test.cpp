@@ -74,10 +74,7 @@ std::optional<runtime::Artefact> toArtefact(ModuleOp planned, std::string &error
   std::optional<std::string> code = cpu::emitKernels(kernels.sources(), {}, cpu::Artefact::sharedObject, error);
   if (!code)
     return std::nullopt;
-  runtime::Artefact artefact;
-  artefact.plan = std::move(*plan);
-  artefact.code = std::move(*code);
-  return artefact;
+  return runtime::cpuArtefact(std::move(*plan), std::move(*code));
 }
 
 /// The artefact of the step with a change after `phase`; nothing where the change found no place or made bad IR.
@@ -104,7 +101,7 @@ std::optional<runtime::Artefact> plantInIr(ModuleOp module, Phase phase, const C
 
 std::optional<runtime::Artefact> plantInPlan(ModuleOp module, const ChangePlan &change, std::string &error) {
   std::optional<runtime::Artefact> artefact = compileGraph(module, {}, error);
-  if (artefact && !change(artefact->plan)) {
+  if (artefact && !change(artefact->targets[0].plan)) {
     error = "no place for the fault";
     return std::nullopt;
   }

@@ -10,11 +10,11 @@ namespace tcc::runtime {
 namespace {
 
 Artefact smallArtefact() {
-  return {test::stepPlan(),
-          std::string("\x7f"
-                      "ELF\0stand-in",
-                      13),
-          {{"target", "x86-64"}}};
+  return cpuArtefact(test::stepPlan(),
+                     std::string("\x7f"
+                                 "ELF\0stand-in",
+                                 13),
+                     {{"build", "x86-64"}});
 }
 
 std::string temporaryPath(const std::string &name) {
@@ -27,16 +27,78 @@ TEST(Artefact, roundTripIsTheIdentity) {
   ASSERT_TRUE(bytes);
   const auto again = parseArtefact(*bytes);
   ASSERT_TRUE(again) << again.error().message();
-  EXPECT_EQ(again->plan, artefact.plan);
-  EXPECT_EQ(again->code, artefact.code);
+  EXPECT_EQ(again->targets, artefact.targets);
   EXPECT_EQ(again->metadata, artefact.metadata);
   EXPECT_EQ(*serializeArtefact(*again), *bytes); // one form for one content
 }
 
 TEST(Artefact, refusesToSerializeABadPlan) {
   Artefact artefact = smallArtefact();
-  artefact.plan.arenaBytes = -1;
+  artefact.targets[0].plan.arenaBytes = -1;
   EXPECT_FALSE(serializeArtefact(artefact));
+}
+
+TEST(Artefact, equalPartsOfSeveralTargetsAreStoredOnce) {
+  Artefact artefact = smallArtefact();
+  const size_t alone = serializeArtefact(artefact)->size(), plan = planToJson(test::stepPlan()).size();
+  TargetCode other = artefact.targets[0];
+  other.target = "cuda:sm_90a";
+  other.code.push_back("another object");
+  artefact.targets.push_back(other);
+  const std::string bytes = *serializeArtefact(artefact);
+  EXPECT_LT(bytes.size(), alone + 200);
+  EXPECT_GT(plan, 1000u); // so it is there once
+  const auto again = parseArtefact(bytes);
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(again->targets, artefact.targets);
+  artefact.targets[1].plan.name = "other";
+  EXPECT_GT(serializeArtefact(artefact)->size(), alone + plan);
+}
+
+TEST(Artefact, olderVersionsAreRefusedByNumber) {
+  std::string bytes = *serializeArtefact(smallArtefact());
+  bytes[8] = 1;
+  EXPECT_EQ(parseArtefact(bytes).error().message(),
+            "artefact has format version 1; this runtime reads version 2: compile it again");
+  bytes[8] = 3;
+  EXPECT_EQ(parseArtefact(bytes).error().message(), "artefact has format version 3; this runtime reads version 2");
+}
+
+TEST(Artefact, targetsAndCodeObjectsMustMakeSense) {
+  auto refused = [](auto change, const char *expected) {
+    Artefact artefact = smallArtefact();
+    change(artefact);
+    const auto bytes = serializeArtefact(artefact);
+    ASSERT_FALSE(bytes) << expected;
+    EXPECT_NE(bytes.error().message().find(expected), std::string::npos) << bytes.error().message();
+  };
+  refused([](Artefact &a) { a.targets.clear(); }, "code for 0 targets");
+  refused([](Artefact &a) { a.targets.resize(65, a.targets[0]); }, "code for 65 targets");
+  refused([](Artefact &a) { a.targets[0].target = ":sm_90a"; }, "start with a kind of device");
+  refused([](Artefact &a) { a.targets[0].plan.kernels[1].module = 1; }, "`descend` for cpu is in code object 1");
+  refused([](Artefact &a) { a.targets[0].code.clear(); }, "there are 0");
+}
+
+// The contents' JSON changed and the checksum made to fit: whatever stands there, a refusal or an artefact that holds.
+TEST(Artefact, contentsAreBelievedOnlyWithinTheirBounds) {
+  const std::string bytes = *serializeArtefact(smallArtefact());
+  const size_t begin = bytes.find("{\"metadata\""),
+               length = static_cast<unsigned char>(bytes[16]) + 256 * static_cast<unsigned char>(bytes[17]);
+  const std::string contents = bytes.substr(begin, length);
+  for (const auto &[from, to] : {std::pair{"\"plan\":1", "\"plan\":0"},
+                                 {"\"plan\":1", "\"plan\":2"},
+                                 {"\"plan\":1", "\"plan\":9"},
+                                 {"[2]", "[9]"},
+                                 {"[2]", "[ ]"},
+                                 {"[2]", "[0]"},
+                                 {"\"needs\"", "\"nee_s\""},
+                                 {"\"cpu\"", "\":pu\""},
+                                 {"{\"build", "[\"build"}}) {
+    std::string changed = bytes;
+    changed.replace(begin + contents.find(from), std::strlen(from), to);
+    EXPECT_FALSE(parseArtefact(test::withChecksum(changed))) << to;
+  }
+  EXPECT_TRUE(parseArtefact(test::withChecksum(bytes)));
 }
 
 TEST(Artefact, everyTruncationIsRefused) {

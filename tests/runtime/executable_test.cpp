@@ -69,7 +69,7 @@ Artefact fillArtefact(const char *symbol, int64_t count, int64_t granularity = 1
   copy.call = CopyCall{0, 1};
   copy.label = "copy";
   plan.instructions = {kernelCall(0, {{{0}, count}}, granularity, symbol), copy};
-  return {plan, testKernels(), {}};
+  return cpuArtefact(plan, testKernels());
 }
 
 TEST(Executable, stepGivesWhatPlainLoopsGive) {
@@ -140,7 +140,7 @@ TEST(Executable, segmentsShareOnePoolOfWork) {
     segments.push_back({{static_cast<BufferId>(i)}, extents[i]});
   }
   plan.instructions = {kernelCall(0, segments, 8, "mark all")};
-  auto executable = loaded({plan, testKernels(), {}}, {3, false});
+  auto executable = loaded(cpuArtefact(plan, testKernels()), {3, false});
   Tensors tensors(plan);
   ASSERT_FALSE(tensors.run(*executable));
   for (size_t s = 0; s < extents.size(); ++s)
@@ -150,7 +150,7 @@ TEST(Executable, segmentsShareOnePoolOfWork) {
 
 TEST(Executable, moreThreadsThanPlannedGetTheirOwnScratch) {
   Artefact artefact = stepArtefact();
-  for (auto &instruction : artefact.plan.instructions)
+  for (auto &instruction : artefact.targets[0].plan.instructions)
     if (auto *call = std::get_if<MatmulCall>(&instruction.call))
       call->scratch = noBuffer;
   auto executable = loaded(artefact, {4, false});
@@ -188,29 +188,85 @@ void expectRefused(const Expected<std::unique_ptr<Executable>> &result, const ch
 
 TEST(Executable, refusesWhatItCannotLoad) {
   Artefact artefact = stepArtefact();
-  artefact.code = "not an ELF file";
+  artefact.targets[0].code[0] = "not an ELF file";
   expectRefused(Executable::load(artefact), "cannot load");
-  artefact.code.clear();
-  expectRefused(Executable::load(artefact), "cannot load");
-  artefact = stepArtefact();
-  artefact.code.resize(artefact.code.size() / 3);
+  artefact.targets[0].code[0].clear();
   expectRefused(Executable::load(artefact), "cannot load");
   artefact = stepArtefact();
-  artefact.plan.kernels[0].symbol = "absent";
+  artefact.targets[0].code[0].resize(artefact.targets[0].code[0].size() / 3);
+  expectRefused(Executable::load(artefact), "cannot load");
+  artefact = stepArtefact();
+  artefact.targets[0].plan.kernels[0].symbol = "absent";
   expectRefused(Executable::load(artefact), "no symbol `absent`");
   artefact = stepArtefact();
-  artefact.metadata["cpu_features"] = "avx,flux_capacitor";
+  artefact.targets[0].needs = "avx,flux_capacitor";
   expectRefused(Executable::load(artefact), "flux_capacitor");
   artefact = stepArtefact();
-  artefact.plan.arenaBytes = maxPlanBytes / 2;
+  artefact.targets[0].plan.arenaBytes = maxPlanBytes / 2;
   expectRefused(Executable::load(artefact), "arena");
   expectRefused(Executable::load(stepArtefact(), {-1, false}), "threads");
   expectRefused(Executable::load("garbage"), "not an artefact");
 }
 
+TEST(Executable, theFirstPartThatTheDeviceAcceptsIsLoaded) {
+  Artefact artefact = stepArtefact();
+  TargetCode better = artefact.targets[0], other = better;
+  better.target = "cpu:newer";
+  better.needs = "flux_capacitor";
+  other.target = "cuda:sm_90a";
+  artefact.targets[0].target = "cpu:plain";
+  artefact.targets.insert(artefact.targets.begin(), {other, better});
+  EXPECT_EQ(loaded(artefact)->target(), "cpu:plain");
+  artefact.targets.pop_back();
+  const auto none = Executable::load(artefact);
+  expectRefused(none, "nothing that runs on cpu\n  cuda:sm_90a: it is for another kind of device\n  cpu:newer: ");
+  expectRefused(none, "flux_capacitor");
+}
+
+TEST(Executable, aPlanOfAGpuIsRefusedByTheCpu) {
+  Artefact artefact = cpuArtefact(test::launchPlan(), testKernels());
+  artefact.targets[0].code.push_back(testKernels());
+  expectRefused(Executable::load(artefact), "instruction 1 `tiles`: it launches a kernel of a GPU");
+}
+
+TEST(Executable, fillsAndTablesWorkInPlace) {
+  Plan plan;
+  plan.outputs = {{"a", DType::f32, {20}}, {"b", DType::f32, {4}}};
+  plan.tables = {{std::string("header..........", 16), {{8, 1, false}}}};
+  plan.buffers = {
+      {Space::output, 0, 0, 80}, {Space::output, 0, 16, 4}, {Space::output, 1, 0, 16}, {Space::table, 0, 0, 16}};
+  plan.instructions.resize(2);
+  plan.instructions[0].call = FillCall{0, 0x41};
+  plan.instructions[1].call = CopyCall{3, 2};
+  auto executable = loaded(cpuArtefact(plan, ""), {1, true});
+  for (int round = 0; round < 2; ++round) { // the table follows tensors that move
+    Tensors tensors(plan);
+    ASSERT_FALSE(tensors.run(*executable));
+    EXPECT_EQ(tensors.outputs[0].as<char>()[79], 0x41);
+    EXPECT_EQ(std::memcmp(tensors.outputs[1].data(), "header..", 8), 0);
+    EXPECT_EQ(tensors.outputs[1].as<char *>()[1], tensors.outputs[0].as<char>().data() + 16);
+  }
+}
+
+TEST(Executable, executablesOfOneDeviceShareTheLargestArena) {
+  auto device = makeCpuDevice();
+  auto small = loaded(fillArtefact("mark", 100), {1, true, device});
+  EXPECT_EQ(device->allocatedBytes(), 400);
+  auto large = loaded(fillArtefact("mark", 5000), {1, true, device});
+  EXPECT_EQ(device->allocatedBytes(), 20000);
+  EXPECT_LT(large->ownBytes() - small->ownBytes(), 5000) << "the arena is not the executable's";
+  for (Executable *executable : {small.get(), large.get(), small.get()}) { // each where the other has been
+    Tensors tensors(executable->plan());
+    ASSERT_FALSE(tensors.run(*executable));
+    const auto out = tensors.outputs[0].as<float>();
+    EXPECT_EQ(out.back(), static_cast<float>(out.size()));
+  }
+  EXPECT_EQ(small->memory().arenaTouched, 400);
+}
+
 TEST(Executable, ownFeaturesAreAccepted) {
   Artefact artefact = stepArtefact();
-  artefact.metadata["cpu_features"] = cpuFeatures();
+  artefact.targets[0].needs = cpuFeatures();
   EXPECT_TRUE(Executable::load(artefact));
 }
 
@@ -254,7 +310,7 @@ TEST(CheckedMode, aLostTailShowsAsNan) {
 
 TEST(CheckedMode, outputsAreNanUntilWritten) {
   Artefact artefact = fillArtefact("mark", 64);
-  artefact.plan.instructions.pop_back(); // the copy to the output
+  artefact.targets[0].plan.instructions.pop_back(); // the copy to the output
   auto executable = loaded(artefact, {1, true});
   Tensors tensors(executable->plan());
   ASSERT_FALSE(tensors.run(*executable));
@@ -275,10 +331,10 @@ TEST(CheckedMode, aChangedFloatEnvironmentIsReported) {
 
 TEST(CheckedMode, aWriteIntoAnInputIsReported) {
   Artefact artefact = fillArtefact("write_operand", 64);
-  artefact.plan.inputs = {{"x", DType::f32, {64}}};
-  artefact.plan.buffers.push_back({Space::input, 0, 0, 256});
-  artefact.plan.kernels[0].arguments = 2;
-  std::get<KernelCall>(artefact.plan.instructions[0].call).segments[0].args = {2, 0};
+  artefact.targets[0].plan.inputs = {{"x", DType::f32, {64}}};
+  artefact.targets[0].plan.buffers.push_back({Space::input, 0, 0, 256});
+  artefact.targets[0].plan.kernels[0].arguments = 2;
+  std::get<KernelCall>(artefact.targets[0].plan.instructions[0].call).segments[0].args = {2, 0};
   auto executable = loaded(artefact, {1, true});
   Tensors tensors(executable->plan());
   const Error error = tensors.run(*executable);
@@ -301,7 +357,7 @@ TEST(MemoryReport, plannedBytesEqualTheCountedPeak) {
   const int64_t live = countedLiveBytes();
   for (bool checked : {false, true}) {
     Artefact artefact = fillArtefact("mark", 100000);
-    artefact.plan.constants = {std::string(100, 'c')};
+    artefact.targets[0].plan.constants = {std::string(100, 'c')};
     auto executable = loaded(artefact, {2, checked});
     Tensors tensors(executable->plan());
     ASSERT_EQ(executable->peakBytes(), 0); // nothing has run
@@ -316,8 +372,8 @@ TEST(MemoryReport, unusedArenaBytesShow) {
   const int64_t live = countedLiveBytes(), unused = 5 * ::sysconf(_SC_PAGESIZE);
   for (bool checked : {false, true}) {
     Artefact artefact = fillArtefact("mark", 100000);
-    artefact.plan.arenaBytes += unused;
-    artefact.plan.buffers[0].offset = unused;
+    artefact.targets[0].plan.arenaBytes += unused;
+    artefact.targets[0].plan.buffers[0].offset = unused;
     auto executable = loaded(artefact, {2, checked});
     Tensors tensors(executable->plan());
     ASSERT_FALSE(tensors.run(*executable));
@@ -361,7 +417,7 @@ TEST(Executable, profileHasOneEventAnInstruction) {
 }
 
 TEST(Executable, emptyPlanRuns) {
-  auto executable = loaded({Plan{}, "", {}});
+  auto executable = loaded(cpuArtefact(Plan{}, ""));
   EXPECT_FALSE(executable->run({}, {}, {}));
   EXPECT_EQ(executable->ownBytes(), 0);
 }

@@ -46,25 +46,38 @@ TEST(Memory, poisonFillsNewTensorsWithNan) {
 TEST(Arena, countsExactlyTheTouchedPages) {
   auto arena = *Arena::create(10 * 4096 + 100);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(arena.data()) % 64, 0u);
-  EXPECT_EQ(arena.residentBytes(), 0);
+  EXPECT_EQ(arena.residentBytes(arena.bytes()), 0);
   char *lastPage = arena.data() + arena.bytes() - 1;
   *lastPage = 1;
   const int64_t tail = 4096 - (128 - 100); // the last page, less what lies behind the arena's end
-  EXPECT_EQ(arena.residentBytes(), tail);
+  EXPECT_EQ(arena.residentBytes(arena.bytes()), tail);
   lastPage[-3 * 4096] = 1;
-  EXPECT_EQ(arena.residentBytes(), tail + 4096);
+  EXPECT_EQ(arena.residentBytes(arena.bytes()), tail + 4096);
   for (int64_t i = 0; i < arena.bytes(); i += 64)
     arena.data()[i] = 1;
-  EXPECT_EQ(arena.residentBytes(), arena.bytes());
+  EXPECT_EQ(arena.residentBytes(arena.bytes()), arena.bytes());
 }
 
 TEST(Arena, countsChangedLines) {
   auto arena = *Arena::create(1000);
-  arena.poison();
-  EXPECT_EQ(arena.changedBytes(), 0);
+  arena.poison(arena.bytes());
+  EXPECT_EQ(arena.changedBytes(arena.bytes()), 0);
   arena.data()[70] = 0;
   arena.data()[999] = 0;
-  EXPECT_EQ(arena.changedBytes(), 64 + 1000 % 64);
+  EXPECT_EQ(arena.changedBytes(arena.bytes()), 64 + 1000 % 64);
+}
+
+TEST(Arena, aPartEndsWhereTheWholeEnds) {
+  auto arena = *Arena::create(10240, 256);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(arena.data()) % 256, 0u);
+  char *part = arena.window(300);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(part) % 256, 0u);
+  EXPECT_EQ(part + 512, arena.data() + 10240);
+  arena.poison(10240);
+  part[299] = 0;
+  part[-1] = 0;
+  EXPECT_EQ(arena.changedBytes(300), 300 % 64);
+  EXPECT_EQ(arena.changedBytes(10240), 64 + 64);
 }
 
 TEST(ArenaDeathTest, endsAtAForbiddenPage) {
@@ -76,8 +89,8 @@ TEST(ArenaDeathTest, endsAtAForbiddenPage) {
 
 TEST(Arena, emptyIsFine) {
   auto arena = *Arena::create(0);
-  EXPECT_EQ(arena.residentBytes(), 0);
-  EXPECT_EQ(arena.changedBytes(), 0);
+  EXPECT_EQ(arena.residentBytes(arena.bytes()), 0);
+  EXPECT_EQ(arena.changedBytes(arena.bytes()), 0);
 }
 
 } // namespace

@@ -8,13 +8,15 @@
 namespace tcc::runtime {
 namespace {
 
+using test::launchPlan;
 using test::stepPlan;
 
 TEST(Plan, roundTripIsTheIdentity) {
-  const Plan plan = stepPlan();
-  const auto again = planFromJson(planToJson(plan));
-  ASSERT_TRUE(again) << again.error().message();
-  EXPECT_EQ(*again, plan);
+  for (const Plan &plan : {stepPlan(), launchPlan()}) {
+    const auto again = planFromJson(planToJson(plan));
+    ASSERT_TRUE(again) << again.error().message();
+    EXPECT_EQ(*again, plan);
+  }
 }
 
 TEST(Plan, emptyPlanIsValid) {
@@ -26,6 +28,7 @@ TEST(Plan, emptyPlanIsValid) {
 TEST(Plan, plannedBytesAddEverything) {
   const Plan plan = stepPlan();
   EXPECT_EQ(plan.plannedBytes(), plan.arenaBytes + 8 * 24 * 4 + 2 * 8 * 40 * 4 + 24 * 40 * 4 + 40 * 4 + 4);
+  EXPECT_EQ(launchPlan().plannedBytes(), 64 * 128 * 2 + 400 + 120 + 64 * 128 * 2 + 32);
 }
 
 template <typename Call>
@@ -98,6 +101,59 @@ const Fault faults[] = {
     {"written but lies", [](Plan &p) { call<CopyCall>(p, 5) = {7, 7}; }},
 };
 
+// Of the launches' plan.
+const Fault launchFaults[] = {
+    {"alignment of 0", [](Plan &p) { p.alignment = 0; }},
+    {"alignment of 96", [](Plan &p) { p.alignment = 96; }},
+    {"alignment of 8192", [](Plan &p) { p.alignment = 8192; }},
+    {"names table 1", [](Plan &p) { p.buffers[4].index = 1; }},
+    {"covers bytes", [](Plan &p) { p.buffers[4].bytes = 40; }},
+    {"table 0: a pointer slot is at byte 25", [](Plan &p) { p.tables[0].slots[1].offset = 25; }},
+    {"table 0: a pointer slot is at byte 28", [](Plan &p) { p.tables[0].slots[1].offset = 28; }},
+    {"in order", [](Plan &p) { p.tables[0].slots[1].offset = 0; }},
+    {"table 0: buffer 0 is written", [](Plan &p) { p.tables[0].slots[1].buffer = 0; }},
+    {"table 0: buffer 5 does not exist", [](Plan &p) { p.tables[0].slots[1].buffer = 5; }},
+    {"constants and tables", [](Plan &p) { p.tables[0].bytes.resize(maxConstantBytes + 1); }},
+    {"input or constant or table", [](Plan &p) { call<FillCall>(p, 0).target = 4; }},
+    {"does not exist", [](Plan &p) { call<FillCall>(p, 0).target = noBuffer; }},
+    {"kernel 2 does not exist", [](Plan &p) { call<LaunchCall>(p, 1).kernel = 2; }},
+    {"the grid has -2", [](Plan &p) { call<LaunchCall>(p, 1).grid[0] = -2; }},
+    {"the grid has 65536", [](Plan &p) { call<LaunchCall>(p, 1).grid[1] = 65536; }},
+    {"a block has 0", [](Plan &p) { call<LaunchCall>(p, 1).block[2] = 0; }},
+    {"a block has 16", [](Plan &p) { call<LaunchCall>(p, 1).block[1] = 16; }},
+    {"a cluster has 0", [](Plan &p) { call<LaunchCall>(p, 1).cluster[0] = 0; }},
+    {"divides the grid", [](Plan &p) { call<LaunchCall>(p, 1).grid[0] = 3; }},
+    {"shared memory", [](Plan &p) { call<LaunchCall>(p, 1).sharedBytes = -1; }},
+    {"bytes of parameters", [](Plan &p) { call<LaunchCall>(p, 1).parameters.resize(maxParameterBytes + 1); }},
+    {"takes 4", [](Plan &p) { call<LaunchCall>(p, 1).parameterOffsets.pop_back(); }},
+    {"a parameter starts at byte 152", [](Plan &p) { call<LaunchCall>(p, 1).parameterOffsets[3] = 152; }},
+    {"a parameter starts at byte 128", [](Plan &p) { call<LaunchCall>(p, 1).parameterOffsets[2] = 128; }},
+    {"a parameter starts at byte -1", [](Plan &p) { call<LaunchCall>(p, 1).parameterOffsets[0] = -1; }},
+    {"a pointer slot is at byte 152", [](Plan &p) { call<LaunchCall>(p, 1).pointerSlots[1].offset = 152; }},
+    {"written but lies", [](Plan &p) { call<LaunchCall>(p, 1).pointerSlots[0].written = true; }},
+    {"a map slot is at byte 32", [](Plan &p) { call<LaunchCall>(p, 1).mapSlots[0].offset = 32; }},
+    {"a map slot is at byte 64", [](Plan &p) { call<LaunchCall>(p, 1).mapSlots[0].offset = 64; }},
+    {"written but lies", [](Plan &p) { call<LaunchCall>(p, 1).mapSlots[0].written = true; }},
+    {"has 2 sizes, 0 strides", [](Plan &p) { call<LaunchCall>(p, 1).mapSlots[0].strides.clear(); }},
+    {"elements of 3 bytes", [](Plan &p) { call<LaunchCall>(p, 1).mapSlots[0].elementBytes = 3; }},
+    {"swizzles 16", [](Plan &p) { call<LaunchCall>(p, 1).mapSlots[0].swizzleBytes = 16; }},
+    {"box 257", [](Plan &p) { call<LaunchCall>(p, 1).mapSlots[0].box[1] = 257; }},
+    {"stride 250", [](Plan &p) { call<LaunchCall>(p, 1).mapSlots[0].strides[0] = 250; }},
+    {"reaches beyond", [](Plan &p) { call<LaunchCall>(p, 1).mapSlots[0].sizes[1] = 65; }},
+    {"64 at most", [](Plan &p) { call<LaunchCall>(p, 1).mapSlots.resize(65, call<LaunchCall>(p, 1).mapSlots[0]); }},
+};
+
+TEST(Plan, everyFaultOfALaunchIsRefusedWithItsReason) {
+  for (const Fault &fault : launchFaults) {
+    Plan plan = launchPlan();
+    ASSERT_FALSE(validatePlan(plan)) << validatePlan(plan).message();
+    fault.inject(plan);
+    const Error error = validatePlan(plan);
+    ASSERT_TRUE(error) << "not refused: " << fault.expected;
+    EXPECT_NE(error.message().find(fault.expected), std::string::npos) << error.message();
+  }
+}
+
 TEST(Plan, everyFaultIsRefusedWithItsReason) {
   for (const Fault &fault : faults) {
     Plan plan = stepPlan();
@@ -115,8 +171,8 @@ TEST(PlanJson, refusesWhatIsNotAPlan) {
       {"{", "not valid JSON"},
       {"[]", "object with `version`"},
       {"{}", "`version` is missing"},
-      {R"({"version": 2})", "has version 2; this runtime reads version 1"},
-      {R"({"version": 1})", "`name` is missing"},
+      {R"({"version": 1})", "has version 1; this runtime reads version 2"},
+      {R"({"version": 2})", "`name` is missing"},
       {R"({"version": 1.5})", "non-integer"},
       {R"({"version": 18446744073709551615})", "non-integer"},
       {std::string(1000000, '['), "nests deeper"},
@@ -155,54 +211,59 @@ void replaceEach(Json &root, Json &node, const Json &replacement, int &count) {
 }
 
 TEST(PlanJson, everyValueReplacedByOthers) {
-  Json root = *parseJson(planToJson(stepPlan()), maxPlanTextBytes, "plan");
-  int count = 0;
-  for (const Json &replacement :
-       {Json(), Json(-1), Json(0), Json(1), Json(INT64_MAX), Json(UINT64_MAX), Json(INT64_MIN), Json(4294967295),
-        Json(1e300), Json("zz"), Json(true), Json::array(), Json::object(), Json(Json::array({1, 2, 3}))})
-    replaceEach(root, root, replacement, count);
-  EXPECT_GT(count, 1000);
+  for (const Plan &plan : {stepPlan(), launchPlan()}) {
+    Json root = *parseJson(planToJson(plan), maxPlanTextBytes, "plan");
+    int count = 0;
+    for (const Json &replacement :
+         {Json(), Json(-1), Json(0), Json(1), Json(INT64_MAX), Json(UINT64_MAX), Json(INT64_MIN), Json(4294967295),
+          Json(1e300), Json("zz"), Json(true), Json::array(), Json::object(), Json(Json::array({1, 2, 3}))})
+      replaceEach(root, root, replacement, count);
+    EXPECT_GT(count, 1000);
+  }
 }
 
 TEST(PlanJson, everyMemberRemoved) {
-  const Json root = *parseJson(planToJson(stepPlan()), maxPlanTextBytes, "plan");
-  std::function<void(const Json::json_pointer &)> visit = [&](const Json::json_pointer &at) {
-    const Json &node = root.at(at);
-    if (node.is_object())
-      for (const auto &[key, value] : node.items()) {
-        Json changed = root;
-        changed.at(at).erase(key);
-        const auto plan = planFromJson(writeJson(changed));
-        EXPECT_FALSE(plan) << "accepted without " << (at / key).to_string();
-        visit(at / key);
-      }
-    else if (node.is_array())
-      for (size_t i = 0; i < node.size(); ++i)
-        visit(at / i);
-  };
-  visit(Json::json_pointer());
+  for (const Plan &plan : {stepPlan(), launchPlan()}) {
+    const Json root = *parseJson(planToJson(plan), maxPlanTextBytes, "plan");
+    std::function<void(const Json::json_pointer &)> visit = [&](const Json::json_pointer &at) {
+      const Json &node = root.at(at);
+      if (node.is_object())
+        for (const auto &[key, value] : node.items()) {
+          Json changed = root;
+          changed.at(at).erase(key);
+          const auto plan = planFromJson(writeJson(changed));
+          EXPECT_FALSE(plan) << "accepted without " << (at / key).to_string();
+          visit(at / key);
+        }
+      else if (node.is_array())
+        for (size_t i = 0; i < node.size(); ++i)
+          visit(at / i);
+    };
+    visit(Json::json_pointer());
+  }
 }
 
 TEST(PlanJson, randomDamage) {
-  const std::string text = planToJson(stepPlan());
+  const std::string texts[] = {planToJson(stepPlan()), planToJson(launchPlan())};
   std::mt19937 random(7);
-  for (int round = 0; round < 3000; ++round) {
-    std::string damaged = text;
-    for (int edits = 1 + static_cast<int>(random() % 3); edits > 0; --edits) {
-      const size_t at = random() % damaged.size();
-      switch (random() % 3) {
-      case 0:
-        damaged[at] = static_cast<char>(random());
-        break;
-      case 1:
-        damaged.erase(at, 1 + random() % 20);
-        break;
-      default:
-        damaged.insert(at, damaged.substr(random() % damaged.size(), random() % 20));
+  for (const std::string &text : texts)
+    for (int round = 0; round < 3000; ++round) {
+      std::string damaged = text;
+      for (int edits = 1 + static_cast<int>(random() % 3); edits > 0; --edits) {
+        const size_t at = random() % damaged.size();
+        switch (random() % 3) {
+        case 0:
+          damaged[at] = static_cast<char>(random());
+          break;
+        case 1:
+          damaged.erase(at, 1 + random() % 20);
+          break;
+        default:
+          damaged.insert(at, damaged.substr(random() % damaged.size(), random() % 20));
+        }
       }
+      expectSafe(damaged);
     }
-    expectSafe(damaged);
-  }
 }
 
 } // namespace

@@ -4,6 +4,8 @@
 #include "runtime/files.h"
 #include <cstring>
 #include <string>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 namespace tcc::runtime::test {
 
@@ -74,12 +76,63 @@ inline Plan stepPlan() {
   return plan;
 }
 
+/// A step as a GPU has it: a fill, a launch with two pointers, a tensor map and a scalar, and one over a table of
+/// segments. Nothing here runs it.
+inline Plan launchPlan() {
+  Plan plan;
+  plan.name = "launches";
+  plan.alignment = 256;
+  plan.inputs = {{"x", DType::bf16, {64, 128}}};
+  plan.states = {{"w", DType::f32, {100}}, {"v", DType::f32, {30}}};
+  plan.arenaBytes = 64 * 128 * 2;
+  plan.buffers = {{Space::input, 0, 0, 64 * 128 * 2},
+                  {Space::arena, 0, 0, 64 * 128 * 2},
+                  {Space::state, 0, 0, 400},
+                  {Space::state, 1, 0, 120},
+                  {Space::table, 0, 0, 32}};
+  plan.tables = {{std::string(32, '\0'), {{0, 2, true}, {16, 3, true}}}};
+  plan.kernels = {{"tiles", 4, 0, "copy by tiles", 0}, {"descend", 1, 0, "", 1}};
+  Instruction fill;
+  fill.call = FillCall{1, 0};
+  fill.label = "zero";
+  LaunchCall tiles;
+  tiles.grid = {2, 1, 1};
+  tiles.block = {128, 1, 1};
+  tiles.cluster = {2, 1, 1};
+  tiles.sharedBytes = 16384;
+  tiles.parameters = std::string(152, '\0');
+  tiles.parameterOffsets = {0, 128, 136, 144};
+  tiles.pointerSlots = {{128, 0, false}, {136, 1, true}};
+  tiles.mapSlots = {{0, 0, false, 2, 128, {128, 64}, {256}, {64, 64}}};
+  Instruction first;
+  first.call = tiles;
+  first.label = "tiles";
+  LaunchCall descend;
+  descend.kernel = 1;
+  descend.parameters = std::string(8, '\0');
+  descend.parameterOffsets = {0};
+  descend.pointerSlots = {{0, 4, false}};
+  Instruction second;
+  second.call = descend;
+  second.label = "descend all";
+  plan.instructions = {fill, first, second};
+  return plan;
+}
+
 inline std::string testKernels() {
   return *readFile(TEST_KERNELS);
 }
 
 inline Artefact stepArtefact() {
-  return {stepPlan(), testKernels(), {{"target", "test"}}};
+  return cpuArtefact(stepPlan(), testKernels(), {{"target", "test"}});
+}
+
+/// The bytes of an artefact that was changed, with the checksum that fits them.
+inline std::string withChecksum(std::string bytes) {
+  XXH128_canonical_t canonical;
+  bytes.resize(bytes.size() - sizeof canonical.digest);
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes.data(), bytes.size()));
+  return bytes.append(reinterpret_cast<const char *>(canonical.digest), sizeof canonical.digest);
 }
 
 } // namespace tcc::runtime::test

@@ -1,0 +1,114 @@
+// A device: memory, copies, and programs made of a plan and its code. A program: one step on a device, ready to run.
+// Executable (executable.h) checks what it is handed and says where everything lies; behind these two classes is what
+// a CPU or a GPU makes of a plan. Neither holds anything global: two devices run two steps in one process.
+#pragma once
+#include "runtime/artefact.h"
+#include "runtime/error.h"
+#include "runtime/memory.h"
+#include "runtime/plan.h"
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tcc::runtime {
+
+class Profiler;
+
+/// Memory of a device; released with the last copy of the handle. The address is the device's: the host may not follow
+/// it unless Device::sharesHostMemory().
+struct DeviceMemory {
+  char *address = nullptr;
+  int64_t bytes = 0;
+  std::shared_ptr<void> owner;
+};
+
+/// Where a program finds its tensors: addresses of the device. `buffers` has one entry a buffer of the plan, the others
+/// one a tensor.
+struct Placement {
+  char *arena = nullptr;
+  std::span<char *const> buffers, inputs, outputs, states, constants;
+};
+
+struct ProgramOptions {
+  int threads = 0;      ///< of a CPU; 0: as many as may be used
+  bool checked = false; ///< NaN-fill arena and outputs before every run, and what else the device can check
+};
+
+/// The outputs of one step on their way to the host.
+class StepOutputs {
+public:
+  virtual ~StepOutputs() = default;
+  /// Copies output `index` to `to`; waits until the step has written it, for that step alone. Errors: the step or the
+  /// device failed.
+  virtual Error read(size_t index, void *to, int64_t bytes) = 0;
+};
+
+/// Used from one thread at a time, under its device's mutex.
+class Program {
+public:
+  virtual ~Program() = default;
+
+  /// New addresses: before the first run and whenever one of them has changed. Waits for steps that use the old ones.
+  virtual Error place(const Placement &placement) = 0;
+  /// Starts one step; a CPU has done it on return. `profiler`, if given, gets one event an instruction and the step is
+  /// waited for. Errors: an instruction that failed, by number and label.
+  virtual Error run(Profiler *profiler) = 0;
+  /// Waits for all that was started.
+  virtual Error finish() = 0;
+
+  /// For devices with memory of their own. Host bytes on their way to the places of the inputs, before the next run();
+  /// the host may change them on return.
+  virtual Error sendInputs(std::span<const ConstTensorRef> inputs);
+  /// The outputs of the step that run() started last.
+  virtual Expected<std::shared_ptr<StepOutputs>> receiveOutputs();
+
+  /// What keeping the program costs: its code and what it allocated for itself. Arena and constants are not counted.
+  virtual int64_t ownBytes() const = 0;
+  /// Bytes of the arena that steps have used, counted without asking the plan where the device can.
+  virtual int64_t arenaTouched() const = 0;
+  virtual int threads() const { return 1; }
+};
+
+/// May be used from several threads, which hold mutex() meanwhile.
+class Device {
+public:
+  virtual ~Device() = default;
+
+  virtual std::string_view kind() const = 0;               ///< "cpu", "cuda"
+  virtual const std::string &name() const = 0;             ///< "cpu", "cuda:0 (NVIDIA H200)": for guards and messages
+  virtual bool sharesHostMemory() const = 0;               ///< whether its addresses are the host's
+  virtual int64_t allocatedBytes() const = 0;              ///< live now: what allocate() and arena() have given
+  virtual Error accepts(const TargetCode &code) const = 0; ///< why the device cannot run it
+
+  /// Uninitialised, at a multiple of 256 bytes where the device has memory of its own, otherwise of 64.
+  virtual Expected<DeviceMemory> allocate(int64_t bytes) = 0;
+  /// Both copies are done on return, after all that was started.
+  virtual Error copyIn(char *to, const void *from, int64_t bytes) = 0;
+  virtual Error copyOut(void *to, const char *from, int64_t bytes) = 0;
+  /// At least `bytes` for what lives inside a step, shared by all programs of the device, which run one after another.
+  /// When it grows it moves: programs are placed anew.
+  virtual Expected<char *> arena(int64_t bytes, int64_t alignment) = 0;
+
+  /// `plan` stays where it is as long as the program; it is valid.
+  virtual Expected<std::unique_ptr<Program>> load(const Plan &plan, std::span<const std::string> code,
+                                                  const ProgramOptions &options) = 0;
+
+  std::mutex &mutex() { return lock; }
+
+private:
+  std::mutex lock;
+};
+
+/// The host's CPU. Each call gives a device of its own, with its own arena.
+std::shared_ptr<Device> makeCpuDevice();
+
+/// What profiles call an instruction: "kernel", "matmul", "copy", "fill"; and the first of its sources, "file:line".
+const char *category(const Instruction &instruction);
+std::string firstSource(const Instruction &instruction);
+/// "instruction 12 `gelu`: problem".
+Error instructionError(size_t index, const Instruction &instruction, const std::string &problem);
+
+} // namespace tcc::runtime
