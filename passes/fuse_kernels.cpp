@@ -8,15 +8,14 @@
 //   3. one group for each remaining op;
 //   4. repeatedly merge the producer and consumer, or the siblings over one operand, that save the most memory
 //      traffic, where analyzeKernel accepts the union and no path leaves and re-enters it; ties by program order;
-//   5. write the groups out as tcc.kernel regions in an order that keeps producers before consumers.
+//   5. write the groups out as tcc.kernel regions (fusion_outline.cpp).
 // At -O0 step 2 keeps only views and sources free and step 4 is left out: one kernel an op.
 // It keeps each value's computation as it is, op for op; there is no CSE afterwards.
-#include "ir/emit.h"
 #include "ir/kernel.h"
 #include "ir/strided_view.h"
+#include "passes/fusion.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
-#include "llvm/ADT/SetVector.h"
 #include <queue>
 
 using namespace mlir;
@@ -42,17 +41,9 @@ bool isSource(Operation *op) {
   return isa<IotaOp>(op);
 }
 
-struct Group {
-  unsigned first = 0, last = 0;  // program order of its ops
-  llvm::SetVector<Value> values; // the ops' results, in program order of insertion
-  llvm::SetVector<Value> arguments;
-  unsigned ops = 0; // what a kernel of it computes, recomputed values counted again for each user
-  bool alive = true;
-};
-
-class Fuser {
+class Fuser : Fusion {
 public:
-  Fuser(func::FuncOp function, int level) : function(function), block(function.getBody().front()), level(level) {}
+  Fuser(func::FuncOp function, int level) : Fusion(function), level(level) {}
 
   LogicalResult run() {
     findMemoryValues();
@@ -60,24 +51,14 @@ public:
       return failure();
     if (level > 0)
       mergeGroups();
-    return outline();
+    return outlineGroups(*this);
   }
 
 private:
-  func::FuncOp function;
-  Block &block;
   int level;
-  llvm::DenseMap<Operation *, unsigned> order;
-  llvm::SetVector<Value> inMemory;                     // step 1
   llvm::DenseMap<Value, SmallVector<Value, 4>> leaves; // of free values: the stored values they are computed from
   llvm::DenseMap<Value, unsigned> opsBehind;           // of free values: ops to recompute
   llvm::DenseSet<Value> freeValues;
-  std::vector<Group> groups;
-  std::vector<unsigned> lastFrom;                                 // by position: where the groups that start there end
-  llvm::DenseMap<Value, unsigned> groupOf;                        // of grouped values
-  llvm::DenseMap<Value, llvm::SmallSetVector<unsigned, 4>> users; // groups that take the value as argument
-  llvm::DenseMap<Value, SmallVector<Operation *, 2>> structuredUsers;
-  llvm::DenseMap<Operation *, SmallVector<Value, 2>> structuredOperands;
 
   //===- step 1 ------------------------------------------------------------------------------------------------===//
 
@@ -93,6 +74,8 @@ private:
   void findMemoryValues() {
     for (auto [i, op] : llvm::enumerate(block)) {
       order[&op] = i;
+      if (op.hasTrait<StructuredOp>())
+        structuredOperands[&op];
       if (auto product = dyn_cast<MatmulOp>(op)) {
         MatmulViews views = matmulViews(product);
         requireInMemory(views.a.root, &op);
@@ -183,13 +166,12 @@ private:
     groups.clear();
     groupOf.clear();
     users.clear();
-    lastFrom.assign(order.size(), 0);
     for (Operation &op : block.without_terminator()) {
       if (op.hasTrait<StructuredOp>() || op.getNumResults() != 1 || freeValues.contains(op.getResult(0)))
         continue;
       if (auto literal = dyn_cast<ConstantOp>(op); literal && !literal.getValue().isSplat())
         continue; // a literal in memory
-      Group group;
+      FusionGroup group;
       group.first = group.last = order[&op];
       group.values.insert(op.getResult(0));
       group.ops = 1;
@@ -212,26 +194,11 @@ private:
   void retire(unsigned id) {
     groups[id].alive = false;
     for (Value argument : groups[id].arguments)
-      users[argument].remove(id);
+      users[argument].erase(id);
   }
 
-  bool isResult(Value value, unsigned self, unsigned other) const {
-    if (inMemory.contains(value))
-      return true;
-    auto known = users.find(value);
-    return known != users.end() &&
-           llvm::any_of(known->second, [&](unsigned user) { return user != self && user != other; });
-  }
-
-  SmallVector<Value> resultsOf(const Group &group, unsigned self, unsigned other = ~0u) const {
-    SmallVector<Value> results;
-    for (Value value : group.values)
-      if (isResult(value, self, other))
-        results.push_back(value);
-    return results;
-  }
-
-  std::optional<KernelInfo> analyze(const Group &group, unsigned self, std::string &refusal, unsigned other = ~0u) {
+  std::optional<KernelInfo> analyze(const FusionGroup &group, unsigned self, std::string &refusal,
+                                    unsigned other = ~0u) {
     SmallVector<Value> results = resultsOf(group, self, other);
     SmallVector<Value> arguments(group.arguments.begin(), group.arguments.end());
     if (results.size() + arguments.size() > mostOperands) {
@@ -288,55 +255,12 @@ private:
           queue.push({gain + launchBytes, std::min(id, partner), std::max(id, partner)});
   }
 
-  /// The last position that a path to b can pass: a merged group is entered at any of its ops and left at any other, so
-  /// each group that starts before the limit moves the limit to its own end.
-  unsigned latestOnPathTo(unsigned b) const {
-    unsigned limit = groups[b].last;
-    for (unsigned position = 0; position <= limit; ++position)
-      limit = std::max(limit, lastFrom[position]);
-    return limit;
-  }
-
-  /// True if a path from a to b passes through something that is in neither.
-  bool hasOuterPath(unsigned a, unsigned b) const {
-    llvm::DenseSet<unsigned> seenGroups;
-    llvm::DenseSet<Operation *> seenOps;
-    SmallVector<unsigned> groupWork;
-    SmallVector<Operation *> opWork;
-    unsigned limit = latestOnPathTo(b);
-    auto enter = [&](Value value, bool fromA) {
-      if (auto known = users.find(value); known != users.end())
-        for (unsigned user : known->second)
-          if (!(fromA && user == b) && user != a && groups[user].first <= limit && seenGroups.insert(user).second)
-            groupWork.push_back(user);
-      if (auto known = structuredUsers.find(value); known != structuredUsers.end())
-        for (Operation *user : known->second)
-          if (order.lookup(user) <= limit && seenOps.insert(user).second)
-            opWork.push_back(user);
-    };
-    for (Value value : groups[a].values)
-      enter(value, true);
-    while (!groupWork.empty() || !opWork.empty()) {
-      if (!groupWork.empty()) {
-        unsigned id = groupWork.pop_back_val();
-        if (id == b)
-          return true;
-        for (Value value : groups[id].values)
-          enter(value, false);
-      } else {
-        for (Value value : opWork.pop_back_val()->getResults())
-          enter(value, false);
-      }
-    }
-    return false;
-  }
-
-  bool tryMerge(unsigned a, unsigned b) {
+  bool tryMerge(unsigned a, unsigned b, FusionPaths &paths) {
     if (groups[a].ops + groups[b].ops > mostOps)
       return false;
-    if (hasOuterPath(a, b) || hasOuterPath(b, a))
+    if (paths.hasOuterPath(a, b) || paths.hasOuterPath(b, a))
       return false;
-    Group merged;
+    FusionGroup merged;
     merged.first = std::min(groups[a].first, groups[b].first);
     merged.last = std::max(groups[a].last, groups[b].last);
     merged.ops = groups[a].ops + groups[b].ops;
@@ -356,12 +280,13 @@ private:
       groupOf[value] = id;
     for (Value argument : merged.arguments)
       users[argument].insert(id);
-    lastFrom[merged.first] = std::max(lastFrom[merged.first], merged.last);
     groups.push_back(std::move(merged));
+    paths.merged(a, b, id);
     return true;
   }
 
   void mergeGroups() {
+    FusionPaths paths(*this);
     std::priority_queue<Candidate> queue;
     for (unsigned id = 0; id < groups.size(); ++id)
       if (groups[id].alive)
@@ -372,177 +297,9 @@ private:
       queue.pop();
       if (!groups[candidate.a].alive || !groups[candidate.b].alive || !tried.insert({candidate.a, candidate.b}).second)
         continue;
-      if (tryMerge(candidate.a, candidate.b))
+      if (tryMerge(candidate.a, candidate.b, paths))
         pushCandidates(groups.size() - 1, queue);
     }
-  }
-
-  //===- step 5 ------------------------------------------------------------------------------------------------===//
-
-  struct Node {
-    unsigned key; // position: that of its last op
-    int group;    // or -1
-    Operation *op;
-  };
-
-  /// The region's ops from `value` down to the arguments, cloned once each.
-  Value cloneInto(OpBuilder &builder, Value value, IRMapping &mapping) {
-    if (Value known = mapping.lookupOrNull(value))
-      return known;
-    // An explicit stack: chains can be long.
-    SmallVector<Operation *> stack{value.getDefiningOp()};
-    while (!stack.empty()) {
-      Operation *op = stack.back();
-      bool ready = true;
-      for (Value operand : op->getOperands())
-        if (!mapping.contains(operand)) {
-          stack.push_back(operand.getDefiningOp());
-          ready = false;
-        }
-      if (!ready)
-        continue;
-      stack.pop_back();
-      if (!mapping.contains(op->getResult(0)))
-        builder.clone(*op, mapping);
-    }
-    return mapping.lookup(value);
-  }
-
-  std::string labelOf(const Group &group) {
-    std::string label;
-    std::set<StringRef> seen;
-    unsigned count = 0;
-    for (Value value : group.values) {
-      StringRef name = value.getDefiningOp()->getName().stripDialect();
-      if (!seen.insert(name).second || ++count > 6)
-        continue;
-      label += (label.empty() ? "" : "+") + name.str();
-    }
-    return label;
-  }
-
-  void outlineGroup(unsigned id, OpBuilder &builder, IRMapping &outer) {
-    Group &group = groups[id];
-    SmallVector<Value> results = resultsOf(group, id), inputs;
-    SmallVector<Type> types;
-    SmallVector<Location> locations;
-    for (Value result : results) {
-      types.push_back(result.getType());
-      locations.push_back(result.getLoc());
-    }
-    // Arguments that the results do not reach (their users were dead) are left out.
-    llvm::SetVector<Value> arguments;
-    {
-      SmallVector<Value> work(results);
-      llvm::DenseSet<Value> seen;
-      while (!work.empty()) {
-        Value value = work.pop_back_val();
-        if (!seen.insert(value).second)
-          continue;
-        if (group.arguments.contains(value))
-          arguments.insert(value);
-        else
-          llvm::append_range(work, value.getDefiningOp()->getOperands());
-      }
-    }
-    SmallVector<Value> ordered;
-    for (Value argument : group.arguments)
-      if (arguments.contains(argument))
-        ordered.push_back(argument);
-    for (Value argument : ordered)
-      inputs.push_back(outer.lookup(argument));
-    Location loc = locations.size() == 1 ? locations[0] : FusedLoc::get(builder.getContext(), locations);
-    auto kernel = KernelOp::create(builder, loc, types, inputs, builder.getStringAttr(labelOf(group)));
-    Block &body = kernel.getBody().emplaceBlock();
-    OpBuilder inner = OpBuilder::atBlockEnd(&body);
-    IRMapping mapping;
-    for (Value argument : ordered)
-      mapping.map(argument, body.addArgument(argument.getType(), argument.getLoc()));
-    SmallVector<Value> yields;
-    for (Value result : results)
-      yields.push_back(cloneInto(inner, result, mapping));
-    YieldOp::create(inner, loc, yields);
-    for (auto [result, made] : llvm::zip(results, kernel.getResults()))
-      outer.map(result, made);
-  }
-
-  LogicalResult outline() {
-    std::vector<Node> nodes;
-    for (auto [i, group] : llvm::enumerate(groups))
-      if (group.alive)
-        nodes.push_back({group.last, static_cast<int>(i), nullptr});
-    for (Operation &op : block.without_terminator()) {
-      auto literal = dyn_cast<ConstantOp>(op);
-      if (op.hasTrait<StructuredOp>() || (literal && !literal.getValue().isSplat()))
-        nodes.push_back({order[&op], -1, &op});
-    }
-    llvm::sort(nodes, [](const Node &a, const Node &b) { return a.key < b.key; });
-
-    // Kahn's order, smallest position first.
-    llvm::DenseMap<Value, unsigned> producer;
-    for (auto [i, node] : llvm::enumerate(nodes)) {
-      if (node.op)
-        for (Value value : node.op->getResults())
-          producer[value] = i;
-      else
-        for (Value value : groups[node.group].values)
-          producer[value] = i;
-    }
-    std::vector<SmallVector<unsigned>> successors(nodes.size());
-    std::vector<unsigned> waiting(nodes.size(), 0);
-    for (auto [i, node] : llvm::enumerate(nodes)) {
-      std::set<unsigned> before;
-      auto need = [&](Value value) {
-        if (auto known = producer.find(value); known != producer.end())
-          before.insert(known->second);
-      };
-      if (node.op)
-        llvm::for_each(structuredOperands[node.op], need);
-      else
-        llvm::for_each(groups[node.group].arguments, need);
-      before.erase(i);
-      for (unsigned b : before)
-        successors[b].push_back(i);
-      waiting[i] = before.size();
-    }
-    std::priority_queue<unsigned, std::vector<unsigned>, std::greater<>> ready;
-    for (unsigned i = 0; i < nodes.size(); ++i)
-      if (waiting[i] == 0)
-        ready.push(i);
-
-    Operation *terminator = block.getTerminator();
-    OpBuilder builder(terminator);
-    IRMapping mapping;
-    for (BlockArgument argument : block.getArguments())
-      mapping.map(argument, argument);
-    size_t written = 0;
-    SmallVector<Operation *> old;
-    for (Operation &op : block.without_terminator())
-      old.push_back(&op);
-    while (!ready.empty()) {
-      unsigned i = ready.top();
-      ready.pop();
-      ++written;
-      if (nodes[i].op) {
-        for (Value operand : nodes[i].op->getOperands())
-          cloneInto(builder, operand, mapping);
-        builder.clone(*nodes[i].op, mapping);
-      } else {
-        outlineGroup(nodes[i].group, builder, mapping);
-      }
-      for (unsigned next : successors[i])
-        if (--waiting[next] == 0)
-          ready.push(next);
-    }
-    if (written != nodes.size())
-      return function.emitError("fuse-kernels made groups that wait for each other");
-    for (OpOperand &operand : terminator->getOpOperands())
-      operand.set(cloneInto(builder, operand.get(), mapping));
-    for (Operation *op : llvm::reverse(old)) {
-      op->dropAllUses();
-      op->erase();
-    }
-    return success();
   }
 };
 

@@ -1,0 +1,86 @@
+// What the parts of fuse-kernels share: the groups that become kernels (fuse_kernels.cpp decides them), the paths
+// between them (fusion_paths.cpp), and writing them out (fusion_outline.cpp).
+#pragma once
+#include "ir/dialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/SetVector.h"
+#include <vector>
+
+namespace tcc {
+
+/// Ops that become one kernel.
+struct FusionGroup {
+  unsigned first = 0, last = 0;        // program order of its ops
+  llvm::SetVector<mlir::Value> values; // the ops' results, in program order of insertion
+  llvm::SetVector<mlir::Value> arguments;
+  unsigned ops = 0; // what a kernel of it computes, recomputed values counted again for each user
+  bool alive = true;
+};
+
+/// A function on its way from ops to kernels. Values that belong to no group are computed again by whoever needs them.
+struct Fusion {
+  explicit Fusion(mlir::func::FuncOp function) : function(function), block(function.getBody().front()) {}
+
+  mlir::func::FuncOp function;
+  mlir::Block &block;
+  llvm::DenseMap<mlir::Operation *, unsigned> order; // position in the block
+  llvm::SetVector<mlir::Value> inMemory;             // what structured ops and the caller read
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Operation *, 2>> structuredUsers;
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Value, 2>> structuredOperands;
+  std::vector<FusionGroup> groups;
+  llvm::DenseMap<mlir::Value, unsigned> groupOf;                       // of grouped values
+  llvm::DenseMap<mlir::Value, llvm::SmallDenseSet<unsigned, 4>> users; // groups that take the value as argument
+
+  /// True if a kernel of the groups `self` and `other` must store the value.
+  bool isResult(mlir::Value value, unsigned self, unsigned other) const;
+  /// The values that a kernel of `group` stores, where the group is `self`, or `self` and `other` merged.
+  llvm::SmallVector<mlir::Value> resultsOf(const FusionGroup &group, unsigned self, unsigned other = ~0u) const;
+};
+
+/// Answers whether two groups may be merged without a cycle. Most paths of a training step go through its long chain of
+/// structured ops, which are never merged: each group knows the first link that it reaches and the last that reaches
+/// it, so that a path along the chain is seen at once, and a search stays between two links.
+class FusionPaths {
+public:
+  /// One group for each op, as they stand before any merging.
+  explicit FusionPaths(const Fusion &fusion);
+
+  /// True if a path from group `a` to group `b` passes through something that is in neither.
+  bool hasOuterPath(unsigned a, unsigned b) const;
+  /// Two groups have become `id`, the last one.
+  void merged(unsigned a, unsigned b, unsigned id);
+
+private:
+  struct Links {
+    int up;   // the first link that this reaches, or the number of links
+    int down; // the last link that reaches this, or -1
+  };
+  /// A group, or a structured op.
+  struct Node {
+    unsigned group = ~0u;
+    mlir::Operation *op = nullptr;
+  };
+
+  const Fusion &fusion;
+  llvm::DenseMap<mlir::Operation *, int> linkNumber; // of the chain's ops
+  std::vector<Links> ofGroup;                        // by group
+  std::vector<Links> ofOp;                           // by position: of structured ops
+  // Trees of prefix maxima and suffix minima by position: where groups end that start there, and start that end there.
+  std::vector<unsigned> endFrom, startTo;
+
+  void findChain();
+  Links &linksOf(Node node);
+  int lastLinkBefore(Node node) const;
+  int firstLinkFrom(Node node) const;
+  void forEachAfter(Node node, llvm::function_ref<void(Node)> visit) const;
+  void forEachBefore(Node node, llvm::function_ref<void(Node)> visit) const;
+  void spread(Node from);
+  void setSpan(unsigned first, unsigned last);
+  unsigned latestOnPathTo(unsigned b) const;
+  unsigned earliestOnPathFrom(unsigned a) const;
+};
+
+/// Writes the groups as tcc.kernel regions, in an order that keeps producers before consumers.
+mlir::LogicalResult outlineGroups(Fusion &fusion);
+
+} // namespace tcc
