@@ -34,6 +34,16 @@ DeviceBuffer::~DeviceBuffer() {
   munmap(mapping, mappedBytes);
 }
 
+void DeviceBuffer::setAccessible(bool accessible) {
+  mprotect(mapping + pageBytes, mappedBytes - 2 * pageBytes, accessible ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+void DeviceBuffer::retire() {
+  retired = true;
+  setAccessible(false);
+  madvise(mapping + pageBytes, mappedBytes - 2 * pageBytes, MADV_DONTNEED);
+}
+
 void DeviceBuffer::poison() {
   std::memset(base, 0xff, size);
 }

@@ -100,10 +100,15 @@ public:
     return static_cast<T *>(data());
   }
   std::size_t bytes() const { return size; }
+  const std::string &name() const { return label; }
   /// Each element of so many bytes must be written exactly once by a checked launch.
   void writeOnce(int elementBytes) { onceBytes = elementBytes; }
   /// Fills it with NaN again.
   void poison();
+  /// Whether anybody can touch the bytes; accessible at first. An access to a closed buffer is out of bounds.
+  void setAccessible(bool accessible);
+  /// Gives the bytes back but keeps their addresses, closed for ever: a later access is told by the buffer's name.
+  void retire();
 
 private:
   friend class Machine;
@@ -111,6 +116,7 @@ private:
   char *mapping = nullptr, *base = nullptr;
   std::size_t mappedBytes = 0, size = 0;
   int onceBytes = 0;
+  bool retired = false;
 };
 
 struct CompileOptions {
@@ -124,17 +130,32 @@ struct CompileOptions {
   bool counts = false;
 };
 
+/// What a kernel's declaration says.
+struct KernelFacts {
+  int maxThreads = 0, minBlocks = 0;
+  std::vector<std::size_t> parameterBytes;
+};
+
+/// The names that stand in `KERNEL(name` at the beginning of the text's lines.
+std::vector<std::string> kernelNames(const std::string &text);
+
 /// Compiled kernel text.
 class Module {
 public:
   /// Throws std::runtime_error with the compiler's message.
   static Module compile(const std::string &text, const CompileOptions &options = {});
+  /// Compiles into the cache, from any thread, without loading. Throws like compile().
+  static void prepare(const std::string &text, const CompileOptions &options = {});
   /// All texts, two compilers at a time.
   static std::vector<Module> compileAll(const std::vector<std::string> &texts, const CompileOptions &options = {});
 
   /// Like cuLaunchKernel: `args[i]` points to the i-th argument. Throws std::invalid_argument for an unknown kernel.
   LaunchResult launch(const std::string &kernel, Dim3 grid, Dim3 block, std::size_t dynamicShared, void **args,
                       const Schedule &schedule = {}) const;
+  /// Why a device would not take the launch; empty when it would. Throws std::invalid_argument for an unknown kernel.
+  std::string refusal(const std::string &kernel, Dim3 grid, Dim3 block, std::size_t dynamicShared) const;
+  /// Throws std::invalid_argument for an unknown kernel.
+  KernelFacts facts(const std::string &kernel) const;
 
   struct Implementation;
 

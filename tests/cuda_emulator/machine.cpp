@@ -19,10 +19,23 @@ constexpr std::size_t stackBytes = 128 * 1024;
 #endif
 constexpr int maxFindings = 20;
 
-std::string hex(const void *pointer) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%p", pointer);
-  return text;
+/// The stack of signal handlers, one a thread that launches: a kernel may have used up its own.
+void prepareSignalStack() {
+  struct SignalStack {
+    std::vector<char> memory = std::vector<char>(64 * 1024);
+    SignalStack() {
+      stack_t alternate{};
+      alternate.ss_sp = memory.data();
+      alternate.ss_size = memory.size();
+      sigaltstack(&alternate, nullptr);
+    }
+    ~SignalStack() {
+      stack_t none{};
+      none.ss_flags = SS_DISABLE;
+      sigaltstack(&none, nullptr);
+    }
+  };
+  thread_local SignalStack stack;
 }
 
 double processorSeconds() {
@@ -58,10 +71,6 @@ Machine::Machine() {
   installWgmmaPrimitives(table);
 
   // Kernels that leave their buffers hit a page without access; the handler turns that into a finding.
-  stack_t alternate{};
-  alternate.ss_sp = mmap(nullptr, 64 * 1024, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  alternate.ss_size = 64 * 1024;
-  sigaltstack(&alternate, nullptr);
   struct sigaction action{};
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
   action.sa_sigaction = [](int signal, siginfo_t *info, void *context) { onFaultInfo(signal, info, context); };
@@ -93,6 +102,8 @@ void Machine::onFaultInfo(int signal, void *info, void *context) {
   ucontext_t *registers = static_cast<ucontext_t *>(context);
   machine.faultAddress = static_cast<siginfo_t *>(info)->si_addr;
   if (!machine.running) { // not the kernel's fault: die as usual
+    if (DeviceBuffer *buffer = machine.bufferAt(machine.faultAddress, 1, true))
+      dprintf(STDERR_FILENO, "host code touches device memory: `%s`\n", buffer->label.c_str());
     ::signal(signal, SIG_DFL);
     return;
   }
@@ -108,14 +119,8 @@ void Machine::faultLanding() {
   char *address = static_cast<char *>(machine.faultAddress);
   if (address >= thread.fiber.low - pageBytes && address < thread.fiber.low)
     machine.report(FindingKind::Launch, "the thread's stack overflows", machine.faultPlace);
-  else if (DeviceBuffer *buffer = machine.bufferAt(address, 1, true))
-    machine.report(FindingKind::OutOfBounds,
-                   "access at byte " + std::to_string(address - buffer->base) + " of `" + buffer->label +
-                       "`, which has " + std::to_string(buffer->size),
-                   machine.faultPlace);
   else
-    machine.report(FindingKind::OutOfBounds, "access at " + hex(address) + ", outside every buffer",
-                   machine.faultPlace);
+    machine.report(FindingKind::OutOfBounds, "access at " + machine.describeAddress(address), machine.faultPlace);
   machine.aborted = true;
   while (true)
     switchFiber(thread.fiber, machine.scheduler);
@@ -378,6 +383,7 @@ std::vector<RawFinding> Machine::launch(void (*invoke)(void **), void **args, Di
                                         int blocksPerProcessor, std::size_t dynamicShared, const Schedule &chosen,
                                         LaunchResult &result) {
   double start = processorSeconds();
+  prepareSignalStack();
   schedule = chosen;
   randomState = chosen.seed * 0x9E3779B97F4A7C15ull + 1;
   if (!randomState)

@@ -280,6 +280,8 @@ private:
   std::map<const DeviceBuffer *, GlobalShadow> globalShadow;
   void *faultAddress = nullptr, *faultPlace = nullptr;
   DeviceBuffer *bufferAt(const void *pointer, std::size_t bytes, bool nearby = false);
+  /// "byte 12 of `name`, which has 8".
+  std::string describeAddress(const char *address);
 };
 
 /// The float that each f16 stands for.

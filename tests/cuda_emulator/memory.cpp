@@ -112,12 +112,20 @@ DeviceBuffer *Machine::bufferAt(const void *pointer, std::size_t bytes, bool nea
   auto after = buffers.upper_bound(address);
   if (after != buffers.begin()) {
     DeviceBuffer *buffer = std::prev(after)->second;
-    if (address + bytes <= buffer->base + buffer->size || (nearby && address < buffer->mapping + buffer->mappedBytes))
+    if ((address + bytes <= buffer->base + buffer->size && !buffer->retired) || (nearby && address < buffer->mapping + buffer->mappedBytes))
       return buffer;
   }
   if (nearby && after != buffers.end() && address >= after->second->mapping)
     return after->second;
   return nullptr;
+}
+
+std::string Machine::describeAddress(const char *address) {
+  DeviceBuffer *buffer = bufferAt(address, 1, true);
+  if (!buffer)
+    return hex(address) + ", outside every buffer";
+  return "byte " + std::to_string(address - buffer->base) + " of `" + buffer->label + "`, which " +
+         (buffer->retired ? "was freed" : "has " + std::to_string(buffer->size));
 }
 
 void Machine::requireGlobal(const void *pointer, std::size_t bytes, std::size_t alignment) {
@@ -126,12 +134,9 @@ void Machine::requireGlobal(const void *pointer, std::size_t bytes, std::size_t 
                                       "; it must be a multiple of " + std::to_string(alignment));
   if (bufferAt(pointer, bytes))
     return;
-  DeviceBuffer *buffer = bufferAt(pointer, bytes, true);
   fail(FindingKind::OutOfBounds,
        std::string("`") + running->primitive + "` takes " + std::to_string(bytes) + " bytes at " +
-           (buffer ? "byte " + std::to_string(static_cast<const char *>(pointer) - buffer->base) + " of `" +
-                         buffer->label + "`, which has " + std::to_string(buffer->size)
-                   : hex(pointer) + ", outside every buffer"));
+           describeAddress(static_cast<const char *>(pointer)));
 }
 
 void Machine::access(const void *pointer, std::size_t bytes, bool write, void *place) {

@@ -51,20 +51,6 @@ std::string runCommand(const std::string &command, int &status) {
   return output;
 }
 
-/// What stands in `KERNEL(name` at the beginning of lines.
-std::vector<std::string> kernelNames(const std::string &text) {
-  std::vector<std::string> names;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string word;
-    if (std::getline(words >> std::ws, word, '(') && word.substr(0, word.find_last_not_of(' ') + 1) == "KERNEL" &&
-        std::getline(words >> std::ws, word, ','))
-      names.push_back(word.substr(0, word.find_last_not_of(' ') + 1));
-  }
-  return names;
-}
-
 std::string wholeText(const std::string &kernel) {
   std::string text = "#line 1 \"types.cuh\"\n" + std::string(cuda::deviceFile("types.cuh")) +
                      "#line 1 \"interface.h\"\n" + interfaceText + "#line 1 \"prelude.h\"\n" + preludeText +
@@ -129,17 +115,49 @@ std::string build(const std::string &kernel, const CompileOptions &options) {
 
 } // namespace
 
+std::vector<std::string> kernelNames(const std::string &text) {
+  std::vector<std::string> names;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string word;
+    if (std::getline(words >> std::ws, word, '(') && word.substr(0, word.find_last_not_of(' ') + 1) == "KERNEL" &&
+        std::getline(words >> std::ws, word, ','))
+      names.push_back(word.substr(0, word.find_last_not_of(' ') + 1));
+  }
+  return names;
+}
+
 struct Module::Implementation {
+  /// What a module exports of a kernel.
+  struct Entry {
+    void (*invoke)(void **);
+    const int *bounds;     // max threads a block, min blocks a multiprocessor
+    const int *parameters; // their number, then the bytes of each
+  };
+
   std::string path;
   void *handle = nullptr;
   bool checks = false, counts = false;
   std::map<void *, std::string> lines;
+  std::map<std::string, Entry> entries;
 
   ~Implementation() {
     if (handle)
       dlclose(handle);
   }
   void *find(const std::string &symbol) const { return dlsym(handle, symbol.c_str()); }
+  const Entry &entry(const std::string &kernel) {
+    auto found = entries.find(kernel);
+    if (found != entries.end())
+      return found->second;
+    Entry entry{reinterpret_cast<void (*)(void **)>(find(kernel + "_invoke")),
+                static_cast<const int *>(find(kernel + "_bounds")),
+                static_cast<const int *>(find(kernel + "_parameters"))};
+    if (!entry.invoke || !entry.bounds || !entry.parameters)
+      throw std::invalid_argument("no kernel is called `" + kernel + "`");
+    return entries.emplace(kernel, entry).first->second;
+  }
 
   /// "kernel.cu:12" of a return address in this object: the innermost frame in kernel text, or else the innermost.
   std::string lineOf(void *place) {
@@ -233,6 +251,10 @@ Module Module::compile(const std::string &text, const CompileOptions &options) {
   return module;
 }
 
+void Module::prepare(const std::string &text, const CompileOptions &options) {
+  build(text, options);
+}
+
 std::vector<Module> Module::compileAll(const std::vector<std::string> &texts, const CompileOptions &options) {
   std::atomic<std::size_t> next{0};
   auto work = [&] {
@@ -252,26 +274,38 @@ std::vector<Module> Module::compileAll(const std::vector<std::string> &texts, co
   return modules;
 }
 
+std::string Module::refusal(const std::string &kernel, Dim3 grid, Dim3 block, std::size_t dynamicShared) const {
+  int most = implementation->entry(kernel).bounds[0];
+  if (block.y != 1 || block.z != 1 || block.x % 32 || block.x < 32)
+    return "a block of " + std::to_string(block.x) + " × " + std::to_string(block.y) + " × " + std::to_string(block.z) +
+           " threads; blocks are one row of whole warps";
+  if (block.x > static_cast<unsigned>(most) || block.x > 1024)
+    return "a block of " + std::to_string(block.x) + " threads; the kernel allows " + std::to_string(most);
+  if (dynamicShared > 227 * 1024)
+    return std::to_string(dynamicShared) + " bytes of dynamic shared memory; a block has at most 227 KiB";
+  if (!grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535)
+    return "an empty or too large grid; y and z are at most 65535";
+  return "";
+}
+
+KernelFacts Module::facts(const std::string &kernel) const {
+  const Implementation::Entry &entry = implementation->entry(kernel);
+  KernelFacts facts{entry.bounds[0], entry.bounds[1], {}};
+  for (int i = 1; i <= entry.parameters[0]; ++i)
+    facts.parameterBytes.push_back(static_cast<std::size_t>(entry.parameters[i]));
+  return facts;
+}
+
 LaunchResult Module::launch(const std::string &kernel, Dim3 grid, Dim3 block, std::size_t dynamicShared, void **args,
                             const Schedule &schedule) const {
   LaunchResult result;
-  auto invoke = reinterpret_cast<void (*)(void **)>(implementation->find(kernel + "_invoke"));
-  const int *bounds = static_cast<const int *>(implementation->find(kernel + "_bounds"));
-  if (!invoke || !bounds)
-    throw std::invalid_argument("no kernel is called `" + kernel + "`");
+  const Implementation::Entry &entry = implementation->entry(kernel);
   auto refuse = [&](const std::string &text) {
     result.findings.push_back({FindingKind::Launch, text, ""});
     return result;
   };
-  if (block.y != 1 || block.z != 1 || block.x % 32 || block.x < 32)
-    return refuse("a block of " + std::to_string(block.x) + " × " + std::to_string(block.y) + " × " +
-                  std::to_string(block.z) + " threads; blocks are one row of whole warps");
-  if (block.x > static_cast<unsigned>(bounds[0]) || block.x > 1024)
-    return refuse("a block of " + std::to_string(block.x) + " threads; the kernel allows " + std::to_string(bounds[0]));
-  if (dynamicShared > 227 * 1024)
-    return refuse(std::to_string(dynamicShared) + " bytes of dynamic shared memory; a block has at most 227 KiB");
-  if (!grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535)
-    return refuse("an empty or too large grid; y and z are at most 65535");
+  if (std::string text = refusal(kernel, grid, block, dynamicShared); !text.empty())
+    return refuse(text);
 #ifdef TCC_EMULATOR_ASAN
   Schedule chosen = schedule; // the sanitizer stands in for the access checks
   chosen.checkAccesses = chosen.countAccesses = false;
@@ -283,7 +317,8 @@ LaunchResult Module::launch(const std::string &kernel, Dim3 grid, Dim3 block, st
     return refuse("counts of accesses need a module compiled with CompileOptions::counts");
 #endif
   std::vector<RawFinding> raw =
-      Machine::get().launch(invoke, args, grid, static_cast<int>(block.x), bounds[1], dynamicShared, chosen, result);
+      Machine::get().launch(entry.invoke, args, grid, static_cast<int>(block.x), entry.bounds[1], dynamicShared, chosen,
+                            result);
   std::set<std::string> seen; // one finding a pair of lines
   for (RawFinding &finding : raw) {
     std::string where = implementation->lineOf(finding.place), key = std::string(name(finding.kind)) + where;

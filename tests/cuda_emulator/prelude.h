@@ -44,6 +44,16 @@ inline void invoke(void (*kernel)(Parameters...), void **args) {
   invoke(kernel, args, typename MakeIndices<sizeof...(Parameters)>::type{});
 }
 
+// How many parameters a kernel has and the bytes of each.
+template <int count>
+struct ParameterSizes {
+  int number, bytes[count ? count : 1];
+};
+template <class... Parameters>
+constexpr ParameterSizes<sizeof...(Parameters)> parameterSizes(void (*)(Parameters...)) {
+  return {sizeof...(Parameters), {static_cast<int>(sizeof(Parameters))...}};
+}
+
 // A field of the table, read by `asm` so that the compiler's access hooks do not see the emulator's own memory.
 template <class Field>
 DEVICE Field field(unsigned long offset) {
@@ -76,6 +86,10 @@ DEVICE void aligned(const void *pointer, int bytes) {
 #define EMULATOR_EXPORT(name)                                                                                          \
   extern "C" __attribute__((visibility("default"))) void name##_invoke(void **args) {                                  \
     emulated::invoke(&name, args);                                                                                     \
+  }                                                                                                                    \
+  extern "C" {                                                                                                         \
+  __attribute__((visibility("default"))) decltype(emulated::parameterSizes(&name)) name##_parameters =                 \
+      emulated::parameterSizes(&name);                                                                                 \
   }
 
 DEVICE int thread_x() {

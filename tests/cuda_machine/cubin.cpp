@@ -1,0 +1,67 @@
+#include "tests/cuda_machine/cubin.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+
+namespace tcc::machine {
+namespace {
+
+constexpr char magic[] = "tcc emulated cubin 1";
+
+/// FNV-1a: a damaged artefact must not load.
+std::uint64_t checksum(const std::string &text) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;
+  for (unsigned char c : text)
+    hash = (hash ^ c) * 0x100000001b3ull;
+  return hash;
+}
+
+} // namespace
+
+std::vector<char> encodeCubin(const Cubin &cubin) {
+  char header[128];
+  int length = std::snprintf(header, sizeof header, "%s %s %zu %016llx\n", magic, cubin.architecture.c_str(),
+                             cubin.text.size(), static_cast<unsigned long long>(checksum(cubin.text)));
+  std::vector<char> bytes(header, header + length);
+  bytes.insert(bytes.end(), cubin.text.begin(), cubin.text.end());
+  bytes.push_back('\0');
+  return bytes;
+}
+
+Cubin decodeCubin(const char *bytes) {
+  char architecture[32];
+  std::size_t size = 0;
+  unsigned long long sum = 0;
+  int length = 0;
+  if (std::strncmp(bytes, magic, sizeof magic - 1) != 0 ||
+      std::sscanf(bytes + sizeof magic - 1, " %31s %zu %llx%n", architecture, &size, &sum, &length) != 3)
+    throw std::invalid_argument("the image does not begin as this machine's do");
+  const char *text = bytes + sizeof magic - 1 + length + 1;
+  Cubin cubin{architecture, std::string(text, strnlen(text, size))};
+  if (cubin.text.size() != size || checksum(cubin.text) != sum)
+    throw std::invalid_argument("the image is damaged");
+  return cubin;
+}
+
+int architectureNumber(const std::string &architecture) {
+  int number = 0, length = 0;
+  for (const char *form : {"sm_%d%n", "compute_%d%n"})
+    if (std::sscanf(architecture.c_str(), form, &number, &length) == 1) {
+      std::string rest = architecture.substr(static_cast<std::size_t>(length));
+      return rest.empty() || rest == "a" || rest == "f" ? number : 0;
+    }
+  return 0;
+}
+
+bool runsOn(const std::string &architecture, int capability) {
+  int number = architectureNumber(architecture);
+  if (architecture.back() == 'a')
+    return number == capability;
+  if (architecture.rfind("compute_", 0) == 0)
+    return number <= capability;
+  return number / 10 == capability / 10 && number <= capability;
+}
+
+} // namespace tcc::machine

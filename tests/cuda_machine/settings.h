@@ -1,0 +1,38 @@
+// How the machine behaves: words of the environment variable TCC_CUDA_MACHINE, separated by commas.
+#pragma once
+
+#include "tests/cuda_emulator/emulator.h"
+
+#include <cstddef>
+#include <string>
+
+namespace tcc::machine {
+
+/// When operations of streams run: as late as the program's waits allow, as soon as they are given, or either by
+/// chance.
+enum class Streams { Late, Early, Random };
+
+enum class Model { A100, H200 };
+
+struct Settings {
+  Streams streams = Streams::Late;
+  /// Of each launch; checkAccesses is "checked".
+  emulator::Schedule schedule;
+  Model model = Model::H200;
+  int devices = 1;
+  /// Bytes of each device's memory; 0 is the model's.
+  std::size_t memory = 0;
+  /// What cuDriverGetVersion tells.
+  int driver = 13000;
+};
+
+/// Words: late, early, random (streams); forward, reverse, shuffled (blocks, warps, lanes); late-copies, early-copies,
+/// random-copies (cp.async, TMA, wgmma); checked, unchecked; a100, h200; devices=N, memory=BYTES, driver=VERSION,
+/// seed=N, noise=ULP.
+/// Later words win. Throws std::invalid_argument for any other.
+Settings parseSettings(const std::string &words);
+
+/// What TCC_CUDA_MACHINE says now.
+Settings currentSettings();
+
+} // namespace tcc::machine
