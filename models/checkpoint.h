@@ -1,7 +1,7 @@
-// A Hugging Face GPT-2 folder (config.json, model.safetensors) in and out, and named tensors such as gradients.
+// A Hugging Face GPT-2 folder (config.json, safetensors) in and out, and named tensors such as gradients.
 #pragma once
 #include "models/gpt2_config.h"
-#include "models/safetensors.h"
+#include "models/weight_files.h"
 
 #include <cstdint>
 #include <span>
@@ -18,25 +18,29 @@ struct NamedTensor {
 };
 
 /// A folder to start from. Names may carry transformers' prefix `transformer.`; `wte.weight` may have more rows than
-/// the vocabulary (padding, dropped); attention masks and the tied `lm_head.weight` are passed over.
+/// the vocabulary (padding, dropped); attention masks and an `lm_head.weight` equal to `wte.weight` are passed over.
 class Gpt2Folder {
 public:
-  /// Reads the configuration and checks that every parameter is there with its shape and a float dtype. Throws
-  /// InputError otherwise.
+  /// Reads the configuration and checks that every parameter is there with its shape and a float dtype, and that a head
+  /// in the file is the tied one. Throws InputError otherwise.
   explicit Gpt2Folder(const std::string &folder);
 
   const Gpt2Config &config() const { return gpt2; }
+  /// The text of config.json, for a folder that is written from this one.
+  const std::string &configText() const { return originalConfig; }
   /// What was passed over, one line each, for the user.
   const std::vector<std::string> &notes() const { return remarks; }
   /// Copies one of gpt2Parameters(config()) as f32, in Hugging Face's layout.
   void read(const Gpt2Parameter &parameter, std::span<float> out) const;
 
 private:
-  const TensorEntry &entry(const Gpt2Parameter &parameter) const;
+  WeightFiles::Tensor tensor(const Gpt2Parameter &parameter) const;
+  void checkHead() const;
 
   std::vector<std::string> remarks;
-  Gpt2Config gpt2;
-  SafetensorsFile file;
+  std::string originalConfig;
+  Gpt2Config gpt2; // read into the two above, which stand before it
+  WeightFiles files;
   std::string prefix;
 };
 
@@ -47,8 +51,10 @@ std::vector<std::string> gpt2FolderFiles(const std::string &folder);
 void prepareFolder(const std::string &folder);
 
 /// Writes `folder` (made where missing) with config.json and model.safetensors; `tensors` are all of
-/// gpt2Parameters(config). Throws InputError where the system cannot.
-void writeGpt2Folder(const std::string &folder, const Gpt2Config &config, std::span<const NamedTensor> tensors);
+/// gpt2Parameters(config), `configText` is that of the folder that training began with, or empty (see writeConfig).
+/// Throws InputError where the system cannot.
+void writeGpt2Folder(const std::string &folder, const Gpt2Config &config, std::span<const NamedTensor> tensors,
+                     const std::string &configText = {});
 
 /// Writes f32 tensors to one safetensors file, for example gradients under their parameters' names.
 void writeTensors(const std::string &path, std::span<const NamedTensor> tensors);

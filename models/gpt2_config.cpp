@@ -163,9 +163,11 @@ void checkConfig(const Gpt2Config &config) {
         fmt::format("the model would have {:.3g} parameters, at most {:.3g} are allowed", elements, elementLimit));
 }
 
-Gpt2Config readConfig(const std::string &path, std::vector<std::string> *notes) {
+Gpt2Config readConfig(const std::string &path, std::vector<std::string> *notes, std::string *text) {
   MappedFile file(path);
   Json json = parseConfigText(file);
+  if (text)
+    text->assign(reinterpret_cast<const char *>(file.data()), size_t(file.size()));
   ConfigReader reader{path, json};
   refuseOtherModels(reader);
   Gpt2Config config{.layers = reader.size("n_layer"),
@@ -185,21 +187,25 @@ Gpt2Config readConfig(const std::string &path, std::vector<std::string> *notes) 
   return config;
 }
 
-void writeConfig(const std::string &path, const Gpt2Config &config) {
-  Json json = {{"architectures", {"GPT2LMHeadModel"}},
-               {"model_type", "gpt2"},
-               {"vocab_size", config.vocab},
-               {"n_positions", config.sequence},
-               {"n_embd", config.width},
-               {"n_layer", config.layers},
-               {"n_head", config.heads},
-               {"activation_function", "gelu_new"},
-               {"layer_norm_epsilon", config.layerNormEpsilon},
-               {"resid_pdrop", 0.0},
-               {"embd_pdrop", 0.0},
-               {"attn_pdrop", 0.0},
-               {"tie_word_embeddings", true},
-               {"torch_dtype", "float32"}};
+void writeConfig(const std::string &path, const Gpt2Config &config, const std::string &original) {
+  // What another GPT-2 may say otherwise; what this one is and how it is stored.
+  const Json usual = {{"architectures", {"GPT2LMHeadModel"}},
+                      {"activation_function", "gelu_new"},
+                      {"resid_pdrop", 0.0},
+                      {"embd_pdrop", 0.0},
+                      {"attn_pdrop", 0.0},
+                      {"tie_word_embeddings", true}};
+  const Json own = {{"model_type", "gpt2"},
+                    {"vocab_size", config.vocab},
+                    {"n_positions", config.sequence},
+                    {"n_embd", config.width},
+                    {"n_layer", config.layers},
+                    {"n_head", config.heads},
+                    {"layer_norm_epsilon", config.layerNormEpsilon}};
+  Json json = original.empty() ? usual : Json::parse(original);
+  json.update(own);
+  // transformers has renamed the key; a file has either.
+  json[json.contains("dtype") ? "dtype" : "torch_dtype"] = "float32";
   AtomicFile file(path);
   file.write(json.dump(2) + "\n");
   file.commit();

@@ -32,10 +32,13 @@ void checkConfig(const Gpt2Config &config);
 
 /// Reads a Hugging Face `config.json` (at most 1 MiB). Throws InputError for a file that is no JSON object, a missing
 /// or wrong size, or a feature that this GPT-2 does not have (another activation or MLP width, untied head, …).
-/// Settings that training here leaves out (dropout) are said in `notes`, one line each, where it is given.
-Gpt2Config readConfig(const std::string &path, std::vector<std::string> *notes = nullptr);
-/// Writes a `config.json` that transformers reads, atomically. Throws InputError where it cannot.
-void writeConfig(const std::string &path, const Gpt2Config &config);
+/// Settings that training here leaves out (dropout) are said in `notes`, one line each, where it is given; `text` gets
+/// the file's text.
+Gpt2Config readConfig(const std::string &path, std::vector<std::string> *notes = nullptr, std::string *text = nullptr);
+/// Writes a `config.json` that transformers reads, atomically. `original` is the text of the one that training began
+/// with, or empty: what it says beside the sizes and the stored type, known here or not, stays. Throws InputError where
+/// it cannot.
+void writeConfig(const std::string &path, const Gpt2Config &config, const std::string &original = {});
 
 enum class InitialValue { Zeros, Ones, Normal };
 

@@ -107,6 +107,11 @@ void TrainLog::message(std::string_view text) {
   put(fmt::format("{}\n", text));
 }
 
+void TrainLog::warning(std::string_view text) {
+  endRewrittenLine();
+  put(fmt::format("warning: {}\n", text));
+}
+
 void TrainLog::compiled(const CompileSummary &summary) {
   message(fmt::format("compiled {} ops → {} kernels, {} matrix products, {} planned, in {:.2f} s{}", summary.ops,
                       summary.kernels, summary.matmuls, megabytes(summary.plannedBytes), summary.seconds,
@@ -186,9 +191,8 @@ void TrainLog::writeJson(const std::string &line) {
     return;
   broken = true;
   const char *reason = std::strerror(errno);
-  endRewrittenLine();
-  put(fmt::format("warning: {}: cannot write the log: {}; training goes on without it\n",
-                  options.jsonFile == "-" ? "stdout" : options.jsonFile, reason));
+  warning(fmt::format("{}: cannot write the log: {}; training goes on without it",
+                      options.jsonFile == "-" ? "stdout" : options.jsonFile, reason));
 }
 
 } // namespace tcc::models

@@ -85,6 +85,8 @@ public:
 
   /// A line of its own, for example what is being done; not under quiet.
   void message(std::string_view text);
+  /// "warning: …", also under quiet.
+  void warning(std::string_view text);
   /// "compiled 812 ops → 61 kernels, 42 matrix products, 12.4 MB planned, in 1.90 s".
   void compiled(const CompileSummary &summary);
   /// Logs a step that ended `elapsed` seconds after the first began. On a terminal one line is rewritten; elsewhere

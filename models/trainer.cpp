@@ -78,6 +78,7 @@ public:
       for (const std::string &note : folder->notes())
         log.message("note: " + note);
       model.load(*folder);
+      initialConfig = folder->configText();
     } else {
       model.initialize(options.seed);
     }
@@ -107,6 +108,7 @@ private:
   Batches batches;
   TrainLog log;
   Gpt2 model;
+  std::string initialConfig; // text of the folder's config.json
   optim::Adamw optimizer;
   Function step;
   StepInputs inputs;
@@ -153,6 +155,11 @@ void Trainer::describeRun() {
   log.message(fmt::format("model {}: {} layers, {} heads, width {}, vocabulary {}, {:.2f} M parameters", options.model,
                           config.layers, config.heads, config.width, config.vocab,
                           double(parameterCount(config)) / 1e6));
+  if (source.format() == TokenFormat::Text && config.vocab > 256)
+    log.warning(
+        fmt::format("{} is read as text, whose bytes are taken as tokens, but the model has a vocabulary of {}; "
+                    "a .bin file of its tokens is expected, or --vocab=256",
+                    source.path(), config.vocab));
   log.message(fmt::format("data {}: {} tokens ({}), batches of {} x {} in {} order", source.path(), source.size(),
                           describe(source.format()), options.batch, sequence,
                           options.order == Order::Random ? "random" : "sequential"));
@@ -266,7 +273,7 @@ void Trainer::finish() {
 void Trainer::save() {
   if (options.saveFolder.empty())
     return;
-  writeGpt2Folder(options.saveFolder, config, model.named());
+  writeGpt2Folder(options.saveFolder, config, model.named(), initialConfig);
   log.message(fmt::format("wrote the weights to {}", options.saveFolder));
 }
 

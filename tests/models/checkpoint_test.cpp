@@ -57,13 +57,89 @@ TEST(Checkpoint, roundTripWithEitherPrefix) {
 TEST(Checkpoint, passesOverMasksAndTheTiedHead) {
   Weights weights;
   weights.add("h.0.attn.bias", {1, 1, 3, 3});
-  weights.add("lm_head.weight", {5, 4});
+  weights.tensors.push_back({"lm_head.weight", {5, 4}, weights.values[0]});
   weights.add("score.weight", {2});
   TemporaryFolder folder;
   writeGpt2Folder(folder.path("m"), small, weights.tensors);
   Gpt2Folder read(folder.path("m"));
   ASSERT_EQ(read.notes().size(), 1u);
   expectContains(read.notes()[0], "tensor `score.weight` is not of this GPT-2");
+}
+
+TEST(Checkpoint, aHeadOfItsOwnIsNeverDropped) {
+  Weights weights;
+  weights.add("lm_head.weight", {5, 4});
+  expectContains(openError(weights),
+                 "tensor `lm_head.weight` is not `wte.weight`, though `tie_word_embeddings` is true");
+  Weights narrow;
+  narrow.add("lm_head.weight", {4, 4});
+  expectContains(openError(narrow), "tensor `lm_head.weight` is not `wte.weight`");
+}
+
+/// The small model in two shards with an index.
+std::string writeShards(const TemporaryFolder &folder, const Weights &weights, nlohmann::json index = {}) {
+  writeConfig(folder.path("config.json"), small);
+  const size_t half = weights.tensors.size() / 2;
+  for (size_t i = 0; i < weights.tensors.size(); ++i)
+    index["weight_map"].emplace(weights.tensors[i].name, i < half ? "a.safetensors" : "b.safetensors");
+  writeTensors(folder.path("a.safetensors"), std::span(weights.tensors).first(half));
+  writeTensors(folder.path("b.safetensors"), std::span(weights.tensors).subspan(half));
+  folder.write("model.safetensors.index.json", index.dump());
+  return folder.path("");
+}
+
+TEST(Checkpoint, readsShards) {
+  TemporaryFolder folder;
+  Weights weights("transformer.");
+  Gpt2Folder read(writeShards(folder, weights));
+  size_t index = 0;
+  for (const Gpt2Parameter &parameter : gpt2Parameters(small)) {
+    std::vector<float> values(size_t(parameter.elements()));
+    read.read(parameter, values);
+    EXPECT_EQ(values, weights.values[index++]) << parameter.name;
+  }
+}
+
+TEST(Checkpoint, refusesDamagedIndexes) {
+  TemporaryFolder folder;
+  const Weights weights;
+  auto error = [&](const nlohmann::json &index) {
+    return errorOf([&] { Gpt2Folder read(writeShards(folder, weights, index)); });
+  };
+  EXPECT_EQ(error({}), "");
+  expectContains(error({{"weight_map", {{"extra", "a.safetensors"}}}}),
+                 "a.safetensors: tensor `extra` is missing, model.safetensors.index.json says that it is here");
+  expectContains(error({{"weight_map", {{"extra", "../a.safetensors"}}}}), "is no name of a .safetensors file");
+  expectContains(error({{"weight_map", {{"extra", 3}}}}), "the shard of `extra` is no string");
+  expectContains(error({{"weight_map", {{"extra", "c.safetensors"}}}}), "c.safetensors: cannot open");
+  const std::string path = writeShards(folder, weights);
+  auto text = [&](const std::string &content) {
+    folder.write("model.safetensors.index.json", content);
+    return errorOf([&] { Gpt2Folder read(path); });
+  };
+  expectContains(text("{"), "index.json: byte 2: not valid JSON");
+  expectContains(text("[]"), "an object with `weight_map` is expected");
+  expectContains(text("[[[[[[[]]]]]]]"), "nested deeper than");
+  expectContains(text(R"({"weight_map": {"wte.weight": "a.safetensors"}})"), "is missing, config.json asks for 1 layers");
+  writeTensors(folder.path("b.safetensors"), weights.tensors);
+  expectContains(text(R"({"weight_map": {"wte.weight": "a.safetensors", "ln_f.bias": "b.safetensors"}})"),
+                 "stands in a.safetensors too");
+}
+
+TEST(Checkpoint, keepsWhatAConfigurationSaysBeside) {
+  TemporaryFolder folder;
+  const Weights weights;
+  writeGpt2Folder(folder.path("first"), small, weights.tensors);
+  auto config = nlohmann::ordered_json::parse(readAll(folder.path("first/config.json")));
+  config["resid_pdrop"] = 0.25;
+  config["bos_token_id"] = 3;
+  config["task_specific_params"] = {{"text-generation", {{"max_length", 50}}}};
+  config["torch_dtype"] = "bfloat16";
+  folder.write("first/config.json", config.dump());
+  const Gpt2Folder first(folder.path("first"));
+  writeGpt2Folder(folder.path("second"), first.config(), weights.tensors, first.configText());
+  config["torch_dtype"] = "float32";
+  EXPECT_EQ(nlohmann::ordered_json::parse(readAll(folder.path("second/config.json"))), config);
 }
 
 TEST(Checkpoint, dropsPaddingRows) {
@@ -101,7 +177,8 @@ TEST(Checkpoint, refusesIncompleteFolders) {
   writeConfig(folder.path("config.json"), small);
   expectContains(error(), "model.safetensors: cannot open");
   folder.write("pytorch_model.bin", "x");
-  expectContains(error(), "holds pytorch_model.bin, but the weights are read from one model.safetensors");
+  expectContains(error(), "holds pytorch_model.bin, which is never unpickled here");
+  expectContains(error(), "To convert it: python3 -c");
   TensorToWrite integers{"wte.weight", TensorDtype::U8, {5, 4}, {}};
   std::vector<std::byte> bytes(20);
   integers.bytes = bytes;

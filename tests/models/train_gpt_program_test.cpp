@@ -97,6 +97,15 @@ TEST_F(TrainGpt, theSecondSignalEndsAtOnce) {
   EXPECT_EQ(WTERMSIG(status), SIGTERM);
 }
 
+TEST_F(TrainGpt, warnsOfATextUnderAVocabularyOfTokens) {
+  EXPECT_EQ(shell(command("--steps=1 --quiet --vocab=50257")), 0);
+  EXPECT_EQ(said, "warning: " + data +
+                      " is read as text, whose bytes are taken as tokens, but the model has a vocabulary "
+                      "of 50257; a .bin file of its tokens is expected, or --vocab=256\n");
+  EXPECT_EQ(shell(command("--steps=1 --quiet")), 0);
+  EXPECT_EQ(said, "");
+}
+
 TEST_F(TrainGpt, noOutputIsAFileThatIsReadOrAnotherOutput) {
   const std::string before = readAll(data);
   std::filesystem::create_symlink(data, folder.path("link"));
