@@ -411,7 +411,8 @@ static int isDeviceMemory(const void *address, std::size_t bytes) {
   State &state = State::get();
   std::lock_guard lock(state.mutex);
   auto held = state.memoryAt(reinterpret_cast<std::uintptr_t>(address), bytes);
-  return held && !held->pinned && held->context == threadState().context;
+  // While work runs it is the work's device that counts, whatever thread waits for it.
+  return held && !held->pinned && held->context == (state.open ? state.open->handle : threadState().context);
 }
 
 static void foreignFault(const char *text) {

@@ -2,8 +2,11 @@
 // devices.
 #include "tests/cuda_machine/machine_test.h"
 #include "tests/cuda_machine/samples.h"
+#include "tests/cuda_machine/stream_hook.h"
 
 #include <algorithm>
+#include <fstream>
+#include <sstream>
 #include <thread>
 
 namespace tcc::machine {
@@ -283,6 +286,69 @@ TEST_F(MachineDriver, KernelsSeePinnedMemory) {
   loaded.launch(loaded.stream, "fill", 1, host.deviceAddress(), 4.0f, 128);
   loaded.stream.synchronize();
   EXPECT_EQ(host.as<float>()[127], 4.0f);
+}
+
+/// What another stand-in puts on a stream: doubles a float.
+struct Doubling {
+  float *value;
+  int runs = 0, destroyed = 0;
+  static void run(void *self) {
+    auto &doubling = *static_cast<Doubling *>(self);
+    ++doubling.runs;
+    if (tccStreamHook()->isDeviceMemory(doubling.value, 4))
+      *doubling.value *= 2;
+    else
+      tccStreamHook()->fault("not the device's memory");
+  }
+  static void destroy(void *self) { ++static_cast<Doubling *>(self)->destroyed; }
+  int give(const cuda::Stream &stream) { return tccStreamHook()->enqueue(stream.handle(), run, this, destroy); }
+};
+
+TEST_F(MachineDriver, WorkOfOtherStandInsIsAnOperationOfTheStream) {
+  for (const char *settings : {"late", "early"}) {
+    use(settings);
+    Loaded loaded;
+    cuda::Buffer data = loaded.device->allocate(512);
+    Doubling doubling{reinterpret_cast<float *>(data.address())}, captured = doubling, wrong{nullptr};
+    loaded.launch(loaded.stream, "fill", 1, data.address(), 3.0f, 128);
+    EXPECT_EQ(doubling.give(loaded.stream), 0);
+    EXPECT_EQ(loaded.read(loaded.stream, data.address(), 1), Values{6.0f});
+    EXPECT_EQ(doubling.destroyed, 1);
+    loaded.stream.beginCapture();
+    EXPECT_EQ(captured.give(loaded.stream), 0);
+    {
+      cuda::Graph graph = loaded.stream.endCapture();
+      EXPECT_EQ(captured.runs, 0);
+      loaded.stream.launch(graph);
+      loaded.stream.launch(graph);
+      EXPECT_EQ(loaded.read(loaded.stream, data.address(), 1), Values{24.0f});
+    }
+    EXPECT_EQ(captured.runs, 2);
+    EXPECT_EQ(captured.destroyed, 1);
+    EXPECT_EQ(wrong.give(loaded.stream), 0);
+    std::string error = errorOf([&] { loaded.stream.synchronize(); });
+    EXPECT_TRUE(names(error, "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered: not the device's "
+                             "memory)"))
+        << error;
+    EXPECT_EQ(doubling.give(loaded.stream), 700) << "a lost device takes nothing";
+    EXPECT_EQ(doubling.destroyed, 2);
+  }
+}
+
+TEST_F(MachineDriver, CountersCanGoToAFile) {
+  std::string path = testing::TempDir() + "/tcc_machine_counters.json";
+  setenv("TCC_CUDA_MACHINE_COUNTERS", path.c_str(), 1);
+  EXPECT_EXIT(
+      {
+        cuda::Device::open()->allocate(100);
+        std::exit(0);
+      },
+      testing::ExitedWithCode(0), "");
+  unsetenv("TCC_CUDA_MACHINE_COUNTERS");
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  EXPECT_TRUE(names(text.str(), "{\"allocations\": 1, \"liveBuffers\": 0,")) << text.str();
+  EXPECT_TRUE(names(text.str(), "\"peakBytes\": 100,")) << text.str();
 }
 
 } // namespace

@@ -15,6 +15,7 @@ protected:
   void SetUp() override {
     setenv("TCC_CUDA_DRIVER", TCC_MACHINE_CUDA, 1);
     setenv("TCC_NVRTC", TCC_MACHINE_NVRTC, 1);
+    setenv("TCC_CUBLASLT", TCC_MACHINE_CUBLASLT, 1);
     use("");
   }
   void TearDown() override {

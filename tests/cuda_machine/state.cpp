@@ -243,6 +243,7 @@ int call(const char *symbol, unsigned needs, const std::function<void(State &)> 
     if (!(needs & releases))
       return planned;
   }
+  state.planned = planned;
   int code = checkedCall(state, symbol, needs, body);
   if (!state.insideHostFunction)
     state.setOpen(nullptr);

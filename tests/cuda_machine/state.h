@@ -198,6 +198,7 @@ struct State {
   std::map<int, std::string> details; // latest text of each code
   std::uint64_t allocationNumber = 0, launchNumber = 0, randomState = 1;
   bool insideHostFunction = false;
+  int planned = success;         // what the running call returns whatever it does
   std::string foreignFault;      // what an operation of another stand-in complains of while it runs
   std::shared_ptr<Context> open; // whose memory is accessible
 

@@ -155,10 +155,13 @@ EXPORT int cuStreamBeginCapture_v2(void *stream, int mode) {
 }
 
 EXPORT int cuStreamEndCapture(void *stream, void **graph) {
-  return call(__func__, needsContext, [&](State &state) {
+  // The stream leaves capture mode whatever the call returns.
+  return call(__func__, needsContext | releases, [&](State &state) {
     *graph = nullptr;
     auto origin = state.stream(stream);
-    giveHandle(graph, state.add(state.endCapture(origin), origin->context));
+    auto captured = state.endCapture(origin);
+    if (!state.planned)
+      giveHandle(graph, state.add(captured, origin->context));
   });
 }
 

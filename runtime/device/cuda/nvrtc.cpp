@@ -52,14 +52,15 @@ bool Nvrtc::supports(const std::string &architecture) const {
   return true;
 }
 
-std::string Nvrtc::programLog(Program program) const {
+int Nvrtc::readLog(Program program, std::string &log) const {
   std::size_t size = 0;
-  if (getLogSize(program, &size) != 0 || size <= 1)
-    return "";
-  std::string log(size, '\0');
-  getLog(program, log.data());
-  log.resize(size - 1); // The size counts the final zero.
-  return log;
+  if (int code = getLogSize(program, &size))
+    return code;
+  log.assign(size, '\0');
+  if (int code = size ? getLog(program, log.data()) : 0)
+    return code;
+  log.resize(size ? size - 1 : 0); // The size counts the final zero.
+  return 0;
 }
 
 CompileResult Nvrtc::tryCompile(const CompileRequest &request) const {
@@ -83,9 +84,11 @@ CompileResult Nvrtc::tryCompile(const CompileRequest &request) const {
   for (const std::string &option : options)
     optionPointers.push_back(option.c_str());
   int code = compileProgram(program, int(optionPointers.size()), optionPointers.data());
-  result.log = programLog(program);
+  int logCode = readLog(program, result.log);
   if (code != 0) {
     result.error = what + ": " + getErrorString(code) + "\n" + result.log;
+  } else if (logCode != 0) { // spills would go unseen
+    result.error = what + ": reading the compiler's log: " + getErrorString(logCode);
   } else {
     result.report = parsePtxasLog(result.log);
     std::size_t size = 0;

@@ -51,7 +51,7 @@ public:
 private:
   using Program = struct ProgramOpaque *;
   CompileResult tryCompile(const CompileRequest &request) const;
-  std::string programLog(Program program) const;
+  int readLog(Program program, std::string &log) const;
 
   Library library;
   int versionNumber = 0;
