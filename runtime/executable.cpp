@@ -62,8 +62,12 @@ struct Executable::Impl {
                      std::span<const TensorRef> states, Profiler *profiler);
   Expected<std::shared_ptr<StepOutputs>> start(std::span<const ConstTensorRef> inputs,
                                                std::span<const TensorRef> states, Profiler *profiler);
+  /// An error of a device that has closed, with what was on it alone.
+  Error withLosses(const Error &error) const;
   /// A failed allocation with what the step needs, and its largest values.
-  Error withSizes(const Error &error) const { return Error(error.message() + "; " + describeMemory(plan())); }
+  Error withSizes(const Error &error) const {
+    return device->isClosed() ? withLosses(error) : Error(error.message() + "; " + describeMemory(plan()));
+  }
 };
 
 Error Executable::Impl::choosePart(Artefact artefact) {
@@ -214,11 +218,23 @@ Expected<std::shared_ptr<StepOutputs>> Executable::Impl::start(std::span<const C
       return error;
   }
   if (Error error = program->sendInputs(inputs))
-    return error;
+    return withLosses(error);
   if (Error error = program->run(profiler))
-    return error;
+    return withLosses(error);
   deviceBytes = std::max(deviceBytes, device->allocatedBytes());
   return program->receiveOutputs();
+}
+
+Error Executable::Impl::withLosses(const Error &error) const {
+  if (!device->isClosed() || plan().states.empty())
+    return error;
+  constexpr size_t most = 8;
+  std::string names;
+  for (size_t i = 0; i < std::min(most, plan().states.size()); ++i)
+    names += (i ? ", `" : "`") + plan().states[i].name + "`";
+  if (plan().states.size() > most)
+    names += " and " + std::to_string(plan().states.size() - most) + " more";
+  return Error(error.message() + "; lost: the values of states " + names + " since they were last read");
 }
 
 // The device's copies of host tensors: there, one step, back.

@@ -21,18 +21,6 @@ memory::data_type toDnnl(DType dtype) {
   return dtype == DType::f32 ? memory::data_type::f32 : memory::data_type::bf16;
 }
 
-// A dim of size 1 may have any stride; this one makes the matrix look dense in the other dim.
-MatrixLayout normalized(MatrixLayout layout, int64_t rows, int64_t columns) {
-  if (columns == 1 && rows == 1) {
-    layout.rowStride = layout.columnStride = 1;
-  } else if (columns == 1) {
-    layout.columnStride = 1;
-  } else if (rows == 1) {
-    layout.rowStride = layout.columnStride == 1 ? columns : 1;
-  }
-  return layout;
-}
-
 // Dims and strides of one operand; batch dims of size 1 are left out, broadcast ones have size 1.
 memory::desc describeMemory(const MatrixLayout &layout, int64_t rows, int64_t columns,
                             const std::array<int64_t, 2> &batch, bool withBatch) {
@@ -99,20 +87,6 @@ struct Choice {
   int64_t scratchEach = 0; // per concurrent use, a multiple of 64
   int workers = 1;
 };
-
-// C with unit row stride is its transpose with unit column stride: C^T = B^T A^T.
-GemmDesc transposed(const GemmDesc &desc) {
-  auto flip = [](MatrixLayout layout) {
-    std::swap(layout.rowStride, layout.columnStride);
-    return layout;
-  };
-  GemmDesc result = desc;
-  std::swap(result.m, result.n);
-  result.a = flip(desc.b);
-  result.b = flip(desc.a);
-  result.c = flip(desc.c);
-  return result;
-}
 
 Expected<Choice> choose(const GemmDesc &desc, int threads) {
   if (auto extents = gemmExtents(desc); !extents)

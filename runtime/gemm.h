@@ -48,6 +48,12 @@ struct GemmExtents {
 /// stride, a broadcast or overlapping C, an unsupported dtype combination.
 Expected<GemmExtents> gemmExtents(const GemmDesc &desc);
 
+/// The layout with strides that make a matrix with one row or one column look dense: such a dim may have any stride.
+MatrixLayout normalized(MatrixLayout layout, int64_t rows, int64_t columns);
+
+/// C with unit row stride is its transpose with unit column stride: C^T = B^T A^T.
+GemmDesc transposed(const GemmDesc &desc);
+
 /// "f32 1x1 4096x384x1536 a[384,1] b[1,1536] c[1536,1] +c +bias": for labels and errors.
 std::string describe(const GemmDesc &desc);
 

@@ -65,6 +65,30 @@ bool overlapsItself(const MatrixLayout &layout, int64_t rows, int64_t columns, c
 
 } // namespace
 
+MatrixLayout normalized(MatrixLayout layout, int64_t rows, int64_t columns) {
+  if (columns == 1 && rows == 1) {
+    layout.rowStride = layout.columnStride = 1;
+  } else if (columns == 1) {
+    layout.columnStride = 1;
+  } else if (rows == 1) {
+    layout.rowStride = layout.columnStride == 1 ? columns : 1;
+  }
+  return layout;
+}
+
+GemmDesc transposed(const GemmDesc &desc) {
+  auto flip = [](MatrixLayout layout) {
+    std::swap(layout.rowStride, layout.columnStride);
+    return layout;
+  };
+  GemmDesc result = desc;
+  std::swap(result.m, result.n);
+  result.a = flip(desc.b);
+  result.b = flip(desc.a);
+  result.c = flip(desc.c);
+  return result;
+}
+
 std::string describe(const GemmDesc &desc) {
   std::string text = std::string(name(desc.a.dtype));
   if (desc.c.dtype != desc.a.dtype)

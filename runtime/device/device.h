@@ -77,10 +77,11 @@ class Device {
 public:
   virtual ~Device() = default;
 
-  virtual std::string_view kind() const = 0;               ///< "cpu", "cuda"
-  virtual const std::string &name() const = 0;             ///< "cpu", "cuda:0 (NVIDIA H200)": for guards and messages
-  virtual bool sharesHostMemory() const = 0;               ///< whether its addresses are the host's
-  virtual int64_t allocatedBytes() const = 0;              ///< live now: what allocate() and arena() have given
+  virtual std::string_view kind() const = 0;      ///< "cpu", "cuda"
+  virtual const std::string &name() const = 0;    ///< "cpu", "cuda:0 (NVIDIA H200)": for guards and messages
+  virtual bool sharesHostMemory() const = 0;      ///< whether its addresses are the host's
+  virtual int64_t allocatedBytes() const = 0;     ///< live now: what allocate() and arena() have given
+  virtual bool isClosed() const { return false; } ///< after an error that nothing of it survives; the host goes on
   virtual Error accepts(const TargetCode &code) const = 0; ///< why the device cannot run it
 
   /// Uninitialised, at a multiple of 256 bytes where the device has memory of its own, otherwise of 64.

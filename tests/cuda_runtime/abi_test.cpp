@@ -48,4 +48,31 @@ TEST(CudaAbi, ValuesAgree) {
   EXPECT_EQ(int(cuda::launchProgrammaticSerialization), int(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION));
 }
 
+TEST(CudaAbi, CublasLtValuesAgree) {
+  EXPECT_EQ(int(cuda::ltFloat32), int(CUDA_R_32F));
+  EXPECT_EQ(int(cuda::ltFloat16), int(CUDA_R_16F));
+  EXPECT_EQ(int(cuda::ltBfloat16), int(CUDA_R_16BF));
+  EXPECT_EQ(int(cuda::ltComputeFloat32), int(CUBLAS_COMPUTE_32F));
+  EXPECT_EQ(int(cuda::ltComputeTf32), int(CUBLAS_COMPUTE_32F_FAST_TF32));
+  EXPECT_EQ(int(cuda::ltPlain), int(CUBLAS_OP_N));
+  EXPECT_EQ(int(cuda::ltTransposed), int(CUBLAS_OP_T));
+  EXPECT_EQ(int(cuda::ltNoEpilogue), int(CUBLASLT_EPILOGUE_DEFAULT));
+  EXPECT_EQ(int(cuda::ltBias), int(CUBLASLT_EPILOGUE_BIAS));
+  EXPECT_EQ(int(cuda::ltDescTransposeA), int(CUBLASLT_MATMUL_DESC_TRANSA));
+  EXPECT_EQ(int(cuda::ltDescTransposeB), int(CUBLASLT_MATMUL_DESC_TRANSB));
+  EXPECT_EQ(int(cuda::ltDescEpilogue), int(CUBLASLT_MATMUL_DESC_EPILOGUE));
+  EXPECT_EQ(int(cuda::ltDescBiasPointer), int(CUBLASLT_MATMUL_DESC_BIAS_POINTER));
+  EXPECT_EQ(int(cuda::ltDescBiasType), int(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE));
+  EXPECT_EQ(int(cuda::ltLayoutBatchCount), int(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT));
+  EXPECT_EQ(int(cuda::ltLayoutBatchStride), int(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET));
+  EXPECT_EQ(int(cuda::ltPreferWorkspaceBytes), int(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES));
+  EXPECT_EQ(int(cuda::ltPreferReductions), int(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK));
+  EXPECT_EQ(int(cuda::ltPreferAlignmentA), int(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES));
+  EXPECT_EQ(int(cuda::ltPreferAlignmentB), int(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES));
+  EXPECT_EQ(int(cuda::ltPreferAlignmentC), int(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES));
+  EXPECT_EQ(int(cuda::ltPreferAlignmentD), int(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES));
+  EXPECT_EQ(int(cuda::ltReduceInComputeType), int(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  EXPECT_EQ(int(cuda::ltReduceInOutputType), int(CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE));
+}
+
 } // namespace

@@ -161,7 +161,7 @@ int cuMemGetInfo_v2(std::size_t *available, std::size_t *total) {
 int cuMemAlloc_v2(unsigned long long *address, std::size_t bytes) {
   if (int code = outcome(__func__))
     return code;
-  *address = reinterpret_cast<unsigned long long>(std::malloc(bytes));
+  *address = reinterpret_cast<unsigned long long>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
   ++state.live;
   return 0;
 }

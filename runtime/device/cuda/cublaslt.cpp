@@ -44,6 +44,7 @@ CublasLt CublasLt::open() {
   lt.member = reinterpret_cast<int(*) parameters>(lt.library.get(#symbol));
   TCC_CUBLASLT_FUNCTIONS(TCC_RESOLVE)
 #undef TCC_RESOLVE
+  lt.checkAlgorithm = reinterpret_cast<AlgorithmCheck>(lt.library.get("cublasLtMatmulAlgoCheck"));
   lt.versionNumber = reinterpret_cast<std::size_t (*)()>(lt.library.get("cublasLtGetVersion"))();
   return lt;
 }

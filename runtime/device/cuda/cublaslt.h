@@ -10,6 +10,33 @@
 
 namespace tcc::runtime::cuda {
 
+enum LtType : int { ltFloat32 = 0, ltFloat16 = 2, ltBfloat16 = 14 };
+enum LtCompute : int { ltComputeFloat32 = 68, ltComputeTf32 = 77 };
+enum LtTranspose : int { ltPlain = 0, ltTransposed = 1 };
+enum LtEpilogue : int { ltNoEpilogue = 1, ltBias = 4 };
+
+enum LtDescAttribute : int {
+  ltDescTransposeA = 3,
+  ltDescTransposeB = 4,
+  ltDescEpilogue = 7,
+  ltDescBiasPointer = 8,
+  ltDescBiasType = 26,
+};
+
+enum LtLayoutAttribute : int { ltLayoutBatchCount = 5, ltLayoutBatchStride = 6 };
+
+enum LtPreferenceAttribute : int {
+  ltPreferWorkspaceBytes = 1,
+  ltPreferReductions = 3,
+  ltPreferAlignmentA = 5,
+  ltPreferAlignmentB = 6,
+  ltPreferAlignmentC = 7,
+  ltPreferAlignmentD = 8,
+};
+
+/// Ways to add up the parts of a split sum; with those two the order is fixed, in place it is not.
+enum LtReduction : int { ltReduceInComputeType = 2, ltReduceInOutputType = 4 };
+
 /// What cublasLtMatmulAlgoGetHeuristic returns; the algorithm is opaque.
 struct LtHeuristic {
   std::uint64_t algorithm[8];
@@ -51,7 +78,12 @@ public:
   /// Throws CudaError "doing: status N (meaning)" unless `status` is 0.
   void check(int status, const std::string &doing) const;
 
+  /// cublasLtMatmulAlgoCheck: whether an algorithm fits a product.
+  using AlgorithmCheck = int (*)(void *handle, void *desc, void *a, void *b, void *c, void *d, const void *algorithm,
+                                 LtHeuristic *);
+
   Library library;
+  AlgorithmCheck checkAlgorithm = nullptr;
 #define TCC_DECLARE(member, symbol, parameters) int(*member) parameters = nullptr;
   TCC_CUBLASLT_FUNCTIONS(TCC_DECLARE)
 #undef TCC_DECLARE

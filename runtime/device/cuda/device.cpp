@@ -166,10 +166,9 @@ std::unique_ptr<Device> Device::open(int ordinal) {
   if (device->capability < 80)
     throw CudaError(device->deviceName + " has compute capability " + std::to_string(device->capability / 10) + "." +
                     std::to_string(device->capability % 10) + ": 8.0 or later is needed");
-  ContextHandle context = nullptr;
-  driver.check(driver.contextRetain(&context, device->ordinal), "making a context on " + device->deviceName);
+  driver.check(driver.contextRetain(&device->context, device->ordinal), "making a context on " + device->deviceName);
   device->retained = true;
-  driver.check(driver.contextSetCurrent(context), "making the context current");
+  device->makeCurrent();
   return device;
 }
 
@@ -179,11 +178,7 @@ Device::~Device() {
 }
 
 void Device::makeCurrent() const {
-  ContextHandle context = nullptr;
-  functions.check(functions.contextRetain(&context, ordinal), "retaining the context");
-  Result result = functions.contextSetCurrent(context);
-  functions.contextRelease(ordinal);
-  functions.check(result, "making the context current");
+  functions.check(functions.contextSetCurrent(context), "making the context current");
 }
 
 std::string Device::architecture() const {

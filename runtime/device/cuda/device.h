@@ -190,6 +190,7 @@ private:
   Device() = default;
   Driver functions;
   DeviceOrdinal ordinal = 0;
+  ContextHandle context = nullptr;
   int capability = 0;
   std::string deviceName;
   bool retained = false;

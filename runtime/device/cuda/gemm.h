@@ -1,0 +1,64 @@
+// Matrix products by cuBLASLt: from a GemmDesc to descriptors, an algorithm, and calls on a stream. cuBLASLt's matrices
+// are column-major: a row-major C is a column-major C^T = B^T A^T, so the library's A is our b, its B our a.
+#pragma once
+
+#include "runtime/device/cuda/cublaslt.h"
+#include "runtime/device/cuda/device.h"
+#include "runtime/device/cuda/tuning.h"
+#include "runtime/gemm.h"
+
+#include <memory>
+
+namespace tcc::runtime::cuda {
+
+/// Addresses of one product; 0 for what it does not have.
+struct ProductPlaces {
+  DevicePointer a = 0, b = 0, c = 0, bias = 0, workspace = 0;
+};
+
+/// What the addresses are multiples of, in bytes (a power of two, 256 at most), and the workspace's size.
+struct ProductPromise {
+  std::uint32_t a = 256, b = 256, c = 256;
+  std::size_t workspaceBytes = 0;
+};
+
+/// One product with its algorithm, ready for its addresses. Equal inputs give equal bits.
+class Product {
+public:
+  Product(Product &&) noexcept;
+  ~Product();
+
+  /// Where the next runs find operands. The bias's address belongs to the descriptor, all others to the call.
+  void place(const ProductPlaces &places);
+  void run(const Stream &stream) const;
+  /// Calls of the library in one run: more than one where two batch dims are not one.
+  std::size_t calls() const;
+
+  struct Impl;
+
+private:
+  friend class Products;
+  explicit Product(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl;
+};
+
+/// cuBLASLt on one device, and the choice of algorithms.
+class Products {
+public:
+  /// Opens the library; throws CudaError when it is missing or the tuning file is not one. `device` must outlive this
+  /// and its products; it is current.
+  Products(const Device &device, const std::string &tuningFile);
+  ~Products();
+
+  /// A product whose addresses keep `promise`. The algorithm is that of the tuning file; otherwise the fastest (with a
+  /// tuning file, which gets it before this returns) or the first (without) of the library's suggestions whose two runs
+  /// on the device give equal bits. Throws CudaError naming the product: strides that the library cannot take, a bias
+  /// of another type than C, no algorithm.
+  Product make(const GemmDesc &desc, const ProductPromise &promise);
+
+private:
+  struct Impl;
+  std::unique_ptr<Impl> impl;
+};
+
+} // namespace tcc::runtime::cuda

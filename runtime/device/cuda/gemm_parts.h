@@ -1,0 +1,46 @@
+// What gemm.cpp and gemm_choice.cpp share: the library opened on a device, and one product's descriptors.
+#pragma once
+
+#include "runtime/device/cuda/gemm.h"
+
+#include <vector>
+
+namespace tcc::runtime::cuda {
+
+/// cuBLASLt with a handle; shared by all products.
+struct LtSession {
+  CublasLt lt;
+  Owned<void *> handle;
+  const Device *device = nullptr;
+};
+
+/// Byte offsets of one call of a product that takes several.
+struct CallOffsets {
+  std::int64_t a = 0, b = 0, c = 0;
+};
+
+struct Product::Impl {
+  enum class Way { nothing, zero, calls };
+
+  std::shared_ptr<LtSession> session;
+  GemmDesc desc; ///< with C of unit column stride
+  Way way = Way::nothing;
+  bool swapped = false; ///< a and b, to give C its unit column stride
+  /// Of the library's operation; its A is our b.
+  Owned<void *> operation, layoutA, layoutB, layoutC;
+  Algorithm algorithm{};
+  std::size_t workspaceBytes = 0;
+  std::vector<CallOffsets> offsets;
+  ProductPlaces places;
+
+  void runOnce(const Stream &stream, const CallOffsets &at, const ProductPlaces &from, const Algorithm &with) const;
+  void fillZero(const Stream &stream) const;
+};
+
+/// The algorithm of a product that has none yet: see Products::make. `timed`: the fastest, not the first.
+Algorithm chooseAlgorithm(const Product::Impl &product, const ProductPromise &promise, bool timed);
+
+/// Whether the library takes the algorithm for this product.
+bool isTaken(const Product::Impl &product, const Algorithm &algorithm, const ProductPromise &promise);
+
+} // namespace tcc::runtime::cuda

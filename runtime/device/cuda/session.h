@@ -1,0 +1,57 @@
+// What a GPU, its programs and its memory share: the driver's device, one stream, the arena, and the one place where
+// CudaError becomes Error.
+#pragma once
+
+#include "runtime/device/cuda/gemm.h"
+#include "runtime/device/cuda/step_device.h"
+
+#include <atomic>
+#include <mutex>
+
+namespace tcc::runtime::cuda {
+
+struct Session {
+  std::string name; ///< "cuda:0 (NVIDIA H200)"
+  StepDeviceOptions options;
+  std::unique_ptr<Device> device;
+  Stream stream;
+  Buffer arena;
+  std::unique_ptr<Products> products; ///< opened for the first product
+  std::atomic<std::int64_t> allocated = 0;
+
+  /// Runs `action`; a CudaError becomes an Error, one that leaves the context unusable closes the session.
+  template <typename Action>
+  Error attempt(Action &&action);
+  /// Why nothing runs any more; success while everything does.
+  Error closed() const;
+  void close(const std::string &reason);
+
+private:
+  mutable std::mutex lock;
+  std::string closedBecause;
+};
+
+/// Results of the driver after which its context gives nothing but errors.
+bool isSticky(int code);
+
+template <typename Action>
+Error Session::attempt(Action &&action) {
+  if (Error error = closed())
+    return error;
+  try {
+    device->makeCurrent();
+    action();
+    return Error::success();
+  } catch (const CudaError &error) {
+    if (!isSticky(error.code()))
+      return Error(error.what());
+    close(error.what());
+    return closed();
+  }
+}
+
+/// A plan and its code objects as a program. Errors as for runtime::Device::load.
+Expected<std::unique_ptr<Program>> loadProgram(std::shared_ptr<Session> session, const Plan &plan,
+                                               std::span<const std::string> code, const ProgramOptions &options);
+
+} // namespace tcc::runtime::cuda
