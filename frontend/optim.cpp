@@ -21,6 +21,12 @@ Adamw::Adamw(std::vector<Parameter> parameters, AdamwSettings settings)
   }
 }
 
+std::vector<State> Adamw::states() const {
+  std::vector<State> all = m;
+  all.insert(all.end(), v.begin(), v.end());
+  return all;
+}
+
 StepResult Adamw::step(const Tensor &loss, std::span<const Tensor> gradients, const Tensor &lr, const Tensor &step,
                        Loc loc) {
   if (gradients.size() != params.size())

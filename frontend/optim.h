@@ -35,6 +35,8 @@ public:
   const std::vector<Parameter> &parameters() const { return params; }
   const std::vector<State> &firstMoments() const { return m; }
   const std::vector<State> &secondMoments() const { return v; }
+  /// All that lives from step to step beside the parameters, for checkpoints.
+  std::vector<State> states() const;
 
 private:
   std::vector<Parameter> params;

@@ -1,4 +1,5 @@
 #include "models/data.h"
+#include "models/checksum.h"
 #include "models/counter_random.h"
 #include "models/input_error.h"
 
@@ -155,28 +156,53 @@ void TokenSource::read(int64_t first, std::span<int32_t> out) const {
   });
 }
 
-Batches::Batches(const TokenSource &source, int64_t batch, int64_t sequence, Order order, uint64_t seed)
-    : source(&source), rows(batch), columns(sequence), order(order), seed(seed) {
+std::string TokenSource::fingerprint() const {
+  Checksum checksum;
+  const int64_t about[] = {bytesPerToken(tokenFormat), tokenCount};
+  checksum.add(std::as_bytes(std::span(about)));
+  const std::span<const std::byte> tokens = file.bytes().subspan(size_t(firstByte));
+  if (int64_t(tokens.size()) <= checkedBytes) {
+    checksum.add(tokens);
+    return checksum.text();
+  }
+  constexpr size_t parts = 512, partBytes = size_t(1) << 20;
+  for (size_t part = 0; part < parts; ++part)
+    checksum.add(tokens.subspan((tokens.size() - partBytes) / (parts - 1) * part, partBytes));
+  return checksum.text();
+}
+
+HeldOutSplit splitHeldOut(const TokenSource &source, double share, int64_t batch, int64_t sequence) {
+  const int64_t needed = batch * sequence + 1;
+  const int64_t heldOut = std::max(int64_t(share * double(source.size())), needed);
+  if (source.size() - heldOut < needed)
+    throw InputError(fmt::format("{}: {} tokens, but a batch of {} x {} to train on and one to evaluate need {}",
+                                 source.path(), source.size(), batch, sequence, 2 * needed));
+  return {{0, source.size() - heldOut}, {source.size() - heldOut, heldOut}};
+}
+
+Batches::Batches(const TokenSource &source, TokenRange range, int64_t batch, int64_t sequence, Order order,
+                 uint64_t seed)
+    : source(&source), range(range), rows(batch), columns(sequence), order(order), seed(seed) {
   if (batch < 1 || sequence < 1 || batch > std::numeric_limits<int32_t>::max() / sequence)
     throw InputError(fmt::format("a batch of {} x {} tokens: both must be at least 1 and their product below 2^31",
                                  batch, sequence));
-  if (source.size() < batch * sequence + 1)
+  if (range.count < batch * sequence + 1)
     throw InputError(fmt::format("{}: {} tokens, but one batch of {} x {} needs {} (the last one is a target only)",
-                                 source.path(), source.size(), batch, sequence, batch * sequence + 1));
+                                 source.path(), range.count, batch, sequence, batch * sequence + 1));
 }
 
 void Batches::read(int64_t step, std::span<int32_t> inputs, std::span<int32_t> targets) const {
   assert(int64_t(inputs.size()) == rows * columns && int64_t(targets.size()) == rows * columns && step >= 0);
   if (order == Order::Sequential) {
-    int64_t first = (step % batchesPerPass()) * rows * columns;
+    int64_t first = range.first + (step % batchesPerPass()) * rows * columns;
     source->read(first, inputs);
     source->read(first + 1, targets);
     return;
   }
   constexpr uint64_t stream = streamOf("batches");
-  uint64_t starts = uint64_t(source->size() - columns); // a row needs T + 1 tokens
+  uint64_t starts = uint64_t(range.count - columns); // a row needs T + 1 tokens
   for (int64_t row = 0; row < rows; ++row) {
-    int64_t first = int64_t(boundedBits(randomBits(seed, stream, uint64_t(step * rows + row)), starts));
+    int64_t first = range.first + int64_t(boundedBits(randomBits(seed, stream, uint64_t(step * rows + row)), starts));
     source->read(first, inputs.subspan(size_t(row * columns), size_t(columns)));
     source->read(first + 1, targets.subspan(size_t(row * columns), size_t(columns)));
   }

@@ -38,6 +38,10 @@ public:
   /// throws InputError for a token outside the vocabulary.
   void read(int64_t first, std::span<int32_t> out) const;
 
+  /// Tells contents apart wherever the file lies: a checksum of format, number and tokens; of a file above 512 MiB, of
+  /// 512 parts of 1 MiB.
+  std::string fingerprint() const;
+
 private:
   void readHeader();
   void checkAll() const;
@@ -55,22 +59,39 @@ enum class Order {
   Sequential, ///< step i reads tokens[i*B*T : (i+1)*B*T + 1]
 };
 
-/// The batches of a run: a pure function of (source, B, T, order, seed, step), so that a run resumes at any step.
+/// Tokens of a source: first, first + 1, …
+struct TokenRange {
+  int64_t first = 0, count = 0;
+};
+
+/// A source in two: what is trained on, and the last `share` of it (at least one batch of B x T) to evaluate. Throws
+/// InputError where one of them would be shorter than a batch.
+struct HeldOutSplit {
+  TokenRange training, heldOut;
+};
+HeldOutSplit splitHeldOut(const TokenSource &source, double share, int64_t batch, int64_t sequence);
+
+/// The batches of a run: a pure function of (source, range, B, T, order, seed, step), so that a run resumes at any
+/// step.
 class Batches {
 public:
-  /// `source` must outlive this object. Throws InputError where the file holds fewer than B*T + 1 tokens.
-  Batches(const TokenSource &source, int64_t batch, int64_t sequence, Order order, uint64_t seed);
+  /// `source` must outlive this object. Throws InputError where the range holds fewer than B*T + 1 tokens.
+  Batches(const TokenSource &source, TokenRange range, int64_t batch, int64_t sequence, Order order, uint64_t seed);
+  /// Of the whole source.
+  Batches(const TokenSource &source, int64_t batch, int64_t sequence, Order order, uint64_t seed)
+      : Batches(source, {0, source.size()}, batch, sequence, order, seed) {}
 
   int64_t batch() const { return rows; }
   int64_t sequence() const { return columns; }
-  /// Whole sequential batches in the file; Order::Sequential starts again at token 0 after so many steps.
-  int64_t batchesPerPass() const { return (source->size() - 1) / (rows * columns); }
+  /// Whole sequential batches in the range; Order::Sequential starts again after so many steps.
+  int64_t batchesPerPass() const { return (range.count - 1) / (rows * columns); }
 
   /// The batch of `step` >= 0: inputs[b*T + t] and targets[b*T + t] = the token after it. Both hold B*T values.
   void read(int64_t step, std::span<int32_t> inputs, std::span<int32_t> targets) const;
 
 private:
   const TokenSource *source;
+  TokenRange range;
   int64_t rows, columns;
   Order order;
   uint64_t seed;

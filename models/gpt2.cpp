@@ -100,9 +100,22 @@ std::vector<Tensor> gpt2Gradients(const Gpt2 &model, const Tensor &tokens, const
 }
 
 Gpt2Step gpt2TrainingStep(const Gpt2 &model, optim::Adamw &optimizer, const Tensor &tokens, const Tensor &targets,
-                          const Tensor &lr, const Tensor &step) {
-  const Tensor loss = gpt2Loss(model, tokens, targets);
-  const std::vector<Tensor> gradients = gradient(loss, model.parameters());
+                          const Tensor &lr, const Tensor &step, int64_t accumulate) {
+  const auto parts = [&](const Tensor &x) { return accumulate > 1 ? split(x, 0, accumulate) : std::vector{x}; };
+  const std::vector<Tensor> tokenParts = parts(tokens), targetParts = parts(targets);
+  Tensor loss;
+  std::vector<Tensor> gradients;
+  for (int64_t part = 0; part < accumulate; ++part) {
+    const Tensor partLoss = gpt2Loss(model, tokenParts[size_t(part)], targetParts[size_t(part)]);
+    const Tensor share = accumulate > 1 ? partLoss * (1.0 / double(accumulate)) : partLoss;
+    const std::vector<Tensor> partGradients = gradient(share, model.parameters());
+    loss = part == 0 ? share : loss + share;
+    for (size_t i = 0; i < partGradients.size(); ++i)
+      if (part == 0)
+        gradients.push_back(partGradients[i]);
+      else
+        gradients[i] = gradients[i] + partGradients[i];
+  }
   const Tensor norm = optimizer.step(loss, gradients, lr, step).norm;
   return {loss, norm};
 }

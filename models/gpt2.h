@@ -47,11 +47,12 @@ std::vector<Tensor> gpt2Gradients(const Gpt2 &model, const Tensor &tokens, const
 
 /// Forward, loss, backward, clipping and AdamW: the loss before the update and the gradients' norm before clipping, f32
 /// scalars. lr and step (from 1) are f32 scalars and inputs of the function. `optimizer` has the model's parameters; a
-/// loss or norm that is not finite leaves them and the moments as they were.
+/// loss or norm that is not finite leaves them and the moments as they were. Tokens and targets [N*B, T] with
+/// `accumulate` N are N batches, one after the other; loss and gradients are the means of theirs.
 struct Gpt2Step {
   Tensor loss, norm;
 };
 Gpt2Step gpt2TrainingStep(const Gpt2 &model, optim::Adamw &optimizer, const Tensor &tokens, const Tensor &targets,
-                          const Tensor &lr, const Tensor &step);
+                          const Tensor &lr, const Tensor &step, int64_t accumulate = 1);
 
 } // namespace tcc::models

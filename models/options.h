@@ -26,10 +26,21 @@ struct TrainOptions {
   std::optional<int64_t> sequence; ///< T of --seq; without it config.sequence
   Order order = Order::Random;
   uint64_t seed = 1337;
+  int64_t evalEvery = 0;    ///< steps between two evaluations on held-out tokens; 0: none, and nothing is held out
+  double evalShare = 0.1;   ///< held out of dataFile, its end, where evalFile is empty
+  std::string evalFile;     ///< evaluated instead, or empty
+  int64_t evalBatches = 20; ///< of an evaluation, or as many as there are
 
   // Training
   Schedule schedule; ///< learning rate, warm-up, and the run's length (steps, seconds)
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, clipNorm = 1.0;
+  int64_t accumulate = 1; ///< batches of a step
+
+  // Checkpoints
+  std::string checkpointFolder; ///< or empty
+  int64_t checkpointEvery = 0;  ///< steps; 0: only where the run ends
+  int64_t keepCheckpoints = 3;
+  bool resume = false;
 
   // Compiler
   int optimization = 2;                             ///< 0 to 3
@@ -42,9 +53,12 @@ struct TrainOptions {
   int64_t sampleTokens = 0;
   std::string prompt = "\n";
   double temperature = 0.8;
-  int topK = 0;           ///< 0: all tokens
-  std::string dumpGrads;  ///< safetensors of the first step's unclipped gradients, or empty
-  std::string saveFolder; ///< Hugging Face folder for the trained weights, or empty
+  int topK = 0;                  ///< 0: all tokens
+  double topP = 1;               ///< share of the probability that is sampled from
+  std::vector<std::string> stop; ///< texts that end a generated one
+  int64_t generateTokens = 0;    ///< above 0: generate so many from initFolder's weights and nothing else
+  std::string dumpGrads;         ///< safetensors of the first step's unclipped gradients, or empty
+  std::string saveFolder;        ///< Hugging Face folder for the trained weights, or empty
   bool quiet = false;
 
   /// T of a batch: --seq, else the position table's length.

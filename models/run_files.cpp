@@ -14,6 +14,8 @@ void checkRunFiles(const TrainOptions &options) {
 
   // 1. What is read: the data, and whatever lies in the folder of the first weights.
   files.reads(fmt::format("--data {}", options.dataFile), options.dataFile);
+  if (!options.evalFile.empty())
+    files.reads(fmt::format("--eval-data {}", options.evalFile), options.evalFile);
   if (!options.initFolder.empty()) {
     std::error_code problem; // a folder that cannot be read is an error of its own, later
     for (const auto &entry : std::filesystem::directory_iterator(options.initFolder, problem))
@@ -32,6 +34,8 @@ void checkRunFiles(const TrainOptions &options) {
     for (const std::string &path : gpt2FolderFiles(options.saveFolder))
       files.writes(fmt::format("{} of --save", path), path);
   }
+  if (!options.checkpointFolder.empty())
+    files.writes(fmt::format("--checkpoint {}", options.checkpointFolder), options.checkpointFolder);
   if (runtime::Error error = files.check())
     throw InputError(error.message());
 }

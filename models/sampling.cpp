@@ -12,15 +12,16 @@ namespace tcc::models {
 
 namespace {
 
-/// Ids of the finite logits, the `count` likeliest of them; those in descending order where `count` cuts.
-std::vector<int32_t> likeliest(std::span<const float> logits, size_t count) {
+/// Ids of the finite logits, the `count` likeliest of them; in descending order where `count` cuts or `sorted` asks.
+std::vector<int32_t> likeliest(std::span<const float> logits, size_t count, bool sorted) {
   std::vector<int32_t> ids;
   ids.reserve(logits.size());
   for (size_t i = 0; i < logits.size(); ++i)
     if (std::isfinite(logits[i]))
       ids.push_back(int32_t(i));
-  if (count >= ids.size())
+  if (count >= ids.size() && !sorted)
     return ids;
+  count = std::min(count, ids.size());
   auto likelier = [&](int32_t a, int32_t b) {
     float x = logits[size_t(a)], y = logits[size_t(b)];
     return x > y || (x == y && a < b);
@@ -54,7 +55,7 @@ size_t printableLength(std::string_view text) {
 
 int32_t sampleToken(std::span<const float> logits, const SamplingOptions &options, int64_t position) {
   size_t count = options.temperature <= 0 ? 1 : options.topK > 0 ? size_t(options.topK) : logits.size();
-  std::vector<int32_t> ids = likeliest(logits, count);
+  std::vector<int32_t> ids = likeliest(logits, count, options.topP < 1);
   if (ids.empty())
     throw InputError("none of the logits is finite, the model has diverged (try a smaller --lr)");
   if (ids.size() == 1)
@@ -66,6 +67,11 @@ int32_t sampleToken(std::span<const float> logits, const SamplingOptions &option
   double sum = 0;
   for (size_t i = 0; i < ids.size(); ++i)
     cumulative[i] = sum += std::exp((double(logits[size_t(ids[i])]) - largest) / options.temperature);
+  if (options.topP < 1) { // the first ones that reach the share, at least one
+    const auto end = std::lower_bound(cumulative.begin(), cumulative.end() - 1, options.topP * sum);
+    sum = *end;
+    ids.resize(size_t(end - cumulative.begin()) + 1);
+  }
   constexpr uint64_t stream = streamOf("sample");
   double chosen = unitBits(randomBits(options.seed, stream, uint64_t(position))) * sum;
   auto at = std::upper_bound(cumulative.begin(), cumulative.end(), chosen);

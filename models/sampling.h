@@ -9,6 +9,7 @@ namespace tcc::models {
 struct SamplingOptions {
   double temperature = 0.8; ///< 0 takes the likeliest token
   int topK = 0;             ///< sample from the k likeliest tokens; 0: from all
+  double topP = 1;          ///< sample from the likeliest tokens that together have this probability; 1: from all
   uint64_t seed = 1337;
 };
 

@@ -6,11 +6,6 @@
 
 namespace tcc::models {
 
-namespace {
-/// The cosine's last value as a share of the peak.
-constexpr double floorShare = 0.1;
-} // namespace
-
 double RunLength::progress(int64_t stepsDone, double elapsed) const {
   double share = 0;
   if (steps)
@@ -23,18 +18,29 @@ double RunLength::progress(int64_t stepsDone, double elapsed) const {
 double Schedule::rate(int64_t step, double elapsed) const {
   if (step < warmup)
     return peak * double(step + 1) / double(warmup);
-  if (kind == ScheduleKind::Constant)
+  switch (kind) {
+  case ScheduleKind::Constant:
     return peak;
+  case ScheduleKind::Trapezoid: {
+    // The share of the fall that is over; a step's own is not, so no step is spent at a floor of 0.
+    const double left = 1 - length.progress(step, elapsed);
+    const double above = cooldown > 0 ? std::min(1.0, left / cooldown) : 1;
+    const double lowest = floor.value_or(0);
+    return lowest + (peak - lowest) * above;
+  }
+  case ScheduleKind::Cosine:
+    break;
+  }
   double share;
   if (length.steps && !length.seconds) {
-    // From the first step after the warm-up (the peak) to the last one (a tenth of it), both exactly.
+    // From the first step after the warm-up (the peak) to the last one (the floor), both exactly.
     int64_t span = *length.steps - 1 - warmup;
     share = span > 0 ? std::min(1.0, double(step - warmup) / double(span)) : 0;
   } else {
     share = length.progress(step, elapsed);
   }
-  double cosine = 0.5 * (1 + std::cos(std::numbers::pi * share));
-  return peak * (floorShare + (1 - floorShare) * cosine);
+  const double lowest = floor.value_or(0.1 * peak);
+  return lowest + (peak - lowest) * 0.5 * (1 + std::cos(std::numbers::pi * share));
 }
 
 } // namespace tcc::models

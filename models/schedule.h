@@ -16,8 +16,9 @@ struct RunLength {
 };
 
 enum class ScheduleKind {
-  Cosine,  ///< falls from the peak to a tenth of it along half a cosine
-  Constant ///< stays at the peak
+  Cosine,   ///< falls from the peak to the floor along half a cosine
+  Constant, ///< stays at the peak
+  Trapezoid ///< stays at the peak, then falls along a line over the last `cooldown` of the run
 };
 
 /// The learning rate: rises linearly over the first `warmup` steps (peak/warmup, 2 peak/warmup, …), then follows
@@ -26,7 +27,10 @@ struct Schedule {
   ScheduleKind kind = ScheduleKind::Cosine;
   double peak = 1e-3;
   int64_t warmup = 0;
-  RunLength length;
+  RunLength length = {};
+  std::optional<double> floor = {}; ///< the lowest rate after the warm-up; by default a tenth of the peak for Cosine, 0
+                                    ///< for Trapezoid, whose last step stays one step's fall above it
+  double cooldown = 0.2;            ///< Trapezoid's fall, as a share of the run
 
   /// The rate of `step` (0-based), begun `elapsed` seconds after the first.
   double rate(int64_t step, double elapsed) const;

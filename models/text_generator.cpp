@@ -22,7 +22,8 @@ TextGenerator::TextGenerator(const Gpt2 &model, int64_t sequence, FunctionOption
           named(std::move(function)))) {}
 
 std::vector<int32_t> TextGenerator::generate(std::span<const int32_t> prompt, int64_t count,
-                                             const SamplingOptions &sampling) {
+                                             const SamplingOptions &sampling,
+                                             const std::function<bool(std::span<const int32_t>)> &ends) {
   assert(!prompt.empty());
   std::vector<int32_t> text(prompt.begin(), prompt.end());
   Array tokens({1, sequence}, DType::i32), last({1}, DType::i32);
@@ -33,6 +34,8 @@ std::vector<int32_t> TextGenerator::generate(std::span<const int32_t> prompt, in
     last.data<int32_t>()[0] = int32_t(length - 1);
     const std::vector<Array> results = nextLogits(tokens, last);
     text.push_back(sampleToken(results[0].data<float>(), sampling, i));
+    if (ends && ends(std::span(text).subspan(prompt.size())))
+      break;
   }
   text.erase(text.begin(), text.begin() + std::ptrdiff_t(prompt.size()));
   return text;

@@ -4,6 +4,7 @@
 #include "models/sampling.h"
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -15,9 +16,10 @@ public:
   /// the first call of generate() compiles.
   TextGenerator(const Gpt2 &model, int64_t sequence, FunctionOptions function);
 
-  /// `count` tokens that go on from `prompt` (at least one token, all within the vocabulary). Throws InputError where
-  /// the model has diverged.
-  std::vector<int32_t> generate(std::span<const int32_t> prompt, int64_t count, const SamplingOptions &sampling);
+  /// Up to `count` tokens that go on from `prompt` (at least one token, all within the vocabulary); fewer where `ends`
+  /// says so of those made. Throws InputError where the model has diverged.
+  std::vector<int32_t> generate(std::span<const int32_t> prompt, int64_t count, const SamplingOptions &sampling,
+                                const std::function<bool(std::span<const int32_t> made)> &ends = {});
 
 private:
   int64_t sequence;

@@ -1,10 +1,12 @@
 // train_gpt: trains a GPT-2 on a text or token file; `train_gpt --help` lists its options.
 // Exit status: 0; 1 for an error that was printed; 2 for a wrong command line; 128 + n after signal n.
+#include "models/generate.h"
 #include "models/options.h"
 #include "models/trainer.h"
 #include "runtime/files.h"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -24,6 +26,10 @@ int run(int count, char **arguments) {
     return parsed.exitStatus;
   }
   try {
+    if (parsed.options->generateTokens > 0) {
+      generate(*parsed.options, stdout);
+      return 0;
+    }
     // A log on stdout stays JSON alone.
     return train(*parsed.options, parsed.options->jsonFile == "-" ? stderr : stdout);
   } catch (const std::bad_alloc &) {
@@ -38,6 +44,7 @@ int run(int count, char **arguments) {
 
 int main(int count, char **arguments) {
   tcc::runtime::guardStandardStreams();
+  std::signal(SIGXFSZ, SIG_IGN); // a file beyond the user's limit is an error of its writer
   const int status = run(count, arguments);
   if (std::fflush(stdout) == 0 && !std::ferror(stdout))
     return status;

@@ -1,4 +1,5 @@
 #include "models/train_log.h"
+#include "models/files.h"
 #include "models/input_error.h"
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
@@ -50,6 +52,23 @@ bool wantsColour() {
   return !refused || !*refused;
 }
 
+/// Leaves in a log the lines of the steps before `step`: those after it, and a summary, are of a run that ended before
+/// it could go on from them.
+void keepStepsBefore(const std::string &path, int64_t step) {
+  std::ifstream in(path);
+  if (!in)
+    return;
+  std::string kept;
+  for (std::string line; std::getline(in, line);) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (json.is_object() && json.value("step", Json()).is_number_integer() && json["step"] < step)
+      kept += line + "\n";
+  }
+  AtomicFile file(path);
+  file.write(kept);
+  file.commit();
+}
+
 } // namespace
 
 double modelFlopsUse(int64_t params, double tokensPerSecond, double peakFlops) {
@@ -73,11 +92,20 @@ double StepTimes::medianMs() const {
   return (double(*middle) + double(*std::max_element(rest.begin(), middle))) / 2;
 }
 
+double StepTimes::meanMs() const {
+  if (all.size() > 1)
+    return (sum - double(all[0])) / double(all.size() - 1);
+  return sum;
+}
+
 TrainLog::TrainLog(const Options &options)
     : options(options), terminal(wantsTerminal(options.progress)), colour(terminal && wantsColour()) {
   if (options.jsonFile.empty())
     return;
-  json = options.jsonFile == "-" ? stdout : std::fopen(options.jsonFile.c_str(), "we");
+  if (options.firstStep > 0 && options.jsonFile != "-")
+    keepStepsBefore(options.jsonFile, options.firstStep);
+  const char *mode = options.firstStep > 0 ? "ae" : "we";
+  json = options.jsonFile == "-" ? stdout : std::fopen(options.jsonFile.c_str(), mode);
   if (!json)
     throw InputError(fmt::format("{}: cannot write the log: {}", options.jsonFile, std::strerror(errno)));
 }
@@ -118,39 +146,50 @@ void TrainLog::compiled(const CompileSummary &summary) {
                       summary.cache == "hit" ? " (from the cache)" : ""));
 }
 
-std::string TrainLog::progressLine(const StepRecord &record, double elapsed) const {
+std::string TrainLog::progressLine(const StepRecord &record) const {
   std::string of = options.length.steps ? fmt::format("/{}", *options.length.steps) : "";
-  std::string line = fmt::format("step {}{}  loss {:.4f}  {} tokens/s", record.step + 1, of, record.loss,
-                                 grouped(record.tokensPerSecond));
-  if (double progress = options.length.progress(record.step + 1, elapsed); progress > 0)
-    line += fmt::format("  ETA {}", clock(elapsed * (1 - progress) / progress));
+  std::string line = fmt::format("step {}{}  loss {:.4f}", record.step, of, record.loss);
+  if (record.validationLoss)
+    line += fmt::format("  held out {:.4f}", *record.validationLoss);
+  line += fmt::format("  {} tokens/s", grouped(record.averageTokensPerSecond));
+  if (record.machineShare)
+    line += fmt::format(" ({:.0f} % of the machine)", *record.machineShare * 100);
+  const double done = options.length.progress(record.step + 1, record.elapsed);
+  const double before = options.length.progress(options.firstStep, firstElapsed);
+  if (done > before)
+    line += fmt::format("  ETA {}", clock((record.elapsed - firstElapsed) * (1 - done) / (done - before)));
   return line;
 }
 
-void TrainLog::step(const StepRecord &record, double elapsed) {
-  if (json)
-    writeJson(Json{
-        {"step", record.step}, {"loss", record.loss}, {"ms", record.ms}, {"tokens_per_second", record.tokensPerSecond}}
-                  .dump());
+void TrainLog::step(const StepRecord &record) {
+  if (firstElapsed < 0)
+    firstElapsed = record.elapsed - record.ms / 1e3;
+  Json json = {{"step", record.step},       {"loss", record.loss},
+               {"ms", record.ms},           {"tokens_per_second", record.tokensPerSecond},
+               {"lr", record.learningRate}, {"norm", record.norm},
+               {"tokens", record.tokens},   {"elapsed_s", record.elapsed},
+               {"skipped", record.skipped}};
+  if (record.validationLoss)
+    json["val_loss"] = *record.validationLoss;
+  writeJson(json.dump());
   if (options.quiet)
     return;
-  bool last = options.length.finished(record.step + 1, elapsed);
+  bool last = options.length.finished(record.step + 1, record.elapsed) || record.validationLoss;
   double interval = terminal ? 0.1 : options.plainSeconds;
-  if (lastShown >= 0 && elapsed - lastShown < interval && !last) {
+  if (lastShown >= 0 && record.elapsed - lastShown < interval && !last) {
     unshown = record;
-    unshownElapsed = elapsed;
     return;
   }
-  lastShown = elapsed;
+  lastShown = record.elapsed;
   unshown.reset();
-  std::string line = progressLine(record, elapsed);
+  const std::string line = progressLine(record);
   put(terminal ? "\r\x1b[K" + line : line + "\n");
   lineOpen = terminal;
 }
 
 void TrainLog::finish(const RunSummary &s, double elapsed) {
   if (unshown) {
-    put(fmt::format("{}{}\n", terminal ? "\r\x1b[K" : "", progressLine(*unshown, unshownElapsed)));
+    put(fmt::format("{}{}\n", terminal ? "\r\x1b[K" : "", progressLine(*unshown)));
     lineOpen = false;
     unshown.reset();
   }
@@ -161,8 +200,6 @@ void TrainLog::finish(const RunSummary &s, double elapsed) {
                     colour ? "\x1b[1m" : "", s.model, clock(elapsed), s.lossFirst, s.lossLast,
                     grouped(s.tokensPerSecond), s.stepMsMedian, mfu, megabytes(s.peakBytes), colour ? "\x1b[0m" : ""));
   }
-  if (!json)
-    return;
   Json line = {{"model", s.model},
                {"params", s.params},
                {"batch", s.batch},
@@ -183,11 +220,13 @@ void TrainLog::finish(const RunSummary &s, double elapsed) {
                {"matmuls", s.matmuls},
                {"recompiles", s.recompiles},
                {"threads", s.threads}};
+  if (s.validationLoss)
+    line["val_loss_last"] = *s.validationLoss;
   writeJson(line.dump());
 }
 
 void TrainLog::writeJson(const std::string &line) {
-  if (broken || (std::fputs((line + "\n").c_str(), json) >= 0 && std::fflush(json) == 0))
+  if (!json || broken || (std::fputs((line + "\n").c_str(), json) >= 0 && std::fflush(json) == 0))
     return;
   broken = true;
   const char *reason = std::strerror(errno);

@@ -17,6 +17,16 @@ struct StepRecord {
   double loss = 0;
   double ms = 0; ///< wall time of the step
   double tokensPerSecond = 0;
+  double learningRate = 0;
+  double norm = 0;                           ///< of the gradients, before clipping
+  int64_t tokens = 0;                        ///< trained on since the run's first step
+  double elapsed = 0;                        ///< seconds in steps and evaluations since then
+  int64_t skipped = 0;                       ///< updates left out so far
+  std::optional<double> validationLoss = {}; ///< where the step was followed by an evaluation
+
+  // For people alone:
+  double averageTokensPerSecond = 0;       ///< of this process's steps
+  std::optional<double> machineShare = {}; ///< of the machine's measured peak, on average
 };
 
 /// The whole run: the last line of --json, in this order.
@@ -35,6 +45,7 @@ struct RunSummary {
   std::string cache = "off"; ///< "hit", "miss" or "off"
   double lossFirst = 0;
   double lossLast = 0;
+  std::optional<double> validationLoss = {}; ///< the last one; in the line only where there is one
   int64_t plannedBytes = 0;
   int64_t peakBytes = 0;
   int64_t kernels = 0;
@@ -57,22 +68,27 @@ struct CompileSummary {
 /// InputError where the result is above 1: then the peak or the time is wrong, and the figure must not be printed.
 double modelFlopsUse(int64_t params, double tokensPerSecond, double peakFlops);
 
-/// Median step time in milliseconds and tokens a second from it, first step (compilation, cold caches) left out where
-/// there are more.
+/// Step times in milliseconds, the first one (cold caches) left out of median and mean where there are more; 0 of none.
 struct StepTimes {
-  void add(double ms) { all.push_back(float(ms)); }
+  void add(double ms) {
+    all.push_back(float(ms));
+    sum += ms;
+  }
   double medianMs() const;
+  double meanMs() const;
 
 private:
   std::vector<float> all;
+  double sum = 0;
 };
 
 class TrainLog {
 public:
   struct Options {
-    RunLength length;     ///< for the ETA
-    bool quiet = false;   ///< nothing for people; JSON lines are still written
-    std::string jsonFile; ///< JSON lines go there, "-" is stdout; empty: nowhere
+    RunLength length;      ///< for the ETA
+    bool quiet = false;    ///< nothing for people; JSON lines are still written
+    std::string jsonFile;  ///< JSON lines go there, "-" is stdout; empty: nowhere
+    int64_t firstStep = 0; ///< above 0: of an older jsonFile the lines of the steps before stay
     std::FILE *progress = stderr;
     double plainSeconds = 2; ///< least time between two lines where `progress` is no terminal
   };
@@ -89,9 +105,9 @@ public:
   void warning(std::string_view text);
   /// "compiled 812 ops → 61 kernels, 42 matrix products, 12.4 MB planned, in 1.90 s".
   void compiled(const CompileSummary &summary);
-  /// Logs a step that ended `elapsed` seconds after the first began. On a terminal one line is rewritten; elsewhere
+  /// Logs a step. On a terminal one line is rewritten; elsewhere
   /// plain lines appear at most every `plainSeconds`, the first and the last step always.
-  void step(const StepRecord &record, double elapsed);
+  void step(const StepRecord &record);
   /// The last line of JSON, and the run in one line for people.
   void finish(const RunSummary &summary, double elapsed);
   /// Whether every JSON line was written. The first that could not be is said, also under quiet; none is tried again.
@@ -101,7 +117,7 @@ private:
   void writeJson(const std::string &line);
   void put(const std::string &text);
   void endRewrittenLine();
-  std::string progressLine(const StepRecord &record, double elapsed) const;
+  std::string progressLine(const StepRecord &record) const;
 
   Options options;
   bool terminal = false, colour = false;
@@ -109,8 +125,8 @@ private:
   bool broken = false; ///< a line of JSON is missing
   bool lineOpen = false;
   double lastShown = -1;
+  double firstElapsed = -1;          ///< when this process's first step began
   std::optional<StepRecord> unshown; ///< the latest step where it has not been printed
-  double unshownElapsed = 0;
 };
 
 } // namespace tcc::models

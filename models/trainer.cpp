@@ -1,8 +1,12 @@
 #include "models/trainer.h"
+#include "models/evaluation.h"
+#include "models/generate.h"
 #include "models/gpt2.h"
 #include "models/input_error.h"
 #include "models/machine_peak.h"
+#include "models/run_checkpoints.h"
 #include "models/run_files.h"
+#include "models/run_setup.h"
 #include "models/stop_request.h"
 #include "models/text_generator.h"
 #include "models/train_log.h"
@@ -10,8 +14,8 @@
 
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <fmt/format.h>
-#include <unistd.h>
 
 namespace tcc::models {
 
@@ -23,132 +27,138 @@ double secondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Refuses what is beyond the machine's memory, `what` needs `bytes`; the system would end the program later.
-void checkMemory(const std::string &what, double bytes) {
-  const double present = double(::sysconf(_SC_PHYS_PAGES)) * double(::sysconf(_SC_PAGESIZE));
-  if (bytes > present)
-    throw InputError(fmt::format("{} {:.1f} GB, but this machine has {:.1f} GB", what, bytes / 1e9, present / 1e9));
-}
-
-/// The folder's configuration, or that of the options, checked against the rest of the command line and the machine.
-Gpt2Config trainedConfig(const TrainOptions &options, const std::optional<Gpt2Folder> &folder) {
-  const Gpt2Config config = folder ? folder->config() : options.config;
-  if (options.sequence && *options.sequence > config.sequence)
-    throw InputError(fmt::format("--seq={}, but the position table of {} has {} rows, the longest sequence",
-                                 *options.sequence, options.initFolder, config.sequence));
-  checkMemory("weights and the optimizer's two moments need", 3.0 * sizeof(float) * double(parameterCount(config)));
-  return config;
-}
-
-optim::AdamwSettings adamwSettings(const TrainOptions &options) {
-  optim::AdamwSettings settings;
-  settings.beta1 = options.beta1;
-  settings.beta2 = options.beta2;
-  settings.eps = options.epsilon;
-  settings.weightDecay = options.weightDecay;
-  settings.clip = options.clipNorm;
-  return settings;
-}
-
 /// A batch as the step takes it.
 struct StepInputs {
   Array tokens, targets;
 
-  StepInputs(int64_t batch, int64_t sequence)
-      : tokens({batch, sequence}, DType::i32), targets({batch, sequence}, DType::i32) {}
+  StepInputs(int64_t rows, int64_t sequence)
+      : tokens({rows, sequence}, DType::i32), targets({rows, sequence}, DType::i32) {}
 };
 
 class Trainer {
 public:
-  Trainer(const TrainOptions &options, std::optional<Gpt2Folder> folder, std::FILE *output)
-      : options(options), output(output), config(trainedConfig(options, folder)),
-        sequence(options.sequence.value_or(config.sequence)), source(options.dataFile, config.vocab),
-        batches(source, options.batch, sequence, options.order, options.seed),
-        log({.length = options.schedule.length, .quiet = options.quiet, .jsonFile = options.jsonFile}), model(config),
-        optimizer(model.parameters(), adamwSettings(options)),
-        step(compile(
-            "training_step",
-            [this](Tensor tokens, Tensor targets, Tensor lr, Tensor step) {
-              const Gpt2Step results = gpt2TrainingStep(model, optimizer, tokens, targets, lr, step);
-              return std::pair{results.loss, results.norm};
-            },
-            functionOptions({"tokens", "targets", "lr", "step"}, {"loss", "norm"}))),
-        inputs(options.batch, sequence) {
-    if (folder) {
-      for (const std::string &note : folder->notes())
-        log.message("note: " + note);
-      model.load(*folder);
-      initialConfig = folder->configText();
-    } else {
-      model.initialize(options.seed);
-    }
-  }
+  Trainer(const TrainOptions &options, std::optional<Gpt2Folder> folder, std::FILE *output);
 
   int run();
 
 private:
-  FunctionOptions functionOptions(std::vector<std::string> inputNames, std::vector<std::string> outputNames);
-  std::vector<int32_t> promptTokens() const;
+  FunctionOptions function(std::vector<std::string> inputs, std::vector<std::string> outputs);
+  std::vector<std::string> prepareCheckpoints();
+  void prepareEvaluation();
   void describeRun();
   void emitGraph();
   void dumpGradients();
   void compileStep();
-  void trainStep(int64_t index);
+  void trainStep();
   void trainAll(const StopRequest &stop);
+  bool isDue(int64_t every) const;
+  bool isOver() const { return options.schedule.length.finished(state.step, elapsed); }
+  void writeCheckpoint();
   void finish();
   void save();
   void sample(std::span<const int32_t> prompt);
+  void sayStopped(int signal);
   void suggest();
+  int64_t stepTokens() const { return options.accumulate * options.batch * sequence; }
 
   const TrainOptions &options;
   std::FILE *output;
   Gpt2Config config;
   int64_t sequence;
   TokenSource source;
+  HeldOutSplit split;
   Batches batches;
+  RunState state;
+  double elapsed = 0; // seconds in steps since the run's first one
+  std::optional<RunCheckpoints> checkpoints;
+  std::vector<std::string> notes; // said once there is a log
   TrainLog log;
   Gpt2 model;
   std::string initialConfig; // text of the folder's config.json
   optim::Adamw optimizer;
   Function step;
   StepInputs inputs;
+  std::optional<TokenSource> evaluationSource;
+  std::optional<Evaluation> evaluation;
 
   StepTimes times;
   RunSummary summary;
-  double elapsed = 0; // seconds since the first step began
   double peakFlops = 0;
-  int64_t stepsDone = 0;
-  int64_t skipped = 0; // steps whose update was left out
+  int64_t writtenStep = -1; // of the last checkpoint
 };
 
-FunctionOptions Trainer::functionOptions(std::vector<std::string> inputNames, std::vector<std::string> outputNames) {
-  FunctionOptions function;
-  function.inputs = std::move(inputNames);
-  function.outputs = std::move(outputNames);
-  function.level = options.optimization;
-  for (const auto &[pass, enabled] : options.passes)
-    function.passes[pass] = enabled;
-  function.threads = options.threads;
-  function.products = options.dtype;
-  function.report = [this](std::string_view text) { log.message(text); };
-  return function;
+HeldOutSplit splitData(const TrainOptions &options, const TokenSource &source, int64_t sequence) {
+  if (options.evalEvery == 0 || !options.evalFile.empty())
+    return {{0, source.size()}, {}};
+  return splitHeldOut(source, options.evalShare, options.accumulate * options.batch, sequence);
 }
 
-/// The prompt as tokens: bytes where the vocabulary is bytes; else the text starts with the vocabulary's last token,
-/// which for GPT-2 is the end of the text before.
-std::vector<int32_t> Trainer::promptTokens() const {
-  if (config.vocab != 256) {
-    if (options.prompt != TrainOptions{}.prompt)
-      throw InputError(
-          fmt::format("--prompt is text, but a vocabulary of {} has no bytes; only one of 256 has", config.vocab));
-    return {int32_t(config.vocab - 1)};
+Trainer::Trainer(const TrainOptions &options, std::optional<Gpt2Folder> folder, std::FILE *output)
+    : options(options), output(output), config(trainedConfig(options, folder)),
+      sequence(options.sequence.value_or(config.sequence)), source(options.dataFile, config.vocab),
+      split(splitData(options, source, sequence)),
+      batches(source, split.training, options.accumulate * options.batch, sequence, options.order, options.seed),
+      notes(prepareCheckpoints()), log({.length = options.schedule.length,
+                                        .quiet = options.quiet,
+                                        .jsonFile = options.jsonFile,
+                                        .firstStep = state.step}),
+      model(config), optimizer(model.parameters(), adamwSettings(options)),
+      step(compile(
+          "training_step",
+          [this](Tensor tokens, Tensor targets, Tensor lr, Tensor step) {
+            const Gpt2Step results =
+                gpt2TrainingStep(model, optimizer, tokens, targets, lr, step, this->options.accumulate);
+            return std::pair{results.loss, results.norm};
+          },
+          function({"tokens", "targets", "lr", "step"}, {"loss", "norm"}))),
+      inputs(options.accumulate * options.batch, sequence) {
+  for (const std::string &note : notes)
+    log.message(note);
+  if (folder)
+    initialConfig = folder->configText();
+  if (checkpoints && checkpoints->resumed()) {
+    checkpoints->load(model.parameters(), optimizer.states());
+    log.message(fmt::format("going on after step {} of {}", state.step - 1, options.checkpointFolder));
+  } else if (folder) {
+    for (const std::string &note : folder->notes())
+      log.message("note: " + note);
+    model.load(*folder);
+  } else {
+    model.initialize(options.seed);
   }
-  std::vector<int32_t> tokens;
-  for (const char c : options.prompt)
-    tokens.push_back(uint8_t(c));
-  if (tokens.empty())
-    tokens.push_back('\n');
-  return tokens;
+  prepareEvaluation();
+}
+
+FunctionOptions Trainer::function(std::vector<std::string> inputs, std::vector<std::string> outputs) {
+  return functionOptions(options, std::move(inputs), std::move(outputs),
+                         [this](std::string_view text) { log.message(text); });
+}
+
+/// Opens the folder of checkpoints and, for a run that goes on, sets `state`; returns what the user should know.
+std::vector<std::string> Trainer::prepareCheckpoints() {
+  std::vector<std::string> said;
+  if (options.checkpointFolder.empty())
+    return said;
+  state = describeRunState(options, config, sequence, source);
+  checkpoints.emplace(options.checkpointFolder, options.keepCheckpoints, options.resume, state,
+                      [&](std::string_view text) { said.emplace_back(text); });
+  state = checkpoints->state();
+  elapsed = state.seconds.value_or(0);
+  return said;
+}
+
+void Trainer::prepareEvaluation() {
+  if (options.evalEvery == 0)
+    return;
+  if (!options.evalFile.empty()) {
+    evaluationSource.emplace(options.evalFile, config.vocab);
+    split.heldOut = {0, evaluationSource->size()};
+  }
+  evaluation.emplace(model, evaluationSource ? *evaluationSource : source, split.heldOut, options.batch, sequence,
+                     options.evalBatches, function({"tokens", "targets"}, {"loss"}));
+  log.message(fmt::format("held out: {} tokens of {}, {} batches of them every {} steps", split.heldOut.count,
+                          evaluationSource ? options.evalFile : source.path(), evaluation->batches(),
+                          options.evalEvery));
 }
 
 void Trainer::describeRun() {
@@ -160,8 +170,9 @@ void Trainer::describeRun() {
         fmt::format("{} is read as text, whose bytes are taken as tokens, but the model has a vocabulary of {}; "
                     "a .bin file of its tokens is expected, or --vocab=256",
                     source.path(), config.vocab));
-  log.message(fmt::format("data {}: {} tokens ({}), batches of {} x {} in {} order", source.path(), source.size(),
-                          describe(source.format()), options.batch, sequence,
+  const std::string several = options.accumulate > 1 ? fmt::format("{} x ", options.accumulate) : "";
+  log.message(fmt::format("data {}: {} tokens ({}), batches of {}{} x {} in {} order", source.path(), source.size(),
+                          describe(source.format()), several, options.batch, sequence,
                           options.order == Order::Random ? "random" : "sequential"));
 }
 
@@ -179,7 +190,7 @@ void Trainer::dumpGradients() {
     names.push_back(parameter.name());
   Function gradients = compile(
       "gradients", [this](Tensor tokens, Tensor targets) { return gpt2Gradients(model, tokens, targets); },
-      functionOptions({"tokens", "targets"}, names));
+      function({"tokens", "targets"}, names));
   const std::vector<Array> values = gradients(inputs.tokens, inputs.targets);
   std::vector<NamedTensor> tensors;
   for (size_t i = 0; i < names.size(); ++i)
@@ -204,49 +215,88 @@ void Trainer::compileStep() {
   summary.plannedBytes = compiled.plannedBytes;
 }
 
-void Trainer::trainStep(int64_t index) {
+bool Trainer::isDue(int64_t every) const {
+  return every > 0 && (state.step % every == 0 || isOver());
+}
+
+void Trainer::trainStep() {
+  const int64_t index = state.step;
   const Clock::time_point start = Clock::now();
   batches.read(index, inputs.tokens.data<int32_t>(), inputs.targets.data<int32_t>());
-  const Array lr(float(options.schedule.rate(index, elapsed))), number(float(index + 1));
+  const double rate = options.schedule.rate(index, elapsed);
   double loss, norm;
   {
-    const std::vector<Array> results = step(inputs.tokens, inputs.targets, lr, number);
+    const std::vector<Array> results = step(inputs.tokens, inputs.targets, Array(float(rate)), Array(float(index + 1)));
     loss = results[0].item();
     norm = results[1].item();
   }
   const double ms = secondsSince(start) * 1e3;
   times.add(ms);
+  elapsed += ms / 1e3;
+  ++state.step;
   if (index == 0)
-    summary.lossFirst = loss;
-  summary.lossLast = loss;
+    state.lossFirst = loss;
+  state.lossLast = loss;
   if (!std::isfinite(loss) || !std::isfinite(norm))
-    if (skipped++ == 0)
+    if (state.skipped++ == 0)
       log.message(fmt::format("step {}: loss {} with gradient norm {}, so its update was left out (a smaller --lr may "
                               "help)",
-                              index + 1, loss, norm));
-  log.step({.step = index, .loss = loss, .ms = ms, .tokensPerSecond = double(options.batch * sequence) / ms * 1e3},
-           elapsed + ms / 1e3);
+                              index, loss, norm));
+  StepRecord record{.step = index,
+                    .loss = loss,
+                    .ms = ms,
+                    .tokensPerSecond = double(stepTokens()) / ms * 1e3,
+                    .learningRate = rate,
+                    .norm = norm,
+                    .tokens = state.step * stepTokens(),
+                    .elapsed = elapsed,
+                    .skipped = state.skipped,
+                    .averageTokensPerSecond = double(stepTokens()) / times.meanMs() * 1e3};
+  if (evaluation && isDue(options.evalEvery))
+    record.validationLoss = summary.validationLoss = evaluation->loss();
+  if (const double share = 6.0 * double(summary.params) * record.averageTokensPerSecond / peakFlops; share <= 1)
+    record.machineShare = share;
+  log.step(record);
+}
+
+/// A checkpoint that cannot be written is no reason to end a run.
+void Trainer::writeCheckpoint() {
+  if (!checkpoints || writtenStep == state.step)
+    return;
+  if (options.schedule.length.seconds)
+    state.seconds = elapsed;
+  try {
+    checkpoints->write(state, model, optimizer.states(), initialConfig);
+    writtenStep = state.step;
+  } catch (const InputError &error) {
+    log.warning(fmt::format("no checkpoint of {} steps: {}; the run goes on", state.step, error.what()));
+  }
 }
 
 void Trainer::trainAll(const StopRequest &stop) {
-  const Clock::time_point start = Clock::now();
-  do {
-    trainStep(stepsDone);
-    elapsed = secondsSince(start);
-    if (stepsDone++ == 0)
-      summary.firstStepSeconds = summary.compileSeconds + elapsed;
-  } while (!stop.signal() && !options.schedule.length.finished(stepsDone, elapsed));
+  const int64_t firstStep = state.step;
+  while (!isOver() && !stop.signal()) {
+    trainStep();
+    if (state.step == firstStep + 1)
+      summary.firstStepSeconds = summary.compileSeconds + times.meanMs() / 1e3;
+    if (isDue(options.checkpointEvery))
+      writeCheckpoint();
+  }
+  if (state.step > firstStep)
+    writeCheckpoint();
 }
 
 /// The run's figures, while the step's executable is the only one.
 void Trainer::finish() {
   summary.model = options.model;
-  summary.params = parameterCount(config);
+  summary.lossFirst = state.lossFirst;
+  summary.lossLast = state.lossLast;
   summary.batch = options.batch;
   summary.seq = sequence;
   summary.dtype = runtime::name(options.dtype);
   summary.stepMsMedian = times.medianMs();
-  summary.tokensPerSecond = double(options.batch * sequence) / summary.stepMsMedian * 1e3;
+  if (summary.stepMsMedian > 0)
+    summary.tokensPerSecond = double(stepTokens()) / summary.stepMsMedian * 1e3;
   summary.recompiles = step.counters().cache.recompiles;
   const std::shared_ptr<runtime::Executable> executable = step.executable();
   summary.threads = executable->threads();
@@ -255,7 +305,7 @@ void Trainer::finish() {
   summary.peakBytes = executable->peakBytes();
   // The better of two measurements, since the machine may be shared: a peak that is too low would flatter the figure.
   peakFlops = std::max(peakFlops, measurePeakFlops(options.threads, options.dtype, 0.1));
-  if (peakFlops > 0) {
+  if (peakFlops > 0 && summary.stepMsMedian > 0) {
     try {
       summary.mfu = modelFlopsUse(summary.params, summary.tokensPerSecond, peakFlops);
     } catch (const InputError &error) {
@@ -265,9 +315,9 @@ void Trainer::finish() {
   log.finish(summary, elapsed);
   log.message(
       fmt::format("memory: {} bytes planned, {} bytes counted at the peak", summary.plannedBytes, summary.peakBytes));
-  if (skipped > 0)
-    log.message(
-        fmt::format("{} of {} updates were left out, their loss or gradient norm was not finite", skipped, stepsDone));
+  if (state.skipped > 0)
+    log.message(fmt::format("{} of {} updates were left out, their loss or gradient norm was not finite", state.skipped,
+                            state.step));
 }
 
 void Trainer::save() {
@@ -278,9 +328,8 @@ void Trainer::save() {
 }
 
 void Trainer::sample(std::span<const int32_t> prompt) {
-  TextGenerator generator(model, sequence, functionOptions({}, {}));
-  const std::vector<int32_t> text = generator.generate(
-      prompt, options.sampleTokens, {.temperature = options.temperature, .topK = options.topK, .seed = options.seed});
+  TextGenerator generator(model, sequence, function({}, {}));
+  const std::vector<int32_t> text = generator.generate(prompt, options.sampleTokens, samplingOptions(options));
   log.message("sample:");
   std::fputs((renderTokens(text, config.vocab) + "\n").c_str(), output);
   std::fflush(output);
@@ -293,6 +342,10 @@ void Trainer::suggest() {
     log.message("  --sample=400             text that the model generates");
   if (options.saveFolder.empty())
     log.message("  --save=FOLDER            keep the weights; --init=FOLDER goes on from them");
+  if (options.evalEvery == 0)
+    log.message("  --eval-every=50          the loss on tokens that are held out: does it overfit?");
+  if (options.checkpointFolder.empty())
+    log.message("  --checkpoint=FOLDER      keep the run; the same command with --resume goes on from there");
   if (options.model == "baby")
     log.message("  --model char             a larger model");
   if (options.optimization != 0)
@@ -301,8 +354,16 @@ void Trainer::suggest() {
     log.message("  --emit-graph=step.graph  the whole step as text; tcc step.graph shows what becomes of it");
 }
 
+void Trainer::sayStopped(int signal) {
+  const char *how = writtenStep == state.step ? "the same command with --resume goes on from there"
+                    : checkpoints ? "its checkpoint could not be written; --resume goes on from an older one"
+                                  : "nothing to --resume from was kept, which --checkpoint=FOLDER does";
+  log.warning(
+      fmt::format("stopped by {} after {} steps: {}", signal == SIGINT ? "SIGINT" : "SIGTERM", state.step, how));
+}
+
 int Trainer::run() {
-  const std::vector<int32_t> prompt = promptTokens();
+  const std::vector<int32_t> prompt = promptTokens(options.prompt, config.vocab);
   describeRun();
   if (!options.saveFolder.empty())
     prepareFolder(options.saveFolder); // before the work, not behind it
@@ -311,6 +372,7 @@ int Trainer::run() {
     emitGraph();
   if (!options.dumpGrads.empty())
     dumpGradients();
+  summary.params = parameterCount(config);
   peakFlops = measurePeakFlops(options.threads, options.dtype, 0.1);
   compileStep();
   int signal = 0;
@@ -323,8 +385,10 @@ int Trainer::run() {
   }
   if (options.sampleTokens > 0)
     sample(prompt);
-  if (signal)
+  if (signal) {
+    sayStopped(signal);
     return 128 + signal;
+  }
   suggest();
   return log.complete() ? 0 : 1;
 }

@@ -157,6 +157,48 @@ TEST(Batches, randomRowsAreWindowsAndCoverTheFile) {
   EXPECT_EQ(starts.size(), 35u);
 }
 
+TEST(Batches, stayWithinTheirRange) {
+  Counted data(100);
+  TokenSource source = data.open();
+  Batches random(source, {30, 25}, 3, 4, Order::Random, 7), sequential(source, {30, 25}, 3, 4, Order::Sequential, 7);
+  EXPECT_EQ(sequential.batchesPerPass(), 2);
+  std::set<int32_t> seen;
+  for (int64_t step = 0; step < 300; ++step)
+    for (const auto &tokens : {batchOf(random, step).first, batchOf(random, step).second})
+      seen.insert(tokens.begin(), tokens.end());
+  EXPECT_EQ(*seen.begin(), 30);
+  EXPECT_EQ(*seen.rbegin(), 54);
+  EXPECT_EQ(seen.size(), 25u);
+  EXPECT_EQ(batchOf(sequential, 1).first.front(), 42);
+  EXPECT_EQ(batchOf(sequential, 2).first.front(), 30);
+}
+
+TEST(Batches, heldOutIsTheEndOfTheData) {
+  Counted data(100);
+  const TokenSource source = data.open();
+  HeldOutSplit split = splitHeldOut(source, 0.25, 2, 3);
+  EXPECT_EQ(split.training.first, 0);
+  EXPECT_EQ(split.training.count, 75);
+  EXPECT_EQ(split.heldOut.first, 75);
+  EXPECT_EQ(split.heldOut.count, 25);
+  split = splitHeldOut(source, 0.01, 4, 12);
+  EXPECT_EQ(split.heldOut.count, 49) << "at least a batch";
+  expectContains(errorOf([&] { splitHeldOut(source, 0.5, 5, 10); }),
+                 "100 tokens, but a batch of 5 x 10 to train on and "
+                 "one to evaluate need 102");
+}
+
+TEST(TokenSource, fingerprintsAreOfTheContent) {
+  const TemporaryFolder folder;
+  const auto print = [&](const std::string &name, const std::string &text) {
+    return TokenSource(folder.write(name, text), 65536).fingerprint();
+  };
+  const std::string first = print("a.txt", "some text");
+  EXPECT_EQ(print("b.txt", "some text"), first);
+  EXPECT_NE(print("c.txt", "some texu"), first);
+  EXPECT_NE(print("d.bin", "some text!"), print("d.txt", "some text!")) << "other tokens";
+}
+
 TEST(Batches, areAFunctionOfSeedAndStep) {
   Counted data(1000);
   TokenSource source = data.open();

@@ -70,7 +70,22 @@ TEST(Options, readsEveryOption) {
                            "--dtype=bf16",
                            "--quiet",
                            "--temperature=0",
-                           "--top-k=5"});
+                           "--top-k=5",
+                           "--top-p=0.5",
+                           "--weight-decay=0",
+                           "--beta1=0.8",
+                           "--beta2=0.99",
+                           "--clip=0",
+                           "--min-lr=1e-5",
+                           "--accumulate=4",
+                           "--eval-every=10",
+                           "--eval-share=0.2",
+                           "--eval-data=v",
+                           "--eval-batches=7",
+                           "--checkpoint=ck",
+                           "--checkpoint-every=5",
+                           "--keep=2",
+                           "--resume"});
   EXPECT_EQ(o.config, (Gpt2Config{.layers = 2, .heads = 8, .width = 64, .sequence = 32, .vocab = 300}));
   EXPECT_EQ(o.batch, 3);
   EXPECT_EQ(o.trainingSequence(), 32);
@@ -94,6 +109,21 @@ TEST(Options, readsEveryOption) {
   EXPECT_EQ(o.temperature, 0);
   EXPECT_EQ(o.topK, 5);
   EXPECT_TRUE(o.quiet);
+  EXPECT_EQ(o.topP, 0.5);
+  EXPECT_EQ(o.weightDecay, 0);
+  EXPECT_EQ(o.beta1, 0.8);
+  EXPECT_EQ(o.beta2, 0.99);
+  EXPECT_EQ(o.clipNorm, 0);
+  EXPECT_EQ(o.schedule.floor, 1e-5);
+  EXPECT_EQ(o.accumulate, 4);
+  EXPECT_EQ(o.evalEvery, 10);
+  EXPECT_EQ(o.evalShare, 0.2);
+  EXPECT_EQ(o.evalFile, "v");
+  EXPECT_EQ(o.evalBatches, 7);
+  EXPECT_EQ(o.checkpointFolder, "ck");
+  EXPECT_EQ(o.checkpointEvery, 5);
+  EXPECT_EQ(o.keepCheckpoints, 2);
+  EXPECT_TRUE(o.resume);
 }
 
 TEST(Options, everyLevel) {
@@ -121,6 +151,24 @@ TEST(Options, initTakesSizesFromTheFolder) {
   EXPECT_EQ(options.schedule.peak, 3e-4);
   EXPECT_EQ(parsed({"--schedule=constant"}).schedule.warmup, 0);
   expectContains(usageError({"--init", "x", "--width", "8"}), "cannot be given with --init");
+}
+
+TEST(Options, generationNeedsWeightsAndNoData) {
+  const ParsedOptions parsed = parseTrainOptions({"--init=f", "--generate=9", "--stop=a", "--stop", "b c"});
+  ASSERT_TRUE(parsed.options) << parsed.message;
+  EXPECT_EQ(parsed.options->generateTokens, 9);
+  EXPECT_EQ(parsed.options->stop, (std::vector<std::string>{"a", "b c"}));
+  expectContains(usageError({"--generate=9"}, false), "--generate needs --init FOLDER");
+  expectContains(usageError({"--init=f", "--generate=9"}), "--data cannot be given with --generate");
+}
+
+TEST(Options, whatBelongsTogether) {
+  expectContains(usageError({"--resume"}), "need --checkpoint FOLDER");
+  expectContains(usageError({"--checkpoint-every=5"}), "need --checkpoint FOLDER");
+  expectContains(usageError({"--eval-data=v"}), "--eval-data needs --eval-every N");
+  expectContains(usageError({"--lr=1e-4", "--min-lr=1e-3"}), "--min-lr=0.001 is above the learning rate 0.0001");
+  EXPECT_EQ(parsed({"--schedule=trapezoid"}).schedule.kind, ScheduleKind::Trapezoid);
+  EXPECT_EQ(parsed({"--schedule=trapezoid"}).schedule.warmup, 100);
 }
 
 TEST(Options, helpBeginsWithExamples) {
@@ -157,7 +205,14 @@ TEST(Options, badValuesAreUsageErrors) {
                            {"--minutes", "0"},
                            {"--minutes", "nan"},
                            {"--order", "backwards"},
-                           {"--seed", "-1"}};
+                           {"--seed", "-1"},
+                           {"--beta1", "1"},
+                           {"--eval-share", "-0.1"},
+                           {"--top-p", "0"},
+                           {"--top-p", "1.5"},
+                           {"--keep", "0"},
+                           {"--accumulate", "0"},
+                           {"--weight-decay", "nan"}};
   for (const Arguments &arguments : bad) {
     std::string error = usageError(arguments);
     expectContains(error, arguments[0] + ": `" + arguments[1] + "` is given, ");

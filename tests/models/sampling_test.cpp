@@ -37,6 +37,23 @@ TEST(Sampling, topKKeepsTheLikeliest) {
   EXPECT_TRUE(counts.count(3) && counts.count(20) && counts.count(700));
 }
 
+TEST(Sampling, topPKeepsTheLikeliestThatReachTheShare) {
+  const std::vector<float> logits = {std::log(0.1f), std::log(0.5f), nan, std::log(0.25f), std::log(0.15f)};
+  const auto seen = [&](double topP, int topK = 0) {
+    std::map<int32_t, int> counts;
+    for (int64_t position = 0; position < 12000; ++position)
+      ++counts[sampleToken(logits, {.temperature = 1, .topK = topK, .topP = topP}, position)];
+    return counts;
+  };
+  EXPECT_EQ(seen(0.3), (std::map<int32_t, int>{{1, 12000}})) << "always at least one";
+  std::map<int32_t, int> counts = seen(0.7);
+  EXPECT_EQ(counts.size(), 2u);
+  EXPECT_NEAR(counts[1], 8000, 250) << "in their proportion";
+  EXPECT_EQ(seen(0.8).size(), 3u);
+  EXPECT_EQ(seen(0.999).size(), 4u);
+  EXPECT_EQ(seen(0.999, 2).size(), 2u) << "both limits hold";
+}
+
 TEST(Sampling, isAFunctionOfSeedAndPosition) {
   std::vector<float> logits(256, 0.f);
   SamplingOptions options{.temperature = 1, .seed = 9};

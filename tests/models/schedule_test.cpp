@@ -43,6 +43,28 @@ TEST(Schedule, runsByTimeFollowTheClock) {
   EXPECT_DOUBLE_EQ(schedule.rate(40, 60), 0.1);
 }
 
+TEST(Schedule, theFloorIsTheLastRate) {
+  const Schedule schedule{.kind = ScheduleKind::Cosine, .peak = 1, .warmup = 2, .length = {12, {}}, .floor = 0.25};
+  EXPECT_DOUBLE_EQ(schedule.rate(2, 0), 1);
+  EXPECT_DOUBLE_EQ(schedule.rate(11, 0), 0.25);
+  EXPECT_DOUBLE_EQ(schedule.rate(0, 0), 0.5) << "the warm-up starts below it";
+}
+
+TEST(Schedule, trapezoidFallsOverTheLastPart) {
+  Schedule schedule{.kind = ScheduleKind::Trapezoid, .peak = 2, .warmup = 2, .length = {20, {}}};
+  EXPECT_DOUBLE_EQ(schedule.rate(0, 0), 1);
+  for (int64_t step = 2; step <= 16; ++step)
+    EXPECT_DOUBLE_EQ(schedule.rate(step, 0), 2) << step;
+  EXPECT_DOUBLE_EQ(schedule.rate(17, 0), 1.5);
+  EXPECT_DOUBLE_EQ(schedule.rate(19, 0), 0.5) << "no step is wasted";
+  schedule.floor = 1;
+  schedule.cooldown = 0.5;
+  EXPECT_DOUBLE_EQ(schedule.rate(10, 0), 2);
+  EXPECT_DOUBLE_EQ(schedule.rate(15, 0), 1.5);
+  schedule.length = {{}, 100.0};
+  EXPECT_DOUBLE_EQ(schedule.rate(15, 75), 1.5) << "or by the clock";
+}
+
 TEST(RunLength, endsByWhateverComesFirst) {
   RunLength both{100, 60.0};
   EXPECT_DOUBLE_EQ(both.progress(50, 6), 0.5);

@@ -18,8 +18,8 @@ namespace tcc::models {
 
 class TemporaryFolder {
 public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tcc-models-XXXXXX").string();
+  explicit TemporaryFolder(const std::filesystem::path &base = std::filesystem::temp_directory_path()) {
+    std::string pattern = (base / "tcc-models-XXXXXX").string();
     if (!::mkdtemp(pattern.data()))
       std::abort();
     root = pattern;
@@ -40,6 +40,12 @@ public:
 private:
   std::filesystem::path root;
 };
+
+/// A place in memory, for tests that bring thousands of files to the disk.
+inline std::filesystem::path memoryFolder() {
+  std::error_code error;
+  return std::filesystem::is_directory("/dev/shm", error) ? "/dev/shm" : std::filesystem::temp_directory_path();
+}
 
 /// A file in memory alone, for tests that open thousands of variants.
 class MemoryFile {

@@ -36,16 +36,26 @@ struct LogToFile {
 TEST(TrainLog, writesOneObjectALine) {
   LogToFile run;
   TrainLog log(run.options());
-  log.step({0, 5.5, 100, 2000}, 0.1);
-  log.step({1, NAN, 50, 4000}, 0.15);
+  log.step({.step = 0,
+            .loss = 5.5,
+            .ms = 100,
+            .tokensPerSecond = 2000,
+            .learningRate = 0.5,
+            .norm = 2,
+            .tokens = 64,
+            .elapsed = 0.25});
+  log.step({.step = 1, .loss = NAN, .skipped = 1, .validationLoss = 3.5});
   RunSummary summary;
   summary.model = "baby";
   summary.plannedBytes = 123;
   log.finish(summary, 1);
   std::vector<Json> lines = run.json();
   ASSERT_EQ(lines.size(), 3u);
-  EXPECT_EQ(lines[0].dump(), R"({"step":0,"loss":5.5,"ms":100.0,"tokens_per_second":2000.0})");
+  EXPECT_EQ(lines[0].dump(), R"({"step":0,"loss":5.5,"ms":100.0,"tokens_per_second":2000.0,"lr":0.5,"norm":2.0,)"
+                             R"("tokens":64,"elapsed_s":0.25,"skipped":0})");
   EXPECT_TRUE(lines[1]["loss"].is_null()); // JSON has no NaN
+  EXPECT_EQ(lines[1]["skipped"], 1);
+  EXPECT_EQ(lines[1]["val_loss"], 3.5);
   std::vector<std::string> keys;
   for (const auto &[key, value] : lines[2].items())
     keys.push_back(key);
@@ -62,7 +72,7 @@ TEST(TrainLog, writesOneObjectALine) {
 TEST(TrainLog, jsonIsThereAfterEachStep) {
   LogToFile run;
   TrainLog log(run.options());
-  log.step({0, 5.5, 100, 2000}, 0.1);
+  log.step({.step = 0, .loss = 5.5, .elapsed = 0.1});
   EXPECT_EQ(run.json().size(), 1u); // a run that is killed keeps its lines
 }
 
@@ -71,15 +81,20 @@ TEST(TrainLog, plainLinesOffATerminal) {
   TrainLog log(run.options());
   log.compiled({812, 61, 42, 12400000, 1.9, "miss"});
   for (int64_t step = 0; step < 3; ++step)
-    log.step({step, 4.0 - double(step), 500, 12345.6}, 0.5 * double(step + 1));
+    log.step({.step = step,
+              .loss = 4.0 - double(step),
+              .ms = 500,
+              .elapsed = 0.5 * double(step + 1),
+              .averageTokensPerSecond = 12345.6,
+              .machineShare = 0.42});
   log.finish({.model = "baby", .tokensPerSecond = 12345.6, .mfu = 0.42, .lossFirst = 4, .lossLast = 2}, 75);
   std::string text = run.progress();
   EXPECT_EQ(text.find('\r'), std::string::npos);
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   expectContains(text, "compiled 812 ops → 61 kernels, 42 matrix products, 12.4 MB planned, in 1.90 s\n");
-  expectContains(text, "step 1/4  loss 4.0000  12,346 tokens/s  ETA 0:02\n");
-  EXPECT_EQ(text.find("step 2/4"), std::string::npos); // within the two seconds between plain lines
-  expectContains(text, "step 3/4");                    // the last one is always shown
+  expectContains(text, "step 0/4  loss 4.0000  12,346 tokens/s (42 % of the machine)  ETA 0:02\n");
+  EXPECT_EQ(text.find("step 1/4"), std::string::npos); // within the two seconds between plain lines
+  expectContains(text, "step 2/4");                    // the last one is always shown
   expectContains(text, "trained baby for 1:15: loss 4.0000 → 2.0000, 12,346 tokens/s");
   expectContains(text, "42 % of the machine's peak");
 }
@@ -90,7 +105,7 @@ TEST(TrainLog, quietWritesJsonAlone) {
   options.quiet = true;
   TrainLog log(options);
   log.message("hello");
-  log.step({0, 5.5, 100, 2000}, 0.1);
+  log.step({.step = 0, .loss = 5.5, .elapsed = 0.1});
   log.finish({}, 1);
   EXPECT_EQ(run.progress(), "");
   EXPECT_EQ(run.json().size(), 2u);
@@ -111,7 +126,7 @@ TEST(TrainLog, saysOnceThatItCannotBeWrittenAndGoesOn) {
   TrainLog full(options);
   EXPECT_TRUE(full.complete());
   for (int64_t step = 0; step < 3; ++step)
-    full.step({step}, 0);
+    full.step({.step = step});
   full.finish({}, 1);
   EXPECT_FALSE(full.complete());
   EXPECT_EQ(run.progress(),
@@ -125,9 +140,32 @@ TEST(TrainLog, progressWithoutAReaderEndsNothing) {
   options.progress = full.get();
   TrainLog log(options);
   log.message("hello");
-  log.step({}, 0);
+  log.step({});
   log.finish({}, 1);
   EXPECT_TRUE(log.complete());
+}
+
+TEST(TrainLog, aResumedRunKeepsTheLinesBefore) {
+  LogToFile run;
+  {
+    TrainLog log(run.options());
+    for (int64_t step = 0; step < 3; ++step)
+      log.step({.step = step, .loss = 1});
+    log.finish({}, 1);
+  }
+  const std::string half = readAll(run.folder.path("log.jsonl")) + "{\"step\":";
+  run.folder.write("log.jsonl", half); // a line that a killed run did not end
+  TrainLog::Options options = run.options();
+  options.firstStep = 2;
+  TrainLog log(options);
+  log.step({.step = 2, .loss = 2, .elapsed = 1});
+  log.step({.step = 3, .loss = 2, .elapsed = 1.5});
+  std::vector<Json> lines = run.json();
+  ASSERT_EQ(lines.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(lines[i]["step"], i);
+    EXPECT_EQ(lines[i]["loss"], i < 2 ? 1 : 2);
+  }
 }
 
 TEST(TrainLog, flopsUseAbovePeakIsAnError) {

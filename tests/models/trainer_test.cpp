@@ -1,6 +1,7 @@
 // Whole runs of the trainer in a folder of their own: log, gradients, checkpoint, graph, sample, refusals.
 #include "frontend/shape.h"
 #include "models/checkpoint.h"
+#include "models/generate.h"
 #include "models/safetensors.h"
 #include "models/trainer.h"
 #include "test_files.h"
@@ -109,6 +110,86 @@ TEST_F(TrainerTest, goesOnFromAFolder) {
   EXPECT_LT(log("second.jsonl")[0]["loss"].get<double>(), 4);
   EXPECT_EQ(readAll(folder.path("saved/model.safetensors")), readAll(folder.path("again/model.safetensors")))
       << "a learning rate of 0 changes no bit";
+}
+
+TEST_F(TrainerTest, heldOutTokensAreEvaluated) {
+  run({"--steps=5", "--eval-every=2", "--eval-batches=3", "--json", folder.path("log.jsonl")});
+  const std::vector<Json> lines = log("log.jsonl");
+  for (size_t i = 0; i < 5; ++i)
+    EXPECT_EQ(lines[i].contains("val_loss"), i == 1 || i >= 3) << "every two steps and at the end; step " << i;
+  EXPECT_EQ(lines[5]["val_loss_last"], lines[4]["val_loss"]);
+  EXPECT_NEAR(lines[1]["val_loss"].get<double>(), std::log(256.0), 0.3);
+
+  // A file of its own: nothing of the data is held out, and the loss is that file's.
+  std::string other;
+  for (int i = 0; i < 100; ++i)
+    other += "zyxwvuts ";
+  run({"--steps=60", "--lr=1e-2", "--eval-every=60", "--eval-data", folder.write("other.txt", other), "--json",
+       folder.path("other.jsonl")});
+  const Json last = log("other.jsonl")[59];
+  EXPECT_GT(last["val_loss"].get<double>(), last["loss"].get<double>() + 1) << "it has not learnt that text";
+  expectContains(errorOf([&] { run({"--eval-every=2", "--batch=700"}); }), "and one to evaluate need");
+}
+
+TEST_F(TrainerTest, accumulatedBatchesAreOneLargeBatch) {
+  const auto losses = [&](const std::string &name, Arguments more) {
+    more.insert(more.end(), {"--steps=8", "--lr=1e-2", "--order=sequential", "--json", folder.path(name), "--save",
+                             folder.path(name + "-saved")});
+    run(more);
+    return log(name);
+  };
+  const std::vector<Json> one = losses("one", {"--batch=8"}), four = losses("four", {"--batch=2", "--accumulate=4"});
+  ASSERT_EQ(one.size(), four.size());
+  for (size_t i = 0; i < 8; ++i) {
+    EXPECT_NEAR(one[i]["loss"].get<double>(), four[i]["loss"].get<double>(), 1e-4) << "step " << i;
+    EXPECT_NEAR(one[i]["norm"].get<double>(), four[i]["norm"].get<double>(), 1e-3) << "step " << i;
+    EXPECT_EQ(one[i]["tokens"], four[i]["tokens"]);
+  }
+  EXPECT_EQ(four[8]["recompiles"], 0) << "one step, compiled once";
+}
+
+TEST_F(TrainerTest, aResumedRunHasTheBitsOfOneThatNeverStopped) {
+  // Stopped by its number of steps; a constant rate does not depend on that.
+  const Arguments common = {"--lr=1e-2", "--schedule=constant", "--accumulate=2", "--checkpoint"};
+  const auto with = [&](const std::string &name, Arguments more) {
+    more.insert(more.begin(), common.begin(), common.end());
+    more.insert(more.begin() + std::ptrdiff_t(common.size()), folder.path(name));
+    run(more);
+  };
+  with("whole", {"--steps=12"});
+  with("parts", {"--steps=5"});
+  with("parts", {"--steps=12", "--resume"});
+  for (const char *file : {"model.safetensors", "optimizer.safetensors", "run.json", "manifest.json", "config.json"})
+    EXPECT_EQ(readAll(folder.path("whole/step-000000012/" + std::string(file))),
+              readAll(folder.path("parts/step-000000012/" + std::string(file))))
+        << file;
+  // A checkpoint is a folder of weights as well.
+  run({"--init", folder.path("whole/step-000000012"), "--steps=1", "--lr=0", "--save", folder.path("saved")});
+  EXPECT_EQ(readAll(folder.path("saved/model.safetensors")),
+            readAll(folder.path("whole/step-000000012/model.safetensors")));
+}
+
+TEST_F(TrainerTest, generatesFromAFolderWithoutData) {
+  run({"--steps=150", "--lr=1e-2", "--save", folder.path("saved")});
+  const auto generated = [&](Arguments more) {
+    more.insert(more.begin(),
+                {"--init", folder.path("saved"), "--generate=60", "--prompt=the cat sat", "--quiet", "--threads=1"});
+    const ParsedOptions parsed = parseTrainOptions(more);
+    EXPECT_TRUE(parsed.options) << parsed.message;
+    std::FILE *output = std::fopen(folder.path("out").c_str(), "w");
+    generate(*parsed.options, output);
+    std::fclose(output);
+    return readAll(folder.path("out"));
+  };
+  const std::string text = generated({"--temperature=0"});
+  EXPECT_EQ(text.size(), 11u + 60u + 1u);
+  EXPECT_TRUE(text.starts_with("the cat sat")) << "the prompt is echoed";
+  const size_t space = text.find(' ', 12);
+  ASSERT_NE(space, std::string::npos) << text;
+  EXPECT_EQ(generated({"--temperature=0", "--stop=zzz", "--stop", " "}), "the cat sat\n") << "it ends before the stop";
+  EXPECT_EQ(generated({"--temperature=0", "--stop=" + text.substr(20, 3)}).size() <= 21, true);
+  EXPECT_NE(generated({"--temperature=2"}), generated({"--temperature=2", "--seed=2"}));
+  EXPECT_EQ(generated({"--temperature=2", "--top-p=1e-9"}), text) << "the likeliest alone";
 }
 
 TEST_F(TrainerTest, refusesWhatCannotBe) {

@@ -1,0 +1,51 @@
+// A folder of checkpoints, one entry for each: written whole or not at all, checked when it is read, the oldest
+// removed.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tcc::models {
+
+/// The checkpoints of one run: folders `step-000000120` with the run's files and `manifest.json`, which names each file
+/// with its size and checksum. Whatever moment the program or the machine stops at, every entry of such a name is
+/// whole: an entry is made under another name, brought to the disk file by file, manifest last, and then renamed.
+class CheckpointStore {
+public:
+  /// Makes the folder where it is missing, takes it for this process alone and removes what an interrupted run left
+  /// half-written. Throws InputError where that cannot be done or another run has the folder.
+  CheckpointStore(const std::string &folder, int64_t keep);
+  CheckpointStore(const CheckpointStore &) = delete;
+  CheckpointStore &operator=(const CheckpointStore &) = delete;
+  ~CheckpointStore();
+
+  const std::string &folder() const { return root; }
+  /// Steps of all entries, damaged ones too, in ascending order.
+  std::vector<int64_t> steps() const;
+  std::string path(int64_t step) const;
+
+  /// Calls fill(folder), which writes the files of a checkpoint into an empty folder, and makes it the entry of `step`,
+  /// in place of an older one of the same step. Then removes the oldest entries up to that step but `keep`. Throws
+  /// InputError where the system cannot write; what was there before then stays, and nothing half-written does.
+  void write(int64_t step, const std::function<void(const std::string &folder)> &fill);
+
+  /// The latest entry whose files are all as they were written; each damaged one before it is told to `report`.
+  std::optional<int64_t> newestIntact(const std::function<void(std::string_view)> &report) const;
+
+private:
+  void removeInterrupted();
+  void removeEntry(const std::string &path);
+  void removeOldest(int64_t step);
+
+  std::string root;
+  int64_t keep;
+  int descriptor = -1; // of the folder, which carries the lock
+};
+
+/// What is wrong with the checkpoint in `folder`, which stands for `step`; empty where nothing is.
+std::string checkpointDamage(const std::string &folder, int64_t step);
+
+} // namespace tcc::models

@@ -1,0 +1,29 @@
+// The loss on tokens that are not trained on.
+#pragma once
+#include "frontend/compile.h"
+#include "models/data.h"
+#include "models/gpt2.h"
+
+#include <cstdint>
+
+namespace tcc::models {
+
+class Evaluation {
+public:
+  /// Up to `count` batches from the start of `range`, the same ones at every call. `source` must outlive this object;
+  /// `function` holds threads, level and passes. Throws InputError where the range is shorter than a batch.
+  Evaluation(const Gpt2 &model, const TokenSource &source, TokenRange range, int64_t batch, int64_t sequence,
+             int64_t count, FunctionOptions function);
+
+  /// Mean cross-entropy with the parameters as they are.
+  double loss();
+  int64_t batches() const { return count; }
+
+private:
+  Batches data;
+  int64_t count;
+  Array tokens, targets;
+  Function meanLoss;
+};
+
+} // namespace tcc::models

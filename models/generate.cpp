@@ -1,0 +1,78 @@
+#include "models/generate.h"
+#include "models/gpt2.h"
+#include "models/input_error.h"
+#include "models/text_generator.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace tcc::models {
+
+FunctionOptions functionOptions(const TrainOptions &options, std::vector<std::string> inputs,
+                                std::vector<std::string> outputs, std::function<void(std::string_view)> report) {
+  FunctionOptions function;
+  function.inputs = std::move(inputs);
+  function.outputs = std::move(outputs);
+  function.level = options.optimization;
+  for (const auto &[pass, enabled] : options.passes)
+    function.passes[pass] = enabled;
+  function.threads = options.threads;
+  function.products = options.dtype;
+  function.report = std::move(report);
+  return function;
+}
+
+SamplingOptions samplingOptions(const TrainOptions &options) {
+  return {.temperature = options.temperature, .topK = options.topK, .topP = options.topP, .seed = options.seed};
+}
+
+std::vector<int32_t> promptTokens(const std::string &text, int64_t vocabulary) {
+  if (vocabulary != 256) {
+    if (!text.empty() && text != TrainOptions{}.prompt)
+      throw InputError(
+          fmt::format("--prompt is text, but a vocabulary of {} has no bytes; only one of 256 has", vocabulary));
+    return {int32_t(vocabulary - 1)}; // for GPT-2 the end of the text before
+  }
+  std::vector<int32_t> tokens;
+  for (const char c : text)
+    tokens.push_back(uint8_t(c));
+  if (tokens.empty())
+    tokens.push_back('\n');
+  return tokens;
+}
+
+void generate(const TrainOptions &options, std::FILE *output) {
+  const Gpt2Folder folder(options.initFolder);
+  Gpt2 model(folder.config());
+  model.load(folder);
+  const int64_t vocabulary = folder.config().vocab;
+  const std::vector<int32_t> prompt = promptTokens(options.prompt, vocabulary);
+  const auto report = [&](std::string_view text) {
+    if (!options.quiet)
+      fmt::print(stderr, "{}\n", text);
+  };
+  const int64_t sequence = options.sequence.value_or(folder.config().sequence);
+  if (sequence > folder.config().sequence)
+    throw InputError(fmt::format("--seq={}, but the position table of {} has {} rows, the longest sequence", sequence,
+                                 options.initFolder, folder.config().sequence));
+  TextGenerator generator(model, sequence, functionOptions(options, {}, {}, report));
+  // The first place where one of the stop texts begins.
+  const auto stopAt = [&](const std::string &text) {
+    size_t first = std::string::npos;
+    for (const std::string &stop : options.stop)
+      first = std::min(first, text.find(stop));
+    return first;
+  };
+  const auto ends = [&](std::span<const int32_t> made) {
+    return !options.stop.empty() && stopAt(renderTokens(made, vocabulary)) != std::string::npos;
+  };
+  const std::vector<int32_t> made = generator.generate(prompt, options.generateTokens, samplingOptions(options), ends);
+  std::string rendered = renderTokens(made, vocabulary);
+  if (const size_t end = stopAt(rendered); end != std::string::npos)
+    rendered.resize(end);
+  const std::string start = vocabulary == 256 ? renderTokens(prompt, vocabulary) : "";
+  fmt::print(output, "{}{}\n", start, rendered);
+  std::fflush(output);
+}
+
+} // namespace tcc::models

@@ -1,0 +1,27 @@
+// Text from weights that are trained already: `train_gpt --generate`.
+#pragma once
+#include "frontend/compile.h"
+#include "models/options.h"
+#include "models/sampling.h"
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace tcc::models {
+
+/// The compiler's part of the options; `report` gets what it has to say.
+FunctionOptions functionOptions(const TrainOptions &options, std::vector<std::string> inputs,
+                                std::vector<std::string> outputs, std::function<void(std::string_view)> report);
+
+SamplingOptions samplingOptions(const TrainOptions &options);
+
+/// `text` as tokens of a vocabulary: bytes where it is 256. Empty text becomes the one token that texts start with.
+/// Else throws InputError for a text, since the vocabulary has no bytes.
+std::vector<int32_t> promptTokens(const std::string &text, int64_t vocabulary);
+
+/// Prints the prompt and what the model of options.initFolder makes of it to `output`, up to the first of options.stop.
+/// Throws InputError for a bad folder or prompt.
+void generate(const TrainOptions &options, std::FILE *output);
+
+} // namespace tcc::models

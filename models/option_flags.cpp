@@ -1,0 +1,250 @@
+#include "models/option_flags.h"
+#include "models/input_error.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fmt/format.h>
+#include <limits>
+
+namespace tcc::models {
+
+namespace {
+
+constexpr int64_t countLimit = int64_t(1) << 40;
+
+/// Checks with one wording: what was given, then the rule.
+template <typename Accept>
+CLI::Validator expecting(std::string rule, Accept accept) {
+  auto check = [rule = std::move(rule), accept](std::string &text) -> std::string {
+    return accept(text) ? "" : fmt::format("{} is given, {} is expected", inQuotes(text), rule);
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator wholeNumber(uint64_t least, uint64_t most) {
+  return expecting(fmt::format("a whole number from {} to {}", least, most), [=](const std::string &text) {
+    uint64_t value;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
+  });
+}
+
+/// A number from 0 on, or above it: neither NaN nor infinite.
+CLI::Validator finiteNumber(bool zeroAllowed) {
+  return expecting(zeroAllowed ? "a number from 0 on" : "a number above 0", [=](const std::string &text) {
+    double value;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end == text.data() + text.size() && std::isfinite(value) &&
+           (zeroAllowed ? value >= 0 : value > 0);
+  });
+}
+
+/// A number from 0 to 1: at least 0 and below 1, or above 0 and at most 1.
+CLI::Validator share(bool oneAllowed = false) {
+  return expecting(oneAllowed ? "a number above 0 and at most 1" : "a number from 0 on and below 1",
+                   [=](const std::string &text) {
+                     double value;
+                     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+                     return error == std::errc() && end == text.data() + text.size() &&
+                            (oneAllowed ? value > 0 && value <= 1 : value >= 0 && value < 1);
+                   });
+}
+
+CLI::Validator oneOf(std::vector<std::string> names) {
+  std::string rule = fmt::format("one of {}", fmt::join(names, ", "));
+  return expecting(std::move(rule), [names](const std::string &text) {
+    return std::find(names.begin(), names.end(), text) != names.end();
+  });
+}
+
+void declareModel(CLI::App &app, TrainOptions &options, RawOptions &raw) {
+  const auto presets = gpt2PresetNames();
+  auto count = [&](const char *flag, std::optional<int64_t> &value, const char *help) {
+    app.add_option(flag, value, help)->check(wholeNumber(1, countLimit))->type_name("N")->group("Model");
+  };
+  app.add_option("--model", options.model,
+                 "Preset: baby (4 layers, width 128, T 64), char (6, 384, 256), gpt2 (12, 768, 1024)")
+      ->check(oneOf({presets.begin(), presets.end()}))
+      ->type_name("NAME")
+      ->group("Model");
+  count("--layers", raw.layers, "Number of blocks");
+  count("--heads", raw.heads, "Attention heads of a block; divide the width");
+  count("--width", raw.width, "Width of the residual stream");
+  count("--vocab", raw.vocab, "Vocabulary size: 256 for text, 50257 for GPT-2 tokens");
+  app.add_option("--init", options.initFolder,
+                 "Start from this Hugging Face GPT-2 folder (config.json, model.safetensors)")
+      ->type_name("FOLDER")
+      ->group("Model");
+  app.add_option("--dtype", raw.dtype, "What matrix products multiply: f32 or bf16; all else stays f32")
+      ->check(oneOf({"f32", "bf16"}))
+      ->type_name("DTYPE")
+      ->group("Model");
+}
+
+void declareData(CLI::App &app, TrainOptions &options, RawOptions &raw) {
+  app.add_option("--data", options.dataFile, "Text (bytes), nanoGPT .bin (uint16) or llm.c shard; required")
+      ->type_name("FILE")
+      ->group("Data");
+  app.add_option("--batch", raw.batch, "Rows of a batch, B")
+      ->check(wholeNumber(1, countLimit))
+      ->type_name("N")
+      ->group("Data");
+  app.add_option("--seq", options.sequence, "Tokens of a row, T; without --init also the position table's length")
+      ->check(wholeNumber(1, countLimit))
+      ->type_name("N")
+      ->group("Data");
+  app.add_option("--order", raw.order, "random, or sequential (step i reads tokens[i*B*T : (i+1)*B*T + 1])")
+      ->check(oneOf({"random", "sequential"}))
+      ->type_name("ORDER")
+      ->group("Data");
+  app.add_option("--seed", options.seed, "The one seed: of weights, order, dropout and samples")
+      ->check(wholeNumber(0, std::numeric_limits<uint64_t>::max()))
+      ->type_name("N")
+      ->group("Data");
+  app.add_option("--eval-every", options.evalEvery, "Loss on held-out tokens every N steps and at the end")
+      ->check(wholeNumber(1, countLimit))
+      ->type_name("N")
+      ->group("Data");
+  app.add_option("--eval-share", options.evalShare,
+                 "With --eval-every: the last part of the data that is held out; 0.1")
+      ->check(share())
+      ->type_name("X")
+      ->group("Data");
+  app.add_option("--eval-data", options.evalFile, "Evaluate on this file; nothing of --data is held out then")
+      ->type_name("FILE")
+      ->group("Data");
+  app.add_option("--eval-batches", options.evalBatches, "Batches of an evaluation, the same ones each time; 20")
+      ->check(wholeNumber(1, 1 << 20))
+      ->type_name("N")
+      ->group("Data");
+}
+
+void declareTraining(CLI::App &app, TrainOptions &options, RawOptions &raw) {
+  auto number = [&](const char *flag, double &value, CLI::Validator check, const char *help) {
+    app.add_option(flag, value, help)->check(check)->type_name("X")->group("Training");
+  };
+  app.add_option("--steps", raw.steps, "Stop after this many steps")
+      ->check(wholeNumber(1, countLimit))
+      ->type_name("N")
+      ->group("Training");
+  app.add_option("--minutes", raw.minutes, "Stop after this wall time")
+      ->check(finiteNumber(false))
+      ->type_name("X")
+      ->group("Training");
+  app.add_option("--lr", raw.rate, "Learning rate (peak)")
+      ->check(finiteNumber(true))
+      ->type_name("X")
+      ->group("Training");
+  app.add_option("--schedule", raw.schedule, "cosine, constant, or trapezoid (falls over the last fifth)")
+      ->check(oneOf({"cosine", "constant", "trapezoid"}))
+      ->type_name("KIND")
+      ->group("Training");
+  app.add_option("--warmup", raw.warmup, "Steps of linear warm-up")
+      ->check(wholeNumber(0, countLimit))
+      ->type_name("N")
+      ->group("Training");
+  app.add_option("--min-lr", raw.minimumRate,
+                 "Rate that the schedule falls to: a tenth of --lr (cosine), 0 (trapezoid)")
+      ->check(finiteNumber(true))
+      ->type_name("X")
+      ->group("Training");
+  app.add_option("--accumulate", options.accumulate, "Batches whose gradients make one step, inside one compiled step")
+      ->check(wholeNumber(1, 1024))
+      ->type_name("N")
+      ->group("Training");
+  number("--weight-decay", options.weightDecay, finiteNumber(true), "Of matrices and embeddings; 0.1");
+  number("--beta1", options.beta1, share(), "Of the first moment; 0.9");
+  number("--beta2", options.beta2, share(), "Of the second moment; 0.95");
+  number("--clip", options.clipNorm, finiteNumber(true), "Largest norm of the gradients; 1; 0 clips nothing");
+}
+
+void declareCheckpoints(CLI::App &app, TrainOptions &options, RawOptions &raw) {
+  app.add_option("--checkpoint", options.checkpointFolder, "Keep checkpoints of the run in this folder")
+      ->type_name("FOLDER")
+      ->group("Checkpoints");
+  app.add_option("--checkpoint-every", raw.checkpointEvery, "Steps between two checkpoints; without it one at the end")
+      ->check(wholeNumber(1, countLimit))
+      ->type_name("N")
+      ->group("Checkpoints");
+  app.add_option("--keep", options.keepCheckpoints, "The latest checkpoints that stay; 3")
+      ->check(wholeNumber(1, 1 << 20))
+      ->type_name("N")
+      ->group("Checkpoints");
+  app.add_flag("--resume", options.resume, "Go on from the latest checkpoint of --checkpoint")->group("Checkpoints");
+}
+
+void declareCompiler(CLI::App &app, TrainOptions &options, RawOptions &raw) {
+  app.add_option("-O", options.optimization,
+                 "-O0 one kernel per op, -O1 fused, -O2 with recomputation (default), -O3 as -O2")
+      ->check(wholeNumber(0, 3))
+      ->type_name("LEVEL")
+      ->group("Compiler");
+  app.add_option("-f", raw.passes, "-f<pass> or -fno-<pass>: switch one pass on or off; repeatable")
+      ->allow_extra_args(false)
+      ->type_name("[no-]PASS")
+      ->group("Compiler");
+  app.add_option("--threads", options.threads, "Threads; without it all of the machine")
+      ->check(wholeNumber(1, 4096))
+      ->type_name("N")
+      ->group("Compiler");
+  app.add_option("--emit-graph", options.emitGraph, "Write the training step as .graph text to this file")
+      ->type_name("FILE")
+      ->group("Compiler");
+}
+
+void declareOutput(CLI::App &app, TrainOptions &options, RawOptions &raw) {
+  app.add_option("--json", options.jsonFile, "Log to this file, one JSON object a line (- is stdout)")
+      ->type_name("FILE")
+      ->group("Output");
+  app.add_option("--sample", options.sampleTokens, "Generate so many tokens after training")
+      ->check(wholeNumber(0, 1 << 24))
+      ->type_name("N")
+      ->group("Output");
+  app.add_option("--prompt", options.prompt, "The generated text goes on from here")
+      ->type_name("TEXT")
+      ->group("Output");
+  app.add_option("--generate", raw.generate, "Only generate so many tokens from --init's weights; no data is needed")
+      ->check(wholeNumber(1, 1 << 24))
+      ->type_name("N")
+      ->group("Output");
+  app.add_option("--temperature", options.temperature, "Of the sample; 0 always takes the likeliest token")
+      ->check(finiteNumber(true))
+      ->type_name("X")
+      ->group("Output");
+  app.add_option("--top-k", options.topK, "Sample from the N likeliest tokens; 0 from all")
+      ->check(wholeNumber(0, 1 << 24))
+      ->type_name("N")
+      ->group("Output");
+  app.add_option("--top-p", options.topP,
+                 "Sample from the likeliest tokens that together have this probability; 1: all")
+      ->check(share(true))
+      ->type_name("X")
+      ->group("Output");
+  app.add_option("--stop", options.stop, "The generated text ends before this one; repeatable")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("TEXT")
+      ->group("Output");
+  app.add_option("--dump-grads", options.dumpGrads, "Write the first step's unclipped gradients (safetensors)")
+      ->type_name("FILE")
+      ->group("Output");
+  app.add_option("--save", options.saveFolder, "Write the trained weights as a Hugging Face folder")
+      ->type_name("FOLDER")
+      ->group("Output");
+  app.add_flag("-q,--quiet", options.quiet, "No progress, only errors and what was asked for")->group("Output");
+}
+
+} // namespace
+
+void declareOptions(CLI::App &app, TrainOptions &options, RawOptions &raw) {
+  declareModel(app, options, raw);
+  declareData(app, options, raw);
+  declareTraining(app, options, raw);
+  declareCheckpoints(app, options, raw);
+  declareCompiler(app, options, raw);
+  declareOutput(app, options, raw);
+}
+
+} // namespace tcc::models

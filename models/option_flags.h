@@ -1,0 +1,26 @@
+// The flags of train_gpt as CLI11 declares them; options.cpp makes a run's options of their values.
+#pragma once
+#include "models/options.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace tcc::models {
+
+/// The values as CLI11 stores them, before defaults that depend on each other.
+struct RawOptions {
+  std::string schedule = "cosine", order = "random", dtype = "f32";
+  std::optional<int64_t> layers, heads, width, vocab, batch, steps, warmup, checkpointEvery, generate;
+  std::optional<double> rate, minimumRate, minutes;
+  std::vector<std::string> passes;
+};
+
+/// Declares every flag but --help and --version; values land in `options` and `raw`, which outlive `app`'s parsing.
+void declareOptions(CLI::App &app, TrainOptions &options, RawOptions &raw);
+
+} // namespace tcc::models

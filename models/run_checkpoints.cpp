@@ -1,0 +1,95 @@
+#include "models/run_checkpoints.h"
+#include "models/input_error.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+
+namespace tcc::models {
+
+namespace {
+
+constexpr const char *optimizerName = "optimizer.safetensors", *stateName = "run.json";
+
+std::string inFolder(const std::string &folder, const char *name) {
+  return (std::filesystem::path(folder) / name).string();
+}
+
+TensorDtype dtypeOf(const State &state) {
+  return state.dtype() == DType::bf16 ? TensorDtype::BF16 : TensorDtype::F32;
+}
+
+void readStates(const std::string &path, const std::vector<State> &states) {
+  const SafetensorsFile file(path);
+  for (const State &state : states) {
+    const TensorEntry *entry = file.find(state.name());
+    const std::vector<int64_t> shape(state.shape().begin(), state.shape().end());
+    if (!entry || entry->shape != shape || entry->dtype != dtypeOf(state))
+      throw InputError(fmt::format("{}: tensor {} is not there as {} [{}], which this run has", path,
+                                   inQuotes(state.name()), dtypeName(dtypeOf(state)), fmt::join(shape, ", ")));
+    const std::span<const std::byte> bytes = file.bytes(*entry);
+    std::memcpy(state.raw(), bytes.data(), bytes.size());
+  }
+}
+
+void writeStates(const std::string &path, const std::vector<State> &states) {
+  std::vector<TensorToWrite> tensors;
+  for (const State &state : states)
+    tensors.push_back({state.name(),
+                       dtypeOf(state),
+                       {state.shape().begin(), state.shape().end()},
+                       {static_cast<const std::byte *>(state.raw()), size_t(state.bytes())}});
+  writeSafetensors(path, tensors);
+}
+
+} // namespace
+
+RunCheckpoints::RunCheckpoints(const std::string &folder, int64_t keep, bool resume, RunState start,
+                               const Report &report)
+    : store(folder, keep), current(std::move(start)) {
+  const std::vector<int64_t> steps = store.steps();
+  if (!resume) {
+    if (!steps.empty())
+      throw InputError(
+          fmt::format("{}: there are checkpoints up to step {}; --resume goes on from them, a new run needs "
+                      "an empty folder",
+                      folder, steps.back()));
+    return;
+  }
+  if (steps.empty())
+    throw InputError(fmt::format("{}: there is no checkpoint to resume from", folder));
+  std::string lastDamage;
+  const std::optional<int64_t> step = store.newestIntact([&](std::string_view damage) {
+    lastDamage = damage;
+    report(damage);
+  });
+  if (!step)
+    throw InputError(fmt::format("{}: none of {} checkpoints is intact ({})", folder, steps.size(), lastDamage));
+  const std::string path = store.path(*step);
+  const RunState saved = readRunState(inFolder(path, stateName));
+  checkSameRun(path, saved, current, report);
+  if (saved.step != *step)
+    throw InputError(fmt::format("{}: {} is of step {}", path, stateName, saved.step));
+  const std::map<std::string, std::string> identity = current.identity, settings = current.settings;
+  current = saved;
+  current.identity = identity;
+  current.settings = settings;
+}
+
+void RunCheckpoints::load(const std::vector<Parameter> &parameters, const std::vector<State> &optimizer) const {
+  const std::string folder = store.path(current.step);
+  readStates(inFolder(folder, "model.safetensors"), parameters);
+  readStates(inFolder(folder, optimizerName), optimizer);
+}
+
+void RunCheckpoints::write(const RunState &state, const Gpt2 &model, const std::vector<State> &optimizer,
+                           const std::string &configText) {
+  store.write(state.step, [&](const std::string &folder) {
+    writeGpt2Folder(folder, model.config(), model.named(), configText);
+    writeStates(inFolder(folder, optimizerName), optimizer);
+    writeRunState(inFolder(folder, stateName), state);
+  });
+}
+
+} // namespace tcc::models

@@ -1,0 +1,42 @@
+// The checkpoints of a training run: its states and how far it came, to a CheckpointStore and back.
+#pragma once
+#include "frontend/array.h"
+#include "models/checkpoint_store.h"
+#include "models/gpt2.h"
+#include "models/run_state.h"
+
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace tcc::models {
+
+class RunCheckpoints {
+public:
+  using Report = std::function<void(std::string_view)>;
+
+  /// A new run in `folder`, or with `resume` one that goes on there. Throws InputError where a new run would find
+  /// checkpoints, and one that goes on finds none that is intact or one of another run than `start` describes. What the
+  /// user should know is told to `report`.
+  RunCheckpoints(const std::string &folder, int64_t keep, bool resume, RunState start, const Report &report);
+
+  /// The state to go on from; step 0 of a new run.
+  const RunState &state() const { return current; }
+  bool resumed() const { return current.step > 0; }
+
+  /// Reads the states' values of the checkpoint that the run goes on from. Throws InputError unless it holds each of
+  /// them with its shape and type.
+  void load(const std::vector<Parameter> &parameters, const std::vector<State> &optimizer) const;
+
+  /// Writes a checkpoint: a Hugging Face folder (config.json, model.safetensors) with optimizer.safetensors and
+  /// run.json beside them. Throws InputError where the system cannot; what was there before then stays.
+  void write(const RunState &state, const Gpt2 &model, const std::vector<State> &optimizer,
+             const std::string &configText);
+
+private:
+  CheckpointStore store;
+  RunState current;
+};
+
+} // namespace tcc::models
