@@ -3,6 +3,7 @@
 #include "runtime/memory.h"
 #include "runtime/threads.h"
 #include <algorithm>
+#include <cstdlib>
 #include <dnnl.hpp>
 #include <unordered_map>
 #include <vector>
@@ -12,8 +13,18 @@ namespace {
 
 using dnnl::memory;
 
+/// oneDNN 2.6's AMX products run tile instructions without a tile configuration where operands are strided: an illegal
+/// instruction. They stay below AMX unless the library's own variable says otherwise.
+void limitInstructionSet() {
+  if (!std::getenv("ONEDNN_MAX_CPU_ISA") && !std::getenv("DNNL_MAX_CPU_ISA"))
+    dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+}
+
 dnnl::engine &cpuEngine() {
-  static dnnl::engine *engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  static dnnl::engine *engine = [] {
+    limitInstructionSet(); // before the library looks at the CPU
+    return new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return *engine;
 }
 
