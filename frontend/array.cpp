@@ -1,4 +1,4 @@
-// Host values.
+// Arrays and states over memory that may be mirrored on a device.
 #include "frontend/array.h"
 #include "frontend/storage.h"
 #include <cmath>
@@ -19,12 +19,12 @@ int64_t checkedBytes(const Shape &shape, DType dtype) {
   return bytes;
 }
 
-runtime::TensorStorage allocate(const Shape &shape, DType dtype, bool zero) {
+runtime::MirroredTensor allocate(const Shape &shape, DType dtype, bool zero) {
   const int64_t bytes = checkedBytes(shape, dtype);
   auto memory = zero ? runtime::TensorStorage::zeros(bytes) : runtime::TensorStorage::allocate(bytes);
   if (!memory)
     throw Error(memory.error().message());
-  return std::move(*memory);
+  return runtime::MirroredTensor(std::move(*memory));
 }
 
 template <typename T>
@@ -80,7 +80,25 @@ Storage &held(const std::shared_ptr<Storage> &storage) {
     throw Error("an empty array or state is used; give it a shape first");
   return *storage;
 }
+
+/// The address, or the error thrown as the user's, behind `name`'s.
+template <typename Pointer>
+Pointer orThrow(runtime::Expected<Pointer> address, const std::string &name = {}) {
+  if (!address)
+    throw Error((name.empty() ? "" : "state '" + name + "': ") + address.error().message());
+  return *address;
+}
 } // namespace
+
+Array detail::arrayOf(Shape shape, DType dtype, runtime::MirroredTensor memory) {
+  Array array;
+  array.storage = std::make_shared<ArrayStorage>(std::move(shape), dtype, std::move(memory));
+  return array;
+}
+
+runtime::MirroredTensor &detail::memoryOf(const State &state) {
+  return held(state.storage).memory;
+}
 
 const Shape &Array::shape() const {
   return held(storage).shape;
@@ -92,7 +110,10 @@ int64_t Array::bytes() const {
   return held(storage).memory.bytes();
 }
 void *Array::raw() const {
-  return held(storage).memory.data();
+  return orThrow(held(storage).memory.write());
+}
+const void *Array::rawForReading() const {
+  return orThrow(held(storage).memory.read());
 }
 
 double Array::item() const {
@@ -104,17 +125,17 @@ double Array::item() const {
 double Array::item(int64_t index) const {
   switch (dtype()) {
   case DType::f32:
-    return static_cast<const float *>(raw())[index];
+    return static_cast<const float *>(rawForReading())[index];
   case DType::bf16:
-    return runtime::bf16ToFloat(static_cast<const uint16_t *>(raw())[index]);
+    return runtime::bf16ToFloat(static_cast<const uint16_t *>(rawForReading())[index]);
   case DType::f16:
-    return runtime::f16ToFloat(static_cast<const uint16_t *>(raw())[index]);
+    return runtime::f16ToFloat(static_cast<const uint16_t *>(rawForReading())[index]);
   case DType::i1:
-    return static_cast<const uint8_t *>(raw())[index] != 0;
+    return static_cast<const uint8_t *>(rawForReading())[index] != 0;
   case DType::i32:
-    return static_cast<const int32_t *>(raw())[index];
+    return static_cast<const int32_t *>(rawForReading())[index];
   case DType::i64:
-    return static_cast<double>(static_cast<const int64_t *>(raw())[index]);
+    return static_cast<double>(static_cast<const int64_t *>(rawForReading())[index]);
   case DType::f8e4m3:
   case DType::f8e5m2:
     break;
@@ -175,7 +196,13 @@ int64_t State::bytes() const {
   return held(storage).memory.bytes();
 }
 void *State::raw() const {
-  return held(storage).memory.data();
+  return orThrow(held(storage).memory.write(), name());
+}
+const void *State::rawForReading() const {
+  return orThrow(held(storage).memory.read(), name());
+}
+void State::fallBack() const {
+  held(storage).memory.fallBack();
 }
 
 } // namespace tcc

@@ -1,5 +1,6 @@
-// Array and State: values on the host, the ones that go into and come out of a compiled function and the ones that live
-// across its calls. Both are handles: copies share the memory.
+// Array and State: values that go into and come out of a compiled function, and values that live across its calls. Both
+// are handles: copies share the memory. They are read and written on the host; where a device with memory of its own
+// uses them they live there too, and are copied when the other side needs what is newer.
 #pragma once
 #include "frontend/shape.h"
 #include <concepts>
@@ -11,16 +12,26 @@
 
 namespace tcc {
 
+class Array;
+class State;
 class Tensor;
+
+namespace runtime {
+class MirroredTensor;
+}
 
 namespace detail {
 struct StateStorage;
 struct ArrayStorage;
+/// For calls: an array around the output of a step, and where a state's bytes are.
+Array arrayOf(Shape shape, DType dtype, runtime::MirroredTensor memory);
+runtime::MirroredTensor &memoryOf(const State &state);
 /// Throws Error unless a C++ type of this size and kind holds an element of `dtype`.
 void checkElementType(DType dtype, size_t elementSize, bool isFloat);
 } // namespace detail
 
-/// A dense row-major tensor in host memory, 64-byte aligned.
+/// A dense row-major tensor, on the host 64-byte aligned. What reads it waits, where it is the result of a step on a
+/// device, for that step alone. Throws Error when the device failed meanwhile.
 class Array {
 public:
   Array() = default; ///< holds nothing
@@ -42,13 +53,21 @@ public:
   const Shape &shape() const;
   DType dtype() const;
   int64_t bytes() const;
+  /// The bytes to be written, and to be read alone.
   void *raw() const;
-  /// The elements. T is float for f32, uint16_t for bf16 and f16, uint8_t for the 8-bit types, int32_t, int64_t.
-  /// Throws Error for another T.
+  const void *rawForReading() const;
+  /// The elements, to be written. T is float for f32, uint16_t for bf16 and f16, uint8_t for the 8-bit types, int32_t,
+  /// int64_t. Throws Error for another T.
   template <typename T>
   std::span<T> data() const {
     detail::checkElementType(dtype(), sizeof(T), std::is_floating_point_v<T>);
     return {static_cast<T *>(raw()), static_cast<size_t>(shape().elements())};
+  }
+  /// The elements, to be read alone.
+  template <typename T>
+  std::span<const T> read() const {
+    detail::checkElementType(dtype(), sizeof(T), std::is_floating_point_v<T>);
+    return {static_cast<const T *>(rawForReading()), static_cast<size_t>(shape().elements())};
   }
   /// The element of a one-element array of any dtype, as double. Throws Error for more elements.
   double item() const;
@@ -58,6 +77,7 @@ public:
   bool setItem(int64_t index, double value);
 
 private:
+  friend Array detail::arrayOf(Shape shape, DType dtype, runtime::MirroredTensor memory);
   static Array scalar32(float value);
   std::shared_ptr<detail::ArrayStorage> storage;
 };
@@ -75,16 +95,29 @@ public:
   const Shape &shape() const;
   DType dtype() const;
   int64_t bytes() const;
+  /// The bytes to be written, and to be read alone.
   void *raw() const;
+  const void *rawForReading() const;
+  /// The elements, to be written until the next call of a function that uses the state: a device gets them anew then,
+  /// and what is written later is lost. read() costs no such copy.
   template <typename T>
   std::span<T> data() const {
     detail::checkElementType(dtype(), sizeof(T), std::is_floating_point_v<T>);
     return {static_cast<T *>(raw()), static_cast<size_t>(shape().elements())};
   }
+  /// The elements, to be read alone, good until the next such call.
+  template <typename T>
+  std::span<const T> read() const {
+    detail::checkElementType(dtype(), sizeof(T), std::is_floating_point_v<T>);
+    return {static_cast<const T *>(rawForReading()), static_cast<size_t>(shape().elements())};
+  }
+  /// After a device was lost with the newest values: takes those that were last read or written on the host.
+  void fallBack() const;
   bool operator==(const State &other) const = default;
 
 private:
   friend class Tracer;
+  friend runtime::MirroredTensor &detail::memoryOf(const State &state);
   std::shared_ptr<detail::StateStorage> storage;
 };
 

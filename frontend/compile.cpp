@@ -29,11 +29,13 @@ void detail::checkArgumentCount(const std::string &name, size_t expected, size_t
 struct Function::Impl {
   Impl(std::string name, Traced fn, FunctionOptions options)
       : name(std::move(name)), fn(std::move(fn)), options(std::move(options)),
+        device(this->options.device ? this->options.device : runtime::makeCpuDevice()),
         cache(this->options.cacheBytes, this->options.report) {}
 
   std::string name;
   Traced fn;
   FunctionOptions options;
+  std::shared_ptr<runtime::Device> device;
   Tracer tracer;
   runtime::GuardedCache<runtime::Executable> cache;
   std::vector<std::string> inputNames;
@@ -50,6 +52,9 @@ struct Function::Impl {
   void hashAndGuards();
   std::shared_ptr<runtime::Executable> compile();
   void prepare(std::span<const Array> arguments);
+  std::vector<Array> runInPlace(std::span<const runtime::ConstTensorRef> inputs);
+  std::vector<Array> startElsewhere(std::span<const runtime::ConstTensorRef> inputs);
+  [[noreturn]] void refuseRun(const runtime::Error &error) const;
 };
 
 void Function::Impl::trace(std::span<const Array> arguments) {
@@ -78,7 +83,8 @@ void Function::Impl::hashAndGuards() {
                       .value = std::span<const int64_t>(argument.type.shape),
                       .file = {}});
   }
-  guards.push_back({.kind = GuardKind::device, .what = "device", .value = std::string_view("cpu"), .file = {}});
+  guards.push_back(
+      {.kind = GuardKind::device, .what = "device", .value = std::string_view(device->name()), .file = {}});
   for (const Literal &literal : record.literals)
     guards.push_back({.kind = GuardKind::constant,
                       .what = {},
@@ -121,7 +127,7 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile() {
 
   // 3. Executable.
   const Clock::time_point loading = Clock::now();
-  auto executable = runtime::Executable::load(std::move(*artefact), {options.threads, options.checked});
+  auto executable = runtime::Executable::load(std::move(*artefact), {options.threads, options.checked, device});
   if (!executable)
     refuse(executable.error().message());
   summary.capturedOps = report.pipeline.capturedOps;
@@ -167,24 +173,57 @@ Function::~Function() = default;
 Function::Function(Function &&) noexcept = default;
 Function &Function::operator=(Function &&) noexcept = default;
 
-std::vector<Array> Function::call(std::span<const Array> arguments) {
-  impl->prepare(arguments);
-  const runtime::Plan &plan = impl->current->plan();
-  std::vector<runtime::ConstTensorRef> inputs;
-  for (const Array &argument : arguments)
-    inputs.emplace_back(argument.raw(), argument.bytes());
+/// A step on the host's own memory: results get memory of their own, states are updated in place.
+std::vector<Array> Function::Impl::runInPlace(std::span<const runtime::ConstTensorRef> inputs) {
   std::vector<Array> results;
   std::vector<runtime::TensorRef> outputs, states;
-  for (const runtime::TensorSpec &spec : plan.outputs) {
+  for (const runtime::TensorSpec &spec : current->plan().outputs) {
     results.push_back(Array::uninitialized(Shape(spec.shape), spec.dtype));
     outputs.push_back({results.back().raw(), results.back().bytes()});
   }
-  for (const Record::Argument &argument : impl->recorded.record->arguments)
+  for (const Record::Argument &argument : recorded.record->arguments)
     if (argument.state)
       states.push_back({argument.state.raw(), argument.state.bytes()});
-  if (runtime::Error error = impl->current->run(inputs, outputs, states, impl->profiler))
-    throw Error("'" + impl->name + "' cannot be run: " + error.message());
+  if (runtime::Error error = current->run(inputs, outputs, states, profiler))
+    refuseRun(error);
   return results;
+}
+
+/// A step on a device with memory of its own: states live there, results arrive when they are read.
+std::vector<Array> Function::Impl::startElsewhere(std::span<const runtime::ConstTensorRef> inputs) {
+  std::vector<runtime::TensorRef> states;
+  for (const Record::Argument &argument : recorded.record->arguments)
+    if (argument.state) {
+      runtime::Expected<char *> address = detail::memoryOf(argument.state).onDevice(device);
+      if (!address)
+        refuseRun(runtime::Error("state '" + argument.state.name() + "': " + address.error().message()));
+      states.push_back({*address, argument.state.bytes()});
+    }
+  auto outputs = current->start(inputs, states, profiler);
+  if (!outputs && device->isClosed())
+    refuseRun(outputs.error());
+  for (const Record::Argument &argument : recorded.record->arguments)
+    if (argument.state)
+      detail::memoryOf(argument.state).deviceWrote(options.checked);
+  if (!outputs)
+    refuseRun(outputs.error());
+  std::vector<Array> results;
+  for (const runtime::TensorSpec &spec : current->plan().outputs)
+    results.push_back(detail::arrayOf(Shape(spec.shape), spec.dtype,
+                                      runtime::MirroredTensor(*outputs, results.size(), spec.bytes())));
+  return results;
+}
+
+void Function::Impl::refuseRun(const runtime::Error &error) const {
+  throw Error("'" + name + "' cannot be run: " + error.message());
+}
+
+std::vector<Array> Function::call(std::span<const Array> arguments) {
+  impl->prepare(arguments);
+  std::vector<runtime::ConstTensorRef> inputs;
+  for (const Array &argument : arguments)
+    inputs.emplace_back(argument.rawForReading(), argument.bytes());
+  return impl->device->sharesHostMemory() ? impl->runInPlace(inputs) : impl->startElsewhere(inputs);
 }
 
 void Function::prepare(std::span<const Array> arguments) {

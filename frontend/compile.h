@@ -14,6 +14,7 @@
 namespace tcc {
 
 namespace runtime {
+class Device;
 class Executable;
 class Profiler;
 } // namespace runtime
@@ -28,7 +29,9 @@ struct FunctionOptions {
   std::string march = {};                  ///< as -march=; empty: native
   bool frozen = false;                     ///< trace once and never again: the user's promise that nothing changes
   bool checked = false;                    ///< NaN-fill buffers before every run
-  int64_t cacheBytes = int64_t{4} << 30;
+  /// What runs the function, shared with others that may take turns on it; null: a CPU device of its own.
+  std::shared_ptr<runtime::Device> device = {};
+  int64_t cacheBytes = int64_t{4} << 30; ///< of code and constants; what a device shares is not counted
   /// Gets "recompiled: tokens 16x256 → 16x200"; printed on stderr by default.
   std::function<void(std::string_view)> report = {};
 };

@@ -194,13 +194,13 @@ Array readNpy(const std::string &path, DType dtype) {
 void writeNpy(const std::string &path, const Array &array) {
   std::string bytes = headerOf(array);
   if (array.dtype() == DType::bf16) {
-    const auto *from = static_cast<const uint16_t *>(array.raw());
+    const auto *from = static_cast<const uint16_t *>(array.rawForReading());
     for (int64_t i = 0; i < array.shape().elements(); ++i) {
       const float value = runtime::bf16ToFloat(from[i]);
       bytes.append(reinterpret_cast<const char *>(&value), sizeof value);
     }
   } else {
-    bytes.append(static_cast<const char *>(array.raw()), static_cast<size_t>(array.bytes()));
+    bytes.append(static_cast<const char *>(array.rawForReading()), static_cast<size_t>(array.bytes()));
   }
   if (runtime::Error error = runtime::writeFileAtomically(path, bytes))
     throw Error(error.message());

@@ -41,7 +41,7 @@ public:
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (changes(plan.inputs[i].name) && run > 1)
         inputs[i] = values.of(plan.inputs[i], seed, run);
-      in.emplace_back(inputs[i].raw(), inputs[i].bytes());
+      in.emplace_back(inputs[i].rawForReading(), inputs[i].bytes());
     }
     for (const Array &array : outputs)
       out.push_back({array.raw(), array.bytes()});
@@ -154,7 +154,7 @@ Array RunValues::of(const runtime::TensorSpec &spec, uint64_t seed, int64_t run)
   if (auto found = given.find(spec.name); found != given.end()) {
     // A copy, since a run updates states in place.
     Array array = Array::uninitialized(found->second.shape(), found->second.dtype());
-    std::memcpy(array.raw(), found->second.raw(), static_cast<size_t>(array.bytes()));
+    std::memcpy(array.raw(), found->second.rawForReading(), static_cast<size_t>(array.bytes()));
     return array;
   }
   auto hint = hints.find(spec.name);

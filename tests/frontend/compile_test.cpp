@@ -1,4 +1,5 @@
 // compile(): values, training, guards and their reasons. No MLIR: it also shows that users' files compile without it.
+#include "tests/runtime/remote_device.h"
 #include <cmath>
 #include <gtest/gtest.h>
 #include <tcc/tcc.h>
@@ -194,6 +195,109 @@ TEST(Compile, MistakesAreErrors) {
   options.passes = {{"no-such-pass", true}};
   Function unknownPass = compile("f", [](Tensor y) { return y + 1; }, options);
   EXPECT_THROW(unknownPass(x), Error);
+}
+
+struct Descent {
+  Parameter w{"w", {6, 4}};
+  Function step;
+  explicit Descent(FunctionOptions options)
+      : step(compile(
+            "descent",
+            [this](Tensor x, Tensor rate) {
+              Tensor y = matmul(x, w);
+              Tensor loss = mean(y * y);
+              assign(w, w - rate * gradient(loss, {w}));
+              return std::pair{loss, y};
+            },
+            std::move(options))) {
+    for (size_t i = 0; i < 24; ++i)
+      w.data<float>()[i] = 0.1f * static_cast<float>(static_cast<int>(i % 7) - 3);
+  }
+  std::vector<Array> operator()(int number) { return step(sequence({3, 6}, -0.5f, 0.01f * float(number)), 0.1f); }
+};
+
+TEST(CompileOnADevice, SameBitsAndNoCopyTooMany) {
+  auto device = std::make_shared<runtime::test::RemoteDevice>();
+  FunctionOptions there = quiet();
+  there.device = device;
+  there.checked = true;
+  Descent here(quiet()), remote(there);
+  std::vector<std::vector<Array>> kept;
+  for (int i = 0; i < 4; ++i) {
+    const auto expected = here(i);
+    kept.push_back(remote(i));
+    EXPECT_EQ(kept.back()[0].item(), expected[0].item());
+    EXPECT_TRUE(std::ranges::equal(kept.back()[1].read<float>(), expected[1].read<float>()));
+  }
+  EXPECT_EQ(device->bytesIn, 96) << "the weights went there once";
+  EXPECT_EQ(device->bytesOut, 0);
+  EXPECT_TRUE(std::ranges::equal(remote.w.read<float>(), here.w.read<float>()));
+  EXPECT_EQ(device->bytesOut, 96);
+  remote(4), here(4); // reading has changed nothing
+  EXPECT_EQ(device->bytesIn, 96);
+  for (Parameter *w : {&remote.w, &here.w})
+    w->data<float>()[3] = 1.5f;
+  EXPECT_EQ(remote(5)[0].item(), here(5)[0].item()) << "a written weight must reach the device";
+  EXPECT_EQ(device->bytesIn, 192);
+  EXPECT_TRUE(std::ranges::equal(remote.w.read<float>(), here.w.read<float>()));
+}
+
+TEST(CompileOnADevice, StatesGoBetweenDeviceAndHostFunctions) {
+  FunctionOptions there = quiet();
+  there.device = std::make_shared<runtime::test::RemoteDevice>();
+  Descent remote(there), here(quiet());
+  Function total = compile("total", [&] { return sum(remote.w); }, quiet());
+  Function expected = compile("total", [&] { return sum(here.w); }, quiet());
+  for (int i = 0; i < 3; ++i) {
+    remote(i), here(i);
+    EXPECT_EQ(total()[0].item(), expected()[0].item());
+  }
+}
+
+TEST(CompileOnADevice, AResultIsAnInputOfTheNextCall) {
+  FunctionOptions there = quiet();
+  there.device = std::make_shared<runtime::test::RemoteDevice>();
+  Function twice = compile("twice", [](Tensor x) { return x + x; }, there);
+  Array x = sequence({5}, 1, 1);
+  for (int i = 0; i < 3; ++i)
+    x = twice(x)[0];
+  EXPECT_EQ(x.item(4), 40);
+}
+
+TEST(CompileOnADevice, WhatIsLostIsNamedAndTheHostGoesOn) {
+  auto device = std::make_shared<runtime::test::RemoteDevice>();
+  FunctionOptions there = quiet();
+  there.device = device;
+  Descent remote(there);
+  remote(0);
+  const float before = remote.w.read<float>()[0];
+  remote(1);
+  device->lost = "remote is closed after: a fault";
+  auto refused = [&](auto action, const char *expected) {
+    try {
+      action();
+      ADD_FAILURE() << "no error";
+    } catch (const Error &error) {
+      EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what();
+    }
+  };
+  refused([&] { remote(2); }, "lost: the values of states `w` since they were last read");
+  refused([&] { remote.w.read<float>(); }, "state 'w': remote is closed after: a fault");
+  remote.w.fallBack();
+  EXPECT_EQ(remote.w.read<float>()[0], before);
+  Function total = compile("total", [&] { return sum(remote.w); }, quiet());
+  EXPECT_TRUE(std::isfinite(total()[0].item()));
+}
+
+TEST(Compile, TheCacheCountsNoArenas) {
+  FunctionOptions options = quiet();
+  options.cacheBytes = 1 << 20; // each step's arena is larger
+  Function f = compile("f", [](Tensor x, Tensor y) { return sum(matmul(x, y)); }, options);
+  for (int round = 0; round < 2; ++round)
+    for (int64_t rows : {1024, 2048})
+      f(Array({rows, 512}), Array({512, 512}));
+  EXPECT_EQ(f.counters().cache.evictions, 0);
+  EXPECT_EQ(f.counters().cache.misses, 2);
 }
 
 } // namespace
