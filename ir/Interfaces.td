@@ -41,6 +41,18 @@ def CompositeOpInterface : OpInterface<"CompositeOpInterface"> {
   ];
 }
 
+def ExpandableOpInterface : OpInterface<"ExpandableOpInterface"> {
+  let cppNamespace = "::tcc";
+  let description = [{
+    An op for which a target may have a kernel of its own; `expand` writes it in terms of other primitives where the
+    target has none. Its gradient is known, so it is no composite.
+  }];
+  let methods = [
+    InterfaceMethod<"The values that replace the results.",
+      "::llvm::SmallVector<::mlir::Value>", "expand", (ins "::tcc::Emit &":$b)>
+  ];
+}
+
 def CostOpInterface : OpInterface<"CostOpInterface"> {
   let cppNamespace = "::tcc";
   let description = [{ Floating-point operations of one execution; an op without it counts one per result element. }];

@@ -44,6 +44,7 @@ def CheapToClone : NativeOpTrait<"CheapToClone"> { let cppNamespace = "::tcc"; }
 defvar IsDifferentiable = DeclareOpInterfaceMethods<DifferentiableOpInterface>;
 defvar IsElementwise = DeclareOpInterfaceMethods<ElementwiseOpInterface>;
 defvar IsComposite = DeclareOpInterfaceMethods<CompositeOpInterface>;
+defvar IsExpandable = DeclareOpInterfaceMethods<ExpandableOpInterface>;
 defvar InferTypes = InferTypeOpAdaptor;
 
 class Tcc_Op<string mnemonic, list<Trait> traits = []> : Op<Tcc_Dialect, mnemonic, !listconcat(traits, [Pure])>;
@@ -294,6 +295,41 @@ def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, StructuredOp, InferTypes,
   let results = (outs Tcc_FloatTensor:$result);
   let assemblyFormat = [{ $a (`transposed` $transpose_a^)? `,` $b (`transposed` $transpose_b^)? attr-dict `:`
                           type($a) `,` type($b) `->` type($result) }];
+}
+
+//===- attention -----------------------------------------------------------------------------------------------===//
+
+def Tcc_FlashAttentionOp : Tcc_Op<"flash_attention", [IsDifferentiable, IsExpandable, StructuredOp, InferTypes,
+    DeclareOpInterfaceMethods<CostOpInterface>]> {
+  let summary = "softmax(scale · q·kᵀ, masked) · v by heads, and each row's log-sum-exp; no T×S value in memory";
+  let description = [{ q [B, T, H, d], k and v [B, S, G, d]; query head h reads key head h div (H div G). With
+    `diagonal` D, query t sees keys s <= t + D; with `window` W too, only s > t + D - W. out is q's type, lse f32
+    [B, H, T]: the logarithm of the sum of the visible exponentials. A row without a visible key gives 0 and -inf.
+    Scores, softmax and sums are f32; probabilities are rounded to the element type before they multiply v. Hidden
+    keys are not read (Dao 2023).
+    flash_attention_c1: q, k and v have rank 4, one element type, equal B and d; v has k's type.
+    flash_attention_c2: k's heads divide q's. flash_attention_c3: a window is positive and needs a diagonal. }];
+  let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v, F64Attr:$scale,
+                       OptionalAttr<I64Attr>:$diagonal, OptionalAttr<I64Attr>:$window);
+  let results = (outs Tcc_FloatTensor:$out, RankedTensorOf<[F32]>:$lse);
+  let assemblyFormat = [{ $q `,` $k `,` $v (`diagonal` $diagonal^)? (`window` $window^)? `scale` $scale attr-dict `:`
+                          functional-type(operands, results) }];
+}
+
+def Tcc_FlashAttentionBackwardOp : Tcc_Op<"flash_attention_backward", [NoGradient, IsExpandable, StructuredOp,
+    InferTypes, DeclareOpInterfaceMethods<CostOpInterface>]> {
+  let summary = "gradients of q, k and v, given those of flash_attention's out; probabilities are computed again";
+  let description = [{ Operands and attributes are flash_attention's, out and lse its results, dOut the gradient of
+    out. With P = exp(scale·q·kᵀ - lse) and dS = P·(dOut·vᵀ - rowsum(dOut·out)): dQ = scale·dS·k, dK = scale·dSᵀ·q,
+    dV = Pᵀ·dOut; dK and dV are summed over a group's heads. P and dS are rounded to the element type before they
+    multiply. flash_attention_backward_c1: out and dOut have q's type, lse is f32 [B, H, T]. The other constraints are
+    flash_attention's. }];
+  let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v, Tcc_FloatTensor:$out,
+                       RankedTensorOf<[F32]>:$lse, Tcc_FloatTensor:$dOut, F64Attr:$scale,
+                       OptionalAttr<I64Attr>:$diagonal, OptionalAttr<I64Attr>:$window);
+  let results = (outs Tcc_FloatTensor:$dQ, Tcc_FloatTensor:$dK, Tcc_FloatTensor:$dV);
+  let assemblyFormat = [{ $q `,` $k `,` $v `,` $out `,` $lse `,` $dOut (`diagonal` $diagonal^)? (`window` $window^)?
+                          `scale` $scale attr-dict `:` functional-type(operands, results) }];
 }
 
 //===- composites ----------------------------------------------------------------------------------------------===//

@@ -26,6 +26,8 @@ constexpr PassInfo table[] = {
     {"specialize-shapes", Phase::captured, "first: every later pass sees static sizes", true, nullptr},
     {"decompose", Phase::captured, "before autodiff: gradients are known of primitives alone", true, nullptr},
     {"autodiff", Phase::joint, "on primitives; forward and backward become one dataflow", true, nullptr},
+    {"expand-unsupported", Phase::shaped, "after autodiff: the target may have the gradient's kernel as well", true,
+     nullptr},
     {"simplify", Phase::shaped, "after autodiff: it shares sums and removes what no result needs", false, optimizes},
     {"autocast", Phase::shaped, "after simplify: on the products that remain; with --dtype", false, narrowsProducts},
     {"split-reductions", Phase::shaped, "before fusion: a long reduction's first part joins its producer", true,
@@ -35,8 +37,8 @@ constexpr PassInfo table[] = {
     {"plan-memory", Phase::planned, "last: places follow from order and kernels", true, nullptr},
 };
 
-constexpr PassFunction functions[] = {specializeShapes, decompose,   autodiff, simplify,  autocast,
-                                      splitReductions,  fuseKernels, schedule, planMemory};
+constexpr PassFunction functions[] = {specializeShapes, decompose,       autodiff,    expandUnsupported, simplify,
+                                      autocast,         splitReductions, fuseKernels, schedule,          planMemory};
 static_assert(std::size(table) == std::size(functions));
 
 bool isEnabled(const PassInfo &info, const PipelineOptions &options) {

@@ -22,6 +22,8 @@ struct PipelineOptions {
   bool verifyEach = false;                 // run the reference interpreter before and after each pass and compare
   std::string dump;                        // -fdump-ir=: "all", "changed" or a pass's name; empty for none
   llvm::raw_ostream *dumpStream = nullptr; // where dumps go; stderr by default
+  /// Whether the target has a kernel for an ExpandableOpInterface op; none if empty.
+  std::function<bool(mlir::Operation *)> hasKernel;
   /// Arena bytes that a product needs while it runs; none if empty. Set by codegen, which knows the library.
   std::function<int64_t(MatmulOp)> scratchBytes;
 };

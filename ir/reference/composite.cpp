@@ -113,7 +113,7 @@ void addLinear(Registry &registry) {
   });
 }
 
-void addAttention(Registry &registry) {
+void addPlainAttention(Registry &registry) {
   add<AttentionOp>(registry, [](Call &call, AttentionOp op) {
     const RefTensor &q = call.in(0), &k = call.in(1), &v = call.in(2);
     int64_t width = q.shape().back();
@@ -203,7 +203,7 @@ void addComposites(Registry &registry) {
   addActivation<ReluOp>(registry, [](double x) { return x <= 0 ? 0 : x; });
   addNorms(registry);
   addLinear(registry);
-  addAttention(registry);
+  addPlainAttention(registry);
   addLoss(registry);
   addDropout(registry);
   addAdamw(registry);

@@ -19,6 +19,7 @@ const Registry &registry() {
     addReductions(registry);
     addIndexing(registry);
     addMatmul(registry);
+    addAttention(registry);
     addComposites(registry);
     return registry;
   }();

@@ -31,6 +31,7 @@ void addViews(Registry &registry);
 void addReductions(Registry &registry);
 void addIndexing(Registry &registry);
 void addMatmul(Registry &registry);
+void addAttention(Registry &registry);
 void addComposites(Registry &registry);
 
 /// Registers a function that takes the call and the op in its own class.

@@ -645,6 +645,80 @@ OpRow attentionRow() {
   return row;
 }
 
+struct FlashSample {
+  std::string q, k, mask; // shapes, and "diagonal D window W " or less
+};
+
+const std::vector<FlashSample> flashSamples = {{"1x7x2x4", "1x7x2x4", "diagonal 0 "},
+                                               {"2x5x1x4", "2x9x1x4", ""},
+                                               {"1x3x4x2", "1x3x2x2", "diagonal 0 "},
+                                               {"1x4x2x3", "1x6x1x3", "diagonal 2 "},
+                                               {"1x6x1x4", "1x4x1x4", "diagonal -2 "},
+                                               {"1x9x1x4", "1x9x1x4", "diagonal 0 window 3 "},
+                                               {"1x8x2x2", "1x3x2x2", "diagonal 0 window 2 "},
+                                               {"2x17x3x16", "2x17x3x16", "diagonal 0 "},
+                                               {"1x65x2x8", "1x65x1x8", "diagonal 0 "},
+                                               {"0x4x2x8", "0x4x2x8", "diagonal 0 "},
+                                               {"1x3x2x4", "1x0x2x4", ""}};
+
+/// Rows without a visible key have the log-sum-exp -inf, whose gradient no difference can tell.
+bool hasEmptyRows(const FlashSample &sample) {
+  return sample.mask == "diagonal -2 " || sample.mask == "diagonal 0 window 2 " || sample.k == "1x0x2x4";
+}
+
+OpRow flashAttentionRow() {
+  OpRow row{"tcc.flash_attention", {}, {}};
+  auto text = [](const std::string &q, const std::string &k, const std::string &mask, const std::string &results) {
+    return "%r:2 = tcc.flash_attention %a, %b, %c " + mask + "scale 0.35 : (" + q + ", " + k + ", " + k + ") -> (" +
+           results + ")";
+  };
+  for (const FlashSample &sample : flashSamples)
+    for (const std::string &element : floats) {
+      std::string q = tensor(sample.q, element), k = tensor(sample.k, element);
+      SmallVector<StringRef> sizes;
+      StringRef(sample.q).split(sizes, 'x');
+      std::string lse = tensor((sizes[0] + "x" + sizes[2] + "x" + sizes[1]).str(), "f32");
+      OpCase &added = addCase(row.cases, "flash_attention/" + sample.q + "/" + sample.k + "/" + sample.mask + element,
+                              {q, k, k}, text(q, k, sample.mask, q + ", " + lse), {q, lse});
+      added.differentiable = !hasEmptyRows(sample);
+    }
+  const std::string q = "tensor<1x3x2x4xf32>", lse = "tensor<1x2x3xf32>", more = "tensor<1x3x3x4xf32>",
+                    wide = "tensor<1x3x2x5xf32>";
+  auto refused = [&](const std::string &label, const std::string &k, const std::string &mask) {
+    row.errors.push_back(error(label, {q, k, k}, text(q, k, mask, q + ", " + lse)));
+  };
+  refused("flash_attention_c1", wide, "");
+  refused("flash_attention_c2", more, "");
+  refused("flash_attention_c3", q, "window 2 ");
+  refused("flash_attention_c3", q, "diagonal 0 window 0 ");
+  return row;
+}
+
+/// Operands out and lse are arguments like the others, so that the op stands first: P is no softmax then, but what the
+/// formulas say of it.
+OpRow flashAttentionBackwardRow() {
+  OpRow row{"tcc.flash_attention_backward", {}, {}};
+  for (const FlashSample &sample : flashSamples)
+    for (const std::string &element : floats) {
+      std::string q = tensor(sample.q, element), k = tensor(sample.k, element);
+      SmallVector<StringRef> sizes;
+      StringRef(sample.q).split(sizes, 'x');
+      std::string lse = tensor((sizes[0] + "x" + sizes[2] + "x" + sizes[1]).str(), "f32");
+      OpCase &added =
+          addCase(row.cases, "flash_attention_backward/" + sample.q + "/" + sample.k + "/" + sample.mask + element,
+                  {q, k, k, q, lse, q},
+                  "%r:3 = tcc.flash_attention_backward %a, %b, %c, %d, %e, %f " + sample.mask + "scale 0.35 : (" + q +
+                      ", " + k + ", " + k + ", " + q + ", " + lse + ", " + q + ") -> (" + q + ", " + k + ", " + k + ")",
+                  {q, k, k});
+      added.domains[4] = {1, 3};
+    }
+  const std::string q = "tensor<1x3x2x4xf32>", lse = "tensor<1x3x2xf32>"; // [B, T, H], not [B, H, T]
+  row.errors = {error("flash_attention_backward_c1", {q, q, q, q, lse, q},
+                      "%r:3 = tcc.flash_attention_backward %a, %b, %c, %d, %e, %f scale 0.5 : (" + q + ", " + q + ", " +
+                          q + ", " + q + ", " + lse + ", " + q + ") -> (" + q + ", " + q + ", " + q + ")")};
+  return row;
+}
+
 OpRow dropoutRow() {
   OpRow row{"tcc.dropout", {}, {}};
   for (std::string rate : {"0.0", "0.1", "0.5", "0.9"})
@@ -734,6 +808,8 @@ std::vector<OpRow> makeTable() {
           normRow("rms_norm", false),
           linearRow(),
           crossEntropyRow(),
+          flashAttentionRow(),
+          flashAttentionBackwardRow(),
           attentionRow(),
           dropoutRow(),
           adamwRow()};

@@ -80,7 +80,7 @@ void checkTogether(ArrayRef<Sample *> samples, int level) {
 /// The product library has no f16 products: compileModule refuses them, see halfProductsAreRefused.
 bool isHalfProduct(const OpRow &row, const OpCase &opCase) {
   StringRef op(row.op);
-  return (op == "tcc.matmul" || op == "tcc.linear" || op == "tcc.attention") &&
+  return (op == "tcc.matmul" || op == "tcc.linear" || op.contains("attention")) &&
          StringRef(opCase.text).contains("xf16>");
 }
 

@@ -1,0 +1,258 @@
+// Attention as one op, forward and backward, and both in terms of primitives for a target without kernels for a case.
+#include "ir/ops/attention.h"
+#include "ir/emit.h"
+#include "ir/ops/shapes.h"
+#include <limits>
+
+using namespace mlir;
+
+namespace tcc {
+
+//===- sizes and masks -----------------------------------------------------------------------------------------===//
+
+std::pair<int64_t, int64_t> AttentionMask::visibleKeys(int64_t t, int64_t keys) const {
+  if (!diagonal)
+    return {0, keys};
+  int64_t end = std::min(keys, t + *diagonal + 1);
+  int64_t first = window ? std::max<int64_t>(0, t + *diagonal - *window + 1) : 0;
+  return {first, std::max<int64_t>(0, end)};
+}
+
+int64_t AttentionMask::visiblePairs(int64_t queries, int64_t keys) const {
+  int64_t pairs = 0;
+  for (int64_t t = 0; t < queries; ++t) {
+    auto [first, end] = visibleKeys(t, keys);
+    pairs += std::max<int64_t>(0, end - first);
+  }
+  return pairs;
+}
+
+bool AttentionMask::hidesWholeRows(int64_t queries, int64_t keys) const {
+  auto isEmpty = [&](int64_t t) {
+    auto [first, end] = visibleKeys(t, keys);
+    return first >= end;
+  };
+  return queries > 0 && (isEmpty(0) || isEmpty(queries - 1)); // the visible range moves one way
+}
+
+namespace {
+
+template <typename Op>
+AttentionSizes sizesOf(Op op) {
+  ArrayRef<int64_t> q = tensorType(op.getQ()).getShape(), k = tensorType(op.getK()).getShape();
+  return {q[0], q[1], k[1], q[2], k[2], q[3]};
+}
+
+template <typename Op>
+AttentionMask maskOf(Op op) {
+  return {op.getDiagonal(), op.getWindow()};
+}
+
+/// Checks the operands and attributes of either op; `prefix` is its name with "flash_attention_c" behind it.
+template <typename Adaptor>
+LogicalResult verifyOperands(std::optional<Location> loc, Adaptor adaptor, StringRef name) {
+  RankedTensorType q = tensorType(adaptor.getQ()), k = tensorType(adaptor.getK()), v = tensorType(adaptor.getV());
+  bool fits = q.getRank() == 4 && k.getRank() == 4 && k == v && q.getElementType() == k.getElementType() &&
+              sameSize(q.getDimSize(0), k.getDimSize(0)) && sameSize(q.getDimSize(3), k.getDimSize(3));
+  if (!fits)
+    return emitOptionalError(loc, "'", name, "' q is ", typeText(q), ", k ", typeText(k), ", v ", typeText(v),
+                             "; q [B, T, H, d] needs k and v of one type [B, S, G, d] (flash_attention_c1)");
+  int64_t heads = q.getDimSize(2), keyHeads = k.getDimSize(2);
+  bool known = !ShapedType::isDynamic(heads) && !ShapedType::isDynamic(keyHeads);
+  if (known && (keyHeads == 0 ? heads != 0 : heads % keyHeads != 0))
+    return emitOptionalError(loc, "'", name, "' has ", heads, " heads of q and ", keyHeads,
+                             " of k; k's must divide q's (flash_attention_c2)");
+  if (adaptor.getWindow() && (!adaptor.getDiagonal() || static_cast<int64_t>(*adaptor.getWindow()) <= 0))
+    return emitOptionalError(loc, "'", name, "' has window ", static_cast<int64_t>(*adaptor.getWindow()),
+                             adaptor.getDiagonal() ? "" : " and no diagonal",
+                             "; a window is positive and needs a diagonal (flash_attention_c3)");
+  return success();
+}
+
+RankedTensorType lseType(RankedTensorType q) {
+  return RankedTensorType::get({q.getDimSize(0), q.getDimSize(2), q.getDimSize(1)}, Float32Type::get(q.getContext()));
+}
+
+//===- in terms of primitives ----------------------------------------------------------------------------------===//
+
+/// Attention by materialised scores. Heads of a group stand as rows of one matrix, so keys are never repeated:
+/// [B, T, H, d] becomes [B, G, group·T, d].
+class Expansion {
+public:
+  Expansion(Emit &b, Value q, Value k, Value v, double scale, AttentionSizes sizes, AttentionMask mask)
+      : b(b), sizes(sizes), mask(mask), scale(scale), element(tensorType(q).getElementType()), q(byGroup(q)),
+        k(b.transpose(k, {0, 2, 1, 3})), v(b.transpose(v, {0, 2, 1, 3})) {
+    scores = byHead(b.mul(b.matmul(this->q, this->k, false, true, b.f32()), scale));
+    if (mask.diagonal)
+      visible = visiblePairs();
+  }
+
+  /// out and lse.
+  SmallVector<Value> forward() {
+    RankedTensorType type = tensorType(scores);
+    bool rowsMayBeEmpty = sizes.keys == 0 || mask.hidesWholeRows(sizes.queries, sizes.keys);
+    Value masked = hide(scores, -std::numeric_limits<double>::infinity());
+    Value top = b.reduceMax(b.detach(masked), {3});
+    if (rowsMayBeEmpty)
+      top = b.select(isFinite(top), top, b.zeros(tensorType(top)));
+    Value e = b.exp(b.sub(masked, b.broadcast(top, type.getShape())));
+    Value sum = b.reduceSum(e, {3});
+    Value lse = b.add(b.log(sum), top);
+    if (rowsMayBeEmpty)
+      sum = b.select(b.compare(Predicate::eq, sum, b.zeros(tensorType(sum))), b.constant(1, tensorType(sum)), sum);
+    Value p = b.div(e, b.broadcast(sum, type.getShape()));
+    Value out = fromGroup(b.matmul(byRows(b.cast(p, element)), v));
+    return {out, b.reshape(lse, {sizes.batch, sizes.heads, sizes.queries})};
+  }
+
+  /// exp(scores - lse), 0 where hidden; [B, H, T, S] f32.
+  Value probabilities(Value lse) {
+    ArrayRef<int64_t> shape = tensorType(scores).getShape();
+    if (sizes.keys == 0 || mask.hidesWholeRows(sizes.queries, sizes.keys))
+      lse = b.select(isFinite(lse), lse, b.zeros(tensorType(lse)));
+    return hide(b.exp(b.sub(scores, b.broadcast(column(lse), shape))), 0);
+  }
+
+  /// dQ, dK, dV of P and of the gradient with respect to P, where `delta` [B, H, T] is taken off each row of the
+  /// latter. Without dOut: dQ and dK alone, dP being 0.
+  SmallVector<Value> backward(Value p, Value dOut, Value delta) {
+    ArrayRef<int64_t> shape = tensorType(scores).getShape();
+    Value shift = b.broadcast(column(delta), shape);
+    Value grouped = dOut ? byGroup(dOut) : Value();
+    Value dP = dOut ? b.sub(byHead(b.matmul(grouped, v, false, true, b.f32())), shift) : b.neg(shift);
+    Value dS = byRows(b.cast(b.mul(p, dP), element));
+    Value dQ = fromGroup(scaled(b.matmul(dS, k, false, false, b.f32())));
+    Value dK = b.transpose(scaled(b.matmul(dS, q, true, false, b.f32())), {0, 2, 1, 3});
+    if (!dOut)
+      return {dQ, dK, Value()};
+    Value dV = b.transpose(b.matmul(byRows(b.cast(p, element)), grouped, true), {0, 2, 1, 3});
+    return {dQ, dK, dV};
+  }
+
+private:
+  Emit &b;
+  AttentionSizes sizes;
+  AttentionMask mask;
+  double scale;
+  Type element;
+  Value q, k, v; // [B, G, group·T, d], [B, G, S, d]
+  Value scores;  // [B, H, T, S], scaled
+  Value visible; // null: all pairs
+
+  Value byGroup(Value x) {
+    return b.reshape(b.transpose(x, {0, 2, 1, 3}),
+                     {sizes.batch, sizes.keyHeads, sizes.group() * sizes.queries, sizes.width});
+  }
+  Value fromGroup(Value x) {
+    return b.transpose(b.reshape(x, {sizes.batch, sizes.heads, sizes.queries, sizes.width}), {0, 2, 1, 3});
+  }
+  Value byHead(Value x) { return b.reshape(x, {sizes.batch, sizes.heads, sizes.queries, sizes.keys}); }
+  Value byRows(Value x) {
+    return b.reshape(x, {sizes.batch, sizes.keyHeads, sizes.group() * sizes.queries, sizes.keys});
+  }
+  Value column(Value rows) { return b.reshape(rows, {sizes.batch, sizes.heads, sizes.queries, 1}); }
+  Value scaled(Value x) { return b.cast(b.mul(x, scale), element); }
+  Value isFinite(Value x) { return b.create<IsFiniteOp>(withElement(tensorType(x), b.builder.getI1Type()), x); }
+  Value hide(Value x, double with) { return visible ? b.select(visible, x, b.constant(with, tensorType(x))) : x; }
+
+  Value visiblePairs() {
+    ArrayRef<int64_t> shape = tensorType(scores).getShape();
+    Value last = b.iota(2, shape, b.i32()), key = b.iota(3, shape, b.i32());
+    if (*mask.diagonal != 0)
+      last = b.add(last, static_cast<double>(*mask.diagonal));
+    Value seen = b.compare(Predicate::le, key, last);
+    if (mask.window)
+      seen = b.logicalAnd(seen, b.compare(Predicate::gt, key, b.sub(last, static_cast<double>(*mask.window))));
+    return seen;
+  }
+};
+
+template <typename Op>
+Expansion expansionOf(Emit &b, Op op) {
+  return Expansion(b, op.getQ(), op.getK(), op.getV(), op.getScale().convertToDouble(), sizesOf(op), maskOf(op));
+}
+
+} // namespace
+
+AttentionSizes attentionSizes(FlashAttentionOp op) {
+  return sizesOf(op);
+}
+AttentionSizes attentionSizes(FlashAttentionBackwardOp op) {
+  return sizesOf(op);
+}
+AttentionMask attentionMask(FlashAttentionOp op) {
+  return maskOf(op);
+}
+AttentionMask attentionMask(FlashAttentionBackwardOp op) {
+  return maskOf(op);
+}
+
+//===- flash_attention -----------------------------------------------------------------------------------------===//
+
+LogicalResult FlashAttentionOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                                 SmallVectorImpl<Type> &types) {
+  if (failed(verifyOperands(loc, adaptor, "tcc.flash_attention")))
+    return failure();
+  RankedTensorType q = tensorType(adaptor.getQ());
+  types.append({q, lseType(q)});
+  return success();
+}
+
+SmallVector<Value> FlashAttentionOp::expand(Emit &b) {
+  return expansionOf(b, *this).forward();
+}
+
+// The log-sum-exp's own gradient g has d lse / d scores = P, so it goes through materialised probabilities: what
+// models have in their losses is out alone.
+SmallVector<Value> FlashAttentionOp::gradient(Emit &b, ValueRange dResults) {
+  SmallVector<Value> shares(3);
+  if (Value dOut = dResults[0]) {
+    auto backward = FlashAttentionBackwardOp::create(b.builder, b.loc, getQ(), getK(), getV(), getOut(), getLse(), dOut,
+                                                     getScaleAttr(), getDiagonalAttr(), getWindowAttr());
+    shares.assign(backward->result_begin(), backward->result_end());
+  }
+  if (Value dLse = dResults[1]) {
+    Expansion expansion = expansionOf(b, *this);
+    SmallVector<Value> more = expansion.backward(expansion.probabilities(getLse()), Value(), b.neg(dLse));
+    for (unsigned i : {0u, 1u})
+      shares[i] = shares[i] ? b.add(shares[i], more[i]) : more[i];
+  }
+  return shares;
+}
+
+int64_t FlashAttentionOp::flops() {
+  AttentionSizes sizes = sizesOf(*this);
+  return 4 * sizes.width * sizes.batch * sizes.heads * maskOf(*this).visiblePairs(sizes.queries, sizes.keys);
+}
+
+//===- flash_attention_backward --------------------------------------------------------------------------------===//
+
+LogicalResult FlashAttentionBackwardOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                                         SmallVectorImpl<Type> &types) {
+  if (failed(verifyOperands(loc, adaptor, "tcc.flash_attention_backward")))
+    return failure();
+  RankedTensorType q = tensorType(adaptor.getQ()), k = tensorType(adaptor.getK());
+  RankedTensorType out = tensorType(adaptor.getOut()), lse = tensorType(adaptor.getLse());
+  if (out != q || tensorType(adaptor.getDOut()) != q || lse != lseType(q))
+    return emitOptionalError(loc, "'tcc.flash_attention_backward' out is ", typeText(out), ", dOut ",
+                             typeText(tensorType(adaptor.getDOut())), ", lse ", typeText(lse), " for q ", typeText(q),
+                             "; out and dOut need q's type, lse f32 [B, H, T] (flash_attention_backward_c1)");
+  types.append({q, k, k});
+  return success();
+}
+
+SmallVector<Value> FlashAttentionBackwardOp::expand(Emit &b) {
+  Expansion expansion = expansionOf(b, *this);
+  AttentionSizes sizes = sizesOf(*this);
+  Value products = b.mul(b.cast(getDOut(), b.f32()), b.cast(getOut(), b.f32()));
+  Value delta =
+      b.transpose(b.reshape(b.reduceSum(products, {3}), {sizes.batch, sizes.queries, sizes.heads}), {0, 2, 1});
+  return expansion.backward(expansion.probabilities(getLse()), getDOut(), delta);
+}
+
+int64_t FlashAttentionBackwardOp::flops() {
+  AttentionSizes sizes = sizesOf(*this);
+  return 10 * sizes.width * sizes.batch * sizes.heads * maskOf(*this).visiblePairs(sizes.queries, sizes.keys);
+}
+
+} // namespace tcc

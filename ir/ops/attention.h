@@ -1,0 +1,30 @@
+// What flash_attention and its gradient share: sizes by name, and which keys a query sees.
+#pragma once
+#include "ir/dialect.h"
+
+namespace tcc {
+
+/// The sizes of q [B, T, H, d] and k, v [B, S, G, d].
+struct AttentionSizes {
+  int64_t batch, queries, keys, heads, keyHeads, width;
+  int64_t group() const { return heads / keyHeads; }
+};
+
+/// Which keys a query sees: s <= t + diagonal, and with a window also s > t + diagonal - window.
+struct AttentionMask {
+  std::optional<int64_t> diagonal, window;
+
+  /// The keys [first, end) that query `t` of a row of `keys` keys sees; first >= end where it sees none.
+  std::pair<int64_t, int64_t> visibleKeys(int64_t t, int64_t keys) const;
+  /// Visible pairs of a head.
+  int64_t visiblePairs(int64_t queries, int64_t keys) const;
+  /// Whether a query sees no key at all.
+  bool hidesWholeRows(int64_t queries, int64_t keys) const;
+};
+
+AttentionSizes attentionSizes(FlashAttentionOp op);
+AttentionSizes attentionSizes(FlashAttentionBackwardOp op);
+AttentionMask attentionMask(FlashAttentionOp op);
+AttentionMask attentionMask(FlashAttentionBackwardOp op);
+
+} // namespace tcc

@@ -1,0 +1,103 @@
+// Attention and its gradient, a row of scores at a time.
+#include "ir/reference/registry.h"
+
+using namespace mlir;
+
+namespace tcc::reference {
+namespace {
+
+/// [B, rows, heads, width] read by coordinates.
+struct Heads {
+  const RefTensor &x;
+  int64_t rows, heads, width;
+  explicit Heads(const RefTensor &x) : x(x), rows(x.shape()[1]), heads(x.shape()[2]), width(x.shape()[3]) {}
+  int64_t at(int64_t b, int64_t row, int64_t head) const { return ((b * rows + row) * heads + head) * width; }
+  const double *row(int64_t b, int64_t r, int64_t head) const { return x.data.data() + at(b, r, head); }
+};
+
+double dot(RefMode mode, const double *a, const double *b, int64_t width) {
+  Sum sum(mode);
+  for (int64_t i = 0; i < width; ++i)
+    sum.add(a[i] * b[i]);
+  return sum.get();
+}
+
+template <typename Op>
+bool sees(Op op, int64_t t, int64_t s) {
+  if (!op.getDiagonal())
+    return true;
+  int64_t last = t + static_cast<int64_t>(*op.getDiagonal());
+  return s <= last && (!op.getWindow() || s > last - static_cast<int64_t>(*op.getWindow()));
+}
+
+void forward(Call &call, FlashAttentionOp op) {
+  Heads q(call.in(0)), k(call.in(1)), v(call.in(2));
+  int64_t batch = q.x.shape()[0], group = k.heads == 0 ? 1 : q.heads / k.heads;
+  RefTensor &out = call.addResult(q.x.shape()), &lse = call.addResult({batch, q.heads, q.rows});
+  double scale = op.getScale().convertToDouble();
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t h = 0; h < q.heads; ++h)
+      for (int64_t t = 0; t < q.rows; ++t) {
+        std::vector<double> scores;
+        std::vector<int64_t> keys;
+        double top = -std::numeric_limits<double>::infinity();
+        for (int64_t s = 0; s < k.rows; ++s)
+          if (sees(op, t, s)) {
+            keys.push_back(s);
+            scores.push_back(scale * dot(call.mode, q.row(b, t, h), k.row(b, s, h / group), q.width));
+            top = largerOf(top, scores.back());
+          }
+        double sum = 0;
+        for (double score : scores)
+          sum += std::exp(score - top);
+        lse.data[(b * q.heads + h) * q.rows + t] = keys.empty() ? top : top + std::log(sum);
+        std::vector<Sum> row(q.width, Sum(call.mode));
+        for (size_t i = 0; i < keys.size(); ++i) {
+          double p = std::exp(scores[i] - top) / sum;
+          if (call.mode == RefMode::rounding)
+            p = roundToElement(p, q.x.element());
+          for (int64_t d = 0; d < q.width; ++d)
+            row[d].add(p * v.row(b, keys[i], h / group)[d]);
+        }
+        for (int64_t d = 0; d < q.width; ++d)
+          out.data[q.at(b, t, h) + d] = row[d].get();
+      }
+}
+
+void backward(Call &call, FlashAttentionBackwardOp op) {
+  Heads q(call.in(0)), k(call.in(1)), v(call.in(2)), out(call.in(3)), dOut(call.in(5));
+  const RefTensor &lse = call.in(4);
+  int64_t batch = q.x.shape()[0], group = k.heads == 0 ? 1 : q.heads / k.heads;
+  RefTensor &dQ = call.addResult(q.x.shape()), &dK = call.addResult(k.x.shape()), &dV = call.addResult(k.x.shape());
+  double scale = op.getScale().convertToDouble();
+  auto narrow = [&](double value) {
+    return call.mode == RefMode::rounding ? roundToElement(value, q.x.element()) : value;
+  };
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t h = 0; h < q.heads; ++h)
+      for (int64_t t = 0; t < q.rows; ++t) {
+        double delta = dot(call.mode, dOut.row(b, t, h), out.row(b, t, h), q.width);
+        for (int64_t s = 0; s < k.rows; ++s) {
+          if (!sees(op, t, s))
+            continue;
+          const double *query = q.row(b, t, h), *key = k.row(b, s, h / group);
+          double score = scale * dot(call.mode, query, key, q.width);
+          double p = std::exp(score - lse.data[(b * q.heads + h) * q.rows + t]);
+          double dS = narrow(p * (dot(call.mode, dOut.row(b, t, h), v.row(b, s, h / group), q.width) - delta));
+          for (int64_t d = 0; d < q.width; ++d) {
+            dQ.data[q.at(b, t, h) + d] += scale * dS * key[d];
+            dK.data[k.at(b, s, h / group) + d] += scale * dS * query[d];
+            dV.data[k.at(b, s, h / group) + d] += narrow(p) * dOut.row(b, t, h)[d];
+          }
+        }
+      }
+}
+
+} // namespace
+
+void addAttention(Registry &registry) {
+  add<FlashAttentionOp>(registry, forward);
+  add<FlashAttentionBackwardOp>(registry, backward);
+}
+
+} // namespace tcc::reference

@@ -1,0 +1,26 @@
+// expand-unsupported: writes ops for which the target has no kernel of its own in terms of other primitives.
+// Each op that is expanded keeps its location. Which cases a target has is said by PipelineOptions::hasKernel.
+#include "ir/emit.h"
+#include "passes/passes.h"
+#include "passes/pipeline.h"
+
+using namespace mlir;
+
+namespace tcc {
+
+LogicalResult expandUnsupported(func::FuncOp function, const PipelineOptions &options) {
+  SmallVector<ExpandableOpInterface> work;
+  function.walk([&](ExpandableOpInterface op) {
+    if (!options.hasKernel || !options.hasKernel(op))
+      work.push_back(op);
+  });
+  for (ExpandableOpInterface op : work) {
+    OpBuilder builder(op);
+    Emit emit(builder, op->getLoc());
+    op->replaceAllUsesWith(op.expand(emit));
+    op->erase();
+  }
+  return success();
+}
+
+} // namespace tcc
