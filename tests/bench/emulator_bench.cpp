@@ -9,8 +9,8 @@ namespace {
 
 using namespace tcc::emulator;
 
-void flash(benchmark::State &state, const Schedule &schedule) {
-  const Module module = Module::compile(kernelText("flash.cu"));
+void flash(benchmark::State &state, const Schedule &schedule, const CompileOptions &options) {
+  const Module module = Module::compile(kernelText("flash.cu"), options);
   for (auto _ : state) {
     const SampleRun run = runFlash(module, schedule, 256, 4);
     if (!run.result.ok())
@@ -29,9 +29,9 @@ KERNEL(softmax, 256, 1)(const float *RESTRICT in, float *RESTRICT out) {
 }
 )";
 
-void softmax(benchmark::State &state, const Schedule &schedule, std::size_t untouched) {
+void softmax(benchmark::State &state, const Schedule &schedule, const CompileOptions &options, std::size_t untouched) {
   constexpr int rows = 64;
-  const Module module = Module::compile(softmaxText);
+  const Module module = Module::compile(softmaxText, options);
   DeviceBuffer in(rows * 1024, "in"), out(rows * 1024, "out"), beside(untouched, "beside");
   for (int i = 0; i < rows * 256; ++i)
     in.as<float>()[i] = static_cast<float>(i * 37 % 101) / 16.0f;
@@ -43,20 +43,47 @@ void softmax(benchmark::State &state, const Schedule &schedule, std::size_t unto
   }
 }
 
+const char *const gatedText = R"(
+KERNEL(gated, 256, 1)(const float *RESTRICT in, const float *RESTRICT gate, float *RESTRICT out) {
+  int i = 4 * (block_x() * 256 + thread_x());
+  for (int j = 0; j < 4; ++j)
+    out[i + j] = in[i + j] * (0.5f + 0.5f * fast_tanh(gate[i + j]));
+}
+)";
+
+void gated(benchmark::State &state, const Schedule &schedule, const CompileOptions &options) {
+  constexpr int elements = 1 << 18;
+  const Module module = Module::compile(gatedText, options);
+  DeviceBuffer in(elements * 4, "in"), gate(elements * 4, "gate"), out(elements * 4, "out");
+  for (int i = 0; i < elements; ++i)
+    in.as<float>()[i] = gate.as<float>()[i] = static_cast<float>(i * 37 % 101) / 16.0f;
+  for (auto _ : state) {
+    const LaunchResult result = launch(module, "gated", {elements / 1024}, {256}, 0, schedule, in.as<float>(),
+                                       gate.as<float>(), out.as<float>());
+    if (!result.ok())
+      state.SkipWithError(result.text().c_str());
+    state.SetIterationTime(result.seconds);
+  }
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
-  int number = 0;
-  for (const Schedule &schedule : testSchedules()) {
-    const std::string name = "/schedule" + std::to_string(number++) + (schedule.checkAccesses ? "/checked" : "");
-    const auto add = [](benchmark::internal::Benchmark *bench) {
+  const auto add = [](const std::string &name, const Schedule &schedule, const CompileOptions &options) {
+    for (benchmark::internal::Benchmark *bench :
+         {benchmark::RegisterBenchmark(("flash/" + name).c_str(), flash, schedule, options),
+          benchmark::RegisterBenchmark(("gated/" + name).c_str(), gated, schedule, options),
+          benchmark::RegisterBenchmark(("softmax/" + name).c_str(), softmax, schedule, options, std::size_t{1024}),
+          benchmark::RegisterBenchmark(("softmax_beside_64_MiB/" + name).c_str(), softmax, schedule, options,
+                                       std::size_t{64} << 20)})
       bench->UseManualTime()->Unit(benchmark::kMillisecond);
-    };
-    add(benchmark::RegisterBenchmark(("flash" + name).c_str(), flash, schedule));
-    add(benchmark::RegisterBenchmark(("softmax" + name).c_str(), softmax, schedule, std::size_t{1024}));
-    add(benchmark::RegisterBenchmark(("softmax_beside_64_MiB" + name).c_str(), softmax, schedule,
-                                     std::size_t{64} << 20));
-  }
+  };
+  CompileOptions plain;
+  plain.checks = false;
+  add("plain", Schedule{}, plain);
+  int number = 0;
+  for (const Schedule &schedule : testSchedules())
+    add("schedule" + std::to_string(number++) + (schedule.checkAccesses ? "/checked" : ""), schedule, {});
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
 }

@@ -117,6 +117,7 @@ private:
   std::size_t mappedBytes = 0, size = 0;
   int onceBytes = 0;
   bool retired = false;
+  std::unique_ptr<class GlobalShadow> shadow;
 };
 
 struct CompileOptions {

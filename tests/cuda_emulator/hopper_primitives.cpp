@@ -20,8 +20,8 @@ void fenceProxyAsync() {
     return;
   Thread &thread = machine.current();
   int self = thread.view.x, copies = machine.agents.copies(self);
-  thread.clock.proxy[self] = thread.epoch;
-  thread.clock.proxy[copies] = thread.clock.known[copies];
+  thread.clock.raise(self, thread.epoch, thread.epoch);
+  thread.clock.raise(copies, 0, thread.clock.known(copies));
   machine.bump(thread); // later writes are not covered
 }
 
@@ -100,7 +100,7 @@ void mbarrierWait(void *pointer, unsigned parity) {
                                             " phases are complete; a waiter may be one phase behind, no more");
   thread.passedPhase[&barrier] = phase;
   if (machine.schedule.checkAccesses)
-    thread.clock.join(barrier.completed);
+    thread.clock.join(barrier.completed, barrier.learnt);
 }
 
 // --- TMA ----------------------------------------------------------------------------------------------------------
@@ -117,7 +117,8 @@ void startFlight(Machine &machine, Transfer transfer, void *barrierPointer, int 
       machine.sharedAccess(static_cast<std::size_t>(run.shared - machine.arena), static_cast<std::size_t>(run.bytes),
                            true, machine.agents.barrier(barrier.index), epoch, thread.clock, true, thread.place);
       if (run.global)
-        machine.globalAccess(run.global, static_cast<std::size_t>(run.bytes), false, thread.place);
+        machine.globalAccess(run.global, static_cast<std::size_t>(run.bytes), GlobalShadow::Use::CopyFrom,
+                             thread.place);
     }
   Flight flight{std::move(transfer), &barrier, bytes, epoch};
   if (machine.runsEarly())
@@ -177,7 +178,7 @@ void tmaStore(const void *map, const void *shared, int rank, const int *coordina
                            false, machine.agents.copies(thread.view.x), thread.openStores.epoch, thread.clock, true,
                            thread.place);
       if (run.global)
-        machine.globalAccess(run.global, static_cast<std::size_t>(run.bytes), true, thread.place);
+        machine.globalAccess(run.global, static_cast<std::size_t>(run.bytes), GlobalShadow::Use::CopyTo, thread.place);
     }
   thread.openStores.stores.push_back({std::move(transfer), {}, false, false, thread.place});
   ++machine.unfinishedStores;
@@ -253,8 +254,10 @@ void Machine::completePhases(BarrierState &barrier) {
     return;
   ++barrier.phase;
   barrier.pending = barrier.count;
-  if (schedule.checkAccesses)
+  if (schedule.checkAccesses) {
     barrier.completed = barrier.arriving;
+    barrier.learnt = {};
+  }
   for (Thread &thread : threads)
     if (thread.wait == Wait::Barrier && thread.barrier == &barrier && passes(barrier, thread.parity))
       thread.wait = Wait::None;
@@ -267,10 +270,8 @@ void Machine::land(Flight &flight) {
     else
       std::memset(run.shared, 0, static_cast<std::size_t>(run.bytes));
   BarrierState &barrier = *flight.barrier;
-  if (schedule.checkAccesses) {
-    std::uint32_t &known = barrier.arriving.known[agents.barrier(barrier.index)];
-    known = std::max(known, flight.epoch);
-  }
+  if (schedule.checkAccesses)
+    barrier.arriving.raise(agents.barrier(barrier.index), flight.epoch);
   barrier.transactions -= flight.bytes;
   completePhases(barrier);
 }
@@ -308,10 +309,8 @@ void Machine::readStores(Thread &thread, std::size_t pending) {
     for (Store &store : group.stores)
       store.read();
     group.sourceFree = true;
-    if (schedule.checkAccesses) {
-      std::uint32_t &known = thread.clock.known[agents.copies(thread.view.x)];
-      known = std::max(known, group.epoch);
-    }
+    if (schedule.checkAccesses)
+      thread.clock.raise(agents.copies(thread.view.x), group.epoch);
   }
 }
 

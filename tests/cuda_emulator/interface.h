@@ -40,6 +40,7 @@ struct Table {
   unsigned (*ballot)(bool condition, int line);
   void (*access)(const void *pointer, unsigned long bytes, bool write, void *programCounter);
   void (*count)(const void *pointer, unsigned long bytes, void *programCounter);
+  void (*readOnly)(const void *pointer, unsigned long bytes);
   void (*misaligned)(const void *pointer, int bytes);
   float (*fastMath)(FastMath function, float x);
   float (*accurateMath)(AccurateMath function, float x, float y, float z);

@@ -65,6 +65,10 @@ Machine::Machine() {
   table.access = [](const void *pointer, unsigned long bytes, bool write, void *place) {
     get().access(pointer, bytes, write, place);
   };
+  table.readOnly = [](const void *pointer, unsigned long bytes) {
+    get().enter("load_16_streaming", __builtin_return_address(0));
+    get().globalAccess(pointer, bytes, GlobalShadow::Use::ReadOnly, get().current().place);
+  };
   table.count = [](const void *pointer, unsigned long bytes, void *place) { get().count(pointer, bytes, place); };
   installWarpPrimitives(table);
   installHopperPrimitives(table);
@@ -253,7 +257,10 @@ void Machine::runBlock() {
   int warpCount = launchThreads / 32;
   if (schedule.countAccesses)
     traffic.startBlock(launchThreads);
-  shadow.startBlock(newTick());
+  blockTick = newTick();
+  shadow.startBlock(blockTick);
+  if (schedule.checkAccesses)
+    blockStarts.emplace_back(blockTick, blockIndex);
   ++tick;
 #ifdef TCC_EMULATOR_ASAN
   __asan_unpoison_memory_region(arena, arenaMapped);
@@ -269,6 +276,9 @@ void Machine::runBlock() {
   unfinishedStores = 0;
   blockArrived = 0;
   dynamicStart = 0;
+  Clock nothingKnown;
+  if (schedule.checkAccesses)
+    nothingKnown.reset(agents.count());
   for (Thread &thread : threads) {
     thread.wait = Wait::None;
     thread.primitive = "";
@@ -279,9 +289,9 @@ void Machine::runBlock() {
     thread.storeGroups.clear();
     thread.passedPhase.clear();
     if (schedule.checkAccesses) {
-      thread.clock.reset(agents.count());
+      thread.clock = nothingKnown;
       thread.epoch = tick;
-      thread.clock.known[thread.view.x] = tick;
+      thread.clock.raise(thread.view.x, tick);
     }
     thread.openCopies.epoch = thread.openStores.epoch = tick;
     thread.fiber.prepare(&threadMain);
@@ -415,13 +425,8 @@ std::vector<RawFinding> Machine::launch(void (*invoke)(void **), void **args, Di
   table.grid[0] = static_cast<int>(grid.x);
   table.grid[1] = static_cast<int>(grid.y);
   table.grid[2] = static_cast<int>(grid.z);
-  if (chosen.checkAccesses) {
+  if (chosen.checkAccesses)
     startGlobalShadow();
-    if (tick > 1u << 30) { // epochs of earlier launches are void anyway
-      tick = 0;
-      shadow.configure(arenaMapped);
-    }
-  }
 
   std::vector<std::uint32_t> order(static_cast<std::size_t>(grid.x) * grid.y * grid.z);
   for (std::size_t i = 0; i < order.size(); ++i)
@@ -451,15 +456,15 @@ std::vector<RawFinding> Machine::launch(void (*invoke)(void **), void **args, Di
 void Machine::joinThreads(const std::vector<int> &members) {
   if (!schedule.checkAccesses)
     return;
-  Clock joined = threads[members[0]].clock;
-  for (std::size_t i = 1; i < members.size(); ++i)
-    joined.join(threads[members[i]].clock);
+  std::vector<Clock *> clocks;
+  for (int member : members)
+    clocks.push_back(&threads[member].clock);
+  Clock::joinAll(clocks);
   std::uint32_t now = newTick();
   for (int member : members) {
     Thread &thread = threads[member];
-    thread.clock = joined;
     thread.epoch = now;
-    thread.clock.known[member] = now;
+    thread.clock.raise(member, now);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "tests/cuda_emulator/emulator.h"
 #include "tests/cuda_emulator/fiber.h"
+#include "tests/cuda_emulator/global_shadow.h"
 #include "tests/cuda_emulator/interface.h"
 #include "tests/cuda_emulator/race.h"
 #include "tests/cuda_emulator/traffic.h"
@@ -105,6 +106,7 @@ struct BarrierState {
   long transactions = 0;
   long phase = 0; // completed phases
   Clock arriving, completed;
+  Clock::Memory learnt; // by those who waited for `completed`
   bool initFenced = false;
   int initializer = -1;
 };
@@ -196,13 +198,13 @@ public:
   void count(const void *pointer, std::size_t bytes, void *place);
   void sharedAccess(std::size_t offset, std::size_t bytes, bool write, int agent, std::uint32_t epoch,
                     const Clock &clock, bool asynchronous, void *place);
-  void globalAccess(const void *pointer, std::size_t bytes, bool write, void *place);
+  void globalAccess(const void *pointer, std::size_t bytes, GlobalShadow::Use use, void *place);
 
   // Clocks
   std::uint32_t newTick() { return ++tick; }
   void bump(Thread &thread) {
     thread.epoch = newTick();
-    thread.clock.known[thread.view.x] = thread.epoch;
+    thread.clock.raise(thread.view.x, thread.epoch);
   }
   void joinThreads(const std::vector<int> &members);
 
@@ -257,10 +259,6 @@ private:
   static constexpr std::size_t pageBytes = 4096;
 
   friend class DeviceBuffer;
-  struct GlobalShadow {
-    std::vector<std::uint32_t> writer, reader; // 1 + block of each two bytes; reader ~0: several
-  };
-
   static constexpr std::size_t arenaMapped = 512 * 1024, staticBase = 1024, dynamicZone = 16 * 1024;
   std::vector<RawFinding> findings;
   bool aborted = false;
@@ -277,8 +275,12 @@ private:
   void **kernelArgs = nullptr;
   std::uint32_t blockIndex = 0;
   std::map<const char *, DeviceBuffer *> buffers; // by base
-  std::map<const DeviceBuffer *, GlobalShadow> globalShadow;
+  std::array<DeviceBuffer *, 4> recentBuffers{};  // looked at first
+  std::size_t nextRecent = 0;
+  std::uint32_t launchTick = 0, blockTick = 0;                      // epochs up to these are of earlier ones
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> blockStarts; // of a checked launch: tick, block
   void *faultAddress = nullptr, *faultPlace = nullptr;
+  void globalAccess(DeviceBuffer &buffer, const void *pointer, std::size_t bytes, GlobalShadow::Use use, void *place);
   DeviceBuffer *bufferAt(const void *pointer, std::size_t bytes, bool nearby = false);
   /// "byte 12 of `name`, which has 8".
   std::string describeAddress(const char *address);

@@ -1,7 +1,9 @@
 // The emulated device's memory: which bytes a block has, which buffers there are, who has touched what.
 #include "tests/cuda_emulator/machine.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 
 namespace tcc::emulator {
 
@@ -104,16 +106,22 @@ void Machine::addBuffer(DeviceBuffer *buffer) {
 }
 void Machine::removeBuffer(DeviceBuffer *buffer) {
   buffers.erase(buffer->base);
-  globalShadow.erase(buffer);
+  recentBuffers.fill(nullptr);
 }
 
 DeviceBuffer *Machine::bufferAt(const void *pointer, std::size_t bytes, bool nearby) {
   const char *address = static_cast<const char *>(pointer);
+  for (DeviceBuffer *buffer : recentBuffers)
+    if (buffer && address >= buffer->base && address + bytes <= buffer->base + buffer->size && !buffer->retired)
+      return buffer;
   auto after = buffers.upper_bound(address);
   if (after != buffers.begin()) {
     DeviceBuffer *buffer = std::prev(after)->second;
-    if ((address + bytes <= buffer->base + buffer->size && !buffer->retired) || (nearby && address < buffer->mapping + buffer->mappedBytes))
+    if ((address + bytes <= buffer->base + buffer->size && !buffer->retired) ||
+        (nearby && address < buffer->mapping + buffer->mappedBytes)) {
+      recentBuffers[nextRecent++ % recentBuffers.size()] = buffer;
       return buffer;
+    }
   }
   if (nearby && after != buffers.end() && address >= after->second->mapping)
     return after->second;
@@ -134,9 +142,8 @@ void Machine::requireGlobal(const void *pointer, std::size_t bytes, std::size_t 
                                       "; it must be a multiple of " + std::to_string(alignment));
   if (bufferAt(pointer, bytes))
     return;
-  fail(FindingKind::OutOfBounds,
-       std::string("`") + running->primitive + "` takes " + std::to_string(bytes) + " bytes at " +
-           describeAddress(static_cast<const char *>(pointer)));
+  fail(FindingKind::OutOfBounds, std::string("`") + running->primitive + "` takes " + std::to_string(bytes) +
+                                     " bytes at " + describeAddress(static_cast<const char *>(pointer)));
 }
 
 void Machine::access(const void *pointer, std::size_t bytes, bool write, void *place) {
@@ -152,8 +159,8 @@ void Machine::access(const void *pointer, std::size_t bytes, bool write, void *p
     sharedAccess(offset, bytes, write, running->view.x, running->epoch, running->clock, false, place);
     return;
   }
-  if (bufferAt(pointer, bytes)) {
-    globalAccess(pointer, bytes, write, place);
+  if (DeviceBuffer *buffer = bufferAt(pointer, bytes)) {
+    globalAccess(*buffer, pointer, bytes, write ? GlobalShadow::Use::Write : GlobalShadow::Use::Read, place);
     return;
   }
   if (bufferAt(pointer, bytes, true)) {
@@ -174,18 +181,32 @@ void Machine::count(const void *pointer, std::size_t bytes, void *place) {
 }
 
 void Machine::startGlobalShadow() {
-  globalShadow.clear();
-  for (auto &[base, buffer] : buffers) {
-    GlobalShadow &shadow = globalShadow[buffer];
-    shadow.writer.assign(buffer->size / 2 + 1, 0);
-    shadow.reader.assign(buffer->size / 2 + 1, 0);
+  if (tick > 1u << 30) { // epochs of earlier launches are void anyway
+    tick = 0;
+    shadow.configure(arenaMapped);
+    for (auto &[base, buffer] : buffers)
+      if (buffer->shadow)
+        buffer->shadow->forget();
   }
+  launchTick = newTick();
+  blockStarts.clear();
 }
 
-void Machine::globalAccess(const void *pointer, std::size_t bytes, bool write, void *place) {
-  DeviceBuffer *buffer = bufferAt(pointer, bytes);
-  if (!buffer || !schedule.checkAccesses)
-    return;
+static const char *describeConflict(GlobalShadow::Kind kind) {
+  return describeConflict(kind == GlobalShadow::Kind::WriteWrite  ? ConflictKind::WriteWrite
+                          : kind == GlobalShadow::Kind::WriteRead ? ConflictKind::WriteRead
+                                                                  : ConflictKind::ReadWrite);
+}
+
+void Machine::globalAccess(const void *pointer, std::size_t bytes, GlobalShadow::Use use, void *place) {
+  DeviceBuffer *buffer = schedule.checkAccesses ? bufferAt(pointer, bytes) : nullptr;
+  if (buffer)
+    globalAccess(*buffer, pointer, bytes, use, place);
+}
+
+void Machine::globalAccess(DeviceBuffer &buffer, const void *pointer, std::size_t bytes, GlobalShadow::Use use,
+                           void *place) {
+  bool write = use == GlobalShadow::Use::Write || use == GlobalShadow::Use::CopyTo;
   if (unfinishedStores)
     if (const Store *store = unfinishedStoreOver(static_cast<const char *>(pointer), bytes)) {
       report(FindingKind::Race,
@@ -194,58 +215,70 @@ void Machine::globalAccess(const void *pointer, std::size_t bytes, bool write, v
              place, {{", the store at ", store->place}});
       return;
     }
-  auto found = globalShadow.find(buffer);
-  if (found == globalShadow.end())
+  if (!buffer.shadow)
+    buffer.shadow = std::make_unique<GlobalShadow>(buffer.size);
+  int self = running->view.x;
+  GlobalShadow::Access access{static_cast<std::size_t>(static_cast<const char *>(pointer) - buffer.base),
+                              bytes,
+                              use,
+                              buffer.onceBytes != 0,
+                              self,
+                              0,
+                              &running->clock,
+                              place,
+                              launchTick,
+                              blockTick};
+  access.epoch = access.copies() ? tick : running->epoch;
+  GlobalShadow::Conflict conflict = buffer.shadow->record(access);
+  using Kind = GlobalShadow::Kind;
+  if (conflict.kind == Kind::None)
     return;
-  GlobalShadow &shadow = found->second;
-  std::size_t offset = static_cast<std::size_t>(static_cast<const char *>(pointer) - buffer->base);
-  std::uint32_t self = blockIndex + 1;
-  for (std::size_t i = offset / 2; i <= (offset + bytes - 1) / 2; ++i) {
-    std::uint32_t &writer = shadow.writer[i], &reader = shadow.reader[i];
-    auto where = [&, i] { return "byte " + std::to_string(2 * i) + " of `" + buffer->label + "`"; };
-    if (write && buffer->onceBytes && writer) {
-      report(FindingKind::WrittenTwice,
-             "element " + std::to_string(2 * i / buffer->onceBytes) + " of `" + buffer->label +
-                 "` is written twice; the first time by block " + std::to_string(writer - 1),
-             place);
-      return;
-    }
-    if (writer && writer != self) {
-      report(FindingKind::Race,
-             where() + (write ? " is written" : " is read") + " by block " + std::to_string(blockIndex) +
-                 " and written by block " + std::to_string(writer - 1) + "; blocks of a launch have no order",
-             place);
-      return;
-    }
-    if (write && reader && reader != self) {
-      report(FindingKind::Race,
-             where() + " is written by block " + std::to_string(blockIndex) +
-                 " and read by another block; blocks of a launch have no order",
-             place);
-      return;
-    }
-    if (write)
-      writer = self;
-    else
-      reader = reader == 0 || reader == self ? self : ~0u;
-  }
+  auto earlierBlock = [&] {
+    auto after = std::partition_point(blockStarts.begin(), blockStarts.end(),
+                                      [&](const auto &start) { return start.first < conflict.epoch; });
+    return std::to_string(std::prev(after)->second);
+  };
+  std::string where = "byte " + std::to_string(conflict.byte) + " of `" + buffer.label + "`";
+  std::string here = where + (write ? " is written by block " : " is read by block ") + std::to_string(blockIndex);
+  if (conflict.kind == Kind::WrittenTwice)
+    report(FindingKind::WrittenTwice,
+           "element " + std::to_string(conflict.byte / static_cast<std::size_t>(buffer.onceBytes)) + " of `" +
+               buffer.label + "` is written twice; the first time by block " + earlierBlock(),
+           place);
+  else if (conflict.kind == Kind::ReadOnlyWritten)
+    report(FindingKind::Race,
+           where + (write ? " is written after" : " was written before") +
+               " a read-only load in one launch; such a load need not see what the launch writes",
+           place);
+  else if (conflict.kind == Kind::OtherBlockWrote)
+    report(FindingKind::Race, here + " and written by block " + earlierBlock() + "; blocks of a launch have no order",
+           place);
+  else if (conflict.kind == Kind::OtherBlockRead)
+    report(FindingKind::Race, here + " and read by block " + earlierBlock() + "; blocks of a launch have no order",
+           place);
+  else
+    report(FindingKind::Race,
+           "global memory (" + where + ") " + describeConflict(conflict.kind) + ": thread " + std::to_string(self) +
+               ", earlier thread " + std::to_string(conflict.thread),
+           place,
+           conflict.place ? std::vector<std::pair<std::string, void *>>{{" at ", conflict.place}}
+                          : std::vector<std::pair<std::string, void *>>{});
 }
 
 void Machine::finishGlobalShadow() {
-  if (!aborted)
-    for (auto &[buffer, shadow] : globalShadow)
-      if (buffer->onceBytes) {
-        std::size_t missing = 0, first = 0;
-        for (std::size_t i = 0; i < buffer->size / 2; ++i)
-          if (!shadow.writer[i] && missing++ == 0)
-            first = 2 * i / buffer->onceBytes;
-        if (missing)
-          report(FindingKind::NotWritten,
-                 std::to_string(2 * missing / buffer->onceBytes) + " elements of `" + buffer->label +
-                     "` are never written; the first is " + std::to_string(first),
-                 nullptr);
-      }
-  globalShadow.clear();
+  if (aborted)
+    return;
+  for (auto &[base, buffer] : buffers) {
+    std::size_t missing = 0, first = 0;
+    for (std::size_t i = 0; buffer->onceBytes && i < buffer->size / GlobalShadow::cellBytes; ++i)
+      if ((!buffer->shadow || !buffer->shadow->written(i, launchTick)) && missing++ == 0)
+        first = 2 * i / static_cast<std::size_t>(buffer->onceBytes);
+    if (missing)
+      report(FindingKind::NotWritten,
+             std::to_string(2 * missing / static_cast<std::size_t>(buffer->onceBytes)) + " elements of `" +
+                 buffer->label + "` are never written; the first is " + std::to_string(first),
+             nullptr);
+  }
 }
 
 } // namespace tcc::emulator

@@ -69,7 +69,8 @@ std::string compilerOf(const CompileOptions &options) {
 }
 
 std::string flagsOf(const CompileOptions &options, const std::string &compiler) {
-  std::string flags = "-std=c++20 -O1 -g -fPIC -ffp-contract=off -fno-strict-aliasing -fno-exceptions -fno-rtti "
+  // g++ 12's DWARF 5 gives some lines of kernel.cu to the file that holds it.
+  std::string flags = "-std=c++20 -O1 -gdwarf-4 -fPIC -ffp-contract=off -fno-strict-aliasing -fno-exceptions -fno-rtti "
                       "-fno-stack-protector -fvisibility=hidden -w -Wno-psabi";
   bool clang = compiler.find("clang") != std::string::npos;
 #ifdef TCC_EMULATOR_ASAN
@@ -316,9 +317,8 @@ LaunchResult Module::launch(const std::string &kernel, Dim3 grid, Dim3 block, st
   if (schedule.countAccesses && !implementation->counts)
     return refuse("counts of accesses need a module compiled with CompileOptions::counts");
 #endif
-  std::vector<RawFinding> raw =
-      Machine::get().launch(entry.invoke, args, grid, static_cast<int>(block.x), entry.bounds[1], dynamicShared, chosen,
-                            result);
+  std::vector<RawFinding> raw = Machine::get().launch(entry.invoke, args, grid, static_cast<int>(block.x),
+                                                      entry.bounds[1], dynamicShared, chosen, result);
   std::set<std::string> seen; // one finding a pair of lines
   for (RawFinding &finding : raw) {
     std::string where = implementation->lineOf(finding.place), key = std::string(name(finding.kind)) + where;

@@ -210,7 +210,9 @@ DEVICE void store_16(void *pointer, Vec16 value) {
   emulated::aligned(pointer, 16);
   emulatedStore(pointer, value);
 }
+// What such a load reads may not be written in the launch.
 DEVICE Vec16 load_16_streaming(const void *global) {
+  EMULATED(readOnly)(global, 16);
   return load_16(global);
 }
 DEVICE void store_16_streaming(void *global, Vec16 value) {

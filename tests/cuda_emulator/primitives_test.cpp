@@ -348,7 +348,7 @@ TEST(Rules, GuardPagesCatchWhatIsNotChecked) {
 TEST(Rules, BlocksThatMeetInGlobalMemoryRace) {
   Schedule checked;
   checked.checkAccesses = true;
-  EXPECT_TRUE(run("data[block_x()] = 1.0f;", checked, {1}).ok());
+  EXPECT_TRUE(run("if (thread_x() == 0) data[block_x()] = 1.0f;", checked, {1}).ok());
   EXPECT_TRUE(run("if (thread_x() == 0) data[1] = block_x();", checked, {2}).has(FindingKind::Race));
   EXPECT_TRUE(run("if (thread_x() == 0) { if (block_x()) data[1] = 2; else data[2] = data[1]; }", checked, {2})
                   .has(FindingKind::Race));

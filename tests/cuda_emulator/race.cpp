@@ -23,14 +23,86 @@ std::int32_t smaller(std::int32_t a, std::int32_t b) {
 
 } // namespace
 
+void Clock::reset(int agents) {
+  base = std::make_shared<Shared>();
+  base->known.assign(static_cast<std::size_t>(agents), 0);
+  base->proxy.assign(static_cast<std::size_t>(agents), 0);
+  joined = nullptr;
+  ownCount = 0;
+}
+
+Clock::Shared &Clock::unshared(bool flat) {
+  if (base.use_count() > 1)
+    base = std::make_shared<Shared>(*base);
+  for (; flat && ownCount; --ownCount) {
+    const Entry &entry = own[ownCount - 1];
+    std::size_t agent = static_cast<std::size_t>(entry.agent);
+    base->known[agent] = std::max(base->known[agent], entry.known);
+    base->proxy[agent] = std::max(base->proxy[agent], entry.proxy);
+  }
+  return *base;
+}
+
+void Clock::raise(int agent, std::uint32_t known, std::uint32_t proxy) {
+  for (int i = 0; i < ownCount; ++i)
+    if (own[i].agent == agent) {
+      own[i].known = std::max(own[i].known, known);
+      own[i].proxy = std::max(own[i].proxy, proxy);
+      return;
+    }
+  std::size_t at = static_cast<std::size_t>(agent);
+  if (base->known[at] >= known && base->proxy[at] >= proxy)
+    return;
+  if (ownCount == ownRoom || base.use_count() == 1) {
+    Shared &mine = unshared(true);
+    mine.known[at] = std::max(mine.known[at], known);
+    mine.proxy[at] = std::max(mine.proxy[at], proxy);
+  } else
+    own[ownCount++] = {agent, known, proxy};
+}
+
+void Clock::joinShared(Shared &into, const Shared &from) {
+  combine(into.known, from.known, larger);
+  combine(into.proxy, from.proxy, larger);
+}
+
 void Clock::join(const Clock &other) {
-  combine(known, other.known, larger);
-  combine(proxy, other.proxy, larger);
+  if (other.base != base && other.base != joined) {
+    joinShared(unshared(false), *other.base);
+    joined = other.base;
+  }
+  for (int i = 0; i < other.ownCount; ++i)
+    raise(other.own[i].agent, other.own[i].known, other.own[i].proxy);
+}
+
+void Clock::join(const Clock &other, Memory &memory) {
+  if (memory.from && memory.from == base) {
+    base = memory.to;
+    for (int i = 0; i < other.ownCount; ++i)
+      raise(other.own[i].agent, other.own[i].known, other.own[i].proxy);
+    return;
+  }
+  std::shared_ptr<Shared> before = base;
+  join(other);
+  memory = {std::move(before), base};
+}
+
+void Clock::joinAll(const std::vector<Clock *> &clocks) {
+  Clock all;
+  all.base = std::make_shared<Shared>(*clocks[0]->base);
+  all.joined = clocks[0]->base;
+  for (const Clock *clock : clocks)
+    all.join(*clock);
+  all.joined = nullptr;
+  for (Clock *clock : clocks)
+    *clock = all;
 }
 
 void Clock::meet(const Clock &other) {
-  combine(known, other.known, smaller);
-  combine(proxy, other.proxy, smaller);
+  Clock flat = other;
+  combine(unshared(true).known, flat.unshared(true).known, smaller);
+  combine(base->proxy, flat.base->proxy, smaller);
+  joined = nullptr;
 }
 
 // A thread's own accesses are in order; those of an asynchronous agent are not, not even among themselves.
@@ -102,9 +174,9 @@ Conflict Shadow::read(const Agents &agents, std::size_t offset, std::size_t byte
     if (conflict.kind == ConflictKind::None) {
       if (cell.writeEpoch <= baseTick)
         conflict = {ConflictKind::Uninitialized, -1, nullptr};
-      else if (!own(agents, cell.writeAgent, agent) && cell.writeEpoch > clock.known[cell.writeAgent])
+      else if (!own(agents, cell.writeAgent, agent) && cell.writeEpoch > clock.known(cell.writeAgent))
         conflict = {ConflictKind::WriteRead, cell.writeAgent, cell.writer};
-      else if (asynchronous && !agents.asynchronous(cell.writeAgent) && cell.writeEpoch > clock.proxy[cell.writeAgent])
+      else if (asynchronous && !agents.asynchronous(cell.writeAgent) && cell.writeEpoch > clock.proxy(cell.writeAgent))
         conflict = {ConflictKind::Unfenced, cell.writeAgent, cell.writer};
     }
     addReader(cell, agent, epoch, programCounter);
@@ -118,16 +190,16 @@ Conflict Shadow::write(const Agents &agents, std::size_t offset, std::size_t byt
   for (std::size_t i = offset / cellBytes; i <= (offset + bytes - 1) / cellBytes; ++i) {
     Cell &cell = cells[i];
     if (conflict.kind == ConflictKind::None && cell.writeEpoch > baseTick) {
-      if (!own(agents, cell.writeAgent, agent) && cell.writeEpoch > clock.known[cell.writeAgent])
+      if (!own(agents, cell.writeAgent, agent) && cell.writeEpoch > clock.known(cell.writeAgent))
         conflict = {ConflictKind::WriteWrite, cell.writeAgent, cell.writer};
-      else if (asynchronous && !agents.asynchronous(cell.writeAgent) && cell.writeEpoch > clock.proxy[cell.writeAgent])
+      else if (asynchronous && !agents.asynchronous(cell.writeAgent) && cell.writeEpoch > clock.proxy(cell.writeAgent))
         conflict = {ConflictKind::Unfenced, cell.writeAgent, cell.writer};
     }
     if (conflict.kind == ConflictKind::None && cell.readersBlock == blockNumber)
       for (std::int32_t at = cell.readers; at >= 0 && conflict.kind == ConflictKind::None; at = pool[at].next)
         for (std::uint32_t mask = pool[at].mask; mask; mask &= mask - 1) {
           int reader = 32 * pool[at].group + __builtin_ctz(mask);
-          if (reader != agent && pool[at].epoch > clock.known[reader]) {
+          if (reader != agent && pool[at].epoch > clock.known(reader)) {
             conflict = {ConflictKind::ReadWrite, reader, pool[at].programCounter};
             break;
           }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace tcc::emulator {
@@ -21,16 +22,54 @@ struct Agents {
 };
 
 /// Up to which epoch of each agent a thread or sync object knows; `proxy` counts ordinary writes that were fenced for
-/// the asynchronous proxy.
-struct Clock {
-  std::vector<std::uint32_t> known, proxy;
-  void reset(int agents) {
-    known.assign(agents, 0);
-    proxy.assign(agents, 0);
-  }
+/// the asynchronous proxy. Threads that have met share what they learnt, so that a meeting costs one vector and not one
+/// a thread; what a clock knows beyond that are a few entries of its own. Epochs only grow.
+class Clock {
+public:
+  bool empty() const { return !base; }
+  /// Knows nothing.
+  void reset(int agents);
+  std::uint32_t known(int agent) const { return value(agent, base->known, &Entry::known); }
+  std::uint32_t proxy(int agent) const { return value(agent, base->proxy, &Entry::proxy); }
+  /// No epoch becomes smaller.
+  void raise(int agent, std::uint32_t known, std::uint32_t proxy = 0);
   void join(const Clock &other);
   /// Keeps the smaller entries.
   void meet(const Clock &other);
+
+  /// What a join gave, for the next clock that shares what this one shared.
+  struct Memory;
+  void join(const Clock &other, Memory &memory);
+  /// Makes all of them know what they know together.
+  static void joinAll(const std::vector<Clock *> &clocks);
+
+private:
+  struct Shared {
+    std::vector<std::uint32_t> known, proxy;
+  };
+  struct Entry {
+    int agent;
+    std::uint32_t known, proxy;
+  };
+  std::uint32_t value(int agent, const std::vector<std::uint32_t> &shared, std::uint32_t Entry::*member) const {
+    std::uint32_t most = shared[static_cast<std::size_t>(agent)];
+    for (int i = 0; i < ownCount; ++i)
+      if (own[i].agent == agent && own[i].*member > most)
+        most = own[i].*member;
+    return most;
+  }
+  /// Its own vector to write to, own entries put in if `flat`.
+  Shared &unshared(bool flat);
+  static void joinShared(Shared &into, const Shared &from);
+
+  std::shared_ptr<Shared> base;
+  std::shared_ptr<Shared> joined; // what it has joined last, so that the next clock that shares it costs nothing
+  static constexpr int ownRoom = 4;
+  Entry own[ownRoom];
+  int ownCount = 0;
+};
+struct Clock::Memory {
+  std::shared_ptr<Shared> from, to;
 };
 
 enum class ConflictKind { None, WriteWrite, WriteRead, ReadWrite, Uninitialized, Unfenced };

@@ -129,7 +129,7 @@ void namedBarrier(int id, int count, bool wait, int line) {
     barrier.warps.push_back(warp);
     bool checked = machine.schedule.checkAccesses;
     if (checked) {
-      if (barrier.clock.known.empty())
+      if (barrier.clock.empty())
         barrier.clock.reset(machine.agents.count());
       for (int lane = 0; lane < 32; ++lane) {
         barrier.clock.join(first[lane].clock);
@@ -143,12 +143,13 @@ void namedBarrier(int id, int count, bool wait, int line) {
     }
     if (barrier.arrived < barrier.expected)
       return;
+    Clock::Memory learnt;
     for (int waiter : barrier.waiting)
       for (int lane = 0; lane < 32; ++lane) {
         Thread &thread = machine.threads[waiter * 32 + lane];
         thread.wait = Wait::None;
         if (checked)
-          thread.clock.join(barrier.clock);
+          thread.clock.join(barrier.clock, learnt);
       }
     barrier = NamedBarrier{};
   });
@@ -298,7 +299,7 @@ void copyAsync(void *shared, const void *global, int bytes, bool valid) {
     int agent = machine.agents.copies(thread.view.x);
     machine.sharedAccess(offset, size, true, agent, thread.openCopies.epoch, thread.clock, false, thread.place);
     if (valid)
-      machine.globalAccess(global, size, false, thread.place);
+      machine.globalAccess(global, size, GlobalShadow::Use::CopyFrom, thread.place);
   }
   if (machine.schedule.countAccesses) {
     machine.count(shared, size, thread.place);
@@ -408,7 +409,7 @@ void Machine::finishCopies(Thread &thread, std::size_t pending) {
     for (const Copy &copy : group.copies)
       perform(copy);
     if (schedule.checkAccesses)
-      thread.clock.known[agents.copies(thread.view.x)] = group.epoch;
+      thread.clock.raise(agents.copies(thread.view.x), group.epoch);
     thread.copyGroups.pop_front();
   }
 }

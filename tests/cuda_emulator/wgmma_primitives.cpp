@@ -259,7 +259,7 @@ void wgmmaWait(int pending, int line) {
     }
     if (machine.schedule.checkAccesses && finished)
       for (int x = 0; x < 128; ++x)
-        first[x].clock.known[machine.agents.warpgroup(first->view.warp / 4)] = finished;
+        first[x].clock.raise(machine.agents.warpgroup(first->view.warp / 4), finished);
   });
 }
 
