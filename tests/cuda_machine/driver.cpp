@@ -213,7 +213,7 @@ static std::shared_ptr<LoadedModule> loadModule(State &state, const char *image)
                              std::to_string(state.model().capability / 10) + "." +
                              std::to_string(state.model().capability % 10));
   tcc::emulator::CompileOptions options;
-  options.checks = state.settings.schedule.checkAccesses;
+  options.checks = !state.settings.plain;
   auto module = std::make_shared<LoadedModule>();
   try {
     module->code = tcc::emulator::Module::compile(cubin.text, options);
@@ -362,8 +362,8 @@ EXPORT int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *addr
                                   int interleave, int swizzle, int promotion, int fill) {
   return call(__func__, needsInit, [&](State &) {
     using tcc::emulator::MapElement;
-    const std::map<int, MapElement> elements = {
-        {1, MapElement::Bf16}, {9, MapElement::Bf16}, {6, MapElement::F16}, {7, MapElement::F32}};
+    const std::map<int, MapElement> elements = {{1, MapElement::Bf16}, {9, MapElement::Bf16}, {6, MapElement::F16},
+                                                {7, MapElement::F32},  {2, MapElement::F32},  {3, MapElement::F32}};
     if (reinterpret_cast<std::uintptr_t>(map) % 64)
       fail(invalidValue, "tensor map: the map must be aligned to 64 bytes");
     if (!elements.count(type) || rank < 1 || rank > 5 || interleave || swizzle < 0 || swizzle > 3 || promotion < 0 ||

@@ -17,7 +17,7 @@ class MachineDriver : public MachineTest {};
 
 TEST_F(MachineDriver, KernelsRunInEveryMode) {
   for (const char *settings :
-       {"late", "early", "random", "checked", "reverse,early-copies", "shuffled,random-copies,seed=5"}) {
+       {"late", "early", "random", "checked", "plain", "reverse,early-copies", "shuffled,random-copies,seed=5"}) {
     use(settings);
     Loaded loaded;
     cuda::Buffer in = loaded.device->allocate(1024), out = loaded.device->allocate(1024);
@@ -51,6 +51,8 @@ TEST_F(MachineDriver, DevicesHaveTheirFigures) {
   EXPECT_TRUE(names(errorOf([] { cuda::Device::open(); }), "starting the CUDA driver: CUDA_ERROR_NO_DEVICE"));
   use("lately");
   EXPECT_TRUE(names(errorOf([] { cuda::Device::open(); }), "no setting is called `lately`"));
+  use("plain,checked");
+  EXPECT_TRUE(names(errorOf([] { cuda::Device::open(); }), "CUDA_ERROR_UNKNOWN"));
 }
 
 TEST_F(MachineDriver, ImagesOfOtherArchitecturesAreRefused) {
@@ -260,6 +262,28 @@ TEST_F(MachineDriver, TwoDevicesDoNotSeeEachOther) {
     one.device->makeCurrent();
     EXPECT_EQ(one.read(one.stream, first.address(), 128), Values(128, 1.0f)) << "the other device's loss is not ours";
   }
+}
+
+TEST_F(MachineDriver, TwoThreadsDriveTwoDevices) {
+  use("devices=2");
+  Values results[2];
+  auto work = [&](int ordinal) {
+    Loaded loaded(ordinal);
+    cuda::Buffer data = loaded.device->allocate(512);
+    loaded.launch(loaded.stream, "fill", 1, data.address(), static_cast<float>(10 * ordinal), 128);
+    for (int i = 0; i < 20; ++i) {
+      loaded.launch(loaded.stream, "add_one", 1, data.address(), 128);
+      if (i % 3 == 0)
+        loaded.stream.synchronize();
+    }
+    results[ordinal] = loaded.read(loaded.stream, data.address(), 128);
+  };
+  std::thread other(work, 1);
+  work(0);
+  other.join();
+  EXPECT_EQ(results[0], Values(128, 20.0f));
+  EXPECT_EQ(results[1], Values(128, 30.0f));
+  EXPECT_EQ(counters().launches, 42u);
 }
 
 TEST_F(MachineDriver, AThreadNeedsItsContext) {

@@ -197,7 +197,7 @@ int compile(Program &program, const std::vector<std::string> &given) {
     return compilationError;
   std::string text = options.macros + before + kernelMarker + kernels;
   tcc::emulator::CompileOptions compileOptions;
-  compileOptions.checks = currentSettings().schedule.checkAccesses;
+  compileOptions.checks = !currentSettings().plain;
   try {
     tcc::emulator::Module::prepare(text, compileOptions);
   } catch (const std::runtime_error &error) {

@@ -35,6 +35,7 @@ bool setWord(Settings &settings, const std::string &word) {
   const std::map<std::string, Async> copies = {
       {"late-copies", Async::Late}, {"early-copies", Async::Early}, {"random-copies", Async::Random}};
   const std::map<std::string, bool> checks = {{"checked", true}, {"unchecked", false}};
+  const std::map<std::string, bool> builds = {{"plain", true}};
   const std::map<std::string, Model> models = {{"a100", Model::A100}, {"h200", Model::H200}};
   auto assign = [&](const auto &table, auto &target) {
     auto found = table.find(word);
@@ -43,9 +44,9 @@ bool setWord(Settings &settings, const std::string &word) {
     target = found->second;
     return true;
   };
-  return assign(streams, settings.streams) || assign(orders, settings.schedule.order) ||
-         assign(copies, settings.schedule.async) || assign(checks, settings.schedule.checkAccesses) ||
-         assign(models, settings.model);
+  return assign(builds, settings.plain) || assign(streams, settings.streams) ||
+         assign(orders, settings.schedule.order) || assign(copies, settings.schedule.async) ||
+         assign(checks, settings.schedule.checkAccesses) || assign(models, settings.model);
 }
 
 bool setValue(Settings &settings, const std::string &word) {
@@ -76,6 +77,8 @@ Settings parseSettings(const std::string &words) {
   for (const std::string &word : split(words, ','))
     if (!setWord(settings, word) && !setValue(settings, word))
       throw std::invalid_argument("TCC_CUDA_MACHINE: no setting is called `" + word + "`");
+  if (settings.plain && settings.schedule.checkAccesses)
+    throw std::invalid_argument("TCC_CUDA_MACHINE: `checked` needs the checks that `plain` leaves out");
   return settings;
 }
 

@@ -18,6 +18,8 @@ struct Settings {
   Streams streams = Streams::Late;
   /// Of each launch; checkAccesses is "checked".
   emulator::Schedule schedule;
+  /// Texts are compiled without access checks: launches take less time, but checked ones need the text compiled again.
+  bool plain = false;
   Model model = Model::H200;
   int devices = 1;
   /// Bytes of each device's memory; 0 is the model's.
@@ -27,9 +29,9 @@ struct Settings {
 };
 
 /// Words: late, early, random (streams); forward, reverse, shuffled (blocks, warps, lanes); late-copies, early-copies,
-/// random-copies (cp.async, TMA, wgmma); checked, unchecked; a100, h200; devices=N, memory=BYTES, driver=VERSION,
-/// seed=N, noise=ULP.
-/// Later words win. Throws std::invalid_argument for any other.
+/// random-copies (cp.async, TMA, wgmma); checked, unchecked, plain; a100, h200; devices=N, memory=BYTES,
+/// driver=VERSION, seed=N, noise=ULP. Later words win. Throws std::invalid_argument for any other, and for "checked"
+/// with "plain".
 Settings parseSettings(const std::string &words);
 
 /// What TCC_CUDA_MACHINE says now.
