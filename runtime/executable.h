@@ -24,9 +24,11 @@ struct ExecutableOptions {
 /// Where the step's memory went. planned is what the plan says; the others are counted without asking it.
 struct MemoryReport {
   int64_t planned = 0;
-  int64_t arenaTouched = 0; ///< bytes of the arena really used: resident pages; in checked mode changed 64-byte lines
-  int64_t counted = 0;      ///< most bytes live in the counted allocator (memory.h) during a run
-  int64_t handed = 0;       ///< bytes handed to run() that the counted allocator does not own
+  /// Bytes of the arena really used: resident pages, also those that larger steps of the same device have touched; in
+  /// checked mode changed 64-byte lines.
+  int64_t arenaTouched = 0;
+  int64_t counted = 0; ///< most bytes live in the counted allocator (memory.h) during a run
+  int64_t handed = 0;  ///< bytes handed to run() that the counted allocator does not own
   int64_t peak() const { return arenaTouched + counted + handed; }
 };
 

@@ -88,15 +88,15 @@ inline Plan gpuStepPlan() {
                   {Space::input, 1, 0, 4},                // 1: rate
                   {Space::state, 0, 0, weightBytes},      // 2: w
                   {Space::state, 1, 0, columns * 4},      // 3: b
-                  {Space::arena, 0, 0, rowBytes},         // 4: x w
-                  {Space::arena, 0, 1280, rowBytes},      // 5: y
-                  {Space::arena, 0, 2560, weightBytes},   // 6: gradient of w
-                  {Space::arena, 0, 6400, columns * 4},   // 7: gradient of b
-                  {Space::arena, 0, 6656, scratchBytes},  // 8: scratch
+                  {Space::arena, 0, 4, rowBytes},         // 4: x w, where no 16 bytes begin
+                  {Space::arena, 0, 1536, rowBytes},      // 5: y
+                  {Space::arena, 0, 2816, weightBytes},   // 6: gradient of w
+                  {Space::arena, 0, 6656, columns * 4},   // 7: gradient of b
+                  {Space::arena, 0, 6912, scratchBytes},  // 8: scratch
                   {Space::output, 0, 0, 4},               // 9: loss
                   {Space::output, 1, 0, rowBytes},        // 10: y
                   {Space::table, 0, 0, 48}};              // 11: segments
-  plan.arenaBytes = 6656 + scratchBytes;
+  plan.arenaBytes = 6912 + scratchBytes;
   std::string table(48, '\0');
   for (auto [at, extent] : {std::pair{16, inner * columns}, {40, columns}})
     std::memcpy(&table[static_cast<size_t>(at)], &extent, 8);

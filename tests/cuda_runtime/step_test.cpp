@@ -220,6 +220,23 @@ TEST_F(CudaStep, ALossIsReadWhileTheNextStepWaits) {
   EXPECT_TRUE(held[0]->read(2, expected.data(), 4));
 }
 
+// Three steps that nobody waits for need three steps' inputs in two buffers: the third has to wait for the first.
+TEST_F(CudaStep, InputsOfStepsThatWaitStayTheirs) {
+  std::vector<float> expected;
+  {
+    Training run(open());
+    for (int step = 0; step < 4; ++step)
+      expected.push_back(run.lossOf(step));
+  }
+  use("late");
+  Training run(open());
+  std::vector<std::shared_ptr<StepOutputs>> held;
+  for (int step = 0; step < 4; ++step)
+    held.push_back(*run.start(step));
+  for (size_t step = 0; step < 4; ++step)
+    EXPECT_EQ(Training::readLoss(*held[step]), expected[step]);
+}
+
 TEST_F(CudaStep, OutputsOutliveProgramAndDevice) {
   std::shared_ptr<StepOutputs> outputs;
   float expected = 0;
@@ -271,12 +288,18 @@ TEST_F(CudaStep, AGrowingArenaIsFollowedByThoseWhoShareIt) {
   for (int step = 0; step < 3; ++step)
     EXPECT_EQ(first.lossOf(step), straight[static_cast<size_t>(step)]);
   Plan larger = gpuStepPlan();
-  larger.arenaBytes += 100000;
+  larger.arenaBytes += 102400;
+  for (Buffer &buffer : larger.buffers)
+    if (buffer.space == Space::arena)
+      buffer.offset += 102400;
   auto second = Executable::load(gpuArtefact(larger), {.device = first.device});
   ASSERT_TRUE(second) << second.error().message();
-  for (int step = 3; step < 6; ++step)
+  for (int step = 3; step < 6; ++step) { // each in turn
     EXPECT_EQ(first.lossOf(step), straight[static_cast<size_t>(step)]);
+    std::swap(first.executable, *second);
+  }
   EXPECT_EQ(first.read(first.w), run.read(run.w));
+  EXPECT_EQ(report(), "");
 }
 
 TEST_F(CudaStep, HostTensorsGoThereAndBack) {
@@ -353,6 +376,26 @@ TEST_F(CudaStep, CodeForAnotherChipIsRefusedWithReasons) {
                               {"cuda:ptx", false},
                               {"cpu", false}})
     EXPECT_EQ(!device->accepts({target, {}, {}, {}}), runs) << target;
+}
+
+TEST_F(CudaStep, WhatIsMissingIsSaidOnce) {
+  use("driver=11080");
+  EXPECT_EQ(cuda::openStepDevice().error().message(),
+            "the CUDA driver is for CUDA 11.8: one for 12.0 or later is needed, NVIDIA's 525 or newer");
+  use("");
+  EXPECT_NE(cuda::openStepDevice({.ordinal = 1}).error().message().find("CUDA device 1 asked for"), std::string::npos);
+  setenv("TCC_CUDA_DRIVER", "/nonexistent", 1);
+  EXPECT_NE(cuda::openStepDevice().error().message().find("the CUDA driver could not be opened"), std::string::npos);
+  setenv("TCC_CUDA_DRIVER", TCC_MACHINE_CUDA, 1);
+  setenv("TCC_CUBLASLT", "/nonexistent", 1);
+  auto device = open();
+  const auto refused = Executable::load(gpuArtefact(gpuStepPlan()), {.device = device});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("instruction 1 `x w`: cuBLASLt (NVIDIA's matrix products) could not be"),
+            std::string::npos)
+      << refused.error().message();
+  setenv("TCC_CUBLASLT", CUBLASLT_STAND_IN, 1);
+  EXPECT_TRUE(Executable::load(gpuArtefact(gpuStepPlan()), {.device = device}));
 }
 
 TEST_F(CudaStep, PlansOfACpuAndForLessAlignmentAreRefused) {

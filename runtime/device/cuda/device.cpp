@@ -153,6 +153,12 @@ std::unique_ptr<Device> Device::open(int ordinal) {
   std::unique_ptr<Device> device(new Device);
   device->functions = Driver::open();
   const Driver &driver = device->functions;
+  constexpr int oldestDriver = 12000;
+  int version = 0;
+  driver.check(driver.driverGetVersion(&version), "reading the driver's version");
+  if (version < oldestDriver)
+    throw CudaError("the CUDA driver is for CUDA " + std::to_string(version / 1000) + "." +
+                    std::to_string(version % 1000 / 10) + ": one for 12.0 or later is needed, NVIDIA's 525 or newer");
   int count = 0;
   driver.check(driver.deviceGetCount(&count), "counting CUDA devices");
   if (ordinal < 0 || ordinal >= count)

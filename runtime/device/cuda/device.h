@@ -161,7 +161,7 @@ private:
 /// A device with its primary context retained and current on the thread that opened it.
 class Device {
 public:
-  /// Opens the driver and device `ordinal`; throws CudaError when either is missing.
+  /// Opens the driver and device `ordinal`; throws CudaError when either is missing or too old.
   static std::unique_ptr<Device> open(int ordinal = 0);
   Device(const Device &) = delete;
   Device &operator=(const Device &) = delete;

@@ -170,7 +170,12 @@ void StepProgram::prepare(const Instruction &instruction, Ready &target) {
 
 void StepProgram::prepareLaunch(const LaunchCall &call, Launch &target) {
   const KernelCode &kernel = plan.kernels[call.kernel];
-  target.kernel = modules[kernel.module].kernel(kernel.symbol, unsigned(call.sharedBytes));
+  // A kernel has one permission for all its launches.
+  std::int64_t mostShared = 0;
+  for (const Instruction &instruction : plan.instructions)
+    if (const auto *other = std::get_if<LaunchCall>(&instruction.call); other && other->kernel == call.kernel)
+      mostShared = std::max(mostShared, other->sharedBytes);
+  target.kernel = modules[kernel.module].kernel(kernel.symbol, unsigned(mostShared));
   target.shape.grid = narrow(call.grid);
   target.shape.block = narrow(call.block);
   target.shape.cluster = narrow(call.cluster);
@@ -193,7 +198,7 @@ Product StepProgram::prepareProduct(const MatmulCall &call) {
 
 Error StepProgram::place(const Placement &placement) {
   return session->attempt([&] {
-    session->stream.synchronize(); // steps that use the old addresses
+    session->stream.synchronize(); // a graph is not destroyed while it runs
     graph = Graph();
     auto take = [](std::vector<DevicePointer> &target, std::span<char *const> addresses) {
       target.clear();
