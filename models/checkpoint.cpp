@@ -12,8 +12,7 @@ namespace tcc::models {
 namespace {
 
 constexpr std::string_view weightsName = "model.safetensors", configName = "config.json";
-constexpr std::string_view embeddingName = "wte.weight", transformersPrefix = "transformer.",
-                           headName = "lm_head.weight";
+constexpr std::string_view headName = "lm_head.weight";
 
 std::string inFolder(const std::string &folder, std::string_view name) {
   return (std::filesystem::path(folder) / name).string();
@@ -21,7 +20,8 @@ std::string inFolder(const std::string &folder, std::string_view name) {
 
 /// Buffers and the tied head: no parameters, though files may hold them.
 bool isPassedOver(std::string_view name) {
-  return name == headName || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+  return name == headName || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
+         name.ends_with(".rotary_emb.inv_freq");
 }
 
 bool isFloat(TensorDtype dtype) {
@@ -30,19 +30,18 @@ bool isFloat(TensorDtype dtype) {
 
 } // namespace
 
-Gpt2Folder::Gpt2Folder(const std::string &folder)
-    : gpt2(readConfig(inFolder(folder, configName), &remarks, &originalConfig)), files(folder) {
-  if (files.find(std::string(transformersPrefix) + std::string(embeddingName)))
-    prefix = transformersPrefix;
+ModelFolder::ModelFolder(const std::string &folder)
+    : model(readConfig(inFolder(folder, configName), &remarks, &originalConfig)), files(folder) {
   std::set<std::string> known;
-  for (const Gpt2Parameter &parameter : gpt2Parameters(gpt2)) {
+  for (const ParameterSpec &parameter : model.parameters()) {
     const auto [file, found] = tensor(parameter);
     known.insert(found->name);
     std::vector<int64_t> shape = found->shape;
-    if (parameter.name == embeddingName && shape.size() == 2 && shape[0] > gpt2.vocab) {
-      remarks.push_back(fmt::format("{}: {} padding rows of {} are dropped", file->path(), shape[0] - gpt2.vocab,
-                                    inQuotes(found->name)));
-      shape[0] = gpt2.vocab;
+    const bool byToken = parameter.name == model.embeddingName() || parameter.name == headName;
+    if (byToken && shape.size() == 2 && shape[0] > model.vocabulary()) {
+      remarks.push_back(fmt::format("{}: {} padding rows of {} are dropped", file->path(),
+                                    shape[0] - model.vocabulary(), inQuotes(found->name)));
+      shape[0] = model.vocabulary();
     }
     if (shape != parameter.shape)
       throw InputError(fmt::format("{}: tensor {} has shape [{}], but {} makes it [{}]", file->path(),
@@ -55,38 +54,47 @@ Gpt2Folder::Gpt2Folder(const std::string &folder)
   for (const auto &[file, found] : files.tensors())
     if (!known.count(found->name) && !isPassedOver(found->name))
       remarks.push_back(
-          fmt::format("{}: tensor {} is not of this GPT-2 and is passed over", file->path(), inQuotes(found->name)));
+          fmt::format("{}: tensor {} is not of this model and is passed over", file->path(), inQuotes(found->name)));
   checkHead();
 }
 
 /// The model ties its head to `wte`; a head with weights of its own would be dropped without a word.
-void Gpt2Folder::checkHead() const {
+void ModelFolder::checkHead() const {
   const WeightFiles::Tensor head = files.find(headName);
-  if (!head)
+  if (!head || !model.tied())
     return;
-  const Gpt2Parameter embedding = gpt2Parameters(gpt2).front();
+  const ParameterSpec embedding = model.parameters().front();
   std::vector<float> tied(size_t(embedding.elements())), own(tied.size());
   read(embedding, tied);
   TensorEntry wanted = *head.entry;
   wanted.end = wanted.begin + embedding.elements() * dtypeBytes(wanted.dtype);
-  const bool large = wanted.shape.size() == 2 && wanted.shape[0] >= gpt2.vocab && wanted.shape[1] == gpt2.width;
+  const bool large =
+      wanted.shape.size() == 2 && wanted.shape[0] >= embedding.shape[0] && wanted.shape[1] == embedding.shape[1];
   if (large)
     head.file->readFloats(wanted, own);
   if (!large || std::memcmp(tied.data(), own.data(), tied.size() * sizeof(float)) != 0)
-    throw InputError(fmt::format("{}: tensor {} is not {}, though `tie_word_embeddings` is true: this GPT-2's head is "
+    throw InputError(fmt::format("{}: tensor {} is not {}, though `tie_word_embeddings` is true: this model's head is "
                                  "tied; take the tensor out of the file to go on without it",
-                                 head.file->path(), inQuotes(headName), inQuotes(prefix + embedding.name)));
+                                 head.file->path(), inQuotes(headName), inQuotes(sourceName(embedding))));
 }
 
-WeightFiles::Tensor Gpt2Folder::tensor(const Gpt2Parameter &parameter) const {
-  const WeightFiles::Tensor found = files.find(prefix + parameter.name);
+/// Files of the same model differ in a prefix: transformers writes it, others leave it out or add it.
+std::string ModelFolder::sourceName(const ParameterSpec &parameter) const {
+  const std::string prefix = model.prefix(), &name = parameter.name;
+  if (files.find(name))
+    return name;
+  return name.starts_with(prefix) ? name.substr(prefix.size()) : prefix + name;
+}
+
+WeightFiles::Tensor ModelFolder::tensor(const ParameterSpec &parameter) const {
+  const WeightFiles::Tensor found = files.find(sourceName(parameter));
   if (!found)
     throw InputError(fmt::format("{}: tensor {} is missing, {} asks for {} layers", files.path(),
-                                 inQuotes(prefix + parameter.name), configName, gpt2.layers));
+                                 inQuotes(parameter.name), configName, model.layers()));
   return found;
 }
 
-void Gpt2Folder::read(const Gpt2Parameter &parameter, std::span<float> out) const {
+void ModelFolder::read(const ParameterSpec &parameter, std::span<float> out) const {
   // Padding rows of the embedding stand last, so the wanted values are always the first ones.
   const auto [file, entry] = tensor(parameter);
   TensorEntry wanted = *entry;
@@ -101,7 +109,7 @@ void writeTensors(const std::string &path, std::span<const NamedTensor> tensors)
   writeSafetensors(path, list);
 }
 
-std::vector<std::string> gpt2FolderFiles(const std::string &folder) {
+std::vector<std::string> modelFolderFiles(const std::string &folder) {
   return {inFolder(folder, weightsName), inFolder(folder, configName)};
 }
 
@@ -113,8 +121,8 @@ void prepareFolder(const std::string &folder) {
   AtomicFile probe(inFolder(folder, configName)); // throws where files cannot be made there
 }
 
-void writeGpt2Folder(const std::string &folder, const Gpt2Config &config, std::span<const NamedTensor> tensors,
-                     const std::string &configText) {
+void writeModelFolder(const std::string &folder, const ModelConfig &config, std::span<const NamedTensor> tensors,
+                      const std::string &configText) {
   prepareFolder(folder);
   writeTensors(inFolder(folder, weightsName), tensors);
   writeConfig(inFolder(folder, configName), config, configText);

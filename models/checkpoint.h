@@ -1,6 +1,6 @@
-// A Hugging Face GPT-2 folder (config.json, safetensors) in and out, and named tensors such as gradients.
+// A Hugging Face folder (config.json, safetensors) in and out, and named tensors such as gradients.
 #pragma once
-#include "models/gpt2_config.h"
+#include "models/model_config.h"
 #include "models/weight_files.h"
 
 #include <cstdint>
@@ -17,44 +17,47 @@ struct NamedTensor {
   std::span<const float> values;
 };
 
-/// A folder to start from. Names may carry transformers' prefix `transformer.`; `wte.weight` may have more rows than
-/// the vocabulary (padding, dropped); attention masks and an `lm_head.weight` equal to `wte.weight` are passed over.
-class Gpt2Folder {
+/// A folder to start from. Names may carry or lack transformers' prefix (`transformer.`, `model.`); the embedding and
+/// the head may have more rows than the vocabulary (padding, dropped); attention masks and a tied `lm_head.weight`
+/// equal to the embedding are passed over.
+class ModelFolder {
 public:
   /// Reads the configuration and checks that every parameter is there with its shape and a float dtype, and that a head
   /// in the file is the tied one. Throws InputError otherwise.
-  explicit Gpt2Folder(const std::string &folder);
+  explicit ModelFolder(const std::string &folder);
 
-  const Gpt2Config &config() const { return gpt2; }
+  const ModelConfig &config() const { return model; }
   /// The text of config.json, for a folder that is written from this one.
   const std::string &configText() const { return originalConfig; }
   /// What was passed over, one line each, for the user.
   const std::vector<std::string> &notes() const { return remarks; }
-  /// Copies one of gpt2Parameters(config()) as f32, in Hugging Face's layout.
-  void read(const Gpt2Parameter &parameter, std::span<float> out) const;
+  /// Copies one of config().parameters() as f32, in Hugging Face's layout.
+  void read(const ParameterSpec &parameter, std::span<float> out) const;
+
+  /// The parameter's name in the files.
+  std::string sourceName(const ParameterSpec &parameter) const;
 
 private:
-  WeightFiles::Tensor tensor(const Gpt2Parameter &parameter) const;
+  WeightFiles::Tensor tensor(const ParameterSpec &parameter) const;
   void checkHead() const;
 
   std::vector<std::string> remarks;
   std::string originalConfig;
-  Gpt2Config gpt2; // read into the two above, which stand before it
+  ModelConfig model; // read into the two above, which stand before it
   WeightFiles files;
-  std::string prefix;
 };
 
-/// The paths that writeGpt2Folder replaces.
-std::vector<std::string> gpt2FolderFiles(const std::string &folder);
+/// The paths that writeModelFolder replaces.
+std::vector<std::string> modelFolderFiles(const std::string &folder);
 
 /// Makes `folder` where it is missing. Throws InputError where that, or making files in it, cannot be done.
 void prepareFolder(const std::string &folder);
 
 /// Writes `folder` (made where missing) with config.json and model.safetensors; `tensors` are all of
-/// gpt2Parameters(config), `configText` is that of the folder that training began with, or empty (see writeConfig).
+/// config.parameters(), `configText` is that of the folder that training began with, or empty (see writeConfig).
 /// Throws InputError where the system cannot.
-void writeGpt2Folder(const std::string &folder, const Gpt2Config &config, std::span<const NamedTensor> tensors,
-                     const std::string &configText = {});
+void writeModelFolder(const std::string &folder, const ModelConfig &config, std::span<const NamedTensor> tensors,
+                      const std::string &configText = {});
 
 /// Writes f32 tensors to one safetensors file, for example gradients under their parameters' names.
 void writeTensors(const std::string &path, std::span<const NamedTensor> tensors);

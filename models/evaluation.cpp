@@ -4,12 +4,12 @@
 
 namespace tcc::models {
 
-Evaluation::Evaluation(const Gpt2 &model, const TokenSource &source, TokenRange range, int64_t batch, int64_t sequence,
+Evaluation::Evaluation(const Model &model, const TokenSource &source, TokenRange range, int64_t batch, int64_t sequence,
                        int64_t count, FunctionOptions function)
     : data(source, range, batch, sequence, Order::Sequential, 0), count(std::min(count, data.batchesPerPass())),
       tokens({batch, sequence}, DType::i32), targets({batch, sequence}, DType::i32),
       meanLoss(compile(
-          "held_out_loss", [model](Tensor tokens, Tensor targets) { return gpt2Loss(model, tokens, targets); },
+          "held_out_loss", [model](Tensor tokens, Tensor targets) { return modelLoss(model, tokens, targets); },
           std::move(function))) {}
 
 double Evaluation::loss() {

@@ -2,7 +2,7 @@
 #pragma once
 #include "frontend/compile.h"
 #include "models/data.h"
-#include "models/gpt2.h"
+#include "models/model.h"
 
 #include <cstdint>
 
@@ -12,7 +12,7 @@ class Evaluation {
 public:
   /// Up to `count` batches from the start of `range`, the same ones at every call. `source` must outlive this object;
   /// `function` holds threads, level and passes. Throws InputError where the range is shorter than a batch.
-  Evaluation(const Gpt2 &model, const TokenSource &source, TokenRange range, int64_t batch, int64_t sequence,
+  Evaluation(const Model &model, const TokenSource &source, TokenRange range, int64_t batch, int64_t sequence,
              int64_t count, FunctionOptions function);
 
   /// Mean cross-entropy with the parameters as they are.

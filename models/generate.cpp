@@ -1,6 +1,7 @@
 #include "models/generate.h"
-#include "models/gpt2.h"
 #include "models/input_error.h"
+#include "models/model.h"
+#include "models/run_setup.h"
 #include "models/text_generator.h"
 
 #include <algorithm>
@@ -42,19 +43,17 @@ std::vector<int32_t> promptTokens(const std::string &text, int64_t vocabulary) {
 }
 
 void generate(const TrainOptions &options, std::FILE *output) {
-  const Gpt2Folder folder(options.initFolder);
-  Gpt2 model(folder.config());
+  const ModelFolder folder(options.initFolder);
+  Model model(folder.config());
   model.load(folder);
-  const int64_t vocabulary = folder.config().vocab;
+  const int64_t vocabulary = folder.config().vocabulary();
   const std::vector<int32_t> prompt = promptTokens(options.prompt, vocabulary);
   const auto report = [&](std::string_view text) {
     if (!options.quiet)
       fmt::print(stderr, "{}\n", text);
   };
-  const int64_t sequence = options.sequence.value_or(folder.config().sequence);
-  if (sequence > folder.config().sequence)
-    throw InputError(fmt::format("--seq={}, but the position table of {} has {} rows, the longest sequence", sequence,
-                                 options.initFolder, folder.config().sequence));
+  checkSequence(options, folder.config());
+  const int64_t sequence = options.sequence.value_or(std::min<int64_t>(folder.config().positions(), 1024));
   TextGenerator generator(model, sequence, functionOptions(options, {}, {}, report));
   // The first place where one of the stop texts begins.
   const auto stopAt = [&](const std::string &text) {

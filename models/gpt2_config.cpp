@@ -1,23 +1,15 @@
 #include "models/gpt2_config.h"
-#include "models/counter_random.h"
-#include "models/files.h"
+#include "models/config_reader.h"
 #include "models/input_error.h"
 
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 namespace tcc::models {
 
 namespace {
-
-constexpr int64_t sizeLimit = int64_t(1) << 24;
-constexpr int64_t layerLimit = 4096; // each makes a list of names and ops
-constexpr double elementLimit = 0x1p40;
-constexpr int64_t configFileLimit = 1 << 20;
-constexpr int nestingLimit = 16;
 
 struct Preset {
   std::string_view name;
@@ -27,76 +19,12 @@ constexpr Preset presets[] = {
     {"baby", {.layers = 4, .heads = 4, .width = 128, .sequence = 64, .vocab = 256}},
     {"char", {.layers = 6, .heads = 6, .width = 384, .sequence = 256, .vocab = 256}},
     {"gpt2", {.layers = 12, .heads = 12, .width = 768, .sequence = 1024, .vocab = 50257}},
+    {"gpt2-medium", {.layers = 24, .heads = 16, .width = 1024, .sequence = 1024, .vocab = 50257}},
+    {"gpt2-large", {.layers = 36, .heads = 20, .width = 1280, .sequence = 1024, .vocab = 50257}},
+    {"gpt2-xl", {.layers = 48, .heads = 25, .width = 1600, .sequence = 1024, .vocab = 50257}},
 };
-constexpr std::string_view presetNames[] = {presets[0].name, presets[1].name, presets[2].name};
 
 using Json = nlohmann::ordered_json;
-
-Json parseConfigText(const MappedFile &file) {
-  if (file.size() > configFileLimit)
-    throw InputError(
-        fmt::format("{}: {} bytes, a config.json has at most {}", file.path(), file.size(), configFileLimit));
-  auto refuseNesting = [&](int depth, Json::parse_event_t, Json &) {
-    if (depth > nestingLimit)
-      throw InputError(fmt::format("{}: objects nested deeper than {}", file.path(), nestingLimit));
-    return true;
-  };
-  const char *text = reinterpret_cast<const char *>(file.data());
-  try {
-    Json json = Json::parse(text, text + file.size(), refuseNesting);
-    if (!json.is_object())
-      throw InputError(fmt::format("{}: not a JSON object", file.path()));
-    return json;
-  } catch (const Json::parse_error &error) {
-    throw InputError(fmt::format("{}: byte {}: not valid JSON here", file.path(), error.byte));
-  }
-}
-
-/// Reads keys of a configuration; absent and null mean "the default of transformers".
-struct ConfigReader {
-  const std::string &path;
-  const Json &json;
-
-  const Json *value(const char *key) const {
-    auto at = json.find(key);
-    return at == json.end() || at->is_null() ? nullptr : &*at;
-  }
-
-  int64_t size(const char *key) const {
-    const Json *found = value(key);
-    if (!found)
-      throw InputError(fmt::format("{}: `{}` is missing, a GPT-2 needs it", path, key));
-    if (!found->is_number_unsigned() || *found < uint64_t(1) || *found > uint64_t(sizeLimit))
-      throw InputError(
-          fmt::format("{}: `{}` is {}, a whole number from 1 to {} is expected", path, key, shown(*found), sizeLimit));
-    return found->get<int64_t>();
-  }
-
-  std::string text(const char *key, const char *absent) const {
-    const Json *found = value(key);
-    if (found && !found->is_string())
-      throw InputError(fmt::format("{}: `{}` is {}, a string is expected", path, key, shown(*found)));
-    return found ? found->get<std::string>() : absent;
-  }
-
-  double number(const char *key, double absent) const {
-    const Json *found = value(key);
-    if (found && !found->is_number())
-      throw InputError(fmt::format("{}: `{}` is {}, a number is expected", path, key, shown(*found)));
-    return found ? found->get<double>() : absent;
-  }
-
-  /// Refuses a switch that is not in its one supported position.
-  void expect(const char *key, bool supported) const {
-    const Json *found = value(key);
-    if (found && *found != supported)
-      throw InputError(fmt::format("{}: `{}` is {}, only {} is supported", path, key, shown(*found), supported));
-  }
-
-  static std::string shown(const Json &value) {
-    return inQuotes(value.dump(-1, ' ', true, Json::error_handler_t::replace));
-  }
-};
 
 void refuseOtherModels(const ConfigReader &reader) {
   const std::string &path = reader.path;
@@ -116,18 +44,6 @@ void refuseOtherModels(const ConfigReader &reader) {
                                  reader.size("n_inner"), 4 * reader.size("n_embd")));
 }
 
-Gpt2Parameter vectorParameter(std::string name, int64_t size, InitialValue initial) {
-  return {std::move(name), {size}, false, initial, 0};
-}
-Gpt2Parameter matrixParameter(std::string name, int64_t rows, int64_t columns, double deviation) {
-  return {std::move(name), {rows, columns}, true, InitialValue::Normal, deviation};
-}
-
-void fillNormal(uint64_t seed, uint64_t stream, double deviation, std::span<float> out, size_t begin, size_t end) {
-  for (size_t i = begin; i < end; ++i)
-    out[i] = float(deviation * normalBits(randomBits(seed, stream, i)));
-}
-
 } // namespace
 
 std::optional<Gpt2Config> gpt2Preset(std::string_view name) {
@@ -135,10 +51,6 @@ std::optional<Gpt2Config> gpt2Preset(std::string_view name) {
     if (preset.name == name)
       return preset.config;
   return std::nullopt;
-}
-
-std::span<const std::string_view> gpt2PresetNames() {
-  return presetNames;
 }
 
 void checkConfig(const Gpt2Config &config) {
@@ -163,12 +75,8 @@ void checkConfig(const Gpt2Config &config) {
         fmt::format("the model would have {:.3g} parameters, at most {:.3g} are allowed", elements, elementLimit));
 }
 
-Gpt2Config readConfig(const std::string &path, std::vector<std::string> *notes, std::string *text) {
-  MappedFile file(path);
-  Json json = parseConfigText(file);
-  if (text)
-    text->assign(reinterpret_cast<const char *>(file.data()), size_t(file.size()));
-  ConfigReader reader{path, json};
+Gpt2Config readGpt2Config(const ConfigReader &reader, std::vector<std::string> *notes) {
+  const std::string &path = reader.path;
   refuseOtherModels(reader);
   Gpt2Config config{.layers = reader.size("n_layer"),
                     .heads = reader.size("n_head"),
@@ -183,12 +91,11 @@ Gpt2Config readConfig(const std::string &path, std::vector<std::string> *notes, 
   }
   for (const char *key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"})
     if (double dropout = reader.number(key, 0); dropout != 0 && notes)
-      notes->push_back(fmt::format("{}: `{}` is {}, training here uses no dropout", path, key, dropout));
+      notes->push_back(fmt::format("{}: `{}` is {}, only --dropout makes any here", path, key, dropout));
   return config;
 }
 
-void writeConfig(const std::string &path, const Gpt2Config &config, const std::string &original) {
-  // What another GPT-2 may say otherwise; what this one is and how it is stored.
+ConfigKeys gpt2ConfigKeys(const Gpt2Config &config) {
   const Json usual = {{"architectures", {"GPT2LMHeadModel"}},
                       {"activation_function", "gelu_new"},
                       {"resid_pdrop", 0.0},
@@ -202,38 +109,25 @@ void writeConfig(const std::string &path, const Gpt2Config &config, const std::s
                     {"n_layer", config.layers},
                     {"n_head", config.heads},
                     {"layer_norm_epsilon", config.layerNormEpsilon}};
-  Json json = original.empty() ? usual : Json::parse(original);
-  json.update(own);
-  // transformers has renamed the key; a file has either.
-  json[json.contains("dtype") ? "dtype" : "torch_dtype"] = "float32";
-  AtomicFile file(path);
-  file.write(json.dump(2) + "\n");
-  file.commit();
+  return {usual, own};
 }
 
-int64_t Gpt2Parameter::elements() const {
-  int64_t count = 1;
-  for (int64_t dim : shape)
-    count *= dim;
-  return count;
-}
-
-std::vector<Gpt2Parameter> gpt2Parameters(const Gpt2Config &config) {
+std::vector<ParameterSpec> gpt2Parameters(const Gpt2Config &config) {
   const int64_t width = config.width;
   constexpr double deviation = 0.02;
   // Each block adds twice to the residual stream; this keeps the stream's variance independent of the depth.
   const double residual = deviation / std::sqrt(2.0 * double(config.layers));
-  std::vector<Gpt2Parameter> list;
+  std::vector<ParameterSpec> list;
   auto layerNorm = [&](const std::string &name) {
-    list.push_back(vectorParameter(name + ".weight", width, InitialValue::Ones));
-    list.push_back(vectorParameter(name + ".bias", width, InitialValue::Zeros));
+    list.push_back(vectorSpec(name + ".weight", width, InitialValue::Ones));
+    list.push_back(vectorSpec(name + ".bias", width, InitialValue::Zeros));
   };
   auto linear = [&](const std::string &name, int64_t in, int64_t out, double std) {
-    list.push_back(matrixParameter(name + ".weight", in, out, std));
-    list.push_back(vectorParameter(name + ".bias", out, InitialValue::Zeros));
+    list.push_back(matrixSpec(name + ".weight", in, out, std));
+    list.push_back(vectorSpec(name + ".bias", out, InitialValue::Zeros));
   };
-  list.push_back(matrixParameter("wte.weight", config.vocab, width, deviation));
-  list.push_back(matrixParameter("wpe.weight", config.sequence, width, deviation));
+  list.push_back(matrixSpec("wte.weight", config.vocab, width, deviation));
+  list.push_back(matrixSpec("wpe.weight", config.sequence, width, deviation));
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     std::string block = fmt::format("h.{}.", layer);
     layerNorm(block + "ln_1");
@@ -245,36 +139,6 @@ std::vector<Gpt2Parameter> gpt2Parameters(const Gpt2Config &config) {
   }
   layerNorm("ln_f");
   return list;
-}
-
-void fillInitial(const Gpt2Parameter &parameter, uint64_t seed, std::span<float> out) {
-  if (parameter.initial != InitialValue::Normal) {
-    std::fill(out.begin(), out.end(), parameter.initial == InitialValue::Ones ? 1.f : 0.f);
-    return;
-  }
-  // Each value depends on its index alone, so the number of threads never shows.
-  const uint64_t stream = streamOf(parameter.name);
-  constexpr size_t share = size_t(1) << 18;
-  size_t threads = std::clamp<size_t>(out.size() / share, 1, std::max(1u, std::thread::hardware_concurrency()));
-  auto part = [&](size_t index) {
-    fillNormal(seed, stream, parameter.deviation, out, out.size() * index / threads,
-               out.size() * (index + 1) / threads);
-  };
-  std::vector<std::jthread> workers;
-  for (size_t i = 1; i < threads; ++i)
-    workers.emplace_back(part, i);
-  part(0);
-}
-
-int64_t parameterCount(const Gpt2Config &config) {
-  int64_t count = 0;
-  for (const Gpt2Parameter &parameter : gpt2Parameters(config))
-    count += parameter.elements();
-  return count;
-}
-
-double flopsPerToken(const Gpt2Config &config, int64_t sequence) {
-  return 6.0 * double(parameterCount(config)) + 12.0 * double(config.layers) * double(config.width) * double(sequence);
 }
 
 } // namespace tcc::models

@@ -60,21 +60,21 @@ CLI::Validator oneOf(std::vector<std::string> names) {
 }
 
 void declareModel(CLI::App &app, TrainOptions &options, RawOptions &raw) {
-  const auto presets = gpt2PresetNames();
   auto count = [&](const char *flag, std::optional<int64_t> &value, const char *help) {
     app.add_option(flag, value, help)->check(wholeNumber(1, countLimit))->type_name("N")->group("Model");
   };
   app.add_option("--model", options.model,
-                 "Preset: baby (4 layers, width 128, T 64), char (6, 384, 256), gpt2 (12, 768, 1024)")
-      ->check(oneOf({presets.begin(), presets.end()}))
+                 "Preset: baby (4 layers, width 128, T 64), char (6, 384, 256), gpt2 (12, 768, 1024), gpt2-medium, "
+                 "gpt2-large, gpt2-xl, llama-baby, llama-160m, modern-124m")
+      ->check(oneOf(modelPresetNames()))
       ->type_name("NAME")
       ->group("Model");
   count("--layers", raw.layers, "Number of blocks");
   count("--heads", raw.heads, "Attention heads of a block; divide the width");
+  count("--kv-heads", raw.keyValueHeads, "Llama's heads of keys and values; divide the heads");
   count("--width", raw.width, "Width of the residual stream");
   count("--vocab", raw.vocab, "Vocabulary size: 256 for text, 50257 for GPT-2 tokens");
-  app.add_option("--init", options.initFolder,
-                 "Start from this Hugging Face GPT-2 folder (config.json, model.safetensors)")
+  app.add_option("--init", options.initFolder, "Start from this Hugging Face folder of a GPT-2, Llama, Qwen2 or Qwen3")
       ->type_name("FOLDER")
       ->group("Model");
   app.add_option("--dtype", raw.dtype, "What matrix products multiply: f32 or bf16; all else stays f32")
@@ -154,6 +154,7 @@ void declareTraining(CLI::App &app, TrainOptions &options, RawOptions &raw) {
       ->check(wholeNumber(1, 1024))
       ->type_name("N")
       ->group("Training");
+  number("--dropout", options.dropout, share(), "GPT-2's: of embedding, attention and residual; 0");
   number("--weight-decay", options.weightDecay, finiteNumber(true), "Of matrices and embeddings; 0.1");
   number("--beta1", options.beta1, share(), "Of the first moment; 0.9");
   number("--beta2", options.beta2, share(), "Of the second moment; 0.95");

@@ -19,6 +19,7 @@ examples:
   train_gpt --data book.txt --minutes=1 --sample=400         for a minute, then 400 tokens of generated text
   train_gpt --model char --data book.txt --batch 16 --steps 500 --json=log.jsonl
   train_gpt --model gpt2 --data train.bin --batch 4 --seq 256 --steps 20
+  train_gpt --model llama-baby --data book.txt               the same with RMSNorm, rotary embeddings, SwiGLU
   train_gpt --init gpt2/ --data train.bin --seq 256 --save tuned/     from Hugging Face weights and back to such a folder
   train_gpt --data book.txt --eval-every=50 --checkpoint=run --checkpoint-every=100   again with --resume where it stopped
   train_gpt --init=run/step-000001000 --generate=400 --prompt="In the beginning"
@@ -39,7 +40,9 @@ struct TrainingDefaults {
   double rate;
 };
 constexpr TrainingDefaults defaultsTable[] = {
-    {"baby", 32, 1000, 100, 2e-3}, {"char", 16, 1000, 20, 1e-3}, {"gpt2", 4, 100, 10, 6e-4}};
+    {"baby", 32, 1000, 100, 2e-3},       {"char", 16, 1000, 20, 1e-3},     {"gpt2", 4, 100, 10, 6e-4},
+    {"gpt2-medium", 2, 100, 10, 3e-4},   {"gpt2-large", 1, 100, 10, 2e-4}, {"gpt2-xl", 1, 100, 10, 2e-4},
+    {"llama-baby", 32, 1000, 100, 2e-3}, {"llama-160m", 1, 100, 10, 6e-4}, {"modern-124m", 4, 100, 10, 1e-3}};
 constexpr double initRate = 3e-4; // weights that are trained already take smaller steps
 
 int editDistance(std::string_view a, std::string_view b) {
@@ -83,6 +86,33 @@ std::pair<std::string, bool> parsePass(const std::string &text) {
   return {name, enabled};
 }
 
+/// The preset with the sizes that the command line gives.
+ModelConfig configOf(const TrainOptions &options, const RawOptions &raw) {
+  ModelConfig config = *modelPreset(options.model);
+  const auto take = [](int64_t &size, const std::optional<int64_t> &given) { size = given.value_or(size); };
+  std::visit(
+      [&](auto &kind) {
+        take(kind.layers, raw.layers);
+        take(kind.heads, raw.heads);
+        take(kind.width, raw.width);
+        take(kind.vocab, raw.vocab);
+        take(kind.sequence, options.sequence);
+      },
+      config.kind);
+  if (auto *llama = std::get_if<LlamaConfig>(&config.kind)) {
+    if (raw.width) // about 8/3 of it, as the family has it
+      llama->inner = (*raw.width * 8 / 3 + 31) / 32 * 32;
+    if (raw.width || raw.heads)
+      llama->headSize = llama->width / std::max<int64_t>(llama->heads, 1);
+    if (raw.heads)
+      llama->keyValueHeads = std::gcd(llama->heads, llama->keyValueHeads);
+    take(llama->keyValueHeads, raw.keyValueHeads);
+  } else if (raw.keyValueHeads) {
+    throw UsageError{fmt::format("--kv-heads is of the Llama family, not of {}", options.model)};
+  }
+  return config;
+}
+
 /// What belongs together: data and checkpoints of a training run, or weights to generate from.
 void resolveRun(TrainOptions &options, const RawOptions &raw) {
   if (raw.generate) {
@@ -109,16 +139,12 @@ void resolve(TrainOptions &options, const RawOptions &raw) {
   resolveRun(options, raw);
   const TrainingDefaults &defaults = *std::find_if(std::begin(defaultsTable), std::end(defaultsTable),
                                                    [&](const TrainingDefaults &d) { return d.model == options.model; });
-  Gpt2Config preset = *gpt2Preset(options.model);
-  options.config = {.layers = raw.layers.value_or(preset.layers),
-                    .heads = raw.heads.value_or(preset.heads),
-                    .width = raw.width.value_or(preset.width),
-                    .sequence = options.sequence.value_or(preset.sequence),
-                    .vocab = raw.vocab.value_or(preset.vocab)};
+  options.config = configOf(options, raw);
   bool init = !options.initFolder.empty();
-  if (init && (raw.layers || raw.heads || raw.width || raw.vocab))
-    throw UsageError{"--layers, --heads, --width and --vocab cannot be given with --init: the folder's config.json has "
-                     "these sizes"};
+  if (init && (raw.layers || raw.heads || raw.keyValueHeads || raw.width || raw.vocab))
+    throw UsageError{
+        "--layers, --heads, --kv-heads, --width and --vocab cannot be given with --init: the folder's config.json has "
+        "these sizes"};
   if (!init) {
     try {
       checkConfig(options.config);
@@ -126,6 +152,8 @@ void resolve(TrainOptions &options, const RawOptions &raw) {
       throw UsageError{error.what()};
     }
   }
+  if (options.dropout > 0 && !init && !std::holds_alternative<Gpt2Config>(options.config.kind))
+    throw UsageError{fmt::format("--dropout is GPT-2's, {} has none", options.model)};
   options.batch = raw.batch.value_or(defaults.batch);
   options.order = raw.order == "random" ? Order::Random : Order::Sequential;
   options.dtype = runtime::parseDType(raw.dtype).value();

@@ -1,7 +1,7 @@
 // The command line of train_gpt.
 #pragma once
 #include "models/data.h"
-#include "models/gpt2_config.h"
+#include "models/model_config.h"
 #include "models/schedule.h"
 #include "runtime/dtype.h"
 
@@ -16,7 +16,7 @@ namespace tcc::models {
 struct TrainOptions {
   // Model
   std::string model = "baby"; ///< preset; with `initFolder` only a name for the log
-  Gpt2Config config;          ///< preset and departures from it; with `initFolder` the folder's config.json counts
+  ModelConfig config;         ///< preset and departures from it; with `initFolder` the folder's config.json counts
   std::string initFolder;     ///< Hugging Face folder with the initial weights, or empty
   runtime::DType dtype = runtime::DType::f32; ///< what matrix products multiply: f32 or bf16; all else is f32
 
@@ -32,7 +32,8 @@ struct TrainOptions {
   int64_t evalBatches = 20; ///< of an evaluation, or as many as there are
 
   // Training
-  Schedule schedule; ///< learning rate, warm-up, and the run's length (steps, seconds)
+  Schedule schedule;  ///< learning rate, warm-up, and the run's length (steps, seconds)
+  double dropout = 0; ///< of embedding, attention and residual, GPT-2 alone
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, clipNorm = 1.0;
   int64_t accumulate = 1; ///< batches of a step
 
@@ -62,7 +63,7 @@ struct TrainOptions {
   bool quiet = false;
 
   /// T of a batch: --seq, else the position table's length.
-  int64_t trainingSequence() const { return sequence.value_or(config.sequence); }
+  int64_t trainingSequence() const { return sequence.value_or(config.positions()); }
 };
 
 /// What a command line asks for: options to train with, or a text to print and a status to exit with.

@@ -83,10 +83,10 @@ void RunCheckpoints::load(const std::vector<Parameter> &parameters, const std::v
   readStates(inFolder(folder, optimizerName), optimizer);
 }
 
-void RunCheckpoints::write(const RunState &state, const Gpt2 &model, const std::vector<State> &optimizer,
+void RunCheckpoints::write(const RunState &state, const Model &model, const std::vector<State> &optimizer,
                            const std::string &configText) {
   store.write(state.step, [&](const std::string &folder) {
-    writeGpt2Folder(folder, model.config(), model.named(), configText);
+    writeModelFolder(folder, model.config(), model.named(), configText);
     writeStates(inFolder(folder, optimizerName), optimizer);
     writeRunState(inFolder(folder, stateName), state);
   });

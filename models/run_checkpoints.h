@@ -2,7 +2,7 @@
 #pragma once
 #include "frontend/array.h"
 #include "models/checkpoint_store.h"
-#include "models/gpt2.h"
+#include "models/model.h"
 #include "models/run_state.h"
 
 #include <functional>
@@ -31,7 +31,7 @@ public:
 
   /// Writes a checkpoint: a Hugging Face folder (config.json, model.safetensors) with optimizer.safetensors and
   /// run.json beside them. Throws InputError where the system cannot; what was there before then stays.
-  void write(const RunState &state, const Gpt2 &model, const std::vector<State> &optimizer,
+  void write(const RunState &state, const Model &model, const std::vector<State> &optimizer,
              const std::string &configText);
 
 private:

@@ -31,7 +31,7 @@ void checkRunFiles(const TrainOptions &options) {
     files.writes(fmt::format("--dump-grads {}", options.dumpGrads), options.dumpGrads);
   if (!options.saveFolder.empty()) {
     files.writes(fmt::format("--save {}", options.saveFolder), options.saveFolder);
-    for (const std::string &path : gpt2FolderFiles(options.saveFolder))
+    for (const std::string &path : modelFolderFiles(options.saveFolder))
       files.writes(fmt::format("{} of --save", path), path);
   }
   if (!options.checkpointFolder.empty())

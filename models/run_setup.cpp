@@ -13,11 +13,17 @@ void checkMemory(const std::string &what, double bytes) {
     throw InputError(fmt::format("{} {:.1f} GB, but this machine has {:.1f} GB", what, bytes / 1e9, present / 1e9));
 }
 
-Gpt2Config trainedConfig(const TrainOptions &options, const std::optional<Gpt2Folder> &folder) {
-  const Gpt2Config config = folder ? folder->config() : options.config;
-  if (options.sequence && *options.sequence > config.sequence)
-    throw InputError(fmt::format("--seq={}, but the position table of {} has {} rows, the longest sequence",
-                                 *options.sequence, options.initFolder, config.sequence));
+void checkSequence(const TrainOptions &options, const ModelConfig &config) {
+  if (options.sequence && *options.sequence > config.positions())
+    throw InputError(fmt::format("--seq={}, but the model of {} has {} positions, the longest sequence",
+                                 *options.sequence, options.initFolder, config.positions()));
+}
+
+ModelConfig trainedConfig(const TrainOptions &options, const std::optional<ModelFolder> &folder) {
+  const ModelConfig config = folder ? folder->config() : options.config;
+  checkSequence(options, config);
+  if (options.dropout > 0 && !std::holds_alternative<Gpt2Config>(config.kind))
+    throw InputError(fmt::format("--dropout is GPT-2's, the model of {} has none", options.initFolder));
   checkMemory("weights and the optimizer's two moments need", 3.0 * sizeof(float) * double(parameterCount(config)));
   return config;
 }
@@ -32,14 +38,14 @@ optim::AdamwSettings adamwSettings(const TrainOptions &options) {
   return settings;
 }
 
-RunState describeRunState(const TrainOptions &options, const Gpt2Config &config, int64_t sequence,
+RunState describeRunState(const TrainOptions &options, const ModelConfig &config, int64_t sequence,
                           const TokenSource &data) {
   const auto text = [](const auto &value) { return fmt::format("{}", value); };
   RunState state;
-  state.identity = {{"model", fmt::format("gpt2, {} layers, {} heads, width {}, {} positions, vocabulary {}",
-                                          config.layers, config.heads, config.width, config.sequence, config.vocab)},
+  state.identity = {{"model", config.describe()},
                     {"optimizer", "adamw"},
                     {"seed", text(options.seed)},
+                    {"dropout", text(options.dropout)},
                     {"batch", fmt::format("{} x {} x {}", options.accumulate, options.batch, sequence)},
                     {"order", options.order == Order::Random ? "random" : "sequential"},
                     {"data", fmt::format("{} tokens, checksum {}", data.size(), data.fingerprint())},

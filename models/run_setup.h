@@ -15,13 +15,16 @@ namespace tcc::models {
 /// the program later.
 void checkMemory(const std::string &what, double bytes);
 
+/// Refuses a --seq beyond the model's positions with an InputError.
+void checkSequence(const TrainOptions &options, const ModelConfig &config);
+
 /// The folder's configuration, or that of the options, checked against the rest of the command line and the machine.
-Gpt2Config trainedConfig(const TrainOptions &options, const std::optional<Gpt2Folder> &folder);
+ModelConfig trainedConfig(const TrainOptions &options, const std::optional<ModelFolder> &folder);
 
 optim::AdamwSettings adamwSettings(const TrainOptions &options);
 
 /// What a run's checkpoints say of it, at step 0.
-RunState describeRunState(const TrainOptions &options, const Gpt2Config &config, int64_t sequence,
+RunState describeRunState(const TrainOptions &options, const ModelConfig &config, int64_t sequence,
                           const TokenSource &data);
 
 } // namespace tcc::models

@@ -15,10 +15,10 @@ FunctionOptions named(FunctionOptions function) {
 
 } // namespace
 
-TextGenerator::TextGenerator(const Gpt2 &model, int64_t sequence, FunctionOptions function)
+TextGenerator::TextGenerator(const Model &model, int64_t sequence, FunctionOptions function)
     : sequence(sequence),
       nextLogits(compile(
-          "next_logits", [model](Tensor tokens, Tensor last) { return gpt2NextLogits(model, tokens, last); },
+          "next_logits", [model](Tensor tokens, Tensor last) { return modelNextLogits(model, tokens, last); },
           named(std::move(function)))) {}
 
 std::vector<int32_t> TextGenerator::generate(std::span<const int32_t> prompt, int64_t count,

@@ -1,6 +1,6 @@
 // Generated text: the next token, again and again, from a compiled forward function.
 #pragma once
-#include "models/gpt2.h"
+#include "models/model.h"
 #include "models/sampling.h"
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class TextGenerator {
 public:
   /// Rows of `sequence` tokens are what the model sees of the text so far. `function` holds threads, level and passes;
   /// the first call of generate() compiles.
-  TextGenerator(const Gpt2 &model, int64_t sequence, FunctionOptions function);
+  TextGenerator(const Model &model, int64_t sequence, FunctionOptions function);
 
   /// Up to `count` tokens that go on from `prompt` (at least one token, all within the vocabulary); fewer where `ends`
   /// says so of those made. Throws InputError where the model has diverged.

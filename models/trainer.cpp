@@ -1,9 +1,10 @@
 #include "models/trainer.h"
+#include "models/counter_random.h"
 #include "models/evaluation.h"
 #include "models/generate.h"
-#include "models/gpt2.h"
 #include "models/input_error.h"
 #include "models/machine_peak.h"
+#include "models/model.h"
 #include "models/run_checkpoints.h"
 #include "models/run_files.h"
 #include "models/run_setup.h"
@@ -37,7 +38,7 @@ struct StepInputs {
 
 class Trainer {
 public:
-  Trainer(const TrainOptions &options, std::optional<Gpt2Folder> folder, std::FILE *output);
+  Trainer(const TrainOptions &options, std::optional<ModelFolder> folder, std::FILE *output);
 
   int run();
 
@@ -45,6 +46,7 @@ private:
   FunctionOptions function(std::vector<std::string> inputs, std::vector<std::string> outputs);
   std::vector<std::string> prepareCheckpoints();
   void prepareEvaluation();
+  std::vector<Array> stepArguments(double rate, int64_t index) const;
   void describeRun();
   void emitGraph();
   void dumpGradients();
@@ -55,6 +57,7 @@ private:
   bool isOver() const { return options.schedule.length.finished(state.step, elapsed); }
   void writeCheckpoint();
   void finish();
+  std::vector<NamedTensor> savedTensors() const;
   void save();
   void sample(std::span<const int32_t> prompt);
   void sayStopped(int signal);
@@ -63,7 +66,7 @@ private:
 
   const TrainOptions &options;
   std::FILE *output;
-  Gpt2Config config;
+  ModelConfig config;
   int64_t sequence;
   TokenSource source;
   HeldOutSplit split;
@@ -73,8 +76,9 @@ private:
   std::optional<RunCheckpoints> checkpoints;
   std::vector<std::string> notes; // said once there is a log
   TrainLog log;
-  Gpt2 model;
-  std::string initialConfig; // text of the folder's config.json
+  Model model;
+  std::string initialConfig;             // text of the folder's config.json
+  std::vector<std::string> initialNames; // of the folder's tensors, in the order of the parameters
   optim::Adamw optimizer;
   Function step;
   StepInputs inputs;
@@ -87,15 +91,23 @@ private:
   int64_t writtenStep = -1; // of the last checkpoint
 };
 
+/// A dropout's seed is an input of the step where there is dropout.
+std::vector<std::string> stepInputNames(const TrainOptions &options) {
+  std::vector<std::string> names = {"tokens", "targets", "lr", "step"};
+  if (options.dropout > 0)
+    names.emplace_back("seed");
+  return names;
+}
+
 HeldOutSplit splitData(const TrainOptions &options, const TokenSource &source, int64_t sequence) {
   if (options.evalEvery == 0 || !options.evalFile.empty())
     return {{0, source.size()}, {}};
   return splitHeldOut(source, options.evalShare, options.accumulate * options.batch, sequence);
 }
 
-Trainer::Trainer(const TrainOptions &options, std::optional<Gpt2Folder> folder, std::FILE *output)
+Trainer::Trainer(const TrainOptions &options, std::optional<ModelFolder> folder, std::FILE *output)
     : options(options), output(output), config(trainedConfig(options, folder)),
-      sequence(options.sequence.value_or(config.sequence)), source(options.dataFile, config.vocab),
+      sequence(options.sequence.value_or(config.positions())), source(options.dataFile, config.vocabulary()),
       split(splitData(options, source, sequence)),
       batches(source, split.training, options.accumulate * options.batch, sequence, options.order, options.seed),
       notes(prepareCheckpoints()), log({.length = options.schedule.length,
@@ -105,17 +117,21 @@ Trainer::Trainer(const TrainOptions &options, std::optional<Gpt2Folder> folder, 
       model(config), optimizer(model.parameters(), adamwSettings(options)),
       step(compile(
           "training_step",
-          [this](Tensor tokens, Tensor targets, Tensor lr, Tensor step) {
-            const Gpt2Step results =
-                gpt2TrainingStep(model, optimizer, tokens, targets, lr, step, this->options.accumulate);
-            return std::pair{results.loss, results.norm};
+          [this](std::span<const Tensor> in) {
+            const TrainingDropout dropout{this->options.dropout, in.size() > 4 ? in[4] : Tensor()};
+            const ModelStep results =
+                trainingStep(model, optimizer, in[0], in[1], in[2], in[3], this->options.accumulate, dropout);
+            return std::vector{results.loss, results.norm};
           },
-          function({"tokens", "targets", "lr", "step"}, {"loss", "norm"}))),
+          function(stepInputNames(options), {"loss", "norm"}))),
       inputs(options.accumulate * options.batch, sequence) {
   for (const std::string &note : notes)
     log.message(note);
-  if (folder)
+  if (folder) {
     initialConfig = folder->configText();
+    for (const ParameterSpec &parameter : config.parameters())
+      initialNames.push_back(folder->sourceName(parameter));
+  }
   if (checkpoints && checkpoints->resumed()) {
     checkpoints->load(model.parameters(), optimizer.states());
     log.message(fmt::format("going on after step {} of {}", state.step - 1, options.checkpointFolder));
@@ -151,7 +167,7 @@ void Trainer::prepareEvaluation() {
   if (options.evalEvery == 0)
     return;
   if (!options.evalFile.empty()) {
-    evaluationSource.emplace(options.evalFile, config.vocab);
+    evaluationSource.emplace(options.evalFile, config.vocabulary());
     split.heldOut = {0, evaluationSource->size()};
   }
   evaluation.emplace(model, evaluationSource ? *evaluationSource : source, split.heldOut, options.batch, sequence,
@@ -161,15 +177,21 @@ void Trainer::prepareEvaluation() {
                           options.evalEvery));
 }
 
+std::vector<Array> Trainer::stepArguments(double rate, int64_t index) const {
+  std::vector<Array> arguments = {inputs.tokens, inputs.targets, Array(float(rate)), Array(float(index + 1))};
+  if (options.dropout > 0) // a function of the step, so that a resumed run has the same masks
+    arguments.push_back(Array::scalar(int32_t(randomBits(options.seed, streamOf("dropout"), uint64_t(index)) >> 33)));
+  return arguments;
+}
+
 void Trainer::describeRun() {
-  log.message(fmt::format("model {}: {} layers, {} heads, width {}, vocabulary {}, {:.2f} M parameters", options.model,
-                          config.layers, config.heads, config.width, config.vocab,
-                          double(parameterCount(config)) / 1e6));
-  if (source.format() == TokenFormat::Text && config.vocab > 256)
+  log.message(fmt::format("model {}: {:.2f} M parameters, {}", options.model, double(parameterCount(config)) / 1e6,
+                          config.describe()));
+  if (source.format() == TokenFormat::Text && config.vocabulary() > 256)
     log.warning(
         fmt::format("{} is read as text, whose bytes are taken as tokens, but the model has a vocabulary of {}; "
                     "a .bin file of its tokens is expected, or --vocab=256",
-                    source.path(), config.vocab));
+                    source.path(), config.vocabulary()));
   const std::string several = options.accumulate > 1 ? fmt::format("{} x ", options.accumulate) : "";
   log.message(fmt::format("data {}: {} tokens ({}), batches of {}{} x {} in {} order", source.path(), source.size(),
                           describe(source.format()), several, options.batch, sequence,
@@ -178,7 +200,7 @@ void Trainer::describeRun() {
 
 void Trainer::emitGraph() {
   AtomicFile file(options.emitGraph);
-  file.write(step.graph(std::vector<Array>{inputs.tokens, inputs.targets, Array(1e-3f), Array(1.f)}));
+  file.write(step.graph(stepArguments(1e-3, 0)));
   file.commit();
   log.message(fmt::format("wrote the training step to {}", options.emitGraph));
 }
@@ -189,7 +211,7 @@ void Trainer::dumpGradients() {
   for (const Parameter &parameter : model.parameters())
     names.push_back(parameter.name());
   Function gradients = compile(
-      "gradients", [this](Tensor tokens, Tensor targets) { return gpt2Gradients(model, tokens, targets); },
+      "gradients", [this](Tensor tokens, Tensor targets) { return modelGradients(model, tokens, targets); },
       function({"tokens", "targets"}, names));
   const std::vector<Array> values = gradients(inputs.tokens, inputs.targets);
   std::vector<NamedTensor> tensors;
@@ -201,7 +223,7 @@ void Trainer::dumpGradients() {
 
 void Trainer::compileStep() {
   log.message("compiling the training step …");
-  step.prepare(std::vector<Array>{inputs.tokens, inputs.targets, Array(0.f), Array(1.f)});
+  step.prepare(stepArguments(0, 0));
   const tcc::CompileSummary &compiled = step.lastCompile();
   log.compiled({.ops = compiled.capturedOps,
                 .kernels = compiled.kernels,
@@ -226,7 +248,7 @@ void Trainer::trainStep() {
   const double rate = options.schedule.rate(index, elapsed);
   double loss, norm;
   {
-    const std::vector<Array> results = step(inputs.tokens, inputs.targets, Array(float(rate)), Array(float(index + 1)));
+    const std::vector<Array> results = step.call(stepArguments(rate, index));
     loss = results[0].item();
     norm = results[1].item();
   }
@@ -320,10 +342,18 @@ void Trainer::finish() {
                             state.step));
 }
 
+/// The weights under the names of the folder that training began with.
+std::vector<NamedTensor> Trainer::savedTensors() const {
+  std::vector<NamedTensor> tensors = model.named();
+  for (size_t i = 0; i < initialNames.size(); ++i)
+    tensors[i].name = initialNames[i];
+  return tensors;
+}
+
 void Trainer::save() {
   if (options.saveFolder.empty())
     return;
-  writeGpt2Folder(options.saveFolder, config, model.named(), initialConfig);
+  writeModelFolder(options.saveFolder, config, savedTensors(), initialConfig);
   log.message(fmt::format("wrote the weights to {}", options.saveFolder));
 }
 
@@ -331,7 +361,7 @@ void Trainer::sample(std::span<const int32_t> prompt) {
   TextGenerator generator(model, sequence, function({}, {}));
   const std::vector<int32_t> text = generator.generate(prompt, options.sampleTokens, samplingOptions(options));
   log.message("sample:");
-  std::fputs((renderTokens(text, config.vocab) + "\n").c_str(), output);
+  std::fputs((renderTokens(text, config.vocabulary()) + "\n").c_str(), output);
   std::fflush(output);
 }
 
@@ -363,7 +393,7 @@ void Trainer::sayStopped(int signal) {
 }
 
 int Trainer::run() {
-  const std::vector<int32_t> prompt = promptTokens(options.prompt, config.vocab);
+  const std::vector<int32_t> prompt = promptTokens(options.prompt, config.vocabulary());
   describeRun();
   if (!options.saveFolder.empty())
     prepareFolder(options.saveFolder); // before the work, not behind it
@@ -397,7 +427,7 @@ int Trainer::run() {
 
 int train(const TrainOptions &options, std::FILE *output) {
   checkRunFiles(options);
-  std::optional<Gpt2Folder> folder;
+  std::optional<ModelFolder> folder;
   if (!options.initFolder.empty())
     folder.emplace(options.initFolder);
   return Trainer(options, std::move(folder), output).run();

@@ -7,7 +7,7 @@
 #include "frontend/graph_file.h"
 #include "frontend/trace.h"
 #include "mlir/IR/Verifier.h"
-#include "models/gpt2.h"
+#include "models/model.h"
 #include "passes/pipeline.h"
 #include <chrono>
 #include <cmath>
@@ -34,7 +34,7 @@ struct Times {
 /// Batch 1, 8 tokens, width 8: what counts is the number of ops.
 Times compileOnce(int64_t layers, int level) {
   const models::Gpt2Config config{.layers = layers, .heads = 1, .width = 8, .sequence = 8, .vocab = 16};
-  const models::Gpt2 model(config);
+  const models::Model model(config);
   optim::Adamw optimizer(model.parameters());
   const std::vector<ValueType> types{
       {DType::i32, Shape{1, 8}}, {DType::i32, Shape{1, 8}}, {DType::f32, {}}, {DType::f32, {}}};
@@ -50,7 +50,7 @@ Times compileOnce(int64_t layers, int level) {
   Tracer tracer;
   const Recorded recorded = tracer.record(
       [&](std::span<const Tensor> in) {
-        const models::Gpt2Step step = models::gpt2TrainingStep(model, optimizer, in[0], in[1], in[2], in[3]);
+        const models::ModelStep step = models::trainingStep(model, optimizer, in[0], in[1], in[2], in[3]);
         return std::vector<Tensor>{step.loss, step.norm};
       },
       types, names);

@@ -2,7 +2,7 @@
 // record op by op, and found in the cache; a frozen function only looks at its arguments' types. `ops` are those of the
 // step, `per_op` the seconds for each.
 //   trace_bench
-#include "models/gpt2.h"
+#include "models/model.h"
 #include "models/gpt2_config.h"
 #include <benchmark/benchmark.h>
 
@@ -12,7 +12,7 @@ using namespace tcc;
 
 /// Looks a `char` step of one row of 16 tokens up, which has as many ops as one of any batch.
 void lookUp(benchmark::State &state, bool frozen) {
-  models::Gpt2 model(*models::gpt2Preset("char"));
+  models::Model model(*models::gpt2Preset("char"));
   optim::Adamw optimizer(model.parameters(), {});
   FunctionOptions options;
   options.inputs = {"tokens", "targets", "lr", "step"};
@@ -20,7 +20,7 @@ void lookUp(benchmark::State &state, bool frozen) {
   Function step = compile(
       "training_step",
       [&](Tensor tokens, Tensor targets, Tensor lr, Tensor number) {
-        models::Gpt2Step results = models::gpt2TrainingStep(model, optimizer, tokens, targets, lr, number);
+        models::ModelStep results = models::trainingStep(model, optimizer, tokens, targets, lr, number);
         return std::pair{results.loss, results.norm};
       },
       options);

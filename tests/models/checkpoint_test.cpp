@@ -14,7 +14,7 @@ struct Weights {
   std::vector<NamedTensor> tensors;
 
   explicit Weights(const std::string &prefix = "") {
-    for (const Gpt2Parameter &parameter : gpt2Parameters(small)) {
+    for (const ParameterSpec &parameter : gpt2Parameters(small)) {
       std::vector<float> &own = values.emplace_back(size_t(parameter.elements()));
       fillInitial(parameter, 3, own);
       tensors.push_back({prefix + parameter.name, parameter.shape, own});
@@ -33,20 +33,20 @@ struct Weights {
 
 std::string openError(const Weights &weights) {
   TemporaryFolder folder;
-  writeGpt2Folder(folder.path("m"), small, weights.tensors);
-  return errorOf([&] { Gpt2Folder read(folder.path("m")); });
+  writeModelFolder(folder.path("m"), small, weights.tensors);
+  return errorOf([&] { ModelFolder read(folder.path("m")); });
 }
 
 TEST(Checkpoint, roundTripWithEitherPrefix) {
   for (const char *prefix : {"", "transformer."}) {
     TemporaryFolder folder;
     Weights weights(prefix);
-    writeGpt2Folder(folder.path("new/m"), small, weights.tensors);
-    Gpt2Folder read(folder.path("new/m"));
+    writeModelFolder(folder.path("new/m"), small, weights.tensors);
+    ModelFolder read(folder.path("new/m"));
     EXPECT_EQ(read.config(), small);
     EXPECT_TRUE(read.notes().empty());
     size_t index = 0;
-    for (const Gpt2Parameter &parameter : gpt2Parameters(small)) {
+    for (const ParameterSpec &parameter : gpt2Parameters(small)) {
       std::vector<float> values(size_t(parameter.elements()));
       read.read(parameter, values);
       EXPECT_EQ(values, weights.values[index++]) << parameter.name;
@@ -60,10 +60,10 @@ TEST(Checkpoint, passesOverMasksAndTheTiedHead) {
   weights.tensors.push_back({"lm_head.weight", {5, 4}, weights.values[0]});
   weights.add("score.weight", {2});
   TemporaryFolder folder;
-  writeGpt2Folder(folder.path("m"), small, weights.tensors);
-  Gpt2Folder read(folder.path("m"));
+  writeModelFolder(folder.path("m"), small, weights.tensors);
+  ModelFolder read(folder.path("m"));
   ASSERT_EQ(read.notes().size(), 1u);
-  expectContains(read.notes()[0], "tensor `score.weight` is not of this GPT-2");
+  expectContains(read.notes()[0], "tensor `score.weight` is not of this model");
 }
 
 TEST(Checkpoint, aHeadOfItsOwnIsNeverDropped) {
@@ -91,9 +91,9 @@ std::string writeShards(const TemporaryFolder &folder, const Weights &weights, n
 TEST(Checkpoint, readsShards) {
   TemporaryFolder folder;
   Weights weights("transformer.");
-  Gpt2Folder read(writeShards(folder, weights));
+  ModelFolder read(writeShards(folder, weights));
   size_t index = 0;
-  for (const Gpt2Parameter &parameter : gpt2Parameters(small)) {
+  for (const ParameterSpec &parameter : gpt2Parameters(small)) {
     std::vector<float> values(size_t(parameter.elements()));
     read.read(parameter, values);
     EXPECT_EQ(values, weights.values[index++]) << parameter.name;
@@ -104,7 +104,7 @@ TEST(Checkpoint, refusesDamagedIndexes) {
   TemporaryFolder folder;
   const Weights weights;
   auto error = [&](const nlohmann::json &index) {
-    return errorOf([&] { Gpt2Folder read(writeShards(folder, weights, index)); });
+    return errorOf([&] { ModelFolder read(writeShards(folder, weights, index)); });
   };
   EXPECT_EQ(error({}), "");
   expectContains(error({{"weight_map", {{"extra", "a.safetensors"}}}}),
@@ -115,12 +115,13 @@ TEST(Checkpoint, refusesDamagedIndexes) {
   const std::string path = writeShards(folder, weights);
   auto text = [&](const std::string &content) {
     folder.write("model.safetensors.index.json", content);
-    return errorOf([&] { Gpt2Folder read(path); });
+    return errorOf([&] { ModelFolder read(path); });
   };
   expectContains(text("{"), "index.json: byte 2: not valid JSON");
   expectContains(text("[]"), "an object with `weight_map` is expected");
   expectContains(text("[[[[[[[]]]]]]]"), "nested deeper than");
-  expectContains(text(R"({"weight_map": {"wte.weight": "a.safetensors"}})"), "is missing, config.json asks for 1 layers");
+  expectContains(text(R"({"weight_map": {"wte.weight": "a.safetensors"}})"),
+                 "is missing, config.json asks for 1 layers");
   writeTensors(folder.path("b.safetensors"), weights.tensors);
   expectContains(text(R"({"weight_map": {"wte.weight": "a.safetensors", "ln_f.bias": "b.safetensors"}})"),
                  "stands in a.safetensors too");
@@ -129,15 +130,15 @@ TEST(Checkpoint, refusesDamagedIndexes) {
 TEST(Checkpoint, keepsWhatAConfigurationSaysBeside) {
   TemporaryFolder folder;
   const Weights weights;
-  writeGpt2Folder(folder.path("first"), small, weights.tensors);
+  writeModelFolder(folder.path("first"), small, weights.tensors);
   auto config = nlohmann::ordered_json::parse(readAll(folder.path("first/config.json")));
   config["resid_pdrop"] = 0.25;
   config["bos_token_id"] = 3;
   config["task_specific_params"] = {{"text-generation", {{"max_length", 50}}}};
   config["torch_dtype"] = "bfloat16";
   folder.write("first/config.json", config.dump());
-  const Gpt2Folder first(folder.path("first"));
-  writeGpt2Folder(folder.path("second"), first.config(), weights.tensors, first.configText());
+  const ModelFolder first(folder.path("first"));
+  writeModelFolder(folder.path("second"), first.config(), weights.tensors, first.configText());
   config["torch_dtype"] = "float32";
   EXPECT_EQ(nlohmann::ordered_json::parse(readAll(folder.path("second/config.json"))), config);
 }
@@ -148,8 +149,8 @@ TEST(Checkpoint, dropsPaddingRows) {
   padded.resize(8 * 4, 77);
   weights.named("wte.weight") = {"wte.weight", {8, 4}, padded};
   TemporaryFolder folder;
-  writeGpt2Folder(folder.path("m"), small, weights.tensors);
-  Gpt2Folder read(folder.path("m"));
+  writeModelFolder(folder.path("m"), small, weights.tensors);
+  ModelFolder read(folder.path("m"));
   std::vector<float> values(5 * 4);
   read.read(gpt2Parameters(small)[0], values);
   EXPECT_EQ(values, weights.values[0]);
@@ -172,8 +173,8 @@ TEST(Checkpoint, refusesMissingAndMisshapenTensors) {
 
 TEST(Checkpoint, refusesIncompleteFolders) {
   TemporaryFolder folder;
-  auto error = [&] { return errorOf([&] { Gpt2Folder read(folder.path("")); }); };
-  expectContains(errorOf([&] { Gpt2Folder read(folder.path("none")); }), "none/config.json: cannot open");
+  auto error = [&] { return errorOf([&] { ModelFolder read(folder.path("")); }); };
+  expectContains(errorOf([&] { ModelFolder read(folder.path("none")); }), "none/config.json: cannot open");
   writeConfig(folder.path("config.json"), small);
   expectContains(error(), "model.safetensors: cannot open");
   folder.write("pytorch_model.bin", "x");
@@ -184,7 +185,7 @@ TEST(Checkpoint, refusesIncompleteFolders) {
   integers.bytes = bytes;
   writeSafetensors(folder.path("model.safetensors"), {&integers, 1});
   expectContains(error(), "tensor `wte.weight` is U8, only F32, F16 and BF16");
-  expectContains(errorOf([&] { writeGpt2Folder(folder.path("config.json/x"), small, {}); }), "cannot make the folder");
+  expectContains(errorOf([&] { writeModelFolder(folder.path("config.json/x"), small, {}); }), "cannot make the folder");
 }
 
 } // namespace

@@ -1,4 +1,4 @@
-#include "models/gpt2_config.h"
+#include "models/model_config.h"
 #include "test_files.h"
 
 #include <cmath>
@@ -35,20 +35,21 @@ TEST(Gpt2Config, presetsHaveTheKnownNumberOfParameters) {
   EXPECT_EQ(parameterCount(*gpt2Preset("baby")), (256 + 64) * 128 + 4 * (12 * 128 * 128 + 13 * 128) + 2 * 128);
   EXPECT_EQ(parameterCount(*gpt2Preset("char")), (256 + 256) * 384 + 6 * (12 * 384 * 384 + 13 * 384) + 2 * 384);
   EXPECT_FALSE(gpt2Preset("gpt3"));
-  for (std::string_view name : gpt2PresetNames())
-    EXPECT_EQ(errorOf([&] { checkConfig(gpt2Preset(name).value()); }), "");
-}
-
-TEST(Gpt2Config, countsOperations) {
-  Gpt2Config baby = *gpt2Preset("baby");
-  EXPECT_EQ(flopsPerToken(baby, 64), 6.0 * double(parameterCount(baby)) + 12.0 * 4 * 128 * 64);
+  // As published for the larger ones and for llama-160m.
+  EXPECT_EQ(parameterCount(*gpt2Preset("gpt2-medium")), 354823168);
+  EXPECT_EQ(parameterCount(*gpt2Preset("gpt2-large")), 774030080);
+  EXPECT_EQ(parameterCount(*gpt2Preset("gpt2-xl")), 1557611200);
+  EXPECT_EQ(parameterCount(*modelPreset("llama-160m")), 162417408);
+  EXPECT_FALSE(modelPreset("gpt3"));
+  for (const std::string &name : modelPresetNames())
+    EXPECT_EQ(errorOf([&] { checkConfig(modelPreset(name).value()); }), "") << name;
 }
 
 TEST(Gpt2Config, listsParametersAsHuggingFaceDoes) {
-  std::vector<Gpt2Parameter> list = gpt2Parameters(*gpt2Preset("baby"));
+  std::vector<ParameterSpec> list = gpt2Parameters(*gpt2Preset("baby"));
   ASSERT_EQ(list.size(), 4u + 12 * 4);
   std::vector<std::string> names;
-  for (const Gpt2Parameter &p : list)
+  for (const ParameterSpec &p : list)
     names.push_back(p.name);
   EXPECT_EQ((std::vector<std::string>(names.begin(), names.begin() + 14)),
             (std::vector<std::string>{"wte.weight", "wpe.weight", "h.0.ln_1.weight", "h.0.ln_1.bias",
@@ -63,7 +64,7 @@ TEST(Gpt2Config, listsParametersAsHuggingFaceDoes) {
   EXPECT_EQ(shape(6), (std::vector<int64_t>{128, 128}));
   EXPECT_EQ(shape(10), (std::vector<int64_t>{128, 512}));
   EXPECT_EQ(shape(12), (std::vector<int64_t>{512, 128}));
-  for (const Gpt2Parameter &p : list) {
+  for (const ParameterSpec &p : list) {
     bool matrix = p.shape.size() == 2;
     EXPECT_EQ(p.decays, matrix) << p.name;
     EXPECT_EQ(p.initial == InitialValue::Normal, matrix) << p.name;
@@ -77,7 +78,7 @@ TEST(Gpt2Config, listsParametersAsHuggingFaceDoes) {
 }
 
 TEST(Gpt2Config, initialValuesFollowTheirRule) {
-  std::vector<Gpt2Parameter> list = gpt2Parameters(*gpt2Preset("char"));
+  std::vector<ParameterSpec> list = gpt2Parameters(*gpt2Preset("char"));
   std::vector<float> ones(384), zeros(384, 5);
   fillInitial(list[2], 1, ones);
   fillInitial(list[3], 1, zeros);
@@ -96,7 +97,7 @@ TEST(Gpt2Config, initialValuesFollowTheirRule) {
 }
 
 TEST(Gpt2Config, initialValuesDependOnSeedAndNameAlone) {
-  Gpt2Parameter wide = gpt2Parameters(*gpt2Preset("char"))[10]; // long enough to be filled by several threads
+  ParameterSpec wide = gpt2Parameters(*gpt2Preset("char"))[10]; // long enough to be filled by several threads
   std::vector<float> whole(size_t(wide.elements())), again(whole.size()), front(1000), other(1000);
   fillInitial(wide, 1, whole);
   fillInitial(wide, 1, again);
@@ -129,7 +130,7 @@ TEST(Gpt2Config, configFileRoundTrip) {
   Gpt2Config config{.layers = 3, .heads = 2, .width = 64, .sequence = 48, .vocab = 300, .layerNormEpsilon = 1e-6};
   writeConfig(folder.path("config.json"), config);
   std::vector<std::string> notes;
-  EXPECT_EQ(readConfig(folder.path("config.json"), &notes), config);
+  EXPECT_TRUE(readConfig(folder.path("config.json"), &notes) == config);
   EXPECT_TRUE(notes.empty());
   Json json = Json::parse(readAll(folder.path("config.json")));
   EXPECT_EQ(json["architectures"], Json::array({"GPT2LMHeadModel"}));
@@ -145,17 +146,17 @@ TEST(Gpt2Config, readsWhatTransformersWrites) {
                {"summary_type", "cls_index"},
                {"task_specific_params", {{"text-generation", {{"do_sample", true}}}}}});
   std::vector<std::string> notes;
-  Gpt2Config read = readConfig(folder.write("config.json", json.dump()), &notes);
-  EXPECT_EQ(read, *gpt2Preset("baby"));
+  const ModelConfig read = readConfig(folder.write("config.json", json.dump()), &notes);
+  EXPECT_TRUE(read == *gpt2Preset("baby"));
   ASSERT_EQ(notes.size(), 1u);
-  expectContains(notes[0], "`attn_pdrop` is 0.1, training here uses no dropout");
+  expectContains(notes[0], "`attn_pdrop` is 0.1, only --dropout makes any here");
 }
 
 TEST(Gpt2Config, refusesOtherModels) {
   EXPECT_EQ(readError(validConfig().dump()), "");
   expectContains(readErrorWith("activation_function", "relu"), "`activation_function` is `relu`, only the tanh form");
   EXPECT_EQ(readErrorWith("activation_function", "gelu_pytorch_tanh"), "");
-  expectContains(readErrorWith("model_type", "llama"), "`model_type` is `llama`");
+  expectContains(readErrorWith("model_type", "bert"), "`model_type` is `bert`, one of `gpt2`");
   expectContains(readErrorWith("n_inner", 500), "`n_inner` is 500, only 4 times `n_embd` (512)");
   EXPECT_EQ(readErrorWith("n_inner", 512), "");
   expectContains(readErrorWith("tie_word_embeddings", false), "`tie_word_embeddings` is `false`, only true");
@@ -179,6 +180,57 @@ TEST(Gpt2Config, refusesBadValuesAndFiles) {
   for (size_t size = 0; size < whole.size(); ++size)
     EXPECT_NE(readError(whole.substr(0, size)), "") << size;
   expectContains(errorOf([] { readConfig("/nonexistent/config.json"); }), "cannot open");
+}
+
+/// A config.json of the Llama family as transformers writes it, with one key changed.
+std::string llamaError(const char *key, const Json &value) {
+  Json json = {{"model_type", "llama"},
+               {"vocab_size", 11},
+               {"hidden_size", 12},
+               {"intermediate_size", 20},
+               {"num_hidden_layers", 2},
+               {"num_attention_heads", 6},
+               {"num_key_value_heads", 2},
+               {"head_dim", 4},
+               {"max_position_embeddings", 9},
+               {"rms_norm_eps", 1e-5},
+               {"tie_word_embeddings", false}};
+  json[key] = value;
+  return readError(json.dump());
+}
+
+TEST(LlamaConfig, everyKindComesBackAsItWas) {
+  const TemporaryFolder folder;
+  LlamaConfig config{.kind = LlamaKind::Qwen3,
+                     .heads = 6,
+                     .keyValueHeads = 3,
+                     .headSize = 10,
+                     .normEpsilon = 1e-6,
+                     .ropeBase = 5e5,
+                     .ropeScaling = RopeScaling{.factor = 32, .originalPositions = 4096},
+                     .tied = false};
+  for (LlamaKind kind : {LlamaKind::Llama, LlamaKind::Qwen2, LlamaKind::Qwen3}) {
+    config.kind = kind;
+    writeConfig(folder.path("config.json"), config);
+    EXPECT_TRUE(readConfig(folder.path("config.json")) == config) << ModelConfig(config).describe();
+    config.ropeScaling = {};
+  }
+  const ModernConfig modern{.layers = 3, .heads = 2, .width = 8, .sequence = 7, .vocab = 9, .softcap = 15};
+  writeConfig(folder.path("config.json"), modern);
+  EXPECT_TRUE(readConfig(folder.path("config.json")) == modern);
+}
+
+TEST(LlamaConfig, refusesWhatIsNotHere) {
+  EXPECT_EQ(llamaError("head_dim", 4), "");
+  expectContains(llamaError("num_key_value_heads", 4), "heads 6 is not a multiple of key and value heads 4");
+  expectContains(llamaError("head_dim", 5), "head size 5 is odd");
+  expectContains(llamaError("hidden_act", "gelu"), "`hidden_act` is `gelu`, only `silu`");
+  expectContains(llamaError("mlp_bias", true), "`mlp_bias` is `true`, only false");
+  expectContains(llamaError("rope_scaling", {{"rope_type", "yarn"}}), "`rope_type` is `yarn`, only");
+  expectContains(llamaError("rope_scaling", 3), "`rope_scaling` is `3`, an object is expected");
+  expectContains(llamaError("rope_parameters", {{"rope_type", "llama3"}, {"factor", 0.5}}), "a factor from 1 on");
+  expectContains(llamaError("tie_word_embeddings", "yes"), "true or false is expected");
+  expectContains(llamaError("rope_theta", 0.5), "rotary base is 0.5");
 }
 
 } // namespace

@@ -1,7 +1,7 @@
 // The compiled GPT-2 against plain loops in double precision: loss, gradients, the training step, generated text.
 #include "gpt2_oracle.h"
 #include "models/counter_random.h"
-#include "models/gpt2.h"
+#include "models/model.h"
 #include "models/text_generator.h"
 #include "runtime/executable.h"
 
@@ -16,8 +16,8 @@ constexpr Gpt2Config tiny{.layers = 2, .heads = 2, .width = 12, .sequence = 8, .
 constexpr int64_t batch = 2, sequence = 6; // shorter than the position table
 
 /// Weights of the size that training reaches, so that nothing is close to linear and no bias is zero.
-Gpt2 livelyModel(uint64_t seed = 7) {
-  Gpt2 model(tiny);
+Model livelyModel(uint64_t seed = 7) {
+  Model model(tiny);
   for (const Parameter &parameter : model.parameters()) {
     std::span<float> values = parameter.data<float>();
     const bool scale = parameter.name().find("ln_") != std::string::npos && parameter.name().ends_with("weight");
@@ -27,7 +27,7 @@ Gpt2 livelyModel(uint64_t seed = 7) {
   return model;
 }
 
-OracleWeights oracleWeights(const Gpt2 &model) {
+OracleWeights oracleWeights(const Model &model) {
   OracleWeights weights;
   for (const NamedTensor &tensor : model.named())
     weights[tensor.name] = {tensor.values.begin(), tensor.values.end()};
@@ -64,26 +64,26 @@ FunctionOptions atLevel(int level, int threads = 1) {
   return options;
 }
 
-std::vector<Array> compiledGradients(const Gpt2 &model, const Batch &data, int level) {
+std::vector<Array> compiledGradients(const Model &model, const Batch &data, int level) {
   Function gradients = compile(
-      "gradients", [model](Tensor tokens, Tensor targets) { return gpt2Gradients(model, tokens, targets); },
+      "gradients", [model](Tensor tokens, Tensor targets) { return modelGradients(model, tokens, targets); },
       atLevel(level));
   return gradients(data.tokenArray, data.targetArray);
 }
 
 struct TrainingStep {
-  Gpt2 model;
+  Model model;
   int threads = 1;
   optim::Adamw optimizer{model.parameters()};
   Function function = compile(
       "training_step",
       [this](Tensor tokens, Tensor targets, Tensor lr, Tensor step) {
-        const Gpt2Step results = gpt2TrainingStep(model, optimizer, tokens, targets, lr, step);
+        const ModelStep results = trainingStep(model, optimizer, tokens, targets, lr, step);
         return std::pair{results.loss, results.norm};
       },
       atLevel(2, threads));
 
-  explicit TrainingStep(Gpt2 model, int threads = 1) : model(std::move(model)), threads(threads) {}
+  explicit TrainingStep(Model model, int threads = 1) : model(std::move(model)), threads(threads) {}
   TrainingStep(const TrainingStep &) = delete;
 
   std::pair<double, double> operator()(const Batch &data, double lr, int step) {
@@ -93,8 +93,8 @@ struct TrainingStep {
 };
 
 TEST(Gpt2, parametersAreTheListsOwn) {
-  const Gpt2 model(tiny);
-  const std::vector<Gpt2Parameter> list = gpt2Parameters(tiny);
+  const Model model(tiny);
+  const std::vector<ParameterSpec> list = gpt2Parameters(tiny);
   ASSERT_EQ(model.parameters().size(), list.size());
   for (size_t i = 0; i < list.size(); ++i) {
     EXPECT_EQ(model.parameters()[i].name(), list[i].name);
@@ -107,9 +107,10 @@ class Gpt2AtLevel : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(O, Gpt2AtLevel, testing::Values(0, 2));
 
 TEST_P(Gpt2AtLevel, lossIsTheOracles) {
-  const Gpt2 model = livelyModel();
+  const Model model = livelyModel();
   Function loss = compile(
-      "loss", [model](Tensor tokens, Tensor targets) { return gpt2Loss(model, tokens, targets); }, atLevel(GetParam()));
+      "loss", [model](Tensor tokens, Tensor targets) { return modelLoss(model, tokens, targets); },
+      atLevel(GetParam()));
   for (uint64_t seed : {1, 2, 3}) {
     const Batch data = someBatch(seed);
     const double expected = oracleLoss(oracleWeights(model), data);
@@ -120,7 +121,7 @@ TEST_P(Gpt2AtLevel, lossIsTheOracles) {
 
 // Each gradient along random directions against central differences of the oracle.
 TEST_P(Gpt2AtLevel, gradientsAreTheOraclesSlopes) {
-  const Gpt2 model = livelyModel();
+  const Model model = livelyModel();
   const Batch data = someBatch();
   const std::vector<Array> gradients = compiledGradients(model, data, GetParam());
   const OracleWeights weights = oracleWeights(model);
@@ -195,7 +196,7 @@ TEST(Gpt2, plannedBytesAreCounted) {
   step.function = compile(
       "training_step",
       [&](Tensor tokens, Tensor targets, Tensor lr, Tensor number) {
-        return gpt2TrainingStep(step.model, step.optimizer, tokens, targets, lr, number).loss;
+        return trainingStep(step.model, step.optimizer, tokens, targets, lr, number).loss;
       },
       options);
   step.function(data.tokenArray, data.targetArray, 1e-3f, 1.f);
@@ -236,7 +237,7 @@ TEST(Gpt2, equalRunsHaveEqualBitsOnAnyNumberOfThreads) {
 }
 
 TEST(Gpt2, learnsABatchByHeartAndRepeatsIt) {
-  Gpt2 model(tiny);
+  Model model(tiny);
   model.initialize(3);
   TrainingStep step(model);
   Batch data; // 0 1 2 … 10 0 1 …
@@ -259,10 +260,10 @@ TEST(Gpt2, learnsABatchByHeartAndRepeatsIt) {
 }
 
 TEST(Gpt2, theNextLogitsAreARowOfAllLogits) {
-  const Gpt2 model = livelyModel();
-  Function all = compile("logits", [model](Tensor tokens) { return gpt2Logits(model, tokens); }, atLevel(2));
+  const Model model = livelyModel();
+  Function all = compile("logits", [model](Tensor tokens) { return modelLogits(model, tokens); }, atLevel(2));
   Function next = compile(
-      "next_logits", [model](Tensor tokens, Tensor last) { return gpt2NextLogits(model, tokens, last); }, atLevel(2));
+      "next_logits", [model](Tensor tokens, Tensor last) { return modelNextLogits(model, tokens, last); }, atLevel(2));
   std::vector<int32_t> tokens = {4, 8, 1, 0, 9, 2};
   const std::vector<Array> expected = all(Array::of(std::span<const int32_t>(tokens), {1, sequence}));
   for (int32_t last = 0; last < sequence; ++last) {
@@ -276,7 +277,7 @@ TEST(Gpt2, theNextLogitsAreARowOfAllLogits) {
 }
 
 TEST(Gpt2, aLongerTextSlidesOverTheContext) {
-  const Gpt2 model = livelyModel();
+  const Model model = livelyModel();
   TextGenerator generator(model, sequence, atLevel(2));
   const std::vector<int32_t> prompt = {1, 2, 3};
   const std::vector<int32_t> text = generator.generate(prompt, 3 * sequence, {.temperature = 1, .seed = 5});
@@ -286,14 +287,13 @@ TEST(Gpt2, aLongerTextSlidesOverTheContext) {
 }
 
 TEST(Gpt2, rowsBeyondThePositionTableAreRefused) {
-  const Gpt2 model(tiny);
-  Function loss = compile("loss", [model](Tensor tokens, Tensor targets) { return gpt2Loss(model, tokens, targets); });
+  const Model model(tiny);
+  Function loss = compile("loss", [model](Tensor tokens, Tensor targets) { return modelLoss(model, tokens, targets); });
   try {
     loss(Array({1, 9}, DType::i32), Array({1, 9}, DType::i32));
     FAIL() << "no error";
   } catch (const tcc::Error &error) {
-    EXPECT_EQ(error.message(),
-              "tokens [1, 9] for a position table of 8 rows; they are [batch, T] with T up to its length");
+    EXPECT_EQ(error.message(), "tokens [1, 9] for a model of 8 positions; they are [batch, T] with T up to that");
   }
 }
 

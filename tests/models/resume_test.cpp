@@ -187,7 +187,7 @@ TEST_F(ResumeTest, eachMistakeIsOneLine) {
   expectError("none", {"--resume"}, "there is no checkpoint to resume from");
   expectError("run", {}, "--resume goes on from them");
   expectError("run", {"--resume", "--seed=2"}, "the checkpoint's seed is `1337`, this run's is `2`");
-  expectError("run", {"--resume", "--width=16"}, "the checkpoint's model is `gpt2, 1 layers, 2 heads, width 8");
+  expectError("run", {"--resume", "--width=16"}, "the checkpoint's model is `gpt2: 1 layers, 2 heads, width 8");
   expectError("run", {"--resume", "--batch=3"}, "the checkpoint's batch is `1 x 2 x 8`");
   expectError("run", {"--resume", "--data", folder.write("other", readAll(folder.path("text")) + "x")},
               "the checkpoint's data is");

@@ -85,7 +85,7 @@ TEST_F(TrainGpt, aSignalEndsTheRunAfterTheStep) {
       last = nlohmann::json::parse(line);
     EXPECT_GT(steps, 1);
     EXPECT_TRUE(last.contains("loss_last")) << "the summary is the last line";
-    EXPECT_NO_THROW(Gpt2Folder(folder.path("saved")));
+    EXPECT_NO_THROW(ModelFolder(folder.path("saved")));
     std::filesystem::remove_all(folder.path("saved"));
   }
 }
@@ -135,25 +135,25 @@ TEST_F(TrainGpt, aLogOrAStdoutThatCannotBeWrittenCostsNoTraining) {
   EXPECT_EQ(shell(command("--steps=3 --json=/dev/full --save=saved")), 1);
   EXPECT_EQ(said.find("cannot write the log"), said.rfind("cannot write the log")) << "said once";
   expectContains(said, "cannot write the log: No space left on device; training goes on without it");
-  EXPECT_NO_THROW(Gpt2Folder(folder.path("saved")));
+  EXPECT_NO_THROW(ModelFolder(folder.path("saved")));
   std::filesystem::remove_all(folder.path("saved"));
 
   for (const std::string closed : {">/dev/full", ">&-"}) {
     EXPECT_EQ(shell(command("--steps=2 --quiet --sample=4 --save=saved " + closed + " 2>err")), 1) << closed;
     expectContains(said, "error: cannot write to stdout: ");
     EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
-    EXPECT_NO_THROW(Gpt2Folder(folder.path("saved"))) << closed;
+    EXPECT_NO_THROW(ModelFolder(folder.path("saved"))) << closed;
     std::filesystem::remove_all(folder.path("saved"));
   }
   shell("{ " + command("--steps=200 --json=- --save=saved 2>err") + "; echo $? >status; } | true");
   EXPECT_EQ(readAll(folder.path("status")), "1\n") << said;
   expectContains(said, "warning: stdout: cannot write the log: Broken pipe");
-  EXPECT_NO_THROW(Gpt2Folder(folder.path("saved"))) << "a reader that is gone ends no training";
+  EXPECT_NO_THROW(ModelFolder(folder.path("saved"))) << "a reader that is gone ends no training";
   std::filesystem::remove_all(folder.path("saved"));
   EXPECT_EQ(shell("'" TRAIN_GPT_PROGRAM "' --help >/dev/full 2>err"), 1);
   EXPECT_EQ(said, "error: cannot write to stdout: No space left on device\n");
   EXPECT_EQ(shell(command("--steps=2 --quiet --save=saved 2>&-")), 0) << "stderr is closed";
-  EXPECT_NO_THROW(Gpt2Folder(folder.path("saved")));
+  EXPECT_NO_THROW(ModelFolder(folder.path("saved")));
 }
 
 } // namespace

@@ -1,0 +1,53 @@
+// The Llama family (Touvron et al. 2023): RMSNorm, rotary embeddings, grouped heads (Ainslie et al. 2023), SwiGLU
+// (Shazeer 2020). Qwen2 adds biases to query, key and value, Qwen3 norms of each head's query and key.
+#include "models/model.h"
+
+namespace tcc::models {
+
+namespace {
+
+/// Each key or value head [B, heads, T, size] for `times` query heads.
+Tensor repeatHeads(const Tensor &x, int64_t times) {
+  if (times == 1)
+    return x;
+  const int64_t batch = x.dim(0), heads = x.dim(1), length = x.dim(2), size = x.dim(3);
+  const Tensor repeated = broadcast(reshape(x, {batch, heads, 1, length, size}), {batch, heads, times, length, size});
+  return reshape(repeated, {batch, heads * times, length, size});
+}
+
+Tensor attentionOf(const LlamaConfig &config, const Model &model, const Tensor &x, const std::string &name,
+                   const Rotary &rotary) {
+  Tensor q = splitHeads(model.linear(x, name + "q_proj"), config.heads);
+  Tensor k = splitHeads(model.linear(x, name + "k_proj"), config.keyValueHeads);
+  const Tensor v = splitHeads(model.linear(x, name + "v_proj"), config.keyValueHeads);
+  if (config.kind == LlamaKind::Qwen3) {
+    q = rmsNorm(q, model.at(name + "q_norm.weight"), config.normEpsilon);
+    k = rmsNorm(k, model.at(name + "k_norm.weight"), config.normEpsilon);
+  }
+  const int64_t group = config.heads / config.keyValueHeads;
+  const Tensor mixed = attention(rotary(q), repeatHeads(rotary(k), group), repeatHeads(v, group), true);
+  return model.linear(joinHeads(mixed), name + "o_proj");
+}
+
+Tensor mlpOf(const Model &model, const Tensor &x, const std::string &name) {
+  const Tensor gate = silu(model.linear(x, name + "gate_proj"));
+  return model.linear(gate * model.linear(x, name + "up_proj"), name + "down_proj");
+}
+
+} // namespace
+
+Tensor llamaHidden(const LlamaConfig &config, const Model &model, const Tensor &tokens) {
+  const auto normed = [&](const Tensor &x, const std::string &name) {
+    return rmsNorm(x, model.at(name + ".weight"), config.normEpsilon);
+  };
+  const Rotary rotary(rotaryFrequencies(config), tokens.dim(1));
+  Tensor x = nn::embedding(model.at("model.embed_tokens.weight"), tokens);
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const std::string block = "model.layers." + std::to_string(layer) + ".";
+    x = x + attentionOf(config, model, normed(x, block + "input_layernorm"), block + "self_attn.", rotary);
+    x = x + mlpOf(model, normed(x, block + "post_attention_layernorm"), block + "mlp.");
+  }
+  return normed(x, "model.norm");
+}
+
+} // namespace tcc::models

@@ -1,0 +1,133 @@
+#include "models/model.h"
+
+#include <cassert>
+#include <cmath>
+
+namespace tcc::models {
+
+Model::Model(const ModelConfig &config) : sizes(config) {
+  for (const ParameterSpec &parameter : config.parameters()) {
+    index[parameter.name] = values.size();
+    values.emplace_back(parameter.name, Shape(parameter.shape));
+  }
+}
+
+void Model::initialize(uint64_t seed) {
+  const std::vector<ParameterSpec> list = sizes.parameters();
+  for (size_t i = 0; i < list.size(); ++i)
+    fillInitial(list[i], seed, values[i].data<float>());
+}
+
+void Model::load(const ModelFolder &folder) {
+  assert(folder.config() == sizes);
+  const std::vector<ParameterSpec> list = sizes.parameters();
+  for (size_t i = 0; i < list.size(); ++i)
+    folder.read(list[i], values[i].data<float>());
+}
+
+std::vector<NamedTensor> Model::named() const {
+  std::vector<NamedTensor> list;
+  for (const Parameter &value : values)
+    list.push_back({value.name(), {value.shape().begin(), value.shape().end()}, value.data<float>()});
+  return list;
+}
+
+const Parameter &Model::at(std::string_view name) const {
+  const auto found = index.find(std::string(name));
+  assert(found != index.end());
+  return values[found->second];
+}
+
+bool Model::has(std::string_view name) const {
+  return index.contains(std::string(name));
+}
+
+Tensor Model::linear(const Tensor &x, const std::string &name) const {
+  const Tensor product = matmul(x, at(name + ".weight"), {.transposeB = true});
+  return has(name + ".bias") ? product + at(name + ".bias") : product;
+}
+
+Tensor Model::conv1d(const Tensor &x, const std::string &name) const {
+  return nn::linear(x, {at(name + ".weight"), at(name + ".bias")});
+}
+
+Tensor modelHidden(const Model &model, const Tensor &tokens, TrainingDropout *dropout) {
+  const ModelConfig &config = model.config();
+  if (tokens.rank() != 2 || tokens.dim(1) > config.positions())
+    throw Error("tokens " + tokens.shape().text() + " for a model of " + std::to_string(config.positions()) +
+                " positions; they are [batch, T] with T up to that");
+  if (const auto *gpt2 = std::get_if<Gpt2Config>(&config.kind))
+    return gpt2Hidden(*gpt2, model, tokens, dropout);
+  if (const auto *llama = std::get_if<LlamaConfig>(&config.kind))
+    return llamaHidden(*llama, model, tokens);
+  return modernHidden(std::get<ModernConfig>(config.kind), model, tokens);
+}
+
+Tensor modelHead(const Model &model, const Tensor &hidden) {
+  const ModelConfig &config = model.config();
+  const Tensor logits = nn::tiedHead(hidden, model.at(config.tied() ? config.embeddingName() : "lm_head.weight"));
+  if (const auto *modern = std::get_if<ModernConfig>(&config.kind))
+    return tanh(logits * (1 / modern->softcap)) * modern->softcap;
+  return logits;
+}
+
+Tensor modelLogits(const Model &model, const Tensor &tokens) {
+  return modelHead(model, modelHidden(model, tokens));
+}
+
+Tensor modelNextLogits(const Model &model, const Tensor &tokens, const Tensor &last) {
+  // The row is chosen before the head: a product with one row instead of T.
+  const Tensor hidden = modelHidden(model, tokens);
+  return modelHead(model, gather(reshape(hidden, {tokens.dim(1), hidden.dim(-1)}), last));
+}
+
+Tensor modelLoss(const Model &model, const Tensor &tokens, const Tensor &targets, TrainingDropout *dropout) {
+  return crossEntropy(modelHead(model, modelHidden(model, tokens, dropout)), targets);
+}
+
+std::vector<Tensor> modelGradients(const Model &model, const Tensor &tokens, const Tensor &targets) {
+  return gradient(modelLoss(model, tokens, targets), model.parameters());
+}
+
+ModelStep trainingStep(const Model &model, optim::Adamw &optimizer, const Tensor &tokens, const Tensor &targets,
+                       const Tensor &lr, const Tensor &step, int64_t accumulate, TrainingDropout dropout) {
+  const auto parts = [&](const Tensor &x) { return accumulate > 1 ? split(x, 0, accumulate) : std::vector{x}; };
+  const std::vector<Tensor> tokenParts = parts(tokens), targetParts = parts(targets);
+  Tensor loss;
+  std::vector<Tensor> gradients;
+  for (int64_t part = 0; part < accumulate; ++part) {
+    const Tensor partLoss = modelLoss(model, tokenParts[size_t(part)], targetParts[size_t(part)], &dropout);
+    const Tensor share = accumulate > 1 ? partLoss * (1.0 / double(accumulate)) : partLoss;
+    const std::vector<Tensor> partGradients = gradient(share, model.parameters());
+    loss = part == 0 ? share : loss + share;
+    for (size_t i = 0; i < partGradients.size(); ++i)
+      if (part == 0)
+        gradients.push_back(partGradients[i]);
+      else
+        gradients[i] = gradients[i] + partGradients[i];
+  }
+  const Tensor norm = optimizer.step(loss, gradients, lr, step).norm;
+  return {loss, norm};
+}
+
+Tensor splitHeads(const Tensor &x, int64_t heads) {
+  return transpose(reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads}), {0, 2, 1, 3});
+}
+
+Tensor joinHeads(const Tensor &x) {
+  return reshape(transpose(x, {0, 2, 1, 3}), {x.dim(0), x.dim(2), x.dim(1) * x.dim(3)});
+}
+
+Rotary::Rotary(const std::vector<double> &frequencies, int64_t length) {
+  const auto pairs = int64_t(frequencies.size());
+  const Tensor angles = iota(0, {length, pairs}, DType::f32) * literal(frequencies, {pairs});
+  cosine = cos(angles);
+  sine = sin(angles);
+}
+
+Tensor Rotary::operator()(const Tensor &x) const {
+  const std::vector<Tensor> halves = split(x, -1, 2);
+  return concat({halves[0] * cosine - halves[1] * sine, halves[1] * cosine + halves[0] * sine}, -1);
+}
+
+} // namespace tcc::models

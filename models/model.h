@@ -1,0 +1,106 @@
+// A model as plain functions on Tensors: forward, loss, gradients and the whole training step, over parameters that
+// have Hugging Face's names and layout. What differs between kinds stands in gpt2, llama and modern.
+#pragma once
+#include "frontend/tcc.h"
+#include "models/checkpoint.h"
+#include "models/model_config.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace tcc::models {
+
+/// The parameters of a model: f32, in the order, names and layout of config.parameters(). Copies share the values.
+class Model {
+public:
+  /// Zeros. Throws tcc::Error where there is no memory for them.
+  explicit Model(const ModelConfig &config);
+
+  /// The values that training starts from: a pure function of configuration and seed.
+  void initialize(uint64_t seed);
+  /// Copies a folder's weights; its configuration must be this one's.
+  void load(const ModelFolder &folder);
+
+  const ModelConfig &config() const { return sizes; }
+  const std::vector<Parameter> &parameters() const { return values; }
+  /// Names, shapes and values, for checkpoints; the spans live as long as the parameters.
+  std::vector<NamedTensor> named() const;
+
+  // For traced functions.
+  const Parameter &at(std::string_view name) const;
+  bool has(std::string_view name) const;
+  /// x · weightᵀ + bias of the linear layer `name`, whose weight is [out, in]; the bias may be absent.
+  Tensor linear(const Tensor &x, const std::string &name) const;
+  /// The same of GPT-2's layers, whose weights are [in, out].
+  Tensor conv1d(const Tensor &x, const std::string &name) const;
+
+private:
+  ModelConfig sizes;
+  std::vector<Parameter> values;
+  std::unordered_map<std::string, size_t> index;
+};
+
+/// Dropout of a training step: rate, and a seed (i32 scalar) that is an input of the function. No seed: none.
+struct TrainingDropout {
+  double rate = 0;
+  Tensor seed = {};
+  int64_t nextStream = 0; ///< each place takes its own
+
+  Tensor operator()(const Tensor &x) { return nn::dropout(x, {rate, seed, nextStream++}); }
+  explicit operator bool() const { return seed && rate > 0; }
+};
+
+// What follows is for traced functions. Tokens and targets are i32 [B, T] with T up to config().positions() (tcc::Error
+// above it).
+
+/// The residual stream after the last norm: [B, T, width].
+Tensor modelHidden(const Model &model, const Tensor &tokens, TrainingDropout *dropout = nullptr);
+/// hidden [..., width] to logits [..., vocabulary].
+Tensor modelHead(const Model &model, const Tensor &hidden);
+/// [B, T, vocabulary].
+Tensor modelLogits(const Model &model, const Tensor &tokens);
+/// Logits of the token after position `last` (i32 [1]) of the only row of `tokens` [1, T]: [1, vocabulary]. Tokens
+/// behind that position do not matter.
+Tensor modelNextLogits(const Model &model, const Tensor &tokens, const Tensor &last);
+/// Mean cross-entropy over all positions, an f32 scalar.
+Tensor modelLoss(const Model &model, const Tensor &tokens, const Tensor &targets, TrainingDropout *dropout = nullptr);
+/// The loss's gradients, unclipped, aligned with parameters().
+std::vector<Tensor> modelGradients(const Model &model, const Tensor &tokens, const Tensor &targets);
+
+/// Forward, loss, backward, clipping and AdamW: the loss before the update and the gradients' norm before clipping, f32
+/// scalars. lr and step (from 1) are f32 scalars and inputs of the function. `optimizer` has the model's parameters; a
+/// loss or norm that is not finite leaves them and the moments as they were. Tokens and targets [N*B, T] with
+/// `accumulate` N are N batches, one after the other; loss and gradients are the means of theirs.
+struct ModelStep {
+  Tensor loss, norm;
+};
+ModelStep trainingStep(const Model &model, optim::Adamw &optimizer, const Tensor &tokens, const Tensor &targets,
+                       const Tensor &lr, const Tensor &step, int64_t accumulate = 1, TrainingDropout dropout = {});
+
+// The kinds, each in its own file: the stream after the last norm. `tokens` is [B, T] with T within the positions.
+
+Tensor gpt2Hidden(const Gpt2Config &config, const Model &model, const Tensor &tokens, TrainingDropout *dropout);
+Tensor llamaHidden(const LlamaConfig &config, const Model &model, const Tensor &tokens);
+Tensor modernHidden(const ModernConfig &config, const Model &model, const Tensor &tokens);
+
+// Parts that kinds share.
+
+/// [B, T, heads * size] to [B, heads, T, size] and back.
+Tensor splitHeads(const Tensor &x, int64_t heads);
+Tensor joinHeads(const Tensor &x);
+
+/// Rotary embedding (Su et al. 2021) as transformers pairs the values: i with i + size/2 turns by position ·
+/// frequencies[i]. Made once for a forward pass, applied to queries and keys [B, heads, T, size].
+class Rotary {
+public:
+  Rotary(const std::vector<double> &frequencies, int64_t length);
+  Tensor operator()(const Tensor &x) const;
+
+private:
+  Tensor cosine, sine; // [T, size / 2]
+};
+
+} // namespace tcc::models

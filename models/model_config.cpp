@@ -1,0 +1,134 @@
+#include "models/model_config.h"
+#include "models/config_reader.h"
+#include "models/input_error.h"
+
+#include <fmt/format.h>
+
+namespace tcc::models {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename... Fn>
+struct Cases : Fn... {
+  using Fn::operator()...;
+};
+template <typename... Fn>
+Cases(Fn...) -> Cases<Fn...>;
+
+} // namespace
+
+int64_t ModelConfig::layers() const {
+  return std::visit([](const auto &config) { return config.layers; }, kind);
+}
+
+int64_t ModelConfig::vocabulary() const {
+  return std::visit([](const auto &config) { return config.vocab; }, kind);
+}
+
+int64_t ModelConfig::positions() const {
+  return std::visit([](const auto &config) { return config.sequence; }, kind);
+}
+
+std::vector<ParameterSpec> ModelConfig::parameters() const {
+  return std::visit(Cases{[](const Gpt2Config &config) { return gpt2Parameters(config); },
+                          [](const LlamaConfig &config) { return llamaParameters(config); },
+                          [](const ModernConfig &config) { return modernParameters(config); }},
+                    kind);
+}
+
+std::string ModelConfig::embeddingName() const {
+  return std::holds_alternative<LlamaConfig>(kind) ? "model.embed_tokens.weight" : "wte.weight";
+}
+
+bool ModelConfig::tied() const {
+  return std::visit(Cases{[](const Gpt2Config &) { return true; },
+                          [](const LlamaConfig &config) { return config.tied; },
+                          [](const ModernConfig &) { return false; }},
+                    kind);
+}
+
+std::string ModelConfig::prefix() const {
+  return std::holds_alternative<LlamaConfig>(kind) ? "model." : "transformer.";
+}
+
+std::string ModelConfig::describe() const {
+  return std::visit(Cases{[](const Gpt2Config &c) {
+                            return fmt::format("gpt2: {} layers, {} heads, width {}, {} positions, vocabulary {}",
+                                               c.layers, c.heads, c.width, c.sequence, c.vocab);
+                          },
+                          [](const LlamaConfig &c) {
+                            const char *names[] = {"llama", "qwen2", "qwen3"};
+                            return fmt::format(
+                                "{}: {} layers, {} heads of {} with {} keys and values, width {}, inner width {}, {} "
+                                "positions, vocabulary {}{}",
+                                names[size_t(c.kind)], c.layers, c.heads, c.headSize, c.keyValueHeads, c.width, c.inner,
+                                c.sequence, c.vocab, c.tied ? ", tied" : "");
+                          },
+                          [](const ModernConfig &c) {
+                            return fmt::format("modern: {} layers, {} heads, width {}, {} positions, vocabulary {}",
+                                               c.layers, c.heads, c.width, c.sequence, c.vocab);
+                          }},
+                    kind);
+}
+
+std::optional<ModelConfig> modelPreset(std::string_view name) {
+  if (const auto config = gpt2Preset(name))
+    return *config;
+  if (const auto config = llamaPreset(name))
+    return *config;
+  if (const auto config = modernPreset(name))
+    return *config;
+  return std::nullopt;
+}
+
+std::vector<std::string> modelPresetNames() {
+  return {"baby", "char", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "llama-baby", "llama-160m", "modern-124m"};
+}
+
+void checkConfig(const ModelConfig &config) {
+  std::visit([](const auto &kind) { checkConfig(kind); }, config.kind);
+}
+
+ModelConfig readConfig(const std::string &path, std::vector<std::string> *notes, std::string *text) {
+  const MappedFile file(path);
+  const Json json = parseConfigFile(file);
+  if (text)
+    text->assign(reinterpret_cast<const char *>(file.data()), size_t(file.size()));
+  const ConfigReader reader{path, json};
+  const std::string type = reader.text("model_type", "gpt2");
+  if (type == "gpt2")
+    return readGpt2Config(reader, notes);
+  if (type == "llama" || type == "qwen2" || type == "qwen3")
+    return readLlamaConfig(reader);
+  if (type == "tcc_modern_gpt")
+    return readModernConfig(reader);
+  throw InputError(
+      fmt::format("{}: `model_type` is {}, one of `gpt2`, `llama`, `qwen2`, `qwen3` and `tcc_modern_gpt` is "
+                  "expected",
+                  path, inQuotes(type)));
+}
+
+void writeConfig(const std::string &path, const ModelConfig &config, const std::string &original) {
+  const ConfigKeys keys = std::visit(Cases{[](const Gpt2Config &kind) { return gpt2ConfigKeys(kind); },
+                                           [](const LlamaConfig &kind) { return llamaConfigKeys(kind); },
+                                           [](const ModernConfig &kind) { return modernConfigKeys(kind); }},
+                                     config.kind);
+  Json json = original.empty() ? keys.usual : Json::parse(original);
+  json.update(keys.own);
+  // transformers has renamed the key; a file has either.
+  json[json.contains("dtype") ? "dtype" : "torch_dtype"] = "float32";
+  AtomicFile file(path);
+  file.write(json.dump(2) + "\n");
+  file.commit();
+}
+
+int64_t parameterCount(const ModelConfig &config) {
+  int64_t count = 0;
+  for (const ParameterSpec &parameter : config.parameters())
+    count += parameter.elements();
+  return count;
+}
+
+} // namespace tcc::models

@@ -1,0 +1,62 @@
+// The configuration of any model that can be trained here, and the one list of presets.
+#pragma once
+#include "models/gpt2_config.h"
+#include "models/llama_config.h"
+#include "models/modern_config.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace tcc::models {
+
+struct ModelConfig {
+  std::variant<Gpt2Config, LlamaConfig, ModernConfig> kind;
+
+  ModelConfig(const Gpt2Config &config = {}) : kind(config) {}
+  ModelConfig(const LlamaConfig &config) : kind(config) {}
+  ModelConfig(const ModernConfig &config) : kind(config) {}
+
+  int64_t layers() const;
+  int64_t vocabulary() const;
+  /// The longest sequence.
+  int64_t positions() const;
+  std::vector<ParameterSpec> parameters() const;
+  /// The matrix of tokens, in parameters().
+  std::string embeddingName() const;
+  /// Whether the head is the embedding.
+  bool tied() const;
+  /// What other files may put before every name, or leave out there: "transformer." and "model.".
+  std::string prefix() const;
+  /// "gpt2: 4 layers, 4 heads, width 128, 64 positions, vocabulary 256".
+  std::string describe() const;
+
+  bool operator==(const ModelConfig &) const = default;
+};
+
+/// "baby", "char", "gpt2", …, "llama-baby", …; nothing for another name.
+std::optional<ModelConfig> modelPreset(std::string_view name);
+/// The names of the presets.
+std::vector<std::string> modelPresetNames();
+
+/// Throws InputError where a size is out of its range or sizes do not fit together. Every other function here expects a
+/// checked configuration.
+void checkConfig(const ModelConfig &config);
+
+/// Reads a Hugging Face `config.json` (at most 1 MiB) of `model_type` gpt2, llama, qwen2, qwen3 or tcc_modern_gpt.
+/// Throws InputError for a file that is no JSON object, a missing or wrong size, or a feature that is not here.
+/// Settings that training here leaves out are said in `notes`, one line each, where it is given; `text` gets the file's
+/// text.
+ModelConfig readConfig(const std::string &path, std::vector<std::string> *notes = nullptr, std::string *text = nullptr);
+/// Writes a `config.json` that transformers reads, atomically. `original` is the text of the one that training began
+/// with, or empty: what it says beside the sizes and the stored type, known here or not, stays. Throws InputError where
+/// it cannot.
+void writeConfig(const std::string &path, const ModelConfig &config, const std::string &original = {});
+
+/// Number of trained values, N.
+int64_t parameterCount(const ModelConfig &config);
+
+} // namespace tcc::models
