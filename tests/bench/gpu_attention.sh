@@ -7,7 +7,7 @@
 # 3. the self-test: every case in its own process under a time limit, first in the probe build, where a barrier wait that
 #    takes a second becomes an error with its line, then in the plain one
 # 4. compute-sanitizer's four tools on small shapes, where it is installed (advisory on wgmma kernels)
-# 5. TFLOP/s of every shape, other tiles of the forward pass, and PyTorch's back ends in the same run, where python3 has a
+# 5. TFLOP/s of every shape, other tiles and switches of each pass, and PyTorch's back ends in the same run, where python3 has a
 #    PyTorch with CUDA
 # RESULTS receives lanes.txt, selftest.txt, sanitizer.txt, bench.jsonl, sweep.jsonl, table.txt (Markdown), table.json. Exit
 # status 1 if the self-test or the lane maps failed. What the time limit (TIME_LIMIT, 580 s) leaves no room for is skipped
@@ -104,7 +104,7 @@ else
   limited $peers_limit python3 "$here/gpu_attention/peers.py" "$results/bench.jsonl" "$results" ||
     say "PyTorch's back ends: cut short"
 fi
-say "other tiles of the forward pass"
-limited 60 "$program" $flags sweep "$results/sweep.jsonl" || say "not all tiles were measured"
+say "other tiles and switches"
+limited 110 "$program" $flags sweep "$results/sweep.jsonl" || say "not all tiles were measured"
 say "done: $results"
 exit $failed

@@ -90,12 +90,18 @@ AttentionArguments argumentsOf(const Problem &problem, bool packed, void *const 
   arguments.heads = problem.heads;
   arguments.group = problem.group;
   arguments.diagonal = problem.diagonal;
+  arguments.window = problem.window;
+  arguments.batch = problem.batch;
   return arguments;
 }
 
 AttentionCase caseOf(const Problem &problem, AttentionPass pass) {
-  return {pass, problem.element == Element::Bf16 ? AttentionElement::Bf16 : AttentionElement::F16, problem.headDim,
-          problem.causal, problem.dropout > 0};
+  return {pass,
+          problem.element == Element::Bf16 ? AttentionElement::Bf16 : AttentionElement::F16,
+          problem.headDim,
+          problem.causal,
+          problem.dropout > 0,
+          problem.window > 0};
 }
 
 Deviation deviation(const std::vector<double> &got, const std::vector<double> &exact,
@@ -126,6 +132,8 @@ std::string describe(const Problem &problem, bool packed) {
        << " heads=" << problem.heads << "/" << problem.group << " T=" << problem.queries << "x" << problem.keys;
   if (problem.causal)
     text << " causal" << (problem.diagonal < 0 ? "" : "+") << problem.diagonal;
+  if (problem.window > 0)
+    text << " window=" << problem.window;
   if (problem.dropout > 0)
     text << " dropout=" << problem.dropout;
   text << (packed ? " packed" : " separate");

@@ -32,19 +32,52 @@ TEST(AttentionChoices, OtherHeadDimensionsAreRefused) {
   }
 }
 
-TEST(AttentionChoices, OverlapIsOffAndHoppersForwardAlone) {
+TEST(AttentionChoices, SwitchesAreOffAndRefusedWhereNoKernelHasThem) {
   AttentionCase of;
   AttentionTiles tiles = chooseAttention(of, "sm_90a", 1024);
-  EXPECT_FALSE(tiles.overlap);
-  tiles.overlap = true;
+  EXPECT_FALSE(tiles.overlap || tiles.pingPong || tiles.persistent || tiles.shortestFirst);
+  auto refused = [](AttentionCase of, AttentionTiles tiles) -> std::string {
+    try {
+      attentionKernel(of, tiles);
+      return "";
+    } catch (const std::invalid_argument &error) {
+      return error.what();
+    }
+  };
+  tiles.overlap = tiles.pingPong = tiles.persistent = true;
   AttentionKernel kernel = attentionKernel(of, tiles);
-  EXPECT_EQ(kernel.name, "attention_forward_hopper_overlapped_bf16_d64");
+  EXPECT_EQ(kernel.name, "attention_forward_hopper_overlapped_pingpong_persistent_bf16_d64");
   EXPECT_NE(kernel.text.find(kernel.name + ", "), std::string::npos);
   of.pass = AttentionPass::BackwardQuery;
-  EXPECT_THROW(attentionKernel(of, tiles), std::invalid_argument);
-  of.pass = AttentionPass::Forward;
+  EXPECT_EQ(refused(of, tiles),
+            "attention in turns: only the forward pass with overlap has them, and two or more warpgroups");
+  tiles.pingPong = false;
+  EXPECT_EQ(refused(of, tiles), "");
+  tiles.shortestFirst = true;
+  EXPECT_EQ(refused(of, tiles), "attention with the shortest tiles first: only causal tiles differ");
+  of.causal = true;
+  EXPECT_EQ(refused(of, tiles), "");
   tiles.path = AttentionPath::Portable;
-  EXPECT_THROW(attentionKernel(of, tiles), std::invalid_argument);
+  EXPECT_EQ(refused(of, tiles),
+            "attention with overlap, turns, persistent blocks or the shortest first: only Hopper's kernels have them");
+  of.causal = false;
+  of.window = true;
+  EXPECT_EQ(refused(of, chooseAttention(of, "sm_80", 1024)), "attention with a window: only a causal one has it");
+}
+
+TEST(AttentionChoices, PersistentGridsAreTheDevice) {
+  AttentionArguments arguments = {};
+  arguments.queries = 300;
+  arguments.keys = 300;
+  arguments.heads = arguments.group = 2;
+  AttentionTiles tiles{AttentionPath::Hopper, 8, 1, 64};
+  tiles.persistent = true;
+  AttentionKernel kernel = attentionKernel({AttentionPass::BackwardQuery}, tiles);
+  using Grid = std::array<unsigned, 3>;
+  EXPECT_EQ(attentionGrid(kernel, arguments, 5, 7), (Grid{7, 1, 1}));
+  EXPECT_EQ(attentionGrid(kernel, arguments, 5, 132), (Grid{30, 1, 1}));
+  arguments.queries = 0;
+  EXPECT_EQ(attentionGrid(kernel, arguments, 5, 132)[0], 0u);
 }
 
 TEST(AttentionChoices, GridsCoverRowsHeadsAndBatch) {
@@ -91,6 +124,9 @@ TEST(AttentionChoices, BadArgumentsAreNamed) {
   EXPECT_EQ(with([](auto &a) { a.output.data = nullptr; }), "attention's output has no address");
   EXPECT_EQ(with([](auto &a) { a.scale = -1; }), "attention with the scale -1.000000: a positive one is needed");
   EXPECT_EQ(with([](auto &a) { a.logSumExp = nullptr; }), "attention needs a buffer for the log-sum-exp");
+  of.window = of.causal = true;
+  EXPECT_EQ(checkAttention(of, good), "attention with a window of 0 keys: at least 1 is needed");
+  of.window = of.causal = false;
   of.dropout = true;
   EXPECT_EQ(checkAttention(of, good), "attention with dropout needs a seed");
   of.dropout = false;

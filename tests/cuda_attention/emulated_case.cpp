@@ -8,10 +8,11 @@ namespace tcc::attention_test {
 
 using namespace tcc::cuda;
 
-AttentionKernel kernelOf(const Problem &problem, AttentionPass pass, const char *architecture, bool overlap) {
+AttentionKernel kernelOf(const Problem &problem, AttentionPass pass, const char *architecture, const Change &change) {
   AttentionCase of = caseOf(problem, pass);
   AttentionTiles tiles = chooseAttention(of, architecture, problem.keys);
-  tiles.overlap = overlap;
+  if (change)
+    change(tiles);
   return attentionKernel(of, tiles);
 }
 
@@ -72,7 +73,7 @@ static std::vector<emulator::EncodedMap> encodedMaps(const AttentionKernel &kern
 
 emulator::LaunchResult launchOnce(Memory &memory, const AttentionKernel &kernel, const emulator::Schedule &schedule,
                                   const emulator::Module *module) {
-  auto [x, y, z] = attentionGrid(kernel, memory.arguments, memory.problem.batch);
+  auto [x, y, z] = attentionGrid(kernel, memory.arguments, memory.problem.batch, 3);
   std::vector<emulator::EncodedMap> maps = encodedMaps(kernel, memory);
   std::vector<void *> pointers = {&memory.arguments};
   for (emulator::EncodedMap &map : maps)

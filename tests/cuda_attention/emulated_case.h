@@ -4,13 +4,17 @@
 #include "attention_case.h"
 #include "tests/cuda_emulator/emulator.h"
 
+#include <functional>
 #include <memory>
 
 namespace tcc::attention_test {
 
-/// The kernel that `architecture` would run, or its overlapped variant.
+/// Sets switches of a kernel's tiles.
+using Change = std::function<void(tcc::cuda::AttentionTiles &)>;
+
+/// The kernel that `architecture` would run, with its tiles changed.
 tcc::cuda::AttentionKernel kernelOf(const Problem &problem, tcc::cuda::AttentionPass pass, const char *architecture,
-                                    bool overlap = false);
+                                    const Change &change = {});
 
 /// The text's module, compiled once for the whole program.
 const emulator::Module &moduleOf(const tcc::cuda::AttentionKernel &kernel);
@@ -27,7 +31,7 @@ struct Memory {
   tcc::cuda::AttentionArguments arguments;
 };
 
-/// `module`: the kernel's, if not moduleOf(kernel).
+/// `module`: the kernel's, if not moduleOf(kernel). Persistent kernels have three blocks.
 emulator::LaunchResult launchOnce(Memory &memory, const tcc::cuda::AttentionKernel &kernel,
                                   const emulator::Schedule &schedule, const emulator::Module *module = nullptr);
 

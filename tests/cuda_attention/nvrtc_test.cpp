@@ -31,6 +31,39 @@ struct Architecture {
 };
 const Architecture architectures[] = {{"sm_80", 163 * 1024}, {"sm_90a", 227 * 1024}, {"sm_100a", 227 * 1024}};
 
+/// What the table leaves off or takes at other lengths. Each run has all switches together, which take the most
+/// registers, and the widest tiles; with TCC_FULL set every switch is there alone too.
+std::vector<AttentionTiles> switchedTiles(const AttentionCase &of, AttentionTiles tiles) {
+  std::vector<AttentionTiles> all;
+  static const bool full = std::getenv("TCC_FULL") != nullptr;
+  if (!full && !of.causal)
+    return all;
+  bool forward = of.pass == AttentionPass::Forward;
+  bool narrow = of.headDim == 64;
+  std::vector<int> warps = {8}, columns = {tiles.columns};
+  if (forward && narrow)
+    warps.push_back(12);
+  if (of.pass == AttentionPass::BackwardKeys && narrow)
+    columns.push_back(128);
+  for (int rows : warps)
+    for (int width : columns)
+      for (bool overlap : {false, true})
+        for (bool persistent : {false, true}) {
+          if (!full && !(overlap && persistent))
+            continue;
+          AttentionTiles other = tiles;
+          other.warps = rows;
+          other.columns = width;
+          other.overlap = overlap;
+          other.persistent = persistent;
+          other.pingPong = forward && overlap && persistent;
+          other.shortestFirst = of.causal && !forward && persistent;
+          other.stages = overlap && narrow && !forward ? 3 : tiles.stages;
+          all.push_back(other);
+        }
+  return all;
+}
+
 std::vector<AttentionKernel> kernelsFor(const char *architecture) {
   std::vector<AttentionKernel> kernels;
   for (AttentionPass pass : {AttentionPass::Forward, AttentionPass::BackwardQuery, AttentionPass::BackwardKeys})
@@ -44,18 +77,16 @@ std::vector<AttentionKernel> kernelsFor(const char *architecture) {
             AttentionCase of{pass, element, headDim, causal, dropout};
             AttentionTiles tiles = chooseAttention(of, architecture, 1024);
             kernels.push_back(attentionKernel(of, tiles));
-            if (tiles.path != AttentionPath::Hopper || pass != AttentionPass::Forward)
-              continue;
-            // What the table leaves off or takes at other lengths.
-            for (bool overlap : {false, true})
-              for (int warps : {8, 12})
-                if (warps == 8 || headDim == 64) {
-                  AttentionTiles other = tiles;
-                  other.warps = warps;
-                  other.overlap = overlap;
-                  if (!(other == tiles))
-                    kernels.push_back(attentionKernel(of, other));
-                }
+            // A window adds a condition; the fullest variant stands for the others.
+            if (causal && dropout && headDim == 64) {
+              of.window = true;
+              kernels.push_back(attentionKernel(of, tiles));
+            }
+            of.window = false;
+            if (tiles.path == AttentionPath::Hopper && element == AttentionElement::Bf16)
+              for (const AttentionTiles &other : switchedTiles(of, tiles))
+                if (!(other == tiles))
+                  kernels.push_back(attentionKernel(of, other));
           }
   return kernels;
 }

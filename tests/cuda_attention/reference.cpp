@@ -99,8 +99,9 @@ Results attentionReference(const Problem &problem, const Inputs &inputs, bool ro
         const double *q = &inputs.query[row * d];
         const double *gradient = &inputs.outputGradient[row * d];
         int visible = problem.causal ? std::clamp(query + problem.diagonal + 1, 0, keys) : keys;
+        int first = problem.window ? std::clamp(query + problem.diagonal + 1 - problem.window, 0, visible) : 0;
         double highest = -std::numeric_limits<double>::infinity();
-        for (int key = 0; key < visible; ++key) {
+        for (int key = first; key < visible; ++key) {
           double score = 0;
           for (int i = 0; i < d; ++i)
             score = stored.sum(score + q[i] * inputs.key[keyBase + std::size_t(key) * d + i]);
@@ -108,10 +109,10 @@ Results attentionReference(const Problem &problem, const Inputs &inputs, bool ro
           highest = std::max(highest, scores[key]);
         }
         double sum = 0;
-        for (int key = 0; key < visible; ++key)
+        for (int key = first; key < visible; ++key)
           sum = stored.sum(sum + std::exp(scores[key] - highest));
-        results.logSumExp[row] = visible ? highest + std::log(sum) : -std::numeric_limits<double>::infinity();
-        for (int key = 0; key < visible; ++key) {
+        results.logSumExp[row] = visible > first ? highest + std::log(sum) : -std::numeric_limits<double>::infinity();
+        for (int key = first; key < visible; ++key) {
           probabilities[key] = stored(std::exp(scores[key] - highest) / sum);
           kept[key] = problem.dropout == 0 || keeps(problem, batchHead, query, key);
         }
@@ -119,7 +120,7 @@ Results attentionReference(const Problem &problem, const Inputs &inputs, bool ro
         double *output = &results.output[row * d];
         for (int i = 0; i < d; ++i) {
           double value = 0;
-          for (int key = 0; key < visible; ++key)
+          for (int key = first; key < visible; ++key)
             if (kept[key])
               value = stored.sum(value + stored(probabilities[key] * keepScale) *
                                              inputs.value[keyBase + std::size_t(key) * d + i]);
@@ -127,7 +128,7 @@ Results attentionReference(const Problem &problem, const Inputs &inputs, bool ro
         }
 
         double delta = 0;
-        for (int key = 0; key < visible; ++key) {
+        for (int key = first; key < visible; ++key) {
           double product = 0;
           for (int i = 0; i < d; ++i)
             product = stored.sum(product + gradient[i] * inputs.value[keyBase + std::size_t(key) * d + i]);
@@ -139,7 +140,7 @@ Results attentionReference(const Problem &problem, const Inputs &inputs, bool ro
           for (int i = 0; i < d; ++i)
             delta = stored.sum(delta + output[i] * gradient[i]);
         }
-        for (int key = 0; key < visible; ++key) {
+        for (int key = first; key < visible; ++key) {
           double scoreGradient = stored(probabilities[key] * (gradients[key] - delta)) * problem.scale;
           double uncancelled = probabilities[key] * (std::abs(gradients[key]) + std::abs(delta)) * problem.scale;
           double dropped = kept[key] ? stored(probabilities[key] * keepScale) : 0;

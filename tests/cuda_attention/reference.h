@@ -12,12 +12,14 @@ enum class Element { Bf16, F16 };
 std::uint16_t roundToElement(float value, Element element);
 float valueOfElement(std::uint16_t bits, Element element);
 
-/// The case: query heads in groups over key heads; query i sees keys up to i + diagonal when causal.
+/// The case: query heads in groups over key heads; query i sees keys up to i + diagonal when causal, and with a window
+/// the last `window` of those keys' numbers alone.
 struct Problem {
   Element element = Element::Bf16;
   int batch = 1, heads = 1, group = 1, queries = 1, keys = 1, headDim = 64;
   bool causal = false;
   int diagonal = 0;
+  int window = 0;
   double scale = 1;
   double dropout = 0;
   std::uint32_t seed[2] = {1, 2};

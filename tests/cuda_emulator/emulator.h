@@ -26,6 +26,9 @@ struct Schedule {
   int approximationNoise = 0;
   /// Counts what accesses ask of memory, in LaunchResult::traffic; a mode of its own, since it takes its time.
   bool countAccesses = false;
+  /// One lane of each warp (the last in order) falls behind, above all before it waits for an mbarrier: it runs only
+  /// when no other lane of the block can, and then the first such warp's alone.
+  bool lanesLag = false;
 };
 
 /// The schedules that a kernel's test runs: forward with checks, reverse, random, then forward and reverse with early

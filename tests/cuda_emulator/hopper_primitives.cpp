@@ -83,6 +83,8 @@ void mbarrierWait(void *pointer, unsigned parity) {
   Thread &thread = machine.current();
   if (parity > 1)
     machine.fail(FindingKind::Protocol, "parity " + std::to_string(parity) + "; it is 0 or 1");
+  if (thread.view.x % 32 == machine.laggingLane())
+    machine.yield();
   auto known = thread.passedPhase.find(&barrier);
   long phase = known != thread.passedPhase.end() ? known->second + 1 : parity == 0 ? 0 : -1;
   if ((static_cast<unsigned long>(phase) & 1u) != parity)

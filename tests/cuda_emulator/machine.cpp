@@ -184,6 +184,27 @@ void Machine::prepareStacks(int count) {
   stackCount = count;
 }
 
+void Machine::runThread(Thread &thread) {
+  running = &thread;
+  table.thread = &thread.view;
+  switchFiber(scheduler, thread.fiber);
+  running = nullptr;
+}
+
+int Machine::laggingLane() const {
+  return !schedule.lanesLag ? 32 : schedule.order == Order::Reverse ? 0 : 31;
+}
+
+/// Runs the first lane that lags and could go on; false where there is none.
+bool Machine::runLaggingLane(const std::vector<int> &warpOrder) {
+  for (int warp : warpOrder)
+    if (int lane = laggingLane(); lane < 32 && threads[warp * 32 + lane].wait == Wait::None) {
+      runThread(threads[warp * 32 + lane]);
+      return true;
+    }
+  return false;
+}
+
 void Machine::runWarp(int warp) {
   int order[32];
   for (int i = 0; i < 32; ++i)
@@ -195,12 +216,9 @@ void Machine::runWarp(int warp) {
     ran = false;
     for (int lane : order) {
       Thread &thread = threads[warp * 32 + lane];
-      if (thread.wait != Wait::None)
+      if (thread.wait != Wait::None || lane == laggingLane())
         continue;
-      running = &thread;
-      table.thread = &thread.view;
-      switchFiber(scheduler, thread.fiber);
-      running = nullptr;
+      runThread(thread);
       ran = true;
       if (aborted)
         return;
@@ -312,7 +330,7 @@ void Machine::runBlock() {
     for (int warp : order) {
       bool ready = false;
       for (int lane = 0; lane < 32 && !ready; ++lane)
-        ready = threads[warp * 32 + lane].wait == Wait::None;
+        ready = lane != laggingLane() && threads[warp * 32 + lane].wait == Wait::None;
       if (!ready)
         continue;
       runWarp(warp);
@@ -331,6 +349,8 @@ void Machine::runBlock() {
              "shared memory",
              nullptr);
     if (landSomething())
+      continue;
+    if (!aborted && runLaggingLane(order))
       continue;
     if (alive) {
       explainStall();

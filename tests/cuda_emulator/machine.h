@@ -174,6 +174,8 @@ public:
   void report(FindingKind kind, std::string text, void *place, std::vector<std::pair<std::string, void *>> others = {});
   /// Gives the processor up until the thread's wait is over.
   void yield();
+  /// The lane of each warp that runs only when no other can; 32 where none lags.
+  int laggingLane() const;
   void sleep(Wait wait) {
     running->wait = wait;
     yield();
@@ -248,6 +250,8 @@ private:
   static void faultLanding();
   void runBlock();
   void runWarp(int warp);
+  void runThread(Thread &thread);
+  bool runLaggingLane(const std::vector<int> &warpOrder);
   bool landSomething();
   void explainStall();
   void checkExit(Thread &thread);

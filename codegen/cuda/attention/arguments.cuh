@@ -32,6 +32,8 @@ struct AttentionArguments {
   int queries, keys;
   // Query heads, and how many of them share one key head.
   int heads, group;
-  // A causal kernel lets query i see keys up to i + diagonal.
-  int diagonal;
+  // A causal kernel lets query i see keys up to i + diagonal; one with a window, the last `window` of them alone.
+  int diagonal, window;
+  // How many batches there are; read by persistent kernels alone.
+  int batch;
 };

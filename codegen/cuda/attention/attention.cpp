@@ -2,6 +2,7 @@
 // skeleton of the pass.
 #include "codegen/cuda/attention/attention.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 
@@ -22,8 +23,7 @@ constexpr PassNames passNames[2][3] = {{{"attention_forward", "forward_portable.
                                        {{"attention_forward_hopper", "forward_hopper.cu", "blockKeys"},
                                         {"attention_backward_query_hopper", "backward_query_hopper.cu", "blockKeys"},
                                         {"attention_backward_keys_hopper", "backward_keys_hopper.cu", "blockQueries"}}};
-constexpr PassNames overlappedForward = {"attention_forward_hopper_overlapped", "forward_hopper_overlapped.cu",
-                                         "blockKeys"};
+constexpr const char *overlappedForwardFile = "forward_hopper_overlapped.cu";
 
 const char *elementName(AttentionElement element) {
   return element == AttentionElement::Bf16 ? "bf16" : "f16";
@@ -33,6 +33,25 @@ std::string constant(const char *type, const char *name, int value) {
   bool isBool = std::string_view(type) == "bool";
   std::string text = isBool ? (value ? "true" : "false") : std::to_string(value);
   return std::string("constexpr ") + type + " " + name + " = " + text + ";\n";
+}
+
+std::string switchSuffix(const AttentionTiles &tiles) {
+  return std::string(tiles.overlap ? "_overlapped" : "") + (tiles.pingPong ? "_pingpong" : "") +
+         (tiles.persistent ? "_persistent" : "") + (tiles.shortestFirst ? "_shortest" : "");
+}
+
+/// Why no kernel has these switches, or an empty text.
+std::string badSwitch(const AttentionCase &of, const AttentionTiles &tiles) {
+  bool any = tiles.overlap || tiles.pingPong || tiles.persistent || tiles.shortestFirst;
+  if (any && tiles.path != AttentionPath::Hopper)
+    return "attention with overlap, turns, persistent blocks or the shortest first: only Hopper's kernels have them";
+  if (tiles.pingPong && (of.pass != AttentionPass::Forward || !tiles.overlap || tiles.warps < 8))
+    return "attention in turns: only the forward pass with overlap has them, and two or more warpgroups";
+  if (tiles.shortestFirst && !of.causal)
+    return "attention with the shortest tiles first: only causal tiles differ";
+  if (of.window && !of.causal)
+    return "attention with a window: only a causal one has it";
+  return "";
 }
 
 /// As each skeleton's head comment lists it.
@@ -71,16 +90,16 @@ std::string badView(const char *name, const AttentionView &view, int headDim) {
 } // namespace
 
 AttentionKernel attentionKernel(const AttentionCase &of, const AttentionTiles &tiles) {
+  if (std::string text = badSwitch(of, tiles); !text.empty())
+    throw std::invalid_argument(text);
   bool hopper = tiles.path == AttentionPath::Hopper;
   bool hopperForward = hopper && of.pass == AttentionPass::Forward;
-  if (tiles.overlap && !hopperForward)
-    throw std::invalid_argument("attention with overlap: only Hopper's forward has it");
-  const PassNames &names = tiles.overlap ? overlappedForward : passNames[int(tiles.path)][int(of.pass)];
+  const PassNames &names = passNames[int(tiles.path)][int(of.pass)];
   AttentionKernel kernel;
   kernel.of = of;
   kernel.tiles = tiles;
-  kernel.name = std::string(names.kernel) + "_" + elementName(of.element) + "_d" + std::to_string(of.headDim) +
-                (of.causal ? "_causal" : "") + (of.dropout ? "_dropout" : "");
+  kernel.name = names.kernel + switchSuffix(tiles) + "_" + elementName(of.element) + "_d" + std::to_string(of.headDim) +
+                (of.causal ? "_causal" : "") + (of.window ? "_window" : "") + (of.dropout ? "_dropout" : "");
   kernel.prelude = hopper ? Prelude::Wgmma : Prelude::Portable;
   kernel.threads = 32 * tiles.warps + (hopper ? 128 : 0);
   kernel.rows = 16 * tiles.rowTiles * tiles.warps;
@@ -92,36 +111,43 @@ AttentionKernel attentionKernel(const AttentionCase &of, const AttentionTiles &t
           std::to_string(kernel.sharedBytes) + " bytes of shared memory\n";
   text += attentionFile("arguments.cuh");
   text += std::string("using Element = ") + elementName(of.element) + ";\n";
-  text += constant("bool", "causal", of.causal) + constant("bool", "dropout", of.dropout);
+  text += constant("bool", "causal", of.causal) + constant("bool", "windowed", of.window) +
+          constant("bool", "dropout", of.dropout);
   text += constant("int", "headDim", of.headDim) + constant("int", "threads", kernel.threads);
   text += constant("int", names.columnConstant, tiles.columns);
-  if (hopper)
-    text += constant("int", "consumers", tiles.warps / 4) + constant("int", "stages", tiles.stages);
-  else
+  if (hopper) {
+    // The tile with the most work is a head's last one of queries, its first one of keys.
+    bool lastFirst = of.causal && tiles.shortestFirst == (of.pass == AttentionPass::BackwardKeys);
+    text += constant("int", "consumers", tiles.warps / 4) + constant("int", "stages", tiles.stages) +
+            constant("bool", "overlap", tiles.overlap) + constant("bool", "pingPong", tiles.pingPong) +
+            constant("bool", "persistent", tiles.persistent) + constant("bool", "lastTileFirst", lastFirst);
+  } else
     text += constant("int", "warps", tiles.warps) + constant("int", "rowTiles", tiles.rowTiles) +
             constant("int", "minBlocks", tiles.minBlocks);
   text += attentionFile("common.cuh");
   text += attentionFile(hopper ? "warpgroup.cuh" : "tiles.cuh");
+  if (hopper)
+    text += attentionFile("work.cuh");
   if (hopperForward)
     text += attentionFile("softmax.cuh");
-  std::string skeleton(attentionFile(names.file));
+  std::string skeleton(attentionFile(hopperForward && tiles.overlap ? overlappedForwardFile : names.file));
   constexpr std::string_view hole = "@name@";
   text += skeleton.replace(skeleton.find(hole), hole.size(), kernel.name);
   return kernel;
 }
 
-std::array<unsigned, 3> attentionGrid(const AttentionKernel &kernel, const AttentionArguments &arguments, int batch) {
+std::array<unsigned, 3> attentionGrid(const AttentionKernel &kernel, const AttentionArguments &arguments, int batch,
+                                      int multiprocessors) {
   auto blocks = [&](int count) { return unsigned((count + kernel.rows - 1) / kernel.rows); };
   int padded = (arguments.queries + 127) / 128 * 128;
-  switch (kernel.of.pass) {
-  case AttentionPass::Forward:
-    return {blocks(arguments.queries), unsigned(arguments.heads), unsigned(batch)};
-  case AttentionPass::BackwardQuery:
-    return {blocks(padded), unsigned(arguments.heads), unsigned(batch)};
-  case AttentionPass::BackwardKeys:
-    break;
-  }
-  return {blocks(arguments.keys), unsigned(arguments.heads / arguments.group), unsigned(batch)};
+  std::array<unsigned, 3> grid = {blocks(arguments.queries), unsigned(arguments.heads), unsigned(batch)};
+  if (kernel.of.pass == AttentionPass::BackwardQuery)
+    grid[0] = blocks(padded);
+  if (kernel.of.pass == AttentionPass::BackwardKeys)
+    grid = {blocks(arguments.keys), unsigned(arguments.heads / arguments.group), unsigned(batch)};
+  if (kernel.tiles.persistent)
+    grid = {std::min(grid[0] * grid[1] * grid[2], unsigned(multiprocessors)), 1, 1};
+  return grid;
 }
 
 std::vector<AttentionMap> attentionMaps(const AttentionKernel &kernel, const AttentionArguments &arguments, int batch) {
@@ -165,6 +191,8 @@ std::string checkAttention(const AttentionCase &of, const AttentionArguments &ar
            std::to_string(arguments.group) + ": the group must divide the heads";
   if (!(arguments.scale > 0))
     return "attention with the scale " + std::to_string(arguments.scale) + ": a positive one is needed";
+  if (of.window && arguments.window < 1)
+    return "attention with a window of " + std::to_string(arguments.window) + " keys: at least 1 is needed";
   if (of.dropout && !arguments.seed)
     return "attention with dropout needs a seed";
   if (!arguments.logSumExp)

@@ -28,6 +28,8 @@ struct AttentionCase {
   int headDim = 64;
   bool causal = false;
   bool dropout = false;
+  /// A query sees the last arguments.window of the keys up to its diagonal; causal alone.
+  bool window = false;
 
   bool operator==(const AttentionCase &) const = default;
 };
@@ -44,8 +46,14 @@ struct AttentionTiles {
   int minBlocks = 1;
   /// Hopper: pairs of tiles in flight. Portable: 2.
   int stages = 2;
-  /// Hopper's forward: a warpgroup's softmax runs beside its own products.
+  /// Hopper: a warpgroup's exponentials run beside its own products.
   bool overlap = false;
+  /// Hopper's forward with overlap: the warpgroups take turns at the tensor cores.
+  bool pingPong = false;
+  /// Hopper: as many blocks as fit on the device at once, each with a loop over items of work.
+  bool persistent = false;
+  /// Hopper, causal: tiles with the least work first; otherwise those with the most.
+  bool shortestFirst = false;
 
   bool operator==(const AttentionTiles &) const = default;
 };
@@ -77,11 +85,14 @@ struct AttentionMap {
 /// in choices.cpp. Throws std::invalid_argument unless headDim is 32, 64, 96 or 128.
 AttentionTiles chooseAttention(const AttentionCase &of, std::string_view architecture, int length);
 
-/// The kernel of a case with the given tiles. Throws std::invalid_argument for an overlap that no kernel has.
+/// The kernel of a case with the given tiles. Throws std::invalid_argument for a switch that no such kernel has, and
+/// for a window without causal.
 AttentionKernel attentionKernel(const AttentionCase &of, const AttentionTiles &tiles);
 
-/// Blocks in x, y, z; an axis of 0 means that there is nothing to launch.
-std::array<unsigned, 3> attentionGrid(const AttentionKernel &kernel, const AttentionArguments &arguments, int batch);
+/// Blocks in x, y, z; an axis of 0 means that there is nothing to launch. `multiprocessors` are the device's: how many
+/// blocks a persistent kernel has at most (an H200 has 132).
+std::array<unsigned, 3> attentionGrid(const AttentionKernel &kernel, const AttentionArguments &arguments, int batch,
+                                      int multiprocessors = 132);
 
 /// The maps of a Hopper kernel (query, backward's output gradient, key, value); empty for a portable one.
 std::vector<AttentionMap> attentionMaps(const AttentionKernel &kernel, const AttentionArguments &arguments, int batch);

@@ -29,14 +29,11 @@ KERNEL(@name@, threads, minBlocks)(GRID_CONSTANT const AttentionArguments argume
   int ownKey = firstKey + firstRow + lane / 4;
   int paddedQueries = tiles_of(queries, 128) * 128;
 
-  int queryTileEnd = tiles_of(queries, blockQueries);
-  int firstTile = 0;
-  if (causal)
-    firstTile = minimum(maximum(0, firstKey - arguments.diagonal) / blockQueries, queryTileEnd);
-  int steps = group * (queryTileEnd - firstTile);
+  Span tiles = query_tiles(arguments, firstKey, blockKeys, blockQueries);
+  int steps = group * (tiles.end - tiles.first);
   // The head and the queries of the step at hand; the last tile of a head is followed by the first of the next.
   int head = keyHead * group;
-  int firstQuery = firstTile * blockQueries;
+  int firstQuery = tiles.first * blockQueries;
 
   auto copy_step = [&](int stage, int head, int firstQuery) {
     copy_tile<blockQueries>(arena, queryTiles + stage * tileBytes, matrix_of(arguments.query, batch, head), firstQuery,
@@ -69,9 +66,9 @@ KERNEL(@name@, threads, minBlocks)(GRID_CONSTANT const AttentionArguments argume
   for (int step = 0; step < steps; ++step) {
     copy_async_wait<0>();
     block_barrier();
-    bool lastOfHead = firstQuery + blockQueries >= queries;
+    bool lastOfHead = firstQuery + blockQueries >= tiles.end * blockQueries;
     int nextHead = lastOfHead ? head + 1 : head;
-    int nextQuery = lastOfHead ? firstTile * blockQueries : firstQuery + blockQueries;
+    int nextQuery = lastOfHead ? tiles.first * blockQueries : firstQuery + blockQueries;
     if (step + 1 < steps) {
       copy_step((step + 1) & 1, nextHead, nextQuery);
       copy_async_commit();
@@ -85,9 +82,7 @@ KERNEL(@name@, threads, minBlocks)(GRID_CONSTANT const AttentionArguments argume
     float scores[rowTiles][queryTileCount][4];
     product_transposed<rowTiles, queryTileCount>(scores, arena, keyTile, firstRow, queryTile);
     // Rows of keys beyond the last are summed and never stored; queries beyond the last have the shift +inf, P = 0.
-    bool whole = true;
-    if (causal)
-      whole = firstKey + firstRow + warpKeys - 1 <= firstQuery + arguments.diagonal;
+    bool whole = all_visible(arguments, firstQuery, blockQueries, firstKey + firstRow, warpKeys, true);
 #pragma unroll
     for (int column = 0; column < queryTileCount; ++column) {
       Vec8 shiftPair = load_8(arena + shift + (8 * column + 2 * (lane & 3)) * 4);
@@ -97,9 +92,10 @@ KERNEL(@name@, threads, minBlocks)(GRID_CONSTANT const AttentionArguments argume
         for (int i = 0; i < 4; ++i) {
           float &score = scores[row][column][i];
           score = fast_exp2(fma_f32(score, scaleLog2, -float_from_bits(shiftPair.word[i & 1])));
-          if (causal) {
-            int query = firstQuery + 8 * column + 2 * (lane & 3) + (i & 1);
-            if (!whole && ownKey + 16 * row + 8 * (i >> 1) > query + arguments.diagonal)
+          if (causal && !whole) {
+            int diagonal = firstQuery + 8 * column + 2 * (lane & 3) + (i & 1) + arguments.diagonal;
+            int at = ownKey + 16 * row + 8 * (i >> 1);
+            if (at > diagonal || (windowed && at <= diagonal - arguments.window))
               score = 0.0f;
           }
         }

@@ -1,5 +1,5 @@
 // What all attention kernels share: small functions, one head's matrix, and the dropout mask. Needs the device prelude,
-// arguments.cuh, and the constants Element, headDim.
+// arguments.cuh, and the constants Element, headDim, causal, windowed.
 
 constexpr float log2OfE = 1.44269504088896340736f;
 
@@ -8,6 +8,47 @@ DEVICE float infinity() { return float_from_bits(0x7f800000u); }
 DEVICE int minimum(int a, int b) { return a < b ? a : b; }
 DEVICE int maximum(int a, int b) { return a > b ? a : b; }
 DEVICE int tiles_of(int count, int size) { return (count + size - 1) / size; }
+
+// The keys that a query may see are [first_key, key_end); outside a causal kernel that is all of them.
+DEVICE int first_key(const AttentionArguments &arguments, int query) {
+  return windowed ? maximum(0, query + arguments.diagonal - arguments.window + 1) : 0;
+}
+DEVICE int key_end(const AttentionArguments &arguments, int query) {
+  return causal ? maximum(0, minimum(arguments.keys, query + arguments.diagonal + 1)) : arguments.keys;
+}
+
+// Whether each of the queries [query, query + count) sees each of the keys [key, key + size); `inside` where the keys are
+// known to exist.
+DEVICE bool all_visible(const AttentionArguments &arguments, int query, int count, int key, int size,
+                        bool inside = false) {
+  bool all = inside || key + size <= arguments.keys;
+  if (causal)
+    all = all && key + size <= query + arguments.diagonal + 1;
+  if (windowed)
+    all = all && query + count - 1 + arguments.diagonal - arguments.window < key;
+  return all;
+}
+
+// Tiles [first, end) of a walk.
+struct Span {
+  int first, end;
+};
+// Tiles of keys that some of the queries [query, query + count) sees; queries beyond the last see none.
+DEVICE Span key_tiles(const AttentionArguments &arguments, int query, int count, int tileRows) {
+  int last = minimum(query + count, arguments.queries) - 1;
+  int first = first_key(arguments, query) / tileRows;
+  int end = last < query ? 0 : tiles_of(key_end(arguments, last), tileRows);
+  return {minimum(first, end), end};
+}
+// Tiles of queries that see some of the keys [key, key + count).
+DEVICE Span query_tiles(const AttentionArguments &arguments, int key, int count, int tileRows) {
+  int end = arguments.queries;
+  if (windowed)
+    end = minimum(end, maximum(0, key + count - 1 - arguments.diagonal + arguments.window));
+  end = tiles_of(end, tileRows);
+  int first = causal ? maximum(0, key - arguments.diagonal) / tileRows : 0;
+  return {minimum(first, end), end};
+}
 
 // One head's matrix in global memory.
 struct Matrix {

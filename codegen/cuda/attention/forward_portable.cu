@@ -26,15 +26,13 @@ KERNEL(@name@, threads, minBlocks)(GRID_CONSTANT const AttentionArguments argume
   Matrix key = matrix_of(arguments.key, batch, head / arguments.group);
   Matrix value = matrix_of(arguments.value, batch, head / arguments.group);
 
-  int keyEnd = keys;
-  if (causal)
-    keyEnd = maximum(0, minimum(keys, minimum(firstQuery + blockQueries, queries) + arguments.diagonal));
-  int steps = tiles_of(keyEnd, blockKeys);
+  Span tiles = key_tiles(arguments, firstQuery, blockQueries, blockKeys);
 
   copy_tile<blockQueries>(arena, queryTile, matrix_of(arguments.query, batch, head), firstQuery, queries);
-  if (steps > 0) {
-    copy_tile<blockKeys>(arena, keyTiles, key, 0, keys);
-    copy_tile<blockKeys>(arena, valueTiles, value, 0, keys);
+  if (tiles.first < tiles.end) {
+    int stage = tiles.first & 1;
+    copy_tile<blockKeys>(arena, keyTiles + stage * tileBytes, key, tiles.first * blockKeys, keys);
+    copy_tile<blockKeys>(arena, valueTiles + stage * tileBytes, value, tiles.first * blockKeys, keys);
   }
   copy_async_commit();
 
@@ -55,11 +53,11 @@ KERNEL(@name@, threads, minBlocks)(GRID_CONSTANT const AttentionArguments argume
   float scaleLog2 = arguments.scale * log2OfE;
 
 #pragma unroll 1
-  for (int step = 0; step < steps; ++step) {
+  for (int step = tiles.first; step < tiles.end; ++step) {
     // This step's tiles have landed, and every warp has left the tiles that the next copy overwrites.
     copy_async_wait<0>();
     block_barrier();
-    if (step + 1 < steps) {
+    if (step + 1 < tiles.end) {
       int stage = (step + 1) & 1;
       copy_tile<blockKeys>(arena, keyTiles + stage * tileBytes, key, (step + 1) * blockKeys, keys);
       copy_tile<blockKeys>(arena, valueTiles + stage * tileBytes, value, (step + 1) * blockKeys, keys);
@@ -72,19 +70,16 @@ KERNEL(@name@, threads, minBlocks)(GRID_CONSTANT const AttentionArguments argume
     float scores[rowTiles][keyTileCount][4];
     product_transposed<rowTiles, keyTileCount>(scores, arena, queryTile, firstRow, keyTile);
 
-    bool whole = firstKey + blockKeys <= keys;
-    if (causal)
-      whole = whole && firstKey + blockKeys <= firstQuery + firstRow + arguments.diagonal + 1;
-    if (!whole) {
+    if (!all_visible(arguments, firstQuery + firstRow, warpQueries, firstKey, blockKeys)) {
 #pragma unroll
       for (int row = 0; row < 2 * rowTiles; ++row) {
-        int limit = keys;
-        if (causal)
-          limit = minimum(keys, ownQuery + 8 * row + arguments.diagonal + 1);
+        int query = ownQuery + 8 * row;
 #pragma unroll
-        for (int i = 0; i < 2 * keyTileCount; ++i)
-          if (firstKey + 8 * (i / 2) + 2 * (lane & 3) + (i & 1) >= limit)
+        for (int i = 0; i < 2 * keyTileCount; ++i) {
+          int at = firstKey + 8 * (i / 2) + 2 * (lane & 3) + (i & 1);
+          if (at >= key_end(arguments, query) || at < first_key(arguments, query))
             scores[row / 2][i / 2][2 * (row & 1) + (i & 1)] = -infinity();
+        }
       }
     }
 

@@ -1,23 +1,29 @@
 // What the Hopper forward kernels do between the two products: masking, the online softmax, dropout, and the rows' end.
-// Needs warpgroup.cuh and the constants causal, dropout, blockKeys.
+// Needs warpgroup.cuh, work.cuh and the constants causal, windowed, dropout, blockKeys.
 
-// A consumer's place: its first query, this thread's first row, and how far each row may see.
+// The items of a launch over blocks of so many queries.
+DEVICE WorkList forward_work(const AttentionArguments &arguments, int blockQueries) {
+  return work_list(tiles_of(arguments.queries, blockQueries), arguments.heads, arguments.batch, arguments.group,
+                   static_cast<i64>(4 * headDim) * arguments.keys);
+}
+
+// A consumer's place: its first query and this thread's first row.
 struct QueryRows {
-  int groupQuery, ownQuery, keys, diagonal;
+  int groupQuery, ownQuery;
 };
+DEVICE QueryRows query_rows(int groupQuery) {
+  return {groupQuery, groupQuery + 16 * (warp_index() & 3) + lane_index() / 4};
+}
 
 // Scores of keys that a row may not see become -inf; `firstKey` is the tile's first.
-DEVICE void mask_scores(float (&scores)[blockKeys / 2], const QueryRows &rows, int firstKey) {
-  bool whole = firstKey + blockKeys <= rows.keys;
-  if (causal)
-    whole = whole && firstKey + blockKeys <= rows.groupQuery + rows.diagonal + 1;
-  if (!whole) {
+DEVICE void mask_scores(float (&scores)[blockKeys / 2], const AttentionArguments &arguments, const QueryRows &rows,
+                        int firstKey) {
+  if (!all_visible(arguments, rows.groupQuery, 64, firstKey, blockKeys)) {
 #pragma unroll
     for (int i = 0; i < blockKeys / 2; ++i) {
-      int limit = rows.keys;
-      if (causal)
-        limit = minimum(rows.keys, rows.ownQuery + 8 * (i >> 1 & 1) + rows.diagonal + 1);
-      if (firstKey + 8 * (i >> 2) + 2 * (lane_index() & 3) + (i & 1) >= limit)
+      int query = rows.ownQuery + 8 * (i >> 1 & 1);
+      int key = firstKey + 8 * (i >> 2) + 2 * (lane_index() & 3) + (i & 1);
+      if (key >= key_end(arguments, query) || key < first_key(arguments, query))
         scores[i] = -infinity();
     }
   }

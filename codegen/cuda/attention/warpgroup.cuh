@@ -18,6 +18,14 @@ DEVICE void load_tile(unsigned char *tile, int rows, const TensorMap *map, Mbarr
     tma_load_4d(tile + panel * panel_bytes(rows), map, full, panel * 64, first, head, batch);
 }
 
+// This warp is done with what `empty` guards. No lane may still be waiting for the tile when the last arrival lets the
+// barriers move on, nor reading it, hence the barrier.
+DEVICE void give_back(Mbarrier *empty) {
+  warp_barrier();
+  if (lane_index() == 0)
+    mbarrier_arrive(empty);
+}
+
 // The operand of a product over headDim: 64 rows of A, or all rows of B.
 DEVICE u64 row_operand(const unsigned char *tile) { return wgmma_descriptor(tile, 16, 1024, swizzle_128); }
 // The B operand of a product over the tile's rows.

@@ -9,15 +9,22 @@ using namespace tcc::cuda;
 using namespace tcc::attention_test;
 
 const char *nameOf(Variant variant) {
-  return variant == Variant::Portable ? "portable" : variant == Variant::Chosen ? "hopper" : "hopper overlapped";
+  constexpr const char *names[] = {"portable", "hopper", "hopper overlapped", "hopper switched"};
+  return names[int(variant)];
 }
 
 AttentionKernel kernelFor(const Problem &problem, AttentionPass pass, const std::string &architecture,
                           Variant variant) {
   AttentionCase of = caseOf(problem, pass);
   AttentionTiles tiles = chooseAttention(of, variant == Variant::Portable ? "sm_80" : architecture, problem.keys);
-  if (variant == Variant::Overlapped && pass == AttentionPass::Forward && tiles.path == AttentionPath::Hopper)
+  if (tiles.path == AttentionPath::Hopper && variant >= Variant::Overlapped) {
+    bool forward = pass == AttentionPass::Forward;
     tiles.overlap = true;
+    tiles.persistent = variant == Variant::Switched;
+    tiles.pingPong = tiles.persistent && forward;
+    // The wider head's registers do not hold what counting by three takes.
+    tiles.stages = forward || problem.headDim == 128 ? tiles.stages : 3;
+  }
   return attentionKernel(of, tiles);
 }
 
@@ -27,7 +34,7 @@ std::vector<Variant> variantsOf(const Problem &problem, const std::string &archi
     return chooseAttention(caseOf(problem, pass), architecture, problem.keys).path == AttentionPath::Hopper;
   });
   if (hopper)
-    variants.insert(variants.end(), {Variant::Chosen, Variant::Overlapped});
+    variants.insert(variants.end(), {Variant::Chosen, Variant::Overlapped, Variant::Switched});
   return variants;
 }
 
@@ -44,11 +51,11 @@ Problem problemOf(int headDim, int length, bool causal, int batch, int heads) {
 
 std::vector<SelfTest> selfTests(bool rehearsal) {
   std::vector<SelfTest> tests;
-  for (Variant variant : {Variant::Portable, Variant::Chosen, Variant::Overlapped})
+  for (Variant variant : allVariants)
     for (int headDim : {64, 128, 32, 96})
       for (int length : {64, 65, 200, 1024}) {
-        // Only d = 64 and 128 have an overlapped forward.
-        if ((rehearsal && length > 200) || (variant == Variant::Overlapped && headDim % 64))
+        // Only d = 64 and 128 have Hopper's kernels and their switches.
+        if ((rehearsal && length > 200) || (variant >= Variant::Overlapped && headDim % 64))
           continue;
         // The double-precision reference takes seconds at 1024.
         tests.push_back({problemOf(headDim, length, true, length > 200 ? 1 : 2, 2), true, variant});
@@ -62,13 +69,17 @@ std::vector<SelfTest> selfTests(bool rehearsal) {
         special.diagonal = special.keys - special.queries;
         if (length == 200)
           tests.push_back({special, true, variant});
+        Problem window = problemOf(headDim, length, true, 2, 2);
+        window.window = 70;
+        if (length == 200)
+          tests.push_back({window, false, variant});
       }
   return tests;
 }
 
 std::vector<SelfTest> smallTests() {
   std::vector<SelfTest> tests;
-  for (Variant variant : {Variant::Portable, Variant::Chosen, Variant::Overlapped})
+  for (Variant variant : allVariants)
     for (int headDim : {64, 128}) {
       Problem problem = problemOf(headDim, 200, true, 1, 2);
       problem.group = 2;
@@ -94,23 +105,60 @@ std::vector<Problem> benchProblems(bool rehearsal) {
 
 std::vector<Problem> sweepProblems(bool rehearsal) {
   if (rehearsal)
-    return {problemOf(64, 300, true, 1, 1)};
+    return {problemOf(64, 200, true, 1, 1)};
   return {problemOf(64, 1024, true, 64, 12), problemOf(64, 4096, false, 16, 12), problemOf(128, 4096, true, 8, 12)};
 }
 
-std::vector<AttentionTiles> forwardCandidates(const Problem &problem, const std::string &architecture) {
-  AttentionTiles chosen = chooseAttention(caseOf(problem, AttentionPass::Forward), architecture, problem.keys);
+namespace {
+
+/// Every combination of switches that a pass has, the overlapped backward with three stages as well.
+void addSwitched(std::vector<AttentionTiles> &candidates, AttentionPass pass, const Problem &problem,
+                 AttentionTiles tiles) {
+  bool forward = pass == AttentionPass::Forward;
+  bool causal = problem.causal;
+  for (bool persistent : {false, true})
+    for (bool overlap : {false, true})
+      for (bool turns : {false, true})
+        for (bool shortest : {false, true}) {
+          if ((turns && !(forward && overlap)) || (shortest && (forward || !causal)))
+            continue;
+          tiles.persistent = persistent;
+          tiles.overlap = overlap;
+          tiles.pingPong = turns;
+          tiles.shortestFirst = shortest;
+          candidates.push_back(tiles);
+          if (!forward && overlap && problem.headDim == 64) {
+            candidates.push_back(tiles);
+            candidates.back().stages = 3;
+          }
+        }
+}
+
+} // namespace
+
+std::vector<AttentionTiles> candidatesFor(const Problem &problem, AttentionPass pass, const std::string &architecture) {
+  AttentionTiles chosen = chooseAttention(caseOf(problem, pass), architecture, problem.keys);
   if (chosen.path != AttentionPath::Hopper)
     return {};
   std::vector<AttentionTiles> candidates;
-  for (bool overlap : {false, true}) {
-    if (problem.headDim == 64)
+  auto add = [&](int warps, int columns, int stages) {
+    addSwitched(candidates, pass, problem, {AttentionPath::Hopper, warps, 1, columns, 1, stages});
+  };
+  bool narrow = problem.headDim == 64;
+  if (pass == AttentionPass::Forward) {
+    if (narrow)
       for (int warps : {8, 12})
         for (int stages : {2, 4})
-          candidates.push_back({AttentionPath::Hopper, warps, 1, 128, 1, stages, overlap});
+          add(warps, 128, stages);
     else
       for (auto [columns, stages] : {std::pair(128, 2), {64, 2}, {64, 4}})
-        candidates.push_back({AttentionPath::Hopper, 8, 1, columns, 1, stages, overlap});
+        add(8, columns, stages);
+  } else if (pass == AttentionPass::BackwardQuery) {
+    add(8, narrow ? 128 : 64, 2);
+  } else {
+    add(8, 64, 2);
+    if (narrow)
+      add(8, 128, 2);
   }
   return candidates;
 }
@@ -134,8 +182,9 @@ std::vector<AttentionKernel> allKernels(const std::string &architecture) {
     for (Variant variant : variantsOf(problem, architecture))
       addAll(problem, variant);
   for (const Problem &problem : sweepProblems(false))
-    for (const AttentionTiles &tiles : forwardCandidates(problem, architecture))
-      add(attentionKernel(caseOf(problem, AttentionPass::Forward), tiles));
+    for (AttentionPass pass : allPasses)
+      for (const AttentionTiles &tiles : candidatesFor(problem, pass, architecture))
+        add(attentionKernel(caseOf(problem, pass), tiles));
   return kernels;
 }
 

@@ -82,7 +82,7 @@ public:
     launch->arguments = arguments;
     for (const AttentionMap &map : attentionMaps(kernel, arguments, batch))
       launch->maps.push_back(encodeMap(device->driver(), map.address, map.sizes, map.strides, map.box, 128));
-    launch->shape.grid = attentionGrid(kernel, arguments, batch);
+    launch->shape.grid = attentionGrid(kernel, arguments, batch, device->attribute(rc::attributeMultiprocessors));
     launch->shape.block = {unsigned(kernel.threads), 1, 1};
     launch->shape.sharedBytes = unsigned(kernel.sharedBytes);
     const rc::Kernel &code =

@@ -25,7 +25,7 @@ public:
 
   std::function<void()> prepare(const AttentionKernel &kernel, const AttentionArguments &arguments, int batch,
                                 Build) override {
-    auto [x, y, z] = attentionGrid(kernel, arguments, batch);
+    auto [x, y, z] = attentionGrid(kernel, arguments, batch, 3);
     emulator::Dim3 grid = {x, y, z};
     if (x == 0 || y == 0 || z == 0)
       return [] {};

@@ -13,9 +13,11 @@ namespace tcc::gpu_attention {
 using attention_test::Problem;
 using attention_test::Tensor;
 
-/// Which kernels run a problem: sm_80's, those that the table chooses, or those with an overlapped forward.
-enum class Variant { Portable, Chosen, Overlapped };
-/// "portable", "hopper", "hopper overlapped".
+/// Which kernels run a problem: sm_80's, those that the table chooses, those with overlap, or those with every switch
+/// that ought to pay: persistent blocks too, and the forward pass in turns.
+enum class Variant { Portable, Chosen, Overlapped, Switched };
+constexpr Variant allVariants[] = {Variant::Portable, Variant::Chosen, Variant::Overlapped, Variant::Switched};
+/// "portable", "hopper", "hopper overlapped", "hopper switched".
 const char *nameOf(Variant variant);
 /// The variants that differ for a problem on an architecture.
 std::vector<Variant> variantsOf(const Problem &problem, const std::string &architecture);
@@ -39,8 +41,9 @@ std::vector<SelfTest> selfTests(bool rehearsal);
 /// A launch of every pass and path at a size that compute-sanitizer can afford.
 std::vector<SelfTest> smallTests();
 std::vector<Problem> benchProblems(bool rehearsal);
-/// Other tiles for the forward pass of a problem, to be timed beside the chosen ones.
-std::vector<cuda::AttentionTiles> forwardCandidates(const Problem &problem, const std::string &architecture);
+/// Other tiles and switches for a pass of a problem, to be timed beside the chosen ones.
+std::vector<cuda::AttentionTiles> candidatesFor(const Problem &problem, cuda::AttentionPass pass,
+                                                const std::string &architecture);
 std::vector<Problem> sweepProblems(bool rehearsal);
 
 /// Everything that the program may launch on an architecture.
@@ -69,7 +72,8 @@ bool runLanes(Backend &backend, const std::string &which, const std::string &fol
 
 /// TFLOP/s of all shapes and variants: a line of JSON each into `file`, a table on stdout.
 void bench(Backend &backend, const std::string &file, bool rehearsal);
-/// The same for other tiles of the forward pass.
+/// The same for other tiles and switches of each pass, whose bits are compared with those of the chosen ones; then the
+/// fastest of each.
 void sweep(Backend &backend, const std::string &file, bool rehearsal);
 
 } // namespace tcc::gpu_attention

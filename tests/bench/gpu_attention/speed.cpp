@@ -83,17 +83,12 @@ void bench(Backend &backend, const std::string &file, bool rehearsal) {
            << ", \"forward_tflops\": " << forward;
       std::printf("%4d %6d %-6s %-18s %8d %12.1f ", problem.headDim, problem.queries,
                   problem.causal ? "causal" : "full", nameOf(variant), problem.batch * problem.heads, forward);
-      // The overlapped variant's backward is the chosen one's.
-      if (variant != Variant::Overlapped) {
-        double backward = speedOf(backend, problem, 5, rehearsal, [&] {
-          passes[1]();
-          passes[2]();
-        });
-        json << ", \"backward_tflops\": " << backward;
-        std::printf("%12.1f ", backward);
-      } else
-        std::printf("%12s ", "");
-      json << "}" << std::endl;
+      double backward = speedOf(backend, problem, 5, rehearsal, [&] {
+        passes[1]();
+        passes[2]();
+      });
+      json << ", \"backward_tflops\": " << backward << "}" << std::endl;
+      std::printf("%12.1f ", backward);
       std::printf("%12s\n", registers.str().c_str());
       std::fflush(stdout);
     }
@@ -101,24 +96,84 @@ void bench(Backend &backend, const std::string &file, bool rehearsal) {
   }
 }
 
+namespace {
+
+const char *nameOf(AttentionPass pass) {
+  constexpr const char *names[] = {"forward", "dQ", "dK/dV"};
+  return names[int(pass)];
+}
+
+std::string switchesOf(const AttentionTiles &tiles) {
+  std::string text;
+  for (auto [set, name] : {std::pair(tiles.overlap, " overlap"),
+                           {tiles.pingPong, " turns"},
+                           {tiles.persistent, " persistent"},
+                           {tiles.shortestFirst, " shortest"}})
+    text += set ? name : "";
+  return text;
+}
+
+/// What a pass writes, as numbers.
+std::vector<std::vector<double>> resultsOf(Memory &memory, AttentionPass pass) {
+  if (pass == AttentionPass::Forward)
+    return {memory.get(Tensor::Output)};
+  if (pass == AttentionPass::BackwardQuery)
+    return {memory.get(Tensor::QueryGradient)};
+  return {memory.get(Tensor::KeyGradient), memory.get(Tensor::ValueGradient)};
+}
+
+/// One pass of a problem with all its candidates; the passes before it have run.
+void sweepPass(Memory &memory, AttentionPass pass, bool rehearsal, std::ofstream &json) {
+  Backend &backend = memory.backend;
+  const Problem &problem = memory.problem;
+  backend.prepare(kernelFor(problem, pass, backend.architecture(), Variant::Chosen), memory.arguments, problem.batch)();
+  backend.finish();
+  std::vector<std::vector<double>> chosen = resultsOf(memory, pass);
+  // Products that the pass does, whatever the whole backward counts.
+  double products = pass == AttentionPass::Forward ? 2 : pass == AttentionPass::BackwardQuery ? 3 : 4;
+  std::string best;
+  double bestSpeed = 0;
+  int number = 0;
+  for (const AttentionTiles &tiles : candidatesFor(problem, pass, backend.architecture())) {
+    if (rehearsal && number++ % 5 != 4)
+      continue;
+    AttentionKernel kernel = attentionKernel(caseOf(problem, pass), tiles);
+    std::function<void()> work = backend.prepare(kernel, memory.arguments, problem.batch);
+    work();
+    backend.finish();
+    bool equal = resultsOf(memory, pass) == chosen;
+    double speed = speedOf(backend, problem, products, rehearsal, work);
+    char line[160];
+    std::snprintf(line, sizeof line, "%4d %6d %-6s %-8s %5d %7d %6d %10.1f  %s%s", problem.headDim, problem.queries,
+                  problem.causal ? "causal" : "full", nameOf(pass), tiles.warps, tiles.columns, tiles.stages, speed,
+                  equal ? "equal bits" : "OTHER BITS", switchesOf(tiles).c_str());
+    std::printf("%s\n", line);
+    std::fflush(stdout);
+    auto flag = [](bool set) { return set ? "true" : "false"; };
+    json << "{\"pass\": \"" << nameOf(pass) << "\", " << shapeJson(problem) << ", \"warps\": " << tiles.warps
+         << ", \"columns\": " << tiles.columns << ", \"stages\": " << tiles.stages
+         << ", \"overlap\": " << flag(tiles.overlap) << ", \"turns\": " << flag(tiles.pingPong)
+         << ", \"persistent\": " << flag(tiles.persistent) << ", \"shortest_first\": " << flag(tiles.shortestFirst)
+         << ", \"equal_bits\": " << flag(equal) << ", \"tflops\": " << speed << "}" << std::endl;
+    if (speed > bestSpeed) {
+      bestSpeed = speed;
+      best = line;
+    }
+  }
+  std::printf("best %s\n", best.c_str());
+}
+
+} // namespace
+
 void sweep(Backend &backend, const std::string &file, bool rehearsal) {
   std::ofstream json = open(file);
-  std::printf("%4s %6s %-6s %5s %7s %6s %-7s %12s\n", "d", "T", "mask", "warps", "columns", "stages", "overlap",
-              "forward");
+  std::printf("%4s %6s %-6s %-8s %5s %7s %6s %10s\n", "d", "T", "mask", "pass", "warps", "columns", "stages",
+              "TFLOP/s");
   for (const Problem &problem : sweepProblems(rehearsal)) {
     Memory memory(backend, problem, false);
     fillForSpeed(memory);
-    for (const AttentionTiles &tiles : forwardCandidates(problem, backend.architecture())) {
-      AttentionKernel kernel = attentionKernel(caseOf(problem, AttentionPass::Forward), tiles);
-      double speed = speedOf(backend, problem, 2, rehearsal, backend.prepare(kernel, memory.arguments, problem.batch));
-      std::printf("%4d %6d %-6s %5d %7d %6d %-7s %12.1f\n", problem.headDim, problem.queries,
-                  problem.causal ? "causal" : "full", tiles.warps, tiles.columns, tiles.stages,
-                  tiles.overlap ? "yes" : "no", speed);
-      std::fflush(stdout);
-      json << "{" << shapeJson(problem) << ", \"warps\": " << tiles.warps << ", \"columns\": " << tiles.columns
-           << ", \"stages\": " << tiles.stages << ", \"overlap\": " << (tiles.overlap ? "true" : "false")
-           << ", \"forward_tflops\": " << speed << "}" << std::endl;
-    }
+    for (AttentionPass pass : allPasses)
+      sweepPass(memory, pass, rehearsal, json);
     backend.releaseAll();
   }
 }
