@@ -2,6 +2,7 @@
 #include "codegen/compile_module.h"
 #include "codegen/kernel_table.h"
 #include "codegen/lower_plan.h"
+#include "ir/analyze_kernel.h"
 #include "runtime/cpu.h"
 #include "runtime/threads.h"
 #include <chrono>
@@ -67,12 +68,14 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
   return artefact;
 }
 
-std::vector<cpu::KernelSource> kernelSources(ModuleOp module) {
+std::vector<KernelSource> kernelSources(ModuleOp module) {
   KernelTable kernels;
   for (Operation &op : onlyFunction(module).getBody().front())
     if (auto kernel = dyn_cast<KernelOp>(op)) {
       std::string refusal;
-      kernels.add(kernel, *analyzeKernel(kernel, refusal));
+      KernelNames names;
+      KernelInfo form = *analyzeKernel(kernel, refusal, &names);
+      kernels.add(std::move(form), std::move(names));
     }
   return kernels.sources();
 }

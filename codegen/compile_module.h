@@ -25,6 +25,6 @@ std::optional<runtime::Artefact> compileModule(mlir::ModuleOp module, const Comp
                                                CompileReport &report, std::string &error);
 
 /// The kernels of a planned module under their symbols, equal ones once, in order of first use.
-std::vector<cpu::KernelSource> kernelSources(mlir::ModuleOp module);
+std::vector<KernelSource> kernelSources(mlir::ModuleOp module);
 
 } // namespace tcc

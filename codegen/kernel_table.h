@@ -1,19 +1,20 @@
-// Equal kernels share one compiled function: a table from kernel regions to symbols.
+// Equal kernels share one compiled function: a table from kernel forms to symbols.
 #pragma once
-#include "codegen/cpu/emit_kernels.h"
+#include "codegen/kernel_source.h"
+#include <unordered_map>
 
 namespace tcc {
 
 class KernelTable {
 public:
-  /// The number of the kernel's function. Equal regions (locations and labels aside) have one number, and so have
-  /// segments of sizes with equal tails.
-  unsigned add(KernelOp kernel, const KernelInfo &info);
-  const std::vector<cpu::KernelSource> &sources() const { return list; }
+  /// The number of the kernel's function. Kernels have one number where their normalised forms are equal, the very
+  /// forms that are emitted; how a target launches one is a function of its form.
+  unsigned add(KernelInfo form, KernelNames names);
+  const std::vector<KernelSource> &sources() const { return list; }
 
 private:
-  std::vector<cpu::KernelSource> list;
-  std::map<std::vector<uintptr_t>, unsigned> bySignature;
+  std::vector<KernelSource> list;
+  std::unordered_multimap<size_t, unsigned> byHash;
 };
 
 } // namespace tcc

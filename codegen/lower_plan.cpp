@@ -1,5 +1,8 @@
 // From a planned function to the runtime's plan.
 #include "codegen/lower_plan.h"
+#include "codegen/cpu/emit_kernels.h"
+#include "ir/analyze_kernel.h"
+#include "ir/scalar_form.h"
 #include "ir/strided_view.h"
 #include "passes/memory_places.h"
 
@@ -172,9 +175,10 @@ private:
 
   void lowerKernel(KernelOp op) {
     std::string refusal;
-    KernelInfo info = *analyzeKernel(op, refusal);
+    KernelNames names;
+    KernelInfo info = *analyzeKernel(op, refusal, &names);
     cpu::KernelLaunch launch = cpu::launchOf(info);
-    unsigned number = kernels.add(op, info);
+    unsigned number = kernels.add(info, std::move(names));
     auto [known, inserted] = planKernel.try_emplace(number, plan.kernels.size());
     std::string label = op.getLabel() ? op.getLabel()->str() : "kernel";
     if (inserted)
@@ -241,11 +245,13 @@ private:
     return nullptr;
   }
 
-  /// A gathered table is read once per element of the result, everything else once.
+  /// A gathered table is read once per element of the space, everything else once.
   static int64_t bytesRead(const KernelInfo &info, unsigned argument, int64_t whole) {
     for (const KernelNode &node : info.nodes)
-      if (node.kind == KernelNode::Kind::load && node.argument == argument && !node.operands.empty())
-        return std::min(whole, byteSize(node.type));
+      if (node.kind == KernelNode::Kind::load && node.argument == argument && !node.operands.empty()) {
+        int64_t points = node.perColumn ? info.space.elements() : info.space.outer * info.space.rows;
+        return std::min(whole, points * facts(node.type).bytes);
+      }
     return whole;
   }
 
@@ -285,23 +291,13 @@ private:
 
 std::optional<runtime::DType> runtimeDType(Type element) {
   using runtime::DType;
-  if (element.isF32())
-    return DType::f32;
-  if (element.isBF16())
-    return DType::bf16;
-  if (element.isF16())
-    return DType::f16;
-  if (isa<Float8E4M3FNType>(element))
-    return DType::f8e4m3;
-  if (isa<Float8E5M2Type>(element))
-    return DType::f8e5m2;
-  if (element.isInteger(1))
-    return DType::i1;
-  if (element.isInteger(32))
-    return DType::i32;
-  if (element.isInteger(64))
-    return DType::i64;
-  return std::nullopt;
+  std::optional<ElementType> type = elementTypeOf(element);
+  if (!type)
+    return std::nullopt;
+  static constexpr DType dtypes[] = {DType::f32,    DType::bf16, DType::f16, DType::f8e4m3,
+                                     DType::f8e5m2, DType::i1,   DType::i32, DType::i64}; // in ElementType's order
+  static_assert(std::size(dtypes) == elementTypes.size());
+  return dtypes[static_cast<size_t>(*type)];
 }
 
 runtime::GemmDesc gemmDesc(MatmulOp op) {

@@ -1,6 +1,7 @@
 // From a planned function to the runtime's plan: buffers, products, kernel calls, final copies.
 #pragma once
 #include "codegen/kernel_table.h"
+#include "ir/dialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "runtime/plan.h"
 

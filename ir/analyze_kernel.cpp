@@ -4,9 +4,12 @@
 //   3. from each result walk towards the arguments, turning views into index expressions (a value read at two places
 //      becomes two nodes), and give each node its stage;
 //   4. record where each result goes.
+// What an elementwise op does becomes scalar steps here (scalar_form.h); an op without them has no kernel.
 // It never reorders or changes the region; whatever it cannot express is refused with what was expected.
-#include "ir/kernel.h"
+#include "ir/analyze_kernel.h"
 #include "ir/kernel_space.h"
+#include "ir/kernel_stages.h"
+#include "ir/scalar_form.h"
 
 using namespace mlir;
 
@@ -20,7 +23,8 @@ public:
       argumentNumber.try_emplace(argument, i);
   }
 
-  std::optional<KernelInfo> run() {
+  /// `origins` (where given) takes for each node the op that it stands for, null for an argument's load.
+  std::optional<KernelInfo> run(std::vector<Operation *> *origins) {
     if (!collect())
       return std::nullopt;
     SmallVector<KernelSpace> candidates;
@@ -30,10 +34,14 @@ public:
     for (const KernelSpace &space : candidates) {
       if (!build(space))
         continue;
-      if (candidates.size() == 1 || isAffineInColumns())
+      bool isBest = candidates.size() == 1 || info.isAffineInColumns();
+      if (!isBest && fallback)
+        continue;
+      if (origins)
+        *origins = nodeOps;
+      if (isBest)
         return std::move(info);
-      if (!fallback)
-        fallback = std::move(info);
+      fallback = std::move(info);
     }
     return fallback;
   }
@@ -50,12 +58,19 @@ private:
   DenseMap<Value, unsigned> argumentNumber;
   SetVector<Operation *> ops;
   KernelInfo info;
+  std::vector<Operation *> nodeOps; // one a node
   DenseMap<Value, SmallVector<Memo, 1>> memo;
   DenseMap<Operation *, unsigned> reductionNode;
 
   bool refuse(const Twine &why) {
     refusal = why.str();
     return false;
+  }
+
+  static ElementType elementOf(Value value) { return *elementTypeOf(tensorType(value).getElementType()); }
+
+  static KernelTensor tensorOf(Value value) {
+    return {elementOf(value), tensorType(value).hasStaticShape() ? tensorType(value).getNumElements() : 0};
   }
 
   //===- step 1: ops -------------------------------------------------------------------------------------------===//
@@ -78,35 +93,7 @@ private:
     return true;
   }
 
-  /// Every access steps through the columns with one stride: no div or mod of the column.
-  bool isAffineInColumns() const {
-    int64_t stride;
-    for (const KernelNode &node : info.nodes)
-      if (!node.index.isAffineIn(axis::column, stride) || usesComposedDerived(node.index))
-        return false;
-    for (const DerivedAxis &derived : info.derived)
-      if (!derived.value.isAffineIn(axis::column, stride))
-        return false;
-    return true;
-  }
-
-  bool usesComposedDerived(const IndexExpr &expr) const {
-    return llvm::any_of(expr.terms, [&](const IndexTerm &term) {
-      return term.axis >= axis::firstDerived && axisDependsOnColumn(term.axis);
-    });
-  }
-
   //===- step 3: nodes -----------------------------------------------------------------------------------------===//
-
-  bool axisDependsOnColumn(unsigned id) const {
-    if (id < axis::firstDerived)
-      return id == axis::column;
-    return dependsOnColumn(info.derived[id - axis::firstDerived].value);
-  }
-
-  bool dependsOnColumn(const IndexExpr &expr) const {
-    return llvm::any_of(expr.terms, [&](const IndexTerm &term) { return axisDependsOnColumn(term.axis); });
-  }
 
   IndexExpr row() const { // o·rows + r
     return IndexExpr::ofAxis(axis::outer, info.space.outer) * info.space.rows +
@@ -137,21 +124,19 @@ private:
     return IndexExpr::ofAxis(id, extent);
   }
 
-  unsigned readyStage(unsigned node) const {
-    const KernelNode &n = info.nodes[node];
-    return n.stage + (n.kind == KernelNode::Kind::rowReduce ? 1 : 0);
-  }
+  unsigned readyStage(unsigned node) const { return tcc::readyStage(info, node); }
 
-  unsigned addNode(KernelNode node) {
+  unsigned addNode(KernelNode node, Operation *op = nullptr) {
     for (unsigned operand : node.operands) {
       node.perColumn |= node.kind != KernelNode::Kind::rowReduce && info.nodes[operand].perColumn;
       node.stage = std::max(node.stage, readyStage(operand));
     }
     for (unsigned guard : node.guards)
-      node.perColumn |= axisDependsOnColumn(guard);
-    node.perColumn |= dependsOnColumn(node.index);
+      node.perColumn |= info.axisDependsOnColumn(guard);
+    node.perColumn |= info.dependsOnColumn(node.index);
     info.stages = std::max(info.stages, node.stage + 1);
     info.nodes.push_back(std::move(node));
+    nodeOps.push_back(op);
     return info.nodes.size() - 1;
   }
 
@@ -168,7 +153,7 @@ private:
   std::optional<unsigned> makeNode(Value value, ArrayRef<IndexExpr> coordinates, ArrayRef<unsigned> guards) {
     RankedTensorType type = tensorType(value);
     KernelNode node;
-    node.type = type;
+    node.type = elementOf(value);
     if (auto argument = argumentNumber.find(value); argument != argumentNumber.end()) {
       node.kind = KernelNode::Kind::load;
       node.argument = argument->second;
@@ -177,19 +162,19 @@ private:
       return addNode(std::move(node));
     }
     Operation *op = value.getDefiningOp();
-    node.op = op;
     if (auto literal = dyn_cast<ConstantOp>(op)) {
       if (!literal.getValue().isSplat()) {
         refuse("expected literals inside a kernel to be splats");
         return std::nullopt;
       }
       node.kind = KernelNode::Kind::literal;
-      return addNode(std::move(node));
+      node.value = literalOf(literal.getValue().getSplatValue<Attribute>());
+      return addNode(std::move(node), op);
     }
     if (auto iota = dyn_cast<IotaOp>(op)) {
       node.kind = KernelNode::Kind::index;
       node.index = resolve(coordinates[iota.getDim()]);
-      return addNode(std::move(node));
+      return addNode(std::move(node), op);
     }
     if (auto random = dyn_cast<RandomBitsOp>(op)) {
       std::optional<unsigned> seed = need(random.getSeed(), {}, {});
@@ -197,8 +182,9 @@ private:
         return std::nullopt;
       node.kind = KernelNode::Kind::random;
       node.operands = {*seed};
+      node.stream = random.getStream();
       node.index = resolve(linearize(coordinates, type.getShape()));
-      return addNode(std::move(node));
+      return addNode(std::move(node), op);
     }
     if (isReduction(op))
       return needReduction(op, coordinates, guards);
@@ -210,18 +196,23 @@ private:
       return needPad(pad, coordinates, guards);
     if (op->hasTrait<ViewOp>())
       return needView(op, coordinates, guards);
-    if (!isa<ElementwiseOpInterface>(op)) {
+    auto elementwise = dyn_cast<ElementwiseOpInterface>(op);
+    if (!elementwise) {
       refuse("expected " + op->getName().getStringRef() + " to be a result of its own");
       return std::nullopt;
     }
+    const ScalarSteps *steps = ScalarForms::of(elementwise, refusal);
+    if (!steps)
+      return std::nullopt;
     node.kind = KernelNode::Kind::compute;
+    node.steps = *steps;
     for (Value operand : op->getOperands()) {
       std::optional<unsigned> id = need(operand, coordinates, guards);
       if (!id)
         return std::nullopt;
       node.operands.push_back(*id);
     }
-    return addNode(std::move(node));
+    return addNode(std::move(node), op);
   }
 
   std::optional<unsigned> needView(Operation *op, ArrayRef<IndexExpr> coordinates, ArrayRef<unsigned> guards) {
@@ -256,8 +247,7 @@ private:
   std::optional<unsigned> needPad(PadOp pad, ArrayRef<IndexExpr> coordinates, ArrayRef<unsigned> guards) {
     KernelNode node;
     node.kind = KernelNode::Kind::choose;
-    node.type = tensorType(pad.getResult());
-    node.op = pad;
+    node.type = elementOf(pad.getResult());
     ArrayRef<int64_t> shape = tensorType(pad.getX()).getShape();
     SmallVector<unsigned> inside(guards), own;
     SmallVector<IndexExpr> inner;
@@ -272,14 +262,13 @@ private:
     node.operands = {*part};
     node.guards.assign(own.begin(), own.end());
     node.guardCounts = {static_cast<unsigned>(own.size())};
-    return addNode(std::move(node));
+    return addNode(std::move(node), pad);
   }
 
   std::optional<unsigned> needConcat(ConcatOp concat, ArrayRef<IndexExpr> coordinates, ArrayRef<unsigned> guards) {
     KernelNode node;
     node.kind = KernelNode::Kind::choose;
-    node.type = tensorType(concat.getResult());
-    node.op = concat;
+    node.type = elementOf(concat.getResult());
     int64_t start = 0, dim = concat.getAxis();
     for (Value part : concat.getParts()) {
       int64_t size = tensorType(part).getDimSize(dim);
@@ -299,7 +288,7 @@ private:
       }
       start += size;
     }
-    return addNode(std::move(node));
+    return addNode(std::move(node), concat);
   }
 
   std::optional<unsigned> needReduction(Operation *op, ArrayRef<IndexExpr> coordinates, ArrayRef<unsigned> guards) {
@@ -328,7 +317,7 @@ private:
     for (auto [i, dim] : llvm::enumerate(axes))
       inner[dim] = (*digits)[i];
     for (const IndexExpr &coordinate : coordinates)
-      if (dependsOnColumn(coordinate)) {
+      if (info.dependsOnColumn(coordinate)) {
         refuse("expected a row's statistics to be used in that row alone");
         return std::nullopt;
       }
@@ -337,10 +326,10 @@ private:
       return std::nullopt;
     KernelNode node;
     node.kind = KernelNode::Kind::rowReduce;
-    node.op = op;
-    node.type = tensorType(op->getResult(0));
+    node.isMax = isa<ReduceMaxOp>(op);
+    node.type = elementOf(op->getResult(0));
     node.operands = {*id};
-    unsigned made = addNode(std::move(node));
+    unsigned made = addNode(std::move(node), op);
     auto [known, inserted] = reductionNode.try_emplace(op, made);
     if (!inserted) {
       refuse("expected a row's statistics to be used in that row alone");
@@ -362,15 +351,14 @@ private:
     RankedTensorType type = tensorType(gather.getTable());
     KernelNode node;
     node.kind = KernelNode::Kind::load;
-    node.op = gather;
-    node.type = tensorType(gather.getResult());
+    node.type = elementOf(gather.getResult());
     node.argument = table->second;
     node.operands = {*index};
     node.index = resolve(linearize(coordinates.drop_front(indexRank), type.getShape().drop_front()));
     node.gatherRows = type.getDimSize(0);
     node.gatherStride = node.gatherRows == 0 ? 0 : type.getNumElements() / node.gatherRows;
     node.guards.assign(guards.begin(), guards.end());
-    return addNode(std::move(node));
+    return addNode(std::move(node), gather);
   }
 
   //===- step 4: stores ----------------------------------------------------------------------------------------===//
@@ -378,6 +366,11 @@ private:
   bool build(const KernelSpace &space) {
     info = KernelInfo();
     info.space = space;
+    for (Value argument : view.arguments)
+      info.arguments.push_back(tensorOf(argument));
+    for (Value result : view.results)
+      info.results.push_back(tensorOf(result));
+    nodeOps.clear();
     memo.clear();
     reductionNode.clear();
     for (Value result : view.results)
@@ -475,13 +468,17 @@ private:
 } // namespace
 
 std::optional<KernelInfo> analyzeKernel(const KernelView &view, std::string &refusal) {
-  return Analyzer(view, refusal).run();
+  return Analyzer(view, refusal).run(nullptr);
 }
 
-std::optional<KernelInfo> analyzeKernel(KernelOp kernel, std::string &refusal) {
+std::optional<KernelInfo> analyzeKernel(KernelOp kernel, std::string &refusal, KernelNames *names) {
   Block &block = kernel.getBody().front();
   SmallVector<Value> results(block.getTerminator()->getOperands()), arguments(block.getArguments());
-  return analyzeKernel(KernelView{results, arguments}, refusal);
+  std::vector<Operation *> origins;
+  std::optional<KernelInfo> info = Analyzer(KernelView{results, arguments}, refusal).run(&origins);
+  if (names)
+    *names = kernelNames(kernel, origins);
+  return info;
 }
 
 } // namespace tcc

@@ -1,6 +1,7 @@
 // Registration of the tcc dialect and what belongs to no op family.
 #include "ir/dialect.h"
 #include "ir/emit.h"
+#include "ir/scalar_form.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -20,6 +21,7 @@ void TccDialect::initialize() {
 #define GET_OP_LIST
 #include "ir/Ops.cpp.inc"
       >();
+  addInterfaces<ScalarForms>();
 }
 
 Operation *TccDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type, Location loc) {

@@ -1,8 +1,10 @@
-// analyzeKernel: what a fused region is, without regard to a target. The fuser, the scheduler, both emitters and the
-// phase verifier call this one function; a region is a legal kernel exactly when it succeeds.
+// The kernel form: what a fused region computes, as plain data without MLIR and without regard to a target. Made by
+// analyzeKernel (ir/analyze_kernel.h), read by every emitter; two kernels whose forms are equal are one.
 #pragma once
-#include "ir/dialect.h"
 #include "ir/index_expr.h"
+#include "ir/scalar_steps.h"
+#include <string>
+#include <vector>
 
 namespace tcc {
 
@@ -14,35 +16,51 @@ struct KernelSpace {
   bool operator==(const KernelSpace &) const = default;
 };
 
+/// A tensor in memory, dense in row-major order.
+struct KernelTensor {
+  ElementType type = ElementType::f32;
+  int64_t elements = 0;
+
+  bool operator==(const KernelTensor &) const = default;
+};
+
 /// An axis computed from others, valid where 0 <= value < extent; being outside is what `pad` and `concat` test.
 struct DerivedAxis {
   IndexExpr value;
   int64_t extent;
+
+  bool operator==(const DerivedAxis &) const = default;
 };
 
-/// One value of the region at one place of the iteration space. Nodes are in topological order.
+/// One value of the region at one place of the iteration space. Nodes are in topological order. A member that the
+/// node's kind does not name has its default, so that equal nodes are equal in every member.
 struct KernelNode {
   enum class Kind : uint8_t {
     load,      // argument[index], or 0 where a guard fails; with `operands` = {row index}: argument[row·stride + index]
-    literal,   // a splat literal of `op`
+    literal,   // `value`
     index,     // the integer `index`, converted to the type
-    random,    // random_bits of operands[0] = seed at element number `index`
-    compute,   // the elementwise op `op` of the operands
+    random,    // random_bits of operands[0] = seed and `stream` at element number `index`
+    compute,   // `steps` of the operands, rounded to the type
     choose,    // operands[i] for the first i with guards[i] inside, else 0 (pad: one part, concat: several)
-    rowReduce, // reduction `op` (reduce_sum or reduce_max) of operands[0] over the columns
+    rowReduce, // sum or maximum of operands[0] over the columns
   };
-  Kind kind;
-  mlir::Operation *op = nullptr;
-  mlir::RankedTensorType type; // of the region's value; the element type is the node's
-  llvm::SmallVector<unsigned, 3> operands;
-  unsigned argument = 0;                 // load: number of the kernel's operand
-  IndexExpr index;                       // load: element offset; index, random: the number
-  int64_t gatherStride = 0;              // load with a row index: elements a row
+  Kind kind = Kind::load;
+  ElementType type = ElementType::f32;
+  llvm::SmallVector<unsigned, 3> operands; // numbers of earlier nodes
+  unsigned argument = 0;                   // load: number of the kernel's operand
+  IndexExpr index;                         // load: element offset; index, random: the number
+  int64_t gatherStride = 0;                // load with a row index: elements a row
   int64_t gatherRows = 0;                // … and the rows there are; outside of them the value is NaN (0 for integers)
   llvm::SmallVector<unsigned, 2> guards; // load: derived axes that must all be inside; choose: one list of them a part,
   llvm::SmallVector<unsigned, 2> guardCounts; // … guardCounts[i] of `guards` belong to part i
+  ScalarLiteral value;                        // literal
+  uint64_t stream = 0;                        // random
+  ScalarSteps steps;                          // compute
+  bool isMax = false;                         // rowReduce: the maximum, else the sum
   bool perColumn = false;                     // depends on the column; others are computed once a row
   unsigned stage = 0; // the first stage that can compute it; a rowReduce's value is ready in the next stage
+
+  bool operator==(const KernelNode &) const = default;
 };
 
 /// Where a result of the kernel goes.
@@ -53,26 +71,32 @@ struct KernelStore {
     columnMax,  // likewise
     scatterAdd, // result[row·scatterStride + index] += node in ascending rows; row = value of node `scatterRow`
   };
-  Kind kind;
-  unsigned node;
+  Kind kind = Kind::element;
+  unsigned node = 0;
   IndexExpr index;
   bool perColumn = false;
   unsigned scatterRow = 0, scatterBase = 0; // scatterAdd: node of the row index; argument that holds the base
   int64_t scatterStride = 0, scatterRows = 0;
+
+  bool operator==(const KernelStore &) const = default;
 };
 
 struct KernelInfo {
   KernelSpace space;
+  std::vector<KernelTensor> arguments, results;
   llvm::SmallVector<DerivedAxis, 2> derived; // axis number i + axis::firstDerived
   std::vector<KernelNode> nodes;
   std::vector<KernelStore> stores; // one a result, in order
   unsigned stages = 1;             // passes over a row
 
+  bool operator==(const KernelInfo &) const = default;
+
   bool hasRowReduction() const;
   bool hasColumnResult() const; // columnSum, columnMax or scatterAdd
-  /// What threads may divide: rows (outer·rows), blocks of rows (outer) or column tiles (outer·columns/tile).
-  enum class Parallel : uint8_t { rows, outer, columns };
-  Parallel parallel() const;
+  bool dependsOnColumn(const IndexExpr &expr) const;
+  bool axisDependsOnColumn(unsigned axis) const;
+  /// Every access steps through the columns with one stride: no div or mod of the column.
+  bool isAffineInColumns() const;
 
   /// True if the body is the same for any number of columns: one row, every access at the column itself or at one place
   /// for all, no coordinates. Such kernels run over *segments*: several tensors of different sizes, one body. Sizes
@@ -83,18 +107,28 @@ struct KernelInfo {
   void print(llvm::raw_ostream &os) const;
 };
 
-/// What is analysed: the values to be computed, and those that are given; everything between belongs to the region.
-struct KernelView {
-  llvm::ArrayRef<mlir::Value> results;
-  llvm::ArrayRef<mlir::Value> arguments;
+/// What people call the parts of a kernel: for labels, symbols and head comments. No part of what a kernel is.
+struct KernelNames {
+  struct Op {
+    std::string name;   // "reduce_sum"
+    std::string source; // "model.cpp:12", or empty
+    std::string value;  // the user's name for its result, or empty
+  };
+  std::string label;       // "gelu+add", or "kernel"
+  std::vector<Op> ops;     // of the region, in its order
+  std::vector<int> ofNode; // for each node the number of its op; -1: a load of an argument
 };
 
-/// The kernel's form, or nothing and in `refusal` what was expected.
-std::optional<KernelInfo> analyzeKernel(const KernelView &view, std::string &refusal);
-std::optional<KernelInfo> analyzeKernel(KernelOp kernel, std::string &refusal);
+/// The form that kernels of one body share: a segment's with the least sizes that have its tail, everything else as it
+/// is. Kernels are equal where these are; an emitter is given nothing else.
+KernelInfo normalized(KernelInfo form);
+
+/// Hash of a form: equal for equal ones.
+size_t hashOf(const KernelInfo &form);
 
 /// True if result `result` may be written into the buffer of argument `argument`: every read of the argument stands
-/// in its own row, in no later stage than the writing one, and there at the written index.
+/// in its own row, in no later stage than the writing one, and there at the written index. The planner lets no other
+/// result lie over an argument, so an emitter may rely on that.
 bool mayShareBuffer(const KernelInfo &info, unsigned result, unsigned argument);
 
 } // namespace tcc

@@ -1,8 +1,8 @@
-// What a kernel's form says about itself: how threads may divide it, whether tensors of several sizes can share it,
-// which buffers may be one, and its text.
+// What a kernel's form says about itself: whether tensors of several sizes can share it, which kernels are equal, which
+// buffers may be one, and its text.
 #include "ir/kernel.h"
-
-using namespace mlir;
+#include "llvm/ADT/Hashing.h"
+#include "llvm/ADT/STLExtras.h"
 
 namespace tcc {
 namespace {
@@ -33,17 +33,34 @@ bool KernelInfo::hasColumnResult() const {
   return llvm::any_of(stores, [](const KernelStore &store) { return store.kind != KernelStore::Kind::element; });
 }
 
-KernelInfo::Parallel KernelInfo::parallel() const {
-  if (hasColumnResult())
-    return hasRowReduction() ? Parallel::outer : Parallel::columns;
-  bool oneRow = space.outer == 1 && space.rows == 1 && !hasRowReduction();
-  bool allPerColumn = llvm::all_of(stores, [](const KernelStore &store) { return store.perColumn; });
-  return oneRow && allPerColumn ? Parallel::columns : Parallel::rows;
+bool KernelInfo::axisDependsOnColumn(unsigned id) const {
+  if (id < axis::firstDerived)
+    return id == axis::column;
+  return dependsOnColumn(derived[id - axis::firstDerived].value);
+}
+
+bool KernelInfo::dependsOnColumn(const IndexExpr &expr) const {
+  return llvm::any_of(expr.terms, [&](const IndexTerm &term) { return axisDependsOnColumn(term.axis); });
+}
+
+bool KernelInfo::isAffineInColumns() const {
+  auto isAffine = [](const IndexExpr &expr) {
+    int64_t stride;
+    return expr.isAffineIn(axis::column, stride);
+  };
+  auto usesDerivedColumns = [&](const IndexExpr &expr) {
+    return llvm::any_of(expr.terms, [&](const IndexTerm &term) {
+      return term.axis >= axis::firstDerived && axisDependsOnColumn(term.axis);
+    });
+  };
+  return llvm::all_of(
+             nodes, [&](const KernelNode &node) { return isAffine(node.index) && !usesDerivedColumns(node.index); }) &&
+         llvm::all_of(derived, [&](const DerivedAxis &axis) { return isAffine(axis.value); });
 }
 
 bool KernelInfo::isSegment() const {
-  if (space.outer != 1 || space.rows != 1 || parallel() != Parallel::columns || hasColumnResult() || !derived.empty() ||
-      space.columns < segmentSizes || space.columns >= int64_t(1) << 31)
+  if (space.outer != 1 || space.rows != 1 || hasRowReduction() || !derived.empty() || space.columns < segmentSizes ||
+      space.columns >= int64_t(1) << 31)
     return false;
   IndexExpr element = IndexExpr::ofAxis(axis::column, space.columns);
   auto simple = [&](const IndexExpr &index) { return index.isConstant() || index == element; };
@@ -53,42 +70,92 @@ bool KernelInfo::isSegment() const {
                                 node.kind == KernelNode::Kind::compute) &&
                                node.gatherStride == 0 && simple(node.index);
                       }) &&
-         llvm::all_of(stores, [&](const KernelStore &store) { return store.index == element; });
+         llvm::all_of(stores, [&](const KernelStore &store) {
+           return store.kind == KernelStore::Kind::element && store.perColumn && store.index == element;
+         });
+}
+
+KernelInfo normalized(KernelInfo form) {
+  if (!form.isSegment())
+    return form;
+  form.space.columns = KernelInfo::segmentSizes + form.space.columns % KernelInfo::segmentSizes;
+  IndexExpr element = IndexExpr::ofAxis(axis::column, form.space.columns);
+  for (KernelTensor &argument : form.arguments)
+    argument.elements = 0;
+  for (KernelNode &node : form.nodes) {
+    if (!node.index.isConstant())
+      node.index = element;
+    if (node.kind != KernelNode::Kind::load)
+      continue;
+    int64_t &read = form.arguments[node.argument].elements; // of an argument no more is known than what is read
+    read = std::max(read, node.index.maximum() + 1);
+  }
+  for (KernelTensor &result : form.results)
+    result.elements = form.space.columns;
+  for (KernelStore &store : form.stores)
+    store.index = element;
+  return form;
+}
+
+size_t hashOf(const KernelInfo &form) {
+  llvm::hash_code hash = llvm::hash_combine(form.space.outer, form.space.rows, form.space.columns, form.stores.size(),
+                                            form.arguments.size(), form.stages);
+  for (const KernelNode &node : form.nodes)
+    hash = llvm::hash_combine(hash, node.kind, node.type, node.argument, node.index.constant, node.stream,
+                              node.steps.steps.empty() ? Opcode::constant : node.steps.steps.back().opcode);
+  return hash;
+}
+
+/// The kind of a node and what it has beside its operands, index and guards.
+static std::string describe(const KernelNode &node) {
+  auto operand = [&](unsigned i) { return "%" + std::to_string(node.operands[i]); };
+  switch (node.kind) {
+  case KernelNode::Kind::load:
+    return (node.operands.empty() ? "load" : "load row " + operand(0) + " of") + " arg" + std::to_string(node.argument);
+  case KernelNode::Kind::literal:
+    return literalText(node.value, node.type);
+  case KernelNode::Kind::index:
+    return "index";
+  case KernelNode::Kind::random:
+    return "random " + operand(0) + " stream " + std::to_string(node.stream);
+  case KernelNode::Kind::compute:
+    return node.steps.text(node.operands.size(), operand);
+  case KernelNode::Kind::choose: {
+    std::string text = "choose";
+    for (unsigned i = 0; i < node.operands.size(); ++i)
+      text += " " + operand(i);
+    return text;
+  }
+  case KernelNode::Kind::rowReduce:
+    return (node.isMax ? "row maximum of " : "row sum of ") + operand(0);
+  }
+  llvm_unreachable("a kind that has no text");
 }
 
 void KernelInfo::print(llvm::raw_ostream &os) const {
-  static constexpr const char *kinds[] = {"load", "literal", "index", "random", "compute", "choose", "rowReduce"};
-  static constexpr const char *stores_[] = {"element", "columnSum", "columnMax", "scatterAdd"};
-  static constexpr const char *axes[] = {"rows", "outer", "columns"};
-  os << "space " << space.outer << " x " << space.rows << " x " << space.columns << ", stages " << stages
-     << ", parallel over " << axes[static_cast<int>(parallel())] << '\n';
+  static constexpr const char *kinds[] = {"element", "columnSum", "columnMax", "scatterAdd"};
+  os << "space " << space.outer << " x " << space.rows << " x " << space.columns << ", stages " << stages << '\n';
   for (auto [i, axis] : llvm::enumerate(derived)) {
     os << "d" << i + axis::firstDerived << " = ";
     axis.value.print(os);
     os << " in 0.." << axis.extent << '\n';
   }
   for (auto [i, node] : llvm::enumerate(nodes)) {
-    os << '%' << i << " = " << kinds[static_cast<int>(node.kind)];
-    if (node.op)
-      os << ' ' << node.op->getName().stripDialect();
-    for (unsigned operand : node.operands)
-      os << " %" << operand;
-    if (node.kind == KernelNode::Kind::load)
-      os << " arg" << node.argument;
-    if (node.kind == KernelNode::Kind::load || node.kind == KernelNode::Kind::index) {
+    os << '%' << i << " = " << describe(node);
+    using Kind = KernelNode::Kind;
+    if (node.kind == Kind::load || node.kind == Kind::index || node.kind == Kind::random) {
       os << '[';
       node.index.print(os);
       os << ']';
     }
     for (unsigned guard : node.guards)
       os << " if d" << guard;
-    os << " : " << node.type.getElementType() << ", stage " << node.stage << (node.perColumn ? "" : ", once a row")
-       << '\n';
+    os << " : " << facts(node.type).name << ", stage " << node.stage << (node.perColumn ? "" : ", once a row") << '\n';
   }
   for (auto [i, store] : llvm::enumerate(stores)) {
     os << "result" << i << '[';
     store.index.print(os);
-    os << "] = " << stores_[static_cast<int>(store.kind)] << " %" << store.node << '\n';
+    os << "] = " << kinds[static_cast<int>(store.kind)] << " %" << store.node << '\n';
   }
 }
 
@@ -108,7 +175,7 @@ bool mayShareBuffer(const KernelInfo &info, unsigned result, unsigned argument) 
       return false;
     if (last[i] > info.nodes[store.node].stage)
       return false;
-    if (node.type.getElementTypeBitWidth() != info.nodes[store.node].type.getElementTypeBitWidth())
+    if (facts(node.type).bytes != facts(info.nodes[store.node].type).bytes)
       return false;
   }
   return true;

@@ -1,5 +1,6 @@
 // The iteration space of a fused region, and what its reductions say about it.
 #pragma once
+#include "ir/dialect.h"
 #include "ir/kernel.h"
 
 namespace tcc {

@@ -1,6 +1,6 @@
 // What each phase allows, asked of traits and interfaces.
 #include "ir/phases.h"
-#include "ir/kernel.h"
+#include "ir/analyze_kernel.h"
 
 using namespace mlir;
 

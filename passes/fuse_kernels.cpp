@@ -11,7 +11,7 @@
 //   5. write the groups out as tcc.kernel regions (fusion_outline.cpp).
 // At -O0 step 2 keeps only views and sources free and step 4 is left out: one kernel an op.
 // It keeps each value's computation as it is, op for op; there is no CSE afterwards.
-#include "ir/kernel.h"
+#include "ir/analyze_kernel.h"
 #include "ir/strided_view.h"
 #include "passes/fusion.h"
 #include "passes/passes.h"

@@ -5,7 +5,7 @@
 //   3. all other values and the products' scratch get offsets in one arena: largest first, at the lowest offset that is
 //      free over their live range.
 // The function stays tensor SSA; places are attributes. It never moves an op.
-#include "ir/kernel.h"
+#include "ir/analyze_kernel.h"
 #include "ir/strided_view.h"
 #include "passes/memory_places.h"
 #include "passes/passes.h"

@@ -1,14 +1,13 @@
 // Kernels to machine code, in these steps:
-//   1. each kernel is printed alone, so that other threads can read it in contexts of their own;
-//   2. kernels are dealt into shards, a function of the list alone, so that the bytes do not depend on threads;
-//   3. threads take shards: parse, analyse, emit, lower, optimise, generate code;
-//   4. the objects are linked in the order of the shards.
+//   1. kernels are dealt into shards, a function of the list alone, so that the bytes do not depend on threads;
+//   2. threads take shards, in contexts of their own: emit, lower, optimise, generate code;
+//   3. the objects are linked in the order of the shards.
 #include "codegen/cpu/emit_kernels.h"
 #include "codegen/cpu/kernel_emitter.h"
+#include "codegen/cpu/kernel_plan.h"
 #include "codegen/cpu/lowering.h"
 #include "codegen/cpu/machine_code.h"
 #include "codegen/cpu/math_approximation.h"
-#include "mlir/Parser/Parser.h"
 #include "llvm/IR/AssemblyAnnotationWriter.h"
 #include "llvm/Support/FormattedStream.h"
 #include <atomic>
@@ -21,63 +20,31 @@ namespace {
 
 constexpr size_t kernelsInShard = 4;
 
-struct ShardInput {
-  std::vector<std::string> symbols, texts; // a module with one function @symbol, whose body is the kernel
-};
+using Shard = std::vector<const KernelSource *>;
 
 struct ShardOutput {
   std::string bytes, error;
 };
 
-/// func.func @symbol(operands) -> results { kernel; return results }
-std::string printAlone(StringRef symbol, KernelOp kernel) {
-  OpBuilder builder(kernel.getContext());
-  Location loc = builder.getUnknownLoc();
-  OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
-  builder.setInsertionPointToStart(module->getBody());
-  auto type = builder.getFunctionType(kernel->getOperandTypes(), kernel->getResultTypes());
-  auto function = func::FuncOp::create(builder, loc, symbol, type);
-  Block *entry = function.addEntryBlock();
-  builder.setInsertionPointToStart(entry);
-  IRMapping mapping;
-  for (auto [operand, argument] : llvm::zip(kernel->getOperands(), entry->getArguments()))
-    mapping.map(operand, argument);
-  // Operands that are one value become several arguments; the mapping is of the clone's operands, in order.
-  Operation *clone = builder.clone(*kernel.getOperation(), mapping);
-  clone->setOperands(entry->getArguments());
-  func::ReturnOp::create(builder, loc, clone->getResults());
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  module->print(stream, OpPrintingFlags().enableDebugInfo(true, /*prettyForm=*/false));
-  return text;
-}
-
-std::string sourceLine(Location loc) {
-  std::string text;
-  loc->walk([&](Location part) {
-    auto file = dyn_cast<FileLineColLoc>(part);
-    if (!file)
-      return WalkResult::advance();
-    text = file.getFilename().str() + ":" + std::to_string(file.getLine());
-    return WalkResult::interrupt();
-  });
-  return text;
-}
-
 /// What stands above a function in -emit=llvm: the space, and the fused ops with their source lines.
-std::string headComment(KernelOp kernel, const KernelInfo &info) {
+std::string headComment(const KernelSource &source) {
   static constexpr const char *axes[] = {"rows", "outer blocks", "columns"};
+  const KernelInfo &info = source.form;
   std::string text;
   llvm::raw_string_ostream stream(text);
-  stream << "; " << kernel.getLabel().value_or("kernel") << ": " << info.space.outer << " x " << info.space.rows
-         << " x " << info.space.columns << ", " << info.stages << (info.stages == 1 ? " pass" : " passes")
-         << ", items are " << axes[static_cast<int>(info.parallel())] << '\n';
+  stream << "; " << source.names.label << ": " << info.space.outer << " x " << info.space.rows << " x ";
+  if (info.isSegment())
+    stream << "any multiple of " << KernelInfo::segmentSizes << " + " << info.space.columns % KernelInfo::segmentSizes;
+  else
+    stream << info.space.columns;
+  stream << ", " << info.stages << (info.stages == 1 ? " pass" : " passes") << ", items are "
+         << axes[static_cast<int>(parallelOf(info))] << '\n';
   std::string line = "; fuses", where;
-  for (Operation &op : kernel.getBody().front().without_terminator()) {
-    std::string place = sourceLine(op.getLoc()), word = " " + op.getName().stripDialect().str();
-    if (!place.empty() && place != where)
-      word += " (" + place + ")";
-    where = place;
+  for (const KernelNames::Op &op : source.names.ops) {
+    std::string word = " " + op.name;
+    if (!op.source.empty() && op.source != where)
+      word += " (" + op.source + ")";
+    where = op.source;
     if (line.size() + word.size() > 118) {
       stream << line << '\n';
       line = ";      ";
@@ -104,32 +71,23 @@ std::string printText(const llvm::Module &module, HeadComments &comments) {
 }
 
 /// Emits the shard's kernels into `module`, which is created in the shard's own context.
-bool emitShard(const ShardInput &shard, ModuleOp module, const VectorTarget &target, const EmitOptions &options,
+bool emitShard(const Shard &shard, ModuleOp module, const VectorTarget &target, const EmitOptions &options,
                HeadComments &comments, std::string &error) {
-  MLIRContext *context = module.getContext();
-  OpBuilder builder(context);
-  for (auto [symbol, text] : llvm::zip(shard.symbols, shard.texts)) {
-    OwningOpRef<ModuleOp> source = parseSourceString<ModuleOp>(text, ParserConfig(context));
-    KernelOp kernel;
-    if (source)
-      source->walk([&](KernelOp found) { kernel = found; });
-    std::string refusal = "the kernel's text could not be read back";
-    std::optional<KernelInfo> info;
-    if (kernel)
-      info = analyzeKernel(kernel, refusal);
+  OpBuilder builder(module.getContext());
+  for (const KernelSource *source : shard) {
     builder.setInsertionPointToEnd(module.getBody());
-    if (!info || !emitKernel(builder, symbol, kernel, *info, target, refusal)) {
-      error = "kernel '" + symbol + "': " + refusal;
+    if (!emitKernel(builder, source->symbol, source->form, target, error)) {
+      error = "kernel '" + source->symbol + "': " + error;
       return false;
     }
-    comments.comments[symbol] = headComment(kernel, *info);
+    comments.comments[source->symbol] = headComment(*source);
   }
   setFastMathFlags(module, options.fastMath);
   expandMath(module, target);
   return true;
 }
 
-ShardOutput compileShard(const ShardInput &shard, MLIRContext &context, const EmitOptions &options, Artefact artefact) {
+ShardOutput compileShard(const Shard &shard, MLIRContext &context, const EmitOptions &options, Artefact artefact) {
   ShardOutput output;
   std::unique_ptr<llvm::TargetMachine> machine = createMachine(options.target, output.error);
   if (!machine)
@@ -144,7 +102,7 @@ ShardOutput compileShard(const ShardInput &shard, MLIRContext &context, const Em
   if (succeeded(lowerToLLVMDialect(*module)))
     llvmModule = translateToLLVM(*module, llvmContext);
   if (!llvmModule) {
-    output.error = "kernel '" + shard.symbols.front() + "': lowering to LLVM failed";
+    output.error = "kernel '" + shard.front()->symbol + "': lowering to LLVM failed";
     return output;
   }
   optimize(*llvmModule, *machine, target.lanes * 4);
@@ -185,12 +143,9 @@ std::optional<std::string> emitKernels(llvm::ArrayRef<KernelSource> kernels, con
                                        Artefact artefact, std::string &error) {
   // Text and a single object hold all kernels in one module.
   size_t shardSize = artefact == Artefact::sharedObject ? kernelsInShard : std::max<size_t>(1, kernels.size());
-  std::vector<ShardInput> shards(std::max<size_t>(1, (kernels.size() + shardSize - 1) / shardSize));
-  for (auto [i, source] : llvm::enumerate(kernels)) {
-    ShardInput &shard = shards[i % shards.size()];
-    shard.symbols.push_back(source.symbol);
-    shard.texts.push_back(printAlone(source.symbol, source.kernel));
-  }
+  std::vector<Shard> shards(std::max<size_t>(1, (kernels.size() + shardSize - 1) / shardSize));
+  for (auto [i, source] : llvm::enumerate(kernels))
+    shards[i % shards.size()].push_back(&source);
   std::vector<ShardOutput> outputs(shards.size());
   inParallel(shards.size(), options.threads,
              [&](size_t i, MLIRContext &context) { outputs[i] = compileShard(shards[i], context, options, artefact); });

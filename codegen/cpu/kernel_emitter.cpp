@@ -14,10 +14,10 @@ namespace {
 
 class KernelEmitter {
 public:
-  KernelEmitter(LaneBuilder &b, const KernelInfo &info, KernelOp kernel)
-      : b(b), info(info), plan(planKernel(info)), values(b, info, plan), inputs(kernel.getInputs().size()) {
-    for (Type type : kernel->getResultTypes())
-      elements.push_back(cast<RankedTensorType>(type).getElementType());
+  KernelEmitter(LaneBuilder &b, const KernelInfo &info)
+      : b(b), info(info), plan(planKernel(info)), values(b, info, plan), inputs(info.arguments.size()) {
+    for (const KernelTensor &result : info.results)
+      elements.push_back(b.element(result.type));
   }
 
   void run(Value begin, Value end, Value args);
@@ -53,7 +53,6 @@ private:
   void storeRowValues(RowScope &row);
 
   Value resultPointer(unsigned store) const { return values.arguments[inputs + store]; }
-  bool isMax(unsigned node) const { return isa<ReduceMaxOp>(info.nodes[node].op); }
 };
 
 //===- items ---------------------------------------------------------------------------------------------------===//
@@ -74,7 +73,7 @@ void KernelEmitter::run(Value begin, Value end, Value args) {
     values.computeRowNode(node, any);
   constants = any.values;
 
-  if (info.parallel() == KernelInfo::Parallel::rows)
+  if (parallelOf(info) == Parallel::rows)
     runRows(begin, end);
   else if (info.hasColumnResult())
     runBlocks(begin, end);
@@ -144,8 +143,8 @@ void KernelEmitter::emitPass(unsigned stage, RowScope &row, const ColumnRange &r
   // One accumulator a reduction and unrolled vector, in this order.
   SmallVector<Value> sums;
   for (unsigned node : pass.reductions) {
-    Type type = b.vector(b.computed(info.nodes[node].type.getElementType()));
-    sums.append(plan.unroll, reductionStart(b, isMax(node), type));
+    Type type = b.vector(b.computed(b.element(info.nodes[node].type)));
+    sums.append(plan.unroll, reductionStart(b, info.nodes[node].isMax, type));
   }
   for (const Part &part : partsOf(range))
     forColumns(b, part.range, info.space.columns, plan.unroll, sums,
@@ -199,7 +198,7 @@ void KernelEmitter::emitVector(LaneScope &lanes, MutableArrayRef<Value> sums) {
     values.inLanes(info.stores[store].node, lanes);
 
   for (auto [sum, id] : llvm::zip(sums, pass.reductions)) {
-    Value next = reductionStep(b, isMax(id), sum, values.inLanes(info.nodes[id].operands[0], lanes));
+    Value next = reductionStep(b, info.nodes[id].isMax, sum, values.inLanes(info.nodes[id].operands[0], lanes));
     sum = lanes.mask ? b.create<arith::SelectOp>(lanes.mask, next, sum) : next;
   }
   for (unsigned node : pass.kept)
@@ -215,12 +214,11 @@ void KernelEmitter::emitVector(LaneScope &lanes, MutableArrayRef<Value> sums) {
 
 /// Accumulators to one value, pairwise.
 Value KernelEmitter::finishReduction(const KernelNode &node, SmallVector<Value> parts) {
-  bool max = isa<ReduceMaxOp>(node.op);
-  auto step = [&](Value x, Value y) { return reductionStep(b, max, x, y); };
+  auto step = [&](Value x, Value y) { return reductionStep(b, node.isMax, x, y); };
   for (; parts.size() > 1; parts.resize(parts.size() / 2))
     for (size_t i = 0; i < parts.size() / 2; ++i)
       parts[i] = step(parts[2 * i], parts[2 * i + 1]);
-  return b.round(b.reduce(parts[0], step), node.type.getElementType());
+  return b.round(b.reduce(parts[0], step), b.element(node.type));
 }
 
 void KernelEmitter::storeRowValues(RowScope &row) {
@@ -235,18 +233,18 @@ void KernelEmitter::storeRowValues(RowScope &row) {
 /// What is missing, or nothing.
 std::string refusal(const KernelInfo &info, const NodeValues &values, const VectorTarget &target) {
   for (const KernelNode &node : info.nodes) {
-    Type element = node.type.getElementType();
-    if (isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 16)
-      return "expected f32 or 16-bit floats in CPU kernels, found " + typeText(node.type);
-    if (element.isF16() && !target.hasF16)
-      return "expected a CPU with f16 conversions (F16C) for " + typeText(node.type);
+    std::string name(facts(node.type).name);
+    if (facts(node.type).isFloat && facts(node.type).bytes < 2)
+      return "expected f32 or 16-bit floats in CPU kernels, found " + name;
+    if (node.type == ElementType::f16 && !target.hasF16)
+      return "expected a CPU with f16 conversions (F16C) for " + name;
   }
   for (auto [i, store] : llvm::enumerate(info.stores)) {
     if (store.kind == KernelStore::Kind::element && store.perColumn && info.space.elements() > 0 &&
         values.laneStride(store.index) != 1)
       return "expected result " + std::to_string(i) + " of the kernel to be written in the order of its columns";
     if (store.kind == KernelStore::Kind::columnSum && columnTile(info) > (1 << 18) &&
-        info.nodes[store.node].type.getElementTypeBitWidth() == 16)
+        facts(info.results[i].type).bytes == 2)
       return "expected at most 262144 columns in a 16-bit column sum";
   }
   return "";
@@ -254,8 +252,8 @@ std::string refusal(const KernelInfo &info, const NodeValues &values, const Vect
 
 } // namespace
 
-bool emitKernel(OpBuilder &builder, StringRef symbol, KernelOp kernel, const KernelInfo &info,
-                const VectorTarget &target, std::string &error) {
+bool emitKernel(OpBuilder &builder, StringRef symbol, const KernelInfo &info, const VectorTarget &target,
+                std::string &error) {
   LaneBuilder b(builder, builder.getUnknownLoc(), target);
   KernelPlan plan = planKernel(info);
   error = refusal(info, NodeValues(b, info, plan), target);
@@ -268,7 +266,7 @@ bool emitKernel(OpBuilder &builder, StringRef symbol, KernelOp kernel, const Ker
   OpBuilder::InsertionGuard guard(builder);
   Block *entry = function.addEntryBlock(builder);
   builder.setInsertionPointToStart(entry);
-  KernelEmitter(b, info, kernel).run(entry->getArgument(0), entry->getArgument(1), entry->getArgument(2));
+  KernelEmitter(b, info).run(entry->getArgument(0), entry->getArgument(1), entry->getArgument(2));
   LLVM::ReturnOp::create(builder, b.loc, ValueRange());
   return true;
 }

@@ -1,9 +1,7 @@
-// Plans in these steps: what each pass computes; which nodes do not change from row to row; which values are worth
-// keeping from one pass to a later one; how far loops are unrolled.
+// Plans in these steps: what each pass computes (ir/kernel_stages.h); which values are worth keeping from one pass to a
+// later one; how far loops are unrolled.
 #include "codegen/cpu/kernel_plan.h"
 #include "codegen/cpu/emit_kernels.h"
-
-using namespace mlir;
 
 namespace tcc::cpu {
 namespace {
@@ -11,39 +9,12 @@ namespace {
 constexpr int64_t scratchBytes = 256 * 1024; // scratch rows stay in L2, and fit a thread's stack
 constexpr unsigned costWorthKeeping = 12;    // a store, a load and their address against so many vector operations
 
-unsigned readyStage(const KernelInfo &info, unsigned node) {
-  return info.nodes[node].stage + (info.nodes[node].kind == KernelNode::Kind::rowReduce ? 1 : 0);
-}
-
-bool dependsOnRow(const KernelInfo &info, const IndexExpr &expr) {
-  return llvm::any_of(expr.terms, [&](const IndexTerm &term) {
-    if (term.axis >= axis::firstDerived)
-      return dependsOnRow(info, info.derived[term.axis - axis::firstDerived].value);
-    return term.axis != axis::column;
-  });
-}
-
-std::vector<bool> nodesSameForAllRows(const KernelInfo &info) {
-  std::vector<bool> same(info.nodes.size());
-  for (auto [i, node] : llvm::enumerate(info.nodes)) {
-    bool fixed = node.kind != KernelNode::Kind::rowReduce && !dependsOnRow(info, node.index);
-    for (unsigned operand : node.operands)
-      fixed = fixed && same[operand];
-    for (unsigned guard : node.guards)
-      fixed = fixed && !dependsOnRow(info, info.derived[guard - axis::firstDerived].value);
-    same[i] = fixed;
-  }
-  return same;
-}
-
 unsigned ownCost(const KernelNode &node) {
   if (node.kind == KernelNode::Kind::random)
     return 40;
   if (node.kind == KernelNode::Kind::load && !node.operands.empty())
     return 4;
-  if (isa_and_nonnull<ExpOp, LogOp, TanhOp, ErfOp, SinOp, CosOp>(node.op))
-    return 16;
-  return isa_and_nonnull<DivOp, SqrtOp, RsqrtOp>(node.op) ? 5 : 1;
+  return node.kind == KernelNode::Kind::compute ? std::max(1u, node.steps.cost()) : 1;
 }
 
 /// Per node: vector operations to compute it from memory.
@@ -103,7 +74,7 @@ private:
   bool keep(unsigned id) {
     if (plan.scratchSlot[id] >= 0)
       return true;
-    bool isFloat = isa<FloatType>(info.nodes[id].type.getElementType());
+    bool isFloat = facts(info.nodes[id].type).isFloat;
     if (!isFloat || plan.scratchRows >= limit || costs[id] < costWorthKeeping)
       return false;
     plan.scratchSlot[id] = plan.scratchRows++;
@@ -115,37 +86,24 @@ private:
 
 } // namespace
 
-unsigned storeStage(const KernelInfo &info, const KernelStore &store) {
-  unsigned stage = readyStage(info, store.node);
-  if (store.kind == KernelStore::Kind::scatterAdd)
-    stage = std::max(stage, readyStage(info, store.scatterRow));
-  return stage;
+Parallel parallelOf(const KernelInfo &info) {
+  if (info.hasColumnResult())
+    return info.hasRowReduction() ? Parallel::outer : Parallel::columns;
+  bool oneRow = info.space.outer == 1 && info.space.rows == 1 && !info.hasRowReduction();
+  bool allPerColumn = llvm::all_of(info.stores, [](const KernelStore &store) { return store.perColumn; });
+  return oneRow && allPerColumn ? Parallel::columns : Parallel::rows;
 }
 
 KernelPlan planKernel(const KernelInfo &info) {
   KernelPlan plan;
-  plan.stages.resize(info.stages + 1);
-  std::vector<bool> sameForAllRows = nodesSameForAllRows(info);
+  KernelStages stages = kernelStages(info);
+  for (KernelStage &stage : stages.stages)
+    plan.stages.push_back({std::move(stage), {}});
+  plan.constantNodes = std::move(stages.constantNodes);
+  plan.rowStores = std::move(stages.rowStores);
   plan.scratchSlot.assign(info.nodes.size(), -1);
   plan.keptFrom.assign(info.nodes.size(), 0);
-  unsigned columnNodes = 0;
-  for (auto [i, node] : llvm::enumerate(info.nodes)) {
-    columnNodes += node.perColumn;
-    if (node.kind == KernelNode::Kind::rowReduce)
-      plan.stages[node.stage].reductions.push_back(i);
-    else if (!node.perColumn && sameForAllRows[i])
-      plan.constantNodes.push_back(i);
-    else if (!node.perColumn)
-      plan.stages[node.stage].rowNodes.push_back(i);
-  }
-  for (auto [i, store] : llvm::enumerate(info.stores)) {
-    if (store.kind != KernelStore::Kind::element)
-      plan.stages[storeStage(info, store)].columnResults.push_back(i);
-    else if (store.perColumn)
-      plan.stages[storeStage(info, store)].stores.push_back(i);
-    else
-      plan.rowStores.push_back(i);
-  }
+  auto columnNodes = llvm::count_if(info.nodes, [](const KernelNode &node) { return node.perColumn; });
   plan.unroll = columnNodes <= 12 ? 4 : columnNodes <= 40 ? 2 : 1;
   Keeper(info, plan).run(scratchBytes / (std::max<int64_t>(1, info.space.columns) * 4));
   return plan;
@@ -158,7 +116,7 @@ static std::optional<int64_t> columnShift(const IndexExpr &value) {
   return isColumn ? std::optional(value.constant) : std::nullopt;
 }
 
-SmallVector<int64_t> guardCuts(const KernelInfo &info) {
+llvm::SmallVector<int64_t> guardCuts(const KernelInfo &info) {
   constexpr size_t most = 7;
   std::set<int64_t> cuts;
   for (const DerivedAxis &derived : info.derived)
@@ -168,7 +126,7 @@ SmallVector<int64_t> guardCuts(const KernelInfo &info) {
           cuts.insert(cut);
   if (cuts.size() > most)
     return {};
-  return SmallVector<int64_t>(cuts.begin(), cuts.end());
+  return llvm::SmallVector<int64_t>(cuts.begin(), cuts.end());
 }
 
 std::optional<bool> isInside(const KernelInfo &info, unsigned derivedAxis, int64_t begin, int64_t end) {
@@ -185,7 +143,7 @@ std::optional<bool> isInside(const KernelInfo &info, unsigned derivedAxis, int64
 int64_t columnTile(const KernelInfo &info) {
   bool writesRows = llvm::any_of(info.stores, [](const KernelStore &store) { return !store.perColumn; });
   int64_t columns = std::max<int64_t>(info.space.columns, 1);
-  if (info.parallel() != KernelInfo::Parallel::columns || writesRows)
+  if (parallelOf(info) != Parallel::columns || writesRows)
     return columns; // a row's own values are written by one item
   if (!info.hasColumnResult())
     return 1024;
@@ -201,12 +159,12 @@ int64_t columnTile(const KernelInfo &info) {
 
 KernelLaunch launchOf(const KernelInfo &info) {
   const KernelSpace &space = info.space;
-  switch (info.parallel()) {
-  case KernelInfo::Parallel::rows:
+  switch (parallelOf(info)) {
+  case Parallel::rows:
     return {space.outer * space.rows, 1};
-  case KernelInfo::Parallel::outer:
+  case Parallel::outer:
     return {space.outer, 1};
-  case KernelInfo::Parallel::columns:
+  case Parallel::columns:
     break;
   }
   int64_t tile = columnTile(info);

@@ -1,17 +1,17 @@
-// What is decided about a kernel's loops before any code is built: which pass computes what, what is kept between
-// passes, unrolling and column tiles. A function of the kernel alone.
+// What is decided about a kernel's loops before any code is built: what threads divide, what is kept between passes,
+// unrolling and column tiles. A function of the kernel alone.
 #pragma once
-#include "ir/kernel.h"
+#include "ir/kernel_stages.h"
 
 namespace tcc::cpu {
 
-/// One pass over the columns of a row, with what happens once a row before it.
-struct StagePlan {
-  llvm::SmallVector<unsigned> rowNodes;      // nodes computed once a row, before the pass
-  llvm::SmallVector<unsigned> reductions;    // rowReduce nodes that the pass accumulates
-  llvm::SmallVector<unsigned> stores;        // stores of elements that the pass writes
-  llvm::SmallVector<unsigned> columnResults; // stores that the pass accumulates over rows
-  llvm::SmallVector<unsigned> kept;          // nodes whose values the pass leaves in scratch rows
+/// What threads may divide: rows (outer·rows), blocks of rows (outer) or column tiles (outer·columns/tile).
+enum class Parallel : uint8_t { rows, outer, columns };
+Parallel parallelOf(const KernelInfo &info);
+
+/// One pass over the columns of a row, and what it keeps.
+struct StagePlan : KernelStage {
+  llvm::SmallVector<unsigned> kept; // nodes whose values the pass leaves in scratch rows
 
   bool hasPass() const { return !reductions.empty() || !stores.empty() || !columnResults.empty() || !kept.empty(); }
 };
@@ -37,8 +37,5 @@ std::optional<bool> isInside(const KernelInfo &info, unsigned derivedAxis, int64
 
 /// Columns of one item of a kernel with Parallel::columns: a tile of a row's columns.
 int64_t columnTile(const KernelInfo &info);
-
-/// The first pass that can write a store: the one after the last row reduction it needs.
-unsigned storeStage(const KernelInfo &info, const KernelStore &store);
 
 } // namespace tcc::cpu

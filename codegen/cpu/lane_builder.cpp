@@ -42,6 +42,12 @@ Value LaneBuilder::literal(Type type, double value) {
   return create<arith::ConstantOp>(attr);
 }
 
+Value LaneBuilder::literal(Type type, ScalarLiteral value) {
+  if (isa<FloatType>(getElementTypeOrSelf(type)))
+    return literal(type, value.asFloat());
+  return integer(type, value.asInteger());
+}
+
 Value LaneBuilder::integer(Type type, int64_t value) {
   Type element = getElementTypeOrSelf(type);
   TypedAttr attr = IntegerAttr::get(element, llvm::APInt(element.getIntOrFloatBitWidth(), value, true, true));
@@ -72,6 +78,16 @@ Value LaneBuilder::div(Value a, int64_t b) {
 }
 Value LaneBuilder::mod(Value a, int64_t b) {
   return create<arith::RemUIOp>(a, integer(a.getType(), b));
+}
+
+Value LaneBuilder::step(Opcode opcode, Type type, ValueRange operands) {
+  const OpcodeFacts &row = facts(opcode);
+  OperationState state(loc, row.mlirName);
+  state.addOperands(operands);
+  state.addTypes(type);
+  if (row.predicate >= 0)
+    state.addAttribute("predicate", builder.getI64IntegerAttr(row.predicate));
+  return builder.create(state)->getResult(0);
 }
 
 //===- lanes ---------------------------------------------------------------------------------------------------===//

@@ -1,6 +1,7 @@
 // LaneBuilder: arith and LLVM-dialect ops on scalars and on vectors of one width, in short spellings. A value of an
 // element type is computed as f32 (16-bit floats), i1, i32 or i64; memory holds the type itself, i1 as a byte.
 #pragma once
+#include "ir/scalar_form.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -34,6 +35,7 @@ public:
 
   // types
   mlir::Type pointer() { return mlir::LLVM::LLVMPointerType::get(builder.getContext()); }
+  mlir::Type element(ElementType type) { return mlirType(builder.getContext(), type); }
   mlir::VectorType vector(mlir::Type element) { return mlir::VectorType::get({lanes}, element); }
   /// The type in which elements of `element` are computed.
   mlir::Type computed(mlir::Type element);
@@ -43,6 +45,7 @@ public:
 
   // literals and scalars of 64 bits
   mlir::Value i64(int64_t value);
+  mlir::Value literal(mlir::Type type, ScalarLiteral value);
   /// A literal of a scalar or vector type.
   mlir::Value literal(mlir::Type type, double value);
   mlir::Value integer(mlir::Type type, int64_t value);
@@ -51,6 +54,9 @@ public:
   mlir::Value mul(mlir::Value a, int64_t b);
   mlir::Value div(mlir::Value a, int64_t b); // of non-negative values
   mlir::Value mod(mlir::Value a, int64_t b);
+
+  /// The arith or math op of an opcode.
+  mlir::Value step(Opcode opcode, mlir::Type type, mlir::ValueRange operands);
 
   // lanes
   mlir::Value splat(mlir::Value scalar);

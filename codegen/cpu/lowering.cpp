@@ -19,8 +19,7 @@ using namespace mlir;
 namespace tcc::cpu {
 
 void registerEmitterDialects(DialectRegistry &registry) {
-  registerDialects(registry);
-  registry.insert<scf::SCFDialect, cf::ControlFlowDialect, LLVM::LLVMDialect>();
+  registry.insert<arith::ArithDialect, math::MathDialect, scf::SCFDialect, cf::ControlFlowDialect, LLVM::LLVMDialect>();
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
 }

@@ -5,12 +5,6 @@ using namespace mlir;
 
 namespace tcc::cpu {
 
-bool NodeValues::dependsOnColumn(const IndexExpr &expr) const {
-  return llvm::any_of(expr.terms, [&](const IndexTerm &term) {
-    return term.axis == axis::column || (term.axis >= axis::firstDerived && dependsOnColumn(derived(term.axis).value));
-  });
-}
-
 /// Lane 0 stands at a multiple of the vector width on this axis.
 bool NodeValues::isAligned(unsigned id) const {
   if (id == axis::column)
@@ -108,7 +102,7 @@ static Value splatAs(LaneBuilder &b, Value scalar, Type element) {
 Value NodeValues::laneAxis(unsigned id, LaneScope &lanes, Type element) {
   if (id == axis::column)
     return b.add(splatAs(b, lanes.column, element), b.iota(element));
-  if (id < axis::firstDerived || !dependsOnColumn(derived(id).value))
+  if (id < axis::firstDerived || !info.dependsOnColumn(derived(id).value))
     return splatAs(b, scalarAxis(id, lanes.row, lanes.column), element);
   return laneIndex(derived(id).value, lanes, element);
 }
@@ -121,9 +115,7 @@ Value NodeValues::laneIndex(const IndexExpr &expr, LaneScope &lanes, Type elemen
   IndexExpr scalarPart(expr.constant);
   Value sum;
   for (const IndexTerm &term : expr.terms) {
-    bool varies =
-        term.axis == axis::column || (term.axis >= axis::firstDerived && dependsOnColumn(derived(term.axis).value));
-    if (!varies) {
+    if (!info.axisDependsOnColumn(term.axis)) {
       scalarPart.terms.push_back(term);
       continue;
     }
@@ -145,7 +137,7 @@ Value NodeValues::insideRow(unsigned id, const RowScope &row) {
 }
 
 Value NodeValues::insideLanes(unsigned id, LaneScope &lanes) {
-  if (!dependsOnColumn(derived(id).value))
+  if (!info.dependsOnColumn(derived(id).value))
     return b.splat(insideRow(id, lanes.row));
   if (lanes.partBegin >= 0)
     if (std::optional<bool> inside = isInside(info, id, lanes.partBegin, lanes.partEnd))

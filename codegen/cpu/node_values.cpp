@@ -10,20 +10,20 @@ namespace tcc::cpu {
 void NodeValues::computeRowNode(unsigned id, RowScope &row) {
   const KernelNode &node = info.nodes[id];
   auto operand = [&](unsigned i) { return row.values.lookup(node.operands[i]); };
-  Type type = b.computed(node.type.getElementType());
+  Type type = b.computed(b.element(node.type));
   Value value;
   switch (node.kind) {
   case KernelNode::Kind::load:
     value = loadScalar(node, row);
     break;
   case KernelNode::Kind::literal:
-    value = literal(node, type);
+    value = b.literal(type, node.value);
     break;
   case KernelNode::Kind::index:
     value = number(node, scalarIndex(node.index, row, Value()));
     break;
   case KernelNode::Kind::random:
-    value = random(operand(0), cast<RandomBitsOp>(node.op).getStream(), scalarIndex(node.index, row, Value()));
+    value = random(operand(0), node.stream, scalarIndex(node.index, row, Value()));
     break;
   case KernelNode::Kind::compute:
     value = compute(node, operand, /*vector=*/false);
@@ -54,17 +54,16 @@ Value NodeValues::inLanes(unsigned id, LaneScope &lanes) {
 
 Value NodeValues::makeLanes(const KernelNode &node, LaneScope &lanes) {
   auto operand = [&](unsigned i) { return inLanes(node.operands[i], lanes); };
-  Type type = b.vector(b.computed(node.type.getElementType()));
+  Type type = b.vector(b.computed(b.element(node.type)));
   switch (node.kind) {
   case KernelNode::Kind::load:
     return loadLanes(node, lanes);
   case KernelNode::Kind::literal:
-    return literal(node, type);
+    return b.literal(type, node.value);
   case KernelNode::Kind::index:
     return number(node, laneIndex(node.index, lanes, laneIndexType(node.index)));
   case KernelNode::Kind::random:
-    return random(operand(0), cast<RandomBitsOp>(node.op).getStream(),
-                  laneIndex(node.index, lanes, laneIndexType(node.index)));
+    return random(operand(0), node.stream, laneIndex(node.index, lanes, laneIndexType(node.index)));
   case KernelNode::Kind::compute:
     return compute(node, operand, /*vector=*/true);
   case KernelNode::Kind::choose:
@@ -83,13 +82,21 @@ Value NodeValues::scratchAddress(unsigned id, LaneScope &lanes) {
 //===- computation ---------------------------------------------------------------------------------------------===//
 
 Value NodeValues::compute(const KernelNode &node, Operand operand, bool vector) {
-  SmallVector<Value> operands;
+  SmallVector<Value> numbered;
   for (unsigned i = 0; i < node.operands.size(); ++i)
-    operands.push_back(operand(i));
-  Type element = node.type.getElementType();
-  Type type = vector ? Type(b.vector(b.computed(element))) : b.computed(element);
-  Value value = cast<ElementwiseOpInterface>(node.op).scalarBody(b.builder, b.loc, operands, type);
-  return b.round(value, element);
+    numbered.push_back(operand(i));
+  for (const ScalarStep &step : node.steps.steps) {
+    Type type = vector ? Type(b.vector(b.element(step.type))) : b.element(step.type);
+    if (step.opcode == Opcode::constant) {
+      numbered.push_back(b.literal(type, step.literal));
+      continue;
+    }
+    SmallVector<Value> operands;
+    for (unsigned i = 0; i < facts(step.opcode).operands; ++i)
+      operands.push_back(numbered[step.operands[i]]);
+    numbered.push_back(b.step(step.opcode, type, operands));
+  }
+  return b.round(numbered[node.steps.result], b.element(node.type));
 }
 
 Value NodeValues::choose(const KernelNode &node, Operand operand, function_ref<Value(unsigned)> inside, Type type) {
@@ -106,17 +113,9 @@ Value NodeValues::choose(const KernelNode &node, Operand operand, function_ref<V
   return result;
 }
 
-Value NodeValues::literal(const KernelNode &node, Type type) {
-  auto value = cast<DenseElementsAttr>(cast<ConstantOp>(node.op).getValue());
-  if (isa<FloatType>(node.type.getElementType()))
-    return b.literal(type, value.getSplatValue<APFloat>().convertToDouble());
-  APInt integer = value.getSplatValue<APInt>();
-  return b.integer(type, integer.getBitWidth() == 1 ? integer.getZExtValue() : integer.getSExtValue());
-}
-
 /// The integer `index`, a scalar or lanes of 32 or 64 bits, as the node's type.
 Value NodeValues::number(const KernelNode &node, Value index) {
-  Type element = node.type.getElementType(), type = b.computed(element);
+  Type element = b.element(node.type), type = b.computed(element);
   Type from = getElementTypeOrSelf(index.getType());
   if (isa<VectorType>(index.getType()))
     type = b.vector(type);
@@ -130,7 +129,7 @@ Value NodeValues::number(const KernelNode &node, Value index) {
 }
 
 // Philox4x32-10 (Salmon et al. 2011): key (seed, stream), counter (index, index div 2^32, 0, 0), the first word.
-Value NodeValues::random(Value seed, int64_t stream, Value index) {
+Value NodeValues::random(Value seed, uint64_t stream, Value index) {
   bool vector = isa<VectorType>(index.getType());
   Type i32 = b.builder.getI32Type();
   Type word = vector ? Type(b.vector(i32)) : i32;
@@ -176,11 +175,11 @@ static Value wide(LaneBuilder &b, Value rowNumber) {
 
 // A scalar load is always made, at element 0 where a guard fails: a tensor that is read has at least one element.
 Value NodeValues::loadScalar(const KernelNode &node, RowScope &row) {
-  Type element = node.type.getElementType(), type = b.computed(element);
+  Type element = b.element(node.type), type = b.computed(element);
   bool gathers = !node.operands.empty();
   if (gathers && node.gatherRows * node.gatherStride == 0)
     return outsideValue(b, type);
-  if (!node.guards.empty() && node.type.getNumElements() == 0)
+  if (!node.guards.empty() && info.arguments[node.argument].elements == 0)
     return b.literal(type, 0);
   Value index = scalarIndex(node.index, row, Value()), inside, known;
   for (unsigned guard : node.guards)
@@ -201,7 +200,7 @@ Value NodeValues::loadScalar(const KernelNode &node, RowScope &row) {
 }
 
 Value NodeValues::loadLanes(const KernelNode &node, LaneScope &lanes) {
-  Type element = node.type.getElementType();
+  Type element = b.element(node.type);
   Type type = b.vector(b.computed(element));
   Value base = arguments[node.argument];
   Value inside, known; // guards; the table has the row

@@ -54,9 +54,8 @@ private:
   mlir::Value compute(const KernelNode &node, Operand operand, bool vector);
   mlir::Value choose(const KernelNode &node, Operand operand, llvm::function_ref<mlir::Value(unsigned)> inside,
                      mlir::Type type);
-  mlir::Value literal(const KernelNode &node, mlir::Type type);
   mlir::Value number(const KernelNode &node, mlir::Value index);
-  mlir::Value random(mlir::Value seed, int64_t stream, mlir::Value index);
+  mlir::Value random(mlir::Value seed, uint64_t stream, mlir::Value index);
   mlir::Value loadScalar(const KernelNode &node, RowScope &row);
   mlir::Value loadLanes(const KernelNode &node, LaneScope &lanes);
   mlir::Value makeLanes(const KernelNode &node, LaneScope &lanes);
@@ -67,7 +66,6 @@ private:
   mlir::Value laneAxis(unsigned axis, LaneScope &lanes, mlir::Type element);
   mlir::Type laneIndexType(const IndexExpr &expr);
   bool fits32(const IndexExpr &expr) const;
-  bool dependsOnColumn(const IndexExpr &expr) const;
   bool isAligned(unsigned axis) const;
   mlir::Value insideRow(unsigned axis, const RowScope &row);
   mlir::Value insideLanes(unsigned axis, LaneScope &lanes);

@@ -2,6 +2,7 @@
 //   kernels_bench [filter] [--threads=N] [--llvm | --assembly]
 // Buffers rotate through more memory than the last-level cache holds, so that every run is cold.
 #include "codegen/cpu/emit_kernels.h"
+#include "ir/analyze_kernel.h"
 #include "mlir/Parser/Parser.h"
 #include "tests/codegen/kernel_text.h"
 #include <barrier>
@@ -135,7 +136,7 @@ int run(const Case &test, unsigned threads, cpu::Artefact artefact) {
   double start = seconds();
   std::optional<std::string> bytes;
   if (info)
-    bytes = cpu::emitKernels(cpu::KernelSource{"kernel", kernel}, {}, artefact, error);
+    bytes = cpu::emitKernels(KernelSource{"kernel", *info, {}}, {}, artefact, error);
   double compileSeconds = seconds() - start;
   if (!bytes) {
     std::cerr << test.name << ": " << error << '\n';

@@ -19,7 +19,12 @@ public:
       std::string type = std::to_string(10 + i) + "xf32", t = " : tensor<" + type + ">";
       KernelText text{{{"x", type}}, {{"y", type}}, "%a = tcc.exp %x" + t + "\n%y = tcc.add %a, %x" + t};
       modules.push_back(mlir::parseSourceString<mlir::ModuleOp>(text.module(), mlir::ParserConfig(&context)));
-      modules.back()->walk([&](KernelOp op) { sources.push_back({"kernel" + std::to_string(i), op}); });
+      modules.back()->walk([&](KernelOp op) {
+        std::string refusal;
+        KernelNames names;
+        KernelInfo form = *analyzeKernel(op, refusal, &names);
+        sources.push_back({"kernel" + std::to_string(i), form, names});
+      });
     }
   }
   std::string emit(unsigned threads, cpu::Artefact artefact) {
@@ -34,7 +39,7 @@ public:
 private:
   mlir::MLIRContext context;
   std::vector<mlir::OwningOpRef<mlir::ModuleOp>> modules;
-  std::vector<cpu::KernelSource> sources;
+  std::vector<KernelSource> sources;
 };
 
 TEST(CpuEmit, BytesDoNotDependOnThreads) {

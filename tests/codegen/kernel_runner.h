@@ -1,6 +1,7 @@
 // Compiles a kernel written as text, loads it, and runs it under several divisions of its items.
 #pragma once
 #include "codegen/cpu/emit_kernels.h"
+#include "ir/analyze_kernel.h"
 #include "ir/reference/compare.h"
 #include "kernel_text.h"
 #include "mlir/IR/MLIRContext.h"

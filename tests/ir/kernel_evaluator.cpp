@@ -1,6 +1,7 @@
 // The kernel form's naive execution. A node that depends on the column has a value for each element of the space, any
 // other one a value for each row.
 #include "tests/ir/kernel_evaluator.h"
+#include "ir/scalar_form.h"
 #include <cmath>
 #include <limits>
 
@@ -18,7 +19,9 @@ struct Point {
 class Evaluator {
 public:
   Evaluator(const KernelInfo &info, ArrayRef<RankedTensorType> resultTypes, ArrayRef<RefTensor> arguments, RefMode mode)
-      : info(info), resultTypes(resultTypes), arguments(arguments), mode(mode) {}
+      : info(info), resultTypes(resultTypes), arguments(arguments), mode(mode) {
+    checkTensors();
+  }
 
   KernelRun take() {
     for (size_t i = 0; i < info.nodes.size() && run.fault.empty(); ++i) {
@@ -42,6 +45,23 @@ private:
     if (run.fault.empty())
       run.fault = what.str();
   }
+
+  void checkTensors() {
+    if (info.arguments.size() != arguments.size() || info.results.size() != resultTypes.size())
+      return fault("the form has " + Twine(info.arguments.size()) + " arguments and " + Twine(info.results.size()) +
+                   " results");
+    auto differs = [](const KernelTensor &tensor, RankedTensorType type) {
+      return elementTypeOf(type.getElementType()) != tensor.type || type.getNumElements() != tensor.elements;
+    };
+    for (auto [argument, tensor] : llvm::zip(arguments, info.arguments))
+      if (differs(tensor, argument.type))
+        fault("an argument has another type or size than the form says");
+    for (auto [type, tensor] : llvm::zip(resultTypes, info.results))
+      if (differs(tensor, type))
+        fault("a result has another type or size than the form says");
+  }
+
+  Type typeOf(const KernelNode &node) const { return mlirType(resultTypes.front().getContext(), node.type); }
 
   //===- points and indices ------------------------------------------------------------------------------------===//
 
@@ -124,10 +144,6 @@ private:
     if (!run.fault.empty())
       return;
     const KernelNode &node = info.nodes[id];
-    if (node.kind == Kind::compute) {
-      values.back() = compute(node);
-      return;
-    }
     std::vector<double> result;
     forEachPoint(node.perColumn, [&](const Point &point) { result.push_back(valueOf(node, point)); });
     values.back() = std::move(result);
@@ -138,20 +154,20 @@ private:
     case Kind::load:
       return load(node, point);
     case Kind::literal:
-      return literal(node);
+      return facts(node.type).isFloat ? node.value.asFloat() : static_cast<double>(node.value.asInteger());
     case Kind::index:
       return static_cast<double>(indexValue(node.index, point));
     case Kind::random:
       return static_cast<int32_t>(philoxWord(static_cast<uint64_t>(static_cast<int64_t>(at(node.operands[0], point))),
-                                             cast<RandomBitsOp>(node.op).getStream(), indexValue(node.index, point)));
+                                             node.stream, indexValue(node.index, point)));
     case Kind::choose:
       return choose(node, point);
     case Kind::rowReduce:
       return rowReduce(node, point);
     case Kind::compute:
-      break;
+      return compute(node, point);
     }
-    llvm_unreachable("elementwise ops are computed for all points at once");
+    llvm_unreachable("a kind that is not executed");
   }
 
   double load(const KernelNode &node, const Point &point) {
@@ -173,18 +189,6 @@ private:
     return argument.data[index];
   }
 
-  static double literal(const KernelNode &node) {
-    auto elements = cast<DenseElementsAttr>(cast<ConstantOp>(node.op).getValue());
-    if (isa<FloatType>(elements.getElementType())) {
-      APFloat value = elements.getSplatValue<APFloat>();
-      bool lossy;
-      value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lossy);
-      return value.convertToDouble();
-    }
-    APInt value = elements.getSplatValue<APInt>();
-    return value.getBitWidth() == 1 ? value.getBoolValue() : static_cast<double>(value.getSExtValue());
-  }
-
   double choose(const KernelNode &node, const Point &point) const {
     size_t next = 0;
     for (auto [operand, count] : llvm::zip_equal(node.operands, node.guardCounts)) {
@@ -198,11 +202,12 @@ private:
   double narrow(double value) const { return mode == RefMode::rounding ? static_cast<float>(value) : value; }
 
   double rowReduce(const KernelNode &node, Point point) const {
-    bool isSum = isa<ReduceSumOp>(node.op);
-    double result = start(isSum, node.type.getElementType(), info.space.columns);
+    bool isSum = !node.isMax;
+    Type type = typeOf(node);
+    double result = start(isSum, type, info.space.columns);
     for (point.column = 0; point.column < info.space.columns; ++point.column)
-      result = accumulate(isSum, result, at(node.operands[0], point), node.type.getElementType());
-    return finish(result, node.type.getElementType());
+      result = accumulate(isSum, result, at(node.operands[0], point), type);
+    return finish(result, type);
   }
 
   static double start(bool isSum, Type element, int64_t count) {
@@ -226,36 +231,120 @@ private:
     return mode == RefMode::rounding ? roundToElement(value, element) : value;
   }
 
-  /// All points at once: a function of this one op on vectors.
-  std::vector<double> compute(const KernelNode &node) {
-    MLIRContext *context = node.op->getContext();
-    Location loc = UnknownLoc::get(context);
-    int64_t count = info.space.outer * info.space.rows * (node.perColumn ? info.space.columns : 1);
-    std::vector<RefTensor> operands;
-    SmallVector<Type> types;
-    for (unsigned operand : node.operands) {
-      RefTensor vector{RankedTensorType::get({count}, info.nodes[operand].type.getElementType()), {}};
-      forEachPoint(node.perColumn, [&](const Point &point) { vector.data.push_back(at(operand, point)); });
-      types.push_back(vector.type);
-      operands.push_back(std::move(vector));
+  /// The steps in fp64, rounded once at the end: as the interpreter has it for an op.
+  double compute(const KernelNode &node, const Point &point) {
+    std::vector<double> numbered;
+    for (unsigned operand : node.operands)
+      numbered.push_back(at(operand, point));
+    for (const ScalarStep &step : node.steps.steps) {
+      auto operand = [&](unsigned i) { return numbered[step.operands[i]]; };
+      double value = facts(step.type).isFloat ? step.literal.asFloat() : static_cast<double>(step.literal.asInteger());
+      if (step.opcode != Opcode::constant)
+        value = stepValue(step.opcode, operand(0), operand(1), operand(2));
+      numbered.push_back(facts(step.type).isFloat ? value : wrapped(value, step.type));
     }
-    Type resultType = RankedTensorType::get({count}, node.type.getElementType());
-    OwningOpRef<func::FuncOp> function =
-        func::FuncOp::create(loc, "node", FunctionType::get(context, types, resultType));
-    Block *block = function->addEntryBlock();
-    OpBuilder builder = OpBuilder::atBlockEnd(block);
-    Operation *op = node.op->cloneWithoutRegions();
-    op->setOperands(block->getArguments());
-    op->getResult(0).setType(resultType);
-    builder.insert(op);
-    func::ReturnOp::create(builder, loc, op->getResults());
-    std::string error;
-    FailureOr<std::vector<RefTensor>> results = interpret(*function, operands, mode, error);
-    if (failed(results)) {
-      fault(error);
-      return {};
+    double value = numbered[node.steps.result];
+    return mode == RefMode::rounding ? roundToElement(value, typeOf(node)) : value;
+  }
+
+  static double wrapped(double value, ElementType type) {
+    auto bits = static_cast<uint64_t>(static_cast<int64_t>(value));
+    if (type == ElementType::i1)
+      return static_cast<double>(bits & 1);
+    return type == ElementType::i32 ? static_cast<int32_t>(static_cast<uint32_t>(bits)) : value;
+  }
+
+  static double larger(double x, double y) {
+    if (std::isnan(x) || std::isnan(y))
+      return std::numeric_limits<double>::quiet_NaN();
+    return x == y ? (std::signbit(x) ? y : x) : std::max(x, y);
+  }
+
+  static double stepValue(Opcode opcode, double x, double y, double z) {
+    auto i = [](double value) { return static_cast<int64_t>(value); };
+    auto u = [](double value) { return static_cast<uint64_t>(static_cast<int64_t>(value)); };
+    auto integer = [](uint64_t bits) { return static_cast<double>(static_cast<int64_t>(bits)); };
+    switch (opcode) {
+    case Opcode::addF:
+      return x + y;
+    case Opcode::subF:
+      return x - y;
+    case Opcode::mulF:
+      return x * y;
+    case Opcode::divF:
+      return x / y;
+    case Opcode::negF:
+      return -x;
+    case Opcode::absF:
+      return std::fabs(x);
+    case Opcode::maxF:
+      return larger(x, y);
+    case Opcode::minF:
+      return -larger(-x, -y);
+    case Opcode::sqrtF:
+      return std::sqrt(x);
+    case Opcode::expF:
+      return std::exp(x);
+    case Opcode::logF:
+      return std::log(x);
+    case Opcode::tanhF:
+      return std::tanh(x);
+    case Opcode::sinF:
+      return std::sin(x);
+    case Opcode::cosF:
+      return std::cos(x);
+    case Opcode::erfF:
+      return std::erf(x);
+    case Opcode::eqF:
+    case Opcode::eqI:
+      return x == y;
+    case Opcode::neF:
+    case Opcode::neI:
+      return x != y;
+    case Opcode::ltF:
+    case Opcode::ltI:
+      return x < y;
+    case Opcode::leF:
+    case Opcode::leI:
+      return x <= y;
+    case Opcode::gtF:
+    case Opcode::gtI:
+      return x > y;
+    case Opcode::geF:
+    case Opcode::geI:
+      return x >= y;
+    case Opcode::addI:
+      return integer(u(x) + u(y));
+    case Opcode::subI:
+      return integer(u(x) - u(y));
+    case Opcode::mulI:
+      return integer(u(x) * u(y));
+    case Opcode::absI:
+      return std::fabs(x);
+    case Opcode::maxI:
+      return static_cast<double>(std::max(i(x), i(y)));
+    case Opcode::minI:
+      return static_cast<double>(std::min(i(x), i(y)));
+    case Opcode::andI:
+      return integer(u(x) & u(y));
+    case Opcode::orI:
+      return integer(u(x) | u(y));
+    case Opcode::xorI:
+      return integer(u(x) ^ u(y));
+    case Opcode::select:
+      return x != 0 ? y : z;
+    case Opcode::floatToInt:
+      return std::trunc(x);
+    case Opcode::intToFloat:
+    case Opcode::unsignedToFloat: // of an i1
+    case Opcode::extendSigned:
+    case Opcode::extendZero:
+    case Opcode::truncate:
+      return x;
+    case Opcode::constant:
+      break;
     }
-    return std::move(results->front().data);
+    llvm_unreachable("an opcode that is not executed");
   }
 
   //===- stores ------------------------------------------------------------------------------------------------===//

@@ -1,6 +1,6 @@
 // The pipeline as a whole: it keeps the meaning at every pass, its gradients are those of an independent sweep and of
 // finite differences, its memory plans hold no two live values in one place, and its words are exact.
-#include "ir/kernel.h"
+#include "ir/analyze_kernel.h"
 #include "ir/reference/compare.h"
 #include "ir/strided_view.h"
 #include "passes/memory_places.h"

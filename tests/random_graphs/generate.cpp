@@ -204,6 +204,7 @@ private:
         {1, &Generator::addBroadcast},      {2, &Generator::addProduct},      {2, &Generator::addRowComposite},
         {1, &Generator::addUnaryComposite}, {1, &Generator::addCrossEntropy}, {1, &Generator::addGather},
         {1, &Generator::addScatter},        {1, &Generator::addCast},         {1, &Generator::addDropoutOrAttention},
+        {1, &Generator::addEqualSlices},
     };
     int total = 0;
     for (const Step &step : steps)
@@ -349,6 +350,21 @@ private:
       limits.push_back(dice.chance(50) ? size : dice.between(start + 1, size));
     }
     add(emit.slice(x, starts, limits), bound);
+  }
+
+  /// One slice of two tensors of different widths, each added to a large one and returned: kernels that differ in an
+  /// offset alone.
+  void addEqualSlices() {
+    int64_t row = dice.below(4), column = dice.below(4), count = dice.chance(70) ? 1 : 2;
+    for (int i = 0; i < 2; ++i) {
+      Value table = floatArgument({row + 1 + dice.below(4), column + count + dice.below(9)});
+      Value part = emit.slice(table, {row, column}, {row + 1, column + count});
+      Shape shape = {64 * dice.between(1, 3), count};
+      Value sum = emit.add(floatArgument(shape), emit.broadcast(part, shape));
+      addResult(sum, nameAttr, "sliced" + std::to_string(results.size()));
+      if (dice.chance(50))
+        add(sum, 2);
+    }
   }
 
   void addPad() {

@@ -1,8 +1,9 @@
 // Planted faults: one compiler error each, made from the outside by changing the IR between two passes or the finished
 // plan. The checkers that pass the untouched graph must catch every one.
 #include "codegen/lower_plan.h"
+#include "ir/analyze_kernel.h"
 #include "ir/emit.h"
-#include "ir/kernel.h"
+#include "ir/kernel_space.h"
 #include "passes/memory_places.h"
 #include "passes/passes.h"
 #include "tests/ops/op_table.h"
@@ -321,9 +322,8 @@ bool readStatisticEarly(func::FuncOp function) {
     std::optional<KernelInfo> info = analyzeKernel(kernel, refusal);
     if (!info || !info->hasRowReduction() || info->space.columns < 4)
       continue;
-    for (const KernelNode &node : info->nodes) {
-      auto sum = dyn_cast_or_null<ReduceSumOp>(node.kind == KernelNode::Kind::rowReduce ? node.op : nullptr);
-      if (!sum)
+    for (ReduceSumOp sum : kernel.getBody().front().getOps<ReduceSumOp>()) {
+      if (!reductionShape(sum).isTrailing() || reductionShape(sum).isIdentity())
         continue;
       OpBuilder builder(sum);
       Emit emit(builder, sum.getLoc());

@@ -150,6 +150,28 @@ const char *const kept[] = {
   %2 = tcc.mul %0, %1 : tensor<1xf32>
   return %2 : tensor<1xf32>
 })",
+    // The same slice of tensors of different widths lies at different offsets: no shared kernel.
+    R"(func.func @main(%x: tensor<2x64xf32>, %p: tensor<8x32xf32>, %y: tensor<4x64xf32>, %q: tensor<8x48xf32>)
+    -> (tensor<2x64xf32>, tensor<4x64xf32>) {
+  %0 = tcc.slice %p [3, 0] to [4, 1] : tensor<8x32xf32> -> tensor<1x1xf32>
+  %1 = tcc.broadcast %0 : tensor<1x1xf32> -> tensor<2x64xf32>
+  %2 = tcc.add %x, %1 : tensor<2x64xf32>
+  %3 = tcc.slice %q [3, 0] to [4, 1] : tensor<8x48xf32> -> tensor<1x1xf32>
+  %4 = tcc.broadcast %3 : tensor<1x1xf32> -> tensor<4x64xf32>
+  %5 = tcc.add %y, %4 : tensor<4x64xf32>
+  return %2, %5 : tensor<2x64xf32>, tensor<4x64xf32>
+})",
+    // Likewise, where the first one's offset lies far outside of the second tensor.
+    R"(func.func @main(%x: tensor<2x64xf32>, %p: tensor<4x90000xf32>, %y: tensor<4x64xf32>, %q: tensor<4x2xf32>)
+    -> (tensor<2x64xf32>, tensor<4x64xf32>) {
+  %0 = tcc.slice %p [3, 0] to [4, 1] : tensor<4x90000xf32> -> tensor<1x1xf32>
+  %1 = tcc.broadcast %0 : tensor<1x1xf32> -> tensor<2x64xf32>
+  %2 = tcc.add %x, %1 : tensor<2x64xf32>
+  %3 = tcc.slice %q [3, 0] to [4, 1] : tensor<4x2xf32> -> tensor<1x1xf32>
+  %4 = tcc.broadcast %3 : tensor<1x1xf32> -> tensor<4x64xf32>
+  %5 = tcc.add %y, %4 : tensor<4x64xf32>
+  return %2, %5 : tensor<2x64xf32>, tensor<4x64xf32>
+})",
 };
 
 TEST(RandomGraphs, whatTheyFoundStaysFixed) {

@@ -1,0 +1,37 @@
+// From ops and types of MLIR to the plain ones of the kernel form.
+#pragma once
+#include "ir/dialect.h"
+#include "ir/scalar_steps.h"
+#include "mlir/IR/DialectInterface.h"
+#include <mutex>
+
+namespace tcc {
+
+/// Nothing for a type that is no element of a tcc tensor.
+std::optional<ElementType> elementTypeOf(mlir::Type type);
+mlir::Type mlirType(mlir::MLIRContext *context, ElementType type);
+
+/// The value of a FloatAttr or IntegerAttr.
+ScalarLiteral literalOf(mlir::Attribute value);
+
+/// The scalar steps of elementwise ops, made from their scalarBody once for each op, attributes and element types. Held
+/// by the dialect, since the keys are its context's.
+class ScalarForms : public mlir::DialectInterface::Base<ScalarForms> {
+public:
+  explicit ScalarForms(mlir::Dialect *dialect) : Base(dialect) {}
+
+  /// Null, and in `refusal` which op of the body has no scalar form.
+  static const ScalarSteps *of(ElementwiseOpInterface op, std::string &refusal);
+
+private:
+  struct Form {
+    ScalarSteps steps;
+    std::string refusal;
+  };
+  using Key = std::tuple<const void *, const void *, uint64_t>; // name, attributes, element types
+
+  mutable std::mutex mutex;
+  mutable std::map<Key, Form> forms;
+};
+
+} // namespace tcc

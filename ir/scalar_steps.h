@@ -1,0 +1,101 @@
+// What a compute node does, without MLIR: a straight line of steps on scalars. A step's opcode comes from one table;
+// emitters write it in their own language, or in arith and math ops by the names that the table has.
+#pragma once
+#include "ir/element_type.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include <string>
+
+namespace tcc {
+
+/// F: of f32 values. I: of i1, i32 or i64 values, signed, wrapping.
+enum class Opcode : uint8_t {
+  constant,
+  addF,
+  subF,
+  mulF,
+  divF,
+  negF,
+  absF,
+  maxF,
+  minF, // NaN if either is NaN; 0 is above -0
+  sqrtF,
+  expF,
+  logF,
+  tanhF,
+  sinF,
+  cosF,
+  erfF,
+  eqF,
+  neF,
+  ltF,
+  leF,
+  gtF,
+  geF, // NaN is unequal to everything and neither below nor above anything
+  addI,
+  subI,
+  mulI,
+  absI,
+  maxI,
+  minI,
+  andI,
+  orI,
+  xorI,
+  eqI,
+  neI,
+  ltI,
+  leI,
+  gtI,
+  geI,
+  select,     // operand 0, an i1, ? operand 1 : operand 2
+  floatToInt, // truncates; the value fits
+  intToFloat, // signed
+  unsignedToFloat,
+  extendSigned, // to a wider integer
+  extendZero,
+  truncate, // to a narrower integer: its low bits
+};
+
+/// How the type of a step's value follows from its operands'.
+enum class StepType : uint8_t { ofOperands, boolean, stated };
+
+struct OpcodeFacts {
+  Opcode opcode;
+  const char *name;     // as KernelInfo::print spells it
+  const char *mlirName; // of the op in arith or math
+  int predicate;        // of arith.cmpf or arith.cmpi, else -1
+  unsigned operands;
+  StepType type;
+  unsigned cost; // in vector operations of a CPU
+};
+
+const OpcodeFacts &facts(Opcode opcode);
+/// The opcode of an arith or math op; null where the table has no row for it.
+const OpcodeFacts *findOpcode(std::string_view mlirName, int predicate);
+
+struct ScalarStep {
+  Opcode opcode = Opcode::constant;
+  ElementType type = ElementType::f32; // f32, i1, i32 or i64
+  std::array<uint8_t, 3> operands{};   // numbers of values
+  ScalarLiteral literal;               // of a constant
+
+  bool operator==(const ScalarStep &) const = default;
+};
+
+/// The values are numbered: the node's operands, each in the computed type of its element type, then one a step.
+/// Where the node's type is a 16-bit float, its value is the result rounded to that type, and no step rounds.
+struct ScalarSteps {
+  llvm::SmallVector<ScalarStep, 1> steps;
+  unsigned result = 0; // number of a value
+
+  unsigned cost() const;
+  /// "divf(1, sqrt(%3))": the result, with `operand(i)` for the node's operand i of `operands`.
+  std::string text(unsigned operands, llvm::function_ref<std::string(unsigned)> operand) const;
+  bool operator==(const ScalarSteps &) const = default;
+};
+
+/// "0.5", "-inf", "3": a literal as dumps print it.
+std::string literalText(ScalarLiteral literal, ElementType type);
+
+} // namespace tcc
