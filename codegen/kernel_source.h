@@ -1,13 +1,23 @@
-// One kernel to be emitted: plain data, the same for every target.
+// One kernel to be emitted, and how it is launched: plain data, the same for every target.
 #pragma once
 #include "ir/kernel.h"
+#include <string>
 
 namespace tcc {
 
+/// One kernel to be emitted under a symbol; several calls may share it.
 struct KernelSource {
   std::string symbol;
   KernelInfo form;   // all that is emitted; kernels of equal forms are one
   KernelNames names; // for head comments, of the first kernel that had the form
+};
+
+/// How the runtime divides a kernel: its work items [0, extent), cut at multiples of `granularity`. What an item is,
+/// the target says.
+struct KernelLaunch {
+  int64_t extent = 0;
+  int64_t granularity = 1;
+  bool operator==(const KernelLaunch &) const = default;
 };
 
 } // namespace tcc

@@ -2,6 +2,7 @@
 #pragma once
 #include "codegen/kernel_source.h"
 #include <unordered_map>
+#include <vector>
 
 namespace tcc {
 

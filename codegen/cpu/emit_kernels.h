@@ -3,6 +3,8 @@
 #include "codegen/kernel_source.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace tcc::cpu {
 
@@ -21,10 +23,6 @@ std::optional<std::string> usedFeatures(const Target &target, llvm::ArrayRef<std
 /// How the runtime divides a kernel: extern "C" void symbol(int64_t begin, int64_t end, void *const *args) runs items
 /// begin..end of [0, extent), cut at multiples of `granularity`; args are the inputs and then the results.
 /// Items are rows (outer·rows), outer blocks, or column elements (outer·columns): kernel_plan.h, parallelOf.
-struct KernelLaunch {
-  int64_t extent = 0;
-  int64_t granularity = 1;
-};
 KernelLaunch launchOf(const KernelInfo &info);
 
 struct EmitOptions {

@@ -172,7 +172,7 @@ int run(const Case &test, unsigned threads, cpu::Artefact artefact) {
       pointers.push_back(allocate(types[i].getNumElements() * elementBytes));
       fill(static_cast<char *>(pointers.back()), types[i], i + 1);
     }
-  cpu::KernelLaunch launch = cpu::launchOf(*info);
+  KernelLaunch launch = cpu::launchOf(*info);
   int64_t grains = (launch.extent + launch.granularity - 1) / launch.granularity;
   auto part = [&](unsigned thread) { return std::min(launch.extent, grains * thread / threads * launch.granularity); };
   double limit = copyRate(threads);
