@@ -253,7 +253,8 @@ void StepProgram::issue(std::size_t index) {
 
 // NaN wherever a step must write before it reads.
 void StepProgram::poison() {
-  session->stream.setBytes(arena, 0xFF, static_cast<std::size_t>(plan.arenaBytes));
+  if (arena)
+    session->stream.setBytes(arena, 0xFF, static_cast<std::size_t>(plan.arenaBytes));
   for (std::size_t i = 0; i < outputs.size(); ++i)
     session->stream.setBytes(outputs[i], 0xFF, static_cast<std::size_t>(plan.outputs[i].bytes()));
 }

@@ -95,6 +95,8 @@ private:
 
 OutputRing::OutputRing(std::shared_ptr<Session> session, const std::vector<TensorSpec> &specs)
     : session(std::move(session)), layout(specs) {
+  constexpr std::size_t largeBytes = std::size_t{1} << 20;
+  slots.resize(layout.bytes > largeBytes ? 2 : 4);
   for (std::shared_ptr<Slot> &slot : slots) {
     slot = std::make_shared<Slot>();
     slot->session = this->session;
