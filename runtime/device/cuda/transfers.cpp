@@ -43,7 +43,7 @@ struct OutputRing::Slot {
   std::weak_ptr<Outputs> reader;
 
   ~Slot() {
-    (void)session->attempt([&] { session->stream.synchronize(); }); // copies into this memory may be on their way
+    (void)session->attempt([&] { session->wait(); }); // copies into this memory may be on their way
   }
 };
 
