@@ -69,28 +69,46 @@ king_james() {
 # last_number FILE KEY: a number from the last line of a JSON log, empty where there is none.
 last_number() { tail -n 1 "$1" 2>/dev/null | sed -nE "s/.*\"$2\":([-0-9.eE+]+).*/\1/p"; }
 
-if [[ -n $data ]]; then
-  require_packages "${build_packages[@]}"
-else
-  require_packages "${build_packages[@]}" "${text_packages[@]}"
-fi
+packages=("${build_packages[@]}")
+if [[ -z $data ]]; then packages+=("${text_packages[@]}"); fi
+announce "${packages[@]}"
+say "last: training for $minutes minutes (--minutes=$minutes), and half a minute of comparison"
+require_packages "${packages[@]}"
 build_targets train_gpt tcc
 if [[ -z $data ]]; then data=$(king_james); fi
 
 train=("$build_dir/bin/train_gpt" --model baby --data "$data")
-log=$build_dir/run/train.jsonl baseline_log=$build_dir/run/train-O0.jsonl
+log=$build_dir/run/train.jsonl step_log=$build_dir/run/steps.jsonl speeds=$build_dir/run/speeds.txt
 mkdir -p "$build_dir/run"
 say '' "training a GPT on $data on the CPU (--minutes=$minutes)"
 "${train[@]}" --minutes="$minutes" --sample=400 --json="$log" "${extra[@]}"
 
-say '' 'the same model at -O0 (one kernel per op), for the speed beside it'
-"${train[@]}" --steps=20 --quiet --json="$baseline_log" "${extra[@]}" -O0
-fused=$(last_number "$log" tokens_per_second)
-baseline=$(last_number "$baseline_log" tokens_per_second)
-awk -v fused="${fused:-0}" -v baseline="${baseline:-0}" 'BEGIN {
-  if (fused > 0 && baseline > 0)
-    printf "fused: %.0f tokens/s   -O0: %.0f tokens/s   %.2f times as fast\n", fused, baseline, fused / baseline
-}'
+# Like with like: the same steps of the same model, fused and at -O0 in turn, so that a machine that gets slower or
+# faster meanwhile does so for both. The median of each, and its spread.
+rounds=3 steps=20
+say '' "fused beside -O0 (one kernel per op): $rounds times $steps steps of each, in turn"
+: >"$speeds"
+for ((round = 0; round < rounds; ++round)); do
+  for mode in fused -O0; do
+    option=()
+    if [[ $mode == -O0 ]]; then option=(-O0); fi
+    "${train[@]}" --steps="$steps" --quiet --json="$step_log" "${extra[@]}" "${option[@]}"
+    printf '%s %s\n' "$mode" "$(last_number "$step_log" tokens_per_second)" >>"$speeds"
+  done
+done
+sort -k1,1 -k2,2g "$speeds" | awk '
+  { count[$1]++; speed[$1, count[$1]] = $2 }
+  function median(mode) { return speed[mode, int((count[mode] + 1) / 2)] }
+  function text(mode) {
+    return sprintf("%.0f tokens/s (%.0f to %.0f)", median(mode), speed[mode, 1], speed[mode, count[mode]])
+  }
+  END {
+    if (median("fused") > 0 && median("-O0") > 0) {
+      printf "fused: %s   -O0: %s   %.2f times as fast\n", text("fused"), text("-O0"), median("fused") / median("-O0")
+      worst = speed["fused", 1] / speed["fused", count["fused"]]
+      if (worst < 0.9) printf "the machine is noisy: equal runs differed by %.0f %%\n", 100 * (1 - worst)
+    }
+  }'
 
 program=${build_dir#"$PWD"/}/bin
 cat <<TEXT

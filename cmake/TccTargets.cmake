@@ -11,12 +11,16 @@ add_library(tcc_settings INTERFACE)
 target_include_directories(tcc_settings INTERFACE ${PROJECT_SOURCE_DIR})
 # Generated code lives in the build folder; its warnings are not ours.
 target_include_directories(tcc_settings SYSTEM INTERFACE ${PROJECT_BINARY_DIR})
-target_compile_options(tcc_settings INTERFACE -Wall -Wextra -fno-strict-aliasing $<$<BOOL:${TCC_WERROR}>:-Werror>)
+target_compile_features(tcc_settings INTERFACE cxx_std_20)
+# The flags below are ours alone: a project around this one has not the property (see the top CMakeLists.txt).
+set(TCC_OWN $<BOOL:$<TARGET_PROPERTY:TCC_OWN>>)
+target_compile_options(tcc_settings INTERFACE
+  "$<${TCC_OWN}:-Wall;-Wextra;-fno-strict-aliasing>" $<$<AND:${TCC_OWN},$<BOOL:${TCC_WERROR}>>:-Werror>)
 # g++ 12 sees overlaps, overruns and unset values in inlined standard-library code where there are none.
 target_compile_options(tcc_settings INTERFACE
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-maybe-uninitialized>)
+  "$<$<AND:${TCC_OWN},$<CXX_COMPILER_ID:GNU>>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-maybe-uninitialized>")
 if(TCC_CCACHE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  target_compile_options(tcc_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+  target_compile_options(tcc_settings INTERFACE $<$<AND:${TCC_OWN},$<COMPILE_LANGUAGE:CXX>>:-fpch-preprocess>)
 endif()
 if(TCC_SANITIZE)
   target_compile_options(tcc_settings INTERFACE -fsanitize=${TCC_SANITIZE} -fno-omit-frame-pointer)

@@ -106,6 +106,27 @@ add_security_suite() {
     fail "cannot write $list"
 }
 
+# download_size NAME...: what apt says it will fetch and unpack for these and what they need.
+download_size() {
+  LC_ALL=C apt-get install --assume-no --no-install-recommends "$@" 2>/dev/null </dev/null |
+    grep -E '^(Need to get|After this operation)' || true
+}
+
+# announce NAME...: what will be downloaded and built, and how long that takes, before any of it begins; nothing where
+# all is there.
+announce() {
+  local missing minutes
+  command -v dpkg-query >/dev/null || return 0
+  mapfile -t missing < <(missing_packages "$@")
+  minutes=$(((18 + $(build_jobs) - 1) / $(build_jobs) + 1))
+  if ((${#missing[@]})); then
+    say "first: ${#missing[@]} of $# Debian packages are missing (all of them: about 250 MB to download, 1.8 GB on disk)"
+  fi
+  if [[ ! -x $build_dir/bin/train_gpt ]]; then
+    say "then: the build, about $minutes minutes with $(build_jobs) jobs; a second run needs neither"
+  fi
+}
+
 # require_packages NAME...: installs what is missing, or says what to install and exits with 1.
 require_packages() {
   command -v dpkg-query >/dev/null ||
@@ -128,6 +149,7 @@ require_packages() {
     add_security_suite
     apt_get update || fail 'apt-get update failed after the security suite was added'
   fi
+  download_size "${missing[@]}"
   apt_get install -y --no-install-recommends "${missing[@]}" ||
     fail 'apt-get could not install the packages; its messages are above' "${how[@]}"
   mapfile -t missing < <(missing_packages "$@")
@@ -162,11 +184,27 @@ configure_build() {
   fi
 }
 
-# build_targets NAME...: builds these targets of build/.
+# build_progress: of ninja's lines, one each tenth of the way; everything else (warnings, errors) as it comes.
+build_progress() {
+  awk 'match($0, /^\[[0-9]+\/[0-9]+\]/) {
+      split(substr($0, 2, RLENGTH - 2), step, "/")
+      if (step[1] * 10 >= shown * step[2]) { printf "  %d of %d built\n", step[1], step[2]; fflush(); ++shown }
+      next
+    }
+    !/^ninja: (Entering|no work)/ { print; fflush() }
+    BEGIN { shown = 1 }'
+}
+
+# build_targets NAME...: builds these targets of build/. On a terminal one line is rewritten, elsewhere each tenth is
+# said; what the compiler says is always shown.
 build_targets() {
   configure_build
   local jobs
   jobs=$(build_jobs)
   say "building $* with $jobs jobs"
-  cmake --build "$build_dir" -j "$jobs" --target "$@" || fail 'the build failed; its messages are above'
+  if [[ -t 1 ]]; then
+    NINJA_STATUS='  %f of %t built, %e s  ' cmake --build "$build_dir" -j "$jobs" --target "$@"
+  else
+    NINJA_STATUS='[%f/%t] ' cmake --build "$build_dir" -j "$jobs" --target "$@" 2>&1 | build_progress
+  fi || fail 'the build failed; its messages are above'
 }

@@ -7,7 +7,9 @@
 #include "frontend/trace.h"
 #include "mlir/IR/Verifier.h"
 #include "runtime/executable.h"
+#include <atomic>
 #include <chrono>
+#include <cstdio>
 
 namespace tcc {
 namespace {
@@ -47,7 +49,14 @@ struct Function::Impl {
   std::string reason;
   CallCounters counts;
   runtime::Profiler *profiler = nullptr;
+  std::atomic<bool> busy = false;
 
+  void say(const std::string &text) const {
+    if (options.report)
+      options.report(text);
+    else
+      std::fprintf(stderr, "tcc: %s\n", text.c_str());
+  }
   void trace(std::span<const Array> arguments);
   void hashAndGuards();
   std::shared_ptr<runtime::Executable> compile();
@@ -56,6 +65,33 @@ struct Function::Impl {
   std::vector<Array> startElsewhere(std::span<const runtime::ConstTensorRef> inputs);
   [[noreturn]] void refuseRun(const runtime::Error &error) const;
 };
+
+namespace {
+
+/// Keeps a Function to one thread at a time, by refusing the second.
+class Turn {
+public:
+  Turn(std::atomic<bool> &busy, const std::string &name) : busy(busy) {
+    if (busy.exchange(true))
+      throw Error("'" + name +
+                  "' is used while a call of it runs, by another thread or by the function that it traces; " +
+                  "a Function takes one call at a time");
+  }
+  ~Turn() { busy = false; }
+  Turn(const Turn &) = delete;
+  Turn &operator=(const Turn &) = delete;
+
+private:
+  std::atomic<bool> &busy;
+};
+
+} // namespace
+
+Function::Impl &Function::held() const {
+  if (!impl)
+    throw Error("a Function that was moved from is used; the one that it was moved to can be");
+  return *impl;
+}
 
 void Function::Impl::trace(std::span<const Array> arguments) {
   std::vector<ValueType> types;
@@ -151,6 +187,7 @@ void Function::Impl::prepare(std::span<const Array> arguments) {
       same = arguments[i].dtype() == inputTypes[i].dtype && arguments[i].shape() == inputTypes[i].shape;
     if (same)
       return;
+    say("'" + name + "' is frozen, but its arguments have other shapes or types than in its last call: traced again");
   }
   const Clock::time_point start = Clock::now();
   current = nullptr;
@@ -219,6 +256,7 @@ void Function::Impl::refuseRun(const runtime::Error &error) const {
 }
 
 std::vector<Array> Function::call(std::span<const Array> arguments) {
+  const Turn turn(held().busy, impl->name);
   impl->prepare(arguments);
   std::vector<runtime::ConstTensorRef> inputs;
   for (const Array &argument : arguments)
@@ -227,36 +265,38 @@ std::vector<Array> Function::call(std::span<const Array> arguments) {
 }
 
 void Function::prepare(std::span<const Array> arguments) {
+  const Turn turn(held().busy, impl->name);
   impl->prepare(arguments);
 }
 
 std::string Function::graph(std::span<const Array> arguments) {
+  const Turn turn(held().busy, impl->name);
   impl->trace(arguments);
   impl->current = nullptr; // a frozen function traces again
   return graphText(*buildModule(*impl->recorded.record, impl->name, impl->options.outputs, threadContext()));
 }
 
 const CompileSummary &Function::lastCompile() const {
-  return impl->summary;
+  return held().summary;
 }
 
 CallCounters Function::counters() const {
-  CallCounters counts = impl->counts;
+  CallCounters counts = held().counts;
   counts.opsRecorded = impl->tracer.opsRecorded();
   counts.cache = impl->cache.counters();
   return counts;
 }
 
 const std::string &Function::missReason() const {
-  return impl->reason;
+  return held().reason;
 }
 
 std::shared_ptr<runtime::Executable> Function::executable() const {
-  return impl->current;
+  return held().current;
 }
 
 void Function::profile(runtime::Profiler *profiler) {
-  impl->profiler = profiler;
+  held().profiler = profiler;
 }
 
 } // namespace tcc

@@ -27,7 +27,8 @@ struct FunctionOptions {
   std::map<std::string, bool> passes = {}; ///< -f[no-]<pass>
   int threads = 0;                         ///< 0: all that the process may use
   std::string march = {};                  ///< as -march=; empty: native
-  bool frozen = false;                     ///< trace once and never again: the user's promise that nothing changes
+  bool frozen = false;                     ///< trace once and never again: the user's promise that nothing changes;
+                                           ///< other shapes or types are traced again, and `report` says so
   bool checked = false;                    ///< NaN-fill buffers before every run
   /// What runs the function, shared with others that may take turns on it; null: a CPU device of its own.
   std::shared_ptr<runtime::Device> device = {};
@@ -48,7 +49,8 @@ struct CallCounters {
   runtime::CacheCounters cache;
 };
 
-/// A traced function behind its cache of executables. Move only; used from one thread at a time.
+/// A traced function behind its cache of executables. Move only; one call at a time. Every use of one that was moved
+/// from, and a call while another runs, throws Error.
 class Function {
 public:
   using Traced = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
@@ -83,6 +85,7 @@ public:
 
 private:
   struct Impl;
+  Impl &held() const;
   std::unique_ptr<Impl> impl;
 };
 

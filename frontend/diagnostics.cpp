@@ -17,7 +17,7 @@ constexpr llvm::StringLiteral labels[] = {"error", "warning", "remark", "note"};
 constexpr raw_ostream::Colors colors[] = {raw_ostream::RED, raw_ostream::MAGENTA, raw_ostream::BLUE, raw_ostream::CYAN};
 
 /// Columns of a source line that are shown: a window around the caret of a very long one.
-constexpr size_t shownBefore = 100, shownAfter = 60;
+constexpr size_t shownBefore = 100, shownAfter = 100;
 
 Severity severityOf(const Diagnostic &diagnostic) {
   switch (diagnostic.getSeverity()) {
@@ -88,7 +88,8 @@ void DiagnosticPrinter::print(Severity severity, const TextPlace &place, StringR
   for (char c : shown.take_front(caret - begin))
     os << (c == '\t' ? '\t' : ' ');
   style(raw_ostream::GREEN, true);
-  os << '^';
+  const size_t shownEnd = begin + shown.size(), meant = std::min<size_t>(caret + place.length, shownEnd);
+  os << '^' << std::string(meant > caret + 1 ? meant - caret - 1 : 0, '~');
   plain();
   os << '\n';
 }

@@ -11,10 +11,10 @@ namespace tcc {
 
 enum class Severity : uint8_t { error, warning, remark, note };
 
-/// A place in a text; line and column count from 1, 0 where unknown.
+/// A place in a text; line and column count from 1, 0 where unknown. `length` bytes of the line are meant.
 struct TextPlace {
   std::string file;
-  unsigned line = 0, column = 0;
+  unsigned line = 0, column = 0, length = 1;
 };
 
 class DiagnosticPrinter {

@@ -1,7 +1,11 @@
 // .graph text in and out.
 #include "frontend/graph_file.h"
+#include "frontend/capture.h"
+#include "frontend/graph_explain.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/Parser/Parser.h"
+#include "passes/memory_places.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include <cerrno>
 #include <cstdio>
@@ -48,22 +52,210 @@ OwningOpRef<ModuleOp> parseGraph(StringRef text, StringRef name, MLIRContext &co
     printer.print(Severity::error, {name.str(), 1, 1}, "the file is empty; a .graph file holds one public func.func");
     return {};
   }
-  ScopedDiagnostics diagnostics(&context, printer);
-  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, ParserConfig(&context), name);
-  if (!module || failed(verifyGraph(*module))) {
-    if (!printer.errors())
-      printer.print(Severity::error, {name.str(), 1, 1}, "the text is no module");
-    return {};
+  std::vector<std::pair<TextPlace, std::string>> refusals;
+  OwningOpRef<ModuleOp> module;
+  {
+    ScopedDiagnosticHandler quiet(&context, [&](Diagnostic &diagnostic) {
+      refusals.emplace_back(placeOf(diagnostic.getLocation()), diagnostic.str());
+    });
+    module = parseSourceString<ModuleOp>(text, ParserConfig(&context), name);
+    if (module && succeeded(verifyGraph(*module)))
+      return module;
   }
-  return module;
+  const int before = printer.errors();
+  explainGraph(text, name, context, printer);
+  if (printer.errors() > before)
+    return {};
+  for (const auto &[place, message] : refusals) // a text without an outline
+    printer.print(Severity::error, place, userMessage(message));
+  if (refusals.empty())
+    printer.print(Severity::error, {name.str(), 1, 1}, "the text is no module");
+  return {};
 }
 
 func::FuncOp graphFunction(ModuleOp module) {
   return *module.getOps<func::FuncOp>().begin();
 }
 
-LogicalResult verifyGraph(ModuleOp module) {
-  // 1. One function, with one block of known ops.
+namespace {
+
+/// Attributes that passes write, which dumps of later phases hold.
+constexpr llvm::StringLiteral planAttributes[] = {placesAttr, scratchAttr, arenaAttr, stagingAttr};
+
+/// Checks one function; every failure is a diagnostic of its own.
+class GraphVerifier {
+public:
+  GraphVerifier(func::FuncOp function, const OutlinedText *source) : function(function), source(source) {}
+
+  LogicalResult run() {
+    if (function.isExternal() || !function.isPublic())
+      return fail(function.getLoc()) << "function '" << function.getName() << "' must be public and have a body "
+                                     << "(function_c1)";
+    if (!function.getBody().hasOneBlock())
+      return fail(function.getLoc()) << "function '" << function.getName() << "' has several blocks; one is the rule "
+                                     << "(function_c2)";
+    function.getBody().walk([&](Operation *op) { checkOp(op); });
+    for (NamedAttribute attribute : function->getDiscardableAttrs())
+      if (!llvm::is_contained(planAttributes, attribute.getName()))
+        fail(placeOf(attribute.getName(), source ? &source->outline.attributes : nullptr, function.getLoc()))
+            << "the function has no attribute '" << attribute.getName().getValue() << "'; it has none (function_c5)";
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      checkArgument(i);
+    for (unsigned i = 0; i < function.getNumResults(); ++i)
+      checkResult(i);
+    return success(good);
+  }
+
+private:
+  InFlightDiagnostic fail(Location location) {
+    good = false;
+    return emitError(location);
+  }
+  Location locate(TextRange range) {
+    const LineIndex::Place at = source->lines.place(range.begin);
+    return FileLineColLoc::get(function.getContext(), source->file, at.line, at.column);
+  }
+  /// Where the text has attribute `key` among `list`.
+  Location placeOf(StringRef key, const std::vector<OutlineAttribute> *list, Location otherwise) {
+    for (const OutlineAttribute &attribute : list ? *list : std::vector<OutlineAttribute>())
+      if (StringRef(attribute.key.name).trim('"') == key)
+        return locate(attribute.range);
+    return otherwise;
+  }
+  const OutlineArgument *outlined(unsigned index, bool result) const {
+    if (!source)
+      return nullptr;
+    const auto &list = result ? source->outline.results : source->outline.arguments;
+    return index < list.size() ? &list[index] : nullptr;
+  }
+  Location placeOf(unsigned index, bool result, StringRef key = {}) {
+    const OutlineArgument *text = outlined(index, result);
+    const Location whole = text     ? locate(result || text->value.name.empty() ? text->type : text->value.range)
+                           : result ? function.getLoc()
+                                    : function.getArgument(index).getLoc();
+    return placeOf(key, text ? &text->attributes : nullptr, whole);
+  }
+  Location typePlace(unsigned index, bool result) {
+    const OutlineArgument *text = outlined(index, result);
+    return text ? locate(text->type) : placeOf(index, result);
+  }
+
+  void checkOp(Operation *op) {
+    if (!isa_and_present<TccDialect>(op->getDialect()) && !isa<func::ReturnOp>(op)) {
+      fail(op->getLoc()) << "'" << op->getName() << "' may not stand in a graph; only ops of 'tcc' may (function_c2)";
+      return;
+    }
+    for (NamedAttribute attribute : op->getDiscardableAttrs()) {
+      if (llvm::is_contained(planAttributes, attribute.getName()))
+        continue;
+      const OutlineStatement *statement = nullptr;
+      if (auto place = dyn_cast<FileLineColLoc>(op->getLoc()); place && source)
+        statement = source->outline.statementAt(source->lines.offset(place.getLine(), place.getColumn()));
+      StringRef name = op->getName().getStringRef();
+      name.consume_front("tcc.");
+      fail(placeOf(attribute.getName(), statement ? &statement->attributes : nullptr, op->getLoc()))
+          << "`" << name << "` has no attribute '" << attribute.getName().getValue() << "'"
+          << instead(attribute.getName(), op->getName().getAttributeNames()) << " (function_c5)";
+    }
+  }
+
+  /// What an unknown attribute's name may have meant, or all that could stand there.
+  static std::string instead(StringRef name, ArrayRef<StringAttr> known) {
+    std::vector<std::string> names;
+    for (StringAttr attribute : known)
+      names.push_back(attribute.str());
+    return instead(name, names);
+  }
+  static std::string instead(StringRef name, const std::vector<std::string> &known) {
+    const std::string candidate = didYouMean(name, known);
+    return !candidate.empty() ? candidate : known.empty() ? "; it has none" : "; it has " + llvm::join(known, ", ");
+  }
+
+  /// Attribute `key`, where it is of the kind that it should be.
+  template <typename Kind>
+  Kind read(unsigned index, bool result, NamedAttribute attribute, const char *form) {
+    auto value = dyn_cast<Kind>(attribute.getValue());
+    if (!value)
+      fail(placeOf(index, result, attribute.getName()))
+          << "attribute '" << attribute.getName().getValue() << "' of another kind; it is written " << form
+          << (result ? " (result_c1)" : " (argument_c1)");
+    return value;
+  }
+
+  void checkType(unsigned index, bool result, Type type) {
+    if (!isa<RankedTensorType>(type))
+      fail(typePlace(index, result)) << "type " << type << " of " << (result ? "a result" : "an argument")
+                                     << "; they are tensors, such as tensor<4x8xf32> (function_c2)";
+  }
+
+  void checkArgument(unsigned i) {
+    checkType(i, false, function.getArgumentTypes()[i]);
+    StringAttr name;
+    bool state = false;
+    for (NamedAttribute attribute : cast<FunctionOpInterface>(function.getOperation()).getArgAttrs(i)) {
+      if (attribute.getName() == nameAttr)
+        name = read<StringAttr>(i, false, attribute, "tcc.name = \"...\"");
+      else if (attribute.getName() == stateAttr)
+        state = static_cast<bool>(read<UnitAttr>(i, false, attribute, "tcc.state"));
+      else
+        fail(placeOf(i, false, attribute.getName()))
+            << "arguments have no attribute '" << attribute.getName().getValue() << "'"
+            << instead(attribute.getName(), {nameAttr.str(), stateAttr.str()}) << " (argument_c1)";
+    }
+    if (name && !arguments.insert(name.getValue()).second)
+      fail(placeOf(i, false, nameAttr)) << "two arguments are named '" << name.getValue() << "' (function_c3)";
+    if (state && !name)
+      fail(placeOf(i, false, stateAttr)) << "argument " << i << " is a state without tcc.name (function_c3)";
+    if (state && name)
+      states[name.getValue()] = function.getArgumentTypes()[i];
+  }
+
+  void checkResult(unsigned i) {
+    const Type type = function.getResultTypes()[i];
+    checkType(i, true, type);
+    for (NamedAttribute attribute : cast<FunctionOpInterface>(function.getOperation()).getResultAttrs(i)) {
+      if (attribute.getName() == nameAttr) {
+        if (auto name = read<StringAttr>(i, true, attribute, "tcc.name = \"...\"");
+            name && !results.insert(name.getValue()).second)
+          fail(placeOf(i, true, nameAttr)) << "two results are named '" << name.getValue() << "' (function_c3)";
+      } else if (attribute.getName() == updatesAttr) {
+        if (auto updates = read<StringAttr>(i, true, attribute, "tcc.updates = \"...\""))
+          checkUpdate(i, updates.getValue(), type);
+      } else {
+        fail(placeOf(i, true, attribute.getName()))
+            << "results have no attribute '" << attribute.getName().getValue() << "'"
+            << instead(attribute.getName(), {nameAttr.str(), updatesAttr.str()}) << " (result_c1)";
+      }
+    }
+  }
+
+  void checkUpdate(unsigned i, StringRef updates, Type type) {
+    auto state = states.find(updates);
+    std::vector<std::string> names;
+    for (const auto &entry : states)
+      names.push_back(entry.first().str());
+    llvm::sort(names);
+    if (state == states.end())
+      fail(placeOf(i, true, updatesAttr))
+          << "result " << i << " updates '" << updates << "', which is no argument with tcc.state"
+          << didYouMean(updates, names) << " (function_c4)";
+    else if (state->second != type)
+      fail(typePlace(i, true)) << "result " << i << " of type " << type << " updates '" << updates << "' of type "
+                               << state->second << " (function_c4)";
+    else if (!updated.insert(updates).second)
+      fail(placeOf(i, true, updatesAttr)) << "two results update '" << updates << "' (function_c4)";
+  }
+
+  func::FuncOp function;
+  const OutlinedText *source;
+  bool good = true;
+  llvm::StringMap<Type> states;
+  llvm::StringSet<> arguments, results, updated;
+};
+
+} // namespace
+
+LogicalResult verifyGraph(ModuleOp module, const OutlinedText *source) {
   func::FuncOp function;
   for (Operation &op : *module.getBody()) {
     auto next = dyn_cast<func::FuncOp>(op);
@@ -76,58 +268,7 @@ LogicalResult verifyGraph(ModuleOp module) {
   }
   if (!function)
     return module.emitError() << "no function; a module holds one public func.func (function_c1)";
-  if (function.isExternal() || !function.isPublic())
-    return function.emitError() << "function '" << function.getName() << "' must be public and have a body "
-                                << "(function_c1)";
-  if (!function.getBody().hasOneBlock())
-    return function.emitError() << "function '" << function.getName() << "' has several blocks; one is the rule "
-                                << "(function_c2)";
-  WalkResult walk = function.getBody().walk([&](Operation *op) {
-    if (isa_and_present<TccDialect>(op->getDialect()) || isa<func::ReturnOp>(op))
-      return WalkResult::advance();
-    op->emitError() << "'" << op->getName() << "' may not stand in a graph; only ops of 'tcc' may (function_c2)";
-    return WalkResult::interrupt();
-  });
-  if (walk.wasInterrupted())
-    return failure();
-
-  // 2. Types of arguments and results; a verified body has no others but what these imply.
-  for (Type type : llvm::concat<const Type>(function.getArgumentTypes(), function.getResultTypes()))
-    if (!isa<RankedTensorType>(type))
-      return function.emitError() << "type " << type << " of an argument or result; they are ranked tensors "
-                                  << "(function_c2)";
-
-  // 3. Names.
-  llvm::StringMap<Type> states;
-  llvm::StringSet<> arguments, results, updated;
-  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-    auto name = function.getArgAttrOfType<StringAttr>(i, nameAttr);
-    if (name && !arguments.insert(name.getValue()).second)
-      return function.emitError() << "two arguments are named '" << name.getValue() << "' (function_c3)";
-    if (function.getArgAttr(i, stateAttr)) {
-      if (!name)
-        return function.emitError() << "argument " << i << " is a state without tcc.name (function_c3)";
-      states[name.getValue()] = function.getArgumentTypes()[i];
-    }
-  }
-  for (unsigned i = 0; i < function.getNumResults(); ++i) {
-    auto name = function.getResultAttrOfType<StringAttr>(i, nameAttr);
-    if (name && !results.insert(name.getValue()).second)
-      return function.emitError() << "two results are named '" << name.getValue() << "' (function_c3)";
-    auto updates = function.getResultAttrOfType<StringAttr>(i, updatesAttr);
-    if (!updates)
-      continue;
-    auto state = states.find(updates.getValue());
-    if (state == states.end())
-      return function.emitError() << "result " << i << " updates '" << updates.getValue()
-                                  << "', which is no argument with tcc.state (function_c4)";
-    if (state->second != function.getResultTypes()[i])
-      return function.emitError() << "result " << i << " of type " << function.getResultTypes()[i] << " updates '"
-                                  << updates.getValue() << "' of type " << state->second << " (function_c4)";
-    if (!updated.insert(updates.getValue()).second)
-      return function.emitError() << "two results update '" << updates.getValue() << "' (function_c4)";
-  }
-  return success();
+  return GraphVerifier(function, source).run();
 }
 
 void printGraph(ModuleOp module, raw_ostream &os) {

@@ -12,15 +12,20 @@ namespace tcc {
 /// Reads a file, "-" for stdin, of at most `limit` bytes. Errors name the path and the system's reason.
 std::optional<std::string> readText(const std::string &path, int64_t limit, std::string &error);
 
-/// Parses and checks `text`, called `name` in diagnostics. Null after at least one printed error.
+/// Parses and checks `text`, called `name` in diagnostics. Null after at least one printed error; several mistakes are
+/// several errors (graph_explain.h).
 mlir::OwningOpRef<mlir::ModuleOp> parseGraph(llvm::StringRef text, llvm::StringRef name, mlir::MLIRContext &context,
                                              DiagnosticPrinter &printer, const GraphLimits &limits = {});
 
-/// What a module must be to be compiled; errors are MLIR diagnostics.
+struct OutlinedText;
+
+/// What a module must be to be compiled; errors are MLIR diagnostics, at the names and attributes in `source` where the
+/// module's text is given.
 /// function_c1: exactly one function, public, with a body. function_c2: one block of tcc ops and func.return.
 /// function_c3: names of arguments are unique, and so are names of results. function_c4: tcc.updates names a state of
-/// the result's type, at most once.
-mlir::LogicalResult verifyGraph(mlir::ModuleOp module);
+/// the result's type, at most once. function_c5: ops, arguments, results and the function have no attribute that
+/// nothing reads.
+mlir::LogicalResult verifyGraph(mlir::ModuleOp module, const OutlinedText *source = nullptr);
 
 /// The one function of a verified module.
 mlir::func::FuncOp graphFunction(mlir::ModuleOp module);

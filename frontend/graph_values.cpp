@@ -9,6 +9,9 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
+constexpr const char *kindNames[] = {"uniform", "small", "zero", "rate", "step", "index", "flag"};
+static_assert(std::size(kindNames) == static_cast<size_t>(ValueHint::Kind::flag) + 1, "a name for each kind");
+
 /// Lowers `hint` to what `use` asks of the argument; true if the use only passes the value on.
 bool look(OpOperand &use, ValueHint &hint, bool &known) {
   using Kind = ValueHint::Kind;
@@ -73,6 +76,19 @@ std::string shortNumber(double value) {
 std::string argumentName(func::FuncOp function, unsigned argument) {
   auto name = function.getArgAttrOfType<StringAttr>(argument, nameAttr);
   return name ? name.str() : "arg" + std::to_string(argument);
+}
+
+std::string hintText(const ValueHint &hint) {
+  return kindNames[static_cast<size_t>(hint.kind)] + std::string(" ") + std::to_string(hint.bound);
+}
+
+ValueHint parseHint(const std::string &text) {
+  const auto [kind, bound] = StringRef(text).split(' ');
+  ValueHint hint;
+  for (size_t i = 0; i < std::size(kindNames); ++i)
+    if (int64_t value = 0; kind == kindNames[i] && !bound.getAsInteger(10, value) && value > 0)
+      hint = {static_cast<ValueHint::Kind>(i), value};
+  return hint;
 }
 
 std::vector<std::string> resultNames(func::FuncOp function) {

@@ -24,6 +24,10 @@ struct ValueHint {
   int64_t bound = 16; ///< of an index: the rows of the table or the classes that it selects from
 };
 
+/// "index 256", "small 16": a hint as text, and back; an unknown text is ValueHint().
+std::string hintText(const ValueHint &hint);
+ValueHint parseHint(const std::string &text);
+
 /// Hints by argument name, found from the ops that use each argument (through views and casts).
 std::map<std::string, ValueHint> valueHints(mlir::func::FuncOp function);
 

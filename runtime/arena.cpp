@@ -80,12 +80,14 @@ int64_t Arena::residentBytes(int64_t part) const {
 }
 
 void Arena::poison(int64_t part) {
-  if (part)
+  if (mapping && part)
     std::memset(window(part), 0xFF, static_cast<size_t>(part));
 }
 
 int64_t Arena::changedBytes(int64_t part) const {
   const char *start = window(part);
+  if (!start)
+    return 0;
   char untouched[line];
   std::memset(untouched, 0xFF, sizeof untouched);
   int64_t changed = 0;

@@ -4,6 +4,7 @@
 #include "runtime/describe_memory.h"
 #include "runtime/handed_tensors.h"
 #include "runtime/profiler.h"
+#include "runtime/separate_values.h"
 #include <algorithm>
 #include <cstring>
 
@@ -38,6 +39,9 @@ struct Executable::Impl {
   std::shared_ptr<Device> device;
   std::unique_ptr<Program> program; // before `device` goes
   std::vector<DeviceMemory> constants, tables;
+  std::vector<SeparatePlan::Range> values; // with memory for each, where they are separate
+  std::vector<DeviceMemory> valueMemory;
+  bool separate = false, checked = false;
   // Of a device with memory of its own: where its steps find inputs, outputs, and the states of run().
   std::vector<DeviceMemory> inputPlaces, outputPlaces, statePlaces;
   std::vector<char *> buffers; // one a buffer, computed from:
@@ -50,6 +54,10 @@ struct Executable::Impl {
 
   Error choosePart(Artefact artefact);
   Error prepare(const ProgramOptions &options);
+  Error separateArena();
+  Expected<char *> arena() const;
+  char *addressOf(const Buffer &buffer, char *base) const;
+  void poisonValues();
   Error allocateEach(const std::vector<TensorSpec> &specs, std::vector<DeviceMemory> &places);
   Error checkOverlaps(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
                       std::span<const TensorRef> states);
@@ -87,6 +95,9 @@ Error Executable::Impl::choosePart(Artefact artefact) {
 }
 
 Error Executable::Impl::prepare(const ProgramOptions &options) {
+  if (separate)
+    if (Error error = separateArena())
+      return error;
   auto loaded = device->load(plan(), part.code, options);
   if (!loaded)
     return loaded.error();
@@ -113,8 +124,42 @@ Error Executable::Impl::prepare(const ProgramOptions &options) {
       return error;
   }
   buffers.resize(plan().buffers.size());
-  auto arena = device->arena(plan().arenaBytes, plan().alignment);
-  return arena ? Error::success() : withSizes(arena.error());
+  auto reserved = arena();
+  return reserved ? Error::success() : withSizes(reserved.error());
+}
+
+Error Executable::Impl::separateArena() {
+  SeparatePlan separated = separateValues(plan());
+  part.plan = std::move(separated.plan);
+  values = std::move(separated.values);
+  for (const SeparatePlan::Range &value : values) {
+    auto memory = device->allocateGuarded(value.bytes);
+    if (!memory)
+      return withSizes(memory.error());
+    valueMemory.push_back(std::move(*memory));
+  }
+  return Error::success();
+}
+
+Expected<char *> Executable::Impl::arena() const {
+  return separate ? Expected<char *>(nullptr) : device->arena(plan().arenaBytes, plan().alignment);
+}
+
+char *Executable::Impl::addressOf(const Buffer &buffer, char *base) const {
+  if (buffer.space != Space::arena || !separate)
+    return base ? base + buffer.offset : nullptr;
+  if (buffer.bytes == 0)
+    return nullptr;
+  const auto behind = std::upper_bound(values.begin(), values.end(), buffer.offset,
+                                       [](int64_t offset, const auto &value) { return offset < value.offset; });
+  const auto index = static_cast<size_t>(behind - values.begin()) - 1;
+  return valueMemory[index].address + (buffer.offset - values[index].offset);
+}
+
+void Executable::Impl::poisonValues() {
+  for (const DeviceMemory &memory : valueMemory)
+    if (memory.bytes > 0)
+      std::memset(memory.address, 0xFF, static_cast<size_t>(memory.bytes));
 }
 
 Error Executable::Impl::allocateEach(const std::vector<TensorSpec> &specs, std::vector<DeviceMemory> &places) {
@@ -163,8 +208,7 @@ Error Executable::Impl::place(char *arena, Addresses tensors) {
                                         &tensors.states, &constantPlaces, &tablePlaces};
   for (size_t i = 0; i < buffers.size(); ++i) {
     const Buffer &buffer = plan().buffers[i];
-    char *base = (*bases[static_cast<size_t>(buffer.space)])[buffer.index];
-    buffers[i] = base ? base + buffer.offset : nullptr;
+    buffers[i] = addressOf(buffer, (*bases[static_cast<size_t>(buffer.space)])[buffer.index]);
   }
   if (Error error = program->place({arena, buffers, tensors.inputs, tensors.outputs, tensors.states, constantPlaces}))
     return error;
@@ -190,15 +234,17 @@ Error Executable::Impl::fillTables() {
 Error Executable::Impl::runInPlace(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
                                    std::span<const TensorRef> states, Profiler *profiler) {
   Addresses tensors{addressesOf(inputs), addressesOf(outputs), addressesOf(states)};
-  auto arena = device->arena(plan().arenaBytes, plan().alignment);
-  if (!arena)
-    return withSizes(arena.error());
-  if (!isPlacedAt(*arena, tensors)) {
+  auto base = arena();
+  if (!base)
+    return withSizes(base.error());
+  if (!isPlacedAt(*base, tensors)) {
     if (Error error = checkOverlaps(inputs, outputs, states))
       return error;
-    if (Error error = place(*arena, std::move(tensors)))
+    if (Error error = place(*base, std::move(tensors)))
       return error;
   }
+  if (checked)
+    poisonValues();
   PeakScope peak;
   Error result = program->run(profiler);
   countedBytes = std::max(countedBytes, peak.bytes());
@@ -208,13 +254,13 @@ Error Executable::Impl::runInPlace(std::span<const ConstTensorRef> inputs, std::
 Expected<std::shared_ptr<StepOutputs>> Executable::Impl::start(std::span<const ConstTensorRef> inputs,
                                                                std::span<const TensorRef> states, Profiler *profiler) {
   Addresses tensors{addressesOf(inputPlaces), addressesOf(outputPlaces), addressesOf(states)};
-  auto arena = device->arena(plan().arenaBytes, plan().alignment);
-  if (!arena)
-    return withSizes(arena.error());
-  if (!isPlacedAt(*arena, tensors)) {
+  auto base = arena();
+  if (!base)
+    return withSizes(base.error());
+  if (!isPlacedAt(*base, tensors)) {
     if (Error error = checkOverlaps({}, {}, states))
       return error;
-    if (Error error = place(*arena, std::move(tensors)))
+    if (Error error = place(*base, std::move(tensors)))
       return error;
   }
   if (Error error = program->sendInputs(inputs))
@@ -276,6 +322,8 @@ Executable::~Executable() {
 Expected<std::unique_ptr<Executable>> Executable::load(Artefact artefact, const ExecutableOptions &options) {
   auto impl = std::make_unique<Impl>();
   impl->device = options.device ? options.device : makeCpuDevice();
+  impl->separate = options.separate;
+  impl->checked = options.checked;
   if (Error error = impl->choosePart(std::move(artefact)))
     return error;
   std::unique_ptr<Executable> executable(new Executable(std::move(impl)));

@@ -19,6 +19,9 @@ struct ExecutableOptions {
   int threads = 0;      ///< 0: as many as CPUs may be used
   bool checked = false; ///< NaN-fill arena and outputs before every run; verify the float environment after it
   std::shared_ptr<Device> device = {}; ///< null: a CPU of its own
+  /// For checks: each value of the arena in memory of its own (separate_values.h), which ends where nothing may be
+  /// touched. Bits are the same.
+  bool separate = false;
 };
 
 /// Where the step's memory went. planned is what the plan says; the others are counted without asking it.

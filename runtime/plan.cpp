@@ -264,6 +264,8 @@ private:
         return "a pointer slot is at byte " + number(slot.offset) + " of " + number(bytes) +
                "; slots are eight bytes, in order, inside, at multiples of eight";
       end = slot.offset + 8;
+      if (!slot.read && !slot.written)
+        return "the pointer slot at byte " + number(slot.offset) + " is neither read nor written";
       if (std::string problem = checkUse(slot.buffer, slot.written); !problem.empty())
         return problem;
     }

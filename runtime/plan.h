@@ -68,6 +68,7 @@ struct PointerSlot {
   int64_t offset = 0;
   BufferId buffer = noBuffer;
   bool written = false; ///< whether the kernel writes through it
+  bool read = true;     ///< false: a result, what was there before is not looked at
   bool operator==(const PointerSlot &) const = default;
 };
 

@@ -87,7 +87,8 @@ Json toJson(const CopyCall &call) {
 Json toJson(const std::vector<PointerSlot> &slots) {
   Json list = Json::array();
   for (const PointerSlot &slot : slots)
-    list.push_back({{"offset", slot.offset}, {"buffer", idToJson(slot.buffer)}, {"written", slot.written}});
+    list.push_back(
+        {{"offset", slot.offset}, {"buffer", idToJson(slot.buffer)}, {"written", slot.written}, {"read", slot.read}});
   return list;
 }
 
@@ -275,7 +276,7 @@ std::vector<PointerSlot> readSlots(JsonReader &reader, const Json &object, const
   std::vector<PointerSlot> slots;
   for (const Json &json : reader.list(object, key, maxPlanItems))
     slots.push_back({reader.integer(json, "offset", 0, maxConstantBytes), readId(reader, json, "buffer"),
-                     reader.boolean(json, "written")});
+                     reader.boolean(json, "written"), reader.boolean(json, "read")});
   return slots;
 }
 

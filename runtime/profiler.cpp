@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <set>
 
 namespace tcc::runtime {
 namespace {
@@ -46,6 +47,16 @@ std::string Profiler::chromeTrace() const {
                     {"dur", static_cast<double>(event.durationNs) * 1e-3},
                     {"args", args}});
   }
+  // Names for viewers: of the process and of each stream, as metadata events.
+  std::set<int32_t> streams;
+  for (const Event &event : events)
+    streams.insert(event.stream);
+  auto name = [&](const char *what, int32_t stream, const std::string &text) {
+    list.push_back({{"name", what}, {"ph", "M"}, {"pid", 1}, {"tid", stream}, {"args", {{"name", text}}}});
+  };
+  name("process_name", 0, "tcc");
+  for (int32_t stream : streams)
+    name("thread_name", stream, "stream " + std::to_string(stream));
   return writeJson({{"traceEvents", list}, {"displayTimeUnit", "ms"}});
 }
 

@@ -26,7 +26,8 @@ public:
   void clear() { events.clear(); }
   const std::vector<Event> &all() const { return events; }
 
-  /// Complete events ("ph":"X"), one tid per stream, times in microseconds from the first event.
+  /// Complete events ("ph":"X"), one tid per stream, times in microseconds from the first event; then the names of the
+  /// process and of its streams ("ph":"M").
   std::string chromeTrace() const;
   Error writeChromeTrace(const std::string &path) const;
 

@@ -42,12 +42,13 @@ def look : OptionGroup<"look">, HelpText<"Looking inside">;
 def fdump_ir_EQ : OneJoined<"fdump-ir=">, Group<look>, MetaVarName<"all|changed|PASS">, HelpText<"Print the IR after passes">;
 def fdump_dir_EQ : OneJoined<"fdump-dir=">, Group<look>, MetaVarName<"DIR">, HelpText<"Write dumps to DIR/INPUT.ir instead of stderr">;
 def fverify_each : One<"fverify-each">, Group<look>, HelpText<"Run the interpreter before and after each pass and compare">;
-def ftime_report : One<"ftime-report">, Group<look>, HelpText<"Print each pass's time">;
+def ftime_report : One<"ftime-report">, Group<look>, HelpText<"Print the time of each pass and of each part of code generation">;
 def print_pipeline : Two<"print-pipeline">, Group<look>, HelpText<"Print the passes under the given options">;
 def fdiagnostics_color : One<"fdiagnostics-color">, Group<look>;
 def fno_diagnostics_color : One<"fno-diagnostics-color">, Group<look>;
 def fdiagnostics_color_EQ : OneJoined<"fdiagnostics-color=">, Group<look>, MetaVarName<"always|never|auto">, HelpText<"Colour of messages (auto; NO_COLOR is honoured)">;
-def v : One<"v">, Group<look>, HelpText<"Say what is done">;
+def W : OneJoined<"W">, Group<look>, MetaVarName<"[no-]WARNING|error[=WARNING]">, HelpText<"Switch a warning on or off, or make it an error">;
+def v : One<"v">, Group<look>, HelpText<"Say what is done, with times">;
 
 def about : OptionGroup<"about">, HelpText<"About this program">;
 def help : Flag<["--", "-"], "help">, Group<about>, HelpText<"This text">;

@@ -10,6 +10,7 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/Path.h"
+#include "llvm/TargetParser/Host.h"
 #include <chrono>
 
 using namespace mlir;
@@ -21,6 +22,12 @@ using Clock = std::chrono::steady_clock;
 
 double millisecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+std::string took(double ms) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format(" in %.1f ms", ms);
+  return text;
 }
 
 /// One input on its way.
@@ -43,6 +50,7 @@ public:
 
 private:
   int steps();
+  void say(const std::string &text) const;
   void openDump();
   void closeDump();
   void make();
@@ -54,7 +62,6 @@ private:
   void printTimes();
   void execute();
   void interpret();
-  void checkArgument(StringRef option, const std::string &given);
 
   OwningOpRef<ModuleOp> copy() { return OwningOpRef<ModuleOp>(module->clone()); }
 
@@ -69,11 +76,18 @@ private:
   CompileOptions compileOptions;
   CompileReport report;
   double totalMs = 0;
+  Clock::time_point begin = Clock::now();
   std::optional<ScopedDiagnostics> diagnostics;
 };
 
 /// Diagnostics have said what is wrong.
 struct AlreadyReported {};
+
+/// -v: what has been done, and when.
+void Job::say(const std::string &text) const {
+  if (options.verbose)
+    llvm::errs() << llvm::format("tcc: %9.1f ms  ", millisecondsSince(begin)) << text << '\n';
+}
 
 int Job::steps() {
   // 1. Read and parse.
@@ -81,18 +95,21 @@ int Job::steps() {
   std::optional<std::string> text = readText(path, GraphLimits().bytes, problem);
   if (!text)
     throw Error(problem);
+  say("read " + name + ", " + bytesText(static_cast<int64_t>(text->size())));
   module = parseGraph(*text, name, context, printer);
   if (!module)
     return exitDiagnosed;
   func::FuncOp function = graphFunction(*module);
+  say("parsed @" + function.getName().str() + ": " + std::to_string(function.getNumArguments()) + " arguments, " +
+      std::to_string(llvm::range_size(function.getBody().front().without_terminator())) + " ops");
+  warnAboutGraph(function, *text, name, options.warnings, printer);
+  if (printer.errors())
+    return exitDiagnosed;
   values.hints = valueHints(function);
-  for (const auto &[given, sizes] : options.compile.pipeline.shapes)
-    checkArgument("--shape=", given);
-  for (const auto &[given, file] : options.inputFiles)
-    checkArgument("--input ", given);
-  checkOutputs(options, writableNames(function));
   compileOptions = options.compile;
-  values.given = readInputs(options, function, compileOptions.pipeline.shapes);
+  values.given = readInputs(options, argumentsOf(function), compileOptions.pipeline.shapes);
+  for (const auto &[result, file] : options.outputFiles)
+    checkName("--output ", result, tcc::writableNames(function), "result or state");
   if (options.action == Action::syntaxOnly)
     return exitSuccess;
   armReproducer("// tcc " + llvm::join(options.commandLine, " ") + "\n" + *text);
@@ -118,10 +135,10 @@ int Job::steps() {
 }
 
 void Job::make() {
-  if (options.verbose)
-    llvm::errs() << "tcc: target cpu, -march=" << compileOptions.cpu.target.cpu << ", -O"
-                 << compileOptions.pipeline.level << ", "
-                 << (compileOptions.threads ? compileOptions.threads : runtime::availableThreads()) << " threads\n";
+  const std::string &cpu = compileOptions.cpu.target.cpu;
+  const int threads = compileOptions.threads ? compileOptions.threads : runtime::availableThreads();
+  say("target cpu, -march=" + cpu + (cpu == "native" ? " (" + llvm::sys::getHostCPUName().str() + ")" : "") + ", -O" +
+      std::to_string(compileOptions.pipeline.level) + ", " + std::to_string(threads) + " threads");
   for (Emission emission : options.emissions)
     emit(emission);
   if (options.reference)
@@ -130,12 +147,14 @@ void Job::make() {
     return execute();
   if (!options.emissions.empty())
     return;
-  const runtime::Artefact artefact = compile();
+  runtime::Artefact artefact = compile();
+  storeHints(artefact, values.hints);
   if (!options.output.empty()) {
     auto bytes = runtime::serializeArtefact(artefact);
     if (!bytes)
       throw std::logic_error(bytes.error().message());
     writeResult(options.output, *bytes);
+    say("wrote " + options.output + ", " + bytesText(static_cast<int64_t>(bytes->size())));
   }
   if (options.output != "-")
     printSummary(llvm::outs());
@@ -179,6 +198,10 @@ runtime::Artefact Job::compile() {
   if (!artefact)
     throw AlreadyReported();
   totalMs = millisecondsSince(start);
+  say("ran " + std::to_string(report.pipeline.passes.size()) + " passes" + took(report.pipelineMs) + ": " +
+      std::to_string(report.pipeline.kernels) + " kernels, " + std::to_string(report.pipeline.matmuls) +
+      " matrix products, " + bytesText(report.pipeline.arenaBytes) + " arena");
+  say("made code for " + std::to_string(report.compiledKernels) + " kernels" + took(report.codegenMs));
   return std::move(*artefact);
 }
 
@@ -193,7 +216,7 @@ void Job::emit(Emission emission) {
   case Emission::planned:
     return emitPhase(emission);
   case Emission::json:
-    writeResult(options.output, runtime::planToJson(compile().targets[0].plan) + "\n");
+    writeResult(options.output, indentedJson(runtime::planToJson(compile().targets[0].plan)));
     return;
   case Emission::llvm:
   case Emission::assembly:
@@ -255,23 +278,12 @@ void Job::printTimes() {
     llvm::errs() << llvm::format("%7.2f         code generation\n", report.codegenMs);
 }
 
-/// What an option says about argument `given` must be about one that exists.
-void Job::checkArgument(StringRef option, const std::string &given) {
-  if (values.hints.count(given))
-    return;
-  std::vector<std::string> names;
-  for (const auto &[argument, hint] : values.hints)
-    names.push_back(argument);
-  const std::string candidate = nearest(given, names);
-  throw Error(name + ": " + option.str() + given + ": the graph has no such argument" +
-              (candidate.empty() ? "; it has " + llvm::join(names, ", ") : "; did you mean '" + candidate + "'?"));
-}
-
 void Job::execute() {
   runtime::Artefact artefact = compile();
   auto executable = runtime::Executable::load(std::move(artefact), {compileOptions.threads, false});
   if (!executable)
     throw Error(executable.error().message());
+  say("loaded for " + std::to_string((*executable)->threads()) + " threads");
   printSummary(llvm::errs());
   driver::execute(**executable, options, values);
 }

@@ -9,6 +9,11 @@ enum ExitStatus : int { exitSuccess = 0, exitDiagnosed = 1, exitUsage = 2, exitI
 /// Compiles, prints, writes or runs one input. Throws nothing of the user's doing.
 int processInput(const Options &options, const std::string &path);
 
+/// Whether a file begins as an artefact does.
+bool isArtefact(const std::string &path);
+/// Says what an artefact holds, or runs it.
+int processArtefact(const Options &options, const std::string &path);
+
 /// Prints what the machine has and lacks; fails (1) where something that compiling needs is missing.
 int runDoctor(llvm::raw_ostream &os);
 void printVersion(llvm::raw_ostream &os);

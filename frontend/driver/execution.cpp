@@ -134,16 +134,15 @@ std::string sizesText(ArrayRef<int64_t> sizes) {
       "x");
 }
 
-/// Reads `path` for argument `name` of `type`; `shape` is what --shape says of it, or null.
-Array readInput(const std::string &name, const std::string &path, RankedTensorType type,
-                const std::vector<int64_t> *shape) {
-  Array array = readNpy(path, valueType(type).dtype);
-  const ArrayRef<int64_t> sizes = shape ? ArrayRef<int64_t>(*shape) : type.getShape();
+/// Reads `path` for `argument`; `shape` is what --shape says of it, or null.
+Array readInput(const runtime::TensorSpec &argument, const std::string &path, const std::vector<int64_t> *shape) {
+  Array array = readNpy(path, argument.dtype);
+  const ArrayRef<int64_t> sizes = shape ? *shape : argument.shape;
   bool fits = array.shape().rank() == static_cast<int64_t>(sizes.size());
   for (size_t i = 0; fits && i < sizes.size(); ++i)
     fits = ShapedType::isDynamic(sizes[i]) || sizes[i] == array.shape()[i];
   if (!fits)
-    throw Error(path + " has shape " + array.shape().text() + "; '" + name + "' is " +
+    throw Error(path + " has shape " + array.shape().text() + "; '" + argument.name + "' is " +
                 (sizes.empty() ? std::string("a scalar") : sizesText(sizes)) + (shape ? " by --shape" : ""));
   return array;
 }
@@ -161,32 +160,55 @@ Array RunValues::of(const runtime::TensorSpec &spec, uint64_t seed, int64_t run)
   return randomArray(spec, hint == hints.end() ? ValueHint() : hint->second, seed, run);
 }
 
-std::map<std::string, Array> readInputs(const Options &options, func::FuncOp function,
-                                        std::map<std::string, std::vector<int64_t>> &shapes) {
-  std::map<std::string, Array> given;
+std::vector<runtime::TensorSpec> argumentsOf(func::FuncOp function) {
+  std::vector<runtime::TensorSpec> list;
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-    const std::string name = argumentName(function, i);
-    const auto file = llvm::find_if(options.inputFiles, [&](const auto &entry) { return entry.first == name; });
-    if (file == options.inputFiles.end())
-      continue;
     const RankedTensorType type = tensorType(function.getArgument(i));
-    const auto shape = shapes.find(name);
-    Array array = readInput(name, file->second, type, shape == shapes.end() ? nullptr : &shape->second);
-    if (!type.hasStaticShape())
-      shapes.try_emplace(name, array.shape().begin(), array.shape().end());
-    given.emplace(name, std::move(array));
+    list.push_back({argumentName(function, i), valueType(type).dtype, type.getShape().vec()});
   }
-  return given;
+  return list;
 }
 
-void checkOutputs(const Options &options, const std::vector<std::string> &results) {
-  for (const auto &[name, path] : options.outputFiles) {
-    if (llvm::is_contained(results, name))
-      continue;
-    const std::string candidate = nearest(name, results);
-    throw Error("--output " + name + ": the graph has no such result or state" +
-                (candidate.empty() ? "; it has " + llvm::join(results, ", ") : "; did you mean '" + candidate + "'?"));
+std::vector<runtime::TensorSpec> argumentsOf(const runtime::Plan &plan) {
+  std::vector<runtime::TensorSpec> list = plan.inputs;
+  list.insert(list.end(), plan.states.begin(), plan.states.end());
+  return list;
+}
+
+std::vector<std::string> writableNames(const runtime::Plan &plan) {
+  std::vector<std::string> names;
+  for (const auto *list : {&plan.outputs, &plan.states})
+    for (const runtime::TensorSpec &spec : *list)
+      names.push_back(spec.name);
+  return names;
+}
+
+void checkName(StringRef option, const std::string &given, const std::vector<std::string> &names, StringRef kind) {
+  if (llvm::is_contained(names, given))
+    return;
+  const std::string candidate = nearest(given, names);
+  throw Error(option.str() + given + ": there is no such " + kind.str() +
+              (candidate.empty() ? "; there is " + llvm::join(names, ", ") : "; did you mean '" + candidate + "'?"));
+}
+
+std::map<std::string, Array> readInputs(const Options &options, const std::vector<runtime::TensorSpec> &arguments,
+                                        std::map<std::string, std::vector<int64_t>> &shapes) {
+  std::vector<std::string> names;
+  for (const runtime::TensorSpec &argument : arguments)
+    names.push_back(argument.name);
+  for (const auto &[given, sizes] : shapes)
+    checkName("--shape=", given, names, "argument");
+  std::map<std::string, Array> values;
+  for (const auto &[given, file] : options.inputFiles) {
+    checkName("--input ", given, names, "argument");
+    const runtime::TensorSpec &argument = arguments[static_cast<size_t>(llvm::find(names, given) - names.begin())];
+    const auto shape = shapes.find(given);
+    Array array = readInput(argument, file, shape == shapes.end() ? nullptr : &shape->second);
+    if (llvm::any_of(argument.shape, ShapedType::isDynamic))
+      shapes.try_emplace(given, array.shape().begin(), array.shape().end());
+    values.emplace(given, std::move(array));
   }
+  return values;
 }
 
 void execute(runtime::Executable &executable, const Options &options, const RunValues &values) {
@@ -215,13 +237,9 @@ void execute(runtime::Executable &executable, const Options &options, const RunV
 void interpretOnce(func::FuncOp function, const Options &options, const RunValues &values) {
   // 1. Arguments.
   std::vector<RefTensor> arguments;
-  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-    RankedTensorType type = tensorType(function.getArgument(i));
-    const ValueType described = valueType(type);
-    runtime::TensorSpec spec{argumentName(function, i), described.dtype,
-                             std::vector<int64_t>(type.getShape().begin(), type.getShape().end())};
+  for (const auto &[i, spec] : llvm::enumerate(argumentsOf(function))) {
     const Array array = values.of(spec, options.seed, 1);
-    RefTensor tensor = splatTensor(type, 0);
+    RefTensor tensor = splatTensor(tensorType(function.getArgument(static_cast<unsigned>(i))), 0);
     for (int64_t j = 0; j < tensor.size(); ++j)
       tensor.data[static_cast<size_t>(j)] = array.item(j);
     arguments.push_back(std::move(tensor));

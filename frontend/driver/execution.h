@@ -21,19 +21,29 @@ struct RunValues {
   Array of(const runtime::TensorSpec &spec, uint64_t seed, int64_t run) const;
 };
 
-/// Reads the files of --input for the arguments of `function` and checks their sizes; the ones that give '?' sizes are
-/// added to `shapes` (as --shape does). Throws Error.
-std::map<std::string, Array> readInputs(const Options &options, mlir::func::FuncOp function,
-                                        std::map<std::string, std::vector<int64_t>> &shapes);
+/// The arguments of a graph, whose '?' sizes are ShapedType::kDynamic, and those of a compiled plan.
+std::vector<runtime::TensorSpec> argumentsOf(mlir::func::FuncOp function);
+std::vector<runtime::TensorSpec> argumentsOf(const runtime::Plan &plan);
+/// What a run of a plan leaves behind: results, then states (see writableNames).
+std::vector<std::string> writableNames(const runtime::Plan &plan);
 
-/// Throws Error unless every --output names one of `results`.
-void checkOutputs(const Options &options, const std::vector<std::string> &results);
+/// Throws Error unless `option` (--shape=, --input, --output) names one of `names`.
+void checkName(llvm::StringRef option, const std::string &given, const std::vector<std::string> &names,
+               llvm::StringRef kind);
+
+/// Reads the files of --input for these arguments and checks names and sizes; the ones that give '?' sizes are added to
+/// `shapes` (as --shape does). Throws Error.
+std::map<std::string, Array> readInputs(const Options &options, const std::vector<runtime::TensorSpec> &arguments,
+                                        std::map<std::string, std::vector<int64_t>> &shapes);
 
 /// --run and --bench: results and times go to stdout, what --output asks for to its files. Throws Error.
 void execute(runtime::Executable &executable, const Options &options, const RunValues &values);
 
 /// --run=reference: `function` in phase Shaped, once, by the interpreter. Throws Error.
 void interpretOnce(mlir::func::FuncOp function, const Options &options, const RunValues &values);
+
+/// Keeps the hints in the artefact, so that running it alone draws the same values.
+void storeHints(runtime::Artefact &artefact, const std::map<std::string, ValueHint> &hints);
 
 /// "12.3 MB"
 std::string bytesText(int64_t bytes);

@@ -6,6 +6,7 @@
 #include "llvm/Option/OptTable.h"
 #include "llvm/Support/Allocator.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/StringSaver.h"
 
 using namespace llvm::opt;
@@ -156,6 +157,12 @@ void readOutput(StringRef path, Options &options) {
   options.output = path.str();
 }
 
+void readWarning(StringRef text, Options &options) {
+  std::string candidate;
+  if (!options.warnings.set(text, candidate))
+    throw UsageError{"unknown warning '-W" + text.str() + "'" + suggestion(candidate) + " (--help lists them)"};
+}
+
 void readTarget(StringRef text) {
   if (text == "cuda")
     throw UsageError{"target 'cuda' is not part of this build; 'cpu' is"};
@@ -269,6 +276,9 @@ void apply(const Arg &arg, Options &options) {
     if (options.color != "always" && options.color != "never" && options.color != "auto")
       throw UsageError{"unknown colour '" + options.color + "' (always, never or auto)"};
     break;
+  case OPT_W:
+    readWarning(value(), options);
+    break;
   case OPT_v:
     options.verbose = true;
     break;
@@ -374,6 +384,9 @@ void printHelp(llvm::raw_ostream &os) {
   llvm::raw_string_ostream stream(text);
   table.printHelp(stream, "tcc [options] file...", "", /*ShowHidden=*/false, /*ShowAllAliases=*/false);
   os << StringRef(text).drop_front(text.find("USAGE:")); // the overview stands above
+  os << "\nWarnings, all on:\n";
+  for (const WarningInfo &warning : warningTable())
+    os << "  -W" << llvm::left_justify(warning.name, 20) << warning.what << '\n';
   os << "\nExit status: 0; 1 after a diagnosed error; 2 after a usage error; 70 after an internal error.\n";
 }
 

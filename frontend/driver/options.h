@@ -1,6 +1,7 @@
 // The command line of tcc as a struct.
 #pragma once
 #include "codegen/compile_module.h"
+#include "frontend/graph_warnings.h"
 #include <optional>
 #include <string>
 #include <utility>
@@ -31,6 +32,7 @@ struct Options {
 
   std::string dumpFolder;
   bool timeReport = false, verbose = false;
+  Warnings warnings; ///< -W
   std::string color = "auto";
   std::vector<std::string> commandLine; ///< for a reproducer
 };

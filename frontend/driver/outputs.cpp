@@ -15,6 +15,26 @@ std::string stem(const std::string &input) {
   return llvm::sys::path::stem(input == "-" ? "stdin" : input).str();
 }
 
+/// Where each bracket of a JSON text is closed; 0 for other bytes.
+std::vector<size_t> closings(llvm::StringRef text) {
+  std::vector<size_t> ends(text.size()), open;
+  bool string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (string && c == '\\')
+      ++i;
+    else if (c == '"')
+      string = !string;
+    else if (!string && (c == '[' || c == '{'))
+      open.push_back(i);
+    else if (!string && (c == ']' || c == '}') && !open.empty()) {
+      ends[open.back()] = i;
+      open.pop_back();
+    }
+  }
+  return ends;
+}
+
 } // namespace
 
 std::string objectPath(const std::string &input) {
@@ -59,6 +79,41 @@ void writeResult(const std::string &path, llvm::StringRef bytes) {
     llvm::outs() << bytes;
   else if (runtime::Error error = runtime::writeFileAtomically(path, {bytes.data(), bytes.size()}))
     throw Error(error.message());
+}
+
+std::string indentedJson(llvm::StringRef compact) {
+  constexpr size_t lineBytes = 100;
+  const std::vector<size_t> ends = closings(compact);
+  std::string out;
+  size_t depth = 0, flatEnd = 0; // within a short list until byte `flatEnd`
+  bool string = false;
+  auto newLine = [&] { out += '\n' + std::string(2 * depth, ' '); };
+  for (size_t i = 0; i < compact.size(); ++i) {
+    const char c = compact[i];
+    const bool flat = i < flatEnd;
+    if (!string && !flat && (c == ']' || c == '}')) {
+      --depth;
+      newLine();
+    }
+    out += c;
+    if (c == '"')
+      string = !string;
+    else if (string && c == '\\')
+      out += compact[++i];
+    if (string)
+      continue;
+    if (!flat && ends[i] && ends[i] - i < lineBytes) {
+      flatEnd = ends[i] + 1;
+    } else if (!flat && ends[i]) {
+      ++depth;
+      newLine();
+    } else if (c == ',') {
+      flat ? out += ' ' : (newLine(), out);
+    } else if (c == ':') {
+      out += ' ';
+    }
+  }
+  return out + '\n';
 }
 
 int finishStdout(int status) {

@@ -16,6 +16,9 @@ std::string dumpPath(const std::string &folder, const std::string &input);
 /// Writes `bytes` to `path`, whole or not at all; "" and "-" are stdout. Throws Error.
 void writeResult(const std::string &path, llvm::StringRef bytes);
 
+/// Compact JSON with an element a line where a list or an object is longer than 100 bytes, and a newline at its end.
+std::string indentedJson(llvm::StringRef compact);
+
 /// Flushes stdout at the end of the program; a failure is said in one line. The exit status is at least 1 then.
 int finishStdout(int status);
 

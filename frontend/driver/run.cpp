@@ -37,7 +37,8 @@ int dispatch(const Options &options) {
   }
   int status = exitSuccess;
   for (const std::string &input : options.inputs)
-    status = std::max(status, processInput(options, input));
+    status = std::max(status, input != "-" && isArtefact(input) ? processArtefact(options, input)
+                                                                : processInput(options, input));
   return status;
 }
 

@@ -129,7 +129,9 @@ SmallVector<Value> RmsNormOp::decompose(Emit &b) {
 LogicalResult LinearOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                          SmallVectorImpl<Type> &types) {
   RankedTensorType x = tensorType(adaptor.getX()), weight = tensorType(adaptor.getWeight());
-  if (x.getRank() < 2 || weight.getRank() != 2 || !sameSize(x.getShape().back(), weight.getDimSize(0)))
+  if (x.getRank() < 2)
+    return emitOptionalError(loc, "'tcc.linear' x is ", typeText(x), "; it must have rows: [rows..., in] (linear_c1)");
+  if (weight.getRank() != 2 || !sameSize(x.getShape().back(), weight.getDimSize(0)))
     return emitOptionalError(loc, "'tcc.linear' weight is ", typeText(weight), " for x ", typeText(x),
                              "; it must be [x's last size, out] (linear_c1)");
   if (Value bias = adaptor.getBias()) {

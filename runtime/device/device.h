@@ -86,6 +86,8 @@ public:
 
   /// Uninitialised, at a multiple of 256 bytes where the device has memory of its own, otherwise of 64.
   virtual Expected<DeviceMemory> allocate(int64_t bytes) = 0;
+  /// The same for checks: touching what lies behind its end is found, where the device can.
+  virtual Expected<DeviceMemory> allocateGuarded(int64_t bytes) { return allocate(bytes); }
   /// Both copies are done on return, after all that was started.
   virtual Error copyIn(char *to, const void *from, int64_t bytes) = 0;
   virtual Error copyOut(void *to, const char *from, int64_t bytes) = 0;

@@ -40,6 +40,7 @@ void DeviceBuffer::setAccessible(bool accessible) {
 
 void DeviceBuffer::retire() {
   retired = true;
+  Machine::get().forgetRecentBuffers();
   shadow = nullptr;
   setAccessible(false);
   madvise(mapping + pageBytes, mappedBytes - 2 * pageBytes, MADV_DONTNEED);

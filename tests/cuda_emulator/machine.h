@@ -160,6 +160,7 @@ public:
   // Buffers
   void addBuffer(DeviceBuffer *buffer);
   void removeBuffer(DeviceBuffer *buffer);
+  void forgetRecentBuffers() { recentBuffers.fill({}); }
 
   // --- For the primitives ---
   Thread &current() { return *running; }
@@ -249,9 +250,11 @@ private:
   static void onFaultInfo(int signal, void *info, void *context);
   static void faultLanding();
   void runBlock();
+  /// Lanes of the warp run in turn, each until it waits, until all of them do.
   void runWarp(int warp);
-  void runThread(Thread &thread);
   bool runLaggingLane(const std::vector<int> &warpOrder);
+  /// The lane whose turn it is, made the running one; null when all of the warp wait.
+  Thread *nextLane();
   bool landSomething();
   void explainStall();
   void checkExit(Thread &thread);
@@ -268,6 +271,8 @@ private:
   bool aborted = false;
   Thread *running = nullptr;
   Fiber scheduler;
+  int laneOrder[32] = {}, laneCount = 0, laneAt = 0; // threads of the running warp, and the next one's place
+  bool laneRan = false;                              // whether any has run in this pass over the warp
   char *stacks = nullptr;
   int stackCount = 0;
   std::uint64_t randomState = 1;
@@ -279,7 +284,11 @@ private:
   void **kernelArgs = nullptr;
   std::uint32_t blockIndex = 0;
   std::map<const char *, DeviceBuffer *> buffers; // by base
-  std::array<DeviceBuffer *, 4> recentBuffers{};  // looked at first
+  struct RecentBuffer {
+    const char *begin = nullptr, *end = nullptr;
+    DeviceBuffer *buffer = nullptr;
+  };
+  std::array<RecentBuffer, 4> recentBuffers{}; // looked at first
   std::size_t nextRecent = 0;
   std::uint32_t launchTick = 0, blockTick = 0;                      // epochs up to these are of earlier ones
   std::vector<std::pair<std::uint32_t, std::uint32_t>> blockStarts; // of a checked launch: tick, block

@@ -106,22 +106,23 @@ void Machine::addBuffer(DeviceBuffer *buffer) {
 }
 void Machine::removeBuffer(DeviceBuffer *buffer) {
   buffers.erase(buffer->base);
-  recentBuffers.fill(nullptr);
+  forgetRecentBuffers();
 }
 
 DeviceBuffer *Machine::bufferAt(const void *pointer, std::size_t bytes, bool nearby) {
   const char *address = static_cast<const char *>(pointer);
-  for (DeviceBuffer *buffer : recentBuffers)
-    if (buffer && address >= buffer->base && address + bytes <= buffer->base + buffer->size && !buffer->retired)
-      return buffer;
+  for (const RecentBuffer &recent : recentBuffers)
+    if (address >= recent.begin && address + bytes <= recent.end)
+      return recent.buffer;
   auto after = buffers.upper_bound(address);
   if (after != buffers.begin()) {
     DeviceBuffer *buffer = std::prev(after)->second;
-    if ((address + bytes <= buffer->base + buffer->size && !buffer->retired) ||
-        (nearby && address < buffer->mapping + buffer->mappedBytes)) {
-      recentBuffers[nextRecent++ % recentBuffers.size()] = buffer;
+    if (address + bytes <= buffer->base + buffer->size && !buffer->retired) {
+      recentBuffers[nextRecent++ % recentBuffers.size()] = {buffer->base, buffer->base + buffer->size, buffer};
       return buffer;
     }
+    if (nearby && address < buffer->mapping + buffer->mappedBytes)
+      return buffer;
   }
   if (nearby && after != buffers.end() && address >= after->second->mapping)
     return after->second;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 using namespace tcc::runtime;
 using namespace tcc::runtime::cuda;
@@ -25,7 +26,7 @@ protected:
     setenv("TCC_CUBLASLT", CUBLASLT_STAND_IN, 1);
     device = Device::open();
     stream = device->makeStream();
-    tuning = testing::TempDir() + "tcc_tuning_test.json";
+    tuning = testing::TempDir() + "tcc_tuning_test." + std::to_string(getpid()) + ".json";
     std::filesystem::remove(tuning);
   }
   void TearDown() override {

@@ -50,9 +50,10 @@ KERNEL(beyond, 32, 1)(float *x) {
 /// A parameter block, built field by field.
 struct Parameters {
   LaunchCall &call;
-  void pointer(BufferId buffer, bool written) {
+  /// A written one is a result, unless it `adds`.
+  void pointer(BufferId buffer, bool written, bool adds = false) {
     pad(8);
-    call.pointerSlots.push_back({static_cast<int64_t>(call.parameters.size()), buffer, written});
+    call.pointerSlots.push_back({static_cast<int64_t>(call.parameters.size()), buffer, written, !written || adds});
     add(int64_t{0});
   }
   template <typename Value>
@@ -154,7 +155,7 @@ inline Plan gpuStepPlan() {
                                0, 5, 6, 8, "x^T y"),
                        launch(1, 1, 128, "column sums",
                               [](Parameters p) {
-                                p.pointer(5, false), p.pointer(7, true);
+                                p.pointer(5, false), p.pointer(7, true, true);
                                 p.add(int32_t(rows)), p.add(int32_t(columns));
                               }),
                        launch(3, 1, 32, "add up",

@@ -302,6 +302,29 @@ TEST_F(CudaStep, AGrowingArenaIsFollowedByThoseWhoShareIt) {
   EXPECT_EQ(report(), "");
 }
 
+// A value of the arena that is overrun ends in the next one, and nobody sees it, unless it has memory of its own.
+TEST_F(CudaStep, ValuesInMemoryOfTheirOwn) {
+  Training together(open()), apart(open(), {.separate = true});
+  for (int step = 0; step < 3; ++step)
+    EXPECT_EQ(together.lossOf(step), apart.lossOf(step));
+  EXPECT_EQ(together.read(together.w), apart.read(apart.w));
+  EXPECT_EQ(report(), "");
+  Plan plan = gpuStepPlan();
+  LaunchCall call;
+  call.kernel = 4;
+  call.block = {32, 1, 1};
+  test::Parameters{call}.pointer(6, true); // the gradient of w, behind which other values lie
+  plan.instructions.resize(1);
+  plan.instructions[0].call = call;
+  for (bool separate : {false, true}) {
+    auto executable = Executable::load(gpuArtefact(plan), {.device = together.device, .separate = separate});
+    ASSERT_TRUE(executable) << executable.error().message();
+    std::swap(together.executable, *executable);
+    EXPECT_TRUE(together.start(0));
+    EXPECT_EQ(bool(together.executable->finish()), separate);
+  }
+}
+
 TEST_F(CudaStep, HostTensorsGoThereAndBack) {
   Training run(open());
   const float expected = run.lossOf(0);

@@ -1,8 +1,12 @@
 // compile(): values, training, guards and their reasons. No MLIR: it also shows that users' files compile without it.
 #include "tests/runtime/remote_device.h"
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <gtest/gtest.h>
+#include <string>
 #include <tcc/tcc.h>
+#include <thread>
 
 using namespace tcc;
 
@@ -157,7 +161,8 @@ TEST(Compile, EveryMissHasAReason) {
 
 TEST(Compile, FrozenFunctionsAreTracedOnce) {
   int traces = 0;
-  FunctionOptions options = quiet();
+  std::vector<std::string> said;
+  FunctionOptions options = quiet(&said);
   options.frozen = true;
   Function f = compile(
       "f",
@@ -169,8 +174,56 @@ TEST(Compile, FrozenFunctionsAreTracedOnce) {
   for (int i = 0; i < 5; ++i)
     f(sequence({3}, 0, 1));
   EXPECT_EQ(traces, 1);
+  EXPECT_TRUE(said.empty());
   EXPECT_EQ(f(sequence({4}, 0, 1))[0].item(3), 4) << "another shape is traced again";
   EXPECT_EQ(traces, 2);
+  ASSERT_FALSE(said.empty());
+  EXPECT_NE(said[0].find("'f' is frozen"), std::string::npos) << said[0];
+}
+
+TEST(Compile, AFunctionThatWasMovedFromIsAnError) {
+  Function f = compile("f", [](Tensor x) { return x + 1; }, quiet());
+  Function g = std::move(f);
+  EXPECT_EQ(g(sequence({2}, 0, 1))[0].item(1), 2);
+  EXPECT_THROW(f(sequence({2}, 0, 1)), Error);
+  EXPECT_THROW(f.prepare({}), Error);
+  EXPECT_THROW(f.graph({}), Error);
+  EXPECT_THROW(f.lastCompile(), Error);
+  EXPECT_THROW(f.counters(), Error);
+  EXPECT_THROW(f.missReason(), Error);
+  EXPECT_THROW(f.executable(), Error);
+  EXPECT_THROW(f.profile(nullptr), Error);
+  f = std::move(g);
+  EXPECT_EQ(f(sequence({2}, 0, 1))[0].item(1), 2);
+}
+
+TEST(Compile, ASecondCallAtTheSameTimeIsAnError) {
+  // The traced function waits until another thread's call has been refused.
+  std::atomic<bool> tracing = false, refused = false;
+  Function f = compile(
+      "slow",
+      [&](Tensor x) {
+        tracing = true;
+        for (int i = 0; i < 1000 && !refused; ++i)
+          std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        return x + 1;
+      },
+      quiet());
+  std::string message;
+  std::thread other([&] {
+    while (!tracing)
+      std::this_thread::yield();
+    try {
+      f(sequence({2}, 0, 1));
+    } catch (const Error &error) {
+      message = error.what();
+    }
+    refused = true;
+  });
+  EXPECT_EQ(f(sequence({2}, 0, 1))[0].item(1), 2);
+  other.join();
+  EXPECT_NE(message.find("'slow' is used while a call of it runs"), std::string::npos) << message;
+  EXPECT_EQ(f(sequence({2}, 0, 1))[0].item(1), 2) << "still usable";
 }
 
 TEST(Compile, MistakesAreErrors) {

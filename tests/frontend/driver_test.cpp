@@ -136,7 +136,7 @@ TEST(Driver, DiagnosedErrorsExitWith1) {
   const Result unknown = tcc(path);
   EXPECT_EQ(unknown.status, 1);
   EXPECT_HAS(unknown.err, path + ":2:8: error: ");
-  EXPECT_HAS(unknown.err, "\n  %r = tcc.gelo %x : tensor<4xf32>\n       ^\n");
+  EXPECT_HAS(unknown.err, "\n  %r = tcc.gelo %x : tensor<4xf32>\n       ^~~~~~~~\n");
   EXPECT_HAS(unknown.err, "did you mean 'tcc.gelu'?");
 
   const Result deep = tcc(file("deep.graph", std::string(100000, '(')));
@@ -149,7 +149,7 @@ TEST(Driver, DiagnosedErrorsExitWith1) {
   EXPECT_LACKS(open.err, "see current operation");
   const Result shape = tcc(model("mlp") + " --shape=xx:3x64");
   EXPECT_EQ(shape.status, 1);
-  EXPECT_HAS(shape.err, "--shape=xx: the graph has no such argument; did you mean 'x'?");
+  EXPECT_HAS(shape.err, "--shape=xx: there is no such argument; did you mean 'x'?");
   EXPECT_EQ(tcc(path + " " + file("good.graph", good)).status, 1) << "one bad input of two";
   const Result name = tcc(file("good.graph", good) + " --threads=1 --run --input w=a.npy");
   EXPECT_EQ(name.status, 1);
@@ -415,6 +415,75 @@ TEST(Driver, AGivenInputFixesTheOpenSizes) {
   const Result infinite = tcc(file("good.graph", good) + " --run --input x=" + huge);
   EXPECT_EQ(infinite.status, 1);
   EXPECT_HAS(infinite.err, "element 0 is 1e+300, which is beyond the range of f32");
+}
+
+TEST(Driver, AnArtefactSaysWhatItHoldsAndRuns) {
+  const std::string path = (folder() / "step.tcc").string(), out = (folder() / "loss.npy").string();
+  ASSERT_EQ(tcc(model("train_step") + " --threads=1 -o " + path).status, 0);
+  const Result said = tcc(path);
+  EXPECT_EQ(said.status, 0) << said.err;
+  for (const char *part : {"artefact for 1 target", "matrix products", "inputs: 4", "    tokens: i32[64]",
+                           "    table: f32[256, 32]", "results: 1", "    loss: f32[]"})
+    EXPECT_HAS(said.out, part);
+  const Result run = tcc(path + " --threads=1 --run=3 --output loss=" + out),
+               direct = tcc(model("train_step") + " --threads=1 --run=3");
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(run.out, direct.out) << "the same random values for the same bits";
+  EXPECT_EQ(slurp(out).substr(1, 5), "NUMPY");
+  EXPECT_HAS(tcc(path + " --threads=1 --bench=2").out, "ms median");
+  EXPECT_HAS(tcc(path + " -emit=json").out, "\"instructions\"");
+  EXPECT_EQ(tcc("-fsyntax-only " + path).out, "");
+
+  EXPECT_HAS(tcc(path + " --run --output los=" + out).err, "did you mean 'loss'?");
+  EXPECT_HAS(tcc(path + " --run --input token=x.npy").err, "did you mean 'tokens'?");
+  const std::pair<std::string, std::string> refused[] = {{"-emit=fused", "only -emit=json"},
+                                                         {"--run=reference", "not the reference interpreter"},
+                                                         {"--shape=tokens:4", "its sizes are fixed"},
+                                                         {"-o x.tcc", "no -o"}};
+  for (const auto &[option, message] : refused) {
+    const Result result = tcc(path + " " + option);
+    EXPECT_EQ(result.status, 1) << option;
+    EXPECT_HAS(result.err, "is compiled already; it takes");
+    EXPECT_HAS(result.err, message);
+  }
+  const std::string bytes = slurp(path);
+  const Result cut = tcc(file("cut.tcc", bytes.substr(0, bytes.size() / 2)) + " --run");
+  EXPECT_EQ(cut.status, 1);
+  EXPECT_HAS(cut.err, "cut.tcc");
+}
+
+TEST(Driver, SaysWhatItDoesAndHowLongItTakes) {
+  const Result verbose = tcc("-v " + model("layer_norm") + " --threads=1 --run");
+  for (const char *part : {"ms  read ", "parsed @layer_norm: 4 arguments", "target cpu, -march=native (",
+                           "-O2, 1 threads", " passes in ", "made code for ", "loaded for 1 threads"})
+    EXPECT_HAS(verbose.err, part);
+  const Result times = tcc("-ftime-report " + model("layer_norm"));
+  for (const char *part : {"all passes", "code generation"})
+    EXPECT_HAS(times.err, part);
+  const std::string json = tcc("-emit=json " + model("layer_norm")).out;
+  EXPECT_HAS(json, "\n  \"");
+  size_t longest = 0, begin = 0;
+  for (size_t at = json.find('\n'); at != std::string::npos; begin = at + 1, at = json.find('\n', begin))
+    longest = std::max(longest, at - begin);
+  EXPECT_LT(longest, 200u) << "a line an element";
+}
+
+TEST(Driver, WarningsAreSwitchedAndBecomeErrors) {
+  const std::string path =
+      file("unused.graph", "func.func @f(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {\n"
+                           "  %r = tcc.exp %x : tensor<4xf32>\n  func.return %r : tensor<4xf32>\n}\n");
+  const Result warned = tcc("-fsyntax-only " + path);
+  EXPECT_EQ(warned.status, 0);
+  EXPECT_HAS(warned.err, path + ":1:33: warning: argument '%y' is never used [-Wunused-argument]");
+  EXPECT_EQ(tcc("-fsyntax-only -Wno-unused-argument " + path).err, "");
+  const Result error = tcc("-fsyntax-only -Werror " + path);
+  EXPECT_EQ(error.status, 1);
+  EXPECT_HAS(error.err, "error: argument '%y' is never used [-Werror=unused-argument]");
+  EXPECT_EQ(tcc("-fsyntax-only -Werror=unused-value " + path).status, 0);
+  const Result unknown = tcc("-Wunused-argment " + path);
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_HAS(unknown.err, "did you mean '-Wunused-argument'?");
+  EXPECT_HAS(tcc("--help").out, "-Wstale-state");
 }
 
 } // namespace

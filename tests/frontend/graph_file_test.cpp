@@ -193,7 +193,7 @@ TEST(GraphFile, MistakesHaveACaretAndARule) {
   const Parsed unknown = parse(around("%r = tcc.exq %x : tensor<4xf32>"));
   EXPECT_NE(unknown.messages.find("did you mean 'tcc.exp'?"), std::string::npos) << unknown.messages;
   EXPECT_NE(unknown.messages.find("  %r = tcc.exq %x : tensor<4xf32>\n"), std::string::npos);
-  EXPECT_NE(unknown.messages.find("^\n"), std::string::npos);
+  EXPECT_NE(unknown.messages.find("^~~~~~~\n"), std::string::npos);
 
   const Parsed product = parse(R"(func.func @f(%a: tensor<4x768xf32>, %b: tensor<512x8xf32>) -> tensor<4x8xf32> {
   %r = tcc.matmul %a, %b : tensor<4x768xf32>, tensor<512x8xf32> -> tensor<4x8xf32>

@@ -207,7 +207,8 @@ std::optional<runtime::Artefact> compileGraph(ModuleOp module, const CheckOption
 
 std::unique_ptr<CompiledGraph> CompiledGraph::load(runtime::Artefact artefact, func::FuncOp function,
                                                    const CheckOptions &options, std::string &error) {
-  auto executable = runtime::Executable::load(std::move(artefact), {options.threads, options.checked});
+  auto executable = runtime::Executable::load(
+      std::move(artefact), {.threads = options.threads, .checked = options.checked, .separate = options.separate});
   if (!executable) {
     error = "does not load: " + executable.error().message();
     return nullptr;

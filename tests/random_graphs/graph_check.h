@@ -19,6 +19,7 @@ struct CheckOptions {
   bool verifyEach = false;
   int threads = 1;     // at run time
   bool checked = true; // arena and outputs start as NaN, and the float environment must not change
+  bool separate = false; // each value in memory of its own
   cpu::Target target;
 };
 

@@ -216,7 +216,7 @@ TEST(Reducer, leavesLittleBesideTheCause) {
   EXPECT_GT(reducedGraphs, 3);
 }
 
-/// Same bits: from two compilations, from two runs, and from one and two threads.
+/// Same bits: from two compilations, from two runs, from one and two threads, and where values share no memory.
 TEST(SameBits, acrossCompilationsRunsAndThreads) {
   auto context = makeContext();
   for (uint64_t seed = 1001; seed < 1013; ++seed) {
@@ -229,17 +229,22 @@ TEST(SameBits, acrossCompilationsRunsAndThreads) {
     CheckOptions options;
     options.level = static_cast<int>(seed % 4);
     std::optional<std::vector<RefTensor>> first;
-    for (int threads : {1, 2, 1}) {
+    std::optional<runtime::Artefact> artefact;
+    for (const auto &[threads, separate] : {std::pair{1, false}, {2, false}, {1, false}, {1, true}}) {
       options.threads = threads;
-      std::unique_ptr<CompiledGraph> graph = CompiledGraph::compile(*module, options, error);
+      options.separate = separate;
+      if (!separate)
+        artefact = compileGraph(*module, options, error);
+      ASSERT_TRUE(artefact) << error;
+      std::unique_ptr<CompiledGraph> graph = CompiledGraph::load(*artefact, onlyFunction(*module), options, error);
       ASSERT_TRUE(graph) << error;
       for (int run = 0; run < 2; ++run) {
         std::optional<std::vector<RefTensor>> results = graph->run(inputs, error);
         ASSERT_TRUE(results) << error;
         if (!first)
           first = results;
-        EXPECT_TRUE(sameBits(*first, *results)) << "seed " << seed << ", " << threads << " threads, run " << run << "\n"
-                                                << textOf(*module);
+        EXPECT_TRUE(sameBits(*first, *results)) << "seed " << seed << ", " << threads << " threads, run " << run
+                                                << (separate ? ", separate values\n" : "\n") << textOf(*module);
       }
     }
   }

@@ -131,6 +131,7 @@ const Fault launchFaults[] = {
     {"a parameter starts at byte -1", [](Plan &p) { call<LaunchCall>(p, 1).parameterOffsets[0] = -1; }},
     {"a pointer slot is at byte 152", [](Plan &p) { call<LaunchCall>(p, 1).pointerSlots[1].offset = 152; }},
     {"written but lies", [](Plan &p) { call<LaunchCall>(p, 1).pointerSlots[0].written = true; }},
+    {"neither read nor written", [](Plan &p) { call<LaunchCall>(p, 1).pointerSlots[0].read = false; }},
     {"a map slot is at byte 32", [](Plan &p) { call<LaunchCall>(p, 1).mapSlots[0].offset = 32; }},
     {"a map slot is at byte 64", [](Plan &p) { call<LaunchCall>(p, 1).mapSlots[0].offset = 64; }},
     {"written but lies", [](Plan &p) { call<LaunchCall>(p, 1).mapSlots[0].written = true; }},

@@ -18,9 +18,14 @@ TEST(Profiler, chromeTraceHoldsCompleteEvents) {
   const auto json = parseJson(sample().chromeTrace(), 1 << 20, "trace");
   ASSERT_TRUE(json);
   const Json &events = json->at("traceEvents");
-  ASSERT_EQ(events.size(), 4u);
-  for (const Json &event : events)
-    EXPECT_EQ(event.at("ph"), "X");
+  ASSERT_EQ(events.size(), 4u + 3);
+  for (size_t i = 0; i < events.size(); ++i)
+    EXPECT_EQ(events[i].at("ph"), i < 4 ? "X" : "M");
+  EXPECT_EQ(events[4].at("name"), "process_name");
+  EXPECT_EQ(events[4].at("args").at("name"), "tcc");
+  EXPECT_EQ(events[6].at("name"), "thread_name");
+  EXPECT_EQ(events[6].at("tid"), 1);
+  EXPECT_EQ(events[6].at("args").at("name"), "stream 1");
   EXPECT_EQ(events[0].at("name"), "gelu \"h\"");
   EXPECT_EQ(events[0].at("ts"), 0.0);
   EXPECT_EQ(events[0].at("dur"), 2.0); // microseconds

@@ -35,6 +35,14 @@ public:
                         })};
   }
 
+  Expected<DeviceMemory> allocateGuarded(int64_t bytes) override {
+    auto mapping = Arena::create(bytes);
+    if (!mapping)
+      return mapping.error();
+    auto holder = std::make_shared<Arena>(std::move(*mapping));
+    return DeviceMemory{holder->data(), bytes, holder};
+  }
+
   Error copyIn(char *to, const void *from, int64_t bytes) override {
     if (bytes > 0)
       std::memcpy(to, from, static_cast<size_t>(bytes));

@@ -83,7 +83,7 @@ public:
   StepProgram(std::shared_ptr<Session> session, const Plan &plan, const ProgramOptions &options)
       : session(std::move(session)), plan(plan), options(options) {}
   ~StepProgram() override {
-    (void)session->attempt([&] { session->stream.synchronize(); });
+    (void)session->attempt([&] { session->wait(); });
   }
 
   /// Throws CudaError.
@@ -92,7 +92,7 @@ public:
   Error place(const Placement &placement) override;
   Error run(Profiler *profiler) override;
   Error finish() override {
-    return session->attempt([&] { session->stream.synchronize(); });
+    return session->attempt([&] { session->wait(); });
   }
   Error sendInputs(std::span<const ConstTensorRef> given) override {
     return session->attempt([&] { staging->send(given, inputs); });
@@ -198,7 +198,7 @@ Product StepProgram::prepareProduct(const MatmulCall &call) {
 
 Error StepProgram::place(const Placement &placement) {
   return session->attempt([&] {
-    session->stream.synchronize(); // a graph is not destroyed while it runs
+    session->wait(); // a graph is not destroyed while it runs
     graph = Graph();
     auto take = [](std::vector<DevicePointer> &target, std::span<char *const> addresses) {
       target.clear();
@@ -253,7 +253,8 @@ void StepProgram::issue(std::size_t index) {
 
 // NaN wherever a step must write before it reads.
 void StepProgram::poison() {
-  session->stream.setBytes(arena, 0xFF, static_cast<std::size_t>(plan.arenaBytes));
+  if (arena)
+    session->stream.setBytes(arena, 0xFF, static_cast<std::size_t>(plan.arenaBytes));
   for (std::size_t i = 0; i < outputs.size(); ++i)
     session->stream.setBytes(outputs[i], 0xFF, static_cast<std::size_t>(plan.outputs[i].bytes()));
 }
@@ -265,6 +266,7 @@ void StepProgram::runEagerly() {
 
 // Whatever fails, the capture is ended and what it recorded dropped.
 void StepProgram::capture() {
+  std::lock_guard guard(session->capturing);
   session->stream.beginCapture();
   try {
     runEagerly();

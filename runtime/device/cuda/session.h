@@ -22,9 +22,16 @@ struct Session {
   /// Runs `action`; a CudaError becomes an Error, one that leaves the context unusable closes the session.
   template <typename Action>
   Error attempt(Action &&action);
+  /// Waits for all that was started. Another thread's capture is let end first: waiting would spoil it.
+  void wait() {
+    std::lock_guard guard(capturing);
+    stream.synchronize();
+  }
   /// Why nothing runs any more; success while everything does.
   Error closed() const;
   void close(const std::string &reason);
+
+  std::mutex capturing; ///< held while the stream is captured
 
 private:
   mutable std::mutex lock;

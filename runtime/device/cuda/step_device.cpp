@@ -58,7 +58,7 @@ class StepDevice final : public runtime::Device {
 public:
   explicit StepDevice(std::shared_ptr<Session> session) : session(std::move(session)) {}
   ~StepDevice() override {
-    (void)session->attempt([&] { session->stream.synchronize(); });
+    (void)session->attempt([&] { session->wait(); });
   }
 
   std::string_view kind() const override { return "cuda"; }
@@ -84,7 +84,7 @@ public:
         explicit Held(std::shared_ptr<Session> session) : session(std::move(session)) {}
         ~Held() {
           session->allocated -= static_cast<std::int64_t>(buffer.size());
-          (void)session->attempt([&] { session->stream.synchronize(); }); // steps that use it
+          (void)session->attempt([&] { session->wait(); }); // steps that use it
         }
       };
       auto held = std::make_shared<Held>(session);
@@ -100,14 +100,14 @@ public:
   Error copyIn(char *to, const void *from, std::int64_t bytes) override {
     return session->attempt([&] {
       session->stream.copyToDevice(reinterpret_cast<DevicePointer>(to), from, static_cast<std::size_t>(bytes));
-      session->stream.synchronize();
+      session->wait();
     });
   }
 
   Error copyOut(void *to, const char *from, std::int64_t bytes) override {
     return session->attempt([&] {
       session->stream.copyToHost(to, reinterpret_cast<DevicePointer>(from), static_cast<std::size_t>(bytes));
-      session->stream.synchronize();
+      session->wait();
     });
   }
 
@@ -118,7 +118,7 @@ public:
       const auto old = static_cast<std::int64_t>(session->arena.size());
       if (old >= bytes)
         return;
-      session->stream.synchronize();
+      session->wait();
       session->allocated -= old;
       session->arena = Buffer(); // first: both at once may be too much
       session->arena = session->device->allocate(static_cast<std::size_t>(bytes));

@@ -43,7 +43,7 @@ struct OutputRing::Slot {
   std::weak_ptr<Outputs> reader;
 
   ~Slot() {
-    (void)session->attempt([&] { session->stream.synchronize(); }); // copies into this memory may be on their way
+    (void)session->attempt([&] { session->wait(); }); // copies into this memory may be on their way
   }
 };
 
@@ -95,6 +95,8 @@ private:
 
 OutputRing::OutputRing(std::shared_ptr<Session> session, const std::vector<TensorSpec> &specs)
     : session(std::move(session)), layout(specs) {
+  constexpr std::size_t largeBytes = std::size_t{1} << 20;
+  slots.resize(layout.bytes > largeBytes ? 2 : 4);
   for (std::shared_ptr<Slot> &slot : slots) {
     slot = std::make_shared<Slot>();
     slot->session = this->session;

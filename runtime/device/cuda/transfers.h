@@ -34,8 +34,8 @@ private:
   std::size_t next = 0;
 };
 
-/// Pinned memory for the outputs of the last few steps. Outputs that a reader still holds when their memory is needed
-/// again move to the heap, once their step is done.
+/// Pinned memory for the outputs of the last four steps, two where outputs are large. Outputs that a reader still holds
+/// when their memory is needed again move to the heap, once their step is done.
 class OutputRing {
 public:
   OutputRing(std::shared_ptr<Session> session, const std::vector<TensorSpec> &specs);
@@ -48,7 +48,7 @@ private:
   class Outputs;
   std::shared_ptr<Session> session;
   PinnedLayout layout;
-  std::array<std::shared_ptr<Slot>, 4> slots;
+  std::vector<std::shared_ptr<Slot>> slots;
   std::size_t next = 0;
 };
 

@@ -1,0 +1,127 @@
+// An input that is an artefact already: what is inside of it, and running it.
+#include "frontend/capture.h"
+#include "frontend/driver/driver.h"
+#include "frontend/driver/execution.h"
+#include "frontend/driver/outputs.h"
+#include "runtime/files.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
+#include <array>
+#include <fstream>
+
+namespace tcc::driver {
+namespace {
+
+constexpr llvm::StringLiteral hintKey = "value."; // metadata: how random elements of an argument are drawn
+
+void printTensors(llvm::raw_ostream &os, llvm::StringRef what, const std::vector<runtime::TensorSpec> &list) {
+  int64_t bytes = 0;
+  for (const runtime::TensorSpec &spec : list)
+    bytes += spec.bytes();
+  os << "  " << what << ": " << list.size();
+  if (!list.empty())
+    os << ", " << bytesText(bytes);
+  os << '\n';
+  constexpr size_t shown = 12;
+  for (size_t i = 0; i < std::min(shown, list.size()); ++i)
+    os << "    " << list[i].name << ": " << runtime::name(list[i].dtype) << Shape(list[i].shape).text() << '\n';
+  if (list.size() > shown)
+    os << "    and " << list.size() - shown << " more\n";
+}
+
+/// One part of the artefact, in a few lines.
+void describeTarget(llvm::raw_ostream &os, const runtime::TargetCode &part) {
+  int64_t products = 0, code = 0;
+  for (const runtime::Instruction &instruction : part.plan.instructions)
+    products += std::holds_alternative<runtime::MatmulCall>(instruction.call);
+  for (const std::string &bytes : part.code)
+    code += static_cast<int64_t>(bytes.size());
+  os << part.target << ": " << part.plan.instructions.size() << " instructions, " << products
+     << " of them matrix products, " << part.plan.kernels.size() << " kernels in " << bytesText(code) << " of code, "
+     << bytesText(part.plan.plannedBytes()) << " planned (" << bytesText(part.plan.arenaBytes) << " arena)"
+     << (part.needs.empty() ? "" : ", needs ") << part.needs << '\n';
+  printTensors(os, "inputs", part.plan.inputs);
+  printTensors(os, "states", part.plan.states);
+  printTensors(os, "results", part.plan.outputs);
+}
+
+/// What cannot be asked of something that is compiled is said, not ignored.
+void refuse(const Options &options, const std::string &path) {
+  const char *asked = nullptr;
+  for (Emission emission : options.emissions)
+    if (emission != Emission::json)
+      asked = "only -emit=json";
+  if (options.reference)
+    asked = "--run, not the reference interpreter";
+  if (!options.compile.pipeline.shapes.empty())
+    asked = "no --shape=, its sizes are fixed";
+  if (options.emissions.empty() && !options.output.empty())
+    asked = "no -o without -emit=json";
+  if (options.compile.pipeline.verifyEach || !options.compile.pipeline.dump.empty())
+    asked = "no passes, they have run";
+  if (asked)
+    throw Error(path + " is compiled already; it takes " + asked);
+}
+
+void processChecked(const Options &options, const std::string &path) {
+  refuse(options, path);
+  auto artefact = runtime::readArtefact(path);
+  if (!artefact)
+    throw Error(artefact.error().message());
+  if (options.action == Action::syntaxOnly)
+    return;
+  if (!options.emissions.empty())
+    return writeResult(options.output, indentedJson(runtime::planToJson(artefact->targets.front().plan)));
+  if (!options.runs && !options.benchRuns) {
+    llvm::outs() << path << ": artefact for " << artefact->targets.size()
+                 << (artefact->targets.size() == 1 ? " target" : " targets");
+    for (const auto &[key, value] : artefact->metadata)
+      if (!llvm::StringRef(key).starts_with(hintKey))
+        llvm::outs() << ", " << key << ' ' << value;
+    llvm::outs() << '\n';
+    for (const runtime::TargetCode &part : artefact->targets)
+      describeTarget(llvm::outs(), part);
+    return;
+  }
+
+  RunValues values;
+  for (const auto &[key, value] : artefact->metadata)
+    if (llvm::StringRef name = key; name.consume_front(hintKey))
+      values.hints[name.str()] = parseHint(value);
+  auto executable = runtime::Executable::load(std::move(*artefact), {options.compile.threads, false});
+  if (!executable)
+    throw Error(path + ": " + executable.error().message());
+  std::map<std::string, std::vector<int64_t>> none;
+  values.given = readInputs(options, argumentsOf((*executable)->plan()), none);
+  for (const auto &[result, file] : options.outputFiles)
+    checkName("--output ", result, writableNames((*executable)->plan()), "result or state");
+  execute(**executable, options, values);
+}
+
+} // namespace
+
+bool isArtefact(const std::string &path) {
+  std::array<char, 6> head{};
+  std::ifstream(path, std::ios::binary).read(head.data(), head.size());
+  return std::string_view(head.data(), head.size()) == "tccart";
+}
+
+int processArtefact(const Options &options, const std::string &path) {
+  try {
+    processChecked(options, path);
+    return exitSuccess;
+  } catch (const Error &problem) {
+    DiagnosticPrinter(llvm::errs(), useColor(options.color)).print(Severity::error, problem.what());
+  } catch (const std::bad_alloc &) {
+    DiagnosticPrinter(llvm::errs(), useColor(options.color))
+        .print(Severity::error, "no memory for the tensors of '" + path + "'");
+  }
+  return exitDiagnosed;
+}
+
+void storeHints(runtime::Artefact &artefact, const std::map<std::string, ValueHint> &hints) {
+  for (const auto &[name, hint] : hints)
+    artefact.metadata[hintKey.str() + name] = hintText(hint);
+}
+
+} // namespace tcc::driver

@@ -1,0 +1,167 @@
+// One rule a function; all read the parsed graph and point into its text.
+#include "frontend/graph_warnings.h"
+#include "frontend/graph_explain.h"
+#include "frontend/graph_values.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+constexpr const char *unusedArgument = "unused-argument", *unusedValue = "unused-value", *staleState = "stale-state",
+                     *narrowing = "narrowing";
+
+constexpr WarningInfo table[] = {
+    {unusedArgument, "an argument that no op uses"},
+    {unusedValue, "an op whose results nothing uses"},
+    {staleState, "a state that is never updated, though others are"},
+    {narrowing, "an i64 of which only 32 bits count"},
+};
+
+struct Warning {
+  const char *name;
+  TextPlace place;
+  std::string message;
+};
+
+class Finder {
+public:
+  Finder(func::FuncOp function, StringRef text, StringRef file)
+      : function(function), file(file), lines({text.data(), text.size()}) {
+    if (std::optional<GraphOutline> found = outlineGraph({text.data(), text.size()}))
+      outline = std::move(*found);
+  }
+
+  std::vector<Warning> run() {
+    findStates();
+    for (BlockArgument argument : function.getArguments())
+      checkArgument(argument);
+    for (Operation &op : function.getBody().front().without_terminator()) {
+      checkUses(op);
+      checkWidth(op);
+    }
+    llvm::stable_sort(warnings, [](const Warning &a, const Warning &b) {
+      return std::pair(a.place.line, a.place.column) < std::pair(b.place.line, b.place.column);
+    });
+    return std::move(warnings);
+  }
+
+private:
+  void findStates() {
+    for (unsigned i = 0; i < function.getNumResults(); ++i)
+      if (auto updates = function.getResultAttrOfType<StringAttr>(i, updatesAttr))
+        updated.insert(updates.getValue());
+  }
+
+  TextPlace placeOf(const NamedRange &name) const {
+    const LineIndex::Place at = lines.place(name.range.begin);
+    return {file.str(), at.line, at.column, static_cast<unsigned>(name.name.size())};
+  }
+
+  void checkArgument(BlockArgument argument) {
+    const unsigned i = argument.getArgNumber();
+    TextPlace place = tcc::placeOf(argument.getLoc());
+    std::string name = argumentName(function, i);
+    if (i < outline.arguments.size()) {
+      place = placeOf(outline.arguments[i].value);
+      name = outline.arguments[i].value.name;
+    }
+    const bool state = static_cast<bool>(function.getArgAttr(i, stateAttr)),
+               next = state && updated.contains(argumentName(function, i));
+    if (argument.use_empty() && !next)
+      warnings.push_back({unusedArgument, place, "argument '" + name + "' is never used"});
+    else if (state && !next && !updated.empty())
+      warnings.push_back({staleState, place,
+                          "state '" + argumentName(function, i) +
+                              "' is never updated, though others are; a result with tcc.updates = \"" +
+                              argumentName(function, i) + "\" is its next value"});
+  }
+
+  TextPlace placeOf(Operation &op) const {
+    const TextPlace place = tcc::placeOf(op.getLoc());
+    const OutlineStatement *statement = outline.statementAt(lines.offset(place.line, place.column));
+    return statement ? placeOf(statement->op) : place;
+  }
+  static std::string shortName(Operation &op) { return "`" + op.getName().stripDialect().str() + "`"; }
+
+  void checkUses(Operation &op) {
+    if (op.use_empty() && op.getNumResults())
+      warnings.push_back({unusedValue, placeOf(op),
+                          shortName(op) + " has no effect: " +
+                              (op.getNumResults() == 1 ? "its result is" : "its results are") + " never used"});
+  }
+
+  void checkWidth(Operation &op) {
+    auto isWide = [](Value value) { return tensorType(value).getElementType().isInteger(64); };
+    Value seed;
+    if (auto random = dyn_cast<RandomBitsOp>(op))
+      seed = random.getSeed();
+    else if (auto dropout = dyn_cast<DropoutOp>(op))
+      seed = dropout.getSeed();
+    if (seed && isWide(seed))
+      warnings.push_back({narrowing, placeOf(op), shortName(op) + " uses the low 32 bits of its i64 seed"});
+    if (auto cast = dyn_cast<CastOp>(op);
+        cast && isWide(cast.getX()) && tensorType(cast.getResult()).getElementType().isInteger(32))
+      warnings.push_back({narrowing, placeOf(op), "`cast` narrows i64 to i32; values beyond 32 bits change"});
+  }
+
+  func::FuncOp function;
+  StringRef file;
+  LineIndex lines;
+  GraphOutline outline;
+  llvm::StringSet<> updated;
+  std::vector<Warning> warnings;
+};
+
+} // namespace
+
+ArrayRef<WarningInfo> warningTable() {
+  return table;
+}
+
+bool Warnings::set(StringRef text, std::string &suggestion) {
+  const bool on = !text.consume_front("no-");
+  if (text == "error") {
+    allErrors = on;
+    if (!on)
+      error.clear();
+    return true;
+  }
+  if (text == "all" || text == "extra") {
+    for (const WarningInfo &warning : table)
+      off[warning.name] = !on;
+    return true;
+  }
+  const bool asError = text.consume_front("error=");
+  std::vector<std::string> names;
+  for (const WarningInfo &warning : table)
+    names.emplace_back(warning.name);
+  if (!llvm::is_contained(names, text)) {
+    const std::string candidate = nearest(text, names);
+    suggestion = candidate.empty() ? "" : (on ? "-W" : "-Wno-") + std::string(asError ? "error=" : "") + candidate;
+    return false;
+  }
+  if (asError)
+    error[text] = on;
+  if (!asError || on)
+    off[text] = !on;
+  return true;
+}
+
+Severity Warnings::severity(StringRef name) const {
+  const auto own = error.find(name);
+  return (own == error.end() ? allErrors : own->second) ? Severity::error : Severity::warning;
+}
+
+void warnAboutGraph(func::FuncOp function, StringRef text, StringRef file, const Warnings &warnings,
+                    DiagnosticPrinter &printer) {
+  for (const Warning &warning : Finder(function, text, file).run())
+    if (warnings.isOn(warning.name)) {
+      const Severity severity = warnings.severity(warning.name);
+      printer.print(severity, warning.place,
+                    warning.message + (severity == Severity::error ? " [-Werror=" : " [-W") + warning.name + "]");
+    }
+}
+
+} // namespace tcc

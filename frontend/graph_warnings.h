@@ -1,0 +1,38 @@
+// Warnings about a graph that compiles: what it computes for nothing, what it forgets.
+#pragma once
+#include "frontend/diagnostics.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringMap.h"
+#include <string>
+#include <vector>
+
+namespace tcc {
+
+struct WarningInfo {
+  const char *name;
+  const char *what; ///< for --help
+};
+
+/// Every warning; all are on unless -Wno-<name> says otherwise.
+llvm::ArrayRef<WarningInfo> warningTable();
+
+/// Which warnings are said, and which are errors: -W<name>, -Wno-<name>, -Werror, -Werror=<name>, -Wno-error[=<name>],
+/// -Wall; a later one overrules.
+class Warnings {
+public:
+  /// Takes what follows -W. False, and a candidate (perhaps empty) in `suggestion`, for an unknown name.
+  bool set(llvm::StringRef text, std::string &suggestion);
+
+  bool isOn(llvm::StringRef name) const { return !off.lookup(name); }
+  Severity severity(llvm::StringRef name) const;
+
+private:
+  llvm::StringMap<bool> off, error; ///< by name; absent: as `allErrors` says
+  bool allErrors = false;
+};
+
+/// Prints the warnings about `function`, whose text is `text`, in the order of their places.
+void warnAboutGraph(mlir::func::FuncOp function, llvm::StringRef text, llvm::StringRef file, const Warnings &warnings,
+                    DiagnosticPrinter &printer);
+
+} // namespace tcc
