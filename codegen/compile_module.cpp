@@ -1,8 +1,8 @@
 // compileModule: pipeline, plan, kernels' code, artefact.
 #include "codegen/compile_module.h"
+#include "codegen/cpu/target.h"
 #include "codegen/kernel_table.h"
 #include "codegen/lower_plan.h"
-#include "runtime/cpu.h"
 #include "runtime/threads.h"
 #include <chrono>
 
@@ -25,11 +25,11 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
                                                std::string &error) {
   int threads = options.threads > 0 ? options.threads : runtime::availableThreads();
   auto start = std::chrono::steady_clock::now();
+  const cpu::CpuTarget cpuTarget(options.cpu, threads);
+  const Target &target = options.target ? *options.target : cpuTarget;
   PipelineOptions pipeline = options.pipeline;
-  pipeline.scratchBytes = [&](MatmulOp op) -> int64_t {
-    runtime::Expected<int64_t> bytes = runtime::scratchpadBytes(gemmDesc(op), threads);
-    return bytes ? *bytes : 0; // an impossible product is refused when the plan is loaded, with the library's reason
-  };
+  pipeline.target = target.model();
+  pipeline.queries = &target;
   if (failed(runPipeline(module, pipeline, report.pipeline)))
     return std::nullopt;
   report.pipelineMs = millisecondsSince(start);
@@ -38,36 +38,28 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
 
   start = std::chrono::steady_clock::now();
   KernelTable kernels;
-  std::optional<runtime::Plan> plan = lowerPlan(onlyFunction(module), threads, kernels, error);
+  std::optional<runtime::Plan> plan = lowerPlan(onlyFunction(module), target, threads, kernels, error);
   if (!plan)
     return std::nullopt;
-  runtime::TargetCode made{"cpu", {}, std::move(*plan), {}};
-  if (!kernels.sources().empty()) {
-    std::optional<std::string> code =
-        cpu::emitKernels(kernels.sources(), options.cpu, cpu::Artefact::sharedObject, error);
-    if (!code)
-      return std::nullopt;
-    made.code.push_back(std::move(*code));
-  }
-  std::optional<std::string> features = cpu::usedFeatures(options.cpu.target, runtime::knownCpuFeatures(), error);
-  if (!features)
+  std::optional<std::vector<std::string>> code = target.emit(kernels.sources(), error);
+  if (!code)
+    return std::nullopt;
+  std::optional<std::string> needs = target.needs(error);
+  if (!needs)
     return std::nullopt;
   report.codegenMs = millisecondsSince(start);
   report.compiledKernels = kernels.sources().size();
-  report.plannedBytes = made.plan.plannedBytes();
-  made.needs = *features;
-  if (options.cpu.target.cpu != "native")
-    made.target += ":" + options.cpu.target.cpu;
+  report.plannedBytes = plan->plannedBytes();
   runtime::Artefact artefact;
-  artefact.targets.push_back(std::move(made));
-  artefact.metadata = {{"target", "cpu"},
+  artefact.targets.push_back({target.codeName(), std::move(*needs), std::move(*plan), std::move(*code)});
+  artefact.metadata = {{"target", target.model().name},
                        {"level", std::to_string(options.pipeline.level)},
                        {"kernels", std::to_string(report.pipeline.kernels)},
                        {"matmuls", std::to_string(report.pipeline.matmuls)}};
   return artefact;
 }
 
-std::vector<cpu::KernelSource> kernelSources(ModuleOp module) {
+std::vector<KernelSource> kernelSources(ModuleOp module) {
   KernelTable kernels;
   for (Operation &op : onlyFunction(module).getBody().front())
     if (auto kernel = dyn_cast<KernelOp>(op)) {

@@ -1,6 +1,7 @@
 // compileModule: from a captured module to an artefact that the runtime runs without LLVM.
 #pragma once
 #include "codegen/cpu/emit_kernels.h"
+#include "codegen/target.h"
 #include "passes/pipeline.h"
 #include "runtime/artefact.h"
 
@@ -8,6 +9,7 @@ namespace tcc {
 
 struct CompileOptions {
   PipelineOptions pipeline;
+  const Target *target = nullptr; // for whom; null: the CPU, with the options of `cpu`
   cpu::EmitOptions cpu;
   int threads = 0; // run-time threads that products' scratch is sized for; 0: all that the process may use
 };
@@ -25,6 +27,6 @@ std::optional<runtime::Artefact> compileModule(mlir::ModuleOp module, const Comp
                                                CompileReport &report, std::string &error);
 
 /// The kernels of a planned module under their symbols, equal ones once, in order of first use.
-std::vector<cpu::KernelSource> kernelSources(mlir::ModuleOp module);
+std::vector<KernelSource> kernelSources(mlir::ModuleOp module);
 
 } // namespace tcc

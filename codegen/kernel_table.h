@@ -1,6 +1,8 @@
 // Equal kernels share one compiled function: a table from kernel regions to symbols.
 #pragma once
-#include "codegen/cpu/emit_kernels.h"
+#include "codegen/kernel_source.h"
+#include <map>
+#include <vector>
 
 namespace tcc {
 
@@ -9,10 +11,10 @@ public:
   /// The number of the kernel's function. Equal regions (locations and labels aside) have one number, and so have
   /// segments of sizes with equal tails.
   unsigned add(KernelOp kernel, const KernelInfo &info);
-  const std::vector<cpu::KernelSource> &sources() const { return list; }
+  const std::vector<KernelSource> &sources() const { return list; }
 
 private:
-  std::vector<cpu::KernelSource> list;
+  std::vector<KernelSource> list;
   std::map<std::vector<uintptr_t>, unsigned> bySignature;
 };
 

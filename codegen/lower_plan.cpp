@@ -1,6 +1,7 @@
 // From a planned function to the runtime's plan.
 #include "codegen/lower_plan.h"
-#include "ir/strided_view.h"
+#include "codegen/product.h"
+#include "ir/kernel_cost.h"
 #include "passes/memory_places.h"
 
 using namespace mlir;
@@ -29,17 +30,6 @@ void collectSources(Location loc, std::vector<runtime::SourceLocation> &sources)
   }
 }
 
-/// "matmul 96 x 256x64x256 nt": batch, m x n x k, and which operands are transposed.
-std::string productLabel(const runtime::GemmDesc &desc) {
-  std::string label = "matmul ";
-  if (desc.batchCount() != 1)
-    label += std::to_string(desc.batchCount()) + " x ";
-  label += std::to_string(desc.m) + "x" + std::to_string(desc.n) + "x" + std::to_string(desc.k) + " ";
-  label += desc.a.columnStride == 1 ? 'n' : 't';
-  label += desc.b.columnStride == 1 ? 'n' : 't';
-  return label;
-}
-
 /// The elements of a literal as the runtime stores them; i1 takes a byte.
 std::string rawBytes(DenseElementsAttr literal) {
   std::string bytes;
@@ -60,10 +50,11 @@ std::string rawBytes(DenseElementsAttr literal) {
 
 class Lowering {
 public:
-  Lowering(func::FuncOp function, int threads, KernelTable &kernels)
-      : function(function), places(function), kernels(kernels) {
+  Lowering(func::FuncOp function, const Target &target, int threads, KernelTable &kernels)
+      : function(function), target(target), places(function), kernels(kernels) {
     plan.name = function.getName().str();
     plan.threads = threads;
+    plan.alignment = target.model().alignment;
   }
 
   std::optional<runtime::Plan> run(std::string &error) {
@@ -73,10 +64,10 @@ public:
     for (Operation &op : function.getBody().front().without_terminator()) {
       if (auto literal = dyn_cast<ConstantOp>(op))
         plan.constants.push_back(rawBytes(cast<DenseElementsAttr>(literal.getValue())));
-      else if (auto product = dyn_cast<MatmulOp>(op))
-        lowerProduct(product);
       else if (auto kernel = dyn_cast<KernelOp>(op))
         lowerKernel(kernel);
+      else if (auto structured = dyn_cast<StructuredOpInterface>(op); structured && !lowerStructured(structured, error))
+        return std::nullopt;
     }
     lowerReturn();
     if (runtime::Error invalid = validatePlan(plan)) {
@@ -88,6 +79,7 @@ public:
 
 private:
   func::FuncOp function;
+  const Target &target;
   SignaturePlaces places;
   KernelTable &kernels;
   runtime::Plan plan;
@@ -146,34 +138,43 @@ private:
     return made;
   }
 
-  void lowerProduct(MatmulOp op) {
-    MatmulViews views = matmulViews(op);
-    runtime::MatmulCall call;
-    call.desc = gemmDesc(op);
-    int64_t element = byteSize(withElementBytes(op.getA()));
-    runtime::Expected<runtime::GemmExtents> extents = gemmExtents(call.desc);
-    int64_t aBytes = extents ? extents->a : 0, bBytes = extents ? extents->b : 0;
-    call.a = buffer(places.of(views.a.root), views.a.offset * element, aBytes);
-    call.b = buffer(places.of(views.b.root), views.b.offset * element, bBytes);
-    call.c = wholeBuffer(op.getResult());
+  bool lowerStructured(StructuredOpInterface op, std::string &error) {
+    StringRef name = op->getName().getStringRef();
+    if (!target.supports(name)) {
+      error = "target '" + target.model().name + "' has no '" + name.str() + "'";
+      return false;
+    }
+    StructuredCall call;
+    call.op = op;
+    call.views = op.operandViews(target.model().views);
+    for (const StridedView &view : call.views) {
+      int64_t element = byteSize(RankedTensorType::get({1}, tensorType(view.root).getElementType()));
+      call.operands.push_back(buffer(places.of(view.root), view.offset * element, spanOf(view) * element));
+    }
+    for (Value result : op->getResults())
+      call.results.push_back(wholeBuffer(result));
     if (auto scratch = op->getAttrOfType<DenseI64ArrayAttr>(scratchAttr))
       call.scratch = buffer(Place{}, scratch.asArrayRef()[0], scratch.asArrayRef()[1]);
-    runtime::Instruction made = instruction(op, productLabel(call.desc));
-    made.flops = op.flops();
-    made.bytes = aBytes + bBytes + byteSize(tensorType(op.getResult()));
-    made.call = call;
-    plan.instructions.push_back(std::move(made));
-  }
-
-  /// A one-element tensor type of the value's element type, to ask its bytes.
-  static RankedTensorType withElementBytes(Value value) {
-    return RankedTensorType::get({1}, tensorType(value).getElementType());
+    size_t first = plan.instructions.size();
+    if (!target.lower(call, plan, error))
+      return false;
+    for (runtime::Instruction &made : llvm::drop_begin(plan.instructions, first)) {
+      collectSources(op->getLoc(), made.sources);
+      if (made.label.empty())
+        made.label = name.str();
+    }
+    if (first < plan.instructions.size() && plan.instructions[first].flops == 0 &&
+        plan.instructions[first].bytes == 0) {
+      plan.instructions[first].flops = op.flops();
+      plan.instructions[first].bytes = op.bytes(target.model().views);
+    }
+    return true;
   }
 
   void lowerKernel(KernelOp op) {
     std::string refusal;
     KernelInfo info = *analyzeKernel(op, refusal);
-    cpu::KernelLaunch launch = cpu::launchOf(info);
+    KernelLaunch launch = target.launch(info);
     unsigned number = kernels.add(op, info);
     auto [known, inserted] = planKernel.try_emplace(number, plan.kernels.size());
     std::string label = op.getLabel() ? op.getLabel()->str() : "kernel";
@@ -189,16 +190,11 @@ private:
     runtime::Instruction made = instruction(op, label);
     for (Value value : op.getInputs())
       segment.args.push_back(wholeBuffer(value));
-    for (Value value : op.getResults()) {
+    for (Value value : op.getResults())
       segment.args.push_back(wholeBuffer(value));
-      made.bytes += byteSize(tensorType(value));
-    }
-    for (auto [i, value] : llvm::enumerate(op.getInputs()))
-      made.bytes += bytesRead(info, i, byteSize(tensorType(value)));
-    for (const KernelNode &node : info.nodes)
-      if (node.kind == KernelNode::Kind::compute || node.kind == KernelNode::Kind::rowReduce)
-        made.flops += node.perColumn || node.kind == KernelNode::Kind::rowReduce ? info.space.elements()
-                                                                                 : info.space.outer * info.space.rows;
+    KernelCost cost = costOf(op, info);
+    made.flops = cost.flops;
+    made.bytes = cost.bytes;
     if (runtime::Instruction *earlier = info.isSegment() ? callToJoin(call, segment) : nullptr) {
       std::get<runtime::KernelCall>(earlier->call).segments.push_back(std::move(segment));
       earlier->flops += made.flops;
@@ -241,14 +237,6 @@ private:
     return nullptr;
   }
 
-  /// A gathered table is read once per element of the result, everything else once.
-  static int64_t bytesRead(const KernelInfo &info, unsigned argument, int64_t whole) {
-    for (const KernelNode &node : info.nodes)
-      if (node.kind == KernelNode::Kind::load && node.argument == argument && !node.operands.empty())
-        return std::min(whole, byteSize(node.type));
-    return whole;
-  }
-
   void copy(BufferId source, BufferId target, StringRef label) {
     if (plan.buffers[source].bytes == 0 || source == target)
       return;
@@ -265,8 +253,7 @@ private:
     // Old values of states are saved first; then everything may be overwritten.
     SmallVector<std::pair<BufferId, BufferId>> later;
     for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
-      StridedView view = stridedView(value);
-      Value root = isDense(view) ? view.root : value;
+      Value root = denseRoot(value);
       BufferId source = wholeBuffer(root);
       BufferId target = buffer(places.returned(i), 0, byteSize(tensorType(root)));
       if (staging[i] >= 0) {
@@ -283,53 +270,9 @@ private:
 
 } // namespace
 
-std::optional<runtime::DType> runtimeDType(Type element) {
-  using runtime::DType;
-  if (element.isF32())
-    return DType::f32;
-  if (element.isBF16())
-    return DType::bf16;
-  if (element.isF16())
-    return DType::f16;
-  if (isa<Float8E4M3FNType>(element))
-    return DType::f8e4m3;
-  if (isa<Float8E5M2Type>(element))
-    return DType::f8e5m2;
-  if (element.isInteger(1))
-    return DType::i1;
-  if (element.isInteger(32))
-    return DType::i32;
-  if (element.isInteger(64))
-    return DType::i64;
-  return std::nullopt;
-}
-
-runtime::GemmDesc gemmDesc(MatmulOp op) {
-  MatmulViews views = matmulViews(op);
-  runtime::GemmDesc desc;
-  desc.m = views.a.rows;
-  desc.k = views.a.columns;
-  desc.n = views.b.columns;
-  desc.batch = {views.a.batch[0], views.a.batch[1]};
-  auto layout = [](const MatrixView &view, Value value) {
-    runtime::MatrixLayout made;
-    made.dtype = *runtimeDType(tensorType(value).getElementType());
-    made.rowStride = view.rowStride;
-    made.columnStride = view.columnStride;
-    made.batchStrides = {view.batchStride[0], view.batchStride[1]};
-    return made;
-  };
-  desc.a = layout(views.a, op.getA());
-  desc.b = layout(views.b, op.getB());
-  desc.c.dtype = *runtimeDType(tensorType(op.getResult()).getElementType());
-  desc.c.rowStride = desc.n;
-  desc.c.columnStride = 1;
-  desc.c.batchStrides = {desc.batch[1] * desc.m * desc.n, desc.m * desc.n};
-  return desc;
-}
-
-std::optional<runtime::Plan> lowerPlan(func::FuncOp function, int threads, KernelTable &kernels, std::string &error) {
-  return Lowering(function, threads, kernels).run(error);
+std::optional<runtime::Plan> lowerPlan(func::FuncOp function, const Target &target, int threads, KernelTable &kernels,
+                                       std::string &error) {
+  return Lowering(function, target, threads, kernels).run(error);
 }
 
 } // namespace tcc

@@ -53,11 +53,31 @@ def ExpandableOpInterface : OpInterface<"ExpandableOpInterface"> {
   ];
 }
 
-def CostOpInterface : OpInterface<"CostOpInterface"> {
+def StructuredOpInterface : OpInterface<"StructuredOpInterface"> {
   let cppNamespace = "::tcc";
-  let description = [{ Floating-point operations of one execution; an op without it counts one per result element. }];
+  let description = [{
+    An op that stands in a fused function by itself: a product, a kernel, attention, a collective. Fusion, scheduling,
+    planning and the lowering of the plan know such an op by these facts alone, which hold on every target; what it runs
+    as is the target's business (codegen/target.h). Results are dense tensors in memory. Static shapes are assumed.
+  }];
   let methods = [
-    InterfaceMethod<"Floating-point operations, static shapes assumed.", "int64_t", "flops">
+    InterfaceMethod<[{
+      How each operand is read from memory, aligned with the operands: the view's root must be in memory. An operand
+      that cannot be read so within `limits` is its own root, dense.
+    }], "::llvm::SmallVector<::tcc::StridedView, 2>", "operandViews", (ins "const ::tcc::ViewLimits &":$limits)>,
+    InterfaceMethod<[{
+      Bit result · operands + operand: whether the result may be written into the buffer of the operand, since each
+      element of that is read before its bytes are written. By default none.
+    }], "::llvm::BitVector", "sharedBuffers", (ins), "", [{
+      return ::llvm::BitVector($_op->getNumResults() * $_op->getNumOperands());
+    }]>,
+    InterfaceMethod<"Whether the result may be written into a slice of a larger tensor. By default not.",
+      "bool", "writesSlices", (ins "unsigned":$result), "", [{ (void)result; return false; }]>,
+    InterfaceMethod<"Floating-point operations.", "int64_t", "flops">,
+    InterfaceMethod<"Least bytes read and written: each operand once, as its view reaches, and each result once.",
+      "int64_t", "bytes", (ins "const ::tcc::ViewLimits &":$limits), "", [{
+        return ::tcc::bytesOfViews($_op, $_op.operandViews(limits));
+    }]>
   ];
 }
 

@@ -36,8 +36,6 @@ def ViewOp : NativeOpTrait<"ViewOp"> { let cppNamespace = "::tcc"; }
 def IndexedOp : NativeOpTrait<"IndexedOp"> { let cppNamespace = "::tcc"; }
 // The op may stand in a tcc.kernel region.
 def KernelBodyOp : NativeOpTrait<"KernelBodyOp"> { let cppNamespace = "::tcc"; }
-// The op may stand in a fused function outside of kernels: the library or the planner handles it.
-def StructuredOp : NativeOpTrait<"StructuredOp"> { let cppNamespace = "::tcc"; }
 // Recomputing it in a consumer costs about as much as a load.
 def CheapToClone : NativeOpTrait<"CheapToClone"> { let cppNamespace = "::tcc"; }
 
@@ -283,8 +281,8 @@ def Tcc_ScatterAddOp : Tcc_Op<"scatter_add", [IsDifferentiable, KernelBodyOp, Al
 
 //===- products ------------------------------------------------------------------------------------------------===//
 
-def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, StructuredOp, InferTypes,
-                                      DeclareOpInterfaceMethods<CostOpInterface>]> {
+def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, InferTypes,
+    DeclareOpInterfaceMethods<StructuredOpInterface, ["writesSlices"]>]> {
   let summary = "batched matrix product op(a)·op(b), accumulated in f32";
   let description = [{ a: [batch..., M, K], or [batch..., K, M] with transpose_a; b likewise [batch..., K, N], or one
     matrix for all of a's batch. The result's element type is a's, or `dtype`.
@@ -299,8 +297,8 @@ def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, StructuredOp, InferTypes,
 
 //===- attention -----------------------------------------------------------------------------------------------===//
 
-def Tcc_FlashAttentionOp : Tcc_Op<"flash_attention", [IsDifferentiable, IsExpandable, StructuredOp, InferTypes,
-    DeclareOpInterfaceMethods<CostOpInterface>]> {
+def Tcc_FlashAttentionOp : Tcc_Op<"flash_attention", [IsDifferentiable, IsExpandable, InferTypes,
+    DeclareOpInterfaceMethods<StructuredOpInterface>]> {
   let summary = "softmax(scale · q·kᵀ, masked) · v by heads, and each row's log-sum-exp; no T×S value in memory";
   let description = [{ q [B, T, H, d], k and v [B, S, G, d]; query head h reads key head h div (H div G). With
     `diagonal` D, query t sees keys s <= t + D; with `window` W too, only s > t + D - W. out is q's type, lse f32
@@ -316,8 +314,8 @@ def Tcc_FlashAttentionOp : Tcc_Op<"flash_attention", [IsDifferentiable, IsExpand
                           functional-type(operands, results) }];
 }
 
-def Tcc_FlashAttentionBackwardOp : Tcc_Op<"flash_attention_backward", [NoGradient, IsExpandable, StructuredOp,
-    InferTypes, DeclareOpInterfaceMethods<CostOpInterface>]> {
+def Tcc_FlashAttentionBackwardOp : Tcc_Op<"flash_attention_backward", [NoGradient, IsExpandable,
+    InferTypes, DeclareOpInterfaceMethods<StructuredOpInterface>]> {
   let summary = "gradients of q, k and v, given those of flash_attention's out; probabilities are computed again";
   let description = [{ Operands and attributes are flash_attention's, out and lse its results, dOut the gradient of
     out. With P = exp(scale·q·kᵀ - lse) and dS = P·(dOut·vᵀ - rowsum(dOut·out)): dQ = scale·dS·k, dK = scale·dSᵀ·q,
@@ -434,7 +432,8 @@ def Tcc_GradientOp : Tcc_Op<"gradient", [InferTypes]> {
   let assemblyFormat = "$loss `wrt` $wrt attr-dict `:` type($loss) `,` type($wrt)";
 }
 
-def Tcc_KernelOp : Tcc_Op<"kernel", [IsolatedFromAbove, SingleBlock, StructuredOp]> {
+def Tcc_KernelOp : Tcc_Op<"kernel", [IsolatedFromAbove, SingleBlock,
+    DeclareOpInterfaceMethods<StructuredOpInterface, ["sharedBuffers", "bytes"]>]> {
   let summary = "a fused region of primitives that an emitter turns into one kernel";
   let description = [{ The region takes the operands as block arguments and yields the results. It is a legal kernel
     exactly when analyzeKernel accepts it (ir/kernel.h). kernel_c1: block arguments have the operands' types.

@@ -1,5 +1,6 @@
 // The tcc dialect in C++: op classes, interfaces, traits. Every file that handles ops includes this one.
 #pragma once
+#include "ir/strided_view.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -22,8 +23,6 @@ class IndexedOp : public mlir::OpTrait::TraitBase<T, IndexedOp> {};
 template <typename T>
 class KernelBodyOp : public mlir::OpTrait::TraitBase<T, KernelBodyOp> {};
 template <typename T>
-class StructuredOp : public mlir::OpTrait::TraitBase<T, StructuredOp> {};
-template <typename T>
 class CheapToClone : public mlir::OpTrait::TraitBase<T, CheapToClone> {};
 } // namespace tcc
 
@@ -35,8 +34,9 @@ class CheapToClone : public mlir::OpTrait::TraitBase<T, CheapToClone> {};
 
 namespace tcc {
 /// Names of the attributes that function arguments and results carry.
-inline constexpr llvm::StringLiteral nameAttr = "tcc.name";   // string: the user's name of the value
-inline constexpr llvm::StringLiteral stateAttr = "tcc.state"; // unit, argument: lives across steps, updated in place
+inline constexpr llvm::StringLiteral nameAttr = "tcc.name";     // string: the user's name of the value
+inline constexpr llvm::StringLiteral stateAttr = "tcc.state";   // unit, argument: lives across steps, updated in place
+inline constexpr llvm::StringLiteral targetAttr = "tcc.target"; // string, module: the target whose passes it has seen
 inline constexpr llvm::StringLiteral updatesAttr = "tcc.updates"; // string, result: the state whose next value this is
 
 /// The ranked tensor type of a value of this dialect.

@@ -27,7 +27,7 @@ std::string objection(Operation *op, Phase phase) {
         return "sizes are fixed by 'specialize-shapes'";
   auto literal = dyn_cast<ConstantOp>(op);
   bool isData = literal && !literal.getValue().isSplat(); // in memory, like an argument
-  if (phase >= Phase::fused && !op->hasTrait<StructuredOp>() && !op->hasTrait<ViewOp>() && !isData &&
+  if (phase >= Phase::fused && !isa<StructuredOpInterface>(op) && !op->hasTrait<ViewOp>() && !isData &&
       !isa<func::FuncOp, func::ReturnOp>(op))
     return "computations stand in kernels made by 'fuse-kernels'";
   return {};

@@ -1,12 +1,12 @@
 // Strided views of values, and the form of a product's operands.
-#include "ir/strided_view.h"
+#include "ir/dialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
 
 namespace tcc {
-namespace {
 
-StridedView dense(Value value) {
+StridedView denseView(Value value) {
   StridedView view;
   view.root = value;
   ArrayRef<int64_t> shape = tensorType(value).getShape();
@@ -19,6 +19,8 @@ StridedView dense(Value value) {
   }
   return view;
 }
+
+namespace {
 
 /// Strides of `shape` over the same elements; nothing where a new dim would span a gap.
 std::optional<SmallVector<int64_t>> reshapeStrides(const StridedView &view, ArrayRef<int64_t> shape) {
@@ -83,14 +85,14 @@ StridedView throughView(Operation *op, const StridedView &inner) {
       view.strides = *strides;
       return view;
     }
-  return dense(op->getResult(0));
+  return denseView(op->getResult(0));
 }
 
 } // namespace
 
 StridedView stridedView(Value value) {
   if (tensorType(value).getNumElements() == 0) { // strides do not matter; reshapes share memory here too
-    StridedView view = dense(value);
+    StridedView view = denseView(value);
     while (auto reshape = view.root.getDefiningOp<ReshapeOp>())
       view.root = reshape.getX();
     return view;
@@ -98,7 +100,7 @@ StridedView stridedView(Value value) {
   SmallVector<Operation *> views; // from the value down
   for (Operation *op = value.getDefiningOp(); op && op->hasTrait<ViewOp>(); op = op->getOperand(0).getDefiningOp())
     views.push_back(op);
-  StridedView view = dense(views.empty() ? value : views.back()->getOperand(0));
+  StridedView view = denseView(views.empty() ? value : views.back()->getOperand(0));
   for (Operation *op : llvm::reverse(views))
     view = throughView(op, view);
   return view;
@@ -114,10 +116,46 @@ bool isDense(const StridedView &view) {
   return view.offset == 0 && stride == tensorType(view.root).getNumElements();
 }
 
+int64_t spanOf(const StridedView &view) {
+  int64_t span = 1;
+  for (auto [size, stride] : llvm::zip_equal(view.sizes, view.strides)) {
+    if (size == 0)
+      return 0;
+    span += (size - 1) * stride;
+  }
+  return span;
+}
+
+int64_t bytesOfViews(Operation *op, ArrayRef<StridedView> views) {
+  auto elementBytes = [](Value value) { return std::max<int64_t>(1, tensorType(value).getElementTypeBitWidth() / 8); };
+  int64_t bytes = 0;
+  for (const StridedView &view : views)
+    bytes += spanOf(view) * elementBytes(view.root);
+  for (Value result : op->getResults())
+    bytes += tensorType(result).getNumElements() * elementBytes(result);
+  return bytes;
+}
+
+Value denseRoot(Value value) {
+  StridedView view = stridedView(value);
+  return isDense(view) ? view.root : value;
+}
+
+SmallVector<Value> memoryOperands(Operation *op, const ViewLimits &limits) {
+  SmallVector<Value> roots;
+  if (auto structured = dyn_cast<StructuredOpInterface>(op))
+    for (const StridedView &view : structured.operandViews(limits))
+      roots.push_back(view.root);
+  else if (isa<func::ReturnOp>(op))
+    for (Value operand : op->getOperands())
+      roots.push_back(denseRoot(operand));
+  return roots;
+}
+
 namespace {
 
 /// `view` as a matrix operand: leading dims are batch dims, or rows where `flatten` is set (and they can be joined).
-std::optional<MatrixView> matrixView(const StridedView &view, bool transposed, bool flatten) {
+std::optional<MatrixView> matrixView(const StridedView &view, bool transposed, bool flatten, const ViewLimits &limits) {
   MatrixView matrix;
   matrix.root = view.root;
   matrix.offset = view.offset;
@@ -144,7 +182,7 @@ std::optional<MatrixView> matrixView(const StridedView &view, bool transposed, b
     matrix.rows *= batch[0].first;
     batch.clear();
   }
-  if (batch.size() > 2)
+  if (static_cast<int64_t>(batch.size()) > std::min<int64_t>(2, limits.batchDims))
     return std::nullopt;
   for (size_t i = 0; i < batch.size(); ++i) {
     size_t slot = i + 2 - batch.size();
@@ -168,7 +206,7 @@ std::optional<MatrixView> matrixView(const StridedView &view, bool transposed, b
 }
 
 MatrixView denseMatrix(Value value, bool transposed, bool flatten) {
-  return *matrixView(dense(value), transposed, flatten);
+  return *matrixView(denseView(value), transposed, flatten, {1}); // dense batch dims are one
 }
 
 /// Splits `matrix`'s one joined batch dim as the other operand needs it.
@@ -185,10 +223,10 @@ bool splitBatch(MatrixView &matrix, const MatrixView &like) {
 
 } // namespace
 
-MatmulViews matmulViews(MatmulOp op) {
+MatmulViews matmulViews(MatmulOp op, const ViewLimits &limits) {
   bool single = tensorType(op.getB()).getRank() == 2; // one matrix b: the rows of a are all one matrix
-  std::optional<MatrixView> a = matrixView(stridedView(op.getA()), op.getTransposeA(), single);
-  std::optional<MatrixView> b = matrixView(stridedView(op.getB()), op.getTransposeB(), false);
+  std::optional<MatrixView> a = matrixView(stridedView(op.getA()), op.getTransposeA(), single, limits);
+  std::optional<MatrixView> b = matrixView(stridedView(op.getB()), op.getTransposeB(), false, limits);
   MatmulViews views{a ? *a : denseMatrix(op.getA(), op.getTransposeA(), single),
                     b ? *b : denseMatrix(op.getB(), op.getTransposeB(), false)};
   if (single || splitBatch(views.a, views.b) || splitBatch(views.b, views.a))

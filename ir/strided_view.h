@@ -1,9 +1,15 @@
 // Strided views: how a value read through transposes, slices and reshapes lies in the memory of the value below them.
 // Matrix products take such operands as they are, without a copy.
 #pragma once
-#include "ir/dialect.h"
+#include "mlir/IR/Operation.h"
 
 namespace tcc {
+class MatmulOp;
+
+/// What a target's products and other structured ops can read beyond one matrix that is dense along one side.
+struct ViewLimits {
+  int64_t batchDims = 0; // leading dims with strides of their own
+};
 
 /// Element (i, j, …) of the view is element offset + i·strides[0] + j·strides[1] + … of the dense value `root`.
 struct StridedView {
@@ -16,8 +22,24 @@ struct StridedView {
 /// through, perhaps `value` itself. Never fails. Static shapes only.
 StridedView stridedView(mlir::Value value);
 
+/// `value` as it lies in memory.
+StridedView denseView(mlir::Value value);
+
 /// True if the view is its root's dense row-major order from the first element on.
 bool isDense(const StridedView &view);
+
+/// Elements from the first to the last that the view reaches, both included.
+int64_t spanOf(const StridedView &view);
+
+/// Bytes that an op moves at least: each view's span once, and its results.
+int64_t bytesOfViews(mlir::Operation *op, llvm::ArrayRef<StridedView> views);
+
+/// The values that an op outside of kernels needs in memory, aligned with its operands: the roots of a structured op's
+/// views, and of the dense views that a return gives out. Empty for every other op.
+llvm::SmallVector<mlir::Value> memoryOperands(mlir::Operation *op, const ViewLimits &limits);
+
+/// The value whose memory, read densely from its start, is `value`: `value` itself unless it is such a view.
+mlir::Value denseRoot(mlir::Value value);
 
 /// One operand of a product as [batch0, batch1, rows, columns].
 struct MatrixView {
@@ -28,11 +50,12 @@ struct MatrixView {
   int64_t rows = 0, columns = 0, rowStride = 0, columnStride = 0;
 };
 
-/// The operands of a matmul as the library takes them: one of the two matrix strides is 1 and at most two batch dims
-/// remain. Where an operand cannot be had so, its `root` is the operand itself, dense, which then must be in memory.
+/// The operands of a matmul as libraries take them: one of the two matrix strides is 1, and of batch dims remain at
+/// most the limit (no more than two). Where an operand cannot be had so, its `root` is the operand itself, dense, which
+/// then must be in memory.
 struct MatmulViews {
   MatrixView a, b; // a is rows = M, columns = K after transpose_a; b is rows = K, columns = N after transpose_b
 };
-MatmulViews matmulViews(MatmulOp op);
+MatmulViews matmulViews(MatmulOp op, const ViewLimits &limits);
 
 } // namespace tcc

@@ -1,7 +1,8 @@
 // autocast: matrix products take their operands in 16 bits and add up in f32.
 //   1. the operands of each f32 product are cast below their views, once a value, so that what is stored is 16-bit and
 //      every product of the value, forward and backward, reads the same one;
-//   2. the product keeps its f32 result; where every user casts it again, it is rounded on its way out instead.
+//   2. the product keeps its f32 result; where every user casts it again, or the target stores narrow results alone, it
+//      is rounded on its way out instead.
 // Everything else stays as it is: sums, norms, softmax, losses, parameters and their updates are f32. Casts are
 // ordinary ops, and fusion puts them into the kernels that make the values. Products that are written with other types
 // are left alone.
@@ -16,7 +17,8 @@ namespace {
 
 class Autocast {
 public:
-  Autocast(func::FuncOp function, Type narrow) : block(function.getBody().front()), narrow(narrow) {}
+  Autocast(func::FuncOp function, Type narrow, bool narrowResults)
+      : block(function.getBody().front()), narrow(narrow), narrowResults(narrowResults) {}
 
   void run() {
     SmallVector<MatmulOp> products;
@@ -36,6 +38,7 @@ public:
 private:
   Block &block;
   Type narrow;
+  bool narrowResults;
   DenseMap<Value, Value> narrowed;
 
   RankedTensorType narrowType(Value value) const { return RankedTensorType::get(tensorType(value).getShape(), narrow); }
@@ -87,12 +90,23 @@ private:
     bool onlyCasts = !casts.empty() && llvm::all_of(casts, [&](Operation *user) {
       return isa<CastOp>(user) && tensorType(user->getResult(0)).getElementType() == narrow;
     });
-    if (!onlyCasts)
+    Type wide = tensorType(result).getElementType();
+    if (wide == narrow || !(onlyCasts || narrowResults))
       return;
     MatmulOp made = withTypes(product, product.getA(), product.getB(), narrow);
-    for (Operation *cast : casts) {
-      cast->getResult(0).replaceAllUsesWith(made.getResult());
-      cast->erase();
+    Value widened; // for those that read the wide result
+    for (Operation *user : casts) {
+      if (isa<CastOp>(user) && tensorType(user->getResult(0)).getElementType() == narrow) {
+        user->getResult(0).replaceAllUsesWith(made.getResult());
+        user->erase();
+        continue;
+      }
+      if (!widened) {
+        OpBuilder builder(made.getContext());
+        builder.setInsertionPointAfter(made);
+        widened = CastOp::create(builder, made.getLoc(), tensorType(made.getResult()).clone(wide), made.getResult());
+      }
+      user->replaceUsesOfWith(made.getResult(), widened);
     }
   }
 };
@@ -101,7 +115,7 @@ private:
 
 LogicalResult autocast(func::FuncOp function, const PipelineOptions &options) {
   if (options.products == ProductType::bf16)
-    Autocast(function, BFloat16Type::get(function.getContext())).run();
+    Autocast(function, BFloat16Type::get(function.getContext()), options.target.narrowResults).run();
   return success();
 }
 

@@ -1,5 +1,5 @@
 // expand-unsupported: writes ops for which the target has no kernel of its own in terms of other primitives.
-// Each op that is expanded keeps its location. Which cases a target has is said by PipelineOptions::hasKernel.
+// Each op that is expanded keeps its location. Which cases a target has is said by TargetQueries::hasKernel.
 #include "ir/emit.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
@@ -11,7 +11,7 @@ namespace tcc {
 LogicalResult expandUnsupported(func::FuncOp function, const PipelineOptions &options) {
   SmallVector<ExpandableOpInterface> work;
   function.walk([&](ExpandableOpInterface op) {
-    if (!options.hasKernel || !options.hasKernel(op))
+    if (!options.queries || !options.queries->hasKernel(op))
       work.push_back(op);
   });
   for (ExpandableOpInterface op : work) {

@@ -12,7 +12,6 @@
 // At -O0 step 2 keeps only views and sources free and step 4 is left out: one kernel an op.
 // It keeps each value's computation as it is, op for op; there is no CSE afterwards.
 #include "ir/kernel.h"
-#include "ir/strided_view.h"
 #include "passes/fusion.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
@@ -22,13 +21,6 @@ using namespace mlir;
 
 namespace tcc {
 namespace {
-
-constexpr int64_t launchBytes = 2048;         // what saving one launch is worth, in bytes of traffic
-constexpr int64_t alwaysRecomputed = 256;     // bytes of ancestors below which a value is always recomputed
-constexpr unsigned longestRecomputation = 64; // ops
-constexpr unsigned mostOps = 256;             // of a merged kernel: bounds the time to compile it
-constexpr size_t mostOperands = 40;           // pointers a kernel takes
-constexpr size_t mostUsersForSiblings = 24;   // users of one operand that are paired with each other
 
 int64_t bytesOf(Value value) {
   RankedTensorType type = tensorType(value);
@@ -43,7 +35,8 @@ bool isSource(Operation *op) {
 
 class Fuser : Fusion {
 public:
-  Fuser(func::FuncOp function, int level) : Fusion(function), level(level) {}
+  Fuser(func::FuncOp function, const PipelineOptions &options)
+      : Fusion(function), level(options.level), target(options.target) {}
 
   LogicalResult run() {
     findMemoryValues();
@@ -56,6 +49,7 @@ public:
 
 private:
   int level;
+  const TargetModel &target;
   llvm::DenseMap<Value, SmallVector<Value, 4>> leaves; // of free values: the stored values they are computed from
   llvm::DenseMap<Value, unsigned> opsBehind;           // of free values: ops to recompute
   llvm::DenseSet<Value> freeValues;
@@ -74,28 +68,21 @@ private:
   void findMemoryValues() {
     for (auto [i, op] : llvm::enumerate(block)) {
       order[&op] = i;
-      if (op.hasTrait<StructuredOp>())
+      if (isa<StructuredOpInterface>(op))
         structuredOperands[&op];
-      if (auto product = dyn_cast<MatmulOp>(op)) {
-        MatmulViews views = matmulViews(product);
-        requireInMemory(views.a.root, &op);
-        requireInMemory(views.b.root, &op);
-      } else if (isa<func::ReturnOp>(op)) {
-        for (Value value : op.getOperands()) {
-          StridedView view = stridedView(value);
-          requireInMemory(isDense(view) ? view.root : value, &op);
-        }
-      } else if (auto gather = dyn_cast<GatherOp>(op)) {
+      for (Value root : memoryOperands(&op, target.views))
+        requireInMemory(root, &op);
+      // Read or written at computed rows, by a kernel.
+      if (auto gather = dyn_cast<GatherOp>(op))
         inMemory.insert(gather.getTable());
-      } else if (auto scatter = dyn_cast<ScatterAddOp>(op)) {
+      else if (auto scatter = dyn_cast<ScatterAddOp>(op))
         inMemory.insert(scatter.getBase());
-      }
     }
   }
 
   //===- step 2 ------------------------------------------------------------------------------------------------===//
 
-  void addLeaves(Value operand, llvm::SmallSetVector<Value, 4> &set, unsigned &ops) const {
+  void addLeaves(Value operand, llvm::SmallSetVector<Value, 4> &set, int64_t &ops) const {
     if (!freeValues.contains(operand)) {
       set.insert(operand);
       return;
@@ -110,7 +97,7 @@ private:
     leaves.clear();
     opsBehind.clear();
     for (Operation &op : block.without_terminator()) {
-      if (op.hasTrait<StructuredOp>() || op.getNumResults() != 1)
+      if (isa<StructuredOpInterface>(op) || op.getNumResults() != 1)
         continue;
       Value value = op.getResult(0);
       bool view = op.hasTrait<ViewOp>(), source = isSource(&op);
@@ -118,14 +105,15 @@ private:
       if (inMemory.contains(value) || !(view || source || elementwise))
         continue;
       llvm::SmallSetVector<Value, 4> set;
-      unsigned ops = elementwise ? 1 : 0;
+      int64_t ops = elementwise ? 1 : 0;
       for (Value operand : op.getOperands())
         addLeaves(operand, set, ops);
       int64_t bytes = 0;
       for (Value leaf : set)
         bytes += bytesOf(leaf);
-      bool cheap = bytes <= std::max(bytesOf(value) + bytesOf(value) / 4, alwaysRecomputed);
-      if (!(view || source) && (level < 2 || !cheap || ops > longestRecomputation || set.size() > 8))
+      bool cheap = bytes <= std::max(bytesOf(value) + bytesOf(value) / 4, target.alwaysRecomputed);
+      if (!(view || source) && (level < 2 || !cheap || ops > target.longestRecomputation ||
+                                static_cast<int64_t>(set.size()) > target.mostRecomputedFrom))
         continue;
       freeValues.insert(value);
       leaves[value].assign(set.begin(), set.end());
@@ -167,7 +155,7 @@ private:
     groupOf.clear();
     users.clear();
     for (Operation &op : block.without_terminator()) {
-      if (op.hasTrait<StructuredOp>() || op.getNumResults() != 1 || freeValues.contains(op.getResult(0)))
+      if (isa<StructuredOpInterface>(op) || op.getNumResults() != 1 || freeValues.contains(op.getResult(0)))
         continue;
       if (auto literal = dyn_cast<ConstantOp>(op); literal && !literal.getValue().isSplat())
         continue; // a literal in memory
@@ -201,8 +189,8 @@ private:
                                     unsigned other = ~0u) {
     SmallVector<Value> results = resultsOf(group, self, other);
     SmallVector<Value> arguments(group.arguments.begin(), group.arguments.end());
-    if (results.size() + arguments.size() > mostOperands) {
-      refusal = "expected at most " + std::to_string(mostOperands) + " operands and results";
+    if (static_cast<int64_t>(results.size() + arguments.size()) > target.mostKernelOperands) {
+      refusal = "expected at most " + std::to_string(target.mostKernelOperands) + " operands and results";
       return std::nullopt;
     }
     return analyzeKernel(KernelView{results, arguments}, refusal);
@@ -242,7 +230,7 @@ private:
       if (auto producer = groupOf.find(argument); producer != groupOf.end())
         partners.insert(producer->second);
       auto known = users.find(argument);
-      if (known != users.end() && known->second.size() <= mostUsersForSiblings)
+      if (known != users.end() && static_cast<int64_t>(known->second.size()) <= target.mostSiblings)
         partners.insert(known->second.begin(), known->second.end());
     }
     for (Value value : groups[id].values)
@@ -252,11 +240,19 @@ private:
     for (unsigned partner : partners)
       if (groups[partner].alive)
         if (int64_t gain = gainOf(id, partner); gain > 0)
-          queue.push({gain + launchBytes, std::min(id, partner), std::max(id, partner)});
+          queue.push({gain + target.launchBytes, std::min(id, partner), std::max(id, partner)});
+  }
+
+  /// Limits that a kernel of one op may exceed, but no merged one.
+  bool fitsTarget(const KernelInfo &form) const {
+    bool scatters =
+        llvm::any_of(form.stores, [](const KernelStore &store) { return store.kind == KernelStore::Kind::scatterAdd; });
+    return !(form.stages > 1 && form.space.columns > target.longestKeptRow) &&
+           !(scatters && form.stores.size() > 1 && target.scatterAlone);
   }
 
   bool tryMerge(unsigned a, unsigned b, FusionPaths &paths) {
-    if (groups[a].ops + groups[b].ops > mostOps)
+    if (groups[a].ops + groups[b].ops > target.mostKernelOps)
       return false;
     if (paths.hasOuterPath(a, b) || paths.hasOuterPath(b, a))
       return false;
@@ -271,7 +267,8 @@ private:
         if (!merged.values.contains(argument))
           merged.arguments.insert(argument);
     std::string refusal;
-    if (!analyze(merged, a, refusal, b))
+    std::optional<KernelInfo> form = analyze(merged, a, refusal, b);
+    if (!form || !fitsTarget(*form))
       return false;
     unsigned id = groups.size();
     retire(a);
@@ -306,7 +303,7 @@ private:
 } // namespace
 
 LogicalResult fuseKernels(func::FuncOp function, const PipelineOptions &options) {
-  return Fuser(function, options.level).run();
+  return Fuser(function, options).run();
 }
 
 } // namespace tcc

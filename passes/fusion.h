@@ -13,7 +13,7 @@ struct FusionGroup {
   unsigned first = 0, last = 0;        // program order of its ops
   llvm::SetVector<mlir::Value> values; // the ops' results, in program order of insertion
   llvm::SetVector<mlir::Value> arguments;
-  unsigned ops = 0; // what a kernel of it computes, recomputed values counted again for each user
+  int64_t ops = 0; // what a kernel of it computes, recomputed values counted again for each user
   bool alive = true;
 };
 

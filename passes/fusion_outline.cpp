@@ -135,7 +135,7 @@ private:
         nodes.push_back({group.last, static_cast<int>(i), nullptr});
     for (Operation &op : fusion.block.without_terminator()) {
       auto literal = dyn_cast<ConstantOp>(op);
-      if (op.hasTrait<StructuredOp>() || (literal && !literal.getValue().isSplat()))
+      if (isa<StructuredOpInterface>(op) || (literal && !literal.getValue().isSplat()))
         nodes.push_back({fusion.order[&op], -1, &op});
     }
     llvm::sort(nodes, [](const Node &a, const Node &b) { return a.key < b.key; });

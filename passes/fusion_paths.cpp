@@ -31,7 +31,7 @@ FusionPaths::FusionPaths(const Fusion &fusion)
     auto group = op.getNumResults() == 1 ? fusion.groupOf.find(op.getResult(0)) : fusion.groupOf.end();
     if (group != fusion.groupOf.end() && fusion.groups[group->second].alive)
       nodes.push_back({group->second, nullptr});
-    else if (op.hasTrait<StructuredOp>())
+    else if (isa<StructuredOpInterface>(op))
       nodes.push_back({~0u, &op});
   }
   for (Node node : nodes) {
@@ -55,7 +55,7 @@ void FusionPaths::findChain() {
     for (Value operand : op.getOperands())
       if (auto known = before.find(operand); known != before.end() && known->second.first > best.first)
         best = known->second;
-    if (op.hasTrait<StructuredOp>()) {
+    if (isa<StructuredOpInterface>(op)) {
       behind[&op] = best;
       best = {best.first + 1, &op};
       if (best.first > longest) {
@@ -112,7 +112,7 @@ void FusionPaths::forEachBefore(Node node, llvm::function_ref<void(Node)> visit)
   auto before = [&](Value value) {
     if (auto known = fusion.groupOf.find(value); known != fusion.groupOf.end())
       visit({known->second, nullptr});
-    else if (Operation *op = value.getDefiningOp(); op && op->hasTrait<StructuredOp>())
+    else if (Operation *op = value.getDefiningOp(); op && isa<StructuredOpInterface>(op))
       visit({~0u, op});
   };
   if (node.op) {

@@ -16,7 +16,7 @@ struct Place {
 };
 
 inline constexpr llvm::StringLiteral placesAttr = "tcc.places";   // array of [space, index, offset], one a result
-inline constexpr llvm::StringLiteral scratchAttr = "tcc.scratch"; // [offset, bytes] in the arena, products only
+inline constexpr llvm::StringLiteral scratchAttr = "tcc.scratch"; // [offset, bytes] in the arena, if any
 inline constexpr llvm::StringLiteral arenaAttr = "tcc.arena";     // on the function: bytes
 inline constexpr llvm::StringLiteral stagingAttr = "tcc.staging"; // on the return: per operand an arena offset or -1
 

@@ -73,6 +73,16 @@ LogicalResult checkNames(ModuleOp module, const PipelineOptions &options) {
   return success();
 }
 
+/// Passes decide by the target's numbers, so a module that one target's passes have seen is no other's.
+LogicalResult markTarget(ModuleOp module, const TargetModel &target) {
+  auto known = module->getAttrOfType<StringAttr>(targetAttr);
+  if (known && known != target.name)
+    return module.emitError() << "the module was compiled for target '" << known.getValue()
+                              << "'; it cannot go on for '" << target.name << "'";
+  module->setAttr(targetAttr, StringAttr::get(module.getContext(), target.name));
+  return success();
+}
+
 void count(func::FuncOp function, PipelineReport &report) {
   report.kernels = report.matmuls = 0;
   for (Operation &op : function.getBody().front()) {
@@ -121,6 +131,8 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
   if (options.stopAfter == Phase::captured)
     return success();
 
+  if (failed(markTarget(module, options.target)))
+    return failure();
   llvm::raw_ostream &dumps = options.dumpStream ? *options.dumpStream : llvm::errs();
   bool wantText = !options.dump.empty();
   std::string before = wantText ? textOf(module) : std::string();

@@ -3,7 +3,7 @@
 #pragma once
 #include "ir/phases.h"
 #include "mlir/IR/BuiltinOps.h"
-#include <functional>
+#include "passes/target_model.h"
 #include <map>
 #include <string>
 #include <vector>
@@ -22,10 +22,8 @@ struct PipelineOptions {
   bool verifyEach = false;                 // run the reference interpreter before and after each pass and compare
   std::string dump;                        // -fdump-ir=: "all", "changed" or a pass's name; empty for none
   llvm::raw_ostream *dumpStream = nullptr; // where dumps go; stderr by default
-  /// Whether the target has a kernel for an ExpandableOpInterface op; none if empty.
-  std::function<bool(mlir::Operation *)> hasKernel;
-  /// Arena bytes that a product needs while it runs; none if empty. Set by codegen, which knows the library.
-  std::function<int64_t(MatmulOp)> scratchBytes;
+  TargetModel target;
+  const TargetQueries *queries = nullptr; // without it the target has no kernels of its own, and nothing needs scratch
 };
 
 struct PassReport {

@@ -1,12 +1,10 @@
 // plan-memory: gives every stored value a place.
 //   1. results of the function are written straight to their output or, where every reader of the old value is done,
 //      over the state they update; what cannot be is copied at the end;
-//   2. a kernel's result takes over the buffer of an operand that dies there, where analyzeKernel's form allows it;
-//   3. all other values and the products' scratch get offsets in one arena: largest first, at the lowest offset that is
+//   2. a structured op's result takes over the buffer of an operand that dies there, where the op's facts allow it;
+//   3. all other values and scratch get offsets in one arena: largest first, at the lowest offset that is
 //      free over their live range.
 // The function stays tensor SSA; places are attributes. It never moves an op.
-#include "ir/kernel.h"
-#include "ir/strided_view.h"
 #include "passes/memory_places.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
@@ -15,12 +13,6 @@ using namespace mlir;
 
 namespace tcc {
 namespace {
-
-constexpr int64_t alignment = 64;
-
-int64_t aligned(int64_t bytes) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
 
 /// One range of arena bytes over one range of time; several values when they share it.
 struct Allocation {
@@ -59,18 +51,16 @@ private:
   llvm::DenseMap<Value, unsigned> allocationOf;
   std::vector<Allocation> allocations;
   llvm::DenseMap<Operation *, unsigned> scratchOf;
-  llvm::DenseMap<Operation *, KernelInfo> infos;
-  SmallVector<int64_t> staging; // allocation of each return operand, or -1
+  llvm::DenseMap<Operation *, SmallVector<Value>> operands; // of structured ops: what each operand reads from memory
+  llvm::DenseMap<Operation *, llvm::BitVector> sharing;     // of structured ops, where it was asked for
+  SmallVector<int64_t> staging;                             // allocation of each return operand, or -1
 
   void use(Value root, Operation *op) {
     lastUse[root] = std::max(lastUse.lookup(root), position[op]);
     readers[root].push_back(op);
   }
 
-  Value returnRoot(Value value) {
-    StridedView view = stridedView(value);
-    return isDense(view) ? view.root : value;
-  }
+  int64_t aligned(int64_t bytes) const { return llvm::alignTo(bytes, options.target.alignment); }
 
   void findUses() {
     unsigned next = 0;
@@ -79,20 +69,23 @@ private:
     for (Operation &op : block) {
       for (Value result : op.getResults())
         lastUse[result] = std::max(lastUse.lookup(result), position[&op]);
-      if (auto product = dyn_cast<MatmulOp>(op)) {
-        MatmulViews views = matmulViews(product);
-        use(views.a.root, &op);
-        use(views.b.root, &op);
-      } else if (isa<KernelOp>(op)) {
-        for (Value operand : op.getOperands())
-          use(operand, &op);
-        std::string refusal;
-        infos[&op] = *analyzeKernel(cast<KernelOp>(op), refusal);
-      } else if (isa<func::ReturnOp>(op)) {
-        for (Value operand : op.getOperands())
-          use(returnRoot(operand), &op);
-      }
+      operands[&op] = memoryOperands(&op, options.target.views);
+      for (Value operand : operands[&op])
+        use(operand, &op);
     }
+  }
+
+  /// Whether the result may be written into the buffer of `value`, which its op reads through some of its operands.
+  bool mayTakeOver(OpResult result, Value value) {
+    Operation *op = result.getOwner();
+    auto [known, inserted] = sharing.try_emplace(op);
+    if (inserted)
+      known->second = cast<StructuredOpInterface>(op).sharedBuffers();
+    unsigned count = op->getNumOperands();
+    for (auto [i, operand] : llvm::enumerate(operands[op]))
+      if (operand == value && !known->second[result.getResultNumber() * count + i])
+        return false;
+    return true;
   }
 
   LogicalResult checkUpdates() {
@@ -119,12 +112,8 @@ private:
     Operation *producer = value.getDefiningOp();
     for (Operation *reader : readers.lookup(state)) {
       if (reader == producer) {
-        auto kernel = dyn_cast<KernelOp>(producer);
-        if (!kernel)
+        if (!mayTakeOver(cast<OpResult>(value), state))
           return false;
-        for (auto [i, input] : llvm::enumerate(kernel.getInputs()))
-          if (input == state && !mayShareBuffer(infos[producer], cast<OpResult>(value).getResultNumber(), i))
-            return false;
       } else if (position[reader] > position[producer]) {
         return false;
       }
@@ -135,8 +124,8 @@ private:
   void placeReturned() {
     Operation *terminator = block.getTerminator();
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
-      Value root = returnRoot(terminator->getOperand(i));
-      if (isa<BlockArgument>(root) || !root.getDefiningOp()->hasTrait<StructuredOp>() || fixed.contains(root))
+      Value root = operands[terminator][i];
+      if (isa<BlockArgument>(root) || !isa<StructuredOpInterface>(root.getDefiningOp()) || fixed.contains(root))
         continue;
       BlockArgument state = signature.updated(i);
       if (state && !mayReplaceState(root, state))
@@ -146,39 +135,37 @@ private:
   }
 
   void placeResults(Operation *op) {
-    if (!op->hasTrait<StructuredOp>())
+    if (!isa<StructuredOpInterface>(op))
       return;
     llvm::DenseSet<unsigned> takenOver;
     for (OpResult result : op->getResults()) {
       if (fixed.contains(result))
         continue;
       int64_t bytes = byteSize(tensorType(result));
-      if (auto kernel = dyn_cast<KernelOp>(op))
-        if (std::optional<unsigned> shared = dyingOperand(kernel, result, takenOver)) {
-          allocations[*shared].last = std::max(allocations[*shared].last, lastUse[result]);
-          allocationOf[result] = *shared;
-          takenOver.insert(*shared);
-          continue;
-        }
+      if (std::optional<unsigned> shared = dyingOperand(result, takenOver)) {
+        allocations[*shared].last = std::max(allocations[*shared].last, lastUse[result]);
+        allocationOf[result] = *shared;
+        takenOver.insert(*shared);
+        continue;
+      }
       allocationOf[result] = allocations.size();
       allocations.push_back({bytes, position[op], lastUse[result]});
     }
   }
 
-  std::optional<unsigned> dyingOperand(KernelOp kernel, OpResult result, const llvm::DenseSet<unsigned> &takenOver) {
-    const KernelInfo &info = infos[kernel];
-    for (auto [i, input] : llvm::enumerate(kernel.getInputs())) {
+  std::optional<unsigned> dyingOperand(OpResult result, const llvm::DenseSet<unsigned> &takenOver) {
+    Operation *op = result.getOwner();
+    for (Value input : operands[op]) {
       auto known = allocationOf.find(input);
       if (known == allocationOf.end() || takenOver.contains(known->second) ||
-          allocations[known->second].last != position[kernel] ||
+          allocations[known->second].last != position[op] ||
           byteSize(tensorType(input)) != byteSize(tensorType(result)) || byteSize(tensorType(result)) == 0)
         continue;
-      // The same buffer under two operand numbers must allow it under both.
-      bool allowed = true;
-      for (auto [j, other] : llvm::enumerate(kernel.getInputs()))
-        if (auto same = allocationOf.find(other); same != allocationOf.end() && same->second == known->second)
-          allowed &= mayShareBuffer(info, result.getResultNumber(), j);
-      if (allowed)
+      // The same buffer under two values must allow it under both.
+      if (llvm::all_of(operands[op], [&](Value other) {
+            auto same = allocationOf.find(other);
+            return same == allocationOf.end() || same->second != known->second || mayTakeOver(result, other);
+          }))
         return known->second;
     }
     return std::nullopt;
@@ -186,15 +173,15 @@ private:
 
   void placeScratchAndStaging() {
     for (Operation &op : block)
-      if (auto product = dyn_cast<MatmulOp>(op))
-        if (int64_t bytes = options.scratchBytes ? options.scratchBytes(product) : 0) {
+      if (options.queries && isa<StructuredOpInterface>(op))
+        if (int64_t bytes = options.queries->scratchBytes(&op)) {
           scratchOf[&op] = allocations.size();
           allocations.push_back({bytes, position[&op], position[&op]});
         }
     // A state that takes the old value of another is staged, since the other may be overwritten first.
     Operation *terminator = block.getTerminator();
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
-      Value root = returnRoot(terminator->getOperand(i));
+      Value root = operands[terminator][i];
       bool fromState = isa<BlockArgument>(root) && signature.of(root).space == PlaceSpace::state;
       bool copies = fromState && signature.of(root) != signature.returned(i);
       staging.push_back(copies ? static_cast<int64_t>(allocations.size()) : -1);
@@ -256,7 +243,7 @@ private:
         setPlaces(&op, {{PlaceSpace::constant, constants++, 0}});
         continue;
       }
-      if (!op.hasTrait<StructuredOp>())
+      if (!isa<StructuredOpInterface>(op))
         continue;
       SmallVector<Place> places;
       for (Value result : op.getResults()) {

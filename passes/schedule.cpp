@@ -15,8 +15,8 @@ LogicalResult schedule(func::FuncOp function, const PipelineOptions &) {
   Operation *terminator = block.getTerminator();
   SmallVector<Operation *> updates;
   for (Operation &op : block.without_terminator()) {
-    bool onlyReturned =
-        op.hasTrait<StructuredOp>() && llvm::all_of(op.getUsers(), [&](Operation *user) { return user == terminator; });
+    bool onlyReturned = isa<StructuredOpInterface>(op) &&
+                        llvm::all_of(op.getUsers(), [&](Operation *user) { return user == terminator; });
     if (onlyReturned)
       updates.push_back(&op);
   }

@@ -7,6 +7,7 @@
 // It keeps the meaning; the order of additions is a function of the shape, never of the thread count.
 #include "ir/emit.h"
 #include "passes/passes.h"
+#include "passes/pipeline.h"
 #include <cmath>
 #include <limits>
 
@@ -14,12 +15,6 @@ using namespace mlir;
 
 namespace tcc {
 namespace {
-
-constexpr int64_t mostPartials = 16;  // partial sums of a column reduction
-constexpr int64_t fewestRows = 64;    // rows below which a column reduction is one kernel
-constexpr int64_t longestRow = 16384; // elements above which a lone row is cut
-constexpr int64_t partOfRow = 4096;   // elements of a part, at most
-constexpr int64_t shortestPart = 64;  // and at least
 
 int64_t largestDivisor(int64_t number, int64_t limit) {
   for (int64_t divisor = std::min(number, limit); divisor > 1; --divisor)
@@ -29,10 +24,10 @@ int64_t largestDivisor(int64_t number, int64_t limit) {
 }
 
 /// Elements of a part of the whole tensor: trailing dims and a divisor of the next one, so that parts are runs of rows.
-int64_t partSize(ArrayRef<int64_t> shape) {
+int64_t partSize(ArrayRef<int64_t> shape, int64_t longest) {
   int64_t size = 1;
   for (int64_t dim : llvm::reverse(shape)) {
-    int64_t share = largestDivisor(dim, partOfRow / size);
+    int64_t share = largestDivisor(dim, longest / size);
     size *= share;
     if (share != dim)
       break;
@@ -42,10 +37,10 @@ int64_t partSize(ArrayRef<int64_t> shape) {
 
 /// Partial sums of a column reduction: leading reduced dims and a divisor of the next one, so that parts are runs of
 /// whole rows.
-int64_t partCount(ArrayRef<int64_t> shape, ArrayRef<int64_t> axes) {
+int64_t partCount(ArrayRef<int64_t> shape, ArrayRef<int64_t> axes, int64_t most) {
   int64_t parts = 1;
   for (int64_t axis : axes) {
-    int64_t share = largestDivisor(shape[axis], mostPartials / parts);
+    int64_t share = largestDivisor(shape[axis], most / parts);
     parts *= share;
     if (share != shape[axis])
       break;
@@ -88,14 +83,14 @@ double valueOfNone(Type element) {
 
 /// The replacement of a reduction in a form that needs no further splitting, or null where it is fine as it is.
 template <typename Op>
-Value split(Emit &b, Value operand, ArrayRef<int64_t> axes) {
+Value split(Emit &b, Value operand, ArrayRef<int64_t> axes, const TargetModel &target) {
   RankedTensorType type = tensorType(operand);
   Form form = formOf(type.getShape(), axes);
   SmallVector<int64_t> result(type.getShape());
   for (int64_t axis : axes)
     result[axis] = 1;
   auto reduce = [&](Value x, ArrayRef<int64_t> over) -> Value {
-    Value better = split<Op>(b, x, over);
+    Value better = split<Op>(b, x, over, target);
     return better ? better : b.create<Op>(x, over);
   };
   if (llvm::any_of(axes, [&](int64_t axis) { return type.getDimSize(axis) == 0; }))
@@ -107,17 +102,17 @@ Value split(Emit &b, Value operand, ArrayRef<int64_t> axes) {
         rest.push_back(axis);
     return reduce(reduce(operand, form.laterAxes), rest);
   }
-  if (form.after > 1 && form.reduced >= fewestRows) {
-    int64_t parts = partCount(type.getShape(), axes);
+  if (form.after > 1 && form.reduced >= target.fewestRows) {
+    int64_t parts = partCount(type.getShape(), axes, target.columnParts);
     if (parts == 1)
       return {};
     Value x = b.reshape(operand, {form.before * parts, form.reduced / parts, form.after});
     Value partial = b.reshape(b.create<Op>(x, ArrayRef<int64_t>{1}), {form.before, parts, form.after});
     return b.reshape(b.create<Op>(partial, ArrayRef<int64_t>{1}), result);
   }
-  if (form.after == 1 && form.before < 2 && form.reduced > longestRow) {
-    int64_t size = partSize(type.getShape());
-    if (size < shortestPart)
+  if (form.after == 1 && form.before < 2 && form.reduced > target.longestRow) {
+    int64_t size = partSize(type.getShape(), target.longestPart);
+    if (size < target.shortestPart)
       return {};
     Value x = b.reshape(operand, {form.before * (form.reduced / size), size});
     Value partial = b.reshape(b.create<Op>(x, ArrayRef<int64_t>{1}), {form.before, form.reduced / size});
@@ -127,13 +122,13 @@ Value split(Emit &b, Value operand, ArrayRef<int64_t> axes) {
 }
 
 template <typename Op>
-void splitAll(func::FuncOp function) {
+void splitAll(func::FuncOp function, const TargetModel &target) {
   SmallVector<Op> work;
   function.walk([&](Op op) { work.push_back(op); });
   for (Op op : work) {
     OpBuilder builder(op);
     Emit b(builder, op.getLoc());
-    if (Value replacement = split<Op>(b, op.getX(), op.getAxes())) {
+    if (Value replacement = split<Op>(b, op.getX(), op.getAxes(), target)) {
       op.getResult().replaceAllUsesWith(replacement);
       op.erase();
     }
@@ -142,9 +137,9 @@ void splitAll(func::FuncOp function) {
 
 } // namespace
 
-LogicalResult splitReductions(func::FuncOp function, const PipelineOptions &) {
-  splitAll<ReduceSumOp>(function);
-  splitAll<ReduceMaxOp>(function);
+LogicalResult splitReductions(func::FuncOp function, const PipelineOptions &options) {
+  splitAll<ReduceSumOp>(function, options.target);
+  splitAll<ReduceMaxOp>(function, options.target);
   return success();
 }
 

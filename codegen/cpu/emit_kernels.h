@@ -1,6 +1,6 @@
 // CPU emitter: kernel regions → MLIR vector → LLVM → object code → one shared object, all in-process.
 #pragma once
-#include "ir/kernel.h"
+#include "codegen/kernel_source.h"
 #include <string>
 #include <vector>
 
@@ -18,19 +18,9 @@ struct Target {
 std::optional<std::string> usedFeatures(const Target &target, llvm::ArrayRef<std::string_view> known,
                                         std::string &error);
 
-/// One kernel to be emitted under a symbol; several calls may share it.
-struct KernelSource {
-  std::string symbol;
-  KernelOp kernel;
-};
-
 /// How the runtime divides a kernel: extern "C" void symbol(int64_t begin, int64_t end, void *const *args) runs items
 /// begin..end of [0, extent), cut at multiples of `granularity`; args are the inputs and then the results.
 /// Items are rows (outer·rows), outer blocks, or column elements (outer·columns) after KernelInfo::parallel().
-struct KernelLaunch {
-  int64_t extent = 0;
-  int64_t granularity = 1;
-};
 KernelLaunch launchOf(const KernelInfo &info);
 
 struct EmitOptions {

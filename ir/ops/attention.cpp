@@ -220,6 +220,28 @@ SmallVector<Value> FlashAttentionOp::gradient(Emit &b, ValueRange dResults) {
   return shares;
 }
 
+/// Heads lie densely along their last dim; everything else has strides of its own, since kernels take q, k and v out of
+/// one packed tensor.
+static SmallVector<StridedView, 2> viewsOfHeads(OperandRange operands) {
+  SmallVector<StridedView, 2> views;
+  for (Value operand : operands) {
+    StridedView view = stridedView(operand);
+    bool repeats = llvm::any_of(llvm::zip_equal(view.sizes, view.strides),
+                                [](auto dim) { return std::get<0>(dim) != 1 && std::get<1>(dim) == 0; });
+    bool dense = view.sizes.back() == 1 || view.strides.back() == 1;
+    views.push_back(dense && !repeats ? view : denseView(operand));
+  }
+  return views;
+}
+
+SmallVector<StridedView, 2> FlashAttentionOp::operandViews(const ViewLimits &) {
+  return viewsOfHeads(getOperands());
+}
+
+SmallVector<StridedView, 2> FlashAttentionBackwardOp::operandViews(const ViewLimits &) {
+  return viewsOfHeads(getOperands());
+}
+
 int64_t FlashAttentionOp::flops() {
   AttentionSizes sizes = sizesOf(*this);
   return 4 * sizes.width * sizes.batch * sizes.heads * maskOf(*this).visiblePairs(sizes.queries, sizes.keys);

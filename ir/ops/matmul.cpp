@@ -66,6 +66,21 @@ SmallVector<Value> MatmulOp::gradient(Emit &e, ValueRange dResults) {
   return {flatten ? e.reshape(da, shapeOfA) : da, db};
 }
 
+SmallVector<StridedView, 2> MatmulOp::operandViews(const ViewLimits &limits) {
+  auto strided = [](const MatrixView &matrix) {
+    return StridedView{matrix.root,
+                       matrix.offset,
+                       {matrix.batch[0], matrix.batch[1], matrix.rows, matrix.columns},
+                       {matrix.batchStride[0], matrix.batchStride[1], matrix.rowStride, matrix.columnStride}};
+  };
+  MatmulViews views = matmulViews(*this, limits);
+  return {strided(views.a), strided(views.b)};
+}
+
+bool MatmulOp::writesSlices(unsigned) {
+  return true; // rows with a stride of their own
+}
+
 int64_t MatmulOp::flops() {
   RankedTensorType a = tensorType(getA());
   int64_t k = a.getDimSize(a.getRank() - (getTransposeA() ? 2 : 1));

@@ -1,5 +1,6 @@
 // gradient, kernel and yield.
 #include "ir/emit.h"
+#include "ir/kernel_cost.h"
 
 using namespace mlir;
 
@@ -67,6 +68,36 @@ LogicalResult KernelOp::verify() {
     if (!op.hasTrait<KernelBodyOp>())
       return emitOpError() << "holds '" << op.getName() << "', which may not stand in a kernel (kernel_c3)";
   return success();
+}
+
+SmallVector<StridedView, 2> KernelOp::operandViews(const ViewLimits &) {
+  SmallVector<StridedView, 2> views;
+  for (Value input : getInputs())
+    views.push_back(denseView(input));
+  return views;
+}
+
+llvm::BitVector KernelOp::sharedBuffers() {
+  unsigned operands = getInputs().size();
+  llvm::BitVector shared(getNumResults() * operands);
+  std::string refusal;
+  std::optional<KernelInfo> info = analyzeKernel(*this, refusal);
+  for (unsigned result = 0; info && result < getNumResults(); ++result)
+    for (unsigned operand = 0; operand < operands; ++operand)
+      shared[result * operands + operand] = mayShareBuffer(*info, result, operand);
+  return shared;
+}
+
+int64_t KernelOp::flops() {
+  std::string refusal;
+  std::optional<KernelInfo> info = analyzeKernel(*this, refusal);
+  return info ? costOf(*this, *info).flops : 0;
+}
+
+int64_t KernelOp::bytes(const ViewLimits &) {
+  std::string refusal;
+  std::optional<KernelInfo> info = analyzeKernel(*this, refusal);
+  return info ? costOf(*this, *info).bytes : 0;
 }
 
 } // namespace tcc

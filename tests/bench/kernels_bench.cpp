@@ -135,7 +135,7 @@ int run(const Case &test, unsigned threads, cpu::Artefact artefact) {
   double start = seconds();
   std::optional<std::string> bytes;
   if (info)
-    bytes = cpu::emitKernels(cpu::KernelSource{"kernel", kernel}, {}, artefact, error);
+    bytes = cpu::emitKernels(KernelSource{"kernel", kernel}, {}, artefact, error);
   double compileSeconds = seconds() - start;
   if (!bytes) {
     std::cerr << test.name << ": " << error << '\n';
@@ -171,7 +171,7 @@ int run(const Case &test, unsigned threads, cpu::Artefact artefact) {
       pointers.push_back(allocate(types[i].getNumElements() * elementBytes));
       fill(static_cast<char *>(pointers.back()), types[i], i + 1);
     }
-  cpu::KernelLaunch launch = cpu::launchOf(*info);
+  KernelLaunch launch = cpu::launchOf(*info);
   int64_t grains = (launch.extent + launch.granularity - 1) / launch.granularity;
   auto part = [&](unsigned thread) { return std::min(launch.extent, grains * thread / threads * launch.granularity); };
   double limit = copyRate(threads);

@@ -2,6 +2,7 @@
 // through tracing, the pipeline and the lowering of the plan. Prints milliseconds of each step at each size and the
 // exponent of the growth, fitted over the last factor of ten in ops.
 //   pass_scaling [--ops=N] [-O LEVEL]     up to N captured ops; 10000 by default
+#include "codegen/cpu/target.h"
 #include "codegen/lower_plan.h"
 #include "frontend/capture.h"
 #include "frontend/graph_file.h"
@@ -77,7 +78,7 @@ Times compileOnce(int64_t layers, int level) {
   start = Clock::now();
   KernelTable kernels;
   std::string error;
-  if (!lowerPlan(graphFunction(*module), 1, kernels, error))
+  if (!lowerPlan(graphFunction(*module), cpu::CpuTarget({}, 1), 1, kernels, error))
     throw std::runtime_error(error);
   lap("(lower the plan)");
   return times;

@@ -34,7 +34,7 @@ public:
 private:
   mlir::MLIRContext context;
   std::vector<mlir::OwningOpRef<mlir::ModuleOp>> modules;
-  std::vector<cpu::KernelSource> sources;
+  std::vector<KernelSource> sources;
 };
 
 TEST(CpuEmit, BytesDoNotDependOnThreads) {

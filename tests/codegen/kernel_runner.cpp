@@ -117,7 +117,7 @@ LoadedKernel::LoadedKernel(const KernelText &text, const cpu::EmitOptions &optio
   info = std::move(*analysed);
   launch = cpu::launchOf(info);
   std::optional<std::string> bytes =
-      cpu::emitKernels(cpu::KernelSource{"kernel", kernel}, options, cpu::Artefact::sharedObject, error);
+      cpu::emitKernels(KernelSource{"kernel", kernel}, options, cpu::Artefact::sharedObject, error);
   if (!bytes)
     return;
   library = load(*bytes);

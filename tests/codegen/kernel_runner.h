@@ -16,7 +16,7 @@ public:
   ~LoadedKernel();
 
   std::string error; // empty where the kernel was compiled
-  cpu::KernelLaunch launch;
+  KernelLaunch launch;
   KernelInfo info;
   mlir::func::FuncOp function;
 

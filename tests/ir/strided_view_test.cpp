@@ -187,7 +187,7 @@ TEST(MatmulViews, productOfTheViewsIsTheProduct) {
     func::FuncOp function = mainOf(*module);
     Operation *terminator = function.getBody().front().getTerminator();
     auto product = terminator->getOperand(0).getDefiningOp<MatmulOp>();
-    MatmulViews views = matmulViews(product);
+    MatmulViews views = matmulViews(product, {.batchDims = 2});
     EXPECT_EQ(views.a.root == function.getArgument(0), sample.readsA) << sample.body;
     EXPECT_EQ(views.b.root == function.getArgument(1), sample.readsB) << sample.body;
     for (const MatrixView &view : {views.a, views.b})

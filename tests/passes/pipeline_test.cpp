@@ -292,12 +292,17 @@ unsigned lastRead(Value value, const DenseMap<Operation *, unsigned> &position) 
   return last;
 }
 
+struct ProductsNeedScratch : TargetQueries {
+  int64_t scratchBytes(Operation *op) const override { return isa<MatmulOp>(op) ? 320 : 0; }
+};
+
 TEST_F(Pipeline, noTwoLiveValuesShareBytes) {
+  ProductsNeedScratch queries;
   for (const TrainingStep &step : trainingSteps())
     for (int level : {0, 2}) {
       OwningOpRef<ModuleOp> module = parse(step.text);
       PipelineOptions options = atLevel(level);
-      options.scratchBytes = [](MatmulOp) { return 320; };
+      options.queries = &queries;
       ASSERT_TRUE(run(*module, options)) << messages;
       Block &block = mainOf(*module).getBody().front();
       DenseMap<Operation *, unsigned> position;
@@ -307,7 +312,7 @@ TEST_F(Pipeline, noTwoLiveValuesShareBytes) {
       int64_t top = 0, shared = 0;
       for (Operation &op : block) {
         for (OpResult result : op.getOpResults())
-          if (op.hasTrait<StructuredOp>() && placeOf(result).space == PlaceSpace::arena) {
+          if (isa<StructuredOpInterface>(op) && placeOf(result).space == PlaceSpace::arena) {
             int64_t begin = placeOf(result).offset;
             lives.push_back(
                 {result, begin, begin + byteSize(tensorType(result)), position[&op], lastRead(result, position)});

@@ -1,5 +1,6 @@
 // Planted faults: one compiler error each, made from the outside by changing the IR between two passes or the finished
 // plan. The checkers that pass the untouched graph must catch every one.
+#include "codegen/cpu/target.h"
 #include "codegen/lower_plan.h"
 #include "ir/emit.h"
 #include "ir/kernel.h"
@@ -68,7 +69,7 @@ using ChangePlan = std::function<bool(runtime::Plan &)>; // likewise
 
 std::optional<runtime::Artefact> toArtefact(ModuleOp planned, std::string &error) {
   KernelTable kernels;
-  std::optional<runtime::Plan> plan = lowerPlan(onlyFunction(planned), 1, kernels, error);
+  std::optional<runtime::Plan> plan = lowerPlan(onlyFunction(planned), cpu::CpuTarget({}, 1), 1, kernels, error);
   if (!plan)
     return std::nullopt;
   std::optional<std::string> code = cpu::emitKernels(kernels.sources(), {}, cpu::Artefact::sharedObject, error);
@@ -82,10 +83,8 @@ std::optional<runtime::Artefact> plantInIr(ModuleOp module, Phase phase, const C
   OwningOpRef<ModuleOp> copy(cast<ModuleOp>(module->clone()));
   PipelineOptions options;
   options.stopAfter = phase;
-  options.scratchBytes = [](MatmulOp op) -> int64_t {
-    runtime::Expected<int64_t> bytes = runtime::scratchpadBytes(gemmDesc(op), 1);
-    return bytes ? *bytes : 0;
-  };
+  const cpu::CpuTarget target({}, 1);
+  options.queries = &target;
   PipelineReport report;
   func::FuncOp function = onlyFunction(*copy);
   if (failed(runPipeline(*copy, options, report)) || !change(function)) {

@@ -1,0 +1,49 @@
+// The CPU's table.
+#include "codegen/cpu/target.h"
+#include "codegen/product.h"
+#include "runtime/cpu.h"
+
+using namespace mlir;
+
+namespace tcc::cpu {
+
+bool CpuTarget::supports(StringRef op) const {
+  return op == MatmulOp::getOperationName();
+}
+
+int64_t CpuTarget::scratchBytes(Operation *op) const {
+  auto product = dyn_cast<MatmulOp>(op);
+  if (!product)
+    return 0;
+  runtime::Expected<int64_t> bytes = runtime::scratchpadBytes(gemmDesc(product, data.views), threads);
+  return bytes ? *bytes : 0; // an impossible product is refused when the plan is loaded, with the library's reason
+}
+
+std::optional<std::vector<std::string>> CpuTarget::emit(ArrayRef<KernelSource> kernels, std::string &error) const {
+  if (kernels.empty())
+    return std::vector<std::string>();
+  std::optional<std::string> code = emitKernels(kernels, options, Artefact::sharedObject, error);
+  if (!code)
+    return std::nullopt;
+  return std::vector<std::string>{std::move(*code)};
+}
+
+bool CpuTarget::lower(const StructuredCall &call, runtime::Plan &plan, std::string &error) const {
+  auto product = dyn_cast<MatmulOp>(call.op);
+  if (!product) {
+    error = "'" + call.op->getName().getStringRef().str() + "' has no lowering for target '" + data.name + "'";
+    return false;
+  }
+  plan.instructions.push_back(lowerProduct(product, call, data.views));
+  return true;
+}
+
+std::string CpuTarget::codeName() const {
+  return options.target.cpu == "native" ? data.name : data.name + ":" + options.target.cpu;
+}
+
+std::optional<std::string> CpuTarget::needs(std::string &error) const {
+  return usedFeatures(options.target, runtime::knownCpuFeatures(), error);
+}
+
+} // namespace tcc::cpu

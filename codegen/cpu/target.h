@@ -1,0 +1,28 @@
+// The CPU as a target: kernels by LLVM, products by oneDNN.
+#pragma once
+#include "codegen/cpu/emit_kernels.h"
+#include "codegen/target.h"
+
+namespace tcc::cpu {
+
+class CpuTarget : public tcc::Target {
+public:
+  /// `threads` at run time: what products' scratch is sized for.
+  CpuTarget(EmitOptions options, int threads) : options(std::move(options)), threads(threads) {}
+
+  const TargetModel &model() const override { return data; }
+  bool supports(llvm::StringRef op) const override;
+  KernelLaunch launch(const KernelInfo &form) const override { return launchOf(form); }
+  int64_t scratchBytes(mlir::Operation *op) const override;
+  std::optional<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels, std::string &error) const override;
+  bool lower(const StructuredCall &call, runtime::Plan &plan, std::string &error) const override;
+  std::string codeName() const override;
+  std::optional<std::string> needs(std::string &error) const override;
+
+private:
+  EmitOptions options;
+  int threads;
+  TargetModel data; // whose defaults are the CPU's
+};
+
+} // namespace tcc::cpu

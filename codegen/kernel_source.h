@@ -1,0 +1,22 @@
+// One kernel to be emitted, and how it is launched.
+#pragma once
+#include "ir/kernel.h"
+#include <string>
+
+namespace tcc {
+
+/// One kernel to be emitted under a symbol; several calls may share it.
+struct KernelSource {
+  std::string symbol;
+  KernelOp kernel;
+};
+
+/// How the runtime divides a kernel: its work items [0, extent), cut at multiples of `granularity`. What an item is,
+/// the target says.
+struct KernelLaunch {
+  int64_t extent = 0;
+  int64_t granularity = 1;
+  bool operator==(const KernelLaunch &) const = default;
+};
+
+} // namespace tcc

@@ -1,0 +1,76 @@
+// From a product of the planned function to the runtime's.
+#include "codegen/product.h"
+
+using namespace mlir;
+
+namespace tcc {
+
+std::optional<runtime::DType> runtimeDType(Type element) {
+  using runtime::DType;
+  if (element.isF32())
+    return DType::f32;
+  if (element.isBF16())
+    return DType::bf16;
+  if (element.isF16())
+    return DType::f16;
+  if (isa<Float8E4M3FNType>(element))
+    return DType::f8e4m3;
+  if (isa<Float8E5M2Type>(element))
+    return DType::f8e5m2;
+  if (element.isInteger(1))
+    return DType::i1;
+  if (element.isInteger(32))
+    return DType::i32;
+  if (element.isInteger(64))
+    return DType::i64;
+  return std::nullopt;
+}
+
+runtime::GemmDesc gemmDesc(MatmulOp op, const ViewLimits &limits) {
+  MatmulViews views = matmulViews(op, limits);
+  runtime::GemmDesc desc;
+  desc.m = views.a.rows;
+  desc.k = views.a.columns;
+  desc.n = views.b.columns;
+  desc.batch = {views.a.batch[0], views.a.batch[1]};
+  auto layout = [](const MatrixView &view, Value value) {
+    runtime::MatrixLayout made;
+    made.dtype = *runtimeDType(tensorType(value).getElementType());
+    made.rowStride = view.rowStride;
+    made.columnStride = view.columnStride;
+    made.batchStrides = {view.batchStride[0], view.batchStride[1]};
+    return made;
+  };
+  desc.a = layout(views.a, op.getA());
+  desc.b = layout(views.b, op.getB());
+  desc.c.dtype = *runtimeDType(tensorType(op.getResult()).getElementType());
+  desc.c.rowStride = desc.n;
+  desc.c.columnStride = 1;
+  desc.c.batchStrides = {desc.batch[1] * desc.m * desc.n, desc.m * desc.n};
+  return desc;
+}
+
+std::string productLabel(const runtime::GemmDesc &desc) {
+  std::string label = "matmul ";
+  if (desc.batchCount() != 1)
+    label += std::to_string(desc.batchCount()) + " x ";
+  label += std::to_string(desc.m) + "x" + std::to_string(desc.n) + "x" + std::to_string(desc.k) + " ";
+  label += desc.a.columnStride == 1 ? 'n' : 't';
+  label += desc.b.columnStride == 1 ? 'n' : 't';
+  return label;
+}
+
+runtime::Instruction lowerProduct(MatmulOp op, const StructuredCall &call, const ViewLimits &limits) {
+  runtime::MatmulCall product;
+  product.desc = gemmDesc(op, limits);
+  product.a = call.operands[0];
+  product.b = call.operands[1];
+  product.c = call.results[0];
+  product.scratch = call.scratch;
+  runtime::Instruction made;
+  made.label = productLabel(product.desc);
+  made.call = product;
+  return made;
+}
+
+} // namespace tcc

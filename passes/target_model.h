@@ -1,0 +1,50 @@
+// What passes may know of the machine that they compile for: plain data. No pass holds a number of a machine itself,
+// and none asks which machine it is. The defaults are the CPU's; each target of codegen has its own values.
+#pragma once
+#include "ir/strided_view.h"
+#include <limits>
+#include <string>
+
+namespace tcc {
+
+struct TargetModel {
+  std::string name = "cpu"; // stands on the module, so that a dump says what it was made for
+
+  // split-reductions: work items are rows or columns, so long sums are cut into parts that are summed by a second
+  // kernel
+  int64_t columnParts = 16;   // at most so many partial sums of a column reduction
+  int64_t fewestRows = 64;    // a column reduction of fewer rows is one kernel
+  int64_t longestRow = 16384; // elements; a lone longer row is cut
+  int64_t longestPart = 4096; // elements of a part of a row, at most
+  int64_t shortestPart = 64;  // and at least
+
+  // fuse-kernels
+  int64_t launchBytes = 2048;        // what saving one launch is worth, in bytes of traffic
+  int64_t alwaysRecomputed = 256;    // a value with fewer bytes of stored ancestors is always recomputed
+  int64_t longestRecomputation = 64; // ops; a value behind more of them is stored
+  int64_t mostRecomputedFrom = 8;    // stored values; a value that needs more of them is stored
+  int64_t mostKernelOps = 256;       // of a merged kernel: bounds the time to compile it
+  int64_t mostKernelOperands = 40;   // pointers that a kernel takes
+  int64_t mostSiblings = 24;         // users of one value that are tried with each other
+  int64_t longestKeptRow = std::numeric_limits<int64_t>::max(); // elements; longer rows are not merged over a row sum
+  bool scatterAlone = false; // a scatter-add is a kernel of its own: beside others it would lose threads
+
+  // autocast
+  bool narrowResults = false; // products give 16-bit results, whoever reads them; else f32 where f32 is read
+
+  // fuse-kernels, plan-memory and the lowering of plans
+  ViewLimits views{.batchDims = 2}; // how products read their operands
+  int64_t alignment = 64;           // bytes; of every allocation in the arena, a power of two
+};
+
+/// What only the target's code and libraries know. Asked by expand-unsupported and plan-memory.
+class TargetQueries {
+public:
+  virtual ~TargetQueries() = default;
+  /// Whether the target runs this ExpandableOpInterface op as it is, with its sizes and attributes.
+  virtual bool hasKernel(mlir::Operation *) const { return false; }
+  /// Arena bytes that the structured op needs while it runs.
+  virtual int64_t scratchBytes(mlir::Operation *op) const = 0;
+};
+
+} // namespace tcc
