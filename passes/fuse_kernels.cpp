@@ -240,7 +240,7 @@ private:
     for (unsigned partner : partners)
       if (groups[partner].alive)
         if (int64_t gain = gainOf(id, partner); gain > 0)
-          queue.push({gain + target.launchBytes, std::min(id, partner), std::max(id, partner)});
+          queue.push({gain, std::min(id, partner), std::max(id, partner)});
   }
 
   /// Limits that a kernel of one op may exceed, but no merged one.

@@ -19,7 +19,6 @@ struct TargetModel {
   int64_t shortestPart = 64;  // and at least
 
   // fuse-kernels
-  int64_t launchBytes = 2048;        // what saving one launch is worth, in bytes of traffic
   int64_t alwaysRecomputed = 256;    // a value with fewer bytes of stored ancestors is always recomputed
   int64_t longestRecomputation = 64; // ops; a value behind more of them is stored
   int64_t mostRecomputedFrom = 8;    // stored values; a value that needs more of them is stored

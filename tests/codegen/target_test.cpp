@@ -1,0 +1,191 @@
+// The target's table and the structured ops' interface from the outside: a target and an op that no other file knows.
+#include "codegen/compile_module.h"
+#include "codegen/cpu/target.h"
+#include "ir/dialect.h"
+#include "mlir/Parser/Parser.h"
+#include "runtime/executable.h"
+#include <cmath>
+#include <gtest/gtest.h>
+
+using namespace mlir;
+
+namespace tcc::test {
+
+/// The operand once more: an op outside of kernels that only its own target knows.
+class DuplicateOp : public Op<DuplicateOp, OpTrait::ZeroRegions, OpTrait::OneResult, OpTrait::ZeroSuccessors,
+                              OpTrait::OneOperand, MemoryEffectOpInterface::Trait, StructuredOpInterface::Trait> {
+public:
+  using Op::Op;
+  static StringRef getOperationName() { return "stub.duplicate"; }
+  static ArrayRef<StringRef> getAttributeNames() { return {}; }
+  void getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &) {}
+
+  SmallVector<StridedView, 2> operandViews(const ViewLimits &) { return {denseView(getOperation()->getOperand(0))}; }
+  int64_t flops() { return 0; }
+};
+
+class StubDialect : public Dialect {
+public:
+  explicit StubDialect(MLIRContext *context) : Dialect(getDialectNamespace(), context, TypeID::get<StubDialect>()) {
+    addOperations<DuplicateOp>();
+  }
+  static StringRef getDialectNamespace() { return "stub"; }
+};
+
+} // namespace tcc::test
+
+MLIR_DECLARE_EXPLICIT_TYPE_ID(tcc::test::StubDialect)
+MLIR_DEFINE_EXPLICIT_TYPE_ID(tcc::test::StubDialect)
+MLIR_DECLARE_EXPLICIT_TYPE_ID(tcc::test::DuplicateOp)
+MLIR_DEFINE_EXPLICIT_TYPE_ID(tcc::test::DuplicateOp)
+
+namespace tcc::test {
+namespace {
+
+constexpr const char *text = R"(func.func @main(%x: tensor<4x6xf32> {tcc.name = "x"}) -> tensor<6x4xf32> {
+  %e = tcc.exp %x : tensor<4x6xf32>
+  %t = tcc.transpose %e [1, 0] : tensor<4x6xf32> -> tensor<6x4xf32>
+  %d = "stub.duplicate"(%t) : (tensor<6x4xf32>) -> tensor<6x4xf32>
+  %n = tcc.neg %d : tensor<6x4xf32>
+  %s = tcc.sub %n, %t : tensor<6x4xf32>
+  return %s : tensor<6x4xf32>
+})";
+constexpr const char *productText = R"(func.func @main(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %e = tcc.exp %x : tensor<8x8xf32>
+  %p = tcc.matmul %e, %e : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  return %p : tensor<8x8xf32>
+})";
+
+class TargetTable : public ::testing::Test {
+protected:
+  TargetTable() : context(MLIRContext::Threading::DISABLED) {
+    DialectRegistry registry;
+    registerDialects(registry);
+    registry.insert<StubDialect>();
+    context.appendDialectRegistry(registry);
+    context.loadAllAvailableDialects();
+  }
+
+  std::optional<runtime::Artefact> compile(const char *source, const Target &target) {
+    module = parseSourceString<ModuleOp>(source, ParserConfig(&context));
+    CompileOptions options;
+    options.target = &target;
+    options.threads = 1;
+    error.clear();
+    return compileModule(*module, options, report, error);
+  }
+
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+  CompileReport report;
+  std::string error;
+};
+
+/// Records what it is asked; its code is the kernels' symbols.
+class StubTarget : public Target {
+public:
+  StubTarget() {
+    data.name = "stub";
+    data.alignment = 256;
+  }
+  const TargetModel &model() const override { return data; }
+  bool supports(StringRef op) const override { return op == "stub.duplicate"; }
+  KernelLaunch launch(const KernelInfo &form) const override {
+    launches.push_back(form.space.elements());
+    return {form.space.elements(), 1};
+  }
+  int64_t scratchBytes(Operation *op) const override { return isa<DuplicateOp>(op) ? 100 : 0; }
+  std::optional<std::vector<std::string>> emit(ArrayRef<KernelSource> kernels, std::string &) const override {
+    std::string code = "code of";
+    for (const KernelSource &kernel : kernels)
+      code += " " + kernel.symbol;
+    return std::vector<std::string>{code};
+  }
+  bool lower(const StructuredCall &call, runtime::Plan &plan, std::string &) const override {
+    scratch.push_back(plan.buffers[call.scratch].bytes);
+    runtime::Instruction copy;
+    copy.call = runtime::CopyCall{call.operands[0], call.results[0]};
+    plan.instructions.push_back(std::move(copy));
+    return true;
+  }
+  std::optional<std::string> needs(std::string &) const override { return "imagination"; }
+
+  TargetModel data;
+  mutable std::vector<int64_t> launches, scratch;
+};
+
+TEST_F(TargetTable, IsAllThatATargetIs) {
+  StubTarget target;
+  std::optional<runtime::Artefact> artefact = compile(text, target);
+  ASSERT_TRUE(artefact) << error;
+  ASSERT_EQ(artefact->targets.size(), 1u);
+  const runtime::TargetCode &code = artefact->targets[0];
+  EXPECT_EQ(code.target, "stub");
+  EXPECT_EQ(code.needs, "imagination");
+  EXPECT_EQ(code.plan.alignment, 256);
+  EXPECT_EQ(artefact->metadata.at("target"), "stub");
+  ASSERT_EQ(code.code.size(), 1u);
+  std::string symbols = "code of";
+  for (const runtime::KernelCode &kernel : code.plan.kernels)
+    symbols += " " + kernel.symbol;
+  EXPECT_EQ(code.code[0], symbols);
+  EXPECT_EQ(target.launches, (std::vector<int64_t>{24, 24}));
+  EXPECT_EQ(target.scratch, (std::vector<int64_t>{100}));
+  EXPECT_EQ((*module)->getAttrOfType<StringAttr>(targetAttr).getValue(), "stub");
+}
+
+TEST_F(TargetTable, NamesTheOpThatATargetDoesNotHave) {
+  StubTarget target;
+  EXPECT_FALSE(compile(productText, target));
+  EXPECT_EQ(error, "target 'stub' has no 'tcc.matmul'");
+  EXPECT_FALSE(compile(text, cpu::CpuTarget({}, 1)));
+  EXPECT_EQ(error, "target 'cpu' has no 'stub.duplicate'");
+}
+
+/// The CPU with one op more.
+class DuplicatingCpu : public cpu::CpuTarget {
+public:
+  DuplicatingCpu() : CpuTarget({}, 1) {}
+  bool supports(StringRef op) const override { return op == "stub.duplicate" || CpuTarget::supports(op); }
+  int64_t scratchBytes(Operation *op) const override {
+    return isa<DuplicateOp>(op) ? 100 : CpuTarget::scratchBytes(op);
+  }
+  bool lower(const StructuredCall &call, runtime::Plan &plan, std::string &error) const override {
+    if (!isa<DuplicateOp>(call.op))
+      return CpuTarget::lower(call, plan, error);
+    runtime::Instruction copy;
+    copy.call = runtime::CopyCall{call.operands[0], call.results[0]};
+    plan.instructions.push_back(std::move(copy));
+    return true;
+  }
+};
+
+TEST_F(TargetTable, RunsAnOpThatNoPassKnows) {
+  DuplicatingCpu target;
+  std::optional<runtime::Artefact> artefact = compile(text, target);
+  ASSERT_TRUE(artefact) << error;
+  // Fused around: one kernel in front of it, one behind it.
+  std::vector<size_t> calls;
+  for (const runtime::Instruction &instruction : artefact->targets[0].plan.instructions)
+    calls.push_back(instruction.call.index());
+  EXPECT_EQ(calls, (std::vector<size_t>{0, 2, 0}));
+  const runtime::Instruction &copy = artefact->targets[0].plan.instructions[1];
+  EXPECT_EQ(copy.label, "stub.duplicate");
+  EXPECT_EQ(copy.bytes, 2 * 24 * 4);
+
+  auto executable = runtime::Executable::load(std::move(*artefact), {.threads = 1, .checked = true});
+  ASSERT_TRUE(executable) << executable.error().message();
+  auto in = *runtime::TensorStorage::zeros(24 * 4), out = *runtime::TensorStorage::zeros(24 * 4);
+  auto *x = static_cast<float *>(in.data()), *y = static_cast<float *>(out.data());
+  for (int i = 0; i < 24; ++i)
+    x[i] = static_cast<float>(i) / 24;
+  std::vector<runtime::ConstTensorRef> inputs{{in.data(), in.bytes()}};
+  std::vector<runtime::TensorRef> outputs{{out.data(), out.bytes()}};
+  runtime::Error failed = (*executable)->run(inputs, outputs, {});
+  ASSERT_FALSE(failed) << failed.message();
+  for (int i = 0; i < 24; ++i)
+    EXPECT_NEAR(y[i], -2 * std::exp(x[i % 4 * 6 + i / 4]), 1e-5) << i;
+}
+
+} // namespace
+} // namespace tcc::test

@@ -1,0 +1,212 @@
+// Every number of the target model changes what some pass makes: each at the CPU's value and at another one.
+#include "passes/memory_places.h"
+#include "passes/pipeline.h"
+#include "tests/ops/op_table.h"
+#include <gtest/gtest.h>
+
+using namespace mlir;
+
+namespace tcc::test {
+namespace {
+
+/// One function through the pipeline for a model.
+class Compiled {
+public:
+  Compiled(const std::string &text, const TargetModel &model, int level, Phase stopAfter, bool narrowProducts = false)
+      : module(parseText(*context, text, messages)) {
+    PipelineOptions options;
+    options.target = model;
+    options.level = level;
+    options.stopAfter = stopAfter;
+    options.products = narrowProducts ? ProductType::bf16 : ProductType::asWritten;
+    ScopedDiagnosticHandler handler(context.get(), [&](Diagnostic &diagnostic) {
+      messages += diagnostic.str() + "\n";
+      return success();
+    });
+    EXPECT_TRUE(module && succeeded(runPipeline(*module, options, report))) << messages;
+  }
+
+  template <typename Op>
+  SmallVector<Op> all() {
+    SmallVector<Op> ops;
+    module->walk([&](Op op) { ops.push_back(op); });
+    return ops;
+  }
+  int64_t kernels() { return all<KernelOp>().size(); }
+  int64_t kernelResults() {
+    int64_t count = 0;
+    for (KernelOp kernel : all<KernelOp>())
+      count += kernel.getNumResults();
+    return count;
+  }
+  /// Elements that the last of several sums adds up.
+  int64_t lastSum() { return tensorType(all<ReduceSumOp>().back().getX()).getNumElements(); }
+
+  std::unique_ptr<MLIRContext> context = makeContext();
+  std::string messages;
+  PipelineReport report;
+  OwningOpRef<ModuleOp> module;
+};
+
+constexpr const char *columnSum = R"(func.func @main(%x: tensor<128x8xf32>) -> tensor<1x8xf32> {
+  %s = tcc.reduce_sum %x axes [0] : tensor<128x8xf32> -> tensor<1x8xf32>
+  return %s : tensor<1x8xf32>
+})";
+constexpr const char *longSum = R"(func.func @main(%x: tensor<40000xf32>) -> tensor<1xf32> {
+  %s = tcc.reduce_sum %x axes [0] : tensor<40000xf32> -> tensor<1xf32>
+  return %s : tensor<1xf32>
+})";
+
+TEST(TargetModel, SplitsColumnSums) {
+  TargetModel model;
+  EXPECT_EQ(Compiled(columnSum, model, 2, Phase::shaped).lastSum(), 16 * 8);
+  model.columnParts = 4;
+  EXPECT_EQ(Compiled(columnSum, model, 2, Phase::shaped).lastSum(), 4 * 8);
+  model.fewestRows = 129;
+  EXPECT_EQ(Compiled(columnSum, model, 2, Phase::shaped).lastSum(), 128 * 8);
+}
+
+TEST(TargetModel, SplitsLongRows) {
+  TargetModel model;
+  EXPECT_EQ(Compiled(longSum, model, 2, Phase::shaped).lastSum(), 10); // of 4000
+  model.longestPart = 1000;
+  EXPECT_EQ(Compiled(longSum, model, 2, Phase::shaped).lastSum(), 40);
+  model.shortestPart = 1001;
+  EXPECT_EQ(Compiled(longSum, model, 2, Phase::shaped).lastSum(), 40000);
+  model = {};
+  model.longestRow = 40000;
+  EXPECT_EQ(Compiled(longSum, model, 2, Phase::shaped).lastSum(), 40000);
+}
+
+/// %e is needed in front of a product and behind it.
+constexpr const char *aroundProduct = R"(func.func @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
+  %e = tcc.tanh %x : tensor<64x64xf32>
+  %n = tcc.neg %e : tensor<64x64xf32>
+  %p = tcc.matmul %n, %n : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
+  %r = tcc.add %p, %e : tensor<64x64xf32>
+  return %r : tensor<64x64xf32>
+})";
+/// Four bytes that are computed from twelve.
+constexpr const char *scalarAroundProduct = R"(func.func @main(%x: tensor<8x8xf32>, %a: tensor<f32>, %b: tensor<f32>,
+    %c: tensor<f32>) -> tensor<8x8xf32> {
+  %ab = tcc.mul %a, %b : tensor<f32>
+  %s = tcc.add %ab, %c : tensor<f32>
+  %w = tcc.broadcast %s : tensor<f32> -> tensor<8x8xf32>
+  %n = tcc.mul %x, %w : tensor<8x8xf32>
+  %p = tcc.matmul %n, %n : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %r = tcc.add %p, %w : tensor<8x8xf32>
+  return %r : tensor<8x8xf32>
+})";
+
+TEST(TargetModel, SaysWhatIsRecomputed) {
+  TargetModel model;
+  EXPECT_EQ(Compiled(aroundProduct, model, 2, Phase::fused).kernelResults(), 2);
+  model.longestRecomputation = 0;
+  EXPECT_EQ(Compiled(aroundProduct, model, 2, Phase::fused).kernelResults(), 3);
+  model = {};
+  model.mostRecomputedFrom = 0;
+  EXPECT_EQ(Compiled(aroundProduct, model, 2, Phase::fused).kernelResults(), 3);
+  model = {};
+  EXPECT_EQ(Compiled(scalarAroundProduct, model, 2, Phase::fused).kernelResults(), 2);
+  model.alwaysRecomputed = 0;
+  EXPECT_EQ(Compiled(scalarAroundProduct, model, 2, Phase::fused).kernelResults(), 3);
+}
+
+constexpr const char *sums = R"(func.func @main(%x: tensor<64xf32>, %y: tensor<64xf32>, %z: tensor<64xf32>)
+    -> tensor<64xf32> {
+  %a = tcc.add %x, %y : tensor<64xf32>
+  %b = tcc.add %a, %z : tensor<64xf32>
+  return %b : tensor<64xf32>
+})";
+constexpr const char *siblings = R"(func.func @main(%x: tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>) {
+  %a = tcc.exp %x : tensor<64xf32>
+  %b = tcc.neg %x : tensor<64xf32>
+  return %a, %b : tensor<64xf32>, tensor<64xf32>
+})";
+constexpr const char *softmax = R"(func.func @main(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {
+  %y = tcc.softmax %x : tensor<4x16xf32>
+  return %y : tensor<4x16xf32>
+})";
+constexpr const char *scatter = R"(func.func @main(%base: tensor<8x4xf32>, %i: tensor<6xi32>, %x: tensor<6x4xf32>)
+    -> (tensor<8x4xf32>, tensor<6x4xf32>) {
+  %e = tcc.exp %x : tensor<6x4xf32>
+  %s = tcc.scatter_add %base at %i, %e : tensor<8x4xf32>, tensor<6xi32>, tensor<6x4xf32>
+  return %s, %e : tensor<8x4xf32>, tensor<6x4xf32>
+})";
+
+TEST(TargetModel, LimitsKernels) {
+  TargetModel model;
+  EXPECT_EQ(Compiled(sums, model, 1, Phase::fused).kernels(), 1);
+  model.mostKernelOps = 1;
+  EXPECT_EQ(Compiled(sums, model, 1, Phase::fused).kernels(), 2);
+  model = {};
+  model.mostKernelOperands = 3;
+  EXPECT_EQ(Compiled(sums, model, 1, Phase::fused).kernels(), 2);
+  model = {};
+  EXPECT_EQ(Compiled(siblings, model, 1, Phase::fused).kernels(), 1);
+  model.mostSiblings = 1;
+  EXPECT_EQ(Compiled(siblings, model, 1, Phase::fused).kernels(), 2);
+  model = {};
+  EXPECT_EQ(Compiled(softmax, model, 2, Phase::fused).kernels(), 1);
+  model.longestKeptRow = 15;
+  EXPECT_GT(Compiled(softmax, model, 2, Phase::fused).kernels(), 1);
+  model = {};
+  EXPECT_EQ(Compiled(scatter, model, 1, Phase::fused).kernels(), 1);
+  model.scatterAlone = true;
+  EXPECT_EQ(Compiled(scatter, model, 1, Phase::fused).kernels(), 2);
+}
+
+constexpr const char *heads = R"(func.func @main(%x: tensor<3x4x2x8xf32>, %y: tensor<3x4x2x8xf32>)
+    -> tensor<3x2x4x4xf32> {
+  %q = tcc.transpose %x [0, 2, 1, 3] : tensor<3x4x2x8xf32> -> tensor<3x2x4x8xf32>
+  %k = tcc.transpose %y [0, 2, 1, 3] : tensor<3x4x2x8xf32> -> tensor<3x2x4x8xf32>
+  %p = tcc.matmul %q, %k transposed : tensor<3x2x4x8xf32>, tensor<3x2x4x8xf32> -> tensor<3x2x4x4xf32>
+  return %p : tensor<3x2x4x4xf32>
+})";
+
+TEST(TargetModel, SaysWhatProductsReadAndWrite) {
+  TargetModel model;
+  EXPECT_EQ(Compiled(heads, model, 2, Phase::fused).kernels(), 0);
+  model.views.batchDims = 1;
+  Compiled copied(heads, model, 2, Phase::fused);
+  EXPECT_EQ(copied.kernelResults(), 2); // two dense copies
+
+  model = {};
+  auto resultBits = [&] {
+    Compiled compiled(aroundProduct, model, 2, Phase::fused, true);
+    return tensorType(compiled.all<MatmulOp>()[0].getResult()).getElementTypeBitWidth();
+  };
+  EXPECT_EQ(resultBits(), 32u);
+  model.narrowResults = true;
+  EXPECT_EQ(resultBits(), 16u);
+}
+
+TEST(TargetModel, AlignsTheArena) {
+  const char *text = R"(func.func @main(%x: tensor<25x25xf32>) -> tensor<25x25xf32> {
+  %a = tcc.matmul %x, %x : tensor<25x25xf32>, tensor<25x25xf32> -> tensor<25x25xf32>
+  %b = tcc.matmul %a, %x : tensor<25x25xf32>, tensor<25x25xf32> -> tensor<25x25xf32>
+  return %b : tensor<25x25xf32>
+})";
+  TargetModel model;
+  EXPECT_EQ(Compiled(text, model, 2, Phase::planned).report.arenaBytes, 2560); // 2500 in 64s
+  model.alignment = 1024;
+  EXPECT_EQ(Compiled(text, model, 2, Phase::planned).report.arenaBytes, 3072);
+}
+
+TEST(TargetModel, NameStandsOnTheModule) {
+  TargetModel model;
+  model.name = "other";
+  Compiled compiled(sums, model, 2, Phase::joint);
+  EXPECT_EQ((*compiled.module)->getAttrOfType<StringAttr>(targetAttr).getValue(), "other");
+  std::string messages;
+  ScopedDiagnosticHandler handler(compiled.context.get(), [&](Diagnostic &diagnostic) {
+    messages += diagnostic.str();
+    return success();
+  });
+  PipelineReport report;
+  EXPECT_TRUE(failed(runPipeline(*compiled.module, PipelineOptions(), report)));
+  EXPECT_EQ(messages, "the module was compiled for target 'other'; it cannot go on for 'cpu'");
+}
+
+} // namespace
+} // namespace tcc::test
