@@ -1,7 +1,7 @@
 // Function: trace, look up, on a miss compile and load, run.
 #include "frontend/compile.h"
-#include "codegen/compile_module.h"
 #include "frontend/capture.h"
+#include "frontend/compile_options.h"
 #include "frontend/graph_file.h"
 #include "frontend/storage.h"
 #include "frontend/trace.h"
@@ -147,15 +147,7 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile() {
 
   // 2. Artefact.
   CompileOptions compileOptions;
-  compileOptions.pipeline.level = options.level;
-  if (options.products != DType::f32 && options.products != DType::bf16)
-    refuse("products of " + std::string(runtime::name(options.products)) + "; f32 and bf16 are possible\n");
-  if (options.products == DType::bf16)
-    compileOptions.pipeline.products = ProductType::bf16;
-  compileOptions.pipeline.passes = options.passes;
-  compileOptions.threads = options.threads;
-  if (!options.march.empty())
-    compileOptions.cpu.target.cpu = options.march;
+  applyFlags(options, compileOptions);
   CompileReport report;
   std::optional<runtime::Artefact> artefact = compileModule(*module, compileOptions, report, error);
   if (!artefact)

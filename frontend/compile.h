@@ -1,6 +1,7 @@
 // compile(fn): the public entry. The result is called with Arrays; each call traces fn into a compact record, looks the
 // record up by its guards, and only on a miss builds IR, runs the pipeline and loads the artefact.
 #pragma once
+#include "frontend/compiler_flags.h"
 #include "frontend/tensor.h"
 #include "runtime/cache.h"
 #include <functional>
@@ -19,17 +20,13 @@ class Executable;
 class Profiler;
 } // namespace runtime
 
-struct FunctionOptions {
-  std::vector<std::string> inputs = {};    ///< names of the arguments; arg0, arg1, … by default
-  std::vector<std::string> outputs = {};   ///< names of the results; result0, … by default
-  int level = 2;                           ///< -O0 … -O3; 3 is as 2
-  DType products = DType::f32;             ///< what f32 matrix products multiply: f32 or bf16; all else stays f32
-  std::map<std::string, bool> passes = {}; ///< -f[no-]<pass>
-  int threads = 0;                         ///< 0: all that the process may use
-  std::string march = {};                  ///< as -march=; empty: native
-  bool frozen = false;                     ///< trace once and never again: the user's promise that nothing changes;
-                                           ///< other shapes or types are traced again, and `report` says so
-  bool checked = false;                    ///< NaN-fill buffers before every run
+/// The compiler's flags (level, products, passes, threads, march, fastMath) are its base.
+struct FunctionOptions : CompilerFlags {
+  std::vector<std::string> inputs = {};  ///< names of the arguments; arg0, arg1, … by default
+  std::vector<std::string> outputs = {}; ///< names of the results; result0, … by default
+  bool frozen = false;                   ///< trace once and never again: the user's promise that nothing changes;
+                                         ///< other shapes or types are traced again, and `report` says so
+  bool checked = false;                  ///< NaN-fill buffers before every run
   /// What runs the function, shared with others that may take turns on it; null: a CPU device of its own.
   std::shared_ptr<runtime::Device> device = {};
   int64_t cacheBytes = int64_t{4} << 30; ///< of code and constants; what a device shares is not counted

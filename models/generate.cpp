@@ -14,11 +14,7 @@ FunctionOptions functionOptions(const TrainOptions &options, std::vector<std::st
   FunctionOptions function;
   function.inputs = std::move(inputs);
   function.outputs = std::move(outputs);
-  function.level = options.optimization;
-  for (const auto &[pass, enabled] : options.passes)
-    function.passes[pass] = enabled;
-  function.threads = options.threads;
-  function.products = options.dtype;
+  static_cast<CompilerFlags &>(function) = options;
   function.report = std::move(report);
   return function;
 }

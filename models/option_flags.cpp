@@ -77,10 +77,6 @@ void declareModel(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   app.add_option("--init", options.initFolder, "Start from this Hugging Face folder of a GPT-2, Llama, Qwen2 or Qwen3")
       ->type_name("FOLDER")
       ->group("Model");
-  app.add_option("--dtype", raw.dtype, "What matrix products multiply: f32 or bf16; all else stays f32")
-      ->check(oneOf({"f32", "bf16"}))
-      ->type_name("DTYPE")
-      ->group("Model");
 }
 
 void declareData(CLI::App &app, TrainOptions &options, RawOptions &raw) {
@@ -176,20 +172,7 @@ void declareCheckpoints(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   app.add_flag("--resume", options.resume, "Go on from the latest checkpoint of --checkpoint")->group("Checkpoints");
 }
 
-void declareCompiler(CLI::App &app, TrainOptions &options, RawOptions &raw) {
-  app.add_option("-O", options.optimization,
-                 "-O0 one kernel per op, -O1 fused, -O2 with recomputation (default), -O3 as -O2")
-      ->check(wholeNumber(0, 3))
-      ->type_name("LEVEL")
-      ->group("Compiler");
-  app.add_option("-f", raw.passes, "-f<pass> or -fno-<pass>: switch one pass on or off; repeatable")
-      ->allow_extra_args(false)
-      ->type_name("[no-]PASS")
-      ->group("Compiler");
-  app.add_option("--threads", options.threads, "Threads; without it all of the machine")
-      ->check(wholeNumber(1, 4096))
-      ->type_name("N")
-      ->group("Compiler");
+void declareCompiler(CLI::App &app, TrainOptions &options) {
   app.add_option("--emit-graph", options.emitGraph, "Write the training step as .graph text to this file")
       ->type_name("FILE")
       ->group("Compiler");
@@ -244,7 +227,7 @@ void declareOptions(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   declareData(app, options, raw);
   declareTraining(app, options, raw);
   declareCheckpoints(app, options, raw);
-  declareCompiler(app, options, raw);
+  declareCompiler(app, options);
   declareOutput(app, options, raw);
 }
 

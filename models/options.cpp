@@ -71,6 +71,13 @@ std::string suggestion(const CLI::App &app, std::string_view flag) {
         bestDistance = distance;
         best = name;
       }
+  for (const CompilerFlag &known : compilerFlags()) {
+    const std::string name = std::string(known.spelling).substr(0, std::string_view(known.spelling).find('='));
+    if (int distance = editDistance(flag, name); name.starts_with("--") && distance < bestDistance) {
+      bestDistance = distance;
+      best = name.substr(2);
+    }
+  }
   return best.empty() ? "" : fmt::format(", did you mean `--{}`?", best);
 }
 
@@ -78,12 +85,21 @@ struct UsageError {
   std::string text;
 };
 
-std::pair<std::string, bool> parsePass(const std::string &text) {
-  bool enabled = !text.starts_with("no-");
-  std::string name = enabled ? text : text.substr(3);
-  if (name.empty())
-    throw UsageError{fmt::format("`-f{}` names no pass, -f<pass> or -fno-<pass> is expected", text)};
-  return {name, enabled};
+/// Takes the compiler's flags out of `arguments`, so that CLI11 sees the program's own.
+void takeCompilerFlags(std::vector<std::string> &arguments, CompilerFlags &flags) {
+  std::vector<std::string> rest;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const char *next = i + 1 < arguments.size() ? arguments[i + 1].c_str() : nullptr;
+    const bool hadNext = next;
+    std::string error;
+    if (!takeCompilerFlag(arguments[i], &next, flags, error))
+      rest.push_back(arguments[i]);
+    else if (!error.empty())
+      throw UsageError{error};
+    else if (hadNext && !next)
+      ++i; // it was the flag's value
+  }
+  arguments = std::move(rest);
 }
 
 /// The preset with the sizes that the command line gives.
@@ -156,7 +172,6 @@ void resolve(TrainOptions &options, const RawOptions &raw) {
     throw UsageError{fmt::format("--dropout is GPT-2's, {} has none", options.model)};
   options.batch = raw.batch.value_or(defaults.batch);
   options.order = raw.order == "random" ? Order::Random : Order::Sequential;
-  options.dtype = runtime::parseDType(raw.dtype).value();
 
   Schedule &schedule = options.schedule;
   schedule.kind = raw.schedule == "cosine"     ? ScheduleKind::Cosine
@@ -174,13 +189,11 @@ void resolve(TrainOptions &options, const RawOptions &raw) {
     schedule.length.steps = defaults.steps;
   int64_t warmup = schedule.length.steps ? std::min(*schedule.length.steps / 10, defaults.warmup) : defaults.warmup;
   schedule.warmup = raw.warmup.value_or(schedule.kind == ScheduleKind::Constant ? 0 : warmup);
-  for (const std::string &pass : raw.passes)
-    options.passes.push_back(parsePass(pass));
 }
 
 } // namespace
 
-ParsedOptions parseTrainOptions(const std::vector<std::string> &arguments) {
+ParsedOptions parseTrainOptions(const std::vector<std::string> &given) {
   CLI::App app;
   app.set_help_flag();
   app.name("train_gpt");
@@ -192,7 +205,9 @@ ParsedOptions parseTrainOptions(const std::vector<std::string> &arguments) {
   app.add_flag("-h,--help", help, "This text");
   app.add_flag("--version", version, "The version");
 
+  std::vector<std::string> arguments = given;
   try {
+    takeCompilerFlags(arguments, options);
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend())); // CLI11 takes them from the back
   } catch (const CLI::ExtrasError &) {
     std::string first = app.remaining().front();
@@ -209,9 +224,14 @@ ParsedOptions parseTrainOptions(const std::vector<std::string> &arguments) {
                         std::string_view(error.what()).substr(0, std::string_view(error.what()).find(':')))};
   } catch (const CLI::ParseError &error) {
     return {{}, 2, error.what()};
+  } catch (const UsageError &error) {
+    return {{}, 2, error.text};
   }
   if (help)
-    return {{}, 0, std::string(examples) + "\n" + app.help() + std::string(statuses)};
+    return {{},
+            0,
+            std::string(examples) + "\n" + app.help() + "\nHow code is made:\n" + compilerFlagHelp() +
+                std::string(statuses)};
   if (version)
     return {{}, 0, "train_gpt (tcc) " TCC_VERSION "\n"};
   try {

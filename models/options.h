@@ -1,9 +1,9 @@
 // The command line of train_gpt.
 #pragma once
+#include "frontend/compiler_flags.h"
 #include "models/data.h"
 #include "models/model_config.h"
 #include "models/schedule.h"
-#include "runtime/dtype.h"
 
 #include <cstdint>
 #include <optional>
@@ -13,12 +13,12 @@
 
 namespace tcc::models {
 
-struct TrainOptions {
+/// The compiler's flags are its base: what they are, how they are written and what --help says of them is one table.
+struct TrainOptions : CompilerFlags {
   // Model
   std::string model = "baby"; ///< preset; with `initFolder` only a name for the log
   ModelConfig config;         ///< preset and departures from it; with `initFolder` the folder's config.json counts
   std::string initFolder;     ///< Hugging Face folder with the initial weights, or empty
-  runtime::DType dtype = runtime::DType::f32; ///< what matrix products multiply: f32 or bf16; all else is f32
 
   // Data
   std::string dataFile;
@@ -43,11 +43,7 @@ struct TrainOptions {
   int64_t keepCheckpoints = 3;
   bool resume = false;
 
-  // Compiler
-  int optimization = 2;                             ///< 0 to 3
-  std::vector<std::pair<std::string, bool>> passes; ///< of -f[no-]<pass>, in order; the last one of a name counts
-  int threads = 0;                                  ///< 0: all of the machine
-  std::string emitGraph;                            ///< write the training step as .graph text to this file, or empty
+  std::string emitGraph; ///< write the training step as .graph text to this file, or empty
 
   // Output
   std::string jsonFile; ///< JSON lines, or empty; "-" is stdout

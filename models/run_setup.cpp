@@ -62,8 +62,8 @@ RunState describeRunState(const TrainOptions &options, const ModelConfig &config
                     {"--beta1", text(options.beta1)},
                     {"--beta2", text(options.beta2)},
                     {"--clip", text(options.clipNorm)},
-                    {"--dtype", std::string(runtime::name(options.dtype))},
-                    {"-O", text(options.optimization)}};
+                    {"--dtype", std::string(runtime::name(options.products))},
+                    {"-O", text(options.level)}};
   return state;
 }
 

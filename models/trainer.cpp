@@ -315,7 +315,7 @@ void Trainer::finish() {
   summary.lossLast = state.lossLast;
   summary.batch = options.batch;
   summary.seq = sequence;
-  summary.dtype = runtime::name(options.dtype);
+  summary.dtype = runtime::name(options.products);
   summary.stepMsMedian = times.medianMs();
   if (summary.stepMsMedian > 0)
     summary.tokensPerSecond = double(stepTokens()) / summary.stepMsMedian * 1e3;
@@ -326,7 +326,7 @@ void Trainer::finish() {
     summary.target = target->second;
   summary.peakBytes = executable->peakBytes();
   // The better of two measurements, since the machine may be shared: a peak that is too low would flatter the figure.
-  peakFlops = std::max(peakFlops, measurePeakFlops(options.threads, options.dtype, 0.1));
+  peakFlops = std::max(peakFlops, measurePeakFlops(options.threads, options.products, 0.1));
   if (peakFlops > 0 && summary.stepMsMedian > 0) {
     try {
       summary.mfu = modelFlopsUse(summary.params, summary.tokensPerSecond, peakFlops);
@@ -378,7 +378,7 @@ void Trainer::suggest() {
     log.message("  --checkpoint=FOLDER      keep the run; the same command with --resume goes on from there");
   if (options.model == "baby")
     log.message("  --model char             a larger model");
-  if (options.optimization != 0)
+  if (options.level != 0)
     log.message("  -O0                      the same step with one kernel per op, for comparison");
   if (options.emitGraph.empty())
     log.message("  --emit-graph=step.graph  the whole step as text; tcc step.graph shows what becomes of it");
@@ -403,7 +403,7 @@ int Trainer::run() {
   if (!options.dumpGrads.empty())
     dumpGradients();
   summary.params = parameterCount(config);
-  peakFlops = measurePeakFlops(options.threads, options.dtype, 0.1);
+  peakFlops = measurePeakFlops(options.threads, options.products, 0.1);
   compileStep();
   int signal = 0;
   { // a signal that comes later has nothing left to save

@@ -16,15 +16,8 @@ def emit_EQ : CommaJoined<["-", "--"], "emit=">, Group<what>, MetaVarName<"KIND,
 def x : JoinedOrSeparate<["-"], "x">, Group<what>, MetaVarName<"LANGUAGE">, HelpText<"The input's language; 'graph' is the one there is">;
 
 def how : OptionGroup<"how">, HelpText<"How it is made">;
-def O : OneJoined<"O">, Group<how>, MetaVarName<"LEVEL">, HelpText<"0: one kernel an op; 1: fused; 2: and recomputed (default); 3 and s: as 2">;
-def f : OneJoined<"f">, Group<how>, MetaVarName<"[no-]PASS">, HelpText<"Switch a pass on or off; --print-pipeline names them">;
-def ffast_math : One<"ffast-math">, Group<how>, HelpText<"Allow approximations">;
-def fno_fast_math : One<"fno-fast-math">, Group<how>;
-def march_EQ : OneJoined<"march=">, Group<how>, MetaVarName<"CPU">, HelpText<"CPU to compile for (native)">;
 def target_EQ : TwoJoined<"target=">, Group<how>, MetaVarName<"TARGET">, HelpText<"cpu">;
 def shape_EQ : TwoJoined<"shape=">, Group<how>, MetaVarName<"NAME:16x256">, HelpText<"Sizes of an argument with '?' dims; may be repeated">;
-def dtype_EQ : TwoJoined<"dtype=">, Group<how>, MetaVarName<"f32|bf16">, HelpText<"What f32 matrix products multiply; they add up in f32 (f32)">;
-def threads_EQ : TwoJoined<"threads=">, Group<how>, MetaVarName<"N">, HelpText<"Threads of the compiled program (all)">;
 
 def run_group : OptionGroup<"run">, HelpText<"Running">;
 def run : Two<"run">, Group<run_group>, HelpText<"Run once on random inputs and print the results">;

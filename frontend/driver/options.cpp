@@ -97,40 +97,6 @@ void readShape(StringRef text, Options &options) {
     throw UsageError{"--shape= gives '" + name.str() + "' twice"};
 }
 
-void readProductType(StringRef text, Options &options) {
-  if (text == "bf16")
-    options.compile.pipeline.products = ProductType::bf16;
-  else if (text == "f32")
-    options.compile.pipeline.products = ProductType::asWritten;
-  else
-    throw UsageError{"unknown element type '" + text.str() + "' of --dtype= (one of f32 bf16)"};
-}
-
-void readPass(StringRef text, Options &options) {
-  StringRef name = text;
-  const bool on = !name.consume_front("no-");
-  const bool known = llvm::any_of(pipelineTable(), [&](const PassInfo &pass) { return name == pass.name; });
-  if (!known) {
-    const std::string candidate = nearestPass(name);
-    throw UsageError{"unknown option '-f" + text.str() + "'" +
-                     suggestion(candidate.empty() ? "" : std::string(on ? "-f" : "-fno-") + candidate) +
-                     " (--print-pipeline lists the passes)"};
-  }
-  options.compile.pipeline.passes[name.str()] = on;
-}
-
-void readLevel(StringRef text, Options &options) {
-  if (text == "s") {
-    options.compile.pipeline.level = 2; // recomputation and the memory plan; nothing is traded for speed beyond it
-    return;
-  }
-  if (text.empty())
-    text = "1"; // as gcc
-  if (text.size() != 1 || text[0] < '0' || text[0] > '3')
-    throw UsageError{"unknown optimisation level '-O" + text.str() + "' (one of -O0 -O1 -O2 -O3 -Os)"};
-  options.compile.pipeline.level = text[0] - '0';
-}
-
 /// NAME=FILE.npy of `option`, each name once.
 void readFile(StringRef text, StringRef option, std::vector<std::pair<std::string, std::string>> &files) {
   auto [name, path] = text.split('=');
@@ -170,6 +136,13 @@ void readTarget(StringRef text) {
     throw UsageError{"unknown target '" + text.str() + "' (cpu)"};
 }
 
+std::vector<std::string> flagSpellings() {
+  std::vector<std::string> spellings;
+  for (const CompilerFlag &flag : compilerFlags())
+    spellings.emplace_back(flag.spelling);
+  return spellings;
+}
+
 void apply(const Arg &arg, Options &options) {
   auto value = [&] { return StringRef(arg.getNumValues() ? arg.getValue() : ""); };
   switch (arg.getOption().getID()) {
@@ -201,30 +174,11 @@ void apply(const Arg &arg, Options &options) {
     if (value() != "graph")
       throw UsageError{"unknown language '" + value().str() + "' of -x (graph)"};
     break;
-  case OPT_O:
-    readLevel(value(), options);
-    break;
-  case OPT_f:
-    readPass(value(), options);
-    break;
-  case OPT_ffast_math:
-  case OPT_fno_fast_math:
-    options.compile.cpu.fastMath = arg.getOption().matches(OPT_ffast_math);
-    break;
-  case OPT_march_EQ:
-    options.compile.cpu.target.cpu = value().str();
-    break;
   case OPT_target_EQ:
     readTarget(value());
     break;
   case OPT_shape_EQ:
     readShape(value(), options);
-    break;
-  case OPT_dtype_EQ:
-    readProductType(value(), options);
-    break;
-  case OPT_threads_EQ:
-    options.compile.threads = static_cast<int>(number(value(), "--threads=", 1, 4096));
     break;
   case OPT_run:
     options.runs = 1;
@@ -354,14 +308,24 @@ std::optional<Options> parseOptions(ArrayRef<const char *> arguments, std::strin
     for (const Arg *arg : list) {
       if (arg->getOption().getID() == OPT_UNKNOWN) {
         const std::string text = arg->getAsString(list);
+        std::string problem;
+        if (takeCompilerFlag(text, nullptr, options.flags, problem)) {
+          if (!problem.empty())
+            throw UsageError{problem};
+          continue;
+        }
         if (text.starts_with("@"))
           throw UsageError{"cannot read response file '" + text.substr(1) + "'"};
         std::string candidate;
-        const unsigned distance = table.findNearest(text, candidate);
-        throw UsageError{"unknown option '" + text + "'" + suggestion(distance <= 2 ? candidate : "")};
+        if (table.findNearest(text, candidate) > 2)
+          candidate = nearest(text, flagSpellings());
+        throw UsageError{"unknown option '" + text + "'" + suggestion(candidate)};
       }
       apply(*arg, options);
     }
+    if (const std::optional<std::string> unknown = unknownPass(options.flags))
+      throw UsageError{*unknown};
+    applyFlags(options.flags, options.compile);
     checkTogether(options);
   } catch (const UsageError &usage) {
     error = usage.message;
@@ -384,7 +348,7 @@ void printHelp(llvm::raw_ostream &os) {
   llvm::raw_string_ostream stream(text);
   table.printHelp(stream, "tcc [options] file...", "", /*ShowHidden=*/false, /*ShowAllAliases=*/false);
   os << StringRef(text).drop_front(text.find("USAGE:")); // the overview stands above
-  os << "\nWarnings, all on:\n";
+  os << "\nHow code is made:\n" << compilerFlagHelp() << "\nWarnings, all on:\n";
   for (const WarningInfo &warning : warningTable())
     os << "  -W" << llvm::left_justify(warning.name, 20) << warning.what << '\n';
   os << "\nExit status: 0; 1 after a diagnosed error; 2 after a usage error; 70 after an internal error.\n";

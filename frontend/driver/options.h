@@ -1,6 +1,6 @@
 // The command line of tcc as a struct.
 #pragma once
-#include "codegen/compile_module.h"
+#include "frontend/compile_options.h"
 #include "frontend/graph_warnings.h"
 #include <optional>
 #include <string>
@@ -20,6 +20,7 @@ struct Options {
   std::vector<std::string> responseFiles; ///< paths of @file
   std::string output;                     ///< -o; empty: none, "-" is stdout
   std::vector<Emission> emissions;
+  CompilerFlags flags; ///< as they are written; what they mean is in `compile`
   CompileOptions compile;
 
   std::optional<int64_t> runs; ///< --run

@@ -247,6 +247,10 @@ public:
 private:
   Machine();
   static void threadMain();
+  /// Kernels that leave their buffers hit a page without access; the handler turns that into a finding.
+  static void installFaultHandler();
+  /// The stack of signal handlers, one a thread that launches: a kernel may have used up its own.
+  static void prepareSignalStack();
   static void onFaultInfo(int signal, void *info, void *context);
   static void faultLanding();
   void runBlock();

@@ -28,13 +28,13 @@ TEST(Options, defaultsFollowThePreset) {
   EXPECT_EQ(options.model, "baby");
   EXPECT_TRUE(options.config == *gpt2Preset("baby"));
   EXPECT_EQ(options.trainingSequence(), 64);
-  EXPECT_EQ(options.optimization, 2);
+  EXPECT_EQ(options.level, 2);
   EXPECT_EQ(options.order, Order::Random);
   EXPECT_EQ(options.schedule.kind, ScheduleKind::Cosine);
   EXPECT_EQ(options.schedule.length.steps, 1000);
   EXPECT_EQ(options.schedule.warmup, 100);
   EXPECT_FALSE(options.schedule.length.seconds);
-  EXPECT_EQ(options.dtype, runtime::DType::f32);
+  EXPECT_EQ(options.products, runtime::DType::f32);
   EXPECT_EQ(parsed({"--model", "char"}).batch, 16);
   EXPECT_EQ(parsed({"--model", "gpt2"}).batch, 4);
   EXPECT_TRUE(parsed({"--model", "gpt2"}).config == *gpt2Preset("gpt2"));
@@ -97,15 +97,15 @@ TEST(Options, readsEveryOption) {
   EXPECT_EQ(o.seed, 9u);
   EXPECT_EQ(o.order, Order::Sequential);
   EXPECT_EQ(o.threads, 2);
-  EXPECT_EQ(o.optimization, 3);
-  EXPECT_EQ(o.passes, (std::vector<std::pair<std::string, bool>>{{"schedule", false}, {"simplify", true}}));
+  EXPECT_EQ(o.level, 3);
+  EXPECT_EQ(o.passes, (std::map<std::string, bool>{{"schedule", false}, {"simplify", true}}));
   EXPECT_EQ(o.jsonFile, "log");
   EXPECT_EQ(o.sampleTokens, 40);
   EXPECT_EQ(o.prompt, "In the");
   EXPECT_EQ(o.emitGraph, "g");
   EXPECT_EQ(o.dumpGrads, "d");
   EXPECT_EQ(o.saveFolder, "s");
-  EXPECT_EQ(o.dtype, runtime::DType::bf16);
+  EXPECT_EQ(o.products, runtime::DType::bf16);
   EXPECT_EQ(o.temperature, 0);
   EXPECT_EQ(o.topK, 5);
   EXPECT_TRUE(o.quiet);
@@ -128,13 +128,13 @@ TEST(Options, readsEveryOption) {
 
 TEST(Options, everyLevel) {
   for (int level = 0; level <= 3; ++level)
-    EXPECT_EQ(parsed({"-O" + std::to_string(level)}).optimization, level);
+    EXPECT_EQ(parsed({"-O" + std::to_string(level)}).level, level);
 }
 
 TEST(Options, theLastOneCounts) {
   EXPECT_EQ(parsed({"--batch=3", "--batch", "5"}).batch, 5);
-  EXPECT_EQ(parsed({"-O1", "-O3"}).optimization, 3);
-  EXPECT_EQ(parsed({"-fa", "-fno-b", "-fno-a"}).passes.size(), 3u);
+  EXPECT_EQ(parsed({"-O1", "-O3"}).level, 3);
+  EXPECT_EQ(parsed({"-fa", "-fno-b", "-fno-a"}).passes, (std::map<std::string, bool>{{"a", false}, {"b", false}}));
 }
 
 TEST(Options, minutesAloneHaveNoSteps) {
@@ -239,9 +239,12 @@ TEST(Options, badValuesAreUsageErrors) {
   }
   expectContains(usageError({"--batch", "0"}), "a whole number from 1 to");
   expectContains(usageError({"--order=x"}), "one of random, sequential is expected");
-  expectContains(usageError({"-O4"}), "-O: `4` is given, a whole number from 0 to 3 is expected");
+  expectContains(usageError({"-O4"}), "unknown optimisation level '-O4' (one of -O0 -O1 -O2 -O3 -Os)");
   EXPECT_EQ(usageError({"--layers"}), "--layers: a value is expected");
-  expectContains(usageError({"-fno-"}), "`-fno-` names no pass");
+  expectContains(usageError({"--threads", "x"}), "'x' of --threads= is no number from 1 to 4096");
+  expectContains(usageError({"--dtype=f64"}), "unknown element type 'f64' of --dtype= (one of f32 bf16)");
+  expectContains(usageError({"--thread=4"}), "did you mean `--threads`?");
+  expectContains(usageError({"-fno-"}), "'-fno-' names no pass");
   expectContains(usageError({"--heads", "3"}), "width 128 is not a multiple of heads 3");
   expectContains(usageError({}, false), "--data FILE is needed");
 }

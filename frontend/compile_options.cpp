@@ -1,0 +1,32 @@
+// One line a flag.
+#include "frontend/compile_options.h"
+#include "frontend/shape.h"
+
+namespace tcc {
+
+std::optional<std::string> unknownPass(const CompilerFlags &flags) {
+  for (const auto &[name, on] : flags.passes) {
+    if (llvm::any_of(pipelineTable(), [&name = name](const PassInfo &pass) { return name == pass.name; }))
+      continue;
+    const std::string option = on ? "-f" : "-fno-", candidate = nearestPass(name);
+    return "unknown option '" + option + name + "'" +
+           (candidate.empty() ? "" : "; did you mean '" + option + candidate + "'?") +
+           " (tcc --print-pipeline lists the passes)";
+  }
+  return std::nullopt;
+}
+
+void applyFlags(const CompilerFlags &flags, CompileOptions &options) {
+  if (flags.products != runtime::DType::f32 && flags.products != runtime::DType::bf16)
+    throw Error("products of " + std::string(runtime::name(flags.products)) + "; f32 and bf16 are possible");
+  if (const std::optional<std::string> unknown = unknownPass(flags))
+    throw Error(*unknown);
+  options.pipeline.level = flags.level;
+  options.pipeline.passes = flags.passes;
+  options.pipeline.products = flags.products == runtime::DType::bf16 ? ProductType::bf16 : ProductType::asWritten;
+  options.threads = flags.threads;
+  options.cpu.fastMath = flags.fastMath;
+  options.cpu.target.cpu = flags.march.empty() ? "native" : flags.march;
+}
+
+} // namespace tcc

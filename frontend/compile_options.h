@@ -1,0 +1,15 @@
+// From the flags that programs share (compiler_flags.h) to the compiler's own options.
+#pragma once
+#include "codegen/compile_module.h"
+#include "frontend/compiler_flags.h"
+
+namespace tcc {
+
+/// Sets what the flags say. Throws Error for a pass that does not exist and for a type that products cannot have.
+void applyFlags(const CompilerFlags &flags, CompileOptions &options);
+
+/// "; did you mean '-fno-simplify'?" for the first of `flags`' passes that does not exist, behind its spelling; nothing
+/// where all exist.
+std::optional<std::string> unknownPass(const CompilerFlags &flags);
+
+} // namespace tcc

@@ -1,0 +1,114 @@
+// The table and its parsers.
+#include "frontend/compiler_flags.h"
+#include <charconv>
+
+namespace tcc {
+namespace {
+
+std::string setLevel(std::string_view value, CompilerFlags &flags) {
+  if (value == "s") { // recomputation and the memory plan; nothing is traded for speed beyond it
+    flags.level = 2;
+    return {};
+  }
+  if (value.empty())
+    value = "1"; // as gcc
+  if (value.size() != 1 || value[0] < '0' || value[0] > '3')
+    return "unknown optimisation level '-O" + std::string(value) + "' (one of -O0 -O1 -O2 -O3 -Os)";
+  flags.level = value[0] - '0';
+  return {};
+}
+
+std::string setPass(std::string_view value, CompilerFlags &flags) {
+  const bool on = !value.starts_with("no-");
+  const std::string name(on ? value : value.substr(3));
+  if (name.empty())
+    return "'-f" + std::string(value) + "' names no pass; -f<pass> or -fno-<pass> does";
+  flags.passes[name] = on;
+  return {};
+}
+
+std::string setProducts(std::string_view value, CompilerFlags &flags) {
+  if (value != "f32" && value != "bf16")
+    return "unknown element type '" + std::string(value) + "' of --dtype= (one of f32 bf16)";
+  flags.products = value == "bf16" ? runtime::DType::bf16 : runtime::DType::f32;
+  return {};
+}
+
+std::string setThreads(std::string_view value, CompilerFlags &flags) {
+  constexpr int most = 4096;
+  int threads = 0;
+  const auto [end, problem] = std::from_chars(value.data(), value.data() + value.size(), threads);
+  if (problem != std::errc() || end != value.data() + value.size() || threads < 1 || threads > most)
+    return "'" + std::string(value) + "' of --threads= is no number from 1 to " + std::to_string(most);
+  flags.threads = threads;
+  return {};
+}
+
+std::string setMarch(std::string_view value, CompilerFlags &flags) {
+  if (value.empty())
+    return "-march= without a CPU";
+  flags.march = value == "native" ? "" : value;
+  return {};
+}
+
+std::string setFastMath(std::string_view, CompilerFlags &flags) {
+  flags.fastMath = true;
+  return {};
+}
+std::string unsetFastMath(std::string_view, CompilerFlags &flags) {
+  flags.fastMath = false;
+  return {};
+}
+
+constexpr CompilerFlag table[] = {
+    {"-O", "LEVEL", "0: one kernel an op; 1: fused; 2: and recomputed (default); 3 and s: as 2", setLevel},
+    {"-f", "[no-]PASS", "Switch a pass on or off; tcc --print-pipeline names them", setPass},
+    {"-ffast-math", "", "Allow approximations", setFastMath},
+    {"-fno-fast-math", "", "Allow none (default)", unsetFastMath},
+    {"-march=", "CPU", "CPU to compile for (native)", setMarch},
+    {"--dtype=", "f32|bf16", "What f32 matrix products multiply; they add up in f32 (f32)", setProducts},
+    {"--threads=", "N", "Threads of the compiled program (all)", setThreads},
+};
+
+} // namespace
+
+std::span<const CompilerFlag> compilerFlags() {
+  return table;
+}
+
+bool takeCompilerFlag(std::string_view argument, const char **next, CompilerFlags &flags, std::string &error) {
+  // A flag as a whole goes before one that it only begins with: -ffast-math is no pass.
+  for (const CompilerFlag &flag : table)
+    if (!*flag.value && argument == flag.spelling) {
+      error = flag.set({}, flags);
+      return true;
+    }
+  for (const CompilerFlag &flag : table) {
+    const std::string_view spelling = flag.spelling;
+    if (!*flag.value)
+      continue;
+    if (argument.starts_with(spelling) && (argument.size() > spelling.size() || spelling == "-O")) {
+      error = flag.set(argument.substr(spelling.size()), flags);
+      return true;
+    }
+    if (spelling.ends_with("=") && argument == spelling.substr(0, spelling.size() - 1) && next && *next) {
+      error = flag.set(*next, flags);
+      *next = nullptr;
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string compilerFlagHelp() {
+  constexpr size_t column = 24;
+  std::string text;
+  for (const CompilerFlag &flag : table) {
+    std::string row = std::string("  ") + flag.spelling + flag.value;
+    row.resize(std::max(column, row.size() + 1), ' ');
+    text += row + flag.help + "\n";
+  }
+  return text;
+}
+
+} // namespace tcc

@@ -1,0 +1,39 @@
+// The flags that say how code is made: one table for tcc, train_gpt and FunctionOptions. A new one is a member here, a
+// row in compiler_flags.cpp, and a line in applyFlags (compile_options.cpp). No MLIR.
+#pragma once
+#include "runtime/dtype.h"
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tcc {
+
+struct CompilerFlags {
+  int level = 2;                                 ///< -O0 … -O3; 3 is as 2
+  runtime::DType products = runtime::DType::f32; ///< what f32 matrix products multiply: f32 or bf16; all else stays
+  std::map<std::string, bool> passes = {};       ///< -f[no-]<pass>
+  int threads = 0;                               ///< 0: all that the process may use
+  std::string march = {};                        ///< empty: native
+  bool fastMath = false;                         ///< approximations are allowed
+};
+
+struct CompilerFlag {
+  const char *spelling; ///< "-O", "--threads=": what a value follows at once
+  const char *value;    ///< "LEVEL"; empty: it takes none
+  const char *help;
+  /// Takes the value; a usage error, or nothing.
+  std::string (*set)(std::string_view value, CompilerFlags &flags);
+};
+
+std::span<const CompilerFlag> compilerFlags();
+
+/// Takes `argument`, such as "-O2", where it is one of these flags: true then, and in `error` what is wrong with it, if
+/// anything. "--threads" alone is one too where `next` is given, which is its value then and becomes null.
+bool takeCompilerFlag(std::string_view argument, const char **next, CompilerFlags &flags, std::string &error);
+
+/// A row a flag, as --help shows it.
+std::string compilerFlagHelp();
+
+} // namespace tcc

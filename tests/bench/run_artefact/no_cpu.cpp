@@ -1,0 +1,10 @@
+// No CPU as a device: its products would bring oneDNN in.
+#include "runtime/device/device.h"
+
+namespace tcc::runtime {
+
+std::shared_ptr<Device> makeCpuDevice() {
+  return nullptr; // a device is always given here
+}
+
+} // namespace tcc::runtime
