@@ -17,6 +17,9 @@ static std::string featureText(const Target &target, bool native) {
   if (native)
     for (const auto &[name, present] : llvm::sys::getHostCPUFeatures())
       features.AddFeature(name, present);
+  // With arithmetic of its own for f16, LLVM narrows f32 operations between roundings to f16 and fuses them there: a
+  // rounding that the kernel has would be lost.
+  features.AddFeature("avx512fp16", false);
   llvm::SubtargetFeatures additional(target.features);
   for (const std::string &feature : additional.getFeatures())
     features.AddFeature(feature);
