@@ -1,7 +1,7 @@
 #include "kernel_runner.h"
 #include "mlir/Parser/Parser.h"
+#include "tensor_bytes.h"
 #include "llvm/TargetParser/Host.h"
-#include <cstring>
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,76 +13,17 @@ namespace {
 
 //===- memory --------------------------------------------------------------------------------------------------===//
 
-int64_t elementBytes(Type element) {
-  return std::max(1u, element.getIntOrFloatBitWidth() / 8);
-}
-
 /// A tensor as bytes, with a guard pattern behind it.
 struct Buffer {
   static constexpr size_t guard = 64;
   std::vector<char> bytes;
   size_t size;
 
-  explicit Buffer(RankedTensorType type)
-      : bytes(type.getNumElements() * elementBytes(type.getElementType()) + guard, char(0xff)),
-        size(bytes.size() - guard) {}
+  explicit Buffer(RankedTensorType type) : bytes(tensorBytes(type) + guard, char(0xff)), size(bytes.size() - guard) {}
   bool guardIntact() const {
     return std::all_of(bytes.begin() + size, bytes.end(), [](char c) { return c == char(0xff); });
   }
 };
-
-template <typename T>
-void put(Buffer &buffer, int64_t i, T value) {
-  std::memcpy(buffer.bytes.data() + i * sizeof(T), &value, sizeof(T));
-}
-template <typename T>
-T get(const Buffer &buffer, int64_t i) {
-  T value;
-  std::memcpy(&value, buffer.bytes.data() + i * sizeof(T), sizeof(T));
-  return value;
-}
-
-void write(const RefTensor &tensor, Buffer &buffer) {
-  Type element = tensor.element();
-  for (int64_t i = 0; i < tensor.size(); ++i) {
-    double value = tensor.data[i];
-    if (auto type = dyn_cast<FloatType>(element)) {
-      llvm::APFloat number(value);
-      bool lossy;
-      number.convert(type.getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &lossy);
-      uint64_t bits = number.bitcastToAPInt().getZExtValue();
-      std::memcpy(buffer.bytes.data() + i * elementBytes(element), &bits, elementBytes(element));
-    } else if (element.isInteger(1)) {
-      put<uint8_t>(buffer, i, value != 0);
-    } else if (element.isInteger(32)) {
-      put<int32_t>(buffer, i, static_cast<int32_t>(value));
-    } else {
-      put<int64_t>(buffer, i, static_cast<int64_t>(value));
-    }
-  }
-}
-
-RefTensor read(RankedTensorType type, const Buffer &buffer) {
-  RefTensor tensor{type, std::vector<double>(type.getNumElements())};
-  Type element = type.getElementType();
-  for (int64_t i = 0; i < tensor.size(); ++i) {
-    if (auto number = dyn_cast<FloatType>(element)) {
-      uint64_t bits = 0;
-      std::memcpy(&bits, buffer.bytes.data() + i * elementBytes(element), elementBytes(element));
-      llvm::APFloat value(number.getFloatSemantics(), llvm::APInt(number.getWidth(), bits));
-      bool lossy;
-      value.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lossy);
-      tensor.data[i] = value.convertToDouble();
-    } else if (element.isInteger(1)) {
-      tensor.data[i] = get<uint8_t>(buffer, i);
-    } else if (element.isInteger(32)) {
-      tensor.data[i] = get<int32_t>(buffer, i);
-    } else {
-      tensor.data[i] = get<int64_t>(buffer, i);
-    }
-  }
-  return tensor;
-}
 
 void *load(const std::string &bytes) {
   int file = memfd_create("kernels", MFD_CLOEXEC);
@@ -144,7 +85,7 @@ std::vector<RefTensor> LoadedKernel::run(const std::vector<RefTensor> &inputs, i
   std::vector<void *> pointers;
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (i < inputs.size())
-      write(inputs[i], buffers[i]);
+      writeBytes(inputs[i], buffers[i].bytes.data());
     pointers.push_back(buffers[i].bytes.data());
   }
   for (size_t i = 0; i < shared.size(); ++i)
@@ -164,7 +105,8 @@ std::vector<RefTensor> LoadedKernel::run(const std::vector<RefTensor> &inputs, i
   std::vector<RefTensor> results;
   for (auto [i, port] : llvm::enumerate(type.getResults())) {
     bool inPlace = i < shared.size() && shared[i] >= 0;
-    results.push_back(read(cast<RankedTensorType>(port), buffers[inPlace ? shared[i] : inputs.size() + i]));
+    results.push_back(
+        readBytes(cast<RankedTensorType>(port), buffers[inPlace ? shared[i] : inputs.size() + i].bytes.data()));
   }
   for (const Buffer &buffer : buffers)
     EXPECT_TRUE(buffer.guardIntact()) << "a kernel wrote behind a buffer";

@@ -10,7 +10,7 @@ struct ThreadView {
 };
 
 enum class FastMath { Exp2, Log2, Tanh, Reciprocal, Rsqrt };
-enum class AccurateMath { Fma, Sqrt, Exp, Exp2, Log, Tanh, Erf, Pow, Floor, Ceil };
+enum class AccurateMath { Fma, Sqrt, Exp, Exp2, Log, Tanh, Sin, Cos, Erf, Pow, Floor, Ceil };
 enum class Shuffle { Xor, Down, Up, From };
 
 /// One wgmma by one thread of a warpgroup.

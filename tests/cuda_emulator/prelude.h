@@ -294,6 +294,8 @@ EMULATED_MATH(exp_f32, Exp)
 EMULATED_MATH(exp2_f32, Exp2)
 EMULATED_MATH(log_f32, Log)
 EMULATED_MATH(tanh_f32, Tanh)
+EMULATED_MATH(sin_f32, Sin)
+EMULATED_MATH(cos_f32, Cos)
 EMULATED_MATH(erf_f32, Erf)
 EMULATED_MATH(floor_f32, Floor)
 EMULATED_MATH(ceil_f32, Ceil)
@@ -317,6 +319,12 @@ DEVICE float min_f32(float a, float b) {
   if (a == b)
     return float_from_bits(bits_of(a) | bits_of(b));
   return a < b || b != b ? a : b;
+}
+DEVICE float max_nan_f32(float a, float b) {
+  return a != a || b != b ? float_from_bits(0x7fffffffu) : max_f32(a, b);
+}
+DEVICE float min_nan_f32(float a, float b) {
+  return a != a || b != b ? float_from_bits(0x7fffffffu) : min_f32(a, b);
 }
 DEVICE float abs_f32(float x) {
   return float_from_bits(bits_of(x) & 0x7fffffffu);

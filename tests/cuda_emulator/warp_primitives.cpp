@@ -268,6 +268,10 @@ float accurateMath(AccurateMath function, float x, float y, float z) {
     return std::log(x);
   case AccurateMath::Tanh:
     return std::tanh(x);
+  case AccurateMath::Sin:
+    return std::sin(x);
+  case AccurateMath::Cos:
+    return std::cos(x);
   case AccurateMath::Erf:
     return std::erf(x);
   case AccurateMath::Pow:

@@ -226,6 +226,17 @@ DEVICE float max_f32(float a, float b) {
 DEVICE float min_f32(float a, float b) {
   return fminf(a, b);
 }
+// NaN if either is NaN; +0 exceeds -0.
+DEVICE float max_nan_f32(float a, float b) {
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+DEVICE float min_nan_f32(float a, float b) {
+  float result;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
 DEVICE float abs_f32(float x) {
   return fabsf(x);
 }
@@ -246,6 +257,12 @@ DEVICE float log_f32(float x) {
 }
 DEVICE float tanh_f32(float x) {
   return tanhf(x);
+}
+DEVICE float sin_f32(float x) {
+  return sinf(x);
+}
+DEVICE float cos_f32(float x) {
+  return cosf(x);
 }
 DEVICE float erf_f32(float x) {
   return erff(x);

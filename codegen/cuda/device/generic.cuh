@@ -104,6 +104,57 @@ DEVICE float block_reduce_max(float value, float *scratch) {
   return total;
 }
 
+// --- The same for any type and either way to combine: every lane gets the result, by a fixed tree -------------------
+// Integers wrap.
+template <class Integer>
+DEVICE Integer wrapping_add(Integer a, Integer b) {
+  return static_cast<Integer>(static_cast<u64>(a) + static_cast<u64>(b));
+}
+template <class Integer>
+DEVICE Integer wrapping_subtract(Integer a, Integer b) {
+  return static_cast<Integer>(static_cast<u64>(a) - static_cast<u64>(b));
+}
+template <class Integer>
+DEVICE Integer wrapping_multiply(Integer a, Integer b) {
+  return static_cast<Integer>(static_cast<u64>(a) * static_cast<u64>(b));
+}
+DEVICE i64 shuffle_xor(i64 value, int mask) {
+  u32 low = shuffle_xor(static_cast<u32>(value), mask);
+  u32 high = shuffle_xor(static_cast<u32>(static_cast<u64>(value) >> 32), mask);
+  return static_cast<i64>(static_cast<u64>(high) << 32 | low);
+}
+struct SumOf {
+  DEVICE float combine(float a, float b) { return a + b; }
+  DEVICE i32 combine(i32 a, i32 b) { return wrapping_add(a, b); }
+  DEVICE i64 combine(i64 a, i64 b) { return wrapping_add(a, b); }
+};
+// Of floats: NaN if any is NaN.
+struct MaxOf {
+  DEVICE float combine(float a, float b) { return max_nan_f32(a, b); }
+  DEVICE i32 combine(i32 a, i32 b) { return a > b ? a : b; }
+  DEVICE i64 combine(i64 a, i64 b) { return a > b ? a : b; }
+};
+template <class Way, class Value>
+DEVICE Value warp_reduce(Value value) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2)
+    value = Way::combine(value, shuffle_xor(value, mask));
+  return value;
+}
+// `scratch` is shared, one value a warp; the leading barrier lets successive calls share it.
+template <class Way, class Value>
+DEVICE Value block_reduce(Value value, Value *scratch) {
+  value = warp_reduce<Way>(value);
+  block_barrier();
+  if (lane_index() == 0)
+    scratch[thread_x() / 32] = value;
+  block_barrier();
+  Value total = scratch[0];
+  for (int warp = 1; warp < block_size() / 32; ++warp)
+    total = Way::combine(total, scratch[warp]);
+  return total;
+}
+
 // --- Philox4x32-10 (Salmon et al., SC 2011): four random words from counter and key --------------------------------
 DEVICE void philox(u32 (&out)[4], u32 counter0, u32 counter1, u32 counter2, u32 counter3, u32 key0, u32 key1) {
 #pragma unroll
@@ -121,6 +172,12 @@ DEVICE void philox(u32 (&out)[4], u32 counter0, u32 counter1, u32 counter2, u32 
   out[1] = counter1;
   out[2] = counter2;
   out[3] = counter3;
+}
+// tcc.random_bits: the first word for element number `index`.
+DEVICE i32 random_bits(u32 seed, u32 stream, u64 index) {
+  u32 words[4];
+  philox(words, static_cast<u32>(index), static_cast<u32>(index >> 32), 0u, 0u, seed, stream);
+  return static_cast<i32>(words[0]);
 }
 // A float in [0, 1) from a random word: its upper 24 bits.
 DEVICE float uniform_from_bits(u32 bits) {

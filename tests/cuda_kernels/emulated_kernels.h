@@ -1,0 +1,30 @@
+// Kernels of a function in phase fused, as CUDA text, run in the emulator under several schedules and held against the
+// interpreter.
+#pragma once
+#include "codegen/cuda/kernel/text.h"
+#include "ir/reference/interpreter.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "tests/cuda_emulator/emulator.h"
+
+namespace tcc::test {
+
+/// One kernel alone in a function @main, with its text and inputs.
+struct EmulatedKernel {
+  std::string name; // for messages
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  KernelSource source;
+  std::vector<RefTensor> inputs;
+};
+
+/// Every kernel of the module's function, each with random inputs of its own; symbols start with `prefix`.
+std::vector<EmulatedKernel> kernelsOf(mlir::ModuleOp fused, const std::string &prefix, uint64_t seed);
+
+/// Compiles the kernels' texts together and runs each: no finding, equal bits under every schedule, within the
+/// tolerance of the interpreter. What is wrong is added to gtest's failures.
+void checkKernels(llvm::ArrayRef<EmulatedKernel> kernels, llvm::ArrayRef<emulator::Schedule> schedules);
+
+/// The results of one launch; findings go to `findings`.
+std::vector<RefTensor> runEmulated(const emulator::Module &module, const EmulatedKernel &kernel,
+                                   const emulator::Schedule &schedule, std::string &findings);
+
+} // namespace tcc::test
