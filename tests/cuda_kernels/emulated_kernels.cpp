@@ -1,9 +1,9 @@
 #include "tests/cuda_kernels/emulated_kernels.h"
 #include "ir/analyze_kernel.h"
-#include "ir/reference/compare.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "tests/codegen/tensor_bytes.h"
+#include <cstdlib>
 #include <cstring>
 #include <gtest/gtest.h>
 
@@ -111,7 +111,8 @@ std::vector<RefTensor> runEmulated(const emulator::Module &module, const Emulate
   return results;
 }
 
-void checkKernels(llvm::ArrayRef<EmulatedKernel> kernels, llvm::ArrayRef<emulator::Schedule> schedules) {
+void checkKernels(llvm::ArrayRef<EmulatedKernel> kernels, llvm::ArrayRef<emulator::Schedule> schedules,
+                  Tolerance tolerance) {
   std::string text;
   for (const EmulatedKernel &kernel : kernels)
     text += cuda::kernelText(kernel.source) + "\n";
@@ -139,10 +140,22 @@ void checkKernels(llvm::ArrayRef<EmulatedKernel> kernels, llvm::ArrayRef<emulato
     auto rounded = interpret(function, kernel.inputs, RefMode::rounding, error);
     ASSERT_TRUE(succeeded(exact) && succeeded(rounded)) << error;
     for (size_t i = 0; i < first.size(); ++i) {
-      Comparison comparison = compare(first[i], (*exact)[i], (*rounded)[i]);
+      Comparison comparison = compare(first[i], (*exact)[i], (*rounded)[i], {}, tolerance);
       EXPECT_TRUE(comparison.ok) << "result " << i << ": " << comparison.message;
     }
   }
+}
+
+bool isFullRun() {
+  const char *full = std::getenv("TCC_FULL");
+  return full && std::string_view(full) == "1";
+}
+
+std::vector<emulator::Schedule> dailySchedules() {
+  if (isFullRun())
+    return emulator::testSchedules();
+  return {emulator::Schedule{emulator::Order::Forward, emulator::Async::Late, 1, true, 0},
+          emulator::Schedule{emulator::Order::Reverse, emulator::Async::Early, 1, false, 0}};
 }
 
 } // namespace tcc::test

@@ -2,7 +2,7 @@
 // interpreter.
 #pragma once
 #include "codegen/cuda/kernel/text.h"
-#include "ir/reference/interpreter.h"
+#include "ir/reference/compare.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "tests/cuda_emulator/emulator.h"
 
@@ -21,7 +21,14 @@ std::vector<EmulatedKernel> kernelsOf(mlir::ModuleOp fused, const std::string &p
 
 /// Compiles the kernels' texts together and runs each: no finding, equal bits under every schedule, within the
 /// tolerance of the interpreter. What is wrong is added to gtest's failures.
-void checkKernels(llvm::ArrayRef<EmulatedKernel> kernels, llvm::ArrayRef<emulator::Schedule> schedules);
+void checkKernels(llvm::ArrayRef<EmulatedKernel> kernels, llvm::ArrayRef<emulator::Schedule> schedules,
+                  Tolerance tolerance = {});
+
+/// What a daily run does: forward with every access checked, and reverse with early copies. With TCC_FULL=1 in the
+/// environment all of emulator::testSchedules().
+std::vector<emulator::Schedule> dailySchedules();
+/// Whether TCC_FULL=1 asks for everything.
+bool isFullRun();
 
 /// The results of one launch; findings go to `findings`.
 std::vector<RefTensor> runEmulated(const emulator::Module &module, const EmulatedKernel &kernel,

@@ -101,8 +101,7 @@ TEST(CudaKernels, eachFormHasItsShape) {
   for (const Sample &sample : samples()) {
     std::unique_ptr<EmulatedKernel> kernel = parsed(*context, sample);
     ASSERT_TRUE(kernel) << sample.name;
-    EXPECT_EQ(static_cast<int>(cuda::divide(kernel->source.form).shape), static_cast<int>(sample.shape))
-        << sample.name;
+    EXPECT_EQ(static_cast<int>(cuda::divide(kernel->source.form).shape), static_cast<int>(sample.shape)) << sample.name;
   }
 }
 

@@ -168,9 +168,8 @@ private:
   void writeRowAxes(const std::string &row) {
     const KernelSpace &space = form.space;
     std::string rows = std::to_string(space.rows);
-    w.line("[[maybe_unused]] const int o = " +
-           (space.outer == 1 ? "0" : "static_cast<int>(" + row + " / " + rows + ")") + ";");
-    w.line("[[maybe_unused]] const int r = static_cast<int>(" + (space.outer == 1 ? row : row + " % " + rows) + ");");
+    w.line("const int o = " + (space.outer == 1 ? "0" : "static_cast<int>(" + row + " / " + rows + ")") + ";");
+    w.line("const int r = static_cast<int>(" + (space.outer == 1 ? row : row + " % " + rows) + ");");
   }
 
   void writeElements() {
@@ -179,9 +178,9 @@ private:
     writeItem("item", "static_cast<i64>(block_x()) * " + std::to_string(division.threads) + " + thread_x()");
     if (perColumn) {
       bool oneRow = form.space.outer * form.space.rows == 1;
-      w.line("[[maybe_unused]] const int c = static_cast<int>(item" + (oneRow ? "" : " % " + columns) + ");");
+      w.line("const int c = static_cast<int>(item" + (oneRow ? "" : " % " + columns) + ");");
       if (oneRow) {
-        w.line("[[maybe_unused]] const int o = 0, r = 0;");
+        w.line("const int o = 0, r = 0;");
       } else {
         w.line("const i64 row = item / " + columns + ";");
         writeRowAxes("row");
@@ -219,7 +218,7 @@ private:
     w.line("const int columns = static_cast<int>(entry[" + std::to_string(pointers) + "]);");
     w.line("const int first = (block_x() - static_cast<int>(entry[" + std::to_string(pointers + 1) + "])) * " +
            std::to_string(segmentBlock) + " + thread_x();");
-    w.line("[[maybe_unused]] const int o = 0, r = 0;");
+    w.line("const int o = 0, r = 0;");
     writeNodes(stages.constantNodes);
     for (const KernelStage &stage : stages.stages)
       writeNodes(stage.rowNodes);
@@ -289,8 +288,7 @@ private:
     std::string columns = std::to_string(form.space.columns);
     writeItem("item", "static_cast<i64>(block_x()) * " + std::to_string(division.threads) + " + thread_x()");
     w.line("const int c = static_cast<int>(item" + (form.space.outer == 1 ? "" : " % " + columns) + ");");
-    w.line("[[maybe_unused]] const int o = " +
-           (form.space.outer == 1 ? "0" : "static_cast<int>(item / " + columns + ")") + ";");
+    w.line("const int o = " + (form.space.outer == 1 ? "0" : "static_cast<int>(item / " + columns + ")") + ";");
     writeNodes(stages.constantNodes);
     startColumnResults("");
     open("for (int r = 0; r < " + std::to_string(form.space.rows) + "; ++r)");
@@ -303,7 +301,7 @@ private:
 
   void writeBlockColumns() {
     declareScratch();
-    w.line("[[maybe_unused]] const int o = block_x();");
+    w.line("const int o = block_x();");
     writeNodes(stages.constantNodes);
     for (auto [i, store] : llvm::enumerate(form.stores))
       if (store.kind == StoreKind::columnSum || store.kind == StoreKind::columnMax)
@@ -487,7 +485,7 @@ private:
     const KernelNode &node = form.nodes[id];
     declareAxesOf(node.index);
     std::string value = textOf(node, id);
-    w.line("[[maybe_unused]] const " + valueType(node.type) + " " + name(id) + " = " + value + ";");
+    w.line("const " + valueType(node.type) + " " + name(id) + " = " + value + ";");
   }
 
   std::string textOf(const KernelNode &node, unsigned id) {

@@ -1,0 +1,37 @@
+// NVIDIA GPUs as a target: kernels as CUDA text through NVRTC, products by cuBLASLt.
+#pragma once
+#include "codegen/target.h"
+
+namespace tcc::cuda {
+
+struct EmitOptions {
+  std::string architecture = "sm_90a"; // sm_80, sm_90a, sm_100a
+};
+
+/// What passes read: many parts of a sum, so that all multiprocessors have work; a launch worth megabytes.
+TargetModel cudaModel();
+
+class CudaTarget : public tcc::Target {
+public:
+  explicit CudaTarget(EmitOptions options) : options(std::move(options)), data(cudaModel()) {}
+
+  const TargetModel &model() const override { return data; }
+  bool supports(llvm::StringRef op) const override;
+  KernelLaunch launch(const KernelInfo &form) const override;
+  int64_t scratchBytes(mlir::Operation *op) const override;
+  /// Cubins, each of a few kernels. Errors: NVRTC cannot be opened or does not know the architecture; its log.
+  std::optional<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels, std::string &error) const override;
+  bool lower(const StructuredCall &call, runtime::Plan &plan, std::string &error) const override;
+  bool lowerKernels(llvm::ArrayRef<KernelSource> kernels, runtime::Plan &plan, std::string &error) const override;
+  std::string codeName() const override { return data.name + ":" + options.architecture; }
+  std::optional<std::string> needs(std::string &) const override { return std::string(); }
+
+private:
+  EmitOptions options;
+  TargetModel data;
+};
+
+/// The text of each cubin of `kernels`, in order: what -emit=cuda shows, without the prelude.
+std::vector<std::string> moduleTexts(llvm::ArrayRef<KernelSource> kernels);
+
+} // namespace tcc::cuda

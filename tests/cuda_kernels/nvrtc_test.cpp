@@ -1,0 +1,52 @@
+// What the CUDA emitter writes, through NVRTC for every architecture: no spill, no stack, no local memory. Skipped,
+// with the reason, where NVRTC cannot be opened.
+#include "codegen/cuda/device/device_text.h"
+#include "passes/pipeline.h"
+#include "runtime/device/cuda/nvrtc.h"
+#include "tests/cuda_kernels/emulated_kernels.h"
+#include "tests/ops/op_table.h"
+#include "tests/random_graphs/generate.h"
+#include <gtest/gtest.h>
+
+using namespace mlir;
+
+namespace tcc::test {
+namespace {
+
+/// Texts of the kernels of a few random training steps, by step.
+std::vector<std::string> texts() {
+  auto context = makeContext();
+  std::vector<std::string> all;
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    OwningOpRef<ModuleOp> module = generateGraph(*context, seed);
+    PipelineOptions options;
+    options.stopAfter = Phase::fused;
+    PipelineReport report;
+    EXPECT_TRUE(succeeded(runPipeline(*module, options, report)));
+    std::string text = cuda::deviceText(cuda::Prelude::Portable);
+    for (const EmulatedKernel &kernel : kernelsOf(*module, "k", seed))
+      text += cuda::kernelText(kernel.source) + "\n";
+    all.push_back(std::move(text));
+  }
+  return all;
+}
+
+TEST(CudaKernelsNvrtc, compileWithoutFindingsForEveryArchitecture) {
+  std::optional<runtime::cuda::Nvrtc> nvrtc;
+  try {
+    nvrtc = runtime::cuda::Nvrtc::open();
+  } catch (const runtime::CudaError &missing) {
+    GTEST_SKIP() << missing.what();
+  }
+  std::vector<runtime::cuda::CompileRequest> requests;
+  for (const std::string &text : texts())
+    for (const char *architecture : {"sm_80", "sm_90a", "sm_100a"})
+      if (nvrtc->supports(architecture))
+        requests.push_back({"random_graph.cu", text, architecture, {"--fmad=false"}});
+  ASSERT_GE(requests.size(), 16u);
+  for (const runtime::cuda::CompileResult &result : nvrtc->compileAll(requests))
+    EXPECT_EQ(result.error, "") << result.log;
+}
+
+} // namespace
+} // namespace tcc::test
