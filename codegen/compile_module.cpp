@@ -1,8 +1,8 @@
 // compileModule: pipeline, plan, kernels' code, artefact.
 #include "codegen/compile_module.h"
-#include "codegen/cpu/target.h"
 #include "codegen/kernel_table.h"
 #include "codegen/lower_plan.h"
+#include "codegen/targets.h"
 #include "ir/analyze_kernel.h"
 #include "runtime/threads.h"
 #include <chrono>
@@ -26,8 +26,10 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
                                                std::string &error) {
   int threads = options.threads > 0 ? options.threads : runtime::availableThreads();
   auto start = std::chrono::steady_clock::now();
-  const cpu::CpuTarget cpuTarget(options.cpu, threads);
-  const Target &target = options.target ? *options.target : cpuTarget;
+  std::unique_ptr<Target> named;
+  if (!options.target && !(named = makeTarget(options.targetName, options.cpu, threads, error)))
+    return std::nullopt;
+  const Target &target = options.target ? *options.target : *named;
   PipelineOptions pipeline = options.pipeline;
   pipeline.target = target.model();
   pipeline.queries = &target;
@@ -42,6 +44,12 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
   std::optional<runtime::Plan> plan = lowerPlan(onlyFunction(module), target, threads, kernels, error);
   if (!plan)
     return std::nullopt;
+  if (!target.lowerKernels(kernels.sources(), *plan, error))
+    return std::nullopt;
+  if (runtime::Error invalid = validatePlan(*plan)) {
+    error = invalid.message();
+    return std::nullopt;
+  }
   std::optional<std::vector<std::string>> code = target.emit(kernels.sources(), error);
   if (!code)
     return std::nullopt;

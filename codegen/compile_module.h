@@ -9,7 +9,8 @@ namespace tcc {
 
 struct CompileOptions {
   PipelineOptions pipeline;
-  const Target *target = nullptr; // for whom; null: the CPU, with the options of `cpu`
+  const Target *target = nullptr; // for whom; null: the one that targetName names
+  std::string targetName = "cpu"; // see makeTarget
   cpu::EmitOptions cpu;
   int threads = 0; // run-time threads that products' scratch is sized for; 0: all that the process may use
 };

@@ -37,6 +37,13 @@ public:
   /// why.
   virtual std::optional<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels, std::string &error) const = 0;
 
+  /// Turns the plan's kernel calls into what the device runs, where those are no kernel calls; `kernels` are the plan's,
+  /// in order. False and in `error` why not.
+  virtual bool lowerKernels(llvm::ArrayRef<KernelSource> kernels, runtime::Plan &plan, std::string &error) const {
+    (void)kernels, (void)plan, (void)error;
+    return true;
+  }
+
   /// Appends the instructions that the op runs as, and what they need of buffers and kernels, to the plan. Sources, and
   /// the op's flops and bytes where an instruction has none, are added by the caller. False and in `error` why not.
   virtual bool lower(const StructuredCall &call, runtime::Plan &plan, std::string &error) const = 0;

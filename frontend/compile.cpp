@@ -148,6 +148,7 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile() {
   // 2. Artefact.
   CompileOptions compileOptions;
   applyFlags(options, compileOptions);
+  compileOptions.targetName = device->codeTarget();
   CompileReport report;
   std::optional<runtime::Artefact> artefact = compileModule(*module, compileOptions, report, error);
   if (!artefact)

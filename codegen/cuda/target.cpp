@@ -4,6 +4,7 @@
 #include "codegen/cuda/device/device_text.h"
 #include "codegen/cuda/kernel/text.h"
 #include "codegen/product.h"
+#include "ir/dialect.h"
 #include "runtime/device/cuda/nvrtc.h"
 #include <cstring>
 
@@ -22,7 +23,7 @@ using runtime::LaunchCall;
 void addPointer(LaunchCall &launch, BufferId buffer, bool written) {
   auto offset = static_cast<int64_t>(launch.parameters.size());
   launch.parameterOffsets.push_back(offset);
-  launch.pointerSlots.push_back({offset, buffer, written});
+  launch.pointerSlots.push_back({.offset = offset, .buffer = buffer, .written = written});
   launch.parameters.append(8, '\0');
 }
 void addInt(LaunchCall &launch, int32_t value) {
@@ -123,7 +124,6 @@ TargetModel cudaModel() {
   model.columnParts = 264; // two for each multiprocessor of an H200
   model.fewestRows = 64;
   model.longestRow = 65536;
-  model.launchBytes = int64_t(4) << 20;
   model.alignment = 256;
   return model;
 }

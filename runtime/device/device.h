@@ -83,6 +83,8 @@ public:
   virtual int64_t allocatedBytes() const = 0;     ///< live now: what allocate() and arena() have given
   virtual bool isClosed() const { return false; } ///< after an error that nothing of it survives; the host goes on
   virtual Error accepts(const TargetCode &code) const = 0; ///< why the device cannot run it
+  /// The target that code for it is compiled for: "cpu", or with an architecture "cuda:sm_90a".
+  virtual std::string codeTarget() const { return "cpu"; }
 
   /// Uninitialised, at a multiple of 256 bytes where the device has memory of its own, otherwise of 64.
   virtual Expected<DeviceMemory> allocate(int64_t bytes) = 0;

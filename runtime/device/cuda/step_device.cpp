@@ -67,6 +67,8 @@ public:
   bool isClosed() const override { return bool(session->closed()); }
   std::int64_t allocatedBytes() const override { return session->allocated; }
 
+  std::string codeTarget() const override { return "cuda:" + session->device->architecture(); }
+
   Error accepts(const TargetCode &code) const override {
     constexpr std::string_view kind = "cuda:";
     if (!code.target.starts_with(kind))

@@ -1,0 +1,117 @@
+// A whole training step, compiled for a GPU from the same C++ as for the CPU, on the machine of stand-ins: products,
+// fused kernels, column sums, the global norm and AdamW; eager and captured, late and early streams.
+#include "frontend/tcc.h"
+#include "runtime/device/cuda/step_device.h"
+#include "tests/cuda_machine/machine_test.h"
+#include <cstring>
+
+namespace tcc {
+namespace {
+
+using machine::MachineTest;
+
+constexpr int64_t batch = 32, inputs = 24, hidden = 80, classes = 10;
+constexpr int steps = 6;
+
+std::vector<float> numbers(int64_t count, uint32_t seed, float scale) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i) {
+    seed = seed * 1664525u + 1013904223u;
+    values.push_back((static_cast<float>(seed >> 8) * 0x1p-23f - 1.0f) * scale);
+  }
+  return values;
+}
+
+struct TrainingRun {
+  std::vector<float> losses, norms, weights;
+};
+
+/// Trains a perceptron of two layers for a few steps on a device; null: the CPU.
+TrainingRun train(std::shared_ptr<runtime::Device> device) {
+  Parameter w1("w1", {inputs, hidden}), b1("b1", {hidden}), w2("w2", {hidden, classes}), b2("b2", {classes});
+  uint32_t seed = 1;
+  for (Parameter *parameter : {&w1, &b1, &w2, &b2}) {
+    std::span<float> data = parameter->data<float>();
+    std::vector<float> values = numbers(static_cast<int64_t>(data.size()), seed++, 0.2f);
+    std::copy(values.begin(), values.end(), data.begin());
+  }
+  optim::Adamw optimizer({w1, b1, w2, b2}, {.weightDecay = 0.1, .clip = 0.5});
+  FunctionOptions options;
+  options.inputs = {"x", "targets", "lr", "step"};
+  options.device = device;
+  options.report = [](std::string_view) {};
+  Function step = compile(
+      "train",
+      [&](Tensor x, Tensor targets, Tensor lr, Tensor number) {
+        Tensor loss = crossEntropy(nn::mlp(x, {w1, b1}, {w2, b2}), targets);
+        std::vector<Tensor> gradients = gradient(loss, optimizer.parameters());
+        auto [norm, applied] = optimizer.step(loss, gradients, lr, number);
+        return std::pair{loss, norm};
+      },
+      options);
+  TrainingRun run;
+  for (int number = 1; number <= steps; ++number) {
+    std::vector<int32_t> targets;
+    for (int64_t i = 0; i < batch; ++i)
+      targets.push_back(static_cast<int32_t>((i * 7) % classes));
+    Array x = Array::of(numbers(batch * inputs, 100, 1.0f), {batch, inputs});
+    std::vector<Array> results = step(x, Array::of(targets, {batch}), Array(0.01f), Array(static_cast<float>(number)));
+    run.losses.push_back(static_cast<float>(results[0].item()));
+    run.norms.push_back(static_cast<float>(results[1].item()));
+  }
+  for (const Parameter *parameter : {&w1, &b1, &w2, &b2}) {
+    std::span<const float> values = parameter->read<float>();
+    run.weights.insert(run.weights.end(), values.begin(), values.end());
+  }
+  return run;
+}
+
+class CudaStep : public MachineTest {
+protected:
+  static TrainingRun trainOnMachine(bool capture) {
+    runtime::cuda::StepDeviceOptions options;
+    options.capture = capture;
+    auto device = runtime::cuda::openStepDevice(options);
+    EXPECT_TRUE(device) << device.error().message();
+    return device ? train(*device) : TrainingRun();
+  }
+};
+
+void expectSameBits(const TrainingRun &a, const TrainingRun &b, const char *what) {
+  EXPECT_EQ(a.losses, b.losses) << what;
+  EXPECT_EQ(a.norms, b.norms) << what;
+  ASSERT_EQ(a.weights.size(), b.weights.size()) << what;
+  EXPECT_EQ(std::memcmp(a.weights.data(), b.weights.data(), 4 * a.weights.size()), 0) << what;
+}
+
+TEST_F(CudaStep, trainsAsTheCpuDoes) {
+  TrainingRun cpu = train(nullptr);
+  use("late,checked");
+  TrainingRun gpu = trainOnMachine(true);
+  ASSERT_EQ(gpu.losses.size(), cpu.losses.size());
+  EXPECT_LT(cpu.losses.back(), cpu.losses.front());
+  for (int i = 0; i < steps; ++i) {
+    EXPECT_NEAR(gpu.losses[i], cpu.losses[i], 2e-5) << "step " << i + 1;
+    EXPECT_NEAR(gpu.norms[i], cpu.norms[i], 2e-5 * cpu.norms[i]) << "step " << i + 1;
+  }
+  for (size_t i = 0; i < cpu.weights.size(); ++i)
+    ASSERT_NEAR(gpu.weights[i], cpu.weights[i], 2e-4) << "weight " << i;
+}
+
+TEST_F(CudaStep, bitsDependOnNoStreamScheduleOrCapture) {
+  use("late");
+  TrainingRun captured = trainOnMachine(true);
+  EXPECT_EQ(counters().captures, 1u);
+  EXPECT_EQ(counters().graphLaunches, static_cast<uint64_t>(steps - 1)) << "the first step is eager";
+  use("late");
+  expectSameBits(trainOnMachine(false), captured, "eager, late");
+  use("early");
+  expectSameBits(trainOnMachine(true), captured, "captured, early");
+  use("early,reverse");
+  expectSameBits(trainOnMachine(false), captured, "eager, early, threads in reverse");
+  use("random,shuffled,seed=3");
+  expectSameBits(trainOnMachine(true), captured, "captured, by chance");
+}
+
+} // namespace
+} // namespace tcc
