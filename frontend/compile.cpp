@@ -32,7 +32,7 @@ struct Function::Impl {
   Impl(std::string name, Traced fn, FunctionOptions options)
       : name(std::move(name)), fn(std::move(fn)), options(std::move(options)),
         device(this->options.device ? this->options.device : runtime::makeCpuDevice()),
-        cache(this->options.cacheBytes, this->options.report) {}
+        cache(this->options.cacheBytes, this->options.report, device->cachedBytes()) {}
 
   std::string name;
   Traced fn;

@@ -29,7 +29,8 @@ struct FunctionOptions : CompilerFlags {
   bool checked = false;                  ///< NaN-fill buffers before every run
   /// What runs the function, shared with others that may take turns on it; null: a CPU device of its own.
   std::shared_ptr<runtime::Device> device = {};
-  int64_t cacheBytes = int64_t{4} << 30; ///< of code and constants; what a device shares is not counted
+  /// Of code and constants, all functions of a device together; the arena, which they share, is not counted.
+  int64_t cacheBytes = int64_t{4} << 30;
   /// Gets "recompiled: tokens 16x256 → 16x200"; printed on stderr by default.
   std::function<void(std::string_view)> report = {};
 };

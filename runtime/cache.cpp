@@ -93,8 +93,9 @@ uint64_t hashGuards(std::span<const Guard> guards) {
   return hash.value();
 }
 
-GuardCache::GuardCache(int64_t byteCap, std::function<void(std::string_view)> report)
-    : byteCap(byteCap), report(std::move(report)) {
+GuardCache::GuardCache(int64_t byteCap, std::function<void(std::string_view)> report, SharedBytes total)
+    : byteCap(byteCap), report(std::move(report)),
+      total(total ? std::move(total) : std::make_shared<std::atomic<int64_t>>(0)) {
   if (!this->report)
     this->report = [](std::string_view reason) {
       std::fprintf(stderr, "tcc: %.*s\n", static_cast<int>(reason.size()), reason.data());
@@ -200,7 +201,8 @@ void GuardCache::insert(std::span<const Guard> guards, uint64_t hash, std::share
   }
   entries.push_front(std::move(entry));
   index.emplace(hash, entries.begin());
-  totalBytes += bytes;
+  ownBytes += bytes;
+  *total += bytes;
   evicted.erase(hash);
   evict();
 }
@@ -208,12 +210,13 @@ void GuardCache::insert(std::span<const Guard> guards, uint64_t hash, std::share
 void GuardCache::erase(EntryList::iterator entry) {
   auto [first, last] = index.equal_range(entry->hash);
   index.erase(std::find_if(first, last, [&](const auto &pair) { return pair.second == entry; }));
-  totalBytes -= entry->bytes;
+  ownBytes -= entry->bytes;
+  *total -= entry->bytes;
   entries.erase(entry);
 }
 
 void GuardCache::evict() {
-  while (totalBytes > byteCap && entries.size() > 1) {
+  while (*total > byteCap && entries.size() > 1) {
     ++counts.evictions;
     if (evicted.size() >= maxEvictedNotes)
       evicted.clear();
@@ -226,7 +229,8 @@ void GuardCache::clear() {
   entries.clear();
   index.clear();
   evicted.clear();
-  totalBytes = 0;
+  *total -= ownBytes;
+  ownBytes = 0;
 }
 
 } // namespace tcc::runtime

@@ -2,6 +2,7 @@
 // values captured from the host program. Every miss says which guard differs from the nearest entry.
 #pragma once
 #include "runtime/dtype.h"
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -69,12 +70,21 @@ struct CacheCounters {
   int64_t recompiles = 0; ///< misses although something was compiled before
 };
 
-/// What the typed cache below does, without the type. Not thread-safe.
+/// Bytes that the caches of one device hold together.
+using SharedBytes = std::shared_ptr<std::atomic<int64_t>>;
+
+/// What the typed cache below does, without the type. Not thread-safe; caches that share a total may be on different
+/// threads.
 class GuardCache {
 public:
-  /// `byteCap` bounds the sum of the bytes told to insert(); the newest entry always stays.
-  /// `report` gets the reason of every recompile; by default it is printed on stderr.
-  explicit GuardCache(int64_t byteCap = int64_t{4} << 30, std::function<void(std::string_view)> report = {});
+  /// `byteCap` bounds the sum of the bytes told to insert(), of all caches with the same `total`; each gives up its own
+  /// entries for it, but never its newest. `report` gets the reason of every recompile; by default it is printed on
+  /// stderr.
+  explicit GuardCache(int64_t byteCap = int64_t{4} << 30, std::function<void(std::string_view)> report = {},
+                      SharedBytes total = {});
+  GuardCache(const GuardCache &) = delete;
+  GuardCache &operator=(const GuardCache &) = delete;
+  ~GuardCache() { clear(); }
 
   /// The entry whose guards all hold, or null. On a null, lastMissReason() says why and the caller compiles and
   /// inserts.
@@ -84,7 +94,7 @@ public:
 
   const CacheCounters &counters() const { return counts; }
   const std::string &lastMissReason() const { return missReason; }
-  int64_t bytes() const { return totalBytes; }
+  int64_t bytes() const { return ownBytes; }
   size_t size() const { return entries.size(); }
   void clear();
 
@@ -118,7 +128,8 @@ private:
   std::unordered_set<uint64_t> evicted; // hashes of what was thrown out
   CacheCounters counts;
   std::string missReason;
-  int64_t totalBytes = 0;
+  int64_t ownBytes = 0;
+  SharedBytes total;
 };
 
 /// The cache of one kind of value (an Executable, or a frontend's record around one).

@@ -6,6 +6,7 @@
 #include "runtime/error.h"
 #include "runtime/memory.h"
 #include "runtime/plan.h"
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -102,9 +103,12 @@ public:
                                                   const ProgramOptions &options) = 0;
 
   std::mutex &mutex() { return lock; }
+  /// Bytes that caches hold on it, counted together against a cap.
+  const std::shared_ptr<std::atomic<int64_t>> &cachedBytes() const { return cached; }
 
 private:
   std::mutex lock;
+  std::shared_ptr<std::atomic<int64_t>> cached = std::make_shared<std::atomic<int64_t>>(0);
 };
 
 /// The host's CPU. Each call gives a device of its own, with its own arena.

@@ -113,6 +113,28 @@ TEST_F(CacheTest, evictsTheLeastRecentlyUsedBeyondTheCap) {
   EXPECT_EQ(*find(b), 4);
 }
 
+TEST_F(CacheTest, cachesOfOneDeviceShareItsCap) {
+  const auto total = std::make_shared<std::atomic<int64_t>>(0);
+  auto quiet = [](std::string_view) {};
+  GuardedCache<int> one(1000, quiet, total);
+  {
+    GuardedCache<int> other(1000, quiet, total);
+    Call a, b;
+    b.tokens = {1, 1};
+    one.insert(a.guards(), std::make_shared<int>(1), 600);
+    other.insert(a.guards(), std::make_shared<int>(2), 300);
+    EXPECT_EQ(*total, 900);
+    other.insert(b.guards(), std::make_shared<int>(3), 300); // gives up its own, not the other's
+    EXPECT_EQ(other.counters().evictions, 1);
+    EXPECT_EQ(other.bytes(), 300);
+    EXPECT_EQ(one.counters().evictions, 0);
+    EXPECT_EQ(*total, 900);
+  }
+  EXPECT_EQ(*total, 600);
+  one.clear();
+  EXPECT_EQ(*total, 0);
+}
+
 TEST_F(CacheTest, replacesEqualGuards) {
   Call call;
   insert(call, 1, 100);
