@@ -23,8 +23,8 @@ if [[ ! -d $work/old ]]; then
   "$old/dump_code" --graphs "$work/graphs"
 fi
 
-# canonical FOLDER: for each file a line with a checksum of the plan and one of each function, sorted, so that kernels'
-# order and names do not matter: comments go, symbols become @k.
+# canonical FOLDER: for each file a line with its plan and one for each function, sorted, so that the kernels' order and
+# names do not matter: comments go, symbols become @k.
 canonical() {
   (cd "$1" && for file in *; do echo "=== $file"; cat "$file"; done) |
     sed -E -e '/^;/d' -e 's/ *;.*$//' -e 's/@k[0-9]+_[A-Za-z0-9_]*/@k/g' -e 's/"k[0-9]+_[A-Za-z0-9_]*"/"k"/g' |
