@@ -23,7 +23,7 @@ using runtime::LaunchCall;
 void addPointer(LaunchCall &launch, BufferId buffer, bool written) {
   auto offset = static_cast<int64_t>(launch.parameters.size());
   launch.parameterOffsets.push_back(offset);
-  launch.pointerSlots.push_back({.offset = offset, .buffer = buffer, .written = written});
+  launch.pointerSlots.push_back({offset, buffer, written, !written});
   launch.parameters.append(8, '\0');
 }
 void addInt(LaunchCall &launch, int32_t value) {
@@ -98,7 +98,8 @@ private:
     table.bytes.assign(static_cast<size_t>(entryBytes) * call.segments.size(), '\0');
     for (const runtime::Segment &segment : call.segments) {
       for (size_t i = 0; i < segment.args.size(); ++i)
-        table.slots.push_back({at + static_cast<int64_t>(8 * i), segment.args[i], i >= form.arguments.size()});
+        table.slots.push_back(
+            {at + static_cast<int64_t>(8 * i), segment.args[i], i >= form.arguments.size(), i < form.arguments.size()});
       std::memcpy(&table.bytes[static_cast<size_t>(at + entryBytes - 16)], &segment.extent, 8);
       std::memcpy(&table.bytes[static_cast<size_t>(at + entryBytes - 8)], &blocks, 8);
       blocks += (segment.extent + segmentBlock - 1) / segmentBlock;
@@ -163,10 +164,11 @@ std::optional<std::vector<std::string>> CudaTarget::emit(ArrayRef<KernelSource> 
     return cubins;
   std::vector<runtime::cuda::CompileRequest> requests;
   for (auto [i, text] : llvm::enumerate(moduleTexts(kernels)))
-    requests.push_back({"module" + std::to_string(i) + ".cu",
-                        deviceText(Prelude::Portable) + text,
-                        options.architecture,
-                        {"--fmad=false"}});
+    requests.push_back({.name = "module" + std::to_string(i) + ".cu",
+                        .text = deviceText(Prelude::Portable) + text,
+                        .architecture = options.architecture,
+                        .options = {"--fmad=false"},
+                        .refuseFindings = false}); // a spill is slow, no error
   try {
     runtime::cuda::Nvrtc nvrtc = runtime::cuda::Nvrtc::open();
     if (!nvrtc.supports(options.architecture)) {

@@ -11,6 +11,8 @@ namespace {
 
 constexpr size_t kernelsInText = 40;
 constexpr size_t casesOfDailyRun = 7;
+// A kernel in the middle of an op gets inputs that the op would not give it, so that results may cancel.
+const Tolerance inner{4, 64};
 
 class CudaOpTable : public testing::TestWithParam<size_t> {};
 
@@ -19,7 +21,7 @@ TEST_P(CudaOpTable, equalsTheInterpreter) {
   auto context = makeContext();
   std::vector<EmulatedKernel> kernels;
   auto flush = [&] {
-    checkKernels(kernels, dailySchedules());
+    checkKernels(kernels, dailySchedules(), inner);
     kernels.clear();
   };
   // A daily run takes some cases of a row, spread over its shapes and types, each fused.

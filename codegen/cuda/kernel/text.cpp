@@ -6,6 +6,7 @@
 //   4. within it each node as one named local, each store, each accumulation.
 // Values are recomputed in a later pass where they are not kept; no value goes through memory.
 #include "codegen/cuda/kernel/text.h"
+#include "codegen/cuda/kernel/column_values.h"
 #include "codegen/cuda/kernel/expressions.h"
 #include "codegen/cuda/kernel/writer.h"
 #include "ir/kernel_stages.h"
@@ -19,16 +20,37 @@ namespace {
 using Kind = KernelNode::Kind;
 using StoreKind = KernelStore::Kind;
 
-constexpr int64_t mostUnrolled = 16; // columns a thread, up to which its loop is unrolled and values stay in registers
-constexpr int64_t mostKept = 48;     // registers for kept values
+std::vector<std::string> headComment(const KernelSource &source, const KernelDivision &division) {
+  static constexpr const char *shapes[] = {"a thread an element", "segments of many tensors", "a warp a row",
+                                           "a block a row",       "a thread a column",        "a block an outer block"};
+  const KernelInfo &form = source.form;
+  const KernelSpace &space = form.space;
+  std::vector<std::string> lines;
+  lines.push_back("// " + source.symbol + ": " + source.names.label);
+  lines.push_back("// space " + std::to_string(space.outer) + " x " + std::to_string(space.rows) + " x " +
+                  std::to_string(space.columns) + ", " + std::to_string(form.stages) +
+                  (form.stages == 1 ? " pass, " : " passes, ") + shapes[static_cast<int>(division.shape)]);
+  std::string fused = "// fuses", where;
+  for (const KernelNames::Op &op : source.names.ops) {
+    std::string word = " " + op.name + (op.source.empty() || op.source == where ? "" : " (" + op.source + ")");
+    where = op.source;
+    if (fused.size() + word.size() > 118) {
+      lines.push_back(fused);
+      fused = "//      ";
+    }
+    fused += word;
+  }
+  lines.push_back(fused);
+  return lines;
+}
 
 class KernelText {
 public:
   explicit KernelText(const KernelSource &source)
-      : source(source), form(source.form), stages(kernelStages(form)), division(divide(form)) {}
+      : source(source), form(source.form), stages(kernelStages(form)), division(divide(form)),
+        values(columnValues(form, stages, division)) {}
 
   std::string run() {
-    chooseKept();
     writeHead();
     switch (division.shape) {
     case KernelShape::elements:
@@ -57,82 +79,17 @@ private:
   const KernelInfo &form;
   KernelStages stages;
   KernelDivision division;
+  ColumnValues values;
   Writer w;
-  std::vector<std::vector<unsigned>> computedIn;   // per stage: column nodes that it has as locals, ascending
-  std::vector<int> keptFrom;                       // per node: the stage that fills its registers, or -1
   std::vector<std::set<unsigned>> declaredAxes{1}; // derived axes, by open scope
 
-  //===- step 1 ------------------------------------------------------------------------------------------------===//
-
-  bool unrolls() const { return division.perThread <= mostUnrolled; }
-  bool walksRows() const {
-    return division.shape == KernelShape::warpRows || division.shape == KernelShape::blockRows ||
-           division.shape == KernelShape::blockColumns;
-  }
-
-  std::vector<unsigned> rootsOf(const KernelStage &stage) const {
-    std::vector<unsigned> roots;
-    for (unsigned node : stage.reductions)
-      roots.push_back(form.nodes[node].operands[0]);
-    for (const llvm::SmallVector<unsigned> *list : {&stage.stores, &stage.columnResults})
-      for (unsigned store : *list) {
-        roots.push_back(form.stores[store].node);
-        if (form.stores[store].kind == StoreKind::scatterAdd)
-          roots.push_back(form.stores[store].scatterRow);
-      }
-    return roots;
-  }
-
-  /// Walks each stage's column nodes down to what an earlier stage has computed, which is kept where registers last.
-  void chooseKept() {
-    keptFrom.assign(form.nodes.size(), -1);
-    std::vector<int> firstStage(form.nodes.size(), -1);
-    int64_t registers = walksRows() && unrolls() ? mostKept : 0;
-    for (unsigned number = 0; number < form.stages; ++number) {
-      std::set<unsigned> seen;
-      std::vector<unsigned> work = rootsOf(stages.stages[number]);
-      while (!work.empty()) {
-        unsigned id = work.back();
-        work.pop_back();
-        const KernelNode &node = form.nodes[id];
-        if (!node.perColumn || node.kind == Kind::rowReduce || !seen.insert(id).second)
-          continue;
-        bool again = firstStage[id] >= 0;
-        if (!again)
-          firstStage[id] = static_cast<int>(number);
-        if (again && keptFrom[id] < 0 && node.kind != Kind::literal && registers >= division.perThread) {
-          registers -= division.perThread;
-          keptFrom[id] = firstStage[id];
-        }
-        if (!again || keptFrom[id] < 0)
-          work.insert(work.end(), node.operands.begin(), node.operands.end());
-      }
-      computedIn.emplace_back(seen.begin(), seen.end());
-    }
-  }
+  bool unrolls() const { return division.perThread <= mostUnrolledColumns; }
 
   //===- step 2 ------------------------------------------------------------------------------------------------===//
 
   void writeHead() {
-    const KernelSpace &space = form.space;
-    static constexpr const char *shapes[] = {"a thread an element", "segments of many tensors",
-                                             "a warp a row",        "a block a row",
-                                             "a thread a column",   "a block an outer block"};
-    w.line("// " + source.symbol + ": " + source.names.label);
-    w.line("// space " + std::to_string(space.outer) + " x " + std::to_string(space.rows) + " x " +
-           std::to_string(space.columns) + ", " + std::to_string(form.stages) +
-           (form.stages == 1 ? " pass, " : " passes, ") + shapes[static_cast<int>(division.shape)]);
-    std::string fused = "// fuses", where;
-    for (const KernelNames::Op &op : source.names.ops) {
-      std::string word = " " + op.name + (op.source.empty() || op.source == where ? "" : " (" + op.source + ")");
-      where = op.source;
-      if (fused.size() + word.size() > 118) {
-        w.line(fused);
-        fused = "//      ";
-      }
-      fused += word;
-    }
-    w.line(fused);
+    for (const std::string &line : headComment(source, division))
+      w.line(line);
     std::string parameters;
     if (division.shape == KernelShape::segments) {
       parameters = "const u64 *table, int segments";
@@ -339,7 +296,7 @@ private:
   }
 
   void declareKept() {
-    for (auto [i, stage] : llvm::enumerate(keptFrom))
+    for (auto [i, stage] : llvm::enumerate(values.keptFrom))
       if (stage >= 0)
         w.line(valueType(form.nodes[i].type) + " kept_" + std::to_string(i) + "[" + std::to_string(division.perThread) +
                "];");
@@ -410,14 +367,14 @@ private:
   /// What stage `number` does at column c; `subscript` is the number of the thread's column, for kept values.
   void writeColumnBody(unsigned number, const std::string &subscript) {
     const KernelStage &stage = stages.stages[number];
-    for (unsigned id : computedIn[number]) {
+    for (unsigned id : values.computedIn[number]) {
       std::string kept = "kept_" + std::to_string(id) + "[" + subscript + "]";
-      if (keptFrom[id] >= 0 && keptFrom[id] < static_cast<int>(number)) {
+      if (values.keptFrom[id] >= 0 && values.keptFrom[id] < static_cast<int>(number)) {
         w.line("const " + valueType(form.nodes[id].type) + " " + name(id) + " = " + kept + ";");
         continue;
       }
       writeNode(id);
-      if (keptFrom[id] >= 0)
+      if (values.keptFrom[id] >= 0)
         w.line(kept + " = " + name(id) + ";");
     }
     for (unsigned id : stage.reductions) {

@@ -1,0 +1,19 @@
+// Which values of a column each pass over a row computes, and which of them stay in registers from one pass to a later
+// one. A pure function of form and division.
+#pragma once
+#include "codegen/cuda/kernel/launch.h"
+#include "ir/kernel_stages.h"
+
+namespace tcc::cuda {
+
+/// Columns a thread, up to which its loop is unrolled and values may stay in registers.
+inline constexpr int64_t mostUnrolledColumns = 16;
+
+struct ColumnValues {
+  std::vector<std::vector<unsigned>> computedIn; // per stage: column nodes that it has as locals, ascending
+  std::vector<int> keptFrom;                     // per node: the stage that fills its registers, or -1
+};
+
+ColumnValues columnValues(const KernelInfo &form, const KernelStages &stages, const KernelDivision &division);
+
+} // namespace tcc::cuda
