@@ -12,6 +12,9 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
+/// More than anybody reads; each costs a search among all names.
+constexpr size_t mostProblems = 64;
+
 constexpr llvm::StringLiteral elementTypes[] = {"f32", "bf16", "f16", "f8E4M3FN", "f8E5M2", "i1", "i32", "i64"};
 
 std::vector<std::string> elementNames() {
@@ -85,7 +88,8 @@ public:
 
 private:
   void add(TextRange range, std::string message, std::vector<GraphNote> notes = {}) {
-    problems.push_back({range, std::move(message), std::move(notes)});
+    if (problems.size() < mostProblems)
+      problems.push_back({range, std::move(message), std::move(notes)});
   }
   static bool isReturn(const OutlineStatement &statement) {
     return statement.op.name == "return" || StringRef(statement.op.name).ends_with(".return");
@@ -160,7 +164,7 @@ private:
   }
 
   void checkUse(const NamedRange &use, const OutlineStatement &statement) {
-    if (defined.count(use.name))
+    if (defined.count(use.name) || problems.size() >= mostProblems)
       return;
     if (auto found = later.find(use.name); found != later.end()) {
       if (statement.range.contains(found->second.begin))

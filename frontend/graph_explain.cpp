@@ -11,6 +11,8 @@ namespace tcc {
 namespace {
 
 constexpr size_t mostErrors = 20, mostRounds = 32;
+/// Longer texts are parsed once for their first error: an explanation takes no longer than a compilation.
+constexpr size_t longText = 1 << 20;
 
 /// A diagnostic that was caught instead of printed.
 struct Caught {
@@ -112,7 +114,7 @@ private:
   }
 
   OwningOpRef<ModuleOp> parseTheRest() {
-    for (size_t round = 0; round < mostRounds; ++round) {
+    for (size_t round = 0; round < (source.text.size() > longText ? 1 : mostRounds); ++round) {
       blank();
       Catcher caught(context);
       OwningOpRef<ModuleOp> module =
@@ -133,12 +135,14 @@ private:
     {
       Catcher caught(context);
       if (failed(verifyGraph(module, &source)))
-        for (const Caught &error : caught.errors)
+        for (const Caught &error : llvm::ArrayRef(caught.errors).take_front(mostErrors))
           add(error);
     }
     for (func::FuncOp function : module.getOps<func::FuncOp>())
       if (function->getBlock() && !function.isExternal())
         for (Operation &op : function.getBody().front()) {
+          if (problems.size() > mostErrors)
+            break;
           Catcher caught(context);
           if (failed(mlir::verify(&op)) && !caught.errors.empty())
             add(caught.errors.front());

@@ -364,10 +364,11 @@ private:
 } // namespace
 
 const OutlineStatement *GraphOutline::statementAt(size_t at) const {
-  for (const OutlineStatement &statement : body)
-    if (statement.range.contains(at))
-      return &statement;
-  return nullptr;
+  // Statements stand in the order of their places.
+  const auto after =
+      std::upper_bound(body.begin(), body.end(), at,
+                       [](size_t place, const OutlineStatement &statement) { return place < statement.range.begin; });
+  return after != body.begin() && (after - 1)->range.contains(at) ? &*(after - 1) : nullptr;
 }
 
 std::optional<GraphOutline> outlineGraph(std::string_view text) {

@@ -121,6 +121,23 @@ TEST(Diagnostics, ARefusalAlwaysSaysWhyAndWhere) {
   EXPECT_GT(refused, 100);
 }
 
+/// Each op of a long text wrong, in four ways. Work that grew with errors times names would not end.
+TEST(Diagnostics, ALongTextIsExplainedToo) {
+  for (const std::string &line : {std::string("  %NEW = tcc.exp %undefined : tensor<4xf32>\n"),
+                                  std::string("  %NEW = tcc.gelo %x : tensor<4xf32>\n"),
+                                  std::string("  %NEW = tcc.exp %x {a = 1} : tensor<4xf32>\n"),
+                                  std::string("  %NEW = tcc.exp %x axis : tensor<4xf32>\n")}) {
+    std::string text = "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n";
+    for (int i = 0; i < 50000; ++i)
+      text += line.substr(0, 3) + std::to_string(i) + line.substr(6);
+    text += "  func.return %x : tensor<4xf32>\n}\n";
+    const Said said = diagnose(text);
+    EXPECT_FALSE(said.accepted);
+    EXPECT_GE(said.errors, 1);
+    EXPECT_LE(said.errors, 20);
+  }
+}
+
 TEST(Warnings, FlagsAreReadInOrder) {
   std::string candidate;
   Warnings warnings;

@@ -143,6 +143,7 @@ KERNEL(@name@, threads, 1)(GRID_CONSTANT const AttentionArguments arguments, GRI
     u64 keyOperand = row_operand(arena + key_tile(consumer));
     u64 valueOperand = row_operand(arena + value_tile(consumer));
 
+#pragma unroll 1
     for (int round = 0; work_number(round) < list.items; ++round) {
       Work work = work_of(list, work_number(round));
       int groupKey = work.tile * blockKeys + 64 * consumer;

@@ -123,6 +123,7 @@ KERNEL(@name@, threads, 1)(GRID_CONSTANT const AttentionArguments arguments, GRI
     u64 queryOperand = row_operand(arena + query_tile(consumer));
     u64 gradientOperand = row_operand(arena + gradient_tile(consumer));
 
+#pragma unroll 1
     for (int round = 0; work_number(round) < list.items; ++round) {
       Work work = work_of(list, work_number(round));
       int firstQuery = work.tile * blockQueries;

@@ -79,6 +79,7 @@ KERNEL(@name@, threads, 1)(GRID_CONSTANT const AttentionArguments arguments, GRI
     float scaleLog2 = arguments.scale * log2OfE;
     u64 queryOperand = row_operand(arena + consumer * tile_bytes(64));
 
+#pragma unroll 1
     for (int round = 0; work_number(round) < list.items; ++round) {
       Work work = work_of(list, work_number(round));
       QueryRows rows = query_rows(work.tile * blockQueries + 64 * consumer);

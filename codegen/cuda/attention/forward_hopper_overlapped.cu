@@ -97,6 +97,7 @@ KERNEL(@name@, threads, 1)(GRID_CONSTANT const AttentionArguments arguments, GRI
     if (consumer == consumers - 1)
       leave_turn(consumer);
 
+#pragma unroll 1
     for (int round = 0; work_number(round) < list.items; ++round) {
       Work work = work_of(list, work_number(round));
       QueryRows rows = query_rows(work.tile * blockQueries + 64 * consumer);
@@ -169,6 +170,8 @@ KERNEL(@name@, threads, 1)(GRID_CONSTANT const AttentionArguments arguments, GRI
           issue_over_columns<64, blockKeys>(scores, queryOperand, row_operand(arena + key_tile(next)));
           wgmma_commit();
           mbarrier_wait(&valueFull[stage], (walked + step) / stages & 1);
+          // Behind the wait's branches the assembler would put a fence of its own, or run products one by one.
+          wgmma_fence();
           issue_over_rows(output, probabilities, column_operand(arena + value_tile(stage), blockKeys));
           wgmma_commit();
           leave_turn(consumer);

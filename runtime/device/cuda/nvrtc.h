@@ -18,7 +18,7 @@ struct CompileRequest {
   /// sm_80, sm_90a, sm_100a.
   std::string architecture;
   std::vector<std::string> options;
-  /// Refuses spills, stack frames, local memory, C7508 and C7510 to C7518. Off only for explorations.
+  /// Refuses spills, stack frames, local memory, C7508 and C7510 to C7520 without C7519. Off only for explorations.
   bool refuseFindings = true;
 };
 

@@ -23,7 +23,7 @@ struct KernelFigures {
 
 struct PtxasReport {
   std::vector<KernelFigures> kernels;
-  /// Lines with C7508 or C7510 to C7518: the assembler serialised wgmma or ignored setmaxnreg.
+  /// Lines with C7508 or C7510 to C7520 without C7519: the assembler serialised wgmma or ignored setmaxnreg.
   std::vector<std::string> lostPerformance;
 
   const KernelFigures *find(std::string_view kernel) const;

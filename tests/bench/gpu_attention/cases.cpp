@@ -209,10 +209,18 @@ void Memory::fill(Tensor tensor, const std::vector<double> &dense) {
 }
 
 std::vector<double> Memory::get(Tensor tensor) {
-  Place place = placeOf(problem, tensor, packed);
-  std::vector<std::uint16_t> buffer(place.elements);
-  backend.read(buffer.data(), bases[int(tensor)], place.elements * 2);
-  return gather(problem, place, buffer.data());
+  return gather(problem, placeOf(problem, tensor, packed), bits(tensor).data());
+}
+
+std::vector<std::uint16_t> Memory::bits(Tensor tensor) {
+  std::vector<std::uint16_t> buffer(placeOf(problem, tensor, packed).elements);
+  backend.read(buffer.data(), bases[int(tensor)], buffer.size() * 2);
+  return buffer;
+}
+
+void Memory::poison(Tensor tensor) {
+  std::vector<std::uint16_t> buffer(placeOf(problem, tensor, packed).elements, 0x7fff);
+  backend.write(bases[int(tensor)], buffer.data(), buffer.size() * 2);
 }
 
 } // namespace tcc::gpu_attention

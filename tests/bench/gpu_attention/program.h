@@ -54,6 +54,9 @@ struct Memory {
   Memory(Backend &backend, const Problem &problem, bool packed);
   void fill(Tensor tensor, const std::vector<double> &dense);
   std::vector<double> get(Tensor tensor);
+  /// The tensor's whole buffer, and NaN into all of it.
+  std::vector<std::uint16_t> bits(Tensor tensor);
+  void poison(Tensor tensor);
 
   Backend &backend;
   Problem problem;

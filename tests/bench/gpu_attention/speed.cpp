@@ -113,22 +113,30 @@ std::string switchesOf(const AttentionTiles &tiles) {
   return text;
 }
 
-/// What a pass writes, as numbers.
-std::vector<std::vector<double>> resultsOf(Memory &memory, AttentionPass pass) {
-  if (pass == AttentionPass::Forward)
-    return {memory.get(Tensor::Output)};
-  if (pass == AttentionPass::BackwardQuery)
-    return {memory.get(Tensor::QueryGradient)};
-  return {memory.get(Tensor::KeyGradient), memory.get(Tensor::ValueGradient)};
+/// Runs a pass over poisoned results and gives their bits.
+std::vector<std::vector<std::uint16_t>> bitsAfter(Memory &memory, AttentionPass pass,
+                                                  const std::function<void()> &work) {
+  std::vector<Tensor> results = {Tensor::KeyGradient, Tensor::ValueGradient};
+  if (pass != AttentionPass::BackwardKeys)
+    results = {pass == AttentionPass::Forward ? Tensor::Output : Tensor::QueryGradient};
+  for (Tensor tensor : results)
+    memory.poison(tensor);
+  work();
+  memory.backend.finish();
+  std::vector<std::vector<std::uint16_t>> bits;
+  for (Tensor tensor : results)
+    bits.push_back(memory.bits(tensor));
+  return bits;
 }
 
 /// One pass of a problem with all its candidates; the passes before it have run.
 void sweepPass(Memory &memory, AttentionPass pass, bool rehearsal, std::ofstream &json) {
   Backend &backend = memory.backend;
   const Problem &problem = memory.problem;
-  backend.prepare(kernelFor(problem, pass, backend.architecture(), Variant::Chosen), memory.arguments, problem.batch)();
-  backend.finish();
-  std::vector<std::vector<double>> chosen = resultsOf(memory, pass);
+  auto prepared = [&](const AttentionKernel &kernel) {
+    return backend.prepare(kernel, memory.arguments, problem.batch);
+  };
+  auto chosen = bitsAfter(memory, pass, prepared(kernelFor(problem, pass, backend.architecture(), Variant::Chosen)));
   // Products that the pass does, whatever the whole backward counts.
   double products = pass == AttentionPass::Forward ? 2 : pass == AttentionPass::BackwardQuery ? 3 : 4;
   std::string best;
@@ -138,10 +146,8 @@ void sweepPass(Memory &memory, AttentionPass pass, bool rehearsal, std::ofstream
     if (rehearsal && number++ % 5 != 4)
       continue;
     AttentionKernel kernel = attentionKernel(caseOf(problem, pass), tiles);
-    std::function<void()> work = backend.prepare(kernel, memory.arguments, problem.batch);
-    work();
-    backend.finish();
-    bool equal = resultsOf(memory, pass) == chosen;
+    std::function<void()> work = prepared(kernel);
+    bool equal = bitsAfter(memory, pass, work) == chosen;
     double speed = speedOf(backend, problem, products, rehearsal, work);
     char line[160];
     std::snprintf(line, sizeof line, "%4d %6d %-6s %-8s %5d %7d %6d %10.1f  %s%s", problem.headDim, problem.queries,
