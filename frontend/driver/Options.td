@@ -16,7 +16,7 @@ def emit_EQ : CommaJoined<["-", "--"], "emit=">, Group<what>, MetaVarName<"KIND,
 def x : JoinedOrSeparate<["-"], "x">, Group<what>, MetaVarName<"LANGUAGE">, HelpText<"The input's language; 'graph' is the one there is">;
 
 def how : OptionGroup<"how">, HelpText<"How it is made">;
-def target_EQ : TwoJoined<"target=">, Group<how>, MetaVarName<"TARGET">, HelpText<"cpu">;
+def target_EQ : TwoJoined<"target=">, Group<how>, MetaVarName<"TARGET">, HelpText<"cpu (default) or cuda, with -march=sm_80, sm_90a (default), sm_100a">;
 def shape_EQ : TwoJoined<"shape=">, Group<how>, MetaVarName<"NAME:16x256">, HelpText<"Sizes of an argument with '?' dims; may be repeated">;
 
 def run_group : OptionGroup<"run">, HelpText<"Running">;

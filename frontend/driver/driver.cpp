@@ -1,9 +1,12 @@
 // One input: read, compile, and what was asked of the result.
 #include "frontend/driver/driver.h"
+#include "codegen/cuda/target.h"
+#include "codegen/targets.h"
 #include "frontend/capture.h"
 #include "frontend/driver/execution.h"
 #include "frontend/driver/outputs.h"
 #include "frontend/graph_file.h"
+#include "runtime/device/cuda/step_device.h"
 #include "runtime/files.h"
 #include "runtime/threads.h"
 #include "llvm/ADT/StringExtras.h"
@@ -54,9 +57,11 @@ private:
   void openDump();
   void closeDump();
   void make();
+  void chooseTarget();
   void emit(Emission emission);
   void emitPhase(Emission emission);
   void emitCode(Emission emission);
+  void emitCuda();
   runtime::Artefact compile();
   void printSummary(llvm::raw_ostream &os);
   void printTimes();
@@ -74,6 +79,7 @@ private:
   std::optional<runtime::AtomicFile> dumpFile;
   std::unique_ptr<llvm::raw_fd_ostream> dumpStream;
   CompileOptions compileOptions;
+  std::unique_ptr<Target> target;
   CompileReport report;
   double totalMs = 0;
   Clock::time_point begin = Clock::now();
@@ -134,11 +140,25 @@ int Job::steps() {
   return exitSuccess;
 }
 
+/// Every artefact, a dump of a phase too, is of the one target.
+void Job::chooseTarget() {
+  const int threads = compileOptions.threads ? compileOptions.threads : runtime::availableThreads();
+  std::string problem;
+  target = makeTarget(compileOptions.targetName, compileOptions.cpu, threads, problem);
+  if (!target)
+    throw Error(problem);
+  compileOptions.target = target.get();
+  compileOptions.pipeline.target = target->model();
+  compileOptions.pipeline.queries = target.get();
+}
+
 void Job::make() {
   const std::string &cpu = compileOptions.cpu.target.cpu;
+  chooseTarget();
   const int threads = compileOptions.threads ? compileOptions.threads : runtime::availableThreads();
-  say("target cpu, -march=" + cpu + (cpu == "native" ? " (" + llvm::sys::getHostCPUName().str() + ")" : "") + ", -O" +
-      std::to_string(compileOptions.pipeline.level) + ", " + std::to_string(threads) + " threads");
+  const bool native = compileOptions.targetName == "cpu" && cpu == "native";
+  say("target " + target->codeName() + (native ? ", -march=native (" + llvm::sys::getHostCPUName().str() + ")" : "") +
+      ", -O" + std::to_string(compileOptions.pipeline.level) + ", " + std::to_string(threads) + " threads");
   for (Emission emission : options.emissions)
     emit(emission);
   if (options.reference)
@@ -222,7 +242,17 @@ void Job::emit(Emission emission) {
   case Emission::assembly:
   case Emission::object:
     return emitCode(emission);
+  case Emission::cuda:
+    return emitCuda();
   }
+}
+
+void Job::emitCuda() {
+  OwningOpRef<ModuleOp> lowered = copy();
+  report = {};
+  if (failed(runPipeline(*lowered, compileOptions.pipeline, report.pipeline)))
+    throw AlreadyReported();
+  writeResult(options.output, llvm::join(cuda::moduleTexts(kernelSources(*lowered)), "\n"));
 }
 
 void Job::emitPhase(Emission emission) {
@@ -278,9 +308,20 @@ void Job::printTimes() {
     llvm::errs() << llvm::format("%7.2f         code generation\n", report.codegenMs);
 }
 
+/// The first GPU for a GPU's code; null, the CPU, for others.
+static std::shared_ptr<runtime::Device> deviceFor(StringRef target) {
+  if (!target.starts_with("cuda"))
+    return nullptr;
+  auto device = runtime::cuda::openStepDevice();
+  if (!device)
+    throw Error(device.error().message());
+  return *device;
+}
+
 void Job::execute() {
   runtime::Artefact artefact = compile();
-  auto executable = runtime::Executable::load(std::move(artefact), {compileOptions.threads, false});
+  auto executable = runtime::Executable::load(std::move(artefact),
+                                              {compileOptions.threads, false, deviceFor(compileOptions.targetName)});
   if (!executable)
     throw Error(executable.error().message());
   say("loaded for " + std::to_string((*executable)->threads()) + " threads");

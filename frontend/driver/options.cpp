@@ -45,7 +45,8 @@ public:
 constexpr std::pair<llvm::StringLiteral, Emission> emissionNames[] = {
     {"captured", Emission::captured}, {"joint", Emission::joint},     {"shaped", Emission::shaped},
     {"fused", Emission::fused},       {"planned", Emission::planned}, {"llvm", Emission::llvm},
-    {"asm", Emission::assembly},      {"json", Emission::json},       {"obj", Emission::object}};
+    {"asm", Emission::assembly},      {"json", Emission::json},       {"obj", Emission::object},
+    {"cuda", Emission::cuda}};
 
 /// A mistake in the command line.
 struct UsageError {
@@ -129,11 +130,28 @@ void readWarning(StringRef text, Options &options) {
     throw UsageError{"unknown warning '-W" + text.str() + "'" + suggestion(candidate) + " (--help lists them)"};
 }
 
-void readTarget(StringRef text) {
-  if (text == "cuda")
-    throw UsageError{"target 'cuda' is not part of this build; 'cpu' is"};
-  if (text != "cpu")
-    throw UsageError{"unknown target '" + text.str() + "' (cpu)"};
+void readTarget(StringRef text, Options &options) {
+  if (text != "cpu" && text != "cuda")
+    throw UsageError{"unknown target '" + text.str() + "' (cpu or cuda)"};
+  options.compile.targetName = text.str();
+}
+
+/// -march names a CPU, or for --target=cuda a GPU's architecture; -emit=cuda alone means that target.
+void settleTarget(Options &options) {
+  std::string &target = options.compile.targetName;
+  const std::string &march = options.flags.march;
+  if (llvm::is_contained(options.emissions, Emission::cuda))
+    target = "cuda";
+  const bool namesGpu = StringRef(march).starts_with("sm_");
+  if (target == "cuda" && !march.empty() && !namesGpu)
+    throw UsageError{"-march=" + march + " with --target=cuda; an architecture such as sm_90a is expected"};
+  if (target == "cpu" && namesGpu)
+    throw UsageError{"-march=" + march + " names a GPU; --target=cuda compiles for it"};
+  for (Emission emission : {Emission::llvm, Emission::assembly, Emission::object})
+    if (target == "cuda" && llvm::is_contained(options.emissions, emission))
+      throw UsageError{"-emit=llvm, -emit=asm and -emit=obj are of the CPU; -emit=cuda prints the kernels for a GPU"};
+  if (target == "cuda" && namesGpu)
+    target += ":" + march;
 }
 
 std::vector<std::string> flagSpellings() {
@@ -175,7 +193,7 @@ void apply(const Arg &arg, Options &options) {
       throw UsageError{"unknown language '" + value().str() + "' of -x (graph)"};
     break;
   case OPT_target_EQ:
-    readTarget(value());
+    readTarget(value(), options);
     break;
   case OPT_shape_EQ:
     readShape(value(), options);
@@ -325,6 +343,7 @@ std::optional<Options> parseOptions(ArrayRef<const char *> arguments, std::strin
     }
     if (const std::optional<std::string> unknown = unknownPass(options.flags))
       throw UsageError{*unknown};
+    settleTarget(options);
     applyFlags(options.flags, options.compile);
     checkTogether(options);
   } catch (const UsageError &usage) {

@@ -107,7 +107,7 @@ TEST(GraphFile, RoundTripOfEveryOp) {
   EXPECT_EQ(graphText(*parsed.module), text);
   for (mlir::RegisteredOperationName name : threadContext().getRegisteredOperations())
     if (name.getDialectNamespace() == "tcc" && name.getStringRef() != "tcc.kernel" &&
-        name.getStringRef() != "tcc.yield") {
+        name.getStringRef() != "tcc.yield" && !name.getStringRef().starts_with("tcc.flash_attention")) {
       EXPECT_NE(text.find(name.getStringRef().str() + " "), std::string::npos) << name.getStringRef().str();
     }
 }

@@ -1,0 +1,76 @@
+// The command line on the machine of stand-ins: kernels' text, and a GPT's training step with the CPU's losses.
+#include "tests/cuda_machine/machine_state.h"
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <string>
+#include <unistd.h>
+
+namespace tcc {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Result {
+  int status = -1;
+  std::string output; // both streams
+};
+
+Result run(const std::string &command) {
+  Result result;
+  FILE *pipe = popen((command + " 2>&1").c_str(), "r");
+  char part[4096];
+  while (size_t count = fread(part, 1, sizeof part, pipe))
+    result.output.append(part, count);
+  result.status = pclose(pipe);
+  return result;
+}
+
+const std::string bin = TCC_BIN, machine = "env TCC_CUDA_DRIVER=" TCC_MACHINE_CUDA " TCC_NVRTC=" TCC_MACHINE_NVRTC
+                                           " TCC_CUBLASLT=" TCC_MACHINE_CUBLASLT " TCC_CUDA_MACHINE=late ";
+
+/// The numbers behind `word` in lines "run N: loss 5.1 norm 0.2".
+std::vector<double> numbersAfter(const std::string &output, const std::string &word) {
+  std::vector<double> numbers;
+  for (size_t at = output.find("run "); at != std::string::npos; at = output.find("\nrun ", at + 1))
+    if (size_t place = output.find(word + " ", at); place != std::string::npos)
+      numbers.push_back(std::strtod(output.c_str() + place + word.size(), nullptr));
+  return numbers;
+}
+
+TEST(CudaProgram, printsKernelText) {
+  Result result = run(bin + "/tcc models/train_step.graph -emit=cuda");
+  ASSERT_EQ(result.status, 0) << result.output;
+  EXPECT_NE(result.output.find("KERNEL("), std::string::npos);
+  EXPECT_NE(result.output.find("// fuses gather (models/train_step.graph:"), std::string::npos) << result.output;
+}
+
+TEST(CudaProgram, trainsAGptLikeTheCpu) {
+  fs::path folder = fs::temp_directory_path() / ("tcc_cuda_program_" + std::to_string(getpid()));
+  fs::create_directories(folder);
+  std::string data = (folder / "text.txt").string(), graph = (folder / "baby.graph").string();
+  std::ofstream text(data);
+  for (int i = 0; i < 4000; ++i)
+    text << "line " << i * 7919 % 1000 << " of a text\n";
+  text.close();
+  Result made = run(bin + "/train_gpt --model baby --batch 2 --seq 64 --steps 1 --quiet --data " + data +
+                    " --emit-graph=" + graph);
+  ASSERT_EQ(made.status, 0) << made.output;
+  Result cpu = run(bin + "/tcc " + graph + " --run=4"),
+         gpu = run(machine + bin + "/tcc " + graph + " --target=cuda --run=4");
+  fs::remove_all(folder);
+  ASSERT_EQ(cpu.status, 0) << cpu.output;
+  ASSERT_EQ(gpu.status, 0) << gpu.output;
+  for (const char *what : {"loss", "norm"}) {
+    std::vector<double> expected = numbersAfter(cpu.output, what), seen = numbersAfter(gpu.output, what);
+    ASSERT_EQ(expected.size(), 4u) << cpu.output;
+    ASSERT_EQ(seen.size(), 4u) << gpu.output;
+    for (size_t i = 0; i < 4; ++i)
+      EXPECT_NEAR(seen[i], expected[i], 2e-4 * expected[i]) << what << " of run " << i + 1;
+  }
+}
+
+} // namespace
+} // namespace tcc
