@@ -23,6 +23,9 @@ static std::string featureText(const Target &target, bool native) {
   llvm::SubtargetFeatures additional(target.features);
   for (const std::string &feature : additional.getFeatures())
     features.AddFeature(feature);
+  // 16-bit floats are computed in f32 and rounded where the graph says so; with arithmetic of their own, products and
+  // sums would be contracted and lose a rounding.
+  features.AddFeature("avx512fp16", false);
   return features.getString();
 }
 
@@ -68,7 +71,6 @@ VectorTarget vectorTarget(const llvm::TargetMachine &machine, const Target &targ
   auto has = [&](llvm::StringRef features) { return machine.getMCSubtargetInfo()->checkFeatures(features); };
   VectorTarget result;
   result.hasAvx512 = has("+avx512f,+avx512bw,+avx512dq,+avx512vl");
-  result.hasBf16 = result.hasAvx512 && has("+avx512bf16");
   result.hasF16 = has("+f16c") || !machine.getTargetTriple().isX86();
   unsigned bytes = target.vectorBytes;
   if (bytes == 0)
