@@ -23,9 +23,6 @@ static std::string featureText(const Target &target, bool native) {
   llvm::SubtargetFeatures additional(target.features);
   for (const std::string &feature : additional.getFeatures())
     features.AddFeature(feature);
-  // 16-bit floats are computed in f32 and rounded where the graph says so; with arithmetic of their own, products and
-  // sums would be contracted and lose a rounding.
-  features.AddFeature("avx512fp16", false);
   return features.getString();
 }
 
