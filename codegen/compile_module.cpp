@@ -3,7 +3,9 @@
 #include "codegen/kernel_table.h"
 #include "codegen/lower_plan.h"
 #include "codegen/targets.h"
+#include "codegen/verify_artefact.h"
 #include "ir/analyze_kernel.h"
+#include "mlir/IR/OwningOpRef.h"
 #include "runtime/threads.h"
 #include <chrono>
 
@@ -33,6 +35,9 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
   PipelineOptions pipeline = options.pipeline;
   pipeline.target = target.model();
   pipeline.queries = &target;
+  OwningOpRef<ModuleOp> captured;
+  if (pipeline.verifyEach)
+    captured = cast<ModuleOp>(module->clone());
   if (failed(runPipeline(module, pipeline, report.pipeline)))
     return std::nullopt;
   report.pipelineMs = millisecondsSince(start);
@@ -65,6 +70,8 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
                        {"level", std::to_string(options.pipeline.level)},
                        {"kernels", std::to_string(report.pipeline.kernels)},
                        {"matmuls", std::to_string(report.pipeline.matmuls)}};
+  if (captured && !verifyArtefact(*captured, artefact, options, error))
+    return std::nullopt;
   return artefact;
 }
 

@@ -3,6 +3,7 @@
 #include "frontend/capture.h"
 #include "frontend/compile_options.h"
 #include "frontend/graph_file.h"
+#include "frontend/graph_values.h"
 #include "frontend/storage.h"
 #include "frontend/trace.h"
 #include "mlir/IR/Verifier.h"
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <map>
 
 namespace tcc {
 namespace {
@@ -45,6 +47,7 @@ struct Function::Impl {
   Recorded recorded;
   std::vector<runtime::Guard> guards;
   std::shared_ptr<runtime::Executable> current;
+  std::map<const runtime::Executable *, std::map<std::string, ValueHint>> hints; // in checked mode
   CompileSummary summary;
   std::string reason;
   CallCounters counts;
@@ -63,6 +66,7 @@ struct Function::Impl {
   void prepare(std::span<const Array> arguments);
   std::vector<Array> runInPlace(std::span<const runtime::ConstTensorRef> inputs);
   std::vector<Array> startElsewhere(std::span<const runtime::ConstTensorRef> inputs);
+  void checkIndices(std::span<const Array> arguments);
   [[noreturn]] void refuseRun(const runtime::Error &error) const;
 };
 
@@ -145,6 +149,10 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile() {
   if (failed(mlir::verify(*module)) || failed(verifyGraph(*module)))
     refuse({});
 
+  std::map<std::string, ValueHint> uses;
+  if (options.checked)
+    uses = valueHints(graphFunction(*module));
+
   // 2. Artefact.
   CompileOptions compileOptions;
   applyFlags(options, compileOptions);
@@ -159,6 +167,8 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile() {
   auto executable = runtime::Executable::load(std::move(*artefact), {options.threads, options.checked, device});
   if (!executable)
     refuse(executable.error().message());
+  if (options.checked)
+    hints[executable->get()] = std::move(uses);
   summary.capturedOps = report.pipeline.capturedOps;
   summary.kernels = report.pipeline.kernels;
   summary.matmuls = report.pipeline.matmuls;
@@ -248,9 +258,19 @@ void Function::Impl::refuseRun(const runtime::Error &error) const {
   throw Error("'" + name + "' cannot be run: " + error.message());
 }
 
+/// Throws Error for the first index that would make NaN.
+void Function::Impl::checkIndices(std::span<const Array> arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (std::string wrong = invalidIndex(inputNames[i], hints[current.get()][inputNames[i]], arguments[i]);
+        !wrong.empty())
+      throw Error("'" + name + "' is not run: " + wrong);
+}
+
 std::vector<Array> Function::call(std::span<const Array> arguments) {
   const Turn turn(held().busy, impl->name);
   impl->prepare(arguments);
+  if (impl->options.checked)
+    impl->checkIndices(arguments);
   std::vector<runtime::ConstTensorRef> inputs;
   for (const Array &argument : arguments)
     inputs.emplace_back(argument.rawForReading(), argument.bytes());

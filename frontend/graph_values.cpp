@@ -27,12 +27,18 @@ bool look(OpOperand &use, ValueHint &hint, bool &known) {
     hint.kind = kind;
     known = true;
   };
+  auto checked = [&](int64_t bound, bool negativeIsInvalid) {
+    index(bound);
+    if (!ShapedType::isDynamic(bound))
+      hint.firstInvalid = hint.firstInvalid == 0 ? bound : std::min(hint.firstInvalid, bound);
+    hint.negativeIsInvalid |= negativeIsInvalid;
+  };
   if (auto gather = dyn_cast<GatherOp>(op); gather && use.get() == gather.getIndex())
-    index(tensorType(gather.getTable()).getDimSize(0));
+    checked(tensorType(gather.getTable()).getDimSize(0), true);
   else if (auto scatter = dyn_cast<ScatterAddOp>(op); scatter && use.get() == scatter.getIndex())
     index(tensorType(scatter.getBase()).getDimSize(0));
   else if (auto loss = dyn_cast<CrossEntropyOp>(op); loss && use.get() == loss.getTargets())
-    index(tensorType(loss.getLogits()).getShape().back());
+    checked(tensorType(loss.getLogits()).getShape().back(), false);
   else if (auto adamw = dyn_cast<AdamwOp>(op)) {
     if (use.get() == adamw.getLr())
       is(Kind::rate);
@@ -126,6 +132,19 @@ std::map<std::string, ValueHint> valueHints(func::FuncOp function) {
     hints[argumentName(function, i)] = hint;
   }
   return hints;
+}
+
+std::string invalidIndex(const std::string &name, const ValueHint &hint, const Array &array) {
+  if (hint.firstInvalid == 0)
+    return {};
+  for (int64_t i = 0, count = array.shape().elements(); i < count; ++i) {
+    const double value = array.item(i);
+    if (value < static_cast<double>(hint.firstInvalid) && (value >= 0 || !hint.negativeIsInvalid))
+      continue;
+    return "'" + name + "' element " + std::to_string(i) + " is " + shortNumber(value) + "; an index of 0.." +
+           std::to_string(hint.firstInvalid - 1) + " is expected, others give NaN";
+  }
+  return {};
 }
 
 Array randomArray(const runtime::TensorSpec &spec, const ValueHint &hint, uint64_t seed, int64_t run) {

@@ -21,7 +21,9 @@ struct ValueHint {
     flag,      ///< 0 or 1
   };
   Kind kind = Kind::uniform;
-  int64_t bound = 16; ///< of an index: the rows of the table or the classes that it selects from
+  int64_t bound = 16;             ///< of an index: the rows of the table or the classes that it selects from
+  int64_t firstInvalid = 0;       ///< an index from here on makes NaN; 0: none is known to
+  bool negativeIsInvalid = false; ///< an index below 0 does; as a target it does not count
 };
 
 /// "index 256", "small 16": a hint as text, and back; an unknown text is ValueHint().
@@ -30,6 +32,9 @@ ValueHint parseHint(const std::string &text);
 
 /// Hints by argument name, found from the ops that use each argument (through views and casts).
 std::map<std::string, ValueHint> valueHints(mlir::func::FuncOp function);
+
+/// Empty, or the first element of `array`, the argument `name`, that makes NaN: where it is, and what is expected.
+std::string invalidIndex(const std::string &name, const ValueHint &hint, const Array &array);
 
 /// The argument's name: tcc.name, or arg<i>.
 std::string argumentName(mlir::func::FuncOp function, unsigned argument);

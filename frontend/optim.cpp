@@ -1,4 +1,4 @@
-// AdamW over all parameters of a step.
+// What every optimizer does: norm, clipping, the condition of an update.
 #include "frontend/optim.h"
 
 namespace tcc::optim {
@@ -13,22 +13,19 @@ Tensor globalNorm(std::span<const Tensor> gradients, Loc loc) {
   return total ? sqrt(total, loc) : zeros({}, DType::f32, loc);
 }
 
-Adamw::Adamw(std::vector<Parameter> parameters, AdamwSettings settings)
-    : params(std::move(parameters)), settings(std::move(settings)) {
-  for (const Parameter &parameter : params) {
-    m.emplace_back(parameter.name() + ".m", parameter.shape());
-    v.emplace_back(parameter.name() + ".v", parameter.shape());
-  }
+Optimizer::Optimizer(std::vector<Parameter> parameters, double clip) : params(std::move(parameters)), clip(clip) {}
+
+State Optimizer::addState(const Parameter &parameter, const char *suffix, const Shape &shape) {
+  all.emplace_back(parameter.name() + "." + suffix, shape);
+  return all.back();
 }
 
-std::vector<State> Adamw::states() const {
-  std::vector<State> all = m;
-  all.insert(all.end(), v.begin(), v.end());
-  return all;
+void Optimizer::Moment::assign(const State &state, const Tensor &next) const {
+  tcc::assign(state, select(applied, next, Operand(state, loc)), loc);
 }
 
-StepResult Adamw::step(const Tensor &loss, std::span<const Tensor> gradients, const Tensor &lr, const Tensor &step,
-                       Loc loc) {
+StepResult Optimizer::step(const Tensor &loss, std::span<const Tensor> gradients, const Tensor &lr, const Tensor &step,
+                           Loc loc) {
   if (gradients.size() != params.size())
     throw Error(std::to_string(gradients.size()) + " gradients for " + std::to_string(params.size()) +
                     " parameters; each parameter needs its own",
@@ -36,22 +33,13 @@ StepResult Adamw::step(const Tensor &loss, std::span<const Tensor> gradients, co
   const Tensor norm = globalNorm(gradients, loc);
   const Tensor applied = logicalAnd(isFinite(loss, loc), isFinite(norm, loc), loc);
   Tensor scale = ones({}, DType::f32, loc);
-  if (settings.clip > 0) { // as torch.nn.utils.clip_grad_norm_
-    const Tensor limit = full(settings.clip, {}, DType::f32, loc);
+  if (clip > 0) { // as torch.nn.utils.clip_grad_norm_
+    const Tensor limit = full(clip, {}, DType::f32, loc);
     scale = minimum(limit / Operand(norm + Operand(1e-6, loc), loc), Operand(1.0, loc));
   }
-  for (size_t i = 0; i < params.size(); ++i) {
-    const bool decays = settings.decays ? settings.decays(params[i]) : params[i].shape().rank() >= 2;
-    const AdamwOptions options{.beta1 = settings.beta1,
-                               .beta2 = settings.beta2,
-                               .eps = settings.eps,
-                               .weightDecay = decays ? settings.weightDecay : 0};
-    const AdamwResult next = adamw(Tensor(params[i], loc), gradients[i], Tensor(m[i], loc), Tensor(v[i], loc), lr, step,
-                                   scale, applied, options, loc);
-    assign(params[i], next.parameter, loc);
-    assign(m[i], next.m, loc);
-    assign(v[i], next.v, loc);
-  }
+  const Moment moment{lr, step, scale, applied, loc};
+  for (size_t i = 0; i < params.size(); ++i)
+    update(i, gradients[i], moment);
   return {norm, applied};
 }
 

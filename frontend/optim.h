@@ -1,17 +1,11 @@
-// AdamW with gradient clipping as part of the traced step.
+// Optimizers as parts of the traced step: gradient clipping and the update of parameters and states.
 #pragma once
 #include "frontend/tensor.h"
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace tcc::optim {
-
-struct AdamwSettings {
-  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
-  double weightDecay = 0.1;
-  double clip = 1.0; ///< largest global gradient norm; 0: no clipping
-  /// Which parameters decay; by default those of rank 2 and more.
-  std::function<bool(const Parameter &)> decays = {};
-};
 
 /// The global norm of the gradients, an f32 scalar: sqrt of the sum over all of the sums of squares, in f32.
 Tensor globalNorm(std::span<const Tensor> gradients, Loc loc = Loc::current());
@@ -21,27 +15,155 @@ struct StepResult {
   Tensor applied; ///< i1: whether loss and norm were finite and the update took place
 };
 
-/// Parameters and their two moments, f32 States named "<parameter>.m" and "<parameter>.v".
-class Adamw {
-public:
-  explicit Adamw(std::vector<Parameter> parameters, AdamwSettings settings = {});
+/// Which parameters something is done to; by default those of rank 2 and more.
+using Choice = std::function<bool(const Parameter &)>;
 
-  /// Records the update of all parameters and moments: gradients are scaled by min(1, clip / (norm + 1e-6)); lr and
-  /// step (from 1) are f32 scalars and must be inputs of the function. Where the loss or the norm is not finite, every
-  /// parameter and moment keeps its bits.
+/// What every optimizer has in common. One of a user's own derives from it, makes its states in its constructor and
+/// says in update() how one parameter changes; clipping, and keeping every bit where a step is not applied, come from
+/// here.
+class Optimizer {
+public:
+  virtual ~Optimizer() = default;
+
+  /// Records the update of all parameters and states: gradients are scaled by min(1, clip / (norm + 1e-6)); lr and step
+  /// (from 1) are f32 scalars and must be inputs of the function. Where the loss or the norm is not finite, every
+  /// parameter and state keeps its bits.
   StepResult step(const Tensor &loss, std::span<const Tensor> gradients, const Tensor &lr, const Tensor &step,
                   Loc loc = Loc::current());
 
   const std::vector<Parameter> &parameters() const { return params; }
-  const std::vector<State> &firstMoments() const { return m; }
-  const std::vector<State> &secondMoments() const { return v; }
   /// All that lives from step to step beside the parameters, for checkpoints.
-  std::vector<State> states() const;
+  const std::vector<State> &states() const { return all; }
+
+protected:
+  /// `clip`: largest global gradient norm; 0: no clipping.
+  Optimizer(std::vector<Parameter> parameters, double clip);
+
+  /// What an update may use, f32 scalars; `applied` is i1.
+  struct Moment {
+    Tensor lr, step, scale, applied;
+    Loc loc;
+
+    /// Assigns `next` where the step is applied; elsewhere the state keeps its bits.
+    void assign(const State &state, const Tensor &next) const;
+  };
+
+  /// An f32 state of zeros, named "<parameter>.<suffix>".
+  State addState(const Parameter &parameter, const char *suffix, const Shape &shape);
+  State addState(const Parameter &parameter, const char *suffix) {
+    return addState(parameter, suffix, parameter.shape());
+  }
+
+  /// Records the next values of parameters()[index] and its states. `gradient` is not yet multiplied by moment.scale.
+  virtual void update(size_t index, const Tensor &gradient, const Moment &moment) = 0;
 
 private:
   std::vector<Parameter> params;
+  std::vector<State> all;
+  double clip;
+};
+
+struct AdamwSettings {
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+  double weightDecay = 0.1;
+  double clip = 1.0; ///< largest global gradient norm; 0: no clipping
+  Choice decays = {};
+};
+
+/// AdamW (Loshchilov and Hutter 2019) with two moments, "<parameter>.m" and "<parameter>.v".
+class Adamw : public Optimizer {
+public:
+  explicit Adamw(std::vector<Parameter> parameters, AdamwSettings settings = {});
+  const std::vector<State> &firstMoments() const { return m; }
+  const std::vector<State> &secondMoments() const { return v; }
+
+private:
+  void update(size_t index, const Tensor &gradient, const Moment &moment) override;
   std::vector<State> m, v;
   AdamwSettings settings;
+};
+
+struct SgdSettings {
+  double momentum = 0.9;
+  double weightDecay = 0; ///< added to the gradient
+  double clip = 1.0;
+  Choice decays = {};
+};
+
+/// Stochastic gradient descent with momentum "<parameter>.m": m = momentum · m + g, p = p - lr · m.
+class Sgd : public Optimizer {
+public:
+  explicit Sgd(std::vector<Parameter> parameters, SgdSettings settings = {});
+
+private:
+  void update(size_t index, const Tensor &gradient, const Moment &moment) override;
+  std::vector<State> m;
+  SgdSettings settings;
+};
+
+struct LionSettings {
+  double beta1 = 0.9, beta2 = 0.99;
+  double weightDecay = 0.1;
+  double clip = 1.0;
+  Choice decays = {};
+};
+
+/// Lion (Chen et al. 2023): steps of the sign of a mix of gradient and moment "<parameter>.m".
+class Lion : public Optimizer {
+public:
+  explicit Lion(std::vector<Parameter> parameters, LionSettings settings = {});
+
+private:
+  void update(size_t index, const Tensor &gradient, const Moment &moment) override;
+  std::vector<State> m;
+  LionSettings settings;
+};
+
+struct AdafactorSettings {
+  double decayExponent = -0.8; ///< the second moment forgets by 1 - step^exponent
+  double smallestRms = 1e-3;   ///< of a parameter, which its steps are proportional to
+  double smallestGradient = 1.1920928955078125e-07;
+  double threshold = 1; ///< largest root mean square of an update
+  double weightDecay = 0;
+  double clip = 1.0;
+  Choice decays = {};
+};
+
+/// Adafactor (Shazeer and Stern 2018) without first moment: of a matrix the second moments of rows and columns alone
+/// ("<parameter>.row", ".column"), of all else "<parameter>.v". lr is the largest relative step.
+class Adafactor : public Optimizer {
+public:
+  explicit Adafactor(std::vector<Parameter> parameters, AdafactorSettings settings = {});
+
+private:
+  void update(size_t index, const Tensor &gradient, const Moment &moment) override;
+  /// The second moment's estimate, clamped, [rows, columns] or the parameter's shape.
+  Tensor secondMoment(size_t index, const Tensor &gradient, const Moment &moment);
+  std::vector<State> first, second; ///< row and column, or v and none
+  AdafactorSettings settings;
+};
+
+struct MuonSettings {
+  double momentum = 0.95;
+  int iterations = 5;      ///< of Newton and Schulz
+  AdamwSettings rest = {}; ///< of what is no matrix; its weight decay and clipping are the matrices' too
+  /// Which parameters are matrices to orthogonalise; by default those of rank 2 whose name has no "wte", "wpe", "embed"
+  /// or "lm_head".
+  Choice matrices = {};
+};
+
+/// Muon (Jordan et al. 2024): the momentum "<parameter>.m" of a matrix (with Nesterov's look ahead) is brought near to
+/// the closest orthogonal one and scaled by 0.2 · √(larger side), so that its steps are as large as AdamW's (Liu et al.
+/// 2025); AdamW for the rest.
+class Muon : public Optimizer {
+public:
+  explicit Muon(std::vector<Parameter> parameters, MuonSettings settings = {});
+
+private:
+  void update(size_t index, const Tensor &gradient, const Moment &moment) override;
+  Tensor orthogonal(const Tensor &matrix, Loc loc) const;
+  std::vector<State> m, v; ///< v is empty of a matrix
+  MuonSettings settings;
 };
 
 } // namespace tcc::optim

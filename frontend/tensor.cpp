@@ -163,8 +163,6 @@ Tensor reduce(OpKind kind, const Tensor &x, const Axes &axes, KeepDims keep, Loc
   Shape list, kept;
   for (size_t i = 0; i < shape.size(); ++i)
     reduced[i] ? list.push(static_cast<int64_t>(i)) : kept.push(shape[i]);
-  if (list.empty())
-    return x;
   const Tensor result = record(kind, {x}, Words().integers(list, loc), loc);
   return keep == KeepDims::yes ? result : reshape(result, kept, loc);
 }

@@ -29,6 +29,8 @@ Json parseConfigFile(const MappedFile &file) {
     return json;
   } catch (const Json::parse_error &error) {
     throw InputError(fmt::format("{}: byte {}: not valid JSON here", file.path(), error.byte));
+  } catch (const Json::out_of_range &) {
+    throw InputError(fmt::format("{}: holds a number that is beyond double precision", file.path()));
   }
 }
 

@@ -23,11 +23,32 @@ SamplingOptions samplingOptions(const TrainOptions &options) {
   return {.temperature = options.temperature, .topK = options.topK, .topP = options.topP, .seed = options.seed};
 }
 
-std::vector<int32_t> promptTokens(const std::string &text, int64_t vocabulary) {
+std::string renderText(std::span<const int32_t> tokens, int64_t vocabulary, const Tokenizer *tokenizer) {
+  if (!tokenizer)
+    return renderTokens(tokens, vocabulary);
+  const std::string bytes = tokenizer->decode(tokens);
+  std::vector<int32_t> values;
+  for (const char byte : bytes)
+    values.push_back(uint8_t(byte));
+  return renderTokens(values, 256);
+}
+
+std::vector<int32_t> promptTokens(const std::string &text, int64_t vocabulary, const Tokenizer *tokenizer) {
+  if (tokenizer) {
+    std::vector<int32_t> tokens = tokenizer->encode(text == TrainOptions{}.prompt ? "" : text);
+    if (tokens.empty())
+      tokens.push_back(tokenizer->startOfText().value_or(0));
+    for (const int32_t token : tokens)
+      if (token >= vocabulary)
+        throw InputError(fmt::format("the tokenizer makes token {} of --prompt, but the model's vocabulary is {}",
+                                     token, vocabulary));
+    return tokens;
+  }
   if (vocabulary != 256) {
     if (!text.empty() && text != TrainOptions{}.prompt)
-      throw InputError(
-          fmt::format("--prompt is text, but a vocabulary of {} has no bytes; only one of 256 has", vocabulary));
+      throw InputError(fmt::format(
+          "--prompt is text, but a vocabulary of {} has no bytes; only one of 256 has (--tokenizer reads texts)",
+          vocabulary));
     return {int32_t(vocabulary - 1)}; // for GPT-2 the end of the text before
   }
   std::vector<int32_t> tokens;
@@ -43,7 +64,12 @@ void generate(const TrainOptions &options, std::FILE *output) {
   Model model(folder.config());
   model.load(folder);
   const int64_t vocabulary = folder.config().vocabulary();
-  const std::vector<int32_t> prompt = promptTokens(options.prompt, vocabulary);
+  std::optional<Tokenizer> tokenizer;
+  const std::string &tokenizerFolder = options.tokenizerFolder.empty() ? options.initFolder : options.tokenizerFolder;
+  if (!options.tokenizerFolder.empty() || Tokenizer::isIn(tokenizerFolder))
+    tokenizer.emplace(tokenizerFolder);
+  const Tokenizer *byTokenizer = tokenizer ? &*tokenizer : nullptr;
+  const std::vector<int32_t> prompt = promptTokens(options.prompt, vocabulary, byTokenizer);
   const auto report = [&](std::string_view text) {
     if (!options.quiet)
       fmt::print(stderr, "{}\n", text);
@@ -59,13 +85,13 @@ void generate(const TrainOptions &options, std::FILE *output) {
     return first;
   };
   const auto ends = [&](std::span<const int32_t> made) {
-    return !options.stop.empty() && stopAt(renderTokens(made, vocabulary)) != std::string::npos;
+    return !options.stop.empty() && stopAt(renderText(made, vocabulary, byTokenizer)) != std::string::npos;
   };
   const std::vector<int32_t> made = generator.generate(prompt, options.generateTokens, samplingOptions(options), ends);
-  std::string rendered = renderTokens(made, vocabulary);
+  std::string rendered = renderText(made, vocabulary, byTokenizer);
   if (const size_t end = stopAt(rendered); end != std::string::npos)
     rendered.resize(end);
-  const std::string start = vocabulary == 256 ? renderTokens(prompt, vocabulary) : "";
+  const std::string start = tokenizer || vocabulary == 256 ? renderText(prompt, vocabulary, byTokenizer) : "";
   fmt::print(output, "{}{}\n", start, rendered);
   std::fflush(output);
 }

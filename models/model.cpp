@@ -89,7 +89,7 @@ std::vector<Tensor> modelGradients(const Model &model, const Tensor &tokens, con
   return gradient(modelLoss(model, tokens, targets), model.parameters());
 }
 
-ModelStep trainingStep(const Model &model, optim::Adamw &optimizer, const Tensor &tokens, const Tensor &targets,
+ModelStep trainingStep(const Model &model, optim::Optimizer &optimizer, const Tensor &tokens, const Tensor &targets,
                        const Tensor &lr, const Tensor &step, int64_t accumulate, TrainingDropout dropout) {
   const auto parts = [&](const Tensor &x) { return accumulate > 1 ? split(x, 0, accumulate) : std::vector{x}; };
   const std::vector<Tensor> tokenParts = parts(tokens), targetParts = parts(targets);

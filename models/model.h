@@ -70,14 +70,14 @@ Tensor modelLoss(const Model &model, const Tensor &tokens, const Tensor &targets
 /// The loss's gradients, unclipped, aligned with parameters().
 std::vector<Tensor> modelGradients(const Model &model, const Tensor &tokens, const Tensor &targets);
 
-/// Forward, loss, backward, clipping and AdamW: the loss before the update and the gradients' norm before clipping, f32
-/// scalars. lr and step (from 1) are f32 scalars and inputs of the function. `optimizer` has the model's parameters; a
-/// loss or norm that is not finite leaves them and the moments as they were. Tokens and targets [N*B, T] with
-/// `accumulate` N are N batches, one after the other; loss and gradients are the means of theirs.
+/// Forward, loss, backward, clipping and the update: the loss before the update and the gradients' norm before
+/// clipping, f32 scalars. lr and step (from 1) are f32 scalars and inputs of the function. `optimizer` has the model's
+/// parameters; a loss or norm that is not finite leaves them and the moments as they were. Tokens and targets [N*B, T]
+/// with `accumulate` N are N batches, one after the other; loss and gradients are the means of theirs.
 struct ModelStep {
   Tensor loss, norm;
 };
-ModelStep trainingStep(const Model &model, optim::Adamw &optimizer, const Tensor &tokens, const Tensor &targets,
+ModelStep trainingStep(const Model &model, optim::Optimizer &optimizer, const Tensor &tokens, const Tensor &targets,
                        const Tensor &lr, const Tensor &step, int64_t accumulate = 1, TrainingDropout dropout = {});
 
 // The kinds, each in its own file: the stream after the last norm. `tokens` is [B, T] with T within the positions.

@@ -83,6 +83,13 @@ void declareData(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   app.add_option("--data", options.dataFile, "Text (bytes), nanoGPT .bin (uint16) or llm.c shard; required")
       ->type_name("FILE")
       ->group("Data");
+  app.add_option("--tokenizer", options.tokenizerFolder,
+                 "Read texts by the tokenizer of this folder: tokenizer.json, or vocab.json and merges.txt")
+      ->type_name("FOLDER")
+      ->group("Data");
+  app.add_option("--dump-tokens", options.dumpTokens, "Only write the data's tokens to this file, an llm.c shard")
+      ->type_name("FILE")
+      ->group("Data");
   app.add_option("--batch", raw.batch, "Rows of a batch, B")
       ->check(wholeNumber(1, countLimit))
       ->type_name("N")
@@ -150,10 +157,17 @@ void declareTraining(CLI::App &app, TrainOptions &options, RawOptions &raw) {
       ->check(wholeNumber(1, 1024))
       ->type_name("N")
       ->group("Training");
+  app.add_option("--optimizer", options.optimizer, "adamw, sgd (momentum), lion, adafactor or muon")
+      ->check(oneOf({"adamw", "sgd", "lion", "adafactor", "muon"}))
+      ->type_name("NAME")
+      ->group("Training");
   number("--dropout", options.dropout, share(), "GPT-2's: of embedding, attention and residual; 0");
   number("--weight-decay", options.weightDecay, finiteNumber(true), "Of matrices and embeddings; 0.1");
-  number("--beta1", options.beta1, share(), "Of the first moment; 0.9");
-  number("--beta2", options.beta2, share(), "Of the second moment; 0.95");
+  number("--beta1", options.beta1, share(), "Of the first moment, or the momentum; 0.9");
+  app.add_option("--beta2", raw.beta2, "Of the second moment; 0.95, for lion 0.99")
+      ->check(share())
+      ->type_name("X")
+      ->group("Training");
   number("--clip", options.clipNorm, finiteNumber(true), "Largest norm of the gradients; 1; 0 clips nothing");
 }
 
@@ -181,6 +195,16 @@ void declareCompiler(CLI::App &app, TrainOptions &options) {
 void declareOutput(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   app.add_option("--json", options.jsonFile, "Log to this file, one JSON object a line (- is stdout)")
       ->type_name("FILE")
+      ->group("Output");
+  app.add_option("--tensorboard", options.tensorBoardFolder, "Write scalars for TensorBoard to this folder")
+      ->type_name("FOLDER")
+      ->group("Output");
+  app.add_option("--plot", options.plotFile, "Draw loss and held-out loss over tokens to this SVG file")
+      ->type_name("FILE")
+      ->group("Output");
+  app.add_option("--hash-every", options.hashEvery, "Checksums of all parameters in the log every N steps (--json)")
+      ->check(wholeNumber(1, countLimit))
+      ->type_name("N")
       ->group("Output");
   app.add_option("--sample", options.sampleTokens, "Generate so many tokens after training")
       ->check(wholeNumber(0, 1 << 24))

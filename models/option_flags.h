@@ -16,7 +16,7 @@ namespace tcc::models {
 struct RawOptions {
   std::string schedule = "cosine", order = "random";
   std::optional<int64_t> layers, heads, keyValueHeads, width, vocab, batch, steps, warmup, checkpointEvery, generate;
-  std::optional<double> rate, minimumRate, minutes;
+  std::optional<double> rate, minimumRate, minutes, beta2;
 };
 
 /// Declares every flag but --help and --version; values land in `options` and `raw`, which outlive `app`'s parsing.

@@ -23,6 +23,8 @@ examples:
   train_gpt --init gpt2/ --data train.bin --seq 256 --save tuned/     from Hugging Face weights and back to such a folder
   train_gpt --data book.txt --eval-every=50 --checkpoint=run --checkpoint-every=100   again with --resume where it stopped
   train_gpt --init=run/step-000001000 --generate=400 --prompt="In the beginning"
+  train_gpt --data book.txt --optimizer=muon --lr=5e-3       another optimizer
+  train_gpt --init gpt2/ --tokenizer gpt2/ --data book.txt --save tuned/     a text by GPT-2's tokens
   train_gpt --data book.txt -O0                              one kernel per op, for comparison
   train_gpt --data book.txt -fno-simplify                    without one pass
 )";
@@ -129,6 +131,11 @@ ModelConfig configOf(const TrainOptions &options, const RawOptions &raw) {
   return config;
 }
 
+/// Whose steps are how much larger or smaller than AdamW's at the same rate.
+double rateFactor(std::string_view optimizer) {
+  return optimizer == "sgd" ? 50 : optimizer == "lion" ? 0.2 : optimizer == "adafactor" ? 5 : 1;
+}
+
 /// What belongs together: data and checkpoints of a training run, or weights to generate from.
 void resolveRun(TrainOptions &options, const RawOptions &raw) {
   if (raw.generate) {
@@ -145,6 +152,11 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
     throw UsageError{"no data: --data FILE is needed (text, nanoGPT .bin or llm.c shard)"};
   if (options.checkpointFolder.empty() && (raw.checkpointEvery || options.resume))
     throw UsageError{"--checkpoint-every and --resume need --checkpoint FOLDER"};
+  if (!options.dumpTokens.empty() && options.tokenizerFolder.empty())
+    throw UsageError{"--dump-tokens needs --tokenizer FOLDER"};
+  if (options.hashEvery > 0 && options.jsonFile.empty())
+    throw UsageError{"--hash-every needs --json FILE, which the checksums stand in"};
+  options.vocabularyGiven = raw.vocab.has_value();
   options.checkpointEvery = raw.checkpointEvery.value_or(0);
   if (!options.evalEvery && !options.evalFile.empty())
     throw UsageError{"--eval-data needs --eval-every N"};
@@ -177,7 +189,8 @@ void resolve(TrainOptions &options, const RawOptions &raw) {
   schedule.kind = raw.schedule == "cosine"     ? ScheduleKind::Cosine
                   : raw.schedule == "constant" ? ScheduleKind::Constant
                                                : ScheduleKind::Trapezoid;
-  schedule.peak = raw.rate.value_or(init ? initRate : defaults.rate);
+  options.beta2 = raw.beta2.value_or(options.optimizer == "lion" ? 0.99 : options.beta2);
+  schedule.peak = raw.rate.value_or((init ? initRate : defaults.rate) * rateFactor(options.optimizer));
   schedule.floor = raw.minimumRate;
   if (raw.minimumRate && *raw.minimumRate > schedule.peak)
     throw UsageError{fmt::format("--min-lr={} is above the learning rate {}, the rate falls to it", *raw.minimumRate,

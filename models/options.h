@@ -20,6 +20,9 @@ struct TrainOptions : CompilerFlags {
   ModelConfig config;         ///< preset and departures from it; with `initFolder` the folder's config.json counts
   std::string initFolder;     ///< Hugging Face folder with the initial weights, or empty
 
+  bool vocabularyGiven = false; ///< --vocab: else a tokenizer sets a preset's vocabulary
+  std::string tokenizerFolder;  ///< of vocab.json and merges.txt or tokenizer.json, or empty
+
   // Data
   std::string dataFile;
   int64_t batch = 0;               ///< B, rows
@@ -32,8 +35,9 @@ struct TrainOptions : CompilerFlags {
   int64_t evalBatches = 20; ///< of an evaluation, or as many as there are
 
   // Training
-  Schedule schedule;  ///< learning rate, warm-up, and the run's length (steps, seconds)
-  double dropout = 0; ///< of embedding, attention and residual, GPT-2 alone
+  Schedule schedule;               ///< learning rate, warm-up, and the run's length (steps, seconds)
+  std::string optimizer = "adamw"; ///< or sgd, lion, adafactor, muon
+  double dropout = 0;              ///< of embedding, attention and residual, GPT-2 alone
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, clipNorm = 1.0;
   int64_t accumulate = 1; ///< batches of a step
 
@@ -53,7 +57,11 @@ struct TrainOptions : CompilerFlags {
   int topK = 0;                  ///< 0: all tokens
   double topP = 1;               ///< share of the probability that is sampled from
   std::vector<std::string> stop; ///< texts that end a generated one
+  std::string dumpTokens;        ///< write the data's tokens to this shard and nothing else, or empty
   int64_t generateTokens = 0;    ///< above 0: generate so many from initFolder's weights and nothing else
+  std::string tensorBoardFolder; ///< scalars for TensorBoard, or empty
+  std::string plotFile;          ///< the loss as an SVG figure, or empty
+  int64_t hashEvery = 0;         ///< steps between two checksums of the parameters in the log; 0: none
   std::string dumpGrads;         ///< safetensors of the first step's unclipped gradients, or empty
   std::string saveFolder;        ///< Hugging Face folder for the trained weights, or empty
   bool quiet = false;

@@ -34,6 +34,10 @@ void checkRunFiles(const TrainOptions &options) {
     for (const std::string &path : modelFolderFiles(options.saveFolder))
       files.writes(fmt::format("{} of --save", path), path);
   }
+  if (!options.plotFile.empty())
+    files.writes(fmt::format("--plot {}", options.plotFile), options.plotFile);
+  if (!options.dumpTokens.empty())
+    files.writes(fmt::format("--dump-tokens {}", options.dumpTokens), options.dumpTokens);
   if (!options.checkpointFolder.empty())
     files.writes(fmt::format("--checkpoint {}", options.checkpointFolder), options.checkpointFolder);
   if (runtime::Error error = files.check())

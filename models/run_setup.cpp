@@ -1,5 +1,6 @@
 #include "models/run_setup.h"
 #include "models/input_error.h"
+#include "models/tokenized_text.h"
 #include "runtime/dtype.h"
 
 #include <fmt/format.h>
@@ -28,14 +29,48 @@ ModelConfig trainedConfig(const TrainOptions &options, const std::optional<Model
   return config;
 }
 
-optim::AdamwSettings adamwSettings(const TrainOptions &options) {
-  optim::AdamwSettings settings;
-  settings.beta1 = options.beta1;
-  settings.beta2 = options.beta2;
-  settings.eps = options.epsilon;
-  settings.weightDecay = options.weightDecay;
-  settings.clip = options.clipNorm;
-  return settings;
+std::unique_ptr<optim::Optimizer> makeOptimizer(const TrainOptions &options, std::vector<Parameter> parameters) {
+  const double decay = options.weightDecay, clip = options.clipNorm;
+  const optim::AdamwSettings adamw{
+      .beta1 = options.beta1, .beta2 = options.beta2, .eps = options.epsilon, .weightDecay = decay, .clip = clip};
+  const std::string &name = options.optimizer;
+  if (name == "sgd")
+    return std::make_unique<optim::Sgd>(
+        std::move(parameters), optim::SgdSettings{.momentum = options.beta1, .weightDecay = decay, .clip = clip});
+  if (name == "lion")
+    return std::make_unique<optim::Lion>(
+        std::move(parameters),
+        optim::LionSettings{.beta1 = options.beta1, .beta2 = options.beta2, .weightDecay = decay, .clip = clip});
+  if (name == "adafactor")
+    return std::make_unique<optim::Adafactor>(std::move(parameters),
+                                              optim::AdafactorSettings{.weightDecay = decay, .clip = clip});
+  if (name == "muon")
+    return std::make_unique<optim::Muon>(std::move(parameters), optim::MuonSettings{.rest = adamw});
+  return std::make_unique<optim::Adamw>(std::move(parameters), adamw);
+}
+
+void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer) {
+  const auto report = [&](std::string_view text) {
+    if (!options.quiet)
+      fmt::print(stderr, "{}\n", text);
+  };
+  for (std::string *path : {&options.dataFile, &options.evalFile})
+    if (!path->empty() && !isTokenFile(*path))
+      *path = tokenizedFile(*path, tokenizer, report);
+  if (!options.initFolder.empty() || options.vocabularyGiven)
+    return;
+  std::visit([&](auto &kind) { kind.vocab = tokenizer.vocabulary(); }, options.config.kind);
+  checkConfig(options.config);
+}
+
+void dumpTokens(const TrainOptions &options, const Tokenizer &tokenizer) {
+  const MappedFile text(options.dataFile);
+  const std::vector<int32_t> ids = tokenizer.encode({reinterpret_cast<const char *>(text.data()), size_t(text.size())});
+  if (ids.empty())
+    throw InputError(fmt::format("{}: the file is empty, it has no tokens", options.dataFile));
+  writeTokenShard(options.dumpTokens, ids);
+  if (!options.quiet)
+    fmt::print(stderr, "wrote {} tokens of {} to {}\n", ids.size(), options.dataFile, options.dumpTokens);
 }
 
 RunState describeRunState(const TrainOptions &options, const ModelConfig &config, int64_t sequence,
@@ -43,7 +78,7 @@ RunState describeRunState(const TrainOptions &options, const ModelConfig &config
   const auto text = [](const auto &value) { return fmt::format("{}", value); };
   RunState state;
   state.identity = {{"model", config.describe()},
-                    {"optimizer", "adamw"},
+                    {"optimizer", options.optimizer},
                     {"seed", text(options.seed)},
                     {"dropout", text(options.dropout)},
                     {"batch", fmt::format("{} x {} x {}", options.accumulate, options.batch, sequence)},

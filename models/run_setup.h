@@ -5,7 +5,9 @@
 #include "models/data.h"
 #include "models/options.h"
 #include "models/run_state.h"
+#include "models/tokenizer.h"
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -21,7 +23,13 @@ void checkSequence(const TrainOptions &options, const ModelConfig &config);
 /// The folder's configuration, or that of the options, checked against the rest of the command line and the machine.
 ModelConfig trainedConfig(const TrainOptions &options, const std::optional<ModelFolder> &folder);
 
-optim::AdamwSettings adamwSettings(const TrainOptions &options);
+/// The optimizer that the options name, for all of `parameters`.
+std::unique_ptr<optim::Optimizer> makeOptimizer(const TrainOptions &options, std::vector<Parameter> parameters);
+
+/// Texts become files of tokens, and a preset takes the tokenizer's vocabulary. Throws InputError where that cannot be.
+void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer);
+/// --dump-tokens.
+void dumpTokens(const TrainOptions &options, const Tokenizer &tokenizer);
 
 /// What a run's checkpoints say of it, at step 0.
 RunState describeRunState(const TrainOptions &options, const ModelConfig &config, int64_t sequence,

@@ -171,6 +171,8 @@ void TrainLog::step(const StepRecord &record) {
                {"skipped", record.skipped}};
   if (record.validationLoss)
     json["val_loss"] = *record.validationLoss;
+  for (const auto &[name, hash] : record.parameterHashes)
+    json["parameters"][name] = hash;
   writeJson(json.dump());
   if (options.quiet)
     return;

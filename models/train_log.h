@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tcc::models {
@@ -23,6 +24,8 @@ struct StepRecord {
   double elapsed = 0;                        ///< seconds in steps and evaluations since then
   int64_t skipped = 0;                       ///< updates left out so far
   std::optional<double> validationLoss = {}; ///< where the step was followed by an evaluation
+
+  std::vector<std::pair<std::string, std::string>> parameterHashes = {}; ///< name and checksum, where asked for
 
   // For people alone:
   double averageTokensPerSecond = 0;       ///< of this process's steps

@@ -1,14 +1,17 @@
 #include "models/trainer.h"
+#include "models/checksum.h"
 #include "models/counter_random.h"
 #include "models/evaluation.h"
 #include "models/generate.h"
 #include "models/input_error.h"
+#include "models/loss_plot.h"
 #include "models/machine_peak.h"
 #include "models/model.h"
 #include "models/run_checkpoints.h"
 #include "models/run_files.h"
 #include "models/run_setup.h"
 #include "models/stop_request.h"
+#include "models/tensorboard.h"
 #include "models/text_generator.h"
 #include "models/train_log.h"
 #include "runtime/executable.h"
@@ -19,7 +22,6 @@
 #include <fmt/format.h>
 
 namespace tcc::models {
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -38,7 +40,8 @@ struct StepInputs {
 
 class Trainer {
 public:
-  Trainer(const TrainOptions &options, std::optional<ModelFolder> folder, std::FILE *output);
+  Trainer(const TrainOptions &options, std::optional<ModelFolder> folder, const Tokenizer *tokenizer,
+          std::FILE *output);
 
   int run();
 
@@ -52,6 +55,8 @@ private:
   void dumpGradients();
   void compileStep();
   void trainStep();
+  void show(const StepRecord &record);
+  void drawPlot();
   void trainAll(const StopRequest &stop);
   bool isDue(int64_t every) const;
   bool isOver() const { return options.schedule.length.finished(state.step, elapsed); }
@@ -65,6 +70,7 @@ private:
   int64_t stepTokens() const { return options.accumulate * options.batch * sequence; }
 
   const TrainOptions &options;
+  const Tokenizer *tokenizer; // null: texts are bytes
   std::FILE *output;
   ModelConfig config;
   int64_t sequence;
@@ -79,12 +85,14 @@ private:
   Model model;
   std::string initialConfig;             // text of the folder's config.json
   std::vector<std::string> initialNames; // of the folder's tensors, in the order of the parameters
-  optim::Adamw optimizer;
+  std::unique_ptr<optim::Optimizer> optimizer;
   Function step;
   StepInputs inputs;
   std::optional<TokenSource> evaluationSource;
   std::optional<Evaluation> evaluation;
 
+  std::optional<TensorBoardLog> board;
+  PlotPoints plot;
   StepTimes times;
   RunSummary summary;
   double peakFlops = 0;
@@ -105,8 +113,9 @@ HeldOutSplit splitData(const TrainOptions &options, const TokenSource &source, i
   return splitHeldOut(source, options.evalShare, options.accumulate * options.batch, sequence);
 }
 
-Trainer::Trainer(const TrainOptions &options, std::optional<ModelFolder> folder, std::FILE *output)
-    : options(options), output(output), config(trainedConfig(options, folder)),
+Trainer::Trainer(const TrainOptions &options, std::optional<ModelFolder> folder, const Tokenizer *tokenizer,
+                 std::FILE *output)
+    : options(options), tokenizer(tokenizer), output(output), config(trainedConfig(options, folder)),
       sequence(options.sequence.value_or(config.positions())), source(options.dataFile, config.vocabulary()),
       split(splitData(options, source, sequence)),
       batches(source, split.training, options.accumulate * options.batch, sequence, options.order, options.seed),
@@ -114,13 +123,13 @@ Trainer::Trainer(const TrainOptions &options, std::optional<ModelFolder> folder,
                                         .quiet = options.quiet,
                                         .jsonFile = options.jsonFile,
                                         .firstStep = state.step}),
-      model(config), optimizer(model.parameters(), adamwSettings(options)),
+      model(config), optimizer(makeOptimizer(options, model.parameters())),
       step(compile(
           "training_step",
           [this](std::span<const Tensor> in) {
             const TrainingDropout dropout{this->options.dropout, in.size() > 4 ? in[4] : Tensor()};
             const ModelStep results =
-                trainingStep(model, optimizer, in[0], in[1], in[2], in[3], this->options.accumulate, dropout);
+                trainingStep(model, *optimizer, in[0], in[1], in[2], in[3], this->options.accumulate, dropout);
             return std::vector{results.loss, results.norm};
           },
           function(stepInputNames(options), {"loss", "norm"}))),
@@ -133,7 +142,7 @@ Trainer::Trainer(const TrainOptions &options, std::optional<ModelFolder> folder,
       initialNames.push_back(folder->sourceName(parameter));
   }
   if (checkpoints && checkpoints->resumed()) {
-    checkpoints->load(model.parameters(), optimizer.states());
+    checkpoints->load(model.parameters(), optimizer->states());
     log.message(fmt::format("going on after step {} of {}", state.step - 1, options.checkpointFolder));
   } else if (folder) {
     for (const std::string &note : folder->notes())
@@ -143,6 +152,8 @@ Trainer::Trainer(const TrainOptions &options, std::optional<ModelFolder> folder,
     model.initialize(options.seed);
   }
   prepareEvaluation();
+  if (!options.tensorBoardFolder.empty())
+    board.emplace(options.tensorBoardFolder);
 }
 
 FunctionOptions Trainer::function(std::vector<std::string> inputs, std::vector<std::string> outputs) {
@@ -276,9 +287,51 @@ void Trainer::trainStep() {
                     .averageTokensPerSecond = double(stepTokens()) / times.meanMs() * 1e3};
   if (evaluation && isDue(options.evalEvery))
     record.validationLoss = summary.validationLoss = evaluation->loss();
+  if (options.hashEvery > 0 && isDue(options.hashEvery))
+    for (const Parameter &parameter : model.parameters())
+      record.parameterHashes.emplace_back(
+          parameter.name(), checksumOf({static_cast<const std::byte *>(parameter.raw()), size_t(parameter.bytes())}));
   if (const double share = 6.0 * double(summary.params) * record.averageTokensPerSecond / peakFlops; share <= 1)
     record.machineShare = share;
   log.step(record);
+  show(record);
+}
+
+/// For what is looked at in other programs.
+void Trainer::show(const StepRecord &record) {
+  const auto tokens = double(record.tokens);
+  if (!options.plotFile.empty()) {
+    plot.training.push_back({tokens, record.loss});
+    if (record.validationLoss)
+      plot.validation.push_back({tokens, *record.validationLoss});
+  }
+  if (!board)
+    return;
+  std::vector<std::pair<std::string, double>> values = {{"loss/training", record.loss},
+                                                        {"learning_rate", record.learningRate},
+                                                        {"gradient_norm", record.norm},
+                                                        {"tokens_per_second", record.tokensPerSecond},
+                                                        {"tokens", tokens},
+                                                        {"skipped_steps", double(record.skipped)}};
+  if (record.validationLoss)
+    values.emplace_back("loss/held_out", *record.validationLoss);
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const bool before = board->complete();
+  board->scalars(record.step, std::chrono::duration<double>(now).count(), values);
+  if (before && !board->complete())
+    log.warning(fmt::format("{}: cannot write the scalars; training goes on without them", options.tensorBoardFolder));
+}
+
+/// The whole run where its log has it.
+void Trainer::drawPlot() {
+  if (options.plotFile.empty())
+    return;
+  if (!options.jsonFile.empty() && options.jsonFile != "-" && log.complete())
+    plot = plotPointsOfLog(options.jsonFile);
+  AtomicFile file(options.plotFile);
+  file.write(lossPlot(plot.training, plot.validation, fmt::format("{} on {}", options.model, source.path())));
+  file.commit();
+  log.message(fmt::format("drew the loss to {}", options.plotFile));
 }
 
 /// A checkpoint that cannot be written is no reason to end a run.
@@ -288,7 +341,7 @@ void Trainer::writeCheckpoint() {
   if (options.schedule.length.seconds)
     state.seconds = elapsed;
   try {
-    checkpoints->write(state, model, optimizer.states(), initialConfig);
+    checkpoints->write(state, model, optimizer->states(), initialConfig);
     writtenStep = state.step;
   } catch (const InputError &error) {
     log.warning(fmt::format("no checkpoint of {} steps: {}; the run goes on", state.step, error.what()));
@@ -361,7 +414,7 @@ void Trainer::sample(std::span<const int32_t> prompt) {
   TextGenerator generator(model, sequence, function({}, {}));
   const std::vector<int32_t> text = generator.generate(prompt, options.sampleTokens, samplingOptions(options));
   log.message("sample:");
-  std::fputs((renderTokens(text, config.vocabulary()) + "\n").c_str(), output);
+  std::fputs((renderText(text, config.vocabulary(), tokenizer) + "\n").c_str(), output);
   std::fflush(output);
 }
 
@@ -393,7 +446,7 @@ void Trainer::sayStopped(int signal) {
 }
 
 int Trainer::run() {
-  const std::vector<int32_t> prompt = promptTokens(options.prompt, config.vocabulary());
+  const std::vector<int32_t> prompt = promptTokens(options.prompt, config.vocabulary(), tokenizer);
   describeRun();
   if (!options.saveFolder.empty())
     prepareFolder(options.saveFolder); // before the work, not behind it
@@ -411,6 +464,7 @@ int Trainer::run() {
     trainAll(stop);
     finish();
     save();
+    drawPlot();
     signal = stop.signal();
   }
   if (options.sampleTokens > 0)
@@ -427,10 +481,20 @@ int Trainer::run() {
 
 int train(const TrainOptions &options, std::FILE *output) {
   checkRunFiles(options);
+  TrainOptions used = options;
+  std::optional<Tokenizer> tokenizer;
+  if (!options.tokenizerFolder.empty()) {
+    tokenizer.emplace(options.tokenizerFolder);
+    if (!options.dumpTokens.empty()) {
+      dumpTokens(options, *tokenizer);
+      return 0;
+    }
+    applyTokenizer(used, *tokenizer);
+  }
   std::optional<ModelFolder> folder;
   if (!options.initFolder.empty())
     folder.emplace(options.initFolder);
-  return Trainer(options, std::move(folder), output).run();
+  return Trainer(used, std::move(folder), tokenizer ? &*tokenizer : nullptr, output).run();
 }
 
 } // namespace tcc::models

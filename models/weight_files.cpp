@@ -41,6 +41,8 @@ std::map<std::string, std::vector<std::string>> readIndex(const std::string &pat
     json = nlohmann::json::parse(text, text + file.size(), refuseNesting);
   } catch (const nlohmann::json::parse_error &error) {
     throw InputError(fmt::format("{}: byte {}: not valid JSON here", path, error.byte));
+  } catch (const nlohmann::json::out_of_range &) {
+    throw InputError(fmt::format("{}: holds a number that is beyond double precision", path));
   }
   const auto map = json.is_object() ? json.find("weight_map") : json.end();
   if (!json.is_object() || map == json.end() || !map->is_object())

@@ -1,11 +1,20 @@
 // decompose: replaces each composite op by its definition in terms of primitives, until none is left.
-// Locations of the composite are kept by all that replaces it. Nothing else changes.
+// Locations of the composite are kept by all that replaces it. Nothing else changes. A result stays a value of its own,
+// also where the definition gives an operand back: autodiff tells the gradients of the two apart.
 #include "ir/emit.h"
 #include "passes/passes.h"
 
 using namespace mlir;
 
 namespace tcc {
+namespace {
+
+/// `value`, or a copy of it where it is one of `operands`: a cast to its own type, which `simplify` folds away.
+Value ownValue(Emit &emit, Value value, ValueRange operands) {
+  return llvm::is_contained(operands, value) ? emit.create<CastOp>(value.getType(), value) : value;
+}
+
+} // namespace
 
 LogicalResult decompose(func::FuncOp function, const PipelineOptions &) {
   SmallVector<CompositeOpInterface> work;
@@ -16,6 +25,8 @@ LogicalResult decompose(func::FuncOp function, const PipelineOptions &) {
       OpBuilder builder(op);
       Emit emit(builder, op->getLoc());
       SmallVector<Value> values = op.decompose(emit);
+      for (Value &value : values)
+        value = ownValue(emit, value, op->getOperands());
       op->replaceAllUsesWith(values);
       op->erase();
     }

@@ -3,8 +3,11 @@
 //   2. reduced axes that are not neighbours become two reductions;
 //   3. a reduction over leading or middle axes of many rows becomes partial sums [S, …] and a sum of those, S from the
 //      shape alone, so that the first part can join the kernel that produces the rows;
-//   4. a reduction of very long rows, few of them, becomes two in the same way.
-// It keeps the meaning; the order of additions is a function of the shape, never of the thread count.
+//   4. a reduction of very long rows, few of them, becomes two in the same way;
+//   5. a sum with no suitable divisor is padded with zeros to parts of equal size.
+// An accumulator takes the terms of a part one after the other, and its error grows with their number: parts are short
+// whatever divides the sum. It keeps the meaning; the order of additions is a function of the shape, never of the
+// thread count.
 #include "ir/emit.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
@@ -15,6 +18,11 @@ using namespace mlir;
 
 namespace tcc {
 namespace {
+
+// Set by accuracy, whatever the target.
+constexpr int64_t mostRows = 1024;               // rows of a part of a column sum; where they are more,
+constexpr int64_t rowsOfPart = 256;              // rows of a part of a very long one, at most
+constexpr int64_t endlessRow = int64_t(1) << 18; // elements above which rows are cut, however many there are
 
 int64_t largestDivisor(int64_t number, int64_t limit) {
   for (int64_t divisor = std::min(number, limit); divisor > 1; --divisor)
@@ -72,6 +80,15 @@ Form formOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> axes) {
   return form;
 }
 
+/// Sums over the middle of [before, count, after] in parts of `size`, the last one filled up with zeros:
+/// [before, parts, after].
+Value partialSums(Emit &b, Value x, const Form &form, int64_t size) {
+  int64_t parts = llvm::divideCeil(form.reduced, size), missing = parts * size - form.reduced;
+  x = b.pad(b.reshape(x, {form.before, form.reduced, form.after}), {0, 0, 0}, {0, missing, 0});
+  x = b.reduceSum(b.reshape(x, {form.before * parts, size, form.after}), {1});
+  return b.reshape(x, {form.before, parts, form.after});
+}
+
 /// What a reduction over no element gives.
 template <typename Op>
 double valueOfNone(Type element) {
@@ -104,14 +121,23 @@ Value split(Emit &b, Value operand, ArrayRef<int64_t> axes, const TargetModel &t
   }
   if (form.after > 1 && form.reduced >= target.fewestRows) {
     int64_t parts = partCount(type.getShape(), axes, target.columnParts);
+    if (std::is_same_v<Op, ReduceSumOp> && form.reduced / parts > mostRows) {
+      int64_t size = largestDivisor(form.reduced, rowsOfPart);
+      if (2 * size < rowsOfPart) // parts of nearly equal size instead
+        size = llvm::divideCeil(form.reduced, llvm::divideCeil(form.reduced, rowsOfPart));
+      return b.reshape(reduce(partialSums(b, operand, form, size), {1}), result);
+    }
     if (parts == 1)
       return {};
     Value x = b.reshape(operand, {form.before * parts, form.reduced / parts, form.after});
     Value partial = b.reshape(b.create<Op>(x, ArrayRef<int64_t>{1}), {form.before, parts, form.after});
     return b.reshape(b.create<Op>(partial, ArrayRef<int64_t>{1}), result);
   }
-  if (form.after == 1 && form.before < 2 && form.reduced > target.longestRow) {
-    int64_t size = partSize(type.getShape(), target.longestPart);
+  if (form.after == 1 && (form.reduced > endlessRow || (form.before < 2 && form.reduced > target.longestRow))) {
+    int64_t size = form.before < 2 ? partSize(type.getShape(), target.longestPart)
+                                   : largestDivisor(form.reduced, target.longestPart);
+    if (size < target.shortestPart && std::is_same_v<Op, ReduceSumOp>)
+      return b.reshape(reduce(partialSums(b, operand, form, target.longestPart), {1}), result);
     if (size < target.shortestPart)
       return {};
     Value x = b.reshape(operand, {form.before * (form.reduced / size), size});
@@ -128,9 +154,15 @@ void splitAll(func::FuncOp function, const TargetModel &target) {
   for (Op op : work) {
     OpBuilder builder(op);
     Emit b(builder, op.getLoc());
-    if (Value replacement = split<Op>(b, op.getX(), op.getAxes(), target)) {
-      op.getResult().replaceAllUsesWith(replacement);
+    // 16-bit sums are rounded once: their parts are f32.
+    Type element = tensorType(op.getX()).getElementType();
+    bool widened = std::is_same_v<Op, ReduceSumOp> && isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32;
+    Value operand = widened ? b.cast(op.getX(), b.f32()) : op.getX();
+    if (Value replacement = split<Op>(b, operand, op.getAxes(), target)) {
+      op.getResult().replaceAllUsesWith(b.cast(replacement, element));
       op.erase();
+    } else if (widened) {
+      operand.getDefiningOp()->erase();
     }
   }
 }

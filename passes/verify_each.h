@@ -1,10 +1,16 @@
 // -fverify-each: the reference interpreter runs a function before and after a pass and compares the results.
 #pragma once
+#include "ir/reference/interpreter.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <memory>
 
 namespace tcc {
 struct PipelineOptions;
+
+/// `random`: floats in [-1, 1), in [0.01, 1) for scalars and second moments; integers in 0..3. `adversarial`: the same,
+/// but a quarter of the floats are zeros of both signs, equal to each other, large or tiny.
+enum class VerifyInputs { random, adversarial };
+std::vector<RefTensor> verifyInputs(mlir::func::FuncOp function, VerifyInputs kind);
 
 /// Takes the results of `function` as it stands, if options.verifyEach asks for it.
 class VerifyEach {

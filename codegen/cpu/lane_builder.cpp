@@ -1,6 +1,7 @@
 // bf16 stays an integer in memory and the upper half of an f32 in registers, so that no target sees a bf16 vector;
 // only the rounding instruction, where there is one, does.
 #include "codegen/cpu/lane_builder.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 
@@ -167,11 +168,8 @@ Value LaneBuilder::round(Value value, Type element) {
     return create<arith::ExtFOp>(f32, create<arith::TruncFOp>(like(value, element), value));
   if (!element.isBF16())
     return value;
-  if (target.hasBf16 && isa<VectorType>(value.getType())) {
-    Value narrow = create<arith::TruncFOp>(like(value, element), value);
-    return fromStored(create<arith::BitcastOp>(like(value, builder.getI16Type()), narrow), element);
-  }
-  // To nearest, ties to even, on the bits; NaN keeps its upper half and becomes quiet.
+  // To nearest, ties to even, on the bits; NaN keeps its upper half and becomes quiet. AVX-512's instruction for it
+  // takes denormals for 0, so that results would depend on the machine.
   Value bits = create<arith::BitcastOp>(i32, value);
   Value odd = create<arith::AndIOp>(create<arith::ShRUIOp>(bits, integer(i32, 16)), integer(i32, 1));
   Value rounded = create<arith::AddIOp>(create<arith::AddIOp>(bits, integer(i32, 0x7fff)), odd);
@@ -218,8 +216,15 @@ void LaneBuilder::store(Value value, Value address, Type element) {
 void LaneBuilder::storeLanes(Value value, Value address, Type element, Value mask) {
   if (!mask)
     return store(value, address, element);
-  LLVM::MaskedStoreOp::create(builder, loc, toStored(value, element), address, mask,
-                              static_cast<uint32_t>(bytes(element)));
+  Value stored = toStored(value, element);
+  // The first lane alone is stored as a scalar: of a truncated vector LLVM would store what was there before, too wide.
+  DenseElementsAttr known;
+  if (matchPattern(mask, m_Constant(&known)) && llvm::count(known.getValues<bool>(), true) == 1) {
+    stored = create<LLVM::ExtractElementOp>(stored, create<LLVM::ConstantOp>(builder.getI32Type(), 0));
+    LLVM::StoreOp::create(builder, loc, stored, address, bytes(element));
+    return;
+  }
+  LLVM::MaskedStoreOp::create(builder, loc, stored, address, mask, static_cast<uint32_t>(bytes(element)));
 }
 
 SmallVector<Value> LaneBuilder::loop(Value begin, Value end, int64_t step, ValueRange carried,

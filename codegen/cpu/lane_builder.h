@@ -14,7 +14,6 @@ namespace tcc::cpu {
 struct VectorTarget {
   unsigned lanes = 4;     // of 32 bits
   bool hasAvx512 = false; // masks and scalef
-  bool hasBf16 = false;   // a rounding instruction
   bool hasF16 = false;    // conversions to and from f16
 };
 

@@ -68,7 +68,6 @@ VectorTarget vectorTarget(const llvm::TargetMachine &machine, const Target &targ
   auto has = [&](llvm::StringRef features) { return machine.getMCSubtargetInfo()->checkFeatures(features); };
   VectorTarget result;
   result.hasAvx512 = has("+avx512f,+avx512bw,+avx512dq,+avx512vl");
-  result.hasBf16 = result.hasAvx512 && has("+avx512bf16");
   result.hasF16 = has("+f16c") || !machine.getTargetTriple().isX86();
   unsigned bytes = target.vectorBytes;
   if (bytes == 0)

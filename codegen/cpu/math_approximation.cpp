@@ -1,5 +1,7 @@
-// Range reduction after Cody and Waite (1980); the polynomials are minimax fits of our own, in f32.
+// Range reduction after Cody and Waite (1980), of large angles after Payne and Hanek (1983); the polynomials are
+// minimax fits of our own, in f32.
 #include "codegen/cpu/math_approximation.h"
+#include <numbers>
 
 using namespace mlir;
 
@@ -34,8 +36,10 @@ private:
     return vector ? Type(VectorType::get(vector.getShape(), element)) : element;
   }
   template <typename Op, typename... Args>
-  Value create(Args &&...args) {
-    return Op::create(b, loc, std::forward<Args>(args)...);
+  auto create(Args &&...args) {
+    auto op = Op::create(b, loc, std::forward<Args>(args)...);
+    if constexpr (Op::template hasTrait<OpTrait::OneResult>())
+      return Value(op);
   }
   Value splat(Type type, TypedAttr attr) {
     if (auto vector = dyn_cast<VectorType>(type))
@@ -70,6 +74,15 @@ private:
   Reduced reduce(Value x);
   Value expm1Reduced(Value rest); // e^rest - 1
   Value scale(Value x, Value power, Value biased);
+  /// x = quadrant · pi/2 + rest with |rest| <= pi/4, up to whole turns; `rest` as f32, `quadrant` as i32.
+  struct Angle {
+    Value rest, quadrant;
+  };
+  Angle reduceAngle(Value x);
+  Angle reduceLargeAngle(Value x);
+  Value isAny(Value condition) {
+    return isa<VectorType>(condition.getType()) ? create<LLVM::vector_reduce_or>(b.getI1Type(), condition) : condition;
+  }
 };
 
 // Adding 1.5·2^23 leaves the nearest integer in the low bits of the mantissa, for NaN too a defined pattern.
@@ -160,16 +173,67 @@ Value Arithmetic::erf(Value x) {
   return select(compare(Predicate::OLT, a, 1), small, copySign(large, x));
 }
 
-/// sin(x + quarterTurns · pi/2). The reduction is in f64: exact products of the quotient and parts of pi/2.
-Value Arithmetic::sine(Value x, int64_t quarterTurns) {
+/// For 2^24 <= |x| < inf. x = ±m · 2^k with m below 2^24, so the first k binary digits of 1/(2 pi) make whole turns and
+/// the next 96 give the rest to 2^-63 turns; no float is nearer to a multiple of pi/2 than 2^-33 turns.
+Arithmetic::Angle Arithmetic::reduceLargeAngle(Value x) {
+  static constexpr int64_t digits[] = {0x28be60db, 0x9391054a, 0x7f09d5f4, 0x7d4d3770,
+                                       0x36d8a566, 0x4f10e410, 0x7f9458ea};
+  auto shift = [&](Value value, Value count) { return create<arith::ShRUIOp>(value, count); };
+  auto left = [&](Value value, Value count) { return create<arith::ShLIOp>(value, count); };
+  auto both = [&](Value value, int64_t mask) { return create<arith::AndIOp>(value, integer(i64, mask)); };
+  Value bits = both(create<arith::ExtUIOp>(i64, cast(i32, x)), 0x7fffffff);
+  Value m = create<arith::OrIOp>(both(bits, 0x7fffff), integer(i64, 0x800000));
+  Value k = create<arith::SubIOp>(shift(bits, integer(i64, 23)), integer(i64, 150)); // 1..104
+  Value digit = shift(k, integer(i64, 5)), offset = both(k, 31);
+  auto window = [&](int first) { // 32 binary digits from position k + 32 · first
+    Value pair;
+    for (int i = 3; i >= 0; --i) {
+      Value here = integer(i64, digits[first + i] << 32 | digits[first + i + 1]);
+      Value isHere = create<arith::CmpIOp>(arith::CmpIPredicate::eq, digit, integer(i64, i));
+      pair = pair ? select(isHere, here, pair) : here;
+    }
+    return shift(left(pair, offset), integer(i64, 32));
+  };
+  Value turns = left(create<arith::MulIOp>(m, window(0)), integer(i64, 32)); // in 2^-64 turns, whole turns overflow
+  turns = create<arith::AddIOp>(turns, create<arith::MulIOp>(m, window(1)));
+  turns = create<arith::AddIOp>(turns, shift(create<arith::MulIOp>(m, window(2)), integer(i64, 32)));
+  Value quadrant = shift(create<arith::AddIOp>(turns, integer(i64, int64_t(1) << 61)), integer(i64, 62));
+  Value rest = create<arith::SubIOp>(turns, left(quadrant, integer(i64, 62)));
+  rest = mul(create<arith::SIToFPOp>(f64, rest), literal(f64, std::ldexp(2 * std::numbers::pi, -64)));
+  Value magnitude = create<arith::TruncFOp>(f32, rest), positive = create<arith::TruncIOp>(i32, quadrant);
+  Value negative = compare(Predicate::OLT, x, 0);
+  return {select(negative, create<arith::NegFOp>(magnitude), magnitude),
+          select(negative, create<arith::SubIOp>(integer(i32, 0), positive), positive)};
+}
+
+/// In f64, where the products of the quotient and the parts of pi/2 are exact below 2^24; a branch, seldom taken,
+/// beyond.
+Arithmetic::Angle Arithmetic::reduceAngle(Value x) {
   constexpr double bias = 6755399441055744.0; // 1.5 · 2^52
   Value wide = create<arith::ExtFOp>(f64, x);
   Value biased = add(mul(wide, literal(f64, 0.63661977236758134)), literal(f64, bias));
   Value n = sub(biased, literal(f64, bias));
   for (double part : {1.570796325802803, 9.9209357916352214e-10, 5.1701829817941051e-19})
     wide = sub(wide, mul(n, literal(f64, part)));
-  Value r = create<arith::TruncFOp>(f32, wide);
-  Value quadrant = create<arith::TruncIOp>(i32, cast(i64, biased));
+  Angle near = {create<arith::TruncFOp>(f32, wide), create<arith::TruncIOp>(i32, cast(i64, biased))};
+
+  Value a = magnitude(x);
+  constexpr double infinity = std::numeric_limits<double>::infinity(); // and NaN stay near: their rest is NaN
+  Value large = create<arith::AndIOp>(compare(Predicate::OGE, a, 16777216.0), compare(Predicate::OLT, a, infinity));
+  auto branch = scf::IfOp::create(
+      b, loc, isAny(large),
+      [&](OpBuilder &, Location) {
+        Angle far = reduceLargeAngle(x);
+        create<scf::YieldOp>(
+            ValueRange{select(large, far.rest, near.rest), select(large, far.quadrant, near.quadrant)});
+      },
+      [&](OpBuilder &, Location) { create<scf::YieldOp>(ValueRange{near.rest, near.quadrant}); });
+  return {branch.getResult(0), branch.getResult(1)};
+}
+
+/// sin(x + quarterTurns · pi/2).
+Value Arithmetic::sine(Value x, int64_t quarterTurns) {
+  auto [r, quadrant] = reduceAngle(x);
   quadrant = create<arith::AddIOp>(quadrant, integer(i32, quarterTurns));
 
   Value z = mul(r, r);

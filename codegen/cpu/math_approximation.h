@@ -5,9 +5,8 @@
 namespace tcc::cpu {
 
 /// Replaces math.exp, log, tanh, sin, cos and erf below `root`. Errors in units in the last place, all arguments unless
-/// said otherwise: exp 1.5, log 1.5, tanh 3, erf 2, sin and cos 1.5 for |x| < 2^20 (beyond, they lose accuracy
-/// gradually). Infinities, NaN, denormals and overflow give what IEEE arithmetic would. After setFastMathFlags: the
-/// expansions have flags of their own.
+/// said otherwise: exp 1.5, log 1.5, tanh 3, erf 2, sin and cos 1.6. Infinities, NaN, denormals and overflow give what
+/// IEEE arithmetic would. After setFastMathFlags: the expansions have flags of their own.
 void expandMath(mlir::Operation *root, const VectorTarget &target);
 
 /// Adds to the fast-math flags of every floating-point op below `root`: contraction to FMA, and with `fastMath`

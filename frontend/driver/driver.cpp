@@ -116,6 +116,9 @@ int Job::steps() {
   values.given = readInputs(options, argumentsOf(function), compileOptions.pipeline.shapes);
   for (const auto &[result, file] : options.outputFiles)
     checkName("--output ", result, tcc::writableNames(function), "result or state");
+  for (const auto &[given, array] : values.given)
+    if (std::string wrong = invalidIndex(given, values.hints[given], array); !wrong.empty())
+      llvm::errs() << "tcc: warning: " << wrong << '\n';
   if (options.action == Action::syntaxOnly)
     return exitSuccess;
   armReproducer("// tcc " + llvm::join(options.commandLine, " ") + "\n" + *text);

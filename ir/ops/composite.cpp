@@ -20,8 +20,16 @@ Value mean(Emit &b, Value x, ArrayRef<int64_t> axes) {
   return b.div(b.reduceSum(x, axes), count);
 }
 
-Value sigmoid(Emit &b, Value x) { // by tanh: neither it nor its gradient overflows
-  return b.add(b.mul(b.tanh(b.mul(x, 0.5)), 0.5), 0.5);
+/// 1 / (1 + e^-x) as e^-|x|, or 1, times 1 / (1 + e^-|x|): nothing overflows or cancels, in the gradient neither. |x|
+/// is x times a sign that is constant for gradients, since the gradient of |x| at 0 would be 0.
+Value sigmoid(Emit &b, Value x) {
+  RankedTensorType type = tensorType(x);
+  Value negative = b.compare(Predicate::lt, x, b.zeros(type)), one = b.constant(1, type);
+  Value minus = b.mul(x, b.select(negative, one, b.constant(-1, type)));
+  // e^-1024 is 0 in every format; held there, so that no infinite gradient meets it.
+  Value least = b.constant(-1024, type);
+  Value e = b.exp(b.select(b.compare(Predicate::lt, minus, least), least, minus));
+  return b.mul(b.select(negative, e, one), b.div(one, b.add(e, one)));
 }
 
 /// x over its last dim's softmax. The maximum is detached: the result does not depend on it.
@@ -44,12 +52,15 @@ LogicalResult verifyLastSize(Operation *op, Value x, Value vector, StringRef nam
 
 //===- activations ---------------------------------------------------------------------------------------------===//
 
+// (1 + tanh(u)) / 2 is sigmoid(2u), whose tail is exact where 1 + tanh(u) cancels. Beyond |x| = 32 the sigmoid is 0 or
+// 1 in f32 whatever the square, which is bounded there: an infinite one would meet gradients of 0.
 SmallVector<Value> GeluOp::decompose(Emit &b) {
   Value x = b.cast(getX(), b.f32());
-  Value cubic = b.mul(b.mul(b.mul(x, x), x), 0.044715);
-  Value t = b.tanh(b.mul(b.add(x, cubic), std::numbers::sqrt2 * std::numbers::inv_sqrtpi));
-  Value y = b.mul(b.mul(x, 0.5), b.add(t, 1));
-  return {b.cast(y, tensorType(getX()).getElementType())};
+  Value square = b.mul(x, x), bound = b.constant(32 * 32, tensorType(x));
+  square = b.select(b.compare(Predicate::lt, square, bound), square, bound);
+  constexpr double linear = 2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi, cubic = 0.044715 * linear;
+  Value twice = b.mul(x, b.add(b.mul(square, cubic), linear));
+  return {b.cast(b.mul(x, sigmoid(b, twice)), tensorType(getX()).getElementType())};
 }
 
 SmallVector<Value> SigmoidOp::decompose(Emit &b) {
@@ -204,11 +215,17 @@ SmallVector<Value> CrossEntropyOp::decompose(Emit &b) {
   ArrayRef<int64_t> shape = tensorType(x).getShape();
   Type index = tensorType(targets).getElementType();
 
-  Value top = b.reduceMax(b.detach(x), {1});
-  Value sum = b.reduceSum(b.exp(b.sub(x, b.broadcast(top, shape))), {1});
+  // Everything is relative to the largest logit: an offset of the logits cancels before anything is rounded.
+  Value rest = b.sub(x, b.broadcast(b.reduceMax(b.detach(x), {1}), shape));
+  Value sum = b.reduceSum(b.exp(rest), {1});
   Value isTarget = b.compare(Predicate::eq, b.iota(1, shape, index), b.broadcast(targets, shape));
-  Value picked = b.reduceSum(b.select(isTarget, x, b.zeros(tensorType(x))), {1});
-  Value losses = b.sub(b.add(b.log(sum), top), picked);
+  Value picked = b.reduceSum(b.select(isTarget, rest, b.zeros(tensorType(x))), {1});
+  Value losses = b.sub(b.log(sum), picked);
+  // A target beyond the classes makes its row's loss and gradients NaN.
+  RankedTensorType column = tensorType(losses);
+  Value known = b.compare(Predicate::lt, targets, b.constant(classes, tensorType(targets)));
+  Value invalid = b.constant(std::numeric_limits<double>::quiet_NaN(), column);
+  losses = b.mul(losses, b.select(known, b.constant(1, column), invalid));
 
   // The count comes from the targets alone, so the gradient of the logits does not wait for the loss.
   Value counts = b.compare(Predicate::ge, targets, b.zeros(tensorType(targets)));
@@ -248,9 +265,13 @@ SmallVector<Value> AdamwOp::decompose(Emit &b) {
   Value m = b.add(b.mul(getM(), beta1), b.mul(g, 1 - beta1));
   Value v = b.add(b.mul(getV(), beta2), b.mul(b.mul(g, g), 1 - beta2));
 
-  // Scalars of the step: bias corrections 1 - beta^step, computed as -expm1-free exp(step · log beta).
+  // Scalars of the step: bias corrections 1 - beta^step = 2t / (1 + t), t = tanh(-step · log(beta) / 2): no difference
+  // of near numbers in the first steps.
   RankedTensorType scalar = tensorType(getLr());
-  auto correction = [&](double beta) { return b.sub(b.constant(1, scalar), b.exp(b.mul(getStep(), std::log(beta)))); };
+  auto correction = [&](double beta) {
+    Value t = b.tanh(b.mul(getStep(), -0.5 * std::log(beta)));
+    return b.div(b.add(t, t), b.add(t, 1));
+  };
   Value stepSize = b.div(getLr(), correction(beta1));
   Value inverseRoot = b.rsqrt(correction(beta2));
   Value keep = b.sub(b.constant(1, scalar), b.mul(getLr(), getWeightDecay().convertToDouble()));

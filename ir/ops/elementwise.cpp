@@ -3,6 +3,7 @@
 #include "ir/ops/constants.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
 #include <cmath>
 #include <numbers>
 
@@ -57,13 +58,13 @@ Value floatOrInt(OpBuilder &b, Location loc, ValueRange operands) {
   return IntOp::create(b, loc, operands[0], operands[1]);
 }
 
-/// The gradient of maximum and minimum: to the winner, in halves where equal.
-SmallVector<Value> gradientOfWinner(Emit &b, Value lhs, Value rhs, Value dy, Predicate wins) {
+/// The gradient of maximum and minimum: to the winner, in halves where equal, whole to both where either is NaN.
+SmallVector<Value> gradientOfWinner(Emit &b, Value lhs, Value rhs, Value dy, Predicate loses) {
   Value zero = b.zeros(tensorType(dy));
   Value half = b.mul(dy, 0.5);
   Value equal = b.compare(Predicate::eq, lhs, rhs);
-  Value toLhs = b.select(equal, half, b.select(b.compare(wins, lhs, rhs), dy, zero));
-  Value toRhs = b.select(equal, half, b.select(b.compare(wins, rhs, lhs), dy, zero));
+  Value toLhs = b.select(equal, half, b.select(b.compare(loses, lhs, rhs), zero, dy));
+  Value toRhs = b.select(equal, half, b.select(b.compare(loses, rhs, lhs), zero, dy));
   return {toLhs, toRhs};
 }
 
@@ -122,15 +123,19 @@ Value SqrtOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) 
 
 SmallVector<Value> RsqrtOp::gradient(Emit &b, ValueRange dy) {
   Value y = getResult();
-  return {b.mul(b.mul(dy[0], -0.5), b.mul(y, b.mul(y, y)))};
+  return {b.mul(b.mul(b.mul(dy[0], -0.5), y), b.mul(y, y))}; // the cube of y alone may overflow
 }
 Value RsqrtOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type type) {
   return arith::DivFOp::create(b, loc, literal(b, loc, type, 1), math::SqrtOp::create(b, loc, operands[0]));
 }
 
+// 4e / (1 + e)^2 with e = e^-2|x|: 1 - y·y would be 0 where y rounds to 1.
 SmallVector<Value> TanhOp::gradient(Emit &b, ValueRange dy) {
-  Value y = getResult();
-  return {b.mul(dy[0], b.sub(b.constant(1, tensorType(y)), b.mul(y, y)))};
+  Type element = tensorType(getX()).getElementType();
+  Value x = b.cast(getX(), b.f32());
+  Value e = b.exp(b.mul(b.create<AbsOp>(x), -2));
+  Value r = b.div(b.constant(2, tensorType(x)), b.add(e, 1));
+  return {b.cast(b.mul(b.cast(dy[0], b.f32()), b.mul(b.mul(e, r), r)), element)};
 }
 Value TanhOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
   return math::TanhOp::create(b, loc, operands[0]);
@@ -204,6 +209,9 @@ OpFoldResult DivOp::fold(FoldAdaptor adaptor) {
   return foldBinary(adaptor.getLhs(), adaptor.getRhs(), [](double a, double b) { return a / b; });
 }
 SmallVector<Value> DivOp::gradient(Emit &b, ValueRange dy) {
+  DenseElementsAttr numerator;
+  if (matchPattern(getLhs(), m_Constant(&numerator)) && isSplat(numerator, 1.0)) // 1 / x: no further division
+    return {Value(), b.neg(b.mul(b.mul(dy[0], getResult()), getResult()))};
   Value toLhs = b.div(dy[0], getRhs());
   return {toLhs, b.neg(b.mul(toLhs, getResult()))};
 }
@@ -217,7 +225,7 @@ OpFoldResult MaximumOp::fold(FoldAdaptor) {
   return getLhs() == getRhs() ? getLhs() : Value();
 }
 SmallVector<Value> MaximumOp::gradient(Emit &b, ValueRange dy) {
-  return gradientOfWinner(b, getLhs(), getRhs(), dy[0], Predicate::gt);
+  return gradientOfWinner(b, getLhs(), getRhs(), dy[0], Predicate::lt);
 }
 Value MaximumOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
   return floatOrInt<arith::MaximumFOp, arith::MaxSIOp>(b, loc, operands);
@@ -227,7 +235,7 @@ OpFoldResult MinimumOp::fold(FoldAdaptor) {
   return getLhs() == getRhs() ? getLhs() : Value();
 }
 SmallVector<Value> MinimumOp::gradient(Emit &b, ValueRange dy) {
-  return gradientOfWinner(b, getLhs(), getRhs(), dy[0], Predicate::lt);
+  return gradientOfWinner(b, getLhs(), getRhs(), dy[0], Predicate::gt);
 }
 Value MinimumOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
   return floatOrInt<arith::MinimumFOp, arith::MinSIOp>(b, loc, operands);

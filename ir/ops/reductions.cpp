@@ -1,5 +1,6 @@
 // Reductions: sum and max over axes, which stay as size 1.
 #include "ir/emit.h"
+#include <limits>
 
 using namespace mlir;
 
@@ -46,7 +47,11 @@ SmallVector<Value> ReduceMaxOp::gradient(Emit &b, ValueRange dy) {
   Value isMax = b.compare(Predicate::eq, getX(), b.broadcast(getResult(), shape));
   Value ones = b.cast(isMax, tensorType(getX()).getElementType());
   Value share = b.div(dy[0], b.reduceSum(ones, getAxes()));
-  return {b.select(isMax, b.broadcast(share, shape), b.zeros(tensorType(getX())))};
+  // A NaN is the row's maximum, but equals nothing: the whole row gets it.
+  RankedTensorType rows = tensorType(getResult());
+  Value isNan = b.compare(Predicate::ne, getResult(), getResult());
+  Value others = b.select(isNan, b.constant(std::numeric_limits<double>::quiet_NaN(), rows), b.zeros(rows));
+  return {b.select(isMax, b.broadcast(share, shape), b.broadcast(others, shape))};
 }
 
 } // namespace tcc

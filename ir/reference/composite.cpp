@@ -32,14 +32,14 @@ struct Rows {
         rows(x.shape().empty() ? 1 : elementCount(x.shape().drop_back())) {}
 };
 
-/// log(sum(exp(x))) without overflow; -inf for no elements.
-double logSumExp(ArrayRef<double> x) {
+/// log(sum(exp(x))) - picked, without overflow or cancellation.
+double logSumExp(ArrayRef<double> x, double picked) {
   double top = -std::numeric_limits<double>::infinity(), sum = 0;
   for (double value : x)
     top = largerOf(top, value);
   for (double value : x)
     sum += std::exp(value - top);
-  return top + std::log(sum);
+  return std::log(sum) - (picked - top);
 }
 
 void softmaxRow(ArrayRef<double> x, MutableArrayRef<double> y) {
@@ -150,8 +150,9 @@ void addLoss(Registry &registry) {
     for (int64_t r = 0; r < rows; ++r) {
       ArrayRef<double> row(logits.data.data() + r * columns, columns);
       double target = targets.data[r];
-      bool known = target >= 0 && target < static_cast<double>(columns); // beyond the classes: no logit is picked
-      double loss = logSumExp(row) - (known ? row[static_cast<int64_t>(target)] : 0);
+      bool known = target >= 0 && target < static_cast<double>(columns);
+      double loss =
+          known ? logSumExp(row, row[static_cast<int64_t>(target)]) : std::numeric_limits<double>::quiet_NaN();
       result.data[0] += (target >= 0 ? loss : 0) / count; // no row counts: 0 / 0 = NaN
     }
   });

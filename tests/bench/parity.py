@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Parity with PyTorch: the same weights and tokens, losses and first gradients beside each other.
 
-  parity.py --train build/bin/train_gpt --peer torch_gpt.py                  baby and char, 20 steps
+  parity.py --train build/bin/train_gpt --peer tests/bench/torch_gpt.py                  baby and char, 20 steps
   parity.py --train build/bin/train_gpt --folder DIR                         an export that is there already
-  parity.py --train build/bin/train_gpt --peer torch_gpt.py --size gpt2 -B 1 -T 256 --steps 5
+  parity.py --train build/bin/train_gpt --peer tests/bench/torch_gpt.py --size gpt2 -B 1 -T 256 --steps 5
 
 The peer is a PyTorch program that, called with --size S -B B --steps N --export DIR, writes config.json,
 model.safetensors, tokens.bin (uint16), losses.json and grads.safetensors (first step, unclipped) under Hugging Face's

@@ -2,8 +2,8 @@
 # tokens/s of a training step, tcc and a peer in turn on one machine, so that drift touches both:
 #   speed.sh MODEL BATCH ROUNDS DATA [PEER COMMAND...]
 # The peer's command must end with a JSON line that has "tok_s". For PyTorch, with a script that trains the same model:
-#   speed.sh char 16 3 book.txt python3 torch_gpt.py --size char -B 16 --steps 6 --compile
-#   DTYPE=bf16 speed.sh char 16 3 book.txt python3 torch_gpt.py --size char -B 16 --steps 6 --compile --bf16
+#   speed.sh char 16 3 book.txt python3 tests/bench/torch_gpt.py --size char -B 16 --steps 6 --compile
+#   DTYPE=bf16 speed.sh char 16 3 book.txt python3 tests/bench/torch_gpt.py --size char -B 16 --steps 6 --compile --bf16
 # BUILD names the build folder where it is not the checkout's build/.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)

@@ -353,4 +353,25 @@ TEST(Compile, TheCacheCountsNoArenas) {
   EXPECT_EQ(f.counters().cache.misses, 2);
 }
 
+TEST(Compile, ACheckedFunctionNamesTheFirstIndexThatMakesNan) {
+  FunctionOptions options = quiet();
+  options.inputs = {"logits", "targets"};
+  auto loss = [](Tensor logits, Tensor targets) { return crossEntropy(logits, targets); };
+  const std::vector<int32_t> labels = {1, -1, 5};
+  Array logits({3, 5}), targets = Array::of(labels, {3}); // of 5 classes; a negative target does not count
+  EXPECT_TRUE(std::isnan(compile("loss", loss, options)(logits, targets)[0].item()));
+  options.checked = true;
+  Function checked = compile("loss", loss, options);
+  try {
+    checked(logits, targets);
+    ADD_FAILURE() << "no error";
+  } catch (const Error &error) {
+    EXPECT_NE(std::string(error.what()).find("'targets' element 2 is 5; an index of 0..4 is expected"),
+              std::string::npos)
+        << error.what();
+  }
+  targets.setItem(2, 4);
+  EXPECT_NEAR(checked(logits, targets)[0].item(), std::log(5.0), 1e-6);
+}
+
 } // namespace

@@ -489,4 +489,19 @@ TEST(Driver, WarningsAreSwitchedAndBecomeErrors) {
   EXPECT_HAS(tcc("--help").out, "-Wstale-state");
 }
 
+TEST(Driver, AnIndexThatMakesNanIsNamed) {
+  const std::string graph = file("loss.graph", R"(func.func @loss(%x: tensor<2x3xf32> {tcc.name = "x"},
+    %t: tensor<2xi32> {tcc.name = "t"}) -> (tensor<f32> {tcc.name = "loss"}) {
+  %l = tcc.cross_entropy %x, %t : tensor<2x3xf32>, tensor<2xi32> -> tensor<f32>
+  func.return %l : tensor<f32>
+}
+)");
+  file("t.npy", npyText("{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }",
+                        std::string("\xff\xff\xff\xff\x03\0\0\0", 8)));
+  const Result result = tcc(graph + " --run --input t=t.npy");
+  EXPECT_EQ(result.status, 0);
+  EXPECT_HAS(result.err, "tcc: warning: 't' element 1 is 3; an index of 0..2 is expected, others give NaN");
+  EXPECT_HAS(result.out, "nan");
+}
+
 } // namespace

@@ -169,6 +169,37 @@ TEST_F(TrainerTest, aResumedRunHasTheBitsOfOneThatNeverStopped) {
             readAll(folder.path("whole/step-000000012/model.safetensors")));
 }
 
+TEST_F(TrainerTest, leavesWhatCanBeLookedAt) {
+  run({"--steps=6", "--eval-every=3", "--json", folder.path("log.jsonl"), "--hash-every=4", "--plot",
+       folder.path("loss.svg"), "--tensorboard", folder.path("board")});
+  const std::vector<Json> lines = log("log.jsonl");
+  for (size_t i = 0; i < 6; ++i)
+    EXPECT_EQ(lines[i].contains("parameters"), i == 3 || i == 5) << i;
+  EXPECT_EQ(lines[3]["parameters"].size(), 16u);
+  EXPECT_NE(lines[3]["parameters"]["wte.weight"], lines[5]["parameters"]["wte.weight"]);
+  expectContains(readAll(folder.path("loss.svg")), "held out");
+  EXPECT_FALSE(std::filesystem::is_empty(folder.path("board")));
+}
+
+TEST_F(TrainerTest, learnsATextByATokenizer) {
+  ::setenv("XDG_CACHE_HOME", folder.path("cache").c_str(), 1);
+  const std::string tokenizer = "tests/models/tokenizer_samples/gpt2";
+  run({"--tokenizer", tokenizer, "--dump-tokens", folder.path("tokens.bin")});
+  EXPECT_GT(std::filesystem::file_size(folder.path("tokens.bin")), 1024u + 4000u);
+  for (const char *name : {"adamw", "muon"})
+    run({"--tokenizer", tokenizer, "--steps=30", "--lr=1e-2", "--optimizer", name, "--json", folder.path("log.jsonl"),
+         "--save", folder.path("saved")});
+  EXPECT_LT(log("log.jsonl")[29]["loss"].get<double>(), 4);
+  EXPECT_EQ(ModelFolder(folder.path("saved")).config().vocabulary(), 340);
+  const ParsedOptions parsed = parseTrainOptions({"--init", folder.path("saved"), "--tokenizer", tokenizer, "-q",
+                                                  "--generate=8", "--prompt=the cat", "--threads=1"});
+  ASSERT_TRUE(parsed.options) << parsed.message;
+  std::FILE *output = std::fopen(folder.path("out").c_str(), "w");
+  generate(*parsed.options, output);
+  std::fclose(output);
+  EXPECT_TRUE(readAll(folder.path("out")).starts_with("the cat")) << readAll(folder.path("out"));
+}
+
 TEST_F(TrainerTest, generatesFromAFolderWithoutData) {
   run({"--steps=150", "--lr=1e-2", "--save", folder.path("saved")});
   const auto generated = [&](Arguments more) {

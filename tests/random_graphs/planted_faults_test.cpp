@@ -2,6 +2,7 @@
 // plan. The checkers that pass the untouched graph must catch every one.
 #include "codegen/cpu/target.h"
 #include "codegen/lower_plan.h"
+#include "codegen/verify_artefact.h"
 #include "ir/analyze_kernel.h"
 #include "ir/emit.h"
 #include "ir/kernel_space.h"
@@ -441,6 +442,78 @@ TEST_F(PlantedFaults, areAllCaught) {
   }
   EXPECT_GE(list.size(), 10u);
   EXPECT_EQ(caught, static_cast<int>(list.size()));
+}
+
+/// Gives two kernels each other's code: nothing that the IR, the plan or their verifiers show.
+class WrongCode : public cpu::CpuTarget {
+public:
+  WrongCode() : CpuTarget({}, 1) {}
+  std::optional<std::vector<std::string>> emit(ArrayRef<KernelSource> kernels, std::string &error) const override {
+    std::vector<KernelSource> exchanged(kernels.begin(), kernels.end());
+    if (exchanged.size() == 2)
+      std::swap(exchanged[0].symbol, exchanged[1].symbol);
+    return CpuTarget::emit(exchanged, error);
+  }
+};
+
+TEST(VerifyArtefact, CatchesWrongCode) {
+  auto context = makeContext();
+  std::string messages;
+  OwningOpRef<ModuleOp> module = parseText(*context, R"(func.func @main(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %e = tcc.tanh %x : tensor<8x8xf32>
+  %p = tcc.matmul %e, %e : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %n = tcc.neg %p : tensor<8x8xf32>
+  return %n : tensor<8x8xf32>
+})",
+                                           messages);
+  ASSERT_TRUE(module) << messages;
+  const WrongCode target;
+  for (bool wrong : {false, true}) {
+    CompileOptions options;
+    options.threads = 1;
+    options.pipeline.verifyEach = true;
+    if (wrong)
+      options.target = &target;
+    CompileReport report;
+    std::string error;
+    OwningOpRef<ModuleOp> copy(cast<ModuleOp>((*module)->clone()));
+    EXPECT_EQ(compileModule(*copy, options, report, error).has_value(), !wrong) << error;
+    EXPECT_EQ(StringRef(error).starts_with("the artefact computes something else than the graph on random inputs: "),
+              wrong)
+        << error;
+  }
+}
+
+TEST(VerifyArtefact, TakesSmallerSizesAndSaysSo) {
+  for (bool fixed : {false, true}) {
+    auto context = makeContext();
+    std::string messages, text = R"(func.func @main(%x: tensor<SIZEx64xf32> {tcc.name = "x"}) -> tensor<SIZEx64xf32> {
+  %e = tcc.tanh %x : tensor<SIZEx64xf32>
+  return %e : tensor<SIZEx64xf32>
+})";
+    for (size_t at = text.find("SIZE"); at != std::string::npos; at = text.find("SIZE"))
+      text.replace(at, 4, fixed ? "512" : "?");
+    OwningOpRef<ModuleOp> module = parseText(*context, text, messages);
+    ASSERT_TRUE(module) << messages;
+    ScopedDiagnosticHandler handler(context.get(), [&](Diagnostic &diagnostic) {
+      messages += diagnostic.str();
+      return success();
+    });
+    CompileOptions options;
+    options.threads = 1;
+    if (!fixed)
+      options.pipeline.shapes["x"] = {512, 64};
+    CompileReport report;
+    std::string error;
+    OwningOpRef<ModuleOp> copy(cast<ModuleOp>((*module)->clone()));
+    std::optional<runtime::Artefact> artefact = compileModule(*copy, options, report, error);
+    ASSERT_TRUE(artefact) << error << messages;
+    EXPECT_TRUE(verifyArtefact(*module, *artefact, options, error, 1e-3)) << error;
+    EXPECT_EQ(messages, fixed ? "-fverify-each: the artefact is not run; interpreting the graph would take about 1 "
+                                "minutes, and its sizes are fixed"
+                              : "-fverify-each: the artefact is compiled and run with x:64x64; with the sizes given "
+                                "the interpreter would take about 1 minutes");
+  }
 }
 
 } // namespace

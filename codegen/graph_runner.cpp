@@ -1,0 +1,133 @@
+// Tensors to bytes, one step, and back.
+#include "codegen/graph_runner.h"
+#include "ir/reference/compare.h"
+#include "llvm/ADT/StringMap.h"
+#include <cstring>
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+//===- tensors as bytes ----------------------------------------------------------------------------------------===//
+
+int64_t elementBytes(Type element) {
+  return std::max(1u, element.getIntOrFloatBitWidth() / 8);
+}
+
+uint64_t bitsOf(double value, Type element) {
+  if (auto type = dyn_cast<FloatType>(element)) {
+    llvm::APFloat number(value);
+    bool lossy;
+    number.convert(type.getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &lossy);
+    return number.bitcastToAPInt().getZExtValue();
+  }
+  return element.isInteger(1) ? value != 0 : static_cast<uint64_t>(static_cast<int64_t>(value));
+}
+
+double valueOf(uint64_t bits, Type element) {
+  if (auto type = dyn_cast<FloatType>(element)) {
+    llvm::APFloat number(type.getFloatSemantics(), llvm::APInt(type.getWidth(), bits));
+    bool lossy;
+    number.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lossy);
+    return number.convertToDouble();
+  }
+  return element.isInteger(32) ? static_cast<double>(static_cast<int32_t>(bits))
+                               : static_cast<double>(static_cast<int64_t>(bits));
+}
+
+void write(const RefTensor &tensor, void *memory) {
+  int64_t width = elementBytes(tensor.element());
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    uint64_t bits = bitsOf(tensor.data[i], tensor.element());
+    std::memcpy(static_cast<char *>(memory) + i * width, &bits, width);
+  }
+}
+
+RefTensor read(RankedTensorType type, const void *memory) {
+  RefTensor tensor{type, std::vector<double>(type.getNumElements())};
+  int64_t width = elementBytes(type.getElementType());
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, static_cast<const char *>(memory) + i * width, width);
+    tensor.data[i] = valueOf(bits, type.getElementType());
+  }
+  return tensor;
+}
+
+std::optional<runtime::TensorStorage> allocate(RankedTensorType type, std::string &error) {
+  auto storage = runtime::TensorStorage::allocate(type.getNumElements() * elementBytes(type.getElementType()));
+  if (!storage) {
+    error = storage.error().message();
+    return std::nullopt;
+  }
+  if (storage->bytes() > 0)
+    std::memset(storage->data(), 0xff, storage->bytes());
+  return std::move(*storage);
+}
+
+} // namespace
+
+std::unique_ptr<GraphRunner> GraphRunner::load(runtime::Artefact artefact, func::FuncOp function,
+                                               const runtime::ExecutableOptions &options, std::string &error) {
+  auto executable = runtime::Executable::load(std::move(artefact), options);
+  if (!executable) {
+    error = "does not load: " + executable.error().message();
+    return nullptr;
+  }
+  auto graph = std::make_unique<GraphRunner>();
+  graph->function = function;
+  graph->executable = std::move(*executable);
+  return graph;
+}
+
+std::optional<std::vector<RefTensor>> GraphRunner::run(ArrayRef<RefTensor> arguments, std::string &error) {
+  std::vector<runtime::TensorStorage> storage; // of arguments, then of outputs
+  std::vector<runtime::ConstTensorRef> inputs;
+  std::vector<runtime::TensorRef> states, outputs;
+  llvm::StringMap<unsigned> stateArgument;
+  storage.reserve(arguments.size() + function.getNumResults());
+  for (auto [i, argument] : llvm::enumerate(arguments)) {
+    std::optional<runtime::TensorStorage> memory = allocate(argument.type, error);
+    if (!memory)
+      return std::nullopt;
+    write(argument, memory->data());
+    storage.push_back(std::move(*memory));
+    if (function.getArgAttr(i, stateAttr)) {
+      states.push_back(storage.back().ref());
+      stateArgument[function.getArgAttrOfType<StringAttr>(i, nameAttr)] = i;
+    } else {
+      inputs.push_back(storage.back().ref());
+    }
+  }
+  std::vector<const void *> whereResultIs;
+  llvm::DenseSet<unsigned> updated;
+  for (auto [i, type] : llvm::enumerate(function.getResultTypes())) {
+    if (auto name = function.getResultAttrOfType<StringAttr>(i, updatesAttr)) {
+      updated.insert(stateArgument.lookup(name));
+      whereResultIs.push_back(storage[stateArgument.lookup(name)].data());
+      continue;
+    }
+    std::optional<runtime::TensorStorage> memory = allocate(cast<RankedTensorType>(type), error);
+    if (!memory)
+      return std::nullopt;
+    storage.push_back(std::move(*memory));
+    outputs.push_back(storage.back().ref());
+    whereResultIs.push_back(storage.back().data());
+  }
+  if (runtime::Error failed = executable->run(inputs, outputs, states)) {
+    error = "does not run: " + failed.message();
+    return std::nullopt;
+  }
+  for (auto [i, argument] : llvm::enumerate(arguments))
+    if (!updated.contains(i) && !sameBits(argument, read(argument.type, storage[i].data()))) {
+      error = "argument " + std::to_string(i) + " was written, and no result updates it";
+      return std::nullopt;
+    }
+  std::vector<RefTensor> results;
+  for (auto [type, memory] : llvm::zip_equal(function.getResultTypes(), whereResultIs))
+    results.push_back(read(cast<RankedTensorType>(type), memory));
+  return results;
+}
+
+} // namespace tcc

@@ -1,0 +1,129 @@
+// The artefact against the interpreter:
+//   1. estimate what interpreting costs; halve the largest sizes of --shape until it is below the limit;
+//   2. for each kind of inputs: what the results should be, what the artefact gives, and the tolerance rule for chains.
+#include "codegen/verify_artefact.h"
+#include "codegen/graph_reference.h"
+#include "codegen/graph_runner.h"
+#include "passes/verify_each.h"
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+constexpr double secondsAFlop = 2e-9, secondsAnElement = 6e-8; // of the interpreter, rounding included
+constexpr int runs = 2 * 2;                                    // kinds of inputs, and exact and rounding
+
+func::FuncOp functionOf(ModuleOp module) {
+  return *module.getOps<func::FuncOp>().begin();
+}
+
+/// The graph with sizes and gradients, as it is interpreted; null where the pipeline refuses, which it has said.
+OwningOpRef<ModuleOp> jointOf(ModuleOp captured, const PipelineOptions &options) {
+  OwningOpRef<ModuleOp> joint(cast<ModuleOp>(captured->clone()));
+  PipelineOptions pipeline;
+  pipeline.level = 0;
+  pipeline.shapes = options.shapes;
+  pipeline.stopAfter = Phase::joint;
+  PipelineReport report;
+  if (failed(runPipeline(*joint, pipeline, report)))
+    return {};
+  return joint;
+}
+
+double secondsToInterpret(func::FuncOp function) {
+  double seconds = 0;
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    if (auto structured = dyn_cast<StructuredOpInterface>(op))
+      seconds += secondsAFlop * static_cast<double>(structured.flops());
+    for (Value result : op.getResults())
+      seconds += secondsAnElement * static_cast<double>(tensorType(result).getNumElements());
+  }
+  return runs * seconds;
+}
+
+/// Halves the largest size that was given; false where all are 1.
+bool makeSmaller(std::map<std::string, std::vector<int64_t>> &shapes) {
+  int64_t *largest = nullptr;
+  for (auto &[name, shape] : shapes)
+    for (int64_t &size : shape)
+      if (!largest || size > *largest)
+        largest = &size;
+  if (!largest || *largest <= 1)
+    return false;
+  int64_t before = *largest; // sizes that are equal belong together
+  for (auto &[name, shape] : shapes)
+    for (int64_t &size : shape)
+      if (size == before)
+        size = before / 2;
+  return true;
+}
+
+std::string textOf(const std::map<std::string, std::vector<int64_t>> &shapes) {
+  std::string text;
+  for (const auto &[name, shape] : shapes) {
+    text += (text.empty() ? "" : ", ") + name + ":";
+    for (size_t i = 0; i < shape.size(); ++i)
+      text += (i ? "x" : "") + std::to_string(shape[i]);
+  }
+  return text;
+}
+
+bool compareRuns(ModuleOp captured, ModuleOp joint, const runtime::Artefact &artefact, const CompileOptions &options,
+                 std::string &error) {
+  func::FuncOp function = functionOf(joint);
+  std::unique_ptr<GraphRunner> runner =
+      GraphRunner::load(artefact, function, {.threads = options.threads, .checked = true}, error);
+  if (!runner)
+    return false;
+  for (VerifyInputs kind : {VerifyInputs::random, VerifyInputs::adversarial}) {
+    std::vector<RefTensor> inputs = verifyInputs(function, kind);
+    std::unique_ptr<Reference> reference = Reference::make(captured, inputs, error, options.pipeline);
+    std::optional<std::vector<RefTensor>> results = reference ? runner->run(inputs, error) : std::nullopt;
+    if (!results)
+      return false;
+    std::string wrong = reference->checkChain(*results);
+    if (wrong.empty())
+      continue;
+    error = std::string("the artefact computes something else than the graph on ") +
+            (kind == VerifyInputs::random ? "random" : "adversarial") + " inputs: " + wrong;
+    return false;
+  }
+  return true;
+}
+
+} // namespace
+
+bool verifyArtefact(ModuleOp captured, const runtime::Artefact &artefact, const CompileOptions &options,
+                    std::string &error, double mostSeconds) {
+  if (artefact.targets.empty() || !StringRef(artefact.targets.front().target).starts_with("cpu")) {
+    captured.emitRemark() << "-fverify-each: the artefact is not run; it is for target '"
+                          << (artefact.targets.empty() ? "" : artefact.targets.front().target) << "'";
+    return true;
+  }
+  CompileOptions smaller = options;
+  smaller.pipeline.verifyEach = false;
+  smaller.pipeline.dump.clear();
+  OwningOpRef<ModuleOp> joint = jointOf(captured, smaller.pipeline);
+  double seconds = joint ? secondsToInterpret(functionOf(*joint)) : 0, wanted = seconds;
+  while (joint && seconds > mostSeconds && makeSmaller(smaller.pipeline.shapes)) {
+    joint = jointOf(captured, smaller.pipeline);
+    seconds = joint ? secondsToInterpret(functionOf(*joint)) : 0;
+  }
+  if (!joint || seconds > mostSeconds) {
+    captured.emitRemark() << "-fverify-each: the artefact is not run; interpreting the graph would take about "
+                          << static_cast<int64_t>(wanted / 60) + 1 << " minutes, and its sizes are fixed";
+    return true;
+  }
+  if (smaller.pipeline.shapes == options.pipeline.shapes)
+    return compareRuns(captured, *joint, artefact, smaller, error);
+  captured.emitRemark() << "-fverify-each: the artefact is compiled and run with " << textOf(smaller.pipeline.shapes)
+                        << "; with the sizes given the interpreter would take about "
+                        << static_cast<int64_t>(wanted / 60) + 1 << " minutes";
+  OwningOpRef<ModuleOp> again(cast<ModuleOp>(captured->clone()));
+  CompileReport report;
+  std::optional<runtime::Artefact> small = compileModule(*again, smaller, report, error);
+  return small && compareRuns(captured, *joint, *small, smaller, error);
+}
+
+} // namespace tcc

@@ -1,0 +1,23 @@
+// Stochastic gradient descent with momentum, as torch.optim.SGD.
+#include "frontend/optim.h"
+
+namespace tcc::optim {
+
+Sgd::Sgd(std::vector<Parameter> parameters, SgdSettings settings)
+    : Optimizer(std::move(parameters), settings.clip), settings(std::move(settings)) {
+  for (const Parameter &parameter : this->parameters())
+    m.push_back(addState(parameter, "m"));
+}
+
+void Sgd::update(size_t index, const Tensor &gradient, const Moment &moment) {
+  const Parameter &parameter = parameters()[index];
+  const bool decays = settings.decays ? settings.decays(parameter) : parameter.shape().rank() >= 2;
+  Tensor slope = gradient * moment.scale;
+  if (decays && settings.weightDecay > 0)
+    slope = slope + Tensor(parameter) * settings.weightDecay;
+  const Tensor next = Tensor(m[index]) * settings.momentum + slope;
+  moment.assign(m[index], next);
+  moment.assign(parameter, parameter - next * moment.lr);
+}
+
+} // namespace tcc::optim

@@ -1,0 +1,26 @@
+// Oniguruma, the regular expressions that the `tokenizers` package splits texts with.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tcc::models {
+
+/// A pattern that cuts texts into pieces.
+class TextPattern {
+public:
+  /// Throws InputError, with `where` before it, for a pattern that is none.
+  TextPattern(const std::string &pattern, const std::string &where);
+
+  /// The matches and what lies between them, in order and without empty pieces; together they are `text` (valid UTF-8).
+  /// Throws InputError where a match takes more than ten million steps back.
+  std::vector<std::string_view> pieces(std::string_view text) const;
+
+private:
+  struct Regex;
+  std::shared_ptr<const Regex> regex;
+  std::string where;
+};
+
+} // namespace tcc::models

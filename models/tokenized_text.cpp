@@ -1,0 +1,91 @@
+#include "models/tokenized_text.h"
+#include "models/checksum.h"
+#include "models/data.h"
+#include "models/files.h"
+#include "models/input_error.h"
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+#include <limits>
+
+namespace tcc::models {
+
+namespace {
+
+constexpr int32_t shardMagic = 20240801, shardVersion = 7;
+
+std::string cacheFolder() {
+  namespace fs = std::filesystem;
+  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  if (cache && *cache == '/')
+    return (fs::path(cache) / "tcc/tokens").string();
+  if (home && *home == '/')
+    return (fs::path(home) / ".cache/tcc/tokens").string();
+  return (fs::temp_directory_path() / "tcc-tokens").string();
+}
+
+/// Whether a shard that was kept can be read.
+bool isIntact(const std::string &path, int64_t vocabulary) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored))
+    return false;
+  try {
+    return TokenSource(path, vocabulary).format() == TokenFormat::ShardUint32;
+  } catch (const InputError &) {
+    return false; // it is made again
+  }
+}
+
+} // namespace
+
+bool isTokenFile(const std::string &path) {
+  const MappedFile file(path);
+  int32_t magic = 0;
+  if (file.size() >= 4)
+    std::memcpy(&magic, file.data(), 4);
+  return path.ends_with(".bin") || magic == shardMagic || magic == 20240520;
+}
+
+void writeTokenShard(const std::string &path, std::span<const int32_t> ids) {
+  if (ids.size() > size_t(std::numeric_limits<int32_t>::max()))
+    throw InputError(fmt::format("{}: {} tokens, a shard has at most 2^31 - 1", path, ids.size()));
+  std::array<int32_t, 256> header{};
+  header[0] = shardMagic;
+  header[1] = shardVersion;
+  header[2] = int32_t(ids.size());
+  AtomicFile file(path);
+  file.write(std::as_bytes(std::span(header)));
+  file.write(std::as_bytes(ids));
+  file.commit();
+}
+
+std::string tokenizedFile(const std::string &path, const Tokenizer &tokenizer,
+                          const std::function<void(std::string_view)> &report, std::string cache) {
+  const MappedFile text(path);
+  if (text.size() == 0)
+    throw InputError(fmt::format("{}: the file is empty, at least one batch of tokens is needed", path));
+  if (cache.empty())
+    cache = cacheFolder();
+  Checksum sum;
+  sum.add(text.bytes());
+  sum.add(std::as_bytes(std::span(tokenizer.fingerprint())));
+  const std::string kept = (std::filesystem::path(cache) / (sum.text() + ".tokens")).string();
+  if (isIntact(kept, tokenizer.vocabulary())) {
+    report(fmt::format("tokens of {} are those of an earlier run: {}", path, kept));
+    return kept;
+  }
+  report(fmt::format("tokenising {} …", path));
+  const std::vector<int32_t> ids = tokenizer.encode({reinterpret_cast<const char *>(text.data()), size_t(text.size())});
+  std::error_code error;
+  std::filesystem::create_directories(cache, error);
+  if (error)
+    throw InputError(fmt::format("{}: cannot make the folder: {}", cache, error.message()));
+  writeTokenShard(kept, ids);
+  report(fmt::format("{} bytes are {} tokens: {}", text.size(), ids.size(), kept));
+  return kept;
+}
+
+} // namespace tcc::models

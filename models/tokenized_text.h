@@ -1,0 +1,23 @@
+// Texts as tokens: made once, kept in the user's cache, read as any other file of tokens.
+#pragma once
+#include "models/tokenizer.h"
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace tcc::models {
+
+/// Whether `path` is a file of tokens already: an llm.c shard by its header, or a .bin file. Throws InputError where it
+/// cannot be read.
+bool isTokenFile(const std::string &path);
+
+/// Writes `ids` as an llm.c shard of uint32 tokens. Throws InputError for 2^31 tokens or more, or a failed write.
+void writeTokenShard(const std::string &path, std::span<const int32_t> ids);
+
+/// The path of a shard with the tokens of the text file `path`, in `cache`, or $XDG_CACHE_HOME/tcc/tokens where that is
+/// empty: found there by the checksums of text and tokenizer, or made. Says to `report` which of both.
+std::string tokenizedFile(const std::string &path, const Tokenizer &tokenizer,
+                          const std::function<void(std::string_view)> &report, std::string cache = {});
+
+} // namespace tcc::models

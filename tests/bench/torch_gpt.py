@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""GPT-2 in PyTorch, as train_gpt trains it: the peer of speed.sh and parity.py. Needs torch and numpy alone.
+
+    torch_gpt.py --size char -B 16 --steps 6 --compile [--bf16]    times steps; the last line is JSON with "tok_s"
+    torch_gpt.py --size baby -B 4 --steps 20 --export DIR          writes weights, tokens, losses and first gradients
+
+The step: next-token loss, gradients clipped to norm 1, AdamW (3e-4, 0.9/0.95, 1e-8, decay 0.1 on matrices), f32; with
+--bf16 forward products are under autocast. An export holds config.json and model.safetensors under Hugging Face's names,
+tokens.bin (uint16, batch after batch, in the order of train_gpt's --order=sequential), losses.json, grads.safetensors
+(first step, before clipping).
+"""
+import argparse
+import json
+import math
+import os
+import struct
+import time
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+SIZES = {  # layers, heads, width, sequence, vocabulary: train_gpt's presets
+    "baby": (4, 4, 128, 64, 256),
+    "char": (6, 6, 384, 256, 256),
+    "gpt2": (12, 12, 768, 1024, 50257),
+}
+
+
+def initial_weights(layers, width, sequence, vocabulary):
+    """Parameters by Hugging Face's names; matrices are [in, out]."""
+    generator = torch.Generator().manual_seed(1)
+    weights = {}
+
+    def matrix(name, rows, columns, deviation=0.02):
+        weights[name] = torch.randn(rows, columns, generator=generator) * deviation
+
+    def linear(name, rows, columns, deviation=0.02):
+        matrix(name + ".weight", rows, columns, deviation)
+        weights[name + ".bias"] = torch.zeros(columns)
+
+    def norm(name):
+        weights[name + ".weight"], weights[name + ".bias"] = torch.ones(width), torch.zeros(width)
+
+    matrix("wte.weight", vocabulary, width)
+    matrix("wpe.weight", sequence, width)
+    into_stream = 0.02 / math.sqrt(2 * layers)
+    for layer in range(layers):
+        block = f"h.{layer}."
+        norm(block + "ln_1")
+        linear(block + "attn.c_attn", width, 3 * width)
+        linear(block + "attn.c_proj", width, width, into_stream)
+        norm(block + "ln_2")
+        linear(block + "mlp.c_fc", width, 4 * width)
+        linear(block + "mlp.c_proj", 4 * width, width, into_stream)
+    norm("ln_f")
+    return {name: weight.requires_grad_() for name, weight in weights.items()}
+
+
+def attention(x, heads):
+    """Causal self-attention of packed queries, keys and values [B, T, 3·C] to [B, T, C]."""
+    batch, length, packed = x.shape
+    q, k, v = x.view(batch, length, 3, heads, packed // 3 // heads).permute(2, 0, 3, 1, 4)
+    if hasattr(F, "scaled_dot_product_attention"):
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    else:
+        scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+        hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
+        mixed = scores.masked_fill(hidden, -math.inf).softmax(-1) @ v
+    return mixed.transpose(1, 2).reshape(batch, length, packed // 3)
+
+
+def loss_of(weights, tokens, targets, layers, heads):
+    def norm(x, name):
+        return F.layer_norm(x, x.shape[-1:], weights[name + ".weight"], weights[name + ".bias"], 1e-5)
+
+    def linear(x, name):
+        return x @ weights[name + ".weight"] + weights[name + ".bias"]
+
+    x = weights["wte.weight"][tokens] + weights["wpe.weight"][: tokens.shape[1]]
+    for layer in range(layers):
+        block = f"h.{layer}."
+        x = x + linear(attention(linear(norm(x, block + "ln_1"), block + "attn.c_attn"), heads), block + "attn.c_proj")
+        hidden = F.gelu(linear(norm(x, block + "ln_2"), block + "mlp.c_fc"), approximate="tanh")
+        x = x + linear(hidden, block + "mlp.c_proj")
+    logits = norm(x, "ln_f") @ weights["wte.weight"].t()
+    return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+
+
+def save_tensors(path, tensors):
+    """A safetensors file: length, JSON header, f32 data."""
+    header, data = {}, b""
+    for name, tensor in tensors.items():
+        part = tensor.detach().numpy().astype("<f4").tobytes()
+        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [len(data), len(data) + len(part)]}
+        data += part
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def make_tokens(count, vocabulary):
+    """Text-like numbers: a walk in which the next token often follows from the last one."""
+    random = np.random.default_rng(2)
+    jumps = random.integers(0, vocabulary, count)
+    tokens = np.zeros(count, np.int64)
+    for i in range(1, count):
+        tokens[i] = (tokens[i - 1] * 5 + 3) % vocabulary if jumps[i] % 4 else jumps[i]
+    return tokens
+
+
+def export(folder, options, weights, tokens, losses, gradients):
+    layers, heads, width, sequence, vocabulary = options.sizes
+    config = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "activation_function": "gelu_new",
+              "n_layer": layers, "n_head": heads, "n_embd": width, "n_positions": sequence, "n_ctx": sequence,
+              "vocab_size": vocabulary, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True}
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "config.json"), "w") as file:
+        json.dump(config, file)
+    save_tensors(os.path.join(folder, "model.safetensors"), weights)
+    tokens.astype("<u2").tofile(os.path.join(folder, "tokens.bin"))
+    with open(os.path.join(folder, "losses.json"), "w") as file:
+        json.dump(losses, file)
+    save_tensors(os.path.join(folder, "grads.safetensors"), gradients)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=SIZES, default="char")
+    parser.add_argument("-B", "--batch", type=int, default=4)
+    parser.add_argument("-T", "--sequence", type=int, help="the preset's, where not given")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--compile", action="store_true", help="torch.compile (PyTorch 2)")
+    parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--export", metavar="DIR")
+    options = parser.parse_args()
+    layers, heads, width, sequence, vocabulary = SIZES[options.size]
+    sequence = options.sequence or sequence
+    options.sizes = layers, heads, width, sequence, vocabulary
+
+    weights = initial_weights(layers, width, sequence, vocabulary)
+    first = {name: weight.detach().clone() for name, weight in weights.items()}
+    groups = [{"params": [w for w in weights.values() if w.dim() >= 2], "weight_decay": 0.1},
+              {"params": [w for w in weights.values() if w.dim() < 2], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), eps=1e-8)
+    step_loss = torch.compile(loss_of) if options.compile else loss_of
+    tokens = make_tokens(options.steps * options.batch * sequence + 1, vocabulary)
+
+    losses, times, gradients = [], [], {}
+    for step in range(options.steps):
+        start = time.perf_counter()
+        window = torch.from_numpy(tokens[step * options.batch * sequence :][: options.batch * sequence + 1])
+        inputs, targets = window[:-1].view(options.batch, sequence), window[1:].view(options.batch, sequence)
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.bf16):
+            loss = step_loss(weights, inputs, targets, layers, heads)
+        loss.backward()
+        if step == 0 and options.export:
+            gradients = {name: weight.grad.clone() for name, weight in weights.items()}
+        torch.nn.utils.clip_grad_norm_(list(weights.values()), 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+        times.append(time.perf_counter() - start)
+    if options.export:
+        export(options.export, options, first, tokens, losses, gradients)
+    steady = sorted(times[len(times) // 3 :])  # behind compilation and first touches
+    seconds = steady[len(steady) // 2]
+    print(json.dumps({"loss": losses[-1], "ms": seconds * 1e3, "tok_s": options.batch * sequence / seconds}))
+
+
+if __name__ == "__main__":
+    main()

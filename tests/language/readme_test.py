@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Every command and graph of every README: those of `tcc` and `train_gpt` are run on small inputs and must end with status 0; what
+else stands in a block must be in OTHERS, with the reason why it is not run here, and what it names must exist.
+
+    readme_test.py FOLDER-OF-PROGRAMS
+"""
+
+import pathlib
+import re
+import shlex
+import struct
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# The start of a line, and why it is not run.
+OTHERS = {
+    "bash run.sh": "installs and trains for a minute", "bash test.sh": "runs this test",
+    "cmake -S": "configures and builds everything", "ctest": "runs this test",
+    "build/tests/": "a test of its own", "tests/bench/parity.py": "needs PyTorch and minutes",
+    "tests/bench/speed.sh": "takes minutes", "tests/models/transformers_parity.py": "needs transformers", "tests/outside/judge.py": "the test outside_judge",
+    "python3 tests/ops/make_torch_data.py": "needs PyTorch", "python3 docs/language/generate.py": "the test language_test",
+}
+# Blocks that are no commands: output of a program, or text that the tests of their folder compile in full.
+NO_COMMANDS = {"ir/README.md", "codegen/cuda/device/README.md", "tests/cuda_emulator/README.md",
+               "tests/cuda_machine/README.md"}
+PROGRAMS = {"tcc", "train_gpt", "build/bin/tcc", "build/bin/train_gpt"}
+
+
+def blocks(text):
+    """Lines of fenced blocks without a language and of indented ones."""
+    fence, before = None, ""
+    for line in text.splitlines():
+        if line.startswith("```"):
+            fence = None if fence is not None else line[3:]
+        elif fence == "":
+            yield line
+        elif fence is None and line.startswith("    ") and not before.lstrip().startswith(("- ", "* ")):
+            yield line[4:]
+        before = line
+
+
+def commands(text):
+    for line in blocks(text):
+        line = re.split(r"\s{2,}#|\s{5,}", line.strip())[0].split(" # ")[0].strip()
+        if line and "─" not in line and not re.match(r"\w+ \+?= ", line) and re.match(r"[\w./=-]+(\s|$)", line):
+            yield line.rstrip("\\").strip()
+
+
+def graph_failures(programs, folder):
+    """Each ```graph block of a Markdown file, checked by tcc as it stands."""
+    for path in [ROOT / "README.md", ROOT / "docs/LANGUAGE.md"]:
+        blocks_found = re.findall(r"^```graph\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL)
+        for text in blocks_found:
+            (folder / "block.graph").write_text(text)
+            done = subprocess.run([programs / "tcc", "-fsyntax-only", "block.graph"], cwd=folder, capture_output=True, text=True)
+            if done.returncode:
+                yield f"{path.name}: {done.stderr}"
+        if not blocks_found:
+            yield f"{path.name} has no graph"
+
+
+def write_inputs(folder):
+    (folder / "book.txt").write_text("In the beginning was the word, and the word was a token. " * 400)
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 64), }".ljust(117) + "\n"
+    with open(folder / "x.npy", "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + bytes(2 * 64 * 4))
+
+
+def run(line, programs, folder):
+    """None, or how a command of `tcc` or `train_gpt` failed."""
+    line = line.replace("FILE.tcc", "out.tcc").replace(" FILE", " models/train_step.graph")
+    line = re.sub(r"-emit=(\w+)(\|\w+)+", r"-emit=\1", line)
+    words = [word for word in shlex.split(line) if word != "..."]
+    if words[0].endswith("train_gpt") and "--help" not in words:
+        words = [word if word != "FILE" else "book.txt" for word in words]
+        words = [word if word != "models/train_step.graph" else "book.txt" for word in words]
+        if "--steps" not in words:
+            words += ["--steps", "1"]
+    words[0] = str(programs / pathlib.Path(words[0]).name)
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+    return None if done.returncode == 0 else f"status {done.returncode}: {done.stderr.strip()[:500]}"
+
+
+def main():
+    programs, failures, ran = pathlib.Path(sys.argv[1]).resolve(), [], 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "models").symlink_to(ROOT / "models")
+        write_inputs(folder)
+        failures += graph_failures(programs, folder)
+        tracked = subprocess.run(["git", "ls-files", "*README.md"], cwd=ROOT, capture_output=True, text=True)
+        readmes = tracked.stdout.split() or [str(p.relative_to(ROOT)) for p in ROOT.glob("*/README.md")]
+        for readme in readmes:
+            if readme in NO_COMMANDS:
+                continue
+            for line in commands((ROOT / readme).read_text()):
+                start = re.sub(r"^(\w+=\S* )*", "", line)
+                words = start.split()
+                if words and words[0] in PROGRAMS:
+                    ran += 1
+                    wrong = run(start, programs, folder)
+                    if wrong:
+                        failures.append(f"{readme}: {line}\n  {wrong}")
+                elif not any(start.startswith(other) for other in OTHERS):
+                    failures.append(f"{readme}: {line}\n  neither run here nor in OTHERS with a reason")
+                elif words[0].startswith(("tests/", "docs/")) and not (ROOT / words[0]).exists():
+                    failures.append(f"{readme}: {line}\n  there is no {words[0]}")
+    print(*failures, f"{ran} commands run, {len(failures)} failures", sep="\n")
+    return 1 if failures or not ran else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
