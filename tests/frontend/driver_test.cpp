@@ -496,9 +496,9 @@ TEST(Driver, AnIndexThatMakesNanIsNamed) {
   func.return %l : tensor<f32>
 }
 )");
-  file("t.npy", npyText("{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }",
-                        std::string("\xff\xff\xff\xff\x03\0\0\0", 8)));
-  const Result result = tcc(graph + " --run --input t=t.npy");
+  const std::string indices = file("t.npy", npyText("{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }",
+                                                    std::string("\xff\xff\xff\xff\x03\0\0\0", 8)));
+  const Result result = tcc(graph + " --run --input t=" + indices);
   EXPECT_EQ(result.status, 0);
   EXPECT_HAS(result.err, "tcc: warning: 't' element 1 is 3; an index of 0..2 is expected, others give NaN");
   EXPECT_HAS(result.out, "nan");

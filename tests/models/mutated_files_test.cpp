@@ -85,7 +85,8 @@ TEST(MutatedFiles, Config) {
 
 TEST(MutatedFiles, RunState) {
   TemporaryFolder folder;
-  RunState state{.step = 12, .lossFirst = 5.5, .lossLast = 2.25, .seconds = 3.5, .identity = {{"model", "baby"}}};
+  RunState state{
+      .step = 12, .lossFirst = 5.5, .lossLast = 2.25, .seconds = 3.5, .identity = {{"model", "baby"}}, .settings = {}};
   writeRunState(folder.path("run.json"), state);
   auto [taken, refused] = readMutants(readAll(folder.path("run.json")),
                                       [](const std::string &path) { EXPECT_GE(readRunState(path).step, 0); });

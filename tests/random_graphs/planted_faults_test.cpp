@@ -153,8 +153,10 @@ bool reuseTooEarly(runtime::Plan &plan) {
     for (runtime::BufferId victim : usesOf(plan, plan.instructions[made]).writes)
       for (size_t between = made + 1; inArena(victim) && between < plan.instructions.size(); ++between)
         for (runtime::BufferId mover : usesOf(plan, plan.instructions[between]).writes) {
-          if (!inArena(mover) || plan.buffers[mover].bytes > plan.buffers[victim].bytes ||
-              plan.buffers[mover].bytes < 256 || touches(plan, mover, victim))
+          // A product may leave its scratch as it is.
+          if (!std::holds_alternative<runtime::KernelCall>(plan.instructions[between].call) || !inArena(mover) ||
+              plan.buffers[mover].bytes != plan.buffers[victim].bytes || plan.buffers[mover].bytes < 256 ||
+              touches(plan, mover, victim))
             continue;
           for (size_t read = between + 1; read < plan.instructions.size(); ++read)
             if (llvm::is_contained(usesOf(plan, plan.instructions[read]).reads, victim)) {
