@@ -49,12 +49,6 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
   std::optional<runtime::Plan> plan = lowerPlan(onlyFunction(module), target, threads, kernels, error);
   if (!plan)
     return std::nullopt;
-  if (!target.lowerKernels(kernels.sources(), *plan, error))
-    return std::nullopt;
-  if (runtime::Error invalid = validatePlan(*plan)) {
-    error = invalid.message();
-    return std::nullopt;
-  }
   std::optional<std::vector<std::string>> code = target.emit(kernels.sources(), error);
   if (!code)
     return std::nullopt;

@@ -71,6 +71,8 @@ public:
         return std::nullopt;
     }
     lowerReturn();
+    if (!target.lowerKernels(kernels.sources(), plan, error))
+      return std::nullopt;
     if (runtime::Error invalid = validatePlan(plan)) {
       error = invalid.message();
       return std::nullopt;

@@ -33,12 +33,13 @@ public:
   /// kernels equal.
   virtual KernelLaunch launch(const KernelInfo &form) const = 0;
 
-  /// The code objects of all kernels, none where there are none; nothing and in `error` which kernel cannot be made, and
-  /// why.
-  virtual std::optional<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels, std::string &error) const = 0;
+  /// The code objects of all kernels, none where there are none; nothing and in `error` which kernel cannot be made,
+  /// and why.
+  virtual std::optional<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels,
+                                                       std::string &error) const = 0;
 
-  /// Turns the plan's kernel calls into what the device runs, where those are no kernel calls; `kernels` are the plan's,
-  /// in order. False and in `error` why not.
+  /// Turns the plan's kernel calls into what the device runs, where those are no kernel calls; `kernels` are the
+  /// plan's, in order. False and in `error` why not.
   virtual bool lowerKernels(llvm::ArrayRef<KernelSource> kernels, runtime::Plan &plan, std::string &error) const {
     (void)kernels, (void)plan, (void)error;
     return true;

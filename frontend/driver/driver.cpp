@@ -57,7 +57,7 @@ private:
   void openDump();
   void closeDump();
   void make();
-  void chooseTarget();
+  void chooseTarget(int threads);
   void emit(Emission emission);
   void emitPhase(Emission emission);
   void emitCode(Emission emission);
@@ -144,8 +144,7 @@ int Job::steps() {
 }
 
 /// Every artefact, a dump of a phase too, is of the one target.
-void Job::chooseTarget() {
-  const int threads = compileOptions.threads ? compileOptions.threads : runtime::availableThreads();
+void Job::chooseTarget(int threads) {
   std::string problem;
   target = makeTarget(compileOptions.targetName, compileOptions.cpu, threads, problem);
   if (!target)
@@ -157,8 +156,8 @@ void Job::chooseTarget() {
 
 void Job::make() {
   const std::string &cpu = compileOptions.cpu.target.cpu;
-  chooseTarget();
   const int threads = compileOptions.threads ? compileOptions.threads : runtime::availableThreads();
+  chooseTarget(threads);
   const bool native = compileOptions.targetName == "cpu" && cpu == "native";
   say("target " + target->codeName() + (native ? ", -march=native (" + llvm::sys::getHostCPUName().str() + ")" : "") +
       ", -O" + std::to_string(compileOptions.pipeline.level) + ", " + std::to_string(threads) + " threads");

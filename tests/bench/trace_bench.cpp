@@ -2,8 +2,8 @@
 // record op by op, and found in the cache; a frozen function only looks at its arguments' types. `ops` are those of the
 // step, `per_op` the seconds for each.
 //   trace_bench
-#include "models/model.h"
 #include "models/gpt2_config.h"
+#include "models/model.h"
 #include <benchmark/benchmark.h>
 
 namespace {

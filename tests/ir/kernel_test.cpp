@@ -149,12 +149,10 @@ TEST_F(Kernels, reductionsOverAnyAxisOfThree) {
   struct Case {
     std::string axes, result, space;
   };
-  for (const Case &sample : {Case{"2", "2x3x1", "space 1 x 6 x 4, stages 1"},
-                             Case{"1, 2", "2x1x1", "space 1 x 2 x 12, stages 1"},
-                             Case{"0, 1, 2", "1x1x1", "space 1 x 1 x 24, stages 1"},
-                             Case{"1", "2x1x4", "space 2 x 3 x 4, stages 1"},
-                             Case{"0", "1x3x4", "space 1 x 2 x 12, stages 1"},
-                             Case{"0, 1", "1x1x4", "space 1 x 6 x 4, stages 1"}})
+  for (const Case &sample :
+       {Case{"2", "2x3x1", "space 1 x 6 x 4, stages 1"}, Case{"1, 2", "2x1x1", "space 1 x 2 x 12, stages 1"},
+        Case{"0, 1, 2", "1x1x1", "space 1 x 1 x 24, stages 1"}, Case{"1", "2x1x4", "space 2 x 3 x 4, stages 1"},
+        Case{"0", "1x3x4", "space 1 x 2 x 12, stages 1"}, Case{"0, 1", "1x1x4", "space 1 x 6 x 4, stages 1"}})
     for (StringRef op : {"reduce_sum", "reduce_max"}) {
       KernelInfo info = form(
           "x: 2x3x4xf32",

@@ -69,7 +69,7 @@ TEST(TargetModel, SplitsColumnSums) {
 TEST(TargetModel, SplitsLongRows) {
   TargetModel model;
   EXPECT_EQ(Compiled(longSum, model, 2, Phase::shaped).lastSum(), 10); // of 4000
-  model.longestPart = 1100; // of 1000, the largest divisor
+  model.longestPart = 1100;                                            // of 1000, the largest divisor
   EXPECT_EQ(Compiled(longSum, model, 2, Phase::shaped).lastSum(), 40);
   model.shortestPart = 1001; // of 1100, the last one filled up
   EXPECT_EQ(Compiled(longSum, model, 2, Phase::shaped).lastSum(), 37);

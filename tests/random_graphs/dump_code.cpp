@@ -26,7 +26,8 @@ std::string codeOf(ModuleOp module, const CompileOptions &options) {
   std::optional<runtime::Artefact> artefact = compileModule(*copy, options, report, error);
   if (!artefact)
     return "refused: " + messages + error + "\n";
-  std::string text = "kernels: " + std::to_string(report.compiledKernels) + "\n" + planToJson(artefact->targets.front().plan) + "\n";
+  std::string text =
+      "kernels: " + std::to_string(report.compiledKernels) + "\n" + planToJson(artefact->targets.front().plan) + "\n";
   if (report.compiledKernels == 0)
     return text;
   std::optional<std::string> code = cpu::emitKernels(kernelSources(*copy), options.cpu, cpu::Artefact::llvm, error);
