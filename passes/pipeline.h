@@ -3,6 +3,7 @@
 #pragma once
 #include "ir/phases.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "passes/remarks.h"
 #include "passes/target_model.h"
 #include <map>
 #include <string>
@@ -22,6 +23,7 @@ struct PipelineOptions {
   bool verifyEach = false;                 // run the reference interpreter before and after each pass and compare
   std::string dump;                        // -fdump-ir=: "all", "changed" or a pass's name; empty for none
   llvm::raw_ostream *dumpStream = nullptr; // where dumps go; stderr by default
+  Remarks *remarks = nullptr;              // where passes add what they did and what they left; null: nobody asks
   TargetModel target;
   const TargetQueries *queries = nullptr; // without it the target has no kernels of its own, and nothing needs scratch
 };
