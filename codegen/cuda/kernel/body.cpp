@@ -1,0 +1,245 @@
+// What all shapes share of a kernel's text: head comment and parameters, each node as one named local, each store, the
+// axes that indices are computed from.
+#include "codegen/cuda/kernel/body.h"
+#include "codegen/cuda/kernel/expressions.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+namespace tcc::cuda {
+
+using Kind = KernelNode::Kind;
+
+static std::vector<std::string> headComment(const KernelSource &source, const KernelDivision &division) {
+  static constexpr const char *shapes[] = {"a thread an element", "segments of many tensors", "a warp a row",
+                                           "a block a row",       "a thread a column",        "a block an outer block"};
+  const KernelInfo &form = source.form;
+  const KernelSpace &space = form.space;
+  std::vector<std::string> lines;
+  lines.push_back("// " + source.symbol + ": " + source.names.label);
+  lines.push_back("// space " + std::to_string(space.outer) + " x " + std::to_string(space.rows) + " x " +
+                  std::to_string(space.columns) + ", " + std::to_string(form.stages) +
+                  (form.stages == 1 ? " pass, " : " passes, ") + shapes[static_cast<int>(division.shape)]);
+  std::string fused = "// fuses", where;
+  for (const KernelNames::Op &op : source.names.ops) {
+    std::string word = " " + op.name + (op.source.empty() || op.source == where ? "" : " (" + op.source + ")");
+    where = op.source;
+    if (fused.size() + word.size() > 118) {
+      lines.push_back(fused);
+      fused = "//      ";
+    }
+    fused += word;
+  }
+  lines.push_back(fused);
+  return lines;
+}
+
+KernelBody::KernelBody(const KernelSource &source)
+    : source(source), form(source.form), stages(kernelStages(form)), division(divide(form)),
+      values(columnValues(form, stages, division)) {}
+
+std::string KernelBody::text() {
+  writeHead();
+  writeShape();
+  w.close();
+  return w.take();
+}
+
+void KernelBody::writeHead() {
+  for (const std::string &line : headComment(source, division))
+    w.line(line);
+  std::string parameters;
+  if (division.shape == KernelShape::segments) {
+    parameters = "const u64 *table, int segments";
+  } else {
+    for (size_t i = 0; i < form.arguments.size(); ++i)
+      parameters += "const " + elementType(form.arguments[i].type) + " *in" + std::to_string(i) + ", ";
+    for (size_t i = 0; i < form.results.size(); ++i)
+      parameters += elementType(form.results[i].type) + " *out" + std::to_string(i) + ", ";
+    parameters.resize(parameters.size() - 2);
+  }
+  w.open("KERNEL(" + source.symbol + ", " + std::to_string(division.threads) + ", 1)(" + parameters + ")");
+}
+
+//===- scopes and axes -----------------------------------------------------------------------------------------===//
+
+void KernelBody::open(const std::string &head) {
+  w.open(head);
+  declaredAxes.emplace_back();
+}
+void KernelBody::close() {
+  w.close();
+  declaredAxes.pop_back();
+}
+
+/// Declares `name` as the number of this thread's item, and leaves where there is none.
+void KernelBody::writeItem(const std::string &name, const std::string &number) {
+  w.line("const i64 " + name + " = " + number + ";");
+  w.line("if (" + name + " >= " + std::to_string(division.items) + "ll)");
+  w.line("  return;");
+}
+
+/// o and r of row number `row` (a text) of all.
+void KernelBody::writeRowAxes(const std::string &row) {
+  const KernelSpace &space = form.space;
+  std::string rows = std::to_string(space.rows);
+  w.line("const int o = " + (space.outer == 1 ? "0" : "static_cast<int>(" + row + " / " + rows + ")") + ";");
+  w.line("const int r = static_cast<int>(" + (space.outer == 1 ? row : row + " % " + rows) + ");");
+}
+
+/// Declares the derived axes that an expression uses, those that they use first.
+void KernelBody::declareAxesOf(const IndexExpr &expr) {
+  for (const IndexTerm &term : expr.terms)
+    if (term.axis >= axis::firstDerived)
+      declareAxis(term.axis);
+}
+void KernelBody::declareAxis(unsigned number) {
+  if (llvm::any_of(declaredAxes, [&](const std::set<unsigned> &scope) { return scope.count(number) != 0; }))
+    return;
+  const IndexExpr &value = form.derived[number - axis::firstDerived].value;
+  declareAxesOf(value);
+  w.line(std::string("const ") + (fits32(value) ? "int" : "i64") + " d" + std::to_string(number) + " = " +
+         indexText(value) + ";");
+  declaredAxes.back().insert(number);
+}
+
+/// "d3 >= 0 && d3 < 5" for all of them; empty for none.
+std::string KernelBody::inside(llvm::ArrayRef<unsigned> guards) {
+  std::string text;
+  for (unsigned guard : guards) {
+    declareAxis(guard);
+    std::string axis = "d" + std::to_string(guard);
+    text += (text.empty() ? "" : " && ") + axis + " >= 0 && " + axis + " < " +
+            std::to_string(form.derived[guard - axis::firstDerived].extent);
+  }
+  return text;
+}
+
+//===- nodes and stores ----------------------------------------------------------------------------------------===//
+
+std::string KernelBody::name(unsigned id) const {
+  const KernelNode &node = form.nodes[id];
+  int op = id < source.names.ofNode.size() ? source.names.ofNode[id] : -1;
+  std::string word = op >= 0 ? source.names.ops[static_cast<size_t>(op)].name : "x";
+  if (node.kind == Kind::load && node.operands.empty())
+    word = "x" + std::to_string(node.argument);
+  for (char &letter : word)
+    letter = llvm::isAlnum(letter) ? letter : '_';
+  return word + "_" + std::to_string(id);
+}
+
+void KernelBody::writeNodes(llvm::ArrayRef<unsigned> nodes) {
+  for (unsigned id : nodes)
+    writeNode(id);
+}
+
+/// What stage `number` does at column c; `subscript` is the number of the thread's column, for kept values.
+void KernelBody::writeColumnBody(unsigned number, const std::string &subscript) {
+  const KernelStage &stage = stages.stages[number];
+  for (unsigned id : values.computedIn[number]) {
+    std::string kept = "kept_" + std::to_string(id) + "[" + subscript + "]";
+    if (values.keptFrom[id] >= 0 && values.keptFrom[id] < static_cast<int>(number)) {
+      w.line("const " + valueType(form.nodes[id].type) + " " + name(id) + " = " + kept + ";");
+      continue;
+    }
+    writeNode(id);
+    if (values.keptFrom[id] >= 0)
+      w.line(kept + " = " + name(id) + ";");
+  }
+  for (unsigned id : stage.reductions) {
+    std::string part = "part_" + std::to_string(id);
+    w.line(part + " = " + combined(form.nodes[id].isMax, part, name(form.nodes[id].operands[0])) + ";");
+  }
+  for (unsigned store : stage.stores)
+    writeStore(store);
+  for (unsigned store : stage.columnResults)
+    writeAccumulation(store, division.shape == KernelShape::blockColumns ? "[k]" : "");
+}
+
+void KernelBody::writeStore(unsigned number) {
+  const KernelStore &store = form.stores[number];
+  declareAxesOf(store.index);
+  w.line("out" + std::to_string(number) + "[" + indexText(store.index) +
+         "] = " + stored(name(store.node), form.results[number].type) + ";");
+}
+
+void KernelBody::writeNode(unsigned id) {
+  const KernelNode &node = form.nodes[id];
+  declareAxesOf(node.index);
+  std::string value = textOf(node, id);
+  w.line("const " + valueType(node.type) + " " + name(id) + " = " + value + ";");
+}
+
+std::string KernelBody::textOf(const KernelNode &node, unsigned id) {
+  switch (node.kind) {
+  case Kind::load:
+    return loadText(node);
+  case Kind::literal:
+    return literal(node.value, node.type);
+  case Kind::index:
+    return facts(node.type).isFloat ? rounded("static_cast<float>(" + indexText(node.index) + ")", node.type)
+                                    : "static_cast<" + valueType(node.type) + ">(" + indexText(node.index) + ")";
+  case Kind::random:
+    return "random_bits(static_cast<u32>(" + name(node.operands[0]) + "), " +
+           std::to_string(static_cast<uint32_t>(node.stream)) + "u, static_cast<u64>(" + indexText(node.index) + "))";
+  case Kind::compute:
+    return computeText(node, id);
+  default:
+    return chooseText(node);
+  }
+}
+
+std::string KernelBody::loadText(const KernelNode &node) {
+  bool gathers = !node.operands.empty();
+  std::string none = zero(facts(node.type).computed), condition = inside(node.guards);
+  if (gathers && node.gatherRows * node.gatherStride == 0)
+    return outsideValue(node.type);
+  if (!gathers && form.arguments[node.argument].elements == 0)
+    return none;
+  std::string index = indexText(node.index);
+  if (!gathers) {
+    std::string element = loaded("in" + std::to_string(node.argument) + "[" + index + "]", node.type);
+    return condition.empty() ? element : condition + " ? " + element + " : " + none;
+  }
+  std::string row = name(node.operands[0]);
+  std::string place = "static_cast<i64>(" + row + ") * " + std::to_string(node.gatherStride) + " + " + index;
+  std::string element = loaded("in" + std::to_string(node.argument) + "[" + place + "]", node.type);
+  std::string known = row + " >= 0 && " + row + " < " + std::to_string(node.gatherRows);
+  std::string value = known + " ? " + element + " : " + outsideValue(node.type);
+  return condition.empty() ? value : condition + " ? (" + value + ") : " + none;
+}
+
+/// One local a step, but for the last.
+std::string KernelBody::computeText(const KernelNode &node, unsigned id) {
+  llvm::SmallVector<TypedText> values;
+  for (unsigned operand : node.operands)
+    values.push_back({name(operand), facts(form.nodes[operand].type).computed});
+  for (auto [i, step] : llvm::enumerate(node.steps.steps)) {
+    llvm::SmallVector<TypedText> operands;
+    for (unsigned k = 0; k < facts(step.opcode).operands; ++k)
+      operands.push_back(values[step.operands[k]]);
+    std::string text = stepText(step, operands);
+    bool last = values.size() == node.steps.result && i + 1 == node.steps.steps.size();
+    if (step.opcode == Opcode::constant || last) {
+      values.push_back({text, step.type});
+      continue;
+    }
+    std::string local = name(id) + "_" + std::to_string(i);
+    w.line("const " + valueType(step.type) + " " + local + " = " + text + ";");
+    values.push_back({local, step.type});
+  }
+  return rounded(values[node.steps.result].text, node.type);
+}
+
+std::string KernelBody::chooseText(const KernelNode &node) {
+  std::string text = zero(facts(node.type).computed);
+  unsigned first = node.guards.size();
+  for (unsigned i = node.operands.size(); i-- > 0;) {
+    first -= node.guardCounts[i];
+    std::string condition = inside(llvm::ArrayRef<unsigned>(node.guards).slice(first, node.guardCounts[i]));
+    std::string part = name(node.operands[i]);
+    text = condition.empty() ? part : condition + " ? " + part + " : (" + text + ")";
+  }
+  return text;
+}
+
+} // namespace tcc::cuda
