@@ -36,7 +36,7 @@ bool isSource(Operation *op) {
 class Fuser : Fusion {
 public:
   Fuser(func::FuncOp function, const PipelineOptions &options)
-      : Fusion(function), level(options.level), target(options.target) {}
+      : Fusion(function, options.target.views), level(options.level), target(options.target) {}
 
   LogicalResult run() {
     findMemoryValues();
@@ -70,7 +70,7 @@ private:
       order[&op] = i;
       if (isa<StructuredOpInterface>(op))
         structuredOperands[&op];
-      for (Value root : memoryOperands(&op, target.views))
+      for (Value root : memoryOperands(&op, views))
         requireInMemory(root, &op);
       // Read or written at computed rows, by a kernel.
       if (auto gather = dyn_cast<GatherOp>(op))

@@ -19,10 +19,12 @@ struct FusionGroup {
 
 /// A function on its way from ops to kernels. Values that belong to no group are computed again by whoever needs them.
 struct Fusion {
-  explicit Fusion(mlir::func::FuncOp function) : function(function), block(function.getBody().front()) {}
+  Fusion(mlir::func::FuncOp function, const ViewLimits &views)
+      : function(function), block(function.getBody().front()), views(views) {}
 
   mlir::func::FuncOp function;
   mlir::Block &block;
+  ViewLimits views;                                  // how structured ops read their operands
   llvm::DenseMap<mlir::Operation *, unsigned> order; // position in the block
   llvm::SetVector<mlir::Value> inMemory;             // what structured ops and the caller read
   llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Operation *, 2>> structuredUsers;

@@ -27,8 +27,9 @@ public:
       old.push_back(&op);
     if (writeNodes() != nodes.size())
       return fusion.function.emitError("fuse-kernels made groups that wait for each other");
-    for (OpOperand &operand : fusion.block.getTerminator()->getOpOperands())
-      operand.set(cloneInto(builder, operand.get(), mapping));
+    Operation *terminator = fusion.block.getTerminator();
+    SmallVector<Value> returned = cloneOperands(terminator);
+    terminator->setOperands(returned);
     for (Operation *op : llvm::reverse(old)) {
       op->dropAllUses();
       op->erase();
@@ -71,6 +72,32 @@ private:
         builder.clone(*op, mapping);
     }
     return mapping.lookup(value);
+  }
+
+  /// What `op`, outside of kernels, reads, with the views that it looks through.
+  SmallVector<Value> cloneOperands(Operation *op) {
+    SmallVector<Value> roots = memoryOperands(op, fusion.views), operands;
+    for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+      operands.push_back(i < roots.size() ? cloneView(operand, roots[i]) : cloneInto(builder, operand, mapping));
+    return operands;
+  }
+
+  /// `value` as a view of `root`. A view in between that is in memory for another user's sake is looked through too:
+  /// what was decided about `value` was decided about this chain.
+  Value cloneView(Value value, Value root) {
+    SmallVector<Operation *> chain; // from the value down
+    bool stored = false;
+    for (Value at = value; at != root; at = chain.back()->getOperand(0)) {
+      chain.push_back(at.getDefiningOp());
+      stored |= fusion.inMemory.contains(at);
+    }
+    if (!stored)
+      return cloneInto(builder, value, mapping);
+    IRMapping local;
+    local.map(root, cloneInto(builder, root, mapping));
+    for (Operation *op : llvm::reverse(chain))
+      builder.clone(*op, local);
+    return local.lookup(value);
   }
 
   std::string labelOf(const FusionGroup &group) {
@@ -170,6 +197,12 @@ private:
     }
   }
 
+  void writeStructured(Operation *op) {
+    SmallVector<Value> operands = cloneOperands(op);
+    Operation *made = builder.clone(*op, mapping);
+    made->setOperands(operands);
+  }
+
   /// Kahn's order. How many could be written.
   size_t writeNodes() {
     std::priority_queue<unsigned, std::vector<unsigned>, std::greater<>> ready;
@@ -182,9 +215,7 @@ private:
       ready.pop();
       ++written;
       if (nodes[i].op) {
-        for (Value operand : nodes[i].op->getOperands())
-          cloneInto(builder, operand, mapping);
-        builder.clone(*nodes[i].op, mapping);
+        writeStructured(nodes[i].op);
       } else {
         outlineGroup(nodes[i].group);
       }

@@ -212,8 +212,8 @@ SmallVector<Value> DivOp::gradient(Emit &b, ValueRange dy) {
   DenseElementsAttr numerator;
   if (matchPattern(getLhs(), m_Constant(&numerator)) && isSplat(numerator, 1.0)) // 1 / x: no further division
     return {Value(), b.neg(b.mul(b.mul(dy[0], getResult()), getResult()))};
-  Value toLhs = b.div(dy[0], getRhs());
-  return {toLhs, b.neg(b.mul(toLhs, getResult()))};
+  // The quotient is divided, not dy: 0 / tiny has the gradient 0, where dy / tiny would be infinite.
+  return {b.div(dy[0], getRhs()), b.neg(b.mul(dy[0], b.div(getResult(), getRhs())))};
 }
 Value DivOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
   return arith::DivFOp::create(b, loc, operands[0], operands[1]);

@@ -1,5 +1,8 @@
 #include "kernel_runner.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
+#include "passes/passes.h"
+#include "passes/pipeline.h"
 #include "tensor_bytes.h"
 #include "llvm/TargetParser/Host.h"
 #include <dlfcn.h>
@@ -42,12 +45,16 @@ LoadedKernel::LoadedKernel(const KernelText &text, const cpu::EmitOptions &optio
   registerDialects(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();
-  module = parseSourceString<ModuleOp>(text.module(), ParserConfig(&context));
+  module = parseSourceString<ModuleOp>(text.module(), ParserConfig(&context, /*verifyAfterParse=*/false));
   if (!module) {
     error = "the test's kernel does not parse:\n" + text.module();
     return;
   }
   function = *module->getOps<func::FuncOp>().begin();
+  if (failed(decompose(function, PipelineOptions())) || failed(mlir::verify(*module))) { // composites have no kernels
+    error = "the test's kernel is not one:\n" + text.module();
+    return;
+  }
   auto kernel = *function.getBody().getOps<KernelOp>().begin();
   std::string refusal;
   std::optional<KernelInfo> analysed = analyzeKernel(kernel, refusal);

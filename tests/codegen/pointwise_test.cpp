@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 using namespace tcc;
 using namespace tcc::test;
@@ -160,7 +161,16 @@ struct Function {
   double bound; // in units in the last place, over all floats
 };
 
-/// The bounds that docs/LANGUAGE.md states.
+double sigmoid(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+
+double gelu(double x) {
+  return x * sigmoid(2 * std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x));
+}
+
+/// The bounds that docs/LANGUAGE.md states. Those of silu and gelu are the tail's: a sigmoid that is a denormal, and an
+/// exponential of up to 88 whose argument was rounded.
 const Function functions[] = {{"exp", std::exp, 1.5},
                               {"log", std::log, 1.5},
                               {"tanh", std::tanh, 3},
@@ -168,7 +178,10 @@ const Function functions[] = {{"exp", std::exp, 1.5},
                               {"sin", std::sin, 1.6},
                               {"cos", std::cos, 1.6},
                               {"sqrt", [](double x) { return std::sqrt(x); }, 0.5},
-                              {"rsqrt", [](double x) { return 1 / std::sqrt(x); }, 1.5}};
+                              {"rsqrt", [](double x) { return 1 / std::sqrt(x); }, 1.5},
+                              {"sigmoid", sigmoid, 3},
+                              {"silu", [](double x) { return x < -1e300 ? 0 : x * sigmoid(x); }, 60},
+                              {"gelu", gelu, 200}};
 
 /// Floats of all exponents and both signs, evenly among their bit patterns, and around each power of two.
 std::vector<double> floatsOfAllSizes() {

@@ -138,6 +138,27 @@ TEST(Gradients, winnersShareInHalves) {
   }
 }
 
+TEST(Gradients, zeroDividedByAlmostNothing) {
+  // dy / b is infinite in f32, a / b and what b's gradient is are zero.
+  auto context = makeContext();
+  std::string messages;
+  OwningOpRef<ModuleOp> module =
+      parseText(*context, R"(func.func @main(%a: tensor<1xf32>, %b: tensor<1xf32>) -> tensor<1xf32> {
+    %r = tcc.div %a, %b : tensor<1xf32>
+    return %r : tensor<1xf32>
+  })",
+                messages);
+  ASSERT_TRUE(module) << messages;
+  func::FuncOp function = mainOf(*module);
+  differentiate(function);
+  auto tensor = RankedTensorType::get({1}, Float32Type::get(context.get()));
+  std::string error;
+  auto gradients = interpret(function, {RefTensor{tensor, {0}}, RefTensor{tensor, {1e-40}}, RefTensor{tensor, {2.5}}},
+                             RefMode::rounding, error);
+  ASSERT_TRUE(succeeded(gradients)) << error;
+  EXPECT_EQ((*gradients)[1].data, std::vector<double>{0});
+}
+
 TEST(Gradients, valuesNotTakenLeakNothing) {
   // d/dx select(x > 0, log x, 0) at x <= 0: the side not taken has an infinite or NaN derivative.
   auto context = makeContext();

@@ -109,8 +109,25 @@ def _rounded(x, dtype, ulps, generator):
     return _in_range(x, dtype)
 
 
+def overflowed(graph):
+    """By shape, where an op of the graph has a finite fp64 result that its own type does not hold."""
+    places = {}
+    env = {value.index: value.data for value in graph.arguments}
+    for step in graph.steps:
+        results = step.truth(*(env[index] for index in step.operands))
+        for value, data in zip(step.results, results if isinstance(results, tuple) else (results,)):
+            env[value.index] = _in_range(data, value.dtype)
+            if is_float(value.dtype):
+                lost = torch.isfinite(data) & ~torch.isfinite(env[value.index])
+                if lost.any():
+                    places[value.shape] = places.get(value.shape, False) | lost
+    return places
+
+
 def evaluate(graph, outputs, gradients, generator=None):
-    """Values of `outputs`, then for each (loss, wrt) of `gradients` those of d loss / d wrt, as fp64 tensors."""
+    """Values of `outputs`, then for each (loss, wrt) of `gradients` those of d loss / d wrt, as fp64 tensors.
+
+    PyTorch's gradients read fp64 results also where those overflow in the graph's own type: see `overflowed`."""
     env = {}
     for value in graph.arguments:
         data = value.data.clone()
