@@ -1,4 +1,5 @@
 #include "models/checkpoint.h"
+#include "models/checksum.h"
 #include "models/files.h"
 #include "models/input_error.h"
 
@@ -100,6 +101,15 @@ void ModelFolder::read(const ParameterSpec &parameter, std::span<float> out) con
   TensorEntry wanted = *entry;
   wanted.end = wanted.begin + parameter.elements() * dtypeBytes(wanted.dtype);
   file->readFloats(wanted, out);
+}
+
+std::string ModelFolder::fingerprint() const {
+  std::string sums;
+  for (const ParameterSpec &parameter : model.parameters()) {
+    const auto [file, entry] = tensor(parameter);
+    sums += checksumOf(file->bytes(*entry));
+  }
+  return checksumOf(std::as_bytes(std::span(sums)));
 }
 
 void writeTensors(const std::string &path, std::span<const NamedTensor> tensors) {

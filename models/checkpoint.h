@@ -37,6 +37,9 @@ public:
   /// The parameter's name in the files.
   std::string sourceName(const ParameterSpec &parameter) const;
 
+  /// A checksum of the weights, which are the same under the same one.
+  std::string fingerprint() const;
+
 private:
   WeightFiles::Tensor tensor(const ParameterSpec &parameter) const;
   void checkHead() const;

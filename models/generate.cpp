@@ -61,8 +61,13 @@ std::vector<int32_t> promptTokens(const std::string &text, int64_t vocabulary, c
 
 void generate(const TrainOptions &options, std::FILE *output) {
   const ModelFolder folder(options.initFolder);
-  Model model(folder.config());
+  std::optional<AdapterFolder> adapter;
+  if (!options.adapterFolder.empty())
+    adapter.emplace(options.adapterFolder, folder.config());
+  Model model(folder.config(), adapter ? std::optional(adapter->config()) : std::nullopt);
   model.load(folder);
+  if (adapter)
+    model.load(*adapter);
   const int64_t vocabulary = folder.config().vocabulary();
   std::optional<Tokenizer> tokenizer;
   const std::string &tokenizerFolder = options.tokenizerFolder.empty() ? options.initFolder : options.tokenizerFolder;

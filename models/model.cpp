@@ -5,17 +5,26 @@
 
 namespace tcc::models {
 
-Model::Model(const ModelConfig &config) : sizes(config) {
-  for (const ParameterSpec &parameter : config.parameters()) {
-    index[parameter.name] = values.size();
-    values.emplace_back(parameter.name, Shape(parameter.shape));
-  }
+Model::Model(const ModelConfig &config, std::optional<AdapterConfig> adapter) : sizes(config), low(std::move(adapter)) {
+  const auto make = [&](const std::vector<ParameterSpec> &list, std::vector<Parameter> &made) {
+    for (const ParameterSpec &parameter : list)
+      byName.emplace(parameter.name, made.emplace_back(parameter.name, Shape(parameter.shape)));
+  };
+  make(config.parameters(), values);
+  if (low)
+    make(adapterParameters(config, *low), lowRank);
 }
 
 void Model::initialize(uint64_t seed) {
   const std::vector<ParameterSpec> list = sizes.parameters();
   for (size_t i = 0; i < list.size(); ++i)
     fillInitial(list[i], seed, values[i].data<float>());
+}
+
+void Model::initializeAdapter(uint64_t seed) {
+  const std::vector<ParameterSpec> list = adapterParameters(sizes, *low);
+  for (size_t i = 0; i < list.size(); ++i)
+    fillInitial(list[i], seed, lowRank[i].data<float>());
 }
 
 void Model::load(const ModelFolder &folder) {
@@ -25,30 +34,44 @@ void Model::load(const ModelFolder &folder) {
     folder.read(list[i], values[i].data<float>());
 }
 
+void Model::load(const AdapterFolder &folder) {
+  assert(folder.config() == *low);
+  const std::vector<ParameterSpec> list = adapterParameters(sizes, *low);
+  for (size_t i = 0; i < list.size(); ++i)
+    folder.read(list[i], lowRank[i].data<float>());
+}
+
 std::vector<NamedTensor> Model::named() const {
   std::vector<NamedTensor> list;
-  for (const Parameter &value : values)
-    list.push_back({value.name(), {value.shape().begin(), value.shape().end()}, value.data<float>()});
+  for (const Parameter &value : trained())
+    list.push_back({value.name(), {value.shape().begin(), value.shape().end()}, value.read<float>()});
   return list;
 }
 
 const Parameter &Model::at(std::string_view name) const {
-  const auto found = index.find(std::string(name));
-  assert(found != index.end());
-  return values[found->second];
+  const auto found = byName.find(std::string(name));
+  assert(found != byName.end());
+  return found->second;
 }
 
 bool Model::has(std::string_view name) const {
-  return index.contains(std::string(name));
+  return byName.contains(std::string(name));
+}
+
+Tensor Model::adapted(const Tensor &y, const Tensor &x, const std::string &name) const {
+  if (!has(name + ".lora_A.weight"))
+    return y;
+  const Tensor inner = matmul(x, at(name + ".lora_A.weight"), {.transposeB = true});
+  return y + matmul(inner, at(name + ".lora_B.weight"), {.transposeB = true}) * low->scale();
 }
 
 Tensor Model::linear(const Tensor &x, const std::string &name) const {
   const Tensor product = matmul(x, at(name + ".weight"), {.transposeB = true});
-  return has(name + ".bias") ? product + at(name + ".bias") : product;
+  return adapted(has(name + ".bias") ? product + at(name + ".bias") : product, x, name);
 }
 
 Tensor Model::conv1d(const Tensor &x, const std::string &name) const {
-  return nn::linear(x, {at(name + ".weight"), at(name + ".bias")});
+  return adapted(nn::linear(x, {at(name + ".weight"), at(name + ".bias")}), x, name);
 }
 
 Tensor modelHidden(const Model &model, const Tensor &tokens, TrainingDropout *dropout) {
@@ -86,7 +109,7 @@ Tensor modelLoss(const Model &model, const Tensor &tokens, const Tensor &targets
 }
 
 std::vector<Tensor> modelGradients(const Model &model, const Tensor &tokens, const Tensor &targets) {
-  return gradient(modelLoss(model, tokens, targets), model.parameters());
+  return gradient(modelLoss(model, tokens, targets), model.trained());
 }
 
 ModelStep trainingStep(const Model &model, optim::Optimizer &optimizer, const Tensor &tokens, const Tensor &targets,
@@ -98,7 +121,7 @@ ModelStep trainingStep(const Model &model, optim::Optimizer &optimizer, const Te
   for (int64_t part = 0; part < accumulate; ++part) {
     const Tensor partLoss = modelLoss(model, tokenParts[size_t(part)], targetParts[size_t(part)], &dropout);
     const Tensor share = accumulate > 1 ? partLoss * (1.0 / double(accumulate)) : partLoss;
-    const std::vector<Tensor> partGradients = gradient(share, model.parameters());
+    const std::vector<Tensor> partGradients = gradient(share, model.trained());
     loss = part == 0 ? share : loss + share;
     for (size_t i = 0; i < partGradients.size(); ++i)
       if (part == 0)

@@ -2,6 +2,7 @@
 // have Hugging Face's names and layout. What differs between kinds stands in gpt2, llama and modern.
 #pragma once
 #include "frontend/tcc.h"
+#include "models/adapter.h"
 #include "models/checkpoint.h"
 #include "models/model_config.h"
 
@@ -13,20 +14,27 @@
 
 namespace tcc::models {
 
-/// The parameters of a model: f32, in the order, names and layout of config.parameters(). Copies share the values.
+/// The parameters of a model: f32, in the order, names and layout of config.parameters(), and those of its adapter.
+/// Copies share the values.
 class Model {
 public:
   /// Zeros. Throws tcc::Error where there is no memory for them.
-  explicit Model(const ModelConfig &config);
+  explicit Model(const ModelConfig &config, std::optional<AdapterConfig> adapter = {});
 
   /// The values that training starts from: a pure function of configuration and seed.
   void initialize(uint64_t seed);
+  /// The same of the adapter alone: it changes nothing yet.
+  void initializeAdapter(uint64_t seed);
   /// Copies a folder's weights; its configuration must be this one's.
   void load(const ModelFolder &folder);
+  void load(const AdapterFolder &folder);
 
   const ModelConfig &config() const { return sizes; }
+  const std::optional<AdapterConfig> &adapter() const { return low; }
   const std::vector<Parameter> &parameters() const { return values; }
-  /// Names, shapes and values, for checkpoints; the spans live as long as the parameters.
+  /// What training changes: the adapter where there is one, else all.
+  const std::vector<Parameter> &trained() const { return low ? lowRank : values; }
+  /// Names, shapes and values of trained(), for checkpoints; the spans live as long as the parameters.
   std::vector<NamedTensor> named() const;
 
   // For traced functions.
@@ -39,8 +47,12 @@ public:
 
 private:
   ModelConfig sizes;
-  std::vector<Parameter> values;
-  std::unordered_map<std::string, size_t> index;
+  std::optional<AdapterConfig> low;
+  std::vector<Parameter> values, lowRank;
+  std::unordered_map<std::string, Parameter> byName;
+
+  /// `y` of the linear layer `name` on `x`, with the adapter's share.
+  Tensor adapted(const Tensor &y, const Tensor &x, const std::string &name) const;
 };
 
 /// Dropout of a training step: rate, and a seed (i32 scalar) that is an input of the function. No seed: none.
@@ -67,13 +79,13 @@ Tensor modelLogits(const Model &model, const Tensor &tokens);
 Tensor modelNextLogits(const Model &model, const Tensor &tokens, const Tensor &last);
 /// Mean cross-entropy over all positions, an f32 scalar.
 Tensor modelLoss(const Model &model, const Tensor &tokens, const Tensor &targets, TrainingDropout *dropout = nullptr);
-/// The loss's gradients, unclipped, aligned with parameters().
+/// The loss's gradients, unclipped, aligned with trained().
 std::vector<Tensor> modelGradients(const Model &model, const Tensor &tokens, const Tensor &targets);
 
 /// Forward, loss, backward, clipping and the update: the loss before the update and the gradients' norm before
 /// clipping, f32 scalars. lr and step (from 1) are f32 scalars and inputs of the function. `optimizer` has the model's
-/// parameters; a loss or norm that is not finite leaves them and the moments as they were. Tokens and targets [N*B, T]
-/// with `accumulate` N are N batches, one after the other; loss and gradients are the means of theirs.
+/// trained parameters; a loss or norm that is not finite leaves them and the moments as they were. Tokens and targets
+/// [N*B, T] with `accumulate` N are N batches, one after the other; loss and gradients are the means of theirs.
 struct ModelStep {
   Tensor loss, norm;
 };

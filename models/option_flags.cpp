@@ -77,6 +77,19 @@ void declareModel(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   app.add_option("--init", options.initFolder, "Start from this Hugging Face folder of a GPT-2, Llama, Qwen2 or Qwen3")
       ->type_name("FOLDER")
       ->group("Model");
+  app.add_option("--lora", options.loraRank,
+                 "Freeze --init's weights and train adapters of this rank in all linear layers but the head (LoRA); "
+                 "--save writes the adapter alone, as PEFT reads it")
+      ->check(wholeNumber(1, 1 << 14))
+      ->type_name("RANK")
+      ->group("Model");
+  app.add_option("--lora-alpha", options.loraAlpha, "With --lora: an adapter's share is alpha / rank; 16")
+      ->check(finiteNumber(false))
+      ->type_name("X")
+      ->group("Model");
+  app.add_option("--adapter", options.adapterFolder, "Start from the adapter of this folder, and train it alone")
+      ->type_name("FOLDER")
+      ->group("Model");
 }
 
 void declareData(CLI::App &app, TrainOptions &options, RawOptions &raw) {

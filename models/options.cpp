@@ -136,6 +136,16 @@ double rateFactor(std::string_view optimizer) {
   return optimizer == "sgd" ? 50 : optimizer == "lion" ? 0.2 : optimizer == "adafactor" ? 5 : 1;
 }
 
+void resolveAdapter(const TrainOptions &options) {
+  const bool adapts = options.loraRank > 0 || !options.adapterFolder.empty();
+  if (adapts && options.initFolder.empty())
+    throw UsageError{"--lora and --adapter need --init FOLDER: the weights that an adapter is for"};
+  if (options.loraAlpha && !options.loraRank)
+    throw UsageError{"--lora-alpha needs --lora RANK"};
+  if (options.loraRank && options.generateTokens)
+    throw UsageError{"--lora cannot be given with --generate, which trains nothing; --adapter FOLDER reads one"};
+}
+
 /// What belongs together: data and checkpoints of a training run, or weights to generate from.
 void resolveRun(TrainOptions &options, const RawOptions &raw) {
   if (raw.generate) {
@@ -165,6 +175,7 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
 /// Fills in the defaults that depend on the preset or on other options.
 void resolve(TrainOptions &options, const RawOptions &raw) {
   resolveRun(options, raw);
+  resolveAdapter(options);
   const TrainingDefaults &defaults = *std::find_if(std::begin(defaultsTable), std::end(defaultsTable),
                                                    [&](const TrainingDefaults &d) { return d.model == options.model; });
   options.config = configOf(options, raw);

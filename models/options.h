@@ -20,6 +20,10 @@ struct TrainOptions : CompilerFlags {
   ModelConfig config;         ///< preset and departures from it; with `initFolder` the folder's config.json counts
   std::string initFolder;     ///< Hugging Face folder with the initial weights, or empty
 
+  int64_t loraRank = 0;            ///< above 0: train adapters of this rank beside frozen weights
+  std::optional<double> loraAlpha; ///< or 16, or what the adapter has
+  std::string adapterFolder;       ///< PEFT's folder of the adapter to start from, or empty
+
   bool vocabularyGiven = false; ///< --vocab: else a tokenizer sets a preset's vocabulary
   std::string tokenizerFolder;  ///< of vocab.json and merges.txt or tokenizer.json, or empty
 

@@ -77,16 +77,27 @@ RunCheckpoints::RunCheckpoints(const std::string &folder, int64_t keep, bool res
   current.settings = settings;
 }
 
-void RunCheckpoints::load(const std::vector<Parameter> &parameters, const std::vector<State> &optimizer) const {
+void RunCheckpoints::load(Model &model, const std::vector<State> &optimizer) const {
   const std::string folder = store.path(current.step);
-  readStates(inFolder(folder, "model.safetensors"), parameters);
+  if (model.adapter()) {
+    const AdapterFolder adapter(folder, model.config());
+    if (adapter.config() != *model.adapter())
+      throw InputError(fmt::format("{}: the adapter is of {}, this run's of {}", folder, adapter.config().describe(),
+                                   model.adapter()->describe()));
+    model.load(adapter);
+  } else {
+    readStates(inFolder(folder, "model.safetensors"), model.parameters());
+  }
   readStates(inFolder(folder, optimizerName), optimizer);
 }
 
 void RunCheckpoints::write(const RunState &state, const Model &model, const std::vector<State> &optimizer,
-                           const std::string &configText) {
+                           const std::string &configText, const std::string &base) {
   store.write(state.step, [&](const std::string &folder) {
-    writeModelFolder(folder, model.config(), model.named(), configText);
+    if (model.adapter())
+      writeAdapterFolder(folder, model.config(), *model.adapter(), model.named(), base, configText);
+    else
+      writeModelFolder(folder, model.config(), model.named(), configText);
     writeStates(inFolder(folder, optimizerName), optimizer);
     writeRunState(inFolder(folder, stateName), state);
   });

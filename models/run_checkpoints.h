@@ -27,12 +27,13 @@ public:
 
   /// Reads the states' values of the checkpoint that the run goes on from. Throws InputError unless it holds each of
   /// them with its shape and type.
-  void load(const std::vector<Parameter> &parameters, const std::vector<State> &optimizer) const;
+  void load(Model &model, const std::vector<State> &optimizer) const;
 
-  /// Writes a checkpoint: a Hugging Face folder (config.json, model.safetensors) with optimizer.safetensors and
-  /// run.json beside them. Throws InputError where the system cannot; what was there before then stays.
+  /// Writes a checkpoint: a Hugging Face folder (config.json, model.safetensors), or PEFT's where the model has an
+  /// adapter to the weights of `base`, with optimizer.safetensors and run.json beside them; `configText` is that of the
+  /// folder that training began with. Throws InputError where the system cannot; what was there before then stays.
   void write(const RunState &state, const Model &model, const std::vector<State> &optimizer,
-             const std::string &configText);
+             const std::string &configText, const std::string &base);
 
 private:
   CheckpointStore store;

@@ -1,5 +1,5 @@
 #include "models/run_files.h"
-#include "models/checkpoint.h"
+#include "models/adapter.h"
 #include "models/input_error.h"
 #include "runtime/files.h"
 
@@ -16,10 +16,13 @@ void checkRunFiles(const TrainOptions &options) {
   files.reads(fmt::format("--data {}", options.dataFile), options.dataFile);
   if (!options.evalFile.empty())
     files.reads(fmt::format("--eval-data {}", options.evalFile), options.evalFile);
-  if (!options.initFolder.empty()) {
+  for (const auto &[flag, folder] :
+       {std::pair("--init", options.initFolder), std::pair("--adapter", options.adapterFolder)}) {
+    if (folder.empty())
+      continue;
     std::error_code problem; // a folder that cannot be read is an error of its own, later
-    for (const auto &entry : std::filesystem::directory_iterator(options.initFolder, problem))
-      files.reads(fmt::format("{} of --init", entry.path().string()), entry.path().string());
+    for (const auto &entry : std::filesystem::directory_iterator(folder, problem))
+      files.reads(fmt::format("{} of {}", entry.path().string(), flag), entry.path().string());
   }
 
   // 2. What is written.
@@ -31,7 +34,9 @@ void checkRunFiles(const TrainOptions &options) {
     files.writes(fmt::format("--dump-grads {}", options.dumpGrads), options.dumpGrads);
   if (!options.saveFolder.empty()) {
     files.writes(fmt::format("--save {}", options.saveFolder), options.saveFolder);
-    for (const std::string &path : modelFolderFiles(options.saveFolder))
+    const bool adapter = options.loraRank > 0 || !options.adapterFolder.empty();
+    for (const std::string &path :
+         adapter ? adapterFolderFiles(options.saveFolder) : modelFolderFiles(options.saveFolder))
       files.writes(fmt::format("{} of --save", path), path);
   }
   if (!options.plotFile.empty())

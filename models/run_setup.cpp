@@ -25,8 +25,27 @@ ModelConfig trainedConfig(const TrainOptions &options, const std::optional<Model
   checkSequence(options, config);
   if (options.dropout > 0 && !std::holds_alternative<Gpt2Config>(config.kind))
     throw InputError(fmt::format("--dropout is GPT-2's, the model of {} has none", options.initFolder));
-  checkMemory("weights and the optimizer's two moments need", 3.0 * sizeof(float) * double(parameterCount(config)));
+  const bool frozen = options.loraRank > 0 || !options.adapterFolder.empty();
+  checkMemory(frozen ? "weights need" : "weights and the optimizer's two moments need",
+              (frozen ? 1.0 : 3.0) * sizeof(float) * double(parameterCount(config)));
   return config;
+}
+
+std::optional<AdapterConfig> trainedAdapter(const TrainOptions &options, const ModelConfig &config,
+                                            const std::optional<AdapterFolder> &folder) {
+  if (!folder) {
+    if (options.loraRank == 0)
+      return std::nullopt;
+    return AdapterConfig{options.loraRank, options.loraAlpha.value_or(16), adaptableLayers(config)};
+  }
+  const AdapterConfig &adapter = folder->config();
+  if (options.loraRank > 0 && options.loraRank != adapter.rank)
+    throw InputError(fmt::format("--lora={}, but the adapter of {} has rank {}", options.loraRank,
+                                 options.adapterFolder, adapter.rank));
+  if (options.loraAlpha && *options.loraAlpha != adapter.alpha)
+    throw InputError(fmt::format("--lora-alpha={}, but the adapter of {} has alpha {}", *options.loraAlpha,
+                                 options.adapterFolder, adapter.alpha));
+  return adapter;
 }
 
 std::unique_ptr<optim::Optimizer> makeOptimizer(const TrainOptions &options, std::vector<Parameter> parameters) {
@@ -74,7 +93,8 @@ void dumpTokens(const TrainOptions &options, const Tokenizer &tokenizer) {
 }
 
 RunState describeRunState(const TrainOptions &options, const ModelConfig &config, int64_t sequence,
-                          const TokenSource &data) {
+                          const TokenSource &data, const std::optional<AdapterConfig> &adapter,
+                          const std::optional<ModelFolder> &base) {
   const auto text = [](const auto &value) { return fmt::format("{}", value); };
   RunState state;
   state.identity = {{"model", config.describe()},
@@ -85,6 +105,10 @@ RunState describeRunState(const TrainOptions &options, const ModelConfig &config
                     {"order", options.order == Order::Random ? "random" : "sequential"},
                     {"data", fmt::format("{} tokens, checksum {}", data.size(), data.fingerprint())},
                     {"held-out share", text(options.evalEvery && options.evalFile.empty() ? options.evalShare : 0)}};
+  if (adapter) {
+    state.identity["adapter"] = adapter->describe();
+    state.identity["frozen weights"] = base->fingerprint();
+  }
   const Schedule &schedule = options.schedule;
   const char *kinds[] = {"cosine", "constant", "trapezoid"};
   state.settings = {{"--lr", text(schedule.peak)},

@@ -1,6 +1,7 @@
 // What a training run checks and writes down before its first step.
 #pragma once
 #include "frontend/optim.h"
+#include "models/adapter.h"
 #include "models/checkpoint.h"
 #include "models/data.h"
 #include "models/options.h"
@@ -23,6 +24,9 @@ void checkSequence(const TrainOptions &options, const ModelConfig &config);
 /// The folder's configuration, or that of the options, checked against the rest of the command line and the machine.
 ModelConfig trainedConfig(const TrainOptions &options, const std::optional<ModelFolder> &folder);
 
+/// The adapter that is trained: that of --adapter, checked against --lora, or a new one on every layer; or nothing.
+std::optional<AdapterConfig> trainedAdapter(const TrainOptions &options, const ModelConfig &config,
+                                            const std::optional<AdapterFolder> &folder);
 /// The optimizer that the options name, for all of `parameters`.
 std::unique_ptr<optim::Optimizer> makeOptimizer(const TrainOptions &options, std::vector<Parameter> parameters);
 
@@ -31,8 +35,9 @@ void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer);
 /// --dump-tokens.
 void dumpTokens(const TrainOptions &options, const Tokenizer &tokenizer);
 
-/// What a run's checkpoints say of it, at step 0.
+/// What a run's checkpoints say of it, at step 0. `base` is the folder that `adapter` stands beside.
 RunState describeRunState(const TrainOptions &options, const ModelConfig &config, int64_t sequence,
-                          const TokenSource &data);
+                          const TokenSource &data, const std::optional<AdapterConfig> &adapter,
+                          const std::optional<ModelFolder> &base);
 
 } // namespace tcc::models

@@ -47,7 +47,8 @@ public:
 
 private:
   FunctionOptions function(std::vector<std::string> inputs, std::vector<std::string> outputs);
-  std::vector<std::string> prepareCheckpoints();
+  std::vector<std::string> prepareCheckpoints(const std::optional<ModelFolder> &folder);
+  void loadWeights(const std::optional<ModelFolder> &folder);
   void prepareEvaluation();
   std::vector<Array> stepArguments(double rate, int64_t index) const;
   void describeRun();
@@ -67,12 +68,15 @@ private:
   void sample(std::span<const int32_t> prompt);
   void sayStopped(int signal);
   void suggest();
+  int64_t trainedCount() const;
   int64_t stepTokens() const { return options.accumulate * options.batch * sequence; }
 
   const TrainOptions &options;
   const Tokenizer *tokenizer; // null: texts are bytes
   std::FILE *output;
   ModelConfig config;
+  std::optional<AdapterFolder> firstAdapter; // of --adapter
+  std::optional<AdapterConfig> adapter;
   int64_t sequence;
   TokenSource source;
   HeldOutSplit split;
@@ -83,7 +87,7 @@ private:
   std::vector<std::string> notes; // said once there is a log
   TrainLog log;
   Model model;
-  std::string initialConfig;             // text of the folder's config.json
+  std::string initialConfig;             // text of the folder's config.json, or of the adapter's
   std::vector<std::string> initialNames; // of the folder's tensors, in the order of the parameters
   std::unique_ptr<optim::Optimizer> optimizer;
   Function step;
@@ -107,6 +111,12 @@ std::vector<std::string> stepInputNames(const TrainOptions &options) {
   return names;
 }
 
+std::optional<AdapterFolder> openAdapter(const TrainOptions &options, const ModelConfig &config) {
+  if (options.adapterFolder.empty())
+    return std::nullopt;
+  return std::optional<AdapterFolder>(std::in_place, options.adapterFolder, config);
+}
+
 HeldOutSplit splitData(const TrainOptions &options, const TokenSource &source, int64_t sequence) {
   if (options.evalEvery == 0 || !options.evalFile.empty())
     return {{0, source.size()}, {}};
@@ -116,14 +126,15 @@ HeldOutSplit splitData(const TrainOptions &options, const TokenSource &source, i
 Trainer::Trainer(const TrainOptions &options, std::optional<ModelFolder> folder, const Tokenizer *tokenizer,
                  std::FILE *output)
     : options(options), tokenizer(tokenizer), output(output), config(trainedConfig(options, folder)),
+      firstAdapter(openAdapter(options, config)), adapter(trainedAdapter(options, config, firstAdapter)),
       sequence(options.sequence.value_or(config.positions())), source(options.dataFile, config.vocabulary()),
       split(splitData(options, source, sequence)),
       batches(source, split.training, options.accumulate * options.batch, sequence, options.order, options.seed),
-      notes(prepareCheckpoints()), log({.length = options.schedule.length,
-                                        .quiet = options.quiet,
-                                        .jsonFile = options.jsonFile,
-                                        .firstStep = state.step}),
-      model(config), optimizer(makeOptimizer(options, model.parameters())),
+      notes(prepareCheckpoints(folder)), log({.length = options.schedule.length,
+                                              .quiet = options.quiet,
+                                              .jsonFile = options.jsonFile,
+                                              .firstStep = state.step}),
+      model(config, adapter), optimizer(makeOptimizer(options, model.trained())),
       step(compile(
           "training_step",
           [this](std::span<const Tensor> in) {
@@ -136,24 +147,37 @@ Trainer::Trainer(const TrainOptions &options, std::optional<ModelFolder> folder,
       inputs(options.accumulate * options.batch, sequence) {
   for (const std::string &note : notes)
     log.message(note);
-  if (folder) {
+  loadWeights(folder);
+  prepareEvaluation();
+  if (!options.tensorBoardFolder.empty())
+    board.emplace(options.tensorBoardFolder);
+}
+
+/// What training begins with, or goes on from.
+void Trainer::loadWeights(const std::optional<ModelFolder> &folder) {
+  const bool resumed = checkpoints && checkpoints->resumed();
+  if (adapter) {
+    initialConfig = firstAdapter ? firstAdapter->configText() : "";
+  } else if (folder) {
     initialConfig = folder->configText();
     for (const ParameterSpec &parameter : config.parameters())
       initialNames.push_back(folder->sourceName(parameter));
   }
-  if (checkpoints && checkpoints->resumed()) {
-    checkpoints->load(model.parameters(), optimizer->states());
-    log.message(fmt::format("going on after step {} of {}", state.step - 1, options.checkpointFolder));
-  } else if (folder) {
+  if (folder && (adapter || !resumed)) {
     for (const std::string &note : folder->notes())
       log.message("note: " + note);
     model.load(*folder);
-  } else {
+  }
+  if (resumed) {
+    checkpoints->load(model, optimizer->states());
+    log.message(fmt::format("going on after step {} of {}", state.step - 1, options.checkpointFolder));
+  } else if (firstAdapter) {
+    model.load(*firstAdapter);
+  } else if (adapter) {
+    model.initializeAdapter(options.seed);
+  } else if (!folder) {
     model.initialize(options.seed);
   }
-  prepareEvaluation();
-  if (!options.tensorBoardFolder.empty())
-    board.emplace(options.tensorBoardFolder);
 }
 
 FunctionOptions Trainer::function(std::vector<std::string> inputs, std::vector<std::string> outputs) {
@@ -162,11 +186,11 @@ FunctionOptions Trainer::function(std::vector<std::string> inputs, std::vector<s
 }
 
 /// Opens the folder of checkpoints and, for a run that goes on, sets `state`; returns what the user should know.
-std::vector<std::string> Trainer::prepareCheckpoints() {
+std::vector<std::string> Trainer::prepareCheckpoints(const std::optional<ModelFolder> &folder) {
   std::vector<std::string> said;
   if (options.checkpointFolder.empty())
     return said;
-  state = describeRunState(options, config, sequence, source);
+  state = describeRunState(options, config, sequence, source, adapter, folder);
   checkpoints.emplace(options.checkpointFolder, options.keepCheckpoints, options.resume, state,
                       [&](std::string_view text) { said.emplace_back(text); });
   state = checkpoints->state();
@@ -198,6 +222,9 @@ std::vector<Array> Trainer::stepArguments(double rate, int64_t index) const {
 void Trainer::describeRun() {
   log.message(fmt::format("model {}: {:.2f} M parameters, {}", options.model, double(parameterCount(config)) / 1e6,
                           config.describe()));
+  if (adapter)
+    log.message(
+        fmt::format("adapter: {}, {:.2f} M values are trained", adapter->describe(), double(trainedCount()) / 1e6));
   if (source.format() == TokenFormat::Text && config.vocabulary() > 256)
     log.warning(
         fmt::format("{} is read as text, whose bytes are taken as tokens, but the model has a vocabulary of {}; "
@@ -207,6 +234,13 @@ void Trainer::describeRun() {
   log.message(fmt::format("data {}: {} tokens ({}), batches of {}{} x {} in {} order", source.path(), source.size(),
                           describe(source.format()), several, options.batch, sequence,
                           options.order == Order::Random ? "random" : "sequential"));
+}
+
+int64_t Trainer::trainedCount() const {
+  int64_t count = 0;
+  for (const Parameter &parameter : model.trained())
+    count += parameter.shape().elements();
+  return count;
 }
 
 void Trainer::emitGraph() {
@@ -219,7 +253,7 @@ void Trainer::emitGraph() {
 /// The gradients of the first batch, by a function of their own that ends before training begins.
 void Trainer::dumpGradients() {
   std::vector<std::string> names;
-  for (const Parameter &parameter : model.parameters())
+  for (const Parameter &parameter : model.trained())
     names.push_back(parameter.name());
   Function gradients = compile(
       "gradients", [this](Tensor tokens, Tensor targets) { return modelGradients(model, tokens, targets); },
@@ -288,7 +322,7 @@ void Trainer::trainStep() {
   if (evaluation && isDue(options.evalEvery))
     record.validationLoss = summary.validationLoss = evaluation->loss();
   if (options.hashEvery > 0 && isDue(options.hashEvery))
-    for (const Parameter &parameter : model.parameters())
+    for (const Parameter &parameter : model.trained())
       record.parameterHashes.emplace_back(
           parameter.name(), checksumOf({static_cast<const std::byte *>(parameter.raw()), size_t(parameter.bytes())}));
   if (const double share = 6.0 * double(summary.params) * record.averageTokensPerSecond / peakFlops; share <= 1)
@@ -341,7 +375,7 @@ void Trainer::writeCheckpoint() {
   if (options.schedule.length.seconds)
     state.seconds = elapsed;
   try {
-    checkpoints->write(state, model, optimizer->states(), initialConfig);
+    checkpoints->write(state, model, optimizer->states(), initialConfig, options.initFolder);
     writtenStep = state.step;
   } catch (const InputError &error) {
     log.warning(fmt::format("no checkpoint of {} steps: {}; the run goes on", state.step, error.what()));
@@ -406,8 +440,11 @@ std::vector<NamedTensor> Trainer::savedTensors() const {
 void Trainer::save() {
   if (options.saveFolder.empty())
     return;
-  writeModelFolder(options.saveFolder, config, savedTensors(), initialConfig);
-  log.message(fmt::format("wrote the weights to {}", options.saveFolder));
+  if (adapter)
+    writeAdapterFolder(options.saveFolder, config, *adapter, model.named(), options.initFolder, initialConfig);
+  else
+    writeModelFolder(options.saveFolder, config, savedTensors(), initialConfig);
+  log.message(fmt::format("wrote the {} to {}", adapter ? "adapter" : "weights", options.saveFolder));
 }
 
 void Trainer::sample(std::span<const int32_t> prompt) {

@@ -131,6 +131,42 @@ TEST_F(TrainGpt, noOutputIsAFileThatIsReadOrAnotherOutput) {
   expectContains(said, "--json log is the same file as stdout");
 }
 
+TEST_F(TrainGpt, trainsAnAdapterBesideFrozenWeights) {
+  ASSERT_EQ(shell(command("--steps=3 --save=base -q")), 0) << said;
+  const std::string weights = readAll(folder.path("base/model.safetensors"));
+  const auto adapt = [&](const std::string &more) {
+    return shell("'" TRAIN_GPT_PROGRAM "' --data '" + data + "' --threads=1 --batch=4 --init=base " + more);
+  };
+  // Stopped in the middle and resumed, it ends with the bytes of a run that was not.
+  ASSERT_EQ(adapt("--lora=2 --steps=4 --schedule=constant --save=whole"), 0) << said;
+  ASSERT_EQ(adapt("--lora=2 --steps=2 --schedule=constant --checkpoint=kept"), 0) << said;
+  ASSERT_EQ(adapt("--lora=2 --steps=4 --schedule=constant --checkpoint=kept --resume --save=parts"), 0) << said;
+  const std::string adapter = readAll(folder.path("whole/adapter_model.safetensors"));
+  EXPECT_GT(adapter.size(), 1000u);
+  EXPECT_EQ(readAll(folder.path("parts/adapter_model.safetensors")), adapter);
+  EXPECT_EQ(readAll(folder.path("base/model.safetensors")), weights);
+  EXPECT_FALSE(std::filesystem::exists(folder.path("whole/model.safetensors")));
+  // An adapter changes what is generated.
+  ASSERT_EQ(adapt("--lora=2 --steps=300 --lr=0.02 --save=more -q"), 0) << said;
+  const auto generated = [&](const std::string &more) {
+    EXPECT_EQ(shell("'" TRAIN_GPT_PROGRAM "' --threads=1 --init=base --generate=40 --temperature=0 --prompt=the " +
+                    more + " >out"),
+              0)
+        << said;
+    return readAll(folder.path("out"));
+  };
+  EXPECT_NE(generated("--adapter=more"), generated(""));
+  // What does not fit is said, and nothing is written.
+  EXPECT_EQ(adapt("--lora=3 --adapter=whole --steps=1 --save=bad"), 1);
+  EXPECT_NE(said.find("--lora=3, but the adapter of whole has rank 2"), std::string::npos) << said;
+  EXPECT_EQ(adapt("--lora=3 --steps=4 --checkpoint=kept --resume"), 1);
+  EXPECT_NE(said.find("adapter is `rank 2"), std::string::npos) << said;
+  EXPECT_EQ(adapt("--adapter=whole --steps=1 --save=whole"), 1);
+  EXPECT_NE(said.find("of --adapter"), std::string::npos) << said;
+  EXPECT_EQ(shell(command("--lora=2 --steps=1")), 2);
+  EXPECT_FALSE(std::filesystem::exists(folder.path("bad")));
+}
+
 TEST_F(TrainGpt, aLogOrAStdoutThatCannotBeWrittenCostsNoTraining) {
   EXPECT_EQ(shell(command("--steps=3 --json=/dev/full --save=saved")), 1);
   EXPECT_EQ(said.find("cannot write the log"), said.rfind("cannot write the log")) << "said once";

@@ -1,0 +1,61 @@
+// Low-rank adapters (LoRA, Hu et al. 2021): what is trained beside frozen weights, and their folders as PEFT has them.
+#pragma once
+#include "models/checkpoint.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tcc::models {
+
+/// y = x · Wᵀ + scale() · x · Aᵀ · Bᵀ in each of `layers`, with A [rank, in] and B [out, rank].
+struct AdapterConfig {
+  int64_t rank = 0;
+  double alpha = 16;
+  std::vector<std::string> layers; ///< linear layers by the name of their weight without ".weight"
+
+  double scale() const { return alpha / double(rank); }
+  /// "rank 8, alpha 16, 24 layers".
+  std::string describe() const;
+  bool operator==(const AdapterConfig &) const = default;
+};
+
+/// Every linear layer of the model but its head.
+std::vector<std::string> adaptableLayers(const ModelConfig &model);
+
+/// A and B of each layer: `layer`.lora_A.weight, normal with the variance of PEFT's values, and `layer`.lora_B.weight,
+/// zeros.
+std::vector<ParameterSpec> adapterParameters(const ModelConfig &model, const AdapterConfig &adapter);
+
+/// PEFT's folder of one adapter: adapter_config.json and adapter_model.safetensors.
+class AdapterFolder {
+public:
+  /// Throws InputError for anything but LoRA of some of `model`'s linear layers, in a form that the formula above
+  /// covers; a missing, misshapen or unknown tensor is named.
+  AdapterFolder(const std::string &folder, const ModelConfig &model);
+
+  const AdapterConfig &config() const { return adapter; }
+  /// The text of adapter_config.json, for a folder that is written from this one.
+  const std::string &configText() const { return text; }
+  /// Copies one of adapterParameters() as f32.
+  void read(const ParameterSpec &parameter, std::span<float> out) const;
+
+private:
+  std::string text, prefix;
+  AdapterConfig adapter; // read into the text
+  std::unique_ptr<SafetensorsFile> file;
+};
+
+/// The paths that writeAdapterFolder replaces.
+std::vector<std::string> adapterFolderFiles(const std::string &folder);
+
+/// Writes `folder` (made where missing) with both files; `tensors` are all of adapterParameters(), `base` is the folder
+/// of the frozen weights, `configText` that of the adapter that training began with, or empty: what it says beside what
+/// was trained stays. Throws InputError where the system cannot.
+void writeAdapterFolder(const std::string &folder, const ModelConfig &model, const AdapterConfig &adapter,
+                        std::span<const NamedTensor> tensors, const std::string &base,
+                        const std::string &configText = {});
+
+} // namespace tcc::models
