@@ -100,6 +100,11 @@ void declareData(CLI::App &app, TrainOptions &options, RawOptions &raw) {
                  "Read texts by the tokenizer of this folder: tokenizer.json, or vocab.json and merges.txt")
       ->type_name("FOLDER")
       ->group("Data");
+  app.add_option("--train-tokenizer", options.trainVocabulary,
+                 "Learn --tokenizer's from the data first: a byte-level BPE of so many tokens")
+      ->check(wholeNumber(257, 1 << 20))
+      ->type_name("N")
+      ->group("Data");
   app.add_option("--dump-tokens", options.dumpTokens, "Only write the data's tokens to this file, an llm.c shard")
       ->type_name("FILE")
       ->group("Data");

@@ -164,6 +164,8 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
     throw UsageError{"--checkpoint-every and --resume need --checkpoint FOLDER"};
   if (!options.dumpTokens.empty() && options.tokenizerFolder.empty())
     throw UsageError{"--dump-tokens needs --tokenizer FOLDER"};
+  if (options.trainVocabulary && options.tokenizerFolder.empty())
+    throw UsageError{"--train-tokenizer needs --tokenizer FOLDER, where the tokenizer is kept"};
   if (options.hashEvery > 0 && options.jsonFile.empty())
     throw UsageError{"--hash-every needs --json FILE, which the checksums stand in"};
   options.vocabularyGiven = raw.vocab.has_value();

@@ -27,6 +27,8 @@ struct TrainOptions : CompilerFlags {
   bool vocabularyGiven = false; ///< --vocab: else a tokenizer sets a preset's vocabulary
   std::string tokenizerFolder;  ///< of vocab.json and merges.txt or tokenizer.json, or empty
 
+  int64_t trainVocabulary = 0; ///< above 0: tokenizerFolder's is learned from the data first, so many tokens
+
   // Data
   std::string dataFile;
   int64_t batch = 0;               ///< B, rows

@@ -1,6 +1,7 @@
 #include "models/run_setup.h"
 #include "models/input_error.h"
 #include "models/tokenized_text.h"
+#include "models/tokenizer_training.h"
 #include "runtime/dtype.h"
 
 #include <fmt/format.h>
@@ -66,6 +67,19 @@ std::unique_ptr<optim::Optimizer> makeOptimizer(const TrainOptions &options, std
   if (name == "muon")
     return std::make_unique<optim::Muon>(std::move(parameters), optim::MuonSettings{.rest = adamw});
   return std::make_unique<optim::Adamw>(std::move(parameters), adamw);
+}
+
+void learnTokenizer(const TrainOptions &options) {
+  if (isTokenFile(options.dataFile))
+    throw InputError(fmt::format("{}: holds tokens; --train-tokenizer learns from a text", options.dataFile));
+  const MappedFile text(options.dataFile);
+  const int64_t size =
+      trainTokenizer(options.tokenizerFolder, {reinterpret_cast<const char *>(text.data()), size_t(text.size())},
+                     options.trainVocabulary);
+  if (!options.quiet)
+    fmt::print(stderr, "learned a tokenizer of {} tokens{} from {}: {}\n", size,
+               size < options.trainVocabulary ? ", all that the text has," : "", options.dataFile,
+               options.tokenizerFolder);
 }
 
 void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer) {

@@ -30,6 +30,8 @@ std::optional<AdapterConfig> trainedAdapter(const TrainOptions &options, const M
 /// The optimizer that the options name, for all of `parameters`.
 std::unique_ptr<optim::Optimizer> makeOptimizer(const TrainOptions &options, std::vector<Parameter> parameters);
 
+/// --train-tokenizer.
+void learnTokenizer(const TrainOptions &options);
 /// Texts become files of tokens, and a preset takes the tokenizer's vocabulary. Throws InputError where that cannot be.
 void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer);
 /// --dump-tokens.

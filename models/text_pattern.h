@@ -7,6 +7,9 @@
 
 namespace tcc::models {
 
+/// How GPT-2 splits a text.
+constexpr const char *gpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
 /// A pattern that cuts texts into pieces.
 class TextPattern {
 public:

@@ -19,7 +19,6 @@ using Json = nlohmann::json;
 constexpr int64_t fileLimit = int64_t(256) << 20, idLimit = int64_t(1) << 24;
 constexpr int nestingLimit = 16;
 constexpr const char *tokenizerName = "tokenizer.json", *vocabularyName = "vocab.json", *mergesName = "merges.txt";
-constexpr const char *gpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 std::string inFolder(const std::string &folder, const char *name) {
   return (std::filesystem::path(folder) / name).string();

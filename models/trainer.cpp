@@ -521,6 +521,8 @@ int train(const TrainOptions &options, std::FILE *output) {
   TrainOptions used = options;
   std::optional<Tokenizer> tokenizer;
   if (!options.tokenizerFolder.empty()) {
+    if (options.trainVocabulary)
+      learnTokenizer(options);
     tokenizer.emplace(options.tokenizerFolder);
     if (!options.dumpTokens.empty()) {
       dumpTokens(options, *tokenizer);

@@ -2,6 +2,7 @@
 // scripts, joiners, decomposed accents, special tokens, invalid bytes; and files that are damaged.
 #include "models/data.h"
 #include "models/tokenized_text.h"
+#include "models/tokenizer_training.h"
 #include "models/unicode.h"
 #include "test_files.h"
 
@@ -134,6 +135,37 @@ TEST(Tokenizer, refusesDamagedFiles) {
   folder.write("vocab.json", readAll(samples + "gpt2/vocab.json"));
   folder.write("merges.txt", "#version: 0.2\nĠ t\nalone\n");
   expectContains(errorOf([&] { Tokenizer tokenizer(folder.path("")); }), "merges.txt: line 3: `alone`, two tokens");
+}
+
+TEST(Tokenizer, isLearnedFromAText) {
+  TemporaryFolder folder;
+  // In "aab aab aac" and "aab": a a 4 times, then aa b 3 times with its space twice, ...
+  EXPECT_EQ(trainTokenizer(folder.path("t"), "aab aab aac<|endoftext|>aab", 260), 260);
+  const auto model = nlohmann::json::parse(readAll(folder.path("t/tokenizer.json")))["model"];
+  EXPECT_EQ(model["merges"].dump(), R"([["a","a"],["aa","b"],["Ġ","aa"]])");
+  EXPECT_EQ(model["vocab"]["<|endoftext|>"], 0);
+  const Tokenizer tokenizer(folder.path("t"));
+  EXPECT_EQ(tokenizer.vocabulary(), 260);
+  EXPECT_EQ(tokenizer.startOfText(), 0);
+  const std::string text = "aab<|endoftext|> aab\xff";
+  EXPECT_EQ(tokenizer.encode("aab<|endoftext|>").size(), 2u);
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), "aab<|endoftext|> aab\xef\xbf\xbd");
+  // No more than the text has; never over a tokenizer that is there.
+  EXPECT_EQ(trainTokenizer(folder.path("few"), "ab ab", 5000), 259);
+  EXPECT_NE(errorOf([&] { trainTokenizer(folder.path("t"), "ab", 300); }).find("there is a tokenizer already"),
+            std::string::npos);
+}
+
+TEST(Tokenizer, learnsTheSameFromATextInPortions) {
+  // Every kind of white space around lines' ends; where a text is repeated, all counts grow alike.
+  const std::string unit = "one\ntwo \nthree\n\n  four\t\n don't 12\r\ncaf\xc3\xa9\n\xe2\x80\x83\n x\n";
+  std::string longText;
+  while (longText.size() < (size_t(5) << 20)) // more than is split at once
+    longText += unit;
+  TemporaryFolder folder;
+  trainTokenizer(folder.path("unit"), unit, 290);
+  trainTokenizer(folder.path("long"), longText, 290);
+  EXPECT_EQ(readAll(folder.path("long/tokenizer.json")), readAll(folder.path("unit/tokenizer.json")));
 }
 
 TEST(Tokenizer, aTextIsTokenisedOnceAndRemembered) {

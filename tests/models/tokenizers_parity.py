@@ -58,6 +58,20 @@ def llama3(lines, size):
     return tokenizer
 
 
+def learned(train, text, size, scratch):
+    """Whether --train-tokenizer finds the package's tokens and merges, for the whole text as one piece."""
+    folder, data = os.path.join(scratch, f"learned-{size}"), os.path.join(scratch, "text.txt")
+    with open(data, "wb") as file:
+        file.write(text.encode())
+    subprocess.run([train, "--data", data, "--tokenizer", folder, f"--train-tokenizer={size}", "--dump-tokens",
+                    os.path.join(scratch, "learned.bin"), "--quiet"], check=True)
+    made, expected = (json.loads(source)["model"] for source in
+                      (open(os.path.join(folder, "tokenizer.json")).read(), gpt2([text], size).to_str()))
+    same = made["vocab"] == expected["vocab"] and made["merges"] == expected["merges"]
+    print(f"learned: {len(made['vocab'])} tokens, {len(made['merges'])} merges {'equal' if same else 'DIFFER'}")
+    return same
+
+
 def save(tokenizer, folder, as_files):
     os.makedirs(folder, exist_ok=True)
     if as_files:
@@ -122,6 +136,8 @@ def main():
     }
     good = True
     with tempfile.TemporaryDirectory() as scratch:
+        for size in (257, 300, 1000 if options.quick else 4096):
+            good &= learned(options.train, text, size, scratch)
         lines = text.splitlines()
         first, second = gpt2(lines, 1000 if options.quick else 4096), llama3(lines, 1000 if options.quick else 4096)
         for name, tokenizer, as_files in (("gpt2 files", first, True), ("gpt2 json", first, False), ("llama3", second, False)):
