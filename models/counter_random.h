@@ -1,6 +1,7 @@
 // Random numbers as pure functions of (seed, stream, counter): no state, so the position in the data, the initial
 // weights and the samples never depend on what was drawn before or on the number of threads.
 #pragma once
+#include <bit>
 #include <cstdint>
 #include <string_view>
 
@@ -22,6 +23,23 @@ constexpr uint64_t randomBits(uint64_t seed, uint64_t stream, uint64_t counter) 
 /// A whole number in [0, bound), bound > 0, from 64 random bits (multiply-high: bias below bound / 2^64).
 constexpr uint64_t boundedBits(uint64_t bits, uint64_t bound) {
   return uint64_t((static_cast<unsigned __int128>(bits) * bound) >> 64);
+}
+
+/// Where `index` of 0 … count - 1 goes in a random order of them: a bijection for each key (a Feistel network of six
+/// rounds; what leaves the range goes through it again).
+constexpr uint64_t permuted(uint64_t index, uint64_t count, uint64_t key) {
+  const int half = (std::bit_width(count - 1) + 1) / 2;
+  const uint64_t mask = (uint64_t(1) << half) - 1;
+  do {
+    uint64_t left = index >> half, right = index & mask;
+    for (uint64_t round = 0; round < 6; ++round) {
+      const uint64_t mixed = left ^ (randomBits(key, round, right) & mask);
+      left = right;
+      right = mixed;
+    }
+    index = left << half | right;
+  } while (index >= count);
+  return index;
 }
 
 /// A number in [0, 1) with 53 random bits.

@@ -1,6 +1,5 @@
 #include "models/data.h"
 #include "models/checksum.h"
-#include "models/counter_random.h"
 #include "models/input_error.h"
 
 #include <algorithm>
@@ -8,7 +7,6 @@
 #include <cassert>
 #include <cstring>
 #include <fmt/format.h>
-#include <limits>
 
 namespace tcc::models {
 
@@ -79,7 +77,7 @@ std::string_view describe(TokenFormat format) {
   return "";
 }
 
-TokenSource::TokenSource(const std::string &path, int64_t vocabulary) : file(path), vocabularySize(vocabulary) {
+TokenFile::TokenFile(const std::string &path, int64_t vocabulary) : file(path), vocabularySize(vocabulary) {
   if (file.size() == 0)
     throw InputError(fmt::format("{}: the file is empty, at least one batch of tokens is needed", path));
   readHeader();
@@ -87,7 +85,7 @@ TokenSource::TokenSource(const std::string &path, int64_t vocabulary) : file(pat
     checkAll();
 }
 
-void TokenSource::readHeader() {
+void TokenFile::readHeader() {
   int32_t magic = 0;
   if (file.size() >= 4)
     std::memcpy(&magic, file.data(), 4);
@@ -121,7 +119,7 @@ void TokenSource::readHeader() {
   firstByte = headerBytes;
 }
 
-void TokenSource::checkAll() const {
+void TokenFile::checkAll() const {
   int64_t width = bytesPerToken(tokenFormat);
   if (width < 4 && vocabularySize >= int64_t(1) << (8 * width))
     return; // no value of this width is outside
@@ -141,12 +139,12 @@ void TokenSource::checkAll() const {
   }
 }
 
-void TokenSource::failOutside(int64_t position, uint32_t token) const {
+void TokenFile::failOutside(int64_t position, uint32_t token) const {
   throw InputError(fmt::format("{}: byte {}: token {} at position {} is outside the vocabulary of {}", path(),
                                firstByte + position * bytesPerToken(tokenFormat), token, position, vocabularySize));
 }
 
-void TokenSource::read(int64_t first, std::span<int32_t> out) const {
+void TokenFile::read(int64_t first, std::span<int32_t> out) const {
   assert(first >= 0 && int64_t(out.size()) <= tokenCount - first);
   const std::byte *bytes = file.data() + firstByte + first * bytesPerToken(tokenFormat);
   forEachToken(tokenFormat, bytes, int64_t(out.size()), [&](int64_t i, uint32_t token) {
@@ -156,7 +154,7 @@ void TokenSource::read(int64_t first, std::span<int32_t> out) const {
   });
 }
 
-std::string TokenSource::fingerprint() const {
+std::string TokenFile::fingerprint() const {
   Checksum checksum;
   const int64_t about[] = {bytesPerToken(tokenFormat), tokenCount};
   checksum.add(std::as_bytes(std::span(about)));
@@ -171,41 +169,40 @@ std::string TokenSource::fingerprint() const {
   return checksum.text();
 }
 
-HeldOutSplit splitHeldOut(const TokenSource &source, double share, int64_t batch, int64_t sequence) {
-  const int64_t needed = batch * sequence + 1;
-  const int64_t heldOut = std::max(int64_t(share * double(source.size())), needed);
-  if (source.size() - heldOut < needed)
-    throw InputError(fmt::format("{}: {} tokens, but a batch of {} x {} to train on and one to evaluate need {}",
-                                 source.path(), source.size(), batch, sequence, 2 * needed));
-  return {{0, source.size() - heldOut}, {source.size() - heldOut, heldOut}};
+TokenSource::TokenSource(const std::vector<std::string> &paths, int64_t vocabulary) : starts{0} {
+  for (const std::string &path : paths) {
+    files.emplace_back(path, vocabulary);
+    starts.push_back(starts.back() + files.back().size());
+    if (files.back().format() != files.front().format())
+      throw InputError(fmt::format("{} is {}, {} is {}: files of one kind are expected", files.front().path(),
+                                   describe(files.front().format()), path, describe(files.back().format())));
+  }
 }
 
-Batches::Batches(const TokenSource &source, TokenRange range, int64_t batch, int64_t sequence, Order order,
-                 uint64_t seed)
-    : source(&source), range(range), rows(batch), columns(sequence), order(order), seed(seed) {
-  if (batch < 1 || sequence < 1 || batch > std::numeric_limits<int32_t>::max() / sequence)
-    throw InputError(fmt::format("a batch of {} x {} tokens: both must be at least 1 and their product below 2^31",
-                                 batch, sequence));
-  if (range.count < batch * sequence + 1)
-    throw InputError(fmt::format("{}: {} tokens, but one batch of {} x {} needs {} (the last one is a target only)",
-                                 source.path(), range.count, batch, sequence, batch * sequence + 1));
+std::string TokenSource::path() const {
+  const std::string &first = files.front().path();
+  return files.size() == 1 ? first : fmt::format("{} and {} more", first, files.size() - 1);
 }
 
-void Batches::read(int64_t step, std::span<int32_t> inputs, std::span<int32_t> targets) const {
-  assert(int64_t(inputs.size()) == rows * columns && int64_t(targets.size()) == rows * columns && step >= 0);
-  if (order == Order::Sequential) {
-    int64_t first = range.first + (step % batchesPerPass()) * rows * columns;
-    source->read(first, inputs);
-    source->read(first + 1, targets);
-    return;
+void TokenSource::read(int64_t first, std::span<int32_t> out) const {
+  size_t file = size_t(std::upper_bound(starts.begin(), starts.end(), first) - starts.begin()) - 1;
+  while (!out.empty()) {
+    const auto count = size_t(std::min<int64_t>(int64_t(out.size()), starts[file + 1] - first));
+    files[file].read(first - starts[file], out.first(count));
+    out = out.subspan(count);
+    first = starts[++file];
   }
-  constexpr uint64_t stream = streamOf("batches");
-  uint64_t starts = uint64_t(range.count - columns); // a row needs T + 1 tokens
-  for (int64_t row = 0; row < rows; ++row) {
-    int64_t first = range.first + int64_t(boundedBits(randomBits(seed, stream, uint64_t(step * rows + row)), starts));
-    source->read(first, inputs.subspan(size_t(row * columns), size_t(columns)));
-    source->read(first + 1, targets.subspan(size_t(row * columns), size_t(columns)));
+}
+
+std::string TokenSource::fingerprint() const {
+  if (files.size() == 1)
+    return files.front().fingerprint();
+  Checksum checksum;
+  for (const TokenFile &file : files) {
+    const std::string sum = file.fingerprint();
+    checksum.add(std::as_bytes(std::span(sum)));
   }
+  return checksum.text();
 }
 
 } // namespace tcc::models

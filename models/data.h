@@ -1,4 +1,4 @@
-// Training data: a file of tokens, memory-mapped, and the batches that a step reads from it.
+// Training data: files of tokens, memory-mapped.
 #pragma once
 #include "models/files.h"
 
@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tcc::models {
 
@@ -21,12 +22,12 @@ std::string_view describe(TokenFormat format);
 
 /// The tokens of one file. The format is taken from the header (llm.c's magic number), else from the extension
 /// (`.bin` is nanoGPT's); everything else is text.
-class TokenSource {
+class TokenFile {
 public:
   /// Opens `path` for a model with `vocabulary` token ids. Throws InputError for a file that is missing, empty, not a
   /// regular file, truncated, with a header that disagrees with its size, or with a token outside [0, vocabulary).
   /// Tokens of files up to 512 MiB are all checked here, those of larger files when a batch reads them.
-  TokenSource(const std::string &path, int64_t vocabulary);
+  TokenFile(const std::string &path, int64_t vocabulary);
 
   const std::string &path() const { return file.path(); }
   TokenFormat format() const { return tokenFormat; }
@@ -54,47 +55,29 @@ private:
   int64_t firstByte = 0;
 };
 
-enum class Order {
-  Random,     ///< each row starts at a random token
-  Sequential, ///< step i reads tokens[i*B*T : (i+1)*B*T + 1]
-};
-
-/// Tokens of a source: first, first + 1, …
-struct TokenRange {
-  int64_t first = 0, count = 0;
-};
-
-/// A source in two: what is trained on, and the last `share` of it (at least one batch of B x T) to evaluate. Throws
-/// InputError where one of them would be shorter than a batch.
-struct HeldOutSplit {
-  TokenRange training, heldOut;
-};
-HeldOutSplit splitHeldOut(const TokenSource &source, double share, int64_t batch, int64_t sequence);
-
-/// The batches of a run: a pure function of (source, range, B, T, order, seed, step), so that a run resumes at any
-/// step.
-class Batches {
+/// The tokens of some files, one file behind the other.
+class TokenSource {
 public:
-  /// `source` must outlive this object. Throws InputError where the range holds fewer than B*T + 1 tokens.
-  Batches(const TokenSource &source, TokenRange range, int64_t batch, int64_t sequence, Order order, uint64_t seed);
-  /// Of the whole source.
-  Batches(const TokenSource &source, int64_t batch, int64_t sequence, Order order, uint64_t seed)
-      : Batches(source, {0, source.size()}, batch, sequence, order, seed) {}
+  TokenSource(const std::string &path, int64_t vocabulary) : TokenSource(std::vector{path}, vocabulary) {}
+  /// Throws InputError for files of several formats too. At least one path is expected.
+  TokenSource(const std::vector<std::string> &paths, int64_t vocabulary);
 
-  int64_t batch() const { return rows; }
-  int64_t sequence() const { return columns; }
-  /// Whole sequential batches in the range; Order::Sequential starts again after so many steps.
-  int64_t batchesPerPass() const { return (range.count - 1) / (rows * columns); }
+  /// The first file's path, and how many there are beside it: for messages.
+  std::string path() const;
+  TokenFormat format() const { return files.front().format(); }
+  /// Number of tokens.
+  int64_t size() const { return starts.back(); }
+  /// Where each file's tokens begin, and the end of the last one's.
+  const std::vector<int64_t> &boundaries() const { return starts; }
 
-  /// The batch of `step` >= 0: inputs[b*T + t] and targets[b*T + t] = the token after it. Both hold B*T values.
-  void read(int64_t step, std::span<int32_t> inputs, std::span<int32_t> targets) const;
+  /// As TokenFile::read, across files too.
+  void read(int64_t first, std::span<int32_t> out) const;
+  /// Of one file: its own.
+  std::string fingerprint() const;
 
 private:
-  const TokenSource *source;
-  TokenRange range;
-  int64_t rows, columns;
-  Order order;
-  uint64_t seed;
+  std::vector<TokenFile> files;
+  std::vector<int64_t> starts;
 };
 
 } // namespace tcc::models

@@ -1,7 +1,7 @@
 // The loss on tokens that are not trained on.
 #pragma once
 #include "frontend/compile.h"
-#include "models/data.h"
+#include "models/batches.h"
 #include "models/model.h"
 
 #include <cstdint>

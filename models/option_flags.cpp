@@ -93,8 +93,10 @@ void declareModel(CLI::App &app, TrainOptions &options, RawOptions &raw) {
 }
 
 void declareData(CLI::App &app, TrainOptions &options, RawOptions &raw) {
-  app.add_option("--data", options.dataFile, "Text (bytes), nanoGPT .bin (uint16) or llm.c shard; required")
-      ->type_name("FILE")
+  app.add_option("--data", options.dataFiles,
+                 "Text (bytes), nanoGPT .bin (uint16) or llm.c shard; required; several files are one text")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("FILE...")
       ->group("Data");
   app.add_option("--tokenizer", options.tokenizerFolder,
                  "Read texts by the tokenizer of this folder: tokenizer.json, or vocab.json and merges.txt")
@@ -116,8 +118,11 @@ void declareData(CLI::App &app, TrainOptions &options, RawOptions &raw) {
       ->check(wholeNumber(1, countLimit))
       ->type_name("N")
       ->group("Data");
-  app.add_option("--order", raw.order, "random, or sequential (step i reads tokens[i*B*T : (i+1)*B*T + 1])")
-      ->check(oneOf({"random", "sequential"}))
+  app.add_option(
+         "--order", raw.order,
+         "random rows; sequential (step i reads tokens[i*B*T : (i+1)*B*T + 1]); or shuffled: each file's batches "
+         "once a pass, files and batches in random order")
+      ->check(oneOf({"random", "sequential", "shuffled"}))
       ->type_name("ORDER")
       ->group("Data");
   app.add_option("--seed", options.seed, "The one seed: of weights, order, dropout and samples")

@@ -151,14 +151,16 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
   if (raw.generate) {
     if (options.initFolder.empty())
       throw UsageError{"--generate needs --init FOLDER: a Hugging Face folder or a checkpoint's"};
-    for (const auto &[flag, value] : {std::pair("--data", &options.dataFile), std::pair("--save", &options.saveFolder),
-                                      std::pair("--checkpoint", &options.checkpointFolder)})
+    if (!options.dataFiles.empty())
+      throw UsageError{"--data cannot be given with --generate, which trains nothing"};
+    for (const auto &[flag, value] :
+         {std::pair("--save", &options.saveFolder), std::pair("--checkpoint", &options.checkpointFolder)})
       if (!value->empty())
         throw UsageError{fmt::format("{} cannot be given with --generate, which trains nothing", flag)};
     options.generateTokens = *raw.generate;
     return;
   }
-  if (options.dataFile.empty())
+  if (options.dataFiles.empty())
     throw UsageError{"no data: --data FILE is needed (text, nanoGPT .bin or llm.c shard)"};
   if (options.checkpointFolder.empty() && (raw.checkpointEvery || options.resume))
     throw UsageError{"--checkpoint-every and --resume need --checkpoint FOLDER"};
@@ -196,7 +198,7 @@ void resolve(TrainOptions &options, const RawOptions &raw) {
   if (options.dropout > 0 && !init && !std::holds_alternative<Gpt2Config>(options.config.kind))
     throw UsageError{fmt::format("--dropout is GPT-2's, {} has none", options.model)};
   options.batch = raw.batch.value_or(defaults.batch);
-  options.order = raw.order == "random" ? Order::Random : Order::Sequential;
+  options.order = raw.order == "random" ? Order::Random : raw.order == "shuffled" ? Order::Shuffled : Order::Sequential;
 
   Schedule &schedule = options.schedule;
   schedule.kind = raw.schedule == "cosine"     ? ScheduleKind::Cosine

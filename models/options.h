@@ -1,7 +1,7 @@
 // The command line of train_gpt.
 #pragma once
 #include "frontend/compiler_flags.h"
-#include "models/data.h"
+#include "models/batches.h"
 #include "models/model_config.h"
 #include "models/schedule.h"
 
@@ -30,13 +30,13 @@ struct TrainOptions : CompilerFlags {
   int64_t trainVocabulary = 0; ///< above 0: tokenizerFolder's is learned from the data first, so many tokens
 
   // Data
-  std::string dataFile;
-  int64_t batch = 0;               ///< B, rows
-  std::optional<int64_t> sequence; ///< T of --seq; without it config.sequence
+  std::vector<std::string> dataFiles; ///< read as one, in this order
+  int64_t batch = 0;                  ///< B, rows
+  std::optional<int64_t> sequence;    ///< T of --seq; without it config.sequence
   Order order = Order::Random;
   uint64_t seed = 1337;
   int64_t evalEvery = 0;    ///< steps between two evaluations on held-out tokens; 0: none, and nothing is held out
-  double evalShare = 0.1;   ///< held out of dataFile, its end, where evalFile is empty
+  double evalShare = 0.1;   ///< held out of the data, its end, where evalFile is empty
   std::string evalFile;     ///< evaluated instead, or empty
   int64_t evalBatches = 20; ///< of an evaluation, or as many as there are
 

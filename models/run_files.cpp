@@ -13,7 +13,8 @@ void checkRunFiles(const TrainOptions &options) {
   files.standardStreams(/*readsInput=*/false);
 
   // 1. What is read: the data, and whatever lies in the folder of the first weights.
-  files.reads(fmt::format("--data {}", options.dataFile), options.dataFile);
+  for (const std::string &path : options.dataFiles)
+    files.reads(fmt::format("--data {}", path), path);
   if (!options.evalFile.empty())
     files.reads(fmt::format("--eval-data {}", options.evalFile), options.evalFile);
   for (const auto &[flag, folder] :

@@ -70,15 +70,17 @@ std::unique_ptr<optim::Optimizer> makeOptimizer(const TrainOptions &options, std
 }
 
 void learnTokenizer(const TrainOptions &options) {
-  if (isTokenFile(options.dataFile))
-    throw InputError(fmt::format("{}: holds tokens; --train-tokenizer learns from a text", options.dataFile));
-  const MappedFile text(options.dataFile);
-  const int64_t size =
-      trainTokenizer(options.tokenizerFolder, {reinterpret_cast<const char *>(text.data()), size_t(text.size())},
-                     options.trainVocabulary);
+  std::string text;
+  for (const std::string &path : options.dataFiles) {
+    if (isTokenFile(path))
+      throw InputError(fmt::format("{}: holds tokens; --train-tokenizer learns from a text", path));
+    const MappedFile file(path);
+    text.append(reinterpret_cast<const char *>(file.data()), size_t(file.size()));
+  }
+  const int64_t size = trainTokenizer(options.tokenizerFolder, text, options.trainVocabulary);
   if (!options.quiet)
     fmt::print(stderr, "learned a tokenizer of {} tokens{} from {}: {}\n", size,
-               size < options.trainVocabulary ? ", all that the text has," : "", options.dataFile,
+               size < options.trainVocabulary ? ", all that the text has," : "", options.dataFiles.front(),
                options.tokenizerFolder);
 }
 
@@ -87,7 +89,10 @@ void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer) {
     if (!options.quiet)
       fmt::print(stderr, "{}\n", text);
   };
-  for (std::string *path : {&options.dataFile, &options.evalFile})
+  std::vector<std::string *> paths = {&options.evalFile};
+  for (std::string &path : options.dataFiles)
+    paths.push_back(&path);
+  for (std::string *path : paths)
     if (!path->empty() && !isTokenFile(*path))
       *path = tokenizedFile(*path, tokenizer, report);
   if (!options.initFolder.empty() || options.vocabularyGiven)
@@ -97,13 +102,18 @@ void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer) {
 }
 
 void dumpTokens(const TrainOptions &options, const Tokenizer &tokenizer) {
-  const MappedFile text(options.dataFile);
-  const std::vector<int32_t> ids = tokenizer.encode({reinterpret_cast<const char *>(text.data()), size_t(text.size())});
-  if (ids.empty())
-    throw InputError(fmt::format("{}: the file is empty, it has no tokens", options.dataFile));
+  std::vector<int32_t> ids;
+  for (const std::string &path : options.dataFiles) {
+    const MappedFile text(path);
+    const std::vector<int32_t> made =
+        tokenizer.encode({reinterpret_cast<const char *>(text.data()), size_t(text.size())});
+    if (made.empty())
+      throw InputError(fmt::format("{}: the file is empty, it has no tokens", path));
+    ids.insert(ids.end(), made.begin(), made.end());
+  }
   writeTokenShard(options.dumpTokens, ids);
   if (!options.quiet)
-    fmt::print(stderr, "wrote {} tokens of {} to {}\n", ids.size(), options.dataFile, options.dumpTokens);
+    fmt::print(stderr, "wrote {} tokens of {} to {}\n", ids.size(), options.dataFiles.front(), options.dumpTokens);
 }
 
 RunState describeRunState(const TrainOptions &options, const ModelConfig &config, int64_t sequence,
@@ -116,7 +126,7 @@ RunState describeRunState(const TrainOptions &options, const ModelConfig &config
                     {"seed", text(options.seed)},
                     {"dropout", text(options.dropout)},
                     {"batch", fmt::format("{} x {} x {}", options.accumulate, options.batch, sequence)},
-                    {"order", options.order == Order::Random ? "random" : "sequential"},
+                    {"order", std::string(describe(options.order))},
                     {"data", fmt::format("{} tokens, checksum {}", data.size(), data.fingerprint())},
                     {"held-out share", text(options.evalEvery && options.evalFile.empty() ? options.evalShare : 0)}};
   if (adapter) {

@@ -81,6 +81,7 @@ private:
   TokenSource source;
   HeldOutSplit split;
   Batches batches;
+  PrefetchedBatches prefetched{batches};
   RunState state;
   double elapsed = 0; // seconds in steps since the run's first one
   std::optional<RunCheckpoints> checkpoints;
@@ -127,7 +128,7 @@ Trainer::Trainer(const TrainOptions &options, std::optional<ModelFolder> folder,
                  std::FILE *output)
     : options(options), tokenizer(tokenizer), output(output), config(trainedConfig(options, folder)),
       firstAdapter(openAdapter(options, config)), adapter(trainedAdapter(options, config, firstAdapter)),
-      sequence(options.sequence.value_or(config.positions())), source(options.dataFile, config.vocabulary()),
+      sequence(options.sequence.value_or(config.positions())), source(options.dataFiles, config.vocabulary()),
       split(splitData(options, source, sequence)),
       batches(source, split.training, options.accumulate * options.batch, sequence, options.order, options.seed),
       notes(prepareCheckpoints(folder)), log({.length = options.schedule.length,
@@ -232,8 +233,7 @@ void Trainer::describeRun() {
                     source.path(), config.vocabulary()));
   const std::string several = options.accumulate > 1 ? fmt::format("{} x ", options.accumulate) : "";
   log.message(fmt::format("data {}: {} tokens ({}), batches of {}{} x {} in {} order", source.path(), source.size(),
-                          describe(source.format()), several, options.batch, sequence,
-                          options.order == Order::Random ? "random" : "sequential"));
+                          describe(source.format()), several, options.batch, sequence, describe(options.order)));
 }
 
 int64_t Trainer::trainedCount() const {
@@ -289,7 +289,7 @@ bool Trainer::isDue(int64_t every) const {
 void Trainer::trainStep() {
   const int64_t index = state.step;
   const Clock::time_point start = Clock::now();
-  batches.read(index, inputs.tokens.data<int32_t>(), inputs.targets.data<int32_t>());
+  prefetched.read(index, inputs.tokens.data<int32_t>(), inputs.targets.data<int32_t>());
   const double rate = options.schedule.rate(index, elapsed);
   double loss, norm;
   {

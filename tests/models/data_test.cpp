@@ -1,4 +1,5 @@
-#include "models/data.h"
+#include "models/batches.h"
+#include "models/counter_random.h"
 #include "test_files.h"
 
 #include <numeric>
@@ -222,6 +223,92 @@ TEST(Batches, needOneWholeBatch) {
   int64_t large = int64_t(1) << 40;
   expectContains(errorOf([&] { Batches(enough, large, large, Order::Random, 0); }), "product below 2^31");
   expectContains(errorOf([&] { Batches(enough, 0, 4, Order::Random, 0); }), "must be at least 1");
+}
+
+/// Files of consecutive numbers, told apart by thousands.
+struct Files {
+  TemporaryFolder folder;
+  std::vector<std::string> paths;
+
+  explicit Files(const std::vector<int> &sizes) {
+    for (size_t file = 0; file < sizes.size(); ++file) {
+      std::vector<uint16_t> tokens(static_cast<size_t>(sizes[file]));
+      std::iota(tokens.begin(), tokens.end(), uint16_t(1000 * file));
+      paths.push_back(folder.write(std::to_string(file) + ".bin", bytesOf(tokens)));
+    }
+  }
+};
+
+TEST(TokenSource, filesAreOneBehindTheOther) {
+  const Files files({3, 1, 2});
+  const TokenSource source(files.paths, 65536);
+  EXPECT_EQ(source.boundaries(), (std::vector<int64_t>{0, 3, 4, 6}));
+  EXPECT_EQ(readAllTokens(source), (std::vector<int32_t>{0, 1, 2, 1000, 2000, 2001}));
+  std::vector<int32_t> part(3);
+  source.read(2, part);
+  EXPECT_EQ(part, (std::vector<int32_t>{2, 1000, 2000}));
+  EXPECT_NE(source.fingerprint(), TokenSource({files.paths[0], files.paths[2], files.paths[1]}, 65536).fingerprint());
+  expectContains(errorOf([&] { TokenSource mixed({files.paths[0], files.folder.write("t.txt", "text")}, 65536); }),
+                 "t.txt is text, one token a byte: files of one kind are expected");
+  expectContains(errorOf([&] { TokenSource small(files.paths, 1001); }), "2.bin: byte 0: token 2000");
+}
+
+TEST(Batches, shuffledReadsEachFilesBatchesOnceAPass) {
+  const Files files({25, 3, 13, 61}); // of 2 x 3 tokens: 4, none, 2 and 10 batches
+  const TokenSource source(files.paths, 65536);
+  const Batches batches(source, 2, 3, Order::Shuffled, 5);
+  EXPECT_EQ(batches.batchesPerPass(), 16);
+  std::vector<std::vector<int32_t>> orders;
+  for (int64_t pass = 0; pass < 3; ++pass) {
+    std::set<int32_t> seen;
+    std::vector<int32_t> order, fileOrder;
+    for (int64_t step = 0; step < 16; ++step) {
+      const auto [inputs, targets] = batchOf(batches, pass * 16 + step);
+      for (size_t i = 0; i < inputs.size(); ++i) { // never across files
+        EXPECT_EQ(inputs[i], inputs[0] + int32_t(i));
+        EXPECT_EQ(targets[i], inputs[i] + 1);
+      }
+      EXPECT_TRUE(seen.insert(inputs[0]).second) << "twice in a pass";
+      order.push_back(inputs[0]);
+      if (fileOrder.empty() || fileOrder.back() != inputs[0] / 1000)
+        fileOrder.push_back(inputs[0] / 1000);
+    }
+    EXPECT_EQ(fileOrder.size(), 3u) << "one file after the other";
+    EXPECT_EQ(seen.count(3054), 1u) << "the last whole batch";
+    orders.push_back(order);
+  }
+  EXPECT_NE(orders[0], orders[1]);
+  EXPECT_NE(orders[1], orders[2]);
+  EXPECT_NE(batchOf(Batches(source, 2, 3, Order::Shuffled, 6), 0).first, batchOf(batches, 0).first);
+  // Held out from the middle of the last file on: its batches are not seen.
+  const Batches training(source, {0, 71}, 2, 3, Order::Shuffled, 5);
+  EXPECT_EQ(training.batchesPerPass(), 4 + 2 + 4);
+  for (int64_t step = 0; step < 40; ++step)
+    EXPECT_LT(batchOf(training, step).second.back(), 3030);
+  expectContains(errorOf([&] { Batches none(source, {24, 8}, 2, 3, Order::Shuffled, 5); }),
+                 "no file holds one batch of 2 x 3, 7 tokens");
+}
+
+TEST(Batches, permutationsAreBijections) {
+  for (uint64_t count : {1, 2, 3, 5, 16, 17, 1000}) {
+    std::set<uint64_t> images;
+    for (uint64_t index = 0; index < count; ++index)
+      images.insert(permuted(index, count, 9));
+    EXPECT_EQ(images.size(), count);
+    EXPECT_EQ(*images.rbegin(), count - 1);
+  }
+}
+
+TEST(Batches, prefetchedOnesAreTheSame) {
+  Counted data(500);
+  const TokenSource source = data.open();
+  const Batches batches(source, 3, 4, Order::Random, 3);
+  PrefetchedBatches prefetched(batches);
+  for (int64_t step : {0, 1, 2, 7, 8, 3, 3, 4}) { // also where a run does not go on from there
+    std::vector<int32_t> inputs(12), targets(12);
+    prefetched.read(step, inputs, targets);
+    EXPECT_EQ(std::pair(inputs, targets), batchOf(batches, step)) << step;
+  }
 }
 
 } // namespace

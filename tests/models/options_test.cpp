@@ -206,7 +206,7 @@ TEST(Options, unknownFlagsAreUsageErrors) {
   expectContains(usageError({"--bathc=3"}), "did you mean `--batch`?");
   expectContains(usageError({"--frobnicate"}), "unknown option `--frobnicate` (--help");
   expectContains(usageError({"-z"}), "unknown option `-z`");
-  expectContains(usageError({"book.txt"}), "unexpected argument `book.txt`");
+  expectContains(usageError({"--steps=3", "book.txt"}), "unexpected argument `book.txt`");
 }
 
 TEST(Options, badValuesAreUsageErrors) {
@@ -238,7 +238,7 @@ TEST(Options, badValuesAreUsageErrors) {
     expectContains(error, " is expected");
   }
   expectContains(usageError({"--batch", "0"}), "a whole number from 1 to");
-  expectContains(usageError({"--order=x"}), "one of random, sequential is expected");
+  expectContains(usageError({"--order=x"}), "one of random, sequential, shuffled is expected");
   expectContains(usageError({"-O4"}), "unknown optimisation level '-O4' (one of -O0 -O1 -O2 -O3 -Os)");
   EXPECT_EQ(usageError({"--layers"}), "--layers: a value is expected");
   expectContains(usageError({"--threads", "x"}), "'x' of --threads= is no number from 1 to 4096");
