@@ -6,6 +6,7 @@
 #include "codegen/verify_artefact.h"
 #include "ir/analyze_kernel.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "passes/joined_kernels.h"
 #include "runtime/threads.h"
 #include <chrono>
 
@@ -76,7 +77,7 @@ std::vector<KernelSource> kernelSources(ModuleOp module) {
       std::string refusal;
       KernelNames names;
       KernelInfo form = *analyzeKernel(kernel, refusal, &names);
-      kernels.add(std::move(form), std::move(names));
+      kernels.add(std::move(form), std::move(names), joinedGroup(kernel).has_value());
     }
   return kernels.sources();
 }

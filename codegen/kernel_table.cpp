@@ -3,19 +3,21 @@
 
 namespace tcc {
 
-unsigned KernelTable::add(KernelInfo form, KernelNames names) {
+unsigned KernelTable::add(KernelInfo form, KernelNames names, bool joined) {
   form = normalized(std::move(form));
   size_t hash = hashOf(form);
   auto [first, last] = byHash.equal_range(hash);
   for (auto known = first; known != last; ++known)
-    if (list[known->second].form == form)
+    if (KernelSource &source = list[known->second]; source.form == form) {
+      (joined ? source.joined : source.alone) = true;
       return known->second;
+    }
   unsigned number = list.size();
   std::string symbol = "k" + std::to_string(number) + "_";
   for (char c : names.label.substr(0, 40))
     symbol += llvm::isAlnum(c) ? c : '_';
   byHash.emplace(hash, number);
-  list.push_back({std::move(symbol), std::move(form), std::move(names)});
+  list.push_back({std::move(symbol), std::move(form), std::move(names), !joined, joined});
   return number;
 }
 

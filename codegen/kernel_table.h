@@ -9,8 +9,9 @@ namespace tcc {
 class KernelTable {
 public:
   /// The number of the kernel's function. Kernels have one number where their normalised forms are equal, the very
-  /// forms that are emitted; how a target launches one is a function of its form.
-  unsigned add(KernelInfo form, KernelNames names);
+  /// forms that are emitted; how a target launches one is a function of its form. `joined`: it is called together with
+  /// others of its form.
+  unsigned add(KernelInfo form, KernelNames names, bool joined = false);
   const std::vector<KernelSource> &sources() const { return list; }
 
 private:

@@ -3,6 +3,7 @@
 #include "codegen/product.h"
 #include "ir/analyze_kernel.h"
 #include "ir/kernel_cost.h"
+#include "passes/joined_kernels.h"
 #include "passes/memory_places.h"
 
 using namespace mlir;
@@ -65,9 +66,10 @@ public:
     for (Operation &op : function.getBody().front().without_terminator()) {
       if (auto literal = dyn_cast<ConstantOp>(op))
         plan.constants.push_back(rawBytes(cast<DenseElementsAttr>(literal.getValue())));
-      else if (auto kernel = dyn_cast<KernelOp>(op))
-        lowerKernel(kernel);
-      else if (auto structured = dyn_cast<StructuredOpInterface>(op); structured && !lowerStructured(structured, error))
+      else if (auto kernel = dyn_cast<KernelOp>(op); kernel && !lowerKernel(kernel, error))
+        return std::nullopt;
+      else if (auto structured = dyn_cast<StructuredOpInterface>(op);
+               structured && !kernel && !lowerStructured(structured, error))
         return std::nullopt;
     }
     lowerReturn();
@@ -88,6 +90,7 @@ private:
   runtime::Plan plan;
   std::map<std::tuple<PlaceSpace, int64_t, int64_t, int64_t>, BufferId> buffers;
   std::map<unsigned, unsigned> planKernel; // number in the table → number in the plan
+  std::optional<int64_t> group;            // of the last kernel: others of it join its call
 
   bool describe(Value value, StringRef name, std::vector<runtime::TensorSpec> &list, std::string &error) {
     RankedTensorType type = tensorType(value);
@@ -174,12 +177,12 @@ private:
     return true;
   }
 
-  void lowerKernel(KernelOp op) {
+  bool lowerKernel(KernelOp op, std::string &error) {
     std::string refusal;
     KernelNames names;
     KernelInfo info = *analyzeKernel(op, refusal, &names);
     KernelLaunch launch = target.launch(info);
-    unsigned number = kernels.add(info, std::move(names));
+    unsigned number = kernels.add(info, std::move(names), joinedGroup(op).has_value());
     auto [known, inserted] = planKernel.try_emplace(number, plan.kernels.size());
     std::string label = op.getLabel() ? op.getLabel()->str() : "kernel";
     if (inserted)
@@ -199,15 +202,17 @@ private:
     KernelCost cost = costOf(info);
     made.flops = cost.flops;
     made.bytes = cost.bytes;
-    if (runtime::Instruction *earlier = info.isSegment() ? callToJoin(call, segment) : nullptr) {
-      std::get<runtime::KernelCall>(earlier->call).segments.push_back(std::move(segment));
-      earlier->flops += made.flops;
-      earlier->bytes += made.bytes;
-      return;
+    if (joinedGroup(op) && joinedGroup(op) == group) {
+      runtime::Instruction &first = plan.instructions.back();
+      first.flops += made.flops;
+      first.bytes += made.bytes;
+      return join(std::get<runtime::KernelCall>(first.call), call, std::move(segment), label, error);
     }
+    group = joinedGroup(op);
     call.segments.push_back(std::move(segment));
     made.call = std::move(call);
     plan.instructions.push_back(std::move(made));
+    return true;
   }
 
   bool overlap(BufferId a, BufferId b) const {
@@ -215,30 +220,22 @@ private:
     return x.space == y.space && x.index == y.index && x.offset < y.offset + y.bytes && y.offset < x.offset + x.bytes;
   }
 
-  /// True if one of the two writes what the other touches.
-  bool conflicts(const runtime::KernelCall &call, const runtime::Segment &segment,
-                 const runtime::KernelCall &other) const {
-    auto firstResult = [&](const runtime::KernelCall &c) {
-      return plan.kernels[c.kernel].arguments - plan.kernels[c.kernel].results;
-    };
-    for (const runtime::Segment &before : other.segments)
-      for (size_t i = 0; i < segment.args.size(); ++i)
-        for (size_t j = 0; j < before.args.size(); ++j)
-          if ((i >= firstResult(call) || j >= firstResult(other)) && overlap(segment.args[i], before.args[j]))
-            return true;
-    return false;
-  }
-
-  /// An earlier call of the same kernel that the segment may join: nothing from there on conflicts with it.
-  runtime::Instruction *callToJoin(const runtime::KernelCall &call, const runtime::Segment &segment) {
-    for (runtime::Instruction &earlier : llvm::reverse(plan.instructions)) {
-      auto *other = std::get_if<runtime::KernelCall>(&earlier.call);
-      if (!other || conflicts(call, segment, *other))
-        return nullptr;
-      if (other->kernel == call.kernel && other->granularity == call.granularity)
-        return &earlier;
+  /// Adds a segment to the call that its group has begun. False and in `error` what schedule should not have joined.
+  bool join(runtime::KernelCall &group, const runtime::KernelCall &call, runtime::Segment segment,
+            const std::string &label, std::string &error) {
+    size_t results = plan.kernels[group.kernel].results;
+    auto isWritten = [&](const runtime::Segment &one, size_t i) { return i + results >= one.args.size(); };
+    bool fits = group.kernel == call.kernel && group.granularity == call.granularity;
+    for (const runtime::Segment &other : group.segments)
+      for (size_t i = 0; fits && i < segment.args.size(); ++i)
+        for (size_t j = 0; j < other.args.size(); ++j)
+          fits &= !((isWritten(segment, i) || isWritten(other, j)) && overlap(segment.args[i], other.args[j]));
+    if (!fits) {
+      error = "kernel '" + label + "' was joined with one that differs or touches the same memory (compiler bug)";
+      return false;
     }
-    return nullptr;
+    group.segments.push_back(std::move(segment));
+    return true;
   }
 
   void copy(BufferId source, BufferId target, StringRef label) {

@@ -5,6 +5,7 @@
 //   3. all other values and scratch get offsets in one arena: largest first, at the lowest offset that is
 //      free over their live range.
 // The function stays tensor SSA; places are attributes. It never moves an op.
+#include "passes/joined_kernels.h"
 #include "passes/memory_places.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
@@ -44,7 +45,8 @@ private:
   Block &block;
   const PipelineOptions &options;
   SignaturePlaces signature;
-  llvm::DenseMap<Operation *, unsigned> position;
+  llvm::DenseMap<Operation *, unsigned> position; // one for all that run as one
+  llvm::DenseMap<unsigned, SmallVector<Operation *, 4>> joinedAt;
   llvm::DenseMap<Value, unsigned> lastUse;                    // of roots
   llvm::DenseMap<Value, SmallVector<Operation *, 4>> readers; // of roots
   llvm::DenseMap<Value, Place> fixed;                         // outside the arena
@@ -64,8 +66,12 @@ private:
 
   void findUses() {
     unsigned next = 0;
-    for (Operation &op : block)
-      position[&op] = next++;
+    for (Operation &op : block) {
+      bool joined = next > 0 && joinedGroup(&op) && joinedGroup(&op) == joinedGroup(op.getPrevNode());
+      position[&op] = joined ? next - 1 : next++;
+      if (joinedGroup(&op))
+        joinedAt[position[&op]].push_back(&op);
+    }
     for (Operation &op : block) {
       for (Value result : op.getResults())
         lastUse[result] = std::max(lastUse.lookup(result), position[&op]);
@@ -114,7 +120,7 @@ private:
       if (reader == producer) {
         if (!mayTakeOver(cast<OpResult>(value), state))
           return false;
-      } else if (position[reader] > position[producer]) {
+      } else if (position[reader] >= position[producer]) { // the same: they run at the same time
         return false;
       }
     }
@@ -153,6 +159,17 @@ private:
     }
   }
 
+  /// Whether a kernel that runs at the same time as `op` reads from the allocation.
+  bool isReadBeside(Operation *op, unsigned allocation) const {
+    auto beside = joinedAt.find(position.lookup(op));
+    return beside != joinedAt.end() && llvm::any_of(beside->second, [&](Operation *other) {
+             return other != op && llvm::any_of(operands.lookup(other), [&](Value value) {
+                      auto known = allocationOf.find(value);
+                      return known != allocationOf.end() && known->second == allocation;
+                    });
+           });
+  }
+
   std::optional<unsigned> dyingOperand(OpResult result, const llvm::DenseSet<unsigned> &takenOver) {
     Operation *op = result.getOwner();
     for (Value input : operands[op]) {
@@ -160,6 +177,8 @@ private:
       if (known == allocationOf.end() || takenOver.contains(known->second) ||
           allocations[known->second].last != position[op] ||
           byteSize(tensorType(input)) != byteSize(tensorType(result)) || byteSize(tensorType(result)) == 0)
+        continue;
+      if (isReadBeside(op, known->second))
         continue;
       // The same buffer under two values must allow it under both.
       if (llvm::all_of(operands[op], [&](Value other) {

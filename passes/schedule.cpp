@@ -1,16 +1,19 @@
 // schedule: fixes the order of execution.
 //   1. kernels that write the next value of a state, and nothing that others read, move behind every reader of the old
 //      value, so that the update can be made in place;
-//   2. everything else keeps its order, which has producers close to their consumers.
+//   2. equal kernels that do not depend on each other are joined: they stand side by side and run as one
+//      (join_kernels.cpp);
+//   3. everything else keeps its order, which has producers close to their consumers.
 // It never changes what is computed.
-#include "ir/dialect.h"
+#include "passes/joined_kernels.h"
 #include "passes/passes.h"
+#include "passes/pipeline.h"
 
 using namespace mlir;
 
 namespace tcc {
 
-LogicalResult schedule(func::FuncOp function, const PipelineOptions &) {
+LogicalResult schedule(func::FuncOp function, const PipelineOptions &options) {
   Block &block = function.getBody().front();
   Operation *terminator = block.getTerminator();
   SmallVector<Operation *> updates;
@@ -22,6 +25,8 @@ LogicalResult schedule(func::FuncOp function, const PipelineOptions &) {
   }
   for (Operation *op : updates)
     op->moveBefore(terminator);
+  if (options.level > 0)
+    joinKernels(block, options.target.joinedBytes, options.target.alignment);
   return success();
 }
 

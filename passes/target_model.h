@@ -28,6 +28,9 @@ struct TargetModel {
   int64_t longestKeptRow = std::numeric_limits<int64_t>::max(); // elements; longer rows are not merged over a row sum
   bool scatterAlone = false; // a scatter-add is a kernel of its own: beside others it would lose threads
 
+  // schedule
+  int64_t joinedBytes = 64 << 10; // by how much joining equal kernels may raise the most bytes that are ever alive
+
   // autocast
   bool narrowResults = false; // products give 16-bit results, whoever reads them; else f32 where f32 is read
 

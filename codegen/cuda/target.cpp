@@ -1,11 +1,12 @@
-// The GPU's table. Kernel calls of a plan become launches: one a call, whose parameters are addresses; the segments of
-// one call, as many as they are, become a table in device memory and one launch.
+// The GPU's table. Kernel calls of a plan become launches: one a call, whose parameters are addresses; where a call has
+// several segments, their addresses are a table in device memory.
 #include "codegen/cuda/target.h"
 #include "codegen/cuda/device/device_text.h"
 #include "codegen/cuda/kernel/text.h"
 #include "codegen/product.h"
 #include "ir/dialect.h"
 #include "runtime/device/cuda/nvrtc.h"
+#include <bit>
 #include <cstring>
 
 using namespace mlir;
@@ -37,6 +38,12 @@ public:
   LaunchMaker(ArrayRef<KernelSource> kernels, runtime::Plan &plan) : kernels(kernels), plan(plan) {}
 
   void run() {
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      plan.kernels[i].module = static_cast<uint32_t>(i / kernelsInModule);
+      plan.kernels[i].arguments += isSegments(i) ? 1 : 0;
+    }
+    for (size_t i = 0; i < kernels.size(); ++i)
+      addJoinedFunction(i);
     std::vector<runtime::Instruction> made;
     for (runtime::Instruction &instruction : plan.instructions) {
       auto *call = std::get_if<runtime::KernelCall>(&instruction.call);
@@ -45,75 +52,92 @@ public:
         continue;
       }
       runtime::KernelCall kernelCall = std::move(*call);
-      if (divide(kernels[kernelCall.kernel].form).shape == KernelShape::segments)
-        addSegments(kernelCall, instruction, made);
-      else
-        addLaunches(kernelCall, instruction, made);
+      if (divide(kernels[kernelCall.kernel].form).blocks == 0)
+        continue;
+      instruction.call = kernelCall.segments.size() == 1 ? launchAlone(kernelCall) : launchJoined(kernelCall);
+      made.push_back(std::move(instruction));
     }
     plan.instructions = std::move(made);
-    for (size_t i = 0; i < kernels.size(); ++i) {
-      runtime::KernelCode &code = plan.kernels[i];
-      code.module = static_cast<uint32_t>(i / kernelsInModule);
-      if (divide(kernels[i].form).shape == KernelShape::segments) {
-        code.arguments = 2; // the table and its entries
-        code.results = 0;
-      }
-    }
   }
 
 private:
   ArrayRef<KernelSource> kernels;
   runtime::Plan &plan;
 
-  static LaunchCall start(uint32_t kernel, int64_t blocks, int64_t threads) {
-    LaunchCall launch;
-    launch.kernel = kernel;
-    launch.grid = {blocks, 1, 1};
-    launch.block = {threads, 1, 1};
-    return launch;
-  }
+  std::vector<uint32_t> joinedFunction; // by kernel: the function for many sets of tensors
 
-  void addLaunches(const runtime::KernelCall &call, const runtime::Instruction &like,
-                   std::vector<runtime::Instruction> &made) {
-    const KernelInfo &form = kernels[call.kernel].form;
-    KernelDivision division = divide(form);
-    if (division.blocks == 0)
+  bool isSegments(size_t kernel) const { return divide(kernels[kernel].form).shape == KernelShape::segments; }
+
+  /// A function of its own beside the one for one set of tensors, or instead of it.
+  void addJoinedFunction(size_t i) {
+    joinedFunction.push_back(static_cast<uint32_t>(i));
+    if (!kernels[i].joined)
       return;
-    for (const runtime::Segment &segment : call.segments) {
-      LaunchCall launch = start(call.kernel, division.blocks, division.threads);
-      for (size_t i = 0; i < segment.args.size(); ++i)
-        addPointer(launch, segment.args[i], i >= form.arguments.size());
-      made.push_back(like);
-      made.back().flops /= static_cast<int64_t>(call.segments.size());
-      made.back().bytes /= static_cast<int64_t>(call.segments.size());
-      made.back().call = std::move(launch);
+    runtime::KernelCode code = plan.kernels[i];
+    code.symbol = functionName(kernels[i].symbol, KernelCalling::joined);
+    code.arguments = isSegments(i) ? 3 : 1;
+    code.results = 0;
+    if (kernels[i].alone) {
+      joinedFunction[i] = static_cast<uint32_t>(plan.kernels.size());
+      plan.kernels.push_back(std::move(code));
+    } else {
+      plan.kernels[i] = std::move(code);
     }
   }
 
-  void addSegments(const runtime::KernelCall &call, const runtime::Instruction &like,
-                   std::vector<runtime::Instruction> &made) {
+  LaunchCall start(const KernelDivision &division, uint32_t function) const {
+    LaunchCall launch;
+    launch.kernel = function;
+    launch.grid = {division.blocks, 1, 1};
+    launch.block = {division.threads, 1, 1};
+    return launch;
+  }
+
+  LaunchCall launchAlone(const runtime::KernelCall &call) const {
     const KernelInfo &form = kernels[call.kernel].form;
-    int64_t entryBytes = segmentEntryBytes(form), blocks = 0, at = 0;
+    const runtime::Segment &segment = call.segments.front();
+    LaunchCall launch = start(divide(form), call.kernel);
+    for (size_t i = 0; i < segment.args.size(); ++i)
+      addPointer(launch, segment.args[i], i >= form.arguments.size());
+    if (isSegments(call.kernel)) { // the form is that of the shortest segment
+      launch.grid[0] = llvm::divideCeil(segment.extent, segmentBlock);
+      addInt(launch, static_cast<int32_t>(segment.extent));
+    }
+    return launch;
+  }
+
+  LaunchCall launchJoined(const runtime::KernelCall &call) {
+    const KernelInfo &form = kernels[call.kernel].form;
+    bool segments = isSegments(call.kernel);
+    int64_t entryBytes = tableEntryBytes(form), blocks = 0, at = 0;
     runtime::PointerTable table;
     table.bytes.assign(static_cast<size_t>(entryBytes) * call.segments.size(), '\0');
     for (const runtime::Segment &segment : call.segments) {
       for (size_t i = 0; i < segment.args.size(); ++i)
         table.slots.push_back(
             {at + static_cast<int64_t>(8 * i), segment.args[i], i >= form.arguments.size(), i < form.arguments.size()});
-      std::memcpy(&table.bytes[static_cast<size_t>(at + entryBytes - 16)], &segment.extent, 8);
-      std::memcpy(&table.bytes[static_cast<size_t>(at + entryBytes - 8)], &blocks, 8);
-      blocks += (segment.extent + segmentBlock - 1) / segmentBlock;
+      if (segments) {
+        std::memcpy(&table.bytes[static_cast<size_t>(at + entryBytes - 16)], &segment.extent, 8);
+        std::memcpy(&table.bytes[static_cast<size_t>(at + entryBytes - 8)], &blocks, 8);
+        blocks += llvm::divideCeil(segment.extent, segmentBlock);
+      }
       at += entryBytes;
     }
-    LaunchCall launch = start(call.kernel, blocks, divide(form).threads);
+    LaunchCall launch = start(divide(form), joinedFunction[call.kernel]);
+    auto count = static_cast<int32_t>(call.segments.size());
     auto buffer = static_cast<BufferId>(plan.buffers.size());
     plan.buffers.push_back({runtime::Space::table, static_cast<uint32_t>(plan.tables.size()), 0,
                             static_cast<int64_t>(table.bytes.size())});
     plan.tables.push_back(std::move(table));
     addPointer(launch, buffer, false);
-    addInt(launch, static_cast<int32_t>(call.segments.size()));
-    made.push_back(like);
-    made.back().call = std::move(launch);
+    if (segments) {
+      launch.grid[0] = blocks;
+      addInt(launch, count);
+      addInt(launch, static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(count - 1))));
+    } else {
+      launch.grid[1] = count;
+    }
+    return launch;
   }
 };
 
@@ -126,6 +150,7 @@ TargetModel cudaModel() {
   model.fewestRows = 64;
   model.longestRow = 65536;
   model.alignment = 256;
+  model.joinedBytes = 16 << 20; // a launch is worth megabytes
   return model;
 }
 

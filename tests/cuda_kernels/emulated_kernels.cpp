@@ -3,6 +3,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "tests/codegen/tensor_bytes.h"
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -35,14 +36,26 @@ OwningOpRef<ModuleOp> alone(KernelOp kernel) {
   return module;
 }
 
-/// The entry that a segments kernel reads: addresses, elements, first block.
-std::vector<uint64_t> segmentEntry(llvm::ArrayRef<std::unique_ptr<emulator::DeviceBuffer>> buffers, int64_t elements) {
-  std::vector<uint64_t> entry;
-  for (const auto &buffer : buffers)
-    entry.push_back(reinterpret_cast<uint64_t>(buffer->data()));
-  entry.push_back(static_cast<uint64_t>(elements));
-  entry.push_back(0);
-  return entry;
+using Buffers = std::vector<std::unique_ptr<emulator::DeviceBuffer>>;
+
+/// Buffers of the kernel's inputs, filled, and of its results.
+Buffers buffersOf(const EmulatedKernel &kernel, func::FuncOp function) {
+  Buffers buffers;
+  for (auto [i, input] : llvm::enumerate(kernel.inputs)) {
+    buffers.push_back(std::make_unique<emulator::DeviceBuffer>(tensorBytes(input.type), "in" + std::to_string(i)));
+    writeBytes(input, buffers.back()->data());
+  }
+  for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
+    buffers.push_back(
+        std::make_unique<emulator::DeviceBuffer>(tensorBytes(cast<RankedTensorType>(type)), "out" + std::to_string(i)));
+  return buffers;
+}
+
+std::vector<RefTensor> resultsIn(const Buffers &buffers, const EmulatedKernel &kernel, func::FuncOp function) {
+  std::vector<RefTensor> results;
+  for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
+    results.push_back(readBytes(cast<RankedTensorType>(type), buffers[kernel.inputs.size() + i]->data()));
+  return results;
 }
 
 } // namespace
@@ -76,38 +89,56 @@ std::vector<EmulatedKernel> kernelsOf(ModuleOp fused, const std::string &prefix,
 std::vector<RefTensor> runEmulated(const emulator::Module &module, const EmulatedKernel &kernel,
                                    const emulator::Schedule &schedule, std::string &findings) {
   func::FuncOp function = mainOf(*const_cast<OwningOpRef<ModuleOp> &>(kernel.module));
-  std::vector<std::unique_ptr<emulator::DeviceBuffer>> buffers;
-  for (auto [i, input] : llvm::enumerate(kernel.inputs)) {
-    buffers.push_back(std::make_unique<emulator::DeviceBuffer>(tensorBytes(input.type), "in" + std::to_string(i)));
-    writeBytes(input, buffers.back()->data());
-  }
-  for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
-    buffers.push_back(
-        std::make_unique<emulator::DeviceBuffer>(tensorBytes(cast<RankedTensorType>(type)), "out" + std::to_string(i)));
+  Buffers buffers = buffersOf(kernel, function);
   cuda::KernelDivision division = cuda::divide(kernel.source.form);
-  std::vector<uint64_t> entry = segmentEntry(buffers, kernel.source.form.space.columns);
-  emulator::DeviceBuffer table(entry.size() * 8, "table");
-  std::memcpy(table.data(), entry.data(), entry.size() * 8);
+  int columns = static_cast<int>(kernel.source.form.space.columns);
   std::vector<void *> values, arguments;
-  int segments = 1;
-  if (division.shape == cuda::KernelShape::segments) {
-    values = {table.data()};
-    arguments = {&values[0], &segments};
-  } else {
-    for (const auto &buffer : buffers)
-      values.push_back(buffer->data());
-    for (void *&value : values)
-      arguments.push_back(&value);
+  for (const auto &buffer : buffers)
+    values.push_back(buffer->data());
+  for (void *&value : values)
+    arguments.push_back(&value);
+  if (division.shape == cuda::KernelShape::segments)
+    arguments.push_back(&columns);
+  if (division.blocks > 0)
+    findings = module
+                   .launch(kernel.source.symbol, {static_cast<unsigned>(division.blocks)},
+                           {static_cast<unsigned>(division.threads)}, 0, arguments.data(), schedule)
+                   .text();
+  return resultsIn(buffers, kernel, function);
+}
+
+std::vector<std::vector<RefTensor>> runJoined(const emulator::Module &module, const EmulatedKernel &kernel, int count,
+                                              const emulator::Schedule &schedule, std::string &findings) {
+  func::FuncOp function = mainOf(*const_cast<OwningOpRef<ModuleOp> &>(kernel.module));
+  cuda::KernelDivision division = cuda::divide(kernel.source.form);
+  bool segments = division.shape == cuda::KernelShape::segments;
+  std::vector<Buffers> sets;
+  std::vector<uint64_t> entries;
+  for (int i = 0; i < count; ++i) {
+    sets.push_back(buffersOf(kernel, function));
+    for (const auto &buffer : sets.back())
+      entries.push_back(reinterpret_cast<uint64_t>(buffer->data()));
+    if (segments) {
+      entries.push_back(static_cast<uint64_t>(kernel.source.form.space.columns));
+      entries.push_back(static_cast<uint64_t>(i * division.blocks));
+    }
   }
-  if (division.blocks > 0) {
-    emulator::LaunchResult result =
-        module.launch(kernel.source.symbol, {static_cast<unsigned>(division.blocks)},
-                      {static_cast<unsigned>(division.threads)}, 0, arguments.data(), schedule);
-    findings = result.text();
-  }
-  std::vector<RefTensor> results;
-  for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
-    results.push_back(readBytes(cast<RankedTensorType>(type), buffers[kernel.inputs.size() + i]->data()));
+  EXPECT_EQ(static_cast<int64_t>(entries.size()) * 8, count * cuda::tableEntryBytes(kernel.source.form));
+  emulator::DeviceBuffer table(entries.size() * 8, "table");
+  std::memcpy(table.data(), entries.data(), entries.size() * 8);
+  void *address = table.data();
+  int half = static_cast<int>(std::bit_floor(static_cast<unsigned>(count - 1)));
+  std::vector<void *> arguments = {&address, &count, &half};
+  auto blocks = static_cast<unsigned>(division.blocks), many = static_cast<unsigned>(count);
+  if (blocks > 0)
+    findings = module
+                   .launch(cuda::functionName(kernel.source.symbol, cuda::KernelCalling::joined),
+                           segments ? emulator::Dim3{blocks * many} : emulator::Dim3{blocks, many},
+                           {static_cast<unsigned>(division.threads)}, 0, arguments.data(), schedule)
+                   .text();
+  std::vector<std::vector<RefTensor>> results;
+  for (const Buffers &buffers : sets)
+    results.push_back(resultsIn(buffers, kernel, function));
   return results;
 }
 
@@ -134,6 +165,11 @@ void checkKernels(llvm::ArrayRef<EmulatedKernel> kernels, llvm::ArrayRef<emulato
       if (first.empty())
         first = results;
       EXPECT_TRUE(sameBits(first, results)) << "bits depend on the schedule";
+      if (!kernel.source.joined)
+        continue;
+      for (const std::vector<RefTensor> &joined : runJoined(*module, kernel, 3, schedule, findings))
+        EXPECT_TRUE(sameBits(first, joined)) << "bits depend on how it is called";
+      EXPECT_EQ(findings, "");
     }
     std::string error;
     auto exact = interpret(function, kernel.inputs, RefMode::exact, error);

@@ -20,7 +20,8 @@ struct EmulatedKernel {
 std::vector<EmulatedKernel> kernelsOf(mlir::ModuleOp fused, const std::string &prefix, uint64_t seed);
 
 /// Compiles the kernels' texts together and runs each: no finding, equal bits under every schedule, within the
-/// tolerance of the interpreter. What is wrong is added to gtest's failures.
+/// tolerance of the interpreter; the same bits in a joined call, where the kernel has one. What is wrong is added to
+/// gtest's failures.
 void checkKernels(llvm::ArrayRef<EmulatedKernel> kernels, llvm::ArrayRef<emulator::Schedule> schedules,
                   Tolerance tolerance = {});
 
@@ -33,5 +34,9 @@ bool isFullRun();
 /// The results of one launch; findings go to `findings`.
 std::vector<RefTensor> runEmulated(const emulator::Module &module, const EmulatedKernel &kernel,
                                    const emulator::Schedule &schedule, std::string &findings);
+
+/// The results of one launch for `count` sets of tensors, at least two, all with the kernel's inputs.
+std::vector<std::vector<RefTensor>> runJoined(const emulator::Module &module, const EmulatedKernel &kernel, int count,
+                                              const emulator::Schedule &schedule, std::string &findings);
 
 } // namespace tcc::test

@@ -111,6 +111,7 @@ TEST(CudaKernels, eachShapeEqualsTheInterpreter) {
   for (const Sample &sample : samples())
     if (std::unique_ptr<EmulatedKernel> kernel = parsed(*context, sample)) {
       kernel->source.symbol += "_" + std::to_string(kernels.size());
+      kernel->source.joined = true;
       kernels.push_back(std::move(*kernel));
     }
   checkKernels(kernels, emulator::testSchedules());

@@ -3,6 +3,7 @@
 #include "ir/analyze_kernel.h"
 #include "ir/reference/compare.h"
 #include "ir/strided_view.h"
+#include "passes/joined_kernels.h"
 #include "passes/memory_places.h"
 #include "passes/pipeline.h"
 #include "passes/verify_each.h"
@@ -296,18 +297,39 @@ struct ProductsNeedScratch : TargetQueries {
   int64_t scratchBytes(Operation *op) const override { return isa<MatmulOp>(op) ? 320 : 0; }
 };
 
+/// Kernels that run at the same time, each over an operand that dies in it.
+constexpr const char *joinedStep = R"(func.func @main(%x: tensor<8x8xf32>, %y: tensor<8x8xf32>)
+    -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %a = tcc.matmul %x, %x : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %b = tcc.matmul %y, %y : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %c = tcc.matmul %x, %y : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %ea = tcc.exp %a : tensor<8x8xf32>
+  %eb = tcc.exp %b : tensor<8x8xf32>
+  %ec = tcc.exp %c : tensor<8x8xf32>
+  %p = tcc.matmul %ea, %eb : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %q = tcc.matmul %eb, %ec : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  return %p, %q : tensor<8x8xf32>, tensor<8x8xf32>
+})";
+
 TEST_F(Pipeline, noTwoLiveValuesShareBytes) {
   ProductsNeedScratch queries;
-  for (const TrainingStep &step : trainingSteps())
+  int joins = 0;
+  std::vector<TrainingStep> steps = trainingSteps();
+  steps.push_back({"joined", joinedStep});
+  for (const TrainingStep &step : steps)
     for (int level : {0, 2}) {
       OwningOpRef<ModuleOp> module = parse(step.text);
       PipelineOptions options = atLevel(level);
       options.queries = &queries;
       ASSERT_TRUE(run(*module, options)) << messages;
       Block &block = mainOf(*module).getBody().front();
-      DenseMap<Operation *, unsigned> position;
-      for (auto [i, op] : llvm::enumerate(block))
-        position[&op] = i;
+      DenseMap<Operation *, unsigned> position; // one for kernels that run at the same time
+      for (auto [i, op] : llvm::enumerate(block)) {
+        Operation *before = op.getPrevNode();
+        bool joined = before && joinedGroup(&op) && joinedGroup(&op) == joinedGroup(before);
+        position[&op] = joined ? position[before] : i;
+        joins += joined;
+      }
       std::vector<Lifetime> lives;
       int64_t top = 0, shared = 0;
       for (Operation &op : block) {
@@ -335,6 +357,9 @@ TEST_F(Pipeline, noTwoLiveValuesShareBytes) {
             if (input == a.value)
               takesOver &=
                   mayShareBuffer(*analyzeKernel(kernel, refusal), cast<OpResult>(b.value).getResultNumber(), i);
+          if (takesOver)
+            for (Operation *user : a.value.getUsers())
+              takesOver &= user == kernel || position[user] != b.first;
           EXPECT_TRUE(takesOver) << step.name << " at -O" << level << ": bytes " << b.begin << ".." << b.end;
           ++shared;
         }
@@ -343,6 +368,7 @@ TEST_F(Pipeline, noTwoLiveValuesShareBytes) {
       EXPECT_EQ(arena, (top + 63) / 64 * 64) << step.name;
       EXPECT_EQ(report.arenaBytes, arena);
     }
+  EXPECT_GT(joins, 0);
 }
 
 TEST_F(Pipeline, statesAreUpdatedInPlace) {

@@ -1,4 +1,5 @@
 // Every number of the target model changes what some pass makes: each at the CPU's value and at another one.
+#include "passes/joined_kernels.h"
 #include "passes/memory_places.h"
 #include "passes/pipeline.h"
 #include "tests/ops/op_table.h"
@@ -154,6 +155,29 @@ TEST(TargetModel, LimitsKernels) {
   EXPECT_EQ(Compiled(scatter, model, 1, Phase::fused).kernels(), 1);
   model.scatterAlone = true;
   EXPECT_EQ(Compiled(scatter, model, 1, Phase::fused).kernels(), 2);
+}
+
+/// Two equal sums, each of a product's 16 KiB that nobody else reads.
+constexpr const char *sumsOfProducts = R"(func.func @main(%x: tensor<64x64xf32>, %y: tensor<64x64xf32>)
+    -> (tensor<64x1xf32>, tensor<64x1xf32>) {
+  %a = tcc.matmul %x, %x : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
+  %sa = tcc.reduce_sum %a axes [1] : tensor<64x64xf32> -> tensor<64x1xf32>
+  %b = tcc.matmul %y, %y : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
+  %sb = tcc.reduce_sum %b axes [1] : tensor<64x64xf32> -> tensor<64x1xf32>
+  %pa = tcc.matmul %x, %sa : tensor<64x64xf32>, tensor<64x1xf32> -> tensor<64x1xf32>
+  %pb = tcc.matmul %y, %sb : tensor<64x64xf32>, tensor<64x1xf32> -> tensor<64x1xf32>
+  return %pa, %pb : tensor<64x1xf32>, tensor<64x1xf32>
+})";
+
+TEST(TargetModel, JoinsKernelsWithinMemory) {
+  auto joined = [](const TargetModel &model) {
+    Compiled compiled(sumsOfProducts, model, 2, Phase::planned);
+    return llvm::count_if(compiled.all<KernelOp>(), [](KernelOp kernel) { return joinedGroup(kernel).has_value(); });
+  };
+  TargetModel model;
+  EXPECT_EQ(joined(model), 2);
+  model.joinedBytes = 16000;
+  EXPECT_EQ(joined(model), 0);
 }
 
 constexpr const char *heads = R"(func.func @main(%x: tensor<3x4x2x8xf32>, %y: tensor<3x4x2x8xf32>)

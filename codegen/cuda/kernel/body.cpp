@@ -33,8 +33,8 @@ static std::vector<std::string> headComment(const KernelSource &source, const Ke
   return lines;
 }
 
-KernelBody::KernelBody(const KernelSource &source)
-    : source(source), form(source.form), stages(kernelStages(form)), division(divide(form)),
+KernelBody::KernelBody(const KernelSource &source, KernelCalling calling)
+    : source(source), form(source.form), calling(calling), stages(kernelStages(form)), division(divide(form)),
       values(columnValues(form, stages, division)) {}
 
 std::string KernelBody::text() {
@@ -47,17 +47,49 @@ std::string KernelBody::text() {
 void KernelBody::writeHead() {
   for (const std::string &line : headComment(source, division))
     w.line(line);
+  bool segments = division.shape == KernelShape::segments;
   std::string parameters;
-  if (division.shape == KernelShape::segments) {
-    parameters = "const u64 *table, int segments";
+  if (calling == KernelCalling::joined) {
+    parameters = segments ? "const u64 *table, int segments, int half" : "const u64 *table";
   } else {
     for (size_t i = 0; i < form.arguments.size(); ++i)
       parameters += "const " + elementType(form.arguments[i].type) + " *in" + std::to_string(i) + ", ";
     for (size_t i = 0; i < form.results.size(); ++i)
       parameters += elementType(form.results[i].type) + " *out" + std::to_string(i) + ", ";
-    parameters.resize(parameters.size() - 2);
+    if (segments)
+      parameters += "int columns";
+    else
+      parameters.resize(parameters.size() - 2);
   }
-  w.open("KERNEL(" + source.symbol + ", " + std::to_string(division.threads) + ", 1)(" + parameters + ")");
+  w.open("KERNEL(" + functionName(source.symbol, calling) + ", " + std::to_string(division.threads) + ", 1)(" +
+         parameters + ")");
+  if (calling == KernelCalling::joined)
+    writeEntry();
+}
+
+/// The table's entry of this block, and the tensors in it.
+void KernelBody::writeEntry() {
+  size_t arguments = form.arguments.size();
+  std::string words = std::to_string(tableEntryBytes(form) / 8);
+  if (division.shape == KernelShape::segments) {
+    w.line("int segment = 0;");
+    w.open("for (int step = half; step > 0; step /= 2)");
+    w.line("if (segment < segments - step && table[(segment + step) * " + words + "ll + " +
+           std::to_string(arguments + form.results.size() + 1) + "] <= static_cast<u64>(block_x()))");
+    w.line("  segment += step;");
+    w.close();
+    w.line("const u64 *entry = table + segment * " + words + "ll;");
+  } else {
+    w.line("const u64 *entry = table + block_y() * " + words + "ll;");
+  }
+  auto declare = [&](const KernelTensor &tensor, const std::string &name, size_t word, const char *qualifier) {
+    std::string type = qualifier + elementType(tensor.type) + " *";
+    w.line(type + name + " = reinterpret_cast<" + type + ">(entry[" + std::to_string(word) + "]);");
+  };
+  for (size_t i = 0; i < arguments; ++i)
+    declare(form.arguments[i], "in" + std::to_string(i), i, "const ");
+  for (size_t i = 0; i < form.results.size(); ++i)
+    declare(form.results[i], "out" + std::to_string(i), arguments + i, "");
 }
 
 //===- scopes and axes -----------------------------------------------------------------------------------------===//

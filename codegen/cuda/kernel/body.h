@@ -17,13 +17,14 @@ namespace tcc::cuda {
 
 class KernelBody {
 public:
-  explicit KernelBody(const KernelSource &source);
+  KernelBody(const KernelSource &source, KernelCalling calling);
   virtual ~KernelBody() = default;
   std::string text();
 
 protected:
   const KernelSource &source;
   const KernelInfo &form;
+  KernelCalling calling;
   KernelStages stages;
   KernelDivision division;
   ColumnValues values;
@@ -65,6 +66,7 @@ private:
   std::vector<std::set<unsigned>> declaredAxes{1}; // derived axes, by open scope
 
   void writeHead();
+  void writeEntry();
   void declareAxesOf(const IndexExpr &expr);
   void declareAxis(unsigned number);
   std::string inside(llvm::ArrayRef<unsigned> guards);

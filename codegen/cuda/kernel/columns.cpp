@@ -27,8 +27,8 @@ class Columns : public KernelBody {
 
 } // namespace
 
-std::string columnsText(const KernelSource &source) {
-  return Columns(source).text();
+std::string columnsText(const KernelSource &source, KernelCalling calling) {
+  return Columns(source, calling).text();
 }
 
 } // namespace tcc::cuda

@@ -43,26 +43,13 @@ class Elements : public KernelBody {
   }
 
   void writeSegments() {
-    size_t arguments = form.arguments.size(), pointers = arguments + form.results.size();
-    std::string words = std::to_string(pointers + 2);
-    w.line("int segment = 0;");
-    w.open("for (int step = 1 << 30; step > 0; step /= 2)");
-    w.line("if (segment < segments - step && table[(segment + step) * " + words + "ll + " +
-           std::to_string(pointers + 1) + "] <= static_cast<u64>(block_x()))");
-    w.line("  segment += step;");
-    w.close();
-    w.line("const u64 *entry = table + segment * " + words + "ll;");
-    auto declare = [&](const KernelTensor &tensor, const std::string &name, size_t word, const char *qualifier) {
-      std::string type = qualifier + elementType(tensor.type) + " *";
-      w.line(type + name + " = reinterpret_cast<" + type + ">(entry[" + std::to_string(word) + "]);");
-    };
-    for (size_t i = 0; i < arguments; ++i)
-      declare(form.arguments[i], "in" + std::to_string(i), i, "const ");
-    for (size_t i = 0; i < form.results.size(); ++i)
-      declare(form.results[i], "out" + std::to_string(i), arguments + i, "");
-    w.line("const int columns = static_cast<int>(entry[" + std::to_string(pointers) + "]);");
-    w.line("const int first = (block_x() - static_cast<int>(entry[" + std::to_string(pointers + 1) + "])) * " +
-           std::to_string(segmentBlock) + " + thread_x();");
+    std::string block = "block_x()";
+    if (calling == KernelCalling::joined) {
+      size_t pointers = form.arguments.size() + form.results.size();
+      w.line("const int columns = static_cast<int>(entry[" + std::to_string(pointers) + "]);");
+      block = "(block_x() - static_cast<int>(entry[" + std::to_string(pointers + 1) + "]))";
+    }
+    w.line("const int first = " + block + " * " + std::to_string(segmentBlock) + " + thread_x();");
     w.line("const int o = 0, r = 0;");
     writeNodes(stages.constantNodes);
     for (const KernelStage &stage : stages.stages)
@@ -79,8 +66,8 @@ class Elements : public KernelBody {
 
 } // namespace
 
-std::string elementsText(const KernelSource &source) {
-  return Elements(source).text();
+std::string elementsText(const KernelSource &source, KernelCalling calling) {
+  return Elements(source, calling).text();
 }
 
 } // namespace tcc::cuda

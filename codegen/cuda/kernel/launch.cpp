@@ -75,8 +75,13 @@ KernelDivision divide(const KernelInfo &form) {
   return made;
 }
 
-int64_t segmentEntryBytes(const KernelInfo &form) {
-  return 8 * static_cast<int64_t>(form.arguments.size() + form.results.size() + 2);
+int64_t tableEntryBytes(const KernelInfo &form) {
+  size_t more = shapeOf(form) == KernelShape::segments ? 2 : 0;
+  return 8 * static_cast<int64_t>(form.arguments.size() + form.results.size() + more);
+}
+
+std::string functionName(const std::string &symbol, KernelCalling calling) {
+  return calling == KernelCalling::joined ? symbol + "_joined" : symbol;
 }
 
 std::string refusal(const KernelInfo &form) {

@@ -28,9 +28,17 @@ KernelDivision divide(const KernelInfo &form);
 /// Elements that one block of a segments kernel has.
 inline constexpr int64_t segmentBlock = 1024;
 
-/// Bytes of a table entry of a segments kernel: the addresses of arguments and results, then the number of elements
-/// and the number of the segment's first block, 8 bytes each.
-int64_t segmentEntryBytes(const KernelInfo &form);
+/// How a kernel is called: for one set of tensors, whose addresses are parameters (and of a segments kernel, as int,
+/// the number of elements); or for many at once, whose addresses are entries of a table in device memory.
+enum class KernelCalling : uint8_t { alone, joined };
+
+/// Bytes of a table's entry: the addresses of arguments and results; of a segments kernel then the number of elements
+/// and the number of the entry's first block; 8 bytes each. Block (x, y) of a joined launch works for entry y; of a
+/// segments kernel block x for the last entry whose first block is not above x.
+int64_t tableEntryBytes(const KernelInfo &form);
+
+/// The function's name, for one calling, of a kernel `symbol`.
+std::string functionName(const std::string &symbol, KernelCalling calling);
 
 /// What no kernel can be made for, or empty: 8-bit floats, sizes beyond 2^31 along one axis.
 std::string refusal(const KernelInfo &form);

@@ -91,8 +91,8 @@ class Rows : public KernelBody {
 
 } // namespace
 
-std::string rowsText(const KernelSource &source) {
-  return Rows(source).text();
+std::string rowsText(const KernelSource &source, KernelCalling calling) {
+  return Rows(source, calling).text();
 }
 
 } // namespace tcc::cuda

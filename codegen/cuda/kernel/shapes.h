@@ -1,12 +1,13 @@
 // The texts of the shapes (KernelShape), one function a file.
 #pragma once
+#include "codegen/cuda/kernel/launch.h"
 #include "codegen/kernel_source.h"
 #include <string>
 
 namespace tcc::cuda {
 
-std::string elementsText(const KernelSource &source); // elements, segments
-std::string rowsText(const KernelSource &source);     // warpRows, blockRows, blockColumns
-std::string columnsText(const KernelSource &source);  // columns
+std::string elementsText(const KernelSource &source, KernelCalling calling); // elements, segments
+std::string rowsText(const KernelSource &source, KernelCalling calling);     // warpRows, blockRows, blockColumns
+std::string columnsText(const KernelSource &source, KernelCalling calling);  // columns
 
 } // namespace tcc::cuda

@@ -3,19 +3,26 @@
 
 namespace tcc::cuda {
 
-std::string kernelText(const KernelSource &source) {
+static std::string functionText(const KernelSource &source, KernelCalling calling) {
   switch (divide(source.form).shape) {
   case KernelShape::elements:
   case KernelShape::segments:
-    return elementsText(source);
+    return elementsText(source, calling);
   case KernelShape::warpRows:
   case KernelShape::blockRows:
   case KernelShape::blockColumns:
-    return rowsText(source);
+    return rowsText(source, calling);
   case KernelShape::columns:
-    return columnsText(source);
+    return columnsText(source, calling);
   }
   llvm_unreachable("a shape without text");
+}
+
+std::string kernelText(const KernelSource &source) {
+  std::string text = source.alone ? functionText(source, KernelCalling::alone) : "";
+  if (source.joined)
+    text += (text.empty() ? "" : "\n") + functionText(source, KernelCalling::joined);
+  return text;
 }
 
 } // namespace tcc::cuda

@@ -5,9 +5,11 @@
 
 namespace tcc::cuda {
 
-/// The kernel called source.symbol, with a head comment that says what was fused, from which lines, and how it is
-/// divided. Parameters are pointers to the arguments and then the results; of KernelShape::segments the table (entries
-/// of segmentEntryBytes) and, as int, the number of its entries. refusal(source.form) must be empty.
+/// The kernel's functions, one for each way in which it is called (source.alone, source.joined), each with a head
+/// comment that says what was fused, from which lines, and how it is divided. Parameters of a call for one set of
+/// tensors are pointers to the arguments and then the results, of KernelShape::segments then the number of elements as
+/// int. Of a joined call they are the table (launch.h) and, of KernelShape::segments, the number of its entries and the
+/// largest power of two below that (at least 1), as int. refusal(source.form) must be empty.
 std::string kernelText(const KernelSource &source);
 
 } // namespace tcc::cuda
