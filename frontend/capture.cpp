@@ -57,8 +57,8 @@ class WordReader {
 public:
   WordReader(ArrayRef<uint64_t> words, MLIRContext *context) : words(words), builder(context) {}
 
-  /// `splat` is the value of a literal without words of its own.
-  void read(const TracedOp &op, double splat, NamedAttrList &attributes) {
+  /// `splat` is the value of a literal without words of its own, `operands` the number of operands.
+  void read(const TracedOp &op, size_t operands, double splat, NamedAttrList &attributes) {
     std::optional<TracedOp::Attribute> literal;
     SmallVector<double> values;
     for (const TracedOp::Attribute &attribute : op.attributes) {
@@ -74,6 +74,11 @@ public:
       const auto dtype = static_cast<DType>(next());
       SmallVector<int64_t> sizes(integers());
       result = RankedTensorType::get(sizes, elementType(dtype, builder.getContext()));
+    }
+    if (op.operandGroups) {
+      SmallVector<int32_t> counts(op.operandGroups, 0);
+      std::fill_n(counts.begin(), operands, 1);
+      attributes.append("operandSegmentSizes", builder.getDenseI32ArrayAttr(counts));
     }
     if (literal)
       attributes.append(StringRef(literal->name), dense(values.empty() ? ArrayRef<double>(splat) : values));
@@ -199,7 +204,7 @@ std::vector<ValueType> inferTypes(OpKind kind, std::span<const ValueType> operan
   OperationState state(location, "tcc." + std::string(traced.name));
   state.addOperands(scratch.getArguments());
   WordReader reader(ArrayRef<uint64_t>(words.data(), words.size()), context);
-  reader.read(traced, 0, state.attributes);
+  reader.read(traced, operands.size(), 0, state.attributes);
   bool valid = true;
   if (reader.result)
     state.addTypes(reader.result);
@@ -272,8 +277,8 @@ OwningOpRef<ModuleOp> buildModule(const Record &record, const std::string &name,
     for (uint32_t i = op.operands; i < op.operandEnd; ++i)
       state.operands.push_back(values[record.operands[i]]);
     WordReader reader(ArrayRef<uint64_t>(record.words).slice(op.words, op.wordEnd - op.words), context);
-    reader.read(traced, op.literals < record.literals.size() ? record.literals[op.literals].value : 0,
-                state.attributes);
+    reader.read(traced, state.operands.size(),
+                op.literals < record.literals.size() ? record.literals[op.literals].value : 0, state.attributes);
     for (uint32_t i = 0; i < op.results; ++i)
       state.types.push_back(toType(record.values[op.firstResult + i], context));
     Operation *made = builder.create(state);

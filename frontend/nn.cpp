@@ -10,7 +10,7 @@ Tensor embedding(const Tensor &table, const Tensor &tokens, Loc loc) {
 Tensor dropout(const Tensor &x, const Dropout &dropout, Loc loc) {
   if (!dropout.seed || dropout.rate == 0)
     return x;
-  return tcc::dropout(x, dropout.rate, dropout.seed, dropout.stream, loc);
+  return tcc::dropout(x, dropout.rate, dropout.seed, dropout.stream, dropout.first, loc);
 }
 
 Tensor linear(const Tensor &x, const Linear &layer, Loc loc) {

@@ -318,9 +318,10 @@ Tensor iota(int64_t dim, const Shape &shape, DType dtype, Loc loc) {
   checkSizes(shape, loc);
   return record(OpKind::iota, {}, Words().integer(normalized(dim, shape.rank(), loc)).type(dtype, shape), loc);
 }
-Tensor randomBits(const Tensor &seed, int64_t stream, const Shape &shape, Loc loc) {
+Tensor randomBits(const Tensor &seed, int64_t stream, const Shape &shape, const Tensor &first, Loc loc) {
   checkSizes(shape, loc);
-  return record(OpKind::randomBits, {seed}, Words().integer(stream).type(DType::i32, shape), loc);
+  const Words words = Words().integer(stream).type(DType::i32, shape);
+  return first ? record(OpKind::randomBits, {seed, first}, words, loc) : record(OpKind::randomBits, {seed}, words, loc);
 }
 
 Tensor reshape(const Tensor &x, const Shape &shape, Loc loc) {
@@ -467,8 +468,9 @@ Tensor attention(const Tensor &q, const Tensor &k, const Tensor &v, bool causal,
   }
   return record(OpKind::attention, {q, k, v}, Words().integer(causal).number(scale), loc);
 }
-Tensor dropout(const Tensor &x, double rate, const Tensor &seed, int64_t stream, Loc loc) {
-  return record(OpKind::dropout, {x, seed}, Words().number(rate).integer(stream), loc);
+Tensor dropout(const Tensor &x, double rate, const Tensor &seed, int64_t stream, const Tensor &first, Loc loc) {
+  const Words words = Words().number(rate).integer(stream);
+  return first ? record(OpKind::dropout, {x, seed, first}, words, loc) : record(OpKind::dropout, {x, seed}, words, loc);
 }
 
 AdamwResult adamw(const Tensor &parameter, const Tensor &gradient, const Tensor &m, const Tensor &v, const Tensor &lr,

@@ -112,8 +112,10 @@ inline Tensor ones(const Shape &shape, DType dtype = DType::f32, Loc loc = Loc::
 Tensor literal(std::span<const double> values, const Shape &shape, DType dtype = DType::f32, Loc loc = Loc::current());
 /// Each element's own coordinate along `dim`.
 Tensor iota(int64_t dim, const Shape &shape, DType dtype = DType::i32, Loc loc = Loc::current());
-/// 32 random bits an element (i32), a function of seed (i32 or i64 scalar), stream and the element's position.
-Tensor randomBits(const Tensor &seed, int64_t stream, const Shape &shape, Loc loc = Loc::current());
+/// 32 random bits an element (i32), a function of seed (i32 or i64 scalar), stream and the element's coordinates.
+/// `first` (i32 scalar) is added to the first coordinate: where a part of a batch begins.
+Tensor randomBits(const Tensor &seed, int64_t stream, const Shape &shape, const Tensor &first = {},
+                  Loc loc = Loc::current());
 
 //===- views -----------------------------------------------------------------------------------------------------===//
 
@@ -188,8 +190,10 @@ Tensor crossEntropy(const Tensor &logits, const Tensor &targets, Loc loc = Loc::
 /// softmax(scale · q·kᵀ, masked)·v; q [batch..., T, d], k and v [batch..., S, d]. Scale 0: 1/sqrt(d).
 Tensor attention(const Tensor &q, const Tensor &k, const Tensor &v, bool causal, double scale = 0,
                  Loc loc = Loc::current());
-/// x / (1 - rate) where kept; equal (seed, stream) give equal masks.
-Tensor dropout(const Tensor &x, double rate, const Tensor &seed, int64_t stream, Loc loc = Loc::current());
+/// x / (1 - rate) where kept; equal (seed, stream) give equal masks. A part of a batch whose first row is number
+/// `first` (i32 scalar) of it has the mask that it has in the whole.
+Tensor dropout(const Tensor &x, double rate, const Tensor &seed, int64_t stream, const Tensor &first = {},
+               Loc loc = Loc::current());
 
 struct AdamwOptions {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weightDecay = 0.1;

@@ -51,7 +51,7 @@ const std::array<TracedOp, opKinds> table{{
     {"detach"},
     {"constant", {{"value", K::literal}}, true},
     {"iota", {{"dim", K::integer}}, true},
-    {"random_bits", {{"stream", K::integer}}, true},
+    {"random_bits", {{"stream", K::integer}}, true, 3},
     {"broadcast", {}, true},
     {"reshape", {}, true},
     {"transpose", {{"permutation", K::integers}}},

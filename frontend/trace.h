@@ -25,6 +25,7 @@ struct TracedOp {
   };
   std::vector<Attribute> attributes = {}; ///< in the order of their words
   bool explicitType = false;              ///< result dtype and shape follow the attributes' words
+  int32_t operandGroups = 0;              ///< of an op that counts each group's operands: how many; the last may lack
 };
 
 enum class OpKind : uint8_t {

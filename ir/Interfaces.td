@@ -53,6 +53,15 @@ def ExpandableOpInterface : OpInterface<"ExpandableOpInterface"> {
   ];
 }
 
+def SizedOpInterface : OpInterface<"SizedOpInterface"> {
+  let cppNamespace = "::tcc";
+  let description = [{ A source or view whose type is written out; `?` sizes of it are those of the operand `like`. }];
+  let methods = [
+    InterfaceMethod<"The operand that has the sizes, or null.", "::mlir::Value", "getLike">,
+    InterfaceMethod<"The same, to be changed.", "::mlir::MutableOperandRange", "getLikeMutable">
+  ];
+}
+
 def StructuredOpInterface : OpInterface<"StructuredOpInterface"> {
   let cppNamespace = "::tcc";
   let description = [{

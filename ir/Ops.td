@@ -24,6 +24,8 @@ def Tcc_FloatScalar : Type<0DTensorOf<[F32]>.predicate, "f32 scalar tensor", "::
                       BuildableType<"::mlir::RankedTensorType::get({}, $_builder.getF32Type())">;
 def Tcc_BoolScalar : Type<0DTensorOf<[I1]>.predicate, "i1 scalar tensor", "::mlir::RankedTensorType">,
                      BuildableType<"::mlir::RankedTensorType::get({}, $_builder.getI1Type())">;
+def Tcc_IndexScalar : Type<0DTensorOf<[I32]>.predicate, "i32 scalar tensor", "::mlir::RankedTensorType">,
+                      BuildableType<"::mlir::RankedTensorType::get({}, $_builder.getI32Type())">;
 def Tcc_IntScalar : 0DTensorOf<[I32, I64]>;
 
 //===- traits and base classes ---------------------------------------------------------------------------------===//
@@ -32,12 +34,8 @@ def Tcc_IntScalar : 0DTensorOf<[I32, I64]>;
 def NoGradient : NativeOpTrait<"NoGradient"> { let cppNamespace = "::tcc"; }
 // The result is the operand's elements at other coordinates: an index map, never a computation.
 def ViewOp : NativeOpTrait<"ViewOp"> { let cppNamespace = "::tcc"; }
-// Elements depend on their own coordinates.
-def IndexedOp : NativeOpTrait<"IndexedOp"> { let cppNamespace = "::tcc"; }
 // The op may stand in a tcc.kernel region.
 def KernelBodyOp : NativeOpTrait<"KernelBodyOp"> { let cppNamespace = "::tcc"; }
-// Recomputing it in a consumer costs about as much as a load.
-def CheapToClone : NativeOpTrait<"CheapToClone"> { let cppNamespace = "::tcc"; }
 
 defvar IsDifferentiable = DeclareOpInterfaceMethods<DifferentiableOpInterface>;
 defvar IsElementwise = DeclareOpInterfaceMethods<ElementwiseOpInterface>;
@@ -64,11 +62,11 @@ class Tcc_Binary<string mnemonic, Type type, list<Trait> traits>
 
 //===- elementwise arithmetic ----------------------------------------------------------------------------------===//
 
-def Tcc_NegOp : Tcc_Unary<"neg", Tcc_NumberTensor, [IsDifferentiable, CheapToClone]> {
+def Tcc_NegOp : Tcc_Unary<"neg", Tcc_NumberTensor, [IsDifferentiable]> {
   let summary = "-x";
   let hasFolder = 1;
 }
-def Tcc_AbsOp : Tcc_Unary<"abs", Tcc_NumberTensor, [IsDifferentiable, CheapToClone]> {
+def Tcc_AbsOp : Tcc_Unary<"abs", Tcc_NumberTensor, [IsDifferentiable]> {
   let summary = "|x|; the gradient at 0 is 0";
 }
 def Tcc_ExpOp : Tcc_Unary<"exp", Tcc_FloatTensor, [IsDifferentiable]> { let summary = "e to the x"; }
@@ -79,29 +77,29 @@ def Tcc_TanhOp : Tcc_Unary<"tanh", Tcc_FloatTensor, [IsDifferentiable]> { let su
 def Tcc_SinOp : Tcc_Unary<"sin", Tcc_FloatTensor, [IsDifferentiable]> { let summary = "sine, x in radians"; }
 def Tcc_CosOp : Tcc_Unary<"cos", Tcc_FloatTensor, [IsDifferentiable]> { let summary = "cosine, x in radians"; }
 def Tcc_ErfOp : Tcc_Unary<"erf", Tcc_FloatTensor, [IsDifferentiable]> { let summary = "Gauss error function"; }
-def Tcc_NotOp : Tcc_Unary<"not", Tcc_BoolTensor, [NoGradient, CheapToClone]> {
+def Tcc_NotOp : Tcc_Unary<"not", Tcc_BoolTensor, [NoGradient]> {
   let summary = "logical negation";
 }
-def Tcc_AddOp : Tcc_Binary<"add", Tcc_NumberTensor, [IsDifferentiable, Commutative, CheapToClone]> {
+def Tcc_AddOp : Tcc_Binary<"add", Tcc_NumberTensor, [IsDifferentiable, Commutative]> {
   let summary = "lhs + rhs; integers wrap";
 }
-def Tcc_SubOp : Tcc_Binary<"sub", Tcc_NumberTensor, [IsDifferentiable, CheapToClone]> {
+def Tcc_SubOp : Tcc_Binary<"sub", Tcc_NumberTensor, [IsDifferentiable]> {
   let summary = "lhs - rhs; integers wrap";
 }
-def Tcc_MulOp : Tcc_Binary<"mul", Tcc_NumberTensor, [IsDifferentiable, Commutative, CheapToClone]> {
+def Tcc_MulOp : Tcc_Binary<"mul", Tcc_NumberTensor, [IsDifferentiable, Commutative]> {
   let summary = "lhs · rhs; integers wrap";
 }
 def Tcc_DivOp : Tcc_Binary<"div", Tcc_FloatTensor, [IsDifferentiable]> { let summary = "lhs / rhs, IEEE division"; }
-def Tcc_MaximumOp : Tcc_Binary<"maximum", Tcc_NumberTensor, [IsDifferentiable, Commutative, CheapToClone]> {
+def Tcc_MaximumOp : Tcc_Binary<"maximum", Tcc_NumberTensor, [IsDifferentiable, Commutative]> {
   let summary = "the larger; NaN if either is NaN; equal operands share the gradient in halves";
 }
-def Tcc_MinimumOp : Tcc_Binary<"minimum", Tcc_NumberTensor, [IsDifferentiable, Commutative, CheapToClone]> {
+def Tcc_MinimumOp : Tcc_Binary<"minimum", Tcc_NumberTensor, [IsDifferentiable, Commutative]> {
   let summary = "the smaller; NaN if either is NaN; equal operands share the gradient in halves";
 }
-def Tcc_AndOp : Tcc_Binary<"and", Tcc_BoolTensor, [NoGradient, Commutative, CheapToClone]> {
+def Tcc_AndOp : Tcc_Binary<"and", Tcc_BoolTensor, [NoGradient, Commutative]> {
   let summary = "logical and";
 }
-def Tcc_OrOp : Tcc_Binary<"or", Tcc_BoolTensor, [NoGradient, Commutative, CheapToClone]> {
+def Tcc_OrOp : Tcc_Binary<"or", Tcc_BoolTensor, [NoGradient, Commutative]> {
   let summary = "logical or";
 }
 
@@ -111,7 +109,7 @@ def Tcc_Predicate : I32EnumAttr<"Predicate", "comparison of two numbers; NaN com
   let cppNamespace = "::tcc";
 }
 
-def Tcc_CompareOp : Tcc_Op<"compare", [NoGradient, IsElementwise, KernelBodyOp, CheapToClone, SameTypeOperands,
+def Tcc_CompareOp : Tcc_Op<"compare", [NoGradient, IsElementwise, KernelBodyOp, SameTypeOperands,
                                         SameOperandsAndResultShape, InferTypes]> {
   let summary = "comparison of equal shapes, i1 result";
   let arguments = (ins Tcc_Predicate:$predicate, Tcc_NumberTensor:$lhs, Tcc_NumberTensor:$rhs);
@@ -119,7 +117,7 @@ def Tcc_CompareOp : Tcc_Op<"compare", [NoGradient, IsElementwise, KernelBodyOp, 
   let assemblyFormat = "$predicate $lhs `,` $rhs attr-dict `:` type($lhs) `->` type($result)";
 }
 
-def Tcc_IsFiniteOp : Tcc_Op<"is_finite", [NoGradient, IsElementwise, KernelBodyOp, CheapToClone,
+def Tcc_IsFiniteOp : Tcc_Op<"is_finite", [NoGradient, IsElementwise, KernelBodyOp,
                                            SameOperandsAndResultShape, InferTypes]> {
   let summary = "true where x is neither infinite nor NaN";
   let arguments = (ins Tcc_FloatTensor:$x);
@@ -127,7 +125,7 @@ def Tcc_IsFiniteOp : Tcc_Op<"is_finite", [NoGradient, IsElementwise, KernelBodyO
   let assemblyFormat = "$x attr-dict `:` type($x) `->` type($result)";
 }
 
-def Tcc_SelectOp : Tcc_Op<"select", [IsDifferentiable, IsElementwise, KernelBodyOp, CheapToClone,
+def Tcc_SelectOp : Tcc_Op<"select", [IsDifferentiable, IsElementwise, KernelBodyOp,
     SameOperandsAndResultShape, AllTypesMatch<["onTrue", "onFalse", "result"]>]> {
   let summary = "onTrue where the condition holds, onFalse elsewhere; no gradient leaks from the side not taken";
   let arguments = (ins Tcc_BoolTensor:$condition, Tcc_Tensor:$onTrue, Tcc_Tensor:$onFalse);
@@ -136,7 +134,7 @@ def Tcc_SelectOp : Tcc_Op<"select", [IsDifferentiable, IsElementwise, KernelBody
   let hasFolder = 1;
 }
 
-def Tcc_CastOp : Tcc_Op<"cast", [IsDifferentiable, IsElementwise, KernelBodyOp, CheapToClone, SameOperandsAndResultShape]> {
+def Tcc_CastOp : Tcc_Op<"cast", [IsDifferentiable, IsElementwise, KernelBodyOp, SameOperandsAndResultShape]> {
   let summary = "conversion of the element type: floats round to nearest even, float to integer truncates";
   let description = [{ Float to integer saturates; NaN gives 0. }];
   let arguments = (ins Tcc_Tensor:$x);
@@ -145,13 +143,13 @@ def Tcc_CastOp : Tcc_Op<"cast", [IsDifferentiable, IsElementwise, KernelBodyOp, 
   let hasFolder = 1;
 }
 
-def Tcc_DetachOp : Tcc_Unary<"detach", Tcc_Tensor, [NoGradient, CheapToClone]> {
+def Tcc_DetachOp : Tcc_Unary<"detach", Tcc_Tensor, [NoGradient]> {
   let summary = "x, seen as a constant by gradients";
 }
 
 //===- sources -------------------------------------------------------------------------------------------------===//
 
-def Tcc_ConstantOp : Tcc_Op<"constant", [NoGradient, KernelBodyOp, CheapToClone, ConstantLike, InferTypes]> {
+def Tcc_ConstantOp : Tcc_Op<"constant", [NoGradient, KernelBodyOp, ConstantLike, InferTypes]> {
   let summary = "a literal; non-splat literals hold at most 1 KiB (constant_c1)";
   let arguments = (ins ElementsAttr:$value);
   let results = (outs Tcc_Tensor:$result);
@@ -160,7 +158,7 @@ def Tcc_ConstantOp : Tcc_Op<"constant", [NoGradient, KernelBodyOp, CheapToClone,
   let hasVerifier = 1;
 }
 
-def Tcc_IotaOp : Tcc_Op<"iota", [NoGradient, IndexedOp, KernelBodyOp, CheapToClone]> {
+def Tcc_IotaOp : Tcc_Op<"iota", [NoGradient, KernelBodyOp, SizedOpInterface]> {
   let summary = "each element's own coordinate along `dim`";
   let description = [{ `?` sizes of the result are those of `like`.
     iota_c1: 0 <= dim < rank. iota_c2: a `?` needs `like` of the same rank. }];
@@ -170,20 +168,25 @@ def Tcc_IotaOp : Tcc_Op<"iota", [NoGradient, IndexedOp, KernelBodyOp, CheapToClo
   let hasVerifier = 1;
 }
 
-def Tcc_RandomBitsOp : Tcc_Op<"random_bits", [NoGradient, IndexedOp, KernelBodyOp]> {
-  let summary = "32 random bits an element: Philox4x32-10, key (seed, stream), counter = the element's linear index";
-  let description = [{ The first word of Philox with counter (index mod 2^32, index div 2^32, 0, 0); so a value never
-    depends on tiling and recomputing gives the same bits. random_bits_c1: a `?` needs `like` of the same rank. }];
-  let arguments = (ins Tcc_IntScalar:$seed, I64Attr:$stream, Optional<Tcc_Tensor>:$like);
+def Tcc_RandomBitsOp : Tcc_Op<"random_bits", [NoGradient, KernelBodyOp, AttrSizedOperandSegments, SizedOpInterface]> {
+  let summary = "32 random bits an element, a function of seed, stream and the element's coordinates alone";
+  let description = [{ The last two coordinates are row and column, the others as one row-major number the outer
+    index; what a smaller rank lacks is 0. `first` is added to the coordinate along dim 0: a part of a batch that begins
+    there has the bits that it has in the whole. One Philox call serves rows {r, r + 8} and columns {c, c + 8}, as
+    attention's kernels hold them: its counter is (outer, row and column with bit 3 clear, seed div 2^32), its key the
+    low words of seed and stream, and bit 3 of row and column choose its word (Salmon et al. 2011). An i32 seed counts
+    as its 32 bits. random_bits_c1: a `?` needs `like` of the same rank. random_bits_c2: `first` needs a dim 0. }];
+  let arguments = (ins Tcc_IntScalar:$seed, I64Attr:$stream, Optional<Tcc_IndexScalar>:$first,
+                       Optional<Tcc_Tensor>:$like);
   let results = (outs RankedTensorOf<[I32]>:$result);
-  let assemblyFormat = [{ $seed `stream` $stream (`like` $like^ `:` type($like))? attr-dict `:` type($seed) `->`
-                          type($result) }];
+  let assemblyFormat = [{ $seed `stream` $stream (`first` $first^)? (`like` $like^ `:` type($like))? attr-dict `:`
+                          type($seed) `->` type($result) }];
   let hasVerifier = 1;
 }
 
 //===- views ---------------------------------------------------------------------------------------------------===//
 
-def Tcc_BroadcastOp : Tcc_Op<"broadcast", [IsDifferentiable, ViewOp, KernelBodyOp, CheapToClone]> {
+def Tcc_BroadcastOp : Tcc_Op<"broadcast", [IsDifferentiable, ViewOp, KernelBodyOp, SizedOpInterface]> {
   let summary = "x repeated: shapes are aligned at the last dim, sizes 1 and missing leading dims are stretched";
   let description = [{ broadcast_c1: the result's rank is at least x's. broadcast_c2: each aligned size of x is 1 or
     the result's. broadcast_c3: a `?` in the result needs `like` of the result's rank. }];
@@ -194,7 +197,7 @@ def Tcc_BroadcastOp : Tcc_Op<"broadcast", [IsDifferentiable, ViewOp, KernelBodyO
   let hasFolder = 1;
 }
 
-def Tcc_ReshapeOp : Tcc_Op<"reshape", [IsDifferentiable, ViewOp, KernelBodyOp, CheapToClone]> {
+def Tcc_ReshapeOp : Tcc_Op<"reshape", [IsDifferentiable, ViewOp, KernelBodyOp, SizedOpInterface]> {
   let summary = "the same elements in row-major order under another shape";
   let description = [{ reshape_c1: equal element counts. reshape_c2: beyond the common prefix at most one result size
     is `?`, unless `like` gives them. }];
@@ -205,7 +208,7 @@ def Tcc_ReshapeOp : Tcc_Op<"reshape", [IsDifferentiable, ViewOp, KernelBodyOp, C
   let hasFolder = 1;
 }
 
-def Tcc_TransposeOp : Tcc_Op<"transpose", [IsDifferentiable, ViewOp, KernelBodyOp, CheapToClone, InferTypes]> {
+def Tcc_TransposeOp : Tcc_Op<"transpose", [IsDifferentiable, ViewOp, KernelBodyOp, InferTypes]> {
   let summary = "result dim i is x's dim permutation[i]";
   let description = [{ transpose_c1: permutation is one of 0..rank-1. }];
   let arguments = (ins Tcc_Tensor:$x, DenseI64ArrayAttr:$permutation);
@@ -214,7 +217,7 @@ def Tcc_TransposeOp : Tcc_Op<"transpose", [IsDifferentiable, ViewOp, KernelBodyO
   let hasFolder = 1;
 }
 
-def Tcc_SliceOp : Tcc_Op<"slice", [IsDifferentiable, ViewOp, KernelBodyOp, CheapToClone, InferTypes]> {
+def Tcc_SliceOp : Tcc_Op<"slice", [IsDifferentiable, ViewOp, KernelBodyOp, InferTypes]> {
   let summary = "elements starts[i] <= index < limits[i] of each dim; a limit of -1 is the dim's size";
   let description = [{ slice_c1: one start and limit a dim. slice_c2: 0 <= start <= limit <= size. }];
   let arguments = (ins Tcc_Tensor:$x, DenseI64ArrayAttr:$starts, DenseI64ArrayAttr:$limits);
@@ -223,7 +226,7 @@ def Tcc_SliceOp : Tcc_Op<"slice", [IsDifferentiable, ViewOp, KernelBodyOp, Cheap
   let hasFolder = 1;
 }
 
-def Tcc_PadOp : Tcc_Op<"pad", [IsDifferentiable, ViewOp, KernelBodyOp, CheapToClone, InferTypes]> {
+def Tcc_PadOp : Tcc_Op<"pad", [IsDifferentiable, ViewOp, KernelBodyOp, InferTypes]> {
   let summary = "x with low[i] zeros before and high[i] zeros after it along each dim";
   let description = [{ pad_c1: one low and high a dim, none negative. }];
   let arguments = (ins Tcc_Tensor:$x, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high);
@@ -298,36 +301,43 @@ def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, InferTypes,
 //===- attention -----------------------------------------------------------------------------------------------===//
 
 def Tcc_FlashAttentionOp : Tcc_Op<"flash_attention", [IsDifferentiable, IsExpandable, InferTypes,
-    DeclareOpInterfaceMethods<StructuredOpInterface>]> {
+    AttrSizedOperandSegments, DeclareOpInterfaceMethods<StructuredOpInterface>]> {
   let summary = "softmax(scale · q·kᵀ, masked) · v by heads, and each row's log-sum-exp; no T×S value in memory";
   let description = [{ q [B, T, H, d], k and v [B, S, G, d]; query head h reads key head h div (H div G). With
     `diagonal` D, query t sees keys s <= t + D; with `window` W too, only s > t + D - W. out is q's type, lse f32
     [B, H, T]: the logarithm of the sum of the visible exponentials. A row without a visible key gives 0 and -inf.
     Scores, softmax and sums are f32; probabilities are rounded to the element type before they multiply v. Hidden
-    keys are not read (Dao 2023).
+    keys are not read (Dao 2023). With `rate`, probabilities are dropped out as by dropout of [B, H, T, S] with these
+    seed, stream and first; lse is that of the undropped row.
     flash_attention_c1: q, k and v have rank 4, one element type, equal B and d; v has k's type.
-    flash_attention_c2: k's heads divide q's. flash_attention_c3: a window is positive and needs a diagonal. }];
-  let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v, F64Attr:$scale,
-                       OptionalAttr<I64Attr>:$diagonal, OptionalAttr<I64Attr>:$window);
+    flash_attention_c2: k's heads divide q's. flash_attention_c3: a window is positive and needs a diagonal.
+    flash_attention_c4: rate, stream and seed stand together, `first` with them; 0 <= rate < 1. }];
+  let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v, Optional<Tcc_IntScalar>:$seed,
+                       Optional<Tcc_IndexScalar>:$first, F64Attr:$scale, OptionalAttr<I64Attr>:$diagonal,
+                       OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$rate, OptionalAttr<I64Attr>:$stream);
   let results = (outs Tcc_FloatTensor:$out, RankedTensorOf<[F32]>:$lse);
-  let assemblyFormat = [{ $q `,` $k `,` $v (`diagonal` $diagonal^)? (`window` $window^)? `scale` $scale attr-dict `:`
+  let assemblyFormat = [{ $q `,` $k `,` $v (`diagonal` $diagonal^)? (`window` $window^)? `scale` $scale
+                          (`rate` $rate^)? (`stream` $stream^)? (`seed` $seed^)? (`first` $first^)? attr-dict `:`
                           functional-type(operands, results) }];
 }
 
-def Tcc_FlashAttentionBackwardOp : Tcc_Op<"flash_attention_backward", [NoGradient, IsExpandable,
-    InferTypes, DeclareOpInterfaceMethods<StructuredOpInterface>]> {
+def Tcc_FlashAttentionBackwardOp : Tcc_Op<"flash_attention_backward", [NoGradient, IsExpandable, InferTypes,
+    AttrSizedOperandSegments, DeclareOpInterfaceMethods<StructuredOpInterface>]> {
   let summary = "gradients of q, k and v, given those of flash_attention's out; probabilities are computed again";
   let description = [{ Operands and attributes are flash_attention's, out and lse its results, dOut the gradient of
     out. With P = exp(scale·q·kᵀ - lse) and dS = P·(dOut·vᵀ - rowsum(dOut·out)): dQ = scale·dS·k, dK = scale·dSᵀ·q,
     dV = Pᵀ·dOut; dK and dV are summed over a group's heads. P and dS are rounded to the element type before they
-    multiply. flash_attention_backward_c1: out and dOut have q's type, lse is f32 [B, H, T]. The other constraints are
+    multiply. With dropout, dOut·vᵀ and the P of dV are what it leaves of them.
+    flash_attention_backward_c1: out and dOut have q's type, lse is f32 [B, H, T]. The other constraints are
     flash_attention's. }];
   let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v, Tcc_FloatTensor:$out,
-                       RankedTensorOf<[F32]>:$lse, Tcc_FloatTensor:$dOut, F64Attr:$scale,
-                       OptionalAttr<I64Attr>:$diagonal, OptionalAttr<I64Attr>:$window);
+                       RankedTensorOf<[F32]>:$lse, Tcc_FloatTensor:$dOut, Optional<Tcc_IntScalar>:$seed,
+                       Optional<Tcc_IndexScalar>:$first, F64Attr:$scale, OptionalAttr<I64Attr>:$diagonal,
+                       OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$rate, OptionalAttr<I64Attr>:$stream);
   let results = (outs Tcc_FloatTensor:$dQ, Tcc_FloatTensor:$dK, Tcc_FloatTensor:$dV);
   let assemblyFormat = [{ $q `,` $k `,` $v `,` $out `,` $lse `,` $dOut (`diagonal` $diagonal^)? (`window` $window^)?
-                          `scale` $scale attr-dict `:` functional-type(operands, results) }];
+                          `scale` $scale (`rate` $rate^)? (`stream` $stream^)? (`seed` $seed^)? (`first` $first^)?
+                          attr-dict `:` functional-type(operands, results) }];
 }
 
 //===- composites ----------------------------------------------------------------------------------------------===//
@@ -401,10 +411,14 @@ def Tcc_AttentionOp : Tcc_Op<"attention", [IsComposite, AllTypesMatch<["q", "res
 
 def Tcc_DropoutOp : Tcc_Op<"dropout", [IsComposite, AllTypesMatch<["x", "result"]>]> {
   let summary = "x / (1 - rate) where kept, 0 elsewhere; kept with probability 1 - rate by random_bits(seed, stream)";
-  let description = [{ dropout_c1: 0 <= rate < 1. }];
-  let arguments = (ins Tcc_FloatTensor:$x, Tcc_IntScalar:$seed, F64Attr:$rate, I64Attr:$stream);
+  let description = [{ An element is dropped where its random_bits(seed, stream, first) of x's shape, as an unsigned
+    number, are below rate · 2^32, rounded down; rate counts as that number / 2^32.
+    dropout_c1: 0 <= rate < 1. dropout_c2: `first` needs a dim 0. }];
+  let arguments = (ins Tcc_FloatTensor:$x, Tcc_IntScalar:$seed, F64Attr:$rate, I64Attr:$stream,
+                       Optional<Tcc_IndexScalar>:$first);
   let results = (outs Tcc_FloatTensor:$result);
-  let assemblyFormat = "$x `,` $seed `rate` $rate `stream` $stream attr-dict `:` type($x) `,` type($seed)";
+  let assemblyFormat = [{ $x `,` $seed `rate` $rate `stream` $stream (`first` $first^)? attr-dict `:` type($x) `,`
+                          type($seed) }];
   let hasVerifier = 1;
 }
 

@@ -119,7 +119,10 @@ ModelStep trainingStep(const Model &model, optim::Optimizer &optimizer, const Te
   Tensor loss;
   std::vector<Tensor> gradients;
   for (int64_t part = 0; part < accumulate; ++part) {
-    const Tensor partLoss = modelLoss(model, tokenParts[size_t(part)], targetParts[size_t(part)], &dropout);
+    TrainingDropout partDropout = dropout;
+    if (part > 0 && dropout)
+      partDropout.first = full(double(part * tokenParts[0].dim(0)), {}, DType::i32);
+    const Tensor partLoss = modelLoss(model, tokenParts[size_t(part)], targetParts[size_t(part)], &partDropout);
     const Tensor share = accumulate > 1 ? partLoss * (1.0 / double(accumulate)) : partLoss;
     const std::vector<Tensor> partGradients = gradient(share, model.trained());
     loss = part == 0 ? share : loss + share;

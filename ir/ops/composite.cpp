@@ -1,5 +1,5 @@
 // Composites: what users write by name, said once in terms of other ops. 16-bit floats are computed in f32.
-#include "ir/emit.h"
+#include "ir/ops/dropout.h"
 #include "ir/ops/shapes.h"
 #include <limits>
 #include <numbers>
@@ -236,21 +236,16 @@ SmallVector<Value> CrossEntropyOp::decompose(Emit &b) {
 
 LogicalResult DropoutOp::verify() {
   double rate = getRate().convertToDouble();
-  if (rate >= 0 && rate < 1)
-    return success();
-  return emitOpError() << "rate " << rate << " is outside 0 <= rate < 1 (dropout_c1)";
+  if (!(rate >= 0 && rate < 1))
+    return emitOpError() << "rate " << rate << " is outside 0 <= rate < 1 (dropout_c1)";
+  return verifyFirst(*this, getFirst(), tensorType(getX()), "dropout_c2");
 }
 SmallVector<Value> DropoutOp::decompose(Emit &b) {
   double rate = getRate().convertToDouble();
   if (rate == 0)
     return {getX()};
   Value x = b.cast(getX(), b.f32());
-  RankedTensorType type = tensorType(x);
-  Value bits = RandomBitsOp::create(b.builder, b.loc, withElement(type, b.i32()), getSeed(), getStream(), Value());
-  // Signed bits below the threshold are dropped: the share of such values is `rate`.
-  double threshold = -2147483648.0 + rate * 4294967296.0;
-  Value keep = b.compare(Predicate::ge, bits, b.constant(std::min(threshold, 2147483647.0), tensorType(bits)));
-  Value y = b.select(keep, b.mul(x, 1 / (1 - rate)), b.zeros(type));
+  Value y = dropOut(b, x, {rate, getSeed(), getStream(), getFirst()});
   return {b.cast(y, tensorType(getX()).getElementType())};
 }
 

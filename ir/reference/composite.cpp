@@ -162,13 +162,13 @@ void addDropout(Registry &registry) {
   add<DropoutOp>(registry, [](Call &call, DropoutOp op) {
     const RefTensor &x = call.in(0);
     RefTensor &result = call.addResult(x.shape());
-    auto seed = static_cast<uint64_t>(static_cast<int64_t>(call.in(1).data[0]));
-    double rate = op.getRate().convertToDouble();
-    for (int64_t i = 0; i < result.size(); ++i) {
-      auto bits = static_cast<int32_t>(philoxWord(seed, op.getStream(), i));
-      bool kept = (static_cast<double>(bits) + std::ldexp(1.0, 31)) / std::ldexp(1.0, 32) >= rate;
-      result.data[i] = kept ? x.data[i] / (1 - rate) : 0;
-    }
+    RandomElements random(call.in(1), op.getStream(), op.getFirst() ? &call.in(2) : nullptr);
+    double rate = op.getRate().convertToDouble(), share = std::floor(std::ldexp(rate, 32)) / std::ldexp(1.0, 32);
+    int64_t next = 0;
+    forEachIndex(x.shape(), [&](ArrayRef<int64_t> index) {
+      result.data[next] = random.keeps(rate, x.shape(), index) ? x.data[next] / (1 - share) : 0;
+      ++next;
+    });
   });
 }
 

@@ -56,6 +56,20 @@ private:
   bool narrow;
 };
 
+/// The random bits of elements of one shape, from the operands of an op that has them.
+class RandomElements {
+public:
+  /// `first` may be null.
+  RandomElements(const RefTensor &seed, uint64_t stream, const RefTensor *first);
+  uint32_t at(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> index) const;
+  /// Whether a dropout of this rate keeps the element.
+  bool keeps(double rate, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> index) const;
+
+private:
+  uint64_t seed, stream;
+  int64_t first;
+};
+
 int64_t elementCount(llvm::ArrayRef<int64_t> shape);
 
 /// Calls body(index) for every index of `shape`, last dim fastest.

@@ -75,6 +75,7 @@ TEST(GraphFile, RoundTripOfEveryOp) {
         mean(x, -1),
         iota(0, {4, 4}),
         randomBits(seed, 3, {2, 2}),
+        randomBits(seed, 3, {2, 2}, seed),
         broadcast(rate, {2, 3}),
         reshape(x, {16}),
         transpose(x),
@@ -90,6 +91,7 @@ TEST(GraphFile, RoundTripOfEveryOp) {
         linear(x, p, zeros({4})),
         attention(x, x, x, true),
         dropout(x, 0.1, seed, 7),
+        dropout(x, 0.1, seed, 7, seed),
         crossEntropy(x, index),
         select(logicalNot(logicalOr(less(x, 0), logicalAnd(isFinite(x), greater(x, 1)))), x, 2.5),
         literal(std::vector<double>{1, 2, 3}, {3})};

@@ -294,6 +294,20 @@ TEST_F(Kernels, coordinatesAndRandomBitsFollowViews) {
     %r = tcc.transpose %c [1, 0] : tensor<2x3xi32> -> tensor<3x2xi32>)",
                          "%r : 3x2xi32");
   EXPECT_NE(print(info).find("index[row + 2]"), std::string::npos) << print(info);
+  EXPECT_EQ(print(form("s: i32, f: i32", R"(
+    %b = tcc.random_bits %s stream 3 first %f : tensor<i32> -> tensor<2x3x4x6xi32>
+    %r = tcc.reshape %b : tensor<2x3x4x6xi32> -> tensor<24x6xi32>)",
+                       "%r : 24x6xi32")),
+            R"(space 1 x 24 x 6, stages 1
+%0 = load arg0[0] : i32, stage 0, once a row
+%1 = index[(row div 4)] : i32, stage 0, once a row
+%2 = index[(row mod 4)] : i32, stage 0, once a row
+%3 = index[column] : i32, stage 0
+%4 = load arg1[0] : i32, stage 0, once a row
+%5 = addi(%1, muli(%4, 3)) : i32, stage 0, once a row
+%6 = random %0 stream 3 at %5, %2, %3 : i32, stage 0
+result0[6*row + column] = element %6
+)");
 }
 
 //===- indexing --------------------------------------------------------------------------------------------------===//

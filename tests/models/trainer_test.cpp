@@ -138,14 +138,17 @@ TEST_F(TrainerTest, accumulatedBatchesAreOneLargeBatch) {
     run(more);
     return log(name);
   };
-  const std::vector<Json> one = losses("one", {"--batch=8"}), four = losses("four", {"--batch=2", "--accumulate=4"});
-  ASSERT_EQ(one.size(), four.size());
-  for (size_t i = 0; i < 8; ++i) {
-    EXPECT_NEAR(one[i]["loss"].get<double>(), four[i]["loss"].get<double>(), 1e-4) << "step " << i;
-    EXPECT_NEAR(one[i]["norm"].get<double>(), four[i]["norm"].get<double>(), 1e-3) << "step " << i;
-    EXPECT_EQ(one[i]["tokens"], four[i]["tokens"]);
+  for (const char *dropout : {"--dropout=0", "--dropout=0.3"}) {
+    const std::vector<Json> one = losses("one", {"--batch=8", dropout}),
+                            four = losses("four", {"--batch=2", "--accumulate=4", dropout});
+    ASSERT_EQ(one.size(), four.size());
+    for (size_t i = 0; i < 8; ++i) {
+      EXPECT_NEAR(one[i]["loss"].get<double>(), four[i]["loss"].get<double>(), 1e-4) << dropout << ", step " << i;
+      EXPECT_NEAR(one[i]["norm"].get<double>(), four[i]["norm"].get<double>(), 1e-3) << dropout << ", step " << i;
+      EXPECT_EQ(one[i]["tokens"], four[i]["tokens"]);
+    }
+    EXPECT_EQ(four[8]["recompiles"], 0) << "one step, compiled once";
   }
-  EXPECT_EQ(four[8]["recompiles"], 0) << "one step, compiled once";
 }
 
 TEST_F(TrainerTest, aResumedRunHasTheBitsOfOneThatNeverStopped) {

@@ -173,11 +173,14 @@ DEVICE void philox(u32 (&out)[4], u32 counter0, u32 counter1, u32 counter2, u32 
   out[2] = counter2;
   out[3] = counter3;
 }
-// tcc.random_bits: the first word for element number `index`.
-DEVICE i32 random_bits(u32 seed, u32 stream, u64 index) {
+// tcc.random_bits at (outer, row, column): one call serves rows {r, r + 8} and columns {c, c + 8}, r and c with bit 3
+// clear; word 2 * a + b is that of r + 8a, c + 8b.
+DEVICE i32 random_bits(u64 seed, u32 stream, u32 outer, u32 row, u32 column) {
   u32 words[4];
-  philox(words, static_cast<u32>(index), static_cast<u32>(index >> 32), 0u, 0u, seed, stream);
-  return static_cast<i32>(words[0]);
+  philox(words, outer, row & ~8u, column & ~8u, static_cast<u32>(seed >> 32), static_cast<u32>(seed), stream);
+  u32 low = (column & 8u) != 0u ? words[1] : words[0];
+  u32 high = (column & 8u) != 0u ? words[3] : words[2];
+  return static_cast<i32>((row & 8u) != 0u ? high : low);
 }
 // A float in [0, 1) from a random word: its upper 24 bits.
 DEVICE float uniform_from_bits(u32 bits) {

@@ -211,13 +211,21 @@ std::string KernelBody::textOf(const KernelNode &node, unsigned id) {
     return facts(node.type).isFloat ? rounded("static_cast<float>(" + indexText(node.index) + ")", node.type)
                                     : "static_cast<" + valueType(node.type) + ">(" + indexText(node.index) + ")";
   case Kind::random:
-    return "random_bits(static_cast<u32>(" + name(node.operands[0]) + "), " +
-           std::to_string(static_cast<uint32_t>(node.stream)) + "u, static_cast<u64>(" + indexText(node.index) + "))";
+    return randomText(node);
   case Kind::compute:
     return computeText(node, id);
   default:
     return chooseText(node);
   }
+}
+
+std::string KernelBody::randomText(const KernelNode &node) const {
+  bool wide = form.nodes[node.operands[0]].type == ElementType::i64;
+  std::string text = std::string("random_bits(static_cast<") + (wide ? "u64" : "u32") + ">(" + name(node.operands[0]) +
+                     "), " + std::to_string(static_cast<uint32_t>(node.stream)) + "u";
+  for (unsigned place : llvm::drop_begin(node.operands))
+    text += ", static_cast<u32>(" + name(place) + ")";
+  return text + ")";
 }
 
 std::string KernelBody::loadText(const KernelNode &node) {

@@ -72,6 +72,7 @@ private:
   std::string inside(llvm::ArrayRef<unsigned> guards);
   void writeNode(unsigned id);
   std::string textOf(const KernelNode &node, unsigned id);
+  std::string randomText(const KernelNode &node) const;
   std::string loadText(const KernelNode &node);
   std::string computeText(const KernelNode &node, unsigned id);
   std::string chooseText(const KernelNode &node);
