@@ -14,7 +14,7 @@ Tensor dropout(const Tensor &x, const Dropout &dropout, Loc loc) {
 }
 
 Tensor linear(const Tensor &x, const Linear &layer, Loc loc) {
-  return layer.bias ? tcc::linear(x, layer.weight, layer.bias, loc) : tcc::linear(x, layer.weight, loc);
+  return tcc::linear(x, layer.weight, layer.bias, loc);
 }
 
 Tensor norm(const Tensor &x, const Norm &layer, double eps, Loc loc) {

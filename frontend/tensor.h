@@ -75,25 +75,16 @@ Tensor greaterEqual(const Tensor &a, Operand b);
 // i1 operands
 Tensor logicalAnd(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
 Tensor logicalOr(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
-Tensor logicalNot(const Tensor &x, Loc loc = Loc::current());
 
 /// onTrue where the condition holds, else onFalse; all three are broadcast to one shape.
 Tensor select(const Tensor &condition, const Tensor &onTrue, Operand onFalse);
 
-Tensor abs(const Tensor &x, Loc loc = Loc::current());
-Tensor exp(const Tensor &x, Loc loc = Loc::current());
-Tensor log(const Tensor &x, Loc loc = Loc::current());
-Tensor sqrt(const Tensor &x, Loc loc = Loc::current());
-Tensor rsqrt(const Tensor &x, Loc loc = Loc::current());
-Tensor tanh(const Tensor &x, Loc loc = Loc::current());
-Tensor sin(const Tensor &x, Loc loc = Loc::current());
-Tensor cos(const Tensor &x, Loc loc = Loc::current());
-Tensor erf(const Tensor &x, Loc loc = Loc::current());
-Tensor isFinite(const Tensor &x, Loc loc = Loc::current()); // i1
 /// x converted; x itself when it has that dtype.
 Tensor cast(const Tensor &x, DType dtype, Loc loc = Loc::current());
-/// x, which gradients see as a constant.
-Tensor detach(const Tensor &x, Loc loc = Loc::current());
+//===- ops whose function is the op and no more: from Ops.td (generate_ops) --------------------------------------===//
+
+#include "frontend/op_functions.h.inc"
+
 inline Tensor stopGradient(const Tensor &x, Loc loc = Loc::current()) {
   return detach(x, loc);
 }
@@ -156,12 +147,7 @@ Tensor sum(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no,
 Tensor max(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
 Tensor mean(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
 
-//===- indexing and products -------------------------------------------------------------------------------------===//
-
-/// Rows of a table: result[i..., j...] = table[index[i...], j...]; index is i32 or i64.
-Tensor gather(const Tensor &table, const Tensor &index, Loc loc = Loc::current());
-/// base with rows[i...] added at row index[i...].
-Tensor scatterAdd(const Tensor &base, const Tensor &index, const Tensor &rows, Loc loc = Loc::current());
+//===- products --------------------------------------------------------------------------------------------------===//
 
 struct MatmulOptions {
   bool transposeA = false, transposeB = false;
@@ -173,20 +159,6 @@ Tensor matmul(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
 
 //===- composites ------------------------------------------------------------------------------------------------===//
 
-Tensor gelu(const Tensor &x, Loc loc = Loc::current()); ///< tanh form
-Tensor silu(const Tensor &x, Loc loc = Loc::current());
-Tensor sigmoid(const Tensor &x, Loc loc = Loc::current());
-Tensor relu(const Tensor &x, Loc loc = Loc::current());
-Tensor softmax(const Tensor &x, Loc loc = Loc::current()); ///< over the last dim
-/// Over the last dim; weight and bias have its size.
-Tensor layerNorm(const Tensor &x, const Tensor &weight, const Tensor &bias, double eps = 1e-5,
-                 Loc loc = Loc::current());
-Tensor rmsNorm(const Tensor &x, const Tensor &weight, double eps = 1e-5, Loc loc = Loc::current());
-/// x · weight [in, out] + bias [out].
-Tensor linear(const Tensor &x, const Tensor &weight, const Tensor &bias, Loc loc = Loc::current());
-Tensor linear(const Tensor &x, const Tensor &weight, Loc loc = Loc::current());
-/// Mean of -log softmax(logits [..., V])[targets [...]] over rows whose target is not negative; an f32 scalar.
-Tensor crossEntropy(const Tensor &logits, const Tensor &targets, Loc loc = Loc::current());
 /// softmax(scale · q·kᵀ, masked)·v; q [batch..., T, d], k and v [batch..., S, d]. Scale 0: 1/sqrt(d).
 Tensor attention(const Tensor &q, const Tensor &k, const Tensor &v, bool causal, double scale = 0,
                  Loc loc = Loc::current());

@@ -24,65 +24,18 @@ void hashType(runtime::RollingHash &hash, const ValueType &type) {
 }
 
 using K = WordKind;
-const std::array<TracedOp, opKinds> table{{
-    {"neg"},
-    {"abs"},
-    {"exp"},
-    {"log"},
-    {"sqrt"},
-    {"rsqrt"},
-    {"tanh"},
-    {"sin"},
-    {"cos"},
-    {"erf"},
-    {"not"},
-    {"add"},
-    {"sub"},
-    {"mul"},
-    {"div"},
-    {"maximum"},
-    {"minimum"},
-    {"and"},
-    {"or"},
-    {"compare", {{"predicate", K::predicate}}},
-    {"is_finite"},
-    {"select", {}, true},
-    {"cast", {}, true},
-    {"detach"},
-    {"constant", {{"value", K::literal}}, true},
-    {"iota", {{"dim", K::integer}}, true},
-    {"random_bits", {{"stream", K::integer}}, true, 3},
-    {"broadcast", {}, true},
-    {"reshape", {}, true},
-    {"transpose", {{"permutation", K::integers}}},
-    {"slice", {{"starts", K::integers}, {"limits", K::integers}}},
-    {"pad", {{"low", K::integers}, {"high", K::integers}}},
-    {"concat", {{"axis", K::integer}}},
-    {"reduce_sum", {{"axes", K::integers}}},
-    {"reduce_max", {{"axes", K::integers}}},
-    {"gather"},
-    {"scatter_add"},
-    {"matmul", {{"transpose_a", K::flag}, {"transpose_b", K::flag}, {"dtype", K::dtype}}},
-    {"gelu"},
-    {"silu"},
-    {"sigmoid"},
-    {"relu"},
-    {"softmax"},
-    {"reduce_mean", {{"axes", K::integers}}},
-    {"layer_norm", {{"eps", K::number}}},
-    {"rms_norm", {{"eps", K::number}}},
-    {"linear"},
-    {"cross_entropy"},
-    {"attention", {{"causal", K::flag}, {"scale", K::number}}},
-    {"dropout", {{"rate", K::number}, {"stream", K::integer}}},
-    {"adamw", {{"beta1", K::number}, {"beta2", K::number}, {"eps", K::number}, {"weight_decay", K::number}}},
-    {"gradient"},
-}};
+const TracedOp table[] = {
+#include "frontend/op_table.inc"
+};
 
 } // namespace
 
 const TracedOp &tracedOp(OpKind kind) {
   return table[static_cast<size_t>(kind)];
+}
+
+std::span<const TracedOp> tracedOps() {
+  return table;
 }
 
 Tracer &Tracer::current(Loc loc) {

@@ -28,61 +28,12 @@ struct TracedOp {
   int32_t operandGroups = 0;              ///< of an op that counts each group's operands: how many; the last may lack
 };
 
+/// The ops that users write, in the order of Ops.td.
 enum class OpKind : uint8_t {
-  neg,
-  abs,
-  exp,
-  log,
-  sqrt,
-  rsqrt,
-  tanh,
-  sin,
-  cos,
-  erf,
-  logicalNot,
-  add,
-  sub,
-  mul,
-  div,
-  maximum,
-  minimum,
-  logicalAnd,
-  logicalOr,
-  compare,
-  isFinite,
-  select,
-  cast,
-  detach,
-  constant,
-  iota,
-  randomBits,
-  broadcast,
-  reshape,
-  transpose,
-  slice,
-  pad,
-  concat,
-  reduceSum,
-  reduceMax,
-  gather,
-  scatterAdd,
-  matmul,
-  gelu,
-  silu,
-  sigmoid,
-  relu,
-  softmax,
-  reduceMean,
-  layerNorm,
-  rmsNorm,
-  linear,
-  crossEntropy,
-  attention,
-  dropout,
-  adamw,
-  gradient,
+#include "frontend/op_kinds.inc"
 };
-inline constexpr size_t opKinds = static_cast<size_t>(OpKind::gradient) + 1;
+/// Every one of them.
+std::span<const TracedOp> tracedOps();
 const TracedOp &tracedOp(OpKind kind);
 
 struct ValueType {
