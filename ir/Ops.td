@@ -696,6 +696,46 @@ def Tcc_FlashAttentionBackwardOp : Tcc_Op<"flash_attention_backward", [NoGradien
   }];
 }
 
+//===- activations ---------------------------------------------------------------------------------------------===//
+
+def Tcc_GeluOp : Tcc_Unary<"gelu", Tcc_FloatTensor, [IsDifferentiable]> {
+  let summary = "GELU, tanh form (Hendrycks and Gimpel 2016)";
+  let formula = [{ result = x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2, computed as x · sigmoid(2u), whose tail
+    is exact }];
+  let gradientFormula = "dx = gelu_gradient(x, dy)";
+  let example = [{
+    %x = tcc.constant dense<[1.0, -6.0]> : tensor<2xf32>
+    %y = tcc.gelu %x : tensor<2xf32>
+    // %y = 0.841192 -8.45e-11
+  }];
+}
+def Tcc_GeluGradientOp : Tcc_Op<"gelu_gradient", [IsDifferentiable, IsElementwise, KernelBodyOp,
+                                                  SameOperandsAndResultType]> {
+  let summary = "dy times the slope of gelu at x";
+  let isTraced = 0;
+  let arguments = (ins Tcc_FloatTensor:$x, Tcc_FloatTensor:$dy);
+  let results = (outs Tcc_FloatTensor:$result);
+  let assemblyFormat = "$x `,` $dy attr-dict `:` type($result)";
+  let formula = [{ result = dy · (s + x · 2u' · s · (1 - s)) with s = sigmoid(2u), u = √(2/π) · (x + 0.044715 x³) }];
+  let gradientFormula = "that of dy is gelu_gradient(x, dr), that of x is dr · dy · gelu''(x)";
+  let example = [{
+    %x = tcc.constant dense<[0.0, 1.0]> : tensor<2xf32>
+    %dy = tcc.constant dense<[2.0, 1.0]> : tensor<2xf32>
+    %y = tcc.gelu_gradient %x, %dy : tensor<2xf32>
+    // %y = 1 1.0829641
+  }];
+}
+def Tcc_SoftplusOp : Tcc_Unary<"softplus", Tcc_FloatTensor, [IsDifferentiable]> {
+  let summary = "ln(1 + e^x), smooth where relu has its corner";
+  let formula = "result = max(x, 0) + ln(1 + e^-|x|)";
+  let gradientFormula = "dx = dy · sigmoid(x)";
+  let example = [{
+    %x = tcc.constant dense<[0.0, -20.0]> : tensor<2xf32>
+    %y = tcc.softplus %x : tensor<2xf32>
+    // %y = 0.69314718 2.0611536e-09
+  }];
+}
+
 //===- composites ----------------------------------------------------------------------------------------------===//
 
 class Tcc_UnaryComposite<string mnemonic, list<Trait> traits = []>
@@ -703,17 +743,6 @@ class Tcc_UnaryComposite<string mnemonic, list<Trait> traits = []>
   let arguments = (ins Tcc_FloatTensor:$x);
   let results = (outs Tcc_FloatTensor:$result);
   let assemblyFormat = "$x attr-dict `:` type($result)";
-}
-def Tcc_GeluOp : Tcc_UnaryComposite<"gelu"> {
-  let summary = "GELU, tanh form (Hendrycks and Gimpel 2016)";
-  let formula = [{ result = x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2, computed as x · sigmoid(2u), whose tail
-    is exact }];
-  let gradientFormula = "dx = dy · (sigmoid(2u) + x · 2u' · sigmoid(2u) · sigmoid(-2u))";
-  let example = [{
-    %x = tcc.constant dense<[1.0, -6.0]> : tensor<2xf32>
-    %y = tcc.gelu %x : tensor<2xf32>
-    // %y = 0.841192 -8.45e-11
-  }];
 }
 def Tcc_SiluOp : Tcc_UnaryComposite<"silu"> {
   let summary = "x · sigmoid(x)";

@@ -12,6 +12,7 @@
 // At -O0 step 2 keeps only views and sources free and step 4 is left out: one kernel an op.
 // It keeps each value's computation as it is, op for op; there is no CSE afterwards.
 #include "ir/analyze_kernel.h"
+#include "ir/scalar_form.h"
 #include "passes/fusion.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
@@ -33,6 +34,15 @@ bool isSource(Operation *op) {
   return isa<IotaOp>(op);
 }
 
+/// Of an elementwise op how many scalar steps, at least one; of any other one.
+int64_t scalarOps(Operation *op) {
+  auto elementwise = dyn_cast<ElementwiseOpInterface>(op);
+  std::string refusal;
+  const ScalarSteps *form = elementwise ? ScalarForms::of(elementwise, refusal) : nullptr;
+  auto isStep = [](const ScalarStep &step) { return step.opcode != Opcode::constant; };
+  return form ? std::max<int64_t>(1, llvm::count_if(form->steps, isStep)) : 1;
+}
+
 class Fuser : Fusion {
 public:
   Fuser(func::FuncOp function, const PipelineOptions &options)
@@ -52,6 +62,7 @@ private:
   const TargetModel &target;
   llvm::DenseMap<Value, SmallVector<Value, 4>> leaves; // of free values: the stored values they are computed from
   llvm::DenseMap<Value, unsigned> opsBehind;           // of free values: ops to recompute
+  llvm::DenseMap<Operation *, int64_t> ownOps;
   llvm::DenseSet<Value> freeValues;
 
   //===- step 1 ------------------------------------------------------------------------------------------------===//
@@ -68,6 +79,7 @@ private:
   void findMemoryValues() {
     for (auto [i, op] : llvm::enumerate(block)) {
       order[&op] = i;
+      ownOps[&op] = scalarOps(&op);
       if (isa<StructuredOpInterface>(op))
         structuredOperands[&op];
       for (Value root : memoryOperands(&op, views))
@@ -105,7 +117,7 @@ private:
       if (inMemory.contains(value) || !(view || source || elementwise))
         continue;
       llvm::SmallSetVector<Value, 4> set;
-      int64_t ops = elementwise ? 1 : 0;
+      int64_t ops = elementwise ? ownOps.lookup(&op) : 0;
       for (Value operand : op.getOperands())
         addLeaves(operand, set, ops);
       int64_t bytes = 0;
@@ -162,7 +174,7 @@ private:
       FusionGroup group;
       group.first = group.last = order[&op];
       group.values.insert(op.getResult(0));
-      group.ops = 1;
+      group.ops = ownOps.lookup(&op);
       llvm::SmallSetVector<Value, 4> set;
       for (Value operand : op.getOperands())
         addLeaves(operand, set, group.ops);

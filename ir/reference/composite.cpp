@@ -7,23 +7,6 @@ using namespace mlir;
 namespace tcc::reference {
 namespace {
 
-double sigmoid(double x) {
-  return 1 / (1 + std::exp(-x));
-}
-
-double gelu(double x) {
-  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-}
-
-template <typename Op>
-void addActivation(Registry &registry, double (*function)(double)) {
-  add<Op>(registry, [function](Call &call, Op) {
-    RefTensor &result = call.addResult(call.in(0).shape());
-    for (int64_t i = 0; i < result.size(); ++i)
-      result.data[i] = function(call.in(0).data[i]);
-  });
-}
-
 /// The sizes of a tensor as rows over its last dim; a scalar is one row of one.
 struct Rows {
   int64_t columns, rows;
@@ -198,10 +181,6 @@ void addAdamw(Registry &registry) {
 } // namespace
 
 void addComposites(Registry &registry) {
-  addActivation<GeluOp>(registry, gelu);
-  addActivation<SigmoidOp>(registry, sigmoid);
-  addActivation<SiluOp>(registry, [](double x) { return x * sigmoid(x); });
-  addActivation<ReluOp>(registry, [](double x) { return x <= 0 ? 0 : x; });
   addNorms(registry);
   addLinear(registry);
   addPlainAttention(registry);

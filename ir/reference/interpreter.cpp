@@ -20,6 +20,7 @@ const Registry &registry() {
     addIndexing(registry);
     addMatmul(registry);
     addAttention(registry);
+    addActivations(registry);
     addComposites(registry);
     return registry;
   }();

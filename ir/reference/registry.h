@@ -32,6 +32,7 @@ void addReductions(Registry &registry);
 void addIndexing(Registry &registry);
 void addMatmul(Registry &registry);
 void addAttention(Registry &registry);
+void addActivations(Registry &registry);
 void addComposites(Registry &registry);
 
 /// Registers a function that takes the call and the op in its own class.

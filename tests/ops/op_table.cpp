@@ -845,6 +845,8 @@ std::vector<OpRow> makeTable() {
           scatterAddRow(),
           matmulRow(),
           elementwise("gelu", 1, {-4, 4}),
+          elementwise("gelu_gradient", 2, {-4, 4}),
+          elementwise("softplus", 1, {-4, 4}),
           elementwise("silu", 1, {-4, 4}),
           elementwise("sigmoid", 1, {-4, 4}),
           elementwise("relu", 1, {-2, 2}),
