@@ -4,7 +4,7 @@
 //   op_functions.h.inc, op_functions.cpp.inc
 //                      declaration and definition of each op's C++ function but those that are written by hand
 //                      (hasOwnFunction): operands, then attributes, then operands that may be absent
-//   op_unary.inc       TCC_UNARY(name) for each of these functions that takes one float tensor, for tests
+//   op_unary.inc       TCC_UNARY(name) for each of these functions that takes one tensor, perhaps of floats: for tests
 // generate_ops ops.json FOLDER
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -123,7 +123,7 @@ private:
       type = defOf(get(type), "baseType");
     if (is(type, "TypeConstraint")) {
       argument.isTensor = true;
-      argument.isFloat = type == "Tcc_FloatTensor" || type == "Tcc_NumberTensor";
+      argument.isFloat = type == "Tcc_FloatTensor" || type == "Tcc_NumberTensor" || type == "Tcc_Tensor";
       return argument;
     }
     argument.name = name; // as the attribute is called
