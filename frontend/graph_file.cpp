@@ -229,16 +229,20 @@ private:
     }
   }
 
-  void checkUpdate(unsigned i, StringRef updates, Type type) {
-    auto state = states.find(updates);
+  std::vector<std::string> stateNames() const {
     std::vector<std::string> names;
     for (const auto &entry : states)
       names.push_back(entry.first().str());
     llvm::sort(names);
+    return names;
+  }
+
+  void checkUpdate(unsigned i, StringRef updates, Type type) {
+    auto state = states.find(updates);
     if (state == states.end())
       fail(placeOf(i, true, updatesAttr))
           << "result " << i << " updates '" << updates << "', which is no argument with tcc.state"
-          << didYouMean(updates, names) << " (function_c4)";
+          << didYouMean(updates, stateNames()) << " (function_c4)";
     else if (state->second != type)
       fail(typePlace(i, true)) << "result " << i << " of type " << type << " updates '" << updates << "' of type "
                                << state->second << " (function_c4)";

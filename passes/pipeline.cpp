@@ -137,24 +137,26 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
   bool wantText = !options.dump.empty();
   std::string before = wantText ? textOf(module) : std::string();
   bool reached = false;
+  OperationFingerPrint fingerprint(function); // as the last pass left it
   for (auto [info, run] : llvm::zip(table, functions)) {
     if (!isEnabled(info, options))
       continue;
     VerifyEach check(function, options);
-    OperationFingerPrint fingerprint(function);
     auto start = std::chrono::steady_clock::now();
     if (failed(run(function, options)))
       return failure();
     double time = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    bool changed = fingerprint != OperationFingerPrint(function);
+    OperationFingerPrint after(function);
+    bool changed = fingerprint != after;
+    fingerprint = after;
     report.passes.push_back({info.name, time, changed});
     if (wantText) {
-      std::string after = textOf(module);
-      if (options.dump == "all" || options.dump == info.name || (options.dump == "changed" && after != before))
-        dumps << "// -----// IR Dump After " << info.name << " //----- //\n" << after << '\n';
-      before = std::move(after);
+      std::string text = textOf(module);
+      if (options.dump == "all" || options.dump == info.name || (options.dump == "changed" && text != before))
+        dumps << "// -----// IR Dump After " << info.name << " //----- //\n" << text << '\n';
+      before = std::move(text);
     }
-    if (failed(mlir::verify(module)))
+    if (changed && failed(mlir::verify(module)))
       return module.emitError() << "pass '" << info.name << "' left invalid IR";
     if (failed(verifyPhase(function, info.reaches)))
       return module.emitError() << "pass '" << info.name << "' did not reach phase '" << phaseName(info.reaches) << "'";
