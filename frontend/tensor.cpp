@@ -396,6 +396,24 @@ Tensor pad(const Tensor &x, std::initializer_list<int64_t> low, std::initializer
       loc);
 }
 
+/// x where its column is at most (or at least) its row + diagonal, 0 elsewhere.
+static Tensor triangle(const Tensor &x, int64_t diagonal, bool isLower, Loc loc) {
+  const Shape shape = typeOf(x, loc).shape;
+  if (shape.rank() < 2)
+    fail((isLower ? "`tril` of " : "`triu` of ") + shape.text() + "; it needs rows and columns", loc);
+  const Tensor row = iota(shape.rank() - 2, shape, DType::i32, loc);
+  const Tensor column = iota(shape.rank() - 1, shape, DType::i32, loc);
+  const Operand bound(diagonal == 0 ? row : row + Operand(static_cast<double>(diagonal), loc), loc);
+  return select(isLower ? lessEqual(column, bound) : greaterEqual(column, bound), x, Operand(0.0, loc));
+}
+
+Tensor tril(const Tensor &x, int64_t diagonal, Loc loc) {
+  return triangle(x, diagonal, true, loc);
+}
+Tensor triu(const Tensor &x, int64_t diagonal, Loc loc) {
+  return triangle(x, diagonal, false, loc);
+}
+
 Tensor concat(std::span<const Tensor> parts, int64_t axis, Loc loc) {
   if (parts.empty())
     fail("`concat` of no tensors; it needs at least one (concat_c1)", loc);

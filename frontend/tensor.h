@@ -134,6 +134,9 @@ std::vector<Tensor> split(const Tensor &x, int64_t dim, int64_t parts, Loc loc =
 /// low[i] zeros before and high[i] zeros after x along dim i.
 Tensor pad(const Tensor &x, std::initializer_list<int64_t> low, std::initializer_list<int64_t> high,
            Loc loc = Loc::current());
+/// x [..., rows, columns] where column <= row + diagonal, 0 elsewhere; triu: where column >= row + diagonal.
+Tensor tril(const Tensor &x, int64_t diagonal = 0, Loc loc = Loc::current());
+Tensor triu(const Tensor &x, int64_t diagonal = 0, Loc loc = Loc::current());
 Tensor concat(std::span<const Tensor> parts, int64_t axis, Loc loc = Loc::current());
 inline Tensor concat(std::initializer_list<Tensor> parts, int64_t axis, Loc loc = Loc::current()) {
   return concat(std::span<const Tensor>(parts.begin(), parts.size()), axis, loc);

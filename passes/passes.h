@@ -8,6 +8,7 @@ struct PipelineOptions;
 
 mlir::LogicalResult specializeShapes(mlir::func::FuncOp function, const PipelineOptions &options);
 mlir::LogicalResult decompose(mlir::func::FuncOp function, const PipelineOptions &options);
+mlir::LogicalResult matchAttention(mlir::func::FuncOp function, const PipelineOptions &options);
 mlir::LogicalResult autodiff(mlir::func::FuncOp function, const PipelineOptions &options);
 mlir::LogicalResult expandUnsupported(mlir::func::FuncOp function, const PipelineOptions &options);
 mlir::LogicalResult simplify(mlir::func::FuncOp function, const PipelineOptions &options);

@@ -25,6 +25,8 @@ bool narrowsProducts(const PipelineOptions &options) {
 constexpr PassInfo table[] = {
     {"specialize-shapes", Phase::captured, "first: every later pass sees static sizes", true, nullptr},
     {"decompose", Phase::captured, "before autodiff: gradients are known of primitives alone", true, nullptr},
+    {"match-attention", Phase::captured, "on primitives, before autodiff: the gradient of attention is attention's too",
+     false, optimizes},
     {"autodiff", Phase::joint, "on primitives; forward and backward become one dataflow", true, nullptr},
     {"expand-unsupported", Phase::shaped, "after autodiff: the target may have the gradient's kernel as well", true,
      nullptr},
@@ -37,8 +39,9 @@ constexpr PassInfo table[] = {
     {"plan-memory", Phase::planned, "last: places follow from order and kernels", true, nullptr},
 };
 
-constexpr PassFunction functions[] = {specializeShapes, decompose,       autodiff,    expandUnsupported, simplify,
-                                      autocast,         splitReductions, fuseKernels, schedule,          planMemory};
+constexpr PassFunction functions[] = {specializeShapes,  decompose, matchAttention, autodiff,
+                                      expandUnsupported, simplify,  autocast,       splitReductions,
+                                      fuseKernels,       schedule,  planMemory};
 static_assert(std::size(table) == std::size(functions));
 
 bool isEnabled(const PassInfo &info, const PipelineOptions &options) {

@@ -8,16 +8,17 @@
 
 // CHECK: 1 specialize-shapes captured on
 // CHECK-NEXT: 2 decompose captured on
-// CHECK-NEXT: 3 autodiff joint on
-// CHECK-NEXT: 4 expand-unsupported shaped on
-// CHECK-NEXT: 5 simplify shaped on
-// CHECK-NEXT: 6 autocast shaped off
-// CHECK-NEXT: 7 split-reductions shaped on
-// CHECK-NEXT: 8 fuse-kernels fused on
-// CHECK-NEXT: 9 schedule fused on
-// CHECK-NEXT: 10 plan-memory planned on
-// NARROW: 6 autocast shaped on
-// SINGLE: 5 simplify shaped off
+// CHECK-NEXT: 3 match-attention captured on
+// CHECK-NEXT: 4 autodiff joint on
+// CHECK-NEXT: 5 expand-unsupported shaped on
+// CHECK-NEXT: 6 simplify shaped on
+// CHECK-NEXT: 7 autocast shaped off
+// CHECK-NEXT: 8 split-reductions shaped on
+// CHECK-NEXT: 9 fuse-kernels fused on
+// CHECK-NEXT: 10 schedule fused on
+// CHECK-NEXT: 11 plan-memory planned on
+// NARROW: 7 autocast shaped on
+// SINGLE: 6 simplify shaped off
 // UNKNOWN: did you mean '-fno-simplify'?
 // REQUIRED: pass 'autodiff' cannot be left out
 // DUMP: autodif

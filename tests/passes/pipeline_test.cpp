@@ -119,7 +119,7 @@ TEST_F(Pipeline, everyPassKeepsTheMeaningOfEveryStep) {
         options.passes["simplify"] = simplified;
         EXPECT_TRUE(run(*module, options)) << step.name << " at -O" << level << ": " << messages;
         EXPECT_TRUE(succeeded(verifyPhase(mainOf(*module), Phase::planned))) << step.name;
-        EXPECT_EQ(report.passes.size(), simplified ? 9u : 8u);
+        EXPECT_EQ(report.passes.size(), 8u + simplified + (level >= 1));
       }
 }
 
@@ -461,8 +461,8 @@ TEST_F(Pipeline, dumpsAreOfTheNamedPasses) {
         names += line.split(' ').first.str() + " ";
     return names;
   };
-  EXPECT_EQ(dumps("all"), "specialize-shapes decompose autodiff expand-unsupported simplify split-reductions "
-                          "fuse-kernels schedule plan-memory ");
+  EXPECT_EQ(dumps("all"), "specialize-shapes decompose match-attention autodiff expand-unsupported simplify "
+                          "split-reductions fuse-kernels schedule plan-memory ");
   EXPECT_EQ(dumps("autodiff"), "autodiff ");
   std::string changed = dumps("changed"); // static sizes, no long reduction: two passes have nothing to do
   EXPECT_EQ(changed.find("specialize-shapes"), std::string::npos);
@@ -531,17 +531,19 @@ TEST_F(Pipeline, printsItsTable) {
   EXPECT_EQ(print(PipelineOptions()),
             " 1  specialize-shapes  captured  on   first: every later pass sees static sizes\n"
             " 2  decompose          captured  on   before autodiff: gradients are known of primitives alone\n"
-            " 3  autodiff           joint     on   on primitives; forward and backward become one dataflow\n"
-            " 4  expand-unsupported shaped    on   after autodiff: the target may have the gradient's kernel as well\n"
-            " 5  simplify           shaped    on   after autodiff: it shares sums and removes what no result needs\n"
-            " 6  autocast           shaped    off  after simplify: on the products that remain; with --dtype\n"
-            " 7  split-reductions   shaped    on   before fusion: a long reduction's first part joins its producer\n"
-            " 8  fuse-kernels       fused     on   after every rewrite of primitives: none remains outside a kernel\n"
-            " 9  schedule           fused     on   before planning: live ranges follow from the order\n"
-            "10  plan-memory        planned   on   last: places follow from order and kernels\n");
-  EXPECT_NE(print(atLevel(0)).find("5  simplify           shaped    off"), std::string::npos);
+            " 3  match-attention    captured  on   on primitives, before autodiff: the gradient of attention is "
+            "attention's too\n"
+            " 4  autodiff           joint     on   on primitives; forward and backward become one dataflow\n"
+            " 5  expand-unsupported shaped    on   after autodiff: the target may have the gradient's kernel as well\n"
+            " 6  simplify           shaped    on   after autodiff: it shares sums and removes what no result needs\n"
+            " 7  autocast           shaped    off  after simplify: on the products that remain; with --dtype\n"
+            " 8  split-reductions   shaped    on   before fusion: a long reduction's first part joins its producer\n"
+            " 9  fuse-kernels       fused     on   after every rewrite of primitives: none remains outside a kernel\n"
+            "10  schedule           fused     on   before planning: live ranges follow from the order\n"
+            "11  plan-memory        planned   on   last: places follow from order and kernels\n");
+  EXPECT_NE(print(atLevel(0)).find("6  simplify           shaped    off"), std::string::npos);
   PipelineOptions on = atLevel(0);
-  on.passes["simplify"] = true;
+  on.passes["simplify"] = on.passes["match-attention"] = true;
   EXPECT_EQ(print(on), print(PipelineOptions()));
 }
 
