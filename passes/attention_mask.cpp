@@ -2,6 +2,7 @@
 #include "passes/attention_mask.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <cmath>
 
 using namespace mlir;
 
@@ -51,24 +52,39 @@ RowNumbers coordinateOf(const DimDigits &digits, int64_t row, int64_t keys) {
   return coordinate;
 }
 
-/// At most this is no key's score any more: no score that counts is near it.
-double hiddenFrom(Type element) {
-  constexpr double far = -1e9;
+/// At most this is no key's score any more: no score that counts is near it, nor made so by the scale.
+double hiddenFrom(Type element, double scale) {
+  const double far = -1e9 * std::max(1.0, std::abs(scale));
   double least = APFloat::getLargest(cast<FloatType>(element).getFloatSemantics(), true).convertToDouble();
   return std::max(far, least); // the least f16 is -65504
 }
 
-enum class Effect { keep, hide, other };
+/// What has become of a score on its way from q·kᵀ to the softmax.
+enum class Fate : char {
+  kept,   // it is the score, scaled
+  hidden, // a literal far below every score, perhaps -inf
+  zeroed, // 0 in place of a score: whatever is added to it is exact
+  other,  // only a select that hides it makes it harmless again
+};
 
-Effect effectOf(const MaskStep &step, double number, double hiddenFrom) {
-  auto hiding = [&](double value) { return value <= hiddenFrom ? Effect::hide : Effect::other; };
+/// The fate behind a step. An infinite score that is multiplied by 0, or lifted again, is none of a key's doing: it is
+/// followed as the program computes it, from the inside out.
+Fate fateBehind(const MaskStep &step, double number, Fate before, double hiddenFrom) {
   switch (step.kind) {
   case MaskStep::Kind::select:
-    return (number != 0) == step.keepsTrue ? Effect::keep : hiding(step.fill * step.factor);
+    if ((number != 0) == step.keepsTrue)
+      return before;
+    return step.fill * step.factor <= hiddenFrom ? Fate::hidden : Fate::other;
   case MaskStep::Kind::add:
-    return number == 0 ? Effect::keep : hiding(number * step.factor);
+    if (number == 0)
+      return before;
+    if (before == Fate::hidden)
+      return number * step.factor <= 0 ? Fate::hidden : Fate::other;
+    return before != Fate::other && number * step.factor <= hiddenFrom ? Fate::hidden : Fate::other;
   case MaskStep::Kind::multiply:
-    return number == 1 ? Effect::keep : Effect::other;
+    if (number == 1)
+      return before;
+    return number == 0 && (before == Fate::kept || before == Fate::zeroed) ? Fate::zeroed : Fate::other;
   }
   llvm_unreachable("all kinds");
 }
@@ -114,10 +130,10 @@ std::optional<AttentionMask> maskOf(ArrayRef<std::pair<int64_t, int64_t>> ranges
 class Reading {
 public:
   Reading(LiteralRows &rows, ArrayRef<MaskStep> steps, ArrayRef<SmallVector<DimDigits>> digits, int64_t queries,
-          int64_t keys)
+          int64_t keys, double scale)
       : rows(rows), steps(steps), digits(digits), queries(queries), keys(keys) {
     for (const MaskStep &step : steps)
-      states.push_back({hiddenFrom(tensorType(step.op->getResult(0)).getElementType()), {}, std::nullopt});
+      states.push_back({hiddenFrom(tensorType(step.op->getResult(0)).getElementType(), scale), {}, std::nullopt});
   }
 
   size_t step = 0; // of the refusal
@@ -130,7 +146,7 @@ public:
         return std::nullopt;
       auto isVisible = [](char seen) { return seen != 0; };
       auto first = llvm::find_if(visible, isVisible), end = std::find_if_not(first, visible.end(), isVisible);
-      step = steps.size() - 1;
+      step = 0;
       if (first == visible.end()) {
         why = llvm::formatv("query {0} sees no key, and its softmax is not attention's", row);
         return std::nullopt;
@@ -150,6 +166,8 @@ private:
   ArrayRef<SmallVector<DimDigits>> digits;
   int64_t queries, keys;
   std::vector<char> visible;
+  std::vector<Fate> fates;                         // of the row's scores
+  std::vector<std::pair<size_t, double>> culprits; // the step that changed a score's fate last, and its number
   struct State {
     double hiddenFrom;
     SmallVector<RowNumbers> coordinates;
@@ -177,21 +195,29 @@ private:
   }
 
   bool readRow(int64_t row) {
-    visible.assign(keys, 1);
-    for (size_t i = 0; i < steps.size(); ++i) {
+    fates.assign(keys, Fate::kept);
+    culprits.assign(keys, {});
+    for (size_t i = steps.size(); i-- > 0;) { // from q·kᵀ to the softmax
       const RowNumbers *numbers = numbersOf(i, row);
       if (!numbers)
         return refuse(i, "the mask's arithmetic is too long, or its integers overflow");
       if (numbers->varies & acrossBatch)
         return refuse(i, "the mask or bias differs between heads or batch elements; one for all is expected");
       for (int64_t key = 0; key < keys; ++key) {
-        if (!visible[key]) // whatever is below does not count
-          continue;
-        Effect effect = effectOf(steps[i], numbers->at(key), states[i].hiddenFrom);
-        if (effect == Effect::other)
-          return refuse(i, objection(steps[i], numbers->at(key), row, key));
-        visible[key] = effect == Effect::keep;
+        double number = numbers->at(key);
+        if (steps[i].kind == MaskStep::Kind::multiply && !std::isfinite(number)) // its gradient is no number
+          return refuse(i, objection(steps[i], number, row, key));
+        Fate before = fates[key];
+        fates[key] = fateBehind(steps[i], number, before, states[i].hiddenFrom);
+        if (fates[key] != before)
+          culprits[key] = {i, number};
       }
+    }
+    visible.assign(keys, 1);
+    for (int64_t key = 0; key < keys; ++key) {
+      if (fates[key] == Fate::zeroed || fates[key] == Fate::other)
+        return refuse(culprits[key].first, objection(steps[culprits[key].first], culprits[key].second, row, key));
+      visible[key] = fates[key] == Fate::kept;
     }
     return true;
   }
@@ -200,11 +226,12 @@ private:
 } // namespace
 
 std::optional<AttentionMask> MaskReader::read(ArrayRef<MaskStep> steps, const Axes &axes, const ScoreAxes &roles,
-                                              Operation *&at, std::string &why) {
+                                              double scale, Operation *&at, std::string &why) {
   if (steps.empty())
     return AttentionMask();
   int64_t queries = axes.size(roles.queries), keys = axes.size(roles.keys);
-  std::vector<uint64_t> key = {static_cast<uint64_t>(queries), static_cast<uint64_t>(keys)};
+  std::vector<uint64_t> key = {static_cast<uint64_t>(queries), static_cast<uint64_t>(keys),
+                               llvm::bit_cast<uint64_t>(scale)};
   SmallVector<SmallVector<DimDigits>> digits;
   for (const MaskStep &step : steps) {
     key.insert(key.end(), {static_cast<uint64_t>(step.kind), step.keepsTrue, llvm::bit_cast<uint64_t>(step.fill),
@@ -218,7 +245,7 @@ std::optional<AttentionMask> MaskReader::read(ArrayRef<MaskStep> steps, const Ax
   auto [known, isNew] = answers.try_emplace(key);
   Answer &answer = known->second;
   if (isNew) {
-    Reading reading(rows, steps, digits, queries, keys);
+    Reading reading(rows, steps, digits, queries, keys, scale);
     answer.mask = reading.run();
     answer.step = reading.step;
     answer.why = std::move(reading.why);

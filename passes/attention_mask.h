@@ -34,7 +34,7 @@ public:
   /// `at` and `why`, unless each element is either kept as it is or hidden for good, the same in all heads, a band of
   /// keys around a diagonal stays, and every query sees a key.
   std::optional<AttentionMask> read(llvm::ArrayRef<MaskStep> steps, const Axes &axes, const ScoreAxes &roles,
-                                    mlir::Operation *&at, std::string &why);
+                                    double scale, mlir::Operation *&at, std::string &why);
 
 private:
   struct Answer {

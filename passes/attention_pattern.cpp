@@ -338,7 +338,7 @@ std::optional<AttentionPattern> AttentionMatcher::match(ExpOp e, Operation *divi
     return std::nullopt;
   for (AxisRun *run : {&roles.batch, &roles.queries, &roles.keys})
     *run = axes.leaves(*run);
-  std::optional<AttentionMask> mask = masks.read(steps, axes, roles, maskAt, why);
+  std::optional<AttentionMask> mask = masks.read(steps, axes, roles, pattern.scale, maskAt, why);
   if (!mask)
     return std::nullopt;
   pattern.mask = *mask;

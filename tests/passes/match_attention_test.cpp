@@ -152,7 +152,8 @@ TEST(MatchAttention, EverySpellingIsMatchedAndMeansTheSame) {
               1);
     EXPECT_TRUE(functionOf(*matched.module).getOps<MatmulOp>().empty());
     std::vector<RefTensor> expected = evaluate(*plain.module);
-    EXPECT_LE(difference(expected, evaluate(*matched.module)), 1e-9);
+    // A computed scale is rounded to f32, as the compiled program's is and the fp64 interpreter's is not.
+    EXPECT_LE(difference(expected, evaluate(*matched.module)), 1e-7);
     Outcome planned = runTo(Phase::planned, *module, true); // expanded, since nothing says that there are kernels
     EXPECT_LE(difference(expected, evaluate(*planned.module)), 1e-6);
   }
@@ -226,7 +227,9 @@ TEST(MatchAttention, TheGradientNeedsKernelsToo) {
   }
 }
 
-/// Random programs of which some are attention: whatever is matched means the same, not-a-numbers included.
+/// Random programs of which some are attention: whatever is matched means the same, not-a-numbers included. Another run
+/// takes TCC_RANDOM_GRAPHS=N programs from TCC_RANDOM_SEED=S on; 4425 is one where an infinite score was multiplied by
+/// 0.
 TEST(MatchAttention, RandomProgramsMeanTheSame) {
   const char *count = std::getenv("TCC_RANDOM_GRAPHS"), *first = std::getenv("TCC_RANDOM_SEED");
   const uint64_t programs = count ? std::stoull(count) : 400, start = first ? std::stoull(first) : 1;

@@ -90,11 +90,35 @@ void addBiases(std::vector<Spelling> &list) {
                   [](In in) { return mix(softmax(hidden(in, causalMask(in), -1e30) * -1.0), in); },
                   {},
                   "still sees"});
+  list.push_back({"a scale as large as the fill",
+                  {},
+                  [](In in) {
+                    const Tensor scores = matmul(in.q, in.k, {.transposeB = true}) * 1e8;
+                    return mix(softmax(select(causalMask(in), scores, -1e9)), in);
+                  },
+                  {},
+                  "still sees"});
   list.push_back({"a factor alone",
                   {},
                   [](In in) { return mix(softmax(scoresOf(in) * cast(causalMask(in), DType::f32)), in); },
                   {},
                   "is multiplied by 0"});
+  list.push_back({"an infinite score times 0",
+                  {},
+                  [](In in) { // not a number, and no key's doing
+                    const Tensor b = cast(causalMask(in), DType::f32);
+                    return mix(softmax(hidden(in, causalMask(in)) * b - 1e10 * (1 - b)), in);
+                  },
+                  {},
+                  "is multiplied by 0"});
+  list.push_back({"a hidden score lifted again",
+                  {},
+                  [](In in) {
+                    const Tensor seen = causalMask(in), lift = select(seen, full(0, in.square()), 1e30);
+                    return mix(softmax(hidden(in, seen, -1e30) + lift), in);
+                  },
+                  {},
+                  "a bias, and no mask"});
   list.push_back({"a bias in the mask",
                   {},
                   [](In in) {
