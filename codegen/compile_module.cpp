@@ -50,9 +50,13 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
   std::optional<runtime::Plan> plan = lowerPlan(onlyFunction(module), target, threads, kernels, error);
   if (!plan)
     return std::nullopt;
+  report.codegenSteps = {{"plan", millisecondsSince(start)}};
+  const auto emitting = std::chrono::steady_clock::now();
   std::optional<std::vector<std::string>> code = target.emit(kernels.sources(), error);
   if (!code)
     return std::nullopt;
+  report.codegenSteps.emplace_back("machine code of " + std::to_string(kernels.sources().size()) + " kernels",
+                                   millisecondsSince(emitting));
   std::optional<std::string> needs = target.needs(error);
   if (!needs)
     return std::nullopt;

@@ -20,6 +20,7 @@ struct CompileReport {
   int64_t compiledKernels = 0; // after equal ones were joined
   int64_t plannedBytes = 0;
   double pipelineMs = 0, codegenMs = 0;
+  std::vector<std::pair<std::string, double>> codegenSteps; // its parts: name and milliseconds
 };
 
 /// The artefact; nothing and in `error` what failed, where no diagnostic was emitted on the module's context. The

@@ -9,9 +9,13 @@ namespace tcc {
 struct KernelSource {
   std::string symbol;
   KernelInfo form;     // all that is emitted; kernels of equal forms are one
-  KernelNames names;   // for head comments, of the first kernel that had the form
+  KernelNames names;   // for head comments, of the first kernel that had the form; the label is of all
   bool alone = true;   // whether it is called for one set of tensors,
   bool joined = false; // … and for several at once
+  int64_t kernels = 1; // that have the form
+
+  /// "h.*.mlp.gelu+bias ×12"
+  std::string title() const { return names.label + (kernels > 1 ? " ×" + std::to_string(kernels) : ""); }
 };
 
 /// How the runtime divides a kernel: its work items [0, extent), cut at multiples of `granularity`. What an item is,

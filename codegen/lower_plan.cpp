@@ -3,8 +3,10 @@
 #include "codegen/product.h"
 #include "ir/analyze_kernel.h"
 #include "ir/kernel_cost.h"
+#include "ir/names.h"
 #include "passes/joined_kernels.h"
 #include "passes/memory_places.h"
+#include "runtime/labels.h"
 
 using namespace mlir;
 
@@ -73,6 +75,7 @@ public:
         return std::nullopt;
     }
     lowerReturn();
+    finishLabels();
     if (!target.lowerKernels(kernels.sources(), plan, error))
       return std::nullopt;
     if (runtime::Error invalid = validatePlan(plan)) {
@@ -168,6 +171,8 @@ private:
       collectSources(op->getLoc(), made.sources);
       if (made.label.empty())
         made.label = name.str();
+      if (StringRef called = nameOf(op->getLoc()); !called.empty())
+        made.label = called.str() + ": " + made.label;
     }
     if (first < plan.instructions.size() && plan.instructions[first].flops == 0 &&
         plan.instructions[first].bytes == 0) {
@@ -204,6 +209,7 @@ private:
     made.bytes = cost.bytes;
     if (joinedGroup(op) && joinedGroup(op) == group) {
       runtime::Instruction &first = plan.instructions.back();
+      first.label = runtime::joinedLabel(first.label, made.label);
       first.flops += made.flops;
       first.bytes += made.bytes;
       return join(std::get<runtime::KernelCall>(first.call), call, std::move(segment), label, error);
@@ -236,6 +242,15 @@ private:
     }
     group.segments.push_back(std::move(segment));
     return true;
+  }
+
+  /// Says how many kernels are behind a call of several segments and behind a function.
+  void finishLabels() {
+    for (runtime::Instruction &made : plan.instructions)
+      if (auto *call = std::get_if<runtime::KernelCall>(&made.call); call && call->segments.size() > 1)
+        made.label += " ×" + std::to_string(call->segments.size());
+    for (auto [source, code] : planKernel)
+      plan.kernels[code].description = kernels.sources()[source].title();
   }
 
   void copy(BufferId source, BufferId target, StringRef label) {

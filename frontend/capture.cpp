@@ -1,6 +1,7 @@
 // Inference of newly recorded ops through the dialect, and building of a module from a record.
 #include "frontend/capture.h"
 #include "ir/dialect.h"
+#include "ir/names.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -50,6 +51,12 @@ Location toLocation(const Loc &loc, MLIRContext *context) {
   if (!loc.line())
     return UnknownLoc::get(context);
   return FileLineColLoc::get(context, loc.file_name(), loc.line(), loc.column());
+}
+
+/// "h.3.mlp.gelu", at the place in the user's code.
+Location toLocation(const OpRecord &op, StringRef name, MLIRContext *context) {
+  Location place = toLocation(op.loc, context);
+  return op.scope ? named(place, *op.scope + "." + name.str()) : place;
 }
 
 /// Reads an op's words back as attributes and, for an op of explicit type, its result type.
@@ -251,7 +258,7 @@ OwningOpRef<ModuleOp> buildModule(const Record &record, const std::string &name,
     if (argument.state)
       attributes.set(stateAttr, builder.getUnitAttr());
     argumentAttributes.push_back(attributes.getDictionary(context));
-    body->getArgument(i).setLoc(toLocation(argument.loc, context));
+    body->getArgument(i).setLoc(named(toLocation(argument.loc, context), argument.name));
     values[argument.value] = body->getArgument(i);
   }
   auto addResult = [&](StringRef attribute, const std::string &text) {
@@ -268,7 +275,7 @@ OwningOpRef<ModuleOp> buildModule(const Record &record, const std::string &name,
   builder.setInsertionPointToEnd(body);
   for (const OpRecord &op : record.ops) {
     const TracedOp &traced = tracedOp(op.kind);
-    OperationState state(toLocation(op.loc, context), "tcc." + std::string(traced.name));
+    OperationState state(toLocation(op, traced.name, context), "tcc." + std::string(traced.name));
     for (uint32_t i = op.operands; i < op.operandEnd; ++i)
       state.operands.push_back(values[record.operands[i]]);
     WordReader reader(ArrayRef<uint64_t>(record.words).slice(op.words, op.wordEnd - op.words), context);

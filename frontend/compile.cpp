@@ -4,10 +4,12 @@
 #include "frontend/compile_options.h"
 #include "frontend/graph_file.h"
 #include "frontend/graph_values.h"
+#include "frontend/remarks.h"
 #include "frontend/storage.h"
 #include "frontend/trace.h"
 #include "mlir/IR/Verifier.h"
 #include "runtime/executable.h"
+#include "runtime/files.h"
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -66,6 +68,7 @@ struct Function::Impl {
   void prepare(std::span<const Array> arguments);
   std::vector<Array> runInPlace(std::span<const runtime::ConstTensorRef> inputs);
   std::vector<Array> startElsewhere(std::span<const runtime::ConstTensorRef> inputs);
+  void tellRemarks(Remarks &remarks, const runtime::Plan &plan, mlir::MLIRContext &context) const;
   void checkIndices(std::span<const Array> arguments);
   [[noreturn]] void refuseRun(const runtime::Error &error) const;
 };
@@ -158,9 +161,14 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile() {
   applyFlags(options, compileOptions);
   compileOptions.targetName = device->codeTarget();
   CompileReport report;
+  Remarks remarks;
+  if (wantsRemarks(options))
+    compileOptions.pipeline.remarks = &remarks;
   std::optional<runtime::Artefact> artefact = compileModule(*module, compileOptions, report, error);
   if (!artefact)
     refuse(error);
+  if (wantsRemarks(options))
+    tellRemarks(remarks, artefact->targets[0].plan, context);
 
   // 3. Executable.
   const Clock::time_point loading = Clock::now();
@@ -179,6 +187,25 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile() {
   summary.loadMs = millisecondsSince(loading);
   summary.totalMs = millisecondsSince(start) + summary.traceMs;
   return std::move(*executable);
+}
+
+/// To the report or stderr, and to the record's file; one that cannot be written is said, and compiling goes on.
+void Function::Impl::tellRemarks(Remarks &remarks, const runtime::Plan &plan, mlir::MLIRContext &context) const {
+  if (wantsCosts(options))
+    addCostRemarks(plan, context, remarks);
+  remarks = summarized(remarks);
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  DiagnosticPrinter printer(stream, !this->options.report && useColor("auto"));
+  printRemarks(remarks, options, printer);
+  if (options.report && !text.empty())
+    options.report(llvm::StringRef(text).rtrim('\n'));
+  else
+    std::fputs(text.c_str(), stderr);
+  if (options.saveRemarks)
+    if (runtime::Error problem =
+            runtime::writeFileAtomically(optimizationRecordPath(options, name), optimizationRecord(remarks, name)))
+      say(problem.message());
 }
 
 void Function::Impl::prepare(std::span<const Array> arguments) {

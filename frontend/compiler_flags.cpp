@@ -1,6 +1,7 @@
 // The table and its parsers.
 #include "frontend/compiler_flags.h"
 #include <charconv>
+#include <regex>
 
 namespace tcc {
 namespace {
@@ -60,7 +61,49 @@ std::string unsetFastMath(std::string_view, CompilerFlags &flags) {
   return {};
 }
 
+std::string setPattern(std::string_view value, std::string_view flag, std::string &pattern) {
+  try {
+    pattern = value.empty() ? "." : std::string(value);
+    const std::regex valid(pattern, std::regex::extended);
+  } catch (const std::regex_error &) {
+    return "'" + std::string(value) + "' of " + std::string(flag) + " is no regular expression";
+  }
+  return {};
+}
+std::string setPassed(std::string_view value, CompilerFlags &flags) {
+  return setPattern(value, "-Rpass=", flags.remarksPassed);
+}
+std::string setMissed(std::string_view value, CompilerFlags &flags) {
+  return setPattern(value, "-Rpass-missed=", flags.remarksMissed);
+}
+std::string setAnalysis(std::string_view value, CompilerFlags &flags) {
+  return setPattern(value, "-Rpass-analysis=", flags.remarksAnalysis);
+}
+
+std::string setRecord(std::string_view value, CompilerFlags &flags) {
+  if (!value.empty() && value != "yaml")
+    return "unknown format '" + std::string(value) + "' of -fsave-optimization-record= (yaml)";
+  flags.saveRemarks = true;
+  return {};
+}
+std::string setRecordFile(std::string_view value, CompilerFlags &flags) {
+  if (value.empty())
+    return "-foptimization-record-file= without a file";
+  flags.saveRemarks = true;
+  flags.remarksFile = value;
+  return {};
+}
+
 constexpr CompilerFlag table[] = {
+    {"-Rpass", "", "Say what passes did (all of them), at the user's line", setPassed},
+    {"-Rpass=", "REGEX", "… those whose names match: -Rpass=fuse-kernels", setPassed},
+    {"-Rpass-missed", "", "Say what passes left undone and why, with the bytes that it costs", setMissed},
+    {"-Rpass-missed=", "REGEX", "… those whose names match", setMissed},
+    {"-Rpass-analysis", "", "Say what kernels and products cost and what bounds them", setAnalysis},
+    {"-Rpass-analysis=", "REGEX", "… those whose names match", setAnalysis},
+    {"-fsave-optimization-record", "", "Write all remarks as YAML for opt-viewer to NAME.opt.yaml", setRecord},
+    {"-fsave-optimization-record=", "yaml", "… the same", setRecord},
+    {"-foptimization-record-file=", "FILE", "… to FILE", setRecordFile},
     {"-O", "LEVEL", "0: one kernel an op; 1: fused; 2: and recomputed (default); 3 and s: as 2", setLevel},
     {"-f", "[no-]PASS", "Switch a pass on or off; tcc --print-pipeline names them", setPass},
     {"-ffast-math", "", "Allow approximations", setFastMath},
@@ -101,7 +144,7 @@ bool takeCompilerFlag(std::string_view argument, const char **next, CompilerFlag
 }
 
 std::string compilerFlagHelp() {
-  constexpr size_t column = 24;
+  constexpr size_t column = 38;
   std::string text;
   for (const CompilerFlag &flag : table) {
     std::string row = std::string("  ") + flag.spelling + flag.value;

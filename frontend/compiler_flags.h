@@ -17,6 +17,14 @@ struct CompilerFlags {
   int threads = 0;                               ///< 0: all that the process may use
   std::string march = {};                        ///< empty: native
   bool fastMath = false;                         ///< approximations are allowed
+
+  // What the compiler tells about its work (frontend/remarks.h). Patterns are extended regular expressions over the
+  // names of passes; empty: none.
+  std::string remarksPassed = {};   ///< -Rpass: what was done
+  std::string remarksMissed = {};   ///< -Rpass-missed: what was left, and why
+  std::string remarksAnalysis = {}; ///< -Rpass-analysis: what kernels and products cost
+  bool saveRemarks = false;         ///< -fsave-optimization-record: all of them into a file
+  std::string remarksFile = {};     ///< … of this name; by default the function's or the input's, with ".opt.yaml"
 };
 
 struct CompilerFlag {

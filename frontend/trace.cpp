@@ -1,6 +1,7 @@
 // Recording and replay.
 #include "frontend/trace.h"
 #include "frontend/capture.h"
+#include "frontend/scope.h"
 #include "frontend/storage.h"
 #include <array>
 #include <atomic>
@@ -118,10 +119,10 @@ uint32_t Tracer::firstResult(OpKind kind, std::span<const Tensor> operands, std:
     valueOf(operand, loc);
   if (replaying && (position == rec.ops.size() || !matches(rec.ops[position], kind, operands, words)))
     diverge();
-  if (replaying)
-    rec.ops[position].loc = loc;
-  else
+  if (!replaying)
     append(kind, operands, words, loc);
+  rec.ops[position].loc = loc;
+  rec.ops[position].scope = Scope::current();
   const uint32_t first = nextValue;
   nextValue += rec.ops[position++].results;
   return first;
@@ -148,7 +149,6 @@ void Tracer::append(OpKind kind, std::span<const Tensor> operands, std::span<con
   OpRecord op;
   op.kind = kind;
   op.results = static_cast<uint16_t>(results.size());
-  op.loc = loc;
   op.operands = static_cast<uint32_t>(rec.operands.size());
   op.words = static_cast<uint32_t>(rec.words.size());
   op.literals = static_cast<uint32_t>(literal);

@@ -99,6 +99,7 @@ struct OpRecord {
   uint32_t firstResult = 0;
   runtime::RollingHash hash; ///< of everything up to and including this op
   Loc loc;
+  const std::string *scope = nullptr; ///< its name; null outside of any
 };
 
 /// A value that is captured as a constant.

@@ -222,6 +222,8 @@ void declareOutput(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   app.add_option("--tensorboard", options.tensorBoardFolder, "Write scalars for TensorBoard to this folder")
       ->type_name("FOLDER")
       ->group("Output");
+  app.add_option("--profile", options.profileFile,
+                 "Where the steps' time goes, as a table, and as a Chrome trace in this file (without the first step)");
   app.add_option("--plot", options.plotFile, "Draw loss and held-out loss over tokens to this SVG file")
       ->type_name("FILE")
       ->group("Output");

@@ -66,6 +66,7 @@ struct TrainOptions : CompilerFlags {
   std::string dumpTokens;        ///< write the data's tokens to this shard and nothing else, or empty
   int64_t generateTokens = 0;    ///< above 0: generate so many from initFolder's weights and nothing else
   std::string tensorBoardFolder; ///< scalars for TensorBoard, or empty
+  std::string profileFile;       ///< a Chrome trace of some steps, or empty
   std::string plotFile;          ///< the loss as an SVG figure, or empty
   int64_t hashEvery = 0;         ///< steps between two checksums of the parameters in the log; 0: none
   std::string dumpGrads;         ///< safetensors of the first step's unclipped gradients, or empty

@@ -40,6 +40,10 @@ void checkRunFiles(const TrainOptions &options) {
          adapter ? adapterFolderFiles(options.saveFolder) : modelFolderFiles(options.saveFolder))
       files.writes(fmt::format("{} of --save", path), path);
   }
+  if (!options.remarksFile.empty())
+    files.writes(fmt::format("-foptimization-record-file={}", options.remarksFile), options.remarksFile);
+  if (!options.profileFile.empty())
+    files.writes(fmt::format("--profile {}", options.profileFile), options.profileFile);
   if (!options.plotFile.empty())
     files.writes(fmt::format("--plot {}", options.plotFile), options.plotFile);
   if (!options.dumpTokens.empty())

@@ -84,6 +84,19 @@ void learnTokenizer(const TrainOptions &options) {
                options.tokenizerFolder);
 }
 
+std::vector<std::string> stepInputNames(const TrainOptions &options) {
+  std::vector<std::string> names = {"tokens", "targets", "lr", "step"};
+  if (options.dropout > 0)
+    names.emplace_back("seed");
+  return names;
+}
+
+HeldOutSplit splitData(const TrainOptions &options, const TokenSource &source, int64_t sequence) {
+  if (options.evalEvery == 0 || !options.evalFile.empty())
+    return {{0, source.size()}, {}};
+  return splitHeldOut(source, options.evalShare, options.accumulate * options.batch, sequence);
+}
+
 void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer) {
   const auto report = [&](std::string_view text) {
     if (!options.quiet)

@@ -32,6 +32,13 @@ std::unique_ptr<optim::Optimizer> makeOptimizer(const TrainOptions &options, std
 
 /// --train-tokenizer.
 void learnTokenizer(const TrainOptions &options);
+
+/// The names of the step's inputs: a dropout's seed is one where there is dropout.
+std::vector<std::string> stepInputNames(const TrainOptions &options);
+
+/// Which tokens are trained on and which are held out, by --eval-every and its kin.
+HeldOutSplit splitData(const TrainOptions &options, const TokenSource &source, int64_t sequence);
+
 /// Texts become files of tokens, and a preset takes the tokenizer's vocabulary. Throws InputError where that cannot be.
 void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer);
 /// --dump-tokens.

@@ -5,16 +5,17 @@
 #include "models/generate.h"
 #include "models/input_error.h"
 #include "models/loss_plot.h"
-#include "models/machine_peak.h"
 #include "models/model.h"
 #include "models/run_checkpoints.h"
 #include "models/run_files.h"
 #include "models/run_setup.h"
+#include "models/step_profile.h"
 #include "models/stop_request.h"
 #include "models/tensorboard.h"
 #include "models/text_generator.h"
 #include "models/train_log.h"
 #include "runtime/executable.h"
+#include "runtime/machine_limits.h"
 
 #include <chrono>
 #include <cmath>
@@ -69,6 +70,9 @@ private:
   void sayStopped(int signal);
   void suggest();
   int64_t trainedCount() const;
+  void measurePeak() {
+    peakFlops = runtime::improvedMachineLimits(options.threads, options.products, 0.1).product(options.products);
+  }
   int64_t stepTokens() const { return options.accumulate * options.batch * sequence; }
 
   const TrainOptions &options;
@@ -100,28 +104,16 @@ private:
   PlotPoints plot;
   StepTimes times;
   RunSummary summary;
+  StepProfile profile{options.profileFile};
   double peakFlops = 0;
+  double flopsPerToken = trainingFlopsPerToken(config, sequence);
   int64_t writtenStep = -1; // of the last checkpoint
 };
-
-/// A dropout's seed is an input of the step where there is dropout.
-std::vector<std::string> stepInputNames(const TrainOptions &options) {
-  std::vector<std::string> names = {"tokens", "targets", "lr", "step"};
-  if (options.dropout > 0)
-    names.emplace_back("seed");
-  return names;
-}
 
 std::optional<AdapterFolder> openAdapter(const TrainOptions &options, const ModelConfig &config) {
   if (options.adapterFolder.empty())
     return std::nullopt;
   return std::optional<AdapterFolder>(std::in_place, options.adapterFolder, config);
-}
-
-HeldOutSplit splitData(const TrainOptions &options, const TokenSource &source, int64_t sequence) {
-  if (options.evalEvery == 0 || !options.evalFile.empty())
-    return {{0, source.size()}, {}};
-  return splitHeldOut(source, options.evalShare, options.accumulate * options.batch, sequence);
 }
 
 Trainer::Trainer(const TrainOptions &options, std::optional<ModelFolder> folder, const Tokenizer *tokenizer,
@@ -288,6 +280,7 @@ bool Trainer::isDue(int64_t every) const {
 
 void Trainer::trainStep() {
   const int64_t index = state.step;
+  profile.beforeStep(step, times.count());
   const Clock::time_point start = Clock::now();
   prefetched.read(index, inputs.tokens.data<int32_t>(), inputs.targets.data<int32_t>());
   const double rate = options.schedule.rate(index, elapsed);
@@ -325,7 +318,7 @@ void Trainer::trainStep() {
     for (const Parameter &parameter : model.trained())
       record.parameterHashes.emplace_back(
           parameter.name(), checksumOf({static_cast<const std::byte *>(parameter.raw()), size_t(parameter.bytes())}));
-  if (const double share = 6.0 * double(summary.params) * record.averageTokensPerSecond / peakFlops; share <= 1)
+  if (const double share = flopsPerToken * record.averageTokensPerSecond / peakFlops; share <= 1)
     record.machineShare = share;
   log.step(record);
   show(record);
@@ -412,15 +405,16 @@ void Trainer::finish() {
   if (const auto target = executable->metadata().find("target"); target != executable->metadata().end())
     summary.target = target->second;
   summary.peakBytes = executable->peakBytes();
-  // The better of two measurements, since the machine may be shared: a peak that is too low would flatter the figure.
-  peakFlops = std::max(peakFlops, measurePeakFlops(options.threads, options.products, 0.1));
+  measurePeak(); // again, since the machine may be shared: a peak that is too low would flatter the figure
   if (peakFlops > 0 && summary.stepMsMedian > 0) {
     try {
-      summary.mfu = modelFlopsUse(summary.params, summary.tokensPerSecond, peakFlops);
+      summary.mfu = modelFlopsUse(flopsPerToken, summary.tokensPerSecond, peakFlops);
     } catch (const InputError &error) {
       log.message(std::string("no share of the machine's peak: ") + error.what());
     }
   }
+  if (const std::string table = profile.finish(step); !table.empty())
+    log.message(table);
   log.finish(summary, elapsed);
   log.message(
       fmt::format("memory: {} bytes planned, {} bytes counted at the peak", summary.plannedBytes, summary.peakBytes));
@@ -493,7 +487,7 @@ int Trainer::run() {
   if (!options.dumpGrads.empty())
     dumpGradients();
   summary.params = parameterCount(config);
-  peakFlops = measurePeakFlops(options.threads, options.products, 0.1);
+  measurePeak();
   compileStep();
   int signal = 0;
   { // a signal that comes later has nothing left to save

@@ -1,6 +1,7 @@
 // expand-unsupported: writes ops for which the target has no kernel of its own in terms of other primitives.
-// Each op that is expanded keeps its location. Which cases a target has is said by TargetQueries::hasKernel.
+// What an op becomes keeps its location and name. Which cases a target has is said by TargetQueries::hasKernel.
 #include "ir/emit.h"
+#include "ir/names.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
 
@@ -16,7 +17,7 @@ LogicalResult expandUnsupported(func::FuncOp function, const PipelineOptions &op
   });
   for (ExpandableOpInterface op : work) {
     OpBuilder builder(op);
-    Emit emit(builder, op->getLoc());
+    Emit emit(builder, named(op->getLoc(), nameOf(op)));
     op->replaceAllUsesWith(op.expand(emit));
     op->erase();
   }

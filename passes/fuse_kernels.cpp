@@ -15,17 +15,13 @@
 #include "passes/fusion.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <queue>
 
 using namespace mlir;
 
 namespace tcc {
 namespace {
-
-int64_t bytesOf(Value value) {
-  RankedTensorType type = tensorType(value);
-  return type.getNumElements() * std::max(1u, type.getElementTypeBitWidth() / 8);
-}
 
 bool isSource(Operation *op) {
   if (auto literal = dyn_cast<ConstantOp>(op))
@@ -36,7 +32,8 @@ bool isSource(Operation *op) {
 class Fuser : Fusion {
 public:
   Fuser(func::FuncOp function, const PipelineOptions &options)
-      : Fusion(function, options.target.views), level(options.level), target(options.target) {}
+      : Fusion(function, options.target.views), level(options.level), target(options.target), remarks(options.remarks) {
+  }
 
   LogicalResult run() {
     findMemoryValues();
@@ -44,12 +41,17 @@ public:
       return failure();
     if (level > 0)
       mergeGroups();
-    return outlineGroups(*this);
+    if (failed(outlineGroups(*this)))
+      return failure();
+    if (remarks)
+      addFusionRemarks(*this, *remarks);
+    return success();
   }
 
 private:
   int level;
   const TargetModel &target;
+  Remarks *remarks;
   llvm::DenseMap<Value, SmallVector<Value, 4>> leaves; // of free values: the stored values they are computed from
   llvm::DenseMap<Value, unsigned> opsBehind;           // of free values: ops to recompute
   llvm::DenseSet<Value> freeValues;
@@ -244,18 +246,31 @@ private:
   }
 
   /// Limits that a kernel of one op may exceed, but no merged one.
-  bool fitsTarget(const KernelInfo &form) const {
+  bool fitsTarget(const KernelInfo &form, std::string &refusal) const {
     bool scatters =
         llvm::any_of(form.stores, [](const KernelStore &store) { return store.kind == KernelStore::Kind::scatterAdd; });
-    return !(form.stages > 1 && form.space.columns > target.longestKeptRow) &&
-           !(scatters && form.stores.size() > 1 && target.scatterAlone);
+    if (form.stages > 1 && form.space.columns > target.longestKeptRow)
+      refusal = llvm::formatv("expected rows of at most {0} elements in a kernel of several passes over them",
+                              target.longestKeptRow);
+    else if (scatters && form.stores.size() > 1 && target.scatterAlone)
+      refusal = "expected scatter_add to be alone in its kernel";
+    else
+      return true;
+    return false;
   }
 
-  bool tryMerge(unsigned a, unsigned b, FusionPaths &paths) {
+  bool refuse(const Candidate &candidate, const Twine &reason) {
+    if (remarks)
+      refusals[{candidate.a, candidate.b}] = {reason.str(), candidate.gain};
+    return false;
+  }
+
+  bool tryMerge(const Candidate &candidate, FusionPaths &paths) {
+    auto [gain, a, b] = candidate;
     if (groups[a].ops + groups[b].ops > target.mostKernelOps)
-      return false;
+      return refuse(candidate, llvm::formatv("expected at most {0} ops in a kernel", target.mostKernelOps));
     if (paths.hasOuterPath(a, b) || paths.hasOuterPath(b, a))
-      return false;
+      return refuse(candidate, "expected nothing between the two that needs the one and is needed by the other");
     FusionGroup merged;
     merged.first = std::min(groups[a].first, groups[b].first);
     merged.last = std::max(groups[a].last, groups[b].last);
@@ -268,8 +283,8 @@ private:
           merged.arguments.insert(argument);
     std::string refusal;
     std::optional<KernelInfo> form = analyze(merged, a, refusal, b);
-    if (!form || !fitsTarget(*form))
-      return false;
+    if (!form || !fitsTarget(*form, refusal))
+      return refuse(candidate, refusal);
     unsigned id = groups.size();
     retire(a);
     retire(b);
@@ -294,7 +309,7 @@ private:
       queue.pop();
       if (!groups[candidate.a].alive || !groups[candidate.b].alive || !tried.insert({candidate.a, candidate.b}).second)
         continue;
-      if (tryMerge(candidate.a, candidate.b, paths))
+      if (tryMerge(candidate, paths))
         pushCandidates(groups.size() - 1, queue);
     }
   }

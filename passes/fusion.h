@@ -3,7 +3,9 @@
 #pragma once
 #include "ir/dialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/remarks.h"
 #include "llvm/ADT/SetVector.h"
+#include <map>
 #include <vector>
 
 namespace tcc {
@@ -15,6 +17,13 @@ struct FusionGroup {
   llvm::SetVector<mlir::Value> arguments;
   int64_t ops = 0; // what a kernel of it computes, recomputed values counted again for each user
   bool alive = true;
+  KernelOp kernel; // once it has been written out
+};
+
+/// Why two groups were not merged.
+struct FusionRefusal {
+  std::string reason; // what was expected
+  int64_t bytes = 0;  // of a step's memory traffic that one kernel would not have
 };
 
 /// A function on its way from ops to kernels. Values that belong to no group are computed again by whoever needs them.
@@ -32,6 +41,7 @@ struct Fusion {
   std::vector<FusionGroup> groups;
   llvm::DenseMap<mlir::Value, unsigned> groupOf;                       // of grouped values
   llvm::DenseMap<mlir::Value, llvm::SmallDenseSet<unsigned, 4>> users; // groups that take the value as argument
+  std::map<std::pair<unsigned, unsigned>, FusionRefusal> refusals;     // by group, the smaller first
 
   /// True if a kernel of the groups `self` and `other` must store the value.
   bool isResult(mlir::Value value, unsigned self, unsigned other) const;
@@ -81,6 +91,12 @@ private:
   unsigned latestOnPathTo(unsigned b) const;
   unsigned earliestOnPathFrom(unsigned a) const;
 };
+
+/// Bytes of the value in memory.
+int64_t bytesOf(mlir::Value value);
+
+/// Says of each kernel what it fuses, and of each two that stayed apart why.
+void addFusionRemarks(const Fusion &fusion, Remarks &remarks);
 
 /// Writes the groups as tcc.kernel regions, in an order that keeps producers before consumers.
 mlir::LogicalResult outlineGroups(Fusion &fusion);

@@ -51,7 +51,7 @@ bool isEnabled(const PassInfo &info, const PipelineOptions &options) {
 std::string textOf(ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream stream(text);
-  module.print(stream, OpPrintingFlags().enableDebugInfo(false));
+  module.print(stream, OpPrintingFlags().enableDebugInfo(false).printNameLocAsPrefix());
   return text;
 }
 

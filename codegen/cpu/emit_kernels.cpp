@@ -32,7 +32,7 @@ std::string headComment(const KernelSource &source) {
   const KernelInfo &info = source.form;
   std::string text;
   llvm::raw_string_ostream stream(text);
-  stream << "; " << source.names.label << ": " << info.space.outer << " x " << info.space.rows << " x ";
+  stream << "; " << source.title() << ": " << info.space.outer << " x " << info.space.rows << " x ";
   if (info.isSegment())
     stream << "any multiple of " << KernelInfo::segmentSizes << " + " << info.space.columns % KernelInfo::segmentSizes;
   else
@@ -87,6 +87,21 @@ bool emitShard(const Shard &shard, ModuleOp module, const VectorTarget &target, 
   return true;
 }
 
+/// The assembly with each kernel's head comment above its label.
+std::string withComments(llvm::StringRef assembly, const HeadComments &comments) {
+  std::string text;
+  while (!assembly.empty()) {
+    auto [line, rest] = assembly.split('\n');
+    auto comment = line.contains(':') ? comments.comments.find(line.split(':').first) : comments.comments.end();
+    llvm::StringRef more = comment == comments.comments.end() ? llvm::StringRef() : comment->second;
+    for (; !more.empty(); more = more.split('\n').second)
+      text += ("#" + more.split('\n').first.drop_front() + "\n").str();
+    text += (line + "\n").str();
+    assembly = rest;
+  }
+  return text;
+}
+
 ShardOutput compileShard(const Shard &shard, MLIRContext &context, const EmitOptions &options, Artefact artefact) {
   ShardOutput output;
   std::unique_ptr<llvm::TargetMachine> machine = createMachine(options.target, output.error);
@@ -112,7 +127,7 @@ ShardOutput compileShard(const Shard &shard, MLIRContext &context, const EmitOpt
   }
   std::optional<std::string> code = generateCode(*llvmModule, *machine, artefact == Artefact::assembly, output.error);
   if (code)
-    output.bytes = std::move(*code);
+    output.bytes = artefact == Artefact::assembly ? withComments(*code, comments) : std::move(*code);
   return output;
 }
 

@@ -22,7 +22,7 @@ def shape_EQ : TwoJoined<"shape=">, Group<how>, MetaVarName<"NAME:16x256">, Help
 def run_group : OptionGroup<"run">, HelpText<"Running">;
 def run : Two<"run">, Group<run_group>, HelpText<"Run once on random inputs and print the results">;
 def run_EQ : TwoJoined<"run=">, Group<run_group>, MetaVarName<"N|reference">, HelpText<"Run N times, or once in the reference interpreter">;
-def bench : Two<"bench">, Group<run_group>, HelpText<"Time 20 runs after a warm-up">;
+def bench : Two<"bench">, Group<run_group>, HelpText<"Time 20 runs after a warm-up, and each kernel against the machine's limits">;
 def bench_EQ : TwoJoined<"bench=">, Group<run_group>, MetaVarName<"N">, HelpText<"Time N runs">;
 def input : Separate<["--"], "input">, Group<run_group>, MetaVarName<"NAME=FILE.npy">, HelpText<"Take an input or a state from a file; it gives '?' sizes too">;
 def input_EQ : TwoJoined<"input=">, Group<run_group>, Alias<input>;
@@ -48,4 +48,5 @@ def help : Flag<["--", "-"], "help">, Group<about>, HelpText<"This text">;
 def h : One<"h">, Group<about>, Alias<help>;
 def version : Two<"version">, Group<about>, HelpText<"Versions of tcc and its libraries">;
 def dumpversion : One<"dumpversion">, Group<about>, HelpText<"The version alone">;
+def calibrate : Two<"calibrate">, Group<about>, HelpText<"Measure what this machine can do at most, and remember it for tables and remarks">;
 def doctor : Two<"doctor">, Group<about>, HelpText<"What this machine has and lacks">;

@@ -6,6 +6,7 @@
 #include "frontend/driver/execution.h"
 #include "frontend/driver/outputs.h"
 #include "frontend/graph_file.h"
+#include "frontend/remarks.h"
 #include "runtime/device/cuda/step_device.h"
 #include "runtime/files.h"
 #include "runtime/threads.h"
@@ -63,6 +64,7 @@ private:
   void emitCode(Emission emission);
   void emitCuda();
   runtime::Artefact compile();
+  void tellRemarks(const runtime::Artefact *artefact);
   void printSummary(llvm::raw_ostream &os);
   void printTimes();
   void execute();
@@ -81,6 +83,7 @@ private:
   CompileOptions compileOptions;
   std::unique_ptr<Target> target;
   CompileReport report;
+  Remarks remarks;
   double totalMs = 0;
   Clock::time_point begin = Clock::now();
   std::optional<ScopedDiagnostics> diagnostics;
@@ -152,6 +155,8 @@ void Job::chooseTarget(int threads) {
   compileOptions.target = target.get();
   compileOptions.pipeline.target = target->model();
   compileOptions.pipeline.queries = target.get();
+  if (wantsRemarks(options.flags))
+    compileOptions.pipeline.remarks = &remarks;
 }
 
 void Job::make() {
@@ -213,6 +218,7 @@ runtime::Artefact Job::compile() {
   const Clock::time_point start = Clock::now();
   OwningOpRef<ModuleOp> compiled = copy();
   report = {};
+  remarks.clear();
   std::string problem;
   std::optional<runtime::Artefact> artefact = compileModule(*compiled, compileOptions, report, problem);
   if (!artefact && !problem.empty())
@@ -223,8 +229,24 @@ runtime::Artefact Job::compile() {
   say("ran " + std::to_string(report.pipeline.passes.size()) + " passes" + took(report.pipelineMs) + ": " +
       std::to_string(report.pipeline.kernels) + " kernels, " + std::to_string(report.pipeline.matmuls) +
       " matrix products, " + bytesText(report.pipeline.arenaBytes) + " arena");
+  tellRemarks(&*artefact);
   say("made code for " + std::to_string(report.compiledKernels) + " kernels" + took(report.codegenMs));
   return std::move(*artefact);
+}
+
+/// The remarks of a compilation, and of its artefact where there is one.
+void Job::tellRemarks(const runtime::Artefact *artefact) {
+  if (!compileOptions.pipeline.remarks)
+    return;
+  if (artefact && wantsCosts(options.flags))
+    addCostRemarks(artefact->targets[0].plan, context, remarks);
+  remarks = summarized(remarks);
+  printRemarks(remarks, options.flags, printer);
+  if (!options.flags.saveRemarks)
+    return;
+  const std::string record = optimizationRecordFile(options.flags, path);
+  writeResult(record, optimizationRecord(remarks, graphFunction(*module).getName()));
+  say("wrote " + record);
 }
 
 void Job::emit(Emission emission) {
@@ -252,8 +274,10 @@ void Job::emit(Emission emission) {
 void Job::emitCuda() {
   OwningOpRef<ModuleOp> lowered = copy();
   report = {};
+  remarks.clear();
   if (failed(runPipeline(*lowered, compileOptions.pipeline, report.pipeline)))
     throw AlreadyReported();
+  tellRemarks(nullptr);
   writeResult(options.output, llvm::join(cuda::moduleTexts(kernelSources(*lowered)), "\n"));
 }
 
@@ -266,16 +290,20 @@ void Job::emitPhase(Emission emission) {
   PipelineOptions pipeline = compileOptions.pipeline;
   pipeline.stopAfter = phase;
   report = {};
+  remarks.clear();
   if (failed(runPipeline(*lowered, pipeline, report.pipeline)))
     throw AlreadyReported();
+  tellRemarks(nullptr);
   writeResult(options.output, graphText(*lowered));
 }
 
 void Job::emitCode(Emission emission) {
   OwningOpRef<ModuleOp> lowered = copy();
   report = {};
+  remarks.clear();
   if (failed(runPipeline(*lowered, compileOptions.pipeline, report.pipeline)))
     throw AlreadyReported();
+  tellRemarks(nullptr);
   const cpu::Artefact kind = emission == Emission::llvm       ? cpu::Artefact::llvm
                              : emission == Emission::assembly ? cpu::Artefact::assembly
                                                               : cpu::Artefact::object;
@@ -308,6 +336,8 @@ void Job::printTimes() {
   llvm::errs() << llvm::format("%7.2f         all passes\n", sum);
   if (report.codegenMs > 0)
     llvm::errs() << llvm::format("%7.2f         code generation\n", report.codegenMs);
+  for (const auto &[step, ms] : report.codegenSteps)
+    llvm::errs() << llvm::format("%7.2f %5.1f%%    ", ms, 100 * ms / report.codegenMs) << step << '\n';
 }
 
 /// The first GPU for a GPU's code; null, the CPU, for others.

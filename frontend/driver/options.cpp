@@ -263,6 +263,9 @@ void apply(const Arg &arg, Options &options) {
   case OPT_dumpversion:
     options.action = Action::dumpVersion;
     break;
+  case OPT_calibrate:
+    options.action = Action::calibrate;
+    break;
   case OPT_doctor:
     options.action = Action::doctor;
     break;

@@ -9,7 +9,7 @@
 
 namespace tcc::driver {
 
-enum class Action : uint8_t { compile, help, version, dumpVersion, doctor, printPipeline, syntaxOnly };
+enum class Action : uint8_t { compile, help, version, dumpVersion, doctor, calibrate, printPipeline, syntaxOnly };
 
 /// What is printed or written instead of the artefact.
 enum class Emission : uint8_t { captured, joint, shaped, fused, planned, llvm, assembly, json, object, cuda };

@@ -1,5 +1,6 @@
 // Composites: what users write by name, said once in terms of other ops. 16-bit floats are computed in f32.
 #include "ir/emit.h"
+#include "ir/names.h"
 #include "ir/ops/shapes.h"
 #include <limits>
 #include <numbers>
@@ -159,8 +160,11 @@ LogicalResult LinearOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
 SmallVector<Value> LinearOp::decompose(Emit &b) {
   Type element = tensorType(getX()).getElementType();
   Value y = b.matmul(getX(), b.cast(getWeight(), element));
-  if (getBias())
+  if (getBias()) {
+    StringRef scope = scopeOf(nameOf(b.loc));
+    b.loc = named(b.loc, scope.empty() ? "bias" : (scope + ".bias").str());
     y = b.add(y, b.broadcast(b.cast(getBias(), element), tensorType(y).getShape()));
+  }
   return {y};
 }
 

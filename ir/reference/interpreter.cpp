@@ -1,5 +1,6 @@
 // The walk over a function: values by use, results rounded, storage freed after the last use.
 #include "ir/reference/interpreter.h"
+#include "ir/names.h"
 #include "ir/reference/registry.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -126,7 +127,7 @@ private:
   LogicalResult refuse(Operation &op, const Twine &message) {
     std::string text;
     llvm::raw_string_ostream stream(text);
-    if (auto place = dyn_cast<FileLineColLoc>(op.getLoc()))
+    if (FileLineColLoc place = sourceOf(op.getLoc()))
       stream << place.getFilename().getValue() << ':' << place.getLine() << ':' << place.getColumn() << ": ";
     stream << "'" << op.getName() << "' " << message;
     error = text;

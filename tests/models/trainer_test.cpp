@@ -103,6 +103,24 @@ TEST_F(TrainerTest, learnsWithProductsOfBf16) {
   EXPECT_NE(narrow[5]["loss"], wide[5]["loss"]) << "the products were not rounded";
 }
 
+TEST_F(TrainerTest, everyKernelAndProductHasAName) {
+  run({"--steps=3", "--layers=2", "--profile", folder.path("profile.json"), "--json", folder.path("log.jsonl")});
+  std::map<std::string, int> seen;
+  for (const Json &event : Json::parse(readAll(folder.path("profile.json")))["traceEvents"])
+    if (event["ph"] == "X" && event["cat"] != "copy" && event["cat"] != "step")
+      ++seen[event["name"].get<std::string>()];
+  for (const auto &[name, count] : seen) {
+    EXPECT_NE(name.find('.'), std::string::npos) << name << " has no scope";
+    EXPECT_EQ(count % 2, 0) << name << ": steps 2 and 3, without the cold one";
+  }
+  for (const char *name : {"h.0.mlp.gelu+bias", "h.1.mlp.gelu+bias", "h.1.mlp.c_fc.linear: matmul 64x64x16 nn",
+                           "h.0.attn.c_proj.weight.grad: matmul 16x16x64 tn"})
+    EXPECT_TRUE(seen.contains(name)) << name;
+  EXPECT_TRUE(std::ranges::any_of(seen, [](const auto &row) { return row.first.starts_with("*.adamw"); }));
+  for (const Json &line : log("log.jsonl"))
+    EXPECT_GT(line["mfu"].get<double>(), 0) << "every line has the share";
+}
+
 TEST_F(TrainerTest, goesOnFromAFolder) {
   run({"--steps=20", "--lr=1e-2", "--json", folder.path("first.jsonl"), "--save", folder.path("saved")});
   run({"--init", folder.path("saved"), "--steps=3", "--lr=0", "--json", folder.path("second.jsonl"), "--save",

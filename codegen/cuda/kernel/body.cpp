@@ -15,7 +15,7 @@ static std::vector<std::string> headComment(const KernelSource &source, const Ke
   const KernelInfo &form = source.form;
   const KernelSpace &space = form.space;
   std::vector<std::string> lines;
-  lines.push_back("// " + source.symbol + ": " + source.names.label);
+  lines.push_back("// " + source.symbol + ": " + source.title());
   lines.push_back("// space " + std::to_string(space.outer) + " x " + std::to_string(space.rows) + " x " +
                   std::to_string(space.columns) + ", " + std::to_string(form.stages) +
                   (form.stages == 1 ? " pass, " : " passes, ") + shapes[static_cast<int>(division.shape)]);

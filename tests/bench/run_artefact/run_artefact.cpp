@@ -8,7 +8,7 @@
 #include "runtime/device/cuda/step_device.h"
 #include "runtime/executable.h"
 #include "runtime/files.h"
-#include "runtime/profiler.h"
+#include "runtime/profile_report.h"
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -273,7 +273,7 @@ int main(int count, char **arguments) {
     Profiler profiler;
     for (int i = 0; i < 3; ++i)
       orFail(executable->start(inputRefs, stateRefs, &profiler));
-    std::printf("%s", profiler.table(40).c_str());
+    std::printf("%s", profileReport(profiler, executable->plan(), {}, 40).c_str());
     orFail(profiler.writeChromeTrace(options.profile));
   }
 }
