@@ -27,7 +27,8 @@ struct CompileReport {
 std::optional<runtime::Artefact> compileModule(mlir::ModuleOp module, const CompileOptions &options,
                                                CompileReport &report, std::string &error);
 
-/// The kernels of a planned module under their symbols, equal ones once, in order of first use.
-std::vector<KernelSource> kernelSources(mlir::ModuleOp module);
+/// The kernels of a planned module under their symbols, equal ones once, in order of first use; nothing and in `error`
+/// what `target` refuses.
+std::optional<std::vector<KernelSource>> kernelSources(mlir::ModuleOp module, const Target &target, std::string &error);
 
 } // namespace tcc

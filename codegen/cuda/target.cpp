@@ -214,7 +214,7 @@ std::optional<std::vector<std::string>> CudaTarget::emit(ArrayRef<KernelSource> 
   return cubins;
 }
 
-bool CudaTarget::lower(const StructuredCall &call, runtime::Plan &plan, std::string &error) const {
+bool CudaTarget::lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &, std::string &error) const {
   auto product = dyn_cast<MatmulOp>(call.op);
   if (!product) {
     error = "'" + call.op->getName().getStringRef().str() + "' has no lowering for target '" + data.name + "'";

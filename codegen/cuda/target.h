@@ -21,7 +21,7 @@ public:
   int64_t scratchBytes(mlir::Operation *op) const override;
   /// Cubins, each of a few kernels. Errors: NVRTC cannot be opened or does not know the architecture; its log.
   std::optional<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels, std::string &error) const override;
-  bool lower(const StructuredCall &call, runtime::Plan &plan, std::string &error) const override;
+  bool lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels, std::string &error) const override;
   bool lowerKernels(llvm::ArrayRef<KernelSource> kernels, runtime::Plan &plan, std::string &error) const override;
   std::string codeName() const override { return data.name + ":" + options.architecture; }
   std::optional<std::string> needs(std::string &) const override { return std::string(); }

@@ -62,6 +62,7 @@ private:
   void emitPhase(Emission emission);
   void emitCode(Emission emission);
   void emitCuda();
+  std::vector<KernelSource> sources(ModuleOp planned);
   runtime::Artefact compile();
   void printSummary(llvm::raw_ostream &os);
   void printTimes();
@@ -249,12 +250,21 @@ void Job::emit(Emission emission) {
   }
 }
 
+/// The kernels of a planned module, those of structured ops too.
+std::vector<KernelSource> Job::sources(ModuleOp planned) {
+  std::string problem;
+  std::optional<std::vector<KernelSource>> kernels = kernelSources(planned, *target, problem);
+  if (!kernels)
+    throw Error(problem);
+  return std::move(*kernels);
+}
+
 void Job::emitCuda() {
   OwningOpRef<ModuleOp> lowered = copy();
   report = {};
   if (failed(runPipeline(*lowered, compileOptions.pipeline, report.pipeline)))
     throw AlreadyReported();
-  writeResult(options.output, llvm::join(cuda::moduleTexts(kernelSources(*lowered)), "\n"));
+  writeResult(options.output, llvm::join(cuda::moduleTexts(sources(*lowered)), "\n"));
 }
 
 void Job::emitPhase(Emission emission) {
@@ -280,7 +290,7 @@ void Job::emitCode(Emission emission) {
                              : emission == Emission::assembly ? cpu::Artefact::assembly
                                                               : cpu::Artefact::object;
   std::string problem;
-  std::optional<std::string> code = cpu::emitKernels(kernelSources(*lowered), compileOptions.cpu, kind, problem);
+  std::optional<std::string> code = cpu::emitKernels(sources(*lowered), compileOptions.cpu, kind, problem);
   if (!code) {
     if (!problem.empty())
       printer.print(Severity::error, problem);
