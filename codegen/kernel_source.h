@@ -5,13 +5,14 @@
 
 namespace tcc {
 
-/// One kernel to be emitted under a symbol; several calls may share it.
+/// One kernel to be emitted under a symbol; several calls may share it. It has a form or a text.
 struct KernelSource {
   std::string symbol;
-  KernelInfo form;     // all that is emitted; kernels of equal forms are one
-  KernelNames names;   // for head comments, of the first kernel that had the form
-  bool alone = true;   // whether it is called for one set of tensors,
-  bool joined = false; // … and for several at once
+  KernelInfo form;       // all that is emitted; kernels of equal forms are one
+  KernelNames names;     // for head comments, of the first kernel that had the form
+  bool alone = true;     // whether it is called for one set of tensors,
+  bool joined = false;   // … and for several at once
+  std::string text = {}; // a kernel that the target wrote for a structured op, in words of its own
 };
 
 /// How the runtime divides a kernel: its work items [0, extent), cut at multiples of `granularity`. What an item is,

@@ -1,4 +1,5 @@
 #include "codegen/kernel_table.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
 namespace tcc {
@@ -17,8 +18,16 @@ unsigned KernelTable::add(KernelInfo form, KernelNames names, bool joined) {
   for (char c : names.label.substr(0, 40))
     symbol += llvm::isAlnum(c) ? c : '_';
   byHash.emplace(hash, number);
-  list.push_back({std::move(symbol), std::move(form), std::move(names), !joined, joined});
+  list.push_back({std::move(symbol), std::move(form), std::move(names), !joined, joined, {}});
   return number;
+}
+
+unsigned KernelTable::add(std::string symbol, std::string text) {
+  for (auto [number, known] : llvm::enumerate(list))
+    if (known.symbol == symbol)
+      return number;
+  list.push_back({std::move(symbol), {}, {}, true, false, std::move(text)});
+  return list.size() - 1;
 }
 
 } // namespace tcc

@@ -89,8 +89,7 @@ private:
   KernelTable &kernels;
   runtime::Plan plan;
   std::map<std::tuple<PlaceSpace, int64_t, int64_t, int64_t>, BufferId> buffers;
-  std::map<unsigned, unsigned> planKernel; // number in the table → number in the plan
-  std::optional<int64_t> group;            // of the last kernel: others of it join its call
+  std::optional<int64_t> group; // of the last kernel: others of it join its call
 
   bool describe(Value value, StringRef name, std::vector<runtime::TensorSpec> &list, std::string &error) {
     RankedTensorType type = tensorType(value);
@@ -162,15 +161,15 @@ private:
     if (auto scratch = op->getAttrOfType<DenseI64ArrayAttr>(scratchAttr))
       call.scratch = buffer(Place{}, scratch.asArrayRef()[0], scratch.asArrayRef()[1]);
     size_t first = plan.instructions.size();
-    if (!target.lower(call, plan, error))
+    if (!target.lower(call, plan, kernels, error))
       return false;
     for (runtime::Instruction &made : llvm::drop_begin(plan.instructions, first)) {
       collectSources(op->getLoc(), made.sources);
       if (made.label.empty())
         made.label = name.str();
     }
-    if (first < plan.instructions.size() && plan.instructions[first].flops == 0 &&
-        plan.instructions[first].bytes == 0) {
+    auto isUncounted = [](const runtime::Instruction &made) { return made.flops == 0 && made.bytes == 0; };
+    if (first < plan.instructions.size() && llvm::all_of(llvm::drop_begin(plan.instructions, first), isUncounted)) {
       plan.instructions[first].flops = op.flops();
       plan.instructions[first].bytes = op.bytes(target.model().views);
     }
@@ -183,14 +182,13 @@ private:
     KernelInfo info = *analyzeKernel(op, refusal, &names);
     KernelLaunch launch = target.launch(info);
     unsigned number = kernels.add(info, std::move(names), joinedGroup(op).has_value());
-    auto [known, inserted] = planKernel.try_emplace(number, plan.kernels.size());
     std::string label = op.getLabel() ? op.getLabel()->str() : "kernel";
-    if (inserted)
+    if (number == plan.kernels.size())
       plan.kernels.push_back({kernels.sources()[number].symbol,
                               static_cast<uint32_t>(op.getInputs().size() + op.getNumResults()),
                               static_cast<uint32_t>(op.getNumResults()), label});
     runtime::KernelCall call;
-    call.kernel = known->second;
+    call.kernel = number;
     call.granularity = launch.granularity;
     runtime::Segment segment;
     segment.extent = launch.extent;
@@ -274,6 +272,14 @@ private:
 std::optional<runtime::Plan> lowerPlan(func::FuncOp function, const Target &target, int threads, KernelTable &kernels,
                                        std::string &error) {
   return Lowering(function, target, threads, kernels).run(error);
+}
+
+uint32_t addKernel(runtime::Plan &plan, KernelTable &kernels, std::string symbol, std::string text, uint32_t arguments,
+                   std::string description) {
+  unsigned number = kernels.add(symbol, std::move(text));
+  if (number == plan.kernels.size())
+    plan.kernels.push_back({std::move(symbol), arguments, 0, std::move(description)});
+  return number;
 }
 
 } // namespace tcc

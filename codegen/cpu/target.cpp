@@ -29,7 +29,7 @@ std::optional<std::vector<std::string>> CpuTarget::emit(ArrayRef<KernelSource> k
   return std::vector<std::string>{std::move(*code)};
 }
 
-bool CpuTarget::lower(const StructuredCall &call, runtime::Plan &plan, std::string &error) const {
+bool CpuTarget::lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &, std::string &error) const {
   auto product = dyn_cast<MatmulOp>(call.op);
   if (!product) {
     error = "'" + call.op->getName().getStringRef().str() + "' has no lowering for target '" + data.name + "'";

@@ -15,7 +15,7 @@ public:
   KernelLaunch launch(const KernelInfo &form) const override { return launchOf(form); }
   int64_t scratchBytes(mlir::Operation *op) const override;
   std::optional<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels, std::string &error) const override;
-  bool lower(const StructuredCall &call, runtime::Plan &plan, std::string &error) const override;
+  bool lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels, std::string &error) const override;
   std::string codeName() const override;
   std::optional<std::string> needs(std::string &error) const override;
 

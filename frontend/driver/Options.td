@@ -12,11 +12,11 @@ def E : One<"E">, Group<what>, HelpText<"Stop after parsing and shape inference;
 def S : One<"S">, Group<what>, HelpText<"Same as -emit=asm">;
 def c : One<"c">, Group<what>, HelpText<"Write the kernels as an object file (FILE.o)">;
 def fsyntax_only : One<"fsyntax-only">, Group<what>, HelpText<"Check the input and stop">;
-def emit_EQ : CommaJoined<["-", "--"], "emit=">, Group<what>, MetaVarName<"KIND,...">, HelpText<"Print: captured, joint, shaped, fused, planned, llvm, asm, json">;
+def emit_EQ : CommaJoined<["-", "--"], "emit=">, Group<what>, MetaVarName<"KIND,...">, HelpText<"Print: captured, joint, shaped, fused, planned, llvm, asm, json; for GPUs cuda, ptx, cubin">;
 def x : JoinedOrSeparate<["-"], "x">, Group<what>, MetaVarName<"LANGUAGE">, HelpText<"The input's language; 'graph' is the one there is">;
 
 def how : OptionGroup<"how">, HelpText<"How it is made">;
-def target_EQ : TwoJoined<"target=">, Group<how>, MetaVarName<"TARGET">, HelpText<"cpu (default) or cuda, with -march=sm_80, sm_90a (default), sm_100a">;
+def target_EQ : TwoJoined<"target=">, Group<how>, MetaVarName<"TARGET">, HelpText<"cpu (default) or cuda, with -march=sm_80,sm_90a,compute_90 or native (the default where there is a GPU, else sm_90a)">;
 def shape_EQ : TwoJoined<"shape=">, Group<how>, MetaVarName<"NAME:16x256">, HelpText<"Sizes of an argument with '?' dims; may be repeated">;
 
 def run_group : OptionGroup<"run">, HelpText<"Running">;

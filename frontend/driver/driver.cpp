@@ -1,12 +1,12 @@
 // One input: read, compile, and what was asked of the result.
 #include "frontend/driver/driver.h"
-#include "codegen/cuda/target.h"
+#include "codegen/cuda/modules.h"
 #include "codegen/targets.h"
 #include "frontend/capture.h"
+#include "frontend/driver/device_code.h"
 #include "frontend/driver/execution.h"
 #include "frontend/driver/outputs.h"
 #include "frontend/graph_file.h"
-#include "runtime/device/cuda/step_device.h"
 #include "runtime/files.h"
 #include "runtime/threads.h"
 #include "llvm/ADT/StringExtras.h"
@@ -57,12 +57,14 @@ private:
   void openDump();
   void closeDump();
   void make();
-  void chooseTarget(int threads);
+  void chooseTarget(const std::string &named);
   void emit(Emission emission);
   void emitPhase(Emission emission);
   void emitCode(Emission emission);
-  void emitCuda();
+  void emitDeviceCode(Emission emission);
+  std::vector<KernelSource> sources(ModuleOp planned);
   runtime::Artefact compile();
+  runtime::Artefact compileForAll();
   void printSummary(llvm::raw_ostream &os);
   void printTimes();
   void execute();
@@ -79,7 +81,8 @@ private:
   std::optional<runtime::AtomicFile> dumpFile;
   std::unique_ptr<llvm::raw_fd_ostream> dumpStream;
   CompileOptions compileOptions;
-  std::unique_ptr<Target> target;
+  std::vector<std::string> targets; // several architectures of GPUs, or one
+  std::unique_ptr<Target> target;   // the one that is compiled for
   CompileReport report;
   double totalMs = 0;
   Clock::time_point begin = Clock::now();
@@ -144,8 +147,10 @@ int Job::steps() {
 }
 
 /// Every artefact, a dump of a phase too, is of the one target.
-void Job::chooseTarget(int threads) {
+void Job::chooseTarget(const std::string &named) {
   std::string problem;
+  const int threads = compileOptions.threads ? compileOptions.threads : runtime::availableThreads();
+  compileOptions.targetName = named;
   target = makeTarget(compileOptions.targetName, compileOptions.cpu, threads, problem);
   if (!target)
     throw Error(problem);
@@ -157,7 +162,13 @@ void Job::chooseTarget(int threads) {
 void Job::make() {
   const std::string &cpu = compileOptions.cpu.target.cpu;
   const int threads = compileOptions.threads ? compileOptions.threads : runtime::availableThreads();
-  chooseTarget(threads);
+  targets = {compileOptions.targetName};
+  if (targets.front() == "cuda") {
+    std::string why;
+    targets = gpuTargets(options.gpus, why);
+    say(why);
+  }
+  chooseTarget(targets.front());
   const bool native = compileOptions.targetName == "cpu" && cpu == "native";
   say("target " + target->codeName() + (native ? ", -march=native (" + llvm::sys::getHostCPUName().str() + ")" : "") +
       ", -O" + std::to_string(compileOptions.pipeline.level) + ", " + std::to_string(threads) + " threads");
@@ -169,7 +180,9 @@ void Job::make() {
     return execute();
   if (!options.emissions.empty())
     return;
-  runtime::Artefact artefact = compile();
+  if (!options.output.empty() && compileOptions.targetName != "cpu")
+    addPtx(targets);
+  runtime::Artefact artefact = compileForAll();
   storeHints(artefact, values.hints);
   if (!options.output.empty()) {
     auto bytes = runtime::serializeArtefact(artefact);
@@ -223,8 +236,22 @@ runtime::Artefact Job::compile() {
   say("ran " + std::to_string(report.pipeline.passes.size()) + " passes" + took(report.pipelineMs) + ": " +
       std::to_string(report.pipeline.kernels) + " kernels, " + std::to_string(report.pipeline.matmuls) +
       " matrix products, " + bytesText(report.pipeline.arenaBytes) + " arena");
-  say("made code for " + std::to_string(report.compiledKernels) + " kernels" + took(report.codegenMs));
+  say("made code for " + std::to_string(report.compiledKernels) + " kernels" + took(report.codegenMs) +
+      (report.emitted.empty() ? "" : ": " + report.emitted));
   return std::move(*artefact);
+}
+
+/// One artefact with a part for each target.
+runtime::Artefact Job::compileForAll() {
+  runtime::Artefact all;
+  for (const std::string &named : targets) {
+    if (named != compileOptions.targetName)
+      chooseTarget(named);
+    runtime::Artefact part = compile();
+    all.metadata = std::move(part.metadata);
+    all.targets.push_back(std::move(part.targets.front()));
+  }
+  return all;
 }
 
 void Job::emit(Emission emission) {
@@ -245,16 +272,33 @@ void Job::emit(Emission emission) {
   case Emission::object:
     return emitCode(emission);
   case Emission::cuda:
-    return emitCuda();
+  case Emission::ptx:
+  case Emission::cubin:
+    return emitDeviceCode(emission);
   }
 }
 
-void Job::emitCuda() {
-  OwningOpRef<ModuleOp> lowered = copy();
-  report = {};
-  if (failed(runPipeline(*lowered, compileOptions.pipeline, report.pipeline)))
-    throw AlreadyReported();
-  writeResult(options.output, llvm::join(cuda::moduleTexts(kernelSources(*lowered)), "\n"));
+/// The kernels of a planned module, those of structured ops too.
+std::vector<KernelSource> Job::sources(ModuleOp planned) {
+  std::string problem;
+  std::optional<std::vector<KernelSource>> kernels = kernelSources(planned, *target, problem);
+  if (!kernels)
+    throw Error(problem);
+  return std::move(*kernels);
+}
+
+/// Texts, PTX or cubins of all architectures.
+void Job::emitDeviceCode(Emission emission) {
+  std::vector<DeviceCode> all;
+  for (const std::string &named : targets) {
+    chooseTarget(named);
+    OwningOpRef<ModuleOp> lowered = copy();
+    report = {};
+    if (failed(runPipeline(*lowered, compileOptions.pipeline, report.pipeline)))
+      throw AlreadyReported();
+    all.push_back(deviceCode(sources(*lowered), named, emission));
+  }
+  writeDeviceCode(all, emission, path, options.output);
 }
 
 void Job::emitPhase(Emission emission) {
@@ -280,7 +324,7 @@ void Job::emitCode(Emission emission) {
                              : emission == Emission::assembly ? cpu::Artefact::assembly
                                                               : cpu::Artefact::object;
   std::string problem;
-  std::optional<std::string> code = cpu::emitKernels(kernelSources(*lowered), compileOptions.cpu, kind, problem);
+  std::optional<std::string> code = cpu::emitKernels(sources(*lowered), compileOptions.cpu, kind, problem);
   if (!code) {
     if (!problem.empty())
       printer.print(Severity::error, problem);
@@ -310,20 +354,10 @@ void Job::printTimes() {
     llvm::errs() << llvm::format("%7.2f         code generation\n", report.codegenMs);
 }
 
-/// The first GPU for a GPU's code; null, the CPU, for others.
-static std::shared_ptr<runtime::Device> deviceFor(StringRef target) {
-  if (!target.starts_with("cuda"))
-    return nullptr;
-  auto device = runtime::cuda::openStepDevice();
-  if (!device)
-    throw Error(device.error().message());
-  return *device;
-}
-
 void Job::execute() {
-  runtime::Artefact artefact = compile();
-  auto executable = runtime::Executable::load(std::move(artefact),
-                                              {compileOptions.threads, false, deviceFor(compileOptions.targetName)});
+  runtime::Artefact artefact = compileForAll();
+  auto executable =
+      runtime::Executable::load(std::move(artefact), {compileOptions.threads, false, deviceFor(targets.front())});
   if (!executable)
     throw Error(executable.error().message());
   say("loaded for " + std::to_string((*executable)->threads()) + " threads");

@@ -12,7 +12,20 @@ namespace tcc::driver {
 enum class Action : uint8_t { compile, help, version, dumpVersion, doctor, printPipeline, syntaxOnly };
 
 /// What is printed or written instead of the artefact.
-enum class Emission : uint8_t { captured, joint, shaped, fused, planned, llvm, assembly, json, object, cuda };
+enum class Emission : uint8_t {
+  captured,
+  joint,
+  shaped,
+  fused,
+  planned,
+  llvm,
+  assembly,
+  json,
+  object,
+  cuda,
+  ptx,
+  cubin
+};
 
 struct Options {
   Action action = Action::compile;
@@ -22,6 +35,7 @@ struct Options {
   std::vector<Emission> emissions;
   CompilerFlags flags; ///< as they are written; what they mean is in `compile`
   CompileOptions compile;
+  std::vector<std::string> gpus; ///< architectures of -march=, for --target=cuda; "native" is this machine's GPU
 
   std::optional<int64_t> runs; ///< --run
   bool reference = false;      ///< --run=reference

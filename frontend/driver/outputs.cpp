@@ -41,6 +41,10 @@ std::string objectPath(const std::string &input) {
   return stem(input) + ".o";
 }
 
+std::string cubinPath(const std::string &input, const std::string &architecture, size_t module) {
+  return stem(input) + "." + architecture + "." + std::to_string(module) + ".cubin";
+}
+
 std::string dumpPath(const std::string &folder, const std::string &input) {
   llvm::SmallString<256> path(folder);
   llvm::sys::path::append(path, stem(input) + ".ir");

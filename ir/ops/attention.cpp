@@ -220,16 +220,29 @@ SmallVector<Value> FlashAttentionOp::gradient(Emit &b, ValueRange dResults) {
   return shares;
 }
 
-/// Heads lie densely along their last dim; everything else has strides of its own, since kernels take q, k and v out of
-/// one packed tensor.
+/// Whether kernels can read the view [B, T, H, d]: heads lie densely along their last dim; other dims have strides of
+/// their own, since q, k and v are taken out of one packed tensor. As in a dense tensor, each head starts at a multiple
+/// of the largest power of two that divides d, up to 8 elements: kernels read vectors.
+static bool isReadableAsHeads(const StridedView &view) {
+  constexpr int64_t longestVector = 8;
+  const int64_t width = view.sizes.back() | longestVector, alignment = width & -width;
+  auto isReadable = [&](auto dim) {
+    auto [size, stride] = dim;
+    return size == 1 || (stride != 0 && stride % alignment == 0);
+  };
+  bool dense = view.sizes.back() == 1 || view.strides.back() == 1;
+  return dense && view.offset % alignment == 0 &&
+         llvm::all_of(llvm::drop_end(llvm::zip_equal(view.sizes, view.strides)), isReadable);
+}
+
+/// q, k, v, out and dOut are heads; the log-sum-exp is read as it was written, one number after another.
 static SmallVector<StridedView, 2> viewsOfHeads(OperandRange operands) {
   SmallVector<StridedView, 2> views;
   for (Value operand : operands) {
     StridedView view = stridedView(operand);
-    bool repeats = llvm::any_of(llvm::zip_equal(view.sizes, view.strides),
-                                [](auto dim) { return std::get<0>(dim) != 1 && std::get<1>(dim) == 0; });
-    bool dense = view.sizes.back() == 1 || view.strides.back() == 1;
-    views.push_back(dense && !repeats ? view : denseView(operand));
+    bool isHeads = tensorType(operand).getRank() == 4;
+    bool readable = isHeads ? isReadableAsHeads(view) : isDense(view);
+    views.push_back(readable ? view : denseView(operand));
   }
   return views;
 }

@@ -28,8 +28,9 @@ Result run(const std::string &command) {
   return result;
 }
 
-const std::string bin = TCC_BIN, machine = "env TCC_CUDA_DRIVER=" TCC_MACHINE_CUDA " TCC_NVRTC=" TCC_MACHINE_NVRTC
-                                           " TCC_CUBLASLT=" TCC_MACHINE_CUBLASLT " TCC_CUDA_MACHINE=late ";
+const std::string bin = TCC_BIN, machine =
+                                     "env TCC_CUDA_DRIVER=" TCC_MACHINE_CUDA " TCC_NVRTC=" TCC_MACHINE_NVRTC
+                                     " TCC_CUBLASLT=" TCC_MACHINE_CUBLASLT " TCC_CACHE_DIR=off TCC_CUDA_MACHINE=late ";
 
 /// The numbers behind `word` in lines "run N: loss 5.1 norm 0.2".
 std::vector<double> numbersAfter(const std::string &output, const std::string &word) {
