@@ -49,6 +49,12 @@ public:
   /// the op's flops and bytes where an instruction has none, are added by the caller. False and in `error` why not.
   virtual bool lower(const StructuredCall &call, runtime::Plan &plan, std::string &error) const = 0;
 
+  /// Which 16-bit types the machine multiplies faster than f32.
+  struct FastProducts {
+    bool bf16 = false, f16 = false;
+  };
+  virtual FastProducts fastProducts() const = 0;
+
   /// What the artefact says of the code (runtime::TargetCode): the target's name, with what the code is for behind a
   /// colon where that is not this machine; and features that it needs, or nothing and in `error` why there are none.
   virtual std::string codeName() const { return model().name; }

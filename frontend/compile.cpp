@@ -4,6 +4,8 @@
 #include "frontend/compile_options.h"
 #include "frontend/graph_file.h"
 #include "frontend/graph_values.h"
+#include "frontend/loss_scaling.h"
+#include "frontend/product_choice.h"
 #include "frontend/storage.h"
 #include "frontend/trace.h"
 #include "mlir/IR/Verifier.h"
@@ -34,7 +36,13 @@ struct Function::Impl {
   Impl(std::string name, Traced fn, FunctionOptions options)
       : name(std::move(name)), fn(std::move(fn)), options(std::move(options)),
         device(this->options.device ? this->options.device : runtime::makeCpuDevice()),
-        cache(this->options.cacheBytes, this->options.report, device->cachedBytes()) {}
+        cache(this->options.cacheBytes, this->options.report, device->cachedBytes()) {
+    if (std::optional<std::string> chosen = chooseProducts(this->options, device->codeTarget()))
+      say("'" + this->name + "' multiplies " + *chosen);
+    if (this->options.products == runtime::DType::f16)
+      for (const char *state : lossScalingStates)
+        scaling.emplace_back(state, Shape());
+  }
 
   std::string name;
   Traced fn;
@@ -42,6 +50,7 @@ struct Function::Impl {
   std::shared_ptr<runtime::Device> device;
   Tracer tracer;
   runtime::GuardedCache<runtime::Executable> cache;
+  std::vector<State> scaling; // of the loss, with products of f16
   std::vector<std::string> inputNames;
   std::vector<ValueType> inputTypes; // of the last call
   Recorded recorded;
@@ -61,6 +70,8 @@ struct Function::Impl {
       std::fprintf(stderr, "tcc: %s\n", text.c_str());
   }
   void trace(std::span<const Array> arguments);
+  mlir::OwningOpRef<mlir::ModuleOp> module() const;
+  std::vector<State> states() const;
   void hashAndGuards();
   std::shared_ptr<runtime::Executable> compile();
   void prepare(std::span<const Array> arguments);
@@ -133,6 +144,25 @@ void Function::Impl::hashAndGuards() {
                       .line = literal.loc.line()});
 }
 
+/// The recorded function, its loss scaled where products are of f16.
+mlir::OwningOpRef<mlir::ModuleOp> Function::Impl::module() const {
+  mlir::OwningOpRef<mlir::ModuleOp> made = buildModule(*recorded.record, name, options.outputs, threadContext());
+  if (options.products == runtime::DType::f16)
+    scaleLoss(graphFunction(*made));
+  return made;
+}
+
+/// In the order of the executable's.
+std::vector<State> Function::Impl::states() const {
+  std::vector<State> list;
+  for (const Record::Argument &argument : recorded.record->arguments)
+    if (argument.state)
+      list.push_back(argument.state);
+  if (list.size() < current->plan().states.size())
+    list.insert(list.end(), scaling.begin(), scaling.end());
+  return list;
+}
+
 std::shared_ptr<runtime::Executable> Function::Impl::compile() {
   const Clock::time_point start = Clock::now();
   mlir::MLIRContext &context = threadContext();
@@ -145,7 +175,7 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile() {
   };
 
   // 1. Module.
-  mlir::OwningOpRef<mlir::ModuleOp> module = buildModule(*recorded.record, name, options.outputs, context);
+  mlir::OwningOpRef<mlir::ModuleOp> module = this->module();
   if (failed(mlir::verify(*module)) || failed(verifyGraph(*module)))
     refuse({});
 
@@ -221,9 +251,8 @@ std::vector<Array> Function::Impl::runInPlace(std::span<const runtime::ConstTens
     results.push_back(Array::uninitialized(Shape(spec.shape), spec.dtype));
     outputs.push_back({results.back().raw(), results.back().bytes()});
   }
-  for (const Record::Argument &argument : recorded.record->arguments)
-    if (argument.state)
-      states.push_back({argument.state.raw(), argument.state.bytes()});
+  for (const State &state : this->states())
+    states.push_back({state.raw(), state.bytes()});
   if (runtime::Error error = current->run(inputs, outputs, states, profiler))
     refuseRun(error);
   return results;
@@ -232,19 +261,18 @@ std::vector<Array> Function::Impl::runInPlace(std::span<const runtime::ConstTens
 /// A step on a device with memory of its own: states live there, results arrive when they are read.
 std::vector<Array> Function::Impl::startElsewhere(std::span<const runtime::ConstTensorRef> inputs) {
   std::vector<runtime::TensorRef> states;
-  for (const Record::Argument &argument : recorded.record->arguments)
-    if (argument.state) {
-      runtime::Expected<char *> address = detail::memoryOf(argument.state).onDevice(device);
-      if (!address)
-        refuseRun(runtime::Error("state '" + argument.state.name() + "': " + address.error().message()));
-      states.push_back({*address, argument.state.bytes()});
-    }
+  const std::vector<State> used = this->states();
+  for (const State &state : used) {
+    runtime::Expected<char *> address = detail::memoryOf(state).onDevice(device);
+    if (!address)
+      refuseRun(runtime::Error("state '" + state.name() + "': " + address.error().message()));
+    states.push_back({*address, state.bytes()});
+  }
   auto outputs = current->start(inputs, states, profiler);
   if (!outputs && device->isClosed())
     refuseRun(outputs.error());
-  for (const Record::Argument &argument : recorded.record->arguments)
-    if (argument.state)
-      detail::memoryOf(argument.state).deviceWrote(options.checked);
+  for (const State &state : used)
+    detail::memoryOf(state).deviceWrote(options.checked);
   if (!outputs)
     refuseRun(outputs.error());
   std::vector<Array> results;
@@ -286,7 +314,7 @@ std::string Function::graph(std::span<const Array> arguments) {
   const Turn turn(held().busy, impl->name);
   impl->trace(arguments);
   impl->current = nullptr; // a frozen function traces again
-  return graphText(*buildModule(*impl->recorded.record, impl->name, impl->options.outputs, threadContext()));
+  return graphText(*impl->module());
 }
 
 const CompileSummary &Function::lastCompile() const {
@@ -298,6 +326,10 @@ CallCounters Function::counters() const {
   counts.opsRecorded = impl->tracer.opsRecorded();
   counts.cache = impl->cache.counters();
   return counts;
+}
+
+const std::vector<State> &Function::lossScaling() const {
+  return held().scaling;
 }
 
 const std::string &Function::missReason() const {

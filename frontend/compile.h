@@ -76,6 +76,9 @@ public:
   CallCounters counters() const;
   /// Why the last call compiled; empty if it did not.
   const std::string &missReason() const;
+  /// The states that products of f16 add to a training step (loss_scaling.h), zeros at first, to be kept with the
+  /// parameters; none otherwise.
+  const std::vector<State> &lossScaling() const;
   /// Of the last call or prepare(); null before.
   std::shared_ptr<runtime::Executable> executable() const;
   /// Every later run records its instructions there; null ends it.

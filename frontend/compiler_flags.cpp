@@ -28,9 +28,13 @@ std::string setPass(std::string_view value, CompilerFlags &flags) {
 }
 
 std::string setProducts(std::string_view value, CompilerFlags &flags) {
-  if (value != "f32" && value != "bf16")
-    return "unknown element type '" + std::string(value) + "' of --dtype= (one of f32 bf16)";
-  flags.products = value == "bf16" ? runtime::DType::bf16 : runtime::DType::f32;
+  flags.chooseProducts = value == "auto";
+  flags.products = runtime::DType::f32;
+  for (runtime::DType dtype : {runtime::DType::bf16, runtime::DType::f16})
+    if (value == runtime::name(dtype))
+      flags.products = dtype;
+  if (!flags.chooseProducts && value != runtime::name(flags.products))
+    return "unknown element type '" + std::string(value) + "' of --dtype= (one of f32 bf16 f16 auto)";
   return {};
 }
 
@@ -66,7 +70,7 @@ constexpr CompilerFlag table[] = {
     {"-ffast-math", "", "Allow approximations", setFastMath},
     {"-fno-fast-math", "", "Allow none (default)", unsetFastMath},
     {"-march=", "CPU", "CPU to compile for (native)", setMarch},
-    {"--dtype=", "f32|bf16", "What f32 matrix products multiply; they add up in f32 (f32)", setProducts},
+    {"--dtype=", "TYPE", "What f32 products multiply: f32 (default), bf16, f16, or auto, the fastest one", setProducts},
     {"--threads=", "N", "Threads of the compiled program (all)", setThreads},
 };
 

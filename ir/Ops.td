@@ -282,6 +282,7 @@ def Tcc_ScatterAddOp : Tcc_Op<"scatter_add", [IsDifferentiable, KernelBodyOp, Al
 //===- products ------------------------------------------------------------------------------------------------===//
 
 def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, InferTypes,
+    DeclareOpInterfaceMethods<NarrowableOpInterface, ["keepResultType"]>,
     DeclareOpInterfaceMethods<StructuredOpInterface, ["writesSlices"]>]> {
   let summary = "batched matrix product op(a)·op(b), accumulated in f32";
   let description = [{ a: [batch..., M, K], or [batch..., K, M] with transpose_a; b likewise [batch..., K, N], or one
@@ -298,7 +299,7 @@ def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, InferTypes,
 //===- attention -----------------------------------------------------------------------------------------------===//
 
 def Tcc_FlashAttentionOp : Tcc_Op<"flash_attention", [IsDifferentiable, IsExpandable, InferTypes,
-    DeclareOpInterfaceMethods<StructuredOpInterface>]> {
+    DeclareOpInterfaceMethods<NarrowableOpInterface>, DeclareOpInterfaceMethods<StructuredOpInterface>]> {
   let summary = "softmax(scale · q·kᵀ, masked) · v by heads, and each row's log-sum-exp; no T×S value in memory";
   let description = [{ q [B, T, H, d], k and v [B, S, G, d]; query head h reads key head h div (H div G). With
     `diagonal` D, query t sees keys s <= t + D; with `window` W too, only s > t + D - W. out is q's type, lse f32
@@ -314,8 +315,9 @@ def Tcc_FlashAttentionOp : Tcc_Op<"flash_attention", [IsDifferentiable, IsExpand
                           functional-type(operands, results) }];
 }
 
-def Tcc_FlashAttentionBackwardOp : Tcc_Op<"flash_attention_backward", [NoGradient, IsExpandable,
-    InferTypes, DeclareOpInterfaceMethods<StructuredOpInterface>]> {
+def Tcc_FlashAttentionBackwardOp : Tcc_Op<"flash_attention_backward", [NoGradient, IsExpandable, InferTypes,
+    DeclareOpInterfaceMethods<NarrowableOpInterface, ["narrows"]>,
+    DeclareOpInterfaceMethods<StructuredOpInterface>]> {
   let summary = "gradients of q, k and v, given those of flash_attention's out; probabilities are computed again";
   let description = [{ Operands and attributes are flash_attention's, out and lse its results, dOut the gradient of
     out. With P = exp(scale·q·kᵀ - lse) and dS = P·(dOut·vᵀ - rowsum(dOut·out)): dQ = scale·dS·k, dK = scale·dSᵀ·q,

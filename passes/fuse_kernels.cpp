@@ -22,11 +22,6 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-int64_t bytesOf(Value value) {
-  RankedTensorType type = tensorType(value);
-  return type.getNumElements() * std::max(1u, type.getElementTypeBitWidth() / 8);
-}
-
 bool isSource(Operation *op) {
   if (auto literal = dyn_cast<ConstantOp>(op))
     return literal.getValue().isSplat();
@@ -39,20 +34,46 @@ public:
       : Fusion(function, options.target.views), level(options.level), target(options.target) {}
 
   LogicalResult run() {
-    findMemoryValues();
-    if (failed(startGroups()))
+    if (failed(makeAllGroups()))
       return failure();
-    if (level > 0)
-      mergeGroups();
     return outlineGroups(*this);
+  }
+
+  FailureOr<SmallVector<Value>> stored(const llvm::DenseSet<Value> &values) {
+    level = 2;
+    narrow = &values;
+    if (failed(makeAllGroups()))
+      return failure();
+    SmallVector<Value> list;
+    for (auto [i, group] : llvm::enumerate(groups))
+      if (group.alive)
+        llvm::append_range(list, resultsOf(group, i));
+    llvm::sort(list, [&](Value a, Value b) { return order[a.getDefiningOp()] < order[b.getDefiningOp()]; });
+    return list;
   }
 
 private:
   int level;
   const TargetModel &target;
+  const llvm::DenseSet<Value> *narrow = nullptr;       // counted with 16 bits
   llvm::DenseMap<Value, SmallVector<Value, 4>> leaves; // of free values: the stored values they are computed from
   llvm::DenseMap<Value, unsigned> opsBehind;           // of free values: ops to recompute
   llvm::DenseSet<Value> freeValues;
+
+  int64_t bytesOf(Value value) const {
+    RankedTensorType type = tensorType(value);
+    int64_t bytes = std::max(1u, type.getElementTypeBitWidth() / 8);
+    return type.getNumElements() * (narrow && narrow->contains(value) ? 2 : bytes);
+  }
+
+  LogicalResult makeAllGroups() {
+    findMemoryValues();
+    if (failed(startGroups()))
+      return failure();
+    if (level > 0)
+      mergeGroups();
+    return success();
+  }
 
   //===- step 1 ------------------------------------------------------------------------------------------------===//
 
@@ -111,7 +132,10 @@ private:
       int64_t bytes = 0;
       for (Value leaf : set)
         bytes += bytesOf(leaf);
-      bool cheap = bytes <= std::max(bytesOf(value) + bytesOf(value) / 4, target.alwaysRecomputed);
+      // A condition is small, but who stores it for later reads two values instead of one: it counts as an f32.
+      bool isCondition = tensorType(value).getElementType().isInteger(1);
+      int64_t worth = isCondition ? 4 * tensorType(value).getNumElements() : bytesOf(value);
+      bool cheap = bytes <= std::max(worth + worth / 4, target.alwaysRecomputed);
       if (!(view || source) && (level < 2 || !cheap || ops > target.longestRecomputation ||
                                 static_cast<int64_t>(set.size()) > target.mostRecomputedFrom))
         continue;
@@ -301,6 +325,11 @@ private:
 };
 
 } // namespace
+
+FailureOr<SmallVector<Value>> storedByKernels(func::FuncOp function, const PipelineOptions &options,
+                                              const llvm::DenseSet<Value> &narrow) {
+  return Fuser(function, options).stored(narrow);
+}
 
 LogicalResult fuseKernels(func::FuncOp function, const PipelineOptions &options) {
   return Fuser(function, options).run();

@@ -7,6 +7,7 @@
 #include <vector>
 
 namespace tcc {
+struct PipelineOptions;
 
 /// Ops that become one kernel.
 struct FusionGroup {
@@ -81,6 +82,11 @@ private:
   unsigned latestOnPathTo(unsigned b) const;
   unsigned earliestOnPathFrom(unsigned a) const;
 };
+
+/// What the kernels of `function` would store at -O2, in program order, if the values of `narrow` were of 16 bits. The
+/// function stays as it is.
+mlir::FailureOr<llvm::SmallVector<mlir::Value>>
+storedByKernels(mlir::func::FuncOp function, const PipelineOptions &options, const llvm::DenseSet<mlir::Value> &narrow);
 
 /// Writes the groups as tcc.kernel regions, in an order that keeps producers before consumers.
 mlir::LogicalResult outlineGroups(Fusion &fusion);

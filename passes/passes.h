@@ -13,6 +13,7 @@ mlir::LogicalResult expandUnsupported(mlir::func::FuncOp function, const Pipelin
 mlir::LogicalResult simplify(mlir::func::FuncOp function, const PipelineOptions &options);
 mlir::LogicalResult autocast(mlir::func::FuncOp function, const PipelineOptions &options);
 mlir::LogicalResult splitReductions(mlir::func::FuncOp function, const PipelineOptions &options);
+mlir::LogicalResult narrowActivations(mlir::func::FuncOp function, const PipelineOptions &options);
 mlir::LogicalResult fuseKernels(mlir::func::FuncOp function, const PipelineOptions &options);
 mlir::LogicalResult schedule(mlir::func::FuncOp function, const PipelineOptions &options);
 mlir::LogicalResult planMemory(mlir::func::FuncOp function, const PipelineOptions &options);

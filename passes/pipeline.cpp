@@ -22,23 +22,31 @@ bool narrowsProducts(const PipelineOptions &options) {
   return options.products != ProductType::asWritten;
 }
 
+bool narrowsActivations(const PipelineOptions &options) {
+  return narrowsProducts(options) && options.target.narrowActivations;
+}
+
 constexpr PassInfo table[] = {
     {"specialize-shapes", Phase::captured, "first: every later pass sees static sizes", true, nullptr},
     {"decompose", Phase::captured, "before autodiff: gradients are known of primitives alone", true, nullptr},
     {"autodiff", Phase::joint, "on primitives; forward and backward become one dataflow", true, nullptr},
+    {"autocast", Phase::shaped, "before kernels are asked for: a target may have them of 16-bit types alone", false,
+     narrowsProducts},
     {"expand-unsupported", Phase::shaped, "after autodiff: the target may have the gradient's kernel as well", true,
      nullptr},
     {"simplify", Phase::shaped, "after autodiff: it shares sums and removes what no result needs", false, optimizes},
-    {"autocast", Phase::shaped, "after simplify: on the products that remain; with --dtype", false, narrowsProducts},
     {"split-reductions", Phase::shaped, "before fusion: a long reduction's first part joins its producer", true,
      nullptr},
+    {"narrow-activations", Phase::shaped, "before fusion, on the ops that it sees: it says what will be stored", false,
+     narrowsActivations},
     {"fuse-kernels", Phase::fused, "after every rewrite of primitives: none remains outside a kernel", true, nullptr},
     {"schedule", Phase::fused, "before planning: live ranges follow from the order", true, nullptr},
     {"plan-memory", Phase::planned, "last: places follow from order and kernels", true, nullptr},
 };
 
-constexpr PassFunction functions[] = {specializeShapes, decompose,       autodiff,    expandUnsupported, simplify,
-                                      autocast,         splitReductions, fuseKernels, schedule,          planMemory};
+constexpr PassFunction functions[] = {specializeShapes,  decompose, autodiff,        autocast,
+                                      expandUnsupported, simplify,  splitReductions, narrowActivations,
+                                      fuseKernels,       schedule,  planMemory};
 static_assert(std::size(table) == std::size(functions));
 
 bool isEnabled(const PassInfo &info, const PipelineOptions &options) {

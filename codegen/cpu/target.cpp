@@ -39,6 +39,13 @@ bool CpuTarget::lower(const StructuredCall &call, runtime::Plan &plan, std::stri
   return true;
 }
 
+/// oneDNN widens bf16 on a CPU without instructions for it, and f16 on all.
+tcc::Target::FastProducts CpuTarget::fastProducts() const {
+  std::string error;
+  std::optional<std::string> features = usedFeatures(options.target, {"avx512bf16"}, error);
+  return {features && !features->empty(), false};
+}
+
 std::string CpuTarget::codeName() const {
   return options.target.cpu == "native" ? data.name : data.name + ":" + options.target.cpu;
 }

@@ -16,6 +16,7 @@ public:
   int64_t scratchBytes(mlir::Operation *op) const override;
   std::optional<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels, std::string &error) const override;
   bool lower(const StructuredCall &call, runtime::Plan &plan, std::string &error) const override;
+  FastProducts fastProducts() const override;
   std::string codeName() const override;
   std::optional<std::string> needs(std::string &error) const override;
 

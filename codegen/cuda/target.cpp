@@ -151,11 +151,21 @@ TargetModel cudaModel() {
   model.longestRow = 65536;
   model.alignment = 256;
   model.joinedBytes = 16 << 20; // a launch is worth megabytes
+  model.multipliesF16 = true;
+  model.narrowActivations = true;
   return model;
 }
 
 bool CudaTarget::supports(StringRef op) const {
   return op == MatmulOp::getOperationName();
+}
+
+/// Tensor cores multiply f16 from sm_70 on and bf16 from sm_80 on.
+Target::FastProducts CudaTarget::fastProducts() const {
+  StringRef digits = StringRef(options.architecture).ltrim("sm_").take_while(llvm::isDigit);
+  int number = 0;
+  digits.getAsInteger(10, number);
+  return {number >= 80, number >= 70};
 }
 
 KernelLaunch CudaTarget::launch(const KernelInfo &form) const {

@@ -23,6 +23,7 @@ public:
   std::optional<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels, std::string &error) const override;
   bool lower(const StructuredCall &call, runtime::Plan &plan, std::string &error) const override;
   bool lowerKernels(llvm::ArrayRef<KernelSource> kernels, runtime::Plan &plan, std::string &error) const override;
+  FastProducts fastProducts() const override;
   std::string codeName() const override { return data.name + ":" + options.architecture; }
   std::optional<std::string> needs(std::string &) const override { return std::string(); }
 

@@ -3,9 +3,12 @@
 #include "codegen/cuda/target.h"
 #include "codegen/targets.h"
 #include "frontend/capture.h"
+#include "frontend/compile_options.h"
 #include "frontend/driver/execution.h"
 #include "frontend/driver/outputs.h"
 #include "frontend/graph_file.h"
+#include "frontend/loss_scaling.h"
+#include "frontend/product_choice.h"
 #include "runtime/device/cuda/step_device.h"
 #include "runtime/files.h"
 #include "runtime/threads.h"
@@ -57,6 +60,7 @@ private:
   void openDump();
   void closeDump();
   void make();
+  void setProducts(func::FuncOp function);
   void chooseTarget(int threads);
   void emit(Emission emission);
   void emitPhase(Emission emission);
@@ -111,8 +115,9 @@ int Job::steps() {
   warnAboutGraph(function, *text, name, options.warnings, printer);
   if (printer.errors())
     return exitDiagnosed;
-  values.hints = valueHints(function);
   compileOptions = options.compile;
+  setProducts(function);
+  values.hints = valueHints(function);
   values.given = readInputs(options, argumentsOf(function), compileOptions.pipeline.shapes);
   for (const auto &[result, file] : options.outputFiles)
     checkName("--output ", result, tcc::writableNames(function), "result or state");
@@ -141,6 +146,17 @@ int Job::steps() {
   if (options.timeReport)
     printTimes();
   return exitSuccess;
+}
+
+/// --dtype: what "auto" means here, and the scale of the loss that f16 needs.
+void Job::setProducts(func::FuncOp function) {
+  CompilerFlags flags = options.flags;
+  if (std::optional<std::string> chosen = chooseProducts(flags, compileOptions.targetName)) {
+    llvm::errs() << "tcc: --dtype=auto is " << *chosen << '\n';
+    applyFlags(flags, compileOptions);
+  }
+  if (flags.products == runtime::DType::f16 && scaleLoss(function))
+    say("scaled the loss by a state, for gradients in f16");
 }
 
 /// Every artefact, a dump of a phase too, is of the one target.

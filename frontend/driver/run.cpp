@@ -1,5 +1,6 @@
 // Options to actions.
 #include "frontend/driver/run.h"
+#include "codegen/targets.h"
 #include "frontend/diagnostics.h"
 #include "frontend/driver/driver.h"
 #include "frontend/driver/outputs.h"
@@ -10,6 +11,15 @@ using namespace tcc;
 using namespace tcc::driver;
 
 namespace {
+
+/// Which passes are on depends on the target too.
+void printPipelineFor(const CompileOptions &options) {
+  PipelineOptions pipeline = options.pipeline;
+  std::string problem;
+  if (std::unique_ptr<Target> target = makeTarget(options.targetName, options.cpu, 1, problem))
+    pipeline.target = target->model();
+  printPipeline(llvm::outs(), pipeline);
+}
 
 int dispatch(const Options &options) {
   switch (options.action) {
@@ -25,7 +35,7 @@ int dispatch(const Options &options) {
   case Action::doctor:
     return runDoctor(llvm::outs());
   case Action::printPipeline:
-    printPipeline(llvm::outs(), options.compile.pipeline);
+    printPipelineFor(options.compile);
     return exitSuccess;
   case Action::compile:
   case Action::syntaxOnly:

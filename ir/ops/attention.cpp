@@ -272,6 +272,13 @@ SmallVector<Value> FlashAttentionBackwardOp::expand(Emit &b) {
   return expansion.backward(expansion.probabilities(getLse()), getDOut(), delta);
 }
 
+void FlashAttentionOp::keepResultType() {} // out has q's type, whatever that is
+void FlashAttentionBackwardOp::keepResultType() {}
+
+bool FlashAttentionBackwardOp::narrows(unsigned operand) {
+  return getOperation()->getOperand(operand) != getLse();
+}
+
 int64_t FlashAttentionBackwardOp::flops() {
   AttentionSizes sizes = sizesOf(*this);
   return 10 * sizes.width * sizes.batch * sizes.heads * maskOf(*this).visiblePairs(sizes.queries, sizes.keys);

@@ -2,6 +2,7 @@
 // RUN: %tcc --print-pipeline | FileCheck %s
 // RUN: %tcc --print-pipeline -O0 | FileCheck %s --check-prefix=SINGLE
 // RUN: %tcc --print-pipeline --dtype=bf16 | FileCheck %s --check-prefix=NARROW
+// RUN: %tcc --print-pipeline --dtype=f16 --target=cuda | FileCheck %s --check-prefix=CUDA
 // RUN: not %tcc %s -fno-simplif 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // RUN: not %tcc %s -fno-autodiff 2>&1 | FileCheck %s --check-prefix=REQUIRED
 // RUN: not %tcc %s -fdump-ir=autodif 2>&1 | FileCheck %s --check-prefix=DUMP
@@ -9,15 +10,18 @@
 // CHECK: 1 specialize-shapes captured on
 // CHECK-NEXT: 2 decompose captured on
 // CHECK-NEXT: 3 autodiff joint on
-// CHECK-NEXT: 4 expand-unsupported shaped on
-// CHECK-NEXT: 5 simplify shaped on
-// CHECK-NEXT: 6 autocast shaped off
+// CHECK-NEXT: 4 autocast shaped off
+// CHECK-NEXT: 5 expand-unsupported shaped on
+// CHECK-NEXT: 6 simplify shaped on
 // CHECK-NEXT: 7 split-reductions shaped on
-// CHECK-NEXT: 8 fuse-kernels fused on
-// CHECK-NEXT: 9 schedule fused on
-// CHECK-NEXT: 10 plan-memory planned on
-// NARROW: 6 autocast shaped on
-// SINGLE: 5 simplify shaped off
+// CHECK-NEXT: 8 narrow-activations shaped off
+// CHECK-NEXT: 9 fuse-kernels fused on
+// CHECK-NEXT: 10 schedule fused on
+// CHECK-NEXT: 11 plan-memory planned on
+// NARROW: 4 autocast shaped on
+// NARROW: 8 narrow-activations shaped off
+// CUDA: 8 narrow-activations shaped on
+// SINGLE: 6 simplify shaped off
 // UNKNOWN: did you mean '-fno-simplify'?
 // REQUIRED: pass 'autodiff' cannot be left out
 // DUMP: autodif

@@ -146,20 +146,25 @@ TEST_F(Pipeline, longChainsStayWithinBounds) {
   }
 }
 
-/// In fp64 casts are the identity, so that a product of the wrong value would show.
-TEST_F(Pipeline, autocastKeepsTheMeaningAndLeavesNoWideProduct) {
+/// In fp64 casts are the identity, so that a product of the wrong value, or a value stored in another's place, would
+/// show.
+TEST_F(Pipeline, narrowTypesKeepTheMeaningAndLeaveNoWideProduct) {
   for (const TrainingStep &step : trainingSteps())
-    for (int level : {0, 2}) {
-      OwningOpRef<ModuleOp> module = parse(step.text);
-      PipelineOptions options = atLevel(level);
-      options.verifyEach = true;
-      options.products = ProductType::bf16;
-      EXPECT_TRUE(run(*module, options)) << step.name << " at -O" << level << ": " << messages;
-      mainOf(*module).walk([&](MatmulOp product) {
-        EXPECT_TRUE(tensorType(product.getA()).getElementType().isBF16()) << step.name;
-        EXPECT_TRUE(tensorType(product.getB()).getElementType().isBF16()) << step.name;
-      });
-    }
+    for (int level : {0, 2})
+      for (bool isF16 : {false, true})
+        for (bool activations : {false, true}) {
+          OwningOpRef<ModuleOp> module = parse(step.text);
+          PipelineOptions options = atLevel(level);
+          options.verifyEach = true;
+          options.products = isF16 ? ProductType::f16 : ProductType::bf16;
+          options.target.multipliesF16 = true;
+          options.target.narrowActivations = activations;
+          EXPECT_TRUE(run(*module, options)) << step.name << " at -O" << level << ": " << messages;
+          mainOf(*module).walk([&](MatmulOp product) {
+            for (Value operand : product->getOperands())
+              EXPECT_EQ(tensorType(operand).getElementTypeBitWidth(), 16u) << step.name;
+          });
+        }
 }
 
 TEST_F(Pipeline, gradientsEqualAnIndependentSweep) {
@@ -528,18 +533,21 @@ TEST_F(Pipeline, printsItsTable) {
     printPipeline(stream, options);
     return text;
   };
-  EXPECT_EQ(print(PipelineOptions()),
-            " 1  specialize-shapes  captured  on   first: every later pass sees static sizes\n"
-            " 2  decompose          captured  on   before autodiff: gradients are known of primitives alone\n"
-            " 3  autodiff           joint     on   on primitives; forward and backward become one dataflow\n"
-            " 4  expand-unsupported shaped    on   after autodiff: the target may have the gradient's kernel as well\n"
-            " 5  simplify           shaped    on   after autodiff: it shares sums and removes what no result needs\n"
-            " 6  autocast           shaped    off  after simplify: on the products that remain; with --dtype\n"
-            " 7  split-reductions   shaped    on   before fusion: a long reduction's first part joins its producer\n"
-            " 8  fuse-kernels       fused     on   after every rewrite of primitives: none remains outside a kernel\n"
-            " 9  schedule           fused     on   before planning: live ranges follow from the order\n"
-            "10  plan-memory        planned   on   last: places follow from order and kernels\n");
-  EXPECT_NE(print(atLevel(0)).find("5  simplify           shaped    off"), std::string::npos);
+  EXPECT_EQ(
+      print(PipelineOptions()),
+      " 1  specialize-shapes  captured  on   first: every later pass sees static sizes\n"
+      " 2  decompose          captured  on   before autodiff: gradients are known of primitives alone\n"
+      " 3  autodiff           joint     on   on primitives; forward and backward become one dataflow\n"
+      " 4  autocast           shaped    off  before kernels are asked for: a target may have them of 16-bit types "
+      "alone\n"
+      " 5  expand-unsupported shaped    on   after autodiff: the target may have the gradient's kernel as well\n"
+      " 6  simplify           shaped    on   after autodiff: it shares sums and removes what no result needs\n"
+      " 7  split-reductions   shaped    on   before fusion: a long reduction's first part joins its producer\n"
+      " 8  narrow-activations shaped    off  before fusion, on the ops that it sees: it says what will be stored\n"
+      " 9  fuse-kernels       fused     on   after every rewrite of primitives: none remains outside a kernel\n"
+      "10  schedule           fused     on   before planning: live ranges follow from the order\n"
+      "11  plan-memory        planned   on   last: places follow from order and kernels\n");
+  EXPECT_NE(print(atLevel(0)).find("6  simplify           shaped    off"), std::string::npos);
   PipelineOptions on = atLevel(0);
   on.passes["simplify"] = true;
   EXPECT_EQ(print(on), print(PipelineOptions()));
