@@ -1,4 +1,5 @@
 #include "models/generate.h"
+#include "frontend/product_choice.h"
 #include "models/input_error.h"
 #include "models/model.h"
 #include "models/run_setup.h"
@@ -59,7 +60,10 @@ std::vector<int32_t> promptTokens(const std::string &text, int64_t vocabulary, c
   return tokens;
 }
 
-void generate(const TrainOptions &options, std::FILE *output) {
+void generate(const TrainOptions &given, std::FILE *output) {
+  TrainOptions options = given;
+  if (const std::optional<std::string> chosen = chooseProducts(options, "cpu"); chosen && !options.quiet)
+    fmt::print(stderr, "--dtype=auto is {}\n", *chosen);
   const ModelFolder folder(options.initFolder);
   std::optional<AdapterFolder> adapter;
   if (!options.adapterFolder.empty())

@@ -1,4 +1,5 @@
 #include "models/trainer.h"
+#include "frontend/product_choice.h"
 #include "models/checksum.h"
 #include "models/counter_random.h"
 #include "models/evaluation.h"
@@ -170,7 +171,7 @@ void Trainer::loadWeights(const std::optional<ModelFolder> &folder) {
     model.load(*folder);
   }
   if (resumed) {
-    checkpoints->load(model, optimizer->states());
+    checkpoints->load(model, optimizer->states(), step.lossScaling());
     log.message(fmt::format("going on after step {} of {}", state.step - 1, options.checkpointFolder));
   } else if (firstAdapter) {
     model.load(*firstAdapter);
@@ -306,9 +307,9 @@ void Trainer::trainStep() {
   state.lossLast = loss;
   if (!std::isfinite(loss) || !std::isfinite(norm))
     if (state.skipped++ == 0)
-      log.message(fmt::format("step {}: loss {} with gradient norm {}, so its update was left out (a smaller --lr may "
-                              "help)",
-                              index, loss, norm));
+      log.message(
+          fmt::format("step {}: loss {} with gradient norm {}, so its update was left out ({})", index, loss, norm,
+                      step.lossScaling().empty() ? "a smaller --lr may help" : "the loss is scaled by half as much"));
   StepRecord record{.step = index,
                     .loss = loss,
                     .ms = ms,
@@ -375,7 +376,9 @@ void Trainer::writeCheckpoint() {
   if (options.schedule.length.seconds)
     state.seconds = elapsed;
   try {
-    checkpoints->write(state, model, optimizer->states(), initialConfig, options.initFolder);
+    std::vector<State> states = optimizer->states();
+    states.insert(states.end(), step.lossScaling().begin(), step.lossScaling().end());
+    checkpoints->write(state, model, states, initialConfig, options.initFolder);
     writtenStep = state.step;
   } catch (const InputError &error) {
     log.warning(fmt::format("no checkpoint of {} steps: {}; the run goes on", state.step, error.what()));
@@ -530,6 +533,8 @@ int train(const TrainOptions &options, std::FILE *output) {
     }
     applyTokenizer(used, *tokenizer);
   }
+  if (const std::optional<std::string> chosen = chooseProducts(used, "cpu"); chosen && !options.quiet)
+    fmt::print(stderr, "--dtype=auto is {}\n", *chosen);
   std::optional<ModelFolder> folder;
   if (!options.initFolder.empty())
     folder.emplace(options.initFolder);
