@@ -57,7 +57,6 @@ private:
   const TargetModel &target;
   const llvm::DenseSet<Value> *narrow = nullptr;       // counted with 16 bits
   llvm::DenseMap<Value, SmallVector<Value, 4>> leaves; // of free values: the stored values they are computed from
-  llvm::DenseMap<Value, unsigned> opsBehind;           // of free values: ops to recompute
   llvm::DenseSet<Value> freeValues;
 
   int64_t bytesOf(Value value) const {
@@ -103,20 +102,37 @@ private:
 
   //===- step 2 ------------------------------------------------------------------------------------------------===//
 
-  void addLeaves(Value operand, llvm::SmallSetVector<Value, 4> &set, int64_t &ops) const {
+  void addLeaves(Value operand, llvm::SmallSetVector<Value, 4> &set) const {
     if (!freeValues.contains(operand)) {
       set.insert(operand);
       return;
     }
     auto known = leaves.find(operand);
     set.insert(known->second.begin(), known->second.end());
-    ops += opsBehind.lookup(operand);
+  }
+
+  /// Free elementwise ops that a kernel of `op` computes before it, each once; more than `most` is `most` + 1.
+  int64_t opsBefore(Operation &op, int64_t most) const {
+    constexpr size_t mostViews = 16; // looked through for each op that counts
+    llvm::SmallPtrSet<Operation *, 16> seen;
+    SmallVector<Operation *> work{&op};
+    int64_t count = 0;
+    while (!work.empty() && count <= most) {
+      for (Value operand : work.pop_back_val()->getOperands()) {
+        if (!freeValues.contains(operand) || !seen.insert(operand.getDefiningOp()).second)
+          continue;
+        work.push_back(operand.getDefiningOp());
+        count += isa<ElementwiseOpInterface, RandomBitsOp>(operand.getDefiningOp());
+      }
+      if (seen.size() > mostViews * (most + 1))
+        return most + 1;
+    }
+    return std::min(count, most + 1);
   }
 
   void classify() {
     freeValues.clear();
     leaves.clear();
-    opsBehind.clear();
     for (Operation &op : block.without_terminator()) {
       if (isa<StructuredOpInterface>(op) || op.getNumResults() != 1)
         continue;
@@ -126,9 +142,8 @@ private:
       if (inMemory.contains(value) || !(view || source || elementwise))
         continue;
       llvm::SmallSetVector<Value, 4> set;
-      int64_t ops = elementwise ? 1 : 0;
       for (Value operand : op.getOperands())
-        addLeaves(operand, set, ops);
+        addLeaves(operand, set);
       int64_t bytes = 0;
       for (Value leaf : set)
         bytes += bytesOf(leaf);
@@ -136,12 +151,11 @@ private:
       bool isCondition = tensorType(value).getElementType().isInteger(1);
       int64_t worth = isCondition ? 4 * tensorType(value).getNumElements() : bytesOf(value);
       bool cheap = bytes <= std::max(worth + worth / 4, target.alwaysRecomputed);
-      if (!(view || source) && (level < 2 || !cheap || ops > target.longestRecomputation ||
-                                static_cast<int64_t>(set.size()) > target.mostRecomputedFrom))
+      if (!(view || source) && (level < 2 || !cheap || static_cast<int64_t>(set.size()) > target.mostRecomputedFrom ||
+                                opsBefore(op, target.longestRecomputation) >= target.longestRecomputation))
         continue;
       freeValues.insert(value);
       leaves[value].assign(set.begin(), set.end());
-      opsBehind[value] = ops;
     }
   }
 
@@ -186,10 +200,10 @@ private:
       FusionGroup group;
       group.first = group.last = order[&op];
       group.values.insert(op.getResult(0));
-      group.ops = 1;
+      group.ops = 1 + opsBefore(op, target.mostKernelOps);
       llvm::SmallSetVector<Value, 4> set;
       for (Value operand : op.getOperands())
-        addLeaves(operand, set, group.ops);
+        addLeaves(operand, set);
       group.arguments.insert(set.begin(), set.end());
       unsigned id = groups.size();
       groupOf[op.getResult(0)] = id;
