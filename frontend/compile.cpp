@@ -1,5 +1,6 @@
 // Function: trace, look up, on a miss compile and load, run.
 #include "frontend/compile.h"
+#include "codegen/check_device.h"
 #include "frontend/capture.h"
 #include "frontend/compile_options.h"
 #include "frontend/graph_file.h"
@@ -164,7 +165,8 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile() {
 
   // 3. Executable.
   const Clock::time_point loading = Clock::now();
-  auto executable = runtime::Executable::load(std::move(*artefact), {options.threads, options.checked, device});
+  auto executable =
+      runtime::Executable::load(std::move(*artefact), {options.threads, options.checked, device, options.separate});
   if (!executable)
     refuse(executable.error().message());
   if (options.checked)
@@ -280,6 +282,33 @@ std::vector<Array> Function::call(std::span<const Array> arguments) {
 void Function::prepare(std::span<const Array> arguments) {
   const Turn turn(held().busy, impl->name);
   impl->prepare(arguments);
+}
+
+std::string Function::checkDevice(std::span<const Array> arguments) {
+  const Turn turn(held().busy, impl->name);
+  impl->trace(arguments);
+  impl->current = nullptr; // a frozen function traces again
+  const auto bytesOf = [](const void *data, int64_t bytes) {
+    return std::string(static_cast<const char *>(data), static_cast<size_t>(bytes));
+  };
+  std::map<std::string, std::string> values;
+  for (size_t i = 0; i < arguments.size(); ++i)
+    values[impl->inputNames[i]] = bytesOf(arguments[i].rawForReading(), arguments[i].bytes());
+  for (const Record::Argument &argument : impl->recorded.record->arguments)
+    if (argument.state)
+      values[argument.name] = bytesOf(argument.state.rawForReading(), argument.state.bytes());
+  CompileOptions options;
+  applyFlags(impl->options, options);
+  std::string error;
+  auto module = buildModule(*impl->recorded.record, impl->name, impl->options.outputs, threadContext());
+  const std::optional<DeviceCheck> check = tcc::checkDevice(
+      *module, options, impl->device, [&](const runtime::TensorSpec &spec, bool) { return values.at(spec.name); },
+      error);
+  if (!check)
+    throw Error("'" + impl->name + "' cannot be checked: " + error);
+  if (!check->difference.empty())
+    throw Error("'" + impl->name + "': " + check->text(impl->device->name()));
+  return check->text(impl->device->name());
 }
 
 std::string Function::graph(std::span<const Array> arguments) {

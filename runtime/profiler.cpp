@@ -64,7 +64,7 @@ Error Profiler::writeChromeTrace(const std::string &path) const {
   return writeFileAtomically(path, chromeTrace());
 }
 
-std::string Profiler::table(size_t rows) const {
+std::string Profiler::table(size_t rows, const Limits &limits) const {
   std::map<std::string, Row> byLabel;
   int64_t total = 0;
   for (const Event &event : events) {
@@ -91,7 +91,9 @@ std::string Profiler::table(size_t rows) const {
     sorted.resize(rows);
 
   char line[160];
-  std::snprintf(line, sizeof line, "%7s %11s %7s %8s %10s\n", "calls", "ms", "share", "GB/s", "GFLOP/s");
+  const bool limited = limits.bytes > 0 || limits.flops > 0;
+  std::snprintf(line, sizeof line, "%7s %11s %7s %8s %10s%s\n", "calls", "ms", "share", "GB/s", "GFLOP/s",
+                limited ? "  of limit" : "");
   std::string text = "label" + std::string(width - 5, ' ') + line;
   for (const Row &row : sorted) {
     const double ns = static_cast<double>(std::max<int64_t>(1, row.nanoseconds));
@@ -99,6 +101,12 @@ std::string Profiler::table(size_t rows) const {
                   ns * 1e-6, 100.0 * ns / static_cast<double>(std::max<int64_t>(1, total)),
                   static_cast<double>(row.bytes) / ns, static_cast<double>(row.flops) / ns);
     text += row.label + std::string(width - characters(row.label), ' ') + line;
+    if (limited) {
+      const double least = std::max(limits.bytes > 0 ? static_cast<double>(row.bytes) / limits.bytes : 0,
+                                    limits.flops > 0 ? static_cast<double>(row.flops) / limits.flops : 0);
+      std::snprintf(line, sizeof line, " %8.1f%%\n", 100.0 * least * 1e9 / ns);
+      text.replace(text.size() - 1, 1, line);
+    }
   }
   return text;
 }

@@ -31,8 +31,15 @@ public:
   std::string chromeTrace() const;
   Error writeChromeTrace(const std::string &path) const;
 
-  /// One row a label, longest first: calls, milliseconds, share of the whole, GB/s, GFLOP/s. `rows` 0: all.
-  std::string table(size_t rows = 0) const;
+  /// What a device can do at most, a second; 0: not known.
+  struct Limits {
+    double bytes = 0, flops = 0;
+  };
+  /// One row a label, longest first: calls, milliseconds, share of the whole, GB/s, GFLOP/s, and where limits are known
+  /// the share of what they allow: the time that the bytes or the flops need at least, beside the time taken. `rows` 0:
+  /// all.
+  std::string table(size_t rows, const Limits &limits) const;
+  std::string table(size_t rows = 0) const { return table(rows, Limits()); }
 
 private:
   std::vector<Event> events;

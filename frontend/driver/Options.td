@@ -24,6 +24,7 @@ def run : Two<"run">, Group<run_group>, HelpText<"Run once on random inputs and 
 def run_EQ : TwoJoined<"run=">, Group<run_group>, MetaVarName<"N|reference">, HelpText<"Run N times, or once in the reference interpreter">;
 def bench : Two<"bench">, Group<run_group>, HelpText<"Time 20 runs after a warm-up">;
 def bench_EQ : TwoJoined<"bench=">, Group<run_group>, MetaVarName<"N">, HelpText<"Time N runs">;
+def check_device : Two<"check-device">, Group<run_group>, HelpText<"With --target=cuda: first one step kernel by kernel beside the CPU, each from the GPU's own operands">;
 def input : Separate<["--"], "input">, Group<run_group>, MetaVarName<"NAME=FILE.npy">, HelpText<"Take an input or a state from a file; it gives '?' sizes too">;
 def input_EQ : TwoJoined<"input=">, Group<run_group>, Alias<input>;
 def output : Separate<["--"], "output">, Group<run_group>, MetaVarName<"NAME=FILE.npy">, HelpText<"Write a result, or a state after the last run, to a file">;

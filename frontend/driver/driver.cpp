@@ -1,5 +1,6 @@
 // One input: read, compile, and what was asked of the result.
 #include "frontend/driver/driver.h"
+#include "codegen/check_device.h"
 #include "codegen/cuda/target.h"
 #include "codegen/targets.h"
 #include "frontend/capture.h"
@@ -65,6 +66,7 @@ private:
   runtime::Artefact compile();
   void printSummary(llvm::raw_ostream &os);
   void printTimes();
+  void checkDevice(const std::shared_ptr<runtime::Device> &device);
   void execute();
   void interpret();
 
@@ -320,10 +322,30 @@ static std::shared_ptr<runtime::Device> deviceFor(StringRef target) {
   return *device;
 }
 
+/// --check-device. Throws Error for the first value that differs.
+void Job::checkDevice(const std::shared_ptr<runtime::Device> &device) {
+  OwningOpRef<ModuleOp> checked = copy();
+  const auto valueOf = [&](const runtime::TensorSpec &spec, bool) {
+    const Array array = values.of(spec, options.seed, 1);
+    return std::string(static_cast<const char *>(array.rawForReading()), static_cast<size_t>(array.bytes()));
+  };
+  std::string problem;
+  const std::optional<DeviceCheck> check = tcc::checkDevice(*checked, compileOptions, device, valueOf, problem);
+  if (!check && problem.empty())
+    throw AlreadyReported();
+  if (!check)
+    throw Error("--check-device: " + problem);
+  if (!check->difference.empty())
+    throw Error(check->text(device->name()));
+  llvm::errs() << check->text(device->name()) << '\n';
+}
+
 void Job::execute() {
+  const std::shared_ptr<runtime::Device> device = deviceFor(compileOptions.targetName);
+  if (options.checkDevice)
+    checkDevice(device);
   runtime::Artefact artefact = compile();
-  auto executable = runtime::Executable::load(std::move(artefact),
-                                              {compileOptions.threads, false, deviceFor(compileOptions.targetName)});
+  auto executable = runtime::Executable::load(std::move(artefact), {compileOptions.threads, false, device});
   if (!executable)
     throw Error(executable.error().message());
   say("loaded for " + std::to_string((*executable)->threads()) + " threads");

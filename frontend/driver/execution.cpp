@@ -4,6 +4,7 @@
 #include "frontend/diagnostics.h"
 #include "frontend/npy.h"
 #include "ir/reference/interpreter.h"
+#include "runtime/device/limits.h"
 #include "runtime/profiler.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
@@ -104,6 +105,18 @@ void bench(Stage &stage, int64_t runs, runtime::Executable &executable, runtime:
   if (flops && median > 0)
     llvm::outs() << llvm::format(", %.2f GFLOP/s", static_cast<double>(flops) / median / 1e6);
   llvm::outs() << ", peak " << bytesText(executable.peakBytes()) << '\n';
+}
+
+/// What a device with memory of its own can do at most; nothing is known of the CPU.
+runtime::Profiler::Limits limitsOf(runtime::Executable &executable) {
+  if (executable.device()->sharesHostMemory())
+    return {};
+  runtime::DType products = DType::f32;
+  for (const runtime::Instruction &instruction : executable.plan().instructions)
+    if (const auto *product = std::get_if<runtime::MatmulCall>(&instruction.call))
+      products = product->desc.a.dtype;
+  const runtime::DeviceLimits limits = runtime::measureLimits(executable.device(), products);
+  return {limits.bytesPerSecond, limits.flopsPerSecond};
 }
 
 /// A result shadows a state of its name, since results stand first.
@@ -230,7 +243,7 @@ void execute(runtime::Executable &executable, const Options &options, const RunV
   if (recorder) {
     if (runtime::Error error = profiler.writeChromeTrace(options.profile))
       throw Error(error.message());
-    llvm::errs() << profiler.table(12);
+    llvm::errs() << profiler.table(12, limitsOf(executable));
   }
 }
 

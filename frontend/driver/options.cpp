@@ -204,6 +204,9 @@ void apply(const Arg &arg, Options &options) {
   case OPT_run_EQ:
     readRun(value(), options);
     break;
+  case OPT_check_device:
+    options.checkDevice = true;
+    return;
   case OPT_bench:
     options.benchRuns = 20;
     break;
@@ -297,6 +300,8 @@ void checkTogether(const Options &options) {
     throw UsageError{"--input without --run or --bench"};
   if (!executes && !options.outputFiles.empty())
     throw UsageError{"--output without --run or --bench"};
+  if (options.checkDevice && ((!options.runs && !options.benchRuns) || options.compile.targetName == "cpu"))
+    throw UsageError{"--check-device without --target=cuda and --run or --bench"};
   if (!options.profile.empty() && !options.runs && !options.benchRuns)
     throw UsageError{"--profile= without --run or --bench"};
 }

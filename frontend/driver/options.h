@@ -28,6 +28,7 @@ struct Options {
   std::optional<int64_t> benchRuns;
   std::vector<std::pair<std::string, std::string>> inputFiles;  ///< --input: name, path
   std::vector<std::pair<std::string, std::string>> outputFiles; ///< --output: name of a result or state, path
+  bool checkDevice = false;
   uint64_t seed = 0;
   std::string profile;
 

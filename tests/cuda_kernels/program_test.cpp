@@ -72,5 +72,30 @@ TEST(CudaProgram, trainsAGptLikeTheCpu) {
   }
 }
 
+TEST(CudaProgram, theDoctorTestsGpusAndSaysWhatIsMissing) {
+  const Result well = run(machine + bin + "/tcc --doctor");
+  EXPECT_EQ(well.status, 0) << well.output;
+  for (const char *part : {"ok       driver", "ok       NVRTC", "ok       cuBLASLt", "cuda:0: Emulated H200, ",
+                           "ok       architecture  sm_90a",
+                           "ok       self-test     a kernel, a product and a captured graph give the host's values"})
+    EXPECT_NE(well.output.find(part), std::string::npos) << part << "\n" << well.output;
+  struct Case {
+    const char *environment, *expected;
+    bool isWell;
+  };
+  for (const Case &each :
+       {Case{"TCC_NVRTC=/nonexistent ", "missing  NVRTC         compiles kernels; NVRTC (", true},
+        {"TCC_CUBLASLT=/nonexistent ", "missing  cuBLASLt      matrix products; cuBLASLt (", true},
+        {"TCC_CUDA_DRIVER=/nonexistent ", "missing  driver        runs kernels; the CUDA", true},
+        {"TCC_CUDA_MACHINE=driver=11080 ", "missing  device        cuda:0; the CUDA driver is for", true},
+        {"TCC_CUDA_MACHINE=devices=0 ", "missing  device        there is none", true},
+        {"TCC_CUDA_MACHINE_FAIL=cuGraphLaunch:2:719 ", "FAILED   self-test", false},
+        {"TCC_CUDA_MACHINE_ALTER='affine|2.0f|3.0f' ", "the GPU computes wrongly: step 1", false}}) {
+    const Result seen = run(machine + each.environment + bin + "/tcc --doctor");
+    EXPECT_EQ(seen.status == 0, each.isWell) << each.environment << seen.output;
+    EXPECT_NE(seen.output.find(each.expected), std::string::npos) << each.environment << seen.output;
+  }
+}
+
 } // namespace
 } // namespace tcc
