@@ -9,12 +9,13 @@
 
 namespace tcc::models {
 
-FunctionOptions functionOptions(const TrainOptions &options, std::vector<std::string> inputs,
+FunctionOptions functionOptions(const TrainOptions &options, const RunDevice &device, std::vector<std::string> inputs,
                                 std::vector<std::string> outputs, std::function<void(std::string_view)> report) {
   FunctionOptions function;
   function.inputs = std::move(inputs);
   function.outputs = std::move(outputs);
   static_cast<CompilerFlags &>(function) = options;
+  function.device = device.device;
   function.report = std::move(report);
   return function;
 }
@@ -81,7 +82,9 @@ void generate(const TrainOptions &options, std::FILE *output) {
   };
   checkSequence(options, folder.config());
   const int64_t sequence = options.sequence.value_or(std::min<int64_t>(folder.config().positions(), 1024));
-  TextGenerator generator(model, sequence, functionOptions(options, {}, {}, report));
+  const RunDevice device = chooseDevice(options.device);
+  report(device.note);
+  TextGenerator generator(model, sequence, functionOptions(options, device, {}, {}, report));
   // The first place where one of the stop texts begins.
   const auto stopAt = [&](const std::string &text) {
     size_t first = std::string::npos;

@@ -39,7 +39,7 @@ void writeStates(const std::string &path, const std::vector<State> &states) {
     tensors.push_back({state.name(),
                        dtypeOf(state),
                        {state.shape().begin(), state.shape().end()},
-                       {static_cast<const std::byte *>(state.raw()), size_t(state.bytes())}});
+                       {static_cast<const std::byte *>(state.rawForReading()), size_t(state.bytes())}});
   writeSafetensors(path, tensors);
 }
 

@@ -42,6 +42,8 @@ void checkRunFiles(const TrainOptions &options) {
   }
   if (!options.plotFile.empty())
     files.writes(fmt::format("--plot {}", options.plotFile), options.plotFile);
+  if (!options.profileFile.empty())
+    files.writes(fmt::format("--profile {}", options.profileFile), options.profileFile);
   if (!options.dumpTokens.empty())
     files.writes(fmt::format("--dump-tokens {}", options.dumpTokens), options.dumpTokens);
   if (!options.checkpointFolder.empty())

@@ -3,7 +3,7 @@
 #include "frontend/optim.h"
 #include "models/adapter.h"
 #include "models/checkpoint.h"
-#include "models/data.h"
+#include "models/batches.h"
 #include "models/options.h"
 #include "models/run_state.h"
 #include "models/tokenizer.h"
@@ -37,9 +37,22 @@ void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer);
 /// --dump-tokens.
 void dumpTokens(const TrainOptions &options, const Tokenizer &tokenizer);
 
-/// What a run's checkpoints say of it, at step 0. `base` is the folder that `adapter` stands beside.
+/// What a run's checkpoints say of it, at step 0. `base` is the folder that `adapter` stands beside; `device` is cpu or
+/// cuda.
 RunState describeRunState(const TrainOptions &options, const ModelConfig &config, int64_t sequence,
                           const TokenSource &data, const std::optional<AdapterConfig> &adapter,
-                          const std::optional<ModelFolder> &base);
+                          const std::optional<ModelFolder> &base, const std::string &device);
+
+/// Names of the training step's inputs: a dropout's seed is one where there is dropout.
+std::vector<std::string> stepInputNames(const TrainOptions &options);
+
+/// What is trained on and what is held out of it.
+HeldOutSplit splitData(const TrainOptions &options, const TokenSource &source, int64_t sequence);
+
+/// How a run ended that a signal stopped after `steps`, and whether it can go on.
+std::string stoppedText(int signal, int64_t steps, bool hasCheckpoints, bool isKept);
+
+/// What the user has not tried yet, a line each.
+std::string suggestions(const TrainOptions &options);
 
 } // namespace tcc::models

@@ -77,6 +77,7 @@ struct StepTimes {
     all.push_back(float(ms));
     sum += ms;
   }
+  int64_t count() const { return int64_t(all.size()); }
   double medianMs() const;
   double meanMs() const;
 
