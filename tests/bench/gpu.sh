@@ -126,7 +126,7 @@ gpt2_limited() { # SECONDS BATCH EXTRA...
 
 # same WHAT FILE FILE: the steps' lines are equal.
 same() {
-  if [ -s "$2" ] && cmp -s <(grep '^step' "$2") <(grep '^step' "$3"); then say "$1: equal bits"; else wrong "$1: other bits, see $2 and $3"; fi
+  if grep -q '^step' "$2" && cmp -s <(grep '^step' "$2") <(grep '^step' "$3"); then say "$1: equal bits"; else wrong "$1: other bits, see $2 and $3"; fi
 }
 
 first() {

@@ -5,8 +5,9 @@
 //                     [--states=FILE.safetensors] [--json=FILE]
 // Inputs: a file of raw bytes holds one step's value or several, which are taken in turn; a number fills the tensor;
 // integers:N draws from 0 to N - 1 at each step. Anything else is drawn: floats from -1 to 1, integers 0 or 1. States
-// are drawn with a deviation of 0.02 and zero for those of one dimension, unless a file has their bytes; with --states
-// those that it does not name are zero. --separate gives each value memory of its own. --json adds a line to a file.
+// are drawn with a deviation of 0.02 and zero for those of one dimension and for an optimizer's (`w.v` beside `w`),
+// unless a file has their bytes; with --states those that it does not name are zero. --separate gives each value memory
+// of its own. --json adds a line to a file.
 #include "runtime/device/cuda/step_device.h"
 #include "runtime/device/limits.h"
 #include "runtime/executable.h"
@@ -228,6 +229,12 @@ void printOutputs(const Plan &plan, StepOutputs &outputs, int step, Json &values
   std::printf("\n");
 }
 
+/// Whether a state is an optimizer's: named after another one. A second moment below zero has no root.
+bool belongsToAnother(const Plan &plan, const std::string &name) {
+  return std::any_of(plan.states.begin(), plan.states.end(),
+                     [&](const TensorSpec &other) { return name.starts_with(other.name + "."); });
+}
+
 /// What the plan's first product multiplies.
 DType productType(const Plan &plan) {
   for (const Instruction &instruction : plan.instructions)
@@ -281,7 +288,8 @@ int main(int count, char **arguments) {
         fail("`" + plan.states[i].name + "` has " + std::to_string(found->second.size()) + " bytes in " +
              options.statesFile + "; the artefact's has " + std::to_string(host.bytes()));
       std::memcpy(host.data(), found->second.data(), found->second.size());
-    } else if (options.statesFile.empty() || options.states.contains(plan.states[i].name)) {
+    } else if (options.states.contains(plan.states[i].name) ||
+               (options.statesFile.empty() && !belongsToAnother(plan, plan.states[i].name))) {
       stateSources[i].fill(static_cast<char *>(host.data()), 0);
     }
     states.push_back(orFail(device->allocate(host.bytes())));
