@@ -136,7 +136,7 @@ first() {
   baby --json="$results/runs.jsonl" >"$results/baby.txt" 2>&1 || wrong "the small model: $(tail -1 "$results/baby.txt")"
   head -1 "$results/baby.txt"
   # Losses: the CPU's within a thousandth.
-  awk 'NR == FNR { if (match($0, /"loss":[0-9.eE+-]+/) && /"step":/) cpu[n++] = substr($0, RSTART + 7, RLENGTH - 7); next }
+  awk 'BEGIN { n = i = 0 } NR == FNR { if (match($0, /"loss":[0-9.eE+-]+/) && /"step":/) cpu[n++] = substr($0, RSTART + 7, RLENGTH - 7); next }
     /^step / { d = $4 - cpu[i]; if (d < 0) d = -d; if (!(d <= 1e-3 * cpu[i])) bad = bad " step " i ": " $4 " for " cpu[i]; ++i }
     END { if (i != n || i == 0) bad = bad " " i " steps of " n; if (bad) { print "losses differ:" bad; exit 1 }; print i " losses are the CPU'"'"'s within 0.001" }' \
     "$here/data/baby.jsonl" "$results/baby.txt" || wrong "the small model's losses"
