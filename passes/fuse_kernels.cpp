@@ -248,7 +248,7 @@ private:
     bool scatters =
         llvm::any_of(form.stores, [](const KernelStore &store) { return store.kind == KernelStore::Kind::scatterAdd; });
     return !(form.stages > 1 && form.space.columns > target.longestKeptRow) &&
-           !(scatters && form.stores.size() > 1 && target.scatterAlone);
+           !(scatters && (form.stores.size() > 1 || form.stages > 1) && target.scatterAlone);
   }
 
   bool tryMerge(unsigned a, unsigned b, FusionPaths &paths) {

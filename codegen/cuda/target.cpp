@@ -146,10 +146,11 @@ private:
 TargetModel cudaModel() {
   TargetModel model;
   model.name = "cuda";
-  model.columnParts = 264; // two for each multiprocessor of an H200
+  model.columnParts = 528; // four for each multiprocessor of an H200: a divisor near it leaves at least two
   model.fewestRows = 64;
   model.longestRow = 65536;
   model.alignment = 256;
+  model.scatterAlone = true;
   model.joinedBytes = 16 << 20; // a launch is worth megabytes
   return model;
 }
@@ -224,7 +225,16 @@ bool CudaTarget::lower(const StructuredCall &call, runtime::Plan &plan, std::str
   return true;
 }
 
-bool CudaTarget::lowerKernels(ArrayRef<KernelSource> kernels, runtime::Plan &plan, std::string &) const {
+bool CudaTarget::lowerKernels(ArrayRef<KernelSource> kernels, runtime::Plan &plan, std::string &error) const {
+  for (const runtime::Instruction &instruction : plan.instructions)
+    if (const auto *call = std::get_if<runtime::KernelCall>(&instruction.call))
+      for (const runtime::Segment &segment : call->segments)
+        for (BufferId buffer : segment.args)
+          if (plan.buffers[buffer].offset % 16 != 0) { // kernels take 16 bytes at once
+            error = "kernel '" + instruction.label + "' has a tensor that starts at byte " +
+                    std::to_string(plan.buffers[buffer].offset) + "; a multiple of 16 is expected (compiler bug)";
+            return false;
+          }
   LaunchMaker(kernels, plan).run();
   plan.alignment = data.alignment;
   return true;
