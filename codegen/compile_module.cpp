@@ -4,9 +4,7 @@
 #include "codegen/lower_plan.h"
 #include "codegen/targets.h"
 #include "codegen/verify_artefact.h"
-#include "ir/analyze_kernel.h"
 #include "mlir/IR/OwningOpRef.h"
-#include "passes/joined_kernels.h"
 #include "runtime/threads.h"
 #include <chrono>
 
@@ -50,9 +48,14 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
   std::optional<runtime::Plan> plan = lowerPlan(onlyFunction(module), target, threads, kernels, error);
   if (!plan)
     return std::nullopt;
+  report.codegenSteps = {{"plan", millisecondsSince(start)}};
+  const auto emitting = std::chrono::steady_clock::now();
   std::optional<std::vector<std::string>> code = target.emit(kernels.sources(), error);
   if (!code)
     return std::nullopt;
+  report.codegenSteps.emplace_back("machine code of " + std::to_string(kernels.sources().size()) + " kernels",
+                                   millisecondsSince(emitting));
+  report.emitted = target.emitted();
   std::optional<std::string> needs = target.needs(error);
   if (!needs)
     return std::nullopt;
@@ -70,15 +73,10 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
   return artefact;
 }
 
-std::vector<KernelSource> kernelSources(ModuleOp module) {
+std::optional<std::vector<KernelSource>> kernelSources(ModuleOp module, const Target &target, std::string &error) {
   KernelTable kernels;
-  for (Operation &op : onlyFunction(module).getBody().front())
-    if (auto kernel = dyn_cast<KernelOp>(op)) {
-      std::string refusal;
-      KernelNames names;
-      KernelInfo form = *analyzeKernel(kernel, refusal, &names);
-      kernels.add(std::move(form), std::move(names), joinedGroup(kernel).has_value());
-    }
+  if (!lowerPlan(onlyFunction(module), target, runtime::availableThreads(), kernels, error))
+    return std::nullopt;
   return kernels.sources();
 }
 

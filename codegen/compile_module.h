@@ -20,6 +20,8 @@ struct CompileReport {
   int64_t compiledKernels = 0; // after equal ones were joined
   int64_t plannedBytes = 0;
   double pipelineMs = 0, codegenMs = 0;
+  std::vector<std::pair<std::string, double>> codegenSteps; // its parts: name and milliseconds
+  std::string emitted; // Target::emitted
 };
 
 /// The artefact; nothing and in `error` what failed, where no diagnostic was emitted on the module's context. The
@@ -27,7 +29,8 @@ struct CompileReport {
 std::optional<runtime::Artefact> compileModule(mlir::ModuleOp module, const CompileOptions &options,
                                                CompileReport &report, std::string &error);
 
-/// The kernels of a planned module under their symbols, equal ones once, in order of first use.
-std::vector<KernelSource> kernelSources(mlir::ModuleOp module);
+/// The kernels of a planned module under their symbols, equal ones once, in order of first use; nothing and in `error`
+/// what `target` refuses.
+std::optional<std::vector<KernelSource>> kernelSources(mlir::ModuleOp module, const Target &target, std::string &error);
 
 } // namespace tcc

@@ -109,6 +109,9 @@ std::unique_ptr<Reference> Reference::make(ModuleOp module, std::vector<RefTenso
   reference->rounding = cast<ModuleOp>(reference->joint->clone());
   pipeline.shapes.clear();
   pipeline.products = options.products;
+  pipeline.target = options.target; // says with `passes` what is stored in 16 bits
+  if (auto narrow = options.passes.find("narrow-activations"); narrow != options.passes.end())
+    pipeline.passes.insert(*narrow);
   pipeline.stopAfter = Phase::shaped;
   if (options.products != ProductType::asWritten && failed(runPipeline(*reference->rounding, pipeline, report))) {
     error = "does not reach phase shaped: " + messages.text;

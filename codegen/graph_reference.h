@@ -11,7 +11,8 @@ namespace tcc {
 class Reference {
 public:
   /// Null and in `error` the reason where the interpreter or a pass before phase joint refuses.
-  /// `options` are the pipeline's: shapes for `?`, and the products' type, which only the rounding run has.
+  /// `options` are the pipeline's: shapes for `?`; the products' type and whether activations are stored in 16 bits,
+  /// which only the rounding run has.
   static std::unique_ptr<Reference> make(mlir::ModuleOp module, std::vector<RefTensor> arguments, std::string &error,
                                          const PipelineOptions &options = {});
 

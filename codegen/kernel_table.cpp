@@ -1,4 +1,6 @@
 #include "codegen/kernel_table.h"
+#include "runtime/labels.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
 namespace tcc {
@@ -10,15 +12,29 @@ unsigned KernelTable::add(KernelInfo form, KernelNames names, bool joined) {
   for (auto known = first; known != last; ++known)
     if (KernelSource &source = list[known->second]; source.form == form) {
       (joined ? source.joined : source.alone) = true;
+      source.names.label = runtime::joinedLabel(source.names.label, names.label);
+      ++source.kernels;
       return known->second;
     }
   unsigned number = list.size();
   std::string symbol = "k" + std::to_string(number) + "_";
-  for (char c : names.label.substr(0, 40))
-    symbol += llvm::isAlnum(c) ? c : '_';
+  for (char c : runtime::labelPattern(names.label)) // kernels of all layers may share it
+    if (llvm::isAlnum(c))
+      symbol += c;
+    else if (symbol.back() != '_')
+      symbol += '_';
+  symbol.resize(std::min<size_t>(symbol.size(), 48));
   byHash.emplace(hash, number);
-  list.push_back({std::move(symbol), std::move(form), std::move(names), !joined, joined});
+  list.push_back({std::move(symbol), std::move(form), std::move(names), !joined, joined, 1, {}});
   return number;
+}
+
+unsigned KernelTable::add(std::string symbol, std::string text) {
+  for (auto [number, known] : llvm::enumerate(list))
+    if (known.symbol == symbol)
+      return number;
+  list.push_back({.symbol = std::move(symbol), .form = {}, .names = {}, .text = std::move(text)});
+  return list.size() - 1;
 }
 
 } // namespace tcc

@@ -1,4 +1,5 @@
-// Equal kernels share one compiled function: a table from kernel forms to symbols.
+// Equal kernels share one compiled function: a table from kernel forms to symbols. One table serves one plan, and a
+// kernel has one number in both.
 #pragma once
 #include "codegen/kernel_source.h"
 #include <unordered_map>
@@ -12,6 +13,8 @@ public:
   /// forms that are emitted; how a target launches one is a function of its form. `joined`: it is called together with
   /// others of its form.
   unsigned add(KernelInfo form, KernelNames names, bool joined = false);
+  /// The same of a kernel that the target itself has written; equal symbols are one kernel.
+  unsigned add(std::string symbol, std::string text);
   const std::vector<KernelSource> &sources() const { return list; }
 
 private:

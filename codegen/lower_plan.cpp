@@ -3,8 +3,10 @@
 #include "codegen/product.h"
 #include "ir/analyze_kernel.h"
 #include "ir/kernel_cost.h"
+#include "ir/names.h"
 #include "passes/joined_kernels.h"
 #include "passes/memory_places.h"
+#include "runtime/labels.h"
 
 using namespace mlir;
 
@@ -63,16 +65,17 @@ public:
     if (!describeTensors(error))
       return std::nullopt;
     plan.arenaBytes = function->getAttrOfType<IntegerAttr>(arenaAttr).getInt();
+    for (ConstantOp literal : function.getBody().front().getOps<ConstantOp>()) // places count these alone
+      plan.constants.push_back(rawBytes(cast<DenseElementsAttr>(literal.getValue())));
     for (Operation &op : function.getBody().front().without_terminator()) {
-      if (auto literal = dyn_cast<ConstantOp>(op))
-        plan.constants.push_back(rawBytes(cast<DenseElementsAttr>(literal.getValue())));
-      else if (auto kernel = dyn_cast<KernelOp>(op); kernel && !lowerKernel(kernel, error))
+      if (auto kernel = dyn_cast<KernelOp>(op); kernel && !lowerKernel(kernel, error))
         return std::nullopt;
       else if (auto structured = dyn_cast<StructuredOpInterface>(op);
                structured && !kernel && !lowerStructured(structured, error))
         return std::nullopt;
     }
     lowerReturn();
+    finishLabels();
     if (!target.lowerKernels(kernels.sources(), plan, error))
       return std::nullopt;
     if (runtime::Error invalid = validatePlan(plan)) {
@@ -89,8 +92,7 @@ private:
   KernelTable &kernels;
   runtime::Plan plan;
   std::map<std::tuple<PlaceSpace, int64_t, int64_t, int64_t>, BufferId> buffers;
-  std::map<unsigned, unsigned> planKernel; // number in the table → number in the plan
-  std::optional<int64_t> group;            // of the last kernel: others of it join its call
+  std::optional<int64_t> group; // of the last kernel: others of it join its call
 
   bool describe(Value value, StringRef name, std::vector<runtime::TensorSpec> &list, std::string &error) {
     RankedTensorType type = tensorType(value);
@@ -162,15 +164,17 @@ private:
     if (auto scratch = op->getAttrOfType<DenseI64ArrayAttr>(scratchAttr))
       call.scratch = buffer(Place{}, scratch.asArrayRef()[0], scratch.asArrayRef()[1]);
     size_t first = plan.instructions.size();
-    if (!target.lower(call, plan, error))
+    if (!target.lower(call, plan, kernels, error))
       return false;
     for (runtime::Instruction &made : llvm::drop_begin(plan.instructions, first)) {
       collectSources(op->getLoc(), made.sources);
       if (made.label.empty())
         made.label = name.str();
+      if (StringRef called = nameOf(op->getLoc()); !called.empty())
+        made.label = called.str() + ": " + made.label;
     }
-    if (first < plan.instructions.size() && plan.instructions[first].flops == 0 &&
-        plan.instructions[first].bytes == 0) {
+    auto isUncounted = [](const runtime::Instruction &made) { return made.flops == 0 && made.bytes == 0; };
+    if (first < plan.instructions.size() && llvm::all_of(llvm::drop_begin(plan.instructions, first), isUncounted)) {
       plan.instructions[first].flops = op.flops();
       plan.instructions[first].bytes = op.bytes(target.model().views);
     }
@@ -183,14 +187,13 @@ private:
     KernelInfo info = *analyzeKernel(op, refusal, &names);
     KernelLaunch launch = target.launch(info);
     unsigned number = kernels.add(info, std::move(names), joinedGroup(op).has_value());
-    auto [known, inserted] = planKernel.try_emplace(number, plan.kernels.size());
     std::string label = op.getLabel() ? op.getLabel()->str() : "kernel";
-    if (inserted)
+    if (number == plan.kernels.size())
       plan.kernels.push_back({kernels.sources()[number].symbol,
                               static_cast<uint32_t>(op.getInputs().size() + op.getNumResults()),
                               static_cast<uint32_t>(op.getNumResults()), label});
     runtime::KernelCall call;
-    call.kernel = known->second;
+    call.kernel = number;
     call.granularity = launch.granularity;
     runtime::Segment segment;
     segment.extent = launch.extent;
@@ -204,6 +207,7 @@ private:
     made.bytes = cost.bytes;
     if (joinedGroup(op) && joinedGroup(op) == group) {
       runtime::Instruction &first = plan.instructions.back();
+      first.label = runtime::joinedLabel(first.label, made.label);
       first.flops += made.flops;
       first.bytes += made.bytes;
       return join(std::get<runtime::KernelCall>(first.call), call, std::move(segment), label, error);
@@ -236,6 +240,16 @@ private:
     }
     group.segments.push_back(std::move(segment));
     return true;
+  }
+
+  /// Says how many kernels are behind a call of several segments and behind a function.
+  void finishLabels() {
+    for (runtime::Instruction &made : plan.instructions)
+      if (auto *call = std::get_if<runtime::KernelCall>(&made.call); call && call->segments.size() > 1)
+        made.label += " ×" + std::to_string(call->segments.size());
+    for (auto [code, source] : llvm::zip(plan.kernels, kernels.sources()))
+      if (source.text.empty())
+        code.description = source.title();
   }
 
   void copy(BufferId source, BufferId target, StringRef label) {
@@ -274,6 +288,14 @@ private:
 std::optional<runtime::Plan> lowerPlan(func::FuncOp function, const Target &target, int threads, KernelTable &kernels,
                                        std::string &error) {
   return Lowering(function, target, threads, kernels).run(error);
+}
+
+uint32_t addKernel(runtime::Plan &plan, KernelTable &kernels, std::string symbol, std::string text, uint32_t arguments,
+                   std::string description) {
+  unsigned number = kernels.add(symbol, std::move(text));
+  if (number == plan.kernels.size())
+    plan.kernels.push_back({std::move(symbol), arguments, 0, std::move(description)});
+  return number;
 }
 
 } // namespace tcc

@@ -1,7 +1,7 @@
 // What a target does with a planned function: a table of functions, one folder a target (cpu/). Passes see its model
 // alone.
 #pragma once
-#include "codegen/kernel_source.h"
+#include "codegen/kernel_table.h"
 #include "passes/target_model.h"
 #include "runtime/plan.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -37,6 +37,8 @@ public:
   /// and why.
   virtual std::optional<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels,
                                                        std::string &error) const = 0;
+  /// What emit() did last, in a few words, where there is something to say. One target serves one thread.
+  virtual std::string emitted() const { return {}; }
 
   /// Turns the plan's kernel calls into what the device runs, where those are no kernel calls; `kernels` are the
   /// plan's, in order. False and in `error` why not.
@@ -45,9 +47,17 @@ public:
     return true;
   }
 
-  /// Appends the instructions that the op runs as, and what they need of buffers and kernels, to the plan. Sources, and
-  /// the op's flops and bytes where an instruction has none, are added by the caller. False and in `error` why not.
-  virtual bool lower(const StructuredCall &call, runtime::Plan &plan, std::string &error) const = 0;
+  /// Appends the instructions that the op runs as, and what they need of buffers, to the plan, and kernels of its own
+  /// by addKernel. Sources, and the op's flops and bytes where no instruction has any, are added by the caller. False
+  /// and in `error` why not.
+  virtual bool lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels,
+                     std::string &error) const = 0;
+
+  /// Which 16-bit types the machine multiplies faster than f32.
+  struct FastProducts {
+    bool bf16 = false, f16 = false;
+  };
+  virtual FastProducts fastProducts() const = 0;
 
   /// What the artefact says of the code (runtime::TargetCode): the target's name, with what the code is for behind a
   /// colon where that is not this machine; and features that it needs, or nothing and in `error` why there are none.

@@ -1,6 +1,7 @@
 // Inference of newly recorded ops through the dialect, and building of a module from a record.
 #include "frontend/capture.h"
 #include "ir/dialect.h"
+#include "ir/names.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -52,13 +53,19 @@ Location toLocation(const Loc &loc, MLIRContext *context) {
   return FileLineColLoc::get(context, loc.file_name(), loc.line(), loc.column());
 }
 
+/// "h.3.mlp.gelu", at the place in the user's code.
+Location toLocation(const OpRecord &op, StringRef name, MLIRContext *context) {
+  Location place = toLocation(op.loc, context);
+  return op.scope ? named(place, *op.scope + "." + name.str()) : place;
+}
+
 /// Reads an op's words back as attributes and, for an op of explicit type, its result type.
 class WordReader {
 public:
   WordReader(ArrayRef<uint64_t> words, MLIRContext *context) : words(words), builder(context) {}
 
-  /// `splat` is the value of a literal without words of its own.
-  void read(const TracedOp &op, double splat, NamedAttrList &attributes) {
+  /// `splat` is the value of a literal without words of its own, `operands` the number of operands.
+  void read(const TracedOp &op, size_t operands, double splat, NamedAttrList &attributes) {
     std::optional<TracedOp::Attribute> literal;
     SmallVector<double> values;
     for (const TracedOp::Attribute &attribute : op.attributes) {
@@ -74,6 +81,11 @@ public:
       const auto dtype = static_cast<DType>(next());
       SmallVector<int64_t> sizes(integers());
       result = RankedTensorType::get(sizes, elementType(dtype, builder.getContext()));
+    }
+    if (op.operandGroups) {
+      SmallVector<int32_t> counts(op.operandGroups, 0);
+      std::fill_n(counts.begin(), operands, 1);
+      attributes.append("operandSegmentSizes", builder.getDenseI32ArrayAttr(counts));
     }
     if (literal)
       attributes.append(StringRef(literal->name), dense(values.empty() ? ArrayRef<double>(splat) : values));
@@ -199,7 +211,7 @@ std::vector<ValueType> inferTypes(OpKind kind, std::span<const ValueType> operan
   OperationState state(location, "tcc." + std::string(traced.name));
   state.addOperands(scratch.getArguments());
   WordReader reader(ArrayRef<uint64_t>(words.data(), words.size()), context);
-  reader.read(traced, 0, state.attributes);
+  reader.read(traced, operands.size(), 0, state.attributes);
   bool valid = true;
   if (reader.result)
     state.addTypes(reader.result);
@@ -251,7 +263,7 @@ OwningOpRef<ModuleOp> buildModule(const Record &record, const std::string &name,
     if (argument.state)
       attributes.set(stateAttr, builder.getUnitAttr());
     argumentAttributes.push_back(attributes.getDictionary(context));
-    body->getArgument(i).setLoc(toLocation(argument.loc, context));
+    body->getArgument(i).setLoc(named(toLocation(argument.loc, context), argument.name));
     values[argument.value] = body->getArgument(i);
   }
   auto addResult = [&](StringRef attribute, const std::string &text) {
@@ -268,12 +280,12 @@ OwningOpRef<ModuleOp> buildModule(const Record &record, const std::string &name,
   builder.setInsertionPointToEnd(body);
   for (const OpRecord &op : record.ops) {
     const TracedOp &traced = tracedOp(op.kind);
-    OperationState state(toLocation(op.loc, context), "tcc." + std::string(traced.name));
+    OperationState state(toLocation(op, traced.name, context), "tcc." + std::string(traced.name));
     for (uint32_t i = op.operands; i < op.operandEnd; ++i)
       state.operands.push_back(values[record.operands[i]]);
     WordReader reader(ArrayRef<uint64_t>(record.words).slice(op.words, op.wordEnd - op.words), context);
-    reader.read(traced, op.literals < record.literals.size() ? record.literals[op.literals].value : 0,
-                state.attributes);
+    reader.read(traced, state.operands.size(),
+                op.literals < record.literals.size() ? record.literals[op.literals].value : 0, state.attributes);
     for (uint32_t i = 0; i < op.results; ++i)
       state.types.push_back(toType(record.values[op.firstResult + i], context));
     Operation *made = builder.create(state);

@@ -1,13 +1,18 @@
 // Function: trace, look up, on a miss compile and load, run.
 #include "frontend/compile.h"
+#include "codegen/check_device.h"
 #include "frontend/capture.h"
 #include "frontend/compile_options.h"
 #include "frontend/graph_file.h"
 #include "frontend/graph_values.h"
+#include "frontend/loss_scaling.h"
+#include "frontend/product_choice.h"
+#include "frontend/remarks.h"
 #include "frontend/storage.h"
 #include "frontend/trace.h"
 #include "mlir/IR/Verifier.h"
 #include "runtime/executable.h"
+#include "runtime/files.h"
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -34,7 +39,13 @@ struct Function::Impl {
   Impl(std::string name, Traced fn, FunctionOptions options)
       : name(std::move(name)), fn(std::move(fn)), options(std::move(options)),
         device(this->options.device ? this->options.device : runtime::makeCpuDevice()),
-        cache(this->options.cacheBytes, this->options.report, device->cachedBytes()) {}
+        cache(this->options.cacheBytes, this->options.report, device->cachedBytes()) {
+    if (std::optional<std::string> chosen = chooseProducts(this->options, device->codeTarget()))
+      say("'" + this->name + "' multiplies " + *chosen);
+    if (this->options.products == runtime::DType::f16)
+      for (const char *state : lossScalingStates)
+        scaling.emplace_back(state, Shape());
+  }
 
   std::string name;
   Traced fn;
@@ -42,6 +53,7 @@ struct Function::Impl {
   std::shared_ptr<runtime::Device> device;
   Tracer tracer;
   runtime::GuardedCache<runtime::Executable> cache;
+  std::vector<State> scaling; // of the loss, with products of f16
   std::vector<std::string> inputNames;
   std::vector<ValueType> inputTypes; // of the last call
   Recorded recorded;
@@ -61,11 +73,14 @@ struct Function::Impl {
       std::fprintf(stderr, "tcc: %s\n", text.c_str());
   }
   void trace(std::span<const Array> arguments);
+  mlir::OwningOpRef<mlir::ModuleOp> module() const;
+  std::vector<State> states() const;
   void hashAndGuards();
   std::shared_ptr<runtime::Executable> compile();
   void prepare(std::span<const Array> arguments);
   std::vector<Array> runInPlace(std::span<const runtime::ConstTensorRef> inputs);
   std::vector<Array> startElsewhere(std::span<const runtime::ConstTensorRef> inputs);
+  void tellRemarks(Remarks &remarks, const runtime::Plan &plan, mlir::MLIRContext &context) const;
   void checkIndices(std::span<const Array> arguments);
   [[noreturn]] void refuseRun(const runtime::Error &error) const;
 };
@@ -133,6 +148,25 @@ void Function::Impl::hashAndGuards() {
                       .line = literal.loc.line()});
 }
 
+/// The recorded function, its loss scaled where products are of f16.
+mlir::OwningOpRef<mlir::ModuleOp> Function::Impl::module() const {
+  mlir::OwningOpRef<mlir::ModuleOp> made = buildModule(*recorded.record, name, options.outputs, threadContext());
+  if (options.products == runtime::DType::f16)
+    scaleLoss(graphFunction(*made));
+  return made;
+}
+
+/// In the order of the executable's.
+std::vector<State> Function::Impl::states() const {
+  std::vector<State> list;
+  for (const Record::Argument &argument : recorded.record->arguments)
+    if (argument.state)
+      list.push_back(argument.state);
+  if (list.size() < current->plan().states.size())
+    list.insert(list.end(), scaling.begin(), scaling.end());
+  return list;
+}
+
 std::shared_ptr<runtime::Executable> Function::Impl::compile() {
   const Clock::time_point start = Clock::now();
   mlir::MLIRContext &context = threadContext();
@@ -145,7 +179,7 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile() {
   };
 
   // 1. Module.
-  mlir::OwningOpRef<mlir::ModuleOp> module = buildModule(*recorded.record, name, options.outputs, context);
+  mlir::OwningOpRef<mlir::ModuleOp> module = this->module();
   if (failed(mlir::verify(*module)) || failed(verifyGraph(*module)))
     refuse({});
 
@@ -158,13 +192,19 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile() {
   applyFlags(options, compileOptions);
   compileOptions.targetName = device->codeTarget();
   CompileReport report;
+  Remarks remarks;
+  if (wantsRemarks(options))
+    compileOptions.pipeline.remarks = &remarks;
   std::optional<runtime::Artefact> artefact = compileModule(*module, compileOptions, report, error);
   if (!artefact)
     refuse(error);
+  if (wantsRemarks(options))
+    tellRemarks(remarks, artefact->targets[0].plan, context);
 
   // 3. Executable.
   const Clock::time_point loading = Clock::now();
-  auto executable = runtime::Executable::load(std::move(*artefact), {options.threads, options.checked, device});
+  auto executable =
+      runtime::Executable::load(std::move(*artefact), {options.threads, options.checked, device, options.separate});
   if (!executable)
     refuse(executable.error().message());
   if (options.checked)
@@ -179,6 +219,25 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile() {
   summary.loadMs = millisecondsSince(loading);
   summary.totalMs = millisecondsSince(start) + summary.traceMs;
   return std::move(*executable);
+}
+
+/// To the report or stderr, and to the record's file; one that cannot be written is said, and compiling goes on.
+void Function::Impl::tellRemarks(Remarks &remarks, const runtime::Plan &plan, mlir::MLIRContext &context) const {
+  if (wantsCosts(options))
+    addCostRemarks(plan, context, remarks);
+  remarks = summarized(remarks);
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  DiagnosticPrinter printer(stream, !this->options.report && useColor("auto"));
+  printRemarks(remarks, options, printer);
+  if (options.report && !text.empty())
+    options.report(llvm::StringRef(text).rtrim('\n'));
+  else
+    std::fputs(text.c_str(), stderr);
+  if (options.saveRemarks)
+    if (runtime::Error problem =
+            runtime::writeFileAtomically(optimizationRecordPath(options, name), optimizationRecord(remarks, name)))
+      say(problem.message());
 }
 
 void Function::Impl::prepare(std::span<const Array> arguments) {
@@ -221,9 +280,8 @@ std::vector<Array> Function::Impl::runInPlace(std::span<const runtime::ConstTens
     results.push_back(Array::uninitialized(Shape(spec.shape), spec.dtype));
     outputs.push_back({results.back().raw(), results.back().bytes()});
   }
-  for (const Record::Argument &argument : recorded.record->arguments)
-    if (argument.state)
-      states.push_back({argument.state.raw(), argument.state.bytes()});
+  for (const State &state : this->states())
+    states.push_back({state.raw(), state.bytes()});
   if (runtime::Error error = current->run(inputs, outputs, states, profiler))
     refuseRun(error);
   return results;
@@ -232,19 +290,18 @@ std::vector<Array> Function::Impl::runInPlace(std::span<const runtime::ConstTens
 /// A step on a device with memory of its own: states live there, results arrive when they are read.
 std::vector<Array> Function::Impl::startElsewhere(std::span<const runtime::ConstTensorRef> inputs) {
   std::vector<runtime::TensorRef> states;
-  for (const Record::Argument &argument : recorded.record->arguments)
-    if (argument.state) {
-      runtime::Expected<char *> address = detail::memoryOf(argument.state).onDevice(device);
-      if (!address)
-        refuseRun(runtime::Error("state '" + argument.state.name() + "': " + address.error().message()));
-      states.push_back({*address, argument.state.bytes()});
-    }
+  const std::vector<State> used = this->states();
+  for (const State &state : used) {
+    runtime::Expected<char *> address = detail::memoryOf(state).onDevice(device);
+    if (!address)
+      refuseRun(runtime::Error("state '" + state.name() + "': " + address.error().message()));
+    states.push_back({*address, state.bytes()});
+  }
   auto outputs = current->start(inputs, states, profiler);
   if (!outputs && device->isClosed())
     refuseRun(outputs.error());
-  for (const Record::Argument &argument : recorded.record->arguments)
-    if (argument.state)
-      detail::memoryOf(argument.state).deviceWrote(options.checked);
+  for (const State &state : used)
+    detail::memoryOf(state).deviceWrote(options.checked);
   if (!outputs)
     refuseRun(outputs.error());
   std::vector<Array> results;
@@ -282,11 +339,38 @@ void Function::prepare(std::span<const Array> arguments) {
   impl->prepare(arguments);
 }
 
+std::string Function::checkDevice(std::span<const Array> arguments) {
+  const Turn turn(held().busy, impl->name);
+  impl->trace(arguments);
+  impl->current = nullptr; // a frozen function traces again
+  const auto bytesOf = [](const void *data, int64_t bytes) {
+    return std::string(static_cast<const char *>(data), static_cast<size_t>(bytes));
+  };
+  std::map<std::string, std::string> values;
+  for (size_t i = 0; i < arguments.size(); ++i)
+    values[impl->inputNames[i]] = bytesOf(arguments[i].rawForReading(), arguments[i].bytes());
+  for (const Record::Argument &argument : impl->recorded.record->arguments)
+    if (argument.state)
+      values[argument.name] = bytesOf(argument.state.rawForReading(), argument.state.bytes());
+  CompileOptions options;
+  applyFlags(impl->options, options);
+  std::string error;
+  auto module = buildModule(*impl->recorded.record, impl->name, impl->options.outputs, threadContext());
+  const std::optional<DeviceCheck> check = tcc::checkDevice(
+      *module, options, impl->device, [&](const runtime::TensorSpec &spec, bool) { return values.at(spec.name); },
+      error);
+  if (!check)
+    throw Error("'" + impl->name + "' cannot be checked: " + error);
+  if (!check->difference.empty())
+    throw Error("'" + impl->name + "': " + check->text(impl->device->name()));
+  return check->text(impl->device->name());
+}
+
 std::string Function::graph(std::span<const Array> arguments) {
   const Turn turn(held().busy, impl->name);
   impl->trace(arguments);
   impl->current = nullptr; // a frozen function traces again
-  return graphText(*buildModule(*impl->recorded.record, impl->name, impl->options.outputs, threadContext()));
+  return graphText(*impl->module());
 }
 
 const CompileSummary &Function::lastCompile() const {
@@ -298,6 +382,10 @@ CallCounters Function::counters() const {
   counts.opsRecorded = impl->tracer.opsRecorded();
   counts.cache = impl->cache.counters();
   return counts;
+}
+
+const std::vector<State> &Function::lossScaling() const {
+  return held().scaling;
 }
 
 const std::string &Function::missReason() const {

@@ -27,6 +27,7 @@ struct FunctionOptions : CompilerFlags {
   bool frozen = false;                   ///< trace once and never again: the user's promise that nothing changes;
                                          ///< other shapes or types are traced again, and `report` says so
   bool checked = false;                  ///< NaN-fill buffers before every run
+  bool separate = false;                 ///< for checks: each value of a step in guarded memory of its own
   /// What runs the function, shared with others that may take turns on it; null: a CPU device of its own.
   std::shared_ptr<runtime::Device> device = {};
   /// Of code and constants, all functions of a device together; the arena, which they share, is not counted.
@@ -69,6 +70,10 @@ public:
 
   /// Compiles for these arguments without running.
   void prepare(std::span<const Array> arguments);
+  /// Runs one step for these arguments on the device kernel by kernel beside the CPU, each kernel from the device's own
+  /// operands; states stay as they are. What was compared, in words. Throws Error for the first value that differs
+  /// beyond rounding (kernel, source line, both values), and on a CPU, which needs no check.
+  std::string checkDevice(std::span<const Array> arguments);
   /// The captured step as .graph text, for these arguments.
   std::string graph(std::span<const Array> arguments);
 
@@ -76,6 +81,9 @@ public:
   CallCounters counters() const;
   /// Why the last call compiled; empty if it did not.
   const std::string &missReason() const;
+  /// The states that products of f16 add to a training step (loss_scaling.h), zeros at first, to be kept with the
+  /// parameters; none otherwise.
+  const std::vector<State> &lossScaling() const;
   /// Of the last call or prepare(); null before.
   std::shared_ptr<runtime::Executable> executable() const;
   /// Every later run records its instructions there; null ends it.

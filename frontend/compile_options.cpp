@@ -16,14 +16,28 @@ std::optional<std::string> unknownPass(const CompilerFlags &flags) {
   return std::nullopt;
 }
 
+static std::optional<ProductType> productType(runtime::DType dtype) {
+  switch (dtype) {
+  case runtime::DType::f32:
+    return ProductType::asWritten;
+  case runtime::DType::bf16:
+    return ProductType::bf16;
+  case runtime::DType::f16:
+    return ProductType::f16;
+  default:
+    return std::nullopt;
+  }
+}
+
 void applyFlags(const CompilerFlags &flags, CompileOptions &options) {
-  if (flags.products != runtime::DType::f32 && flags.products != runtime::DType::bf16)
-    throw Error("products of " + std::string(runtime::name(flags.products)) + "; f32 and bf16 are possible");
+  const std::optional<ProductType> products = productType(flags.products);
+  if (!products)
+    throw Error("products of " + std::string(runtime::name(flags.products)) + "; f32, bf16 and f16 are possible");
   if (const std::optional<std::string> unknown = unknownPass(flags))
     throw Error(*unknown);
   options.pipeline.level = flags.level;
   options.pipeline.passes = flags.passes;
-  options.pipeline.products = flags.products == runtime::DType::bf16 ? ProductType::bf16 : ProductType::asWritten;
+  options.pipeline.products = *products;
   options.threads = flags.threads;
   options.cpu.fastMath = flags.fastMath;
   options.cpu.target.cpu = flags.march.empty() ? "native" : flags.march;

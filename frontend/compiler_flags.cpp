@@ -1,6 +1,7 @@
 // The table and its parsers.
 #include "frontend/compiler_flags.h"
 #include <charconv>
+#include <regex>
 
 namespace tcc {
 namespace {
@@ -28,9 +29,13 @@ std::string setPass(std::string_view value, CompilerFlags &flags) {
 }
 
 std::string setProducts(std::string_view value, CompilerFlags &flags) {
-  if (value != "f32" && value != "bf16")
-    return "unknown element type '" + std::string(value) + "' of --dtype= (one of f32 bf16)";
-  flags.products = value == "bf16" ? runtime::DType::bf16 : runtime::DType::f32;
+  flags.chooseProducts = value == "auto";
+  flags.products = runtime::DType::f32;
+  for (runtime::DType dtype : {runtime::DType::bf16, runtime::DType::f16})
+    if (value == runtime::name(dtype))
+      flags.products = dtype;
+  if (!flags.chooseProducts && value != runtime::name(flags.products))
+    return "unknown element type '" + std::string(value) + "' of --dtype= (one of f32 bf16 f16 auto)";
   return {};
 }
 
@@ -60,13 +65,55 @@ std::string unsetFastMath(std::string_view, CompilerFlags &flags) {
   return {};
 }
 
+std::string setPattern(std::string_view value, std::string_view flag, std::string &pattern) {
+  try {
+    pattern = value.empty() ? "." : std::string(value);
+    const std::regex valid(pattern, std::regex::extended);
+  } catch (const std::regex_error &) {
+    return "'" + std::string(value) + "' of " + std::string(flag) + " is no regular expression";
+  }
+  return {};
+}
+std::string setPassed(std::string_view value, CompilerFlags &flags) {
+  return setPattern(value, "-Rpass=", flags.remarksPassed);
+}
+std::string setMissed(std::string_view value, CompilerFlags &flags) {
+  return setPattern(value, "-Rpass-missed=", flags.remarksMissed);
+}
+std::string setAnalysis(std::string_view value, CompilerFlags &flags) {
+  return setPattern(value, "-Rpass-analysis=", flags.remarksAnalysis);
+}
+
+std::string setRecord(std::string_view value, CompilerFlags &flags) {
+  if (!value.empty() && value != "yaml")
+    return "unknown format '" + std::string(value) + "' of -fsave-optimization-record= (yaml)";
+  flags.saveRemarks = true;
+  return {};
+}
+std::string setRecordFile(std::string_view value, CompilerFlags &flags) {
+  if (value.empty())
+    return "-foptimization-record-file= without a file";
+  flags.saveRemarks = true;
+  flags.remarksFile = value;
+  return {};
+}
+
 constexpr CompilerFlag table[] = {
+    {"-Rpass", "", "Say what passes did (all of them), at the user's line", setPassed},
+    {"-Rpass=", "REGEX", "… those whose names match: -Rpass=fuse-kernels", setPassed},
+    {"-Rpass-missed", "", "Say what passes left undone and why, with the bytes that it costs", setMissed},
+    {"-Rpass-missed=", "REGEX", "… those whose names match", setMissed},
+    {"-Rpass-analysis", "", "Say what kernels and products cost and what bounds them", setAnalysis},
+    {"-Rpass-analysis=", "REGEX", "… those whose names match", setAnalysis},
+    {"-fsave-optimization-record", "", "Write all remarks as YAML for opt-viewer to NAME.opt.yaml", setRecord},
+    {"-fsave-optimization-record=", "yaml", "… the same", setRecord},
+    {"-foptimization-record-file=", "FILE", "… to FILE", setRecordFile},
     {"-O", "LEVEL", "0: one kernel an op; 1: fused; 2: and recomputed (default); 3 and s: as 2", setLevel},
     {"-f", "[no-]PASS", "Switch a pass on or off; tcc --print-pipeline names them", setPass},
     {"-ffast-math", "", "Allow approximations", setFastMath},
     {"-fno-fast-math", "", "Allow none (default)", unsetFastMath},
     {"-march=", "CPU", "CPU to compile for (native)", setMarch},
-    {"--dtype=", "f32|bf16", "What f32 matrix products multiply; they add up in f32 (f32)", setProducts},
+    {"--dtype=", "TYPE", "What f32 products multiply: f32 (default), bf16, f16, or auto, the fastest one", setProducts},
     {"--threads=", "N", "Threads of the compiled program (all)", setThreads},
 };
 
@@ -101,7 +148,7 @@ bool takeCompilerFlag(std::string_view argument, const char **next, CompilerFlag
 }
 
 std::string compilerFlagHelp() {
-  constexpr size_t column = 24;
+  constexpr size_t column = 38;
   std::string text;
   for (const CompilerFlag &flag : table) {
     std::string row = std::string("  ") + flag.spelling + flag.value;

@@ -12,11 +12,21 @@ namespace tcc {
 
 struct CompilerFlags {
   int level = 2;                                 ///< -O0 … -O3; 3 is as 2
-  runtime::DType products = runtime::DType::f32; ///< what f32 matrix products multiply: f32 or bf16; all else stays
+  /// What f32 matrix products and attention multiply: f32, bf16, or f16 with loss scaling (loss_scaling.h).
+  runtime::DType products = runtime::DType::f32;
+  bool chooseProducts = false; ///< --dtype=auto: what the target multiplies fastest (product_choice.h)
   std::map<std::string, bool> passes = {};       ///< -f[no-]<pass>
   int threads = 0;                               ///< 0: all that the process may use
   std::string march = {};                        ///< empty: native
   bool fastMath = false;                         ///< approximations are allowed
+
+  // What the compiler tells about its work (frontend/remarks.h). Patterns are extended regular expressions over the
+  // names of passes; empty: none.
+  std::string remarksPassed = {};   ///< -Rpass: what was done
+  std::string remarksMissed = {};   ///< -Rpass-missed: what was left, and why
+  std::string remarksAnalysis = {}; ///< -Rpass-analysis: what kernels and products cost
+  bool saveRemarks = false;         ///< -fsave-optimization-record: all of them into a file
+  std::string remarksFile = {};     ///< … of this name; by default the function's or the input's, with ".opt.yaml"
 };
 
 struct CompilerFlag {

@@ -2,6 +2,7 @@
 #include "frontend/graph_file.h"
 #include "frontend/capture.h"
 #include "frontend/graph_explain.h"
+#include "ir/names.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/Parser/Parser.h"
 #include "passes/memory_places.h"
@@ -41,6 +42,43 @@ std::optional<std::string> readText(const std::string &path, int64_t limit, std:
   return text;
 }
 
+namespace {
+
+/// "inner" of "%inner"; "" of "%0", which is nobody's word. A number that the printer has put behind an op's own name,
+/// to tell values of one name apart, goes: "h.3.transpose" of "%h.3.transpose_6".
+StringRef givenName(const NamedRange &value, StringRef op = {}) {
+  StringRef name = StringRef(value.name).ltrim('%'), stem = name.rtrim("0123456789");
+  if (stem.size() < name.size() && stem.consume_back("_") && !op.empty() && stem.rsplit('.').second == op)
+    return stem;
+  return llvm::all_of(name, llvm::isDigit) ? StringRef() : name;
+}
+
+/// Keeps the names of the text's values in locations.
+void keepNames(ModuleOp module, StringRef text) {
+  const std::optional<GraphOutline> outline = outlineGraph({text.data(), text.size()});
+  if (!outline)
+    return;
+  const LineIndex lines({text.data(), text.size()});
+  func::FuncOp function = graphFunction(module);
+  for (auto [argument, written] : llvm::zip(function.getArguments(), outline->arguments))
+    if (StringRef name = givenName(written.value); !name.empty())
+      argument.setLoc(named(argument.getLoc(), name));
+  for (Operation &op : function.getBody().front()) {
+    auto place = dyn_cast<FileLineColLoc>(op.getLoc());
+    const OutlineStatement *statement =
+        place ? outline->statementAt(lines.offset(place.getLine(), place.getColumn())) : nullptr;
+    if (!statement || statement->results.empty() || statement->op.name != op.getName().getStringRef())
+      continue;
+    const std::vector<NamedRange> &results = statement->results;
+    if (results.size() > 1 && !StringRef(results[1].name).starts_with(results[0].name + "_"))
+      continue; // names of their own, and none of the op
+    if (StringRef name = givenName(results[0], op.getName().stripDialect()); !name.empty())
+      op.setLoc(named(place, name));
+  }
+}
+
+} // namespace
+
 OwningOpRef<ModuleOp> parseGraph(StringRef text, StringRef name, MLIRContext &context, DiagnosticPrinter &printer,
                                  const GraphLimits &limits) {
   printer.addSource(name, text);
@@ -59,8 +97,10 @@ OwningOpRef<ModuleOp> parseGraph(StringRef text, StringRef name, MLIRContext &co
       refusals.emplace_back(placeOf(diagnostic.getLocation()), diagnostic.str());
     });
     module = parseSourceString<ModuleOp>(text, ParserConfig(&context), name);
-    if (module && succeeded(verifyGraph(*module)))
+    if (module && succeeded(verifyGraph(*module))) {
+      keepNames(*module, text);
       return module;
+    }
   }
   const int before = printer.errors();
   explainGraph(text, name, context, printer);
@@ -229,16 +269,20 @@ private:
     }
   }
 
-  void checkUpdate(unsigned i, StringRef updates, Type type) {
-    auto state = states.find(updates);
+  std::vector<std::string> stateNames() const {
     std::vector<std::string> names;
     for (const auto &entry : states)
       names.push_back(entry.first().str());
     llvm::sort(names);
+    return names;
+  }
+
+  void checkUpdate(unsigned i, StringRef updates, Type type) {
+    auto state = states.find(updates);
     if (state == states.end())
       fail(placeOf(i, true, updatesAttr))
           << "result " << i << " updates '" << updates << "', which is no argument with tcc.state"
-          << didYouMean(updates, names) << " (function_c4)";
+          << didYouMean(updates, stateNames()) << " (function_c4)";
     else if (state->second != type)
       fail(typePlace(i, true)) << "result " << i << " of type " << type << " updates '" << updates << "' of type "
                                << state->second << " (function_c4)";
@@ -272,7 +316,7 @@ LogicalResult verifyGraph(ModuleOp module, const OutlinedText *source) {
 }
 
 void printGraph(ModuleOp module, raw_ostream &os) {
-  module->print(os, OpPrintingFlags().useLocalScope());
+  module->print(os, OpPrintingFlags().useLocalScope().printNameLocAsPrefix());
   os << '\n';
 }
 

@@ -1,5 +1,6 @@
 // Hints from uses, random values, and their description.
 #include "frontend/graph_values.h"
+#include "frontend/loss_scaling.h"
 #include "runtime/cache.h"
 #include <algorithm>
 #include <cmath>
@@ -123,7 +124,9 @@ std::map<std::string, ValueHint> valueHints(func::FuncOp function) {
     bool known = false;
     follow(function.getArgument(i), hint, known, 0);
     Type element = tensorType(function.getArgument(i)).getElementType();
-    if (!known && element.isInteger(1))
+    if (llvm::is_contained(lossScalingStates, argumentName(function, i)))
+      hint.kind = ValueHint::Kind::zero;
+    else if (!known && element.isInteger(1))
       hint.kind = ValueHint::Kind::flag;
     else if (!known && isa<IntegerType>(element))
       hint.kind = ValueHint::Kind::index;

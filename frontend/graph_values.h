@@ -14,7 +14,7 @@ struct ValueHint {
   enum class Kind : uint8_t {
     uniform,   ///< floats in [-1, 1)
     small,     ///< floats in [-0.05, 0.05): states
-    zero,      ///< an optimizer's moments
+    zero,      ///< an optimizer's moments, the states of loss scaling
     rate,      ///< 0.001: a learning rate
     stepCount, ///< 1, 2, …: the number of the run
     index,     ///< integers in [0, bound)

@@ -94,13 +94,6 @@ private:
 
   void checkWidth(Operation &op) {
     auto isWide = [](Value value) { return tensorType(value).getElementType().isInteger(64); };
-    Value seed;
-    if (auto random = dyn_cast<RandomBitsOp>(op))
-      seed = random.getSeed();
-    else if (auto dropout = dyn_cast<DropoutOp>(op))
-      seed = dropout.getSeed();
-    if (seed && isWide(seed))
-      warnings.push_back({narrowing, placeOf(op), shortName(op) + " uses the low 32 bits of its i64 seed"});
     if (auto cast = dyn_cast<CastOp>(op);
         cast && isWide(cast.getX()) && tensorType(cast.getResult()).getElementType().isInteger(32))
       warnings.push_back({narrowing, placeOf(op), "`cast` narrows i64 to i32; values beyond 32 bits change"});

@@ -10,11 +10,11 @@ Tensor embedding(const Tensor &table, const Tensor &tokens, Loc loc) {
 Tensor dropout(const Tensor &x, const Dropout &dropout, Loc loc) {
   if (!dropout.seed || dropout.rate == 0)
     return x;
-  return tcc::dropout(x, dropout.rate, dropout.seed, dropout.stream, loc);
+  return tcc::dropout(x, dropout.rate, dropout.seed, dropout.stream, dropout.first, loc);
 }
 
 Tensor linear(const Tensor &x, const Linear &layer, Loc loc) {
-  return layer.bias ? tcc::linear(x, layer.weight, layer.bias, loc) : tcc::linear(x, layer.weight, loc);
+  return tcc::linear(x, layer.weight, layer.bias, loc);
 }
 
 Tensor norm(const Tensor &x, const Norm &layer, double eps, Loc loc) {

@@ -7,11 +7,13 @@ namespace tcc::nn {
 /// Rows of `table` [vocabulary, width]; tokens [...] are i32 or i64; the result is [..., width].
 Tensor embedding(const Tensor &table, const Tensor &tokens, Loc loc = Loc::current());
 
-/// Dropout of one place: streams make the masks of different places differ. No seed: none.
+/// Dropout of one place: streams make the masks of different places differ. No seed: none. Of a part of a batch,
+/// `first` (i32 scalar) is the number of its first row.
 struct Dropout {
   double rate = 0;
   Tensor seed = {};
   int64_t stream = 0;
+  Tensor first = {};
 };
 Tensor dropout(const Tensor &x, const Dropout &dropout, Loc loc = Loc::current());
 

@@ -1,9 +1,11 @@
 // What every optimizer does: norm, clipping, the condition of an update.
 #include "frontend/optim.h"
+#include "frontend/scope.h"
 
 namespace tcc::optim {
 
 Tensor globalNorm(std::span<const Tensor> gradients, Loc loc) {
+  const Scope scope("gradient_norm");
   Tensor total;
   for (const Tensor &gradient : gradients) {
     const Tensor wide = cast(gradient, DType::f32, loc);
@@ -31,15 +33,19 @@ StepResult Optimizer::step(const Tensor &loss, std::span<const Tensor> gradients
                     " parameters; each parameter needs its own",
                 loc.file_name(), loc.line(), loc.column());
   const Tensor norm = globalNorm(gradients, loc);
-  const Tensor applied = logicalAnd(isFinite(loss, loc), isFinite(norm, loc), loc);
-  Tensor scale = ones({}, DType::f32, loc);
-  if (clip > 0) { // as torch.nn.utils.clip_grad_norm_
-    const Tensor limit = full(clip, {}, DType::f32, loc);
-    scale = minimum(limit / Operand(norm + Operand(1e-6, loc), loc), Operand(1.0, loc));
-  }
+  const auto [applied, scale] = [&] {
+    const Scope scope("clip");
+    const Tensor finite = logicalAnd(isFinite(loss, loc), isFinite(norm, loc), loc);
+    if (clip == 0)
+      return std::pair(finite, ones({}, DType::f32, loc));
+    const Tensor limit = full(clip, {}, DType::f32, loc); // as torch.nn.utils.clip_grad_norm_
+    return std::pair(finite, minimum(limit / Operand(norm + Operand(1e-6, loc), loc), Operand(1.0, loc)));
+  }();
   const Moment moment{lr, step, scale, applied, loc};
-  for (size_t i = 0; i < params.size(); ++i)
+  for (size_t i = 0; i < params.size(); ++i) {
+    const Scope parameter(params[i].name());
     update(i, gradients[i], moment);
+  }
   return {norm, applied};
 }
 

@@ -1,5 +1,6 @@
 // Adafactor (Shazeer and Stern 2018, algorithm 4), with torch.optim.Adafactor's choices.
 #include "frontend/optim.h"
+#include "frontend/scope.h"
 
 namespace tcc::optim {
 
@@ -37,6 +38,7 @@ Tensor Adafactor::secondMoment(size_t index, const Tensor &gradient, const Momen
 }
 
 void Adafactor::update(size_t index, const Tensor &gradient, const Moment &moment) {
+  const Scope scope("adafactor");
   const Parameter &parameter = parameters()[index];
   const bool decays = settings.decays ? settings.decays(parameter) : parameter.shape().rank() >= 2;
   const Tensor slope = gradient * moment.scale;

@@ -1,5 +1,6 @@
 // Lion (Chen et al. 2023, algorithm 2).
 #include "frontend/optim.h"
+#include "frontend/scope.h"
 
 namespace tcc::optim {
 
@@ -10,6 +11,7 @@ Lion::Lion(std::vector<Parameter> parameters, LionSettings settings)
 }
 
 void Lion::update(size_t index, const Tensor &gradient, const Moment &moment) {
+  const Scope scope("lion");
   const Parameter &parameter = parameters()[index];
   const bool decays = settings.decays ? settings.decays(parameter) : parameter.shape().rank() >= 2;
   const Tensor slope = gradient * moment.scale, old = m[index];

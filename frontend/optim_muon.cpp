@@ -1,5 +1,6 @@
 // Muon (Jordan et al. 2024) for matrices, AdamW for the rest.
 #include "frontend/optim.h"
+#include "frontend/scope.h"
 
 #include <algorithm>
 #include <cmath>
@@ -55,6 +56,7 @@ void Muon::update(size_t index, const Tensor &gradient, const Moment &moment) {
     tcc::assign(v[index], next.v, loc);
     return;
   }
+  const Scope scope("muon");
   const Tensor slope = gradient * moment.scale;
   const Tensor average = Tensor(m[index]) * settings.momentum + slope * (1 - settings.momentum);
   const Tensor ahead = slope * (1 - settings.momentum) + average * settings.momentum;

@@ -1,5 +1,6 @@
 // Stochastic gradient descent with momentum, as torch.optim.SGD.
 #include "frontend/optim.h"
+#include "frontend/scope.h"
 
 namespace tcc::optim {
 
@@ -10,6 +11,7 @@ Sgd::Sgd(std::vector<Parameter> parameters, SgdSettings settings)
 }
 
 void Sgd::update(size_t index, const Tensor &gradient, const Moment &moment) {
+  const Scope scope("sgd");
   const Parameter &parameter = parameters()[index];
   const bool decays = settings.decays ? settings.decays(parameter) : parameter.shape().rank() >= 2;
   Tensor slope = gradient * moment.scale;

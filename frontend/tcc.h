@@ -4,4 +4,5 @@
 #include "frontend/compile.h"
 #include "frontend/nn.h"
 #include "frontend/optim.h"
+#include "frontend/scope.h"
 #include "frontend/tensor.h"

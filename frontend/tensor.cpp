@@ -237,53 +237,17 @@ Tensor logicalAnd(const Tensor &a, const Tensor &b, Loc loc) {
 Tensor logicalOr(const Tensor &a, const Tensor &b, Loc loc) {
   return binary(OpKind::logicalOr, a, Operand(b, loc));
 }
-Tensor logicalNot(const Tensor &x, Loc loc) {
-  return record(OpKind::logicalNot, {x}, loc);
-}
-
 Tensor select(const Tensor &condition, const Tensor &onTrue, Operand onFalse) {
   const Loc loc = onFalse.loc;
   auto [yes, no] = together("select", onTrue, onFalse);
   const ValueType type = typeOf(yes, loc);
   const Shape shape = commonShape("select", type.shape, typeOf(condition, loc).shape, loc);
   return record(OpKind::select,
-                {stretched(condition, shape, loc), stretched(yes, shape, loc), stretched(no, shape, loc)},
-                Words().type(type.dtype, shape), loc);
+                {stretched(condition, shape, loc), stretched(yes, shape, loc), stretched(no, shape, loc)}, loc);
 }
 
-Tensor abs(const Tensor &x, Loc loc) {
-  return record(OpKind::abs, {x}, loc);
-}
-Tensor exp(const Tensor &x, Loc loc) {
-  return record(OpKind::exp, {x}, loc);
-}
-Tensor log(const Tensor &x, Loc loc) {
-  return record(OpKind::log, {x}, loc);
-}
-Tensor sqrt(const Tensor &x, Loc loc) {
-  return record(OpKind::sqrt, {x}, loc);
-}
-Tensor rsqrt(const Tensor &x, Loc loc) {
-  return record(OpKind::rsqrt, {x}, loc);
-}
-Tensor tanh(const Tensor &x, Loc loc) {
-  return record(OpKind::tanh, {x}, loc);
-}
-Tensor sin(const Tensor &x, Loc loc) {
-  return record(OpKind::sin, {x}, loc);
-}
-Tensor cos(const Tensor &x, Loc loc) {
-  return record(OpKind::cos, {x}, loc);
-}
-Tensor erf(const Tensor &x, Loc loc) {
-  return record(OpKind::erf, {x}, loc);
-}
-Tensor isFinite(const Tensor &x, Loc loc) {
-  return record(OpKind::isFinite, {x}, loc);
-}
-Tensor detach(const Tensor &x, Loc loc) {
-  return record(OpKind::detach, {x}, loc);
-}
+#include "frontend/op_functions.cpp.inc"
+
 Tensor cast(const Tensor &x, DType dtype, Loc loc) {
   const ValueType type = typeOf(x, loc);
   return type.dtype == dtype ? x : record(OpKind::cast, {x}, Words().type(dtype, type.shape), loc);
@@ -318,9 +282,10 @@ Tensor iota(int64_t dim, const Shape &shape, DType dtype, Loc loc) {
   checkSizes(shape, loc);
   return record(OpKind::iota, {}, Words().integer(normalized(dim, shape.rank(), loc)).type(dtype, shape), loc);
 }
-Tensor randomBits(const Tensor &seed, int64_t stream, const Shape &shape, Loc loc) {
+Tensor randomBits(const Tensor &seed, int64_t stream, const Shape &shape, const Tensor &first, Loc loc) {
   checkSizes(shape, loc);
-  return record(OpKind::randomBits, {seed}, Words().integer(stream).type(DType::i32, shape), loc);
+  const Words words = Words().integer(stream).type(DType::i32, shape);
+  return first ? record(OpKind::randomBits, {seed, first}, words, loc) : record(OpKind::randomBits, {seed}, words, loc);
 }
 
 Tensor reshape(const Tensor &x, const Shape &shape, Loc loc) {
@@ -396,6 +361,24 @@ Tensor pad(const Tensor &x, std::initializer_list<int64_t> low, std::initializer
       loc);
 }
 
+/// x where its column is at most (or at least) its row + diagonal, 0 elsewhere.
+static Tensor triangle(const Tensor &x, int64_t diagonal, bool isLower, Loc loc) {
+  const Shape shape = typeOf(x, loc).shape;
+  if (shape.rank() < 2)
+    fail((isLower ? "`tril` of " : "`triu` of ") + shape.text() + "; it needs rows and columns", loc);
+  const Tensor row = iota(shape.rank() - 2, shape, DType::i32, loc);
+  const Tensor column = iota(shape.rank() - 1, shape, DType::i32, loc);
+  const Operand bound(diagonal == 0 ? row : row + Operand(static_cast<double>(diagonal), loc), loc);
+  return select(isLower ? lessEqual(column, bound) : greaterEqual(column, bound), x, Operand(0.0, loc));
+}
+
+Tensor tril(const Tensor &x, int64_t diagonal, Loc loc) {
+  return triangle(x, diagonal, true, loc);
+}
+Tensor triu(const Tensor &x, int64_t diagonal, Loc loc) {
+  return triangle(x, diagonal, false, loc);
+}
+
 Tensor concat(std::span<const Tensor> parts, int64_t axis, Loc loc) {
   if (parts.empty())
     fail("`concat` of no tensors; it needs at least one (concat_c1)", loc);
@@ -413,13 +396,6 @@ Tensor mean(const Tensor &x, const Axes &axes, KeepDims keep, Loc loc) {
   return reduce(OpKind::reduceMean, x, axes, keep, loc);
 }
 
-Tensor gather(const Tensor &table, const Tensor &index, Loc loc) {
-  return record(OpKind::gather, {table, index}, loc);
-}
-Tensor scatterAdd(const Tensor &base, const Tensor &index, const Tensor &rows, Loc loc) {
-  return record(OpKind::scatterAdd, {base, index, rows}, loc);
-}
-
 Tensor matmul(const Tensor &a, const Tensor &b, MatmulOptions options, Loc loc) {
   return record(OpKind::matmul, {a, b},
                 Words().integer(options.transposeA).integer(options.transposeB).dtype(options.dtype), loc);
@@ -428,36 +404,6 @@ Tensor matmul(const Tensor &a, const Tensor &b, Loc loc) {
   return matmul(a, b, MatmulOptions(), loc);
 }
 
-Tensor gelu(const Tensor &x, Loc loc) {
-  return record(OpKind::gelu, {x}, loc);
-}
-Tensor silu(const Tensor &x, Loc loc) {
-  return record(OpKind::silu, {x}, loc);
-}
-Tensor sigmoid(const Tensor &x, Loc loc) {
-  return record(OpKind::sigmoid, {x}, loc);
-}
-Tensor relu(const Tensor &x, Loc loc) {
-  return record(OpKind::relu, {x}, loc);
-}
-Tensor softmax(const Tensor &x, Loc loc) {
-  return record(OpKind::softmax, {x}, loc);
-}
-Tensor layerNorm(const Tensor &x, const Tensor &weight, const Tensor &bias, double eps, Loc loc) {
-  return record(OpKind::layerNorm, {x, weight, bias}, Words().number(eps), loc);
-}
-Tensor rmsNorm(const Tensor &x, const Tensor &weight, double eps, Loc loc) {
-  return record(OpKind::rmsNorm, {x, weight}, Words().number(eps), loc);
-}
-Tensor linear(const Tensor &x, const Tensor &weight, const Tensor &bias, Loc loc) {
-  return record(OpKind::linear, {x, weight, bias}, loc);
-}
-Tensor linear(const Tensor &x, const Tensor &weight, Loc loc) {
-  return record(OpKind::linear, {x, weight}, loc);
-}
-Tensor crossEntropy(const Tensor &logits, const Tensor &targets, Loc loc) {
-  return record(OpKind::crossEntropy, {logits, targets}, loc);
-}
 Tensor attention(const Tensor &q, const Tensor &k, const Tensor &v, bool causal, double scale, Loc loc) {
   if (scale == 0) {
     const Shape shape = typeOf(q, loc).shape;
@@ -467,8 +413,9 @@ Tensor attention(const Tensor &q, const Tensor &k, const Tensor &v, bool causal,
   }
   return record(OpKind::attention, {q, k, v}, Words().integer(causal).number(scale), loc);
 }
-Tensor dropout(const Tensor &x, double rate, const Tensor &seed, int64_t stream, Loc loc) {
-  return record(OpKind::dropout, {x, seed}, Words().number(rate).integer(stream), loc);
+Tensor dropout(const Tensor &x, double rate, const Tensor &seed, int64_t stream, const Tensor &first, Loc loc) {
+  const Words words = Words().number(rate).integer(stream);
+  return first ? record(OpKind::dropout, {x, seed, first}, words, loc) : record(OpKind::dropout, {x, seed}, words, loc);
 }
 
 AdamwResult adamw(const Tensor &parameter, const Tensor &gradient, const Tensor &m, const Tensor &v, const Tensor &lr,

@@ -75,25 +75,16 @@ Tensor greaterEqual(const Tensor &a, Operand b);
 // i1 operands
 Tensor logicalAnd(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
 Tensor logicalOr(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
-Tensor logicalNot(const Tensor &x, Loc loc = Loc::current());
 
 /// onTrue where the condition holds, else onFalse; all three are broadcast to one shape.
 Tensor select(const Tensor &condition, const Tensor &onTrue, Operand onFalse);
 
-Tensor abs(const Tensor &x, Loc loc = Loc::current());
-Tensor exp(const Tensor &x, Loc loc = Loc::current());
-Tensor log(const Tensor &x, Loc loc = Loc::current());
-Tensor sqrt(const Tensor &x, Loc loc = Loc::current());
-Tensor rsqrt(const Tensor &x, Loc loc = Loc::current());
-Tensor tanh(const Tensor &x, Loc loc = Loc::current());
-Tensor sin(const Tensor &x, Loc loc = Loc::current());
-Tensor cos(const Tensor &x, Loc loc = Loc::current());
-Tensor erf(const Tensor &x, Loc loc = Loc::current());
-Tensor isFinite(const Tensor &x, Loc loc = Loc::current()); // i1
 /// x converted; x itself when it has that dtype.
 Tensor cast(const Tensor &x, DType dtype, Loc loc = Loc::current());
-/// x, which gradients see as a constant.
-Tensor detach(const Tensor &x, Loc loc = Loc::current());
+//===- ops whose function is the op and no more: from Ops.td (generate_ops) --------------------------------------===//
+
+#include "frontend/op_functions.h.inc"
+
 inline Tensor stopGradient(const Tensor &x, Loc loc = Loc::current()) {
   return detach(x, loc);
 }
@@ -112,8 +103,10 @@ inline Tensor ones(const Shape &shape, DType dtype = DType::f32, Loc loc = Loc::
 Tensor literal(std::span<const double> values, const Shape &shape, DType dtype = DType::f32, Loc loc = Loc::current());
 /// Each element's own coordinate along `dim`.
 Tensor iota(int64_t dim, const Shape &shape, DType dtype = DType::i32, Loc loc = Loc::current());
-/// 32 random bits an element (i32), a function of seed (i32 or i64 scalar), stream and the element's position.
-Tensor randomBits(const Tensor &seed, int64_t stream, const Shape &shape, Loc loc = Loc::current());
+/// 32 random bits an element (i32), a function of seed (i32 or i64 scalar), stream and the element's coordinates.
+/// `first` (i32 scalar) is added to the first coordinate: where a part of a batch begins.
+Tensor randomBits(const Tensor &seed, int64_t stream, const Shape &shape, const Tensor &first = {},
+                  Loc loc = Loc::current());
 
 //===- views -----------------------------------------------------------------------------------------------------===//
 
@@ -134,6 +127,9 @@ std::vector<Tensor> split(const Tensor &x, int64_t dim, int64_t parts, Loc loc =
 /// low[i] zeros before and high[i] zeros after x along dim i.
 Tensor pad(const Tensor &x, std::initializer_list<int64_t> low, std::initializer_list<int64_t> high,
            Loc loc = Loc::current());
+/// x [..., rows, columns] where column <= row + diagonal, 0 elsewhere; triu: where column >= row + diagonal.
+Tensor tril(const Tensor &x, int64_t diagonal = 0, Loc loc = Loc::current());
+Tensor triu(const Tensor &x, int64_t diagonal = 0, Loc loc = Loc::current());
 Tensor concat(std::span<const Tensor> parts, int64_t axis, Loc loc = Loc::current());
 inline Tensor concat(std::initializer_list<Tensor> parts, int64_t axis, Loc loc = Loc::current()) {
   return concat(std::span<const Tensor>(parts.begin(), parts.size()), axis, loc);
@@ -154,12 +150,7 @@ Tensor sum(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no,
 Tensor max(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
 Tensor mean(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
 
-//===- indexing and products -------------------------------------------------------------------------------------===//
-
-/// Rows of a table: result[i..., j...] = table[index[i...], j...]; index is i32 or i64.
-Tensor gather(const Tensor &table, const Tensor &index, Loc loc = Loc::current());
-/// base with rows[i...] added at row index[i...].
-Tensor scatterAdd(const Tensor &base, const Tensor &index, const Tensor &rows, Loc loc = Loc::current());
+//===- products --------------------------------------------------------------------------------------------------===//
 
 struct MatmulOptions {
   bool transposeA = false, transposeB = false;
@@ -171,25 +162,13 @@ Tensor matmul(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
 
 //===- composites ------------------------------------------------------------------------------------------------===//
 
-Tensor gelu(const Tensor &x, Loc loc = Loc::current()); ///< tanh form
-Tensor silu(const Tensor &x, Loc loc = Loc::current());
-Tensor sigmoid(const Tensor &x, Loc loc = Loc::current());
-Tensor relu(const Tensor &x, Loc loc = Loc::current());
-Tensor softmax(const Tensor &x, Loc loc = Loc::current()); ///< over the last dim
-/// Over the last dim; weight and bias have its size.
-Tensor layerNorm(const Tensor &x, const Tensor &weight, const Tensor &bias, double eps = 1e-5,
-                 Loc loc = Loc::current());
-Tensor rmsNorm(const Tensor &x, const Tensor &weight, double eps = 1e-5, Loc loc = Loc::current());
-/// x · weight [in, out] + bias [out].
-Tensor linear(const Tensor &x, const Tensor &weight, const Tensor &bias, Loc loc = Loc::current());
-Tensor linear(const Tensor &x, const Tensor &weight, Loc loc = Loc::current());
-/// Mean of -log softmax(logits [..., V])[targets [...]] over rows whose target is not negative; an f32 scalar.
-Tensor crossEntropy(const Tensor &logits, const Tensor &targets, Loc loc = Loc::current());
 /// softmax(scale · q·kᵀ, masked)·v; q [batch..., T, d], k and v [batch..., S, d]. Scale 0: 1/sqrt(d).
 Tensor attention(const Tensor &q, const Tensor &k, const Tensor &v, bool causal, double scale = 0,
                  Loc loc = Loc::current());
-/// x / (1 - rate) where kept; equal (seed, stream) give equal masks.
-Tensor dropout(const Tensor &x, double rate, const Tensor &seed, int64_t stream, Loc loc = Loc::current());
+/// x / (1 - rate) where kept; equal (seed, stream) give equal masks. A part of a batch whose first row is number
+/// `first` (i32 scalar) of it has the mask that it has in the whole.
+Tensor dropout(const Tensor &x, double rate, const Tensor &seed, int64_t stream, const Tensor &first = {},
+               Loc loc = Loc::current());
 
 struct AdamwOptions {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weightDecay = 0.1;

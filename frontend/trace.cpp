@@ -1,6 +1,7 @@
 // Recording and replay.
 #include "frontend/trace.h"
 #include "frontend/capture.h"
+#include "frontend/scope.h"
 #include "frontend/storage.h"
 #include <array>
 #include <atomic>
@@ -24,65 +25,18 @@ void hashType(runtime::RollingHash &hash, const ValueType &type) {
 }
 
 using K = WordKind;
-const std::array<TracedOp, opKinds> table{{
-    {"neg"},
-    {"abs"},
-    {"exp"},
-    {"log"},
-    {"sqrt"},
-    {"rsqrt"},
-    {"tanh"},
-    {"sin"},
-    {"cos"},
-    {"erf"},
-    {"not"},
-    {"add"},
-    {"sub"},
-    {"mul"},
-    {"div"},
-    {"maximum"},
-    {"minimum"},
-    {"and"},
-    {"or"},
-    {"compare", {{"predicate", K::predicate}}},
-    {"is_finite"},
-    {"select", {}, true},
-    {"cast", {}, true},
-    {"detach"},
-    {"constant", {{"value", K::literal}}, true},
-    {"iota", {{"dim", K::integer}}, true},
-    {"random_bits", {{"stream", K::integer}}, true},
-    {"broadcast", {}, true},
-    {"reshape", {}, true},
-    {"transpose", {{"permutation", K::integers}}},
-    {"slice", {{"starts", K::integers}, {"limits", K::integers}}},
-    {"pad", {{"low", K::integers}, {"high", K::integers}}},
-    {"concat", {{"axis", K::integer}}},
-    {"reduce_sum", {{"axes", K::integers}}},
-    {"reduce_max", {{"axes", K::integers}}},
-    {"gather"},
-    {"scatter_add"},
-    {"matmul", {{"transpose_a", K::flag}, {"transpose_b", K::flag}, {"dtype", K::dtype}}},
-    {"gelu"},
-    {"silu"},
-    {"sigmoid"},
-    {"relu"},
-    {"softmax"},
-    {"reduce_mean", {{"axes", K::integers}}},
-    {"layer_norm", {{"eps", K::number}}},
-    {"rms_norm", {{"eps", K::number}}},
-    {"linear"},
-    {"cross_entropy"},
-    {"attention", {{"causal", K::flag}, {"scale", K::number}}},
-    {"dropout", {{"rate", K::number}, {"stream", K::integer}}},
-    {"adamw", {{"beta1", K::number}, {"beta2", K::number}, {"eps", K::number}, {"weight_decay", K::number}}},
-    {"gradient"},
-}};
+const TracedOp table[] = {
+#include "frontend/op_table.inc"
+};
 
 } // namespace
 
 const TracedOp &tracedOp(OpKind kind) {
   return table[static_cast<size_t>(kind)];
+}
+
+std::span<const TracedOp> tracedOps() {
+  return table;
 }
 
 Tracer &Tracer::current(Loc loc) {
@@ -118,10 +72,10 @@ uint32_t Tracer::firstResult(OpKind kind, std::span<const Tensor> operands, std:
     valueOf(operand, loc);
   if (replaying && (position == rec.ops.size() || !matches(rec.ops[position], kind, operands, words)))
     diverge();
-  if (replaying)
-    rec.ops[position].loc = loc;
-  else
+  if (!replaying)
     append(kind, operands, words, loc);
+  rec.ops[position].loc = loc;
+  rec.ops[position].scope = Scope::current();
   const uint32_t first = nextValue;
   nextValue += rec.ops[position++].results;
   return first;
@@ -148,7 +102,6 @@ void Tracer::append(OpKind kind, std::span<const Tensor> operands, std::span<con
   OpRecord op;
   op.kind = kind;
   op.results = static_cast<uint16_t>(results.size());
-  op.loc = loc;
   op.operands = static_cast<uint32_t>(rec.operands.size());
   op.words = static_cast<uint32_t>(rec.words.size());
   op.literals = static_cast<uint32_t>(literal);

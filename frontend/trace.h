@@ -25,63 +25,15 @@ struct TracedOp {
   };
   std::vector<Attribute> attributes = {}; ///< in the order of their words
   bool explicitType = false;              ///< result dtype and shape follow the attributes' words
+  int32_t operandGroups = 0;              ///< of an op that counts each group's operands: how many; the last may lack
 };
 
+/// The ops that users write, in the order of Ops.td.
 enum class OpKind : uint8_t {
-  neg,
-  abs,
-  exp,
-  log,
-  sqrt,
-  rsqrt,
-  tanh,
-  sin,
-  cos,
-  erf,
-  logicalNot,
-  add,
-  sub,
-  mul,
-  div,
-  maximum,
-  minimum,
-  logicalAnd,
-  logicalOr,
-  compare,
-  isFinite,
-  select,
-  cast,
-  detach,
-  constant,
-  iota,
-  randomBits,
-  broadcast,
-  reshape,
-  transpose,
-  slice,
-  pad,
-  concat,
-  reduceSum,
-  reduceMax,
-  gather,
-  scatterAdd,
-  matmul,
-  gelu,
-  silu,
-  sigmoid,
-  relu,
-  softmax,
-  reduceMean,
-  layerNorm,
-  rmsNorm,
-  linear,
-  crossEntropy,
-  attention,
-  dropout,
-  adamw,
-  gradient,
+#include "frontend/op_kinds.inc"
 };
-inline constexpr size_t opKinds = static_cast<size_t>(OpKind::gradient) + 1;
+/// Every one of them.
+std::span<const TracedOp> tracedOps();
 const TracedOp &tracedOp(OpKind kind);
 
 struct ValueType {
@@ -99,6 +51,7 @@ struct OpRecord {
   uint32_t firstResult = 0;
   runtime::RollingHash hash; ///< of everything up to and including this op
   Loc loc;
+  const std::string *scope = nullptr; ///< its name; null outside of any
 };
 
 /// A value that is captured as a constant.

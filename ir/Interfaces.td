@@ -53,6 +53,30 @@ def ExpandableOpInterface : OpInterface<"ExpandableOpInterface"> {
   ];
 }
 
+def SizedOpInterface : OpInterface<"SizedOpInterface"> {
+  let cppNamespace = "::tcc";
+  let description = [{ A source or view whose type is written out; `?` sizes of it are those of the operand `like`. }];
+  let methods = [
+    InterfaceMethod<"The operand that has the sizes, or null.", "::mlir::Value", "getLike">,
+    InterfaceMethod<"The same, to be changed.", "::mlir::MutableOperandRange", "getLikeMutable">
+  ];
+}
+
+def NarrowableOpInterface : OpInterface<"NarrowableOpInterface"> {
+  let cppNamespace = "::tcc";
+  let description = [{
+    An op that multiplies and adds up in f32 whatever it reads: `autocast` may give it 16-bit operands instead of f32
+    ones. Result types follow from the operands'.
+  }];
+  let methods = [
+    InterfaceMethod<"Whether the operand may be one of 16 bits; all of those that may have one element type.",
+      "bool", "narrows", (ins "unsigned":$operand), "", [{ (void)operand; return true; }]>,
+    InterfaceMethod<[{
+      Says on the op, where it can, that its results stay of the type that they are, before the operands change.
+    }], "void", "keepResultType">
+  ];
+}
+
 def StructuredOpInterface : OpInterface<"StructuredOpInterface"> {
   let cppNamespace = "::tcc";
   let description = [{

@@ -24,6 +24,8 @@ def Tcc_FloatScalar : Type<0DTensorOf<[F32]>.predicate, "f32 scalar tensor", "::
                       BuildableType<"::mlir::RankedTensorType::get({}, $_builder.getF32Type())">;
 def Tcc_BoolScalar : Type<0DTensorOf<[I1]>.predicate, "i1 scalar tensor", "::mlir::RankedTensorType">,
                      BuildableType<"::mlir::RankedTensorType::get({}, $_builder.getI1Type())">;
+def Tcc_IndexScalar : Type<0DTensorOf<[I32]>.predicate, "i32 scalar tensor", "::mlir::RankedTensorType">,
+                      BuildableType<"::mlir::RankedTensorType::get({}, $_builder.getI32Type())">;
 def Tcc_IntScalar : 0DTensorOf<[I32, I64]>;
 
 //===- traits and base classes ---------------------------------------------------------------------------------===//
@@ -32,12 +34,8 @@ def Tcc_IntScalar : 0DTensorOf<[I32, I64]>;
 def NoGradient : NativeOpTrait<"NoGradient"> { let cppNamespace = "::tcc"; }
 // The result is the operand's elements at other coordinates: an index map, never a computation.
 def ViewOp : NativeOpTrait<"ViewOp"> { let cppNamespace = "::tcc"; }
-// Elements depend on their own coordinates.
-def IndexedOp : NativeOpTrait<"IndexedOp"> { let cppNamespace = "::tcc"; }
 // The op may stand in a tcc.kernel region.
 def KernelBodyOp : NativeOpTrait<"KernelBodyOp"> { let cppNamespace = "::tcc"; }
-// Recomputing it in a consumer costs about as much as a load.
-def CheapToClone : NativeOpTrait<"CheapToClone"> { let cppNamespace = "::tcc"; }
 
 defvar IsDifferentiable = DeclareOpInterfaceMethods<DifferentiableOpInterface>;
 defvar IsElementwise = DeclareOpInterfaceMethods<ElementwiseOpInterface>;
@@ -45,7 +43,16 @@ defvar IsComposite = DeclareOpInterfaceMethods<CompositeOpInterface>;
 defvar IsExpandable = DeclareOpInterfaceMethods<ExpandableOpInterface>;
 defvar InferTypes = InferTypeOpAdaptor;
 
-class Tcc_Op<string mnemonic, list<Trait> traits = []> : Op<Tcc_Dialect, mnemonic, !listconcat(traits, [Pure])>;
+class Tcc_Op<string mnemonic, list<Trait> traits = []> : Op<Tcc_Dialect, mnemonic, !listconcat(traits, [Pure])> {
+  // For frontend/generate_ops.cpp, which makes an enumerator, a row of the tracer's table and a plain C++ function.
+  string cppName = "";    // of enumerator and function, where it is not the mnemonic in camel case
+  bit hasOwnFunction = 0; // its function has conveniences and is written by hand (frontend/tensor.h)
+  bit isTraced = 1;       // 0: passes alone write the op
+  // For docs/LANGUAGE.md. dx stands for the gradient of the loss with respect to x.
+  string formula = "";
+  string gradientFormula = "";
+  string example = ""; // ops, then what they give: "// %y = 1 2"; tests/language runs it
+}
 
 class Tcc_Unary<string mnemonic, Type type, list<Trait> traits>
     : Tcc_Op<mnemonic, !listconcat(traits, [IsElementwise, KernelBodyOp, SameOperandsAndResultType])> {
@@ -56,6 +63,7 @@ class Tcc_Unary<string mnemonic, Type type, list<Trait> traits>
 
 class Tcc_Binary<string mnemonic, Type type, list<Trait> traits>
     : Tcc_Op<mnemonic, !listconcat(traits, [IsElementwise, KernelBodyOp, SameOperandsAndResultType])> {
+  let hasOwnFunction = 1;
   let arguments = (ins type:$lhs, type:$rhs);
   let results = (outs type:$result);
   let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($result)";
@@ -64,45 +72,208 @@ class Tcc_Binary<string mnemonic, Type type, list<Trait> traits>
 
 //===- elementwise arithmetic ----------------------------------------------------------------------------------===//
 
-def Tcc_NegOp : Tcc_Unary<"neg", Tcc_NumberTensor, [IsDifferentiable, CheapToClone]> {
+def Tcc_NegOp : Tcc_Unary<"neg", Tcc_NumberTensor, [IsDifferentiable]> {
+  let hasOwnFunction = 1;
   let summary = "-x";
   let hasFolder = 1;
+  let formula = "result = -x";
+  let gradientFormula = "dx = -dy";
+  let example = [{
+    %x = tcc.constant dense<[1.0, -2.0]> : tensor<2xf32>
+    %y = tcc.neg %x : tensor<2xf32>
+    // %y = -1 2
+  }];
 }
-def Tcc_AbsOp : Tcc_Unary<"abs", Tcc_NumberTensor, [IsDifferentiable, CheapToClone]> {
+def Tcc_AbsOp : Tcc_Unary<"abs", Tcc_NumberTensor, [IsDifferentiable]> {
   let summary = "|x|; the gradient at 0 is 0";
+  let formula = "result = |x|";
+  let gradientFormula = "dx = dy · sign(x), 0 at 0";
+  let example = [{
+    %x = tcc.constant dense<[1.0, -2.0]> : tensor<2xf32>
+    %y = tcc.abs %x : tensor<2xf32>
+    // %y = 1 2
+  }];
 }
-def Tcc_ExpOp : Tcc_Unary<"exp", Tcc_FloatTensor, [IsDifferentiable]> { let summary = "e to the x"; }
-def Tcc_LogOp : Tcc_Unary<"log", Tcc_FloatTensor, [IsDifferentiable]> { let summary = "natural logarithm"; }
-def Tcc_SqrtOp : Tcc_Unary<"sqrt", Tcc_FloatTensor, [IsDifferentiable]> { let summary = "square root"; }
-def Tcc_RsqrtOp : Tcc_Unary<"rsqrt", Tcc_FloatTensor, [IsDifferentiable]> { let summary = "1 / sqrt(x)"; }
-def Tcc_TanhOp : Tcc_Unary<"tanh", Tcc_FloatTensor, [IsDifferentiable]> { let summary = "hyperbolic tangent"; }
-def Tcc_SinOp : Tcc_Unary<"sin", Tcc_FloatTensor, [IsDifferentiable]> { let summary = "sine, x in radians"; }
-def Tcc_CosOp : Tcc_Unary<"cos", Tcc_FloatTensor, [IsDifferentiable]> { let summary = "cosine, x in radians"; }
-def Tcc_ErfOp : Tcc_Unary<"erf", Tcc_FloatTensor, [IsDifferentiable]> { let summary = "Gauss error function"; }
-def Tcc_NotOp : Tcc_Unary<"not", Tcc_BoolTensor, [NoGradient, CheapToClone]> {
+def Tcc_ExpOp : Tcc_Unary<"exp", Tcc_FloatTensor, [IsDifferentiable]> {
+  let summary = "e to the x";
+  let formula = "result = e^x";
+  let gradientFormula = "dx = dy · result";
+  let example = [{
+    %x = tcc.constant dense<[0.0, 1.0]> : tensor<2xf32>
+    %y = tcc.exp %x : tensor<2xf32>
+    // %y = 1 2.7182817
+  }];
+}
+def Tcc_LogOp : Tcc_Unary<"log", Tcc_FloatTensor, [IsDifferentiable]> {
+  let summary = "natural logarithm";
+  let formula = "result = ln x; -inf at 0, NaN below";
+  let gradientFormula = "dx = dy / x";
+  let example = [{
+    %x = tcc.constant dense<[1.0, 10.0]> : tensor<2xf32>
+    %y = tcc.log %x : tensor<2xf32>
+    // %y = 0 2.3025851
+  }];
+}
+def Tcc_SqrtOp : Tcc_Unary<"sqrt", Tcc_FloatTensor, [IsDifferentiable]> {
+  let summary = "square root";
+  let formula = "result = √x; NaN below 0";
+  let gradientFormula = "dx = dy / (2 · result)";
+  let example = [{
+    %x = tcc.constant dense<[4.0, 2.0]> : tensor<2xf32>
+    %y = tcc.sqrt %x : tensor<2xf32>
+    // %y = 2 1.4142135
+  }];
+}
+def Tcc_RsqrtOp : Tcc_Unary<"rsqrt", Tcc_FloatTensor, [IsDifferentiable]> {
+  let summary = "1 / sqrt(x)";
+  let formula = "result = 1 / √x";
+  let gradientFormula = "dx = -dy · result³ / 2";
+  let example = [{
+    %x = tcc.constant dense<[4.0, 2.0]> : tensor<2xf32>
+    %y = tcc.rsqrt %x : tensor<2xf32>
+    // %y = 0.5 0.70710678
+  }];
+}
+def Tcc_TanhOp : Tcc_Unary<"tanh", Tcc_FloatTensor, [IsDifferentiable]> {
+  let summary = "hyperbolic tangent";
+  let formula = "result = (e^x - e^-x) / (e^x + e^-x)";
+  let gradientFormula = "dx = dy · 4e / (1 + e)² with e = e^(-2|x|), which is 1 - result² without its cancellation";
+  let example = [{
+    %x = tcc.constant dense<[0.5, -20.0]> : tensor<2xf32>
+    %y = tcc.tanh %x : tensor<2xf32>
+    // %y = 0.46211717 -1
+  }];
+}
+def Tcc_SinOp : Tcc_Unary<"sin", Tcc_FloatTensor, [IsDifferentiable]> {
+  let summary = "sine, x in radians";
+  let formula = "result = sin x, x in radians; NaN for infinite x";
+  let gradientFormula = "dx = dy · cos x";
+  let example = [{
+    %x = tcc.constant dense<[1.0, 1.0e+18]> : tensor<2xf32>
+    %y = tcc.sin %x : tensor<2xf32>
+    // %y = 0.84147098 -0.21673788
+  }];
+}
+def Tcc_CosOp : Tcc_Unary<"cos", Tcc_FloatTensor, [IsDifferentiable]> {
+  let summary = "cosine, x in radians";
+  let formula = "result = cos x, x in radians; NaN for infinite x";
+  let gradientFormula = "dx = -dy · sin x";
+  let example = [{
+    %x = tcc.constant dense<[1.0, 0.0]> : tensor<2xf32>
+    %y = tcc.cos %x : tensor<2xf32>
+    // %y = 0.54030231 1
+  }];
+}
+def Tcc_ErfOp : Tcc_Unary<"erf", Tcc_FloatTensor, [IsDifferentiable]> {
+  let summary = "Gauss error function";
+  let formula = "result = 2/√π · ∫₀ˣ e^(-t²) dt";
+  let gradientFormula = "dx = dy · 2/√π · e^(-x²)";
+  let example = [{
+    %x = tcc.constant dense<[0.5, -5.0]> : tensor<2xf32>
+    %y = tcc.erf %x : tensor<2xf32>
+    // %y = 0.52049988 -1
+  }];
+}
+def Tcc_NotOp : Tcc_Unary<"not", Tcc_BoolTensor, [NoGradient]> {
+  let cppName = "logicalNot";
   let summary = "logical negation";
+  let formula = "result = true where x is false";
+  let gradientFormula = "none: truth values";
+  let example = [{
+    %x = tcc.constant dense<[true, false]> : tensor<2xi1>
+    %y = tcc.not %x : tensor<2xi1>
+    // %y = 0 1
+  }];
 }
-def Tcc_AddOp : Tcc_Binary<"add", Tcc_NumberTensor, [IsDifferentiable, Commutative, CheapToClone]> {
+def Tcc_AddOp : Tcc_Binary<"add", Tcc_NumberTensor, [IsDifferentiable, Commutative]> {
   let summary = "lhs + rhs; integers wrap";
+  let formula = "result = lhs + rhs";
+  let gradientFormula = "dlhs = drhs = dy";
+  let example = [{
+    %a = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %b = tcc.constant dense<[10.0, 20.0]> : tensor<2xf32>
+    %y = tcc.add %a, %b : tensor<2xf32>
+    // %y = 11 22
+  }];
 }
-def Tcc_SubOp : Tcc_Binary<"sub", Tcc_NumberTensor, [IsDifferentiable, CheapToClone]> {
+def Tcc_SubOp : Tcc_Binary<"sub", Tcc_NumberTensor, [IsDifferentiable]> {
   let summary = "lhs - rhs; integers wrap";
+  let formula = "result = lhs - rhs";
+  let gradientFormula = "dlhs = dy, drhs = -dy";
+  let example = [{
+    %a = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %b = tcc.constant dense<[10.0, 20.0]> : tensor<2xf32>
+    %y = tcc.sub %a, %b : tensor<2xf32>
+    // %y = -9 -18
+  }];
 }
-def Tcc_MulOp : Tcc_Binary<"mul", Tcc_NumberTensor, [IsDifferentiable, Commutative, CheapToClone]> {
+def Tcc_MulOp : Tcc_Binary<"mul", Tcc_NumberTensor, [IsDifferentiable, Commutative]> {
   let summary = "lhs · rhs; integers wrap";
+  let formula = "result = lhs · rhs";
+  let gradientFormula = "dlhs = dy · rhs, drhs = dy · lhs";
+  let example = [{
+    %a = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %b = tcc.constant dense<[10.0, 20.0]> : tensor<2xf32>
+    %y = tcc.mul %a, %b : tensor<2xf32>
+    // %y = 10 40
+  }];
 }
-def Tcc_DivOp : Tcc_Binary<"div", Tcc_FloatTensor, [IsDifferentiable]> { let summary = "lhs / rhs, IEEE division"; }
-def Tcc_MaximumOp : Tcc_Binary<"maximum", Tcc_NumberTensor, [IsDifferentiable, Commutative, CheapToClone]> {
+def Tcc_DivOp : Tcc_Binary<"div", Tcc_FloatTensor, [IsDifferentiable]> {
+  let summary = "lhs / rhs, IEEE division";
+  let formula = "result = lhs / rhs";
+  let gradientFormula = "dlhs = dy / rhs, drhs = -dlhs · result";
+  let example = [{
+    %a = tcc.constant dense<[1.0, -1.0]> : tensor<2xf32>
+    %b = tcc.constant dense<[8.0, 0.0]> : tensor<2xf32>
+    %y = tcc.div %a, %b : tensor<2xf32>
+    // %y = 0.125 -inf
+  }];
+}
+def Tcc_MaximumOp : Tcc_Binary<"maximum", Tcc_NumberTensor, [IsDifferentiable, Commutative]> {
   let summary = "the larger; NaN if either is NaN; equal operands share the gradient in halves";
+  let formula = "result = the larger of lhs and rhs; NaN where either is NaN";
+  let gradientFormula = "dy to the larger, halves where equal, the whole dy to both where either is NaN";
+  let example = [{
+    %a = tcc.constant dense<[1.0, 5.0]> : tensor<2xf32>
+    %b = tcc.constant dense<[2.0, 2.0]> : tensor<2xf32>
+    %y = tcc.maximum %a, %b : tensor<2xf32>
+    // %y = 2 5
+  }];
 }
-def Tcc_MinimumOp : Tcc_Binary<"minimum", Tcc_NumberTensor, [IsDifferentiable, Commutative, CheapToClone]> {
+def Tcc_MinimumOp : Tcc_Binary<"minimum", Tcc_NumberTensor, [IsDifferentiable, Commutative]> {
   let summary = "the smaller; NaN if either is NaN; equal operands share the gradient in halves";
+  let formula = "result = the smaller of lhs and rhs; NaN where either is NaN";
+  let gradientFormula = "dy to the smaller, halves where equal, the whole dy to both where either is NaN";
+  let example = [{
+    %a = tcc.constant dense<[1.0, 5.0]> : tensor<2xf32>
+    %b = tcc.constant dense<[2.0, 2.0]> : tensor<2xf32>
+    %y = tcc.minimum %a, %b : tensor<2xf32>
+    // %y = 1 2
+  }];
 }
-def Tcc_AndOp : Tcc_Binary<"and", Tcc_BoolTensor, [NoGradient, Commutative, CheapToClone]> {
+def Tcc_AndOp : Tcc_Binary<"and", Tcc_BoolTensor, [NoGradient, Commutative]> {
+  let cppName = "logicalAnd";
   let summary = "logical and";
+  let formula = "result = true where both are true";
+  let gradientFormula = "none: truth values";
+  let example = [{
+    %a = tcc.constant dense<[true, true]> : tensor<2xi1>
+    %b = tcc.constant dense<[true, false]> : tensor<2xi1>
+    %y = tcc.and %a, %b : tensor<2xi1>
+    // %y = 1 0
+  }];
 }
-def Tcc_OrOp : Tcc_Binary<"or", Tcc_BoolTensor, [NoGradient, Commutative, CheapToClone]> {
+def Tcc_OrOp : Tcc_Binary<"or", Tcc_BoolTensor, [NoGradient, Commutative]> {
+  let cppName = "logicalOr";
   let summary = "logical or";
+  let formula = "result = true where either is true";
+  let gradientFormula = "none: truth values";
+  let example = [{
+    %a = tcc.constant dense<[true, false]> : tensor<2xi1>
+    %b = tcc.constant dense<[false, false]> : tensor<2xi1>
+    %y = tcc.or %a, %b : tensor<2xi1>
+    // %y = 1 0
+  }];
 }
 
 def Tcc_Predicate : I32EnumAttr<"Predicate", "comparison of two numbers; NaN compares unequal to everything",
@@ -111,56 +282,109 @@ def Tcc_Predicate : I32EnumAttr<"Predicate", "comparison of two numbers; NaN com
   let cppNamespace = "::tcc";
 }
 
-def Tcc_CompareOp : Tcc_Op<"compare", [NoGradient, IsElementwise, KernelBodyOp, CheapToClone, SameTypeOperands,
+def Tcc_CompareOp : Tcc_Op<"compare", [NoGradient, IsElementwise, KernelBodyOp, SameTypeOperands,
                                         SameOperandsAndResultShape, InferTypes]> {
+  let hasOwnFunction = 1;
   let summary = "comparison of equal shapes, i1 result";
   let arguments = (ins Tcc_Predicate:$predicate, Tcc_NumberTensor:$lhs, Tcc_NumberTensor:$rhs);
   let results = (outs Tcc_BoolTensor:$result);
   let assemblyFormat = "$predicate $lhs `,` $rhs attr-dict `:` type($lhs) `->` type($result)";
+  let formula = "result = lhs PREDICATE rhs with eq, ne, lt, le, gt or ge; beside NaN only ne is true";
+  let gradientFormula = "none: truth values";
+  let example = [{
+    %a = tcc.constant dense<[1, 2, 3]> : tensor<3xi32>
+    %b = tcc.constant dense<[2, 2, 2]> : tensor<3xi32>
+    %y = tcc.compare le %a, %b : tensor<3xi32> -> tensor<3xi1>
+    // %y = 1 1 0
+  }];
 }
 
-def Tcc_IsFiniteOp : Tcc_Op<"is_finite", [NoGradient, IsElementwise, KernelBodyOp, CheapToClone,
+def Tcc_IsFiniteOp : Tcc_Op<"is_finite", [NoGradient, IsElementwise, KernelBodyOp,
                                            SameOperandsAndResultShape, InferTypes]> {
   let summary = "true where x is neither infinite nor NaN";
   let arguments = (ins Tcc_FloatTensor:$x);
   let results = (outs Tcc_BoolTensor:$result);
   let assemblyFormat = "$x attr-dict `:` type($x) `->` type($result)";
+  let formula = "result = |x| < ∞";
+  let gradientFormula = "none: truth values";
+  let example = [{
+    %zero = tcc.constant dense<0.0> : tensor<2xf32>
+    %a = tcc.constant dense<[1.0, 0.0]> : tensor<2xf32>
+    %x = tcc.div %a, %zero : tensor<2xf32>
+    %y = tcc.is_finite %x : tensor<2xf32> -> tensor<2xi1>
+    // %y = 0 0
+  }];
 }
 
-def Tcc_SelectOp : Tcc_Op<"select", [IsDifferentiable, IsElementwise, KernelBodyOp, CheapToClone,
+def Tcc_SelectOp : Tcc_Op<"select", [IsDifferentiable, IsElementwise, KernelBodyOp,
     SameOperandsAndResultShape, AllTypesMatch<["onTrue", "onFalse", "result"]>]> {
+  let hasOwnFunction = 1;
   let summary = "onTrue where the condition holds, onFalse elsewhere; no gradient leaks from the side not taken";
   let arguments = (ins Tcc_BoolTensor:$condition, Tcc_Tensor:$onTrue, Tcc_Tensor:$onFalse);
   let results = (outs Tcc_Tensor:$result);
   let assemblyFormat = "$condition `,` $onTrue `,` $onFalse attr-dict `:` type($condition) `,` type($result)";
   let hasFolder = 1;
+  let formula = "result = onTrue where condition holds, else onFalse";
+  let gradientFormula = "donTrue = dy where condition holds, else 0; donFalse the other way round";
+  let example = [{
+    %c = tcc.constant dense<[true, false]> : tensor<2xi1>
+    %a = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %b = tcc.constant dense<[10.0, 20.0]> : tensor<2xf32>
+    %y = tcc.select %c, %a, %b : tensor<2xi1>, tensor<2xf32>
+    // %y = 1 20
+  }];
 }
 
-def Tcc_CastOp : Tcc_Op<"cast", [IsDifferentiable, IsElementwise, KernelBodyOp, CheapToClone, SameOperandsAndResultShape]> {
+def Tcc_CastOp : Tcc_Op<"cast", [IsDifferentiable, IsElementwise, KernelBodyOp, SameOperandsAndResultShape]> {
+  let hasOwnFunction = 1;
   let summary = "conversion of the element type: floats round to nearest even, float to integer truncates";
   let description = [{ Float to integer saturates; NaN gives 0. }];
   let arguments = (ins Tcc_Tensor:$x);
   let results = (outs Tcc_Tensor:$result);
   let assemblyFormat = "$x attr-dict `:` type($x) `->` type($result)";
   let hasFolder = 1;
+  let formula = "result = x in the result's element type; to i1, whether x is not 0";
+  let gradientFormula = "dx = dy cast back, between floats; none otherwise";
+  let example = [{
+    %x = tcc.constant dense<[2.75, -3.0e+10]> : tensor<2xf32>
+    %y = tcc.cast %x : tensor<2xf32> -> tensor<2xi32>
+    // %y = 2 -2147483648
+  }];
 }
 
-def Tcc_DetachOp : Tcc_Unary<"detach", Tcc_Tensor, [NoGradient, CheapToClone]> {
+def Tcc_DetachOp : Tcc_Unary<"detach", Tcc_Tensor, [NoGradient]> {
   let summary = "x, seen as a constant by gradients";
+  let formula = "result = x";
+  let gradientFormula = "none: gradients take the result for a constant";
+  let example = [{
+    %x = tcc.constant dense<3.0> : tensor<f32>
+    %d = tcc.detach %x : tensor<f32>
+    %p = tcc.mul %x, %d : tensor<f32>
+    %y = tcc.gradient %p wrt %x : tensor<f32>, tensor<f32>
+    // %y = 3
+  }];
 }
 
 //===- sources -------------------------------------------------------------------------------------------------===//
 
-def Tcc_ConstantOp : Tcc_Op<"constant", [NoGradient, KernelBodyOp, CheapToClone, ConstantLike, InferTypes]> {
+def Tcc_ConstantOp : Tcc_Op<"constant", [NoGradient, KernelBodyOp, ConstantLike, InferTypes]> {
+  let hasOwnFunction = 1;
   let summary = "a literal; non-splat literals hold at most 1 KiB (constant_c1)";
   let arguments = (ins ElementsAttr:$value);
   let results = (outs Tcc_Tensor:$result);
   let assemblyFormat = "attr-dict $value";
   let hasFolder = 1;
   let hasVerifier = 1;
+  let formula = "result = the literal";
+  let gradientFormula = "none: it has no operand";
+  let example = [{
+    %y = tcc.constant dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>
+    // %y = 1 2 3 4
+  }];
 }
 
-def Tcc_IotaOp : Tcc_Op<"iota", [NoGradient, IndexedOp, KernelBodyOp, CheapToClone]> {
+def Tcc_IotaOp : Tcc_Op<"iota", [NoGradient, KernelBodyOp, SizedOpInterface]> {
+  let hasOwnFunction = 1;
   let summary = "each element's own coordinate along `dim`";
   let description = [{ `?` sizes of the result are those of `like`.
     iota_c1: 0 <= dim < rank. iota_c2: a `?` needs `like` of the same rank. }];
@@ -168,22 +392,43 @@ def Tcc_IotaOp : Tcc_Op<"iota", [NoGradient, IndexedOp, KernelBodyOp, CheapToClo
   let results = (outs Tcc_NumberTensor:$result);
   let assemblyFormat = "`dim` $dim (`like` $like^ `:` type($like))? attr-dict `->` type($result)";
   let hasVerifier = 1;
+  let formula = "result[i...] = i[dim]";
+  let gradientFormula = "none: it has no float operand";
+  let example = [{
+    %y = tcc.iota dim 1 -> tensor<2x3xi32>
+    // %y = 0 1 2 0 1 2
+  }];
 }
 
-def Tcc_RandomBitsOp : Tcc_Op<"random_bits", [NoGradient, IndexedOp, KernelBodyOp]> {
-  let summary = "32 random bits an element: Philox4x32-10, key (seed, stream), counter = the element's linear index";
-  let description = [{ The first word of Philox with counter (index mod 2^32, index div 2^32, 0, 0); so a value never
-    depends on tiling and recomputing gives the same bits. random_bits_c1: a `?` needs `like` of the same rank. }];
-  let arguments = (ins Tcc_IntScalar:$seed, I64Attr:$stream, Optional<Tcc_Tensor>:$like);
+def Tcc_RandomBitsOp : Tcc_Op<"random_bits", [NoGradient, KernelBodyOp, AttrSizedOperandSegments, SizedOpInterface]> {
+  let hasOwnFunction = 1;
+  let summary = "32 random bits an element, a function of seed, stream and the element's coordinates alone";
+  let description = [{ The last two coordinates are row and column, the others as one row-major number the outer
+    index; what a smaller rank lacks is 0. `first` is added to the coordinate along dim 0: a part of a batch that begins
+    there has the bits that it has in the whole. One Philox call serves rows {r, r + 8} and columns {c, c + 8}, as
+    attention's kernels hold them: its counter is (outer, row and column with bit 3 clear, seed div 2^32), its key the
+    low words of seed and stream, and bit 3 of row and column choose its word (Salmon et al. 2011). An i32 seed counts
+    as its 32 bits. random_bits_c1: a `?` needs `like` of the same rank. random_bits_c2: `first` needs a dim 0. }];
+  let arguments = (ins Tcc_IntScalar:$seed, I64Attr:$stream, Optional<Tcc_IndexScalar>:$first,
+                       Optional<Tcc_Tensor>:$like);
   let results = (outs RankedTensorOf<[I32]>:$result);
-  let assemblyFormat = [{ $seed `stream` $stream (`like` $like^ `:` type($like))? attr-dict `:` type($seed) `->`
-                          type($result) }];
+  let assemblyFormat = [{ $seed `stream` $stream (`first` $first^)? (`like` $like^ `:` type($like))? attr-dict `:`
+                          type($seed) `->` type($result) }];
   let hasVerifier = 1;
+  let formula = [{ result[o…, r, c] = word 2·(r div 8 mod 2) + c div 8 mod 2 of Philox4x32-10 with key (seed mod
+    2^32, stream mod 2^32) and counter (o, r and c less bit 3, seed div 2^32) }];
+  let gradientFormula = "none: integers";
+  let example = [{
+    %seed = tcc.constant dense<0> : tensor<i32>
+    %y = tcc.random_bits %seed stream 0 : tensor<i32> -> tensor<1xi32>
+    // %y = 1713891541
+  }];
 }
 
 //===- views ---------------------------------------------------------------------------------------------------===//
 
-def Tcc_BroadcastOp : Tcc_Op<"broadcast", [IsDifferentiable, ViewOp, KernelBodyOp, CheapToClone]> {
+def Tcc_BroadcastOp : Tcc_Op<"broadcast", [IsDifferentiable, ViewOp, KernelBodyOp, SizedOpInterface]> {
+  let hasOwnFunction = 1;
   let summary = "x repeated: shapes are aligned at the last dim, sizes 1 and missing leading dims are stretched";
   let description = [{ broadcast_c1: the result's rank is at least x's. broadcast_c2: each aligned size of x is 1 or
     the result's. broadcast_c3: a `?` in the result needs `like` of the result's rank. }];
@@ -192,9 +437,17 @@ def Tcc_BroadcastOp : Tcc_Op<"broadcast", [IsDifferentiable, ViewOp, KernelBodyO
   let assemblyFormat = "$x (`like` $like^ `:` type($like))? attr-dict `:` type($x) `->` type($result)";
   let hasVerifier = 1;
   let hasFolder = 1;
+  let formula = "result[..., i, j] = x[i or 0, j or 0]";
+  let gradientFormula = "dx = the sum of dy over what was stretched";
+  let example = [{
+    %x = tcc.constant dense<[[1.0], [2.0]]> : tensor<2x1xf32>
+    %y = tcc.broadcast %x : tensor<2x1xf32> -> tensor<2x3xf32>
+    // %y = 1 1 1 2 2 2
+  }];
 }
 
-def Tcc_ReshapeOp : Tcc_Op<"reshape", [IsDifferentiable, ViewOp, KernelBodyOp, CheapToClone]> {
+def Tcc_ReshapeOp : Tcc_Op<"reshape", [IsDifferentiable, ViewOp, KernelBodyOp, SizedOpInterface]> {
+  let hasOwnFunction = 1;
   let summary = "the same elements in row-major order under another shape";
   let description = [{ reshape_c1: equal element counts. reshape_c2: beyond the common prefix at most one result size
     is `?`, unless `like` gives them. }];
@@ -203,47 +456,88 @@ def Tcc_ReshapeOp : Tcc_Op<"reshape", [IsDifferentiable, ViewOp, KernelBodyOp, C
   let assemblyFormat = "$x (`like` $like^ `:` type($like))? attr-dict `:` type($x) `->` type($result)";
   let hasVerifier = 1;
   let hasFolder = 1;
+  let formula = "the result's linear order is x's";
+  let gradientFormula = "dx = dy reshaped back";
+  let example = [{
+    %x = tcc.constant dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>
+    %y = tcc.reshape %x : tensor<2x2xf32> -> tensor<4xf32>
+    // %y = 1 2 3 4
+  }];
 }
 
-def Tcc_TransposeOp : Tcc_Op<"transpose", [IsDifferentiable, ViewOp, KernelBodyOp, CheapToClone, InferTypes]> {
+def Tcc_TransposeOp : Tcc_Op<"transpose", [IsDifferentiable, ViewOp, KernelBodyOp, InferTypes]> {
+  let hasOwnFunction = 1;
   let summary = "result dim i is x's dim permutation[i]";
   let description = [{ transpose_c1: permutation is one of 0..rank-1. }];
   let arguments = (ins Tcc_Tensor:$x, DenseI64ArrayAttr:$permutation);
   let results = (outs Tcc_Tensor:$result);
   let assemblyFormat = "$x $permutation attr-dict `:` type($x) `->` type($result)";
   let hasFolder = 1;
+  let formula = "result[i₀, i₁, ...] = x at index j with j[permutation[n]] = i[n]";
+  let gradientFormula = "dx = dy transposed back";
+  let example = [{
+    %x = tcc.constant dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>
+    %y = tcc.transpose %x [1, 0] : tensor<2x2xf32> -> tensor<2x2xf32>
+    // %y = 1 3 2 4
+  }];
 }
 
-def Tcc_SliceOp : Tcc_Op<"slice", [IsDifferentiable, ViewOp, KernelBodyOp, CheapToClone, InferTypes]> {
+def Tcc_SliceOp : Tcc_Op<"slice", [IsDifferentiable, ViewOp, KernelBodyOp, InferTypes]> {
+  let hasOwnFunction = 1;
   let summary = "elements starts[i] <= index < limits[i] of each dim; a limit of -1 is the dim's size";
   let description = [{ slice_c1: one start and limit a dim. slice_c2: 0 <= start <= limit <= size. }];
   let arguments = (ins Tcc_Tensor:$x, DenseI64ArrayAttr:$starts, DenseI64ArrayAttr:$limits);
   let results = (outs Tcc_Tensor:$result);
   let assemblyFormat = "$x $starts `to` $limits attr-dict `:` type($x) `->` type($result)";
   let hasFolder = 1;
+  let formula = "result[i...] = x[i + starts...]";
+  let gradientFormula = "dx = dy padded with zeros";
+  let example = [{
+    %x = tcc.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>
+    %y = tcc.slice %x [1] to [3] : tensor<4xf32> -> tensor<2xf32>
+    // %y = 2 3
+  }];
 }
 
-def Tcc_PadOp : Tcc_Op<"pad", [IsDifferentiable, ViewOp, KernelBodyOp, CheapToClone, InferTypes]> {
+def Tcc_PadOp : Tcc_Op<"pad", [IsDifferentiable, ViewOp, KernelBodyOp, InferTypes]> {
+  let hasOwnFunction = 1;
   let summary = "x with low[i] zeros before and high[i] zeros after it along each dim";
   let description = [{ pad_c1: one low and high a dim, none negative. }];
   let arguments = (ins Tcc_Tensor:$x, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high);
   let results = (outs Tcc_Tensor:$result);
   let assemblyFormat = "$x $low `,` $high attr-dict `:` type($x) `->` type($result)";
   let hasFolder = 1;
+  let formula = "result[i + low...] = x[i...], 0 elsewhere";
+  let gradientFormula = "dx = dy sliced";
+  let example = [{
+    %x = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %y = tcc.pad %x [1], [2] : tensor<2xf32> -> tensor<5xf32>
+    // %y = 0 1 2 0 0
+  }];
 }
 
 def Tcc_ConcatOp : Tcc_Op<"concat", [IsDifferentiable, ViewOp, KernelBodyOp, InferTypes]> {
+  let hasOwnFunction = 1;
   let summary = "the operands one after the other along `axis`";
   let description = [{ concat_c1: at least one operand and 0 <= axis < rank. concat_c2: equal sizes but along axis. }];
   let arguments = (ins Variadic<Tcc_Tensor>:$parts, I64Attr:$axis);
   let results = (outs Tcc_Tensor:$result);
   let assemblyFormat = "$parts `axis` $axis attr-dict `:` type($parts) `->` type($result)";
+  let formula = "result = parts[0], parts[1], ... along axis";
+  let gradientFormula = "each part gets its slice of dy";
+  let example = [{
+    %a = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %b = tcc.constant dense<[3.0]> : tensor<1xf32>
+    %y = tcc.concat %a, %b axis 0 : tensor<2xf32>, tensor<1xf32> -> tensor<3xf32>
+    // %y = 1 2 3
+  }];
 }
 
 //===- reductions ----------------------------------------------------------------------------------------------===//
 
 class Tcc_Reduction<string mnemonic, Type type, list<Trait> traits>
     : Tcc_Op<mnemonic, !listconcat(traits, [KernelBodyOp, InferTypes])> {
+  let hasOwnFunction = 1;
   let description = [{ Reduced dims stay as size 1. reduce_c1: axes ascend within 0..rank-1. }];
   let arguments = (ins type:$x, DenseI64ArrayAttr:$axes);
   let results = (outs type:$result);
@@ -252,9 +546,23 @@ class Tcc_Reduction<string mnemonic, Type type, list<Trait> traits>
 }
 def Tcc_ReduceSumOp : Tcc_Reduction<"reduce_sum", Tcc_NumberTensor, [IsDifferentiable]> {
   let summary = "sum over axes, 0 for none; 16-bit floats are accumulated in f32 and rounded once";
+  let formula = "result = Σ x over axes";
+  let gradientFormula = "dx = dy broadcast";
+  let example = [{
+    %x = tcc.constant dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>
+    %y = tcc.reduce_sum %x axes [1] : tensor<2x2xf32> -> tensor<2x1xf32>
+    // %y = 3 7
+  }];
 }
 def Tcc_ReduceMaxOp : Tcc_Reduction<"reduce_max", Tcc_NumberTensor, [IsDifferentiable]> {
   let summary = "maximum over axes, -inf for none; NaN wins; equal maxima share the gradient";
+  let formula = "result = max x over axes; NaN where one is NaN";
+  let gradientFormula = "dx = dy, shared among equal maxima, 0 elsewhere; NaN for all that share a result with a NaN";
+  let example = [{
+    %x = tcc.constant dense<[[1.0, 2.0], [3.0, -4.0]]> : tensor<2x2xf32>
+    %y = tcc.reduce_max %x axes [1] : tensor<2x2xf32> -> tensor<2x1xf32>
+    // %y = 2 3
+  }];
 }
 
 //===- indexing ------------------------------------------------------------------------------------------------===//
@@ -266,6 +574,14 @@ def Tcc_GatherOp : Tcc_Op<"gather", [IsDifferentiable, KernelBodyOp, InferTypes]
   let arguments = (ins Tcc_Tensor:$table, Tcc_IntTensor:$index);
   let results = (outs Tcc_Tensor:$result);
   let assemblyFormat = "$table `at` $index attr-dict `:` type($table) `,` type($index) `->` type($result)";
+  let formula = "result[i..., j...] = table[index[i...], j...]";
+  let gradientFormula = "dtable = zeros with the rows of dy added at index; none for index";
+  let example = [{
+    %t = tcc.constant dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>
+    %i = tcc.constant dense<[1, 0, 1]> : tensor<3xi32>
+    %y = tcc.gather %t at %i : tensor<2x2xf32>, tensor<3xi32> -> tensor<3x2xf32>
+    // %y = 3 4 1 2 3 4
+  }];
 }
 
 def Tcc_ScatterAddOp : Tcc_Op<"scatter_add", [IsDifferentiable, KernelBodyOp, AllTypesMatch<["base", "result"]>]> {
@@ -277,12 +593,23 @@ def Tcc_ScatterAddOp : Tcc_Op<"scatter_add", [IsDifferentiable, KernelBodyOp, Al
   let results = (outs Tcc_FloatTensor:$result);
   let assemblyFormat = "$base `at` $index `,` $rows attr-dict `:` type($base) `,` type($index) `,` type($rows)";
   let hasVerifier = 1;
+  let formula = "result[r, j...] = base[r, j...] + Σ rows[i..., j...] over all i with index[i...] = r";
+  let gradientFormula = "dbase = dy, drows = dy gathered at index";
+  let example = [{
+    %b = tcc.constant dense<[[1.0], [2.0]]> : tensor<2x1xf32>
+    %i = tcc.constant dense<[1, 1, 5]> : tensor<3xi32>
+    %r = tcc.constant dense<[[10.0], [20.0], [30.0]]> : tensor<3x1xf32>
+    %y = tcc.scatter_add %b at %i, %r : tensor<2x1xf32>, tensor<3xi32>, tensor<3x1xf32>
+    // %y = 1 32
+  }];
 }
 
 //===- products ------------------------------------------------------------------------------------------------===//
 
 def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, InferTypes,
+    DeclareOpInterfaceMethods<NarrowableOpInterface, ["keepResultType"]>,
     DeclareOpInterfaceMethods<StructuredOpInterface, ["writesSlices"]>]> {
+  let hasOwnFunction = 1;
   let summary = "batched matrix product op(a)·op(b), accumulated in f32";
   let description = [{ a: [batch..., M, K], or [batch..., K, M] with transpose_a; b likewise [batch..., K, N], or one
     matrix for all of a's batch. The result's element type is a's, or `dtype`.
@@ -293,41 +620,123 @@ def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, InferTypes,
   let results = (outs Tcc_FloatTensor:$result);
   let assemblyFormat = [{ $a (`transposed` $transpose_a^)? `,` $b (`transposed` $transpose_b^)? attr-dict `:`
                           type($a) `,` type($b) `->` type($result) }];
+  let formula = "result[..., m, n] = Σ_k a[..., m, k] · b[..., k, n]";
+  let gradientFormula = "da = dy · bᵀ, db = aᵀ · dy, summed over the batch for a single matrix b";
+  let example = [{
+    %a = tcc.constant dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>
+    %b = tcc.constant dense<[[1.0, 10.0]]> : tensor<1x2xf32>
+    %y = tcc.matmul %a, %b transposed : tensor<2x2xf32>, tensor<1x2xf32> -> tensor<2x1xf32>
+    // %y = 21 43
+  }];
 }
 
 //===- attention -----------------------------------------------------------------------------------------------===//
 
 def Tcc_FlashAttentionOp : Tcc_Op<"flash_attention", [IsDifferentiable, IsExpandable, InferTypes,
+    AttrSizedOperandSegments, DeclareOpInterfaceMethods<NarrowableOpInterface, ["narrows"]>,
     DeclareOpInterfaceMethods<StructuredOpInterface>]> {
+  let isTraced = 0;
   let summary = "softmax(scale · q·kᵀ, masked) · v by heads, and each row's log-sum-exp; no T×S value in memory";
   let description = [{ q [B, T, H, d], k and v [B, S, G, d]; query head h reads key head h div (H div G). With
     `diagonal` D, query t sees keys s <= t + D; with `window` W too, only s > t + D - W. out is q's type, lse f32
     [B, H, T]: the logarithm of the sum of the visible exponentials. A row without a visible key gives 0 and -inf.
     Scores, softmax and sums are f32; probabilities are rounded to the element type before they multiply v. Hidden
-    keys are not read (Dao 2023).
+    keys are not read (Dao 2023). With `rate`, probabilities are dropped out as by dropout of [B, H, T, S] with these
+    seed, stream and first; lse is that of the undropped row.
     flash_attention_c1: q, k and v have rank 4, one element type, equal B and d; v has k's type.
-    flash_attention_c2: k's heads divide q's. flash_attention_c3: a window is positive and needs a diagonal. }];
-  let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v, F64Attr:$scale,
-                       OptionalAttr<I64Attr>:$diagonal, OptionalAttr<I64Attr>:$window);
+    flash_attention_c2: k's heads divide q's. flash_attention_c3: a window is positive and needs a diagonal.
+    flash_attention_c4: rate, stream and seed stand together, `first` with them; 0 <= rate < 1. }];
+  let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v, Optional<Tcc_IntScalar>:$seed,
+                       Optional<Tcc_IndexScalar>:$first, F64Attr:$scale, OptionalAttr<I64Attr>:$diagonal,
+                       OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$rate, OptionalAttr<I64Attr>:$stream);
   let results = (outs Tcc_FloatTensor:$out, RankedTensorOf<[F32]>:$lse);
-  let assemblyFormat = [{ $q `,` $k `,` $v (`diagonal` $diagonal^)? (`window` $window^)? `scale` $scale attr-dict `:`
+  let assemblyFormat = [{ $q `,` $k `,` $v (`diagonal` $diagonal^)? (`window` $window^)? `scale` $scale
+                          (`rate` $rate^)? (`stream` $stream^)? (`seed` $seed^)? (`first` $first^)? attr-dict `:`
                           functional-type(operands, results) }];
+  let formula = "out = softmax(scale · q·kᵀ over visible keys) · v; lse = ln Σ e^(visible scores)";
+  let gradientFormula = "flash_attention_backward; of lse through materialised probabilities";
+  let example = [{
+    %q = tcc.constant dense<1.0> : tensor<1x1x1x1xf32>
+    %k = tcc.constant dense<0.0> : tensor<1x2x1x1xf32>
+    %v = tcc.constant dense<[[[[2.0]], [[4.0]]]]> : tensor<1x2x1x1xf32>
+    %y:2 = tcc.flash_attention %q, %k, %v scale 1.0 : (tensor<1x1x1x1xf32>, tensor<1x2x1x1xf32>, tensor<1x2x1x1xf32>) -> (tensor<1x1x1x1xf32>, tensor<1x1x1xf32>)
+    // %y#0 = 3
+    // %y#1 = 0.69314718
+  }];
 }
 
-def Tcc_FlashAttentionBackwardOp : Tcc_Op<"flash_attention_backward", [NoGradient, IsExpandable,
-    InferTypes, DeclareOpInterfaceMethods<StructuredOpInterface>]> {
+def Tcc_FlashAttentionBackwardOp : Tcc_Op<"flash_attention_backward", [NoGradient, IsExpandable, InferTypes,
+    AttrSizedOperandSegments, DeclareOpInterfaceMethods<NarrowableOpInterface, ["narrows"]>,
+    DeclareOpInterfaceMethods<StructuredOpInterface>]> {
+  let isTraced = 0;
   let summary = "gradients of q, k and v, given those of flash_attention's out; probabilities are computed again";
   let description = [{ Operands and attributes are flash_attention's, out and lse its results, dOut the gradient of
     out. With P = exp(scale·q·kᵀ - lse) and dS = P·(dOut·vᵀ - rowsum(dOut·out)): dQ = scale·dS·k, dK = scale·dSᵀ·q,
     dV = Pᵀ·dOut; dK and dV are summed over a group's heads. P and dS are rounded to the element type before they
-    multiply. flash_attention_backward_c1: out and dOut have q's type, lse is f32 [B, H, T]. The other constraints are
+    multiply. With dropout, dOut·vᵀ and the P of dV are what it leaves of them.
+    flash_attention_backward_c1: out and dOut have q's type, lse is f32 [B, H, T]. The other constraints are
     flash_attention's. }];
   let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v, Tcc_FloatTensor:$out,
-                       RankedTensorOf<[F32]>:$lse, Tcc_FloatTensor:$dOut, F64Attr:$scale,
-                       OptionalAttr<I64Attr>:$diagonal, OptionalAttr<I64Attr>:$window);
+                       RankedTensorOf<[F32]>:$lse, Tcc_FloatTensor:$dOut, Optional<Tcc_IntScalar>:$seed,
+                       Optional<Tcc_IndexScalar>:$first, F64Attr:$scale, OptionalAttr<I64Attr>:$diagonal,
+                       OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$rate, OptionalAttr<I64Attr>:$stream);
   let results = (outs Tcc_FloatTensor:$dQ, Tcc_FloatTensor:$dK, Tcc_FloatTensor:$dV);
   let assemblyFormat = [{ $q `,` $k `,` $v `,` $out `,` $lse `,` $dOut (`diagonal` $diagonal^)? (`window` $window^)?
-                          `scale` $scale attr-dict `:` functional-type(operands, results) }];
+                          `scale` $scale (`rate` $rate^)? (`stream` $stream^)? (`seed` $seed^)? (`first` $first^)?
+                          attr-dict `:` functional-type(operands, results) }];
+  let formula = "dQ, dK, dV of flash_attention";
+  let gradientFormula = "none: no gradient of a gradient goes through it";
+  let example = [{
+    %q = tcc.constant dense<1.0> : tensor<1x1x1x1xf32>
+    %k = tcc.constant dense<0.0> : tensor<1x2x1x1xf32>
+    %v = tcc.constant dense<[[[[2.0]], [[4.0]]]]> : tensor<1x2x1x1xf32>
+    %o:2 = tcc.flash_attention %q, %k, %v scale 1.0 : (tensor<1x1x1x1xf32>, tensor<1x2x1x1xf32>, tensor<1x2x1x1xf32>) -> (tensor<1x1x1x1xf32>, tensor<1x1x1xf32>)
+    %dy = tcc.constant dense<1.0> : tensor<1x1x1x1xf32>
+    %y:3 = tcc.flash_attention_backward %q, %k, %v, %o#0, %o#1, %dy scale 1.0 : (tensor<1x1x1x1xf32>, tensor<1x2x1x1xf32>, tensor<1x2x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<1x1x1x1xf32>, tensor<1x2x1x1xf32>, tensor<1x2x1x1xf32>)
+    // %y#0 = 0
+    // %y#1 = -0.5 0.5
+    // %y#2 = 0.5 0.5
+  }];
+}
+
+//===- activations ---------------------------------------------------------------------------------------------===//
+
+def Tcc_GeluOp : Tcc_Unary<"gelu", Tcc_FloatTensor, [IsDifferentiable]> {
+  let summary = "GELU, tanh form (Hendrycks and Gimpel 2016)";
+  let formula = [{ result = x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2, computed as x · sigmoid(2u), whose tail
+    is exact }];
+  let gradientFormula = "dx = gelu_gradient(x, dy)";
+  let example = [{
+    %x = tcc.constant dense<[1.0, -6.0]> : tensor<2xf32>
+    %y = tcc.gelu %x : tensor<2xf32>
+    // %y = 0.841192 -8.45e-11
+  }];
+}
+def Tcc_GeluGradientOp : Tcc_Op<"gelu_gradient", [IsDifferentiable, IsElementwise, KernelBodyOp,
+                                                  SameOperandsAndResultType]> {
+  let summary = "dy times the slope of gelu at x";
+  let isTraced = 0;
+  let arguments = (ins Tcc_FloatTensor:$x, Tcc_FloatTensor:$dy);
+  let results = (outs Tcc_FloatTensor:$result);
+  let assemblyFormat = "$x `,` $dy attr-dict `:` type($result)";
+  let formula = [{ result = dy · (s + x · 2u' · s · (1 - s)) with s = sigmoid(2u), u = √(2/π) · (x + 0.044715 x³) }];
+  let gradientFormula = "that of dy is gelu_gradient(x, dr), that of x is dr · dy · gelu''(x)";
+  let example = [{
+    %x = tcc.constant dense<[0.0, 1.0]> : tensor<2xf32>
+    %dy = tcc.constant dense<[2.0, 1.0]> : tensor<2xf32>
+    %y = tcc.gelu_gradient %x, %dy : tensor<2xf32>
+    // %y = 1 1.0829641
+  }];
+}
+def Tcc_SoftplusOp : Tcc_Unary<"softplus", Tcc_FloatTensor, [IsDifferentiable]> {
+  let summary = "ln(1 + e^x), smooth where relu has its corner";
+  let formula = "result = max(x, 0) + ln(1 + e^-|x|)";
+  let gradientFormula = "dx = dy · sigmoid(x)";
+  let example = [{
+    %x = tcc.constant dense<[0.0, -20.0]> : tensor<2xf32>
+    %y = tcc.softplus %x : tensor<2xf32>
+    // %y = 0.69314718 2.0611536e-09
+  }];
 }
 
 //===- composites ----------------------------------------------------------------------------------------------===//
@@ -338,17 +747,60 @@ class Tcc_UnaryComposite<string mnemonic, list<Trait> traits = []>
   let results = (outs Tcc_FloatTensor:$result);
   let assemblyFormat = "$x attr-dict `:` type($result)";
 }
-def Tcc_GeluOp : Tcc_UnaryComposite<"gelu"> { let summary = "GELU, tanh form (Hendrycks and Gimpel 2016)"; }
-def Tcc_SiluOp : Tcc_UnaryComposite<"silu"> { let summary = "x · sigmoid(x)"; }
-def Tcc_SigmoidOp : Tcc_UnaryComposite<"sigmoid"> { let summary = "1 / (1 + exp(-x))"; }
-def Tcc_ReluOp : Tcc_UnaryComposite<"relu"> { let summary = "max(x, 0); the gradient at 0 is 0"; }
-def Tcc_SoftmaxOp : Tcc_UnaryComposite<"softmax"> { let summary = "softmax over the last dim"; }
+def Tcc_SiluOp : Tcc_UnaryComposite<"silu"> {
+  let summary = "x · sigmoid(x)";
+  let formula = "result = x / (1 + e^-x)";
+  let gradientFormula = "dx = dy · (sigmoid(x) + x · sigmoid(x) · sigmoid(-x))";
+  let example = [{
+    %x = tcc.constant dense<[1.0, -20.0]> : tensor<2xf32>
+    %y = tcc.silu %x : tensor<2xf32>
+    // %y = 0.73105858 -4.1223073e-08
+  }];
+}
+def Tcc_SigmoidOp : Tcc_UnaryComposite<"sigmoid"> {
+  let summary = "1 / (1 + exp(-x))";
+  let formula = "result = 1 / (1 + e^-x)";
+  let gradientFormula = "dx = dy · sigmoid(x) · sigmoid(-x)";
+  let example = [{
+    %x = tcc.constant dense<[0.0, -20.0]> : tensor<2xf32>
+    %y = tcc.sigmoid %x : tensor<2xf32>
+    // %y = 0.5 2.0611537e-09
+  }];
+}
+def Tcc_ReluOp : Tcc_UnaryComposite<"relu"> {
+  let summary = "max(x, 0); the gradient at 0 is 0";
+  let formula = "result = x where x > 0, else 0; NaN stays";
+  let gradientFormula = "dx = dy where x > 0, else 0";
+  let example = [{
+    %x = tcc.constant dense<[1.5, -2.0]> : tensor<2xf32>
+    %y = tcc.relu %x : tensor<2xf32>
+    // %y = 1.5 0
+  }];
+}
+def Tcc_SoftmaxOp : Tcc_UnaryComposite<"softmax"> {
+  let summary = "softmax over the last dim";
+  let formula = "result[..., i] = e^(x[..., i] - m) / Σ_j e^(x[..., j] - m), m the row's maximum";
+  let gradientFormula = "dx = result · (dy - Σ_j dy · result)";
+  let example = [{
+    %x = tcc.constant dense<[0.0, 0.0, 1000.0]> : tensor<3xf32>
+    %y = tcc.softmax %x : tensor<3xf32>
+    // %y = 0 0 1
+  }];
+}
 
 def Tcc_ReduceMeanOp : Tcc_Op<"reduce_mean", [IsComposite, InferTypes]> {
+  let hasOwnFunction = 1;
   let summary = "arithmetic mean over axes, which stay as size 1";
   let arguments = (ins Tcc_FloatTensor:$x, DenseI64ArrayAttr:$axes);
   let results = (outs Tcc_FloatTensor:$result);
   let assemblyFormat = "$x `axes` $axes attr-dict `:` type($x) `->` type($result)";
+  let formula = "result = Σ x / n over axes";
+  let gradientFormula = "dx = dy / n broadcast";
+  let example = [{
+    %x = tcc.constant dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>
+    %y = tcc.reduce_mean %x axes [0] : tensor<2x2xf32> -> tensor<1x2xf32>
+    // %y = 2 3
+  }];
 }
 
 def Tcc_LayerNormOp : Tcc_Op<"layer_norm", [IsComposite, AllTypesMatch<["x", "result"]>]> {
@@ -359,6 +811,16 @@ def Tcc_LayerNormOp : Tcc_Op<"layer_norm", [IsComposite, AllTypesMatch<["x", "re
   let results = (outs Tcc_FloatTensor:$result);
   let assemblyFormat = "$x `,` $weight `,` $bias attr-dict `:` type($x) `,` type($weight) `,` type($bias)";
   let hasVerifier = 1;
+  let formula = [{ result = (x - mean) / √(variance + eps) · weight + bias, mean and variance (over n, not n - 1) of
+    the last dim }];
+  let gradientFormula = "that of the formula; dweight and dbias are sums over the rows";
+  let example = [{
+    %x = tcc.constant dense<[1.0, 3.0]> : tensor<2xf32>
+    %w = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %b = tcc.constant dense<[0.0, 1.0]> : tensor<2xf32>
+    %y = tcc.layer_norm %x, %w, %b {eps = 3.0} : tensor<2xf32>, tensor<2xf32>, tensor<2xf32>
+    // %y = -0.5 2
+  }];
 }
 
 def Tcc_RmsNormOp : Tcc_Op<"rms_norm", [IsComposite, AllTypesMatch<["x", "result"]>]> {
@@ -368,6 +830,14 @@ def Tcc_RmsNormOp : Tcc_Op<"rms_norm", [IsComposite, AllTypesMatch<["x", "result
   let results = (outs Tcc_FloatTensor:$result);
   let assemblyFormat = "$x `,` $weight attr-dict `:` type($x) `,` type($weight)";
   let hasVerifier = 1;
+  let formula = "result = x / √(mean(x²) + eps) · weight over the last dim";
+  let gradientFormula = "that of the formula; dweight is a sum over the rows";
+  let example = [{
+    %x = tcc.constant dense<[1.0, 7.0]> : tensor<2xf32>
+    %w = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %y = tcc.rms_norm %x, %w {eps = 0.0} : tensor<2xf32>, tensor<2xf32>
+    // %y = 0.2 2.8
+  }];
 }
 
 def Tcc_LinearOp : Tcc_Op<"linear", [IsComposite, InferTypes]> {
@@ -377,6 +847,15 @@ def Tcc_LinearOp : Tcc_Op<"linear", [IsComposite, InferTypes]> {
   let results = (outs Tcc_FloatTensor:$result);
   let assemblyFormat = [{ $x `,` $weight (`,` $bias^)? attr-dict `:` type($x) `,` type($weight) (`,` type($bias)^)?
                           `->` type($result) }];
+  let formula = "result = x · weight + bias";
+  let gradientFormula = "dx = dy · weightᵀ, dweight = xᵀ · dy, dbias = Σ dy over the rows";
+  let example = [{
+    %x = tcc.constant dense<[[1.0, 2.0]]> : tensor<1x2xf32>
+    %w = tcc.constant dense<[[1.0, 0.0], [0.0, 10.0]]> : tensor<2x2xf32>
+    %b = tcc.constant dense<[0.5, 0.0]> : tensor<2xf32>
+    %y = tcc.linear %x, %w, %b : tensor<1x2xf32>, tensor<2x2xf32>, tensor<2xf32> -> tensor<1x2xf32>
+    // %y = 1.5 20
+  }];
 }
 
 def Tcc_CrossEntropyOp : Tcc_Op<"cross_entropy", [IsComposite, InferTypes]> {
@@ -386,9 +865,20 @@ def Tcc_CrossEntropyOp : Tcc_Op<"cross_entropy", [IsComposite, InferTypes]> {
   let arguments = (ins Tcc_FloatTensor:$logits, Tcc_IntTensor:$targets);
   let results = (outs Tcc_FloatTensor:$result);
   let assemblyFormat = "$logits `,` $targets attr-dict `:` type($logits) `,` type($targets) `->` type($result)";
+  let formula = [{ result = Σ over counted rows of ln Σ_j e^(logits[j] - m) - (logits[target] - m), divided by their
+    number, m the row's maximum }];
+  let gradientFormula = [{ dlogits = dy · (softmax(logits) - onehot(target)) / number of counted rows; 0 in rows
+    that do not count, NaN in rows whose target is V or more }];
+  let example = [{
+    %x = tcc.constant dense<[[10000.0, 10000.0], [0.0, 5.0]]> : tensor<2x2xf32>
+    %t = tcc.constant dense<[1, -1]> : tensor<2xi32>
+    %y = tcc.cross_entropy %x, %t : tensor<2x2xf32>, tensor<2xi32> -> tensor<f32>
+    // %y = 0.69314718
+  }];
 }
 
 def Tcc_AttentionOp : Tcc_Op<"attention", [IsComposite, AllTypesMatch<["q", "result"]>]> {
+  let hasOwnFunction = 1;
   let summary = "softmax(scale · q·kᵀ, masked) · v";
   let description = [{ q [batch..., T, d], k and v [batch..., S, d]. With `causal`, query t sees keys 0..t.
     attention_c1: k and v have q's batch and head size. attention_c2: causal needs T = S. }];
@@ -397,19 +887,43 @@ def Tcc_AttentionOp : Tcc_Op<"attention", [IsComposite, AllTypesMatch<["q", "res
   let assemblyFormat = [{ $q `,` $k `,` $v (`causal` $causal^)? `scale` $scale attr-dict `:` type($q) `,` type($k) `,`
                           type($v) }];
   let hasVerifier = 1;
+  let formula = "result = softmax(scale · q · kᵀ) · v, hidden scores -inf";
+  let gradientFormula = "that of the formula";
+  let example = [{
+    %q = tcc.constant dense<[[1.0], [1.0]]> : tensor<2x1xf32>
+    %k = tcc.constant dense<[[0.0], [0.0]]> : tensor<2x1xf32>
+    %v = tcc.constant dense<[[2.0], [4.0]]> : tensor<2x1xf32>
+    %y = tcc.attention %q, %k, %v causal scale 1.0 : tensor<2x1xf32>, tensor<2x1xf32>, tensor<2x1xf32>
+    // %y = 2 3
+  }];
 }
 
 def Tcc_DropoutOp : Tcc_Op<"dropout", [IsComposite, AllTypesMatch<["x", "result"]>]> {
+  let hasOwnFunction = 1;
   let summary = "x / (1 - rate) where kept, 0 elsewhere; kept with probability 1 - rate by random_bits(seed, stream)";
-  let description = [{ dropout_c1: 0 <= rate < 1. }];
-  let arguments = (ins Tcc_FloatTensor:$x, Tcc_IntScalar:$seed, F64Attr:$rate, I64Attr:$stream);
+  let description = [{ An element is dropped where its random_bits(seed, stream, first) of x's shape, as an unsigned
+    number, are below rate · 2^32, rounded down; rate counts as that number / 2^32.
+    dropout_c1: 0 <= rate < 1. dropout_c2: `first` needs a dim 0. }];
+  let arguments = (ins Tcc_FloatTensor:$x, Tcc_IntScalar:$seed, F64Attr:$rate, I64Attr:$stream,
+                       Optional<Tcc_IndexScalar>:$first);
   let results = (outs Tcc_FloatTensor:$result);
-  let assemblyFormat = "$x `,` $seed `rate` $rate `stream` $stream attr-dict `:` type($x) `,` type($seed)";
+  let assemblyFormat = [{ $x `,` $seed `rate` $rate `stream` $stream (`first` $first^)? attr-dict `:` type($x) `,`
+                          type($seed) }];
   let hasVerifier = 1;
+  let formula = [{ result = x / (1 - p) where random_bits(seed, stream, first), as an unsigned number, is at least p
+    · 2^32, with p = ⌊rate · 2^32⌋ / 2^32; else 0 }];
+  let gradientFormula = "dx = dy / (1 - rate) where kept, else 0";
+  let example = [{
+    %x = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %seed = tcc.constant dense<7> : tensor<i32>
+    %y = tcc.dropout %x, %seed rate 0.0 stream 3 : tensor<2xf32>, tensor<i32>
+    // %y = 1 2
+  }];
 }
 
 def Tcc_AdamwOp : Tcc_Op<"adamw", [IsComposite, NoGradient, AllTypesMatch<["parameter", "newParameter"]>,
     AllTypesMatch<["m", "v", "newM", "newV"]>, AllShapesMatch<["parameter", "gradient", "m", "v"]>]> {
+  let hasOwnFunction = 1;
   let summary = "one AdamW update (Loshchilov and Hutter 2019) of a parameter and its two moments";
   let description = [{ gradient is multiplied by `scale` first; `step` counts from 1; where `apply` is false the old
     values are kept bit for bit. }];
@@ -419,21 +933,46 @@ def Tcc_AdamwOp : Tcc_Op<"adamw", [IsComposite, NoGradient, AllTypesMatch<["para
   let results = (outs Tcc_FloatTensor:$newParameter, Tcc_FloatTensor:$newM, Tcc_FloatTensor:$newV);
   let assemblyFormat = [{ $parameter `,` $gradient `,` $m `,` $v `lr` $lr `step` $step `scale` $scale `apply` $apply
                           attr-dict `:` type($parameter) `,` type($gradient) `,` type($m) }];
+  let formula = [{ g = gradient · scale; newM = beta1 · m + (1 - beta1) · g; newV = beta2 · v + (1 - beta2) · g²;
+    newParameter = (1 - lr · weight_decay) · parameter - lr · (newM / (1 - beta1^step)) / (√(newV / (1 -
+    beta2^step)) + eps) }];
+  let gradientFormula = "that of the formula; updates usually stand behind the gradients";
+  let example = [{
+    %p = tcc.constant dense<[1.0]> : tensor<1xf32>
+    %g = tcc.constant dense<[0.5]> : tensor<1xf32>
+    %zero = tcc.constant dense<[0.0]> : tensor<1xf32>
+    %lr = tcc.constant dense<0.1> : tensor<f32>
+    %one = tcc.constant dense<1.0> : tensor<f32>
+    %yes = tcc.constant dense<true> : tensor<i1>
+    %y:3 = tcc.adamw %p, %g, %zero, %zero lr %lr step %one scale %one apply %yes {beta1 = 0.9, beta2 = 0.999, eps = 1.0e-8, weight_decay = 0.0} : tensor<1xf32>, tensor<1xf32>, tensor<1xf32>
+    // %y#0 = 0.9
+  }];
 }
 
 //===- structure -----------------------------------------------------------------------------------------------===//
 
 def Tcc_GradientOp : Tcc_Op<"gradient", [InferTypes]> {
+  let hasOwnFunction = 1;
   let summary = "gradients of a scalar loss with respect to values it was computed from";
   let description = [{ Expanded by `autodiff`. gradient_c1: the loss is a float scalar. gradient_c2: each wrt is a
     float tensor. A value that the loss does not depend on has gradient 0. }];
   let arguments = (ins Tcc_FloatTensor:$loss, Variadic<Tcc_FloatTensor>:$wrt);
   let results = (outs Variadic<Tcc_FloatTensor>:$results);
   let assemblyFormat = "$loss `wrt` $wrt attr-dict `:` type($loss) `,` type($wrt)";
+  let formula = "results[n] = ∂ loss / ∂ wrt[n]";
+  let gradientFormula = "gradients of gradients are taken like any other";
+  let example = [{
+    %x = tcc.constant dense<3.0> : tensor<f32>
+    %l = tcc.mul %x, %x : tensor<f32>
+    %d = tcc.gradient %l wrt %x : tensor<f32>, tensor<f32>
+    %y = tcc.gradient %d wrt %x : tensor<f32>, tensor<f32>
+    // %y = 2
+  }];
 }
 
 def Tcc_KernelOp : Tcc_Op<"kernel", [IsolatedFromAbove, SingleBlock,
     DeclareOpInterfaceMethods<StructuredOpInterface, ["sharedBuffers", "bytes"]>]> {
+  let isTraced = 0;
   let summary = "a fused region of primitives that an emitter turns into one kernel";
   let description = [{ The region takes the operands as block arguments and yields the results. It is a legal kernel
     exactly when analyzeKernel accepts it (ir/kernel.h). kernel_c1: block arguments have the operands' types.
@@ -443,12 +982,32 @@ def Tcc_KernelOp : Tcc_Op<"kernel", [IsolatedFromAbove, SingleBlock,
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
+  let formula = "the results of the region";
+  let gradientFormula = "none: kernels are made behind autodiff";
+  let example = [{
+    %a = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %y = tcc.kernel (%x = %a : tensor<2xf32>) -> tensor<2xf32> {
+      %e = tcc.add %x, %x : tensor<2xf32>
+      tcc.yield %e : tensor<2xf32>
+    }
+    // %y = 2 4
+  }];
 }
 
 def Tcc_YieldOp : Tcc_Op<"yield", [Terminator, HasParent<"::tcc::KernelOp">, KernelBodyOp, NoGradient]> {
+  let isTraced = 0;
   let summary = "the results of a kernel region";
   let arguments = (ins Variadic<Tcc_Tensor>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+  let formula = "the values that the region gives";
+  let gradientFormula = "none: it ends a region";
+  let example = [{
+    %a = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %y = tcc.kernel (%x = %a : tensor<2xf32>) -> tensor<2xf32> {
+      tcc.yield %x : tensor<2xf32>
+    }
+    // %y = 1 2
+  }];
 }
 
 #endif

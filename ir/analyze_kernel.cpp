@@ -176,16 +176,8 @@ private:
       node.index = resolve(coordinates[iota.getDim()]);
       return addNode(std::move(node), op);
     }
-    if (auto random = dyn_cast<RandomBitsOp>(op)) {
-      std::optional<unsigned> seed = need(random.getSeed(), {}, {});
-      if (!seed)
-        return std::nullopt;
-      node.kind = KernelNode::Kind::random;
-      node.operands = {*seed};
-      node.stream = random.getStream();
-      node.index = resolve(linearize(coordinates, type.getShape()));
-      return addNode(std::move(node), op);
-    }
+    if (auto random = dyn_cast<RandomBitsOp>(op))
+      return needRandom(random, coordinates);
     if (isReduction(op))
       return needReduction(op, coordinates, guards);
     if (auto gather = dyn_cast<GatherOp>(op))
@@ -213,6 +205,59 @@ private:
       node.operands.push_back(*id);
     }
     return addNode(std::move(node), op);
+  }
+
+  /// The i32 number `index` as a node of its own, for `op`.
+  unsigned numberNode(const IndexExpr &index, Operation *op) {
+    KernelNode node;
+    node.kind = KernelNode::Kind::index;
+    node.type = ElementType::i32;
+    node.index = resolve(index);
+    for (auto [i, known] : llvm::enumerate(info.nodes))
+      if (known.kind == node.kind && known.type == node.type && known.index == node.index)
+        return i;
+    return addNode(std::move(node), op);
+  }
+
+  /// number + first · stride, wrapping, for `op`.
+  unsigned shiftedNode(unsigned number, unsigned first, int64_t stride, Operation *op) {
+    KernelNode node;
+    node.kind = KernelNode::Kind::compute;
+    node.type = ElementType::i32;
+    node.operands = {number, first};
+    ScalarStep size{Opcode::constant, node.type, {}, ScalarLiteral::ofInteger(static_cast<int32_t>(stride))};
+    node.steps = {{size, {Opcode::mulI, node.type, {1, 2}, {}}, {Opcode::addI, node.type, {0, 3}, {}}}, 4};
+    return addNode(std::move(node), op);
+  }
+
+  std::optional<unsigned> needRandom(RandomBitsOp random, ArrayRef<IndexExpr> coordinates) {
+    ArrayRef<int64_t> shape = tensorType(random.getResult()).getShape();
+    std::optional<unsigned> seed = need(random.getSeed(), {}, {});
+    if (!seed)
+      return std::nullopt;
+    size_t leading = shape.size() < 2 ? 0 : shape.size() - 2;
+    // Outer index, row and column: those that a smaller rank lacks are 0.
+    SmallVector<IndexExpr, 3> place{linearize(coordinates.take_front(leading), shape.take_front(leading))};
+    place.append(2 - (shape.size() - leading), IndexExpr());
+    llvm::append_range(place, coordinates.drop_front(leading));
+    KernelNode node;
+    node.kind = KernelNode::Kind::random;
+    node.type = ElementType::i32;
+    node.operands = {*seed};
+    node.stream = random.getStream();
+    for (const IndexExpr &number : place)
+      node.operands.push_back(numberNode(number, random));
+    if (Value first = random.getFirst()) { // counts along dim 0
+      std::optional<unsigned> id = need(first, {}, {});
+      if (!id)
+        return std::nullopt;
+      int64_t stride = 1;
+      for (int64_t size : shape.take_front(leading).drop_front(leading > 0 ? 1 : 0))
+        stride *= size;
+      unsigned &shifted = node.operands[leading > 0 ? 1 : 4 - shape.size()];
+      shifted = shiftedNode(shifted, *id, stride, random);
+    }
+    return addNode(std::move(node), random);
   }
 
   std::optional<unsigned> needView(Operation *op, ArrayRef<IndexExpr> coordinates, ArrayRef<unsigned> guards) {

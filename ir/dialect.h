@@ -19,11 +19,7 @@ class NoGradient : public mlir::OpTrait::TraitBase<T, NoGradient> {};
 template <typename T>
 class ViewOp : public mlir::OpTrait::TraitBase<T, ViewOp> {};
 template <typename T>
-class IndexedOp : public mlir::OpTrait::TraitBase<T, IndexedOp> {};
-template <typename T>
 class KernelBodyOp : public mlir::OpTrait::TraitBase<T, KernelBodyOp> {};
-template <typename T>
-class CheapToClone : public mlir::OpTrait::TraitBase<T, CheapToClone> {};
 } // namespace tcc
 
 #include "ir/Dialect.h.inc"

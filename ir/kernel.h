@@ -39,7 +39,7 @@ struct KernelNode {
     load,      // argument[index], or 0 where a guard fails; with `operands` = {row index}: argument[row·stride + index]
     literal,   // `value`
     index,     // the integer `index`, converted to the type
-    random,    // random_bits of operands[0] = seed and `stream` at element number `index`
+    random,    // random_bits of `stream`; operands: seed, then outer index, row and column modulo 2^32
     compute,   // `steps` of the operands, rounded to the type
     choose,    // operands[i] for the first i with guards[i] inside, else 0 (pad: one part, concat: several)
     rowReduce, // sum or maximum of operands[0] over the columns
@@ -48,7 +48,7 @@ struct KernelNode {
   ElementType type = ElementType::f32;
   llvm::SmallVector<unsigned, 3> operands; // numbers of earlier nodes
   unsigned argument = 0;                   // load: number of the kernel's operand
-  IndexExpr index;                         // load: element offset; index, random: the number
+  IndexExpr index;                         // load: element offset; index: the number
   int64_t gatherStride = 0;                // load with a row index: elements a row
   int64_t gatherRows = 0;                // … and the rows there are; outside of them the value is NaN (0 for integers)
   llvm::SmallVector<unsigned, 2> guards; // load: derived axes that must all be inside; choose: one list of them a part,

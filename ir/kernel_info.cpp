@@ -117,7 +117,8 @@ static std::string describe(const KernelNode &node) {
   case KernelNode::Kind::index:
     return "index";
   case KernelNode::Kind::random:
-    return "random " + operand(0) + " stream " + std::to_string(node.stream);
+    return "random " + operand(0) + " stream " + std::to_string(node.stream) + " at " + operand(1) + ", " + operand(2) +
+           ", " + operand(3);
   case KernelNode::Kind::compute:
     return node.steps.text(node.operands.size(), operand);
   case KernelNode::Kind::choose: {
@@ -143,7 +144,7 @@ void KernelInfo::print(llvm::raw_ostream &os) const {
   for (auto [i, node] : llvm::enumerate(nodes)) {
     os << '%' << i << " = " << describe(node);
     using Kind = KernelNode::Kind;
-    if (node.kind == Kind::load || node.kind == Kind::index || node.kind == Kind::random) {
+    if (node.kind == Kind::load || node.kind == Kind::index) {
       os << '[';
       node.index.print(os);
       os << ']';

@@ -98,10 +98,16 @@ std::string literalText(ScalarLiteral literal, ElementType type) {
   return text;
 }
 
+// A step that is used twice is named by its number: "addf(s1, s1) where s1 = exp(%0)".
 std::string ScalarSteps::text(unsigned operands, llvm::function_ref<std::string(unsigned)> operand) const {
+  llvm::SmallVector<unsigned> uses(operands + steps.size(), 0);
+  for (const ScalarStep &step : steps)
+    for (unsigned i = 0; i < facts(step.opcode).operands; ++i)
+      ++uses[step.operands[i]];
   llvm::SmallVector<std::string> values;
   for (unsigned i = 0; i < operands; ++i)
     values.push_back(operand(i));
+  std::string shared; // steps that several others take have a name
   for (const ScalarStep &step : steps) {
     if (step.opcode == Opcode::constant) {
       values.push_back(literalText(step.literal, step.type));
@@ -113,9 +119,15 @@ std::string ScalarSteps::text(unsigned operands, llvm::function_ref<std::string(
     std::string name = facts(step.opcode).name;
     if (facts(step.opcode).type == StepType::stated)
       name += " to " + std::string(facts(step.type).name);
-    values.push_back(name + "(" + arguments + ")");
+    std::string text = name + "(" + arguments + ")";
+    if (uses[values.size()] > 1) {
+      std::string known = "s" + std::to_string(values.size());
+      shared += (shared.empty() ? " where " : ", ") + known + " = " + text;
+      text = known;
+    }
+    values.push_back(text);
   }
-  return values[result];
+  return values[result] + shared;
 }
 
 } // namespace tcc

@@ -2,8 +2,10 @@
 #include "models/input_error.h"
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -25,6 +27,16 @@ struct Closer {
 };
 
 } // namespace
+
+std::string cacheFolder(const std::string &what) {
+  namespace fs = std::filesystem;
+  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  if (cache && *cache == '/')
+    return (fs::path(cache) / "tcc" / what).string();
+  if (home && *home == '/')
+    return (fs::path(home) / ".cache/tcc" / what).string();
+  return "";
+}
 
 MappedFile::MappedFile(const std::string &path) : filePath(path) {
   // Non-blocking, so that opening a pipe without a writer is an error message and not a wait.

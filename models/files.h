@@ -35,6 +35,10 @@ private:
   int64_t byteCount = 0;
 };
 
+/// Where a program keeps what it can make again: $XDG_CACHE_HOME/tcc/`what`, or ~/.cache/tcc/`what`; empty where the
+/// environment names neither. It need not exist.
+std::string cacheFolder(const std::string &what);
+
 /// runtime::AtomicFile, the file that appears whole or not at all, whose failures throw InputError.
 class AtomicFile {
 public:

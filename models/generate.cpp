@@ -1,4 +1,5 @@
 #include "models/generate.h"
+#include "frontend/product_choice.h"
 #include "models/input_error.h"
 #include "models/model.h"
 #include "models/run_setup.h"
@@ -9,12 +10,13 @@
 
 namespace tcc::models {
 
-FunctionOptions functionOptions(const TrainOptions &options, std::vector<std::string> inputs,
+FunctionOptions functionOptions(const TrainOptions &options, const RunDevice &device, std::vector<std::string> inputs,
                                 std::vector<std::string> outputs, std::function<void(std::string_view)> report) {
   FunctionOptions function;
   function.inputs = std::move(inputs);
   function.outputs = std::move(outputs);
   static_cast<CompilerFlags &>(function) = options;
+  function.device = device.device;
   function.report = std::move(report);
   return function;
 }
@@ -59,7 +61,10 @@ std::vector<int32_t> promptTokens(const std::string &text, int64_t vocabulary, c
   return tokens;
 }
 
-void generate(const TrainOptions &options, std::FILE *output) {
+void generate(const TrainOptions &given, std::FILE *output) {
+  TrainOptions options = given;
+  if (const std::optional<std::string> chosen = chooseProducts(options, "cpu"); chosen && !options.quiet)
+    fmt::print(stderr, "--dtype=auto is {}\n", *chosen);
   const ModelFolder folder(options.initFolder);
   std::optional<AdapterFolder> adapter;
   if (!options.adapterFolder.empty())
@@ -81,7 +86,9 @@ void generate(const TrainOptions &options, std::FILE *output) {
   };
   checkSequence(options, folder.config());
   const int64_t sequence = options.sequence.value_or(std::min<int64_t>(folder.config().positions(), 1024));
-  TextGenerator generator(model, sequence, functionOptions(options, {}, {}, report));
+  const RunDevice device = chooseDevice(options.device);
+  report(device.note);
+  TextGenerator generator(model, sequence, functionOptions(options, device, {}, {}, report));
   // The first place where one of the stop texts begins.
   const auto stopAt = [&](const std::string &text) {
     size_t first = std::string::npos;

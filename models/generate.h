@@ -2,6 +2,7 @@
 #pragma once
 #include "frontend/compile.h"
 #include "models/options.h"
+#include "models/run_device.h"
 #include "models/sampling.h"
 #include "models/tokenizer.h"
 
@@ -11,8 +12,8 @@
 
 namespace tcc::models {
 
-/// The compiler's part of the options; `report` gets what it has to say.
-FunctionOptions functionOptions(const TrainOptions &options, std::vector<std::string> inputs,
+/// The compiler's part of the options, for `device`; `report` gets what it has to say.
+FunctionOptions functionOptions(const TrainOptions &options, const RunDevice &device, std::vector<std::string> inputs,
                                 std::vector<std::string> outputs, std::function<void(std::string_view)> report);
 
 SamplingOptions samplingOptions(const TrainOptions &options);

@@ -9,8 +9,9 @@ namespace tcc::models {
 
 namespace {
 
-nn::Norm normOf(const Model &model, const std::string &name) {
-  return {model.at(name + ".weight"), model.at(name + ".bias")};
+Tensor normed(const Model &model, const Tensor &x, const std::string &name, double eps) {
+  const Scope scope(name);
+  return nn::norm(x, {model.at(name + ".weight"), model.at(name + ".bias")}, eps);
 }
 
 /// softmax(q·kᵀ / √d, causal), its shares dropped out, ·v.
@@ -25,6 +26,7 @@ Tensor attentionWithDropout(const Tensor &q, const Tensor &k, const Tensor &v, T
 
 Tensor attentionOf(const Model &model, const Tensor &x, const std::string &name, int64_t heads,
                    TrainingDropout *dropout) {
+  const Scope scope(name);
   const std::vector<Tensor> parts = split(model.conv1d(x, name + "c_attn"), 2, 3);
   const Tensor q = splitHeads(parts[0], heads), k = splitHeads(parts[1], heads), v = splitHeads(parts[2], heads);
   const Tensor mixed = dropout && *dropout ? attentionWithDropout(q, k, v, *dropout) : attention(q, k, v, true);
@@ -36,16 +38,22 @@ Tensor attentionOf(const Model &model, const Tensor &x, const std::string &name,
 Tensor gpt2Hidden(const Gpt2Config &config, const Model &model, const Tensor &tokens, TrainingDropout *dropout) {
   const auto dropped = [&](const Tensor &x) { return dropout ? (*dropout)(x) : x; };
   const double eps = config.layerNormEpsilon;
-  Tensor x =
-      dropped(nn::embedding(model.at("wte.weight"), tokens) + slice(model.at("wpe.weight"), 0, 0, tokens.dim(1)));
+  const auto embedded = [&] {
+    const Scope scope("embedding");
+    return dropped(nn::embedding(model.at("wte.weight"), tokens) + slice(model.at("wpe.weight"), 0, 0, tokens.dim(1)));
+  };
+  const auto mlp = [&](const Tensor &x, const std::string &name) {
+    const Scope scope(name);
+    return model.conv1d(gelu(model.conv1d(x, name + "c_fc")), name + "c_proj");
+  };
+  Tensor x = embedded();
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     const std::string block = "h." + std::to_string(layer) + ".";
-    const Tensor normed = nn::norm(x, normOf(model, block + "ln_1"), eps);
-    x = x + dropped(attentionOf(model, normed, block + "attn.", config.heads, dropout));
-    const Tensor inner = gelu(model.conv1d(nn::norm(x, normOf(model, block + "ln_2"), eps), block + "mlp.c_fc"));
-    x = x + dropped(model.conv1d(inner, block + "mlp.c_proj"));
+    const Scope scope(block);
+    x = x + dropped(attentionOf(model, normed(model, x, block + "ln_1", eps), block + "attn.", config.heads, dropout));
+    x = x + dropped(mlp(normed(model, x, block + "ln_2", eps), block + "mlp."));
   }
-  return nn::norm(x, normOf(model, "ln_f"), eps);
+  return normed(model, x, "ln_f", eps);
 }
 
 } // namespace tcc::models

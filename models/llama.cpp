@@ -17,6 +17,7 @@ Tensor repeatHeads(const Tensor &x, int64_t times) {
 
 Tensor attentionOf(const LlamaConfig &config, const Model &model, const Tensor &x, const std::string &name,
                    const Rotary &rotary) {
+  const Scope scope(name);
   Tensor q = splitHeads(model.linear(x, name + "q_proj"), config.heads);
   Tensor k = splitHeads(model.linear(x, name + "k_proj"), config.keyValueHeads);
   const Tensor v = splitHeads(model.linear(x, name + "v_proj"), config.keyValueHeads);
@@ -30,6 +31,7 @@ Tensor attentionOf(const LlamaConfig &config, const Model &model, const Tensor &
 }
 
 Tensor mlpOf(const Model &model, const Tensor &x, const std::string &name) {
+  const Scope scope(name);
   const Tensor gate = silu(model.linear(x, name + "gate_proj"));
   return model.linear(gate * model.linear(x, name + "up_proj"), name + "down_proj");
 }
@@ -38,12 +40,18 @@ Tensor mlpOf(const Model &model, const Tensor &x, const std::string &name) {
 
 Tensor llamaHidden(const LlamaConfig &config, const Model &model, const Tensor &tokens) {
   const auto normed = [&](const Tensor &x, const std::string &name) {
+    const Scope scope(name);
     return rmsNorm(x, model.at(name + ".weight"), config.normEpsilon);
   };
   const Rotary rotary(rotaryFrequencies(config), tokens.dim(1));
-  Tensor x = nn::embedding(model.at("model.embed_tokens.weight"), tokens);
+  const auto embedded = [&] {
+    const Scope scope("model.embed_tokens");
+    return nn::embedding(model.at("model.embed_tokens.weight"), tokens);
+  };
+  Tensor x = embedded();
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     const std::string block = "model.layers." + std::to_string(layer) + ".";
+    const Scope scope(block);
     x = x + attentionOf(config, model, normed(x, block + "input_layernorm"), block + "self_attn.", rotary);
     x = x + mlpOf(model, normed(x, block + "post_attention_layernorm"), block + "mlp.");
   }

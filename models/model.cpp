@@ -41,6 +41,13 @@ void Model::load(const AdapterFolder &folder) {
     folder.read(list[i], lowRank[i].data<float>());
 }
 
+int64_t Model::trainedCount() const {
+  int64_t count = 0;
+  for (const Parameter &parameter : trained())
+    count += parameter.shape().elements();
+  return count;
+}
+
 std::vector<NamedTensor> Model::named() const {
   std::vector<NamedTensor> list;
   for (const Parameter &value : trained())
@@ -66,11 +73,13 @@ Tensor Model::adapted(const Tensor &y, const Tensor &x, const std::string &name)
 }
 
 Tensor Model::linear(const Tensor &x, const std::string &name) const {
+  const Scope scope(name);
   const Tensor product = matmul(x, at(name + ".weight"), {.transposeB = true});
   return adapted(has(name + ".bias") ? product + at(name + ".bias") : product, x, name);
 }
 
 Tensor Model::conv1d(const Tensor &x, const std::string &name) const {
+  const Scope scope(name);
   return adapted(nn::linear(x, {at(name + ".weight"), at(name + ".bias")}), x, name);
 }
 
@@ -88,6 +97,7 @@ Tensor modelHidden(const Model &model, const Tensor &tokens, TrainingDropout *dr
 
 Tensor modelHead(const Model &model, const Tensor &hidden) {
   const ModelConfig &config = model.config();
+  const Scope scope("head");
   const Tensor logits = nn::tiedHead(hidden, model.at(config.tied() ? config.embeddingName() : "lm_head.weight"));
   if (const auto *modern = std::get_if<ModernConfig>(&config.kind))
     return tanh(logits * (1 / modern->softcap)) * modern->softcap;
@@ -105,7 +115,9 @@ Tensor modelNextLogits(const Model &model, const Tensor &tokens, const Tensor &l
 }
 
 Tensor modelLoss(const Model &model, const Tensor &tokens, const Tensor &targets, TrainingDropout *dropout) {
-  return crossEntropy(modelHead(model, modelHidden(model, tokens, dropout)), targets);
+  const Tensor logits = modelHead(model, modelHidden(model, tokens, dropout));
+  const Scope scope("loss");
+  return crossEntropy(logits, targets);
 }
 
 std::vector<Tensor> modelGradients(const Model &model, const Tensor &tokens, const Tensor &targets) {
@@ -119,7 +131,10 @@ ModelStep trainingStep(const Model &model, optim::Optimizer &optimizer, const Te
   Tensor loss;
   std::vector<Tensor> gradients;
   for (int64_t part = 0; part < accumulate; ++part) {
-    const Tensor partLoss = modelLoss(model, tokenParts[size_t(part)], targetParts[size_t(part)], &dropout);
+    TrainingDropout partDropout = dropout;
+    if (part > 0 && dropout)
+      partDropout.first = full(double(part * tokenParts[0].dim(0)), {}, DType::i32);
+    const Tensor partLoss = modelLoss(model, tokenParts[size_t(part)], targetParts[size_t(part)], &partDropout);
     const Tensor share = accumulate > 1 ? partLoss * (1.0 / double(accumulate)) : partLoss;
     const std::vector<Tensor> partGradients = gradient(share, model.trained());
     loss = part == 0 ? share : loss + share;
@@ -142,6 +157,7 @@ Tensor joinHeads(const Tensor &x) {
 }
 
 Rotary::Rotary(const std::vector<double> &frequencies, int64_t length) {
+  const Scope scope("rotary");
   const auto pairs = int64_t(frequencies.size());
   const Tensor angles = iota(0, {length, pairs}, DType::f32) * literal(frequencies, {pairs});
   cosine = cos(angles);
@@ -149,6 +165,7 @@ Rotary::Rotary(const std::vector<double> &frequencies, int64_t length) {
 }
 
 Tensor Rotary::operator()(const Tensor &x) const {
+  const Scope scope("rotary");
   const std::vector<Tensor> halves = split(x, -1, 2);
   return concat({halves[0] * cosine - halves[1] * sine, halves[1] * cosine + halves[0] * sine}, -1);
 }

@@ -34,6 +34,8 @@ public:
   const std::vector<Parameter> &parameters() const { return values; }
   /// What training changes: the adapter where there is one, else all.
   const std::vector<Parameter> &trained() const { return low ? lowRank : values; }
+  /// Elements of trained().
+  int64_t trainedCount() const;
   /// Names, shapes and values of trained(), for checkpoints; the spans live as long as the parameters.
   std::vector<NamedTensor> named() const;
 
@@ -59,9 +61,10 @@ private:
 struct TrainingDropout {
   double rate = 0;
   Tensor seed = {};
+  Tensor first = {};      ///< number of the batch's first row in the step (i32 scalar); none: 0
   int64_t nextStream = 0; ///< each place takes its own
 
-  Tensor operator()(const Tensor &x) { return nn::dropout(x, {rate, seed, nextStream++}); }
+  Tensor operator()(const Tensor &x) { return nn::dropout(x, {rate, seed, nextStream++, first}); }
   explicit operator bool() const { return seed && rate > 0; }
 };
 
@@ -85,7 +88,8 @@ std::vector<Tensor> modelGradients(const Model &model, const Tensor &tokens, con
 /// Forward, loss, backward, clipping and the update: the loss before the update and the gradients' norm before
 /// clipping, f32 scalars. lr and step (from 1) are f32 scalars and inputs of the function. `optimizer` has the model's
 /// trained parameters; a loss or norm that is not finite leaves them and the moments as they were. Tokens and targets
-/// [N*B, T] with `accumulate` N are N batches, one after the other; loss and gradients are the means of theirs.
+/// [N*B, T] with `accumulate` N are N batches, one after the other; loss and gradients are the means of theirs, and
+/// dropout is that of the N·B rows at once.
 struct ModelStep {
   Tensor loss, norm;
 };

@@ -131,4 +131,11 @@ int64_t parameterCount(const ModelConfig &config) {
   return count;
 }
 
+double trainingFlopsPerToken(const ModelConfig &config, int64_t length) {
+  const auto *llama = std::get_if<LlamaConfig>(&config.kind);
+  const int64_t heads =
+      llama ? llama->heads * llama->headSize : std::visit([](const auto &kind) { return kind.width; }, config.kind);
+  return 6.0 * double(parameterCount(config)) + 6.0 * double(config.layers()) * double(heads) * double(length);
+}
+
 } // namespace tcc::models

@@ -10,16 +10,19 @@ namespace {
 
 /// x / sqrt(mean(x²) + 1e-6) over the last dim.
 Tensor normed(const Tensor &x) {
+  const Scope scope("norm");
   return x * rsqrt(mean(x * x, -1, KeepDims::yes) + 1e-6);
 }
 
 Tensor attentionOf(const Model &model, const Tensor &x, const std::string &name, int64_t heads, const Rotary &rotary) {
+  const Scope scope(name);
   const auto part = [&](const char *which) { return splitHeads(model.linear(x, name + which), heads); };
   const Tensor q = rotary(normed(part("c_q"))), k = rotary(normed(part("c_k")));
   return model.linear(joinHeads(attention(q, k, part("c_v"), true)), name + "c_proj");
 }
 
 Tensor mlpOf(const Model &model, const Tensor &x, const std::string &name) {
+  const Scope scope(name);
   const Tensor positive = relu(model.linear(x, name + "c_fc"));
   return model.linear(positive * positive, name + "c_proj");
 }
@@ -32,9 +35,14 @@ Tensor modernHidden(const ModernConfig &config, const Model &model, const Tensor
   for (int64_t i = 0; i < size / 2; ++i)
     frequencies.push_back(std::pow(config.ropeBase, -2.0 * double(i) / double(size)));
   const Rotary rotary(frequencies, tokens.dim(1));
-  Tensor x = normed(nn::embedding(model.at("wte.weight"), tokens));
+  const auto embedded = [&] {
+    const Scope scope("embedding");
+    return normed(nn::embedding(model.at("wte.weight"), tokens));
+  };
+  Tensor x = embedded();
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     const std::string block = "h." + std::to_string(layer) + ".";
+    const Scope scope(block);
     x = x + attentionOf(model, normed(x), block + "attn.", config.heads, rotary);
     x = x + mlpOf(model, normed(x), block + "mlp.");
   }

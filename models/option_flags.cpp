@@ -151,8 +151,8 @@ void declareTraining(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   auto number = [&](const char *flag, double &value, CLI::Validator check, const char *help) {
     app.add_option(flag, value, help)->check(check)->type_name("X")->group("Training");
   };
-  app.add_option("--steps", raw.steps, "Stop after this many steps")
-      ->check(wholeNumber(1, countLimit))
+  app.add_option("--steps", raw.steps, "Stop after this many steps; 0: only --emit-graph, --save and the like")
+      ->check(wholeNumber(0, countLimit))
       ->type_name("N")
       ->group("Training");
   app.add_option("--minutes", raw.minutes, "Stop after this wall time")
@@ -209,7 +209,24 @@ void declareCheckpoints(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   app.add_flag("--resume", options.resume, "Go on from the latest checkpoint of --checkpoint")->group("Checkpoints");
 }
 
+/// auto, cpu, cuda or cuda:N.
+bool namesDevice(std::string_view text) {
+  if (text == "auto" || text == "cpu" || text == "cuda")
+    return true;
+  int ordinal = 0;
+  const std::string_view digits = text.starts_with("cuda:") ? text.substr(5) : "";
+  const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), ordinal);
+  return !digits.empty() && problem == std::errc() && end == digits.data() + digits.size() && ordinal >= 0;
+}
+
 void declareCompiler(CLI::App &app, TrainOptions &options) {
+  app.add_option("--device", options.device, "auto (a GPU that works, else the CPU), cpu, cuda or cuda:N; auto")
+      ->check(expecting("one of auto, cpu, cuda, cuda:N", namesDevice))
+      ->type_name("DEVICE")
+      ->group("Compiler");
+  app.add_flag("--check-device", options.checkDevice,
+               "First run one step kernel by kernel beside the CPU: is a new GPU, driver or compiler right?")
+      ->group("Compiler");
   app.add_option("--emit-graph", options.emitGraph, "Write the training step as .graph text to this file")
       ->type_name("FILE")
       ->group("Compiler");
@@ -221,6 +238,10 @@ void declareOutput(CLI::App &app, TrainOptions &options, RawOptions &raw) {
       ->group("Output");
   app.add_option("--tensorboard", options.tensorBoardFolder, "Write scalars for TensorBoard to this folder")
       ->type_name("FOLDER")
+      ->group("Output");
+  app.add_option("--profile", options.profileFile,
+                 "Where the steps' time goes, as a table, and as a Chrome trace in this file (without the first step)")
+      ->type_name("FILE")
       ->group("Output");
   app.add_option("--plot", options.plotFile, "Draw loss and held-out loss over tokens to this SVG file")
       ->type_name("FILE")

@@ -53,6 +53,9 @@ struct TrainOptions : CompilerFlags {
   int64_t keepCheckpoints = 3;
   bool resume = false;
 
+  bool checkDevice = false;    ///< one step kernel by kernel beside the CPU first
+  std::string device = "auto"; ///< or cpu, cuda, cuda:N (run_device.h)
+
   std::string emitGraph; ///< write the training step as .graph text to this file, or empty
 
   // Output
@@ -66,6 +69,7 @@ struct TrainOptions : CompilerFlags {
   std::string dumpTokens;        ///< write the data's tokens to this shard and nothing else, or empty
   int64_t generateTokens = 0;    ///< above 0: generate so many from initFolder's weights and nothing else
   std::string tensorBoardFolder; ///< scalars for TensorBoard, or empty
+  std::string profileFile;       ///< a Chrome trace of some steps, or empty
   std::string plotFile;          ///< the loss as an SVG figure, or empty
   int64_t hashEvery = 0;         ///< steps between two checksums of the parameters in the log; 0: none
   std::string dumpGrads;         ///< safetensors of the first step's unclipped gradients, or empty

@@ -20,10 +20,12 @@ TensorDtype dtypeOf(const State &state) {
   return state.dtype() == DType::bf16 ? TensorDtype::BF16 : TensorDtype::F32;
 }
 
-void readStates(const std::string &path, const std::vector<State> &states) {
+void readStates(const std::string &path, const std::vector<State> &states, bool mayLack = false) {
   const SafetensorsFile file(path);
   for (const State &state : states) {
     const TensorEntry *entry = file.find(state.name());
+    if (!entry && mayLack)
+      continue;
     const std::vector<int64_t> shape(state.shape().begin(), state.shape().end());
     if (!entry || entry->shape != shape || entry->dtype != dtypeOf(state))
       throw InputError(fmt::format("{}: tensor {} is not there as {} [{}], which this run has", path,
@@ -39,7 +41,7 @@ void writeStates(const std::string &path, const std::vector<State> &states) {
     tensors.push_back({state.name(),
                        dtypeOf(state),
                        {state.shape().begin(), state.shape().end()},
-                       {static_cast<const std::byte *>(state.raw()), size_t(state.bytes())}});
+                       {static_cast<const std::byte *>(state.rawForReading()), size_t(state.bytes())}});
   writeSafetensors(path, tensors);
 }
 
@@ -77,7 +79,7 @@ RunCheckpoints::RunCheckpoints(const std::string &folder, int64_t keep, bool res
   current.settings = settings;
 }
 
-void RunCheckpoints::load(Model &model, const std::vector<State> &optimizer) const {
+void RunCheckpoints::load(Model &model, const std::vector<State> &optimizer, const std::vector<State> &scaling) const {
   const std::string folder = store.path(current.step);
   if (model.adapter()) {
     const AdapterFolder adapter(folder, model.config());
@@ -89,6 +91,7 @@ void RunCheckpoints::load(Model &model, const std::vector<State> &optimizer) con
     readStates(inFolder(folder, "model.safetensors"), model.parameters());
   }
   readStates(inFolder(folder, optimizerName), optimizer);
+  readStates(inFolder(folder, optimizerName), scaling, /*mayLack=*/true);
 }
 
 void RunCheckpoints::write(const RunState &state, const Model &model, const std::vector<State> &optimizer,

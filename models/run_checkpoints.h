@@ -26,8 +26,9 @@ public:
   bool resumed() const { return current.step > 0; }
 
   /// Reads the states' values of the checkpoint that the run goes on from. Throws InputError unless it holds each of
-  /// them with its shape and type.
-  void load(Model &model, const std::vector<State> &optimizer) const;
+  /// them with its shape and type; of `scaling` (Function::lossScaling) what it has, since the run may have had
+  /// another --dtype until then.
+  void load(Model &model, const std::vector<State> &optimizer, const std::vector<State> &scaling) const;
 
   /// Writes a checkpoint: a Hugging Face folder (config.json, model.safetensors), or PEFT's where the model has an
   /// adapter to the weights of `base`, with optimizer.safetensors and run.json beside them; `configText` is that of the

@@ -40,8 +40,12 @@ void checkRunFiles(const TrainOptions &options) {
          adapter ? adapterFolderFiles(options.saveFolder) : modelFolderFiles(options.saveFolder))
       files.writes(fmt::format("{} of --save", path), path);
   }
+  if (!options.remarksFile.empty())
+    files.writes(fmt::format("-foptimization-record-file={}", options.remarksFile), options.remarksFile);
   if (!options.plotFile.empty())
     files.writes(fmt::format("--plot {}", options.plotFile), options.plotFile);
+  if (!options.profileFile.empty())
+    files.writes(fmt::format("--profile {}", options.profileFile), options.profileFile);
   if (!options.dumpTokens.empty())
     files.writes(fmt::format("--dump-tokens {}", options.dumpTokens), options.dumpTokens);
   if (!options.checkpointFolder.empty())

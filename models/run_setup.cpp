@@ -4,6 +4,7 @@
 #include "models/tokenizer_training.h"
 #include "runtime/dtype.h"
 
+#include <csignal>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -30,6 +31,12 @@ ModelConfig trainedConfig(const TrainOptions &options, const std::optional<Model
   checkMemory(frozen ? "weights need" : "weights and the optimizer's two moments need",
               (frozen ? 1.0 : 3.0) * sizeof(float) * double(parameterCount(config)));
   return config;
+}
+
+std::optional<AdapterFolder> openAdapter(const TrainOptions &options, const ModelConfig &config) {
+  if (options.adapterFolder.empty())
+    return std::nullopt;
+  return std::optional<AdapterFolder>(std::in_place, options.adapterFolder, config);
 }
 
 std::optional<AdapterConfig> trainedAdapter(const TrainOptions &options, const ModelConfig &config,
@@ -84,6 +91,19 @@ void learnTokenizer(const TrainOptions &options) {
                options.tokenizerFolder);
 }
 
+std::vector<std::string> stepInputNames(const TrainOptions &options) {
+  std::vector<std::string> names = {"tokens", "targets", "lr", "step"};
+  if (options.dropout > 0)
+    names.emplace_back("seed");
+  return names;
+}
+
+HeldOutSplit splitData(const TrainOptions &options, const TokenSource &source, int64_t sequence) {
+  if (options.evalEvery == 0 || !options.evalFile.empty())
+    return {{0, source.size()}, {}};
+  return splitHeldOut(source, options.evalShare, options.accumulate * options.batch, sequence);
+}
+
 void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer) {
   const auto report = [&](std::string_view text) {
     if (!options.quiet)
@@ -118,7 +138,7 @@ void dumpTokens(const TrainOptions &options, const Tokenizer &tokenizer) {
 
 RunState describeRunState(const TrainOptions &options, const ModelConfig &config, int64_t sequence,
                           const TokenSource &data, const std::optional<AdapterConfig> &adapter,
-                          const std::optional<ModelFolder> &base) {
+                          const std::optional<ModelFolder> &base, const std::string &device) {
   const auto text = [](const auto &value) { return fmt::format("{}", value); };
   RunState state;
   state.identity = {{"model", config.describe()},
@@ -146,8 +166,34 @@ RunState describeRunState(const TrainOptions &options, const ModelConfig &config
                     {"--beta2", text(options.beta2)},
                     {"--clip", text(options.clipNorm)},
                     {"--dtype", std::string(runtime::name(options.products))},
-                    {"-O", text(options.level)}};
+                    {"-O", text(options.level)},
+                    {"--device", device}};
   return state;
+}
+
+std::string stoppedText(int signal, int64_t steps, bool hasCheckpoints, bool isKept) {
+  const char *how = isKept           ? "the same command with --resume goes on from there"
+                    : hasCheckpoints ? "its checkpoint could not be written; --resume goes on from an older one"
+                                     : "nothing to --resume from was kept, which --checkpoint=FOLDER does";
+  return fmt::format("stopped by {} after {} steps: {}", signal == SIGINT ? "SIGINT" : "SIGTERM", steps, how);
+}
+
+std::string suggestions(const TrainOptions &options) {
+  std::string text = "what to try next:";
+  const auto add = [&](bool untried, const char *line) {
+    if (untried)
+      text += std::string("\n  ") + line;
+  };
+  add(options.sampleTokens == 0, "--sample=400             text that the model generates");
+  add(options.saveFolder.empty(), "--save=FOLDER            keep the weights; --init=FOLDER goes on from them");
+  add(options.evalEvery == 0, "--eval-every=50          the loss on tokens that are held out: does it overfit?");
+  add(options.checkpointFolder.empty(),
+      "--checkpoint=FOLDER      keep the run; the same command with --resume goes on from there");
+  add(options.model == "baby", "--model char             a larger model");
+  add(options.level != 0, "-O0                      the same step with one kernel per op, for comparison");
+  add(options.emitGraph.empty(),
+      "--emit-graph=step.graph  the whole step as text; tcc step.graph shows what becomes of it");
+  return text;
 }
 
 } // namespace tcc::models

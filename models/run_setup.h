@@ -2,8 +2,8 @@
 #pragma once
 #include "frontend/optim.h"
 #include "models/adapter.h"
+#include "models/batches.h"
 #include "models/checkpoint.h"
-#include "models/data.h"
 #include "models/options.h"
 #include "models/run_state.h"
 #include "models/tokenizer.h"
@@ -24,6 +24,8 @@ void checkSequence(const TrainOptions &options, const ModelConfig &config);
 /// The folder's configuration, or that of the options, checked against the rest of the command line and the machine.
 ModelConfig trainedConfig(const TrainOptions &options, const std::optional<ModelFolder> &folder);
 
+/// That of --adapter, or nothing.
+std::optional<AdapterFolder> openAdapter(const TrainOptions &options, const ModelConfig &config);
 /// The adapter that is trained: that of --adapter, checked against --lora, or a new one on every layer; or nothing.
 std::optional<AdapterConfig> trainedAdapter(const TrainOptions &options, const ModelConfig &config,
                                             const std::optional<AdapterFolder> &folder);
@@ -32,14 +34,28 @@ std::unique_ptr<optim::Optimizer> makeOptimizer(const TrainOptions &options, std
 
 /// --train-tokenizer.
 void learnTokenizer(const TrainOptions &options);
+
+/// The names of the step's inputs: a dropout's seed is one where there is dropout.
+std::vector<std::string> stepInputNames(const TrainOptions &options);
+
+/// Which tokens are trained on and which are held out, by --eval-every and its kin.
+HeldOutSplit splitData(const TrainOptions &options, const TokenSource &source, int64_t sequence);
+
 /// Texts become files of tokens, and a preset takes the tokenizer's vocabulary. Throws InputError where that cannot be.
 void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer);
 /// --dump-tokens.
 void dumpTokens(const TrainOptions &options, const Tokenizer &tokenizer);
 
-/// What a run's checkpoints say of it, at step 0. `base` is the folder that `adapter` stands beside.
+/// What a run's checkpoints say of it, at step 0. `base` is the folder that `adapter` stands beside; `device` is cpu or
+/// cuda.
 RunState describeRunState(const TrainOptions &options, const ModelConfig &config, int64_t sequence,
                           const TokenSource &data, const std::optional<AdapterConfig> &adapter,
-                          const std::optional<ModelFolder> &base);
+                          const std::optional<ModelFolder> &base, const std::string &device);
+
+/// How a run ended that a signal stopped after `steps`, and whether it can go on.
+std::string stoppedText(int signal, int64_t steps, bool hasCheckpoints, bool isKept);
+
+/// What the user has not tried yet, a line each.
+std::string suggestions(const TrainOptions &options);
 
 } // namespace tcc::models

@@ -33,7 +33,7 @@ std::vector<int32_t> TextGenerator::generate(std::span<const int32_t> prompt, in
     std::copy(text.end() - length, text.end(), tokens.data<int32_t>().begin());
     last.data<int32_t>()[0] = int32_t(length - 1);
     const std::vector<Array> results = nextLogits(tokens, last);
-    text.push_back(sampleToken(results[0].data<float>(), sampling, i));
+    text.push_back(sampleToken(results[0].read<float>(), sampling, i));
     if (ends && ends(std::span(text).subspan(prompt.size())))
       break;
   }

@@ -17,16 +17,6 @@ namespace {
 
 constexpr int32_t shardMagic = 20240801, shardVersion = 7;
 
-std::string cacheFolder() {
-  namespace fs = std::filesystem;
-  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
-  if (cache && *cache == '/')
-    return (fs::path(cache) / "tcc/tokens").string();
-  if (home && *home == '/')
-    return (fs::path(home) / ".cache/tcc/tokens").string();
-  return (fs::temp_directory_path() / "tcc-tokens").string();
-}
-
 /// Whether a shard that was kept can be read.
 bool isIntact(const std::string &path, int64_t vocabulary) {
   std::error_code ignored;
@@ -68,7 +58,9 @@ std::string tokenizedFile(const std::string &path, const Tokenizer &tokenizer,
   if (text.size() == 0)
     throw InputError(fmt::format("{}: the file is empty, at least one batch of tokens is needed", path));
   if (cache.empty())
-    cache = cacheFolder();
+    cache = cacheFolder("tokens");
+  if (cache.empty())
+    cache = (std::filesystem::temp_directory_path() / "tcc-tokens").string();
   Checksum sum;
   sum.add(text.bytes());
   sum.add(std::as_bytes(std::span(tokenizer.fingerprint())));

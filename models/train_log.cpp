@@ -71,13 +71,12 @@ void keepStepsBefore(const std::string &path, int64_t step) {
 
 } // namespace
 
-double modelFlopsUse(int64_t params, double tokensPerSecond, double peakFlops) {
-  double use = 6.0 * double(params) * tokensPerSecond / peakFlops;
+double modelFlopsUse(double flopsPerToken, double tokensPerSecond, double peakFlops) {
+  double use = flopsPerToken * tokensPerSecond / peakFlops;
   if (!(use >= 0 && use <= 1))
-    throw InputError(
-        fmt::format("{:.3g} operations a second for {} parameters at {} tokens/s are above the measured peak "
-                    "of {:.3g}: the peak or the time is wrong",
-                    6.0 * double(params) * tokensPerSecond, params, grouped(tokensPerSecond), peakFlops));
+    throw InputError(fmt::format("{:.3g} operations a second at {} tokens/s are above the measured peak of {:.3g}: the "
+                                 "peak or the time is wrong",
+                                 flopsPerToken * tokensPerSecond, grouped(tokensPerSecond), peakFlops));
   return use;
 }
 
@@ -169,6 +168,8 @@ void TrainLog::step(const StepRecord &record) {
                {"lr", record.learningRate}, {"norm", record.norm},
                {"tokens", record.tokens},   {"elapsed_s", record.elapsed},
                {"skipped", record.skipped}};
+  if (record.machineShare)
+    json["mfu"] = *record.machineShare;
   if (record.validationLoss)
     json["val_loss"] = *record.validationLoss;
   for (const auto &[name, hash] : record.parameterHashes)

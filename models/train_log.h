@@ -27,9 +27,8 @@ struct StepRecord {
 
   std::vector<std::pair<std::string, std::string>> parameterHashes = {}; ///< name and checksum, where asked for
 
-  // For people alone:
-  double averageTokensPerSecond = 0;       ///< of this process's steps
-  std::optional<double> machineShare = {}; ///< of the machine's measured peak, on average
+  double averageTokensPerSecond = 0;       ///< of this process's steps; for people alone
+  std::optional<double> machineShare = {}; ///< of the machine's measured peak, on average; "mfu" in the line
 };
 
 /// The whole run: the last line of --json, in this order.
@@ -67,9 +66,10 @@ struct CompileSummary {
   std::string cache = "off"; ///< "hit", "miss" or "off"
 };
 
-/// 6 * params * tokensPerSecond / peakFlops (operations a second, measured on this machine for this dtype). Throws
-/// InputError where the result is above 1: then the peak or the time is wrong, and the figure must not be printed.
-double modelFlopsUse(int64_t params, double tokensPerSecond, double peakFlops);
+/// flopsPerToken (trainingFlopsPerToken) * tokensPerSecond / peakFlops (operations a second of products, measured on
+/// this machine for this dtype). Throws InputError where the result is above 1: then the peak or the time is wrong, and
+/// the figure must not be printed.
+double modelFlopsUse(double flopsPerToken, double tokensPerSecond, double peakFlops);
 
 /// Step times in milliseconds, the first one (cold caches) left out of median and mean where there are more; 0 of none.
 struct StepTimes {
@@ -77,6 +77,7 @@ struct StepTimes {
     all.push_back(float(ms));
     sum += ms;
   }
+  int64_t count() const { return int64_t(all.size()); }
   double medianMs() const;
   double meanMs() const;
 

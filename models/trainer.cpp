@@ -1,34 +1,33 @@
 #include "models/trainer.h"
+#include "frontend/product_choice.h"
 #include "models/checksum.h"
 #include "models/counter_random.h"
 #include "models/evaluation.h"
 #include "models/generate.h"
 #include "models/input_error.h"
-#include "models/loss_plot.h"
-#include "models/machine_peak.h"
 #include "models/model.h"
 #include "models/run_checkpoints.h"
+#include "models/run_device.h"
+#include "models/run_dumps.h"
 #include "models/run_files.h"
+#include "models/run_pictures.h"
 #include "models/run_setup.h"
+#include "models/step_profile.h"
 #include "models/stop_request.h"
-#include "models/tensorboard.h"
 #include "models/text_generator.h"
 #include "models/train_log.h"
+#include "runtime/device/limits.h"
 #include "runtime/executable.h"
+#include "runtime/machine_limits.h"
 
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <fmt/format.h>
 
 namespace tcc::models {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double secondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// A batch as the step takes it.
 struct StepInputs {
@@ -38,9 +37,17 @@ struct StepInputs {
       : tokens({rows, sequence}, DType::i32), targets({rows, sequence}, DType::i32) {}
 };
 
+/// A step that was started; its loss may still be on its way.
+struct StartedStep {
+  int64_t index = 0;
+  double rate = 0;
+  Clock::time_point begin;
+  Array loss = {}, norm = {};
+};
+
 class Trainer {
 public:
-  Trainer(const TrainOptions &options, std::optional<ModelFolder> folder, const Tokenizer *tokenizer,
+  Trainer(const TrainOptions &options, RunDevice device, std::optional<ModelFolder> folder, const Tokenizer *tokenizer,
           std::FILE *output);
 
   int run();
@@ -52,26 +59,25 @@ private:
   void prepareEvaluation();
   std::vector<Array> stepArguments(double rate, int64_t index) const;
   void describeRun();
-  void emitGraph();
-  void dumpGradients();
   void compileStep();
+  StartedStep startStep();
+  void finishStep(const StartedStep &started);
+  void finishStarted();
   void trainStep();
-  void show(const StepRecord &record);
-  void drawPlot();
   void trainAll(const StopRequest &stop);
   bool isDue(int64_t every) const;
+  bool endsHere() const;
   bool isOver() const { return options.schedule.length.finished(state.step, elapsed); }
   void writeCheckpoint();
   void finish();
   std::vector<NamedTensor> savedTensors() const;
   void save();
   void sample(std::span<const int32_t> prompt);
-  void sayStopped(int signal);
-  void suggest();
-  int64_t trainedCount() const;
+  double measurePeak() const;
   int64_t stepTokens() const { return options.accumulate * options.batch * sequence; }
 
   const TrainOptions &options;
+  RunDevice device;
   const Tokenizer *tokenizer; // null: texts are bytes
   std::FILE *output;
   ModelConfig config;
@@ -96,40 +102,23 @@ private:
   std::optional<TokenSource> evaluationSource;
   std::optional<Evaluation> evaluation;
 
-  std::optional<TensorBoardLog> board;
-  PlotPoints plot;
+  RunPictures pictures;
+  std::optional<StartedStep> started; // of a device that works beside the host: not logged yet
+  Clock::time_point lastFinished;
   StepTimes times;
   RunSummary summary;
+  StepProfile profile{options.profileFile};
   double peakFlops = 0;
+  double flopsPerToken = trainingFlopsPerToken(config, sequence);
   int64_t writtenStep = -1; // of the last checkpoint
 };
 
-/// A dropout's seed is an input of the step where there is dropout.
-std::vector<std::string> stepInputNames(const TrainOptions &options) {
-  std::vector<std::string> names = {"tokens", "targets", "lr", "step"};
-  if (options.dropout > 0)
-    names.emplace_back("seed");
-  return names;
-}
-
-std::optional<AdapterFolder> openAdapter(const TrainOptions &options, const ModelConfig &config) {
-  if (options.adapterFolder.empty())
-    return std::nullopt;
-  return std::optional<AdapterFolder>(std::in_place, options.adapterFolder, config);
-}
-
-HeldOutSplit splitData(const TrainOptions &options, const TokenSource &source, int64_t sequence) {
-  if (options.evalEvery == 0 || !options.evalFile.empty())
-    return {{0, source.size()}, {}};
-  return splitHeldOut(source, options.evalShare, options.accumulate * options.batch, sequence);
-}
-
-Trainer::Trainer(const TrainOptions &options, std::optional<ModelFolder> folder, const Tokenizer *tokenizer,
-                 std::FILE *output)
-    : options(options), tokenizer(tokenizer), output(output), config(trainedConfig(options, folder)),
-      firstAdapter(openAdapter(options, config)), adapter(trainedAdapter(options, config, firstAdapter)),
-      sequence(options.sequence.value_or(config.positions())), source(options.dataFiles, config.vocabulary()),
-      split(splitData(options, source, sequence)),
+Trainer::Trainer(const TrainOptions &options, RunDevice chosen, std::optional<ModelFolder> folder,
+                 const Tokenizer *tokenizer, std::FILE *output)
+    : options(options), device(std::move(chosen)), tokenizer(tokenizer), output(output),
+      config(trainedConfig(options, folder)), firstAdapter(openAdapter(options, config)),
+      adapter(trainedAdapter(options, config, firstAdapter)), sequence(options.sequence.value_or(config.positions())),
+      source(options.dataFiles, config.vocabulary()), split(splitData(options, source, sequence)),
       batches(source, split.training, options.accumulate * options.batch, sequence, options.order, options.seed),
       notes(prepareCheckpoints(folder)), log({.length = options.schedule.length,
                                               .quiet = options.quiet,
@@ -145,13 +134,12 @@ Trainer::Trainer(const TrainOptions &options, std::optional<ModelFolder> folder,
             return std::vector{results.loss, results.norm};
           },
           function(stepInputNames(options), {"loss", "norm"}))),
-      inputs(options.accumulate * options.batch, sequence) {
+      inputs(options.accumulate * options.batch, sequence), pictures(options, log) {
+  log.message(device.note);
   for (const std::string &note : notes)
     log.message(note);
   loadWeights(folder);
   prepareEvaluation();
-  if (!options.tensorBoardFolder.empty())
-    board.emplace(options.tensorBoardFolder);
 }
 
 /// What training begins with, or goes on from.
@@ -170,7 +158,7 @@ void Trainer::loadWeights(const std::optional<ModelFolder> &folder) {
     model.load(*folder);
   }
   if (resumed) {
-    checkpoints->load(model, optimizer->states());
+    checkpoints->load(model, optimizer->states(), step.lossScaling());
     log.message(fmt::format("going on after step {} of {}", state.step - 1, options.checkpointFolder));
   } else if (firstAdapter) {
     model.load(*firstAdapter);
@@ -182,7 +170,7 @@ void Trainer::loadWeights(const std::optional<ModelFolder> &folder) {
 }
 
 FunctionOptions Trainer::function(std::vector<std::string> inputs, std::vector<std::string> outputs) {
-  return functionOptions(options, std::move(inputs), std::move(outputs),
+  return functionOptions(options, device, std::move(inputs), std::move(outputs),
                          [this](std::string_view text) { log.message(text); });
 }
 
@@ -191,7 +179,7 @@ std::vector<std::string> Trainer::prepareCheckpoints(const std::optional<ModelFo
   std::vector<std::string> said;
   if (options.checkpointFolder.empty())
     return said;
-  state = describeRunState(options, config, sequence, source, adapter, folder);
+  state = describeRunState(options, config, sequence, source, adapter, folder, device.isGpu() ? "cuda" : "cpu");
   checkpoints.emplace(options.checkpointFolder, options.keepCheckpoints, options.resume, state,
                       [&](std::string_view text) { said.emplace_back(text); });
   state = checkpoints->state();
@@ -224,8 +212,8 @@ void Trainer::describeRun() {
   log.message(fmt::format("model {}: {:.2f} M parameters, {}", options.model, double(parameterCount(config)) / 1e6,
                           config.describe()));
   if (adapter)
-    log.message(
-        fmt::format("adapter: {}, {:.2f} M values are trained", adapter->describe(), double(trainedCount()) / 1e6));
+    log.message(fmt::format("adapter: {}, {:.2f} M values are trained", adapter->describe(),
+                            double(model.trainedCount()) / 1e6));
   if (source.format() == TokenFormat::Text && config.vocabulary() > 256)
     log.warning(
         fmt::format("{} is read as text, whose bytes are taken as tokens, but the model has a vocabulary of {}; "
@@ -234,36 +222,6 @@ void Trainer::describeRun() {
   const std::string several = options.accumulate > 1 ? fmt::format("{} x ", options.accumulate) : "";
   log.message(fmt::format("data {}: {} tokens ({}), batches of {}{} x {} in {} order", source.path(), source.size(),
                           describe(source.format()), several, options.batch, sequence, describe(options.order)));
-}
-
-int64_t Trainer::trainedCount() const {
-  int64_t count = 0;
-  for (const Parameter &parameter : model.trained())
-    count += parameter.shape().elements();
-  return count;
-}
-
-void Trainer::emitGraph() {
-  AtomicFile file(options.emitGraph);
-  file.write(step.graph(stepArguments(1e-3, 0)));
-  file.commit();
-  log.message(fmt::format("wrote the training step to {}", options.emitGraph));
-}
-
-/// The gradients of the first batch, by a function of their own that ends before training begins.
-void Trainer::dumpGradients() {
-  std::vector<std::string> names;
-  for (const Parameter &parameter : model.trained())
-    names.push_back(parameter.name());
-  Function gradients = compile(
-      "gradients", [this](Tensor tokens, Tensor targets) { return modelGradients(model, tokens, targets); },
-      function({"tokens", "targets"}, names));
-  const std::vector<Array> values = gradients(inputs.tokens, inputs.targets);
-  std::vector<NamedTensor> tensors;
-  for (size_t i = 0; i < names.size(); ++i)
-    tensors.push_back({names[i], {values[i].shape().begin(), values[i].shape().end()}, values[i].data<float>()});
-  writeTensors(options.dumpGrads, tensors);
-  log.message(fmt::format("wrote the first step's gradients to {}", options.dumpGrads));
 }
 
 void Trainer::compileStep() {
@@ -275,7 +233,8 @@ void Trainer::compileStep() {
                 .matmuls = compiled.matmuls,
                 .plannedBytes = compiled.plannedBytes,
                 .seconds = compiled.totalMs / 1e3});
-  checkMemory("a smaller --batch or --seq is needed: the training step takes", double(compiled.plannedBytes));
+  if (!device.isGpu())
+    checkMemory("a smaller --batch or --seq is needed: the training step takes", double(compiled.plannedBytes));
   summary.compileSeconds = compiled.totalMs / 1e3;
   summary.kernels = compiled.kernels;
   summary.matmuls = compiled.matmuls;
@@ -286,86 +245,79 @@ bool Trainer::isDue(int64_t every) const {
   return every > 0 && (state.step % every == 0 || isOver());
 }
 
+/// Whether what follows needs the states as this step leaves them.
+bool Trainer::endsHere() const {
+  return isOver() || (evaluation && isDue(options.evalEvery)) || isDue(options.hashEvery) ||
+         (checkpoints && isDue(options.checkpointEvery));
+}
+
+StartedStep Trainer::startStep() {
+  StartedStep next{.index = state.step, .begin = Clock::now()};
+  prefetched.read(next.index, inputs.tokens.data<int32_t>(), inputs.targets.data<int32_t>());
+  next.rate = options.schedule.rate(next.index, elapsed);
+  profile.beforeStep(step, times.count());
+  const std::vector<Array> results = step.call(stepArguments(next.rate, next.index));
+  next.loss = results[0];
+  next.norm = results[1];
+  ++state.step;
+  return next;
+}
+
+/// On a device that works beside the host, a step's loss is read while the next one runs.
 void Trainer::trainStep() {
-  const int64_t index = state.step;
-  const Clock::time_point start = Clock::now();
-  prefetched.read(index, inputs.tokens.data<int32_t>(), inputs.targets.data<int32_t>());
-  const double rate = options.schedule.rate(index, elapsed);
-  double loss, norm;
-  {
-    const std::vector<Array> results = step.call(stepArguments(rate, index));
-    loss = results[0].item();
-    norm = results[1].item();
-  }
-  const double ms = secondsSince(start) * 1e3;
+  StartedStep next = startStep();
+  finishStarted();
+  started = std::move(next);
+  if (!device.isGpu() || endsHere())
+    finishStarted();
+}
+
+void Trainer::finishStarted() {
+  if (const std::optional<StartedStep> before = std::exchange(started, std::nullopt))
+    finishStep(*before);
+}
+
+/// Waits for the step's results and logs it.
+void Trainer::finishStep(const StartedStep &done) {
+  const int64_t index = done.index;
+  const double loss = done.loss.item(), norm = done.norm.item(), rate = done.rate;
+  const Clock::time_point begin = std::max(done.begin, lastFinished);
+  lastFinished = Clock::now();
+  const double ms = std::chrono::duration<double>(lastFinished - begin).count() * 1e3;
   times.add(ms);
   elapsed += ms / 1e3;
-  ++state.step;
+  if (summary.firstStepSeconds == 0)
+    summary.firstStepSeconds = summary.compileSeconds + ms / 1e3;
+  const bool isNewest = index + 1 == state.step;
   if (index == 0)
     state.lossFirst = loss;
   state.lossLast = loss;
   if (!std::isfinite(loss) || !std::isfinite(norm))
     if (state.skipped++ == 0)
-      log.message(fmt::format("step {}: loss {} with gradient norm {}, so its update was left out (a smaller --lr may "
-                              "help)",
-                              index, loss, norm));
+      log.message(
+          fmt::format("step {}: loss {} with gradient norm {}, so its update was left out ({})", index, loss, norm,
+                      step.lossScaling().empty() ? "a smaller --lr may help" : "the loss is scaled by half as much"));
   StepRecord record{.step = index,
                     .loss = loss,
                     .ms = ms,
                     .tokensPerSecond = double(stepTokens()) / ms * 1e3,
                     .learningRate = rate,
                     .norm = norm,
-                    .tokens = state.step * stepTokens(),
+                    .tokens = (index + 1) * stepTokens(),
                     .elapsed = elapsed,
                     .skipped = state.skipped,
                     .averageTokensPerSecond = double(stepTokens()) / times.meanMs() * 1e3};
-  if (evaluation && isDue(options.evalEvery))
+  if (isNewest && evaluation && isDue(options.evalEvery))
     record.validationLoss = summary.validationLoss = evaluation->loss();
-  if (options.hashEvery > 0 && isDue(options.hashEvery))
+  if (isNewest && isDue(options.hashEvery))
     for (const Parameter &parameter : model.trained())
       record.parameterHashes.emplace_back(
-          parameter.name(), checksumOf({static_cast<const std::byte *>(parameter.raw()), size_t(parameter.bytes())}));
-  if (const double share = 6.0 * double(summary.params) * record.averageTokensPerSecond / peakFlops; share <= 1)
+          parameter.name(),
+          checksumOf({static_cast<const std::byte *>(parameter.rawForReading()), size_t(parameter.bytes())}));
+  if (const double share = flopsPerToken * record.averageTokensPerSecond / peakFlops; share <= 1)
     record.machineShare = share;
   log.step(record);
-  show(record);
-}
-
-/// For what is looked at in other programs.
-void Trainer::show(const StepRecord &record) {
-  const auto tokens = double(record.tokens);
-  if (!options.plotFile.empty()) {
-    plot.training.push_back({tokens, record.loss});
-    if (record.validationLoss)
-      plot.validation.push_back({tokens, *record.validationLoss});
-  }
-  if (!board)
-    return;
-  std::vector<std::pair<std::string, double>> values = {{"loss/training", record.loss},
-                                                        {"learning_rate", record.learningRate},
-                                                        {"gradient_norm", record.norm},
-                                                        {"tokens_per_second", record.tokensPerSecond},
-                                                        {"tokens", tokens},
-                                                        {"skipped_steps", double(record.skipped)}};
-  if (record.validationLoss)
-    values.emplace_back("loss/held_out", *record.validationLoss);
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const bool before = board->complete();
-  board->scalars(record.step, std::chrono::duration<double>(now).count(), values);
-  if (before && !board->complete())
-    log.warning(fmt::format("{}: cannot write the scalars; training goes on without them", options.tensorBoardFolder));
-}
-
-/// The whole run where its log has it.
-void Trainer::drawPlot() {
-  if (options.plotFile.empty())
-    return;
-  if (!options.jsonFile.empty() && options.jsonFile != "-" && log.complete())
-    plot = plotPointsOfLog(options.jsonFile);
-  AtomicFile file(options.plotFile);
-  file.write(lossPlot(plot.training, plot.validation, fmt::format("{} on {}", options.model, source.path())));
-  file.commit();
-  log.message(fmt::format("drew the loss to {}", options.plotFile));
+  pictures.add(record);
 }
 
 /// A checkpoint that cannot be written is no reason to end a run.
@@ -375,7 +327,9 @@ void Trainer::writeCheckpoint() {
   if (options.schedule.length.seconds)
     state.seconds = elapsed;
   try {
-    checkpoints->write(state, model, optimizer->states(), initialConfig, options.initFolder);
+    std::vector<State> states = optimizer->states();
+    states.insert(states.end(), step.lossScaling().begin(), step.lossScaling().end());
+    checkpoints->write(state, model, states, initialConfig, options.initFolder);
     writtenStep = state.step;
   } catch (const InputError &error) {
     log.warning(fmt::format("no checkpoint of {} steps: {}; the run goes on", state.step, error.what()));
@@ -384,15 +338,27 @@ void Trainer::writeCheckpoint() {
 
 void Trainer::trainAll(const StopRequest &stop) {
   const int64_t firstStep = state.step;
-  while (!isOver() && !stop.signal()) {
-    trainStep();
-    if (state.step == firstStep + 1)
-      summary.firstStepSeconds = summary.compileSeconds + times.meanMs() / 1e3;
-    if (isDue(options.checkpointEvery))
-      writeCheckpoint();
+  try {
+    while (!isOver() && !stop.signal()) {
+      trainStep();
+      if (!started && isDue(options.checkpointEvery))
+        writeCheckpoint();
+    }
+    finishStarted();
+  } catch (const Error &) {
+    if (device.isGpu() && device.device->isClosed() && writtenStep > 0)
+      log.warning(
+          fmt::format("the GPU is lost; the same command with --resume goes on after step {}", writtenStep - 1));
+    throw;
   }
   if (state.step > firstStep)
     writeCheckpoint();
+}
+
+double Trainer::measurePeak() const {
+  if (device.isGpu())
+    return runtime::measureProductRate(device.device, options.products);
+  return runtime::improvedMachineLimits(options.threads, options.products, 0.1).product(options.products);
 }
 
 /// The run's figures, while the step's executable is the only one.
@@ -413,14 +379,16 @@ void Trainer::finish() {
     summary.target = target->second;
   summary.peakBytes = executable->peakBytes();
   // The better of two measurements, since the machine may be shared: a peak that is too low would flatter the figure.
-  peakFlops = std::max(peakFlops, measurePeakFlops(options.threads, options.products, 0.1));
+  peakFlops = std::max(peakFlops, measurePeak());
   if (peakFlops > 0 && summary.stepMsMedian > 0) {
     try {
-      summary.mfu = modelFlopsUse(summary.params, summary.tokensPerSecond, peakFlops);
+      summary.mfu = modelFlopsUse(flopsPerToken, summary.tokensPerSecond, peakFlops);
     } catch (const InputError &error) {
       log.message(std::string("no share of the machine's peak: ") + error.what());
     }
   }
+  if (const std::string table = profile.finish(step); !table.empty())
+    log.message(table);
   log.finish(summary, elapsed);
   log.message(
       fmt::format("memory: {} bytes planned, {} bytes counted at the peak", summary.plannedBytes, summary.peakBytes));
@@ -455,45 +423,29 @@ void Trainer::sample(std::span<const int32_t> prompt) {
   std::fflush(output);
 }
 
-/// What the user has not tried yet.
-void Trainer::suggest() {
-  log.message("what to try next:");
-  if (options.sampleTokens == 0)
-    log.message("  --sample=400             text that the model generates");
-  if (options.saveFolder.empty())
-    log.message("  --save=FOLDER            keep the weights; --init=FOLDER goes on from them");
-  if (options.evalEvery == 0)
-    log.message("  --eval-every=50          the loss on tokens that are held out: does it overfit?");
-  if (options.checkpointFolder.empty())
-    log.message("  --checkpoint=FOLDER      keep the run; the same command with --resume goes on from there");
-  if (options.model == "baby")
-    log.message("  --model char             a larger model");
-  if (options.level != 0)
-    log.message("  -O0                      the same step with one kernel per op, for comparison");
-  if (options.emitGraph.empty())
-    log.message("  --emit-graph=step.graph  the whole step as text; tcc step.graph shows what becomes of it");
-}
-
-void Trainer::sayStopped(int signal) {
-  const char *how = writtenStep == state.step ? "the same command with --resume goes on from there"
-                    : checkpoints ? "its checkpoint could not be written; --resume goes on from an older one"
-                                  : "nothing to --resume from was kept, which --checkpoint=FOLDER does";
-  log.warning(
-      fmt::format("stopped by {} after {} steps: {}", signal == SIGINT ? "SIGINT" : "SIGTERM", state.step, how));
-}
-
 int Trainer::run() {
   const std::vector<int32_t> prompt = promptTokens(options.prompt, config.vocabulary(), tokenizer);
   describeRun();
   if (!options.saveFolder.empty())
     prepareFolder(options.saveFolder); // before the work, not behind it
   batches.read(0, inputs.tokens.data<int32_t>(), inputs.targets.data<int32_t>());
-  if (!options.emitGraph.empty())
-    emitGraph();
-  if (!options.dumpGrads.empty())
-    dumpGradients();
+  if (!options.emitGraph.empty()) {
+    writeStepGraph(options.emitGraph, step, stepArguments(1e-3, 0));
+    log.message(fmt::format("wrote the training step to {}", options.emitGraph));
+  }
+  if (!options.dumpGrads.empty()) {
+    dumpGradients(options.dumpGrads, model, inputs.tokens, inputs.targets, function({}, {}));
+    log.message(fmt::format("wrote the first step's gradients to {}", options.dumpGrads));
+  }
+  if (options.checkDevice)
+    log.message(device.isGpu() ? step.checkDevice(stepArguments(options.schedule.rate(state.step, elapsed), state.step))
+                               : "--check-device: the run is on the CPU, there is nothing to check");
+  if (options.schedule.length.steps == 0) {
+    save();
+    return log.complete() ? 0 : 1;
+  }
   summary.params = parameterCount(config);
-  peakFlops = measurePeakFlops(options.threads, options.products, 0.1);
+  peakFlops = measurePeak();
   compileStep();
   int signal = 0;
   { // a signal that comes later has nothing left to save
@@ -501,16 +453,16 @@ int Trainer::run() {
     trainAll(stop);
     finish();
     save();
-    drawPlot();
+    pictures.draw(fmt::format("{} on {}", options.model, source.path()));
     signal = stop.signal();
   }
   if (options.sampleTokens > 0)
     sample(prompt);
   if (signal) {
-    sayStopped(signal);
+    log.warning(stoppedText(signal, state.step, checkpoints.has_value(), writtenStep == state.step));
     return 128 + signal;
   }
-  suggest();
+  log.message(suggestions(options));
   return log.complete() ? 0 : 1;
 }
 
@@ -530,10 +482,13 @@ int train(const TrainOptions &options, std::FILE *output) {
     }
     applyTokenizer(used, *tokenizer);
   }
+  if (const std::optional<std::string> chosen = chooseProducts(used, "cpu"); chosen && !options.quiet)
+    fmt::print(stderr, "--dtype=auto is {}\n", *chosen);
   std::optional<ModelFolder> folder;
   if (!options.initFolder.empty())
     folder.emplace(options.initFolder);
-  return Trainer(used, std::move(folder), tokenizer ? &*tokenizer : nullptr, output).run();
+  return Trainer(used, chooseDevice(options.device), std::move(folder), tokenizer ? &*tokenizer : nullptr, output)
+      .run();
 }
 
 } // namespace tcc::models

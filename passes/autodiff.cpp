@@ -2,9 +2,11 @@
 //   1. mark the values that depend on a `wrt` (active), in program order;
 //   2. walk back from the loss; each op's `gradient` gives its operands' shares, added up per value;
 //   3. what a wrt has received is its gradient, zeros if nothing.
+// Gradient ops stand where their op stands, under its name and ".grad"; what a parameter receives is named after it.
 // It keeps the forward ops as they are; which of their values the backward reads or recomputes is decided by
 // fuse-kernels. Gradients of gradients work, since earlier gradient ops are expanded first.
 #include "ir/emit.h"
+#include "ir/names.h"
 #include "passes/passes.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -15,6 +17,33 @@ namespace {
 
 bool isFloatTensor(Value value) {
   return isa<FloatType>(tensorType(value).getElementType());
+}
+
+/// The name of the function's argument that `value` is, but for views and casts; "" for others.
+StringRef argumentName(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!op->hasTrait<ViewOp>() && !isa<CastOp>(op))
+      return {};
+    value = op->getOperand(0);
+  }
+  return nameOf(value.getLoc());
+}
+
+Location gradientLocation(Location loc, StringRef name) {
+  return named(loc, (name + ".grad").str());
+}
+
+/// The shares of the op's operands, by its own rule.
+SmallVector<Value> sharesOf(DifferentiableOpInterface op, OpBuilder &builder, ValueRange results) {
+  StringRef only = op->getNumOperands() == 1 ? argumentName(op->getOperand(0)) : StringRef();
+  Emit emit(builder, gradientLocation(op->getLoc(), only.empty() ? nameOf(op.getOperation()) : only));
+  SmallVector<Value> shares = op.gradient(emit, results);
+  if (only.empty())
+    for (auto [operand, share] : llvm::zip(op->getOperands(), shares))
+      if (Operation *made = share ? share.getDefiningOp() : nullptr; made && made->getLoc() == emit.loc)
+        if (StringRef name = argumentName(operand); !name.empty())
+          made->setLoc(gradientLocation(made->getLoc(), name));
+  return shares;
 }
 
 LogicalResult expand(GradientOp gradient) {
@@ -50,8 +79,8 @@ LogicalResult expand(GradientOp gradient) {
     auto differentiable = dyn_cast<DifferentiableOpInterface>(op);
     if (!differentiable)
       return op->emitOpError() << "has no gradient; a differentiable op or tcc.detach is expected between wrt and loss";
-    Emit emit(builder, op->getLoc());
-    SmallVector<Value> shares = differentiable.gradient(emit, results);
+    SmallVector<Value> shares = sharesOf(differentiable, builder, results);
+    Emit emit(builder, gradientLocation(op->getLoc(), nameOf(op)));
     for (auto [operand, share] : llvm::zip(op->getOperands(), shares))
       if (share && active.contains(operand))
         receive(emit, operand, share);

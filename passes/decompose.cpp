@@ -1,7 +1,9 @@
 // decompose: replaces each composite op by its definition in terms of primitives, until none is left.
-// Locations of the composite are kept by all that replaces it. Nothing else changes. A result stays a value of its own,
+// The composite's location is kept by all that replaces it, with its name: the user's, or else the op's own, since a
+// `mul` of a gelu is the gelu to people. Nothing else changes. A result stays a value of its own,
 // also where the definition gives an operand back: autodiff tells the gradients of the two apart.
 #include "ir/emit.h"
+#include "ir/names.h"
 #include "passes/passes.h"
 
 using namespace mlir;
@@ -23,7 +25,7 @@ LogicalResult decompose(func::FuncOp function, const PipelineOptions &) {
     function.walk([&](CompositeOpInterface op) { work.push_back(op); });
     for (CompositeOpInterface op : work) {
       OpBuilder builder(op);
-      Emit emit(builder, op->getLoc());
+      Emit emit(builder, named(op->getLoc(), nameOf(op)));
       SmallVector<Value> values = op.decompose(emit);
       for (Value &value : values)
         value = ownValue(emit, value, op->getOperands());

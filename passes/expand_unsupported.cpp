@@ -1,12 +1,32 @@
 // expand-unsupported: writes ops for which the target has no kernel of its own in terms of other primitives.
-// Each op that is expanded keeps its location. Which cases a target has is said by TargetQueries::hasKernel.
+//   1. ops that can be expanded (attention), where TargetQueries::hasKernel says no;
+//   2. products of f16 on a target that has none: of the same values in f32, and rounded afterwards.
+// What an op becomes keeps its location and name.
 #include "ir/emit.h"
+#include "ir/names.h"
+#include "passes/narrow_type.h"
 #include "passes/passes.h"
-#include "passes/pipeline.h"
 
 using namespace mlir;
 
 namespace tcc {
+
+static void widenProducts(func::FuncOp function) {
+  CastBelowViews widened(Float32Type::get(function.getContext()));
+  SmallVector<MatmulOp> work;
+  function.walk([&](MatmulOp product) {
+    if (tensorType(product.getA()).getElementType().isF16())
+      work.push_back(product);
+  });
+  for (MatmulOp product : work) {
+    OpBuilder builder(product);
+    Emit emit(builder, product.getLoc());
+    Value wide =
+        emit.matmul(widened(product.getA()), widened(product.getB()), product.getTransposeA(), product.getTransposeB());
+    product.replaceAllUsesWith(emit.cast(wide, tensorType(product.getResult()).getElementType()));
+    product.erase();
+  }
+}
 
 LogicalResult expandUnsupported(func::FuncOp function, const PipelineOptions &options) {
   SmallVector<ExpandableOpInterface> work;
@@ -16,10 +36,12 @@ LogicalResult expandUnsupported(func::FuncOp function, const PipelineOptions &op
   });
   for (ExpandableOpInterface op : work) {
     OpBuilder builder(op);
-    Emit emit(builder, op->getLoc());
+    Emit emit(builder, named(op->getLoc(), nameOf(op)));
     op->replaceAllUsesWith(op.expand(emit));
     op->erase();
   }
+  if (!options.target.multipliesF16)
+    widenProducts(function);
   return success();
 }
 

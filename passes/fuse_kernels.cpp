@@ -12,9 +12,11 @@
 // At -O0 step 2 keeps only views and sources free and step 4 is left out: one kernel an op.
 // It keeps each value's computation as it is, op for op; there is no CSE afterwards.
 #include "ir/analyze_kernel.h"
+#include "ir/scalar_form.h"
 #include "passes/fusion.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <queue>
 
 using namespace mlir;
@@ -22,37 +24,73 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-int64_t bytesOf(Value value) {
-  RankedTensorType type = tensorType(value);
-  return type.getNumElements() * std::max(1u, type.getElementTypeBitWidth() / 8);
-}
-
 bool isSource(Operation *op) {
   if (auto literal = dyn_cast<ConstantOp>(op))
     return literal.getValue().isSplat();
   return isa<IotaOp>(op);
 }
 
+/// Of an elementwise op how many scalar steps, at least one; of any other one.
+int64_t scalarOps(Operation *op) {
+  auto elementwise = dyn_cast<ElementwiseOpInterface>(op);
+  std::string refusal;
+  const ScalarSteps *form = elementwise ? ScalarForms::of(elementwise, refusal) : nullptr;
+  auto isStep = [](const ScalarStep &step) { return step.opcode != Opcode::constant; };
+  return form ? std::max<int64_t>(1, llvm::count_if(form->steps, isStep)) : 1;
+}
+
 class Fuser : Fusion {
 public:
   Fuser(func::FuncOp function, const PipelineOptions &options)
-      : Fusion(function, options.target.views), level(options.level), target(options.target) {}
+      : Fusion(function, options.target.views), level(options.level), target(options.target), remarks(options.remarks) {
+  }
 
   LogicalResult run() {
-    findMemoryValues();
-    if (failed(startGroups()))
+    if (failed(makeAllGroups()))
       return failure();
-    if (level > 0)
-      mergeGroups();
-    return outlineGroups(*this);
+    if (failed(outlineGroups(*this)))
+      return failure();
+    if (remarks)
+      addFusionRemarks(*this, *remarks);
+    return success();
+  }
+
+  FailureOr<SmallVector<Value>> stored(const llvm::DenseSet<Value> &values) {
+    level = 2;
+    narrow = &values;
+    if (failed(makeAllGroups()))
+      return failure();
+    SmallVector<Value> list;
+    for (auto [i, group] : llvm::enumerate(groups))
+      if (group.alive)
+        llvm::append_range(list, resultsOf(group, i));
+    llvm::sort(list, [&](Value a, Value b) { return order[a.getDefiningOp()] < order[b.getDefiningOp()]; });
+    return list;
   }
 
 private:
   int level;
   const TargetModel &target;
+  Remarks *remarks;
+  const llvm::DenseSet<Value> *narrow = nullptr;       // counted with 16 bits
   llvm::DenseMap<Value, SmallVector<Value, 4>> leaves; // of free values: the stored values they are computed from
-  llvm::DenseMap<Value, unsigned> opsBehind;           // of free values: ops to recompute
+  llvm::DenseMap<Operation *, int64_t> ownOps;         // of elementwise ops: scalar steps
   llvm::DenseSet<Value> freeValues;
+
+  int64_t bytesOf(Value value) const {
+    RankedTensorType type = tensorType(value);
+    int64_t bytes = std::max(1u, type.getElementTypeBitWidth() / 8);
+    return type.getNumElements() * (narrow && narrow->contains(value) ? 2 : bytes);
+  }
+
+  LogicalResult makeAllGroups() {
+    findMemoryValues();
+    if (failed(startGroups()))
+      return failure();
+    if (level > 0)
+      mergeGroups();
+    return success();
+  }
 
   //===- step 1 ------------------------------------------------------------------------------------------------===//
 
@@ -68,6 +106,7 @@ private:
   void findMemoryValues() {
     for (auto [i, op] : llvm::enumerate(block)) {
       order[&op] = i;
+      ownOps[&op] = scalarOps(&op);
       if (isa<StructuredOpInterface>(op))
         structuredOperands[&op];
       for (Value root : memoryOperands(&op, views))
@@ -82,20 +121,39 @@ private:
 
   //===- step 2 ------------------------------------------------------------------------------------------------===//
 
-  void addLeaves(Value operand, llvm::SmallSetVector<Value, 4> &set, int64_t &ops) const {
+  void addLeaves(Value operand, llvm::SmallSetVector<Value, 4> &set) const {
     if (!freeValues.contains(operand)) {
       set.insert(operand);
       return;
     }
     auto known = leaves.find(operand);
     set.insert(known->second.begin(), known->second.end());
-    ops += opsBehind.lookup(operand);
+  }
+
+  /// Scalar steps of the free elementwise ops that a kernel of `op` computes before it, each once; more than `most` is
+  /// `most` + 1.
+  int64_t opsBefore(Operation &op, int64_t most) const {
+    constexpr size_t mostViews = 16; // looked through for each op that counts
+    llvm::SmallPtrSet<Operation *, 16> seen;
+    SmallVector<Operation *> work{&op};
+    int64_t count = 0;
+    while (!work.empty() && count <= most) {
+      for (Value operand : work.pop_back_val()->getOperands()) {
+        if (!freeValues.contains(operand) || !seen.insert(operand.getDefiningOp()).second)
+          continue;
+        work.push_back(operand.getDefiningOp());
+        if (isa<ElementwiseOpInterface, RandomBitsOp>(operand.getDefiningOp()))
+          count += ownOps.lookup(operand.getDefiningOp());
+      }
+      if (seen.size() > mostViews * (most + 1))
+        return most + 1;
+    }
+    return std::min(count, most + 1);
   }
 
   void classify() {
     freeValues.clear();
     leaves.clear();
-    opsBehind.clear();
     for (Operation &op : block.without_terminator()) {
       if (isa<StructuredOpInterface>(op) || op.getNumResults() != 1)
         continue;
@@ -105,19 +163,21 @@ private:
       if (inMemory.contains(value) || !(view || source || elementwise))
         continue;
       llvm::SmallSetVector<Value, 4> set;
-      int64_t ops = elementwise ? 1 : 0;
       for (Value operand : op.getOperands())
-        addLeaves(operand, set, ops);
+        addLeaves(operand, set);
       int64_t bytes = 0;
       for (Value leaf : set)
         bytes += bytesOf(leaf);
-      bool cheap = bytes <= std::max(bytesOf(value) + bytesOf(value) / 4, target.alwaysRecomputed);
-      if (!(view || source) && (level < 2 || !cheap || ops > target.longestRecomputation ||
-                                static_cast<int64_t>(set.size()) > target.mostRecomputedFrom))
+      // A condition is small, but who stores it for later reads two values instead of one: it counts as an f32.
+      bool isCondition = tensorType(value).getElementType().isInteger(1);
+      int64_t worth = isCondition ? 4 * tensorType(value).getNumElements() : bytesOf(value);
+      bool cheap = bytes <= std::max(worth + worth / 4, target.alwaysRecomputed);
+      if (!(view || source) &&
+          (level < 2 || !cheap || static_cast<int64_t>(set.size()) > target.mostRecomputedFrom ||
+           ownOps.lookup(&op) + opsBefore(op, target.longestRecomputation) > target.longestRecomputation))
         continue;
       freeValues.insert(value);
       leaves[value].assign(set.begin(), set.end());
-      opsBehind[value] = ops;
     }
   }
 
@@ -162,10 +222,10 @@ private:
       FusionGroup group;
       group.first = group.last = order[&op];
       group.values.insert(op.getResult(0));
-      group.ops = 1;
+      group.ops = ownOps.lookup(&op) + opsBefore(op, target.mostKernelOps);
       llvm::SmallSetVector<Value, 4> set;
       for (Value operand : op.getOperands())
-        addLeaves(operand, set, group.ops);
+        addLeaves(operand, set);
       group.arguments.insert(set.begin(), set.end());
       unsigned id = groups.size();
       groupOf[op.getResult(0)] = id;
@@ -244,18 +304,31 @@ private:
   }
 
   /// Limits that a kernel of one op may exceed, but no merged one.
-  bool fitsTarget(const KernelInfo &form) const {
+  bool fitsTarget(const KernelInfo &form, std::string &refusal) const {
     bool scatters =
         llvm::any_of(form.stores, [](const KernelStore &store) { return store.kind == KernelStore::Kind::scatterAdd; });
-    return !(form.stages > 1 && form.space.columns > target.longestKeptRow) &&
-           !(scatters && form.stores.size() > 1 && target.scatterAlone);
+    if (form.stages > 1 && form.space.columns > target.longestKeptRow)
+      refusal = llvm::formatv("expected rows of at most {0} elements in a kernel of several passes over them",
+                              target.longestKeptRow);
+    else if (scatters && (form.stores.size() > 1 || form.stages > 1) && target.scatterAlone)
+      refusal = "expected scatter_add to be alone in its kernel";
+    else
+      return true;
+    return false;
   }
 
-  bool tryMerge(unsigned a, unsigned b, FusionPaths &paths) {
+  bool refuse(const Candidate &candidate, const Twine &reason) {
+    if (remarks)
+      refusals[{candidate.a, candidate.b}] = {reason.str(), candidate.gain};
+    return false;
+  }
+
+  bool tryMerge(const Candidate &candidate, FusionPaths &paths) {
+    auto [gain, a, b] = candidate;
     if (groups[a].ops + groups[b].ops > target.mostKernelOps)
-      return false;
+      return refuse(candidate, llvm::formatv("expected at most {0} ops in a kernel", target.mostKernelOps));
     if (paths.hasOuterPath(a, b) || paths.hasOuterPath(b, a))
-      return false;
+      return refuse(candidate, "expected nothing between the two that needs the one and is needed by the other");
     FusionGroup merged;
     merged.first = std::min(groups[a].first, groups[b].first);
     merged.last = std::max(groups[a].last, groups[b].last);
@@ -268,8 +341,8 @@ private:
           merged.arguments.insert(argument);
     std::string refusal;
     std::optional<KernelInfo> form = analyze(merged, a, refusal, b);
-    if (!form || !fitsTarget(*form))
-      return false;
+    if (!form || !fitsTarget(*form, refusal))
+      return refuse(candidate, refusal);
     unsigned id = groups.size();
     retire(a);
     retire(b);
@@ -294,13 +367,18 @@ private:
       queue.pop();
       if (!groups[candidate.a].alive || !groups[candidate.b].alive || !tried.insert({candidate.a, candidate.b}).second)
         continue;
-      if (tryMerge(candidate.a, candidate.b, paths))
+      if (tryMerge(candidate, paths))
         pushCandidates(groups.size() - 1, queue);
     }
   }
 };
 
 } // namespace
+
+FailureOr<SmallVector<Value>> storedByKernels(func::FuncOp function, const PipelineOptions &options,
+                                              const llvm::DenseSet<Value> &narrow) {
+  return Fuser(function, options).stored(narrow);
+}
 
 LogicalResult fuseKernels(func::FuncOp function, const PipelineOptions &options) {
   return Fuser(function, options).run();

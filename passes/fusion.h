@@ -3,10 +3,13 @@
 #pragma once
 #include "ir/dialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/remarks.h"
 #include "llvm/ADT/SetVector.h"
+#include <map>
 #include <vector>
 
 namespace tcc {
+struct PipelineOptions;
 
 /// Ops that become one kernel.
 struct FusionGroup {
@@ -15,6 +18,13 @@ struct FusionGroup {
   llvm::SetVector<mlir::Value> arguments;
   int64_t ops = 0; // what a kernel of it computes, recomputed values counted again for each user
   bool alive = true;
+  KernelOp kernel; // once it has been written out
+};
+
+/// Why two groups were not merged.
+struct FusionRefusal {
+  std::string reason; // what was expected
+  int64_t bytes = 0;  // of a step's memory traffic that one kernel would not have
 };
 
 /// A function on its way from ops to kernels. Values that belong to no group are computed again by whoever needs them.
@@ -32,6 +42,7 @@ struct Fusion {
   std::vector<FusionGroup> groups;
   llvm::DenseMap<mlir::Value, unsigned> groupOf;                       // of grouped values
   llvm::DenseMap<mlir::Value, llvm::SmallDenseSet<unsigned, 4>> users; // groups that take the value as argument
+  std::map<std::pair<unsigned, unsigned>, FusionRefusal> refusals;     // by group, the smaller first
 
   /// True if a kernel of the groups `self` and `other` must store the value.
   bool isResult(mlir::Value value, unsigned self, unsigned other) const;
@@ -81,6 +92,16 @@ private:
   unsigned latestOnPathTo(unsigned b) const;
   unsigned earliestOnPathFrom(unsigned a) const;
 };
+
+/// Bytes of the value in memory.
+int64_t bytesOf(mlir::Value value);
+
+/// Says of each kernel what it fuses, and of each two that stayed apart why.
+void addFusionRemarks(const Fusion &fusion, Remarks &remarks);
+/// What the kernels of `function` would store at -O2, in program order, if the values of `narrow` were of 16 bits. The
+/// function stays as it is.
+mlir::FailureOr<llvm::SmallVector<mlir::Value>>
+storedByKernels(mlir::func::FuncOp function, const PipelineOptions &options, const llvm::DenseSet<mlir::Value> &narrow);
 
 /// Writes the groups as tcc.kernel regions, in an order that keeps producers before consumers.
 mlir::LogicalResult outlineGroups(Fusion &fusion);

@@ -2,6 +2,7 @@
 //   1. groups and structured ops are nodes at the position of their last op; each waits for those it reads from;
 //   2. they are written in that order, the smallest position first among those that wait for none;
 //   3. the ops as they were go.
+#include "ir/names.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
 #include "passes/fusion.h"
@@ -100,19 +101,6 @@ private:
     return local.lookup(value);
   }
 
-  std::string labelOf(const FusionGroup &group) {
-    std::string label;
-    std::set<StringRef> seen;
-    unsigned count = 0;
-    for (Value value : group.values) {
-      StringRef name = value.getDefiningOp()->getName().stripDialect();
-      if (!seen.insert(name).second || ++count > 6)
-        continue;
-      label += (label.empty() ? "" : "+") + name.str();
-    }
-    return label;
-  }
-
   /// The group's arguments but for those that only dead ops read.
   static SmallVector<Value> reachedArguments(const FusionGroup &group, ArrayRef<Value> results) {
     llvm::DenseSet<Value> seen;
@@ -142,7 +130,7 @@ private:
     for (Value argument : ordered)
       inputs.push_back(mapping.lookup(argument));
     Location loc = locations.size() == 1 ? locations[0] : FusedLoc::get(builder.getContext(), locations);
-    auto kernel = KernelOp::create(builder, loc, types, inputs, builder.getStringAttr(labelOf(group)));
+    auto kernel = KernelOp::create(builder, loc, types, inputs, StringAttr());
     Block &body = kernel.getBody().emplaceBlock();
     OpBuilder inner = OpBuilder::atBlockEnd(&body);
     IRMapping region;
@@ -152,6 +140,10 @@ private:
     for (Value result : results)
       yields.push_back(cloneInto(inner, result, region));
     YieldOp::create(inner, loc, yields);
+    kernel.setLabel(kernelLabel(body));
+    locations.insert(locations.begin(), mainLocation(body));
+    kernel->setLoc(FusedLoc::get(builder.getContext(), locations));
+    group.kernel = kernel;
     for (auto [result, made] : llvm::zip(results, kernel.getResults()))
       mapping.map(result, made);
   }

@@ -22,23 +22,33 @@ bool narrowsProducts(const PipelineOptions &options) {
   return options.products != ProductType::asWritten;
 }
 
+bool narrowsActivations(const PipelineOptions &options) {
+  return narrowsProducts(options) && options.target.narrowActivations;
+}
+
 constexpr PassInfo table[] = {
     {"specialize-shapes", Phase::captured, "first: every later pass sees static sizes", true, nullptr},
     {"decompose", Phase::captured, "before autodiff: gradients are known of primitives alone", true, nullptr},
+    {"match-attention", Phase::captured, "on primitives, before autodiff: the gradient of attention is attention's too",
+     false, optimizes},
     {"autodiff", Phase::joint, "on primitives; forward and backward become one dataflow", true, nullptr},
+    {"autocast", Phase::shaped, "before kernels are asked for: a target may have them of 16-bit types alone", false,
+     narrowsProducts},
     {"expand-unsupported", Phase::shaped, "after autodiff: the target may have the gradient's kernel as well", true,
      nullptr},
     {"simplify", Phase::shaped, "after autodiff: it shares sums and removes what no result needs", false, optimizes},
-    {"autocast", Phase::shaped, "after simplify: on the products that remain; with --dtype", false, narrowsProducts},
     {"split-reductions", Phase::shaped, "before fusion: a long reduction's first part joins its producer", true,
      nullptr},
+    {"narrow-activations", Phase::shaped, "before fusion, on the ops that it sees: it says what will be stored", false,
+     narrowsActivations},
     {"fuse-kernels", Phase::fused, "after every rewrite of primitives: none remains outside a kernel", true, nullptr},
     {"schedule", Phase::fused, "before planning: live ranges follow from the order", true, nullptr},
     {"plan-memory", Phase::planned, "last: places follow from order and kernels", true, nullptr},
 };
 
-constexpr PassFunction functions[] = {specializeShapes, decompose,       autodiff,    expandUnsupported, simplify,
-                                      autocast,         splitReductions, fuseKernels, schedule,          planMemory};
+constexpr PassFunction functions[] = {specializeShapes,  decompose, matchAttention,  autodiff,          autocast,
+                                      expandUnsupported, simplify,  splitReductions, narrowActivations,
+                                      fuseKernels,       schedule,  planMemory};
 static_assert(std::size(table) == std::size(functions));
 
 bool isEnabled(const PassInfo &info, const PipelineOptions &options) {
@@ -51,7 +61,7 @@ bool isEnabled(const PassInfo &info, const PipelineOptions &options) {
 std::string textOf(ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream stream(text);
-  module.print(stream, OpPrintingFlags().enableDebugInfo(false));
+  module.print(stream, OpPrintingFlags().enableDebugInfo(false).printNameLocAsPrefix());
   return text;
 }
 
@@ -137,24 +147,26 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
   bool wantText = !options.dump.empty();
   std::string before = wantText ? textOf(module) : std::string();
   bool reached = false;
+  OperationFingerPrint fingerprint(function); // as the last pass left it
   for (auto [info, run] : llvm::zip(table, functions)) {
     if (!isEnabled(info, options))
       continue;
     VerifyEach check(function, options);
-    OperationFingerPrint fingerprint(function);
     auto start = std::chrono::steady_clock::now();
     if (failed(run(function, options)))
       return failure();
     double time = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    bool changed = fingerprint != OperationFingerPrint(function);
+    OperationFingerPrint after(function);
+    bool changed = fingerprint != after;
+    fingerprint = after;
     report.passes.push_back({info.name, time, changed});
     if (wantText) {
-      std::string after = textOf(module);
-      if (options.dump == "all" || options.dump == info.name || (options.dump == "changed" && after != before))
-        dumps << "// -----// IR Dump After " << info.name << " //----- //\n" << after << '\n';
-      before = std::move(after);
+      std::string text = textOf(module);
+      if (options.dump == "all" || options.dump == info.name || (options.dump == "changed" && text != before))
+        dumps << "// -----// IR Dump After " << info.name << " //----- //\n" << text << '\n';
+      before = std::move(text);
     }
-    if (failed(mlir::verify(module)))
+    if (changed && failed(mlir::verify(module)))
       return module.emitError() << "pass '" << info.name << "' left invalid IR";
     if (failed(verifyPhase(function, info.reaches)))
       return module.emitError() << "pass '" << info.name << "' did not reach phase '" << phaseName(info.reaches) << "'";

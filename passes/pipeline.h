@@ -11,8 +11,8 @@
 
 namespace tcc {
 
-/// What f32 matrix products multiply; they add up in f32 anyway.
-enum class ProductType { asWritten, bf16 };
+/// What f32 matrix products and attention multiply; they add up in f32 anyway.
+enum class ProductType { asWritten, bf16, f16 };
 
 struct PipelineOptions {
   int level = 2;                                      // -O0 … -O3: 0 is one kernel per op

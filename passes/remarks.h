@@ -15,6 +15,7 @@ struct Remark {
   mlir::Location loc; // lives as long as the module's context
   std::string text;   // one line: lower case, no full stop
   int64_t bytes = 0;  // a step's memory traffic that it is about; 0 where none is meant
+  int64_t count = 1;  // how often it holds
 };
 
 using Remarks = std::vector<Remark>;

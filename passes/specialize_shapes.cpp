@@ -43,14 +43,9 @@ LogicalResult specializeArguments(func::FuncOp function, const PipelineOptions &
 }
 
 /// The static result type of a source or view whose type is written out.
-RankedTensorType explicitType(Operation *op, ArrayRef<int64_t> operandBefore) {
+RankedTensorType writtenType(SizedOpInterface op, ArrayRef<int64_t> operandBefore) {
   RankedTensorType type = tensorType(op->getResult(0));
-  Value like = op->getNumOperands() > 0 && !isa<RandomBitsOp>(op) && (isa<IotaOp>(op) || op->getNumOperands() > 1)
-                   ? op->getOperand(op->getNumOperands() - 1)
-                   : Value();
-  if (isa<RandomBitsOp>(op) && op->getNumOperands() > 1)
-    like = op->getOperand(1);
-  if (like)
+  if (Value like = op.getLike())
     return withShape(type, tensorType(like).getShape());
   if (isa<ReshapeOp>(op))
     if (auto shape = resolveReshape(operandBefore, type.getShape(), tensorType(op->getOperand(0)).getShape()))
@@ -69,8 +64,8 @@ LogicalResult specialize(Operation *op, ArrayRef<int64_t> operandBefore) {
     return success();
   }
   RankedTensorType type = tensorType(op->getResult(0));
-  if (isa<IotaOp, RandomBitsOp, BroadcastOp, ReshapeOp>(op)) {
-    op->getResult(0).setType(explicitType(op, operandBefore));
+  if (auto sized = dyn_cast<SizedOpInterface>(op)) {
+    op->getResult(0).setType(writtenType(sized, operandBefore));
   } else if (op->hasTrait<OpTrait::SameOperandsAndResultShape>()) {
     op->getResult(0).setType(withShape(type, tensorType(op->getOperand(0)).getShape()));
   } else if (isa<CompositeOpInterface>(op) || isa<ScatterAddOp>(op)) {
@@ -101,14 +96,8 @@ LogicalResult specializeShapes(func::FuncOp function, const PipelineOptions &opt
   for (Operation &op : function.getBody().front().without_terminator()) {
     if (failed(specialize(&op, before.lookup(&op))))
       return failure();
-    if (auto iota = dyn_cast<IotaOp>(op))
-      iota.getLikeMutable().clear();
-    else if (auto random = dyn_cast<RandomBitsOp>(op))
-      random.getLikeMutable().clear();
-    else if (auto broadcast = dyn_cast<BroadcastOp>(op))
-      broadcast.getLikeMutable().clear();
-    else if (auto reshape = dyn_cast<ReshapeOp>(op))
-      reshape.getLikeMutable().clear();
+    if (auto sized = dyn_cast<SizedOpInterface>(op))
+      sized.getLikeMutable().clear();
   }
   Operation *terminator = function.getBody().front().getTerminator();
   function.setType(FunctionType::get(function.getContext(), function.getBody().front().getArgumentTypes(),

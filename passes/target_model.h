@@ -31,8 +31,9 @@ struct TargetModel {
   // schedule
   int64_t joinedBytes = 64 << 10; // by how much joining equal kernels may raise the most bytes that are ever alive
 
-  // autocast
-  bool narrowResults = false; // products give 16-bit results, whoever reads them; else f32 where f32 is read
+  // autocast, narrow-activations
+  bool multipliesF16 = false;     // expand-unsupported: products of f16; else of the same values in f32
+  bool narrowActivations = false; // with 16-bit products: activations are stored in 16 bits; else f32 where f32 is read
 
   // fuse-kernels, plan-memory and the lowering of plans
   ViewLimits views{.batchDims = 2}; // how products read their operands

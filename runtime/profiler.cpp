@@ -3,25 +3,9 @@
 #include "runtime/json_reader.h"
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
-#include <map>
 #include <set>
 
 namespace tcc::runtime {
-namespace {
-
-struct Row {
-  std::string label;
-  int64_t calls = 0, nanoseconds = 0, flops = 0, bytes = 0;
-};
-
-// UTF-8 has one lead byte a character; columns count characters.
-size_t characters(const std::string &text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-} // namespace
-
 int64_t Profiler::now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
@@ -62,45 +46,6 @@ std::string Profiler::chromeTrace() const {
 
 Error Profiler::writeChromeTrace(const std::string &path) const {
   return writeFileAtomically(path, chromeTrace());
-}
-
-std::string Profiler::table(size_t rows) const {
-  std::map<std::string, Row> byLabel;
-  int64_t total = 0;
-  for (const Event &event : events) {
-    if (event.category == "step")
-      continue;
-    Row &row = byLabel[event.label];
-    row.label = event.label;
-    ++row.calls;
-    row.nanoseconds += event.durationNs;
-    row.flops += event.flops;
-    row.bytes += event.bytes;
-    total += event.durationNs;
-  }
-  std::vector<Row> sorted;
-  size_t width = 5;
-  for (auto &[label, row] : byLabel) {
-    width = std::max(width, characters(label));
-    sorted.push_back(row);
-  }
-  std::sort(sorted.begin(), sorted.end(), [](const Row &a, const Row &b) {
-    return a.nanoseconds != b.nanoseconds ? a.nanoseconds > b.nanoseconds : a.label < b.label;
-  });
-  if (rows && sorted.size() > rows)
-    sorted.resize(rows);
-
-  char line[160];
-  std::snprintf(line, sizeof line, "%7s %11s %7s %8s %10s\n", "calls", "ms", "share", "GB/s", "GFLOP/s");
-  std::string text = "label" + std::string(width - 5, ' ') + line;
-  for (const Row &row : sorted) {
-    const double ns = static_cast<double>(std::max<int64_t>(1, row.nanoseconds));
-    std::snprintf(line, sizeof line, "%7lld %11.3f %6.1f%% %8.1f %10.1f\n", static_cast<long long>(row.calls),
-                  ns * 1e-6, 100.0 * ns / static_cast<double>(std::max<int64_t>(1, total)),
-                  static_cast<double>(row.bytes) / ns, static_cast<double>(row.flops) / ns);
-    text += row.label + std::string(width - characters(row.label), ' ') + line;
-  }
-  return text;
 }
 
 } // namespace tcc::runtime

@@ -1,4 +1,4 @@
-// Times of instructions, as a Chrome trace and as a text table.
+// Times of instructions, as a Chrome trace; as a table: profile_report.h.
 #pragma once
 #include "runtime/error.h"
 #include <cstdint>
@@ -30,9 +30,6 @@ public:
   /// process and of its streams ("ph":"M").
   std::string chromeTrace() const;
   Error writeChromeTrace(const std::string &path) const;
-
-  /// One row a label, longest first: calls, milliseconds, share of the whole, GB/s, GFLOP/s. `rows` 0: all.
-  std::string table(size_t rows = 0) const;
 
 private:
   std::vector<Event> events;

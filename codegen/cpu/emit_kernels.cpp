@@ -3,6 +3,7 @@
 //   2. threads take shards, in contexts of their own: emit, lower, optimise, generate code;
 //   3. the objects are linked in the order of the shards.
 #include "codegen/cpu/emit_kernels.h"
+#include "codegen/cpu/attention.h"
 #include "codegen/cpu/kernel_emitter.h"
 #include "codegen/cpu/kernel_plan.h"
 #include "codegen/cpu/lowering.h"
@@ -29,10 +30,12 @@ struct ShardOutput {
 /// What stands above a function in -emit=llvm: the space, and the fused ops with their source lines.
 std::string headComment(const KernelSource &source) {
   static constexpr const char *axes[] = {"rows", "outer blocks", "columns"};
+  if (!source.text.empty())
+    return "; " + source.text + ", items are workers\n";
   const KernelInfo &info = source.form;
   std::string text;
   llvm::raw_string_ostream stream(text);
-  stream << "; " << source.names.label << ": " << info.space.outer << " x " << info.space.rows << " x ";
+  stream << "; " << source.title() << ": " << info.space.outer << " x " << info.space.rows << " x ";
   if (info.isSegment())
     stream << "any multiple of " << KernelInfo::segmentSizes << " + " << info.space.columns % KernelInfo::segmentSizes;
   else
@@ -70,13 +73,24 @@ std::string printText(const llvm::Module &module, HeadComments &comments) {
   return text;
 }
 
+bool emitOne(OpBuilder &builder, const KernelSource &source, const VectorTarget &target, std::string &error) {
+  if (source.text.empty())
+    return emitKernel(builder, source.symbol, source.form, target, error);
+  std::optional<AttentionForm> form = AttentionForm::of(StringRef(source.text));
+  if (!form)
+    error = "the CPU has no '" + source.text + "'";
+  else
+    emitAttention(builder, source.symbol, *form, target);
+  return form.has_value();
+}
+
 /// Emits the shard's kernels into `module`, which is created in the shard's own context.
 bool emitShard(const Shard &shard, ModuleOp module, const VectorTarget &target, const EmitOptions &options,
                HeadComments &comments, std::string &error) {
   OpBuilder builder(module.getContext());
   for (const KernelSource *source : shard) {
     builder.setInsertionPointToEnd(module.getBody());
-    if (!emitKernel(builder, source->symbol, source->form, target, error)) {
+    if (!emitOne(builder, *source, target, error)) {
       error = "kernel '" + source->symbol + "': " + error;
       return false;
     }
@@ -85,6 +99,21 @@ bool emitShard(const Shard &shard, ModuleOp module, const VectorTarget &target, 
   setFastMathFlags(module, options.fastMath);
   expandMath(module, target);
   return true;
+}
+
+/// The assembly with each kernel's head comment above its label.
+std::string withComments(llvm::StringRef assembly, const HeadComments &comments) {
+  std::string text;
+  while (!assembly.empty()) {
+    auto [line, rest] = assembly.split('\n');
+    auto comment = line.contains(':') ? comments.comments.find(line.split(':').first) : comments.comments.end();
+    llvm::StringRef more = comment == comments.comments.end() ? llvm::StringRef() : comment->second;
+    for (; !more.empty(); more = more.split('\n').second)
+      text += ("#" + more.split('\n').first.drop_front() + "\n").str();
+    text += (line + "\n").str();
+    assembly = rest;
+  }
+  return text;
 }
 
 ShardOutput compileShard(const Shard &shard, MLIRContext &context, const EmitOptions &options, Artefact artefact) {
@@ -112,7 +141,7 @@ ShardOutput compileShard(const Shard &shard, MLIRContext &context, const EmitOpt
   }
   std::optional<std::string> code = generateCode(*llvmModule, *machine, artefact == Artefact::assembly, output.error);
   if (code)
-    output.bytes = std::move(*code);
+    output.bytes = artefact == Artefact::assembly ? withComments(*code, comments) : std::move(*code);
   return output;
 }
 

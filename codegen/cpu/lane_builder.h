@@ -12,9 +12,10 @@ namespace tcc::cpu {
 
 /// What the target offers to vector code.
 struct VectorTarget {
-  unsigned lanes = 4;     // of 32 bits
-  bool hasAvx512 = false; // masks and scalef
-  bool hasF16 = false;    // conversions to and from f16
+  unsigned lanes = 4;           // of 32 bits
+  bool hasAvx512 = false;       // masks and scalef
+  bool hasF16 = false;          // conversions to and from f16
+  bool hasBf16Products = false; // of pairs, 16 lanes at once
 };
 
 class LaneBuilder {

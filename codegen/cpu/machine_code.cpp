@@ -73,6 +73,8 @@ VectorTarget vectorTarget(const llvm::TargetMachine &machine, const Target &targ
   if (bytes == 0)
     bytes = result.hasAvx512 ? 64 : has("+avx2") ? 32 : 16;
   result.lanes = std::max(4u, bytes / 4);
+  // CPUs with AMX take eight cycles' worth of FMA for the product of pairs: f32 is twice as fast there.
+  result.hasBf16Products = result.lanes == 16 && result.hasAvx512 && has("+avx512bf16,-amx-bf16");
   return result;
 }
 

@@ -23,7 +23,7 @@ void NodeValues::computeRowNode(unsigned id, RowScope &row) {
     value = number(node, scalarIndex(node.index, row, Value()));
     break;
   case KernelNode::Kind::random:
-    value = random(operand(0), node.stream, scalarIndex(node.index, row, Value()));
+    value = random(node, operand, /*vector=*/false);
     break;
   case KernelNode::Kind::compute:
     value = compute(node, operand, /*vector=*/false);
@@ -63,7 +63,7 @@ Value NodeValues::makeLanes(const KernelNode &node, LaneScope &lanes) {
   case KernelNode::Kind::index:
     return number(node, laneIndex(node.index, lanes, laneIndexType(node.index)));
   case KernelNode::Kind::random:
-    return random(operand(0), node.stream, laneIndex(node.index, lanes, laneIndexType(node.index)));
+    return random(node, operand, /*vector=*/true);
   case KernelNode::Kind::compute:
     return compute(node, operand, /*vector=*/true);
   case KernelNode::Kind::choose:
@@ -128,34 +128,43 @@ Value NodeValues::number(const KernelNode &node, Value index) {
   return b.create<arith::ExtSIOp>(type, index);
 }
 
-// Philox4x32-10 (Salmon et al. 2011): key (seed, stream), counter (index, index div 2^32, 0, 0), the first word.
-Value NodeValues::random(Value seed, uint64_t stream, Value index) {
-  bool vector = isa<VectorType>(index.getType());
-  Type i32 = b.builder.getI32Type();
-  Type word = vector ? Type(b.vector(i32)) : i32;
+/// The four words of Philox4x32-10 (Salmon et al. 2011), all of i32.
+static std::array<Value, 4> philox(LaneBuilder &b, std::array<Value, 4> counter, std::array<Value, 2> key) {
+  Type word = counter[0].getType();
   auto literal = [&](uint32_t value) { return b.integer(word, static_cast<int32_t>(value)); };
-  auto low = [&](Value value) {
-    return getElementTypeOrSelf(value.getType()).isInteger(64)
-               ? b.create<arith::TruncIOp>(isa<VectorType>(value.getType()) ? Type(b.vector(i32)) : i32, value)
-               : value;
+  auto mix = [&](Value high, Value word, Value roundKey) {
+    return b.create<arith::XOrIOp>(b.create<arith::XOrIOp>(high, word), roundKey);
   };
-  Value counter[4] = {low(index), literal(0), literal(0), literal(0)};
-  if (getElementTypeOrSelf(index.getType()).isInteger(64))
-    counter[1] = low(b.create<arith::ShRUIOp>(index, b.integer(index.getType(), 32)));
-  Value key[2] = {low(seed), literal(static_cast<uint32_t>(stream))};
   for (unsigned round = 0; round < 10; ++round) {
     auto first = arith::MulUIExtendedOp::create(b.builder, b.loc, counter[0], literal(0xD2511F53u));
     auto second = arith::MulUIExtendedOp::create(b.builder, b.loc, counter[2], literal(0xCD9E8D57u));
-    auto mix = [&](Value high, Value word, Value roundKey) {
-      return b.create<arith::XOrIOp>(b.create<arith::XOrIOp>(high, word), roundKey);
-    };
-    Value next[4] = {mix(second.getHigh(), counter[1], key[0]), second.getLow(),
-                     mix(first.getHigh(), counter[3], key[1]), first.getLow()};
-    std::copy(next, next + 4, counter);
+    counter = {mix(second.getHigh(), counter[1], key[0]), second.getLow(), mix(first.getHigh(), counter[3], key[1]),
+               first.getLow()};
     key[0] = b.create<arith::AddIOp>(key[0], literal(0x9E3779B9u));
     key[1] = b.create<arith::AddIOp>(key[1], literal(0xBB67AE85u));
   }
-  return counter[0];
+  return counter;
+}
+
+// Bit 3 of row and column, absent from the counter, chooses the word.
+Value NodeValues::random(const KernelNode &node, Operand operand, bool vector) {
+  Type i32 = b.builder.getI32Type(), word = vector ? Type(b.vector(i32)) : i32;
+  auto literal = [&](uint32_t value) { return b.integer(word, static_cast<int32_t>(value)); };
+  Value seed = operand(0), low = seed, high = literal(0), row = operand(2), column = operand(3);
+  if (Type type = seed.getType(); getElementTypeOrSelf(type).isInteger(64)) {
+    low = b.create<arith::TruncIOp>(word, seed);
+    high = b.create<arith::TruncIOp>(word, b.create<arith::ShRUIOp>(seed, b.integer(type, 32)));
+  }
+  auto isSet = [&](Value place) {
+    Value bit = b.create<arith::AndIOp>(place, literal(8));
+    return b.create<arith::CmpIOp>(arith::CmpIPredicate::ne, bit, literal(0));
+  };
+  auto clear = [&](Value place) { return b.create<arith::AndIOp>(place, literal(~8u)); };
+  std::array<Value, 4> words =
+      philox(b, {operand(1), clear(row), clear(column), high}, {low, literal(static_cast<uint32_t>(node.stream))});
+  Value rowIsSet = isSet(row), columnIsSet = isSet(column);
+  auto ofColumn = [&](unsigned i) { return b.create<arith::SelectOp>(columnIsSet, words[i + 1], words[i]); };
+  return b.create<arith::SelectOp>(rowIsSet, ofColumn(2), ofColumn(0));
 }
 
 //===- loads ---------------------------------------------------------------------------------------------------===//

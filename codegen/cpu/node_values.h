@@ -55,7 +55,7 @@ private:
   mlir::Value choose(const KernelNode &node, Operand operand, llvm::function_ref<mlir::Value(unsigned)> inside,
                      mlir::Type type);
   mlir::Value number(const KernelNode &node, mlir::Value index);
-  mlir::Value random(mlir::Value seed, uint64_t stream, mlir::Value index);
+  mlir::Value random(const KernelNode &node, Operand operand, bool vector);
   mlir::Value loadScalar(const KernelNode &node, RowScope &row);
   mlir::Value loadLanes(const KernelNode &node, LaneScope &lanes);
   mlir::Value makeLanes(const KernelNode &node, LaneScope &lanes);

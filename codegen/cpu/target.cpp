@@ -1,5 +1,7 @@
 // The CPU's table.
 #include "codegen/cpu/target.h"
+#include "codegen/cpu/lower_attention.h"
+#include "codegen/cpu/machine_code.h"
 #include "codegen/product.h"
 #include "ir/dialect.h"
 #include "runtime/cpu.h"
@@ -9,10 +11,26 @@ using namespace mlir;
 namespace tcc::cpu {
 
 bool CpuTarget::supports(StringRef op) const {
-  return op == MatmulOp::getOperationName();
+  return op == MatmulOp::getOperationName() || op == FlashAttentionOp::getOperationName() ||
+         op == FlashAttentionBackwardOp::getOperationName();
+}
+
+const VectorTarget &CpuTarget::vectors() const {
+  std::call_once(lookOnce, [&] {
+    std::string error; // of an unknown CPU is given by emit
+    if (std::unique_ptr<llvm::TargetMachine> machine = createMachine(options.target, error))
+      seen = vectorTarget(*machine, options.target);
+  });
+  return seen;
+}
+
+bool CpuTarget::hasKernel(Operation *op) const {
+  return AttentionForm::of(op).has_value();
 }
 
 int64_t CpuTarget::scratchBytes(Operation *op) const {
+  if (std::optional<AttentionForm> form = AttentionForm::of(op))
+    return attentionScratch(op, threads, AttentionBlocks(*form, vectors()));
   auto product = dyn_cast<MatmulOp>(op);
   if (!product)
     return 0;
@@ -29,7 +47,11 @@ std::optional<std::vector<std::string>> CpuTarget::emit(ArrayRef<KernelSource> k
   return std::vector<std::string>{std::move(*code)};
 }
 
-bool CpuTarget::lower(const StructuredCall &call, runtime::Plan &plan, std::string &error) const {
+bool CpuTarget::lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels, std::string &error) const {
+  if (std::optional<AttentionForm> form = AttentionForm::of(call.op)) {
+    lowerAttention(call, *form, threads, AttentionBlocks(*form, vectors()), plan, kernels);
+    return true;
+  }
   auto product = dyn_cast<MatmulOp>(call.op);
   if (!product) {
     error = "'" + call.op->getName().getStringRef().str() + "' has no lowering for target '" + data.name + "'";
@@ -37,6 +59,13 @@ bool CpuTarget::lower(const StructuredCall &call, runtime::Plan &plan, std::stri
   }
   plan.instructions.push_back(lowerProduct(product, call, data.views));
   return true;
+}
+
+/// oneDNN widens bf16 on a CPU without instructions for it, and f16 on all.
+tcc::Target::FastProducts CpuTarget::fastProducts() const {
+  std::string error;
+  std::optional<std::string> features = usedFeatures(options.target, {"avx512bf16"}, error);
+  return {features && !features->empty(), false};
 }
 
 std::string CpuTarget::codeName() const {

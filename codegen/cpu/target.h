@@ -1,7 +1,9 @@
 // The CPU as a target: kernels by LLVM, products by oneDNN.
 #pragma once
 #include "codegen/cpu/emit_kernels.h"
+#include "codegen/cpu/lane_builder.h"
 #include "codegen/target.h"
+#include <mutex>
 
 namespace tcc::cpu {
 
@@ -13,9 +15,11 @@ public:
   const TargetModel &model() const override { return data; }
   bool supports(llvm::StringRef op) const override;
   KernelLaunch launch(const KernelInfo &form) const override { return launchOf(form); }
+  bool hasKernel(mlir::Operation *op) const override;
   int64_t scratchBytes(mlir::Operation *op) const override;
   std::optional<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels, std::string &error) const override;
-  bool lower(const StructuredCall &call, runtime::Plan &plan, std::string &error) const override;
+  bool lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels, std::string &error) const override;
+  FastProducts fastProducts() const override;
   std::string codeName() const override;
   std::optional<std::string> needs(std::string &error) const override;
 
@@ -23,6 +27,11 @@ private:
   EmitOptions options;
   int threads;
   TargetModel data; // whose defaults are the CPU's
+  mutable std::once_flag lookOnce;
+  mutable VectorTarget seen;
+
+  /// What the vector code may use, looked at when it is first asked for.
+  const VectorTarget &vectors() const;
 };
 
 } // namespace tcc::cpu

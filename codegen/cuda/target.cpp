@@ -1,11 +1,11 @@
 // The GPU's table. Kernel calls of a plan become launches: one a call, whose parameters are addresses; where a call has
 // several segments, their addresses are a table in device memory.
 #include "codegen/cuda/target.h"
-#include "codegen/cuda/device/device_text.h"
 #include "codegen/cuda/kernel/text.h"
+#include "codegen/cuda/lower_attention.h"
+#include "codegen/cuda/modules.h"
 #include "codegen/product.h"
 #include "ir/dialect.h"
-#include "runtime/device/cuda/nvrtc.h"
 #include <bit>
 #include <cstring>
 
@@ -14,7 +14,6 @@ using namespace mlir;
 namespace tcc::cuda {
 namespace {
 
-constexpr size_t kernelsInModule = 8;                 // NVRTC compiles modules side by side
 constexpr int64_t workspaceBytes = int64_t(32) << 20; // what NVIDIA advises for cuBLASLt on Hopper
 
 using runtime::BufferId;
@@ -38,8 +37,8 @@ public:
   LaunchMaker(ArrayRef<KernelSource> kernels, runtime::Plan &plan) : kernels(kernels), plan(plan) {}
 
   void run() {
-    for (size_t i = 0; i < kernels.size(); ++i) {
-      plan.kernels[i].module = static_cast<uint32_t>(i / kernelsInModule);
+    for (auto [i, module] : llvm::enumerate(modulesOf(kernels))) {
+      plan.kernels[i].module = module;
       plan.kernels[i].arguments += isSegments(i) ? 1 : 0;
     }
     for (size_t i = 0; i < kernels.size(); ++i)
@@ -66,7 +65,9 @@ private:
 
   std::vector<uint32_t> joinedFunction; // by kernel: the function for many sets of tensors
 
-  bool isSegments(size_t kernel) const { return divide(kernels[kernel].form).shape == KernelShape::segments; }
+  bool isSegments(size_t kernel) const {
+    return kernels[kernel].text.empty() && divide(kernels[kernel].form).shape == KernelShape::segments;
+  }
 
   /// A function of its own beside the one for one set of tensors, or instead of it.
   void addJoinedFunction(size_t i) {
@@ -146,16 +147,28 @@ private:
 TargetModel cudaModel() {
   TargetModel model;
   model.name = "cuda";
-  model.columnParts = 264; // two for each multiprocessor of an H200
+  model.columnParts = 528; // four for each multiprocessor of an H200: a divisor near it leaves at least two
   model.fewestRows = 64;
   model.longestRow = 65536;
   model.alignment = 256;
+  model.scatterAlone = true;
   model.joinedBytes = 16 << 20; // a launch is worth megabytes
+  model.multipliesF16 = true;
+  model.narrowActivations = true;
   return model;
 }
 
 bool CudaTarget::supports(StringRef op) const {
-  return op == MatmulOp::getOperationName();
+  return op == MatmulOp::getOperationName() || op == FlashAttentionOp::getOperationName() ||
+         op == FlashAttentionBackwardOp::getOperationName();
+}
+
+/// Tensor cores multiply f16 from sm_70 on and bf16 from sm_80 on.
+Target::FastProducts CudaTarget::fastProducts() const {
+  StringRef digits = StringRef(options.architecture).drop_until(llvm::isDigit).take_while(llvm::isDigit);
+  int number = 0;
+  digits.getAsInteger(10, number);
+  return {number >= 80, number >= 70};
 }
 
 KernelLaunch CudaTarget::launch(const KernelInfo &form) const {
@@ -165,56 +178,22 @@ KernelLaunch CudaTarget::launch(const KernelInfo &form) const {
 }
 
 int64_t CudaTarget::scratchBytes(Operation *op) const {
-  return isa<MatmulOp>(op) ? workspaceBytes : 0;
+  return isa<MatmulOp>(op) ? workspaceBytes : attentionScratchBytes(op);
 }
 
-std::vector<std::string> moduleTexts(ArrayRef<KernelSource> kernels) {
-  std::vector<std::string> texts;
-  for (auto [i, source] : llvm::enumerate(kernels)) {
-    if (i % kernelsInModule == 0)
-      texts.emplace_back();
-    texts.back() += (texts.back().empty() ? "" : "\n") + kernelText(source);
-  }
-  return texts;
+bool CudaTarget::hasKernel(Operation *op) const {
+  return hasAttentionKernel(op);
 }
 
 std::optional<std::vector<std::string>> CudaTarget::emit(ArrayRef<KernelSource> kernels, std::string &error) const {
-  for (const KernelSource &source : kernels)
-    if (std::string why = refusal(source.form); !why.empty()) {
-      error = "kernel '" + source.symbol + "': " + why;
-      return std::nullopt;
-    }
-  std::vector<std::string> cubins;
-  if (kernels.empty())
-    return cubins;
-  std::vector<runtime::cuda::CompileRequest> requests;
-  for (auto [i, text] : llvm::enumerate(moduleTexts(kernels)))
-    requests.push_back({.name = "module" + std::to_string(i) + ".cu",
-                        .text = deviceText(Prelude::Portable) + text,
-                        .architecture = options.architecture,
-                        .options = {"--fmad=false"},
-                        .refuseFindings = false}); // a spill is slow, no error
-  try {
-    runtime::cuda::Nvrtc nvrtc = runtime::cuda::Nvrtc::open();
-    if (!nvrtc.supports(options.architecture)) {
-      error = "this NVRTC (" + nvrtc.path() + ") does not know the architecture '" + options.architecture + "'";
-      return std::nullopt;
-    }
-    for (runtime::cuda::CompileResult &result : nvrtc.compileAll(requests)) {
-      if (!result.error.empty()) {
-        error = result.error;
-        return std::nullopt;
-      }
-      cubins.emplace_back(result.cubin.begin(), result.cubin.end());
-    }
-  } catch (const runtime::CudaError &failure) {
-    error = failure.what();
-    return std::nullopt;
-  }
-  return cubins;
+  const bool isVirtual = StringRef(options.architecture).starts_with("compute_");
+  return compileModules(kernels, options.architecture, isVirtual ? CodeKind::ptx : CodeKind::cubin, notes, error);
 }
 
-bool CudaTarget::lower(const StructuredCall &call, runtime::Plan &plan, std::string &error) const {
+bool CudaTarget::lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels,
+                       std::string &error) const {
+  if (hasAttentionKernel(call.op))
+    return lowerAttention(call, options.architecture, plan, kernels, error);
   auto product = dyn_cast<MatmulOp>(call.op);
   if (!product) {
     error = "'" + call.op->getName().getStringRef().str() + "' has no lowering for target '" + data.name + "'";
@@ -224,7 +203,16 @@ bool CudaTarget::lower(const StructuredCall &call, runtime::Plan &plan, std::str
   return true;
 }
 
-bool CudaTarget::lowerKernels(ArrayRef<KernelSource> kernels, runtime::Plan &plan, std::string &) const {
+bool CudaTarget::lowerKernels(ArrayRef<KernelSource> kernels, runtime::Plan &plan, std::string &error) const {
+  for (const runtime::Instruction &instruction : plan.instructions)
+    if (const auto *call = std::get_if<runtime::KernelCall>(&instruction.call))
+      for (const runtime::Segment &segment : call->segments)
+        for (BufferId buffer : segment.args)
+          if (plan.buffers[buffer].offset % 16 != 0) { // kernels take 16 bytes at once
+            error = "kernel '" + instruction.label + "' has a tensor that starts at byte " +
+                    std::to_string(plan.buffers[buffer].offset) + "; a multiple of 16 is expected (compiler bug)";
+            return false;
+          }
   LaunchMaker(kernels, plan).run();
   plan.alignment = data.alignment;
   return true;

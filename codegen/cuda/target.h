@@ -5,7 +5,7 @@
 namespace tcc::cuda {
 
 struct EmitOptions {
-  std::string architecture = "sm_90a"; // sm_80, sm_90a, sm_100a
+  std::string architecture = "sm_90a"; // sm_80, sm_90a, sm_100a; compute_90 for PTX
 };
 
 /// What passes read: many parts of a sum, so that all multiprocessors have work; a launch worth megabytes.
@@ -18,20 +18,21 @@ public:
   const TargetModel &model() const override { return data; }
   bool supports(llvm::StringRef op) const override;
   KernelLaunch launch(const KernelInfo &form) const override;
+  bool hasKernel(mlir::Operation *op) const override;
   int64_t scratchBytes(mlir::Operation *op) const override;
-  /// Cubins, each of a few kernels. Errors: NVRTC cannot be opened or does not know the architecture; its log.
+  /// Cubins, or PTX for compute_NN, each of a few kernels: compileModules (modules.h) says how and what can fail.
   std::optional<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels, std::string &error) const override;
-  bool lower(const StructuredCall &call, runtime::Plan &plan, std::string &error) const override;
+  bool lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels, std::string &error) const override;
   bool lowerKernels(llvm::ArrayRef<KernelSource> kernels, runtime::Plan &plan, std::string &error) const override;
+  FastProducts fastProducts() const override;
   std::string codeName() const override { return data.name + ":" + options.architecture; }
   std::optional<std::string> needs(std::string &) const override { return std::string(); }
+  std::string emitted() const override { return notes; }
 
 private:
   EmitOptions options;
   TargetModel data;
+  mutable std::string notes; // of the last emit()
 };
-
-/// The text of each cubin of `kernels`, in order: what -emit=cuda shows, without the prelude.
-std::vector<std::string> moduleTexts(llvm::ArrayRef<KernelSource> kernels);
 
 } // namespace tcc::cuda

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/LANGUAGE.md from ir/Ops.td, docs/language/ops.txt and docs/language/preface.md.
+"""Writes docs/LANGUAGE.md from ir/Ops.td and docs/language/preface.md.
 
     generate.py                  write it
     generate.py --check          status 1 where the file is not what it should be
@@ -14,11 +14,12 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KINDS = {"Tcc_Float": "float", "Tcc_Tensor": "any element", "Tcc_FloatTensor": "float", "Tcc_NumberTensor": "float or integer",
          "Tcc_IntTensor": "i32 or i64", "Tcc_BoolTensor": "i1", "Tcc_FloatScalar": "f32 scalar",
-         "Tcc_BoolScalar": "i1 scalar", "Tcc_IntScalar": "i32 or i64 scalar", "Tcc_Predicate": "predicate", "UnitAttr": "flag",
+         "Tcc_BoolScalar": "i1 scalar", "Tcc_IndexScalar": "i32 scalar", "Tcc_IntScalar": "i32 or i64 scalar", "Tcc_Predicate": "predicate", "UnitAttr": "flag",
          "I64Attr": "integer", "F64Attr": "number", "DenseI64ArrayAttr": "list of integers", "ElementsAttr": "literal",
          "StrAttr": "text", "TypeAttr": "element type"}
 
@@ -28,22 +29,19 @@ def records(tblgen, includes):
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def own_text(path=ROOT / "docs/language/ops.txt"):
-    """{op: {"formula", "gradient", "example": lines, "results": [(name, numbers as text)]}} of ops.txt."""
-    texts, current = {}, None
-    for line in path.read_text().splitlines():
-        if line.startswith("#") or not line.strip():
-            continue
-        if line.startswith("["):
-            current = texts[line[1:-1]] = {"example": [], "results": []}
-        elif line.startswith("  "):
-            current["example"].append(line)
-        elif line.startswith("%"):
-            name, _, numbers = line.partition(" = ")
-            current["results"].append((name, numbers))
-        else:
-            key, _, text = line.partition(": ")
-            current[key] = text
+def own_texts(data):
+    """{op: {"formula", "gradient", "example": lines, "results": [(name, numbers as text)]}} of Ops.td."""
+    texts = {}
+    for key in data["!instanceof"]["Tcc_Op"]:
+        record = data[key]
+        text = texts[record["opName"]] = {"formula": " ".join(record["formula"].split()),
+                                          "gradient": " ".join(record["gradientFormula"].split()),
+                                          "example": [], "results": []}
+        for line in textwrap.dedent(record["example"].strip("\n")).splitlines():
+            if line.startswith("// %"):
+                text["results"].append(tuple(line[3:].split(" = ")))
+            elif line.strip():
+                text["example"].append("  " + line)
     return texts
 
 
@@ -143,19 +141,15 @@ def families(data):
 
 
 def document(data):
-    texts = own_text()
+    texts = own_texts(data)
     parts = [(ROOT / "docs/language/preface.md").read_text().rstrip() + "\n"]
-    known = set()
     for heading, keys in families(data):
         parts.append(f"## {sentence(heading)[:-1]}\n")
         for key in keys:
             name = data[key]["opName"]
-            known.add(name)
-            if name not in texts:
-                raise SystemExit(f"generate.py: docs/language/ops.txt says nothing of '{name}', which ir/Ops.td declares")
+            if not texts[name]["formula"] or not texts[name]["gradient"]:
+                raise SystemExit(f"generate.py: ir/Ops.td has no formula or gradientFormula for '{name}'")
             parts.append(section(data, key, texts[name]))
-    if set(texts) - known:
-        raise SystemExit(f"generate.py: docs/language/ops.txt has {sorted(set(texts) - known)}, which ir/Ops.td has not")
     return "\n".join(parts).rstrip() + "\n"
 
 

@@ -1,5 +1,6 @@
 // An input that is an artefact already: what is inside of it, and running it.
 #include "frontend/capture.h"
+#include "frontend/driver/device_code.h"
 #include "frontend/driver/driver.h"
 #include "frontend/driver/execution.h"
 #include "frontend/driver/outputs.h"
@@ -88,7 +89,8 @@ void processChecked(const Options &options, const std::string &path) {
   for (const auto &[key, value] : artefact->metadata)
     if (llvm::StringRef name = key; name.consume_front(hintKey))
       values.hints[name.str()] = parseHint(value);
-  auto executable = runtime::Executable::load(std::move(*artefact), {options.compile.threads, false});
+  const std::shared_ptr<runtime::Device> device = deviceFor(artefact->targets.front().target);
+  auto executable = runtime::Executable::load(std::move(*artefact), {options.compile.threads, false, device});
   if (!executable)
     throw Error(path + ": " + executable.error().message());
   std::map<std::string, std::vector<int64_t>> none;

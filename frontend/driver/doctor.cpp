@@ -5,20 +5,11 @@
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/Format.h"
 #include "llvm/TargetParser/Host.h"
-#include <dlfcn.h>
 #include <oneapi/dnnl/dnnl_version.h>
 #include <unistd.h>
 
 namespace tcc::driver {
 namespace {
-
-/// Whether a shared library can be opened.
-bool opens(const char *library) {
-  void *handle = ::dlopen(library, RTLD_LAZY | RTLD_LOCAL);
-  if (handle)
-    ::dlclose(handle);
-  return handle;
-}
 
 std::string dnnlVersion() {
   return std::to_string(DNNL_VERSION_MAJOR) + "." + std::to_string(DNNL_VERSION_MINOR) + "." +
@@ -55,14 +46,8 @@ int runDoctor(llvm::raw_ostream &os) {
   row(mapped, "/proc",
       mapped ? "compiled code is loaded from memory" : "compiled code is loaded through /proc/self/fd; mount /proc");
 
-  // 2. What a GPU would need; the CPU works without it.
-  const bool driver = opens("libcuda.so.1"), nvrtc = opens("libnvrtc.so.13") || opens("libnvrtc.so.12"),
-             cublas = opens("libcublasLt.so.13") || opens("libcublasLt.so.12");
-  os << "for NVIDIA GPUs (not needed for the CPU):\n";
-  row(driver, "driver",
-      driver ? "libcuda.so.1" : "libcuda.so.1: install NVIDIA's driver (apt-get install nvidia-driver)");
-  row(nvrtc, "NVRTC", nvrtc ? "found" : "libnvrtc: install the CUDA toolkit, or pip install nvidia-cuda-nvrtc");
-  row(cublas, "cuBLASLt", cublas ? "found" : "libcublasLt: install the CUDA toolkit, or pip install nvidia-cublas");
+  // 2. What a GPU would need; the CPU works without it, but one that is there must be right.
+  missing += !examineGpus(os);
   return missing ? exitDiagnosed : exitSuccess;
 }
 

@@ -1,12 +1,17 @@
 // One input: read, compile, and what was asked of the result.
 #include "frontend/driver/driver.h"
-#include "codegen/cuda/target.h"
+#include "codegen/check_device.h"
+#include "codegen/cuda/modules.h"
 #include "codegen/targets.h"
 #include "frontend/capture.h"
+#include "frontend/compile_options.h"
+#include "frontend/driver/device_code.h"
 #include "frontend/driver/execution.h"
 #include "frontend/driver/outputs.h"
 #include "frontend/graph_file.h"
-#include "runtime/device/cuda/step_device.h"
+#include "frontend/loss_scaling.h"
+#include "frontend/product_choice.h"
+#include "frontend/remarks.h"
 #include "runtime/files.h"
 #include "runtime/threads.h"
 #include "llvm/ADT/StringExtras.h"
@@ -57,14 +62,19 @@ private:
   void openDump();
   void closeDump();
   void make();
-  void chooseTarget(int threads);
+  void setProducts(func::FuncOp function);
+  void chooseTarget(const std::string &named);
   void emit(Emission emission);
   void emitPhase(Emission emission);
   void emitCode(Emission emission);
-  void emitCuda();
+  void emitDeviceCode(Emission emission);
+  std::vector<KernelSource> sources(ModuleOp planned);
   runtime::Artefact compile();
+  void tellRemarks(const runtime::Artefact *artefact);
+  runtime::Artefact compileForAll();
   void printSummary(llvm::raw_ostream &os);
   void printTimes();
+  void checkDevice(const std::shared_ptr<runtime::Device> &device);
   void execute();
   void interpret();
 
@@ -79,8 +89,10 @@ private:
   std::optional<runtime::AtomicFile> dumpFile;
   std::unique_ptr<llvm::raw_fd_ostream> dumpStream;
   CompileOptions compileOptions;
-  std::unique_ptr<Target> target;
+  std::vector<std::string> targets; // several architectures of GPUs, or one
+  std::unique_ptr<Target> target;   // the one that is compiled for
   CompileReport report;
+  Remarks remarks;
   double totalMs = 0;
   Clock::time_point begin = Clock::now();
   std::optional<ScopedDiagnostics> diagnostics;
@@ -111,8 +123,9 @@ int Job::steps() {
   warnAboutGraph(function, *text, name, options.warnings, printer);
   if (printer.errors())
     return exitDiagnosed;
-  values.hints = valueHints(function);
   compileOptions = options.compile;
+  setProducts(function);
+  values.hints = valueHints(function);
   values.given = readInputs(options, argumentsOf(function), compileOptions.pipeline.shapes);
   for (const auto &[result, file] : options.outputFiles)
     checkName("--output ", result, tcc::writableNames(function), "result or state");
@@ -143,21 +156,42 @@ int Job::steps() {
   return exitSuccess;
 }
 
+/// --dtype: what "auto" means here, and the scale of the loss that f16 needs.
+void Job::setProducts(func::FuncOp function) {
+  CompilerFlags flags = options.flags;
+  if (std::optional<std::string> chosen = chooseProducts(flags, compileOptions.targetName)) {
+    llvm::errs() << "tcc: --dtype=auto is " << *chosen << '\n';
+    applyFlags(flags, compileOptions);
+  }
+  if (flags.products == runtime::DType::f16 && scaleLoss(function))
+    say("scaled the loss by a state, for gradients in f16");
+}
+
 /// Every artefact, a dump of a phase too, is of the one target.
-void Job::chooseTarget(int threads) {
+void Job::chooseTarget(const std::string &named) {
   std::string problem;
+  const int threads = compileOptions.threads ? compileOptions.threads : runtime::availableThreads();
+  compileOptions.targetName = named;
   target = makeTarget(compileOptions.targetName, compileOptions.cpu, threads, problem);
   if (!target)
     throw Error(problem);
   compileOptions.target = target.get();
   compileOptions.pipeline.target = target->model();
   compileOptions.pipeline.queries = target.get();
+  if (wantsRemarks(options.flags))
+    compileOptions.pipeline.remarks = &remarks;
 }
 
 void Job::make() {
   const std::string &cpu = compileOptions.cpu.target.cpu;
   const int threads = compileOptions.threads ? compileOptions.threads : runtime::availableThreads();
-  chooseTarget(threads);
+  targets = {compileOptions.targetName};
+  if (targets.front() == "cuda") {
+    std::string why;
+    targets = gpuTargets(options.gpus, why);
+    say(why);
+  }
+  chooseTarget(targets.front());
   const bool native = compileOptions.targetName == "cpu" && cpu == "native";
   say("target " + target->codeName() + (native ? ", -march=native (" + llvm::sys::getHostCPUName().str() + ")" : "") +
       ", -O" + std::to_string(compileOptions.pipeline.level) + ", " + std::to_string(threads) + " threads");
@@ -169,7 +203,9 @@ void Job::make() {
     return execute();
   if (!options.emissions.empty())
     return;
-  runtime::Artefact artefact = compile();
+  if (!options.output.empty() && compileOptions.targetName != "cpu")
+    addPtx(targets);
+  runtime::Artefact artefact = compileForAll();
   storeHints(artefact, values.hints);
   if (!options.output.empty()) {
     auto bytes = runtime::serializeArtefact(artefact);
@@ -213,6 +249,7 @@ runtime::Artefact Job::compile() {
   const Clock::time_point start = Clock::now();
   OwningOpRef<ModuleOp> compiled = copy();
   report = {};
+  remarks.clear();
   std::string problem;
   std::optional<runtime::Artefact> artefact = compileModule(*compiled, compileOptions, report, problem);
   if (!artefact && !problem.empty())
@@ -223,8 +260,38 @@ runtime::Artefact Job::compile() {
   say("ran " + std::to_string(report.pipeline.passes.size()) + " passes" + took(report.pipelineMs) + ": " +
       std::to_string(report.pipeline.kernels) + " kernels, " + std::to_string(report.pipeline.matmuls) +
       " matrix products, " + bytesText(report.pipeline.arenaBytes) + " arena");
-  say("made code for " + std::to_string(report.compiledKernels) + " kernels" + took(report.codegenMs));
+  tellRemarks(&*artefact);
+  say("made code for " + std::to_string(report.compiledKernels) + " kernels" + took(report.codegenMs) +
+      (report.emitted.empty() ? "" : ": " + report.emitted));
   return std::move(*artefact);
+}
+
+/// The remarks of a compilation, and of its artefact where there is one.
+void Job::tellRemarks(const runtime::Artefact *artefact) {
+  if (!compileOptions.pipeline.remarks)
+    return;
+  if (artefact && wantsCosts(options.flags))
+    addCostRemarks(artefact->targets[0].plan, context, remarks);
+  remarks = summarized(remarks);
+  printRemarks(remarks, options.flags, printer);
+  if (!options.flags.saveRemarks)
+    return;
+  const std::string record = optimizationRecordFile(options.flags, path);
+  writeResult(record, optimizationRecord(remarks, graphFunction(*module).getName()));
+  say("wrote " + record);
+}
+
+/// One artefact with a part for each target.
+runtime::Artefact Job::compileForAll() {
+  runtime::Artefact all;
+  for (const std::string &named : targets) {
+    if (named != compileOptions.targetName)
+      chooseTarget(named);
+    runtime::Artefact part = compile();
+    all.metadata = std::move(part.metadata);
+    all.targets.push_back(std::move(part.targets.front()));
+  }
+  return all;
 }
 
 void Job::emit(Emission emission) {
@@ -245,16 +312,35 @@ void Job::emit(Emission emission) {
   case Emission::object:
     return emitCode(emission);
   case Emission::cuda:
-    return emitCuda();
+  case Emission::ptx:
+  case Emission::cubin:
+    return emitDeviceCode(emission);
   }
 }
 
-void Job::emitCuda() {
-  OwningOpRef<ModuleOp> lowered = copy();
-  report = {};
-  if (failed(runPipeline(*lowered, compileOptions.pipeline, report.pipeline)))
-    throw AlreadyReported();
-  writeResult(options.output, llvm::join(cuda::moduleTexts(kernelSources(*lowered)), "\n"));
+/// The kernels of a planned module, those of structured ops too.
+std::vector<KernelSource> Job::sources(ModuleOp planned) {
+  std::string problem;
+  std::optional<std::vector<KernelSource>> kernels = kernelSources(planned, *target, problem);
+  if (!kernels)
+    throw Error(problem);
+  return std::move(*kernels);
+}
+
+/// Texts, PTX or cubins of all architectures.
+void Job::emitDeviceCode(Emission emission) {
+  std::vector<DeviceCode> all;
+  for (const std::string &named : targets) {
+    chooseTarget(named);
+    OwningOpRef<ModuleOp> lowered = copy();
+    report = {};
+    remarks.clear();
+    if (failed(runPipeline(*lowered, compileOptions.pipeline, report.pipeline)))
+      throw AlreadyReported();
+    tellRemarks(nullptr);
+    all.push_back(deviceCode(sources(*lowered), named, emission));
+  }
+  writeDeviceCode(all, emission, path, options.output);
 }
 
 void Job::emitPhase(Emission emission) {
@@ -266,21 +352,25 @@ void Job::emitPhase(Emission emission) {
   PipelineOptions pipeline = compileOptions.pipeline;
   pipeline.stopAfter = phase;
   report = {};
+  remarks.clear();
   if (failed(runPipeline(*lowered, pipeline, report.pipeline)))
     throw AlreadyReported();
+  tellRemarks(nullptr);
   writeResult(options.output, graphText(*lowered));
 }
 
 void Job::emitCode(Emission emission) {
   OwningOpRef<ModuleOp> lowered = copy();
   report = {};
+  remarks.clear();
   if (failed(runPipeline(*lowered, compileOptions.pipeline, report.pipeline)))
     throw AlreadyReported();
+  tellRemarks(nullptr);
   const cpu::Artefact kind = emission == Emission::llvm       ? cpu::Artefact::llvm
                              : emission == Emission::assembly ? cpu::Artefact::assembly
                                                               : cpu::Artefact::object;
   std::string problem;
-  std::optional<std::string> code = cpu::emitKernels(kernelSources(*lowered), compileOptions.cpu, kind, problem);
+  std::optional<std::string> code = cpu::emitKernels(sources(*lowered), compileOptions.cpu, kind, problem);
   if (!code) {
     if (!problem.empty())
       printer.print(Severity::error, problem);
@@ -308,22 +398,34 @@ void Job::printTimes() {
   llvm::errs() << llvm::format("%7.2f         all passes\n", sum);
   if (report.codegenMs > 0)
     llvm::errs() << llvm::format("%7.2f         code generation\n", report.codegenMs);
+  for (const auto &[step, ms] : report.codegenSteps)
+    llvm::errs() << llvm::format("%7.2f %5.1f%%    ", ms, 100 * ms / report.codegenMs) << step << '\n';
 }
 
-/// The first GPU for a GPU's code; null, the CPU, for others.
-static std::shared_ptr<runtime::Device> deviceFor(StringRef target) {
-  if (!target.starts_with("cuda"))
-    return nullptr;
-  auto device = runtime::cuda::openStepDevice();
-  if (!device)
-    throw Error(device.error().message());
-  return *device;
+/// --check-device. Throws Error for the first value that differs.
+void Job::checkDevice(const std::shared_ptr<runtime::Device> &device) {
+  OwningOpRef<ModuleOp> checked = copy();
+  const auto valueOf = [&](const runtime::TensorSpec &spec, bool) {
+    const Array array = values.of(spec, options.seed, 1);
+    return std::string(static_cast<const char *>(array.rawForReading()), static_cast<size_t>(array.bytes()));
+  };
+  std::string problem;
+  const std::optional<DeviceCheck> check = tcc::checkDevice(*checked, compileOptions, device, valueOf, problem);
+  if (!check && problem.empty())
+    throw AlreadyReported();
+  if (!check)
+    throw Error("--check-device: " + problem);
+  if (!check->difference.empty())
+    throw Error(check->text(device->name()));
+  llvm::errs() << check->text(device->name()) << '\n';
 }
 
 void Job::execute() {
-  runtime::Artefact artefact = compile();
-  auto executable = runtime::Executable::load(std::move(artefact),
-                                              {compileOptions.threads, false, deviceFor(compileOptions.targetName)});
+  const std::shared_ptr<runtime::Device> device = deviceFor(targets.front());
+  if (options.checkDevice)
+    checkDevice(device);
+  runtime::Artefact artefact = compileForAll();
+  auto executable = runtime::Executable::load(std::move(artefact), {compileOptions.threads, false, device});
   if (!executable)
     throw Error(executable.error().message());
   say("loaded for " + std::to_string((*executable)->threads()) + " threads");

@@ -16,6 +16,8 @@ int processArtefact(const Options &options, const std::string &path);
 
 /// Prints what the machine has and lacks; fails (1) where something that compiling needs is missing.
 int runDoctor(llvm::raw_ostream &os);
+/// The GPU's part of it; false where a GPU computes wrongly, what is missing is none of that.
+bool examineGpus(llvm::raw_ostream &os);
 void printVersion(llvm::raw_ostream &os);
 
 inline constexpr const char *versionText = "0.1.0";

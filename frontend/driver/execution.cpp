@@ -4,7 +4,8 @@
 #include "frontend/diagnostics.h"
 #include "frontend/npy.h"
 #include "ir/reference/interpreter.h"
-#include "runtime/profiler.h"
+#include "runtime/executable_limits.h"
+#include "runtime/profile_report.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include <algorithm>
@@ -211,10 +212,16 @@ std::map<std::string, Array> readInputs(const Options &options, const std::vecto
   return values;
 }
 
+/// Times against the limits of what it ran on.
+static std::string table(const runtime::Profiler &profiler, const runtime::Executable &executable) {
+  constexpr size_t rows = 12;
+  return runtime::profileReport(profiler, executable.plan(), runtime::limitsOf(executable), rows);
+}
+
 void execute(runtime::Executable &executable, const Options &options, const RunValues &values) {
   Stage stage(executable, values, options.seed);
   runtime::Profiler profiler;
-  runtime::Profiler *recorder = options.profile.empty() ? nullptr : &profiler;
+  runtime::Profiler *recorder = options.profile.empty() && !options.benchRuns ? nullptr : &profiler;
   if (options.runs) {
     for (int64_t i = 0; i < *options.runs; ++i) {
       stage.step(recorder);
@@ -224,13 +231,16 @@ void execute(runtime::Executable &executable, const Options &options, const RunV
     for (const NamedArray &result : stage.results())
       llvm::outs() << describe(result.name, result.array) << '\n';
   }
-  if (options.benchRuns)
+  if (options.benchRuns) {
     bench(stage, *options.benchRuns, executable, recorder);
+    llvm::outs() << table(profiler, executable);
+  }
   writeOutputs(options, stage.results());
-  if (recorder) {
+  if (!options.profile.empty()) {
     if (runtime::Error error = profiler.writeChromeTrace(options.profile))
       throw Error(error.message());
-    llvm::errs() << profiler.table(12);
+    if (!options.benchRuns)
+      llvm::errs() << table(profiler, executable);
   }
 }
 

@@ -46,7 +46,7 @@ constexpr std::pair<llvm::StringLiteral, Emission> emissionNames[] = {
     {"captured", Emission::captured}, {"joint", Emission::joint},     {"shaped", Emission::shaped},
     {"fused", Emission::fused},       {"planned", Emission::planned}, {"llvm", Emission::llvm},
     {"asm", Emission::assembly},      {"json", Emission::json},       {"obj", Emission::object},
-    {"cuda", Emission::cuda}};
+    {"cuda", Emission::cuda},         {"ptx", Emission::ptx},         {"cubin", Emission::cubin}};
 
 /// A mistake in the command line.
 struct UsageError {
@@ -136,22 +136,36 @@ void readTarget(StringRef text, Options &options) {
   options.compile.targetName = text.str();
 }
 
-/// -march names a CPU, or for --target=cuda a GPU's architecture; -emit=cuda alone means that target.
+/// "sm_90a", "compute_90".
+bool isGpu(StringRef architecture) {
+  if (!architecture.consume_front("sm_") && !architecture.consume_front("compute_"))
+    return false;
+  architecture.consume_back("a");
+  return !architecture.empty() && architecture.size() <= 3 && llvm::all_of(architecture, llvm::isDigit);
+}
+
+/// -march names a CPU, or for --target=cuda architectures of GPUs; kinds of -emit= for GPUs alone mean that target.
 void settleTarget(Options &options) {
   std::string &target = options.compile.targetName;
   const std::string &march = options.flags.march;
-  if (llvm::is_contained(options.emissions, Emission::cuda))
-    target = "cuda";
-  const bool namesGpu = StringRef(march).starts_with("sm_");
-  if (target == "cuda" && !march.empty() && !namesGpu)
-    throw UsageError{"-march=" + march + " with --target=cuda; an architecture such as sm_90a is expected"};
-  if (target == "cpu" && namesGpu)
+  for (Emission emission : {Emission::cuda, Emission::ptx, Emission::cubin})
+    if (llvm::is_contained(options.emissions, emission))
+      target = "cuda";
+  SmallVector<StringRef> names;
+  if (!march.empty())
+    StringRef(march).split(names, ',');
+  if (target == "cpu" && llvm::any_of(names, isGpu))
     throw UsageError{"-march=" + march + " names a GPU; --target=cuda compiles for it"};
+  for (StringRef name : names) {
+    if (target == "cuda" && !isGpu(name) && name != "native")
+      throw UsageError{"-march=" + march + " with --target=cuda; an architecture such as sm_90a is expected"};
+    if (llvm::is_contained(options.gpus, name))
+      throw UsageError{"-march= names " + name.str() + " twice"};
+    options.gpus.push_back(name.str());
+  }
   for (Emission emission : {Emission::llvm, Emission::assembly, Emission::object})
     if (target == "cuda" && llvm::is_contained(options.emissions, emission))
       throw UsageError{"-emit=llvm, -emit=asm and -emit=obj are of the CPU; -emit=cuda prints the kernels for a GPU"};
-  if (target == "cuda" && namesGpu)
-    target += ":" + march;
 }
 
 std::vector<std::string> flagSpellings() {
@@ -204,6 +218,9 @@ void apply(const Arg &arg, Options &options) {
   case OPT_run_EQ:
     readRun(value(), options);
     break;
+  case OPT_check_device:
+    options.checkDevice = true;
+    return;
   case OPT_bench:
     options.benchRuns = 20;
     break;
@@ -263,6 +280,9 @@ void apply(const Arg &arg, Options &options) {
   case OPT_dumpversion:
     options.action = Action::dumpVersion;
     break;
+  case OPT_calibrate:
+    options.action = Action::calibrate;
+    break;
   case OPT_doctor:
     options.action = Action::doctor;
     break;
@@ -297,6 +317,8 @@ void checkTogether(const Options &options) {
     throw UsageError{"--input without --run or --bench"};
   if (!executes && !options.outputFiles.empty())
     throw UsageError{"--output without --run or --bench"};
+  if (options.checkDevice && ((!options.runs && !options.benchRuns) || options.compile.targetName == "cpu"))
+    throw UsageError{"--check-device without --target=cuda and --run or --bench"};
   if (!options.profile.empty() && !options.runs && !options.benchRuns)
     throw UsageError{"--profile= without --run or --bench"};
 }
@@ -330,6 +352,9 @@ std::optional<Options> parseOptions(ArrayRef<const char *> arguments, std::strin
         if (takeCompilerFlag(text, nullptr, options.flags, problem)) {
           if (!problem.empty())
             throw UsageError{problem};
+          if (StringRef(text).starts_with(
+                  "-march=")) // native is the default, but a GPU that is asked for must be there
+            options.gpus.assign(text == "-march=native" ? 1 : 0, "native");
           continue;
         }
         if (text.starts_with("@"))

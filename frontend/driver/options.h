@@ -9,10 +9,23 @@
 
 namespace tcc::driver {
 
-enum class Action : uint8_t { compile, help, version, dumpVersion, doctor, printPipeline, syntaxOnly };
+enum class Action : uint8_t { compile, help, version, dumpVersion, doctor, calibrate, printPipeline, syntaxOnly };
 
 /// What is printed or written instead of the artefact.
-enum class Emission : uint8_t { captured, joint, shaped, fused, planned, llvm, assembly, json, object, cuda };
+enum class Emission : uint8_t {
+  captured,
+  joint,
+  shaped,
+  fused,
+  planned,
+  llvm,
+  assembly,
+  json,
+  object,
+  cuda,
+  ptx,
+  cubin
+};
 
 struct Options {
   Action action = Action::compile;
@@ -22,12 +35,14 @@ struct Options {
   std::vector<Emission> emissions;
   CompilerFlags flags; ///< as they are written; what they mean is in `compile`
   CompileOptions compile;
+  std::vector<std::string> gpus; ///< architectures of -march=, for --target=cuda; "native" is this machine's GPU
 
   std::optional<int64_t> runs; ///< --run
   bool reference = false;      ///< --run=reference
   std::optional<int64_t> benchRuns;
   std::vector<std::pair<std::string, std::string>> inputFiles;  ///< --input: name, path
   std::vector<std::pair<std::string, std::string>> outputFiles; ///< --output: name of a result or state, path
+  bool checkDevice = false;
   uint64_t seed = 0;
   std::string profile;
 

@@ -2,6 +2,7 @@
 #include "frontend/driver/outputs.h"
 #include "frontend/diagnostics.h"
 #include "frontend/driver/driver.h"
+#include "frontend/remarks.h"
 #include "frontend/shape.h"
 #include "runtime/files.h"
 #include "llvm/ADT/STLExtras.h"
@@ -41,6 +42,14 @@ std::string objectPath(const std::string &input) {
   return stem(input) + ".o";
 }
 
+std::string optimizationRecordFile(const CompilerFlags &flags, const std::string &input) {
+  return optimizationRecordPath(flags, stem(input));
+}
+
+std::string cubinPath(const std::string &input, const std::string &architecture, size_t module) {
+  return stem(input) + "." + architecture + "." + std::to_string(module) + ".cubin";
+}
+
 std::string dumpPath(const std::string &folder, const std::string &input) {
   llvm::SmallString<256> path(folder);
   llvm::sys::path::append(path, stem(input) + ".ir");
@@ -63,6 +72,9 @@ runtime::Error checkFiles(const Options &options) {
   for (const std::string &input : options.inputs) {
     if (options.output.empty() && llvm::is_contained(options.emissions, Emission::object))
       files.writes(objectPath(input) + " of -c " + input, objectPath(input));
+    if (const CompilerFlags &flags = options.flags; flags.saveRemarks)
+      files.writes(optimizationRecordFile(flags, input) + " of -fsave-optimization-record and " + input,
+                   optimizationRecordFile(flags, input));
     if (!options.dumpFolder.empty())
       files.writes(dumpPath(options.dumpFolder, input) + " of -fdump-dir= and " + input,
                    dumpPath(options.dumpFolder, input));

@@ -10,7 +10,11 @@ runtime::Error checkFiles(const Options &options);
 
 /// Where -c writes the object of `input` without -o: its name with .o, in the current folder.
 std::string objectPath(const std::string &input);
+/// Where -emit=cubin writes a module's code for an architecture: INPUT.sm_90a.0.cubin, in the current folder.
+std::string cubinPath(const std::string &input, const std::string &architecture, size_t module);
 /// Where -fdump-dir= puts the dumps of `input`.
+/// Where the record of -fsave-optimization-record goes.
+std::string optimizationRecordFile(const CompilerFlags &flags, const std::string &input);
 std::string dumpPath(const std::string &folder, const std::string &input);
 
 /// Writes `bytes` to `path`, whole or not at all; "" and "-" are stdout. Throws Error.

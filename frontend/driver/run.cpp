@@ -1,15 +1,36 @@
 // Options to actions.
 #include "frontend/driver/run.h"
+#include "codegen/targets.h"
 #include "frontend/diagnostics.h"
 #include "frontend/driver/driver.h"
 #include "frontend/driver/outputs.h"
 #include "runtime/files.h"
+#include "runtime/machine_limits.h"
+#include "llvm/Support/Format.h"
 #include <exception>
 
 using namespace tcc;
 using namespace tcc::driver;
 
 namespace {
+
+void calibrate(llvm::raw_ostream &os, int threads) {
+  std::string path;
+  const runtime::MachineLimits limits = runtime::calibrateMachineLimits(threads, path);
+  os << llvm::format("%d threads: f32 products %.1f GFLOP/s, bf16 products %.1f GFLOP/s, memory %.1f GB/s\n",
+                     limits.threads, limits.productFlops * 1e-9, limits.bf16ProductFlops * 1e-9,
+                     limits.bytesPerSecond * 1e-9)
+     << (path.empty() ? "not remembered: no folder for it can be written" : "remembered in " + path) << '\n';
+}
+
+/// Which passes are on depends on the target too.
+void printPipelineFor(const CompileOptions &options) {
+  PipelineOptions pipeline = options.pipeline;
+  std::string problem;
+  if (std::unique_ptr<Target> target = makeTarget(options.targetName, options.cpu, 1, problem))
+    pipeline.target = target->model();
+  printPipeline(llvm::outs(), pipeline);
+}
 
 int dispatch(const Options &options) {
   switch (options.action) {
@@ -24,8 +45,11 @@ int dispatch(const Options &options) {
     return exitSuccess;
   case Action::doctor:
     return runDoctor(llvm::outs());
+  case Action::calibrate:
+    calibrate(llvm::outs(), options.flags.threads);
+    return exitSuccess;
   case Action::printPipeline:
-    printPipeline(llvm::outs(), options.compile.pipeline);
+    printPipelineFor(options.compile);
     return exitSuccess;
   case Action::compile:
   case Action::syntaxOnly:

@@ -1,6 +1,6 @@
 // Attention as one op, forward and backward, and both in terms of primitives for a target without kernels for a case.
 #include "ir/ops/attention.h"
-#include "ir/emit.h"
+#include "ir/ops/dropout.h"
 #include "ir/ops/shapes.h"
 #include <limits>
 
@@ -48,6 +48,14 @@ AttentionMask maskOf(Op op) {
   return {op.getDiagonal(), op.getWindow()};
 }
 
+/// Rate 0 where the op has none.
+template <typename Op>
+Dropout dropoutOf(Op op) {
+  if (!op.getRate())
+    return {};
+  return {op.getRate()->convertToDouble(), op.getSeed(), *op.getStream(), op.getFirst()};
+}
+
 /// Checks the operands and attributes of either op; `prefix` is its name with "flash_attention_c" behind it.
 template <typename Adaptor>
 LogicalResult verifyOperands(std::optional<Location> loc, Adaptor adaptor, StringRef name) {
@@ -66,6 +74,14 @@ LogicalResult verifyOperands(std::optional<Location> loc, Adaptor adaptor, Strin
     return emitOptionalError(loc, "'", name, "' has window ", static_cast<int64_t>(*adaptor.getWindow()),
                              adaptor.getDiagonal() ? "" : " and no diagonal",
                              "; a window is positive and needs a diagonal (flash_attention_c3)");
+  bool hasRate = adaptor.getRate().has_value();
+  if (hasRate != adaptor.getStream().has_value() || hasRate != static_cast<bool>(adaptor.getSeed()) ||
+      (adaptor.getFirst() && !hasRate))
+    return emitOptionalError(loc, "'", name,
+                             "' has some of rate, stream, seed and first; dropout needs the first "
+                             "three, and `first` needs dropout (flash_attention_c4)");
+  if (double rate = hasRate ? adaptor.getRate()->convertToDouble() : 0; !(rate >= 0 && rate < 1))
+    return emitOptionalError(loc, "'", name, "' has rate ", rate, ", outside 0 <= rate < 1 (flash_attention_c4)");
   return success();
 }
 
@@ -79,9 +95,10 @@ RankedTensorType lseType(RankedTensorType q) {
 /// [B, T, H, d] becomes [B, G, group·T, d].
 class Expansion {
 public:
-  Expansion(Emit &b, Value q, Value k, Value v, double scale, AttentionSizes sizes, AttentionMask mask)
-      : b(b), sizes(sizes), mask(mask), scale(scale), element(tensorType(q).getElementType()), q(byGroup(q)),
-        k(b.transpose(k, {0, 2, 1, 3})), v(b.transpose(v, {0, 2, 1, 3})) {
+  Expansion(Emit &b, Value q, Value k, Value v, double scale, AttentionSizes sizes, AttentionMask mask,
+            const Dropout &dropout)
+      : b(b), sizes(sizes), mask(mask), dropout(dropout), scale(scale), element(tensorType(q).getElementType()),
+        q(byGroup(q)), k(b.transpose(k, {0, 2, 1, 3})), v(b.transpose(v, {0, 2, 1, 3})) {
     scores = byHead(b.mul(b.matmul(this->q, this->k, false, true, b.f32()), scale));
     if (mask.diagonal)
       visible = visiblePairs();
@@ -101,7 +118,7 @@ public:
     if (rowsMayBeEmpty)
       sum = b.select(b.compare(Predicate::eq, sum, b.zeros(tensorType(sum))), b.constant(1, tensorType(sum)), sum);
     Value p = b.div(e, b.broadcast(sum, type.getShape()));
-    Value out = fromGroup(b.matmul(byRows(b.cast(p, element)), v));
+    Value out = fromGroup(b.matmul(byRows(b.cast(dropped(p), element)), v));
     return {out, b.reshape(lse, {sizes.batch, sizes.heads, sizes.queries})};
   }
 
@@ -119,13 +136,13 @@ public:
     ArrayRef<int64_t> shape = tensorType(scores).getShape();
     Value shift = b.broadcast(column(delta), shape);
     Value grouped = dOut ? byGroup(dOut) : Value();
-    Value dP = dOut ? b.sub(byHead(b.matmul(grouped, v, false, true, b.f32())), shift) : b.neg(shift);
+    Value dP = dOut ? b.sub(dropped(byHead(b.matmul(grouped, v, false, true, b.f32()))), shift) : b.neg(shift);
     Value dS = byRows(b.cast(b.mul(p, dP), element));
     Value dQ = fromGroup(scaled(b.matmul(dS, k, false, false, b.f32())));
     Value dK = b.transpose(scaled(b.matmul(dS, q, true, false, b.f32())), {0, 2, 1, 3});
     if (!dOut)
       return {dQ, dK, Value()};
-    Value dV = b.transpose(b.matmul(byRows(b.cast(p, element)), grouped, true), {0, 2, 1, 3});
+    Value dV = b.transpose(b.matmul(byRows(b.cast(dropped(p), element)), grouped, true), {0, 2, 1, 3});
     return {dQ, dK, dV};
   }
 
@@ -133,6 +150,7 @@ private:
   Emit &b;
   AttentionSizes sizes;
   AttentionMask mask;
+  Dropout dropout;
   double scale;
   Type element;
   Value q, k, v; // [B, G, group·T, d], [B, G, S, d]
@@ -151,6 +169,7 @@ private:
     return b.reshape(x, {sizes.batch, sizes.keyHeads, sizes.group() * sizes.queries, sizes.keys});
   }
   Value column(Value rows) { return b.reshape(rows, {sizes.batch, sizes.heads, sizes.queries, 1}); }
+  Value dropped(Value x) { return dropout.rate > 0 ? dropOut(b, x, dropout) : x; }
   Value scaled(Value x) { return b.cast(b.mul(x, scale), element); }
   Value isFinite(Value x) { return b.create<IsFiniteOp>(withElement(tensorType(x), b.builder.getI1Type()), x); }
   Value hide(Value x, double with) { return visible ? b.select(visible, x, b.constant(with, tensorType(x))) : x; }
@@ -169,7 +188,8 @@ private:
 
 template <typename Op>
 Expansion expansionOf(Emit &b, Op op) {
-  return Expansion(b, op.getQ(), op.getK(), op.getV(), op.getScale().convertToDouble(), sizesOf(op), maskOf(op));
+  return Expansion(b, op.getQ(), op.getK(), op.getV(), op.getScale().convertToDouble(), sizesOf(op), maskOf(op),
+                   dropoutOf(op));
 }
 
 } // namespace
@@ -205,12 +225,14 @@ SmallVector<Value> FlashAttentionOp::expand(Emit &b) {
 // The log-sum-exp's own gradient g has d lse / d scores = P, so it goes through materialised probabilities: what
 // models have in their losses is out alone.
 SmallVector<Value> FlashAttentionOp::gradient(Emit &b, ValueRange dResults) {
-  SmallVector<Value> shares(3);
+  SmallVector<Value> shares;
   if (Value dOut = dResults[0]) {
     auto backward = FlashAttentionBackwardOp::create(b.builder, b.loc, getQ(), getK(), getV(), getOut(), getLse(), dOut,
-                                                     getScaleAttr(), getDiagonalAttr(), getWindowAttr());
+                                                     getSeed(), getFirst(), getScaleAttr(), getDiagonalAttr(),
+                                                     getWindowAttr(), getRateAttr(), getStreamAttr());
     shares.assign(backward->result_begin(), backward->result_end());
   }
+  shares.resize(getNumOperands()); // none to seed and first
   if (Value dLse = dResults[1]) {
     Expansion expansion = expansionOf(b, *this);
     SmallVector<Value> more = expansion.backward(expansion.probabilities(getLse()), Value(), b.neg(dLse));
@@ -220,16 +242,33 @@ SmallVector<Value> FlashAttentionOp::gradient(Emit &b, ValueRange dResults) {
   return shares;
 }
 
-/// Heads lie densely along their last dim; everything else has strides of its own, since kernels take q, k and v out of
-/// one packed tensor.
+/// Whether kernels can read the view [B, T, H, d]: heads lie densely along their last dim; other dims have strides of
+/// their own, since q, k and v are taken out of one packed tensor. As in a dense tensor, each head starts at a multiple
+/// of the largest power of two that divides d, up to 8 elements: kernels read vectors.
+static bool isReadableAsHeads(const StridedView &view) {
+  constexpr int64_t longestVector = 8;
+  const int64_t width = view.sizes.back() | longestVector, alignment = width & -width;
+  auto isReadable = [&](auto dim) {
+    auto [size, stride] = dim;
+    return size == 1 || (stride != 0 && stride % alignment == 0);
+  };
+  bool dense = view.sizes.back() == 1 || view.strides.back() == 1;
+  return dense && view.offset % alignment == 0 &&
+         llvm::all_of(llvm::drop_end(llvm::zip_equal(view.sizes, view.strides)), isReadable);
+}
+
+/// q, k, v, out and dOut are heads; the log-sum-exp is read as it was written, one number after another.
 static SmallVector<StridedView, 2> viewsOfHeads(OperandRange operands) {
   SmallVector<StridedView, 2> views;
   for (Value operand : operands) {
+    if (tensorType(operand).getRank() == 0) { // of the dropout
+      views.push_back(denseView(operand));
+      continue;
+    }
     StridedView view = stridedView(operand);
-    bool repeats = llvm::any_of(llvm::zip_equal(view.sizes, view.strides),
-                                [](auto dim) { return std::get<0>(dim) != 1 && std::get<1>(dim) == 0; });
-    bool dense = view.sizes.back() == 1 || view.strides.back() == 1;
-    views.push_back(dense && !repeats ? view : denseView(operand));
+    bool isHeads = tensorType(operand).getRank() == 4;
+    bool readable = isHeads ? isReadableAsHeads(view) : isDense(view);
+    views.push_back(readable ? view : denseView(operand));
   }
   return views;
 }
@@ -270,6 +309,17 @@ SmallVector<Value> FlashAttentionBackwardOp::expand(Emit &b) {
   Value delta =
       b.transpose(b.reshape(b.reduceSum(products, {3}), {sizes.batch, sizes.queries, sizes.heads}), {0, 2, 1});
   return expansion.backward(expansion.probabilities(getLse()), getDOut(), delta);
+}
+
+void FlashAttentionOp::keepResultType() {} // out has q's type, whatever that is
+void FlashAttentionBackwardOp::keepResultType() {}
+
+bool FlashAttentionOp::narrows(unsigned operand) {
+  return operand < 3; // q, k, v
+}
+bool FlashAttentionBackwardOp::narrows(unsigned operand) {
+  Value value = getOperation()->getOperand(operand);
+  return operand < 6 && value != getLse(); // q, k, v, out, dOut
 }
 
 int64_t FlashAttentionBackwardOp::flops() {

@@ -1,8 +1,9 @@
 // Composites: what users write by name, said once in terms of other ops. 16-bit floats are computed in f32.
 #include "ir/emit.h"
+#include "ir/names.h"
+#include "ir/ops/dropout.h"
 #include "ir/ops/shapes.h"
 #include <limits>
-#include <numbers>
 
 using namespace mlir;
 
@@ -18,18 +19,6 @@ Value mean(Emit &b, Value x, ArrayRef<int64_t> axes) {
   for (int64_t axis : axes)
     count *= tensorType(x).getDimSize(axis);
   return b.div(b.reduceSum(x, axes), count);
-}
-
-/// 1 / (1 + e^-x) as e^-|x|, or 1, times 1 / (1 + e^-|x|): nothing overflows or cancels, in the gradient neither. |x|
-/// is x times a sign that is constant for gradients, since the gradient of |x| at 0 would be 0.
-Value sigmoid(Emit &b, Value x) {
-  RankedTensorType type = tensorType(x);
-  Value negative = b.compare(Predicate::lt, x, b.zeros(type)), one = b.constant(1, type);
-  Value minus = b.mul(x, b.select(negative, one, b.constant(-1, type)));
-  // e^-1024 is 0 in every format; held there, so that no infinite gradient meets it.
-  Value least = b.constant(-1024, type);
-  Value e = b.exp(b.select(b.compare(Predicate::lt, minus, least), least, minus));
-  return b.mul(b.select(negative, e, one), b.div(one, b.add(e, one)));
 }
 
 /// x over its last dim's softmax. The maximum is detached: the result does not depend on it.
@@ -50,32 +39,7 @@ LogicalResult verifyLastSize(Operation *op, Value x, Value vector, StringRef nam
 
 } // namespace
 
-//===- activations ---------------------------------------------------------------------------------------------===//
-
-// (1 + tanh(u)) / 2 is sigmoid(2u), whose tail is exact where 1 + tanh(u) cancels. Beyond |x| = 32 the sigmoid is 0 or
-// 1 in f32 whatever the square, which is bounded there: an infinite one would meet gradients of 0.
-SmallVector<Value> GeluOp::decompose(Emit &b) {
-  Value x = b.cast(getX(), b.f32());
-  Value square = b.mul(x, x), bound = b.constant(32 * 32, tensorType(x));
-  square = b.select(b.compare(Predicate::lt, square, bound), square, bound);
-  constexpr double linear = 2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi, cubic = 0.044715 * linear;
-  Value twice = b.mul(x, b.add(b.mul(square, cubic), linear));
-  return {b.cast(b.mul(x, sigmoid(b, twice)), tensorType(getX()).getElementType())};
-}
-
-SmallVector<Value> SigmoidOp::decompose(Emit &b) {
-  return {b.cast(sigmoid(b, b.cast(getX(), b.f32())), tensorType(getX()).getElementType())};
-}
-
-SmallVector<Value> SiluOp::decompose(Emit &b) {
-  Value x = b.cast(getX(), b.f32());
-  return {b.cast(b.mul(x, sigmoid(b, x)), tensorType(getX()).getElementType())};
-}
-
-SmallVector<Value> ReluOp::decompose(Emit &b) {
-  Value zero = b.zeros(tensorType(getX()));
-  return {b.select(b.compare(Predicate::le, getX(), zero), zero, getX())};
-}
+//===- softmax -------------------------------------------------------------------------------------------------===//
 
 SmallVector<Value> SoftmaxOp::decompose(Emit &b) {
   RankedTensorType type = tensorType(getX());
@@ -159,8 +123,11 @@ LogicalResult LinearOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
 SmallVector<Value> LinearOp::decompose(Emit &b) {
   Type element = tensorType(getX()).getElementType();
   Value y = b.matmul(getX(), b.cast(getWeight(), element));
-  if (getBias())
+  if (getBias()) {
+    StringRef scope = scopeOf(nameOf(b.loc));
+    b.loc = named(b.loc, scope.empty() ? "bias" : (scope + ".bias").str());
     y = b.add(y, b.broadcast(b.cast(getBias(), element), tensorType(y).getShape()));
+  }
   return {y};
 }
 
@@ -236,21 +203,16 @@ SmallVector<Value> CrossEntropyOp::decompose(Emit &b) {
 
 LogicalResult DropoutOp::verify() {
   double rate = getRate().convertToDouble();
-  if (rate >= 0 && rate < 1)
-    return success();
-  return emitOpError() << "rate " << rate << " is outside 0 <= rate < 1 (dropout_c1)";
+  if (!(rate >= 0 && rate < 1))
+    return emitOpError() << "rate " << rate << " is outside 0 <= rate < 1 (dropout_c1)";
+  return verifyFirst(*this, getFirst(), tensorType(getX()), "dropout_c2");
 }
 SmallVector<Value> DropoutOp::decompose(Emit &b) {
   double rate = getRate().convertToDouble();
   if (rate == 0)
     return {getX()};
   Value x = b.cast(getX(), b.f32());
-  RankedTensorType type = tensorType(x);
-  Value bits = RandomBitsOp::create(b.builder, b.loc, withElement(type, b.i32()), getSeed(), getStream(), Value());
-  // Signed bits below the threshold are dropped: the share of such values is `rate`.
-  double threshold = -2147483648.0 + rate * 4294967296.0;
-  Value keep = b.compare(Predicate::ge, bits, b.constant(std::min(threshold, 2147483647.0), tensorType(bits)));
-  Value y = b.select(keep, b.mul(x, 1 / (1 - rate)), b.zeros(type));
+  Value y = dropOut(b, x, {rate, getSeed(), getStream(), getFirst()});
   return {b.cast(y, tensorType(getX()).getElementType())};
 }
 

@@ -42,7 +42,9 @@ LogicalResult IotaOp::verify() {
 }
 
 LogicalResult RandomBitsOp::verify() {
-  return verifyLike(*this, getLike(), tensorType(getResult()), "random_bits_c1");
+  if (failed(verifyLike(*this, getLike(), tensorType(getResult()), "random_bits_c1")))
+    return failure();
+  return verifyFirst(*this, getFirst(), tensorType(getResult()), "random_bits_c2");
 }
 
 //===- gather, scatter_add -------------------------------------------------------------------------------------===//

@@ -66,6 +66,10 @@ SmallVector<Value> MatmulOp::gradient(Emit &e, ValueRange dResults) {
   return {flatten ? e.reshape(da, shapeOfA) : da, db};
 }
 
+void MatmulOp::keepResultType() {
+  setDtype(tensorType(getResult()).getElementType());
+}
+
 SmallVector<StridedView, 2> MatmulOp::operandViews(const ViewLimits &limits) {
   auto strided = [](const MatrixView &matrix) {
     return StridedView{matrix.root,

@@ -54,4 +54,10 @@ LogicalResult verifyLike(Operation *op, Value like, RankedTensorType result, Str
                            << "; their sizes must agree (" << label << ")";
 }
 
+LogicalResult verifyFirst(Operation *op, Value first, RankedTensorType shape, StringRef label) {
+  if (!first || shape.getRank() > 0)
+    return success();
+  return op->emitOpError() << "has `first` for a scalar; it counts along dim 0, which needs one (" << label << ")";
+}
+
 } // namespace tcc

@@ -19,4 +19,8 @@ std::optional<llvm::SmallVector<int64_t>> resolveReshape(llvm::ArrayRef<int64_t>
 mlir::LogicalResult verifyLike(mlir::Operation *op, mlir::Value like, mlir::RankedTensorType result,
                                llvm::StringRef label);
 
+/// Checks that a shape whose random bits begin at `first` (null: none) has a dim 0.
+mlir::LogicalResult verifyFirst(mlir::Operation *op, mlir::Value first, mlir::RankedTensorType shape,
+                                llvm::StringRef label);
+
 } // namespace tcc

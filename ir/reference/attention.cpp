@@ -30,11 +30,35 @@ bool sees(Op op, int64_t t, int64_t s) {
   return s <= last && (!op.getWindow() || s > last - static_cast<int64_t>(*op.getWindow()));
 }
 
+/// What dropout makes of a probability or of its gradient.
+class ProbabilityDropout {
+public:
+  /// `shape` is [B, H, T, S]; `next` is the number of the operand behind the last tensor's.
+  template <typename Op>
+  ProbabilityDropout(Call &call, Op op, ArrayRef<int64_t> shape, unsigned next) : shape(shape) {
+    rate = op.getRate() ? op.getRate()->convertToDouble() : 0;
+    if (rate > 0)
+      random.emplace(call.in(next), *op.getStream(), op.getFirst() ? &call.in(next + 1) : nullptr);
+  }
+  double operator()(double p, int64_t b, int64_t h, int64_t t, int64_t s) const {
+    if (!random)
+      return p;
+    return random->keeps(rate, shape, {b, h, t, s}) ? p / (1 - std::floor(std::ldexp(rate, 32)) / std::ldexp(1.0, 32))
+                                                    : 0;
+  }
+
+private:
+  Shape shape;
+  double rate;
+  std::optional<RandomElements> random;
+};
+
 void forward(Call &call, FlashAttentionOp op) {
   Heads q(call.in(0)), k(call.in(1)), v(call.in(2));
   int64_t batch = q.x.shape()[0], group = k.heads == 0 ? 1 : q.heads / k.heads;
   RefTensor &out = call.addResult(q.x.shape()), &lse = call.addResult({batch, q.heads, q.rows});
   double scale = op.getScale().convertToDouble();
+  ProbabilityDropout dropped(call, op, {batch, q.heads, q.rows, k.rows}, 3);
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t h = 0; h < q.heads; ++h)
       for (int64_t t = 0; t < q.rows; ++t) {
@@ -53,7 +77,7 @@ void forward(Call &call, FlashAttentionOp op) {
         lse.data[(b * q.heads + h) * q.rows + t] = keys.empty() ? top : top + std::log(sum);
         std::vector<Sum> row(q.width, Sum(call.mode));
         for (size_t i = 0; i < keys.size(); ++i) {
-          double p = std::exp(scores[i] - top) / sum;
+          double p = dropped(std::exp(scores[i] - top) / sum, b, h, t, keys[i]);
           if (call.mode == RefMode::rounding)
             p = roundToElement(p, q.x.element());
           for (int64_t d = 0; d < q.width; ++d)
@@ -70,6 +94,7 @@ void backward(Call &call, FlashAttentionBackwardOp op) {
   int64_t batch = q.x.shape()[0], group = k.heads == 0 ? 1 : q.heads / k.heads;
   RefTensor &dQ = call.addResult(q.x.shape()), &dK = call.addResult(k.x.shape()), &dV = call.addResult(k.x.shape());
   double scale = op.getScale().convertToDouble();
+  ProbabilityDropout dropped(call, op, {batch, q.heads, q.rows, k.rows}, 6);
   auto narrow = [&](double value) {
     return call.mode == RefMode::rounding ? roundToElement(value, q.x.element()) : value;
   };
@@ -83,11 +108,12 @@ void backward(Call &call, FlashAttentionBackwardOp op) {
           const double *query = q.row(b, t, h), *key = k.row(b, s, h / group);
           double score = scale * dot(call.mode, query, key, q.width);
           double p = std::exp(score - lse.data[(b * q.heads + h) * q.rows + t]);
-          double dS = narrow(p * (dot(call.mode, dOut.row(b, t, h), v.row(b, s, h / group), q.width) - delta));
+          double dP = dropped(dot(call.mode, dOut.row(b, t, h), v.row(b, s, h / group), q.width), b, h, t, s);
+          double dS = narrow(p * (dP - delta)), left = narrow(dropped(p, b, h, t, s));
           for (int64_t d = 0; d < q.width; ++d) {
             dQ.data[q.at(b, t, h) + d] += scale * dS * key[d];
             dK.data[k.at(b, s, h / group) + d] += scale * dS * query[d];
-            dV.data[k.at(b, s, h / group) + d] += narrow(p) * dOut.row(b, t, h)[d];
+            dV.data[k.at(b, s, h / group) + d] += left * dOut.row(b, t, h)[d];
           }
         }
       }

@@ -7,23 +7,6 @@ using namespace mlir;
 namespace tcc::reference {
 namespace {
 
-double sigmoid(double x) {
-  return 1 / (1 + std::exp(-x));
-}
-
-double gelu(double x) {
-  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-}
-
-template <typename Op>
-void addActivation(Registry &registry, double (*function)(double)) {
-  add<Op>(registry, [function](Call &call, Op) {
-    RefTensor &result = call.addResult(call.in(0).shape());
-    for (int64_t i = 0; i < result.size(); ++i)
-      result.data[i] = function(call.in(0).data[i]);
-  });
-}
-
 /// The sizes of a tensor as rows over its last dim; a scalar is one row of one.
 struct Rows {
   int64_t columns, rows;
@@ -162,13 +145,13 @@ void addDropout(Registry &registry) {
   add<DropoutOp>(registry, [](Call &call, DropoutOp op) {
     const RefTensor &x = call.in(0);
     RefTensor &result = call.addResult(x.shape());
-    auto seed = static_cast<uint64_t>(static_cast<int64_t>(call.in(1).data[0]));
-    double rate = op.getRate().convertToDouble();
-    for (int64_t i = 0; i < result.size(); ++i) {
-      auto bits = static_cast<int32_t>(philoxWord(seed, op.getStream(), i));
-      bool kept = (static_cast<double>(bits) + std::ldexp(1.0, 31)) / std::ldexp(1.0, 32) >= rate;
-      result.data[i] = kept ? x.data[i] / (1 - rate) : 0;
-    }
+    RandomElements random(call.in(1), op.getStream(), op.getFirst() ? &call.in(2) : nullptr);
+    double rate = op.getRate().convertToDouble(), share = std::floor(std::ldexp(rate, 32)) / std::ldexp(1.0, 32);
+    int64_t next = 0;
+    forEachIndex(x.shape(), [&](ArrayRef<int64_t> index) {
+      result.data[next] = random.keeps(rate, x.shape(), index) ? x.data[next] / (1 - share) : 0;
+      ++next;
+    });
   });
 }
 
@@ -198,10 +181,6 @@ void addAdamw(Registry &registry) {
 } // namespace
 
 void addComposites(Registry &registry) {
-  addActivation<GeluOp>(registry, gelu);
-  addActivation<SigmoidOp>(registry, sigmoid);
-  addActivation<SiluOp>(registry, [](double x) { return x * sigmoid(x); });
-  addActivation<ReluOp>(registry, [](double x) { return x <= 0 ? 0 : x; });
   addNorms(registry);
   addLinear(registry);
   addPlainAttention(registry);

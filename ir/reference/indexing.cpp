@@ -13,6 +13,30 @@ int64_t rowSize(const RefTensor &table) {
 
 } // namespace
 
+RandomElements::RandomElements(const RefTensor &seedTensor, uint64_t stream, const RefTensor *first)
+    : seed(static_cast<uint64_t>(static_cast<int64_t>(seedTensor.data[0]))), stream(stream),
+      first(first ? static_cast<int64_t>(first->data[0]) : 0) {
+  if (seedTensor.element().isInteger(32))
+    seed = static_cast<uint32_t>(seed);
+}
+
+uint32_t RandomElements::at(ArrayRef<int64_t> shape, ArrayRef<int64_t> index) const {
+  Shape place(index);
+  if (!place.empty())
+    place[0] += first;
+  int64_t column = place.empty() ? 0 : place.pop_back_val();
+  int64_t row = place.empty() ? 0 : place.pop_back_val();
+  int64_t outer = 0;
+  for (auto [size, coordinate] : llvm::zip(shape, place)) // of the leading dims
+    outer = outer * size + coordinate;
+  return randomBitsAt(seed, stream,
+                      {static_cast<uint32_t>(outer), static_cast<uint32_t>(row), static_cast<uint32_t>(column)});
+}
+
+bool RandomElements::keeps(double rate, ArrayRef<int64_t> shape, ArrayRef<int64_t> index) const {
+  return at(shape, index) >= static_cast<uint32_t>(std::ldexp(rate, 32));
+}
+
 void addIndexing(Registry &registry) {
   add<IotaOp>(registry, [](Call &call, IotaOp op) {
     Shape shape = call.resultShape(op.getLike() ? &call.in(0) : nullptr);
@@ -22,11 +46,12 @@ void addIndexing(Registry &registry) {
   });
 
   add<RandomBitsOp>(registry, [](Call &call, RandomBitsOp op) {
-    Shape shape = call.resultShape(op.getLike() ? &call.in(1) : nullptr);
+    Shape shape = call.resultShape(op.getLike() ? call.operands.back() : nullptr);
     RefTensor &result = call.addResult(shape);
-    auto seed = static_cast<uint64_t>(static_cast<int64_t>(call.in(0).data[0]));
-    for (int64_t i = 0; i < result.size(); ++i)
-      result.data[i] = static_cast<int32_t>(philoxWord(seed, op.getStream(), i));
+    RandomElements random(call.in(0), op.getStream(), op.getFirst() ? &call.in(1) : nullptr);
+    int64_t next = 0;
+    forEachIndex(shape,
+                 [&](ArrayRef<int64_t> index) { result.data[next++] = static_cast<int32_t>(random.at(shape, index)); });
   });
 
   add<GatherOp>(registry, [](Call &call, GatherOp) {

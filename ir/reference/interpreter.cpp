@@ -1,5 +1,6 @@
 // The walk over a function: values by use, results rounded, storage freed after the last use.
 #include "ir/reference/interpreter.h"
+#include "ir/names.h"
 #include "ir/reference/registry.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -20,6 +21,7 @@ const Registry &registry() {
     addIndexing(registry);
     addMatmul(registry);
     addAttention(registry);
+    addActivations(registry);
     addComposites(registry);
     return registry;
   }();
@@ -126,7 +128,7 @@ private:
   LogicalResult refuse(Operation &op, const Twine &message) {
     std::string text;
     llvm::raw_string_ostream stream(text);
-    if (auto place = dyn_cast<FileLineColLoc>(op.getLoc()))
+    if (FileLineColLoc place = sourceOf(op.getLoc()))
       stream << place.getFilename().getValue() << ':' << place.getLine() << ':' << place.getColumn() << ": ";
     stream << "'" << op.getName() << "' " << message;
     error = text;
@@ -258,7 +260,11 @@ RefTensor randomTensor(RankedTensorType type, uint64_t seed, double low, double 
   RefTensor tensor = splatTensor(type, 0);
   bool isBool = type.getElementType().isInteger(1), isInteger = isa<IntegerType>(type.getElementType());
   for (auto [i, value] : llvm::enumerate(tensor.data)) {
-    uint64_t word = (static_cast<uint64_t>(philoxWord(seed, 0, i)) << 20) ^ philoxWord(seed, 1, i);
+    auto random = [&, i = i](uint32_t stream) {
+      return philoxWords({static_cast<uint32_t>(i), static_cast<uint32_t>(i >> 32), 0, 0},
+                         {static_cast<uint32_t>(seed), stream})[0];
+    };
+    uint64_t word = (static_cast<uint64_t>(random(0)) << 20) ^ random(1);
     double unit = std::ldexp(static_cast<double>(word), -52); // 52 random bits: [0, 1)
     value = low + (high - low) * unit;
     if (isBool)
@@ -295,18 +301,22 @@ void roundToElement(RefTensor &tensor) {
     value = roundToElement(value, tensor.element());
 }
 
-uint32_t philoxWord(uint64_t seed, uint64_t stream, uint64_t index) {
-  uint32_t counter[4] = {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), 0, 0};
-  uint32_t key[2] = {static_cast<uint32_t>(seed), static_cast<uint32_t>(stream)};
+std::array<uint32_t, 4> philoxWords(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
     uint64_t first = uint64_t{0xD2511F53} * counter[0], second = uint64_t{0xCD9E8D57} * counter[2];
-    uint32_t next[4] = {static_cast<uint32_t>(second >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(second),
-                        static_cast<uint32_t>(first >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(first)};
-    std::copy(next, next + 4, counter);
+    counter = {static_cast<uint32_t>(second >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(second),
+               static_cast<uint32_t>(first >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(first)};
     key[0] += 0x9E3779B9;
     key[1] += 0xBB67AE85;
   }
-  return counter[0];
+  return counter;
+}
+
+uint32_t randomBitsAt(uint64_t seed, uint64_t stream, RandomPlace place) {
+  std::array<uint32_t, 4> words =
+      philoxWords({place.outer, place.row & ~8u, place.column & ~8u, static_cast<uint32_t>(seed >> 32)},
+                  {static_cast<uint32_t>(seed), static_cast<uint32_t>(stream)});
+  return words[2 * (place.row >> 3 & 1) + (place.column >> 3 & 1)];
 }
 
 } // namespace tcc

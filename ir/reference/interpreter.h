@@ -49,8 +49,14 @@ double roundToElement(double value, mlir::Type element);
 /// Rounds every element to the tensor's own element type.
 void roundToElement(RefTensor &tensor);
 
-/// The first word of Philox4x32-10 (Salmon et al. 2011) for counter (index mod 2^32, index div 2^32, 0, 0) and the low
-/// 32 bits of seed and stream as key, as tcc.random_bits has it.
-uint32_t philoxWord(uint64_t seed, uint64_t stream, uint64_t index);
+/// The four words of Philox4x32-10 (Salmon et al. 2011).
+std::array<uint32_t, 4> philoxWords(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
+
+/// Where an element of tcc.random_bits stands: modulo 2^32.
+struct RandomPlace {
+  uint32_t outer, row, column;
+};
+/// Its bits. `seed` is what an i64 seed holds, or the 32 bits of an i32 one.
+uint32_t randomBitsAt(uint64_t seed, uint64_t stream, RandomPlace place);
 
 } // namespace tcc

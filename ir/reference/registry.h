@@ -32,6 +32,7 @@ void addReductions(Registry &registry);
 void addIndexing(Registry &registry);
 void addMatmul(Registry &registry);
 void addAttention(Registry &registry);
+void addActivations(Registry &registry);
 void addComposites(Registry &registry);
 
 /// Registers a function that takes the call and the op in its own class.
@@ -54,6 +55,20 @@ public:
 private:
   double value;
   bool narrow;
+};
+
+/// The random bits of elements of one shape, from the operands of an op that has them.
+class RandomElements {
+public:
+  /// `first` may be null.
+  RandomElements(const RefTensor &seed, uint64_t stream, const RefTensor *first);
+  uint32_t at(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> index) const;
+  /// Whether a dropout of this rate keeps the element.
+  bool keeps(double rate, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> index) const;
+
+private:
+  uint64_t seed, stream;
+  int64_t first;
 };
 
 int64_t elementCount(llvm::ArrayRef<int64_t> shape);

@@ -1,6 +1,7 @@
 // How the cost of compiling grows with the graph: GPT-2 training steps of more and more layers, their sizes tiny,
 // through tracing, the pipeline and the lowering of the plan. Prints milliseconds of each step at each size and the
 // exponent of the growth, fitted over the last factor of ten in ops.
+// The least of a few runs counts, since other programs take their share of the machine.
 //   pass_scaling [--ops=N] [-O LEVEL]     up to N captured ops; 10000 by default
 #include "codegen/cpu/target.h"
 #include "codegen/lower_plan.h"
@@ -84,6 +85,17 @@ Times compileOnce(int64_t layers, int level) {
   return times;
 }
 
+/// Of several runs the least time of each step; the largest graphs run once.
+Times compile(int64_t layers, int level) {
+  Times best = compileOnce(layers, level);
+  for (int runs = best.ops > 20000 ? 1 : 3; runs > 1; --runs) {
+    const Times again = compileOnce(layers, level);
+    for (size_t step = 0; step < best.steps.size(); ++step)
+      best.steps[step].second = std::min(best.steps[step].second, again.steps[step].second);
+  }
+  return best;
+}
+
 /// The slope of log(time) over log(ops), least squares over the runs of the last factor of ten.
 double exponent(const std::vector<Times> &runs, size_t step) {
   double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
@@ -131,10 +143,10 @@ int main(int count, char **arguments) {
   }
   try {
     std::vector<Times> runs;
-    compileOnce(1, level); // what is set up once
+    compile(1, level); // what is set up once
     for (double layers = 1; runs.empty() || static_cast<double>(runs.back().ops) * 1.8 < static_cast<double>(most);
          layers *= 2)
-      runs.push_back(compileOnce(static_cast<int64_t>(layers), level));
+      runs.push_back(compile(static_cast<int64_t>(layers), level));
     print(runs);
   } catch (const std::exception &problem) {
     std::cerr << "pass_scaling: " << problem.what() << '\n';

@@ -3,13 +3,16 @@
 
     torch_gpt.py --size char -B 16 --steps 6 --compile [--bf16]    times steps; the last line is JSON with "tok_s"
     torch_gpt.py --size baby -B 4 --steps 20 --export DIR          writes weights, tokens, losses and first gradients
+    torch_gpt.py --size gpt2 -B 8 --device cuda --bf16 --compile [--mode max-autotune] [--sdpa cudnn] [--pad 50304]
 
 The step: next-token loss, gradients clipped to norm 1, AdamW (3e-4, 0.9/0.95, 1e-8, decay 0.1 on matrices), f32; with
---bf16 forward products are under autocast. An export holds config.json and model.safetensors under Hugging Face's names,
+--bf16 forward products are under autocast. On CUDA batches come from pinned memory, AdamW is the fused one, and steps that
+are timed wait for nothing: the loss is read at the end. An export holds config.json and model.safetensors under Hugging Face's names,
 tokens.bin (uint16, batch after batch, in the order of train_gpt's --order=sequential), losses.json, grads.safetensors
 (first step, before clipping).
 """
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -70,6 +73,15 @@ def attention(x, heads):
     return mixed.transpose(1, 2).reshape(batch, length, packed // 3)
 
 
+def attention_by(backend):
+    """PyTorch's choice, or one of its attention back ends."""
+    if not backend:
+        return contextlib.nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    return sdpa_kernel({"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION,
+                        "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}[backend])
+
+
 def loss_of(weights, tokens, targets, layers, heads):
     def norm(x, name):
         return F.layer_norm(x, x.shape[-1:], weights[name + ".weight"], weights[name + ".bias"], 1e-5)
@@ -91,7 +103,7 @@ def save_tensors(path, tensors):
     """A safetensors file: length, JSON header, f32 data."""
     header, data = {}, b""
     for name, tensor in tensors.items():
-        part = tensor.detach().numpy().astype("<f4").tobytes()
+        part = tensor.detach().cpu().numpy().astype("<f4").tobytes()
         header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [len(data), len(data) + len(part)]}
         data += part
     text = json.dumps(header).encode()
@@ -134,39 +146,62 @@ def main():
     parser.add_argument("--compile", action="store_true", help="torch.compile (PyTorch 2)")
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--export", metavar="DIR")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--mode", help="of torch.compile: reduce-overhead, max-autotune")
+    parser.add_argument("--sdpa", choices=["flash", "cudnn", "efficient", "math"], help="attention's back end")
+    parser.add_argument("--pad", type=int, help="vocabulary to pad to")
     options = parser.parse_args()
     layers, heads, width, sequence, vocabulary = SIZES[options.size]
     sequence = options.sequence or sequence
     options.sizes = layers, heads, width, sequence, vocabulary
+    on_gpu = options.device.startswith("cuda")
+    if on_gpu:
+        torch.backends.cuda.matmul.allow_tf32 = not options.export
 
-    weights = initial_weights(layers, width, sequence, vocabulary)
+    weights = initial_weights(layers, width, sequence, options.pad or vocabulary)
+    weights = {name: weight.detach().to(options.device).requires_grad_() for name, weight in weights.items()}
     first = {name: weight.detach().clone() for name, weight in weights.items()}
     groups = [{"params": [w for w in weights.values() if w.dim() >= 2], "weight_decay": 0.1},
               {"params": [w for w in weights.values() if w.dim() < 2], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), eps=1e-8)
-    step_loss = torch.compile(loss_of) if options.compile else loss_of
+    optimizer = torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), eps=1e-8,
+                                  **({"fused": True} if on_gpu else {}))
+    step_loss = torch.compile(loss_of, mode=options.mode) if options.compile else loss_of
     tokens = make_tokens(options.steps * options.batch * sequence + 1, vocabulary)
 
     losses, times, gradients = [], [], {}
     for step in range(options.steps):
         start = time.perf_counter()
+        settled = step >= options.steps // 3  # behind compilation and first touches
+        if on_gpu and step == options.steps // 3:
+            torch.cuda.synchronize()
+            settled_since = time.perf_counter()
         window = torch.from_numpy(tokens[step * options.batch * sequence :][: options.batch * sequence + 1])
         inputs, targets = window[:-1].view(options.batch, sequence), window[1:].view(options.batch, sequence)
+        if on_gpu:
+            inputs, targets = (x.pin_memory().to(options.device, non_blocking=True) for x in (inputs, targets))
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.bf16):
+        with attention_by(options.sdpa), torch.autocast(options.device.split(":")[0], dtype=torch.bfloat16, enabled=options.bf16):
             loss = step_loss(weights, inputs, targets, layers, heads)
         loss.backward()
         if step == 0 and options.export:
             gradients = {name: weight.grad.clone() for name, weight in weights.items()}
         torch.nn.utils.clip_grad_norm_(list(weights.values()), 1.0)
         optimizer.step()
-        losses.append(loss.item())
+        losses.append(loss.detach() if on_gpu and settled and not options.export else loss.item())
         times.append(time.perf_counter() - start)
+    if on_gpu:
+        torch.cuda.synchronize()
+        seconds = (time.perf_counter() - settled_since) / (options.steps - options.steps // 3)
+    else:
+        steady = sorted(times[len(times) // 3 :])
+        seconds = steady[len(steady) // 2]
+    losses = [float(loss) for loss in losses]
     if options.export:
         export(options.export, options, first, tokens, losses, gradients)
-    steady = sorted(times[len(times) // 3 :])  # behind compilation and first touches
-    seconds = steady[len(steady) // 2]
-    print(json.dumps({"loss": losses[-1], "ms": seconds * 1e3, "tok_s": options.batch * sequence / seconds}))
+    result = {"loss": losses[-1], "ms": seconds * 1e3, "tok_s": options.batch * sequence / seconds}
+    if on_gpu:
+        result["peak_bytes"] = torch.cuda.max_memory_allocated()
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 // Index maps: transposes, slices, pads, concatenation, gather, scatter_add, numbers and random bits.
 #include "kernel_runner.h"
+#include "tests/ops/random_elements.h"
 
 using namespace tcc;
 using namespace tcc::test;
@@ -180,6 +181,26 @@ TEST(CpuIndexing, NumbersAndRandomBits) {
     %zero = tcc.constant dense<0.0> : tensor<5x37xf32>
     %y = tcc.select %keep, %x, %zero : tensor<5x37xi1>, tensor<5x37xf32>)"};
   expectLikeInterpreter(text, {floats({5, 37}, 1), integers({}, {1234})});
+}
+
+TEST(CpuIndexing, RandomBitsAreThoseOfTheElementsCoordinates) {
+  KernelText flat{{{"seed", "i32"}, {"first", "i32"}}, {{"bits", "4x19x37xi32"}}, R"(
+    %bits = tcc.random_bits %seed stream 3 first %first : tensor<i32> -> tensor<4x19x37xi32>)"};
+  KernelText rows{{{"seed", "i64"}}, {{"most", "2x3x1xi32"}, {"bits", "2x3x40xi32"}}, R"(
+    %bits = tcc.random_bits %seed stream 3 : tensor<i64> -> tensor<2x3x40xi32>
+    %most = tcc.reduce_max %bits axes [2] : tensor<2x3x40xi32> -> tensor<2x3x1xi32>)"};
+  static mlir::MLIRContext context;
+  RefTensor seed{mlir::RankedTensorType::get({}, mlir::IntegerType::get(&context, 64)), {77 + 4294967296.0 * 3}};
+  auto lastResult = [](const KernelText &text, const cpu::Target &target, const std::vector<RefTensor> &inputs) {
+    LoadedKernel kernel(text, {.target = target});
+    EXPECT_EQ(kernel.error, "");
+    return kernel.run(inputs).back().data;
+  };
+  for (const cpu::Target &target : runnableTargets()) {
+    EXPECT_EQ(lastResult(flat, target, {integers({}, {-5}), integers({}, {2})}),
+              randomElements(0xfffffffb, 3, 4, 19, 37, 2));
+    EXPECT_EQ(lastResult(rows, target, {seed}), randomElements((3ull << 32) + 77, 3, 2, 3, 40));
+  }
 }
 
 } // namespace

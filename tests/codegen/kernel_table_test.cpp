@@ -106,4 +106,13 @@ TEST_F(Table, whatIsEmittedIsWhatWasCompared) {
     EXPECT_EQ(mayShareBuffer(emitted, 0, argument), mayShareBuffer(large, 0, argument));
 }
 
+TEST_F(Table, kernelsWrittenByATargetAreToldApartByTheirSymbols) {
+  EXPECT_EQ(add(KernelText{{{"x", "3xf32"}}, {{"y", "3xf32"}}, "%y = tcc.neg %x : tensor<3xf32>"}), 0u);
+  EXPECT_EQ(table.add("forward_d64", "text of 64"), 1u);
+  EXPECT_EQ(table.add("forward_d128", "text of 128"), 2u);
+  EXPECT_EQ(table.add("forward_d64", "text of 64"), 1u);
+  EXPECT_EQ(table.sources()[2].text, "text of 128");
+  EXPECT_EQ(table.sources().size(), 3u);
+}
+
 } // namespace

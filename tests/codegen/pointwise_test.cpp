@@ -169,6 +169,10 @@ double gelu(double x) {
   return x * sigmoid(2 * std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x));
 }
 
+double softplus(double x) {
+  return std::isnan(x) ? x : std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));
+}
+
 /// The bounds that docs/LANGUAGE.md states. Those of silu and gelu are the tail's: a sigmoid that is a denormal, and an
 /// exponential of up to 88 whose argument was rounded.
 const Function functions[] = {{"exp", std::exp, 1.5},
@@ -181,7 +185,8 @@ const Function functions[] = {{"exp", std::exp, 1.5},
                               {"rsqrt", [](double x) { return 1 / std::sqrt(x); }, 1.5},
                               {"sigmoid", sigmoid, 3},
                               {"silu", [](double x) { return x < -1e300 ? 0 : x * sigmoid(x); }, 60},
-                              {"gelu", gelu, 200}};
+                              {"gelu", gelu, 200},
+                              {"softplus", softplus, 4}};
 
 /// Floats of all exponents and both signs, evenly among their bit patterns, and around each power of two.
 std::vector<double> floatsOfAllSizes() {

@@ -101,13 +101,14 @@ public:
       code += " " + kernel.symbol;
     return std::vector<std::string>{code};
   }
-  bool lower(const StructuredCall &call, runtime::Plan &plan, std::string &) const override {
+  bool lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &, std::string &) const override {
     scratch.push_back(plan.buffers[call.scratch].bytes);
     runtime::Instruction copy;
     copy.call = runtime::CopyCall{call.operands[0], call.results[0]};
     plan.instructions.push_back(std::move(copy));
     return true;
   }
+  FastProducts fastProducts() const override { return {}; }
   std::optional<std::string> needs(std::string &) const override { return "imagination"; }
 
   TargetModel data;
@@ -150,9 +151,9 @@ public:
   int64_t scratchBytes(Operation *op) const override {
     return isa<DuplicateOp>(op) ? 100 : CpuTarget::scratchBytes(op);
   }
-  bool lower(const StructuredCall &call, runtime::Plan &plan, std::string &error) const override {
+  bool lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels, std::string &error) const override {
     if (!isa<DuplicateOp>(call.op))
-      return CpuTarget::lower(call, plan, error);
+      return CpuTarget::lower(call, plan, kernels, error);
     runtime::Instruction copy;
     copy.call = runtime::CopyCall{call.operands[0], call.results[0]};
     plan.instructions.push_back(std::move(copy));

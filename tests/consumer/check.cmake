@@ -1,12 +1,17 @@
 # cmake -DSOURCE=... -DBINARY=... -DTCC=... -DOPTIONS=... -P check.cmake: configures the consumer and compiles its files
-# by their own command lines, so that nothing of tcc is built again: both targets exist, their headers compile under the
-# standard that they ask for, and our warnings stay ours.
+# by their own command lines, so that nothing of tcc is built again but the headers that are generated: both targets exist,
+# their headers compile under the standard that they ask for, and our warnings stay ours.
 file(REMOVE_RECURSE ${BINARY})
 execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE} -B ${BINARY} -G Ninja -DTCC_SOURCE=${TCC}
   -DCMAKE_EXPORT_COMPILE_COMMANDS=ON ${OPTIONS}
   RESULT_VARIABLE failed OUTPUT_VARIABLE text ERROR_VARIABLE text)
 if(failed)
   message(FATAL_ERROR "the consumer cannot be configured:\n${text}")
+endif()
+execute_process(COMMAND ${CMAKE_COMMAND} --build ${BINARY} --target tcc_op_list
+  RESULT_VARIABLE failed OUTPUT_VARIABLE text ERROR_VARIABLE text)
+if(failed)
+  message(FATAL_ERROR "the generated headers cannot be made:\n${text}")
 endif()
 file(READ ${BINARY}/compile_commands.json commands)
 string(JSON count LENGTH "${commands}")

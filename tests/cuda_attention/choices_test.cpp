@@ -18,6 +18,7 @@ TEST(AttentionChoices, EveryCaseHasTiles) {
         int queries = pass == AttentionPass::BackwardKeys ? kernel.tiles.columns : kernel.rows;
         EXPECT_EQ(128 % queries, 0) << kernel.name;
         EXPECT_NE(kernel.text.find(kernel.name + ", "), std::string::npos);
+        EXPECT_EQ(preludeOf(kernel.text), kernel.prelude) << kernel.name;
       }
 }
 
@@ -46,7 +47,7 @@ TEST(AttentionChoices, SwitchesAreOffAndRefusedWhereNoKernelHasThem) {
   };
   tiles.overlap = tiles.pingPong = tiles.persistent = true;
   AttentionKernel kernel = attentionKernel(of, tiles);
-  EXPECT_EQ(kernel.name, "attention_forward_hopper_overlapped_pingpong_persistent_bf16_d64");
+  EXPECT_EQ(kernel.name, "attention_forward_hopper_overlapped_pingpong_persistent_bf16_d64_192x128");
   EXPECT_NE(kernel.text.find(kernel.name + ", "), std::string::npos);
   of.pass = AttentionPass::BackwardQuery;
   EXPECT_EQ(refused(of, tiles),

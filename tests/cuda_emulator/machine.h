@@ -270,7 +270,7 @@ private:
   static constexpr std::size_t pageBytes = 4096;
 
   friend class DeviceBuffer;
-  static constexpr std::size_t arenaMapped = 512 * 1024, staticBase = 1024, dynamicZone = 16 * 1024;
+  static constexpr std::size_t arenaMapped = 512 * 1024, staticBase = 1024, dynamicZone = staticBase + 48 * 1024;
   std::vector<RawFinding> findings;
   bool aborted = false;
   Thread *running = nullptr;

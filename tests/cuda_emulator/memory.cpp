@@ -20,7 +20,7 @@ void *Machine::sharedArray(int id, std::size_t bytes, std::size_t alignment) {
   if (found == sharedArrays.end()) {
     staticEnd = (staticEnd + alignment - 1) / alignment * alignment;
     if (staticEnd + bytes > dynamicZone)
-      fail(FindingKind::Launch, "static shared memory beyond 15 KiB; use dynamic shared memory");
+      fail(FindingKind::Launch, "static shared memory beyond 48 KiB; use dynamic shared memory");
     found = sharedArrays.emplace(id, std::make_pair(staticEnd, bytes)).first;
     staticEnd += bytes;
   }

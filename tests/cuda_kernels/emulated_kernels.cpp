@@ -87,14 +87,19 @@ std::vector<EmulatedKernel> kernelsOf(ModuleOp fused, const std::string &prefix,
 }
 
 std::vector<RefTensor> runEmulated(const emulator::Module &module, const EmulatedKernel &kernel,
-                                   const emulator::Schedule &schedule, std::string &findings) {
+                                   const emulator::Schedule &schedule, std::string &findings,
+                                   std::optional<unsigned> over) {
   func::FuncOp function = mainOf(*const_cast<OwningOpRef<ModuleOp> &>(kernel.module));
   Buffers buffers = buffersOf(kernel, function);
+  if (over)
+    std::swap(buffers[*over], buffers[kernel.inputs.size()]); // what was the argument's is the result's
   cuda::KernelDivision division = cuda::divide(kernel.source.form);
   int columns = static_cast<int>(kernel.source.form.space.columns);
   std::vector<void *> values, arguments;
   for (const auto &buffer : buffers)
     values.push_back(buffer->data());
+  if (over)
+    values[*over] = values[kernel.inputs.size()];
   for (void *&value : values)
     arguments.push_back(&value);
   if (division.shape == cuda::KernelShape::segments)

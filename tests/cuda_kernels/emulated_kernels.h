@@ -31,9 +31,10 @@ std::vector<emulator::Schedule> dailySchedules();
 /// Whether TCC_FULL=1 asks for everything.
 bool isFullRun();
 
-/// The results of one launch; findings go to `findings`.
+/// The results of one launch; findings go to `findings`. `over`: the first result lies over that argument.
 std::vector<RefTensor> runEmulated(const emulator::Module &module, const EmulatedKernel &kernel,
-                                   const emulator::Schedule &schedule, std::string &findings);
+                                   const emulator::Schedule &schedule, std::string &findings,
+                                   std::optional<unsigned> over = {});
 
 /// The results of one launch for `count` sets of tensors, at least two, all with the kernel's inputs.
 std::vector<std::vector<RefTensor>> runJoined(const emulator::Module &module, const EmulatedKernel &kernel, int count,

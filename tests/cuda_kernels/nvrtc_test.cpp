@@ -14,11 +14,11 @@ using namespace mlir;
 namespace tcc::test {
 namespace {
 
-/// Texts of the kernels of a few random training steps, by step.
+/// Texts of the kernels of random training steps, by step: 8, or 100 in a full run.
 std::vector<std::string> texts() {
   auto context = makeContext();
   std::vector<std::string> all;
-  for (uint64_t seed = 1; seed <= 8; ++seed) {
+  for (uint64_t seed = 1; seed <= (isFullRun() ? 100u : 8u); ++seed) {
     OwningOpRef<ModuleOp> module = generateGraph(*context, seed);
     PipelineOptions options;
     options.stopAfter = Phase::fused;

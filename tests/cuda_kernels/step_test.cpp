@@ -23,11 +23,23 @@ std::vector<float> numbers(int64_t count, uint32_t seed, float scale) {
 }
 
 struct TrainingRun {
-  std::vector<float> losses, norms, weights;
+  std::vector<float> losses, norms, weights, scaling;
+  std::string beforeOverflow, afterOverflow; // bytes of a weight and of all moments
 };
 
-/// Trains a perceptron of two layers for a few steps on a device; null: the CPU.
-TrainingRun train(std::shared_ptr<runtime::Device> device) {
+std::string bytesOf(const Parameter &weight, const optim::Optimizer &optimizer) {
+  std::vector<State> states = optimizer.states();
+  states.push_back(weight);
+  std::string bytes;
+  for (const State &state : states)
+    bytes.append(static_cast<const char *>(state.rawForReading()), static_cast<size_t>(state.bytes()));
+  return bytes;
+}
+
+/// Trains a perceptron of two layers for a few steps on a device; null: the CPU, which stores 16-bit activations where
+/// the GPU does. `overflow`: that step's inputs are beyond f16.
+TrainingRun train(std::shared_ptr<runtime::Device> device, runtime::DType products = runtime::DType::f32,
+                  int overflow = 0) {
   Parameter w1("w1", {inputs, hidden}), b1("b1", {hidden}), w2("w2", {hidden, classes}), b2("b2", {classes});
   uint32_t seed = 1;
   for (Parameter *parameter : {&w1, &b1, &w2, &b2}) {
@@ -39,6 +51,8 @@ TrainingRun train(std::shared_ptr<runtime::Device> device) {
   FunctionOptions options;
   options.inputs = {"x", "targets", "lr", "step"};
   options.device = device;
+  options.products = products;
+  options.passes["narrow-activations"] = true;
   options.report = [](std::string_view) {};
   Function step = compile(
       "train",
@@ -54,11 +68,17 @@ TrainingRun train(std::shared_ptr<runtime::Device> device) {
     std::vector<int32_t> targets;
     for (int64_t i = 0; i < batch; ++i)
       targets.push_back(static_cast<int32_t>((i * 7) % classes));
-    Array x = Array::of(numbers(batch * inputs, 100, 1.0f), {batch, inputs});
+    Array x = Array::of(numbers(batch * inputs, 100, number == overflow ? 1e6f : 1.0f), {batch, inputs});
     std::vector<Array> results = step(x, Array::of(targets, {batch}), Array(0.01f), Array(static_cast<float>(number)));
     run.losses.push_back(static_cast<float>(results[0].item()));
     run.norms.push_back(static_cast<float>(results[1].item()));
+    if (number == overflow - 1)
+      run.beforeOverflow = bytesOf(w1, optimizer);
+    else if (number == overflow)
+      run.afterOverflow = bytesOf(w1, optimizer);
   }
+  for (const State &state : step.lossScaling())
+    run.scaling.push_back(state.read<float>()[0]);
   for (const Parameter *parameter : {&w1, &b1, &w2, &b2}) {
     std::span<const float> values = parameter->read<float>();
     run.weights.insert(run.weights.end(), values.begin(), values.end());
@@ -68,12 +88,12 @@ TrainingRun train(std::shared_ptr<runtime::Device> device) {
 
 class CudaStep : public MachineTest {
 protected:
-  static TrainingRun trainOnMachine(bool capture) {
+  static TrainingRun trainOnMachine(bool capture, runtime::DType products = runtime::DType::f32, int overflow = 0) {
     runtime::cuda::StepDeviceOptions options;
     options.capture = capture;
     auto device = runtime::cuda::openStepDevice(options);
     EXPECT_TRUE(device) << device.error().message();
-    return device ? train(*device) : TrainingRun();
+    return device ? train(*device, products, overflow) : TrainingRun();
   }
 };
 
@@ -96,6 +116,33 @@ TEST_F(CudaStep, trainsAsTheCpuDoes) {
   }
   for (size_t i = 0; i < cpu.weights.size(); ++i)
     ASSERT_NEAR(gpu.weights[i], cpu.weights[i], 2e-4) << "weight " << i;
+}
+
+TEST_F(CudaStep, trainsAsTheCpuDoesInSixteenBits) {
+  for (runtime::DType products : {runtime::DType::bf16, runtime::DType::f16}) {
+    TrainingRun cpu = train(nullptr, products);
+    use("late,checked");
+    TrainingRun gpu = trainOnMachine(true, products);
+    ASSERT_EQ(gpu.losses.size(), cpu.losses.size());
+    for (int i = 0; i < steps; ++i) { // sums of another order, which 16 bits round to neighbours now and then
+      EXPECT_NEAR(gpu.losses[i], cpu.losses[i], 1e-3) << runtime::name(products) << ", step " << i + 1;
+      EXPECT_NEAR(gpu.norms[i], cpu.norms[i], 1e-2 * cpu.norms[i]) << runtime::name(products) << ", step " << i + 1;
+    }
+    EXPECT_EQ(gpu.scaling, cpu.scaling);
+  }
+}
+
+TEST_F(CudaStep, anOverflowLeavesEveryBitButTheScale) {
+  use("late");
+  TrainingRun captured = trainOnMachine(true, runtime::DType::f16, 4);
+  EXPECT_EQ(counters().graphLaunches, static_cast<uint64_t>(steps - 1)) << "nothing is read on the host";
+  ASSERT_FALSE(captured.beforeOverflow.empty());
+  EXPECT_EQ(captured.beforeOverflow, captured.afterOverflow);
+  EXPECT_EQ(captured.scaling, (std::vector<float>{32768, steps - 4, 1}));
+  use("early,reverse");
+  TrainingRun eager = trainOnMachine(false, runtime::DType::f16, 4);
+  EXPECT_EQ(eager.weights, captured.weights);
+  EXPECT_EQ(eager.scaling, captured.scaling);
 }
 
 TEST_F(CudaStep, bitsDependOnNoStreamScheduleOrCapture) {

@@ -380,7 +380,9 @@ EXPORT int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *addr
     request.swizzle = swizzle ? 16 << swizzle : 0;
     try {
       tcc::emulator::EncodedMap encoded = tcc::emulator::makeTensorMap(request);
-      std::memcpy(map, &encoded, sizeof encoded);
+      const char *there = static_cast<const char *>(map);
+      if (!currentSettings().staleMaps || std::all_of(there, there + sizeof encoded, [](char byte) { return !byte; }))
+        std::memcpy(map, &encoded, sizeof encoded);
     } catch (const std::invalid_argument &error) {
       fail(invalidValue, error.what());
     }

@@ -16,6 +16,7 @@ protected:
     setenv("TCC_CUDA_DRIVER", TCC_MACHINE_CUDA, 1);
     setenv("TCC_NVRTC", TCC_MACHINE_NVRTC, 1);
     setenv("TCC_CUBLASLT", TCC_MACHINE_CUBLASLT, 1);
+    setenv("TCC_CACHE_DIR", "off", 1);
     use("");
   }
   void TearDown() override {

@@ -36,6 +36,7 @@ bool setWord(Settings &settings, const std::string &word) {
       {"late-copies", Async::Late}, {"early-copies", Async::Early}, {"random-copies", Async::Random}};
   const std::map<std::string, bool> checks = {{"checked", true}, {"unchecked", false}};
   const std::map<std::string, bool> builds = {{"plain", true}};
+  const std::map<std::string, bool> faults = {{"stale-maps", true}};
   const std::map<std::string, Model> models = {{"a100", Model::A100}, {"h200", Model::H200}};
   auto assign = [&](const auto &table, auto &target) {
     auto found = table.find(word);
@@ -44,7 +45,7 @@ bool setWord(Settings &settings, const std::string &word) {
     target = found->second;
     return true;
   };
-  return assign(builds, settings.plain) || assign(streams, settings.streams) ||
+  return assign(builds, settings.plain) || assign(faults, settings.staleMaps) || assign(streams, settings.streams) ||
          assign(orders, settings.schedule.order) || assign(copies, settings.schedule.async) ||
          assign(checks, settings.schedule.checkAccesses) || assign(models, settings.model);
 }

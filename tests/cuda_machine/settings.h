@@ -21,6 +21,8 @@ struct Settings {
   /// Texts are compiled without access checks: launches take less time, but checked ones need the text compiled again.
   bool plain = false;
   Model model = Model::H200;
+  /// A fault for tests of tests: where a tensor map lies already, none is written.
+  bool staleMaps = false;
   int devices = 1;
   /// Bytes of each device's memory; 0 is the model's.
   std::size_t memory = 0;
@@ -29,7 +31,7 @@ struct Settings {
 };
 
 /// Words: late, early, random (streams); forward, reverse, shuffled (blocks, warps, lanes); late-copies, early-copies,
-/// random-copies (cp.async, TMA, wgmma); checked, unchecked, plain; a100, h200; devices=N, memory=BYTES,
+/// random-copies (cp.async, TMA, wgmma); checked, unchecked, plain; a100, h200; stale-maps; devices=N, memory=BYTES,
 /// driver=VERSION, seed=N, noise=ULP. Later words win. Throws std::invalid_argument for any other, and for "checked"
 /// with "plain".
 Settings parseSettings(const std::string &words);

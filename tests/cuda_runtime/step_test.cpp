@@ -279,6 +279,24 @@ TEST_F(CudaStep, StatesThatMoveAreFollowed) {
   EXPECT_EQ(moving.read(moving.w), run.read(run.w));
 }
 
+// Planted: memory that a captured graph still names is released. Nobody could see it by the addresses, which are the
+// same.
+TEST_F(CudaStep, AStaleAddressInAGraphIsFound) {
+  Training run(open());
+  for (int step = 0; step < 3; ++step)
+    run.lossOf(step);
+  EXPECT_EQ(counters().graphLaunches, 2u);
+  const TensorRef states[] = {{run.w.address, run.w.bytes}, {run.b.address, run.b.bytes}};
+  run.w = {};
+  const TensorStorage x = storageOf(numbers(rows * inner, 103)), rate = storageOf({0.01f});
+  const ConstTensorRef inputs[] = {x.ref(), rate.ref()};
+  auto started = run.executable->start(inputs, states);
+  const Error error = started ? run.executable->finish() : started.error();
+  ASSERT_TRUE(error);
+  EXPECT_NE(error.message().find("is closed after: "), std::string::npos) << error.message();
+  EXPECT_NE(report(), "");
+}
+
 TEST_F(CudaStep, AGrowingArenaIsFollowedByThoseWhoShareIt) {
   Training run(open());
   std::vector<float> straight;

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <string>
 #include <tcc/tcc.h>
@@ -63,6 +65,71 @@ TEST(Compile, AMatrixProductWithBiasAndGelu) {
         z += x.item(i * 4 + k) * w.data<float>()[static_cast<size_t>(k * 6 + j)];
       EXPECT_NEAR(y.item(i * 6 + j), 0.5 * z * (1 + std::tanh(std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z))), 1e-5);
     }
+}
+
+TEST(Compile, ScopesNameKernelsAndRemarksPointToTheUsersLine) {
+  std::vector<std::string> said;
+  FunctionOptions options = quiet(&said);
+  options.remarksPassed = "^fuse";
+  options.remarksAnalysis = "cost";
+  int line = 0;
+  Function f = compile(
+      "f",
+      [&](Tensor x) {
+        const Scope block("h.3");
+        const Scope mlp("h.3.mlp."); // goes on from h.3, as names of parameters do
+        line = __LINE__ + 1;
+        return gelu(x + 1.0);
+      },
+      options);
+  const Array x = sequence({64, 64}, -1, 0.001f);
+  EXPECT_NE(f.graph(std::vector{x}).find("%h.3.mlp.gelu = tcc.gelu %h.3.mlp.add"), std::string::npos)
+      << f.graph(std::vector{x});
+  f(x);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("compile_test.cpp:" + std::to_string(line) + ":"), std::string::npos) << said[0];
+  EXPECT_NE(said[0].find("ops (gelu, add) into h.3.mlp.gelu+add: saves "), std::string::npos) << said[0];
+  EXPECT_NE(said[0].find("remark: h.3.mlp.gelu+add: "), std::string::npos) << said[0];
+  EXPECT_NE(said[0].find(", bound by "), std::string::npos) << said[0];
+  EXPECT_NE(said[0].find(" [-Rpass-analysis=cost]"), std::string::npos) << said[0];
+  f(x);
+  EXPECT_EQ(said.size(), 1u) << "a call that compiles nothing says nothing";
+  EXPECT_EQ(Scope::current(), nullptr);
+}
+
+TEST(Compile, LayersAreOneRemarkAndOneRecord) {
+  std::vector<std::string> said;
+  FunctionOptions options = quiet(&said);
+  options.remarksPassed = options.remarksMissed = ".";
+  options.saveRemarks = true;
+  options.remarksFile = testing::TempDir() + "tcc_layers.opt.yaml";
+  const Parameter w("w", {64, 64});
+  Function f = compile(
+      "f",
+      [&](Tensor x) {
+        for (int layer = 0; layer < 3; ++layer) {
+          const Scope scope("h." + std::to_string(layer));
+          x = gelu(matmul(x, w) + 1.0);
+        }
+        return x;
+      },
+      options);
+  f(sequence({64, 64}, -1, 0.001f));
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("ops (gelu, add) into h.*.gelu+add ×3: saves "), std::string::npos) << said[0];
+  EXPECT_NE(said[0].find("h.*.gelu+add is apart from h.*.matmul, whose result it reads: expected an op with a kernel "
+                         "form, `matmul` has none ×3; costs 98.3 kB a step [-Rpass-missed=fuse-kernels]"),
+            std::string::npos)
+      << said[0];
+  std::ifstream file(options.remarksFile);
+  const std::string record{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_NE(record.find("--- !Passed\nPass:            fuse-kernels\nName:            FuseKernels\nDebugLoc: "),
+            std::string::npos)
+      << record;
+  EXPECT_NE(record.find("--- !Missed\n"), std::string::npos) << record;
+  EXPECT_NE(record.find("  - Bytes:           '98304'\n"), std::string::npos) << record;
+  EXPECT_NE(record.find("--- !Analysis\nPass:            cost\n"), std::string::npos) << record;
+  std::remove(options.remarksFile.c_str());
 }
 
 TEST(Compile, StatesAreUpdatedInPlaceAndReadsSeeTheOldValue) {

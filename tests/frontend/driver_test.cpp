@@ -461,8 +461,9 @@ TEST(Driver, SaysWhatItDoesAndHowLongItTakes) {
                            "-O2, 1 threads", " passes in ", "made code for ", "loaded for 1 threads"})
     EXPECT_HAS(verbose.err, part);
   const Result times = tcc("-ftime-report " + model("layer_norm"));
-  for (const char *part : {"all passes", "code generation"})
+  for (const char *part : {"all passes", "code generation", "%    plan\n", "%    machine code of 2 kernels\n"})
     EXPECT_HAS(times.err, part);
+  EXPECT_HAS(tcc("-S " + model("layer_norm")).out, "# fuses ") << "what each kernel is";
   const std::string json = tcc("-emit=json " + model("layer_norm")).out;
   EXPECT_HAS(json, "\n  \"");
   size_t longest = 0, begin = 0;

@@ -158,8 +158,7 @@ private:
     case Kind::index:
       return static_cast<double>(indexValue(node.index, point));
     case Kind::random:
-      return static_cast<int32_t>(philoxWord(static_cast<uint64_t>(static_cast<int64_t>(at(node.operands[0], point))),
-                                             node.stream, indexValue(node.index, point)));
+      return random(node, point);
     case Kind::choose:
       return choose(node, point);
     case Kind::rowReduce:
@@ -168,6 +167,15 @@ private:
       return compute(node, point);
     }
     llvm_unreachable("a kind that is not executed");
+  }
+
+  double random(const KernelNode &node, const Point &point) const {
+    auto integer = [&](unsigned i) { return static_cast<int64_t>(at(node.operands[i], point)); };
+    auto place = [&](unsigned i) { return static_cast<uint32_t>(integer(i)); };
+    auto seed = static_cast<uint64_t>(integer(0));
+    if (info.nodes[node.operands[0]].type == ElementType::i32)
+      seed = static_cast<uint32_t>(seed);
+    return static_cast<int32_t>(randomBitsAt(seed, node.stream, {place(1), place(2), place(3)}));
   }
 
   double load(const KernelNode &node, const Point &point) {

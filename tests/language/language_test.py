@@ -53,7 +53,7 @@ def main():
     failures = []
     if (ROOT / "docs/LANGUAGE.md").read_text() != generate.document(data):
         failures.append("docs/LANGUAGE.md is not up to date: run python3 docs/language/generate.py")
-    texts = generate.own_text()
+    texts = generate.own_texts(data)
     with tempfile.TemporaryDirectory() as folder:
         for name, text in texts.items():
             wrong = run_example(tcc, name, text, pathlib.Path(folder))

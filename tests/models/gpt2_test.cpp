@@ -202,7 +202,8 @@ TEST(Gpt2, plannedBytesAreCounted) {
   step.function(data.tokenArray, data.targetArray, 1e-3f, 1.f);
   const runtime::MemoryReport memory = step.function.executable()->memory();
   EXPECT_EQ(memory.planned, step.function.lastCompile().plannedBytes);
-  EXPECT_LE(memory.planned - 8192, memory.peak()) << "every page of the arena is used";
+  // Attention's blocks are of 64 queries and keys; this model's sequence fills a part of them.
+  EXPECT_LE(memory.planned - 20480, memory.peak()) << "every page of the arena is used";
   EXPECT_LE(memory.peak(), memory.planned + 8192) << "nothing beside the plan is allocated";
 }
 

@@ -242,7 +242,10 @@ TEST(Options, badValuesAreUsageErrors) {
   expectContains(usageError({"-O4"}), "unknown optimisation level '-O4' (one of -O0 -O1 -O2 -O3 -Os)");
   EXPECT_EQ(usageError({"--layers"}), "--layers: a value is expected");
   expectContains(usageError({"--threads", "x"}), "'x' of --threads= is no number from 1 to 4096");
-  expectContains(usageError({"--dtype=f64"}), "unknown element type 'f64' of --dtype= (one of f32 bf16)");
+  EXPECT_EQ(parsed({"--dtype=f16"}).products, runtime::DType::f16);
+  EXPECT_TRUE(parsed({"--dtype=auto"}).chooseProducts);
+  EXPECT_FALSE(parsed({"--dtype=auto", "--dtype=bf16"}).chooseProducts);
+  expectContains(usageError({"--dtype=f64"}), "unknown element type 'f64' of --dtype= (one of f32 bf16 f16 auto)");
   expectContains(usageError({"--thread=4"}), "did you mean `--threads`?");
   expectContains(usageError({"-fno-"}), "'-fno-' names no pass");
   expectContains(usageError({"--heads", "3"}), "width 128 is not a multiple of heads 3");

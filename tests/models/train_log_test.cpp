@@ -169,8 +169,8 @@ TEST(TrainLog, aResumedRunKeepsTheLinesBefore) {
 }
 
 TEST(TrainLog, flopsUseAbovePeakIsAnError) {
-  EXPECT_DOUBLE_EQ(modelFlopsUse(1000000, 2000, 48e9), 0.25);
-  expectContains(errorOf([] { modelFlopsUse(1000000, 2000, 11e9); }), "above the measured peak of 1.1e+10");
+  EXPECT_DOUBLE_EQ(modelFlopsUse(6e6, 2000, 48e9), 0.25);
+  expectContains(errorOf([] { modelFlopsUse(6e6, 2000, 11e9); }), "above the measured peak of 1.1e+10");
   EXPECT_NE(errorOf([] { modelFlopsUse(1, 1, 0); }), "");
   EXPECT_NE(errorOf([] { modelFlopsUse(1, NAN, 1e9); }), "");
 }

@@ -103,6 +103,26 @@ TEST_F(TrainerTest, learnsWithProductsOfBf16) {
   EXPECT_NE(narrow[5]["loss"], wide[5]["loss"]) << "the products were not rounded";
 }
 
+TEST_F(TrainerTest, everyKernelAndProductHasAName) {
+  run({"--steps=3", "--layers=2", "--profile", folder.path("profile.json"), "--json", folder.path("log.jsonl")});
+  std::map<std::string, int> seen;
+  const Json trace = Json::parse(readAll(folder.path("profile.json")));
+  for (const Json &event : trace["traceEvents"])
+    if (event["ph"] == "X" && event["cat"] != "copy" && event["cat"] != "step")
+      ++seen[event["name"].get<std::string>()];
+  EXPECT_GT(seen.size(), 40u);
+  for (const auto &[name, count] : seen) {
+    EXPECT_NE(name.find('.'), std::string::npos) << name << " has no scope";
+    EXPECT_EQ(count % 2, 0) << name << ": steps 2 and 3, without the cold one";
+  }
+  for (const char *name : {"h.0.mlp.gelu+bias", "h.1.mlp.gelu+bias", "h.1.mlp.c_fc.linear: matmul 64x64x16 nn",
+                           "h.0.attn.c_proj.weight.grad: matmul 16x16x64 tn"})
+    EXPECT_TRUE(seen.contains(name)) << name;
+  EXPECT_TRUE(std::ranges::any_of(seen, [](const auto &row) { return row.first.starts_with("*.adamw"); }));
+  for (const Json &line : log("log.jsonl"))
+    EXPECT_GT(line["mfu"].get<double>(), 0) << "every line has the share";
+}
+
 TEST_F(TrainerTest, goesOnFromAFolder) {
   run({"--steps=20", "--lr=1e-2", "--json", folder.path("first.jsonl"), "--save", folder.path("saved")});
   run({"--init", folder.path("saved"), "--steps=3", "--lr=0", "--json", folder.path("second.jsonl"), "--save",
@@ -138,14 +158,17 @@ TEST_F(TrainerTest, accumulatedBatchesAreOneLargeBatch) {
     run(more);
     return log(name);
   };
-  const std::vector<Json> one = losses("one", {"--batch=8"}), four = losses("four", {"--batch=2", "--accumulate=4"});
-  ASSERT_EQ(one.size(), four.size());
-  for (size_t i = 0; i < 8; ++i) {
-    EXPECT_NEAR(one[i]["loss"].get<double>(), four[i]["loss"].get<double>(), 1e-4) << "step " << i;
-    EXPECT_NEAR(one[i]["norm"].get<double>(), four[i]["norm"].get<double>(), 1e-3) << "step " << i;
-    EXPECT_EQ(one[i]["tokens"], four[i]["tokens"]);
+  for (const char *dropout : {"--dropout=0", "--dropout=0.3"}) {
+    const std::vector<Json> one = losses("one", {"--batch=8", dropout}),
+                            four = losses("four", {"--batch=2", "--accumulate=4", dropout});
+    ASSERT_EQ(one.size(), four.size());
+    for (size_t i = 0; i < 8; ++i) {
+      EXPECT_NEAR(one[i]["loss"].get<double>(), four[i]["loss"].get<double>(), 1e-4) << dropout << ", step " << i;
+      EXPECT_NEAR(one[i]["norm"].get<double>(), four[i]["norm"].get<double>(), 1e-3) << dropout << ", step " << i;
+      EXPECT_EQ(one[i]["tokens"], four[i]["tokens"]);
+    }
+    EXPECT_EQ(four[8]["recompiles"], 0) << "one step, compiled once";
   }
-  EXPECT_EQ(four[8]["recompiles"], 0) << "one step, compiled once";
 }
 
 TEST_F(TrainerTest, aResumedRunHasTheBitsOfOneThatNeverStopped) {

@@ -1,6 +1,6 @@
 // The interpreter itself: modes, `?` sizes, kernels, refusals, random bits, rounding, and the comparison rule.
-#include "runtime/philox.h"
 #include "tests/ops/op_table.h"
+#include "tests/ops/random_elements.h"
 #include "llvm/ADT/APFloat.h"
 #include <gtest/gtest.h>
 
@@ -179,22 +179,75 @@ TEST_F(Interpreter, adamwKeepsOldBitsWhereNotApplied) {
 //===- random bits, rounding -----------------------------------------------------------------------------------===//
 
 TEST(Philox, knownAnswers) {
-  EXPECT_EQ(philoxWord(0, 0, 0), 0x6627e8d5u); // Random123's vector for counter 0 and key 0
-  for (uint64_t index : {uint64_t{1}, uint64_t{77}, (uint64_t{5} << 32) + 3})
+  EXPECT_EQ(philoxWords({0, 0, 0, 0}, {0, 0})[0], 0x6627e8d5u); // Random123's vector for counter 0 and key 0
+  for (uint32_t number : {1u, 77u, 0xffffffffu})
     for (uint32_t seed : {0u, 7u, 0xffffffffu})
-      EXPECT_EQ(
-          philoxWord(seed, 9, index),
-          runtime::philox4x32({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), 0, 0}, {seed, 9})[0]);
+      EXPECT_EQ(philoxWords({number, 5, 0, number + 3}, {seed, 9}),
+                runtime::philox4x32({number, 5, 0, number + 3}, {seed, 9}));
 }
 
 TEST(Philox, bitsAreEven) {
   int64_t ones = 0, negatives = 0;
-  for (uint64_t i = 0; i < 20000; ++i) {
-    ones += __builtin_popcount(philoxWord(42, 7, i));
-    negatives += static_cast<int32_t>(philoxWord(42, 7, i)) < 0;
+  for (uint32_t i = 0; i < 20000; ++i) {
+    uint32_t bits = randomBitsAt(42, 7, {i / 400, i / 20 % 20, i % 20});
+    ones += __builtin_popcount(bits);
+    negatives += static_cast<int32_t>(bits) < 0;
   }
   EXPECT_NEAR(ones / (20000.0 * 32), 0.5, 0.005);
   EXPECT_NEAR(negatives / 20000.0, 0.5, 0.02);
+}
+
+class RandomBits : public Interpreter {
+protected:
+  /// The bits of a result of type `shape` ("2x3"), stream 3; `more` stands behind the stream.
+  Data bits(const RefTensor &seed, const std::string &shape, const std::string &more = "") {
+    std::string type = "tensor<" + shape + (shape.empty() ? "" : "x") + "i32>",
+                seedType = "tensor<" + typeText(seed.type) + ">";
+    RefTensor first = tensor({}, {firstIndex}, "i32");
+    return run("func.func @main(%s: " + seedType + ", %f: tensor<i32>) -> " + type +
+                   " {\n %r = tcc.random_bits %s stream 3 " + more + " : " + seedType + " -> " + type +
+                   "\n return %r : " + type + "\n}",
+               {seed, first})[0]
+        .data;
+  }
+
+  double firstIndex = 0;
+};
+
+TEST_F(RandomBits, areThoseOfTheElementsCoordinates) {
+  RefTensor seed = tensor({}, {1234}, "i32");
+  EXPECT_EQ(bits(seed, "2x19x37"), randomElements(1234, 3, 2, 19, 37));
+  EXPECT_EQ(bits(seed, "3x2x5x9"), randomElements(1234, 3, 6, 5, 9));
+  EXPECT_EQ(bits(seed, "19x37"), randomElements(1234, 3, 1, 19, 37));
+  EXPECT_EQ(bits(seed, "37"), randomElements(1234, 3, 1, 1, 37));
+  EXPECT_EQ(bits(seed, ""), randomElements(1234, 3, 1, 1, 1));
+}
+
+TEST_F(RandomBits, seedsCountWhole) {
+  EXPECT_EQ(bits(tensor({}, {-5}, "i32"), "17"), randomElements(0xfffffffb, 3, 1, 1, 17));
+  EXPECT_EQ(bits(tensor({}, {-5}, "i64"), "17"), randomElements(uint64_t(-5), 3, 1, 1, 17));
+  EXPECT_EQ(bits(tensor({}, {77 + 4294967296.0 * 3}, "i64"), "17"), randomElements((3ull << 32) + 77, 3, 1, 1, 17));
+}
+
+TEST_F(RandomBits, aPartHasTheBitsThatItHasInTheWhole) {
+  RefTensor seed = tensor({}, {1234}, "i32");
+  for (std::string rest : {"", "x12", "x5x20", "x3x5x20"}) {
+    Data whole = bits(seed, "24" + rest);
+    Data parts;
+    for (firstIndex = 0; firstIndex < 24; firstIndex += 6)
+      llvm::append_range(parts, bits(seed, "6" + rest, "first %f"));
+    EXPECT_EQ(parts, whole) << "24" << rest;
+  }
+}
+
+TEST_F(RandomBits, paddingChangesNone) {
+  RefTensor seed = tensor({}, {1234}, "i32");
+  Data large = bits(seed, "3x24x64"), small = bits(seed, "2x17x33"), cut;
+  for (int64_t o = 0; o < 2; ++o)
+    for (int64_t r = 0; r < 17; ++r)
+      for (int64_t c = 0; c < 33; ++c)
+        cut.push_back(large[(o * 24 + r) * 64 + c]);
+  EXPECT_EQ(cut, small);
 }
 
 TEST(Rounding, equalsAPFloat) {
@@ -203,12 +256,15 @@ TEST(Rounding, equalsAPFloat) {
   MLIRContext *c = context.get();
   const FloatType types[] = {b.getF32Type(), b.getBF16Type(), b.getF16Type(), Float8E4M3FNType::get(c),
                              Float8E5M2Type::get(c)};
+  auto random = [](uint32_t seed, uint64_t i) {
+    return philoxWords({static_cast<uint32_t>(i), 0, 0, 0}, {seed, 0})[0];
+  };
   for (FloatType type : types) {
     std::vector<double> samples = {0.0, -0.0, INFINITY, -INFINITY, NAN,   1e300, -1e300, 1e-300, 448,
                                    464, 465,  480,      57344,     61440, 65504, 65520,  3.4e38, 3.5e38};
     for (uint64_t i = 0; i < 20000; ++i) { // all exponents, ties among them
-      double significand = 1 + (philoxWord(1, 0, i) % (1 << 12)) / 4096.0 * (i % 2 ? 1 : 1 + 1e-6);
-      int exponent = static_cast<int>(philoxWord(2, 0, i) % 320) - 170;
+      double significand = 1 + (random(1, i) % (1 << 12)) / 4096.0 * (i % 2 ? 1 : 1 + 1e-6);
+      int exponent = static_cast<int>(random(2, i) % 320) - 170;
       samples.push_back((i % 3 ? 1 : -1) * std::ldexp(significand, i % 5 ? exponent / 8 : exponent));
     }
     for (double sample : samples) {

@@ -199,9 +199,15 @@ OpRow randomBitsRow() {
             "%r = tcc.random_bits %a stream 3 : tensor<i32> -> " + tensor(shape, "i32"), {tensor(shape, "i32")},
             {-1e9, 1e9});
   addCase(row.cases, "random_bits/i64", {"tensor<i64>"},
-          "%r = tcc.random_bits %a stream 70000 : tensor<i64> -> tensor<7x9xi32>", {"tensor<7x9xi32>"}, {0, 1e9});
+          "%r = tcc.random_bits %a stream 70000 : tensor<i64> -> tensor<7x9xi32>", {"tensor<7x9xi32>"}, {-1e15, 1e15});
+  for (std::string shape : {"20", "20x20", "4x20x20", "4x3x20x20"})
+    addCase(row.cases, "random_bits/first/" + shape, {"tensor<i32>", "tensor<i32>"},
+            "%r = tcc.random_bits %a stream 3 first %b : tensor<i32> -> " + tensor(shape, "i32"),
+            {tensor(shape, "i32")}, {0, 1e9});
   row.errors = {
-      error("random_bits_c1", {"tensor<i32>"}, "%r = tcc.random_bits %a stream 0 : tensor<i32> -> tensor<?xi32>")};
+      error("random_bits_c1", {"tensor<i32>"}, "%r = tcc.random_bits %a stream 0 : tensor<i32> -> tensor<?xi32>"),
+      error("random_bits_c2", {"tensor<i32>"},
+            "%r = tcc.random_bits %a stream 0 first %a : tensor<i32> -> tensor<i32>")};
   return row;
 }
 
@@ -646,7 +652,8 @@ OpRow attentionRow() {
 }
 
 struct FlashSample {
-  std::string q, k, mask; // shapes, and "diagonal D window W " or less
+  std::string q, k, mask;   // shapes, and "diagonal D window W " or less
+  std::string dropout = {}; // "rate R stream N ", its operands being seed and first
 };
 
 const std::vector<FlashSample> flashSamples = {{"1x7x2x4", "1x7x2x4", "diagonal 0 "},
@@ -659,38 +666,69 @@ const std::vector<FlashSample> flashSamples = {{"1x7x2x4", "1x7x2x4", "diagonal 
                                                {"2x17x3x16", "2x17x3x16", "diagonal 0 "},
                                                {"1x65x2x8", "1x65x1x8", "diagonal 0 "},
                                                {"0x4x2x8", "0x4x2x8", "diagonal 0 "},
-                                               {"1x3x2x4", "1x0x2x4", ""}};
+                                               {"1x3x2x4", "1x0x2x4", ""},
+                                               {"2x17x2x4", "2x19x1x4", "", "rate 0.3 stream 5 "},
+                                               {"2x18x2x4", "2x18x2x4", "diagonal 0 ", "rate 0.5 stream 70000 "}};
+
+/// Behind the `tensors` operands: the types of seed and first, and how their text names them.
+void addDropout(const FlashSample &sample, Strings &types, std::string &attributes, std::string &operands) {
+  if (sample.dropout.empty())
+    return;
+  auto name = [&] { return std::string("%") + static_cast<char>('a' + types.size()); };
+  attributes = sample.dropout + "seed " + name() + " ";
+  types.push_back("tensor<i32>");
+  attributes += "first " + name() + " ";
+  types.push_back("tensor<i32>");
+  operands = ", tensor<i32>, tensor<i32>";
+}
 
 /// Rows without a visible key have the log-sum-exp -inf, whose gradient no difference can tell.
 bool hasEmptyRows(const FlashSample &sample) {
   return sample.mask == "diagonal -2 " || sample.mask == "diagonal 0 window 2 " || sample.k == "1x0x2x4";
 }
 
+std::string lseOf(const FlashSample &sample) {
+  SmallVector<StringRef> sizes;
+  StringRef(sample.q).split(sizes, 'x');
+  return tensor((sizes[0] + "x" + sizes[2] + "x" + sizes[1]).str(), "f32");
+}
+
 OpRow flashAttentionRow() {
   OpRow row{"tcc.flash_attention", {}, {}};
-  auto text = [](const std::string &q, const std::string &k, const std::string &mask, const std::string &results) {
-    return "%r:2 = tcc.flash_attention %a, %b, %c " + mask + "scale 0.35 : (" + q + ", " + k + ", " + k + ") -> (" +
-           results + ")";
+  auto text = [](const std::string &q, const std::string &k, const std::string &mask, const std::string &lse,
+                 const std::string &dropout = "", const std::string &more = "") {
+    return "%r:2 = tcc.flash_attention %a, %b, %c " + mask + "scale 0.35 " + dropout + ": (" + q + ", " + k + ", " + k +
+           more + ") -> (" + q + ", " + lse + ")";
   };
   for (const FlashSample &sample : flashSamples)
     for (const std::string &element : floats) {
-      std::string q = tensor(sample.q, element), k = tensor(sample.k, element);
-      SmallVector<StringRef> sizes;
-      StringRef(sample.q).split(sizes, 'x');
-      std::string lse = tensor((sizes[0] + "x" + sizes[2] + "x" + sizes[1]).str(), "f32");
-      OpCase &added = addCase(row.cases, "flash_attention/" + sample.q + "/" + sample.k + "/" + sample.mask + element,
-                              {q, k, k}, text(q, k, sample.mask, q + ", " + lse), {q, lse});
+      std::string q = tensor(sample.q, element), k = tensor(sample.k, element), lse = lseOf(sample), dropout, more;
+      Strings types = {q, k, k};
+      addDropout(sample, types, dropout, more);
+      OpCase &added = addCase(
+          row.cases, "flash_attention/" + sample.q + "/" + sample.k + "/" + sample.mask + sample.dropout + element,
+          types, text(q, k, sample.mask, lse, dropout, more), {q, lse});
       added.differentiable = !hasEmptyRows(sample);
+      for (size_t i = 3; i < types.size(); ++i)
+        added.domains[i] = {0, 1e9};
     }
   const std::string q = "tensor<1x3x2x4xf32>", lse = "tensor<1x2x3xf32>", more = "tensor<1x3x3x4xf32>",
                     wide = "tensor<1x3x2x5xf32>";
   auto refused = [&](const std::string &label, const std::string &k, const std::string &mask) {
-    row.errors.push_back(error(label, {q, k, k}, text(q, k, mask, q + ", " + lse)));
+    row.errors.push_back(error(label, {q, k, k}, text(q, k, mask, lse)));
   };
   refused("flash_attention_c1", wide, "");
   refused("flash_attention_c2", more, "");
   refused("flash_attention_c3", q, "window 2 ");
   refused("flash_attention_c3", q, "diagonal 0 window 0 ");
+  auto refusedDropout = [&](const std::string &dropout, const std::string &types) {
+    row.errors.push_back(error("flash_attention_c4", {q, q, q, "tensor<i32>"}, text(q, q, "", lse, dropout, types)));
+  };
+  refusedDropout("rate 0.5 stream 3 ", "");
+  refusedDropout("rate 0.5 seed %d ", ", tensor<i32>");
+  refusedDropout("stream 3 seed %d ", ", tensor<i32>");
+  refusedDropout("first %d ", ", tensor<i32>");
+  refusedDropout("rate 1.0 stream 3 seed %d ", ", tensor<i32>");
   return row;
 }
 
@@ -700,17 +738,19 @@ OpRow flashAttentionBackwardRow() {
   OpRow row{"tcc.flash_attention_backward", {}, {}};
   for (const FlashSample &sample : flashSamples)
     for (const std::string &element : floats) {
-      std::string q = tensor(sample.q, element), k = tensor(sample.k, element);
-      SmallVector<StringRef> sizes;
-      StringRef(sample.q).split(sizes, 'x');
-      std::string lse = tensor((sizes[0] + "x" + sizes[2] + "x" + sizes[1]).str(), "f32");
-      OpCase &added =
-          addCase(row.cases, "flash_attention_backward/" + sample.q + "/" + sample.k + "/" + sample.mask + element,
-                  {q, k, k, q, lse, q},
-                  "%r:3 = tcc.flash_attention_backward %a, %b, %c, %d, %e, %f " + sample.mask + "scale 0.35 : (" + q +
-                      ", " + k + ", " + k + ", " + q + ", " + lse + ", " + q + ") -> (" + q + ", " + k + ", " + k + ")",
-                  {q, k, k});
+      std::string q = tensor(sample.q, element), k = tensor(sample.k, element), lse = lseOf(sample), dropout, more;
+      Strings types = {q, k, k, q, lse, q};
+      addDropout(sample, types, dropout, more);
+      OpCase &added = addCase(
+          row.cases,
+          "flash_attention_backward/" + sample.q + "/" + sample.k + "/" + sample.mask + sample.dropout + element, types,
+          "%r:3 = tcc.flash_attention_backward %a, %b, %c, %d, %e, %f " + sample.mask + "scale 0.35 " + dropout +
+              ": (" + q + ", " + k + ", " + k + ", " + q + ", " + lse + ", " + q + more + ") -> (" + q + ", " + k +
+              ", " + k + ")",
+          {q, k, k});
       added.domains[4] = {1, 3};
+      for (size_t i = 6; i < types.size(); ++i)
+        added.domains[i] = {0, 1e9};
     }
   const std::string q = "tensor<1x3x2x4xf32>", lse = "tensor<1x3x2xf32>"; // [B, T, H], not [B, H, T]
   row.errors = {error("flash_attention_backward_c1", {q, q, q, q, lse, q},
@@ -730,8 +770,14 @@ OpRow dropoutRow() {
                     "%r = tcc.dropout %a, %b rate " + rate + " stream 5 : " + type + ", tensor<i32>", {type});
         added.domains[1] = {0, 1e9};
       }
+  OpCase &part = addCase(row.cases, "dropout/first", {"tensor<3x17x5xf32>", "tensor<i32>", "tensor<i32>"},
+                         "%r = tcc.dropout %a, %b rate 0.5 stream 5 first %c : tensor<3x17x5xf32>, tensor<i32>",
+                         {"tensor<3x17x5xf32>"});
+  part.domains[1] = part.domains[2] = {0, 1e9};
   row.errors = {error("dropout_c1", {"tensor<5xf32>", "tensor<i32>"},
-                      "%r = tcc.dropout %a, %b rate 1.0 stream 0 : tensor<5xf32>, tensor<i32>")};
+                      "%r = tcc.dropout %a, %b rate 1.0 stream 0 : tensor<5xf32>, tensor<i32>"),
+                error("dropout_c2", {"tensor<f32>", "tensor<i32>"},
+                      "%r = tcc.dropout %a, %b rate 0.5 stream 0 first %b : tensor<f32>, tensor<i32>")};
   return row;
 }
 
@@ -799,6 +845,8 @@ std::vector<OpRow> makeTable() {
           scatterAddRow(),
           matmulRow(),
           elementwise("gelu", 1, {-4, 4}),
+          elementwise("gelu_gradient", 2, {-4, 4}),
+          elementwise("softplus", 1, {-4, 4}),
           elementwise("silu", 1, {-4, 4}),
           elementwise("sigmoid", 1, {-4, 4}),
           elementwise("relu", 1, {-2, 2}),

@@ -295,19 +295,30 @@ def add_iota(graph, rng):
     return True
 
 
-def philox(seed, stream, index):
-    """First word of Philox4x32-10 (Salmon et al. 2011) with counter (index mod 2^32, index div 2^32, 0, 0)."""
-    mask = numpy.uint64(0xFFFFFFFF)
-    index = numpy.asarray(index, dtype="uint64")
-    counter = [index & mask, index >> numpy.uint64(32), numpy.zeros_like(index), numpy.zeros_like(index)]
+def random_words(seed, stream, shape, first=0):
+    """The bits of random_bits: Philox4x32-10 (Salmon et al. 2011), key (seed, stream), counter (outer index, row and
+    column without bit 3, 0); these two bits choose the word. `first` counts along dim 0."""
+    places = [numpy.arange(size, dtype="uint64") for size in shape]
+    if places:
+        places[0] = places[0] + numpy.uint64(first)
+    grid = numpy.meshgrid(*places, indexing="ij") if places else []
+    zero = numpy.zeros(shape, dtype="uint64")
+    outer = zero
+    for size, place in zip(shape[:-2], grid[:-2]):
+        outer = outer * numpy.uint64(size) + place
+    row = grid[-2] if len(grid) > 1 else zero
+    column = grid[-1] if grid else zero
+    mask, eight = numpy.uint64(0xFFFFFFFF), numpy.uint64(8)
+    counter = [outer & mask, row & mask & ~eight, column & mask & ~eight, zero]
     key = [seed & 0xFFFFFFFF, stream & 0xFFFFFFFF]
     for _ in range(10):
-        first = counter[0] * numpy.uint64(0xD2511F53)
-        second = counter[2] * numpy.uint64(0xCD9E8D57)
-        counter = [(second >> numpy.uint64(32)) ^ counter[1] ^ numpy.uint64(key[0]), second & mask,
-                   (first >> numpy.uint64(32)) ^ counter[3] ^ numpy.uint64(key[1]), first & mask]
+        low = counter[0] * numpy.uint64(0xD2511F53)
+        high = counter[2] * numpy.uint64(0xCD9E8D57)
+        counter = [(high >> numpy.uint64(32)) ^ counter[1] ^ numpy.uint64(key[0]), high & mask,
+                   (low >> numpy.uint64(32)) ^ counter[3] ^ numpy.uint64(key[1]), low & mask]
         key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
-    return counter[0]
+    of_row = [numpy.where(column & eight, counter[i + 1], counter[i]) for i in (0, 2)]
+    return numpy.where(row & eight, of_row[1], of_row[0])
 
 
 def seed_argument(graph, rng):
@@ -315,27 +326,35 @@ def seed_argument(graph, rng):
     return seed, graph.argument("i32", torch.tensor(seed))
 
 
+def first_argument(graph, rng, shape):
+    """A number of a part of a batch with its words in the text and its argument; mostly none."""
+    if not shape or rng.random() < 0.6:
+        return 0, "", []
+    first = rng.choice([1, 7, 8, 100, 2**31 - 1])
+    return first, " first {%d}", [graph.argument("i32", torch.tensor(first))]
+
+
 def add_random_bits(graph, rng):
     like = pick(graph, rng, singles)
     (seed, argument), stream = seed_argument(graph, rng), rng.randrange(100)
-    size = like.data.numel()
-    words = torch.tensor(philox(seed, stream, numpy.arange(size)).astype("uint32").view("int32").astype("int64"))
-    graph.emit(f"random_bits {{0}} stream {stream} : {{t0}} -> {{r0}}", [argument], ["i32"],
-               lambda _: words.reshape(like.shape))
+    first, text, more = first_argument(graph, rng, like.shape)
+    words = torch.tensor(random_words(seed, stream, like.shape, first).astype("uint32").view("int32").astype("int64"))
+    graph.emit(f"random_bits {{0}} stream {stream}{text and text % 1} : {{t0}} -> {{r0}}", [argument, *more], ["i32"],
+               lambda *_: words.reshape(like.shape))
     return True
 
 
 def add_dropout(graph, rng):
-    """At rate 0 the identity; at others the kept elements are those whose bits, as a signed number, are at least
-    -2^31 + rate · 2^32."""
+    """At rate 0 the identity; at others the kept elements are those whose bits are at least rate · 2^32."""
     x = pick(graph, rng, singles)
     (seed, argument), stream = seed_argument(graph, rng), rng.randrange(100)
     rate = rng.choice([0.0, 0.1, 0.25, 0.5])
-    words = philox(seed, stream, numpy.arange(x.data.numel())).astype("float64")
-    signed = numpy.where(words >= 2.0**31, words - 2.0**32, words)
-    kept = torch.tensor(signed >= -(2.0**31) + rate * 2.0**32).reshape(x.shape)
-    graph.emit(f"dropout {{0}}, {{1}} rate {rate!r} stream {stream} : {{t0}}, {{t1}}", [x, argument], ["f32"],
-               lambda v, _: torch.where(kept, v / (1 - rate), torch.zeros_like(v)))
+    first, text, more = first_argument(graph, rng, x.shape)
+    threshold = int(rate * 2**32)
+    kept = torch.tensor(random_words(seed, stream, x.shape, first) >= threshold).reshape(x.shape)
+    graph.emit(f"dropout {{0}}, {{1}} rate {rate!r} stream {stream}{text and text % 2} : {{t0}}, {{t1}}",
+               [x, argument, *more], ["f32"],
+               lambda v, *_: torch.where(kept, v / (1 - threshold / 2**32), torch.zeros_like(v)))
     return True
 
 

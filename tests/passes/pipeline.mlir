@@ -2,22 +2,27 @@
 // RUN: %tcc --print-pipeline | FileCheck %s
 // RUN: %tcc --print-pipeline -O0 | FileCheck %s --check-prefix=SINGLE
 // RUN: %tcc --print-pipeline --dtype=bf16 | FileCheck %s --check-prefix=NARROW
+// RUN: %tcc --print-pipeline --dtype=f16 --target=cuda | FileCheck %s --check-prefix=CUDA
 // RUN: not %tcc %s -fno-simplif 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // RUN: not %tcc %s -fno-autodiff 2>&1 | FileCheck %s --check-prefix=REQUIRED
 // RUN: not %tcc %s -fdump-ir=autodif 2>&1 | FileCheck %s --check-prefix=DUMP
 
 // CHECK: 1 specialize-shapes captured on
 // CHECK-NEXT: 2 decompose captured on
-// CHECK-NEXT: 3 autodiff joint on
-// CHECK-NEXT: 4 expand-unsupported shaped on
-// CHECK-NEXT: 5 simplify shaped on
-// CHECK-NEXT: 6 autocast shaped off
-// CHECK-NEXT: 7 split-reductions shaped on
-// CHECK-NEXT: 8 fuse-kernels fused on
-// CHECK-NEXT: 9 schedule fused on
-// CHECK-NEXT: 10 plan-memory planned on
-// NARROW: 6 autocast shaped on
-// SINGLE: 5 simplify shaped off
+// CHECK-NEXT: 3 match-attention captured on
+// CHECK-NEXT: 4 autodiff joint on
+// CHECK-NEXT: 5 autocast shaped off
+// CHECK-NEXT: 6 expand-unsupported shaped on
+// CHECK-NEXT: 7 simplify shaped on
+// CHECK-NEXT: 8 split-reductions shaped on
+// CHECK-NEXT: 9 narrow-activations shaped off
+// CHECK-NEXT: 10 fuse-kernels fused on
+// CHECK-NEXT: 11 schedule fused on
+// CHECK-NEXT: 12 plan-memory planned on
+// NARROW: 5 autocast shaped on
+// NARROW: 9 narrow-activations shaped off
+// CUDA: 9 narrow-activations shaped on
+// SINGLE: 7 simplify shaped off
 // UNKNOWN: did you mean '-fno-simplify'?
 // REQUIRED: pass 'autodiff' cannot be left out
 // DUMP: autodif

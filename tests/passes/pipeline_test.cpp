@@ -119,7 +119,7 @@ TEST_F(Pipeline, everyPassKeepsTheMeaningOfEveryStep) {
         options.passes["simplify"] = simplified;
         EXPECT_TRUE(run(*module, options)) << step.name << " at -O" << level << ": " << messages;
         EXPECT_TRUE(succeeded(verifyPhase(mainOf(*module), Phase::planned))) << step.name;
-        EXPECT_EQ(report.passes.size(), simplified ? 9u : 8u);
+        EXPECT_EQ(report.passes.size(), 8u + simplified + (level >= 1));
       }
 }
 
@@ -146,20 +146,25 @@ TEST_F(Pipeline, longChainsStayWithinBounds) {
   }
 }
 
-/// In fp64 casts are the identity, so that a product of the wrong value would show.
-TEST_F(Pipeline, autocastKeepsTheMeaningAndLeavesNoWideProduct) {
+/// In fp64 casts are the identity, so that a product of the wrong value, or a value stored in another's place, would
+/// show.
+TEST_F(Pipeline, narrowTypesKeepTheMeaningAndLeaveNoWideProduct) {
   for (const TrainingStep &step : trainingSteps())
-    for (int level : {0, 2}) {
-      OwningOpRef<ModuleOp> module = parse(step.text);
-      PipelineOptions options = atLevel(level);
-      options.verifyEach = true;
-      options.products = ProductType::bf16;
-      EXPECT_TRUE(run(*module, options)) << step.name << " at -O" << level << ": " << messages;
-      mainOf(*module).walk([&](MatmulOp product) {
-        EXPECT_TRUE(tensorType(product.getA()).getElementType().isBF16()) << step.name;
-        EXPECT_TRUE(tensorType(product.getB()).getElementType().isBF16()) << step.name;
-      });
-    }
+    for (int level : {0, 2})
+      for (bool isF16 : {false, true})
+        for (bool activations : {false, true}) {
+          OwningOpRef<ModuleOp> module = parse(step.text);
+          PipelineOptions options = atLevel(level);
+          options.verifyEach = true;
+          options.products = isF16 ? ProductType::f16 : ProductType::bf16;
+          options.target.multipliesF16 = true;
+          options.target.narrowActivations = activations;
+          EXPECT_TRUE(run(*module, options)) << step.name << " at -O" << level << ": " << messages;
+          mainOf(*module).walk([&](MatmulOp product) {
+            for (Value operand : product->getOperands())
+              EXPECT_EQ(tensorType(operand).getElementTypeBitWidth(), 16u) << step.name;
+          });
+        }
 }
 
 TEST_F(Pipeline, gradientsEqualAnIndependentSweep) {
@@ -266,7 +271,7 @@ TEST_F(Pipeline, recomputedValuesAreNotStored) {
         EXPECT_FALSE((isa_and_nonnull<TanhOp, ExpOp>(value.getDefiningOp()))) << name;
       }
     });
-    module->walk([&](ExpOp) { ++exponentials; });
+    module->walk([&](Operation *op) { exponentials += isa<ExpOp, GeluGradientOp>(op); });
     if (std::string(name) == "mlp") {
       EXPECT_GE(exponentials, 1);
     }
@@ -413,8 +418,8 @@ TEST_F(Pipeline, phasesSayWhatDoesNotBelong) {
   std::string head = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n",
               tail = "\n return %r : tensor<4xf32>\n}";
   for (const Case &sample :
-       {Case{head + "%r = tcc.gelu %x : tensor<4xf32>" + tail,
-             "'tcc.gelu' op may not stand in phase 'joint': composite ops are expanded by 'decompose'\n", Phase::joint},
+       {Case{head + "%r = tcc.silu %x : tensor<4xf32>" + tail,
+             "'tcc.silu' op may not stand in phase 'joint': composite ops are expanded by 'decompose'\n", Phase::joint},
         Case{head +
                  "%s = tcc.reduce_sum %x axes [0] : tensor<4xf32> -> tensor<1xf32>\n"
                  "%l = tcc.reshape %s : tensor<1xf32> -> tensor<f32>\n"
@@ -461,8 +466,8 @@ TEST_F(Pipeline, dumpsAreOfTheNamedPasses) {
         names += line.split(' ').first.str() + " ";
     return names;
   };
-  EXPECT_EQ(dumps("all"), "specialize-shapes decompose autodiff expand-unsupported simplify split-reductions "
-                          "fuse-kernels schedule plan-memory ");
+  EXPECT_EQ(dumps("all"), "specialize-shapes decompose match-attention autodiff expand-unsupported simplify "
+                          "split-reductions fuse-kernels schedule plan-memory ");
   EXPECT_EQ(dumps("autodiff"), "autodiff ");
   std::string changed = dumps("changed"); // static sizes, no long reduction: two passes have nothing to do
   EXPECT_EQ(changed.find("specialize-shapes"), std::string::npos);
@@ -528,20 +533,25 @@ TEST_F(Pipeline, printsItsTable) {
     printPipeline(stream, options);
     return text;
   };
-  EXPECT_EQ(print(PipelineOptions()),
-            " 1  specialize-shapes  captured  on   first: every later pass sees static sizes\n"
-            " 2  decompose          captured  on   before autodiff: gradients are known of primitives alone\n"
-            " 3  autodiff           joint     on   on primitives; forward and backward become one dataflow\n"
-            " 4  expand-unsupported shaped    on   after autodiff: the target may have the gradient's kernel as well\n"
-            " 5  simplify           shaped    on   after autodiff: it shares sums and removes what no result needs\n"
-            " 6  autocast           shaped    off  after simplify: on the products that remain; with --dtype\n"
-            " 7  split-reductions   shaped    on   before fusion: a long reduction's first part joins its producer\n"
-            " 8  fuse-kernels       fused     on   after every rewrite of primitives: none remains outside a kernel\n"
-            " 9  schedule           fused     on   before planning: live ranges follow from the order\n"
-            "10  plan-memory        planned   on   last: places follow from order and kernels\n");
-  EXPECT_NE(print(atLevel(0)).find("5  simplify           shaped    off"), std::string::npos);
+  EXPECT_EQ(
+      print(PipelineOptions()),
+      " 1  specialize-shapes  captured  on   first: every later pass sees static sizes\n"
+      " 2  decompose          captured  on   before autodiff: gradients are known of primitives alone\n"
+      " 3  match-attention    captured  on   on primitives, before autodiff: the gradient of attention is "
+      "attention's too\n"
+      " 4  autodiff           joint     on   on primitives; forward and backward become one dataflow\n"
+      " 5  autocast           shaped    off  before kernels are asked for: a target may have them of 16-bit types "
+      "alone\n"
+      " 6  expand-unsupported shaped    on   after autodiff: the target may have the gradient's kernel as well\n"
+      " 7  simplify           shaped    on   after autodiff: it shares sums and removes what no result needs\n"
+      " 8  split-reductions   shaped    on   before fusion: a long reduction's first part joins its producer\n"
+      " 9  narrow-activations shaped    off  before fusion, on the ops that it sees: it says what will be stored\n"
+      "10  fuse-kernels       fused     on   after every rewrite of primitives: none remains outside a kernel\n"
+      "11  schedule           fused     on   before planning: live ranges follow from the order\n"
+      "12  plan-memory        planned   on   last: places follow from order and kernels\n");
+  EXPECT_NE(print(atLevel(0)).find("7  simplify           shaped    off"), std::string::npos);
   PipelineOptions on = atLevel(0);
-  on.passes["simplify"] = true;
+  on.passes["simplify"] = on.passes["match-attention"] = true;
   EXPECT_EQ(print(on), print(PipelineOptions()));
 }
 

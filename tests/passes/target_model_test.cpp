@@ -13,13 +13,14 @@ namespace {
 /// One function through the pipeline for a model.
 class Compiled {
 public:
-  Compiled(const std::string &text, const TargetModel &model, int level, Phase stopAfter, bool narrowProducts = false)
+  Compiled(const std::string &text, const TargetModel &model, int level, Phase stopAfter,
+           ProductType products = ProductType::asWritten)
       : module(parseText(*context, text, messages)) {
     PipelineOptions options;
     options.target = model;
     options.level = level;
     options.stopAfter = stopAfter;
-    options.products = narrowProducts ? ProductType::bf16 : ProductType::asWritten;
+    options.products = products;
     ScopedDiagnosticHandler handler(context.get(), [&](Diagnostic &diagnostic) {
       messages += diagnostic.str() + "\n";
       return success();
@@ -188,21 +189,40 @@ constexpr const char *heads = R"(func.func @main(%x: tensor<3x4x2x8xf32>, %y: te
   return %p : tensor<3x2x4x4xf32>
 })";
 
-TEST(TargetModel, SaysWhatProductsReadAndWrite) {
+TEST(TargetModel, SaysWhatProductsRead) {
   TargetModel model;
   EXPECT_EQ(Compiled(heads, model, 2, Phase::fused).kernels(), 0);
   model.views.batchDims = 1;
   Compiled copied(heads, model, 2, Phase::fused);
   EXPECT_EQ(copied.kernelResults(), 2); // two dense copies
+}
 
-  model = {};
-  auto resultBits = [&] {
-    Compiled compiled(aroundProduct, model, 2, Phase::fused, true);
-    return tensorType(compiled.all<MatmulOp>()[0].getResult()).getElementTypeBitWidth();
+/// The first product's result is read by a sum and by the second product.
+constexpr const char *twoProducts = R"(func.func @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
+  %p = tcc.matmul %x, %x : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
+  %s = tcc.add %p, %x : tensor<64x64xf32>
+  %q = tcc.matmul %s, %x : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
+  %r = tcc.add %q, %p : tensor<64x64xf32>
+  return %r : tensor<64x64xf32>
+})";
+
+TEST(TargetModel, SaysWhatIsStoredInSixteenBits) {
+  TargetModel model;
+  auto results = [&](ProductType products) {
+    std::string bits;
+    Compiled compiled(twoProducts, model, 2, Phase::fused, products);
+    for (MatmulOp product : compiled.all<MatmulOp>())
+      bits += std::to_string(tensorType(product.getA()).getElementTypeBitWidth()) + " to " +
+              std::to_string(tensorType(product.getResult()).getElementTypeBitWidth()) + "; ";
+    return bits;
   };
-  EXPECT_EQ(resultBits(), 32u);
-  model.narrowResults = true;
-  EXPECT_EQ(resultBits(), 16u);
+  EXPECT_EQ(results(ProductType::bf16), "16 to 32; 16 to 32; ");
+  EXPECT_EQ(results(ProductType::f16), "32 to 32; 32 to 32; ") << "no products of f16";
+  model.multipliesF16 = true;
+  EXPECT_EQ(results(ProductType::f16), "16 to 32; 16 to 32; ");
+  model.narrowActivations = true;
+  EXPECT_EQ(results(ProductType::bf16), "16 to 16; 16 to 32; ") << "the second one is the caller's";
+  EXPECT_EQ(results(ProductType::asWritten), "32 to 32; 32 to 32; ");
 }
 
 TEST(TargetModel, AlignsTheArena) {

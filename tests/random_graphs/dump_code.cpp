@@ -1,6 +1,7 @@
 // dump_code FOLDER FILE.graph...: what the compiler makes of each file, at -O2 or the level in its name ("x-O1.graph"):
 // a file each in FOLDER with the plan and the kernels' LLVM text. dump_code --graphs FOLDER writes the op table's rows
 // and 300 (TCC_RANDOM_GRAPHS) random graphs as such files. tests/bench/same_code.sh compares two builds by it.
+#include "codegen/cpu/target.h"
 #include "tests/ops/op_table.h"
 #include "tests/random_graphs/generate.h"
 #include "tests/random_graphs/graph_check.h"
@@ -30,7 +31,10 @@ std::string codeOf(ModuleOp module, const CompileOptions &options) {
       "kernels: " + std::to_string(report.compiledKernels) + "\n" + planToJson(artefact->targets.front().plan) + "\n";
   if (report.compiledKernels == 0)
     return text;
-  std::optional<std::string> code = cpu::emitKernels(kernelSources(*copy), options.cpu, cpu::Artefact::llvm, error);
+  std::optional<std::vector<KernelSource>> kernels = kernelSources(*copy, cpu::CpuTarget(options.cpu, 1), error);
+  std::optional<std::string> code;
+  if (kernels)
+    code = cpu::emitKernels(*kernels, options.cpu, cpu::Artefact::llvm, error);
   return text + code.value_or("refused: " + error + "\n");
 }
 

@@ -500,7 +500,7 @@ private:
     auto [x, bound] = pick();
     Value seed = argument(RankedTensorType::get({}, emit.i32()), "seed");
     double rate = dice.pick({0.1, 0.5});
-    add(emit.create<DropoutOp>(x, seed, llvm::APFloat(rate), static_cast<uint64_t>(dice.below(5))), bound * 2);
+    add(emit.create<DropoutOp>(x, seed, llvm::APFloat(rate), static_cast<uint64_t>(dice.below(5)), Value()), bound * 2);
   }
 
   void addAttention() {

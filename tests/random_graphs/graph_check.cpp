@@ -71,6 +71,7 @@ std::optional<runtime::Artefact> compileGraph(ModuleOp module, const CheckOption
   CompileOptions compile;
   compile.pipeline.level = options.level;
   compile.pipeline.verifyEach = options.verifyEach;
+  compile.pipeline.passes["match-attention"] = options.matchAttention;
   compile.cpu.target = options.target;
   compile.threads = options.threads;
   CompileReport report;

@@ -11,23 +11,6 @@ namespace {
 
 constexpr size_t casesPerModule = 24;
 
-/// What the compiler refuses for a stated reason: such a case must fail with exactly this in its message. Cases in f8
-/// are in no row: no emitter and no library holds that type yet.
-struct Refusal {
-  const char *op, *element, *reason;
-};
-const Refusal refusals[] = {
-    {"tcc.matmul", "f16", "f32 gives f32, bf16 gives bf16 or f32"}, // oneDNN 2.6 has no f16 products on CPUs
-    {"tcc.attention", "f16", "f32 gives f32, bf16 gives bf16 or f32"},
-};
-
-const Refusal *refusalOf(StringRef op, const OpCase &opCase) {
-  for (const Refusal &refusal : refusals)
-    if (op == refusal.op && StringRef(opCase.text).contains(std::string("x") + refusal.element + ">"))
-      return &refusal;
-  return nullptr;
-}
-
 struct Sample {
   const OpCase *opCase;
   OwningOpRef<ModuleOp> module;
@@ -77,13 +60,6 @@ void checkTogether(ArrayRef<Sample *> samples, int level) {
   }
 }
 
-/// The product library has no f16 products: compileModule refuses them, see halfProductsAreRefused.
-bool isHalfProduct(const OpRow &row, const OpCase &opCase) {
-  StringRef op(row.op);
-  return (op == "tcc.matmul" || op == "tcc.linear" || op.contains("attention")) &&
-         StringRef(opCase.text).contains("xf16>");
-}
-
 class OpTableRow : public testing::TestWithParam<size_t> {};
 
 TEST_P(OpTableRow, equalsTheInterpreter) {
@@ -91,18 +67,10 @@ TEST_P(OpTableRow, equalsTheInterpreter) {
   auto context = makeContext();
   std::vector<Sample> samples;
   for (const OpCase &opCase : row.cases) {
-    if (isHalfProduct(row, opCase))
-      continue;
     std::string messages;
     Sample sample{&opCase, parseText(*context, opCase.text, messages), {}};
     ASSERT_TRUE(sample.module) << messages;
     sample.inputs = makeInputs(mainOf(*sample.module), opCase, 3);
-    if (const Refusal *refusal = refusalOf(row.op, opCase)) {
-      std::string error;
-      EXPECT_FALSE(compileGraph(*sample.module, {}, error)) << opCase.name << " compiles: take it out of the list";
-      EXPECT_NE(error.find(refusal->reason), std::string::npos) << opCase.name << ": " << error;
-      continue;
-    }
     samples.push_back(std::move(sample));
   }
   for (int level : {0, 2})
@@ -112,20 +80,6 @@ TEST_P(OpTableRow, equalsTheInterpreter) {
         some.push_back(&samples[i]);
       checkTogether(some, level);
     }
-}
-
-TEST(OpTableCompiled, halfProductsAreRefused) {
-  auto context = makeContext();
-  std::string messages, error;
-  OwningOpRef<ModuleOp> module = parseText(*context, R"(
-func.func @main(%a: tensor<4x8xf16>, %b: tensor<8x4xf16>) -> (tensor<4x4xf16>) {
-  %r = tcc.matmul %a, %b : tensor<4x8xf16>, tensor<8x4xf16> -> tensor<4x4xf16>
-  return %r : tensor<4x4xf16>
-})",
-                                           messages);
-  ASSERT_TRUE(module) << messages;
-  EXPECT_FALSE(CompiledGraph::compile(*module, CheckOptions(), error));
-  EXPECT_NE(error.find("multiplies f16; the CPU's products are of f32 and bf16"), std::string::npos) << error;
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, OpTableRow, testing::Range<size_t>(0, opTable().size()),

@@ -98,11 +98,12 @@ AttentionKernel attentionKernel(const AttentionCase &of, const AttentionTiles &t
   AttentionKernel kernel;
   kernel.of = of;
   kernel.tiles = tiles;
+  kernel.rows = 16 * tiles.rowTiles * tiles.warps;
   kernel.name = names.kernel + switchSuffix(tiles) + "_" + elementName(of.element) + "_d" + std::to_string(of.headDim) +
-                (of.causal ? "_causal" : "") + (of.window ? "_window" : "") + (of.dropout ? "_dropout" : "");
+                (of.causal ? "_causal" : "") + (of.window ? "_window" : "") + (of.dropout ? "_dropout" : "") + "_" +
+                std::to_string(kernel.rows) + "x" + std::to_string(tiles.columns);
   kernel.prelude = hopper ? Prelude::Wgmma : Prelude::Portable;
   kernel.threads = 32 * tiles.warps + (hopper ? 128 : 0);
-  kernel.rows = 16 * tiles.rowTiles * tiles.warps;
   kernel.sharedBytes = sharedBytesOf(kernel);
 
   std::string &text = kernel.text;

@@ -61,7 +61,8 @@ struct AttentionTiles {
 struct AttentionKernel {
   AttentionCase of;
   AttentionTiles tiles;
-  /// The entry's name: attention_forward_bf16_d64_causal.
+  /// The entry's name: attention_forward_bf16_d64_causal_128x64, which no other tiles of an
+  /// architecture's table share.
   std::string name;
   /// Kernel text, to follow deviceText(prelude).
   std::string text;

@@ -10,6 +10,9 @@ namespace tcc::cuda {
 /// (sm_90a, sm_100a); wgmma too (sm_90a only).
 enum class Prelude { Portable, Tma, Wgmma };
 
+/// The least prelude that has the primitives which stand in kernel text.
+Prelude preludeOf(std::string_view kernelText);
+
 /// The prelude's text. It ends with a `#line` directive, so that kernel text appended to it has its own line numbers
 /// under the name kernel.cu.
 std::string deviceText(Prelude prelude);

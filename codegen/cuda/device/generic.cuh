@@ -155,6 +155,184 @@ DEVICE Value block_reduce(Value value, Value *scratch) {
   return total;
 }
 
+// --- Several elements side by side: `Count` columns of a tensor as the values that they hold ------------------------
+// The first one is at a multiple of 16 bytes, or of Count elements where those are fewer bytes. `left` of them are there;
+// what is beyond is 0 and is not written.
+template <int Count>
+DEVICE void load_columns(const float *from, float (&values)[Count]) {
+#pragma unroll
+  for (int i = 0; i < Count; i += 4) {
+    Vec16 loaded = load_16(from + i);
+    for (int k = 0; k < 4; ++k)
+      values[i + k] = float_from_bits(loaded.word[k]);
+  }
+}
+template <int Count>
+DEVICE void store_columns(float *to, const float (&values)[Count]) {
+#pragma unroll
+  for (int i = 0; i < Count; i += 4) {
+    Vec16 stored = {{bits_of(values[i]), bits_of(values[i + 1]), bits_of(values[i + 2]), bits_of(values[i + 3])}};
+    store_16(to + i, stored);
+  }
+}
+template <class Element>
+DEVICE void load_pairs(const Element *from, float (&values)[4]) {
+  Vec8 loaded = load_8(from);
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    values[2 * k] = unpack_low<Element>(loaded.word[k]);
+    values[2 * k + 1] = unpack_high<Element>(loaded.word[k]);
+  }
+}
+template <class Element>
+DEVICE void load_pairs(const Element *from, float (&values)[8]) {
+  Vec16 loaded = load_16(from);
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    values[2 * k] = unpack_low<Element>(loaded.word[k]);
+    values[2 * k + 1] = unpack_high<Element>(loaded.word[k]);
+  }
+}
+template <class Element>
+DEVICE void store_pairs(Element *to, const float (&values)[4]) {
+  Vec8 stored = {{pack<Element>(values[0], values[1]), pack<Element>(values[2], values[3])}};
+  store_8(to, stored);
+}
+template <class Element>
+DEVICE void store_pairs(Element *to, const float (&values)[8]) {
+  Vec16 stored = {{pack<Element>(values[0], values[1]), pack<Element>(values[2], values[3]),
+                   pack<Element>(values[4], values[5]), pack<Element>(values[6], values[7])}};
+  store_16(to, stored);
+}
+template <int Count>
+DEVICE void load_columns(const bf16 *from, float (&values)[Count]) {
+  load_pairs(from, values);
+}
+template <int Count>
+DEVICE void load_columns(const f16 *from, float (&values)[Count]) {
+  load_pairs(from, values);
+}
+template <int Count>
+DEVICE void store_columns(bf16 *to, const float (&values)[Count]) {
+  store_pairs(to, values);
+}
+template <int Count>
+DEVICE void store_columns(f16 *to, const float (&values)[Count]) {
+  store_pairs(to, values);
+}
+template <int Count>
+DEVICE void load_columns(const i32 *from, i32 (&values)[Count]) {
+#pragma unroll
+  for (int i = 0; i < Count; i += 4) {
+    Vec16 loaded = load_16(from + i);
+    for (int k = 0; k < 4; ++k)
+      values[i + k] = static_cast<i32>(loaded.word[k]);
+  }
+}
+template <int Count>
+DEVICE void store_columns(i32 *to, const i32 (&values)[Count]) {
+#pragma unroll
+  for (int i = 0; i < Count; i += 4) {
+    Vec16 stored = {{static_cast<u32>(values[i]), static_cast<u32>(values[i + 1]), static_cast<u32>(values[i + 2]),
+                     static_cast<u32>(values[i + 3])}};
+    store_16(to + i, stored);
+  }
+}
+template <int Count>
+DEVICE void load_columns(const i64 *from, i64 (&values)[Count]) {
+#pragma unroll
+  for (int i = 0; i < Count; i += 2) {
+    Vec16 loaded = load_16(from + i);
+    for (int k = 0; k < 2; ++k)
+      values[i + k] = static_cast<i64>(static_cast<u64>(loaded.word[2 * k + 1]) << 32 | loaded.word[2 * k]);
+  }
+}
+template <int Count>
+DEVICE void store_columns(i64 *to, const i64 (&values)[Count]) {
+#pragma unroll
+  for (int i = 0; i < Count; i += 2) {
+    u64 first = static_cast<u64>(values[i]), second = static_cast<u64>(values[i + 1]);
+    Vec16 stored = {{static_cast<u32>(first), static_cast<u32>(first >> 32), static_cast<u32>(second),
+                     static_cast<u32>(second >> 32)}};
+    store_16(to + i, stored);
+  }
+}
+template <int Count>
+DEVICE void load_columns(const u8 *from, bool (&values)[Count]) {
+#pragma unroll
+  for (int i = 0; i < Count; i += 4) {
+    u32 loaded = load_4(from + i);
+    for (int k = 0; k < 4; ++k)
+      values[i + k] = (loaded >> 8 * k & 0xffu) != 0;
+  }
+}
+template <int Count>
+DEVICE void store_columns(u8 *to, const bool (&values)[Count]) {
+#pragma unroll
+  for (int i = 0; i < Count; i += 4) {
+    u32 stored = 0;
+    for (int k = 0; k < 4; ++k)
+      stored |= static_cast<u32>(values[i + k]) << 8 * k;
+    store_4(to + i, stored);
+  }
+}
+DEVICE void load_column(const u8 *from, bool &value) {
+  value = *from != 0;
+}
+DEVICE void store_column(u8 *to, bool value) {
+  *to = static_cast<u8>(value);
+}
+template <class Element>
+DEVICE void load_column(const Element *from, float &value) {
+  value = to_float(*from);
+}
+template <class Element>
+DEVICE void store_column(Element *to, float value) {
+  *to = from_float<Element>(value);
+}
+DEVICE void load_column(const i32 *from, i32 &value) {
+  value = *from;
+}
+DEVICE void store_column(i32 *to, i32 value) {
+  *to = value;
+}
+DEVICE void load_column(const i64 *from, i64 &value) {
+  value = *from;
+}
+DEVICE void store_column(i64 *to, i64 value) {
+  *to = value;
+}
+template <class Value, int Count>
+DEVICE void fill_columns(Value (&values)[Count], Value value) {
+#pragma unroll
+  for (int i = 0; i < Count; ++i)
+    values[i] = value;
+}
+template <class Element, class Value, int Count>
+DEVICE void load_columns(const Element *from, Value (&values)[Count], int left) {
+  if (left >= Count) {
+    load_columns(from, values);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < Count; ++i) {
+    values[i] = Value(0);
+    if (i < left)
+      load_column(from + i, values[i]);
+  }
+}
+template <class Element, class Value, int Count>
+DEVICE void store_columns(Element *to, const Value (&values)[Count], int left) {
+  if (left >= Count) {
+    store_columns(to, values);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < Count; ++i)
+    if (i < left)
+      store_column(to + i, values[i]);
+}
+
 // --- Philox4x32-10 (Salmon et al., SC 2011): four random words from counter and key --------------------------------
 DEVICE void philox(u32 (&out)[4], u32 counter0, u32 counter1, u32 counter2, u32 counter3, u32 key0, u32 key1) {
 #pragma unroll
@@ -173,11 +351,14 @@ DEVICE void philox(u32 (&out)[4], u32 counter0, u32 counter1, u32 counter2, u32 
   out[2] = counter2;
   out[3] = counter3;
 }
-// tcc.random_bits: the first word for element number `index`.
-DEVICE i32 random_bits(u32 seed, u32 stream, u64 index) {
+// tcc.random_bits at (outer, row, column): one call serves rows {r, r + 8} and columns {c, c + 8}, r and c with bit 3
+// clear; word 2 * a + b is that of r + 8a, c + 8b.
+DEVICE i32 random_bits(u64 seed, u32 stream, u32 outer, u32 row, u32 column) {
   u32 words[4];
-  philox(words, static_cast<u32>(index), static_cast<u32>(index >> 32), 0u, 0u, seed, stream);
-  return static_cast<i32>(words[0]);
+  philox(words, outer, row & ~8u, column & ~8u, static_cast<u32>(seed >> 32), static_cast<u32>(seed), stream);
+  u32 low = (column & 8u) != 0u ? words[1] : words[0];
+  u32 high = (column & 8u) != 0u ? words[3] : words[2];
+  return static_cast<i32>((row & 8u) != 0u ? high : low);
 }
 // A float in [0, 1) from a random word: its upper 24 bits.
 DEVICE float uniform_from_bits(u32 bits) {

@@ -2,6 +2,7 @@
 // axes that indices are computed from.
 #include "codegen/cuda/kernel/body.h"
 #include "codegen/cuda/kernel/expressions.h"
+#include "codegen/cuda/kernel/vectors.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -10,15 +11,22 @@ namespace tcc::cuda {
 using Kind = KernelNode::Kind;
 
 static std::vector<std::string> headComment(const KernelSource &source, const KernelDivision &division) {
-  static constexpr const char *shapes[] = {"a thread an element", "segments of many tensors", "a warp a row",
-                                           "a block a row",       "a thread a column",        "a block an outer block"};
+  static constexpr const char *shapes[] = {"a thread a group of columns",
+                                           "segments of many tensors",
+                                           "a warp a row",
+                                           "a block a row",
+                                           "a block a tile of columns",
+                                           "a block an outer block, a warp a row",
+                                           "a block an outer block",
+                                           "a block a tile of the result"};
   const KernelInfo &form = source.form;
   const KernelSpace &space = form.space;
   std::vector<std::string> lines;
-  lines.push_back("// " + source.symbol + ": " + source.names.label);
+  lines.push_back("// " + source.symbol + ": " + source.title());
   lines.push_back("// space " + std::to_string(space.outer) + " x " + std::to_string(space.rows) + " x " +
                   std::to_string(space.columns) + ", " + std::to_string(form.stages) +
-                  (form.stages == 1 ? " pass, " : " passes, ") + shapes[static_cast<int>(division.shape)]);
+                  (form.stages == 1 ? " pass, " : " passes, ") + shapes[static_cast<int>(division.shape)] +
+                  (division.vector > 1 ? ", groups of " + std::to_string(division.vector) : ""));
   std::string fused = "// fuses", where;
   for (const KernelNames::Op &op : source.names.ops) {
     std::string word = " " + op.name + (op.source.empty() || op.source == where ? "" : " (" + op.source + ")");
@@ -118,6 +126,37 @@ void KernelBody::writeRowAxes(const std::string &row) {
   w.line("const int r = static_cast<int>(" + (space.outer == 1 ? row : row + " % " + rows) + ");");
 }
 
+bool KernelBody::warpOwnsRow() const {
+  return division.shape == KernelShape::warpRows || division.shape == KernelShape::warpColumns ||
+         division.shape == KernelShape::columns;
+}
+
+void KernelBody::overGroups(const std::string &start, llvm::function_ref<void()> body) {
+  bool single = division.vector == 1;
+  std::string step = std::to_string(warpOwnsRow() ? 32 : division.threads);
+  std::string thread = warpOwnsRow() ? "lane_index()" : "thread_x()", column = single ? "c" : "group";
+  int64_t groups = division.perThread / division.vector;
+  w.line(unrolls() ? "#pragma unroll" : "#pragma unroll 4");
+  open("for (int k = 0; k < " + std::to_string(groups) + "; ++k)");
+  std::string number = "k * " + step + " + " + thread;
+  w.line("const int " + column + " = " + (start.empty() ? "" : start + " + ") +
+         (single ? number : "(" + number + ") * " + width()) + ";");
+  open("if (" + column + " < " + std::to_string(form.space.columns) + ")");
+  body();
+  close();
+  close();
+}
+
+void KernelBody::overLanes(llvm::function_ref<void()> body) {
+  if (division.vector == 1)
+    return body();
+  w.line("#pragma unroll");
+  open("for (int lane = 0; lane < " + width() + "; ++lane)");
+  w.line("const int c = group + lane;");
+  body();
+  close();
+}
+
 /// Declares the derived axes that an expression uses, those that they use first.
 void KernelBody::declareAxesOf(const IndexExpr &expr) {
   for (const IndexTerm &term : expr.terms)
@@ -164,16 +203,27 @@ void KernelBody::writeNodes(llvm::ArrayRef<unsigned> nodes) {
     writeNode(id);
 }
 
-/// What stage `number` does at column c; `subscript` is the number of the thread's column, for kept values.
-void KernelBody::writeColumnBody(unsigned number, const std::string &subscript) {
+bool KernelBody::isGroupLoad(unsigned id) const {
+  return division.vector > 1 && loadsGroups(form, form.nodes[id], division.vector);
+}
+bool KernelBody::isGroupStore(unsigned store) const {
+  return division.vector > 1 && storesGroups(form, form.stores[store], division.vector);
+}
+
+/// What stage `number` does at column c.
+void KernelBody::writeColumn(unsigned number) {
   const KernelStage &stage = stages.stages[number];
   for (unsigned id : values.computedIn[number]) {
-    std::string kept = "kept_" + std::to_string(id) + "[" + subscript + "]";
+    std::string kept = "kept_" + std::to_string(id) + "[" + columnNumber() + "]";
+    std::string start = "const " + valueType(form.nodes[id].type) + " " + name(id) + " = ";
     if (values.keptFrom[id] >= 0 && values.keptFrom[id] < static_cast<int>(number)) {
-      w.line("const " + valueType(form.nodes[id].type) + " " + name(id) + " = " + kept + ";");
+      w.line(start + kept + ";");
       continue;
     }
-    writeNode(id);
+    if (isGroupLoad(id))
+      w.line(start + name(id) + "_of[lane];");
+    else
+      writeNode(id);
     if (values.keptFrom[id] >= 0)
       w.line(kept + " = " + name(id) + ";");
   }
@@ -182,9 +232,58 @@ void KernelBody::writeColumnBody(unsigned number, const std::string &subscript) 
     w.line(part + " = " + combined(form.nodes[id].isMax, part, name(form.nodes[id].operands[0])) + ";");
   }
   for (unsigned store : stage.stores)
-    writeStore(store);
+    if (isGroupStore(store))
+      w.line("out" + std::to_string(store) + "_of[lane] = " + name(form.stores[store].node) + ";");
+    else
+      writeStore(store);
   for (unsigned store : stage.columnResults)
-    writeAccumulation(store, division.shape == KernelShape::blockColumns ? "[k]" : "");
+    writeAccumulation(store);
+}
+
+/// The values of a load for the columns of the group.
+void KernelBody::writeGroupLoad(unsigned id, const std::string &left) {
+  const KernelNode &node = form.nodes[id];
+  declareAxesOf(node.index);
+  std::string place = indexText(node.index), condition = inside(node.guards),
+              otherwise = zero(facts(node.type).computed);
+  if (!node.operands.empty()) {
+    std::string row = name(node.operands[0]);
+    place = "static_cast<i64>(" + row + ") * " + std::to_string(node.gatherStride) + " + " + place;
+    condition = row + " >= 0 && " + row + " < " + std::to_string(node.gatherRows);
+    otherwise = outsideValue(node.type);
+  }
+  std::string array = name(id) + "_of";
+  std::string call = "load_columns(in" + std::to_string(node.argument) + " + (" + place + "), " + array +
+                     (left.empty() ? "" : ", " + left) + ");";
+  w.line(valueType(node.type) + " " + array + "[" + width() + "];");
+  if (condition.empty()) {
+    w.line(call);
+    return;
+  }
+  w.line("fill_columns(" + array + ", " + otherwise + ");");
+  w.line("if (" + condition + ")");
+  w.line("  " + call);
+}
+
+void KernelBody::writeGroupBody(unsigned number, const std::string &left) {
+  if (division.vector == 1)
+    return writeColumn(number);
+  const KernelStage &stage = stages.stages[number];
+  w.line("const int c = group;");
+  for (unsigned id : values.computedIn[number])
+    if (isGroupLoad(id) && (values.keptFrom[id] < 0 || values.keptFrom[id] >= static_cast<int>(number)))
+      writeGroupLoad(id, left);
+  for (unsigned store : stage.stores)
+    if (isGroupStore(store))
+      w.line(accumulatorType(store) + " out" + std::to_string(store) + "_of[" + width() + "];");
+  overLanes([&] { writeColumn(number); });
+  for (unsigned store : stage.stores)
+    if (isGroupStore(store)) {
+      std::string result = "out" + std::to_string(store);
+      declareAxesOf(form.stores[store].index);
+      w.line("store_columns(" + result + " + (" + indexText(form.stores[store].index) + "), " + result + "_of" +
+             (left.empty() ? "" : ", " + left) + ");");
+    }
 }
 
 void KernelBody::writeStore(unsigned number) {
@@ -211,13 +310,21 @@ std::string KernelBody::textOf(const KernelNode &node, unsigned id) {
     return facts(node.type).isFloat ? rounded("static_cast<float>(" + indexText(node.index) + ")", node.type)
                                     : "static_cast<" + valueType(node.type) + ">(" + indexText(node.index) + ")";
   case Kind::random:
-    return "random_bits(static_cast<u32>(" + name(node.operands[0]) + "), " +
-           std::to_string(static_cast<uint32_t>(node.stream)) + "u, static_cast<u64>(" + indexText(node.index) + "))";
+    return randomText(node);
   case Kind::compute:
     return computeText(node, id);
   default:
     return chooseText(node);
   }
+}
+
+std::string KernelBody::randomText(const KernelNode &node) const {
+  bool wide = form.nodes[node.operands[0]].type == ElementType::i64;
+  std::string text = std::string("random_bits(static_cast<") + (wide ? "u64" : "u32") + ">(" + name(node.operands[0]) +
+                     "), " + std::to_string(static_cast<uint32_t>(node.stream)) + "u";
+  for (unsigned place : llvm::drop_begin(node.operands))
+    text += ", static_cast<u32>(" + name(place) + ")";
+  return text + ")";
 }
 
 std::string KernelBody::loadText(const KernelNode &node) {

@@ -11,6 +11,7 @@
 #include "codegen/cuda/kernel/writer.h"
 #include "codegen/kernel_source.h"
 #include "ir/kernel_stages.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include <set>
 
 namespace tcc::cuda {
@@ -33,20 +34,36 @@ protected:
   virtual void writeShape() = 0;
 
   bool unrolls() const { return division.perThread <= mostUnrolledColumns; }
+  /// Whether a row belongs to a warp, else to the block.
+  bool warpOwnsRow() const;
+  int warps() const { return division.threads / 32; }
 
   // A scope of axes and locals.
   void open(const std::string &head);
   void close();
 
+  /// Declares the derived axes that an expression uses, those that they use first.
+  void declareAxesOf(const IndexExpr &expr);
   /// Declares `name` as the number of this thread's item, and leaves where there is none.
   void writeItem(const std::string &name, const std::string &number);
   /// o and r of row number `row` (a text) of all.
   void writeRowAxes(const std::string &row);
 
+  /// The loop over the groups of columns of a row that a thread has, from column `start` (a text, or empty) on. `body`
+  /// sees group, its first column, and k, its number; where groups are single columns, c.
+  void overGroups(const std::string &start, llvm::function_ref<void()> body);
+  /// `body` for each column c of the group.
+  void overLanes(llvm::function_ref<void()> body);
+  /// The number of the thread's column c, of all that it has.
+  std::string columnNumber() const { return division.vector == 1 ? "k" : "k * " + width() + " + lane"; }
+  std::string width() const { return std::to_string(division.vector); }
+
   std::string name(unsigned id) const;
   void writeNodes(llvm::ArrayRef<unsigned> nodes);
-  /// What stage `number` does at column c; `subscript` is the number of the thread's column, for kept values.
-  void writeColumnBody(unsigned number, const std::string &subscript);
+  /// What stage `number` does at the columns of a group. `left`: of segments, the columns from there to the end.
+  void writeGroupBody(unsigned number, const std::string &left = "");
+  /// All passes over the row o, r, from column `start` on, and its row stores.
+  void writePasses(const std::string &start = "");
   void writeStore(unsigned number);
 
   // Row reductions (reductions.cpp): part_N takes this thread's columns, then the row's value has the node's name.
@@ -56,26 +73,34 @@ protected:
   void declareKept();
   void writeReduced(unsigned id);
 
-  // Results of columns: total_N, or total_N[k], and the columns of a scatter-add's result.
+  // Results of columns (reductions.cpp): total_N[number of the thread's column], and the columns of a scatter-add's
+  // result.
   std::string accumulatorType(size_t store) const;
-  void startColumnResults(const std::string &subscript);
-  void finishColumnResults(const std::string &subscript);
-  void writeAccumulation(unsigned number, const std::string &subscript);
+  void startColumnResults(const std::string &start = "");
+  void finishColumnResults(const std::string &start = "");
+  /// Adds up what the block's warps have, and stores it.
+  void finishSharedResults(const std::string &start = "");
+  virtual void writeAccumulation(unsigned number);
 
 private:
   std::vector<std::set<unsigned>> declaredAxes{1}; // derived axes, by open scope
 
   void writeHead();
   void writeEntry();
-  void declareAxesOf(const IndexExpr &expr);
   void declareAxis(unsigned number);
   std::string inside(llvm::ArrayRef<unsigned> guards);
   void writeNode(unsigned id);
+  void writeColumn(unsigned number);
+  void writeGroupLoad(unsigned id, const std::string &left);
+  bool isGroupLoad(unsigned id) const;
+  bool isGroupStore(unsigned store) const;
   std::string textOf(const KernelNode &node, unsigned id);
+  std::string randomText(const KernelNode &node) const;
   std::string loadText(const KernelNode &node);
   std::string computeText(const KernelNode &node, unsigned id);
   std::string chooseText(const KernelNode &node);
   void writeScatterStart(size_t number);
+  void writeTotal(size_t number, const std::string &value);
 };
 
 } // namespace tcc::cuda

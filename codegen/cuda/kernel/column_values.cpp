@@ -8,10 +8,14 @@ namespace {
 
 using Kind = KernelNode::Kind;
 
-constexpr int64_t mostKept = 48; // registers for kept values
+/// Registers of a thread for kept values and column results: about half of those that it has.
+int64_t mostKept(int threads) {
+  return threads <= 256 ? 96 : threads <= 512 ? 56 : 24;
+}
 
 bool walksRows(KernelShape shape) {
-  return shape == KernelShape::warpRows || shape == KernelShape::blockRows || shape == KernelShape::blockColumns;
+  return shape == KernelShape::warpRows || shape == KernelShape::blockRows || shape == KernelShape::warpColumns ||
+         shape == KernelShape::blockColumns;
 }
 
 /// The nodes that a pass must have at each column.
@@ -35,7 +39,10 @@ ColumnValues columnValues(const KernelInfo &form, const KernelStages &stages, co
   values.keptFrom.assign(form.nodes.size(), -1);
   std::vector<int> firstStage(form.nodes.size(), -1);
   bool unrolls = division.perThread <= mostUnrolledColumns;
-  int64_t registers = walksRows(division.shape) && unrolls ? mostKept : 0;
+  int64_t registers = walksRows(division.shape) && unrolls ? mostKept(division.threads) : 0;
+  for (const KernelStore &store : form.stores)
+    if (store.kind != KernelStore::Kind::element)
+      registers -= division.perThread;
   for (unsigned number = 0; number < form.stages; ++number) {
     std::set<unsigned> seen;
     std::vector<unsigned> work = rootsOf(form, stages.stages[number]);

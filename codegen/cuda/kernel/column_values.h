@@ -7,7 +7,7 @@
 namespace tcc::cuda {
 
 /// Columns a thread, up to which its loop is unrolled and values may stay in registers.
-inline constexpr int64_t mostUnrolledColumns = 16;
+inline constexpr int64_t mostUnrolledColumns = 32;
 
 struct ColumnValues {
   std::vector<std::vector<unsigned>> computedIn; // per stage: column nodes that it has as locals, ascending

@@ -1,6 +1,5 @@
-// Column sums without row reductions, and scatter-adds: a thread a column.
+// Column sums without row reductions: a block some columns, its warps share the rows.
 #include "codegen/cuda/kernel/body.h"
-#include "codegen/cuda/kernel/expressions.h"
 #include "codegen/cuda/kernel/shapes.h"
 
 namespace tcc::cuda {
@@ -10,18 +9,17 @@ class Columns : public KernelBody {
   using KernelBody::KernelBody;
 
   void writeShape() override {
-    std::string columns = std::to_string(form.space.columns);
-    writeItem("item", "static_cast<i64>(block_x()) * " + std::to_string(division.threads) + " + thread_x()");
-    w.line("const int c = static_cast<int>(item" + (form.space.outer == 1 ? "" : " % " + columns) + ");");
-    w.line("const int o = " + (form.space.outer == 1 ? "0" : "static_cast<int>(item / " + columns + ")") + ";");
+    int64_t tiles = (form.space.columns + division.tile - 1) / division.tile;
+    std::string count = std::to_string(tiles), tile = std::to_string(division.tile);
+    w.line("const int o = block_x()" + (tiles == 1 ? "" : " / " + count) + ";");
+    w.line("const int start = " + (tiles == 1 ? "0" : "block_x() % " + count + " * " + tile) + ";");
     writeNodes(stages.constantNodes);
-    startColumnResults("");
-    open("for (int r = 0; r < " + std::to_string(form.space.rows) + "; ++r)");
-    for (const KernelStage &stage : stages.stages)
-      writeNodes(stage.rowNodes);
-    writeColumnBody(0, "");
+    startColumnResults("start");
+    open("for (int r = warp_index(); r < " + std::to_string(form.space.rows) + "; r += " + std::to_string(warps()) +
+         ")");
+    writePasses("start");
     close();
-    finishColumnResults("");
+    finishSharedResults("start");
   }
 };
 

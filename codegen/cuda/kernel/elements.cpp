@@ -19,15 +19,16 @@ class Elements : public KernelBody {
 
   void writeElements() {
     bool perColumn = llvm::any_of(form.stores, [](const KernelStore &store) { return store.perColumn; });
-    std::string columns = std::to_string(form.space.columns);
     writeItem("item", "static_cast<i64>(block_x()) * " + std::to_string(division.threads) + " + thread_x()");
     if (perColumn) {
-      bool oneRow = form.space.outer * form.space.rows == 1;
-      w.line("const int c = static_cast<int>(item" + (oneRow ? "" : " % " + columns) + ");");
+      bool oneRow = form.space.outer * form.space.rows == 1, single = division.vector == 1;
+      std::string groups = std::to_string(form.space.columns / division.vector);
+      std::string number = "static_cast<int>(item" + std::string(oneRow ? "" : " % " + groups) + ")";
+      w.line(single ? "const int c = " + number + ";" : "const int group = " + number + " * " + width() + ";");
       if (oneRow) {
         w.line("const int o = 0, r = 0;");
       } else {
-        w.line("const i64 row = item / " + columns + ";");
+        w.line("const i64 row = item / " + groups + ";");
         writeRowAxes("row");
       }
     } else {
@@ -37,7 +38,7 @@ class Elements : public KernelBody {
     for (const KernelStage &stage : stages.stages)
       writeNodes(stage.rowNodes);
     if (perColumn)
-      writeColumnBody(0, "0");
+      writeGroupBody(0);
     for (unsigned store : stages.rowStores)
       writeStore(store);
   }
@@ -49,16 +50,19 @@ class Elements : public KernelBody {
       w.line("const int columns = static_cast<int>(entry[" + std::to_string(pointers) + "]);");
       block = "(block_x() - static_cast<int>(entry[" + std::to_string(pointers + 1) + "]))";
     }
-    w.line("const int first = " + block + " * " + std::to_string(segmentBlock) + " + thread_x();");
+    w.line("const int first = " + block + " * " + std::to_string(segmentBlock) + ";");
     w.line("const int o = 0, r = 0;");
     writeNodes(stages.constantNodes);
     for (const KernelStage &stage : stages.stages)
       writeNodes(stage.rowNodes);
+    bool single = division.vector == 1;
+    std::string column = single ? "c" : "group", threads = std::to_string(division.threads);
     w.line("#pragma unroll");
-    open("for (int k = 0; k < " + std::to_string(segmentBlock / division.threads) + "; ++k)");
-    w.line("const int c = first + k * " + std::to_string(division.threads) + ";");
-    open("if (c < columns)");
-    writeColumnBody(0, "k");
+    open("for (int k = 0; k < " + std::to_string(division.perThread / division.vector) + "; ++k)");
+    w.line("const int " + column + " = first + (k * " + threads + " + thread_x())" + (single ? "" : " * " + width()) +
+           ";");
+    open("if (" + column + " < columns)");
+    writeGroupBody(0, single ? "" : "columns - group");
     close();
     close();
   }

@@ -1,10 +1,18 @@
 #include "codegen/cuda/kernel/launch.h"
+#include "codegen/cuda/kernel/vectors.h"
 #include "llvm/ADT/STLExtras.h"
+#include <algorithm>
 
 namespace tcc::cuda {
 namespace {
 
-constexpr int64_t longestWarpRow = 512; // columns; longer rows take a block
+constexpr int64_t longestWarpRow = 512;        // columns; longer rows take a block,
+constexpr int64_t longestWarpVectorRow = 1024; // … where columns are taken in groups
+constexpr int64_t mostTotals = 96;             // registers of a thread for column results
+constexpr int64_t mostShared = 32 << 10;       // bytes of a block for column results of its warps
+constexpr int64_t fewestTiles = 64;            // blocks of a column sum that takes columns in groups
+constexpr int64_t scatterColumns = 256;        // of one block of a scatter kernel: a thread each
+constexpr int64_t scatterRows = 32;            // … and its rows: a bit of a word each
 
 int64_t partsOf(int64_t whole, int64_t part) {
   return (whole + part - 1) / part;
@@ -18,21 +26,60 @@ bool hasColumnStores(const KernelInfo &form) {
   return llvm::any_of(form.stores, [](const KernelStore &store) { return store.perColumn; });
 }
 
+bool scatters(const KernelInfo &form) {
+  return llvm::any_of(form.stores,
+                      [](const KernelStore &store) { return store.kind == KernelStore::Kind::scatterAdd; });
+}
+
+bool isWarpRow(const KernelInfo &form) {
+  return form.space.columns <= (vectorWidth(form) > 1 ? longestWarpVectorRow : longestWarpRow);
+}
+
+/// Columns of a row that each of `threads` threads has, in whole groups.
+int64_t columnsOfThread(const KernelInfo &form, int64_t threads) {
+  int64_t width = vectorWidth(form);
+  return partsOf(partsOf(form.space.columns, width), threads) * width;
+}
+
+bool warpsHoldTotals(const KernelInfo &form) {
+  auto results =
+      llvm::count_if(form.stores, [](const KernelStore &store) { return store.kind != KernelStore::Kind::element; });
+  return !scatters(form) && isWarpRow(form) && results * columnsOfThread(form, 32) <= mostTotals;
+}
+
 // A value of one element a row that is written over an operand of the same kind must be written when nobody of the row
 // reads that any more, so rows with both kinds of results are kept together.
 KernelShape shapeOf(const KernelInfo &form) {
   bool mixed = hasRowStores(form) && hasColumnStores(form);
+  if (scatters(form) && form.stores.size() == 1 && form.stages == 1 && !form.nodes[form.stores[0].scatterRow].perColumn)
+    return KernelShape::scatter;
+  if (form.hasColumnResult() && (form.hasRowReduction() || mixed))
+    return warpsHoldTotals(form) ? KernelShape::warpColumns : KernelShape::blockColumns;
   if (form.hasColumnResult())
-    return form.hasRowReduction() || mixed ? KernelShape::blockColumns : KernelShape::columns;
+    return KernelShape::columns;
   if (form.hasRowReduction() || mixed)
-    return form.space.columns <= longestWarpRow ? KernelShape::warpRows : KernelShape::blockRows;
+    return isWarpRow(form) ? KernelShape::warpRows : KernelShape::blockRows;
   return form.isSegment() ? KernelShape::segments : KernelShape::elements;
 }
 
-int threadsOfRow(int64_t columns) {
-  if (columns <= 4096)
-    return 256;
-  return columns <= 16384 ? 512 : 1024;
+/// Of a block that has a whole row.
+int threadsOfRow(const KernelInfo &form) {
+  int64_t columns = form.space.columns, groups = partsOf(columns, vectorWidth(form));
+  int64_t most = columns <= 4096 ? 256 : columns <= 16384 ? 512 : 1024;
+  return static_cast<int>(std::clamp<int64_t>(partsOf(groups, 32) * 32, 32, most));
+}
+
+/// Warps of a block that share the rows and leave their totals for a tile of columns in shared memory.
+int sharingWarps(const KernelInfo &form, int64_t tile) {
+  if (scatters(form)) // the rows of a result are added to in ascending order
+    return 1;
+  int64_t bytes = 4;
+  for (const KernelTensor &result : form.results)
+    bytes = std::max<int64_t>(bytes, facts(result.type).bytes);
+  int warps = 8;
+  while (warps > 1 && (warps > form.space.rows || warps * tile * bytes > mostShared))
+    warps /= 2;
+  return warps;
 }
 
 } // namespace
@@ -41,35 +88,57 @@ KernelDivision divide(const KernelInfo &form) {
   const KernelSpace &space = form.space;
   KernelDivision made;
   made.shape = shapeOf(form);
+  made.vector = vectorWidth(form);
   switch (made.shape) {
   case KernelShape::elements:
-    made.items = space.outer * space.rows * (hasColumnStores(form) ? space.columns : 1);
+    if (!hasColumnStores(form))
+      made.vector = 1;
+    made.items = space.outer * space.rows * (hasColumnStores(form) ? space.columns / made.vector : 1);
     made.blocks = partsOf(made.items, made.threads);
+    made.perThread = made.vector;
     break;
   case KernelShape::segments:
     made.items = space.columns;
     made.blocks = partsOf(made.items, segmentBlock);
+    made.perThread = segmentBlock / made.threads;
     break;
   case KernelShape::warpRows:
     made.threads = 128;
     made.items = space.outer * space.rows;
     made.blocks = partsOf(made.items, made.threads / 32);
-    made.perThread = partsOf(space.columns, 32);
+    made.perThread = columnsOfThread(form, 32);
     break;
   case KernelShape::blockRows:
-    made.threads = threadsOfRow(space.columns);
+    made.threads = threadsOfRow(form);
     made.items = made.blocks = space.outer * space.rows;
-    made.perThread = partsOf(space.columns, made.threads);
+    made.perThread = columnsOfThread(form, made.threads);
     break;
   case KernelShape::columns:
-    made.threads = 128;
-    made.items = space.outer * space.columns;
-    made.blocks = partsOf(made.items, made.threads);
+    if (space.outer * partsOf(space.columns, 32 * made.vector) < fewestTiles)
+      made.vector = 1; // narrower tiles, more blocks
+    made.tile = 32 * made.vector;
+    made.threads = 32 * sharingWarps(form, made.tile);
+    made.items = made.blocks = space.outer * partsOf(space.columns, made.tile);
+    made.perThread = made.vector;
+    break;
+  case KernelShape::warpColumns:
+    made.tile = space.columns;
+    made.threads = 32 * sharingWarps(form, made.tile);
+    made.items = made.blocks = space.columns == 0 ? 0 : space.outer;
+    made.perThread = columnsOfThread(form, 32);
     break;
   case KernelShape::blockColumns:
-    made.threads = threadsOfRow(space.columns);
+    made.threads = threadsOfRow(form);
     made.items = made.blocks = space.columns == 0 ? 0 : space.outer;
-    made.perThread = partsOf(space.columns, made.threads);
+    made.perThread = columnsOfThread(form, made.threads);
+    break;
+  case KernelShape::scatter:
+    made.vector = 1;
+    made.tile = scatterColumns;
+    made.threads = scatterColumns;
+    made.tileRows = scatterRows;
+    made.items = partsOf(form.stores[0].scatterRows, made.tileRows) * partsOf(space.columns, made.tile);
+    made.blocks = made.items;
     break;
   }
   return made;

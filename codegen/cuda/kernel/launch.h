@@ -7,26 +7,31 @@ namespace tcc::cuda {
 
 /// What a thread, warp or block owns.
 enum class KernelShape : uint8_t {
-  elements,     // a thread an element of the space, or a row where every result has one element a row
-  segments,     // the same over several tensors, found in a table (SegmentEntry)
+  elements,     // a thread a group of columns, or a row where every result has one element a row
+  segments,     // the same over several tensors, found in a table
   warpRows,     // a warp a row
   blockRows,    // a block a row
-  columns,      // a thread a column of an outer block: it walks down the rows
-  blockColumns, // a block an outer block: it walks down the rows, each thread with columns of its own
+  columns,      // a block some columns of an outer block: its warps share the rows
+  warpColumns,  // a block an outer block, each warp some of the rows, with reductions over the columns of each
+  blockColumns, // the same where the row is too long for a warp: the block walks down the rows
+  scatter,      // a block some rows and columns of the result: it looks through all rows for those that go there
 };
 
 struct KernelDivision {
   KernelShape shape = KernelShape::elements;
   int threads = 256;     // of a block
+  int vector = 1;        // columns side by side that a thread takes at once (vectors.h)
   int64_t items = 0;     // threads, warps or blocks that own something; of one segment: its elements
   int64_t blocks = 0;    // 0: there is nothing to do
-  int64_t perThread = 1; // columns of a row that a thread of warpRows, blockRows or blockColumns has, at most
+  int64_t perThread = 1; // columns of a row that a thread has, at most; a multiple of `vector`
+  int64_t tile = 0;      // columns, warpColumns, scatter: columns of a block
+  int64_t tileRows = 0;  // scatter: rows of the result of a block, at most 32
 };
 
 KernelDivision divide(const KernelInfo &form);
 
 /// Elements that one block of a segments kernel has.
-inline constexpr int64_t segmentBlock = 1024;
+inline constexpr int64_t segmentBlock = 2048;
 
 /// How a kernel is called: for one set of tensors, whose addresses are parameters (and of a segments kernel, as int,
 /// the number of elements); or for many at once, whose addresses are entries of a table in device memory.

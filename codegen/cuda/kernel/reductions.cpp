@@ -1,4 +1,4 @@
-// Row reductions and results of columns: where they start, what they take, where they end.
+// Passes over a row with their reductions, and results of columns: where they start, what they take, where they end.
 #include "codegen/cuda/kernel/body.h"
 #include "codegen/cuda/kernel/expressions.h"
 #include "llvm/ADT/STLExtras.h"
@@ -25,7 +25,7 @@ std::string KernelBody::combined(bool isMax, const std::string &a, const std::st
 
 void KernelBody::declareScratch() {
   std::set<std::string> types;
-  if (division.shape != KernelShape::warpRows)
+  if (!warpOwnsRow())
     for (const KernelNode &node : form.nodes)
       if (node.kind == Kind::rowReduce)
         types.insert(valueType(node.type));
@@ -44,35 +44,110 @@ void KernelBody::writeReduced(unsigned id) {
   const KernelNode &node = form.nodes[id];
   std::string type = valueType(node.type), part = "part_" + std::to_string(id);
   std::string reduction = node.isMax ? "<MaxOf>(" : "<SumOf>(";
-  std::string value = division.shape == KernelShape::warpRows
-                          ? "warp_reduce" + reduction + part + ")"
-                          : "block_reduce" + reduction + part + ", scratch_" + type + ")";
+  std::string value = warpOwnsRow() ? "warp_reduce" + reduction + part + ")"
+                                    : "block_reduce" + reduction + part + ", scratch_" + type + ")";
   w.line("const " + type + " " + name(id) + " = " + rounded(value, node.type) + ";");
+}
+
+void KernelBody::writePasses(const std::string &start) {
+  declareKept();
+  for (unsigned number = 0; number < form.stages; ++number) {
+    const KernelStage &stage = stages.stages[number];
+    writeNodes(stage.rowNodes);
+    if (stage.reductions.empty() && stage.stores.empty() && stage.columnResults.empty())
+      continue;
+    for (unsigned node : stage.reductions)
+      w.line(valueType(form.nodes[node].type) + " part_" + std::to_string(node) + " = " + startOf(form.nodes[node]) +
+             ";");
+    overGroups(start, [&] { writeGroupBody(number); });
+    for (unsigned node : stage.reductions)
+      writeReduced(node);
+  }
+  writeNodes(stages.stages[form.stages].rowNodes);
+  if (stages.rowStores.empty())
+    return;
+  w.line(warpOwnsRow() ? "warp_barrier();"
+                       : "block_barrier();"); // a store may lie over what others of the row have read
+  open(warpOwnsRow() ? "if (lane_index() == 0)" : "if (thread_x() == 0)");
+  for (unsigned store : stages.rowStores)
+    writeStore(store);
+  close();
 }
 
 std::string KernelBody::accumulatorType(size_t store) const {
   return valueType(form.results[store].type);
 }
 
-void KernelBody::startColumnResults(const std::string &subscript) {
+void KernelBody::startColumnResults(const std::string &start) {
+  for (auto [i, store] : llvm::enumerate(form.stores))
+    if (store.kind == StoreKind::columnSum || store.kind == StoreKind::columnMax)
+      w.line(accumulatorType(i) + " total_" + std::to_string(i) + "[" + std::to_string(division.perThread) + "];");
+  overGroups(start, [&] {
+    overLanes([&] {
+      for (auto [i, store] : llvm::enumerate(form.stores))
+        if (store.kind == StoreKind::scatterAdd)
+          writeScatterStart(i);
+        else if (store.kind != StoreKind::element)
+          w.line("total_" + std::to_string(i) + "[" + columnNumber() +
+                 "] = " + leastOf(store.kind == StoreKind::columnMax, form.results[i].type) + ";");
+    });
+  });
+}
+
+void KernelBody::writeTotal(size_t number, const std::string &value) {
+  const KernelStore &store = form.stores[number];
+  declareAxesOf(store.index);
+  w.line("out" + std::to_string(number) + "[" + indexText(store.index) +
+         "] = " + stored(value, form.results[number].type) + ";");
+}
+
+void KernelBody::finishColumnResults(const std::string &start) {
+  if (llvm::none_of(form.stores, [](const KernelStore &store) {
+        return store.kind == StoreKind::columnSum || store.kind == StoreKind::columnMax;
+      }))
+    return;
+  overGroups(start, [&] {
+    overLanes([&] {
+      for (auto [i, store] : llvm::enumerate(form.stores))
+        if (store.kind == StoreKind::columnSum || store.kind == StoreKind::columnMax)
+          writeTotal(i, "total_" + std::to_string(i) + "[" + columnNumber() + "]");
+    });
+  });
+}
+
+void KernelBody::finishSharedResults(const std::string &start) {
+  if (warps() == 1)
+    return finishColumnResults(start);
+  std::set<std::string> types;
   for (auto [i, store] : llvm::enumerate(form.stores)) {
     if (store.kind == StoreKind::element)
       continue;
-    if (store.kind == StoreKind::scatterAdd) {
-      writeScatterStart(i);
-      continue;
-    }
-    std::string start = leastOf(store.kind == StoreKind::columnMax, form.results[i].type);
-    w.line((subscript.empty() ? accumulatorType(i) + " " : "") + "total_" + std::to_string(i) + subscript + " = " +
-           start + ";");
+    std::string number = std::to_string(i), type = accumulatorType(i), tile = std::to_string(division.tile);
+    std::string origin = start.empty() ? "" : " - " + start;
+    if (types.insert(type).second)
+      w.line("SHARED(" + type + ", totals_" + type + ", " + std::to_string(warps() * division.tile) + ");");
+    else
+      w.line("block_barrier();"); // the tile before this has been read
+    overGroups(start, [&] {
+      overLanes([&] {
+        w.line("totals_" + type + "[warp_index() * " + tile + " + c" + origin + "] = total_" + number + "[" +
+               columnNumber() + "];");
+      });
+    });
+    w.line("block_barrier();");
+    open("for (int at = thread_x(); at < " + tile + "; at += " + std::to_string(division.threads) + ")");
+    w.line("const int c = " + (start.empty() ? "" : start + " + ") + "at;");
+    open("if (c < " + std::to_string(form.space.columns) + ")");
+    w.line(type + " total = totals_" + type + "[at];");
+    w.line("#pragma unroll");
+    w.line("for (int warp = 1; warp < " + std::to_string(warps()) + "; ++warp)");
+    w.line("  total = " +
+           combined(store.kind == StoreKind::columnMax, "total", "totals_" + type + "[warp * " + tile + " + at]") +
+           ";");
+    writeTotal(i, "total");
+    close();
+    close();
   }
-}
-
-void KernelBody::finishColumnResults(const std::string &subscript) {
-  for (auto [i, store] : llvm::enumerate(form.stores))
-    if (store.kind == StoreKind::columnSum || store.kind == StoreKind::columnMax)
-      w.line("out" + std::to_string(i) + "[" + indexText(store.index) +
-             "] = " + stored("total_" + std::to_string(i) + subscript, form.results[i].type) + ";");
 }
 
 /// This thread's column of the base, unless base and result are one.
@@ -86,10 +161,10 @@ void KernelBody::writeScatterStart(size_t number) {
   close();
 }
 
-void KernelBody::writeAccumulation(unsigned number, const std::string &subscript) {
+void KernelBody::writeAccumulation(unsigned number) {
   const KernelStore &store = form.stores[number];
   if (store.kind != StoreKind::scatterAdd) {
-    std::string total = "total_" + std::to_string(number) + subscript;
+    std::string total = "total_" + std::to_string(number) + "[" + columnNumber() + "]";
     w.line(total + " = " + combined(store.kind == StoreKind::columnMax, total, name(store.node)) + ";");
     return;
   }

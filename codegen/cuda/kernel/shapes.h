@@ -7,7 +7,9 @@
 namespace tcc::cuda {
 
 std::string elementsText(const KernelSource &source, KernelCalling calling); // elements, segments
-std::string rowsText(const KernelSource &source, KernelCalling calling);     // warpRows, blockRows, blockColumns
-std::string columnsText(const KernelSource &source, KernelCalling calling);  // columns
+std::string rowsText(const KernelSource &source,
+                     KernelCalling calling); // warpRows, blockRows, warpColumns, blockColumns
+std::string columnsText(const KernelSource &source, KernelCalling calling); // columns
+std::string scatterText(const KernelSource &source, KernelCalling calling); // scatter
 
 } // namespace tcc::cuda

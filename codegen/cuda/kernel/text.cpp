@@ -10,10 +10,13 @@ static std::string functionText(const KernelSource &source, KernelCalling callin
     return elementsText(source, calling);
   case KernelShape::warpRows:
   case KernelShape::blockRows:
+  case KernelShape::warpColumns:
   case KernelShape::blockColumns:
     return rowsText(source, calling);
   case KernelShape::columns:
     return columnsText(source, calling);
+  case KernelShape::scatter:
+    return scatterText(source, calling);
   }
   llvm_unreachable("a shape without text");
 }

@@ -3,7 +3,9 @@
 
 namespace tcc::runtime::cuda {
 
-Driver Driver::open() {
+namespace {
+
+LibrarySearch driverSearch() {
   LibrarySearch search;
   search.title = "the CUDA driver";
   search.environment = "TCC_CUDA_DRIVER";
@@ -12,8 +14,23 @@ Driver Driver::open() {
   search.install =
       "install NVIDIA's driver (Debian: `apt-get install nvidia-driver`) and check with `nvidia-smi`; in a "
       "container start it with `--gpus all`";
+  return search;
+}
+
+} // namespace
+
+bool Driver::isInstalled() {
+  try {
+    Library::open(driverSearch());
+    return true;
+  } catch (const CudaError &) {
+    return false;
+  }
+}
+
+Driver Driver::open() {
   Driver driver;
-  driver.library = Library::open(search);
+  driver.library = Library::open(driverSearch());
 #define TCC_RESOLVE(member, symbol, parameters)                                                                        \
   driver.member = reinterpret_cast<Result(*) parameters>(driver.library.get(#symbol));
   TCC_CUDA_DRIVER_FUNCTIONS(TCC_RESOLVE)

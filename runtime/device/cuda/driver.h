@@ -135,6 +135,8 @@ using EncodeTensorMap = Result (*)(TensorMap *, int dataType, std::uint32_t rank
 struct Driver {
   /// Opens libcuda.so.1 and initialises it; throws CudaError (no driver, too old, no device).
   static Driver open();
+  /// Whether there is a driver's library; it may still find no device.
+  static bool isInstalled();
 
   /// Throws CudaError "doing: NAME (text)", with the code, unless `result` is 0.
   void check(Result result, const std::string &doing) const;

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <numeric>
+#include <sys/stat.h>
 #include <thread>
 
 namespace tcc::runtime::cuda {
@@ -37,6 +40,8 @@ Nvrtc Nvrtc::open() {
   resolve(library, nvrtc.getLog, "nvrtcGetProgramLog");
   resolve(library, nvrtc.getCubinSize, "nvrtcGetCUBINSize");
   resolve(library, nvrtc.getCubin, "nvrtcGetCUBIN");
+  resolve(library, nvrtc.getPtxSize, "nvrtcGetPTXSize");
+  resolve(library, nvrtc.getPtx, "nvrtcGetPTX");
   resolve(library, nvrtc.getErrorString, "nvrtcGetErrorString");
   int major = 0;
   int minor = 0;
@@ -46,10 +51,33 @@ Nvrtc Nvrtc::open() {
   return nvrtc;
 }
 
+std::string Nvrtc::identity() const {
+  struct stat file = {};
+  ::stat(path().c_str(), &file);
+  return std::to_string(versionNumber) + " " + path() + " " + std::to_string(file.st_size) + " " +
+         std::to_string(file.st_mtim.tv_sec) + "." + std::to_string(file.st_mtim.tv_nsec);
+}
+
 bool Nvrtc::supports(const std::string &architecture) const {
-  if (architecture.starts_with("sm_10") || architecture.starts_with("sm_12"))
+  const std::size_t digits = architecture.find('_') + 1;
+  if (std::atoi(architecture.c_str() + digits) >= 100)
     return versionNumber >= 12008;
   return true;
+}
+
+bool Nvrtc::readCode(Program program, bool isVirtual, CompileResult &result) const {
+  std::size_t size = 0;
+  if (!isVirtual) {
+    if (getCubinSize(program, &size) != 0 || size == 0)
+      return false;
+    result.cubin.resize(size);
+    if (getCubin(program, result.cubin.data()) != 0)
+      return false;
+  }
+  if (getPtxSize(program, &size) != 0 || size == 0)
+    return false;
+  result.ptx.resize(size);
+  return getPtx(program, result.ptx.data()) == 0;
 }
 
 int Nvrtc::readLog(Program program, std::string &log) const {
@@ -77,8 +105,10 @@ CompileResult Nvrtc::tryCompile(const CompileRequest &request) const {
     result.error = what + ": " + getErrorString(code);
     return result;
   }
-  std::vector<std::string> options = {"--gpu-architecture=" + request.architecture, "--std=c++17",
-                                      "--ptxas-options=-v"};
+  const bool isVirtual = request.architecture.starts_with("compute_");
+  std::vector<std::string> options = {"--gpu-architecture=" + request.architecture, "--std=c++17"};
+  if (!isVirtual)
+    options.push_back("--ptxas-options=-v");
   options.insert(options.end(), request.options.begin(), request.options.end());
   std::vector<const char *> optionPointers;
   for (const std::string &option : options)
@@ -91,17 +121,16 @@ CompileResult Nvrtc::tryCompile(const CompileRequest &request) const {
     result.error = what + ": reading the compiler's log: " + getErrorString(logCode);
   } else {
     result.report = parsePtxasLog(result.log);
-    std::size_t size = 0;
-    if (getCubinSize(program, &size) == 0)
-      result.cubin.resize(size);
-    if (size == 0 || getCubin(program, result.cubin.data()) != 0)
-      result.error = what + ": NVRTC returned no machine code";
+    if (!readCode(program, isVirtual, result))
+      result.error = what + ": NVRTC returned no " + (isVirtual ? "PTX" : "machine code");
     else if (std::string findings = ptxasFindings(result.report); request.refuseFindings && !findings.empty())
       result.error = what + ": refused\n" + findings;
   }
   destroyProgram(&program);
-  if (!result.error.empty())
+  if (!result.error.empty()) {
     result.cubin.clear();
+    result.ptx.clear();
+  }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
@@ -115,10 +144,15 @@ CompileResult Nvrtc::compile(const CompileRequest &request) const {
 
 std::vector<CompileResult> Nvrtc::compileAll(std::span<const CompileRequest> requests, unsigned threads) const {
   std::vector<CompileResult> results(requests.size());
+  // A long text that starts last would be waited for alone.
+  std::vector<std::size_t> order(requests.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return requests[a].text.size() > requests[b].text.size(); });
   std::atomic<std::size_t> next = 0;
   auto work = [&] {
     for (std::size_t i = next++; i < requests.size(); i = next++)
-      results[i] = tryCompile(requests[i]);
+      results[order[i]] = tryCompile(requests[order[i]]);
   };
   if (threads == 0)
     threads = std::max(1u, std::thread::hardware_concurrency());

@@ -1,14 +1,20 @@
 // Runs an artefact on a GPU over the runtime alone: no compiler, no LLVM, no oneDNN; the driver, CUDA's libraries and
 // glibc are enough. Prints outputs of one element step by step, times, memory, and a profile on request.
-//   run_artefact FILE [--device=N] [--steps=N] [--eager] [--tuning=FILE] [--profile=TRACE.json] [--seed=N]
+//   run_artefact FILE [--device=N] [--steps=N] [--eager] [--separate] [--tuning=FILE] [--profile=TRACE.json] [--seed=N]
 //                     [--input NAME=BYTES_FILE | NAME=VALUE | NAME=integers:N]... [--state NAME=BYTES_FILE]...
+//                     [--states=FILE.safetensors] [--json=FILE]
 // Inputs: a file of raw bytes holds one step's value or several, which are taken in turn; a number fills the tensor;
 // integers:N draws from 0 to N - 1 at each step. Anything else is drawn: floats from -1 to 1, integers 0 or 1. States
-// are drawn with a deviation of 0.02 and zero for those of one dimension, unless a file has their bytes.
+// are drawn with a deviation of 0.02 and zero for those of one dimension and for an optimizer's (`w.v` beside `w`),
+// unless a file has their bytes; with --states those that it does not name are zero. --separate gives each value memory
+// of its own. --json adds a line to a file.
 #include "runtime/device/cuda/step_device.h"
+#include "runtime/device/limits.h"
 #include "runtime/executable.h"
 #include "runtime/files.h"
-#include "runtime/profiler.h"
+#include "runtime/json_reader.h"
+#include "runtime/profile_report.h"
+#include "states_file.h"
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -23,10 +29,10 @@ using namespace tcc::runtime;
 namespace {
 
 struct Options {
-  std::string file, tuning, profile;
+  std::string file, tuning, profile, statesFile, json;
   int device = 0, steps = 10;
   uint32_t seed = 1;
-  bool eager = false;
+  bool eager = false, separate = false;
   std::map<std::string, std::string> inputs, states;
 };
 
@@ -66,8 +72,14 @@ Options parseOptions(int count, char **arguments) {
       options.tuning = value;
     else if (flag == "--profile")
       options.profile = value;
+    else if (flag == "--states")
+      options.statesFile = value;
+    else if (flag == "--json")
+      options.json = value;
     else if (argument == "--eager")
       options.eager = true;
+    else if (argument == "--separate")
+      options.separate = true;
     else if ((argument == "--input" || argument == "--state") && i + 1 < count) {
       const std::string pair = arguments[++i];
       const size_t split = pair.find('=');
@@ -202,15 +214,50 @@ void orFail(const Error &error) {
     fail(error.message());
 }
 
-void printOutputs(const Plan &plan, StepOutputs &outputs, int step) {
+/// Prints the outputs of one element and adds them to `values`.
+void printOutputs(const Plan &plan, StepOutputs &outputs, int step, Json &values) {
   std::printf("step %d", step);
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
     std::string bytes(static_cast<size_t>(plan.outputs[i].bytes()), '\0');
     orFail(outputs.read(i, bytes.data(), plan.outputs[i].bytes()));
-    if (plan.outputs[i].elements() == 1)
-      std::printf("  %s %.9g", plan.outputs[i].name.c_str(), element(plan.outputs[i], bytes.data()));
+    if (plan.outputs[i].elements() != 1)
+      continue;
+    const double value = element(plan.outputs[i], bytes.data());
+    std::printf("  %s %.9g", plan.outputs[i].name.c_str(), value);
+    values[plan.outputs[i].name].push_back(value);
   }
   std::printf("\n");
+}
+
+/// Whether a state is an optimizer's: named after another one. A second moment below zero has no root.
+bool belongsToAnother(const Plan &plan, const std::string &name) {
+  return std::any_of(plan.states.begin(), plan.states.end(),
+                     [&](const TensorSpec &other) { return name.starts_with(other.name + "."); });
+}
+
+/// What the plan's first product multiplies.
+DType productType(const Plan &plan) {
+  for (const Instruction &instruction : plan.instructions)
+    if (const auto *product = std::get_if<MatmulCall>(&instruction.call))
+      return product->desc.a.dtype;
+  return DType::f32;
+}
+
+/// One line of JSON: what was run, times, bytes, losses. `milliseconds` are in ascending order.
+void writeLine(const Options &options, const Executable &executable, const std::vector<double> &milliseconds,
+               const Json &values) {
+  Json line = {{"artefact", options.file},
+               {"device", executable.device()->name()},
+               {"instructions", executable.plan().instructions.size()},
+               {"steps", options.steps},
+               {"ms", milliseconds.empty() ? 0 : milliseconds[milliseconds.size() / 2]},
+               {"ms_least", milliseconds.empty() ? 0 : milliseconds[0]},
+               {"planned_bytes", executable.plannedBytes()},
+               {"allocated_bytes", executable.device()->allocatedBytes()},
+               {"outputs", values}};
+  std::FILE *file = std::fopen(options.json.c_str(), "a");
+  if (!file || std::fputs((tcc::runtime::writeJson(line) + "\n").c_str(), file) < 0 || std::fclose(file))
+    fail("cannot write `" + options.json + "`");
 }
 
 } // namespace
@@ -220,7 +267,8 @@ int main(int count, char **arguments) {
   auto device = orFail(
       cuda::openStepDevice({.ordinal = options.device, .tuningFile = options.tuning, .capture = !options.eager}));
   const int64_t loading = Profiler::now();
-  auto executable = orFail(Executable::load(orFail(readArtefact(options.file)), {.device = device}));
+  auto executable =
+      orFail(Executable::load(orFail(readArtefact(options.file)), {.device = device, .separate = options.separate}));
   const Plan &plan = executable->plan();
   std::printf("%s: `%s` for %s, %zu instructions, loaded in %.0f ms\n", device->name().c_str(), plan.name.c_str(),
               executable->target().c_str(), plan.instructions.size(), 1e-6 * double(Profiler::now() - loading));
@@ -228,11 +276,22 @@ int main(int count, char **arguments) {
   std::mt19937 random(options.seed);
   std::vector<Source> inputSources = sourcesOf(plan.inputs, options.inputs, false, random),
                       stateSources = sourcesOf(plan.states, options.states, true, random);
+  std::map<std::string, std::string> kept;
+  if (!options.statesFile.empty())
+    kept = orFail(readStates(options.statesFile));
   std::vector<DeviceMemory> states;
   std::vector<TensorRef> stateRefs;
   for (size_t i = 0; i < plan.states.size(); ++i) {
     const TensorStorage host = orFail(TensorStorage::zeros(plan.states[i]));
-    stateSources[i].fill(static_cast<char *>(host.data()), 0);
+    if (const auto found = kept.find(plan.states[i].name); found != kept.end()) {
+      if (static_cast<int64_t>(found->second.size()) != host.bytes())
+        fail("`" + plan.states[i].name + "` has " + std::to_string(found->second.size()) + " bytes in " +
+             options.statesFile + "; the artefact's has " + std::to_string(host.bytes()));
+      std::memcpy(host.data(), found->second.data(), found->second.size());
+    } else if (options.states.contains(plan.states[i].name) ||
+               (options.statesFile.empty() && !belongsToAnother(plan, plan.states[i].name))) {
+      stateSources[i].fill(static_cast<char *>(host.data()), 0);
+    }
     states.push_back(orFail(device->allocate(host.bytes())));
     orFail(device->copyIn(states.back().address, host.data(), host.bytes()));
     stateRefs.push_back({states.back().address, host.bytes()});
@@ -247,20 +306,21 @@ int main(int count, char **arguments) {
   // Each step's outputs are read while the next one runs.
   std::shared_ptr<StepOutputs> before;
   std::vector<double> milliseconds;
+  Json values = Json::object();
   int64_t last = 0;
   for (int step = 0; step < options.steps; ++step) {
     for (size_t i = 0; i < inputs.size(); ++i)
       inputSources[i].fill(static_cast<char *>(inputs[i].data()), step);
     auto outputs = orFail(executable->start(inputRefs, stateRefs));
     if (before)
-      printOutputs(plan, *before, step - 1);
+      printOutputs(plan, *before, step - 1, values);
     const int64_t now = Profiler::now();
     if (step > 2) // eager, captured, first replay
       milliseconds.push_back(1e-6 * double(now - last));
     last = now;
     before = std::move(outputs);
   }
-  printOutputs(plan, *before, options.steps - 1);
+  printOutputs(plan, *before, options.steps - 1, values);
   orFail(executable->finish());
   if (!milliseconds.empty()) {
     std::sort(milliseconds.begin(), milliseconds.end());
@@ -269,11 +329,16 @@ int main(int count, char **arguments) {
   }
   std::printf("%lld bytes planned, %lld allocated\n", static_cast<long long>(executable->plannedBytes()),
               static_cast<long long>(device->allocatedBytes()));
+  if (!options.json.empty())
+    writeLine(options, *executable, milliseconds, values);
   if (!options.profile.empty()) {
     Profiler profiler;
     for (int i = 0; i < 3; ++i)
       orFail(executable->start(inputRefs, stateRefs, &profiler));
-    std::printf("%s", profiler.table(40).c_str());
+    const MachineLimits limits = measureLimits(device, productType(plan));
+    std::printf("a copy moves %.1f GB/s, products make %.2f TFLOP/s\n", limits.bytesPerSecond / 1e9,
+                limits.product(productType(plan)) / 1e12);
+    std::printf("%s", profileReport(profiler, executable->plan(), limits, 40).c_str());
     orFail(profiler.writeChromeTrace(options.profile));
   }
 }

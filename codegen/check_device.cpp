@@ -1,0 +1,441 @@
+// 1. Compile for the GPU; on the way, keep each kernel call as it was before it became launches, and compile the same
+//    kernel forms for the CPU.
+// 2. Give inputs, outputs, states, constants and the arena memory of the device that this file owns.
+// 3. For each instruction of the step in order: read its operands back, run what it became on the device as a step of
+//    its own, read its results back, compute them on the CPU, compare.
+#include "codegen/check_device.h"
+#include "codegen/check_values.h"
+#include "codegen/cpu/target.h"
+#include "codegen/cuda/target.h"
+#include "runtime/executable.h"
+#include "runtime/threads.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/Format.h"
+#include <map>
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+using runtime::BufferId;
+using runtime::Space;
+
+/// The GPU as a target that remembers: what it made of each instruction, and the kernels for the CPU.
+class CheckTarget final : public cuda::CudaTarget {
+public:
+  CheckTarget(cuda::EmitOptions options, const cpu::CpuTarget &cpu) : CudaTarget(std::move(options)), cpu(cpu) {}
+
+  /// Instructions [first, last) of the plan, and what they were where that was a kernel call.
+  struct Group {
+    size_t first = 0, last = 0;
+    std::optional<runtime::KernelCall> call;
+  };
+
+  bool lowerKernels(ArrayRef<KernelSource> kernels, runtime::Plan &plan, std::string &error) const override {
+    // Labels carry each instruction's number through the lowering.
+    std::vector<std::optional<runtime::KernelCall>> calls;
+    for (runtime::Instruction &instruction : plan.instructions) {
+      const auto *call = std::get_if<runtime::KernelCall>(&instruction.call);
+      instruction.label = std::to_string(calls.size()) + "|" + instruction.label;
+      calls.push_back(call ? std::optional(*call) : std::nullopt);
+    }
+    if (!CudaTarget::lowerKernels(kernels, plan, error))
+      return false;
+    groups.clear();
+    size_t previous = calls.size();
+    for (auto [i, instruction] : llvm::enumerate(plan.instructions)) {
+      const size_t bar = instruction.label.find('|'), number = std::stoul(instruction.label.substr(0, bar));
+      instruction.label.erase(0, bar + 1);
+      if (number != previous)
+        groups.push_back({i, i, calls[number]});
+      groups.back().last = i + 1;
+      previous = number;
+    }
+    return true;
+  }
+
+  std::optional<std::vector<std::string>> emit(ArrayRef<KernelSource> kernels, std::string &error) const override {
+    sources = kernels.vec();
+    std::optional<std::vector<std::string>> code = cpu.emit(kernels, error);
+    if (!code)
+      return std::nullopt;
+    cpuCode = code->empty() ? "" : std::move(code->front());
+    return CudaTarget::emit(kernels, error);
+  }
+
+  const cpu::CpuTarget &cpu;
+  mutable std::vector<Group> groups;
+  mutable std::vector<KernelSource> sources;
+  mutable std::string cpuCode;
+};
+
+/// What failed on the way, as text.
+struct Failure {
+  std::string text;
+};
+
+template <typename Value>
+Value orFail(runtime::Expected<Value> value) {
+  if (!value)
+    throw Failure{value.error().message()};
+  return std::move(*value);
+}
+void orFail(const runtime::Error &error) {
+  if (error)
+    throw Failure{error.message()};
+}
+
+class StepCheck {
+public:
+  StepCheck(const CheckTarget &target, const runtime::TargetCode &part, std::shared_ptr<runtime::Device> device)
+      : target(target), plan(part.plan), part(part), device(std::move(device)) {}
+
+  DeviceCheck run(const StepValue &valueOf) {
+    allocate(valueOf);
+    for (const CheckTarget::Group &group : target.groups) {
+      if (group.call)
+        checkKernel(group);
+      else
+        checkOther(group);
+      if (!found.difference.empty())
+        break;
+    }
+    return std::move(found);
+  }
+
+private:
+  const CheckTarget &target;
+  const runtime::Plan &plan;
+  const runtime::TargetCode &part;
+  std::shared_ptr<runtime::Device> device;
+  std::vector<runtime::DeviceMemory> blocks; // arena, inputs, outputs, states, constants
+  DeviceCheck found;
+
+  size_t blockOf(const runtime::Buffer &buffer) const {
+    const size_t inputs = 1, outputs = inputs + plan.inputs.size(), states = outputs + plan.outputs.size(),
+                 constants = states + plan.states.size();
+    const size_t first[] = {0, inputs, outputs, states, constants};
+    return first[static_cast<size_t>(buffer.space)] + buffer.index;
+  }
+
+  void addBlock(const std::string &bytes) {
+    blocks.push_back(orFail(device->allocate(std::max<int64_t>(static_cast<int64_t>(bytes.size()), 1))));
+    if (!bytes.empty())
+      orFail(device->copyIn(blocks.back().address, bytes.data(), static_cast<int64_t>(bytes.size())));
+  }
+
+  void allocate(const StepValue &valueOf) {
+    const auto unwritten = [](int64_t bytes) { return std::string(static_cast<size_t>(bytes), '\xff'); };
+    addBlock(unwritten(plan.arenaBytes));
+    for (const runtime::TensorSpec &spec : plan.inputs)
+      addBlock(valueOf(spec, false));
+    for (const runtime::TensorSpec &spec : plan.outputs)
+      addBlock(unwritten(spec.bytes()));
+    for (const runtime::TensorSpec &spec : plan.states)
+      addBlock(valueOf(spec, true));
+    for (const std::string &constant : plan.constants)
+      addBlock(constant);
+  }
+
+  std::string readBack(BufferId id) const {
+    if (id == runtime::noBuffer)
+      return {};
+    const runtime::Buffer &buffer = plan.buffers[id];
+    std::string bytes(static_cast<size_t>(buffer.bytes), '\0');
+    if (buffer.bytes > 0)
+      orFail(device->copyOut(bytes.data(), blocks[blockOf(buffer)].address + buffer.offset, buffer.bytes));
+    return bytes;
+  }
+
+  void runOnDevice(const CheckTarget::Group &group);
+  void checkKernel(const CheckTarget::Group &group);
+  std::vector<std::string> runOnCpu(const runtime::KernelCall &call, const std::vector<std::string> &arguments) const;
+  void checkOther(const CheckTarget::Group &group);
+  void report(const runtime::Instruction &instruction, const std::string &where, const ValueDifference &difference);
+};
+
+/// A plan of some instructions of another, in which everything lies in states: the other's blocks.
+class PartialPlan {
+public:
+  PartialPlan(const runtime::Plan &given, ArrayRef<runtime::DeviceMemory> blocks) : given(given) {
+    plan.name = given.name;
+    plan.alignment = given.alignment;
+    plan.threads = given.threads;
+    for (auto [i, block] : llvm::enumerate(blocks))
+      plan.states.push_back({std::to_string(i), runtime::DType::i1, {block.bytes}});
+  }
+
+  template <typename BlockOf>
+  void add(runtime::Instruction instruction, BlockOf &&blockOf) {
+    const auto use = [&](BufferId &id) {
+      if (id == runtime::noBuffer)
+        return;
+      auto [known, inserted] = buffers.try_emplace(id, static_cast<BufferId>(plan.buffers.size()));
+      if (inserted) {
+        runtime::Buffer buffer = given.buffers[id];
+        if (buffer.space == Space::table)
+          buffer.index = tableOf(buffer.index);
+        else
+          buffer = {Space::state, static_cast<uint32_t>(blockOf(buffer)), buffer.offset, buffer.bytes};
+        plan.buffers.push_back(buffer);
+      }
+      id = known->second;
+    };
+    if (auto *launch = std::get_if<runtime::LaunchCall>(&instruction.call)) {
+      launch->kernel = kernelOf(launch->kernel);
+      for (runtime::PointerSlot &slot : launch->pointerSlots)
+        use(slot.buffer);
+      for (runtime::MapSlot &slot : launch->mapSlots)
+        use(slot.buffer);
+    } else if (auto *product = std::get_if<runtime::MatmulCall>(&instruction.call)) {
+      for (BufferId *id : {&product->a, &product->b, &product->c, &product->bias})
+        use(*id);
+      useScratch(product->scratch);
+    } else if (auto *copy = std::get_if<runtime::CopyCall>(&instruction.call)) {
+      use(copy->source);
+      use(copy->target);
+    } else if (auto *fill = std::get_if<runtime::FillCall>(&instruction.call)) {
+      use(fill->target);
+    }
+    plan.instructions.push_back(std::move(instruction));
+    // Slots of tables last: their buffers may be new.
+    for (; filledTables < plan.tables.size(); ++filledTables)
+      for (runtime::PointerSlot &slot : plan.tables[filledTables].slots)
+        use(slot.buffer);
+  }
+
+  runtime::Plan plan;
+  std::vector<uint32_t> modules; // of the other's code, in the order of this one's
+
+private:
+  uint32_t tableOf(uint32_t index) {
+    plan.tables.push_back(given.tables[index]);
+    return static_cast<uint32_t>(plan.tables.size() - 1);
+  }
+  uint32_t kernelOf(uint32_t index) {
+    auto [known, inserted] = kernels.try_emplace(index, static_cast<uint32_t>(plan.kernels.size()));
+    if (inserted) {
+      runtime::KernelCode kernel = given.kernels[index];
+      const auto place = llvm::find(modules, kernel.module);
+      if (place == modules.end())
+        modules.push_back(kernel.module);
+      kernel.module = static_cast<uint32_t>(llvm::find(modules, kernel.module) - modules.begin());
+      plan.kernels.push_back(std::move(kernel));
+    }
+    return known->second;
+  }
+  /// Products' scratch lies in an arena; nothing is kept there.
+  void useScratch(BufferId &id) {
+    if (id == runtime::noBuffer)
+      return;
+    const int64_t bytes = given.buffers[id].bytes;
+    plan.arenaBytes = std::max(plan.arenaBytes, bytes);
+    plan.buffers.push_back({Space::arena, 0, 0, bytes});
+    id = static_cast<BufferId>(plan.buffers.size() - 1);
+  }
+
+  const runtime::Plan &given;
+  std::map<BufferId, BufferId> buffers;
+  std::map<uint32_t, uint32_t> kernels;
+  size_t filledTables = 0;
+};
+
+void StepCheck::runOnDevice(const CheckTarget::Group &group) {
+  PartialPlan partial(plan, blocks);
+  for (size_t i = group.first; i < group.last; ++i)
+    partial.add(plan.instructions[i], [&](const runtime::Buffer &buffer) { return blockOf(buffer); });
+  std::vector<std::string> code;
+  for (uint32_t module : partial.modules)
+    code.push_back(part.code[module]);
+  std::vector<runtime::TensorRef> states;
+  for (const runtime::DeviceMemory &block : blocks)
+    states.push_back({block.address, block.bytes});
+  const std::string &label = plan.instructions[group.first].label;
+  try {
+    auto executable = orFail(runtime::Executable::load(
+        runtime::Artefact{{{part.target, part.needs, std::move(partial.plan), std::move(code)}}, {}},
+        {.device = device}));
+    orFail(executable->start({}, states));
+    orFail(executable->finish());
+  } catch (Failure &failure) {
+    throw Failure{"instruction " + std::to_string(group.first) + " `" + label + "` alone: " + failure.text};
+  }
+}
+
+/// "kernel `gelu` (model.graph:7), instruction 12, result 0".
+void StepCheck::report(const runtime::Instruction &instruction, const std::string &where,
+                       const ValueDifference &difference) {
+  if (!difference)
+    return;
+  const std::string source = runtime::firstSource(instruction);
+  const auto number = [](double value) {
+    std::string text;
+    llvm::raw_string_ostream(text) << llvm::format("%.9g", value);
+    return text;
+  };
+  found.difference = std::string(runtime::category(instruction)) + " `" + instruction.label + "`" +
+                     (source.empty() ? "" : " (" + source + ")") + where + ": value " +
+                     std::to_string(difference.index) + " is " + number(difference.device) + " on " + device->name() +
+                     " and " + number(difference.cpu) +
+                     " on the CPU, from the device's own operands; rounding explains " + number(difference.allowed);
+}
+
+/// The results of the call from these arguments (of all segments, results last), which hold what was there before.
+std::vector<std::string> StepCheck::runOnCpu(const runtime::KernelCall &call,
+                                             const std::vector<std::string> &arguments) const {
+  const KernelSource &source = target.sources[call.kernel];
+  const KernelLaunch launch = target.cpu.launch(source.form);
+  const size_t results = source.form.results.size(), all = source.form.arguments.size() + results;
+  runtime::Plan cpuPlan;
+  cpuPlan.name = "check";
+  cpuPlan.threads = runtime::availableThreads();
+  cpuPlan.kernels = {{source.symbol, static_cast<uint32_t>(all), static_cast<uint32_t>(results), "", 0}};
+  runtime::KernelCall made;
+  made.granularity = launch.granularity;
+  std::vector<runtime::TensorStorage> memory;
+  std::vector<runtime::TensorRef> states;
+  for (size_t s = 0; s < call.segments.size(); ++s) {
+    // A form that is shared by tensors of several sizes has one of them; each segment has its result's.
+    const auto elements = static_cast<int64_t>(arguments[(s + 1) * all - 1].size()) /
+                          runtime::byteSize(static_cast<runtime::DType>(source.form.results.back().type));
+    runtime::Segment segment;
+    segment.extent = source.form.isSegment() ? elements : launch.extent;
+    for (size_t i = 0; i < all; ++i) {
+      const std::string &bytes = arguments[s * all + i];
+      const auto size = static_cast<int64_t>(bytes.size()), stored = std::max<int64_t>(size, 1);
+      memory.push_back(orFail(runtime::TensorStorage::zeros(stored)));
+      std::memcpy(memory.back().data(), bytes.data(), bytes.size());
+      states.push_back(memory.back().ref());
+      const auto number = static_cast<uint32_t>(cpuPlan.states.size());
+      cpuPlan.states.push_back({std::to_string(number), runtime::DType::i1, {stored}});
+      cpuPlan.buffers.push_back({Space::state, number, 0, size});
+      segment.args.push_back(number);
+    }
+    made.segments.push_back(std::move(segment));
+  }
+  runtime::Instruction instruction;
+  instruction.call = std::move(made);
+  cpuPlan.instructions = {std::move(instruction)};
+  auto executable = orFail(runtime::Executable::load(runtime::cpuArtefact(std::move(cpuPlan), target.cpuCode)));
+  orFail(executable->run({}, {}, states));
+  std::vector<std::string> values;
+  for (size_t s = 0; s < call.segments.size(); ++s)
+    for (size_t r = 0; r < results; ++r) {
+      const size_t i = (s + 1) * all - results + r;
+      values.emplace_back(static_cast<const char *>(memory[i].data()), arguments[i].size());
+    }
+  return values;
+}
+
+void StepCheck::checkKernel(const CheckTarget::Group &group) {
+  constexpr uint32_t nudges = 2;
+  const runtime::KernelCall &call = *group.call;
+  const KernelInfo &form = target.sources[call.kernel].form;
+  const size_t inputs = form.arguments.size(), results = form.results.size(), all = inputs + results;
+  std::vector<std::string> before;
+  for (const runtime::Segment &segment : call.segments)
+    for (BufferId id : segment.args)
+      before.push_back(readBack(id));
+  runOnDevice(group);
+  const std::vector<std::string> cpu = runOnCpu(call, before);
+  std::vector<std::vector<std::string>> nearby;
+  for (uint32_t seed = 1; seed <= nudges; ++seed) {
+    std::vector<std::string> arguments = before;
+    for (size_t i = 0; i < arguments.size(); ++i)
+      if (i % all < inputs)
+        arguments[i] = nudged(std::move(arguments[i]), static_cast<runtime::DType>(form.arguments[i % all].type),
+                              seed * 77u + static_cast<uint32_t>(i));
+    nearby.push_back(runOnCpu(call, arguments));
+  }
+  for (size_t s = 0; s < call.segments.size(); ++s)
+    for (size_t r = 0; r < results; ++r) {
+      const size_t at = s * results + r;
+      std::vector<std::string> others;
+      for (const std::vector<std::string> &values : nearby)
+        others.push_back(values[at]);
+      const ValueDifference difference =
+          compareResult(readBack(call.segments[s].args[inputs + r]), cpu[at], others,
+                        static_cast<runtime::DType>(form.results[r].type), longestSum(form));
+      const size_t instruction = std::min(group.first + s, group.last - 1);
+      report(plan.instructions[instruction],
+             ", instruction " + std::to_string(instruction) + ", result " + std::to_string(r) +
+                 (call.segments.size() > 1 ? " of segment " + std::to_string(s) : ""),
+             difference);
+      if (difference)
+        return;
+    }
+  ++found.kernels;
+}
+
+void StepCheck::checkOther(const CheckTarget::Group &group) {
+  const runtime::Instruction &instruction = plan.instructions[group.first];
+  const std::string where = ", instruction " + std::to_string(group.first);
+  if (const auto *product = std::get_if<runtime::MatmulCall>(&instruction.call)) {
+    ProductValues values{readBack(product->a), readBack(product->b), readBack(product->bias), readBack(product->c), {}};
+    runOnDevice(group);
+    values.after = readBack(product->c);
+    std::string error;
+    const std::optional<ValueDifference> difference = compareProduct(product->desc, values, error);
+    if (!difference) {
+      found.unchecked.push_back(instruction.label);
+      return;
+    }
+    ++found.products;
+    return report(instruction, where, *difference);
+  }
+  const auto *copy = std::get_if<runtime::CopyCall>(&instruction.call);
+  const auto *fill = std::get_if<runtime::FillCall>(&instruction.call);
+  const std::string source = copy ? readBack(copy->source) : "";
+  runOnDevice(group);
+  if (!copy && !fill) {
+    found.unchecked.push_back(instruction.label);
+    return;
+  }
+  const std::string seen = readBack(copy ? copy->target : fill->target);
+  const std::string expected = copy ? source : std::string(seen.size(), static_cast<char>(fill->value));
+  ++found.copies;
+  for (size_t i = 0; i < seen.size(); ++i)
+    if (seen[i] != expected[i])
+      return report(instruction, where + ", in bytes",
+                    {static_cast<int64_t>(i), double(uint8_t(seen[i])), double(uint8_t(expected[i])), 0});
+}
+
+} // namespace
+
+std::string DeviceCheck::text(const std::string &device) const {
+  std::string words = "checked " + std::to_string(kernels) + " kernels, " + std::to_string(products) +
+                      " products and " + std::to_string(copies) + " copies on " + device + " beside the CPU: ";
+  words += difference.empty() ? "no value differs beyond rounding" : difference;
+  if (!unchecked.empty())
+    words += "; not checked, since the CPU has nothing like them: " + std::to_string(unchecked.size()) + ", such as `" +
+             unchecked.front() + "`";
+  return words;
+}
+
+std::optional<DeviceCheck> checkDevice(ModuleOp module, const CompileOptions &options,
+                                       const std::shared_ptr<runtime::Device> &device, const StepValue &valueOf,
+                                       std::string &error) {
+  const std::string name = device->codeTarget();
+  if (!StringRef(name).starts_with("cuda:")) {
+    error = "a check of " + device->name() + " beside the CPU; a GPU can be checked";
+    return std::nullopt;
+  }
+  const cpu::CpuTarget cpu(options.cpu, options.threads > 0 ? options.threads : runtime::availableThreads());
+  const CheckTarget target({.architecture = name.substr(name.find(':') + 1)}, cpu);
+  CompileOptions checked = options;
+  checked.target = &target;
+  checked.pipeline.verifyEach = false;
+  CompileReport report;
+  const std::optional<runtime::Artefact> artefact = compileModule(module, checked, report, error);
+  if (!artefact)
+    return std::nullopt;
+  try {
+    return StepCheck(target, artefact->targets.front(), device).run(valueOf);
+  } catch (const Failure &failure) {
+    error = failure.text;
+    return std::nullopt;
+  }
+}
+
+} // namespace tcc

@@ -1,0 +1,180 @@
+#include "codegen/check_values.h"
+#include "runtime/memory.h"
+#include "runtime/threads.h"
+#include <cmath>
+#include <cstring>
+
+namespace tcc {
+namespace {
+
+using runtime::DType;
+
+constexpr double epsilon32 = 0x1p-24;
+
+template <typename Value>
+Value read(const std::string &bytes, int64_t index) {
+  Value value;
+  std::memcpy(&value, bytes.data() + static_cast<size_t>(index) * sizeof(Value), sizeof value);
+  return value;
+}
+
+/// Half an ulp of a stored value, relative to it.
+double roundingOf(DType dtype) {
+  return dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f16 ? 0x1p-11 : epsilon32;
+}
+
+bool sameKind(double a, double b) {
+  return std::isnan(a) ? std::isnan(b) : std::isfinite(a) ? std::isfinite(b) : a == b;
+}
+
+} // namespace
+
+double elementAt(const std::string &bytes, DType dtype, int64_t index) {
+  switch (dtype) {
+  case DType::f32:
+    return read<float>(bytes, index);
+  case DType::bf16:
+    return runtime::bf16ToFloat(read<uint16_t>(bytes, index));
+  case DType::f16:
+    return runtime::f16ToFloat(read<uint16_t>(bytes, index));
+  case DType::i32:
+    return read<int32_t>(bytes, index);
+  case DType::i64:
+    return static_cast<double>(read<int64_t>(bytes, index));
+  case DType::i1:
+  case DType::f8e4m3:
+  case DType::f8e5m2:
+    break;
+  }
+  return read<uint8_t>(bytes, index);
+}
+
+std::string nudged(std::string argument, DType dtype, uint32_t seed) {
+  if (dtype != DType::f32)
+    return argument;
+  for (size_t at = 0; at + 4 <= argument.size(); at += 4) {
+    seed = seed * 1664525u + 1013904223u;
+    float value;
+    std::memcpy(&value, &argument[at], 4);
+    if (!std::isfinite(value) || value == 0)
+      continue;
+    value = std::nextafter(value, seed >> 31 ? INFINITY : -INFINITY);
+    if (std::isfinite(value))
+      std::memcpy(&argument[at], &value, 4);
+  }
+  return argument;
+}
+
+int64_t longestSum(const KernelInfo &form) {
+  int64_t terms = form.hasRowReduction() ? form.space.columns : 1;
+  for (const KernelStore &store : form.stores)
+    if (store.kind == KernelStore::Kind::columnSum || store.kind == KernelStore::Kind::scatterAdd)
+      terms = std::max(terms, form.space.rows);
+  return terms;
+}
+
+ValueDifference compareResult(const std::string &device, const std::string &cpu, const std::vector<std::string> &nearby,
+                              DType dtype, int64_t terms) {
+  const auto count = static_cast<int64_t>(cpu.size()) / runtime::byteSize(dtype);
+  double scale = 0;
+  if (runtime::isFloat(dtype))
+    for (int64_t i = 0; i < count; ++i)
+      if (const double value = std::abs(elementAt(cpu, dtype, i)); std::isfinite(value))
+        scale = std::max(scale, value);
+  // Of sums in another order, and of functions that are right to a few ulps.
+  const double floor = epsilon32 * scale * (8 + 2 * std::sqrt(static_cast<double>(terms)));
+  for (int64_t i = 0; i < count; ++i) {
+    const double seen = elementAt(device, dtype, i), expected = elementAt(cpu, dtype, i);
+    if (seen == expected || (std::isnan(seen) && std::isnan(expected)))
+      continue;
+    double moved = 0;
+    for (const std::string &other : nearby) {
+      const double value = elementAt(other, dtype, i);
+      moved =
+          std::max(moved, sameKind(value, expected) && std::isfinite(value) ? std::abs(value - expected) : INFINITY);
+    }
+    double allowed = 8 * moved;
+    if (runtime::isFloat(dtype))
+      allowed += floor + std::abs(expected) * (16 * epsilon32 + (dtype == DType::f32 ? 0 : 2.1 * roundingOf(dtype)));
+    const bool near = sameKind(seen, expected) ? std::abs(seen - expected) <= allowed : std::isinf(moved);
+    if (!near)
+      return {i, seen, expected, allowed};
+  }
+  return {};
+}
+
+namespace {
+
+/// Without signs.
+std::string magnitudes(std::string bytes, DType dtype) {
+  const auto size = static_cast<size_t>(runtime::byteSize(dtype));
+  for (size_t last = size - 1; last < bytes.size(); last += size)
+    bytes[last] = static_cast<char>(bytes[last] & 0x7f);
+  return bytes;
+}
+
+runtime::Expected<runtime::TensorStorage> stored(const std::string &bytes, int64_t least) {
+  auto memory = runtime::TensorStorage::zeros(std::max(static_cast<int64_t>(bytes.size()), least));
+  if (memory)
+    std::memcpy(memory->data(), bytes.data(), bytes.size());
+  return memory;
+}
+
+/// C by oneDNN; nothing and in `error` why not.
+std::optional<std::string> productOf(const runtime::GemmDesc &desc, const ProductValues &values, std::string &error) {
+  const int threads = runtime::availableThreads();
+  runtime::ThreadCountScope scope(threads);
+  auto product = runtime::Gemm::create(desc, threads);
+  auto extents = runtime::gemmExtents(desc);
+  if (!product || !extents) {
+    error = (!product ? product.error() : extents.error()).message();
+    return std::nullopt;
+  }
+  auto a = stored(values.a, extents->a), b = stored(values.b, extents->b), bias = stored(values.bias, 1),
+       c = stored(values.before, static_cast<int64_t>(values.after.size())),
+       scratch = runtime::TensorStorage::allocate(product->scratchpadBytes());
+  for (const auto *memory : {&a, &b, &bias, &c, &scratch})
+    if (!*memory) {
+      error = memory->error().message();
+      return std::nullopt;
+    }
+  if (runtime::Error problem =
+          product->run(a->data(), b->data(), c->data(), desc.bias ? bias->data() : nullptr, scratch->data())) {
+    error = problem.message();
+    return std::nullopt;
+  }
+  return std::string(static_cast<const char *>(c->data()), values.after.size());
+}
+
+} // namespace
+
+std::optional<ValueDifference> compareProduct(const runtime::GemmDesc &desc, const ProductValues &values,
+                                              std::string &error) {
+  const std::optional<std::string> cpu = productOf(desc, values, error);
+  if (!cpu)
+    return std::nullopt;
+  ProductValues absolute = values;
+  absolute.a = magnitudes(values.a, desc.a.dtype);
+  absolute.b = magnitudes(values.b, desc.b.dtype);
+  absolute.before = magnitudes(values.before, desc.c.dtype);
+  if (desc.bias)
+    absolute.bias = magnitudes(values.bias, *desc.bias);
+  const std::optional<std::string> sums = productOf(desc, absolute, error);
+  if (!sums)
+    return std::nullopt;
+  const double unit = desc.tf32 ? 0x1p-11 : epsilon32;
+  const double factor = unit * (4 + 4 * std::sqrt(static_cast<double>(desc.k)));
+  const DType dtype = desc.c.dtype;
+  const auto count = static_cast<int64_t>(cpu->size()) / runtime::byteSize(dtype);
+  for (int64_t i = 0; i < count; ++i) {
+    const double seen = elementAt(values.after, dtype, i), expected = elementAt(*cpu, dtype, i);
+    if (seen == expected || (std::isnan(seen) && std::isnan(expected)))
+      continue;
+    const double allowed = factor * elementAt(*sums, dtype, i) + 2.1 * roundingOf(dtype) * std::abs(expected);
+    if (!sameKind(seen, expected) || std::abs(seen - expected) > allowed)
+      return ValueDifference{i, seen, expected, allowed};
+  }
+  return ValueDifference{};
+}
+
+} // namespace tcc

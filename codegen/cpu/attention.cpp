@@ -1,0 +1,91 @@
+#include "codegen/cpu/attention.h"
+#include "codegen/cpu/attention_function.h"
+#include "ir/dialect.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace tcc::cpu {
+
+//===- which function ------------------------------------------------------------------------------------------===//
+
+static constexpr int64_t widestHead = 256;
+static constexpr llvm::StringLiteral kindNames[] = {"attention_forward", "attention_backward", "attention_sums"};
+
+std::string AttentionForm::text() const {
+  return kindNames[static_cast<size_t>(kind)].str() + " " + std::string(facts(element).name) + " " +
+         std::to_string(width);
+}
+
+std::optional<AttentionForm> AttentionForm::of(StringRef text) {
+  auto [name, rest] = text.split(' ');
+  auto [element, width] = rest.split(' ');
+  AttentionForm form;
+  auto kind = llvm::find(kindNames, name);
+  form.kind = static_cast<AttentionKind>(kind - std::begin(kindNames));
+  for (const ElementTypeFacts &row : elementTypes)
+    if (element == StringRef(row.name))
+      form.element = row.type;
+  if (kind == std::end(kindNames) || width.getAsInteger(10, form.width))
+    return std::nullopt;
+  return form;
+}
+
+std::optional<AttentionForm> AttentionForm::of(Operation *op) {
+  if (!isa<FlashAttentionOp, FlashAttentionBackwardOp>(op))
+    return std::nullopt;
+  RankedTensorType type = tensorType(op->getOperand(0));
+  std::optional<ElementType> element = elementTypeOf(type.getElementType());
+  AttentionForm form{isa<FlashAttentionBackwardOp>(op) ? AttentionKind::backward : AttentionKind::forward,
+                     element.value_or(ElementType::f16), type.getShape().back()};
+  bool isEmitted = (form.element == ElementType::f32 || form.element == ElementType::bf16) && type.hasStaticShape() &&
+                   form.width >= 1 && form.width <= widestHead && !op->hasAttr("rate"); // nothing is dropped out
+  return isEmitted ? std::optional(form) : std::nullopt;
+}
+
+void emitAttention(OpBuilder &builder, StringRef symbol, const AttentionForm &form, const VectorTarget &target) {
+  LaneBuilder b(builder, builder.getUnknownLoc(), target);
+  Type i64 = builder.getI64Type();
+  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder.getContext()), {i64, i64, b.pointer()});
+  auto function = LLVM::LLVMFuncOp::create(builder, b.loc, symbol, type);
+  OpBuilder::InsertionGuard guard(builder);
+  Block *entry = function.addEntryBlock(builder);
+  builder.setInsertionPointToStart(entry);
+  static constexpr decltype(&emitAttentionForward) bodies[] = {emitAttentionForward, emitAttentionBackward,
+                                                               emitAttentionSums};
+  bodies[static_cast<size_t>(form.kind)](b, form, entry->getArguments());
+  LLVM::ReturnOp::create(builder, b.loc, ValueRange());
+}
+
+//===- memory --------------------------------------------------------------------------------------------------===//
+
+AttentionBlocks::AttentionBlocks(const AttentionForm &form, const VectorTarget &target)
+    : lanes(target.lanes), tileVectors(target.lanes == 16 ? 4 : 2),
+      perWord(form.element == ElementType::bf16 && target.hasBf16Products ? 2 : 1),
+      steps((form.width + perWord - 1) / perWord), words(llvm::alignTo(steps, lanes)),
+      width(llvm::alignTo(form.width, lanes)), bytes(0) {
+  auto take = [&](int64_t taken) {
+    int64_t start = bytes;
+    bytes += llvm::alignTo(4 * taken, 64);
+    return start;
+  };
+  bool pairs = perWord > 1, backward = form.kind == AttentionKind::backward;
+  zeros = take(std::max(width, words));
+  queryColumns = take(words * queries);
+  keyRows = take(keys * words);
+  valuePairs = backward ? 0 : take(keys / perWord * width);
+  scores = take(keys * queries);
+  sums = take(width * queries);
+  top = take(queries);
+  total = take(queries);
+  dOutColumns = backward ? take(words * queries) : 0;
+  queryPairs = backward ? take(queries / perWord * width) : 0;
+  dOutPairs = backward ? take(queries / perWord * width) : 0;
+  valueRows = backward ? take(keys * words) : 0;
+  keyPairs = backward && pairs ? take(keys / perWord * width) : keyRows;
+  dP = backward ? take(keys * queries) : 0;
+  weightPairs = backward && pairs ? take(keys / perWord * queries) : dP;
+  dK = bytes;
+}
+
+} // namespace tcc::cpu

@@ -1,0 +1,70 @@
+// Attention as emitted kernels: blocks of queries against blocks of keys with a running softmax, after Dao (2023).
+// Which functions there are, what they read when they run, and the memory that they work in.
+#pragma once
+#include "codegen/cpu/lane_builder.h"
+
+namespace tcc::cpu {
+
+/// `sums` adds up dK and dV where several units have parts of them.
+enum class AttentionKind : uint8_t { forward, backward, sums };
+
+/// What a function is compiled for. Sizes, strides, bounds of the mask and the scale are read when it runs.
+struct AttentionForm {
+  AttentionKind kind = AttentionKind::forward;
+  ElementType element = ElementType::f32;
+  int64_t width = 0; // of a head
+
+  /// "attention_forward f32 64": what the table of kernels has for its text.
+  std::string text() const;
+  /// Nothing for another text.
+  static std::optional<AttentionForm> of(llvm::StringRef text);
+  /// Nothing for another op, or one that is not emitted: other element types than f32 and bf16, heads wider than 256.
+  static std::optional<AttentionForm> of(mlir::Operation *op);
+};
+
+/// The numbers of 64 bits that a function's first argument points to, in this order; then three strides of each
+/// operand, in elements: of batch, row and head (log-sum-exp: of batch, head and row).
+enum class AttentionNumber : uint8_t {
+  queries,
+  keys,
+  heads,
+  keyHeads,
+  group,    // heads / keyHeads
+  units,    // what workers divide: blocks of queries (forward) or parts of key heads (backward)
+  parts,    // of a key head: each has some of its blocks of queries, and sums of its own unless there is one
+  sums,     // bytes from the scratch's start to the sums of unit 0, where there are several parts
+  workers,  // the function's items: worker w runs units w, w + workers, …, back and forth
+  scratch,  // bytes of a worker
+  diagonal, // clamped so that no sum of two numbers leaves 32 bits
+  window,
+  scale, // the bits of an f32
+  strides,
+};
+
+/// The scratch of one worker, in bytes from its start. Words are what one lane holds: an f32, or a pair of bf16 where
+/// the target multiplies those.
+struct AttentionBlocks {
+  static constexpr int64_t queries = 64, keys = 64, rows = 4; // of a block; rows of a tile
+  int64_t lanes, tileVectors;
+  int64_t perWord; // elements
+  int64_t steps;   // words of a row
+  int64_t words;   // and padded to whole vectors
+  int64_t width;   // elements of a row, padded to whole vectors
+
+  // Transposed queries (and dOut), keys and values as rows; those of which a pair has two rows; scores and dP, P and dS
+  // in their place; a pair's P or dS of two keys; sums of out or dQ, transposed; rows of numbers, one a query.
+  int64_t zeros, queryColumns, dOutColumns, queryPairs, dOutPairs, keyRows, valueRows, keyPairs, valuePairs, scores, dP,
+      weightPairs, sums, top, total, dK;
+  int64_t bytes; // of all these; a worker's own dK and dV of all keys lie behind them
+
+  AttentionBlocks(const AttentionForm &form, const VectorTarget &target);
+  /// Elements of dK, or of dV: as many rows as there are keys, and those that fill up the last tile.
+  int64_t sumElements(int64_t allKeys) const { return (allKeys + rows) * width; }
+  int64_t sumBytes(int64_t allKeys) const { return 2 * 4 * sumElements(allKeys); }
+};
+
+/// Emits the function of a form at the builder's insertion point.
+void emitAttention(mlir::OpBuilder &builder, llvm::StringRef symbol, const AttentionForm &form,
+                   const VectorTarget &target);
+
+} // namespace tcc::cpu

@@ -1,0 +1,264 @@
+// The backward function. A unit is a key head, whose dK and dV are summed over its group's queries in one order:
+//   1. for each head and block of queries: queries and dOut are packed, each query's delta = dOut · out is summed;
+//   2. for each block of keys that one of them sees: scores and dP, P = exp(scores - lse), dS = P · (dP - delta), both
+//      rounded; dV += Pᵀ·dOut and dK += dSᵀ·q in the worker's memory, dQ += dS·k in that of the block;
+//   3. dQ, and dK at last, are multiplied by the scale where they are written.
+#include "codegen/cpu/attention_function.h"
+#include <limits>
+
+using namespace mlir;
+
+namespace tcc::cpu {
+namespace {
+
+using Number = AttentionNumber;
+using Predicate = arith::CmpIPredicate;
+constexpr int64_t queries = AttentionBlocks::queries;
+enum Operand : uint8_t { q, k, v, out, lse, dOut };
+enum Result : uint8_t { dQ, dK, dV };
+
+class Backward : public AttentionFunction {
+public:
+  Backward(LaneBuilder &b, const AttentionForm &form, const AttentionBlocks &blocks)
+      : AttentionFunction(b, form, blocks, 6, 3) {}
+
+private:
+  Value sumsOfK, sumsOfV; // [key][element] of all keys
+
+  void runUnit(Value unit) override;
+  void runQueries(AttentionBlock block);
+  void sumDeltas(const AttentionBlock &block);
+  void loadLogarithms(const AttentionBlock &block);
+  void addKeys(const AttentionBlock &block);
+  void differentiate(const AttentionBlock &block, Value lane);
+  void addToKeys(const AttentionBlock &block, Value weights, Value rows, Value sums);
+
+  HeadRows queryRows(unsigned operand, const AttentionBlock &block) {
+    return rowsOf(operand, block.batch, block.head, block.firstQuery, block.queryCount);
+  }
+  HeadRows keyRows(unsigned operand, const AttentionBlock &block) {
+    return rowsOf(operand, block.batch, block.keyHead, block.firstKey, block.keyCount);
+  }
+  Value word(int64_t part, Value key, Value column) { return t.at(place(part), b.add(b.mul(key, queries), column)); }
+};
+
+void Backward::runUnit(Value unit) {
+  Value keyHeads = number(Number::keyHeads), keys = number(Number::keys), parts = number(Number::parts);
+  Value isWhole = t.is(Predicate::eq, parts, b.i64(1)), keyUnit = t.div(unit, parts);
+  AttentionBlock block;
+  block.batch = t.div(keyUnit, keyHeads);
+  block.keyHead = t.mod(keyUnit, keyHeads);
+  Value room = b.mul(b.add(keys, AttentionBlocks::rows), blocks.width);
+  sumsOfK = b.create<arith::SelectOp>(isWhole, place(blocks.dK), sumsOfUnit(unit));
+  sumsOfV = t.at(sumsOfK, room);
+  t.forEach(b.i64(0), b.mul(room, 2), blocks.lanes, [&](Value i) { t.storeWords(t.floats(0), t.at(sumsOfK, i)); });
+
+  Value queryBlocks = t.ceilDiv(number(Number::queries), queries);
+  Value all = t.times(queryBlocks, number(Number::group));
+  t.forEach(b.i64(0), t.ceilDiv(all, parts), 1, [&](Value round) {
+    Value one = backAndForth(round, t.mod(unit, parts), parts);
+    b.when(t.is(Predicate::slt, one, all), [&] {
+      block.head = b.add(t.times(block.keyHead, number(Number::group)), t.div(one, queryBlocks));
+      chooseQueries(block, t.mod(one, queryBlocks));
+      runQueries(block);
+    });
+  });
+  auto rowsOfKeys = [&](unsigned result) {
+    return rowsOfResult(result, keys, keyHeads, block.batch, block.keyHead, b.i64(0), keys);
+  };
+  b.when(isWhole, [&] {
+    t.storeRows(sumsOfK, scale, rowsOfKeys(dK));
+    t.storeRows(sumsOfV, {}, rowsOfKeys(dV));
+  });
+}
+
+void Backward::runQueries(AttentionBlock block) {
+  t.packColumns(queryRows(q, block), place(blocks.queryColumns));
+  t.packColumns(queryRows(dOut, block), place(blocks.dOutColumns));
+  t.packRowPairs(queryRows(q, block), place(blocks.queryPairs));
+  t.packRowPairs(queryRows(dOut, block), place(blocks.dOutPairs));
+  sumDeltas(block);
+  loadLogarithms(block);
+  t.fill(place(blocks.sums), blocks.width * queries, 0);
+  forKeyBlocks(block, [&](const AttentionBlock &keys) { addKeys(keys); });
+  // Logarithms are no longer needed: their place holds the factor of each query.
+  t.forEach(queries, blocks.lanes, [&](Value lane) { t.storeWords(scale, t.at(place(blocks.top), lane)); });
+  t.storeColumns(place(blocks.sums), place(blocks.top),
+                 rowsOfResult(dQ, number(Number::queries), number(Number::heads), block.batch, block.head,
+                              block.firstQuery, block.queryCount));
+}
+
+void Backward::sumDeltas(const AttentionBlock &block) {
+  HeadRows x = queryRows(out, block), y = queryRows(dOut, block);
+  Value deltas = place(blocks.total);
+  t.fill(deltas, queries, 0);
+  t.forEach(b.i64(0), block.queryCount, 1, [&](Value query) {
+    Value sum = t.floats(0);
+    for (int64_t first = 0; first < t.headWidth; first += blocks.lanes)
+      sum = t.addF(t.mulF(t.loadElements(x, query, first), t.loadElements(y, query, first)), sum);
+    b.store(b.reduce(sum, [&](Value left, Value right) { return t.addF(left, right); }), t.at(deltas, query), t.f32);
+  });
+}
+
+// Of queries that are not there +inf, so that their P is 0.
+void Backward::loadLogarithms(const AttentionBlock &block) {
+  Value logarithms = place(blocks.top);
+  t.fill(logarithms, queries, std::numeric_limits<double>::infinity());
+  Value first =
+      b.add(b.add(t.times(block.batch, stride(lse, 0)), t.times(block.head, stride(lse, 1))), block.firstQuery);
+  t.forEach(b.i64(0), block.queryCount, 1, [&](Value query) {
+    b.store(b.load(t.at(operand(lse), b.add(first, query)), t.f32), t.at(logarithms, query), t.f32);
+  });
+}
+
+void Backward::addKeys(const AttentionBlock &block) {
+  t.packRows(keyRows(k, block), place(blocks.keyRows));
+  t.packRows(keyRows(v, block), place(blocks.valueRows));
+  if (blocks.perWord > 1)
+    t.packRowPairs(keyRows(k, block), place(blocks.keyPairs));
+  multiplyRows(block, place(blocks.keyRows), place(blocks.queryColumns), place(blocks.scores), scale);
+  multiplyRows(block, place(blocks.valueRows), place(blocks.dOutColumns), place(blocks.dP), {});
+  Value lanes = b.mul(t.ceilDiv(block.queryCount, blocks.lanes), blocks.lanes);
+  t.forEach(b.i64(0), lanes, 2 * blocks.lanes, [&](Value lane) { differentiate(block, lane); });
+  addToKeys(block, place(blocks.scores), place(blocks.dOutPairs), sumsOfV);
+  addToKeys(block, place(blocks.dP), place(blocks.queryPairs), sumsOfK);
+  addWeighted(block, place(blocks.keyPairs), place(blocks.weightPairs), place(blocks.sums));
+}
+
+/// P and dS of two vectors of queries, in the place of scores and dP. Keys are taken by twos: the last of an odd
+/// number's partner, and those that fill up a tile, become 0.
+void Backward::differentiate(const AttentionBlock &block, Value lane) {
+  constexpr size_t vectors = 2;
+  SmallVector<Value> logarithms, deltas;
+  SmallVector<SeenKeys> seen;
+  for (size_t i = 0; i < vectors; ++i) {
+    Value here = b.add(lane, static_cast<int64_t>(i) * blocks.lanes);
+    logarithms.push_back(t.loadWords(t.at(place(blocks.top), here)));
+    deltas.push_back(t.loadWords(t.at(place(blocks.total), here)));
+    seen.push_back(seenKeys(block, here));
+  }
+  auto pair = [&](Value key, size_t i, bool masked) {
+    Value column = b.add(lane, static_cast<int64_t>(i) * blocks.lanes);
+    Value s = t.loadWords(word(blocks.scores, key, column)), dP = t.loadWords(word(blocks.dP, key, column));
+    Value p = t.exponential(t.subF(s, logarithms[i])), dS = t.mulF(p, t.subF(dP, deltas[i]));
+    if (masked) {
+      Value there = b.splat(t.is(Predicate::slt, key, block.keyCount));
+      Value isShown = b.both(isSeen(seen[i], block, key), there);
+      p = b.create<arith::SelectOp>(isShown, p, t.floats(0));
+      dS = b.create<arith::SelectOp>(isShown, dS, t.floats(0));
+    }
+    return std::pair(p, dS);
+  };
+  auto walk = [&](bool masked) {
+    Value end = b.mul(t.ceilDiv(block.keyCount, AttentionBlocks::rows), AttentionBlocks::rows);
+    t.forEach(b.i64(0), end, 2, [&](Value key) {
+      std::pair<Value, Value> made[2][vectors];
+      for (int64_t row = 0; row < 2; ++row)
+        for (size_t i = 0; i < vectors; ++i)
+          made[row][i] = pair(b.add(key, row), i, masked);
+      for (int64_t row = 0; row < 2; ++row) {
+        Value there = b.add(key, row);
+        if (blocks.perWord > 1) {
+          Value column = b.div(lane, 2);
+          t.storeWords(t.narrowNeighbours(made[row][0].first, made[row][1].first), word(blocks.scores, there, column));
+          t.storeWords(t.narrowNeighbours(made[row][0].second, made[row][1].second), word(blocks.dP, there, column));
+          continue;
+        }
+        for (size_t i = 0; i < vectors; ++i) {
+          Value column = b.add(lane, static_cast<int64_t>(i) * blocks.lanes);
+          t.storeWords(b.round(made[row][i].first, t.element), word(blocks.scores, there, column));
+          t.storeWords(b.round(made[row][i].second, t.element), word(blocks.dP, there, column));
+        }
+      }
+      for (size_t i = 0; blocks.perWord > 1 && i < vectors; ++i)
+        t.storeWords(t.narrowPairs(made[0][i].second, made[1][i].second),
+                     word(blocks.weightPairs, b.div(key, 2), b.add(lane, static_cast<int64_t>(i) * blocks.lanes)));
+    });
+  };
+  Value isPartial = t.is(Predicate::ne, b.mod(block.keyCount, AttentionBlocks::rows), b.i64(0));
+  scf::IfOp::create(
+      b.builder, b.loc, b.create<arith::OrIOp>(block.isBorder, isPartial),
+      [&](OpBuilder &, Location) {
+        walk(true);
+        scf::YieldOp::create(b.builder, b.loc);
+      },
+      [&](OpBuilder &, Location) {
+        walk(false);
+        scf::YieldOp::create(b.builder, b.loc);
+      });
+}
+
+/// sums[key][element] += sum over queries that see one of the tile's keys of weights[key][query] ·
+/// rows[query][element].
+void Backward::addToKeys(const AttentionBlock &block, Value weights, Value rows, Value sums) {
+  constexpr int64_t tile = AttentionBlocks::rows;
+  int64_t inTile = blocks.tileVectors * blocks.lanes, whole = blocks.width / inTile * inTile;
+  t.forEach(b.i64(0), block.keyCount, tile, [&](Value key) {
+    auto [first, end] = queriesThatSee(block, key, t.least(b.i64(tile), t.sub(block.keyCount, key)));
+    auto add = [&, first = first, end = end](Value element, int64_t vectors) {
+      Value row = b.mul(b.add(block.firstKey, key), blocks.width);
+      t.product({.a = t.at(weights, b.mul(key, queries)),
+                 .b = t.at(rows, element),
+                 .c = t.at(sums, b.add(row, element)),
+                 .aRow = queries,
+                 .aStep = 1,
+                 .bStep = blocks.width,
+                 .cRow = blocks.width,
+                 .begin = b.div(first, blocks.perWord),
+                 .end = t.ceilDiv(end, blocks.perWord),
+                 .accumulate = true},
+                static_cast<unsigned>(vectors));
+    };
+    t.forEach(whole, inTile, [&](Value element) { add(element, blocks.tileVectors); });
+    if (whole < blocks.width)
+      add(b.i64(whole), (blocks.width - whole) / blocks.lanes);
+  });
+}
+
+/// Items are rows of keys: the parts' sums of dK and dV, in order.
+class Sums : public AttentionFunction {
+public:
+  Sums(LaneBuilder &b, const AttentionForm &form, const AttentionBlocks &blocks)
+      : AttentionFunction(b, form, blocks, 1, 1) {}
+
+  void run(Value begin, Value end, Value args) {
+    loadArguments(args);
+    allScratch = operand(0);
+    t.forEach(begin, end, 1, [&](Value row) { runUnit(row); });
+  }
+
+private:
+  void runUnit(Value row) override;
+};
+
+void Sums::runUnit(Value row) {
+  Value keyHeads = number(Number::keyHeads), keys = number(Number::keys), parts = number(Number::parts);
+  Value key = t.div(row, keyHeads), batch = t.div(key, keys);
+  Value firstUnit = t.times(b.add(t.times(batch, keyHeads), t.mod(row, keyHeads)), parts);
+  Value place = b.mul(t.mod(key, keys), blocks.width), room = b.mul(b.add(keys, AttentionBlocks::rows), blocks.width);
+  for (unsigned which : {0U, 1U}) {
+    HeadRows target{b.offset(result(which), t.element, b.mul(row, t.headWidth)), b.i64(0), b.i64(1)};
+    for (int64_t first = 0; first < t.headWidth; first += blocks.lanes) {
+      Value word = b.add(which == 0 ? place : b.add(place, room), first);
+      Value sum = b.loop(b.i64(0), parts, 1, t.floats(0), [&](Value part, ValueRange carried) {
+        Value share = t.loadWords(t.at(sumsOfUnit(b.add(firstUnit, part)), word));
+        return SmallVector<Value>{t.addF(carried[0], share)};
+      })[0];
+      t.storeElements(which == 0 ? t.mulF(sum, scale) : sum, target, b.i64(0), first);
+    }
+  }
+}
+
+} // namespace
+
+void emitAttentionBackward(LaneBuilder &b, const AttentionForm &form, ValueRange arguments) {
+  AttentionBlocks blocks(form, b.target);
+  Backward(b, form, blocks).run(arguments[0], arguments[1], arguments[2]);
+}
+
+void emitAttentionSums(LaneBuilder &b, const AttentionForm &form, ValueRange arguments) {
+  AttentionBlocks blocks(form, b.target);
+  Sums(b, form, blocks).run(arguments[0], arguments[1], arguments[2]);
+}
+
+} // namespace tcc::cpu

@@ -1,0 +1,168 @@
+// The forward function. A unit is a block of queries of one head; lanes are queries, so that a row's maximum and sum
+// need no step across lanes:
+//   1. the queries are packed as columns; sums start at 0, the largest score at -inf;
+//   2. for each block of keys that one of them sees: scores; the largest so far; what was summed is scaled to it;
+//      probabilities, rounded, in the scores' place; their sum; the values that they weigh are added;
+//   3. out is sums / total, the log-sum-exp is the largest score + log total.
+#include "codegen/cpu/attention_function.h"
+#include <limits>
+
+using namespace mlir;
+
+namespace tcc::cpu {
+namespace {
+
+using Number = AttentionNumber;
+using Predicate = arith::CmpIPredicate;
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr int64_t queries = AttentionBlocks::queries;
+
+class Forward : public AttentionFunction {
+public:
+  Forward(LaneBuilder &b, const AttentionForm &form, const AttentionBlocks &blocks)
+      : AttentionFunction(b, form, blocks, 3, 2) {}
+
+private:
+  Value top, total; // places of a number for each query
+
+  void runUnit(Value unit) override;
+  void addKeys(const AttentionBlock &block);
+  void weigh(const AttentionBlock &block, Value lane);
+  void findTop(const AttentionBlock &block, Value lane, MutableArrayRef<Value> tops);
+  void finish(const AttentionBlock &block);
+
+  Value score(Value key, Value lane, int64_t vector) {
+    Value row = b.add(b.mul(key, queries), lane);
+    return t.at(place(blocks.scores), b.add(row, vector * blocks.lanes));
+  }
+  Value is(arith::CmpFPredicate predicate, Value x, double y) {
+    return b.create<arith::CmpFOp>(predicate, x, t.floats(y));
+  }
+  Value choose(Value condition, Value x, Value y) { return b.create<arith::SelectOp>(condition, x, y); }
+};
+
+void Forward::runUnit(Value unit) {
+  AttentionBlock block;
+  Value queryBlocks = t.ceilDiv(number(Number::queries), queries);
+  Value head = t.div(unit, queryBlocks);
+  block.batch = t.div(head, number(Number::heads));
+  block.head = t.mod(head, number(Number::heads));
+  block.keyHead = t.div(block.head, number(Number::group));
+  chooseQueries(block, t.mod(unit, queryBlocks));
+  top = place(blocks.top);
+  total = place(blocks.total);
+  t.packColumns(rowsOf(0, block.batch, block.head, block.firstQuery, block.queryCount), place(blocks.queryColumns));
+  t.fill(top, queries, -infinity);
+  t.fill(total, queries, 0);
+  t.fill(place(blocks.sums), blocks.width * queries, 0);
+  forKeyBlocks(block, [&](const AttentionBlock &keys) { addKeys(keys); });
+  finish(block);
+}
+
+void Forward::addKeys(const AttentionBlock &block) {
+  t.packRows(rowsOf(1, block.batch, block.keyHead, block.firstKey, block.keyCount), place(blocks.keyRows));
+  t.packRowPairs(rowsOf(2, block.batch, block.keyHead, block.firstKey, block.keyCount), place(blocks.valuePairs));
+  multiplyRows(block, place(blocks.keyRows), place(blocks.queryColumns), place(blocks.scores), scale);
+  Value lanes = b.mul(t.ceilDiv(block.queryCount, blocks.lanes), blocks.lanes);
+  t.forEach(b.i64(0), lanes, blocks.tileVectors * blocks.lanes, [&](Value lane) { weigh(block, lane); });
+  addWeighted(block, place(blocks.valuePairs), place(blocks.scores), place(blocks.sums));
+}
+
+/// The largest scores of a few vectors; hidden ones become -inf.
+void Forward::findTop(const AttentionBlock &block, Value lane, MutableArrayRef<Value> tops) {
+  auto scan = [&](bool masked) {
+    SmallVector<SeenKeys> seen;
+    for (size_t v = 0; masked && v < tops.size(); ++v)
+      seen.push_back(seenKeys(block, b.add(lane, static_cast<int64_t>(v) * blocks.lanes)));
+    return b.loop(b.i64(0), block.keyCount, 1, SmallVector<Value>(tops), [&](Value key, ValueRange carried) {
+      SmallVector<Value> next;
+      for (size_t v = 0; v < tops.size(); ++v) {
+        Value address = score(key, lane, static_cast<int64_t>(v)), x = t.loadWords(address);
+        if (masked) {
+          x = choose(isSeen(seen[v], block, key), x, t.floats(-infinity));
+          t.storeWords(x, address);
+        }
+        next.push_back(t.larger(x, carried[v]));
+      }
+      return next;
+    });
+  };
+  auto branch = scf::IfOp::create(
+      b.builder, b.loc, block.isBorder,
+      [&](OpBuilder &, Location) { scf::YieldOp::create(b.builder, b.loc, scan(true)); },
+      [&](OpBuilder &, Location) { scf::YieldOp::create(b.builder, b.loc, scan(false)); });
+  for (size_t v = 0; v < tops.size(); ++v)
+    tops[v] = branch.getResult(v);
+}
+
+/// Scores of a few vectors become probabilities relative to the largest; what was summed so far is scaled likewise.
+void Forward::weigh(const AttentionBlock &block, Value lane) {
+  auto count = static_cast<size_t>(blocks.tileVectors);
+  SmallVector<Value> before, tops, shift, sums(count, t.floats(0));
+  for (size_t v = 0; v < count; ++v)
+    before.push_back(t.loadWords(t.at(top, b.add(lane, static_cast<int64_t>(v) * blocks.lanes))));
+  tops = before;
+  findTop(block, lane, tops);
+  for (size_t v = 0; v < count; ++v) // of a query that has seen no key yet
+    shift.push_back(choose(is(arith::CmpFPredicate::OEQ, tops[v], -infinity), t.floats(0), tops[v]));
+
+  sums = b.loop(b.i64(0), block.keyCount, blocks.perWord, sums, [&](Value key, ValueRange carried) {
+    SmallVector<Value> next(carried);
+    for (size_t v = 0; v < count; ++v) {
+      auto vector = static_cast<int64_t>(v);
+      Value p = t.exponential(t.subF(t.loadWords(score(key, lane, vector)), shift[v]));
+      next[v] = t.addF(next[v], p);
+      if (blocks.perWord == 1) {
+        t.storeWords(b.round(p, t.element), score(key, lane, vector));
+        continue;
+      }
+      Value other = t.exponential(t.subF(t.loadWords(score(b.add(key, 1), lane, vector)), shift[v]));
+      other = choose(b.splat(t.is(Predicate::slt, b.add(key, 1), block.keyCount)), other, t.floats(0));
+      next[v] = t.addF(next[v], other);
+      t.storeWords(t.narrowPairs(p, other), score(b.div(key, 2), lane, vector));
+    }
+    return next;
+  });
+
+  for (size_t v = 0; v < count; ++v) {
+    Value here = b.add(lane, static_cast<int64_t>(v) * blocks.lanes);
+    Value keep = t.exponential(t.subF(before[v], shift[v]));
+    t.storeWords(tops[v], t.at(top, here));
+    t.storeWords(t.addF(t.mulF(t.loadWords(t.at(total, here)), keep), sums[v]), t.at(total, here));
+    Value changes = b.create<LLVM::vector_reduce_or>(b.builder.getI1Type(), is(arith::CmpFPredicate::UNE, keep, 1));
+    b.when(changes, [&] {
+      t.forEach(t.headWidth, 1, [&](Value row) {
+        Value address = t.at(place(blocks.sums), b.add(b.mul(row, queries), here));
+        t.storeWords(t.mulF(t.loadWords(address), keep), address);
+      });
+    });
+  }
+}
+
+void Forward::finish(const AttentionBlock &block) {
+  Value row = b.add(t.times(block.batch, number(Number::heads)), block.head);
+  Value lse = t.at(result(1), b.add(t.times(row, number(Number::queries)), block.firstQuery));
+  t.forEach(b.i64(0), block.queryCount, blocks.lanes, [&](Value lane) {
+    Value sum = t.loadWords(t.at(total, lane)), largest = t.loadWords(t.at(top, lane));
+    Value none = is(arith::CmpFPredicate::OEQ, sum, 0);
+    Value logarithm = t.addF(largest, b.create<math::LogOp>(sum));
+    logarithm = choose(none, t.floats(-infinity), logarithm);
+    Value one = t.floats(1);
+    t.storeWords(b.create<arith::DivFOp>(one, choose(none, one, sum)), t.at(total, lane));
+    t.storeWords(logarithm, t.at(top, lane));
+  });
+  t.forEach(b.i64(0), block.queryCount, 1,
+            [&](Value query) { b.store(b.load(t.at(top, query), t.f32), t.at(lse, query), t.f32); });
+  t.storeColumns(place(blocks.sums), total,
+                 rowsOfResult(0, number(Number::queries), number(Number::heads), block.batch, block.head,
+                              block.firstQuery, block.queryCount));
+}
+
+} // namespace
+
+void emitAttentionForward(LaneBuilder &b, const AttentionForm &form, ValueRange arguments) {
+  AttentionBlocks blocks(form, b.target);
+  Forward(b, form, blocks).run(arguments[0], arguments[1], arguments[2]);
+}
+
+} // namespace tcc::cpu

@@ -1,0 +1,162 @@
+#include "codegen/cpu/attention_function.h"
+
+using namespace mlir;
+
+namespace tcc::cpu {
+
+using Number = AttentionNumber;
+using Predicate = arith::CmpIPredicate;
+
+//===- arguments and units -------------------------------------------------------------------------------------===//
+
+void AttentionFunction::loadArguments(Value args) {
+  Type pointer = b.pointer(), i64 = b.builder.getI64Type();
+  auto loadPointer = [&](int64_t i) { return b.create<LLVM::LoadOp>(pointer, b.offset(args, i64, b.i64(i)), 8); };
+  Value table = loadPointer(0);
+  auto loadNumber = [&](int64_t i) { return b.create<LLVM::LoadOp>(i64, b.offset(table, i64, b.i64(i)), 8); };
+  for (int64_t i = 0; i < static_cast<int64_t>(Number::strides); ++i)
+    numbers.push_back(loadNumber(i));
+  for (int64_t i = 0; i < 3 * int64_t(operandCount); ++i)
+    strides.push_back(loadNumber(static_cast<int64_t>(Number::strides) + i));
+  for (int64_t i = 0; i < int64_t(operandCount) + resultCount + 1; ++i)
+    pointers.push_back(loadPointer(i + 1));
+  Value bits = b.create<arith::TruncIOp>(b.builder.getI32Type(), number(Number::scale));
+  scale = b.splat(b.create<arith::BitcastOp>(b.builder.getF32Type(), bits));
+  allScratch = pointers.back();
+}
+
+Value AttentionFunction::backAndForth(Value round, Value place, Value count) {
+  Value backwards = t.is(Predicate::ne, b.mod(round, 2), b.i64(0));
+  Value mirrored = t.sub(t.sub(count, b.i64(1)), place);
+  return b.add(t.times(round, count), b.create<arith::SelectOp>(backwards, mirrored, place));
+}
+
+// Back and forth, so that units that grow or shrink with their number are dealt evenly.
+void AttentionFunction::run(Value begin, Value end, Value args) {
+  loadArguments(args);
+  Value workers = number(Number::workers), units = number(Number::units);
+  t.forEach(begin, end, 1, [&](Value worker) {
+    scratch = b.offset(allScratch, b.builder.getI8Type(), t.times(worker, number(Number::scratch)));
+    t.zeroRow = place(blocks.zeros);
+    t.fill(t.zeroRow, std::max(blocks.width, blocks.words), 0);
+    t.forEach(b.i64(0), t.ceilDiv(units, workers), 1, [&](Value round) {
+      Value unit = backAndForth(round, worker, workers);
+      b.when(t.is(Predicate::slt, unit, units), [&] { runUnit(unit); });
+    });
+  });
+}
+
+HeadRows AttentionFunction::rowsOf(unsigned i, Value batch, Value head, Value first, Value count) {
+  Value offset = b.add(b.add(t.times(batch, stride(i, 0)), t.times(first, stride(i, 1))), t.times(head, stride(i, 2)));
+  return {b.offset(operand(i), t.element, offset), stride(i, 1), count};
+}
+
+HeadRows AttentionFunction::rowsOfResult(unsigned i, Value rows, Value heads, Value batch, Value head, Value first,
+                                         Value count) {
+  Value row = b.add(t.times(batch, rows), first), number = b.add(t.times(row, heads), head);
+  return {b.offset(result(i), t.element, b.mul(number, t.headWidth)), b.mul(heads, t.headWidth), count};
+}
+
+Value AttentionFunction::sumsOfUnit(Value unit) {
+  Value elements = b.mul(b.add(number(Number::keys), AttentionBlocks::rows), 2 * blocks.width);
+  return t.at(b.offset(allScratch, b.builder.getI8Type(), number(Number::sums)), t.times(unit, elements));
+}
+
+//===- the mask ------------------------------------------------------------------------------------------------===//
+
+void AttentionFunction::chooseQueries(AttentionBlock &block, Value queryBlock) {
+  block.firstQuery = b.mul(queryBlock, AttentionBlocks::queries);
+  block.queryCount = t.least(t.sub(number(Number::queries), block.firstQuery), b.i64(AttentionBlocks::queries));
+}
+
+void AttentionFunction::forKeyBlocks(AttentionBlock block, function_ref<void(const AttentionBlock &)> body) {
+  Value diagonal = number(Number::diagonal), window = number(Number::window);
+  Value firstLast = b.add(block.firstQuery, diagonal); // the last key that the first query sees
+  Value lastLast = t.sub(b.add(firstLast, block.queryCount), b.i64(1));
+  Value first = t.most(b.add(t.sub(firstLast, window), 1), b.i64(0));
+  Value end = t.least(number(Number::keys), b.add(lastLast, 1));
+  t.forEach(first, end, AttentionBlocks::keys, [&](Value key) {
+    block.firstKey = key;
+    block.keyCount = t.least(t.sub(end, key), b.i64(AttentionBlocks::keys));
+    Value hidesLast = t.is(Predicate::sgt, b.add(key, block.keyCount), b.add(firstLast, 1));
+    Value hidesFirst = t.is(Predicate::sle, key, t.sub(lastLast, window));
+    block.isBorder = b.create<arith::OrIOp>(hidesLast, hidesFirst);
+    body(block);
+  });
+}
+
+std::pair<Value, Value> AttentionFunction::queriesThatSee(const AttentionBlock &block, Value key, Value count) {
+  Value first = t.sub(t.sub(b.add(block.firstKey, key), number(Number::diagonal)), block.firstQuery);
+  Value end = t.sub(b.add(b.add(first, count), number(Number::window)), b.i64(1));
+  return {t.clamp(first, block.queryCount), t.clamp(end, block.queryCount)};
+}
+
+std::pair<Value, Value> AttentionFunction::vectorsThatSee(const AttentionBlock &block, Value key, Value count) {
+  auto [first, end] = queriesThatSee(block, key, count);
+  return {b.div(first, blocks.lanes), t.ceilDiv(end, blocks.lanes)};
+}
+
+AttentionFunction::SeenKeys AttentionFunction::seenKeys(const AttentionBlock &block, Value firstQuery) {
+  Type i32 = b.builder.getI32Type();
+  auto narrow = [&](Value x) { return b.splat(b.create<arith::TruncIOp>(i32, x)); };
+  Value first = b.add(b.add(block.firstQuery, firstQuery), number(Number::diagonal));
+  Value last = b.create<arith::AddIOp>(narrow(first), b.iota(i32));
+  return {last, b.create<arith::SubIOp>(last, narrow(number(Number::window)))};
+}
+
+Value AttentionFunction::isSeen(const SeenKeys &seen, const AttentionBlock &block, Value key) {
+  Value keys = b.splat(b.create<arith::TruncIOp>(b.builder.getI32Type(), b.add(block.firstKey, key)));
+  return b.both(t.is(Predicate::sle, keys, seen.last), t.is(Predicate::sgt, keys, seen.before));
+}
+
+//===- products ------------------------------------------------------------------------------------------------===//
+
+void AttentionFunction::multiplyRows(const AttentionBlock &block, Value rows, Value columns, Value to, Value factor) {
+  constexpr int64_t vectors = AttentionBlocks::queries, tile = AttentionBlocks::rows;
+  t.forEach(b.i64(0), block.keyCount, tile, [&](Value key) {
+    auto [first, last] = vectorsThatSee(block, key, t.least(b.i64(tile), t.sub(block.keyCount, key)));
+    t.forVectors(first, last, vectors / blocks.lanes, [&](Value vector, unsigned n) {
+      Value lane = b.mul(vector, blocks.lanes);
+      t.product({.a = t.at(rows, b.mul(key, blocks.words)),
+                 .b = t.at(columns, lane),
+                 .c = t.at(to, b.add(b.mul(key, AttentionBlocks::queries), lane)),
+                 .aRow = blocks.words,
+                 .aStep = 1,
+                 .bStep = AttentionBlocks::queries,
+                 .cRow = AttentionBlocks::queries,
+                 .begin = b.i64(0),
+                 .end = b.i64(blocks.steps),
+                 .factor = factor},
+                n);
+    });
+  });
+}
+
+// Where the mask hides a part of the block, a few keys at a time go against the vectors that see one of them.
+void AttentionFunction::addWeighted(const AttentionBlock &block, Value pairs, Value weights, Value to) {
+  constexpr int64_t fewKeys = 16, queries = AttentionBlocks::queries, tile = AttentionBlocks::rows;
+  Value atOnce = b.create<arith::SelectOp>(block.isBorder, b.i64(fewKeys), b.i64(AttentionBlocks::keys));
+  Value parts = t.ceilDiv(block.keyCount, atOnce);
+  t.forEach(b.i64(0), parts, 1, [&](Value part) {
+    Value key = t.times(part, atOnce), count = t.least(atOnce, t.sub(block.keyCount, key));
+    auto [first, last] = vectorsThatSee(block, key, count);
+    t.forVectors(first, last, queries / blocks.lanes, [&](Value vector, unsigned n) {
+      Value lane = b.mul(vector, blocks.lanes);
+      t.forEach((t.headWidth + tile - 1) / tile * tile, tile, [&](Value row) {
+        t.product({.a = t.at(pairs, row),
+                   .b = t.at(weights, lane),
+                   .c = t.at(to, b.add(b.mul(row, queries), lane)),
+                   .aRow = 1,
+                   .aStep = blocks.width,
+                   .bStep = queries,
+                   .cRow = queries,
+                   .begin = b.div(key, blocks.perWord),
+                   .end = t.ceilDiv(b.add(key, count), blocks.perWord),
+                   .accumulate = true},
+                  n);
+      });
+    });
+  });
+}
+
+} // namespace tcc::cpu

@@ -1,0 +1,85 @@
+// What attention's two functions share: their arguments, the division of units among workers, and which pairs of a
+// block the mask shows.
+#pragma once
+#include "codegen/cpu/attention_tiles.h"
+
+namespace tcc::cpu {
+
+/// A block of queries of one head, or the block of keys that stands against it.
+struct AttentionBlock {
+  mlir::Value batch, head, keyHead;
+  mlir::Value firstQuery, queryCount;
+  mlir::Value firstKey, keyCount;
+  mlir::Value isBorder; // whether the mask hides a pair of it
+};
+
+class AttentionFunction {
+public:
+  AttentionFunction(LaneBuilder &b, const AttentionForm &form, const AttentionBlocks &blocks, unsigned operands,
+                    unsigned results)
+      : b(b), blocks(blocks), t(b, form, blocks), operandCount(operands), resultCount(results) {}
+  virtual ~AttentionFunction() = default;
+
+  void run(mlir::Value begin, mlir::Value end, mlir::Value args);
+
+protected:
+  LaneBuilder &b;
+  const AttentionBlocks &blocks;
+  AttentionTiles t;
+  mlir::Value allScratch, scratch; // of all workers, and of this one
+  mlir::Value scale;               // a vector
+
+  void loadArguments(mlir::Value args);
+  virtual void runUnit(mlir::Value unit) = 0;
+
+  /// Number `place` of `count` in a round; every other round counts from the other end.
+  mlir::Value backAndForth(mlir::Value round, mlir::Value place, mlir::Value count);
+
+  mlir::Value number(AttentionNumber which) const { return numbers[static_cast<size_t>(which)]; }
+  mlir::Value operand(unsigned i) const { return pointers[i]; }
+  mlir::Value result(unsigned i) const { return pointers[operandCount + i]; }
+  mlir::Value stride(unsigned operand, unsigned dim) const { return strides[3 * operand + dim]; }
+  mlir::Value place(int64_t bytes) { return b.offset(scratch, b.builder.getI8Type(), b.i64(bytes)); }
+
+  /// Rows first.. of a head of an operand [batch, row, head, width].
+  HeadRows rowsOf(unsigned operand, mlir::Value batch, mlir::Value head, mlir::Value first, mlir::Value count);
+  /// The same of a dense result with `rows` rows and `heads` heads.
+  HeadRows rowsOfResult(unsigned result, mlir::Value rows, mlir::Value heads, mlir::Value batch, mlir::Value head,
+                        mlir::Value first, mlir::Value count);
+
+  /// dK and then dV of a unit, where units have sums of their own.
+  mlir::Value sumsOfUnit(mlir::Value unit);
+
+  /// The head and the block of queries of a number that counts blocks, then heads.
+  void chooseQueries(AttentionBlock &block, mlir::Value queryBlock);
+  /// body for each block of keys that a query of the block sees, in ascending order.
+  void forKeyBlocks(AttentionBlock block, llvm::function_ref<void(const AttentionBlock &)> body);
+  /// Queries of the block, from its first one, that see one of `count` keys from `key` of it on: [first, second).
+  std::pair<mlir::Value, mlir::Value> queriesThatSee(const AttentionBlock &block, mlir::Value key, mlir::Value count);
+  /// Vectors of them.
+  std::pair<mlir::Value, mlir::Value> vectorsThatSee(const AttentionBlock &block, mlir::Value key, mlir::Value count);
+
+  /// Which of a vector's queries see key `key` of the block.
+  struct SeenKeys {
+    mlir::Value last, before; // i32 lanes: the last key that each query sees, and the last one hidden before its window
+  };
+  SeenKeys seenKeys(const AttentionBlock &block, mlir::Value firstQuery);
+  mlir::Value isSeen(const SeenKeys &seen, const AttentionBlock &block, mlir::Value key);
+
+  /// to[key][query] = factor · keys' row · query's column, for the pairs that are seen, in whole tiles.
+  void multiplyRows(const AttentionBlock &block, mlir::Value rows, mlir::Value columns, mlir::Value to,
+                    mlir::Value factor);
+  /// to[element][query] += sum over keys of pairs[key][element] · weights[key][query].
+  void addWeighted(const AttentionBlock &block, mlir::Value pairs, mlir::Value weights, mlir::Value to);
+
+private:
+  unsigned operandCount, resultCount;
+  llvm::SmallVector<mlir::Value> numbers, strides, pointers;
+};
+
+/// The body of a form's function; called by emitAttention.
+void emitAttentionForward(LaneBuilder &b, const AttentionForm &form, mlir::ValueRange arguments);
+void emitAttentionBackward(LaneBuilder &b, const AttentionForm &form, mlir::ValueRange arguments);
+void emitAttentionSums(LaneBuilder &b, const AttentionForm &form, mlir::ValueRange arguments);
+
+} // namespace tcc::cpu

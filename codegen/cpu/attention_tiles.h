@@ -1,0 +1,103 @@
+// The parts of attention's loops: blocks of rows packed, products of tiles held in registers, results written back.
+#pragma once
+#include "codegen/cpu/attention.h"
+
+namespace tcc::cpu {
+
+/// Rows of a tensor of heads: where row 0 starts, elements between rows, and how many there are.
+struct HeadRows {
+  mlir::Value base, stride, count;
+};
+
+/// C[r][lanes] (+)= sum over k in [begin, end) of A(r, k) · B[k][lanes]; strides in words.
+struct TileProduct {
+  mlir::Value a, b, c;
+  int64_t aRow, aStep, bStep, cRow;
+  mlir::Value begin, end;
+  mlir::Value factor = {}; // of the sums, a vector, where they are stored
+  bool accumulate = false; // onto what C holds; no factor
+};
+
+class AttentionTiles {
+public:
+  AttentionTiles(LaneBuilder &b, const AttentionForm &form, const AttentionBlocks &blocks)
+      : b(b), blocks(blocks), element(b.element(form.element)), f32(b.builder.getF32Type()), headWidth(form.width) {}
+
+  LaneBuilder &b;
+  const AttentionBlocks blocks;
+  const mlir::Type element, f32;
+  const int64_t headWidth;
+  mlir::Value zeroRow; // as many zeros as a padded row has, for rows that are not there
+
+  using Body = llvm::function_ref<void(mlir::Value)>;
+  void forEach(mlir::Value begin, mlir::Value end, int64_t step, Body body);
+  void forEach(int64_t end, int64_t step, Body body) { forEach(b.i64(0), b.i64(end), step, body); }
+
+  // integers of 64 bits
+  mlir::Value sub(mlir::Value x, mlir::Value y) { return b.create<mlir::arith::SubIOp>(x, y); }
+  mlir::Value times(mlir::Value x, mlir::Value y) { return b.create<mlir::arith::MulIOp>(x, y); }
+  mlir::Value least(mlir::Value x, mlir::Value y) { return b.create<mlir::arith::MinSIOp>(x, y); }
+  mlir::Value most(mlir::Value x, mlir::Value y) { return b.create<mlir::arith::MaxSIOp>(x, y); }
+  mlir::Value clamp(mlir::Value x, mlir::Value last) { return least(most(x, b.i64(0)), last); }
+  mlir::Value ceilDiv(mlir::Value x, int64_t y) { return b.div(b.add(x, y - 1), y); }
+  mlir::Value ceilDiv(mlir::Value x, mlir::Value y) { return div(sub(b.add(x, y), b.i64(1)), y); }
+  mlir::Value div(mlir::Value x, mlir::Value y) { return b.create<mlir::arith::DivUIOp>(x, y); }
+  mlir::Value mod(mlir::Value x, mlir::Value y) { return b.create<mlir::arith::RemUIOp>(x, y); }
+  mlir::Value is(mlir::arith::CmpIPredicate predicate, mlir::Value x, mlir::Value y) {
+    return b.create<mlir::arith::CmpIOp>(predicate, x, y);
+  }
+
+  // floats
+  mlir::Value addF(mlir::Value x, mlir::Value y) { return b.create<mlir::arith::AddFOp>(x, y); }
+  mlir::Value subF(mlir::Value x, mlir::Value y) { return b.create<mlir::arith::SubFOp>(x, y); }
+  mlir::Value mulF(mlir::Value x, mlir::Value y) { return b.create<mlir::arith::MulFOp>(x, y); }
+  mlir::Value larger(mlir::Value x, mlir::Value y);
+  /// e^x of an x that is hardly above 0; 0 where it would be no normal number, which costs hundreds of cycles.
+  mlir::Value exponential(mlir::Value x);
+  mlir::Value floats(double value) { return b.literal(b.vector(f32), value); }
+
+  // words of scratch; offsets count words
+  mlir::Value at(mlir::Value base, mlir::Value words) { return b.offset(base, f32, words); }
+  mlir::Value at(mlir::Value base, int64_t words) { return at(base, b.i64(words)); }
+  mlir::Value loadWords(mlir::Value address) { return b.loadLanes(address, f32, {}); }
+  void storeWords(mlir::Value value, mlir::Value address) { b.storeLanes(value, address, f32, {}); }
+  void fill(mlir::Value address, int64_t words, double value);
+
+  /// Elements of a row as f32, zeros behind its last one.
+  mlir::Value loadElements(const HeadRows &rows, mlir::Value row, int64_t first);
+  /// [word][query]: each lane a query.
+  void packColumns(const HeadRows &rows, mlir::Value to);
+  /// [row][word], a multiple of a tile's rows, the last ones zeros.
+  void packRows(const HeadRows &rows, mlir::Value to);
+  /// [row / perWord][element]: words of perWord rows.
+  void packRowPairs(const HeadRows &rows, mlir::Value to);
+  /// Rows of f32 from [element][query], each times its query's factor.
+  void storeColumns(mlir::Value from, mlir::Value factors, const HeadRows &rows);
+  /// A vector of f32, the elements from `first` on, of those that a row has.
+  void storeElements(mlir::Value value, const HeadRows &rows, mlir::Value row, int64_t first);
+  /// Rows of f32 from [row][element].
+  void storeRows(mlir::Value from, mlir::Value factor, const HeadRows &rows);
+
+  /// body(first, n) for each stretch of n vectors, as many as a tile has or fewer, that covers the vectors
+  /// [first, last) of `count`.
+  void forVectors(mlir::Value first, mlir::Value last, int64_t count,
+                  llvm::function_ref<void(mlir::Value, unsigned)> body);
+  /// A tile of blocks.rows rows and `vectors` vectors.
+  void product(const TileProduct &tile, unsigned vectors);
+
+  /// Two vectors rounded to bf16 as one: pairs of neighbouring lanes of x and then y …
+  mlir::Value narrowNeighbours(mlir::Value x, mlir::Value y);
+  /// … or pairs of a lane of x and the same of y.
+  mlir::Value narrowPairs(mlir::Value x, mlir::Value y);
+
+private:
+  mlir::Value rowAddress(const HeadRows &rows, mlir::Value row);
+  mlir::Value loadRowWords(mlir::Value row, mlir::Value firstWord, int64_t wordsThere);
+  llvm::SmallVector<mlir::Value> transposed(llvm::SmallVector<mlir::Value> rows);
+  void storeRow(mlir::Value value, mlir::Value row, mlir::Value firstElement, int64_t elementsThere);
+  mlir::Value narrowed(mlir::Value x, mlir::Value y);
+  mlir::Value multiplyAdd(mlir::Value x, mlir::Value y, mlir::Value sum);
+  mlir::Value lanesOf(int64_t count, int64_t all);
+};
+
+} // namespace tcc::cpu

@@ -1,0 +1,151 @@
+#include "codegen/cpu/lower_attention.h"
+#include "codegen/lower_plan.h"
+#include "ir/ops/attention.h"
+#include "llvm/Support/MathExtras.h"
+#include <algorithm>
+#include <bit>
+
+using namespace mlir;
+
+namespace tcc::cpu {
+namespace {
+
+/// Fewer key heads than this are cut into parts, so that threads have something to divide: by the sizes alone, since
+/// the order of sums follows from it.
+constexpr int64_t fewKeyHeads = 8;
+
+/// What of the op its function reads when it runs.
+struct Work {
+  AttentionKind kind;
+  AttentionSizes sizes;
+  AttentionMask mask;
+  double scale;
+  int64_t units, parts = 1;
+};
+
+Work workOf(Operation *op) {
+  if (auto forward = dyn_cast<FlashAttentionOp>(op)) {
+    AttentionSizes sizes = attentionSizes(forward);
+    int64_t queryBlocks = llvm::divideCeil(sizes.queries, AttentionBlocks::queries);
+    return {AttentionKind::forward, sizes, attentionMask(forward), forward.getScale().convertToDouble(),
+            sizes.batch * sizes.heads * queryBlocks};
+  }
+  auto backward = cast<FlashAttentionBackwardOp>(op);
+  AttentionSizes sizes = attentionSizes(backward);
+  Work work{AttentionKind::backward, sizes, attentionMask(backward), backward.getScale().convertToDouble(),
+            sizes.batch * sizes.keyHeads};
+  if (work.units > 0 && work.units < fewKeyHeads) {
+    int64_t queryBlocks = sizes.group() * llvm::divideCeil(sizes.queries, AttentionBlocks::queries);
+    work.parts = std::clamp<int64_t>(llvm::divideCeil(fewKeyHeads, work.units), 1, std::max<int64_t>(1, queryBlocks));
+    work.units *= work.parts;
+  }
+  return work;
+}
+
+/// Scratch: that of each worker, then the sums of each unit where there are parts.
+struct Scratch {
+  int64_t workers, ofWorker, sums, bytes;
+};
+
+Scratch scratchOf(const Work &work, int threads, const AttentionBlocks &blocks) {
+  bool ownSums = work.kind == AttentionKind::backward && work.parts == 1;
+  Scratch scratch;
+  scratch.workers = std::min<int64_t>(threads, work.units);
+  scratch.ofWorker = llvm::alignTo(blocks.bytes + (ownSums ? blocks.sumBytes(work.sizes.keys) : 0), 64);
+  scratch.sums = scratch.workers * scratch.ofWorker;
+  scratch.bytes = scratch.sums + (work.parts > 1 ? work.units * blocks.sumBytes(work.sizes.keys) : 0);
+  return scratch;
+}
+
+/// The keys that query t sees, (t + before, t + last], as near to 0 as they may be: beyond the number of pairs a bound
+/// changes nothing.
+std::pair<int64_t, int64_t> boundsOf(const Work &work) {
+  int64_t pairs = work.sizes.queries + work.sizes.keys;
+  if (!work.mask.diagonal)
+    return {-pairs, pairs};
+  auto clamp = [&](__int128 bound) { return static_cast<int64_t>(std::clamp<__int128>(bound, -pairs, pairs)); };
+  __int128 last = *work.mask.diagonal;
+  return {work.mask.window ? clamp(last - *work.mask.window) : -pairs, clamp(last)};
+}
+
+std::string numbersOf(const StructuredCall &call, const Work &work, const Scratch &scratch) {
+  const AttentionSizes &sizes = work.sizes;
+  auto [before, last] = boundsOf(work);
+  int64_t group = sizes.keyHeads > 0 ? sizes.group() : 1;
+  auto scale = static_cast<int64_t>(std::bit_cast<uint32_t>(static_cast<float>(work.scale)));
+  SmallVector<int64_t> numbers = {sizes.queries, sizes.keys,    sizes.heads,  sizes.keyHeads,  group,
+                                  work.units,    work.parts,    scratch.sums, scratch.workers, scratch.ofWorker,
+                                  last,          last - before, scale};
+  for (const StridedView &view : call.views)
+    for (size_t dim = 0; dim < 3; ++dim)
+      numbers.push_back(view.strides[dim]);
+  return std::string(reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(int64_t));
+}
+
+/// The buffer of a constant with these bytes, which equal calls share.
+runtime::BufferId constantOf(std::string bytes, runtime::Plan &plan) {
+  size_t index = std::find(plan.constants.begin(), plan.constants.end(), bytes) - plan.constants.begin();
+  runtime::Buffer whole{runtime::Space::constant, static_cast<uint32_t>(index), 0, static_cast<int64_t>(bytes.size())};
+  if (index == plan.constants.size())
+    plan.constants.push_back(std::move(bytes));
+  auto known = std::find(plan.buffers.begin(), plan.buffers.end(), whole);
+  if (known == plan.buffers.end()) {
+    plan.buffers.push_back(whole);
+    return static_cast<runtime::BufferId>(plan.buffers.size() - 1);
+  }
+  return static_cast<runtime::BufferId>(known - plan.buffers.begin());
+}
+
+std::string labelOf(const Work &work) {
+  const AttentionSizes &sizes = work.sizes;
+  std::string label = work.kind == AttentionKind::backward ? "attention backward " : "attention ";
+  label += std::to_string(sizes.batch) + " x " + std::to_string(sizes.heads) + " x ";
+  return label + std::to_string(sizes.queries) + "x" + std::to_string(sizes.keys) + "x" + std::to_string(sizes.width);
+}
+
+/// Calls the function of a form.
+runtime::Instruction callOf(AttentionForm form, int64_t extent, int64_t granularity,
+                            std::vector<runtime::BufferId> args, uint32_t results, runtime::Plan &plan,
+                            KernelTable &kernels) {
+  std::string text = form.text(), symbol = text;
+  std::replace(symbol.begin(), symbol.end(), ' ', '_');
+  runtime::KernelCall call;
+  call.kernel = addKernel(plan, kernels, symbol, text, static_cast<uint32_t>(args.size()), text);
+  plan.kernels[call.kernel].results = results;
+  call.segments.push_back({std::move(args), extent});
+  call.granularity = granularity;
+  runtime::Instruction made;
+  made.call = std::move(call);
+  return made;
+}
+
+} // namespace
+
+int64_t attentionScratch(Operation *op, int threads, const AttentionBlocks &blocks) {
+  return scratchOf(workOf(op), threads, blocks).bytes;
+}
+
+void lowerAttention(const StructuredCall &call, const AttentionForm &form, int threads, const AttentionBlocks &blocks,
+                    runtime::Plan &plan, KernelTable &kernels) {
+  Work work = workOf(call.op);
+  Scratch scratch = scratchOf(work, threads, blocks);
+  runtime::BufferId numbers = constantOf(numbersOf(call, work, scratch), plan);
+  runtime::BufferId memory =
+      scratch.bytes > 0 ? call.scratch : call.results.front(); // without units nothing is touched
+  std::vector<runtime::BufferId> args = {numbers};
+  args.insert(args.end(), call.operands.begin(), call.operands.end());
+  args.insert(args.end(), call.results.begin(), call.results.end());
+  args.push_back(memory);
+  auto results = static_cast<uint32_t>(call.results.size() + 1); // and the scratch
+  plan.instructions.push_back(callOf(form, scratch.workers, 1, std::move(args), results, plan, kernels));
+  plan.instructions.back().label = labelOf(work);
+  if (work.parts == 1)
+    return;
+  constexpr int64_t rowsAtOnce = 16;
+  plan.instructions.push_back(callOf({AttentionKind::sums, form.element, form.width},
+                                     work.sizes.batch * work.sizes.keys * work.sizes.keyHeads, rowsAtOnce,
+                                     {numbers, memory, call.results[1], call.results[2]}, 2, plan, kernels));
+  plan.instructions.back().label = "attention backward sums";
+}
+
+} // namespace tcc::cpu

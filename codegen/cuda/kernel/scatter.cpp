@@ -1,0 +1,109 @@
+// A scatter-add alone: a block owns a tile of the result and looks through all rows, in order, for those that are added
+// there. No two blocks write one element, and each element takes its rows in ascending order, as one thread would.
+//   1. a row of threads looks at as many rows of the space, and leaves the numbers of those that hit in order;
+//   2. all threads walk down the hits, each with one column; the tile is in shared memory, a row of it is taken from
+//      the base when the first hit comes;
+//   3. rows with hits are written; the others are copied, unless the result lies over the base.
+#include "codegen/cuda/kernel/body.h"
+#include "codegen/cuda/kernel/expressions.h"
+#include "codegen/cuda/kernel/shapes.h"
+
+namespace tcc::cuda {
+namespace {
+
+class Scatter : public KernelBody {
+public:
+  Scatter(const KernelSource &source, KernelCalling calling)
+      : KernelBody(source, calling), store(form.stores[0]), type(form.results[0].type) {}
+
+private:
+  const KernelStore &store;
+  ElementType type;
+
+  /// Of row `first + t` in the tensor `tensor`, at column c.
+  std::string place(const std::string &tensor) const {
+    return tensor + "[static_cast<i64>(first + t) * " + std::to_string(store.scatterStride) + " + " +
+           indexText(store.index) + "]";
+  }
+  std::string base() const { return "in" + std::to_string(store.scatterBase); }
+  std::string inTile() const { return "tile[t * " + std::to_string(division.threads) + " + thread_x()]"; }
+
+  void writeShape() override {
+    std::string threads = std::to_string(division.threads), rows = std::to_string(division.tileRows);
+    std::string columns = std::to_string(form.space.columns);
+    int64_t tiles = (form.space.columns + division.tile - 1) / division.tile;
+    w.line("SHARED(" + elementType(type) + ", tile, " + std::to_string(division.tileRows * division.threads) + ");");
+    w.line("SHARED(int, hits, " + threads + ");");
+    w.line("SHARED(int, counts, " + std::to_string(warps()) + ");");
+    w.line("const int first = block_x() / " + std::to_string(tiles) + " * " + rows + ";");
+    w.line("const int c = block_x() % " + std::to_string(tiles) + " * " + threads + " + thread_x();");
+    w.line("const int o = 0;");
+    w.line("u32 touched = 0;"); // a bit a row of the tile, the same in all threads
+    writeNodes(stages.constantNodes);
+    open("for (int next = 0; next < " + std::to_string(form.space.rows) + "; next += " + threads + ")");
+    writeSearch();
+    writeHits();
+    close();
+    open("if (c < " + columns + ")");
+    open("for (int t = 0; t < " + rows + " && first + t < " + std::to_string(store.scatterRows) + "; ++t)");
+    declareAxesOf(store.index);
+    w.line("if ((touched >> t & 1u) != 0)");
+    w.line("  " + place("out0") + " = " + inTile() + ";");
+    w.line("else if (" + base() + " != out0)");
+    w.line("  " + place("out0") + " = " + place(base()) + ";");
+    close();
+    close();
+  }
+
+  /// Step 1: hits[0 .. total) in ascending order.
+  void writeSearch() {
+    w.line("bool hit = false;");
+    open("if (next + thread_x() < " + std::to_string(form.space.rows) + ")");
+    w.line("const int r = next + thread_x();");
+    writeNodes(stages.stages[0].rowNodes);
+    std::string row = name(store.scatterRow);
+    w.line("hit = " + row + " >= first && " + row + " < first + " + std::to_string(division.tileRows) + " && " + row +
+           " < " + std::to_string(store.scatterRows) + ";");
+    close();
+    w.line("const u32 votes = vote_ballot(hit);");
+    w.line("if (lane_index() == 0)");
+    w.line("  counts[thread_x() / 32] = popcount(votes);");
+    w.line("block_barrier();");
+    w.line("int total = 0, before = popcount(votes & ((1u << lane_index()) - 1u));");
+    open("for (int warp = 0; warp < " + std::to_string(warps()) + "; ++warp)");
+    w.line("before += warp < thread_x() / 32 ? counts[warp] : 0;");
+    w.line("total += counts[warp];");
+    close();
+    w.line("if (hit)");
+    w.line("  hits[before] = next + thread_x();");
+    w.line("block_barrier();");
+  }
+
+  /// Step 2. Before hits are written again, all threads have passed a barrier behind this.
+  void writeHits() {
+    open("for (int i = 0; i < total; ++i)");
+    w.line("const int r = hits[i];");
+    writeNodes(stages.stages[0].rowNodes);
+    w.line("const int t = static_cast<int>(" + name(store.scatterRow) + ") - first;");
+    open("if (c < " + std::to_string(form.space.columns) + ")");
+    writeGroupBody(0);
+    close();
+    w.line("touched |= 1u << t;");
+    close();
+  }
+
+  void writeAccumulation(unsigned) override {
+    declareAxesOf(store.index);
+    w.line("const " + elementType(type) + " old = (touched >> t & 1u) != 0 ? " + inTile() + " : " + place(base()) +
+           ";");
+    w.line(inTile() + " = " + stored(loaded("old", type) + " + " + name(store.node), type) + ";");
+  }
+};
+
+} // namespace
+
+std::string scatterText(const KernelSource &source, KernelCalling calling) {
+  return Scatter(source, calling).text();
+}
+
+} // namespace tcc::cuda

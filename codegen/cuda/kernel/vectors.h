@@ -1,0 +1,18 @@
+// Which tensors a thread reads and writes several columns at once. Columns are taken in groups of `width` side by side
+// that start at multiples of it; tensors start at multiples of 16 bytes, so an access whose first element has a number
+// that `width` divides is aligned.
+#pragma once
+#include "ir/kernel.h"
+
+namespace tcc::cuda {
+
+/// 8, 4 or 1 (none): what gives the kernel's narrowest tensors 16 bytes an access. Of a segment any number of columns
+/// is possible, of others the width divides them.
+int vectorWidth(const KernelInfo &form);
+
+/// Whether the load's elements lie side by side for the columns of each group, all of them there or none.
+bool loadsGroups(const KernelInfo &form, const KernelNode &node, int width);
+/// Likewise for a store of elements.
+bool storesGroups(const KernelInfo &form, const KernelStore &store, int width);
+
+} // namespace tcc::cuda

@@ -1,0 +1,156 @@
+// (1) Kernels to texts, a few a module; (2) modules whose code is known from before are taken from the cache; (3) the
+// others are compiled side by side and kept.
+#include "codegen/cuda/modules.h"
+#include "codegen/cuda/code_cache.h"
+#include "codegen/cuda/kernel/text.h"
+#include "runtime/device/cuda/nvrtc.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace tcc::cuda {
+namespace {
+
+constexpr size_t kernelsInModule = 8;
+
+using runtime::cuda::CompileRequest;
+using runtime::cuda::CompileResult;
+using runtime::cuda::Nvrtc;
+
+CompileRequest requestFor(const ModuleText &module, size_t number, const std::string &architecture) {
+  return {.name = "module" + std::to_string(number) + ".cu",
+          .text = deviceText(module.prelude) + module.text,
+          .architecture = architecture,
+          .options = module.options,
+          .refuseFindings = false}; // a spill is slow, no error
+}
+
+/// All that code depends on.
+std::string keyOf(const CompileRequest &request, CodeKind kind, const Nvrtc &nvrtc) {
+  std::string key = nvrtc.identity() + '\n' + (kind == CodeKind::ptx ? "ptx" : "cubin") + '\n' + request.name + '\n' +
+                    request.architecture + '\n';
+  for (const std::string &option : request.options)
+    key += option + '\n';
+  return key + '\n' + request.text;
+}
+
+std::string codeOf(const CompileResult &result, CodeKind kind) {
+  return kind == CodeKind::ptx ? result.ptx : std::string(result.cubin.begin(), result.cubin.end());
+}
+
+/// The modules of one call on their way.
+class Compilation {
+public:
+  Compilation(const Nvrtc &nvrtc, CodeKind kind) : nvrtc(nvrtc), kind(kind), cache(CodeCache::ofUser()) {}
+
+  void add(CompileRequest request) {
+    keys.push_back(keyOf(request, kind, nvrtc));
+    std::optional<std::string> known = cache.find(keys.back());
+    if (!known) {
+      requests.push_back(std::move(request));
+      missing.push_back(codes.size());
+    }
+    codes.push_back(known.value_or(""));
+  }
+
+  /// The first module's error, or an empty text.
+  std::string run() {
+    std::vector<CompileResult> results = nvrtc.compileAll(requests);
+    for (auto [module, result] : llvm::zip_equal(missing, results)) {
+      if (!result.error.empty())
+        return result.error;
+      codes[module] = codeOf(result, kind);
+      if (runtime::Error error = cache.store(keys[module], codes[module]))
+        problem = error.message();
+    }
+    return "";
+  }
+
+  std::string notes() const {
+    std::string text = std::to_string(codes.size() - missing.size()) + " of " + std::to_string(codes.size()) +
+                       " modules were compiled before";
+    if (cache.place().empty())
+      return std::to_string(codes.size()) + " modules, no cache";
+    return text + " (" + cache.place() + (problem.empty() ? ")" : ", which takes no more: " + problem + ")");
+  }
+
+  std::vector<std::string> codes;
+
+private:
+  const Nvrtc &nvrtc;
+  CodeKind kind;
+  CodeCache cache;
+  std::vector<std::string> keys;
+  std::vector<CompileRequest> requests;
+  std::vector<size_t> missing; // the module of each request
+  std::string problem;
+};
+
+} // namespace
+
+llvm::SmallVector<uint32_t> modulesOf(llvm::ArrayRef<KernelSource> kernels) {
+  llvm::SmallVector<uint32_t> modules;
+  uint32_t made = 0, open = 0; // `open`: the module that takes the next kernel of a form, while it has room
+  size_t room = 0;
+  for (const KernelSource &source : kernels) {
+    if (!source.text.empty()) {
+      modules.push_back(made++);
+      continue;
+    }
+    if (room == 0) {
+      open = made++;
+      room = kernelsInModule;
+    }
+    modules.push_back(open);
+    --room;
+  }
+  return modules;
+}
+
+std::vector<ModuleText> moduleTexts(llvm::ArrayRef<KernelSource> kernels) {
+  std::vector<ModuleText> modules;
+  for (auto [source, number] : llvm::zip_equal(kernels, modulesOf(kernels))) {
+    if (number == modules.size())
+      modules.emplace_back();
+    ModuleText &module = modules[number];
+    if (source.text.empty()) {
+      // Recomputed and stored values are equal only if nothing but the text says where there is one rounding.
+      module.options = {"--fmad=false"};
+      module.text += (module.text.empty() ? "" : "\n") + kernelText(source);
+    } else {
+      module.text = source.text;
+      module.prelude = preludeOf(source.text);
+    }
+  }
+  return modules;
+}
+
+std::optional<std::vector<std::string>> compileModules(llvm::ArrayRef<KernelSource> kernels,
+                                                       const std::string &architecture, CodeKind kind,
+                                                       std::string &notes, std::string &error) {
+  for (const KernelSource &source : kernels)
+    if (std::string why = source.text.empty() ? refusal(source.form) : ""; !why.empty()) {
+      error = "kernel '" + source.symbol + "': " + why;
+      return std::nullopt;
+    }
+  if (kernels.empty())
+    return std::vector<std::string>();
+  try {
+    Nvrtc nvrtc = Nvrtc::open();
+    if (!nvrtc.supports(architecture)) {
+      error = "this NVRTC (" + nvrtc.path() + ") does not know the architecture '" + architecture + "'";
+      return std::nullopt;
+    }
+    Compilation compilation(nvrtc, kind);
+    for (auto [number, module] : llvm::enumerate(moduleTexts(kernels)))
+      compilation.add(requestFor(module, number, architecture));
+    error = compilation.run();
+    if (!error.empty())
+      return std::nullopt;
+    notes = compilation.notes();
+    return std::move(compilation.codes);
+  } catch (const runtime::CudaError &failure) {
+    error = failure.what();
+    return std::nullopt;
+  }
+}
+
+} // namespace tcc::cuda

@@ -1,0 +1,10 @@
+// What gradients and decompositions of several families need of activations.
+#pragma once
+#include "ir/emit.h"
+
+namespace tcc {
+
+/// 1 / (1 + e^-x) of an f32 tensor; nothing overflows or cancels, in the gradient neither.
+mlir::Value sigmoid(Emit &b, mlir::Value x);
+
+} // namespace tcc

@@ -1,0 +1,32 @@
+// Dropout in terms of primitives: what the dropout op, attention's expansion and whoever looks for it share.
+#pragma once
+#include "ir/emit.h"
+
+namespace tcc {
+
+/// Which elements are dropped: those whose random bits (seed, stream, first), as an unsigned number, are below
+/// rate · 2^32, rounded down.
+struct Dropout {
+  double rate = 0; ///< 0 <= rate < 1
+  mlir::Value seed;
+  uint64_t stream = 0;
+  mlir::Value first; ///< of random_bits; may be null
+};
+
+/// rate · 2^32, rounded down.
+uint32_t dropThreshold(double rate);
+/// What kept elements are multiplied by: 1 / (1 - dropThreshold(rate) / 2^32).
+double keepScale(double rate);
+
+/// x, f32, where kept, times keepScale; else 0.
+mlir::Value dropOut(Emit &b, mlir::Value x, const Dropout &dropout);
+
+/// What dropOut made, found again: the x and the dropout whose result `value` is. Its rate is dropThreshold / 2^32,
+/// which drops the same elements.
+struct DroppedOut {
+  mlir::Value x;
+  Dropout dropout;
+};
+std::optional<DroppedOut> matchDropOut(mlir::Value value);
+
+} // namespace tcc

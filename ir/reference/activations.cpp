@@ -1,0 +1,55 @@
+// Activations, each said directly in double.
+#include "ir/reference/registry.h"
+#include <numbers>
+
+using namespace mlir;
+
+namespace tcc::reference {
+namespace {
+
+double sigmoid(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+
+const double rootTwoOverPi = std::sqrt(2 / std::numbers::pi);
+
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(rootTwoOverPi * (x + 0.044715 * x * x * x)));
+}
+
+double geluSlope(double x) {
+  if (std::isinf(x))
+    return x > 0;
+  double t = std::tanh(rootTwoOverPi * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * rootTwoOverPi * (1 + 3 * 0.044715 * x * x);
+}
+
+double softplus(double x) {
+  return largerOf(x, 0) + std::log1p(std::exp(-std::fabs(x)));
+}
+
+template <typename Op>
+void addActivation(Registry &registry, double (*function)(double)) {
+  add<Op>(registry, [function](Call &call, Op) {
+    RefTensor &result = call.addResult(call.in(0).shape());
+    for (int64_t i = 0; i < result.size(); ++i)
+      result.data[i] = function(call.in(0).data[i]);
+  });
+}
+
+} // namespace
+
+void addActivations(Registry &registry) {
+  addActivation<GeluOp>(registry, gelu);
+  addActivation<SoftplusOp>(registry, softplus);
+  addActivation<SigmoidOp>(registry, sigmoid);
+  addActivation<SiluOp>(registry, [](double x) { return x * sigmoid(x); });
+  addActivation<ReluOp>(registry, [](double x) { return x <= 0 ? 0 : x; });
+  add<GeluGradientOp>(registry, [](Call &call, GeluGradientOp) {
+    RefTensor &result = call.addResult(call.in(0).shape());
+    for (int64_t i = 0; i < result.size(); ++i)
+      result.data[i] = call.in(1).data[i] * geluSlope(call.in(0).data[i]);
+  });
+}
+
+} // namespace tcc::reference

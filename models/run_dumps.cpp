@@ -1,0 +1,30 @@
+#include "models/run_dumps.h"
+#include "models/files.h"
+#include "models/safetensors.h"
+
+namespace tcc::models {
+
+void writeStepGraph(const std::string &path, Function &step, std::span<const Array> arguments) {
+  AtomicFile file(path);
+  file.write(step.graph(arguments));
+  file.commit();
+}
+
+void dumpGradients(const std::string &path, const Model &model, const Array &tokens, const Array &targets,
+                   FunctionOptions function) {
+  function.inputs = {"tokens", "targets"};
+  function.outputs.clear();
+  for (const Parameter &parameter : model.trained())
+    function.outputs.push_back(parameter.name());
+  const std::vector<std::string> names = function.outputs;
+  Function gradients = compile(
+      "gradients", [&model](Tensor tokens, Tensor targets) { return modelGradients(model, tokens, targets); },
+      std::move(function));
+  const std::vector<Array> values = gradients(tokens, targets);
+  std::vector<NamedTensor> tensors;
+  for (size_t i = 0; i < names.size(); ++i)
+    tensors.push_back({names[i], {values[i].shape().begin(), values[i].shape().end()}, values[i].read<float>()});
+  writeTensors(path, tensors);
+}
+
+} // namespace tcc::models

@@ -1,0 +1,18 @@
+// What a run writes of its first step, for comparison with other programs.
+#pragma once
+#include "frontend/compile.h"
+#include "models/model.h"
+
+#include <string>
+
+namespace tcc::models {
+
+/// Writes the training step for these arguments as .graph text. Throws InputError where the file cannot be written.
+void writeStepGraph(const std::string &path, Function &step, std::span<const Array> arguments);
+
+/// Writes the loss's gradients of one batch, unclipped, as a safetensors file, by a function that ends before training
+/// begins. `function` holds device, level and passes. Throws InputError where the file cannot be written.
+void dumpGradients(const std::string &path, const Model &model, const Array &tokens, const Array &targets,
+                   FunctionOptions function);
+
+} // namespace tcc::models

@@ -1,0 +1,29 @@
+// What of a run is looked at in other programs: a figure of the loss, scalars for TensorBoard.
+#pragma once
+#include "models/loss_plot.h"
+#include "models/options.h"
+#include "models/tensorboard.h"
+#include "models/train_log.h"
+
+#include <optional>
+#include <string>
+
+namespace tcc::models {
+
+class RunPictures {
+public:
+  /// As the options ask. Throws InputError where TensorBoard's folder cannot be written. Both outlive this object.
+  RunPictures(const TrainOptions &options, TrainLog &log);
+
+  void add(const StepRecord &record);
+  /// Draws --plot, of the whole run where its log has it. Throws InputError where the file cannot be written.
+  void draw(const std::string &title);
+
+private:
+  const TrainOptions &options;
+  TrainLog &log;
+  std::optional<TensorBoardLog> board;
+  PlotPoints plot;
+};
+
+} // namespace tcc::models

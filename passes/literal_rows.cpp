@@ -1,0 +1,283 @@
+// Evaluation of literal values. Coordinates are pulled through views down to the iota or constant that they index, so
+// that nothing larger than a row is ever held.
+#include "passes/literal_rows.h"
+#include "ir/reference/interpreter.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include <cmath>
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+using Rule = double (*)(const double *);
+
+template <double (*apply)(double, double)>
+double binary(const double *x) {
+  return apply(x[0], x[1]);
+}
+
+double larger(double a, double b) {
+  return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b);
+}
+double smaller(double a, double b) {
+  return std::isnan(a) || std::isnan(b) ? std::nan("") : std::min(a, b);
+}
+
+Rule comparison(Predicate predicate) {
+  switch (predicate) {
+  case Predicate::eq:
+    return [](const double *x) -> double { return x[0] == x[1]; };
+  case Predicate::ne:
+    return [](const double *x) -> double { return x[0] != x[1]; };
+  case Predicate::lt:
+    return [](const double *x) -> double { return x[0] < x[1]; };
+  case Predicate::le:
+    return [](const double *x) -> double { return x[0] <= x[1]; };
+  case Predicate::gt:
+    return [](const double *x) -> double { return x[0] > x[1]; };
+  case Predicate::ge:
+    return [](const double *x) -> double { return x[0] >= x[1]; };
+  }
+  llvm_unreachable("all predicates");
+}
+
+/// What the op computes of one element of each operand, before rounding to the result's type; null for an op that
+/// masks and scales have no need of.
+Rule ruleOf(Operation *op) {
+  return TypeSwitch<Operation *, Rule>(op)
+      .Case([](AddOp) -> Rule { return [](const double *x) { return x[0] + x[1]; }; })
+      .Case([](SubOp) -> Rule { return [](const double *x) { return x[0] - x[1]; }; })
+      .Case([](MulOp) -> Rule { return [](const double *x) { return x[0] * x[1]; }; })
+      .Case([](DivOp) -> Rule { return [](const double *x) { return x[0] / x[1]; }; })
+      .Case([](NegOp) -> Rule { return [](const double *x) { return -x[0]; }; })
+      .Case([](AbsOp) -> Rule { return [](const double *x) { return std::abs(x[0]); }; })
+      .Case([](SqrtOp) -> Rule { return [](const double *x) { return std::sqrt(x[0]); }; })
+      .Case([](RsqrtOp) -> Rule { return [](const double *x) { return 1 / std::sqrt(x[0]); }; })
+      .Case([](MaximumOp) -> Rule { return binary<larger>; })
+      .Case([](MinimumOp) -> Rule { return binary<smaller>; })
+      .Case([](AndOp) -> Rule { return [](const double *x) -> double { return x[0] != 0 && x[1] != 0; }; })
+      .Case([](OrOp) -> Rule { return [](const double *x) -> double { return x[0] != 0 || x[1] != 0; }; })
+      .Case([](NotOp) -> Rule { return [](const double *x) -> double { return x[0] == 0; }; })
+      .Case([](SelectOp) -> Rule { return [](const double *x) { return x[0] != 0 ? x[1] : x[2]; }; })
+      .Case([](CompareOp compare) { return comparison(compare.getPredicate()); })
+      .Case([](DetachOp) -> Rule { return [](const double *x) { return x[0]; }; })
+      .Case([](CastOp cast) -> Rule {
+        Type from = tensorType(cast.getX()).getElementType(), to = tensorType(cast).getElementType();
+        if (to.isInteger(1) && !from.isInteger(1))
+          return nullptr;
+        if (isa<FloatType>(from) && to.isInteger())
+          return [](const double *x) { return std::trunc(x[0]); };
+        return [](const double *x) { return x[0]; };
+      })
+      .Default([](Operation *) -> Rule { return nullptr; });
+}
+
+/// Rounds to the element type; false where an integer is outside of what is exact or would wrap.
+bool roundAll(std::vector<double> &values, Type element) {
+  if (element.isInteger(1))
+    return true;
+  if (element.isInteger()) {
+    double most = std::ldexp(1.0, element.isInteger(32) ? 31 : 53);
+    return llvm::all_of(values, [&](double value) { return std::abs(value) < most; });
+  }
+  for (double &value : values)
+    value = element.isF32() ? static_cast<float>(value) : roundToElement(value, element);
+  return true;
+}
+
+double elementOf(ElementsAttr literal, int64_t index) {
+  if (isa<FloatType>(literal.getElementType()))
+    return literal.getValues<APFloat>()[index].convertToDouble();
+  APInt number = literal.getValues<APInt>()[index];
+  return number.getBitWidth() == 1 ? number.getZExtValue() : static_cast<double>(number.getSExtValue());
+}
+
+/// The row-major index of `coordinates` in `shape`.
+RowNumbers linearIndex(ArrayRef<RowNumbers> coordinates, ArrayRef<int64_t> shape) {
+  RowNumbers index{{0}, 0};
+  for (auto [coordinate, size] : llvm::zip_equal(coordinates, shape)) {
+    if (size == 1)
+      continue;
+    if (index.values.size() < coordinate.values.size())
+      index.values.resize(coordinate.values.size(), index.values[0]);
+    for (size_t i = 0; i < index.values.size(); ++i)
+      index.values[i] = index.values[i] * static_cast<double>(size) + coordinate.at(i);
+    index.varies |= coordinate.varies;
+  }
+  return index;
+}
+
+SmallVector<RowNumbers> coordinatesOf(const RowNumbers &index, ArrayRef<int64_t> shape) {
+  SmallVector<RowNumbers> coordinates(shape.size());
+  int64_t stride = 1;
+  for (size_t d = shape.size(); d-- > 0;) {
+    coordinates[d] = index;
+    for (double &value : coordinates[d].values)
+      value = static_cast<double>(static_cast<int64_t>(value) / stride % shape[d]);
+    if (shape[d] == 1)
+      coordinates[d] = {{0}, 0};
+    stride *= shape[d];
+  }
+  return coordinates;
+}
+
+SmallVector<int64_t> withoutOnes(ArrayRef<int64_t> shape) {
+  SmallVector<int64_t> sizes(shape);
+  llvm::erase(sizes, 1);
+  return sizes;
+}
+
+SmallVector<RowNumbers> reshaped(ArrayRef<RowNumbers> coordinates, ArrayRef<int64_t> shape, ArrayRef<int64_t> to) {
+  if (withoutOnes(shape) != withoutOnes(to))
+    return coordinatesOf(linearIndex(coordinates, shape), to);
+  SmallVector<RowNumbers> result;
+  size_t next = 0;
+  for (int64_t size : to) {
+    while (size != 1 && shape[next] == 1)
+      ++next;
+    result.push_back(size == 1 ? RowNumbers{{0}, 0} : coordinates[next++]);
+  }
+  return result;
+}
+
+} // namespace
+
+bool LiteralRows::isLiteral(Value value) {
+  SmallVector<Value> work = {value}; // post-order without recursion: chains can be long
+  while (!work.empty()) {
+    Value top = work.back();
+    Operation *op = top.getDefiningOp();
+    if (known.contains(top)) {
+      work.pop_back();
+      continue;
+    }
+    bool isView = isa_and_nonnull<BroadcastOp, ReshapeOp>(op) || isa_and_nonnull<TransposeOp, SliceOp>(op);
+    bool isSource = isa_and_nonnull<IotaOp, ConstantOp>(op);
+    if (!op || !(isView || isSource || ruleOf(op))) {
+      known[top] = false;
+      continue;
+    }
+    size_t before = work.size();
+    for (Value operand : op->getOperands())
+      if (!known.contains(operand))
+        work.push_back(operand);
+    if (work.size() == before)
+      known[top] = llvm::all_of(op->getOperands(), [&](Value operand) { return known.lookup(operand); });
+  }
+  return known.lookup(value);
+}
+
+std::optional<RowNumbers> LiteralRows::throughView(Operation *op, ArrayRef<RowNumbers> coordinates) {
+  Value x = op->getOperand(0);
+  ArrayRef<int64_t> from = tensorType(x).getShape(), to = tensorType(op->getResult(0)).getShape();
+  SmallVector<RowNumbers> below(from.size());
+  if (isa<BroadcastOp>(op)) {
+    size_t leading = to.size() - from.size();
+    for (size_t d = 0; d < from.size(); ++d)
+      below[d] = from[d] == 1 ? RowNumbers{{0}, 0} : coordinates[leading + d];
+  } else if (auto transpose = dyn_cast<TransposeOp>(op)) {
+    for (auto [d, dim] : llvm::enumerate(transpose.getPermutation()))
+      below[dim] = coordinates[d];
+  } else if (auto slice = dyn_cast<SliceOp>(op)) {
+    for (size_t d = 0; d < from.size(); ++d) {
+      below[d] = coordinates[d];
+      for (double &value : below[d].values)
+        value += static_cast<double>(slice.getStarts()[d]);
+    }
+  } else {
+    below = reshaped(coordinates, to, from);
+  }
+  return compute(x, below);
+}
+
+std::optional<RowNumbers> LiteralRows::compute(Value value, ArrayRef<RowNumbers> coordinates) {
+  constexpr int64_t mostSteps = 4096; // values that are shared are computed anew at each use
+  if (++steps > mostSteps)
+    return std::nullopt;
+  Operation *op = value.getDefiningOp();
+  RankedTensorType type = tensorType(value);
+  RowNumbers result;
+  if (auto iota = dyn_cast<IotaOp>(op)) {
+    result = coordinates[iota.getDim()];
+  } else if (auto literal = dyn_cast<ConstantOp>(op)) {
+    bool splat = literal.getValue().isSplat();
+    result = splat ? RowNumbers{{0}, 0} : linearIndex(coordinates, type.getShape());
+    for (double &number : result.values)
+      number = elementOf(literal.getValue(), static_cast<int64_t>(number));
+    return result;
+  } else if (op->hasTrait<ViewOp>()) {
+    return throughView(op, coordinates);
+  } else {
+    SmallVector<RowNumbers, 3> operands;
+    size_t count = 1;
+    for (Value operand : op->getOperands()) {
+      std::optional<RowNumbers> numbers = compute(operand, coordinates);
+      if (!numbers)
+        return std::nullopt;
+      count = std::max(count, numbers->values.size());
+      result.varies |= numbers->varies;
+      operands.push_back(std::move(*numbers));
+    }
+    Rule rule = ruleOf(op);
+    const double *at[3] = {};
+    size_t stride[3] = {};
+    for (auto [i, numbers] : llvm::enumerate(operands)) {
+      at[i] = numbers.values.data();
+      stride[i] = numbers.values.size() > 1;
+    }
+    result.values.resize(count);
+    for (double &value : result.values) {
+      double elements[3];
+      for (size_t i = 0; i < operands.size(); ++i, at[i - 1] += stride[i - 1])
+        elements[i] = *at[i];
+      value = rule(elements);
+    }
+  }
+  if (!roundAll(result.values, type.getElementType()))
+    return std::nullopt;
+  return result;
+}
+
+std::optional<RowNumbers> LiteralRows::evaluate(Value value, ArrayRef<RowNumbers> coordinates) {
+  steps = 0;
+  return compute(value, coordinates);
+}
+
+std::optional<double> LiteralRows::uniform(Value value) {
+  if (!isLiteral(value))
+    return std::nullopt;
+  SmallVector<RowNumbers> coordinates;
+  for (int64_t size : tensorType(value).getShape())
+    coordinates.push_back({{0}, size == 1 ? 0u : static_cast<unsigned>(acrossColumns)});
+  std::optional<RowNumbers> numbers = evaluate(value, coordinates);
+  if (!numbers || numbers->varies)
+    return std::nullopt;
+  return numbers->values[0];
+}
+
+void LiteralRows::appendKey(Value value, std::vector<uint64_t> &key) {
+  llvm::DenseMap<Value, uint64_t> numbers;
+  SmallVector<Value> work = {value};
+  while (!work.empty()) {
+    Value top = work.back();
+    Operation *op = top.getDefiningOp();
+    size_t before = work.size();
+    for (Value operand : op->getOperands())
+      if (!numbers.contains(operand))
+        work.push_back(operand);
+    if (work.size() != before)
+      continue;
+    work.pop_back();
+    if (!numbers.try_emplace(top, numbers.size()).second)
+      continue;
+    const void *parts[] = {op->getName().getAsOpaquePointer(), op->getAttrDictionary().getAsOpaquePointer(),
+                           top.getType().getAsOpaquePointer()};
+    for (const void *part : parts)
+      key.push_back(reinterpret_cast<uintptr_t>(part));
+    for (Value operand : op->getOperands())
+      key.push_back(numbers.lookup(operand));
+  }
+}
+
+} // namespace tcc

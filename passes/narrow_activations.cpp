@@ -1,0 +1,133 @@
+// narrow-activations: what a kernel or a product stores for later products is stored in 16 bits.
+//   1. an activation is an f32 value of several elements from which a product, an attention or a scatter-add is
+//      computed: found from those operands upwards, never through a value of one element (a norm, a loss, a scale).
+//      Gradients of weights lead to norm and update alone, so they stay f32;
+//   2. left out are values that the caller gets, sums and maxima and what is computed of those alone (means,
+//      deviations, log-sum-exps), and what is f32 by an op's definition;
+//   3. products of 16 bits that make activations round them on their way out;
+//   4. what a product reads rounded all others read so, too: it is stored once;
+//   5. fusion is asked what its kernels would store. An activation among that is rounded where it is made, and all read
+//      the rounded one: forward and backward see the same value. Again until nothing is added.
+// The casts are ordinary ops: recomputing, or other kernels than those that were foreseen, never rounds elsewhere, and
+// the rounding is the same at every -O level. Between loads and stores of a kernel all is f32.
+#include "ir/dialect.h"
+#include "passes/fusion.h"
+#include "passes/narrow_type.h"
+#include "passes/passes.h"
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+constexpr int mostRounds = 4; // of asking fusion
+
+class Activations {
+public:
+  Activations(func::FuncOp function, const PipelineOptions &options)
+      : function(function), block(function.getBody().front()), options(options),
+        narrow(narrowType(options.products, function.getContext())) {}
+
+  LogicalResult run() {
+    find();
+    for (MatmulOp product : llvm::make_early_inc_range(block.getOps<MatmulOp>())) {
+      if (!activations.erase(product.getResult()))
+        continue;
+      if (tensorType(product.getA()).getElementType() == narrow)
+        narrowResult(product, narrow);
+      else // no library rounds it
+        store(product.getResult());
+    }
+    SmallVector<Value> rounded; // for a product
+    for (CastOp cast : block.getOps<CastOp>())
+      if (isCastTo(cast, narrow) && activations.erase(cast.getX()))
+        rounded.push_back(cast.getX());
+    llvm::for_each(rounded, [&](Value value) { store(value); });
+    for (int round = 0; round < mostRounds; ++round) {
+      FailureOr<SmallVector<Value>> stored = storedByKernels(function, options, activations);
+      if (failed(stored))
+        return failure();
+      bool changed = false;
+      for (Value value : *stored)
+        if (activations.erase(value)) {
+          store(value);
+          changed = true;
+        }
+      if (!changed)
+        break;
+    }
+    return success();
+  }
+
+private:
+  func::FuncOp function;
+  Block &block;
+  const PipelineOptions &options;
+  Type narrow;
+  llvm::DenseSet<Value> activations;
+
+  void find() {
+    llvm::DenseSet<Value> needed, statistics;
+    for (Operation &op : block) {
+      bool isStatistic = isa<ReduceSumOp, ReduceMaxOp>(op) || isOfStatistics(op, statistics);
+      if (isStatistic)
+        statistics.insert(op.result_begin(), op.result_end());
+    }
+    for (Operation &op : llvm::reverse(block)) {
+      if (isa<StructuredOpInterface>(op))
+        needed.insert(op.operand_begin(), op.operand_end());
+      if (auto scatter = dyn_cast<ScatterAddOp>(op))
+        needed.insert(scatter.getRows());
+      for (Value result : op.getResults())
+        if (needed.contains(result) && tensorType(result).getNumElements() > 1) {
+          needed.insert(op.operand_begin(), op.operand_end());
+          if (mayBeNarrow(result) && !statistics.contains(result))
+            activations.insert(result);
+        }
+    }
+  }
+
+  /// Elementwise or a view of statistics and literals alone, at least one of the former.
+  static bool isOfStatistics(Operation &op, const llvm::DenseSet<Value> &statistics) {
+    bool any = false;
+    if (!isa<ElementwiseOpInterface>(op) && !op.hasTrait<ViewOp>())
+      return false;
+    for (Value operand : op.getOperands()) {
+      if (statistics.contains(operand))
+        any = true;
+      else if (!isUniform(operand))
+        return false;
+    }
+    return any && !isa<BroadcastOp>(op);
+  }
+
+  static bool isUniform(Value value) {
+    auto repeated = value.getDefiningOp<BroadcastOp>();
+    return value.getDefiningOp<ConstantOp>() || tensorType(value).getNumElements() == 1 ||
+           (repeated && tensorType(repeated.getX()).getNumElements() == 1);
+  }
+
+  static bool mayBeNarrow(Value value) {
+    Operation *op = value.getDefiningOp();
+    bool isReturned = llvm::any_of(value.getUsers(), [](Operation *user) { return isa<func::ReturnOp>(user); });
+    bool chosen = isa<MatmulOp, GatherOp, ElementwiseOpInterface>(op) || op->hasTrait<ViewOp>();
+    return chosen && !isReturned && tensorType(value).getElementType().isF32();
+  }
+
+  void store(Value value) {
+    OpBuilder builder(value.getContext());
+    builder.setInsertionPointAfterValue(value);
+    auto stored = CastOp::create(builder, value.getLoc(), tensorType(value).clone(narrow), value);
+    readNarrow(value, stored, value.getType());
+  }
+};
+
+} // namespace
+
+LogicalResult narrowActivations(func::FuncOp function, const PipelineOptions &options) {
+  if (options.products == ProductType::asWritten)
+    return success();
+  return Activations(function, options).run();
+}
+
+} // namespace tcc

@@ -1,0 +1,22 @@
+// What limits allow: apart from their measuring, which needs the CPU's products.
+#include "runtime/machine_limits.h"
+#include <algorithm>
+
+namespace tcc::runtime {
+
+const char *Bound::name() const {
+  static constexpr const char *names[] = {"nothing known", "arithmetic", "memory"};
+  return names[static_cast<size_t>(by)];
+}
+
+Bound MachineLimits::boundOf(const Instruction &instruction) const {
+  const auto *call = std::get_if<MatmulCall>(&instruction.call);
+  const double peak = product(call ? call->desc.a.dtype : DType::f32);
+  const double arithmetic = peak > 0 ? static_cast<double>(instruction.flops) / peak : 0;
+  const double memory = bytesPerSecond > 0 ? static_cast<double>(instruction.bytes) / bytesPerSecond : 0;
+  if (arithmetic == 0 && memory == 0)
+    return {};
+  return {std::max(arithmetic, memory), arithmetic > memory ? Bound::By::arithmetic : Bound::By::memory};
+}
+
+} // namespace tcc::runtime

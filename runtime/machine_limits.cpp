@@ -1,0 +1,222 @@
+// Measuring: the best of repeated products, and of passes over memory. Remembering: a JSON file a number of threads,
+// which counts only for the processor that it names.
+#include "runtime/machine_limits.h"
+#include "runtime/files.h"
+#include "runtime/json_reader.h"
+#include "runtime/memory.h"
+#include "runtime/threads.h"
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+
+namespace tcc::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t fileVersion = 1;
+
+double secondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// The shortest of the runs of `pass` that fit into about `seconds`, at least two; 0 where one fails.
+template <typename Pass>
+double shortest(double seconds, Pass &&pass) {
+  double best = 0;
+  const Clock::time_point start = Clock::now();
+  for (int i = 0; i < 2 || secondsSince(start) < seconds; ++i) {
+    const Clock::time_point begin = Clock::now();
+    if (!pass())
+      return 0;
+    const double time = secondsSince(begin);
+    best = best == 0 ? time : std::min(best, time);
+  }
+  return best;
+}
+
+/// Values of either sign without pattern, from a small linear congruential generator: products of zeros run faster.
+void fillRandom(TensorStorage &matrix, DType dtype, uint32_t state) {
+  auto next = [&] {
+    state = state * 1664525 + 1013904223;
+    return static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31f;
+  };
+  if (dtype == DType::f32)
+    std::ranges::generate(matrix.as<float>(), next);
+  else
+    std::ranges::generate(matrix.as<uint16_t>(), [&] { return floatToBf16(next()); });
+}
+
+/// Operations a second of 1024 x 1024 x 1024 products; 0 where they cannot be made.
+double measureProduct(DType dtype, double seconds) {
+  constexpr int64_t size = 1024;
+  const MatrixLayout rowMajor{.dtype = dtype, .rowStride = size};
+  GemmDesc desc;
+  desc.m = desc.n = desc.k = size;
+  desc.a = desc.b = desc.c = rowMajor;
+  auto product = Gemm::create(desc, threadCount());
+  auto matrix = [dtype] { return TensorStorage::allocate(size * size * byteSize(dtype)); };
+  auto a = matrix(), b = matrix(), c = matrix();
+  if (!product || !a || !b || !c)
+    return 0;
+  auto scratch = TensorStorage::allocate(product->scratchpadBytes());
+  if (!scratch)
+    return 0;
+  fillRandom(*a, dtype, 1);
+  fillRandom(*b, dtype, 2);
+  const double time =
+      shortest(seconds, [&] { return !product->run(a->data(), b->data(), c->data(), nullptr, scratch->data()); });
+  return time > 0 ? static_cast<double>(desc.flops()) / time : 0;
+}
+
+/// The best of copying and of updating in place tensors that are larger than caches.
+double measureBandwidth(double seconds) {
+  constexpr int64_t bytes = int64_t{1} << 27;
+  auto source = TensorStorage::allocate(bytes), target = TensorStorage::allocate(bytes);
+  if (!source || !target)
+    return 0;
+  constexpr int64_t floats = bytes / static_cast<int64_t>(sizeof(float)), grain = 1024;
+  auto *in = static_cast<float *>(source->data()), *out = static_cast<float *>(target->data());
+  parallelFor(floats, grain, [&](int64_t begin, int64_t end) { // first touched by the threads that use it
+    std::fill(in + begin, in + end, 1.0f);
+    std::fill(out + begin, out + end, 1.0f);
+  });
+  auto copy = [&] {
+    parallelFor(floats, grain, [&](int64_t begin, int64_t end) {
+      std::memcpy(out + begin, in + begin, static_cast<size_t>(end - begin) * sizeof(float));
+    });
+    return true;
+  };
+  auto update = [&] {
+    parallelFor(floats, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        out[i] = out[i] * 0.5f + 0.5f;
+    });
+    return true;
+  };
+  return 2.0 * bytes / std::min(shortest(seconds / 2, copy), shortest(seconds / 2, update));
+}
+
+/// What the figures hold for: the processor's name.
+std::string processorName() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("model name"))
+      return line.substr(std::min(line.size(), line.find(':') + 2));
+  return "unknown";
+}
+
+std::string rememberedPath(int threads) {
+  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  fs::path folder;
+  if (cache && *cache == '/')
+    folder = fs::path(cache) / "tcc";
+  else if (home && *home == '/')
+    folder = fs::path(home) / ".cache/tcc";
+  else
+    return {};
+  return (folder / "limits" / (std::to_string(threads) + "-threads.json")).string();
+}
+
+std::optional<MachineLimits> remembered(int threads) {
+  const std::string path = rememberedPath(threads);
+  auto text = path.empty() ? Expected<std::string>(Error("")) : readFile(path);
+  if (!text)
+    return std::nullopt;
+  auto json = parseJson(*text, 4096, path);
+  if (!json || !json->is_object() || json->value("version", Json()) != fileVersion ||
+      json->value("processor", Json()) != processorName())
+    return std::nullopt;
+  auto figure = [&](const char *key) {
+    const Json value = json->value(key, Json());
+    const double number = value.is_number() ? value.get<double>() : -1;
+    return number >= 0 && number < 1e18 ? number : -1;
+  };
+  const MachineLimits limits{threads, figure("product_flops"), figure("bf16_product_flops"),
+                             figure("bytes_per_second")};
+  if (limits.productFlops < 0 || limits.bf16ProductFlops < 0 || limits.bytesPerSecond < 0)
+    return std::nullopt;
+  return limits;
+}
+
+/// The path, or nothing where it cannot be written: the limits are measured again by the next program.
+std::string remember(const MachineLimits &limits) {
+  const std::string path = rememberedPath(limits.threads);
+  if (path.empty())
+    return {};
+  std::error_code problem;
+  const fs::path folder = fs::path(path).parent_path();
+  if (fs::create_directories(folder, problem))
+    fs::permissions(folder, fs::perms::owner_all, problem);
+  const Json json = {{"version", fileVersion},
+                     {"processor", processorName()},
+                     {"threads", limits.threads},
+                     {"product_flops", limits.productFlops},
+                     {"bf16_product_flops", limits.bf16ProductFlops},
+                     {"bytes_per_second", limits.bytesPerSecond}};
+  return writeFileAtomically(path, writeJson(json) + "\n") ? std::string() : path;
+}
+
+/// Of this process, so that a read-only home costs one measurement.
+std::mutex mutex;
+std::map<int, MachineLimits> known;
+
+MachineLimits &knownLimits(int threads) {
+  auto [place, inserted] = known.try_emplace(threads);
+  if (inserted) {
+    if (const std::optional<MachineLimits> old = remembered(threads)) {
+      place->second = *old;
+    } else {
+      place->second = measureMachineLimits(threads, 0.15);
+      remember(place->second);
+    }
+  }
+  return place->second;
+}
+
+int threadsOrAll(int threads) {
+  return threads > 0 ? threads : availableThreads();
+}
+
+} // namespace
+
+MachineLimits measureMachineLimits(int threads, double seconds) {
+  threads = threadsOrAll(threads);
+  const ThreadCountScope scope(threads);
+  return {threads, measureProduct(DType::f32, seconds), measureProduct(DType::bf16, seconds),
+          measureBandwidth(seconds)};
+}
+
+MachineLimits machineLimits(int threads) {
+  const std::lock_guard lock(mutex);
+  return knownLimits(threadsOrAll(threads));
+}
+
+MachineLimits improvedMachineLimits(int threads, DType dtype, double seconds) {
+  const std::lock_guard lock(mutex);
+  MachineLimits &limits = knownLimits(threadsOrAll(threads));
+  const ThreadCountScope scope(limits.threads);
+  const MachineLimits before = limits;
+  double &peak = dtype == DType::f32 ? limits.productFlops : limits.bf16ProductFlops;
+  peak = std::max(peak, measureProduct(dtype, seconds));
+  limits.bytesPerSecond = std::max(limits.bytesPerSecond, measureBandwidth(seconds / 2));
+  if (!(limits == before))
+    remember(limits);
+  return limits;
+}
+
+MachineLimits calibrateMachineLimits(int threads, std::string &path) {
+  const std::lock_guard lock(mutex);
+  const MachineLimits limits = measureMachineLimits(threads, 2);
+  known[limits.threads] = limits;
+  path = remember(limits);
+  return limits;
+}
+
+} // namespace tcc::runtime

@@ -1,0 +1,44 @@
+// What this machine can do at most, measured once and remembered: the figures that times are a share of.
+#pragma once
+#include "runtime/error.h"
+#include "runtime/plan.h"
+
+namespace tcc::runtime {
+
+/// What keeps an instruction from being faster.
+struct Bound {
+  enum class By : uint8_t { nothing, arithmetic, memory };
+  double seconds = 0; ///< at least; 0 where nothing is known
+  By by = By::nothing;
+  const char *name() const; ///< "arithmetic"
+};
+
+/// Of a number of threads of this machine; 0 where it could not be measured.
+struct MachineLimits {
+  int threads = 0;
+  double productFlops = 0;     ///< operations a second of matrix products in f32; of kernels' arithmetic as well
+  double bf16ProductFlops = 0; ///< … of bf16 products
+  double bytesPerSecond = 0;   ///< read and written, of tensors that no cache holds
+
+  /// Of f32 or bf16 products.
+  double product(DType dtype) const { return dtype == DType::f32 ? productFlops : bf16ProductFlops; }
+  /// The longer of its arithmetic and its traffic.
+  Bound boundOf(const Instruction &instruction) const;
+  bool operator==(const MachineLimits &) const = default;
+};
+
+/// Measures, for about `seconds` each figure.
+MachineLimits measureMachineLimits(int threads, double seconds);
+
+/// The remembered limits of `threads` threads (0: all), in $XDG_CACHE_HOME/tcc/limits, or ~/.cache/tcc/limits; measured
+/// in about 0.5 s, and remembered where a file can be written, if there are none for this processor.
+MachineLimits machineLimits(int threads);
+
+/// The better of what is remembered and what a measurement of about `seconds` of products of `dtype`, and half as long
+/// of memory, finds, remembered: a machine that others use is slower than its limit, never faster.
+MachineLimits improvedMachineLimits(int threads, DType dtype, double seconds);
+
+/// Measures all figures for long, remembers them, better or not, and says where in `path` (empty: nowhere).
+MachineLimits calibrateMachineLimits(int threads, std::string &path);
+
+} // namespace tcc::runtime

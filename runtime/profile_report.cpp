@@ -1,0 +1,150 @@
+#include "runtime/profile_report.h"
+#include "runtime/labels.h"
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <numeric>
+
+namespace tcc::runtime {
+namespace {
+
+struct Row {
+  std::string label;
+  int64_t calls = 0;
+  double seconds = 0, flops = 0, bytes = 0;
+  double arithmetic = 0, memory = 0; // seconds that the limits allow, by which is the longer
+
+  void add(const Row &other) {
+    calls += other.calls;
+    seconds += other.seconds;
+    flops += other.flops;
+    bytes += other.bytes;
+    arithmetic += other.arithmetic;
+    memory += other.memory;
+  }
+};
+
+enum Part : size_t { products, attention, kernels, copies, waiting, parts };
+constexpr const char *partNames[parts] = {"products", "attention", "kernels", "copies", "waiting"};
+
+Part partOf(const Profiler::Event &event) {
+  if (event.category == "matmul")
+    return products;
+  if (event.category == "copy")
+    return copies;
+  const size_t name = event.label.rfind(": "); // what it is stands behind where it is
+  const std::string_view what = std::string_view(event.label).substr(name == std::string::npos ? 0 : name + 2);
+  return what.starts_with("attention ") || what.starts_with("flash_attention") ? attention : kernels;
+}
+
+/// What the plan's instructions need at least, by label and cost.
+class Bounds {
+public:
+  Bounds(const Plan &plan, const MachineLimits &limits) : limits(limits) {
+    for (const Instruction &instruction : plan.instructions)
+      if (const auto *call = std::get_if<MatmulCall>(&instruction.call))
+        products[instruction.label] = call;
+  }
+  Bound of(const Profiler::Event &event) const {
+    Instruction instruction;
+    instruction.flops = event.flops;
+    instruction.bytes = event.bytes;
+    if (auto product = products.find(event.label); product != products.end())
+      instruction.call = *product->second;
+    return limits.boundOf(instruction);
+  }
+
+private:
+  const MachineLimits &limits;
+  std::map<std::string, const MatmulCall *> products;
+};
+
+std::string textOf(const Row &row, double steps, double stepSeconds) {
+  char line[160];
+  const double least = row.arithmetic + row.memory, seconds = std::max(row.seconds, 1e-12);
+  std::snprintf(line, sizeof line, "%7.4g %10.3f %6.1f%% %8.1f %9.1f ", static_cast<double>(row.calls) / steps,
+                row.seconds / steps * 1e3, 100 * row.seconds / stepSeconds, row.bytes / seconds * 1e-9,
+                row.flops / seconds * 1e-9);
+  std::string text = line;
+  if (least > 0)
+    std::snprintf(line, sizeof line, "%6.0f%%  %-10s  ", 100 * least / seconds,
+                  row.arithmetic > row.memory ? "arithmetic" : "memory");
+  else
+    std::snprintf(line, sizeof line, "%7s  %-10s  ", "-", "-");
+  return text + line + row.label + "\n";
+}
+
+} // namespace
+
+std::vector<int> tenthsOfPercent(const std::vector<double> &parts) {
+  const double whole = std::accumulate(parts.begin(), parts.end(), 0.0);
+  std::vector<int> tenths;
+  std::vector<std::pair<double, size_t>> rests;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const double share = 1000 * parts[i] / whole;
+    tenths.push_back(static_cast<int>(share));
+    rests.emplace_back(share - std::floor(share), i);
+  }
+  std::stable_sort(rests.begin(), rests.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
+  int missing = 1000 - std::accumulate(tenths.begin(), tenths.end(), 0);
+  for (size_t i = 0; missing > 0 && i < rests.size(); ++i, --missing)
+    ++tenths[rests[i].second];
+  return tenths;
+}
+
+std::string profileReport(const Profiler &profiler, const Plan &plan, const MachineLimits &limits, size_t rows) {
+  // 1. Rows by label, and where the time went.
+  const Bounds bounds(plan, limits);
+  std::map<std::string, Row> byLabel;
+  std::vector<double> where(parts, 0);
+  double steps = 0, stepSeconds = 0;
+  for (const Profiler::Event &event : profiler.all()) {
+    const double seconds = static_cast<double>(event.durationNs) * 1e-9;
+    if (event.category == "step") {
+      ++steps;
+      stepSeconds += seconds;
+      continue;
+    }
+    const Bound bound = bounds.of(event);
+    Row one{event.label, 1, seconds, static_cast<double>(event.flops), static_cast<double>(event.bytes), 0, 0};
+    (bound.by == Bound::By::arithmetic ? one.arithmetic : one.memory) = bound.seconds;
+    Row &row = byLabel[labelPattern(event.label)];
+    row.label = row.calls ? joinedLabel(row.label, event.label) : event.label;
+    row.add(one);
+    where[partOf(event)] += seconds;
+  }
+  if (steps == 0 || stepSeconds == 0)
+    return {};
+  where[waiting] = std::max(0.0, stepSeconds - std::accumulate(where.begin(), where.end(), 0.0));
+
+  // 2. The longest, and the others as one.
+  std::vector<Row> sorted;
+  for (auto &[label, row] : byLabel)
+    sorted.push_back(row);
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Row &a, const Row &b) { return a.seconds > b.seconds; });
+  if (rows && sorted.size() > rows + 1) {
+    Row others;
+    for (size_t i = rows; i < sorted.size(); ++i)
+      others.add(sorted[i]);
+    others.label = "others (" + std::to_string(sorted.size() - rows) + " rows)";
+    sorted.resize(rows);
+    sorted.push_back(others);
+  }
+
+  // 3. Text.
+  std::string text = "  calls         ms   share     GB/s   GFLOP/s  limit  bound by    what\n";
+  for (const Row &row : sorted)
+    text += textOf(row, steps, stepSeconds);
+  char number[64];
+  std::snprintf(number, sizeof number, "a step takes %.3f ms:", stepSeconds / steps * 1e3);
+  text += number;
+  const std::vector<int> tenths = tenthsOfPercent(where);
+  for (size_t i = 0; i < parts; ++i) {
+    std::snprintf(number, sizeof number, "%s %s %d.%d %%", i ? "," : "", partNames[i], tenths[i] / 10, tenths[i] % 10);
+    text += number;
+  }
+  return text + "\n";
+}
+
+} // namespace tcc::runtime

@@ -1,0 +1,318 @@
+// Attention's emitted kernels, forward and backward, against the interpreter: odd shapes, masks, packed operands, every
+// kind of CPU that this one can run, any number of threads; each value in memory of its own that ends where it ends.
+#include "codegen/cpu/attention.h"
+#include "tests/ops/op_table.h"
+#include "tests/random_graphs/graph_check.h"
+#include "llvm/TargetParser/Host.h"
+#include <cmath>
+#include <cstring>
+#include <gtest/gtest.h>
+
+using namespace mlir;
+
+namespace tcc::test {
+namespace {
+
+using cpu::AttentionNumber;
+
+struct Sizes {
+  int64_t batch = 1, queries = 1, keys = 1, heads = 1, keyHeads = 1, width = 16;
+  std::string mask = {}, element = "f32"; // "diagonal D window W" or less
+  double scale = 0.25;
+  bool packed = false; // q, k and v are parts of one tensor [batch, queries, 3, heads, width]
+};
+
+std::string typeText(std::initializer_list<int64_t> shape, const std::string &element) {
+  std::string text = "tensor<";
+  for (int64_t size : shape)
+    text += std::to_string(size) + "x";
+  return text + element + ">";
+}
+
+/// Forward and backward: of (q, k, v, dOut), or of (qkv, dOut).
+std::string graphText(const Sizes &s) {
+  std::string q = typeText({s.batch, s.queries, s.heads, s.width}, s.element),
+              k = typeText({s.batch, s.keys, s.keyHeads, s.width}, s.element),
+              lse = typeText({s.batch, s.heads, s.queries}, "f32"), text = "func.func @main(";
+  if (s.packed) {
+    int64_t all = 3 * s.heads;
+    std::string packed = typeText({s.batch, s.queries, all, s.width}, s.element);
+    text += "%qkv: " + packed + ", %g: " + q + ") -> (" + q + ", " + lse + ", " + q + ", " + k + ", " + k + ") {\n";
+    for (int part = 0; part < 3; ++part) {
+      auto corner = [&](int64_t head, bool end) {
+        return "[" + std::to_string(end ? s.batch : 0) + ", " + std::to_string(end ? s.queries : 0) + ", " +
+               std::to_string(head) + ", " + std::to_string(end ? s.width : 0) + "]";
+      };
+      text += "  %" + std::string(1, "qkv"[part]) + " = tcc.slice %qkv " + corner(part * s.heads, false) + " to " +
+              corner((part + 1) * s.heads, true) + " : " + packed + " -> " + q + "\n";
+    }
+  } else {
+    text += "%q: " + q + ", %k: " + k + ", %v: " + k + ", %g: " + q + ") -> (" + q + ", " + lse + ", " + q + ", " + k +
+            ", " + k + ") {\n";
+  }
+  std::string mask = s.mask + " scale " + std::to_string(s.scale);
+  return text + "  %r:2 = tcc.flash_attention %q, %k, %v " + mask + " : (" + q + ", " + k + ", " + k + ") -> (" + q +
+         ", " + lse + ")\n  %d:3 = tcc.flash_attention_backward %q, %k, %v, %r#0, %r#1, %g " + mask + " : (" + q +
+         ", " + k + ", " + k + ", " + q + ", " + lse + ", " + q + ") -> (" + q + ", " + k + ", " + k +
+         ")\n  return %r#0, %r#1, %d#0, %d#1, %d#2 : " + q + ", " + lse + ", " + q + ", " + k + ", " + k + "\n}";
+}
+
+/// The graphs of some sizes, compiled as one, so that they share their kernels, and checked one by one.
+class Graphs {
+public:
+  explicit Graphs(ArrayRef<Sizes> list, uint64_t seed = 5) {
+    SmallVector<ModuleOp> parts;
+    for (const Sizes &sizes : list) {
+      texts.push_back(graphText(sizes));
+      modules.push_back(parseText(*context, texts.back(), error));
+      if (!modules.back())
+        return;
+      parts.push_back(*modules.back());
+      for (Type type : onlyFunction(parts.back()).getArgumentTypes())
+        inputs.push_back(randomTensor(cast<RankedTensorType>(type), seed++));
+    }
+    joined = joinModules(parts);
+  }
+
+  std::optional<std::vector<RefTensor>> run(const CheckOptions &options) {
+    std::unique_ptr<CompiledGraph> graph = joined ? CompiledGraph::compile(*joined, options, error) : nullptr;
+    return graph ? graph->run(inputs, error) : std::nullopt;
+  }
+
+  /// What is wrong with each graph's results, with its text. Of a query that sees few keys dP - delta is hardly more
+  /// than the rounding of both.
+  std::string check(ArrayRef<RefTensor> results) {
+    std::string wrong;
+    ArrayRef<RefTensor> rest = inputs;
+    for (auto [i, module] : llvm::enumerate(modules)) {
+      func::FuncOp function = onlyFunction(*module);
+      std::vector<RefTensor> own(rest.take_front(function.getNumArguments()));
+      std::unique_ptr<Reference> reference = Reference::make(*module, own, error);
+      std::string found =
+          reference ? reference->checkChain(results.take_front(function.getNumResults()), {.floorUlps = 32}) : error;
+      if (!found.empty())
+        wrong += found + "\n" + texts[i] + "\n";
+      rest = rest.drop_front(function.getNumArguments());
+      results = results.drop_front(function.getNumResults());
+    }
+    return wrong;
+  }
+
+  std::unique_ptr<MLIRContext> context = makeContext();
+  std::vector<OwningOpRef<ModuleOp>> modules;
+  OwningOpRef<ModuleOp> joined;
+  std::vector<RefTensor> inputs;
+  std::vector<std::string> texts;
+  std::string error;
+};
+
+/// Results as the interpreter's, and with the same bits for each number of threads.
+void expectRight(ArrayRef<Sizes> list, const cpu::Target &target, ArrayRef<int> threads) {
+  Graphs graphs(list);
+  CheckOptions options;
+  options.target = target;
+  options.separate = true;
+  std::optional<std::vector<RefTensor>> results = graphs.run(options);
+  ASSERT_TRUE(results) << graphs.error;
+  EXPECT_EQ(graphs.check(*results), "");
+  for (int count : threads) {
+    options.threads = count;
+    std::optional<std::vector<RefTensor>> others = graphs.run(options);
+    ASSERT_TRUE(others) << graphs.error;
+    EXPECT_TRUE(sameBits(*results, *others)) << count << " threads give other bits";
+  }
+}
+
+const Sizes shapes[] = {
+    {.queries = 1, .keys = 1},
+    {.queries = 37, .keys = 37, .heads = 5, .keyHeads = 5, .width = 16, .mask = "diagonal 0"},
+    {.batch = 2,
+     .queries = 37,
+     .keys = 37,
+     .heads = 2,
+     .keyHeads = 2,
+     .width = 24,
+     .mask = "diagonal 0",
+     .packed = true},
+    {.queries = 70, .keys = 133, .heads = 2, .keyHeads = 1, .width = 40},
+    {.queries = 133, .keys = 70, .heads = 2, .keyHeads = 2, .width = 40, .mask = "diagonal -63"},
+    {.batch = 2, .queries = 65, .keys = 65, .width = 64, .mask = "diagonal 0"},
+    {.queries = 128, .keys = 128, .width = 64, .mask = "diagonal 0", .packed = true},
+    {.queries = 20, .keys = 97, .heads = 4, .keyHeads = 2, .width = 64, .mask = "diagonal 77"},
+    {.queries = 200, .keys = 200, .width = 16, .mask = "diagonal 0 window 30"},
+    {.queries = 200, .keys = 90, .width = 16, .mask = "diagonal 5 window 70"},
+    {.queries = 256, .keys = 256, .heads = 3, .keyHeads = 1, .width = 16, .mask = "diagonal 0"},
+    {.queries = 37, .keys = 45, .width = 80, .mask = "diagonal 3"},
+    {.queries = 66, .keys = 66, .width = 128, .mask = "diagonal 0", .scale = 0.088},
+    {.queries = 37, .keys = 37, .width = 256, .mask = "diagonal 0", .scale = 0.0625},
+    {.queries = 5, .keys = 7, .width = 1, .mask = "diagonal 0"},
+    {.queries = 19, .keys = 70, .heads = 2, .keyHeads = 2, .width = 33, .mask = "diagonal 9"},
+    {.queries = 30, .keys = 30, .width = 16, .mask = "diagonal -40"},
+    {.queries = 30, .keys = 30, .width = 16, .mask = "diagonal 9000000000000000000 window 9000000000000000000"},
+    {.queries = 30, .keys = 30, .width = 16, .mask = "diagonal -9000000000000000000 window 9"},
+    {.queries = 40, .keys = 40, .width = 16, .mask = "diagonal 0", .scale = -2.5},
+    {.batch = 0, .queries = 4, .keys = 4, .mask = "diagonal 0"},
+    {.queries = 4, .keys = 0},
+    {.queries = 0, .keys = 4},
+};
+
+std::vector<Sizes> ofElement(std::vector<Sizes> list, const std::string &element) {
+  for (Sizes &sizes : list)
+    sizes.element = element;
+  return list;
+}
+
+class Attention : public testing::TestWithParam<const char *> {};
+INSTANTIATE_TEST_SUITE_P(Elements, Attention, testing::Values("f32", "bf16"),
+                         [](const testing::TestParamInfo<const char *> &info) { return std::string(info.param); });
+
+TEST_P(Attention, equalsTheInterpreter) {
+  expectRight(ofElement({std::begin(shapes), std::end(shapes)}, GetParam()), {}, {2, 3});
+}
+
+TEST_P(Attention, equalsTheInterpreterOnOtherCpus) {
+  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
+  std::vector<cpu::Target> targets = {{"x86-64", "", 0}};
+  if (features.lookup("avx2") && features.lookup("fma"))
+    targets.push_back({"x86-64-v3", "", 0});
+  if (features.lookup("avx512bf16")) // products of pairs, and widened ones
+    targets.insert(targets.end(), {{"native", "-amx-bf16,-amx-tile,-amx-int8", 0}, {"native", "-avx512bf16", 0}});
+  std::vector<Sizes> few;
+  for (const Sizes &sizes : shapes)
+    if (sizes.width == 16 || sizes.width == 33 || sizes.width == 80)
+      few.push_back(sizes);
+  for (const cpu::Target &target : targets) {
+    SCOPED_TRACE("CPU " + target.cpu + target.features);
+    expectRight(ofElement(few, GetParam()), target, {});
+  }
+}
+
+TEST_P(Attention, equalsTheInterpreterOnRandomShapes) {
+  uint64_t state = 7;
+  auto below = [&](int64_t count) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(count));
+  };
+  std::vector<Sizes> list;
+  for (int i = 0; i < 40; ++i) {
+    Sizes sizes;
+    sizes.batch = 1 + below(2);
+    sizes.queries = 1 + below(150);
+    sizes.keys = 1 + below(150);
+    sizes.keyHeads = 1 + below(2);
+    sizes.heads = sizes.keyHeads * (1 + below(3));
+    sizes.width = below(2) ? 8 : 21;
+    sizes.packed = below(3) == 0;
+    if (sizes.packed) {
+      sizes.keys = sizes.queries;
+      sizes.heads = sizes.keyHeads;
+    }
+    if (below(4))
+      sizes.mask = "diagonal " + std::to_string(below(120) - 60);
+    if (!sizes.mask.empty() && below(3) == 0)
+      sizes.mask += " window " + std::to_string(1 + below(90));
+    list.push_back(sizes);
+  }
+  expectRight(ofElement(list, GetParam()), {}, {2});
+}
+
+//===- what is compiled ----------------------------------------------------------------------------------------===//
+
+const runtime::KernelCall *attentionCall(const runtime::Plan &plan, const std::string &label) {
+  for (const runtime::Instruction &instruction : plan.instructions)
+    if (StringRef(instruction.label).starts_with(label))
+      return std::get_if<runtime::KernelCall>(&instruction.call);
+  return nullptr;
+}
+
+TEST(AttentionCode, isOneKernelForAllSizes) {
+  auto codeOf = [](const Sizes &sizes) {
+    Graphs graph(sizes);
+    std::optional<runtime::Artefact> artefact = compileGraph(*graph.joined, {}, graph.error);
+    EXPECT_TRUE(artefact) << graph.error;
+    const runtime::Plan &plan = artefact->targets[0].plan;
+    EXPECT_EQ(plan.instructions.size(), 3u); // forward, backward, sums of parts
+    EXPECT_TRUE(attentionCall(plan, "attention 1 x") && attentionCall(plan, "attention backward 1 x"));
+    return artefact->targets[0].code;
+  };
+  EXPECT_TRUE(
+      codeOf({.queries = 70, .keys = 30, .mask = "diagonal 0"}) ==
+      codeOf({.queries = 77, .keys = 99, .heads = 6, .keyHeads = 3, .mask = "diagonal 4 window 9", .scale = 3}));
+}
+
+TEST(AttentionCode, isShownAsText) {
+  std::string error;
+  auto emitted = [&](const char *text) {
+    KernelSource source{.symbol = "attention", .form = {}, .names = {}, .text = text};
+    return cpu::emitKernels(source, {}, cpu::Artefact::llvm, error).value_or("");
+  };
+  std::string text = emitted("attention_forward bf16 40");
+  EXPECT_NE(text.find("; attention_forward bf16 40, items are workers\n"), std::string::npos);
+  EXPECT_NE(text.find("define void @attention("), std::string::npos);
+  EXPECT_EQ(emitted("attention_sideways f32 40"), "");
+  EXPECT_EQ(error, "kernel 'attention': the CPU has no 'attention_sideways f32 40'");
+}
+
+TEST(AttentionCode, scratchDoesNotGrowWithTheSquareOfTheLength) {
+  auto planned = [](int64_t length) {
+    Graphs graph(Sizes{.queries = length, .keys = length, .width = 64, .mask = "diagonal 0", .packed = true});
+    std::optional<runtime::Artefact> artefact = compileGraph(*graph.joined, {}, graph.error);
+    EXPECT_TRUE(artefact) << graph.error;
+    return static_cast<double>(artefact->targets[0].plan.plannedBytes());
+  };
+  EXPECT_LE(planned(8192), 2.05 * planned(4096));
+}
+
+TEST(AttentionCode, doesNotReadHiddenKeys) {
+  // Keys that no query sees, behind the diagonal and in front of the window.
+  Sizes sizes{.queries = 70, .keys = 300, .heads = 2, .keyHeads = 2, .mask = "diagonal 150 window 20"};
+  Graphs graph(sizes);
+  std::optional<std::vector<RefTensor>> before = graph.run({});
+  ASSERT_TRUE(before) << graph.error;
+  for (int operand : {1, 2})
+    for (int64_t key = 0; key < sizes.keys; ++key)
+      if (key <= 130 || key > 69 + 150)
+        std::fill_n(graph.inputs[operand].data.begin() + key * 2 * sizes.width, 2 * sizes.width, std::nan(""));
+  std::optional<std::vector<RefTensor>> after = graph.run({});
+  ASSERT_TRUE(after) << graph.error;
+  EXPECT_TRUE(sameBits(*before, *after));
+}
+
+//===- planted faults ------------------------------------------------------------------------------------------===//
+
+/// Whether the results are still taken for right where a number that both calls read is another one.
+class PlantedFaults : public testing::Test {
+protected:
+  Graphs graph{Sizes{.queries = 70, .keys = 70, .heads = 4, .keyHeads = 2, .mask = "diagonal 0 window 40"}};
+  std::optional<runtime::Artefact> artefact = compileGraph(*graph.joined, {}, graph.error);
+
+  bool passesWith(AttentionNumber which, const std::function<int64_t(int64_t)> &change) {
+    runtime::Artefact changed = *artefact;
+    for (std::string &constant : changed.targets[0].plan.constants) {
+      int64_t number = 0;
+      char *place = constant.data() + static_cast<size_t>(which) * sizeof number;
+      std::memcpy(&number, place, sizeof number);
+      number = change(number);
+      std::memcpy(place, &number, sizeof number);
+    }
+    std::unique_ptr<CompiledGraph> loaded =
+        CompiledGraph::load(std::move(changed), onlyFunction(*graph.joined), {}, graph.error);
+    std::optional<std::vector<RefTensor>> results = loaded ? loaded->run(graph.inputs, graph.error) : std::nullopt;
+    return !results || graph.check(*results).empty();
+  }
+};
+
+TEST_F(PlantedFaults, areFound) {
+  ASSERT_TRUE(artefact) << graph.error;
+  auto plus = [](int64_t step) { return [step](int64_t number) { return number + step; }; };
+  EXPECT_TRUE(passesWith(AttentionNumber::diagonal, plus(0)));
+  EXPECT_FALSE(passesWith(AttentionNumber::diagonal, plus(-1))) << "the mask is off by one";
+  EXPECT_FALSE(passesWith(AttentionNumber::window, plus(1))) << "the window is off by one";
+  EXPECT_FALSE(passesWith(AttentionNumber::scale, plus(1 << 14))) << "the scale is wrong by two thousandths";
+  auto rowStride = static_cast<AttentionNumber>(static_cast<int>(AttentionNumber::strides) + 1);
+  EXPECT_FALSE(passesWith(rowStride, plus(-16))) << "queries overlap";
+  EXPECT_FALSE(passesWith(AttentionNumber::units, plus(-1))) << "the last unit is not run";
+}
+
+} // namespace
+} // namespace tcc::test

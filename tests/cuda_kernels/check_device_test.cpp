@@ -1,0 +1,128 @@
+// --check-device: compilers and libraries with a fault, planted in the stand-ins; the kernel is found, named with its
+// source line, and both values are said. What is right, or off by rounding alone, passes.
+#include "codegen/check_device.h"
+#include "codegen/check_values.h"
+#include "frontend/capture.h"
+#include "frontend/diagnostics.h"
+#include "frontend/graph_file.h"
+#include "frontend/graph_values.h"
+#include "runtime/device/cuda/step_device.h"
+#include "tests/cuda_machine/machine_test.h"
+#include <fstream>
+#include <iterator>
+
+namespace tcc {
+namespace {
+
+class CheckDevice : public machine::MachineTest {
+protected:
+  void TearDown() override {
+    unsetenv("TCC_CUDA_MACHINE_ALTER");
+    MachineTest::TearDown();
+  }
+
+  /// A bigram model's training step: gather, rows of cross-entropy, sums, scatter-add, AdamW over segments, products.
+  static std::optional<DeviceCheck> check(std::string &error) {
+    std::ifstream file("models/train_step.graph");
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    std::string said;
+    llvm::raw_string_ostream stream(said);
+    DiagnosticPrinter printer(stream);
+    mlir::MLIRContext &context = threadContext();
+    auto module = parseGraph(text, "models/train_step.graph", context, printer);
+    EXPECT_TRUE(module) << said;
+    const std::map<std::string, ValueHint> hints = valueHints(graphFunction(*module));
+    auto device = runtime::cuda::openStepDevice();
+    EXPECT_TRUE(device) << device.error().message();
+    return checkDevice(
+        *module, {}, *device,
+        [&](const runtime::TensorSpec &spec, bool) {
+          const Array array = randomArray(spec, hints.at(spec.name), 3, 1);
+          return std::string(static_cast<const char *>(array.rawForReading()), static_cast<size_t>(array.bytes()));
+        },
+        error);
+  }
+};
+
+TEST_F(CheckDevice, aDeviceThatIsRightPassesAlsoWithOtherRounding) {
+  for (const char *settings : {"late", "early,shuffled,noise=2"}) {
+    use(settings);
+    std::string error;
+    const std::optional<DeviceCheck> found = check(error);
+    ASSERT_TRUE(found) << error;
+    EXPECT_EQ(found->difference, "") << settings;
+    EXPECT_GE(found->kernels, 5);
+    EXPECT_EQ(found->products, 3);
+    EXPECT_TRUE(found->unchecked.empty());
+    EXPECT_NE(found->text("gpu").find("no value differs beyond rounding"), std::string::npos);
+  }
+}
+
+TEST_F(CheckDevice, eachPlantedFaultIsFoundAndNamed) {
+  struct Plant {
+    const char *alter, *named;
+  };
+  const Plant plants[] = {
+      {"k1_rows|< 256|< 10", "(models/train_step.graph:16)"},
+      {"k5_table_grad|next + thread_x() < 64|next + thread_x() < 63", "(models/train_step.graph:16)"},
+      {"|= static_cast<float>(|= 2.0f * static_cast<float>(", "(models/train_step.graph:18)"},
+      {"|exp_f32(|1.001f * exp_f32(", "(models/train_step.graph:18)"},
+      {"|divide_f32(|1.0001f * divide_f32(", "(models/train_step.graph:18)"},
+      {"|sqrt_f32(|0.5f * sqrt_f32(", "(models/train_step.graph:26)"},
+  };
+  use("late");
+  for (const Plant &plant : plants) {
+    ASSERT_EQ(setenv("TCC_CUDA_MACHINE_ALTER", plant.alter, 1), 0);
+    std::string error;
+    const std::optional<DeviceCheck> found = check(error);
+    ASSERT_TRUE(found) << plant.alter << ": " << error;
+    EXPECT_EQ(found->difference.rfind("kernel `", 0), 0u) << plant.alter << ": " << found->difference;
+    for (const char *part : {plant.named, " is ", " on cuda:0 (", " on the CPU, from the device's own operands"})
+      EXPECT_NE(found->difference.find(part), std::string::npos) << found->difference;
+  }
+}
+
+TEST_F(CheckDevice, aKernelThatEndsTheDeviceIsNamed) {
+  use("late,checked");
+  setenv("TCC_CUDA_MACHINE_ALTER", "k1_rows|in1[r]|in1[r + 4096]", 1);
+  std::string error;
+  EXPECT_FALSE(check(error));
+  EXPECT_NE(error.find("`rows` alone: "), std::string::npos) << error;
+}
+
+/// C [3, 4] = A [3, 5] B [5, 4].
+TEST(CheckValues, productsAreComparedByWhatTheyAddUp) {
+  constexpr int64_t m = 3, n = 4, k = 5;
+  std::vector<float> a(m * k), b(k * n), c(m * n), swapped(m * n);
+  for (size_t i = 0; i < a.size(); ++i)
+    a[i] = 0.37f * static_cast<float>(i % 7) - 1;
+  for (size_t i = 0; i < b.size(); ++i)
+    b[i] = 0.21f * static_cast<float>(i % 5) - 0.3f;
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t p = 0; p < k; ++p) {
+        c[i * n + j] += a[i * k + p] * b[p * n + j];
+        swapped[i * n + j] += a[i * k + p] * b[(p * n + j + 1) % (k * n)];
+      }
+  const auto bytes = [](const std::vector<float> &values) {
+    return std::string(reinterpret_cast<const char *>(values.data()), values.size() * 4);
+  };
+  runtime::GemmDesc desc;
+  desc.m = m, desc.n = n, desc.k = k;
+  desc.a = {.dtype = runtime::DType::f32, .rowStride = k};
+  desc.b = desc.c = {.dtype = runtime::DType::f32, .rowStride = n};
+  std::string error;
+  std::optional<ValueDifference> difference = compareProduct(desc, {bytes(a), bytes(b), "", bytes(c), bytes(c)}, error);
+  ASSERT_TRUE(difference) << error;
+  EXPECT_FALSE(*difference);
+  difference = compareProduct(desc, {bytes(a), bytes(b), "", bytes(c), bytes(swapped)}, error);
+  ASSERT_TRUE(difference) << error;
+  EXPECT_TRUE(*difference);
+  c[7] += 1e-4f;
+  difference = compareProduct(desc, {bytes(a), bytes(b), "", bytes(c), bytes(c)}, error);
+  ASSERT_TRUE(difference) << error;
+  EXPECT_EQ(difference->index, 7);
+}
+
+} // namespace
+} // namespace tcc

@@ -1,0 +1,30 @@
+#include "tests/cuda_kernels/model_steps.h"
+#include "models/model.h"
+#include "tests/ops/op_table.h"
+#include <gtest/gtest.h>
+
+using namespace mlir;
+
+namespace tcc::test {
+
+OwningOpRef<ModuleOp> modelStep(MLIRContext &context, const models::Gpt2Config &config, int64_t batch, int64_t time) {
+  models::Model model(config);
+  optim::Adamw optimizer(model.trained(), {.weightDecay = 0.1, .clip = 1.0});
+  FunctionOptions options;
+  options.inputs = {"tokens", "targets", "lr", "step"};
+  Function step = compile(
+      "training_step",
+      [&](Tensor tokens, Tensor targets, Tensor lr, Tensor number) {
+        models::ModelStep results = models::trainingStep(model, optimizer, tokens, targets, lr, number);
+        return std::pair{results.loss, results.norm};
+      },
+      options);
+  Array tokens = Array::of(std::vector<int32_t>(static_cast<size_t>(batch * time)), {batch, time});
+  std::vector<Array> arguments = {tokens, tokens, Array(0.001f), Array(1.0f)};
+  std::string text = step.graph(arguments), messages;
+  OwningOpRef<ModuleOp> module = parseText(context, text, messages);
+  EXPECT_TRUE(module) << messages;
+  return module;
+}
+
+} // namespace tcc::test

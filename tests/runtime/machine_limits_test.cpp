@@ -1,0 +1,73 @@
+#include "runtime/files.h"
+#include "runtime/machine_limits.h"
+#include <cstdlib>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace tcc::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A cache folder of the test's own.
+class MachineLimitsTest : public testing::Test {
+protected:
+  MachineLimitsTest() { ::setenv("XDG_CACHE_HOME", folder.c_str(), 1); }
+  ~MachineLimitsTest() override { fs::remove_all(folder); }
+
+  fs::path folder = fs::temp_directory_path() / ("tcc_limits_test." + std::to_string(::getpid()));
+};
+
+TEST_F(MachineLimitsTest, boundIsTheLongerOfArithmeticAndTraffic) {
+  const MachineLimits limits{2, 100e9, 200e9, 10e9};
+  Instruction instruction;
+  instruction.flops = 1000;
+  instruction.bytes = 1000;
+  Bound bound = limits.boundOf(instruction); // a kernel: 10 ns of arithmetic, 100 ns of memory
+  EXPECT_EQ(bound.by, Bound::By::memory);
+  EXPECT_DOUBLE_EQ(bound.seconds, 1e-7);
+  instruction.flops = 1000000;
+  MatmulCall call;
+  instruction.call = call;
+  bound = limits.boundOf(instruction);
+  EXPECT_STREQ(bound.name(), "arithmetic");
+  EXPECT_DOUBLE_EQ(bound.seconds, 1e-5);
+  call.desc.a.dtype = DType::bf16;
+  instruction.call = call;
+  EXPECT_DOUBLE_EQ(limits.boundOf(instruction).seconds, 5e-6);
+  EXPECT_EQ(MachineLimits().boundOf(instruction).by, Bound::By::nothing);
+}
+
+TEST_F(MachineLimitsTest, areMeasuredOnceAndRememberedForThisProcessor) {
+  // Thread counts of their own: what a process knows, it does not look up again.
+  const MachineLimits first = machineLimits(1);
+  EXPECT_GT(first.productFlops, 0);
+  EXPECT_GT(first.bytesPerSecond, 0);
+  const fs::path file = folder / "tcc/limits/1-threads.json";
+  const auto text = readFile(file.string());
+  ASSERT_TRUE(text) << text.error().message();
+  EXPECT_EQ(machineLimits(1), first);
+  const MachineLimits better = improvedMachineLimits(1, DType::f32, 0.01);
+  EXPECT_GE(better.productFlops, first.productFlops);
+
+  // What another process wrote for three threads counts here; what is broken or of another processor does not.
+  auto with = [&](const std::string &from, const std::string &to) {
+    std::string changed = *text;
+    const size_t at = changed.find(from);
+    EXPECT_NE(at, std::string::npos) << changed;
+    return changed.replace(at, from.size(), to);
+  };
+  const auto path = [&](int threads) {
+    return (folder / "tcc/limits" / (std::to_string(threads) + "-threads.json")).string();
+  };
+  ASSERT_FALSE(writeFileAtomically(path(3), *text));
+  EXPECT_EQ(machineLimits(3).bytesPerSecond, first.bytesPerSecond);
+  ASSERT_FALSE(writeFileAtomically(path(2), with("\"processor\":\"", "\"processor\":\"no such ")));
+  EXPECT_NE(machineLimits(2).bytesPerSecond, first.bytesPerSecond);
+  ASSERT_FALSE(writeFileAtomically(path(4), with("{", "[")));
+  EXPECT_GT(machineLimits(4).productFlops, 0);
+}
+
+} // namespace
+} // namespace tcc::runtime

@@ -1,0 +1,58 @@
+#include "runtime/profile_report.h"
+#include <gtest/gtest.h>
+#include <numeric>
+
+namespace tcc::runtime {
+namespace {
+
+/// Two steps of 20 µs: two layers of a kernel, a bf16 product, a copy, 1 µs of waiting.
+Profiler sample() {
+  Profiler profiler;
+  for (int64_t start : {0, 20000}) {
+    profiler.record({"h.0.mlp.gelu", "kernel", start, 2000, 0, 1000, 10000, ""});
+    profiler.record({"h.1.mlp.gelu", "kernel", start + 2000, 2000, 0, 1000, 10000, ""});
+    profiler.record({"head: matmul 8x8x8 nn", "matmul", start + 4000, 12000, 0, 600000, 2000, ""});
+    profiler.record({"save old state", "copy", start + 16000, 3000, 0, 0, 3000, ""});
+    profiler.record({"step", "step", start, 20000, 0, 0, 0, ""});
+  }
+  return profiler;
+}
+
+Plan plan() {
+  Plan plan;
+  MatmulCall call;
+  call.desc.a.dtype = DType::bf16;
+  plan.instructions.push_back({call, "head: matmul 8x8x8 nn", {}, 600000, 2000});
+  return plan;
+}
+
+TEST(ProfileReport, rowsAreSharesOfTheLimitsAndPartsAddUp) {
+  const MachineLimits limits{2, 50e9, 100e9, 10e9};
+  EXPECT_EQ(profileReport(sample(), plan(), limits),
+            "  calls         ms   share     GB/s   GFLOP/s  limit  bound by    what\n"
+            "      1      0.012   60.0%      0.2      50.0     50%  arithmetic  head: matmul 8x8x8 nn\n"
+            "      2      0.004   20.0%      5.0       0.5     50%  memory      h.*.mlp.gelu\n"
+            "      1      0.003   15.0%      1.0       0.0     10%  memory      save old state\n"
+            "a step takes 0.020 ms: products 60.0 %, attention 0.0 %, kernels 20.0 %, copies 15.0 %, waiting 5.0 %\n");
+}
+
+TEST(ProfileReport, theRestIsOneRow) {
+  const std::string text = profileReport(sample(), plan(), {}, 1);
+  EXPECT_NE(text.find("      3      0.007   35.0%      3.3       0.3       -  -           others (2 rows)\n"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("gelu"), std::string::npos) << text;
+  EXPECT_EQ(profileReport(Profiler(), plan(), {}), "") << "no whole step";
+}
+
+TEST(ProfileReport, tenthsAddUpToAThousand) {
+  for (const std::vector<double> &parts :
+       std::vector<std::vector<double>>{{1, 1, 1}, {2, 3, 5, 7, 11, 13}, {0, 1e-9}}) {
+    const std::vector<int> tenths = tenthsOfPercent(parts);
+    EXPECT_EQ(std::accumulate(tenths.begin(), tenths.end(), 0), 1000);
+  }
+  EXPECT_EQ(tenthsOfPercent({1, 1, 1}), (std::vector<int>{334, 333, 333}));
+}
+
+} // namespace
+} // namespace tcc::runtime
