@@ -137,10 +137,9 @@ int main(int argc, char **argv) {
     for (int round = 0; round < 25; ++round)
       for (Step &step : steps)
         run(step);
-    double peak = 0;
+    const double peak = median(steps.front().rates); // the product's
     for (const Step &step : steps) {
       double rate = median(step.rates), best = *std::max_element(step.rates.begin(), step.rates.end());
-      peak = std::max(peak, rate);
       std::printf("%-4s %-8s %7.1f (%7.1f)  share %.2f  planned %.1f MB\n", element.c_str(), step.name.c_str(), rate,
                   best, rate / peak, static_cast<double>(step.executable->plannedBytes()) * 1e-6);
     }
