@@ -1,5 +1,6 @@
 #include "models/adapter.h"
 #include "models/config_reader.h"
+#include "models/files.h"
 #include "models/input_error.h"
 
 #include <algorithm>
@@ -17,10 +18,6 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view weightSuffix = ".weight", suffixA = ".lora_A.weight", suffixB = ".lora_B.weight";
 constexpr const char *configName = "adapter_config.json", *weightsName = "adapter_model.safetensors";
 constexpr int64_t rankLimit = 1 << 14;
-
-std::string inFolder(const std::string &folder, const char *name) {
-  return (std::filesystem::path(folder) / name).string();
-}
 
 /// What stands before a parameter's name in PEFT's files.
 std::string filePrefix(const ModelConfig &model) {
@@ -115,7 +112,7 @@ AdapterFolder::AdapterFolder(const std::string &folder, const ModelConfig &model
   const std::string configPath = inFolder(folder, configName), path = inFolder(folder, weightsName);
   const MappedFile config(configPath);
   const Json json = parseConfigFile(config);
-  text.assign(reinterpret_cast<const char *>(config.data()), size_t(config.size()));
+  text = config.text();
   const ConfigReader reader{configPath, json};
   checkFeatures(reader);
   adapter.rank = reader.size("r");
@@ -134,9 +131,7 @@ AdapterFolder::AdapterFolder(const std::string &folder, const ModelConfig &model
     const TensorEntry *entry = file->find(prefix + parameter.name);
     if (!entry)
       throw InputError(fmt::format("{}: tensor {} is missing", path, inQuotes(prefix + parameter.name)));
-    const bool isFloat =
-        entry->dtype == TensorDtype::F32 || entry->dtype == TensorDtype::F16 || entry->dtype == TensorDtype::BF16;
-    if (entry->shape != parameter.shape || !isFloat)
+    if (entry->shape != parameter.shape || !isReadAsFloat(entry->dtype))
       throw InputError(fmt::format("{}: tensor {} is {} [{}], but rank {} in this model makes it floats [{}]", path,
                                    inQuotes(entry->name), dtypeName(entry->dtype), fmt::join(entry->shape, ", "),
                                    adapter.rank, fmt::join(parameter.shape, ", ")));

@@ -15,18 +15,10 @@ namespace {
 constexpr std::string_view weightsName = "model.safetensors", configName = "config.json";
 constexpr std::string_view headName = "lm_head.weight";
 
-std::string inFolder(const std::string &folder, std::string_view name) {
-  return (std::filesystem::path(folder) / name).string();
-}
-
 /// Buffers and the tied head: no parameters, though files may hold them.
 bool isPassedOver(std::string_view name) {
   return name == headName || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
          name.ends_with(".rotary_emb.inv_freq");
-}
-
-bool isFloat(TensorDtype dtype) {
-  return dtype == TensorDtype::F32 || dtype == TensorDtype::F16 || dtype == TensorDtype::BF16;
 }
 
 } // namespace
@@ -48,7 +40,7 @@ ModelFolder::ModelFolder(const std::string &folder)
       throw InputError(fmt::format("{}: tensor {} has shape [{}], but {} makes it [{}]", file->path(),
                                    inQuotes(found->name), fmt::join(found->shape, ", "), configName,
                                    fmt::join(parameter.shape, ", ")));
-    if (!isFloat(found->dtype))
+    if (!isReadAsFloat(found->dtype))
       throw InputError(fmt::format("{}: tensor {} is {}, only F32, F16 and BF16 are read as weights", file->path(),
                                    inQuotes(found->name), dtypeName(found->dtype)));
   }

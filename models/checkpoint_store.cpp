@@ -71,7 +71,7 @@ std::string checkpointDamage(const std::string &folder, int64_t step) {
     const MappedFile manifest((fs::path(folder) / manifestName).string());
     if (manifest.size() > manifestLimit)
       return fmt::format("{} has {} bytes, at most {} are expected", manifestName, manifest.size(), manifestLimit);
-    const std::string_view text(reinterpret_cast<const char *>(manifest.data()), size_t(manifest.size()));
+    const std::string_view text = manifest.text();
     const Json json = Json::parse(text, nullptr, false);
     // Byte for byte what the files ask for: so no part of the manifest itself can be damaged unseen.
     if (text == manifestText(folder, step))

@@ -28,14 +28,8 @@ struct Closer {
 
 } // namespace
 
-std::string cacheFolder(const std::string &what) {
-  namespace fs = std::filesystem;
-  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
-  if (cache && *cache == '/')
-    return (fs::path(cache) / "tcc" / what).string();
-  if (home && *home == '/')
-    return (fs::path(home) / ".cache/tcc" / what).string();
-  return "";
+std::string inFolder(const std::string &folder, std::string_view name) {
+  return (std::filesystem::path(folder) / name).string();
 }
 
 MappedFile::MappedFile(const std::string &path) : filePath(path) {

@@ -26,6 +26,8 @@ public:
   int64_t size() const { return byteCount; }
   const std::byte *data() const { return mapping; }
   std::span<const std::byte> bytes() const { return {mapping, size_t(byteCount)}; }
+  /// The same bytes as characters.
+  std::string_view text() const { return {reinterpret_cast<const char *>(mapping), size_t(byteCount)}; }
 
 private:
   void release();
@@ -35,9 +37,10 @@ private:
   int64_t byteCount = 0;
 };
 
-/// Where a program keeps what it can make again: $XDG_CACHE_HOME/tcc/`what`, or ~/.cache/tcc/`what`; empty where the
-/// environment names neither. It need not exist.
-std::string cacheFolder(const std::string &what);
+using runtime::cacheFolder;
+
+/// The path of the entry `name` of `folder`.
+std::string inFolder(const std::string &folder, std::string_view name);
 
 /// runtime::AtomicFile, the file that appears whole or not at all, whose failures throw InputError.
 class AtomicFile {

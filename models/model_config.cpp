@@ -95,7 +95,7 @@ ModelConfig readConfig(const std::string &path, std::vector<std::string> *notes,
   const MappedFile file(path);
   const Json json = parseConfigFile(file);
   if (text)
-    text->assign(reinterpret_cast<const char *>(file.data()), size_t(file.size()));
+    *text = file.text();
   const ConfigReader reader{path, json};
   const std::string type = reader.text("model_type", "gpt2");
   if (type == "gpt2")

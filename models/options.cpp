@@ -137,8 +137,7 @@ double rateFactor(std::string_view optimizer) {
 }
 
 void resolveAdapter(const TrainOptions &options) {
-  const bool adapts = options.loraRank > 0 || !options.adapterFolder.empty();
-  if (adapts && options.initFolder.empty())
+  if (options.adapts() && options.initFolder.empty())
     throw UsageError{"--lora and --adapter need --init FOLDER: the weights that an adapter is for"};
   if (options.loraAlpha && !options.loraRank)
     throw UsageError{"--lora-alpha needs --lora RANK"};

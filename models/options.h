@@ -76,6 +76,8 @@ struct TrainOptions : CompilerFlags {
   std::string saveFolder;        ///< Hugging Face folder for the trained weights, or empty
   bool quiet = false;
 
+  /// Whether an adapter is trained beside frozen weights.
+  bool adapts() const { return loraRank > 0 || !adapterFolder.empty(); }
   /// T of a batch: --seq, else the position table's length.
   int64_t trainingSequence() const { return sequence.value_or(config.positions()); }
 };

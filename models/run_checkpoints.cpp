@@ -1,4 +1,5 @@
 #include "models/run_checkpoints.h"
+#include "models/files.h"
 #include "models/input_error.h"
 
 #include <algorithm>
@@ -11,10 +12,6 @@ namespace tcc::models {
 namespace {
 
 constexpr const char *optimizerName = "optimizer.safetensors", *stateName = "run.json";
-
-std::string inFolder(const std::string &folder, const char *name) {
-  return (std::filesystem::path(folder) / name).string();
-}
 
 TensorDtype dtypeOf(const State &state) {
   return state.dtype() == DType::bf16 ? TensorDtype::BF16 : TensorDtype::F32;

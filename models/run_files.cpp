@@ -35,9 +35,8 @@ void checkRunFiles(const TrainOptions &options) {
     files.writes(fmt::format("--dump-grads {}", options.dumpGrads), options.dumpGrads);
   if (!options.saveFolder.empty()) {
     files.writes(fmt::format("--save {}", options.saveFolder), options.saveFolder);
-    const bool adapter = options.loraRank > 0 || !options.adapterFolder.empty();
     for (const std::string &path :
-         adapter ? adapterFolderFiles(options.saveFolder) : modelFolderFiles(options.saveFolder))
+         options.adapts() ? adapterFolderFiles(options.saveFolder) : modelFolderFiles(options.saveFolder))
       files.writes(fmt::format("{} of --save", path), path);
   }
   if (!options.remarksFile.empty())

@@ -27,7 +27,7 @@ ModelConfig trainedConfig(const TrainOptions &options, const std::optional<Model
   checkSequence(options, config);
   if (options.dropout > 0 && !std::holds_alternative<Gpt2Config>(config.kind))
     throw InputError(fmt::format("--dropout is GPT-2's, the model of {} has none", options.initFolder));
-  const bool frozen = options.loraRank > 0 || !options.adapterFolder.empty();
+  const bool frozen = options.adapts();
   checkMemory(frozen ? "weights need" : "weights and the optimizer's two moments need",
               (frozen ? 1.0 : 3.0) * sizeof(float) * double(parameterCount(config)));
   return config;
@@ -82,7 +82,7 @@ void learnTokenizer(const TrainOptions &options) {
     if (isTokenFile(path))
       throw InputError(fmt::format("{}: holds tokens; --train-tokenizer learns from a text", path));
     const MappedFile file(path);
-    text.append(reinterpret_cast<const char *>(file.data()), size_t(file.size()));
+    text += file.text();
   }
   const int64_t size = trainTokenizer(options.tokenizerFolder, text, options.trainVocabulary);
   if (!options.quiet)
@@ -125,8 +125,7 @@ void dumpTokens(const TrainOptions &options, const Tokenizer &tokenizer) {
   std::vector<int32_t> ids;
   for (const std::string &path : options.dataFiles) {
     const MappedFile text(path);
-    const std::vector<int32_t> made =
-        tokenizer.encode({reinterpret_cast<const char *>(text.data()), size_t(text.size())});
+    const std::vector<int32_t> made = tokenizer.encode(text.text());
     if (made.empty())
       throw InputError(fmt::format("{}: the file is empty, it has no tokens", path));
     ids.insert(ids.end(), made.begin(), made.end());

@@ -275,6 +275,10 @@ int64_t dtypeBytes(TensorDtype dtype) {
   return dtypeTable[size_t(dtype)].bytes;
 }
 
+bool isReadAsFloat(TensorDtype dtype) {
+  return dtype == TensorDtype::F32 || dtype == TensorDtype::F16 || dtype == TensorDtype::BF16;
+}
+
 static_assert(
     [] {
       for (size_t i = 0; i < std::size(dtypeTable); ++i)

@@ -18,6 +18,9 @@ std::string_view dtypeName(TensorDtype dtype);
 /// Size of one element in bytes.
 int64_t dtypeBytes(TensorDtype dtype);
 
+/// Whether weights of this dtype are read: SafetensorsFile::readFloats takes them.
+bool isReadAsFloat(TensorDtype dtype);
+
 /// One tensor of a file. `begin` and `end` are byte offsets from the end of the header.
 struct TensorEntry {
   std::string name;

@@ -70,7 +70,7 @@ std::string tokenizedFile(const std::string &path, const Tokenizer &tokenizer,
     return kept;
   }
   report(fmt::format("tokenising {} …", path));
-  const std::vector<int32_t> ids = tokenizer.encode({reinterpret_cast<const char *>(text.data()), size_t(text.size())});
+  const std::vector<int32_t> ids = tokenizer.encode(text.text());
   std::error_code error;
   std::filesystem::create_directories(cache, error);
   if (error)

@@ -20,14 +20,10 @@ constexpr int64_t fileLimit = int64_t(256) << 20, idLimit = int64_t(1) << 24;
 constexpr int nestingLimit = 16;
 constexpr const char *tokenizerName = "tokenizer.json", *vocabularyName = "vocab.json", *mergesName = "merges.txt";
 
-std::string inFolder(const std::string &folder, const char *name) {
-  return (std::filesystem::path(folder) / name).string();
-}
-
 std::string_view textOf(const MappedFile &file) {
   if (file.size() > fileLimit)
     throw InputError(fmt::format("{}: {} bytes, at most {} are expected", file.path(), file.size(), fileLimit));
-  return {reinterpret_cast<const char *>(file.data()), size_t(file.size())};
+  return file.text();
 }
 
 Json parsed(const MappedFile &file) {

@@ -16,10 +16,6 @@ constexpr int64_t indexLimit = int64_t(64) << 20;
 constexpr size_t shardLimit = 4096; ///< each stays open and mapped
 constexpr int nestingLimit = 4;
 
-std::string inFolder(const std::string &folder, std::string_view name) {
-  return (std::filesystem::path(folder) / name).string();
-}
-
 bool exists(const std::string &path) {
   std::error_code ignored;
   return std::filesystem::exists(path, ignored);

@@ -212,6 +212,15 @@ Expected<std::string> readFile(const std::string &path) {
   return bytes;
 }
 
+std::string cacheFolder(std::string_view what) {
+  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  if (cache && *cache == '/')
+    return (std::filesystem::path(cache) / "tcc" / what).string();
+  if (home && *home == '/')
+    return (std::filesystem::path(home) / ".cache/tcc" / what).string();
+  return {};
+}
+
 void FileUses::reads(std::string what, const std::string &path) {
   uses.push_back({std::move(what), Kind::read, identityOf(path)});
 }

@@ -37,6 +37,10 @@ Error writeFileAtomically(const std::string &path, std::string_view bytes);
 /// All bytes of a regular file.
 Expected<std::string> readFile(const std::string &path);
 
+/// Where a program keeps what it can make again: $XDG_CACHE_HOME/tcc/`what`, or ~/.cache/tcc/`what`; empty where the
+/// environment names neither by an absolute path. It need not exist.
+std::string cacheFolder(std::string_view what);
+
 /// The files of one run of a program, collected before any is opened. Files are compared by identity (device and inode,
 /// behind links), those that do not exist yet by their resolved paths; pipes and devices are equal to nothing.
 class FileUses {

@@ -113,15 +113,8 @@ std::string processorName() {
 }
 
 std::string rememberedPath(int threads) {
-  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
-  fs::path folder;
-  if (cache && *cache == '/')
-    folder = fs::path(cache) / "tcc";
-  else if (home && *home == '/')
-    folder = fs::path(home) / ".cache/tcc";
-  else
-    return {};
-  return (folder / "limits" / (std::to_string(threads) + "-threads.json")).string();
+  const std::string folder = cacheFolder("limits");
+  return folder.empty() ? folder : (fs::path(folder) / (std::to_string(threads) + "-threads.json")).string();
 }
 
 std::optional<MachineLimits> remembered(int threads) {

@@ -41,15 +41,11 @@ runtime::Error checkOwner(const std::string &folder) {
 } // namespace
 
 CodeCache CodeCache::ofUser() {
-  auto variable = [](const char *name) {
-    const char *value = std::getenv(name);
-    return std::string(value ? value : "");
-  };
-  std::string given = variable("TCC_CACHE_DIR"), xdg = variable("XDG_CACHE_HOME"), home = variable("HOME");
-  if (given == "off")
-    return CodeCache("");
-  std::string base = !given.empty() ? given : !xdg.empty() ? xdg + "/tcc" : !home.empty() ? home + "/.cache/tcc" : "";
-  return CodeCache(base.starts_with('/') ? base + "/kernels" : "");
+  const char *variable = std::getenv("TCC_CACHE_DIR");
+  const std::string given = variable ? variable : "";
+  if (given.empty())
+    return CodeCache(runtime::cacheFolder("kernels"));
+  return CodeCache(given.starts_with('/') ? given + "/kernels" : ""); // a word such as `off` is no folder
 }
 
 std::string CodeCache::fileOf(std::string_view key) const {
