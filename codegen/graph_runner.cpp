@@ -1,6 +1,7 @@
 // Tensors to bytes, one step, and back.
 #include "codegen/graph_runner.h"
 #include "ir/reference/compare.h"
+#include "ir/reference/tensor_bytes.h"
 #include "llvm/ADT/StringMap.h"
 #include <cstring>
 
@@ -9,54 +10,8 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-//===- tensors as bytes ----------------------------------------------------------------------------------------===//
-
-int64_t elementBytes(Type element) {
-  return std::max(1u, element.getIntOrFloatBitWidth() / 8);
-}
-
-uint64_t bitsOf(double value, Type element) {
-  if (auto type = dyn_cast<FloatType>(element)) {
-    llvm::APFloat number(value);
-    bool lossy;
-    number.convert(type.getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &lossy);
-    return number.bitcastToAPInt().getZExtValue();
-  }
-  return element.isInteger(1) ? value != 0 : static_cast<uint64_t>(static_cast<int64_t>(value));
-}
-
-double valueOf(uint64_t bits, Type element) {
-  if (auto type = dyn_cast<FloatType>(element)) {
-    llvm::APFloat number(type.getFloatSemantics(), llvm::APInt(type.getWidth(), bits));
-    bool lossy;
-    number.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lossy);
-    return number.convertToDouble();
-  }
-  return element.isInteger(32) ? static_cast<double>(static_cast<int32_t>(bits))
-                               : static_cast<double>(static_cast<int64_t>(bits));
-}
-
-void write(const RefTensor &tensor, void *memory) {
-  int64_t width = elementBytes(tensor.element());
-  for (int64_t i = 0; i < tensor.size(); ++i) {
-    uint64_t bits = bitsOf(tensor.data[i], tensor.element());
-    std::memcpy(static_cast<char *>(memory) + i * width, &bits, width);
-  }
-}
-
-RefTensor read(RankedTensorType type, const void *memory) {
-  RefTensor tensor{type, std::vector<double>(type.getNumElements())};
-  int64_t width = elementBytes(type.getElementType());
-  for (int64_t i = 0; i < tensor.size(); ++i) {
-    uint64_t bits = 0;
-    std::memcpy(&bits, static_cast<const char *>(memory) + i * width, width);
-    tensor.data[i] = valueOf(bits, type.getElementType());
-  }
-  return tensor;
-}
-
 std::optional<runtime::TensorStorage> allocate(RankedTensorType type, std::string &error) {
-  auto storage = runtime::TensorStorage::allocate(type.getNumElements() * elementBytes(type.getElementType()));
+  auto storage = runtime::TensorStorage::allocate(tensorBytes(type));
   if (!storage) {
     error = storage.error().message();
     return std::nullopt;
@@ -91,7 +46,7 @@ std::optional<std::vector<RefTensor>> GraphRunner::run(ArrayRef<RefTensor> argum
     std::optional<runtime::TensorStorage> memory = allocate(argument.type, error);
     if (!memory)
       return std::nullopt;
-    write(argument, memory->data());
+    writeBytes(argument, memory->data());
     storage.push_back(std::move(*memory));
     if (function.getArgAttr(i, stateAttr)) {
       states.push_back(storage.back().ref());
@@ -120,13 +75,13 @@ std::optional<std::vector<RefTensor>> GraphRunner::run(ArrayRef<RefTensor> argum
     return std::nullopt;
   }
   for (auto [i, argument] : llvm::enumerate(arguments))
-    if (!updated.contains(i) && !sameBits(argument, read(argument.type, storage[i].data()))) {
+    if (!updated.contains(i) && !sameBits(argument, readBytes(argument.type, storage[i].data()))) {
       error = "argument " + std::to_string(i) + " was written, and no result updates it";
       return std::nullopt;
     }
   std::vector<RefTensor> results;
   for (auto [type, memory] : llvm::zip_equal(function.getResultTypes(), whereResultIs))
-    results.push_back(read(cast<RankedTensorType>(type), memory));
+    results.push_back(readBytes(cast<RankedTensorType>(type), memory));
   return results;
 }
 

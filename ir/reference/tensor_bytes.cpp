@@ -1,10 +1,11 @@
-#include "tensor_bytes.h"
+// Integers by their low bits, floats rounded to nearest even.
+#include "ir/reference/tensor_bytes.h"
 #include "llvm/ADT/APFloat.h"
 #include <cstring>
 
 using namespace mlir;
 
-namespace tcc::test {
+namespace tcc {
 namespace {
 
 int64_t elementBytes(Type element) {
@@ -59,4 +60,4 @@ RefTensor readBytes(RankedTensorType type, const void *from) {
   return tensor;
 }
 
-} // namespace tcc::test
+} // namespace tcc

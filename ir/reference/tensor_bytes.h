@@ -2,7 +2,7 @@
 #pragma once
 #include "ir/reference/interpreter.h"
 
-namespace tcc::test {
+namespace tcc {
 
 /// Bytes of a dense tensor; i1 takes one an element.
 int64_t tensorBytes(mlir::RankedTensorType type);
@@ -10,4 +10,4 @@ int64_t tensorBytes(mlir::RankedTensorType type);
 void writeBytes(const RefTensor &tensor, void *to);
 RefTensor readBytes(mlir::RankedTensorType type, const void *from);
 
-} // namespace tcc::test
+} // namespace tcc

@@ -3,7 +3,7 @@
 #include "mlir/Parser/Parser.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
-#include "tensor_bytes.h"
+#include "ir/reference/tensor_bytes.h"
 #include "llvm/TargetParser/Host.h"
 #include <dlfcn.h>
 #include <sys/mman.h>

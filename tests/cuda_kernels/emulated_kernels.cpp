@@ -1,8 +1,8 @@
 #include "tests/cuda_kernels/emulated_kernels.h"
 #include "ir/analyze_kernel.h"
+#include "ir/reference/tensor_bytes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
-#include "tests/codegen/tensor_bytes.h"
 #include <bit>
 #include <cstdlib>
 #include <cstring>
