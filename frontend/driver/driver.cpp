@@ -78,6 +78,8 @@ private:
   void execute();
   void interpret();
 
+  /// A copy after the passes, whose remarks are told.
+  OwningOpRef<ModuleOp> lowered(const PipelineOptions &pipeline);
   OwningOpRef<ModuleOp> copy() { return OwningOpRef<ModuleOp>(module->clone()); }
 
   const Options &options;
@@ -266,6 +268,16 @@ runtime::Artefact Job::compile() {
   return std::move(*artefact);
 }
 
+OwningOpRef<ModuleOp> Job::lowered(const PipelineOptions &pipeline) {
+  OwningOpRef<ModuleOp> result = copy();
+  report = {};
+  remarks.clear();
+  if (failed(runPipeline(*result, pipeline, report.pipeline)))
+    throw AlreadyReported();
+  tellRemarks(nullptr);
+  return result;
+}
+
 /// The remarks of a compilation, and of its artefact where there is one.
 void Job::tellRemarks(const runtime::Artefact *artefact) {
   if (!compileOptions.pipeline.remarks)
@@ -332,13 +344,8 @@ void Job::emitDeviceCode(Emission emission) {
   std::vector<DeviceCode> all;
   for (const std::string &named : targets) {
     chooseTarget(named);
-    OwningOpRef<ModuleOp> lowered = copy();
-    report = {};
-    remarks.clear();
-    if (failed(runPipeline(*lowered, compileOptions.pipeline, report.pipeline)))
-      throw AlreadyReported();
-    tellRemarks(nullptr);
-    all.push_back(deviceCode(sources(*lowered), named, emission));
+    OwningOpRef<ModuleOp> planned = lowered(compileOptions.pipeline);
+    all.push_back(deviceCode(sources(*planned), named, emission));
   }
   writeDeviceCode(all, emission, path, options.output);
 }
@@ -348,29 +355,18 @@ void Job::emitPhase(Emission emission) {
                       : emission == Emission::shaped ? Phase::shaped
                       : emission == Emission::fused  ? Phase::fused
                                                      : Phase::planned;
-  OwningOpRef<ModuleOp> lowered = copy();
   PipelineOptions pipeline = compileOptions.pipeline;
   pipeline.stopAfter = phase;
-  report = {};
-  remarks.clear();
-  if (failed(runPipeline(*lowered, pipeline, report.pipeline)))
-    throw AlreadyReported();
-  tellRemarks(nullptr);
-  writeResult(options.output, graphText(*lowered));
+  writeResult(options.output, graphText(*lowered(pipeline)));
 }
 
 void Job::emitCode(Emission emission) {
-  OwningOpRef<ModuleOp> lowered = copy();
-  report = {};
-  remarks.clear();
-  if (failed(runPipeline(*lowered, compileOptions.pipeline, report.pipeline)))
-    throw AlreadyReported();
-  tellRemarks(nullptr);
+  OwningOpRef<ModuleOp> planned = lowered(compileOptions.pipeline);
   const cpu::Artefact kind = emission == Emission::llvm       ? cpu::Artefact::llvm
                              : emission == Emission::assembly ? cpu::Artefact::assembly
                                                               : cpu::Artefact::object;
   std::string problem;
-  std::optional<std::string> code = cpu::emitKernels(sources(*lowered), compileOptions.cpu, kind, problem);
+  std::optional<std::string> code = cpu::emitKernels(sources(*planned), compileOptions.cpu, kind, problem);
   if (!code) {
     if (!problem.empty())
       printer.print(Severity::error, problem);

@@ -34,7 +34,8 @@ protected:
     char part[4096];
     while (size_t count = fread(part, 1, sizeof part, pipe))
       result.output.append(part, count);
-    result.status = WEXITSTATUS(pclose(pipe));
+    const int status = pclose(pipe);
+    result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
     return result;
   }
 
