@@ -1,8 +1,9 @@
 // Tensors to bytes, one step, and back.
 #include "codegen/graph_runner.h"
+#include "ir/reference/bytes.h"
 #include "ir/reference/compare.h"
-#include "ir/reference/tensor_bytes.h"
-#include "llvm/ADT/StringMap.h"
+#include "passes/memory_places.h"
+#include "llvm/ADT/DenseSet.h"
 #include <cstring>
 
 using namespace mlir;
@@ -11,7 +12,7 @@ namespace tcc {
 namespace {
 
 std::optional<runtime::TensorStorage> allocate(RankedTensorType type, std::string &error) {
-  auto storage = runtime::TensorStorage::allocate(tensorBytes(type));
+  auto storage = runtime::TensorStorage::allocate(byteSize(type));
   if (!storage) {
     error = storage.error().message();
     return std::nullopt;
@@ -40,7 +41,6 @@ std::optional<std::vector<RefTensor>> GraphRunner::run(ArrayRef<RefTensor> argum
   std::vector<runtime::TensorStorage> storage; // of arguments, then of outputs
   std::vector<runtime::ConstTensorRef> inputs;
   std::vector<runtime::TensorRef> states, outputs;
-  llvm::StringMap<unsigned> stateArgument;
   storage.reserve(arguments.size() + function.getNumResults());
   for (auto [i, argument] : llvm::enumerate(arguments)) {
     std::optional<runtime::TensorStorage> memory = allocate(argument.type, error);
@@ -48,19 +48,18 @@ std::optional<std::vector<RefTensor>> GraphRunner::run(ArrayRef<RefTensor> argum
       return std::nullopt;
     writeBytes(argument, memory->data());
     storage.push_back(std::move(*memory));
-    if (function.getArgAttr(i, stateAttr)) {
+    if (function.getArgAttr(i, stateAttr))
       states.push_back(storage.back().ref());
-      stateArgument[function.getArgAttrOfType<StringAttr>(i, nameAttr)] = i;
-    } else {
+    else
       inputs.push_back(storage.back().ref());
-    }
   }
+  SignaturePlaces signature(function);
   std::vector<const void *> whereResultIs;
   llvm::DenseSet<unsigned> updated;
   for (auto [i, type] : llvm::enumerate(function.getResultTypes())) {
-    if (auto name = function.getResultAttrOfType<StringAttr>(i, updatesAttr)) {
-      updated.insert(stateArgument.lookup(name));
-      whereResultIs.push_back(storage[stateArgument.lookup(name)].data());
+    if (BlockArgument state = signature.updated(i)) {
+      updated.insert(state.getArgNumber());
+      whereResultIs.push_back(storage[state.getArgNumber()].data());
       continue;
     }
     std::optional<runtime::TensorStorage> memory = allocate(cast<RankedTensorType>(type), error);

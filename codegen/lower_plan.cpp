@@ -38,7 +38,7 @@ void collectSources(Location loc, std::vector<runtime::SourceLocation> &sources)
 std::string rawBytes(DenseElementsAttr literal) {
   std::string bytes;
   Type element = literal.getElementType();
-  unsigned width = std::max(1u, element.getIntOrFloatBitWidth() / 8);
+  const int64_t width = elementBytes(element);
   auto append = [&](const APInt &bits) {
     uint64_t value = bits.getZExtValue();
     bytes.append(reinterpret_cast<const char *>(&value), width);
@@ -156,7 +156,7 @@ private:
     call.op = op;
     call.views = op.operandViews(target.model().views);
     for (const StridedView &view : call.views) {
-      int64_t element = byteSize(RankedTensorType::get({1}, tensorType(view.root).getElementType()));
+      int64_t element = elementBytes(tensorType(view.root).getElementType());
       call.operands.push_back(buffer(places.of(view.root), view.offset * element, spanOf(view) * element));
     }
     for (Value result : op->getResults())

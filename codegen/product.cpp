@@ -1,5 +1,6 @@
 // From a product of the planned function to the runtime's.
 #include "codegen/product.h"
+#include "codegen/dtypes.h"
 #include "ir/scalar_form.h"
 
 using namespace mlir;
@@ -7,14 +8,8 @@ using namespace mlir;
 namespace tcc {
 
 std::optional<runtime::DType> runtimeDType(Type element) {
-  using runtime::DType;
   std::optional<ElementType> type = elementTypeOf(element);
-  if (!type)
-    return std::nullopt;
-  static constexpr DType dtypes[] = {DType::f32,    DType::bf16, DType::f16, DType::f8e4m3,
-                                     DType::f8e5m2, DType::i1,   DType::i32, DType::i64}; // in ElementType's order
-  static_assert(std::size(dtypes) == elementTypes.size());
-  return dtypes[static_cast<size_t>(*type)];
+  return type ? std::optional(dtypeOf(*type)) : std::nullopt;
 }
 
 runtime::GemmDesc gemmDesc(MatmulOp op, const ViewLimits &limits) {

@@ -1,7 +1,9 @@
 // Inference of newly recorded ops through the dialect, and building of a module from a record.
 #include "frontend/capture.h"
+#include "codegen/dtypes.h"
 #include "ir/dialect.h"
 #include "ir/names.h"
+#include "ir/scalar_form.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -14,32 +16,7 @@ namespace tcc {
 namespace {
 
 Type elementType(DType dtype, MLIRContext *context) {
-  switch (dtype) {
-  case DType::f32:
-    return Float32Type::get(context);
-  case DType::bf16:
-    return BFloat16Type::get(context);
-  case DType::f16:
-    return Float16Type::get(context);
-  case DType::f8e4m3:
-    return Float8E4M3FNType::get(context);
-  case DType::f8e5m2:
-    return Float8E5M2Type::get(context);
-  case DType::i1:
-    return IntegerType::get(context, 1);
-  case DType::i32:
-    return IntegerType::get(context, 32);
-  case DType::i64:
-    return IntegerType::get(context, 64);
-  }
-  llvm_unreachable("every dtype has a type");
-}
-
-DType dtypeOf(Type type) {
-  for (const runtime::DTypeInfo &row : runtime::dtypeTable)
-    if (elementType(row.dtype, type.getContext()) == type)
-      return row.dtype;
-  llvm_unreachable("the dialect has no other element types");
+  return mlirType(context, elementTypeOf(dtype));
 }
 
 RankedTensorType toType(const ValueType &type, MLIRContext *context) {
@@ -190,7 +167,7 @@ MLIRContext &threadContext() {
 
 ValueType valueType(RankedTensorType type) {
   ArrayRef<int64_t> sizes = type.getShape();
-  return {dtypeOf(type.getElementType()), Shape(std::span<const int64_t>(sizes.data(), sizes.size()))};
+  return {dtypeOf(*elementTypeOf(type.getElementType())), Shape(std::span<const int64_t>(sizes.data(), sizes.size()))};
 }
 
 std::vector<ValueType> inferTypes(OpKind kind, std::span<const ValueType> operands, std::span<const uint64_t> words,

@@ -1,5 +1,6 @@
 // Strided views of values, and the form of a product's operands.
 #include "ir/dialect.h"
+#include "ir/tensor_bytes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
@@ -127,12 +128,11 @@ int64_t spanOf(const StridedView &view) {
 }
 
 int64_t bytesOfViews(Operation *op, ArrayRef<StridedView> views) {
-  auto elementBytes = [](Value value) { return std::max<int64_t>(1, tensorType(value).getElementTypeBitWidth() / 8); };
   int64_t bytes = 0;
   for (const StridedView &view : views)
-    bytes += spanOf(view) * elementBytes(view.root);
+    bytes += spanOf(view) * elementBytes(tensorType(view.root).getElementType());
   for (Value result : op->getResults())
-    bytes += tensorType(result).getNumElements() * elementBytes(result);
+    bytes += byteSize(tensorType(result));
   return bytes;
 }
 

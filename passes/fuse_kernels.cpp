@@ -13,6 +13,7 @@
 // It keeps each value's computation as it is, op for op; there is no CSE afterwards.
 #include "ir/analyze_kernel.h"
 #include "ir/scalar_form.h"
+#include "ir/tensor_bytes.h"
 #include "passes/fusion.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"

@@ -1,6 +1,7 @@
 // What fuse-kernels tells the user: for each kernel the ops that it fuses and the memory traffic that this saves, for
 // each two that stayed apart the reason and what it costs, and what products keep in memory.
 #include "ir/names.h"
+#include "ir/tensor_bytes.h"
 #include "mlir/IR/Builders.h"
 #include "passes/fusion.h"
 
@@ -9,8 +10,7 @@ using namespace mlir;
 namespace tcc {
 
 int64_t bytesOf(Value value) {
-  RankedTensorType type = tensorType(value);
-  return type.getNumElements() * std::max(1u, type.getElementTypeBitWidth() / 8);
+  return byteSize(tensorType(value));
 }
 
 namespace {

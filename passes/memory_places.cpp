@@ -5,10 +5,6 @@ using namespace mlir;
 
 namespace tcc {
 
-int64_t byteSize(RankedTensorType type) {
-  return type.getNumElements() * std::max(1u, type.getElementTypeBitWidth() / 8);
-}
-
 Place placeOf(OpResult result) {
   auto places = result.getOwner()->getAttrOfType<ArrayAttr>(placesAttr);
   ArrayRef<int64_t> numbers = cast<DenseI64ArrayAttr>(places[result.getResultNumber()]).asArrayRef();

@@ -1,6 +1,7 @@
 // Where the planner has put a value: attributes on the ops of a planned function, read by codegen.
 #pragma once
 #include "ir/dialect.h"
+#include "ir/tensor_bytes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace tcc {
@@ -41,8 +42,5 @@ private:
   llvm::SmallVector<Place, 0> arguments, results;
   llvm::SmallVector<mlir::BlockArgument, 0> states;
 };
-
-/// Bytes of a dense tensor in memory; i1 takes one byte an element.
-int64_t byteSize(mlir::RankedTensorType type);
 
 } // namespace tcc

@@ -6,17 +6,8 @@
 namespace tcc {
 struct PipelineOptions;
 
-mlir::LogicalResult specializeShapes(mlir::func::FuncOp function, const PipelineOptions &options);
-mlir::LogicalResult decompose(mlir::func::FuncOp function, const PipelineOptions &options);
-mlir::LogicalResult matchAttention(mlir::func::FuncOp function, const PipelineOptions &options);
-mlir::LogicalResult autodiff(mlir::func::FuncOp function, const PipelineOptions &options);
-mlir::LogicalResult expandUnsupported(mlir::func::FuncOp function, const PipelineOptions &options);
-mlir::LogicalResult simplify(mlir::func::FuncOp function, const PipelineOptions &options);
-mlir::LogicalResult autocast(mlir::func::FuncOp function, const PipelineOptions &options);
-mlir::LogicalResult splitReductions(mlir::func::FuncOp function, const PipelineOptions &options);
-mlir::LogicalResult narrowActivations(mlir::func::FuncOp function, const PipelineOptions &options);
-mlir::LogicalResult fuseKernels(mlir::func::FuncOp function, const PipelineOptions &options);
-mlir::LogicalResult schedule(mlir::func::FuncOp function, const PipelineOptions &options);
-mlir::LogicalResult planMemory(mlir::func::FuncOp function, const PipelineOptions &options);
+#define TCC_PASS(function, ...) mlir::LogicalResult function(mlir::func::FuncOp graph, const PipelineOptions &options);
+#include "passes/passes.def"
+#undef TCC_PASS
 
 } // namespace tcc

@@ -12,8 +12,6 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-using PassFunction = LogicalResult (*)(func::FuncOp, const PipelineOptions &);
-
 bool optimizes(const PipelineOptions &options) {
   return options.level >= 1;
 }
@@ -26,33 +24,16 @@ bool narrowsActivations(const PipelineOptions &options) {
   return narrowsProducts(options) && options.target.narrowActivations;
 }
 
+constexpr bool (*always)(const PipelineOptions &) = nullptr;
+
 constexpr PassInfo table[] = {
-    {"specialize-shapes", Phase::captured, "first: every later pass sees static sizes", true, nullptr},
-    {"decompose", Phase::captured, "before autodiff: gradients are known of primitives alone", true, nullptr},
-    {"match-attention", Phase::captured, "on primitives, before autodiff: the gradient of attention is attention's too",
-     false, optimizes},
-    {"autodiff", Phase::joint, "on primitives; forward and backward become one dataflow", true, nullptr},
-    {"autocast", Phase::shaped, "before kernels are asked for: a target may have them of 16-bit types alone", false,
-     narrowsProducts},
-    {"expand-unsupported", Phase::shaped, "after autodiff: the target may have the gradient's kernel as well", true,
-     nullptr},
-    {"simplify", Phase::shaped, "after autodiff: it shares sums and removes what no result needs", false, optimizes},
-    {"split-reductions", Phase::shaped, "before fusion: a long reduction's first part joins its producer", true,
-     nullptr},
-    {"narrow-activations", Phase::shaped, "before fusion, on the ops that it sees: it says what will be stored", false,
-     narrowsActivations},
-    {"fuse-kernels", Phase::fused, "after every rewrite of primitives: none remains outside a kernel", true, nullptr},
-    {"schedule", Phase::fused, "before planning: live ranges follow from the order", true, nullptr},
-    {"plan-memory", Phase::planned, "last: places follow from order and kernels", true, nullptr},
+#define TCC_PASS(function, name, phase, reason, wanted) {name, Phase::phase, reason, wanted, function},
+#include "passes/passes.def"
+#undef TCC_PASS
 };
 
-constexpr PassFunction functions[] = {specializeShapes,  decompose, matchAttention,  autodiff,          autocast,
-                                      expandUnsupported, simplify,  splitReductions, narrowActivations,
-                                      fuseKernels,       schedule,  planMemory};
-static_assert(std::size(table) == std::size(functions));
-
 bool isEnabled(const PassInfo &info, const PipelineOptions &options) {
-  if (info.required)
+  if (info.required())
     return true;
   auto given = options.passes.find(info.name);
   return given != options.passes.end() ? given->second : info.wanted(options);
@@ -74,7 +55,7 @@ LogicalResult checkNames(ModuleOp module, const PipelineOptions &options) {
       return module.emitError() << "unknown pass '" << name << "'"
                                 << (nearestPass(name).empty() ? "" : "; did you mean '" + nearestPass(name) + "'?");
     for (const PassInfo &info : table)
-      if (name == info.name && info.required && !on)
+      if (name == info.name && info.required() && !on)
         return module.emitError() << "pass '" << name << "' cannot be left out; no code can be made without it";
   }
   if (!options.dump.empty() && options.dump != "all" && options.dump != "changed" && !known(options.dump))
@@ -148,12 +129,12 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
   std::string before = wantText ? textOf(module) : std::string();
   bool reached = false;
   OperationFingerPrint fingerprint(function); // as the last pass left it
-  for (auto [info, run] : llvm::zip(table, functions)) {
+  for (const PassInfo &info : table) {
     if (!isEnabled(info, options))
       continue;
     VerifyEach check(function, options);
     auto start = std::chrono::steady_clock::now();
-    if (failed(run(function, options)))
+    if (failed(info.run(function, options)))
       return failure();
     double time = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     OperationFingerPrint after(function);

@@ -1,5 +1,5 @@
 // The one pipeline: from a captured function to a planned one. Flags, dumps, timing and the README's picture derive
-// from the table in pipeline.cpp.
+// from the table in passes.def.
 #pragma once
 #include "ir/phases.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -44,8 +44,10 @@ struct PassInfo {
   const char *name;
   Phase reaches;                           // the phase that holds after it
   const char *reason;                      // for its position
-  bool required;                           // no code can be made without it
-  bool (*wanted)(const PipelineOptions &); // of those that are not required: whether they run unless -f says otherwise
+  bool (*wanted)(const PipelineOptions &); // whether it runs unless -f says otherwise; null: no code without it
+  mlir::LogicalResult (*run)(mlir::func::FuncOp, const PipelineOptions &);
+
+  bool required() const { return !wanted; }
 };
 
 /// The table, in order.

@@ -1,6 +1,7 @@
 // bf16 stays an integer in memory and the upper half of an f32 in registers, so that no target sees a bf16 vector;
 // only the rounding instruction, where there is one, does.
 #include "codegen/cpu/lane_builder.h"
+#include "ir/tensor_bytes.h"
 #include "mlir/IR/Matchers.h"
 
 using namespace mlir;
@@ -20,7 +21,7 @@ Type LaneBuilder::stored(Type element) {
 }
 
 int64_t LaneBuilder::bytes(Type element) {
-  return std::max(1u, element.getIntOrFloatBitWidth() / 8);
+  return elementBytes(element);
 }
 
 Type LaneBuilder::like(Value value, Type element) {

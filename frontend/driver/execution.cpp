@@ -4,6 +4,7 @@
 #include "frontend/diagnostics.h"
 #include "frontend/npy.h"
 #include "ir/reference/interpreter.h"
+#include "passes/memory_places.h"
 #include "runtime/executable_limits.h"
 #include "runtime/profile_report.h"
 #include "llvm/ADT/StringExtras.h"
@@ -260,6 +261,7 @@ void interpretOnce(func::FuncOp function, const Options &options, const RunValue
     throw Error(problem);
 
   // 2. Results, then states.
+  const SignaturePlaces signature(function);
   std::vector<NamedArray> list;
   const std::vector<std::string> names = resultNames(function);
   for (auto [i, tensor] : llvm::enumerate(*results))
@@ -271,7 +273,7 @@ void interpretOnce(func::FuncOp function, const Options &options, const RunValue
     const std::string state = argumentName(function, i);
     const RefTensor *value = &arguments[i];
     for (auto [j, tensor] : llvm::enumerate(*results))
-      if (auto updates = function.getResultAttrOfType<StringAttr>(j, updatesAttr); updates && updates == state)
+      if (signature.updated(j) == function.getArgument(i))
         value = &tensor;
     list.push_back({state, arrayOf(state, *value)});
   }

@@ -1,6 +1,7 @@
 // Literals, coordinates, random bits, gather and scatter-add.
 #include "ir/emit.h"
 #include "ir/ops/shapes.h"
+#include "ir/tensor_bytes.h"
 
 using namespace mlir;
 
@@ -21,7 +22,7 @@ LogicalResult ConstantOp::verify() {
   RankedTensorType type = tensorType(getResult());
   if (!isa<DenseElementsAttr>(getValue()))
     return emitOpError("needs a dense literal");
-  int64_t bytes = type.getNumElements() * std::max(1u, type.getElementTypeBitWidth() / 8);
+  int64_t bytes = byteSize(type);
   if (!getValue().isSplat() && bytes > limit)
     return emitOpError() << "literal of " << bytes << " bytes; a literal that is no splat holds at most " << limit
                          << " (constant_c1)";

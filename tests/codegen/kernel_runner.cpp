@@ -1,9 +1,10 @@
 #include "kernel_runner.h"
+#include "ir/reference/bytes.h"
+#include "ir/tensor_bytes.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
-#include "ir/reference/tensor_bytes.h"
 #include "llvm/TargetParser/Host.h"
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -22,7 +23,7 @@ struct Buffer {
   std::vector<char> bytes;
   size_t size;
 
-  explicit Buffer(RankedTensorType type) : bytes(tensorBytes(type) + guard, char(0xff)), size(bytes.size() - guard) {}
+  explicit Buffer(RankedTensorType type) : bytes(byteSize(type) + guard, char(0xff)), size(bytes.size() - guard) {}
   bool guardIntact() const {
     return std::all_of(bytes.begin() + size, bytes.end(), [](char c) { return c == char(0xff); });
   }
@@ -65,7 +66,8 @@ LoadedKernel::LoadedKernel(const KernelText &text, const cpu::EmitOptions &optio
   info = std::move(*analysed);
   launch = cpu::launchOf(info);
   std::optional<std::string> bytes =
-      cpu::emitKernels(KernelSource{"kernel", info, {}}, options, cpu::Artefact::sharedObject, error);
+      cpu::emitKernels(KernelSource{.symbol = "kernel", .form = info, .names = {}, .text = {}}, options,
+                       cpu::Artefact::sharedObject, error);
   if (!bytes)
     return;
   library = load(*bytes);

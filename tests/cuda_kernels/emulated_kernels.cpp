@@ -1,6 +1,7 @@
 #include "tests/cuda_kernels/emulated_kernels.h"
 #include "ir/analyze_kernel.h"
-#include "ir/reference/tensor_bytes.h"
+#include "ir/reference/bytes.h"
+#include "ir/tensor_bytes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include <bit>
@@ -42,12 +43,12 @@ using Buffers = std::vector<std::unique_ptr<emulator::DeviceBuffer>>;
 Buffers buffersOf(const EmulatedKernel &kernel, func::FuncOp function) {
   Buffers buffers;
   for (auto [i, input] : llvm::enumerate(kernel.inputs)) {
-    buffers.push_back(std::make_unique<emulator::DeviceBuffer>(tensorBytes(input.type), "in" + std::to_string(i)));
+    buffers.push_back(std::make_unique<emulator::DeviceBuffer>(byteSize(input.type), "in" + std::to_string(i)));
     writeBytes(input, buffers.back()->data());
   }
   for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
     buffers.push_back(
-        std::make_unique<emulator::DeviceBuffer>(tensorBytes(cast<RankedTensorType>(type)), "out" + std::to_string(i)));
+        std::make_unique<emulator::DeviceBuffer>(byteSize(cast<RankedTensorType>(type)), "out" + std::to_string(i)));
   return buffers;
 }
 

@@ -4,8 +4,6 @@
 
 namespace tcc {
 
-/// Bytes of a dense tensor; i1 takes one an element.
-int64_t tensorBytes(mlir::RankedTensorType type);
 /// Writes every element, rounded to the element type.
 void writeBytes(const RefTensor &tensor, void *to);
 RefTensor readBytes(mlir::RankedTensorType type, const void *from);

@@ -1,5 +1,6 @@
 // Integers by their low bits, floats rounded to nearest even.
-#include "ir/reference/tensor_bytes.h"
+#include "ir/reference/bytes.h"
+#include "ir/tensor_bytes.h"
 #include "llvm/ADT/APFloat.h"
 #include <cstring>
 
@@ -7,10 +8,6 @@ using namespace mlir;
 
 namespace tcc {
 namespace {
-
-int64_t elementBytes(Type element) {
-  return std::max(1u, element.getIntOrFloatBitWidth() / 8);
-}
 
 /// The bits of `value` as an element; an integer's low ones.
 uint64_t bitsOf(double value, Type element) {
@@ -36,10 +33,6 @@ double valueOf(uint64_t bits, Type element) {
 }
 
 } // namespace
-
-int64_t tensorBytes(RankedTensorType type) {
-  return type.getNumElements() * elementBytes(type.getElementType());
-}
 
 void writeBytes(const RefTensor &tensor, void *to) {
   int64_t size = elementBytes(tensor.element());
