@@ -14,8 +14,8 @@ namespace {
 
 using Results = std::map<unsigned, RefTensor>; // by result number
 
-/// The function's results that no tcc.gradient is needed for; nothing where sizes are still unknown.
-std::optional<Results> evaluate(func::FuncOp function, std::string &error) {
+/// The function's results that no tcc.gradient is needed for.
+std::optional<Results> evaluate(func::FuncOp function, ArrayRef<RefTensor> arguments, std::string &error) {
   OwningOpRef<func::FuncOp> copy = function.clone();
   Operation *terminator = copy->getBody().front().getTerminator();
   llvm::DenseSet<Value> blocked;
@@ -38,10 +38,6 @@ std::optional<Results> evaluate(func::FuncOp function, std::string &error) {
     if (&op != terminator && op.use_empty())
       op.erase();
 
-  for (BlockArgument argument : copy->getArguments())
-    if (!tensorType(argument).hasStaticShape())
-      return std::nullopt;
-  std::vector<RefTensor> arguments = verifyInputs(*copy, VerifyInputs::random);
   FailureOr<std::vector<RefTensor>> values = interpret(*copy, arguments, RefMode::exact, error);
   if (failed(values))
     return std::nullopt;
@@ -74,38 +70,21 @@ double difference(const RefTensor &a, const RefTensor &b) {
 
 } // namespace
 
-std::vector<RefTensor> verifyInputs(func::FuncOp function, VerifyInputs kind) {
-  constexpr uint64_t seed = 7;
-  // Ties, zeros of both signs, and what saturates exponentials or vanishes beside the others.
-  constexpr double edges[] = {0, -0.0, 1, 1, -1, 0.5, 30, -30, 1e-4, 1e-20};
-  std::vector<RefTensor> arguments;
-  for (BlockArgument argument : function.getArguments()) {
-    RankedTensorType type = tensorType(argument);
-    auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nameAttr);
-    bool positive = type.getRank() == 0 || (name && name.getValue().ends_with(".v"));
-    uint64_t stream = seed * 1000 + argument.getArgNumber();
-    bool isIndex = type.getElementType().isInteger();
-    arguments.push_back(isIndex ? randomTensor(type, stream, 0, 4) // rows that small tables have too
-                                : randomTensor(type, stream, positive ? 0.01 : -1, 1));
-    if (kind == VerifyInputs::random || isIndex || positive)
-      continue;
-    for (auto [i, value] : llvm::enumerate(arguments.back().data)) // one element in four is an edge
-      if (uint64_t choice = (i * 0x9e3779b97f4a7c15 + stream) >> 32; choice % 4 == 0)
-        value = roundToElement(edges[choice / 4 % std::size(edges)], type.getElementType());
-  }
-  return arguments;
-}
-
 struct VerifyEach::Impl {
   func::FuncOp function;
+  std::vector<RefTensor> arguments; // what a pass does to the function changes none of them
   std::optional<Results> before;
 };
 
 VerifyEach::VerifyEach(func::FuncOp function, const PipelineOptions &options) {
-  if (!options.verifyEach)
+  const bool sizesAreKnown = llvm::all_of(function.getArguments(),
+                                          [](BlockArgument argument) { return tensorType(argument).hasStaticShape(); });
+  if (!options.verifyEach || !sizesAreKnown)
     return;
   std::string error;
-  impl = std::make_unique<Impl>(Impl{function, evaluate(function, error)});
+  std::vector<RefTensor> arguments = verifyInputs(function, VerifyInputs::random);
+  std::optional<Results> before = evaluate(function, arguments, error);
+  impl = std::make_unique<Impl>(Impl{function, std::move(arguments), std::move(before)});
 }
 
 VerifyEach::~VerifyEach() = default;
@@ -114,7 +93,7 @@ LogicalResult VerifyEach::compare(StringRef pass) {
   if (!impl || !impl->before)
     return success();
   std::string error;
-  std::optional<Results> after = evaluate(impl->function, error);
+  std::optional<Results> after = evaluate(impl->function, impl->arguments, error);
   if (!after)
     return impl->function.emitError() << "after pass '" << pass << "' the interpreter refuses the function: " << error;
   // Splitting and reordering sums changes fp64 rounding, and long sums of cancelling terms lose some digits. Literals

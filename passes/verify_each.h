@@ -7,8 +7,9 @@
 namespace tcc {
 struct PipelineOptions;
 
-/// `random`: floats in [-1, 1), in [0.01, 1) for scalars and second moments; integers in 0..3. `adversarial`: the same,
-/// but a quarter of the floats are zeros of both signs, equal to each other, large or tiny.
+/// `random`: floats in [-1, 1), in [0.01, 1) for scalars and what a root or a logarithm is taken of (second moments);
+/// integers in 0..3. `adversarial`: the same, but a quarter of the floats are zeros of both signs, equal to each other,
+/// large or tiny.
 enum class VerifyInputs { random, adversarial };
 std::vector<RefTensor> verifyInputs(mlir::func::FuncOp function, VerifyInputs kind);
 

@@ -123,6 +123,29 @@ TEST_F(Pipeline, everyPassKeepsTheMeaningOfEveryStep) {
       }
 }
 
+TEST_F(Pipeline, whatARootIsTakenOfIsDrawnPositive) {
+  OwningOpRef<ModuleOp> module = parse(R"(
+func.func @main(%x: tensor<64xf32>, %second: tensor<64xf32>, %g: tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>) {
+  %square = tcc.mul %g, %g : tensor<64xf32>
+  %sum = tcc.add %second, %square : tensor<64xf32>
+  %root = tcc.sqrt %sum : tensor<64xf32>
+  %y = tcc.div %x, %root : tensor<64xf32>
+  return %y, %sum : tensor<64xf32>, tensor<64xf32>
+})");
+  const auto smallest = [](const RefTensor &tensor) { return *llvm::min_element(tensor.data); };
+  for (Phase phase : {Phase::captured, Phase::planned}) { // in a kernel's region as well
+    for (VerifyInputs kind : {VerifyInputs::random, VerifyInputs::adversarial}) {
+      const std::vector<RefTensor> inputs = verifyInputs(mainOf(*module), kind);
+      EXPECT_LT(smallest(inputs[0]), 0);
+      EXPECT_GT(smallest(inputs[1]), 0);
+      EXPECT_LT(smallest(inputs[2]), 0);
+    }
+    if (phase == Phase::captured) {
+      ASSERT_TRUE(run(*module, atLevel(2))) << messages;
+    }
+  }
+}
+
 TEST_F(Pipeline, longChainsStayWithinBounds) {
   const int length = 3000;
   std::string text = "func.func @main(%v0: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) {\n",
