@@ -63,6 +63,13 @@ bool sameBits(ArrayRef<RefTensor> a, ArrayRef<RefTensor> b) {
   return true;
 }
 
+bool sameElements(const RefTensor &a, const RefTensor &b) {
+  const bool signedZeros = isa<FloatType>(a.element());
+  return a.type == b.type && llvm::equal(a.data, b.data, [&](double x, double y) {
+           return (std::isnan(x) && std::isnan(y)) || (x == y && (!signedZeros || std::signbit(x) == std::signbit(y)));
+         });
+}
+
 bool allClose(ArrayRef<double> a, ArrayRef<double> b, double rtol, double atol) {
   if (a.size() != b.size())
     return false;

@@ -35,6 +35,9 @@ double largestDifference(llvm::ArrayRef<double> a, llvm::ArrayRef<double> b);
 /// True if the two lists hold tensors of the same types and the same bits.
 bool sameBits(llvm::ArrayRef<RefTensor> a, llvm::ArrayRef<RefTensor> b);
 
+/// True if the two have one type and equal elements: floats' zeros of one sign, a NaN equal to any NaN.
+bool sameElements(const RefTensor &a, const RefTensor &b);
+
 /// True where every element of a is within atol + rtol · |b| of b's, NaN and infinities being equal to themselves.
 bool allClose(llvm::ArrayRef<double> a, llvm::ArrayRef<double> b, double rtol, double atol);
 

@@ -63,11 +63,6 @@ protected:
     return inputs;
   }
 
-  static bool sameBits(const RefTensor &a, const RefTensor &b) {
-    return a.type == b.type &&
-           llvm::equal(a.data, b.data, [](double x, double y) { return (std::isnan(x) && std::isnan(y)) || x == y; });
-  }
-
   /// Whether an op computes in more than two rounded steps: the reference may say it by another formula then.
   static bool hasLongForms(func::FuncOp function) {
     bool found = false;
@@ -102,7 +97,7 @@ protected:
       if (!run.fault.empty())
         return run.fault;
       for (size_t i = 0; i < types.size(); ++i)
-        if (!sameBits(run.results[i], (*expected)[i]) &&
+        if (!sameElements(run.results[i], (*expected)[i]) &&
             !(longForms && compare(run.results[i], (*exact)[i], (*expected)[i]).ok))
           return "result " + std::to_string(i) + (mode == RefMode::exact ? " (exact)" : " (rounding)") + " differs";
     }

@@ -1,5 +1,6 @@
 // Folding keeps every bit: literals, equal operands and repeated ops over special values, with and without folding.
 #include "ir/emit.h"
+#include "ir/reference/compare.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "tests/ops/op_table.h"
@@ -9,13 +10,6 @@ using namespace mlir;
 
 namespace tcc::test {
 namespace {
-
-bool sameBits(const RefTensor &a, const RefTensor &b) {
-  return a.type == b.type && llvm::all_of(llvm::zip_equal(a.data, b.data), [](auto pair) {
-           auto [x, y] = pair;
-           return (std::isnan(x) && std::isnan(y)) || (x == y && std::signbit(x) == std::signbit(y));
-         });
-}
 
 class Folding : public ::testing::Test {
 protected:
@@ -32,7 +26,7 @@ protected:
     auto after = interpret(function, inputs, RefMode::rounding, error);
     ASSERT_TRUE(succeeded(after)) << what << ": " << error;
     for (auto [x, y] : llvm::zip_equal(*before, *after))
-      EXPECT_TRUE(sameBits(x, y)) << what;
+      EXPECT_TRUE(sameElements(x, y)) << what;
   }
 
   OwningOpRef<ModuleOp> parse(const std::string &text) {
