@@ -109,20 +109,6 @@ std::string numbersOf(const StructuredCall &call, const Work &work, const Scratc
   return std::string(reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(int64_t));
 }
 
-/// The buffer of a constant with these bytes, which equal calls share.
-runtime::BufferId constantOf(std::string bytes, runtime::Plan &plan) {
-  size_t index = std::find(plan.constants.begin(), plan.constants.end(), bytes) - plan.constants.begin();
-  runtime::Buffer whole{runtime::Space::constant, static_cast<uint32_t>(index), 0, static_cast<int64_t>(bytes.size())};
-  if (index == plan.constants.size())
-    plan.constants.push_back(std::move(bytes));
-  auto known = std::find(plan.buffers.begin(), plan.buffers.end(), whole);
-  if (known == plan.buffers.end()) {
-    plan.buffers.push_back(whole);
-    return static_cast<runtime::BufferId>(plan.buffers.size() - 1);
-  }
-  return static_cast<runtime::BufferId>(known - plan.buffers.begin());
-}
-
 std::string labelOf(const Work &work) {
   const AttentionSizes &sizes = work.sizes;
   std::string label = work.kind == AttentionKind::backward ? "attention backward " : "attention ";
