@@ -1,19 +1,8 @@
-// What every optimizer does: norm, clipping, the condition of an update.
+// What every optimizer does: clipping, the condition of an update.
 #include "frontend/optim.h"
 #include "frontend/scope.h"
 
 namespace tcc::optim {
-
-Tensor globalNorm(std::span<const Tensor> gradients, Loc loc) {
-  const Scope scope("gradient_norm");
-  Tensor total;
-  for (const Tensor &gradient : gradients) {
-    const Tensor wide = cast(gradient, DType::f32, loc);
-    const Tensor squares = sum(wide * Operand(wide, loc), {}, KeepDims::no, loc);
-    total = total ? total + Operand(squares, loc) : squares;
-  }
-  return total ? sqrt(total, loc) : zeros({}, DType::f32, loc);
-}
 
 Optimizer::Optimizer(std::vector<Parameter> parameters, double clip) : params(std::move(parameters)), clip(clip) {}
 

@@ -150,17 +150,22 @@ private:
     return node;
   }
 
+  unsigned loadAt(Value argument, const IndexExpr &element, ArrayRef<unsigned> guards) {
+    KernelNode node;
+    node.kind = KernelNode::Kind::load;
+    node.type = elementOf(argument);
+    node.argument = argumentNumber.lookup(argument);
+    node.index = resolve(element);
+    node.guards.assign(guards.begin(), guards.end());
+    return addNode(std::move(node));
+  }
+
   std::optional<unsigned> makeNode(Value value, ArrayRef<IndexExpr> coordinates, ArrayRef<unsigned> guards) {
     RankedTensorType type = tensorType(value);
     KernelNode node;
     node.type = elementOf(value);
-    if (auto argument = argumentNumber.find(value); argument != argumentNumber.end()) {
-      node.kind = KernelNode::Kind::load;
-      node.argument = argument->second;
-      node.index = resolve(linearize(coordinates, type.getShape()));
-      node.guards.assign(guards.begin(), guards.end());
-      return addNode(std::move(node));
-    }
+    if (argumentNumber.contains(value))
+      return loadAt(value, linearize(coordinates, type.getShape()), guards);
     Operation *op = value.getDefiningOp();
     if (auto literal = dyn_cast<ConstantOp>(op)) {
       if (!literal.getValue().isSplat()) {
@@ -270,9 +275,13 @@ private:
         if (from[i] != 1)
           inner[i] = coordinates[i + leading];
     } else if (isa<ReshapeOp>(op)) {
-      std::optional<SmallVector<IndexExpr>> split =
-          delinearize(linearize(coordinates, tensorType(op->getResult(0)).getShape()), from);
+      IndexExpr element = linearize(coordinates, tensorType(op->getResult(0)).getShape());
+      std::optional<SmallVector<IndexExpr>> split = delinearize(element, from);
       if (!split) {
+        while (auto reshape = operand.getDefiningOp<ReshapeOp>())
+          operand = reshape.getX();
+        if (argumentNumber.contains(operand)) // in memory, where the linear order is all there is
+          return loadAt(operand, element, guards);
         refuse("expected the sizes of " + typeText(tensorType(op->getResult(0))) + " and " +
                typeText(tensorType(operand)) + " to divide each other");
         return std::nullopt;

@@ -160,5 +160,13 @@ TEST_F(CudaStep, bitsDependOnNoStreamScheduleOrCapture) {
   expectSameBits(trainOnMachine(true), captured, "captured, by chance");
 }
 
+// Parts of a sum, tiles and blocks follow from shapes alone: another GPU gives the same bits.
+TEST_F(CudaStep, bitsDependOnNoDevice) {
+  use("late,h200");
+  TrainingRun h200 = trainOnMachine(true);
+  use("late,a100");
+  expectSameBits(trainOnMachine(true), h200, "an A100");
+}
+
 } // namespace
 } // namespace tcc

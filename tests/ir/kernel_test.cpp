@@ -307,6 +307,27 @@ TEST_F(Kernels, viewsNestInAnyOrder) {
        "%r : 6x1xf32");
 }
 
+// In memory the linear order is all there is; a value that is computed has coordinates.
+TEST_F(Kernels, sizesThatDoNotNestAreReadInLinearOrder) {
+  StringRef squares = R"(
+    %v = tcc.reshape %x : tensor<4x9xf32> -> tensor<2x18xf32>
+    %w = tcc.reshape %v : tensor<2x18xf32> -> tensor<6x6xf32>
+    %p = tcc.mul %w, %w : tensor<6x6xf32>
+    %r = tcc.reduce_sum %p axes [1] : tensor<6x6xf32> -> tensor<6x1xf32>)";
+  EXPECT_EQ(print(form("x: 4x9xf32", squares, "%r : 6x1xf32")), R"(space 1 x 6 x 6, stages 1
+%0 = load arg0[6*row + column] : f32, stage 0
+%1 = mulf(%0, %0) : f32, stage 0
+%2 = row sum of %1 : f32, stage 0, once a row
+result0[row] = element %2
+)");
+  EXPECT_EQ(refusalOf("x: 4x9xf32", R"(
+    %e = tcc.exp %x : tensor<4x9xf32>
+    %v = tcc.reshape %e : tensor<4x9xf32> -> tensor<6x6xf32>
+    %r = tcc.reduce_sum %v axes [1] : tensor<6x6xf32> -> tensor<6x1xf32>)",
+                      "%r : 6x1xf32"),
+            "expected the sizes of 6x6xf32 and 4x9xf32 to divide each other");
+}
+
 TEST_F(Kernels, coordinatesAndRandomBitsFollowViews) {
   KernelInfo info = form("s: i32", R"(
     %b = tcc.random_bits %s stream 3 : tensor<i32> -> tensor<4x6xi32>
