@@ -275,13 +275,16 @@ private:
         if (from[i] != 1)
           inner[i] = coordinates[i + leading];
     } else if (isa<ReshapeOp>(op)) {
-      IndexExpr element = linearize(coordinates, tensorType(op->getResult(0)).getShape());
-      std::optional<SmallVector<IndexExpr>> split = delinearize(element, from);
-      if (!split) {
-        while (auto reshape = operand.getDefiningOp<ReshapeOp>())
-          operand = reshape.getX();
-        if (argumentNumber.contains(operand)) // in memory, where the linear order is all there is
-          return loadAt(operand, element, guards);
+      std::optional<SmallVector<IndexExpr>> split =
+          delinearize(linearize(coordinates, tensorType(op->getResult(0)).getShape()), from);
+      if (!split) { // of what is in memory there are strides
+        StridedView memory = stridedView(op->getResult(0));
+        if (argumentNumber.contains(memory.root)) {
+          IndexExpr element(memory.offset);
+          for (auto [coordinate, stride] : llvm::zip_equal(coordinates, memory.strides))
+            element = element + coordinate * stride;
+          return loadAt(memory.root, element, guards);
+        }
         refuse("expected the sizes of " + typeText(tensorType(op->getResult(0))) + " and " +
                typeText(tensorType(operand)) + " to divide each other");
         return std::nullopt;

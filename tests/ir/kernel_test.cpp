@@ -307,8 +307,8 @@ TEST_F(Kernels, viewsNestInAnyOrder) {
        "%r : 6x1xf32");
 }
 
-// In memory the linear order is all there is; a value that is computed has coordinates.
-TEST_F(Kernels, sizesThatDoNotNestAreReadInLinearOrder) {
+// What is in memory has strides; a value that is computed has coordinates.
+TEST_F(Kernels, sizesThatDoNotNestAreReadByStrides) {
   StringRef squares = R"(
     %v = tcc.reshape %x : tensor<4x9xf32> -> tensor<2x18xf32>
     %w = tcc.reshape %v : tensor<2x18xf32> -> tensor<6x6xf32>
@@ -320,6 +320,19 @@ TEST_F(Kernels, sizesThatDoNotNestAreReadInLinearOrder) {
 %2 = row sum of %1 : f32, stage 0, once a row
 result0[row] = element %2
 )");
+  EXPECT_NE(print(form("x: 7x9xf32", R"(
+    %s = tcc.slice %x [2, 0] to [6, 9] : tensor<7x9xf32> -> tensor<4x9xf32>
+    %v = tcc.reshape %s : tensor<4x9xf32> -> tensor<6x6xf32>
+    %r = tcc.reduce_sum %v axes [1] : tensor<6x6xf32> -> tensor<6x1xf32>)",
+                       "%r : 6x1xf32"))
+                .find("load arg0[6*row + column + 18]"),
+            std::string::npos);
+  EXPECT_EQ(refusalOf("x: 4x10xf32", R"(
+    %s = tcc.slice %x [0, 1] to [4, 10] : tensor<4x10xf32> -> tensor<4x9xf32>
+    %v = tcc.reshape %s : tensor<4x9xf32> -> tensor<6x6xf32>
+    %r = tcc.reduce_sum %v axes [1] : tensor<6x6xf32> -> tensor<6x1xf32>)",
+                      "%r : 6x1xf32"),
+            "expected the sizes of 6x6xf32 and 4x9xf32 to divide each other");
   EXPECT_EQ(refusalOf("x: 4x9xf32", R"(
     %e = tcc.exp %x : tensor<4x9xf32>
     %v = tcc.reshape %e : tensor<4x9xf32> -> tensor<6x6xf32>
