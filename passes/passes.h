@@ -13,6 +13,7 @@ mlir::LogicalResult autodiff(mlir::func::FuncOp function, const PipelineOptions 
 mlir::LogicalResult expandUnsupported(mlir::func::FuncOp function, const PipelineOptions &options);
 mlir::LogicalResult simplify(mlir::func::FuncOp function, const PipelineOptions &options);
 mlir::LogicalResult autocast(mlir::func::FuncOp function, const PipelineOptions &options);
+mlir::LogicalResult padShapes(mlir::func::FuncOp function, const PipelineOptions &options);
 mlir::LogicalResult splitReductions(mlir::func::FuncOp function, const PipelineOptions &options);
 mlir::LogicalResult narrowActivations(mlir::func::FuncOp function, const PipelineOptions &options);
 mlir::LogicalResult fuseKernels(mlir::func::FuncOp function, const PipelineOptions &options);

@@ -22,6 +22,10 @@ bool narrowsProducts(const PipelineOptions &options) {
   return options.products != ProductType::asWritten;
 }
 
+bool padsShapes(const PipelineOptions &options) {
+  return optimizes(options) && options.padding.value_or(options.target.padding.multiple) > 0;
+}
+
 bool narrowsActivations(const PipelineOptions &options) {
   return narrowsProducts(options) && options.target.narrowActivations;
 }
@@ -37,6 +41,8 @@ constexpr PassInfo table[] = {
     {"expand-unsupported", Phase::shaped, "after autodiff: the target may have the gradient's kernel as well", true,
      nullptr},
     {"simplify", Phase::shaped, "after autodiff: it shares sums and removes what no result needs", false, optimizes},
+    {"pad-shapes", Phase::shaped, "of final types: what products gain follows from them; before sums are cut up", false,
+     padsShapes},
     {"split-reductions", Phase::shaped, "before fusion: a long reduction's first part joins its producer", true,
      nullptr},
     {"narrow-activations", Phase::shaped, "before fusion, on the ops that it sees: it says what will be stored", false,
@@ -46,8 +52,8 @@ constexpr PassInfo table[] = {
     {"plan-memory", Phase::planned, "last: places follow from order and kernels", true, nullptr},
 };
 
-constexpr PassFunction functions[] = {specializeShapes,  decompose, matchAttention,  autodiff,          autocast,
-                                      expandUnsupported, simplify,  splitReductions, narrowActivations,
+constexpr PassFunction functions[] = {specializeShapes,  decompose, matchAttention, autodiff,        autocast,
+                                      expandUnsupported, simplify,  padShapes,      splitReductions, narrowActivations,
                                       fuseKernels,       schedule,  planMemory};
 static_assert(std::size(table) == std::size(functions));
 
