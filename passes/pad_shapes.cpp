@@ -158,6 +158,7 @@ private:
     SmallVector<ValueDim, 3> list = pitches(op);
     llvm::erase_if(list, [&](ValueDim at) { return sizeOf(at) % multiple == 0; });
     double flops = static_cast<double>(op.flops());
+    auto gaining = llvm::count_if(list, [&](ValueDim at) { return mayBePadded(sizeOf(at)); });
     for (ValueDim at : list) {
       Choice &choice = choices[extentOf(at)];
       choice.size = sizeOf(at);
@@ -167,7 +168,7 @@ private:
         choice.added += flops * (static_cast<double>(choice.padded) / choice.size - 1);
       }
       if (mayBePadded(choice.size))
-        choice.saved += flops * gainOf(op) / static_cast<double>(list.size());
+        choice.saved += flops * gainOf(op) / static_cast<double>(gaining);
     }
   }
 
