@@ -197,6 +197,8 @@ OpFoldResult MulOp::fold(FoldAdaptor adaptor) {
   return foldBinary(adaptor.getLhs(), adaptor.getRhs(), [](double a, double b) { return a * b; });
 }
 SmallVector<Value> MulOp::gradient(Emit &b, ValueRange dy) {
+  if (getLhs() == getRhs()) // one term, not two equal ones: 2 is exact, and joins a factor that is equal along a row
+    return {b.mul(b.mul(dy[0], 2), getLhs()), Value()};
   return {b.mul(dy[0], getRhs()), b.mul(dy[0], getLhs())};
 }
 Value MulOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
