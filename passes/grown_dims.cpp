@@ -255,7 +255,9 @@ void GrownDims::finish() {
     builder.setInsertionPointAfterValue(longer);
     ArrayRef<int64_t> shape = tensorType(at.first).getShape();
     Value cut = Emit(builder, longer.getLoc()).slice(longer, SmallVector<int64_t>(shape.size(), 0), shape);
-    at.first.replaceUsesWithIf(cut, [&](OpOperand &use) { return use.getOwner() != cut.getDefiningOp(); });
+    // What grows along another dim may read the value in front of its cut.
+    Operation *behindIt = cut.getDefiningOp();
+    at.first.replaceUsesWithIf(cut, [&](OpOperand &use) { return behindIt->isBeforeInBlock(use.getOwner()); });
   }
 }
 
