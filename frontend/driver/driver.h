@@ -20,7 +20,7 @@ int runDoctor(llvm::raw_ostream &os);
 bool examineGpus(llvm::raw_ostream &os);
 void printVersion(llvm::raw_ostream &os);
 
-inline constexpr const char *versionText = "0.1.0";
+inline constexpr const char *versionText = TCC_VERSION; // the project's, of CMakeLists.txt
 
 /// From now on, a crash writes `text` (command line and graph) to a file, prints its path and exits with 70.
 void armReproducer(std::string text);

@@ -79,7 +79,7 @@ TEST(Driver, HelpBeginsWithExamples) {
 
 TEST(Driver, Versions) {
   EXPECT_HAS(tcc("--version").out, "oneDNN");
-  EXPECT_EQ(tcc("-dumpversion").out, "0.1.0\n");
+  EXPECT_EQ(tcc("-dumpversion").out, TCC_VERSION "\n");
   const Result doctor = tcc("--doctor");
   EXPECT_EQ(doctor.status, 0);
   EXPECT_HAS(doctor.out, "threads");
