@@ -418,6 +418,10 @@ Tensor dropout(const Tensor &x, double rate, const Tensor &seed, int64_t stream,
   return first ? record(OpKind::dropout, {x, seed, first}, words, loc) : record(OpKind::dropout, {x, seed}, words, loc);
 }
 
+Tensor stochasticCast(const Tensor &x, const Tensor &seed, int64_t stream, Loc loc) {
+  return record(OpKind::stochasticCast, {x, seed}, Words().integer(stream), loc);
+}
+
 AdamwResult adamw(const Tensor &parameter, const Tensor &gradient, const Tensor &m, const Tensor &v, const Tensor &lr,
                   const Tensor &step, const Tensor &scale, const Tensor &apply, const AdamwOptions &options, Loc loc) {
   const Tensor operands[] = {parameter, gradient, m, v, lr, step, scale, apply};

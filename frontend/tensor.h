@@ -170,6 +170,10 @@ Tensor attention(const Tensor &q, const Tensor &k, const Tensor &v, bool causal,
 Tensor dropout(const Tensor &x, double rate, const Tensor &seed, int64_t stream, const Tensor &first = {},
                Loc loc = Loc::current());
 
+/// x (f32) in bf16, rounded up or down at random so that the mean is x: by random bits of seed (i32 or i64 scalar),
+/// which should change from step to step, and stream, each place its own.
+Tensor stochasticCast(const Tensor &x, const Tensor &seed, int64_t stream, Loc loc = Loc::current());
+
 struct AdamwOptions {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weightDecay = 0.1;
 };
