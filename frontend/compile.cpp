@@ -334,6 +334,26 @@ std::vector<Array> Function::call(std::span<const Array> arguments) {
   return impl->device->sharesHostMemory() ? impl->runInPlace(inputs) : impl->startElsewhere(inputs);
 }
 
+runtime::Plan Function::plan(std::span<const Array> arguments) {
+  const Turn turn(held().busy, impl->name);
+  impl->current = nullptr;
+  impl->trace(arguments);
+  std::string text, error;
+  llvm::raw_string_ostream stream(text);
+  DiagnosticPrinter printer(stream);
+  ScopedDiagnostics diagnostics(&threadContext(), printer);
+  const mlir::OwningOpRef<mlir::ModuleOp> module = impl->module();
+  CompileOptions options;
+  applyFlags(impl->options, options);
+  options.targetName = impl->device->codeTarget();
+  std::optional<runtime::Plan> plan;
+  if (succeeded(mlir::verify(*module)) && succeeded(verifyGraph(*module)))
+    plan = compilePlan(*module, options, error);
+  if (!plan)
+    throw Error("'" + impl->name + "' cannot be compiled: " + text + error);
+  return std::move(*plan);
+}
+
 void Function::prepare(std::span<const Array> arguments) {
   const Turn turn(held().busy, impl->name);
   impl->prepare(arguments);

@@ -18,6 +18,7 @@ namespace runtime {
 class Device;
 class Executable;
 class Profiler;
+struct Plan;
 } // namespace runtime
 
 /// The compiler's flags (level, products, passes, threads, march, fastMath) are its base.
@@ -70,6 +71,8 @@ public:
 
   /// Compiles for these arguments without running.
   void prepare(std::span<const Array> arguments);
+  /// The plan of a step for these arguments: nothing is loaded, and no memory taken for it.
+  runtime::Plan plan(std::span<const Array> arguments);
   /// Runs one step for these arguments on the device kernel by kernel beside the CPU, each kernel from the device's own
   /// operands; states stay as they are. What was compared, in words. Throws Error for the first value that differs
   /// beyond rounding (kernel, source line, both values), and on a CPU, which needs no check.

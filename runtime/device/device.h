@@ -81,6 +81,7 @@ public:
   virtual std::string_view kind() const = 0;      ///< "cpu", "cuda"
   virtual const std::string &name() const = 0;    ///< "cpu", "cuda:0 (NVIDIA H200)": for guards and messages
   virtual bool sharesHostMemory() const = 0;      ///< whether its addresses are the host's
+  virtual int64_t memoryBytes() const = 0;        ///< all that it has
   virtual int64_t allocatedBytes() const = 0;     ///< live now: what allocate() and arena() have given
   virtual bool isClosed() const { return false; } ///< after an error that nothing of it survives; the host goes on
   virtual Error accepts(const TargetCode &code) const = 0; ///< why the device cannot run it

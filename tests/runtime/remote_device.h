@@ -15,6 +15,7 @@ public:
   std::string_view kind() const override { return "remote"; }
   const std::string &name() const override { return label; }
   bool sharesHostMemory() const override { return false; }
+  int64_t memoryBytes() const override { return cpu->memoryBytes(); }
   int64_t allocatedBytes() const override { return cpu->allocatedBytes(); }
   bool isClosed() const override { return !lost.empty(); }
   Error accepts(const TargetCode &code) const override { return cpu->accepts(code); }
