@@ -115,7 +115,8 @@ def _cross_entropy(graph, rng):
     def steps(n, v, t):
         rest = n(v - v.amax(-1, keepdim=True).detach())
         losses = n(torch.log(n(torch.exp(rest).sum(-1), 2)))
-        return n(n(losses - torch.gather(rest, -1, t.unsqueeze(-1)).squeeze(-1)).mean(), 2)
+        total = n(losses - torch.gather(rest, -1, t.unsqueeze(-1)).squeeze(-1)).sum()
+        return n(n(total, 2) / t.numel())  # the sum may overflow where the mean does not
 
     return graph.emit("cross_entropy {0}, {1} : {t0}, {t1} -> {r0}", [x, targets], ["f32"], F.cross_entropy,
                       noisy=steps, ulps=2), [x]
