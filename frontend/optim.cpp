@@ -10,9 +10,9 @@ Tensor globalNorm(std::span<const Tensor> gradients, Loc loc) {
   for (const Tensor &gradient : gradients) {
     const Tensor wide = cast(gradient, DType::f32, loc);
     const Tensor squares = sum(wide * Operand(wide, loc), {}, KeepDims::no, loc);
-    total = total ? total + Operand(squares, loc) : squares;
+    total = total.defined() ? total + Operand(squares, loc) : squares;
   }
-  return total ? sqrt(total, loc) : zeros({}, DType::f32, loc);
+  return total.defined() ? sqrt(total, loc) : zeros({}, DType::f32, loc);
 }
 
 Optimizer::Optimizer(std::vector<Parameter> parameters, double clip) : params(std::move(parameters)), clip(clip) {}

@@ -65,7 +65,7 @@ struct TrainingDropout {
   int64_t nextStream = 0; ///< each place takes its own
 
   Tensor operator()(const Tensor &x) { return nn::dropout(x, {rate, seed, nextStream++, first}); }
-  explicit operator bool() const { return seed && rate > 0; }
+  explicit operator bool() const { return seed.defined() && rate > 0; }
 };
 
 // What follows is for traced functions. Tokens and targets are i32 [B, T] with T up to config().positions() (tcc::Error

@@ -59,6 +59,9 @@ public:
   virtual Error run(Profiler *profiler) = 0;
   /// Waits for all that was started.
   virtual Error finish() = 0;
+  /// Instructions [begin, end) of one step, done on return; a step's parts come in order, the first at 0. For devices
+  /// that share the host's memory.
+  virtual Error runPart(size_t begin, size_t end, Profiler *profiler);
 
   /// For devices with memory of their own. Host bytes on their way to the places of the inputs, before the next run();
   /// the host may change them on return.
@@ -103,11 +106,16 @@ public:
                                                   const ProgramOptions &options) = 0;
 
   std::mutex &mutex() { return lock; }
+  /// A number that grows with every step or part of one, under the mutex: what a step left in the arena is there as
+  /// long as nobody has taken a later turn.
+  uint64_t takeTurn() { return ++turns; }
+  uint64_t lastTurn() const { return turns; }
   /// Bytes that caches hold on it, counted together against a cap.
   const std::shared_ptr<std::atomic<int64_t>> &cachedBytes() const { return cached; }
 
 private:
   std::mutex lock;
+  uint64_t turns = 0;
   std::shared_ptr<std::atomic<int64_t>> cached = std::make_shared<std::atomic<int64_t>>(0);
 };
 

@@ -58,6 +58,7 @@ public:
       if (!grown)
         return grown.error();
       *step = std::move(*grown);
+      takeTurn(); // what a step had left is gone
     }
     return step->window(bytes);
   }
