@@ -94,8 +94,9 @@ Array Function::Impl::answer(const HostRead &read) {
     } else {
       if (now.paused && !isInPlan())
         now.paused.reset();
-      else if (!now.paused && now.kept.empty() && !now.preparesOnly)
+      if (now.mayBegin && !now.preparesOnly)
         beginStep();
+      now.mayBegin = false;
       const Clock::time_point running = Clock::now();
       if (now.paused) {
         const auto place = std::find(now.paused->asked.begin(), now.paused->asked.end(), read.value);

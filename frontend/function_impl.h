@@ -48,6 +48,7 @@ struct Function::Impl {
     int64_t reads = 0;
     size_t lastSite = 0; ///< of the last break
     bool preparesOnly = false;
+    bool mayBegin = true; ///< the step of the last call's way: nothing of this call has run yet
   };
   class CallScope {
   public:
