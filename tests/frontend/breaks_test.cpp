@@ -120,6 +120,27 @@ TEST(Breaks, ALossThatIsLookedAtTrainsAsOneThatIsNot) {
   EXPECT_NE(report.json().find("\"in_step\":19"), std::string::npos) << report.json();
 }
 
+TEST(Breaks, AnInputThatIsLookedAtFirstDoesNotKeepTheStepFromWaiting) {
+  Parameter w("w", {3});
+  double seen = 0;
+  Function f = compile(
+      "f",
+      [&](Tensor x) {
+        seen = x.toHost().item(0);
+        const Tensor loss = sum(exp(x * w));
+        seen = loss.item();
+        assign(w, w - 0.1 * gradient(loss, {w}));
+        return loss;
+      },
+      quiet());
+  for (int i = 0; i < 4; ++i) {
+    const double loss = f(filled({3}, 0, 1))[0].item();
+    EXPECT_EQ(loss, seen);
+  }
+  for (const BreakSite &site : f.report().sites)
+    EXPECT_EQ(site.inStep, site.why.find("toHost") == std::string::npos ? 3 : 0) << site.why;
+}
+
 TEST(Breaks, CallsAlongOnePathHaveEqualBits) {
   Descent one(quiet()), other(quiet());
   one.between = other.between = 4;
