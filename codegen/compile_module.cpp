@@ -73,6 +73,21 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
   return artefact;
 }
 
+std::optional<runtime::Plan> compilePlan(ModuleOp module, const CompileOptions &options, std::string &error) {
+  const int threads = options.threads > 0 ? options.threads : runtime::availableThreads();
+  const std::unique_ptr<Target> target = makeTarget(options.targetName, options.cpu, threads, error);
+  if (!target)
+    return std::nullopt;
+  PipelineOptions pipeline = options.pipeline;
+  pipeline.target = target->model();
+  pipeline.queries = target.get();
+  PipelineReport report;
+  KernelTable kernels;
+  if (failed(runPipeline(module, pipeline, report)))
+    return std::nullopt;
+  return lowerPlan(onlyFunction(module), *target, threads, kernels, error);
+}
+
 std::optional<std::vector<KernelSource>> kernelSources(ModuleOp module, const Target &target, std::string &error) {
   KernelTable kernels;
   if (!lowerPlan(onlyFunction(module), target, runtime::availableThreads(), kernels, error))

@@ -21,13 +21,16 @@ struct CompileReport {
   int64_t plannedBytes = 0;
   double pipelineMs = 0, codegenMs = 0;
   std::vector<std::pair<std::string, double>> codegenSteps; // its parts: name and milliseconds
-  std::string emitted; // Target::emitted
+  std::string emitted;                                      // Target::emitted
 };
 
 /// The artefact; nothing and in `error` what failed, where no diagnostic was emitted on the module's context. The
 /// module is left in phase Planned (or where options.pipeline.stopAfter says, without an artefact).
 std::optional<runtime::Artefact> compileModule(mlir::ModuleOp module, const CompileOptions &options,
                                                CompileReport &report, std::string &error);
+
+/// The plan alone, in phase Planned too: no code is made.
+std::optional<runtime::Plan> compilePlan(mlir::ModuleOp module, const CompileOptions &options, std::string &error);
 
 /// The kernels of a planned module under their symbols, equal ones once, in order of first use; nothing and in `error`
 /// what `target` refuses.

@@ -1,6 +1,7 @@
 // Exact and rounding runs, and the tolerance rule on top of them.
 #include "codegen/graph_reference.h"
 #include "mlir/IR/Diagnostics.h"
+#include "passes/passes.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
@@ -88,6 +89,34 @@ struct Messages {
         }) {}
 };
 
+/// fp64 runs of the joint step in which each op is off by what it may be. Attention is written out for them, since what
+/// cancels in it is off by its terms' roundings.
+std::vector<std::vector<RefTensor>> noisyRuns(ModuleOp joint, ArrayRef<RefTensor> inputs) {
+  OwningOpRef<ModuleOp> noisy(cast<ModuleOp>(joint->clone()));
+  std::vector<std::vector<RefTensor>> runs;
+  if (failed(expandUnsupported(functionOf(*noisy), {})))
+    return runs;
+  addNoise(functionOf(*noisy));
+  for (uint64_t run = 1; run <= 8; ++run) {
+    std::vector<RefTensor> arguments(inputs);
+    llvm::append_range(arguments, noiseArguments(functionOf(*noisy), inputs.size(), run));
+    std::string error;
+    if (auto results = interpret(functionOf(*noisy), arguments, RefMode::exact, error); succeeded(results))
+      runs.push_back(std::move(*results));
+  }
+  return runs;
+}
+
+/// The joint step with its attention matched; null where there is none to match.
+OwningOpRef<ModuleOp> matchedJoint(ModuleOp module, PipelineOptions pipeline) {
+  OwningOpRef<ModuleOp> matched(cast<ModuleOp>(module->clone()));
+  pipeline.passes["match-attention"] = true;
+  PipelineReport report;
+  bool any =
+      succeeded(runPipeline(*matched, pipeline, report)) && !functionOf(*matched).getOps<FlashAttentionOp>().empty();
+  return any ? std::move(matched) : nullptr;
+}
+
 } // namespace
 
 std::unique_ptr<Reference> Reference::make(ModuleOp module, std::vector<RefTensor> arguments, std::string &error,
@@ -106,7 +135,9 @@ std::unique_ptr<Reference> Reference::make(ModuleOp module, std::vector<RefTenso
     error = "does not reach phase joint: " + messages.text;
     return nullptr;
   }
-  reference->rounding = cast<ModuleOp>(reference->joint->clone());
+  if (auto matching = options.passes.find("match-attention"); matching != options.passes.end() && matching->second)
+    reference->matched = matchedJoint(module, pipeline);
+  reference->rounding = cast<ModuleOp>((reference->matched ? reference->matched : reference->joint)->clone());
   pipeline.shapes.clear();
   pipeline.products = options.products;
   pipeline.target = options.target; // says with `passes` what is stored in 16 bits
@@ -156,18 +187,18 @@ void Reference::widenOnce() {
     for (auto [i, input] : llvm::enumerate(inputs))
       moved.push_back(nudged(input, neighbour * 1000 + i));
     auto exact = interpret(function, moved, RefMode::exact, error);
-    auto rounded = interpret(functionOf(*rounding), moved, RefMode::rounding, error);
-    if (succeeded(exact) && succeeded(rounded))
-      take(*rounded, *exact);
+    for (ModuleOp rounds : {*rounding, *joint}) { // as it is written, attention may round more
+      auto rounded = interpret(functionOf(rounds), moved, RefMode::rounding, error);
+      if (succeeded(exact) && succeeded(rounded))
+        take(*rounded, *exact);
+      if (!matched)
+        break;
+    }
   }
-  OwningOpRef<ModuleOp> noisy(cast<ModuleOp>((*joint)->clone()));
-  addNoise(functionOf(*noisy));
-  for (uint64_t run = 1; run <= 8; ++run) {
-    std::vector<RefTensor> arguments = inputs;
-    llvm::append_range(arguments, noiseArguments(functionOf(*noisy), inputs.size(), run));
-    if (auto results = interpret(functionOf(*noisy), arguments, RefMode::exact, error); succeeded(results))
-      take(*results, exactResults);
-  }
+  for (ModuleOp noisy : {*joint, matched ? *matched : ModuleOp()})
+    for (const std::vector<RefTensor> &results :
+         noisy ? noisyRuns(noisy, inputs) : std::vector<std::vector<RefTensor>>())
+      take(results, exactResults);
 }
 
 std::string Reference::checkAgainst(ArrayRef<RefTensor> actual, ArrayRef<RefTensor> unfused, Tolerance tolerance) {

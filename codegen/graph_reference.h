@@ -12,7 +12,9 @@ class Reference {
 public:
   /// Null and in `error` the reason where the interpreter or a pass before phase joint refuses.
   /// `options` are the pipeline's: shapes for `?`; the products' type and whether activations are stored in 16 bits,
-  /// which only the rounding run has.
+  /// which only the rounding run has. Where they ask for match-attention, results may also be as far off as attention's
+  /// own roundings and sums make them; what they should be stays the graph's as it is written, so that a wrong match is
+  /// seen.
   static std::unique_ptr<Reference> make(mlir::ModuleOp module, std::vector<RefTensor> arguments, std::string &error,
                                          const PipelineOptions &options = {});
 
@@ -36,6 +38,7 @@ public:
 
 private:
   mlir::OwningOpRef<mlir::ModuleOp> captured, joint, rounding;
+  mlir::OwningOpRef<mlir::ModuleOp> matched; // the joint one where attention was matched; else null
   bool meansJoint = false; // the captured function cannot be interpreted
   std::vector<RefTensor> inputs, exactResults, roundedResults;
   std::vector<RefTensor> widened;       // exact result + the largest error seen, filled when first needed

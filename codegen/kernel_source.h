@@ -9,11 +9,11 @@ namespace tcc {
 struct KernelSource {
   std::string symbol;
   KernelInfo form;     // all that is emitted; kernels of equal forms are one
-  KernelNames names;   // for head comments, of the first kernel that had the form; the label is of all
+  KernelNames names{}; // for head comments, of the first kernel that had the form; the label is of all
   bool alone = true;   // whether it is called for one set of tensors,
   bool joined = false; // … and for several at once
   int64_t kernels = 1; // that have the form
-  std::string text;    // a kernel that the target wrote for a structured op, in words of its own
+  std::string text{};  // a kernel that the target wrote for a structured op, in words of its own
 
   /// "h.*.mlp.gelu+bias ×12"
   std::string title() const { return names.label + (kernels > 1 ? " ×" + std::to_string(kernels) : ""); }

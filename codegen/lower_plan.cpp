@@ -298,4 +298,17 @@ uint32_t addKernel(runtime::Plan &plan, KernelTable &kernels, std::string symbol
   return number;
 }
 
+runtime::BufferId constantOf(std::string bytes, runtime::Plan &plan) {
+  size_t index = std::find(plan.constants.begin(), plan.constants.end(), bytes) - plan.constants.begin();
+  runtime::Buffer whole{runtime::Space::constant, static_cast<uint32_t>(index), 0, static_cast<int64_t>(bytes.size())};
+  if (index == plan.constants.size())
+    plan.constants.push_back(std::move(bytes));
+  auto known = std::find(plan.buffers.begin(), plan.buffers.end(), whole);
+  if (known == plan.buffers.end()) {
+    plan.buffers.push_back(whole);
+    return static_cast<runtime::BufferId>(plan.buffers.size() - 1);
+  }
+  return static_cast<runtime::BufferId>(known - plan.buffers.begin());
+}
+
 } // namespace tcc

@@ -17,4 +17,7 @@ std::optional<runtime::Plan> lowerPlan(mlir::func::FuncOp function, const Target
 uint32_t addKernel(runtime::Plan &plan, KernelTable &kernels, std::string symbol, std::string text, uint32_t arguments,
                    std::string description);
 
+/// The buffer of a constant with these bytes, which equal calls share.
+runtime::BufferId constantOf(std::string bytes, runtime::Plan &plan);
+
 } // namespace tcc

@@ -76,9 +76,11 @@ bool compareRuns(ModuleOp captured, ModuleOp joint, const runtime::Artefact &art
       GraphRunner::load(artefact, function, {.threads = options.threads, .checked = true}, error);
   if (!runner)
     return false;
+  PipelineOptions pipeline = options.pipeline;
+  pipeline.passes.try_emplace("match-attention", pipeline.level > 0); // as the pipeline's own default is
   for (VerifyInputs kind : {VerifyInputs::random, VerifyInputs::adversarial}) {
     std::vector<RefTensor> inputs = verifyInputs(function, kind);
-    std::unique_ptr<Reference> reference = Reference::make(captured, inputs, error, options.pipeline);
+    std::unique_ptr<Reference> reference = Reference::make(captured, inputs, error, pipeline);
     std::optional<std::vector<RefTensor>> results = reference ? runner->run(inputs, error) : std::nullopt;
     if (!results)
       return false;

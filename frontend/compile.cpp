@@ -1,16 +1,16 @@
 // Function: trace, look up, on a miss compile and load, run.
-#include "frontend/compile.h"
 #include "codegen/check_device.h"
 #include "frontend/capture.h"
 #include "frontend/compile_options.h"
+#include "frontend/function_impl.h"
 #include "frontend/graph_file.h"
-#include "frontend/graph_values.h"
 #include "frontend/loss_scaling.h"
 #include "frontend/product_choice.h"
 #include "frontend/remarks.h"
 #include "frontend/storage.h"
-#include "frontend/trace.h"
+#include "mlir/IR/Builders.h"
 #include "mlir/IR/Verifier.h"
+#include "passes/stages.h"
 #include "runtime/executable.h"
 #include "runtime/files.h"
 #include <atomic>
@@ -35,55 +35,24 @@ void detail::checkArgumentCount(const std::string &name, size_t expected, size_t
                 std::to_string(expected));
 }
 
-struct Function::Impl {
-  Impl(std::string name, Traced fn, FunctionOptions options)
-      : name(std::move(name)), fn(std::move(fn)), options(std::move(options)),
-        device(this->options.device ? this->options.device : runtime::makeCpuDevice()),
-        cache(this->options.cacheBytes, this->options.report, device->cachedBytes()) {
-    if (std::optional<std::string> chosen = chooseProducts(this->options, device->codeTarget()))
-      say("'" + this->name + "' multiplies " + *chosen);
-    if (this->options.products == runtime::DType::f16)
-      for (const char *state : lossScalingStates)
-        scaling.emplace_back(state, Shape());
-  }
+Function::Impl::Impl(std::string name, Traced fn, FunctionOptions options)
+    : name(std::move(name)), fn(std::move(fn)), options(std::move(options)),
+      device(this->options.device ? this->options.device : runtime::makeCpuDevice()),
+      cache(this->options.cacheBytes, this->options.report, device->cachedBytes()),
+      segments(this->options.cacheBytes, [](std::string_view) {}, device->cachedBytes()) {
+  if (std::optional<std::string> chosen = chooseProducts(this->options, device->codeTarget()))
+    say("'" + this->name + "' multiplies " + *chosen);
+  if (this->options.products == runtime::DType::f16)
+    for (const char *state : lossScalingStates)
+      scaling.emplace_back(state, Shape());
+}
 
-  std::string name;
-  Traced fn;
-  FunctionOptions options;
-  std::shared_ptr<runtime::Device> device;
-  Tracer tracer;
-  runtime::GuardedCache<runtime::Executable> cache;
-  std::vector<State> scaling; // of the loss, with products of f16
-  std::vector<std::string> inputNames;
-  std::vector<ValueType> inputTypes; // of the last call
-  Recorded recorded;
-  std::vector<runtime::Guard> guards;
-  std::shared_ptr<runtime::Executable> current;
-  std::map<const runtime::Executable *, std::map<std::string, ValueHint>> hints; // in checked mode
-  CompileSummary summary;
-  std::string reason;
-  CallCounters counts;
-  runtime::Profiler *profiler = nullptr;
-  std::atomic<bool> busy = false;
-
-  void say(const std::string &text) const {
-    if (options.report)
-      options.report(text);
-    else
-      std::fprintf(stderr, "tcc: %s\n", text.c_str());
-  }
-  void trace(std::span<const Array> arguments);
-  mlir::OwningOpRef<mlir::ModuleOp> module() const;
-  std::vector<State> states() const;
-  void hashAndGuards();
-  std::shared_ptr<runtime::Executable> compile();
-  void prepare(std::span<const Array> arguments);
-  std::vector<Array> runInPlace(std::span<const runtime::ConstTensorRef> inputs);
-  std::vector<Array> startElsewhere(std::span<const runtime::ConstTensorRef> inputs);
-  void tellRemarks(Remarks &remarks, const runtime::Plan &plan, mlir::MLIRContext &context) const;
-  void checkIndices(std::span<const Array> arguments);
-  [[noreturn]] void refuseRun(const runtime::Error &error) const;
-};
+void Function::Impl::say(const std::string &text) const {
+  if (options.report)
+    options.report(text);
+  else
+    std::fprintf(stderr, "tcc: %s\n", text.c_str());
+}
 
 namespace {
 
@@ -119,17 +88,18 @@ void Function::Impl::trace(std::span<const Array> arguments) {
   for (size_t i = inputNames.size(); i < types.size(); ++i)
     inputNames.push_back(i < options.inputs.size() ? options.inputs[i] : "arg" + std::to_string(i));
   inputNames.resize(types.size());
-  recorded = tracer.record(fn, types, inputNames);
-  inputTypes = std::move(types);
+  wasRecorded = false;
+  inputTypes = types;
   ++counts.traces;
+  recorded = tracer.record(fn, types, inputNames, [this](const HostRead &read) { return answer(read); });
+  wasRecorded = true;
 }
 
 /// What the executable assumes, cheapest first to compare.
-void Function::Impl::hashAndGuards() {
+std::vector<runtime::Guard> Function::Impl::guardsOf(const Record &record, uint64_t hash) const {
   using runtime::GuardKind;
-  guards.clear();
-  guards.push_back({.kind = GuardKind::program, .what = name, .value = recorded.hash, .file = {}});
-  const Record &record = *recorded.record;
+  std::vector<runtime::Guard> guards;
+  guards.push_back({.kind = GuardKind::program, .what = name, .value = hash, .file = {}});
   for (size_t i = 0; i < record.inputs; ++i) {
     const Record::Argument &argument = record.arguments[i];
     guards.push_back({.kind = GuardKind::dtype, .what = argument.name, .value = argument.type.dtype, .file = {}});
@@ -146,29 +116,33 @@ void Function::Impl::hashAndGuards() {
                       .value = literal.value,
                       .file = literal.loc.file_name(),
                       .line = literal.loc.line()});
+  return guards;
 }
 
-/// The recorded function, its loss scaled where products are of f16.
-mlir::OwningOpRef<mlir::ModuleOp> Function::Impl::module() const {
-  mlir::OwningOpRef<mlir::ModuleOp> made = buildModule(*recorded.record, name, options.outputs, threadContext());
+/// A recorded function, its loss scaled where products are of f16.
+mlir::OwningOpRef<mlir::ModuleOp> Function::Impl::module(const Record &record,
+                                                         std::span<const std::string> outputs) const {
+  mlir::OwningOpRef<mlir::ModuleOp> made = buildModule(record, name, outputs, threadContext());
   if (options.products == runtime::DType::f16)
     scaleLoss(graphFunction(*made));
   return made;
 }
 
 /// In the order of the executable's.
-std::vector<State> Function::Impl::states() const {
+std::vector<State> Function::Impl::statesOf(const Record &record, const runtime::Executable &executable) const {
   std::vector<State> list;
-  for (const Record::Argument &argument : recorded.record->arguments)
+  for (const Record::Argument &argument : record.arguments)
     if (argument.state)
       list.push_back(argument.state);
-  if (list.size() < current->plan().states.size())
+  if (list.size() < executable.plan().states.size())
     list.insert(list.end(), scaling.begin(), scaling.end());
   return list;
 }
 
-std::shared_ptr<runtime::Executable> Function::Impl::compile() {
+std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &record,
+                                                             std::span<const std::string> outputs) {
   const Clock::time_point start = Clock::now();
+  ++compilations;
   mlir::MLIRContext &context = threadContext();
   std::string text, error;
   llvm::raw_string_ostream stream(text);
@@ -179,10 +153,13 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile() {
   };
 
   // 1. Module.
-  mlir::OwningOpRef<mlir::ModuleOp> module = this->module();
+  mlir::OwningOpRef<mlir::ModuleOp> module = this->module(record, outputs);
   if (failed(mlir::verify(*module)) || failed(verifyGraph(*module)))
     refuse({});
 
+  if (record.asked > 0)
+    graphFunction(*module)->setAttr(askedAttr,
+                                    mlir::Builder(&context).getI64IntegerAttr(static_cast<int64_t>(record.asked)));
   std::map<std::string, ValueHint> uses;
   if (options.checked)
     uses = valueHints(graphFunction(*module));
@@ -217,7 +194,8 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile() {
   summary.pipelineMs = report.pipelineMs;
   summary.codegenMs = report.codegenMs;
   summary.loadMs = millisecondsSince(loading);
-  summary.totalMs = millisecondsSince(start) + summary.traceMs;
+  summary.totalMs = millisecondsSince(start);
+  compileMs += summary.totalMs;
   return std::move(*executable);
 }
 
@@ -254,16 +232,29 @@ void Function::Impl::prepare(std::span<const Array> arguments) {
   const Clock::time_point start = Clock::now();
   current = nullptr;
   trace(arguments);
-  hashAndGuards();
-  const uint64_t hash = runtime::hashGuards(guards);
-  current = cache.find(guards, hash);
-  if (current)
+  if (!recorded.record->reads.empty())
     return;
-  reason = cache.lastMissReason();
+  const double traceMs = millisecondsSince(start);
+  current = executableOf(cache, *recorded.record, recorded.hash, options.outputs);
+  if (!reason.empty())
+    summary.traceMs = traceMs, summary.totalMs += traceMs;
+}
+
+/// From a cache, or compiled; `reason` says why.
+std::shared_ptr<runtime::Executable> Function::Impl::executableOf(runtime::GuardedCache<runtime::Executable> &from,
+                                                                  const Record &record, uint64_t recordHash,
+                                                                  std::span<const std::string> outputs) {
+  const std::vector<runtime::Guard> guards = guardsOf(record, recordHash);
+  const uint64_t hash = runtime::hashGuards(guards);
+  if (auto known = from.find(guards, hash))
+    return known;
+  reason = from.lastMissReason();
   summary = {};
-  summary.traceMs = millisecondsSince(start);
-  current = compile();
-  cache.insert(guards, hash, current, current->ownBytes());
+  if (&from == &cache && from.size() > 0)
+    noteRecompile(reason);
+  auto executable = compile(record, outputs);
+  from.insert(guards, hash, executable, executable->ownBytes());
+  return executable;
 }
 
 Function::Function(std::string name, Traced fn, FunctionOptions options)
@@ -273,31 +264,32 @@ Function::Function(Function &&) noexcept = default;
 Function &Function::operator=(Function &&) noexcept = default;
 
 /// A step on the host's own memory: results get memory of their own, states are updated in place.
-std::vector<Array> Function::Impl::runInPlace(std::span<const runtime::ConstTensorRef> inputs) {
+std::vector<Array> Function::Impl::runInPlace(runtime::Executable &executable, std::span<const State> states,
+                                              std::span<const runtime::ConstTensorRef> inputs) {
   std::vector<Array> results;
-  std::vector<runtime::TensorRef> outputs, states;
-  for (const runtime::TensorSpec &spec : current->plan().outputs) {
+  std::vector<runtime::TensorRef> outputs, stateRefs;
+  for (const runtime::TensorSpec &spec : executable.plan().outputs) {
     results.push_back(Array::uninitialized(Shape(spec.shape), spec.dtype));
     outputs.push_back({results.back().raw(), results.back().bytes()});
   }
-  for (const State &state : this->states())
-    states.push_back({state.raw(), state.bytes()});
-  if (runtime::Error error = current->run(inputs, outputs, states, profiler))
+  for (const State &state : states)
+    stateRefs.push_back({state.raw(), state.bytes()});
+  if (runtime::Error error = executable.run(inputs, outputs, stateRefs, profiler))
     refuseRun(error);
   return results;
 }
 
 /// A step on a device with memory of its own: states live there, results arrive when they are read.
-std::vector<Array> Function::Impl::startElsewhere(std::span<const runtime::ConstTensorRef> inputs) {
+std::vector<Array> Function::Impl::startElsewhere(runtime::Executable &executable, std::span<const State> used,
+                                                  std::span<const runtime::ConstTensorRef> inputs) {
   std::vector<runtime::TensorRef> states;
-  const std::vector<State> used = this->states();
   for (const State &state : used) {
     runtime::Expected<char *> address = detail::memoryOf(state).onDevice(device);
     if (!address)
       refuseRun(runtime::Error("state '" + state.name() + "': " + address.error().message()));
     states.push_back({*address, state.bytes()});
   }
-  auto outputs = current->start(inputs, states, profiler);
+  auto outputs = executable.start(inputs, states, profiler);
   if (!outputs && device->isClosed())
     refuseRun(outputs.error());
   for (const State &state : used)
@@ -305,7 +297,7 @@ std::vector<Array> Function::Impl::startElsewhere(std::span<const runtime::Const
   if (!outputs)
     refuseRun(outputs.error());
   std::vector<Array> results;
-  for (const runtime::TensorSpec &spec : current->plan().outputs)
+  for (const runtime::TensorSpec &spec : executable.plan().outputs)
     results.push_back(detail::arrayOf(Shape(spec.shape), spec.dtype,
                                       runtime::MirroredTensor(*outputs, results.size(), spec.bytes())));
   return results;
@@ -316,31 +308,74 @@ void Function::Impl::refuseRun(const runtime::Error &error) const {
 }
 
 /// Throws Error for the first index that would make NaN.
-void Function::Impl::checkIndices(std::span<const Array> arguments) {
-  for (size_t i = 0; i < arguments.size(); ++i)
-    if (std::string wrong = invalidIndex(inputNames[i], hints[current.get()][inputNames[i]], arguments[i]);
-        !wrong.empty())
+void Function::Impl::checkIndices(const runtime::Executable &executable, const Record &record,
+                                  std::span<const Array> inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string &given = record.arguments[i].name;
+    if (std::string wrong = invalidIndex(given, hints[&executable][given], inputs[i]); !wrong.empty())
       throw Error("'" + name + "' is not run: " + wrong);
+  }
+}
+
+/// The record's outputs, for inputs in its order.
+std::vector<Array> Function::Impl::run(runtime::Executable &executable, const Record &record,
+                                       std::span<const Array> arrays) {
+  if (options.checked)
+    checkIndices(executable, record, arrays);
+  std::vector<runtime::ConstTensorRef> inputs;
+  for (const Array &array : arrays)
+    inputs.emplace_back(array.rawForReading(), array.bytes());
+  const std::vector<State> states = statesOf(record, executable);
+  return device->sharesHostMemory() ? runInPlace(executable, states, inputs)
+                                    : startElsewhere(executable, states, inputs);
 }
 
 std::vector<Array> Function::call(std::span<const Array> arguments) {
   const Turn turn(held().busy, impl->name);
+  const Impl::CallScope scope(*impl, arguments);
   impl->prepare(arguments);
-  if (impl->options.checked)
-    impl->checkIndices(arguments);
-  std::vector<runtime::ConstTensorRef> inputs;
-  for (const Array &argument : arguments)
-    inputs.emplace_back(argument.rawForReading(), argument.bytes());
-  return impl->device->sharesHostMemory() ? impl->runInPlace(inputs) : impl->startElsewhere(inputs);
+  std::vector<Array> results = impl->recorded.record->reads.empty()
+                                   ? impl->run(*impl->current, *impl->recorded.record, arguments)
+                                   : impl->finish();
+  impl->warnIfAlwaysCompiled();
+  return results;
+}
+
+std::vector<Tensor> Function::inlined(std::span<const Tensor> arguments) {
+  const Turn turn(held().busy, impl->name);
+  return impl->fn(arguments);
+}
+
+runtime::Plan Function::plan(std::span<const Array> arguments) {
+  const Turn turn(held().busy, impl->name);
+  const Impl::CallScope scope(*impl, arguments);
+  impl->current = nullptr;
+  impl->trace(arguments);
+  std::string text, error;
+  llvm::raw_string_ostream stream(text);
+  DiagnosticPrinter printer(stream);
+  ScopedDiagnostics diagnostics(&threadContext(), printer);
+  const mlir::OwningOpRef<mlir::ModuleOp> module = impl->module(*impl->recorded.record, impl->options.outputs);
+  CompileOptions options;
+  applyFlags(impl->options, options);
+  options.targetName = impl->device->codeTarget();
+  std::optional<runtime::Plan> plan;
+  if (succeeded(mlir::verify(*module)) && succeeded(verifyGraph(*module)))
+    plan = compilePlan(*module, options, error);
+  if (!plan)
+    throw Error("'" + impl->name + "' cannot be compiled: " + text + error);
+  return std::move(*plan);
 }
 
 void Function::prepare(std::span<const Array> arguments) {
   const Turn turn(held().busy, impl->name);
-  impl->prepare(arguments);
+  const Impl::CallScope scope(*impl, arguments);
+  impl->prepareFirst(arguments);
 }
 
 std::string Function::checkDevice(std::span<const Array> arguments) {
   const Turn turn(held().busy, impl->name);
+  const Impl::CallScope scope(*impl, arguments);
   impl->trace(arguments);
   impl->current = nullptr; // a frozen function traces again
   const auto bytesOf = [](const void *data, int64_t bytes) {
@@ -368,19 +403,29 @@ std::string Function::checkDevice(std::span<const Array> arguments) {
 
 std::string Function::graph(std::span<const Array> arguments) {
   const Turn turn(held().busy, impl->name);
-  impl->trace(arguments);
+  const Impl::CallScope scope(*impl, arguments);
+  if (!impl->hasPathFor(arguments))
+    impl->trace(arguments);
   impl->current = nullptr; // a frozen function traces again
-  return graphText(*impl->module());
+  return graphText(*impl->module(*impl->recorded.record, impl->options.outputs));
 }
 
 const CompileSummary &Function::lastCompile() const {
   return held().summary;
 }
 
+BreakReport Function::report() const {
+  return held().breakReport();
+}
+
 CallCounters Function::counters() const {
   CallCounters counts = held().counts;
   counts.opsRecorded = impl->tracer.opsRecorded();
   counts.cache = impl->cache.counters();
+  const runtime::CacheCounters &parts = impl->segments.counters();
+  counts.cache.hits += parts.hits;
+  counts.cache.misses += parts.misses;
+  counts.cache.evictions += parts.evictions;
   return counts;
 }
 

@@ -1,9 +1,11 @@
 // compile(fn): the public entry. The result is called with Arrays; each call traces fn into a compact record, looks the
 // record up by its guards, and only on a miss builds IR, runs the pipeline and loads the artefact.
 #pragma once
+#include "frontend/break_report.h"
 #include "frontend/compiler_flags.h"
 #include "frontend/tensor.h"
 #include "runtime/cache.h"
+#include <concepts>
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,6 +20,7 @@ namespace runtime {
 class Device;
 class Executable;
 class Profiler;
+struct Plan;
 } // namespace runtime
 
 /// The compiler's flags (level, products, passes, threads, march, fastMath) are its base.
@@ -26,6 +29,8 @@ struct FunctionOptions : CompilerFlags {
   std::vector<std::string> outputs = {}; ///< names of the results; result0, … by default
   bool frozen = false;                   ///< trace once and never again: the user's promise that nothing changes;
                                          ///< other shapes or types are traced again, and `report` says so
+  bool fullGraph = false;                ///< a graph break is an error, at its place
+  bool recompilesAreErrors = false;      ///< so is a compilation although something was compiled before
   bool checked = false;                  ///< NaN-fill buffers before every run
   bool separate = false;                 ///< for checks: each value of a step in guarded memory of its own
   /// What runs the function, shared with others that may take turns on it; null: a CPU device of its own.
@@ -68,17 +73,32 @@ public:
     return call(list);
   }
 
-  /// Compiles for these arguments without running.
+  /// Inside of another traced function: its ops are recorded there.
+  template <typename... Tensors>
+    requires(std::same_as<Tensors, Tensor> || ...)
+  std::vector<Tensor> operator()(const Tensors &...arguments) {
+    const std::vector<Tensor> list{Tensor(arguments)...};
+    return inlined(list);
+  }
+  std::vector<Tensor> inlined(std::span<const Tensor> arguments);
+
+  /// Compiles for these arguments without running; of a step with graph breaks what is before the first, and says so.
   void prepare(std::span<const Array> arguments);
+  /// The plan of a step for these arguments: nothing is loaded, and no memory taken for it.
+  runtime::Plan plan(std::span<const Array> arguments);
   /// Runs one step for these arguments on the device kernel by kernel beside the CPU, each kernel from the device's own
   /// operands; states stay as they are. What was compared, in words. Throws Error for the first value that differs
   /// beyond rounding (kernel, source line, both values), and on a CPU, which needs no check.
   std::string checkDevice(std::span<const Array> arguments);
-  /// The captured step as .graph text, for these arguments.
+  /// The captured step as .graph text, for these arguments; of a step with graph breaks the path that the last call
+  /// took, if it was called with such arguments.
   std::string graph(std::span<const Array> arguments);
 
   const CompileSummary &lastCompile() const;
   CallCounters counters() const;
+  /// Where values were asked for in the middle of a step, what that cost, and what was compiled again. With the
+  /// environment's TCC_GRAPH_BREAKS=1 its text is printed on stderr when the function goes.
+  BreakReport report() const;
   /// Why the last call compiled; empty if it did not.
   const std::string &missReason() const;
   /// The states that products of f16 add to a training step (loss_scaling.h), zeros at first, to be kept with the
@@ -138,7 +158,7 @@ constexpr size_t tensorArity() {
 } // namespace detail
 
 /// fn takes Tensors (or one std::span<const Tensor>) and returns a Tensor, a vector, pair or tuple of them, or nothing.
-/// It runs at every call, so it must be cheap and deterministic: it only records.
+/// It runs at every call, so it must be cheap: it records, and what asks for a value is a graph break (tensor.h).
 template <typename Fn>
 Function compile(std::string name, Fn fn, FunctionOptions options = {}) {
   if constexpr (std::is_invocable_r_v<std::vector<Tensor>, Fn &, std::span<const Tensor>>) {

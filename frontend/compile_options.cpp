@@ -38,6 +38,7 @@ void applyFlags(const CompilerFlags &flags, CompileOptions &options) {
   options.pipeline.level = flags.level;
   options.pipeline.passes = flags.passes;
   options.pipeline.products = *products;
+  options.pipeline.padding = flags.padding;
   options.threads = flags.threads;
   options.cpu.fastMath = flags.fastMath;
   options.cpu.target.cpu = flags.march.empty() ? "native" : flags.march;

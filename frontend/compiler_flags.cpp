@@ -56,6 +56,15 @@ std::string setMarch(std::string_view value, CompilerFlags &flags) {
   return {};
 }
 
+std::string setPadding(std::string_view value, CompilerFlags &flags) {
+  for (const auto &[name, multiple] : {std::pair{"64", 64}, std::pair{"8", 8}, std::pair{"off", 0}})
+    if (value == name) {
+      flags.padding = multiple;
+      return {};
+    }
+  return "unknown padding '" + std::string(value) + "' of -fpad= (one of 64 8 off)";
+}
+
 std::string setFastMath(std::string_view, CompilerFlags &flags) {
   flags.fastMath = true;
   return {};
@@ -109,6 +118,8 @@ constexpr CompilerFlag table[] = {
     {"-fsave-optimization-record=", "yaml", "… the same", setRecord},
     {"-foptimization-record-file=", "FILE", "… to FILE", setRecordFile},
     {"-O", "LEVEL", "0: one kernel an op; 1: fused; 2: and recomputed (default); 3 and s: as 2", setLevel},
+    {"-fpad=", "MULTIPLE", "Sizes of products to multiples of 64 or 8 where that pays, never visible, or off",
+     setPadding},
     {"-f", "[no-]PASS", "Switch a pass on or off; tcc --print-pipeline names them", setPass},
     {"-ffast-math", "", "Allow approximations", setFastMath},
     {"-fno-fast-math", "", "Allow none (default)", unsetFastMath},

@@ -11,14 +11,15 @@
 namespace tcc {
 
 struct CompilerFlags {
-  int level = 2;                                 ///< -O0 … -O3; 3 is as 2
+  int level = 2; ///< -O0 … -O3; 3 is as 2
   /// What f32 matrix products and attention multiply: f32, bf16, or f16 with loss scaling (loss_scaling.h).
   runtime::DType products = runtime::DType::f32;
-  bool chooseProducts = false; ///< --dtype=auto: what the target multiplies fastest (product_choice.h)
-  std::map<std::string, bool> passes = {};       ///< -f[no-]<pass>
-  int threads = 0;                               ///< 0: all that the process may use
-  std::string march = {};                        ///< empty: native
-  bool fastMath = false;                         ///< approximations are allowed
+  bool chooseProducts = false;             ///< --dtype=auto: what the target multiplies fastest (product_choice.h)
+  std::map<std::string, bool> passes = {}; ///< -f[no-]<pass>
+  std::optional<int64_t> padding = {};     ///< -fpad=: sizes of products to multiples of it, 0 for none
+  int threads = 0;                         ///< 0: all that the process may use
+  std::string march = {};                  ///< empty: native
+  bool fastMath = false;                   ///< approximations are allowed
 
   // What the compiler tells about its work (frontend/remarks.h). Patterns are extended regular expressions over the
   // names of passes; empty: none.

@@ -220,7 +220,7 @@ std::string definition(const Op &op) {
   std::string body = call();
   if (!optional.empty()) {
     operands.push_back(optional);
-    body = optional + " ? " + call() + " : " + body;
+    body = optional + ".defined() ? " + call() + " : " + body;
   }
   return parameters(op, false) + " {\n  return " + body + ";\n}\n";
 }

@@ -8,7 +8,7 @@ Tensor embedding(const Tensor &table, const Tensor &tokens, Loc loc) {
 }
 
 Tensor dropout(const Tensor &x, const Dropout &dropout, Loc loc) {
-  if (!dropout.seed || dropout.rate == 0)
+  if (!dropout.seed.defined() || dropout.rate == 0)
     return x;
   return tcc::dropout(x, dropout.rate, dropout.seed, dropout.stream, dropout.first, loc);
 }
@@ -18,7 +18,7 @@ Tensor linear(const Tensor &x, const Linear &layer, Loc loc) {
 }
 
 Tensor norm(const Tensor &x, const Norm &layer, double eps, Loc loc) {
-  return layer.bias ? layerNorm(x, layer.weight, layer.bias, eps, loc) : rmsNorm(x, layer.weight, eps, loc);
+  return layer.bias.defined() ? layerNorm(x, layer.weight, layer.bias, eps, loc) : rmsNorm(x, layer.weight, eps, loc);
 }
 
 Tensor mlp(const Tensor &x, const Linear &expand, const Linear &contract, Loc loc) {

@@ -1,29 +1,42 @@
-// What every optimizer does: norm, clipping, the condition of an update.
+// What every optimizer does: clipping, the condition of an update.
 #include "frontend/optim.h"
 #include "frontend/scope.h"
 
+#include <algorithm>
+
 namespace tcc::optim {
 
-Tensor globalNorm(std::span<const Tensor> gradients, Loc loc) {
-  const Scope scope("gradient_norm");
-  Tensor total;
-  for (const Tensor &gradient : gradients) {
-    const Tensor wide = cast(gradient, DType::f32, loc);
-    const Tensor squares = sum(wide * Operand(wide, loc), {}, KeepDims::no, loc);
-    total = total ? total + Operand(squares, loc) : squares;
-  }
-  return total ? sqrt(total, loc) : zeros({}, DType::f32, loc);
+Tensor inF32(const State &state, Loc loc) {
+  return cast(Tensor(state, loc), DType::f32, loc);
 }
 
 Optimizer::Optimizer(std::vector<Parameter> parameters, double clip) : params(std::move(parameters)), clip(clip) {}
 
 State Optimizer::addState(const Parameter &parameter, const char *suffix, const Shape &shape) {
-  all.emplace_back(parameter.name() + "." + suffix, shape);
+  all.emplace_back(parameter.name() + "." + suffix, shape, parameter.dtype());
   return all.back();
 }
 
 void Optimizer::Moment::assign(const State &state, const Tensor &next) const {
-  tcc::assign(state, select(applied, next, Operand(state, loc)), loc);
+  const Tensor stored = state.dtype() == DType::bf16 ? stochasticCast(next, roundingSeed, nextStream++, loc)
+                                                     : cast(next, state.dtype(), loc);
+  tcc::assign(state, select(applied, stored, Operand(state, loc)), loc);
+}
+
+// The dialect has AdamW as one op, which keeps old values itself.
+void Optimizer::Moment::adamw(const State &parameter, const Tensor &gradient, const State &m, const State &v,
+                              const AdamwOptions &options) const {
+  const AdamwResult next =
+      tcc::adamw(inF32(parameter, loc), gradient, inF32(m, loc), inF32(v, loc), lr, step, scale, applied, options, loc);
+  const auto store = [&](const State &state, const Tensor &value) {
+    if (state.dtype() == DType::f32)
+      tcc::assign(state, value, loc);
+    else
+      assign(state, value);
+  };
+  store(parameter, next.parameter);
+  store(m, next.m);
+  store(v, next.v);
 }
 
 StepResult Optimizer::step(const Tensor &loss, std::span<const Tensor> gradients, const Tensor &lr, const Tensor &step,
@@ -41,10 +54,12 @@ StepResult Optimizer::step(const Tensor &loss, std::span<const Tensor> gradients
     const Tensor limit = full(clip, {}, DType::f32, loc); // as torch.nn.utils.clip_grad_norm_
     return std::pair(finite, minimum(limit / Operand(norm + Operand(1e-6, loc), loc), Operand(1.0, loc)));
   }();
-  const Moment moment{lr, step, scale, applied, loc};
+  Moment moment{lr, step, scale, applied, loc};
+  if (std::ranges::any_of(params, [](const Parameter &parameter) { return parameter.dtype() == DType::bf16; }))
+    moment.roundingSeed = cast(step, DType::i64, loc) + Operand(double(roundingSeed) * 0x1p32, loc);
   for (size_t i = 0; i < params.size(); ++i) {
     const Scope parameter(params[i].name());
-    update(i, gradients[i], moment);
+    update(i, cast(gradients[i], DType::f32, loc), moment);
   }
   return {norm, applied};
 }

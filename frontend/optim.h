@@ -18,9 +18,13 @@ struct StepResult {
 /// Which parameters something is done to; by default those of rank 2 and more.
 using Choice = std::function<bool(const Parameter &)>;
 
-/// What every optimizer has in common. One of a user's own derives from it, makes its states in its constructor and
-/// says in update() how one parameter changes; clipping, and keeping every bit where a step is not applied, come from
-/// here.
+/// A state's value before the call, in f32: what updates compute with.
+Tensor inF32(const State &state, Loc loc = Loc::current());
+
+/// What every optimizer has in common. The states of a parameter of bf16 are of bf16 too: updates compute in f32 and
+/// are rounded to it at random (stochasticCast), so that small ones are not lost. One of a user's own derives from it,
+/// makes its states in its constructor and says in update() how one parameter changes; clipping, and keeping every bit
+/// where a step is not applied, come from here.
 class Optimizer {
 public:
   virtual ~Optimizer() = default;
@@ -35,6 +39,9 @@ public:
   /// All that lives from step to step beside the parameters, for checkpoints.
   const std::vector<State> &states() const { return all; }
 
+  /// What the random rounding depends on beside the step's number; below 2^30.
+  void setRoundingSeed(uint32_t seed) { roundingSeed = seed; }
+
 protected:
   /// `clip`: largest global gradient norm; 0: no clipping.
   Optimizer(std::vector<Parameter> parameters, double clip);
@@ -44,23 +51,31 @@ protected:
     Tensor lr, step, scale, applied;
     Loc loc;
 
-    /// Assigns `next` where the step is applied; elsewhere the state keeps its bits.
+    Tensor roundingSeed = {};       ///< i64 scalar; none where all parameters are of f32
+    mutable int64_t nextStream = 0; ///< of random bits: each assignment of a step has its own
+
+    /// Assigns `next` (f32) where the step is applied; elsewhere the state keeps its bits.
     void assign(const State &state, const Tensor &next) const;
+    /// One AdamW update of a parameter and its two moments.
+    void adamw(const State &parameter, const Tensor &gradient, const State &m, const State &v,
+               const AdamwOptions &options) const;
   };
 
-  /// An f32 state of zeros, named "<parameter>.<suffix>".
+  /// A state of zeros in the parameter's element type, named "<parameter>.<suffix>".
   State addState(const Parameter &parameter, const char *suffix, const Shape &shape);
   State addState(const Parameter &parameter, const char *suffix) {
     return addState(parameter, suffix, parameter.shape());
   }
 
-  /// Records the next values of parameters()[index] and its states. `gradient` is not yet multiplied by moment.scale.
+  /// Records the next values of parameters()[index] and its states. `gradient` (f32) is not yet multiplied by
+  /// moment.scale.
   virtual void update(size_t index, const Tensor &gradient, const Moment &moment) = 0;
 
 private:
   std::vector<Parameter> params;
   std::vector<State> all;
   double clip;
+  uint32_t roundingSeed = 0;
 };
 
 struct AdamwSettings {

@@ -25,7 +25,7 @@ Adafactor::Adafactor(std::vector<Parameter> parameters, AdafactorSettings settin
 Tensor Adafactor::secondMoment(size_t index, const Tensor &gradient, const Moment &moment) {
   const Tensor share = exp(log(moment.step) * settings.decayExponent); // of the new squares
   const auto mixed = [&](const State &state, const Tensor &squares) {
-    const Tensor next = state + (squares - Tensor(state)) * share;
+    const Tensor old = inF32(state), next = old + (squares - old) * share;
     moment.assign(state, next);
     return next;
   };
@@ -45,9 +45,9 @@ void Adafactor::update(size_t index, const Tensor &gradient, const Moment &momen
   const double smallest = settings.smallestGradient * settings.smallestGradient;
   const Tensor direction = slope * rsqrt(maximum(secondMoment(index, slope, moment), smallest));
   const Tensor relative = minimum(moment.lr, rsqrt(moment.step));
-  const Tensor size = relative * maximum(rootMeanSquare(parameter), settings.smallestRms);
+  Tensor kept = inF32(parameter);
+  const Tensor size = relative * maximum(rootMeanSquare(kept), settings.smallestRms);
   const Tensor limited = size / maximum(rootMeanSquare(direction) * (1 / settings.threshold), 1.0);
-  Tensor kept = parameter;
   if (decays && settings.weightDecay > 0)
     kept = kept - kept * (moment.lr * settings.weightDecay);
   moment.assign(parameter, kept - direction * limited);

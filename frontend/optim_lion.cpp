@@ -14,13 +14,13 @@ void Lion::update(size_t index, const Tensor &gradient, const Moment &moment) {
   const Scope scope("lion");
   const Parameter &parameter = parameters()[index];
   const bool decays = settings.decays ? settings.decays(parameter) : parameter.shape().rank() >= 2;
-  const Tensor slope = gradient * moment.scale, old = m[index];
+  const Tensor slope = gradient * moment.scale, old = inF32(m[index]), weight = inF32(parameter);
   const Tensor mix = old * settings.beta1 + slope * (1 - settings.beta1);
   const Tensor zero = zeros(mix.shape());
   const Tensor sign = select(greater(mix, zero), ones(mix.shape()), select(less(mix, zero), zero - 1.0, zero));
-  Tensor next = parameter - sign * moment.lr;
+  Tensor next = weight - sign * moment.lr;
   if (decays && settings.weightDecay > 0)
-    next = next - Tensor(parameter) * (moment.lr * settings.weightDecay);
+    next = next - weight * (moment.lr * settings.weightDecay);
   moment.assign(parameter, next);
   moment.assign(m[index], old * settings.beta2 + slope * (1 - settings.beta2));
 }

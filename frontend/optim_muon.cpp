@@ -46,24 +46,20 @@ void Muon::update(size_t index, const Tensor &gradient, const Moment &moment) {
   const AdamwSettings &rest = settings.rest;
   const bool decays = rest.decays ? rest.decays(parameter) : parameter.shape().rank() >= 2;
   const double decay = decays ? rest.weightDecay : 0;
-  const Loc loc = moment.loc;
   if (v[index]) {
-    const AdamwOptions options{.beta1 = rest.beta1, .beta2 = rest.beta2, .eps = rest.eps, .weightDecay = decay};
-    const AdamwResult next = adamw(Tensor(parameter, loc), gradient, Tensor(m[index], loc), Tensor(v[index], loc),
-                                   moment.lr, moment.step, moment.scale, moment.applied, options, loc);
-    tcc::assign(parameter, next.parameter, loc);
-    tcc::assign(m[index], next.m, loc);
-    tcc::assign(v[index], next.v, loc);
+    moment.adamw(parameter, gradient, m[index], v[index],
+                 {.beta1 = rest.beta1, .beta2 = rest.beta2, .eps = rest.eps, .weightDecay = decay});
     return;
   }
   const Scope scope("muon");
   const Tensor slope = gradient * moment.scale;
-  const Tensor average = Tensor(m[index]) * settings.momentum + slope * (1 - settings.momentum);
+  const Tensor average = inF32(m[index]) * settings.momentum + slope * (1 - settings.momentum);
   const Tensor ahead = slope * (1 - settings.momentum) + average * settings.momentum;
   const auto side = double(std::max(parameter.shape()[0], parameter.shape()[1]));
-  const Tensor change = orthogonal(ahead, loc) * (moment.lr * (0.2 * std::sqrt(side)));
+  const Tensor change = orthogonal(ahead, moment.loc) * (moment.lr * (0.2 * std::sqrt(side)));
   moment.assign(m[index], average);
-  moment.assign(parameter, parameter - change - Tensor(parameter) * (moment.lr * decay));
+  const Tensor old = inF32(parameter);
+  moment.assign(parameter, old - change - old * (moment.lr * decay));
 }
 
 } // namespace tcc::optim

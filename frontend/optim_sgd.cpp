@@ -14,12 +14,13 @@ void Sgd::update(size_t index, const Tensor &gradient, const Moment &moment) {
   const Scope scope("sgd");
   const Parameter &parameter = parameters()[index];
   const bool decays = settings.decays ? settings.decays(parameter) : parameter.shape().rank() >= 2;
+  const Tensor old = inF32(parameter);
   Tensor slope = gradient * moment.scale;
   if (decays && settings.weightDecay > 0)
-    slope = slope + Tensor(parameter) * settings.weightDecay;
-  const Tensor next = Tensor(m[index]) * settings.momentum + slope;
+    slope = slope + old * settings.weightDecay;
+  const Tensor next = inF32(m[index]) * settings.momentum + slope;
   moment.assign(m[index], next);
-  moment.assign(parameter, parameter - next * moment.lr);
+  moment.assign(parameter, old - next * moment.lr);
 }
 
 } // namespace tcc::optim

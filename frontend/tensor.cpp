@@ -113,7 +113,7 @@ struct Pair {
 /// Both operands in one shape and dtype.
 Pair together(std::string_view op, const Tensor &a, const Operand &b) {
   const ValueType left = typeOf(a, b.loc);
-  if (!b.tensor)
+  if (!b.tensor.defined())
     return {a, splat(b.literal, left.dtype, left.shape, b.loc)};
   const ValueType right = typeOf(b.tensor, b.loc);
   if (left.dtype != right.dtype)
@@ -133,7 +133,7 @@ Tensor binary(OpKind kind, const Tensor &a, const Operand &b) {
 
 /// literal op b
 Tensor binary(OpKind kind, double a, const Operand &b) {
-  if (!b.tensor)
+  if (!b.tensor.defined())
     fail("an operator on two literals; one side must be a tensor", b.loc);
   const ValueType type = typeOf(b.tensor, b.loc);
   return record(kind, {splat(a, type.dtype, type.shape, b.loc), b.tensor}, b.loc);
@@ -231,6 +231,19 @@ Tensor greaterEqual(const Tensor &a, Operand b) {
   return compare(Comparison::ge, a, b);
 }
 
+Tensor operator<(const Tensor &a, Operand b) {
+  return less(a, b);
+}
+Tensor operator<=(const Tensor &a, Operand b) {
+  return lessEqual(a, b);
+}
+Tensor operator>(const Tensor &a, Operand b) {
+  return greater(a, b);
+}
+Tensor operator>=(const Tensor &a, Operand b) {
+  return greaterEqual(a, b);
+}
+
 Tensor logicalAnd(const Tensor &a, const Tensor &b, Loc loc) {
   return binary(OpKind::logicalAnd, a, Operand(b, loc));
 }
@@ -285,7 +298,8 @@ Tensor iota(int64_t dim, const Shape &shape, DType dtype, Loc loc) {
 Tensor randomBits(const Tensor &seed, int64_t stream, const Shape &shape, const Tensor &first, Loc loc) {
   checkSizes(shape, loc);
   const Words words = Words().integer(stream).type(DType::i32, shape);
-  return first ? record(OpKind::randomBits, {seed, first}, words, loc) : record(OpKind::randomBits, {seed}, words, loc);
+  return first.defined() ? record(OpKind::randomBits, {seed, first}, words, loc)
+                         : record(OpKind::randomBits, {seed}, words, loc);
 }
 
 Tensor reshape(const Tensor &x, const Shape &shape, Loc loc) {
@@ -415,7 +429,12 @@ Tensor attention(const Tensor &q, const Tensor &k, const Tensor &v, bool causal,
 }
 Tensor dropout(const Tensor &x, double rate, const Tensor &seed, int64_t stream, const Tensor &first, Loc loc) {
   const Words words = Words().number(rate).integer(stream);
-  return first ? record(OpKind::dropout, {x, seed, first}, words, loc) : record(OpKind::dropout, {x, seed}, words, loc);
+  return first.defined() ? record(OpKind::dropout, {x, seed, first}, words, loc)
+                         : record(OpKind::dropout, {x, seed}, words, loc);
+}
+
+Tensor stochasticCast(const Tensor &x, const Tensor &seed, int64_t stream, Loc loc) {
+  return record(OpKind::stochasticCast, {x, seed}, Words().integer(stream), loc);
 }
 
 AdamwResult adamw(const Tensor &parameter, const Tensor &gradient, const Tensor &m, const Tensor &v, const Tensor &lr,

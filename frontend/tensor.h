@@ -14,24 +14,60 @@ namespace tcc {
 
 using Loc = std::source_location;
 
+namespace detail {
+/// One handle of a value more or fewer, in the recording of this thread; another recording's are not counted.
+void retainHandle(uint32_t trace, uint32_t value) noexcept;
+void releaseHandle(uint32_t trace, uint32_t value) noexcept;
+} // namespace detail
+
 /// A handle of a value of the trace that is being recorded. Cheap to copy; must not be used after the traced function
 /// has returned (Error).
+///
+/// What asks for the value itself (item, toHost, print, a condition) is a graph break: what the value needs is compiled
+/// and run at once, and tracing goes on (docs/BREAKS.md). States keep their old values until the step ends.
 class Tensor {
 public:
   Tensor() = default;
   /// A state's value before the call.
   Tensor(const State &state, Loc loc = Loc::current());
+  Tensor(const Tensor &other) noexcept : trace(other.trace), value(other.value) { retain(); }
+  Tensor &operator=(const Tensor &other) noexcept {
+    if (this != &other) {
+      release();
+      trace = other.trace;
+      value = other.value;
+      retain();
+    }
+    return *this;
+  }
+  ~Tensor() { release(); }
 
   const Shape &shape() const;
   int64_t rank() const { return shape().rank(); }
   /// Size of a dim; negative ones count from the end.
   int64_t dim(int64_t index) const { return shape().dim(index); }
   DType dtype() const;
-  explicit operator bool() const { return trace != 0; }
+  /// Whether it is a handle of anything.
+  bool defined() const { return trace != 0; }
+
+  /// The one element as double, a graph break; no gradient flows through it. Throws Error for more elements.
+  double item(Loc loc = Loc::current()) const;
+  /// A copy of all elements, a graph break.
+  Array toHost(Loc loc = Loc::current()) const;
+  /// Whether the one element is not 0, a graph break: `if (greater(loss, 3))`. Throws Error for more elements.
+  explicit operator bool() const;
 
 private:
   friend class Tracer;
-  Tensor(uint32_t trace, uint32_t value) : trace(trace), value(value) {}
+  Tensor(uint32_t trace, uint32_t value) : trace(trace), value(value) { retain(); }
+  void retain() const noexcept {
+    if (trace)
+      detail::retainHandle(trace, value);
+  }
+  void release() const noexcept {
+    if (trace)
+      detail::releaseHandle(trace, value);
+  }
   uint32_t trace = 0; // which recording; 0 for none
   uint32_t value = 0;
 };
@@ -71,6 +107,10 @@ Tensor less(const Tensor &a, Operand b);
 Tensor lessEqual(const Tensor &a, Operand b);
 Tensor greater(const Tensor &a, Operand b);
 Tensor greaterEqual(const Tensor &a, Operand b);
+Tensor operator<(const Tensor &a, Operand b);
+Tensor operator<=(const Tensor &a, Operand b);
+Tensor operator>(const Tensor &a, Operand b);
+Tensor operator>=(const Tensor &a, Operand b);
 
 // i1 operands
 Tensor logicalAnd(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
@@ -170,6 +210,10 @@ Tensor attention(const Tensor &q, const Tensor &k, const Tensor &v, bool causal,
 Tensor dropout(const Tensor &x, double rate, const Tensor &seed, int64_t stream, const Tensor &first = {},
                Loc loc = Loc::current());
 
+/// x (f32) in bf16, rounded up or down at random so that the mean is x: by random bits of seed (i32 or i64 scalar),
+/// which should change from step to step, and stream, each place its own.
+Tensor stochasticCast(const Tensor &x, const Tensor &seed, int64_t stream, Loc loc = Loc::current());
+
 struct AdamwOptions {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weightDecay = 0.1;
 };
@@ -194,5 +238,9 @@ inline Tensor gradient(const Tensor &loss, const Tensor &wrt, Loc loc = Loc::cur
 /// The state's next value, committed at the end of the step: reads within the step keep seeing the old one. Throws
 /// Error for another shape or dtype and for a second assignment.
 void assign(const State &state, const Tensor &value, Loc loc = Loc::current());
+
+/// "name = 0.5" or, of a tensor that is no scalar, "name [2, 3] = 0.5 1 ..." in row-major order, a line on stdout. Its
+/// digits read back to the same bits. A graph break.
+void print(std::string_view name, const Tensor &value, Loc loc = Loc::current());
 
 } // namespace tcc

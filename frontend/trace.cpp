@@ -39,6 +39,34 @@ std::span<const TracedOp> tracedOps() {
   return table;
 }
 
+void detail::retainHandle(uint32_t trace, uint32_t value) noexcept {
+  if (!recording || recording->id != trace)
+    return;
+  if (recording->handles.size() <= value)
+    recording->handles.resize(value + 64);
+  ++recording->handles[value];
+}
+void detail::releaseHandle(uint32_t trace, uint32_t value) noexcept {
+  if (recording && recording->id == trace)
+    --recording->handles[value];
+}
+
+std::optional<size_t> Record::producerOf(uint32_t value) const {
+  const auto behind = std::upper_bound(ops.begin(), ops.end(), value,
+                                       [](uint32_t wanted, const OpRecord &op) { return wanted < op.firstResult; });
+  if (behind == ops.begin())
+    return std::nullopt;
+  const OpRecord &op = *std::prev(behind);
+  if (value - op.firstResult >= op.results)
+    return std::nullopt;
+  return static_cast<size_t>(std::prev(behind) - ops.begin());
+}
+
+bool Record::hasLiteral(size_t index) const {
+  const size_t end = index + 1 < ops.size() ? ops[index + 1].literals : literals.size();
+  return ops[index].literals < end;
+}
+
 Tracer &Tracer::current(Loc loc) {
   if (!recording)
     fail("an op outside of a traced function; ops only record, so they stand in what tcc::compile() calls", loc);
@@ -47,13 +75,23 @@ Tracer &Tracer::current(Loc loc) {
 
 uint32_t Tracer::valueOf(const Tensor &tensor, Loc loc) const {
   if (tensor.trace != id) {
-    if (!tensor)
+    if (!tensor.defined())
       fail("an empty tensor is used; a Tensor is the result of an op or an argument of the traced function", loc);
     fail("a tensor of an earlier call is used; a Tensor lives only within the traced function that made it, a State "
          "lives longer",
          loc);
   }
   return tensor.value;
+}
+
+Loc Tracer::placeOf(const Tensor &tensor) const {
+  const uint32_t value = valueOf(tensor, Loc());
+  if (const std::optional<size_t> producer = rec.producerOf(value))
+    return rec.ops[*producer].loc;
+  for (const Record::Argument &argument : rec.arguments)
+    if (argument.value == value)
+      return argument.loc;
+  return {};
 }
 
 bool Tracer::matches(const OpRecord &op, OpKind kind, std::span<const Tensor> operands,
@@ -88,7 +126,11 @@ void Tracer::diverge() {
   rec.operands.resize(position ? rec.ops.back().operandEnd : 0);
   rec.words.resize(position ? rec.ops.back().wordEnd : 0);
   rec.literals.resize(literal);
+  rec.reads.resize(reading);
   rec.arguments.resize(argument);
+  names.clear();
+  for (const Record::Argument &kept : rec.arguments)
+    names.insert(kept.name);
   rec.values.resize(nextValue);
 }
 
@@ -108,15 +150,10 @@ void Tracer::append(OpKind kind, std::span<const Tensor> operands, std::span<con
   op.firstResult = nextValue;
   if (!rec.ops.empty())
     op.hash = rec.ops.back().hash;
-  op.hash.add(static_cast<uint64_t>(kind) | operands.size() << 16 | words.size() << 32);
-  for (const Tensor &operand : operands) {
+  for (const Tensor &operand : operands)
     rec.operands.push_back(operand.value);
-    op.hash.add(static_cast<uint64_t>(operand.value));
-  }
-  for (uint64_t word : words) {
-    rec.words.push_back(word);
-    op.hash.add(word);
-  }
+  rec.words.insert(rec.words.end(), words.begin(), words.end());
+  hashOp(op.hash, kind, std::span(rec.operands).subspan(op.operands), words);
   op.operandEnd = static_cast<uint32_t>(rec.operands.size());
   op.wordEnd = static_cast<uint32_t>(rec.words.size());
   rec.values.insert(rec.values.end(), results.begin(), results.end());
@@ -155,9 +192,8 @@ Tensor Tracer::use(const State &state, Loc loc) {
                     rec.arguments[argument].value != nextValue))
     diverge();
   if (!replaying) {
-    for (const Record::Argument &other : rec.arguments)
-      if (other.name == storage.name)
-        fail("two arguments or states are named '" + storage.name + "'; names are unique within a function", loc);
+    if (!names.insert(storage.name).second)
+      fail("two arguments or states are named '" + storage.name + "'; names are unique within a function", loc);
     rec.arguments.push_back({storage.name, {storage.dtype, storage.shape}, state, nextValue, loc});
     rec.values.push_back({storage.dtype, storage.shape});
   }
@@ -182,7 +218,33 @@ void Tracer::assign(const State &state, const Tensor &value, Loc loc) {
   updates.push_back({storage.argument, value.value, loc});
 }
 
-uint64_t Tracer::wholeHash() const {
+Array Tracer::read(const Tensor &tensor, ReadKind kind, std::string_view name, Loc loc) {
+  const uint32_t value = valueOf(tensor, loc);
+  HostRead read{value, kind, std::string(name), static_cast<uint32_t>(position), static_cast<uint32_t>(literal), loc};
+  if (!answer)
+    fail("a value is asked for where nothing runs; return it from the traced function", loc);
+  if (replaying &&
+      (reading == rec.reads.size() || rec.reads[reading].value != value || rec.reads[reading].kind != kind ||
+       rec.reads[reading].name != name || rec.reads[reading].ops != read.ops))
+    diverge();
+  if (replaying)
+    rec.reads[reading] = read;
+  else
+    rec.reads.push_back(read);
+  ++reading;
+  return answer(read);
+}
+
+void hashOp(runtime::RollingHash &hash, OpKind kind, std::span<const uint32_t> operands,
+            std::span<const uint64_t> words) {
+  hash.add(static_cast<uint64_t>(kind) | operands.size() << 16 | words.size() << 32);
+  for (uint32_t operand : operands)
+    hash.add(static_cast<uint64_t>(operand));
+  for (uint64_t word : words)
+    hash.add(word);
+}
+
+uint64_t recordHash(const Record &rec) {
   runtime::RollingHash hash = rec.ops.empty() ? runtime::RollingHash() : rec.ops.back().hash;
   hash.add(static_cast<uint64_t>(rec.arguments.size()));
   for (const Record::Argument &argument : rec.arguments) {
@@ -194,11 +256,14 @@ uint64_t Tracer::wholeHash() const {
     hash.add(static_cast<uint64_t>(output));
   for (const Record::Update &update : rec.updates)
     hash.add(static_cast<uint64_t>(update.argument) << 32 | update.value);
+  for (const HostRead &read : rec.reads)
+    hash.add(static_cast<uint64_t>(read.ops) << 32 | read.value);
+  hash.add(static_cast<uint64_t>(rec.asked));
   return hash.value();
 }
 
 Recorded Tracer::record(const std::function<std::vector<Tensor>(std::span<const Tensor>)> &fn,
-                        std::span<const ValueType> inputs, std::span<const std::string> inputNames) {
+                        std::span<const ValueType> inputs, std::span<const std::string> inputNames, HostAnswer answer) {
   if (recording)
     throw Error("a compiled function is called while another one is being traced; call plain C++ functions there");
   struct Scope {
@@ -208,8 +273,10 @@ Recorded Tracer::record(const std::function<std::vector<Tensor>(std::span<const 
 
   // 1. Start over: a replay if the inputs are those of the last record.
   id = ++lastId;
-  position = literal = 0;
+  this->answer = std::move(answer);
+  position = literal = reading = 0;
   updates.clear();
+  handles.clear();
   replaying = rec.inputs == inputs.size();
   for (size_t i = 0; replaying && i < inputs.size(); ++i)
     replaying = rec.arguments[i].type == inputs[i] && rec.arguments[i].name == inputNames[i];
@@ -218,6 +285,7 @@ Recorded Tracer::record(const std::function<std::vector<Tensor>(std::span<const 
     diverge();
     for (size_t i = 0; i < inputs.size(); ++i) {
       rec.arguments.push_back({inputNames[i], inputs[i], {}, static_cast<uint32_t>(i), {}});
+      names.insert(inputNames[i]);
       rec.values.push_back(inputs[i]);
     }
     rec.inputs = inputs.size();
@@ -229,7 +297,7 @@ Recorded Tracer::record(const std::function<std::vector<Tensor>(std::span<const 
   for (uint32_t i = 0; i < inputs.size(); ++i)
     arguments.push_back(Tensor(id, i));
   const std::vector<Tensor> results = fn(arguments);
-  if (replaying && (position != rec.ops.size() || argument != rec.arguments.size()))
+  if (replaying && (position != rec.ops.size() || argument != rec.arguments.size() || reading != rec.reads.size()))
     diverge();
 
   // 3. Compare or store how it ended.
@@ -247,7 +315,7 @@ Recorded Tracer::record(const std::function<std::vector<Tensor>(std::span<const 
       rec.outputs.push_back(result.value);
     }
     rec.updates = updates;
-    lastHash = wholeHash();
+    lastHash = recordHash(rec);
     complete = true;
   }
   return {&rec, lastHash, sameEnd};

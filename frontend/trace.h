@@ -4,8 +4,10 @@
 #include "frontend/tensor.h"
 #include "runtime/cache.h"
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 namespace tcc {
@@ -60,6 +62,18 @@ struct Literal {
   Loc loc;
 };
 
+/// What a host program does with a value that it asks for in the middle of a recording.
+enum class ReadKind : uint8_t { item, array, print, branch };
+
+/// A value that the host asked for: a graph break.
+struct HostRead {
+  uint32_t value = 0;
+  ReadKind kind = ReadKind::item;
+  std::string name;               ///< of a print
+  uint32_t ops = 0, literals = 0; ///< how many stand before it
+  Loc loc;                        ///< of a branch: where its condition was computed
+};
+
 struct Record {
   struct Argument {
     std::string name;
@@ -80,10 +94,23 @@ struct Record {
   std::vector<uint32_t> operands;
   std::vector<uint64_t> words;
   std::vector<Literal> literals;
+  std::vector<HostRead> reads;
   std::vector<uint32_t> outputs;
   std::vector<Update> updates;
   size_t inputs = 0;
+  size_t asked = 0; ///< of a step that runs in parts: the first outputs, which the host reads in this order
+
+  /// The op that gives a value, as an index; none for an argument.
+  std::optional<size_t> producerOf(uint32_t value) const;
+  /// Whether op `index` is a splat, whose value is a literal.
+  bool hasLiteral(size_t index) const;
 };
+
+/// Adds an op to the hash of those before it.
+void hashOp(runtime::RollingHash &hash, OpKind kind, std::span<const uint32_t> operands,
+            std::span<const uint64_t> words);
+/// Of ops, arguments, outputs, updates and reads; without the literals' values.
+uint64_t recordHash(const Record &record);
 
 /// One recorded call. The record lives in its tracer, until the next call.
 struct Recorded {
@@ -92,6 +119,9 @@ struct Recorded {
   bool replayed = false; ///< equal to the previous recording, perhaps but for literals' values
 };
 
+/// Gives the host a value of the running recording (Tracer::running).
+using HostAnswer = std::function<Array(const HostRead &)>;
+
 /// Records a function, again and again.
 class Tracer {
 public:
@@ -99,12 +129,15 @@ public:
   Tracer(const Tracer &) = delete;
   Tracer &operator=(const Tracer &) = delete;
 
-  /// Runs `fn` on values of these types. Throws Error, also when called while another function is being traced.
+  /// Runs `fn` on values of these types; `answer` gives what it asks for. Throws Error, also when called while another
+  /// function is being traced.
   Recorded record(const std::function<std::vector<Tensor>(std::span<const Tensor>)> &fn,
-                  std::span<const ValueType> inputs, std::span<const std::string> inputNames);
+                  std::span<const ValueType> inputs, std::span<const std::string> inputNames, HostAnswer answer = {});
 
   /// The tracer that is recording in this thread. Throws Error where there is none.
   static Tracer &current(Loc loc);
+  /// Where the value was computed; for an argument where it was first used, if that is known.
+  Loc placeOf(const Tensor &tensor) const;
   const ValueType &typeOf(const Tensor &tensor, Loc loc) const { return rec.values[valueOf(tensor, loc)]; }
 
   /// Records an op with one result. `words` are its attributes and, for an op of explicit type, dtype, rank and sizes.
@@ -118,24 +151,39 @@ public:
   Tensor use(const State &state, Loc loc);
   void assign(const State &state, const Tensor &value, Loc loc);
 
+  /// Asks for a value, on the host.
+  Array read(const Tensor &tensor, ReadKind kind, std::string_view name, Loc loc);
+
+  /// For an answer. While the recording replays, the record goes on behind what was recorded so far: as it did last.
+  const Record &running() const { return rec; }
+  size_t opsSoFar() const { return position; }
+  size_t literalsSoFar() const { return literal; }
+  bool isReplaying() const { return replaying && complete; }
+  /// Whether the user's code still holds the value.
+  bool isHeld(uint32_t value) const { return value < handles.size() && handles[value] > 0; }
+
   int64_t opsRecorded() const { return recordedOps; }
 
 private:
+  friend void detail::retainHandle(uint32_t trace, uint32_t value) noexcept;
+  friend void detail::releaseHandle(uint32_t trace, uint32_t value) noexcept;
   uint32_t valueOf(const Tensor &tensor, Loc loc) const;
   uint32_t firstResult(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words, Loc loc);
   bool matches(const OpRecord &op, OpKind kind, std::span<const Tensor> operands,
                std::span<const uint64_t> words) const;
   void append(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words, Loc loc);
   void diverge();
-  uint64_t wholeHash() const;
 
   Record rec;
+  std::unordered_set<std::string> names; // of rec's arguments, where it is not replayed
   std::vector<Record::Update> updates; // of the running recording
+  std::vector<uint32_t> handles;       // of each value of the running recording
+  HostAnswer answer;
   uint64_t lastHash = 0;
-  bool complete = false;                          // rec is a whole recording
-  bool replaying = false;                         // all was equal to rec so far
-  uint32_t id = 0;                                // of the running or last recording; unique in the process
-  size_t position = 0, argument = 0, literal = 0; // how much of rec the running recording has
+  bool complete = false;  // rec is a whole recording
+  bool replaying = false; // all was equal to rec so far
+  uint32_t id = 0;        // of the running or last recording; unique in the process
+  size_t position = 0, argument = 0, literal = 0, reading = 0; // how much of rec the running recording has
   uint32_t nextValue = 0;
   int64_t recordedOps = 0;
 };

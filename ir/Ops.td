@@ -352,6 +352,27 @@ def Tcc_CastOp : Tcc_Op<"cast", [IsDifferentiable, IsElementwise, KernelBodyOp, 
   }];
 }
 
+def Tcc_CastByBitsOp : Tcc_Op<"cast_by_bits", [IsDifferentiable, IsElementwise, KernelBodyOp,
+                                               SameOperandsAndResultShape, InferTypes]> {
+  let isTraced = 0;
+  let summary = "f32 to bf16, up or down by the lower 16 bits of a number an element";
+  let description = [{ With numbers uniform in 0..2^16 - 1 the result's mean is x (stochastic rounding). Infinities, NaN
+    and what bf16 holds stay themselves; above bf16's largest number the next one is infinite. }];
+  let arguments = (ins RankedTensorOf<[F32]>:$x, RankedTensorOf<[I32]>:$bits);
+  let results = (outs RankedTensorOf<[BF16]>:$result);
+  let assemblyFormat = "$x `,` $bits attr-dict `:` type($x) `,` type($bits) `->` type($result)";
+  let formula = [{ result = the bf16 number next to x towards 0, or the next one where the share of the way to it that x
+    has gone, plus (bits mod 2^16) / 2^16, is at least 1 }];
+  let gradientFormula = "dx = dy cast back; none for the bits";
+  let example = [{
+    %x = tcc.constant dense<1.001953125> : tensor<2xf32>
+    %bits = tcc.constant dense<[49151, 49152]> : tensor<2xi32>
+    %r = tcc.cast_by_bits %x, %bits : tensor<2xf32>, tensor<2xi32> -> tensor<2xbf16>
+    %y = tcc.cast %r : tensor<2xbf16> -> tensor<2xf32>
+    // %y = 1 1.0078125
+  }];
+}
+
 def Tcc_DetachOp : Tcc_Unary<"detach", Tcc_Tensor, [NoGradient]> {
   let summary = "x, seen as a constant by gradients";
   let formula = "result = x";
@@ -918,6 +939,25 @@ def Tcc_DropoutOp : Tcc_Op<"dropout", [IsComposite, AllTypesMatch<["x", "result"
     %seed = tcc.constant dense<7> : tensor<i32>
     %y = tcc.dropout %x, %seed rate 0.0 stream 3 : tensor<2xf32>, tensor<i32>
     // %y = 1 2
+  }];
+}
+
+def Tcc_StochasticCastOp : Tcc_Op<"stochastic_cast", [IsComposite, InferTypes]> {
+  let hasOwnFunction = 1;
+  let summary = "cast from f32 to bf16 with stochastic rounding: up or down at random, x on average";
+  let description = [{ cast_by_bits by random_bits(seed, stream) of x's shape. A sum of many small updates goes on
+    growing where rounding to nearest would leave it as it is. }];
+  let arguments = (ins RankedTensorOf<[F32]>:$x, Tcc_IntScalar:$seed, I64Attr:$stream);
+  let results = (outs RankedTensorOf<[BF16]>:$result);
+  let assemblyFormat = "$x `,` $seed `stream` $stream attr-dict `:` type($x) `,` type($seed) `->` type($result)";
+  let formula = "result = cast_by_bits(x, random_bits(seed, stream))";
+  let gradientFormula = "dx = dy cast back";
+  let example = [{
+    %x = tcc.constant dense<[1.0, 2.5]> : tensor<2xf32>
+    %seed = tcc.constant dense<7> : tensor<i32>
+    %r = tcc.stochastic_cast %x, %seed stream 3 : tensor<2xf32>, tensor<i32> -> tensor<2xbf16>
+    %y = tcc.cast %r : tensor<2xbf16> -> tensor<2xf32>
+    // %y = 1 2.5
   }];
 }
 

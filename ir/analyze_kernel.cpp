@@ -150,17 +150,22 @@ private:
     return node;
   }
 
+  unsigned loadAt(Value argument, const IndexExpr &element, ArrayRef<unsigned> guards) {
+    KernelNode node;
+    node.kind = KernelNode::Kind::load;
+    node.type = elementOf(argument);
+    node.argument = argumentNumber.lookup(argument);
+    node.index = resolve(element);
+    node.guards.assign(guards.begin(), guards.end());
+    return addNode(std::move(node));
+  }
+
   std::optional<unsigned> makeNode(Value value, ArrayRef<IndexExpr> coordinates, ArrayRef<unsigned> guards) {
     RankedTensorType type = tensorType(value);
     KernelNode node;
     node.type = elementOf(value);
-    if (auto argument = argumentNumber.find(value); argument != argumentNumber.end()) {
-      node.kind = KernelNode::Kind::load;
-      node.argument = argument->second;
-      node.index = resolve(linearize(coordinates, type.getShape()));
-      node.guards.assign(guards.begin(), guards.end());
-      return addNode(std::move(node));
-    }
+    if (argumentNumber.contains(value))
+      return loadAt(value, linearize(coordinates, type.getShape()), guards);
     Operation *op = value.getDefiningOp();
     if (auto literal = dyn_cast<ConstantOp>(op)) {
       if (!literal.getValue().isSplat()) {
@@ -272,7 +277,14 @@ private:
     } else if (isa<ReshapeOp>(op)) {
       std::optional<SmallVector<IndexExpr>> split =
           delinearize(linearize(coordinates, tensorType(op->getResult(0)).getShape()), from);
-      if (!split) {
+      if (!split) { // of what is in memory there are strides
+        StridedView memory = stridedView(op->getResult(0));
+        if (argumentNumber.contains(memory.root)) {
+          IndexExpr element(memory.offset);
+          for (auto [coordinate, stride] : llvm::zip_equal(coordinates, memory.strides))
+            element = element + coordinate * stride;
+          return loadAt(memory.root, element, guards);
+        }
         refuse("expected the sizes of " + typeText(tensorType(op->getResult(0))) + " and " +
                typeText(tensorType(operand)) + " to divide each other");
         return std::nullopt;

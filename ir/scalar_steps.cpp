@@ -58,13 +58,14 @@ constexpr OpcodeFacts table[] = {
     {extendSigned, "extsi", "arith.extsi", -1, 1, stated, 1},
     {extendZero, "extui", "arith.extui", -1, 1, stated, 1},
     {truncate, "trunci", "arith.trunci", -1, 1, stated, 1},
+    {bitcast, "bitcast", "arith.bitcast", -1, 1, stated, 0},
 };
 
 constexpr bool tableIsInOrder() {
   for (size_t i = 0; i < std::size(table); ++i)
     if (static_cast<size_t>(table[i].opcode) != i)
       return false;
-  return std::size(table) == static_cast<size_t>(truncate) + 1;
+  return std::size(table) == static_cast<size_t>(bitcast) + 1;
 }
 static_assert(tableIsInOrder(), "the table has a row for each opcode, in the order of the enum");
 

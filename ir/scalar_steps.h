@@ -55,6 +55,7 @@ enum class Opcode : uint8_t {
   extendSigned, // to a wider integer
   extendZero,
   truncate, // to a narrower integer: its low bits
+  bitcast,  // an f32 as the i32 of its bits, or back
 };
 
 /// How the type of a step's value follows from its operands'.

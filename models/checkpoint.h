@@ -4,17 +4,19 @@
 #include "models/weight_files.h"
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace tcc::models {
 
-/// An f32 tensor under a name, row-major; `values` belong to the caller.
+/// An f32 tensor under a name, row-major; `values` belong to `owner`, or without one to the caller.
 struct NamedTensor {
   std::string name;
   std::vector<int64_t> shape;
   std::span<const float> values;
+  std::shared_ptr<const std::vector<float>> owner = {};
 };
 
 /// A folder to start from. Names may carry or lack transformers' prefix (`transformer.`, `model.`); the embedding and

@@ -1,5 +1,4 @@
 #include "models/generate.h"
-#include "frontend/product_choice.h"
 #include "models/input_error.h"
 #include "models/model.h"
 #include "models/run_setup.h"
@@ -63,8 +62,6 @@ std::vector<int32_t> promptTokens(const std::string &text, int64_t vocabulary, c
 
 void generate(const TrainOptions &given, std::FILE *output) {
   TrainOptions options = given;
-  if (const std::optional<std::string> chosen = chooseProducts(options, "cpu"); chosen && !options.quiet)
-    fmt::print(stderr, "--dtype=auto is {}\n", *chosen);
   const ModelFolder folder(options.initFolder);
   std::optional<AdapterFolder> adapter;
   if (!options.adapterFolder.empty())
@@ -88,6 +85,7 @@ void generate(const TrainOptions &given, std::FILE *output) {
   const int64_t sequence = options.sequence.value_or(std::min<int64_t>(folder.config().positions(), 1024));
   const RunDevice device = chooseDevice(options.device);
   report(device.note);
+  chooseProducts(options, device);
   TextGenerator generator(model, sequence, functionOptions(options, device, {}, {}, report));
   // The first place where one of the stop texts begins.
   const auto stopAt = [&](const std::string &text) {

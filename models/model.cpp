@@ -1,14 +1,33 @@
 #include "models/model.h"
+#include "runtime/dtype.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <iterator>
+#include <memory>
 
 namespace tcc::models {
 
-Model::Model(const ModelConfig &config, std::optional<AdapterConfig> adapter) : sizes(config), low(std::move(adapter)) {
+namespace {
+
+/// Lets `write` fill the parameter's values, as floats.
+template <typename Write>
+void fill(const Parameter &parameter, Write write) {
+  if (parameter.dtype() == DType::f32)
+    return write(parameter.data<float>());
+  std::vector<float> values(size_t(parameter.shape().elements()));
+  write(std::span(values));
+  std::ranges::transform(values, parameter.data<uint16_t>().begin(), runtime::floatToBf16);
+}
+
+} // namespace
+
+Model::Model(const ModelConfig &config, std::optional<AdapterConfig> adapter, DType dtype)
+    : sizes(config), low(std::move(adapter)) {
   const auto make = [&](const std::vector<ParameterSpec> &list, std::vector<Parameter> &made) {
     for (const ParameterSpec &parameter : list)
-      byName.emplace(parameter.name, made.emplace_back(parameter.name, Shape(parameter.shape)));
+      byName.emplace(parameter.name, made.emplace_back(parameter.name, Shape(parameter.shape), dtype));
   };
   make(config.parameters(), values);
   if (low)
@@ -18,27 +37,27 @@ Model::Model(const ModelConfig &config, std::optional<AdapterConfig> adapter) : 
 void Model::initialize(uint64_t seed) {
   const std::vector<ParameterSpec> list = sizes.parameters();
   for (size_t i = 0; i < list.size(); ++i)
-    fillInitial(list[i], seed, values[i].data<float>());
+    fill(values[i], [&](std::span<float> out) { fillInitial(list[i], seed, out); });
 }
 
 void Model::initializeAdapter(uint64_t seed) {
   const std::vector<ParameterSpec> list = adapterParameters(sizes, *low);
   for (size_t i = 0; i < list.size(); ++i)
-    fillInitial(list[i], seed, lowRank[i].data<float>());
+    fill(lowRank[i], [&](std::span<float> out) { fillInitial(list[i], seed, out); });
 }
 
 void Model::load(const ModelFolder &folder) {
   assert(folder.config() == sizes);
   const std::vector<ParameterSpec> list = sizes.parameters();
   for (size_t i = 0; i < list.size(); ++i)
-    folder.read(list[i], values[i].data<float>());
+    fill(values[i], [&](std::span<float> out) { folder.read(list[i], out); });
 }
 
 void Model::load(const AdapterFolder &folder) {
   assert(folder.config() == *low);
   const std::vector<ParameterSpec> list = adapterParameters(sizes, *low);
   for (size_t i = 0; i < list.size(); ++i)
-    folder.read(list[i], lowRank[i].data<float>());
+    fill(lowRank[i], [&](std::span<float> out) { folder.read(list[i], out); });
 }
 
 int64_t Model::trainedCount() const {
@@ -50,15 +69,48 @@ int64_t Model::trainedCount() const {
 
 std::vector<NamedTensor> Model::named() const {
   std::vector<NamedTensor> list;
-  for (const Parameter &value : trained())
-    list.push_back({value.name(), {value.shape().begin(), value.shape().end()}, value.read<float>()});
+  for (const Parameter &value : trained()) {
+    NamedTensor &tensor = list.emplace_back();
+    tensor.name = value.name();
+    tensor.shape = {value.shape().begin(), value.shape().end()};
+    if (value.dtype() == DType::f32) {
+      tensor.values = value.read<float>();
+      continue;
+    }
+    const auto floats = std::make_shared<std::vector<float>>();
+    std::ranges::transform(value.read<uint16_t>(), std::back_inserter(*floats), runtime::bf16ToFloat);
+    tensor.values = *floats;
+    tensor.owner = floats;
+  }
   return list;
 }
 
-const Parameter &Model::at(std::string_view name) const {
-  const auto found = byName.find(std::string(name));
+Tensor Model::at(std::string_view name) const {
+  const std::string key(name);
+  if (const auto made = wide.find(key); made != wide.end())
+    return made->second;
+  const auto found = byName.find(key);
   assert(found != byName.end());
-  return found->second;
+  return optim::inF32(found->second);
+}
+
+Model Model::widened() const {
+  Model model = *this;
+  const auto widen = [&](const std::vector<Parameter> &list) { // recorded in the order of the parameters
+    for (const Parameter &parameter : list)
+      if (parameter.dtype() != DType::f32)
+        model.wide[parameter.name()] = optim::inF32(parameter);
+  };
+  widen(values);
+  widen(lowRank);
+  return model;
+}
+
+std::vector<Tensor> Model::trainedValues() const {
+  std::vector<Tensor> list;
+  for (const Parameter &parameter : trained())
+    list.push_back(at(parameter.name()));
+  return list;
 }
 
 bool Model::has(std::string_view name) const {
@@ -121,22 +173,25 @@ Tensor modelLoss(const Model &model, const Tensor &tokens, const Tensor &targets
 }
 
 std::vector<Tensor> modelGradients(const Model &model, const Tensor &tokens, const Tensor &targets) {
-  return gradient(modelLoss(model, tokens, targets), model.trained());
+  const Model wide = model.widened();
+  return gradient(modelLoss(wide, tokens, targets), wide.trainedValues());
 }
 
 ModelStep trainingStep(const Model &model, optim::Optimizer &optimizer, const Tensor &tokens, const Tensor &targets,
                        const Tensor &lr, const Tensor &step, int64_t accumulate, TrainingDropout dropout) {
   const auto parts = [&](const Tensor &x) { return accumulate > 1 ? split(x, 0, accumulate) : std::vector{x}; };
   const std::vector<Tensor> tokenParts = parts(tokens), targetParts = parts(targets);
+  const Model wide = model.widened();
+  const std::vector<Tensor> trained = wide.trainedValues();
   Tensor loss;
   std::vector<Tensor> gradients;
   for (int64_t part = 0; part < accumulate; ++part) {
     TrainingDropout partDropout = dropout;
     if (part > 0 && dropout)
       partDropout.first = full(double(part * tokenParts[0].dim(0)), {}, DType::i32);
-    const Tensor partLoss = modelLoss(model, tokenParts[size_t(part)], targetParts[size_t(part)], &partDropout);
+    const Tensor partLoss = modelLoss(wide, tokenParts[size_t(part)], targetParts[size_t(part)], &partDropout);
     const Tensor share = accumulate > 1 ? partLoss * (1.0 / double(accumulate)) : partLoss;
-    const std::vector<Tensor> partGradients = gradient(share, model.trained());
+    const std::vector<Tensor> partGradients = gradient(share, trained);
     loss = part == 0 ? share : loss + share;
     for (size_t i = 0; i < partGradients.size(); ++i)
       if (part == 0)

@@ -14,12 +14,12 @@
 
 namespace tcc::models {
 
-/// The parameters of a model: f32, in the order, names and layout of config.parameters(), and those of its adapter.
-/// Copies share the values.
+/// The parameters of a model, in the order, names and layout of config.parameters(), and those of its adapter: f32, or
+/// bf16, which computes in f32 too. Copies share the values.
 class Model {
 public:
   /// Zeros. Throws tcc::Error where there is no memory for them.
-  explicit Model(const ModelConfig &config, std::optional<AdapterConfig> adapter = {});
+  explicit Model(const ModelConfig &config, std::optional<AdapterConfig> adapter = {}, DType dtype = DType::f32);
 
   /// The values that training starts from: a pure function of configuration and seed.
   void initialize(uint64_t seed);
@@ -36,11 +36,17 @@ public:
   const std::vector<Parameter> &trained() const { return low ? lowRank : values; }
   /// Elements of trained().
   int64_t trainedCount() const;
-  /// Names, shapes and values of trained(), for checkpoints; the spans live as long as the parameters.
+  /// Names, shapes and values of trained() in f32, for checkpoints; the values live as long as both the list and the
+  /// parameters.
   std::vector<NamedTensor> named() const;
 
   // For traced functions.
-  const Parameter &at(std::string_view name) const;
+  /// The parameter's value in f32.
+  Tensor at(std::string_view name) const;
+  /// This model with each value in f32 one tensor, which at() gives again and again: gradients are taken of them.
+  Model widened() const;
+  /// Of a widened model: the values of trained().
+  std::vector<Tensor> trainedValues() const;
   bool has(std::string_view name) const;
   /// x · weightᵀ + bias of the linear layer `name`, whose weight is [out, in]; the bias may be absent.
   Tensor linear(const Tensor &x, const std::string &name) const;
@@ -52,6 +58,7 @@ private:
   std::optional<AdapterConfig> low;
   std::vector<Parameter> values, lowRank;
   std::unordered_map<std::string, Parameter> byName;
+  std::unordered_map<std::string, Tensor> wide; // of a widened model whose parameters are not f32
 
   /// `y` of the linear layer `name` on `x`, with the adapter's share.
   Tensor adapted(const Tensor &y, const Tensor &x, const std::string &name) const;
@@ -65,7 +72,7 @@ struct TrainingDropout {
   int64_t nextStream = 0; ///< each place takes its own
 
   Tensor operator()(const Tensor &x) { return nn::dropout(x, {rate, seed, nextStream++, first}); }
-  explicit operator bool() const { return seed && rate > 0; }
+  explicit operator bool() const { return seed.defined() && rate > 0; }
 };
 
 // What follows is for traced functions. Tokens and targets are i32 [B, T] with T up to config().positions() (tcc::Error

@@ -184,6 +184,13 @@ void declareTraining(CLI::App &app, TrainOptions &options, RawOptions &raw) {
       ->check(oneOf({"adamw", "sgd", "lion", "adafactor", "muon"}))
       ->type_name("NAME")
       ->group("Training");
+  app.add_option(
+         "--params", raw.parameters,
+         "Element type of weights and the optimizer's moments: f32, or bf16, half the memory, rounded at random "
+         "(goes well with --dtype=bf16); --save writes f32")
+      ->check(oneOf({"f32", "bf16"}))
+      ->type_name("TYPE")
+      ->group("Training");
   number("--dropout", options.dropout, share(), "GPT-2's: of embedding, attention and residual; 0");
   number("--weight-decay", options.weightDecay, finiteNumber(true), "Of matrices and embeddings; 0.1");
   number("--beta1", options.beta1, share(), "Of the first moment, or the momentum; 0.9");
@@ -192,6 +199,18 @@ void declareTraining(CLI::App &app, TrainOptions &options, RawOptions &raw) {
       ->type_name("X")
       ->group("Training");
   number("--clip", options.clipNorm, finiteNumber(true), "Largest norm of the gradients; 1; 0 clips nothing");
+}
+
+void declareEstimate(CLI::App &app, TrainOptions &options, RawOptions &raw) {
+  app.add_flag(
+         "--estimate", options.estimate,
+         "Only compile, and print the step's memory by component, the largest batch that fits, and the least time "
+         "of a step; no data is needed")
+      ->group("Before a run");
+  app.add_option("--memory", raw.memory, "With --estimate: gigabytes to fit in (10^9 bytes); those of the machine")
+      ->check(finiteNumber(false))
+      ->type_name("GB")
+      ->group("Before a run");
 }
 
 void declareCheckpoints(CLI::App &app, TrainOptions &options, RawOptions &raw) {
@@ -294,6 +313,7 @@ void declareOptions(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   declareModel(app, options, raw);
   declareData(app, options, raw);
   declareTraining(app, options, raw);
+  declareEstimate(app, options, raw);
   declareCheckpoints(app, options, raw);
   declareCompiler(app, options);
   declareOutput(app, options, raw);

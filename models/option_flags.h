@@ -14,9 +14,9 @@ namespace tcc::models {
 
 /// The values as CLI11 stores them, before defaults that depend on each other.
 struct RawOptions {
-  std::string schedule = "cosine", order = "random";
+  std::string schedule = "cosine", order = "random", parameters = "f32";
   std::optional<int64_t> layers, heads, keyValueHeads, width, vocab, batch, steps, warmup, checkpointEvery, generate;
-  std::optional<double> rate, minimumRate, minutes, beta2;
+  std::optional<double> rate, minimumRate, minutes, beta2, memory;
 };
 
 /// Declares every flag but --help and --version; values land in `options` and `raw`, which outlive `app`'s parsing.

@@ -23,6 +23,8 @@ examples:
   train_gpt --init gpt2/ --data train.bin --seq 256 --save tuned/     from Hugging Face weights and back to such a folder
   train_gpt --data book.txt --eval-every=50 --checkpoint=run --checkpoint-every=100   again with --resume where it stopped
   train_gpt --init=run/step-000001000 --generate=400 --prompt="In the beginning"
+  train_gpt --model gpt2 --batch 4 --estimate                memory by component, largest batch, least time of a step
+  train_gpt --data book.txt --params=bf16 --dtype=bf16       half the memory for weights and moments
   train_gpt --data book.txt --optimizer=muon --lr=5e-3       another optimizer
   train_gpt --init gpt2/ --tokenizer gpt2/ --data book.txt --save tuned/     a text by GPT-2's tokens
   train_gpt --data book.txt -O0                              one kernel per op, for comparison
@@ -148,6 +150,8 @@ void resolveAdapter(const TrainOptions &options) {
 /// What belongs together: data and checkpoints of a training run, or weights to generate from.
 void resolveRun(TrainOptions &options, const RawOptions &raw) {
   if (raw.generate) {
+    if (options.estimate)
+      throw UsageError{"--estimate cannot be given with --generate, which trains nothing"};
     if (options.initFolder.empty())
       throw UsageError{"--generate needs --init FOLDER: a Hugging Face folder or a checkpoint's"};
     if (!options.dataFiles.empty())
@@ -159,7 +163,10 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
     options.generateTokens = *raw.generate;
     return;
   }
-  if (options.dataFiles.empty())
+  if (raw.memory && !options.estimate)
+    throw UsageError{"--memory needs --estimate"};
+  options.memoryLimit = raw.memory.value_or(0) * 1e9;
+  if (options.dataFiles.empty() && !options.estimate)
     throw UsageError{"no data: --data FILE is needed (text, nanoGPT .bin or llm.c shard)"};
   if (options.checkpointFolder.empty() && (raw.checkpointEvery || options.resume))
     throw UsageError{"--checkpoint-every and --resume need --checkpoint FOLDER"};
@@ -197,6 +204,7 @@ void resolve(TrainOptions &options, const RawOptions &raw) {
   if (options.dropout > 0 && !init && !std::holds_alternative<Gpt2Config>(options.config.kind))
     throw UsageError{fmt::format("--dropout is GPT-2's, {} has none", options.model)};
   options.batch = raw.batch.value_or(defaults.batch);
+  options.parameters = raw.parameters == "bf16" ? runtime::DType::bf16 : runtime::DType::f32;
   options.order = raw.order == "random" ? Order::Random : raw.order == "shuffled" ? Order::Shuffled : Order::Sequential;
 
   Schedule &schedule = options.schedule;

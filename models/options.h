@@ -41,11 +41,16 @@ struct TrainOptions : CompilerFlags {
   int64_t evalBatches = 20; ///< of an evaluation, or as many as there are
 
   // Training
-  Schedule schedule;               ///< learning rate, warm-up, and the run's length (steps, seconds)
-  std::string optimizer = "adamw"; ///< or sgd, lion, adafactor, muon
-  double dropout = 0;              ///< of embedding, attention and residual, GPT-2 alone
+  Schedule schedule;                               ///< learning rate, warm-up, and the run's length (steps, seconds)
+  std::string optimizer = "adamw";                 ///< or sgd, lion, adafactor, muon
+  runtime::DType parameters = runtime::DType::f32; ///< of weights and moments: f32, or bf16 with stochastic rounding
+  double dropout = 0;                              ///< of embedding, attention and residual, GPT-2 alone
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, clipNorm = 1.0;
   int64_t accumulate = 1; ///< batches of a step
+
+  // Before a run
+  bool estimate = false;  ///< only say what a run would need (models/estimate.h)
+  double memoryLimit = 0; ///< bytes that the largest batch is found for; 0: what the machine has
 
   // Checkpoints
   std::string checkpointFolder; ///< or empty

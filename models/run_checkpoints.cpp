@@ -1,6 +1,7 @@
 #include "models/run_checkpoints.h"
 #include "models/files.h"
 #include "models/input_error.h"
+#include "runtime/dtype.h"
 
 #include <algorithm>
 #include <cstring>
@@ -17,16 +18,28 @@ TensorDtype dtypeOf(const State &state) {
   return state.dtype() == DType::bf16 ? TensorDtype::BF16 : TensorDtype::F32;
 }
 
-void readStates(const std::string &path, const std::vector<State> &states, bool mayLack = false) {
+struct ReadOptions {
+  bool mayLack = false; ///< the file may have fewer
+  bool inF32 = false;   ///< whatever the states' element type is: so are weights
+};
+
+void readStates(const std::string &path, const std::vector<State> &states, ReadOptions options = {}) {
   const SafetensorsFile file(path);
   for (const State &state : states) {
     const TensorEntry *entry = file.find(state.name());
-    if (!entry && mayLack)
+    if (!entry && options.mayLack)
       continue;
+    const TensorDtype stored = options.inF32 ? TensorDtype::F32 : dtypeOf(state);
     const std::vector<int64_t> shape(state.shape().begin(), state.shape().end());
-    if (!entry || entry->shape != shape || entry->dtype != dtypeOf(state))
+    if (!entry || entry->shape != shape || entry->dtype != stored)
       throw InputError(fmt::format("{}: tensor {} is not there as {} [{}], which this run has", path,
-                                   inQuotes(state.name()), dtypeName(dtypeOf(state)), fmt::join(shape, ", ")));
+                                   inQuotes(state.name()), dtypeName(stored), fmt::join(shape, ", ")));
+    if (stored != dtypeOf(state)) { // exactly: the values were widened
+      std::vector<float> values(size_t(state.shape().elements()));
+      file.readFloats(*entry, values);
+      std::ranges::transform(values, state.data<uint16_t>().begin(), runtime::floatToBf16);
+      continue;
+    }
     const std::span<const std::byte> bytes = file.bytes(*entry);
     std::memcpy(state.raw(), bytes.data(), bytes.size());
   }
@@ -85,10 +98,10 @@ void RunCheckpoints::load(Model &model, const std::vector<State> &optimizer, con
                                    model.adapter()->describe()));
     model.load(adapter);
   } else {
-    readStates(inFolder(folder, "model.safetensors"), model.parameters());
+    readStates(inFolder(folder, "model.safetensors"), model.parameters(), {.inF32 = true});
   }
   readStates(inFolder(folder, optimizerName), optimizer);
-  readStates(inFolder(folder, optimizerName), scaling, /*mayLack=*/true);
+  readStates(inFolder(folder, optimizerName), scaling, {.mayLack = true});
 }
 
 void RunCheckpoints::write(const RunState &state, const Model &model, const std::vector<State> &optimizer,

@@ -1,7 +1,9 @@
 #include "models/run_device.h"
 #include "codegen/cuda/self_test.h"
+#include "frontend/product_choice.h"
 #include "models/files.h"
 #include "models/input_error.h"
+#include "models/options.h"
 #include "runtime/device/cuda/driver.h"
 #include "runtime/device/cuda/step_device.h"
 
@@ -42,6 +44,13 @@ int ordinalOf(const std::string &wanted) {
 }
 
 } // namespace
+
+void chooseProducts(TrainOptions &options, const RunDevice &device) {
+  const std::optional<std::string> chosen =
+      tcc::chooseProducts(options, device.isGpu() ? device.device->codeTarget() : "cpu");
+  if (chosen && !options.quiet)
+    fmt::print(stderr, "--dtype=auto is {}\n", *chosen);
+}
 
 RunDevice chooseDevice(const std::string &wanted) {
   if (wanted == "cpu")

@@ -1,17 +1,18 @@
 #include "models/run_setup.h"
+#include "models/counter_random.h"
 #include "models/input_error.h"
 #include "models/tokenized_text.h"
 #include "models/tokenizer_training.h"
+#include "runtime/device/device.h"
 #include "runtime/dtype.h"
 
 #include <csignal>
 #include <fmt/format.h>
-#include <unistd.h>
 
 namespace tcc::models {
 
 void checkMemory(const std::string &what, double bytes) {
-  const double present = double(::sysconf(_SC_PHYS_PAGES)) * double(::sysconf(_SC_PAGESIZE));
+  const auto present = double(runtime::makeCpuDevice()->memoryBytes());
   if (bytes > present)
     throw InputError(fmt::format("{} {:.1f} GB, but this machine has {:.1f} GB", what, bytes / 1e9, present / 1e9));
 }
@@ -27,9 +28,14 @@ ModelConfig trainedConfig(const TrainOptions &options, const std::optional<Model
   checkSequence(options, config);
   if (options.dropout > 0 && !std::holds_alternative<Gpt2Config>(config.kind))
     throw InputError(fmt::format("--dropout is GPT-2's, the model of {} has none", options.initFolder));
+  return config;
+}
+
+ModelConfig fittingConfig(const TrainOptions &options, const std::optional<ModelFolder> &folder) {
+  const ModelConfig config = trainedConfig(options, folder);
   const bool frozen = options.adapts();
   checkMemory(frozen ? "weights need" : "weights and the optimizer's two moments need",
-              (frozen ? 1.0 : 3.0) * sizeof(float) * double(parameterCount(config)));
+              (frozen ? 1.0 : 3.0) * double(runtime::byteSize(options.parameters) * parameterCount(config)));
   return config;
 }
 
@@ -56,7 +62,9 @@ std::optional<AdapterConfig> trainedAdapter(const TrainOptions &options, const M
   return adapter;
 }
 
-std::unique_ptr<optim::Optimizer> makeOptimizer(const TrainOptions &options, std::vector<Parameter> parameters) {
+namespace {
+
+std::unique_ptr<optim::Optimizer> namedOptimizer(const TrainOptions &options, std::vector<Parameter> parameters) {
   const double decay = options.weightDecay, clip = options.clipNorm;
   const optim::AdamwSettings adamw{
       .beta1 = options.beta1, .beta2 = options.beta2, .eps = options.epsilon, .weightDecay = decay, .clip = clip};
@@ -74,6 +82,26 @@ std::unique_ptr<optim::Optimizer> makeOptimizer(const TrainOptions &options, std
   if (name == "muon")
     return std::make_unique<optim::Muon>(std::move(parameters), optim::MuonSettings{.rest = adamw});
   return std::make_unique<optim::Adamw>(std::move(parameters), adamw);
+}
+
+} // namespace
+
+std::unique_ptr<optim::Optimizer> makeOptimizer(const TrainOptions &options, std::vector<Parameter> parameters) {
+  std::unique_ptr<optim::Optimizer> optimizer = namedOptimizer(options, std::move(parameters));
+  optimizer->setRoundingSeed(uint32_t(randomBits(options.seed, streamOf("rounding"), 0) >> 34));
+  return optimizer;
+}
+
+Function trainingFunction(const TrainOptions &options, const Model &model, optim::Optimizer &optimizer,
+                          FunctionOptions function) {
+  return compile(
+      "training_step",
+      [&model, &optimizer, rate = options.dropout, accumulate = options.accumulate](std::span<const Tensor> in) {
+        const TrainingDropout dropout{rate, in.size() > 4 ? in[4] : Tensor()};
+        const ModelStep results = trainingStep(model, optimizer, in[0], in[1], in[2], in[3], accumulate, dropout);
+        return std::vector{results.loss, results.norm};
+      },
+      std::move(function));
 }
 
 void learnTokenizer(const TrainOptions &options) {
@@ -148,6 +176,8 @@ RunState describeRunState(const TrainOptions &options, const ModelConfig &config
                     {"order", std::string(describe(options.order))},
                     {"data", fmt::format("{} tokens, checksum {}", data.size(), data.fingerprint())},
                     {"held-out share", text(options.evalEvery && options.evalFile.empty() ? options.evalShare : 0)}};
+  if (options.parameters != runtime::DType::f32)
+    state.identity["--params"] = runtime::name(options.parameters);
   if (adapter) {
     state.identity["adapter"] = adapter->describe();
     state.identity["frozen weights"] = base->fingerprint();

@@ -4,6 +4,7 @@
 #include "models/adapter.h"
 #include "models/batches.h"
 #include "models/checkpoint.h"
+#include "models/model.h"
 #include "models/options.h"
 #include "models/run_state.h"
 #include "models/tokenizer.h"
@@ -21,8 +22,10 @@ void checkMemory(const std::string &what, double bytes);
 /// Refuses a --seq beyond the model's positions with an InputError.
 void checkSequence(const TrainOptions &options, const ModelConfig &config);
 
-/// The folder's configuration, or that of the options, checked against the rest of the command line and the machine.
+/// The folder's configuration, or that of the options, checked against the rest of the command line.
 ModelConfig trainedConfig(const TrainOptions &options, const std::optional<ModelFolder> &folder);
+/// The same, checked against the machine's memory too.
+ModelConfig fittingConfig(const TrainOptions &options, const std::optional<ModelFolder> &folder);
 
 /// That of --adapter, or nothing.
 std::optional<AdapterFolder> openAdapter(const TrainOptions &options, const ModelConfig &config);
@@ -31,6 +34,11 @@ std::optional<AdapterConfig> trainedAdapter(const TrainOptions &options, const M
                                             const std::optional<AdapterFolder> &folder);
 /// The optimizer that the options name, for all of `parameters`.
 std::unique_ptr<optim::Optimizer> makeOptimizer(const TrainOptions &options, std::vector<Parameter> parameters);
+
+/// The step of a run: tokens, targets [N*B, T], learning rate, number (stepInputNames) to loss and gradient norm. The
+/// model and the optimizer must outlive it.
+Function trainingFunction(const TrainOptions &options, const Model &model, optim::Optimizer &optimizer,
+                          FunctionOptions function);
 
 /// --train-tokenizer.
 void learnTokenizer(const TrainOptions &options);

@@ -1,5 +1,6 @@
 // train_gpt: trains a GPT-2 on a text or token file; `train_gpt --help` lists its options.
 // Exit status: 0; 1 for an error that was printed; 2 for a wrong command line; 128 + n after signal n.
+#include "models/estimate.h"
 #include "models/generate.h"
 #include "models/options.h"
 #include "models/trainer.h"
@@ -28,6 +29,10 @@ int run(int count, char **arguments) {
   try {
     if (parsed.options->generateTokens > 0) {
       generate(*parsed.options, stdout);
+      return 0;
+    }
+    if (parsed.options->estimate) {
+      estimate(*parsed.options, stdout);
       return 0;
     }
     // A log on stdout stays JSON alone.

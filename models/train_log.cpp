@@ -153,6 +153,8 @@ std::string TrainLog::progressLine(const StepRecord &record) const {
   line += fmt::format("  {} tokens/s", grouped(record.averageTokensPerSecond));
   if (record.machineShare)
     line += fmt::format(" ({:.0f} % of the machine)", *record.machineShare * 100);
+  if (record.countedBytes > 0)
+    line += fmt::format("  {} of {} planned", megabytes(record.countedBytes), megabytes(record.plannedBytes));
   const double done = options.length.progress(record.step + 1, record.elapsed);
   const double before = options.length.progress(options.firstStep, firstElapsed);
   if (done > before)

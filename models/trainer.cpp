@@ -1,5 +1,4 @@
 #include "models/trainer.h"
-#include "frontend/product_choice.h"
 #include "models/checksum.h"
 #include "models/counter_random.h"
 #include "models/evaluation.h"
@@ -116,7 +115,7 @@ private:
 Trainer::Trainer(const TrainOptions &options, RunDevice chosen, std::optional<ModelFolder> folder,
                  const Tokenizer *tokenizer, std::FILE *output)
     : options(options), device(std::move(chosen)), tokenizer(tokenizer), output(output),
-      config(trainedConfig(options, folder)), firstAdapter(openAdapter(options, config)),
+      config(fittingConfig(options, folder)), firstAdapter(openAdapter(options, config)),
       adapter(trainedAdapter(options, config, firstAdapter)), sequence(options.sequence.value_or(config.positions())),
       source(options.dataFiles, config.vocabulary()), split(splitData(options, source, sequence)),
       batches(source, split.training, options.accumulate * options.batch, sequence, options.order, options.seed),
@@ -124,16 +123,8 @@ Trainer::Trainer(const TrainOptions &options, RunDevice chosen, std::optional<Mo
                                               .quiet = options.quiet,
                                               .jsonFile = options.jsonFile,
                                               .firstStep = state.step}),
-      model(config, adapter), optimizer(makeOptimizer(options, model.trained())),
-      step(compile(
-          "training_step",
-          [this](std::span<const Tensor> in) {
-            const TrainingDropout dropout{this->options.dropout, in.size() > 4 ? in[4] : Tensor()};
-            const ModelStep results =
-                trainingStep(model, *optimizer, in[0], in[1], in[2], in[3], this->options.accumulate, dropout);
-            return std::vector{results.loss, results.norm};
-          },
-          function(stepInputNames(options), {"loss", "norm"}))),
+      model(config, adapter, options.parameters), optimizer(makeOptimizer(options, model.trained())),
+      step(trainingFunction(options, model, *optimizer, function(stepInputNames(options), {"loss", "norm"}))),
       inputs(options.accumulate * options.batch, sequence), pictures(options, log) {
   log.message(device.note);
   for (const std::string &note : notes)
@@ -211,6 +202,8 @@ std::vector<Array> Trainer::stepArguments(double rate, int64_t index) const {
 void Trainer::describeRun() {
   log.message(fmt::format("model {}: {:.2f} M parameters, {}", options.model, double(parameterCount(config)) / 1e6,
                           config.describe()));
+  if (options.parameters != runtime::DType::f32)
+    log.message(fmt::format("weights and moments in {}, updates rounded at random", runtime::name(options.parameters)));
   if (adapter)
     log.message(fmt::format("adapter: {}, {:.2f} M values are trained", adapter->describe(),
                             double(model.trainedCount()) / 1e6));
@@ -307,6 +300,10 @@ void Trainer::finishStep(const StartedStep &done) {
                     .elapsed = elapsed,
                     .skipped = state.skipped,
                     .averageTokensPerSecond = double(stepTokens()) / times.meanMs() * 1e3};
+  if (times.count() == 1) // each step uses the same memory
+    summary.peakBytes = step.executable()->peakBytes();
+  record.plannedBytes = summary.plannedBytes;
+  record.countedBytes = summary.peakBytes;
   if (isNewest && evaluation && isDue(options.evalEvery))
     record.validationLoss = summary.validationLoss = evaluation->loss();
   if (isNewest && isDue(options.hashEvery))
@@ -482,13 +479,12 @@ int train(const TrainOptions &options, std::FILE *output) {
     }
     applyTokenizer(used, *tokenizer);
   }
-  if (const std::optional<std::string> chosen = chooseProducts(used, "cpu"); chosen && !options.quiet)
-    fmt::print(stderr, "--dtype=auto is {}\n", *chosen);
   std::optional<ModelFolder> folder;
   if (!options.initFolder.empty())
     folder.emplace(options.initFolder);
-  return Trainer(used, chooseDevice(options.device), std::move(folder), tokenizer ? &*tokenizer : nullptr, output)
-      .run();
+  RunDevice device = chooseDevice(options.device);
+  chooseProducts(used, device);
+  return Trainer(used, std::move(device), std::move(folder), tokenizer ? &*tokenizer : nullptr, output).run();
 }
 
 } // namespace tcc::models

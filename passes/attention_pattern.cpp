@@ -115,6 +115,51 @@ bool AttentionMatcher::matchSoftmax(ExpOp e, Operation *division, Value &x, int6
 
 //===- from the softmax to the values ----------------------------------------------------------------------------===//
 
+/// What drops out the value, if that is the value's one use.
+static std::optional<Dropout> dropoutOf(Value value) {
+  auto onlyUser = [](Value of) { return of.hasOneUse() ? *of.getUsers().begin() : nullptr; };
+  auto scaled = dyn_cast_or_null<MulOp>(onlyUser(value));
+  auto select = scaled ? dyn_cast_or_null<SelectOp>(onlyUser(scaled)) : SelectOp();
+  std::optional<DroppedOut> found = select ? matchDropOut(select) : std::nullopt;
+  return found && found->x == value ? std::optional(found->dropout) : std::nullopt;
+}
+
+/// Goes on with what the dropout leaves of the value.
+bool AttentionMatcher::takeDropout(Value &value, const Dropout &dropout, const AxisLayout &layout) {
+  if (pattern.dropout)
+    return refuse("the probabilities are dropped out twice");
+  pattern.dropout = dropout;
+  dropLayout = layout;
+  for (int i = 0; i < 2; ++i) { // the factor and the choice
+    Operation *user = *value.getUsers().begin();
+    chain.insert(user);
+    value = user->getResult(0);
+  }
+  return true;
+}
+
+/// Random bits are by outer index, row and column: attention's are head, query and key.
+bool AttentionMatcher::checkDropout() {
+  if (!pattern.dropout)
+    return true;
+  AxisRun heads, ofFirst; // all leading dims; those behind the first one
+  for (auto [dim, run] : llvm::enumerate(ArrayRef(dropLayout).drop_back(std::min<size_t>(2, dropLayout.size())))) {
+    heads.append(axes.leaves(run));
+    if (dim > 0)
+      ofFirst.append(axes.leaves(run));
+  }
+  size_t rank = dropLayout.size();
+  if (rank < 2 || heads != axes.leaves(roles.batch) ||
+      axes.leaves(dropLayout[rank - 2]) != axes.leaves(roles.queries) ||
+      axes.leaves(dropLayout[rank - 1]) != axes.leaves(roles.keys))
+    return refuse("dropout is on transposed or reshaped probabilities, whose random bits belong to other coordinates "
+                  "than head, query and key");
+  if (pattern.dropout->first && rank == 2)
+    return refuse("the dropout's `first` counts queries; a batch is expected");
+  pattern.headsOfFirst = axes.size(ofFirst);
+  return true;
+}
+
 bool AttentionMatcher::matchBehind(Value value, AxisLayout layout) {
   Type narrow; // of the cast that has taken place
   for (;;) {
@@ -130,12 +175,20 @@ bool AttentionMatcher::matchBehind(Value value, AxisLayout layout) {
     Operation *user = *value.getUsers().begin();
     if (isa<func::ReturnOp>(user))
       return refuse("the probabilities are returned");
-    if (auto product = dyn_cast<MatmulOp>(user))
+    if (auto product = dyn_cast<MatmulOp>(user)) {
+      if (narrow && elementOf(value) != narrow)
+        return refuse("the probabilities are rounded and then widened again");
       return matchMix(product, value, layout);
+    }
+    if (std::optional<Dropout> dropout = dropoutOf(value)) {
+      if (!takeDropout(value, *dropout, layout))
+        return false;
+      continue;
+    }
     chain.insert(user);
     if (auto cast = dyn_cast<CastOp>(user)) {
       Type to = elementOf(cast);
-      if (narrow && to != narrow)
+      if (narrow && to != narrow && !(to.isF32() && dropoutOf(cast))) // a dropout of 16 bits widens and rounds again
         return refuse("the probabilities are rounded and then widened again");
       if (!to.isF32())
         narrow = to;
@@ -181,6 +234,8 @@ bool AttentionMatcher::matchMix(MatmulOp op, Value probabilities, const AxisLayo
 //===- from the softmax to q·kᵀ ----------------------------------------------------------------------------------===//
 
 bool AttentionMatcher::addSelect(SelectOp op, const AxisLayout &layout, Value &next) {
+  if (matchDropOut(op))
+    return refuse("scores are dropped out; attention drops probabilities");
   if (!rows.isLiteral(op.getCondition()))
     return refuse("the mask is data; one computed from iota, comparisons and literals is expected");
   bool keepsTrue = rows.isLiteral(op.getOnFalse());
@@ -334,7 +389,8 @@ std::optional<AttentionPattern> AttentionMatcher::match(ExpOp e, Operation *divi
     return std::nullopt;
   AxisLayout layout = axes.fresh(type.getShape());
   roles.keys = layout[axis];
-  if (!matchBehind(division->getResult(0), layout) || !matchBefore(x, layout) || !checkSizes() || !checkUses())
+  if (!matchBehind(division->getResult(0), layout) || !matchBefore(x, layout) || !checkDropout() || !checkSizes() ||
+      !checkUses())
     return std::nullopt;
   for (AxisRun *run : {&roles.batch, &roles.queries, &roles.keys})
     *run = axes.leaves(*run);

@@ -1,6 +1,7 @@
 // Attention as users write it, recognised around its softmax: q·kᵀ, scale and mask before it, casts, views and the
 // product with values behind it.
 #pragma once
+#include "ir/ops/dropout.h"
 #include "passes/attention_mask.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -13,6 +14,8 @@ struct AttentionPattern {
   bool probabilitiesAreLhs = true; // mix is P·v, else vᵀ·Pᵀ
   double scale = 1;
   AttentionMask mask;
+  std::optional<Dropout> dropout; // of the probabilities
+  int64_t headsOfFirst = 0;       // heads that one step of the dropout's `first` skips
 };
 
 class AttentionMatcher {
@@ -34,6 +37,7 @@ private:
   llvm::SmallVector<MaskStep> steps;        // the one nearest to the softmax first
   AttentionPattern pattern;
   ScoreAxes roles;
+  AxisLayout dropLayout; // of the probabilities where they are dropped out
   mlir::Operation *maskAt = nullptr;
 
   bool refuse(const std::string &reason) {
@@ -46,6 +50,8 @@ private:
   mlir::Value belowDetach(mlir::Value value);
   mlir::Value rowStatistic(mlir::Value value, mlir::RankedTensorType full, int64_t axis);
   bool matchBehind(mlir::Value probabilities, AxisLayout layout);
+  bool takeDropout(mlir::Value &value, const Dropout &dropout, const AxisLayout &layout);
+  bool checkDropout();
   bool matchMix(MatmulOp op, mlir::Value probabilities, const AxisLayout &layout);
   bool matchBefore(mlir::Value x, AxisLayout layout);
   bool addLiteralStep(mlir::Operation *op, const AxisLayout &layout, mlir::Value &next);

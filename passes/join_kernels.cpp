@@ -11,6 +11,7 @@
 #include "ir/analyze_kernel.h"
 #include "passes/joined_kernels.h"
 #include "passes/memory_places.h"
+#include "passes/stages.h"
 #include "llvm/ADT/SetVector.h"
 #include <set>
 #include <unordered_map>
@@ -124,8 +125,13 @@ private:
 
   void findClasses() {
     std::unordered_multimap<size_t, std::pair<KernelInfo, int>> known;
+    std::optional<int64_t> stage;
     classOf.assign(ops.size(), -1);
     for (auto [i, op] : llvm::enumerate(ops)) {
+      if (stageOf(op) != stage) { // stages stand one behind another, and nothing joins across
+        stage = stageOf(op);
+        known.clear();
+      }
       auto kernel = dyn_cast<KernelOp>(op);
       std::string refusal;
       std::optional<KernelInfo> info = kernel ? analyzeKernel(kernel, refusal) : std::nullopt;

@@ -158,24 +158,33 @@ private:
     auto number = [&](std::optional<int64_t> value) {
       return value ? builder.getI64IntegerAttr(*value) : IntegerAttr();
     };
-    auto op = FlashAttentionOp::create(builder, emit.loc, operands.q, operands.k, operands.v, Value(), Value(),
-                                       builder.getF64FloatAttr(operands.scale), number(pattern.mask.diagonal),
-                                       number(pattern.mask.window), FloatAttr(), IntegerAttr());
-    if (!force && !hasKernels(builder, op)) {
+    const Dropout dropout = pattern.dropout.value_or(Dropout());
+    auto op = FlashAttentionOp::create(
+        builder, emit.loc, operands.q, operands.k, operands.v, dropout.seed, dropout.first,
+        builder.getF64FloatAttr(operands.scale), number(pattern.mask.diagonal), number(pattern.mask.window),
+        dropout.seed ? builder.getF64FloatAttr(dropout.rate) : FloatAttr(),
+        dropout.seed ? builder.getI64IntegerAttr(static_cast<int64_t>(dropout.stream)) : IntegerAttr());
+    AttentionSizes sizes = attentionSizes(op);
+    std::string why;
+    if (dropout.first && pattern.headsOfFirst != sizes.heads)
+      why = "the dropout's `first` counts other rows than those of the batch";
+    else if (!force && !hasKernels(builder, op))
+      why = "target '" + options.target.name + "' has no kernels for this case";
+    if (!why.empty()) {
       while (pattern.mix->getPrevNode() != before)
         pattern.mix->getPrevNode()->erase();
-      miss(pattern.mix, "target '" + options.target.name + "' has no kernels for this case");
+      miss(pattern.mix, why);
       return false;
     }
-    AttentionSizes sizes = attentionSizes(op);
     int64_t elements = sizes.batch * sizes.heads * sizes.queries * sizes.keys;
     int64_t bytes = 2 * elements * tensorType(op.getQ()).getElementTypeBitWidth() / 8; // written once and read once
-    tell(Remark::Kind::passed, op.getLoc(), describe(sizes, pattern.mask), bytes);
+    tell(Remark::Kind::passed, op.getLoc(), describe(sizes, pattern), bytes);
     pattern.mix->replaceAllUsesWith(ValueRange(mixOf(emit, pattern, op.getOut())));
     return true;
   }
 
-  static std::string describe(const AttentionSizes &sizes, const AttentionMask &mask) {
+  static std::string describe(const AttentionSizes &sizes, const AttentionPattern &pattern) {
+    const AttentionMask &mask = pattern.mask;
     std::string text = llvm::formatv("attention of {0} heads of width {1}, {2} queries and {3} keys", sizes.heads,
                                      sizes.width, sizes.queries, sizes.keys);
     if (sizes.keyHeads != sizes.heads)
@@ -184,6 +193,8 @@ private:
       text += llvm::formatv(", diagonal {0}", *mask.diagonal);
     if (mask.window)
       text += llvm::formatv(", window {0}", *mask.window);
+    if (pattern.dropout)
+      text += llvm::formatv(", dropout {0:f2}", pattern.dropout->rate);
     return text + "; its probabilities need no memory";
   }
 };

@@ -20,6 +20,10 @@ bool narrowsProducts(const PipelineOptions &options) {
   return options.products != ProductType::asWritten;
 }
 
+bool padsShapes(const PipelineOptions &options) {
+  return optimizes(options) && options.padding.value_or(options.target.padding.multiple) > 0;
+}
+
 bool narrowsActivations(const PipelineOptions &options) {
   return narrowsProducts(options) && options.target.narrowActivations;
 }

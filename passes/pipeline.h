@@ -19,9 +19,10 @@ struct PipelineOptions {
   std::map<std::string, bool> passes;                 // -f<pass> and -fno-<pass>, by name
   std::map<std::string, std::vector<int64_t>> shapes; // --shape: sizes of an argument by its tcc.name
   ProductType products = ProductType::asWritten;      // --dtype
-  std::optional<Phase> stopAfter;                     // stop when this phase is reached
-  bool verifyEach = false;                 // run the reference interpreter before and after each pass and compare
-  std::string dump;                        // -fdump-ir=: "all", "changed" or a pass's name; empty for none
+  std::optional<int64_t> padding; // -fpad=: sizes of products to multiples of it; 0: none; else as the target's model
+  std::optional<Phase> stopAfter; // stop when this phase is reached
+  bool verifyEach = false;        // run the reference interpreter before and after each pass and compare
+  std::string dump;               // -fdump-ir=: "all", "changed" or a pass's name; empty for none
   llvm::raw_ostream *dumpStream = nullptr; // where dumps go; stderr by default
   Remarks *remarks = nullptr;              // where passes add what they did and what they left; null: nobody asks
   TargetModel target;

@@ -9,6 +9,7 @@
 #include "passes/memory_places.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
+#include "passes/stages.h"
 
 using namespace mlir;
 
@@ -134,7 +135,7 @@ private:
       if (isa<BlockArgument>(root) || !isa<StructuredOpInterface>(root.getDefiningOp()) || fixed.contains(root))
         continue;
       BlockArgument state = signature.updated(i);
-      if (state && !mayReplaceState(root, state))
+      if (state && (stageOf(root.getDefiningOp()) || !mayReplaceState(root, state)))
         continue;
       fixed[root] = signature.returned(i);
     }

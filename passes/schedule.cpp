@@ -1,13 +1,15 @@
 // schedule: fixes the order of execution.
 //   1. kernels that write the next value of a state, and nothing that others read, move behind every reader of the old
 //      value, so that the update can be made in place;
-//   2. equal kernels that do not depend on each other are joined: they stand side by side and run as one
+//   2. what results need that the host waits for comes first, stage by stage (stages.cpp);
+//   3. equal kernels that do not depend on each other are joined: they stand side by side and run as one
 //      (join_kernels.cpp);
-//   3. everything else keeps its order, which has producers close to their consumers.
+//   4. everything else keeps its order, which has producers close to their consumers.
 // It never changes what is computed.
 #include "passes/joined_kernels.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
+#include "passes/stages.h"
 
 using namespace mlir;
 
@@ -25,6 +27,7 @@ LogicalResult schedule(func::FuncOp function, const PipelineOptions &options) {
   }
   for (Operation *op : updates)
     op->moveBefore(terminator);
+  orderStages(function);
   if (options.level > 0)
     joinKernels(block, options.target.joinedBytes, options.target.alignment);
   return success();

@@ -130,6 +130,52 @@ struct SumOfBroadcast : OpRewritePattern<ReduceSumOp> {
   }
 };
 
+/// The sum of the deviations from the mean is 0, which f32 misses by its rounding alone: with m the mean of n elements,
+/// sum(x - m) = sum(x) - n · m = 0. Where the mean is not finite, the sum is NaN: infinity - infinity, or NaN, is among
+/// the deviations. So sum(x - m) = 0 · m, as in the gradient of a norm by each row's mean.
+struct SumOfDeviations : OpRewritePattern<ReduceSumOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(ReduceSumOp sum, PatternRewriter &rewriter) const override {
+    auto deviation = sum.getX().getDefiningOp<SubOp>();
+    if (!deviation || !isF32(sum.getX()))
+      return rewriter.notifyMatchFailure(sum, "expected an f32 sum of differences");
+    auto repeated = deviation.getRhs().getDefiningOp<BroadcastOp>();
+    auto mean = repeated ? repeated.getX().getDefiningOp<DivOp>() : DivOp();
+    auto total = mean ? mean.getLhs().getDefiningOp<ReduceSumOp>() : ReduceSumOp();
+    if (!total || total.getX() != deviation.getLhs() || total.getAxes() != sum.getAxes())
+      return rewriter.notifyMatchFailure(sum, "expected differences to the mean of the same elements");
+    double count = countAlong(sum.getX(), sum.getAxes());
+    auto divisor = mean.getRhs().getDefiningOp<ConstantOp>();
+    if (!divisor || !divisor.getValue().isSplat() ||
+        cast<DenseElementsAttr>(divisor.getValue()).getSplatValue<APFloat>().convertToDouble() != count)
+      return rewriter.notifyMatchFailure(sum, "expected the sum divided by the number of its elements");
+    Emit emit(rewriter, sum.getLoc());
+    rewriter.replaceOp(sum, emit.mul(mean, 0));
+    return success();
+  }
+};
+
+/// broadcast(r) · c = broadcast(r · c) for a literal c: once a row.
+struct LiteralTimesBroadcast : OpRewritePattern<MulOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(MulOp mul, PatternRewriter &rewriter) const override {
+    for (unsigned side = 0; side < 2; ++side) {
+      auto repeated = mul->getOperand(side).getDefiningOp<BroadcastOp>();
+      auto literal = mul->getOperand(1 - side).getDefiningOp<ConstantOp>();
+      if (!repeated || !literal || !literal.getValue().isSplat() ||
+          tensorType(repeated.getX()).getNumElements() >= tensorType(mul.getResult()).getNumElements())
+        continue;
+      Attribute element = cast<DenseElementsAttr>(literal.getValue()).getSplatValue<Attribute>();
+      Value once =
+          ConstantOp::create(rewriter, literal.getLoc(), DenseElementsAttr::get(tensorType(repeated.getX()), element));
+      Value scaled = MulOp::create(rewriter, mul.getLoc(), repeated.getX(), once);
+      rewriter.replaceOpWithNewOp<BroadcastOp>(mul, mul.getType(), scaled, Value());
+      return success();
+    }
+    return rewriter.notifyMatchFailure(mul, "expected a literal times a repeated value");
+  }
+};
+
 /// scatter_add(0, i, rows) + x = scatter_add(x, i, rows): the tied embedding's gradient adds into the head's.
 struct ScatterIntoSum : OpRewritePattern<AddOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -203,8 +249,8 @@ struct BroadcastTwice : OpRewritePattern<BroadcastOp> {
 LogicalResult simplify(func::FuncOp function, const PipelineOptions &) {
   MLIRContext *context = function.getContext();
   RewritePatternSet patterns(context);
-  patterns.add<MoveFactorOutOfSum, SplitSum, SumOfBroadcast, ScatterIntoSum, AddNegated, SubNegated, NegOutOfSum,
-               BroadcastTwice>(context);
+  patterns.add<MoveFactorOutOfSum, SplitSum, SumOfBroadcast, SumOfDeviations, LiteralTimesBroadcast, ScatterIntoSum,
+               AddNegated, SubNegated, NegOutOfSum, BroadcastTwice>(context);
   FrozenRewritePatternSet frozen(std::move(patterns));
   GreedyRewriteConfig config;
   config.setMaxIterations(20);

@@ -89,6 +89,8 @@ public:
   /// The entry whose guards all hold, or null. On a null, lastMissReason() says why and the caller compiles and
   /// inserts.
   std::shared_ptr<void> find(std::span<const Guard> guards, uint64_t hash);
+  /// Whether find() would give an entry; counts and says nothing.
+  bool contains(std::span<const Guard> guards, uint64_t hash) { return locate(guards, hash) != entries.end(); }
   /// Adds an entry (replacing one with equal guards) and evicts the least recently used beyond the cap.
   void insert(std::span<const Guard> guards, uint64_t hash, std::shared_ptr<void> value, int64_t bytes);
 

@@ -64,8 +64,8 @@ struct Executable::Impl {
   bool isPlacedAt(char *arena, const Addresses &tensors) const;
   Error place(char *arena, Addresses tensors);
   Error fillTables();
-  Error runInPlace(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
-                   std::span<const TensorRef> states, Profiler *profiler);
+  Expected<bool> runInPlace(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
+                            std::span<const TensorRef> states, PartialStep &step, size_t end, Profiler *profiler);
   Error runElsewhere(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
                      std::span<const TensorRef> states, Profiler *profiler);
   Expected<std::shared_ptr<StepOutputs>> start(std::span<const ConstTensorRef> inputs,
@@ -231,24 +231,33 @@ Error Executable::Impl::fillTables() {
   return Error::success();
 }
 
-Error Executable::Impl::runInPlace(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
-                                   std::span<const TensorRef> states, Profiler *profiler) {
+Expected<bool> Executable::Impl::runInPlace(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
+                                            std::span<const TensorRef> states, PartialStep &step, size_t end,
+                                            Profiler *profiler) {
   Addresses tensors{addressesOf(inputs), addressesOf(outputs), addressesOf(states)};
+  if (step.done > 0 && device->lastTurn() != step.turn)
+    return false;
   auto base = arena();
   if (!base)
     return withSizes(base.error());
   if (!isPlacedAt(*base, tensors)) {
+    if (step.done > 0)
+      return false;
     if (Error error = checkOverlaps(inputs, outputs, states))
       return error;
     if (Error error = place(*base, std::move(tensors)))
       return error;
   }
-  if (checked)
+  if (checked && step.done == 0)
     poisonValues();
   PeakScope peak;
-  Error result = program->run(profiler);
+  const bool isWhole = step.done == 0 && end >= plan().instructions.size();
+  Error result = isWhole ? program->run(profiler) : program->runPart(step.done, end, profiler);
   countedBytes = std::max(countedBytes, peak.bytes());
-  return result;
+  step = {end, device->takeTurn()};
+  if (result)
+    return result;
+  return true;
 }
 
 Expected<std::shared_ptr<StepOutputs>> Executable::Impl::start(std::span<const ConstTensorRef> inputs,
@@ -265,6 +274,7 @@ Expected<std::shared_ptr<StepOutputs>> Executable::Impl::start(std::span<const C
   }
   if (Error error = program->sendInputs(inputs))
     return withLosses(error);
+  device->takeTurn();
   if (Error error = program->run(profiler))
     return withLosses(error);
   deviceBytes = std::max(deviceBytes, device->allocatedBytes());
@@ -352,11 +362,31 @@ Error Executable::run(std::span<const ConstTensorRef> inputs, std::span<const Te
   if (Error error = checkTensors("state", plan().states, states))
     return error;
   std::lock_guard lock(impl->device->mutex());
-  if (impl->device->sharesHostMemory())
-    return impl->runInPlace(inputs, outputs, states, profiler);
+  if (impl->device->sharesHostMemory()) {
+    PartialStep whole;
+    auto done = impl->runInPlace(inputs, outputs, states, whole, plan().instructions.size(), profiler);
+    return done ? Error::success() : done.error();
+  }
   if (Error error = impl->checkOverlaps(inputs, outputs, states))
     return error;
   return impl->runElsewhere(inputs, outputs, states, profiler);
+}
+
+Expected<bool> Executable::runPart(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
+                                   std::span<const TensorRef> states, PartialStep &step, size_t end,
+                                   Profiler *profiler) {
+  if (Error error = checkTensors("input", plan().inputs, inputs))
+    return error;
+  if (Error error = checkTensors("output", plan().outputs, outputs))
+    return error;
+  if (Error error = checkTensors("state", plan().states, states))
+    return error;
+  end = std::min(end, plan().instructions.size());
+  if (end < step.done)
+    return Error("a step that has come to instruction " + std::to_string(step.done) + " is run to " +
+                 std::to_string(end) + "; parts come in order");
+  std::lock_guard lock(impl->device->mutex());
+  return impl->runInPlace(inputs, outputs, states, step, end, profiler);
 }
 
 Expected<std::shared_ptr<StepOutputs>> Executable::start(std::span<const ConstTensorRef> inputs,

@@ -35,6 +35,12 @@ struct MemoryReport {
   int64_t peak() const { return arenaTouched + counted + handed; }
 };
 
+/// How far a step that runs in parts has come.
+struct PartialStep {
+  size_t done = 0;   ///< instructions
+  uint64_t turn = 0; ///< the device's, when the last part ended
+};
+
 /// Runs from one thread at a time. Executables of one device may run on different threads; they take turns.
 class Executable {
 public:
@@ -54,6 +60,15 @@ public:
   /// has run then); an instruction that failed; in checked mode what the device found.
   Error run(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
             std::span<const TensorRef> states, Profiler *profiler = nullptr);
+
+  /// One step in parts, between which the host looks at outputs that are ready (step_parts.h): runs on from step.done
+  /// to before instruction `end`, over the tensors of run(), which are the same in every part; what an input holds may
+  /// change before the first instruction that reads it. False, and nothing has run, when another step has used the
+  /// device meanwhile: what earlier parts left in its arena is gone, and the step begins anew. Errors as for run(), and
+  /// on a device with memory of its own.
+  Expected<bool> runPart(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
+                         std::span<const TensorRef> states, PartialStep &step, size_t end,
+                         Profiler *profiler = nullptr);
 
   /// Starts one step on a device with memory of its own: inputs are host memory, which may change on return, states
   /// memory of the device (Device::allocate), which is updated in place. Steps run in the order of their start, and the

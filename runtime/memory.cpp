@@ -6,6 +6,8 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace tcc::runtime {
 namespace {
@@ -92,10 +94,23 @@ Expected<TensorStorage> TensorStorage::allocate(int64_t bytes) {
   return storage;
 }
 
+// Whole pages are given back and come again as zeros where they are first used, so that what is never used costs
+// nothing.
 Expected<TensorStorage> TensorStorage::zeros(int64_t bytes) {
   auto storage = allocate(bytes);
-  if (storage && bytes > 0)
-    std::memset(storage->memory, 0, static_cast<size_t>(bytes));
+  if (!storage || bytes == 0)
+    return storage;
+  const auto begin = reinterpret_cast<uintptr_t>(storage->memory), end = begin + static_cast<uintptr_t>(bytes);
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const uintptr_t first = (begin + page - 1) / page * page, last = end / page * page;
+  auto *start = static_cast<char *>(storage->memory);
+  constexpr uintptr_t fewBytes = 1 << 20; // for which a system call does not pay
+  if (first + fewBytes > last || ::madvise(start + (first - begin), last - first, MADV_DONTNEED) != 0) {
+    std::memset(start, 0, static_cast<size_t>(bytes));
+    return storage;
+  }
+  std::memset(start, 0, first - begin);
+  std::memset(start + (last - begin), 0, end - last);
   return storage;
 }
 

@@ -14,19 +14,20 @@ static constexpr llvm::StringLiteral kindNames[] = {"attention_forward", "attent
 
 std::string AttentionForm::text() const {
   return kindNames[static_cast<size_t>(kind)].str() + " " + std::string(facts(element).name) + " " +
-         std::to_string(width);
+         std::to_string(width) + (dropout ? " dropout" : "");
 }
 
 std::optional<AttentionForm> AttentionForm::of(StringRef text) {
   auto [name, rest] = text.split(' ');
-  auto [element, width] = rest.split(' ');
+  auto [element, number] = rest.split(' ');
   AttentionForm form;
+  form.dropout = number.consume_back(" dropout");
   auto kind = llvm::find(kindNames, name);
   form.kind = static_cast<AttentionKind>(kind - std::begin(kindNames));
   for (const ElementTypeFacts &row : elementTypes)
     if (element == StringRef(row.name))
       form.element = row.type;
-  if (kind == std::end(kindNames) || width.getAsInteger(10, form.width))
+  if (kind == std::end(kindNames) || number.getAsInteger(10, form.width))
     return std::nullopt;
   return form;
 }
@@ -37,9 +38,9 @@ std::optional<AttentionForm> AttentionForm::of(Operation *op) {
   RankedTensorType type = tensorType(op->getOperand(0));
   std::optional<ElementType> element = elementTypeOf(type.getElementType());
   AttentionForm form{isa<FlashAttentionBackwardOp>(op) ? AttentionKind::backward : AttentionKind::forward,
-                     element.value_or(ElementType::f16), type.getShape().back()};
+                     element.value_or(ElementType::f16), type.getShape().back(), op->hasAttr("rate")};
   bool isEmitted = (form.element == ElementType::f32 || form.element == ElementType::bf16) && type.hasStaticShape() &&
-                   form.width >= 1 && form.width <= widestHead && !op->hasAttr("rate"); // nothing is dropped out
+                   form.width >= 1 && form.width <= widestHead;
   return isEmitted ? std::optional(form) : std::nullopt;
 }
 
@@ -85,6 +86,7 @@ AttentionBlocks::AttentionBlocks(const AttentionForm &form, const VectorTarget &
   keyPairs = backward && pairs ? take(keys / perWord * width) : keyRows;
   dP = backward ? take(keys * queries) : 0;
   weightPairs = backward && pairs ? take(keys / perWord * queries) : dP;
+  kept = form.dropout ? take((keys + keptKeys) * queries / 32) : 0;
   dK = bytes;
 }
 

@@ -12,9 +12,10 @@ enum class AttentionKind : uint8_t { forward, backward, sums };
 struct AttentionForm {
   AttentionKind kind = AttentionKind::forward;
   ElementType element = ElementType::f32;
-  int64_t width = 0; // of a head
+  int64_t width = 0;    // of a head
+  bool dropout = false; // of probabilities; never of `sums`
 
-  /// "attention_forward f32 64": what the table of kernels has for its text.
+  /// "attention_forward f32 64", with " dropout" behind it or not: what the table of kernels has for its text.
   std::string text() const;
   /// Nothing for another text.
   static std::optional<AttentionForm> of(llvm::StringRef text);
@@ -23,7 +24,8 @@ struct AttentionForm {
 };
 
 /// The numbers of 64 bits that a function's first argument points to, in this order; then three strides of each
-/// operand, in elements: of batch, row and head (log-sum-exp: of batch, head and row).
+/// operand, in elements: of batch, row and head (log-sum-exp: of batch, head and row). A dropout's seed and `first` are
+/// pointers behind the operands' (`first` the seed again where there is none).
 enum class AttentionNumber : uint8_t {
   queries,
   keys,
@@ -37,7 +39,12 @@ enum class AttentionNumber : uint8_t {
   scratch,  // bytes of a worker
   diagonal, // clamped so that no sum of two numbers leaves 32 bits
   window,
-  scale, // the bits of an f32
+  scale,     // the bits of an f32
+  dropBelow, // random bits below it drop a probability
+  keepScale, // what the others are multiplied by, the bits of an f32
+  stream,    // of the random bits, its low word
+  seedWords, // of 32 bits: 1 or 2
+  hasFirst,  // 1, or 0 where there is no `first`
   strides,
 };
 
@@ -52,9 +59,11 @@ struct AttentionBlocks {
   int64_t width;   // elements of a row, padded to whole vectors
 
   // Transposed queries (and dOut), keys and values as rows; those of which a pair has two rows; scores and dP, P and dS
-  // in their place; a pair's P or dS of two keys; sums of out or dQ, transposed; rows of numbers, one a query.
+  // in their place; a pair's P or dS of two keys; sums of out or dQ, transposed; rows of numbers, one a query; a bit
+  // for each pair of a query and a key, set where dropout keeps it, by rows from the last multiple of keptKeys on.
+  static constexpr int64_t keptKeys = 16;
   int64_t zeros, queryColumns, dOutColumns, queryPairs, dOutPairs, keyRows, valueRows, keyPairs, valuePairs, scores, dP,
-      weightPairs, sums, top, total, dK;
+      weightPairs, sums, top, total, kept, dK;
   int64_t bytes; // of all these; a worker's own dK and dV of all keys lie behind them
 
   AttentionBlocks(const AttentionForm &form, const VectorTarget &target);

@@ -1,7 +1,8 @@
 // The backward function. A unit is a key head, whose dK and dV are summed over its group's queries in one order:
 //   1. for each head and block of queries: queries and dOut are packed, each query's delta = dOut · out is summed;
 //   2. for each block of keys that one of them sees: scores and dP, P = exp(scores - lse), dS = P · (dP - delta), both
-//      rounded; dV += Pᵀ·dOut and dK += dSᵀ·q in the worker's memory, dQ += dS·k in that of the block;
+//      rounded (with dropout: of the P that dV reads and of dP what it leaves); dV += Pᵀ·dOut and dK += dSᵀ·q in the
+//      worker's memory, dQ += dS·k in that of the block;
 //   3. dQ, and dK at last, are multiplied by the scale where they are written.
 #include "codegen/cpu/attention_function.h"
 #include <limits>
@@ -117,7 +118,8 @@ void Backward::addKeys(const AttentionBlock &block) {
   if (blocks.perWord > 1)
     t.packRowPairs(keyRows(k, block), place(blocks.keyPairs));
   multiplyRows(block, place(blocks.keyRows), place(blocks.queryColumns), place(blocks.scores), scale);
-  multiplyRows(block, place(blocks.valueRows), place(blocks.dOutColumns), place(blocks.dP), {});
+  multiplyRows(block, place(blocks.valueRows), place(blocks.dOutColumns), place(blocks.dP), keepScale);
+  findKept(block);
   Value lanes = b.mul(t.ceilDiv(block.queryCount, blocks.lanes), blocks.lanes);
   t.forEach(b.i64(0), lanes, 2 * blocks.lanes, [&](Value lane) { differentiate(block, lane); });
   addToKeys(block, place(blocks.scores), place(blocks.dOutPairs), sumsOfV);
@@ -140,7 +142,10 @@ void Backward::differentiate(const AttentionBlock &block, Value lane) {
   auto pair = [&](Value key, size_t i, bool masked) {
     Value column = b.add(lane, static_cast<int64_t>(i) * blocks.lanes);
     Value s = t.loadWords(word(blocks.scores, key, column)), dP = t.loadWords(word(blocks.dP, key, column));
-    Value p = t.exponential(t.subF(s, logarithms[i])), dS = t.mulF(p, t.subF(dP, deltas[i]));
+    Value p = t.exponential(t.subF(s, logarithms[i])), kept = isKept(block, key, column);
+    Value dS = t.mulF(p, t.subF(whereKept(kept, dP), deltas[i]));
+    if (kept)
+      p = whereKept(kept, t.mulF(p, keepScale));
     if (masked) {
       Value there = b.splat(t.is(Predicate::slt, key, block.keyCount));
       Value isShown = b.both(isSeen(seen[i], block, key), there);

@@ -3,7 +3,9 @@
 //   1. the queries are packed as columns; sums start at 0, the largest score at -inf;
 //   2. for each block of keys that one of them sees: scores; the largest so far; what was summed is scaled to it;
 //      probabilities, rounded, in the scores' place; their sum; the values that they weigh are added;
-//   3. out is sums / total, the log-sum-exp is the largest score + log total.
+//      with dropout what it drops is 0 among those that weigh values, and stays in their sum;
+//   3. out is sums / total (times keepScale, which thus costs nothing), the log-sum-exp is the largest score + log
+//   total.
 #include "codegen/cpu/attention_function.h"
 #include <limits>
 
@@ -63,6 +65,7 @@ void Forward::addKeys(const AttentionBlock &block) {
   t.packRows(rowsOf(1, block.batch, block.keyHead, block.firstKey, block.keyCount), place(blocks.keyRows));
   t.packRowPairs(rowsOf(2, block.batch, block.keyHead, block.firstKey, block.keyCount), place(blocks.valuePairs));
   multiplyRows(block, place(blocks.keyRows), place(blocks.queryColumns), place(blocks.scores), scale);
+  findKept(block);
   Value lanes = b.mul(t.ceilDiv(block.queryCount, blocks.lanes), blocks.lanes);
   t.forEach(b.i64(0), lanes, blocks.tileVectors * blocks.lanes, [&](Value lane) { weigh(block, lane); });
   addWeighted(block, place(blocks.valuePairs), place(blocks.scores), place(blocks.sums));
@@ -110,16 +113,19 @@ void Forward::weigh(const AttentionBlock &block, Value lane) {
     SmallVector<Value> next(carried);
     for (size_t v = 0; v < count; ++v) {
       auto vector = static_cast<int64_t>(v);
+      auto weight = [&](Value at, Value p) {
+        return whereKept(isKept(block, at, b.add(lane, vector * blocks.lanes)), p);
+      };
       Value p = t.exponential(t.subF(t.loadWords(score(key, lane, vector)), shift[v]));
       next[v] = t.addF(next[v], p);
       if (blocks.perWord == 1) {
-        t.storeWords(b.round(p, t.element), score(key, lane, vector));
+        t.storeWords(b.round(weight(key, p), t.element), score(key, lane, vector));
         continue;
       }
       Value other = t.exponential(t.subF(t.loadWords(score(b.add(key, 1), lane, vector)), shift[v]));
       other = choose(b.splat(t.is(Predicate::slt, b.add(key, 1), block.keyCount)), other, t.floats(0));
       next[v] = t.addF(next[v], other);
-      t.storeWords(t.narrowPairs(p, other), score(b.div(key, 2), lane, vector));
+      t.storeWords(t.narrowPairs(weight(key, p), weight(b.add(key, 1), other)), score(b.div(key, 2), lane, vector));
     }
     return next;
   });
@@ -148,7 +154,8 @@ void Forward::finish(const AttentionBlock &block) {
     Value logarithm = t.addF(largest, b.create<math::LogOp>(sum));
     logarithm = choose(none, t.floats(-infinity), logarithm);
     Value one = t.floats(1);
-    t.storeWords(b.create<arith::DivFOp>(one, choose(none, one, sum)), t.at(total, lane));
+    Value kept = keepScale ? keepScale : one;
+    t.storeWords(b.create<arith::DivFOp>(kept, choose(none, one, sum)), t.at(total, lane));
     t.storeWords(logarithm, t.at(top, lane));
   });
   t.forEach(b.i64(0), block.queryCount, 1,

@@ -18,11 +18,18 @@ void AttentionFunction::loadArguments(Value args) {
     numbers.push_back(loadNumber(i));
   for (int64_t i = 0; i < 3 * int64_t(operandCount); ++i)
     strides.push_back(loadNumber(static_cast<int64_t>(Number::strides) + i));
-  for (int64_t i = 0; i < int64_t(operandCount) + resultCount + 1; ++i)
+  for (int64_t i = 0; i < int64_t(operandCount) + (dropout ? 2 : 0) + resultCount + 1; ++i)
     pointers.push_back(loadPointer(i + 1));
-  Value bits = b.create<arith::TruncIOp>(b.builder.getI32Type(), number(Number::scale));
-  scale = b.splat(b.create<arith::BitcastOp>(b.builder.getF32Type(), bits));
+  auto splatOf = [&](Number which) {
+    Value bits = b.create<arith::TruncIOp>(b.builder.getI32Type(), number(which));
+    return b.splat(b.create<arith::BitcastOp>(b.builder.getF32Type(), bits));
+  };
+  scale = splatOf(Number::scale);
   allScratch = pointers.back();
+  if (dropout) {
+    keepScale = splatOf(Number::keepScale);
+    loadDropout();
+  }
 }
 
 Value AttentionFunction::backAndForth(Value round, Value place, Value count) {

@@ -1,5 +1,5 @@
-// What attention's two functions share: their arguments, the division of units among workers, and which pairs of a
-// block the mask shows.
+// What attention's two functions share: their arguments, the division of units among workers, which pairs of a block
+// the mask shows, and which ones dropout keeps.
 #pragma once
 #include "codegen/cpu/attention_tiles.h"
 
@@ -17,7 +17,7 @@ class AttentionFunction {
 public:
   AttentionFunction(LaneBuilder &b, const AttentionForm &form, const AttentionBlocks &blocks, unsigned operands,
                     unsigned results)
-      : b(b), blocks(blocks), t(b, form, blocks), operandCount(operands), resultCount(results) {}
+      : b(b), blocks(blocks), t(b, form, blocks), operandCount(operands), resultCount(results), dropout(form.dropout) {}
   virtual ~AttentionFunction() = default;
 
   void run(mlir::Value begin, mlir::Value end, mlir::Value args);
@@ -28,6 +28,7 @@ protected:
   AttentionTiles t;
   mlir::Value allScratch, scratch; // of all workers, and of this one
   mlir::Value scale;               // a vector
+  mlir::Value keepScale;           // likewise, with dropout alone
 
   void loadArguments(mlir::Value args);
   virtual void runUnit(mlir::Value unit) = 0;
@@ -37,7 +38,7 @@ protected:
 
   mlir::Value number(AttentionNumber which) const { return numbers[static_cast<size_t>(which)]; }
   mlir::Value operand(unsigned i) const { return pointers[i]; }
-  mlir::Value result(unsigned i) const { return pointers[operandCount + i]; }
+  mlir::Value result(unsigned i) const { return pointers[operandCount + (dropout ? 2 : 0) + i]; }
   mlir::Value stride(unsigned operand, unsigned dim) const { return strides[3 * operand + dim]; }
   mlir::Value place(int64_t bytes) { return b.offset(scratch, b.builder.getI8Type(), b.i64(bytes)); }
 
@@ -66,6 +67,13 @@ protected:
   SeenKeys seenKeys(const AttentionBlock &block, mlir::Value firstQuery);
   mlir::Value isSeen(const SeenKeys &seen, const AttentionBlock &block, mlir::Value key);
 
+  /// Finds the pairs of the block that dropout keeps, where the form has one.
+  void findKept(const AttentionBlock &block);
+  /// Which of a vector's queries from `query` on keep key `key` of the block; null without dropout.
+  mlir::Value isKept(const AttentionBlock &block, mlir::Value key, mlir::Value query);
+  /// x where it is kept, else 0.
+  mlir::Value whereKept(mlir::Value kept, mlir::Value x);
+
   /// to[key][query] = factor · keys' row · query's column, for the pairs that are seen, in whole tiles.
   void multiplyRows(const AttentionBlock &block, mlir::Value rows, mlir::Value columns, mlir::Value to,
                     mlir::Value factor);
@@ -74,7 +82,11 @@ protected:
 
 private:
   unsigned operandCount, resultCount;
+  bool dropout;
   llvm::SmallVector<mlir::Value> numbers, strides, pointers;
+  mlir::Value seedLow, seedHigh, firstBatch; // of the dropout, 32 bits as 64
+
+  void loadDropout();
 };
 
 /// The body of a form's function; called by emitAttention.

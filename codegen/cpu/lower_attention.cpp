@@ -1,6 +1,8 @@
 #include "codegen/cpu/lower_attention.h"
 #include "codegen/lower_plan.h"
 #include "ir/ops/attention.h"
+#include "ir/ops/dropout.h"
+#include "passes/memory_places.h"
 #include "llvm/Support/MathExtras.h"
 #include <algorithm>
 #include <bit>
@@ -20,20 +22,31 @@ struct Work {
   AttentionSizes sizes;
   AttentionMask mask;
   double scale;
+  double rate;     // of dropout; 0 where there is none
+  uint64_t stream; // likewise
   int64_t units, parts = 1;
 };
 
+template <typename Op>
+Work workOf(Op op, AttentionKind kind) {
+  return {kind,
+          attentionSizes(op),
+          attentionMask(op),
+          op.getScale().convertToDouble(),
+          op.getRate() ? op.getRate()->convertToDouble() : 0,
+          op.getStream().value_or(0),
+          0};
+}
+
 Work workOf(Operation *op) {
   if (auto forward = dyn_cast<FlashAttentionOp>(op)) {
-    AttentionSizes sizes = attentionSizes(forward);
-    int64_t queryBlocks = llvm::divideCeil(sizes.queries, AttentionBlocks::queries);
-    return {AttentionKind::forward, sizes, attentionMask(forward), forward.getScale().convertToDouble(),
-            sizes.batch * sizes.heads * queryBlocks};
+    Work work = workOf(forward, AttentionKind::forward);
+    work.units = work.sizes.batch * work.sizes.heads * llvm::divideCeil(work.sizes.queries, AttentionBlocks::queries);
+    return work;
   }
-  auto backward = cast<FlashAttentionBackwardOp>(op);
-  AttentionSizes sizes = attentionSizes(backward);
-  Work work{AttentionKind::backward, sizes, attentionMask(backward), backward.getScale().convertToDouble(),
-            sizes.batch * sizes.keyHeads};
+  Work work = workOf(cast<FlashAttentionBackwardOp>(op), AttentionKind::backward);
+  const AttentionSizes &sizes = work.sizes;
+  work.units = sizes.batch * sizes.keyHeads;
   if (work.units > 0 && work.units < fewKeyHeads) {
     int64_t queryBlocks = sizes.group() * llvm::divideCeil(sizes.queries, AttentionBlocks::queries);
     work.parts = std::clamp<int64_t>(llvm::divideCeil(fewKeyHeads, work.units), 1, std::max<int64_t>(1, queryBlocks));
@@ -68,32 +81,32 @@ std::pair<int64_t, int64_t> boundsOf(const Work &work) {
   return {work.mask.window ? clamp(last - *work.mask.window) : -pairs, clamp(last)};
 }
 
+/// The operands that are heads or log-sum-exps; behind them a dropout's seed and `first` may stand.
+size_t operandsOf(const Work &work) {
+  return work.kind == AttentionKind::forward ? 3 : 6;
+}
+
+/// 32-bit words of a dropout's seed (0) or `first` (1); 0 where there is none.
+int64_t dropoutWords(const StructuredCall &call, const Work &work, size_t which) {
+  size_t operand = operandsOf(work) + which;
+  return operand < call.operands.size() ? byteSize(tensorType(call.op->getOperand(operand))) / 4 : 0;
+}
+
 std::string numbersOf(const StructuredCall &call, const Work &work, const Scratch &scratch) {
   const AttentionSizes &sizes = work.sizes;
   auto [before, last] = boundsOf(work);
   int64_t group = sizes.keyHeads > 0 ? sizes.group() : 1;
-  auto scale = static_cast<int64_t>(std::bit_cast<uint32_t>(static_cast<float>(work.scale)));
-  SmallVector<int64_t> numbers = {sizes.queries, sizes.keys,    sizes.heads,  sizes.keyHeads,  group,
-                                  work.units,    work.parts,    scratch.sums, scratch.workers, scratch.ofWorker,
-                                  last,          last - before, scale};
-  for (const StridedView &view : call.views)
+  auto bitsOf = [](double number) { return static_cast<int64_t>(std::bit_cast<uint32_t>(static_cast<float>(number))); };
+  SmallVector<int64_t> numbers = {sizes.queries, sizes.keys,    sizes.heads,       sizes.keyHeads,  group,
+                                  work.units,    work.parts,    scratch.sums,      scratch.workers, scratch.ofWorker,
+                                  last,          last - before, bitsOf(work.scale)};
+  numbers.append({static_cast<int64_t>(dropThreshold(work.rate)), bitsOf(keepScale(work.rate)),
+                  static_cast<int64_t>(work.stream & 0xFFFFFFFF), dropoutWords(call, work, 0),
+                  dropoutWords(call, work, 1)});
+  for (const StridedView &view : ArrayRef(call.views).take_front(operandsOf(work)))
     for (size_t dim = 0; dim < 3; ++dim)
       numbers.push_back(view.strides[dim]);
   return std::string(reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(int64_t));
-}
-
-/// The buffer of a constant with these bytes, which equal calls share.
-runtime::BufferId constantOf(std::string bytes, runtime::Plan &plan) {
-  size_t index = std::find(plan.constants.begin(), plan.constants.end(), bytes) - plan.constants.begin();
-  runtime::Buffer whole{runtime::Space::constant, static_cast<uint32_t>(index), 0, static_cast<int64_t>(bytes.size())};
-  if (index == plan.constants.size())
-    plan.constants.push_back(std::move(bytes));
-  auto known = std::find(plan.buffers.begin(), plan.buffers.end(), whole);
-  if (known == plan.buffers.end()) {
-    plan.buffers.push_back(whole);
-    return static_cast<runtime::BufferId>(plan.buffers.size() - 1);
-  }
-  return static_cast<runtime::BufferId>(known - plan.buffers.begin());
 }
 
 std::string labelOf(const Work &work) {
@@ -134,6 +147,8 @@ void lowerAttention(const StructuredCall &call, const AttentionForm &form, int t
       scratch.bytes > 0 ? call.scratch : call.results.front(); // without units nothing is touched
   std::vector<runtime::BufferId> args = {numbers};
   args.insert(args.end(), call.operands.begin(), call.operands.end());
+  if (form.dropout && dropoutWords(call, work, 1) == 0)
+    args.push_back(call.operands.back()); // the seed again
   args.insert(args.end(), call.results.begin(), call.results.end());
   args.push_back(memory);
   auto results = static_cast<uint32_t>(call.results.size() + 1); // and the scratch

@@ -4,6 +4,7 @@
 #include "codegen/cuda/attention/attention.h"
 #include "codegen/lower_plan.h"
 #include "ir/ops/attention.h"
+#include "ir/ops/dropout.h"
 #include "passes/memory_places.h"
 #include <cmath>
 #include <cstddef>
@@ -29,6 +30,8 @@ struct Problem {
   AttentionMask mask;
   Type element;
   double scale;
+  std::optional<double> rate; // of dropout
+  uint64_t stream;
 
   AttentionArguments arguments() const;
   AttentionCase caseOf(AttentionPass pass) const {
@@ -38,14 +41,19 @@ struct Problem {
     of.headDim = static_cast<int>(sizes.width);
     of.causal = mask.diagonal.has_value();
     of.window = mask.window.has_value();
+    of.dropout = rate.has_value();
     return of;
   }
 };
 
 template <typename Op>
 Problem problemOf(Op op) {
-  return {attentionSizes(op), attentionMask(op), tensorType(op.getQ()).getElementType(),
-          op.getScale().convertToDouble()};
+  return {attentionSizes(op),
+          attentionMask(op),
+          tensorType(op.getQ()).getElementType(),
+          op.getScale().convertToDouble(),
+          op.getRate() ? std::optional(op.getRate()->convertToDouble()) : std::nullopt,
+          op.getStream().value_or(0)};
 }
 
 std::optional<Problem> problemOf(Operation *op) {
@@ -59,7 +67,9 @@ std::optional<Problem> problemOf(Operation *op) {
 /// Everything but addresses and strides.
 AttentionArguments Problem::arguments() const {
   AttentionArguments made{};
-  made.keepScale = 1;
+  made.stream = static_cast<unsigned>(stream);
+  made.dropBelow = dropThreshold(rate.value_or(0));
+  made.keepScale = static_cast<float>(keepScale(rate.value_or(0)));
   made.scale = static_cast<float>(scale);
   made.queries = static_cast<int>(sizes.queries);
   made.keys = static_cast<int>(sizes.keys);
@@ -156,6 +166,21 @@ private:
       bind(&AttentionArguments::outputGradient, viewOf(call.views[5]), call.operands[5], false);
     bind(&AttentionArguments::key, viewOf(call.views[1]), call.operands[1], false);
     bind(&AttentionArguments::value, viewOf(call.views[2]), call.operands[2], false);
+    bindDropout();
+  }
+
+  /// A seed of one word, and a batch that is no part of another, have zeros behind the other pointers.
+  void bindDropout() {
+    if (!problem.rate)
+      return;
+    const size_t operand = isa<FlashAttentionOp>(call.op) ? 3 : 6;
+    const BufferId seed = call.operands[operand];
+    const bool isWide = byteSize(tensorType(call.op->getOperand(operand))) > 4;
+    const bool hasFirst = call.operands.size() > operand + 1;
+    const BufferId zero = isWide && hasFirst ? noBuffer : constantOf(std::string(4, '\0'), plan);
+    pointers.push_back({offsetof(AttentionArguments, seedLow), part(seed, 0, 4), false});
+    pointers.push_back({offsetof(AttentionArguments, seedHigh), isWide ? part(seed, 4, 4) : zero, false});
+    pointers.push_back({offsetof(AttentionArguments, first), hasFirst ? call.operands[operand + 1] : zero, false});
   }
 
   void bindRows(BufferId shift, BufferId delta, bool written) {
@@ -248,7 +273,8 @@ private:
     std::string text = name.str() + " " + std::to_string(sizes.batch) + "x" + std::to_string(sizes.heads) + " " +
                        std::to_string(sizes.queries) + "x" + std::to_string(sizes.keys) + "x" +
                        std::to_string(sizes.width);
-    return text + (problem.mask.diagonal ? " causal" : "") + (problem.mask.window ? " window" : "");
+    return text + (problem.mask.diagonal ? " causal" : "") + (problem.mask.window ? " window" : "") +
+           (problem.rate ? " dropout" : "");
   }
 };
 
@@ -256,7 +282,7 @@ private:
 
 bool hasAttentionKernel(Operation *op) {
   std::optional<Problem> problem = problemOf(op);
-  if (!problem || !(problem->element.isBF16() || problem->element.isF16()) || op->hasAttr("rate"))
+  if (!problem || !(problem->element.isBF16() || problem->element.isF16()))
     return false;
   const AttentionSizes &sizes = problem->sizes;
   auto fits = [](int64_t value, int64_t most) { return value >= 1 && value <= most; };

@@ -216,6 +216,18 @@ SmallVector<Value> DropoutOp::decompose(Emit &b) {
   return {b.cast(y, tensorType(getX()).getElementType())};
 }
 
+LogicalResult StochasticCastOp::inferReturnTypes(MLIRContext *context, std::optional<Location>, Adaptor adaptor,
+                                                 SmallVectorImpl<Type> &types) {
+  types.push_back(withElement(tensorType(adaptor.getX()), BFloat16Type::get(context)));
+  return success();
+}
+SmallVector<Value> StochasticCastOp::decompose(Emit &b) {
+  RankedTensorType type = tensorType(getX());
+  Value bits = b.create<RandomBitsOp>(withElement(type, b.i32()), getSeed(), getStream(), Value(),
+                                      type.hasStaticShape() ? Value() : getX());
+  return {b.create<CastByBitsOp>(getX(), bits)};
+}
+
 SmallVector<Value> AdamwOp::decompose(Emit &b) {
   RankedTensorType type = tensorType(getM()); // moments are f32, whatever the parameter is stored in
   ArrayRef<int64_t> shape = type.getShape();

@@ -197,6 +197,8 @@ OpFoldResult MulOp::fold(FoldAdaptor adaptor) {
   return foldBinary(adaptor.getLhs(), adaptor.getRhs(), [](double a, double b) { return a * b; });
 }
 SmallVector<Value> MulOp::gradient(Emit &b, ValueRange dy) {
+  if (getLhs() == getRhs()) // one term, not two equal ones: 2 is exact, and joins a factor that is equal along a row
+    return {b.mul(b.mul(dy[0], 2), getLhs()), Value()};
   return {b.mul(dy[0], getRhs()), b.mul(dy[0], getLhs())};
 }
 Value MulOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
@@ -305,7 +307,8 @@ Value SelectOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type
   return arith::SelectOp::create(b, loc, operands[0], operands[1], operands[2]);
 }
 
-//===- cast, detach --------------------------------------------------------------------------------------------===//
+//===- cast, cast_by_bits, detach
+//----------------------------------------------------------------------------------===//
 
 OpFoldResult CastOp::fold(FoldAdaptor adaptor) {
   if (getX().getType() == getType())
@@ -339,6 +342,26 @@ Value CastOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type t
   if (from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth())
     return arith::ExtSIOp::create(b, loc, type, x);
   return arith::TruncIOp::create(b, loc, type, x);
+}
+
+LogicalResult CastByBitsOp::inferReturnTypes(MLIRContext *context, std::optional<Location>, Adaptor adaptor,
+                                             SmallVectorImpl<Type> &types) {
+  types.push_back(withElement(tensorType(adaptor.getX()), BFloat16Type::get(context)));
+  return success();
+}
+SmallVector<Value> CastByBitsOp::gradient(Emit &b, ValueRange dy) {
+  return {b.cast(dy[0], b.f32()), Value()};
+}
+// The bits of an f32 are in the order of its magnitude: an addend below 2^16 carries into bf16's part of them, up to
+// infinity, or does not. A NaN could be carried into another number.
+Value CastByBitsOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type type) {
+  Value x = operands[0], addend = operands[1];
+  Type integer = addend.getType();
+  Value low = arith::AndIOp::create(b, loc, addend, literal(b, loc, integer, 0xffff));
+  Value sum = arith::AddIOp::create(b, loc, arith::BitcastOp::create(b, loc, integer, x), low);
+  Value high = arith::AndIOp::create(b, loc, sum, literal(b, loc, integer, -0x10000));
+  Value isNan = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, x, x);
+  return arith::SelectOp::create(b, loc, isNan, x, arith::BitcastOp::create(b, loc, type, high));
 }
 
 Value DetachOp::scalarBody(OpBuilder &, Location, ValueRange operands, Type) {

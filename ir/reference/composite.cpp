@@ -155,6 +155,19 @@ void addDropout(Registry &registry) {
   });
 }
 
+void addStochasticCast(Registry &registry) {
+  add<StochasticCastOp>(registry, [](Call &call, StochasticCastOp op) {
+    const RefTensor &x = call.in(0);
+    RefTensor &result = call.addResult(x.shape());
+    RandomElements random(call.in(1), op.getStream(), nullptr);
+    int64_t next = 0;
+    forEachIndex(x.shape(), [&](ArrayRef<int64_t> index) {
+      result.data[next] = roundedByBits(x.data[next], random.at(x.shape(), index));
+      ++next;
+    });
+  });
+}
+
 void addAdamw(Registry &registry) {
   add<AdamwOp>(registry, [](Call &call, AdamwOp op) {
     double lr = call.in(4).data[0], step = call.in(5).data[0], scale = call.in(6).data[0];
@@ -186,6 +199,7 @@ void addComposites(Registry &registry) {
   addPlainAttention(registry);
   addLoss(registry);
   addDropout(registry);
+  addStochasticCast(registry);
   addAdamw(registry);
 }
 

@@ -95,6 +95,17 @@ void addConstant(Registry &registry) {
 
 } // namespace
 
+double roundedByBits(double x, int64_t bits) {
+  const auto single = static_cast<double>(static_cast<float>(x));
+  if (!std::isfinite(single) || single == 0)
+    return single;
+  const double unit = std::ldexp(1.0, std::max(std::ilogb(single), -126) - 7); // between neighbours in bf16
+  const double below = std::floor(std::fabs(single) / unit), way = std::fabs(single) / unit - below;
+  const bool isUp = way * 65536 + static_cast<double>(bits & 65535) >= 65536;
+  const double magnitude = (below + (isUp ? 1 : 0)) * unit;
+  return std::copysign(magnitude < std::ldexp(1.0, 128) ? magnitude : std::numeric_limits<double>::infinity(), single);
+}
+
 void addElementwise(Registry &registry) {
   addUnary<ExpOp>(registry, [](double x) { return std::exp(x); });
   addUnary<LogOp>(registry, [](double x) { return std::log(x); });
@@ -152,6 +163,11 @@ void addElementwise(Registry &registry) {
       double x = call.in(0).data[i];
       result.data[i] = isInteger(result) ? toInteger(x, !isInteger(call.in(0)), result.element()) : x;
     }
+  });
+  add<CastByBitsOp>(registry, [](Call &call, CastByBitsOp) {
+    RefTensor &result = call.addResult(call.in(0).shape());
+    for (int64_t i = 0; i < result.size(); ++i)
+      result.data[i] = roundedByBits(call.in(0).data[i], static_cast<int64_t>(call.in(1).data[i]));
   });
   addConstant(registry);
 }

@@ -85,4 +85,7 @@ double wrapInteger(uint64_t bits, mlir::Type element);
 /// The larger of two numbers: NaN if either is NaN, and 0 above -0.
 double largerOf(double a, double b);
 
+/// x as an f32, rounded to bf16 as cast_by_bits says, in fp64 mode too: the bits decide and not the precision.
+double roundedByBits(double x, int64_t bits);
+
 } // namespace tcc::reference

@@ -10,6 +10,10 @@ Expected<std::shared_ptr<StepOutputs>> Program::receiveOutputs() {
   return Error("outputs are received from a device that shares the host's memory; they are written in place");
 }
 
+Error Program::runPart(size_t, size_t, Profiler *) {
+  return Error("a part of a step is run on a device with memory of its own; its steps run as a whole");
+}
+
 const char *category(const Instruction &instruction) {
   struct Name {
     const char *operator()(const KernelCall &) const { return "kernel"; }

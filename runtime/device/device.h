@@ -59,6 +59,9 @@ public:
   virtual Error run(Profiler *profiler) = 0;
   /// Waits for all that was started.
   virtual Error finish() = 0;
+  /// Instructions [begin, end) of one step, done on return; a step's parts come in order, the first at 0. For devices
+  /// that share the host's memory.
+  virtual Error runPart(size_t begin, size_t end, Profiler *profiler);
 
   /// For devices with memory of their own. Host bytes on their way to the places of the inputs, before the next run();
   /// the host may change them on return.
@@ -81,6 +84,7 @@ public:
   virtual std::string_view kind() const = 0;      ///< "cpu", "cuda"
   virtual const std::string &name() const = 0;    ///< "cpu", "cuda:0 (NVIDIA H200)": for guards and messages
   virtual bool sharesHostMemory() const = 0;      ///< whether its addresses are the host's
+  virtual int64_t memoryBytes() const = 0;        ///< all that it has
   virtual int64_t allocatedBytes() const = 0;     ///< live now: what allocate() and arena() have given
   virtual bool isClosed() const { return false; } ///< after an error that nothing of it survives; the host goes on
   virtual Error accepts(const TargetCode &code) const = 0; ///< why the device cannot run it
@@ -103,11 +107,16 @@ public:
                                                   const ProgramOptions &options) = 0;
 
   std::mutex &mutex() { return lock; }
+  /// A number that grows with every step or part of one, under the mutex: what a step left in the arena is there as
+  /// long as nobody has taken a later turn.
+  uint64_t takeTurn() { return ++turns; }
+  uint64_t lastTurn() const { return turns; }
   /// Bytes that caches hold on it, counted together against a cap.
   const std::shared_ptr<std::atomic<int64_t>> &cachedBytes() const { return cached; }
 
 private:
   std::mutex lock;
+  uint64_t turns = 0;
   std::shared_ptr<std::atomic<int64_t>> cached = std::make_shared<std::atomic<int64_t>>(0);
 };
 

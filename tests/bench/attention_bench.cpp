@@ -1,5 +1,6 @@
 // What attention's emitted kernels reach beside the best product: causal, heads of 64, forward and backward, by turns
-// in one run, medians. attention_bench [T] [heads] [batch] [threads]; flops are of visible pairs alone.
+// in one run, medians; without and with dropout. attention_bench [T] [heads] [batch] [threads]; flops are of visible
+// pairs alone.
 #include "codegen/compile_module.h"
 #include "ir/dialect.h"
 #include "mlir/Parser/Parser.h"
@@ -108,6 +109,16 @@ constexpr const char *product =
   %r:2 = tcc.flash_attention %q, %k, %v diagonal 0 scale 0.125 : (Q, Q, Q) -> (Q, L)
   return %r#0, %r#1 : Q, L
 })",
+                     *forwardDropout = R"(func.func @main(%q: Q, %k: Q, %v: Q, %s: tensor<i32>) -> (Q, L) {
+  %r:2 = tcc.flash_attention %q, %k, %v diagonal 0 scale 0.125 rate 0.1 stream 3 seed %s : (Q, Q, Q, tensor<i32>) -> (Q, L)
+  return %r#0, %r#1 : Q, L
+})",
+                     *backwardDropout = R"(
+func.func @main(%q: Q, %k: Q, %v: Q, %o: Q, %l: L, %g: Q, %s: tensor<i32>) -> (Q, Q, Q) {
+  %d:3 = tcc.flash_attention_backward %q, %k, %v, %o, %l, %g diagonal 0 scale 0.125 rate 0.1 stream 3 seed %s
+      : (Q, Q, Q, Q, L, Q, tensor<i32>) -> (Q, Q, Q)
+  return %d#0, %d#1, %d#2 : Q, Q, Q
+})",
                      *backward = R"(func.func @main(%q: Q, %k: Q, %v: Q, %o: Q, %l: L, %g: Q) -> (Q, Q, Q) {
   %d:3 = tcc.flash_attention_backward %q, %k, %v, %o, %l, %g diagonal 0 scale 0.125 : (Q, Q, Q, Q, L, Q) -> (Q, Q, Q)
   return %d#0, %d#1, %d#2 : Q, Q, Q
@@ -132,7 +143,11 @@ int main(int argc, char **argv) {
               static_cast<long>(heads), static_cast<long>(length), threads);
   for (const std::string element : {"f32", "bf16"}) {
     std::vector<Step> steps;
-    for (auto [name, text] : {std::pair("product", product), {"forward", forward}, {"backward", backward}})
+    for (auto [name, text] : {std::pair("product", product),
+                              {"forward", forward},
+                              {"forward, dropout", forwardDropout},
+                              {"backward", backward},
+                              {"backward, dropout", backwardDropout}})
       steps.push_back(makeStep(context, name, format(text, element, batch, length, heads), threads));
     for (int round = 0; round < 25; ++round)
       for (Step &step : steps)
@@ -140,7 +155,7 @@ int main(int argc, char **argv) {
     const double peak = median(steps.front().rates); // the product's
     for (const Step &step : steps) {
       double rate = median(step.rates), best = *std::max_element(step.rates.begin(), step.rates.end());
-      std::printf("%-4s %-8s %7.1f (%7.1f)  share %.2f  planned %.1f MB\n", element.c_str(), step.name.c_str(), rate,
+      std::printf("%-4s %-17s %7.1f (%7.1f)  share %.2f  planned %.1f MB\n", element.c_str(), step.name.c_str(), rate,
                   best, rate / peak, static_cast<double>(step.executable->plannedBytes()) * 1e-6);
     }
   }

@@ -175,21 +175,19 @@ peer_is_there() {
 
 parity() {
   peer_is_there || { say "parity skipped: $python has no PyTorch with CUDA"; return; }
-  limited 300 "$python" "$here/torch_gpt.py" --size gpt2 -B 8 --steps 50 --device cuda --export "$results/peer" \
+  local batch=${batches%% *} steps=50
+  limited 300 "$python" "$here/torch_gpt.py" --size gpt2 -B "$batch" -T "$length" --steps $steps --device cuda --export "$results/peer" \
     >"$results/parity_torch.txt" 2>&1 || { wrong "PyTorch: $(tail -1 "$results/parity_torch.txt")"; return; }
-  "$python" - "$results/peer" <<'PYTHON'
+  "$python" - "$results/peer" "$batch" "$length" $steps <<'PYTHON' || { wrong "PyTorch's tokens, see $results/peer"; return; }
 import array, sys
-folder = sys.argv[1]
-tokens = array.array("H"); data = open(f"{folder}/tokens.bin", "rb").read(); tokens.frombytes(data)
-count = (len(tokens) - 1) // (8 * 1024)
-inputs, targets = array.array("i"), array.array("i")
-for i in range(count):
-    part = tokens[i * 8192 : (i + 1) * 8192 + 1]
-    inputs.extend(part[:-1]), targets.extend(part[1:])
-inputs.tofile(open(f"{folder}/tokens.raw", "wb")), targets.tofile(open(f"{folder}/targets.raw", "wb"))
+folder, tokens, size, count = sys.argv[1], array.array("H"), int(sys.argv[2]) * int(sys.argv[3]), int(sys.argv[4])
+tokens.frombytes(open(f"{folder}/tokens.bin", "rb").read())
+assert len(tokens) == count * size + 1, f"{len(tokens)} tokens; {count} steps of {size} and one more are expected"
+array.array("i", tokens[:-1]).tofile(open(f"{folder}/tokens.raw", "wb"))
+array.array("i", tokens[1:]).tofile(open(f"{folder}/targets.raw", "wb"))
 array.array("f", range(1, count + 1)).tofile(open(f"{folder}/steps.raw", "wb"))
 PYTHON
-  limited 200 "$here/run_artefact" "$here/artefacts/gpt2_b8.tcc" --steps=50 --states="$results/peer/model.safetensors" \
+  limited 200 "$here/run_artefact" "$here/artefacts/gpt2_b$batch.tcc" --steps=$steps --states="$results/peer/model.safetensors" \
     --input tokens="$results/peer/tokens.raw" --input targets="$results/peer/targets.raw" --input lr=0.0003 \
     --input step="$results/peer/steps.raw" --tuning="$results/tuning.json" --json="$results/runs.jsonl" >"$results/parity.txt" 2>&1 ||
     { wrong "parity: $(tail -1 "$results/parity.txt")"; return; }
@@ -197,7 +195,7 @@ PYTHON
 import json, sys
 peer = json.load(open(sys.argv[1]))
 ours = [float(line.split()[3]) for line in open(sys.argv[2]) if line.startswith("step ")]
-worst = max(abs(a - b) / abs(b) for a, b in zip(ours, peer))
+worst = max((abs(a - b) / abs(b) for a, b in zip(ours, peer)), default=float("nan"))
 print(f"{len(ours)} losses, {ours[0]:.4f} to {ours[-1]:.4f}, PyTorch {peer[0]:.4f} to {peer[-1]:.4f}, at most {100 * worst:.3f} % apart")
 sys.exit(not (len(ours) == len(peer) and worst < 0.01))
 PYTHON

@@ -19,7 +19,10 @@ struct Sizes {
   int64_t batch = 1, queries = 1, keys = 1, heads = 1, keyHeads = 1, width = 16;
   std::string mask = {}, element = "f32"; // "diagonal D window W" or less
   double scale = 0.25;
-  bool packed = false; // q, k and v are parts of one tensor [batch, queries, 3, heads, width]
+  bool packed = false;      // q, k and v are parts of one tensor [batch, queries, 3, heads, width]
+  double rate = 0;          // of dropout
+  std::string seed = "i32"; // its type
+  bool hasFirst = false;
 };
 
 std::string typeText(std::initializer_list<int64_t> shape, const std::string &element) {
@@ -29,15 +32,28 @@ std::string typeText(std::initializer_list<int64_t> shape, const std::string &el
   return text + element + ">";
 }
 
-/// Forward and backward: of (q, k, v, dOut), or of (qkv, dOut).
+/// The dropout of a call, and the types of the operands that it adds.
+std::pair<std::string, std::string> dropoutText(const Sizes &s) {
+  if (s.rate == 0)
+    return {};
+
+  return {" rate " + std::to_string(s.rate) + " stream 4294967299 seed %seed" + (s.hasFirst ? " first %first" : ""),
+          ", tensor<" + s.seed + ">" + (s.hasFirst ? ", tensor<i32>" : "")};
+}
+
+/// Forward and backward: of (q, k, v, dOut), or of (qkv, dOut); then a dropout's seed and `first`.
 std::string graphText(const Sizes &s) {
   std::string q = typeText({s.batch, s.queries, s.heads, s.width}, s.element),
               k = typeText({s.batch, s.keys, s.keyHeads, s.width}, s.element),
               lse = typeText({s.batch, s.heads, s.queries}, "f32"), text = "func.func @main(";
+  auto [dropout, types] = dropoutText(s);
+  std::string more = s.rate == 0 ? "" : ", %seed: tensor<" + s.seed + ">";
+  more += s.hasFirst ? ", %first: tensor<i32>" : "";
   if (s.packed) {
     int64_t all = 3 * s.heads;
     std::string packed = typeText({s.batch, s.queries, all, s.width}, s.element);
-    text += "%qkv: " + packed + ", %g: " + q + ") -> (" + q + ", " + lse + ", " + q + ", " + k + ", " + k + ") {\n";
+    text +=
+        "%qkv: " + packed + ", %g: " + q + more + ") -> (" + q + ", " + lse + ", " + q + ", " + k + ", " + k + ") {\n";
     for (int part = 0; part < 3; ++part) {
       auto corner = [&](int64_t head, bool end) {
         return "[" + std::to_string(end ? s.batch : 0) + ", " + std::to_string(end ? s.queries : 0) + ", " +
@@ -47,14 +63,20 @@ std::string graphText(const Sizes &s) {
               corner((part + 1) * s.heads, true) + " : " + packed + " -> " + q + "\n";
     }
   } else {
-    text += "%q: " + q + ", %k: " + k + ", %v: " + k + ", %g: " + q + ") -> (" + q + ", " + lse + ", " + q + ", " + k +
-            ", " + k + ") {\n";
+    text += "%q: " + q + ", %k: " + k + ", %v: " + k + ", %g: " + q + more + ") -> (" + q + ", " + lse + ", " + q +
+            ", " + k + ", " + k + ") {\n";
   }
-  std::string mask = s.mask + " scale " + std::to_string(s.scale);
-  return text + "  %r:2 = tcc.flash_attention %q, %k, %v " + mask + " : (" + q + ", " + k + ", " + k + ") -> (" + q +
-         ", " + lse + ")\n  %d:3 = tcc.flash_attention_backward %q, %k, %v, %r#0, %r#1, %g " + mask + " : (" + q +
-         ", " + k + ", " + k + ", " + q + ", " + lse + ", " + q + ") -> (" + q + ", " + k + ", " + k +
-         ")\n  return %r#0, %r#1, %d#0, %d#1, %d#2 : " + q + ", " + lse + ", " + q + ", " + k + ", " + k + "\n}";
+  std::string mask = s.mask + " scale " + std::to_string(s.scale) + dropout;
+  return text + "  %r:2 = tcc.flash_attention %q, %k, %v " + mask + " : (" + q + ", " + k + ", " + k + types +
+         ") -> (" + q + ", " + lse + ")\n  %d:3 = tcc.flash_attention_backward %q, %k, %v, %r#0, %r#1, %g " + mask +
+         " : (" + q + ", " + k + ", " + k + ", " + q + ", " + lse + ", " + q + types + ") -> (" + q + ", " + k + ", " +
+         k + ")\n  return %r#0, %r#1, %d#0, %d#1, %d#2 : " + q + ", " + lse + ", " + q + ", " + k + ", " + k + "\n}";
+}
+
+/// Integers are seeds and firsts: any of 32 bits, more where the type has them.
+RefTensor randomInput(RankedTensorType type, uint64_t seed) {
+  double most = type.getElementType().isInteger(64) ? 1e15 : 2e9;
+  return isa<FloatType>(type.getElementType()) ? randomTensor(type, seed) : randomTensor(type, seed, -most, most);
 }
 
 /// The graphs of some sizes, compiled as one, so that they share their kernels, and checked one by one.
@@ -69,7 +91,7 @@ public:
         return;
       parts.push_back(*modules.back());
       for (Type type : onlyFunction(parts.back()).getArgumentTypes())
-        inputs.push_back(randomTensor(cast<RankedTensorType>(type), seed++));
+        inputs.push_back(randomInput(cast<RankedTensorType>(type), seed++));
     }
     joined = joinModules(parts);
   }
@@ -154,6 +176,21 @@ const Sizes shapes[] = {
     {.batch = 0, .queries = 4, .keys = 4, .mask = "diagonal 0"},
     {.queries = 4, .keys = 0},
     {.queries = 0, .keys = 4},
+    {.batch = 2, .queries = 37, .keys = 70, .heads = 4, .keyHeads = 2, .width = 24, .mask = "diagonal 33", .rate = 0.1},
+    {.batch = 2,
+     .queries = 70,
+     .keys = 70,
+     .heads = 3,
+     .keyHeads = 3,
+     .mask = "diagonal 0",
+     .packed = true,
+     .rate = 0.25,
+     .seed = "i64",
+     .hasFirst = true},
+    {.queries = 80, .keys = 87, .width = 33, .mask = "diagonal 5 window 41", .rate = 0.5, .hasFirst = true},
+    {.queries = 19, .keys = 83, .width = 64, .rate = 0.9, .seed = "i64"},
+    {.queries = 9, .keys = 9, .mask = "diagonal -3", .rate = 0.2},
+    {.queries = 4, .keys = 0, .rate = 0.2},
 };
 
 std::vector<Sizes> ofElement(std::vector<Sizes> list, const std::string &element) {
@@ -211,6 +248,11 @@ TEST_P(Attention, equalsTheInterpreterOnRandomShapes) {
       sizes.mask = "diagonal " + std::to_string(below(120) - 60);
     if (!sizes.mask.empty() && below(3) == 0)
       sizes.mask += " window " + std::to_string(1 + below(90));
+    if (below(3) == 0) {
+      sizes.rate = 0.1 + 0.2 * static_cast<double>(below(4));
+      sizes.seed = below(2) ? "i32" : "i64";
+      sizes.hasFirst = below(3) == 0;
+    }
     list.push_back(sizes);
   }
   expectRight(ofElement(list, GetParam()), {}, {2});
@@ -283,7 +325,13 @@ TEST(AttentionCode, doesNotReadHiddenKeys) {
 /// Whether the results are still taken for right where a number that both calls read is another one.
 class PlantedFaults : public testing::Test {
 protected:
-  Graphs graph{Sizes{.queries = 70, .keys = 70, .heads = 4, .keyHeads = 2, .mask = "diagonal 0 window 40"}};
+  Graphs graph{Sizes{.queries = 70,
+                     .keys = 70,
+                     .heads = 4,
+                     .keyHeads = 2,
+                     .mask = "diagonal 0 window 40",
+                     .rate = 0.2,
+                     .hasFirst = true}};
   std::optional<runtime::Artefact> artefact = compileGraph(*graph.joined, {}, graph.error);
 
   bool passesWith(AttentionNumber which, const std::function<int64_t(int64_t)> &change) {
@@ -309,6 +357,10 @@ TEST_F(PlantedFaults, areFound) {
   EXPECT_FALSE(passesWith(AttentionNumber::diagonal, plus(-1))) << "the mask is off by one";
   EXPECT_FALSE(passesWith(AttentionNumber::window, plus(1))) << "the window is off by one";
   EXPECT_FALSE(passesWith(AttentionNumber::scale, plus(1 << 14))) << "the scale is wrong by two thousandths";
+  EXPECT_FALSE(passesWith(AttentionNumber::stream, plus(1))) << "the random bits are another op's";
+  EXPECT_FALSE(passesWith(AttentionNumber::dropBelow, plus(1 << 26))) << "more is dropped";
+  EXPECT_FALSE(passesWith(AttentionNumber::keepScale, plus(1 << 14))) << "what is kept is scaled by something else";
+  EXPECT_FALSE(passesWith(AttentionNumber::hasFirst, plus(-1))) << "the place in the whole batch is lost";
   auto rowStride = static_cast<AttentionNumber>(static_cast<int>(AttentionNumber::strides) + 1);
   EXPECT_FALSE(passesWith(rowStride, plus(-16))) << "queries overlap";
   EXPECT_FALSE(passesWith(AttentionNumber::units, plus(-1))) << "the last unit is not run";

@@ -129,7 +129,7 @@ TEST(AttentionChoices, BadArgumentsAreNamed) {
   EXPECT_EQ(checkAttention(of, good), "attention with a window of 0 keys: at least 1 is needed");
   of.window = of.causal = false;
   of.dropout = true;
-  EXPECT_EQ(checkAttention(of, good), "attention with dropout needs a seed");
+  EXPECT_EQ(checkAttention(of, good), "attention with dropout needs both words of a seed and the batch's first row");
   of.dropout = false;
   of.pass = AttentionPass::BackwardQuery;
   EXPECT_EQ(checkAttention(of, good), "attention's backward needs the workspaces rowShift and rowDelta");

@@ -43,12 +43,15 @@ Memory::Memory(const Problem &problem, bool packed, const Inputs &inputs) : prob
   logSumExp = std::make_unique<emulator::DeviceBuffer>(rows * 4, "logSumExp");
   rowShift = std::make_unique<emulator::DeviceBuffer>(padded * 4, "rowShift");
   rowDelta = std::make_unique<emulator::DeviceBuffer>(padded * 4, "rowDelta");
-  seed = std::make_unique<emulator::DeviceBuffer>(8, "seed");
+  seed = std::make_unique<emulator::DeviceBuffer>(12, "seed and first");
   std::memcpy(seed->data(), problem.seed, 8);
+  std::memcpy(seed->as<unsigned>() + 2, &problem.first, 4);
   arguments.logSumExp = logSumExp->as<float>();
   arguments.rowShift = rowShift->as<float>();
   arguments.rowDelta = rowDelta->as<float>();
-  arguments.seed = seed->as<unsigned>();
+  arguments.seedLow = seed->as<unsigned>();
+  arguments.seedHigh = seed->as<unsigned>() + 1;
+  arguments.first = seed->as<int>() + 2;
 }
 
 std::vector<double> Memory::read(Tensor tensor) {

@@ -70,6 +70,7 @@ std::vector<TestCase> cover() {
     problem.scale = 1 / std::sqrt(double(problem.headDim));
     problem.seed[0] = 11 + values[4];
     problem.seed[1] = 5;
+    problem.first = 3 * values[4];
     problem.stream = 3;
     test.packed = values[7] != 0;
     cases.push_back(test);

@@ -114,7 +114,7 @@ Results attentionReference(const Problem &problem, const Inputs &inputs, bool ro
         results.logSumExp[row] = visible > first ? highest + std::log(sum) : -std::numeric_limits<double>::infinity();
         for (int key = first; key < visible; ++key) {
           probabilities[key] = stored(std::exp(scores[key] - highest) / sum);
-          kept[key] = problem.dropout == 0 || keeps(problem, batchHead, query, key);
+          kept[key] = problem.dropout == 0 || keeps(problem, batchHead + problem.first * problem.heads, query, key);
         }
 
         double *output = &results.output[row * d];

@@ -24,6 +24,8 @@ struct Problem {
   double dropout = 0;
   std::uint32_t seed[2] = {1, 2};
   std::uint32_t stream = 0;
+  /// Of the whole batch that this one is a part of.
+  int first = 0;
 
   int keyHeads() const { return heads / group; }
 };

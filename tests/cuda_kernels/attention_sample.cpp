@@ -35,18 +35,32 @@ std::string rounded(const std::string &to, const std::string &from, const Attent
          to + "_flat : " + narrow + " -> " + type({s.batch, rows, count, s.width}, s.element) + "\n";
 }
 
+/// A dropout as the function's arguments, in the op's text, and among its operands' types.
+struct DropoutText {
+  std::string arguments, text, types;
+  explicit DropoutText(const AttentionSample &s) {
+    if (!s.seed)
+      return;
+    const std::string type = std::string("tensor<") + s.seed + ">";
+    arguments = ", %seed: " + type + (s.hasFirst ? ", %first: tensor<i32>" : "");
+    text = std::string("rate 0.3 stream 5 seed %seed ") + (s.hasFirst ? "first %first " : "");
+    types = ", " + type + (s.hasFirst ? ", tensor<i32>" : "");
+  }
+};
+
 } // namespace
 
 std::string attentionGraph(const AttentionSample &s) {
   bool isPacked = s.queries == s.keys;
+  const DropoutText dropout(s);
   std::string q = type({s.batch, s.queries, s.heads, s.width}, s.element);
   std::string k = type({s.batch, s.keys, s.keyHeads, s.width}, s.element);
   std::string lse = type({s.batch, s.heads, s.queries}, "f32");
   std::string out = type({s.batch, s.queries, s.heads, s.width}, "f32");
   std::string x = type({s.batch, s.queries, isPacked ? s.packed() : s.heads * s.width}, "f32");
   std::string y = type({s.batch, s.keys, 2 * s.keyHeads * s.width}, "f32");
-  std::string text = "func.func @main(%x: " + x + ", %y: " + y + ", %w: " + out + ") -> (" + out + ", " + lse + ", " +
-                     x + ", " + y + ") {\n";
+  std::string text = "func.func @main(%x: " + x + ", %y: " + y + ", %w: " + out + dropout.arguments + ") -> (" + out +
+                     ", " + lse + ", " + x + ", " + y + ") {\n";
   int64_t all = isPacked ? s.heads + 2 * s.keyHeads : 2 * s.keyHeads, first = isPacked ? s.heads : 0;
   std::string source = isPacked ? "xh" : "yh";
   text += rounded("xh", "x", s, s.queries, isPacked ? all : s.heads);
@@ -57,7 +71,8 @@ std::string attentionGraph(const AttentionSample &s) {
   text += heads("k", source, s, s.keys, all, first, s.keyHeads);
   text += heads("v", source, s, s.keys, all, first + s.keyHeads, s.keyHeads);
   text += "  %o:2 = tcc.flash_attention " + std::string(isPacked ? "%q" : "%xh") + ", %k, %v " + s.mask +
-          "scale 0.125 : (" + q + ", " + k + ", " + k + ") -> (" + q + ", " + lse + ")\n";
+          "scale 0.125 " + dropout.text + ": (" + q + ", " + k + ", " + k + dropout.types + ") -> (" + q + ", " + lse +
+          ")\n";
   text += "  %wide = tcc.cast %o#0 : " + q + " -> " + out + "\n  %weighted = tcc.mul %wide, %w : " + out + "\n";
   text += "  %sum = tcc.reduce_sum %weighted axes [0, 1, 2, 3] : " + out + " -> tensor<1x1x1x1xf32>\n";
   text += "  %loss = tcc.reshape %sum : tensor<1x1x1x1xf32> -> tensor<f32>\n";

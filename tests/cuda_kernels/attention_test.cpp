@@ -25,6 +25,9 @@ const AttentionSample samples[] = {
     {"window", "bf16", 200, 200, 2, 1, 64, "diagonal 0 window 40 "},
     {"longer_keys", "bf16", 65, 130, 2, 2, 128, "diagonal 65 "},
     {"unmasked", "f16", 64, 100, 3, 1, 32, "", 2},
+    {"dropout", "bf16", 72, 72, 4, 2, 64, "diagonal 0 ", 2, "i32"},
+    {"dropout_of_part", "f16", 65, 130, 2, 2, 128, "diagonal 65 window 90 ", 2, "i64", true},
+    {"dropout_wide", "bf16", 40, 40, 3, 3, 96, "", 1, "i64"},
 };
 
 std::string machineOf(const std::string &architecture) {

@@ -281,5 +281,26 @@ TEST(CudaKernels, plantedFaultsAreCaught) {
   }
 }
 
+// A result may lie over an operand, so no load of it may take the path that never sees what a launch writes.
+TEST(CudaKernels, aReadOnlyLoadOfASharedBufferIsFound) {
+  auto context = makeContext();
+  auto kernel = sampleCalled(*context, "segments");
+  ASSERT_TRUE(kernel);
+  ASSERT_TRUE(mayShareBuffer(kernel->source.form, 0, 0));
+  std::string sound = cuda::kernelText(kernel->source), text = sound, load = "load_columns(in0 + (c)";
+  size_t at = text.find(load);
+  ASSERT_NE(at, std::string::npos) << text;
+  text.insert(at, "load_16_streaming(in0 + (c));\n");
+  emulator::Module right = emulator::Module::compile(sound), wrong = emulator::Module::compile(text);
+  const emulator::Schedule checked = dailySchedules().front();
+  ASSERT_TRUE(checked.checkAccesses);
+  std::string none, findings;
+  runEmulated(right, *kernel, checked, none, /*over=*/0);
+  runEmulated(wrong, *kernel, checked, none);
+  EXPECT_EQ(none, "");
+  runEmulated(wrong, *kernel, checked, findings, /*over=*/0);
+  EXPECT_NE(findings.find("after a read-only load in one launch"), std::string::npos) << findings;
+}
+
 } // namespace
 } // namespace tcc::test

@@ -10,7 +10,7 @@ namespace {
 
 using machine::MachineTest;
 
-constexpr int64_t batch = 32, inputs = 24, hidden = 80, classes = 10;
+constexpr int64_t batch = 32, inputs = 24, hidden = 80;
 constexpr int steps = 6;
 
 std::vector<float> numbers(int64_t count, uint32_t seed, float scale) {
@@ -24,6 +24,7 @@ std::vector<float> numbers(int64_t count, uint32_t seed, float scale) {
 
 struct TrainingRun {
   std::vector<float> losses, norms, weights, scaling;
+  std::string report;                        // of the compiler
   std::string beforeOverflow, afterOverflow; // bytes of a weight and of all moments
 };
 
@@ -36,10 +37,17 @@ std::string bytesOf(const Parameter &weight, const optim::Optimizer &optimizer) 
   return bytes;
 }
 
+struct Variant {
+  runtime::DType products = runtime::DType::f32;
+  int overflow = 0; // the step whose inputs are beyond f16
+  int64_t classes = 10;
+  std::array<std::optional<int64_t>, 2> padding = {}; // -fpad of odd and even steps: two functions over the same states
+};
+
 /// Trains a perceptron of two layers for a few steps on a device; null: the CPU, which stores 16-bit activations where
-/// the GPU does. `overflow`: that step's inputs are beyond f16.
-TrainingRun train(std::shared_ptr<runtime::Device> device, runtime::DType products = runtime::DType::f32,
-                  int overflow = 0) {
+/// the GPU does.
+TrainingRun train(std::shared_ptr<runtime::Device> device, Variant variant = {}) {
+  const int64_t classes = variant.classes;
   Parameter w1("w1", {inputs, hidden}), b1("b1", {hidden}), w2("w2", {hidden, classes}), b2("b2", {classes});
   uint32_t seed = 1;
   for (Parameter *parameter : {&w1, &b1, &w2, &b2}) {
@@ -51,33 +59,42 @@ TrainingRun train(std::shared_ptr<runtime::Device> device, runtime::DType produc
   FunctionOptions options;
   options.inputs = {"x", "targets", "lr", "step"};
   options.device = device;
-  options.products = products;
+  options.products = variant.products;
   options.passes["narrow-activations"] = true;
-  options.report = [](std::string_view) {};
-  Function step = compile(
-      "train",
-      [&](Tensor x, Tensor targets, Tensor lr, Tensor number) {
-        Tensor loss = crossEntropy(nn::mlp(x, {w1, b1}, {w2, b2}), targets);
-        std::vector<Tensor> gradients = gradient(loss, optimizer.parameters());
-        auto [norm, applied] = optimizer.step(loss, gradients, lr, number);
-        return std::pair{loss, norm};
-      },
-      options);
   TrainingRun run;
+  options.remarksPassed = "pad-shapes";
+  options.report = [&](std::string_view text) { run.report += text; };
+  auto compiled = [&](std::optional<int64_t> padding) {
+    options.padding = padding;
+    return compile(
+        "train",
+        [&](Tensor x, Tensor targets, Tensor lr, Tensor number) {
+          Tensor loss = crossEntropy(nn::mlp(x, {w1, b1}, {w2, b2}), targets);
+          std::vector<Tensor> gradients = gradient(loss, optimizer.parameters());
+          auto [norm, applied] = optimizer.step(loss, gradients, lr, number);
+          return std::pair{loss, norm};
+        },
+        options);
+  };
+  std::vector<Function> functions;
+  for (std::optional<int64_t> padding : variant.padding)
+    if (functions.empty() || padding != variant.padding[0])
+      functions.push_back(compiled(padding));
   for (int number = 1; number <= steps; ++number) {
+    Function &step = functions[number % functions.size()];
     std::vector<int32_t> targets;
     for (int64_t i = 0; i < batch; ++i)
       targets.push_back(static_cast<int32_t>((i * 7) % classes));
-    Array x = Array::of(numbers(batch * inputs, 100, number == overflow ? 1e6f : 1.0f), {batch, inputs});
+    Array x = Array::of(numbers(batch * inputs, 100, number == variant.overflow ? 1e6f : 1.0f), {batch, inputs});
     std::vector<Array> results = step(x, Array::of(targets, {batch}), Array(0.01f), Array(static_cast<float>(number)));
     run.losses.push_back(static_cast<float>(results[0].item()));
     run.norms.push_back(static_cast<float>(results[1].item()));
-    if (number == overflow - 1)
+    if (number == variant.overflow - 1)
       run.beforeOverflow = bytesOf(w1, optimizer);
-    else if (number == overflow)
+    else if (number == variant.overflow)
       run.afterOverflow = bytesOf(w1, optimizer);
   }
-  for (const State &state : step.lossScaling())
+  for (const State &state : functions[0].lossScaling())
     run.scaling.push_back(state.read<float>()[0]);
   for (const Parameter *parameter : {&w1, &b1, &w2, &b2}) {
     std::span<const float> values = parameter->read<float>();
@@ -88,12 +105,12 @@ TrainingRun train(std::shared_ptr<runtime::Device> device, runtime::DType produc
 
 class CudaStep : public MachineTest {
 protected:
-  static TrainingRun trainOnMachine(bool capture, runtime::DType products = runtime::DType::f32, int overflow = 0) {
+  static TrainingRun trainOnMachine(bool capture, Variant variant = {}) {
     runtime::cuda::StepDeviceOptions options;
     options.capture = capture;
     auto device = runtime::cuda::openStepDevice(options);
     EXPECT_TRUE(device) << device.error().message();
-    return device ? train(*device, products, overflow) : TrainingRun();
+    return device ? train(*device, variant) : TrainingRun();
   }
 };
 
@@ -120,9 +137,9 @@ TEST_F(CudaStep, trainsAsTheCpuDoes) {
 
 TEST_F(CudaStep, trainsAsTheCpuDoesInSixteenBits) {
   for (runtime::DType products : {runtime::DType::bf16, runtime::DType::f16}) {
-    TrainingRun cpu = train(nullptr, products);
+    TrainingRun cpu = train(nullptr, {products});
     use("late,checked");
-    TrainingRun gpu = trainOnMachine(true, products);
+    TrainingRun gpu = trainOnMachine(true, {products});
     ASSERT_EQ(gpu.losses.size(), cpu.losses.size());
     for (int i = 0; i < steps; ++i) { // sums of another order, which 16 bits round to neighbours now and then
       EXPECT_NEAR(gpu.losses[i], cpu.losses[i], 1e-3) << runtime::name(products) << ", step " << i + 1;
@@ -132,15 +149,41 @@ TEST_F(CudaStep, trainsAsTheCpuDoesInSixteenBits) {
   }
 }
 
+/// 251 classes are 256 in every product; parameters and moments, which both functions of the last variant update in
+/// turn, keep their sizes and values.
+TEST_F(CudaStep, paddingIsNeverSeen) {
+  use("late,checked");
+  for (bool onGpu : {false, true}) {
+    auto trained = [&](std::array<std::optional<int64_t>, 2> padding) {
+      const Variant variant{runtime::DType::bf16, 0, 251, padding};
+      return onGpu ? trainOnMachine(true, variant) : train(nullptr, variant);
+    };
+    const TrainingRun plain = trained({0, 0});
+    ASSERT_EQ(plain.losses.size(), static_cast<size_t>(steps));
+    EXPECT_LT(plain.losses.back(), plain.losses.front());
+    for (std::array<std::optional<int64_t>, 2> padding : {std::array<std::optional<int64_t>, 2>{8, 8}, {64, 0}}) {
+      const TrainingRun padded = trained(padding);
+      EXPECT_NE(padded.report.find("and 2 more products is computed as 256"), std::string::npos) << padded.report;
+      for (int i = 0; i < steps; ++i) { // sums of another order, which 16 bits round to neighbours now and then
+        EXPECT_NEAR(padded.losses[i], plain.losses[i], 1e-4) << "step " << i + 1;
+        EXPECT_NEAR(padded.norms[i], plain.norms[i], 2e-3 * plain.norms[i]) << "step " << i + 1;
+      }
+      ASSERT_EQ(padded.weights.size(), plain.weights.size());
+      for (size_t i = 0; i < plain.weights.size(); ++i)
+        ASSERT_NEAR(padded.weights[i], plain.weights[i], 1e-2) << "weight " << i;
+    }
+  }
+}
+
 TEST_F(CudaStep, anOverflowLeavesEveryBitButTheScale) {
   use("late");
-  TrainingRun captured = trainOnMachine(true, runtime::DType::f16, 4);
+  TrainingRun captured = trainOnMachine(true, {runtime::DType::f16, 4});
   EXPECT_EQ(counters().graphLaunches, static_cast<uint64_t>(steps - 1)) << "nothing is read on the host";
   ASSERT_FALSE(captured.beforeOverflow.empty());
   EXPECT_EQ(captured.beforeOverflow, captured.afterOverflow);
   EXPECT_EQ(captured.scaling, (std::vector<float>{32768, steps - 4, 1}));
   use("early,reverse");
-  TrainingRun eager = trainOnMachine(false, runtime::DType::f16, 4);
+  TrainingRun eager = trainOnMachine(false, {runtime::DType::f16, 4});
   EXPECT_EQ(eager.weights, captured.weights);
   EXPECT_EQ(eager.scaling, captured.scaling);
 }
@@ -158,6 +201,14 @@ TEST_F(CudaStep, bitsDependOnNoStreamScheduleOrCapture) {
   expectSameBits(trainOnMachine(false), captured, "eager, early, threads in reverse");
   use("random,shuffled,seed=3");
   expectSameBits(trainOnMachine(true), captured, "captured, by chance");
+}
+
+// Parts of a sum, tiles and blocks follow from shapes alone: another GPU gives the same bits.
+TEST_F(CudaStep, bitsDependOnNoDevice) {
+  use("late,h200");
+  TrainingRun h200 = trainOnMachine(true);
+  use("late,a100");
+  expectSameBits(trainOnMachine(true), h200, "an A100");
 }
 
 } // namespace

@@ -287,24 +287,58 @@ TEST_F(CudaGemm, EachCallOfTheLibraryFailingOnceIsOneMessage) {
                              "cublasLtMatmulDescCreate",
                              "cublasLtMatmulDescSetAttribute",
                              "cublasLtMatrixLayoutCreate",
+                             "cublasLtMatrixLayoutSetAttribute",
                              "cublasLtMatmulPreferenceCreate",
                              "cublasLtMatmulPreferenceSetAttribute",
                              "cublasLtMatmulAlgoGetHeuristic",
                              "cublasLtMatmul"};
+  GemmDesc desc{{2, 1},
+                8,
+                12,
+                16,
+                {DType::f32, 16, 1, {128, 0}},
+                {DType::f32, 12, 1, {192, 0}},
+                {DType::f32, 12, 1, {96, 0}},
+                false,
+                DType::f32,
+                false};
+  const GemmExtents extents = *gemmExtents(desc);
+  Operand a(*device, desc.a, extents.a, 0, 1), b(*device, desc.b, extents.b, 0, 2), c(*device, desc.c, extents.c, 0, 3),
+      bias(*device, desc.c, extents.bias, 0, 4);
+  auto work = [&] {
+    Products products(*device, "");
+    Product product = products.make(desc, {});
+    for (int run = 0; run < 2; ++run) {
+      product.place({a.address, b.address, c.address, bias.address, 0});
+      product.run(stream);
+    }
+    stream.synchronize();
+  };
   const Library standIn = Library::open({"the stand-in", "", {CUBLASLT_STAND_IN}, {}, ""});
   auto *fail = reinterpret_cast<void (*)(const char *, int, int)>(standIn.get("tccCublasLtFail"));
   auto *live = reinterpret_cast<int (*)()>(standIn.get("tccCublasLtLive"));
   for (const char *function : functions) {
-    fail(function, 14, 1);
-    auto work = [&] {
-      Products products(*device, "");
-      products.make(someProduct(), {});
-    };
-    const std::string error = errorOf(work);
-    EXPECT_NE(error.find("cuBLASLt status 14"), std::string::npos) << function << ": " << error;
-    EXPECT_EQ(errorOf(work), "no error") << "after " << function;
-    EXPECT_EQ(live(), 0) << "after " << function;
+    int failures = 0;
+    for (int call = 1; call <= 64; ++call) {
+      fail(function, 14, call);
+      const std::string error = errorOf(work);
+      fail(function, 14, 0);
+      EXPECT_EQ(live(), 0) << "after call " << call << " of " << function;
+      if (error == "no error") // it was not called so often
+        break;
+      ++failures;
+      EXPECT_NE(error.find("cuBLASLt status 14"), std::string::npos) << function << " " << call << ": " << error;
+      EXPECT_EQ(std::count(error.begin(), error.end(), '\n'), 0) << error;
+      EXPECT_EQ(errorOf(work), "no error") << "after call " << call << " of " << function;
+    }
+    EXPECT_GE(failures, 1) << function;
+    EXPECT_LT(failures, 64) << function;
   }
+  // An algorithm that the library no longer takes is chosen anew.
+  Products(*device, tuning).make(desc, {});
+  fail("cublasLtMatmulAlgoCheck", 14, 1);
+  EXPECT_EQ(errorOf([&] { Products(*device, tuning).make(desc, {}); }), "no error");
+  fail("cublasLtMatmulAlgoCheck", 14, 0);
 }
 
 } // namespace

@@ -7,6 +7,7 @@
 #include "tests/cuda_machine/machine_test.h"
 
 #include <cmath>
+#include <functional>
 #include <thread>
 
 namespace tcc::runtime {
@@ -295,6 +296,71 @@ TEST_F(CudaStep, AStaleAddressInAGraphIsFound) {
   ASSERT_TRUE(error);
   EXPECT_NE(error.message().find("is closed after: "), std::string::npos) << error.message();
   EXPECT_NE(report(), "");
+}
+
+/// What a plan that is wrong by one change gives it away by; empty where nothing does.
+std::string evidence(const Plan &plan, const std::shared_ptr<Device> &device) {
+  auto executable = Executable::load(gpuArtefact(plan), {.device = device});
+  if (!executable)
+    return executable.error().message();
+  Training run(device);
+  run.executable = std::move(*executable);
+  Oracle oracle;
+  for (int step = 0; step < 3; ++step) {
+    const double expected = oracle.step(step);
+    auto started = run.start(step);
+    if (!started)
+      return started.error().message();
+    float loss = NAN;
+    if (Error error = (*started)->read(0, &loss, 4))
+      return error.message();
+    if (!(std::fabs(loss - expected) <= 1e-4 * (1 + std::fabs(expected))))
+      return "another loss";
+  }
+  return {};
+}
+
+TEST_F(CudaStep, PlantedFaultsAreCaught) {
+  struct Fault {
+    const char *name, *evidence;
+    std::function<void(Plan &)> plant;
+  };
+  auto product = [](Plan &plan, size_t i) -> MatmulCall & { return std::get<MatmulCall>(plan.instructions[i].call); };
+  auto extent = [](Plan &plan, size_t at, int64_t value) { std::memcpy(&plan.tables[0].bytes[at], &value, 8); };
+  const Fault faults[] = {
+      {"none", "", [](Plan &) {}},
+      {"operands of a product exchanged", "instruction 1 `x w`",
+       [&](Plan &plan) { std::swap(product(plan, 1).a, product(plan, 1).b); }},
+      {"operands exchanged with their layouts", "another loss",
+       [&](Plan &plan) { // y^T x, of as many elements as x^T y
+         MatmulCall &call = product(plan, 3);
+         call.desc.m = columns, call.desc.n = inner;
+         call.desc.a = {DType::f32, 1, columns, {}}, call.desc.b = {DType::f32, inner, 1, {}};
+         call.desc.c = {DType::f32, inner, 1, {}};
+         std::swap(call.a, call.b);
+       }},
+      {"an operand that is not transposed", "another loss",
+       [&](Plan &plan) { product(plan, 3).desc.a = {DType::f32, inner / 3, 1, {}}; }},
+      {"a product that adds up", "another loss", [&](Plan &plan) { product(plan, 3).desc.accumulate = true; }},
+      {"a segment that ends too early", "another loss", [&](Plan &plan) { extent(plan, 16, inner * columns - 64); }},
+      {"a segment that ends too late",
+       "is closed after: ", [&](Plan &plan) { extent(plan, 16, inner * columns + 64); }},
+      {"sums that are not set to zero", "another loss",
+       [](Plan &plan) { plan.instructions.erase(plan.instructions.begin()); }},
+      {"an update in front of what reads its gradient", "another loss",
+       [](Plan &plan) { std::swap(plan.instructions[4], plan.instructions[6]); }},
+  };
+  for (const Fault &fault : faults)
+    for (const char *settings : {"late,checked", "early,checked"}) {
+      use(settings);
+      Plan plan = gpuStepPlan();
+      fault.plant(plan);
+      const std::string found = evidence(plan, open());
+      if (*fault.evidence)
+        EXPECT_NE(found.find(fault.evidence), std::string::npos) << fault.name << ": " << found;
+      else
+        EXPECT_EQ(found, "") << fault.name;
+    }
 }
 
 TEST_F(CudaStep, AGrowingArenaIsFollowedByThoseWhoShareIt) {

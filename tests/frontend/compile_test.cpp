@@ -182,6 +182,28 @@ TEST(Compile, AnMlpLearnsAndALearningRateNeverRecompiles) {
       << "two forward; backward two for the weights, one for the activation, none for x";
 }
 
+// Sizes that parts divide and sizes that they do not, small and large, of one size and of many, 16 bits and none.
+TEST(Compile, TheGlobalNormIsThatOfAllElements) {
+  const std::vector<std::vector<Shape>> cases = {{{}, {1}, {7}, {1009}, {768}, {4, 768}, {50, 768}, {768, 64}, {0, 3}},
+                                                 {{1009}, {31, 37}},
+                                                 {{512}, {1024}, {512}, {600, 512}, {600, 512}, {4096}},
+                                                 std::vector<Shape>(80, {192}),
+                                                 {}};
+  for (const std::vector<Shape> &shapes : cases) {
+    std::vector<Array> arguments;
+    double squares = 0;
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      arguments.push_back(sequence(shapes[i], -1 - 0.25f * static_cast<float>(i % 5), 0.001f));
+      for (const float value : arguments.back().read<float>())
+        squares += static_cast<double>(value) * value;
+    }
+    Function f = compile(
+        "f", [](std::span<const Tensor> gradients) { return std::vector{optim::globalNorm(gradients)}; }, quiet());
+    const double norm = f.call(arguments)[0].item();
+    EXPECT_NEAR(norm, std::sqrt(squares), 4e-6 * std::sqrt(squares)) << shapes.size() << " tensors";
+  }
+}
+
 TEST(Compile, ANonFiniteLossLeavesEveryBitOfTheStates) {
   Parameter w("w", {4});
   for (size_t i = 0; i < 4; ++i)
@@ -360,6 +382,29 @@ TEST(CompileOnADevice, SameBitsAndNoCopyTooMany) {
   EXPECT_EQ(remote(5)[0].item(), here(5)[0].item()) << "a written weight must reach the device";
   EXPECT_EQ(device->bytesIn, 192);
   EXPECT_TRUE(std::ranges::equal(remote.w.read<float>(), here.w.read<float>()));
+}
+
+// What a weight that is out of date on either side would look like.
+TEST(CompileOnADevice, AStaleCopyOfAWeightShows) {
+  for (const bool checked : {false, true})
+    for (const bool inward : {true, false}) {
+      auto device = std::make_shared<runtime::test::RemoteDevice>();
+      FunctionOptions there = quiet();
+      there.device = device;
+      there.checked = checked;
+      Descent here(quiet()), remote(there);
+      for (int i = 0; i < 2; ++i)
+        EXPECT_EQ(remote(i)[0].item(), here(i)[0].item());
+      if (inward) {
+        for (Parameter *w : {&remote.w, &here.w})
+          w->data<float>()[3] = 1.5f;
+        device->forgetsIn = true;
+        EXPECT_NE(remote(2)[0].item(), here(2)[0].item());
+      } else {
+        device->forgetsOut = true;
+        EXPECT_FALSE(std::ranges::equal(remote.w.read<float>(), here.w.read<float>()));
+      }
+    }
 }
 
 TEST(CompileOnADevice, StatesGoBetweenDeviceAndHostFunctions) {

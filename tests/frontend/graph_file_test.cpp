@@ -80,6 +80,7 @@ TEST(GraphFile, RoundTripOfEveryOp) {
         attention(x, x, x, true),
         dropout(x, 0.1, seed, 7),
         dropout(x, 0.1, seed, 7, seed),
+        stochasticCast(x, seed, 8),
         crossEntropy(x, index),
         select(logicalNot(logicalOr(less(x, 0), logicalAnd(isFinite(x), greater(x, 1)))), x, 2.5),
         literal(std::vector<double>{1, 2, 3}, {3})};

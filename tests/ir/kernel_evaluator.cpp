@@ -2,6 +2,7 @@
 // other one a value for each row.
 #include "tests/ir/kernel_evaluator.h"
 #include "ir/scalar_form.h"
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -248,7 +249,8 @@ private:
       auto operand = [&](unsigned i) { return numbered[step.operands[i]]; };
       double value = facts(step.type).isFloat ? step.literal.asFloat() : static_cast<double>(step.literal.asInteger());
       if (step.opcode != Opcode::constant)
-        value = stepValue(step.opcode, operand(0), operand(1), operand(2));
+        value = step.opcode == Opcode::bitcast ? bitcast(operand(0), step.type)
+                                               : stepValue(step.opcode, operand(0), operand(1), operand(2));
       numbered.push_back(facts(step.type).isFloat ? value : wrapped(value, step.type));
     }
     double value = numbered[node.steps.result];
@@ -266,6 +268,12 @@ private:
     if (std::isnan(x) || std::isnan(y))
       return std::numeric_limits<double>::quiet_NaN();
     return x == y ? (std::signbit(x) ? y : x) : std::max(x, y);
+  }
+
+  static double bitcast(double x, ElementType to) {
+    if (to == ElementType::f32)
+      return std::bit_cast<float>(static_cast<int32_t>(x));
+    return std::bit_cast<int32_t>(static_cast<float>(x));
   }
 
   static double stepValue(Opcode opcode, double x, double y, double z) {
@@ -350,6 +358,7 @@ private:
     case Opcode::truncate:
       return x;
     case Opcode::constant:
+    case Opcode::bitcast:
       break;
     }
     llvm_unreachable("an opcode that is not executed");

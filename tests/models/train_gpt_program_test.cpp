@@ -50,7 +50,7 @@ protected:
               nullptr);
       ::_exit(127);
     }
-    for (int i = 0; i < 600 && readAll(log).size() < 200; ++i)
+    for (int i = 0; i < 6000 && readAll(log).size() < 200; ++i) // a busy machine compiles for half a minute
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     for (int signal : signals) {
       ::kill(child, signal);

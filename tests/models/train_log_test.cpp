@@ -86,13 +86,16 @@ TEST(TrainLog, plainLinesOffATerminal) {
               .ms = 500,
               .elapsed = 0.5 * double(step + 1),
               .averageTokensPerSecond = 12345.6,
-              .machineShare = 0.42});
+              .machineShare = 0.42,
+              .plannedBytes = 12400000,
+              .countedBytes = 12300000});
   log.finish({.model = "baby", .tokensPerSecond = 12345.6, .mfu = 0.42, .lossFirst = 4, .lossLast = 2}, 75);
   std::string text = run.progress();
   EXPECT_EQ(text.find('\r'), std::string::npos);
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   expectContains(text, "compiled 812 ops → 61 kernels, 42 matrix products, 12.4 MB planned, in 1.90 s\n");
-  expectContains(text, "step 0/4  loss 4.0000  12,346 tokens/s (42 % of the machine)  ETA 0:02\n");
+  expectContains(
+      text, "step 0/4  loss 4.0000  12,346 tokens/s (42 % of the machine)  12.3 MB of 12.4 MB planned  ETA 0:02\n");
   EXPECT_EQ(text.find("step 1/4"), std::string::npos); // within the two seconds between plain lines
   expectContains(text, "step 2/4");                    // the last one is always shown
   expectContains(text, "trained baby for 1:15: loss 4.0000 → 2.0000, 12,346 tokens/s");

@@ -150,6 +150,38 @@ OpRow castRow() {
   return row;
 }
 
+/// Not differentiable by differences: it is a staircase.
+OpRow castByBitsRow() {
+  OpRow row{"tcc.cast_by_bits", {}, {}};
+  auto add = [&](const std::string &shape, const std::string &name) -> OpCase & {
+    const std::string x = tensor(shape, "f32"), bits = tensor(shape, "i32"), y = tensor(shape, "bf16");
+    OpCase &added = addCase(row.cases, "cast_by_bits/" + name, {x, bits},
+                            "%r = tcc.cast_by_bits %a, %b : " + x + ", " + bits + " -> " + y, {y}, {-200, 200});
+    added.domains[1] = {-2147483648.0, 2147483647.0};
+    added.differentiable = false;
+    return added;
+  };
+  for (const std::string &shape : shapes)
+    add(shape, shape);
+  withSpecials(add("81", "special"), Specials::all,
+               {NAN, INFINITY, -INFINITY, 3.4e38, -3.4e38, 0.0, -0.0, 1e-40, -3e-39, 1.1754944e-38, 255.5, -1.0078124});
+  return row;
+}
+
+OpRow stochasticCastRow() {
+  OpRow row{"tcc.stochastic_cast", {}, {}};
+  for (const std::string seed : {"i32", "i64"})
+    for (const std::string &shape : seed == "i32" ? shapes : Strings{"20x40"}) {
+      const std::string x = tensor(shape, "f32"), y = tensor(shape, "bf16");
+      OpCase &added =
+          addCase(row.cases, "stochastic_cast/" + seed + "/" + shape, {x, "tensor<" + seed + ">"},
+                  "%r = tcc.stochastic_cast %a, %b stream 5 : " + x + ", tensor<" + seed + "> -> " + y, {y});
+      added.domains[1] = {-1e9, 1e9};
+      added.differentiable = false; // a staircase
+    }
+  return row;
+}
+
 //===- sources -------------------------------------------------------------------------------------------------===//
 
 OpRow constantRow() {
@@ -829,6 +861,7 @@ std::vector<OpRow> makeTable() {
           isFiniteRow(),
           selectRow(),
           castRow(),
+          castByBitsRow(),
           elementwise("detach", 1, {}, {"f32", "bf16", "f16", "i32", "i64", "i1"}),
           constantRow(),
           iotaRow(),
@@ -860,6 +893,7 @@ std::vector<OpRow> makeTable() {
           flashAttentionBackwardRow(),
           attentionRow(),
           dropoutRow(),
+          stochasticCastRow(),
           adamwRow()};
 }
 

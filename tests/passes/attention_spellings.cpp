@@ -2,6 +2,7 @@
 #include "tests/passes/attention_spellings.h"
 #include <cmath>
 #include <limits>
+#include <span>
 
 namespace tcc::test {
 using In = const AttentionInputs &;
@@ -334,6 +335,80 @@ void addGroups(std::vector<Spelling> &list) {
                   causal()});
 }
 
+//===- dropout ---------------------------------------------------------------------------------------------------===//
+
+void addDropouts(std::vector<Spelling> &list) {
+  constexpr double rate = 0.25;
+  constexpr int64_t stream = 4294967303; // its low word counts
+  const auto dropped = [](In in, const Tensor &x) { return dropout(x, rate, in.seed, stream); };
+  AttentionShape grouped = shapeOf(6, 6, 6), narrow = shapeOf(6, 6);
+  grouped.keyHeads = 2;
+  narrow.dtype = DType::bf16;
+  const size_t before = list.size();
+  list.push_back({"dropout, GPT-2's", shapeOf(21, 21), // bit 3 of query and key chooses a word
+                  [=](In in) { return mix(dropped(in, softmax(hidden(in, causalMask(in)))), in); }, causal()});
+  list.push_back({"dropout, softmax by hand", shapeOf(9, 18),
+                  [=](In in) { return mix(dropped(in, softmaxByHand(scoresOf(in))), in); }});
+  list.push_back({"dropout of a part of a batch",
+                  {},
+                  [=](In in) {
+                    const Tensor shares = softmax(hidden(in, causalMask(in)));
+                    return mix(dropout(shares, rate, in.seed, stream, full(3, {}, DType::i32)), in);
+                  },
+                  causal()});
+  list.push_back({"dropout of merged heads", {}, [=](In in) {
+                    const auto merged = [](const Tensor &x) {
+                      return reshape(x, {x.dim(0) * x.dim(1), x.dim(2), x.dim(3)});
+                    };
+                    const Tensor scores = matmul(merged(in.q), merged(in.k), {.transposeB = true}) * 0.5;
+                    return matmul(dropped(in, softmax(scores)), merged(in.v));
+                  }});
+  list.push_back({"dropout of heads merged behind it", {}, [=](In in) {
+                    const auto merged = [](const Tensor &x) {
+                      return reshape(x, {x.dim(0) * x.dim(1), x.dim(2), x.dim(3)});
+                    };
+                    const Tensor shares = dropout(softmax(scoresOf(in)), rate, in.seed, stream, in.seed);
+                    return matmul(merged(shares), merged(in.v));
+                  }});
+  list.push_back({"dropout and groups", grouped,
+                  [=](In in) {
+                    const Tensor scores = matmul(in.q, repeatHeads(in.k, 3), {.transposeB = true}) * 0.5;
+                    return matmul(dropped(in, softmax(select(causalMask(in), scores, -infinity))),
+                                  repeatHeads(in.v, 3));
+                  },
+                  causal(), "", 2});
+  list.push_back({"dropout of groups as a dim",
+                  grouped,
+                  [=](In in) {
+                    const Shape five = {in.shape.batch, 2, 3, in.shape.keys, in.shape.width};
+                    const auto apart = [&](const Tensor &x) {
+                      return broadcast(reshape(x, {in.shape.batch, 2, 1, in.shape.keys, in.shape.width}), five);
+                    };
+                    const Tensor q = reshape(in.q, {in.shape.batch, 2, 3, in.shape.queries, in.shape.width});
+                    const Tensor shares = softmax(matmul(q, apart(in.k), {.transposeB = true}) * 0.5);
+                    return matmul(dropout(shares, rate, in.seed, stream, full(1, {}, DType::i32)), apart(in.v));
+                  },
+                  {},
+                  "",
+                  2});
+  list.push_back({"dropout of scores turned back", shapeOf(5, 7), [=](In in) {
+                    const Tensor scores = transpose(matmul(in.k, in.q, {.transposeB = true}));
+                    return mix(transpose(transpose(dropped(in, softmax(scores)))), in);
+                  }});
+  list.push_back({"dropout in front of a cast", narrow, [=](In in) {
+                    const Tensor scores = cast(matmul(in.q, in.k, {.transposeB = true}) * 0.125, DType::f32);
+                    return mix(cast(dropped(in, softmax(scores)), DType::bf16), in);
+                  }});
+  list.push_back({"dropout behind a cast", narrow, [=](In in) {
+                    const Tensor scores = cast(matmul(in.q, in.k, {.transposeB = true}) * 0.125, DType::f32);
+                    return mix(dropped(in, cast(softmax(scores), DType::bf16)), in);
+                  }});
+  for (Spelling &spelling : std::span(list).subspan(before))
+    spelling.rate = rate;
+  list.push_back(
+      {"dropout of nothing", {}, [](In in) { return mix(dropout(softmax(scoresOf(in)), 0, in.seed, 1), in); }});
+}
+
 } // namespace
 
 std::vector<Spelling> attentionSpellings() {
@@ -341,6 +416,7 @@ std::vector<Spelling> attentionSpellings() {
   addMasks(list);
   addForms(list);
   addGroups(list);
+  addDropouts(list);
   return list;
 }
 

@@ -34,6 +34,7 @@ struct Spelling {
   std::string refusal = {}; // a part of the remark where it is none
   int64_t keyHeads = 0;     // that it is matched with; 0: as many as heads
   double tolerance = 1e-9;  // of fp64 results
+  double rate = 0;          // of dropout that it is matched with
 };
 
 // What most of them share.

@@ -145,6 +145,7 @@ TEST(MatchAttention, EverySpellingIsMatchedAndMeansTheSame) {
     AttentionMask mask = attentionMask(op);
     EXPECT_EQ(mask.diagonal, spelling.mask.diagonal);
     EXPECT_EQ(mask.window, spelling.mask.window);
+    EXPECT_EQ(op.getRate().value_or(llvm::APFloat(0.0)).convertToDouble(), spelling.rate);
     AttentionSizes sizes = attentionSizes(op);
     EXPECT_EQ(sizes.keyHeads, spelling.keyHeads ? spelling.keyHeads : sizes.heads);
     EXPECT_EQ(std::distance(functionOf(*matched.module).getOps<FlashAttentionBackwardOp>().begin(),
@@ -359,11 +360,22 @@ std::vector<RefTensor> withFault(const Spelling &spelling, llvm::function_ref<vo
   return evaluate(*module);
 }
 
+struct Fault {
+  const char *name;
+  std::function<void(FlashAttentionOp)> plant;
+};
+
+/// Each fault in what the spelling of that name is matched with changes its results.
+void expectSeen(StringRef name, ArrayRef<Fault> faults) {
+  std::vector<Spelling> all = attentionSpellings();
+  Spelling spelling = *llvm::find_if(all, [&](const Spelling &s) { return s.name == name; });
+  std::vector<RefTensor> expected = evaluate(*runTo(Phase::joint, *moduleOf(spelling), false).module);
+  EXPECT_LE(difference(expected, withFault(spelling, [](FlashAttentionOp) {})), 1e-7);
+  for (const Fault &fault : faults)
+    EXPECT_GE(difference(expected, withFault(spelling, fault.plant)), 1e-3) << fault.name;
+}
+
 TEST(MatchAttention, PlantedFaultsAreSeen) {
-  struct Fault {
-    const char *name;
-    std::function<void(FlashAttentionOp)> plant;
-  };
   auto i64 = [](FlashAttentionOp op, int64_t value) { return OpBuilder(op).getI64IntegerAttr(value); };
   const Fault faults[] = {
       {"scale wrong",
@@ -377,12 +389,21 @@ TEST(MatchAttention, PlantedFaultsAreSeen) {
       {"mask lost", [](auto op) { op.removeWindowAttr(), op.removeDiagonalAttr(); }},
       {"keys for values", [](auto op) { op.getVMutable().assign(op.getK()); }},
       {"queries for keys", [](auto op) { op.getKMutable().assign(op.getQ()); }}};
-  std::vector<Spelling> all = attentionSpellings();
-  Spelling window = *llvm::find_if(all, [](const Spelling &s) { return s.name == "window"; });
-  std::vector<RefTensor> expected = evaluate(*runTo(Phase::joint, *moduleOf(window), false).module);
-  EXPECT_LE(difference(expected, withFault(window, [](FlashAttentionOp) {})), 1e-9);
-  for (const Fault &fault : faults)
-    EXPECT_GE(difference(expected, withFault(window, fault.plant)), 1e-3) << fault.name;
+  expectSeen("window", faults);
+}
+
+TEST(MatchAttention, PlantedFaultsOfDropoutAreSeen) {
+  const Fault faults[] = {
+      {"bits of another op", [](auto op) { op.setStream(*op.getStream() + 1); }},
+      {"another rate", [](auto op) { op.setRateAttr(OpBuilder(op).getF64FloatAttr(0.3)); }},
+      {"the place in the batch lost", [](auto op) { op.getFirstMutable().clear(); }},
+      {"dropout lost",
+       [](auto op) {
+         op.getFirstMutable().clear(), op.getSeedMutable().clear();
+         op.removeRateAttr(), op.removeStreamAttr();
+       }},
+  };
+  expectSeen("dropout of a part of a batch", faults);
 }
 
 /// A match that is none: what a refused program computes is not what its neighbour's flash_attention does.

@@ -243,12 +243,71 @@ void addOthers(std::vector<Spelling> &list) {
                   "widened again"});
 }
 
+void addDropouts(std::vector<Spelling> &list) {
+  constexpr double rate = 0.25;
+  list.push_back({"dropout of scores",
+                  {},
+                  [](In in) { return mix(softmax(dropout(scoresOf(in), rate, in.seed, 1)), in); },
+                  {},
+                  "scores are dropped out"});
+  list.push_back({"dropout of transposed probabilities",
+                  {},
+                  [](In in) {
+                    const Tensor shares = softmaxByHand(matmul(in.k, in.q, {.transposeB = true}) * 0.5, -2);
+                    return matmul(dropout(shares, rate, in.seed, 1), in.v, {.transposeA = true});
+                  },
+                  {},
+                  "other coordinates"});
+  list.push_back({"dropout of probabilities that are turned for it",
+                  {},
+                  [](In in) { return mix(transpose(dropout(transpose(softmax(scoresOf(in))), rate, in.seed, 1)), in); },
+                  {},
+                  "other coordinates"});
+  list.push_back({"dropout of heads in front of the batch",
+                  {},
+                  [](In in) {
+                    const auto turned = [](const Tensor &x) { return transpose(x, {1, 0, 2, 3}); };
+                    return mix(turned(dropout(turned(softmax(scoresOf(in))), rate, in.seed, 1)), in);
+                  },
+                  {},
+                  "other coordinates"});
+  list.push_back({"dropout of rows without heads",
+                  {},
+                  [](In in) {
+                    const int64_t rows = in.shape.batch * in.shape.heads * in.shape.queries;
+                    const Tensor shares = reshape(softmax(scoresOf(in)), {rows, in.shape.keys});
+                    const Tensor left = dropout(shares, rate, in.seed, 1);
+                    return mix(reshape(left, {in.shape.batch, in.shape.heads, in.shape.queries, in.shape.keys}), in);
+                  },
+                  {},
+                  "other coordinates"});
+  list.push_back({"dropout of a part of all heads",
+                  {},
+                  [](In in) {
+                    const Shape heads = {in.shape.batch * in.shape.heads, in.shape.queries, in.shape.keys};
+                    const Tensor shares = reshape(softmax(scoresOf(in)), heads);
+                    const Tensor left = dropout(shares, rate, in.seed, 1, full(2, {}, DType::i32));
+                    return mix(reshape(left, {in.shape.batch, in.shape.heads, in.shape.queries, in.shape.keys}), in);
+                  },
+                  {},
+                  "counts other rows"});
+  list.push_back({"dropout twice",
+                  {},
+                  [](In in) {
+                    const Tensor once = dropout(softmax(scoresOf(in)), rate, in.seed, 1);
+                    return mix(dropout(once, rate, in.seed, 2), in);
+                  },
+                  {},
+                  "dropped out twice"});
+}
+
 } // namespace
 
 std::vector<Spelling> nearAttentionSpellings() {
   std::vector<Spelling> list;
   addBiases(list);
   addOthers(list);
+  addDropouts(list);
   return list;
 }
 

@@ -145,7 +145,7 @@ private:
     case 9:
       return -x;
     case 10:
-      return dice.chance(20) ? tanh(x) : x + 0.0;
+      return dice.chance(20) ? tanh(x) : dice.chance(10) ? dropped(x) : x + 0.0;
     default:
       return dice.chance(20) ? x + (turned ? transpose(in.bias) : in.bias) : transpose(transpose(x));
     }
@@ -167,7 +167,14 @@ private:
     }
   }
 
-  Tensor passed(const Tensor &shares) {
+  Tensor dropped(const Tensor &x) {
+    const double rate = dice.pick({0.1, 0.5});
+    return dice.chance(30) ? dropout(x, rate, in.seed, dice.below(3), full(double(dice.below(3)), {}, DType::i32))
+                           : dropout(x, rate, in.seed, dice.below(3));
+  }
+
+  Tensor passed(const Tensor &given) {
+    const Tensor shares = dice.chance(25) ? dropped(given) : given;
     switch (dice.below(25)) {
     case 0:
       return shares * 1.5;

@@ -225,6 +225,37 @@ TEST(TargetModel, SaysWhatIsStoredInSixteenBits) {
   EXPECT_EQ(results(ProductType::asWritten), "32 to 32; 32 to 32; ");
 }
 
+/// A table that a product reads, and its gradient.
+constexpr const char *table = R"(func.func @main(%x: tensor<64x8xf32>, %t: tensor<99x8xf32>) -> tensor<99x1xf32> {
+  %y = tcc.matmul %x, %t transposed : tensor<64x8xf32>, tensor<99x8xf32> -> tensor<64x99xf32>
+  %e = tcc.exp %y : tensor<64x99xf32>
+  %g = tcc.matmul %e transposed, %x : tensor<64x99xf32>, tensor<64x8xf32> -> tensor<99x8xf32>
+  %s = tcc.reduce_sum %g axes [1] : tensor<99x8xf32> -> tensor<99x1xf32>
+  return %s : tensor<99x1xf32>
+})";
+
+TEST(TargetModel, SaysWhatProductsGainFromPadding) {
+  auto rows = [](const TargetModel &model, ProductType products = ProductType::asWritten) {
+    return tensorType(Compiled(table, model, 2, Phase::shaped, products).all<MatmulOp>().back().getResult())
+        .getDimSize(0);
+  };
+  TargetModel model;
+  EXPECT_EQ(rows(model), 99);
+  model.padding.wide.transposed = 1; // of 100 kflop, for 30 % more of two products
+  EXPECT_EQ(rows(model), 99) << "the table is copied";
+  model.padding.flopsPerByte = 1;
+  EXPECT_EQ(rows(model), 128);
+  EXPECT_EQ(rows(model, ProductType::bf16), 99) << "of 16 bits nothing is said";
+  model.padding.narrow.other = 1;
+  EXPECT_EQ(rows(model, ProductType::bf16), 128);
+  model.padding.multiple = 50;
+  EXPECT_EQ(rows(model), 100);
+  model.padding.enough = 3;
+  EXPECT_EQ(rows(model), 99);
+  model.padding.multiple = 0;
+  EXPECT_EQ(rows(model), 99);
+}
+
 TEST(TargetModel, AlignsTheArena) {
   const char *text = R"(func.func @main(%x: tensor<25x25xf32>) -> tensor<25x25xf32> {
   %a = tcc.matmul %x, %x : tensor<25x25xf32>, tensor<25x25xf32> -> tensor<25x25xf32>

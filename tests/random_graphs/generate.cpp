@@ -4,6 +4,7 @@
 #include "tests/random_graphs/generate.h"
 #include "ir/emit.h"
 #include "mlir/IR/Verifier.h"
+#include "tests/random_graphs/generate_attention.h"
 #include "llvm/Support/xxhash.h"
 
 using namespace mlir;
@@ -12,29 +13,6 @@ namespace tcc::test {
 namespace {
 
 using Shape = SmallVector<int64_t>;
-
-/// SplitMix64 (Steele et al. 2014): the same numbers everywhere.
-class Dice {
-public:
-  explicit Dice(uint64_t seed) : state(seed * 0x9e3779b97f4a7c15ull + 1) {}
-  uint64_t next() {
-    uint64_t z = (state += 0x9e3779b97f4a7c15ull);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return z ^ (z >> 31);
-  }
-  /// In [0, count).
-  int64_t below(int64_t count) { return static_cast<int64_t>(next() % static_cast<uint64_t>(count)); }
-  int64_t between(int64_t low, int64_t high) { return low + below(high - low + 1); }
-  bool chance(int percent) { return below(100) < percent; }
-  template <typename T>
-  T pick(std::initializer_list<T> list) {
-    return list.begin()[below(list.size())];
-  }
-
-private:
-  uint64_t state;
-};
 
 struct Item {
   Value value;
@@ -53,6 +31,8 @@ public:
     block = function.addEntryBlock();
     builder.setInsertionPointToEnd(block);
     addFirstArguments();
+    if (options.attention)
+      addHeads();
     for (int step = 0; step < options.ops; ++step)
       addStep();
     finish();
@@ -513,6 +493,23 @@ private:
     Value attention =
         AttentionOp::create(builder, emit.loc, x.getType(), x, k, v, dice.chance(60), llvm::APFloat(0.25));
     add(attention, std::max(bound, 1.0));
+  }
+
+  /// Attention by hand over heads of their own, of up to some blocks of keys.
+  void addHeads() {
+    const int64_t batch = dice.between(1, 2), heads = dice.between(1, 3), width = dice.pick<int64_t>({1, 4, 8, 24});
+    const int64_t queries = dice.pick<int64_t>({1, 5, 9, 17, 33, 70}), keys = dice.chance(70) ? queries : queries + 3;
+    const bool isNarrow = options.bf16 && dice.chance(50);
+    auto rows = [&](int64_t count) {
+      Value x = floatArgument({batch, heads, count, width});
+      return isNarrow ? emit.cast(x, builder.getBF16Type()) : x;
+    };
+    Value q = rows(queries), k = rows(keys), v = rows(keys);
+    Value seed = argument(RankedTensorType::get({}, emit.i32()), "seed");
+    HandwrittenAttention written = writeAttention(emit, dice, q, k, v, seed);
+    add(written.result, 1);
+    if (written.probabilities)
+      add(written.probabilities, 1);
   }
 
   //===- results -----------------------------------------------------------------------------------------------===//

@@ -10,6 +10,7 @@ struct GenerateOptions {
   int64_t elements = 1500; // about the most elements of one value
   bool bf16 = true;        // casts to bf16 and back
   bool states = true;      // arguments that the step updates in place
+  bool attention = false;  // attention written by hand, in front of the steps
   bool gradients = true;   // a loss and its gradients with respect to every float argument
 };
 

@@ -16,12 +16,10 @@ std::string textOf(mlir::ModuleOp module);
 struct CheckOptions {
   int level = 2;
   bool verifyEach = false;
-  /// The reference is of the graph as it is written; attention's own kernels round what cancels in it otherwise, and
-  /// have tests of their own.
-  bool matchAttention = false;
-  int threads = 1;       // at run time
-  bool checked = true;   // arena and outputs start as NaN, and the float environment must not change
-  bool separate = false; // each value in memory of its own
+  bool matchAttention = false; // a Reference has to be told, too: of a graph as it is written other sums cancel
+  int threads = 1;             // at run time
+  bool checked = true;         // arena and outputs start as NaN, and the float environment must not change
+  bool separate = false;       // each value in memory of its own
   cpu::Target target;
 };
 

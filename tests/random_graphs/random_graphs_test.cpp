@@ -18,12 +18,19 @@ int64_t fromEnvironment(const char *name, int64_t otherwise) {
   return text ? std::atoll(text) : otherwise;
 }
 
+/// Seeds whose graphs have attention written by hand, and are compiled with match-attention. They are few, since its
+/// kernels take long to compile.
+bool hasAttention(uint64_t seed) {
+  return seed % 20 == 3;
+}
+
 /// What a seed checks beside -O0: the level, the target, the interpreter after each pass.
 CheckOptions optionsOf(uint64_t seed) {
   CheckOptions options;
   options.level = 1 + static_cast<int>(seed % 3);
   options.verifyEach = seed % 4 == 0;
   options.threads = 1 + static_cast<int>(seed % 2);
+  options.matchAttention = hasAttention(seed);
   if (seed % 7 == 5)
     options.target = {"x86-64-v3", "", 0};
   if (seed % 7 == 6)
@@ -35,13 +42,17 @@ GenerateOptions shapeOf(uint64_t seed) {
   GenerateOptions options;
   options.ops = 4 + static_cast<int>(seed % 13);
   options.bf16 = seed % 3 == 0;
+  options.attention = hasAttention(seed);
   return options;
 }
 
 /// Empty, or what went wrong, its kind first.
 std::string checkGraph(ModuleOp module, uint64_t seed, const CheckOptions &options, int64_t *excluded = nullptr) {
   std::string error;
-  std::unique_ptr<Reference> reference = Reference::make(module, generateInputs(onlyFunction(module), seed), error);
+  PipelineOptions pipeline;
+  pipeline.passes["match-attention"] = options.matchAttention;
+  std::unique_ptr<Reference> reference =
+      Reference::make(module, generateInputs(onlyFunction(module), seed), error, pipeline);
   if (!reference)
     return "refused: " + error;
   CheckOptions plain;
@@ -115,6 +126,31 @@ TEST(RandomGraphs, equalTheInterpreterAndO0) {
   if (count >= 100) { // one graph may be all jumps
     EXPECT_LE(excluded, elements / 10) << "so many jumps are an error of the generator";
   }
+}
+
+/// The generator writes attention that is matched, and what is near to it and stays as it is.
+TEST(RandomGraphs, haveAttentionOfBothKinds) {
+  auto context = makeContext();
+  PipelineOptions options;
+  options.passes["match-attention"] = true;
+  options.stopAfter = Phase::joint;
+  int64_t graphs = 0, matched = 0, dropped = 0;
+  for (uint64_t seed = 3; seed < 1203; seed += 20, ++graphs) {
+    ASSERT_TRUE(hasAttention(seed));
+    OwningOpRef<ModuleOp> module = generateGraph(*context, seed, shapeOf(seed));
+    PipelineReport report;
+    ASSERT_TRUE(module && succeeded(runPipeline(*module, options, report))) << "seed " << seed;
+    bool any = false, anyDropped = false;
+    module->walk([&](FlashAttentionOp op) {
+      any = true;
+      anyDropped |= op.getRate().has_value();
+    });
+    matched += any;
+    dropped += anyDropped;
+  }
+  EXPECT_GE(matched, graphs / 4);
+  EXPECT_LE(matched, graphs * 9 / 10);
+  EXPECT_GE(dropped, graphs / 20);
 }
 
 /// What random graphs have found, reduced by themselves.

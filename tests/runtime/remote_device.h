@@ -9,12 +9,14 @@ namespace tcc::runtime::test {
 
 class RemoteDevice final : public Device {
 public:
-  int64_t bytesIn = 0, bytesOut = 0; ///< by copyIn and copyOut
-  std::string lost;                  ///< why it is closed, if it is
+  int64_t bytesIn = 0, bytesOut = 0;          ///< by copyIn and copyOut
+  std::string lost;                           ///< why it is closed, if it is
+  bool forgetsIn = false, forgetsOut = false; ///< faults: copies that are counted and not made
 
   std::string_view kind() const override { return "remote"; }
   const std::string &name() const override { return label; }
   bool sharesHostMemory() const override { return false; }
+  int64_t memoryBytes() const override { return cpu->memoryBytes(); }
   int64_t allocatedBytes() const override { return cpu->allocatedBytes(); }
   bool isClosed() const override { return !lost.empty(); }
   Error accepts(const TargetCode &code) const override { return cpu->accepts(code); }
@@ -25,11 +27,11 @@ public:
   }
   Error copyIn(char *to, const void *from, int64_t bytes) override {
     bytesIn += bytes;
-    return isClosed() ? Error(lost) : cpu->copyIn(to, from, bytes);
+    return isClosed() ? Error(lost) : forgetsIn ? Error::success() : cpu->copyIn(to, from, bytes);
   }
   Error copyOut(void *to, const char *from, int64_t bytes) override {
     bytesOut += bytes;
-    return isClosed() ? Error(lost) : cpu->copyOut(to, from, bytes);
+    return isClosed() ? Error(lost) : forgetsOut ? Error::success() : cpu->copyOut(to, from, bytes);
   }
   Expected<char *> arena(int64_t bytes, int64_t alignment) override { return cpu->arena(bytes, alignment); }
 

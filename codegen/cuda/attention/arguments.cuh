@@ -20,8 +20,11 @@ struct AttentionArguments {
   // logSumExp in base 2 (+inf for masked rows and the tail), and the row sums of output · outputGradient.
   float *rowShift;
   float *rowDelta;
-  // Two words on the device, read only by kernels with dropout.
-  const unsigned *seed;
+  // On the device, read only by kernels with dropout: the low and the high word of its seed, and the number of the whole
+  // batch's row that this one begins with.
+  const unsigned *seedLow;
+  const unsigned *seedHigh;
+  const int *first;
   // The dropout op's number: different ops of one step draw different masks.
   unsigned stream;
   // An element is dropped when its random word is below this: p · 2³².

@@ -194,8 +194,8 @@ std::string checkAttention(const AttentionCase &of, const AttentionArguments &ar
     return "attention with the scale " + std::to_string(arguments.scale) + ": a positive one is needed";
   if (of.window && arguments.window < 1)
     return "attention with a window of " + std::to_string(arguments.window) + " keys: at least 1 is needed";
-  if (of.dropout && !arguments.seed)
-    return "attention with dropout needs a seed";
+  if (of.dropout && (!arguments.seedLow || !arguments.seedHigh || !arguments.first))
+    return "attention with dropout needs both words of a seed and the batch's first row";
   if (!arguments.logSumExp)
     return "attention needs a buffer for the log-sum-exp";
   bool backward = of.pass != AttentionPass::Forward;

@@ -83,8 +83,8 @@ struct DropoutMask {
   u32 batchHead, seedLow, seedHigh, stream, dropBelow;
 };
 DEVICE DropoutMask dropout_mask(const AttentionArguments &arguments, int batch, int head) {
-  return {static_cast<u32>(batch * arguments.heads + head), arguments.seed[0], arguments.seed[1], arguments.stream,
-          arguments.dropBelow};
+  return {static_cast<u32>((arguments.first[0] + batch) * arguments.heads + head), arguments.seedLow[0],
+          arguments.seedHigh[0], arguments.stream, arguments.dropBelow};
 }
 // Which elements of a row tile stay: bit 4 * tile + i for accumulator i of column tile `tile`. `row` and `column` are
 // the thread's first ones; rows are queries, or keys if `transposed`. The loop stays a loop: unrolled, its calls would

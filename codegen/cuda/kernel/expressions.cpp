@@ -212,6 +212,9 @@ std::string converted(const ScalarStep &step, const TypedText &from) {
   case Opcode::truncate:
     return step.type == ElementType::i1 ? "((" + from.text + " & 1) != 0)"
                                         : "static_cast<" + type + ">(" + from.text + ")";
+  case Opcode::bitcast:
+    return step.type == ElementType::f32 ? "float_from_bits(static_cast<u32>(" + from.text + "))"
+                                         : "static_cast<" + type + ">(bits_of(" + from.text + "))";
   default: // floatToInt: the value fits
     return "static_cast<" + type + ">(" + from.text + ")";
   }

@@ -3,6 +3,7 @@
 #include "runtime/cpu.h"
 #include "runtime/device/cpu/program.h"
 #include <cstring>
+#include <unistd.h>
 
 namespace tcc::runtime {
 namespace {
@@ -15,6 +16,7 @@ public:
     return text;
   }
   bool sharesHostMemory() const override { return true; }
+  int64_t memoryBytes() const override { return int64_t(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE); }
   int64_t allocatedBytes() const override { return *allocated + step->bytes(); }
 
   Error accepts(const TargetCode &code) const override {
@@ -58,6 +60,7 @@ public:
       if (!grown)
         return grown.error();
       *step = std::move(*grown);
+      takeTurn(); // what a step had left is gone
     }
     return step->window(bytes);
   }

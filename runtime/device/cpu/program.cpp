@@ -41,7 +41,8 @@ public:
 
   Error load(std::span<const std::string> code);
   Error place(const Placement &placement) override;
-  Error run(Profiler *profiler) override;
+  Error run(Profiler *profiler) override { return runPart(0, prepared.size(), profiler); }
+  Error runPart(size_t begin, size_t end, Profiler *profiler) override;
   Error finish() override { return Error::success(); }
   int64_t ownBytes() const override { return own; }
   int64_t arenaTouched() const override {
@@ -64,8 +65,9 @@ private:
   Error prepareMatmul(const MatmulCall &call, Prepared &target);
   Error execute(size_t index);
   void copy(char *target, const char *source, int64_t bytes);
-  Error executeAll(Profiler *profiler);
-  Error executeChecked(Profiler *profiler);
+  Error executeRange(size_t begin, size_t end, Profiler *profiler);
+  Error executeChecked(size_t begin, size_t end, Profiler *profiler);
+  void poison();
   XXH128_hash_t hashReadOnly() const;
 
   const Plan &plan;
@@ -195,9 +197,9 @@ Error CpuProgram::execute(size_t index) {
   return Error::success();
 }
 
-Error CpuProgram::executeAll(Profiler *profiler) {
+Error CpuProgram::executeRange(size_t begin, size_t end, Profiler *profiler) {
   const int64_t stepStart = profiler ? Profiler::now() : 0;
-  for (size_t i = 0; i < prepared.size(); ++i) {
+  for (size_t i = begin; i < end; ++i) {
     const Instruction &instruction = plan.instructions[i];
     const int64_t start = profiler ? Profiler::now() : 0;
     if (Error error = execute(i))
@@ -221,15 +223,20 @@ XXH128_hash_t CpuProgram::hashReadOnly() const {
   return XXH3_128bits(hashes.data(), hashes.size() * sizeof(XXH128_hash_t));
 }
 
-Error CpuProgram::executeChecked(Profiler *profiler) {
+void CpuProgram::poison() {
   arena->poison(plan.arenaBytes);
   for (size_t i = 0; i < outputs.size(); ++i)
     if (const int64_t bytes = plan.outputs[i].bytes())
       std::memset(outputs[i], 0xFF, static_cast<size_t>(bytes));
+}
+
+Error CpuProgram::executeChecked(size_t begin, size_t end, Profiler *profiler) {
+  if (begin == 0)
+    poison();
   std::vector<unsigned> before(static_cast<size_t>(threads())), after(before.size());
   parallelRun(threads(), [&](int64_t part) { before[part] = floatControl(); });
   const XXH128_hash_t readOnly = hashReadOnly();
-  Error result = executeAll(profiler);
+  Error result = executeRange(begin, end, profiler);
   parallelRun(threads(), [&](int64_t part) { after[part] = floatControl(); });
   touchedBytes = std::max(touchedBytes, arena->changedBytes(plan.arenaBytes));
   if (!result && before != after)
@@ -239,9 +246,9 @@ Error CpuProgram::executeChecked(Profiler *profiler) {
   return result;
 }
 
-Error CpuProgram::run(Profiler *profiler) {
+Error CpuProgram::runPart(size_t begin, size_t end, Profiler *profiler) {
   ThreadCountScope scope(threads());
-  return options.checked ? executeChecked(profiler) : executeAll(profiler);
+  return options.checked ? executeChecked(begin, end, profiler) : executeRange(begin, end, profiler);
 }
 
 } // namespace

@@ -65,6 +65,7 @@ public:
   const std::string &name() const override { return session->name; }
   bool sharesHostMemory() const override { return false; }
   bool isClosed() const override { return bool(session->closed()); }
+  std::int64_t memoryBytes() const override { return std::int64_t(session->device->totalMemory()); }
   std::int64_t allocatedBytes() const override { return session->allocated; }
 
   std::string codeTarget() const override { return "cuda:" + session->device->architecture(); }

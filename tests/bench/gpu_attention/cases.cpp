@@ -198,9 +198,12 @@ Memory::Memory(Backend &backend, const Problem &problem, bool packed)
   arguments.logSumExp = static_cast<float *>(backend.allocate(rows * 4));
   arguments.rowShift = static_cast<float *>(backend.allocate(padded * 4));
   arguments.rowDelta = static_cast<float *>(backend.allocate(padded * 4));
-  void *seed = backend.allocate(8);
-  backend.write(seed, problem.seed, 8);
-  arguments.seed = static_cast<unsigned *>(seed);
+  auto *words = static_cast<unsigned *>(backend.allocate(12));
+  backend.write(words, problem.seed, 8);
+  backend.write(words + 2, &problem.first, 4);
+  arguments.seedLow = words;
+  arguments.seedHigh = words + 1;
+  arguments.first = reinterpret_cast<int *>(words + 2);
 }
 
 void Memory::fill(Tensor tensor, const std::vector<double> &dense) {

@@ -1,0 +1,105 @@
+// What Function::report() says, counted while calls run.
+#include "frontend/function_impl.h"
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+namespace tcc {
+namespace {
+
+const char *insteadOf(ReadKind kind) {
+  switch (kind) {
+  case ReadKind::item:
+    return "return the value from the function, or stay in the graph: detach() for a value that gradients stop at";
+  case ReadKind::array:
+    return "return the tensor from the function";
+  case ReadKind::print:
+    return "return the tensor from the function and print it after the call";
+  case ReadKind::branch:
+    return "select() computes both sides in the graph; or make what decides an input";
+  }
+  return "";
+}
+
+constexpr int64_t manyCalls = 8;
+
+} // namespace
+
+size_t Function::Impl::siteOf(const HostRead &read) {
+  const std::string why = std::string(nameOf(read.kind)) +
+                          (read.kind == ReadKind::branch ? " needs its value" : " asks for a value") +
+                          (read.name.empty() ? "" : ", '" + read.name + "'");
+  for (size_t i = 0; i < breaks.sites.size(); ++i) {
+    BreakSite &site = breaks.sites[i];
+    if (site.line == read.loc.line() && site.column == read.loc.column() && site.why == why &&
+        site.file == read.loc.file_name())
+      return ++site.times, i;
+  }
+  breaks.sites.push_back({.file = read.loc.file_name(),
+                          .line = read.loc.line(),
+                          .column = read.loc.column(),
+                          .source = sourceLine(read.loc.file_name(), read.loc.line()),
+                          .why = why,
+                          .instead = insteadOf(read.kind),
+                          .times = 1});
+  segmentsOfSite.emplace_back();
+  return breaks.sites.size() - 1;
+}
+
+/// Of the last break's own segment.
+void Function::Impl::countSegment(const Segment &segment, const runtime::Executable &executable) {
+  if (segmentsOfSite[now.lastSite].insert(&executable).second)
+    breaks.sites[now.lastSite].kernels +=
+        std::ranges::count_if(executable.plan().instructions, [](const runtime::Instruction &instruction) {
+          return std::string_view(runtime::category(instruction)) == "kernel";
+        });
+  countOps(segment);
+}
+
+/// Ops that have run before in this call are the last break's.
+void Function::Impl::countOps(const Segment &segment) {
+  for (uint32_t op : segment.ops) {
+    if (now.timesRun.size() <= op)
+      now.timesRun.resize(op + 1);
+    breaks.sites[now.lastSite].opsAgain += now.timesRun[op]++ > 0;
+  }
+}
+
+void Function::Impl::noteRecompile(const std::string &why) {
+  if (options.recompilesAreErrors)
+    throw Error("'" + name + "' " + why + " [-Werror=recompile]");
+  for (RecompileReason &known : breaks.recompiles)
+    if (known.reason == why) {
+      ++known.times;
+      return;
+    }
+  constexpr size_t mostReasons = 100;
+  if (breaks.recompiles.size() < mostReasons)
+    breaks.recompiles.push_back({why, 1});
+}
+
+void Function::Impl::warnIfAlwaysCompiled() {
+  callsInARow = compilations > compiledBefore ? callsInARow + 1 : 0;
+  compiledBefore = compilations;
+  if (callsInARow == manyCalls)
+    say("warning: '" + name + "' has compiled at each of its last " + std::to_string(manyCalls) + " calls; the last " +
+        "time: " + reason + "; make what changes an input, or take a number of iterations from a few that repeat");
+}
+
+BreakReport Function::Impl::breakReport() const {
+  BreakReport report = breaks;
+  report.function = name;
+  report.calls = counts.calls;
+  report.compiled = compilations;
+  for (size_t i = 0; i < report.sites.size(); ++i)
+    report.sites[i].segments = static_cast<int64_t>(segmentsOfSite[i].size());
+  return report;
+}
+
+Function::Impl::~Impl() {
+  const char *wanted = std::getenv("TCC_GRAPH_BREAKS");
+  if (wanted && std::string_view(wanted) == "1" && counts.calls > 0)
+    std::fprintf(stderr, "%s", breakReport().text().c_str());
+}
+
+} // namespace tcc

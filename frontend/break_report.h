@@ -1,0 +1,49 @@
+// What graph breaks cost a function, where and why, and what it was compiled for again: Function::report().
+#pragma once
+#include "frontend/shape.h"
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <vector>
+
+namespace tcc {
+
+/// One place of the user's code that asks for a value in the middle of a step.
+struct BreakSite {
+  std::string file;
+  uint32_t line = 0, column = 0;
+  std::string source; ///< the line's text; empty where the file cannot be read
+  std::string why;    ///< "`item()` asks for one number"
+  std::string instead;
+  int64_t times = 0;
+  int64_t inStep = 0;      ///< of these, how often the step waited there and went on, with nothing computed again
+  int64_t segments = 0;    ///< compiled for it alone
+  int64_t kernels = 0;     ///< of these segments: what a step without the break has within its own
+  int64_t bytesToHost = 0; ///< in all
+  int64_t opsAgain = 0;    ///< that were computed once more behind it, in all
+  double milliseconds = 0; ///< that the break cost, measured, in all; without compiling
+};
+
+/// A compilation although something was compiled before.
+struct RecompileReason {
+  std::string reason; ///< with the guard or the captured constant that changed
+  int64_t times = 0;
+};
+
+struct BreakReport {
+  std::string function;
+  int64_t calls = 0, callsWithBreaks = 0;
+  int64_t compiled = 0; ///< segments and steps
+  std::vector<BreakSite> sites;
+  std::vector<RecompileReason> recompiles;
+
+  /// For people, one place after another; "no graph breaks" where there are none.
+  std::string text() const;
+  /// {"function", "calls", …, "breaks": [{"file", "line", …}], "recompiles": [{"reason", "times"}]}.
+  std::string json() const;
+};
+
+/// Line `line` of a file without the blanks around it; empty where it cannot be read.
+std::string sourceLine(const std::string &file, uint32_t line);
+
+} // namespace tcc

@@ -1,0 +1,144 @@
+// What a Function holds: compile.cpp has the step as a whole, function_breaks.cpp the host's questions in its middle.
+#pragma once
+#include "frontend/compile.h"
+#include "frontend/graph_values.h"
+#include "frontend/remarks.h"
+#include "frontend/segment.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "runtime/executable.h"
+#include "runtime/step_parts.h"
+#include <atomic>
+#include <map>
+#include <set>
+
+namespace tcc {
+
+struct Function::Impl {
+  Impl(std::string name, Traced fn, FunctionOptions options);
+  ~Impl();
+
+  using Executables = runtime::GuardedCache<runtime::Executable>;
+
+  /// The literals of segments that are equal but for their values.
+  struct LiteralValues {
+    std::vector<double> first;
+    std::vector<bool> isScalar; ///< has changed behind a break: a run-time scalar from then on
+  };
+
+  /// A step that waits for its host: code for the whole path that the last call took, run as far as it was asked.
+  struct PausedStep {
+    std::shared_ptr<runtime::Executable> executable;
+    Segment segment;
+    std::vector<double> literals; ///< of the whole record, as the last call had them
+    std::vector<uint32_t> asked;  ///< values, aligned with the first outputs
+    runtime::StepParts parts;
+    std::vector<Array> inputs, outputs;
+    std::vector<State> states;
+    runtime::PartialStep step;
+  };
+
+  /// What lasts as long as one call.
+  struct RunningCall {
+    std::span<const Array> arguments;
+    std::map<uint32_t, Array> kept = {}; ///< values that a segment has computed
+    std::vector<uint32_t> timesRun = {}; ///< of each op
+    std::optional<PausedStep> paused = {};
+    std::map<size_t, double> runMs = {}; ///< of the segments of each site
+    int64_t reads = 0;
+    size_t lastSite = 0; ///< of the last break
+    bool preparesOnly = false;
+    bool mayBegin = true; ///< the step of the last call's way: nothing of this call has run yet
+  };
+  class CallScope {
+  public:
+    CallScope(Impl &impl, std::span<const Array> arguments) : impl(impl) { impl.now = {.arguments = arguments}; }
+    ~CallScope() { impl.now = {}; }
+    CallScope(const CallScope &) = delete;
+    CallScope &operator=(const CallScope &) = delete;
+
+  private:
+    Impl &impl;
+  };
+  /// Thrown through the traced function when its first segment is compiled and nothing is to run.
+  struct Prepared {
+    HostRead read;
+  };
+
+  std::string name;
+  Traced fn;
+  FunctionOptions options;
+  std::shared_ptr<runtime::Device> device;
+  Tracer tracer;
+  Executables cache;          // whole steps
+  Executables segments;       // what the host asks for in their middle
+  std::vector<State> scaling; // of the loss, with products of f16
+  std::vector<std::string> inputNames;
+  std::vector<ValueType> inputTypes; // of the last call
+  Recorded recorded;
+  bool wasRecorded = false; // to its end
+  std::shared_ptr<runtime::Executable> current;
+  std::map<const runtime::Executable *, std::map<std::string, ValueHint>> hints; // in checked mode
+  CompileSummary summary;
+  std::string reason;
+  CallCounters counts;
+  runtime::Profiler *profiler = nullptr;
+  std::atomic<bool> busy = false;
+
+  RunningCall now;
+  std::unordered_map<uint64_t, LiteralValues> literalValues; // by the segment's hash
+  std::set<uint64_t> wholeOnly;                              // steps that cannot wait, by hash
+  BreakReport breaks;
+  std::vector<std::set<const runtime::Executable *>> segmentsOfSite; // aligned with the report's sites
+  int64_t compilations = 0, compiledBefore = 0, callsInARow = 0;     // in a row: calls that compiled
+  double compileMs = 0;                                              // of all compilations
+
+  void say(const std::string &text) const;
+  void trace(std::span<const Array> arguments);
+  mlir::OwningOpRef<mlir::ModuleOp> module(const Record &record, std::span<const std::string> outputs) const;
+  std::vector<State> statesOf(const Record &record, const runtime::Executable &executable) const;
+  std::vector<runtime::Guard> guardsOf(const Record &record, uint64_t hash) const;
+  std::shared_ptr<runtime::Executable> executableOf(Executables &from, const Record &record, uint64_t recordHash,
+                                                    std::span<const std::string> outputs);
+  std::shared_ptr<runtime::Executable> compile(const Record &record, std::span<const std::string> outputs);
+  void prepare(std::span<const Array> arguments);
+  std::vector<Array> run(runtime::Executable &executable, const Record &record, std::span<const Array> inputs);
+  std::vector<Array> runInPlace(runtime::Executable &executable, std::span<const State> states,
+                                std::span<const runtime::ConstTensorRef> inputs);
+  std::vector<Array> startElsewhere(runtime::Executable &executable, std::span<const State> used,
+                                    std::span<const runtime::ConstTensorRef> inputs);
+  void tellRemarks(Remarks &remarks, const runtime::Plan &plan, mlir::MLIRContext &context) const;
+  void checkIndices(const runtime::Executable &executable, const Record &record, std::span<const Array> inputs);
+  [[noreturn]] void refuseRun(const runtime::Error &error) const;
+
+  // function_breaks.cpp
+  Array answer(const HostRead &read);
+  void refuseBreak(const HostRead &read) const;
+  std::optional<Array> argumentValue(uint32_t value) const;
+  void runSegment(const HostRead &read);
+  Segment cut(const Record &whole, SegmentWish wish);
+  Segment stepOf(const Record &whole, std::vector<uint32_t> &asked);
+  std::vector<Array> inputsOf(const Segment &segment, const Record &whole) const;
+  std::vector<std::string> outputNames(const Record &whole, size_t asked) const;
+  bool isInPlan() const;
+  void beginStep();
+  bool advance(size_t end);
+  std::vector<Array> finish();
+  std::vector<Array> finishSegment();
+  std::vector<Array> results(const Record &whole, const std::vector<uint32_t> &targets, std::vector<Array> outputs);
+  void prepareFirst(std::span<const Array> arguments);
+  bool hasPathFor(std::span<const Array> arguments) const;
+
+  // break_counts.cpp
+  size_t siteOf(const HostRead &read);
+  void countSegment(const Segment &segment, const runtime::Executable &executable);
+  void countOps(const Segment &segment);
+  void noteRecompile(const std::string &why);
+  void warnIfAlwaysCompiled();
+  BreakReport breakReport() const;
+};
+
+/// "`item()`", "a condition", … as messages name them.
+std::string_view nameOf(ReadKind kind);
+
+} // namespace tcc

@@ -1,0 +1,91 @@
+// The norm of all gradients together, in few kernels:
+//   1. one number of parts that divides most tensors; each tensor's squares are summed up to a vector of so many,
+//      those of one size one after the other, so that they share kernels. Small tensors are added up in pieces of a
+//      part's length;
+//   2. one sum over the vector. Tensors that have no such parts are summed alone.
+#include "frontend/optim.h"
+#include "frontend/scope.h"
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+namespace tcc::optim {
+namespace {
+
+constexpr int64_t mostParts = 512, fewestParts = 64; // work for many threads, and little left to add up
+constexpr int64_t mostPieces = 8;                    // of a small tensor; others have rows
+constexpr int64_t mostTogether = 36;                 // small tensors that are added up by one kernel
+
+/// The number of parts into which most tensors can be cut, the largest of those; 1 where none can.
+int64_t commonParts(std::span<const Tensor> tensors) {
+  int64_t best = 1, most = 0;
+  for (int64_t parts = mostParts; parts >= fewestParts; --parts) {
+    const int64_t fits = std::count_if(tensors.begin(), tensors.end(),
+                                       [&](const Tensor &tensor) { return tensor.shape().elements() % parts == 0; });
+    if (fits > most) {
+      best = parts;
+      most = fits;
+    }
+  }
+  return best;
+}
+
+bool fits(const Tensor &tensor, int64_t parts) {
+  const int64_t elements = tensor.shape().elements();
+  return parts > 1 && elements > 0 && elements % parts == 0;
+}
+
+/// How many kernels the small tensors need.
+size_t bunchesOf(std::span<const Tensor> tensors, int64_t parts) {
+  const int64_t small = std::count_if(tensors.begin(), tensors.end(), [&](const Tensor &tensor) {
+    return fits(tensor, parts) && tensor.shape().elements() / parts <= mostPieces;
+  });
+  return static_cast<size_t>((small + mostTogether - 1) / mostTogether);
+}
+
+/// Sums up to `total`, which may be null.
+void add(Tensor &total, const Tensor &part, Loc loc) {
+  total = total.defined() ? total + Operand(part, loc) : part;
+}
+
+Tensor squares(const Tensor &x, Loc loc) {
+  return x * Operand(x, loc);
+}
+
+} // namespace
+
+Tensor globalNorm(std::span<const Tensor> gradients, Loc loc) {
+  const Scope scope("gradient_norm");
+  const int64_t parts = commonParts(gradients);
+  std::vector<Tensor> bySize(gradients.begin(), gradients.end());
+  std::stable_sort(bySize.begin(), bySize.end(),
+                   [](const Tensor &a, const Tensor &b) { return a.shape().elements() > b.shape().elements(); });
+  std::map<int64_t, Tensor> rows;                       // by size: [parts]
+  std::vector<Tensor> pieces(bunchesOf(bySize, parts)); // [parts] each
+  size_t small = 0;
+  Tensor alone; // a scalar
+  for (const Tensor &gradient : bySize) {
+    const Tensor wide = cast(gradient, DType::f32, loc);
+    const int64_t elements = wide.shape().elements(), length = elements / parts;
+    if (!fits(gradient, parts)) {
+      add(alone, sum(squares(wide, loc), {}, KeepDims::no, loc), loc);
+    } else if (length > mostPieces) {
+      add(rows[length], sum(squares(reshape(wide, {parts, length}, loc), loc), {1}, KeepDims::no, loc), loc);
+    } else {
+      const Tensor flat = reshape(wide, {elements}, loc);
+      Tensor &bunch = pieces[small++ % pieces.size()];
+      for (int64_t i = 0; i < length; ++i)
+        add(bunch, squares(slice(flat, 0, i * parts, (i + 1) * parts, loc), loc), loc);
+    }
+  }
+  Tensor all;
+  for (const auto &[length, part] : rows)
+    add(all, part, loc);
+  for (const Tensor &part : pieces)
+    add(all, part, loc);
+  if (all.defined())
+    add(alone, sum(all, {}, KeepDims::no, loc), loc);
+  return alone.defined() ? sqrt(alone, loc) : zeros({}, DType::f32, loc);
+}
+
+} // namespace tcc::optim

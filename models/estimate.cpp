@@ -1,0 +1,159 @@
+#include "models/estimate.h"
+#include "models/generate.h"
+#include "models/input_error.h"
+#include "models/model.h"
+#include "models/run_device.h"
+#include "models/run_setup.h"
+#include "runtime/device/limits.h"
+#include "runtime/memory_parts.h"
+#include "runtime/plan.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <limits>
+
+namespace tcc::models {
+
+namespace {
+
+/// A step's plan in figures: bytes, and seconds at the device's limits.
+struct StepFigures {
+  int64_t planned = 0;
+  int64_t weights = 0, frozen = 0, moments = 0, others = 0; // beside the arena
+  runtime::ArenaParts arena;
+  double productSeconds = 0, kernelSeconds = 0;
+};
+
+/// What all batch sizes have in common.
+class Estimator {
+public:
+  Estimator(const TrainOptions &options, const RunDevice &device, const std::optional<ModelFolder> &folder)
+      : options(options), device(device), config(trainedConfig(options, folder)),
+        sequence(options.sequence.value_or(config.positions())),
+        model(config, trainedAdapter(options, config, openAdapter(options, config)), options.parameters),
+        optimizer(makeOptimizer(options, model.trained())),
+        limits(device.isGpu() ? runtime::measureLimits(device.device, options.products)
+                              : runtime::machineLimits(options.threads)) {}
+
+  StepFigures figures(int64_t batch) {
+    Function step = trainingFunction(options, model, *optimizer,
+                                     functionOptions(options, device, stepInputNames(options), {"loss", "norm"}, {}));
+    const Shape shape{options.accumulate * batch, sequence};
+    std::vector<Array> arguments = {Array(shape, DType::i32), Array(shape, DType::i32), Array(0.f), Array(1.f)};
+    if (options.dropout > 0)
+      arguments.push_back(Array::scalar(int32_t(0)));
+    return figuresOf(step.plan(arguments));
+  }
+
+  /// The most rows whose step fits in `limit` bytes; 0: not even one. `batch` rows need `bytes`. A step's bytes are
+  /// nearly linear in the rows, so each guess lies where the line through the last two meets the limit.
+  int64_t largestBatch(int64_t batch, int64_t bytes, int64_t limit) {
+    int64_t fits = 0, fails = std::numeric_limits<int32_t>::max() / (options.accumulate * sequence) + 1;
+    int64_t lastBatch = 0, lastBytes = 0;
+    for (;;) {
+      (bytes <= limit ? fits : fails) = batch;
+      if (fits + 1 == fails)
+        return fits;
+      const double slope = lastBatch == 0 ? 0 : double(bytes - lastBytes) / double(batch - lastBatch);
+      double guess = bytes <= limit ? double(batch) * 2 : double(batch) / 2;
+      if (slope > 0)
+        guess = double(batch) + (double(limit) - double(bytes)) / slope;
+      lastBatch = batch;
+      lastBytes = bytes;
+      batch = int64_t(std::clamp(guess, double(fits + 1), double(fails - 1)));
+      bytes = figures(batch).planned;
+    }
+  }
+
+  const TrainOptions &options;
+  const RunDevice &device;
+  const ModelConfig config;
+  const int64_t sequence;
+  Model model;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  const runtime::MachineLimits limits;
+
+private:
+  StepFigures figuresOf(const runtime::Plan &plan) const {
+    StepFigures figures{.planned = plan.plannedBytes(), .arena = runtime::arenaParts(plan)};
+    figures.others = figures.planned - plan.arenaBytes;
+    const auto isOneOf = [](const std::vector<State> &states, const std::string &name) {
+      return std::ranges::any_of(states, [&](const State &state) { return state.name() == name; });
+    };
+    for (const runtime::TensorSpec &state : plan.states) {
+      if (!model.has(state.name) && !isOneOf(optimizer->states(), state.name))
+        continue; // the loss's scale
+      const bool trained = isOneOf(model.trained(), state.name);
+      (trained ? figures.weights : model.has(state.name) ? figures.frozen : figures.moments) += state.bytes();
+      figures.others -= state.bytes();
+    }
+    for (const runtime::Instruction &instruction : plan.instructions) {
+      const bool product = std::holds_alternative<runtime::MatmulCall>(instruction.call);
+      (product ? figures.productSeconds : figures.kernelSeconds) += limits.boundOf(instruction).seconds;
+    }
+    return figures;
+  }
+};
+
+void printMemory(std::FILE *output, const StepFigures &step) {
+  const auto row = [&](const char *what, int64_t bytes) {
+    if (bytes != 0)
+      fmt::print(output, "  {:<38}{:>12.3f} MB\n", what, double(bytes) / 1e6);
+  };
+  row("weights", step.weights);
+  row("frozen weights", step.frozen);
+  row("moments of the optimizer", step.moments);
+  row("gradients that updates wait for", step.arena.updates);
+  row("activations and their gradients", step.arena.values);
+  row("scratch of products and kernels", step.arena.scratch);
+  row("gaps", step.arena.unused);
+  row("inputs, outputs, constants", step.others);
+  row("together", step.planned);
+  fmt::print(output, "  ({} bytes; gradients to gaps are the arena, at its fullest moment, `{}`)\n", step.planned,
+             step.arena.fullest);
+}
+
+void printTime(std::FILE *output, const StepFigures &step, int64_t tokens) {
+  const double seconds = step.productSeconds + step.kernelSeconds;
+  if (seconds <= 0)
+    return;
+  fmt::print(
+      output,
+      "a step takes at least {:.3g} ms by the roofline (products {:.3g}, kernels {:.3g}): at most {:.0f} tokens/s "
+      "(tcc --calibrate measures the limits)\n",
+      seconds * 1e3, step.productSeconds * 1e3, step.kernelSeconds * 1e3, double(tokens) / seconds);
+}
+
+} // namespace
+
+void estimate(const TrainOptions &given, std::FILE *output) {
+  TrainOptions options = given;
+  options.dataFiles.clear();
+  options.evalFile.clear();
+  if (!options.tokenizerFolder.empty())
+    applyTokenizer(options, Tokenizer(options.tokenizerFolder)); // its vocabulary
+  const RunDevice device = chooseDevice(options.device);
+  if (!options.quiet)
+    fmt::print(stderr, "{}\n", device.note);
+  chooseProducts(options, device);
+  std::optional<ModelFolder> folder;
+  if (!options.initFolder.empty())
+    folder.emplace(options.initFolder);
+  Estimator estimator(options, device, folder);
+  const StepFigures step = estimator.figures(options.batch);
+  const std::string several = options.accumulate > 1 ? fmt::format("{} x ", options.accumulate) : "";
+  fmt::print(output, "{}: {:.2f} M parameters in {}, {}; batch {}{} x {}, products in {}\n", options.model,
+             double(parameterCount(estimator.config)) / 1e6, runtime::name(options.parameters), options.optimizer,
+             several, options.batch, estimator.sequence, runtime::name(options.products));
+  printMemory(output, step);
+  const std::shared_ptr<runtime::Device> memory = device.isGpu() ? device.device : runtime::makeCpuDevice();
+  const int64_t limit = options.memoryLimit > 0 ? int64_t(options.memoryLimit) : memory->memoryBytes();
+  if (const int64_t largest = estimator.largestBatch(options.batch, step.planned, limit))
+    fmt::print(output, "the largest batch in {:.3f} GB: {}{}\n", double(limit) / 1e9, several, largest);
+  else
+    fmt::print(output, "not even a batch of one row fits in {:.3f} GB\n", double(limit) / 1e9);
+  printTime(output, step, options.accumulate * options.batch * estimator.sequence);
+  std::fflush(output);
+}
+
+} // namespace tcc::models

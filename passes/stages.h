@@ -1,0 +1,19 @@
+// Stages: a function whose first results the host looks at before the rest is computed. What the first of them needs
+// comes first, then what the second needs, …; no state is written before the last of them is there.
+#pragma once
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace tcc {
+
+/// On a function: i64, how many of its first results the host asks for, in their order.
+inline constexpr llvm::StringLiteral askedAttr = "tcc.asked";
+/// On an op of a scheduled function: i64, the first asked result that needs it; none behind the last.
+inline constexpr llvm::StringLiteral stageAttr = "tcc.stage";
+
+/// Moves the ops into stages, each in its order, and numbers them. Nothing for a function that the host does not ask.
+void orderStages(mlir::func::FuncOp function);
+
+/// The stage of an op; nothing where the host waits for no result of it.
+std::optional<int64_t> stageOf(mlir::Operation *op);
+
+} // namespace tcc

@@ -1,0 +1,104 @@
+// (1) Each value of the arena gets a range of its own (separate_values.h), so that a use names its value. (2) A value
+// lives from its first use to its last. (3) The instruction over which most bytes live is the fullest.
+#include "runtime/memory_parts.h"
+#include "runtime/separate_values.h"
+#include <algorithm>
+
+namespace tcc::runtime {
+namespace {
+
+/// Calls visit(buffer, written) for all that an instruction uses.
+template <typename Visit>
+void forEachBuffer(const Plan &plan, const Instruction &instruction, Visit visit) {
+  const auto slots = [&](const auto &list) {
+    for (const auto &slot : list)
+      visit(slot.buffer, slot.written);
+  };
+  if (const auto *kernel = std::get_if<KernelCall>(&instruction.call)) {
+    const KernelCode &code = plan.kernels[kernel->kernel];
+    for (const Segment &segment : kernel->segments)
+      for (size_t i = 0; i < segment.args.size(); ++i)
+        visit(segment.args[i], i >= code.arguments - code.results);
+  } else if (const auto *product = std::get_if<MatmulCall>(&instruction.call)) {
+    for (BufferId id : {product->a, product->b, product->bias})
+      visit(id, false);
+    for (BufferId id : {product->c, product->scratch})
+      visit(id, true);
+  } else if (const auto *copy = std::get_if<CopyCall>(&instruction.call)) {
+    visit(copy->source, false);
+    visit(copy->target, true);
+  } else if (const auto *fill = std::get_if<FillCall>(&instruction.call)) {
+    visit(fill->target, true);
+  } else if (const auto *launch = std::get_if<LaunchCall>(&instruction.call)) {
+    slots(launch->pointerSlots);
+    slots(launch->mapSlots);
+    for (const PointerSlot &slot : launch->pointerSlots)
+      if (plan.buffers[slot.buffer].space == Space::table)
+        slots(plan.tables[plan.buffers[slot.buffer].index].slots);
+  }
+}
+
+struct Value {
+  int64_t bytes = 0;
+  size_t first = SIZE_MAX, last = 0;
+  bool updates = false, read = false;
+};
+
+} // namespace
+
+ArenaParts arenaParts(const Plan &given) {
+  const SeparatePlan separate = separateValues(given);
+  const Plan &plan = separate.plan;
+  std::vector<Value> values;
+  for (const SeparatePlan::Range &range : separate.values)
+    values.push_back({.bytes = range.bytes});
+  const auto valueAt = [&](int64_t offset) -> Value & {
+    const auto next = std::upper_bound(separate.values.begin(), separate.values.end(), offset,
+                                       [](int64_t at, const SeparatePlan::Range &range) { return at < range.offset; });
+    return values[static_cast<size_t>(next - separate.values.begin()) - 1];
+  };
+  for (size_t i = 0; i < plan.instructions.size(); ++i) {
+    std::vector<Value *> used;
+    bool writesState = false;
+    forEachBuffer(plan, plan.instructions[i], [&](BufferId id, bool written) {
+      if (id == noBuffer)
+        return;
+      const Buffer &buffer = plan.buffers[id];
+      writesState |= written && buffer.space == Space::state;
+      if (buffer.space != Space::arena || buffer.bytes == 0)
+        return;
+      Value &value = valueAt(buffer.offset);
+      value.first = std::min(value.first, i);
+      value.last = i;
+      value.read |= !written;
+      used.push_back(&value);
+    });
+    for (Value *value : used)
+      value->updates |= writesState;
+  }
+
+  std::vector<int64_t> change(plan.instructions.size() + 1);
+  for (const Value &value : values)
+    if (value.first != SIZE_MAX) {
+      change[value.first] += value.bytes;
+      change[value.last + 1] -= value.bytes;
+    }
+  int64_t live = 0, most = -1;
+  size_t fullest = 0;
+  for (size_t i = 0; i < plan.instructions.size(); ++i)
+    if (live += change[i]; live > most) {
+      most = live;
+      fullest = i;
+    }
+  ArenaParts parts;
+  if (plan.instructions.empty())
+    return parts;
+  for (const Value &value : values)
+    if (value.first <= fullest && fullest <= value.last)
+      (value.updates ? parts.updates : value.read ? parts.values : parts.scratch) += value.bytes;
+  parts.unused = given.arenaBytes - most;
+  parts.fullest = plan.instructions[fullest].label;
+  return parts;
+}
+
+} // namespace tcc::runtime

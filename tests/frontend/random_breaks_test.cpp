@@ -1,0 +1,345 @@
+// Random traced programs (ops, values asked for, branches and loops on data, states, gradients) against the same
+// programs computed at once in double with a tape of their own; three shapes in any order, exceptions behind breaks.
+// TCC_BREAK_PROGRAMS=2000 random_breaks_test runs as many; TCC_BREAK_FIRST=17 begins with that one.
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <gtest/gtest.h>
+#include <memory>
+#include <random>
+#include <tcc/tcc.h>
+
+using namespace tcc;
+
+namespace {
+
+constexpr int64_t width = 4;
+
+/// A value of the tape: [rows, width], [width] (rows 0) or a scalar (rows -1), with its gradient.
+struct Node {
+  int64_t rows;
+  std::vector<double> value, grad;
+  std::function<void()> back = [] {};
+};
+using Ref = Node *;
+
+struct Stop {};
+
+/// What both ways of running a program share: the decisions, and where it stops.
+struct Host {
+  int64_t stopAt = -1, breaks = 0;
+  bool isClose = false; // a decision that rounding may turn
+  void count() {
+    if (breaks++ == stopAt)
+      throw Stop();
+  }
+  bool decide(double value, double bound) {
+    isClose |= !(std::abs(value - bound) > 1e-3);
+    return value > bound;
+  }
+};
+
+class Tape {
+public:
+  explicit Tape(Host &host) : host(host) {}
+  Ref make(int64_t rows, std::vector<double> value) {
+    nodes.push_back(std::make_unique<Node>(Node{rows, std::move(value), {}}));
+    nodes.back()->grad.resize(nodes.back()->value.size());
+    return nodes.back().get();
+  }
+  /// f(a, b) of each element, b stretched to a's shape; da and db are its slopes.
+  template <typename F, typename Da, typename Db>
+  Ref zip(Ref a, Ref b, F f, Da da, Db db) {
+    const auto at = [=](size_t i) { return b->rows == a->rows ? i : b->rows == 0 ? i % size_t(width) : 0; };
+    std::vector<double> values;
+    for (size_t i = 0; i < a->value.size(); ++i)
+      values.push_back(f(a->value[i], b->value[at(i)]));
+    Ref made = make(a->rows, std::move(values));
+    made->back = [=] {
+      for (size_t i = 0; i < a->value.size(); ++i) {
+        const double x = a->value[i], y = b->value[at(i)];
+        a->grad[i] += made->grad[i] * da(x, y);
+        b->grad[at(i)] += made->grad[i] * db(x, y);
+      }
+    };
+    return made;
+  }
+  Ref add(Ref a, Ref b) {
+    return zip(a, b, std::plus(), [](double, double) { return 1.0; }, [](double, double) { return 1.0; });
+  }
+  Ref mul(Ref a, Ref b) {
+    return zip(a, b, std::multiplies(), [](double, double y) { return y; }, [](double x, double) { return x; });
+  }
+  Ref scale(Ref a, double by) { return mul(a, make(-1, {static_cast<double>(static_cast<float>(by))})); }
+  Ref tanh(Ref a) {
+    return zip(
+        a, make(-1, {0}), [](double x, double) { return std::tanh(x); },
+        [](double x, double) { return 1 - std::tanh(x) * std::tanh(x); }, [](double, double) { return 0.0; });
+  }
+  Ref mean(Ref a) {
+    double sum = 0;
+    for (double x : a->value)
+      sum += x;
+    const double count = static_cast<double>(a->value.size());
+    Ref made = make(-1, {sum / count});
+    made->back = [=] {
+      for (double &g : a->grad)
+        g += made->grad[0] / count;
+    };
+    return made;
+  }
+  double item(Ref a) { return host.count(), a->value[0]; }
+  double first(Ref a) { return host.count(), a->value[0]; }
+  bool above(Ref a, double bound) { return host.count(), host.decide(a->value[0], bound); }
+  std::vector<Ref> gradient(Ref loss, std::vector<Ref> wrt) {
+    for (auto &node : nodes)
+      std::fill(node->grad.begin(), node->grad.end(), 0);
+    loss->grad[0] = 1;
+    for (size_t i = nodes.size(); i-- > 0;)
+      nodes[i]->back();
+    std::vector<Ref> result;
+    for (Ref w : wrt)
+      result.push_back(make(w->rows, w->grad));
+    return result;
+  }
+  void assign(size_t state, Ref value) { next[state] = value->value; }
+  std::vector<double> next[2];
+
+private:
+  Host &host;
+  std::vector<std::unique_ptr<Node>> nodes;
+};
+
+/// The same words for traced tensors.
+class Traced {
+public:
+  Traced(Host &host, const State &v, const State &w) : host(host), states{v, w} {}
+  Tensor add(Tensor a, Tensor b) { return a + b; }
+  Tensor mul(Tensor a, Tensor b) { return a * b; }
+  Tensor scale(Tensor a, double by) { return a * by; }
+  Tensor tanh(Tensor a) { return tcc::tanh(a); }
+  Tensor mean(Tensor a) { return tcc::mean(a); }
+  double item(Tensor a) {
+    const double value = a.item();
+    return host.count(), value;
+  }
+  double first(Tensor a) {
+    const double value = a.toHost().item(0);
+    return host.count(), value;
+  }
+  bool above(Tensor a, double bound) {
+    const bool result = bool(a > bound);
+    return host.count(), result;
+  }
+  std::vector<Tensor> gradient(Tensor loss, std::vector<Tensor> wrt) { return tcc::gradient(loss, wrt); }
+  void assign(size_t state, Tensor value) { tcc::assign(states[state], value); }
+
+private:
+  Host &host;
+  State states[2];
+};
+
+double bounded(double x) {
+  return x / (1 + std::abs(x));
+}
+
+/// Program `seed` on x [n, width] and the states v [width] and w: {loss, a matrix}.
+template <typename Value, typename Machine>
+std::vector<Value> program(uint32_t seed, Machine &m, Value x, Value v, Value w) {
+  std::mt19937 random(seed);
+  const auto below = [&](uint32_t n) { return random() % n; };
+  std::vector<Value> matrices{x, m.tanh(m.mul(x, v))}, scalars{w, m.mean(x)};
+  const auto matrix = [&] { return matrices[below(uint32_t(matrices.size()))]; };
+  const auto scalar = [&] { return scalars[below(uint32_t(scalars.size()))]; };
+  if (below(2))
+    m.assign(1, m.scale(w, 0.9));
+  const bool takesGradient = below(3) > 0;
+  for (uint32_t step = 0, steps = 4 + below(8); step < steps; ++step) {
+    Value a = matrix(), b = matrix(), s = scalar();
+    const double c = -0.5 + 0.1 * below(11);
+    switch (below(11)) {
+    case 0:
+      matrices.push_back(m.add(a, b));
+      break;
+    case 1:
+      matrices.push_back(m.tanh(m.mul(a, b)));
+      break;
+    case 2:
+      matrices.push_back(m.mul(a, v));
+      break;
+    case 3:
+      matrices.push_back(m.tanh(m.mul(a, s)));
+      break;
+    case 4:
+      scalars.push_back(m.mean(m.mul(a, b)));
+      break;
+    case 5:
+      matrices.push_back(m.scale(a, bounded(m.item(s))));
+      break;
+    case 6:
+      matrices.push_back(m.above(s, c) ? m.scale(a, 0.5) : m.tanh(b));
+      break;
+    case 7:
+      scalars.push_back(m.scale(s, bounded(m.first(a))));
+      break;
+    case 8: // ends by data
+      for (int turn = 0; turn < 4 && m.above(m.mean(m.mul(a, a)), 0.2); ++turn)
+        a = m.scale(a, 0.5);
+      matrices.push_back(a);
+      break;
+    case 9:
+      if (m.above(m.mean(a), c))
+        scalars.push_back(m.mul(s, m.mean(b)));
+      break;
+    case 10:
+      matrices.push_back(m.tanh(m.add(a, b)));
+      break;
+    }
+  }
+  Value last = matrices.back();
+  Value loss = m.add(m.mean(m.mul(last, last)), m.mul(scalars.back(), w));
+  if (takesGradient) {
+    const std::vector<Value> gradients = m.gradient(loss, {v, w});
+    if (below(3) == 0 && m.above(m.mean(m.mul(gradients[0], gradients[0])), 0.05))
+      loss = m.scale(loss, 2);
+    m.assign(0, m.add(v, m.scale(gradients[0], -0.1)));
+  } else {
+    m.assign(0, m.scale(v, 0.95));
+  }
+  return {loss, last};
+}
+
+int64_t fromEnvironment(const char *name, int64_t otherwise) {
+  const char *given = std::getenv(name);
+  return given ? std::atoll(given) : otherwise;
+}
+
+std::vector<float> bitsOf(const State &state) {
+  const auto values = state.read<float>();
+  return {values.begin(), values.end()};
+}
+
+bool sameBits(const std::vector<float> &a, const std::vector<float> &b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+/// One program in a life of its own.
+class Life {
+public:
+  Life(uint32_t seed, FunctionOptions options)
+      : seed(seed), random(seed + 1), v("v", {width}), w("w", {}),
+        step(compile(
+            "program",
+            [this, seed](Tensor x) {
+              Traced traced(host, v, w);
+              return program<Tensor>(seed, traced, x, Tensor(v), Tensor(w));
+            },
+            std::move(options))) {
+    for (float &value : v.data<float>())
+      value = draw();
+    w.data<float>()[0] = draw();
+  }
+
+  /// False where rounding could decide.
+  bool check(int64_t rows) {
+    Array x({rows, width});
+    for (float &value : x.data<float>())
+      value = draw();
+    Host expected;
+    Tape tape(expected);
+    const auto doubles = [](std::span<const float> values) {
+      return std::vector<double>(values.begin(), values.end());
+    };
+    const Ref tapeV = tape.make(0, doubles(v.read<float>())), tapeW = tape.make(-1, doubles(w.read<float>()));
+    const auto results = program<Ref>(seed, tape, tape.make(rows, doubles(x.read<float>())), tapeV, tapeW);
+    if (expected.isClose)
+      return false;
+    const std::vector<float> oldV = bitsOf(v), oldW = bitsOf(w);
+    if (expected.breaks > 0 && random() % 3 == 0) {
+      host = {.stopAt = static_cast<int64_t>(random() % static_cast<uint32_t>(expected.breaks))};
+      EXPECT_THROW(step(x), Stop);
+      EXPECT_TRUE(sameBits(bitsOf(v), oldV) && sameBits(bitsOf(w), oldW)) << "an exception has changed a state";
+    }
+    std::vector<float> bits[2];
+    for (int again = 0; again < 2; ++again) {
+      host = {};
+      const std::vector<Array> got = step(x);
+      EXPECT_EQ(host.breaks, expected.breaks);
+      compare(got[0].read<float>(), results[0]->value, "loss");
+      compare(got[1].read<float>(), results[1]->value, "matrix");
+      for (size_t i = 0; i < 2; ++i)
+        if (!tape.next[i].empty())
+          compare((i ? w : v).read<float>(), tape.next[i], i ? "w" : "v");
+      for (const Array &array : got)
+        bits[again].insert(bits[again].end(), array.read<float>().begin(), array.read<float>().end());
+      const std::vector<float> newV = bitsOf(v), newW = bitsOf(w);
+      bits[again].insert(bits[again].end(), newV.begin(), newV.end());
+      bits[again].insert(bits[again].end(), newW.begin(), newW.end());
+      if (again == 0) { // back, and once more
+        std::copy(oldV.begin(), oldV.end(), v.data<float>().begin());
+        w.data<float>()[0] = oldW[0];
+      }
+    }
+    if (calls++ > 0)
+      otherBits += !sameBits(bits[0], bits[1]);
+    return true;
+  }
+
+  int64_t misses() const { return step.counters().cache.misses; }
+  int64_t waits() const {
+    int64_t sum = 0;
+    for (const BreakSite &site : step.report().sites)
+      sum += site.inStep;
+    return sum;
+  }
+  int64_t otherBits = 0, calls = 0;
+
+private:
+  uint32_t seed;
+  std::mt19937 random;
+  Host host;
+  State v, w;
+  Function step;
+
+  float draw() { return -1 + 2 * static_cast<float>(random() % 1024) / 1024; }
+
+  void compare(std::span<const float> got, const std::vector<double> &expected, const char *what) {
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_NEAR(got[i], expected[i], 2e-4 * (1 + std::abs(expected[i]))) << what << " " << i;
+  }
+};
+
+TEST(RandomBreaks, ProgramsEqualThoseThatAreNotCompiled) {
+  const auto first = static_cast<uint32_t>(fromEnvironment("TCC_BREAK_FIRST", 1));
+  const auto count = static_cast<uint32_t>(fromEnvironment("TCC_BREAK_PROGRAMS", 12));
+  int64_t calls = 0, left = 0, waits = 0, misses = 0, otherBits = 0;
+  for (uint32_t seed = first; seed < first + count; ++seed) {
+    SCOPED_TRACE("TCC_BREAK_FIRST=" + std::to_string(seed) + " TCC_BREAK_PROGRAMS=1");
+    FunctionOptions options;
+    options.threads = 1;
+    options.checked = seed % 3 == 0;
+    options.report = [](std::string_view) {};
+    Life life(seed, options);
+    std::mt19937 order(seed);
+    for (int call = 0; call < 8; ++call) {
+      const bool counted = life.check(std::array<int64_t, 3>{1, 3, 7}[order() % 3]);
+      ++(counted ? calls : left);
+    }
+    waits += life.waits();
+    misses += life.misses();
+    otherBits += life.otherBits;
+    if (testing::Test::HasFailure())
+      break;
+  }
+  std::printf("%lld calls (%lld left out: rounding decides), %lld waits within a step, %lld compilations, %lld pairs "
+              "of calls with other bits\n",
+              static_cast<long long>(calls), static_cast<long long>(left), static_cast<long long>(waits),
+              static_cast<long long>(misses), static_cast<long long>(otherBits));
+  EXPECT_GT(calls, 4 * left);
+  EXPECT_GT(waits, 0);
+}
+
+} // namespace

@@ -1,0 +1,117 @@
+// --estimate: the bytes of the real run, components that add up to them, and a largest batch that one row more would
+// break.
+#include "models/estimate.h"
+#include "models/input_error.h"
+#include "models/trainer.h"
+#include "runtime/memory.h"
+#include "test_files.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+
+namespace tcc::models {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+class EstimateTest : public testing::Test {
+protected:
+  TemporaryFolder folder;
+
+  TrainOptions options(const Arguments &more) {
+    Arguments arguments = {"--quiet",   "--threads=1", "--device=cpu", "--layers=2",
+                           "--heads=2", "--width=32",  "--seq=16"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ParsedOptions parsed = parseTrainOptions(arguments);
+    EXPECT_TRUE(parsed.options) << parsed.message;
+    return parsed.options.value_or(TrainOptions());
+  }
+
+  std::string estimated(Arguments more) {
+    more.emplace_back("--estimate");
+    std::FILE *output = std::fopen(folder.path("out").c_str(), "w");
+    estimate(options(more), output);
+    std::fclose(output);
+    return readAll(folder.path("out"));
+  }
+
+  static int64_t numberIn(const std::string &text, const char *pattern) {
+    std::smatch found;
+    EXPECT_TRUE(std::regex_search(text, found, std::regex(pattern))) << text;
+    return found.empty() ? -1 : std::stoll(found[1]);
+  }
+
+  static int64_t together(const std::string &text) { return numberIn(text, "\\(([0-9]+) bytes"); }
+
+  /// The bytes that a run of one step plans, and those that were counted while it ran.
+  std::pair<int64_t, int64_t> ofARun(Arguments more) {
+    const std::string log = folder.path("log.jsonl");
+    more.insert(more.end(), {"--data", folder.write("text", std::string(4000, 'x') + "y"), "--steps=1", "--json", log});
+    train(options(more), stdout);
+    const std::string lines = readAll(log);
+    const auto last = nlohmann::json::parse(lines.substr(lines.rfind('\n', lines.size() - 2) + 1));
+    return {last["planned_bytes"], last["peak_bytes"]};
+  }
+};
+
+TEST_F(EstimateTest, saysTheBytesOfTheRealRun) {
+  for (const Arguments &more : {Arguments{"--batch=4"}, Arguments{"--batch=3", "--accumulate=2", "--optimizer=muon"},
+                                Arguments{"--batch=2", "--params=bf16", "--dtype=bf16", "--dropout=0.1"},
+                                Arguments{"--batch=2", "--dtype=f16", "--optimizer=adafactor"}}) {
+    const std::string text = estimated(more);
+    EXPECT_EQ(together(text), ofARun(more).first) << text;
+  }
+}
+
+TEST_F(EstimateTest, componentsAddUp) {
+  const std::string text = estimated({"--batch=4"});
+  std::istringstream lines(text);
+  std::map<std::string, double> rows;
+  const std::regex row("  ([a-z ,']+?) +([0-9.]+) MB");
+  std::smatch found;
+  for (std::string line; std::getline(lines, line);)
+    if (std::regex_match(line, found, row))
+      rows[found[1]] = std::stod(found[2]);
+  for (const char *name : {"weights", "moments of the optimizer", "gradients that updates wait for",
+                           "activations and their gradients", "inputs, outputs, constants", "together"})
+    EXPECT_TRUE(rows.contains(name)) << name << "\n" << text;
+  EXPECT_NEAR(rows["moments of the optimizer"], 2 * rows["weights"], 0.002) << "AdamW has two";
+  double sum = 0;
+  for (const auto &[name, bytes] : rows)
+    sum += name == "together" ? 0 : bytes;
+  EXPECT_NEAR(sum, rows["together"], 0.001 * double(rows.size()));
+  EXPECT_NE(text.find("a step takes at least"), std::string::npos) << text;
+}
+
+TEST_F(EstimateTest, theLargestBatchFitsAndOneRowMoreDoesNot) {
+  for (const char *limit : {"0.002", "0.0131", "0.05"}) {
+    const std::string text = estimated({"--batch=4", std::string("--memory=") + limit});
+    const int64_t largest = numberIn(text, "the largest batch in [0-9.]+ GB: ([0-9]+)");
+    const auto bytes = int64_t(std::stod(limit) * 1e9);
+    ASSERT_GT(largest, 0) << text;
+    EXPECT_LE(together(estimated({"--batch=" + std::to_string(largest)})), bytes) << text;
+    EXPECT_GT(together(estimated({"--batch=" + std::to_string(largest + 1)})), bytes) << text;
+  }
+  EXPECT_NE(estimated({"--batch=4", "--memory=0.0001"}).find("not even a batch of one row fits in 0.000 GB"),
+            std::string::npos);
+}
+
+TEST_F(EstimateTest, takesNoMemoryForTheWeights) {
+  const int64_t before = runtime::countedPeakBytes();
+  const std::string text = estimated({"--batch=1"});
+  EXPECT_LT(runtime::countedPeakBytes() - before, together(text)) << "the arena is not made";
+  EXPECT_NE(text.find("0.03 M parameters in f32, adamw; batch 1 x 16, products in f32\n"), std::string::npos) << text;
+}
+
+TEST(EstimateOptions, whatBelongsTogether) {
+  const auto messageOf = [](Arguments arguments) { return parseTrainOptions(arguments).message; };
+  EXPECT_EQ(messageOf({"--memory=1", "--data", "x"}), "--memory needs --estimate");
+  EXPECT_EQ(messageOf({"--estimate", "--generate=1", "--init", "x"}),
+            "--estimate cannot be given with --generate, which trains nothing");
+  EXPECT_TRUE(parseTrainOptions({"--estimate"}).options) << "no data is needed";
+}
+
+} // namespace
+} // namespace tcc::models
