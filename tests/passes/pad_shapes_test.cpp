@@ -2,10 +2,10 @@
 // product has; indices between a size and its padding are out of range; parameters, results and plans keep their
 // shapes; and faults planted in what was padded are seen.
 #include "codegen/compile_module.h"
-#include "codegen/cpu/target.h"
 #include "codegen/graph_runner.h"
 #include "ir/emit.h"
 #include "passes/pipeline.h"
+#include "tests/codegen/eager_padding.h"
 #include "tests/ops/op_table.h"
 #include "tests/passes/training_steps.h"
 #include <cmath>
@@ -18,19 +18,6 @@ namespace tcc::test {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-/// The CPU, on which every padding pays.
-class Eager : public cpu::CpuTarget {
-public:
-  explicit Eager(PaddingModel::Gain gain = {1e6, 1e6}, int64_t enough = 64) : CpuTarget({}, 1) {
-    data.padding.wide = data.padding.narrow = gain;
-    data.padding.enough = enough;
-  }
-  const TargetModel &model() const override { return data; }
-
-private:
-  TargetModel data;
-};
 
 func::FuncOp functionOf(ModuleOp module) {
   return *module.getOps<func::FuncOp>().begin();
@@ -83,7 +70,7 @@ protected:
 
   /// The module after the pipeline as far as phase shaped. Padding 0: none.
   OwningOpRef<ModuleOp> shaped(const std::string &text, int64_t padding, ProductType products = ProductType::asWritten,
-                               const Eager &target = Eager(), Remarks *remarks = nullptr) {
+                               const EagerPadding &target = EagerPadding(), Remarks *remarks = nullptr) {
     OwningOpRef<ModuleOp> module = parse(text);
     PipelineOptions options;
     options.target = target.model();
@@ -121,7 +108,7 @@ protected:
   std::vector<RefTensor> compileAndRun(const std::string &text, int64_t padding, ArrayRef<RefTensor> arguments,
                                        llvm::function_ref<void(const runtime::Plan &)> look) {
     OwningOpRef<ModuleOp> module = parse(text), copy = OwningOpRef<ModuleOp>(cast<ModuleOp>(module->clone()));
-    const Eager target;
+    const EagerPadding target;
     CompileOptions options;
     options.target = &target;
     options.threads = 1;
@@ -268,7 +255,7 @@ TEST_F(PadShapes, RowsThatAreOnlyAddedLeaveTheBits) {
 //===- what is said ----------------------------------------------------------------------------------------------===//
 
 TEST_F(PadShapes, SaysWhatIsPaddedAndWhyNot) {
-  auto said = [&](int64_t vocabulary, const Eager &target, ProductType products = ProductType::asWritten) {
+  auto said = [&](int64_t vocabulary, const EagerPadding &target, ProductType products = ProductType::asWritten) {
     Remarks remarks;
     shaped(stepText(vocabulary, 64), 64, products, target, &remarks);
     std::string text;
@@ -278,22 +265,24 @@ TEST_F(PadShapes, SaysWhatIsPaddedAndWhyNot) {
     return text;
   };
   const std::string head = "size 1001 of matmul and 2 more products is ";
-  EXPECT_EQ(said(1001, Eager()), "passed: " + head +
-                                     "computed as 1024: saves the time of 4612.608 GFLOP of 0.005, adds 0.000, copies "
-                                     "0.5 MB\n");
-  EXPECT_EQ(said(1001, Eager({0.5, 0.5})), "missed: " + head +
-                                               "kept: 1024 would not pay: saves the time of 0.002 GFLOP of 0.005, adds "
-                                               "0.000, copies 0.5 MB\n");
-  EXPECT_EQ(said(1001, Eager({0.5, 0.5}), ProductType::bf16),
+  EXPECT_EQ(said(1001, EagerPadding()),
+            "passed: " + head +
+                "computed as 1024: saves the time of 4612.608 GFLOP of 0.005, adds 0.000, copies "
+                "0.5 MB\n");
+  EXPECT_EQ(said(1001, EagerPadding({0.5, 0.5})),
+            "missed: " + head +
+                "kept: 1024 would not pay: saves the time of 0.002 GFLOP of 0.005, adds "
+                "0.000, copies 0.5 MB\n");
+  EXPECT_EQ(said(1001, EagerPadding({0.5, 0.5}), ProductType::bf16),
             "passed: " + head +
                 "computed as 1024: saves the time of 0.002 GFLOP of 0.005, adds 0.000, copies 0.0 MB\n");
-  EXPECT_EQ(said(1001, Eager({0, 0})),
+  EXPECT_EQ(said(1001, EagerPadding({0, 0})),
             "missed: " + head + "kept: products like these gain nothing from multiples of 64 on target 'cpu'\n");
   EXPECT_EQ(
-      said(1000, Eager({1e6, 1e6}, 8)),
+      said(1000, EagerPadding({1e6, 1e6}, 8)),
       "missed: size 1000 of matmul and 2 more products is kept: multiples of 8 are enough for the products of target "
       "'cpu'\n");
-  EXPECT_EQ(said(1024, Eager()), "");
+  EXPECT_EQ(said(1024, EagerPadding()), "");
 }
 
 //===- faults ----------------------------------------------------------------------------------------------------===//

@@ -2,6 +2,7 @@
 #include "tests/random_graphs/graph_check.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/IRMapping.h"
+#include "tests/codegen/eager_padding.h"
 
 using namespace mlir;
 
@@ -74,6 +75,11 @@ std::optional<runtime::Artefact> compileGraph(ModuleOp module, const CheckOption
   compile.pipeline.passes["match-attention"] = options.matchAttention;
   compile.cpu.target = options.target;
   compile.threads = options.threads;
+  const EagerPadding eager({1e6, 1e6}, options.padding, compile.cpu, options.threads);
+  if (options.padding > 0) {
+    compile.target = &eager;
+    compile.pipeline.padding = options.padding;
+  }
   CompileReport report;
   std::string reason;
   std::optional<runtime::Artefact> artefact = compileModule(*copy, compile, report, reason);

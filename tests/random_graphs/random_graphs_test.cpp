@@ -1,5 +1,6 @@
 // Random graphs: forward and all gradients, compiled, against the fp64 interpreter and against -O0. TCC_RANDOM_GRAPHS
 // sets how many (300), TCC_RANDOM_SEED the first seed. A failure reduces itself and prints .graph text.
+#include "tests/codegen/eager_padding.h"
 #include "tests/ops/op_table.h"
 #include "tests/random_graphs/generate.h"
 #include "tests/random_graphs/graph_check.h"
@@ -24,13 +25,15 @@ bool hasAttention(uint64_t seed) {
   return seed % 20 == 3;
 }
 
-/// What a seed checks beside -O0: the level, the target, the interpreter after each pass.
+/// What a seed checks beside -O0: the level, the target, sizes that are padded, the interpreter after each pass.
 CheckOptions optionsOf(uint64_t seed) {
   CheckOptions options;
   options.level = 1 + static_cast<int>(seed % 3);
   options.verifyEach = seed % 4 == 0;
   options.threads = 1 + static_cast<int>(seed % 2);
   options.matchAttention = hasAttention(seed);
+  if (seed % 5 == 2)
+    options.padding = seed % 2 == 0 ? 64 : 8;
   if (seed % 7 == 5)
     options.target = {"x86-64-v3", "", 0};
   if (seed % 7 == 6)
@@ -151,6 +154,26 @@ TEST(RandomGraphs, haveAttentionOfBothKinds) {
   EXPECT_GE(matched, graphs / 4);
   EXPECT_LE(matched, graphs * 9 / 10);
   EXPECT_GE(dropped, graphs / 20);
+}
+
+/// pad-shapes finds sizes that grow in them.
+TEST(RandomGraphs, haveSizesThatArePadded) {
+  auto context = makeContext();
+  int64_t graphs = 0, padded = 0;
+  for (uint64_t seed = 2; seed < 302; seed += 5, ++graphs) {
+    PipelineOptions options;
+    const int64_t multiple = optionsOf(seed).padding;
+    ASSERT_GT(multiple, 0);
+    options.padding = multiple;
+    options.target = EagerPadding({1e6, 1e6}, multiple).model();
+    options.stopAfter = Phase::shaped;
+    OwningOpRef<ModuleOp> module = generateGraph(*context, seed, shapeOf(seed));
+    PipelineReport report;
+    ASSERT_TRUE(module && succeeded(runPipeline(*module, options, report))) << "seed " << seed;
+    padded +=
+        llvm::any_of(report.passes, [](const PassReport &pass) { return pass.name == "pad-shapes" && pass.changed; });
+  }
+  EXPECT_GE(padded, graphs / 4) << graphs;
 }
 
 /// What random graphs have found, reduced by themselves.
