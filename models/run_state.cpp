@@ -67,7 +67,8 @@ void checkSameRun(const std::string &folder, const RunState &checkpoint, const R
                   const std::function<void(std::string_view)> &report) {
   const auto valueOf = [](const std::map<std::string, std::string> &map, const std::string &key) {
     const auto at = map.find(key);
-    return at == map.end() ? std::string("nothing") : at->second;
+    const char *unsaid = key == "--params" ? "f32" : "nothing";
+    return at == map.end() ? std::string(unsaid) : at->second;
   };
   std::map<std::string, std::string> keys = checkpoint.identity;
   keys.insert(mine.identity.begin(), mine.identity.end());

@@ -188,7 +188,7 @@ TEST_F(NarrowRuns, savesF32AndGoesOnWithTheSameBits) {
   for (const TensorEntry &entry : weights.tensors())
     EXPECT_EQ(entry.dtype, TensorDtype::F32) << entry.name;
   expectContains(errorOf([&] { run({"--steps=13", "--resume", "--checkpoint", folder.path("whole")}); }),
-                 "the checkpoint's --params is `bf16`, this run's is `nothing`");
+                 "the checkpoint's --params is `bf16`, this run's is `f32`");
 }
 
 } // namespace

@@ -64,6 +64,9 @@ TEST(RunState, anotherRunsCheckpointIsRefused) {
   mine.identity["lora"] = "8";
   expectContains(sameRunError(theirs, mine), "the checkpoint's lora is `nothing`, this run's is `8`");
   expectContains(sameRunError(mine, theirs), "the checkpoint's lora is `8`, this run's is `nothing`");
+  mine = theirs;
+  mine.identity["--params"] = "bf16";
+  expectContains(sameRunError(mine, theirs), "the checkpoint's --params is `bf16`, this run's is `f32`");
 }
 
 TEST(RunState, changedSettingsAreSaid) {
