@@ -39,7 +39,7 @@ public:
 private:
   mlir::OwningOpRef<mlir::ModuleOp> captured, joint, rounding;
   mlir::OwningOpRef<mlir::ModuleOp> matched; // the joint one where attention was matched; else null
-  bool meansJoint = false; // the captured function cannot be interpreted
+  bool meansJoint = false;                   // the captured function cannot be interpreted
   std::vector<RefTensor> inputs, exactResults, roundedResults;
   std::vector<RefTensor> widened;       // exact result + the largest error seen, filled when first needed
   std::vector<std::vector<bool>> jumps; // likewise

@@ -176,8 +176,8 @@ private:
 
   Record rec;
   std::unordered_set<std::string> names; // of rec's arguments, where it is not replayed
-  std::vector<Record::Update> updates; // of the running recording
-  std::vector<uint32_t> handles;       // of each value of the running recording
+  std::vector<Record::Update> updates;   // of the running recording
+  std::vector<uint32_t> handles;         // of each value of the running recording
   HostAnswer answer;
   uint64_t lastHash = 0;
   bool complete = false;  // rec is a whole recording

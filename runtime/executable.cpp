@@ -353,13 +353,18 @@ Expected<std::unique_ptr<Executable>> Executable::load(std::string_view bytes, c
   return load(std::move(*artefact), options);
 }
 
+static Error checkHanded(const Plan &plan, std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
+                         std::span<const TensorRef> states) {
+  if (Error error = checkTensors("input", plan.inputs, inputs))
+    return error;
+  if (Error error = checkTensors("output", plan.outputs, outputs))
+    return error;
+  return checkTensors("state", plan.states, states);
+}
+
 Error Executable::run(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
                       std::span<const TensorRef> states, Profiler *profiler) {
-  if (Error error = checkTensors("input", plan().inputs, inputs))
-    return error;
-  if (Error error = checkTensors("output", plan().outputs, outputs))
-    return error;
-  if (Error error = checkTensors("state", plan().states, states))
+  if (Error error = checkHanded(plan(), inputs, outputs, states))
     return error;
   std::lock_guard lock(impl->device->mutex());
   if (impl->device->sharesHostMemory()) {
@@ -375,11 +380,7 @@ Error Executable::run(std::span<const ConstTensorRef> inputs, std::span<const Te
 Expected<bool> Executable::runPart(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
                                    std::span<const TensorRef> states, PartialStep &step, size_t end,
                                    Profiler *profiler) {
-  if (Error error = checkTensors("input", plan().inputs, inputs))
-    return error;
-  if (Error error = checkTensors("output", plan().outputs, outputs))
-    return error;
-  if (Error error = checkTensors("state", plan().states, states))
+  if (Error error = checkHanded(plan(), inputs, outputs, states))
     return error;
   end = std::min(end, plan().instructions.size());
   if (end < step.done)

@@ -2,6 +2,7 @@
 // where.
 #include "runtime/artefact.h"
 #include "tests/cuda_machine/machine_state.h"
+#include "tests/cuda_machine/run_command.h"
 #include <cstdio>
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -13,10 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Result {
-  int status = -1;
-  std::string output; // both streams
-};
+using Result = CommandResult;
 
 class CudaEmission : public testing::Test {
 protected:
@@ -28,15 +26,8 @@ protected:
     const std::string command = "cd " + folder.string() +
                                 " && env TCC_CUDA_DRIVER=" TCC_MACHINE_CUDA " TCC_NVRTC=" TCC_MACHINE_NVRTC
                                 " TCC_CUBLASLT=" TCC_MACHINE_CUBLASLT " TCC_CACHE_DIR=off TCC_CUDA_MACHINE=" +
-                                words + " " + TCC_BIN + "/tcc " + arguments + " 2>&1";
-    Result result;
-    FILE *pipe = popen(command.c_str(), "r");
-    char part[4096];
-    while (size_t count = fread(part, 1, sizeof part, pipe))
-      result.output.append(part, count);
-    const int status = pclose(pipe);
-    result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-    return result;
+                                words + " " + TCC_BIN + "/tcc " + arguments;
+    return runCommand(command);
   }
 
   fs::path folder = fs::temp_directory_path() / ("tcc_cuda_emission_" + std::to_string(getpid()));

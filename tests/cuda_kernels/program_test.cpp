@@ -1,5 +1,6 @@
 // The command line on the machine of stand-ins: kernels' text, and a GPT's training step with the CPU's losses.
 #include "tests/cuda_machine/machine_state.h"
+#include "tests/cuda_machine/run_command.h"
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -13,20 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Result {
-  int status = -1;
-  std::string output; // both streams
-};
-
-Result run(const std::string &command) {
-  Result result;
-  FILE *pipe = popen((command + " 2>&1").c_str(), "r");
-  char part[4096];
-  while (size_t count = fread(part, 1, sizeof part, pipe))
-    result.output.append(part, count);
-  result.status = pclose(pipe);
-  return result;
-}
+using Result = CommandResult;
 
 const std::string bin = TCC_BIN, machine =
                                      "env TCC_CUDA_DRIVER=" TCC_MACHINE_CUDA " TCC_NVRTC=" TCC_MACHINE_NVRTC
@@ -42,7 +30,7 @@ std::vector<double> numbersAfter(const std::string &output, const std::string &w
 }
 
 TEST(CudaProgram, printsKernelText) {
-  Result result = run(bin + "/tcc models/train_step.graph -emit=cuda");
+  Result result = runCommand(bin + "/tcc models/train_step.graph -emit=cuda");
   ASSERT_EQ(result.status, 0) << result.output;
   EXPECT_NE(result.output.find("KERNEL("), std::string::npos);
   EXPECT_NE(result.output.find("// fuses gather (models/train_step.graph:"), std::string::npos) << result.output;
@@ -56,8 +44,8 @@ TEST(CudaProgram, trainsAGptLikeTheCpu) {
   for (int i = 0; i < 4000; ++i)
     text << "line " << i * 7919 % 1000 << " of a text\n";
   text.close();
-  Result made = run(bin + "/train_gpt --model baby --batch 2 --seq 64 --steps 1 --quiet --data " + data +
-                    " --emit-graph=" + graph);
+  Result made = runCommand(bin + "/train_gpt --model baby --batch 2 --seq 64 --steps 1 --quiet --data " + data +
+                           " --emit-graph=" + graph);
   ASSERT_EQ(made.status, 0) << made.output;
   // The CPU stores 16-bit activations only when told to; then both round at the same places.
   struct Case {
@@ -68,8 +56,8 @@ TEST(CudaProgram, trainsAGptLikeTheCpu) {
   for (const Case &test : {Case{"", 4, 2e-4}, Case{" --dtype=bf16 -fnarrow-activations", 2, 2e-3},
                            Case{" --dtype=f16 -fnarrow-activations", 2, 2e-3}}) {
     const std::string flags = test.flags + " --run=" + std::to_string(test.runs);
-    Result cpu = run(bin + "/tcc " + graph + flags),
-           gpu = run(machine + bin + "/tcc " + graph + " --target=cuda" + flags);
+    Result cpu = runCommand(bin + "/tcc " + graph + flags),
+           gpu = runCommand(machine + bin + "/tcc " + graph + " --target=cuda" + flags);
     ASSERT_EQ(cpu.status, 0) << cpu.output;
     ASSERT_EQ(gpu.status, 0) << gpu.output;
     for (const char *what : {"loss", "norm"}) {
@@ -79,14 +67,15 @@ TEST(CudaProgram, trainsAGptLikeTheCpu) {
       for (size_t i = 0; i < test.runs; ++i)
         EXPECT_NEAR(seen[i], expected[i], test.tolerance * expected[i]) << what << " of run " << i + 1 << test.flags;
     }
-    if (test.flags.find("f16 ") != std::string::npos && test.flags.find("bf16") == std::string::npos)
+    if (test.flags.find("f16 ") != std::string::npos && test.flags.find("bf16") == std::string::npos) {
       EXPECT_NE(gpu.output.find("loss_scale: f32[] 65536"), std::string::npos) << gpu.output;
+    }
   }
   fs::remove_all(folder);
 }
 
 TEST(CudaProgram, theDoctorTestsGpusAndSaysWhatIsMissing) {
-  const Result well = run(machine + bin + "/tcc --doctor");
+  const Result well = runCommand(machine + bin + "/tcc --doctor");
   EXPECT_EQ(well.status, 0) << well.output;
   for (const char *part : {"ok       driver", "ok       NVRTC", "ok       cuBLASLt", "cuda:0: Emulated H200, ",
                            "ok       architecture  sm_90a",
@@ -104,7 +93,7 @@ TEST(CudaProgram, theDoctorTestsGpusAndSaysWhatIsMissing) {
         {"TCC_CUDA_MACHINE=devices=0 ", "missing  device        there is none", true},
         {"TCC_CUDA_MACHINE_FAIL=cuGraphLaunch:2:719 ", "FAILED   self-test", false},
         {"TCC_CUDA_MACHINE_ALTER='affine|2.0f|3.0f' ", "the GPU computes wrongly: step 1", false}}) {
-    const Result seen = run(machine + each.environment + bin + "/tcc --doctor");
+    const Result seen = runCommand(machine + each.environment + bin + "/tcc --doctor");
     EXPECT_EQ(seen.status == 0, each.isWell) << each.environment << seen.output;
     EXPECT_NE(seen.output.find(each.expected), std::string::npos) << each.environment << seen.output;
   }

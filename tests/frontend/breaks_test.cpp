@@ -1,4 +1,5 @@
 // Graph breaks: values asked for in the middle of a traced function. No MLIR, as in users' files.
+#include "tests/frontend/quiet_functions.h"
 #include "tests/runtime/remote_device.h"
 #include <cmath>
 #include <cstring>
@@ -9,26 +10,6 @@
 using namespace tcc;
 
 namespace {
-
-FunctionOptions quiet(std::vector<std::string> *said = nullptr) {
-  FunctionOptions options;
-  options.threads = 1;
-  options.report = [said](std::string_view text) {
-    if (said)
-      said->emplace_back(text);
-  };
-  return options;
-}
-
-Array filled(Shape shape, float first, float step) {
-  Array array(shape);
-  float value = first;
-  for (float &element : array.data<float>()) {
-    element = value;
-    value += step;
-  }
-  return array;
-}
 
 /// The message of the Error that `action` throws.
 template <typename Action>
@@ -77,7 +58,7 @@ struct Descent {
     for (size_t i = 0; i < 24; ++i)
       w.data<float>()[i] = 0.1f * static_cast<float>(static_cast<int>(i % 7) - 3);
   }
-  std::vector<Array> operator()(int number) { return step(filled({3, 6}, -0.5f, 0.01f * float(number)), 0.1f); }
+  std::vector<Array> operator()(int number) { return step(sequence({3, 6}, -0.5f, 0.01f * float(number)), 0.1f); }
 };
 
 void expectNear(const Array &a, const Array &b, float tolerance) {
@@ -134,7 +115,7 @@ TEST(Breaks, AnInputThatIsLookedAtFirstDoesNotKeepTheStepFromWaiting) {
       },
       quiet());
   for (int i = 0; i < 4; ++i) {
-    const double loss = f(filled({3}, 0, 1))[0].item();
+    const double loss = f(sequence({3}, 0, 1))[0].item();
     EXPECT_EQ(loss, seen);
   }
   for (const BreakSite &site : f.report().sites)
@@ -185,7 +166,7 @@ TEST(Breaks, ABranchTakesAnotherCachedContinuation) {
   descent.between = 3;
   int64_t taken = 0, steps = 0;
   const auto step = [&](int number) {
-    const bool isLarge = look(filled({3, 6}, -0.5f, 0.01f * float(number)))[0].item() > 0.2;
+    const bool isLarge = look(sequence({3, 6}, -0.5f, 0.01f * float(number)))[0].item() > 0.2;
     oracle.between = isLarge ? 6 : 0;
     taken += isLarge;
     ++steps;
@@ -217,7 +198,7 @@ TEST(Breaks, ALiteralComputedFromAReadValueIsARunTimeScalar) {
       },
       quiet());
   for (int i = 0; i < 12; ++i) {
-    const double plain = look(filled({3, 6}, -0.5f, 0.01f * float(i)))[0].item();
+    const double plain = look(sequence({3, 6}, -0.5f, 0.01f * float(i)))[0].item();
     EXPECT_NEAR(descent(i)[0].item(), plain * (1 + plain), 1e-6) << i;
   }
   EXPECT_LE(descent.step.counters().cache.misses, 3) << "the loss, the step, and the step with a run-time scalar";
@@ -236,7 +217,7 @@ TEST(Breaks, ALoopThatEndsByDataReusesItsSegment) {
       },
       quiet());
   const auto turns = [&](float most) {
-    const double result = halve(filled({8}, most - 7, 1))[0].item(7);
+    const double result = halve(sequence({8}, most - 7, 1))[0].item(7);
     EXPECT_LE(result, 1);
     EXPECT_GT(result, 0.5);
   };
@@ -260,7 +241,7 @@ TEST(Breaks, PrintedDigitsReadBackToTheSameBits) {
         return x;
       },
       quiet());
-  const Array x = filled({2, 2}, 0.1f, 1.0f / 3);
+  const Array x = sequence({2, 2}, 0.1f, 1.0f / 3);
   testing::internal::CaptureStdout();
   f(x);
   const std::string text = testing::internal::GetCapturedStdout();
@@ -286,7 +267,7 @@ TEST(Breaks, ValuesOfArgumentsAndStatesAreThoseBeforeTheCall) {
       },
       quiet());
   for (int i = 0; i < 4; ++i) {
-    EXPECT_EQ(f(filled({2}, 1, 1))[0].item(1), 2.0 * i);
+    EXPECT_EQ(f(sequence({2}, 1, 1))[0].item(1), 2.0 * i);
     EXPECT_EQ(seen, (std::vector<double>{2.0 * i, 3, 1}));
   }
   EXPECT_EQ(counter.read<float>()[1], 8);
@@ -312,9 +293,9 @@ TEST(Breaks, AFunctionOfTensorsIsInlined) {
     value = 2;
   Function inner = compile("inner", [&](Tensor x) { return x * w; }, quiet());
   Function outer = compile("outer", [&](Tensor x) { return sum(inner(x + 1.0)[0]); }, quiet());
-  EXPECT_EQ(outer(filled({3}, 0, 1))[0].item(), 12);
+  EXPECT_EQ(outer(sequence({3}, 0, 1))[0].item(), 12);
   EXPECT_EQ(outer.counters().cache.misses, 1);
-  EXPECT_EQ(inner(filled({3}, 0, 1))[0].item(2), 4);
+  EXPECT_EQ(inner(sequence({3}, 0, 1))[0].item(2), 4);
 }
 
 TEST(Breaks, OnADeviceWithMemoryOfItsOwn) {
@@ -337,7 +318,7 @@ TEST(Breaks, AnotherFunctionOnTheDeviceMeanwhileChangesNothing) {
   shared.device = device;
   Descent plain(quiet()), asked(shared);
   Function other = compile("other", [](Tensor x) { return sum(matmul(x, x)); }, shared);
-  const Array large = filled({64, 64}, 0, 0.001f);
+  const Array large = sequence({64, 64}, 0, 0.001f);
   asked.between = plain.between = 1;
   for (int i = 0; i < 6; ++i) {
     plain(i);
@@ -368,18 +349,18 @@ TEST(Breaks, MistakesAreErrorsAtTheirLine) {
   FunctionOptions frozen = quiet();
   frozen.frozen = true;
   Function f = compile("f", asks, frozen);
-  EXPECT_NE(errorOf([&] { f(filled({2}, 0, 1)); }, &line).find("'f', which is frozen"), std::string::npos);
+  EXPECT_NE(errorOf([&] { f(sequence({2}, 0, 1)); }, &line).find("'f', which is frozen"), std::string::npos);
   EXPECT_EQ(line, expected);
   FunctionOptions whole = quiet();
   whole.fullGraph = true;
   Function g = compile("g", asks, whole);
-  EXPECT_NE(errorOf([&] { g(filled({2}, 0, 1)); }, &line).find("graph break: `item()` asks for a value"),
+  EXPECT_NE(errorOf([&] { g(sequence({2}, 0, 1)); }, &line).find("graph break: `item()` asks for a value"),
             std::string::npos);
   EXPECT_EQ(line, expected);
   Function many = compile("many", [](Tensor x) { return x * x.item(); }, quiet());
-  EXPECT_NE(errorOf([&] { many(filled({2}, 0, 1)); }).find("item() of shape [2]"), std::string::npos);
+  EXPECT_NE(errorOf([&] { many(sequence({2}, 0, 1)); }).find("item() of shape [2]"), std::string::npos);
   Function condition = compile("condition", [](Tensor x) { return x > 0 ? x : x + 1; }, quiet());
-  EXPECT_NE(errorOf([&] { condition(filled({2}, 0, 1)); }).find("a condition of shape [2]"), std::string::npos);
+  EXPECT_NE(errorOf([&] { condition(sequence({2}, 0, 1)); }).find("a condition of shape [2]"), std::string::npos);
   Tensor old;
   Function keeps = compile(
       "keeps",
@@ -390,8 +371,8 @@ TEST(Breaks, MistakesAreErrorsAtTheirLine) {
         return x;
       },
       quiet());
-  keeps(filled({}, 1, 1));
-  EXPECT_NE(errorOf([&] { keeps(filled({}, 1, 1)); }).find("a tensor of an earlier call is used"), std::string::npos);
+  keeps(sequence({}, 1, 1));
+  EXPECT_NE(errorOf([&] { keeps(sequence({}, 1, 1)); }).find("a tensor of an earlier call is used"), std::string::npos);
   Function endless = compile(
       "endless",
       [](Tensor x) {
@@ -400,14 +381,14 @@ TEST(Breaks, MistakesAreErrorsAtTheirLine) {
         return x;
       },
       quiet());
-  EXPECT_NE(errorOf([&] { endless(filled({}, 0, 1)); }).find("a loop that ends by data must end"), std::string::npos);
+  EXPECT_NE(errorOf([&] { endless(sequence({}, 0, 1)); }).find("a loop that ends by data must end"), std::string::npos);
 }
 
 TEST(Breaks, PrepareCompilesTheFirstSegmentAndSaysSo) {
   std::vector<std::string> said;
   Descent descent(quiet(&said)), untouched(quiet());
   descent.between = 1;
-  const std::vector<Array> arguments{filled({3, 6}, -0.5f, 0.01f), Array(0.1f)};
+  const std::vector<Array> arguments{sequence({3, 6}, -0.5f, 0.01f), Array(0.1f)};
   descent.step.prepare(arguments);
   ASSERT_EQ(said.size(), 1u);
   EXPECT_NE(said[0].find("'descent' is prepared up to its first graph break, `item()` at "), std::string::npos);
@@ -422,7 +403,7 @@ TEST(Breaks, AFunctionThatCompilesAtEveryCallSaysSoOnce) {
   int64_t size = 1;
   Function f = compile("f", [&](Tensor x) { return reshape(x, {size, 1}); }, quiet(&said));
   for (size = 1; size <= 20; ++size)
-    f(filled({size}, 0, 1));
+    f(sequence({size}, 0, 1));
   EXPECT_EQ(std::count_if(said.begin(), said.end(),
                           [](const std::string &text) { return text.find("warning: 'f' has compiled") == 0; }),
             1);
@@ -430,8 +411,8 @@ TEST(Breaks, AFunctionThatCompilesAtEveryCallSaysSoOnce) {
   FunctionOptions strict = quiet();
   strict.recompilesAreErrors = true;
   Function g = compile("g", [](Tensor x) { return x + 1.0; }, strict);
-  g(filled({2}, 0, 1));
-  EXPECT_NE(errorOf([&] { g(filled({3}, 0, 1)); }).find("arg0 2 → 3 [-Werror=recompile]"), std::string::npos);
+  g(sequence({2}, 0, 1));
+  EXPECT_NE(errorOf([&] { g(sequence({3}, 0, 1)); }).find("arg0 2 → 3 [-Werror=recompile]"), std::string::npos);
 }
 
 } // namespace

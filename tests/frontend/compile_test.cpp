@@ -1,4 +1,5 @@
 // compile(): values, training, guards and their reasons. No MLIR: it also shows that users' files compile without it.
+#include "tests/frontend/quiet_functions.h"
 #include "tests/runtime/remote_device.h"
 #include <atomic>
 #include <chrono>
@@ -13,26 +14,6 @@
 using namespace tcc;
 
 namespace {
-
-FunctionOptions quiet(std::vector<std::string> *reasons = nullptr) {
-  FunctionOptions options;
-  options.threads = 1; // tiny steps: barriers would cost more than the work, above all on a busy machine
-  options.report = [reasons](std::string_view text) {
-    if (reasons)
-      reasons->emplace_back(text);
-  };
-  return options;
-}
-
-Array sequence(Shape shape, float first, float step) {
-  Array array(shape);
-  float value = first;
-  for (float &element : array.data<float>()) {
-    element = value;
-    value += step;
-  }
-  return array;
-}
 
 TEST(Compile, ValuesAreThoseOfThePlainFormula) {
   Function f = compile("f", [](Tensor x, Tensor y) { return std::pair{x * y + 2.0, sum(x * x, 1)}; }, quiet());

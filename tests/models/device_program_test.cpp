@@ -51,12 +51,6 @@ protected:
     return child;
   }
 
-  static int wait(pid_t child) {
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-
   int run(const std::string &name, const std::string &more, const std::string &environment = "") {
     return wait(start(name, more, environment));
   }

@@ -67,12 +67,6 @@ protected:
     return child;
   }
 
-  static int wait(pid_t child) {
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-
   int run(const std::string &name, std::vector<std::string> more = {}) { return wait(start(name, std::move(more))); }
 
   bool hasCheckpoint(const std::string &name) const {

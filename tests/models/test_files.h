@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
@@ -40,6 +41,13 @@ public:
 private:
   std::filesystem::path root;
 };
+
+/// The exit status of a child, or the negative number of the signal that ended it.
+inline int wait(pid_t child) {
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
 
 /// A place in memory, for tests that bring thousands of files to the disk.
 inline std::filesystem::path memoryFolder() {

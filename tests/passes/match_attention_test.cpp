@@ -9,6 +9,7 @@
 #include "passes/passes.h"
 #include "passes/pipeline.h"
 #include "tests/passes/random_attention.h"
+#include "tests/passes/relative_difference.h"
 #include <gtest/gtest.h>
 
 using namespace mlir;
@@ -72,24 +73,6 @@ std::vector<RefTensor> evaluate(ModuleOp module, RefMode mode = RefMode::exact) 
   FailureOr<std::vector<RefTensor>> results = interpret(function, inputsOf(function), mode, error);
   EXPECT_TRUE(succeeded(results)) << error;
   return succeeded(results) ? std::move(*results) : std::vector<RefTensor>();
-}
-
-/// The largest difference of a result, relative to its largest element; infinite where NaN or infinity differ.
-double difference(ArrayRef<RefTensor> a, ArrayRef<RefTensor> b) {
-  double most = a.size() == b.size() ? 0 : infinity;
-  for (auto [x, y] : llvm::zip(a, b)) {
-    double scale = 1e-3, error = 0;
-    for (auto [one, other] : llvm::zip_equal(x.data, y.data)) {
-      if (one == other || (std::isnan(one) && std::isnan(other)))
-        continue;
-      if (!std::isfinite(one - other))
-        return infinity;
-      scale = std::max(scale, std::abs(one));
-      error = std::max(error, std::abs(one - other));
-    }
-    most = std::max(most, error / scale);
-  }
-  return most;
 }
 
 struct Outcome {

@@ -7,6 +7,7 @@
 #include "passes/pipeline.h"
 #include "tests/codegen/eager_padding.h"
 #include "tests/ops/op_table.h"
+#include "tests/passes/relative_difference.h"
 #include "tests/passes/training_steps.h"
 #include <cmath>
 #include <gtest/gtest.h>
@@ -16,8 +17,6 @@ using namespace mlir;
 
 namespace tcc::test {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 func::FuncOp functionOf(ModuleOp module) {
   return *module.getOps<func::FuncOp>().begin();
@@ -128,26 +127,6 @@ protected:
     return results ? std::move(*results) : std::vector<RefTensor>();
   }
 };
-
-/// The largest difference of a result, relative to its largest element; infinite where shapes, NaN or infinity differ.
-double difference(ArrayRef<RefTensor> a, ArrayRef<RefTensor> b) {
-  double most = a.size() == b.size() ? 0 : infinity;
-  for (auto [x, y] : llvm::zip(a, b)) {
-    if (x.type != y.type)
-      return infinity;
-    double scale = 1e-3, error = 0;
-    for (auto [one, other] : llvm::zip_equal(x.data, y.data)) {
-      if (one == other || (std::isnan(one) && std::isnan(other)))
-        continue;
-      if (!std::isfinite(one - other))
-        return infinity;
-      scale = std::max(scale, std::abs(one));
-      error = std::max(error, std::abs(one - other));
-    }
-    most = std::max(most, error / scale);
-  }
-  return most;
-}
 
 int64_t productsOf(ModuleOp module, int64_t multiple) {
   int64_t count = 0;
