@@ -1,6 +1,6 @@
 // Exact and rounding runs, and the tolerance rule on top of them.
 #include "codegen/graph_reference.h"
-#include "mlir/IR/Diagnostics.h"
+#include "codegen/messages.h"
 #include "passes/passes.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
@@ -77,17 +77,6 @@ std::vector<RefTensor> noiseArguments(func::FuncOp function, unsigned first, uin
   }
   return values;
 }
-
-/// Collects the diagnostics of a context while it lives.
-struct Messages {
-  std::string text;
-  ScopedDiagnosticHandler handler;
-  explicit Messages(MLIRContext *context)
-      : handler(context, [this](Diagnostic &diagnostic) {
-          text += diagnostic.str() + "\n";
-          return success();
-        }) {}
-};
 
 /// fp64 runs of the joint step in which each op is off by what it may be. Attention is written out for them, since what
 /// cancels in it is off by its terms' roundings.

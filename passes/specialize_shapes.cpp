@@ -68,15 +68,6 @@ LogicalResult specialize(Operation *op, ArrayRef<int64_t> operandBefore) {
     op->getResult(0).setType(writtenType(sized, operandBefore));
   } else if (op->hasTrait<OpTrait::SameOperandsAndResultShape>()) {
     op->getResult(0).setType(withShape(type, tensorType(op->getOperand(0)).getShape()));
-  } else if (isa<CompositeOpInterface>(op) || isa<ScatterAddOp>(op)) {
-    // Results have the types of leading operands (AllTypesMatch).
-    if (auto adamw = dyn_cast<AdamwOp>(op)) {
-      adamw.getNewParameter().setType(cast<RankedTensorType>(adamw.getParameter().getType()));
-      adamw.getNewM().setType(cast<RankedTensorType>(adamw.getM().getType()));
-      adamw.getNewV().setType(cast<RankedTensorType>(adamw.getV().getType()));
-    } else {
-      op->getResult(0).setType(op->getOperand(0).getType());
-    }
   }
   for (Value result : op->getResults())
     if (!tensorType(result).hasStaticShape())

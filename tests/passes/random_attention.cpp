@@ -1,25 +1,10 @@
 // The generator: each part of attention is drawn from ways to write it, right and wrong ones, without knowing what the
 // compiler makes of them.
 #include "tests/passes/random_attention.h"
-#include <random>
+#include "tests/random_graphs/dice.h"
 
 namespace tcc::test {
 namespace {
-
-class Dice {
-public:
-  explicit Dice(uint64_t seed) : engine(seed * 7919 + 17) {}
-  int64_t below(int64_t count) { return static_cast<int64_t>(engine() % static_cast<uint64_t>(count)); }
-  int64_t between(int64_t low, int64_t high) { return low + below(high - low + 1); }
-  bool chance(int percent) { return below(100) < percent; }
-  template <typename T>
-  T pick(std::initializer_list<T> list) {
-    return list.begin()[below(list.size())];
-  }
-
-private:
-  std::mt19937_64 engine; // the same everywhere
-};
 
 class Writer {
 public:

@@ -1,26 +1,12 @@
 // Compile, load, join.
 #include "tests/random_graphs/graph_check.h"
-#include "mlir/IR/Diagnostics.h"
+#include "codegen/messages.h"
 #include "mlir/IR/IRMapping.h"
 #include "tests/codegen/eager_padding.h"
 
 using namespace mlir;
 
 namespace tcc::test {
-namespace {
-
-/// Collects the diagnostics of a context while it lives.
-struct Messages {
-  std::string text;
-  ScopedDiagnosticHandler handler;
-  explicit Messages(MLIRContext *context)
-      : handler(context, [this](Diagnostic &diagnostic) {
-          text += diagnostic.str() + "\n";
-          return success();
-        }) {}
-};
-
-} // namespace
 
 func::FuncOp onlyFunction(ModuleOp module) {
   return *module.getOps<func::FuncOp>().begin();

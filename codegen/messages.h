@@ -1,0 +1,20 @@
+// What a compilation says, as text.
+#pragma once
+#include "mlir/IR/Diagnostics.h"
+#include <string>
+
+namespace tcc {
+
+/// Collects the diagnostics of a context while it lives, a line each.
+struct Messages {
+  std::string text;
+  mlir::ScopedDiagnosticHandler handler;
+
+  explicit Messages(mlir::MLIRContext *context)
+      : handler(context, [this](mlir::Diagnostic &diagnostic) {
+          text += diagnostic.str() + "\n";
+          return mlir::success();
+        }) {}
+};
+
+} // namespace tcc
