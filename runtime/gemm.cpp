@@ -3,6 +3,7 @@
 #include "runtime/memory.h"
 #include "runtime/threads.h"
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <dnnl.hpp>
 #include <unordered_map>
@@ -50,9 +51,20 @@ memory::desc describeMemory(const MatrixLayout &layout, int64_t rows, int64_t co
 
 using Primitive = dnnl::matmul::primitive_desc;
 
-Primitive makePrimitive(const GemmDesc &desc, bool withBatch) {
+/// Whether B is copied into the library's own layout before it is multiplied. Rows of f32 that lie a multiple of 4096
+/// bytes apart fall into the same cache sets: on Sapphire Rapids 1024 × 768 · 768 × 3072 runs at 0.52 of the speed that
+/// it has with B in blocks, the copy included. Where that distance is a power of two, and in bf16, oneDNN copies by
+/// itself. A copy costs what 30 rows of A do.
+bool packsB(const GemmDesc &desc) {
+  const int64_t apart = desc.b.rowStride * byteSize(desc.b.dtype);
+  return desc.b.dtype == DType::f32 && desc.b.columnStride == 1 && desc.batchCount() == 1 && desc.m >= 64 &&
+         desc.k >= 256 && desc.n >= 256 && apart % 4096 == 0 && !std::has_single_bit(static_cast<uint64_t>(apart));
+}
+
+Primitive makePrimitive(const GemmDesc &desc, bool withBatch, bool packed = false) {
   const auto a = describeMemory(normalized(desc.a, desc.m, desc.k), desc.m, desc.k, desc.batch, withBatch);
-  const auto b = describeMemory(normalized(desc.b, desc.k, desc.n), desc.k, desc.n, desc.batch, withBatch);
+  const auto b = packed ? memory::desc({desc.k, desc.n}, toDnnl(desc.b.dtype), memory::format_tag::any)
+                        : describeMemory(normalized(desc.b, desc.k, desc.n), desc.k, desc.n, desc.batch, withBatch);
   const auto c = describeMemory(normalized(desc.c, desc.m, desc.n), desc.m, desc.n, desc.batch, withBatch);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -95,9 +107,32 @@ struct Choice {
   GemmDesc desc; // as given to oneDNN: C has unit column stride
   bool swapped = false;
   Primitive primitive;
-  int64_t scratchEach = 0; // per concurrent use, a multiple of 64
+  dnnl::reorder::primitive_desc packing; // of B, where it is packed
+  int64_t scratchEach = 0;               // per concurrent use, a multiple of 64
+  int64_t packedAt = 0;                  // in the scratch: B packed
   int workers = 1;
 };
+
+int64_t aligned(size_t bytes) {
+  return (static_cast<int64_t>(bytes) + 63) / 64 * 64;
+}
+
+/// The product with B packed, where that pays and the library has such a layout.
+void choosePacked(Choice &choice) {
+  const GemmDesc &desc = choice.desc;
+  if (!packsB(desc) || !isBlocked(choice.primitive))
+    return;
+  const Primitive packed = makePrimitive(desc, false, true);
+  const memory::desc given = choice.primitive.weights_desc(), wanted = packed.weights_desc();
+  if (!isBlocked(packed) || wanted == given)
+    return;
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  choice.packing = dnnl::reorder::primitive_desc(cpuEngine(), given, cpuEngine(), wanted, attributes);
+  choice.primitive = packed;
+  choice.packedAt = aligned(std::max(packed.scratchpad_desc().get_size(), choice.packing.scratchpad_desc().get_size()));
+  choice.scratchEach = choice.packedAt + aligned(wanted.get_size());
+}
 
 Expected<Choice> choose(const GemmDesc &desc, int threads) {
   if (auto extents = gemmExtents(desc); !extents)
@@ -151,7 +186,9 @@ Expected<Choice> choose(const GemmDesc &desc, int threads) {
     if (reference && !onlyReferenceHere(used))
       return Error("oneDNN has only reference loops for product " + describe(desc) +
                    "; copy its operands to dense ones");
-    choice.scratchEach = (static_cast<int64_t>(choice.primitive.scratchpad_desc().get_size()) + 63) / 64 * 64;
+    choice.scratchEach = aligned(choice.primitive.scratchpad_desc().get_size());
+    if (choice.way == Way::whole)
+      choosePacked(choice);
   } catch (const dnnl::error &error) {
     return Error("oneDNN cannot build product " + describe(desc) + ": " + error.what());
   }
@@ -186,22 +223,31 @@ void fillEmptyProduct(const GemmDesc &desc, void *c, const void *bias) {
 struct Gemm::Impl {
   struct Worker {
     memory a, b, c, bias, scratch;
-    std::unordered_map<int, memory> arguments;
+    memory unpacked, packingScratch; // where B is packed
+    std::unordered_map<int, memory> arguments, packingArguments;
   };
   GemmDesc given;
   Choice choice;
   std::string implementation;
   dnnl::matmul primitive;
+  dnnl::reorder packing;
   dnnl::stream stream;
   std::vector<Worker> workers;
 
   void runOne(Worker &worker, const void *a, const void *b, void *c, const void *bias, void *scratch) {
     worker.a.set_data_handle(const_cast<void *>(a));
+    if (choice.packing) {
+      worker.unpacked.set_data_handle(const_cast<void *>(b));
+      worker.packingScratch.set_data_handle(scratch);
+      b = static_cast<char *>(scratch) + choice.packedAt;
+    }
     worker.b.set_data_handle(const_cast<void *>(b));
     worker.c.set_data_handle(c);
     if (given.bias)
       worker.bias.set_data_handle(const_cast<void *>(bias));
     worker.scratch.set_data_handle(scratch);
+    if (choice.packing)
+      packing.execute(stream, worker.packingArguments);
     primitive.execute(stream, worker.arguments);
   }
 };
@@ -243,6 +289,10 @@ Expected<Gemm> Gemm::create(const GemmDesc &desc, int threads) {
     if (choice->way == Way::perBatch)
       impl->implementation += " per batch";
     impl->primitive = dnnl::matmul(primitive);
+    if (choice->packing) {
+      impl->packing = dnnl::reorder(choice->packing);
+      impl->implementation += " packed";
+    }
     impl->stream = dnnl::stream(cpuEngine());
     for (int i = 0; i < choice->workers; ++i) {
       Impl::Worker worker;
@@ -254,6 +304,12 @@ Expected<Gemm> Gemm::create(const GemmDesc &desc, int threads) {
                           {DNNL_ARG_WEIGHTS, worker.b},
                           {DNNL_ARG_DST, worker.c},
                           {DNNL_ARG_SCRATCHPAD, worker.scratch}};
+      if (choice->packing) {
+        worker.unpacked = memory(choice->packing.src_desc(), cpuEngine(), nullptr);
+        worker.packingScratch = memory(choice->packing.scratchpad_desc(), cpuEngine(), nullptr);
+        worker.packingArguments = {
+            {DNNL_ARG_FROM, worker.unpacked}, {DNNL_ARG_TO, worker.b}, {DNNL_ARG_SCRATCHPAD, worker.packingScratch}};
+      }
       if (desc.bias) {
         worker.bias = memory(primitive.bias_desc(), cpuEngine(), nullptr);
         worker.arguments.emplace(DNNL_ARG_BIAS, worker.bias);

@@ -225,7 +225,7 @@ void execute(runtime::Executable &executable, const Options &options, const RunV
   runtime::Profiler *recorder = options.profile.empty() && !options.benchRuns ? nullptr : &profiler;
   if (options.runs) {
     for (int64_t i = 0; i < *options.runs; ++i) {
-      stage.step(recorder);
+      stage.step(options.benchRuns ? nullptr : recorder); // only warm runs are timed
       if (*options.runs > 1)
         stage.printScalars();
     }

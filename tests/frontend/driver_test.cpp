@@ -241,7 +241,12 @@ TEST(Driver, TrainsAndTimes) {
   const Result timed = tcc(model("attention") + " --threads=1 --bench=3 --profile=" + profile.string());
   EXPECT_EQ(timed.status, 0) << timed.err;
   EXPECT_HAS(timed.out, "ms median");
-  EXPECT_HAS(slurp(profile), "traceEvents");
+  const std::string trace = slurp(profile);
+  EXPECT_HAS(trace, "traceEvents");
+  // What runs before it is left out: cold, it would show the first touch of the memory.
+  EXPECT_EQ(tcc(model("attention") + " --threads=1 --run=2 --bench=3 --profile=" + profile.string()).status, 0);
+  const std::string again = slurp(profile);
+  EXPECT_EQ(std::count(again.begin(), again.end(), '{'), std::count(trace.begin(), trace.end(), '{'));
 }
 
 TEST(Driver, EachPassKeepsTheMeaning) {

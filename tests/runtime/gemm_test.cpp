@@ -304,5 +304,23 @@ TEST(Gemm, largerProductOnSeveralThreadCounts) {
     checkProduct(product(DType::f32, DType::f32, 100, 96, 300, true, false), threads);
 }
 
+// Rows of B that lie 12288 bytes apart share cache sets: B is packed, with all that may stand around a product.
+TEST(Gemm, packsRowsThatShareCacheSets) {
+  GemmDesc desc = product(DType::f32, DType::f32, 64, 3072, 256);
+  GemmDesc other = product(DType::f32, DType::f32, 64, 3056, 256);
+  const std::string plain = Gemm::create(other, 2)->implementation();
+  if (plain.starts_with("brg")) {
+    EXPECT_EQ(Gemm::create(desc, 2)->implementation(), plain + " packed");
+    EXPECT_GE(Gemm::create(desc, 2)->scratchpadBytes(), 256 * 3072 * 4);
+  }
+  checkProduct(desc, 1);
+  desc.accumulate = true;
+  desc.bias = DType::f32;
+  checkProduct(desc);
+  GemmDesc turned = product(DType::f32, DType::f32, 3072, 64, 256, true, true);
+  turned.c = dense(DType::f32, 3072, 64, true); // the operands change places
+  checkProduct(turned);
+}
+
 } // namespace
 } // namespace tcc::runtime
