@@ -627,27 +627,40 @@ def Tcc_ScatterAddOp : Tcc_Op<"scatter_add", [IsDifferentiable, KernelBodyOp, Al
 
 //===- products ------------------------------------------------------------------------------------------------===//
 
-def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, InferTypes,
-    DeclareOpInterfaceMethods<NarrowableOpInterface, ["keepResultType"]>,
-    DeclareOpInterfaceMethods<StructuredOpInterface, ["writesSlices"]>]> {
+def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, InferTypes, AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<NarrowableOpInterface, ["narrows", "keepResultType"]>,
+    DeclareOpInterfaceMethods<StructuredOpInterface, ["sharedBuffers", "writesSlices"]>]> {
   let hasOwnFunction = 1;
   let summary = "batched matrix product op(a)·op(b), accumulated in f32";
   let description = [{ a: [batch..., M, K], or [batch..., K, M] with transpose_a; b likewise [batch..., K, N], or one
-    matrix for all of a's batch. The result's element type is a's, or `dtype`.
+    matrix for all of a's batch. The result's element type is a's, or `dtype`. With `bias` [N], it is added to every
+    row; with `addend`, a tensor of the result's type is added: all in f32, rounded once, in an order that the target's
+    library chooses. Passes make both (fuse-epilogues); what a program writes so is a product and additions until then.
     matmul_c1: equal contraction sizes. matmul_c2: equal batch sizes, or b of rank 2. matmul_c3: a single matrix b
-    with a batched a needs transpose_a = false. matmul_c4: equal element types. matmul_c5: ranks of at least 2. }];
-  let arguments = (ins Tcc_FloatTensor:$a, Tcc_FloatTensor:$b, UnitAttr:$transpose_a, UnitAttr:$transpose_b,
+    with a batched a needs transpose_a = false. matmul_c4: equal element types. matmul_c5: ranks of at least 2.
+    matmul_c6: a bias is [N], of f32, of a's type or of the result's. matmul_c7: an addend has the result's type. }];
+  let arguments = (ins Tcc_FloatTensor:$a, Tcc_FloatTensor:$b, Optional<Tcc_FloatTensor>:$bias,
+                       Optional<Tcc_FloatTensor>:$addend, UnitAttr:$transpose_a, UnitAttr:$transpose_b,
                        OptionalAttr<TypeAttr>:$dtype);
   let results = (outs Tcc_FloatTensor:$result);
-  let assemblyFormat = [{ $a (`transposed` $transpose_a^)? `,` $b (`transposed` $transpose_b^)? attr-dict `:`
-                          type($a) `,` type($b) `->` type($result) }];
-  let formula = "result[..., m, n] = Σ_k a[..., m, k] · b[..., k, n]";
-  let gradientFormula = "da = dy · bᵀ, db = aᵀ · dy, summed over the batch for a single matrix b";
+  let assemblyFormat = [{ $a (`transposed` $transpose_a^)? `,` $b (`transposed` $transpose_b^)? (`bias` $bias^)?
+                          (`addend` $addend^)? attr-dict `:` type($a) `,` type($b) (`bias` type($bias)^)?
+                          (`addend` type($addend)^)? `->` type($result) }];
+  let extraClassDeclaration = [{
+    bool hasEpilogue() { return getBias() || getAddend(); }
+    /// The result by a product that adds nothing, additions in f32 and one rounding.
+    ::mlir::Value withoutEpilogue(::tcc::Emit &b);
+  }];
+  let formula = "result[..., m, n] = Σ_k a[..., m, k] · b[..., k, n] + bias[n] + addend[..., m, n]";
+  let gradientFormula = "da = dy · bᵀ, db = aᵀ · dy, summed over the batch for a single matrix b; dbias = Σ dy over all but n, daddend = dy";
   let example = [{
     %a = tcc.constant dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>
     %b = tcc.constant dense<[[1.0, 10.0]]> : tensor<1x2xf32>
     %y = tcc.matmul %a, %b transposed : tensor<2x2xf32>, tensor<1x2xf32> -> tensor<2x1xf32>
     // %y = 21 43
+    %c = tcc.constant dense<[0.5]> : tensor<1xf32>
+    %z = tcc.matmul %a, %b transposed bias %c addend %y : tensor<2x2xf32>, tensor<1x2xf32> bias tensor<1xf32> addend tensor<2x1xf32> -> tensor<2x1xf32>
+    // %z = 42.5 86.5
   }];
 }
 

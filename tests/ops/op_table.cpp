@@ -491,6 +491,42 @@ OpRow scatterAddRow() {
 
 //===- products ------------------------------------------------------------------------------------------------===//
 
+/// Products with a bias, an addend and both; of a batch, of 16 bits into both types, with either type of bias.
+void addEpilogues(OpRow &row) {
+  struct Sample {
+    std::string a, b, bias, to, element, biasElement, resultElement;
+  };
+  const std::vector<Sample> samples = {
+      {"7x17", "17x33", "33", "7x33", "f32", "f32", "f32"},   {"7x17", "17x33", "33", "7x33", "bf16", "f32", "bf16"},
+      {"7x17", "17x33", "33", "7x33", "bf16", "bf16", "f32"}, {"2x3x4", "4x5", "5", "2x3x5", "f32", "f32", "f32"},
+      {"2x3x4", "2x4x5", "5", "2x3x5", "f32", "f32", "f32"},  {"3x0", "0x5", "5", "3x5", "f32", "f32", "f32"},
+      {"4x3", "3x1", "1", "4x1", "f32", "f32", "f32"}};
+  for (const Sample &sample : samples)
+    for (int added = 1; added < 4; ++added) {
+      const bool bias = added & 1, addend = added & 2;
+      Strings arguments = {tensor(sample.a, sample.element), tensor(sample.b, sample.element)};
+      std::string names = "%a, %b", types = arguments[0] + ", " + arguments[1];
+      const std::string to = tensor(sample.to, sample.resultElement);
+      auto take = [&](const std::string &word, const std::string &type) {
+        names += " " + word + " %" + static_cast<char>('a' + arguments.size());
+        types += " " + word + " " + type;
+        arguments.push_back(type);
+      };
+      if (bias)
+        take("bias", tensor(sample.bias, sample.biasElement));
+      if (addend)
+        take("addend", to);
+      addCase(row.cases,
+              "matmul/" + sample.a + "/" + sample.b + "/" + sample.element + "/" + sample.resultElement +
+                  (bias ? "/bias " + sample.biasElement : "") + (addend ? "/addend" : ""),
+              arguments,
+              "%r = tcc.matmul " + names +
+                  (sample.element == sample.resultElement ? "" : " {dtype = " + sample.resultElement + "}") + " : " +
+                  types + " -> " + to,
+              {to});
+    }
+}
+
 OpRow matmulRow() {
   OpRow row{"tcc.matmul", {}, {}};
   struct Sample {
@@ -527,6 +563,7 @@ OpRow matmulRow() {
     add(sample, "bf16", "f32", "");
   }
   add(samples[1], "f16", "f16", "");
+  addEpilogues(row);
   withSpecials(add({"33x200", "200x15", false, false, "33x15"}, "f32", "f32", "/special"), Specials::some, tame);
   row.errors = {error("matmul_c1", {"tensor<2x3xf32>", "tensor<4x5xf32>"},
                       "%r = tcc.matmul %a, %b : tensor<2x3xf32>, tensor<4x5xf32> -> tensor<2x5xf32>"),
@@ -537,7 +574,19 @@ OpRow matmulRow() {
                 error("matmul_c4", {"tensor<2x3xf32>", "tensor<3x5xbf16>"},
                       "%r = tcc.matmul %a, %b : tensor<2x3xf32>, tensor<3x5xbf16> -> tensor<2x5xf32>"),
                 error("matmul_c5", {"tensor<3xf32>", "tensor<3x5xf32>"},
-                      "%r = tcc.matmul %a, %b : tensor<3xf32>, tensor<3x5xf32> -> tensor<5xf32>")};
+                      "%r = tcc.matmul %a, %b : tensor<3xf32>, tensor<3x5xf32> -> tensor<5xf32>"),
+                error("matmul_c6", {"tensor<2x3xf32>", "tensor<3x5xf32>", "tensor<2xf32>"},
+                      "%r = tcc.matmul %a, %b bias %c : tensor<2x3xf32>, tensor<3x5xf32> bias tensor<2xf32> -> "
+                      "tensor<2x5xf32>"),
+                error("matmul_c6", {"tensor<2x3xf32>", "tensor<3x5xf32>", "tensor<5xf16>"},
+                      "%r = tcc.matmul %a, %b bias %c : tensor<2x3xf32>, tensor<3x5xf32> bias tensor<5xf16> -> "
+                      "tensor<2x5xf32>"),
+                error("matmul_c7", {"tensor<2x3xf32>", "tensor<3x5xf32>", "tensor<5xf32>"},
+                      "%r = tcc.matmul %a, %b addend %c : tensor<2x3xf32>, tensor<3x5xf32> addend tensor<5xf32> -> "
+                      "tensor<2x5xf32>"),
+                error("matmul_c7", {"tensor<2x3xf32>", "tensor<3x5xf32>", "tensor<2x5xbf16>"},
+                      "%r = tcc.matmul %a, %b addend %c : tensor<2x3xf32>, tensor<3x5xf32> addend tensor<2x5xbf16> -> "
+                      "tensor<2x5xf32>")};
   return row;
 }
 
