@@ -33,6 +33,9 @@ runtime::GemmDesc gemmDesc(MatmulOp op, const ViewLimits &limits) {
   desc.c.rowStride = desc.n;
   desc.c.columnStride = 1;
   desc.c.batchStrides = {desc.batch[1] * desc.m * desc.n, desc.m * desc.n};
+  if (op.getBias())
+    desc.bias = *runtimeDType(tensorType(op.getBias()).getElementType());
+  desc.accumulate = static_cast<bool>(op.getAddend());
   return desc;
 }
 
@@ -43,6 +46,10 @@ std::string productLabel(const runtime::GemmDesc &desc) {
   label += std::to_string(desc.m) + "x" + std::to_string(desc.n) + "x" + std::to_string(desc.k) + " ";
   label += desc.a.columnStride == 1 ? 'n' : 't';
   label += desc.b.columnStride == 1 ? 'n' : 't';
+  if (desc.bias)
+    label += " +bias";
+  if (desc.accumulate)
+    label += " +addend";
   return label;
 }
 
@@ -52,6 +59,10 @@ runtime::Instruction lowerProduct(MatmulOp op, const StructuredCall &call, const
   product.a = call.operands[0];
   product.b = call.operands[1];
   product.c = call.results[0];
+  if (op.getBias())
+    product.bias = call.operands[2];
+  if (op.getAddend() && call.operands.back() != product.c)
+    product.addend = call.operands.back();
   product.scratch = call.scratch;
   runtime::Instruction made;
   made.label = productLabel(product.desc);

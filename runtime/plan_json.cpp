@@ -6,7 +6,7 @@
 namespace tcc::runtime {
 namespace {
 
-constexpr int64_t planVersion = 2;
+constexpr int64_t planVersion = 3;
 constexpr std::array spaces{Space::arena, Space::input, Space::output, Space::state, Space::constant, Space::table};
 
 // ---- writing
@@ -77,6 +77,7 @@ Json toJson(const MatmulCall &call) {
           {"b", idToJson(call.b)},
           {"c", idToJson(call.c)},
           {"bias", idToJson(call.bias)},
+          {"addend", idToJson(call.addend)},
           {"scratch", idToJson(call.scratch)}};
 }
 
@@ -268,6 +269,7 @@ MatmulCall readMatmulCall(JsonReader &reader, const Json &json) {
   call.b = readId(reader, json, "b");
   call.c = readId(reader, json, "c");
   call.bias = readId(reader, json, "bias");
+  call.addend = readId(reader, json, "addend");
   call.scratch = readId(reader, json, "scratch");
   return call;
 }

@@ -87,12 +87,14 @@ std::uint32_t alignmentOf(DevicePointer address) {
   return static_cast<std::uint32_t>(std::min<DevicePointer>(256, address & (~address + 1)));
 }
 
-/// Runs the product and compares every element with plain loops; what lies between C's rows must stay.
-void check(Products &products, const Device &device, const Stream &stream, const GemmDesc &desc, std::int64_t shift) {
-  SCOPED_TRACE(describe(desc) + " shifted by " + std::to_string(shift));
+/// Runs the product and compares every element with plain loops; what lies between C's rows must stay. `elsewhere`: it
+/// adds to another tensor than C.
+void checkOnce(Products &products, const Device &device, const Stream &stream, const GemmDesc &desc, std::int64_t shift,
+               bool elsewhere) {
+  SCOPED_TRACE(describe(desc) + " shifted by " + std::to_string(shift) + (elsewhere ? ", addend elsewhere" : ""));
   const GemmExtents extents = *gemmExtents(desc);
   Operand a(device, desc.a, extents.a, shift, 1), b(device, desc.b, extents.b, shift, 2),
-      c(device, desc.c, extents.c, shift, 3);
+      c(device, desc.c, extents.c, shift, 3), addend(device, desc.c, extents.c, shift, 5);
   MatrixLayout row;
   row.dtype = desc.bias.value_or(DType::f32);
   Operand bias(device, row, extents.bias, 0, 4);
@@ -104,7 +106,8 @@ void check(Products &products, const Device &device, const Stream &stream, const
 
   Product product =
       products.make(desc, {alignmentOf(a.address), alignmentOf(b.address), alignmentOf(c.address), workspaceBytes});
-  product.place({a.address, b.address, c.address, desc.bias ? bias.address : 0, workspace.address()});
+  product.place({a.address, b.address, c.address, desc.bias ? bias.address : 0, workspace.address(),
+                 elsewhere ? addend.address : 0});
   product.run(stream);
   stream.synchronize();
 
@@ -116,7 +119,7 @@ void check(Products &products, const Device &device, const Stream &stream, const
       for (std::int64_t i = 0; i < desc.m; ++i)
         for (std::int64_t j = 0; j < desc.n; ++j) {
           const std::int64_t place = at(desc.c, outer, inner, i, j);
-          double sum = desc.accumulate ? before[place] : 0;
+          double sum = elsewhere ? addend.get(place) : desc.accumulate ? before[place] : 0;
           if (desc.bias)
             sum += bias.get(j);
           for (std::int64_t k = 0; k < desc.k; ++k)
@@ -129,6 +132,12 @@ void check(Products &products, const Device &device, const Stream &stream, const
     if (!written[i]) {
       ASSERT_EQ(c.get(i), before[i]) << "element " << i << " between the rows";
     }
+}
+
+void check(Products &products, const Device &device, const Stream &stream, const GemmDesc &desc, std::int64_t shift) {
+  checkOnce(products, device, stream, desc, shift, false);
+  if (desc.accumulate && desc.k > 0)
+    checkOnce(products, device, stream, desc, shift, true);
 }
 
 /// Strides of a rows x columns matrix: row-major, column-major, and both with a gap.

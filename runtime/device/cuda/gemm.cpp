@@ -152,10 +152,10 @@ void Product::Impl::runOnce(const Stream &stream, const CallOffsets &at, const P
   auto pointer = [](DevicePointer base, std::int64_t offset) {
     return reinterpret_cast<void *>(base + static_cast<DevicePointer>(offset));
   };
-  void *const c = pointer(from.c, at.c);
+  void *const c = pointer(from.c, at.c), *const addend = from.addend ? pointer(from.addend, at.c) : c;
   const int status = session->lt.matmul(session->handle.get(), operation.get(), &one, pointer(from.b, at.b),
                                         layoutA.get(), pointer(from.a, at.a), layoutB.get(),
-                                        desc.accumulate ? &one : &zero, c, layoutC.get(), c, layoutC.get(), with.data(),
+                                        desc.accumulate ? &one : &zero, addend, layoutC.get(), c, layoutC.get(), with.data(),
                                         reinterpret_cast<void *>(from.workspace), workspaceBytes, stream.handle());
   if (status != 0)
     session->lt.check(status, "running product " + describe(desc));
@@ -183,6 +183,8 @@ void Product::place(const ProductPlaces &places) {
   impl->places = places;
   if (impl->swapped)
     std::swap(impl->places.a, impl->places.b);
+  if (impl->way == Impl::Way::nothing && places.addend)
+    refuse(impl->desc, "it adds an empty sum to a tensor elsewhere; a copy does that");
   if (impl->desc.bias && impl->way == Impl::Way::calls)
     setOperation(impl->session->lt, impl->operation.get(), ltDescBiasPointer, places.bias);
 }

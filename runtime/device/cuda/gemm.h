@@ -14,6 +14,7 @@ namespace tcc::runtime::cuda {
 /// Addresses of one product; 0 for what it does not have.
 struct ProductPlaces {
   DevicePointer a = 0, b = 0, c = 0, bias = 0, workspace = 0;
+  DevicePointer addend = 0; ///< laid out as c; what a product that accumulates adds to, 0 where that is c itself
 };
 
 /// What the addresses are multiples of, in bytes (a power of two, 256 at most), and the workspace's size.
