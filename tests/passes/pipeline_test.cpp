@@ -571,12 +571,14 @@ TEST_F(Pipeline, printsItsTable) {
       "up\n"
       " 9  split-reductions   shaped    on   before fusion: a long reduction's first part joins its producer\n"
       "10  narrow-activations shaped    off  before fusion, on the ops that it sees: it says what will be stored\n"
-      "11  fuse-kernels       fused     on   after every rewrite of primitives: none remains outside a kernel\n"
-      "12  schedule           fused     on   before planning: live ranges follow from the order\n"
-      "13  plan-memory        planned   on   last: places follow from order and kernels\n");
+      "11  fuse-epilogues     shaped    on   of final types and sizes; before fusion, which gets what products leave\n"
+      "12  fuse-kernels       fused     on   after every rewrite of primitives: none remains outside a kernel\n"
+      "13  schedule           fused     on   before planning: live ranges follow from the order\n"
+      "14  plan-memory        planned   on   last: places follow from order and kernels\n");
   EXPECT_NE(print(atLevel(0)).find("7  simplify           shaped    off"), std::string::npos);
   PipelineOptions on = atLevel(0);
   on.passes["simplify"] = on.passes["match-attention"] = on.passes["pad-shapes"] = true;
+  on.passes["fuse-epilogues"] = true;
   EXPECT_EQ(print(on), print(PipelineOptions()));
 }
 
