@@ -2,8 +2,8 @@
 //   1. from each product downwards, as long as one op reads the value: a 16-bit result widened, reshapes, additions of
 //      a repeated row (the bias) and of one tensor of the product's shape (the addend); at the end of the sum perhaps
 //      its rounding to the operands' 16-bit type;
-//   2. an addend is in memory already: an argument, a product, an operand of one. Of two products that are added up the
-//      later one takes the earlier one's result;
+//   2. an addend is in memory already: an argument, a product, an operand of one, what ops read that wait for different
+//      ones. Of two products that are added up the later one takes the earlier one's result;
 //   3. it pays where the sum is stored anyway: then the product's own result is neither written nor read. That is so
 //      where a structured op or the caller reads it, where it is what a further product adds, and, with an addend,
 //      where a later kernel reads it too: one that waits for a product, or for a value of one element such as a norm. A
@@ -186,21 +186,25 @@ private:
     Operation *op = value.getDefiningOp();
     auto literal = dyn_cast_if_present<ConstantOp>(op);
     return !op || isa<StructuredOpInterface>(op) || (literal && !literal.getValue().isSplat()) ||
-           inMemory.contains(value);
+           inMemory.contains(value) || (!op->hasTrait<ViewOp>() && isReadLater(value));
   }
 
-  /// Whether an op that reads the value waits for more than the value does.
+  /// Whether several ops read the value and one of them waits for more than the value does.
   bool isReadLater(Value value) const {
     SmallVector<Value> work{value};
+    int readers = 0;
+    bool later = false;
     while (!work.empty())
       for (Operation *reader : work.pop_back_val().getUsers()) {
-        if (isa<CastOp>(reader) || reader->hasTrait<ViewOp>())
+        if (isa<CastOp>(reader) || reader->hasTrait<ViewOp>()) {
           work.push_back(reader->getResult(0));
-        else if (llvm::any_of(reader->getOperands(),
-                              [&](Value operand) { return waits.lookup(operand) > waits.lookup(value); }))
-          return true;
+          continue;
+        }
+        ++readers;
+        later |= llvm::any_of(reader->getOperands(),
+                              [&](Value operand) { return waits.lookup(operand) > waits.lookup(value); });
       }
-    return false;
+    return later && readers > 1;
   }
 
   /// Whether the sum is in memory anyway, or will be: it is what a later product takes as its addend.
