@@ -178,25 +178,12 @@ private:
   };
   void addStep() {
     static constexpr Step steps[] = {
-        {3, &Generator::addUnary},
-        {4, &Generator::addBinary},
-        {1, &Generator::addChoice},
-        {2, &Generator::addReduction},
-        {1, &Generator::addReshape},
-        {1, &Generator::addTranspose},
-        {1, &Generator::addSlice},
-        {1, &Generator::addPad},
-        {1, &Generator::addConcat},
-        {1, &Generator::addBroadcast},
-        {2, &Generator::addProduct},
-        {2, &Generator::addRowComposite},
-        {1, &Generator::addSumOfProducts},
-        {1, &Generator::addUnaryComposite},
-        {1, &Generator::addCrossEntropy},
-        {1, &Generator::addGather},
-        {1, &Generator::addScatter},
-        {1, &Generator::addCast},
-        {1, &Generator::addDropoutOrAttention},
+        {3, &Generator::addUnary},          {4, &Generator::addBinary},       {1, &Generator::addChoice},
+        {2, &Generator::addReduction},      {1, &Generator::addReshape},      {1, &Generator::addTranspose},
+        {1, &Generator::addSlice},          {1, &Generator::addPad},          {1, &Generator::addConcat},
+        {1, &Generator::addBroadcast},      {2, &Generator::addProduct},      {2, &Generator::addRowComposite},
+        {1, &Generator::addUnaryComposite}, {1, &Generator::addCrossEntropy}, {1, &Generator::addGather},
+        {1, &Generator::addScatter},        {1, &Generator::addCast},         {1, &Generator::addDropoutOrAttention},
         {1, &Generator::addEqualSlices},
     };
     int total = 0;
@@ -434,6 +421,8 @@ private:
   }
 
   void addProduct() {
+    if (options.sums && dice.chance(50))
+      return addSumOfProducts();
     auto [x, bound] = pickOfRank(2);
     ArrayRef<int64_t> shape = shapeOf(x);
     int64_t rank = shape.size();
