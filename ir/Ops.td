@@ -651,6 +651,28 @@ def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, InferTypes,
   }];
 }
 
+def Tcc_MatmulGeluGradientOp : Tcc_Op<"matmul_gelu_gradient", [NoGradient, IsExpandable, InferTypes,
+    DeclareOpInterfaceMethods<StructuredOpInterface>]> {
+  let isTraced = 0;
+  let summary = "a matrix product times the slope of gelu at x: gelu_gradient of a product, rounded once";
+  let description = [{ a: [M, K]; b: [K, N], or [N, K] with transpose_b; x and the result [M, N]. Sums and slopes are
+    f32. What a library computes of a product on its way out; passes make it (fuse-gelu).
+    matmul_gelu_gradient_c1: matrices of one element type, of sizes that fit. }];
+  let arguments = (ins Tcc_FloatTensor:$a, Tcc_FloatTensor:$b, Tcc_FloatTensor:$x, UnitAttr:$transpose_b);
+  let results = (outs Tcc_FloatTensor:$result);
+  let assemblyFormat = [{ $a `,` $b (`transposed` $transpose_b^)? `at` $x attr-dict `:`
+                          type($a) `,` type($b) `,` type($x) `->` type($result) }];
+  let formula = "result = gelu_gradient(x, a·b)";
+  let gradientFormula = "none: no gradient of a gradient goes through it";
+  let example = [{
+    %a = tcc.constant dense<[[1.0, 2.0]]> : tensor<1x2xf32>
+    %b = tcc.constant dense<[[1.0], [0.5]]> : tensor<2x1xf32>
+    %x = tcc.constant dense<0.0> : tensor<1x1xf32>
+    %y = tcc.matmul_gelu_gradient %a, %b at %x : tensor<1x2xf32>, tensor<2x1xf32>, tensor<1x1xf32> -> tensor<1x1xf32>
+    // %y = 1
+  }];
+}
+
 //===- attention -----------------------------------------------------------------------------------------------===//
 
 def Tcc_FlashAttentionOp : Tcc_Op<"flash_attention", [IsDifferentiable, IsExpandable, InferTypes,
@@ -686,10 +708,19 @@ def Tcc_FlashAttentionOp : Tcc_Op<"flash_attention", [IsDifferentiable, IsExpand
   }];
 }
 
-def Tcc_FlashAttentionBackwardOp : Tcc_Op<"flash_attention_backward", [NoGradient, IsExpandable, InferTypes,
+class Tcc_AttentionGradient<string mnemonic> : Tcc_Op<mnemonic, [NoGradient, IsExpandable, InferTypes,
     AttrSizedOperandSegments, DeclareOpInterfaceMethods<NarrowableOpInterface, ["narrows"]>,
     DeclareOpInterfaceMethods<StructuredOpInterface>]> {
   let isTraced = 0;
+  let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v, Tcc_FloatTensor:$out,
+                       RankedTensorOf<[F32]>:$lse, Tcc_FloatTensor:$dOut, Optional<Tcc_IntScalar>:$seed,
+                       Optional<Tcc_IndexScalar>:$first, F64Attr:$scale, OptionalAttr<I64Attr>:$diagonal,
+                       OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$rate, OptionalAttr<I64Attr>:$stream);
+  let assemblyFormat = [{ $q `,` $k `,` $v `,` $out `,` $lse `,` $dOut (`diagonal` $diagonal^)? (`window` $window^)?
+                          `scale` $scale (`rate` $rate^)? (`stream` $stream^)? (`seed` $seed^)? (`first` $first^)?
+                          attr-dict `:` functional-type(operands, results) }];
+}
+def Tcc_FlashAttentionBackwardOp : Tcc_AttentionGradient<"flash_attention_backward"> {
   let summary = "gradients of q, k and v, given those of flash_attention's out; probabilities are computed again";
   let description = [{ Operands and attributes are flash_attention's, out and lse its results, dOut the gradient of
     out. With P = exp(scale·q·kᵀ - lse) and dS = P·(dOut·vᵀ - rowsum(dOut·out)): dQ = scale·dS·k, dK = scale·dSᵀ·q,
@@ -697,14 +728,7 @@ def Tcc_FlashAttentionBackwardOp : Tcc_Op<"flash_attention_backward", [NoGradien
     multiply. With dropout, dOut·vᵀ and the P of dV are what it leaves of them.
     flash_attention_backward_c1: out and dOut have q's type, lse is f32 [B, H, T]. The other constraints are
     flash_attention's. }];
-  let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v, Tcc_FloatTensor:$out,
-                       RankedTensorOf<[F32]>:$lse, Tcc_FloatTensor:$dOut, Optional<Tcc_IntScalar>:$seed,
-                       Optional<Tcc_IndexScalar>:$first, F64Attr:$scale, OptionalAttr<I64Attr>:$diagonal,
-                       OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$rate, OptionalAttr<I64Attr>:$stream);
   let results = (outs Tcc_FloatTensor:$dQ, Tcc_FloatTensor:$dK, Tcc_FloatTensor:$dV);
-  let assemblyFormat = [{ $q `,` $k `,` $v `,` $out `,` $lse `,` $dOut (`diagonal` $diagonal^)? (`window` $window^)?
-                          `scale` $scale (`rate` $rate^)? (`stream` $stream^)? (`seed` $seed^)? (`first` $first^)?
-                          attr-dict `:` functional-type(operands, results) }];
   let formula = "dQ, dK, dV of flash_attention";
   let gradientFormula = "none: no gradient of a gradient goes through it";
   let example = [{
@@ -717,6 +741,26 @@ def Tcc_FlashAttentionBackwardOp : Tcc_Op<"flash_attention_backward", [NoGradien
     // %y#0 = 0
     // %y#1 = -0.5 0.5
     // %y#2 = 0.5 0.5
+  }];
+}
+
+def Tcc_FlashAttentionPackedGradientOp : Tcc_AttentionGradient<"flash_attention_packed_gradient"> {
+  let summary = "flash_attention_backward's gradients in one tensor: heads of q, then of k, then of v";
+  let description = [{ Operands and attributes are flash_attention_backward's. packed [B, T, H + 2·G, d] holds dQ, dK
+    and dV side by side, the way a layer computes q, k and v by one product, whose gradient needs them so.
+    flash_attention_packed_gradient_c1: out and dOut have q's type, lse is f32 [B, H, T].
+    flash_attention_packed_gradient_c2: k has as many rows as q. The other constraints are flash_attention's. }];
+  let results = (outs Tcc_FloatTensor:$packed);
+  let formula = "packed = dQ, dK, dV of flash_attention, joined along their third dimension";
+  let gradientFormula = "none: no gradient of a gradient goes through it";
+  let example = [{
+    %q = tcc.constant dense<1.0> : tensor<1x2x1x1xf32>
+    %k = tcc.constant dense<0.0> : tensor<1x2x1x1xf32>
+    %v = tcc.constant dense<[[[[2.0]], [[4.0]]]]> : tensor<1x2x1x1xf32>
+    %o:2 = tcc.flash_attention %q, %k, %v scale 1.0 : (tensor<1x2x1x1xf32>, tensor<1x2x1x1xf32>, tensor<1x2x1x1xf32>) -> (tensor<1x2x1x1xf32>, tensor<1x1x2xf32>)
+    %dy = tcc.constant dense<1.0> : tensor<1x2x1x1xf32>
+    %y = tcc.flash_attention_packed_gradient %q, %k, %v, %o#0, %o#1, %dy scale 1.0 : (tensor<1x2x1x1xf32>, tensor<1x2x1x1xf32>, tensor<1x2x1x1xf32>, tensor<1x2x1x1xf32>, tensor<1x1x2xf32>, tensor<1x2x1x1xf32>) -> tensor<1x2x3x1xf32>
+    // %y = 0 -1 1 0 1 1
   }];
 }
 

@@ -82,7 +82,7 @@ void count(func::FuncOp function, PipelineReport &report) {
   report.kernels = report.matmuls = 0;
   for (Operation &op : function.getBody().front()) {
     report.kernels += isa<KernelOp>(op);
-    report.matmuls += isa<MatmulOp>(op);
+    report.matmuls += isa<MatmulOp, MatmulGeluGradientOp>(op);
   }
 }
 

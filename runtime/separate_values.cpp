@@ -54,6 +54,7 @@ private:
     use(call.a, true, false);
     use(call.b, true, false);
     use(call.bias, true, false);
+    use(call.aux, true, false);
     use(call.c, call.desc.accumulate, true);
     use(call.scratch, false, true);
     finish(first);

@@ -541,6 +541,33 @@ OpRow matmulRow() {
   return row;
 }
 
+OpRow matmulGeluGradientRow() {
+  OpRow row{"tcc.matmul_gelu_gradient", {}, {}};
+  auto text = [](const std::string &a, const std::string &b, const std::string &x, bool transposed) {
+    return "%r = tcc.matmul_gelu_gradient %a, %b" + std::string(transposed ? " transposed" : "") + " at %c : " + a +
+           ", " + b + ", " + x + " -> " + x;
+  };
+  struct Sample {
+    std::string a, b, to;
+    bool transposed;
+  };
+  for (const Sample &sample : {Sample{"7x17", "17x33", "7x33", false}, Sample{"7x17", "33x17", "7x33", true},
+                               Sample{"1x3", "3x1", "1x1", false}, Sample{"64x48", "96x48", "64x96", true},
+                               Sample{"0x5", "5x3", "0x3", false}, Sample{"4x0", "0x3", "4x3", false}})
+    for (const std::string &element : floats) {
+      std::string a = tensor(sample.a, element), b = tensor(sample.b, element), x = tensor(sample.to, element);
+      OpCase &added = addCase(
+          row.cases, "matmul_gelu_gradient/" + sample.a + "/" + sample.b + (sample.transposed ? "/tb/" : "/") + element,
+          {a, b, x}, text(a, b, x, sample.transposed), {x});
+      added.domains[2] = {-4, 4};
+    }
+  const std::string a = "tensor<2x3xf32>", b = "tensor<3x4xf32>", x = "tensor<2x4xf32>";
+  row.errors = {error("matmul_gelu_gradient_c1", {a, b, x}, text(a, b, x, true)),
+                error("matmul_gelu_gradient_c1", {a, b, "tensor<2x4xbf16>"}, text(a, b, "tensor<2x4xbf16>", false)),
+                error("matmul_gelu_gradient_c1", {a, b, a}, text(a, b, a, false))};
+  return row;
+}
+
 //===- composites ----------------------------------------------------------------------------------------------===//
 
 OpRow softmaxRow() {
@@ -791,6 +818,50 @@ OpRow flashAttentionBackwardRow() {
   return row;
 }
 
+/// The same sums as flash_attention_backward's, where keys and queries have as many rows.
+OpRow packedGradientRow() {
+  OpRow row{"tcc.flash_attention_packed_gradient", {}, {}};
+  auto text = [](const std::string &q, const std::string &k, const std::string &mask, const std::string &lse,
+                 const std::string &dropout, const std::string &more, const std::string &packed) {
+    return "%r = tcc.flash_attention_packed_gradient %a, %b, %c, %d, %e, %f " + mask + "scale 0.35 " + dropout + ": (" +
+           q + ", " + k + ", " + k + ", " + q + ", " + lse + ", " + q + more + ") -> " + packed;
+  };
+  auto sizesOf = [](const std::string &shape) {
+    SmallVector<StringRef> parts;
+    StringRef(shape).split(parts, 'x');
+    SmallVector<int64_t> sizes;
+    for (StringRef part : parts)
+      sizes.push_back(std::stoll(part.str()));
+    return sizes;
+  };
+  for (const FlashSample &sample : flashSamples) {
+    SmallVector<int64_t> q = sizesOf(sample.q), k = sizesOf(sample.k);
+    if (q[1] != k[1])
+      continue;
+    std::string packed = std::to_string(q[0]) + "x" + std::to_string(q[1]) + "x" + std::to_string(q[2] + 2 * k[2]) +
+                         "x" + std::to_string(q[3]);
+    for (const std::string &element : floats) {
+      std::string query = tensor(sample.q, element), key = tensor(sample.k, element), lse = lseOf(sample), dropout,
+                  more;
+      Strings types = {query, key, key, query, lse, query};
+      addDropout(sample, types, dropout, more);
+      OpCase &added = addCase(
+          row.cases,
+          "flash_attention_packed_gradient/" + sample.q + "/" + sample.k + "/" + sample.mask + sample.dropout + element,
+          types, text(query, key, sample.mask, lse, dropout, more, tensor(packed, element)), {tensor(packed, element)});
+      added.domains[4] = {1, 3};
+      for (size_t i = 6; i < types.size(); ++i)
+        added.domains[i] = {0, 1e9};
+    }
+  }
+  const std::string q = "tensor<1x3x2x4xf32>", k = "tensor<1x5x2x4xf32>", lse = "tensor<1x2x3xf32>",
+                    wrong = "tensor<1x3x2xf32>", packed = "tensor<1x3x6x4xf32>"; // [B, T, H], not [B, H, T]
+  row.errors = {
+      error("flash_attention_packed_gradient_c1", {q, q, q, q, wrong, q}, text(q, q, "", wrong, "", "", packed)),
+      error("flash_attention_packed_gradient_c2", {q, k, k, q, lse, q}, text(q, k, "", lse, "", "", packed))};
+  return row;
+}
+
 OpRow dropoutRow() {
   OpRow row{"tcc.dropout", {}, {}};
   for (std::string rate : {"0.0", "0.1", "0.5", "0.9"})
@@ -877,6 +948,7 @@ std::vector<OpRow> makeTable() {
           gatherRow(),
           scatterAddRow(),
           matmulRow(),
+          matmulGeluGradientRow(),
           elementwise("gelu", 1, {-4, 4}),
           elementwise("gelu_gradient", 2, {-4, 4}),
           elementwise("softplus", 1, {-4, 4}),
@@ -891,6 +963,7 @@ std::vector<OpRow> makeTable() {
           crossEntropyRow(),
           flashAttentionRow(),
           flashAttentionBackwardRow(),
+          packedGradientRow(),
           attentionRow(),
           dropoutRow(),
           stochasticCastRow(),

@@ -99,7 +99,12 @@ Owned<void *> makeOperation(const CublasLt &lt, const GemmDesc &desc, bool trans
   Owned<void *> operation(made, lt.matmulDescDestroy);
   setOperation(lt, made, ltDescTransposeA, std::int32_t(transposeA ? ltTransposed : ltPlain));
   setOperation(lt, made, ltDescTransposeB, std::int32_t(transposeB ? ltTransposed : ltPlain));
-  setOperation(lt, made, ltDescEpilogue, std::int32_t(desc.bias ? ltBias : ltNoEpilogue));
+  setOperation(lt, made, ltDescEpilogue,
+               std::int32_t(desc.geluGradient ? ltGeluGradient
+                            : desc.bias       ? ltBias
+                                              : ltNoEpilogue));
+  if (desc.geluGradient)
+    setOperation(lt, made, ltDescAuxLeading, desc.m == 1 ? desc.n : desc.c.rowStride);
   if (desc.bias)
     setOperation(lt, made, ltDescBiasType, std::int32_t(ltType(*desc.bias)));
   return operation;
@@ -128,6 +133,8 @@ void orient(Product::Impl &product, const GemmDesc &given) {
       refuse(given, "c has no unit stride; copy it, or give it unit column stride");
     if (given.bias)
       refuse(given, "c is transposed and has a bias; give it unit column stride");
+    if (given.geluGradient)
+      refuse(given, "c is transposed and is multiplied by slopes; give it unit column stride");
     product.desc = transposed(given);
     product.swapped = true;
   }
@@ -185,6 +192,8 @@ void Product::place(const ProductPlaces &places) {
     std::swap(impl->places.a, impl->places.b);
   if (impl->desc.bias && impl->way == Impl::Way::calls)
     setOperation(impl->session->lt, impl->operation.get(), ltDescBiasPointer, places.bias);
+  if (impl->desc.geluGradient && impl->way == Impl::Way::calls)
+    setOperation(impl->session->lt, impl->operation.get(), ltDescAuxPointer, places.aux);
 }
 
 void Product::run(const Stream &stream) const {
