@@ -5,6 +5,7 @@
 #include "codegen/targets.h"
 #include "codegen/verify_artefact.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "passes/prints.h"
 #include "runtime/threads.h"
 #include <chrono>
 
@@ -34,6 +35,7 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
   PipelineOptions pipeline = options.pipeline;
   pipeline.target = target.model();
   pipeline.queries = &target;
+  printsToResults(onlyFunction(module)); // the reference's results are the artefact's
   OwningOpRef<ModuleOp> captured;
   if (pipeline.verifyEach)
     captured = cast<ModuleOp>(module->clone());

@@ -16,6 +16,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def Tcc_Float : AnyTypeOf<[F32, BF16, F16, F8E4M3FN, F8E5M2]>;
 def Tcc_Element : AnyTypeOf<[F32, BF16, F16, F8E4M3FN, F8E5M2, I1, I32, I64]>;
 def Tcc_Tensor : RankedTensorOf<[Tcc_Element]>;
+def Tcc_PrintedTensor : RankedTensorOf<[F32, BF16, F16, I1, I32, I64]>;
 def Tcc_FloatTensor : RankedTensorOf<[Tcc_Float]>;
 def Tcc_NumberTensor : RankedTensorOf<[Tcc_Float, I32, I64]>;
 def Tcc_IntTensor : RankedTensorOf<[I32, I64]>;
@@ -43,7 +44,8 @@ defvar IsComposite = DeclareOpInterfaceMethods<CompositeOpInterface>;
 defvar IsExpandable = DeclareOpInterfaceMethods<ExpandableOpInterface>;
 defvar InferTypes = InferTypeOpAdaptor;
 
-class Tcc_Op<string mnemonic, list<Trait> traits = []> : Op<Tcc_Dialect, mnemonic, !listconcat(traits, [Pure])> {
+class Tcc_Op<string mnemonic, list<Trait> traits = [], list<Trait> effects = [Pure]>
+    : Op<Tcc_Dialect, mnemonic, !listconcat(traits, effects)> {
   // For frontend/generate_ops.cpp, which makes an enumerator, a row of the tracer's table and a plain C++ function.
   string cppName = "";    // of enumerator and function, where it is not the mnemonic in camel case
   bit hasOwnFunction = 0; // its function has conveniences and is written by hand (frontend/tensor.h)
@@ -383,6 +385,21 @@ def Tcc_DetachOp : Tcc_Unary<"detach", Tcc_Tensor, [NoGradient]> {
     %p = tcc.mul %x, %d : tensor<f32>
     %y = tcc.gradient %p wrt %x : tensor<f32>, tensor<f32>
     // %y = 3
+  }];
+}
+
+// A value for the host in the middle of a step: a graph break, where a host runs the step.
+def Tcc_ItemOp : Tcc_Unary<"item", Tcc_Tensor, [NoGradient]> {
+  let isTraced = 0;
+  let summary = "x, which the host asks for; x has one element (item_c1)";
+  let formula = "result = x";
+  let gradientFormula = "none: gradients take the result for a constant";
+  let hasVerifier = 1;
+  let example = [{
+    %x = tcc.constant dense<3.0> : tensor<f32>
+    %seen = tcc.item %x : tensor<f32>
+    %y = tcc.mul %x, %seen : tensor<f32>
+    // %y = 9
   }];
 }
 
@@ -1007,6 +1024,24 @@ def Tcc_GradientOp : Tcc_Op<"gradient", [InferTypes]> {
     %d = tcc.gradient %l wrt %x : tensor<f32>, tensor<f32>
     %y = tcc.gradient %d wrt %x : tensor<f32>, tensor<f32>
     // %y = 2
+  }];
+}
+
+def Tcc_PrintOp : Tcc_Op<"print", [NoGradient], [MemoryEffects<[MemWrite]>]> {
+  let isTraced = 0;
+  let summary = "name and values on stdout, when the step is done; digits read back to the same bits";
+  let description = [{ Never removed, and lines come in the order of the ops. print_c1: it stands in the function
+    itself, in no region of another op. print_c2: the name is not empty and of one line. }];
+  let arguments = (ins StrAttr:$name, Tcc_PrintedTensor:$x);
+  let assemblyFormat = "$name `,` $x attr-dict `:` type($x)";
+  let hasVerifier = 1;
+  let formula = "no result: a line `name = values`, `name [2, 3] = values` for a tensor, in the order of memory";
+  let gradientFormula = "none: it has no result";
+  let example = [{
+    %x = tcc.constant dense<[0.5, -2.0]> : tensor<2xf32>
+    %y = tcc.neg %x : tensor<2xf32>
+    tcc.print "y", %y : tensor<2xf32>
+    // %y = -0.5 2
   }];
 }
 

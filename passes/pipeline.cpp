@@ -3,6 +3,7 @@
 #include "mlir/IR/OperationSupport.h"
 #include "mlir/IR/Verifier.h"
 #include "passes/passes.h"
+#include "passes/prints.h"
 #include "passes/verify_each.h"
 #include "llvm/Support/Format.h"
 #include <chrono>
@@ -128,6 +129,7 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
 
   if (failed(markTarget(module, options.target)))
     return failure();
+  printsToResults(function);
   llvm::raw_ostream &dumps = options.dumpStream ? *options.dumpStream : llvm::errs();
   bool wantText = !options.dump.empty();
   std::string before = wantText ? textOf(module) : std::string();

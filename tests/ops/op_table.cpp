@@ -83,6 +83,18 @@ OpRow elementwise(const std::string &name, int arity, Domain domain, const Strin
   return row;
 }
 
+OpRow itemRow() {
+  OpRow row{"tcc.item", {}, {}};
+  for (const std::string &element : {"f32", "bf16", "f16", "i32", "i64", "i1"})
+    for (const std::string &shape : Strings{"", "1x1"}) {
+      const std::string type = tensor(shape, element);
+      addCase(row.cases, "item/" + shape + "/" + element, {type}, "%r = tcc.item %a : " + type, {type});
+    }
+  row.errors = {error("item_c1", {"tensor<2xf32>"}, "%r = tcc.item %a : tensor<2xf32>"),
+                error("item_c1", {"tensor<?xf32>"}, "%r = tcc.item %a : tensor<?xf32>")};
+  return row;
+}
+
 OpRow compareRow() {
   OpRow row{"tcc.compare", {}, {}};
   for (std::string predicate : {"eq", "ne", "lt", "le", "gt", "ge"})
@@ -863,6 +875,7 @@ std::vector<OpRow> makeTable() {
           castRow(),
           castByBitsRow(),
           elementwise("detach", 1, {}, {"f32", "bf16", "f16", "i32", "i64", "i1"}),
+          itemRow(),
           constantRow(),
           iotaRow(),
           randomBitsRow(),
@@ -909,6 +922,10 @@ ArrayRef<ErrorCase> structuralErrors() {
       error("gradient_c1", {"tensor<3xf32>"}, "%r = tcc.gradient %a wrt %a : tensor<3xf32>, tensor<3xf32>"),
       error("gradient_c2", {"tensor<f32>", "tensor<3xi32>"},
             "%r = tcc.gradient %a wrt %b : tensor<f32>, tensor<3xi32>"),
+      error("print_c1", {},
+            "builtin.module {\n    %x = tcc.constant dense<1.0> : tensor<f32>\n    tcc.print \"x\", %x : "
+            "tensor<f32>\n  }"),
+      error("print_c2", {"tensor<3xf32>"}, "tcc.print \"\", %a : tensor<3xf32>"),
       error("kernel_c1", {"tensor<3xf32>"},
             "%r = \"tcc.kernel\"(%a) ({\n  ^bb0(%x: tensor<4xf32>):\n    tcc.yield %x : tensor<4xf32>\n  }) : "
             "(tensor<3xf32>) -> tensor<4xf32>"),
