@@ -55,6 +55,7 @@ public:
     llvm::outs().flush(); // a step may print
     if (runtime::Error error = executable.run(in, out, state, recorder))
       throw Error(error.message());
+    std::fflush(stdout);
   }
 
   /// "run 3: loss 1.25": the scalars.
@@ -234,7 +235,6 @@ void execute(runtime::Executable &executable, const Options &options, const RunV
       if (*options.runs > 1)
         stage.printScalars();
     }
-    std::fflush(stdout);
     for (const NamedArray &result : stage.results())
       llvm::outs() << describe(result.name, result.array) << '\n';
   }

@@ -369,6 +369,12 @@ TEST(Breaks, OnADeviceWithMemoryOfItsOwn) {
   }
   expectSameStates(remote, here, 1e-6f);
   EXPECT_EQ(remote.step.counters().cache.misses, 3);
+  int64_t again = 0;
+  for (const BreakSite &site : remote.step.report().sites) {
+    EXPECT_EQ(site.inStep, 0) << "it does not wait there";
+    again += site.opsAgain;
+  }
+  EXPECT_GT(again, 0) << "and the report says what that costs";
 }
 
 TEST(Breaks, AnotherFunctionOnTheDeviceMeanwhileChangesNothing) {
