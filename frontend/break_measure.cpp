@@ -54,12 +54,15 @@ private:
 
 /// Milliseconds of one call but for what tracing itself takes.
 double Function::Impl::timedCall(std::span<const Array> arguments) {
-  const CallScope scope(*this, arguments);
-  prepare(arguments);
-  const double answers = now.answersMs;
   const Clock::time_point start = Clock::now();
-  waitFor(recorded.record->reads.empty() ? run(*current, *recorded.record, arguments) : finish());
-  return answers + millisecondsSince(start);
+  double tracing = 0;
+  {
+    const CallScope scope(*this, arguments); // what was kept goes with it, within the call
+    prepare(arguments);
+    tracing = millisecondsSince(start) - now.answersMs;
+    waitFor(recorded.record->reads.empty() ? run(*current, *recorded.record, arguments) : finish());
+  }
+  return millisecondsSince(start) - tracing;
 }
 
 BreakReport Function::Impl::measureBreaks(std::span<const Array> arguments, int runs) {

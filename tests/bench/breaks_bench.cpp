@@ -62,11 +62,11 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// 40 times tanh over a matrix, whose mean is looked at each time; perhaps with the gradient of all means.
+/// 40 layers of 64 x 64, whose means are looked at one after the other; perhaps with the gradient of all means.
 struct Chain {
-  Parameter scale{"scale", {256}};
+  Parameter weight{"weight", {64, 64}};
   double seen = 0;
-  Array x{{256, 256}};
+  Array x{{64, 64}};
   Function function;
 
   Chain(bool asks, bool takesGradient)
@@ -75,14 +75,14 @@ struct Chain {
             [this, asks, takesGradient](Tensor x) {
               Tensor total = mean(x);
               for (int i = 0; i < 40; ++i) {
-                x = tanh(x * scale);
+                x = tanh(matmul(x, weight));
                 const Tensor part = mean(x);
                 total = total + part;
                 if (asks)
                   seen += part.item();
               }
               if (takesGradient)
-                assign(scale, scale - 1e-3 * gradient(total, {scale}));
+                assign(weight, weight - 1e-3 * gradient(total, {weight}));
               return total;
             },
             [] {
@@ -91,10 +91,10 @@ struct Chain {
               options.report = [](std::string_view) {};
               return options;
             }())) {
-    for (float &value : scale.data<float>())
-      value = 1.5f;
-    for (size_t i = 0; i < 256 * 256; ++i)
+    for (size_t i = 0; i < 64 * 64; ++i) {
       x.data<float>()[i] = static_cast<float>(i % 251) / 251;
+      weight.data<float>()[i] = static_cast<float>(i * 7919 % 1009) / 1009 - 0.5f;
+    }
   }
   Chain(const Chain &) = delete;
 
