@@ -19,7 +19,8 @@ using namespace tcc::models;
 
 namespace {
 
-/// How many damaged copies of `original` the reader took, and how many it refused with an InputError.
+/// How many damaged copies of `original` the reader took, and how many it refused with an InputError. Prints both and
+/// the seed.
 std::pair<int, int> readMutants(const std::string &original, const std::function<void(const std::string &path)> &read) {
   MemoryFile file;
   std::mt19937 random(static_cast<uint32_t>(original.size()));
@@ -33,6 +34,7 @@ std::pair<int, int> readMutants(const std::string &original, const std::function
       ++refused;
     }
   }
+  std::printf("seed %zu: %d taken, %d refused\n", original.size(), taken, refused);
   return {taken, refused};
 }
 
