@@ -189,7 +189,7 @@ public:
       for (runtime::MapSlot &slot : launch->mapSlots)
         use(slot.buffer);
     } else if (auto *product = std::get_if<runtime::MatmulCall>(&instruction.call)) {
-      for (BufferId *id : {&product->a, &product->b, &product->c, &product->bias})
+      for (BufferId *id : {&product->a, &product->b, &product->c, &product->bias, &product->addend, &product->aux})
         use(*id);
       useScratch(product->scratch);
     } else if (auto *copy = std::get_if<runtime::CopyCall>(&instruction.call)) {
@@ -372,7 +372,12 @@ void StepCheck::checkOther(const CheckTarget::Group &group) {
   const runtime::Instruction &instruction = plan.instructions[group.first];
   const std::string where = ", instruction " + std::to_string(group.first);
   if (const auto *product = std::get_if<runtime::MatmulCall>(&instruction.call)) {
-    ProductValues values{readBack(product->a), readBack(product->b), readBack(product->bias), readBack(product->c), {}};
+    ProductValues values{readBack(product->a),
+                         readBack(product->b),
+                         readBack(product->bias),
+                         readBack(product->addend == runtime::noBuffer ? product->c : product->addend),
+                         {},
+                         readBack(product->aux)};
     runOnDevice(group);
     values.after = readBack(product->c);
     std::string error;

@@ -146,10 +146,49 @@ std::optional<std::string> productOf(const runtime::GemmDesc &desc, const Produc
   return std::string(static_cast<const char *>(c->data()), values.after.size());
 }
 
+/// GELU's slope, in its tanh form.
+double geluSlope(double x) {
+  constexpr double rate = 0.7978845608028654, cubic = 0.044715; // √(2/π)
+  if (std::isinf(x))
+    return x > 0;
+  const double t = std::tanh(rate * (x + cubic * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * rate * (1 + 3 * cubic * x * x);
+}
+
+/// A product that is multiplied by slopes, by the product in f32 without them.
+std::optional<ValueDifference> compareSloped(const runtime::GemmDesc &desc, const ProductValues &values,
+                                             std::string &error) {
+  runtime::GemmDesc plain = desc;
+  plain.geluGradient = false;
+  plain.c.dtype = DType::f32;
+  const auto count = static_cast<int64_t>(values.after.size()) / runtime::byteSize(desc.c.dtype);
+  ProductValues wide = values;
+  wide.before = wide.after = std::string(static_cast<size_t>(count) * 4, '\0');
+  const std::optional<std::string> sums = productOf(plain, wide, error);
+  wide.a = magnitudes(values.a, desc.a.dtype);
+  wide.b = magnitudes(values.b, desc.b.dtype);
+  const std::optional<std::string> sizes = sums ? productOf(plain, wide, error) : std::nullopt;
+  if (!sizes)
+    return std::nullopt;
+  constexpr double ofSlope = 0x1p-9; // a library computes it by approximations
+  const double factor = epsilon32 * (4 + 4 * std::sqrt(static_cast<double>(desc.k)));
+  for (int64_t i = 0; i < count; ++i) {
+    const double seen = elementAt(values.after, desc.c.dtype, i), sum = elementAt(*sums, DType::f32, i);
+    const double slope = geluSlope(elementAt(values.aux, desc.c.dtype, i)), expected = sum * slope;
+    const double allowed = 1.2 * factor * elementAt(*sizes, DType::f32, i) + ofSlope * std::abs(sum) +
+                           2.1 * roundingOf(desc.c.dtype) * std::abs(expected);
+    if (!sameKind(seen, expected) || (std::isfinite(expected) && std::abs(seen - expected) > allowed))
+      return ValueDifference{i, seen, expected, allowed};
+  }
+  return ValueDifference{};
+}
+
 } // namespace
 
 std::optional<ValueDifference> compareProduct(const runtime::GemmDesc &desc, const ProductValues &values,
                                               std::string &error) {
+  if (desc.geluGradient)
+    return compareSloped(desc, values, error);
   const std::optional<std::string> cpu = productOf(desc, values, error);
   if (!cpu)
     return std::nullopt;

@@ -30,7 +30,7 @@ int64_t longestSum(const KernelInfo &form);
 
 /// A product's operands and its result before and after; `bias` and `before` are empty where it has none.
 struct ProductValues {
-  std::string a, b, bias, before, after;
+  std::string a, b, bias, before, after, aux = {};
 };
 
 /// Compares a product with the CPU's. Nothing, and in `error` why, where the CPU's library does not have it.

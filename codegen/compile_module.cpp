@@ -5,6 +5,8 @@
 #include "codegen/targets.h"
 #include "codegen/verify_artefact.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "passes/prints.h"
+#include "runtime/printed.h"
 #include "runtime/threads.h"
 #include <chrono>
 
@@ -12,6 +14,8 @@ using namespace mlir;
 
 namespace tcc {
 namespace {
+
+static_assert(printPrefix == runtime::printPrefix, "passes name what the runtime prints");
 
 double millisecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
@@ -34,6 +38,7 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
   PipelineOptions pipeline = options.pipeline;
   pipeline.target = target.model();
   pipeline.queries = &target;
+  printsToResults(onlyFunction(module)); // the reference's results are the artefact's
   OwningOpRef<ModuleOp> captured;
   if (pipeline.verifyEach)
     captured = cast<ModuleOp>(module->clone());

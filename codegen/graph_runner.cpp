@@ -3,6 +3,7 @@
 #include "ir/reference/bytes.h"
 #include "ir/reference/compare.h"
 #include "passes/memory_places.h"
+#include "runtime/printed.h"
 #include "llvm/ADT/DenseSet.h"
 #include <cstring>
 
@@ -26,6 +27,8 @@ std::optional<runtime::TensorStorage> allocate(RankedTensorType type, std::strin
 
 std::unique_ptr<GraphRunner> GraphRunner::load(runtime::Artefact artefact, func::FuncOp function,
                                                const runtime::ExecutableOptions &options, std::string &error) {
+  for (runtime::TargetCode &target : artefact.targets)
+    runtime::silencePrints(target.plan); // a check prints nothing
   auto executable = runtime::Executable::load(std::move(artefact), options);
   if (!executable) {
     error = "does not load: " + executable.error().message();

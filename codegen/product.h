@@ -10,11 +10,13 @@ std::optional<runtime::DType> runtimeDType(mlir::Type element);
 
 /// The product as the library takes it; operands as matmulViews gives them.
 runtime::GemmDesc gemmDesc(MatmulOp op, const ViewLimits &limits);
+runtime::GemmDesc gemmDesc(MatmulGeluGradientOp op, const ViewLimits &limits);
 
-/// "matmul 96 x 256x64x256 nt": batch, m x n x k, and which operands are transposed.
+/// "matmul 96 x 256x64x256 nt +bias": batch, m x n x k, which operands are transposed, and what is added.
 std::string productLabel(const runtime::GemmDesc &desc);
 
 /// The product as one instruction.
 runtime::Instruction lowerProduct(MatmulOp op, const StructuredCall &call, const ViewLimits &limits);
+runtime::Instruction lowerProduct(MatmulGeluGradientOp op, const StructuredCall &call, const ViewLimits &limits);
 
 } // namespace tcc

@@ -1,4 +1,5 @@
 // What Function::report() says, counted while calls run.
+#include "frontend/break_words.h"
 #include "frontend/function_impl.h"
 #include <algorithm>
 #include <cstdio>
@@ -7,28 +8,12 @@
 namespace tcc {
 namespace {
 
-const char *insteadOf(ReadKind kind) {
-  switch (kind) {
-  case ReadKind::item:
-    return "return the value from the function, or stay in the graph: detach() for a value that gradients stop at";
-  case ReadKind::array:
-    return "return the tensor from the function";
-  case ReadKind::print:
-    return "return the tensor from the function and print it after the call";
-  case ReadKind::branch:
-    return "select() computes both sides in the graph; or make what decides an input";
-  }
-  return "";
-}
-
 constexpr int64_t manyCalls = 8;
 
 } // namespace
 
 size_t Function::Impl::siteOf(const HostRead &read) {
-  const std::string why = std::string(nameOf(read.kind)) +
-                          (read.kind == ReadKind::branch ? " needs its value" : " asks for a value") +
-                          (read.name.empty() ? "" : ", '" + read.name + "'");
+  const std::string why = breakReason(read.kind, read.name);
   for (size_t i = 0; i < breaks.sites.size(); ++i) {
     BreakSite &site = breaks.sites[i];
     if (site.line == read.loc.line() && site.column == read.loc.column() && site.why == why &&
@@ -40,7 +25,7 @@ size_t Function::Impl::siteOf(const HostRead &read) {
                           .column = read.loc.column(),
                           .source = sourceLine(read.loc.file_name(), read.loc.line()),
                           .why = why,
-                          .instead = insteadOf(read.kind),
+                          .instead = std::string(insteadOf(read.kind)),
                           .times = 1});
   segmentsOfSite.emplace_back();
   return breaks.sites.size() - 1;

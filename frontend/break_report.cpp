@@ -1,5 +1,6 @@
 #include "frontend/break_report.h"
 #include "llvm/Support/JSON.h"
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 
@@ -7,6 +8,8 @@ namespace tcc {
 namespace {
 
 std::string number(double value) {
+  if (std::isnan(value))
+    return "unmeasured";
   char text[32];
   std::snprintf(text, sizeof text, "%.3g", value);
   return text;
@@ -14,6 +17,10 @@ std::string number(double value) {
 
 std::string count(int64_t n, const char *what) {
   return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+
+llvm::json::Value numberOrNull(double value) {
+  return std::isnan(value) ? llvm::json::Value(nullptr) : llvm::json::Value(value);
 }
 
 llvm::json::Value toJson(const BreakSite &site) {
@@ -29,7 +36,8 @@ llvm::json::Value toJson(const BreakSite &site) {
                             {"kernels", site.kernels},
                             {"bytes_to_host", site.bytesToHost},
                             {"ops_again", site.opsAgain},
-                            {"ms", site.milliseconds}};
+                            {"ms", numberOrNull(site.milliseconds)},
+                            {"measured_ms", numberOrNull(site.measuredMs)}};
 }
 
 std::string siteText(const BreakSite &site) {
@@ -42,8 +50,8 @@ std::string siteText(const BreakSite &site) {
   text += "  " + count(site.times, "time") + ", in " + std::to_string(site.inStep) +
           " of them the step waited and went on; " + count(site.segments, "segment") + " compiled for it (" +
           count(site.kernels, "kernel") + " that are not fused across it), " + count(site.opsAgain, "op") +
-          " computed again, " + count(site.bytesToHost, "byte") + " to the host, " + number(site.milliseconds) +
-          " ms\n";
+          " computed again, " + count(site.bytesToHost, "byte") + " to the host, " + number(site.milliseconds) + " ms" +
+          (std::isnan(site.measuredMs) ? "" : "; " + number(site.measuredMs) + " ms of a call, measured") + "\n";
   return text + "  try: " + site.instead + "\n";
 }
 
@@ -52,6 +60,8 @@ std::string siteText(const BreakSite &site) {
 std::string BreakReport::text() const {
   std::string text = "'" + function + "': " + count(calls, "call") + ", " + std::to_string(callsWithBreaks) +
                      " with graph breaks, " + count(compiled, "compilation") + "\n";
+  if (!std::isnan(oneStepMs))
+    text += "a call takes " + number(withBreaksMs) + " ms, as one step " + number(oneStepMs) + " ms\n";
   if (sites.empty())
     text += "no graph breaks\n";
   for (const BreakSite &site : sites)
@@ -72,6 +82,8 @@ std::string BreakReport::json() const {
                                                                          {"calls", calls},
                                                                          {"calls_with_breaks", callsWithBreaks},
                                                                          {"compiled", compiled},
+                                                                         {"with_breaks_ms", numberOrNull(withBreaksMs)},
+                                                                         {"one_step_ms", numberOrNull(oneStepMs)},
                                                                          {"breaks", std::move(breaks)},
                                                                          {"recompiles", std::move(again)}});
   return text;

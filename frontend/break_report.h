@@ -2,6 +2,7 @@
 #pragma once
 #include "frontend/shape.h"
 #include <cstdint>
+#include <limits>
 #include <source_location>
 #include <string>
 #include <vector>
@@ -21,7 +22,8 @@ struct BreakSite {
   int64_t kernels = 0;     ///< of these segments: what a step without the break has within its own
   int64_t bytesToHost = 0; ///< in all
   int64_t opsAgain = 0;    ///< that were computed once more behind it, in all
-  double milliseconds = 0; ///< that the break cost, measured, in all; without compiling
+  double measuredMs = std::numeric_limits<double>::quiet_NaN(); ///< of a call, its share of what measureBreaks() found
+  double milliseconds = 0; ///< that the break cost, measured, in all; without compiling; NaN: not measured
 };
 
 /// A compilation although something was compiled before.
@@ -34,6 +36,8 @@ struct BreakReport {
   std::string function;
   int64_t calls = 0, callsWithBreaks = 0;
   int64_t compiled = 0; ///< segments and steps
+  /// Of a call as measureBreaks() found it: with the breaks, and as one step. NaN where it was not asked for.
+  double withBreaksMs = std::numeric_limits<double>::quiet_NaN(), oneStepMs = withBreaksMs;
   std::vector<BreakSite> sites;
   std::vector<RecompileReason> recompiles;
 

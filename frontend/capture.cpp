@@ -1,7 +1,7 @@
 // Inference of newly recorded ops through the dialect, and building of a module from a record.
 #include "frontend/capture.h"
 #include "codegen/dtypes.h"
-#include "ir/dialect.h"
+#include "ir/host_ops.h"
 #include "ir/names.h"
 #include "ir/scalar_form.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -214,8 +214,20 @@ std::vector<ValueType> inferTypes(OpKind kind, std::span<const ValueType> operan
   return results;
 }
 
+namespace {
+
+void showRead(OpBuilder &builder, const HostRead &read, Value value) {
+  const Location place = toLocation(read.loc, builder.getContext());
+  if (read.kind == ReadKind::print)
+    PrintOp::create(builder, place, read.name, value);
+  else if (tensorType(value).getNumElements() == 1)
+    ItemOp::create(builder, place, value.getType(), value);
+}
+
+} // namespace
+
 OwningOpRef<ModuleOp> buildModule(const Record &record, const std::string &name,
-                                  std::span<const std::string> outputNames, MLIRContext &contextRef) {
+                                  std::span<const std::string> outputNames, MLIRContext &contextRef, bool showsReads) {
   MLIRContext *context = &contextRef;
   OpBuilder builder(context);
   Location unknown = UnknownLoc::get(context);
@@ -255,7 +267,13 @@ OwningOpRef<ModuleOp> buildModule(const Record &record, const std::string &name,
 
   // 2. The ops.
   builder.setInsertionPointToEnd(body);
-  for (const OpRecord &op : record.ops) {
+  auto read = record.reads.begin();
+  const auto showReadsBefore = [&](size_t ops) {
+    for (; showsReads && read != record.reads.end() && read->ops <= ops; ++read)
+      showRead(builder, *read, values[read->value]);
+  };
+  for (const auto &[index, op] : llvm::enumerate(record.ops)) {
+    showReadsBefore(index);
     const TracedOp &traced = tracedOp(op.kind);
     OperationState state(toLocation(op, traced.name, context), "tcc." + std::string(traced.name));
     for (uint32_t i = op.operands; i < op.operandEnd; ++i)
@@ -269,6 +287,8 @@ OwningOpRef<ModuleOp> buildModule(const Record &record, const std::string &name,
     for (uint32_t i = 0; i < op.results; ++i)
       values[op.firstResult + i] = made->getResult(i);
   }
+
+  showReadsBefore(record.ops.size());
 
   // 3. What comes out.
   SmallVector<Value> results;

@@ -26,7 +26,10 @@ std::vector<ValueType> inferTypes(OpKind kind, std::span<const ValueType> operan
 ValueType valueType(mlir::RankedTensorType type);
 
 /// The module of a recorded function: @name(inputs, states) -> (outputs, updates), locations as the user's lines.
+/// `showsReads`: what the host asked for on the way stands there as tcc.item and tcc.print, as far as it was one
+/// element or was printed.
 mlir::OwningOpRef<mlir::ModuleOp> buildModule(const Record &record, const std::string &name,
-                                              std::span<const std::string> outputNames, mlir::MLIRContext &context);
+                                              std::span<const std::string> outputNames, mlir::MLIRContext &context,
+                                              bool showsReads = false);
 
 } // namespace tcc

@@ -13,6 +13,7 @@
 #include "passes/stages.h"
 #include "runtime/executable.h"
 #include "runtime/files.h"
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -81,6 +82,21 @@ Function::Impl &Function::held() const {
   return *impl;
 }
 
+/// The one that has seen such arguments, or a new one.
+void Function::Impl::chooseTracer(const std::vector<ValueType> &types) {
+  constexpr size_t most = 8;
+  const auto known = std::ranges::find_if(tracers, [&](const auto &entry) { return entry.first == types; });
+  if (known != tracers.end()) {
+    tracers.splice(tracers.begin(), tracers, known);
+    return;
+  }
+  tracers.emplace_front(std::piecewise_construct, std::tuple(types), std::tuple());
+  if (tracers.size() <= most)
+    return;
+  forgottenOps += tracers.back().second.opsRecorded();
+  tracers.pop_back();
+}
+
 void Function::Impl::trace(std::span<const Array> arguments) {
   std::vector<ValueType> types;
   for (const Array &argument : arguments)
@@ -91,7 +107,8 @@ void Function::Impl::trace(std::span<const Array> arguments) {
   wasRecorded = false;
   inputTypes = types;
   ++counts.traces;
-  recorded = tracer.record(fn, types, inputNames, [this](const HostRead &read) { return answer(read); });
+  chooseTracer(types);
+  recorded = tracer().record(fn, types, inputNames, [this](const HostRead &read) { return answer(read); });
   wasRecorded = true;
 }
 
@@ -120,9 +137,9 @@ std::vector<runtime::Guard> Function::Impl::guardsOf(const Record &record, uint6
 }
 
 /// A recorded function, its loss scaled where products are of f16.
-mlir::OwningOpRef<mlir::ModuleOp> Function::Impl::module(const Record &record,
-                                                         std::span<const std::string> outputs) const {
-  mlir::OwningOpRef<mlir::ModuleOp> made = buildModule(record, name, outputs, threadContext());
+mlir::OwningOpRef<mlir::ModuleOp> Function::Impl::module(const Record &record, std::span<const std::string> outputs,
+                                                         bool showsReads) const {
+  mlir::OwningOpRef<mlir::ModuleOp> made = buildModule(record, name, outputs, threadContext(), showsReads);
   if (options.products == runtime::DType::f16)
     scaleLoss(graphFunction(*made));
   return made;
@@ -160,6 +177,8 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &recor
   if (record.asked > 0)
     graphFunction(*module)->setAttr(askedAttr,
                                     mlir::Builder(&context).getI64IntegerAttr(static_cast<int64_t>(record.asked)));
+  if (record.steady)
+    graphFunction(*module)->setAttr(steadyAttr, mlir::UnitAttr::get(&context));
   std::map<std::string, ValueHint> uses;
   if (options.checked)
     uses = valueHints(graphFunction(*module));
@@ -168,6 +187,7 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &recor
   CompileOptions compileOptions;
   applyFlags(options, compileOptions);
   compileOptions.targetName = device->codeTarget();
+  compileOptions.cpu.steady = record.asked > 0 || record.steady;
   CompileReport report;
   Remarks remarks;
   if (wantsRemarks(options))
@@ -407,7 +427,7 @@ std::string Function::graph(std::span<const Array> arguments) {
   if (!impl->hasPathFor(arguments))
     impl->trace(arguments);
   impl->current = nullptr; // a frozen function traces again
-  return graphText(*impl->module(*impl->recorded.record, impl->options.outputs));
+  return graphText(*impl->module(*impl->recorded.record, impl->options.outputs, true));
 }
 
 const CompileSummary &Function::lastCompile() const {
@@ -418,9 +438,16 @@ BreakReport Function::report() const {
   return held().breakReport();
 }
 
+BreakReport Function::measureBreaks(std::span<const Array> arguments, int runs) {
+  const Turn turn(held().busy, impl->name);
+  return impl->measureBreaks(arguments, runs);
+}
+
 CallCounters Function::counters() const {
   CallCounters counts = held().counts;
-  counts.opsRecorded = impl->tracer.opsRecorded();
+  counts.opsRecorded = impl->forgottenOps;
+  for (const auto &[types, tracer] : impl->tracers)
+    counts.opsRecorded += tracer.opsRecorded();
   counts.cache = impl->cache.counters();
   const runtime::CacheCounters &parts = impl->segments.counters();
   counts.cache.hits += parts.hits;

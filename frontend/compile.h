@@ -23,14 +23,12 @@ class Profiler;
 struct Plan;
 } // namespace runtime
 
-/// The compiler's flags (level, products, passes, threads, march, fastMath) are its base.
+/// The compiler's flags (level, products, passes, threads, march, fastMath, fullGraph, …) are its base.
 struct FunctionOptions : CompilerFlags {
   std::vector<std::string> inputs = {};  ///< names of the arguments; arg0, arg1, … by default
   std::vector<std::string> outputs = {}; ///< names of the results; result0, … by default
   bool frozen = false;                   ///< trace once and never again: the user's promise that nothing changes;
                                          ///< other shapes or types are traced again, and `report` says so
-  bool fullGraph = false;                ///< a graph break is an error, at its place
-  bool recompilesAreErrors = false;      ///< so is a compilation although something was compiled before
   bool checked = false;                  ///< NaN-fill buffers before every run
   bool separate = false;                 ///< for checks: each value of a step in guarded memory of its own
   /// What runs the function, shared with others that may take turns on it; null: a CPU device of its own.
@@ -99,6 +97,10 @@ public:
   /// Where values were asked for in the middle of a step, what that cost, and what was compiled again. With the
   /// environment's TCC_GRAPH_BREAKS=1 its text is printed on stderr when the function goes.
   BreakReport report() const;
+  /// The same with the cost of the breaks measured: the path that a call with these arguments takes, `runs` times with
+  /// its breaks and as one step without, which is compiled for this. The traced function runs each time, and what it
+  /// prints is printed; states and counts stay as they are. Throws Error as call().
+  BreakReport measureBreaks(std::span<const Array> arguments, int runs = 10);
   /// Why the last call compiled; empty if it did not.
   const std::string &missReason() const;
   /// The states that products of f16 add to a training step (loss_scaling.h), zeros at first, to be kept with the

@@ -74,6 +74,15 @@ std::string unsetFastMath(std::string_view, CompilerFlags &flags) {
   return {};
 }
 
+std::string refuseBreaks(std::string_view, CompilerFlags &flags) {
+  flags.fullGraph = true;
+  return {};
+}
+std::string refuseRecompiles(std::string_view, CompilerFlags &flags) {
+  flags.recompilesAreErrors = true;
+  return {};
+}
+
 std::string setPattern(std::string_view value, std::string_view flag, std::string &pattern) {
   try {
     pattern = value.empty() ? "." : std::string(value);
@@ -123,6 +132,8 @@ constexpr CompilerFlag table[] = {
     {"-f", "[no-]PASS", "Switch a pass on or off; tcc --print-pipeline names them", setPass},
     {"-ffast-math", "", "Allow approximations", setFastMath},
     {"-fno-fast-math", "", "Allow none (default)", unsetFastMath},
+    {"-Werror=graph-break", "", "A value that the host asks for in the middle of a step is an error", refuseBreaks},
+    {"-Werror=recompile", "", "So is compiling a function once more", refuseRecompiles},
     {"-march=", "CPU", "CPU to compile for (native)", setMarch},
     {"--dtype=", "TYPE", "What f32 products multiply: f32 (default), bf16, f16, or auto, the fastest one", setProducts},
     {"--threads=", "N", "Threads of the compiled program (all)", setThreads},

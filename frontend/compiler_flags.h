@@ -20,6 +20,8 @@ struct CompilerFlags {
   int threads = 0;                         ///< 0: all that the process may use
   std::string march = {};                  ///< empty: native
   bool fastMath = false;                   ///< approximations are allowed
+  bool fullGraph = false;                  ///< -Werror=graph-break: one is an error, at its place
+  bool recompilesAreErrors = false;        ///< -Werror=recompile: so is a compilation after the first
 
   // What the compiler tells about its work (frontend/remarks.h). Patterns are extended regular expressions over the
   // names of passes; empty: none.

@@ -7,10 +7,14 @@
 //      later segments begin there.
 // At the end the step that waits runs on, or the rest is a segment of its own; with gradients it is the whole step,
 // from the inputs. It alone writes states.
+#include "frontend/break_words.h"
 #include "frontend/function_impl.h"
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cstring>
+#include <unordered_map>
+#include <unordered_set>
 
 namespace tcc {
 namespace {
@@ -41,34 +45,20 @@ int64_t bytesOf(const ValueType &type) {
 
 } // namespace
 
-std::string_view nameOf(ReadKind kind) {
-  switch (kind) {
-  case ReadKind::item:
-    return "`item()`";
-  case ReadKind::array:
-    return "`toHost()`";
-  case ReadKind::print:
-    return "`print()`";
-  case ReadKind::branch:
-    return "a condition";
-  }
-  return "a value";
-}
-
 void Function::Impl::refuseBreak(const HostRead &read) const {
   const std::string asks = std::string(nameOf(read.kind)) + " asks for a value in the middle of '" + name + "'";
   if (options.frozen)
     fail(asks + ", which is frozen and not traced again; return the value instead", read.loc);
   if (options.fullGraph)
-    fail("graph break: " + asks + ", and `fullGraph` allows none; return the value instead", read.loc);
+    fail(breakRefusal(read.kind, name), read.loc);
   if (now.reads > mostReads)
     fail(asks + " for the " + std::to_string(mostReads + 1) + "th time in one call; a loop that ends by data must end",
          read.loc);
 }
 
 /// Of an argument or a state: what it was when the call began.
-std::optional<Array> Function::Impl::argumentValue(uint32_t value) const {
-  const Record &record = tracer.running();
+std::optional<Array> Function::Impl::argumentValue(uint32_t value) {
+  const Record &record = tracer().running();
   for (size_t i = 0; i < record.arguments.size(); ++i) {
     const Record::Argument &argument = record.arguments[i];
     if (argument.value != value || record.producerOf(value))
@@ -118,34 +108,40 @@ Array Function::Impl::answer(const HostRead &read) {
   computing += now.runMs[site] - ranBefore;
   BreakSite &counted = breaks.sites[site];
   counted.bytesToHost += value->second.bytes();
-  counted.milliseconds += std::chrono::duration<double, std::milli>(Clock::now() - start).count() - computing -
-                          (compileMs - compiledBefore);
+  const double all = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  counted.milliseconds += all - computing - (compileMs - compiledBefore);
+  now.answersMs += all;
   return value->second;
 }
 
-/// Literals that changed behind a break are run-time scalars of the segment.
+/// Literals behind a break are constants while all are what they were first. Otherwise those that have changed are
+/// run-time scalars: the first such set that holds all that differ now, so that equal calls always run the same code.
 Segment Function::Impl::cut(const Record &whole, SegmentWish wish) {
   Segment segment = cutSegment(whole, wish);
   const auto [known, isNew] = literalValues.try_emplace(recordHash(segment.record));
   LiteralValues &literals = known->second;
-  std::set<uint32_t> scalars;
+  std::set<size_t> changed;
   for (size_t i = 0; i < segment.literals.size(); ++i) {
     const uint32_t index = segment.literals[i];
     const double value = whole.literals[index].value;
-    if (isNew) {
+    if (isNew)
       literals.first.push_back(value);
-      literals.isScalar.push_back(false);
-      continue;
-    }
-    const bool isBehind = !whole.reads.empty() && whole.reads.front().literals <= index;
-    if (isBehind && !sameBits(value, literals.first[i]))
-      literals.isScalar[i] = true;
-    if (literals.isScalar[i])
-      scalars.insert(index);
+    else if (!whole.reads.empty() && whole.reads.front().literals <= index && !sameBits(value, literals.first[i]))
+      changed.insert(i);
   }
-  if (scalars.empty())
+  if (changed.empty())
     return segment;
-  wish.isScalar = [&](uint32_t literal) { return scalars.contains(literal); };
+  const auto holdsAll = [&](const std::set<size_t> &scalars) { return std::ranges::includes(scalars, changed); };
+  auto scalars = std::ranges::find_if(literals.scalars, holdsAll);
+  if (scalars == literals.scalars.end()) {
+    if (!literals.scalars.empty())
+      changed.insert(literals.scalars.back().begin(), literals.scalars.back().end());
+    scalars = literals.scalars.insert(scalars, std::move(changed));
+  }
+  std::set<uint32_t> indices;
+  for (size_t i : *scalars)
+    indices.insert(segment.literals[i]);
+  wish.isScalar = [&](uint32_t literal) { return indices.contains(literal); };
   return cutSegment(whole, wish);
 }
 
@@ -171,12 +167,12 @@ std::vector<Array> Function::Impl::inputsOf(const Segment &segment, const Record
 
 /// The value that was asked for, and what it computes on its way of what the user's code still holds.
 void Function::Impl::runSegment(const HostRead &read) {
-  const Record &record = tracer.running();
-  SegmentWish wish{.targets = {read.value}, .ops = tracer.opsSoFar(), .literals = tracer.literalsSoFar()};
+  const Record &record = tracer().running();
+  SegmentWish wish{.targets = {read.value}, .literals = tracer().literalsSoFar()};
   wish.isKept = [this](uint32_t value) { return now.kept.contains(value); };
-  for (uint32_t op : cutSegment(record, wish).ops)
+  for (uint32_t op : segmentOps(record, wish))
     for (uint32_t i = 0; i < record.ops[op].results; ++i)
-      if (const uint32_t value = record.ops[op].firstResult + i; value != read.value && tracer.isHeld(value) &&
+      if (const uint32_t value = record.ops[op].firstResult + i; value != read.value && tracer().isHeld(value) &&
                                                                  !now.kept.contains(value) &&
                                                                  bytesOf(record.values[value]) <= mostKeptBytes)
         wish.targets.push_back(value);
@@ -195,13 +191,15 @@ void Function::Impl::runSegment(const HostRead &read) {
 
 /// The whole step that ends as `whole` does; `asked` gets what it gives on its way.
 Segment Function::Impl::stepOf(const Record &whole, std::vector<uint32_t> &asked) {
-  SegmentWish wish{.updates = whole.updates, .ops = whole.ops.size(), .literals = whole.literals.size()};
+  SegmentWish wish{.updates = whole.updates, .literals = whole.literals.size()};
   wish.keepsNames = true;
+  std::unordered_set<uint32_t> isAsked;
   for (const HostRead &read : whole.reads)
-    if (whole.producerOf(read.value) && std::find(asked.begin(), asked.end(), read.value) == asked.end())
+    if (whole.producerOf(read.value) && isAsked.insert(read.value).second)
       asked.push_back(read.value);
   wish.targets = asked;
   wish.asked = asked.size();
+  wish.steady = false;
   for (uint32_t output : whole.outputs)
     if (std::find(wish.targets.begin(), wish.targets.end(), output) == wish.targets.end())
       wish.targets.push_back(output);
@@ -218,14 +216,41 @@ std::vector<std::string> Function::Impl::outputNames(const Record &whole, size_t
 }
 
 /// Whether the call has gone the way of the step that waits, so far.
-bool Function::Impl::isInPlan() const {
-  const PausedStep &step = *now.paused;
-  if (!tracer.isReplaying())
+bool Function::Impl::isInPlan() {
+  PausedStep &step = *now.paused;
+  if (!tracer().isReplaying())
     return false;
-  const std::vector<Literal> &literals = tracer.running().literals;
-  for (size_t i = 0; i < step.segment.literals.size(); ++i) {
+  const std::vector<Literal> &literals = tracer().running().literals;
+  for (size_t &i = step.literalsSeen; i < step.segment.literals.size(); ++i) { // in the order of their recording
     const uint32_t index = step.segment.literals[i];
-    if (index < tracer.literalsSoFar() && !sameBits(literals[index].value, step.literals[index]))
+    if (index >= tracer().literalsSoFar())
+      break;
+    if (!sameBits(literals[index].value, step.literals[index]))
+      return false;
+  }
+  return true;
+}
+
+/// Whether nothing reads a scalar of the step before the host can know it.
+bool Function::Impl::mayWait(const PausedStep &step, const Record &record) {
+  if (!step.parts.leavesStates())
+    return false;
+  std::unordered_map<uint32_t, size_t> place;
+  for (size_t i = 0; i < step.asked.size(); ++i)
+    place.try_emplace(step.asked[i], i);
+  std::vector<size_t> ready; // by read: what has run when the host has its value
+  for (const HostRead &read : record.reads) {
+    const auto asked = place.find(read.value);
+    const size_t run = asked == place.end() ? 0 : step.parts.ready[asked->second];
+    ready.push_back(std::max(run, ready.empty() ? 0 : ready.back()));
+  }
+  for (size_t i = 0; i < step.segment.inputs.size(); ++i) {
+    const SegmentInput &input = step.segment.inputs[i];
+    if (input.source != SegmentInput::Source::literal)
+      continue;
+    const auto behind = std::ranges::upper_bound(record.reads, input.index, {}, &HostRead::literals);
+    if (behind != record.reads.begin() &&
+        step.parts.firstRead[i] < ready[static_cast<size_t>(behind - record.reads.begin()) - 1])
       return false;
   }
   return true;
@@ -233,8 +258,8 @@ bool Function::Impl::isInPlan() const {
 
 /// If the last call's way is known and may be waited in, its step begins.
 void Function::Impl::beginStep() {
-  const Record &record = tracer.running();
-  if (!device->sharesHostMemory() || !tracer.isReplaying() || !takesGradients(record, record.ops.size()))
+  const Record &record = tracer().running();
+  if (!device->sharesHostMemory() || !tracer().isReplaying() || !takesGradients(record, record.ops.size()))
     return;
   PausedStep step;
   step.segment = stepOf(record, step.asked);
@@ -244,17 +269,7 @@ void Function::Impl::beginStep() {
     return;
   step.executable = cache.find(guards, runtime::hashGuards(guards));
   step.parts = runtime::stepParts(step.executable->plan(), step.asked.size());
-  bool mayWait = step.parts.leavesStates();
-  for (size_t i = 0; i < step.segment.inputs.size(); ++i) {
-    const SegmentInput &input = step.segment.inputs[i];
-    if (input.source != SegmentInput::Source::literal)
-      continue;
-    for (const HostRead &read : record.reads) // before it is known, nothing may read it
-      if (const auto place = std::find(step.asked.begin(), step.asked.end(), read.value);
-          place != step.asked.end() && read.literals <= input.index)
-        mayWait &= step.parts.firstRead[i] >= step.parts.ready[static_cast<size_t>(place - step.asked.begin())];
-  }
-  if (!mayWait) {
+  if (!mayWait(step, record)) {
     wholeOnly.insert(hash);
     return;
   }
@@ -272,10 +287,10 @@ void Function::Impl::beginStep() {
 /// Runs the step that waits to before instruction `end`, from its start where others have used the device meanwhile.
 bool Function::Impl::advance(size_t end) {
   PausedStep &step = *now.paused;
-  const std::vector<Literal> &literals = tracer.running().literals;
+  const std::vector<Literal> &literals = tracer().running().literals;
   for (size_t i = 0; i < step.segment.inputs.size(); ++i)
     if (const SegmentInput &input = step.segment.inputs[i];
-        input.source == SegmentInput::Source::literal && input.index < tracer.literalsSoFar())
+        input.source == SegmentInput::Source::literal && input.index < tracer().literalsSoFar())
       step.inputs[i].setItem(0, literals[input.index].value);
   if (end <= step.step.done && step.step.done > 0)
     return true;
@@ -347,8 +362,7 @@ std::vector<Array> Function::Impl::finishSegment() {
         targets.push_back(output);
     if (targets.empty() && record.updates.empty())
       return results(record, targets, {});
-    SegmentWish wish{
-        .targets = targets, .updates = record.updates, .ops = record.ops.size(), .literals = record.literals.size()};
+    SegmentWish wish{.targets = targets, .updates = record.updates, .literals = record.literals.size()};
     wish.isKept = [this](uint32_t value) { return now.kept.contains(value); };
     segment = cut(record, std::move(wish));
   }

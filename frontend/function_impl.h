@@ -9,6 +9,7 @@
 #include "runtime/executable.h"
 #include "runtime/step_parts.h"
 #include <atomic>
+#include <list>
 #include <map>
 #include <set>
 
@@ -23,7 +24,7 @@ struct Function::Impl {
   /// The literals of segments that are equal but for their values.
   struct LiteralValues {
     std::vector<double> first;
-    std::vector<bool> isScalar; ///< has changed behind a break: a run-time scalar from then on
+    std::vector<std::set<size_t>> scalars; ///< which are run-time scalars; each set holds the one before
   };
 
   /// A step that waits for its host: code for the whole path that the last call took, run as far as it was asked.
@@ -31,6 +32,7 @@ struct Function::Impl {
     std::shared_ptr<runtime::Executable> executable;
     Segment segment;
     std::vector<double> literals; ///< of the whole record, as the last call had them
+    size_t literalsSeen = 0;      ///< of the segment's, found to be the same in this call
     std::vector<uint32_t> asked;  ///< values, aligned with the first outputs
     runtime::StepParts parts;
     std::vector<Array> inputs, outputs;
@@ -45,6 +47,7 @@ struct Function::Impl {
     std::vector<uint32_t> timesRun = {}; ///< of each op
     std::optional<PausedStep> paused = {};
     std::map<size_t, double> runMs = {}; ///< of the segments of each site
+    double answersMs = 0;                ///< of all breaks, with what they computed
     int64_t reads = 0;
     size_t lastSite = 0; ///< of the last break
     bool preparesOnly = false;
@@ -69,7 +72,10 @@ struct Function::Impl {
   Traced fn;
   FunctionOptions options;
   std::shared_ptr<runtime::Device> device;
-  Tracer tracer;
+  /// One for each set of argument types, the newest first: calls that alternate replay all the same.
+  std::list<std::pair<std::vector<ValueType>, Tracer>> tracers;
+  int64_t forgottenOps = 0; // recorded by those that have gone
+  Tracer &tracer() { return tracers.front().second; }
   Executables cache;          // whole steps
   Executables segments;       // what the host asks for in their middle
   std::vector<State> scaling; // of the loss, with products of f16
@@ -94,8 +100,10 @@ struct Function::Impl {
   double compileMs = 0;                                              // of all compilations
 
   void say(const std::string &text) const;
+  void chooseTracer(const std::vector<ValueType> &types);
   void trace(std::span<const Array> arguments);
-  mlir::OwningOpRef<mlir::ModuleOp> module(const Record &record, std::span<const std::string> outputs) const;
+  mlir::OwningOpRef<mlir::ModuleOp> module(const Record &record, std::span<const std::string> outputs,
+                                           bool showsReads = false) const;
   std::vector<State> statesOf(const Record &record, const runtime::Executable &executable) const;
   std::vector<runtime::Guard> guardsOf(const Record &record, uint64_t hash) const;
   std::shared_ptr<runtime::Executable> executableOf(Executables &from, const Record &record, uint64_t recordHash,
@@ -114,13 +122,14 @@ struct Function::Impl {
   // function_breaks.cpp
   Array answer(const HostRead &read);
   void refuseBreak(const HostRead &read) const;
-  std::optional<Array> argumentValue(uint32_t value) const;
+  std::optional<Array> argumentValue(uint32_t value);
   void runSegment(const HostRead &read);
   Segment cut(const Record &whole, SegmentWish wish);
   Segment stepOf(const Record &whole, std::vector<uint32_t> &asked);
   std::vector<Array> inputsOf(const Segment &segment, const Record &whole) const;
   std::vector<std::string> outputNames(const Record &whole, size_t asked) const;
-  bool isInPlan() const;
+  bool isInPlan();
+  static bool mayWait(const PausedStep &step, const Record &record);
   void beginStep();
   bool advance(size_t end);
   std::vector<Array> finish();
@@ -136,9 +145,10 @@ struct Function::Impl {
   void noteRecompile(const std::string &why);
   void warnIfAlwaysCompiled();
   BreakReport breakReport() const;
-};
 
-/// "`item()`", "a condition", … as messages name them.
-std::string_view nameOf(ReadKind kind);
+  // break_measure.cpp
+  BreakReport measureBreaks(std::span<const Array> arguments, int runs);
+  double timedCall(std::span<const Array> arguments);
+};
 
 } // namespace tcc

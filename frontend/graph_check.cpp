@@ -260,8 +260,11 @@ std::string opSyntax(StringRef op, MLIRContext &context) {
     return {};
   for (StringRef syntax : syntaxes) {
     StringRef format = syntax;
-    if (format.consume_front("operation ::= `") && format.consume_front(op) && format.consume_front("`"))
-      return op.str() + " " + readable(format, name->getAttributeNames());
+    if (!format.consume_front("operation ::= `") || !format.consume_front(op) || !format.consume_front("`"))
+      continue;
+    SmallVector<StringAttr> written(name->getAttributeNames());
+    llvm::erase_if(written, [](StringAttr attribute) { return attribute == "operandSegmentSizes"; }); // follows
+    return op.str() + " " + readable(format, written);
   }
   return {};
 }

@@ -2,6 +2,7 @@
 #include "frontend/graph_warnings.h"
 #include "frontend/graph_explain.h"
 #include "frontend/graph_values.h"
+#include "ir/host_ops.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -86,7 +87,7 @@ private:
   static std::string shortName(Operation &op) { return "`" + op.getName().stripDialect().str() + "`"; }
 
   void checkUses(Operation &op) {
-    if (op.use_empty() && op.getNumResults())
+    if (op.use_empty() && op.getNumResults() && !isa<ItemOp>(op)) // the host has seen it
       warnings.push_back({unusedValue, placeOf(op),
                           shortName(op) + " has no effect: " +
                               (op.getNumResults() == 1 ? "its result is" : "its results are") + " never used"});

@@ -1,6 +1,6 @@
 // What asks for a value in the middle of a traced function: item, toHost, conditions, print.
 #include "frontend/trace.h"
-#include <charconv>
+#include "runtime/printed.h"
 #include <cstdio>
 #include <cstring>
 
@@ -15,18 +15,6 @@ double oneElement(const Tensor &tensor, ReadKind kind, const char *what, Loc loc
     throw Error(std::string(what) + " of shape " + type.shape.text() + "; it needs exactly one element",
                 loc.file_name(), loc.line(), loc.column());
   return tracer.read(tensor, kind, {}, loc).item();
-}
-
-/// Digits that read back to the same bits in the array's own dtype.
-std::string elementText(const Array &array, int64_t index) {
-  char digits[40];
-  const double value = array.item(index);
-  const bool isInteger = array.dtype() == DType::i32 || array.dtype() == DType::i1;
-  auto [end, problem] = array.dtype() == DType::i64
-                            ? std::to_chars(digits, std::end(digits), array.read<int64_t>()[static_cast<size_t>(index)])
-                        : isInteger ? std::to_chars(digits, std::end(digits), static_cast<int32_t>(value))
-                                    : std::to_chars(digits, std::end(digits), static_cast<float>(value));
-  return {digits, end};
 }
 
 } // namespace
@@ -49,14 +37,14 @@ Tensor::operator bool() const {
 }
 
 void print(std::string_view name, const Tensor &tensor, Loc loc) {
+  if (name.empty() || name.find('\n') != std::string_view::npos)
+    throw Error("print() without a name of one line", loc.file_name(), loc.line(), loc.column());
   const Array value = Tracer::current(loc).read(tensor, ReadKind::print, name, loc);
-  std::string line(name);
-  if (!value.shape().empty())
-    line += " " + value.shape().text();
-  line += " =";
-  for (int64_t i = 0; i < value.shape().elements(); ++i)
-    line += " " + elementText(value, i);
-  std::puts(line.c_str());
+  if (runtime::byteSize(value.dtype()) == 1 && value.dtype() != DType::i1)
+    throw Error("print() of " + std::string(runtime::name(value.dtype())) + "; cast it to f32 first", loc.file_name(),
+                loc.line(), loc.column());
+  std::puts(runtime::printedLine(name, value.dtype(), std::span<const int64_t>(value.shape()), value.rawForReading())
+                .c_str());
 }
 
 } // namespace tcc

@@ -1,20 +1,27 @@
 // Cutting a segment:
-//   1. find the values that gradients run through, which are no inputs of a segment;
-//   2. walk back from the targets to arguments and kept values;
-//   3. write the ops found, with values numbered in the order of their first use.
+//   1. walk back from the targets to arguments and kept values;
+//   2. values that gradients among the ops found run through are no inputs: walk again through those;
+//   3. write the ops, with values numbered in the order of their first use.
 #include "frontend/segment.h"
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
 
 namespace tcc {
 namespace {
+
+constexpr uint32_t noValue = ~uint32_t{0};
 
 std::span<const uint32_t> operandsOf(const Record &record, const OpRecord &op) {
   return std::span(record.operands).subspan(op.operands, op.operandEnd - op.operands);
 }
 
-/// Adds to `between` what lies between the loss and a wrt of gradient op `index`, both ends left out.
-void addDifferentiated(const Record &record, size_t index, std::vector<bool> &between) {
+/// Adds to `between` what lies between the loss and a wrt of gradient op `index`, the loss too.
+void addDifferentiated(const Record &record, size_t index, std::unordered_set<uint32_t> &between) {
   const std::span<const uint32_t> operands = operandsOf(record, record.ops[index]);
-  std::vector<bool> isWrt(record.values.size()), depends(record.values.size()), reaches(record.values.size());
+  const size_t values = record.ops[index].firstResult;
+  std::vector<bool> isWrt(values), depends(values), reaches(values);
   for (uint32_t wrt : operands.subspan(1))
     isWrt[wrt] = true;
   for (size_t i = 0; i < index; ++i) {
@@ -32,70 +39,73 @@ void addDifferentiated(const Record &record, size_t index, std::vector<bool> &be
       for (uint32_t operand : operandsOf(record, op))
         reaches[operand] = true;
   }
-  for (size_t value = 0; value < between.size(); ++value)
+  for (uint32_t value = 0; value < values; ++value)
     if (depends[value] && reaches[value])
-      between[value] = true;
+      between.insert(value);
+  between.insert(noValue); // known, though perhaps empty
 }
 
 class Cutter {
 public:
-  Cutter(const Record &whole, const SegmentWish &wish)
-      : whole(whole), wish(wish), argumentOf(whole.values.size(), none), number(whole.values.size(), none),
-        isInput(whole.values.size()) {
-    for (size_t i = 0; i < whole.arguments.size(); ++i)
-      argumentOf[whole.arguments[i].value] = static_cast<uint32_t>(i);
+  Cutter(const Record &whole, const SegmentWish &wish) : whole(whole), wish(wish) {}
+
+  std::vector<uint32_t> ops() {
+    for (size_t gradients = 0;; gradients = between.size()) {
+      std::vector<uint32_t> found = walk();
+      for (uint32_t op : found)
+        if (whole.ops[op].kind == OpKind::gradient && wish.isKept)
+          between.try_emplace(op);
+      if (between.size() == gradients)
+        return found;
+      for (auto &[gradient, values] : between)
+        if (values.empty())
+          addDifferentiated(whole, gradient, values);
+    }
   }
 
   Segment run() {
-    findInputs();
-    for (uint32_t op : findOps())
+    for (size_t i = 0; i < whole.arguments.size(); ++i)
+      argumentOf[whole.arguments[i].value] = static_cast<uint32_t>(i);
+    for (uint32_t op : ops())
       write(op);
     for (uint32_t target : wish.targets)
       made.record.outputs.push_back(numberOf(target));
     made.record.asked = wish.asked;
+    made.record.steady = wish.steady;
     finish();
     return std::move(made);
   }
 
 private:
-  static constexpr uint32_t none = ~uint32_t{0};
   const Record &whole;
   const SegmentWish &wish;
-  std::vector<uint32_t> argumentOf, number; // by value of the whole: its argument, and its number here
-  std::vector<bool> isInput;
+  std::unordered_map<uint32_t, uint32_t> argumentOf, number; // by value of the whole: its argument, its number here
+  std::map<uint32_t, std::unordered_set<uint32_t>> between;  // by gradient op: the values that it runs through
   Segment made;
   std::vector<Record::Argument> inputs, states;
 
-  void findInputs() {
-    if (!wish.isKept)
-      return;
-    std::vector<bool> between(whole.values.size());
-    for (size_t i = 0; i < wish.ops; ++i)
-      if (whole.ops[i].kind == OpKind::gradient)
-        addDifferentiated(whole, i, between);
-    for (uint32_t value = 0; value < isInput.size(); ++value)
-      isInput[value] = !between[value] && wish.isKept(value);
+  bool isInput(uint32_t value) const {
+    return wish.isKept && wish.isKept(value) &&
+           std::ranges::none_of(between, [&](const auto &gradient) { return gradient.second.contains(value); });
   }
 
-  std::vector<uint32_t> findOps() const {
-    std::vector<bool> isNeeded(whole.values.size());
-    for (uint32_t target : wish.targets)
-      isNeeded[target] = true;
+  /// The ops that the targets need, in order: from them back to what is there, so that a small part of a long record
+  /// costs little.
+  std::vector<uint32_t> walk() const {
+    std::unordered_set<uint32_t> seen;
+    std::vector<uint32_t> found, work = wish.targets;
     for (const Record::Update &update : wish.updates)
-      isNeeded[update.value] = true;
-    std::vector<uint32_t> found;
-    for (size_t i = wish.ops; i-- > 0;) {
-      const OpRecord &op = whole.ops[i];
-      bool wanted = false;
-      for (uint32_t result = op.firstResult; result < op.firstResult + op.results; ++result)
-        wanted = wanted || (isNeeded[result] && !isInput[result]);
-      if (!wanted)
+      work.push_back(update.value);
+    while (!work.empty()) {
+      const uint32_t value = work.back();
+      work.pop_back();
+      const std::optional<size_t> producer = isInput(value) ? std::nullopt : whole.producerOf(value);
+      if (!producer || !seen.insert(static_cast<uint32_t>(*producer)).second)
         continue;
-      found.push_back(static_cast<uint32_t>(i));
-      for (uint32_t operand : operandsOf(whole, op))
-        isNeeded[operand] = true;
+      found.push_back(static_cast<uint32_t>(*producer));
+      std::ranges::copy(operandsOf(whole, whole.ops[*producer]), std::back_inserter(work));
     }
-    std::reverse(found.begin(), found.end());
+    std::ranges::sort(found);
     return found;
   }
 
@@ -112,9 +122,10 @@ private:
   }
 
   uint32_t numberOf(uint32_t value) {
-    if (number[value] != none)
-      return number[value];
-    if (const uint32_t index = argumentOf[value]; index != none) {
+    if (const auto known = number.find(value); known != number.end())
+      return known->second;
+    if (const auto found = argumentOf.find(value); found != argumentOf.end()) {
+      const uint32_t index = found->second;
       const Record::Argument &argument = whole.arguments[index];
       if (argument.state) {
         states.push_back({argument.name, argument.type, argument.state, newValue(argument.type), argument.loc});
@@ -174,7 +185,7 @@ private:
     }
     const uint32_t first = made.record.ops.back().firstResult;
     for (uint32_t i = 0; i < op.results; ++i)
-      if (!isInput[op.firstResult + i])
+      if (!isInput(op.firstResult + i))
         number[op.firstResult + i] = first + i;
   }
 
@@ -197,6 +208,10 @@ private:
 };
 
 } // namespace
+
+std::vector<uint32_t> segmentOps(const Record &whole, const SegmentWish &wish) {
+  return Cutter(whole, wish).ops();
+}
 
 Segment cutSegment(const Record &whole, const SegmentWish &wish) {
   return Cutter(whole, wish).run();

@@ -23,16 +23,20 @@ struct Segment {
   std::vector<uint32_t> ops;        ///< the whole record's that it computes
 };
 
-/// What a segment is to compute, in terms of the whole record, of which the first `ops` and `literals` are recorded.
+/// What a segment is to compute, in terms of the whole record, of which the first `literals` literals are recorded.
 struct SegmentWish {
   std::vector<uint32_t> targets = {}; ///< its outputs
   size_t asked = 0;                   ///< the first of them, for a step that runs in parts
   std::vector<Record::Update> updates = {};
-  size_t ops = 0, literals = 0;
+  size_t literals = 0;
   std::function<bool(uint32_t)> isKept = {};   ///< values that are there; none by default
   std::function<bool(uint32_t)> isScalar = {}; ///< literals that are run-time scalars; none by default
   bool keepsNames = false;                     ///< of inputs; otherwise their names are their numbers
+  bool steady = true;                          ///< as Record's
 };
+
+/// The ops that a segment has, as indices into the whole record.
+std::vector<uint32_t> segmentOps(const Record &whole, const SegmentWish &wish);
 
 /// A kept value becomes an input unless a gradient runs through it: then it is computed again.
 Segment cutSegment(const Record &whole, const SegmentWish &wish);

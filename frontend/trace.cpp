@@ -258,7 +258,7 @@ uint64_t recordHash(const Record &rec) {
     hash.add(static_cast<uint64_t>(update.argument) << 32 | update.value);
   for (const HostRead &read : rec.reads)
     hash.add(static_cast<uint64_t>(read.ops) << 32 | read.value);
-  hash.add(static_cast<uint64_t>(rec.asked));
+  hash.add(static_cast<uint64_t>(rec.asked) << 1 | rec.steady);
   return hash.value();
 }
 

@@ -98,7 +98,8 @@ struct Record {
   std::vector<uint32_t> outputs;
   std::vector<Update> updates;
   size_t inputs = 0;
-  size_t asked = 0; ///< of a step that runs in parts: the first outputs, which the host reads in this order
+  size_t asked = 0;    ///< of a step that runs in parts: the first outputs, which the host reads in this order
+  bool steady = false; ///< every value has the bits that other segments of a path give it (passes/stages.h)
 
   /// The op that gives a value, as an index; none for an argument.
   std::optional<size_t> producerOf(uint32_t value) const;

@@ -16,6 +16,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def Tcc_Float : AnyTypeOf<[F32, BF16, F16, F8E4M3FN, F8E5M2]>;
 def Tcc_Element : AnyTypeOf<[F32, BF16, F16, F8E4M3FN, F8E5M2, I1, I32, I64]>;
 def Tcc_Tensor : RankedTensorOf<[Tcc_Element]>;
+def Tcc_PrintedTensor : RankedTensorOf<[F32, BF16, F16, I1, I32, I64]>;
 def Tcc_FloatTensor : RankedTensorOf<[Tcc_Float]>;
 def Tcc_NumberTensor : RankedTensorOf<[Tcc_Float, I32, I64]>;
 def Tcc_IntTensor : RankedTensorOf<[I32, I64]>;
@@ -43,7 +44,8 @@ defvar IsComposite = DeclareOpInterfaceMethods<CompositeOpInterface>;
 defvar IsExpandable = DeclareOpInterfaceMethods<ExpandableOpInterface>;
 defvar InferTypes = InferTypeOpAdaptor;
 
-class Tcc_Op<string mnemonic, list<Trait> traits = []> : Op<Tcc_Dialect, mnemonic, !listconcat(traits, [Pure])> {
+class Tcc_Op<string mnemonic, list<Trait> traits = [], list<Trait> effects = [Pure]>
+    : Op<Tcc_Dialect, mnemonic, !listconcat(traits, effects)> {
   // For frontend/generate_ops.cpp, which makes an enumerator, a row of the tracer's table and a plain C++ function.
   string cppName = "";    // of enumerator and function, where it is not the mnemonic in camel case
   bit hasOwnFunction = 0; // its function has conveniences and is written by hand (frontend/tensor.h)
@@ -386,6 +388,21 @@ def Tcc_DetachOp : Tcc_Unary<"detach", Tcc_Tensor, [NoGradient]> {
   }];
 }
 
+// A value for the host in the middle of a step: a graph break, where a host runs the step.
+def Tcc_ItemOp : Tcc_Unary<"item", Tcc_Tensor, [NoGradient]> {
+  let isTraced = 0;
+  let summary = "x, which the host asks for; x has one element (item_c1)";
+  let formula = "result = x";
+  let gradientFormula = "none: gradients take the result for a constant";
+  let hasVerifier = 1;
+  let example = [{
+    %x = tcc.constant dense<3.0> : tensor<f32>
+    %seen = tcc.item %x : tensor<f32>
+    %y = tcc.mul %x, %seen : tensor<f32>
+    // %y = 9
+  }];
+}
+
 //===- sources -------------------------------------------------------------------------------------------------===//
 
 def Tcc_ConstantOp : Tcc_Op<"constant", [NoGradient, KernelBodyOp, ConstantLike, InferTypes]> {
@@ -627,27 +644,62 @@ def Tcc_ScatterAddOp : Tcc_Op<"scatter_add", [IsDifferentiable, KernelBodyOp, Al
 
 //===- products ------------------------------------------------------------------------------------------------===//
 
-def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, InferTypes,
-    DeclareOpInterfaceMethods<NarrowableOpInterface, ["keepResultType"]>,
-    DeclareOpInterfaceMethods<StructuredOpInterface, ["writesSlices"]>]> {
+def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, InferTypes, AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<NarrowableOpInterface, ["narrows", "keepResultType"]>,
+    DeclareOpInterfaceMethods<StructuredOpInterface, ["sharedBuffers", "writesSlices"]>]> {
   let hasOwnFunction = 1;
   let summary = "batched matrix product op(a)·op(b), accumulated in f32";
   let description = [{ a: [batch..., M, K], or [batch..., K, M] with transpose_a; b likewise [batch..., K, N], or one
-    matrix for all of a's batch. The result's element type is a's, or `dtype`.
+    matrix for all of a's batch. The result's element type is a's, or `dtype`. With `bias` [N], it is added to every
+    row; with `addend`, a tensor of the result's type is added: all in f32, rounded once, in an order that the target's
+    library chooses. Passes make both (fuse-epilogues); what a program writes so is a product and additions until then.
     matmul_c1: equal contraction sizes. matmul_c2: equal batch sizes, or b of rank 2. matmul_c3: a single matrix b
-    with a batched a needs transpose_a = false. matmul_c4: equal element types. matmul_c5: ranks of at least 2. }];
-  let arguments = (ins Tcc_FloatTensor:$a, Tcc_FloatTensor:$b, UnitAttr:$transpose_a, UnitAttr:$transpose_b,
+    with a batched a needs transpose_a = false. matmul_c4: equal element types. matmul_c5: ranks of at least 2.
+    matmul_c6: a bias is [N], of f32, of a's type or of the result's. matmul_c7: an addend has the result's type. }];
+  let arguments = (ins Tcc_FloatTensor:$a, Tcc_FloatTensor:$b, Optional<Tcc_FloatTensor>:$bias,
+                       Optional<Tcc_FloatTensor>:$addend, UnitAttr:$transpose_a, UnitAttr:$transpose_b,
                        OptionalAttr<TypeAttr>:$dtype);
   let results = (outs Tcc_FloatTensor:$result);
-  let assemblyFormat = [{ $a (`transposed` $transpose_a^)? `,` $b (`transposed` $transpose_b^)? attr-dict `:`
-                          type($a) `,` type($b) `->` type($result) }];
-  let formula = "result[..., m, n] = Σ_k a[..., m, k] · b[..., k, n]";
-  let gradientFormula = "da = dy · bᵀ, db = aᵀ · dy, summed over the batch for a single matrix b";
+  let assemblyFormat = [{ $a (`transposed` $transpose_a^)? `,` $b (`transposed` $transpose_b^)? (`bias` $bias^)?
+                          (`addend` $addend^)? attr-dict `:` type($a) `,` type($b) (`bias` type($bias)^)?
+                          (`addend` type($addend)^)? `->` type($result) }];
+  let extraClassDeclaration = [{
+    bool hasEpilogue() { return getBias() || getAddend(); }
+    /// The result by a product that adds nothing, additions in f32 and one rounding.
+    ::mlir::Value withoutEpilogue(::tcc::Emit &b);
+  }];
+  let formula = "result[..., m, n] = Σ_k a[..., m, k] · b[..., k, n] + bias[n] + addend[..., m, n]";
+  let gradientFormula = "da = dy · bᵀ, db = aᵀ · dy, summed over the batch for a single matrix b; dbias = Σ dy over all but n, daddend = dy";
   let example = [{
     %a = tcc.constant dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>
     %b = tcc.constant dense<[[1.0, 10.0]]> : tensor<1x2xf32>
     %y = tcc.matmul %a, %b transposed : tensor<2x2xf32>, tensor<1x2xf32> -> tensor<2x1xf32>
     // %y = 21 43
+    %c = tcc.constant dense<[0.5]> : tensor<1xf32>
+    %z = tcc.matmul %a, %b transposed bias %c addend %y : tensor<2x2xf32>, tensor<1x2xf32> bias tensor<1xf32> addend tensor<2x1xf32> -> tensor<2x1xf32>
+    // %z = 42.5 86.5
+  }];
+}
+
+def Tcc_MatmulGeluGradientOp : Tcc_Op<"matmul_gelu_gradient", [NoGradient, IsExpandable, InferTypes,
+    DeclareOpInterfaceMethods<StructuredOpInterface>]> {
+  let isTraced = 0;
+  let summary = "a matrix product times the slope of gelu at x: gelu_gradient of a product, rounded once";
+  let description = [{ a: [M, K]; b: [K, N], or [N, K] with transpose_b; x and the result [M, N]. Sums and slopes are
+    f32. What a library computes of a product on its way out; passes make it (fuse-gelu).
+    matmul_gelu_gradient_c1: matrices of one element type, of sizes that fit. }];
+  let arguments = (ins Tcc_FloatTensor:$a, Tcc_FloatTensor:$b, Tcc_FloatTensor:$x, UnitAttr:$transpose_b);
+  let results = (outs Tcc_FloatTensor:$result);
+  let assemblyFormat = [{ $a `,` $b (`transposed` $transpose_b^)? `at` $x attr-dict `:`
+                          type($a) `,` type($b) `,` type($x) `->` type($result) }];
+  let formula = "result = gelu_gradient(x, a·b)";
+  let gradientFormula = "none: no gradient of a gradient goes through it";
+  let example = [{
+    %a = tcc.constant dense<[[1.0, 2.0]]> : tensor<1x2xf32>
+    %b = tcc.constant dense<[[1.0], [0.5]]> : tensor<2x1xf32>
+    %x = tcc.constant dense<0.0> : tensor<1x1xf32>
+    %y = tcc.matmul_gelu_gradient %a, %b at %x : tensor<1x2xf32>, tensor<2x1xf32>, tensor<1x1xf32> -> tensor<1x1xf32>
+    // %y = 1
   }];
 }
 
@@ -686,10 +738,19 @@ def Tcc_FlashAttentionOp : Tcc_Op<"flash_attention", [IsDifferentiable, IsExpand
   }];
 }
 
-def Tcc_FlashAttentionBackwardOp : Tcc_Op<"flash_attention_backward", [NoGradient, IsExpandable, InferTypes,
+class Tcc_AttentionGradient<string mnemonic> : Tcc_Op<mnemonic, [NoGradient, IsExpandable, InferTypes,
     AttrSizedOperandSegments, DeclareOpInterfaceMethods<NarrowableOpInterface, ["narrows"]>,
     DeclareOpInterfaceMethods<StructuredOpInterface>]> {
   let isTraced = 0;
+  let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v, Tcc_FloatTensor:$out,
+                       RankedTensorOf<[F32]>:$lse, Tcc_FloatTensor:$dOut, Optional<Tcc_IntScalar>:$seed,
+                       Optional<Tcc_IndexScalar>:$first, F64Attr:$scale, OptionalAttr<I64Attr>:$diagonal,
+                       OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$rate, OptionalAttr<I64Attr>:$stream);
+  let assemblyFormat = [{ $q `,` $k `,` $v `,` $out `,` $lse `,` $dOut (`diagonal` $diagonal^)? (`window` $window^)?
+                          `scale` $scale (`rate` $rate^)? (`stream` $stream^)? (`seed` $seed^)? (`first` $first^)?
+                          attr-dict `:` functional-type(operands, results) }];
+}
+def Tcc_FlashAttentionBackwardOp : Tcc_AttentionGradient<"flash_attention_backward"> {
   let summary = "gradients of q, k and v, given those of flash_attention's out; probabilities are computed again";
   let description = [{ Operands and attributes are flash_attention's, out and lse its results, dOut the gradient of
     out. With P = exp(scale·q·kᵀ - lse) and dS = P·(dOut·vᵀ - rowsum(dOut·out)): dQ = scale·dS·k, dK = scale·dSᵀ·q,
@@ -697,14 +758,7 @@ def Tcc_FlashAttentionBackwardOp : Tcc_Op<"flash_attention_backward", [NoGradien
     multiply. With dropout, dOut·vᵀ and the P of dV are what it leaves of them.
     flash_attention_backward_c1: out and dOut have q's type, lse is f32 [B, H, T]. The other constraints are
     flash_attention's. }];
-  let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v, Tcc_FloatTensor:$out,
-                       RankedTensorOf<[F32]>:$lse, Tcc_FloatTensor:$dOut, Optional<Tcc_IntScalar>:$seed,
-                       Optional<Tcc_IndexScalar>:$first, F64Attr:$scale, OptionalAttr<I64Attr>:$diagonal,
-                       OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$rate, OptionalAttr<I64Attr>:$stream);
   let results = (outs Tcc_FloatTensor:$dQ, Tcc_FloatTensor:$dK, Tcc_FloatTensor:$dV);
-  let assemblyFormat = [{ $q `,` $k `,` $v `,` $out `,` $lse `,` $dOut (`diagonal` $diagonal^)? (`window` $window^)?
-                          `scale` $scale (`rate` $rate^)? (`stream` $stream^)? (`seed` $seed^)? (`first` $first^)?
-                          attr-dict `:` functional-type(operands, results) }];
   let formula = "dQ, dK, dV of flash_attention";
   let gradientFormula = "none: no gradient of a gradient goes through it";
   let example = [{
@@ -717,6 +771,26 @@ def Tcc_FlashAttentionBackwardOp : Tcc_Op<"flash_attention_backward", [NoGradien
     // %y#0 = 0
     // %y#1 = -0.5 0.5
     // %y#2 = 0.5 0.5
+  }];
+}
+
+def Tcc_FlashAttentionPackedGradientOp : Tcc_AttentionGradient<"flash_attention_packed_gradient"> {
+  let summary = "flash_attention_backward's gradients in one tensor: heads of q, then of k, then of v";
+  let description = [{ Operands and attributes are flash_attention_backward's. packed [B, T, H + 2·G, d] holds dQ, dK
+    and dV side by side, the way a layer computes q, k and v by one product, whose gradient needs them so.
+    flash_attention_packed_gradient_c1: out and dOut have q's type, lse is f32 [B, H, T].
+    flash_attention_packed_gradient_c2: k has as many rows as q. The other constraints are flash_attention's. }];
+  let results = (outs Tcc_FloatTensor:$packed);
+  let formula = "packed = dQ, dK, dV of flash_attention, joined along their third dimension";
+  let gradientFormula = "none: no gradient of a gradient goes through it";
+  let example = [{
+    %q = tcc.constant dense<1.0> : tensor<1x2x1x1xf32>
+    %k = tcc.constant dense<0.0> : tensor<1x2x1x1xf32>
+    %v = tcc.constant dense<[[[[2.0]], [[4.0]]]]> : tensor<1x2x1x1xf32>
+    %o:2 = tcc.flash_attention %q, %k, %v scale 1.0 : (tensor<1x2x1x1xf32>, tensor<1x2x1x1xf32>, tensor<1x2x1x1xf32>) -> (tensor<1x2x1x1xf32>, tensor<1x1x2xf32>)
+    %dy = tcc.constant dense<1.0> : tensor<1x2x1x1xf32>
+    %y = tcc.flash_attention_packed_gradient %q, %k, %v, %o#0, %o#1, %dy scale 1.0 : (tensor<1x2x1x1xf32>, tensor<1x2x1x1xf32>, tensor<1x2x1x1xf32>, tensor<1x2x1x1xf32>, tensor<1x1x2xf32>, tensor<1x2x1x1xf32>) -> tensor<1x2x3x1xf32>
+    // %y = 0 -1 1 0 1 1
   }];
 }
 
@@ -1007,6 +1081,24 @@ def Tcc_GradientOp : Tcc_Op<"gradient", [InferTypes]> {
     %d = tcc.gradient %l wrt %x : tensor<f32>, tensor<f32>
     %y = tcc.gradient %d wrt %x : tensor<f32>, tensor<f32>
     // %y = 2
+  }];
+}
+
+def Tcc_PrintOp : Tcc_Op<"print", [NoGradient], [MemoryEffects<[MemWrite]>]> {
+  let isTraced = 0;
+  let summary = "name and values on stdout, when the step is done; digits read back to the same bits";
+  let description = [{ Never removed, and lines come in the order of the ops. print_c1: it stands in the function
+    itself, in no region of another op. print_c2: the name is not empty and of one line. }];
+  let arguments = (ins StrAttr:$name, Tcc_PrintedTensor:$x);
+  let assemblyFormat = "$name `,` $x attr-dict `:` type($x)";
+  let hasVerifier = 1;
+  let formula = "no result: a line `name = values`, `name [2, 3] = values` for a tensor, in the order of memory";
+  let gradientFormula = "none: it has no result";
+  let example = [{
+    %x = tcc.constant dense<[0.5, -2.0]> : tensor<2xf32>
+    %y = tcc.neg %x : tensor<2xf32>
+    tcc.print "y", %y : tensor<2xf32>
+    // %y = -0.5 2
   }];
 }
 

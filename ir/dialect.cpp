@@ -1,6 +1,7 @@
 // Registration of the tcc dialect and what belongs to no op family.
 #include "ir/dialect.h"
 #include "ir/emit.h"
+#include "ir/host_ops.h"
 #include "ir/scalar_form.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -20,6 +21,10 @@ void TccDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "ir/Ops.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "ir/HostOps.cpp.inc"
       >();
   addInterfaces<ScalarForms>();
 }

@@ -100,7 +100,7 @@ Value Emit::sumTo(Value x, ArrayRef<int64_t> shape) {
 
 Value Emit::matmul(Value a, Value b, bool transposeA, bool transposeB, Type dtype) {
   TypeAttr attr = dtype && dtype != tensorType(a).getElementType() ? TypeAttr::get(dtype) : TypeAttr();
-  return create<MatmulOp>(a, b, transposeA, transposeB, attr);
+  return create<MatmulOp>(a, b, Value(), Value(), transposeA, transposeB, attr);
 }
 
 } // namespace tcc

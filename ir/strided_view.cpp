@@ -221,18 +221,25 @@ bool splitBatch(MatrixView &matrix, const MatrixView &like) {
   return true;
 }
 
-} // namespace
-
-MatmulViews matmulViews(MatmulOp op, const ViewLimits &limits) {
-  bool single = tensorType(op.getB()).getRank() == 2; // one matrix b: the rows of a are all one matrix
-  std::optional<MatrixView> a = matrixView(stridedView(op.getA()), op.getTransposeA(), single, limits);
-  std::optional<MatrixView> b = matrixView(stridedView(op.getB()), op.getTransposeB(), false, limits);
-  MatmulViews views{a ? *a : denseMatrix(op.getA(), op.getTransposeA(), single),
-                    b ? *b : denseMatrix(op.getB(), op.getTransposeB(), false)};
+MatmulViews viewsOf(Value left, bool transposeA, Value right, bool transposeB, const ViewLimits &limits) {
+  bool single = tensorType(right).getRank() == 2; // one matrix b: the rows of a are all one matrix
+  std::optional<MatrixView> a = matrixView(stridedView(left), transposeA, single, limits);
+  std::optional<MatrixView> b = matrixView(stridedView(right), transposeB, false, limits);
+  MatmulViews views{a ? *a : denseMatrix(left, transposeA, single), b ? *b : denseMatrix(right, transposeB, false)};
   if (single || splitBatch(views.a, views.b) || splitBatch(views.b, views.a))
     return views;
   // Batches joined differently: dense copies always agree.
-  return {denseMatrix(op.getA(), op.getTransposeA(), single), denseMatrix(op.getB(), op.getTransposeB(), false)};
+  return {denseMatrix(left, transposeA, single), denseMatrix(right, transposeB, false)};
+}
+
+} // namespace
+
+MatmulViews matmulViews(MatmulOp op, const ViewLimits &limits) {
+  return viewsOf(op.getA(), op.getTransposeA(), op.getB(), op.getTransposeB(), limits);
+}
+
+MatmulViews matmulViews(MatmulGeluGradientOp op, const ViewLimits &limits) {
+  return viewsOf(op.getA(), false, op.getB(), op.getTransposeB(), limits);
 }
 
 } // namespace tcc

@@ -5,6 +5,7 @@
 
 namespace tcc {
 class MatmulOp;
+class MatmulGeluGradientOp;
 
 /// What a target's products and other structured ops can read beyond one matrix that is dense along one side.
 struct ViewLimits {
@@ -57,5 +58,6 @@ struct MatmulViews {
   MatrixView a, b; // a is rows = M, columns = K after transpose_a; b is rows = K, columns = N after transpose_b
 };
 MatmulViews matmulViews(MatmulOp op, const ViewLimits &limits);
+MatmulViews matmulViews(MatmulGeluGradientOp op, const ViewLimits &limits);
 
 } // namespace tcc

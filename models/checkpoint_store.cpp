@@ -2,6 +2,7 @@
 #include "models/checksum.h"
 #include "models/files.h"
 #include "models/input_error.h"
+#include "runtime/json_reader.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -72,10 +73,11 @@ std::string checkpointDamage(const std::string &folder, int64_t step) {
     if (manifest.size() > manifestLimit)
       return fmt::format("{} has {} bytes, at most {} are expected", manifestName, manifest.size(), manifestLimit);
     const std::string_view text = manifest.text();
-    const Json json = Json::parse(text, nullptr, false);
+    const auto parsed = runtime::parseJson(text, manifestLimit, std::string(manifestName));
     // Byte for byte what the files ask for: so no part of the manifest itself can be damaged unseen.
     if (text == manifestText(folder, step))
       return "";
+    const Json json = parsed ? *parsed : Json();
     if (!json.is_object() || !json.contains("files") || !json["files"].is_array())
       return fmt::format("{} is not one", manifestName);
     for (const Json &entry : json["files"]) {

@@ -1,5 +1,6 @@
 #include "models/config_reader.h"
 #include "models/input_error.h"
+#include "models/json_file.h"
 
 #include <fmt/format.h>
 
@@ -7,31 +8,11 @@ namespace tcc::models {
 
 using Json = nlohmann::ordered_json;
 
-namespace {
-constexpr int64_t configFileLimit = 1 << 20;
-constexpr int nestingLimit = 16;
-} // namespace
-
 Json parseConfigFile(const MappedFile &file) {
-  if (file.size() > configFileLimit)
-    throw InputError(
-        fmt::format("{}: {} bytes, a config.json has at most {}", file.path(), file.size(), configFileLimit));
-  auto refuseNesting = [&](int depth, Json::parse_event_t, Json &) {
-    if (depth > nestingLimit)
-      throw InputError(fmt::format("{}: objects nested deeper than {}", file.path(), nestingLimit));
-    return true;
-  };
-  const char *text = reinterpret_cast<const char *>(file.data());
-  try {
-    Json json = Json::parse(text, text + file.size(), refuseNesting);
-    if (!json.is_object())
-      throw InputError(fmt::format("{}: not a JSON object", file.path()));
-    return json;
-  } catch (const Json::parse_error &error) {
-    throw InputError(fmt::format("{}: byte {}: not valid JSON here", file.path(), error.byte));
-  } catch (const Json::out_of_range &) {
-    throw InputError(fmt::format("{}: holds a number that is beyond double precision", file.path()));
-  }
+  Json json = parseJsonFile<Json>(file, {.bytes = 1 << 20, .kind = "a config.json"});
+  if (!json.is_object())
+    throw InputError(fmt::format("{}: not a JSON object", file.path()));
+  return json;
 }
 
 const Json *ConfigReader::value(const char *key) const {

@@ -1,10 +1,10 @@
 #include "models/loss_plot.h"
+#include "models/json_file.h"
 
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 namespace tcc::models {
 
@@ -136,7 +136,7 @@ PlotPoints plotPointsOfLog(const std::string &path) {
   PlotPoints points;
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
-    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+    const auto json = parseLogLine(line);
     if (!json.is_object() || !json.contains("step") || !json.contains("tokens") || !json["tokens"].is_number())
       continue;
     const double tokens = json["tokens"];

@@ -1,5 +1,6 @@
 #include "models/run_comparison.h"
 #include "models/input_error.h"
+#include "models/json_file.h"
 #include "models/safetensors.h"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ std::map<int64_t, Json> stepsOfLog(const std::string &path) {
     throw InputError(fmt::format("{}: cannot open the log", path));
   std::map<int64_t, Json> steps;
   for (std::string line; std::getline(in, line);) {
-    Json json = Json::parse(line, nullptr, false);
+    Json json = parseLogLine(line);
     if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer())
       continue;
     const auto step = json["step"].get<int64_t>();

@@ -2,6 +2,7 @@
 #include "models/checksum.h"
 #include "models/files.h"
 #include "models/input_error.h"
+#include "models/json_file.h"
 #include "models/unicode.h"
 
 #include <algorithm>
@@ -17,7 +18,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t fileLimit = int64_t(256) << 20, idLimit = int64_t(1) << 24;
-constexpr int nestingLimit = 16;
 constexpr const char *tokenizerName = "tokenizer.json", *vocabularyName = "vocab.json", *mergesName = "merges.txt";
 
 std::string_view textOf(const MappedFile &file) {
@@ -27,19 +27,10 @@ std::string_view textOf(const MappedFile &file) {
 }
 
 Json parsed(const MappedFile &file) {
-  const auto refuseNesting = [&](int depth, Json::parse_event_t, Json &) {
-    if (depth > nestingLimit)
-      throw InputError(fmt::format("{}: objects nested deeper than {}", file.path(), nestingLimit));
-    return true;
-  };
-  try {
-    Json json = Json::parse(textOf(file), refuseNesting);
-    if (!json.is_object())
-      throw InputError(fmt::format("{}: not a JSON object", file.path()));
-    return json;
-  } catch (const Json::parse_error &error) {
-    throw InputError(fmt::format("{}: byte {}: not valid JSON here", file.path(), error.byte));
-  }
+  Json json = parseJsonFile<Json>(file, {.bytes = fileLimit});
+  if (!json.is_object())
+    throw InputError(fmt::format("{}: not a JSON object", file.path()));
+  return json;
 }
 
 using Vocabulary = std::map<int64_t, std::string>;

@@ -1,6 +1,7 @@
 #include "models/train_log.h"
 #include "models/files.h"
 #include "models/input_error.h"
+#include "models/json_file.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -60,7 +61,7 @@ void keepStepsBefore(const std::string &path, int64_t step) {
     return;
   std::string kept;
   for (std::string line; std::getline(in, line);) {
-    const Json json = Json::parse(line, nullptr, false);
+    const Json json = parseLogLine(line);
     if (json.is_object() && json.value("step", Json()).is_number_integer() && json["step"] < step)
       kept += line + "\n";
   }

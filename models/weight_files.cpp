@@ -1,5 +1,6 @@
 #include "models/weight_files.h"
 #include "models/input_error.h"
+#include "models/json_file.h"
 
 #include <filesystem>
 #include <fmt/format.h>
@@ -14,7 +15,6 @@ namespace {
 constexpr std::string_view weightsName = "model.safetensors", indexName = "model.safetensors.index.json";
 constexpr int64_t indexLimit = int64_t(64) << 20;
 constexpr size_t shardLimit = 4096; ///< each stays open and mapped
-constexpr int nestingLimit = 4;
 
 bool exists(const std::string &path) {
   std::error_code ignored;
@@ -23,23 +23,8 @@ bool exists(const std::string &path) {
 
 /// Tensor names by the shard that the index puts them in.
 std::map<std::string, std::vector<std::string>> readIndex(const std::string &path) {
-  const MappedFile file(path);
-  if (file.size() > indexLimit)
-    throw InputError(fmt::format("{}: {} bytes, an index has at most {}", path, file.size(), indexLimit));
-  auto refuseNesting = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json &) {
-    if (depth > nestingLimit)
-      throw InputError(fmt::format("{}: objects nested deeper than {}", path, nestingLimit));
-    return true;
-  };
-  const char *text = reinterpret_cast<const char *>(file.data());
-  nlohmann::json json;
-  try {
-    json = nlohmann::json::parse(text, text + file.size(), refuseNesting);
-  } catch (const nlohmann::json::parse_error &error) {
-    throw InputError(fmt::format("{}: byte {}: not valid JSON here", path, error.byte));
-  } catch (const nlohmann::json::out_of_range &) {
-    throw InputError(fmt::format("{}: holds a number that is beyond double precision", path));
-  }
+  const auto json =
+      parseJsonFile<nlohmann::json>(MappedFile(path), {.bytes = indexLimit, .nesting = 4, .kind = "an index"});
   const auto map = json.is_object() ? json.find("weight_map") : json.end();
   if (!json.is_object() || map == json.end() || !map->is_object())
     throw InputError(fmt::format("{}: an object with `weight_map` is expected", path));

@@ -1,4 +1,5 @@
-// decompose: replaces each composite op by its definition in terms of primitives, until none is left.
+// decompose: replaces each composite op by its definition in terms of primitives, until none is left. Products that add
+// something become products and additions: passes up to fuse-epilogues know no others.
 // The composite's location is kept by all that replaces it, with its name: the user's, or else the op's own, since a
 // `mul` of a gelu is the gelu to people. Nothing else changes. A result stays a value of its own,
 // also where the definition gives an operand back: autodiff tells the gradients of the two apart.
@@ -19,6 +20,17 @@ Value ownValue(Emit &emit, Value value, ValueRange operands) {
 } // namespace
 
 LogicalResult decompose(func::FuncOp function, const PipelineOptions &) {
+  SmallVector<MatmulOp> products;
+  function.walk([&](MatmulOp product) {
+    if (product.hasEpilogue())
+      products.push_back(product);
+  });
+  for (MatmulOp product : products) {
+    OpBuilder builder(product);
+    Emit emit(builder, product->getLoc());
+    product.replaceAllUsesWith(product.withoutEpilogue(emit));
+    product.erase();
+  }
   SmallVector<CompositeOpInterface> work;
   do {
     work.clear();

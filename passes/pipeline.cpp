@@ -3,6 +3,7 @@
 #include "mlir/IR/OperationSupport.h"
 #include "mlir/IR/Verifier.h"
 #include "passes/passes.h"
+#include "passes/prints.h"
 #include "passes/verify_each.h"
 #include "llvm/Support/Format.h"
 #include <chrono>
@@ -82,7 +83,7 @@ void count(func::FuncOp function, PipelineReport &report) {
   report.kernels = report.matmuls = 0;
   for (Operation &op : function.getBody().front()) {
     report.kernels += isa<KernelOp>(op);
-    report.matmuls += isa<MatmulOp>(op);
+    report.matmuls += isa<MatmulOp, MatmulGeluGradientOp>(op);
   }
 }
 
@@ -128,6 +129,7 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
 
   if (failed(markTarget(module, options.target)))
     return failure();
+  printsToResults(function);
   llvm::raw_ostream &dumps = options.dumpStream ? *options.dumpStream : llvm::errs();
   bool wantText = !options.dump.empty();
   std::string before = wantText ? textOf(module) : std::string();

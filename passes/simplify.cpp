@@ -1,6 +1,7 @@
 // simplify: folding, algebra, common subexpressions and dead code, until nothing changes.
 // Each rule is exact for NaN, infinities and signed zeros, or moves a sum: the value of a sum may change by rounding.
-// Sums are moved in f32 alone: a 16-bit one would overflow or lose its small terms.
+// Sums are moved in f32 alone: a 16-bit one would overflow or lose its small terms. None is moved among the ops whose
+// bits must be those of other functions (stages.h): what stands before a sum depends on where such a function begins.
 // Never: splitting a difference whose halves may cancel, approximations, literals that are no splat and over 1 KiB, CSE
 // across kernels.
 #include "ir/emit.h"
@@ -8,6 +9,7 @@
 #include "mlir/Transforms/CSE.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "passes/passes.h"
+#include "passes/stages.h"
 
 using namespace mlir;
 
@@ -246,18 +248,45 @@ struct BroadcastTwice : OpRewritePattern<BroadcastOp> {
 
 } // namespace
 
-LogicalResult simplify(func::FuncOp function, const PipelineOptions &) {
-  MLIRContext *context = function.getContext();
-  RewritePatternSet patterns(context);
-  patterns.add<MoveFactorOutOfSum, SplitSum, SumOfBroadcast, SumOfDeviations, LiteralTimesBroadcast, ScatterIntoSum,
-               AddNegated, SubNegated, NegOutOfSum, BroadcastTwice>(context);
-  FrozenRewritePatternSet frozen(std::move(patterns));
+namespace {
+
+LogicalResult applyTo(func::FuncOp function, const FrozenRewritePatternSet &patterns, ArrayRef<Operation *> ops,
+                      bool isAll, bool &changed) {
   GreedyRewriteConfig config;
   config.setMaxIterations(20);
+  bool any = false;
+  config.setStrictness(isAll ? GreedyRewriteStrictness::AnyOp : GreedyRewriteStrictness::ExistingAndNewOps);
+  const LogicalResult result = isAll ? applyPatternsGreedily(function, patterns, config, &any)
+                                     : applyOpPatternsGreedily(ops, patterns, config, &any);
+  changed |= any;
+  return failed(result) ? function.emitError("simplify did not come to an end in 20 rounds") : success();
+}
+
+} // namespace
+
+LogicalResult simplify(func::FuncOp function, const PipelineOptions &) {
+  MLIRContext *context = function.getContext();
+  RewritePatternSet exact(context), all(context);
+  for (RewritePatternSet *patterns : {&exact, &all})
+    patterns->add<LiteralTimesBroadcast, AddNegated, SubNegated, BroadcastTwice>(context);
+  all.add<MoveFactorOutOfSum, SplitSum, SumOfBroadcast, SumOfDeviations, ScatterIntoSum, NegOutOfSum>(context);
+  const FrozenRewritePatternSet exactRules(std::move(exact)), allRules(std::move(all));
   for (int round = 0; round < 4; ++round) {
     bool changed = false, merged = false;
-    if (failed(applyPatternsGreedily(function, frozen, config, &changed)))
-      return function.emitError("simplify did not come to an end in 20 rounds");
+    if (steadyOps(function).empty()) {
+      if (failed(applyTo(function, allRules, {}, true, changed)))
+        return failure();
+    } else {
+      if (failed(applyTo(function, exactRules, {}, true, changed)))
+        return failure();
+      const llvm::DenseSet<Operation *> steady = steadyOps(function);
+      SmallVector<Operation *> others;
+      for (Operation &op : function.getBody().front().without_terminator())
+        if (!steady.contains(&op))
+          others.push_back(&op);
+      if (failed(applyTo(function, allRules, others, false, changed)))
+        return failure();
+    }
     IRRewriter rewriter(context);
     DominanceInfo dominance(function);
     eliminateCommonSubExpressions(rewriter, dominance, function, &merged);

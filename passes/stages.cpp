@@ -1,6 +1,5 @@
 #include "passes/stages.h"
 #include "mlir/IR/Builders.h"
-#include "llvm/ADT/DenseSet.h"
 
 using namespace mlir;
 
@@ -9,6 +8,22 @@ namespace tcc {
 std::optional<int64_t> stageOf(Operation *op) {
   auto stage = op->getAttrOfType<IntegerAttr>(stageAttr);
   return stage ? std::optional(stage.getInt()) : std::nullopt;
+}
+
+llvm::DenseSet<Operation *> steadyOps(func::FuncOp function) {
+  llvm::DenseSet<Operation *> steady;
+  Block &block = function.getBody().front();
+  auto asked = function->getAttrOfType<IntegerAttr>(askedAttr);
+  const bool isWhole = function->hasAttr(steadyAttr);
+  SmallVector<Value> work(block.getTerminator()->getOperands());
+  if (!isWhole)
+    work.truncate(asked ? asked.getInt() : 0);
+  while (!work.empty()) {
+    Operation *producer = work.pop_back_val().getDefiningOp();
+    if (producer && steady.insert(producer).second)
+      llvm::append_range(work, producer->getOperands());
+  }
+  return steady;
 }
 
 void orderStages(func::FuncOp function) {

@@ -3,9 +3,11 @@
 #include "runtime/executable.h"
 #include "runtime/describe_memory.h"
 #include "runtime/handed_tensors.h"
+#include "runtime/printed.h"
 #include "runtime/profiler.h"
 #include "runtime/separate_values.h"
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 namespace tcc::runtime {
@@ -362,6 +364,13 @@ static Error checkHanded(const Plan &plan, std::span<const ConstTensorRef> input
   return checkTensors("state", plan.states, states);
 }
 
+/// The lines of a step that is done.
+static void printOutputs(const Plan &plan, std::span<const TensorRef> outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (const TensorSpec &spec = plan.outputs[i]; const auto name = printedAs(spec))
+      std::puts(printedLine(*name, spec.dtype, spec.shape, outputs[i].data).c_str());
+}
+
 Error Executable::run(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
                       std::span<const TensorRef> states, Profiler *profiler) {
   if (Error error = checkHanded(plan(), inputs, outputs, states))
@@ -370,11 +379,16 @@ Error Executable::run(std::span<const ConstTensorRef> inputs, std::span<const Te
   if (impl->device->sharesHostMemory()) {
     PartialStep whole;
     auto done = impl->runInPlace(inputs, outputs, states, whole, plan().instructions.size(), profiler);
-    return done ? Error::success() : done.error();
+    if (!done)
+      return done.error();
+  } else {
+    if (Error error = impl->checkOverlaps(inputs, outputs, states))
+      return error;
+    if (Error error = impl->runElsewhere(inputs, outputs, states, profiler))
+      return error;
   }
-  if (Error error = impl->checkOverlaps(inputs, outputs, states))
-    return error;
-  return impl->runElsewhere(inputs, outputs, states, profiler);
+  printOutputs(plan(), outputs);
+  return Error::success();
 }
 
 Expected<bool> Executable::runPart(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,

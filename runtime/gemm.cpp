@@ -139,6 +139,8 @@ Expected<Choice> choose(const GemmDesc &desc, int threads) {
     return extents.error();
   if (desc.a.dtype == DType::f16)
     return Error("product " + describe(desc) + " multiplies f16; the CPU's products are of f32 and bf16");
+  if (desc.geluGradient)
+    return Error("product " + describe(desc) + " is multiplied by slopes of GELU; the CPU's products are not");
   Choice choice;
   choice.desc = desc;
   if (desc.batchCount() == 0 || desc.m == 0 || desc.n == 0)

@@ -32,6 +32,9 @@ struct GemmDesc {
   bool accumulate = false;   ///< beta: C += instead of C =
   std::optional<DType> bias; ///< dtype of a dense [n] row that is added to every row of C, if any
   bool tf32 = false;         ///< f32 operands may be rounded to TF32 where a device has it
+  /// Each sum is multiplied by GELU's slope (its tanh form) at the element of a tensor of C's type and layout. Of
+  /// 16-bit C without batches, bias and accumulation; no product of oneDNN has it.
+  bool geluGradient = false;
 
   int64_t batchCount() const { return batch[0] * batch[1]; }
   int64_t flops() const { return 2 * batchCount() * m * n * k; }
@@ -54,7 +57,7 @@ MatrixLayout normalized(MatrixLayout layout, int64_t rows, int64_t columns);
 /// C with unit row stride is its transpose with unit column stride: C^T = B^T A^T.
 GemmDesc transposed(const GemmDesc &desc);
 
-/// "f32 1x1 4096x384x1536 a[384,1] b[1,1536] c[1536,1] +c +bias": for labels and errors.
+/// "f32 1x1 4096x384x1536 a[384,1] b[1,1536] c[1536,1] +c +bias *gelu'": for labels and errors.
 std::string describe(const GemmDesc &desc);
 
 /// A product ready to run; built once, run any number of times from one thread at a time.

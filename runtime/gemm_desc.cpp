@@ -102,6 +102,8 @@ std::string describe(const GemmDesc &desc) {
     text += " +c";
   if (desc.bias)
     text += " +bias";
+  if (desc.geluGradient)
+    text += " *gelu'";
   if (desc.tf32)
     text += " tf32";
   return text;
@@ -121,6 +123,10 @@ Expected<GemmExtents> gemmExtents(const GemmDesc &desc) {
       return Error("product size " + std::to_string(size) + " is out of range; sizes are 0 to 2^46");
   if (static_cast<__int128>(desc.batch[0]) * desc.batch[1] > maxExtent)
     return Error("product batch " + product({desc.batch[0], desc.batch[1]}) + " is too large; 2^46 elements at most");
+  if (desc.geluGradient && (desc.bias || desc.accumulate || desc.batchCount() != 1 || desc.c.dtype == DType::f32))
+    return Error("product " + describe(desc) +
+                 " is multiplied by slopes of GELU, which one of 16 bits without batches, "
+                 "bias and accumulation can be");
   const GemmExtents extents{
       extentBytes(desc.a, desc.m, desc.k, desc.batch), extentBytes(desc.b, desc.k, desc.n, desc.batch),
       extentBytes(desc.c, desc.m, desc.n, desc.batch), desc.bias ? desc.n * byteSize(*desc.bias) : 0};

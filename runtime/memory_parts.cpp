@@ -20,7 +20,7 @@ void forEachBuffer(const Plan &plan, const Instruction &instruction, Visit visit
       for (size_t i = 0; i < segment.args.size(); ++i)
         visit(segment.args[i], i >= code.arguments - code.results);
   } else if (const auto *product = std::get_if<MatmulCall>(&instruction.call)) {
-    for (BufferId id : {product->a, product->b, product->bias})
+    for (BufferId id : {product->a, product->b, product->bias, product->addend, product->aux})
       visit(id, false);
     for (BufferId id : {product->c, product->scratch})
       visit(id, true);

@@ -227,6 +227,10 @@ private:
       return extents.error().message();
     if ((call.bias != noBuffer) != call.desc.bias.has_value())
       return "a bias buffer is given exactly when the product has a bias";
+    if (call.addend != noBuffer && !call.desc.accumulate)
+      return "an addend is given to a product that does not accumulate";
+    if ((call.aux != noBuffer) != call.desc.geluGradient)
+      return "an aux buffer is given exactly when the product has slopes of GELU";
     struct Operand {
       const char *name;
       BufferId id;
@@ -236,6 +240,7 @@ private:
     for (auto [operand, id, bytes, optional, written] :
          {Operand{"a", call.a, extents->a, false, false}, Operand{"b", call.b, extents->b, false, false},
           Operand{"c", call.c, extents->c, false, true}, Operand{"bias", call.bias, extents->bias, true, false},
+          Operand{"addend", call.addend, extents->c, true, false}, Operand{"aux", call.aux, extents->c, true, false},
           Operand{"scratch", call.scratch, 0, true, true}}) {
       if (id == noBuffer && optional)
         continue;
@@ -247,7 +252,7 @@ private:
     }
     if (call.scratch != noBuffer && plan.buffers[call.scratch].space != Space::arena)
       return "scratch lies outside the arena";
-    for (BufferId other : {call.a, call.b, call.bias})
+    for (BufferId other : {call.a, call.b, call.bias, call.addend, call.aux})
       for (BufferId written : {call.c, call.scratch})
         if (overlap(written, other))
           return "c or scratch overlaps another operand of the product";

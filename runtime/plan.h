@@ -135,6 +135,8 @@ struct MatmulCall {
   BufferId a = noBuffer, b = noBuffer, c = noBuffer;
   BufferId bias = noBuffer;    ///< given exactly when desc.bias is
   BufferId scratch = noBuffer; ///< in the arena; noBuffer when the product needs none
+  BufferId addend = noBuffer;  ///< laid out as c; what a product that accumulates adds to, where that is not c itself
+  BufferId aux = noBuffer;     ///< laid out as c, given exactly when desc.geluGradient is: what GELU was taken of
   bool operator==(const MatmulCall &) const = default;
 };
 
@@ -187,7 +189,7 @@ Error validatePlan(const Plan &plan);
 /// "arena", "input", ...
 std::string_view name(Space space);
 
-/// The plan as JSON text (version 2); the plan must be valid.
+/// The plan as JSON text (version 3); the plan must be valid.
 std::string planToJson(const Plan &plan);
 
 /// Reads and validates. Errors: not JSON, another version, a missing or misplaced member, anything of validatePlan.

@@ -6,7 +6,7 @@
 namespace tcc::runtime {
 namespace {
 
-constexpr int64_t planVersion = 2;
+constexpr int64_t planVersion = 3;
 constexpr std::array spaces{Space::arena, Space::input, Space::output, Space::state, Space::constant, Space::table};
 
 // ---- writing
@@ -70,6 +70,7 @@ Json toJson(const MatmulCall &call) {
                   {"c", toJson(desc.c)},
                   {"bias", desc.bias ? Json(name(*desc.bias)) : Json()},
                   {"accumulate", desc.accumulate},
+                  {"geluGradient", desc.geluGradient},
                   {"tf32", desc.tf32}};
   return {{"op", "matmul"},
           {"product", product},
@@ -77,6 +78,8 @@ Json toJson(const MatmulCall &call) {
           {"b", idToJson(call.b)},
           {"c", idToJson(call.c)},
           {"bias", idToJson(call.bias)},
+          {"addend", idToJson(call.addend)},
+          {"aux", idToJson(call.aux)},
           {"scratch", idToJson(call.scratch)}};
 }
 
@@ -261,6 +264,7 @@ MatmulCall readMatmulCall(JsonReader &reader, const Json &json) {
   call.desc.b = readLayout(reader, product, "b");
   call.desc.c = readLayout(reader, product, "c");
   call.desc.accumulate = reader.boolean(product, "accumulate");
+  call.desc.geluGradient = reader.boolean(product, "geluGradient");
   call.desc.tf32 = reader.boolean(product, "tf32");
   if (!reader.member(product, "bias").is_null())
     call.desc.bias = readDType(reader, product, "bias");
@@ -268,6 +272,8 @@ MatmulCall readMatmulCall(JsonReader &reader, const Json &json) {
   call.b = readId(reader, json, "b");
   call.c = readId(reader, json, "c");
   call.bias = readId(reader, json, "bias");
+  call.addend = readId(reader, json, "addend");
+  call.aux = readId(reader, json, "aux");
   call.scratch = readId(reader, json, "scratch");
   return call;
 }

@@ -54,7 +54,9 @@ private:
     use(call.a, true, false);
     use(call.b, true, false);
     use(call.bias, true, false);
-    use(call.c, call.desc.accumulate, true);
+    use(call.addend, true, false);
+    use(call.aux, true, false);
+    use(call.c, call.desc.accumulate && call.addend == noBuffer, true);
     use(call.scratch, false, true);
     finish(first);
   }

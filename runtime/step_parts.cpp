@@ -13,7 +13,9 @@ struct Named {
       named.insert(named.end(), segment.args.begin(), segment.args.end());
     return named;
   }
-  std::vector<BufferId> operator()(const MatmulCall &call) const { return {call.a, call.b, call.bias}; }
+  std::vector<BufferId> operator()(const MatmulCall &call) const {
+    return {call.a, call.b, call.bias, call.addend, call.aux};
+  }
   std::vector<BufferId> operator()(const CopyCall &call) const { return {call.source}; }
   std::vector<BufferId> operator()(const FillCall &) const { return {}; }
   std::vector<BufferId> operator()(const LaunchCall &call) const {

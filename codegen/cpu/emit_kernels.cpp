@@ -96,7 +96,11 @@ bool emitShard(const Shard &shard, ModuleOp module, const VectorTarget &target, 
     }
     comments.comments[source->symbol] = headComment(*source);
   }
-  setFastMathFlags(module, options.fastMath);
+  if (!options.steady)
+    setFastMathFlags(module, options.fastMath);
+  for (const KernelSource *source : shard) // kernels of structured ops compute the same wherever they stand
+    if (options.steady && !source->text.empty())
+      setFastMathFlags(module.lookupSymbol(source->symbol), options.fastMath);
   expandMath(module, target);
   return true;
 }
@@ -122,6 +126,7 @@ ShardOutput compileShard(const Shard &shard, MLIRContext &context, const EmitOpt
   if (!machine)
     return output;
   VectorTarget target = vectorTarget(*machine, options.target);
+  target.steady = options.steady;
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
   HeadComments comments;
   if (!emitShard(shard, *module, target, options, comments, output.error))

@@ -29,6 +29,9 @@ struct EmitOptions {
   Target target;
   unsigned threads = 0; // compile threads; 0 = all cores
   bool fastMath = false;
+  /// The bits of a value are the same in every kernel that computes it, whatever else that computes: no product joins a
+  /// sum of the graph in an FMA, whatever fastMath says, and sums of rows have one order.
+  bool steady = false;
 };
 
 /// What is made on the way, for -emit=llvm and -emit=asm.

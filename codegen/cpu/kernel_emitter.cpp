@@ -15,7 +15,8 @@ namespace {
 class KernelEmitter {
 public:
   KernelEmitter(LaneBuilder &b, const KernelInfo &info)
-      : b(b), info(info), plan(planKernel(info)), values(b, info, plan), inputs(info.arguments.size()) {
+      : b(b), info(info), plan(planKernel(info, b.target.steady)), values(b, info, plan),
+        inputs(info.arguments.size()) {
     for (const KernelTensor &result : info.results)
       elements.push_back(b.element(result.type));
   }
@@ -46,7 +47,7 @@ private:
     ColumnRange range;
     int64_t begin, end; // -1 where not known
   };
-  SmallVector<Part> partsOf(const ColumnRange &range);
+  SmallVector<Part> partsOf(const ColumnRange &range, bool hasSums);
   void emitPass(unsigned stage, RowScope &row, const ColumnRange &range);
   void emitVector(LaneScope &lanes, MutableArrayRef<Value> sums);
   Value finishReduction(const KernelNode &node, SmallVector<Value> parts);
@@ -146,7 +147,7 @@ void KernelEmitter::emitPass(unsigned stage, RowScope &row, const ColumnRange &r
     Type type = b.vector(b.computed(b.element(info.nodes[node].type)));
     sums.append(plan.unroll, reductionStart(b, info.nodes[node].isMax, type));
   }
-  for (const Part &part : partsOf(range))
+  for (const Part &part : partsOf(range, !pass.reductions.empty()))
     forColumns(b, part.range, info.space.columns, plan.unroll, sums,
                [&](Value column, Value mask, unsigned vectors, ValueRange carried) {
                  SmallVector<Value> updated(carried);
@@ -167,9 +168,10 @@ void KernelEmitter::emitPass(unsigned stage, RowScope &row, const ColumnRange &r
         finishReduction(info.nodes[id], SmallVector<Value>(ArrayRef(sums).slice(i * plan.unroll, plan.unroll)));
 }
 
-/// A whole row, cut where a guard changes at a vector's edge, so that a loop loads what it needs alone; or the range.
-SmallVector<KernelEmitter::Part> KernelEmitter::partsOf(const ColumnRange &range) {
-  if (range.size != info.space.columns)
+/// A whole row, cut where a guard changes at a vector's edge, so that a loop loads what it needs alone; or the range. A
+/// cut changes the order of a sum.
+SmallVector<KernelEmitter::Part> KernelEmitter::partsOf(const ColumnRange &range, bool hasSums) {
+  if (range.size != info.space.columns || (hasSums && b.target.steady))
     return {{range, -1, -1}};
   SmallVector<Part> parts;
   SmallVector<int64_t> cuts = guardCuts(info);
@@ -255,7 +257,7 @@ std::string refusal(const KernelInfo &info, const NodeValues &values, const Vect
 bool emitKernel(OpBuilder &builder, StringRef symbol, const KernelInfo &info, const VectorTarget &target,
                 std::string &error) {
   LaneBuilder b(builder, builder.getUnknownLoc(), target);
-  KernelPlan plan = planKernel(info);
+  KernelPlan plan = planKernel(info, target.steady);
   error = refusal(info, NodeValues(b, info, plan), target);
   if (!error.empty())
     return false;

@@ -94,7 +94,7 @@ Parallel parallelOf(const KernelInfo &info) {
   return oneRow && allPerColumn ? Parallel::columns : Parallel::rows;
 }
 
-KernelPlan planKernel(const KernelInfo &info) {
+KernelPlan planKernel(const KernelInfo &info, bool steady) {
   KernelPlan plan;
   KernelStages stages = kernelStages(info);
   for (KernelStage &stage : stages.stages)
@@ -104,7 +104,8 @@ KernelPlan planKernel(const KernelInfo &info) {
   plan.scratchSlot.assign(info.nodes.size(), -1);
   plan.keptFrom.assign(info.nodes.size(), 0);
   auto columnNodes = llvm::count_if(info.nodes, [](const KernelNode &node) { return node.perColumn; });
-  plan.unroll = columnNodes <= 12 ? 4 : columnNodes <= 40 ? 2 : 1;
+  const bool hasSums = llvm::any_of(plan.stages, [](const StagePlan &stage) { return !stage.reductions.empty(); });
+  plan.unroll = steady && hasSums ? 2 : columnNodes <= 12 ? 4 : columnNodes <= 40 ? 2 : 1;
   Keeper(info, plan).run(scratchBytes / (std::max<int64_t>(1, info.space.columns) * 4));
   return plan;
 }

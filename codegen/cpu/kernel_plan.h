@@ -1,5 +1,5 @@
 // What is decided about a kernel's loops before any code is built: what threads divide, what is kept between passes,
-// unrolling and column tiles. A function of the kernel alone.
+// unrolling and column tiles. A function of the kernel alone, but for `steady`.
 #pragma once
 #include "ir/kernel_stages.h"
 
@@ -26,7 +26,8 @@ struct KernelPlan {
   unsigned unroll = 1; // vectors in a loop body
 };
 
-KernelPlan planKernel(const KernelInfo &info);
+/// `steady`: the order of a row's sums does not depend on what else the kernel computes.
+KernelPlan planKernel(const KernelInfo &info, bool steady);
 
 /// Columns at which a guard that looks at the column alone changes, ascending, within the row; none where there are too
 /// many to give each part of the row loops of its own.

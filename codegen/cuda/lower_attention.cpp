@@ -61,6 +61,8 @@ std::optional<Problem> problemOf(Operation *op) {
     return problemOf(forward);
   if (auto backward = dyn_cast<FlashAttentionBackwardOp>(op))
     return problemOf(backward);
+  if (auto packed = dyn_cast<FlashAttentionPackedGradientOp>(op))
+    return problemOf(packed);
   return std::nullopt;
 }
 
@@ -88,6 +90,7 @@ struct Pointer {
   size_t offset;
   BufferId buffer;
   bool written;
+  bool keepsOthers = false; // written in rows between which others' stay
 };
 
 /// The strides of [B, T, H, d] as kernels take them. Those of a dimension of one element mean nothing, but a tensor map
@@ -100,6 +103,12 @@ AttentionView viewOf(const StridedView &view) {
 AttentionView denseHeads(const AttentionSizes &sizes, int64_t rows, int64_t heads) {
   return {nullptr, rows * heads * sizes.width, sizes.width, heads * sizes.width};
 }
+
+/// Where the gradients of queries, keys and values go: tensors of their own, or one with all heads side by side.
+struct Gradients {
+  BufferId query, key, value;
+  AttentionView queryView, keyView; // the values' is the keys'
+};
 
 /// Makes the launches of one op.
 class AttentionLowering {
@@ -117,22 +126,21 @@ public:
   }
 
   bool backward(std::string &error) {
-    int64_t flops = cast<FlashAttentionBackwardOp>(call.op).flops();
+    int64_t flops = cast<StructuredOpInterface>(call.op).flops();
     int64_t half = plan.buffers[call.scratch].bytes / 2;
     BufferId rowShift = part(call.scratch, 0, half), rowDelta = part(call.scratch, half, half);
-    const AttentionSizes &sizes = problem.sizes;
+    Gradients to = gradients();
     // Scores, their gradient, dQ; then scores and gradient again, dK, dV.
     bindOperands(true);
     bind(&AttentionArguments::output, viewOf(call.views[3]), call.operands[3], false);
-    bind(&AttentionArguments::queryGradient, denseHeads(sizes, sizes.queries, sizes.heads), call.results[0], true);
+    bind(&AttentionArguments::queryGradient, to.queryView, to.query, true);
     pointers.push_back({offsetof(AttentionArguments, logSumExp), call.operands[4], false});
     bindRows(rowShift, rowDelta, true);
     if (!launch(AttentionPass::BackwardQuery, "flash_attention_backward dq", 3 * (flops / 5), error))
       return false;
     bindOperands(true);
-    AttentionView keys = denseHeads(sizes, sizes.keys, sizes.keyHeads);
-    bind(&AttentionArguments::keyGradient, keys, call.results[1], true);
-    bind(&AttentionArguments::valueGradient, keys, call.results[2], true);
+    bind(&AttentionArguments::keyGradient, to.keyView, to.key, true);
+    bind(&AttentionArguments::valueGradient, to.keyView, to.value, true);
     bindRows(rowShift, rowDelta, false);
     return launch(AttentionPass::BackwardKeys, "flash_attention_backward dk dv", 2 * (flops / 5), error);
   }
@@ -144,7 +152,8 @@ private:
   runtime::Plan &plan;
   KernelTable &kernels;
   AttentionArguments arguments;
-  SmallVector<Pointer, 12> pointers; // of the launch that is being made
+  SmallVector<Pointer, 12> pointers;                   // of the launch that is being made
+  SmallVector<std::pair<BufferId, int64_t>> partBytes; // of the parts of one result: the bytes of their own rows
 
   BufferId part(BufferId whole, int64_t offset, int64_t bytes) {
     runtime::Buffer made = plan.buffers[whole];
@@ -154,10 +163,31 @@ private:
     return static_cast<BufferId>(plan.buffers.size() - 1);
   }
 
+  Gradients gradients() {
+    const AttentionSizes &sizes = problem.sizes;
+    if (!isa<FlashAttentionPackedGradientOp>(call.op))
+      return {call.results[0], call.results[1], call.results[2], denseHeads(sizes, sizes.queries, sizes.heads),
+              denseHeads(sizes, sizes.keys, sizes.keyHeads)};
+    const int64_t heads = sizes.heads + 2 * sizes.keyHeads;
+    const AttentionView view = denseHeads(sizes, sizes.queries, heads);
+    auto from = [&](int64_t head) { // to the last element: rows lie among those of the others
+      const int64_t bytes = plan.buffers[call.results[0]].bytes,
+                    headBytes = sizes.width * elementBytes(problem.element);
+      const BufferId made = part(call.results[0], head * headBytes, bytes - head * headBytes);
+      partBytes.push_back({made, bytes / heads * (head == 0 ? sizes.heads : sizes.keyHeads)});
+      return made;
+    };
+    return {from(0), from(sizes.heads), from(sizes.heads + sizes.keyHeads), view, view};
+  }
+
   void bind(AttentionView AttentionArguments::*member, AttentionView view, BufferId buffer, bool written) {
     arguments.*member = view;
     auto offset = reinterpret_cast<char *>(&(arguments.*member).data) - reinterpret_cast<char *>(&arguments);
-    pointers.push_back({static_cast<size_t>(offset), buffer, written});
+    // The first part stands for the whole: nothing of the result is there before it.
+    const bool keepsOthers =
+        written &&
+        llvm::is_contained(llvm::drop_begin(llvm::make_first_range(partBytes), partBytes.empty() ? 0 : 1), buffer);
+    pointers.push_back({static_cast<size_t>(offset), buffer, written, keepsOthers});
   }
 
   void bindOperands(bool isBackward) {
@@ -204,8 +234,8 @@ private:
     made.parameterOffsets = {0};
     llvm::sort(pointers, [](const Pointer &a, const Pointer &b) { return a.offset < b.offset; });
     for (const Pointer &pointer : pointers)
-      made.pointerSlots.push_back(
-          {static_cast<int64_t>(pointer.offset), pointer.buffer, pointer.written, !pointer.written});
+      made.pointerSlots.push_back({static_cast<int64_t>(pointer.offset), pointer.buffer, pointer.written,
+                                   !pointer.written || pointer.keepsOthers});
     addMaps(attentionMaps(kernel, arguments, batch), made);
     made.kernel = addKernel(plan, kernels, kernel.name, kernel.text,
                             static_cast<uint32_t>(made.parameterOffsets.size()), name.str());
@@ -224,7 +254,7 @@ private:
   /// Maps of the query, the output's gradient (backward), the keys, the values: each 128 bytes behind the arguments.
   void addMaps(ArrayRef<AttentionMap> maps, runtime::LaunchCall &made) {
     SmallVector<BufferId> buffers = {call.operands[0]};
-    if (isa<FlashAttentionBackwardOp>(call.op))
+    if (!isa<FlashAttentionOp>(call.op))
       buffers.push_back(call.operands[5]);
     buffers.append({call.operands[1], call.operands[2]});
     for (auto [i, map] : llvm::enumerate(maps)) {
@@ -264,6 +294,9 @@ private:
     for (auto [operand, id] : llvm::zip(call.op->getOperands(), call.operands))
       if (id == buffer)
         return byteSize(tensorType(operand));
+    for (auto [id, bytes] : partBytes)
+      if (id == buffer)
+        return bytes;
     return plan.buffers[buffer].bytes;
   }
 
@@ -294,11 +327,10 @@ bool hasAttentionKernel(Operation *op) {
 }
 
 int64_t attentionScratchBytes(Operation *op) {
-  auto backward = dyn_cast<FlashAttentionBackwardOp>(op);
-  if (!backward)
+  std::optional<Problem> problem = isa<FlashAttentionOp>(op) ? std::nullopt : problemOf(op);
+  if (!problem)
     return 0;
-  Problem problem = problemOf(backward);
-  int64_t floats = attentionWorkspace(problem.arguments(), static_cast<int>(problem.sizes.batch));
+  int64_t floats = attentionWorkspace(problem->arguments(), static_cast<int>(problem->sizes.batch));
   return 2 * static_cast<int64_t>(llvm::alignTo(4 * floats, workspaceAlignment));
 }
 

@@ -35,6 +35,8 @@ def profile_EQ : TwoJoined<"profile=">, Group<run_group>, MetaVarName<"F.json">,
 def look : OptionGroup<"look">, HelpText<"Looking inside">;
 def fdump_ir_EQ : OneJoined<"fdump-ir=">, Group<look>, MetaVarName<"all|changed|PASS">, HelpText<"Print the IR after passes">;
 def fdump_dir_EQ : OneJoined<"fdump-dir=">, Group<look>, MetaVarName<"DIR">, HelpText<"Write dumps to DIR/INPUT.ir instead of stderr">;
+def graph_breaks : Two<"graph-breaks">, Group<look>, HelpText<"Report each tcc.item and tcc.print: where, why, what it costs, what to write instead">;
+def graph_breaks_EQ : TwoJoined<"graph-breaks=">, Group<look>, MetaVarName<"text|json">, HelpText<"… as text or JSON">;
 def fverify_each : One<"fverify-each">, Group<look>, HelpText<"Run the interpreter before and after each pass and compare">;
 def ftime_report : One<"ftime-report">, Group<look>, HelpText<"Print the time of each pass and of each part of code generation">;
 def print_pipeline : Two<"print-pipeline">, Group<look>, HelpText<"Print the passes under the given options">;

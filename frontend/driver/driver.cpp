@@ -7,6 +7,7 @@
 #include "frontend/compile_options.h"
 #include "frontend/driver/device_code.h"
 #include "frontend/driver/execution.h"
+#include "frontend/driver/graph_breaks.h"
 #include "frontend/driver/outputs.h"
 #include "frontend/graph_file.h"
 #include "frontend/loss_scaling.h"
@@ -75,6 +76,7 @@ private:
   void printSummary(llvm::raw_ostream &os);
   void printTimes();
   void checkDevice(const std::shared_ptr<runtime::Device> &device);
+  void reportBreaks();
   void execute();
   void interpret();
 
@@ -123,6 +125,7 @@ int Job::steps() {
   say("parsed @" + function.getName().str() + ": " + std::to_string(function.getNumArguments()) + " arguments, " +
       std::to_string(llvm::range_size(function.getBody().front().without_terminator())) + " ops");
   warnAboutGraph(function, *text, name, options.warnings, printer);
+  refuseBreaks(function, options.flags, printer);
   if (printer.errors())
     return exitDiagnosed;
   compileOptions = options.compile;
@@ -199,6 +202,8 @@ void Job::make() {
       ", -O" + std::to_string(compileOptions.pipeline.level) + ", " + std::to_string(threads) + " threads");
   for (Emission emission : options.emissions)
     emit(emission);
+  if (options.graphBreaks)
+    return reportBreaks();
   if (options.reference)
     return interpret();
   if (options.runs || options.benchRuns)
@@ -414,6 +419,20 @@ void Job::checkDevice(const std::shared_ptr<runtime::Device> &device) {
   if (!check->difference.empty())
     throw Error(check->text(device->name()));
   llvm::errs() << check->text(device->name()) << '\n';
+}
+
+/// --graph-breaks.
+void Job::reportBreaks() {
+  std::shared_ptr<runtime::Device> device;
+  try {
+    device = deviceFor(targets.front());
+    if (!device)
+      device = runtime::makeCpuDevice();
+  } catch (const Error &missing) {
+    llvm::errs() << "tcc: warning: " << missing.what() << "; no time is measured\n";
+  }
+  const BreakReport breaks = graphBreaks(*module, compileOptions, device, values, options.seed);
+  writeResult(options.output, *options.graphBreaks == "json" ? breaks.json() + "\n" : breaks.text());
 }
 
 void Job::execute() {

@@ -6,11 +6,14 @@
 #include "ir/reference/interpreter.h"
 #include "passes/memory_places.h"
 #include "runtime/executable_limits.h"
+#include "runtime/printed.h"
 #include "runtime/profile_report.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <limits>
 
 using namespace mlir;
 
@@ -49,15 +52,17 @@ public:
       out.push_back({array.raw(), array.bytes()});
     for (const Array &array : states)
       state.push_back({array.raw(), array.bytes()});
+    llvm::outs().flush(); // a step may print
     if (runtime::Error error = executable.run(in, out, state, recorder))
       throw Error(error.message());
+    std::fflush(stdout);
   }
 
   /// "run 3: loss 1.25": the scalars.
   void printScalars() const {
     llvm::outs() << "run " << run << ':';
     for (size_t i = 0; i < outputs.size(); ++i)
-      if (outputs[i].shape().empty())
+      if (outputs[i].shape().empty() && !runtime::printedAs(plan.outputs[i]))
         llvm::outs() << ' ' << plan.outputs[i].name << ' ' << llvm::format("%.6g", outputs[i].item());
     llvm::outs() << '\n';
   }
@@ -66,7 +71,8 @@ public:
   std::vector<NamedArray> results() const {
     std::vector<NamedArray> list;
     for (size_t i = 0; i < outputs.size(); ++i)
-      list.push_back({plan.outputs[i].name, outputs[i]});
+      if (!runtime::printedAs(plan.outputs[i]))
+        list.push_back({plan.outputs[i].name, outputs[i]});
     for (size_t i = 0; i < states.size(); ++i)
       list.push_back({plan.states[i].name, states[i]});
     return list;
@@ -245,6 +251,18 @@ void execute(runtime::Executable &executable, const Options &options, const RunV
   }
 }
 
+double millisecondsOf(runtime::Executable &executable, const RunValues &values, uint64_t seed, int runs) {
+  Stage stage(executable, values, seed);
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = -warmUpRuns; i < runs; ++i) {
+    const Clock::time_point start = Clock::now();
+    stage.step(nullptr);
+    if (i >= 0)
+      least = std::min(least, std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+  }
+  return least;
+}
+
 void interpretOnce(func::FuncOp function, const Options &options, const RunValues &values) {
   // 1. Arguments.
   std::vector<RefTensor> arguments;
@@ -263,10 +281,20 @@ void interpretOnce(func::FuncOp function, const Options &options, const RunValue
   // 2. Results, then states.
   const SignaturePlaces signature(function);
   std::vector<NamedArray> list;
+  size_t number = 0;
   const std::vector<std::string> names = resultNames(function);
-  for (auto [i, tensor] : llvm::enumerate(*results))
-    if (!function.getResultAttr(i, updatesAttr))
-      list.push_back({names[list.size()], arrayOf(names[list.size()], tensor)});
+  for (auto [i, tensor] : llvm::enumerate(*results)) {
+    if (function.getResultAttr(i, updatesAttr))
+      continue;
+    runtime::TensorSpec spec{names[number++], {}, {}};
+    Array value = arrayOf(spec.name, tensor);
+    if (const auto printed = runtime::printedAs(spec))
+      llvm::outs() << runtime::printedLine(*printed, value.dtype(), std::span<const int64_t>(value.shape()),
+                                           value.rawForReading())
+                   << '\n';
+    else
+      list.push_back({spec.name, std::move(value)});
+  }
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     if (!function.getArgAttr(i, stateAttr))
       continue;

@@ -39,6 +39,9 @@ std::map<std::string, Array> readInputs(const Options &options, const std::vecto
 /// --run and --bench: results and times go to stdout, what --output asks for to its files. Throws Error.
 void execute(runtime::Executable &executable, const Options &options, const RunValues &values);
 
+/// The least time of one step, of `runs` behind a warm-up.
+double millisecondsOf(runtime::Executable &executable, const RunValues &values, uint64_t seed, int runs);
+
 /// --run=reference: `function` in phase Shaped, once, by the interpreter. Throws Error.
 void interpretOnce(mlir::func::FuncOp function, const Options &options, const RunValues &values);
 

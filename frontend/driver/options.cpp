@@ -126,6 +126,8 @@ void readOutput(StringRef path, Options &options) {
 
 void readWarning(StringRef text, Options &options) {
   std::string candidate;
+  if (takeCompilerFlag("-W" + text.str(), nullptr, options.flags, candidate))
+    return;
   if (!options.warnings.set(text, candidate))
     throw UsageError{"unknown warning '-W" + text.str() + "'" + suggestion(candidate) + " (--help lists them)"};
 }
@@ -221,6 +223,14 @@ void apply(const Arg &arg, Options &options) {
   case OPT_check_device:
     options.checkDevice = true;
     return;
+  case OPT_graph_breaks:
+    options.graphBreaks = "text";
+    break;
+  case OPT_graph_breaks_EQ:
+    if (value() != "text" && value() != "json")
+      throw UsageError{"unknown format '" + value().str() + "' of --graph-breaks= (text or json)"};
+    options.graphBreaks = value().str();
+    break;
   case OPT_bench:
     options.benchRuns = 20;
     break;

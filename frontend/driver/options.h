@@ -43,6 +43,7 @@ struct Options {
   std::vector<std::pair<std::string, std::string>> inputFiles;  ///< --input: name, path
   std::vector<std::pair<std::string, std::string>> outputFiles; ///< --output: name of a result or state, path
   bool checkDevice = false;
+  std::optional<std::string> graphBreaks; ///< --graph-breaks: "text" or "json"
   uint64_t seed = 0;
   std::string profile;
 

@@ -206,6 +206,12 @@ AttentionMask attentionMask(FlashAttentionOp op) {
 AttentionMask attentionMask(FlashAttentionBackwardOp op) {
   return maskOf(op);
 }
+AttentionSizes attentionSizes(FlashAttentionPackedGradientOp op) {
+  return sizesOf(op);
+}
+AttentionMask attentionMask(FlashAttentionPackedGradientOp op) {
+  return maskOf(op);
+}
 
 //===- flash_attention -----------------------------------------------------------------------------------------===//
 
@@ -288,31 +294,57 @@ int64_t FlashAttentionOp::flops() {
 
 //===- flash_attention_backward --------------------------------------------------------------------------------===//
 
-LogicalResult FlashAttentionBackwardOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
-                                                         SmallVectorImpl<Type> &types) {
-  if (failed(verifyOperands(loc, adaptor, "tcc.flash_attention_backward")))
+namespace {
+
+/// What both forms of the gradient ask of their operands; `name` without the dialect's.
+template <typename Adaptor>
+LogicalResult verifyGradientOperands(std::optional<Location> loc, Adaptor adaptor, StringRef name) {
+  if (failed(verifyOperands(loc, adaptor, ("tcc." + name).str())))
     return failure();
-  RankedTensorType q = tensorType(adaptor.getQ()), k = tensorType(adaptor.getK());
+  RankedTensorType q = tensorType(adaptor.getQ());
   RankedTensorType out = tensorType(adaptor.getOut()), lse = tensorType(adaptor.getLse());
   if (out != q || tensorType(adaptor.getDOut()) != q || lse != lseType(q))
-    return emitOptionalError(loc, "'tcc.flash_attention_backward' out is ", typeText(out), ", dOut ",
+    return emitOptionalError(loc, "'tcc.", name, "' out is ", typeText(out), ", dOut ",
                              typeText(tensorType(adaptor.getDOut())), ", lse ", typeText(lse), " for q ", typeText(q),
-                             "; out and dOut need q's type, lse f32 [B, H, T] (flash_attention_backward_c1)");
+                             "; out and dOut need q's type, lse f32 [B, H, T] (", name, "_c1)");
+  return success();
+}
+
+/// dQ, dK, dV.
+template <typename Op>
+SmallVector<Value> expandGradient(Emit &b, Op op) {
+  Expansion expansion = expansionOf(b, op);
+  AttentionSizes sizes = sizesOf(op);
+  Value products = b.mul(b.cast(op.getDOut(), b.f32()), b.cast(op.getOut(), b.f32()));
+  Value delta =
+      b.transpose(b.reshape(b.reduceSum(products, {3}), {sizes.batch, sizes.queries, sizes.heads}), {0, 2, 1});
+  return expansion.backward(expansion.probabilities(op.getLse()), op.getDOut(), delta);
+}
+
+template <typename Op>
+int64_t gradientFlops(Op op) {
+  AttentionSizes sizes = sizesOf(op);
+  return 10 * sizes.width * sizes.batch * sizes.heads * maskOf(op).visiblePairs(sizes.queries, sizes.keys);
+}
+
+} // namespace
+
+LogicalResult FlashAttentionBackwardOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                                         SmallVectorImpl<Type> &types) {
+  if (failed(verifyGradientOperands(loc, adaptor, "flash_attention_backward")))
+    return failure();
+  Type q = adaptor.getQ().getType(), k = adaptor.getK().getType();
   types.append({q, k, k});
   return success();
 }
 
 SmallVector<Value> FlashAttentionBackwardOp::expand(Emit &b) {
-  Expansion expansion = expansionOf(b, *this);
-  AttentionSizes sizes = sizesOf(*this);
-  Value products = b.mul(b.cast(getDOut(), b.f32()), b.cast(getOut(), b.f32()));
-  Value delta =
-      b.transpose(b.reshape(b.reduceSum(products, {3}), {sizes.batch, sizes.queries, sizes.heads}), {0, 2, 1});
-  return expansion.backward(expansion.probabilities(getLse()), getDOut(), delta);
+  return expandGradient(b, *this);
 }
 
 void FlashAttentionOp::keepResultType() {} // out has q's type, whatever that is
 void FlashAttentionBackwardOp::keepResultType() {}
+void FlashAttentionPackedGradientOp::keepResultType() {}
 
 bool FlashAttentionOp::narrows(unsigned operand) {
   return operand < 3; // q, k, v
@@ -323,8 +355,41 @@ bool FlashAttentionBackwardOp::narrows(unsigned operand) {
 }
 
 int64_t FlashAttentionBackwardOp::flops() {
-  AttentionSizes sizes = sizesOf(*this);
-  return 10 * sizes.width * sizes.batch * sizes.heads * maskOf(*this).visiblePairs(sizes.queries, sizes.keys);
+  return gradientFlops(*this);
+}
+
+//===- flash_attention_packed_gradient -------------------------------------------------------------------------===//
+
+LogicalResult FlashAttentionPackedGradientOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                                               Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  StringRef name = "flash_attention_packed_gradient";
+  if (failed(verifyGradientOperands(loc, adaptor, name)))
+    return failure();
+  RankedTensorType q = tensorType(adaptor.getQ()), k = tensorType(adaptor.getK());
+  if (!sameSize(q.getDimSize(1), k.getDimSize(1)))
+    return emitOptionalError(loc, "'tcc.", name, "' q is ", typeText(q), " and k ", typeText(k),
+                             "; side by side their gradients need as many rows (", name, "_c2)");
+  SmallVector<int64_t> shape(q.getShape());
+  bool known = !ShapedType::isDynamic(shape[2]) && !ShapedType::isDynamic(k.getDimSize(2));
+  shape[2] = known ? shape[2] + 2 * k.getDimSize(2) : ShapedType::kDynamic;
+  types.push_back(RankedTensorType::get(shape, q.getElementType()));
+  return success();
+}
+
+SmallVector<Value> FlashAttentionPackedGradientOp::expand(Emit &b) {
+  return {b.create<ConcatOp>(ValueRange(expandGradient(b, *this)), 2)};
+}
+
+SmallVector<StridedView, 2> FlashAttentionPackedGradientOp::operandViews(const ViewLimits &) {
+  return viewsOfHeads(getOperands());
+}
+
+bool FlashAttentionPackedGradientOp::narrows(unsigned operand) {
+  return operand < 6 && getOperation()->getOperand(operand) != getLse(); // q, k, v, out, dOut
+}
+
+int64_t FlashAttentionPackedGradientOp::flops() {
+  return gradientFlops(*this);
 }
 
 } // namespace tcc

@@ -24,7 +24,9 @@ struct AttentionMask {
 
 AttentionSizes attentionSizes(FlashAttentionOp op);
 AttentionSizes attentionSizes(FlashAttentionBackwardOp op);
+AttentionSizes attentionSizes(FlashAttentionPackedGradientOp op);
 AttentionMask attentionMask(FlashAttentionOp op);
 AttentionMask attentionMask(FlashAttentionBackwardOp op);
+AttentionMask attentionMask(FlashAttentionPackedGradientOp op);
 
 } // namespace tcc

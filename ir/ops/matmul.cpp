@@ -6,6 +6,23 @@ using namespace mlir;
 
 namespace tcc {
 
+static LogicalResult checkEpilogue(std::optional<Location> loc, Value bias, Value addend, Type element,
+                                   RankedTensorType result) {
+  if (bias) {
+    RankedTensorType type = tensorType(bias);
+    Type own = type.getElementType();
+    if (type.getRank() != 1 || !sameSize(type.getDimSize(0), result.getShape().back()) ||
+        !(own.isF32() || own == element || own == result.getElementType()))
+      return emitOptionalError(loc, "'tcc.matmul' bias is ", typeText(type), "; ", result.getShape().back(),
+                               " elements of f32, of a's type or of the result's are expected (matmul_c6)");
+  }
+  if (addend && (tensorType(addend).getElementType() != result.getElementType() ||
+                 failed(verifyCompatibleShape(addend.getType(), result))))
+    return emitOptionalError(loc, "'tcc.matmul' addend is ", typeText(tensorType(addend)), " and the result ",
+                             typeText(result), "; they have one type (matmul_c7)");
+  return success();
+}
+
 LogicalResult MatmulOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                          SmallVectorImpl<Type> &types) {
   RankedTensorType a = tensorType(adaptor.getA()), b = tensorType(adaptor.getB());
@@ -38,8 +55,21 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
   shape.push_back(size(a, transposeA, 2));
   shape.push_back(size(b, transposeB, 1));
   Type element = adaptor.getDtype() ? *adaptor.getDtype() : a.getElementType();
-  types.push_back(RankedTensorType::get(shape, element));
+  auto result = RankedTensorType::get(shape, element);
+  if (failed(checkEpilogue(loc, adaptor.getBias(), adaptor.getAddend(), a.getElementType(), result)))
+    return failure();
+  types.push_back(result);
   return success();
+}
+
+Value MatmulOp::withoutEpilogue(Emit &e) {
+  RankedTensorType type = tensorType(getResult());
+  Value sum = e.matmul(getA(), getB(), getTransposeA(), getTransposeB(), e.f32());
+  if (getBias())
+    sum = e.add(sum, e.broadcast(e.cast(getBias(), e.f32()), type.getShape()));
+  if (getAddend())
+    sum = e.add(sum, e.cast(getAddend(), e.f32()));
+  return e.cast(sum, type.getElementType());
 }
 
 SmallVector<Value> MatmulOp::gradient(Emit &e, ValueRange dResults) {
@@ -63,7 +93,18 @@ SmallVector<Value> MatmulOp::gradient(Emit &e, ValueRange dResults) {
   }
   Value da = ta ? e.matmul(b, dy, tb, true) : e.matmul(dy, b, false, !tb);
   Value db = tb ? e.matmul(dy, a, true, ta) : e.matmul(a, dy, !ta, false);
-  return {flatten ? e.reshape(da, shapeOfA) : da, db};
+  SmallVector<Value> gradients{flatten ? e.reshape(da, shapeOfA) : da, db};
+  if (Value bias = getBias()) {
+    RankedTensorType type = tensorType(bias);
+    gradients.push_back(e.cast(e.sumTo(e.cast(dResults[0], e.f32()), type.getShape()), type.getElementType()));
+  }
+  if (getAddend())
+    gradients.push_back(dResults[0]);
+  return gradients;
+}
+
+bool MatmulOp::narrows(unsigned operand) {
+  return operand < 2; // not what is added to the sum
 }
 
 void MatmulOp::keepResultType() {
@@ -78,7 +119,20 @@ SmallVector<StridedView, 2> MatmulOp::operandViews(const ViewLimits &limits) {
                        {matrix.batchStride[0], matrix.batchStride[1], matrix.rowStride, matrix.columnStride}};
   };
   MatmulViews views = matmulViews(*this, limits);
-  return {strided(views.a), strided(views.b)};
+  SmallVector<StridedView, 2> list{strided(views.a), strided(views.b)};
+  for (Value added : getOperands().drop_front(2)) {
+    StridedView view = stridedView(added);
+    list.push_back(isDense(view) ? view : denseView(added));
+  }
+  return list;
+}
+
+/// Each element of the addend is read before the one element of the result that it is part of.
+llvm::BitVector MatmulOp::sharedBuffers() {
+  llvm::BitVector shared(getNumOperands());
+  if (getAddend())
+    shared.set(getNumOperands() - 1);
+  return shared;
 }
 
 bool MatmulOp::writesSlices(unsigned) {

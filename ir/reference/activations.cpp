@@ -50,6 +50,19 @@ void addActivations(Registry &registry) {
     for (int64_t i = 0; i < result.size(); ++i)
       result.data[i] = call.in(1).data[i] * geluSlope(call.in(0).data[i]);
   });
+  add<MatmulGeluGradientOp>(registry, [](Call &call, MatmulGeluGradientOp op) {
+    const RefTensor &a = call.in(0), &b = call.in(1), &x = call.in(2);
+    const bool transposed = op.getTransposeB();
+    const int64_t rows = a.shape()[0], depth = a.shape()[1], columns = b.shape()[transposed ? 0 : 1];
+    RefTensor &result = call.addResult({rows, columns});
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j) {
+        Sum sum(call.mode);
+        for (int64_t k = 0; k < depth; ++k)
+          sum.add(a.data[i * depth + k] * b.data[transposed ? j * depth + k : k * columns + j]);
+        result.data[i * columns + j] = sum.get() * geluSlope(x.data[i * columns + j]);
+      }
+  });
 }
 
 } // namespace tcc::reference

@@ -88,11 +88,11 @@ void forward(Call &call, FlashAttentionOp op) {
       }
 }
 
-void backward(Call &call, FlashAttentionBackwardOp op) {
+template <typename Op>
+void addGradients(Call &call, Op op, RefTensor &dQ, RefTensor &dK, RefTensor &dV) {
   Heads q(call.in(0)), k(call.in(1)), v(call.in(2)), out(call.in(3)), dOut(call.in(5));
   const RefTensor &lse = call.in(4);
   int64_t batch = q.x.shape()[0], group = k.heads == 0 ? 1 : q.heads / k.heads;
-  RefTensor &dQ = call.addResult(q.x.shape()), &dK = call.addResult(k.x.shape()), &dV = call.addResult(k.x.shape());
   double scale = op.getScale().convertToDouble();
   ProbabilityDropout dropped(call, op, {batch, q.heads, q.rows, k.rows}, 6);
   auto narrow = [&](double value) {
@@ -119,11 +119,32 @@ void backward(Call &call, FlashAttentionBackwardOp op) {
       }
 }
 
+void backward(Call &call, FlashAttentionBackwardOp op) {
+  ArrayRef<int64_t> q = call.in(0).shape(), k = call.in(1).shape();
+  RefTensor &dQ = call.addResult(q), &dK = call.addResult(k), &dV = call.addResult(k);
+  addGradients(call, op, dQ, dK, dV);
+}
+
+/// The three gradients, joined along the heads.
+void packedGradient(Call &call, FlashAttentionPackedGradientOp op) {
+  RefTensor parts[] = {splatTensor(call.in(0).type, 0), splatTensor(call.in(1).type, 0),
+                       splatTensor(call.in(1).type, 0)};
+  addGradients(call, op, parts[0], parts[1], parts[2]);
+  ArrayRef<int64_t> q = call.in(0).shape();
+  int64_t keyHeads = call.in(1).shape()[2], at = 0;
+  RefTensor &packed = call.addResult({q[0], q[1], q[2] + 2 * keyHeads, q[3]});
+  for (int64_t row = 0; row < q[0] * q[1]; ++row)
+    for (const RefTensor &part : parts)
+      for (int64_t width = part.shape()[2] * q[3], i = 0; i < width; ++i)
+        packed.data[at++] = part.data[row * width + i];
+}
+
 } // namespace
 
 void addAttention(Registry &registry) {
   add<FlashAttentionOp>(registry, forward);
   add<FlashAttentionBackwardOp>(registry, backward);
+  add<FlashAttentionPackedGradientOp>(registry, packedGradient);
 }
 
 } // namespace tcc::reference

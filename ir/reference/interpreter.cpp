@@ -23,6 +23,7 @@ const Registry &registry() {
     addAttention(registry);
     addActivations(registry);
     addComposites(registry);
+    addHostOps(registry);
     return registry;
   }();
   return all;

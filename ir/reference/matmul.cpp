@@ -35,6 +35,12 @@ void addMatmul(Registry &registry) {
     int64_t rank = shape.size(), batch = elementCount(a.shape().drop_back(2));
     shape[rank - 2] = a.shape()[rank - (op.getTransposeA() ? 1 : 2)];
     shape[rank - 1] = b.shape()[b.shape().size() - (op.getTransposeB() ? 2 : 1)];
+    const RefTensor *bias = op.getBias() ? &call.in(2) : nullptr;
+    const RefTensor *addend = op.getAddend() ? &call.in(bias ? 3 : 2) : nullptr;
+    if (bias && bias->shape() != ArrayRef<int64_t>(shape.back()))
+      return call.refuse("the bias is " + typeText(bias->type) + ", not [N] (matmul_c6)");
+    if (addend && addend->shape() != ArrayRef<int64_t>(shape))
+      return call.refuse("the addend is " + typeText(addend->type) + ", not of the result's shape (matmul_c7)");
     RefTensor &result = call.addResult(shape);
     double *next = result.data.data();
     for (int64_t number = 0; number < batch; ++number) {
@@ -47,8 +53,13 @@ void addMatmul(Registry &registry) {
         for (int64_t k = 0; k < left.columns; ++k)
           for (int64_t j = 0; j < right.columns; ++j)
             sums[j].add(left.data[i * left.columns + k] * right.data[k * right.columns + j]);
-        for (const Sum &sum : sums)
-          *next++ = sum.get();
+        for (int64_t j = 0; j < right.columns; ++j, ++next) {
+          if (bias)
+            sums[j].add(bias->data[j]);
+          if (addend)
+            sums[j].add(addend->data[next - result.data.data()]);
+          *next = sums[j].get();
+        }
       }
     }
   });

@@ -34,6 +34,7 @@ void addMatmul(Registry &registry);
 void addAttention(Registry &registry);
 void addActivations(Registry &registry);
 void addComposites(Registry &registry);
+void addHostOps(Registry &registry);
 
 /// Registers a function that takes the call and the op in its own class.
 template <typename Op, typename F>

@@ -49,6 +49,14 @@ TEST(AttentionChoices, SwitchesAreOffAndRefusedWhereNoKernelHasThem) {
   AttentionKernel kernel = attentionKernel(of, tiles);
   EXPECT_EQ(kernel.name, "attention_forward_hopper_overlapped_pingpong_persistent_bf16_d64_192x128");
   EXPECT_NE(kernel.text.find(kernel.name + ", "), std::string::npos);
+  of.dropout = true;
+  EXPECT_EQ(refused(of, tiles),
+            "attention in turns of three warpgroups, in persistent blocks and with dropout: without a mask its 160 "
+            "registers a thread do not hold the state of rounds and turns; plain blocks or two warpgroups do");
+  AttentionTiles two = tiles;
+  two.warps = 8;
+  EXPECT_EQ(refused(of, two), "");
+  of.dropout = false;
   of.pass = AttentionPass::BackwardQuery;
   EXPECT_EQ(refused(of, tiles),
             "attention in turns: only the forward pass with overlap has them, and two or more warpgroups");

@@ -55,22 +55,13 @@ std::vector<AttentionTiles> switchedTiles(const AttentionCase &of, AttentionTile
           other.warps = rows;
           other.columns = width;
           other.overlap = overlap;
-          other.persistent = persistent;
+          other.persistent = persistent && !(forward && overlap && rows == 12 && of.dropout && !of.causal); // refused
           other.pingPong = forward && overlap && persistent;
           other.shortestFirst = of.causal && !forward && persistent;
           other.stages = overlap && narrow && !forward ? 3 : tiles.stages;
           all.push_back(other);
         }
   return all;
-}
-
-/// Hopper's kernels that spill, each with switches that no row of the table has: dropout without a mask in persistent
-/// blocks, where registers are short already.
-bool isKnownToSpill(const AttentionKernel &kernel) {
-  if (!kernel.of.dropout || kernel.of.causal || !kernel.tiles.persistent)
-    return false;
-  bool turns = kernel.of.pass == AttentionPass::Forward && kernel.tiles.pingPong && kernel.tiles.warps == 12;
-  return turns || (kernel.of.pass == AttentionPass::BackwardKeys && kernel.of.headDim == 128);
 }
 
 std::vector<AttentionKernel> kernelsFor(const char *architecture) {
@@ -97,7 +88,6 @@ std::vector<AttentionKernel> kernelsFor(const char *architecture) {
                 if (!(other == tiles))
                   kernels.push_back(attentionKernel(of, other));
           }
-  std::erase_if(kernels, isKnownToSpill);
   return kernels;
 }
 

@@ -1,7 +1,9 @@
 // The kernels of whole training steps, in the emulator and as a plan for one GPU.
+#include "codegen/cuda/modules.h"
 #include "codegen/cuda/target.h"
 #include "codegen/lower_plan.h"
 #include "passes/pipeline.h"
+#include "runtime/device/cuda/nvrtc.h"
 #include "tests/cuda_kernels/emulated_kernels.h"
 #include "tests/cuda_kernels/model_steps.h"
 #include "tests/ops/op_table.h"
@@ -75,8 +77,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, ModelKernels, testing::Values("baby", "char", "g
 
 constexpr int64_t sequence = 1024;
 
-/// A preset's plan for a GPU. `columnParts`: other than the target's model has it, where it is given.
-runtime::Plan planOf(const char *preset, int64_t batch, int64_t time, ProductType products,
+/// A preset's plan for a GPU, and its kernels. `columnParts`: other than the target's model has it, where it is given.
+runtime::Plan planOf(const char *preset, int64_t batch, int64_t time, ProductType products, KernelTable &kernels,
                      const char *architecture = "sm_90a", std::optional<int64_t> columnParts = {}) {
   auto context = makeContext();
   OwningOpRef<ModuleOp> module = modelStep(*context, *models::gpt2Preset(preset), batch, time);
@@ -87,7 +89,6 @@ runtime::Plan planOf(const char *preset, int64_t batch, int64_t time, ProductTyp
   options.queries = &target;
   options.products = products;
   PipelineReport report;
-  KernelTable kernels;
   std::string error;
   std::optional<runtime::Plan> plan;
   if (module && succeeded(runPipeline(*module, options, report)))
@@ -117,8 +118,9 @@ std::map<std::string, int64_t> elementwiseTraffic(const runtime::Plan &plan, int
 // multiprocessors.
 TEST(ModelPlan, Gpt2HasFewLaunchesLittleTrafficAndEnoughBlocks) {
   constexpr int64_t multiprocessors = 132, large = 10'000'000; // bytes
-  runtime::Plan plan = planOf("gpt2", 8, sequence, ProductType::bf16),
-                twice = planOf("gpt2", 16, sequence, ProductType::bf16);
+  KernelTable kernels, ofTwice;
+  runtime::Plan plan = planOf("gpt2", 8, sequence, ProductType::bf16, kernels),
+                twice = planOf("gpt2", 16, sequence, ProductType::bf16, ofTwice);
   std::map<std::string, int> byKind;
   for (const runtime::Instruction &instruction : plan.instructions) {
     const auto *launch = std::get_if<runtime::LaunchCall>(&instruction.call);
@@ -140,17 +142,47 @@ TEST(ModelPlan, Gpt2HasFewLaunchesLittleTrafficAndEnoughBlocks) {
       printf("%4d %8.1f KB a token  %s\n", count, ofToken[label], label.c_str());
     printf("%zu launches, %.0f KB a token of elementwise traffic\n", plan.instructions.size(), sum);
   }
-  EXPECT_LE(plan.instructions.size(), 300u);
-  EXPECT_LE(sum, 900);
+  EXPECT_LE(plan.instructions.size(), 266u);
+  EXPECT_LE(sum, 520);
   EXPECT_GT(sum, 0);
 }
 
 // A plan with f32 attention, which has no kernels of one architecture, is the same for each GPU: no part of a sum
 // follows the device. A model that asked for its multiprocessors would be seen.
 TEST(ModelPlan, FollowsNoDevice) {
-  runtime::Plan h200 = planOf("baby", 32, 64, ProductType::asWritten);
-  EXPECT_TRUE(planOf("baby", 32, 64, ProductType::asWritten, "sm_80") == h200);
-  EXPECT_FALSE(planOf("baby", 32, 64, ProductType::asWritten, "sm_80", 4 * 108) == h200);
+  KernelTable first, second, third;
+  runtime::Plan h200 = planOf("baby", 32, 64, ProductType::asWritten, first);
+  EXPECT_TRUE(planOf("baby", 32, 64, ProductType::asWritten, second, "sm_80") == h200);
+  EXPECT_FALSE(planOf("baby", 32, 64, ProductType::asWritten, third, "sm_80", 4 * 108) == h200);
+}
+
+// Its norm adds up 148 gradients, and its layer norms keep rows in registers: nothing that random steps have is as
+// large. Attention's kernels have a test of their own. Skipped where NVRTC cannot be opened.
+TEST(ModelPlan, Gpt2sKernelsCompileWithoutSpills) {
+  std::optional<runtime::cuda::Nvrtc> nvrtc;
+  try {
+    nvrtc = runtime::cuda::Nvrtc::open();
+  } catch (const runtime::CudaError &missing) {
+    GTEST_SKIP() << missing.what();
+  }
+  std::vector<const char *> architectures = {"sm_90a"};
+  if (isFullRun())
+    architectures = {"sm_80", "sm_90a", "sm_100a"};
+  for (const char *architecture : architectures) {
+    if (!nvrtc->supports(architecture))
+      continue;
+    KernelTable kernels;
+    planOf("gpt2", 8, sequence, ProductType::bf16, kernels, architecture);
+    std::vector<KernelSource> emitted;
+    llvm::copy_if(kernels.sources(), std::back_inserter(emitted),
+                  [](const KernelSource &source) { return source.text.empty(); });
+    EXPECT_GT(emitted.size(), 20u);
+    std::vector<runtime::cuda::CompileRequest> requests;
+    for (const cuda::ModuleText &module : cuda::moduleTexts(emitted))
+      requests.push_back({"gpt2.cu", cuda::deviceText(module.prelude) + module.text, architecture, module.options});
+    for (const runtime::cuda::CompileResult &result : nvrtc->compileAll(requests))
+      EXPECT_EQ(result.error, "");
+  }
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 // The command line on the machine of stand-ins: kernels' text, and a GPT's training step with the CPU's losses.
 #include "tests/cuda_machine/machine_state.h"
 #include "tests/cuda_machine/run_command.h"
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -72,6 +73,27 @@ TEST(CudaProgram, trainsAGptLikeTheCpu) {
     }
   }
   fs::remove_all(folder);
+}
+
+TEST(CudaProgram, printsWhatTheCpuPrints) {
+  const fs::path graph = fs::temp_directory_path() / ("tcc_cuda_prints_" + std::to_string(getpid()) + ".graph");
+  std::ofstream(graph) << "func.func @f(%x: tensor<2x2xf32> {tcc.name = \"x\"}) -> tensor<2x2xf32> {\n"
+                          "  %a = tcc.add %x, %x : tensor<2x2xf32>\n  tcc.print \"a\", %a : tensor<2x2xf32>\n"
+                          "  %s = tcc.reduce_max %a axes [0, 1] : tensor<2x2xf32> -> tensor<1x1xf32>\n"
+                          "  %seen = tcc.item %s : tensor<1x1xf32>\n  tcc.print \"s\", %seen : tensor<1x1xf32>\n"
+                          "  func.return %a : tensor<2x2xf32>\n}\n";
+  const auto linesOf = [&](const std::string &command) {
+    std::string text = runCommand(command + graph.string() + " --run=2").output, lines;
+    for (size_t at = 0; (at = text.find("] = ", at)) != std::string::npos; ++at) {
+      const size_t begin = text.rfind('\n', at) + 1;
+      lines += text.substr(begin, text.find('\n', at) - begin) + "\n";
+    }
+    return lines;
+  };
+  const std::string expected = linesOf(bin + "/tcc ");
+  EXPECT_EQ(std::count(expected.begin(), expected.end(), '\n'), 4) << expected;
+  EXPECT_EQ(linesOf(machine + bin + "/tcc --target=cuda "), expected);
+  fs::remove(graph);
 }
 
 TEST(CudaProgram, theDoctorTestsGpusAndSaysWhatIsMissing) {

@@ -13,11 +13,16 @@ namespace {
 // Results of one element, behind chains of ops that cancel: one rounded run may be right by luck.
 const Tolerance chain{4, 16};
 
-TEST(CudaRandomGraphs, kernelsEqualTheInterpreter) {
+// In parts, so that a full run has work for several processors.
+constexpr uint64_t parts = 4;
+
+class CudaRandomGraphs : public testing::TestWithParam<uint64_t> {};
+
+TEST_P(CudaRandomGraphs, kernelsEqualTheInterpreter) {
   auto context = makeContext();
   const uint64_t graphs = isFullRun() ? 100 : 25;
   size_t kernelsSeen = 0;
-  for (uint64_t seed = 1; seed <= graphs; ++seed) {
+  for (uint64_t seed = GetParam(); seed <= graphs; seed += parts) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     OwningOpRef<ModuleOp> module = generateGraph(*context, seed);
     PipelineOptions options;
@@ -28,8 +33,10 @@ TEST(CudaRandomGraphs, kernelsEqualTheInterpreter) {
     kernelsSeen += kernels.size();
     checkKernels(kernels, dailySchedules(), chain);
   }
-  EXPECT_GT(kernelsSeen, 5 * graphs);
+  EXPECT_GT(kernelsSeen, 5 * (graphs / parts));
 }
+
+INSTANTIATE_TEST_SUITE_P(Parts, CudaRandomGraphs, testing::Range<uint64_t>(1, parts + 1));
 
 } // namespace
 } // namespace tcc::test

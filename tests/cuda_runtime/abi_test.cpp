@@ -58,10 +58,13 @@ TEST(CudaAbi, CublasLtValuesAgree) {
   EXPECT_EQ(int(cuda::ltTransposed), int(CUBLAS_OP_T));
   EXPECT_EQ(int(cuda::ltNoEpilogue), int(CUBLASLT_EPILOGUE_DEFAULT));
   EXPECT_EQ(int(cuda::ltBias), int(CUBLASLT_EPILOGUE_BIAS));
+  EXPECT_EQ(int(cuda::ltGeluGradient), int(CUBLASLT_EPILOGUE_DGELU));
   EXPECT_EQ(int(cuda::ltDescTransposeA), int(CUBLASLT_MATMUL_DESC_TRANSA));
   EXPECT_EQ(int(cuda::ltDescTransposeB), int(CUBLASLT_MATMUL_DESC_TRANSB));
   EXPECT_EQ(int(cuda::ltDescEpilogue), int(CUBLASLT_MATMUL_DESC_EPILOGUE));
   EXPECT_EQ(int(cuda::ltDescBiasPointer), int(CUBLASLT_MATMUL_DESC_BIAS_POINTER));
+  EXPECT_EQ(int(cuda::ltDescAuxPointer), int(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER));
+  EXPECT_EQ(int(cuda::ltDescAuxLeading), int(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD));
   EXPECT_EQ(int(cuda::ltDescBiasType), int(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE));
   EXPECT_EQ(int(cuda::ltLayoutBatchCount), int(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT));
   EXPECT_EQ(int(cuda::ltLayoutBatchStride), int(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET));

@@ -87,15 +87,19 @@ std::uint32_t alignmentOf(DevicePointer address) {
   return static_cast<std::uint32_t>(std::min<DevicePointer>(256, address & (~address + 1)));
 }
 
-/// Runs the product and compares every element with plain loops; what lies between C's rows must stay.
-void check(Products &products, const Device &device, const Stream &stream, const GemmDesc &desc, std::int64_t shift) {
-  SCOPED_TRACE(describe(desc) + " shifted by " + std::to_string(shift));
+/// Runs the product and compares every element with plain loops; what lies between C's rows must stay. `elsewhere`: it
+/// adds to another tensor than C.
+void checkOnce(Products &products, const Device &device, const Stream &stream, const GemmDesc &desc, std::int64_t shift,
+               bool elsewhere) {
+  SCOPED_TRACE(describe(desc) + " shifted by " + std::to_string(shift) + (elsewhere ? ", addend elsewhere" : ""));
   const GemmExtents extents = *gemmExtents(desc);
   Operand a(device, desc.a, extents.a, shift, 1), b(device, desc.b, extents.b, shift, 2),
-      c(device, desc.c, extents.c, shift, 3);
+      c(device, desc.c, extents.c, shift, 3), addend(device, desc.c, extents.c, shift, 5);
   MatrixLayout row;
   row.dtype = desc.bias.value_or(DType::f32);
-  Operand bias(device, row, extents.bias, 0, 4);
+  Operand bias(device, row, extents.bias, 0, 4), aux(device, desc.c, desc.geluGradient ? extents.c : 0, shift, 5);
+  for (std::int64_t i = 0; desc.geluGradient && i < extents.c / byteSize(desc.c.dtype); ++i)
+    aux.set(i, static_cast<float>(4 * aux.get(i))); // from slopes of 0 to slopes of 1
   const std::size_t workspaceBytes = 1 << 16;
   const cuda::Buffer workspace = device.allocate(workspaceBytes);
   std::vector<double> before;
@@ -104,7 +108,8 @@ void check(Products &products, const Device &device, const Stream &stream, const
 
   Product product =
       products.make(desc, {alignmentOf(a.address), alignmentOf(b.address), alignmentOf(c.address), workspaceBytes});
-  product.place({a.address, b.address, c.address, desc.bias ? bias.address : 0, workspace.address()});
+  product.place({a.address, b.address, c.address, desc.bias ? bias.address : 0, workspace.address(),
+                 elsewhere ? addend.address : 0, aux.address});
   product.run(stream);
   stream.synchronize();
 
@@ -116,11 +121,16 @@ void check(Products &products, const Device &device, const Stream &stream, const
       for (std::int64_t i = 0; i < desc.m; ++i)
         for (std::int64_t j = 0; j < desc.n; ++j) {
           const std::int64_t place = at(desc.c, outer, inner, i, j);
-          double sum = desc.accumulate ? before[place] : 0;
+          double sum = elsewhere ? addend.get(place) : desc.accumulate ? before[place] : 0;
           if (desc.bias)
             sum += bias.get(j);
           for (std::int64_t k = 0; k < desc.k; ++k)
             sum += a.get(at(desc.a, outer, inner, i, k)) * b.get(at(desc.b, outer, inner, k, j));
+          if (desc.geluGradient) {
+            // 0.5·(1 + tanh(u)) + 0.5·x·(1 - tanh(u)²)·u', u = √(2/π)·(x + 0.044715·x³)
+            const double x = aux.get(place), u = 0.7978845608028654 * (x + 0.044715 * x * x * x), t = std::tanh(u);
+            sum *= 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
+          }
           ASSERT_NEAR(c.get(place), sum, operandError * (4 + desc.k) + resultError * (1 + std::fabs(sum)))
               << outer << " " << inner << " " << i << " " << j;
           written[place] = true;
@@ -131,10 +141,43 @@ void check(Products &products, const Device &device, const Stream &stream, const
     }
 }
 
+void check(Products &products, const Device &device, const Stream &stream, const GemmDesc &desc, std::int64_t shift) {
+  checkOnce(products, device, stream, desc, shift, false);
+  if (desc.accumulate && desc.k > 0)
+    checkOnce(products, device, stream, desc, shift, true);
+}
+
 /// Strides of a rows x columns matrix: row-major, column-major, and both with a gap.
 MatrixLayout layoutOf(int kind, DType dtype, std::int64_t rows, std::int64_t columns) {
   const std::int64_t gap = kind / 2 * 3;
   return kind % 2 ? MatrixLayout{dtype, 1, rows + gap, {}} : MatrixLayout{dtype, columns + gap, 1, {}};
+}
+
+TEST_F(CudaGemm, SlopesOfGelu) {
+  Products products(*device, "");
+  for (DType dtype : {DType::bf16, DType::f16})
+    for (int kindA : {0, 1, 2})
+      for (int kindB : {0, 1, 3}) {
+        GemmDesc desc;
+        desc.m = 21, desc.n = 24, desc.k = 17;
+        desc.geluGradient = true;
+        desc.a = layoutOf(kindA, dtype, desc.m, desc.k);
+        desc.b = layoutOf(kindB, dtype, desc.k, desc.n);
+        desc.c = {dtype, desc.n, 1, {}};
+        check(products, *device, stream, desc, 0);
+        desc.c.rowStride = desc.n + 8; // rows with something between them
+        check(products, *device, stream, desc, 8);
+      }
+  GemmDesc desc;
+  desc.m = desc.n = desc.k = 8;
+  desc.geluGradient = true;
+  desc.a = desc.b = {DType::bf16, 8, 1, {}};
+  desc.c = {DType::f32, 8, 1, {}};
+  EXPECT_NE(errorOf([&] { products.make(desc, {}); }).find("is multiplied by slopes of GELU, which one of 16 bits"),
+            std::string::npos);
+  desc.c = {DType::bf16, 1, 8, {}};
+  EXPECT_NE(errorOf([&] { products.make(desc, {}); }).find("c is transposed and is multiplied by slopes"),
+            std::string::npos);
 }
 
 TEST_F(CudaGemm, EveryLayoutTypeAccumulationAndBias) {

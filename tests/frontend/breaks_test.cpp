@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <map>
 #include <string>
 #include <tcc/tcc.h>
 
@@ -137,6 +138,64 @@ TEST(Breaks, CallsAlongOnePathHaveEqualBits) {
     }
   }
   expectSameStates(one, other);
+}
+
+TEST(Breaks, TheFirstCallAlongAPathHasTheBitsOfLaterOnes) {
+  for (const int between : {1, 3, 4, 5}) {
+    Descent descent(quiet());
+    descent.between = between;
+    std::map<int, std::vector<double>> first;
+    const std::vector<float> w(descent.w.read<float>().begin(), descent.w.read<float>().end());
+    for (const int number : {0, 30, 1, 0, 0, 30, 1, 30, 0}) { // with other literals and on other paths between
+      std::copy(w.begin(), w.end(), descent.w.data<float>().begin());
+      std::fill_n(descent.b.data<float>().begin(), 4, 0.0f);
+      std::vector<double> bits{descent(number)[0].item(), descent.seen};
+      bits.insert(bits.end(), descent.w.read<float>().begin(), descent.w.read<float>().end());
+      if (between == 3 || between == 5)
+        bits[1] = 0; // not asked for by item()
+      const auto [known, isNew] = first.try_emplace(number, bits);
+      EXPECT_EQ(known->second, bits) << between << " " << number;
+    }
+  }
+}
+
+TEST(Breaks, ThousandBreaksInOneCall) {
+  Parameter w("w", {});
+  w.data<float>()[0] = 1;
+  int turns = 0;
+  Function f = compile(
+      "f",
+      [&](Tensor x) {
+        Tensor sum = x * w;
+        for (int i = 0; i < turns; ++i)
+          sum = sum + (sum.item() < 100 ? 0.5 : -0.5);
+        assign(w, w - 0.0 * gradient(sum, {w}));
+        return sum;
+      },
+      quiet());
+  for (turns = 3; turns <= 1000; turns += 997)
+    for (int again = 0; again < 3; ++again)
+      EXPECT_EQ(f(Array(1.0f))[0].item(), turns == 3 ? 2.5 : 100) << turns;
+  EXPECT_EQ(f.report().sites[0].times, 3 * 1003);
+}
+
+TEST(Breaks, WhatBreaksCostIsMeasuredAndChangesNothing) {
+  Descent descent(quiet()), untouched(quiet());
+  descent.between = untouched.between = 1;
+  for (int i = 0; i < 3; ++i)
+    descent(i), untouched(i);
+  const std::vector<Array> arguments{sequence({3, 6}, -0.5f, 0.01f), Array(0.1f)};
+  const BreakReport measured = descent.step.measureBreaks(arguments, 3);
+  EXPECT_GT(measured.withBreaksMs, 0);
+  EXPECT_GT(measured.oneStepMs, 0);
+  ASSERT_EQ(measured.sites.size(), 1u);
+  EXPECT_NEAR(measured.sites[0].measuredMs, measured.withBreaksMs - measured.oneStepMs, 1e-9);
+  EXPECT_EQ(measured.sites[0].times, 3);
+  EXPECT_EQ(measured.calls, 3);
+  EXPECT_NE(measured.text().find("a call takes "), std::string::npos) << measured.text();
+  expectSameStates(descent, untouched);
+  EXPECT_EQ(descent(5)[0].item(), untouched(5)[0].item());
+  EXPECT_EQ(descent.step.report().compiled, untouched.step.report().compiled);
 }
 
 TEST(Breaks, AnExceptionBehindABreakLeavesEveryBitOfTheStates) {
@@ -310,6 +369,12 @@ TEST(Breaks, OnADeviceWithMemoryOfItsOwn) {
   }
   expectSameStates(remote, here, 1e-6f);
   EXPECT_EQ(remote.step.counters().cache.misses, 3);
+  int64_t again = 0;
+  for (const BreakSite &site : remote.step.report().sites) {
+    EXPECT_EQ(site.inStep, 0) << "it does not wait there";
+    again += site.opsAgain;
+  }
+  EXPECT_GT(again, 0) << "and the report says what that costs";
 }
 
 TEST(Breaks, AnotherFunctionOnTheDeviceMeanwhileChangesNothing) {

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Every command and graph of every README: those of `tcc` and `train_gpt` are run on small inputs and must end with status 0; what
-else stands in a block must be in OTHERS, with the reason why it is not run here, and what it names must exist.
+"""Every command, graph, output and picture of every README: commands of `tcc` and `train_gpt` are run on small inputs and must end
+with status 0; what else stands in a block must be in OTHERS, with the reason why it is not run here, and what it names must
+exist; printed text is compared with what its command prints.
 
     readme_test.py FOLDER-OF-PROGRAMS
 """
 
+import os
 import pathlib
 import re
 import shlex
@@ -22,10 +24,9 @@ OTHERS = {
     "tests/bench/speed.sh": "takes minutes", "tests/models/transformers_parity.py": "needs transformers", "tests/outside/judge.py": "the test outside_judge",
     "python3 tests/ops/make_torch_data.py": "needs PyTorch", "python3 docs/language/generate.py": "the test language_test",
 }
-# Blocks that are no commands: output of a program, or text that the tests of their folder compile in full.
-NO_COMMANDS = {"ir/README.md", "codegen/cuda/device/README.md", "tests/cuda_emulator/README.md",
-               "tests/cuda_machine/README.md"}
-PROGRAMS = {"tcc", "train_gpt", "build/bin/tcc", "build/bin/train_gpt"}
+# Blocks that are no commands: a form that kernel_test.cpp expects, and kernel text that emulator_readme_test compiles.
+NO_COMMANDS = {"ir/README.md", "codegen/cuda/device/README.md"}
+PROGRAMS = {"program", "tcc", "train_gpt", "build/bin/tcc", "build/bin/train_gpt"}
 
 
 def blocks(text):
@@ -42,6 +43,7 @@ def blocks(text):
 
 
 def commands(text):
+    yield from re.findall(r"`(build/bin/(?:tcc|train_gpt) [^`]*)`", text)
     for line in blocks(text):
         line = re.split(r"\s{2,}#|\s{5,}", line.strip())[0].split(" # ")[0].strip()
         if line and "─" not in line and not re.match(r"\w+ \+?= ", line) and re.match(r"[\w./=-]+(\s|$)", line):
@@ -61,6 +63,64 @@ def graph_failures(programs, folder):
             yield f"{path.name} has no graph"
 
 
+def same_words(line, printed):
+    """Whether a printed line is as the README has it, up to its `…`; numbers may differ as they do from CPU to CPU."""
+    number = r"(-?\d+\.?\d*(?:e[-+]?\d+)?)"
+    shown, cut = re.split(number, line.rstrip("…").rstrip()), line.endswith("…")
+    found = re.split(number, printed)[:len(shown)] if cut else re.split(number, printed)
+    if len(shown) != len(found):
+        return False
+    for place, (a, b) in enumerate(zip(shown, found)):
+        if place % 2 and abs(float(a) - float(b)) > 1e-4 * max(1.0, abs(float(a))):
+            return False
+        if place % 2 == 0 and a != b and not (cut and place == len(shown) - 1 and b.startswith(a)):
+            return False
+    return True
+
+
+def output_failures(programs, folder):
+    """The README's printed text beside what the command before it prints, in that order; its picture beside the graph."""
+    text = (ROOT / "README.md").read_text()
+    printed, picture = re.findall(r"\n\n([^\n]*\n?[^\n]*`[^\n]*)\n\n```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    command = shlex.split(re.search(r"`tcc ([^`]*)`", printed[0])[1])
+    done = subprocess.run([programs / "tcc", *command], cwd=folder, capture_output=True, text=True)
+    lines = (done.stderr + done.stdout).splitlines()
+    for line in printed[1].splitlines():
+        while lines and not same_words(line, lines[0]):
+            lines.pop(0)
+        if not lines:
+            yield f"README.md: {line}\n  is not what `tcc {' '.join(command)}` prints:\n{done.stderr}{done.stdout}"
+            return
+    yield from picture_failures(picture, subprocess.run([programs / "tcc", command[0], "-emit=fused"], cwd=folder,
+                                                        capture_output=True, text=True).stdout)
+
+
+def picture_failures(picture, fused):
+    """The picture has the kernels, arguments, results and parts of the fused graph, and its head their number of ops."""
+    head, drawn = picture
+    kernels = re.findall(r"= tcc\.kernel (.*?)\) -> (.*?) \{\n(.*?)^ *tcc\.yield", fused, re.MULTILINE | re.DOTALL)
+    ops = kernels[0][2].count(" = tcc.") if kernels else 0
+    signature = re.findall(r'tcc\.name = "(\w+)"', fused)
+    names = drawn.splitlines()[0].split() + sorted(re.findall(r"\w+", " ".join(re.findall(r"►([\w, ]*)", drawn))))
+    if len(kernels) != 3 or "three kernels" not in head or drawn.count("┌") != 3:
+        yield f"README.md: the picture has not the {len(kernels)} kernels of -emit=fused"
+    if f"{ops} ops, forward and backward, are the first one" not in head:
+        yield f"README.md: the first kernel has {ops} ops"
+    if names != signature[:4] + sorted(signature[4:]):
+        yield f"README.md: the picture has {names}, the graph {signature}"
+    parts = [f"[{', '.join(shape.split('x'))}]" for shape in re.findall(r"tensor<((?:\d+x)+\d+)xf32>", kernels[0][1])]
+    for shape in set(re.findall(r"\[[\d, ]+\]", drawn)):
+        if parts.count(shape) != drawn.count(shape):
+            yield f"README.md: {shape} is drawn {drawn.count(shape)} times, the first kernel has {parts}"
+
+
+def form_failures():
+    """The kernel form of ir/README.md is one that kernel_test.cpp expects, word for word."""
+    form = re.search(r"^```\n(.*?)^```$", (ROOT / "ir/README.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+    if form not in (ROOT / "tests/ir/kernel_test.cpp").read_text():
+        yield "ir/README.md: its kernel form is none that tests/ir/kernel_test.cpp expects"
+
+
 def write_inputs(folder):
     (folder / "book.txt").write_text("In the beginning was the word, and the word was a token. " * 400)
     header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 64), }".ljust(117) + "\n"
@@ -70,6 +130,9 @@ def write_inputs(folder):
 
 def run(line, programs, folder):
     """None, or how a command of `tcc` or `train_gpt` failed."""
+    environment = dict(word.split("=", 1) for word in shlex.split(re.match(r"(\w+=\S* )*", line)[0]))
+    environment = {name: value.replace("build/lib", str(programs.parent / "lib")) for name, value in environment.items()}
+    line = re.sub(r"^(\w+=\S* )*\s*", "", line).replace("program …", "tcc models/layer_norm.graph --target=cuda --run")
     line = line.replace("FILE.tcc", "out.tcc").replace(" FILE", " models/train_step.graph")
     line = re.sub(r"-emit=(\w+)(\|\w+)+", r"-emit=\1", line)
     words = [word for word in shlex.split(line) if word != "..."]
@@ -79,7 +142,8 @@ def run(line, programs, folder):
         if "--steps" not in words:
             words += ["--steps", "1"]
     words[0] = str(programs / pathlib.Path(words[0]).name)
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL,
+                          env={**os.environ, **environment})
     return None if done.returncode == 0 else f"status {done.returncode}: {done.stderr.strip()[:500]}"
 
 
@@ -89,7 +153,7 @@ def main():
         folder = pathlib.Path(name)
         (folder / "models").symlink_to(ROOT / "models")
         write_inputs(folder)
-        failures += graph_failures(programs, folder)
+        failures += [*graph_failures(programs, folder), *output_failures(programs, folder), *form_failures()]
         tracked = subprocess.run(["git", "ls-files", "*README.md"], cwd=ROOT, capture_output=True, text=True)
         readmes = tracked.stdout.split() or [str(p.relative_to(ROOT)) for p in ROOT.glob("*/README.md")]
         for readme in readmes:
@@ -100,7 +164,7 @@ def main():
                 words = start.split()
                 if words and words[0] in PROGRAMS:
                     ran += 1
-                    wrong = run(start, programs, folder)
+                    wrong = run(line, programs, folder)
                     if wrong:
                         failures.append(f"{readme}: {line}\n  {wrong}")
                 elif not any(start.startswith(other) for other in OTHERS):

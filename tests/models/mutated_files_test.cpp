@@ -1,9 +1,14 @@
 // Every reader of models/ on damaged files: an InputError or a value, never a crash, a hang or memory that no file
 // backs.
+#include "models/adapter.h"
+#include "models/checkpoint_store.h"
 #include "models/data.h"
+#include "models/loss_plot.h"
 #include "models/model_config.h"
+#include "models/run_comparison.h"
 #include "models/run_state.h"
 #include "models/safetensors.h"
+#include "models/tokenizer.h"
 #include "models/weight_files.h"
 #include "test_files.h"
 #include "tests/mutate.h"
@@ -14,7 +19,8 @@ using namespace tcc::models;
 
 namespace {
 
-/// How many damaged copies of `original` the reader took, and how many it refused with an InputError.
+/// How many damaged copies of `original` the reader took, and how many it refused with an InputError. Prints both and
+/// the seed.
 std::pair<int, int> readMutants(const std::string &original, const std::function<void(const std::string &path)> &read) {
   MemoryFile file;
   std::mt19937 random(static_cast<uint32_t>(original.size()));
@@ -28,6 +34,7 @@ std::pair<int, int> readMutants(const std::string &original, const std::function
       ++refused;
     }
   }
+  std::printf("seed %zu: %d taken, %d refused\n", original.size(), taken, refused);
   return {taken, refused};
 }
 
@@ -111,6 +118,98 @@ TEST(MutatedFiles, TokenShards) {
     });
     EXPECT_GT(taken + refused, 0);
   }
+}
+
+/// Damages one file of a tokenizer's folder at a time; what was read splits and joins a text.
+void readMutantsOfTokenizer(const std::string &kind, const std::vector<std::string> &files) {
+  const std::string text = "In the beginning\n  GOD's 123 <|endoftext|> e\xcc\x81 \xff";
+  for (const std::string &damaged : files) {
+    TemporaryFolder folder(memoryFolder());
+    const std::string samples = "tests/models/tokenizer_samples/" + kind + "/";
+    for (const std::string &name : files)
+      folder.write(name, readAll(samples + name));
+    EXPECT_EQ(errorOf([&] { Tokenizer(folder.path("")); }), "");
+    auto [taken, refused] = readMutants(readAll(samples + damaged), [&](const std::string &path) {
+      folder.write(damaged, readAll(path));
+      const Tokenizer tokenizer(folder.path(""));
+      for (int32_t id : tokenizer.encode(text))
+        ASSERT_LT(id, tokenizer.vocabulary());
+      tokenizer.decode(tokenizer.encode(text));
+    });
+    EXPECT_GT(refused, taken / 10) << damaged;
+  }
+}
+
+TEST(MutatedFiles, TokenizerJson) {
+  readMutantsOfTokenizer("llama3", {"tokenizer.json"});
+}
+
+TEST(MutatedFiles, VocabularyAndMerges) {
+  readMutantsOfTokenizer("gpt2", {"vocab.json", "merges.txt"});
+}
+
+TEST(MutatedFiles, Adapter) {
+  const ModelConfig model = Gpt2Config{.layers = 1, .heads = 2, .width = 4, .sequence = 3, .vocab = 5};
+  const AdapterConfig adapter{.rank = 2, .layers = {"h.0.mlp.c_fc"}};
+  const std::vector<float> values(32, 0.5f);
+  std::vector<NamedTensor> tensors;
+  for (const ParameterSpec &parameter : adapterParameters(model, adapter))
+    tensors.push_back(
+        {parameter.name, parameter.shape, std::span(values).first(static_cast<size_t>(parameter.elements()))});
+  for (const char *name : {"adapter_config.json", "adapter_model.safetensors"}) {
+    TemporaryFolder folder(memoryFolder());
+    writeAdapterFolder(folder.path("a"), model, adapter, tensors, "base");
+    auto [taken, refused] = readMutants(readAll(folder.path("a/") + name), [&](const std::string &path) {
+      folder.write(std::string("a/") + name, readAll(path));
+      const AdapterFolder read(folder.path("a"), model);
+      for (const ParameterSpec &parameter : adapterParameters(model, read.config())) {
+        std::vector<float> out(static_cast<size_t>(parameter.elements()));
+        read.read(parameter, out);
+      }
+      writeAdapterFolder(folder.path("again"), model, adapter, tensors, "base", read.configText());
+    });
+    EXPECT_GT(refused, taken / 10) << name;
+  }
+}
+
+TEST(MutatedFiles, ManifestOfACheckpoint) {
+  TemporaryFolder folder(memoryFolder());
+  CheckpointStore store(folder.path("runs"), 2);
+  store.write(7, [](const std::string &entry) { std::ofstream(entry + "/weights") << "weights of step 7"; });
+  const std::string path = store.path(7) + "/manifest.json", original = readAll(path);
+  const auto damageOf = [&](const std::string &text) {
+    std::ofstream(path, std::ios::binary) << text;
+    return checkpointDamage(store.path(7), 7);
+  };
+  std::mt19937 random(5);
+  for (int round = test::mutationRounds(2000); round > 0; --round) {
+    const std::string text = test::mutated(original, random);
+    EXPECT_EQ(damageOf(text).empty(), text == original) << text;
+  }
+  const std::string tower = std::string(200000, '[') + std::string(200000, ']');
+  EXPECT_NE(damageOf(R"({"files": [{"name": "weights", "bytes": )" + tower + "}]}"), "");
+  EXPECT_EQ(damageOf(original), "");
+}
+
+TEST(MutatedFiles, LogOfARun) {
+  TemporaryFolder folder(memoryFolder());
+  const std::string original =
+      R"({"step":0,"loss":5.5,"norm":7.25,"tokens":2048,"parameters":{"wte.weight":"5e1f"}}
+{"step":1,"loss":5.25,"norm":7.125,"tokens":4096,"parameters":{"wte.weight":"77aa"}}
+{"step":2,"loss":5,"norm":7,"tokens":6144,"val_loss":5.5}
+)";
+  const std::string whole = folder.write("whole.jsonl", original);
+  const auto [taken, refused] = readMutants(original, [&](const std::string &path) {
+    EXPECT_LE(plotPointsOfLog(path).training.size(), 100u);
+    compareRuns(path, whole);
+    compareRuns(whole, path);
+  });
+  EXPECT_GT(taken, refused); // most damage leaves another step to compare
+  const std::string tower = std::string(200000, '[') + std::string(200000, ']');
+  const std::string deep =
+      folder.write("deep.jsonl", R"({"step": 2, "loss": )" + tower + ", \"tokens\": " + tower + "}\n" + original);
+  EXPECT_EQ(plotPointsOfLog(deep).training.size(), 3u);
+  EXPECT_FALSE(compareRuns(deep, whole).differ) << "a line that is no step of a run is passed over";
 }
 
 } // namespace

@@ -83,6 +83,18 @@ OpRow elementwise(const std::string &name, int arity, Domain domain, const Strin
   return row;
 }
 
+OpRow itemRow() {
+  OpRow row{"tcc.item", {}, {}};
+  for (const std::string &element : {"f32", "bf16", "f16", "i32", "i64", "i1"})
+    for (const std::string &shape : Strings{"", "1x1"}) {
+      const std::string type = tensor(shape, element);
+      addCase(row.cases, "item/" + shape + "/" + element, {type}, "%r = tcc.item %a : " + type, {type});
+    }
+  row.errors = {error("item_c1", {"tensor<2xf32>"}, "%r = tcc.item %a : tensor<2xf32>"),
+                error("item_c1", {"tensor<?xf32>"}, "%r = tcc.item %a : tensor<?xf32>")};
+  return row;
+}
+
 OpRow compareRow() {
   OpRow row{"tcc.compare", {}, {}};
   for (std::string predicate : {"eq", "ne", "lt", "le", "gt", "ge"})
@@ -491,6 +503,42 @@ OpRow scatterAddRow() {
 
 //===- products ------------------------------------------------------------------------------------------------===//
 
+/// Products with a bias, an addend and both; of a batch, of 16 bits into both types, with either type of bias.
+void addEpilogues(OpRow &row) {
+  struct Sample {
+    std::string a, b, bias, to, element, biasElement, resultElement;
+  };
+  const std::vector<Sample> samples = {
+      {"7x17", "17x33", "33", "7x33", "f32", "f32", "f32"},   {"7x17", "17x33", "33", "7x33", "bf16", "f32", "bf16"},
+      {"7x17", "17x33", "33", "7x33", "bf16", "bf16", "f32"}, {"2x3x4", "4x5", "5", "2x3x5", "f32", "f32", "f32"},
+      {"2x3x4", "2x4x5", "5", "2x3x5", "f32", "f32", "f32"},  {"3x0", "0x5", "5", "3x5", "f32", "f32", "f32"},
+      {"4x3", "3x1", "1", "4x1", "f32", "f32", "f32"}};
+  for (const Sample &sample : samples)
+    for (int added = 1; added < 4; ++added) {
+      const bool bias = added & 1, addend = added & 2;
+      Strings arguments = {tensor(sample.a, sample.element), tensor(sample.b, sample.element)};
+      std::string names = "%a, %b", types = arguments[0] + ", " + arguments[1];
+      const std::string to = tensor(sample.to, sample.resultElement);
+      auto take = [&](const std::string &word, const std::string &type) {
+        names += " " + word + " %" + static_cast<char>('a' + arguments.size());
+        types += " " + word + " " + type;
+        arguments.push_back(type);
+      };
+      if (bias)
+        take("bias", tensor(sample.bias, sample.biasElement));
+      if (addend)
+        take("addend", to);
+      addCase(row.cases,
+              "matmul/" + sample.a + "/" + sample.b + "/" + sample.element + "/" + sample.resultElement +
+                  (bias ? "/bias " + sample.biasElement : "") + (addend ? "/addend" : ""),
+              arguments,
+              "%r = tcc.matmul " + names +
+                  (sample.element == sample.resultElement ? "" : " {dtype = " + sample.resultElement + "}") + " : " +
+                  types + " -> " + to,
+              {to});
+    }
+}
+
 OpRow matmulRow() {
   OpRow row{"tcc.matmul", {}, {}};
   struct Sample {
@@ -527,6 +575,7 @@ OpRow matmulRow() {
     add(sample, "bf16", "f32", "");
   }
   add(samples[1], "f16", "f16", "");
+  addEpilogues(row);
   withSpecials(add({"33x200", "200x15", false, false, "33x15"}, "f32", "f32", "/special"), Specials::some, tame);
   row.errors = {error("matmul_c1", {"tensor<2x3xf32>", "tensor<4x5xf32>"},
                       "%r = tcc.matmul %a, %b : tensor<2x3xf32>, tensor<4x5xf32> -> tensor<2x5xf32>"),
@@ -537,7 +586,46 @@ OpRow matmulRow() {
                 error("matmul_c4", {"tensor<2x3xf32>", "tensor<3x5xbf16>"},
                       "%r = tcc.matmul %a, %b : tensor<2x3xf32>, tensor<3x5xbf16> -> tensor<2x5xf32>"),
                 error("matmul_c5", {"tensor<3xf32>", "tensor<3x5xf32>"},
-                      "%r = tcc.matmul %a, %b : tensor<3xf32>, tensor<3x5xf32> -> tensor<5xf32>")};
+                      "%r = tcc.matmul %a, %b : tensor<3xf32>, tensor<3x5xf32> -> tensor<5xf32>"),
+                error("matmul_c6", {"tensor<2x3xf32>", "tensor<3x5xf32>", "tensor<2xf32>"},
+                      "%r = tcc.matmul %a, %b bias %c : tensor<2x3xf32>, tensor<3x5xf32> bias tensor<2xf32> -> "
+                      "tensor<2x5xf32>"),
+                error("matmul_c6", {"tensor<2x3xf32>", "tensor<3x5xf32>", "tensor<5xf16>"},
+                      "%r = tcc.matmul %a, %b bias %c : tensor<2x3xf32>, tensor<3x5xf32> bias tensor<5xf16> -> "
+                      "tensor<2x5xf32>"),
+                error("matmul_c7", {"tensor<2x3xf32>", "tensor<3x5xf32>", "tensor<5xf32>"},
+                      "%r = tcc.matmul %a, %b addend %c : tensor<2x3xf32>, tensor<3x5xf32> addend tensor<5xf32> -> "
+                      "tensor<2x5xf32>"),
+                error("matmul_c7", {"tensor<2x3xf32>", "tensor<3x5xf32>", "tensor<2x5xbf16>"},
+                      "%r = tcc.matmul %a, %b addend %c : tensor<2x3xf32>, tensor<3x5xf32> addend tensor<2x5xbf16> -> "
+                      "tensor<2x5xf32>")};
+  return row;
+}
+
+OpRow matmulGeluGradientRow() {
+  OpRow row{"tcc.matmul_gelu_gradient", {}, {}};
+  auto text = [](const std::string &a, const std::string &b, const std::string &x, bool transposed) {
+    return "%r = tcc.matmul_gelu_gradient %a, %b" + std::string(transposed ? " transposed" : "") + " at %c : " + a +
+           ", " + b + ", " + x + " -> " + x;
+  };
+  struct Sample {
+    std::string a, b, to;
+    bool transposed;
+  };
+  for (const Sample &sample : {Sample{"7x17", "17x33", "7x33", false}, Sample{"7x17", "33x17", "7x33", true},
+                               Sample{"1x3", "3x1", "1x1", false}, Sample{"64x48", "96x48", "64x96", true},
+                               Sample{"0x5", "5x3", "0x3", false}, Sample{"4x0", "0x3", "4x3", false}})
+    for (const std::string &element : floats) {
+      std::string a = tensor(sample.a, element), b = tensor(sample.b, element), x = tensor(sample.to, element);
+      OpCase &added = addCase(
+          row.cases, "matmul_gelu_gradient/" + sample.a + "/" + sample.b + (sample.transposed ? "/tb/" : "/") + element,
+          {a, b, x}, text(a, b, x, sample.transposed), {x});
+      added.domains[2] = {-4, 4};
+    }
+  const std::string a = "tensor<2x3xf32>", b = "tensor<3x4xf32>", x = "tensor<2x4xf32>";
+  row.errors = {error("matmul_gelu_gradient_c1", {a, b, x}, text(a, b, x, true)),
+                error("matmul_gelu_gradient_c1", {a, b, "tensor<2x4xbf16>"}, text(a, b, "tensor<2x4xbf16>", false)),
+                error("matmul_gelu_gradient_c1", {a, b, a}, text(a, b, a, false))};
   return row;
 }
 
@@ -791,6 +879,50 @@ OpRow flashAttentionBackwardRow() {
   return row;
 }
 
+/// The same sums as flash_attention_backward's, where keys and queries have as many rows.
+OpRow packedGradientRow() {
+  OpRow row{"tcc.flash_attention_packed_gradient", {}, {}};
+  auto text = [](const std::string &q, const std::string &k, const std::string &mask, const std::string &lse,
+                 const std::string &dropout, const std::string &more, const std::string &packed) {
+    return "%r = tcc.flash_attention_packed_gradient %a, %b, %c, %d, %e, %f " + mask + "scale 0.35 " + dropout + ": (" +
+           q + ", " + k + ", " + k + ", " + q + ", " + lse + ", " + q + more + ") -> " + packed;
+  };
+  auto sizesOf = [](const std::string &shape) {
+    SmallVector<StringRef> parts;
+    StringRef(shape).split(parts, 'x');
+    SmallVector<int64_t> sizes;
+    for (StringRef part : parts)
+      sizes.push_back(std::stoll(part.str()));
+    return sizes;
+  };
+  for (const FlashSample &sample : flashSamples) {
+    SmallVector<int64_t> q = sizesOf(sample.q), k = sizesOf(sample.k);
+    if (q[1] != k[1])
+      continue;
+    std::string packed = std::to_string(q[0]) + "x" + std::to_string(q[1]) + "x" + std::to_string(q[2] + 2 * k[2]) +
+                         "x" + std::to_string(q[3]);
+    for (const std::string &element : floats) {
+      std::string query = tensor(sample.q, element), key = tensor(sample.k, element), lse = lseOf(sample), dropout,
+                  more;
+      Strings types = {query, key, key, query, lse, query};
+      addDropout(sample, types, dropout, more);
+      OpCase &added = addCase(
+          row.cases,
+          "flash_attention_packed_gradient/" + sample.q + "/" + sample.k + "/" + sample.mask + sample.dropout + element,
+          types, text(query, key, sample.mask, lse, dropout, more, tensor(packed, element)), {tensor(packed, element)});
+      added.domains[4] = {1, 3};
+      for (size_t i = 6; i < types.size(); ++i)
+        added.domains[i] = {0, 1e9};
+    }
+  }
+  const std::string q = "tensor<1x3x2x4xf32>", k = "tensor<1x5x2x4xf32>", lse = "tensor<1x2x3xf32>",
+                    wrong = "tensor<1x3x2xf32>", packed = "tensor<1x3x6x4xf32>"; // [B, T, H], not [B, H, T]
+  row.errors = {
+      error("flash_attention_packed_gradient_c1", {q, q, q, q, wrong, q}, text(q, q, "", wrong, "", "", packed)),
+      error("flash_attention_packed_gradient_c2", {q, k, k, q, lse, q}, text(q, k, "", lse, "", "", packed))};
+  return row;
+}
+
 OpRow dropoutRow() {
   OpRow row{"tcc.dropout", {}, {}};
   for (std::string rate : {"0.0", "0.1", "0.5", "0.9"})
@@ -863,6 +995,7 @@ std::vector<OpRow> makeTable() {
           castRow(),
           castByBitsRow(),
           elementwise("detach", 1, {}, {"f32", "bf16", "f16", "i32", "i64", "i1"}),
+          itemRow(),
           constantRow(),
           iotaRow(),
           randomBitsRow(),
@@ -877,6 +1010,7 @@ std::vector<OpRow> makeTable() {
           gatherRow(),
           scatterAddRow(),
           matmulRow(),
+          matmulGeluGradientRow(),
           elementwise("gelu", 1, {-4, 4}),
           elementwise("gelu_gradient", 2, {-4, 4}),
           elementwise("softplus", 1, {-4, 4}),
@@ -891,6 +1025,7 @@ std::vector<OpRow> makeTable() {
           crossEntropyRow(),
           flashAttentionRow(),
           flashAttentionBackwardRow(),
+          packedGradientRow(),
           attentionRow(),
           dropoutRow(),
           stochasticCastRow(),
@@ -909,6 +1044,10 @@ ArrayRef<ErrorCase> structuralErrors() {
       error("gradient_c1", {"tensor<3xf32>"}, "%r = tcc.gradient %a wrt %a : tensor<3xf32>, tensor<3xf32>"),
       error("gradient_c2", {"tensor<f32>", "tensor<3xi32>"},
             "%r = tcc.gradient %a wrt %b : tensor<f32>, tensor<3xi32>"),
+      error("print_c1", {},
+            "builtin.module {\n    %x = tcc.constant dense<1.0> : tensor<f32>\n    tcc.print \"x\", %x : "
+            "tensor<f32>\n  }"),
+      error("print_c2", {"tensor<3xf32>"}, "tcc.print \"\", %a : tensor<3xf32>"),
       error("kernel_c1", {"tensor<3xf32>"},
             "%r = \"tcc.kernel\"(%a) ({\n  ^bb0(%x: tensor<4xf32>):\n    tcc.yield %x : tensor<4xf32>\n  }) : "
             "(tensor<3xf32>) -> tensor<4xf32>"),

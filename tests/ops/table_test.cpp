@@ -12,7 +12,7 @@ namespace tcc::test {
 namespace {
 
 /// Ops that hold other ops or stand for a pass's work: they have no samples of their own.
-const std::set<std::string> structural = {"tcc.kernel", "tcc.yield", "tcc.gradient"};
+const std::set<std::string> structural = {"tcc.kernel", "tcc.yield", "tcc.gradient", "tcc.print"};
 
 TEST(Totality, everyOpHasReferenceRowAndGradient) {
   auto context = makeContext();

@@ -17,14 +17,19 @@
 // CHECK-NEXT: 8 pad-shapes shaped on
 // CHECK-NEXT: 9 split-reductions shaped on
 // CHECK-NEXT: 10 narrow-activations shaped off
-// CHECK-NEXT: 11 fuse-kernels fused on
-// CHECK-NEXT: 12 schedule fused on
-// CHECK-NEXT: 13 plan-memory planned on
+// CHECK-NEXT: 11 fuse-gelu shaped off
+// CHECK-NEXT: 12 pack-attention shaped on
+// CHECK-NEXT: 13 fuse-epilogues shaped on
+// CHECK-NEXT: 14 fuse-kernels fused on
+// CHECK-NEXT: 15 schedule fused on
+// CHECK-NEXT: 16 plan-memory planned on
 // NARROW: 5 autocast shaped on
 // NARROW: 10 narrow-activations shaped off
 // CUDA: 10 narrow-activations shaped on
+// CUDA: 11 fuse-gelu shaped on
 // SINGLE: 7 simplify shaped off
 // SINGLE: 8 pad-shapes shaped off
+// SINGLE: 13 fuse-epilogues shaped off
 // UNKNOWN: did you mean '-fno-simplify'?
 // REQUIRED: pass 'autodiff' cannot be left out
 // DUMP: autodif

@@ -119,7 +119,7 @@ TEST_F(Pipeline, everyPassKeepsTheMeaningOfEveryStep) {
         options.passes["simplify"] = simplified;
         EXPECT_TRUE(run(*module, options)) << step.name << " at -O" << level << ": " << messages;
         EXPECT_TRUE(succeeded(verifyPhase(mainOf(*module), Phase::planned))) << step.name;
-        EXPECT_EQ(report.passes.size(), 8u + simplified + 2 * (level >= 1));
+        EXPECT_EQ(report.passes.size(), 8u + simplified + 4 * (level >= 1));
       }
 }
 
@@ -184,7 +184,7 @@ TEST_F(Pipeline, narrowTypesKeepTheMeaningAndLeaveNoWideProduct) {
           options.target.narrowActivations = activations;
           EXPECT_TRUE(run(*module, options)) << step.name << " at -O" << level << ": " << messages;
           mainOf(*module).walk([&](MatmulOp product) {
-            for (Value operand : product->getOperands())
+            for (Value operand : {product.getA(), product.getB()})
               EXPECT_EQ(tensorType(operand).getElementTypeBitWidth(), 16u) << step.name;
           });
         }
@@ -490,7 +490,7 @@ TEST_F(Pipeline, dumpsAreOfTheNamedPasses) {
     return names;
   };
   EXPECT_EQ(dumps("all"), "specialize-shapes decompose match-attention autodiff expand-unsupported simplify "
-                          "pad-shapes split-reductions fuse-kernels schedule plan-memory ");
+                          "pad-shapes split-reductions pack-attention fuse-epilogues fuse-kernels schedule plan-memory ");
   EXPECT_EQ(dumps("autodiff"), "autodiff ");
   std::string changed = dumps("changed"); // static sizes, no long reduction: two passes have nothing to do
   EXPECT_EQ(changed.find("specialize-shapes"), std::string::npos);
@@ -571,12 +571,16 @@ TEST_F(Pipeline, printsItsTable) {
       "up\n"
       " 9  split-reductions   shaped    on   before fusion: a long reduction's first part joins its producer\n"
       "10  narrow-activations shaped    off  before fusion, on the ops that it sees: it says what will be stored\n"
-      "11  fuse-kernels       fused     on   after every rewrite of primitives: none remains outside a kernel\n"
-      "12  schedule           fused     on   before planning: live ranges follow from the order\n"
-      "13  plan-memory        planned   on   last: places follow from order and kernels\n");
+      "11  fuse-gelu          shaped    off  of final types; before fusion, which would make GELU's gradient a kernel\n"
+      "12  pack-attention     shaped    on   of final types; before fusion, which would make the join a kernel\n"
+      "13  fuse-epilogues     shaped    on   of final types and sizes; before fusion, which gets what products leave\n"
+      "14  fuse-kernels       fused     on   after every rewrite of primitives: none remains outside a kernel\n"
+      "15  schedule           fused     on   before planning: live ranges follow from the order\n"
+      "16  plan-memory        planned   on   last: places follow from order and kernels\n");
   EXPECT_NE(print(atLevel(0)).find("7  simplify           shaped    off"), std::string::npos);
   PipelineOptions on = atLevel(0);
   on.passes["simplify"] = on.passes["match-attention"] = on.passes["pad-shapes"] = true;
+  on.passes["fuse-epilogues"] = on.passes["pack-attention"] = true;
   EXPECT_EQ(print(on), print(PipelineOptions()));
 }
 

@@ -29,7 +29,7 @@
 // YAML: --- !Analysis
 // YAML: h.0.fc.linear: matmul 64x48x32 nn: 0.20 MFLOP, 0.03 MB, at least {{.*}} ms, bound by
 // TOTAL: Total,Count
-// TOTAL: Total,4
+// TOTAL: Total,5
 func.func @main(%x: tensor<64x32xf32>, %w: tensor<32x48xf32>, %b: tensor<48xf32>) -> (tensor<64x48xf32>, tensor<1x48xf32>) {
   %h.0.fc.linear = tcc.linear %x, %w, %b : tensor<64x32xf32>, tensor<32x48xf32>, tensor<48xf32> -> tensor<64x48xf32>
   %h.0.gelu = tcc.gelu %h.0.fc.linear : tensor<64x48xf32>

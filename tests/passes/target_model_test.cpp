@@ -3,6 +3,7 @@
 #include "passes/memory_places.h"
 #include "passes/pipeline.h"
 #include "tests/ops/op_table.h"
+#include "llvm/ADT/StringExtras.h"
 #include <gtest/gtest.h>
 
 using namespace mlir;
@@ -254,6 +255,51 @@ TEST(TargetModel, SaysWhatProductsGainFromPadding) {
   EXPECT_EQ(rows(model), 99);
   model.padding.multiple = 0;
   EXPECT_EQ(rows(model), 99);
+}
+
+/// A bias, an argument that is added, two products that are added up, and a bias whose sum is rounded.
+constexpr const char *addedUp = R"(func.func @main(%x: tensor<64x64xf32>, %b: tensor<64xf32>, %r: tensor<64x64xf32>)
+    -> (tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xbf16>) {
+  %row = tcc.broadcast %b : tensor<64xf32> -> tensor<64x64xf32>
+  %p = tcc.matmul %x, %x : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
+  %s = tcc.add %p, %row : tensor<64x64xf32>
+  %q = tcc.matmul %x transposed, %x : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
+  %t = tcc.add %r, %q : tensor<64x64xf32>
+  %u = tcc.matmul %x, %x transposed : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
+  %v = tcc.matmul %r, %x : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
+  %y = tcc.add %u, %v : tensor<64x64xf32>
+  %w = tcc.matmul %r, %r : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
+  %z = tcc.add %w, %row : tensor<64x64xf32>
+  %n = tcc.cast %z : tensor<64x64xf32> -> tensor<64x64xbf16>
+  return %s, %t, %y, %n : tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xbf16>
+})";
+
+TEST(TargetModel, SaysWhatProductsAdd) {
+  auto added = [](const TargetModel &model) {
+    std::vector<std::string> list; // sorted: fusion orders products by what they wait for
+    Compiled compiled(addedUp, model, 2, Phase::fused, ProductType::bf16);
+    for (MatmulOp product : compiled.all<MatmulOp>()) {
+      std::string text = product.getAddend() ? "addend " : "";
+      if (product.getBias())
+        text += "bias" + std::to_string(tensorType(product.getBias()).getElementTypeBitWidth()) + " ";
+      list.push_back(text);
+    }
+    llvm::sort(list);
+    return llvm::join(list, "");
+  };
+  TargetModel model;
+  EXPECT_EQ(added(model), "addend bias32 bias32 ") << "the argument would be copied";
+  model.epilogues.narrowBias = true;
+  EXPECT_EQ(added(model), "addend bias16 bias32 ");
+  model.epilogues.bias = false;
+  EXPECT_EQ(added(model), "addend ");
+  model.epilogues.addendPrice = 3; // as much as is saved
+  EXPECT_EQ(added(model), "");
+  model.epilogues.addendPrice = 2.9;
+  model.epilogues.inPlace = false;
+  EXPECT_EQ(added(model), "addend addend ");
+  model.epilogues.addend = false;
+  EXPECT_EQ(added(model), "");
 }
 
 TEST(TargetModel, AlignsTheArena) {

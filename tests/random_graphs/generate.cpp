@@ -384,7 +384,45 @@ private:
       add(emit.broadcast(x, shape), bound);
   }
 
+  /// A product with things around it that could be part of it: a bias, a residual or another product, roundings, an
+  /// activation; what the sum is read by decides whether they will.
+  void addSumOfProducts() {
+    auto [x, bound] = pickOfRank(2);
+    const int64_t contraction = shapeOf(x).back(), columns = dice.pick<int64_t>({1, 5, 16, 33});
+    Value sum = emit.matmul(x, emit.cast(floatArgument({contraction, columns}), elementOf(x)), false, false,
+                            dice.chance(20) ? Type(emit.f32()) : Type());
+    const Type element = elementOf(sum);
+    bound = bound * contraction + 1;
+    auto addRow = [&] {
+      Value row = emit.cast(floatArgument({columns}), element);
+      sum = emit.add(emit.broadcast(row, shapeOf(sum)), sum);
+    };
+    const bool rowFirst = dice.chance(50);
+    if (rowFirst)
+      addRow();
+    if (dice.chance(60)) {
+      Item other = partner({sum, bound});
+      if (dice.chance(50)) {
+        Value weight = emit.cast(floatArgument({contraction, columns}), elementOf(x));
+        other = {emit.cast(emit.matmul(x, weight), element), bound};
+      }
+      sum = dice.chance(50) ? emit.add(sum, other.value) : emit.add(other.value, sum);
+      bound += other.bound;
+    }
+    if (!rowFirst && dice.chance(60))
+      addRow();
+    if (options.bf16 && dice.chance(20))
+      sum = emit.cast(emit.cast(sum, builder.getBF16Type()), emit.f32());
+    if (dice.chance(50)) // read twice: by the activation, and from the pool
+      add(sum, bound + 1);
+    if (dice.chance(40))
+      return add(emit.tanh(sum), 1);
+    add(sum, bound + 1);
+  }
+
   void addProduct() {
+    if (options.sums && dice.chance(50))
+      return addSumOfProducts();
     auto [x, bound] = pickOfRank(2);
     ArrayRef<int64_t> shape = shapeOf(x);
     int64_t rank = shape.size();

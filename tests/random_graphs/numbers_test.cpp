@@ -338,4 +338,21 @@ TEST(Adamw, correctsTheBiasOfTheFirstSteps) {
   }
 }
 
+//===- means add up before they divide, as PyTorch's do
+//------------------------------------------------------------===//
+
+TEST(Means, whoseSumIsBeyondF32AreInfinite) {
+  const auto isInfinite = [](llvm::ArrayRef<RefTensor> results) { EXPECT_EQ(results[0].data, (Numbers{infinity})); };
+  forAll(R"(func.func @main(%x: tensor<2xf32>) -> tensor<1xf32> {
+  %m = tcc.reduce_mean %x axes [0] : tensor<2xf32> -> tensor<1xf32>
+  return %m : tensor<1xf32>
+})",
+         {{3e38, 3e38}}, isInfinite);
+  forAll(R"(func.func @main(%l: tensor<2x2xf32>, %t: tensor<2xi32>) -> tensor<f32> {
+  %c = tcc.cross_entropy %l, %t : tensor<2x2xf32>, tensor<2xi32> -> tensor<f32>
+  return %c : tensor<f32>
+})",
+         {{3e38, 0, 3e38, 0}, {1, 1}}, isInfinite, {1, 2, 3});
+}
+
 } // namespace

@@ -103,6 +103,37 @@ TEST(Executable, stepGivesWhatPlainLoopsGive) {
   }
 }
 
+// The gradient, x^T y, is added to the old w, which stays until the next instruction but one.
+TEST(Executable, aProductAddsATensorThatLiesElsewhere) {
+  const auto after = [](bool elsewhere) {
+    Plan plan = test::stepPlan();
+    MatmulCall &product = std::get<MatmulCall>(plan.instructions[2].call);
+    product.desc.accumulate = elsewhere;
+    product.addend = elsewhere ? 1 : noBuffer;
+    auto executable = loaded(cpuArtefact(plan, testKernels()), {2, true});
+    Tensors tensors(executable->plan());
+    const auto before = copyOf(tensors.states[0]);
+    EXPECT_FALSE(tensors.run(*executable));
+    return std::pair(before, copyOf(tensors.states[0]));
+  };
+  const auto [w, plain] = after(false);
+  const auto added = after(true).second;
+  for (size_t i = 0; i < w.size(); ++i) // w - 0.5 (w + gradient)
+    ASSERT_NEAR(added[i], plain[i] - 0.5 * w[i], 1e-4) << i;
+}
+
+TEST(Executable, anAddendElsewhereNeedsADenseResult) {
+  Plan plan = test::stepPlan();
+  MatmulCall &product = std::get<MatmulCall>(plan.instructions[2].call);
+  product.desc.accumulate = true;
+  product.addend = 1;
+  product.desc.n = 20;
+  const auto executable = Executable::load(cpuArtefact(plan, testKernels()), {2, false});
+  ASSERT_FALSE(executable);
+  EXPECT_NE(executable.error().message().find("whose elements lie side by side"), std::string::npos)
+      << executable.error().message();
+}
+
 TEST(Executable, sameBitsFromRunToRunAndFromBytesOrStruct) {
   const Artefact artefact = stepArtefact();
   std::vector<std::vector<float>> results;

@@ -88,7 +88,20 @@ const Fault faults[] = {
     {"2^46", [](Plan &p) { call<MatmulCall>(p, 0).desc.m = maxPlanBytes; }},
     {"product of", [](Plan &p) { call<MatmulCall>(p, 0).desc.b.dtype = DType::i32; }},
     {"bias buffer", [](Plan &p) { call<MatmulCall>(p, 0).bias = 2; }},
+    {"aux buffer", [](Plan &p) { call<MatmulCall>(p, 0).aux = 2; }},
+    {"slopes of GELU", [](Plan &p) { call<MatmulCall>(p, 0).desc.geluGradient = true; }},
     {"bias buffer", [](Plan &p) { call<MatmulCall>(p, 0).desc.bias = DType::f32; }},
+    {"an addend is given to a product that does not accumulate", [](Plan &p) { call<MatmulCall>(p, 2).addend = 1; }},
+    {"addend has 160 bytes",
+     [](Plan &p) {
+       call<MatmulCall>(p, 2).desc.accumulate = true;
+       call<MatmulCall>(p, 2).addend = 2;
+     }},
+    {"overlaps another operand", // in place there is none
+     [](Plan &p) {
+       call<MatmulCall>(p, 2).desc.accumulate = true;
+       call<MatmulCall>(p, 2).addend = 5;
+     }},
     {"does not exist", [](Plan &p) { call<MatmulCall>(p, 0).a = noBuffer; }},
     {"does not exist", [](Plan &p) { call<MatmulCall>(p, 0).c = noBuffer; }},
     {"written but lies", [](Plan &p) { call<MatmulCall>(p, 0).c = 0; }},
@@ -172,8 +185,8 @@ TEST(PlanJson, refusesWhatIsNotAPlan) {
       {"{", "not valid JSON"},
       {"[]", "object with `version`"},
       {"{}", "`version` is missing"},
-      {R"({"version": 1})", "has version 1; this runtime reads version 2"},
-      {R"({"version": 2})", "`name` is missing"},
+      {R"({"version": 1})", "has version 1; this runtime reads version 3"},
+      {R"({"version": 3})", "`name` is missing"},
       {R"({"version": 1.5})", "non-integer"},
       {R"({"version": 18446744073709551615})", "non-integer"},
       {std::string(1000000, '['), "nests deeper"},

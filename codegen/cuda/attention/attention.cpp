@@ -47,6 +47,9 @@ std::string badSwitch(const AttentionCase &of, const AttentionTiles &tiles) {
     return "attention with overlap, turns, persistent blocks or the shortest first: only Hopper's kernels have them";
   if (tiles.pingPong && (of.pass != AttentionPass::Forward || !tiles.overlap || tiles.warps < 8))
     return "attention in turns: only the forward pass with overlap has them, and two or more warpgroups";
+  if (tiles.pingPong && tiles.persistent && tiles.warps == 12 && of.dropout && !of.causal)
+    return "attention in turns of three warpgroups, in persistent blocks and with dropout: without a mask its 160 "
+           "registers a thread do not hold the state of rounds and turns; plain blocks or two warpgroups do";
   if (tiles.shortestFirst && !of.causal)
     return "attention with the shortest tiles first: only causal tiles differ";
   if (of.window && !of.causal)

@@ -11,6 +11,8 @@
 constexpr int blockKeys = 64 * consumers;
 constexpr bool besideProducts = overlap && !(headDim == 128 && dropout);
 constexpr bool runsOn = overlap && headDim == 64 && blockQueries == 64;
+// At headDim 128 the loop over a tile has no registers left for the list of work: each round reads it again.
+constexpr bool sharesList = persistent && headDim == 128;
 constexpr int statisticBytes = 4 * blockQueries;
 
 DEVICE int key_tile(int consumer) { return consumer * tile_bytes(64); }
@@ -88,7 +90,12 @@ KERNEL(@name@, threads, 1)(GRID_CONSTANT const AttentionArguments arguments, GRI
   SHARED(Mbarrier, keyEmpty, 1);
   SHARED(Mbarrier, full, stages);
   SHARED(Mbarrier, empty, stages);
+  SHARED(WorkList, sharedList, 1);
 
+  int group = arguments.group;
+  int keyHeads = arguments.heads / group;
+  WorkList ownList = work_list(tiles_of(arguments.keys, blockKeys), keyHeads, arguments.batch, 1,
+                               static_cast<i64>(4 * headDim) * arguments.queries * group);
   if (thread_x() == 0) {
     mbarrier_init(&keyFull[0], 1);
     mbarrier_init(&keyEmpty[0], 4 * consumers);
@@ -97,13 +104,12 @@ KERNEL(@name@, threads, 1)(GRID_CONSTANT const AttentionArguments arguments, GRI
       mbarrier_init(&empty[stage], 4 * consumers);
     }
     fence_mbarrier_init();
+    if (sharesList)
+      sharedList[0] = ownList;
   }
   block_barrier();
 
-  int group = arguments.group;
-  int keyHeads = arguments.heads / group;
-  WorkList list = work_list(tiles_of(arguments.keys, blockKeys), keyHeads, arguments.batch, 1,
-                            static_cast<i64>(4 * headDim) * arguments.queries * group);
+  const WorkList &list = sharesList ? sharedList[0] : ownList;
   // Tiles of queries that this block has walked over.
   int walked = 0;
   if (warp_index() < 4) {

@@ -131,12 +131,22 @@ bool KernelBody::warpOwnsRow() const {
          division.shape == KernelShape::columns;
 }
 
+std::string KernelBody::unrolling() const {
+  constexpr size_t longBody = 96; // nodes
+  const bool numbersRegisters =
+      llvm::any_of(values.keptFrom, [](int stage) { return stage >= 0; }) ||
+      llvm::any_of(form.stores, [](const KernelStore &store) { return store.kind != KernelStore::Kind::element; });
+  if (!numbersRegisters && form.nodes.size() > longBody)
+    return "#pragma unroll 1";
+  return division.perThread <= mostUnrolledColumns ? "#pragma unroll" : "#pragma unroll 4";
+}
+
 void KernelBody::overGroups(const std::string &start, llvm::function_ref<void()> body) {
   bool single = division.vector == 1;
   std::string step = std::to_string(warpOwnsRow() ? 32 : division.threads);
   std::string thread = warpOwnsRow() ? "lane_index()" : "thread_x()", column = single ? "c" : "group";
   int64_t groups = division.perThread / division.vector;
-  w.line(unrolls() ? "#pragma unroll" : "#pragma unroll 4");
+  w.line(unrolling());
   open("for (int k = 0; k < " + std::to_string(groups) + "; ++k)");
   std::string number = "k * " + step + " + " + thread;
   w.line("const int " + column + " = " + (start.empty() ? "" : start + " + ") +

@@ -33,7 +33,9 @@ protected:
 
   virtual void writeShape() = 0;
 
-  bool unrolls() const { return division.perThread <= mostUnrolledColumns; }
+  /// How the loop over a thread's groups is unrolled, a pragma. Where the loop's counter numbers registers, it must be;
+  /// a long body would only take the registers and the compiler's time of several.
+  std::string unrolling() const;
   /// Whether a row belongs to a warp, else to the block.
   bool warpOwnsRow() const;
   int warps() const { return division.threads / 32; }

@@ -123,6 +123,10 @@ Error CpuProgram::prepareKernel(const Instruction &instruction, const KernelCall
 }
 
 Error CpuProgram::prepareMatmul(const MatmulCall &call, Prepared &target) {
+  const int64_t dense = call.desc.batchCount() * call.desc.m * call.desc.n * byteSize(call.desc.c.dtype);
+  if (call.addend != noBuffer && gemmExtents(call.desc)->c != dense) // it is copied to c first, gaps and all
+    return Error("product " + describe(call.desc) +
+                 " adds a tensor that is not c; on a CPU it needs a c whose elements lie side by side");
   for (size_t i = 0; i < prepared.size() && !target.gemm; ++i) { // equal products share one primitive
     const auto *other = std::get_if<MatmulCall>(&plan.instructions[i].call);
     if (other && prepared[i].gemm && other->desc == call.desc)
@@ -183,6 +187,8 @@ Error CpuProgram::execute(size_t index) {
     return Error::success();
   }
   if (const auto *call = std::get_if<MatmulCall>(&instruction.call)) {
+    if (call->addend != noBuffer) // oneDNN's sums add to what is there
+      copy(at(call->c), at(call->addend), gemmExtents(call->desc)->c);
     void *scratch = ready.extraScratch.data() ? ready.extraScratch.data() : at(call->scratch);
     return ready.gemm->run(at(call->a), at(call->b), at(call->c), at(call->bias), scratch);
   }

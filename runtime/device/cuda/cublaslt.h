@@ -13,13 +13,15 @@ namespace tcc::runtime::cuda {
 enum LtType : int { ltFloat32 = 0, ltFloat16 = 2, ltBfloat16 = 14 };
 enum LtCompute : int { ltComputeFloat32 = 68, ltComputeTf32 = 77 };
 enum LtTranspose : int { ltPlain = 0, ltTransposed = 1 };
-enum LtEpilogue : int { ltNoEpilogue = 1, ltBias = 4 };
+enum LtEpilogue : int { ltNoEpilogue = 1, ltBias = 4, ltGeluGradient = 192 };
 
 enum LtDescAttribute : int {
   ltDescTransposeA = 3,
   ltDescTransposeB = 4,
   ltDescEpilogue = 7,
   ltDescBiasPointer = 8,
+  ltDescAuxPointer = 11,
+  ltDescAuxLeading = 12,
   ltDescBiasType = 26,
 };
 

@@ -99,7 +99,12 @@ Owned<void *> makeOperation(const CublasLt &lt, const GemmDesc &desc, bool trans
   Owned<void *> operation(made, lt.matmulDescDestroy);
   setOperation(lt, made, ltDescTransposeA, std::int32_t(transposeA ? ltTransposed : ltPlain));
   setOperation(lt, made, ltDescTransposeB, std::int32_t(transposeB ? ltTransposed : ltPlain));
-  setOperation(lt, made, ltDescEpilogue, std::int32_t(desc.bias ? ltBias : ltNoEpilogue));
+  setOperation(lt, made, ltDescEpilogue,
+               std::int32_t(desc.geluGradient ? ltGeluGradient
+                            : desc.bias       ? ltBias
+                                              : ltNoEpilogue));
+  if (desc.geluGradient)
+    setOperation(lt, made, ltDescAuxLeading, desc.m == 1 ? desc.n : desc.c.rowStride);
   if (desc.bias)
     setOperation(lt, made, ltDescBiasType, std::int32_t(ltType(*desc.bias)));
   return operation;
@@ -128,6 +133,8 @@ void orient(Product::Impl &product, const GemmDesc &given) {
       refuse(given, "c has no unit stride; copy it, or give it unit column stride");
     if (given.bias)
       refuse(given, "c is transposed and has a bias; give it unit column stride");
+    if (given.geluGradient)
+      refuse(given, "c is transposed and is multiplied by slopes; give it unit column stride");
     product.desc = transposed(given);
     product.swapped = true;
   }
@@ -152,10 +159,10 @@ void Product::Impl::runOnce(const Stream &stream, const CallOffsets &at, const P
   auto pointer = [](DevicePointer base, std::int64_t offset) {
     return reinterpret_cast<void *>(base + static_cast<DevicePointer>(offset));
   };
-  void *const c = pointer(from.c, at.c);
+  void *const c = pointer(from.c, at.c), *const addend = from.addend ? pointer(from.addend, at.c) : c;
   const int status = session->lt.matmul(session->handle.get(), operation.get(), &one, pointer(from.b, at.b),
                                         layoutA.get(), pointer(from.a, at.a), layoutB.get(),
-                                        desc.accumulate ? &one : &zero, c, layoutC.get(), c, layoutC.get(), with.data(),
+                                        desc.accumulate ? &one : &zero, addend, layoutC.get(), c, layoutC.get(), with.data(),
                                         reinterpret_cast<void *>(from.workspace), workspaceBytes, stream.handle());
   if (status != 0)
     session->lt.check(status, "running product " + describe(desc));
@@ -183,8 +190,12 @@ void Product::place(const ProductPlaces &places) {
   impl->places = places;
   if (impl->swapped)
     std::swap(impl->places.a, impl->places.b);
+  if (impl->way == Impl::Way::nothing && places.addend)
+    refuse(impl->desc, "it adds an empty sum to a tensor elsewhere; a copy does that");
   if (impl->desc.bias && impl->way == Impl::Way::calls)
     setOperation(impl->session->lt, impl->operation.get(), ltDescBiasPointer, places.bias);
+  if (impl->desc.geluGradient && impl->way == Impl::Way::calls)
+    setOperation(impl->session->lt, impl->operation.get(), ltDescAuxPointer, places.aux);
 }
 
 void Product::run(const Stream &stream) const {

@@ -14,6 +14,8 @@ namespace tcc::runtime::cuda {
 /// Addresses of one product; 0 for what it does not have.
 struct ProductPlaces {
   DevicePointer a = 0, b = 0, c = 0, bias = 0, workspace = 0;
+  DevicePointer addend = 0; ///< laid out as c; what a product that accumulates adds to, 0 where that is c itself
+  DevicePointer aux = 0;    ///< laid out as c and as aligned
 };
 
 /// What the addresses are multiples of, in bytes (a power of two, 256 at most), and the workspace's size.
@@ -28,7 +30,8 @@ public:
   Product(Product &&) noexcept;
   ~Product();
 
-  /// Where the next runs find operands. The bias's address belongs to the descriptor, all others to the call.
+  /// Where the next runs find operands. The addresses of bias and aux belong to the descriptor, all
+  /// others to the call.
   void place(const ProductPlaces &places);
   void run(const Stream &stream) const;
   /// Calls of the library in one run: more than one where two batch dims are not one.

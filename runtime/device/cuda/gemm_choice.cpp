@@ -87,6 +87,7 @@ public:
     places.b = allocate(extents.b, promise.b);
     places.c = allocate(extents.c, promise.c);
     places.bias = allocate(extents.bias, 256);
+    places.aux = allocate(one.geluGradient ? extents.c : 0, promise.c);
     places.workspace = allocate(static_cast<std::int64_t>(promise.workspaceBytes), 256);
     resultBytes = static_cast<std::size_t>(extents.c);
     fill(places.a, extents.a, one.a.dtype);
@@ -96,6 +97,12 @@ public:
       product.session->lt.check(product.session->lt.matmulDescSet(product.operation.get(), ltDescBiasPointer,
                                                                   &places.bias, sizeof places.bias),
                                 "describing a product");
+    }
+    if (one.geluGradient) {
+      fill(places.aux, extents.c, one.c.dtype);
+      product.session->lt.check(
+          product.session->lt.matmulDescSet(product.operation.get(), ltDescAuxPointer, &places.aux, sizeof places.aux),
+          "describing a product");
     }
   }
 

@@ -191,6 +191,10 @@ Product StepProgram::prepareProduct(const MatmulCall &call) {
   if (!session->products)
     session->products = std::make_unique<Products>(*session->device, session->options.tuningFile);
   ProductPromise promise{alignmentOf(plan, call.a), alignmentOf(plan, call.b), alignmentOf(plan, call.c), 0};
+  if (call.addend != noBuffer)
+    promise.c = std::min(promise.c, alignmentOf(plan, call.addend));
+  if (call.aux != noBuffer)
+    promise.c = std::min(promise.c, alignmentOf(plan, call.aux));
   if (call.scratch != noBuffer)
     promise.workspaceBytes = static_cast<std::size_t>(plan.buffers[call.scratch].bytes);
   return session->products->make(call.desc, promise);
@@ -219,7 +223,8 @@ void StepProgram::placeInstruction(const Instruction &instruction, Ready &target
   if (const auto *launch = std::get_if<LaunchCall>(&instruction.call)) {
     fillParameters(*launch, target.launch);
   } else if (const auto *matmul = std::get_if<MatmulCall>(&instruction.call)) {
-    target.product->place({at(matmul->a), at(matmul->b), at(matmul->c), at(matmul->bias), at(matmul->scratch)});
+    target.product->place({at(matmul->a), at(matmul->b), at(matmul->c), at(matmul->bias), at(matmul->scratch),
+                           at(matmul->addend), at(matmul->aux)});
   } else if (const auto *copy = std::get_if<CopyCall>(&instruction.call)) {
     target.source = at(copy->source);
     target.target = at(copy->target);

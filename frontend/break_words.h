@@ -1,0 +1,17 @@
+// How graph breaks are spoken of: the same words in errors, reports and warnings, for traced functions and .graph
+// files.
+#pragma once
+#include "frontend/trace.h"
+
+namespace tcc {
+
+/// "`item()`", "a condition", …
+std::string_view nameOf(ReadKind kind);
+/// "`print()` asks for a value, 'loss'"; `name` is that of a print.
+std::string breakReason(ReadKind kind, std::string_view name);
+/// What to write instead.
+std::string_view insteadOf(ReadKind kind);
+/// "graph break: `item()` asks for a value in the middle of 'f'; return the value instead [-Werror=graph-break]"
+std::string breakRefusal(ReadKind kind, std::string_view function);
+
+} // namespace tcc

@@ -1,0 +1,17 @@
+// --graph-breaks: where a .graph asks for values in the middle of its step, what each costs, what to write instead.
+#pragma once
+#include "codegen/compile_module.h"
+#include "frontend/break_report.h"
+#include "frontend/driver/execution.h"
+
+namespace tcc::driver {
+
+/// Errors at their places for the first value that is asked for, where `flags` allow none (-Werror=graph-break).
+void refuseBreaks(mlir::func::FuncOp function, const CompilerFlags &flags, DiagnosticPrinter &printer);
+
+/// One site a tcc.item and tcc.print. The graph is compiled as it is and without each of them, and both are timed on
+/// `device`; where that is null, or a graph has too many sites, milliseconds are NaN. Throws Error.
+BreakReport graphBreaks(mlir::ModuleOp module, const CompileOptions &options,
+                        const std::shared_ptr<runtime::Device> &device, const RunValues &values, uint64_t seed);
+
+} // namespace tcc::driver

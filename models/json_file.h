@@ -1,0 +1,45 @@
+// JSON out of files that nobody vouches for: bounded in size and nesting before a value is made of it.
+#pragma once
+#include "models/files.h"
+#include "models/input_error.h"
+#include "runtime/json_reader.h"
+
+#include <fmt/format.h>
+#include <string>
+
+namespace tcc::models {
+
+struct JsonLimits {
+  int64_t bytes;
+  int nesting = 16; ///< of objects and lists
+  const char *kind = "such a file";
+};
+
+/// The value in `file`. Throws InputError naming the file for more bytes or nesting than `limits`, for bytes that are
+/// not JSON, and for numbers that a double does not hold.
+template <typename Json>
+Json parseJsonFile(const MappedFile &file, const JsonLimits &limits) {
+  if (file.size() > limits.bytes)
+    throw InputError(
+        fmt::format("{}: {} bytes, {} has at most {}", file.path(), file.size(), limits.kind, limits.bytes));
+  const auto refuseNesting = [&](int depth, typename Json::parse_event_t, Json &) {
+    if (depth > limits.nesting)
+      throw InputError(fmt::format("{}: objects nested deeper than {}", file.path(), limits.nesting));
+    return true;
+  };
+  try {
+    return Json::parse(file.text(), refuseNesting);
+  } catch (const typename Json::parse_error &error) {
+    throw InputError(fmt::format("{}: byte {}: not valid JSON here", file.path(), error.byte));
+  } catch (const typename Json::out_of_range &) {
+    throw InputError(fmt::format("{}: holds a number that is beyond double precision", file.path()));
+  }
+}
+
+/// One line of a log, or null where that is no JSON of usual nesting.
+inline runtime::Json parseLogLine(const std::string &line) {
+  auto json = runtime::parseJson(line, int64_t(line.size()), "a line");
+  return json ? std::move(*json) : runtime::Json();
+}
+
+} // namespace tcc::models
