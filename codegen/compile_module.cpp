@@ -2,13 +2,13 @@
 #include "codegen/compile_module.h"
 #include "codegen/kernel_table.h"
 #include "codegen/lower_plan.h"
+#include "codegen/stopwatch.h"
 #include "codegen/targets.h"
 #include "codegen/verify_artefact.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "passes/prints.h"
 #include "runtime/printed.h"
 #include "runtime/threads.h"
-#include <chrono>
 
 using namespace mlir;
 
@@ -16,10 +16,6 @@ namespace tcc {
 namespace {
 
 static_assert(printPrefix == runtime::printPrefix, "passes name what the runtime prints");
-
-double millisecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
 
 func::FuncOp onlyFunction(ModuleOp module) {
   return *module.getOps<func::FuncOp>().begin();

@@ -1,8 +1,8 @@
 // What graph breaks cost a call: the path that it takes, with its breaks and as one step, in turns over the same
 // values.
+#include "codegen/stopwatch.h"
 #include "frontend/function_impl.h"
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 namespace tcc {
@@ -11,10 +11,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int warmUpCalls = 3;
-
-double millisecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 double median(std::vector<double> values) {
   std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));

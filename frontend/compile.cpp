@@ -1,5 +1,6 @@
 // Function: trace, look up, on a miss compile and load, run.
 #include "codegen/check_device.h"
+#include "codegen/stopwatch.h"
 #include "frontend/capture.h"
 #include "frontend/compile_options.h"
 #include "frontend/function_impl.h"
@@ -15,7 +16,6 @@
 #include "runtime/files.h"
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <map>
 
@@ -23,10 +23,6 @@ namespace tcc {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double millisecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 } // namespace
 

@@ -65,21 +65,9 @@ std::string setPadding(std::string_view value, CompilerFlags &flags) {
   return "unknown padding '" + std::string(value) + "' of -fpad= (one of 64 8 off)";
 }
 
-std::string setFastMath(std::string_view, CompilerFlags &flags) {
-  flags.fastMath = true;
-  return {};
-}
-std::string unsetFastMath(std::string_view, CompilerFlags &flags) {
-  flags.fastMath = false;
-  return {};
-}
-
-std::string refuseBreaks(std::string_view, CompilerFlags &flags) {
-  flags.fullGraph = true;
-  return {};
-}
-std::string refuseRecompiles(std::string_view, CompilerFlags &flags) {
-  flags.recompilesAreErrors = true;
+template <bool CompilerFlags::*member, bool value>
+std::string setTo(std::string_view, CompilerFlags &flags) {
+  flags.*member = value;
   return {};
 }
 
@@ -130,10 +118,11 @@ constexpr CompilerFlag table[] = {
     {"-fpad=", "MULTIPLE", "Sizes of products to multiples of 64 or 8 where that pays, never visible, or off",
      setPadding},
     {"-f", "[no-]PASS", "Switch a pass on or off; tcc --print-pipeline names them", setPass},
-    {"-ffast-math", "", "Allow approximations", setFastMath},
-    {"-fno-fast-math", "", "Allow none (default)", unsetFastMath},
-    {"-Werror=graph-break", "", "A value that the host asks for in the middle of a step is an error", refuseBreaks},
-    {"-Werror=recompile", "", "So is compiling a function once more", refuseRecompiles},
+    {"-ffast-math", "", "Allow approximations", setTo<&CompilerFlags::fastMath, true>},
+    {"-fno-fast-math", "", "Allow none (default)", setTo<&CompilerFlags::fastMath, false>},
+    {"-Werror=graph-break", "", "A value that the host asks for in the middle of a step is an error",
+     setTo<&CompilerFlags::fullGraph, true>},
+    {"-Werror=recompile", "", "So is compiling a function once more", setTo<&CompilerFlags::recompilesAreErrors, true>},
     {"-march=", "CPU", "CPU to compile for (native)", setMarch},
     {"--dtype=", "TYPE", "What f32 products multiply: f32 (default), bf16, f16, or auto, the fastest one", setProducts},
     {"--threads=", "N", "Threads of the compiled program (all)", setThreads},

@@ -16,6 +16,7 @@
 // is the library's. Never: a product with other readers, empty ones, one whose rounding would be lost.
 #include "ir/emit.h"
 #include "ir/names.h"
+#include "ir/tensor_bytes.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
 
@@ -78,9 +79,7 @@ struct Epilogue {
   /// In memory below reshapes; null where it is not of the element type that is stored.
   Value addend() const { return storedForm(tensor->get(), element); }
 
-  int64_t bytes(Type of) const {
-    return tensorType(product->getResult(0)).getNumElements() * ((of.getIntOrFloatBitWidth() + 7) / 8);
-  }
+  int64_t bytes(Type of) const { return tensorType(product->getResult(0)).getNumElements() * elementBytes(of); }
 };
 
 class Epilogues {

@@ -7,6 +7,8 @@
 // before fusion, which would make the gradient a kernel; at every -O level, like the rounding that it does. The product
 // is no longer rounded before it is multiplied.
 #include "ir/emit.h"
+#include "ir/tensor_bytes.h"
+#include "passes/dead_ops.h"
 #include "passes/narrow_type.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
@@ -80,8 +82,7 @@ void fuse(GeluGradientOp op, const PipelineOptions &options, Type narrow) {
   fused = create(emit.reshape(x, type.getShape()));
   if (options.remarks)
     options.remarks->push_back({Remark::Kind::passed, "fuse-gelu", op.getLoc(),
-                                "the product before it is multiplied by GELU's slopes",
-                                3 * type.getNumElements() * type.getElementTypeBitWidth() / 8});
+                                "the product before it is multiplied by GELU's slopes", 3 * byteSize(type)});
   stored.getResult().replaceAllUsesWith(emit.reshape(fused.getResult(), tensorType(stored.getResult()).getShape()));
   stored.erase();
   op.erase();
@@ -96,9 +97,7 @@ LogicalResult fuseGelu(func::FuncOp function, const PipelineOptions &options) {
   SmallVector<GeluGradientOp> work(function.getBody().front().getOps<GeluGradientOp>());
   for (GeluGradientOp op : work)
     fuse(op, options, narrow);
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
-    if (isOpTriviallyDead(&op))
-      op.erase();
+  eraseDeadOps(function);
   return success();
 }
 

@@ -14,6 +14,7 @@
 #include "ir/emit.h"
 #include "passes/attention_operands.h"
 #include "passes/attention_pattern.h"
+#include "passes/dead_ops.h"
 #include "passes/narrow_type.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
@@ -94,9 +95,8 @@ public:
       }
     }
     // Only now: the values of removed ops must not come back as others' while literals are remembered by value.
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
-      if (changed && isOpTriviallyDead(&op))
-        op.erase();
+    if (changed)
+      eraseDeadOps(function);
   }
 
 private:

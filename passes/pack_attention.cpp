@@ -8,6 +8,8 @@
 // of pads and the joined tensor differ in the sign of zeros alone.
 #include "ir/emit.h"
 #include "ir/ops/attention.h"
+#include "ir/tensor_bytes.h"
+#include "passes/dead_ops.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
 
@@ -108,25 +110,11 @@ void replaceJoined(Value joined, Value packed, Emit &b) {
     joined.replaceAllUsesWith(b.cast(flat, tensorType(joined).getElementType()));
 }
 
-void eraseDead(Operation *op) {
-  SmallVector<Operation *> work = {op};
-  while (!work.empty()) {
-    Operation *dead = work.pop_back_val();
-    if (!isOpTriviallyDead(dead))
-      continue;
-    llvm::SmallSetVector<Operation *, 4> makers;
-    for (Value operand : dead->getOperands())
-      if (Operation *maker = operand.getDefiningOp())
-        makers.insert(maker);
-    dead->erase();
-    llvm::append_range(work, makers);
-  }
-}
-
 } // namespace
 
 LogicalResult packAttention(func::FuncOp function, const PipelineOptions &options) {
   SmallVector<FlashAttentionBackwardOp> work(function.getBody().front().getOps<FlashAttentionBackwardOp>());
+  bool changed = false;
   for (FlashAttentionBackwardOp op : work) {
     Value joined = options.queries ? joinedGradients(op) : Value();
     if (!joined)
@@ -141,15 +129,15 @@ LogicalResult packAttention(func::FuncOp function, const PipelineOptions &option
       packed->erase();
       continue;
     }
-    Operation *sum = joined.getDefiningOp();
     if (options.remarks)
       options.remarks->push_back({Remark::Kind::passed, "pack-attention", op.getLoc(),
                                   "the gradients of q, k and v are written into one tensor",
-                                  2 * packed.getPacked().getType().getNumElements() *
-                                      packed.getPacked().getType().getElementTypeBitWidth() / 8});
+                                  2 * byteSize(tensorType(packed.getPacked()))});
     replaceJoined(joined, packed.getPacked(), emit);
-    eraseDead(sum);
+    changed = true;
   }
+  if (changed)
+    eraseDeadOps(function);
   return success();
 }
 

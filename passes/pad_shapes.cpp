@@ -16,6 +16,7 @@
 #include "ir/emit.h"
 #include "ir/kernel_space.h"
 #include "ir/names.h"
+#include "passes/dead_ops.h"
 #include "passes/grown_dims.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
@@ -281,9 +282,7 @@ private:
       else
         values.visit(op);
     values.finish();
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-      if (isOpTriviallyDead(&op))
-        op.erase();
+    eraseDeadOps(cast<func::FuncOp>(block.getParentOp()));
   }
 
   static void replace(MatmulOp op, std::array<bool, 3> grows, GrownDims &values) {

@@ -2,6 +2,7 @@
 #include "frontend/driver/driver.h"
 #include "codegen/check_device.h"
 #include "codegen/cuda/modules.h"
+#include "codegen/stopwatch.h"
 #include "codegen/targets.h"
 #include "frontend/capture.h"
 #include "frontend/compile_options.h"
@@ -20,7 +21,6 @@
 #include "llvm/Support/Format.h"
 #include "llvm/Support/Path.h"
 #include "llvm/TargetParser/Host.h"
-#include <chrono>
 
 using namespace mlir;
 
@@ -28,10 +28,6 @@ namespace tcc::driver {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double millisecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 std::string took(double ms) {
   std::string text;

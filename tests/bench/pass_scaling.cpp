@@ -5,13 +5,13 @@
 //   pass_scaling [--ops=N] [-O LEVEL]     up to N captured ops; 10000 by default
 #include "codegen/cpu/target.h"
 #include "codegen/lower_plan.h"
+#include "codegen/stopwatch.h"
 #include "frontend/capture.h"
 #include "frontend/graph_file.h"
 #include "frontend/trace.h"
 #include "mlir/IR/Verifier.h"
 #include "models/model.h"
 #include "passes/pipeline.h"
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <iostream>
@@ -22,10 +22,6 @@ using namespace tcc;
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double millisecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 /// Milliseconds of each step, in the order in which they run.
 struct Times {

@@ -489,8 +489,9 @@ TEST_F(Pipeline, dumpsAreOfTheNamedPasses) {
         names += line.split(' ').first.str() + " ";
     return names;
   };
-  EXPECT_EQ(dumps("all"), "specialize-shapes decompose match-attention autodiff expand-unsupported simplify "
-                          "pad-shapes split-reductions pack-attention fuse-epilogues fuse-kernels schedule plan-memory ");
+  EXPECT_EQ(dumps("all"),
+            "specialize-shapes decompose match-attention autodiff expand-unsupported simplify "
+            "pad-shapes split-reductions pack-attention fuse-epilogues fuse-kernels schedule plan-memory ");
   EXPECT_EQ(dumps("autodiff"), "autodiff ");
   std::string changed = dumps("changed"); // static sizes, no long reduction: two passes have nothing to do
   EXPECT_EQ(changed.find("specialize-shapes"), std::string::npos);

@@ -160,10 +160,10 @@ void Product::Impl::runOnce(const Stream &stream, const CallOffsets &at, const P
     return reinterpret_cast<void *>(base + static_cast<DevicePointer>(offset));
   };
   void *const c = pointer(from.c, at.c), *const addend = from.addend ? pointer(from.addend, at.c) : c;
-  const int status = session->lt.matmul(session->handle.get(), operation.get(), &one, pointer(from.b, at.b),
-                                        layoutA.get(), pointer(from.a, at.a), layoutB.get(),
-                                        desc.accumulate ? &one : &zero, addend, layoutC.get(), c, layoutC.get(), with.data(),
-                                        reinterpret_cast<void *>(from.workspace), workspaceBytes, stream.handle());
+  const int status = session->lt.matmul(
+      session->handle.get(), operation.get(), &one, pointer(from.b, at.b), layoutA.get(), pointer(from.a, at.a),
+      layoutB.get(), desc.accumulate ? &one : &zero, addend, layoutC.get(), c, layoutC.get(), with.data(),
+      reinterpret_cast<void *>(from.workspace), workspaceBytes, stream.handle());
   if (status != 0)
     session->lt.check(status, "running product " + describe(desc));
 }
