@@ -35,6 +35,12 @@ struct Writes {
   }
   std::vector<BufferId> operator()(const CopyCall &call) const { return {call.target}; }
   std::vector<BufferId> operator()(const FillCall &call) const { return {call.target}; }
+  std::vector<BufferId> operator()(const CustomCall &call) const {
+    std::vector<BufferId> written;
+    for (const CustomTensor &tensor : call.outputs)
+      written.push_back(tensor.buffer);
+    return written;
+  }
   std::vector<BufferId> operator()(const LaunchCall &call) const {
     std::vector<BufferId> written;
     auto take = [&](const auto &slots) {

@@ -29,6 +29,11 @@ void forEachBuffer(const Plan &plan, const Instruction &instruction, Visit visit
     visit(copy->target, true);
   } else if (const auto *fill = std::get_if<FillCall>(&instruction.call)) {
     visit(fill->target, true);
+  } else if (const auto *custom = std::get_if<CustomCall>(&instruction.call)) {
+    for (const CustomTensor &tensor : custom->inputs)
+      visit(tensor.buffer, false);
+    for (const CustomTensor &tensor : custom->outputs)
+      visit(tensor.buffer, true);
   } else if (const auto *launch = std::get_if<LaunchCall>(&instruction.call)) {
     slots(launch->pointerSlots);
     slots(launch->mapSlots);

@@ -355,6 +355,41 @@ private:
 
   std::string check(const FillCall &call) { return checkUse(call.target, true); }
 
+  std::string check(const CustomTensor &tensor, bool written) {
+    if (std::string problem = checkUse(tensor.buffer, written); !problem.empty())
+      return problem;
+    const TensorSpec spec{"", tensor.dtype, tensor.shape};
+    if (static_cast<size_t>(tensor.dtype) >= dtypeTable.size() || tensor.shape.size() > static_cast<size_t>(maxRank) ||
+        checkedElements(spec) < 0 || spec.bytes() != plan.buffers[tensor.buffer].bytes)
+      return "a custom op's tensor is not all of buffer " + number(tensor.buffer) + ", which has " +
+             number(plan.buffers[tensor.buffer].bytes) + " bytes";
+    return {};
+  }
+
+  std::string check(const CustomCall &call) {
+    if (call.name.empty())
+      return "a custom op has no name";
+    if (call.host < 0 || (call.host == 0) == call.library.empty() || call.library.empty() != call.symbol.empty())
+      return "custom op `" + call.name + "` names no function; it has a library and a symbol, or is of this process";
+    if (!call.library.empty() && call.library.front() != '/')
+      return "custom op `" + call.name + "` names the library '" + call.library + "'; an absolute path is expected";
+    for (const CustomTensor &tensor : call.inputs)
+      if (std::string problem = check(tensor, false); !problem.empty())
+        return problem;
+    for (size_t i = 0; i < call.outputs.size(); ++i) {
+      const BufferId result = call.outputs[i].buffer;
+      if (std::string problem = check(call.outputs[i], true); !problem.empty())
+        return problem;
+      for (const CustomTensor &tensor : call.inputs)
+        if (overlap(result, tensor.buffer))
+          return "a result of custom op `" + call.name + "` overlaps an operand";
+      for (size_t j = 0; j < i; ++j)
+        if (overlap(result, call.outputs[j].buffer))
+          return "two results of custom op `" + call.name + "` overlap";
+    }
+    return {};
+  }
+
   std::string check(const CopyCall &call) {
     if (std::string problem = checkUse(call.source, false); !problem.empty())
       return problem;
@@ -394,6 +429,13 @@ int64_t Plan::plannedBytes() const {
 
 std::string_view name(Space space) {
   return spaceNames[static_cast<size_t>(space)];
+}
+
+std::string unsavableCall(const Plan &plan) {
+  for (const Instruction &instruction : plan.instructions)
+    if (const auto *call = std::get_if<CustomCall>(&instruction.call); call && call->host)
+      return call->name;
+  return {};
 }
 
 Error validatePlan(const Plan &plan) {

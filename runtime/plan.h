@@ -145,8 +145,26 @@ struct CopyCall {
   bool operator==(const CopyCall &) const = default;
 };
 
+/// A dense tensor that a custom op reads or writes: all of the buffer.
+struct CustomTensor {
+  BufferId buffer = noBuffer;
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape;
+  bool operator==(const CustomTensor &) const = default;
+};
+
+/// Calls a function of the user's (custom_call.h), on a CPU and on one thread: a symbol of a shared object, or a
+/// function of this process, by its number, which cannot be saved. It may fail.
+struct CustomCall {
+  std::string name; ///< the op's, for messages
+  std::string library, symbol;
+  int64_t host = 0; ///< 0: of the library, whose path is absolute
+  std::vector<CustomTensor> inputs, outputs;
+  bool operator==(const CustomCall &) const = default;
+};
+
 struct Instruction {
-  std::variant<KernelCall, MatmulCall, CopyCall, LaunchCall, FillCall> call;
+  std::variant<KernelCall, MatmulCall, CopyCall, LaunchCall, FillCall, CustomCall> call;
   std::string label; ///< what profiles and reports show
   std::vector<SourceLocation> sources;
   int64_t flops = 0; ///< arithmetic
@@ -186,6 +204,9 @@ Error validatePlan(const Plan &plan);
 
 /// "arena", "input", ...
 std::string_view name(Space space);
+
+/// The name of a custom op that calls a function of this process, which no file can hold; empty where there is none.
+std::string unsavableCall(const Plan &plan);
 
 /// The plan as JSON text (version 2); the plan must be valid.
 std::string planToJson(const Plan &plan);

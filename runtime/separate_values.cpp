@@ -69,6 +69,14 @@ private:
     use(call.target, false, true);
     finish(first);
   }
+  void take(CustomCall &call) {
+    const size_t first = uses.size();
+    for (CustomTensor &tensor : call.inputs)
+      use(tensor.buffer, true, false);
+    for (CustomTensor &tensor : call.outputs)
+      use(tensor.buffer, false, true);
+    finish(first);
+  }
   void take(LaunchCall &call) {
     const size_t first = uses.size();
     for (PointerSlot &slot : call.pointerSlots) {

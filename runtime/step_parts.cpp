@@ -16,6 +16,12 @@ struct Named {
   std::vector<BufferId> operator()(const MatmulCall &call) const { return {call.a, call.b, call.bias}; }
   std::vector<BufferId> operator()(const CopyCall &call) const { return {call.source}; }
   std::vector<BufferId> operator()(const FillCall &) const { return {}; }
+  std::vector<BufferId> operator()(const CustomCall &call) const {
+    std::vector<BufferId> named;
+    for (const CustomTensor &tensor : call.inputs)
+      named.push_back(tensor.buffer);
+    return named;
+  }
   std::vector<BufferId> operator()(const LaunchCall &call) const {
     std::vector<BufferId> named;
     for (const PointerSlot &slot : call.pointerSlots)

@@ -21,6 +21,7 @@ const char *category(const Instruction &instruction) {
     const char *operator()(const MatmulCall &) const { return "matmul"; }
     const char *operator()(const CopyCall &) const { return "copy"; }
     const char *operator()(const FillCall &) const { return "fill"; }
+    const char *operator()(const CustomCall &) const { return "custom"; }
   };
   return std::visit(Name(), instruction.call);
 }

@@ -2,6 +2,7 @@
 // another.
 #include "runtime/device/cpu/program.h"
 #include "runtime/chunk_table.h"
+#include "runtime/custom_call.h"
 #include "runtime/profiler.h"
 #include "runtime/shared_object.h"
 #include "runtime/threads.h"
@@ -58,6 +59,8 @@ private:
     ChunkTable table;
     std::shared_ptr<Gemm> gemm;
     TensorStorage extraScratch; // when this thread count needs more than the plan has
+    CustomFunction custom;
+    std::vector<char *> customInputs, customOutputs;
   };
 
   Error prepare(const Instruction &instruction, Prepared &target);
@@ -103,6 +106,12 @@ Error CpuProgram::prepare(const Instruction &instruction, Prepared &target) {
     return prepareKernel(instruction, *kernel, target);
   if (const auto *matmul = std::get_if<MatmulCall>(&instruction.call))
     return prepareMatmul(*matmul, target);
+  if (const auto *custom = std::get_if<CustomCall>(&instruction.call)) {
+    auto found = CustomFunction::find(*custom);
+    if (!found)
+      return found.error();
+    target.custom = std::move(*found);
+  }
   if (std::holds_alternative<LaunchCall>(instruction.call))
     return Error("it launches a kernel of a GPU; a CPU calls kernels");
   return Error::success();
@@ -150,8 +159,17 @@ Error CpuProgram::place(const Placement &placement) {
   inputs.assign(placement.inputs.begin(), placement.inputs.end());
   outputs.assign(placement.outputs.begin(), placement.outputs.end());
   constants.assign(placement.constants.begin(), placement.constants.end());
+  auto addresses = [&](const std::vector<CustomTensor> &tensors) {
+    std::vector<char *> list;
+    for (const CustomTensor &tensor : tensors)
+      list.push_back(pointers[tensor.buffer]);
+    return list;
+  };
   for (size_t i = 0; i < prepared.size(); ++i)
-    if (const auto *call = std::get_if<KernelCall>(&plan.instructions[i].call))
+    if (const auto *custom = std::get_if<CustomCall>(&plan.instructions[i].call)) {
+      prepared[i].customInputs = addresses(custom->inputs);
+      prepared[i].customOutputs = addresses(custom->outputs);
+    } else if (const auto *call = std::get_if<KernelCall>(&plan.instructions[i].call))
       for (size_t segment = 0; segment < call->segments.size(); ++segment)
         for (size_t arg = 0; arg < call->segments[segment].args.size(); ++arg)
           prepared[i].args[segment][arg] = pointers[call->segments[segment].args[arg]];
@@ -192,6 +210,9 @@ Error CpuProgram::execute(size_t index) {
       std::memset(at(call->target), call->value, static_cast<size_t>(bytes));
     return Error::success();
   }
+  if (const auto *call = std::get_if<CustomCall>(&instruction.call))
+    return options.checked ? ready.custom.runGuarded(*call, ready.customInputs, ready.customOutputs)
+                           : ready.custom.run(*call, ready.customInputs, ready.customOutputs);
   const CopyCall &call = std::get<CopyCall>(instruction.call);
   copy(at(call.target), at(call.source), plan.buffers[call.source].bytes);
   return Error::success();

@@ -166,6 +166,8 @@ void StepProgram::prepare(const Instruction &instruction, Ready &target) {
     target.product.emplace(prepareProduct(*matmul));
   else if (std::holds_alternative<KernelCall>(instruction.call))
     throw CudaError("it calls a kernel of a CPU; a GPU launches kernels");
+  else if (const auto *custom = std::get_if<CustomCall>(&instruction.call))
+    throw CudaError("it calls custom op `" + custom->name + "` on a CPU; a GPU launches kernels");
 }
 
 void StepProgram::prepareLaunch(const LaunchCall &call, Launch &target) {
