@@ -48,6 +48,7 @@ class Tcc_Op<string mnemonic, list<Trait> traits = []> : Op<Tcc_Dialect, mnemoni
   string cppName = "";    // of enumerator and function, where it is not the mnemonic in camel case
   bit hasOwnFunction = 0; // its function has conveniences and is written by hand (frontend/tensor.h)
   bit isTraced = 1;       // 0: passes alone write the op
+  bit isInterned = 0;     // its attributes and regions are one object of the tracer: a single word
   // For docs/LANGUAGE.md. dx stands for the gradient of the loss with respect to x.
   string formula = "";
   string gradientFormula = "";
@@ -1034,9 +1035,10 @@ def Tcc_KernelOp : Tcc_Op<"kernel", [IsolatedFromAbove, SingleBlock,
   }];
 }
 
-def Tcc_YieldOp : Tcc_Op<"yield", [Terminator, HasParent<"::tcc::KernelOp">, KernelBodyOp, NoGradient]> {
+def Tcc_YieldOp : Tcc_Op<"yield", [Terminator, ParentOneOf<["::tcc::KernelOp", "::tcc::CustomOp"]>, KernelBodyOp,
+    NoGradient]> {
   let isTraced = 0;
-  let summary = "the results of a kernel region";
+  let summary = "the results of a region";
   let arguments = (ins Variadic<Tcc_Tensor>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
   let formula = "the values that the region gives";
@@ -1047,6 +1049,57 @@ def Tcc_YieldOp : Tcc_Op<"yield", [Terminator, HasParent<"::tcc::KernelOp">, Ker
       tcc.yield %x : tensor<2xf32>
     }
     // %y = 1 2
+  }];
+}
+
+//===- user kernels --------------------------------------------------------------------------------------------===//
+
+def Tcc_CustomOp : Tcc_Op<"custom", [IsolatedFromAbove, SingleBlock, IsDifferentiable, IsExpandable,
+    DeclareOpInterfaceMethods<StructuredOpInterface, ["bytes"]>]> {
+  let hasOwnFunction = 1;
+  let isInterned = 1;
+  let summary = "an op of the user's, by name";
+  let description = [{ The first region, its body, is what the op means; where the target has no code for it, the op is
+    written out as its body and fuses like any other. Code for the CPU is a function of a shared object (`library`,
+    `symbol`; docs/CUSTOM.md) or of this process (`host_function`, a number that no text can have); for GPUs it is CUDA text (`cuda`) with a kernel
+    (`cuda_kernel`), launched as `block`, and `grid` or one block for `elements_per_block` elements of the first result,
+    with `shared_bytes`; its parameters are the operands', then the results' addresses, then `cuda_arguments` as
+    long long. Such code stands alone in a step. A body with code has a second region for its gradient, or none. `flop_count`
+    and `traffic` (bytes) say what it costs; `tolerance`, relative to a result's largest magnitude, how far code may be
+    from the body.
+    custom_c1: the body's arguments have the operands' types. custom_c2: the body yields the results' types, and
+    there is at least one.
+    custom_c3: the gradient takes operands, results and the gradients of the float results, and yields those of the
+    float operands. custom_c4: there is a body, or `host_reference`, the number of a function of this process. custom_c5: library
+    and symbol come together, and so do cuda and cuda_kernel. custom_c6: a name has letters, digits, `_` and `.`, and
+    begins with a letter. custom_c7: sizes of a launch are at least 1, and blocks have at most 1024 threads. }];
+  let arguments = (ins Variadic<Tcc_Tensor>:$inputs, StrAttr:$called, OptionalAttr<StrAttr>:$library,
+                       OptionalAttr<StrAttr>:$symbol, OptionalAttr<StrAttr>:$cuda, OptionalAttr<StrAttr>:$cuda_kernel,
+                       OptionalAttr<DenseI64ArrayAttr>:$block, OptionalAttr<DenseI64ArrayAttr>:$grid,
+                       OptionalAttr<I64Attr>:$elements_per_block, OptionalAttr<I64Attr>:$shared_bytes,
+                       OptionalAttr<DenseI64ArrayAttr>:$cuda_arguments, OptionalAttr<I64Attr>:$flop_count,
+                       OptionalAttr<I64Attr>:$traffic, OptionalAttr<F64Attr>:$tolerance,
+                       OptionalAttr<I64Attr>:$host_function, OptionalAttr<I64Attr>:$host_reference);
+  let results = (outs Variadic<Tcc_Tensor>:$results);
+  let regions = (region MaxSizedRegion<1>:$body, MaxSizedRegion<1>:$backward);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::LogicalResult verifyLaunch();
+    /// Whether it runs as something else than its body on the CPU.
+    bool hasCpuCode() { return getLibrary() || getHostFunction(); }
+    /// Whether the op is its body and nothing else, without a gradient of its own.
+    bool isPlain() { return !getBody().empty() && getBackward().empty() && !hasCpuCode() && !getCuda(); }
+  }];
+  let formula = "results = body(inputs)";
+  let gradientFormula = "the second region's; of an op that is nothing but its body, that of the body";
+  let example = [{
+    %a = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %y = tcc.custom "twice" (%x = %a : tensor<2xf32>) -> tensor<2xf32> {
+      %e = tcc.add %x, %x : tensor<2xf32>
+      tcc.yield %e : tensor<2xf32>
+    }
+    // %y = 2 4
   }];
 }
 

@@ -4,7 +4,8 @@
 //   3. what a wrt has received is its gradient, zeros if nothing.
 // Gradient ops stand where their op stands, under its name and ".grad"; what a parameter receives is named after it.
 // It keeps the forward ops as they are; which of their values the backward reads or recomputes is decided by
-// fuse-kernels. Gradients of gradients work, since earlier gradient ops are expanded first.
+// fuse-kernels. Gradients of gradients work, since earlier gradient ops are expanded first. The gradients of custom ops
+// go when all is expanded.
 #include "ir/emit.h"
 #include "ir/names.h"
 #include "passes/passes.h"
@@ -80,6 +81,9 @@ LogicalResult expand(GradientOp gradient) {
     if (!differentiable)
       return op->emitOpError() << "has no gradient; a differentiable op or tcc.detach is expected between wrt and loss";
     SmallVector<Value> shares = sharesOf(differentiable, builder, results);
+    if (shares.empty() && op->getNumOperands() > 0)
+      return op->emitError() << "'" << nameOf(op)
+                             << "' has no gradient; give it one, a graph or another custom op, or detach what it reads";
     Emit emit(builder, gradientLocation(op->getLoc(), nameOf(op)));
     for (auto [operand, share] : llvm::zip(op->getOperands(), shares))
       if (share && active.contains(operand))
@@ -102,6 +106,7 @@ LogicalResult autodiff(func::FuncOp function, const PipelineOptions &) {
   for (GradientOp op : gradients)
     if (failed(expand(op)))
       return failure();
+  function.walk([](CustomOp op) { op.getBackward().getBlocks().clear(); }); // taken, and no later pass needs it
   return success();
 }
 

@@ -53,7 +53,43 @@ RankedTensorType writtenType(SizedOpInterface op, ArrayRef<int64_t> operandBefor
   return type;
 }
 
-LogicalResult specialize(Operation *op, ArrayRef<int64_t> operandBefore) {
+using Shapes = llvm::DenseMap<Operation *, SmallVector<int64_t>>;
+
+LogicalResult specialize(Operation *op, const Shapes &before);
+
+LogicalResult specializeBlock(Block &block, const Shapes &before) {
+  for (Operation &op : block.without_terminator()) {
+    if (failed(specialize(&op, before)))
+      return failure();
+    if (auto sized = dyn_cast<SizedOpInterface>(op))
+      sized.getLikeMutable().clear();
+  }
+  return success();
+}
+
+/// The results' sizes are those that the body yields.
+LogicalResult specializeCustom(CustomOp op, const Shapes &before) {
+  auto specializeRegion = [&](Region &region, const SmallVector<Value> &like) {
+    for (auto [argument, value] : llvm::zip(region.getArguments(), like))
+      argument.setType(value.getType());
+    return region.empty() ? success() : specializeBlock(region.front(), before);
+  };
+  if (failed(specializeRegion(op.getBody(), SmallVector<Value>(op.getInputs()))))
+    return failure();
+  if (!op.getBody().empty())
+    for (auto [result, value] : llvm::zip(op.getResults(), op.getBody().front().getTerminator()->getOperands()))
+      result.setType(value.getType());
+  SmallVector<Value> given(op.getInputs());
+  llvm::append_range(given, op.getResults());
+  for (Value result : op.getResults())
+    if (isa<FloatType>(tensorType(result).getElementType()))
+      given.push_back(result);
+  return specializeRegion(op.getBackward(), given);
+}
+
+LogicalResult specialize(Operation *op, const Shapes &before) {
+  if (auto custom = dyn_cast<CustomOp>(op); custom && failed(specializeCustom(custom, before)))
+    return failure();
   if (auto inferable = dyn_cast<InferTypeOpInterface>(op)) {
     SmallVector<Type> types;
     if (failed(inferable.inferReturnTypes(op->getContext(), op->getLoc(), op->getOperands(), op->getAttrDictionary(),
@@ -65,7 +101,7 @@ LogicalResult specialize(Operation *op, ArrayRef<int64_t> operandBefore) {
   }
   RankedTensorType type = tensorType(op->getResult(0));
   if (auto sized = dyn_cast<SizedOpInterface>(op)) {
-    op->getResult(0).setType(writtenType(sized, operandBefore));
+    op->getResult(0).setType(writtenType(sized, before.lookup(op)));
   } else if (op->hasTrait<OpTrait::SameOperandsAndResultShape>()) {
     op->getResult(0).setType(withShape(type, tensorType(op->getOperand(0)).getShape()));
   } else if (isa<CompositeOpInterface>(op) || isa<ScatterAddOp>(op)) {
@@ -89,16 +125,12 @@ LogicalResult specialize(Operation *op, ArrayRef<int64_t> operandBefore) {
 
 LogicalResult specializeShapes(func::FuncOp function, const PipelineOptions &options) {
   // Reshapes resolve their `?` from the operand's type as it was written.
-  llvm::DenseMap<Operation *, SmallVector<int64_t>> before;
+  Shapes before;
   function.walk([&](ReshapeOp op) { before[op] = SmallVector<int64_t>(tensorType(op.getX()).getShape()); });
   if (failed(specializeArguments(function, options)))
     return failure();
-  for (Operation &op : function.getBody().front().without_terminator()) {
-    if (failed(specialize(&op, before.lookup(&op))))
-      return failure();
-    if (auto sized = dyn_cast<SizedOpInterface>(op))
-      sized.getLikeMutable().clear();
-  }
+  if (failed(specializeBlock(function.getBody().front(), before)))
+    return failure();
   Operation *terminator = function.getBody().front().getTerminator();
   function.setType(FunctionType::get(function.getContext(), function.getBody().front().getArgumentTypes(),
                                      terminator->getOperandTypes()));

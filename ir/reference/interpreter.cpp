@@ -1,6 +1,7 @@
 // The walk over a function: values by use, results rounded, storage freed after the last use.
 #include "ir/reference/interpreter.h"
 #include "ir/names.h"
+#include "ir/reference/host_reference.h"
 #include "ir/reference/registry.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -81,6 +82,8 @@ private:
   FailureOr<std::vector<Shared>> runOp(Operation &op, ArrayRef<Shared> operands) {
     if (auto kernel = dyn_cast<KernelOp>(op))
       return runBlock(kernel.getBody().front(), operands);
+    if (auto custom = dyn_cast<CustomOp>(op))
+      return custom.getBody().empty() ? runHost(custom, operands) : runBlock(custom.getBody().front(), operands);
     if (isa<GradientOp>(op))
       return refuse(op, "has no value of its own; run autodiff first");
     auto found = registry().find(op.getName().getStringRef());
@@ -111,6 +114,25 @@ private:
       results.push_back(std::make_shared<const RefTensor>(std::move(tensor)));
     }
     return results;
+  }
+
+  /// A custom op whose meaning is a function of this process.
+  FailureOr<std::vector<Shared>> runHost(CustomOp op, ArrayRef<Shared> operands) {
+    const HostReference *reference = findHostReference(op.getHostReference().value_or(0));
+    if (!reference)
+      return refuse(*op, "'" + op.getCalled() + "' means a function of another process");
+    SmallVector<const RefTensor *> views;
+    for (const Shared &operand : operands)
+      views.push_back(operand.get());
+    std::vector<RefTensor> results;
+    for (Value result : op.getResults())
+      results.push_back(splatTensor(tensorType(result), 0));
+    if (std::string problem = (*reference)(views, results); !problem.empty())
+      return refuse(*op, "'" + op.getCalled() + "': its reference " + problem);
+    std::vector<Shared> shared;
+    for (RefTensor &result : results)
+      shared.push_back(std::make_shared<const RefTensor>(std::move(result)));
+    return shared;
   }
 
   /// `?` dims may hide what a verifier cannot see: operands that must have one shape.
@@ -248,7 +270,8 @@ FailureOr<std::vector<RefTensor>> interpret(func::FuncOp function, ArrayRef<RefT
 
 bool hasReference(OperationName name) {
   StringRef text = name.getStringRef();
-  return text == KernelOp::getOperationName() || text == YieldOp::getOperationName() ||
+  return text == KernelOp::getOperationName() || text == CustomOp::getOperationName() ||
+         text == YieldOp::getOperationName() ||
          reference::registry().contains(text);
 }
 
