@@ -1,6 +1,7 @@
 // Inference of newly recorded ops through the dialect, and building of a module from a record.
 #include "frontend/capture.h"
 #include "codegen/dtypes.h"
+#include "frontend/custom_instance.h"
 #include "ir/dialect.h"
 #include "ir/names.h"
 #include "ir/scalar_form.h"
@@ -172,6 +173,8 @@ ValueType valueType(RankedTensorType type) {
 
 std::vector<ValueType> inferTypes(OpKind kind, std::span<const ValueType> operands, std::span<const uint64_t> words,
                                   Loc loc) {
+  if (tracedOp(kind).interned)
+    return customInstance(words[0]).results;
   MLIRContext *context = &threadContext();
   std::string problem;
   ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
@@ -214,6 +217,87 @@ std::vector<ValueType> inferTypes(OpKind kind, std::span<const ValueType> operan
   return results;
 }
 
+namespace {
+
+/// The ops of a record where `builder` stands; `values` has those of the arguments, and then all.
+void buildOps(const Record &record, OpBuilder &builder, SmallVector<Value> &values);
+
+/// A body: its arguments, its ops, and what it yields.
+void buildRegion(const Record &record, Region &region) {
+  MLIRContext *context = region.getContext();
+  Location unknown = UnknownLoc::get(context);
+  OpBuilder builder(context);
+  Block *block = builder.createBlock(&region);
+  SmallVector<Value> values(record.values.size()), yielded;
+  for (const Record::Argument &argument : record.arguments)
+    values[argument.value] = block->addArgument(toType(argument.type, context), unknown);
+  buildOps(record, builder, values);
+  for (uint32_t output : record.outputs)
+    yielded.push_back(values[output]);
+  YieldOp::create(builder, unknown, yielded);
+}
+
+void setCustom(const CustomInstance &instance, OperationState &state, MLIRContext *context) {
+  Builder builder(context);
+  auto text = [&](StringRef name, const std::string &value) {
+    if (!value.empty())
+      state.addAttribute(name, builder.getStringAttr(value));
+  };
+  auto integer = [&](StringRef name, int64_t value) {
+    if (value > 0)
+      state.addAttribute(name, builder.getI64IntegerAttr(value));
+  };
+  text("called", instance.name);
+  text("library", instance.library);
+  text("symbol", instance.symbol);
+  text("cuda", instance.cudaText);
+  text("cuda_kernel", instance.cudaKernel);
+  if (!instance.cudaText.empty()) {
+    state.addAttribute("grid", builder.getDenseI64ArrayAttr(instance.grid));
+    state.addAttribute("block", builder.getDenseI64ArrayAttr(instance.block));
+    if (!instance.cudaArguments.empty())
+      state.addAttribute("cuda_arguments", builder.getDenseI64ArrayAttr(instance.cudaArguments));
+  }
+  integer("shared_bytes", instance.sharedBytes);
+  integer("flop_count", instance.flops);
+  integer("traffic", instance.bytes);
+  integer("host_function", instance.hostFunction);
+  integer("host_reference", instance.hostReference);
+  if (instance.tolerance > 0)
+    state.addAttribute("tolerance", builder.getF64FloatAttr(instance.tolerance));
+  Region *body = state.addRegion(), *backward = state.addRegion();
+  if (instance.body)
+    buildRegion(*instance.body, *body);
+  if (instance.gradient)
+    buildRegion(*instance.gradient, *backward);
+}
+
+void buildOps(const Record &record, OpBuilder &builder, SmallVector<Value> &values) {
+  MLIRContext *context = builder.getContext();
+  for (const OpRecord &op : record.ops) {
+    const TracedOp &traced = tracedOp(op.kind);
+    const auto words = ArrayRef<uint64_t>(record.words).slice(op.words, op.wordEnd - op.words);
+    const CustomInstance *custom = traced.interned ? &customInstance(words[0]) : nullptr;
+    OperationState state(toLocation(op, custom ? StringRef(custom->name) : StringRef(traced.name), context),
+                         "tcc." + std::string(traced.name));
+    for (uint32_t i = op.operands; i < op.operandEnd; ++i)
+      state.operands.push_back(values[record.operands[i]]);
+    if (custom)
+      setCustom(*custom, state, context);
+    else
+      WordReader(words, context)
+          .read(traced, state.operands.size(),
+                op.literals < record.literals.size() ? record.literals[op.literals].value : 0, state.attributes);
+    for (uint32_t i = 0; i < op.results; ++i)
+      state.types.push_back(toType(record.values[op.firstResult + i], context));
+    Operation *made = builder.create(state);
+    for (uint32_t i = 0; i < op.results; ++i)
+      values[op.firstResult + i] = made->getResult(i);
+  }
+}
+
+} // namespace
+
 OwningOpRef<ModuleOp> buildModule(const Record &record, const std::string &name,
                                   std::span<const std::string> outputNames, MLIRContext &contextRef) {
   MLIRContext *context = &contextRef;
@@ -255,20 +339,7 @@ OwningOpRef<ModuleOp> buildModule(const Record &record, const std::string &name,
 
   // 2. The ops.
   builder.setInsertionPointToEnd(body);
-  for (const OpRecord &op : record.ops) {
-    const TracedOp &traced = tracedOp(op.kind);
-    OperationState state(toLocation(op, traced.name, context), "tcc." + std::string(traced.name));
-    for (uint32_t i = op.operands; i < op.operandEnd; ++i)
-      state.operands.push_back(values[record.operands[i]]);
-    WordReader reader(ArrayRef<uint64_t>(record.words).slice(op.words, op.wordEnd - op.words), context);
-    reader.read(traced, state.operands.size(),
-                op.literals < record.literals.size() ? record.literals[op.literals].value : 0, state.attributes);
-    for (uint32_t i = 0; i < op.results; ++i)
-      state.types.push_back(toType(record.values[op.firstResult + i], context));
-    Operation *made = builder.create(state);
-    for (uint32_t i = 0; i < op.results; ++i)
-      values[op.firstResult + i] = made->getResult(i);
-  }
+  buildOps(record, builder, values);
 
   // 3. What comes out.
   SmallVector<Value> results;

@@ -74,6 +74,11 @@ std::string unsetFastMath(std::string_view, CompilerFlags &flags) {
   return {};
 }
 
+std::string setCustomCode(std::string_view, CompilerFlags &flags) {
+  flags.allowCustomCode = true;
+  return {};
+}
+
 std::string setPattern(std::string_view value, std::string_view flag, std::string &pattern) {
   try {
     pattern = value.empty() ? "." : std::string(value);
@@ -123,6 +128,7 @@ constexpr CompilerFlag table[] = {
     {"-f", "[no-]PASS", "Switch a pass on or off; tcc --print-pipeline names them", setPass},
     {"-ffast-math", "", "Allow approximations", setFastMath},
     {"-fno-fast-math", "", "Allow none (default)", unsetFastMath},
+    {"--allow-custom-code", "", "Let custom ops run what the input names: shared objects, CUDA text", setCustomCode},
     {"-march=", "CPU", "CPU to compile for (native)", setMarch},
     {"--dtype=", "TYPE", "What f32 products multiply: f32 (default), bf16, f16, or auto, the fastest one", setProducts},
     {"--threads=", "N", "Threads of the compiled program (all)", setThreads},

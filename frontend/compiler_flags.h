@@ -20,6 +20,7 @@ struct CompilerFlags {
   int threads = 0;                         ///< 0: all that the process may use
   std::string march = {};                  ///< empty: native
   bool fastMath = false;                   ///< approximations are allowed
+  bool allowCustomCode = false;            ///< of custom ops in .graph files: libraries and CUDA text that they name
 
   // What the compiler tells about its work (frontend/remarks.h). Patterns are extended regular expressions over the
   // names of passes; empty: none.

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 namespace tcc {
 namespace {
@@ -77,6 +78,8 @@ uint32_t Tracer::valueOf(const Tensor &tensor, Loc loc) const {
   if (tensor.trace != id) {
     if (!tensor.defined())
       fail("an empty tensor is used; a Tensor is the result of an op or an argument of the traced function", loc);
+    if (!body.empty())
+      fail("the body of " + body + " uses a tensor of outside; it is a function of its operands alone, add one", loc);
     fail("a tensor of an earlier call is used; a Tensor lives only within the traced function that made it, a State "
          "lives longer",
          loc);
@@ -185,6 +188,9 @@ Tensor Tracer::splat(double value, const ValueType &type, Loc loc) {
 Tensor Tracer::use(const State &state, Loc loc) {
   if (!state)
     fail("an empty state is used; give it a name and a shape first", loc);
+  if (!body.empty())
+    fail("the body of " + body + " uses state '" + state.name() + "'; it is a function of its operands alone, add one",
+         loc);
   detail::StateStorage &storage = *state.storage;
   if (storage.trace == id)
     return Tensor(id, storage.value);
@@ -204,6 +210,8 @@ Tensor Tracer::use(const State &state, Loc loc) {
 }
 
 void Tracer::assign(const State &state, const Tensor &value, Loc loc) {
+  if (!body.empty())
+    fail("the body of " + body + " assigns state '" + state.name() + "'; return the value", loc);
   use(state, loc);
   const detail::StateStorage &storage = *state.storage;
   const ValueType &type = typeOf(value, loc);
@@ -220,6 +228,8 @@ void Tracer::assign(const State &state, const Tensor &value, Loc loc) {
 
 Array Tracer::read(const Tensor &tensor, ReadKind kind, std::string_view name, Loc loc) {
   const uint32_t value = valueOf(tensor, loc);
+  if (!body.empty())
+    fail("the body of " + body + " asks for a value, and is computed in one piece; return the value", loc);
   HostRead read{value, kind, std::string(name), static_cast<uint32_t>(position), static_cast<uint32_t>(literal), loc};
   if (!answer)
     fail("a value is asked for where nothing runs; return it from the traced function", loc);
@@ -260,6 +270,19 @@ uint64_t recordHash(const Record &rec) {
     hash.add(static_cast<uint64_t>(read.ops) << 32 | read.value);
   hash.add(static_cast<uint64_t>(rec.asked));
   return hash.value();
+}
+
+Recorded Tracer::recordBody(std::string what, const std::function<std::vector<Tensor>(std::span<const Tensor>)> &fn,
+                            std::span<const ValueType> inputs) {
+  struct Inside {
+    Tracer *outer = std::exchange(recording, nullptr);
+    ~Inside() { recording = outer; }
+  } inside;
+  body = std::move(what);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    names.push_back("operand" + std::to_string(i));
+  return record(fn, inputs, names);
 }
 
 Recorded Tracer::record(const std::function<std::vector<Tensor>(std::span<const Tensor>)> &fn,

@@ -28,6 +28,7 @@ struct TracedOp {
   std::vector<Attribute> attributes = {}; ///< in the order of their words
   bool explicitType = false;              ///< result dtype and shape follow the attributes' words
   int32_t operandGroups = 0;              ///< of an op that counts each group's operands: how many; the last may lack
+  bool interned = false;                  ///< its one word is the number of an object (custom_instance.h)
 };
 
 /// The ops that users write, in the order of Ops.td.
@@ -37,12 +38,6 @@ enum class OpKind : uint8_t {
 /// Every one of them.
 std::span<const TracedOp> tracedOps();
 const TracedOp &tracedOp(OpKind kind);
-
-struct ValueType {
-  DType dtype = DType::f32;
-  Shape shape;
-  bool operator==(const ValueType &) const = default;
-};
 
 struct OpRecord {
   OpKind kind = OpKind::neg;
@@ -134,6 +129,11 @@ public:
   Recorded record(const std::function<std::vector<Tensor>(std::span<const Tensor>)> &fn,
                   std::span<const ValueType> inputs, std::span<const std::string> inputNames, HostAnswer answer = {});
 
+  /// Records a body that stands inside of the running recording, in which other tensors, states and graph breaks are
+  /// errors. `what` names it: "custom op `softcap`".
+  Recorded recordBody(std::string what, const std::function<std::vector<Tensor>(std::span<const Tensor>)> &fn,
+                      std::span<const ValueType> inputs);
+
   /// The tracer that is recording in this thread. Throws Error where there is none.
   static Tracer &current(Loc loc);
   /// Where the value was computed; for an argument where it was first used, if that is known.
@@ -179,6 +179,7 @@ private:
   std::vector<Record::Update> updates;   // of the running recording
   std::vector<uint32_t> handles;         // of each value of the running recording
   HostAnswer answer;
+  std::string body; // what it is that is recorded, where that is no whole function
   uint64_t lastHash = 0;
   bool complete = false;  // rec is a whole recording
   bool replaying = false; // all was equal to rec so far

@@ -4,6 +4,7 @@
 #include "codegen/cuda/kernel/text.h"
 #include "codegen/cuda/lower_attention.h"
 #include "codegen/cuda/modules.h"
+#include "codegen/custom.h"
 #include "codegen/product.h"
 #include "ir/dialect.h"
 #include <bit>
@@ -165,7 +166,7 @@ TargetModel cudaModel() {
 
 bool CudaTarget::supports(StringRef op) const {
   return op == MatmulOp::getOperationName() || op == FlashAttentionOp::getOperationName() ||
-         op == FlashAttentionBackwardOp::getOperationName();
+         op == FlashAttentionBackwardOp::getOperationName() || op == CustomOp::getOperationName();
 }
 
 /// Tensor cores multiply f16 from sm_70 on and bf16 from sm_80 on.
@@ -187,6 +188,8 @@ int64_t CudaTarget::scratchBytes(Operation *op) const {
 }
 
 bool CudaTarget::hasKernel(Operation *op) const {
+  if (auto custom = dyn_cast<CustomOp>(op))
+    return custom.getCuda().has_value();
   return hasAttentionKernel(op);
 }
 
@@ -197,6 +200,8 @@ std::optional<std::vector<std::string>> CudaTarget::emit(ArrayRef<KernelSource> 
 
 bool CudaTarget::lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels,
                        std::string &error) const {
+  if (isa<CustomOp>(call.op))
+    return lowerCustomLaunch(call, plan, kernels, error);
   if (hasAttentionKernel(call.op))
     return lowerAttention(call, options.architecture, plan, kernels, error);
   auto product = dyn_cast<MatmulOp>(call.op);
