@@ -26,13 +26,13 @@ CustomInstance instanceOf(const Custom &op, const std::vector<ValueType> &types)
   return customInstance(recorded.record->words[recorded.record->ops.back().words]);
 }
 
-struct Run {
+struct TextRun {
   std::vector<float> result;
   std::string findings;
 };
 
 /// scale_rows, or a text in its place, of [5, 70].
-Run runText(const std::string &text, const CustomInstance &made, const emulator::Schedule &schedule) {
+TextRun runText(const std::string &text, const CustomInstance &made, const emulator::Schedule &schedule) {
   constexpr int64_t rows = 5, columns = 70;
   const emulator::Module module = emulator::Module::compile(text);
   emulator::DeviceBuffer x(rows * columns * 4, "x"), factors(rows * 4, "factors"), out(rows * columns * 4, "out");
@@ -56,7 +56,7 @@ TEST(CustomCuda, runsInTheEmulatorUnderEverySchedule) {
   const CustomInstance made = instanceOf(models::scaleRows(), types);
   ASSERT_EQ(made.grid[0], 5);
   for (const emulator::Schedule &schedule : emulator::testSchedules()) {
-    const Run run = runText(made.cudaText, made, schedule);
+    const TextRun run = runText(made.cudaText, made, schedule);
     EXPECT_EQ(run.findings, "");
     for (int64_t i = 0; i < 350; ++i)
       ASSERT_EQ(run.result[static_cast<size_t>(i)], static_cast<float>(i) * 0.25F * static_cast<float>(i / 70 - 2))
@@ -98,8 +98,9 @@ TEST(CustomCuda, compilesForEveryArchitecture) {
   int tried = 0;
   for (const char *architecture : {"sm_80", "sm_90a", "sm_100a"})
     if (nvrtc->supports(architecture)) {
-      const auto results = nvrtc->compileAll(
-          {{"custom.cu", cuda::deviceText(cuda::preludeOf(made.cudaText)) + made.cudaText, architecture, {}, false}});
+      const std::vector<runtime::cuda::CompileRequest> requests = {
+          {"custom.cu", cuda::deviceText(cuda::preludeOf(made.cudaText)) + made.cudaText, architecture, {}, false}};
+      const auto results = nvrtc->compileAll(requests);
       EXPECT_EQ(results[0].error, "") << results[0].log;
       EXPECT_EQ(runtime::cuda::ptxasFindings(results[0].report), "") << architecture;
       ++tried;
