@@ -222,9 +222,8 @@ namespace {
 /// The ops of a record where `builder` stands; `values` has those of the arguments, and then all.
 void buildOps(const Record &record, OpBuilder &builder, SmallVector<Value> &values);
 
-/// A body: its arguments, its ops, and what it yields.
-void buildRegion(const Record &record, Region &region) {
-  MLIRContext *context = region.getContext();
+/// A body, in a region that no op has yet: its arguments, its ops, and what it yields.
+void buildRegion(const Record &record, Region &region, MLIRContext *context) {
   Location unknown = UnknownLoc::get(context);
   OpBuilder builder(context);
   Block *block = builder.createBlock(&region);
@@ -267,9 +266,9 @@ void setCustom(const CustomInstance &instance, OperationState &state, MLIRContex
     state.addAttribute("tolerance", builder.getF64FloatAttr(instance.tolerance));
   Region *body = state.addRegion(), *backward = state.addRegion();
   if (instance.body)
-    buildRegion(*instance.body, *body);
+    buildRegion(*instance.body, *body, context);
   if (instance.gradient)
-    buildRegion(*instance.gradient, *backward);
+    buildRegion(*instance.gradient, *backward, context);
 }
 
 void buildOps(const Record &record, OpBuilder &builder, SmallVector<Value> &values) {

@@ -192,6 +192,7 @@ uint64_t Custom::Definition::numberFor(ValueTypes operands, Loc loc) {
     body = made.record;
   }
   CustomInstance instance;
+  instance.name = options.name;
   instance.operands.assign(operands.begin(), operands.end());
   instance.results = resultsOf(operands, body, loc);
   if (options.gradient) {
