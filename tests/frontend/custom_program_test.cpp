@@ -36,7 +36,7 @@ protected:
       ASSERT_NE(at, std::string::npos) << from;
       graph.replace(at, from.size(), to);
     };
-    replace("build/models/libcustom_square.so", library);
+    replace("build/lib/libcustom_square.so", library);
     replace("\"custom_square\"", "\"" + symbol + "\"");
     return file(symbol + ".graph", graph);
   }
