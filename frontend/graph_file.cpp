@@ -5,6 +5,7 @@
 #include "ir/names.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/Parser/Parser.h"
+#include "passes/bodies.h"
 #include "passes/memory_places.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -120,7 +121,7 @@ func::FuncOp graphFunction(ModuleOp module) {
 namespace {
 
 /// Attributes that passes write, which dumps of later phases hold.
-constexpr llvm::StringLiteral planAttributes[] = {placesAttr, scratchAttr, arenaAttr, stagingAttr};
+constexpr llvm::StringLiteral planAttributes[] = {placesAttr, scratchAttr, arenaAttr, arenasAttr, stagingAttr};
 
 /// Checks one function; every failure is a diagnostic of its own.
 class GraphVerifier {

@@ -1010,6 +1010,66 @@ def Tcc_GradientOp : Tcc_Op<"gradient", [InferTypes]> {
   }];
 }
 
+def Tcc_CondOp : Tcc_Op<"cond", [IsolatedFromAbove, IsDifferentiable, IsExpandable,
+    DeclareOpInterfaceMethods<BodyOpInterface>, DeclareOpInterfaceMethods<StructuredOpInterface>]> {
+  let hasOwnFunction = 1;
+  let summary = "the results of one of two bodies";
+  let description = [{ Both bodies take the inputs as block arguments and yield the results; the second stands behind
+    `else` and has the first's names of them. A CPU runs the body that the predicate chooses; a target without branches
+    runs both (`expand-unsupported`), and what the other gives is dropped. cond_c1: block arguments have the inputs'
+    types. cond_c2: each body ends with a tcc.yield of the results' types. }];
+  let arguments = (ins Tcc_BoolScalar:$predicate, Variadic<Tcc_Tensor>:$inputs);
+  let results = (outs Variadic<Tcc_Tensor>:$results);
+  let regions = (region SizedRegion<1>:$then, SizedRegion<1>:$otherwise);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let formula = "the first body's values where the predicate is true, else the second's";
+  let gradientFormula = "d inputs = those of the body that was chosen, which computes again what it needs; 0 for what "
+                        "only the other reads";
+  let example = [{
+    %p = tcc.constant dense<true> : tensor<i1>
+    %a = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %y = tcc.cond %p (%x = %a : tensor<2xf32>) -> tensor<2xf32> {
+      %e = tcc.add %x, %x : tensor<2xf32>
+      tcc.yield %e : tensor<2xf32>
+    } else {
+      tcc.yield %x : tensor<2xf32>
+    }
+    // %y = 2 4
+  }];
+}
+
+def Tcc_RepeatOp : Tcc_Op<"repeat", [IsolatedFromAbove, IsDifferentiable, AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<BodyOpInterface, ["carriedArguments", "slicedArguments"]>,
+    DeclareOpInterfaceMethods<StructuredOpInterface, ["sharedBuffers"]>]> {
+  let hasOwnFunction = 1;
+  let summary = "a body run a fixed number of times, on what it gave before";
+  let description = [{ The body's arguments are the carried values, at first `start`, then what it yielded last; one
+    part of each of the `scanned`, number i in turn i; and the inputs, behind `uses`, the same in every turn.
+    repeat_c1: the count is 1 or more. repeat_c2: scanned values are [count, ...]. repeat_c3: block arguments have the
+    types of start, parts and inputs. repeat_c4: the body ends with a tcc.yield of the results' types, which are
+    start's. }];
+  let arguments = (ins I64Attr:$count, Variadic<Tcc_Tensor>:$start, Variadic<Tcc_Tensor>:$scanned,
+                       Variadic<Tcc_Tensor>:$inputs);
+  let results = (outs Variadic<Tcc_Tensor>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let formula = "c ← start; for i < count: c ← body(c, scanned[i], inputs); results = c";
+  let gradientFormula = "that of the body, count times in a row; of at most 32 turns";
+  let example = [{
+    %a = tcc.constant dense<1.0> : tensor<f32>
+    %t = tcc.constant dense<[1.0, 2.0, 3.0]> : tensor<3xf32>
+    %k = tcc.constant dense<2.0> : tensor<f32>
+    %y = tcc.repeat 3 (%x = %a : tensor<f32>) slices (%s = %t : tensor<3xf32>) uses (%two = %k : tensor<f32>) {
+      %m = tcc.mul %x, %two : tensor<f32>
+      %e = tcc.add %m, %s : tensor<f32>
+      tcc.yield %e : tensor<f32>
+    }
+    // %y = 19
+  }];
+}
+
 def Tcc_KernelOp : Tcc_Op<"kernel", [IsolatedFromAbove, SingleBlock,
     DeclareOpInterfaceMethods<StructuredOpInterface, ["sharedBuffers", "bytes"]>]> {
   let isTraced = 0;
@@ -1034,9 +1094,10 @@ def Tcc_KernelOp : Tcc_Op<"kernel", [IsolatedFromAbove, SingleBlock,
   }];
 }
 
-def Tcc_YieldOp : Tcc_Op<"yield", [Terminator, HasParent<"::tcc::KernelOp">, KernelBodyOp, NoGradient]> {
+def Tcc_YieldOp : Tcc_Op<"yield", [Terminator, KernelBodyOp, NoGradient,
+    ParentOneOf<["::tcc::KernelOp", "::tcc::CondOp", "::tcc::RepeatOp"]>]> {
   let isTraced = 0;
-  let summary = "the results of a kernel region";
+  let summary = "the results of a region: of a kernel or of a body";
   let arguments = (ins Variadic<Tcc_Tensor>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
   let formula = "the values that the region gives";

@@ -6,6 +6,7 @@
 #include "ir/names.h"
 #include "passes/narrow_type.h"
 #include "passes/passes.h"
+#include "passes/pipeline.h"
 
 using namespace mlir;
 
@@ -37,6 +38,10 @@ LogicalResult expandUnsupported(func::FuncOp function, const PipelineOptions &op
   for (ExpandableOpInterface op : work) {
     OpBuilder builder(op);
     Emit emit(builder, named(op->getLoc(), nameOf(op)));
+    if (isa<CondOp>(op) && options.remarks)
+      options.remarks->push_back({Remark::Kind::missed, "expand-unsupported", op->getLoc(),
+                                  "both bodies of `cond` are computed and a value is selected: target '" +
+                                      options.target.name + "' has no branches"});
     op->replaceAllUsesWith(op.expand(emit));
     op->erase();
   }

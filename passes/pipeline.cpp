@@ -2,6 +2,7 @@
 #include "passes/pipeline.h"
 #include "mlir/IR/OperationSupport.h"
 #include "mlir/IR/Verifier.h"
+#include "passes/bodies.h"
 #include "passes/passes.h"
 #include "passes/verify_each.h"
 #include "llvm/Support/Format.h"
@@ -80,10 +81,10 @@ LogicalResult markTarget(ModuleOp module, const TargetModel &target) {
 
 void count(func::FuncOp function, PipelineReport &report) {
   report.kernels = report.matmuls = 0;
-  for (Operation &op : function.getBody().front()) {
+  function.walk([&](Operation *op) {
     report.kernels += isa<KernelOp>(op);
     report.matmuls += isa<MatmulOp>(op);
-  }
+  });
 }
 
 } // namespace
@@ -138,7 +139,7 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
       continue;
     VerifyEach check(function, options);
     auto start = std::chrono::steady_clock::now();
-    if (failed(info.run(function, options)))
+    if (failed(runOnBodies(function, [&](func::FuncOp graph) { return info.run(graph, options); })))
       return failure();
     double time = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     OperationFingerPrint after(function);

@@ -7,6 +7,7 @@
 #include "mlir/IR/Dominance.h"
 #include "mlir/Transforms/CSE.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "passes/bodies.h"
 #include "passes/passes.h"
 
 using namespace mlir;
@@ -254,6 +255,7 @@ LogicalResult simplify(func::FuncOp function, const PipelineOptions &) {
   FrozenRewritePatternSet frozen(std::move(patterns));
   GreedyRewriteConfig config;
   config.setMaxIterations(20);
+  pruneBodies(function);
   for (int round = 0; round < 4; ++round) {
     bool changed = false, merged = false;
     if (failed(applyPatternsGreedily(function, frozen, config, &changed)))

@@ -145,8 +145,31 @@ struct CopyCall {
   bool operator==(const CopyCall &) const = default;
 };
 
+/// Chooses between two parts of the list: the `then` instructions behind it run where the byte of `predicate` is not 0,
+/// otherwise the `otherwise` ones behind those. Parts nest. For devices that share the host's memory.
+struct BranchCall {
+  BufferId predicate = noBuffer; ///< one byte
+  uint32_t then = 0, otherwise = 0;
+  bool operator==(const BranchCall &) const = default;
+};
+
+/// Part i of `source`, which is as many equal parts as its loop has turns, in turn i.
+struct LoopSlice {
+  BufferId source = noBuffer;
+  BufferId target = noBuffer;
+  bool operator==(const LoopSlice &) const = default;
+};
+
+/// Runs the `body` instructions behind it `count` times, each time behind copies of the turn's slices. Parts nest.
+struct LoopCall {
+  int64_t count = 1;
+  uint32_t body = 0;
+  std::vector<LoopSlice> slices;
+  bool operator==(const LoopCall &) const = default;
+};
+
 struct Instruction {
-  std::variant<KernelCall, MatmulCall, CopyCall, LaunchCall, FillCall> call;
+  std::variant<KernelCall, MatmulCall, CopyCall, LaunchCall, FillCall, BranchCall, LoopCall> call;
   std::string label; ///< what profiles and reports show
   std::vector<SourceLocation> sources;
   int64_t flops = 0; ///< arithmetic
@@ -179,6 +202,15 @@ inline constexpr int64_t maxPlanTextBytes = int64_t{1} << 26; ///< JSON text
 inline constexpr int64_t maxRank = 8;
 inline constexpr int64_t maxParameterBytes = 32764; ///< of one launch, as CUDA has it since 12.1
 inline constexpr int64_t maxMapRank = 5;
+inline constexpr int64_t maxTurns = int64_t{1} << 31; ///< of a loop
+inline constexpr size_t maxNesting = 64;              ///< of branches and loops
+
+/// How many instructions behind it are parts of this one; 0 but for branches and loops.
+size_t partsOf(const Instruction &instruction);
+/// A branch or a loop.
+inline bool isControl(const Instruction &instruction) {
+  return std::holds_alternative<BranchCall>(instruction.call) || std::holds_alternative<LoopCall>(instruction.call);
+}
 
 /// Whether every id, range, size and operand of the plan holds; the error names the place ("instruction 12 `gelu`:
 /// ...").

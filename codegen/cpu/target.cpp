@@ -11,7 +11,8 @@ using namespace mlir;
 namespace tcc::cpu {
 
 bool CpuTarget::supports(StringRef op) const {
-  return op == MatmulOp::getOperationName() || op == FlashAttentionOp::getOperationName() ||
+  return op == CondOp::getOperationName() || op == RepeatOp::getOperationName() ||
+         op == MatmulOp::getOperationName() || op == FlashAttentionOp::getOperationName() ||
          op == FlashAttentionBackwardOp::getOperationName();
 }
 
@@ -25,7 +26,7 @@ const VectorTarget &CpuTarget::vectors() const {
 }
 
 bool CpuTarget::hasKernel(Operation *op) const {
-  return AttentionForm::of(op).has_value();
+  return isa<CondOp>(op) || AttentionForm::of(op).has_value();
 }
 
 int64_t CpuTarget::scratchBytes(Operation *op) const {

@@ -44,7 +44,9 @@ public:
     for (size_t i = 0; i < kernels.size(); ++i)
       addJoinedFunction(i);
     std::vector<runtime::Instruction> made;
+    std::vector<size_t> place; // by instruction: how many are in front of it now
     for (runtime::Instruction &instruction : plan.instructions) {
+      place.push_back(made.size());
       auto *call = std::get_if<runtime::KernelCall>(&instruction.call);
       if (!call) {
         made.push_back(std::move(instruction));
@@ -56,6 +58,11 @@ public:
       instruction.call = kernelCall.segments.size() == 1 ? launchAlone(kernelCall) : launchJoined(kernelCall);
       made.push_back(std::move(instruction));
     }
+    place.push_back(made.size());
+    for (size_t i = 0; i + 1 < place.size(); ++i)
+      if (place[i] < place[i + 1])
+        if (auto *loop = std::get_if<runtime::LoopCall>(&made[place[i]].call))
+          loop->body = static_cast<uint32_t>(place[i + 1 + loop->body] - place[i + 1]);
     plan.instructions = std::move(made);
   }
 
@@ -164,8 +171,8 @@ TargetModel cudaModel() {
 }
 
 bool CudaTarget::supports(StringRef op) const {
-  return op == MatmulOp::getOperationName() || op == FlashAttentionOp::getOperationName() ||
-         op == FlashAttentionBackwardOp::getOperationName();
+  return op == RepeatOp::getOperationName() || op == MatmulOp::getOperationName() ||
+         op == FlashAttentionOp::getOperationName() || op == FlashAttentionBackwardOp::getOperationName();
 }
 
 /// Tensor cores multiply f16 from sm_70 on and bf16 from sm_80 on.

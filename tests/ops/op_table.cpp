@@ -900,7 +900,11 @@ std::vector<OpRow> makeTable() {
 } // namespace
 
 ArrayRef<OpRow> opTable() {
-  static const std::vector<OpRow> table = makeTable();
+  static const std::vector<OpRow> table = [] {
+    std::vector<OpRow> rows = makeTable();
+    llvm::append_range(rows, controlRows());
+    return rows;
+  }();
   return table;
 }
 

@@ -66,6 +66,8 @@ private:
   Error execute(size_t index);
   void copy(char *target, const char *source, int64_t bytes);
   Error executeRange(size_t begin, size_t end, Profiler *profiler);
+  Error executeList(size_t begin, size_t end, Profiler *profiler);
+  Error executeParts(size_t index, Profiler *profiler);
   Error executeChecked(size_t begin, size_t end, Profiler *profiler);
   void poison();
   XXH128_hash_t hashReadOnly() const;
@@ -197,10 +199,35 @@ Error CpuProgram::execute(size_t index) {
   return Error::success();
 }
 
-Error CpuProgram::executeRange(size_t begin, size_t end, Profiler *profiler) {
-  const int64_t stepStart = profiler ? Profiler::now() : 0;
+/// A branch or a loop, with its parts.
+Error CpuProgram::executeParts(size_t index, Profiler *profiler) {
+  const size_t first = index + 1;
+  if (const auto *branch = std::get_if<BranchCall>(&plan.instructions[index].call)) {
+    const size_t middle = first + branch->then;
+    return *pointers[branch->predicate] ? executeList(first, middle, profiler)
+                                        : executeList(middle, middle + branch->otherwise, profiler);
+  }
+  const LoopCall &loop = std::get<LoopCall>(plan.instructions[index].call);
+  for (int64_t turn = 0; turn < loop.count; ++turn) {
+    for (const LoopSlice &slice : loop.slices) {
+      const int64_t bytes = plan.buffers[slice.target].bytes;
+      copy(pointers[slice.target], pointers[slice.source] + turn * bytes, bytes);
+    }
+    if (Error error = executeList(first, first + loop.body, profiler))
+      return error;
+  }
+  return Error::success();
+}
+
+Error CpuProgram::executeList(size_t begin, size_t end, Profiler *profiler) {
   for (size_t i = begin; i < end; ++i) {
     const Instruction &instruction = plan.instructions[i];
+    if (isControl(instruction)) {
+      if (Error error = executeParts(i, profiler))
+        return error;
+      i += partsOf(instruction);
+      continue;
+    }
     const int64_t start = profiler ? Profiler::now() : 0;
     if (Error error = execute(i))
       return instructionError(i, instruction, error.message());
@@ -209,6 +236,13 @@ Error CpuProgram::executeRange(size_t begin, size_t end, Profiler *profiler) {
       profiler->record({instruction.label, category(instruction), start, Profiler::now() - start, 0, instruction.flops,
                         instruction.bytes, firstSource(instruction)});
   }
+  return Error::success();
+}
+
+Error CpuProgram::executeRange(size_t begin, size_t end, Profiler *profiler) {
+  const int64_t stepStart = profiler ? Profiler::now() : 0;
+  if (Error error = executeList(begin, end, profiler))
+    return error;
   if (profiler)
     profiler->record({plan.name, "step", stepStart, Profiler::now() - stepStart, 0, 0, 0, {}});
   return Error::success();
