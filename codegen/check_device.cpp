@@ -389,6 +389,14 @@ void StepCheck::checkOther(const CheckTarget::Group &group) {
     ++found.products;
     return report(instruction, where, *difference);
   }
+  if (const auto *loop = std::get_if<runtime::LoopCall>(&instruction.call)) { // its first turn stands for all
+    for (const runtime::LoopSlice &slice : loop->slices) {
+      const runtime::Buffer &target = plan.buffers[slice.target];
+      const std::string part = readBack(slice.source).substr(0, static_cast<size_t>(target.bytes));
+      orFail(device->copyIn(blocks[blockOf(target)].address + target.offset, part.data(), target.bytes));
+    }
+    return;
+  }
   const auto *copy = std::get_if<runtime::CopyCall>(&instruction.call);
   const auto *fill = std::get_if<runtime::FillCall>(&instruction.call);
   const std::string source = copy ? readBack(copy->source) : "";

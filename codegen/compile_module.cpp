@@ -1,5 +1,6 @@
 // compileModule: pipeline, plan, kernels' code, artefact.
 #include "codegen/compile_module.h"
+#include "codegen/custom.h"
 #include "codegen/kernel_table.h"
 #include "codegen/lower_plan.h"
 #include "codegen/stopwatch.h"
@@ -34,6 +35,8 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
   PipelineOptions pipeline = options.pipeline;
   pipeline.target = target.model();
   pipeline.queries = &target;
+  if (!options.allowCustomCode && !(error = refuseCustomCode(module)).empty())
+    return std::nullopt;
   printsToResults(onlyFunction(module)); // the reference's results are the artefact's
   OwningOpRef<ModuleOp> captured;
   if (pipeline.verifyEach)
@@ -44,6 +47,8 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
   if (pipeline.stopAfter && *pipeline.stopAfter != Phase::planned)
     return std::nullopt;
 
+  if (!checkCustomOps(module, {.always = pipeline.verifyEach}, error))
+    return std::nullopt;
   start = std::chrono::steady_clock::now();
   KernelTable kernels;
   std::optional<runtime::Plan> plan = lowerPlan(onlyFunction(module), target, threads, kernels, error);

@@ -12,6 +12,7 @@ struct CompileOptions {
   const Target *target = nullptr; // for whom; null: the one that targetName names
   std::string targetName = "cpu"; // see makeTarget
   cpu::EmitOptions cpu;
+  bool allowCustomCode = true; // of custom ops that name a library or have CUDA text; else such an op is an error
   int threads = 0; // run-time threads that products' scratch is sized for; 0: all that the process may use
 };
 

@@ -1,6 +1,7 @@
 // Exact and rounding runs, and the tolerance rule on top of them.
 #include "codegen/graph_reference.h"
 #include "codegen/messages.h"
+#include "passes/bodies.h"
 #include "passes/passes.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
@@ -83,6 +84,7 @@ std::vector<RefTensor> noiseArguments(func::FuncOp function, unsigned first, uin
 std::vector<std::vector<RefTensor>> noisyRuns(ModuleOp joint, ArrayRef<RefTensor> inputs) {
   OwningOpRef<ModuleOp> noisy(cast<ModuleOp>(joint->clone()));
   std::vector<std::vector<RefTensor>> runs;
+  inlineBodies(functionOf(*noisy));
   if (failed(expandUnsupported(functionOf(*noisy), {})))
     return runs;
   addNoise(functionOf(*noisy));
@@ -152,8 +154,9 @@ void Reference::findJumpsOnce() {
   if (!jumps.empty())
     return;
   std::string error;
-  func::FuncOp meaning = functionOf(meansJoint ? *joint : *captured);
-  if (auto found = findJumps(meaning, inputs, exactResults, error); succeeded(found))
+  OwningOpRef<ModuleOp> meaning(cast<ModuleOp>((meansJoint ? *joint : *captured)->clone()));
+  inlineBodies(functionOf(*meaning));
+  if (auto found = findJumps(functionOf(*meaning), inputs, exactResults, error); succeeded(found))
     jumps = std::move(*found);
 }
 

@@ -4,6 +4,7 @@
 #include "ir/analyze_kernel.h"
 #include "ir/kernel_cost.h"
 #include "ir/names.h"
+#include "passes/bodies.h"
 #include "passes/joined_kernels.h"
 #include "passes/memory_places.h"
 #include "runtime/labels.h"
@@ -52,6 +53,32 @@ std::string rawBytes(DenseElementsAttr literal) {
   return bytes;
 }
 
+/// What the places of a body are in those of the function that it stands in, in the end.
+struct Frame {
+  SmallVector<Place> inputs, outputs, states;
+  int64_t arena = 0, constants = 0; // where the body's begin
+
+  Place operator()(const Place &place) const {
+    auto inside = [&](Place outer) {
+      outer.offset += place.offset;
+      return outer;
+    };
+    switch (place.space) {
+    case PlaceSpace::arena:
+      return {PlaceSpace::arena, 0, arena + place.offset};
+    case PlaceSpace::input:
+      return inside(inputs[place.index]);
+    case PlaceSpace::output:
+      return inside(outputs[place.index]);
+    case PlaceSpace::state:
+      return inside(states[place.index]);
+    case PlaceSpace::constant:
+      return {PlaceSpace::constant, constants + place.index, place.offset};
+    }
+    llvm_unreachable("every space is known");
+  }
+};
+
 class Lowering {
 public:
   Lowering(func::FuncOp function, const Target &target, int threads, KernelTable &kernels)
@@ -65,16 +92,8 @@ public:
     if (!describeTensors(error))
       return std::nullopt;
     plan.arenaBytes = function->getAttrOfType<IntegerAttr>(arenaAttr).getInt();
-    for (ConstantOp literal : function.getBody().front().getOps<ConstantOp>()) // places count these alone
-      plan.constants.push_back(rawBytes(cast<DenseElementsAttr>(literal.getValue())));
-    for (Operation &op : function.getBody().front().without_terminator()) {
-      if (auto kernel = dyn_cast<KernelOp>(op); kernel && !lowerKernel(kernel, error))
-        return std::nullopt;
-      else if (auto structured = dyn_cast<StructuredOpInterface>(op);
-               structured && !kernel && !lowerStructured(structured, error))
-        return std::nullopt;
-    }
-    lowerReturn();
+    if (!lowerOps(error))
+      return std::nullopt;
     finishLabels();
     if (!target.lowerKernels(kernels.sources(), plan, error))
       return std::nullopt;
@@ -91,6 +110,7 @@ private:
   SignaturePlaces places;
   KernelTable &kernels;
   runtime::Plan plan;
+  std::optional<Frame> frame; // of a body
   std::map<std::tuple<PlaceSpace, int64_t, int64_t, int64_t>, BufferId> buffers;
   std::optional<int64_t> group; // of the last kernel: others of it join its call
 
@@ -125,14 +145,117 @@ private:
     return true;
   }
 
+  bool lowerOps(std::string &error) {
+    for (ConstantOp literal : function.getBody().front().getOps<ConstantOp>()) // places count these alone
+      plan.constants.push_back(rawBytes(cast<DenseElementsAttr>(literal.getValue())));
+    for (Operation &op : function.getBody().front().without_terminator()) {
+      auto structured = dyn_cast<StructuredOpInterface>(op);
+      if (!structured)
+        continue;
+      auto kernel = dyn_cast<KernelOp>(op);
+      auto bodies = dyn_cast<BodyOpInterface>(op);
+      if (!(kernel   ? lowerKernel(kernel, error)
+            : bodies ? lowerBodies(bodies, error)
+                     : lowerStructured(structured, error)))
+        return false;
+    }
+    lowerReturn();
+    return true;
+  }
+
+  bool isSupported(Operation *op, std::string &error) {
+    StringRef name = op->getName().getStringRef();
+    if (!target.supports(name))
+      error = "target '" + target.model().name + "' has no '" + name.str() + "'";
+    return target.supports(name);
+  }
+
+  Place absolute(const Place &place) const { return frame ? (*frame)(place) : place; }
+
+  /// The instructions of one body, which finds what it names where `inside` says; their number.
+  std::optional<uint32_t> lowerBody(BodyOpInterface op, unsigned number, Frame inside, std::string &error) {
+    BodyFunction body(op, number);
+    inside.constants = static_cast<int64_t>(plan.constants.size());
+    const size_t first = plan.instructions.size();
+    auto outerFunction = std::exchange(function, body.get());
+    auto outerPlaces = std::exchange(places, SignaturePlaces(body.get()));
+    auto outerFrame = std::exchange(frame, std::move(inside));
+    group.reset();
+    const bool done = lowerOps(error);
+    group.reset();
+    function = outerFunction;
+    places = std::move(outerPlaces);
+    frame = std::move(outerFrame);
+    return done ? std::optional(static_cast<uint32_t>(plan.instructions.size() - first)) : std::nullopt;
+  }
+
+  bool lowerBodies(BodyOpInterface op, std::string &error) {
+    if (!isSupported(op, error))
+      return false;
+    const BodyMemory memory = memoryOfBodies(op, target.model().alignment);
+    int64_t own = 0;
+    if (auto scratch = op->getAttrOfType<DenseI64ArrayAttr>(scratchAttr))
+      own = absolute({PlaceSpace::arena, 0, scratch.asArrayRef()[0]}).offset;
+    Frame inside;
+    inside.arena = own + memory.arena;
+    StringRef name = nameOf(op->getLoc());
+    std::string label = name.empty() ? op->getName().stripDialect().str() : name.str();
+    SmallVector<Place> results =
+        llvm::map_to_vector(op->getResults(), [&](Value result) { return absolute(places.of(result)); });
+    SmallVector<Value> operands = llvm::map_to_vector(op->getOperands(), denseRoot);
+    auto placeOfOperand = [&](Value operand) { return absolute(places.of(operand)); };
+    if (isa<CondOp>(op.getOperation())) {
+      inside.inputs = llvm::map_to_vector(ArrayRef(operands).drop_front(), placeOfOperand);
+      inside.outputs = results;
+      return lowerBranch(op, wholeBuffer(operands[0]), inside, label, error);
+    }
+    // A carried value is in the result's memory from before the first turn on.
+    const unsigned carried = op.carriedArguments(), sliced = op.slicedArguments();
+    for (auto [start, result] : llvm::zip(operands, op->getResults()))
+      copy(wholeBuffer(start), wholeBuffer(result), label + ": start");
+    runtime::LoopCall loop;
+    loop.count = static_cast<int64_t>(cast<RepeatOp>(op.getOperation()).getCount());
+    inside.states = results;
+    for (unsigned i = 0; i < sliced; ++i) {
+      Value scanned = operands[carried + i];
+      Place part{PlaceSpace::arena, 0, own + memory.slices[i]};
+      inside.inputs.push_back(part);
+      loop.slices.push_back({wholeBuffer(scanned), absoluteBuffer(part, byteSize(tensorType(scanned)) / loop.count)});
+    }
+    llvm::append_range(inside.inputs, llvm::map_range(ArrayRef(operands).drop_front(carried + sliced), placeOfOperand));
+    const size_t first = addControl(op, label);
+    std::optional<uint32_t> body = lowerBody(op, 0, std::move(inside), error);
+    loop.body = body.value_or(0);
+    plan.instructions[first].call = std::move(loop);
+    return body.has_value();
+  }
+
+  bool lowerBranch(BodyOpInterface op, BufferId predicate, const Frame &inside, const std::string &label,
+                   std::string &error) {
+    const size_t first = addControl(op, label);
+    std::optional<uint32_t> then = lowerBody(op, 0, inside, error);
+    std::optional<uint32_t> otherwise = then ? lowerBody(op, 1, inside, error) : std::nullopt;
+    plan.instructions[first].call = runtime::BranchCall{predicate, then.value_or(0), otherwise.value_or(0)};
+    return otherwise.has_value();
+  }
+
+  size_t addControl(Operation *op, const std::string &label) {
+    group.reset();
+    plan.instructions.push_back(instruction(op, label));
+    return plan.instructions.size() - 1;
+  }
+
   BufferId buffer(const Place &place, int64_t offset, int64_t bytes) {
-    auto [known, inserted] =
-        buffers.try_emplace({place.space, place.index, place.offset + offset, bytes}, plan.buffers.size());
+    return absoluteBuffer(absolute({place.space, place.index, place.offset + offset}), bytes);
+  }
+
+  BufferId absoluteBuffer(const Place &place, int64_t bytes) {
+    auto [known, inserted] = buffers.try_emplace({place.space, place.index, place.offset, bytes}, plan.buffers.size());
     if (inserted) {
       static constexpr runtime::Space spaces[] = {runtime::Space::arena, runtime::Space::input, runtime::Space::output,
                                                   runtime::Space::state, runtime::Space::constant};
       plan.buffers.push_back(
-          {spaces[static_cast<size_t>(place.space)], static_cast<uint32_t>(place.index), place.offset + offset, bytes});
+          {spaces[static_cast<size_t>(place.space)], static_cast<uint32_t>(place.index), place.offset, bytes});
     }
     return known->second;
   }
@@ -147,11 +270,9 @@ private:
   }
 
   bool lowerStructured(StructuredOpInterface op, std::string &error) {
-    StringRef name = op->getName().getStringRef();
-    if (!target.supports(name)) {
-      error = "target '" + target.model().name + "' has no '" + name.str() + "'";
+    if (!isSupported(op, error))
       return false;
-    }
+    StringRef name = op->getName().getStringRef();
     StructuredCall call;
     call.op = op;
     call.views = op.operandViews(target.model().views);
@@ -252,7 +373,7 @@ private:
         code.description = source.title();
   }
 
-  void copy(BufferId source, BufferId target, StringRef label) {
+  void copy(BufferId source, BufferId target, const Twine &label) {
     if (plan.buffers[source].bytes == 0 || source == target)
       return;
     runtime::Instruction made;

@@ -1,6 +1,8 @@
 // Inference of newly recorded ops through the dialect, and building of a module from a record.
 #include "frontend/capture.h"
 #include "codegen/dtypes.h"
+#include "frontend/body_trace.h"
+#include "frontend/custom_instance.h"
 #include "ir/host_ops.h"
 #include "ir/names.h"
 #include "ir/scalar_form.h"
@@ -31,9 +33,9 @@ Location toLocation(const Loc &loc, MLIRContext *context) {
 }
 
 /// "h.3.mlp.gelu", at the place in the user's code.
-Location toLocation(const OpRecord &op, StringRef name, MLIRContext *context) {
-  Location place = toLocation(op.loc, context);
-  return op.scope ? named(place, *op.scope + "." + name.str()) : place;
+Location toLocation(const Loc &loc, const std::string *scope, StringRef name, MLIRContext *context) {
+  Location place = toLocation(loc, context);
+  return scope ? named(place, *scope + "." + name.str()) : place;
 }
 
 /// Reads an op's words back as attributes and, for an op of explicit type, its result type.
@@ -140,6 +142,180 @@ LogicalResult inferInto(OperationState &state) {
   return result;
 }
 
+/// What a record says of an op beside its operands.
+struct OpParts {
+  OpKind kind;
+  ArrayRef<uint64_t> words;
+  const BodiesRecord *bodies;
+  double literal;
+  Loc loc;
+  const std::string *scope;
+};
+
+/// Whether `value` is computed from `source` in its block, or from what that stands for in the blocks around.
+bool dependsOn(Value value, Value source) {
+  llvm::DenseSet<Value> seen;
+  SmallVector<Value> work{value};
+  while (!work.empty()) {
+    Value each = work.pop_back_val();
+    if (!seen.insert(each).second)
+      continue;
+    if (each == source)
+      return true;
+    if (Operation *op = each.getDefiningOp()) {
+      llvm::append_range(work, op->getOperands());
+    } else if (auto argument = dyn_cast<BlockArgument>(source);
+               argument && argument.getOwner() == cast<BlockArgument>(each).getOwner()) {
+      Operation *parent = argument.getOwner()->getParentOp();
+      if (!isa<BodyOpInterface>(parent))
+        continue;
+      auto operands = parent->getOperands().take_back(argument.getOwner()->getNumArguments());
+      if (dependsOn(operands[cast<BlockArgument>(each).getArgNumber()], operands[argument.getArgNumber()]))
+        return true;
+    }
+  }
+  return false;
+}
+
+/// A body's inputs are values of their own to it: a gradient inside of it does not see that one was computed from
+/// another outside. Throws Error where that would lose a part of it.
+void checkGradient(GradientOp gradient, const Loc &loc) {
+  Block *block = gradient->getBlock();
+  auto operands = block->getParentOp()->getOperands().take_back(block->getNumArguments());
+  llvm::DenseSet<Value> seen;
+  SmallVector<Value> work{gradient.getLoss()};
+  while (!work.empty()) {
+    Value each = work.pop_back_val();
+    if (!seen.insert(each).second || isa_and_present<DetachOp>(each.getDefiningOp()))
+      continue;
+    if (Operation *op = each.getDefiningOp()) {
+      llvm::append_range(work, op->getOperands());
+      continue;
+    }
+    Value outside = operands[cast<BlockArgument>(each).getArgNumber()];
+    for (Value wrt : gradient.getWrt())
+      if (auto argument = dyn_cast<BlockArgument>(wrt); argument && wrt != each)
+        if (dependsOn(outside, operands[argument.getArgNumber()]))
+          throw Error("`gradient` in a body of `cond` or `repeat` with respect to a value from which another one was "
+                      "computed outside that the loss reads; compute that one inside of the body, or detach it",
+                      loc.file_name(), loc.line(), loc.column());
+  }
+}
+
+Operation *createOp(OpBuilder &builder, const OpParts &parts, ArrayRef<Value> operands, ArrayRef<ValueType> results);
+
+/// The ops of a body into its region, whose arguments stand for the op's last operands.
+void fillBody(const BodyRecord &body, const BodiesRecord &all, Region &region, ArrayRef<Value> operands) {
+  Block &block = region.emplaceBlock();
+  const size_t own = all.carried + all.scanned;
+  OpBuilder builder = OpBuilder::atBlockEnd(&block);
+  SmallVector<Value> values(body.values.size());
+  for (auto [i, operand] : llvm::enumerate(operands.take_back(own + all.inputs))) {
+    const bool isSlice = i >= all.carried && i < own;
+    Type type = isSlice ? toType(body.values[i], builder.getContext()) : operand.getType();
+    Value argument = block.addArgument(type, operand.getLoc());
+    if (i < own)
+      values[i] = argument;
+  }
+  for (const Captured &each : body.captures)
+    values[each.value] = block.getArgument(static_cast<unsigned>(own + each.input));
+  auto valuesOf = [&](ArrayRef<uint32_t> numbers) {
+    return llvm::map_to_vector(numbers, [&](uint32_t number) { return values[number]; });
+  };
+  for (const BodyOp &op : body.ops) {
+    Operation *made = createOp(builder, {op.kind, op.words, op.bodies.get(), 0, op.loc, op.scope},
+                               valuesOf(op.operands), ArrayRef(body.values).slice(op.firstResult, op.results));
+    llvm::copy(made->getResults(), values.begin() + op.firstResult);
+    if (auto gradient = dyn_cast<GradientOp>(made))
+      checkGradient(gradient, op.loc);
+  }
+  YieldOp::create(builder, region.getLoc(), valuesOf(body.results));
+}
+
+/// The ops of a record where `builder` stands; `values` has those of the arguments, and then all. `before` is called
+/// with the number of each op, when those in front of it stand.
+void buildOps(const Record &record, OpBuilder &builder, SmallVector<Value> &values,
+              function_ref<void(size_t)> before = nullptr);
+
+/// A body, in a region that no op has yet: its arguments, its ops, and what it yields.
+void buildRegion(const Record &record, Region &region, MLIRContext *context) {
+  Location unknown = UnknownLoc::get(context);
+  OpBuilder builder(context);
+  Block *block = builder.createBlock(&region);
+  SmallVector<Value> values(record.values.size()), yielded;
+  for (const Record::Argument &argument : record.arguments)
+    values[argument.value] = block->addArgument(toType(argument.type, context), unknown);
+  buildOps(record, builder, values);
+  for (uint32_t output : record.outputs)
+    yielded.push_back(values[output]);
+  YieldOp::create(builder, unknown, yielded);
+}
+
+void setCustom(const CustomInstance &instance, OperationState &state, MLIRContext *context) {
+  Builder builder(context);
+  auto text = [&](StringRef name, const std::string &value) {
+    if (!value.empty())
+      state.addAttribute(name, builder.getStringAttr(value));
+  };
+  auto integer = [&](StringRef name, int64_t value) {
+    if (value > 0)
+      state.addAttribute(name, builder.getI64IntegerAttr(value));
+  };
+  text("called", instance.name);
+  text("library", instance.library);
+  text("symbol", instance.symbol);
+  text("cuda", instance.cudaText);
+  text("cuda_kernel", instance.cudaKernel);
+  if (!instance.cudaText.empty()) {
+    state.addAttribute("grid", builder.getDenseI64ArrayAttr(instance.grid));
+    state.addAttribute("block", builder.getDenseI64ArrayAttr(instance.block));
+    if (!instance.cudaArguments.empty())
+      state.addAttribute("cuda_arguments", builder.getDenseI64ArrayAttr(instance.cudaArguments));
+  }
+  integer("shared_bytes", instance.sharedBytes);
+  integer("flop_count", instance.flops);
+  integer("traffic", instance.bytes);
+  integer("host_function", instance.hostFunction);
+  integer("host_reference", instance.hostReference);
+  if (instance.tolerance > 0)
+    state.addAttribute("tolerance", builder.getF64FloatAttr(instance.tolerance));
+  Region *body = state.addRegion(), *backward = state.addRegion();
+  if (instance.body)
+    buildRegion(*instance.body, *body, context);
+  if (instance.gradient)
+    buildRegion(*instance.gradient, *backward, context);
+}
+
+Operation *createOp(OpBuilder &builder, const OpParts &parts, ArrayRef<Value> operands, ArrayRef<ValueType> results) {
+  MLIRContext *context = builder.getContext();
+  const TracedOp &traced = tracedOp(parts.kind);
+  const CustomInstance *custom = traced.interned ? &customInstance(parts.words[0]) : nullptr;
+  const StringRef name = custom ? StringRef(custom->name) : StringRef(traced.name);
+  OperationState state(toLocation(parts.loc, parts.scope, name, context), "tcc." + std::string(traced.name));
+  state.addOperands(operands);
+  for (const ValueType &type : results)
+    state.types.push_back(toType(type, context));
+  if (const BodiesRecord *bodies = parts.bodies) {
+    for (size_t i = 0; i < bodies->list.size(); ++i)
+      state.addRegion();
+    if (parts.kind == OpKind::repeat) {
+      state.addAttribute("count", builder.getI64IntegerAttr(bodies->count));
+      state.addAttribute("operandSegmentSizes", builder.getDenseI32ArrayAttr({static_cast<int32_t>(bodies->carried),
+                                                                              static_cast<int32_t>(bodies->scanned),
+                                                                              static_cast<int32_t>(bodies->inputs)}));
+    }
+  } else if (custom) {
+    setCustom(*custom, state, context);
+  } else {
+    WordReader reader(parts.words, context);
+    reader.read(traced, operands.size(), parts.literal, state.attributes);
+  }
+  Operation *made = builder.create(state);
+  for (size_t i = 0; parts.bodies && i < parts.bodies->list.size(); ++i)
+    fillBody(parts.bodies->list[i], *parts.bodies, made->getRegion(i), operands);
+  return made;
+}
+
 } // namespace
 
 std::string userMessage(std::string message) {
@@ -172,6 +348,8 @@ ValueType valueType(RankedTensorType type) {
 
 std::vector<ValueType> inferTypes(OpKind kind, std::span<const ValueType> operands, std::span<const uint64_t> words,
                                   Loc loc) {
+  if (tracedOp(kind).interned)
+    return customInstance(words[0]).results;
   MLIRContext *context = &threadContext();
   std::string problem;
   ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
@@ -224,6 +402,22 @@ void showRead(OpBuilder &builder, const HostRead &read, Value value) {
     ItemOp::create(builder, place, value.getType(), value);
 }
 
+void buildOps(const Record &record, OpBuilder &builder, SmallVector<Value> &values, function_ref<void(size_t)> before) {
+  for (const auto &[index, op] : llvm::enumerate(record.ops)) {
+    if (before)
+      before(index);
+    SmallVector<Value> operands;
+    for (uint32_t i = op.operands; i < op.operandEnd; ++i)
+      operands.push_back(values[record.operands[i]]);
+    const double literal = op.literals < record.literals.size() ? record.literals[op.literals].value : 0;
+    Operation *made = createOp(builder,
+                               {op.kind, ArrayRef(record.words).slice(op.words, op.wordEnd - op.words), op.bodies.get(),
+                                literal, op.loc, op.scope},
+                               operands, ArrayRef(record.values).slice(op.firstResult, op.results));
+    llvm::copy(made->getResults(), values.begin() + op.firstResult);
+  }
+}
+
 } // namespace
 
 OwningOpRef<ModuleOp> buildModule(const Record &record, const std::string &name,
@@ -272,22 +466,7 @@ OwningOpRef<ModuleOp> buildModule(const Record &record, const std::string &name,
     for (; showsReads && read != record.reads.end() && read->ops <= ops; ++read)
       showRead(builder, *read, values[read->value]);
   };
-  for (const auto &[index, op] : llvm::enumerate(record.ops)) {
-    showReadsBefore(index);
-    const TracedOp &traced = tracedOp(op.kind);
-    OperationState state(toLocation(op, traced.name, context), "tcc." + std::string(traced.name));
-    for (uint32_t i = op.operands; i < op.operandEnd; ++i)
-      state.operands.push_back(values[record.operands[i]]);
-    WordReader reader(ArrayRef<uint64_t>(record.words).slice(op.words, op.wordEnd - op.words), context);
-    reader.read(traced, state.operands.size(),
-                op.literals < record.literals.size() ? record.literals[op.literals].value : 0, state.attributes);
-    for (uint32_t i = 0; i < op.results; ++i)
-      state.types.push_back(toType(record.values[op.firstResult + i], context));
-    Operation *made = builder.create(state);
-    for (uint32_t i = 0; i < op.results; ++i)
-      values[op.firstResult + i] = made->getResult(i);
-  }
-
+  buildOps(record, builder, values, showReadsBefore);
   showReadsBefore(record.ops.size());
 
   // 3. What comes out.

@@ -1,5 +1,6 @@
 // Function: trace, look up, on a miss compile and load, run.
 #include "codegen/check_device.h"
+#include "codegen/custom.h"
 #include "codegen/stopwatch.h"
 #include "frontend/capture.h"
 #include "frontend/compile_options.h"
@@ -184,6 +185,7 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &recor
   applyFlags(options, compileOptions);
   compileOptions.targetName = device->codeTarget();
   compileOptions.cpu.steady = record.asked > 0 || record.steady;
+  compileOptions.allowCustomCode = true; // the program's own
   CompileReport report;
   Remarks remarks;
   if (wantsRemarks(options))
@@ -193,6 +195,9 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &recor
     refuse(error);
   if (wantsRemarks(options))
     tellRemarks(remarks, artefact->targets[0].plan, context);
+
+  if (!device->sharesHostMemory() && !checkCustomOpsOn(device, *module, compileOptions, {}, error))
+    refuse(error);
 
   // 3. Executable.
   const Clock::time_point loading = Clock::now();
@@ -423,7 +428,11 @@ std::string Function::graph(std::span<const Array> arguments) {
   if (!impl->hasPathFor(arguments))
     impl->trace(arguments);
   impl->current = nullptr; // a frozen function traces again
-  return graphText(*impl->module(*impl->recorded.record, impl->options.outputs, true));
+  const mlir::OwningOpRef<mlir::ModuleOp> module = impl->module(*impl->recorded.record, impl->options.outputs, true);
+  if (CustomOp op = findHostCode(*module))
+    throw Error("'" + impl->name + "' has no text: custom op `" + op.getCalled().str() +
+                "` is a function of this process; give it a body, or a body and a shared object");
+  return graphText(*module);
 }
 
 const CompileSummary &Function::lastCompile() const {

@@ -40,6 +40,7 @@ void applyFlags(const CompilerFlags &flags, CompileOptions &options) {
   options.pipeline.products = *products;
   options.pipeline.padding = flags.padding;
   options.threads = flags.threads;
+  options.allowCustomCode = flags.allowCustomCode;
   options.cpu.fastMath = flags.fastMath;
   options.cpu.target.cpu = flags.march.empty() ? "native" : flags.march;
 }

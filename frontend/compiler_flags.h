@@ -22,6 +22,7 @@ struct CompilerFlags {
   bool fastMath = false;                   ///< approximations are allowed
   bool fullGraph = false;                  ///< -Werror=graph-break: one is an error, at its place
   bool recompilesAreErrors = false;        ///< -Werror=recompile: so is a compilation after the first
+  bool allowCustomCode = false;            ///< of custom ops in .graph files: libraries and CUDA text that they name
 
   // What the compiler tells about its work (frontend/remarks.h). Patterns are extended regular expressions over the
   // names of passes; empty: none.

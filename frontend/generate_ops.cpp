@@ -31,7 +31,7 @@ struct Argument {
 struct Op {
   std::string mnemonic, name, summary; // the name is that of enumerator and function
   int64_t line = 0;
-  bool hasOwnFunction = false, explicitType = false, countsOperands = false;
+  bool hasOwnFunction = false, explicitType = false, countsOperands = false, isInterned = false;
   size_t results = 0;
   std::vector<Argument> arguments;
 
@@ -98,6 +98,9 @@ private:
     op.summary = text(record, "summary");
     (*record.getArray("!locs"))[0].getAsString()->rsplit(':').second.getAsInteger(10, op.line);
     op.hasOwnFunction = isSet(record, "hasOwnFunction");
+    op.isInterned = isSet(record, "isInterned");
+    if (op.isInterned) // operands, attributes and types are the object's
+      return op;
     op.results = record.getObject("results")->getArray("args")->size();
     op.explicitType = true;
     for (const json::Value &value : *record.getArray("traits")) {
@@ -169,6 +172,8 @@ std::string tableRow(const Op &op) {
     row += ", .explicitType = true";
   if (op.countsOperands)
     row += ", .operandGroups = " + std::to_string(op.operands().size());
+  if (op.isInterned)
+    row += ", .interned = true";
   return row + "},\n";
 }
 

@@ -5,7 +5,9 @@
 #include "ir/names.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/Parser/Parser.h"
+#include "passes/bodies.h"
 #include "passes/memory_places.h"
+#include "passes/stages.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include <cerrno>
@@ -72,12 +74,22 @@ void keepNames(ModuleOp module, StringRef text) {
     const std::vector<NamedRange> &results = statement->results;
     if (results.size() > 1 && !StringRef(results[1].name).starts_with(results[0].name + "_"))
       continue; // names of their own, and none of the op
-    if (StringRef name = givenName(results[0], op.getName().stripDialect()); !name.empty())
-      op.setLoc(named(place, name));
+    const StringRef own = nameOf(&op), name = givenName(results[0], own);
+    const bool keepsOwn = isa<CustomOp>(op) && name != own && !name.ends_with(("." + own).str());
+    if (!name.empty()) // what the user called a custom op says more than its value's name alone
+      op.setLoc(named(place, keepsOwn ? (name + "." + own).str() : name.str()));
   }
 }
 
 } // namespace
+
+/// A text is read in another process than the one that had the function; says so.
+static bool namesHostCode(ModuleOp module) {
+  CustomOp op = findHostCode(module);
+  if (op)
+    op->emitError() << "custom op '" << op.getCalled() << "' names a function of a process, which a text cannot have";
+  return static_cast<bool>(op);
+}
 
 OwningOpRef<ModuleOp> parseGraph(StringRef text, StringRef name, MLIRContext &context, DiagnosticPrinter &printer,
                                  const GraphLimits &limits) {
@@ -97,7 +109,7 @@ OwningOpRef<ModuleOp> parseGraph(StringRef text, StringRef name, MLIRContext &co
       refusals.emplace_back(placeOf(diagnostic.getLocation()), diagnostic.str());
     });
     module = parseSourceString<ModuleOp>(text, ParserConfig(&context), name);
-    if (module && succeeded(verifyGraph(*module))) {
+    if (module && succeeded(verifyGraph(*module)) && !namesHostCode(*module)) {
       keepNames(*module, text);
       return module;
     }
@@ -120,7 +132,8 @@ func::FuncOp graphFunction(ModuleOp module) {
 namespace {
 
 /// Attributes that passes write, which dumps of later phases hold.
-constexpr llvm::StringLiteral planAttributes[] = {placesAttr, scratchAttr, arenaAttr, stagingAttr};
+constexpr llvm::StringLiteral planAttributes[] = {placesAttr, scratchAttr, arenaAttr,
+                                                  arenasAttr, stagingAttr, stageAttr};
 
 /// Checks one function; every failure is a diagnostic of its own.
 class GraphVerifier {
@@ -313,6 +326,15 @@ LogicalResult verifyGraph(ModuleOp module, const OutlinedText *source) {
   if (!function)
     return module.emitError() << "no function; a module holds one public func.func (function_c1)";
   return GraphVerifier(function, source).run();
+}
+
+CustomOp findHostCode(ModuleOp module) {
+  CustomOp found;
+  module.walk([&](CustomOp op) {
+    if (!found && (op.getHostFunction() || op.getHostReference()))
+      found = op;
+  });
+  return found;
 }
 
 void printGraph(ModuleOp module, raw_ostream &os) {

@@ -30,6 +30,9 @@ mlir::LogicalResult verifyGraph(mlir::ModuleOp module, const OutlinedText *sourc
 /// The one function of a verified module.
 mlir::func::FuncOp graphFunction(mlir::ModuleOp module);
 
+/// The first custom op that is a function of this process, which no text can hold; null where there is none.
+CustomOp findHostCode(mlir::ModuleOp module);
+
 /// Canonical text, without locations.
 void printGraph(mlir::ModuleOp module, llvm::raw_ostream &os);
 std::string graphText(mlir::ModuleOp module);

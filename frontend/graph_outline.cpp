@@ -329,6 +329,10 @@ private:
         statement.attributes.push_back(std::move(attribute));
       return;
     }
+    if (kind() == Kind::word && word(at) == "gradient" && isSign('(', 1)) { // of a custom op: arguments of a region
+      ++at;
+      return skipBrackets();
+    }
     int depth = 0; // names in round brackets may be bound, as those of a kernel are
     do {
       depth += nesting(tokens[at]);

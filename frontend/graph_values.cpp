@@ -51,9 +51,21 @@ bool look(OpOperand &use, ValueHint &hint, bool &known) {
   return op->hasTrait<ViewOp>() || isa<CastOp>(op);
 }
 
+void follow(Value value, ValueHint &hint, bool &known, int depth);
+
+/// What a body makes of an operand of its op.
+void followInto(BodyOpInterface op, unsigned operand, ValueHint &hint, bool &known, int depth) {
+  const unsigned before = op->getNumOperands() - op->getRegion(0).getNumArguments(); // a predicate
+  for (Region &body : op->getRegions())
+    if (operand >= before)
+      follow(body.getArgument(operand - before), hint, known, depth);
+}
+
 void follow(Value value, ValueHint &hint, bool &known, int depth) {
   for (OpOperand &use : value.getUses())
-    if (look(use, hint, known) && depth < 8)
+    if (auto bodies = dyn_cast<BodyOpInterface>(use.getOwner()); bodies && depth < 8)
+      followInto(bodies, use.getOperandNumber(), hint, known, depth + 1);
+    else if (look(use, hint, known) && depth < 8)
       follow(use.getOwner()->getResult(0), hint, known, depth + 1);
 }
 

@@ -84,4 +84,11 @@ private:
   uint8_t count = 0;
 };
 
+/// The type of a tensor.
+struct ValueType {
+  DType dtype = DType::f32;
+  Shape shape;
+  bool operator==(const ValueType &) const = default;
+};
+
 } // namespace tcc

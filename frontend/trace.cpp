@@ -1,11 +1,13 @@
 // Recording and replay.
 #include "frontend/trace.h"
+#include "frontend/body_trace.h"
 #include "frontend/capture.h"
 #include "frontend/scope.h"
 #include "frontend/storage.h"
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 namespace tcc {
 namespace {
@@ -77,6 +79,10 @@ uint32_t Tracer::valueOf(const Tensor &tensor, Loc loc) const {
   if (tensor.trace != id) {
     if (!tensor.defined())
       fail("an empty tensor is used; a Tensor is the result of an op or an argument of the traced function", loc);
+    if (!inside.empty())
+      fail("the body of " + inside + " uses a tensor of outside; it is a function of its operands alone, add one", loc);
+    if (std::find(bodyIds.begin(), bodyIds.end(), tensor.trace) != bodyIds.end())
+      fail("a value of a body of `cond` or `repeat` is used outside of it; return the value", loc);
     fail("a tensor of an earlier call is used; a Tensor lives only within the traced function that made it, a State "
          "lives longer",
          loc);
@@ -84,7 +90,17 @@ uint32_t Tracer::valueOf(const Tensor &tensor, Loc loc) const {
   return tensor.value;
 }
 
+const ValueType &Tracer::typeOf(const Tensor &tensor, Loc loc) const {
+  return body ? body->typeOf(tensor, loc) : rec.values[valueOf(tensor, loc)];
+}
+
+uint32_t Tracer::newId() {
+  return bodyIds.emplace_back(++lastId);
+}
+
 Loc Tracer::placeOf(const Tensor &tensor) const {
+  if (body && tensor.trace != id)
+    return body->placeOf(tensor);
   const uint32_t value = valueOf(tensor, Loc());
   if (const std::optional<size_t> producer = rec.producerOf(value))
     return rec.ops[*producer].loc;
@@ -105,14 +121,16 @@ bool Tracer::matches(const OpRecord &op, OpKind kind, std::span<const Tensor> op
   return std::equal(words.begin(), words.end(), rec.words.begin() + op.words);
 }
 
-uint32_t Tracer::firstResult(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words, Loc loc) {
+uint32_t Tracer::firstResult(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words, Loc loc,
+                             const std::shared_ptr<const BodiesRecord> &bodies) {
   for (const Tensor &operand : operands)
     valueOf(operand, loc);
   if (replaying && (position == rec.ops.size() || !matches(rec.ops[position], kind, operands, words)))
     diverge();
   if (!replaying)
-    append(kind, operands, words, loc);
+    append(kind, operands, words, loc, bodies.get());
   rec.ops[position].loc = loc;
+  rec.ops[position].bodies = bodies;
   rec.ops[position].scope = Scope::current();
   const uint32_t first = nextValue;
   nextValue += rec.ops[position++].results;
@@ -134,12 +152,13 @@ void Tracer::diverge() {
   rec.values.resize(nextValue);
 }
 
-void Tracer::append(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words, Loc loc) {
+void Tracer::append(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words, Loc loc,
+                    const BodiesRecord *bodies) {
   std::vector<ValueType> operandTypes;
   operandTypes.reserve(operands.size());
   for (const Tensor &operand : operands)
     operandTypes.push_back(rec.values[operand.value]);
-  const std::vector<ValueType> results = inferTypes(kind, operandTypes, words, loc);
+  const std::vector<ValueType> results = bodies ? bodies->results : inferTypes(kind, operandTypes, words, loc);
 
   OpRecord op;
   op.kind = kind;
@@ -163,7 +182,20 @@ void Tracer::append(OpKind kind, std::span<const Tensor> operands, std::span<con
 
 std::vector<Tensor> Tracer::ops(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words,
                                 Loc loc) {
+  if (body)
+    return body->op(kind, operands, words, loc);
   const uint32_t first = firstResult(kind, operands, words, loc);
+  std::vector<Tensor> results;
+  for (uint32_t value = first; value < nextValue; ++value)
+    results.push_back(Tensor(id, value));
+  return results;
+}
+
+std::vector<Tensor> Tracer::control(OpKind kind, std::span<const Tensor> operands,
+                                    const std::shared_ptr<const BodiesRecord> &bodies, Loc loc) {
+  if (body)
+    return body->op(kind, operands, bodies, loc);
+  const uint32_t first = firstResult(kind, operands, bodies->words(), loc, bodies);
   std::vector<Tensor> results;
   for (uint32_t value = first; value < nextValue; ++value)
     results.push_back(Tensor(id, value));
@@ -173,7 +205,7 @@ std::vector<Tensor> Tracer::ops(OpKind kind, std::span<const Tensor> operands, s
 Tensor Tracer::splat(double value, const ValueType &type, Loc loc) {
   std::array<uint64_t, 3 + Shape::maxRank> words{0, static_cast<uint64_t>(type.dtype), type.shape.size()};
   std::copy(type.shape.begin(), type.shape.end(), words.begin() + 3);
-  const Tensor result = op(OpKind::constant, {}, std::span(words).first(3 + type.shape.size()), loc);
+  const Tensor result(id, firstResult(OpKind::constant, {}, std::span(words).first(3 + type.shape.size()), loc));
   if (replaying)
     rec.literals[literal] = {value, loc};
   else
@@ -185,6 +217,10 @@ Tensor Tracer::splat(double value, const ValueType &type, Loc loc) {
 Tensor Tracer::use(const State &state, Loc loc) {
   if (!state)
     fail("an empty state is used; give it a name and a shape first", loc);
+  if (!inside.empty())
+    fail("the body of " + inside + " uses state '" + state.name() +
+             "'; it is a function of its operands alone, add one",
+         loc);
   detail::StateStorage &storage = *state.storage;
   if (storage.trace == id)
     return Tensor(id, storage.value);
@@ -204,6 +240,12 @@ Tensor Tracer::use(const State &state, Loc loc) {
 }
 
 void Tracer::assign(const State &state, const Tensor &value, Loc loc) {
+  if (!inside.empty())
+    fail("the body of " + inside + " assigns state '" + state.name() + "'; return the value", loc);
+  if (body)
+    fail("a state is assigned in a body of `" + std::string(body->name()) +
+             "`, which is not run while it is recorded; return the value, and assign it outside",
+         loc);
   use(state, loc);
   const detail::StateStorage &storage = *state.storage;
   const ValueType &type = typeOf(value, loc);
@@ -219,7 +261,14 @@ void Tracer::assign(const State &state, const Tensor &value, Loc loc) {
 }
 
 Array Tracer::read(const Tensor &tensor, ReadKind kind, std::string_view name, Loc loc) {
+  static constexpr const char *calls[] = {"item()", "toHost()", "print()", "a condition"};
+  if (body)
+    fail(std::string(calls[static_cast<size_t>(kind)]) + " in a body of `" + std::string(body->name()) +
+             "`, which is not run while it is recorded; return the value",
+         loc);
   const uint32_t value = valueOf(tensor, loc);
+  if (!inside.empty())
+    fail("the body of " + inside + " asks for a value, and is computed in one piece; return the value", loc);
   HostRead read{value, kind, std::string(name), static_cast<uint32_t>(position), static_cast<uint32_t>(literal), loc};
   if (!answer)
     fail("a value is asked for where nothing runs; return it from the traced function", loc);
@@ -262,6 +311,19 @@ uint64_t recordHash(const Record &rec) {
   return hash.value();
 }
 
+Recorded Tracer::recordBody(std::string what, const std::function<std::vector<Tensor>(std::span<const Tensor>)> &fn,
+                            std::span<const ValueType> inputs) {
+  struct Inside {
+    Tracer *outer = std::exchange(recording, nullptr);
+    ~Inside() { recording = outer; }
+  } restore;
+  inside = std::move(what);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    names.push_back("operand" + std::to_string(i));
+  return record(fn, inputs, names);
+}
+
 Recorded Tracer::record(const std::function<std::vector<Tensor>(std::span<const Tensor>)> &fn,
                         std::span<const ValueType> inputs, std::span<const std::string> inputNames, HostAnswer answer) {
   if (recording)
@@ -277,6 +339,7 @@ Recorded Tracer::record(const std::function<std::vector<Tensor>(std::span<const 
   position = literal = reading = 0;
   updates.clear();
   handles.clear();
+  bodyIds.clear();
   replaying = rec.inputs == inputs.size();
   for (size_t i = 0; replaying && i < inputs.size(); ++i)
     replaying = rec.arguments[i].type == inputs[i] && rec.arguments[i].name == inputNames[i];
@@ -310,8 +373,11 @@ Recorded Tracer::record(const std::function<std::vector<Tensor>(std::span<const 
   if (!sameEnd) {
     rec.outputs.clear();
     for (const Tensor &result : results) {
-      if (result.trace != id)
+      if (result.trace != id) {
+        if (std::find(bodyIds.begin(), bodyIds.end(), result.trace) != bodyIds.end())
+          throw Error("the traced function returns a value of a body of `cond` or `repeat`; return it from the body");
         throw Error("the traced function returns a tensor that is empty or of an earlier call");
+      }
       rec.outputs.push_back(result.value);
     }
     rec.updates = updates;

@@ -4,6 +4,7 @@
 #include "frontend/tensor.h"
 #include "runtime/cache.h"
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +29,7 @@ struct TracedOp {
   std::vector<Attribute> attributes = {}; ///< in the order of their words
   bool explicitType = false;              ///< result dtype and shape follow the attributes' words
   int32_t operandGroups = 0;              ///< of an op that counts each group's operands: how many; the last may lack
+  bool interned = false;                  ///< its one word is the number of an object (custom_instance.h)
 };
 
 /// The ops that users write, in the order of Ops.td.
@@ -38,11 +40,8 @@ enum class OpKind : uint8_t {
 std::span<const TracedOp> tracedOps();
 const TracedOp &tracedOp(OpKind kind);
 
-struct ValueType {
-  DType dtype = DType::f32;
-  Shape shape;
-  bool operator==(const ValueType &) const = default;
-};
+struct BodiesRecord; // body_trace.h
+class BodyTrace;
 
 struct OpRecord {
   OpKind kind = OpKind::neg;
@@ -53,7 +52,8 @@ struct OpRecord {
   uint32_t firstResult = 0;
   runtime::RollingHash hash; ///< of everything up to and including this op
   Loc loc;
-  const std::string *scope = nullptr; ///< its name; null outside of any
+  const std::string *scope = nullptr;         ///< its name; null outside of any
+  std::shared_ptr<const BodiesRecord> bodies; ///< of a cond or repeat; its words say the same
 };
 
 /// A value that is captured as a constant.
@@ -135,19 +135,27 @@ public:
   Recorded record(const std::function<std::vector<Tensor>(std::span<const Tensor>)> &fn,
                   std::span<const ValueType> inputs, std::span<const std::string> inputNames, HostAnswer answer = {});
 
+  /// Records a body that stands inside of the running recording, in which other tensors, states and graph breaks are
+  /// errors. `what` names it: "custom op `softcap`".
+  Recorded recordBody(std::string what, const std::function<std::vector<Tensor>(std::span<const Tensor>)> &fn,
+                      std::span<const ValueType> inputs);
+
   /// The tracer that is recording in this thread. Throws Error where there is none.
   static Tracer &current(Loc loc);
   /// Where the value was computed; for an argument where it was first used, if that is known.
   Loc placeOf(const Tensor &tensor) const;
-  const ValueType &typeOf(const Tensor &tensor, Loc loc) const { return rec.values[valueOf(tensor, loc)]; }
+  const ValueType &typeOf(const Tensor &tensor, Loc loc) const;
 
   /// Records an op with one result. `words` are its attributes and, for an op of explicit type, dtype, rank and sizes.
   Tensor op(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words, Loc loc) {
-    return Tensor(id, firstResult(kind, operands, words, loc));
+    return body ? ops(kind, operands, words, loc)[0] : Tensor(id, firstResult(kind, operands, words, loc));
   }
   /// The same with as many results as the op has.
   std::vector<Tensor> ops(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words, Loc loc);
-  /// A splat whose value is a guard.
+  /// A cond or repeat; in a body it is recorded there.
+  std::vector<Tensor> control(OpKind kind, std::span<const Tensor> operands,
+                              const std::shared_ptr<const BodiesRecord> &bodies, Loc loc);
+  /// A splat whose value is a guard: of the recording as a whole, also where a body reads it.
   Tensor splat(double value, const ValueType &type, Loc loc);
   Tensor use(const State &state, Loc loc);
   void assign(const State &state, const Tensor &value, Loc loc);
@@ -165,14 +173,22 @@ public:
 
   int64_t opsRecorded() const { return recordedOps; }
 
+  /// A tensor's recording, or that of the body that it belongs to, and its number there.
+  static std::pair<uint32_t, uint32_t> handleOf(const Tensor &tensor) { return {tensor.trace, tensor.value}; }
+  static Tensor handle(uint32_t trace, uint32_t value) { return Tensor(trace, value); }
+
 private:
+  friend class BodyTrace;
   friend void detail::retainHandle(uint32_t trace, uint32_t value) noexcept;
   friend void detail::releaseHandle(uint32_t trace, uint32_t value) noexcept;
   uint32_t valueOf(const Tensor &tensor, Loc loc) const;
-  uint32_t firstResult(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words, Loc loc);
+  uint32_t firstResult(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words, Loc loc,
+                       const std::shared_ptr<const BodiesRecord> &bodies = {});
+  uint32_t newId(); // of a body of this recording
   bool matches(const OpRecord &op, OpKind kind, std::span<const Tensor> operands,
                std::span<const uint64_t> words) const;
-  void append(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words, Loc loc);
+  void append(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words, Loc loc,
+              const BodiesRecord *bodies);
   void diverge();
 
   Record rec;
@@ -180,10 +196,13 @@ private:
   std::vector<Record::Update> updates;   // of the running recording
   std::vector<uint32_t> handles;         // of each value of the running recording
   HostAnswer answer;
+  std::string inside; // what it is that is recorded, where that is no whole function
   uint64_t lastHash = 0;
-  bool complete = false;  // rec is a whole recording
-  bool replaying = false; // all was equal to rec so far
-  uint32_t id = 0;        // of the running or last recording; unique in the process
+  bool complete = false;         // rec is a whole recording
+  bool replaying = false;        // all was equal to rec so far
+  uint32_t id = 0;               // of the running or last recording; unique in the process
+  BodyTrace *body = nullptr;     // the innermost that is being recorded
+  std::vector<uint32_t> bodyIds; // of this recording
   size_t position = 0, argument = 0, literal = 0, reading = 0; // how much of rec the running recording has
   uint32_t nextValue = 0;
   int64_t recordedOps = 0;

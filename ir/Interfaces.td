@@ -77,6 +77,24 @@ def NarrowableOpInterface : OpInterface<"NarrowableOpInterface"> {
   ];
 }
 
+def BodyOpInterface : OpInterface<"BodyOpInterface"> {
+  let cppNamespace = "::tcc";
+  let description = [{
+    An op with bodies: regions of one block, isolated from above, whose arguments stand for operands and which end with
+    tcc.yield. Passes see a body as a function of its own (passes/bodies.h).
+  }];
+  let methods = [
+    InterfaceMethod<"What the arguments of each body are, given the operands' types.",
+      "::llvm::SmallVector<::mlir::Type>", "argumentTypes">,
+    InterfaceMethod<[{
+      How many of a body's first arguments stand for memory that the op's results are in: the body's result of the same
+      number is the argument's next value. The other arguments are only read.
+    }], "unsigned", "carriedArguments", (ins), "", [{ return 0; }]>,
+    InterfaceMethod<"How many arguments behind those are parts of operands, copied before a body reads them.",
+      "unsigned", "slicedArguments", (ins), "", [{ return 0; }]>
+  ];
+}
+
 def StructuredOpInterface : OpInterface<"StructuredOpInterface"> {
   let cppNamespace = "::tcc";
   let description = [{

@@ -50,6 +50,7 @@ class Tcc_Op<string mnemonic, list<Trait> traits = [], list<Trait> effects = [Pu
   string cppName = "";    // of enumerator and function, where it is not the mnemonic in camel case
   bit hasOwnFunction = 0; // its function has conveniences and is written by hand (frontend/tensor.h)
   bit isTraced = 1;       // 0: passes alone write the op
+  bit isInterned = 0;     // its attributes and regions are one object of the tracer: a single word
   // For docs/LANGUAGE.md. dx stands for the gradient of the loss with respect to x.
   string formula = "";
   string gradientFormula = "";
@@ -1102,6 +1103,66 @@ def Tcc_PrintOp : Tcc_Op<"print", [NoGradient], [MemoryEffects<[MemWrite]>]> {
   }];
 }
 
+def Tcc_CondOp : Tcc_Op<"cond", [IsolatedFromAbove, IsDifferentiable, IsExpandable,
+    DeclareOpInterfaceMethods<BodyOpInterface>, DeclareOpInterfaceMethods<StructuredOpInterface>]> {
+  let hasOwnFunction = 1;
+  let summary = "the results of one of two bodies";
+  let description = [{ Both bodies take the inputs as block arguments and yield the results; the second stands behind
+    `else` and has the first's names of them. A CPU runs the body that the predicate chooses; a target without branches
+    runs both (`expand-unsupported`), and what the other gives is dropped. cond_c1: block arguments have the inputs'
+    types. cond_c2: each body ends with a tcc.yield of the results' types. }];
+  let arguments = (ins Tcc_BoolScalar:$predicate, Variadic<Tcc_Tensor>:$inputs);
+  let results = (outs Variadic<Tcc_Tensor>:$results);
+  let regions = (region SizedRegion<1>:$then, SizedRegion<1>:$otherwise);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let formula = "the first body's values where the predicate is true, else the second's";
+  let gradientFormula = "d inputs = those of the body that was chosen, which computes again what it needs; 0 for what "
+                        "only the other reads";
+  let example = [{
+    %p = tcc.constant dense<true> : tensor<i1>
+    %a = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %y = tcc.cond %p (%x = %a : tensor<2xf32>) -> tensor<2xf32> {
+      %e = tcc.add %x, %x : tensor<2xf32>
+      tcc.yield %e : tensor<2xf32>
+    } else {
+      tcc.yield %x : tensor<2xf32>
+    }
+    // %y = 2 4
+  }];
+}
+
+def Tcc_RepeatOp : Tcc_Op<"repeat", [IsolatedFromAbove, IsDifferentiable, AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<BodyOpInterface, ["carriedArguments", "slicedArguments"]>,
+    DeclareOpInterfaceMethods<StructuredOpInterface, ["sharedBuffers"]>]> {
+  let hasOwnFunction = 1;
+  let summary = "a body run a fixed number of times, on what it gave before";
+  let description = [{ The body's arguments are the carried values, at first `start`, then what it yielded last; one
+    part of each of the `scanned`, number i in turn i; and the inputs, behind `uses`, the same in every turn.
+    repeat_c1: the count is 1 or more. repeat_c2: scanned values are [count, ...]. repeat_c3: block arguments have the
+    types of start, parts and inputs. repeat_c4: the body ends with a tcc.yield of the results' types, which are
+    start's. }];
+  let arguments = (ins I64Attr:$count, Variadic<Tcc_Tensor>:$start, Variadic<Tcc_Tensor>:$scanned,
+                       Variadic<Tcc_Tensor>:$inputs);
+  let results = (outs Variadic<Tcc_Tensor>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let formula = "c ← start; for i < count: c ← body(c, scanned[i], inputs); results = c";
+  let gradientFormula = "that of the body, count times in a row; of at most 32 turns";
+  let example = [{
+    %a = tcc.constant dense<1.0> : tensor<f32>
+    %t = tcc.constant dense<[1.0, 2.0, 3.0]> : tensor<3xf32>
+    %k = tcc.constant dense<2.0> : tensor<f32>
+    %y = tcc.repeat 3 (%x = %a : tensor<f32>) slices (%s = %t : tensor<3xf32>) uses (%two = %k : tensor<f32>) {
+      %m = tcc.mul %x, %two : tensor<f32>
+      %e = tcc.add %m, %s : tensor<f32>
+      tcc.yield %e : tensor<f32>
+    }
+    // %y = 19
+  }];
+}
+
 def Tcc_KernelOp : Tcc_Op<"kernel", [IsolatedFromAbove, SingleBlock,
     DeclareOpInterfaceMethods<StructuredOpInterface, ["sharedBuffers", "bytes"]>]> {
   let isTraced = 0;
@@ -1126,9 +1187,10 @@ def Tcc_KernelOp : Tcc_Op<"kernel", [IsolatedFromAbove, SingleBlock,
   }];
 }
 
-def Tcc_YieldOp : Tcc_Op<"yield", [Terminator, HasParent<"::tcc::KernelOp">, KernelBodyOp, NoGradient]> {
+def Tcc_YieldOp : Tcc_Op<"yield", [Terminator, KernelBodyOp, NoGradient,
+    ParentOneOf<["::tcc::KernelOp", "::tcc::CustomOp", "::tcc::CondOp", "::tcc::RepeatOp"]>]> {
   let isTraced = 0;
-  let summary = "the results of a kernel region";
+  let summary = "the results of a region";
   let arguments = (ins Variadic<Tcc_Tensor>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
   let formula = "the values that the region gives";
@@ -1139,6 +1201,57 @@ def Tcc_YieldOp : Tcc_Op<"yield", [Terminator, HasParent<"::tcc::KernelOp">, Ker
       tcc.yield %x : tensor<2xf32>
     }
     // %y = 1 2
+  }];
+}
+
+//===- user kernels --------------------------------------------------------------------------------------------===//
+
+def Tcc_CustomOp : Tcc_Op<"custom", [IsolatedFromAbove, SingleBlock, IsDifferentiable, IsExpandable,
+    DeclareOpInterfaceMethods<StructuredOpInterface, ["bytes"]>]> {
+  let hasOwnFunction = 1;
+  let isInterned = 1;
+  let summary = "an op of the user's, by name";
+  let description = [{ The first region, its body, is what the op means; where the target has no code for it, the op is
+    written out as its body and fuses like any other. Code for the CPU is a function of a shared object (`library`,
+    `symbol`; docs/CUSTOM.md) or of this process (`host_function`, a number that no text can have); for GPUs it is CUDA text (`cuda`) with a kernel
+    (`cuda_kernel`), launched as `block`, and `grid` or one block for `elements_per_block` elements of the first result,
+    with `shared_bytes`; its parameters are the operands', then the results' addresses, then `cuda_arguments` as
+    long long. Such code stands alone in a step. A body with code has a second region for its gradient, or none. `flop_count`
+    and `traffic` (bytes) say what it costs; `tolerance`, relative to a result's largest magnitude, how far code may be
+    from the body.
+    custom_c1: the body's arguments have the operands' types. custom_c2: the body yields the results' types, and
+    there is at least one.
+    custom_c3: the gradient takes operands, results and the gradients of the float results, and yields those of the
+    float operands. custom_c4: there is a body, or `host_reference`, the number of a function of this process. custom_c5: library
+    and symbol come together, and so do cuda and cuda_kernel. custom_c6: a name has letters, digits, `_` and `.`, and
+    begins with a letter. custom_c7: sizes of a launch are at least 1, and blocks have at most 1024 threads. }];
+  let arguments = (ins Variadic<Tcc_Tensor>:$inputs, StrAttr:$called, OptionalAttr<StrAttr>:$library,
+                       OptionalAttr<StrAttr>:$symbol, OptionalAttr<StrAttr>:$cuda, OptionalAttr<StrAttr>:$cuda_kernel,
+                       OptionalAttr<DenseI64ArrayAttr>:$block, OptionalAttr<DenseI64ArrayAttr>:$grid,
+                       OptionalAttr<I64Attr>:$elements_per_block, OptionalAttr<I64Attr>:$shared_bytes,
+                       OptionalAttr<DenseI64ArrayAttr>:$cuda_arguments, OptionalAttr<I64Attr>:$flop_count,
+                       OptionalAttr<I64Attr>:$traffic, OptionalAttr<F64Attr>:$tolerance,
+                       OptionalAttr<I64Attr>:$host_function, OptionalAttr<I64Attr>:$host_reference);
+  let results = (outs Variadic<Tcc_Tensor>:$results);
+  let regions = (region MaxSizedRegion<1>:$body, MaxSizedRegion<1>:$backward);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::LogicalResult verifyLaunch();
+    /// Whether it runs as something else than its body on the CPU.
+    bool hasCpuCode() { return getLibrary() || getHostFunction(); }
+    /// Whether the op is its body and nothing else, without a gradient of its own.
+    bool isPlain() { return !getBody().empty() && getBackward().empty() && !hasCpuCode() && !getCuda(); }
+  }];
+  let formula = "results = body(inputs)";
+  let gradientFormula = "the second region's; of an op that is nothing but its body, that of the body";
+  let example = [{
+    %a = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %y = tcc.custom "twice" (%x = %a : tensor<2xf32>) -> tensor<2xf32> {
+      %e = tcc.add %x, %x : tensor<2xf32>
+      tcc.yield %e : tensor<2xf32>
+    }
+    // %y = 2 4
   }];
 }
 

@@ -15,6 +15,8 @@ StringRef nameOf(Location loc) {
 
 StringRef nameOf(Operation *op) {
   StringRef name = nameOf(op->getLoc());
+  if (auto custom = dyn_cast<CustomOp>(op); custom && name.empty())
+    return custom.getCalled();
   return name.empty() ? op->getName().stripDialect() : name;
 }
 

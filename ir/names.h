@@ -11,7 +11,8 @@ namespace tcc {
 
 /// The location's name, or "".
 llvm::StringRef nameOf(mlir::Location loc);
-/// What people call an op: its location's name, or its own without the dialect.
+/// What people call an op: its location's name, or its own without the dialect (of a custom op: what the user called
+/// it).
 llvm::StringRef nameOf(mlir::Operation *op);
 /// The same place under another name.
 mlir::Location named(mlir::Location loc, llvm::StringRef name);

@@ -4,10 +4,13 @@
 //   3. what a wrt has received is its gradient, zeros if nothing.
 // Gradient ops stand where their op stands, under its name and ".grad"; what a parameter receives is named after it.
 // It keeps the forward ops as they are; which of their values the backward reads or recomputes is decided by
-// fuse-kernels. Gradients of gradients work, since earlier gradient ops are expanded first.
+// fuse-kernels. Gradients of gradients work, since earlier gradient ops are expanded first. What a cond's gradient
+// gives and nobody reads is dropped from its bodies; the gradients of custom ops go when all is expanded.
 #include "ir/emit.h"
 #include "ir/names.h"
+#include "passes/bodies.h"
 #include "passes/passes.h"
+#include "passes/pipeline.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -80,6 +83,12 @@ LogicalResult expand(GradientOp gradient) {
     if (!differentiable)
       return op->emitOpError() << "has no gradient; a differentiable op or tcc.detach is expected between wrt and loss";
     SmallVector<Value> shares = sharesOf(differentiable, builder, results);
+    if (shares.empty() && op->getNumOperands() > 0) {
+      if (isa<CustomOp>(op)) // other ops have said why
+        op->emitError() << "'" << nameOf(op)
+                        << "' has no gradient; give it one, a graph or another custom op, or detach what it reads";
+      return failure();
+    }
     Emit emit(builder, gradientLocation(op->getLoc(), nameOf(op)));
     for (auto [operand, share] : llvm::zip(op->getOperands(), shares))
       if (share && active.contains(operand))
@@ -96,12 +105,27 @@ LogicalResult expand(GradientOp gradient) {
 
 } // namespace
 
-LogicalResult autodiff(func::FuncOp function, const PipelineOptions &) {
-  SmallVector<GradientOp> gradients;
-  function.walk([&](GradientOp op) { gradients.push_back(op); });
-  for (GradientOp op : gradients)
+LogicalResult autodiff(func::FuncOp function, const PipelineOptions &options) {
+  // The first of the program each time: rules of ops with bodies give gradients of their own, before what reads them.
+  auto first = [&] {
+    GradientOp found;
+    function.walk([&](GradientOp op) {
+      found = op;
+      return WalkResult::interrupt();
+    });
+    return found;
+  };
+  if (GradientOp inner = BodyFunction::is(function) ? first() : GradientOp();
+      inner && options.products == ProductType::f16)
+    return inner.emitOpError(
+        "in a body has no scale of its loss, which products of f16 need; take it outside of the body, "
+        "or choose bf16");
+  while (GradientOp op = first())
     if (failed(expand(op)))
       return failure();
+  pruneBodies(function);
+  if (!BodyFunction::is(function)) // a body's may still be asked for by what is around it
+    function.walk([](CustomOp op) { op.getBackward().getBlocks().clear(); });
   return success();
 }
 

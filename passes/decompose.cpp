@@ -3,6 +3,8 @@
 // The composite's location is kept by all that replaces it, with its name: the user's, or else the op's own, since a
 // `mul` of a gelu is the gelu to people. Nothing else changes. A result stays a value of its own,
 // also where the definition gives an operand back: autodiff tells the gradients of the two apart.
+// Custom ops that are their body and nothing else go first, in the same way; those with a gradient of their own stay
+// until autodiff has taken it (expand-unsupported).
 #include "ir/emit.h"
 #include "ir/names.h"
 #include "passes/passes.h"
@@ -19,7 +21,21 @@ Value ownValue(Emit &emit, Value value, ValueRange operands) {
 
 } // namespace
 
-LogicalResult decompose(func::FuncOp function, const PipelineOptions &) {
+static void writeOutPlain(func::FuncOp function) {
+  SmallVector<CustomOp> plain; // inner ones first
+  function.walk([&](CustomOp op) {
+    if (op.isPlain())
+      plain.push_back(op);
+  });
+  for (CustomOp op : plain) {
+    OpBuilder builder(op);
+    Emit emit(builder, named(op.getLoc(), nameOf(op.getOperation())));
+    op->replaceAllUsesWith(op.expand(emit));
+    op->erase();
+  }
+}
+
+static void writeOutSums(func::FuncOp function) {
   SmallVector<MatmulOp> products;
   function.walk([&](MatmulOp product) {
     if (product.hasEpilogue())
@@ -31,6 +47,11 @@ LogicalResult decompose(func::FuncOp function, const PipelineOptions &) {
     product.replaceAllUsesWith(product.withoutEpilogue(emit));
     product.erase();
   }
+}
+
+LogicalResult decompose(func::FuncOp function, const PipelineOptions &) {
+  writeOutPlain(function);
+  writeOutSums(function);
   SmallVector<CompositeOpInterface> work;
   do {
     work.clear();

@@ -74,7 +74,7 @@ private:
         statistics.insert(op.result_begin(), op.result_end());
     }
     for (Operation &op : llvm::reverse(block)) {
-      if (isa<StructuredOpInterface>(op))
+      if (isa<StructuredOpInterface>(op) && !isa<BodyOpInterface>(op)) // what a body reads keeps its type
         needed.insert(op.operand_begin(), op.operand_end());
       if (auto scatter = dyn_cast<ScatterAddOp>(op))
         needed.insert(scatter.getRows());

@@ -2,6 +2,7 @@
 #include "passes/pipeline.h"
 #include "mlir/IR/OperationSupport.h"
 #include "mlir/IR/Verifier.h"
+#include "passes/bodies.h"
 #include "passes/passes.h"
 #include "passes/prints.h"
 #include "passes/verify_each.h"
@@ -81,10 +82,11 @@ LogicalResult markTarget(ModuleOp module, const TargetModel &target) {
 
 void count(func::FuncOp function, PipelineReport &report) {
   report.kernels = report.matmuls = 0;
-  for (Operation &op : function.getBody().front()) {
+  function.walk<WalkOrder::PreOrder>([&](Operation *op) {
     report.kernels += isa<KernelOp>(op);
     report.matmuls += isa<MatmulOp, MatmulGeluGradientOp>(op);
-  }
+    return isa<CustomOp>(op) ? WalkResult::skip() : WalkResult::advance(); // its regions are not what runs
+  });
 }
 
 } // namespace
@@ -140,7 +142,7 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
       continue;
     VerifyEach check(function, options);
     auto start = std::chrono::steady_clock::now();
-    if (failed(info.run(function, options)))
+    if (failed(runOnBodies(function, [&](func::FuncOp graph) { return info.run(graph, options); })))
       return failure();
     double time = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     OperationFingerPrint after(function);

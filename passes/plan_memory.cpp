@@ -2,9 +2,11 @@
 //   1. results of the function are written straight to their output or, where every reader of the old value is done,
 //      over the state they update; what cannot be is copied at the end;
 //   2. a structured op's result takes over the buffer of an operand that dies there, where the op's facts allow it;
-//   3. all other values and scratch get offsets in one arena: largest first, at the lowest offset that is
+//   3. all other values and scratch, an op's planned bodies too, get offsets in one arena: largest first, at the lowest
+//   offset that is
 //      free over their live range.
 // The function stays tensor SSA; places are attributes. It never moves an op.
+#include "passes/bodies.h"
 #include "passes/joined_kernels.h"
 #include "passes/memory_places.h"
 #include "passes/passes.h"
@@ -191,13 +193,18 @@ private:
     return std::nullopt;
   }
 
+  int64_t scratchBytes(Operation *op) const {
+    if (auto bodies = dyn_cast<BodyOpInterface>(op))
+      return memoryOfBodies(bodies, options.target.alignment).bytes;
+    return options.queries && isa<StructuredOpInterface>(op) ? options.queries->scratchBytes(op) : 0;
+  }
+
   void placeScratchAndStaging() {
     for (Operation &op : block)
-      if (options.queries && isa<StructuredOpInterface>(op))
-        if (int64_t bytes = options.queries->scratchBytes(&op)) {
-          scratchOf[&op] = allocations.size();
-          allocations.push_back({bytes, position[&op], position[&op]});
-        }
+      if (int64_t bytes = scratchBytes(&op)) {
+        scratchOf[&op] = allocations.size();
+        allocations.push_back({bytes, position[&op], position[&op]});
+      }
     // A state that takes the old value of another is staged, since the other may be overwritten first.
     Operation *terminator = block.getTerminator();
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {

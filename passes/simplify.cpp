@@ -8,6 +8,7 @@
 #include "mlir/IR/Dominance.h"
 #include "mlir/Transforms/CSE.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "passes/bodies.h"
 #include "passes/passes.h"
 #include "passes/stages.h"
 
@@ -271,6 +272,7 @@ LogicalResult simplify(func::FuncOp function, const PipelineOptions &) {
     patterns->add<LiteralTimesBroadcast, AddNegated, SubNegated, BroadcastTwice>(context);
   all.add<MoveFactorOutOfSum, SplitSum, SumOfBroadcast, SumOfDeviations, ScatterIntoSum, NegOutOfSum>(context);
   const FrozenRewritePatternSet exactRules(std::move(exact)), allRules(std::move(all));
+  pruneBodies(function);
   for (int round = 0; round < 4; ++round) {
     bool changed = false, merged = false;
     if (steadyOps(function).empty()) {

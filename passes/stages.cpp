@@ -1,5 +1,7 @@
 #include "passes/stages.h"
+#include "ir/dialect.h"
 #include "mlir/IR/Builders.h"
+#include "passes/bodies.h"
 
 using namespace mlir;
 
@@ -26,22 +28,34 @@ llvm::DenseSet<Operation *> steadyOps(func::FuncOp function) {
   return steady;
 }
 
-void orderStages(func::FuncOp function) {
-  auto asked = function->getAttrOfType<IntegerAttr>(askedAttr);
-  if (!asked)
-    return;
-  Block &block = function.getBody().front();
-  Operation *terminator = block.getTerminator();
-  Builder builder(function.getContext());
-  llvm::DenseSet<Operation *> placed;
-  for (int64_t stage = 0; stage < asked.getInt(); ++stage) {
+namespace {
+
+class Stages {
+public:
+  explicit Stages(Block &block) : block(block) {}
+
+  /// The next stage: what `roots` and `ops` need.
+  void add(SmallVector<Value> roots, ArrayRef<Operation *> ops) {
     llvm::DenseSet<Operation *> needed;
-    SmallVector<Value> work{terminator->getOperand(stage)};
-    while (!work.empty()) {
-      Operation *producer = work.pop_back_val().getDefiningOp();
+    for (Operation *op : ops)
+      if (!placed.contains(op) && needed.insert(op).second)
+        llvm::append_range(roots, op->getOperands());
+    while (!roots.empty()) {
+      Operation *producer = roots.pop_back_val().getDefiningOp();
       if (producer && !placed.contains(producer) && needed.insert(producer).second)
-        llvm::append_range(work, producer->getOperands());
+        llvm::append_range(roots, producer->getOperands());
     }
+    move(needed);
+    ++stage;
+  }
+
+private:
+  Block &block;
+  llvm::DenseSet<Operation *> placed;
+  int64_t stage = 0;
+
+  void move(const llvm::DenseSet<Operation *> &needed) {
+    Builder builder(block.getTerminator()->getContext());
     SmallVector<Operation *> inOrder;
     for (Operation &op : block)
       if (needed.contains(&op))
@@ -58,6 +72,22 @@ void orderStages(func::FuncOp function) {
       placed.insert(op);
     }
   }
+};
+
+} // namespace
+
+void orderStages(func::FuncOp function) {
+  Block &block = function.getBody().front();
+  Stages stages(block);
+  if (auto asked = function->getAttrOfType<IntegerAttr>(askedAttr))
+    for (int64_t i = 0; i < asked.getInt(); ++i)
+      stages.add({block.getTerminator()->getOperand(i)}, {});
+  SmallVector<Operation *> mayFail;
+  for (Operation &op : block) // a body's stages are its op's
+    if (!BodyFunction::is(function) && op.walk([](CustomOp) { return WalkResult::interrupt(); }).wasInterrupted())
+      mayFail.push_back(&op);
+  if (!mayFail.empty())
+    stages.add({}, mayFail);
 }
 
 } // namespace tcc

@@ -14,13 +14,17 @@ namespace {
 
 using Results = std::map<unsigned, RefTensor>; // by result number
 
+bool needsGradient(Operation &op) {
+  return op.walk([](GradientOp) { return WalkResult::interrupt(); }).wasInterrupted();
+}
+
 /// The function's results that no tcc.gradient is needed for.
 std::optional<Results> evaluate(func::FuncOp function, ArrayRef<RefTensor> arguments, std::string &error) {
   OwningOpRef<func::FuncOp> copy = function.clone();
   Operation *terminator = copy->getBody().front().getTerminator();
   llvm::DenseSet<Value> blocked;
   for (Operation &op : copy->getBody().front())
-    if (isa<GradientOp>(op) || llvm::any_of(op.getOperands(), [&](Value v) { return blocked.contains(v); }))
+    if (needsGradient(op) || llvm::any_of(op.getOperands(), [&](Value v) { return blocked.contains(v); }))
       for (Value result : op.getResults())
         blocked.insert(result);
   SmallVector<unsigned> numbers;

@@ -37,13 +37,17 @@ private:
       return;
     auto argument = dyn_cast<BlockArgument>(value);
     if (argument) {
-      if (auto kernel = dyn_cast<KernelOp>(argument.getOwner()->getParentOp()))
-        queue.push_back(kernel.getInputs()[argument.getArgNumber()]);
+      // An argument of a region stands for an operand; a cond's predicate comes before them.
+      Operation *parent = argument.getOwner()->getParentOp();
+      if (isa<KernelOp, BodyOpInterface>(parent))
+        queue.push_back(
+            parent->getOperands().take_back(argument.getOwner()->getNumArguments())[argument.getArgNumber()]);
       return;
     }
     Operation *op = value.getDefiningOp();
-    if (auto kernel = dyn_cast<KernelOp>(op))
-      queue.push_back(kernel.getBody().front().getTerminator()->getOperand(cast<OpResult>(value).getResultNumber()));
+    if (isa<KernelOp, BodyOpInterface>(op))
+      for (Region &body : op->getRegions())
+        queue.push_back(body.front().getTerminator()->getOperand(cast<OpResult>(value).getResultNumber()));
     else if (keepsSign(op))
       queue.append(op->operand_begin(), op->operand_end());
   }

@@ -156,6 +156,9 @@ Expected<std::string> serializeArtefact(const Artefact &artefact) {
   for (const auto &[key, value] : artefact.metadata)
     contents["metadata"][key] = value;
   for (const TargetCode &target : artefact.targets) {
+    if (const std::string op = unsavableCall(target.plan); !op.empty())
+      return Error("custom op `" + op +
+                   "` is a function of this process, which an artefact cannot hold; give it a shared object");
     Json entry = {{"target", target.target},
                   {"needs", target.needs},
                   {"plan", sections.add(planToJson(target.plan))},

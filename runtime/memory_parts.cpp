@@ -29,6 +29,18 @@ void forEachBuffer(const Plan &plan, const Instruction &instruction, Visit visit
     visit(copy->target, true);
   } else if (const auto *fill = std::get_if<FillCall>(&instruction.call)) {
     visit(fill->target, true);
+  } else if (const auto *custom = std::get_if<CustomCall>(&instruction.call)) {
+    for (const CustomTensor &tensor : custom->inputs)
+      visit(tensor.buffer, false);
+    for (const CustomTensor &tensor : custom->outputs)
+      visit(tensor.buffer, true);
+  } else if (const auto *branch = std::get_if<BranchCall>(&instruction.call)) {
+    visit(branch->predicate, false);
+  } else if (const auto *loop = std::get_if<LoopCall>(&instruction.call)) {
+    for (const LoopSlice &slice : loop->slices) {
+      visit(slice.source, false);
+      visit(slice.target, true);
+    }
   } else if (const auto *launch = std::get_if<LaunchCall>(&instruction.call)) {
     slots(launch->pointerSlots);
     slots(launch->mapSlots);

@@ -69,10 +69,32 @@ public:
     for (size_t i = 0; i < plan.instructions.size(); ++i)
       if (std::string problem = checkInstruction(plan.instructions[i]); !problem.empty())
         return Error("instruction " + std::to_string(i) + " `" + plan.instructions[i].label + "`: " + problem);
-    return Error::success();
+    return checkNesting();
   }
 
 private:
+  // The parts of a branch and of a loop end inside the part that they stand in.
+  Error checkNesting() {
+    std::vector<size_t> ends{plan.instructions.size()}; // of the parts that are open, innermost last
+    for (size_t i = 0; i < plan.instructions.size(); ++i) {
+      while (ends.size() > 1 && ends.back() == i)
+        ends.pop_back();
+      const size_t parts = partsOf(plan.instructions[i]);
+      if (parts > ends.back() - (i + 1) || ends.size() > maxNesting)
+        return Error("instruction " + std::to_string(i) + " `" + plan.instructions[i].label + "`: it has " +
+                     std::to_string(parts) + " parts of " + std::to_string(ends.back() - (i + 1)) +
+                     " instructions behind it, at depth " + std::to_string(ends.size()) +
+                     "; parts nest, up to 64 deep");
+      if (const auto *branch = std::get_if<BranchCall>(&plan.instructions[i].call)) {
+        ends.push_back(i + 1 + parts);
+        ends.push_back(i + 1 + branch->then);
+      } else if (parts > 0) {
+        ends.push_back(i + 1 + parts);
+      }
+    }
+    return Error::success();
+  }
+
   Error checkSpecs(const std::string &what, const std::vector<TensorSpec> &specs) {
     std::set<std::string_view> names;
     for (size_t i = 0; i < specs.size(); ++i) {
@@ -360,6 +382,41 @@ private:
 
   std::string check(const FillCall &call) { return checkUse(call.target, true); }
 
+  std::string check(const CustomTensor &tensor, bool written) {
+    if (std::string problem = checkUse(tensor.buffer, written); !problem.empty())
+      return problem;
+    const TensorSpec spec{"", tensor.dtype, tensor.shape};
+    if (static_cast<size_t>(tensor.dtype) >= dtypeTable.size() || tensor.shape.size() > static_cast<size_t>(maxRank) ||
+        checkedElements(spec) < 0 || spec.bytes() != plan.buffers[tensor.buffer].bytes)
+      return "a custom op's tensor is not all of buffer " + number(tensor.buffer) + ", which has " +
+             number(plan.buffers[tensor.buffer].bytes) + " bytes";
+    return {};
+  }
+
+  std::string check(const CustomCall &call) {
+    if (call.name.empty())
+      return "a custom op has no name";
+    if (call.host < 0 || (call.host == 0) == call.library.empty() || call.library.empty() != call.symbol.empty())
+      return "custom op `" + call.name + "` names no function; it has a library and a symbol, or is of this process";
+    if (!call.library.empty() && call.library.front() != '/')
+      return "custom op `" + call.name + "` names the library '" + call.library + "'; an absolute path is expected";
+    for (const CustomTensor &tensor : call.inputs)
+      if (std::string problem = check(tensor, false); !problem.empty())
+        return problem;
+    for (size_t i = 0; i < call.outputs.size(); ++i) {
+      const BufferId result = call.outputs[i].buffer;
+      if (std::string problem = check(call.outputs[i], true); !problem.empty())
+        return problem;
+      for (const CustomTensor &tensor : call.inputs)
+        if (overlap(result, tensor.buffer))
+          return "a result of custom op `" + call.name + "` overlaps an operand";
+      for (size_t j = 0; j < i; ++j)
+        if (overlap(result, call.outputs[j].buffer))
+          return "two results of custom op `" + call.name + "` overlap";
+    }
+    return {};
+  }
+
   std::string check(const CopyCall &call) {
     if (std::string problem = checkUse(call.source, false); !problem.empty())
       return problem;
@@ -373,10 +430,43 @@ private:
     return {};
   }
 
+  std::string check(const BranchCall &call) {
+    if (std::string problem = checkUse(call.predicate, false); !problem.empty())
+      return problem;
+    if (plan.buffers[call.predicate].bytes != 1)
+      return "the predicate has " + number(plan.buffers[call.predicate].bytes) + " bytes; it has one";
+    return {};
+  }
+
+  std::string check(const LoopCall &call) {
+    if (call.count < 1 || call.count > maxTurns)
+      return "it has " + number(call.count) + " turns; 1 to 2^31 are possible";
+    for (const LoopSlice &slice : call.slices) {
+      if (std::string problem = checkUse(slice.source, false); !problem.empty())
+        return problem;
+      if (std::string problem = checkUse(slice.target, true); !problem.empty())
+        return problem;
+      const int64_t whole = plan.buffers[slice.source].bytes, part = plan.buffers[slice.target].bytes;
+      if (whole % call.count != 0 || whole / call.count != part)
+        return "a slice has " + number(part) + " of " + number(whole) + " bytes; it is one of " + number(call.count) +
+               " equal parts";
+      if (overlap(slice.source, slice.target))
+        return "source and target of a slice overlap";
+    }
+    return {};
+  }
+
   const Plan &plan;
 };
 
 } // namespace
+
+size_t partsOf(const Instruction &instruction) {
+  if (const auto *branch = std::get_if<BranchCall>(&instruction.call))
+    return size_t{branch->then} + branch->otherwise;
+  const auto *loop = std::get_if<LoopCall>(&instruction.call);
+  return loop ? loop->body : 0;
+}
 
 int64_t TensorSpec::elements() const {
   int64_t count = 1;
@@ -399,6 +489,13 @@ int64_t Plan::plannedBytes() const {
 
 std::string_view name(Space space) {
   return spaceNames[static_cast<size_t>(space)];
+}
+
+std::string unsavableCall(const Plan &plan) {
+  for (const Instruction &instruction : plan.instructions)
+    if (const auto *call = std::get_if<CustomCall>(&instruction.call); call && call->host)
+      return call->name;
+  return {};
 }
 
 Error validatePlan(const Plan &plan) {

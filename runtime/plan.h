@@ -147,8 +147,49 @@ struct CopyCall {
   bool operator==(const CopyCall &) const = default;
 };
 
+/// A dense tensor that a custom op reads or writes: all of the buffer.
+struct CustomTensor {
+  BufferId buffer = noBuffer;
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape;
+  bool operator==(const CustomTensor &) const = default;
+};
+
+/// Calls a function of the user's (custom_call.h), on a CPU and on one thread: a symbol of a shared object, or a
+/// function of this process, by its number, which cannot be saved. It may fail.
+struct CustomCall {
+  std::string name; ///< the op's, for messages
+  std::string library, symbol;
+  int64_t host = 0; ///< 0: of the library, whose path is absolute
+  std::vector<CustomTensor> inputs, outputs;
+  bool operator==(const CustomCall &) const = default;
+};
+
+/// Chooses between two parts of the list: the `then` instructions behind it run where the byte of `predicate` is not 0,
+/// otherwise the `otherwise` ones behind those. Parts nest. For devices that share the host's memory.
+struct BranchCall {
+  BufferId predicate = noBuffer; ///< one byte
+  uint32_t then = 0, otherwise = 0;
+  bool operator==(const BranchCall &) const = default;
+};
+
+/// Part i of `source`, which is as many equal parts as its loop has turns, in turn i.
+struct LoopSlice {
+  BufferId source = noBuffer;
+  BufferId target = noBuffer;
+  bool operator==(const LoopSlice &) const = default;
+};
+
+/// Runs the `body` instructions behind it `count` times, each time behind copies of the turn's slices. Parts nest.
+struct LoopCall {
+  int64_t count = 1;
+  uint32_t body = 0;
+  std::vector<LoopSlice> slices;
+  bool operator==(const LoopCall &) const = default;
+};
+
 struct Instruction {
-  std::variant<KernelCall, MatmulCall, CopyCall, LaunchCall, FillCall> call;
+  std::variant<KernelCall, MatmulCall, CopyCall, LaunchCall, FillCall, CustomCall, BranchCall, LoopCall> call;
   std::string label; ///< what profiles and reports show
   std::vector<SourceLocation> sources;
   int64_t flops = 0; ///< arithmetic
@@ -181,6 +222,15 @@ inline constexpr int64_t maxPlanTextBytes = int64_t{1} << 26; ///< JSON text
 inline constexpr int64_t maxRank = 8;
 inline constexpr int64_t maxParameterBytes = 32764; ///< of one launch, as CUDA has it since 12.1
 inline constexpr int64_t maxMapRank = 5;
+inline constexpr int64_t maxTurns = int64_t{1} << 31; ///< of a loop
+inline constexpr size_t maxNesting = 64;              ///< of branches and loops
+
+/// How many instructions behind it are parts of this one; 0 but for branches and loops.
+size_t partsOf(const Instruction &instruction);
+/// A branch or a loop.
+inline bool isControl(const Instruction &instruction) {
+  return std::holds_alternative<BranchCall>(instruction.call) || std::holds_alternative<LoopCall>(instruction.call);
+}
 
 /// Whether every id, range, size and operand of the plan holds; the error names the place ("instruction 12 `gelu`:
 /// ...").
@@ -188,6 +238,9 @@ Error validatePlan(const Plan &plan);
 
 /// "arena", "input", ...
 std::string_view name(Space space);
+
+/// The name of a custom op that calls a function of this process, which no file can hold; empty where there is none.
+std::string unsavableCall(const Plan &plan);
 
 /// The plan as JSON text (version 3); the plan must be valid.
 std::string planToJson(const Plan &plan);

@@ -126,6 +126,30 @@ Json toJson(const FillCall &call) {
   return {{"op", "fill"}, {"target", idToJson(call.target)}, {"value", call.value}};
 }
 
+Json toJson(const std::vector<CustomTensor> &tensors) {
+  Json list = Json::array();
+  for (const CustomTensor &tensor : tensors)
+    list.push_back({{"buffer", idToJson(tensor.buffer)}, {"dtype", name(tensor.dtype)}, {"shape", tensor.shape}});
+  return list;
+}
+
+Json toJson(const CustomCall &call) {
+  return {{"op", "custom"},        {"name", call.name},         {"library", call.library},
+          {"symbol", call.symbol}, {"in", toJson(call.inputs)}, {"out", toJson(call.outputs)}};
+}
+
+Json toJson(const BranchCall &call) {
+  return {
+      {"op", "branch"}, {"predicate", idToJson(call.predicate)}, {"then", call.then}, {"otherwise", call.otherwise}};
+}
+
+Json toJson(const LoopCall &call) {
+  Json slices = Json::array();
+  for (const LoopSlice &slice : call.slices)
+    slices.push_back({{"source", idToJson(slice.source)}, {"target", idToJson(slice.target)}});
+  return {{"op", "loop"}, {"count", call.count}, {"body", call.body}, {"slices", slices}};
+}
+
 Json toJson(const Instruction &instruction) {
   Json json = std::visit([](const auto &call) { return toJson(call); }, instruction.call);
   json["label"] = instruction.label;
@@ -311,6 +335,41 @@ LaunchCall readLaunchCall(JsonReader &reader, const Json &json) {
   return call;
 }
 
+std::vector<CustomTensor> readTensors(JsonReader &reader, const Json &object, const char *key) {
+  std::vector<CustomTensor> tensors;
+  for (const Json &json : reader.list(object, key, maxPlanItems)) {
+    CustomTensor tensor{readId(reader, json, "buffer"), readDType(reader, json, "dtype"), {}};
+    for (const Json &dim : reader.list(json, "shape", maxRank))
+      tensor.shape.push_back(reader.asInteger(dim, 0, maxPlanBytes));
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+CustomCall readCustomCall(JsonReader &reader, const Json &json) {
+  CustomCall call;
+  call.name = reader.string(json, "name");
+  call.library = reader.string(json, "library");
+  call.symbol = reader.string(json, "symbol");
+  call.inputs = readTensors(reader, json, "in");
+  call.outputs = readTensors(reader, json, "out");
+  return call;
+}
+
+BranchCall readBranchCall(JsonReader &reader, const Json &json) {
+  return {readId(reader, json, "predicate"), static_cast<uint32_t>(reader.integer(json, "then", 0, maxPlanItems)),
+          static_cast<uint32_t>(reader.integer(json, "otherwise", 0, maxPlanItems))};
+}
+
+LoopCall readLoopCall(JsonReader &reader, const Json &json) {
+  LoopCall call{reader.integer(json, "count", 1, maxTurns),
+                static_cast<uint32_t>(reader.integer(json, "body", 0, maxPlanItems)),
+                {}};
+  for (const Json &slice : reader.list(json, "slices", maxPlanItems))
+    call.slices.push_back({readId(reader, slice, "source"), readId(reader, slice, "target")});
+  return call;
+}
+
 Instruction readInstruction(JsonReader &reader, const Json &json) {
   Instruction instruction;
   const std::string op = reader.string(json, "op");
@@ -325,6 +384,12 @@ Instruction readInstruction(JsonReader &reader, const Json &json) {
   else if (op == "fill")
     instruction.call =
         FillCall{readId(reader, json, "target"), static_cast<uint8_t>(reader.integer(json, "value", 0, 255))};
+  else if (op == "custom")
+    instruction.call = readCustomCall(reader, json);
+  else if (op == "branch")
+    instruction.call = readBranchCall(reader, json);
+  else if (op == "loop")
+    instruction.call = readLoopCall(reader, json);
   else
     reader.fail("unknown op `" + op + "`");
   instruction.label = reader.string(json, "label");

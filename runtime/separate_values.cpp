@@ -1,10 +1,12 @@
 // (1) Every use of the arena by an instruction is a node. (2) Nodes that must share memory are joined: a read with the
 // last writers of its bytes, a result with an operand of the same call that it overlaps. (3) Each set of joined nodes
-// gets a range as large as they reach, at equal distances from each other as before.
+// gets a range as large as they reach, at equal distances from each other as before. A branch or loop with all of its
+// parts counts as one call, since what runs behind what in it is known only when it runs.
 #include "runtime/separate_values.h"
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 
 namespace tcc::runtime {
 namespace {
@@ -20,8 +22,17 @@ public:
   explicit Separation(const Plan &given) : given(given) { result.plan = given; }
 
   SeparatePlan run() {
-    for (Instruction &instruction : result.plan.instructions)
+    for (size_t i = 0; i < result.plan.instructions.size(); ++i) {
+      Instruction &instruction = result.plan.instructions[i];
+      if (!whole && partsOf(instruction) > 0)
+        whole = {uses.size(), i + partsOf(instruction)};
       std::visit([&](auto &call) { take(call); }, instruction.call);
+      if (whole && whole->second == i) {
+        const size_t first = whole->first;
+        whole.reset();
+        finish(first);
+      }
+    }
     assignRanges();
     return std::move(result);
   }
@@ -43,9 +54,7 @@ private:
         const bool written = i >= kernel.arguments - kernel.results;
         use(segment.args[i], !written, written);
       }
-      joinReads(first);
-      joinInPlace(first);
-      pending.emplace_back(first, uses.size());
+      finishSegment(first);
     }
     finishCall();
   }
@@ -71,6 +80,14 @@ private:
     use(call.target, false, true);
     finish(first);
   }
+  void take(CustomCall &call) {
+    const size_t first = uses.size();
+    for (CustomTensor &tensor : call.inputs)
+      use(tensor.buffer, true, false);
+    for (CustomTensor &tensor : call.outputs)
+      use(tensor.buffer, false, true);
+    finish(first);
+  }
   void take(LaunchCall &call) {
     const size_t first = uses.size();
     for (PointerSlot &slot : call.pointerSlots) {
@@ -92,11 +109,31 @@ private:
       join(i, known->second + (i - before));
   }
 
+  void take(BranchCall &call) {
+    const size_t first = uses.size();
+    use(call.predicate, true, false);
+    finish(first);
+  }
+  void take(LoopCall &call) {
+    const size_t first = uses.size();
+    for (LoopSlice &slice : call.slices) {
+      use(slice.source, true, false);
+      use(slice.target, false, true);
+    }
+    finish(first);
+  }
+
   void finish(size_t first) {
+    finishSegment(first);
+    finishCall();
+  }
+
+  void finishSegment(size_t first) {
+    if (whole) // its end does
+      return;
     joinReads(first);
     joinInPlace(first);
     pending.emplace_back(first, uses.size());
-    finishCall();
   }
 
   void joinReads(size_t first) {
@@ -184,6 +221,7 @@ private:
   SeparatePlan result;
   std::vector<Use> uses;
   std::vector<size_t> parents;
+  std::optional<std::pair<size_t, size_t>> whole; // of the branch or loop at hand: its first use, its last instruction
   std::vector<std::pair<size_t, size_t>> pending;
   std::map<uint32_t, size_t> tableUses;
   Writers writers;

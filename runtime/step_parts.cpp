@@ -18,6 +18,19 @@ struct Named {
   }
   std::vector<BufferId> operator()(const CopyCall &call) const { return {call.source}; }
   std::vector<BufferId> operator()(const FillCall &) const { return {}; }
+  std::vector<BufferId> operator()(const CustomCall &call) const {
+    std::vector<BufferId> named;
+    for (const CustomTensor &tensor : call.inputs)
+      named.push_back(tensor.buffer);
+    return named;
+  }
+  std::vector<BufferId> operator()(const BranchCall &call) const { return {call.predicate}; }
+  std::vector<BufferId> operator()(const LoopCall &call) const {
+    std::vector<BufferId> named;
+    for (const LoopSlice &slice : call.slices)
+      named.push_back(slice.source);
+    return named;
+  }
   std::vector<BufferId> operator()(const LaunchCall &call) const {
     std::vector<BufferId> named;
     for (const PointerSlot &slot : call.pointerSlots)
@@ -33,16 +46,21 @@ struct Named {
 StepParts stepParts(const Plan &plan, size_t asked) {
   const size_t all = plan.instructions.size();
   StepParts parts{std::vector<size_t>(asked, 0), all, std::vector<size_t>(plan.inputs.size(), all)};
+  size_t begin = 0, end = 0; // of the outermost branch or loop that i is a part of: it runs as a whole
   for (size_t i = 0; i < all; ++i) {
+    if (i >= end) {
+      begin = i;
+      end = i + 1 + partsOf(plan.instructions[i]);
+    }
     for (BufferId id : std::visit(Named(), plan.instructions[i].call))
       if (id != noBuffer && plan.buffers[id].space == Space::input)
-        parts.firstRead[plan.buffers[id].index] = std::min(parts.firstRead[plan.buffers[id].index], i);
+        parts.firstRead[plan.buffers[id].index] = std::min(parts.firstRead[plan.buffers[id].index], begin);
     for (BufferId id : writtenBuffers(plan, plan.instructions[i])) {
       const Buffer &buffer = plan.buffers[id];
       if (buffer.space == Space::output && buffer.index < asked)
-        parts.ready[buffer.index] = i + 1;
+        parts.ready[buffer.index] = end;
       else if (buffer.space == Space::state)
-        parts.firstStateWrite = std::min(parts.firstStateWrite, i);
+        parts.firstStateWrite = std::min(parts.firstStateWrite, begin);
     }
   }
   for (size_t i = 1; i < asked; ++i)

@@ -2,6 +2,7 @@
 #include "codegen/cpu/target.h"
 #include "codegen/cpu/lower_attention.h"
 #include "codegen/cpu/machine_code.h"
+#include "codegen/custom.h"
 #include "codegen/product.h"
 #include "ir/dialect.h"
 #include "runtime/cpu.h"
@@ -11,8 +12,9 @@ using namespace mlir;
 namespace tcc::cpu {
 
 bool CpuTarget::supports(StringRef op) const {
-  return op == MatmulOp::getOperationName() || op == FlashAttentionOp::getOperationName() ||
-         op == FlashAttentionBackwardOp::getOperationName();
+  return op == CondOp::getOperationName() || op == RepeatOp::getOperationName() || op == MatmulOp::getOperationName() ||
+         op == FlashAttentionOp::getOperationName() || op == FlashAttentionBackwardOp::getOperationName() ||
+         op == CustomOp::getOperationName();
 }
 
 const VectorTarget &CpuTarget::vectors() const {
@@ -25,7 +27,9 @@ const VectorTarget &CpuTarget::vectors() const {
 }
 
 bool CpuTarget::hasKernel(Operation *op) const {
-  return AttentionForm::of(op).has_value();
+  if (auto custom = dyn_cast<CustomOp>(op))
+    return custom.hasCpuCode();
+  return isa<CondOp>(op) || AttentionForm::of(op).has_value();
 }
 
 int64_t CpuTarget::scratchBytes(Operation *op) const {
@@ -50,6 +54,10 @@ std::optional<std::vector<std::string>> CpuTarget::emit(ArrayRef<KernelSource> k
 bool CpuTarget::lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels, std::string &error) const {
   if (std::optional<AttentionForm> form = AttentionForm::of(call.op)) {
     lowerAttention(call, *form, threads, AttentionBlocks(*form, vectors()), plan, kernels);
+    return true;
+  }
+  if (isa<CustomOp>(call.op)) {
+    lowerCustomCall(call, plan);
     return true;
   }
   auto product = dyn_cast<MatmulOp>(call.op);

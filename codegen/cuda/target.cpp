@@ -4,6 +4,7 @@
 #include "codegen/cuda/kernel/text.h"
 #include "codegen/cuda/lower_attention.h"
 #include "codegen/cuda/modules.h"
+#include "codegen/custom.h"
 #include "codegen/product.h"
 #include "ir/dialect.h"
 #include <bit>
@@ -44,7 +45,9 @@ public:
     for (size_t i = 0; i < kernels.size(); ++i)
       addJoinedFunction(i);
     std::vector<runtime::Instruction> made;
+    std::vector<size_t> place; // by instruction: how many are in front of it now
     for (runtime::Instruction &instruction : plan.instructions) {
+      place.push_back(made.size());
       auto *call = std::get_if<runtime::KernelCall>(&instruction.call);
       if (!call) {
         made.push_back(std::move(instruction));
@@ -56,6 +59,11 @@ public:
       instruction.call = kernelCall.segments.size() == 1 ? launchAlone(kernelCall) : launchJoined(kernelCall);
       made.push_back(std::move(instruction));
     }
+    place.push_back(made.size());
+    for (size_t i = 0; i + 1 < place.size(); ++i)
+      if (place[i] < place[i + 1])
+        if (auto *loop = std::get_if<runtime::LoopCall>(&made[place[i]].call))
+          loop->body = static_cast<uint32_t>(place[i + 1 + loop->body] - place[i + 1]);
     plan.instructions = std::move(made);
   }
 
@@ -173,9 +181,10 @@ TargetModel cudaModel() {
 }
 
 bool CudaTarget::supports(StringRef op) const {
-  return op == MatmulOp::getOperationName() || op == MatmulGeluGradientOp::getOperationName() ||
-         op == FlashAttentionOp::getOperationName() || op == FlashAttentionBackwardOp::getOperationName() ||
-         op == FlashAttentionPackedGradientOp::getOperationName();
+  return op == RepeatOp::getOperationName() || op == MatmulOp::getOperationName() ||
+         op == MatmulGeluGradientOp::getOperationName() || op == FlashAttentionOp::getOperationName() ||
+         op == FlashAttentionBackwardOp::getOperationName() ||
+         op == FlashAttentionPackedGradientOp::getOperationName() || op == CustomOp::getOperationName();
 }
 
 /// Tensor cores multiply f16 from sm_70 on and bf16 from sm_80 on.
@@ -197,6 +206,8 @@ int64_t CudaTarget::scratchBytes(Operation *op) const {
 }
 
 bool CudaTarget::hasKernel(Operation *op) const {
+  if (auto custom = dyn_cast<CustomOp>(op))
+    return custom.getCuda().has_value();
   auto product = dyn_cast<MatmulGeluGradientOp>(op);
   return product ? isSlopedProduct(product) : hasAttentionKernel(op);
 }
@@ -208,6 +219,8 @@ std::optional<std::vector<std::string>> CudaTarget::emit(ArrayRef<KernelSource> 
 
 bool CudaTarget::lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels,
                        std::string &error) const {
+  if (isa<CustomOp>(call.op))
+    return lowerCustomLaunch(call, plan, kernels, error);
   if (hasAttentionKernel(call.op))
     return lowerAttention(call, options.architecture, plan, kernels, error);
   if (auto product = dyn_cast<MatmulGeluGradientOp>(call.op)) {

@@ -2,6 +2,7 @@
 #include "ir/analyze_kernel.h"
 #include "ir/emit.h"
 #include "ir/kernel_cost.h"
+#include "ir/ops/bindings.h"
 
 using namespace mlir;
 
@@ -27,32 +28,17 @@ LogicalResult GradientOp::inferReturnTypes(MLIRContext *, std::optional<Location
 
 // tcc.kernel (%x = %arg : type, ...) -> (types) { body } attributes
 ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
-  SmallVector<OpAsmParser::Argument> arguments;
-  SmallVector<OpAsmParser::UnresolvedOperand> operands;
-  SmallVector<Type> types;
-  auto parseBinding = [&]() -> ParseResult {
-    if (parser.parseArgument(arguments.emplace_back()) || parser.parseEqual() ||
-        parser.parseOperand(operands.emplace_back()) || parser.parseColonType(types.emplace_back()))
-      return failure();
-    arguments.back().type = types.back();
-    return success();
-  };
-  if (parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
-      parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Paren, parseBinding) ||
-      parser.parseOptionalArrowTypeList(result.types) ||
-      parser.resolveOperands(operands, types, parser.getCurrentLocation(), result.operands))
+  Bindings bindings;
+  if (parser.parseOptionalAttrDictWithKeyword(result.attributes) || parseBindings(parser, bindings) ||
+      parser.parseOptionalArrowTypeList(result.types) || resolveBindings(parser, bindings, result))
     return failure();
-  return parser.parseRegion(*result.addRegion(), arguments);
+  return parser.parseRegion(*result.addRegion(), bindings.arguments);
 }
 
 void KernelOp::print(OpAsmPrinter &printer) {
   printer.printOptionalAttrDictWithKeyword((*this)->getAttrs());
-  printer << " (";
-  llvm::interleaveComma(llvm::zip(getBody().front().getArguments(), getInputs()), printer, [&](auto binding) {
-    auto [argument, input] = binding;
-    printer << argument << " = " << input << " : " << input.getType();
-  });
-  printer << ")";
+  printer << ' ';
+  printBindings(printer, getBody().front().getArguments(), getInputs());
   printer.printOptionalArrowTypeList(getResultTypes());
   printer << ' ';
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);

@@ -1,6 +1,7 @@
 // The walk over a function: values by use, results rounded, storage freed after the last use.
 #include "ir/reference/interpreter.h"
 #include "ir/names.h"
+#include "ir/reference/host_reference.h"
 #include "ir/reference/registry.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -82,6 +83,13 @@ private:
   FailureOr<std::vector<Shared>> runOp(Operation &op, ArrayRef<Shared> operands) {
     if (auto kernel = dyn_cast<KernelOp>(op))
       return runBlock(kernel.getBody().front(), operands);
+    if (auto custom = dyn_cast<CustomOp>(op))
+      return custom.getBody().empty() ? runHost(custom, operands) : runBlock(custom.getBody().front(), operands);
+    if (auto cond = dyn_cast<CondOp>(op))
+      return runBlock(operands[0]->data[0] != 0 ? cond.getThen().front() : cond.getOtherwise().front(),
+                      operands.drop_front());
+    if (auto repeat = dyn_cast<RepeatOp>(op))
+      return runTurns(repeat, operands);
     if (isa<GradientOp>(op))
       return refuse(op, "has no value of its own; run autodiff first");
     auto found = registry().find(op.getName().getStringRef());
@@ -112,6 +120,49 @@ private:
       results.push_back(std::make_shared<const RefTensor>(std::move(tensor)));
     }
     return results;
+  }
+
+  /// A custom op whose meaning is a function of this process.
+  FailureOr<std::vector<Shared>> runHost(CustomOp op, ArrayRef<Shared> operands) {
+    const HostReference *reference = findHostReference(op.getHostReference().value_or(0));
+    if (!reference)
+      return refuse(*op, "'" + op.getCalled() + "' means a function of another process");
+    SmallVector<const RefTensor *> views;
+    for (const Shared &operand : operands)
+      views.push_back(operand.get());
+    std::vector<RefTensor> results;
+    for (Value result : op.getResults())
+      results.push_back(splatTensor(tensorType(result), 0));
+    if (std::string problem = (*reference)(views, results); !problem.empty())
+      return refuse(*op, "'" + op.getCalled() + "': its reference " + problem);
+    std::vector<Shared> shared;
+    for (RefTensor &result : results)
+      shared.push_back(std::make_shared<const RefTensor>(std::move(result)));
+    return shared;
+  }
+
+  FailureOr<std::vector<Shared>> runTurns(RepeatOp op, ArrayRef<Shared> operands) {
+    const size_t carriedCount = op.getStart().size(), scannedCount = op.getScanned().size();
+    const auto turns = static_cast<int64_t>(op.getCount());
+    std::vector<Shared> carried(operands.begin(), operands.begin() + carriedCount);
+    for (const Shared &scanned : operands.slice(carriedCount, scannedCount))
+      if (scanned->shape()[0] != turns)
+        return refuse(*op, "scans " + typeOf(*scanned) + "; its first size must be the count " + Twine(turns));
+    for (int64_t turn = 0; turn < turns; ++turn) {
+      std::vector<Shared> arguments = carried;
+      for (const Shared &scanned : operands.slice(carriedCount, scannedCount)) {
+        RefTensor part{RankedTensorType::get(scanned->shape().drop_front(), scanned->type.getElementType()), {}};
+        const int64_t size = part.type.getNumElements();
+        part.data.assign(scanned->data.begin() + turn * size, scanned->data.begin() + (turn + 1) * size);
+        arguments.push_back(std::make_shared<const RefTensor>(std::move(part)));
+      }
+      llvm::append_range(arguments, operands.drop_front(carriedCount + scannedCount));
+      FailureOr<std::vector<Shared>> results = runBlock(op.getBody().front(), arguments);
+      if (failed(results))
+        return failure();
+      carried = std::move(*results);
+    }
+    return carried;
   }
 
   /// `?` dims may hide what a verifier cannot see: operands that must have one shape.
@@ -249,8 +300,9 @@ FailureOr<std::vector<RefTensor>> interpret(func::FuncOp function, ArrayRef<RefT
 
 bool hasReference(OperationName name) {
   StringRef text = name.getStringRef();
-  return text == KernelOp::getOperationName() || text == YieldOp::getOperationName() ||
-         reference::registry().contains(text);
+  return text == KernelOp::getOperationName() || text == CustomOp::getOperationName() ||
+         text == YieldOp::getOperationName() || text == CondOp::getOperationName() ||
+         text == RepeatOp::getOperationName() || reference::registry().contains(text);
 }
 
 RefTensor splatTensor(RankedTensorType type, double value) {

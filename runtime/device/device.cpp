@@ -21,6 +21,9 @@ const char *category(const Instruction &instruction) {
     const char *operator()(const MatmulCall &) const { return "matmul"; }
     const char *operator()(const CopyCall &) const { return "copy"; }
     const char *operator()(const FillCall &) const { return "fill"; }
+    const char *operator()(const CustomCall &) const { return "custom"; }
+    const char *operator()(const BranchCall &) const { return "branch"; }
+    const char *operator()(const LoopCall &) const { return "loop"; }
   };
   return std::visit(Name(), instruction.call);
 }

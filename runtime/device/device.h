@@ -123,7 +123,8 @@ private:
 /// The host's CPU. Each call gives a device of its own, with its own arena.
 std::shared_ptr<Device> makeCpuDevice();
 
-/// What profiles call an instruction: "kernel", "matmul", "copy", "fill"; and the first of its sources, "file:line".
+/// What profiles call an instruction: "kernel", "matmul", "copy", "fill", "branch", "loop"; and the first of its
+/// sources, "file:line".
 const char *category(const Instruction &instruction);
 std::string firstSource(const Instruction &instruction);
 /// "instruction 12 `gelu`: problem".

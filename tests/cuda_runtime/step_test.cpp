@@ -36,9 +36,10 @@ TensorStorage storageOf(const std::vector<float> &values) {
 
 /// One training run: its states on a device, its inputs changing from step to step.
 struct Training {
-  explicit Training(std::shared_ptr<Device> given, ExecutableOptions options = {}) : device(std::move(given)) {
+  explicit Training(std::shared_ptr<Device> given, ExecutableOptions options = {}, const Plan &plan = gpuStepPlan())
+      : device(std::move(given)) {
     options.device = device;
-    auto loaded = Executable::load(gpuArtefact(gpuStepPlan()), options);
+    auto loaded = Executable::load(gpuArtefact(plan), options);
     EXPECT_TRUE(loaded) << loaded.error().message();
     if (loaded)
       executable = std::move(*loaded);
@@ -57,7 +58,8 @@ struct Training {
 
   Expected<std::shared_ptr<StepOutputs>> start(int step, Profiler *profiler = nullptr) {
     TensorStorage x = storageOf(numbers(rows * inner, 100 + static_cast<uint32_t>(step)));
-    TensorStorage rate = storageOf({0.01f / static_cast<float>(1 + step)});
+    const auto rates = static_cast<size_t>(executable->plan().inputs[1].elements());
+    TensorStorage rate = storageOf(std::vector<float>(rates, 0.01f / static_cast<float>(1 + step)));
     const ConstTensorRef inputs[] = {x.ref(), rate.ref()};
     const TensorRef states[] = {{w.address, w.bytes}, {b.address, b.bytes}};
     auto results = executable->start(inputs, states, profiler);
@@ -185,6 +187,46 @@ TEST_F(CudaStep, AStepIsOneGraphLaunchAndNothingElseHappensInside) {
   }
   EXPECT_EQ(counters().captures, 1u);
   EXPECT_EQ(counters().instantiations, 1u);
+}
+
+/// The step as a loop of two turns, each with a rate of its own that is copied from a list.
+Plan loopPlan() {
+  Plan plan = gpuStepPlan();
+  plan.inputs[1].shape = {2};
+  plan.buffers[1] = {Space::arena, 0, (plan.arenaBytes + 255) / 256 * 256, 4};
+  plan.arenaBytes = plan.buffers[1].offset + 256;
+  const auto list = static_cast<BufferId>(plan.buffers.size());
+  plan.buffers.push_back({Space::input, 1, 0, 8});
+  Instruction loop;
+  loop.call = LoopCall{2, static_cast<uint32_t>(plan.instructions.size()), {{list, 1}}};
+  loop.label = "turns";
+  plan.instructions.insert(plan.instructions.begin(), loop);
+  return plan;
+}
+
+TEST_F(CudaStep, ALoopIsIssuedOnceATurn) {
+  Training run(open(), {}, loopPlan());
+  Oracle oracle;
+  for (int step = 0; step < 4; ++step) { // eager, captured, launched
+    oracle.step(step);
+    EXPECT_NEAR(run.lossOf(step), oracle.step(step), 1e-3) << step;
+  }
+  EXPECT_EQ(counters().captures, 1u);
+  Profiler profiler;
+  ASSERT_TRUE(run.start(4, &profiler));
+  EXPECT_EQ(profiler.all().size(), 2 * loopPlan().instructions.size() + 1);
+  EXPECT_EQ(report(), "");
+}
+
+TEST_F(CudaStep, ABranchIsRefused) {
+  Plan plan = loopPlan();
+  plan.buffers.push_back({Space::input, 0, 0, 1});
+  plan.instructions[0].call = BranchCall{static_cast<BufferId>(plan.buffers.size() - 1), 1, 0};
+  auto refused = Executable::load(gpuArtefact(plan), {.device = open()});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message(),
+            "instruction 0 `turns`: it branches on a value in memory, which a CPU does; a GPU "
+            "computes both and selects");
 }
 
 TEST_F(CudaStep, ALossIsReadWhileTheNextStepWaits) {

@@ -45,6 +45,14 @@ void expectRoundTrip(mlir::ModuleOp module) {
 TEST(GraphFile, RoundTripOfEveryOp) {
   // One traced function with every op: what the tracer knows is what the dialect has (Trace.KnowsEveryOpOfTheDialect).
   Parameter p("p", {4, 4}), m("m", {4, 4}), v("v", {4, 4});
+  const Custom cap =
+      customOp({.name = "cap",
+                .body = [](Tensor t) { return 30.0 * tanh(t / 30.0); },
+                .gradient = [](Tensor, Tensor y, Tensor dy) { return dy * (1.0 - y * y / 900.0); },
+                .sharedObject = {"/lib/cap.so", "cap"},
+                .cuda = {.text = "KERNEL(cap, 256, 1)(const float *x, float *y) {\n}\n", .kernel = "cap"},
+                .cost = [](ValueTypes, ValueTypes) { return CustomCost{.flops = 80, .bytes = 128}; },
+                .tolerance = 1e-4});
   Function function = compile("every_op", [&](Tensor x, Tensor index, Tensor seed, Tensor rate) {
     std::vector<Tensor> out = {
         -x,
@@ -81,6 +89,7 @@ TEST(GraphFile, RoundTripOfEveryOp) {
         dropout(x, 0.1, seed, 7),
         dropout(x, 0.1, seed, 7, seed),
         stochasticCast(x, seed, 8),
+        cap(x),
         crossEntropy(x, index),
         select(logicalNot(logicalOr(less(x, 0), logicalAnd(isFinite(x), greater(x, 1)))), x, 2.5),
         literal(std::vector<double>{1, 2, 3}, {3})};

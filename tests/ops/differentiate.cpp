@@ -11,23 +11,60 @@ bool isFloat(Value value) {
   return isa<FloatType>(tensorType(value).getElementType());
 }
 
+/// Sends what `gradients` holds of results of the ops back to what they were computed from.
+void sweepBack(ArrayRef<Operation *> ops, Emit &emit, DenseMap<Value, Value> &gradients) {
+  for (Operation *op : llvm::reverse(ops)) {
+    auto differentiable = dyn_cast<DifferentiableOpInterface>(op);
+    SmallVector<Value> dResults;
+    for (Value result : op->getResults())
+      dResults.push_back(gradients.lookup(result));
+    if (!differentiable || llvm::none_of(dResults, [](Value value) { return value != nullptr; }))
+      continue;
+    for (auto [operand, gradient] : llvm::zip(op->getOperands(), differentiable.gradient(emit, dResults)))
+      if (gradient) {
+        Value &sum = gradients[operand];
+        sum = sum ? emit.add(sum, gradient) : gradient;
+      }
+  }
+}
+
+/// Expands the tcc.gradient that rules of ops with bodies write.
+void expandGradients(func::FuncOp function) {
+  for (bool found = true; found;) {
+    found = false;
+    function.walk([&](GradientOp op) {
+      SmallVector<Operation *> ops;
+      for (Operation &each : *op->getBlock())
+        if (each.isBeforeInBlock(op))
+          ops.push_back(&each);
+      OpBuilder builder(op);
+      Emit emit(builder, op.getLoc());
+      DenseMap<Value, Value> gradients = {{op.getLoss(), emit.constant(1, tensorType(op.getLoss()))}};
+      sweepBack(ops, emit, gradients);
+      for (auto [wrt, result] : llvm::zip(op.getWrt(), op.getResults()))
+        result.replaceAllUsesWith(gradients.lookup(wrt) ? gradients.lookup(wrt) : emit.zeros(tensorType(wrt)));
+      op.erase();
+      found = true;
+      return WalkResult::interrupt();
+    });
+  }
+}
+
 } // namespace
 
 void decomposeAll(func::FuncOp function) {
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
-      auto composite = dyn_cast<CompositeOpInterface>(op);
-      if (!composite)
-        continue;
-      OpBuilder builder(&op);
-      Emit emit(builder, op.getLoc());
-      SmallVector<Value> values = composite.decompose(emit);
-      op.replaceAllUsesWith(values);
-      op.erase();
-      changed = true;
+  SmallVector<CompositeOpInterface> work;
+  do {
+    work.clear();
+    function.walk([&](CompositeOpInterface op) { work.push_back(op); });
+    for (CompositeOpInterface op : work) {
+      OpBuilder builder(op);
+      Emit emit(builder, op->getLoc());
+      SmallVector<Value> values = op.decompose(emit);
+      op->replaceAllUsesWith(values);
+      op->erase();
     }
-  }
+  } while (!work.empty());
 }
 
 void differentiate(func::FuncOp function) {
@@ -42,25 +79,12 @@ void differentiate(func::FuncOp function) {
     ops.push_back(&op);
 
   DenseMap<Value, Value> gradients;
-  auto accumulate = [&](Value value, Value gradient) {
-    Value &sum = gradients[value];
-    sum = sum ? emit.add(sum, gradient) : gradient;
-  };
   for (Value y : exit->getOperands())
-    if (isFloat(y))
-      accumulate(y, block.addArgument(y.getType(), function.getLoc()));
-
-  for (Operation *op : llvm::reverse(ops)) {
-    auto differentiable = dyn_cast<DifferentiableOpInterface>(op);
-    SmallVector<Value> dResults;
-    for (Value result : op->getResults())
-      dResults.push_back(gradients.lookup(result));
-    if (!differentiable || llvm::none_of(dResults, [](Value value) { return value != nullptr; }))
-      continue;
-    for (auto [operand, gradient] : llvm::zip(op->getOperands(), differentiable.gradient(emit, dResults)))
-      if (gradient)
-        accumulate(operand, gradient);
-  }
+    if (isFloat(y)) {
+      Value own = block.addArgument(y.getType(), function.getLoc()), &sum = gradients[y];
+      sum = sum ? emit.add(sum, own) : own;
+    }
+  sweepBack(ops, emit, gradients);
 
   SmallVector<Value> answers;
   for (Value x : inputs)
@@ -68,6 +92,7 @@ void differentiate(func::FuncOp function) {
       answers.push_back(gradients.lookup(x) ? gradients.lookup(x) : emit.zeros(tensorType(x)));
   exit->setOperands(answers);
   function.setType(builder.getFunctionType(block.getArgumentTypes(), ValueRange(answers).getTypes()));
+  expandGradients(function);
 }
 
 } // namespace tcc::test

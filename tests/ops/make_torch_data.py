@@ -125,6 +125,38 @@ for step in (1.0, 7.0):
           torch.tensor(True)], adamw, False)
 
 
+def chosen(predicate, x, w):
+    return torch.tanh(x @ w) * 2 if predicate else torch.sin(x @ w.T) + w
+
+
+for flag in (True, False):
+    case(f"cond {flag}", """tcc.cond %a (%x = %b : {1}, %w = %c : {2}) -> {r} {{
+    %h = tcc.matmul %x, %w : {1}, {2} -> {r}
+    %t = tcc.tanh %h : {r}
+    %d = tcc.add %t, %t : {r}
+    tcc.yield %d : {r}
+  }} else {{
+    %h = tcc.matmul %x, %w transposed : {1}, {2} -> {r}
+    %s = tcc.sin %h : {r}
+    %d = tcc.add %s, %w : {r}
+    tcc.yield %d : {r}
+  }}""", [torch.tensor(flag), real(4, 4), real(4, 4)], chosen)
+
+
+def turns(start, parts, w):
+    for part in parts:
+        start = torch.tanh(start @ w) + part
+    return start
+
+
+case("repeat", """tcc.repeat 3 (%x = %a : {0}) slices (%p = %b : {1}) uses (%w = %c : {2}) {{
+    %h = tcc.matmul %x, %w : {0}, {2} -> {0}
+    %t = tcc.tanh %h : {0}
+    %n = tcc.add %t, %p : {0}
+    tcc.yield %n : {0}
+  }}""", [real(4, 4), real(3, 4, 4), real(4, 4)], turns)
+
+
 def literal(value):
     if value != value:
         return "NAN"

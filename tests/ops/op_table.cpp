@@ -968,6 +968,39 @@ OpRow adamwRow() {
   return row;
 }
 
+OpRow customRow() {
+  OpRow row{"tcc.custom", {}, {}};
+  for (const std::string &element : floats)
+    for (const std::string &shape : element == "f32" ? shapes : fewShapes) {
+      const std::string t = tensor(shape, element);
+      addCase(row.cases, "custom/gradient/" + shape + "/" + element, {t},
+              "%r = tcc.custom \"cap\" (%x = %a : " + t + ") -> " + t + " {\n    %y = tcc.tanh %x : " + t +
+                  "\n    tcc.yield %y : " + t + "\n  } gradient (%x: " + t + ", %y: " + t + ", %d: " + t +
+                  ") {\n    %q = tcc.mul %y, %y : " + t + "\n    %p = tcc.mul %d, %q : " + t +
+                  "\n    %g = tcc.sub %d, %p : " + t + "\n    tcc.yield %g : " + t + "\n  }",
+              {t});
+      addCase(row.cases, "custom/two results/" + shape + "/" + element, {t, "tensor<3xi32>"},
+              "%r:2 = tcc.custom \"both\" (%x = %a : " + t + ", %i = %b : tensor<3xi32>) -> (tensor<3xi32>, " + t +
+                  ") {\n    %j = tcc.add %i, %i : tensor<3xi32>\n    %y = tcc.neg %x : " + t +
+                  "\n    tcc.yield %j, %y : tensor<3xi32>, " + t + "\n  } gradient (%x: " + t +
+                  ", %i: tensor<3xi32>, %j: tensor<3xi32>, %y: " + t + ", %d: " + t +
+                  ") {\n    %g = tcc.neg %d : " + t + "\n    tcc.yield %g : " + t + "\n  }",
+              {"tensor<3xi32>", t});
+    }
+  const std::string t = "tensor<3xf32>", body = " {\n    tcc.yield %x : tensor<3xf32>\n  }";
+  const std::string op = "%r = tcc.custom \"f\" (%x = %a : " + t + ") -> " + t;
+  row.errors = {error("custom_c1", {t},
+                      "%r = \"tcc.custom\"(%a) <{called = \"f\"}> ({\n  ^bb0(%x: tensor<4xf32>):\n    tcc.yield %x : "
+                      "tensor<4xf32>\n  }, {}) : (tensor<3xf32>) -> tensor<4xf32>"),
+                error("custom_c2", {t}, "%r = tcc.custom \"f\" (%x = %a : " + t + ") -> tensor<4xf32>" + body),
+                error("custom_c3", {t}, op + body + " gradient (%x: " + t + ") {\n    tcc.yield %x : " + t + "\n  }"),
+                error("custom_c4", {t}, "%r = tcc.custom \"f\" (%a : " + t + ") -> " + t),
+                error("custom_c5", {t}, op + " attributes {library = \"f.so\"}" + body),
+                error("custom_c6", {t}, "%r = tcc.custom \"2f\" (%x = %a : " + t + ") -> " + t + body),
+                error("custom_c7", {t}, op + " attributes {block = array<i64: 64, 32>}" + body)};
+  return row;
+}
+
 std::vector<OpRow> makeTable() {
   const Strings numbers = {"f32", "bf16", "f16", "i32", "i64"};
   return {elementwise("neg", 1, {}, numbers),
@@ -1029,13 +1062,18 @@ std::vector<OpRow> makeTable() {
           attentionRow(),
           dropoutRow(),
           stochasticCastRow(),
-          adamwRow()};
+          adamwRow(),
+          customRow()};
 }
 
 } // namespace
 
 ArrayRef<OpRow> opTable() {
-  static const std::vector<OpRow> table = makeTable();
+  static const std::vector<OpRow> table = [] {
+    std::vector<OpRow> rows = makeTable();
+    llvm::append_range(rows, controlRows());
+    return rows;
+  }();
   return table;
 }
 

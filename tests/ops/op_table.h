@@ -44,6 +44,9 @@ struct OpRow {
 /// One row an op, in the order of Ops.td.
 llvm::ArrayRef<OpRow> opTable();
 
+/// The rows of ops with bodies (control_rows.cpp), part of the table.
+std::vector<OpRow> controlRows();
+
 /// Malformed uses of the structural ops (kernel, gradient), which have no row.
 llvm::ArrayRef<ErrorCase> structuralErrors();
 

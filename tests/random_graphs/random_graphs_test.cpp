@@ -1,8 +1,10 @@
 // Random graphs: forward and all gradients, compiled, against the fp64 interpreter and against -O0. TCC_RANDOM_GRAPHS
 // sets how many (300), TCC_RANDOM_SEED the first seed. A failure reduces itself and prints .graph text.
+#include "mlir/IR/Verifier.h"
 #include "tests/codegen/eager_padding.h"
 #include "tests/ops/op_table.h"
 #include "tests/random_graphs/generate.h"
+#include "tests/random_graphs/generate_control.h"
 #include "tests/random_graphs/graph_check.h"
 #include "tests/random_graphs/reduce.h"
 #include <chrono>
@@ -23,6 +25,11 @@ int64_t fromEnvironment(const char *name, int64_t otherwise) {
 /// kernels take long to compile.
 bool hasAttention(uint64_t seed) {
   return seed % 20 == 3;
+}
+
+/// Seeds whose graphs have branches and loops.
+bool hasControl(uint64_t seed) {
+  return seed % 6 == 1;
 }
 
 /// What a seed checks beside -O0: the level, the target, sizes that are padded, the interpreter after each pass.
@@ -109,6 +116,10 @@ TEST(RandomGraphs, equalTheInterpreterAndO0) {
   for (int64_t seed = first; seed < first + count && failures < 5; ++seed) {
     OwningOpRef<ModuleOp> module = generateGraph(*context, seed, shapeOf(seed));
     ASSERT_TRUE(module) << "the generator made an invalid graph from seed " << seed;
+    if (hasControl(seed)) {
+      outlineControl(*module, seed);
+      ASSERT_TRUE(succeeded(verify(*module))) << "an invalid graph from seed " << seed;
+    }
     if (seed % 5 == 4) {
       module = withNarrowProducts(*module);
       ASSERT_TRUE(module) << "the pipeline refuses the graph of seed " << seed;
@@ -154,6 +165,24 @@ TEST(RandomGraphs, haveAttentionOfBothKinds) {
   EXPECT_GE(matched, graphs / 4);
   EXPECT_LE(matched, graphs * 9 / 10);
   EXPECT_GE(dropped, graphs / 20);
+}
+
+TEST(RandomGraphs, haveBranchesAndLoops) {
+  auto context = makeContext();
+  int64_t graphs = 0, branches = 0, loops = 0, nested = 0;
+  for (uint64_t seed = 1; seed < 301; seed += 6, ++graphs) {
+    ASSERT_TRUE(hasControl(seed));
+    OwningOpRef<ModuleOp> module = generateGraph(*context, seed, shapeOf(seed));
+    outlineControl(*module, seed);
+    module->walk([&](BodyOpInterface op) {
+      branches += isa<CondOp>(op.getOperation());
+      loops += isa<RepeatOp>(op.getOperation());
+      nested += isa<BodyOpInterface>(op->getParentOp());
+    });
+  }
+  EXPECT_GE(branches, graphs / 2);
+  EXPECT_GE(loops, graphs / 2);
+  EXPECT_GE(nested, graphs / 10);
 }
 
 /// pad-shapes finds sizes that grow in them.

@@ -2,6 +2,7 @@
 // another.
 #include "runtime/device/cpu/program.h"
 #include "runtime/chunk_table.h"
+#include "runtime/custom_call.h"
 #include "runtime/profiler.h"
 #include "runtime/shared_object.h"
 #include "runtime/threads.h"
@@ -58,6 +59,8 @@ private:
     ChunkTable table;
     std::shared_ptr<Gemm> gemm;
     TensorStorage extraScratch; // when this thread count needs more than the plan has
+    CustomFunction custom;
+    std::vector<char *> customInputs, customOutputs;
   };
 
   Error prepare(const Instruction &instruction, Prepared &target);
@@ -66,6 +69,8 @@ private:
   Error execute(size_t index);
   void copy(char *target, const char *source, int64_t bytes);
   Error executeRange(size_t begin, size_t end, Profiler *profiler);
+  Error executeList(size_t begin, size_t end, Profiler *profiler);
+  Error executeParts(size_t index, Profiler *profiler);
   Error executeChecked(size_t begin, size_t end, Profiler *profiler);
   void poison();
   XXH128_hash_t hashReadOnly() const;
@@ -103,6 +108,12 @@ Error CpuProgram::prepare(const Instruction &instruction, Prepared &target) {
     return prepareKernel(instruction, *kernel, target);
   if (const auto *matmul = std::get_if<MatmulCall>(&instruction.call))
     return prepareMatmul(*matmul, target);
+  if (const auto *custom = std::get_if<CustomCall>(&instruction.call)) {
+    auto found = CustomFunction::find(*custom);
+    if (!found)
+      return found.error();
+    target.custom = std::move(*found);
+  }
   if (std::holds_alternative<LaunchCall>(instruction.call))
     return Error("it launches a kernel of a GPU; a CPU calls kernels");
   return Error::success();
@@ -154,8 +165,17 @@ Error CpuProgram::place(const Placement &placement) {
   inputs.assign(placement.inputs.begin(), placement.inputs.end());
   outputs.assign(placement.outputs.begin(), placement.outputs.end());
   constants.assign(placement.constants.begin(), placement.constants.end());
+  auto addresses = [&](const std::vector<CustomTensor> &tensors) {
+    std::vector<char *> list;
+    for (const CustomTensor &tensor : tensors)
+      list.push_back(pointers[tensor.buffer]);
+    return list;
+  };
   for (size_t i = 0; i < prepared.size(); ++i)
-    if (const auto *call = std::get_if<KernelCall>(&plan.instructions[i].call))
+    if (const auto *custom = std::get_if<CustomCall>(&plan.instructions[i].call)) {
+      prepared[i].customInputs = addresses(custom->inputs);
+      prepared[i].customOutputs = addresses(custom->outputs);
+    } else if (const auto *call = std::get_if<KernelCall>(&plan.instructions[i].call))
       for (size_t segment = 0; segment < call->segments.size(); ++segment)
         for (size_t arg = 0; arg < call->segments[segment].args.size(); ++arg)
           prepared[i].args[segment][arg] = pointers[call->segments[segment].args[arg]];
@@ -198,15 +218,43 @@ Error CpuProgram::execute(size_t index) {
       std::memset(at(call->target), call->value, static_cast<size_t>(bytes));
     return Error::success();
   }
+  if (const auto *call = std::get_if<CustomCall>(&instruction.call))
+    return options.checked ? ready.custom.runGuarded(*call, ready.customInputs, ready.customOutputs)
+                           : ready.custom.run(*call, ready.customInputs, ready.customOutputs);
   const CopyCall &call = std::get<CopyCall>(instruction.call);
   copy(at(call.target), at(call.source), plan.buffers[call.source].bytes);
   return Error::success();
 }
 
-Error CpuProgram::executeRange(size_t begin, size_t end, Profiler *profiler) {
-  const int64_t stepStart = profiler ? Profiler::now() : 0;
+/// A branch or a loop, with its parts.
+Error CpuProgram::executeParts(size_t index, Profiler *profiler) {
+  const size_t first = index + 1;
+  if (const auto *branch = std::get_if<BranchCall>(&plan.instructions[index].call)) {
+    const size_t middle = first + branch->then;
+    return *pointers[branch->predicate] ? executeList(first, middle, profiler)
+                                        : executeList(middle, middle + branch->otherwise, profiler);
+  }
+  const LoopCall &loop = std::get<LoopCall>(plan.instructions[index].call);
+  for (int64_t turn = 0; turn < loop.count; ++turn) {
+    for (const LoopSlice &slice : loop.slices) {
+      const int64_t bytes = plan.buffers[slice.target].bytes;
+      copy(pointers[slice.target], pointers[slice.source] + turn * bytes, bytes);
+    }
+    if (Error error = executeList(first, first + loop.body, profiler))
+      return error;
+  }
+  return Error::success();
+}
+
+Error CpuProgram::executeList(size_t begin, size_t end, Profiler *profiler) {
   for (size_t i = begin; i < end; ++i) {
     const Instruction &instruction = plan.instructions[i];
+    if (isControl(instruction)) {
+      if (Error error = executeParts(i, profiler))
+        return error;
+      i += partsOf(instruction);
+      continue;
+    }
     const int64_t start = profiler ? Profiler::now() : 0;
     if (Error error = execute(i))
       return instructionError(i, instruction, error.message());
@@ -215,6 +263,13 @@ Error CpuProgram::executeRange(size_t begin, size_t end, Profiler *profiler) {
       profiler->record({instruction.label, category(instruction), start, Profiler::now() - start, 0, instruction.flops,
                         instruction.bytes, firstSource(instruction)});
   }
+  return Error::success();
+}
+
+Error CpuProgram::executeRange(size_t begin, size_t end, Profiler *profiler) {
+  const int64_t stepStart = profiler ? Profiler::now() : 0;
+  if (Error error = executeList(begin, end, profiler))
+    return error;
   if (profiler)
     profiler->record({plan.name, "step", stepStart, Profiler::now() - stepStart, 0, 0, 0, {}});
   return Error::success();

@@ -116,6 +116,9 @@ private:
   template <typename Action>
   void naming(std::size_t index, Action &&action);
   void issue(std::size_t index);
+  /// Issues instructions [begin, end), those of loops once a turn; `issued` is told of each behind it.
+  template <typename Issued>
+  void issueList(std::size_t begin, std::size_t end, Issued &&issued);
   void poison();
   void runEagerly();
   void capture();
@@ -133,7 +136,7 @@ private:
   DevicePointer arena = 0;
   Graph graph;
   bool hasRun = false;
-  std::vector<Event> marks; // of a profile: one before each instruction and one at the end
+  std::vector<Event> marks; // of a profile: one before each instruction that is issued and one at the end
 };
 
 template <typename Action>
@@ -166,6 +169,10 @@ void StepProgram::prepare(const Instruction &instruction, Ready &target) {
     target.product.emplace(prepareProduct(*matmul));
   else if (std::holds_alternative<KernelCall>(instruction.call))
     throw CudaError("it calls a kernel of a CPU; a GPU launches kernels");
+  else if (const auto *custom = std::get_if<CustomCall>(&instruction.call))
+    throw CudaError("it calls custom op `" + custom->name + "` on a CPU; a GPU launches kernels");
+  else if (std::holds_alternative<BranchCall>(instruction.call))
+    throw CudaError("it branches on a value in memory, which a CPU does; a GPU computes both and selects");
 }
 
 void StepProgram::prepareLaunch(const LaunchCall &call, Launch &target) {
@@ -264,9 +271,32 @@ void StepProgram::poison() {
     session->stream.setBytes(outputs[i], 0xFF, static_cast<std::size_t>(plan.outputs[i].bytes()));
 }
 
-void StepProgram::runEagerly() {
-  for (std::size_t i = 0; i < ready.size(); ++i)
+template <typename Issued>
+void StepProgram::issueList(std::size_t begin, std::size_t end, Issued &&issued) {
+  for (std::size_t i = begin; i < end; ++i) {
+    const auto *loop = std::get_if<LoopCall>(&plan.instructions[i].call);
+    for (std::int64_t turn = 0; loop && turn < loop->count; ++turn) {
+      naming(i, [&] {
+        for (const LoopSlice &slice : loop->slices) {
+          const auto bytes = static_cast<std::size_t>(plan.buffers[slice.target].bytes);
+          session->stream.copyOnDevice(buffers[slice.target],
+                                       buffers[slice.source] + static_cast<std::size_t>(turn) * bytes, bytes);
+        }
+      });
+      issued(i);
+      issueList(i + 1, i + 1 + loop->body, issued);
+    }
+    if (loop) {
+      i += loop->body;
+      continue;
+    }
     naming(i, [&] { issue(i); });
+    issued(i);
+  }
+}
+
+void StepProgram::runEagerly() {
+  issueList(0, ready.size(), [](std::size_t) {});
 }
 
 // Whatever fails, the capture is ended and what it recorded dropped.
@@ -286,19 +316,23 @@ void StepProgram::capture() {
 }
 
 void StepProgram::runProfiled(Profiler &profiler) {
-  while (marks.size() <= ready.size())
-    marks.push_back(session->device->makeEvent());
+  const auto mark = [&](std::size_t number) {
+    if (marks.size() <= number)
+      marks.push_back(session->device->makeEvent());
+    session->stream.record(marks[number]);
+  };
   const std::int64_t begin = Profiler::now();
-  session->stream.record(marks[0]);
-  for (std::size_t i = 0; i < ready.size(); ++i) {
-    naming(i, [&] { issue(i); });
-    session->stream.record(marks[i + 1]);
-  }
+  std::vector<std::size_t> issued;
+  mark(0);
+  issueList(0, ready.size(), [&](std::size_t index) {
+    issued.push_back(index);
+    mark(issued.size());
+  });
   session->stream.synchronize();
   auto after = [&](std::size_t mark) { return std::int64_t(1e6 * marks[mark].millisecondsSince(marks[0])); };
   std::int64_t start = 0;
-  for (std::size_t i = 0; i < ready.size(); ++i) {
-    const Instruction &instruction = plan.instructions[i];
+  for (std::size_t i = 0; i < issued.size(); ++i) {
+    const Instruction &instruction = plan.instructions[issued[i]];
     const std::int64_t end = after(i + 1);
     profiler.record({instruction.label, category(instruction), begin + start, end - start, 0, instruction.flops,
                      instruction.bytes, firstSource(instruction)});

@@ -1,0 +1,284 @@
+// The check of custom ops:
+//   1. a function around the op alone gives what it means, exactly and rounded, on random operands;
+//   2. the same operands through the user's code, in guarded memory;
+//   3. element by element: within the op's tolerance, relative to the result's largest magnitude.
+#include "codegen/compile_module.h"
+#include "codegen/custom.h"
+#include "codegen/graph_runner.h"
+#include "ir/names.h"
+#include "ir/reference/bytes.h"
+#include "ir/reference/compare.h"
+#include "ir/tensor_bytes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "passes/memory_places.h"
+#include "passes/stages.h"
+#include "runtime/custom_call.h"
+#include "runtime/memory.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <cmath>
+#include <cstdio>
+#include <mutex>
+#include <set>
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+constexpr double secondsAnElement = 6e-8; // of the interpreter, for each op
+
+/// What the passes wrote on the op, which is no part of it.
+void forgetPlan(Operation *op) {
+  for (StringRef name : {StringRef(placesAttr), StringRef(scratchAttr), StringRef(stageAttr)})
+    op->removeAttr(name);
+}
+
+/// A function of the op's operands that gives its results.
+OwningOpRef<func::FuncOp> functionAround(CustomOp op) {
+  OpBuilder builder(op.getContext());
+  auto function = func::FuncOp::create(op.getLoc(), op.getCalled(),
+                                       builder.getFunctionType(op.getInputs().getTypes(), op.getResultTypes()));
+  Block *block = function.addEntryBlock();
+  builder.setInsertionPointToEnd(block);
+  Operation *copy = builder.clone(*op);
+  forgetPlan(copy);
+  copy->setOperands(block->getArguments());
+  func::ReturnOp::create(builder, op.getLoc(), copy->getResults());
+  return function;
+}
+
+double secondsToInterpret(CustomOp op) {
+  double elements = 0;
+  op->walk([&](Operation *inner) {
+    for (Value result : inner->getResults())
+      elements += static_cast<double>(tensorType(result).getNumElements());
+  });
+  return 2 * secondsAnElement * elements;
+}
+
+/// The op as text without its place: what was checked once need not be checked again.
+std::string keyOf(CustomOp op) {
+  Operation *copy = op->clone();
+  forgetPlan(copy);
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  copy->print(stream, OpPrintingFlags().useLocalScope().enableDebugInfo(false).assumeVerified());
+  copy->dropAllReferences();
+  copy->destroy();
+  return text;
+}
+
+bool wasChecked(const std::string &key, bool add) {
+  static std::mutex mutex;
+  static std::set<std::string> checked;
+  const std::lock_guard lock(mutex);
+  if (add)
+    checked.insert(key);
+  return checked.contains(key);
+}
+
+std::vector<RefTensor> operandsOf(CustomOp op, uint64_t seed, bool adversarial) {
+  constexpr double specials[] = {0.0, -0.0, 1.0, 1e4, -1e4, 1e-20};
+  std::vector<RefTensor> operands;
+  for (auto [i, input] : llvm::enumerate(op.getInputs())) {
+    const RankedTensorType type = tensorType(input);
+    const bool isFloat = isa<FloatType>(type.getElementType());
+    RefTensor tensor = randomTensor(type, seed + i, isFloat ? -1 : 0, isFloat ? 1 : 4);
+    for (size_t at = i; adversarial && isFloat && at < tensor.data.size(); at += 4)
+      tensor.data[at] = specials[(at / 4) % std::size(specials)];
+    roundToElement(tensor);
+    operands.push_back(std::move(tensor));
+  }
+  return operands;
+}
+
+std::string indexText(ArrayRef<int64_t> shape, int64_t element) {
+  SmallVector<int64_t> index(shape.size());
+  for (size_t dim = shape.size(); dim-- > 0; element /= shape[dim])
+    index[dim] = element % shape[dim];
+  return llvm::formatv("[{0}]", llvm::make_range(index.begin(), index.end()));
+}
+
+std::string numberText(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.9g", value);
+  return text;
+}
+
+double allowedError(CustomOp op, const RefTensor &exact) {
+  double scale = 0;
+  for (double value : exact.data)
+    if (std::isfinite(value))
+      scale = std::max(scale, std::fabs(value));
+  const bool isWide = exact.element().isF32();
+  const double usual = (isWide ? 64 : 4) * ulpAt(scale, exact.element());
+  return op.getTolerance() ? std::max(op.getTolerance()->convertToDouble() * scale, ulpAt(scale, exact.element()))
+                           : usual;
+}
+
+/// What is wrong with a result, or nothing.
+std::string difference(CustomOp op, unsigned number, const RefTensor &seen, const RefTensor &exact,
+                       const RefTensor &rounded) {
+  const double allowed = allowedError(op, exact);
+  for (size_t i = 0; i < seen.data.size(); ++i) {
+    auto isNear = [&](double wanted) {
+      const double value = seen.data[i];
+      if (!std::isfinite(wanted) || !std::isfinite(value))
+        return (std::isnan(wanted) && std::isnan(value)) || wanted == value;
+      return isa<FloatType>(seen.element()) ? std::fabs(value - wanted) <= allowed : value == wanted;
+    };
+    if (!isNear(exact.data[i]) && !isNear(rounded.data[i]))
+      return llvm::formatv("custom op '{0}' is not what its reference says: result {1} at index {2} is {3}, the "
+                           "reference gives {4} (random operands; {5} apart are allowed)",
+                           op.getCalled(), number, indexText(seen.shape(), static_cast<int64_t>(i)),
+                           numberText(seen.data[i]), numberText(exact.data[i]), numberText(allowed))
+          .str();
+  }
+  return {};
+}
+
+/// Bytes of tensors, 64-byte aligned.
+std::optional<std::vector<runtime::TensorStorage>> memoryFor(TypeRange types, std::string &error) {
+  std::vector<runtime::TensorStorage> memory;
+  for (Type type : types) {
+    auto storage = runtime::TensorStorage::allocate(byteSize(cast<RankedTensorType>(type)));
+    if (!storage) {
+      error = storage.error().message();
+      return std::nullopt;
+    }
+    memory.push_back(std::move(*storage));
+  }
+  return memory;
+}
+
+std::vector<char *> addressesOf(const std::vector<runtime::TensorStorage> &memory) {
+  std::vector<char *> addresses;
+  for (const runtime::TensorStorage &storage : memory)
+    addresses.push_back(static_cast<char *>(storage.data()));
+  return addresses;
+}
+
+/// The results of user code on a CPU.
+std::optional<std::vector<RefTensor>> runHere(CustomOp op, ArrayRef<RefTensor> operands, std::string &error) {
+  const runtime::CustomCall call = customCall(op);
+  auto code = runtime::CustomFunction::find(call);
+  if (!code) {
+    error = code.error().message();
+    return std::nullopt;
+  }
+  auto inputs = memoryFor(op.getInputs().getTypes(), error), outputs = memoryFor(op.getResultTypes(), error);
+  if (!inputs || !outputs)
+    return std::nullopt;
+  for (auto [operand, storage] : llvm::zip_equal(operands, *inputs))
+    writeBytes(operand, storage.data());
+  if (runtime::Error problem = code->runGuarded(call, addressesOf(*inputs), addressesOf(*outputs))) {
+    error = problem.message();
+    return std::nullopt;
+  }
+  std::vector<RefTensor> results;
+  for (auto [result, storage] : llvm::zip_equal(op.getResults(), *outputs))
+    results.push_back(readBytes(tensorType(result), storage.data()));
+  return results;
+}
+
+using RunCode = llvm::function_ref<std::optional<std::vector<RefTensor>>(ArrayRef<RefTensor>)>;
+
+bool checkOn(CustomOp op, ArrayRef<RefTensor> operands, RunCode run, std::string &error) {
+  OwningOpRef<func::FuncOp> function = functionAround(op);
+  FailureOr<std::vector<RefTensor>> exact = interpret(*function, operands, RefMode::exact, error);
+  FailureOr<std::vector<RefTensor>> rounded = interpret(*function, operands, RefMode::rounding, error);
+  if (failed(exact) || failed(rounded))
+    return false;
+  std::optional<std::vector<RefTensor>> seen = run(operands);
+  if (!seen)
+    return false;
+  for (auto [i, result] : llvm::enumerate(*seen)) {
+    error = difference(op, i, result, (*exact)[i], (*rounded)[i]);
+    if (!error.empty())
+      return false;
+  }
+  return true;
+}
+
+/// Whether there is time for the check and reason; a remark where there is no time.
+bool isToBeChecked(CustomOp op, const CustomCheckOptions &options, const std::string &key) {
+  if (!options.always && wasChecked(key, false))
+    return false;
+  const double seconds = secondsToInterpret(op);
+  if (seconds > options.mostSeconds)
+    op->emitRemark() << "custom op '" << op.getCalled() << "' is not checked against its reference: that would take "
+                     << static_cast<int64_t>(seconds) + 1 << " seconds";
+  return seconds <= options.mostSeconds;
+}
+
+bool checkOp(CustomOp op, const CustomCheckOptions &options, const std::string &key, RunCode run, std::string &error) {
+  for (bool adversarial : {false, true})
+    if ((!adversarial || options.always) && !checkOn(op, operandsOf(op, 7 + adversarial, adversarial), run, error))
+      return false;
+  wasChecked(key, true);
+  return true;
+}
+
+/// The op alone, compiled.
+std::unique_ptr<GraphRunner> runnerOf(CustomOp op, func::FuncOp function, const CompileOptions &options,
+                                      const std::shared_ptr<runtime::Device> &device, std::string &error) {
+  OwningOpRef<ModuleOp> alone = ModuleOp::create(op.getLoc());
+  alone->push_back(function.clone());
+  CompileOptions plain = options;
+  plain.pipeline = {};
+  plain.pipeline.level = 0;
+  plain.pipeline.remarks = nullptr;
+  CompileReport report;
+  std::optional<runtime::Artefact> artefact = compileModule(*alone, plain, report, error);
+  return artefact ? GraphRunner::load(std::move(*artefact), function, {.device = device}, error) : nullptr;
+}
+
+/// Those that run, in bodies of cond and repeat too; what stands in a custom op's own regions does not.
+SmallVector<CustomOp> customOpsOf(func::FuncOp function) {
+  SmallVector<CustomOp> found;
+  function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    auto custom = dyn_cast<CustomOp>(op);
+    if (custom)
+      found.push_back(custom);
+    return custom ? WalkResult::skip() : WalkResult::advance();
+  });
+  return found;
+}
+
+} // namespace
+
+bool checkCustomOps(ModuleOp planned, const CustomCheckOptions &options, std::string &error) {
+  auto function = *planned.getOps<func::FuncOp>().begin();
+  auto target = planned->getAttrOfType<StringAttr>(targetAttr);
+  if (!target || target != "cpu") // other code cannot run here
+    return true;
+  for (CustomOp op : customOpsOf(function)) {
+    const std::string key = keyOf(op);
+    auto run = [&](ArrayRef<RefTensor> operands) { return runHere(op, operands, error); };
+    if (op.hasCpuCode() && isToBeChecked(op, options, key) && !checkOp(op, options, key, run, error))
+      return false;
+  }
+  return true;
+}
+
+bool checkCustomOpsOn(const std::shared_ptr<runtime::Device> &device, ModuleOp planned, const CompileOptions &options,
+                      const CustomCheckOptions &check, std::string &error) {
+  auto planFunction = *planned.getOps<func::FuncOp>().begin();
+  for (CustomOp op : customOpsOf(planFunction)) {
+    const std::string key = "on " + options.targetName + ": " + keyOf(op);
+    if (!op.getCuda() || !isToBeChecked(op, check, key))
+      continue;
+    OwningOpRef<func::FuncOp> function = functionAround(op);
+    std::unique_ptr<GraphRunner> runner = runnerOf(op, *function, options, device, error);
+    auto run = [&](ArrayRef<RefTensor> operands) { return runner->run(operands, error); };
+    if (!runner || !checkOp(op, check, key, run, error)) {
+      if (!StringRef(error).contains("'" + op.getCalled().str() + "'"))
+        error = "custom op '" + op.getCalled().str() + "' on " + options.targetName + ": " + error;
+      return false;
+    }
+  }
+  return true;
+}
+
+} // namespace tcc

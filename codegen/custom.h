@@ -1,0 +1,43 @@
+// Custom ops that run as code of the user's: what a plan calls or launches, and the check against what they mean.
+#pragma once
+#include "codegen/target.h"
+#include "ir/dialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include <memory>
+
+namespace tcc {
+
+namespace runtime {
+class Device;
+}
+
+/// What a CPU calls for the op, without buffers.
+runtime::CustomCall customCall(CustomOp op);
+
+/// Appends the call of the op's function.
+void lowerCustomCall(const StructuredCall &call, runtime::Plan &plan);
+
+/// Appends the launch of the op's CUDA kernel, whose text becomes a module of its own. False and in `error` what a
+/// launch cannot be.
+bool lowerCustomLaunch(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels, std::string &error);
+
+/// The first custom op that runs as code which a text has named, a library or CUDA, as a refusal; empty without one.
+std::string refuseCustomCode(mlir::ModuleOp module);
+
+struct CustomCheckOptions {
+  bool always = false;    // also what was checked before in this process, and on adversarial inputs too
+  double mostSeconds = 2; // of an op's meaning; where it would take longer, a remark says that nothing was checked
+};
+
+/// Runs every custom op of a planned function that the CPU calls on random operands, in guarded memory, beside what it
+/// means. False and in `error` the first that is wrong: op, result, index and both values.
+bool checkCustomOps(mlir::ModuleOp planned, const CustomCheckOptions &options, std::string &error);
+
+struct CompileOptions;
+
+/// The same of the ops that run as CUDA text, each compiled alone with `options` and run on the device for which the
+/// function was planned.
+bool checkCustomOpsOn(const std::shared_ptr<runtime::Device> &device, mlir::ModuleOp planned,
+                      const CompileOptions &options, const CustomCheckOptions &check, std::string &error);
+
+} // namespace tcc

@@ -1,0 +1,72 @@
+// Control flow inside of a traced function: one op each, in the graph, where an `if` or `for` of C++ would be a graph
+// break or a step that grows with every turn. What the callables read from around them is found by itself. They record,
+// so they run once each at every call, whatever the predicate and the count. Inside of them no value can be asked for
+// (item, print, a condition) and no state assigned (Error): return the value. Whole programs: docs/CONTROL_FLOW.md.
+#pragma once
+#include "frontend/tensor.h"
+#include <concepts>
+#include <functional>
+#include <utility>
+
+namespace tcc {
+
+using Tensors = std::vector<Tensor>;
+
+namespace detail {
+Tensors recordCond(const Tensor &predicate, const std::function<Tensors()> &then,
+                   const std::function<Tensors()> &otherwise, Loc loc);
+Tensors recordRepeat(int64_t count, std::span<const Tensor> start, std::span<const Tensor> scanned,
+                     const std::function<Tensors(const Tensors &, const Tensors &)> &body, Loc loc);
+
+template <typename Body>
+concept GivesTensor = std::same_as<std::invoke_result_t<Body>, Tensor>;
+} // namespace detail
+
+/// What `then` returns where the predicate (one i1) is true, else what `otherwise` returns: a Tensor or Tensors, of the
+/// same dtypes and shapes both times. A CPU runs the body that is chosen; a GPU runs both and selects, with a remark.
+/// The gradient is a cond too: no gradient comes from the body that is not chosen. Throws Error for another predicate
+/// and for bodies that give different types.
+template <typename Then, typename Otherwise>
+auto cond(const Tensor &predicate, Then &&then, Otherwise &&otherwise, Loc loc = Loc::current()) {
+  if constexpr (detail::GivesTensor<Then>)
+    return detail::recordCond(predicate, [&] { return Tensors{then()}; }, [&] { return Tensors{otherwise()}; }, loc)[0];
+  else
+    return detail::recordCond(predicate, [&] { return Tensors(then()); }, [&] { return Tensors(otherwise()); }, loc);
+}
+
+/// `carried = body(carried)`, `count` times (1 or more), beginning with `start`; gives what the last turn returned. A
+/// body returns values of the dtypes and shapes of `start`. `gradient` of values of the body works inside of it;
+/// through a repeat for up to 32 turns. The time to compile does not grow with the count. Throws Error for another
+/// count and for a body that returns other types.
+template <typename Body>
+  requires std::invocable<Body, const Tensor &>
+Tensor repeat(int64_t count, const Tensor &start, Body &&body, Loc loc = Loc::current()) {
+  return detail::recordRepeat(
+      count, std::span(&start, 1), {},
+      [&](const Tensors &carried, const Tensors &) { return Tensors{body(carried[0])}; }, loc)[0];
+}
+template <typename Body>
+  requires std::invocable<Body, const Tensors &>
+Tensors repeat(int64_t count, const Tensors &start, Body &&body, Loc loc = Loc::current()) {
+  return detail::recordRepeat(
+      count, start, {}, [&](const Tensors &carried, const Tensors &) { return Tensors(body(carried)); }, loc);
+}
+
+/// The same with one part of each scanned value ([count, ...]) in each turn: `carried = body(carried, parts)`, where
+/// part i of a [count, a, b] is [a, b].
+template <typename Body>
+  requires std::invocable<Body, const Tensor &, const Tensor &>
+Tensor repeat(int64_t count, const Tensor &start, const Tensor &scanned, Body &&body, Loc loc = Loc::current()) {
+  return detail::recordRepeat(
+      count, std::span(&start, 1), std::span(&scanned, 1),
+      [&](const Tensors &carried, const Tensors &parts) { return Tensors{body(carried[0], parts[0])}; }, loc)[0];
+}
+template <typename Body>
+  requires std::invocable<Body, const Tensors &, const Tensors &>
+Tensors repeat(int64_t count, const Tensors &start, const Tensors &scanned, Body &&body, Loc loc = Loc::current()) {
+  return detail::recordRepeat(
+      count, start, scanned,
+      [&](const Tensors &carried, const Tensors &parts) { return Tensors(body(carried, parts)); }, loc);
+}
+
+} // namespace tcc

@@ -1,0 +1,88 @@
+// Functions of users that a step calls: those of custom ops. A function may fail, and is not to be trusted: what it
+// throws becomes an Error, and in checked mode it sees copies of its tensors with guards around them.
+#pragma once
+#include "runtime/dtype.h"
+#include "runtime/error.h"
+#include "runtime/plan.h"
+#include "runtime/tcc_custom.h"
+#include <functional>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace tcc::runtime {
+
+/// What a function of this process sees: tcc_custom.h in C++. It throws where it fails.
+class CustomArguments {
+public:
+  explicit CustomArguments(const tcc_custom_call &call) : call(call) {}
+
+  size_t inputs() const { return static_cast<size_t>(call.input_count); }
+  size_t outputs() const { return static_cast<size_t>(call.output_count); }
+  std::span<const int64_t> inputShape(size_t i) const { return shapeOf(at(call.inputs, inputs(), i)); }
+  std::span<const int64_t> outputShape(size_t i) const { return shapeOf(at(call.outputs, outputs(), i)); }
+  DType inputType(size_t i) const { return static_cast<DType>(at(call.inputs, inputs(), i).dtype); }
+  DType outputType(size_t i) const { return static_cast<DType>(at(call.outputs, outputs(), i).dtype); }
+  /// Elements. T is float for f32, uint16_t for bf16 and f16, uint8_t for i1 and the 8-bit floats, int32_t, int64_t.
+  /// Throws std::invalid_argument for another T, and for a tensor that there is not.
+  template <typename T>
+  std::span<const T> input(size_t i) const {
+    return elements<const T>(at(call.inputs, inputs(), i));
+  }
+  template <typename T>
+  std::span<T> output(size_t i) const {
+    return elements<T>(at(call.outputs, outputs(), i));
+  }
+
+private:
+  static const tcc_tensor &at(const tcc_tensor *list, size_t count, size_t i) {
+    if (i >= count)
+      throw std::invalid_argument("it asks for tensor " + std::to_string(i) + " of " + std::to_string(count));
+    return list[i];
+  }
+  static std::span<const int64_t> shapeOf(const tcc_tensor &tensor) {
+    return {tensor.sizes, static_cast<size_t>(tensor.rank)};
+  }
+  template <typename T>
+  static std::span<T> elements(const tcc_tensor &tensor) {
+    const auto dtype = static_cast<DType>(tensor.dtype);
+    if (byteSize(dtype) != sizeof(T) || (dtype == DType::f32) != std::is_floating_point_v<T>)
+      throw std::invalid_argument("it reads or writes elements of " + std::string(name(dtype)) +
+                                  " as a C++ type of another size or kind");
+    size_t count = 1;
+    for (int64_t size : shapeOf(tensor))
+      count *= static_cast<size_t>(size);
+    return {static_cast<T *>(tensor.data), count};
+  }
+
+  const tcc_custom_call &call;
+};
+
+using HostFunction = std::function<void(const CustomArguments &)>;
+
+/// Keeps a function of this process for good; its number, from 1. Any thread.
+int64_t addHostFunction(HostFunction function);
+
+/// A function that was found, and the library that holds it.
+class CustomFunction {
+public:
+  /// Errors: a library that cannot be loaded or has no such symbol, a number of another process.
+  static Expected<CustomFunction> find(const CustomCall &call);
+
+  /// Calls it over `inputs` and `outputs`, data pointers in the call's order. Errors name the op: what it threw or
+  /// returned.
+  Error run(const CustomCall &call, std::span<char *const> inputs, std::span<char *const> outputs) const;
+
+  /// The same over guarded copies. Outputs are written when all was found right. Errors besides: bytes written outside
+  /// of the outputs, an input written to, an output element that was not written.
+  Error runGuarded(const CustomCall &call, std::span<char *const> inputs, std::span<char *const> outputs) const;
+
+private:
+  std::shared_ptr<void> library;
+  tcc_custom_function symbol = nullptr;
+  const HostFunction *host = nullptr;
+};
+
+} // namespace tcc::runtime
