@@ -1,4 +1,5 @@
 #include "runtime/describe_memory.h"
+#include "runtime/plan_uses.h"
 #include <algorithm>
 #include <cstdio>
 #include <set>
@@ -22,52 +23,15 @@ int64_t total(const std::vector<TensorSpec> &specs) {
   return bytes;
 }
 
-struct Writes {
-  const Plan &plan;
-  std::vector<BufferId> operator()(const KernelCall &call) const {
-    std::vector<BufferId> written;
-    for (const Segment &segment : call.segments)
-      written.insert(written.end(), segment.args.end() - plan.kernels[call.kernel].results, segment.args.end());
-    return written;
-  }
-  std::vector<BufferId> operator()(const MatmulCall &call) const {
-    return call.scratch == noBuffer ? std::vector{call.c} : std::vector{call.c, call.scratch};
-  }
-  std::vector<BufferId> operator()(const CopyCall &call) const { return {call.target}; }
-  std::vector<BufferId> operator()(const FillCall &call) const { return {call.target}; }
-  std::vector<BufferId> operator()(const CustomCall &call) const {
-    std::vector<BufferId> written;
-    for (const CustomTensor &tensor : call.outputs)
-      written.push_back(tensor.buffer);
-    return written;
-  }
-  std::vector<BufferId> operator()(const BranchCall &) const { return {}; }
-  std::vector<BufferId> operator()(const LoopCall &call) const {
-    std::vector<BufferId> written;
-    for (const LoopSlice &slice : call.slices)
-      written.push_back(slice.target);
-    return written;
-  }
-  std::vector<BufferId> operator()(const LaunchCall &call) const {
-    std::vector<BufferId> written;
-    auto take = [&](const auto &slots) {
-      for (const auto &slot : slots)
-        if (slot.written)
-          written.push_back(slot.buffer);
-    };
-    take(call.pointerSlots);
-    take(call.mapSlots);
-    for (const PointerSlot &slot : call.pointerSlots) // what it writes through a table
-      if (plan.buffers[slot.buffer].space == Space::table)
-        take(plan.tables[plan.buffers[slot.buffer].index].slots);
-    return written;
-  }
-};
-
 } // namespace
 
 std::vector<BufferId> writtenBuffers(const Plan &plan, const Instruction &instruction) {
-  return std::visit(Writes{plan}, instruction.call);
+  std::vector<BufferId> buffers;
+  forEachUse(plan, instruction, [&](BufferId id, bool, bool written) {
+    if (written)
+      buffers.push_back(id);
+  });
+  return buffers;
 }
 
 std::string describeMemory(const Plan &plan) {

@@ -1,54 +1,12 @@
 // (1) Each value of the arena gets a range of its own (separate_values.h), so that a use names its value. (2) A value
 // lives from its first use to its last. (3) The instruction over which most bytes live is the fullest.
 #include "runtime/memory_parts.h"
+#include "runtime/plan_uses.h"
 #include "runtime/separate_values.h"
 #include <algorithm>
 
 namespace tcc::runtime {
 namespace {
-
-/// Calls visit(buffer, written) for all that an instruction uses.
-template <typename Visit>
-void forEachBuffer(const Plan &plan, const Instruction &instruction, Visit visit) {
-  const auto slots = [&](const auto &list) {
-    for (const auto &slot : list)
-      visit(slot.buffer, slot.written);
-  };
-  if (const auto *kernel = std::get_if<KernelCall>(&instruction.call)) {
-    const KernelCode &code = plan.kernels[kernel->kernel];
-    for (const Segment &segment : kernel->segments)
-      for (size_t i = 0; i < segment.args.size(); ++i)
-        visit(segment.args[i], i >= code.arguments - code.results);
-  } else if (const auto *product = std::get_if<MatmulCall>(&instruction.call)) {
-    for (BufferId id : {product->a, product->b, product->bias, product->addend, product->aux})
-      visit(id, false);
-    for (BufferId id : {product->c, product->scratch})
-      visit(id, true);
-  } else if (const auto *copy = std::get_if<CopyCall>(&instruction.call)) {
-    visit(copy->source, false);
-    visit(copy->target, true);
-  } else if (const auto *fill = std::get_if<FillCall>(&instruction.call)) {
-    visit(fill->target, true);
-  } else if (const auto *custom = std::get_if<CustomCall>(&instruction.call)) {
-    for (const CustomTensor &tensor : custom->inputs)
-      visit(tensor.buffer, false);
-    for (const CustomTensor &tensor : custom->outputs)
-      visit(tensor.buffer, true);
-  } else if (const auto *branch = std::get_if<BranchCall>(&instruction.call)) {
-    visit(branch->predicate, false);
-  } else if (const auto *loop = std::get_if<LoopCall>(&instruction.call)) {
-    for (const LoopSlice &slice : loop->slices) {
-      visit(slice.source, false);
-      visit(slice.target, true);
-    }
-  } else if (const auto *launch = std::get_if<LaunchCall>(&instruction.call)) {
-    slots(launch->pointerSlots);
-    slots(launch->mapSlots);
-    for (const PointerSlot &slot : launch->pointerSlots)
-      if (plan.buffers[slot.buffer].space == Space::table)
-        slots(plan.tables[plan.buffers[slot.buffer].index].slots);
-  }
-}
 
 struct Value {
   int64_t bytes = 0;
@@ -72,9 +30,7 @@ ArenaParts arenaParts(const Plan &given) {
   for (size_t i = 0; i < plan.instructions.size(); ++i) {
     std::vector<Value *> used;
     bool writesState = false;
-    forEachBuffer(plan, plan.instructions[i], [&](BufferId id, bool written) {
-      if (id == noBuffer)
-        return;
+    forEachUse(plan, plan.instructions[i], [&](BufferId id, bool, bool written) {
       const Buffer &buffer = plan.buffers[id];
       writesState |= written && buffer.space == Space::state;
       if (buffer.space != Space::arena || buffer.bytes == 0)

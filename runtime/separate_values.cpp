@@ -3,6 +3,7 @@
 // gets a range as large as they reach, at equal distances from each other as before. A branch or loop with all of its
 // parts counts as one call, since what runs behind what in it is known only when it runs.
 #include "runtime/separate_values.h"
+#include "runtime/plan_uses.h"
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -39,7 +40,7 @@ public:
 
 private:
   void use(BufferId &id, bool read, bool written) {
-    if (id == noBuffer || given.buffers[id].space != Space::arena || given.buffers[id].bytes == 0)
+    if (given.buffers[id].space != Space::arena || given.buffers[id].bytes == 0)
       return;
     const Buffer &buffer = given.buffers[id];
     parents.push_back(uses.size());
@@ -58,34 +59,10 @@ private:
     }
     finishCall();
   }
-  void take(MatmulCall &call) {
+  template <typename Call>
+  void take(Call &call) {
     const size_t first = uses.size();
-    use(call.a, true, false);
-    use(call.b, true, false);
-    use(call.bias, true, false);
-    use(call.addend, true, false);
-    use(call.aux, true, false);
-    use(call.c, call.desc.accumulate && call.addend == noBuffer, true);
-    use(call.scratch, false, true);
-    finish(first);
-  }
-  void take(CopyCall &call) {
-    const size_t first = uses.size();
-    use(call.source, true, false);
-    use(call.target, false, true);
-    finish(first);
-  }
-  void take(FillCall &call) {
-    const size_t first = uses.size();
-    use(call.target, false, true);
-    finish(first);
-  }
-  void take(CustomCall &call) {
-    const size_t first = uses.size();
-    for (CustomTensor &tensor : call.inputs)
-      use(tensor.buffer, true, false);
-    for (CustomTensor &tensor : call.outputs)
-      use(tensor.buffer, false, true);
+    forEachUse(given, call, [&](BufferId &id, bool read, bool written) { use(id, read, written); });
     finish(first);
   }
   void take(LaunchCall &call) {
@@ -107,20 +84,6 @@ private:
       use(slot.buffer, slot.read, slot.written);
     for (size_t i = before; !inserted && i < uses.size(); ++i)
       join(i, known->second + (i - before));
-  }
-
-  void take(BranchCall &call) {
-    const size_t first = uses.size();
-    use(call.predicate, true, false);
-    finish(first);
-  }
-  void take(LoopCall &call) {
-    const size_t first = uses.size();
-    for (LoopSlice &slice : call.slices) {
-      use(slice.source, true, false);
-      use(slice.target, false, true);
-    }
-    finish(first);
   }
 
   void finish(size_t first) {
