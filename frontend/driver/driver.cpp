@@ -2,6 +2,7 @@
 #include "frontend/driver/driver.h"
 #include "codegen/check_device.h"
 #include "codegen/cuda/modules.h"
+#include "codegen/custom.h"
 #include "codegen/stopwatch.h"
 #include "codegen/targets.h"
 #include "frontend/capture.h"
@@ -89,8 +90,9 @@ private:
   std::optional<runtime::AtomicFile> dumpFile;
   std::unique_ptr<llvm::raw_fd_ostream> dumpStream;
   CompileOptions compileOptions;
-  std::vector<std::string> targets; // several architectures of GPUs, or one
-  std::unique_ptr<Target> target;   // the one that is compiled for
+  std::vector<std::string> targets;        // several architectures of GPUs, or one
+  std::unique_ptr<Target> target;          // the one that is compiled for
+  std::shared_ptr<runtime::Device> device; // that a run has; null: the CPU
   CompileReport report;
   Remarks remarks;
   double totalMs = 0;
@@ -255,6 +257,10 @@ runtime::Artefact Job::compile() {
   remarks.clear();
   std::string problem;
   std::optional<runtime::Artefact> artefact = compileModule(*compiled, compileOptions, report, problem);
+  const bool runsElsewhere = device && !device->sharesHostMemory() && compileOptions.targetName == targets.front();
+  if (artefact && runsElsewhere &&
+      !checkCustomOpsOn(device, *compiled, compileOptions, {.always = compileOptions.pipeline.verifyEach}, problem))
+    artefact.reset();
   if (!artefact && !problem.empty())
     printer.print(Severity::error, problem);
   if (!artefact)
@@ -432,7 +438,7 @@ void Job::reportBreaks() {
 }
 
 void Job::execute() {
-  const std::shared_ptr<runtime::Device> device = deviceFor(targets.front());
+  device = deviceFor(targets.front());
   if (options.checkDevice)
     checkDevice(device);
   runtime::Artefact artefact = compileForAll();

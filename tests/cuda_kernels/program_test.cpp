@@ -96,6 +96,30 @@ TEST(CudaProgram, printsWhatTheCpuPrints) {
   fs::remove(graph);
 }
 
+TEST(CudaProgram, checksCudaTextOfCustomOpsOnTheDevice) {
+  const fs::path graph = fs::temp_directory_path() / ("tcc_cuda_custom_" + std::to_string(getpid()) + ".graph");
+  const auto run = [&](const std::string &factor) {
+    std::ofstream(graph)
+        << "func.func @f(%x: tensor<70xf32> {tcc.name = \"x\"}) -> tensor<70xf32> {\n"
+           "  %y = tcc.custom \"twice\" (%a = %x : tensor<70xf32>) -> tensor<70xf32>\n"
+           "      attributes {cuda = \"KERNEL(twice, 32, 1)(const float *RESTRICT x, float *RESTRICT y, "
+           "i64 n) { i64 i = block_x() * 32 + thread_x(); if (i < n) y[i] = "
+        << factor
+        << " * x[i]; }\", cuda_kernel = \"twice\", block = array<i64: 32>, elements_per_block = 32 : "
+           "i64, cuda_arguments = array<i64: 70>} {\n"
+           "    %s = tcc.add %a, %a : tensor<70xf32>\n    tcc.yield %s : tensor<70xf32>\n  }\n"
+           "  func.return %y : tensor<70xf32>\n}\n";
+    return runCommand(machine + bin + "/tcc --target=cuda --allow-custom-code --run " + graph.string());
+  };
+  const Result right = run("2.0f"), wrong = run("3.0f");
+  EXPECT_EQ(right.status, 0) << right.output;
+  EXPECT_EQ(wrong.status, 1) << wrong.output;
+  EXPECT_NE(wrong.output.find("custom op 'twice' is not what its reference says: result 0 at index [0] is "),
+            std::string::npos)
+      << wrong.output;
+  fs::remove(graph);
+}
+
 TEST(CudaProgram, theDoctorTestsGpusAndSaysWhatIsMissing) {
   const Result well = runCommand(machine + bin + "/tcc --doctor");
   EXPECT_EQ(well.status, 0) << well.output;
