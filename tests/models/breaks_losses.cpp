@@ -1,6 +1,6 @@
 // breaks_losses FILE: writes a small GPT's first weights to FILE, trains it for 50 steps of plain SGD with a step that
-// asks for its loss, prints it, branches on it and loops by it, and prints the report. breaks_parity.py does the same
-// in eager PyTorch.
+// asks for its loss, prints it, branches on it and loops by it, with a cond in the graph, and prints the report.
+// breaks_parity.py does the same in eager PyTorch.
 #include "models/checkpoint.h"
 #include "models/model.h"
 
@@ -36,6 +36,10 @@ Function trainingStep(const Model &model) {
     if (loss > limit)
       trained = trained * 0.5;
     trained = trained * (1.0 + 0.125 * turns);
+    const Tensor embedding = model.parameters().front();
+    trained = cond(
+        loss > 3.0, [&] { return trained * (1.0 - 0.1 * tanh(trained)); },
+        [&] { return trained + 0.01 * mean(embedding * embedding); });
     const std::vector<Tensor> gradients = gradient(trained, model.parameters());
     for (size_t i = 0; i < gradients.size(); ++i)
       assign(model.parameters()[i], model.parameters()[i] - 0.1 * gradients[i]);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A GPT whose training step asks for its loss, prints it, branches on it and loops by it, against eager PyTorch.
+"""A GPT whose step asks for its loss, prints it, branches on it, loops by it and has a cond, against eager PyTorch.
 
   breaks_parity.py --program build/tests/breaks_losses
 
@@ -63,7 +63,12 @@ def train(weights):
         trained = loss * (1.0 / (1.0 + loss.item()))
         if loss > limit:
             trained = trained * 0.5
-        (trained * (1.0 + 0.125 * turns)).backward()
+        trained = trained * (1.0 + 0.125 * turns)
+        if loss > 3.0:
+            trained = trained * (1.0 - 0.1 * torch.tanh(trained))
+        else:
+            trained = trained + 0.01 * (weights["wte.weight"] ** 2).mean()
+        trained.backward()
         with torch.no_grad():
             for weight in weights.values():
                 weight -= 0.1 * weight.grad
@@ -92,6 +97,8 @@ def main():
         wrong.append(f"losses differ by up to {worst:.2e} relative, 1e-4 allowed")
     if wanted[-1] > 0.8 * wanted[0]:
         wrong.append(f"the loss goes from {wanted[0]} to {wanted[-1]} only")
+    if not wanted[-1] < 3.0 < wanted[0]:
+        wrong.append(f"the cond takes one body alone: losses from {wanted[0]} to {wanted[-1]}")
     source = (ROOT / "tests/models/breaks_losses.cpp").read_text().splitlines()
     for piece in ("loss.item()", 'print("loss", loss)', "left > bound", "if (loss > limit)"):
         line = next(i for i, text in enumerate(source, 1) if piece in text)
