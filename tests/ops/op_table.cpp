@@ -85,7 +85,7 @@ OpRow elementwise(const std::string &name, int arity, Domain domain, const Strin
 
 OpRow itemRow() {
   OpRow row{"tcc.item", {}, {}};
-  for (const std::string &element : {"f32", "bf16", "f16", "i32", "i64", "i1"})
+  for (const char *element : {"f32", "bf16", "f16", "i32", "i64", "i1"})
     for (const std::string &shape : Strings{"", "1x1"}) {
       const std::string type = tensor(shape, element);
       addCase(row.cases, "item/" + shape + "/" + element, {type}, "%r = tcc.item %a : " + type, {type});

@@ -53,6 +53,7 @@ GenerateOptions shapeOf(uint64_t seed) {
   options.ops = 4 + static_cast<int>(seed % 13);
   options.bf16 = seed % 3 == 0;
   options.attention = hasAttention(seed);
+  options.sums = seed % 4 == 2;
   return options;
 }
 
