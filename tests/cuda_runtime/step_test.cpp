@@ -218,6 +218,20 @@ TEST_F(CudaStep, ALoopIsIssuedOnceATurn) {
   EXPECT_EQ(report(), "");
 }
 
+TEST_F(CudaStep, AStepOfVeryManyLaunchesIsNotCaptured) {
+  const std::size_t turn = loopPlan().instructions.size(); // its slice and what stands behind the loop
+  for (const bool fits : {true, false}) {
+    Training run(open({.mostCaptured = 2 * turn - (fits ? 0 : 1)}), {}, loopPlan());
+    Oracle oracle;
+    const auto before = counters().captures;
+    for (int step = 0; step < 3; ++step) {
+      oracle.step(step);
+      EXPECT_NEAR(run.lossOf(step), oracle.step(step), 1e-3) << step;
+    }
+    EXPECT_EQ(counters().captures - before, fits ? 1u : 0u);
+  }
+}
+
 TEST_F(CudaStep, ABranchIsRefused) {
   Plan plan = loopPlan();
   plan.buffers.push_back({Space::input, 0, 0, 1});

@@ -119,6 +119,8 @@ private:
   /// Issues instructions [begin, end), those of loops once a turn; `issued` is told of each behind it.
   template <typename Issued>
   void issueList(std::size_t begin, std::size_t end, Issued &&issued);
+  /// How many launches and copies issueList gives.
+  double issues(std::size_t begin, std::size_t end) const;
   void poison();
   void runEagerly();
   void capture();
@@ -136,6 +138,7 @@ private:
   DevicePointer arena = 0;
   Graph graph;
   bool hasRun = false;
+  bool captures = false;    // its second run
   std::vector<Event> marks; // of a profile: one before each instruction that is issued and one at the end
 };
 
@@ -158,6 +161,7 @@ void StepProgram::load(std::span<const std::string> code) {
   ready.resize(plan.instructions.size());
   for (std::size_t i = 0; i < ready.size(); ++i)
     naming(i, [&] { prepare(plan.instructions[i], ready[i]); });
+  captures = session->options.capture && issues(0, ready.size()) <= double(session->options.mostCaptured);
   staging.emplace(session, plan.inputs);
   ring.emplace(session, plan.outputs);
 }
@@ -295,6 +299,19 @@ void StepProgram::issueList(std::size_t begin, std::size_t end, Issued &&issued)
   }
 }
 
+double StepProgram::issues(std::size_t begin, std::size_t end) const {
+  double count = 0;
+  for (std::size_t i = begin; i < end; ++i) {
+    const auto *loop = std::get_if<LoopCall>(&plan.instructions[i].call);
+    if (loop)
+      count += double(loop->count) * (double(loop->slices.size()) + issues(i + 1, i + 1 + loop->body));
+    else
+      ++count;
+    i += loop ? loop->body : 0;
+  }
+  return count;
+}
+
 void StepProgram::runEagerly() {
   issueList(0, ready.size(), [](std::size_t) {});
 }
@@ -347,7 +364,7 @@ Error StepProgram::run(Profiler *profiler) {
       poison();
     if (profiler)
       return runProfiled(*profiler), void();
-    if (!hasRun || !session->options.capture) {
+    if (!hasRun || !captures) {
       runEagerly();
       hasRun = true;
       return;

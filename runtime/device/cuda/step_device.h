@@ -13,6 +13,9 @@ struct StepDeviceOptions {
   std::string tuningFile = {};
   /// Capture each program's second step and launch the graph from then on; otherwise every step is launched eagerly.
   bool capture = true;
+  /// A step with more launches and copies than this, those of loops counted once a turn, is launched eagerly: its graph
+  /// would take about a kilobyte of the host's memory for each.
+  std::size_t mostCaptured = std::size_t{1} << 17;
 };
 
 /// Opens the driver and a device. Errors: no driver, no such device, one that is too old; with what to do about it.
