@@ -48,11 +48,41 @@ namespace {
 
 /// "inner" of "%inner"; "" of "%0", which is nobody's word. A number that the printer has put behind an op's own name,
 /// to tell values of one name apart, goes: "h.3.transpose" of "%h.3.transpose_6".
-StringRef givenName(const NamedRange &value, StringRef op = {}) {
-  StringRef name = StringRef(value.name).ltrim('%'), stem = name.rtrim("0123456789");
+StringRef givenName(StringRef value, StringRef op = {}) {
+  StringRef name = value.ltrim('%'), stem = name.rtrim("0123456789");
   if (stem.size() < name.size() && stem.consume_back("_") && !op.empty() && stem.rsplit('.').second == op)
     return stem;
   return llvm::all_of(name, llvm::isDigit) ? StringRef() : name;
+}
+
+/// The value at the front of the text, with its '%'.
+StringRef valueAt(StringRef text) {
+  return text.take_while([](char c) { return llvm::isAlnum(c) || StringRef("%_.$-").contains(c); });
+}
+
+/// Keeps the names of values in regions: of their arguments, and of results that stand in front of their op in a line.
+void keepNamesInRegions(Operation &outer, StringRef text, const LineIndex &lines) {
+  const auto textAt = [&](Location loc) {
+    auto place = dyn_cast<FileLineColLoc>(loc);
+    return place ? text.drop_front(lines.offset(place.getLine(), place.getColumn())) : StringRef();
+  };
+  const auto keepIn = [&](Region &region) {
+    for (BlockArgument argument : region.getArguments())
+      if (StringRef name = givenName(valueAt(textAt(argument.getLoc()))); !name.empty())
+        argument.setLoc(named(argument.getLoc(), name));
+    for (Operation &op : region.getOps()) {
+      StringRef rest = textAt(op.getLoc()), line = text.drop_back(rest.size());
+      line = line.substr(line.rfind('\n') + 1).trim();
+      if (rest.empty() || !line.consume_back("="))
+        continue;
+      if (StringRef name = givenName(valueAt(line), nameOf(&op)); line.starts_with("%") && !name.empty())
+        op.setLoc(named(op.getLoc(), name));
+    }
+  };
+  outer.walk([&](Operation *op) {
+    if (isa<BodyOpInterface, CustomOp>(op))
+      llvm::for_each(op->getRegions(), keepIn);
+  });
 }
 
 /// Keeps the names of the text's values in locations.
@@ -63,9 +93,10 @@ void keepNames(ModuleOp module, StringRef text) {
   const LineIndex lines({text.data(), text.size()});
   func::FuncOp function = graphFunction(module);
   for (auto [argument, written] : llvm::zip(function.getArguments(), outline->arguments))
-    if (StringRef name = givenName(written.value); !name.empty())
+    if (StringRef name = givenName(written.value.name); !name.empty())
       argument.setLoc(named(argument.getLoc(), name));
   for (Operation &op : function.getBody().front()) {
+    keepNamesInRegions(op, text, lines);
     auto place = dyn_cast<FileLineColLoc>(op.getLoc());
     const OutlineStatement *statement =
         place ? outline->statementAt(lines.offset(place.getLine(), place.getColumn())) : nullptr;
@@ -74,7 +105,7 @@ void keepNames(ModuleOp module, StringRef text) {
     const std::vector<NamedRange> &results = statement->results;
     if (results.size() > 1 && !StringRef(results[1].name).starts_with(results[0].name + "_"))
       continue; // names of their own, and none of the op
-    const StringRef own = nameOf(&op), name = givenName(results[0], own);
+    const StringRef own = nameOf(&op), name = givenName(results[0].name, own);
     const bool keepsOwn = isa<CustomOp>(op) && name != own && !name.ends_with(("." + own).str());
     if (!name.empty()) // what the user called a custom op says more than its value's name alone
       op.setLoc(named(place, keepsOwn ? (name + "." + own).str() : name.str()));

@@ -90,6 +90,9 @@ TEST(GraphFile, RoundTripOfEveryOp) {
         dropout(x, 0.1, seed, 7, seed),
         stochasticCast(x, seed, 8),
         cap(x),
+        cond(
+            sum(x) > 0, [&] { return x + x; }, [&] { return x * 3.0; }),
+        repeat(3, x, [&](const Tensor &each) { return each * x; }),
         crossEntropy(x, index),
         select(logicalNot(logicalOr(less(x, 0), logicalAnd(isFinite(x), greater(x, 1)))), x, 2.5),
         literal(std::vector<double>{1, 2, 3}, {3})};

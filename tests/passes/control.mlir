@@ -44,7 +44,7 @@ func.func @main(%x: tensor<?x8xf32> {tcc.name = "x"}, %s: tensor<3x8xf32>, %w: t
   %r = tcc.repeat 3 (%c = %x : tensor<?x8xf32>) slices (%row = %s : tensor<3x8xf32>) uses (%m = %w : tensor<8x8xf32>) {
     %h = tcc.matmul %c, %m : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
     %b = tcc.broadcast %row like %h : tensor<?x8xf32> : tensor<8xf32> -> tensor<?x8xf32>
-    %e = tcc.add %h, %b : tensor<?x8xf32>
+    %e = tcc.mul %h, %b : tensor<?x8xf32>
     tcc.yield %e : tensor<?x8xf32>
   }
   %y = tcc.cond %p (%v = %r : tensor<?x8xf32>) -> tensor<?x8xf32> {
