@@ -71,7 +71,8 @@ struct Executable::Impl {
   Error runElsewhere(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
                      std::span<const TensorRef> states, Profiler *profiler);
   Expected<std::shared_ptr<StepOutputs>> start(std::span<const ConstTensorRef> inputs,
-                                               std::span<const TensorRef> states, Profiler *profiler);
+                                               std::span<const TensorRef> states, PartialStep &step, size_t end,
+                                               size_t count, Profiler *profiler);
   /// An error of a device that has closed, with what was on it alone.
   Error withLosses(const Error &error) const;
   /// A failed allocation with what the step needs, and its largest values.
@@ -263,12 +264,18 @@ Expected<bool> Executable::Impl::runInPlace(std::span<const ConstTensorRef> inpu
 }
 
 Expected<std::shared_ptr<StepOutputs>> Executable::Impl::start(std::span<const ConstTensorRef> inputs,
-                                                               std::span<const TensorRef> states, Profiler *profiler) {
+                                                               std::span<const TensorRef> states, PartialStep &step,
+                                                               size_t end, size_t count, Profiler *profiler) {
+  const std::shared_ptr<StepOutputs> none;
   Addresses tensors{addressesOf(inputPlaces), addressesOf(outputPlaces), addressesOf(states)};
+  if (step.done > 0 && device->lastTurn() != step.turn)
+    return none;
   auto base = arena();
   if (!base)
     return withSizes(base.error());
   if (!isPlacedAt(*base, tensors)) {
+    if (step.done > 0)
+      return none;
     if (Error error = checkOverlaps({}, {}, states))
       return error;
     if (Error error = place(*base, std::move(tensors)))
@@ -276,11 +283,12 @@ Expected<std::shared_ptr<StepOutputs>> Executable::Impl::start(std::span<const C
   }
   if (Error error = program->sendInputs(inputs))
     return withLosses(error);
-  device->takeTurn();
-  if (Error error = program->run(profiler))
+  const size_t begin = step.done;
+  step = {end, device->takeTurn()};
+  if (Error error = program->runPart(begin, end, profiler))
     return withLosses(error);
   deviceBytes = std::max(deviceBytes, device->allocatedBytes());
-  return program->receiveOutputs();
+  return program->receiveOutputs(count);
 }
 
 Error Executable::Impl::withLosses(const Error &error) const {
@@ -309,7 +317,8 @@ Error Executable::Impl::runElsewhere(std::span<const ConstTensorRef> inputs, std
   std::vector<TensorRef> onDevice;
   for (const DeviceMemory &memory : statePlaces)
     onDevice.push_back({memory.address, memory.bytes});
-  auto results = start(inputs, onDevice, profiler);
+  PartialStep whole;
+  auto results = start(inputs, onDevice, whole, plan().instructions.size(), outputs.size(), profiler);
   if (!results)
     return results.error();
   for (size_t i = 0; i < outputs.size(); ++i)
@@ -391,29 +400,48 @@ Error Executable::run(std::span<const ConstTensorRef> inputs, std::span<const Te
   return Error::success();
 }
 
+/// What is wrong with running a step that has come to `done` to `end`.
+static Error checkOrder(size_t done, size_t end) {
+  if (end >= done)
+    return Error::success();
+  return Error("a step that has come to instruction " + std::to_string(done) + " is run to " + std::to_string(end) +
+               "; parts come in order");
+}
+
 Expected<bool> Executable::runPart(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
                                    std::span<const TensorRef> states, PartialStep &step, size_t end,
                                    Profiler *profiler) {
+  if (!impl->device->sharesHostMemory())
+    return Error("a part of a step is run on " + impl->device->name() + ", which has memory of its own; start it");
   if (Error error = checkHanded(plan(), inputs, outputs, states))
     return error;
   end = std::min(end, plan().instructions.size());
-  if (end < step.done)
-    return Error("a step that has come to instruction " + std::to_string(step.done) + " is run to " +
-                 std::to_string(end) + "; parts come in order");
+  if (Error error = checkOrder(step.done, end))
+    return error;
   std::lock_guard lock(impl->device->mutex());
   return impl->runInPlace(inputs, outputs, states, step, end, profiler);
 }
 
 Expected<std::shared_ptr<StepOutputs>> Executable::start(std::span<const ConstTensorRef> inputs,
                                                          std::span<const TensorRef> states, Profiler *profiler) {
+  PartialStep whole;
+  return startPart(inputs, states, whole, plan().instructions.size(), plan().outputs.size(), profiler);
+}
+
+Expected<std::shared_ptr<StepOutputs>> Executable::startPart(std::span<const ConstTensorRef> inputs,
+                                                             std::span<const TensorRef> states, PartialStep &step,
+                                                             size_t end, size_t count, Profiler *profiler) {
   if (impl->device->sharesHostMemory())
     return Error("a step is started on " + impl->device->name() + ", which shares the host's memory; run() it");
   if (Error error = checkTensors("input", plan().inputs, inputs))
     return error;
   if (Error error = checkTensors("state", plan().states, states, plan().alignment))
     return error;
+  end = std::min(end, plan().instructions.size());
+  if (Error error = checkOrder(step.done, end))
+    return error;
   std::lock_guard lock(impl->device->mutex());
-  return impl->start(inputs, states, profiler);
+  return impl->start(inputs, states, step, end, std::min(count, plan().outputs.size()), profiler);
 }
 
 Error Executable::finish() {

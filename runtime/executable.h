@@ -65,7 +65,7 @@ public:
   /// to before instruction `end`, over the tensors of run(), which are the same in every part; what an input holds may
   /// change before the first instruction that reads it. False, and nothing has run, when another step has used the
   /// device meanwhile: what earlier parts left in its arena is gone, and the step begins anew. Errors as for run(), and
-  /// on a device with memory of its own.
+  /// on a device with memory of its own, which has startPart().
   Expected<bool> runPart(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
                          std::span<const TensorRef> states, PartialStep &step, size_t end,
                          Profiler *profiler = nullptr);
@@ -75,6 +75,12 @@ public:
   /// outputs of each can be read while later ones run. Errors as for run().
   Expected<std::shared_ptr<StepOutputs>> start(std::span<const ConstTensorRef> inputs,
                                                std::span<const TensorRef> states, Profiler *profiler = nullptr);
+  /// The same for a step in parts, as runPart() has them: starts what comes behind step.done up to before instruction
+  /// `end`, and gives the first `count` outputs as they are then. Null, and nothing was started, when another step has
+  /// used the device meanwhile.
+  Expected<std::shared_ptr<StepOutputs>> startPart(std::span<const ConstTensorRef> inputs,
+                                                   std::span<const TensorRef> states, PartialStep &step, size_t end,
+                                                   size_t count, Profiler *profiler = nullptr);
   /// Waits for every step that was started.
   Error finish();
 

@@ -6,12 +6,8 @@ Error Program::sendInputs(std::span<const ConstTensorRef>) {
   return Error("inputs are sent to a device that shares the host's memory; they are handed in place");
 }
 
-Expected<std::shared_ptr<StepOutputs>> Program::receiveOutputs() {
+Expected<std::shared_ptr<StepOutputs>> Program::receiveOutputs(size_t) {
   return Error("outputs are received from a device that shares the host's memory; they are written in place");
-}
-
-Error Program::runPart(size_t, size_t, Profiler *) {
-  return Error("a part of a step is run on a device with memory of its own; its steps run as a whole");
 }
 
 const char *category(const Instruction &instruction) {

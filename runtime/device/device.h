@@ -59,15 +59,14 @@ public:
   virtual Error run(Profiler *profiler) = 0;
   /// Waits for all that was started.
   virtual Error finish() = 0;
-  /// Instructions [begin, end) of one step, done on return; a step's parts come in order, the first at 0. For devices
-  /// that share the host's memory.
-  virtual Error runPart(size_t begin, size_t end, Profiler *profiler);
+  /// Instructions [begin, end) of one step, as run() for all of them; a step's parts come in order, the first at 0.
+  virtual Error runPart(size_t begin, size_t end, Profiler *profiler) = 0;
 
-  /// For devices with memory of their own. Host bytes on their way to the places of the inputs, before the next run();
-  /// the host may change them on return.
+  /// For devices with memory of their own. Host bytes on their way to the places of the inputs, before the next run()
+  /// or part; the host may change them on return.
   virtual Error sendInputs(std::span<const ConstTensorRef> inputs);
-  /// The outputs of the step that run() started last.
-  virtual Expected<std::shared_ptr<StepOutputs>> receiveOutputs();
+  /// The first `count` outputs as the step, or the part, that was started last leaves them.
+  virtual Expected<std::shared_ptr<StepOutputs>> receiveOutputs(size_t count);
 
   /// What keeping the program costs: its code and what it allocated for itself. Arena and constants are not counted.
   virtual int64_t ownBytes() const = 0;

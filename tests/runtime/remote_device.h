@@ -62,6 +62,9 @@ private:
       return inner->place(placement);
     }
     Error run(Profiler *profiler) override { return device.isClosed() ? Error(device.lost) : inner->run(profiler); }
+    Error runPart(size_t begin, size_t end, Profiler *profiler) override {
+      return device.isClosed() ? Error(device.lost) : inner->runPart(begin, end, profiler);
+    }
     Error finish() override { return Error::success(); }
     Error sendInputs(std::span<const ConstTensorRef> given) override {
       for (size_t i = 0; i < given.size(); ++i)
@@ -69,9 +72,9 @@ private:
           std::memcpy(inputs[i], given[i].data, static_cast<size_t>(given[i].bytes));
       return Error::success();
     }
-    Expected<std::shared_ptr<StepOutputs>> receiveOutputs() override {
+    Expected<std::shared_ptr<StepOutputs>> receiveOutputs(size_t count) override {
       auto received = std::make_shared<RemoteOutputs>();
-      for (size_t i = 0; i < outputs.size(); ++i)
+      for (size_t i = 0; i < count; ++i)
         received->outputs.emplace_back(outputs[i], static_cast<size_t>(plan.outputs[i].bytes()));
       return std::shared_ptr<StepOutputs>(received);
     }

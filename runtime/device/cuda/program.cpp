@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstring>
+#include <map>
 #include <optional>
 
 namespace tcc::runtime::cuda {
@@ -90,16 +91,17 @@ public:
   void load(std::span<const std::string> code);
 
   Error place(const Placement &placement) override;
-  Error run(Profiler *profiler) override;
+  Error run(Profiler *profiler) override { return runPart(0, ready.size(), profiler); }
+  Error runPart(std::size_t begin, std::size_t end, Profiler *profiler) override;
   Error finish() override {
     return session->attempt([&] { session->wait(); });
   }
   Error sendInputs(std::span<const ConstTensorRef> given) override {
     return session->attempt([&] { staging->send(given, inputs); });
   }
-  Expected<std::shared_ptr<StepOutputs>> receiveOutputs() override {
+  Expected<std::shared_ptr<StepOutputs>> receiveOutputs(std::size_t count) override {
     std::shared_ptr<StepOutputs> received;
-    if (Error error = session->attempt([&] { received = ring->receive(outputs); }))
+    if (Error error = session->attempt([&] { received = ring->receive(std::span(outputs).first(count)); }))
       return error;
     return received;
   }
@@ -122,9 +124,8 @@ private:
   /// How many launches and copies issueList gives.
   double issues(std::size_t begin, std::size_t end) const;
   void poison();
-  void runEagerly();
-  void capture();
-  void runProfiled(Profiler &profiler);
+  Graph capture(std::size_t begin, std::size_t end);
+  void runProfiled(std::size_t first, std::size_t last, Profiler &profiler);
 
   std::shared_ptr<Session> session;
   const Plan &plan;
@@ -136,9 +137,13 @@ private:
   std::optional<OutputRing> ring;
   std::vector<DevicePointer> buffers, inputs, outputs;
   DevicePointer arena = 0;
-  Graph graph;
-  bool hasRun = false;
-  bool captures = false;    // its second run
+  /// Instructions that run in one go: a step, or a part of one between which the host looks at outputs.
+  struct Part {
+    bool hasRun = false;
+    Graph graph;
+  };
+  std::map<std::pair<std::size_t, std::size_t>, Part> parts;
+  bool captures = false;    // the second run of each part
   std::vector<Event> marks; // of a profile: one before each instruction that is issued and one at the end
 };
 
@@ -214,7 +219,8 @@ Product StepProgram::prepareProduct(const MatmulCall &call) {
 Error StepProgram::place(const Placement &placement) {
   return session->attempt([&] {
     session->wait(); // a graph is not destroyed while it runs
-    graph = Graph();
+    for (auto &[range, part] : parts)
+      part.graph = Graph();
     auto take = [](std::vector<DevicePointer> &target, std::span<char *const> addresses) {
       target.clear();
       for (const char *address : addresses)
@@ -312,17 +318,13 @@ double StepProgram::issues(std::size_t begin, std::size_t end) const {
   return count;
 }
 
-void StepProgram::runEagerly() {
-  issueList(0, ready.size(), [](std::size_t) {});
-}
-
 // Whatever fails, the capture is ended and what it recorded dropped.
-void StepProgram::capture() {
+Graph StepProgram::capture(std::size_t begin, std::size_t end) {
   std::lock_guard guard(session->capturing);
   session->stream.beginCapture();
   try {
-    runEagerly();
-    graph = session->stream.endCapture();
+    issueList(begin, end, [](std::size_t) {});
+    return session->stream.endCapture();
   } catch (const CudaError &) {
     try {
       session->stream.endCapture();
@@ -332,7 +334,7 @@ void StepProgram::capture() {
   }
 }
 
-void StepProgram::runProfiled(Profiler &profiler) {
+void StepProgram::runProfiled(std::size_t first, std::size_t last, Profiler &profiler) {
   const auto mark = [&](std::size_t number) {
     if (marks.size() <= number)
       marks.push_back(session->device->makeEvent());
@@ -341,7 +343,7 @@ void StepProgram::runProfiled(Profiler &profiler) {
   const std::int64_t begin = Profiler::now();
   std::vector<std::size_t> issued;
   mark(0);
-  issueList(0, ready.size(), [&](std::size_t index) {
+  issueList(first, last, [&](std::size_t index) {
     issued.push_back(index);
     mark(issued.size());
   });
@@ -358,20 +360,21 @@ void StepProgram::runProfiled(Profiler &profiler) {
   profiler.record({plan.name, "step", begin, start, 0, 0, 0, {}});
 }
 
-Error StepProgram::run(Profiler *profiler) {
+Error StepProgram::runPart(std::size_t begin, std::size_t end, Profiler *profiler) {
   return session->attempt([&] {
-    if (options.checked)
+    if (options.checked && begin == 0)
       poison();
     if (profiler)
-      return runProfiled(*profiler), void();
-    if (!hasRun || !captures) {
-      runEagerly();
-      hasRun = true;
-      return;
+      return runProfiled(begin, end, *profiler);
+    Part &part = parts[{begin, end}];
+    if (!part.hasRun || !captures) {
+      issueList(begin, end, [](std::size_t) {});
+      part.hasRun = true;
+    } else if (begin < end) {
+      if (!part.graph)
+        part.graph = capture(begin, end);
+      session->stream.launch(part.graph);
     }
-    if (!graph)
-      capture();
-    session->stream.launch(graph);
   });
 }
 
