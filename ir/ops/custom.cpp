@@ -29,7 +29,14 @@ bool yields(Block &block, TypeRange types) {
 }
 
 /// The block's ops, cloned where `b` stands and at its location; what it yields.
-SmallVector<Value> writeOut(Emit &b, Block &block, ValueRange arguments) {
+SmallVector<Value> writeOut(Emit &b, Block &block, ValueRange operands) {
+  SmallVector<Value> arguments(operands);
+  // Where gradients are taken inside, arguments are values of their own: what one operand has to do with another is
+  // not in the block.
+  if (!block.getOps<GradientOp>().empty())
+    for (Value &value : arguments)
+      if (isFloatTensor(value.getType()))
+        value = b.create<CastOp>(value.getType(), value);
   IRMapping mapping;
   mapping.map(block.getArguments(), arguments);
   for (Operation &op : block.without_terminator())
@@ -37,8 +44,9 @@ SmallVector<Value> writeOut(Emit &b, Block &block, ValueRange arguments) {
   SmallVector<Value> values;
   for (Value value : block.getTerminator()->getOperands()) {
     Value written = mapping.lookup(value);
-    // A result stays a value of its own: autodiff tells its gradient from the operand's.
-    values.push_back(llvm::is_contained(arguments, written) ? b.create<CastOp>(written.getType(), written) : written);
+    // A result stays a value of its own: autodiff tells its gradient from the operand's and from other results'.
+    const bool shared = llvm::is_contained(arguments, written) || llvm::is_contained(values, written);
+    values.push_back(shared ? b.create<CastOp>(written.getType(), written) : written);
   }
   return values;
 }
