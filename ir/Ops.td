@@ -392,7 +392,8 @@ def Tcc_DetachOp : Tcc_Unary<"detach", Tcc_Tensor, [NoGradient]> {
 // A value for the host in the middle of a step: a graph break, where a host runs the step.
 def Tcc_ItemOp : Tcc_Unary<"item", Tcc_Tensor, [NoGradient]> {
   let isTraced = 0;
-  let summary = "x, which the host asks for; x has one element (item_c1)";
+  let summary = "x, which the host asks for";
+  let description = [{ item_c1: x has one element. item_c2: it stands in no body of another op. }];
   let formula = "result = x";
   let gradientFormula = "none: gradients take the result for a constant";
   let hasVerifier = 1;
@@ -1109,8 +1110,9 @@ def Tcc_CondOp : Tcc_Op<"cond", [IsolatedFromAbove, IsDifferentiable, IsExpandab
   let summary = "the results of one of two bodies";
   let description = [{ Both bodies take the inputs as block arguments and yield the results; the second stands behind
     `else` and has the first's names of them. A CPU runs the body that the predicate chooses; a target without branches
-    runs both (`expand-unsupported`), and what the other gives is dropped. cond_c1: block arguments have the inputs'
-    types. cond_c2: each body ends with a tcc.yield of the results' types. }];
+    runs both (`expand-unsupported`), and what the other gives is dropped. Types of several results stand in
+    parentheses, of no inputs nothing: `%y:2 = tcc.cond %p () -> (tensor<2xf32>, tensor<f32>)`. cond_c1: block
+    arguments have the inputs' types. cond_c2: each body ends with a tcc.yield of the results' types. }];
   let arguments = (ins Tcc_BoolScalar:$predicate, Variadic<Tcc_Tensor>:$inputs);
   let results = (outs Variadic<Tcc_Tensor>:$results);
   let regions = (region SizedRegion<1>:$then, SizedRegion<1>:$otherwise);
@@ -1139,9 +1141,9 @@ def Tcc_RepeatOp : Tcc_Op<"repeat", [IsolatedFromAbove, IsDifferentiable, AttrSi
   let summary = "a body run a fixed number of times, on what it gave before";
   let description = [{ The body's arguments are the carried values, at first `start`, then what it yielded last; one
     part of each of the `scanned`, number i in turn i; and the inputs, behind `uses`, the same in every turn.
-    repeat_c1: the count is 1 or more. repeat_c2: scanned values are [count, ...]. repeat_c3: block arguments have the
-    types of start, parts and inputs. repeat_c4: the body ends with a tcc.yield of the results' types, which are
-    start's. }];
+    repeat_c1: the count is 1 or more, at most 2^31. repeat_c2: scanned values are [count, ...]. repeat_c3: block
+    arguments have the types of start, parts and inputs. repeat_c4: the body ends with a tcc.yield of the results'
+    types, which are start's. }];
   let arguments = (ins I64Attr:$count, Variadic<Tcc_Tensor>:$start, Variadic<Tcc_Tensor>:$scanned,
                        Variadic<Tcc_Tensor>:$inputs);
   let results = (outs Variadic<Tcc_Tensor>:$results);

@@ -227,8 +227,9 @@ void RepeatOp::print(OpAsmPrinter &printer) {
 
 LogicalResult RepeatOp::verify() {
   constexpr int64_t mostTurns = int64_t{1} << 31;
-  if (static_cast<int64_t>(getCount()) < 1 || static_cast<int64_t>(getCount()) > mostTurns)
-    return emitOpError() << "count is " << static_cast<int64_t>(getCount()) << "; it must be 1 or more (repeat_c1)";
+  if (const auto count = static_cast<int64_t>(getCount()); count < 1 || count > mostTurns)
+    return emitOpError() << "count is " << count << "; it must be " << (count < 1 ? "1 or more" : "at most 2147483648")
+                         << " (repeat_c1)";
   for (auto [i, scanned] : llvm::enumerate(getScanned())) {
     RankedTensorType type = tensorType(scanned);
     if (type.getRank() == 0 || (type.getDimSize(0) != static_cast<int64_t>(getCount()) && !type.isDynamicDim(0)))

@@ -10,6 +10,8 @@ using namespace mlir;
 namespace tcc {
 
 LogicalResult ItemOp::verify() {
+  if (isa<BodyOpInterface, CustomOp>((*this)->getParentOp()))
+    return emitOpError("stands in a body of another op; the host asks for values of the function itself (item_c2)");
   RankedTensorType type = tensorType(getX());
   if (!type.hasStaticShape() || type.getNumElements() != 1)
     return emitOpError() << "of " << typeText(type) << "; the host asks for exactly one element (item_c1)";

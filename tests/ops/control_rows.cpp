@@ -162,6 +162,12 @@ OpRow repeatRow() {
   }
   return
 })"},
+                {"repeat_c1", R"(func.func @main(%a: tensor<3xf32>) {
+  %r = tcc.repeat 2147483649 (%x = %a : tensor<3xf32>) {
+    tcc.yield %x : tensor<3xf32>
+  }
+  return
+})"},
                 {"repeat_c2", R"(func.func @main(%a: tensor<3xf32>, %s: tensor<4x3xf32>) {
   %r = tcc.repeat 5 (%x = %a : tensor<3xf32>) slices (%t = %s : tensor<4x3xf32>) {
     tcc.yield %t : tensor<3xf32>

@@ -91,7 +91,13 @@ OpRow itemRow() {
       addCase(row.cases, "item/" + shape + "/" + element, {type}, "%r = tcc.item %a : " + type, {type});
     }
   row.errors = {error("item_c1", {"tensor<2xf32>"}, "%r = tcc.item %a : tensor<2xf32>"),
-                error("item_c1", {"tensor<?xf32>"}, "%r = tcc.item %a : tensor<?xf32>")};
+                error("item_c1", {"tensor<?xf32>"}, "%r = tcc.item %a : tensor<?xf32>"),
+                error("item_c2", {"tensor<f32>"},
+                      "%r = tcc.repeat 2 (%x = %a : tensor<f32>) {\n    %y = tcc.item %x : tensor<f32>\n    tcc.yield "
+                      "%y : tensor<f32>\n  }"),
+                error("item_c2", {"tensor<f32>"},
+                      "%r = tcc.custom \"f\" (%x = %a : tensor<f32>) -> tensor<f32> {\n    %y = tcc.item %x : "
+                      "tensor<f32>\n    tcc.yield %y : tensor<f32>\n  }")};
   return row;
 }
 
