@@ -303,6 +303,17 @@ std::vector<Array> Function::Impl::runInPlace(runtime::Executable &executable, s
 /// A step on a device with memory of its own: states live there, results arrive when they are read.
 std::vector<Array> Function::Impl::startElsewhere(runtime::Executable &executable, std::span<const State> used,
                                                   std::span<const runtime::ConstTensorRef> inputs) {
+  runtime::PartialStep whole;
+  const runtime::Plan &plan = executable.plan();
+  return *startPart(executable, used, inputs, whole, plan.instructions.size(), plan.outputs.size());
+}
+
+/// Goes on with a step there up to before instruction `end`; the first `count` results, which arrive when they are read.
+/// None where another step has used the device meanwhile.
+std::optional<std::vector<Array>> Function::Impl::startPart(runtime::Executable &executable,
+                                                            std::span<const State> used,
+                                                            std::span<const runtime::ConstTensorRef> inputs,
+                                                            runtime::PartialStep &step, size_t end, size_t count) {
   std::vector<runtime::TensorRef> states;
   for (const State &state : used) {
     runtime::Expected<char *> address = detail::memoryOf(state).onDevice(device);
@@ -310,15 +321,18 @@ std::vector<Array> Function::Impl::startElsewhere(runtime::Executable &executabl
       refuseRun(runtime::Error("state '" + state.name() + "': " + address.error().message()));
     states.push_back({*address, state.bytes()});
   }
-  auto outputs = executable.start(inputs, states, profiler);
+  auto outputs = executable.startPart(inputs, states, step, end, count, profiler);
+  if (outputs && !*outputs)
+    return std::nullopt;
   if (!outputs && device->isClosed())
     refuseRun(outputs.error());
-  for (const State &state : used)
-    detail::memoryOf(state).deviceWrote(options.checked);
+  if (end == executable.plan().instructions.size()) // a step waits in front of what writes states
+    for (const State &state : used)
+      detail::memoryOf(state).deviceWrote(options.checked);
   if (!outputs)
     refuseRun(outputs.error());
   std::vector<Array> results;
-  for (const runtime::TensorSpec &spec : executable.plan().outputs)
+  for (const runtime::TensorSpec &spec : std::span(executable.plan().outputs).first(count))
     results.push_back(detail::arrayOf(Shape(spec.shape), spec.dtype,
                                       runtime::MirroredTensor(*outputs, results.size(), spec.bytes())));
   return results;

@@ -259,7 +259,7 @@ bool Function::Impl::mayWait(const PausedStep &step, const Record &record) {
 /// If the last call's way is known and may be waited in, its step begins.
 void Function::Impl::beginStep() {
   const Record &record = tracer().running();
-  if (!device->sharesHostMemory() || !tracer().isReplaying() || !takesGradients(record, record.ops.size()))
+  if (!tracer().isReplaying() || !takesGradients(record, record.ops.size()))
     return;
   PausedStep step;
   step.segment = stepOf(record, step.asked);
@@ -278,7 +278,8 @@ void Function::Impl::beginStep() {
   step.inputs = inputsOf(step.segment, record);
   step.states = statesOf(step.segment.record, *step.executable);
   for (const runtime::TensorSpec &spec : step.executable->plan().outputs)
-    step.outputs.push_back(Array::uninitialized(Shape(spec.shape), spec.dtype));
+    if (device->sharesHostMemory())
+      step.outputs.push_back(Array::uninitialized(Shape(spec.shape), spec.dtype));
   if (options.checked)
     checkIndices(*step.executable, step.segment.record, step.inputs);
   now.paused = std::move(step);
@@ -295,22 +296,43 @@ bool Function::Impl::advance(size_t end) {
   if (end <= step.step.done && step.step.done > 0)
     return true;
   std::vector<runtime::ConstTensorRef> inputs;
-  std::vector<runtime::TensorRef> outputs, states;
   for (const Array &input : step.inputs)
     inputs.emplace_back(input.rawForReading(), input.bytes());
-  for (const Array &output : step.outputs)
-    outputs.push_back({output.raw(), output.bytes()});
-  for (const State &state : step.states)
-    states.push_back({state.raw(), state.bytes()});
   for (int tries = 0; tries < 3; ++tries) {
-    auto done = step.executable->runPart(inputs, outputs, states, step.step, end, profiler);
-    if (!done)
-      refuseRun(done.error());
-    if (*done)
+    if (device->sharesHostMemory() ? advanceInPlace(inputs, end) : advanceElsewhere(inputs, end))
       return true;
     step.step = {};
   }
   return false; // others are at it all the time
+}
+
+/// False where others have used the device since the last part.
+bool Function::Impl::advanceInPlace(std::span<const runtime::ConstTensorRef> inputs, size_t end) {
+  PausedStep &step = *now.paused;
+  std::vector<runtime::TensorRef> outputs, states;
+  for (const Array &output : step.outputs)
+    outputs.push_back({output.raw(), output.bytes()});
+  for (const State &state : step.states)
+    states.push_back({state.raw(), state.bytes()});
+  auto done = step.executable->runPart(inputs, outputs, states, step.step, end, profiler);
+  if (!done)
+    refuseRun(done.error());
+  return *done;
+}
+
+/// The same on a device with memory of its own, where the asked values arrive.
+bool Function::Impl::advanceElsewhere(std::span<const runtime::ConstTensorRef> inputs, size_t end) {
+  PausedStep &step = *now.paused;
+  const runtime::Plan &plan = step.executable->plan();
+  const bool isLast = end == plan.instructions.size();
+  auto outputs = startPart(*step.executable, step.states, inputs, step.step, end,
+                           isLast ? plan.outputs.size() : step.asked.size());
+  if (!outputs)
+    return false;
+  step.outputs = std::move(*outputs);
+  if (!isLast && !step.outputs.empty())
+    step.outputs.front().rawForReading(); // the host waits for this part, which is what it costs
+  return true;
 }
 
 /// What the function returns: kept values, and the outputs of the last segment for `targets`.

@@ -115,6 +115,9 @@ struct Function::Impl {
                                 std::span<const runtime::ConstTensorRef> inputs);
   std::vector<Array> startElsewhere(runtime::Executable &executable, std::span<const State> used,
                                     std::span<const runtime::ConstTensorRef> inputs);
+  std::optional<std::vector<Array>> startPart(runtime::Executable &executable, std::span<const State> used,
+                                              std::span<const runtime::ConstTensorRef> inputs,
+                                              runtime::PartialStep &step, size_t end, size_t count);
   void tellRemarks(Remarks &remarks, const runtime::Plan &plan, mlir::MLIRContext &context) const;
   void checkIndices(const runtime::Executable &executable, const Record &record, std::span<const Array> inputs);
   [[noreturn]] void refuseRun(const runtime::Error &error) const;
@@ -132,6 +135,8 @@ struct Function::Impl {
   static bool mayWait(const PausedStep &step, const Record &record);
   void beginStep();
   bool advance(size_t end);
+  bool advanceInPlace(std::span<const runtime::ConstTensorRef> inputs, size_t end);
+  bool advanceElsewhere(std::span<const runtime::ConstTensorRef> inputs, size_t end);
   std::vector<Array> finish();
   std::vector<Array> finishSegment();
   std::vector<Array> results(const Record &whole, const std::vector<uint32_t> &targets, std::vector<Array> outputs);
