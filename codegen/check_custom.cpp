@@ -4,15 +4,13 @@
 //   3. element by element: within the op's tolerance, relative to the result's largest magnitude.
 #include "codegen/compile_module.h"
 #include "codegen/custom.h"
-#include "codegen/graph_runner.h"
+#include "codegen/op_alone.h"
 #include "ir/names.h"
 #include "ir/reference/bytes.h"
 #include "ir/reference/compare.h"
 #include "ir/tensor_bytes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/OwningOpRef.h"
-#include "passes/memory_places.h"
-#include "passes/stages.h"
 #include "runtime/custom_call.h"
 #include "runtime/memory.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -27,26 +25,6 @@ namespace tcc {
 namespace {
 
 constexpr double secondsAnElement = 6e-8; // of the interpreter, for each op
-
-/// What the passes wrote on the op, which is no part of it.
-void forgetPlan(Operation *op) {
-  for (StringRef name : {StringRef(placesAttr), StringRef(scratchAttr), StringRef(stageAttr)})
-    op->removeAttr(name);
-}
-
-/// A function of the op's operands that gives its results.
-OwningOpRef<func::FuncOp> functionAround(CustomOp op) {
-  OpBuilder builder(op.getContext());
-  auto function = func::FuncOp::create(op.getLoc(), op.getCalled(),
-                                       builder.getFunctionType(op.getInputs().getTypes(), op.getResultTypes()));
-  Block *block = function.addEntryBlock();
-  builder.setInsertionPointToEnd(block);
-  Operation *copy = builder.clone(*op);
-  forgetPlan(copy);
-  copy->setOperands(block->getArguments());
-  func::ReturnOp::create(builder, op.getLoc(), copy->getResults());
-  return function;
-}
 
 double secondsToInterpret(CustomOp op) {
   double elements = 0;
@@ -220,20 +198,6 @@ bool checkOp(CustomOp op, const CustomCheckOptions &options, const std::string &
   return true;
 }
 
-/// The op alone, compiled.
-std::unique_ptr<GraphRunner> runnerOf(CustomOp op, func::FuncOp function, const CompileOptions &options,
-                                      const std::shared_ptr<runtime::Device> &device, std::string &error) {
-  OwningOpRef<ModuleOp> alone = ModuleOp::create(op.getLoc());
-  alone->push_back(function.clone());
-  CompileOptions plain = options;
-  plain.pipeline = {};
-  plain.pipeline.level = 0;
-  plain.pipeline.remarks = nullptr;
-  CompileReport report;
-  std::optional<runtime::Artefact> artefact = compileModule(*alone, plain, report, error);
-  return artefact ? GraphRunner::load(std::move(*artefact), function, {.device = device}, error) : nullptr;
-}
-
 /// Those that run, in bodies of cond and repeat too; what stands in a custom op's own regions does not.
 SmallVector<CustomOp> customOpsOf(func::FuncOp function) {
   SmallVector<CustomOp> found;
@@ -270,7 +234,7 @@ bool checkCustomOpsOn(const std::shared_ptr<runtime::Device> &device, ModuleOp p
     if (!op.getCuda() || !isToBeChecked(op, check, key))
       continue;
     OwningOpRef<func::FuncOp> function = functionAround(op);
-    std::unique_ptr<GraphRunner> runner = runnerOf(op, *function, options, device, error);
+    std::unique_ptr<GraphRunner> runner = runnerOf(*function, options, device, error);
     auto run = [&](ArrayRef<RefTensor> operands) { return runner->run(operands, error); };
     if (!runner || !checkOp(op, check, key, run, error)) {
       if (!StringRef(error).contains("'" + op.getCalled().str() + "'"))

@@ -4,9 +4,10 @@
 // 3. For each instruction of the step in order: read its operands back, run what it became on the device as a step of
 //    its own, read its results back, compute them on the CPU, compare.
 #include "codegen/check_device.h"
-#include "codegen/check_values.h"
+#include "codegen/check_lowered.h"
 #include "codegen/cpu/target.h"
 #include "codegen/cuda/target.h"
+#include "codegen/partial_plan.h"
 #include "runtime/executable.h"
 #include "runtime/threads.h"
 #include "llvm/ADT/STLExtras.h"
@@ -26,11 +27,27 @@ class CheckTarget final : public cuda::CudaTarget {
 public:
   CheckTarget(cuda::EmitOptions options, const cpu::CpuTarget &cpu) : CudaTarget(std::move(options)), cpu(cpu) {}
 
-  /// Instructions [first, last) of the plan, and what they were where that was a kernel call.
+  /// Instructions [first, last) of the plan, and what they were where that was a kernel call; before they became
+  /// launches, they were one: `number`.
   struct Group {
     size_t first = 0, last = 0;
     std::optional<runtime::KernelCall> call;
+    size_t number = 0;
   };
+
+  bool lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels, std::string &error) const override {
+    const size_t first = plan.instructions.size();
+    if (!CudaTarget::lower(call, plan, kernels, error))
+      return false;
+    const auto isLaunch = [](const runtime::Instruction &made) {
+      return std::holds_alternative<runtime::LaunchCall>(made.call);
+    };
+    if (llvm::any_of(llvm::drop_begin(plan.instructions, first), isLaunch)) {
+      auto alone = std::make_shared<OwningOpRef<func::FuncOp>>(functionAround(call.op));
+      lowered.push_back({first, plan.instructions.size(), std::move(alone), call});
+    }
+    return true;
+  }
 
   bool lowerKernels(ArrayRef<KernelSource> kernels, runtime::Plan &plan, std::string &error) const override {
     // Labels carry each instruction's number through the lowering.
@@ -48,7 +65,7 @@ public:
       const size_t bar = instruction.label.find('|'), number = std::stoul(instruction.label.substr(0, bar));
       instruction.label.erase(0, bar + 1);
       if (number != previous)
-        groups.push_back({i, i, calls[number]});
+        groups.push_back({i, i, calls[number], number});
       groups.back().last = i + 1;
       previous = number;
     }
@@ -66,6 +83,7 @@ public:
 
   const cpu::CpuTarget &cpu;
   mutable std::vector<Group> groups;
+  mutable std::vector<LoweredOp> lowered; // with launches of their own; numbers of instructions as groups have them
   mutable std::vector<KernelSource> sources;
   mutable std::string cpuCode;
 };
@@ -88,14 +106,17 @@ void orFail(const runtime::Error &error) {
 
 class StepCheck {
 public:
-  StepCheck(const CheckTarget &target, const runtime::TargetCode &part, std::shared_ptr<runtime::Device> device)
-      : target(target), plan(part.plan), part(part), device(std::move(device)) {}
+  StepCheck(const CheckTarget &target, const runtime::TargetCode &part, std::shared_ptr<runtime::Device> device,
+            CompileOptions cpuOptions)
+      : target(target), plan(part.plan), part(part), device(std::move(device)), loweredCheck(std::move(cpuOptions)) {}
 
   DeviceCheck run(const StepValue &valueOf) {
     allocate(valueOf);
     for (const CheckTarget::Group &group : target.groups) {
       if (group.call)
         checkKernel(group);
+      else if (const LoweredOp *op = loweredAt(group.number))
+        checkLowered(group, *op);
       else
         checkOther(group);
       if (!found.difference.empty())
@@ -111,6 +132,14 @@ private:
   std::shared_ptr<runtime::Device> device;
   std::vector<runtime::DeviceMemory> blocks; // arena, inputs, outputs, states, constants
   DeviceCheck found;
+  LoweredCheck loweredCheck;
+  std::vector<RefTensor> operands; // of the op of several instructions that is under way
+
+  const LoweredOp *loweredAt(size_t number) const {
+    const auto op = llvm::find_if(target.lowered,
+                                  [&](const LoweredOp &each) { return each.first <= number && number < each.last; });
+    return op == target.lowered.end() ? nullptr : &*op;
+  }
 
   size_t blockOf(const runtime::Buffer &buffer) const {
     const size_t inputs = 1, outputs = inputs + plan.inputs.size(), states = outputs + plan.outputs.size(),
@@ -151,94 +180,9 @@ private:
   void runOnDevice(const CheckTarget::Group &group);
   void checkKernel(const CheckTarget::Group &group);
   std::vector<std::string> runOnCpu(const runtime::KernelCall &call, const std::vector<std::string> &arguments) const;
+  void checkLowered(const CheckTarget::Group &group, const LoweredOp &op);
   void checkOther(const CheckTarget::Group &group);
   void report(const runtime::Instruction &instruction, const std::string &where, const ValueDifference &difference);
-};
-
-/// A plan of some instructions of another, in which everything lies in states: the other's blocks.
-class PartialPlan {
-public:
-  PartialPlan(const runtime::Plan &given, ArrayRef<runtime::DeviceMemory> blocks) : given(given) {
-    plan.name = given.name;
-    plan.alignment = given.alignment;
-    plan.threads = given.threads;
-    for (auto [i, block] : llvm::enumerate(blocks))
-      plan.states.push_back({std::to_string(i), runtime::DType::i1, {block.bytes}});
-  }
-
-  template <typename BlockOf>
-  void add(runtime::Instruction instruction, BlockOf &&blockOf) {
-    const auto use = [&](BufferId &id) {
-      if (id == runtime::noBuffer)
-        return;
-      auto [known, inserted] = buffers.try_emplace(id, static_cast<BufferId>(plan.buffers.size()));
-      if (inserted) {
-        runtime::Buffer buffer = given.buffers[id];
-        if (buffer.space == Space::table)
-          buffer.index = tableOf(buffer.index);
-        else
-          buffer = {Space::state, static_cast<uint32_t>(blockOf(buffer)), buffer.offset, buffer.bytes};
-        plan.buffers.push_back(buffer);
-      }
-      id = known->second;
-    };
-    if (auto *launch = std::get_if<runtime::LaunchCall>(&instruction.call)) {
-      launch->kernel = kernelOf(launch->kernel);
-      for (runtime::PointerSlot &slot : launch->pointerSlots)
-        use(slot.buffer);
-      for (runtime::MapSlot &slot : launch->mapSlots)
-        use(slot.buffer);
-    } else if (auto *product = std::get_if<runtime::MatmulCall>(&instruction.call)) {
-      for (BufferId *id : {&product->a, &product->b, &product->c, &product->bias, &product->addend, &product->aux})
-        use(*id);
-      useScratch(product->scratch);
-    } else if (auto *copy = std::get_if<runtime::CopyCall>(&instruction.call)) {
-      use(copy->source);
-      use(copy->target);
-    } else if (auto *fill = std::get_if<runtime::FillCall>(&instruction.call)) {
-      use(fill->target);
-    }
-    plan.instructions.push_back(std::move(instruction));
-    // Slots of tables last: their buffers may be new.
-    for (; filledTables < plan.tables.size(); ++filledTables)
-      for (runtime::PointerSlot &slot : plan.tables[filledTables].slots)
-        use(slot.buffer);
-  }
-
-  runtime::Plan plan;
-  std::vector<uint32_t> modules; // of the other's code, in the order of this one's
-
-private:
-  uint32_t tableOf(uint32_t index) {
-    plan.tables.push_back(given.tables[index]);
-    return static_cast<uint32_t>(plan.tables.size() - 1);
-  }
-  uint32_t kernelOf(uint32_t index) {
-    auto [known, inserted] = kernels.try_emplace(index, static_cast<uint32_t>(plan.kernels.size()));
-    if (inserted) {
-      runtime::KernelCode kernel = given.kernels[index];
-      const auto place = llvm::find(modules, kernel.module);
-      if (place == modules.end())
-        modules.push_back(kernel.module);
-      kernel.module = static_cast<uint32_t>(llvm::find(modules, kernel.module) - modules.begin());
-      plan.kernels.push_back(std::move(kernel));
-    }
-    return known->second;
-  }
-  /// Products' scratch lies in an arena; nothing is kept there.
-  void useScratch(BufferId &id) {
-    if (id == runtime::noBuffer)
-      return;
-    const int64_t bytes = given.buffers[id].bytes;
-    plan.arenaBytes = std::max(plan.arenaBytes, bytes);
-    plan.buffers.push_back({Space::arena, 0, 0, bytes});
-    id = static_cast<BufferId>(plan.buffers.size() - 1);
-  }
-
-  const runtime::Plan &given;
-  std::map<BufferId, BufferId> buffers;
-  std::map<uint32_t, uint32_t> kernels;
-  size_t filledTables = 0;
 };
 
 void StepCheck::runOnDevice(const CheckTarget::Group &group) {
@@ -368,6 +312,26 @@ void StepCheck::checkKernel(const CheckTarget::Group &group) {
   ++found.kernels;
 }
 
+void StepCheck::checkLowered(const CheckTarget::Group &group, const LoweredOp &op) {
+  const auto bytesOf = [&](BufferId id) { return readBack(id); };
+  if (group.number == op.first)
+    operands = loweredCheck.operandsOf(op, bytesOf);
+  runOnDevice(group);
+  if (group.number + 1 != op.last)
+    return;
+  std::string error;
+  const runtime::Instruction &instruction = plan.instructions[group.first];
+  const auto compared = loweredCheck.compare(op, operands, bytesOf, error);
+  if (!compared) {
+    found.unchecked.push_back(instruction.label);
+    return;
+  }
+  ++found.kernels;
+  report(instruction,
+         ", instruction " + std::to_string(group.first) + ", result " + std::to_string(compared->first) + " of the op",
+         compared->second);
+}
+
 void StepCheck::checkOther(const CheckTarget::Group &group) {
   const runtime::Instruction &instruction = plan.instructions[group.first];
   const std::string where = ", instruction " + std::to_string(group.first);
@@ -444,7 +408,10 @@ std::optional<DeviceCheck> checkDevice(ModuleOp module, const CompileOptions &op
   if (!artefact)
     return std::nullopt;
   try {
-    return StepCheck(target, artefact->targets.front(), device).run(valueOf);
+    CompileOptions alone;
+    alone.cpu = options.cpu;
+    alone.threads = options.threads;
+    return StepCheck(target, artefact->targets.front(), device, std::move(alone)).run(valueOf);
   } catch (const Failure &failure) {
     error = failure.text;
     return std::nullopt;

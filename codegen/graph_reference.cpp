@@ -15,18 +15,6 @@ func::FuncOp functionOf(ModuleOp module) {
   return *module.getOps<func::FuncOp>().begin();
 }
 
-/// Each float of a tensor moved up or down by up to two ulps, at random.
-RefTensor nudged(const RefTensor &tensor, uint64_t seed) {
-  RefTensor moved = tensor;
-  if (isa<FloatType>(tensor.element())) {
-    auto wide = RankedTensorType::get(tensor.shape(), Float32Type::get(tensor.type.getContext()));
-    for (auto [value, way] : llvm::zip_equal(moved.data, randomTensor(wide, seed, -2, 2).data))
-      if (std::isfinite(value))
-        value = roundToElement(value + way * ulpAt(std::fabs(value), tensor.element()), tensor.element());
-  }
-  return moved;
-}
-
 /// Multiplies each computed float of a joint function by a new argument 1 + u·ulp, and adds to each sum and product a
 /// new argument u·ulp/2 times the sum of its terms' magnitudes, which is what the order of adding may change.
 void addNoise(func::FuncOp function) {
@@ -109,6 +97,17 @@ OwningOpRef<ModuleOp> matchedJoint(ModuleOp module, PipelineOptions pipeline) {
 }
 
 } // namespace
+
+RefTensor nudged(const RefTensor &tensor, uint64_t seed) {
+  RefTensor moved = tensor;
+  if (isa<FloatType>(tensor.element())) {
+    auto wide = RankedTensorType::get(tensor.shape(), Float32Type::get(tensor.type.getContext()));
+    for (auto [value, way] : llvm::zip_equal(moved.data, randomTensor(wide, seed, -2, 2).data))
+      if (std::isfinite(value))
+        value = roundToElement(value + way * ulpAt(std::fabs(value), tensor.element()), tensor.element());
+  }
+  return moved;
+}
 
 std::unique_ptr<Reference> Reference::make(ModuleOp module, std::vector<RefTensor> arguments, std::string &error,
                                            const PipelineOptions &options) {

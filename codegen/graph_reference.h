@@ -6,6 +6,9 @@
 
 namespace tcc {
 
+/// Each float of a tensor moved up or down by up to two ulps, at random.
+RefTensor nudged(const RefTensor &tensor, uint64_t seed);
+
 /// What the results should be: the interpreter's on the captured function (on the joint one where it has a
 /// tcc.gradient or `?` sizes) in fp64, and on the joint one with rounding.
 class Reference {

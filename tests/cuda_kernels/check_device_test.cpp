@@ -7,6 +7,7 @@
 #include "frontend/graph_file.h"
 #include "frontend/graph_values.h"
 #include "runtime/device/cuda/step_device.h"
+#include "tests/cuda_kernels/attention_sample.h"
 #include "tests/cuda_machine/machine_test.h"
 #include <fstream>
 #include <iterator>
@@ -24,12 +25,15 @@ protected:
   /// A bigram model's training step: gather, rows of cross-entropy, sums, scatter-add, AdamW over segments, products.
   static std::optional<DeviceCheck> check(std::string &error) {
     std::ifstream file("models/train_step.graph");
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    return check({std::istreambuf_iterator<char>(file), {}}, "models/train_step.graph", error);
+  }
+
+  static std::optional<DeviceCheck> check(const std::string &text, const std::string &name, std::string &error) {
     std::string said;
     llvm::raw_string_ostream stream(said);
     DiagnosticPrinter printer(stream);
     mlir::MLIRContext &context = threadContext();
-    auto module = parseGraph(text, "models/train_step.graph", context, printer);
+    auto module = parseGraph(text, name, context, printer);
     EXPECT_TRUE(module) << said;
     const std::map<std::string, ValueHint> hints = valueHints(graphFunction(*module));
     auto device = runtime::cuda::openStepDevice();
@@ -37,7 +41,8 @@ protected:
     return checkDevice(
         *module, {}, *device,
         [&](const runtime::TensorSpec &spec, bool) {
-          const Array array = randomArray(spec, hints.at(spec.name), 3, 1);
+          const auto hint = hints.find(spec.name);
+          const Array array = randomArray(spec, hint == hints.end() ? ValueHint() : hint->second, 3, 1);
           return std::string(static_cast<const char *>(array.rawForReading()), static_cast<size_t>(array.bytes()));
         },
         error);
@@ -79,6 +84,44 @@ TEST_F(CheckDevice, eachPlantedFaultIsFoundAndNamed) {
     EXPECT_EQ(found->difference.rfind("kernel `", 0), 0u) << plant.alter << ": " << found->difference;
     for (const char *part : {plant.named, " is ", " on cuda:0 (", " on the CPU, from the device's own operands"})
       EXPECT_NE(found->difference.find(part), std::string::npos) << found->difference;
+  }
+}
+
+/// Attention and its gradient in bf16, packed and with fewer heads of the keys, a part of a tile at the end.
+std::string attentionText(int64_t queries, int64_t keys) {
+  return test::attentionGraph({"", "bf16", queries, keys, 2, 1, 64, queries == keys ? "diagonal 0 " : ""});
+}
+
+TEST_F(CheckDevice, attentionIsCheckedToo) {
+  for (const char *settings : {"late", "h200,late"})
+    for (int64_t keys : {40, 70}) {
+      use(settings);
+      std::string error;
+      const std::optional<DeviceCheck> found = check(attentionText(40, keys), "attention.graph", error);
+      ASSERT_TRUE(found) << error;
+      EXPECT_EQ(found->difference, "") << settings << ' ' << keys;
+      EXPECT_TRUE(found->unchecked.empty()) << found->unchecked.front();
+      EXPECT_GE(found->kernels, 2);
+    }
+}
+
+TEST_F(CheckDevice, faultsPlantedInAttentionAreFoundAndNamed) {
+  struct Plant {
+    const char *alter, *named;
+  };
+  const Plant plants[] = {
+      {"forward|at >= key_end(arguments, query)|at > key_end(arguments, query)", "flash_attention"},
+      {"forward|float scaleLog2 = arguments.scale|float scaleLog2 = 1.01f * arguments.scale", "flash_attention"},
+      {"backward|float scaleLog2 = arguments.scale|float scaleLog2 = 1.01f * arguments.scale", "backward"},
+  };
+  use("late");
+  for (const Plant &plant : plants) {
+    ASSERT_EQ(setenv("TCC_CUDA_MACHINE_ALTER", plant.alter, 1), 0);
+    std::string error;
+    const std::optional<DeviceCheck> found = check(attentionText(40, 40), "attention.graph", error);
+    ASSERT_TRUE(found) << plant.alter << ": " << error;
+    EXPECT_NE(found->difference.find(plant.named), std::string::npos) << plant.alter << ": " << found->difference;
+    EXPECT_NE(found->difference.find("of the op: value "), std::string::npos) << found->difference;
   }
 }
 

@@ -1,0 +1,35 @@
+// Structured ops that a GPU runs by kernels of its own, attention and CUDA text of users, beside the same op compiled
+// for the CPU; for check_device.cpp.
+#pragma once
+#include "codegen/check_values.h"
+#include "codegen/op_alone.h"
+#include <map>
+
+namespace tcc {
+
+/// What a structured op was made into: instructions [first, last) of a plan.
+struct LoweredOp {
+  size_t first = 0, last = 0;
+  std::shared_ptr<mlir::OwningOpRef<mlir::func::FuncOp>> function; // the op alone
+  StructuredCall call;                                             // its op and roots are gone
+};
+
+class LoweredCheck {
+public:
+  /// `options`: those of the CPU.
+  explicit LoweredCheck(CompileOptions options) : options(std::move(options)) {}
+
+  using BytesOf = llvm::function_ref<std::string(runtime::BufferId)>;
+  /// Reads the op's operands, before it runs.
+  std::vector<RefTensor> operandsOf(const LoweredOp &op, BytesOf bytesOf) const;
+  /// The first result with a value that is too far, and that value; of no difference the number of results. Nothing,
+  /// and in `error` why, where the CPU cannot run the op.
+  std::optional<std::pair<unsigned, ValueDifference>> compare(const LoweredOp &op, llvm::ArrayRef<RefTensor> operands,
+                                                              BytesOf bytesOf, std::string &error);
+
+private:
+  CompileOptions options;
+  std::map<std::string, std::pair<LoweredOp, std::shared_ptr<GraphRunner>>> runners; // by the op's text
+};
+
+} // namespace tcc
