@@ -138,7 +138,9 @@ std::unique_ptr<Reference> Reference::make(ModuleOp module, std::vector<RefTenso
     error = "does not reach phase shaped: " + messages.text;
     return nullptr;
   }
-  reference->meansJoint = !options.shapes.empty() || !functionOf(module).getOps<GradientOp>().empty();
+  const bool hasGradient = // in a body, too
+      functionOf(module).walk([](GradientOp) { return WalkResult::interrupt(); }).wasInterrupted();
+  reference->meansJoint = !options.shapes.empty() || hasGradient;
   func::FuncOp meaning = functionOf(reference->meansJoint ? *reference->joint : *reference->captured);
   auto exact = interpret(meaning, reference->inputs, RefMode::exact, error);
   auto rounded = interpret(functionOf(*reference->rounding), reference->inputs, RefMode::rounding, error);

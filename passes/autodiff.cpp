@@ -97,7 +97,11 @@ LogicalResult expand(GradientOp gradient) {
   Emit emit(builder, gradient.getLoc());
   for (auto [wrt, result] : llvm::zip(gradient.getWrt(), gradient.getResults())) {
     Value value = adjoint.lookup(wrt);
-    result.replaceAllUsesWith(value ? value : emit.zeros(tensorType(wrt)));
+    if (!value)
+      value = emit.zeros(tensorType(wrt));
+    else if (llvm::any_of(result.getUsers(), [](Operation *user) { return isa<GradientOp>(user); }))
+      value = emit.create<CastOp>(value.getType(), value); // a wrt itself: others' gradients are not computed from it
+    result.replaceAllUsesWith(value);
   }
   gradient.erase();
   return success();

@@ -56,10 +56,18 @@ void dropResults(CondOp op) {
   op.erase();
 }
 
+/// Whether a gradient with respect to the value is still to be taken: its uses are then uses of this very value.
+bool isWrt(Value value) {
+  return llvm::any_of(value.getUsers(), [&](Operation *user) {
+    auto gradient = dyn_cast<GradientOp>(user);
+    return gradient && llvm::is_contained(gradient.getWrt(), value);
+  });
+}
+
 /// Drops input `i`, argument `argument` of every body, where none reads it.
 void dropInput(BodyOpInterface op, MutableOperandRange &inputs, unsigned i, unsigned argument) {
   Value operand = inputs[i].get();
-  if (auto literal = operand.getDefiningOp<ConstantOp>(); literal && literal.getValue().isSplat())
+  if (auto literal = operand.getDefiningOp<ConstantOp>(); literal && literal.getValue().isSplat() && !isWrt(operand))
     for (Region &body : op->getRegions())
       if (!body.getArgument(argument).use_empty()) {
         OpBuilder builder = OpBuilder::atBlockBegin(&body.front());

@@ -31,7 +31,7 @@ mlir::LogicalResult runOnBodies(mlir::func::FuncOp function,
                                 llvm::function_ref<mlir::LogicalResult(mlir::func::FuncOp)> pass);
 
 /// Drops what nobody needs: results of a cond that are not used, inputs that no body reads. An input that is a splat
-/// becomes a literal of the body.
+/// becomes a literal of the body, unless gradients with respect to it are wanted.
 void pruneBodies(mlir::func::FuncOp function);
 
 /// Loops written out turn by turn, and both bodies of each cond with a select: for references, whose sizes are small.

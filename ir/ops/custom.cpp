@@ -44,8 +44,10 @@ SmallVector<Value> writeOut(Emit &b, Block &block, ValueRange operands) {
   SmallVector<Value> values;
   for (Value value : block.getTerminator()->getOperands()) {
     Value written = mapping.lookup(value);
-    // A result stays a value of its own: autodiff tells its gradient from the operand's and from other results'.
-    const bool shared = llvm::is_contained(arguments, written) || llvm::is_contained(values, written);
+    // A result stays a value of its own: autodiff tells its gradient from the operand's, from that of other results and
+    // from that of what the block computes from it.
+    const bool shared =
+        llvm::is_contained(arguments, written) || llvm::is_contained(values, written) || !written.use_empty();
     values.push_back(shared ? b.create<CastOp>(written.getType(), written) : written);
   }
   return values;

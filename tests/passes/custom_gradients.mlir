@@ -7,7 +7,9 @@
 // CHECK: inside: f32[] 0.14112
 // CHECK: same: f32[] 3
 // CHECK: second: f32[] 1
-func.func @main() -> (tensor<f32> {tcc.name = "inside"}, tensor<f32> {tcc.name = "same"}, tensor<f32> {tcc.name = "second"}) {
+// CHECK: first: f32[] 3
+func.func @main() -> (tensor<f32> {tcc.name = "inside"}, tensor<f32> {tcc.name = "same"}, tensor<f32> {tcc.name = "second"},
+                      tensor<f32> {tcc.name = "first"}) {
   %x = tcc.constant dense<3.0> : tensor<f32>
   %s = tcc.sin %x : tensor<f32>
 
@@ -31,5 +33,15 @@ func.func @main() -> (tensor<f32> {tcc.name = "inside"}, tensor<f32> {tcc.name =
   %m = tcc.mul %y#0, %x : tensor<f32>
   %l = tcc.add %m, %y#1 : tensor<f32>
   %second = tcc.gradient %l wrt %y#1 : tensor<f32>, tensor<f32>
-  return %inside, %same, %second : tensor<f32>, tensor<f32>, tensor<f32>
+
+  // The body computes its second result from the first one; outside neither is computed from the other.
+  %z:2 = tcc.custom "chain" (%u = %x : tensor<f32>) -> (tensor<f32>, tensor<f32>) {
+    %e = tcc.sin %u : tensor<f32>
+    %f = tcc.mul %e, %e : tensor<f32>
+    tcc.yield %e, %f : tensor<f32>, tensor<f32>
+  }
+  %n = tcc.mul %z#0, %x : tensor<f32>
+  %k = tcc.add %n, %z#1 : tensor<f32>
+  %first = tcc.gradient %k wrt %z#0 : tensor<f32>, tensor<f32>
+  return %inside, %same, %second, %first : tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>
 }
