@@ -14,6 +14,8 @@ thread_local Tracer *recording = nullptr;
 std::atomic<uint32_t> lastId{0};
 
 [[noreturn]] void fail(const std::string &message, Loc loc) {
+  if (loc.line() == 0) // a conversion knows no place
+    throw Error(message);
   throw Error(message, loc.file_name(), loc.line(), loc.column());
 }
 
@@ -51,6 +53,10 @@ void detail::releaseHandle(uint32_t trace, uint32_t value) noexcept {
     --recording->handles[value];
 }
 
+void detail::refuseEmpty(Loc loc) {
+  fail("an empty tensor is used; a Tensor is the result of an op or an argument of the traced function", loc);
+}
+
 std::optional<size_t> Record::producerOf(uint32_t value) const {
   const auto behind = std::upper_bound(ops.begin(), ops.end(), value,
                                        [](uint32_t wanted, const OpRecord &op) { return wanted < op.firstResult; });
@@ -76,7 +82,7 @@ Tracer &Tracer::current(Loc loc) {
 uint32_t Tracer::valueOf(const Tensor &tensor, Loc loc) const {
   if (tensor.trace != id) {
     if (!tensor.defined())
-      fail("an empty tensor is used; a Tensor is the result of an op or an argument of the traced function", loc);
+      detail::refuseEmpty(loc);
     fail("a tensor of an earlier call is used; a Tensor lives only within the traced function that made it, a State "
          "lives longer",
          loc);
@@ -109,7 +115,7 @@ uint32_t Tracer::firstResult(OpKind kind, std::span<const Tensor> operands, std:
   for (const Tensor &operand : operands)
     valueOf(operand, loc);
   if (replaying && (position == rec.ops.size() || !matches(rec.ops[position], kind, operands, words)))
-    diverge();
+    diverge(tracedOp(kind).name, loc);
   if (!replaying)
     append(kind, operands, words, loc);
   rec.ops[position].loc = loc;
@@ -120,7 +126,11 @@ uint32_t Tracer::firstResult(OpKind kind, std::span<const Tensor> operands, std:
 }
 
 /// From here on the recording differs from the last one: drops what that one had beyond this point.
-void Tracer::diverge() {
+void Tracer::diverge(std::string_view what, Loc place) {
+  if (complete && position < rec.ops.size())
+    left = {what, tracedOp(rec.ops[position].kind).name, place, rec.ops[position].loc};
+  else if (complete)
+    left = {what, {}, place, {}};
   replaying = complete = false;
   rec.ops.resize(position);
   rec.operands.resize(position ? rec.ops.back().operandEnd : 0);
@@ -190,7 +200,7 @@ Tensor Tracer::use(const State &state, Loc loc) {
     return Tensor(id, storage.value);
   if (replaying && (argument == rec.arguments.size() || !(rec.arguments[argument].state == state) ||
                     rec.arguments[argument].value != nextValue))
-    diverge();
+    diverge("a state", loc);
   if (!replaying) {
     if (!names.insert(storage.name).second)
       fail("two arguments or states are named '" + storage.name + "'; names are unique within a function", loc);
@@ -226,7 +236,7 @@ Array Tracer::read(const Tensor &tensor, ReadKind kind, std::string_view name, L
   if (replaying &&
       (reading == rec.reads.size() || rec.reads[reading].value != value || rec.reads[reading].kind != kind ||
        rec.reads[reading].name != name || rec.reads[reading].ops != read.ops))
-    diverge();
+    diverge("a question", loc);
   if (replaying)
     rec.reads[reading] = read;
   else
@@ -277,12 +287,14 @@ Recorded Tracer::record(const std::function<std::vector<Tensor>(std::span<const 
   position = literal = reading = 0;
   updates.clear();
   handles.clear();
+  left.reset();
   replaying = rec.inputs == inputs.size();
   for (size_t i = 0; replaying && i < inputs.size(); ++i)
     replaying = rec.arguments[i].type == inputs[i] && rec.arguments[i].name == inputNames[i];
   argument = nextValue = 0;
   if (!replaying) {
-    diverge();
+    complete = false;
+    diverge({}, {});
     for (size_t i = 0; i < inputs.size(); ++i) {
       rec.arguments.push_back({inputNames[i], inputs[i], {}, static_cast<uint32_t>(i), {}});
       names.insert(inputNames[i]);
@@ -298,7 +310,7 @@ Recorded Tracer::record(const std::function<std::vector<Tensor>(std::span<const 
     arguments.push_back(Tensor(id, i));
   const std::vector<Tensor> results = fn(arguments);
   if (replaying && (position != rec.ops.size() || argument != rec.arguments.size() || reading != rec.reads.size()))
-    diverge();
+    diverge({}, {});
 
   // 3. Compare or store how it ended.
   const bool sameEnd =
