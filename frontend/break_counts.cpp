@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 namespace tcc {
 namespace {
 
 constexpr int64_t manyCalls = 8;
+constexpr int64_t manySegments = 64, mostSegments = 1024; // compiled for one place in one call
 
 } // namespace
 
@@ -50,9 +52,25 @@ void Function::Impl::countOps(const Segment &segment) {
   }
 }
 
+/// Why a step is compiled although something was before: the way that the call took, where that is new; otherwise what
+/// the cache says, the guard or constant that has changed.
+std::string Function::Impl::recompileReason(std::string missed) const {
+  if (!now.isNewProgram)
+    return missed;
+  if (!now.becomesInput.empty())
+    return now.becomesInput;
+  const std::optional<Departure> &left = tracers.front().second.departure();
+  return left && cache.size() > 0 ? wayChanged(*left) : missed;
+}
+
 void Function::Impl::noteRecompile(const std::string &why) {
-  if (options.recompilesAreErrors)
-    throw Error("'" + name + "' " + why + " [-Werror=recompile]");
+  if (options.recompilesAreErrors) {
+    const std::string text = "'" + name + "' " + why + " [-Werror=recompile]";
+    const std::optional<Departure> &left = tracer().departure();
+    if (now.isNewProgram && left && left->place.line() > 0)
+      throw Error(text, left->place.file_name(), left->place.line(), left->place.column());
+    throw Error(text);
+  }
   for (RecompileReason &known : breaks.recompiles)
     if (known.reason == why) {
       ++known.times;
@@ -63,12 +81,24 @@ void Function::Impl::noteRecompile(const std::string &why) {
     breaks.recompiles.push_back({why, 1});
 }
 
+/// A segment was compiled for the last break's place.
+void Function::Impl::noteSegment(const HostRead &read) {
+  const int64_t here = ++now.compiledFor[now.lastSite];
+  const std::string what = "'" + name + "' has compiled " + std::to_string(here) + " segments in one call for " +
+                           std::string(nameOf(read.kind)) + " at " + shortPlace(read.loc) +
+                           "; a loop that ends by data needs turns of equal ops, shapes and attributes";
+  if (here >= mostSegments)
+    throw Error(what, read.loc.file_name(), read.loc.line(), read.loc.column());
+  if (here >= manySegments && !std::exchange(saidManySegments, true))
+    say("warning: " + what);
+}
+
 void Function::Impl::warnIfAlwaysCompiled() {
   callsInARow = compilations > compiledBefore ? callsInARow + 1 : 0;
   compiledBefore = compilations;
   if (callsInARow == manyCalls)
     say("warning: '" + name + "' has compiled at each of its last " + std::to_string(manyCalls) + " calls; the last " +
-        "time: " + reason + "; make what changes an input, or take a number of iterations from a few that repeat");
+        "one " + reason + "; make what changes an input, or take a number of iterations from a few that repeat");
 }
 
 BreakReport Function::Impl::breakReport() const {

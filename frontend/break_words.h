@@ -13,5 +13,12 @@ std::string breakReason(ReadKind kind, std::string_view name);
 std::string_view insteadOf(ReadKind kind);
 /// "graph break: `item()` asks for a value in the middle of 'f'; return the value instead [-Werror=graph-break]"
 std::string breakRefusal(ReadKind kind, std::string_view function);
+/// "recompiled: another way than the last call's, `tanh` at step.cpp:37 instead of `mul` at step.cpp:38".
+std::string wayChanged(const Departure &departure);
+/// "recompiled: constant 5 → 13 at step.cpp:95, computed from a value that was read, is an input from now on"; `more`
+/// others with it.
+std::string constantBecomesInput(double before, double after, Loc place, size_t more);
+/// step.cpp:37
+std::string shortPlace(Loc place);
 
 } // namespace tcc

@@ -36,7 +36,9 @@ void detail::checkArgumentCount(const std::string &name, size_t expected, size_t
 Function::Impl::Impl(std::string name, Traced fn, FunctionOptions options)
     : name(std::move(name)), fn(std::move(fn)), options(std::move(options)),
       device(this->options.device ? this->options.device : runtime::makeCpuDevice()),
-      cache(this->options.cacheBytes, this->options.report, device->cachedBytes()),
+      cache(
+          this->options.cacheBytes, [this](std::string_view why) { say(recompileReason(std::string(why))); },
+          device->cachedBytes()),
       segments(this->options.cacheBytes, [](std::string_view) {}, device->cachedBytes()) {
   if (std::optional<std::string> chosen = chooseProducts(this->options, device->codeTarget()))
     say("'" + this->name + "' multiplies " + *chosen);
@@ -267,13 +269,17 @@ std::shared_ptr<runtime::Executable> Function::Impl::executableOf(runtime::Guard
                                                                   std::span<const std::string> outputs) {
   const std::vector<runtime::Guard> guards = guardsOf(record, recordHash);
   const uint64_t hash = runtime::hashGuards(guards);
+  const bool isStep = &from == &cache;
+  now.isNewProgram = isStep && !programs.contains(recordHash);
   if (auto known = from.find(guards, hash))
     return known;
-  reason = from.lastMissReason();
+  reason = isStep ? recompileReason(from.lastMissReason()) : from.lastMissReason();
   summary = {};
-  if (&from == &cache && from.size() > 0)
+  if (isStep && from.size() > 0)
     noteRecompile(reason);
   auto executable = compile(record, outputs);
+  if (isStep)
+    programs.insert(recordHash);
   from.insert(guards, hash, executable, executable->ownBytes());
   return executable;
 }
@@ -308,8 +314,8 @@ std::vector<Array> Function::Impl::startElsewhere(runtime::Executable &executabl
   return *startPart(executable, used, inputs, whole, plan.instructions.size(), plan.outputs.size());
 }
 
-/// Goes on with a step there up to before instruction `end`; the first `count` results, which arrive when they are read.
-/// None where another step has used the device meanwhile.
+/// Goes on with a step there up to before instruction `end`; the first `count` results, which arrive when they are
+/// read. None where another step has used the device meanwhile.
 std::optional<std::vector<Array>> Function::Impl::startPart(runtime::Executable &executable,
                                                             std::span<const State> used,
                                                             std::span<const runtime::ConstTensorRef> inputs,

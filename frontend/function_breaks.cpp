@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t mostReads = 1024;                  // of a call: a loop that asks more often does not end
+constexpr int64_t mostReads = 16384;                 // of a call: a loop that asks more often does not end
 constexpr int64_t mostKeptBytes = int64_t{16} << 20; // of a value that is kept because the user's code still holds it
 
 bool sameBits(double a, double b) {
@@ -136,6 +136,9 @@ Segment Function::Impl::cut(const Record &whole, SegmentWish wish) {
   if (scalars == literals.scalars.end()) {
     if (!literals.scalars.empty())
       changed.insert(literals.scalars.back().begin(), literals.scalars.back().end());
+    const size_t index = *changed.begin();
+    const Literal &literal = whole.literals[segment.literals[index]];
+    now.becomesInput = constantBecomesInput(literals.first[index], literal.value, literal.loc, changed.size() - 1);
     scalars = literals.scalars.insert(scalars, std::move(changed));
   }
   std::set<uint32_t> indices;
@@ -165,8 +168,42 @@ std::vector<Array> Function::Impl::inputsOf(const Segment &segment, const Record
   return inputs;
 }
 
+/// Drops kept values that nothing reaches any more, neither what the user's code holds nor what it has assigned: once
+/// there are many, and twice as many again.
+void Function::Impl::releaseKept() {
+  if (now.keptBytes < now.releaseAt)
+    return;
+  const Record &record = tracer().running();
+  std::vector<uint32_t> work;
+  for (uint32_t value = 0; value < record.values.size(); ++value)
+    if (tracer().isHeld(value))
+      work.push_back(value);
+  for (const Record::Update &update : tracer().assigned())
+    work.push_back(update.value);
+  std::map<uint32_t, Array> reached;
+  std::unordered_set<uint32_t> seen(work.begin(), work.end());
+  int64_t bytes = 0;
+  while (!work.empty()) {
+    const uint32_t value = work.back();
+    work.pop_back();
+    if (const auto kept = now.kept.find(value); kept != now.kept.end()) {
+      reached.insert(*kept);
+      bytes += kept->second.bytes();
+    } else if (const std::optional<size_t> producer = record.producerOf(value)) {
+      const OpRecord &op = record.ops[*producer];
+      for (uint32_t i = op.operands; i < op.operandEnd; ++i)
+        if (seen.insert(record.operands[i]).second)
+          work.push_back(record.operands[i]);
+    }
+  }
+  now.kept = std::move(reached);
+  now.keptBytes = bytes;
+  now.releaseAt = std::max(now.releaseAt, 2 * bytes);
+}
+
 /// The value that was asked for, and what it computes on its way of what the user's code still holds.
 void Function::Impl::runSegment(const HostRead &read) {
+  releaseKept();
   const Record &record = tracer().running();
   SegmentWish wish{.targets = {read.value}, .literals = tracer().literalsSoFar()};
   wish.isKept = [this](uint32_t value) { return now.kept.contains(value); };
@@ -177,15 +214,20 @@ void Function::Impl::runSegment(const HostRead &read) {
                                                                  bytesOf(record.values[value]) <= mostKeptBytes)
         wish.targets.push_back(value);
   const Segment segment = cut(record, wish);
+  const int64_t compiled = compilations;
   const auto executable = executableOf(segments, segment.record, recordHash(segment.record), {});
+  if (compilations > compiled)
+    noteSegment(read);
   if (now.preparesOnly)
     throw Prepared{read};
   const Clock::time_point start = Clock::now();
   const std::vector<Array> outputs = run(*executable, segment.record, inputsOf(segment, record));
   outputs.front().rawForReading();
   now.runMs[now.lastSite] += std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-  for (size_t i = 0; i < outputs.size(); ++i)
+  for (size_t i = 0; i < outputs.size(); ++i) {
     now.kept.insert_or_assign(wish.targets[i], outputs[i]);
+    now.keptBytes += outputs[i].bytes();
+  }
   countSegment(segment, *executable);
 }
 

@@ -46,8 +46,12 @@ struct Function::Impl {
     std::map<uint32_t, Array> kept = {}; ///< values that a segment has computed
     std::vector<uint32_t> timesRun = {}; ///< of each op
     std::optional<PausedStep> paused = {};
-    std::map<size_t, double> runMs = {}; ///< of the segments of each site
-    double answersMs = 0;                ///< of all breaks, with what they computed
+    std::map<size_t, double> runMs = {};        ///< of the segments of each site
+    double answersMs = 0;                       ///< of all breaks, with what they computed
+    std::map<size_t, int64_t> compiledFor = {}; ///< segments, by site
+    int64_t keptBytes = 0, releaseAt = int64_t{64} << 20;
+    std::string becomesInput = {}; ///< why the next step is compiled: a literal is an input from now on
+    bool isNewProgram = false;     ///< the step that is looked up
     int64_t reads = 0;
     size_t lastSite = 0; ///< of the last break
     bool preparesOnly = false;
@@ -94,6 +98,8 @@ struct Function::Impl {
   RunningCall now;
   std::unordered_map<uint64_t, LiteralValues> literalValues; // by the segment's hash
   std::set<uint64_t> wholeOnly;                              // steps that cannot wait, by hash
+  std::set<uint64_t> programs;                               // whole steps that were compiled, by the record's hash
+  bool saidManySegments = false;
   BreakReport breaks;
   std::vector<std::set<const runtime::Executable *>> segmentsOfSite; // aligned with the report's sites
   int64_t compilations = 0, compiledBefore = 0, callsInARow = 0;     // in a row: calls that compiled
@@ -127,6 +133,7 @@ struct Function::Impl {
   void refuseBreak(const HostRead &read) const;
   std::optional<Array> argumentValue(uint32_t value);
   void runSegment(const HostRead &read);
+  void releaseKept();
   Segment cut(const Record &whole, SegmentWish wish);
   Segment stepOf(const Record &whole, std::vector<uint32_t> &asked);
   std::vector<Array> inputsOf(const Segment &segment, const Record &whole) const;
@@ -147,7 +154,9 @@ struct Function::Impl {
   size_t siteOf(const HostRead &read);
   void countSegment(const Segment &segment, const runtime::Executable &executable);
   void countOps(const Segment &segment);
+  std::string recompileReason(std::string missed) const;
   void noteRecompile(const std::string &why);
+  void noteSegment(const HostRead &read);
   void warnIfAlwaysCompiled();
   BreakReport breakReport() const;
 

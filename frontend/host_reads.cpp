@@ -32,6 +32,8 @@ Array Tensor::toHost(Loc loc) const {
 }
 
 Tensor::operator bool() const {
+  if (!defined())
+    throw Error("a condition on an empty tensor; defined() asks whether a handle holds one");
   Tracer &tracer = Tracer::current(Loc());
   return oneElement(*this, ReadKind::branch, "a condition", tracer.placeOf(*this)) != 0;
 }

@@ -15,6 +15,7 @@ namespace tcc {
 using Loc = std::source_location;
 
 namespace detail {
+[[noreturn]] void refuseEmpty(Loc loc);
 /// One handle of a value more or fewer, in the recording of this thread; another recording's are not counted.
 void retainHandle(uint32_t trace, uint32_t value) noexcept;
 void releaseHandle(uint32_t trace, uint32_t value) noexcept;
@@ -77,7 +78,10 @@ private:
 /// changes from call to call must be an input.
 class Operand {
 public:
-  Operand(const Tensor &tensor, Loc loc = Loc::current()) : tensor(tensor), loc(loc) {}
+  Operand(const Tensor &tensor, Loc loc = Loc::current()) : tensor(tensor), loc(loc) {
+    if (!tensor.defined())
+      detail::refuseEmpty(loc);
+  }
   Operand(const State &state, Loc loc = Loc::current()) : tensor(state, loc), loc(loc) {}
   Operand(double literal, Loc loc = Loc::current()) : literal(literal), loc(loc) {}
 

@@ -16,6 +16,8 @@ thread_local Tracer *recording = nullptr;
 std::atomic<uint32_t> lastId{0};
 
 [[noreturn]] void fail(const std::string &message, Loc loc) {
+  if (loc.line() == 0) // a conversion knows no place
+    throw Error(message);
   throw Error(message, loc.file_name(), loc.line(), loc.column());
 }
 
@@ -53,6 +55,10 @@ void detail::releaseHandle(uint32_t trace, uint32_t value) noexcept {
     --recording->handles[value];
 }
 
+void detail::refuseEmpty(Loc loc) {
+  fail("an empty tensor is used; a Tensor is the result of an op or an argument of the traced function", loc);
+}
+
 std::optional<size_t> Record::producerOf(uint32_t value) const {
   const auto behind = std::upper_bound(ops.begin(), ops.end(), value,
                                        [](uint32_t wanted, const OpRecord &op) { return wanted < op.firstResult; });
@@ -78,7 +84,7 @@ Tracer &Tracer::current(Loc loc) {
 uint32_t Tracer::valueOf(const Tensor &tensor, Loc loc) const {
   if (tensor.trace != id) {
     if (!tensor.defined())
-      fail("an empty tensor is used; a Tensor is the result of an op or an argument of the traced function", loc);
+      detail::refuseEmpty(loc);
     if (!inside.empty())
       fail("the body of " + inside + " uses a tensor of outside; it is a function of its operands alone, add one", loc);
     if (std::find(bodyIds.begin(), bodyIds.end(), tensor.trace) != bodyIds.end())
@@ -126,7 +132,7 @@ uint32_t Tracer::firstResult(OpKind kind, std::span<const Tensor> operands, std:
   for (const Tensor &operand : operands)
     valueOf(operand, loc);
   if (replaying && (position == rec.ops.size() || !matches(rec.ops[position], kind, operands, words)))
-    diverge();
+    diverge(tracedOp(kind).name, loc);
   if (!replaying)
     append(kind, operands, words, loc, bodies.get());
   rec.ops[position].loc = loc;
@@ -138,7 +144,11 @@ uint32_t Tracer::firstResult(OpKind kind, std::span<const Tensor> operands, std:
 }
 
 /// From here on the recording differs from the last one: drops what that one had beyond this point.
-void Tracer::diverge() {
+void Tracer::diverge(std::string_view what, Loc place) {
+  if (complete && position < rec.ops.size())
+    left = {what, tracedOp(rec.ops[position].kind).name, place, rec.ops[position].loc};
+  else if (complete)
+    left = {what, {}, place, {}};
   replaying = complete = false;
   rec.ops.resize(position);
   rec.operands.resize(position ? rec.ops.back().operandEnd : 0);
@@ -226,7 +236,7 @@ Tensor Tracer::use(const State &state, Loc loc) {
     return Tensor(id, storage.value);
   if (replaying && (argument == rec.arguments.size() || !(rec.arguments[argument].state == state) ||
                     rec.arguments[argument].value != nextValue))
-    diverge();
+    diverge("a state", loc);
   if (!replaying) {
     if (!names.insert(storage.name).second)
       fail("two arguments or states are named '" + storage.name + "'; names are unique within a function", loc);
@@ -275,7 +285,7 @@ Array Tracer::read(const Tensor &tensor, ReadKind kind, std::string_view name, L
   if (replaying &&
       (reading == rec.reads.size() || rec.reads[reading].value != value || rec.reads[reading].kind != kind ||
        rec.reads[reading].name != name || rec.reads[reading].ops != read.ops))
-    diverge();
+    diverge("a question", loc);
   if (replaying)
     rec.reads[reading] = read;
   else
@@ -340,12 +350,14 @@ Recorded Tracer::record(const std::function<std::vector<Tensor>(std::span<const 
   updates.clear();
   handles.clear();
   bodyIds.clear();
+  left.reset();
   replaying = rec.inputs == inputs.size();
   for (size_t i = 0; replaying && i < inputs.size(); ++i)
     replaying = rec.arguments[i].type == inputs[i] && rec.arguments[i].name == inputNames[i];
   argument = nextValue = 0;
   if (!replaying) {
-    diverge();
+    complete = false;
+    diverge({}, {});
     for (size_t i = 0; i < inputs.size(); ++i) {
       rec.arguments.push_back({inputNames[i], inputs[i], {}, static_cast<uint32_t>(i), {}});
       names.insert(inputNames[i]);
@@ -361,7 +373,7 @@ Recorded Tracer::record(const std::function<std::vector<Tensor>(std::span<const 
     arguments.push_back(Tensor(id, i));
   const std::vector<Tensor> results = fn(arguments);
   if (replaying && (position != rec.ops.size() || argument != rec.arguments.size() || reading != rec.reads.size()))
-    diverge();
+    diverge({}, {});
 
   // 3. Compare or store how it ended.
   const bool sameEnd =

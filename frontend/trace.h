@@ -113,6 +113,12 @@ void hashOp(runtime::RollingHash &hash, OpKind kind, std::span<const uint32_t> o
 /// Of ops, arguments, outputs, updates and reads; without the literals' values.
 uint64_t recordHash(const Record &record);
 
+/// Where a call first did something else than the one before.
+struct Departure {
+  std::string_view is, was; ///< an op's name, "a state" or "a question"; nothing: the call ended there
+  Loc place, wasPlace;
+};
+
 /// One recorded call. The record lives in its tracer, until the next call.
 struct Recorded {
   const Record *record = nullptr;
@@ -170,6 +176,10 @@ public:
   bool isReplaying() const { return replaying && complete; }
   /// Whether the user's code still holds the value.
   bool isHeld(uint32_t value) const { return value < handles.size() && handles[value] > 0; }
+  /// Where the running or last recording left the way of a whole one before it, if it did.
+  const std::optional<Departure> &departure() const { return left; }
+  /// What the running recording has assigned.
+  std::span<const Record::Update> assigned() const { return updates; }
 
   int64_t opsRecorded() const { return recordedOps; }
 
@@ -189,12 +199,13 @@ private:
                std::span<const uint64_t> words) const;
   void append(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words, Loc loc,
               const BodiesRecord *bodies);
-  void diverge();
+  void diverge(std::string_view what, Loc place);
 
   Record rec;
   std::unordered_set<std::string> names; // of rec's arguments, where it is not replayed
   std::vector<Record::Update> updates;   // of the running recording
-  std::vector<uint32_t> handles;         // of each value of the running recording
+  std::optional<Departure> left;
+  std::vector<uint32_t> handles; // of each value of the running recording
   HostAnswer answer;
   std::string inside; // what it is that is recorded, where that is no whole function
   uint64_t lastHash = 0;

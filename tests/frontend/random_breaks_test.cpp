@@ -316,8 +316,13 @@ public:
     const auto results = program<Ref>(seed, tape, tape.make(rows, doubles(call.x.read<float>())), tapeV, tapeW);
     if (expected.isClose)
       return false;
-    if (expected.breaks > 0 && random() % 3 == 0) {
-      host = {.stopAt = static_cast<int64_t>(random() % static_cast<uint32_t>(expected.breaks))};
+    std::vector<int64_t> stops;
+    if (expected.breaks > 0 && random() % 3 == 0)
+      stops.push_back(static_cast<int64_t>(random() % static_cast<uint32_t>(expected.breaks)));
+    for (int64_t stop = 0; past.size() == 2 && stop < expected.breaks; ++stop) // behind each one
+      stops.push_back(stop);
+    for (const int64_t stop : stops) {
+      host = {.stopAt = stop};
       EXPECT_THROW(step(call.x), Stop);
       EXPECT_TRUE(sameBits(bitsOf(v), call.v) && sameBits(bitsOf(w), call.w)) << "an exception has changed a state";
     }
