@@ -74,7 +74,9 @@ public:
 
   std::optional<std::vector<std::string>> emit(ArrayRef<KernelSource> kernels, std::string &error) const override {
     sources = kernels.vec();
-    std::optional<std::vector<std::string>> code = cpu.emit(kernels, error);
+    std::vector<KernelSource> forms; // the others are texts for GPUs
+    llvm::copy_if(kernels, std::back_inserter(forms), [](const KernelSource &source) { return source.text.empty(); });
+    std::optional<std::vector<std::string>> code = cpu.emit(forms, error);
     if (!code)
       return std::nullopt;
     cpuCode = code->empty() ? "" : std::move(code->front());

@@ -26,7 +26,8 @@ struct Descent {
                             if (fails)
                               throw std::runtime_error("enough");
                           }
-                          const std::vector<Tensor> gradients = gradient(loss, {w, b});
+                          const Tensor wrt[] = {w, b};
+                          const std::vector<Tensor> gradients = gradient(loss, wrt);
                           assign(w, w - 0.5 * gradients[0]);
                           assign(b, b - 0.5 * gradients[1]);
                           return loss;

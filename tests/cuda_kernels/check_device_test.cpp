@@ -93,7 +93,7 @@ std::string attentionText(int64_t queries, int64_t keys) {
 }
 
 TEST_F(CheckDevice, attentionIsCheckedToo) {
-  for (const char *settings : {"late", "h200,late"})
+  for (const char *settings : {"a100,late", "h200,late"})
     for (int64_t keys : {40, 70}) {
       use(settings);
       std::string error;
@@ -111,10 +111,10 @@ TEST_F(CheckDevice, faultsPlantedInAttentionAreFoundAndNamed) {
   };
   const Plant plants[] = {
       {"forward|at >= key_end(arguments, query)|at > key_end(arguments, query)", "flash_attention"},
-      {"forward|float scaleLog2 = arguments.scale|float scaleLog2 = 1.01f * arguments.scale", "flash_attention"},
-      {"backward|float scaleLog2 = arguments.scale|float scaleLog2 = 1.01f * arguments.scale", "backward"},
+      {"forward|float scaleLog2 = arguments.scale|float scaleLog2 = 1.25f * arguments.scale", "flash_attention"},
+      {"backward|float scaleLog2 = arguments.scale|float scaleLog2 = 1.25f * arguments.scale", "backward"},
   };
-  use("late");
+  use("a100,late");
   for (const Plant &plant : plants) {
     ASSERT_EQ(setenv("TCC_CUDA_MACHINE_ALTER", plant.alter, 1), 0);
     std::string error;
