@@ -42,12 +42,13 @@ SmallVector<Value> writeOut(Emit &b, Block &block, ValueRange operands) {
   for (Operation &op : block.without_terminator())
     b.builder.clone(op, mapping)->setLoc(b.loc);
   SmallVector<Value> values;
-  for (Value value : block.getTerminator()->getOperands()) {
+  const auto yielded = block.getTerminator()->getOperands();
+  for (Value value : yielded) {
     Value written = mapping.lookup(value);
-    // A result stays a value of its own: autodiff tells its gradient from the operand's, from that of other results and
-    // from that of what the block computes from it.
+    // A result stays a value of its own: autodiff tells its gradient from the operand's, from those of other results
+    // and from that of what the block computes from it.
     const bool shared =
-        llvm::is_contained(arguments, written) || llvm::is_contained(values, written) || !written.use_empty();
+        llvm::is_contained(arguments, written) || llvm::count(yielded, value) > 1 || !written.use_empty();
     values.push_back(shared ? b.create<CastOp>(written.getType(), written) : written);
   }
   return values;

@@ -8,8 +8,9 @@
 // CHECK: same: f32[] 3
 // CHECK: second: f32[] 1
 // CHECK: first: f32[] 3
+// CHECK: other: f32[] 3
 func.func @main() -> (tensor<f32> {tcc.name = "inside"}, tensor<f32> {tcc.name = "same"}, tensor<f32> {tcc.name = "second"},
-                      tensor<f32> {tcc.name = "first"}) {
+                      tensor<f32> {tcc.name = "first"}, tensor<f32> {tcc.name = "other"}) {
   %x = tcc.constant dense<3.0> : tensor<f32>
   %s = tcc.sin %x : tensor<f32>
 
@@ -33,6 +34,7 @@ func.func @main() -> (tensor<f32> {tcc.name = "inside"}, tensor<f32> {tcc.name =
   %m = tcc.mul %y#0, %x : tensor<f32>
   %l = tcc.add %m, %y#1 : tensor<f32>
   %second = tcc.gradient %l wrt %y#1 : tensor<f32>, tensor<f32>
+  %other = tcc.gradient %l wrt %y#0 : tensor<f32>, tensor<f32>
 
   // The body computes its second result from the first one; outside neither is computed from the other.
   %z:2 = tcc.custom "chain" (%u = %x : tensor<f32>) -> (tensor<f32>, tensor<f32>) {
@@ -43,5 +45,5 @@ func.func @main() -> (tensor<f32> {tcc.name = "inside"}, tensor<f32> {tcc.name =
   %n = tcc.mul %z#0, %x : tensor<f32>
   %k = tcc.add %n, %z#1 : tensor<f32>
   %first = tcc.gradient %k wrt %z#0 : tensor<f32>, tensor<f32>
-  return %inside, %same, %second, %first : tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>
+  return %inside, %same, %second, %first, %other : tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>
 }
