@@ -222,13 +222,16 @@ class Way:
         if "tcc.yield" not in text:
             return [*options, f"--run={self.runs}", *self.target]
         draw = rng.random()
+        interpreted = "i64" not in text  # which the interpreter knows up to 2^53
         self.captured = rng.random() < 0.1
         if self.target:
             return [*options, f"--run={self.runs}", *self.target]
-        if draw < 0.1 and self.runs == 1 and "i64" not in text:  # the interpreter knows them up to 2^53
+        if draw < 0.1 and self.runs == 1 and interpreted:
             self.interpreted = True
             return ["--run=reference"]
-        self.loose, self.verified = draw > 0.92, 0.1 < draw < 0.25
+        self.loose, self.verified = draw > 0.92, 0.1 < draw < 0.25 and interpreted
+        left = rng.choice(["match-attention", "simplify", "pad-shapes", "fuse-epilogues"])
+        options += [f"-fno-{left}"] * (rng.random() < 0.15)
         return [*options, f"--run={self.runs}", *["--dtype=bf16"] * self.loose, *["-fverify-each"] * self.verified]
 
 
