@@ -89,12 +89,11 @@ Array Function::Impl::answer(const HostRead &read) {
       now.mayBegin = false;
       const Clock::time_point running = Clock::now();
       if (now.paused) {
-        const auto place = std::find(now.paused->asked.begin(), now.paused->asked.end(), read.value);
-        const size_t index = static_cast<size_t>(place - now.paused->asked.begin());
-        if (place == now.paused->asked.end() || !advance(now.paused->parts.ready[index]))
+        const auto place = now.paused->place.find(read.value);
+        if (place == now.paused->place.end() || !advance(now.paused->parts.ready[place->second]))
           now.paused.reset();
         else {
-          now.kept.emplace(read.value, now.paused->outputs[index]);
+          now.kept.emplace(read.value, now.paused->outputs[place->second]);
           ++breaks.sites[site].inStep;
           computing = std::chrono::duration<double, std::milli>(Clock::now() - running).count();
         }
@@ -277,13 +276,10 @@ bool Function::Impl::isInPlan() {
 bool Function::Impl::mayWait(const PausedStep &step, const Record &record) {
   if (!step.parts.leavesStates())
     return false;
-  std::unordered_map<uint32_t, size_t> place;
-  for (size_t i = 0; i < step.asked.size(); ++i)
-    place.try_emplace(step.asked[i], i);
   std::vector<size_t> ready; // by read: what has run when the host has its value
   for (const HostRead &read : record.reads) {
-    const auto asked = place.find(read.value);
-    const size_t run = asked == place.end() ? 0 : step.parts.ready[asked->second];
+    const auto asked = step.place.find(read.value);
+    const size_t run = asked == step.place.end() ? 0 : step.parts.ready[asked->second];
     ready.push_back(std::max(run, ready.empty() ? 0 : ready.back()));
   }
   for (size_t i = 0; i < step.segment.inputs.size(); ++i) {
@@ -311,6 +307,8 @@ void Function::Impl::beginStep() {
     return;
   step.executable = cache.find(guards, runtime::hashGuards(guards));
   step.parts = runtime::stepParts(step.executable->plan(), step.asked.size());
+  for (size_t i = 0; i < step.asked.size(); ++i)
+    step.place.emplace(step.asked[i], i);
   if (!mayWait(step, record)) {
     wholeOnly.insert(hash);
     return;

@@ -31,9 +31,10 @@ struct Function::Impl {
   struct PausedStep {
     std::shared_ptr<runtime::Executable> executable;
     Segment segment;
-    std::vector<double> literals; ///< of the whole record, as the last call had them
-    size_t literalsSeen = 0;      ///< of the segment's, found to be the same in this call
-    std::vector<uint32_t> asked;  ///< values, aligned with the first outputs
+    std::vector<double> literals;               ///< of the whole record, as the last call had them
+    size_t literalsSeen = 0;                    ///< of the segment's, found to be the same in this call
+    std::vector<uint32_t> asked;                ///< values, aligned with the first outputs
+    std::unordered_map<uint32_t, size_t> place; ///< of each of these values among them
     runtime::StepParts parts;
     std::vector<Array> inputs, outputs;
     std::vector<State> states;
