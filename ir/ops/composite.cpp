@@ -229,15 +229,14 @@ SmallVector<Value> StochasticCastOp::decompose(Emit &b) {
 }
 
 SmallVector<Value> AdamwOp::decompose(Emit &b) {
-  RankedTensorType type = tensorType(getM()); // moments are f32, whatever the parameter is stored in
-  ArrayRef<int64_t> shape = type.getShape();
+  ArrayRef<int64_t> shape = tensorType(getM()).getShape();
   double beta1 = getBeta1().convertToDouble(), beta2 = getBeta2().convertToDouble();
   Type f32 = b.f32();
   auto spread = [&](Value scalar) { return b.broadcast(scalar, shape); };
   Value p = b.cast(getParameter(), f32);
   Value g = b.mul(b.cast(getGradient(), f32), spread(getScale()));
-  Value m = b.add(b.mul(getM(), beta1), b.mul(g, 1 - beta1));
-  Value v = b.add(b.mul(getV(), beta2), b.mul(b.mul(g, g), 1 - beta2));
+  Value m = b.add(b.mul(b.cast(getM(), f32), beta1), b.mul(g, 1 - beta1));
+  Value v = b.add(b.mul(b.cast(getV(), f32), beta2), b.mul(b.mul(g, g), 1 - beta2));
 
   // Scalars of the step: bias corrections 1 - beta^step = 2t / (1 + t), t = tanh(-step · log(beta) / 2): no difference
   // of near numbers in the first steps.
@@ -254,8 +253,10 @@ SmallVector<Value> AdamwOp::decompose(Emit &b) {
   Value step = b.div(b.mul(m, spread(stepSize)), denominator);
   Value next = b.sub(b.mul(p, spread(keep)), step);
   Value apply = spread(getApply());
-  return {b.select(apply, b.cast(next, tensorType(getParameter()).getElementType()), getParameter()),
-          b.select(apply, m, getM()), b.select(apply, v, getV())};
+  auto updated = [&](Value fresh, Value old) {
+    return b.select(apply, b.cast(fresh, tensorType(old).getElementType()), old);
+  };
+  return {updated(next, getParameter()), updated(m, getM()), updated(v, getV())};
 }
 
 } // namespace tcc

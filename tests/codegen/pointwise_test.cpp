@@ -1,9 +1,11 @@
 // Elementwise kernels: every size of tail, every element type, broadcasts, special values, buffers in common.
 #include "kernel_runner.h"
+#include "tests/floats.h"
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <random>
 
 using namespace tcc;
 using namespace tcc::test;
@@ -184,27 +186,9 @@ const Function functions[] = {{"exp", std::exp, 1.5},
                               {"sqrt", [](double x) { return std::sqrt(x); }, 0.5},
                               {"rsqrt", [](double x) { return 1 / std::sqrt(x); }, 1.5},
                               {"sigmoid", sigmoid, 3},
-                              {"silu", [](double x) { return x < -1e300 ? 0 : x * sigmoid(x); }, 60},
+                              {"silu", [](double x) { return x * sigmoid(x); }, 60},
                               {"gelu", gelu, 200},
                               {"softplus", softplus, 4}};
-
-/// Floats of all exponents and both signs, evenly among their bit patterns, and around each power of two.
-std::vector<double> floatsOfAllSizes() {
-  std::vector<double> values;
-  for (uint64_t bits = 0; bits < (uint64_t(1) << 32); bits += 70001) // a prime
-    values.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
-  for (int power = -149; power < 128; ++power)
-    for (int away = -2; away <= 2; ++away) {
-      auto bits = std::bit_cast<uint32_t>(std::ldexp(1.0f, power)) + static_cast<uint32_t>(away);
-      values.push_back(std::bit_cast<float>(bits));
-      values.push_back(-std::bit_cast<float>(bits));
-    }
-  // The float nearest to a multiple of pi/2 for its size, and others where a reduction of few digits is seen.
-  for (double value : {16367173.0 * std::ldexp(1, 72), 13681949.0 * std::ldexp(1, 79), 1e18, 1e25, 8388608.5,
-                       16777216.0, 1e22, 3.4028234663852886e38, 710.0, 11.0, 22.0, 355.0, 103993.0, 5419351.0})
-    values.push_back(static_cast<float>(value));
-  return values;
-}
 
 /// The largest error in ulps of the exact result, and where it is.
 std::pair<double, double> worstUlps(const Function &function, const cpu::Target &target,
@@ -251,6 +235,124 @@ TEST(CpuMath, ErrorsOverDenseRanges) {
       auto [worst, where] = worstUlps(function, target, values);
       EXPECT_LE(worst, function.bound) << function.op << " of " << where << " on " << target.cpu;
     }
+}
+
+/// A 16-bit float: its digits with the one before the point, and the exponent (as frexp has it) of its least normal
+/// and its largest value.
+struct Narrow {
+  const char *name;
+  int digits, least, most;
+};
+const Narrow narrowTypes[] = {{"bf16", 8, -125, 128}, {"f16", 11, -13, 16}};
+
+/// Whether `target` computes with `type`: f16 takes conversions that the baseline of x86-64 lacks.
+bool computes(const cpu::Target &target, const std::string &type) {
+  return type != "f16" || target.cpu != "x86-64";
+}
+
+/// The value of each pattern of 16 bits.
+std::vector<double> everyValue(const Narrow &type) {
+  std::vector<double> values;
+  for (int bits = 0; bits < (1 << 16); ++bits) {
+    const int fractionBits = type.digits - 1, fraction = bits & ((1 << fractionBits) - 1),
+              exponent = (bits & 0x7fff) >> fractionBits, last = (1 << (15 - fractionBits)) - 1;
+    double value = exponent == last ? (fraction ? NAN : std::numeric_limits<double>::infinity())
+                   : exponent == 0
+                       ? std::ldexp(fraction, type.least - type.digits)
+                       : std::ldexp(fraction + (1 << fractionBits), exponent - 1 + type.least - type.digits);
+    values.push_back(bits >> 15 ? -value : value);
+  }
+  return values;
+}
+
+/// The result is computed in f32, with the error that is stated for that type, and rounded once.
+TEST(CpuMath, ErrorsOfSixteenBitResultsOverAllFloats) {
+  for (const Narrow &type : narrowTypes) {
+    const std::vector<double> values = everyValue(type);
+    const double beyond = std::ldexp(1.0, type.most); // where the next float would be: infinity stands there
+    for (const cpu::Target &target : runnableTargets())
+      for (const Function &function : functions) {
+        if (!computes(target, type.name))
+          continue;
+        const std::vector<double> results =
+            evaluate(unary(function.op, std::to_string(values.size()) + "x" + type.name), target, values);
+        double worst = 0, where = 0;
+        for (auto [value, result] : llvm::zip_equal(values, results)) {
+          const double wanted = std::clamp(function.exact(value), -beyond, beyond);
+          ASSERT_EQ(std::isnan(wanted), std::isnan(result)) << function.op << " of " << value;
+          int exponent;
+          std::frexp(wanted, &exponent);
+          const double unit = std::ldexp(1.0, std::clamp(exponent, type.least, type.most) - type.digits);
+          const double error = std::abs(std::clamp(result, -beyond, beyond) - wanted) / unit;
+          if (error > worst) {
+            worst = error;
+            where = value;
+          }
+        }
+        EXPECT_LE(worst, 0.5 + std::ldexp(function.bound, type.digits - 24))
+            << function.op << " of " << where << " in " << type.name << " on " << target.cpu;
+        std::printf("%-8s %-4s %-10s %.4f ulp at %g\n", function.op, type.name, target.cpu.c_str(), worst, where);
+      }
+  }
+}
+
+struct Operation {
+  const char *op;
+  double (*exact)(double, double);
+};
+const Operation operations[] = {
+    {"add", [](double x, double y) { return x + y; }},
+    {"sub", [](double x, double y) { return x - y; }},
+    {"mul", [](double x, double y) { return x * y; }},
+    {"div", [](double x, double y) { return x / y; }},
+    {"maximum", [](double x, double y) { return std::isnan(x) || std::isnan(y) ? NAN : std::max(x, y); }},
+    {"minimum", [](double x, double y) { return std::isnan(x) || std::isnan(y) ? NAN : std::min(x, y); }}};
+
+/// Each result is the exact one, rounded to `type`. fp64 has more than twice the digits of each type and two more, so
+/// that rounding twice is rounding once.
+void expectRounded(const Operation &operation, const std::string &type, const cpu::Target &target,
+                   const std::vector<double> &xs, const std::vector<double> &ys) {
+  const std::string shape = std::to_string(xs.size()) + "x" + type;
+  const KernelText text{{{"x", shape}, {"y", shape}},
+                        {{"z", shape}},
+                        "%z = tcc." + std::string(operation.op) + " %x, %y : tensor<" + shape + ">"};
+  cpu::EmitOptions options;
+  options.target = target;
+  LoadedKernel kernel(text, options);
+  ASSERT_EQ(kernel.error, "");
+  std::vector<RefTensor> inputs = kernel.randomInputs();
+  inputs[0].data = xs;
+  inputs[1].data = ys;
+  const RefTensor found = kernel.run(inputs)[0];
+  RefTensor wanted = found;
+  for (size_t i = 0; i < xs.size(); ++i)
+    wanted.data[i] = operation.exact(xs[i], ys[i]);
+  roundToElement(wanted);
+  for (size_t i = 0; i < xs.size(); ++i)
+    ASSERT_TRUE(found.data[i] == wanted.data[i] || (std::isnan(found.data[i]) && std::isnan(wanted.data[i])))
+        << operation.op << " of " << xs[i] << " and " << ys[i] << " in " << type << " on " << target.cpu << ": "
+        << found.data[i] << ", not " << wanted.data[i];
+}
+
+/// Patterns of bits at random, half of the pairs with equal exponents, where sums cancel.
+TEST(CpuMath, ArithmeticIsRoundedCorrectly) {
+  std::mt19937 random(5);
+  for (const std::string type : {"f32", "bf16", "f16"}) {
+    const std::vector<double> narrow = everyValue(narrowTypes[type == "f16"]);
+    const auto value = [&](uint32_t pattern) {
+      return type == "f32" ? std::bit_cast<float>(pattern) : narrow[pattern >> 16];
+    };
+    std::vector<double> xs, ys;
+    for (int i = 0; i < 100'000; ++i) {
+      const auto bits = static_cast<uint32_t>(random()), other = static_cast<uint32_t>(random());
+      xs.push_back(value(bits));
+      ys.push_back(value(i % 2 ? other : bits ^ (other & (type == "f16" ? 0x83ff0000 : 0x807fffff))));
+    }
+    for (const cpu::Target &target : runnableTargets())
+      for (const Operation &operation : operations)
+        if (computes(target, type))
+          expectRounded(operation, type, target, xs, ys);
+  }
 }
 
 TEST(CpuMath, SpecialValues) {

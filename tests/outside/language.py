@@ -86,8 +86,24 @@ def silu(x, n=lambda v, _=0: v):
     return n(x, 0) * n(sigmoid(n(x, 0)), 2)
 
 
+class _Quotient(torch.autograd.Function):
+    """x / y of equal shapes; y's gradient is that of x times the quotient as it was rounded, a subnormal one to few digits."""
+
+    @staticmethod
+    def forward(ctx, x, y, n):
+        quotient = n(x / y)
+        ctx.save_for_backward(y, quotient)
+        return quotient
+
+    @staticmethod
+    def backward(ctx, dy):
+        y, quotient = ctx.saved_tensors
+        return dy / y, -dy / y * quotient, None
+
+
 # erf's slope is an exponential of x², whose rounding counts as x's would.
-NOISY = {"gelu": lambda n, x: gelu(x, n), "silu": lambda n, x: silu(x, n), "erf": lambda n, x: torch.erf(n(x))}
+NOISY = {"gelu": lambda n, x: gelu(x, n), "silu": lambda n, x: silu(x, n), "erf": lambda n, x: torch.erf(n(x)),
+         "div": lambda n, x, y: _Quotient.apply(x, y, n)}
 
 
 UNARY = {  # name: function, domain, ulps
@@ -132,7 +148,7 @@ def _binary(name):
         y = partner(graph, rng, x)
         if y is None or (name == "div" and float(y.data.abs().min()) < 0.05):
             return False
-        graph.emit(name + " {0}, {1} : {t0}", [x, y], [x.dtype], function, ulps=ulps)
+        graph.emit(name + " {0}, {1} : {t0}", [x, y], [x.dtype], function, noisy=NOISY.get(name), ulps=ulps)
         return True
 
     return add

@@ -53,7 +53,7 @@ def _binary(graph, rng):
     function, ulps = BINARY[name]
     count = rng.choice([1, 9, 50])
     x, y = graph.argument("f32", draw(rng, count)), graph.argument("f32", draw(rng, count))
-    return graph.emit(name + " {0}, {1} : {t0}", [x, y], ["f32"], function, ulps=ulps), [x, y]
+    return graph.emit(name + " {0}, {1} : {t0}", [x, y], ["f32"], function, noisy=NOISY.get(name), ulps=ulps), [x, y]
 
 
 def _compare(graph, rng):
