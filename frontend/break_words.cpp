@@ -50,7 +50,8 @@ std::string_view insteadOf(ReadKind kind) {
   case ReadKind::print:
     return "return the tensor from the function and print it after the call";
   case ReadKind::branch:
-    return "select() computes both sides in the graph; or make what decides an input";
+    return "cond() computes the side that is chosen, in the graph, and repeat() a known number of turns; or make what "
+           "decides an input";
   }
   return "";
 }
