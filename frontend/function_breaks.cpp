@@ -375,7 +375,8 @@ bool Function::Impl::advanceElsewhere(std::span<const runtime::ConstTensorRef> i
   return true;
 }
 
-/// What the function returns: kept values, and the outputs of the last segment for `targets`.
+/// What the function returns: the outputs of the last segment for `targets`, and kept values. A whole step computes
+/// again what a segment has kept, with the bits that the next call's step gives it.
 std::vector<Array> Function::Impl::results(const Record &whole, const std::vector<uint32_t> &targets,
                                            std::vector<Array> outputs) {
   std::vector<Array> list;
@@ -383,7 +384,7 @@ std::vector<Array> Function::Impl::results(const Record &whole, const std::vecto
   for (uint32_t output : whole.outputs) {
     const auto kept = now.kept.find(output);
     const auto place = std::find(targets.begin(), targets.end(), output);
-    const Array value = kept != now.kept.end() ? kept->second : outputs[static_cast<size_t>(place - targets.begin())];
+    const Array value = place == targets.end() ? kept->second : outputs[static_cast<size_t>(place - targets.begin())];
     list.push_back(given.insert(output).second ? value : copyOf(value.rawForReading(), value.shape(), value.dtype()));
   }
   return list;
