@@ -46,7 +46,7 @@ std::optional<Phase> parsePhase(StringRef name) {
   return std::nullopt;
 }
 
-LogicalResult verifyPhase(func::FuncOp function, Phase phase) {
+LogicalResult PhaseVerifier::verify(func::FuncOp function, Phase phase) {
   WalkResult result = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
     std::string why = objection(op, phase);
     if (!why.empty()) {
@@ -58,11 +58,15 @@ LogicalResult verifyPhase(func::FuncOp function, Phase phase) {
     auto kernel = dyn_cast<KernelOp>(op);
     if (!kernel)
       return WalkResult::advance();
+    Fingerprint body = fingerprintOf(kernel.getBody());
+    if (legalKernels.contains(body))
+      return WalkResult::skip();
     std::string refusal;
     if (!analyzeKernel(kernel, refusal)) {
       op->emitOpError() << "is no legal kernel: " << refusal;
       return WalkResult::interrupt();
     }
+    legalKernels.insert(body);
     return WalkResult::skip();
   });
   return failure(result.wasInterrupted());

@@ -1,6 +1,7 @@
 // Phases: stated sets of what may still be in the IR. The pipeline checks the phase it has reached after each pass.
 #pragma once
 #include "ir/dialect.h"
+#include "ir/fingerprint.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace tcc {
@@ -11,7 +12,14 @@ enum class Phase : uint8_t { captured, joint, shaped, fused, planned };
 llvm::StringRef phaseName(Phase phase);
 std::optional<Phase> parsePhase(llvm::StringRef name);
 
-/// Checks that `function` holds only what `phase` allows; emits an error at the first op that does not belong.
-mlir::LogicalResult verifyPhase(mlir::func::FuncOp function, Phase phase);
+/// Checks phase after phase of a function. A kernel that it has found legal is analysed again only once it has changed.
+class PhaseVerifier {
+public:
+  /// Checks that `function` holds only what `phase` allows; emits an error at the first op that does not belong.
+  mlir::LogicalResult verify(mlir::func::FuncOp function, Phase phase);
+
+private:
+  llvm::DenseSet<Fingerprint> legalKernels; // of their regions
+};
 
 } // namespace tcc

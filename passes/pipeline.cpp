@@ -1,6 +1,5 @@
 // The pipeline's table and its runner: for each pass in order run, verify the phase reached, time, dump.
 #include "passes/pipeline.h"
-#include "mlir/IR/OperationSupport.h"
 #include "mlir/IR/Verifier.h"
 #include "passes/bodies.h"
 #include "passes/passes.h"
@@ -136,7 +135,8 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
   bool wantText = !options.dump.empty();
   std::string before = wantText ? textOf(module) : std::string();
   bool reached = false;
-  OperationFingerPrint fingerprint(function); // as the last pass left it
+  Fingerprint fingerprint = fingerprintOf(function); // as the last pass left it
+  PhaseVerifier phases;
   for (const PassInfo &info : table) {
     if (!isEnabled(info, options))
       continue;
@@ -145,9 +145,8 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
     if (failed(runOnBodies(function, [&](func::FuncOp graph) { return info.run(graph, options); })))
       return failure();
     double time = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    OperationFingerPrint after(function);
-    bool changed = fingerprint != after;
-    fingerprint = after;
+    Fingerprint after = fingerprintOf(function);
+    bool changed = std::exchange(fingerprint, after) != after;
     report.passes.push_back({info.name, time, changed});
     if (wantText) {
       std::string text = textOf(module);
@@ -155,9 +154,9 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
         dumps << "// -----// IR Dump After " << info.name << " //----- //\n" << text << '\n';
       before = std::move(text);
     }
-    if (changed && failed(mlir::verify(module)))
+    if (changed && failed(mlir::verify(function)))
       return module.emitError() << "pass '" << info.name << "' left invalid IR";
-    if (failed(verifyPhase(function, info.reaches)))
+    if (failed(phases.verify(function, info.reaches)))
       return module.emitError() << "pass '" << info.name << "' did not reach phase '" << phaseName(info.reaches) << "'";
     if (failed(check.compare(info.name)))
       return failure();

@@ -118,7 +118,7 @@ TEST_F(Pipeline, everyPassKeepsTheMeaningOfEveryStep) {
         options.verifyEach = true;
         options.passes["simplify"] = simplified;
         EXPECT_TRUE(run(*module, options)) << step.name << " at -O" << level << ": " << messages;
-        EXPECT_TRUE(succeeded(verifyPhase(mainOf(*module), Phase::planned))) << step.name;
+        EXPECT_TRUE(succeeded(PhaseVerifier().verify(mainOf(*module), Phase::planned))) << step.name;
         EXPECT_EQ(report.passes.size(), 8u + simplified + 4 * (level >= 1));
       }
 }
@@ -425,9 +425,10 @@ TEST_F(Pipeline, stopsWhereItIsTold) {
     PipelineOptions options;
     options.stopAfter = phase;
     ASSERT_TRUE(run(*module, options)) << messages;
-    EXPECT_TRUE(succeeded(verifyPhase(mainOf(*module), phase)));
+    EXPECT_TRUE(succeeded(PhaseVerifier().verify(mainOf(*module), phase)));
     ScopedDiagnosticHandler handler(context.get(), [](Diagnostic &) { return success(); });
-    EXPECT_EQ(failed(verifyPhase(mainOf(*module), Phase::fused)), phase < Phase::fused) << phaseName(phase).str();
+    EXPECT_EQ(failed(PhaseVerifier().verify(mainOf(*module), Phase::fused)), phase < Phase::fused)
+        << phaseName(phase).str();
     EXPECT_EQ(parsePhase(phaseName(phase)), phase);
   }
   EXPECT_FALSE(parsePhase("finished"));
@@ -469,9 +470,28 @@ TEST_F(Pipeline, phasesSayWhatDoesNotBelong) {
       messages += diagnostic.str() + "\n";
       return success();
     });
-    EXPECT_TRUE(failed(verifyPhase(mainOf(*module), sample.phase)));
+    EXPECT_TRUE(failed(PhaseVerifier().verify(mainOf(*module), sample.phase)));
     EXPECT_EQ(messages, sample.why);
   }
+}
+
+/// A verifier that has found a kernel legal looks at it again once anything in it has changed.
+TEST_F(Pipeline, aChangedKernelIsVerifiedAgain) {
+  OwningOpRef<ModuleOp> module = parse("func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
+                                       "%r = tcc.kernel (%a = %x : tensor<4xf32>) -> tensor<4xf32> {\n"
+                                       "%w = tcc.constant dense<1.0> : tensor<4xf32>\n"
+                                       "%y = tcc.add %a, %w : tensor<4xf32>\n"
+                                       "tcc.yield %y : tensor<4xf32>\n}\n return %r : tensor<4xf32>\n}");
+  PhaseVerifier phases;
+  EXPECT_TRUE(succeeded(phases.verify(mainOf(*module), Phase::fused)));
+  Fingerprint before = fingerprintOf(mainOf(*module));
+  EXPECT_EQ(fingerprintOf(mainOf(*module)), before);
+  mainOf(*module).walk([&](ConstantOp literal) {
+    literal.setValueAttr(DenseElementsAttr::get(tensorType(literal.getResult()), ArrayRef<float>{1, 2, 3, 4}));
+  });
+  EXPECT_NE(fingerprintOf(mainOf(*module)), before);
+  ScopedDiagnosticHandler handler(context.get(), [](Diagnostic &) { return success(); });
+  EXPECT_TRUE(failed(phases.verify(mainOf(*module), Phase::fused)));
 }
 
 TEST_F(Pipeline, dumpsAreOfTheNamedPasses) {
