@@ -206,13 +206,14 @@ private:
   /// An op whose group of its own has no kernel form.
   Operation *findRefused(std::string &refusal) {
     for (auto [i, group] : llvm::enumerate(groups))
-      if (group.alive && !analyze(group, i, refusal))
+      if (group.alive && !analyze(group, refusal))
         return group.values[0].getDefiningOp();
     return nullptr;
   }
 
   void makeGroups() {
     groups.clear();
+    groups.reserve(2 * order.size()); // each merging adds one and ends two
     groupOf.clear();
     users.clear();
     for (Operation &op : block.without_terminator()) {
@@ -235,9 +236,11 @@ private:
       groups.push_back(std::move(group));
     }
     // A value that nobody reads needs no group; the reverse order frees whole chains.
-    for (size_t i = groups.size(); i-- > 0;)
-      if (resultsOf(groups[i], i).empty())
+    for (size_t i = groups.size(); i-- > 0;) {
+      groups[i].results = resultsOf(groups[i], i);
+      if (groups[i].results.empty())
         retire(i);
+    }
   }
 
   void retire(unsigned id) {
@@ -246,15 +249,13 @@ private:
       users[argument].erase(id);
   }
 
-  std::optional<KernelInfo> analyze(const FusionGroup &group, unsigned self, std::string &refusal,
-                                    unsigned other = ~0u) {
-    SmallVector<Value> results = resultsOf(group, self, other);
+  std::optional<KernelInfo> analyze(const FusionGroup &group, std::string &refusal) const {
     SmallVector<Value> arguments(group.arguments.begin(), group.arguments.end());
-    if (static_cast<int64_t>(results.size() + arguments.size()) > target.mostKernelOperands) {
+    if (static_cast<int64_t>(group.results.size() + arguments.size()) > target.mostKernelOperands) {
       refusal = "expected at most " + std::to_string(target.mostKernelOperands) + " operands and results";
       return std::nullopt;
     }
-    return analyzeKernel(KernelView{results, arguments}, refusal);
+    return analyzeKernel(KernelView{group.results, arguments}, refusal);
   }
 
   //===- step 4 ------------------------------------------------------------------------------------------------===//
@@ -270,7 +271,7 @@ private:
   int64_t gainOf(unsigned a, unsigned b) const {
     int64_t gain = 0;
     auto produced = [&](unsigned producer, unsigned consumer) {
-      for (Value value : groups[producer].values)
+      for (Value value : groups[producer].results)
         if (groups[consumer].arguments.contains(value)) {
           gain += bytesOf(value);
           if (!isResult(value, producer, consumer))
@@ -286,20 +287,21 @@ private:
   }
 
   void pushCandidates(unsigned id, std::priority_queue<Candidate> &queue) const {
-    std::set<unsigned> partners;
+    SmallVector<unsigned, 32> partners;
     for (Value argument : groups[id].arguments) {
       if (auto producer = groupOf.find(argument); producer != groupOf.end())
-        partners.insert(producer->second);
+        partners.push_back(producer->second);
       auto known = users.find(argument);
       if (known != users.end() && static_cast<int64_t>(known->second.size()) <= target.mostSiblings)
-        partners.insert(known->second.begin(), known->second.end());
+        partners.append(known->second.begin(), known->second.end());
     }
-    for (Value value : groups[id].values)
+    for (Value value : groups[id].results)
       if (auto known = users.find(value); known != users.end())
-        partners.insert(known->second.begin(), known->second.end());
-    partners.erase(id);
+        partners.append(known->second.begin(), known->second.end());
+    llvm::sort(partners);
+    partners.erase(std::unique(partners.begin(), partners.end()), partners.end());
     for (unsigned partner : partners)
-      if (groups[partner].alive)
+      if (partner != id && groups[partner].alive)
         if (int64_t gain = gainOf(id, partner); gain > 0)
           queue.push({gain, std::min(id, partner), std::max(id, partner)});
   }
@@ -340,8 +342,9 @@ private:
       for (Value argument : groups[id].arguments)
         if (!merged.values.contains(argument))
           merged.arguments.insert(argument);
+    merged.results = resultsOf(merged, a, b);
     std::string refusal;
-    std::optional<KernelInfo> form = analyze(merged, a, refusal, b);
+    std::optional<KernelInfo> form = analyze(merged, refusal);
     if (!form || !fitsTarget(*form, refusal))
       return refuse(candidate, refusal);
     unsigned id = groups.size();
@@ -362,7 +365,7 @@ private:
     for (unsigned id = 0; id < groups.size(); ++id)
       if (groups[id].alive)
         pushCandidates(id, queue);
-    std::set<std::pair<unsigned, unsigned>> tried;
+    llvm::DenseSet<std::pair<unsigned, unsigned>> tried;
     while (!queue.empty()) {
       Candidate candidate = queue.top();
       queue.pop();

@@ -16,7 +16,8 @@ struct FusionGroup {
   unsigned first = 0, last = 0;        // program order of its ops
   llvm::SetVector<mlir::Value> values; // the ops' results, in program order of insertion
   llvm::SetVector<mlir::Value> arguments;
-  int64_t ops = 0; // what a kernel of it computes, recomputed values counted again for each user
+  llvm::SmallVector<mlir::Value> results; // those of the values that others needed when the group was made
+  int64_t ops = 0;                        // what a kernel of it computes, recomputed values counted again for each user
   bool alive = true;
   KernelOp kernel; // once it has been written out
 };
@@ -65,8 +66,9 @@ public:
 
 private:
   struct Links {
-    int up;   // the first link that this reaches, or the number of links
-    int down; // the last link that reaches this, or -1
+    int up;            // the first link that this reaches, or the number of links
+    int down;          // the last link that reaches this, or -1
+    bool leads = true; // false of a group that nothing is computed from
   };
   /// A group, or a structured op.
   struct Node {
@@ -87,6 +89,11 @@ private:
   int firstLinkFrom(Node node) const;
   void forEachAfter(Node node, llvm::function_ref<void(Node)> visit) const;
   void forEachBefore(Node node, llvm::function_ref<void(Node)> visit) const;
+  /// True if something is computed from the group.
+  bool leads(unsigned group) const;
+  /// How many nodes forEachAfter and forEachBefore visit, or more.
+  size_t edgesAfter(Node node) const;
+  size_t edgesBefore(Node node) const;
   void spread(Node from);
   void setSpan(unsigned first, unsigned last);
   unsigned latestOnPathTo(unsigned b) const;

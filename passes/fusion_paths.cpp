@@ -40,8 +40,10 @@ FusionPaths::FusionPaths(const Fusion &fusion)
   }
   for (Node node : llvm::reverse(nodes))
     forEachAfter(node, [&](Node to) { linksOf(node).up = std::min(linksOf(node).up, firstLinkFrom(to)); });
-  for (const FusionGroup &group : fusion.groups)
+  for (auto [id, group] : llvm::enumerate(fusion.groups)) {
+    ofGroup[id].leads = leads(id);
     setSpan(group.first, group.last);
+  }
 }
 
 /// The longest chain of structured ops in which each one is computed from the one before.
@@ -105,7 +107,7 @@ void FusionPaths::forEachAfter(Node node, llvm::function_ref<void(Node)> visit) 
   if (node.op)
     llvm::for_each(node.op->getResults(), after);
   else
-    llvm::for_each(fusion.groups[node.group].values, after);
+    llvm::for_each(fusion.groups[node.group].results, after);
 }
 
 void FusionPaths::forEachBefore(Node node, llvm::function_ref<void(Node)> visit) const {
@@ -123,46 +125,105 @@ void FusionPaths::forEachBefore(Node node, llvm::function_ref<void(Node)> visit)
   }
 }
 
-/// The search goes from b backwards, since a kernel has few operands but a value can have any number of users.
+namespace {
+
+/// Nodes that one end of a search has reached; all that is next to those before `next` has been seen.
+template <typename Node>
+struct Frontier {
+  SmallVector<Node, 16> nodes;
+  size_t next = 0;
+  size_t edges = 0; // that have been followed, and those of the next node once `counted`
+  bool counted = false;
+  llvm::SmallDenseSet<uintptr_t, 16> seen;
+
+  bool isExhausted() const { return next == nodes.size(); }
+};
+
+} // namespace
+
+bool FusionPaths::leads(unsigned group) const {
+  bool any = false;
+  forEachAfter({group, nullptr}, [&](Node) { any = true; });
+  return any;
+}
+
+size_t FusionPaths::edgesAfter(Node node) const {
+  size_t edges = 0;
+  auto count = [&](Value value) {
+    if (auto known = fusion.users.find(value); known != fusion.users.end())
+      edges += known->second.size();
+    if (auto known = fusion.structuredUsers.find(value); known != fusion.structuredUsers.end())
+      edges += known->second.size();
+  };
+  if (node.op)
+    llvm::for_each(node.op->getResults(), count);
+  else
+    llvm::for_each(fusion.groups[node.group].results, count);
+  return edges;
+}
+
+size_t FusionPaths::edgesBefore(Node node) const {
+  return node.op ? node.op->getNumOperands() : fusion.groups[node.group].arguments.size();
+}
+
+/// The search goes on at the end where fewer edges will have been followed: a value can have any number of users, and
+/// a kernel that sums over all parameters any number of operands. Where no path is, one end has soon seen all it can.
 bool FusionPaths::hasOuterPath(unsigned a, unsigned b) const {
-  const Links from = ofGroup[a];
-  if (from.up <= ofGroup[b].down)
+  const Links from = ofGroup[a], to = ofGroup[b];
+  if (from.up <= to.down)
     return true;
   unsigned earliest = earliestOnPathFrom(a), latest = latestOnPathTo(b);
-  llvm::DenseSet<unsigned> seenGroups;
-  llvm::DenseSet<Operation *> seenOps;
-  SmallVector<Node> work;
-  bool found = false;
-  auto enter = [&](Node node, bool fromB) {
-    if (found || node.group == b || (fromB && node.group == a))
-      return;
-    if (node.group == a) {
-      found = true;
-      return;
-    }
-    // What a reaches is behind all that a is behind, and reaches nothing that a does not.
-    if (lastLinkBefore(node) < from.down || firstLinkFrom(node) < from.up)
-      return;
-    if (node.op) {
-      unsigned position = fusion.order.lookup(node.op);
-      if (position >= earliest && position <= latest && seenOps.insert(node.op).second)
-        work.push_back(node);
-      return;
-    }
-    const FusionGroup &group = fusion.groups[node.group];
-    if (group.last >= earliest && group.first <= latest && seenGroups.insert(node.group).second)
-      work.push_back(node);
+  if (latest < earliest)
+    return false;
+  // What nothing is computed from only ends paths. What a reaches is behind all that a is behind, and reaches nothing
+  // that a does not; what reaches b, the other way.
+  auto mayLieBetween = [&](Node node) {
+    if (!node.op && !ofGroup[node.group].leads)
+      return false;
+    int down = lastLinkBefore(node), up = firstLinkFrom(node);
+    if (down < from.down || down > to.down || up < from.up || up > to.up)
+      return false;
+    unsigned first = node.op ? fusion.order.lookup(node.op) : fusion.groups[node.group].first;
+    unsigned last = node.op ? first : fusion.groups[node.group].last;
+    return last >= earliest && first <= latest;
   };
-  forEachBefore({b, nullptr}, [&](Node node) { enter(node, true); });
-  while (!work.empty() && !found) {
-    Node node = work.pop_back_val();
-    forEachBefore(node, [&](Node next) { enter(next, false); });
+  bool found = false;
+  Frontier<Node> fromA, fromB;
+  fromA.nodes.push_back({a, nullptr});
+  fromB.nodes.push_back({b, nullptr});
+  auto enter = [&](Node node, unsigned target, Frontier<Node> &own, const Frontier<Node> &other) {
+    if (found || node.group == a || node.group == b) {
+      found |= node.group == target && own.next > 1; // the edge between a and b itself is no outer path
+      return;
+    }
+    uintptr_t key = node.op ? reinterpret_cast<uintptr_t>(node.op) : 2 * uintptr_t{node.group} + 1;
+    if (!mayLieBetween(node) || !own.seen.insert(key).second)
+      return;
+    found |= other.seen.contains(key);
+    own.nodes.push_back(node);
+  };
+  while (!found && !fromA.isExhausted() && !fromB.isExhausted()) {
+    Node afterA = fromA.nodes[fromA.next], beforeB = fromB.nodes[fromB.next];
+    if (!std::exchange(fromA.counted, true))
+      fromA.edges += edgesAfter(afterA);
+    if (!std::exchange(fromB.counted, true))
+      fromB.edges += edgesBefore(beforeB);
+    if (fromA.edges < fromB.edges) {
+      ++fromA.next;
+      fromA.counted = false;
+      forEachAfter(afterA, [&](Node node) { enter(node, b, fromA, fromB); });
+    } else {
+      ++fromB.next;
+      fromB.counted = false;
+      forEachBefore(beforeB, [&](Node node) { enter(node, a, fromB, fromA); });
+    }
   }
   return found;
 }
 
 void FusionPaths::merged(unsigned a, unsigned b, unsigned id) {
   ofGroup.push_back({std::min(ofGroup[a].up, ofGroup[b].up), std::max(ofGroup[a].down, ofGroup[b].down)});
+  ofGroup[id].leads = leads(id);
   setSpan(fusion.groups[id].first, fusion.groups[id].last);
   spread({id, nullptr});
 }
