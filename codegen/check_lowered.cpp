@@ -40,10 +40,6 @@ RefTensor gathered(RankedTensorType type, const StridedView &view, const std::st
   return tensor;
 }
 
-bool sameKind(double a, double b) {
-  return std::isnan(a) ? std::isnan(b) : std::isfinite(a) ? std::isfinite(b) : a == b;
-}
-
 ValueDifference difference(const RefTensor &seen, const RefTensor &cpu, ArrayRef<const RefTensor *> nearby) {
   constexpr double factor = 4;
   double scale = 0, moved = 0;

@@ -23,11 +23,11 @@ double roundingOf(DType dtype) {
   return dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f16 ? 0x1p-11 : epsilon32;
 }
 
+} // namespace
+
 bool sameKind(double a, double b) {
   return std::isnan(a) ? std::isnan(b) : std::isfinite(a) ? std::isfinite(b) : a == b;
 }
-
-} // namespace
 
 double elementAt(const std::string &bytes, DType dtype, int64_t index) {
   switch (dtype) {

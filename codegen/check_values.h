@@ -10,6 +10,9 @@ namespace tcc {
 /// Element `index` as a double; 8-bit floats as their bits.
 double elementAt(const std::string &bytes, runtime::DType dtype, int64_t index);
 
+/// True of two finite values, two NaNs, or one infinity twice.
+bool sameKind(double a, double b);
+
 /// The first value that is too far.
 struct ValueDifference {
   int64_t index = -1; // none

@@ -68,7 +68,7 @@ void Function::Impl::noteRecompile(const std::string &why) {
     const std::string text = "'" + name + "' " + why + " [-Werror=recompile]";
     const std::optional<Departure> &left = tracer().departure();
     if (now.isNewProgram && left && left->place.line() > 0)
-      throw Error(text, left->place.file_name(), left->place.line(), left->place.column());
+      throw Error(text, left->place);
     throw Error(text);
   }
   for (RecompileReason &known : breaks.recompiles)
@@ -88,7 +88,7 @@ void Function::Impl::noteSegment(const HostRead &read) {
                            std::string(nameOf(read.kind)) + " at " + shortPlace(read.loc) +
                            "; a loop that ends by data needs turns of equal ops, shapes and attributes";
   if (here >= mostSegments)
-    throw Error(what, read.loc.file_name(), read.loc.line(), read.loc.column());
+    throw Error(what, read.loc);
   if (here >= manySegments && !std::exchange(saidManySegments, true))
     say("warning: " + what);
 }

@@ -198,7 +198,7 @@ void checkGradient(GradientOp gradient, const Loc &loc) {
         if (dependsOn(outside, operands[argument.getArgNumber()]))
           throw Error("`gradient` in a body of `cond` or `repeat` with respect to a value from which another one was "
                       "computed outside that the loss reads; compute that one inside of the body, or detach it",
-                      loc.file_name(), loc.line(), loc.column());
+                      loc);
   }
 }
 
@@ -388,7 +388,7 @@ std::vector<ValueType> inferTypes(OpKind kind, std::span<const ValueType> operan
   if (!valid)
     throw Error(
         userMessage(problem.empty() ? "'tcc." + std::string(traced.name) + "' has operands it does not take" : problem),
-        loc.file_name(), loc.line(), loc.column());
+        loc);
   return results;
 }
 

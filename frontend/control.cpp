@@ -6,14 +6,6 @@
 namespace tcc {
 namespace {
 
-[[noreturn]] void fail(const std::string &message, Loc loc) {
-  throw Error(message, loc.file_name(), loc.line(), loc.column());
-}
-
-std::string textOf(const ValueType &type) {
-  return std::string(runtime::name(type.dtype)) + type.shape.text();
-}
-
 std::vector<ValueType> typesOf(const Tracer &tracer, std::span<const Tensor> tensors, Loc loc) {
   std::vector<ValueType> types;
   for (const Tensor &tensor : tensors)
@@ -38,7 +30,7 @@ void joinCaptures(BodyRecord &body, const Tensors &captured, Tensors &inputs) {
 Tensor checkedPredicate(Tracer &tracer, const Tensor &predicate, Loc loc) {
   const ValueType type = tracer.typeOf(predicate, loc);
   if (type.dtype != DType::i1 || type.shape.elements() != 1)
-    fail("`cond` predicate is " + textOf(type) + "; it must be one i1, as comparisons of scalars give", loc);
+    throw Error("`cond` predicate is " + type.text() + "; it must be one i1, as comparisons of scalars give", loc);
   return type.shape.empty() ? predicate : reshape(predicate, {}, loc);
 }
 
@@ -60,14 +52,14 @@ Tensors detail::recordCond(const Tensor &given, const std::function<Tensors()> &
     bodies->list.push_back(std::move(trace.body));
   }
   if (types[0].size() != types[1].size())
-    fail("`cond` bodies give " + std::to_string(types[0].size()) + " and " + std::to_string(types[1].size()) +
-             " values; both give as many (cond_c2)",
-         loc);
+    throw Error("`cond` bodies give " + std::to_string(types[0].size()) + " and " + std::to_string(types[1].size()) +
+                    " values; both give as many (cond_c2)",
+                loc);
   for (size_t i = 0; i < types[0].size(); ++i)
     if (!(types[0][i] == types[1][i]))
-      fail("`cond` bodies give " + textOf(types[0][i]) + " and " + textOf(types[1][i]) + " for value " +
-               std::to_string(i) + "; both give the same dtypes and shapes (cond_c2)",
-           loc);
+      throw Error("`cond` bodies give " + types[0][i].text() + " and " + types[1][i].text() + " for value " +
+                      std::to_string(i) + "; both give the same dtypes and shapes (cond_c2)",
+                  loc);
   bodies->results = types[0];
   bodies->inputs = static_cast<uint32_t>(inputs.size());
   Tensors operands{predicate};
@@ -79,7 +71,7 @@ Tensors detail::recordRepeat(int64_t count, std::span<const Tensor> start, std::
                              const std::function<Tensors(const Tensors &, const Tensors &)> &body, Loc loc) {
   Tracer &tracer = Tracer::current(loc);
   if (count < 1 || count > runtime::maxTurns)
-    fail("`repeat` count is " + std::to_string(count) + "; it must be 1 or more (repeat_c1)", loc);
+    throw Error("`repeat` count is " + std::to_string(count) + "; it must be 1 or more (repeat_c1)", loc);
   auto bodies = std::make_shared<BodiesRecord>();
   bodies->results = typesOf(tracer, start, loc);
   bodies->count = count;
@@ -88,9 +80,9 @@ Tensors detail::recordRepeat(int64_t count, std::span<const Tensor> start, std::
   std::vector<ValueType> arguments = bodies->results;
   for (ValueType type : typesOf(tracer, scanned, loc)) {
     if (type.shape.empty() || type.shape[0] != count)
-      fail("`repeat` scans " + textOf(type) + "; its first size must be the count " + std::to_string(count) +
-               " (repeat_c2)",
-           loc);
+      throw Error("`repeat` scans " + type.text() + "; its first size must be the count " + std::to_string(count) +
+                      " (repeat_c2)",
+                  loc);
     arguments.push_back({type.dtype, Shape(std::span<const int64_t>(type.shape.begin() + 1, type.shape.end()))});
   }
 
@@ -104,14 +96,15 @@ Tensors detail::recordRepeat(int64_t count, std::span<const Tensor> start, std::
     const Tensors results = body(Tensors(own.begin(), middle), Tensors(middle, own.end()));
     const std::vector<ValueType> types = typesOf(tracer, results, loc);
     if (types.size() != start.size())
-      fail("`repeat` body gives " + std::to_string(types.size()) + " values for " + std::to_string(start.size()) +
-               " that are carried; it gives as many (repeat_c4)",
-           loc);
+      throw Error("`repeat` body gives " + std::to_string(types.size()) + " values for " +
+                      std::to_string(start.size()) + " that are carried; it gives as many (repeat_c4)",
+                  loc);
     for (size_t i = 0; i < types.size(); ++i)
       if (!(types[i] == bodies->results[i]))
-        fail("`repeat` body gives " + textOf(types[i]) + " for value " + std::to_string(i) + ", which starts as " +
-                 textOf(bodies->results[i]) + "; a carried value keeps dtype and shape (repeat_c4)",
-             loc);
+        throw Error("`repeat` body gives " + types[i].text() + " for value " + std::to_string(i) +
+                        ", which starts as " + bodies->results[i].text() +
+                        "; a carried value keeps dtype and shape (repeat_c4)",
+                    loc);
     trace.give(results, loc);
     joinCaptures(trace.body, trace.captured, inputs);
     bodies->list.push_back(std::move(trace.body));

@@ -15,17 +15,10 @@
 namespace tcc {
 namespace {
 
-[[noreturn]] void fail(const std::string &message, Loc loc) {
-  throw Error(message, loc.file_name(), loc.line(), loc.column());
-}
-
-std::string textOf(const ValueType &type) {
-  return std::string(runtime::name(type.dtype)) + type.shape.text();
-}
 std::string textOf(ValueTypes types) {
   std::string text;
   for (const ValueType &type : types)
-    text += (text.empty() ? "" : ", ") + textOf(type);
+    text += (text.empty() ? "" : ", ") + type.text();
   return "(" + text + ")";
 }
 
@@ -84,8 +77,8 @@ HostReference hostReference(std::function<std::vector<Array>(std::span<const Arr
       const ValueType said{rule.dtype(), rule.shape()};
       const ValueType seen = made[i] ? ValueType{made[i].dtype(), made[i].shape()} : ValueType{said.dtype, Shape({-1})};
       if (!(seen == said))
-        return "gives " + (made[i] ? textOf(seen) : std::string("nothing")) + " as result " + std::to_string(i) +
-               "; the rule of shapes says " + textOf(said);
+        return "gives " + (made[i] ? seen.text() : std::string("nothing")) + " as result " + std::to_string(i) +
+               "; the rule of shapes says " + said.text();
       results[i] = readBytes(results[i].type, made[i].rawForReading());
     }
     return {};
@@ -119,11 +112,12 @@ struct Custom::Definition {
 Recorded Custom::Definition::record(Tracer &tracer, const TracedFunction &fn, const std::string &what, ValueTypes types,
                                     Loc loc) const {
   try {
-    return tracer.recordBody(title(), [&](std::span<const Tensor> arguments) { return fn(arguments); }, types);
+    return tracer.recordBody(
+        title(), [&](std::span<const Tensor> arguments) { return fn(arguments); }, types);
   } catch (const Error &error) {
     if (!error.file().empty())
       throw;
-    fail(what + " of " + title() + ": " + error.message(), loc);
+    throw Error(what + " of " + title() + ": " + error.message(), loc);
   }
 }
 
@@ -133,15 +127,15 @@ std::vector<ValueType> Custom::Definition::resultsOf(ValueTypes operands, const 
     try {
       results = options.shapes(operands);
     } catch (const std::exception &problem) {
-      fail("the rule of shapes of " + title() + " refuses " + textOf(operands) + ": " + problem.what(), loc);
+      throw Error("the rule of shapes of " + title() + " refuses " + textOf(operands) + ": " + problem.what(), loc);
     }
   const std::vector<ValueType> ofBody = body ? outputsOf(*body) : results;
   if (options.shapes && results != ofBody)
-    fail("the rule of shapes of " + title() + " gives " + textOf(results) + " and its body " + textOf(ofBody) +
-             "; they are the same",
-         loc);
+    throw Error("the rule of shapes of " + title() + " gives " + textOf(results) + " and its body " + textOf(ofBody) +
+                    "; they are the same",
+                loc);
   if (ofBody.empty())
-    fail(title() + " has no result; it has at least one", loc);
+    throw Error(title() + " has no result; it has at least one", loc);
   return ofBody;
 }
 
@@ -177,7 +171,7 @@ void Custom::Definition::setCode(CustomInstance &instance) const {
 uint64_t Custom::Definition::numberFor(ValueTypes operands, Loc loc) {
   const std::lock_guard lock(mutex);
   if (busy)
-    fail(title() + " calls itself in its own body; a body ends", loc);
+    throw Error(title() + " calls itself in its own body; a body ends", loc);
   struct Busy {
     bool &flag;
     explicit Busy(bool &flag) : flag(flag) { flag = true; }
@@ -203,9 +197,9 @@ uint64_t Custom::Definition::numberFor(ValueTypes operands, Loc loc) {
     const Recorded made = record(recording.gradient, options.gradient, "the gradient", types, loc);
     same = sameLiterals(recording.gradientLiterals, *made.record) && same && made.replayed;
     if (outputsOf(*made.record) != wanted)
-      fail("the gradient of " + title() + " gives " + textOf(outputsOf(*made.record)) +
-               "; those of its float operands, " + textOf(wanted) + ", are expected (custom_c3)",
-           loc);
+      throw Error("the gradient of " + title() + " gives " + textOf(outputsOf(*made.record)) +
+                      "; those of its float operands, " + textOf(wanted) + ", are expected (custom_c3)",
+                  loc);
     gradient = made.record;
   }
   if (same)
@@ -254,7 +248,8 @@ std::vector<Tensor> Custom::call(std::span<const Tensor> operands, Loc loc) cons
 
 Tensor Custom::only(std::vector<Tensor> results, Loc loc) const {
   if (results.size() != 1)
-    fail(definition->title() + " has " + std::to_string(results.size()) + " results; call() gives them all", loc);
+    throw Error(definition->title() + " has " + std::to_string(results.size()) + " results; call() gives them all",
+                loc);
   return results[0];
 }
 

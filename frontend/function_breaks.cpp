@@ -39,21 +39,18 @@ int64_t bytesOf(const ValueType &type) {
   return type.shape.elements() * runtime::byteSize(type.dtype);
 }
 
-[[noreturn]] void fail(const std::string &message, Loc loc) {
-  throw Error(message, loc.file_name(), loc.line(), loc.column());
-}
-
 } // namespace
 
 void Function::Impl::refuseBreak(const HostRead &read) const {
   const std::string asks = std::string(nameOf(read.kind)) + " asks for a value in the middle of '" + name + "'";
   if (options.frozen)
-    fail(asks + ", which is frozen and not traced again; return the value instead", read.loc);
+    throw Error(asks + ", which is frozen and not traced again; return the value instead", read.loc);
   if (options.fullGraph)
-    fail(breakRefusal(read.kind, name), read.loc);
+    throw Error(breakRefusal(read.kind, name), read.loc);
   if (now.reads > mostReads)
-    fail(asks + " for the " + std::to_string(mostReads + 1) + "th time in one call; a loop that ends by data must end",
-         read.loc);
+    throw Error(asks + " for the " + std::to_string(mostReads + 1) +
+                    "th time in one call; a loop that ends by data must end",
+                read.loc);
 }
 
 /// Of an argument or a state: what it was when the call began.

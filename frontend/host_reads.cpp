@@ -12,8 +12,7 @@ double oneElement(const Tensor &tensor, ReadKind kind, const char *what, Loc loc
   Tracer &tracer = Tracer::current(loc);
   const ValueType type = tracer.typeOf(tensor, loc);
   if (type.shape.elements() != 1)
-    throw Error(std::string(what) + " of shape " + type.shape.text() + "; it needs exactly one element",
-                loc.file_name(), loc.line(), loc.column());
+    throw Error(std::string(what) + " of shape " + type.shape.text() + "; it needs exactly one element", loc);
   return tracer.read(tensor, kind, {}, loc).item();
 }
 
@@ -40,11 +39,10 @@ Tensor::operator bool() const {
 
 void print(std::string_view name, const Tensor &tensor, Loc loc) {
   if (name.empty() || name.find('\n') != std::string_view::npos)
-    throw Error("print() without a name of one line", loc.file_name(), loc.line(), loc.column());
+    throw Error("print() without a name of one line", loc);
   const Array value = Tracer::current(loc).read(tensor, ReadKind::print, name, loc);
   if (runtime::byteSize(value.dtype()) == 1 && value.dtype() != DType::i1)
-    throw Error("print() of " + std::string(runtime::name(value.dtype())) + "; cast it to f32 first", loc.file_name(),
-                loc.line(), loc.column());
+    throw Error("print() of " + std::string(runtime::name(value.dtype())) + "; cast it to f32 first", loc);
   std::puts(runtime::printedLine(name, value.dtype(), std::span<const int64_t>(value.shape()), value.rawForReading())
                 .c_str());
 }

@@ -30,7 +30,7 @@ Tensor causalSelfAttention(const Tensor &x, const Linear &qkv, const Linear &pro
   if (shape.rank() != 3 || heads < 1 || shape[2] % heads != 0)
     throw Error("causalSelfAttention of x " + shape.text() + " with " + std::to_string(heads) +
                     " heads; x is [batch, T, width] and the width a multiple of the heads",
-                loc.file_name(), loc.line(), loc.column());
+                loc);
   const int64_t batch = shape[0], length = shape[1], width = shape[2];
   const std::vector<Tensor> parts = split(linear(x, qkv, loc), 2, 3, loc);
   auto byHead = [&](const Tensor &part) { // [B, T, C] to [B, heads, T, C / heads]

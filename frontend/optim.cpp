@@ -44,7 +44,7 @@ StepResult Optimizer::step(const Tensor &loss, std::span<const Tensor> gradients
   if (gradients.size() != params.size())
     throw Error(std::to_string(gradients.size()) + " gradients for " + std::to_string(params.size()) +
                     " parameters; each parameter needs its own",
-                loc.file_name(), loc.line(), loc.column());
+                loc);
   const Tensor norm = globalNorm(gradients, loc);
   const auto [applied, scale] = [&] {
     const Scope scope("clip");

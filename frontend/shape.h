@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <source_location>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -21,6 +22,9 @@ public:
   Error(const std::string &message, std::string file, uint32_t line, uint32_t column)
       : std::runtime_error(file + ":" + std::to_string(line) + ":" + std::to_string(column) + ": " + message),
         text(message), fileName(std::move(file)), lineNumber(line), columnNumber(column) {}
+  /// At `place`, where it is known.
+  Error(const std::string &message, const std::source_location &place)
+      : Error(place.line() ? Error(message, place.file_name(), place.line(), place.column()) : Error(message)) {}
 
   const std::string &message() const { return text; }  ///< without the place
   const std::string &file() const { return fileName; } ///< empty when unknown
@@ -89,6 +93,8 @@ struct ValueType {
   DType dtype = DType::f32;
   Shape shape;
   bool operator==(const ValueType &) const = default;
+  /// "f32[2, 3]".
+  std::string text() const { return std::string(runtime::name(dtype)) + shape.text(); }
 };
 
 } // namespace tcc

@@ -8,10 +8,6 @@
 namespace tcc {
 namespace {
 
-[[noreturn]] void fail(const std::string &message, Loc loc) {
-  throw Error(message, loc.file_name(), loc.line(), loc.column());
-}
-
 /// The attribute words of one op, in place.
 class Words {
 public:
@@ -20,7 +16,7 @@ public:
   Words &dtype(std::optional<DType> value) { return push(value ? static_cast<uint64_t>(*value) : noDType); }
   Words &integers(std::span<const int64_t> values, Loc loc) {
     if (values.size() > Shape::maxRank)
-      fail("a list of " + std::to_string(values.size()) + " entries; tensors have at most 8 dims", loc);
+      throw Error("a list of " + std::to_string(values.size()) + " entries; tensors have at most 8 dims", loc);
     push(values.size());
     for (int64_t value : values)
       integer(value);
@@ -59,9 +55,9 @@ void checkSizes(const Shape &shape, Loc loc) {
   int64_t elements = 1;
   for (int64_t size : shape) {
     if (size < 0)
-      fail("shape " + shape.text() + " has a negative size; sizes are at least 0", loc);
+      throw Error("shape " + shape.text() + " has a negative size; sizes are at least 0", loc);
     if (size > limit || (size > 0 && elements > limit / size))
-      fail("shape " + shape.text() + " has more than 2^40 elements", loc);
+      throw Error("shape " + shape.text() + " has more than 2^40 elements", loc);
     elements *= std::max<int64_t>(size, 1);
   }
 }
@@ -73,9 +69,9 @@ void checkLiteral(double value, DType dtype, Loc loc) {
   const double lowest = dtype == DType::i1 ? 0 : -limit;
   const bool fits = value == std::trunc(value) && value >= lowest && (dtype == DType::i1 ? value <= 1 : value < limit);
   if (!fits)
-    fail("literal " + std::to_string(value) + " for a tensor of " + std::string(runtime::name(dtype)) +
-             "; it must be an integer of that type",
-         loc);
+    throw Error("literal " + std::to_string(value) + " for a tensor of " + std::string(runtime::name(dtype)) +
+                    "; it must be an integer of that type",
+                loc);
 }
 
 Tensor splat(double value, DType dtype, const Shape &shape, Loc loc) {
@@ -92,9 +88,9 @@ Shape commonShape(std::string_view op, const Shape &a, const Shape &b, Loc loc) 
   for (size_t i = 0; i < shorter.size(); ++i) {
     const int64_t size = shorter[i], other = longer[offset + i];
     if (size != other && size != 1 && other != 1)
-      fail("`" + std::string(op) + "` shapes " + a.text() + " and " + b.text() +
-               " do not broadcast: aligned sizes must be equal or 1 (broadcast_c2)",
-           loc);
+      throw Error("`" + std::string(op) + "` shapes " + a.text() + " and " + b.text() +
+                      " do not broadcast: aligned sizes must be equal or 1 (broadcast_c2)",
+                  loc);
     common[offset + i] = other == 1 ? size : other;
   }
   return common;
@@ -117,9 +113,9 @@ Pair together(std::string_view op, const Tensor &a, const Operand &b) {
     return {a, splat(b.literal, left.dtype, left.shape, b.loc)};
   const ValueType right = typeOf(b.tensor, b.loc);
   if (left.dtype != right.dtype)
-    fail("`" + std::string(op) + "` operands are " + std::string(runtime::name(left.dtype)) + " and " +
-             std::string(runtime::name(right.dtype)) + "; they need one dtype, cast one of them",
-         b.loc);
+    throw Error("`" + std::string(op) + "` operands are " + std::string(runtime::name(left.dtype)) + " and " +
+                    std::string(runtime::name(right.dtype)) + "; they need one dtype, cast one of them",
+                b.loc);
   if (left.shape == right.shape)
     return {a, b.tensor};
   const Shape shape = commonShape(op, left.shape, right.shape, b.loc);
@@ -134,7 +130,7 @@ Tensor binary(OpKind kind, const Tensor &a, const Operand &b) {
 /// literal op b
 Tensor binary(OpKind kind, double a, const Operand &b) {
   if (!b.tensor.defined())
-    fail("an operator on two literals; one side must be a tensor", b.loc);
+    throw Error("an operator on two literals; one side must be a tensor", b.loc);
   const ValueType type = typeOf(b.tensor, b.loc);
   return record(kind, {splat(a, type.dtype, type.shape, b.loc), b.tensor}, b.loc);
 }
@@ -149,7 +145,7 @@ Tensor compare(Comparison comparison, const Tensor &a, const Operand &b) {
 int64_t normalized(int64_t dim, int64_t rank, Loc loc) {
   const int64_t index = dim < 0 ? dim + rank : dim;
   if (index < 0 || index >= rank)
-    fail("dim " + std::to_string(dim) + " is outside rank " + std::to_string(rank), loc);
+    throw Error("dim " + std::to_string(dim) + " is outside rank " + std::to_string(rank), loc);
   return index;
 }
 
@@ -276,12 +272,12 @@ Tensor literal(std::span<const double> values, const Shape &shape, DType dtype, 
   for (double value : values)
     checkLiteral(value, dtype, loc);
   if (static_cast<int64_t>(values.size()) != shape.elements() || values.empty())
-    fail(std::to_string(values.size()) + " values for shape " + shape.text() +
-             "; as many as elements are needed, "
-             "at least one",
-         loc);
+    throw Error(std::to_string(values.size()) + " values for shape " + shape.text() +
+                    "; as many as elements are needed, "
+                    "at least one",
+                loc);
   if (values.size() > limit)
-    fail("literal of " + std::to_string(values.size()) + " values; at most 1 KiB is allowed (constant_c1)", loc);
+    throw Error("literal of " + std::to_string(values.size()) + " values; at most 1 KiB is allowed (constant_c1)", loc);
   std::vector<uint64_t> words{values.size()};
   for (double value : values)
     words.push_back(std::bit_cast<uint64_t>(value));
@@ -310,7 +306,7 @@ Tensor reshape(const Tensor &x, const Shape &shape, Loc loc) {
     if (shape[i] == -1 && open < 0)
       target[static_cast<size_t>(open = static_cast<int64_t>(i))] = 1;
     else if (shape[i] < 0)
-      fail("reshape to " + shape.text() + "; sizes are at least 0, and one may be -1", loc);
+      throw Error("reshape to " + shape.text() + "; sizes are at least 0, and one may be -1", loc);
   }
   checkSizes(target, loc);
   const int64_t known = target.elements();
@@ -318,9 +314,9 @@ Tensor reshape(const Tensor &x, const Shape &shape, Loc loc) {
   if (open >= 0 && known != 0 && elements % known == 0)
     target[static_cast<size_t>(open)] = elements / known;
   else if (open >= 0 || known != elements)
-    fail("`reshape` of " + type.shape.text() + " to " + shape.text() + ": element counts " + std::to_string(elements) +
-             " and " + std::to_string(known) + " differ (reshape_c1)",
-         loc);
+    throw Error("`reshape` of " + type.shape.text() + " to " + shape.text() + ": element counts " +
+                    std::to_string(elements) + " and " + std::to_string(known) + " differ (reshape_c1)",
+                loc);
   return target == type.shape ? x : record(OpKind::reshape, {x}, Words().type(type.dtype, target), loc);
 }
 
@@ -334,7 +330,7 @@ Tensor transpose(const Tensor &x, std::initializer_list<int64_t> permutation, Lo
 Tensor transpose(const Tensor &x, Loc loc) {
   const int64_t rank = typeOf(x, loc).shape.rank();
   if (rank < 2)
-    fail("`transpose` of rank " + std::to_string(rank) + "; exchanging the last two dims needs rank 2", loc);
+    throw Error("`transpose` of rank " + std::to_string(rank) + "; exchanging the last two dims needs rank 2", loc);
   Shape permutation;
   for (int64_t i = 0; i < rank; ++i)
     permutation.push(i < rank - 2 ? i : 2 * rank - 3 - i);
@@ -359,9 +355,9 @@ std::vector<Tensor> split(const Tensor &x, int64_t dim, int64_t parts, Loc loc) 
   const Shape shape = typeOf(x, loc).shape;
   const int64_t size = shape[static_cast<size_t>(normalized(dim, shape.rank(), loc))];
   if (parts < 1 || size % parts != 0)
-    fail("split of size " + std::to_string(size) + " into " + std::to_string(parts) +
-             " parts; the size must be a multiple of the parts",
-         loc);
+    throw Error("split of size " + std::to_string(size) + " into " + std::to_string(parts) +
+                    " parts; the size must be a multiple of the parts",
+                loc);
   std::vector<Tensor> results;
   for (int64_t i = 0; i < parts; ++i)
     results.push_back(slice(x, dim, i * (size / parts), (i + 1) * (size / parts), loc));
@@ -379,7 +375,7 @@ Tensor pad(const Tensor &x, std::initializer_list<int64_t> low, std::initializer
 static Tensor triangle(const Tensor &x, int64_t diagonal, bool isLower, Loc loc) {
   const Shape shape = typeOf(x, loc).shape;
   if (shape.rank() < 2)
-    fail((isLower ? "`tril` of " : "`triu` of ") + shape.text() + "; it needs rows and columns", loc);
+    throw Error((isLower ? "`tril` of " : "`triu` of ") + shape.text() + "; it needs rows and columns", loc);
   const Tensor row = iota(shape.rank() - 2, shape, DType::i32, loc);
   const Tensor column = iota(shape.rank() - 1, shape, DType::i32, loc);
   const Operand bound(diagonal == 0 ? row : row + Operand(static_cast<double>(diagonal), loc), loc);
@@ -395,7 +391,7 @@ Tensor triu(const Tensor &x, int64_t diagonal, Loc loc) {
 
 Tensor concat(std::span<const Tensor> parts, int64_t axis, Loc loc) {
   if (parts.empty())
-    fail("`concat` of no tensors; it needs at least one (concat_c1)", loc);
+    throw Error("`concat` of no tensors; it needs at least one (concat_c1)", loc);
   axis = normalized(axis, typeOf(parts[0], loc).shape.rank(), loc);
   return Tracer::current(loc).op(OpKind::concat, parts, Words().integer(axis), loc);
 }
@@ -422,7 +418,7 @@ Tensor attention(const Tensor &q, const Tensor &k, const Tensor &v, bool causal,
   if (scale == 0) {
     const Shape shape = typeOf(q, loc).shape;
     if (shape.empty())
-      fail("`attention` q is a scalar; it needs [batch..., T, d] (attention_c1)", loc);
+      throw Error("`attention` q is a scalar; it needs [batch..., T, d] (attention_c1)", loc);
     scale = 1 / std::sqrt(static_cast<double>(shape.dim(-1)));
   }
   return record(OpKind::attention, {q, k, v}, Words().integer(causal).number(scale), loc);

@@ -15,12 +15,6 @@ namespace {
 thread_local Tracer *recording = nullptr;
 std::atomic<uint32_t> lastId{0};
 
-[[noreturn]] void fail(const std::string &message, Loc loc) {
-  if (loc.line() == 0) // a conversion knows no place
-    throw Error(message);
-  throw Error(message, loc.file_name(), loc.line(), loc.column());
-}
-
 void hashType(runtime::RollingHash &hash, const ValueType &type) {
   hash.add(static_cast<uint64_t>(type.dtype));
   hash.add(static_cast<uint64_t>(type.shape.size()));
@@ -56,7 +50,7 @@ void detail::releaseHandle(uint32_t trace, uint32_t value) noexcept {
 }
 
 void detail::refuseEmpty(Loc loc) {
-  fail("an empty tensor is used; a Tensor is the result of an op or an argument of the traced function", loc);
+  throw Error("an empty tensor is used; a Tensor is the result of an op or an argument of the traced function", loc);
 }
 
 std::optional<size_t> Record::producerOf(uint32_t value) const {
@@ -77,7 +71,7 @@ bool Record::hasLiteral(size_t index) const {
 
 Tracer &Tracer::current(Loc loc) {
   if (!recording)
-    fail("an op outside of a traced function; ops only record, so they stand in what tcc::compile() calls", loc);
+    throw Error("an op outside of a traced function; ops only record, so they stand in what tcc::compile() calls", loc);
   return *recording;
 }
 
@@ -86,12 +80,14 @@ uint32_t Tracer::valueOf(const Tensor &tensor, Loc loc) const {
     if (!tensor.defined())
       detail::refuseEmpty(loc);
     if (!inside.empty())
-      fail("the body of " + inside + " uses a tensor of outside; it is a function of its operands alone, add one", loc);
+      throw Error(
+          "the body of " + inside + " uses a tensor of outside; it is a function of its operands alone, add one", loc);
     if (std::find(bodyIds.begin(), bodyIds.end(), tensor.trace) != bodyIds.end())
-      fail("a value of a body of `cond` or `repeat` is used outside of it; return the value", loc);
-    fail("a tensor of an earlier call is used; a Tensor lives only within the traced function that made it, a State "
-         "lives longer",
-         loc);
+      throw Error("a value of a body of `cond` or `repeat` is used outside of it; return the value", loc);
+    throw Error(
+        "a tensor of an earlier call is used; a Tensor lives only within the traced function that made it, a State "
+        "lives longer",
+        loc);
   }
   return tensor.value;
 }
@@ -226,11 +222,11 @@ Tensor Tracer::splat(double value, const ValueType &type, Loc loc) {
 
 Tensor Tracer::use(const State &state, Loc loc) {
   if (!state)
-    fail("an empty state is used; give it a name and a shape first", loc);
+    throw Error("an empty state is used; give it a name and a shape first", loc);
   if (!inside.empty())
-    fail("the body of " + inside + " uses state '" + state.name() +
-             "'; it is a function of its operands alone, add one",
-         loc);
+    throw Error("the body of " + inside + " uses state '" + state.name() +
+                    "'; it is a function of its operands alone, add one",
+                loc);
   detail::StateStorage &storage = *state.storage;
   if (storage.trace == id)
     return Tensor(id, storage.value);
@@ -239,7 +235,7 @@ Tensor Tracer::use(const State &state, Loc loc) {
     diverge("a state", loc);
   if (!replaying) {
     if (!names.insert(storage.name).second)
-      fail("two arguments or states are named '" + storage.name + "'; names are unique within a function", loc);
+      throw Error("two arguments or states are named '" + storage.name + "'; names are unique within a function", loc);
     rec.arguments.push_back({storage.name, {storage.dtype, storage.shape}, state, nextValue, loc});
     rec.values.push_back({storage.dtype, storage.shape});
   }
@@ -251,37 +247,36 @@ Tensor Tracer::use(const State &state, Loc loc) {
 
 void Tracer::assign(const State &state, const Tensor &value, Loc loc) {
   if (!inside.empty())
-    fail("the body of " + inside + " assigns state '" + state.name() + "'; return the value", loc);
+    throw Error("the body of " + inside + " assigns state '" + state.name() + "'; return the value", loc);
   if (body)
-    fail("a state is assigned in a body of `" + std::string(body->name()) +
-             "`, which is not run while it is recorded; return the value, and assign it outside",
-         loc);
+    throw Error("a state is assigned in a body of `" + std::string(body->name()) +
+                    "`, which is not run while it is recorded; return the value, and assign it outside",
+                loc);
   use(state, loc);
   const detail::StateStorage &storage = *state.storage;
   const ValueType &type = typeOf(value, loc);
   if (type.dtype != storage.dtype || !(type.shape == storage.shape))
-    fail("state '" + storage.name + "' is " + std::string(runtime::name(storage.dtype)) + storage.shape.text() +
-             " and its next value " + std::string(runtime::name(type.dtype)) + type.shape.text() +
-             "; both need the same dtype and shape",
-         loc);
+    throw Error("state '" + storage.name + "' is " + ValueType{storage.dtype, storage.shape}.text() +
+                    " and its next value " + type.text() + "; both need the same dtype and shape",
+                loc);
   for (const Record::Update &update : updates)
     if (update.argument == storage.argument)
-      fail("state '" + storage.name + "' is assigned twice in one step", loc);
+      throw Error("state '" + storage.name + "' is assigned twice in one step", loc);
   updates.push_back({storage.argument, value.value, loc});
 }
 
 Array Tracer::read(const Tensor &tensor, ReadKind kind, std::string_view name, Loc loc) {
   static constexpr const char *calls[] = {"item()", "toHost()", "print()", "a condition"};
   if (body)
-    fail(std::string(calls[static_cast<size_t>(kind)]) + " in a body of `" + std::string(body->name()) +
-             "`, which is not run while it is recorded; return the value",
-         loc);
+    throw Error(std::string(calls[static_cast<size_t>(kind)]) + " in a body of `" + std::string(body->name()) +
+                    "`, which is not run while it is recorded; return the value",
+                loc);
   const uint32_t value = valueOf(tensor, loc);
   if (!inside.empty())
-    fail("the body of " + inside + " asks for a value, and is computed in one piece; return the value", loc);
+    throw Error("the body of " + inside + " asks for a value, and is computed in one piece; return the value", loc);
   HostRead read{value, kind, std::string(name), static_cast<uint32_t>(position), static_cast<uint32_t>(literal), loc};
   if (!answer)
-    fail("a value is asked for where nothing runs; return it from the traced function", loc);
+    throw Error("a value is asked for where nothing runs; return it from the traced function", loc);
   if (replaying &&
       (reading == rec.reads.size() || rec.reads[reading].value != value || rec.reads[reading].kind != kind ||
        rec.reads[reading].name != name || rec.reads[reading].ops != read.ops))

@@ -17,8 +17,8 @@ inline constexpr llvm::StringLiteral steadyAttr = "tcc.steady";
 /// custom ops need; none behind the last.
 inline constexpr llvm::StringLiteral stageAttr = "tcc.stage";
 
-/// Moves the ops into stages, each in its order, and numbers them. Nothing for a function that the host does not ask and
-/// that has no custom op.
+/// Moves the ops into stages, each in its order, and numbers them. Nothing for a function that the host does not ask
+/// and that has no custom op.
 void orderStages(mlir::func::FuncOp function);
 
 /// The ops whose values must have the same bits in other functions too.

@@ -11,17 +11,6 @@ using namespace tcc;
 
 namespace {
 
-/// The Error that `action` throws.
-template <typename Action>
-Error errorOf(Action action) {
-  try {
-    action();
-  } catch (const Error &error) {
-    return error;
-  }
-  return Error("no error");
-}
-
 int64_t countOf(const std::vector<std::string> &said, std::string_view start) {
   return std::ranges::count_if(said, [&](const std::string &text) { return text.starts_with(start); });
 }
@@ -81,7 +70,7 @@ TEST(BreakLimits, AWayThatNeverRepeatsIsRefusedAtItsLineWhereItIsAnError) {
   f(sequence({4}, 0, 0));
   std::ranges::fill(state.w.data<float>(), 0.5f);
   for (int again = 0; again < 2; ++again) {
-    const Error error = errorOf([&] { f(sequence({4}, 0.25f, 0)); });
+    const Error error = thrownBy([&] { f(sequence({4}, 0.25f, 0)); });
     EXPECT_EQ(error.line(), line);
     EXPECT_EQ(error.message(), "'f' recompiled: other operands or attributes than in the last call of `slice` at "
                                "breaks_limits_test.cpp:" +
@@ -115,7 +104,7 @@ TEST(BreakLimits, LoopsThatDoNotEndAreErrorsAndLeaveTheStates) {
           return body(x);
         },
         quiet(&said));
-    const Error error = errorOf([&] { f(sequence({1}, 1, 0)); });
+    const Error error = thrownBy([&] { f(sequence({1}, 1, 0)); });
     EXPECT_NE(error.message().find(expected), std::string::npos) << what << ": " << error.message();
     EXPECT_GT(error.line(), 0u);
     EXPECT_NE(error.file().find("breaks_limits_test.cpp"), std::string::npos);
@@ -201,7 +190,7 @@ TEST(BreakLimits, HandlesOfAnotherCallAndEmptyOnesAreErrors) {
   f(x);
   std::ranges::fill(state.w.data<float>(), 0.5f);
   for (use = 0; use < 10; ++use) {
-    const Error error = errorOf([&] { f(x); });
+    const Error error = thrownBy([&] { f(x); });
     const char *expected = use == 8 ? "a condition on an empty tensor; defined() asks whether a handle holds one"
                            : use == 5 || use == 9
                                ? "the traced function returns a tensor that is empty or of an earlier call"
@@ -211,7 +200,7 @@ TEST(BreakLimits, HandlesOfAnotherCallAndEmptyOnesAreErrors) {
     EXPECT_EQ(std::string(error.what()).find(":0:0"), std::string::npos) << error.what();
     EXPECT_TRUE(state.isUntouched()) << use;
   }
-  EXPECT_EQ(errorOf([&] { static_cast<void>(bool(old)); }).what(),
+  EXPECT_EQ(thrownBy([&] { static_cast<void>(bool(old)); }).what(),
             std::string("an op outside of a traced function; ops only record, so they stand in what tcc::compile() "
                         "calls"));
   use = -1;

@@ -12,19 +12,6 @@ using namespace tcc;
 
 namespace {
 
-/// The message of the Error that `action` throws.
-template <typename Action>
-std::string errorOf(Action action, uint32_t *line = nullptr) {
-  try {
-    action();
-  } catch (const Error &error) {
-    if (line)
-      *line = error.line();
-    return error.message();
-  }
-  return "no error";
-}
-
 /// A step of gradient descent whose loss the host may look at before the gradients.
 struct Descent {
   Parameter w{"w", {6, 4}}, b{"b", {4}};

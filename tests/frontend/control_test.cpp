@@ -12,27 +12,10 @@ using namespace tcc;
 
 namespace {
 
-/// The message of the Error that `action` throws, "line: message" where it names one of this file.
-template <typename Action>
-std::string errorOf(Action action, uint32_t *line = nullptr) {
-  try {
-    action();
-  } catch (const Error &error) {
-    if (line)
-      *line = error.line();
-    return error.message();
-  }
-  return "no error";
-}
-
 void expectNear(const Array &a, const Array &b, float tolerance) {
   ASSERT_EQ(a.shape(), b.shape());
   for (int64_t i = 0; i < a.shape().elements(); ++i)
     EXPECT_NEAR(a.item(i), b.item(i), tolerance) << i;
-}
-
-bool sameBits(const Array &a, const Array &b) {
-  return std::memcmp(a.rawForReading(), b.rawForReading(), static_cast<size_t>(a.bytes())) == 0;
 }
 
 /// Loss and gradients of a small net whose activation data chooses.

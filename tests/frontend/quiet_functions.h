@@ -1,5 +1,6 @@
-// Functions that tell a test what they say, and arrays for them.
+// Functions that tell a test what they say, arrays for them, and the Errors that they throw.
 #pragma once
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <tcc/tcc.h>
@@ -28,6 +29,31 @@ inline Array sequence(Shape shape, float first, float step) {
     value += step;
   }
   return array;
+}
+
+inline bool sameBits(const Array &a, const Array &b) {
+  return a.bytes() == b.bytes() &&
+         std::memcmp(a.rawForReading(), b.rawForReading(), static_cast<size_t>(a.bytes())) == 0;
+}
+
+/// The Error that `action` throws; one that says "no error" where it throws none.
+template <typename Action>
+Error thrownBy(Action action) {
+  try {
+    action();
+  } catch (const Error &error) {
+    return error;
+  }
+  return Error("no error");
+}
+
+/// Its message, without the place; `line` takes the line that it names.
+template <typename Action>
+std::string errorOf(Action action, uint32_t *line = nullptr) {
+  const Error error = thrownBy(action);
+  if (line)
+    *line = error.line();
+  return error.message();
 }
 
 } // namespace tcc
