@@ -6,6 +6,9 @@
 #include <bit>
 #include <cstdlib>
 #include <dnnl.hpp>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <unordered_map>
 #include <vector>
 
@@ -14,10 +17,26 @@ namespace {
 
 using dnnl::memory;
 
-/// oneDNN 2.6's AMX products run tile instructions without a tile configuration where operands are strided: an illegal
-/// instruction. They stay below AMX unless the library's own variable says otherwise.
+/// True of a CPU that announces AMX and no tiles for it, as some virtual machines have: CPUID's leaf 7 says that there
+/// are products of tiles, and leaf 0x1D, by which oneDNN sizes its tiles, is not there.
+bool hidesTiles() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned amxBf16 = 1u << 22;
+  const bool announced = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & amxBf16);
+  return announced && !(__get_cpuid_count(0x1d, 0, &a, &b, &c, &d) && a > 0);
+#else
+  return false;
+#endif
+}
+
+bool choosesInstructionSet() {
+  return std::getenv("ONEDNN_MAX_CPU_ISA") || std::getenv("DNNL_MAX_CPU_ISA");
+}
+
+/// With tiles of no rows oneDNN's products end in an illegal instruction.
 void limitInstructionSet() {
-  if (!std::getenv("ONEDNN_MAX_CPU_ISA") && !std::getenv("DNNL_MAX_CPU_ISA"))
+  if (hidesTiles() && !choosesInstructionSet())
     dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
 }
 
@@ -264,6 +283,17 @@ int64_t Gemm::scratchpadBytes() const {
 }
 const std::string &Gemm::implementation() const {
   return impl->implementation;
+}
+
+int productInstructionSet() {
+  cpuEngine(); // the limit comes first
+  return static_cast<int>(dnnl::get_effective_cpu_isa());
+}
+
+std::string productLimits() {
+  if (!hidesTiles() || choosesInstructionSet())
+    return {};
+  return "bf16 without AMX: the CPU announces it, and a virtual machine hides its tiles (CPUID leaf 0x1D)";
 }
 
 Expected<int64_t> scratchpadBytes(const GemmDesc &desc, int threads) {

@@ -84,6 +84,11 @@ private:
   std::unique_ptr<Impl> impl;
 };
 
+/// oneDNN's number of the instruction set that products use.
+int productInstructionSet();
+/// Why products do without instructions that the CPU announces, for people; empty where they do not.
+std::string productLimits();
+
 /// Scratch of a product at this thread count, for the compiler's memory plan. Errors as for Gemm::create.
 Expected<int64_t> scratchpadBytes(const GemmDesc &desc, int threads);
 

@@ -1,5 +1,5 @@
 // Measuring: the best of repeated products, and of passes over memory. Remembering: a JSON file a number of threads,
-// which counts only for the processor that it names.
+// which counts only for the processor and the instructions of products that it names.
 #include "runtime/machine_limits.h"
 #include "runtime/files.h"
 #include "runtime/json_reader.h"
@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t fileVersion = 1;
+constexpr int64_t fileVersion = 2;
 
 double secondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -124,7 +124,8 @@ std::optional<MachineLimits> remembered(int threads) {
     return std::nullopt;
   auto json = parseJson(*text, 4096, path);
   if (!json || !json->is_object() || json->value("version", Json()) != fileVersion ||
-      json->value("processor", Json()) != processorName())
+      json->value("processor", Json()) != processorName() ||
+      json->value("instruction_set", Json()) != productInstructionSet())
     return std::nullopt;
   auto figure = [&](const char *key) {
     const Json value = json->value(key, Json());
@@ -149,6 +150,7 @@ std::string remember(const MachineLimits &limits) {
     fs::permissions(folder, fs::perms::owner_all, problem);
   const Json json = {{"version", fileVersion},
                      {"processor", processorName()},
+                     {"instruction_set", productInstructionSet()},
                      {"threads", limits.threads},
                      {"product_flops", limits.productFlops},
                      {"bf16_product_flops", limits.bf16ProductFlops},

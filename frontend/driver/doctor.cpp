@@ -1,6 +1,7 @@
 // --doctor and --version: what is here, what is missing, and how to get it.
 #include "frontend/driver/driver.h"
 #include "runtime/cpu.h"
+#include "runtime/gemm.h"
 #include "runtime/threads.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/Format.h"
@@ -40,7 +41,8 @@ int runDoctor(llvm::raw_ostream &os) {
   const int64_t memory = static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
   row(true, "memory", std::to_string(memory >> 20) + " MiB");
   row(true, "LLVM", LLVM_VERSION_STRING);
-  row(true, "oneDNN", dnnlVersion());
+  const std::string limits = runtime::productLimits();
+  row(true, "oneDNN", dnnlVersion() + (limits.empty() ? "" : "; " + limits));
   const bool mapped = ::access("/proc/self/fd", R_OK) == 0;
   missing += !mapped;
   row(mapped, "/proc",

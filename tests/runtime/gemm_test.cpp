@@ -4,8 +4,11 @@
 #include "runtime/memory.h"
 #include "runtime/threads.h"
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <gtest/gtest.h>
+#include <iterator>
 
 namespace tcc::runtime {
 namespace {
@@ -320,6 +323,23 @@ TEST(Gemm, packsRowsThatShareCacheSets) {
   GemmDesc turned = product(DType::f32, DType::f32, 3072, 64, 256, true, true);
   turned.c = dense(DType::f32, 3072, 64, true); // the operands change places
   checkProduct(turned);
+}
+
+/// A CPU with AMX multiplies bf16 by it, unless a virtual machine hides its tiles, which is said.
+TEST(GemmLimits, tilesAreUsedWhereTheyAre) {
+  if (std::getenv("ONEDNN_MAX_CPU_ISA") || std::getenv("DNNL_MAX_CPU_ISA"))
+    GTEST_SKIP() << "oneDNN's instruction set is chosen from outside";
+  std::ifstream file("/proc/cpuinfo");
+  const std::string cpu{std::istreambuf_iterator<char>(file), {}};
+  const bool announced = cpu.find(" amx_bf16") != std::string::npos;
+  GemmDesc desc;
+  desc.m = desc.n = desc.k = 64;
+  desc.a = desc.b = desc.c = {DType::bf16, 64, 1, {0, 0}};
+  const auto gemm = Gemm::create(desc, 1);
+  ASSERT_TRUE(gemm) << gemm.error().message();
+  EXPECT_EQ(gemm->implementation().find("amx") != std::string::npos, announced && productLimits().empty())
+      << gemm->implementation() << "; " << productLimits();
+  EXPECT_TRUE(announced || productLimits().empty()) << productLimits();
 }
 
 } // namespace
