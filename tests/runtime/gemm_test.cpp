@@ -325,6 +325,23 @@ TEST(Gemm, packsRowsThatShareCacheSets) {
   checkProduct(turned);
 }
 
+// Tall products by tiles have B packed, with all that may stand around them.
+TEST(Gemm, packsForTallProductsOfTiles) {
+  GemmDesc desc = product(DType::bf16, DType::bf16, 2048, 256, 256),
+           lower = product(DType::bf16, DType::bf16, 1024, 256, 256);
+  const std::string plain = Gemm::create(lower, 2)->implementation();
+  if (plain.find("amx") != std::string::npos)
+    EXPECT_EQ(Gemm::create(desc, 2)->implementation(), plain + " packed");
+  for (bool turned : {false, true}) {
+    desc = product(DType::bf16, DType::bf16, 2048, 256, 256, false, turned);
+    checkProduct(desc, 1);
+    desc.c.dtype = DType::f32;
+    desc.accumulate = true;
+    desc.bias = DType::f32;
+    checkProduct(desc);
+  }
+}
+
 /// A CPU with AMX multiplies bf16 by it, unless a virtual machine hides its tiles, which is said.
 TEST(GemmLimits, tilesAreUsedWhereTheyAre) {
   if (std::getenv("ONEDNN_MAX_CPU_ISA") || std::getenv("DNNL_MAX_CPU_ISA"))
