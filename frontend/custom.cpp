@@ -112,8 +112,7 @@ struct Custom::Definition {
 Recorded Custom::Definition::record(Tracer &tracer, const TracedFunction &fn, const std::string &what, ValueTypes types,
                                     Loc loc) const {
   try {
-    return tracer.recordBody(
-        title(), [&](std::span<const Tensor> arguments) { return fn(arguments); }, types);
+    return tracer.recordBody(title(), [&](std::span<const Tensor> arguments) { return fn(arguments); }, types);
   } catch (const Error &error) {
     if (!error.file().empty())
       throw;

@@ -87,11 +87,10 @@ private:
   Links &linksOf(Node node);
   int lastLinkBefore(Node node) const;
   int firstLinkFrom(Node node) const;
+  mlir::ValueRange valuesOf(Node node) const; // that others read
   void forEachAfter(Node node, llvm::function_ref<void(Node)> visit) const;
   void forEachBefore(Node node, llvm::function_ref<void(Node)> visit) const;
-  /// True if something is computed from the group.
-  bool leads(unsigned group) const;
-  /// How many nodes forEachAfter and forEachBefore visit, or more.
+  /// How many nodes forEachAfter visits, and forEachBefore at most.
   size_t edgesAfter(Node node) const;
   size_t edgesBefore(Node node) const;
   void spread(Node from);

@@ -41,7 +41,7 @@ FusionPaths::FusionPaths(const Fusion &fusion)
   for (Node node : llvm::reverse(nodes))
     forEachAfter(node, [&](Node to) { linksOf(node).up = std::min(linksOf(node).up, firstLinkFrom(to)); });
   for (auto [id, group] : llvm::enumerate(fusion.groups)) {
-    ofGroup[id].leads = leads(id);
+    ofGroup[id].leads = edgesAfter({static_cast<unsigned>(id), nullptr}) > 0;
     setSpan(group.first, group.last);
   }
 }
@@ -94,8 +94,12 @@ int FusionPaths::firstLinkFrom(Node node) const {
   return own != linkNumber.end() ? own->second : ofOp[fusion.order.lookup(node.op)].up;
 }
 
+ValueRange FusionPaths::valuesOf(Node node) const {
+  return node.op ? ValueRange(node.op->getResults()) : ValueRange(fusion.groups[node.group].results);
+}
+
 void FusionPaths::forEachAfter(Node node, llvm::function_ref<void(Node)> visit) const {
-  auto after = [&](Value value) {
+  for (Value value : valuesOf(node)) {
     if (auto known = fusion.users.find(value); known != fusion.users.end())
       for (unsigned user : known->second)
         visit({user, nullptr});
@@ -103,11 +107,7 @@ void FusionPaths::forEachAfter(Node node, llvm::function_ref<void(Node)> visit) 
       for (Operation *user : known->second)
         if (user->getNumResults() > 0)
           visit({~0u, user});
-  };
-  if (node.op)
-    llvm::for_each(node.op->getResults(), after);
-  else
-    llvm::for_each(fusion.groups[node.group].results, after);
+  }
 }
 
 void FusionPaths::forEachBefore(Node node, llvm::function_ref<void(Node)> visit) const {
@@ -141,24 +141,14 @@ struct Frontier {
 
 } // namespace
 
-bool FusionPaths::leads(unsigned group) const {
-  bool any = false;
-  forEachAfter({group, nullptr}, [&](Node) { any = true; });
-  return any;
-}
-
 size_t FusionPaths::edgesAfter(Node node) const {
   size_t edges = 0;
-  auto count = [&](Value value) {
+  for (Value value : valuesOf(node)) {
     if (auto known = fusion.users.find(value); known != fusion.users.end())
       edges += known->second.size();
     if (auto known = fusion.structuredUsers.find(value); known != fusion.structuredUsers.end())
-      edges += known->second.size();
-  };
-  if (node.op)
-    llvm::for_each(node.op->getResults(), count);
-  else
-    llvm::for_each(fusion.groups[node.group].results, count);
+      edges += llvm::count_if(known->second, [](Operation *user) { return user->getNumResults() > 0; });
+  }
   return edges;
 }
 
@@ -223,7 +213,7 @@ bool FusionPaths::hasOuterPath(unsigned a, unsigned b) const {
 
 void FusionPaths::merged(unsigned a, unsigned b, unsigned id) {
   ofGroup.push_back({std::min(ofGroup[a].up, ofGroup[b].up), std::max(ofGroup[a].down, ofGroup[b].down)});
-  ofGroup[id].leads = leads(id);
+  ofGroup[id].leads = edgesAfter({id, nullptr}) > 0;
   setSpan(fusion.groups[id].first, fusion.groups[id].last);
   spread({id, nullptr});
 }

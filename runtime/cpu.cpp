@@ -60,6 +60,13 @@ const std::array features{
 
 } // namespace
 
+bool hidesTiles() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned amxBf16 = 1u << 22;
+  const bool announced = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & amxBf16);
+  return announced && !(__get_cpuid_count(0x1d, 0, &a, &b, &c, &d) && a > 0);
+}
+
 std::string cpuFeatures() {
   std::string list;
   for (const Feature &feature : features)

@@ -1,5 +1,5 @@
 // To be preloaded: CPUID's leaves 0x1D and 0x1E as CPUs with AMX have them, where a virtual machine announces AMX and
-// hides them (runtime/gemm.cpp, hidesTiles), so that products of tiles are tested and measured there as well. CPUID
+// hides them (hidesTiles of runtime/cpu.h), so that products of tiles are tested and measured there as well. CPUID
 // faults, by arch_prctl(ARCH_SET_CPUID), and is answered here. Elsewhere it does nothing.
 #include <cpuid.h>
 #include <csignal>
@@ -13,12 +13,12 @@ namespace {
 
 using Sigaction = int (*)(int, const struct sigaction *, struct sigaction *);
 
-struct sigaction ofProgram {}; // what it would do with a SIGSEGV
+struct sigaction ofProgram{}; // what it would do with a SIGSEGV
 bool active = false;
 
-int setAction(const struct sigaction *action) {
+int realAction(int number, const struct sigaction *action, struct sigaction *old) {
   static const auto real = reinterpret_cast<Sigaction>(dlsym(RTLD_NEXT, "sigaction"));
-  return real(SIGSEGV, action, nullptr);
+  return real(number, action, old);
 }
 
 bool faultOnCpuid(bool on) {
@@ -59,7 +59,7 @@ void onFault(int number, siginfo_t *information, void *context) {
   } else if (ofProgram.sa_handler != SIG_DFL && ofProgram.sa_handler != SIG_IGN) {
     ofProgram.sa_handler(number);
   } else {
-    setAction(&ofProgram); // the fault comes again
+    realAction(SIGSEGV, &ofProgram, nullptr); // the fault comes again
   }
 }
 
@@ -69,19 +69,18 @@ __attribute__((constructor)) void showTiles() {
   const bool announced = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & amxBf16);
   if (!announced || __get_cpuid_max(0, nullptr) >= 0x1d)
     return;
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = onFault;
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
-  active = setAction(&action) == 0 && faultOnCpuid(true);
+  active = realAction(SIGSEGV, &action, nullptr) == 0 && faultOnCpuid(true);
 }
 
 } // namespace
 
 // A program's handler of SIGSEGV gets what is no CPUID.
 extern "C" int sigaction(int number, const struct sigaction *action, struct sigaction *old) noexcept {
-  static const auto real = reinterpret_cast<Sigaction>(dlsym(RTLD_NEXT, "sigaction"));
   if (number != SIGSEGV || !active)
-    return real(number, action, old);
+    return realAction(number, action, old);
   if (old)
     *old = ofProgram;
   if (action)
@@ -90,8 +89,7 @@ extern "C" int sigaction(int number, const struct sigaction *action, struct siga
 }
 
 extern "C" sighandler_t signal(int number, sighandler_t handler) noexcept {
-  struct sigaction action {
-  }, old{};
+  struct sigaction action{}, old{};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
   return sigaction(number, &action, &old) == 0 ? old.sa_handler : SIG_ERR;
