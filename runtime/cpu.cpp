@@ -1,6 +1,8 @@
 #include "runtime/cpu.h"
 #include <array>
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace tcc::runtime {
 namespace {
@@ -10,10 +12,17 @@ struct Feature {
   bool (*present)();
 };
 
-/// A bit of EDX of CPUID leaf 7.1, for what the compiler's own list lacks.
-bool leaf7Bit(unsigned bit) {
+/// A bit of EDX of CPUID leaf 7, for what the compiler's own list lacks.
+bool leaf7Bit(unsigned subleaf, unsigned bit) {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (d >> bit & 1) != 0;
+  return __get_cpuid_count(7, subleaf, &a, &b, &c, &d) && (d >> bit & 1) != 0;
+}
+
+/// Linux gives a process the state of AMX's tiles when it asks for it; without it their first use is a fault.
+bool mayUseTiles() {
+  constexpr int requestPermission = 0x1023, tileData = 18; // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  static const bool granted = syscall(SYS_arch_prctl, requestPermission, tileData) == 0;
+  return granted;
 }
 
 unsigned avx10Version() {
@@ -52,9 +61,11 @@ const std::array features{
     FEATURE("avx512vpopcntdq"),
     FEATURE("avx512bf16"),
     FEATURE("avx512fp16"),
-    Feature{"avx10.1", [] { return leaf7Bit(19); }},
-    Feature{"avx10.2", [] { return leaf7Bit(19) && avx10Version() >= 2; }},
-    Feature{"egpr", [] { return leaf7Bit(21); }},
+    Feature{"amx-bf16", [] { return leaf7Bit(0, 22) && mayUseTiles(); }},
+    Feature{"amx-tile", [] { return leaf7Bit(0, 24) && mayUseTiles(); }},
+    Feature{"avx10.1", [] { return leaf7Bit(1, 19); }},
+    Feature{"avx10.2", [] { return leaf7Bit(1, 19) && avx10Version() >= 2; }},
+    Feature{"egpr", [] { return leaf7Bit(1, 21); }},
 };
 #undef FEATURE
 
@@ -65,6 +76,10 @@ bool hidesTiles() {
   constexpr unsigned amxBf16 = 1u << 22;
   const bool announced = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & amxBf16);
   return announced && !(__get_cpuid_count(0x1d, 0, &a, &b, &c, &d) && a > 0);
+}
+
+bool hasTiles() {
+  return !requireCpuFeatures("avx512bf16,amx-bf16,amx-tile");
 }
 
 std::string cpuFeatures() {

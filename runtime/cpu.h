@@ -7,12 +7,16 @@
 
 namespace tcc::runtime {
 
-/// The features of this CPU that code may rely on, comma separated: "sse4.2,avx,avx2,fma,f16c,avx512f,...".
+/// The features of this CPU that code may rely on, comma separated: "sse4.2,avx,avx2,fma,f16c,avx512f,...". Of AMX's,
+/// which the system grants, the process asks for them.
 std::string cpuFeatures();
 
 /// True of a CPU that announces AMX and no tiles for it, as some virtual machines have: CPUID's leaf 7 says that there
 /// are products of tiles, and leaf 0x1D, by which oneDNN sizes its tiles, is not there.
 bool hidesTiles();
+
+/// Whether this process may multiply tiles of bf16 by AMX, 16 rows of 64 bytes each.
+bool hasTiles();
 
 /// Every feature that can be looked for, by LLVM's name: those that change which instructions kernels may use.
 std::vector<std::string_view> knownCpuFeatures();

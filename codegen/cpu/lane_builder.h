@@ -16,6 +16,7 @@ struct VectorTarget {
   bool hasAvx512 = false;       // masks and scalef
   bool hasF16 = false;          // conversions to and from f16
   bool hasBf16Products = false; // of pairs, 16 lanes at once
+  bool hasTiles = false;        // AMX's products of tiles of bf16
   bool steady = false;          // EmitOptions::steady
 };
 

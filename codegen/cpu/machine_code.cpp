@@ -1,4 +1,5 @@
 #include "codegen/cpu/machine_code.h"
+#include "runtime/cpu.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/MCSubtargetInfo.h"
@@ -17,6 +18,9 @@ static std::string featureText(const Target &target, bool native) {
   if (native)
     for (const auto &[name, present] : llvm::sys::getHostCPUFeatures())
       features.AddFeature(name, present);
+  if (native && !runtime::hasTiles()) // the CPU may have them and the system withhold them
+    for (const char *name : {"amx-tile", "amx-bf16"})
+      features.AddFeature(name, false);
   // With arithmetic of its own for f16, LLVM narrows f32 operations between roundings to f16 and fuses them there: a
   // rounding that the kernel has would be lost.
   features.AddFeature("avx512fp16", false);
@@ -73,6 +77,7 @@ VectorTarget vectorTarget(const llvm::TargetMachine &machine, const Target &targ
   if (bytes == 0)
     bytes = result.hasAvx512 ? 64 : has("+avx2") ? 32 : 16;
   result.lanes = std::max(4u, bytes / 4);
+  result.hasTiles = result.lanes == 16 && result.hasAvx512 && has("+avx512bf16,+amx-bf16,+amx-tile");
   // CPUs with AMX take eight cycles' worth of FMA for the product of pairs: f32 is twice as fast there.
   result.hasBf16Products = result.lanes == 16 && result.hasAvx512 && has("+avx512bf16,-amx-bf16");
   return result;
