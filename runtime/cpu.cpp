@@ -1,6 +1,7 @@
 #include "runtime/cpu.h"
 #include <array>
 #include <cpuid.h>
+#include <cstdlib>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,7 +22,10 @@ bool leaf7Bit(unsigned subleaf, unsigned bit) {
 /// Linux gives a process the state of AMX's tiles when it asks for it; without it their first use is a fault.
 bool mayUseTiles() {
   constexpr int requestPermission = 0x1023, tileData = 18; // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-  static const bool granted = syscall(SYS_arch_prctl, requestPermission, tileData) == 0;
+  static const bool granted = [] {
+    const char *wanted = std::getenv("TCC_TILES");
+    return !(wanted && std::string_view(wanted) == "0") && syscall(SYS_arch_prctl, requestPermission, tileData) == 0;
+  }();
   return granted;
 }
 
@@ -70,13 +74,6 @@ const std::array features{
 #undef FEATURE
 
 } // namespace
-
-bool hidesTiles() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned amxBf16 = 1u << 22;
-  const bool announced = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & amxBf16);
-  return announced && !(__get_cpuid_count(0x1d, 0, &a, &b, &c, &d) && a > 0);
-}
 
 bool hasTiles() {
   return !requireCpuFeatures("avx512bf16,amx-bf16,amx-tile");

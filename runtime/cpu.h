@@ -11,11 +11,7 @@ namespace tcc::runtime {
 /// which the system grants, the process asks for them.
 std::string cpuFeatures();
 
-/// True of a CPU that announces AMX and no tiles for it, as some virtual machines have: CPUID's leaf 7 says that there
-/// are products of tiles, and leaf 0x1D, by which oneDNN sizes its tiles, is not there.
-bool hidesTiles();
-
-/// Whether this process may multiply tiles of bf16 by AMX, 16 rows of 64 bytes each.
+/// Whether this process may multiply tiles of bf16 by AMX, 16 rows of 64 bytes each; never with TCC_TILES=0.
 bool hasTiles();
 
 /// Every feature that can be looked for, by LLVM's name: those that change which instructions kernels may use.

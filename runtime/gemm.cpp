@@ -1,8 +1,10 @@
-// Products through dnnl::matmul: checks, the choice between one primitive and one per batch element, execution.
+// Products by tiles where the CPU has them, else through dnnl::matmul: checks, the choice between one primitive and one
+// per batch element, execution.
 #include "runtime/gemm.h"
 #include "runtime/cpu.h"
 #include "runtime/memory.h"
 #include "runtime/threads.h"
+#include "runtime/tiles/product.h"
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -15,13 +17,10 @@ namespace {
 
 using dnnl::memory;
 
-/// With tiles of no rows oneDNN's products end in an illegal instruction; its own variables still decide.
-bool staysBelowTiles() {
-  return hidesTiles() && !std::getenv("ONEDNN_MAX_CPU_ISA") && !std::getenv("DNNL_MAX_CPU_ISA");
-}
-
+/// Products by tiles are those of tiles/; oneDNN's would end in an illegal instruction where a virtual machine shows
+/// AMX and hides CPUID's leaf 0x1D, by which it sizes its own. Its variables still decide.
 void limitInstructionSet() {
-  if (staysBelowTiles())
+  if (!std::getenv("ONEDNN_MAX_CPU_ISA") && !std::getenv("DNNL_MAX_CPU_ISA"))
     dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
 }
 
@@ -55,23 +54,14 @@ memory::desc describeMemory(const MatrixLayout &layout, int64_t rows, int64_t co
 
 using Primitive = dnnl::matmul::primitive_desc;
 
-bool usesTiles() {
-  constexpr int tiles = dnnl_cpu_isa_avx512_core_amx & ~dnnl_cpu_isa_avx512_core_bf16;
-  return (productInstructionSet() & tiles) == tiles;
-}
-
 /// Whether B is copied into the library's own layout before it is multiplied. Rows of f32 that lie a multiple of 4096
 /// bytes apart fall into the same cache sets: on Sapphire Rapids 1024 × 768 · 768 × 3072 runs at 0.52 of the speed that
 /// it has with B in blocks, the copy included. Where that distance is a power of two, and in bf16, oneDNN copies by
-/// itself; by tiles, products of thousands of rows of A, as it lies, gain all the same: 4096 × 384 · 384 × 1536 5 to 20
-/// %, products of 1024 rows nothing. A copy costs what 30 rows of A do.
+/// itself. A copy costs what 30 rows of A do.
 bool packsB(const GemmDesc &desc) {
-  if (desc.batchCount() != 1 || desc.k < 256 || desc.n < 256)
-    return false;
-  if (desc.b.dtype == DType::bf16)
-    return usesTiles() && desc.a.columnStride == 1 && desc.m >= 2048 && desc.k <= 4096 && desc.n <= 8192;
   const int64_t apart = desc.b.rowStride * byteSize(desc.b.dtype);
-  return desc.b.dtype == DType::f32 && desc.b.columnStride == 1 && desc.m >= 64 && apart % 4096 == 0 &&
+  return desc.batchCount() == 1 && desc.k >= 256 && desc.n >= 256 && desc.b.dtype == DType::f32 &&
+         desc.b.columnStride == 1 && desc.m >= 64 && apart % 4096 == 0 &&
          !std::has_single_bit(static_cast<uint64_t>(apart));
 }
 
@@ -114,12 +104,13 @@ bool onlyReferenceHere(GemmDesc desc) {
   return isReference(makePrimitive(desc, false));
 }
 
-enum class Way { nothing, fill, whole, perBatch };
+enum class Way { nothing, fill, tiles, whole, perBatch };
 
 struct Choice {
   Way way = Way::nothing;
-  GemmDesc desc; // as given to oneDNN: C has unit column stride
+  GemmDesc desc; // as it is computed: C has unit column stride
   bool swapped = false;
+  std::optional<tiles::Product> tiles;
   Primitive primitive;
   dnnl::reorder::primitive_desc packing; // of B, where it is packed
   int64_t scratchEach = 0;               // per concurrent use, a multiple of 64
@@ -178,6 +169,11 @@ Expected<Choice> choose(const GemmDesc &desc, int threads) {
     if (layout.rowStride == 0 || layout.columnStride == 0 || (layout.rowStride != 1 && layout.columnStride != 1))
       return Error(std::string(choice.swapped ? (*operand == 'a' ? "b" : "a") : operand) + " of product " +
                    describe(desc) + " has neither unit row nor unit column stride; copy it first");
+  if ((choice.tiles = tiles::Product::plan(used, threads))) {
+    choice.way = Way::tiles;
+    choice.scratchEach = aligned(static_cast<size_t>(choice.tiles->scratchBytes()));
+    return choice;
+  }
   try {
     ThreadCountScope scope(threads);
     try {
@@ -280,15 +276,10 @@ const std::string &Gemm::implementation() const {
   return impl->implementation;
 }
 
-int productInstructionSet() {
+std::string productInstructions() {
   cpuEngine(); // the limit comes first
-  return static_cast<int>(dnnl::get_effective_cpu_isa());
-}
-
-std::string productLimits() {
-  if (!staysBelowTiles())
-    return {};
-  return "bf16 without AMX: the CPU announces it, and a virtual machine hides its tiles (CPUID leaf 0x1D)";
+  const std::string library = "oneDNN's " + std::to_string(static_cast<int>(dnnl::get_effective_cpu_isa()));
+  return hasTiles() ? library + " and AMX's tiles" : library;
 }
 
 Expected<int64_t> scratchpadBytes(const GemmDesc &desc, int threads) {
@@ -305,8 +296,8 @@ Expected<Gemm> Gemm::create(const GemmDesc &desc, int threads) {
   auto impl = std::make_unique<Impl>();
   impl->given = desc;
   impl->choice = *choice;
-  if (choice->way == Way::nothing || choice->way == Way::fill) {
-    impl->implementation = choice->way == Way::fill ? "zero" : "none";
+  if (choice->way == Way::nothing || choice->way == Way::fill || choice->way == Way::tiles) {
+    impl->implementation = choice->tiles ? choice->tiles->name() : choice->way == Way::fill ? "zero" : "none";
     return Gemm(std::move(impl));
   }
   try {
@@ -359,6 +350,10 @@ Error Gemm::run(const void *a, const void *b, void *c, const void *bias, void *s
   }
   if (choice.swapped)
     std::swap(a, b);
+  if (choice.way == Way::tiles) {
+    choice.tiles->run(a, b, c, bias, scratch);
+    return Error::success();
+  }
   try {
     if (choice.way == Way::whole) {
       impl->runOne(impl->workers[0], a, b, c, bias, scratch);

@@ -1,4 +1,4 @@
-// Matrix products by oneDNN: C[b] = A[b] * B[b] (+ bias) (+ C[b]), every operand given by element strides.
+// Matrix products by AMX's tiles or by oneDNN: C[b] = A[b] * B[b] (+ bias) (+ C[b]), every operand given by element strides.
 // No oneDNN type shows here, so that the plan and the compiler can include this header.
 #pragma once
 #include "runtime/dtype.h"
@@ -73,7 +73,7 @@ public:
 
   /// Bytes of 64-byte aligned scratch that run() needs; 0 for none.
   int64_t scratchpadBytes() const;
-  /// oneDNN's name of the implementation ("brg:avx512_core_bf16"), "zero" or "none" for empty products.
+  /// "amx bf16", "amx 3 x bf16" (of f32), oneDNN's name ("brg:avx512_core_bf16"), "zero" or "none" for empty products.
   const std::string &implementation() const;
   /// `bias` and `scratch` may be null when not asked for. Equal inputs give equal bits.
   Error run(const void *a, const void *b, void *c, const void *bias, void *scratch) const;
@@ -84,10 +84,8 @@ private:
   std::unique_ptr<Impl> impl;
 };
 
-/// oneDNN's number of the instruction set that products use.
-int productInstructionSet();
-/// Why products do without instructions that the CPU announces, for people; empty where they do not.
-std::string productLimits();
+/// The instruction sets that products use, oneDNN's by its number: what their speed holds for.
+std::string productInstructions();
 
 /// Scratch of a product at this thread count, for the compiler's memory plan. Errors as for Gemm::create.
 Expected<int64_t> scratchpadBytes(const GemmDesc &desc, int threads);

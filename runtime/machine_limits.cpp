@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t fileVersion = 2;
+constexpr int64_t fileVersion = 3;
 
 double secondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -125,7 +125,7 @@ std::optional<MachineLimits> remembered(int threads) {
   auto json = parseJson(*text, 4096, path);
   if (!json || !json->is_object() || json->value("version", Json()) != fileVersion ||
       json->value("processor", Json()) != processorName() ||
-      json->value("instruction_set", Json()) != productInstructionSet())
+      json->value("instructions", Json()) != productInstructions())
     return std::nullopt;
   auto figure = [&](const char *key) {
     const Json value = json->value(key, Json());
@@ -150,7 +150,7 @@ std::string remember(const MachineLimits &limits) {
     fs::permissions(folder, fs::perms::owner_all, problem);
   const Json json = {{"version", fileVersion},
                      {"processor", processorName()},
-                     {"instruction_set", productInstructionSet()},
+                     {"instructions", productInstructions()},
                      {"threads", limits.threads},
                      {"product_flops", limits.productFlops},
                      {"bf16_product_flops", limits.bf16ProductFlops},

@@ -11,19 +11,18 @@ using namespace mlir;
 
 namespace tcc::cpu {
 
+/// By tiles products are so fast that what they read and write counts.
+CpuTarget::CpuTarget(EmitOptions given, int threads) : options(std::move(given)), threads(threads) {
+  std::string error; // of an unknown CPU is given by emit
+  if (std::unique_ptr<llvm::TargetMachine> machine = createMachine(options.target, error))
+    vectors = vectorTarget(*machine, options.target);
+  data.narrowActivations = vectors.hasTiles;
+}
+
 bool CpuTarget::supports(StringRef op) const {
   return op == CondOp::getOperationName() || op == RepeatOp::getOperationName() || op == MatmulOp::getOperationName() ||
          op == FlashAttentionOp::getOperationName() || op == FlashAttentionBackwardOp::getOperationName() ||
          op == CustomOp::getOperationName();
-}
-
-const VectorTarget &CpuTarget::vectors() const {
-  std::call_once(lookOnce, [&] {
-    std::string error; // of an unknown CPU is given by emit
-    if (std::unique_ptr<llvm::TargetMachine> machine = createMachine(options.target, error))
-      seen = vectorTarget(*machine, options.target);
-  });
-  return seen;
 }
 
 bool CpuTarget::hasKernel(Operation *op) const {
@@ -34,7 +33,7 @@ bool CpuTarget::hasKernel(Operation *op) const {
 
 int64_t CpuTarget::scratchBytes(Operation *op) const {
   if (std::optional<AttentionForm> form = AttentionForm::of(op))
-    return attentionScratch(op, threads, AttentionBlocks(*form, vectors()));
+    return attentionScratch(op, threads, AttentionBlocks(*form, vectors));
   auto product = dyn_cast<MatmulOp>(op);
   if (!product)
     return 0;
@@ -53,7 +52,7 @@ std::optional<std::vector<std::string>> CpuTarget::emit(ArrayRef<KernelSource> k
 
 bool CpuTarget::lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels, std::string &error) const {
   if (std::optional<AttentionForm> form = AttentionForm::of(call.op)) {
-    lowerAttention(call, *form, threads, AttentionBlocks(*form, vectors()), plan, kernels);
+    lowerAttention(call, *form, threads, AttentionBlocks(*form, vectors), plan, kernels);
     return true;
   }
   if (isa<CustomOp>(call.op)) {

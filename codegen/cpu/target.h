@@ -3,14 +3,13 @@
 #include "codegen/cpu/emit_kernels.h"
 #include "codegen/cpu/lane_builder.h"
 #include "codegen/target.h"
-#include <mutex>
 
 namespace tcc::cpu {
 
 class CpuTarget : public tcc::Target {
 public:
   /// `threads` at run time: what products' scratch is sized for.
-  CpuTarget(EmitOptions options, int threads) : options(std::move(options)), threads(threads) {}
+  CpuTarget(EmitOptions options, int threads);
 
   const TargetModel &model() const override { return data; }
   bool supports(llvm::StringRef op) const override;
@@ -26,12 +25,8 @@ public:
 private:
   EmitOptions options;
   int threads;
-  TargetModel data; // whose defaults are the CPU's
-  mutable std::once_flag lookOnce;
-  mutable VectorTarget seen;
-
-  /// What the vector code may use, looked at when it is first asked for.
-  const VectorTarget &vectors() const;
+  TargetModel data;     // whose defaults are the CPU's
+  VectorTarget vectors; // what vector code may use
 };
 
 } // namespace tcc::cpu

@@ -41,8 +41,8 @@ int runDoctor(llvm::raw_ostream &os) {
   const int64_t memory = static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
   row(true, "memory", std::to_string(memory >> 20) + " MiB");
   row(true, "LLVM", LLVM_VERSION_STRING);
-  const std::string limits = runtime::productLimits();
-  row(true, "oneDNN", dnnlVersion() + (limits.empty() ? "" : "; " + limits));
+  row(true, "oneDNN", dnnlVersion());
+  row(true, "products", runtime::hasTiles() ? "bf16 by AMX's tiles, f32 by three bf16 parts" : "f32 and bf16 by oneDNN");
   const bool mapped = ::access("/proc/self/fd", R_OK) == 0;
   missing += !mapped;
   row(mapped, "/proc",

@@ -66,7 +66,7 @@ TEST_F(EstimateTest, saysTheBytesOfTheRealRun) {
 }
 
 TEST_F(EstimateTest, componentsAddUp) {
-  const std::string text = estimated({"--batch=4"});
+  const std::string text = estimated({"--batch=1"});
   std::istringstream lines(text);
   std::map<std::string, double> rows;
   const std::regex row("  ([a-z ,']+?) +([0-9.]+) MB");

@@ -1,6 +1,6 @@
 // To be preloaded: CPUID's leaves 0x1D and 0x1E as CPUs with AMX have them, where a virtual machine announces AMX and
-// hides them (hidesTiles of runtime/cpu.h), so that products of tiles are tested and measured there as well. CPUID
-// faults, by arch_prctl(ARCH_SET_CPUID), and is answered here. Elsewhere it does nothing.
+// hides them, so that oneDNN's products of tiles, PyTorch's among them, can be measured there as well. CPUID faults, by
+// arch_prctl(ARCH_SET_CPUID), and is answered here. Elsewhere it does nothing.
 #include <cpuid.h>
 #include <csignal>
 #include <cstring>

@@ -1,0 +1,150 @@
+#include "runtime/tiles/multiply.h"
+#include <algorithm>
+#include <immintrin.h>
+
+namespace tcc::runtime::tiles {
+namespace {
+
+struct alignas(64) Configuration {
+  uint8_t palette = 1, firstRow = 0;
+  uint8_t reserved[14] = {};
+  uint16_t rowBytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+// Tiles 0 to 3 are sums, by rows; 4 and 5 of the left panel, 6 and 7 of the right one.
+
+TCC_TILES inline void loadLeft(const char *from) {
+  _tile_loadd(4, from, 64);
+  _tile_loadd(5, from + tileBytes, 64);
+}
+TCC_TILES inline void loadRight(const char *from) {
+  _tile_loadd(6, from, 64);
+  _tile_loadd(7, from + tileBytes, 64);
+}
+TCC_TILES inline void multiplyLoaded() {
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+}
+
+} // namespace
+
+Tiles::Tiles() {
+  const Configuration configuration;
+  asm volatile("" : : "m"(configuration));
+  _tile_loadconfig(&configuration);
+}
+
+Tiles::~Tiles() {
+  _tile_release();
+}
+
+TCC_TILES void multiply(const char *left, const char *right, int64_t steps, int parts, float *sums, int64_t stride,
+                        bool accumulate) {
+  const int64_t rowBytes = stride * static_cast<int64_t>(sizeof(float));
+  float *lower = sums + 16 * stride;
+  asm volatile("" : : : "memory"); // the instructions do not say what they read
+  if (accumulate) {
+    _tile_loadd(0, sums, rowBytes);
+    _tile_loadd(1, sums + 16, rowBytes);
+    _tile_loadd(2, lower, rowBytes);
+    _tile_loadd(3, lower + 16, rowBytes);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  constexpr int64_t part = 2 * tileBytes;
+  if (parts == 1) {
+    for (int64_t step = 0; step < steps; ++step, left += part, right += part) {
+      loadLeft(left);
+      loadRight(right);
+      multiplyLoaded();
+    }
+  } else {
+    for (int64_t step = 0; step < steps; ++step, left += 3 * part, right += 3 * part) {
+      loadLeft(left + 2 * part);
+      loadRight(right);
+      multiplyLoaded();
+      loadLeft(left + part);
+      multiplyLoaded();
+      loadRight(right + part);
+      multiplyLoaded();
+      loadLeft(left);
+      multiplyLoaded();
+      loadRight(right + 2 * part);
+      multiplyLoaded();
+      loadRight(right);
+      multiplyLoaded();
+    }
+  }
+  _tile_stored(0, sums, rowBytes);
+  _tile_stored(1, sums + 16, rowBytes);
+  _tile_stored(2, lower, rowBytes);
+  _tile_stored(3, lower + 16, rowBytes);
+  asm volatile("" : : : "memory");
+}
+
+namespace {
+
+TCC_TILES inline __m512 loadFloats(const void *data, DType dtype, int64_t first, __mmask16 mask) {
+  if (dtype == DType::f32)
+    return _mm512_maskz_loadu_ps(mask, static_cast<const float *>(data) + first);
+  const __m256i half = _mm256_maskz_loadu_epi16(mask, static_cast<const uint16_t *>(data) + first);
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+} // namespace
+
+TCC_TILES void multiplyPlainly(const Operand &left, const Operand &right, int64_t depth, float *sums, bool accumulate) {
+  constexpr int64_t rows = 8;
+  const __m512i index = _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+                                           _mm512_set1_epi32(static_cast<int>(right.lineStride)));
+  const auto *a = static_cast<const float *>(left.data);
+  for (int64_t half = 0; half < std::min(panelLines, right.lines); half += 16) {
+    const auto mask = static_cast<__mmask16>((1u << std::min<int64_t>(16, right.lines - half)) - 1);
+    for (int64_t first = 0; first < std::min(panelLines, left.lines); first += rows) {
+      const int64_t there = std::min(rows, left.lines - first);
+      float *to = sums + first * panelLines + half;
+      __m512 sum[rows];
+      for (int64_t i = 0; i < rows; ++i)
+        sum[i] = accumulate ? _mm512_loadu_ps(to + i * panelLines) : _mm512_setzero_ps();
+      const auto *b = static_cast<const float *>(right.data) + half * right.lineStride;
+      for (int64_t k = 0; k < depth; ++k, b += right.depthStride) {
+        const __m512 row = right.lineStride == 1
+                               ? _mm512_maskz_loadu_ps(mask, b)
+                               : _mm512_mask_i32gather_ps(_mm512_setzero_ps(), mask, index, b, sizeof(float));
+        for (int64_t i = 0; i < there; ++i)
+          sum[i] =
+              _mm512_fmadd_ps(_mm512_set1_ps(a[(first + i) * left.lineStride + k * left.depthStride]), row, sum[i]);
+      }
+      for (int64_t i = 0; i < rows; ++i)
+        _mm512_storeu_ps(to + i * panelLines, sum[i]);
+    }
+  }
+}
+
+TCC_TILES void finish(const float *sums, int64_t rows, int64_t columns, const Results &results) {
+  for (int64_t half = 0; half < columns; half += 16) {
+    const auto mask = static_cast<__mmask16>((1u << std::min<int64_t>(16, columns - half)) - 1);
+    const __m512 bias = results.bias ? loadFloats(results.bias, results.biasType, half, mask) : _mm512_setzero_ps();
+    for (int64_t row = 0; row < rows; ++row) {
+      __m512 x = _mm512_loadu_ps(sums + row * panelLines + half);
+      const int64_t at = row * results.stride + half;
+      if (results.bias)
+        x = _mm512_add_ps(x, bias);
+      if (results.accumulate)
+        x = _mm512_add_ps(x, loadFloats(results.c, results.dtype, at, mask));
+      if (results.dtype == DType::f32)
+        _mm512_mask_storeu_ps(static_cast<float *>(results.c) + at, mask, x);
+      else
+        _mm256_mask_storeu_epi16(static_cast<uint16_t *>(results.c) + at, mask,
+                                 reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
+    }
+  }
+}
+
+} // namespace tcc::runtime::tiles

@@ -1,0 +1,204 @@
+#include "runtime/tiles/product.h"
+#include "runtime/cpu.h"
+#include "runtime/threads.h"
+#include <algorithm>
+#include <array>
+
+namespace tcc::runtime::tiles {
+namespace {
+
+constexpr int64_t mostResidentBytes = int64_t{8} << 20, mostSumsBytes = int64_t{1} << 20;
+constexpr int64_t panelSums = panelLines * panelLines, sumBytes = panelSums * static_cast<int64_t>(sizeof(float));
+constexpr int64_t mostSlabPanels = 16;
+
+Operand leftOf(const GemmDesc &desc) {
+  const MatrixLayout a = normalized(desc.a, desc.m, desc.k);
+  return {nullptr, a.dtype, desc.m, a.rowStride, desc.k, a.columnStride};
+}
+
+Operand rightOf(const GemmDesc &desc) {
+  const MatrixLayout b = normalized(desc.b, desc.k, desc.n);
+  return {nullptr, b.dtype, desc.n, b.columnStride, desc.k, b.rowStride};
+}
+
+const char *offset(const void *data, DType dtype, int64_t elements) {
+  return static_cast<const char *>(data) + elements * byteSize(dtype);
+}
+
+} // namespace
+
+/// One product of a batch.
+struct Product::Call {
+  Operand left, right;
+  void *c;
+  const void *bias;
+  char *scratch;
+  bool alone; // by one thread
+
+  template <typename Fn>
+  void divide(int threads, Fn &&fn) const {
+    if (alone)
+      fn(0);
+    else
+      parallelRun(threads, fn);
+  }
+};
+
+int64_t Product::residentPanels() const {
+  return ceilDiv(leftIsResident ? desc.m : desc.n, panelLines);
+}
+
+std::optional<Product> Product::plan(const GemmDesc &desc, int threads) {
+  constexpr int64_t fewLines = 16;
+  const MatrixLayout c = normalized(desc.c, desc.m, desc.n);
+  if (!hasTiles() || c.columnStride != 1 || std::min(desc.m, desc.n) < fewLines || desc.geluGradient ||
+      (desc.a.dtype != DType::f32 && desc.a.dtype != DType::bf16))
+    return std::nullopt;
+  Product product;
+  product.desc = desc;
+  product.desc.c = c;
+  product.threads = threads;
+  product.parts = leftOf(desc).parts();
+  product.leftIsResident = desc.m <= desc.n;
+  product.byBatch = desc.batchCount() >= threads && desc.batchCount() > 1;
+
+  const int64_t steps = ceilDiv(desc.k, tileDepth);
+  const int64_t blocks = product.parts == 1 ? ceilDiv(steps, 32) : steps <= 16 ? 1 : ceilDiv(steps, 8);
+  product.block = ceilDiv(steps, blocks) * tileDepth;
+  const int64_t resident = product.residentPanels(), blockBytes = resident * panelBytes(product.block, product.parts);
+  const bool addsUp = desc.c.dtype == DType::f32;
+  product.chunk = product.block * (addsUp ? std::clamp<int64_t>(mostResidentBytes / blockBytes, 1, blocks) : blocks);
+  product.greatestAt = resident * panelBytes(product.chunk, product.parts);
+  product.residentBytes = product.greatestAt + ceilDiv(resident * product.chunk / product.block * 4, 64) * 64;
+
+  const bool keepsSums = product.chunk > product.block;
+  const int64_t panels = ceilDiv(product.leftIsResident ? desc.n : desc.m, panelLines);
+  const int64_t most =
+      keepsSums ? std::clamp<int64_t>(mostSumsBytes / (resident * sumBytes), 4, mostSlabPanels) : mostSlabPanels;
+  const int64_t dividers = product.byBatch ? 1 : threads;
+  product.slabPanels = ceilDiv(panels, dividers * ceilDiv(panels, dividers * most));
+  product.slabs = ceilDiv(panels, product.slabPanels);
+  product.cuts = std::min(resident, ceilDiv(dividers, product.slabs));
+  product.slabBytes = product.slabPanels * panelBytes(product.block, product.parts);
+  product.sumsBytes = keepsSums ? ceilDiv(resident, product.cuts) * product.slabPanels * sumBytes : sumBytes;
+  const int64_t ofThread = product.slabBytes + product.sumsBytes;
+  product.bytes =
+      product.byBatch ? threads * (product.residentBytes + ofThread) : product.residentBytes + threads * ofThread;
+  return product;
+}
+
+void Product::run(const void *a, const void *b, void *c, const void *bias, void *scratch) const {
+  auto runElement = [&](int64_t i, char *memory, bool alone) {
+    auto at = [&](const void *data, const MatrixLayout &layout) {
+      return offset(data, layout.dtype,
+                    i / desc.batch[1] * layout.batchStrides[0] + i % desc.batch[1] * layout.batchStrides[1]);
+    };
+    Call call{leftOf(desc), rightOf(desc), const_cast<char *>(at(c, desc.c)), bias, memory, alone};
+    call.left.data = at(a, desc.a);
+    call.right.data = at(b, desc.b);
+    runOne(call);
+  };
+  auto *memory = static_cast<char *>(scratch);
+  if (!byBatch) {
+    for (int64_t i = 0; i < desc.batchCount(); ++i)
+      runElement(i, memory, false);
+    return;
+  }
+  parallelRun(threads, [&](int64_t thread) {
+    const Range range = cutRange(desc.batchCount(), 1, threads, thread);
+    for (int64_t i = range.begin; i < range.end; ++i)
+      runElement(i, memory + thread * (bytes / threads), true);
+  });
+}
+
+uint32_t *Product::greatestOf(const Call &call) const {
+  return reinterpret_cast<uint32_t *>(call.scratch + greatestAt);
+}
+
+void Product::runOne(const Call &call) const {
+  const Operand &resident = leftIsResident ? call.left : call.right;
+  for (int64_t begin = 0; begin < desc.k; begin += chunk) {
+    const Stretch depth{0, 0, begin, std::min(chunk, desc.k - begin)};
+    call.divide(threads, [&](int64_t thread) {
+      const Range panels = call.alone ? Range{0, residentPanels()} : cutRange(residentPanels(), 1, threads, thread);
+      char *to = call.scratch;
+      uint32_t *greatest = greatestOf(call);
+      for (int64_t at = 0; at < depth.depth; at += block, greatest += residentPanels()) {
+        const Stretch part{panels.begin, panels.end - panels.begin, begin + at, std::min(block, depth.depth - at)};
+        const int64_t bytesOfPanel = panelBytes(part.depth, parts);
+        pack(resident, leftIsResident ? Side::left : Side::right, part, to + panels.begin * bytesOfPanel,
+             greatest + panels.begin);
+        to += residentPanels() * bytesOfPanel;
+      }
+    });
+    const int64_t workers = call.alone ? 1 : threads;
+    call.divide(threads, [&](int64_t thread) {
+      const Tiles tiles;
+      const Range tasks = cutRange(slabs * cuts, 1, workers, thread);
+      char *memory = call.scratch + residentBytes + thread * (slabBytes + sumsBytes);
+      for (int64_t task = tasks.begin; task < tasks.end; ++task)
+        runTask(call, task, memory, depth);
+    });
+  }
+}
+
+/// Where a block of C is, and how much of it is there.
+struct Product::Block {
+  Results results;
+  int64_t row, column, rows, columns;
+};
+
+Product::Block Product::blockAt(const Call &call, int64_t residentPanel, int64_t otherPanel, bool isFirst) const {
+  const int64_t row = (leftIsResident ? residentPanel : otherPanel) * panelLines;
+  const int64_t column = (leftIsResident ? otherPanel : residentPanel) * panelLines;
+  Results results;
+  results.c = const_cast<char *>(offset(call.c, desc.c.dtype, row * desc.c.rowStride + column));
+  results.dtype = desc.c.dtype;
+  results.stride = desc.c.rowStride;
+  if (desc.bias && isFirst) {
+    results.biasType = *desc.bias;
+    results.bias = offset(call.bias, *desc.bias, column);
+  }
+  results.accumulate = desc.accumulate || !isFirst;
+  return {results, row, column, std::min(panelLines, desc.m - row), std::min(panelLines, desc.n - column)};
+}
+
+/// A slab against one cut of the resident panels, over a chunk of depth.
+void Product::runTask(const Call &call, int64_t task, char *memory, const Stretch &depth) const {
+  const Operand &operand = leftIsResident ? call.right : call.left;
+  const int64_t firstPanel = task / cuts * slabPanels;
+  const int64_t panels = std::min(slabPanels, ceilDiv(operand.lines, panelLines) - firstPanel);
+  const Range cut = cutRange(residentPanels(), 1, cuts, task % cuts);
+  const bool isOneBlock = depth.depth <= block;
+  auto *sums = reinterpret_cast<float *>(memory + slabBytes);
+  const char *resident = call.scratch;
+  const uint32_t *ofResident = greatestOf(call);
+  std::array<uint32_t, mostSlabPanels> ofSlab;
+  for (int64_t at = 0; at < depth.depth; at += block, ofResident += residentPanels()) {
+    const Stretch part{firstPanel, panels, depth.firstDepth + at, std::min(block, depth.depth - at)};
+    const int64_t steps = ceilDiv(part.depth, tileDepth), bytesOfPanel = panelBytes(part.depth, parts);
+    pack(operand, leftIsResident ? Side::right : Side::left, part, memory, ofSlab.data());
+    for (int64_t r = cut.begin; r < cut.end; ++r)
+      for (int64_t s = 0; s < panels; ++s) {
+        const char *x = resident + r * bytesOfPanel, *y = memory + s * bytesOfPanel;
+        const Block to = blockAt(call, r, firstPanel + s, depth.firstDepth == 0);
+        const bool byParts = parts == 1 || (splits(ofResident[r]) && splits(ofSlab[s]));
+        const bool direct = isOneBlock && byParts && to.rows == panelLines && to.columns == panelLines &&
+                            to.results.dtype == DType::f32 && !to.results.bias;
+        float *sum = direct       ? static_cast<float *>(to.results.c)
+                     : isOneBlock ? sums
+                                  : sums + ((r - cut.begin) * slabPanels + s) * panelSums;
+        if (byParts)
+          multiply(leftIsResident ? x : y, leftIsResident ? y : x, steps, parts, sum,
+                   direct ? to.results.stride : panelLines, direct ? to.results.accumulate : at > 0);
+        else
+          multiplyPlainly(call.left.from(to.row, part.firstDepth), call.right.from(to.column, part.firstDepth),
+                          part.depth, sum, at > 0);
+        if (!direct && at + part.depth == depth.depth)
+          finish(sum, to.rows, to.columns, to.results);
+      }
+    resident += residentPanels() * bytesOfPanel;
+  }
+}
+
+} // namespace tcc::runtime::tiles
