@@ -2,6 +2,10 @@
 #include <algorithm>
 #include <immintrin.h>
 
+// GCC 12, of lanes that its intrinsics leave undefined.
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+
 namespace tcc::runtime::tiles {
 namespace {
 

@@ -2,8 +2,9 @@
 #include <algorithm>
 #include <immintrin.h>
 
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized" // GCC 12, of lanes that its intrinsics leave undefined
+// GCC 12, of lanes that its intrinsics leave undefined.
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
 namespace tcc::runtime::tiles {
 namespace {

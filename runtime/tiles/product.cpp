@@ -66,12 +66,12 @@ std::optional<Product> Product::plan(const GemmDesc &desc, int threads) {
   const int64_t blocks = product.parts == 1 ? ceilDiv(steps, 32) : steps <= 16 ? 1 : ceilDiv(steps, 8);
   product.block = ceilDiv(steps, blocks) * tileDepth;
   const int64_t resident = product.residentPanels(), blockBytes = resident * panelBytes(product.block, product.parts);
-  const bool addsUp = desc.c.dtype == DType::f32;
-  product.chunk = product.block * (addsUp ? std::clamp<int64_t>(mostResidentBytes / blockBytes, 1, blocks) : blocks);
+  product.chunk = product.block * std::clamp<int64_t>(mostResidentBytes / blockBytes, 1, blocks);
+  product.carriesSums = product.chunk < desc.k && desc.c.dtype != DType::f32;
   product.greatestAt = resident * panelBytes(product.chunk, product.parts);
   product.residentBytes = product.greatestAt + ceilDiv(resident * product.chunk / product.block * 4, 64) * 64;
 
-  const bool keepsSums = product.chunk > product.block;
+  const bool keepsSums = product.keepsSums();
   const int64_t panels = ceilDiv(product.leftIsResident ? desc.n : desc.m, panelLines);
   const int64_t most =
       keepsSums ? std::clamp<int64_t>(mostSumsBytes / (resident * sumBytes), 4, mostSlabPanels) : mostSlabPanels;
@@ -81,9 +81,11 @@ std::optional<Product> Product::plan(const GemmDesc &desc, int threads) {
   product.cuts = std::min(resident, ceilDiv(dividers, product.slabs));
   product.slabBytes = product.slabPanels * panelBytes(product.block, product.parts);
   product.sumsBytes = keepsSums ? ceilDiv(resident, product.cuts) * product.slabPanels * sumBytes : sumBytes;
-  const int64_t ofThread = product.slabBytes + product.sumsBytes;
-  product.bytes =
-      product.byBatch ? threads * (product.residentBytes + ofThread) : product.residentBytes + threads * ofThread;
+  const int64_t ofThread = product.slabBytes + (product.carriesSums ? 0 : product.sumsBytes);
+  product.carriedAt = product.residentBytes + dividers * ofThread;
+  product.bytes = product.carriedAt + (product.carriesSums ? product.slabs * product.cuts * product.sumsBytes : 0);
+  if (product.byBatch)
+    product.bytes *= threads;
   return product;
 }
 
@@ -135,7 +137,7 @@ void Product::runOne(const Call &call) const {
     call.divide(threads, [&](int64_t thread) {
       const Tiles tiles;
       const Range tasks = cutRange(slabs * cuts, 1, workers, thread);
-      char *memory = call.scratch + residentBytes + thread * (slabBytes + sumsBytes);
+      char *memory = call.scratch + residentBytes + thread * (slabBytes + (carriesSums ? 0 : sumsBytes));
       for (int64_t task = tasks.begin; task < tasks.end; ++task)
         runTask(call, task, memory, depth);
     });
@@ -170,7 +172,9 @@ void Product::runTask(const Call &call, int64_t task, char *memory, const Stretc
   const int64_t panels = std::min(slabPanels, ceilDiv(operand.lines, panelLines) - firstPanel);
   const Range cut = cutRange(residentPanels(), 1, cuts, task % cuts);
   const bool isOneBlock = depth.depth <= block;
-  auto *sums = reinterpret_cast<float *>(memory + slabBytes);
+  const bool isBegun = carriesSums && depth.firstDepth > 0;
+  auto *sums =
+      reinterpret_cast<float *>(carriesSums ? call.scratch + carriedAt + task * sumsBytes : memory + slabBytes);
   const char *resident = call.scratch;
   const uint32_t *ofResident = greatestOf(call);
   std::array<uint32_t, mostSlabPanels> ofSlab;
@@ -181,20 +185,20 @@ void Product::runTask(const Call &call, int64_t task, char *memory, const Stretc
     for (int64_t r = cut.begin; r < cut.end; ++r)
       for (int64_t s = 0; s < panels; ++s) {
         const char *x = resident + r * bytesOfPanel, *y = memory + s * bytesOfPanel;
-        const Block to = blockAt(call, r, firstPanel + s, depth.firstDepth == 0);
+        const Block to = blockAt(call, r, firstPanel + s, carriesSums || depth.firstDepth == 0);
         const bool byParts = parts == 1 || (splits(ofResident[r]) && splits(ofSlab[s]));
         const bool direct = isOneBlock && byParts && to.rows == panelLines && to.columns == panelLines &&
                             to.results.dtype == DType::f32 && !to.results.bias;
-        float *sum = direct       ? static_cast<float *>(to.results.c)
-                     : isOneBlock ? sums
-                                  : sums + ((r - cut.begin) * slabPanels + s) * panelSums;
+        float *sum = direct        ? static_cast<float *>(to.results.c)
+                     : keepsSums() ? sums + ((r - cut.begin) * slabPanels + s) * panelSums
+                                   : sums;
         if (byParts)
           multiply(leftIsResident ? x : y, leftIsResident ? y : x, steps, parts, sum,
-                   direct ? to.results.stride : panelLines, direct ? to.results.accumulate : at > 0);
+                   direct ? to.results.stride : panelLines, direct ? to.results.accumulate : at > 0 || isBegun);
         else
           multiplyPlainly(call.left.from(to.row, part.firstDepth), call.right.from(to.column, part.firstDepth),
-                          part.depth, sum, at > 0);
-        if (!direct && at + part.depth == depth.depth)
+                          part.depth, sum, at > 0 || isBegun);
+        if (!direct && at + part.depth == depth.depth && (!carriesSums || part.firstDepth + part.depth == desc.k))
           finish(sum, to.rows, to.columns, to.results);
       }
     resident += residentPanels() * bytesOfPanel;

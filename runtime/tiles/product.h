@@ -5,7 +5,7 @@
 //      element is packed once, and multiplied with all resident panels.
 //   3. Depth is cut into blocks, so that a slab stays in the second-level cache; its sums wait in the thread's memory
 //      from one block to the next. Where the resident operand is too large, depth is cut into chunks first, and C adds
-//      them up.
+//      them up, or sums in scratch where C has 16 bits.
 //   4. Panels of f32 that cannot be split (infinities, NaNs, all tiny) are multiplied as they are, by AVX-512.
 // Blocks and chunks follow from sizes alone, so that equal inputs give equal bits for any number of threads.
 #pragma once
@@ -36,10 +36,13 @@ private:
   bool byBatch = false;                        // threads divide batches, each has memory for all
   int64_t chunk = 0, block = 0;                // elements of depth, multiples of a tile's
   int64_t slabs = 0, slabPanels = 0, cuts = 1; // cuts of the resident panels, where there are fewer slabs than threads
+  bool carriesSums = false;                    // from chunk to chunk, in memory of each slab's own
+  int64_t carriedAt = 0;
   int64_t greatestAt = 0; // in the resident operand's memory: a number for each panel of each block
   int64_t residentBytes = 0, slabBytes = 0, sumsBytes = 0, bytes = 0;
 
   int64_t residentPanels() const;
+  bool keepsSums() const { return chunk > block || carriesSums; } // of more than one block of results
   Block blockAt(const Call &call, int64_t residentPanel, int64_t otherPanel, bool isFirst) const;
   void runOne(const Call &call) const;
   void runTask(const Call &call, int64_t task, char *memory, const Stretch &depth) const;
