@@ -104,6 +104,7 @@ void AttentionBlocks::layOutTiles(const AttentionForm &form) {
   constexpr int64_t span = 32; // keys and queries of the products that are made at once
   bool backward = form.kind == AttentionKind::backward;
   rows = span;
+  keys = backward ? 128 : 256; // more would leave the first cache
   bytesOfKey = backward ? 2 * (4 * words) + 2 * width : 4 * words + 2 * width;
   zeros = take(words);
   configuration = take(16);

@@ -1,4 +1,5 @@
 #include "codegen/cpu/attention_amx.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 
@@ -41,7 +42,7 @@ void AmxTiles::product(const TileSums &sums, const TileFactor &left, const TileF
     else
       call("tilezero", number(tile));
   });
-  t.forEach(begin, end, 1, [&](Value step) {
+  auto add = [&](Value step) {
     Type i8 = b.builder.getI8Type();
     Value x = b.offset(left.base, i8, b.mul(step, left.step)), y = b.offset(right.base, i8, b.mul(step, right.step));
     for (int64_t i = 0; i < down; ++i) {
@@ -52,8 +53,20 @@ void AmxTiles::product(const TileSums &sums, const TileFactor &left, const TileF
         call("tdpbf16ps", {number(2 * i + j), number(4 + i), number(6 + j)});
       }
     }
-  });
+  };
+  forSteps(begin, end, add);
   forSums([&](int64_t tile, Value address) { call("tilestored64", {number(tile), address, b.i64(sums.row)}); });
+}
+
+/// A few steps whose number is known stand one behind the other.
+void AmxTiles::forSteps(Value begin, Value end, AttentionTiles::Body body) {
+  constexpr int64_t few = 4;
+  llvm::APInt first, last;
+  if (!matchPattern(begin, m_ConstantInt(&first)) || !matchPattern(end, m_ConstantInt(&last)) ||
+      (last - first).sgt(few))
+    return t.forEach(begin, end, 1, body);
+  for (int64_t step = first.getSExtValue(); step < last.getSExtValue(); ++step)
+    body(b.i64(step));
 }
 
 void AmxTiles::productOfRows(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t rowTiles,
@@ -102,6 +115,45 @@ Value AmxTiles::interleaved(Value x, Value y, bool high) {
   return b.create<LLVM::BitcastOp>(b.vector(t.f32), both);
 }
 
+/// 16 rows of words: pairs of rows within each 128 bits, pairs of pairs, and then those parts of 128 bits by twos.
+SmallVector<Value> AmxTiles::transposed(ArrayRef<Value> from) {
+  auto shuffle = [&](Value x, Value y, function_ref<int64_t(int64_t)> source) {
+    SmallVector<int32_t> order;
+    for (int64_t i = 0; i < rows; ++i)
+      order.push_back(static_cast<int32_t>(source(i)));
+    return Value(b.create<LLVM::ShuffleVectorOp>(x, y, order));
+  };
+  // lane 4p + i of part p: words of x and y by turns, from the low (or high) half of the part, so many at a time
+  auto interleave = [&](Value x, Value y, int64_t words, int64_t high) {
+    return shuffle(x, y, [=](int64_t lane) {
+      int64_t part = lane / 4 * 4, i = lane % 4;
+      return i / words % 2 * rows + part + 2 * high + i / (2 * words) * words + i % words;
+    });
+  };
+  // the even (or odd) parts of x, then those of y
+  auto parts = [&](Value x, Value y, int64_t odd) {
+    return shuffle(x, y, [=](int64_t lane) { return lane / 8 * rows + (lane / 4 % 2 * 2 + odd) * 4 + lane % 4; });
+  };
+  Value columns[4][4]; // [rows / 4][column % 4]: part p holds column 4p + that of four rows
+  for (int64_t four = 0; four < 4; ++four) {
+    const Value *row = &from[4 * four];
+    for (int64_t high = 0; high < 2; ++high) {
+      Value low = interleave(row[0], row[1], 1, high), above = interleave(row[2], row[3], 1, high);
+      for (int64_t i = 0; i < 2; ++i)
+        columns[four][2 * high + i] = interleave(low, above, 2, i);
+    }
+  }
+  SmallVector<Value> to(rows);
+  for (int64_t column = 0; column < 4; ++column)
+    for (int64_t odd = 0; odd < 2; ++odd) {
+      Value first = parts(columns[0][column], columns[1][column], odd),
+            second = parts(columns[2][column], columns[3][column], odd);
+      for (int64_t i = 0; i < 2; ++i)
+        to[4 * (2 * i + odd) + column] = parts(first, second, i);
+    }
+  return to;
+}
+
 void AmxTiles::packRows(const HeadRows &source, Value first, Value to) {
   int64_t vectors = blocks.words / rows;
   forSpans(source, first, 1, [&](Value row) {
@@ -127,7 +179,7 @@ void AmxTiles::packTransposed(const HeadRows &source, Value first, Value to) {
         SmallVector<Value> pairs;
         for (int64_t i = 0; i < rows; ++i)
           pairs.push_back(interleaved(loaded[2 * i], loaded[2 * i + 1], high));
-        for (auto [i, words] : llvm::enumerate(t.transposed(pairs))) {
+        for (auto [i, words] : llvm::enumerate(transposed(pairs))) {
           int64_t which = rowOfLane(static_cast<int64_t>(i), high);
           if (which < rows || elementsThere > rows)
             t.storeWords(words, t.at(block, b.mul(b.add(element, which), rows)));
@@ -151,7 +203,7 @@ void AmxTiles::packColumns(const HeadRows &source, Value signs, Value to) {
       SmallVector<Value> loaded;
       for (Value address : addresses)
         loaded.push_back(t.loadRowWords(address, word, elementsThere));
-      for (auto [i, column] : llvm::enumerate(t.transposed(loaded))) {
+      for (auto [i, column] : llvm::enumerate(transposed(loaded))) {
         Value place = t.at(target, b.mul(b.add(word, static_cast<int64_t>(i)), rows));
         if (signs) {
           Value bits = b.create<LLVM::BitcastOp>(b.vector(b.builder.getI32Type()), column);
@@ -214,7 +266,7 @@ void AmxTiles::storeTransposed(Value from, const HeadRows &target, bool isInterl
       auto sums = [&](int64_t row) { return t.mulF(t.loadWords(t.at(corner, row * rows)), scale); };
       pairs.push_back(t.narrowPairs(sums(i), sums(i + 1)));
     }
-    for (auto [i, words] : llvm::enumerate(t.transposed(pairs))) {
+    for (auto [i, words] : llvm::enumerate(transposed(pairs))) {
       auto lane = static_cast<int64_t>(i);
       Value row = b.add(group, isInterleaved ? rowOfLane(lane, half > 0) : half * rows + lane);
       b.when(t.is(Predicate::slt, row, target.count), [&, words = words] {

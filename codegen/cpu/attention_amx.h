@@ -72,7 +72,9 @@ private:
   void call(llvm::StringRef name, mlir::ValueRange operands);
   mlir::Value number(int64_t tile) { return b.integer(b.builder.getIntegerType(8), tile); }
   mlir::Value bytesFrom(mlir::Value base, int64_t bytes) { return b.offset(base, b.builder.getI8Type(), b.i64(bytes)); }
+  void forSteps(mlir::Value begin, mlir::Value end, AttentionTiles::Body body);
   void forSpans(const HeadRows &rows, mlir::Value first, int64_t step, AttentionTiles::Body body);
+  llvm::SmallVector<mlir::Value> transposed(llvm::ArrayRef<mlir::Value> from);
   mlir::Value halves(mlir::Value words);
   void storeElements(mlir::Value words, mlir::Value address, int64_t count);
 };
