@@ -52,24 +52,36 @@ void emitAttention(OpBuilder &builder, StringRef symbol, const AttentionForm &fo
   OpBuilder::InsertionGuard guard(builder);
   Block *entry = function.addEntryBlock(builder);
   builder.setInsertionPointToStart(entry);
-  static constexpr decltype(&emitAttentionForward) bodies[] = {emitAttentionForward, emitAttentionBackward,
-                                                               emitAttentionSums};
-  bodies[static_cast<size_t>(form.kind)](b, form, entry->getArguments());
+  static constexpr decltype(&emitAttentionForward) bodies[][2] = {{emitAttentionForward, emitForwardByTiles},
+                                                                  {emitAttentionBackward, emitBackwardByTiles},
+                                                                  {emitAttentionSums, emitAttentionSums}};
+  bool byTiles = AttentionBlocks(form, target).byTiles;
+  bodies[static_cast<size_t>(form.kind)][byTiles](b, form, entry->getArguments());
   LLVM::ReturnOp::create(builder, b.loc, ValueRange());
 }
 
 //===- memory --------------------------------------------------------------------------------------------------===//
 
 AttentionBlocks::AttentionBlocks(const AttentionForm &form, const VectorTarget &target)
-    : lanes(target.lanes), tileVectors(target.lanes == 16 ? 4 : 2),
-      perWord(form.element == ElementType::bf16 && target.hasBf16Products ? 2 : 1),
+    : byTiles(target.hasTiles && form.element == ElementType::bf16), lanes(target.lanes),
+      tileVectors(target.lanes == 16 ? 4 : 2),
+      perWord(form.element == ElementType::bf16 && (byTiles || target.hasBf16Products) ? 2 : 1),
       steps((form.width + perWord - 1) / perWord), words(llvm::alignTo(steps, lanes)),
       width(llvm::alignTo(form.width, lanes)), bytes(0) {
-  auto take = [&](int64_t taken) {
-    int64_t start = bytes;
-    bytes += llvm::alignTo(4 * taken, 64);
-    return start;
-  };
+  if (byTiles)
+    layOutTiles(form);
+  else
+    layOut(form);
+  kept = form.dropout ? take((keys + keptKeys) * queries / 32) : 0;
+}
+
+int64_t AttentionBlocks::take(int64_t words) {
+  int64_t start = bytes;
+  bytes += llvm::alignTo(4 * words, 64);
+  return start;
+}
+
+void AttentionBlocks::layOut(const AttentionForm &form) {
   bool pairs = perWord > 1, backward = form.kind == AttentionKind::backward;
   zeros = take(std::max(width, words));
   queryColumns = take(words * queries);
@@ -86,8 +98,32 @@ AttentionBlocks::AttentionBlocks(const AttentionForm &form, const VectorTarget &
   keyPairs = backward && pairs ? take(keys / perWord * width) : keyRows;
   dP = backward ? take(keys * queries) : 0;
   weightPairs = backward && pairs ? take(keys / perWord * queries) : dP;
-  kept = form.dropout ? take((keys + keptKeys) * queries / 32) : 0;
-  dK = bytes;
+}
+
+void AttentionBlocks::layOutTiles(const AttentionForm &form) {
+  constexpr int64_t span = 32; // keys and queries of the products that are made at once
+  bool backward = form.kind == AttentionKind::backward;
+  rows = span;
+  keys = backward ? 128 : 256; // more would leave the first cache
+  bytesOfKey = backward ? 2 * (4 * words) + 2 * width : 4 * words + 2 * width;
+  zeros = take(words);
+  configuration = take(16);
+  queryColumns = take(words * queries);
+  scores = take((backward ? span : keys) * span);
+  weightPairs = take(keys / 2 * (backward ? queries : span));
+  sums = take(2 * words * queries);
+  top = take(queries);
+  total = take(queries);
+  dOutColumns = backward ? take(words * queries) : 0;
+  queryPairs = backward ? take(queries / 2 * width) : 0;
+  dOutPairs = backward ? take(queries / 2 * width) : 0;
+  dP = backward ? take(span * span) : 0;
+  weights = backward ? take(keys * queries / 2) : 0;
+  dWeights = backward ? take(keys * queries / 2) : 0;
+}
+
+int64_t AttentionBlocks::keyBytes(int64_t allKeys) const {
+  return byTiles ? bytesOfKey * static_cast<int64_t>(llvm::alignTo(allKeys, rows)) : 0;
 }
 
 } // namespace tcc::cpu

@@ -31,12 +31,13 @@ enum class AttentionNumber : uint8_t {
   keys,
   heads,
   keyHeads,
-  group,    // heads / keyHeads
-  units,    // what workers divide: blocks of queries (forward) or parts of key heads (backward)
-  parts,    // of a key head: each has some of its blocks of queries, and sums of its own unless there is one
-  sums,     // bytes from the scratch's start to the sums of unit 0, where there are several parts
-  workers,  // the function's items: worker w runs units w, w + workers, …, back and forth
-  scratch,  // bytes of a worker
+  group,   // heads / keyHeads
+  units,   // what workers divide: blocks of queries (forward; by tiles parts of heads) or parts of key heads (backward)
+  parts,   // of a key head: each has some of its blocks of queries, and sums of its own unless there is one; forward
+           // by tiles of a head
+  sums,    // bytes from the scratch's start to the sums of unit 0, where there are several parts
+  workers, // the function's items: worker w runs units w, w + workers, …, back and forth
+  scratch, // bytes of a worker
   diagonal, // clamped so that no sum of two numbers leaves 32 bits
   window,
   scale,     // the bits of an f32
@@ -51,7 +52,9 @@ enum class AttentionNumber : uint8_t {
 /// The scratch of one worker, in bytes from its start. Words are what one lane holds: an f32, or a pair of bf16 where
 /// the target multiplies those.
 struct AttentionBlocks {
-  static constexpr int64_t queries = 64, keys = 64, rows = 4; // of a block; rows of a tile
+  static constexpr int64_t queries = 64; // of a block
+  int64_t keys = 64, rows = 4;           // of a block; of a tile, by which dK and dV are padded
+  bool byTiles;                          // AMX's: the functions of attention_amx.h
   int64_t lanes, tileVectors;
   int64_t perWord; // elements
   int64_t steps;   // words of a row
@@ -63,13 +66,23 @@ struct AttentionBlocks {
   // for each pair of a query and a key, set where dropout keeps it, by rows from the last multiple of keptKeys on.
   static constexpr int64_t keptKeys = 16;
   int64_t zeros, queryColumns, dOutColumns, queryPairs, dOutPairs, keyRows, valueRows, keyPairs, valuePairs, scores, dP,
-      weightPairs, sums, top, total, kept, dK;
-  int64_t bytes; // of all these; a worker's own dK and dV of all keys lie behind them
+      weightPairs, sums, top, total, kept;
+  int64_t configuration, weights, dWeights; // by tiles: that of AMX; rows of P and dS
+
+  int64_t bytes; // of all these; by tiles the keys of a head lie behind them, then a worker's own dK and dV of all keys
 
   AttentionBlocks(const AttentionForm &form, const VectorTarget &target);
   /// Elements of dK, or of dV: as many rows as there are keys, and those that fill up the last tile.
   int64_t sumElements(int64_t allKeys) const { return (allKeys + rows) * width; }
   int64_t sumBytes(int64_t allKeys) const { return 2 * 4 * sumElements(allKeys); }
+  /// Bytes of a head's packed keys for each of its keys, and for all of them.
+  int64_t bytesOfKey = 0;
+  int64_t keyBytes(int64_t allKeys) const;
+
+private:
+  int64_t take(int64_t words);
+  void layOut(const AttentionForm &form);
+  void layOutTiles(const AttentionForm &form);
 };
 
 /// Emits the function of a form at the builder's insertion point.

@@ -49,8 +49,8 @@ void Backward::runUnit(Value unit) {
   AttentionBlock block;
   block.batch = t.div(keyUnit, keyHeads);
   block.keyHead = t.mod(keyUnit, keyHeads);
-  Value room = b.mul(b.add(keys, AttentionBlocks::rows), blocks.width);
-  sumsOfK = b.create<arith::SelectOp>(isWhole, place(blocks.dK), sumsOfUnit(unit));
+  Value room = b.mul(b.add(keys, blocks.rows), blocks.width);
+  sumsOfK = b.create<arith::SelectOp>(isWhole, place(blocks.bytes), sumsOfUnit(unit));
   sumsOfV = t.at(sumsOfK, room);
   t.forEach(b.i64(0), b.mul(room, 2), blocks.lanes, [&](Value i) { t.storeWords(t.floats(0), t.at(sumsOfK, i)); });
 
@@ -155,7 +155,7 @@ void Backward::differentiate(const AttentionBlock &block, Value lane) {
     return std::pair(p, dS);
   };
   auto walk = [&](bool masked) {
-    Value end = b.mul(t.ceilDiv(block.keyCount, AttentionBlocks::rows), AttentionBlocks::rows);
+    Value end = b.mul(t.ceilDiv(block.keyCount, blocks.rows), blocks.rows);
     t.forEach(b.i64(0), end, 2, [&](Value key) {
       std::pair<Value, Value> made[2][vectors];
       for (int64_t row = 0; row < 2; ++row)
@@ -180,7 +180,7 @@ void Backward::differentiate(const AttentionBlock &block, Value lane) {
                      word(blocks.weightPairs, b.div(key, 2), b.add(lane, static_cast<int64_t>(i) * blocks.lanes)));
     });
   };
-  Value isPartial = t.is(Predicate::ne, b.mod(block.keyCount, AttentionBlocks::rows), b.i64(0));
+  Value isPartial = t.is(Predicate::ne, b.mod(block.keyCount, blocks.rows), b.i64(0));
   scf::IfOp::create(
       b.builder, b.loc, b.create<arith::OrIOp>(block.isBorder, isPartial),
       [&](OpBuilder &, Location) {
@@ -196,7 +196,7 @@ void Backward::differentiate(const AttentionBlock &block, Value lane) {
 /// sums[key][element] += sum over queries that see one of the tile's keys of weights[key][query] ·
 /// rows[query][element].
 void Backward::addToKeys(const AttentionBlock &block, Value weights, Value rows, Value sums) {
-  constexpr int64_t tile = AttentionBlocks::rows;
+  const int64_t tile = blocks.rows;
   int64_t inTile = blocks.tileVectors * blocks.lanes, whole = blocks.width / inTile * inTile;
   t.forEach(b.i64(0), block.keyCount, tile, [&](Value key) {
     auto [first, end] = queriesThatSee(block, key, t.least(b.i64(tile), t.sub(block.keyCount, key)));
@@ -240,7 +240,7 @@ void Sums::runUnit(Value row) {
   Value keyHeads = number(Number::keyHeads), keys = number(Number::keys), parts = number(Number::parts);
   Value key = t.div(row, keyHeads), batch = t.div(key, keys);
   Value firstUnit = t.times(b.add(t.times(batch, keyHeads), t.mod(row, keyHeads)), parts);
-  Value place = b.mul(t.mod(key, keys), blocks.width), room = b.mul(b.add(keys, AttentionBlocks::rows), blocks.width);
+  Value place = b.mul(t.mod(key, keys), blocks.width), room = b.mul(b.add(keys, blocks.rows), blocks.width);
   for (unsigned which : {0U, 1U}) {
     HeadRows target{b.offset(result(which), t.element, b.mul(row, t.headWidth)), b.i64(0), b.i64(1)};
     for (int64_t first = 0; first < t.headWidth; first += blocks.lanes) {

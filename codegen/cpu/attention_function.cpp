@@ -46,10 +46,12 @@ void AttentionFunction::run(Value begin, Value end, Value args) {
     scratch = b.offset(allScratch, b.builder.getI8Type(), t.times(worker, number(Number::scratch)));
     t.zeroRow = place(blocks.zeros);
     t.fill(t.zeroRow, std::max(blocks.width, blocks.words), 0);
+    beginWorker();
     t.forEach(b.i64(0), t.ceilDiv(units, workers), 1, [&](Value round) {
       Value unit = backAndForth(round, worker, workers);
       b.when(t.is(Predicate::slt, unit, units), [&] { runUnit(unit); });
     });
+    endWorker();
   });
 }
 
@@ -65,7 +67,7 @@ HeadRows AttentionFunction::rowsOfResult(unsigned i, Value rows, Value heads, Va
 }
 
 Value AttentionFunction::sumsOfUnit(Value unit) {
-  Value elements = b.mul(b.add(number(Number::keys), AttentionBlocks::rows), 2 * blocks.width);
+  Value elements = b.mul(b.add(number(Number::keys), blocks.rows), 2 * blocks.width);
   return t.at(b.offset(allScratch, b.builder.getI8Type(), number(Number::sums)), t.times(unit, elements));
 }
 
@@ -81,10 +83,12 @@ void AttentionFunction::forKeyBlocks(AttentionBlock block, function_ref<void(con
   Value firstLast = b.add(block.firstQuery, diagonal); // the last key that the first query sees
   Value lastLast = t.sub(b.add(firstLast, block.queryCount), b.i64(1));
   Value first = t.most(b.add(t.sub(firstLast, window), 1), b.i64(0));
+  if (blocks.byTiles)
+    first = t.sub(first, b.mod(first, blocks.rows));
   Value end = t.least(number(Number::keys), b.add(lastLast, 1));
-  t.forEach(first, end, AttentionBlocks::keys, [&](Value key) {
+  t.forEach(first, end, blocks.keys, [&](Value key) {
     block.firstKey = key;
-    block.keyCount = t.least(t.sub(end, key), b.i64(AttentionBlocks::keys));
+    block.keyCount = t.least(t.sub(end, key), b.i64(blocks.keys));
     Value hidesLast = t.is(Predicate::sgt, b.add(key, block.keyCount), b.add(firstLast, 1));
     Value hidesFirst = t.is(Predicate::sle, key, t.sub(lastLast, window));
     block.isBorder = b.create<arith::OrIOp>(hidesLast, hidesFirst);
@@ -119,7 +123,7 @@ Value AttentionFunction::isSeen(const SeenKeys &seen, const AttentionBlock &bloc
 //===- products ------------------------------------------------------------------------------------------------===//
 
 void AttentionFunction::multiplyRows(const AttentionBlock &block, Value rows, Value columns, Value to, Value factor) {
-  constexpr int64_t vectors = AttentionBlocks::queries, tile = AttentionBlocks::rows;
+  const int64_t vectors = AttentionBlocks::queries, tile = blocks.rows;
   t.forEach(b.i64(0), block.keyCount, tile, [&](Value key) {
     auto [first, last] = vectorsThatSee(block, key, t.least(b.i64(tile), t.sub(block.keyCount, key)));
     t.forVectors(first, last, vectors / blocks.lanes, [&](Value vector, unsigned n) {
@@ -141,8 +145,9 @@ void AttentionFunction::multiplyRows(const AttentionBlock &block, Value rows, Va
 
 // Where the mask hides a part of the block, a few keys at a time go against the vectors that see one of them.
 void AttentionFunction::addWeighted(const AttentionBlock &block, Value pairs, Value weights, Value to) {
-  constexpr int64_t fewKeys = 16, queries = AttentionBlocks::queries, tile = AttentionBlocks::rows;
-  Value atOnce = b.create<arith::SelectOp>(block.isBorder, b.i64(fewKeys), b.i64(AttentionBlocks::keys));
+  constexpr int64_t fewKeys = 16, queries = AttentionBlocks::queries;
+  const int64_t tile = blocks.rows;
+  Value atOnce = b.create<arith::SelectOp>(block.isBorder, b.i64(fewKeys), b.i64(blocks.keys));
   Value parts = t.ceilDiv(block.keyCount, atOnce);
   t.forEach(b.i64(0), parts, 1, [&](Value part) {
     Value key = t.times(part, atOnce), count = t.least(atOnce, t.sub(block.keyCount, key));

@@ -32,6 +32,9 @@ protected:
 
   void loadArguments(mlir::Value args);
   virtual void runUnit(mlir::Value unit) = 0;
+  /// Before a worker's first unit, and behind its last one.
+  virtual void beginWorker() {}
+  virtual void endWorker() {}
 
   /// Number `place` of `count` in a round; every other round counts from the other end.
   mlir::Value backAndForth(mlir::Value round, mlir::Value place, mlir::Value count);
@@ -53,7 +56,7 @@ protected:
 
   /// The head and the block of queries of a number that counts blocks, then heads.
   void chooseQueries(AttentionBlock &block, mlir::Value queryBlock);
-  /// body for each block of keys that a query of the block sees, in ascending order.
+  /// body for each block of keys that a query of the block sees, in ascending order; by tiles from a whole one on.
   void forKeyBlocks(AttentionBlock block, llvm::function_ref<void(const AttentionBlock &)> body);
   /// Queries of the block, from its first one, that see one of `count` keys from `key` of it on: [first, second).
   std::pair<mlir::Value, mlir::Value> queriesThatSee(const AttentionBlock &block, mlir::Value key, mlir::Value count);
@@ -92,6 +95,8 @@ private:
 /// The body of a form's function; called by emitAttention.
 void emitAttentionForward(LaneBuilder &b, const AttentionForm &form, mlir::ValueRange arguments);
 void emitAttentionBackward(LaneBuilder &b, const AttentionForm &form, mlir::ValueRange arguments);
+void emitForwardByTiles(LaneBuilder &b, const AttentionForm &form, mlir::ValueRange arguments);
+void emitBackwardByTiles(LaneBuilder &b, const AttentionForm &form, mlir::ValueRange arguments);
 void emitAttentionSums(LaneBuilder &b, const AttentionForm &form, mlir::ValueRange arguments);
 
 } // namespace tcc::cpu

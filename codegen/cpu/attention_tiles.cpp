@@ -31,7 +31,6 @@ void AttentionTiles::fill(Value address, int64_t words, double value) {
 
 //===- packing -------------------------------------------------------------------------------------------------===//
 
-/// A mask of the first `count` lanes of `all`; null where that is every lane.
 Value AttentionTiles::lanesOf(int64_t count, int64_t all) {
   if (count >= all)
     return {};
@@ -43,10 +42,9 @@ Value AttentionTiles::lanesOf(int64_t count, int64_t all) {
 
 Value AttentionTiles::rowAddress(const HeadRows &rows, Value row) {
   Value there = b.offset(rows.base, element, times(row, rows.stride));
-  return b.create<arith::SelectOp>(is(arith::CmpIPredicate::slt, row, rows.count), there, zeroRow);
+  return b.create<arith::SelectOp>(is(arith::CmpIPredicate::ult, row, rows.count), there, zeroRow);
 }
 
-/// A vector of words of a row; of the last one `elementsThere` elements alone, and zeros behind them.
 Value AttentionTiles::loadRowWords(Value row, Value firstWord, int64_t elementsThere) {
   Value address = b.offset(row, element, b.mul(firstWord, blocks.perWord));
   if (blocks.perWord == 1)

@@ -90,14 +90,19 @@ public:
   /// … or pairs of a lane of x and the same of y.
   mlir::Value narrowPairs(mlir::Value x, mlir::Value y);
 
-private:
+  /// Where a row starts; that of zeros for one that is not there, of a number below 0 too.
   mlir::Value rowAddress(const HeadRows &rows, mlir::Value row);
-  mlir::Value loadRowWords(mlir::Value row, mlir::Value firstWord, int64_t wordsThere);
+  /// A vector of words of a row; of the last one `elementsThere` elements alone, and zeros behind them.
+  mlir::Value loadRowWords(mlir::Value row, mlir::Value firstWord, int64_t elementsThere);
+  /// As many vectors as one has lanes.
   llvm::SmallVector<mlir::Value> transposed(llvm::SmallVector<mlir::Value> rows);
+  /// A mask of the first `count` lanes of `all`; null where that is every lane.
+  mlir::Value lanesOf(int64_t count, int64_t all);
+
+private:
   void storeRow(mlir::Value value, mlir::Value row, mlir::Value firstElement, int64_t elementsThere);
   mlir::Value narrowed(mlir::Value x, mlir::Value y);
   mlir::Value multiplyAdd(mlir::Value x, mlir::Value y, mlir::Value sum);
-  mlir::Value lanesOf(int64_t count, int64_t all);
 };
 
 } // namespace tcc::cpu

@@ -12,6 +12,10 @@ using namespace mlir;
 namespace tcc::cpu {
 namespace {
 
+/// By tiles a worker packs a head's keys once for its blocks of queries: heads are cut into parts where threads have
+/// few.
+constexpr int64_t unitsOfThread = 4;
+
 /// Fewer key heads than this are cut into parts, so that threads have something to divide: by the sizes alone, since
 /// the order of sums follows from it.
 constexpr int64_t fewKeyHeads = 8;
@@ -25,6 +29,9 @@ struct Work {
   double rate;     // of dropout; 0 where there is none
   uint64_t stream; // likewise
   int64_t units, parts = 1;
+
+  /// Whether units have dK and dV of their own, which are summed at last.
+  bool hasSumsOfUnits() const { return kind == AttentionKind::backward && parts > 1; }
 };
 
 template <typename Op>
@@ -38,10 +45,19 @@ Work workOf(Op op, AttentionKind kind) {
           0};
 }
 
-Work workOf(Operation *op) {
+/// Units of the forward function; their results do not depend on how many there are.
+void divideForward(Work &work, int threads, const AttentionBlocks &blocks) {
+  int64_t heads = work.sizes.batch * work.sizes.heads,
+          queryBlocks = llvm::divideCeil(work.sizes.queries, AttentionBlocks::queries);
+  int64_t wanted = llvm::divideCeil(unitsOfThread * threads, std::max<int64_t>(1, heads));
+  work.parts = blocks.byTiles ? std::min(wanted, queryBlocks) : queryBlocks;
+  work.units = heads * work.parts;
+}
+
+Work workOf(Operation *op, int threads, const AttentionBlocks &blocks) {
   if (auto forward = dyn_cast<FlashAttentionOp>(op)) {
     Work work = workOf(forward, AttentionKind::forward);
-    work.units = work.sizes.batch * work.sizes.heads * llvm::divideCeil(work.sizes.queries, AttentionBlocks::queries);
+    divideForward(work, threads, blocks);
     return work;
   }
   Work work = workOf(cast<FlashAttentionBackwardOp>(op), AttentionKind::backward);
@@ -62,11 +78,12 @@ struct Scratch {
 
 Scratch scratchOf(const Work &work, int threads, const AttentionBlocks &blocks) {
   bool ownSums = work.kind == AttentionKind::backward && work.parts == 1;
+  int64_t ofKeys = blocks.keyBytes(work.sizes.keys) + (ownSums ? blocks.sumBytes(work.sizes.keys) : 0);
   Scratch scratch;
   scratch.workers = std::min<int64_t>(threads, work.units);
-  scratch.ofWorker = llvm::alignTo(blocks.bytes + (ownSums ? blocks.sumBytes(work.sizes.keys) : 0), 64);
+  scratch.ofWorker = llvm::alignTo(blocks.bytes + ofKeys, 64);
   scratch.sums = scratch.workers * scratch.ofWorker;
-  scratch.bytes = scratch.sums + (work.parts > 1 ? work.units * blocks.sumBytes(work.sizes.keys) : 0);
+  scratch.bytes = scratch.sums + (work.hasSumsOfUnits() ? work.units * blocks.sumBytes(work.sizes.keys) : 0);
   return scratch;
 }
 
@@ -135,12 +152,12 @@ runtime::Instruction callOf(AttentionForm form, int64_t extent, int64_t granular
 } // namespace
 
 int64_t attentionScratch(Operation *op, int threads, const AttentionBlocks &blocks) {
-  return scratchOf(workOf(op), threads, blocks).bytes;
+  return scratchOf(workOf(op, threads, blocks), threads, blocks).bytes;
 }
 
 void lowerAttention(const StructuredCall &call, const AttentionForm &form, int threads, const AttentionBlocks &blocks,
                     runtime::Plan &plan, KernelTable &kernels) {
-  Work work = workOf(call.op);
+  Work work = workOf(call.op, threads, blocks);
   Scratch scratch = scratchOf(work, threads, blocks);
   runtime::BufferId numbers = constantOf(numbersOf(call, work, scratch), plan);
   runtime::BufferId memory =
@@ -154,7 +171,7 @@ void lowerAttention(const StructuredCall &call, const AttentionForm &form, int t
   auto results = static_cast<uint32_t>(call.results.size() + 1); // and the scratch
   plan.instructions.push_back(callOf(form, scratch.workers, 1, std::move(args), results, plan, kernels));
   plan.instructions.back().label = labelOf(work);
-  if (work.parts == 1)
+  if (!work.hasSumsOfUnits())
     return;
   constexpr int64_t rowsAtOnce = 16;
   plan.instructions.push_back(callOf({AttentionKind::sums, form.element, form.width},

@@ -16,6 +16,7 @@ public:
         i64(with(b.getI64Type())) {}
 
   Value exp(Value x);
+  Value exp2(Value x);
   Value log(Value x);
   Value tanh(Value x);
   Value erf(Value x);
@@ -127,6 +128,14 @@ Value Arithmetic::exp(Value x) {
   x = select(compare(Predicate::OGT, x, 89.5), literal(89.5), x);
   Reduced r = reduce(x);
   return scale(add(expm1Reduced(r.rest), literal(1)), r.power, r.biased);
+}
+
+/// Of -126 to 126, within five units in the last place; NaN stays NaN.
+Value Arithmetic::exp2(Value x) {
+  Value biased = add(x, literal(roundingBias)), n = sub(biased, literal(roundingBias));
+  Value power = polynomial(
+      sub(x, n), {1.112550730e-03f, 9.666282684e-03f, 5.557400361e-02f, 2.402235121e-01f, 6.931428313e-01f, 1.0f});
+  return scale(power, n, biased);
 }
 
 Value Arithmetic::log(Value x) {
@@ -253,7 +262,7 @@ Value Arithmetic::sine(Value x, int64_t quarterTurns) {
 void expandMath(Operation *root, const VectorTarget &target) {
   SmallVector<Operation *> found;
   root->walk([&](Operation *op) {
-    if (isa<math::ExpOp, math::LogOp, math::TanhOp, math::SinOp, math::CosOp, math::ErfOp>(op))
+    if (isa<math::ExpOp, math::Exp2Op, math::LogOp, math::TanhOp, math::SinOp, math::CosOp, math::ErfOp>(op))
       found.push_back(op);
   });
   for (Operation *op : found) {
@@ -262,6 +271,8 @@ void expandMath(Operation *root, const VectorTarget &target) {
     Value x = op->getOperand(0), y;
     if (isa<math::ExpOp>(op))
       y = a.exp(x);
+    else if (isa<math::Exp2Op>(op))
+      y = a.exp2(x);
     else if (isa<math::LogOp>(op))
       y = a.log(x);
     else if (isa<math::TanhOp>(op))

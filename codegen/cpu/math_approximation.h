@@ -4,8 +4,8 @@
 
 namespace tcc::cpu {
 
-/// Replaces math.exp, log, tanh, sin, cos and erf below `root`. Errors in units in the last place, all arguments unless
-/// said otherwise: exp 1.5, log 1.5, tanh 3, erf 2, sin and cos 1.6. Infinities, NaN, denormals and overflow give what
+/// Replaces math.exp, exp2, log, tanh, sin, cos and erf below `root`. Errors in units in the last place, all arguments unless
+/// said otherwise: exp 1.5, exp2 5 (of -126 to 126, whole numbers exactly; beyond it is undefined), log 1.5, tanh 3, erf 2, sin and cos 1.6. Infinities, NaN, denormals and overflow give what
 /// IEEE arithmetic would. After setFastMathFlags: the expansions have flags of their own.
 void expandMath(mlir::Operation *root, const VectorTarget &target);
 

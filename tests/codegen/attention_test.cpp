@@ -1,6 +1,7 @@
 // Attention's emitted kernels, forward and backward, against the interpreter: odd shapes, masks, packed operands, every
 // kind of CPU that this one can run, any number of threads; each value in memory of its own that ends where it ends.
 #include "codegen/cpu/attention.h"
+#include "runtime/cpu.h"
 #include "tests/ops/op_table.h"
 #include "tests/random_graphs/graph_check.h"
 #include "llvm/TargetParser/Host.h"
@@ -176,6 +177,10 @@ const Sizes shapes[] = {
     {.batch = 0, .queries = 4, .keys = 4, .mask = "diagonal 0"},
     {.queries = 4, .keys = 0},
     {.queries = 0, .keys = 4},
+    {.queries = 257, .keys = 257, .width = 96, .mask = "diagonal 0"},
+    {.queries = 1, .keys = 290, .heads = 2, .keyHeads = 1, .width = 64},
+    {.queries = 70, .keys = 301, .heads = 2, .keyHeads = 1, .width = 8, .mask = "diagonal 231 window 270"},
+    {.queries = 33, .keys = 140, .width = 33, .mask = "diagonal 107", .rate = 0.3},
     {.batch = 2, .queries = 37, .keys = 70, .heads = 4, .keyHeads = 2, .width = 24, .mask = "diagonal 33", .rate = 0.1},
     {.batch = 2,
      .queries = 70,
@@ -277,9 +282,15 @@ TEST(AttentionCode, isOneKernelForAllSizes) {
     EXPECT_TRUE(attentionCall(plan, "attention 1 x") && attentionCall(plan, "attention backward 1 x"));
     return artefact->targets[0].code;
   };
-  EXPECT_TRUE(
-      codeOf({.queries = 70, .keys = 30, .mask = "diagonal 0"}) ==
-      codeOf({.queries = 77, .keys = 99, .heads = 6, .keyHeads = 3, .mask = "diagonal 4 window 9", .scale = 3}));
+  for (const char *element : {"f32", "bf16"})
+    EXPECT_TRUE(codeOf({.queries = 70, .keys = 30, .mask = "diagonal 0", .element = element}) ==
+                codeOf({.queries = 77,
+                        .keys = 99,
+                        .heads = 6,
+                        .keyHeads = 3,
+                        .mask = "diagonal 4 window 9",
+                        .element = element,
+                        .scale = 3}));
 }
 
 TEST(AttentionCode, isShownAsText) {
@@ -295,6 +306,27 @@ TEST(AttentionCode, isShownAsText) {
   EXPECT_EQ(error, "kernel 'attention': the CPU has no 'attention_sideways f32 40'");
 }
 
+TEST(AttentionCode, multipliesBf16ByTilesWhereTheTargetHasThem) {
+  auto count = [](const char *text, const char *features, StringRef what) {
+    std::string error;
+    KernelSource source{.symbol = "attention", .form = {}, .names = {}, .text = text};
+    cpu::EmitOptions options;
+    options.target.features = features;
+    std::string emitted = cpu::emitKernels(source, options, cpu::Artefact::llvm, error).value_or("");
+    EXPECT_NE(emitted, "") << error;
+    return StringRef(emitted).count(what);
+  };
+  constexpr const char *product = "call void @llvm.x86.tdpbf16ps", *none = "-amx-bf16";
+  for (const char *text : {"attention_forward bf16 40", "attention_backward bf16 64 dropout"}) {
+    EXPECT_EQ(count(text, "", product) > 0, runtime::hasTiles()) << text;
+    EXPECT_EQ(count(text, "", "call void @llvm.x86.ldtilecfg"), runtime::hasTiles() ? 1U : 0U) << text;
+    EXPECT_EQ(count(text, "", "call void @llvm.x86.tilerelease"), runtime::hasTiles() ? 1U : 0U) << text;
+    EXPECT_EQ(count(text, none, product), 0U) << text;
+  }
+  EXPECT_EQ(count("attention_forward f32 64", "", product), 0U);
+  EXPECT_EQ(count("attention_sums bf16 64", "", product), 0U);
+}
+
 TEST(AttentionCode, scratchDoesNotGrowWithTheSquareOfTheLength) {
   auto planned = [](int64_t length) {
     Graphs graph(Sizes{.queries = length, .keys = length, .width = 64, .mask = "diagonal 0", .packed = true});
@@ -305,19 +337,42 @@ TEST(AttentionCode, scratchDoesNotGrowWithTheSquareOfTheLength) {
   EXPECT_LE(planned(8192), 2.05 * planned(4096));
 }
 
-TEST(AttentionCode, doesNotReadHiddenKeys) {
+/// The keys that hide(key) is true of become NaN in k and v, inputs 1 and 2.
+void hideKeys(Graphs &graph, const Sizes &sizes, function_ref<bool(int64_t)> hide) {
+  int64_t row = sizes.keyHeads * sizes.width;
+  for (int operand : {1, 2})
+    for (int64_t key = 0; key < sizes.keys; ++key)
+      if (hide(key))
+        std::fill_n(graph.inputs[operand].data.begin() + key * row, row, std::nan(""));
+}
+
+TEST_P(Attention, doesNotReadHiddenKeys) {
   // Keys that no query sees, behind the diagonal and in front of the window.
   Sizes sizes{.queries = 70, .keys = 300, .heads = 2, .keyHeads = 2, .mask = "diagonal 150 window 20"};
+  sizes.element = GetParam();
   Graphs graph(sizes);
   std::optional<std::vector<RefTensor>> before = graph.run({});
   ASSERT_TRUE(before) << graph.error;
-  for (int operand : {1, 2})
-    for (int64_t key = 0; key < sizes.keys; ++key)
-      if (key <= 130 || key > 69 + 150)
-        std::fill_n(graph.inputs[operand].data.begin() + key * 2 * sizes.width, 2 * sizes.width, std::nan(""));
+  hideKeys(graph, sizes, [](int64_t key) { return key <= 130 || key > 69 + 150; });
   std::optional<std::vector<RefTensor>> after = graph.run({});
   ASSERT_TRUE(after) << graph.error;
   EXPECT_TRUE(sameBits(*before, *after));
+}
+
+TEST_P(Attention, earlierBlocksDoNotSeeLaterKeys) {
+  Sizes sizes{.queries = 150, .keys = 150, .width = 40, .mask = "diagonal 0"};
+  sizes.element = GetParam();
+  Graphs graph(sizes);
+  std::optional<std::vector<RefTensor>> before = graph.run({});
+  ASSERT_TRUE(before) << graph.error;
+  hideKeys(graph, sizes, [](int64_t key) { return key >= 64; });
+  std::optional<std::vector<RefTensor>> after = graph.run({});
+  ASSERT_TRUE(after) << graph.error;
+  for (auto [result, width] : {std::pair(0, sizes.width), {1, int64_t(1)}, {2, sizes.width}}) { // out, lse and dQ
+    ArrayRef<double> x = (*before)[result].data, y = (*after)[result].data;
+    EXPECT_TRUE(x.take_front(64 * width) == y.take_front(64 * width)) << "result " << result;
+    EXPECT_TRUE(std::isnan(y[64 * width])) << "result " << result;
+  }
 }
 
 //===- planted faults ------------------------------------------------------------------------------------------===//

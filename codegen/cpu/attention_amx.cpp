@@ -1,0 +1,311 @@
+#include "codegen/cpu/attention_amx.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+
+namespace tcc::cpu {
+
+using Predicate = arith::CmpIPredicate;
+
+//===- products ------------------------------------------------------------------------------------------------===//
+
+// LLVM takes these for calls that may read and write any memory, and keeps their order.
+void AmxTiles::call(StringRef name, ValueRange operands) {
+  LLVM::CallIntrinsicOp::create(b.builder, b.loc, b.builder.getStringAttr(("llvm.x86." + name).str()), operands);
+}
+
+void AmxTiles::configure(Value memory) {
+  // palette 1; bytes of a row, 16 bits a tile; rows, 8 bits a tile
+  constexpr int64_t rowBytesOfFour = 0x0040004000400040, rowsOfEight = 0x1010101010101010;
+  const int64_t words[] = {1, 0, rowBytesOfFour, rowBytesOfFour, 0, 0, rowsOfEight, 0};
+  for (auto [i, word] : llvm::enumerate(words))
+    LLVM::StoreOp::create(b.builder, b.loc, b.i64(word), bytesFrom(memory, 8 * static_cast<int64_t>(i)), 8);
+  call("ldtilecfg", memory);
+}
+
+void AmxTiles::release() {
+  call("tilerelease", {});
+}
+
+// Sums are in tiles 0 to 3, the left factor's in 4 and 5, the right one's in 6 and 7.
+void AmxTiles::product(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t down,
+                       int64_t across, Value begin, Value end, bool accumulate) {
+  Value dense = b.i64(rowBytes);
+  auto forSums = [&](function_ref<void(int64_t, Value)> body) {
+    for (int64_t i = 0; i < down; ++i)
+      for (int64_t j = 0; j < across; ++j)
+        body(2 * i + j, bytesFrom(sums.base, i * sums.down + j * sums.across));
+  };
+  forSums([&](int64_t tile, Value address) {
+    if (accumulate)
+      call("tileloadd64", {number(tile), address, b.i64(sums.row)});
+    else
+      call("tilezero", number(tile));
+  });
+  auto add = [&](Value step) {
+    Type i8 = b.builder.getI8Type();
+    Value x = b.offset(left.base, i8, b.mul(step, left.step)), y = b.offset(right.base, i8, b.mul(step, right.step));
+    for (int64_t i = 0; i < down; ++i) {
+      call("tileloadd64", {number(4 + i), bytesFrom(x, i * left.next), dense});
+      for (int64_t j = 0; j < across; ++j) {
+        if (i == 0)
+          call("tileloadd64", {number(6 + j), bytesFrom(y, j * right.next), dense});
+        call("tdpbf16ps", {number(2 * i + j), number(4 + i), number(6 + j)});
+      }
+    }
+  };
+  forSteps(begin, end, add);
+  forSums([&](int64_t tile, Value address) { call("tilestored64", {number(tile), address, b.i64(sums.row)}); });
+}
+
+/// A few steps whose number is known stand one behind the other.
+void AmxTiles::forSteps(Value begin, Value end, AttentionTiles::Body body) {
+  constexpr int64_t few = 4;
+  llvm::APInt first, last;
+  if (!matchPattern(begin, m_ConstantInt(&first)) || !matchPattern(end, m_ConstantInt(&last)) ||
+      (last - first).sgt(few))
+    return t.forEach(begin, end, 1, body);
+  for (int64_t step = first.getSExtValue(); step < last.getSExtValue(); ++step)
+    body(b.i64(step));
+}
+
+void AmxTiles::productOfRows(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t rowTiles,
+                             Value begin, Value end) {
+  auto part = [&](Value tile, int64_t count) {
+    Type i8 = b.builder.getI8Type();
+    product({b.offset(sums.base, i8, b.mul(tile, sums.down)), sums.row, sums.down, sums.across},
+            {b.offset(left.base, i8, b.mul(tile, left.next)), left.next, left.step}, right, count, 2, begin, end, true);
+  };
+  t.forEach(rowTiles / 2 * 2, 2, [&](Value tile) { part(tile, 2); });
+  if (rowTiles % 2)
+    part(b.i64(rowTiles - 1), 1);
+}
+
+void AmxTiles::productOfColumns(const TileSums &sums, const TileFactor &left, const TileFactor &right,
+                                int64_t columnTiles, Value begin, Value end) {
+  auto part = [&](Value tile, int64_t count) {
+    Type i8 = b.builder.getI8Type();
+    product({b.offset(sums.base, i8, b.mul(tile, sums.across)), sums.row, sums.down, sums.across}, left,
+            {b.offset(right.base, i8, b.mul(tile, right.next)), right.next, right.step}, 2, count, begin, end, true);
+  };
+  t.forEach(columnTiles / 2 * 2, 2, [&](Value tile) { part(tile, 2); });
+  if (columnTiles % 2)
+    part(b.i64(columnTiles - 1), 1);
+}
+
+//===- packing -------------------------------------------------------------------------------------------------===//
+
+void AmxTiles::forSpans(const HeadRows &rows, Value first, int64_t step, AttentionTiles::Body body) {
+  Value low = t.sub(first, b.mod(first, span)), high = b.mul(t.ceilDiv(b.add(first, rows.count), span), span);
+  t.forEach(low, high, step, body);
+}
+
+/// A vector of words as one of 16-bit elements.
+Value AmxTiles::halves(Value words) {
+  return b.create<LLVM::BitcastOp>(VectorType::get({2 * rows}, b.builder.getI16Type()), words);
+}
+
+Value AmxTiles::interleaved(Value x, Value y, bool high) {
+  SmallVector<int32_t> order;
+  for (int32_t i = 0; i < rows; ++i) {
+    auto from = static_cast<int32_t>(rowOfLane(i, high));
+    order.append({from, from + static_cast<int32_t>(2 * rows)});
+  }
+  Value both = b.create<LLVM::ShuffleVectorOp>(halves(x), halves(y), order);
+  return b.create<LLVM::BitcastOp>(b.vector(t.f32), both);
+}
+
+/// 16 rows of words: pairs of rows within each 128 bits, pairs of pairs, and then those parts of 128 bits by twos.
+SmallVector<Value> AmxTiles::transposed(ArrayRef<Value> from) {
+  auto shuffle = [&](Value x, Value y, function_ref<int64_t(int64_t)> source) {
+    SmallVector<int32_t> order;
+    for (int64_t i = 0; i < rows; ++i)
+      order.push_back(static_cast<int32_t>(source(i)));
+    return Value(b.create<LLVM::ShuffleVectorOp>(x, y, order));
+  };
+  // lane 4p + i of part p: words of x and y by turns, from the low (or high) half of the part, so many at a time
+  auto interleave = [&](Value x, Value y, int64_t words, int64_t high) {
+    return shuffle(x, y, [=](int64_t lane) {
+      int64_t part = lane / 4 * 4, i = lane % 4;
+      return i / words % 2 * rows + part + 2 * high + i / (2 * words) * words + i % words;
+    });
+  };
+  // the even (or odd) parts of x, then those of y
+  auto parts = [&](Value x, Value y, int64_t odd) {
+    return shuffle(x, y, [=](int64_t lane) { return lane / 8 * rows + (lane / 4 % 2 * 2 + odd) * 4 + lane % 4; });
+  };
+  Value columns[4][4]; // [rows / 4][column % 4]: part p holds column 4p + that of four rows
+  for (int64_t four = 0; four < 4; ++four) {
+    const Value *row = &from[4 * four];
+    for (int64_t high = 0; high < 2; ++high) {
+      Value low = interleave(row[0], row[1], 1, high), above = interleave(row[2], row[3], 1, high);
+      for (int64_t i = 0; i < 2; ++i)
+        columns[four][2 * high + i] = interleave(low, above, 2, i);
+    }
+  }
+  SmallVector<Value> to(rows);
+  for (int64_t column = 0; column < 4; ++column)
+    for (int64_t odd = 0; odd < 2; ++odd) {
+      Value first = parts(columns[0][column], columns[1][column], odd),
+            second = parts(columns[2][column], columns[3][column], odd);
+      for (int64_t i = 0; i < 2; ++i)
+        to[4 * (2 * i + odd) + column] = parts(first, second, i);
+    }
+  return to;
+}
+
+void AmxTiles::packRows(const HeadRows &source, Value first, Value to) {
+  int64_t vectors = blocks.words / rows;
+  forSpans(source, first, 1, [&](Value row) {
+    Value from = t.rowAddress(source, t.sub(row, first));
+    Value place = b.add(b.mul(b.div(row, rows), vectors * rows), b.mod(row, rows));
+    Value target = t.at(to, b.mul(place, rows));
+    for (int64_t i = 0; i < vectors; ++i)
+      t.storeWords(t.loadRowWords(from, b.i64(i * rows), t.headWidth - i * span), t.at(target, i * rows * rows));
+  });
+}
+
+void AmxTiles::packTransposed(const HeadRows &source, Value first, Value to) {
+  forSpans(source, first, span, [&](Value row) {
+    SmallVector<Value> addresses;
+    for (int64_t i = 0; i < span; ++i)
+      addresses.push_back(t.rowAddress(source, b.add(t.sub(row, first), i)));
+    Value block = t.at(to, b.mul(b.div(row, span), blocks.width * rows));
+    auto chunk = [&](Value element, int64_t elementsThere) {
+      SmallVector<Value> loaded;
+      for (Value address : addresses)
+        loaded.push_back(t.loadRowWords(address, b.div(element, 2), elementsThere));
+      for (bool high : {false, true}) {
+        SmallVector<Value> pairs;
+        for (int64_t i = 0; i < rows; ++i)
+          pairs.push_back(interleaved(loaded[2 * i], loaded[2 * i + 1], high));
+        for (auto [i, words] : llvm::enumerate(transposed(pairs))) {
+          int64_t which = rowOfLane(static_cast<int64_t>(i), high);
+          if (which < rows || elementsThere > rows)
+            t.storeWords(words, t.at(block, b.mul(b.add(element, which), rows)));
+        }
+      }
+    };
+    int64_t whole = t.headWidth / span * span;
+    t.forEach(whole, span, [&](Value element) { chunk(element, span); });
+    if (whole < t.headWidth)
+      chunk(b.i64(whole), t.headWidth - whole);
+  });
+}
+
+void AmxTiles::packColumns(const HeadRows &source, Value signs, Value to) {
+  forSpans(source, b.i64(0), rows, [&](Value row) {
+    SmallVector<Value> addresses;
+    for (int64_t i = 0; i < rows; ++i)
+      addresses.push_back(t.rowAddress(source, b.add(row, i)));
+    Value target = t.at(to, b.mul(row, blocks.words));
+    auto chunk = [&](Value word, int64_t elementsThere) {
+      SmallVector<Value> loaded;
+      for (Value address : addresses)
+        loaded.push_back(t.loadRowWords(address, word, elementsThere));
+      for (auto [i, column] : llvm::enumerate(transposed(loaded))) {
+        Value place = t.at(target, b.mul(b.add(word, static_cast<int64_t>(i)), rows));
+        if (signs) {
+          Value bits = b.create<LLVM::BitcastOp>(b.vector(b.builder.getI32Type()), column);
+          column = b.create<LLVM::BitcastOp>(b.vector(t.f32), b.create<arith::XOrIOp>(bits, signs));
+        }
+        t.storeWords(column, place);
+      }
+    };
+    int64_t whole = t.headWidth / span * span;
+    t.forEach(whole / 2, rows, [&](Value word) { chunk(word, span); });
+    if (whole < t.headWidth)
+      chunk(b.i64(whole / 2), t.headWidth - whole);
+  });
+}
+
+void AmxTiles::packRowPairs(const HeadRows &source, Value to) {
+  auto interleave = [&](Value x, Value y, int32_t from) {
+    SmallVector<int32_t> order;
+    for (int32_t i = from; i < from + static_cast<int32_t>(rows); ++i)
+      order.append({i, i + static_cast<int32_t>(span)});
+    Value both = b.create<LLVM::ShuffleVectorOp>(halves(x), halves(y), order);
+    return Value(b.create<LLVM::BitcastOp>(b.vector(t.f32), both));
+  };
+  constexpr int64_t column = AttentionBlocks::queries / 2 * rows; // words of 16 elements
+  forSpans(source, b.i64(0), 2, [&](Value row) {
+    Value even = t.rowAddress(source, row), odd = t.rowAddress(source, b.add(row, 1));
+    Value target = t.at(to, b.mul(b.div(row, 2), rows));
+    for (int64_t first = 0; first < blocks.width; first += span) {
+      Value word = b.i64(first / 2), x = t.loadRowWords(even, word, t.headWidth - first),
+            y = t.loadRowWords(odd, word, t.headWidth - first);
+      t.storeWords(interleave(x, y, 0), t.at(target, first / rows * column));
+      if (first + rows < blocks.width)
+        t.storeWords(interleave(x, y, rows), t.at(target, (first / rows + 1) * column));
+    }
+  });
+}
+
+//===- results -------------------------------------------------------------------------------------------------===//
+
+/// The first `count` elements of a vector of words. One alone is stored as a scalar, see LaneBuilder::storeLanes.
+void AmxTiles::storeElements(Value words, Value address, int64_t count) {
+  Value mask = t.lanesOf(count, span);
+  if (!mask)
+    LLVM::StoreOp::create(b.builder, b.loc, words, address, 2);
+  else if (count == 1)
+    LLVM::StoreOp::create(b.builder, b.loc,
+                          b.create<LLVM::ExtractElementOp>(halves(words), b.integer(b.builder.getI32Type(), 0)),
+                          address, 2);
+  else
+    LLVM::MaskedStoreOp::create(b.builder, b.loc, halves(words), address, mask, 2U);
+}
+
+void AmxTiles::storeTransposed(Value from, const HeadRows &target, bool isInterleaved,
+                               function_ref<Value(Value)> factor) {
+  auto chunk = [&](Value group, int64_t half, Value element, int64_t elementsThere) {
+    Value tile = b.add(group, half * rows), scale = factor(tile); // words of a row that each tile's rows have
+    Value corner = t.at(from, b.add(b.mul(tile, 2 * blocks.words), b.mul(element, rows)));
+    SmallVector<Value> pairs;
+    for (int64_t i = 0; i < span; i += 2) {
+      auto sums = [&](int64_t row) { return t.mulF(t.loadWords(t.at(corner, row * rows)), scale); };
+      pairs.push_back(t.narrowPairs(sums(i), sums(i + 1)));
+    }
+    for (auto [i, words] : llvm::enumerate(transposed(pairs))) {
+      auto lane = static_cast<int64_t>(i);
+      Value row = b.add(group, isInterleaved ? rowOfLane(lane, half > 0) : half * rows + lane);
+      b.when(t.is(Predicate::slt, row, target.count), [&, words = words] {
+        Value start = b.offset(target.base, t.element, b.add(t.times(row, target.stride), element));
+        storeElements(words, start, elementsThere);
+      });
+    }
+  };
+  int64_t whole = t.headWidth / span * span;
+  t.forEach(b.i64(0), target.count, span, [&](Value group) {
+    for (int64_t half : {0, 1}) {
+      t.forEach(whole, span, [&](Value element) { chunk(group, half, element, span); });
+      if (whole < t.headWidth)
+        chunk(group, half, b.i64(whole), t.headWidth - whole);
+    }
+  });
+}
+
+void AmxTiles::storeRows(Value from, Value factor, const HeadRows &target) {
+  t.forEach(b.i64(0), target.count, 1, [&](Value row) {
+    Value source = t.at(from, b.mul(row, blocks.width));
+    Value start = b.offset(target.base, t.element, t.times(row, target.stride));
+    for (int64_t first = 0; first < t.headWidth; first += span) {
+      auto sums = [&](int64_t element) {
+        if (element >= blocks.width)
+          return t.floats(0);
+        Value loaded = t.loadWords(t.at(source, element));
+        return factor ? t.mulF(loaded, factor) : loaded;
+      };
+      storeElements(t.narrowNeighbours(sums(first), sums(first + rows)), b.offset(start, t.element, b.i64(first)),
+                    t.headWidth - first);
+    }
+  });
+}
+
+Value AmxTiles::powerOfTwo(Value x) {
+  constexpr double least = -126;
+  Value isTiny = b.create<arith::CmpFOp>(arith::CmpFPredicate::OLT, x, t.floats(least));
+  return b.create<math::Exp2Op>(b.create<arith::SelectOp>(isTiny, t.floats(least), x));
+}
+
+} // namespace tcc::cpu

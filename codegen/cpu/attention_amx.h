@@ -1,0 +1,82 @@
+// AMX's tiles of bf16 for attention: what they are packed from, and products of up to two by two of them. A tile has 16
+// rows of 64 bytes. The left factor's rows are rows of a matrix, 32 elements of each; the right factor's words are
+// pairs of elements that follow one another in a column.
+#pragma once
+#include "codegen/cpu/attention_tiles.h"
+
+namespace tcc::cpu {
+
+/// Where a factor's tiles are, in bytes: from a tile to the one beside it, and to that of the sum's next step.
+struct TileFactor {
+  mlir::Value base;
+  int64_t next, step;
+};
+
+/// Where tiles of sums are, in bytes: from a row to the next, to the tile below and to the one beside.
+struct TileSums {
+  mlir::Value base;
+  int64_t row, down, across;
+};
+
+class AmxTiles {
+public:
+  AmxTiles(AttentionTiles &tiles, const AttentionBlocks &blocks) : b(tiles.b), t(tiles), blocks(blocks) {}
+
+  static constexpr int64_t rows = 16, rowBytes = 64, bytes = rows * rowBytes, span = 2 * rows;
+
+  /// Each of the eight tiles 16 x 64 bytes; `memory` holds the 64 bytes that say so.
+  void configure(mlir::Value memory);
+  void release();
+
+  /// down x across tiles of sums, one or two each way: that of the steps [begin, end), on top of what is there where
+  /// `accumulate` says so.
+  void product(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t down, int64_t across,
+               mlir::Value begin, mlir::Value end, bool accumulate);
+  /// Likewise of all `rowTiles` tiles of one direction, two by two.
+  void productOfRows(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t rowTiles,
+                     mlir::Value begin, mlir::Value end);
+  void productOfColumns(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t columnTiles,
+                        mlir::Value begin, mlir::Value end);
+
+  // Packing. Where row 0 has the number `first`, rows are taken from the last multiple of 32 on up to the next one, and
+  // those that are not there as zeros. Elements fill up 32, with zeros.
+  /// Left: [row / 16][element / 32][row % 16][32 elements].
+  void packRows(const HeadRows &rows, mlir::Value first, mlir::Value to);
+  /// Left, transposed: [row / 32][element][32 rows].
+  void packTransposed(const HeadRows &rows, mlir::Value first, mlir::Value to);
+  /// Right, transposed: [row / 16][pair of elements][16 rows]; `signs` are flipped bits of a word, or null.
+  void packColumns(const HeadRows &rows, mlir::Value signs, mlir::Value to);
+  /// Right: [element / 16][pair of rows][16 elements].
+  void packRowPairs(const HeadRows &rows, mlir::Value to);
+
+  /// Words of 32 neighbours x0 y0 x1 y1 … of each eight lanes' low (or high) half of two vectors of 32 elements.
+  mlir::Value interleaved(mlir::Value x, mlir::Value y, bool high);
+  /// The row that lane i of an interleaved half comes from.
+  static constexpr int64_t rowOfLane(int64_t i, bool high) { return i / 4 * 8 + i % 4 + (high ? 4 : 0); }
+
+  /// Rows of the tensor from [row / 16][element][16 rows], each lane times that of factor(row); `interleaved`: two
+  /// tiles' lanes are those of an interleaved half.
+  void storeTransposed(mlir::Value from, const HeadRows &rows, bool isInterleaved,
+                       llvm::function_ref<mlir::Value(mlir::Value)> factor);
+  /// Rows of the tensor from [row][element].
+  void storeRows(mlir::Value from, mlir::Value factor, const HeadRows &rows);
+
+  /// 2^x of an x that is hardly above 0; 2^-126 of all below -126.
+  mlir::Value powerOfTwo(mlir::Value x);
+
+private:
+  LaneBuilder &b;
+  AttentionTiles &t;
+  const AttentionBlocks &blocks;
+
+  void call(llvm::StringRef name, mlir::ValueRange operands);
+  mlir::Value number(int64_t tile) { return b.integer(b.builder.getIntegerType(8), tile); }
+  mlir::Value bytesFrom(mlir::Value base, int64_t bytes) { return b.offset(base, b.builder.getI8Type(), b.i64(bytes)); }
+  void forSteps(mlir::Value begin, mlir::Value end, AttentionTiles::Body body);
+  void forSpans(const HeadRows &rows, mlir::Value first, int64_t step, AttentionTiles::Body body);
+  llvm::SmallVector<mlir::Value> transposed(llvm::ArrayRef<mlir::Value> from);
+  mlir::Value halves(mlir::Value words);
+  void storeElements(mlir::Value words, mlir::Value address, int64_t count);
+};
+
+} // namespace tcc::cpu

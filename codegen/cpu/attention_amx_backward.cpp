@@ -1,0 +1,237 @@
+// The backward function by AMX's tiles. A unit is a key head or a part of its blocks of queries, as in the function
+// without tiles; lanes are queries:
+//   1. the head's keys are packed, and once more transposed, its values are packed;
+//   2. for each head and block of queries: queries and dOut are packed, as columns and as pairs of rows; each query's
+//      delta = dOut · out is summed;
+//   3. for each block of keys that one of them sees, 32 keys and 32 queries at a time: scores and dP by tiles,
+//      P = 2^(scores - lse), dS = P · (dP - delta), both rounded (with dropout: of the P that dV reads and of dP what
+//      it leaves); then dV += Pᵀ·dOut, dK += dSᵀ·q, dQ += dS·k by tiles;
+//   4. dQ, and dK at last, are multiplied by the scale where they are written.
+// Pairs of dS of two keys have their lanes in the order of AmxTiles::interleaved, which costs one step a vector; dQ is
+// put in order where it is written.
+#include "codegen/cpu/attention_amx_function.h"
+#include <limits>
+#include <numbers>
+
+using namespace mlir;
+
+namespace tcc::cpu {
+namespace {
+
+using Number = AttentionNumber;
+using Predicate = arith::CmpIPredicate;
+constexpr int64_t vectors = 2; // of a span of queries
+enum Operand : uint8_t { q, k, v, out, lse, dOut };
+enum Result : uint8_t { dQ, dK, dV };
+
+class Backward : public AmxFunction {
+public:
+  Backward(LaneBuilder &b, const AttentionForm &form, const AttentionBlocks &blocks)
+      : AmxFunction(b, form, blocks, 6, 3) {}
+
+private:
+  Value keyRows, valueRows, keyColumns; // of the head
+  Value sumsOfK, sumsOfV;               // [key][element] of all keys
+
+  void runUnit(Value unit) override;
+  void packKeys(const AttentionBlock &block);
+  void runQueries(AttentionBlock block);
+  void sumDeltas(const AttentionBlock &block);
+  void loadLogarithms(const AttentionBlock &block);
+  void addKeys(const AttentionBlock &block);
+  void differentiate(const AttentionBlock &block, Value group, Value keySpan);
+  void addToKeys(const AttentionBlock &block, Value keySpan);
+  void addToQueries(const AttentionBlock &block, Value group);
+
+  HeadRows queryRows(unsigned operand, const AttentionBlock &block) {
+    return rowsOf(operand, block.batch, block.head, block.firstQuery, block.queryCount);
+  }
+  /// A row of 32 queries' P or dS, or (of half as many keys) one of 16 queries' pairs: words of `part`, which has
+  /// `rows` of them for each group.
+  Value row(int64_t part, Value group, int64_t rows, Value row) {
+    return t.at(place(part), b.add(b.mul(group, rows * tileRows), b.mul(row, tileRows)));
+  }
+};
+
+void Backward::runUnit(Value unit) {
+  Value keyHeads = number(Number::keyHeads), keys = number(Number::keys), parts = number(Number::parts);
+  Value isWhole = t.is(Predicate::eq, parts, b.i64(1)), keyUnit = t.div(unit, parts);
+  AttentionBlock block;
+  block.batch = t.div(keyUnit, keyHeads);
+  block.keyHead = t.mod(keyUnit, keyHeads);
+  Value room = b.mul(b.add(keys, blocks.rows), blocks.width);
+  sumsOfK = b.create<arith::SelectOp>(isWhole, packedKeys(blocks.bytesOfKey), sumsOfUnit(unit));
+  sumsOfV = t.at(sumsOfK, room);
+  t.forEach(b.i64(0), b.mul(room, 2), blocks.lanes, [&](Value i) { t.storeWords(t.floats(0), t.at(sumsOfK, i)); });
+  packKeys(block);
+
+  Value queryBlocks = t.ceilDiv(number(Number::queries), queries);
+  Value all = t.times(queryBlocks, number(Number::group));
+  t.forEach(b.i64(0), t.ceilDiv(all, parts), 1, [&](Value round) {
+    Value one = backAndForth(round, t.mod(unit, parts), parts);
+    b.when(t.is(Predicate::slt, one, all), [&] {
+      block.head = b.add(t.times(block.keyHead, number(Number::group)), t.div(one, queryBlocks));
+      chooseQueries(block, t.mod(one, queryBlocks));
+      runQueries(block);
+    });
+  });
+  auto rowsOfKeys = [&](unsigned result) {
+    return rowsOfResult(result, keys, keyHeads, block.batch, block.keyHead, b.i64(0), keys);
+  };
+  b.when(isWhole, [&] {
+    amx.storeRows(sumsOfK, scale, rowsOfKeys(dK));
+    amx.storeRows(sumsOfV, {}, rowsOfKeys(dV));
+  });
+}
+
+void Backward::packKeys(const AttentionBlock &block) {
+  keyRows = packedKeys(0);
+  valueRows = packedKeys(4 * blocks.words);
+  keyColumns = packedKeys(8 * blocks.words);
+  Value first;
+  HeadRows keys = seenRows(k, block, first), values = seenRows(v, block, first);
+  amx.packRows(keys, first, keyRows);
+  amx.packRows(values, first, valueRows);
+  amx.packTransposed(keys, first, keyColumns);
+}
+
+void Backward::runQueries(AttentionBlock block) {
+  amx.packColumns(queryRows(q, block), signs, place(blocks.queryColumns));
+  amx.packColumns(queryRows(dOut, block), {}, place(blocks.dOutColumns));
+  amx.packRowPairs(queryRows(q, block), place(blocks.queryPairs));
+  amx.packRowPairs(queryRows(dOut, block), place(blocks.dOutPairs));
+  sumDeltas(block);
+  loadLogarithms(block);
+  t.fill(place(blocks.sums), 2 * blocks.words * queries, 0);
+  forKeyBlocks(block, [&](const AttentionBlock &keys) { addKeys(keys); });
+  HeadRows target = rowsOfResult(dQ, number(Number::queries), number(Number::heads), block.batch, block.head,
+                                 block.firstQuery, block.queryCount);
+  amx.storeTransposed(place(blocks.sums), target, true, [&](Value) { return scale; });
+}
+
+void Backward::sumDeltas(const AttentionBlock &block) {
+  HeadRows x = queryRows(out, block), y = queryRows(dOut, block);
+  Value deltas = place(blocks.total);
+  t.fill(deltas, queries, 0);
+  t.forEach(b.i64(0), block.queryCount, 1, [&](Value query) {
+    Value sum = t.floats(0);
+    for (int64_t first = 0; first < t.headWidth; first += blocks.lanes)
+      sum = t.addF(t.mulF(t.loadElements(x, query, first), t.loadElements(y, query, first)), sum);
+    b.store(b.reduce(sum, [&](Value left, Value right) { return t.addF(left, right); }), t.at(deltas, query), t.f32);
+  });
+}
+
+// To the base 2. Of queries that are not there +inf, so that their P is nearly 0.
+void Backward::loadLogarithms(const AttentionBlock &block) {
+  Value logarithms = place(blocks.top), log2e = b.literal(t.f32, std::numbers::log2e);
+  t.fill(logarithms, queries, std::numeric_limits<double>::infinity());
+  Value first =
+      b.add(b.add(t.times(block.batch, stride(lse, 0)), t.times(block.head, stride(lse, 1))), block.firstQuery);
+  t.forEach(b.i64(0), block.queryCount, 1, [&](Value query) {
+    Value natural = b.load(t.at(operand(lse), b.add(first, query)), t.f32);
+    b.store(t.mulF(natural, log2e), t.at(logarithms, query), t.f32);
+  });
+}
+
+void Backward::addKeys(const AttentionBlock &block) {
+  findKept(block);
+  Value groups = t.ceilDiv(block.queryCount, span);
+  t.forEach(b.i64(0), groups, 1, [&](Value group) {
+    Steps steps = keySpans(block, group);
+    t.forEach(steps.begin, steps.end, 1, [&](Value keySpan) {
+      multiply(block, group, keySpan, keyRows, place(blocks.queryColumns), place(blocks.scores), span * rowBytes);
+      multiply(block, group, keySpan, valueRows, place(blocks.dOutColumns), place(blocks.dP), span * rowBytes);
+      differentiate(block, group, keySpan);
+    });
+  });
+  t.forEach(b.i64(0), t.ceilDiv(block.keyCount, span), 1, [&](Value keySpan) { addToKeys(block, keySpan); });
+  t.forEach(b.i64(0), groups, 1, [&](Value group) { addToQueries(block, group); });
+}
+
+/// P and dS of 32 keys and 32 queries, as rows, and dS as pairs of keys too.
+void Backward::differentiate(const AttentionBlock &block, Value group, Value keySpan) {
+  SmallVector<Value> logarithms, deltas, lanes;
+  for (int64_t i = 0; i < vectors; ++i) {
+    lanes.push_back(b.add(b.mul(group, span), i * tileRows));
+    logarithms.push_back(t.loadWords(t.at(place(blocks.top), lanes[i])));
+    deltas.push_back(t.loadWords(t.at(place(blocks.total), lanes[i])));
+  }
+  ifBorder(block, group, keySpan, [&](bool masked) {
+    SmallVector<SeenKeys> seen;
+    for (int64_t i = 0; masked && i < vectors; ++i)
+      seen.push_back(seenKeysOf(block, lanes[i]));
+    auto pair = [&](Value inSpan, Value key, int64_t i) {
+      auto loaded = [&](int64_t part) {
+        return t.loadWords(t.at(t.at(place(part), i * span * tileRows), b.mul(inSpan, tileRows)));
+      };
+      Value p = amx.powerOfTwo(t.subF(t.mulF(loaded(blocks.scores), exponentScale), logarithms[i]));
+      Value dP = loaded(blocks.dP), kept = isKept(block, key, lanes[i]);
+      if (kept)
+        dP = whereKept(kept, t.mulF(dP, keepScale));
+      Value dS = t.mulF(p, t.subF(dP, deltas[i]));
+      if (kept)
+        p = whereKept(kept, t.mulF(p, keepScale));
+      if (masked) {
+        Value isShown = isSeen(seen[i], block, key);
+        p = b.create<arith::SelectOp>(isShown, p, t.floats(0));
+        dS = b.create<arith::SelectOp>(isShown, dS, t.floats(0));
+      }
+      return std::pair(p, dS);
+    };
+    t.forEach(b.i64(0), b.i64(span), 2, [&](Value inSpan) {
+      Value key = b.add(b.mul(keySpan, span), inSpan), differences[2];
+      for (int64_t i = 0; i < 2; ++i) {
+        Value one = b.add(key, i);
+        auto [p0, dS0] = pair(b.add(inSpan, i), one, 0);
+        auto [p1, dS1] = pair(b.add(inSpan, i), one, 1);
+        differences[i] = t.narrowNeighbours(dS0, dS1);
+        t.storeWords(t.narrowNeighbours(p0, p1), row(blocks.weights, group, blocks.keys, one));
+        t.storeWords(differences[i], row(blocks.dWeights, group, blocks.keys, one));
+      }
+      for (int64_t half = 0; half < 2; ++half)
+        t.storeWords(amx.interleaved(differences[0], differences[1], half > 0),
+                     row(blocks.weightPairs, b.add(b.mul(group, 2), half), blocks.keys / 2, b.div(key, 2)));
+    });
+    return SmallVector<Value>();
+  });
+}
+
+void Backward::addToKeys(const AttentionBlock &block, Value keySpan) {
+  Type i8 = b.builder.getI8Type();
+  Steps groups = querySpans(block, keySpan);
+  Value key = b.mul(keySpan, span), zero = b.i64(0);
+  Value offset = b.mul(b.add(block.firstKey, key), blocks.width);
+  auto add = [&](Value sums, int64_t weights, int64_t pairs) {
+    amx.productOfColumns({t.at(sums, offset), 4 * blocks.width, 4 * blocks.width * tileRows, rowBytes},
+                         {row(weights, zero, blocks.keys, key), tileBytes, blocks.keys * rowBytes},
+                         {b.offset(place(pairs), i8, zero), queries / 2 * rowBytes, tileBytes}, blocks.width / tileRows,
+                         groups.begin, groups.end);
+  };
+  b.when(t.is(Predicate::slt, groups.begin, groups.end), [&] {
+    add(sumsOfV, blocks.weights, blocks.dOutPairs);
+    add(sumsOfK, blocks.dWeights, blocks.queryPairs);
+  });
+}
+
+void Backward::addToQueries(const AttentionBlock &block, Value group) {
+  Type i8 = b.builder.getI8Type();
+  Steps steps = keySpans(block, group);
+  int64_t ofKeys = blocks.width * rowBytes, ofQueries = 2 * blocks.words * rowBytes;
+  Value keys = b.offset(keyColumns, i8, b.mul(b.div(block.firstKey, span), ofKeys));
+  Value sums = b.offset(place(blocks.sums), i8, b.mul(group, 2 * ofQueries));
+  b.when(t.is(Predicate::slt, steps.begin, steps.end), [&] {
+    amx.productOfRows(
+        {sums, rowBytes, tileBytes, ofQueries}, {keys, tileBytes, ofKeys},
+        {row(blocks.weightPairs, b.mul(group, 2), blocks.keys / 2, b.i64(0)), blocks.keys / 2 * rowBytes, tileBytes},
+        blocks.width / tileRows, steps.begin, steps.end);
+  });
+}
+
+} // namespace
+
+void emitBackwardByTiles(LaneBuilder &b, const AttentionForm &form, ValueRange arguments) {
+  AttentionBlocks blocks(form, b.target);
+  Backward(b, form, blocks).run(arguments[0], arguments[1], arguments[2]);
+}
+
+} // namespace tcc::cpu

@@ -1,0 +1,76 @@
+#include "codegen/cpu/attention_amx_function.h"
+#include <numbers>
+
+using namespace mlir;
+
+namespace tcc::cpu {
+
+using Number = AttentionNumber;
+using Predicate = arith::CmpIPredicate;
+
+void AmxFunction::beginWorker() {
+  amx.configure(place(blocks.configuration));
+  Type i32 = b.builder.getI32Type();
+  Value bits = b.create<LLVM::BitcastOp>(b.vector(i32), scale);
+  Value sign = b.create<arith::AndIOp>(bits, b.integer(b.vector(i32), int64_t(1) << 31));
+  signs = b.create<arith::OrIOp>(sign, b.create<arith::ShRUIOp>(sign, b.integer(b.vector(i32), 16)));
+  Value magnitude = b.create<LLVM::BitcastOp>(b.vector(t.f32), b.create<arith::XOrIOp>(bits, sign));
+  exponentScale = t.mulF(magnitude, t.floats(std::numbers::log2e));
+}
+
+HeadRows AmxFunction::seenRows(unsigned operand, const AttentionBlock &block, Value &first) {
+  Value keys = number(Number::keys), diagonal = number(Number::diagonal);
+  Value end = t.clamp(b.add(number(Number::queries), diagonal), keys);
+  first = t.clamp(b.add(t.sub(diagonal, number(Number::window)), 1), end);
+  return rowsOf(operand, block.batch, block.keyHead, first, t.sub(end, first));
+}
+
+Value AmxFunction::packedKeys(int64_t bytesOfKey) {
+  Value all = b.mul(t.ceilDiv(number(Number::keys), span), span);
+  return b.offset(place(blocks.bytes), b.builder.getI8Type(), b.mul(all, bytesOfKey));
+}
+
+AmxFunction::Steps AmxFunction::keySpans(const AttentionBlock &block, Value group) {
+  Value query = b.mul(group, span), last = t.least(b.add(query, span), block.queryCount);
+  Value offset = t.sub(b.add(block.firstQuery, number(Number::diagonal)), block.firstKey);
+  Value first = t.most(b.add(t.sub(b.add(offset, query), number(Number::window)), 1), b.i64(0));
+  return {b.div(first, span), t.ceilDiv(t.clamp(b.add(offset, last), block.keyCount), span)};
+}
+
+AmxFunction::Steps AmxFunction::querySpans(const AttentionBlock &block, Value keySpan) {
+  auto [first, end] = queriesThatSee(block, b.mul(keySpan, span), b.i64(span));
+  return {b.div(first, span), t.ceilDiv(end, span)};
+}
+
+void AmxFunction::multiply(const AttentionBlock &block, Value group, Value keySpan, Value packedRows, Value columns,
+                           Value to, int64_t across) {
+  Type i8 = b.builder.getI8Type();
+  int64_t steps = 2 * blocks.words / span;
+  Value key = b.add(b.div(block.firstKey, span), keySpan);
+  TileFactor left{b.offset(packedRows, i8, b.mul(key, 2 * steps * tileBytes)), steps * tileBytes, tileBytes};
+  TileFactor right{b.offset(columns, i8, b.mul(group, 2 * blocks.words * rowBytes)), blocks.words * rowBytes,
+                   tileBytes};
+  amx.product({to, rowBytes, tileBytes, across}, left, right, 2, 2, b.i64(0), b.i64(steps), false);
+}
+
+SmallVector<Value> AmxFunction::ifBorder(const AttentionBlock &block, Value group, Value keySpan,
+                                         function_ref<SmallVector<Value>(bool)> body) {
+  Value firstKey = b.add(block.firstKey, b.mul(keySpan, span)), endKey = b.add(firstKey, span);
+  Value seenLast = b.add(b.add(block.firstQuery, b.mul(group, span)), number(Number::diagonal)); // by the first query
+  Value hidesLast = t.is(Predicate::sgt, endKey, t.least(b.add(seenLast, 1), number(Number::keys)));
+  Value hidesFirst = t.is(Predicate::sle, firstKey, t.sub(b.add(seenLast, span - 1), number(Number::window)));
+  Value isBorder = b.create<arith::OrIOp>(hidesLast, hidesFirst);
+  auto make = [&](bool masked) {
+    return [&, masked](OpBuilder &, Location) { scf::YieldOp::create(b.builder, b.loc, body(masked)); };
+  };
+  auto branch = scf::IfOp::create(b.builder, b.loc, isBorder, make(true), make(false));
+  return SmallVector<Value>(branch.getResults());
+}
+
+AttentionFunction::SeenKeys AmxFunction::seenKeysOf(const AttentionBlock &block, Value firstQuery) {
+  SeenKeys seen = seenKeys(block, firstQuery);
+  Value last = b.create<arith::TruncIOp>(b.builder.getI32Type(), t.sub(number(Number::keys), b.i64(1)));
+  return {b.create<arith::MinSIOp>(seen.last, b.splat(last)), seen.before};
+}
+
+} // namespace tcc::cpu

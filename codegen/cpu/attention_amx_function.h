@@ -1,0 +1,52 @@
+// What the two functions by AMX's tiles share: the keys of a head, packed once a unit, and which products of 32 keys
+// and 32 queries the mask leaves.
+#pragma once
+#include "codegen/cpu/attention_amx.h"
+#include "codegen/cpu/attention_function.h"
+
+namespace tcc::cpu {
+
+class AmxFunction : public AttentionFunction {
+public:
+  AmxFunction(LaneBuilder &b, const AttentionForm &form, const AttentionBlocks &blocks, unsigned operands,
+              unsigned results)
+      : AttentionFunction(b, form, blocks, operands, results), amx(t, blocks), b(AttentionFunction::b),
+        blocks(AttentionFunction::blocks) {}
+
+protected:
+  static constexpr int64_t queries = AttentionBlocks::queries, span = AmxTiles::span, tileRows = AmxTiles::rows,
+                           rowBytes = AmxTiles::rowBytes, tileBytes = AmxTiles::bytes;
+  AmxTiles amx;
+  LaneBuilder &b;
+  const AttentionBlocks &blocks;
+  mlir::Value exponentScale; // |scale| · log2(e): scores are multiplied by it, their sign is that of the packed queries
+  mlir::Value signs;         // those of a word of queries, flipped
+
+  void beginWorker() override;
+  void endWorker() override { amx.release(); }
+
+  /// The keys of a head that one of its queries sees: only those are read.
+  HeadRows seenRows(unsigned operand, const AttentionBlock &block, mlir::Value &first);
+  /// A part of the place behind a worker's blocks: that of all keys, from `bytesOfKey` a key on.
+  mlir::Value packedKeys(int64_t bytesOfKey);
+  int64_t rowTiles() const { return 2 * blocks.words * 2 / rowBytes; } // of a packed row: steps of 32 elements
+
+  struct Steps {
+    mlir::Value begin, end;
+  };
+  /// The spans of the block's keys that one of a span of its queries sees …
+  Steps keySpans(const AttentionBlock &block, mlir::Value group);
+  /// … and the other way round.
+  Steps querySpans(const AttentionBlock &block, mlir::Value keySpan);
+  mlir::Value number64(AttentionNumber which) const { return number(which); }
+  /// to = a span's keys times a span's queries.
+  void multiply(const AttentionBlock &block, mlir::Value group, mlir::Value keySpan, mlir::Value packedRows,
+                mlir::Value columns, mlir::Value to, int64_t across);
+  /// Runs one of two bodies: the first where the mask hides a pair of the spans.
+  llvm::SmallVector<mlir::Value> ifBorder(const AttentionBlock &block, mlir::Value group, mlir::Value keySpan,
+                                          llvm::function_ref<llvm::SmallVector<mlir::Value>(bool)> body);
+  /// As seenKeys, and no key that is not there.
+  SeenKeys seenKeysOf(const AttentionBlock &block, mlir::Value firstQuery);
+};
+
+} // namespace tcc::cpu
