@@ -42,6 +42,7 @@ Tiles::Tiles() {
 }
 
 Tiles::~Tiles() {
+  _mm_sfence(); // streamed results before whatever says that they are there
   _tile_release();
 }
 
@@ -131,7 +132,40 @@ TCC_TILES void multiplyPlainly(const Operand &left, const Operand &right, int64_
   }
 }
 
+TCC_TILES void fetch(const Results &results, int64_t rows, int64_t columns) {
+  const int64_t width = byteSize(results.dtype);
+  const char *row = static_cast<const char *>(results.c);
+  for (int64_t i = 0; i < rows; ++i, row += results.stride * width)
+    for (int64_t byte = 0; byte < columns * width; byte += 64)
+      __builtin_prefetch(row + byte, 1, 3);
+}
+
+namespace {
+
+/// Whole rows past the caches.
+TCC_TILES void stream(const float *sums, int64_t rows, const Results &results) {
+  __m512 bias[2] = {};
+  for (int half = 0; results.bias && half < 2; ++half)
+    bias[half] = loadFloats(results.bias, results.biasType, 16 * half, 0xFFFF);
+  for (int64_t row = 0; row < rows; ++row, sums += panelLines) {
+    const __m512 x = _mm512_add_ps(_mm512_loadu_ps(sums), bias[0]),
+                 y = _mm512_add_ps(_mm512_loadu_ps(sums + 16), bias[1]);
+    if (results.dtype == DType::f32) {
+      float *to = static_cast<float *>(results.c) + row * results.stride;
+      _mm512_stream_ps(to, x);
+      _mm512_stream_ps(to + 16, y);
+    } else {
+      auto *to = reinterpret_cast<__m512i *>(static_cast<uint16_t *>(results.c) + row * results.stride);
+      _mm512_stream_si512(to, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(y, x)));
+    }
+  }
+}
+
+} // namespace
+
 TCC_TILES void finish(const float *sums, int64_t rows, int64_t columns, const Results &results) {
+  if (results.streams && columns == panelLines)
+    return stream(sums, rows, results);
   for (int64_t half = 0; half < columns; half += 16) {
     const auto mask = static_cast<__mmask16>((1u << std::min<int64_t>(16, columns - half)) - 1);
     const __m512 bias = results.bias ? loadFloats(results.bias, results.biasType, half, mask) : _mm512_setzero_ps();

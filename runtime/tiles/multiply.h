@@ -30,7 +30,12 @@ struct Results {
   const void *bias = nullptr; // of the first column on
   DType biasType = DType::f32;
   bool accumulate = false;
+  bool streams = false; // past the caches, where a block has whole lines: C is larger than they are and starts with one
 };
+
+/// Asks for the lines of C that finish() writes, where it does not stream: a store that misses holds up those behind
+/// it.
+void fetch(const Results &results, int64_t rows, int64_t columns);
 
 /// C = or += sums[32][32], dense, of which rows and columns are there, plus the bias.
 void finish(const float *sums, int64_t rows, int64_t columns, const Results &results);

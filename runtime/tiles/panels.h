@@ -5,7 +5,7 @@
 #include <cstdint>
 
 /// Of functions with AMX's and AVX-512's instructions: called only where hasTiles() (runtime/cpu.h) holds.
-#define TCC_TILES __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")))
+#define TCC_TILES __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16,prfchw")))
 
 namespace tcc::runtime::tiles {
 

@@ -10,6 +10,7 @@ namespace {
 constexpr int64_t mostResidentBytes = int64_t{8} << 20, mostSumsBytes = int64_t{1} << 20;
 constexpr int64_t panelSums = panelLines * panelLines, sumBytes = panelSums * static_cast<int64_t>(sizeof(float));
 constexpr int64_t mostSlabPanels = 16;
+constexpr int64_t lineBytes = 64, leastStreamed = int64_t{2} << 20; // bytes of C: a second-level cache
 
 Operand leftOf(const GemmDesc &desc) {
   const MatrixLayout a = normalized(desc.a, desc.m, desc.k);
@@ -162,6 +163,9 @@ Product::Block Product::blockAt(const Call &call, int64_t residentPanel, int64_t
     results.bias = offset(call.bias, *desc.bias, column);
   }
   results.accumulate = desc.accumulate || !isFirst;
+  const int64_t rowBytes = desc.c.rowStride * byteSize(desc.c.dtype);
+  results.streams = !results.accumulate && desc.m * rowBytes >= leastStreamed && rowBytes % lineBytes == 0 &&
+                    reinterpret_cast<uintptr_t>(results.c) % lineBytes == 0;
   return {results, row, column, std::min(panelLines, desc.m - row), std::min(panelLines, desc.n - column)};
 }
 
@@ -188,10 +192,12 @@ void Product::runTask(const Call &call, int64_t task, char *memory, const Stretc
         const Block to = blockAt(call, r, firstPanel + s, carriesSums || depth.firstDepth == 0);
         const bool byParts = parts == 1 || (splits(ofResident[r]) && splits(ofSlab[s]));
         const bool direct = isOneBlock && byParts && to.rows == panelLines && to.columns == panelLines &&
-                            to.results.dtype == DType::f32 && !to.results.bias;
+                            to.results.dtype == DType::f32 && !to.results.bias && !to.results.streams;
         float *sum = direct        ? static_cast<float *>(to.results.c)
                      : keepsSums() ? sums + ((r - cut.begin) * slabPanels + s) * panelSums
                                    : sums;
+        if (!to.results.streams && at + part.depth == depth.depth)
+          fetch(to.results, to.rows, to.columns);
         if (byParts)
           multiply(leftIsResident ? x : y, leftIsResident ? y : x, steps, parts, sum,
                    direct ? to.results.stride : panelLines, direct ? to.results.accumulate : at > 0 || isBegun);
