@@ -110,7 +110,7 @@ void AttentionBlocks::layOutTiles(const AttentionForm &form) {
   configuration = take(16);
   queryColumns = take(words * queries);
   scores = take((backward ? span : keys) * span);
-  weightPairs = take(keys / 2 * (backward ? queries : span));
+  weightPairs = backward ? take(keys / 2 * queries) : scores;
   sums = take(2 * words * queries);
   top = take(queries);
   total = take(queries);

@@ -62,8 +62,9 @@ struct AttentionBlocks {
   int64_t width;   // elements of a row, padded to whole vectors
 
   // Transposed queries (and dOut), keys and values as rows; those of which a pair has two rows; scores and dP, P and dS
-  // in their place; a pair's P or dS of two keys; sums of out or dQ, transposed; rows of numbers, one a query; a bit
-  // for each pair of a query and a key, set where dropout keeps it, by rows from the last multiple of keptKeys on.
+  // in their place; a pair's P or dS of two keys (forward by tiles in the scores' place); sums of out or dQ,
+  // transposed; rows of numbers, one a query; a bit for each pair of a query and a key, set where dropout keeps it, by
+  // rows from the last multiple of keptKeys on.
   static constexpr int64_t keptKeys = 16;
   int64_t zeros, queryColumns, dOutColumns, queryPairs, dOutPairs, keyRows, valueRows, keyPairs, valuePairs, scores, dP,
       weightPairs, sums, top, total, kept;

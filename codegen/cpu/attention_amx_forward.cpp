@@ -36,6 +36,7 @@ private:
   SmallVector<Value> findTops(const AttentionBlock &block, Value group, Steps steps);
   SmallVector<Value> rebase(Value group, ArrayRef<Value> tops);
   void weigh(const AttentionBlock &block, Value group, Steps steps, ArrayRef<Value> bases);
+  void fetchValues(const AttentionBlock &block, Value keySpan, Value inSpan);
   void addValues(const AttentionBlock &block, Value group, Steps steps);
   void finish(const AttentionBlock &block);
 
@@ -137,7 +138,8 @@ SmallVector<Value> Forward::rebase(Value group, ArrayRef<Value> tops) {
     // of a query that has seen no key yet
     bases.push_back(choose(is(arith::CmpFPredicate::OEQ, after, none), t.floats(0), after));
     keep.push_back(amx.powerOfTwo(t.subF(before, bases[v])));
-    Value any = b.create<LLVM::vector_reduce_or>(b.builder.getI1Type(), grows);
+    Value hasSums = is(arith::CmpFPredicate::UNE, before, none);
+    Value any = b.create<LLVM::vector_reduce_or>(b.builder.getI1Type(), b.both(grows, hasSums));
     changes = changes ? b.create<arith::OrIOp>(changes, any) : any;
   }
   b.when(changes, [&] {
@@ -164,6 +166,7 @@ void Forward::weigh(const AttentionBlock &block, Value group, Steps steps, Array
         seen.push_back(seenKeysOf(block, lane(group, v)));
       return b.loop(start, end, 2, before, [&](Value key, ValueRange carried) {
         SmallVector<Value> next;
+        fetchValues(block, keySpan, t.sub(key, start));
         for (int64_t v = 0; v < vectors; ++v) {
           Value weights[2], sum;
           for (int64_t i = 0; i < 2; ++i) {
@@ -175,8 +178,7 @@ void Forward::weigh(const AttentionBlock &block, Value group, Steps steps, Array
             weights[i] = whereKept(isKept(block, one, lane(group, v)), p);
           }
           next.push_back(t.addF(carried[v], sum));
-          Value target = t.at(place(blocks.weightPairs), v * blocks.keys / 2 * tileRows);
-          t.storeWords(t.narrowPairs(weights[0], weights[1]), t.at(target, b.mul(b.div(key, 2), tileRows)));
+          t.storeWords(t.narrowPairs(weights[0], weights[1]), score(b.div(key, 2), v));
         }
         return next;
       });
@@ -188,14 +190,24 @@ void Forward::weigh(const AttentionBlock &block, Value group, Steps steps, Array
   }
 }
 
+/// Of the values of a span of keys, which are multiplied next, the part that two keys of it are worth.
+void Forward::fetchValues(const AttentionBlock &block, Value keySpan, Value inSpan) {
+  Type i8 = b.builder.getI8Type();
+  int64_t ofKeys = blocks.width * rowBytes;
+  Value start = b.offset(valueColumns, i8, b.mul(b.add(b.div(block.firstKey, span), keySpan), ofKeys));
+  Value part = b.offset(start, i8, b.mul(inSpan, ofKeys / span));
+  for (int64_t line = 0; line < 2 * ofKeys / span; line += rowBytes)
+    LLVM::Prefetch::create(b.builder, b.loc, b.offset(part, i8, b.i64(line)), /*rw=*/0, /*hint=*/3, /*cache=*/1);
+}
+
 void Forward::addValues(const AttentionBlock &block, Value group, Steps steps) {
   Type i8 = b.builder.getI8Type();
   int64_t ofKeys = blocks.width * rowBytes, ofQueries = 2 * blocks.words * rowBytes;
   Value values = b.offset(valueColumns, i8, b.mul(b.div(block.firstKey, span), ofKeys));
   Value sums = b.offset(place(blocks.sums), i8, b.mul(group, 2 * ofQueries));
   amx.productOfRows({sums, rowBytes, tileBytes, ofQueries}, {values, tileBytes, ofKeys},
-                    {place(blocks.weightPairs), blocks.keys / 2 * rowBytes, tileBytes}, blocks.width / tileRows,
-                    steps.begin, steps.end);
+                    {place(blocks.scores), blocks.keys * rowBytes, tileBytes}, blocks.width / tileRows, steps.begin,
+                    steps.end);
 }
 
 void Forward::finish(const AttentionBlock &block) {

@@ -38,7 +38,7 @@ protected:
   Steps keySpans(const AttentionBlock &block, mlir::Value group);
   /// … and the other way round.
   Steps querySpans(const AttentionBlock &block, mlir::Value keySpan);
-  mlir::Value number64(AttentionNumber which) const { return number(which); }
+
   /// to = a span's keys times a span's queries.
   void multiply(const AttentionBlock &block, mlir::Value group, mlir::Value keySpan, mlir::Value packedRows,
                 mlir::Value columns, mlir::Value to, int64_t across);

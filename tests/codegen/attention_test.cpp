@@ -177,7 +177,7 @@ const Sizes shapes[] = {
     {.batch = 0, .queries = 4, .keys = 4, .mask = "diagonal 0"},
     {.queries = 4, .keys = 0},
     {.queries = 0, .keys = 4},
-    {.queries = 257, .keys = 257, .width = 96, .mask = "diagonal 0"},
+    {.queries = 97, .keys = 257, .width = 96, .mask = "diagonal 160"},
     {.queries = 1, .keys = 290, .heads = 2, .keyHeads = 1, .width = 64},
     {.queries = 70, .keys = 301, .heads = 2, .keyHeads = 1, .width = 8, .mask = "diagonal 231 window 270"},
     {.queries = 33, .keys = 140, .width = 33, .mask = "diagonal 107", .rate = 0.3},
