@@ -1,7 +1,8 @@
 // --print-pipeline is the pipeline's own table; names that it lacks are refused with the nearest one.
 // RUN: %tcc --print-pipeline | FileCheck %s
 // RUN: %tcc --print-pipeline -O0 | FileCheck %s --check-prefix=SINGLE
-// RUN: %tcc --print-pipeline --dtype=bf16 | FileCheck %s --check-prefix=NARROW
+// RUN: %tcc --print-pipeline --dtype=bf16 -march=x86-64-v3 | FileCheck %s --check-prefix=NARROW
+// RUN: %tcc --print-pipeline --dtype=bf16 -march=sapphirerapids | FileCheck %s --check-prefix=TILES
 // RUN: %tcc --print-pipeline --dtype=f16 --target=cuda | FileCheck %s --check-prefix=CUDA
 // RUN: not %tcc %s -fno-simplif 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // RUN: not %tcc %s -fno-autodiff 2>&1 | FileCheck %s --check-prefix=REQUIRED
@@ -25,6 +26,7 @@
 // CHECK-NEXT: 16 plan-memory planned on
 // NARROW: 5 autocast shaped on
 // NARROW: 10 narrow-activations shaped off
+// TILES: 10 narrow-activations shaped on
 // CUDA: 10 narrow-activations shaped on
 // CUDA: 11 fuse-gelu shaped on
 // SINGLE: 7 simplify shaped off

@@ -99,6 +99,17 @@ TEST_F(TilesTest, chunksOfDepth) {
   }
 }
 
+/// Results larger than a cache go past it, but for the columns behind the last whole panel.
+TEST_F(TilesTest, largeResults) {
+  for (auto [dtype, n] : {std::pair{DType::bf16, 1056}, {DType::bf16, 1072}, {DType::f32, 608}, {DType::f32, 620}}) {
+    GemmDesc desc = product(dtype, dtype, 1040, n, 3);
+    checkProduct(desc);
+    desc.bias = DType::f32;
+    desc.c.rowStride = 1088;
+    checkProduct(desc);
+  }
+}
+
 struct Errors {
   double tiles = 0, loop = 0; // root mean squares of what is wrong, in units of the sum of magnitudes
 };
