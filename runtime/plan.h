@@ -192,8 +192,9 @@ struct Instruction {
   std::variant<KernelCall, MatmulCall, CopyCall, LaunchCall, FillCall, CustomCall, BranchCall, LoopCall> call;
   std::string label; ///< what profiles and reports show
   std::vector<SourceLocation> sources;
-  int64_t flops = 0; ///< arithmetic
-  int64_t bytes = 0; ///< least traffic: each operand read once, each result written once
+  int64_t flops = 0;             ///< arithmetic
+  int64_t bytes = 0;             ///< least traffic: each operand read once, each result written once
+  DType arithmetic = DType::f32; ///< what a kernel multiplies; a product's description says it itself
   bool operator==(const Instruction &) const = default;
 };
 

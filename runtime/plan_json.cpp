@@ -6,7 +6,7 @@
 namespace tcc::runtime {
 namespace {
 
-constexpr int64_t planVersion = 3;
+constexpr int64_t planVersion = 4;
 constexpr std::array spaces{Space::arena, Space::input, Space::output, Space::state, Space::constant, Space::table};
 
 // ---- writing
@@ -154,6 +154,7 @@ Json toJson(const Instruction &instruction) {
   Json json = std::visit([](const auto &call) { return toJson(call); }, instruction.call);
   json["label"] = instruction.label;
   json["flops"] = instruction.flops;
+  json["arithmetic"] = name(instruction.arithmetic);
   json["bytes"] = instruction.bytes;
   json["sources"] = Json::array();
   for (const SourceLocation &source : instruction.sources)
@@ -394,6 +395,7 @@ Instruction readInstruction(JsonReader &reader, const Json &json) {
     reader.fail("unknown op `" + op + "`");
   instruction.label = reader.string(json, "label");
   instruction.flops = reader.integer(json, "flops", 0);
+  instruction.arithmetic = readDType(reader, json, "arithmetic");
   instruction.bytes = reader.integer(json, "bytes", 0);
   for (const Json &source : reader.list(json, "sources", maxPlanItems))
     instruction.sources.push_back({reader.string(source, "file"),

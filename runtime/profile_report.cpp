@@ -43,21 +43,22 @@ class Bounds {
 public:
   Bounds(const Plan &plan, const MachineLimits &limits) : limits(limits) {
     for (const Instruction &instruction : plan.instructions)
-      if (const auto *call = std::get_if<MatmulCall>(&instruction.call))
-        products[instruction.label] = call;
+      byLabel[instruction.label] = &instruction;
   }
   Bound of(const Profiler::Event &event) const {
     Instruction instruction;
     instruction.flops = event.flops;
     instruction.bytes = event.bytes;
-    if (auto product = products.find(event.label); product != products.end())
-      instruction.call = *product->second;
+    if (auto found = byLabel.find(event.label); found != byLabel.end()) {
+      instruction.call = found->second->call;
+      instruction.arithmetic = found->second->arithmetic;
+    }
     return limits.boundOf(instruction);
   }
 
 private:
   const MachineLimits &limits;
-  std::map<std::string, const MatmulCall *> products;
+  std::map<std::string, const Instruction *> byLabel;
 };
 
 std::string textOf(const Row &row, double steps, double stepSeconds) {

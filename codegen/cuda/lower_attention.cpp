@@ -242,6 +242,7 @@ private:
     runtime::Instruction instruction;
     instruction.label = label(name);
     instruction.flops = flops;
+    instruction.arithmetic = problem.element.isBF16() ? runtime::DType::bf16 : runtime::DType::f16;
     for (const Pointer &pointer : pointers)
       instruction.bytes += bytesOf(pointer.buffer);
     instruction.call = std::move(made);

@@ -36,6 +36,10 @@ TEST_F(MachineLimitsTest, boundIsTheLongerOfArithmeticAndTraffic) {
   call.desc.a.dtype = DType::bf16;
   instruction.call = call;
   EXPECT_DOUBLE_EQ(limits.boundOf(instruction).seconds, 5e-6);
+  Instruction attention;
+  attention.flops = 1000000;
+  attention.arithmetic = DType::bf16;
+  EXPECT_DOUBLE_EQ(limits.boundOf(attention).seconds, 5e-6);
   EXPECT_EQ(MachineLimits().boundOf(instruction).by, Bound::By::nothing);
 }
 
