@@ -1,5 +1,5 @@
-// Matrix products by AMX's tiles or by oneDNN: C[b] = A[b] * B[b] (+ bias) (+ C[b]), every operand given by element strides.
-// No oneDNN type shows here, so that the plan and the compiler can include this header.
+// Matrix products by AMX's tiles or by oneDNN: C[b] = A[b] * B[b] (+ bias) (+ C[b]), every operand given by element
+// strides. No oneDNN type shows here, so that the plan and the compiler can include this header.
 #pragma once
 #include "runtime/dtype.h"
 #include "runtime/error.h"

@@ -10,7 +10,6 @@
 // Pairs of dS of two keys have their lanes in the order of AmxTiles::interleaved, which costs one step a vector; dQ is
 // put in order where it is written.
 #include "codegen/cpu/attention_amx_function.h"
-#include <limits>
 #include <numbers>
 
 using namespace mlir;
@@ -36,8 +35,6 @@ private:
   void runUnit(Value unit) override;
   void packKeys(const AttentionBlock &block);
   void runQueries(AttentionBlock block);
-  void sumDeltas(const AttentionBlock &block);
-  void loadLogarithms(const AttentionBlock &block);
   void addKeys(const AttentionBlock &block);
   void differentiate(const AttentionBlock &block, Value group, Value keySpan);
   void addToKeys(const AttentionBlock &block, Value keySpan);
@@ -65,16 +62,7 @@ void Backward::runUnit(Value unit) {
   t.forEach(b.i64(0), b.mul(room, 2), blocks.lanes, [&](Value i) { t.storeWords(t.floats(0), t.at(sumsOfK, i)); });
   packKeys(block);
 
-  Value queryBlocks = t.ceilDiv(number(Number::queries), queries);
-  Value all = t.times(queryBlocks, number(Number::group));
-  t.forEach(b.i64(0), t.ceilDiv(all, parts), 1, [&](Value round) {
-    Value one = backAndForth(round, t.mod(unit, parts), parts);
-    b.when(t.is(Predicate::slt, one, all), [&] {
-      block.head = b.add(t.times(block.keyHead, number(Number::group)), t.div(one, queryBlocks));
-      chooseQueries(block, t.mod(one, queryBlocks));
-      runQueries(block);
-    });
-  });
+  forQueriesOfKeys(unit, block, [&](const AttentionBlock &one) { runQueries(one); });
   auto rowsOfKeys = [&](unsigned result) {
     return rowsOfResult(result, keys, keyHeads, block.batch, block.keyHead, b.i64(0), keys);
   };
@@ -100,37 +88,13 @@ void Backward::runQueries(AttentionBlock block) {
   amx.packColumns(queryRows(dOut, block), {}, place(blocks.dOutColumns));
   amx.packRowPairs(queryRows(q, block), place(blocks.queryPairs));
   amx.packRowPairs(queryRows(dOut, block), place(blocks.dOutPairs));
-  sumDeltas(block);
-  loadLogarithms(block);
+  sumProducts(block, queryRows(out, block), queryRows(dOut, block), place(blocks.total)); // deltas
+  loadLogarithms(block, lse, b.literal(t.f32, std::numbers::log2e), place(blocks.top));   // to the base 2
   t.fill(place(blocks.sums), 2 * blocks.words * queries, 0);
   forKeyBlocks(block, [&](const AttentionBlock &keys) { addKeys(keys); });
   HeadRows target = rowsOfResult(dQ, number(Number::queries), number(Number::heads), block.batch, block.head,
                                  block.firstQuery, block.queryCount);
   amx.storeTransposed(place(blocks.sums), target, true, [&](Value) { return scale; });
-}
-
-void Backward::sumDeltas(const AttentionBlock &block) {
-  HeadRows x = queryRows(out, block), y = queryRows(dOut, block);
-  Value deltas = place(blocks.total);
-  t.fill(deltas, queries, 0);
-  t.forEach(b.i64(0), block.queryCount, 1, [&](Value query) {
-    Value sum = t.floats(0);
-    for (int64_t first = 0; first < t.headWidth; first += blocks.lanes)
-      sum = t.addF(t.mulF(t.loadElements(x, query, first), t.loadElements(y, query, first)), sum);
-    b.store(b.reduce(sum, [&](Value left, Value right) { return t.addF(left, right); }), t.at(deltas, query), t.f32);
-  });
-}
-
-// To the base 2. Of queries that are not there +inf, so that their P is nearly 0.
-void Backward::loadLogarithms(const AttentionBlock &block) {
-  Value logarithms = place(blocks.top), log2e = b.literal(t.f32, std::numbers::log2e);
-  t.fill(logarithms, queries, std::numeric_limits<double>::infinity());
-  Value first =
-      b.add(b.add(t.times(block.batch, stride(lse, 0)), t.times(block.head, stride(lse, 1))), block.firstQuery);
-  t.forEach(b.i64(0), block.queryCount, 1, [&](Value query) {
-    Value natural = b.load(t.at(operand(lse), b.add(first, query)), t.f32);
-    b.store(t.mulF(natural, log2e), t.at(logarithms, query), t.f32);
-  });
 }
 
 void Backward::addKeys(const AttentionBlock &block) {

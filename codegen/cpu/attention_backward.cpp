@@ -5,7 +5,6 @@
 //      worker's memory, dQ += dS·k in that of the block;
 //   3. dQ, and dK at last, are multiplied by the scale where they are written.
 #include "codegen/cpu/attention_function.h"
-#include <limits>
 
 using namespace mlir;
 
@@ -28,8 +27,6 @@ private:
 
   void runUnit(Value unit) override;
   void runQueries(AttentionBlock block);
-  void sumDeltas(const AttentionBlock &block);
-  void loadLogarithms(const AttentionBlock &block);
   void addKeys(const AttentionBlock &block);
   void differentiate(const AttentionBlock &block, Value lane);
   void addToKeys(const AttentionBlock &block, Value weights, Value rows, Value sums);
@@ -54,16 +51,7 @@ void Backward::runUnit(Value unit) {
   sumsOfV = t.at(sumsOfK, room);
   t.forEach(b.i64(0), b.mul(room, 2), blocks.lanes, [&](Value i) { t.storeWords(t.floats(0), t.at(sumsOfK, i)); });
 
-  Value queryBlocks = t.ceilDiv(number(Number::queries), queries);
-  Value all = t.times(queryBlocks, number(Number::group));
-  t.forEach(b.i64(0), t.ceilDiv(all, parts), 1, [&](Value round) {
-    Value one = backAndForth(round, t.mod(unit, parts), parts);
-    b.when(t.is(Predicate::slt, one, all), [&] {
-      block.head = b.add(t.times(block.keyHead, number(Number::group)), t.div(one, queryBlocks));
-      chooseQueries(block, t.mod(one, queryBlocks));
-      runQueries(block);
-    });
-  });
+  forQueriesOfKeys(unit, block, [&](const AttentionBlock &one) { runQueries(one); });
   auto rowsOfKeys = [&](unsigned result) {
     return rowsOfResult(result, keys, keyHeads, block.batch, block.keyHead, b.i64(0), keys);
   };
@@ -78,8 +66,8 @@ void Backward::runQueries(AttentionBlock block) {
   t.packColumns(queryRows(dOut, block), place(blocks.dOutColumns));
   t.packRowPairs(queryRows(q, block), place(blocks.queryPairs));
   t.packRowPairs(queryRows(dOut, block), place(blocks.dOutPairs));
-  sumDeltas(block);
-  loadLogarithms(block);
+  sumProducts(block, queryRows(out, block), queryRows(dOut, block), place(blocks.total)); // deltas
+  loadLogarithms(block, lse, {}, place(blocks.top));
   t.fill(place(blocks.sums), blocks.width * queries, 0);
   forKeyBlocks(block, [&](const AttentionBlock &keys) { addKeys(keys); });
   // Logarithms are no longer needed: their place holds the factor of each query.
@@ -87,29 +75,6 @@ void Backward::runQueries(AttentionBlock block) {
   t.storeColumns(place(blocks.sums), place(blocks.top),
                  rowsOfResult(dQ, number(Number::queries), number(Number::heads), block.batch, block.head,
                               block.firstQuery, block.queryCount));
-}
-
-void Backward::sumDeltas(const AttentionBlock &block) {
-  HeadRows x = queryRows(out, block), y = queryRows(dOut, block);
-  Value deltas = place(blocks.total);
-  t.fill(deltas, queries, 0);
-  t.forEach(b.i64(0), block.queryCount, 1, [&](Value query) {
-    Value sum = t.floats(0);
-    for (int64_t first = 0; first < t.headWidth; first += blocks.lanes)
-      sum = t.addF(t.mulF(t.loadElements(x, query, first), t.loadElements(y, query, first)), sum);
-    b.store(b.reduce(sum, [&](Value left, Value right) { return t.addF(left, right); }), t.at(deltas, query), t.f32);
-  });
-}
-
-// Of queries that are not there +inf, so that their P is 0.
-void Backward::loadLogarithms(const AttentionBlock &block) {
-  Value logarithms = place(blocks.top);
-  t.fill(logarithms, queries, std::numeric_limits<double>::infinity());
-  Value first =
-      b.add(b.add(t.times(block.batch, stride(lse, 0)), t.times(block.head, stride(lse, 1))), block.firstQuery);
-  t.forEach(b.i64(0), block.queryCount, 1, [&](Value query) {
-    b.store(b.load(t.at(operand(lse), b.add(first, query)), t.f32), t.at(logarithms, query), t.f32);
-  });
 }
 
 void Backward::addKeys(const AttentionBlock &block) {

@@ -1,4 +1,5 @@
 #include "codegen/cpu/attention_function.h"
+#include <limits>
 
 using namespace mlir;
 
@@ -76,6 +77,40 @@ Value AttentionFunction::sumsOfUnit(Value unit) {
 void AttentionFunction::chooseQueries(AttentionBlock &block, Value queryBlock) {
   block.firstQuery = b.mul(queryBlock, AttentionBlocks::queries);
   block.queryCount = t.least(t.sub(number(Number::queries), block.firstQuery), b.i64(AttentionBlocks::queries));
+}
+
+void AttentionFunction::forQueriesOfKeys(Value unit, AttentionBlock block,
+                                         function_ref<void(const AttentionBlock &)> body) {
+  Value parts = number(Number::parts), queryBlocks = t.ceilDiv(number(Number::queries), AttentionBlocks::queries);
+  Value all = t.times(queryBlocks, number(Number::group));
+  t.forEach(b.i64(0), t.ceilDiv(all, parts), 1, [&](Value round) {
+    Value one = backAndForth(round, t.mod(unit, parts), parts);
+    b.when(t.is(Predicate::slt, one, all), [&] {
+      block.head = b.add(t.times(block.keyHead, number(Number::group)), t.div(one, queryBlocks));
+      chooseQueries(block, t.mod(one, queryBlocks));
+      body(block);
+    });
+  });
+}
+
+void AttentionFunction::sumProducts(const AttentionBlock &block, const HeadRows &x, const HeadRows &y, Value to) {
+  t.fill(to, AttentionBlocks::queries, 0);
+  t.forEach(b.i64(0), block.queryCount, 1, [&](Value query) {
+    Value sum = t.floats(0);
+    for (int64_t first = 0; first < t.headWidth; first += blocks.lanes)
+      sum = t.addF(t.mulF(t.loadElements(x, query, first), t.loadElements(y, query, first)), sum);
+    b.store(b.reduce(sum, [&](Value left, Value right) { return t.addF(left, right); }), t.at(to, query), t.f32);
+  });
+}
+
+void AttentionFunction::loadLogarithms(const AttentionBlock &block, unsigned operand, Value factor, Value to) {
+  t.fill(to, AttentionBlocks::queries, std::numeric_limits<double>::infinity());
+  Value first =
+      b.add(b.add(t.times(block.batch, stride(operand, 0)), t.times(block.head, stride(operand, 1))), block.firstQuery);
+  t.forEach(b.i64(0), block.queryCount, 1, [&](Value query) {
+    Value logarithm = b.load(t.at(this->operand(operand), b.add(first, query)), t.f32);
+    b.store(factor ? t.mulF(logarithm, factor) : logarithm, t.at(to, query), t.f32);
+  });
 }
 
 void AttentionFunction::forKeyBlocks(AttentionBlock block, function_ref<void(const AttentionBlock &)> body) {

@@ -58,6 +58,14 @@ protected:
   void chooseQueries(AttentionBlock &block, mlir::Value queryBlock);
   /// body for each block of keys that a query of the block sees, in ascending order; by tiles from a whole one on.
   void forKeyBlocks(AttentionBlock block, llvm::function_ref<void(const AttentionBlock &)> body);
+  /// Of a gradient's unit, a part of the blocks of queries of a key head's group: body for each block.
+  void forQueriesOfKeys(mlir::Value unit, AttentionBlock block, llvm::function_ref<void(const AttentionBlock &)> body);
+  /// to[query] = x's row · y's row.
+  void sumProducts(const AttentionBlock &block, const HeadRows &x, const HeadRows &y, mlir::Value to);
+  /// to[query] = log-sum-exp, times `factor` unless that is null; +inf of queries that are not there, so that their P
+  /// is 0.
+  void loadLogarithms(const AttentionBlock &block, unsigned operand, mlir::Value factor, mlir::Value to);
+
   /// Queries of the block, from its first one, that see one of `count` keys from `key` of it on: [first, second).
   std::pair<mlir::Value, mlir::Value> queriesThatSee(const AttentionBlock &block, mlir::Value key, mlir::Value count);
   /// Vectors of them.
