@@ -36,6 +36,7 @@ struct Table {
   void (*blockBarrier)(int line);
   void (*warpBarrier)(int line);
   void (*namedBarrier)(int id, int threads, bool wait, int line);
+  int (*warpIndex)(int line);
   unsigned (*shuffle)(unsigned value, Shuffle kind, int operand, int line);
   unsigned (*ballot)(bool condition, int line);
   void (*access)(const void *pointer, unsigned long bytes, bool write, void *programCounter);

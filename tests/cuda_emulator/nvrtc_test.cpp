@@ -1,7 +1,9 @@
 // Every device primitive, and every sample kernel, compiles by NVRTC for its architectures without spills, stack
-// frames, local memory or serialised wgmma. Without NVRTC the tests are skipped.
+// frames, local memory or serialised wgmma, and with whole warps at each collective. Without NVRTC the tests are
+// skipped.
 #include "codegen/cuda/device/device_text.h"
 #include "runtime/device/cuda/nvrtc.h"
+#include "tests/cuda_compiled/convergence.h"
 #include "tests/cuda_emulator/lane_maps/lane_maps.h"
 #include "tests/cuda_emulator/samples.h"
 
@@ -74,6 +76,9 @@ TEST(Nvrtc, EveryPrimitiveCompilesWithoutFindings) {
   std::vector<runtime::cuda::CompileResult> results = nvrtc->compileAll(requests);
   for (std::size_t i = 0; i < results.size(); ++i) {
     EXPECT_EQ(results[i].error, "") << requests[i].name << " for " << requests[i].architecture;
+    if (requests[i].options.empty()) { // a probe build's lanes leave when they give up
+      EXPECT_EQ(test::divergentCollectives(results[i].ptx), std::vector<std::string>()) << requests[i].name;
+    }
     EXPECT_FALSE(results[i].cubin.empty()) << requests[i].name << " for " << requests[i].architecture;
   }
 }

@@ -119,8 +119,8 @@ DEVICE int grid_z() {
 DEVICE int lane_index() {
   return emulated::threadField(__builtin_offsetof(tcc::emulator::ThreadView, lane));
 }
-DEVICE int warp_index() {
-  return emulated::threadField(__builtin_offsetof(tcc::emulator::ThreadView, warp));
+DEVICE int warp_index(LINE) {
+  return EMULATED(warpIndex)(line);
 }
 
 DEVICE void block_barrier(LINE) {

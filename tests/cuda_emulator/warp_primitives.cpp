@@ -157,6 +157,12 @@ void namedBarrier(int id, int count, bool wait, int line) {
 
 // --- Shuffles and votes -------------------------------------------------------------------------------------------
 
+int warpIndex(int line) {
+  ENTER("warp_index");
+  machine.collective(line, nullptr, [](Thread *, void **) {});
+  return machine.current().view.warp;
+}
+
 unsigned shuffle(unsigned value, Shuffle kind, int operand, int line) {
   ENTER(kind == Shuffle::Xor    ? "shuffle_xor"
         : kind == Shuffle::Down ? "shuffle_down"
@@ -424,6 +430,7 @@ void installWarpPrimitives(Table &table) {
   table.blockBarrier = blockBarrier;
   table.warpBarrier = warpBarrier;
   table.namedBarrier = namedBarrier;
+  table.warpIndex = warpIndex;
   table.shuffle = shuffle;
   table.ballot = ballot;
   table.electOne = electOne;

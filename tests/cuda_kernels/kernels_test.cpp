@@ -251,6 +251,8 @@ TEST(CudaKernels, plantedFaultsAreCaught) {
        "hits[before] = next + thread_x();\n    block_barrier();", "hits[before] = next + thread_x();"},
       {"hits in another order", "scatter into tiles", "(1u << lane_index()) - 1u", "0u - (2u << lane_index())"},
       {"a tile that is too small", "scatter into tiles", "/ 2 * 32;", "/ 2 * 33;"},
+      {"a shuffle of the lanes that have a column", "columns", "[warp *", "[warp_index() *"},
+      {"a shuffle of the lanes that have a column", "warp columns", "[warp *", "[warp_index() *"},
       {"warps that skip rows", "maxima of columns", "r += 8", "r += 9"},
       {"a lane that is left out", "warp rows", "lane < 4", "lane < 3"},
       {"an entry that is too short", "segments", "segment * 5ll", "segment * 4ll"},

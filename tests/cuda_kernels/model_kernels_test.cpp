@@ -4,6 +4,7 @@
 #include "codegen/lower_plan.h"
 #include "passes/pipeline.h"
 #include "runtime/device/cuda/nvrtc.h"
+#include "tests/cuda_compiled/convergence.h"
 #include "tests/cuda_kernels/emulated_kernels.h"
 #include "tests/cuda_kernels/model_steps.h"
 #include "tests/ops/op_table.h"
@@ -11,6 +12,7 @@
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <map>
+#include <set>
 
 using namespace mlir;
 
@@ -29,12 +31,27 @@ int64_t elementsOf(const KernelInfo &form) {
   return most;
 }
 
+std::string nameOf(std::string preset) {
+  llvm::replace(preset, '-', '_');
+  return preset;
+}
+
 class ModelKernels : public testing::TestWithParam<const char *> {};
 
+/// Kernels whose warps share a block's rows and leave their totals in shared memory.
+bool sharesRows(const EmulatedKernel &kernel) {
+  cuda::KernelDivision division = cuda::divide(kernel.source.form);
+  bool shares = division.shape == cuda::KernelShape::columns || division.shape == cuda::KernelShape::warpColumns;
+  return shares && division.threads > 32;
+}
+
 /// The kernels of a step, each form once; `seen` are those of other steps.
-void addKernels(const models::Gpt2Config &config, ProductType products, MLIRContext &context,
-                std::vector<KernelInfo> &seen, std::vector<EmulatedKernel> &small, std::vector<EmulatedKernel> &large) {
-  OwningOpRef<ModuleOp> module = modelStep(context, config, 2, 16);
+void addKernels(
+    const models::ModelConfig &config, std::pair<int64_t, int64_t> batchAndTime, ProductType products,
+    MLIRContext &context, std::vector<KernelInfo> &seen, std::vector<EmulatedKernel> &small,
+    std::vector<EmulatedKernel> &large,
+    llvm::function_ref<bool(const EmulatedKernel &)> wanted = [](const EmulatedKernel &) { return true; }) {
+  OwningOpRef<ModuleOp> module = modelStep(context, config, batchAndTime.first, batchAndTime.second);
   ASSERT_TRUE(module);
   cuda::CudaTarget target({});
   PipelineOptions options;
@@ -46,7 +63,8 @@ void addKernels(const models::Gpt2Config &config, ProductType products, MLIRCont
   ASSERT_TRUE(succeeded(runPipeline(*module, options, report)));
   for (EmulatedKernel &kernel : kernelsOf(*module, products == ProductType::bf16 ? "n" : "k", 5)) {
     KernelInfo form = normalized(kernel.source.form);
-    if (llvm::is_contained(seen, form) || (form.isSegment() && elementsOf(kernel.source.form) > mostSegment))
+    if (!wanted(kernel) || llvm::is_contained(seen, form) ||
+        (form.isSegment() && elementsOf(kernel.source.form) > mostSegment))
       continue;
     seen.push_back(std::move(form));
     (elementsOf(kernel.source.form) > mostChecked ? large : small).push_back(std::move(kernel));
@@ -54,15 +72,13 @@ void addKernels(const models::Gpt2Config &config, ProductType products, MLIRCont
 }
 
 TEST_P(ModelKernels, equalTheInterpreter) {
-  models::Gpt2Config config = *models::gpt2Preset(GetParam());
-  config.layers = std::min<int64_t>(config.layers, 1);
-  config.vocab = std::min<int64_t>(config.vocab, 1009);
+  models::ModelConfig config = presetOf(GetParam(), 1, 1009);
   auto context = makeContext();
   std::vector<EmulatedKernel> small, large;
   std::vector<KernelInfo> seen;
-  addKernels(config, ProductType::asWritten, *context, seen, small, large);
+  addKernels(config, {2, 16}, ProductType::asWritten, *context, seen, small, large);
   size_t wide = seen.size();
-  addKernels(config, ProductType::bf16, *context, seen, small, large);
+  addKernels(config, {2, 16}, ProductType::bf16, *context, seen, small, large);
   EXPECT_GT(wide, 20u);
   EXPECT_GT(seen.size(), wide + 5);
   std::vector<emulator::Schedule> schedules = emulator::testSchedules();
@@ -73,7 +89,72 @@ TEST_P(ModelKernels, equalTheInterpreter) {
   checkKernels(large, schedules, inner);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, ModelKernels, testing::Values("baby", "char", "gpt2"));
+INSTANTIATE_TEST_SUITE_P(Sizes, ModelKernels, testing::Values("baby", "char", "gpt2", "llama-baby"),
+                         [](const auto &info) { return nameOf(info.param); });
+
+/// The kernel's text with its warp's number taken where totals are left: in the branch of lanes that have a column.
+std::string withALateWarpIndex(std::string text) {
+  const std::string was = "[warp * ", is = "[warp_index() * ";
+  for (size_t at = text.find(was); at != std::string::npos; at = text.find(was, at + is.size()))
+    text.replace(at, was.size(), is);
+  return text;
+}
+
+struct TotalsCase {
+  const char *preset;
+  int64_t batch, time;
+};
+class ModelTotals : public testing::TestWithParam<TotalsCase> {};
+
+// A shuffle in a branch of some lanes stands for ever on a device. What the compiler writes has none; the same text
+// with one is found, in the emulator and as compiled, wherever a tile of columns is not whole warps' alone.
+TEST_P(ModelTotals, aShuffleOfSomeLanesIsFound) {
+  auto context = makeContext();
+  std::vector<EmulatedKernel> kernels;
+  std::vector<KernelInfo> seen;
+  auto [preset, batch, time] = GetParam();
+  addKernels(presetOf(preset, 1, 1009), {batch, time}, ProductType::bf16, *context, seen, kernels, kernels, sharesRows);
+  std::string sound, late;
+  for (const EmulatedKernel &kernel : kernels) {
+    sound += cuda::kernelText(kernel.source) + "\n";
+    late += withALateWarpIndex(cuda::kernelText(kernel.source)) + "\n";
+  }
+  emulator::Module right = emulator::Module::compile(sound), wrong = emulator::Module::compile(late);
+  std::set<std::string> partial; // kernels with lanes that have no column
+  for (const EmulatedKernel &kernel : kernels) {
+    SCOPED_TRACE(cuda::kernelText(kernel.source));
+    std::string findings, stops;
+    runEmulated(right, kernel, {}, findings);
+    EXPECT_EQ(findings, "");
+    runEmulated(wrong, kernel, {}, stops);
+    bool isPartial = kernel.source.form.space.columns % (32 * cuda::divide(kernel.source.form).vector) != 0;
+    EXPECT_EQ(stops.find("divergence") != std::string::npos, isPartial) << stops;
+    if (isPartial)
+      partial.insert(kernel.source.symbol);
+  }
+  EXPECT_FALSE(partial.empty());
+  std::optional<runtime::cuda::Nvrtc> nvrtc;
+  try {
+    nvrtc = runtime::cuda::Nvrtc::open();
+  } catch (const runtime::CudaError &missing) {
+    GTEST_SKIP() << missing.what(); // the emulator alone, then
+  }
+  auto divergent = [&](const std::string &text) {
+    std::string all = cuda::deviceText(cuda::Prelude::Portable) + text;
+    std::set<std::string> names;
+    for (const std::string &finding :
+         divergentCollectives(nvrtc->compile({"totals.cu", all, "sm_90a", {"--fmad=false"}}).ptx))
+      names.insert(finding.substr(0, finding.find(':')));
+    return names;
+  };
+  EXPECT_EQ(divergent(sound), std::set<std::string>());
+  EXPECT_EQ(divergent(late), partial);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, ModelTotals,
+                         testing::Values(TotalsCase{"baby", 2, 16}, TotalsCase{"char", 2, 16},
+                                         TotalsCase{"llama-baby", 2, 16}, TotalsCase{"gpt2-xl", 4, 64}),
+                         [](const auto &info) { return nameOf(info.param.preset); });
 
 constexpr int64_t sequence = 1024;
 
@@ -81,7 +162,7 @@ constexpr int64_t sequence = 1024;
 runtime::Plan planOf(const char *preset, int64_t batch, int64_t time, ProductType products, KernelTable &kernels,
                      const char *architecture = "sm_90a", std::optional<int64_t> columnParts = {}) {
   auto context = makeContext();
-  OwningOpRef<ModuleOp> module = modelStep(*context, *models::gpt2Preset(preset), batch, time);
+  OwningOpRef<ModuleOp> module = modelStep(*context, *models::modelPreset(preset), batch, time);
   cuda::CudaTarget target({architecture});
   PipelineOptions options;
   options.target = target.model();
@@ -180,8 +261,10 @@ TEST(ModelPlan, Gpt2sKernelsCompileWithoutSpills) {
     std::vector<runtime::cuda::CompileRequest> requests;
     for (const cuda::ModuleText &module : cuda::moduleTexts(emitted))
       requests.push_back({"gpt2.cu", cuda::deviceText(module.prelude) + module.text, architecture, module.options});
-    for (const runtime::cuda::CompileResult &result : nvrtc->compileAll(requests))
+    for (const runtime::cuda::CompileResult &result : nvrtc->compileAll(requests)) {
       EXPECT_EQ(result.error, "");
+      EXPECT_EQ(divergentCollectives(result.ptx), std::vector<std::string>());
+    }
   }
 }
 

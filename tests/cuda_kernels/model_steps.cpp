@@ -1,13 +1,14 @@
 #include "tests/cuda_kernels/model_steps.h"
 #include "models/model.h"
 #include "tests/ops/op_table.h"
+#include <algorithm>
 #include <gtest/gtest.h>
 
 using namespace mlir;
 
 namespace tcc::test {
 
-OwningOpRef<ModuleOp> modelStep(MLIRContext &context, const models::Gpt2Config &config, int64_t batch, int64_t time) {
+OwningOpRef<ModuleOp> modelStep(MLIRContext &context, const models::ModelConfig &config, int64_t batch, int64_t time) {
   models::Model model(config);
   optim::Adamw optimizer(model.trained(), {.weightDecay = 0.1, .clip = 1.0});
   FunctionOptions options;
@@ -25,6 +26,17 @@ OwningOpRef<ModuleOp> modelStep(MLIRContext &context, const models::Gpt2Config &
   OwningOpRef<ModuleOp> module = parseText(context, text, messages);
   EXPECT_TRUE(module) << messages;
   return module;
+}
+
+models::ModelConfig presetOf(const char *name, int64_t mostLayers, int64_t mostTokens) {
+  models::ModelConfig config = *models::modelPreset(name);
+  std::visit(
+      [&](auto &sizes) {
+        sizes.layers = std::min(sizes.layers, mostLayers);
+        sizes.vocab = std::min(sizes.vocab, mostTokens);
+      },
+      config.kind);
+  return config;
 }
 
 } // namespace tcc::test

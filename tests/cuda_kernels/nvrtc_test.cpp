@@ -1,9 +1,9 @@
-// What the CUDA emitter writes, through NVRTC for every architecture: no spill, and no stack
-// or local memory where no sine is computed. Skipped,
-// with the reason, where NVRTC cannot be opened.
+// What the CUDA emitter writes, through NVRTC for every architecture: whole warps at each collective, no spill, and
+// no stack or local memory where no sine is computed. Skipped, with the reason, where NVRTC cannot be opened.
 #include "codegen/cuda/device/device_text.h"
 #include "passes/pipeline.h"
 #include "runtime/device/cuda/nvrtc.h"
+#include "tests/cuda_compiled/convergence.h"
 #include "tests/cuda_kernels/emulated_kernels.h"
 #include "tests/ops/op_table.h"
 #include "tests/random_graphs/generate.h"
@@ -51,6 +51,7 @@ TEST(CudaKernelsNvrtc, compileWithoutFindingsForEveryArchitecture) {
     // CUDA's own reduction of large arguments of sine and cosine keeps its digits in local memory.
     bool hasSines = requests[i].text.find("= sin_f32(") != std::string::npos ||
                     requests[i].text.find("= cos_f32(") != std::string::npos;
+    EXPECT_EQ(divergentCollectives(results[i].ptx), std::vector<std::string>()) << requests[i].text;
     EXPECT_EQ(hasSines ? "" : runtime::cuda::ptxasFindings(results[i].report), "") << requests[i].architecture;
     for (const runtime::cuda::KernelFigures &kernel : results[i].report.kernels)
       EXPECT_EQ(kernel.spillStores + kernel.spillLoads, 0) << kernel.name << " for " << requests[i].architecture;

@@ -42,6 +42,8 @@ DEVICE int grid_z() {
 DEVICE int lane_index() {
   return static_cast<int>(threadIdx.x & 31u);
 }
+// The same value in all lanes, as the compiler can see: branches on it are branches of whole warps. All 32 lanes take
+// part, as in any shuffle.
 DEVICE int warp_index() {
   return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x >> 5), 0);
 }

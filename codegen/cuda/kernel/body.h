@@ -80,7 +80,9 @@ protected:
   std::string accumulatorType(size_t store) const;
   void startColumnResults(const std::string &start = "");
   void finishColumnResults(const std::string &start = "");
-  /// Adds up what the block's warps have, and stores it.
+  /// `warp`, the number of this thread's warp: a shuffle, so it stands where all lanes are, before any branch.
+  void declareWarp();
+  /// Adds up what the block's warps have, and stores it. Needs `warp`.
   void finishSharedResults(const std::string &start = "");
   virtual void writeAccumulation(unsigned number);
 

@@ -13,10 +13,10 @@ class Columns : public KernelBody {
     std::string count = std::to_string(tiles), tile = std::to_string(division.tile);
     w.line("const int o = block_x()" + (tiles == 1 ? "" : " / " + count) + ";");
     w.line("const int start = " + (tiles == 1 ? "0" : "block_x() % " + count + " * " + tile) + ";");
+    declareWarp();
     writeNodes(stages.constantNodes);
     startColumnResults("start");
-    open("for (int r = warp_index(); r < " + std::to_string(form.space.rows) + "; r += " + std::to_string(warps()) +
-         ")");
+    open("for (int r = warp; r < " + std::to_string(form.space.rows) + "; r += " + std::to_string(warps()) + ")");
     writePasses("start");
     close();
     finishSharedResults("start");

@@ -115,6 +115,10 @@ void KernelBody::finishColumnResults(const std::string &start) {
   });
 }
 
+void KernelBody::declareWarp() {
+  w.line("const int warp = warp_index();");
+}
+
 void KernelBody::finishSharedResults(const std::string &start) {
   if (warps() == 1)
     return finishColumnResults(start);
@@ -130,8 +134,8 @@ void KernelBody::finishSharedResults(const std::string &start) {
       w.line("block_barrier();"); // the tile before this has been read
     overGroups(start, [&] {
       overLanes([&] {
-        w.line("totals_" + type + "[warp_index() * " + tile + " + c" + origin + "] = total_" + number + "[" +
-               columnNumber() + "];");
+        w.line("totals_" + type + "[warp * " + tile + " + c" + origin + "] = total_" + number + "[" + columnNumber() +
+               "];");
       });
     });
     w.line("block_barrier();");
@@ -140,9 +144,9 @@ void KernelBody::finishSharedResults(const std::string &start) {
     open("if (c < " + std::to_string(form.space.columns) + ")");
     w.line(type + " total = totals_" + type + "[at];");
     w.line("#pragma unroll");
-    w.line("for (int warp = 1; warp < " + std::to_string(warps()) + "; ++warp)");
+    w.line("for (int other = 1; other < " + std::to_string(warps()) + "; ++other)");
     w.line("  total = " +
-           combined(store.kind == StoreKind::columnMax, "total", "totals_" + type + "[warp * " + tile + " + at]") +
+           combined(store.kind == StoreKind::columnMax, "total", "totals_" + type + "[other * " + tile + " + at]") +
            ";");
     writeTotal(i, "total");
     close();

@@ -29,11 +29,13 @@ class Rows : public KernelBody {
   void writeOuterBlock() {
     declareScratch();
     w.line("const int o = block_x();");
+    if (division.shape == KernelShape::warpColumns)
+      declareWarp();
     writeNodes(stages.constantNodes);
     startColumnResults();
     std::string rows = std::to_string(form.space.rows);
     if (division.shape == KernelShape::warpColumns)
-      open("for (int r = warp_index(); r < " + rows + "; r += " + std::to_string(warps()) + ")");
+      open("for (int r = warp; r < " + rows + "; r += " + std::to_string(warps()) + ")");
     else
       open("for (int r = 0; r < " + rows + "; ++r)");
     writePasses();
