@@ -84,6 +84,17 @@ bool emitOne(OpBuilder &builder, const KernelSource &source, const VectorTarget 
   return form.has_value();
 }
 
+/// What LLVM may do with a kernel's floating-point ops. Those of a fused kernel are the graph's, and each is rounded on
+/// its own: a value has the same bits wherever it is stored or computed again. The products and sums of a structured
+/// op's kernel are its own, computed in one place alone.
+arith::FastMathFlags flagsOf(const KernelSource &source, const EmitOptions &options) {
+  using Flags = arith::FastMathFlags;
+  const bool isStructured = !source.text.empty();
+  if (options.fastMath && (isStructured || !options.steady))
+    return Flags::contract | Flags::reassoc | Flags::nsz;
+  return isStructured ? Flags::contract : Flags::none;
+}
+
 /// Emits the shard's kernels into `module`, which is created in the shard's own context.
 bool emitShard(const Shard &shard, ModuleOp module, const VectorTarget &target, const EmitOptions &options,
                HeadComments &comments, std::string &error) {
@@ -96,11 +107,8 @@ bool emitShard(const Shard &shard, ModuleOp module, const VectorTarget &target, 
     }
     comments.comments[source->symbol] = headComment(*source);
   }
-  if (!options.steady)
-    setFastMathFlags(module, options.fastMath);
-  for (const KernelSource *source : shard) // kernels of structured ops compute the same wherever they stand
-    if (options.steady && !source->text.empty())
-      setFastMathFlags(module.lookupSymbol(source->symbol), options.fastMath);
+  for (const KernelSource *source : shard)
+    addFastMathFlags(module.lookupSymbol(source->symbol), flagsOf(*source, options));
   expandMath(module, target);
   return true;
 }

@@ -28,9 +28,10 @@ KernelLaunch launchOf(const KernelInfo &info);
 struct EmitOptions {
   Target target;
   unsigned threads = 0; // compile threads; 0 = all cores
+  /// Products may join sums in FMAs, sums may have any order, and a zero any sign.
   bool fastMath = false;
-  /// The bits of a value are the same in every kernel that computes it, whatever else that computes: no product joins a
-  /// sum of the graph in an FMA, whatever fastMath says, and sums of rows have one order.
+  /// The bits of a value are the same in every program that computes it, whatever else that computes: sums of rows have
+  /// one order, and fastMath is for kernels of structured ops alone.
   bool steady = false;
 };
 

@@ -14,6 +14,7 @@ namespace tcc::cpu {
 struct VectorTarget {
   unsigned lanes = 4;           // of 32 bits
   bool hasAvx512 = false;       // masks and scalef
+  bool hasFma = false;          // x · y + z in one rounding
   bool hasF16 = false;          // conversions to and from f16
   bool hasBf16Products = false; // of pairs, 16 lanes at once
   bool hasTiles = false;        // AMX's products of tiles of bf16

@@ -72,6 +72,7 @@ VectorTarget vectorTarget(const llvm::TargetMachine &machine, const Target &targ
   auto has = [&](llvm::StringRef features) { return machine.getMCSubtargetInfo()->checkFeatures(features); };
   VectorTarget result;
   result.hasAvx512 = has("+avx512f,+avx512bw,+avx512dq,+avx512vl");
+  result.hasFma = has("+fma") || !machine.getTargetTriple().isX86();
   result.hasF16 = has("+f16c") || !machine.getTargetTriple().isX86();
   unsigned bytes = target.vectorBytes;
   if (bytes == 0)

@@ -27,9 +27,6 @@ private:
   Location loc;
   const VectorTarget &target;
   Type f32, f64, i32, i64;
-  // Range reduction must not be reassociated, whatever the flags of the graph's own arithmetic.
-  static constexpr auto flags = arith::FastMathFlags::contract;
-
   using Predicate = arith::CmpFPredicate;
 
   Type with(Type element) const {
@@ -50,10 +47,18 @@ private:
   Value literal(Type type, double value) { return splat(type, b.getFloatAttr(getElementTypeOrSelf(type), value)); }
   Value literal(double value) { return literal(f32, value); }
   Value integer(Type type, int64_t value) { return splat(type, b.getIntegerAttr(getElementTypeOrSelf(type), value)); }
-  Value add(Value x, Value y) { return create<arith::AddFOp>(x, y, flags); }
-  Value sub(Value x, Value y) { return create<arith::SubFOp>(x, y, flags); }
-  Value mul(Value x, Value y) { return create<arith::MulFOp>(x, y, flags); }
-  Value div(Value x, Value y) { return create<arith::DivFOp>(x, y, flags); }
+  // Each of these is rounded on its own. LLVM is left no choice between one rounding and two: what it takes would
+  // depend on what else the kernel computes, and a value would have other bits where it is computed again.
+  Value add(Value x, Value y) { return create<arith::AddFOp>(x, y); }
+  Value sub(Value x, Value y) { return create<arith::SubFOp>(x, y); }
+  Value mul(Value x, Value y) { return create<arith::MulFOp>(x, y); }
+  Value div(Value x, Value y) { return create<arith::DivFOp>(x, y); }
+  /// x · y + z, rounded once where the target has an instruction for it.
+  Value mulAdd(Value x, Value y, Value z) { return target.hasFma ? create<math::FmaOp>(x, y, z) : add(mul(x, y), z); }
+  /// z - x · y, likewise.
+  Value mulSub(Value z, Value x, Value y) {
+    return target.hasFma ? create<math::FmaOp>(create<arith::NegFOp>(x), y, z) : sub(z, mul(x, y));
+  }
   Value compare(Predicate predicate, Value x, double y) {
     return create<arith::CmpFOp>(predicate, x, literal(x.getType(), y));
   }
@@ -65,7 +70,7 @@ private:
   Value polynomial(Value x, ArrayRef<float> coefficients) {
     Value sum = literal(coefficients.front());
     for (float coefficient : coefficients.drop_front())
-      sum = add(mul(sum, x), literal(coefficient));
+      sum = mulAdd(sum, x, literal(coefficient));
     return sum;
   }
   /// x = power · ln 2 + rest with |rest| <= ln 2 / 2; `biased` is power + roundingBias.
@@ -112,14 +117,14 @@ Value Arithmetic::scale(Value x, Value power, Value biased) {
 }
 
 Arithmetic::Reduced Arithmetic::reduce(Value x) {
-  Value biased = add(mul(x, literal(log2e)), literal(roundingBias));
+  Value biased = mulAdd(x, literal(log2e), literal(roundingBias));
   Value n = sub(biased, literal(roundingBias));
-  return {n, biased, sub(sub(x, mul(n, literal(ln2High))), mul(n, literal(ln2Low)))};
+  return {n, biased, mulSub(mulSub(x, n, literal(ln2High)), n, literal(ln2Low))};
 }
 
 Value Arithmetic::expm1Reduced(Value r) {
   Value p = polynomial(r, {1.381439972e-03f, 8.368811570e-03f, 4.166839644e-02f, 1.666651964e-01f, 4.999999404e-01f});
-  return add(mul(mul(r, r), p), r);
+  return mulAdd(mul(r, r), p, r);
 }
 
 Value Arithmetic::exp(Value x) {
@@ -150,8 +155,8 @@ Value Arithmetic::log(Value x) {
   Value f = sub(m, literal(1)), square = mul(f, f);
   Value p = polynomial(f, {6.757530570e-02f, -1.169432476e-01f, 1.189352497e-01f, -1.240308657e-01f, 1.421855241e-01f,
                            -1.666809022e-01f, 2.000216693e-01f, -2.500000894e-01f, 3.333331048e-01f});
-  Value small = add(mul(mul(square, f), p), mul(power, literal(ln2Low)));
-  Value y = add(add(f, sub(small, mul(square, literal(0.5)))), mul(power, literal(ln2High)));
+  Value small = mulAdd(mul(square, f), p, mul(power, literal(ln2Low)));
+  Value y = mulAdd(power, literal(ln2High), add(f, mulSub(small, square, literal(0.5))));
   constexpr double infinity = std::numeric_limits<double>::infinity();
   y = select(compare(Predicate::OEQ, x, infinity), x, y);
   y = select(compare(Predicate::OEQ, x, 0), literal(-infinity), y);
@@ -166,7 +171,7 @@ Value Arithmetic::tanh(Value x) {
   Value power = create<arith::AddIOp>(create<arith::ShLIOp>(cast(i32, r.biased), integer(i32, 23)),
                                       integer(i32, 0x3f800000)); // 2^n for n in 0..29
   Value two = cast(f32, power);
-  Value m = add(mul(two, expm1Reduced(r.rest)), sub(two, literal(1)));
+  Value m = mulAdd(two, expm1Reduced(r.rest), sub(two, literal(1)));
   return copySign(div(m, add(m, literal(2))), x);
 }
 
@@ -174,7 +179,7 @@ Value Arithmetic::erf(Value x) {
   Value z = mul(x, x), a = magnitude(x);
   Value p = polynomial(z, {7.853857824e-05f, -8.010192541e-04f, 5.188327748e-03f, -2.685381100e-02f, 1.128358543e-01f,
                            -3.761262596e-01f, 1.283791661e-01f});
-  Value small = add(x, mul(x, p));
+  Value small = mulAdd(x, p, x);
   Value t = select(compare(Predicate::OGT, a, 4), literal(4), a); // 1 - erf(4) is below half a unit of 1
   Value q = polynomial(t, {1.396244443e-05f, -3.505920467e-04f, 3.757476807e-03f, -2.401006967e-02f, 1.065308675e-01f,
                            6.349695325e-01f, 1.128694296e+00f});
@@ -220,10 +225,10 @@ Arithmetic::Angle Arithmetic::reduceLargeAngle(Value x) {
 Arithmetic::Angle Arithmetic::reduceAngle(Value x) {
   constexpr double bias = 6755399441055744.0; // 1.5 · 2^52
   Value wide = create<arith::ExtFOp>(f64, x);
-  Value biased = add(mul(wide, literal(f64, 0.63661977236758134)), literal(f64, bias));
+  Value biased = mulAdd(wide, literal(f64, 0.63661977236758134), literal(f64, bias));
   Value n = sub(biased, literal(f64, bias));
   for (double part : {1.570796325802803, 9.9209357916352214e-10, 5.1701829817941051e-19})
-    wide = sub(wide, mul(n, literal(f64, part)));
+    wide = mulSub(wide, n, literal(f64, part));
   Angle near = {create<arith::TruncFOp>(f32, wide), create<arith::TruncIOp>(i32, cast(i64, biased))};
 
   Value a = magnitude(x);
@@ -246,9 +251,9 @@ Value Arithmetic::sine(Value x, int64_t quarterTurns) {
   quadrant = create<arith::AddIOp>(quadrant, integer(i32, quarterTurns));
 
   Value z = mul(r, r);
-  Value sine = add(r, mul(mul(r, z), polynomial(z, {-1.951519953e-04f, 8.332160302e-03f, -1.666665524e-01f})));
+  Value sine = mulAdd(mul(r, z), polynomial(z, {-1.951519953e-04f, 8.332160302e-03f, -1.666665524e-01f}), r);
   Value cosine = polynomial(z, {2.443306039e-05f, -1.388731529e-03f, 4.166664556e-02f});
-  cosine = add(sub(literal(1), mul(z, literal(0.5))), mul(mul(z, z), cosine));
+  cosine = mulAdd(mul(z, z), cosine, mulSub(literal(1), z, literal(0.5)));
   auto bit = [&](int64_t mask) {
     Value masked = create<arith::AndIOp>(quadrant, integer(i32, mask));
     return create<arith::CmpIOp>(arith::CmpIPredicate::ne, masked, integer(i32, 0));
@@ -286,16 +291,12 @@ void expandMath(Operation *root, const VectorTarget &target) {
   }
 }
 
-void setFastMathFlags(Operation *root, bool fastMath) {
-  using Flags = arith::FastMathFlags;
-  Flags flags = Flags::contract;
-  if (fastMath)
-    flags = flags | Flags::reassoc | Flags::nsz;
+void addFastMathFlags(Operation *root, arith::FastMathFlags flags) {
   root->walk([&](arith::ArithFastMathInterface op) {
     // Conversions are the roundings that the graph asks for.
     if (isa<arith::ExtFOp, arith::TruncFOp>(op))
       return;
-    Flags own = op.getFastMathFlagsAttr().getValue();
+    arith::FastMathFlags own = op.getFastMathFlagsAttr().getValue();
     op->setAttr(op.getFastMathAttrName(), arith::FastMathFlagsAttr::get(root->getContext(), own | flags));
   });
 }

@@ -3,6 +3,7 @@
 #include "codegen/messages.h"
 #include "mlir/IR/IRMapping.h"
 #include "tests/codegen/eager_padding.h"
+#include "llvm/TargetParser/Host.h"
 
 using namespace mlir;
 
@@ -18,6 +19,14 @@ std::string textOf(ModuleOp module) {
   for (Operation &op : module.getBody()->getOperations())
     op.print(stream, OpPrintingFlags().enableDebugInfo(false));
   return text + "\n";
+}
+
+std::vector<cpu::Target> cpuTargets() {
+  std::vector<cpu::Target> found = {{}, {"x86-64", "", 0}};
+  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
+  if (features.lookup("avx2") && features.lookup("fma"))
+    found.push_back({"x86-64-v3", "", 0});
+  return found;
 }
 
 OwningOpRef<ModuleOp> joinModules(ArrayRef<ModuleOp> modules) {

@@ -13,6 +13,9 @@ mlir::func::FuncOp onlyFunction(mlir::ModuleOp module);
 /// The module's text, without locations.
 std::string textOf(mlir::ModuleOp module);
 
+/// The CPUs that this one can be: itself, the baseline, and what lies between.
+std::vector<cpu::Target> cpuTargets();
+
 struct CheckOptions {
   int level = 2;
   bool verifyEach = false;

@@ -2,7 +2,6 @@
 // for every level and for each CPU that this machine can be.
 #include "mlir/Parser/Parser.h"
 #include "tests/random_graphs/graph_check.h"
-#include "llvm/TargetParser/Host.h"
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -15,14 +14,6 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 const double nan = std::numeric_limits<double>::quiet_NaN();
 using Numbers = std::vector<double>;
-
-std::vector<cpu::Target> targets() {
-  std::vector<cpu::Target> found = {{}, {"x86-64", "", 0}};
-  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
-  if (features.lookup("avx2") && features.lookup("fma"))
-    found.push_back({"x86-64-v3", "", 0});
-  return found;
-}
 
 /// The results of a `@main` for each target and level; what `expect` says is checked for all.
 void forAll(const std::string &text, const std::vector<Numbers> &inputs,
@@ -38,7 +29,7 @@ void forAll(const std::string &text, const std::vector<Numbers> &inputs,
     arguments.push_back({cast<RankedTensorType>(type), data});
     roundToElement(arguments.back());
   }
-  for (const cpu::Target &target : targets())
+  for (const cpu::Target &target : cpuTargets())
     for (int level : levels) {
       CheckOptions options;
       options.level = level;
@@ -336,6 +327,74 @@ TEST(Adamw, correctsTheBiasOfTheFirstSteps) {
       EXPECT_NEAR(results[0].data[0], wanted, 2e-7 * std::abs(1 - wanted) + 6e-8) << step;
     });
   }
+}
+
+//===- each op rounds on its own ---------------------------------------------------------------------------------===//
+
+/// x · w + b of three 64x1000 inputs as `%y`, then `body`.
+std::string productAndSum(const std::string &body, const std::string &results) {
+  std::string text = "func.func @main(%x: {T}, %w: {T}, %b: {T}) -> (" + results +
+                     ") {\n  %p = tcc.mul %x, %w : {T}\n  %y = tcc.add %p, %b : {T}\n" + body + "}\n";
+  for (size_t at; (at = text.find("{T}")) != std::string::npos;)
+    text.replace(at, 3, "tensor<64x1000xf32>");
+  return text;
+}
+
+Numbers roundedSines(size_t count, double factor) {
+  Numbers numbers(count);
+  for (size_t i = 0; i < count; ++i)
+    numbers[i] = std::sin(factor * static_cast<double>(i + 1));
+  return numbers;
+}
+
+const std::vector<Numbers> threeInputs = {roundedSines(64000, 1.3), roundedSines(64000, 0.7), roundedSines(64000, 2.9)};
+
+TEST(Roundings, aMaximumIsAnElementOfItsRow) {
+  const std::string text = productAndSum(R"(  %m = tcc.reduce_max %y axes [1] : {T} -> tensor<64x1xf32>
+  %s = tcc.reduce_sum %m axes [0, 1] : tensor<64x1xf32> -> tensor<1x1xf32>
+  %l = tcc.reshape %s : tensor<1x1xf32> -> tensor<f32>
+  %d = tcc.gradient %l wrt %b : tensor<f32>, {T}
+  return %p, %d : {T}, {T}
+)",
+                                         "{T}, {T}");
+  forAll(text, threeInputs, [&](llvm::ArrayRef<RefTensor> results) {
+    for (size_t row = 0; row < 64; ++row) {
+      double sum = 0;
+      for (size_t column = 0; column < 1000; ++column)
+        sum += results[1].data[row * 1000 + column];
+      EXPECT_NEAR(sum, 1, 1e-6) << "row " << row;
+    }
+  });
+}
+
+TEST(Roundings, anArgmaxWrittenByHandFindsIt) {
+  const std::string text = productAndSum(R"(  %m = tcc.reduce_max %y axes [1] : {T} -> tensor<64x1xf32>
+  %all = tcc.broadcast %m : tensor<64x1xf32> -> {T}
+  %is = tcc.compare eq %y, %all : {T} -> tensor<64x1000xi1>
+  %i = tcc.iota dim 1 -> tensor<64x1000xi32>
+  %none = tcc.constant dense<-1> : tensor<64x1000xi32>
+  %at = tcc.select %is, %i, %none : tensor<64x1000xi1>, tensor<64x1000xi32>
+  %r = tcc.reduce_max %at axes [1] : tensor<64x1000xi32> -> tensor<64x1xi32>
+  return %r : tensor<64x1xi32>
+)",
+                                         "tensor<64x1xi32>");
+  forAll(text, threeInputs, [&](llvm::ArrayRef<RefTensor> results) {
+    for (double index : results[0].data)
+      EXPECT_GE(index, 0);
+  });
+}
+
+TEST(Roundings, equalProductsHaveNoDifference) {
+  const std::string text = mainOf(R"(  %a = tcc.mul %x, %x : {T}
+  %b = tcc.mul %y, %y : {T}
+  %c = tcc.sub %a, %b : {T}
+  %z = tcc.sqrt %c : {T}
+  return %z : {T}
+)",
+                                  1000, "%x: {T}, %y: {T}", "{T}");
+  const Numbers numbers = roundedSines(1000, 1.3);
+  forAll(text, {numbers, numbers},
+         [&](llvm::ArrayRef<RefTensor> results) { EXPECT_EQ(results[0].data, Numbers(1000, 0)); });
 }
 
 //===- means add up before they divide, as PyTorch's do
