@@ -1,8 +1,9 @@
-// Products by tiles where the CPU has them, else through dnnl::matmul: checks, the choice between one primitive and one
-// per batch element, execution.
+// Products by tiles where the CPU has them, by dnnl::matmul with AVX-512, else by panels: checks, the choice among
+// them and between one primitive and one per batch element, execution.
 #include "runtime/gemm.h"
 #include "runtime/cpu.h"
 #include "runtime/memory.h"
+#include "runtime/panels/product.h"
 #include "runtime/threads.h"
 #include "runtime/tiles/product.h"
 #include <algorithm>
@@ -17,11 +18,20 @@ namespace {
 
 using dnnl::memory;
 
-/// Products by tiles are those of tiles/; oneDNN's would end in an illegal instruction where a virtual machine shows
-/// AMX and hides CPUID's leaf 0x1D, by which it sizes its own. Its variables still decide.
+/// oneDNN uses what cpu.h says. Products by tiles are those of tiles/; oneDNN's would end in an illegal instruction
+/// where a virtual machine shows AMX and hides CPUID's leaf 0x1D, by which it sizes its own. Its variables still
+/// decide.
 void limitInstructionSet() {
-  if (!std::getenv("ONEDNN_MAX_CPU_ISA") && !std::getenv("DNNL_MAX_CPU_ISA"))
-    dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+  if (std::getenv("ONEDNN_MAX_CPU_ISA") || std::getenv("DNNL_MAX_CPU_ISA"))
+    return;
+  auto has = [](const char *features) { return !requireCpuFeatures(features); };
+  const bool hasCore = has("avx512f,avx512bw,avx512dq,avx512vl");
+  dnnl::set_max_cpu_isa(hasCore && has("avx512vnni,avx512bf16") ? dnnl::cpu_isa::avx512_core_bf16
+                        : hasCore && has("avx512vnni")          ? dnnl::cpu_isa::avx512_core_vnni
+                        : hasCore                               ? dnnl::cpu_isa::avx512_core
+                        : has("avx2,fma")                       ? dnnl::cpu_isa::avx2
+                        : has("avx")                            ? dnnl::cpu_isa::avx
+                                                                : dnnl::cpu_isa::sse41);
 }
 
 dnnl::engine &cpuEngine() {
@@ -30,6 +40,14 @@ dnnl::engine &cpuEngine() {
     return new dnnl::engine(dnnl::engine::kind::cpu, 0);
   }();
   return *engine;
+}
+
+/// Whether products of the type are oneDNN's. Below AVX-512 it has none of bf16, and sums of f32 products follow from
+/// the number of threads.
+bool isOneDnns(DType dtype) {
+  cpuEngine(); // the limit comes first
+  const auto least = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+  return dtype != DType::f16 && (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & least) == least;
 }
 
 memory::data_type toDnnl(DType dtype) {
@@ -104,13 +122,14 @@ bool onlyReferenceHere(GemmDesc desc) {
   return isReference(makePrimitive(desc, false));
 }
 
-enum class Way { nothing, fill, tiles, whole, perBatch };
+enum class Way { nothing, fill, tiles, panels, whole, perBatch };
 
 struct Choice {
   Way way = Way::nothing;
   GemmDesc desc; // as it is computed: C has unit column stride
   bool swapped = false;
   std::optional<tiles::Product> tiles;
+  std::optional<panels::Product> panels;
   Primitive primitive;
   dnnl::reorder::primitive_desc packing; // of B, where it is packed
   int64_t scratchEach = 0;               // per concurrent use, a multiple of 64
@@ -142,8 +161,6 @@ void choosePacked(Choice &choice) {
 Expected<Choice> choose(const GemmDesc &desc, int threads) {
   if (auto extents = gemmExtents(desc); !extents)
     return extents.error();
-  if (desc.a.dtype == DType::f16)
-    return Error("product " + describe(desc) + " multiplies f16; the CPU's products are of f32 and bf16");
   if (desc.geluGradient)
     return Error("product " + describe(desc) + " is multiplied by slopes of GELU; the CPU's products are not");
   Choice choice;
@@ -172,6 +189,12 @@ Expected<Choice> choose(const GemmDesc &desc, int threads) {
   if ((choice.tiles = tiles::Product::plan(used, threads))) {
     choice.way = Way::tiles;
     choice.scratchEach = aligned(static_cast<size_t>(choice.tiles->scratchBytes()));
+    return choice;
+  }
+  if (!isOneDnns(used.a.dtype)) {
+    choice.panels = panels::Product::plan(used, threads);
+    choice.way = Way::panels;
+    choice.scratchEach = choice.panels->scratchBytes();
     return choice;
   }
   try {
@@ -210,8 +233,10 @@ Expected<Choice> choose(const GemmDesc &desc, int threads) {
 // k = 0: C = bias or 0, or C += bias.
 void fillEmptyProduct(const GemmDesc &desc, void *c, const void *bias) {
   auto load = [](DType dtype, const void *data, int64_t i) {
-    return dtype == DType::f32 ? static_cast<const float *>(data)[i]
-                               : bf16ToFloat(static_cast<const uint16_t *>(data)[i]);
+    if (dtype == DType::f32)
+      return static_cast<const float *>(data)[i];
+    const uint16_t bits = static_cast<const uint16_t *>(data)[i];
+    return dtype == DType::bf16 ? bf16ToFloat(bits) : f16ToFloat(bits);
   };
   for (int64_t batch = 0; batch < desc.batchCount(); ++batch) {
     const int64_t start =
@@ -225,7 +250,7 @@ void fillEmptyProduct(const GemmDesc &desc, void *c, const void *bias) {
         if (desc.c.dtype == DType::f32)
           static_cast<float *>(c)[at] = value;
         else
-          static_cast<uint16_t *>(c)[at] = floatToBf16(value);
+          static_cast<uint16_t *>(c)[at] = desc.c.dtype == DType::bf16 ? floatToBf16(value) : floatToF16(value);
       }
   }
 }
@@ -277,7 +302,8 @@ const std::string &Gemm::implementation() const {
 }
 
 std::string productInstructions() {
-  cpuEngine(); // the limit comes first
+  if (!isOneDnns(DType::f32))
+    return std::string("panels by ") + panels::bestKernel().name;
   const std::string library = "oneDNN's " + std::to_string(static_cast<int>(dnnl::get_effective_cpu_isa()));
   return hasTiles() ? library + " and AMX's tiles" : library;
 }
@@ -296,8 +322,11 @@ Expected<Gemm> Gemm::create(const GemmDesc &desc, int threads) {
   auto impl = std::make_unique<Impl>();
   impl->given = desc;
   impl->choice = *choice;
-  if (choice->way == Way::nothing || choice->way == Way::fill || choice->way == Way::tiles) {
-    impl->implementation = choice->tiles ? choice->tiles->name() : choice->way == Way::fill ? "zero" : "none";
+  if (choice->way != Way::whole && choice->way != Way::perBatch) {
+    impl->implementation = choice->tiles              ? choice->tiles->name()
+                           : choice->panels           ? choice->panels->name()
+                           : choice->way == Way::fill ? "zero"
+                                                      : "none";
     return Gemm(std::move(impl));
   }
   try {
@@ -354,6 +383,10 @@ Error Gemm::run(const void *a, const void *b, void *c, const void *bias, void *s
     choice.tiles->run(a, b, c, bias, scratch);
     return Error::success();
   }
+  if (choice.way == Way::panels) {
+    choice.panels->run(a, b, c, bias, scratch);
+    return Error::success();
+  }
   try {
     if (choice.way == Way::whole) {
       impl->runOne(impl->workers[0], a, b, c, bias, scratch);
@@ -369,11 +402,7 @@ Error Gemm::run(const void *a, const void *b, void *c, const void *bias, void *s
     ThreadCountScope scope(1);
     const Range range = cutRange(desc.batchCount(), 1, choice.workers, worker);
     for (int64_t i = range.begin; i < range.end; ++i) {
-      auto at = [&](const void *base, const MatrixLayout &layout) {
-        const int64_t outer = i / desc.batch[1], inner = i % desc.batch[1];
-        return static_cast<const char *>(base) +
-               (outer * layout.batchStrides[0] + inner * layout.batchStrides[1]) * byteSize(layout.dtype);
-      };
+      auto at = [&](const void *base, const MatrixLayout &layout) { return batchElement(base, desc, layout, i); };
       try {
         impl->runOne(impl->workers[worker], at(a, desc.a), at(b, desc.b), const_cast<char *>(at(c, desc.c)), bias,
                      static_cast<char *>(scratch) + worker * choice.scratchEach);

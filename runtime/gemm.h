@@ -1,5 +1,5 @@
-// Matrix products by AMX's tiles or by oneDNN: C[b] = A[b] * B[b] (+ bias) (+ C[b]), every operand given by element
-// strides. No oneDNN type shows here, so that the plan and the compiler can include this header.
+// Matrix products by AMX's tiles, by oneDNN or by panels: C[b] = A[b] * B[b] (+ bias) (+ C[b]), every operand given by
+// element strides. No oneDNN type shows here, so that the plan and the compiler can include this header.
 #pragma once
 #include "runtime/dtype.h"
 #include "runtime/error.h"
@@ -23,8 +23,7 @@ struct MatrixLayout {
 
 /// A is [batch..., m, k], B is [batch..., k, n], C is [batch..., m, n]; two batch dims, so that heads inside a packed
 /// [batch, tokens, heads * width] tensor need no copy. A transpose is a swap of an operand's two strides.
-/// Dtypes: all f32, or a and b bf16 (or f16) with c of their type or f32; products accumulate in f32. oneDNN's products
-/// have no f16.
+/// Dtypes: all f32, or a and b bf16 (or f16) with c of their type or f32; products accumulate in f32.
 struct GemmDesc {
   std::array<int64_t, 2> batch{1, 1};
   int64_t m = 0, n = 0, k = 0;
@@ -33,7 +32,7 @@ struct GemmDesc {
   std::optional<DType> bias; ///< dtype of a dense [n] row that is added to every row of C, if any
   bool tf32 = false;         ///< f32 operands may be rounded to TF32 where a device has it
   /// Each sum is multiplied by GELU's slope (its tanh form) at the element of a tensor of C's type and layout. Of
-  /// 16-bit C without batches, bias and accumulation; no product of oneDNN has it.
+  /// 16-bit C without batches, bias and accumulation; no product of a CPU has it.
   bool geluGradient = false;
 
   int64_t batchCount() const { return batch[0] * batch[1]; }
@@ -73,7 +72,8 @@ public:
 
   /// Bytes of 64-byte aligned scratch that run() needs; 0 for none.
   int64_t scratchpadBytes() const;
-  /// "amx bf16", "amx 3 x bf16" (of f32), oneDNN's name ("brg:avx512_core_bf16"), "zero" or "none" for empty products.
+  /// "amx bf16", "amx 3 x bf16" (of f32), "avx2 f32", "sse2 bf16", oneDNN's name ("brg:avx512_core_bf16"), "zero" or
+  /// "none" for empty products.
   const std::string &implementation() const;
   /// `bias` and `scratch` may be null when not asked for. Equal inputs give equal bits.
   Error run(const void *a, const void *b, void *c, const void *bias, void *scratch) const;

@@ -1,5 +1,7 @@
 // The one thread pool: libgomp's, which oneDNN uses too, so that products and kernels never fight for CPUs.
 #pragma once
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
@@ -35,6 +37,23 @@ void parallelRun(int64_t parts, Fn &&fn) {
   parallelRun(
       parts, [](void *context, int64_t part) { (*static_cast<Callable *>(context))(part); },
       const_cast<void *>(static_cast<const void *>(std::addressof(fn))));
+}
+
+/// Calls fn(task, worker) once for each task in [0, tasks): each of `workers` threads takes the next one when it is
+/// free. One worker is the calling thread.
+template <typename Fn>
+void takeTasks(int64_t tasks, int64_t workers, Fn &&fn) {
+  workers = std::min(tasks, workers);
+  if (workers <= 1) {
+    for (int64_t task = 0; task < tasks; ++task)
+      fn(task, int64_t{0});
+    return;
+  }
+  std::atomic<int64_t> next = 0;
+  parallelRun(workers, [&](int64_t worker) {
+    for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;)
+      fn(task, worker);
+  });
 }
 
 /// [begin, end) of part `part` when [0, extent) is cut into `parts` nearly equal pieces at multiples of `granularity`.

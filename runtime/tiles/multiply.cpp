@@ -104,7 +104,8 @@ TCC_TILES inline __m512 loadFloats(const void *data, DType dtype, int64_t first,
 
 } // namespace
 
-TCC_TILES void multiplyPlainly(const Operand &left, const Operand &right, int64_t depth, float *sums, bool accumulate) {
+TCC_TILES void multiplyPlainly(const ProductOperand &left, const ProductOperand &right, int64_t depth, float *sums,
+                               bool accumulate) {
   constexpr int64_t rows = 8;
   const __m512i index = _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
                                            _mm512_set1_epi32(static_cast<int>(right.lineStride)));

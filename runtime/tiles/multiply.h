@@ -20,7 +20,8 @@ void multiply(const char *left, const char *right, int64_t steps, int parts, flo
               bool accumulate);
 
 /// The same, sums dense, of f32 operands as they are: of the first 32 lines, or as many as there are, `depth` elements.
-void multiplyPlainly(const Operand &left, const Operand &right, int64_t depth, float *sums, bool accumulate);
+void multiplyPlainly(const ProductOperand &left, const ProductOperand &right, int64_t depth, float *sums,
+                     bool accumulate);
 
 /// Where sums of a block go: from C's element of the first of them on.
 struct Results {

@@ -58,7 +58,7 @@ constexpr __mmask32 firstLanes(int64_t count) {
 }
 
 struct Packing {
-  const Operand &operand;
+  const ProductOperand &operand;
   const Stretch &stretch;
   char *to;
   uint32_t *greatest; // of f32
@@ -66,7 +66,7 @@ struct Packing {
 
   int64_t steps() const { return ceilDiv(stretch.depth, tileDepth); }
   char *tile(int64_t panel, int64_t step, int part, int half) const {
-    const int64_t parts = operand.parts();
+    const int64_t parts = partsOf(operand.dtype);
     return to + (((panel * steps() + step) * parts + part) * 2 + half) * tileBytes;
   }
   template <typename T>
@@ -165,7 +165,7 @@ TCC_TILES void packAlongLines(const Packing &p) {
 
 } // namespace
 
-TCC_TILES void pack(const Operand &operand, Side side, const Stretch &stretch, char *to, uint32_t *greatest) {
+TCC_TILES void pack(const ProductOperand &operand, Side side, const Stretch &stretch, char *to, uint32_t *greatest) {
   const bool alongDepth = operand.depthStride == 1;
   const Packing packing{operand, stretch, to, greatest, alongDepth != (side == Side::left)};
   if (operand.dtype != DType::f32)

@@ -1,8 +1,7 @@
 // Operands of products as AMX reads them. A panel is 32 lines, rows of A or columns of B, as two tiles for each 32
 // elements of depth: tiles of A have a line in each row, those of B pairs of elements of depth, a line after another.
 #pragma once
-#include "runtime/dtype.h"
-#include <cstdint>
+#include "runtime/panels/operand.h"
 
 /// Of functions with AMX's and AVX-512's instructions: called only where hasTiles() (runtime/cpu.h) holds.
 #define TCC_TILES __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16,prfchw")))
@@ -11,30 +10,12 @@ namespace tcc::runtime::tiles {
 
 constexpr int64_t panelLines = 32, tileDepth = 32, tileBytes = 1024;
 
-constexpr int64_t ceilDiv(int64_t x, int64_t y) {
-  return (x + y - 1) / y;
-}
-
 enum class Side : uint8_t { left, right };
 
-/// One operand of a product without batches; one of the two strides, in elements, is 1.
-struct Operand {
-  const void *data = nullptr;
-  DType dtype = DType::bf16; // or f32
-  int64_t lines = 0, lineStride = 0;
-  int64_t depth = 0, depthStride = 0;
-
-  /// Of f32 three: x is the sum of three bf16, each the nearest to what is left of it; then their residue is 0.
-  int parts() const { return dtype == DType::f32 ? 3 : 1; }
-  /// The same without the lines and the depth before.
-  Operand from(int64_t line, int64_t firstDepth) const {
-    Operand rest = *this;
-    rest.data = static_cast<const char *>(data) + (line * lineStride + firstDepth * depthStride) * byteSize(dtype);
-    rest.lines -= line;
-    rest.depth -= firstDepth;
-    return rest;
-  }
-};
+/// Of f32 three: x is the sum of three bf16, each the nearest to what is left of it; then their residue is 0.
+constexpr int partsOf(DType dtype) {
+  return dtype == DType::f32 ? 3 : 1;
+}
 
 /// A stretch of panels of one operand over some of its depth.
 struct Stretch {
@@ -55,6 +36,6 @@ constexpr bool splits(uint32_t greatest) {
 
 /// Writes the panels to `to` (64-byte aligned), zeros where the operand ends, and of f32 the bits of each panel's
 /// greatest magnitude to `greatest`.
-void pack(const Operand &operand, Side side, const Stretch &stretch, char *to, uint32_t *greatest);
+void pack(const ProductOperand &operand, Side side, const Stretch &stretch, char *to, uint32_t *greatest);
 
 } // namespace tcc::runtime::tiles

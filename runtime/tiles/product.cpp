@@ -12,25 +12,11 @@ constexpr int64_t panelSums = panelLines * panelLines, sumBytes = panelSums * st
 constexpr int64_t mostSlabPanels = 16;
 constexpr int64_t lineBytes = 64, leastStreamed = int64_t{2} << 20; // bytes of C: a second-level cache
 
-Operand leftOf(const GemmDesc &desc) {
-  const MatrixLayout a = normalized(desc.a, desc.m, desc.k);
-  return {nullptr, a.dtype, desc.m, a.rowStride, desc.k, a.columnStride};
-}
-
-Operand rightOf(const GemmDesc &desc) {
-  const MatrixLayout b = normalized(desc.b, desc.k, desc.n);
-  return {nullptr, b.dtype, desc.n, b.columnStride, desc.k, b.rowStride};
-}
-
-const char *offset(const void *data, DType dtype, int64_t elements) {
-  return static_cast<const char *>(data) + elements * byteSize(dtype);
-}
-
 } // namespace
 
 /// One product of a batch.
 struct Product::Call {
-  Operand left, right;
+  ProductOperand left, right;
   void *c;
   const void *bias;
   char *scratch;
@@ -59,7 +45,7 @@ std::optional<Product> Product::plan(const GemmDesc &desc, int threads) {
   product.desc = desc;
   product.desc.c = c;
   product.threads = threads;
-  product.parts = leftOf(desc).parts();
+  product.parts = partsOf(desc.a.dtype);
   product.leftIsResident = desc.m <= desc.n;
   product.byBatch = desc.batchCount() >= threads && desc.batchCount() > 1;
 
@@ -92,13 +78,9 @@ std::optional<Product> Product::plan(const GemmDesc &desc, int threads) {
 
 void Product::run(const void *a, const void *b, void *c, const void *bias, void *scratch) const {
   auto runElement = [&](int64_t i, char *memory, bool alone) {
-    auto at = [&](const void *data, const MatrixLayout &layout) {
-      return offset(data, layout.dtype,
-                    i / desc.batch[1] * layout.batchStrides[0] + i % desc.batch[1] * layout.batchStrides[1]);
-    };
-    Call call{leftOf(desc), rightOf(desc), const_cast<char *>(at(c, desc.c)), bias, memory, alone};
-    call.left.data = at(a, desc.a);
-    call.right.data = at(b, desc.b);
+    Call call{leftOf(desc), rightOf(desc), const_cast<char *>(batchElement(c, desc, desc.c, i)), bias, memory, alone};
+    call.left.data = batchElement(a, desc, desc.a, i);
+    call.right.data = batchElement(b, desc, desc.b, i);
     runOne(call);
   };
   auto *memory = static_cast<char *>(scratch);
@@ -119,7 +101,7 @@ uint32_t *Product::greatestOf(const Call &call) const {
 }
 
 void Product::runOne(const Call &call) const {
-  const Operand &resident = leftIsResident ? call.left : call.right;
+  const ProductOperand &resident = leftIsResident ? call.left : call.right;
   for (int64_t begin = 0; begin < desc.k; begin += chunk) {
     const Stretch depth{0, 0, begin, std::min(chunk, desc.k - begin)};
     call.divide(threads, [&](int64_t thread) {
@@ -171,7 +153,7 @@ Product::Block Product::blockAt(const Call &call, int64_t residentPanel, int64_t
 
 /// A slab against one cut of the resident panels, over a chunk of depth.
 void Product::runTask(const Call &call, int64_t task, char *memory, const Stretch &depth) const {
-  const Operand &operand = leftIsResident ? call.right : call.left;
+  const ProductOperand &operand = leftIsResident ? call.right : call.left;
   const int64_t firstPanel = task / cuts * slabPanels;
   const int64_t panels = std::min(slabPanels, ceilDiv(operand.lines, panelLines) - firstPanel);
   const Range cut = cutRange(residentPanels(), 1, cuts, task % cuts);

@@ -1,4 +1,4 @@
-// Products against plain loops in double: transposes, strides, batches, beta, bias, bf16, sizes of 1 and 0; nothing
+// Products against plain loops in double: transposes, strides, batches, beta, bias, 16 bits, sizes of 1 and 0; nothing
 // outside C is written; equal bits run to run.
 #include "check_product.h"
 
@@ -141,12 +141,13 @@ TEST_P(GemmTest, packedHeads) {
 
 INSTANTIATE_TEST_SUITE_P(dtypes, GemmTest,
                          testing::Values(std::pair{DType::f32, DType::f32}, std::pair{DType::bf16, DType::bf16},
-                                         std::pair{DType::bf16, DType::f32}),
+                                         std::pair{DType::bf16, DType::f32}, std::pair{DType::f16, DType::f16},
+                                         std::pair{DType::f16, DType::f32}),
                          [](const auto &info) {
                            return std::string(name(info.param.first)) + "_" + std::string(name(info.param.second));
                          });
 
-TEST(Gemm, refusesWhatOneDnnCannotTake) {
+TEST(Gemm, refusesWhatNeedsACopy) {
   GemmDesc stepped = product(DType::f32, DType::f32, 8, 8, 8);
   stepped.a = {DType::f32, 32, 2, {}};
   const auto a = Gemm::create(stepped, 2);
@@ -169,7 +170,6 @@ TEST(Gemm, refusesWhatOneDnnCannotTake) {
   biased.c = dense(DType::f32, 8, 8, true);
   biased.bias = DType::f32;
   EXPECT_FALSE(Gemm::create(biased, 2));
-  EXPECT_FALSE(Gemm::create(product(DType::f16, DType::f16, 8, 8, 8), 2));
   EXPECT_FALSE(Gemm::create(product(DType::f32, DType::bf16, 8, 8, 8), 2));
   EXPECT_FALSE(scratchpadBytes(stepped, 2));
 }
@@ -196,6 +196,19 @@ TEST(Gemm, extentsCoverStridesAndRefuseOverflow) {
 TEST(Gemm, largerProductOnSeveralThreadCounts) {
   for (int threads : {1, 2, 3})
     checkProduct(product(DType::f32, DType::f32, 100, 96, 300, true, false), threads);
+}
+
+/// docs/LANGUAGE.md promises it of every product, whatever multiplies here.
+TEST_P(GemmTest, sameBitsForAnyThreads) {
+  for (auto [m, n, k] : {std::array{31, 65, 2}, {1, 300, 257}, {300, 1, 257}, {130, 400, 900}, {40, 40, 3000}})
+    for (bool transpose : {false, true}) {
+      const GemmDesc desc = product(in, out, m, n, k, transpose, transpose);
+      auto unchanged = [](Operand &, Operand &) {};
+      const std::vector<float> one = resultOf(desc, byGemm(desc, 1), 1, unchanged);
+      for (int threads : {2, 3, 4, 7, 16})
+        EXPECT_TRUE(sameBits(one, resultOf(desc, byGemm(desc, threads), threads, unchanged)))
+            << describe(desc) << ", " << threads << " threads";
+    }
 }
 
 // Rows of B that lie 12288 bytes apart share cache sets: B is packed, with all that may stand around a product.

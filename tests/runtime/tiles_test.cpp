@@ -2,10 +2,8 @@
 // equal bits for any number of threads. Skipped where the CPU has no tiles.
 #include "check_product.h"
 #include "runtime/cpu.h"
-#include <algorithm>
-#include <cstring>
 #include <limits>
-#include <random>
+#include <utility>
 
 namespace tcc::runtime {
 namespace {
@@ -20,26 +18,15 @@ protected:
   }
 };
 
-/// C of a product without bias, from operands that `change` may alter.
-template <typename Change>
-std::vector<float> run(const GemmDesc &desc, int threads, Change &&change) {
-  const GemmExtents extents = *gemmExtents(desc);
-  Operand a(desc.a.dtype, extents.a, 1), b(desc.b.dtype, extents.b, 2), c(desc.c.dtype, extents.c, 4);
-  change(a, b);
-  const auto gemm = *Gemm::create(desc, threads);
-  EXPECT_TRUE(gemm.implementation().starts_with("amx")) << gemm.implementation();
-  const auto scratch = *TensorStorage::zeros(gemm.scratchpadBytes());
-  std::memset(scratch.data(), 0xff, static_cast<size_t>(scratch.bytes())); // NaNs, which no result may see
-  ThreadCountScope scope(threads);
-  EXPECT_FALSE(gemm.run(a.data(), b.data(), c.data(), nullptr, scratch.data()));
-  std::vector<float> values(static_cast<size_t>(c.elements()));
-  for (int64_t i = 0; i < c.elements(); ++i)
-    values[static_cast<size_t>(i)] = static_cast<float>(c.get(i));
-  return values;
+Multiplication byTiles(const GemmDesc &desc, int threads) {
+  Multiplication product = byGemm(desc, threads);
+  EXPECT_TRUE(product.name.starts_with("amx")) << product.name;
+  return product;
 }
 
-bool sameBits(const std::vector<float> &x, const std::vector<float> &y) {
-  return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0;
+template <typename Change>
+std::vector<float> run(const GemmDesc &desc, int threads, Change &&change) {
+  return resultOf(desc, byTiles(desc, threads), threads, std::forward<Change>(change));
 }
 
 TEST_F(TilesTest, sizesAroundPanelsAndBlocks) {
@@ -110,47 +97,12 @@ TEST_F(TilesTest, largeResults) {
   }
 }
 
-struct Errors {
-  double tiles = 0, loop = 0; // root mean squares of what is wrong, in units of the sum of magnitudes
-};
-
-/// Of the products of numbers with exponents up to `spread` around 0, beside sums in f32 from first to last.
-Errors errorsOf(int64_t depth, int spread) {
-  constexpr int64_t lines = 64;
-  const GemmDesc desc = product(DType::f32, DType::f32, lines, lines, depth);
-  std::vector<float> a, b;
-  const std::vector<float> c = run(desc, 2, [&](Operand &left, Operand &right) {
-    std::mt19937 random(7);
-    for (auto [operand, values] : {std::pair{&left, &a}, {&right, &b}})
-      for (int64_t i = 0; i < operand->elements(); ++i) {
-        const int exponent = spread ? static_cast<int>(random() % (2 * spread + 1)) - spread : 0;
-        operand->set(i, std::ldexp(static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31f, exponent));
-        values->push_back(static_cast<float>(operand->get(i)));
-      }
-  });
-  Errors errors;
-  for (int64_t at = 0; at < lines * lines; ++at) {
-    double sum = 0, size = 0;
-    float inOrder = 0;
-    for (int64_t k = 0; k < depth; ++k) {
-      const float x = a[static_cast<size_t>(at / lines * depth + k)],
-                  y = b[static_cast<size_t>(k * lines + at % lines)];
-      sum += static_cast<double>(x) * y;
-      size += std::fabs(static_cast<double>(x) * y);
-      inOrder += x * y;
-    }
-    errors.tiles += std::pow((static_cast<double>(c[static_cast<size_t>(at)]) - sum) / size, 2) / (lines * lines);
-    errors.loop += std::pow((static_cast<double>(inOrder) - sum) / size, 2) / (lines * lines);
-  }
-  return {std::sqrt(errors.tiles), std::sqrt(errors.loop)};
-}
-
 /// Three bf16 have f32's 24 bits: what is dropped is below the roundings of sums.
 TEST_F(TilesTest, f32HasItsPrecision) {
   for (int64_t depth : {1, 8, 64, 512, 4096})
     for (int spread : {0, 4, 30}) {
-      const Errors errors = errorsOf(depth, spread);
-      EXPECT_LE(errors.tiles, 1.1 * errors.loop) << "depth " << depth << ", spread " << spread;
+      const ProductErrors errors = errorsOf(depth, spread, byTiles);
+      EXPECT_LE(errors.product, 1.1 * errors.loop) << "depth " << depth << ", spread " << spread;
     }
 }
 

@@ -1,0 +1,74 @@
+// Products by what every x86-64 CPU has, and the choice among instruction sets.
+#include "runtime/cpu.h"
+#include "runtime/panels/kernel.h"
+#include "runtime/panels/vectors.h"
+#include <algorithm>
+#include <emmintrin.h>
+#include <type_traits>
+
+#define TCC_VECTOR_CODE
+#define TCC_INLINE __attribute__((always_inline)) inline
+
+namespace tcc::runtime::panels {
+namespace {
+
+constexpr int64_t lanes = 4, blockRows = 4;
+using Vector = Vectors<lanes>::Vector;
+using Bits = Vectors<lanes>::Bits;
+using Halves = Vectors<lanes>::Halves;
+using LooseVector = Vectors<lanes>::LooseVector;
+using LooseHalves = Vectors<lanes>::LooseHalves;
+
+TCC_INLINE Vector broadcast(const float *x) {
+  return _mm_set1_ps(*x);
+}
+TCC_INLINE Vector multiplyAdd(Vector a, Vector b, Vector c) {
+  return a * b + c;
+}
+TCC_INLINE Vector lowPairs(Vector a, Vector b) {
+  return _mm_unpacklo_ps(a, b);
+}
+TCC_INLINE Vector highPairs(Vector a, Vector b) {
+  return _mm_unpackhi_ps(a, b);
+}
+TCC_INLINE Vector lowHalves(Vector a, Vector b) {
+  return _mm_movelh_ps(a, b);
+}
+TCC_INLINE Vector highHalves(Vector a, Vector b) {
+  return _mm_movehl_ps(b, a);
+}
+TCC_INLINE Vector widen(Halves x, Bf16);
+
+/// Exponents of f16 are moved to f32's by a product, which makes normal numbers of subnormal ones.
+TCC_INLINE Vector widen(Halves x, F16) {
+  const Bits bits = __builtin_convertvector(x, Bits);
+  const Vector number = reinterpret_cast<Vector>((bits & 0x7FFF) << 13) * 0x1p112f;
+  const Bits isSpecial = reinterpret_cast<Bits>((bits & 0x7C00) == 0x7C00);
+  return reinterpret_cast<Vector>(reinterpret_cast<Bits>(number) | (isSpecial & 0x7F800000) | (bits & 0x8000) << 16);
+}
+TCC_INLINE Halves narrow(Vector x, F16) {
+  Halves result;
+  for (int64_t i = 0; i < lanes; ++i)
+    result[i] = floatToF16(x[i]);
+  return result;
+}
+
+TCC_INLINE Vector joinFours(const float *x, const float *) {
+  return _mm_loadu_ps(x);
+}
+template <typename Half>
+TCC_INLINE Vector joinFours(const Half *x, const Half *) {
+  return widen(*reinterpret_cast<const LooseHalves *>(x), Half());
+}
+
+#include "runtime/panels/vector_code.h"
+
+} // namespace
+
+const Kernel sse2Kernel{"sse2", blockRows, blockColumns, pack<blockRows>, pack<blockColumns>, multiply};
+
+const Kernel &bestKernel() {
+  return requireCpuFeatures("avx2,fma,f16c") ? sse2Kernel : avx2Kernel;
+}
+
+} // namespace tcc::runtime::panels

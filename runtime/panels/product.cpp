@@ -1,0 +1,155 @@
+#include "runtime/panels/product.h"
+#include "runtime/threads.h"
+#include <algorithm>
+
+namespace tcc::runtime::panels {
+namespace {
+
+// A right panel of a stretch (24 KB) leaves the first-level cache room for a left one; a block's left panels (144 KB)
+// fit a second-level one, a chunk's panels (2 × 2.4 MB) a third-level one.
+constexpr int64_t longestStretch = 384, blockPanels = 16, chunkLines = 1536;
+constexpr int64_t packedPanels = 16;              // by one task
+constexpr int64_t taskFlops = int64_t{12} << 20;  // about, of a multiplication's task
+constexpr int64_t leastShared = int64_t{1} << 19; // flops: below, waking a second thread takes longer
+
+int64_t alignedBytes(int64_t floats) {
+  return ceilDiv(floats * static_cast<int64_t>(sizeof(float)), 64) * 64;
+}
+
+/// The extent of each of the fewest equal pieces that are at most `most`, a multiple of `granularity`.
+int64_t evenPiece(int64_t extent, int64_t most, int64_t granularity) {
+  return ceilDiv(ceilDiv(extent, ceilDiv(extent, most)), granularity) * granularity;
+}
+
+} // namespace
+
+/// One product of a batch.
+struct Product::Call {
+  ProductOperand left, right;
+  char *c;
+  const float *bias;
+  char *scratch;
+  int threads;
+};
+
+/// A part of C over a stretch of depth.
+struct Product::Chunk {
+  int64_t row, rows, column, columns, depth, depths;
+};
+
+std::optional<Product> Product::plan(const GemmDesc &desc, int threads, const Kernel &kernel) {
+  if (desc.geluGradient)
+    return std::nullopt;
+  Product product;
+  product.desc = desc;
+  product.desc.c = normalized(desc.c, desc.m, desc.n);
+  product.kernel = &kernel;
+  product.threads = 2 * desc.m * desc.n * desc.k < leastShared ? 1 : threads;
+  if (desc.batchCount() > 1 && desc.flops() >= leastShared &&
+      (product.threads == 1 || desc.batchCount() >= 4 * threads)) {
+    product.workers = static_cast<int>(std::min<int64_t>(threads, desc.batchCount()));
+    product.threads = 1;
+  }
+  product.stretch = evenPiece(desc.k, longestStretch, 4);
+  product.chunkRows = evenPiece(desc.m, chunkLines, kernel.rows);
+  product.chunkColumns = evenPiece(desc.n, chunkLines, kernel.columns);
+  auto bytesOf = [&](int64_t lines, int64_t width) {
+    return alignedBytes(lines / width * panelFloats(width, product.stretch));
+  };
+  const bool keepsSums = desc.c.dtype != DType::f32 && product.stretch < desc.k;
+  product.rightAt = bytesOf(product.chunkRows, kernel.rows);
+  product.sumsAt = product.rightAt + bytesOf(product.chunkColumns, kernel.columns);
+  product.biasAt = product.sumsAt + (keepsSums ? alignedBytes(product.chunkRows * product.chunkColumns) : 0);
+  product.bytesEach = product.biasAt + (desc.bias ? alignedBytes(ceilDiv(desc.n, kernel.columns) * kernel.columns) : 0);
+  return product;
+}
+
+std::string Product::name() const {
+  return std::string(kernel->name) + " " + std::string(runtime::name(desc.a.dtype));
+}
+
+void Product::run(const void *a, const void *b, void *c, const void *bias, void *scratch) const {
+  auto runElement = [&](int64_t i, char *memory) {
+    Call call{leftOf(desc), rightOf(desc), const_cast<char *>(batchElement(c, desc, desc.c, i)),
+              nullptr,      memory,        threads};
+    call.left.data = batchElement(a, desc, desc.a, i);
+    call.right.data = batchElement(b, desc, desc.b, i);
+    if (desc.bias) { // as a row of one panel after another
+      const ProductOperand row{bias, *desc.bias, desc.n, 1, 1, desc.n};
+      const Panels to{reinterpret_cast<float *>(memory + biasAt), kernel->columns};
+      kernel->packRight(row, 0, ceilDiv(desc.n, kernel->columns), to);
+      call.bias = to.data;
+    }
+    runOne(call);
+  };
+  auto *memory = static_cast<char *>(scratch);
+  takeTasks(desc.batchCount(), workers, [&](int64_t i, int64_t worker) { runElement(i, memory + worker * bytesEach); });
+}
+
+void Product::runOne(const Call &call) const {
+  const bool isOneStretch = stretch >= desc.k;
+  for (int64_t column = 0; column < desc.n; column += chunkColumns)
+    for (int64_t row = 0; row < desc.m; row += chunkRows)
+      for (int64_t depth = 0; depth < desc.k; depth += stretch) {
+        const Chunk chunk{row,   std::min(chunkRows, desc.m - row), column, std::min(chunkColumns, desc.n - column),
+                          depth, std::min(stretch, desc.k - depth)};
+        const bool hasLeft = isOneStretch && chunkRows >= desc.m && column > 0, hasRight = isOneStretch && row > 0;
+        pack(call, chunk, !hasLeft, !hasRight);
+        multiply(call, chunk);
+      }
+}
+
+void Product::pack(const Call &call, const Chunk &chunk, bool left, bool right) const {
+  const Panels ofLeft = panelsAt(call.scratch, kernel->rows),
+               ofRight = panelsAt(call.scratch + rightAt, kernel->columns);
+  auto stretchOf = [&](ProductOperand operand, int64_t firstLine, int64_t lines) {
+    operand = operand.from(firstLine, chunk.depth);
+    operand.lines = lines;
+    operand.depth = chunk.depths;
+    return operand;
+  };
+  const ProductOperand a = stretchOf(call.left, chunk.row, chunk.rows),
+                       b = stretchOf(call.right, chunk.column, chunk.columns);
+  const int64_t leftPanels = left ? ceilDiv(chunk.rows, kernel->rows) : 0;
+  const int64_t rightPanels = right ? ceilDiv(chunk.columns, kernel->columns) : 0;
+  const int64_t leftTasks = ceilDiv(leftPanels, packedPanels), rightTasks = ceilDiv(rightPanels, packedPanels);
+  takeTasks(leftTasks + rightTasks, call.threads, [&](int64_t task, int64_t) {
+    const bool isLeft = task < leftTasks;
+    const int64_t first = (isLeft ? task : task - leftTasks) * packedPanels;
+    const int64_t panels = std::min(packedPanels, (isLeft ? leftPanels : rightPanels) - first);
+    (isLeft ? kernel->packLeft : kernel->packRight)(isLeft ? a : b, first, panels, isLeft ? ofLeft : ofRight);
+  });
+}
+
+void Product::multiply(const Call &call, const Chunk &chunk) const {
+  const Panels left = panelsAt(call.scratch, kernel->rows), right = panelsAt(call.scratch + rightAt, kernel->columns);
+  const int64_t rows = evenPiece(chunk.rows, blockPanels * kernel->rows, kernel->rows);
+  const int64_t columns =
+      evenPiece(chunk.columns, std::max(kernel->columns, taskFlops / (2 * rows * chunk.depths)), kernel->columns);
+  const int64_t rowBlocks = ceilDiv(chunk.rows, rows), columnBlocks = ceilDiv(chunk.columns, columns);
+  const bool isFirst = chunk.depth == 0, keepsSums = biasAt > sumsAt;
+  // Tasks one after another share left panels.
+  takeTasks(rowBlocks * columnBlocks, call.threads, [&](int64_t task, int64_t) {
+    const int64_t row = task / columnBlocks * rows, column = task % columnBlocks * columns;
+    Block block{left,         right, std::min(rows, chunk.rows - row), std::min(columns, chunk.columns - column),
+                chunk.depths, {}};
+    block.left.data += row / kernel->rows * left.stride;
+    block.right.data += column / kernel->columns * right.stride;
+    Results &results = block.results;
+    const int64_t width = byteSize(desc.c.dtype);
+    results.c = call.c + ((chunk.row + row) * desc.c.rowStride + chunk.column + column) * width;
+    results.dtype = desc.c.dtype;
+    results.stride = desc.c.rowStride;
+    results.bias = call.bias && isFirst ? call.bias + chunk.column + column : nullptr;
+    results.accumulate = desc.accumulate || (!isFirst && !keepsSums);
+    if (keepsSums) {
+      results.sums = reinterpret_cast<float *>(call.scratch + sumsAt) + row * chunkColumns + column;
+      results.sumsStride = chunkColumns;
+      results.isBegun = !isFirst;
+      results.isLast = chunk.depth + chunk.depths == desc.k;
+    }
+    kernel->multiply(block);
+  });
+}
+
+} // namespace tcc::runtime::panels

@@ -1,0 +1,50 @@
+// Matrix products by panels, after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008):
+// for CPUs whose vectors have 8 floats or 4.
+//   1. C is cut into chunks of rows and columns, depth into stretches.
+//   2. Of a chunk and a stretch all threads pack the panels of A and of B into scratch, widened to f32.
+//   3. They multiply them block by block: rows that stay in the second-level cache times some columns, each right panel
+//      in the first-level cache while it meets the block's left ones. Registers hold 6 rows of 16 columns of sums.
+//   4. The first stretch gives what C is, later ones add to it; sums of 16-bit results wait in scratch, and are
+//      rounded once.
+// An element's sum is one chain a stretch, and stretches are added in order. They follow from the depth alone, so that
+// equal inputs give equal bits for any number of threads: which of them computes a block changes no bit of it.
+#pragma once
+#include "runtime/panels/kernel.h"
+#include <optional>
+#include <string>
+
+namespace tcc::runtime::panels {
+
+class Product {
+public:
+  /// The description is a checked one, C has unit column stride, each operand a unit stride, and no size is 0. Nothing
+  /// where the product is multiplied by slopes.
+  static std::optional<Product> plan(const GemmDesc &desc, int threads, const Kernel &kernel = bestKernel());
+
+  /// Of scratch, which is 64-byte aligned.
+  int64_t scratchBytes() const { return bytesEach * workers; }
+  /// "avx2 f32"
+  std::string name() const;
+  void run(const void *a, const void *b, void *c, const void *bias, void *scratch) const;
+
+private:
+  struct Call;
+  struct Chunk;
+
+  GemmDesc desc;
+  const Kernel *kernel = nullptr;
+  int threads = 1;
+  int workers = 1;                                      // that share out a batch, each with scratch of its own
+  int64_t chunkRows = 0, chunkColumns = 0, stretch = 0; // what is packed at once
+  int64_t rightAt = 0, sumsAt = 0, biasAt = 0;          // bytes of scratch before the right panels, …
+  int64_t bytesEach = 0;
+
+  void runOne(const Call &call) const;
+  void pack(const Call &call, const Chunk &chunk, bool left, bool right) const;
+  void multiply(const Call &call, const Chunk &chunk) const;
+  Panels panelsAt(char *memory, int64_t width) const {
+    return {reinterpret_cast<float *>(memory), panelFloats(width, stretch)};
+  }
+};
+
+} // namespace tcc::runtime::panels

@@ -1,0 +1,234 @@
+// The code of one instruction set. A file kernel_*.cpp includes it once, in an unnamed namespace, so that no function
+// of one instruction set is ever taken for another's, and says before:
+//   TCC_VECTOR_CODE      the attribute of functions that may use the instructions; TCC_INLINE with inlining
+//   lanes                floats of a vector, 4 or 8
+//   blockRows            rows of C that registers hold, of two vectors each
+//   broadcast            one float in all lanes
+//   multiplyAdd          a * b + c
+//   lowPairs, highPairs  of each four lanes of a and b: a0 b0 a1 b1, and a2 b2 a3 b3
+//   lowHalves, highHalves                               a0 a1 b0 b1, and a2 a3 b2 b3
+//   joinFours            four numbers of x, and with 8 lanes four of y behind them
+//   widen, narrow        of Halves and Vector, by a tag F16; narrow rounds to nearest, ties to even
+
+constexpr int64_t blockColumns = 2 * lanes;
+
+TCC_INLINE Vector widen(Halves x, Bf16) {
+  return reinterpret_cast<Vector>(__builtin_convertvector(x, Bits) << 16);
+}
+
+TCC_INLINE Halves narrow(Vector x, Bf16) {
+  const Bits bits = reinterpret_cast<Bits>(x);
+  const Bits rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
+  const auto isNan = reinterpret_cast<Bits>(x != x);
+  return __builtin_convertvector((rounded & ~isNan) | (quiet & isNan), Halves);
+}
+
+template <typename T>
+TCC_INLINE Vector load(const T *from) {
+  if constexpr (std::is_same_v<T, float>)
+    return *reinterpret_cast<const LooseVector *>(from);
+  else
+    return widen(*reinterpret_cast<const LooseHalves *>(from), T());
+}
+
+template <typename T>
+TCC_INLINE void store(T *to, Vector x) {
+  if constexpr (std::is_same_v<T, float>)
+    *reinterpret_cast<LooseVector *>(to) = x;
+  else
+    *reinterpret_cast<LooseHalves *>(to) = narrow(x, T());
+}
+
+template <typename T>
+TCC_INLINE float widenOne(T x) {
+  if constexpr (std::is_same_v<T, float>)
+    return x;
+  else
+    return std::is_same_v<T, Bf16> ? bf16ToFloat(x.bits) : f16ToFloat(x.bits);
+}
+
+template <typename T>
+TCC_INLINE void storeOne(T *to, float x) {
+  if constexpr (std::is_same_v<T, float>)
+    *to = x;
+  else
+    to->bits = std::is_same_v<T, Bf16> ? floatToBf16(x) : floatToF16(x);
+}
+
+/// Element i of x[j] becomes element j of x[i], in each four lanes.
+TCC_INLINE void transpose(Vector (&x)[4]) {
+  const Vector low01 = lowPairs(x[0], x[1]), high01 = highPairs(x[0], x[1]);
+  const Vector low23 = lowPairs(x[2], x[3]), high23 = highPairs(x[2], x[3]);
+  x[0] = lowHalves(low01, low23);
+  x[1] = highHalves(low01, low23);
+  x[2] = lowHalves(high01, high23);
+  x[3] = highHalves(high01, high23);
+}
+
+/// Depth is contiguous: four elements of each line are transposed at a time. What a vector writes beyond a panel's last
+/// line is overwritten by the next elements of depth.
+template <typename T, int64_t width>
+TCC_VECTOR_CODE void packAlongDepth(const ProductOperand &operand, int64_t firstPanel, int64_t panels,
+                                    const Panels &to) {
+  constexpr int64_t groups = (width + lanes - 1) / lanes;
+  for (int64_t panel = firstPanel; panel < firstPanel + panels; ++panel) {
+    const T *lines[groups * lanes]; // the last one again for those beyond it
+    for (int64_t i = 0; i < groups * lanes; ++i)
+      lines[i] = static_cast<const T *>(operand.data) +
+                 std::min(panel * width + std::min(i, width - 1), operand.lines - 1) * operand.lineStride;
+    float *out = to.data + panel * to.stride;
+    int64_t depth = 0;
+    for (; depth + 4 <= operand.depth; depth += 4) {
+      Vector x[groups][4];
+#pragma GCC unroll 4
+      for (int64_t group = 0; group < groups; ++group) {
+        const T *const *from = lines + group * lanes;
+#pragma GCC unroll 4
+        for (int64_t i = 0; i < 4; ++i)
+          x[group][i] = joinFours(from[i] + depth, from[lanes - 4 + i] + depth);
+        transpose(x[group]);
+      }
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < 4; ++i, out += width)
+#pragma GCC unroll 4
+        for (int64_t group = 0; group < groups; ++group)
+          store(out + group * lanes, x[group][i]);
+    }
+    for (; depth < operand.depth; ++depth, out += width)
+      for (int64_t i = 0; i < width; ++i)
+        out[i] = widenOne(lines[i][depth]);
+  }
+}
+
+/// Lines are contiguous: rows of memory are walked to the last panel's end before the next ones.
+template <typename T, int64_t width>
+TCC_VECTOR_CODE void packAlongLines(const ProductOperand &operand, int64_t firstPanel, int64_t panels,
+                                    const Panels &to) {
+  constexpr int64_t groups = (width + lanes - 1) / lanes;
+  const int64_t firstLine = firstPanel * width;
+  // As many as have whole vectors within the operand.
+  const int64_t whole = std::clamp<int64_t>((operand.lines - firstLine - groups * lanes + width) / width, 0, panels);
+  for (int64_t depth = 0; depth < operand.depth; ++depth) {
+    const T *from = static_cast<const T *>(operand.data) + depth * operand.depthStride + firstLine;
+    float *out = to.data + firstPanel * to.stride + depth * width;
+    for (int64_t panel = 0; panel < whole; ++panel, from += width, out += to.stride)
+#pragma GCC unroll 4
+      for (int64_t group = 0; group < groups; ++group)
+        store(out + group * lanes, load(from + group * lanes));
+    for (int64_t panel = whole; panel < panels; ++panel, from += width, out += to.stride)
+      for (int64_t i = 0; i < width; ++i)
+        out[i] = firstLine + panel * width + i < operand.lines ? widenOne(from[i]) : 0.0f;
+  }
+}
+
+template <int64_t width, typename T>
+void packOf(const ProductOperand &operand, int64_t firstPanel, int64_t panels, const Panels &to) {
+  (operand.depthStride == 1 ? packAlongDepth<T, width> : packAlongLines<T, width>)(operand, firstPanel, panels, to);
+}
+
+template <int64_t width>
+void pack(const ProductOperand &operand, int64_t firstPanel, int64_t panels, const Panels &to) {
+  (operand.dtype == DType::f32    ? packOf<width, float>
+   : operand.dtype == DType::bf16 ? packOf<width, Bf16>
+                                  : packOf<width, F16>)(operand, firstPanel, panels, to);
+}
+
+/// Where sums of a block of registers go: whole vectors.
+struct Sums {
+  float *to;
+  int64_t stride;
+  bool adds;         // to what is there
+  const float *bias; // or null
+};
+
+template <int64_t rows>
+TCC_VECTOR_CODE __attribute__((noinline)) void multiplyPanels(const float *left, const float *right, int64_t depth,
+                                                              const Sums &sums) {
+  Vector sum[rows][2];
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < rows; ++i) {
+    sum[i][0] = sum[i][1] = Vector{};
+    // They come from memory while products are made.
+    __builtin_prefetch(sums.to + i * sums.stride, 1, 3);
+    __builtin_prefetch(sums.to + i * sums.stride + blockColumns - 1, 1, 3);
+  }
+#pragma GCC unroll 4
+  for (int64_t k = 0; k < depth; ++k, left += blockRows, right += blockColumns) {
+    const Vector right0 = load(right), right1 = load(right + lanes);
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < rows; ++i) {
+      const Vector x = broadcast(left + i);
+      sum[i][0] = multiplyAdd(x, right0, sum[i][0]);
+      sum[i][1] = multiplyAdd(x, right1, sum[i][1]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < rows; ++i)
+#pragma GCC unroll 2
+    for (int64_t j = 0; j < 2; ++j) {
+      float *to = sums.to + i * sums.stride + j * lanes;
+      Vector x = sum[i][j];
+      if (sums.bias)
+        x += load(sums.bias + j * lanes);
+      if (sums.adds)
+        x += load(to);
+      store(to, x);
+    }
+}
+
+void multiplyRows(int64_t rows, const float *left, const float *right, int64_t depth, const Sums &sums) {
+  constexpr auto most = [](int64_t rows) { return std::min(rows, blockRows); };
+  static constexpr decltype(&multiplyPanels<1>) ofRows[] = {multiplyPanels<1>,       multiplyPanels<2>,
+                                                            multiplyPanels<3>,       multiplyPanels<4>,
+                                                            multiplyPanels<most(5)>, multiplyPanels<most(6)>};
+  ofRows[rows - 1](left, right, depth, sums);
+}
+
+/// C = or += sums, rounded.
+template <typename T>
+TCC_VECTOR_CODE void finish(const float *sums, int64_t sumsStride, int64_t rows, int64_t columns, T *c,
+                            const Results &results) {
+  for (int64_t i = 0; i < rows; ++i, sums += sumsStride, c += results.stride) {
+    int64_t j = 0;
+    for (; j + lanes <= columns; j += lanes)
+      store(c + j, results.accumulate ? load(sums + j) + load(c + j) : load(sums + j));
+    for (; j < columns; ++j)
+      storeOne(c + j, results.accumulate ? sums[j] + widenOne(c[j]) : sums[j]);
+  }
+}
+
+/// Its sums into C of type T.
+template <typename T>
+void multiplyInto(const Block &block) {
+  const Results &results = block.results;
+  alignas(64) float own[blockRows * blockColumns];
+  for (int64_t column = 0; column < block.columns; column += blockColumns) {
+    const float *right = block.right.data + column / blockColumns * block.right.stride;
+    const int64_t columns = std::min(blockColumns, block.columns - column);
+    for (int64_t row = 0; row < block.rows; row += blockRows) {
+      const float *left = block.left.data + row / blockRows * block.left.stride;
+      const int64_t rows = std::min(blockRows, block.rows - row);
+      T *c = static_cast<T *>(results.c) + row * results.stride + column;
+      Sums sums{own, blockColumns, false, results.bias ? results.bias + column : nullptr};
+      if (results.sums) {
+        sums.to = results.sums + row * results.sumsStride + column;
+        sums.stride = results.sumsStride;
+        sums.adds = results.isBegun;
+      }
+      if constexpr (std::is_same_v<T, float>)
+        if (columns == blockColumns) {
+          sums.to = c;
+          sums.stride = results.stride;
+          sums.adds = results.accumulate;
+        }
+      multiplyRows(rows, left, right, block.depth, sums);
+      if (results.isLast && static_cast<void *>(sums.to) != c)
+        finish(sums.to, sums.stride, rows, columns, c, results);
+    }
+  }
+}
+
+void multiply(const Block &block) {
+  const DType dtype = block.results.dtype;
+  (dtype == DType::f32 ? multiplyInto<float> : dtype == DType::bf16 ? multiplyInto<Bf16> : multiplyInto<F16>)(block);
+}
