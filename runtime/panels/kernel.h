@@ -36,6 +36,18 @@ struct Block {
   Results results;
 };
 
+/// Some columns of a product of few rows.
+struct FewRows {
+  const float *left = nullptr; // a row after another, widened
+  int64_t leftStride = 0, rows = 0;
+  ProductOperand right; // its lines are the columns
+  Results results;
+};
+
+/// Columns of such a product that are multiplied at once: where a thread's part begins at a multiple of it, an
+/// element's sum is the same whatever the part.
+constexpr int64_t fewColumns = 192;
+
 struct Kernel {
   const char *name;
   int64_t rows, columns; // of C that registers hold: the widths of left and right panels
@@ -45,6 +57,9 @@ struct Kernel {
   void (*packRight)(const ProductOperand &operand, int64_t firstPanel, int64_t panels, const Panels &to);
   /// Each element's products are added in the order of depth, whatever the block is.
   void (*multiply)(const Block &block);
+  void (*multiplyFew)(const FewRows &few);
+  /// The operand's lines one after another.
+  void (*widen)(const ProductOperand &operand, float *to);
 };
 
 /// Any x86-64 CPU runs it: products and sums are rounded one after another.

@@ -57,8 +57,11 @@ TCC_INLINE Vector joinFours(const Half *x, const Half *y) {
 
 #include "runtime/panels/vector_code.h"
 
+#include "runtime/panels/few_rows_code.h"
+
 } // namespace
 
-const Kernel avx2Kernel{"avx2", blockRows, blockColumns, pack<blockRows>, pack<blockColumns>, multiply};
+const Kernel avx2Kernel{"avx2",   blockRows,   blockColumns, pack<blockRows>, pack<blockColumns>,
+                        multiply, multiplyFew, widen};
 
 } // namespace tcc::runtime::panels

@@ -63,9 +63,12 @@ TCC_INLINE Vector joinFours(const Half *x, const Half *) {
 
 #include "runtime/panels/vector_code.h"
 
+#include "runtime/panels/few_rows_code.h"
+
 } // namespace
 
-const Kernel sse2Kernel{"sse2", blockRows, blockColumns, pack<blockRows>, pack<blockColumns>, multiply};
+const Kernel sse2Kernel{"sse2",   blockRows,   blockColumns, pack<blockRows>, pack<blockColumns>,
+                        multiply, multiplyFew, widen};
 
 const Kernel &bestKernel() {
   return requireCpuFeatures("avx2,fma,f16c") ? sse2Kernel : avx2Kernel;

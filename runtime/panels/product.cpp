@@ -8,6 +8,8 @@ namespace {
 // A right panel of a stretch (24 KB) leaves the first-level cache room for a left one; a block's left panels (144 KB)
 // fit a second-level one, a chunk's panels (2 × 2.4 MB) a third-level one.
 constexpr int64_t longestStretch = 384, blockPanels = 16, chunkLines = 1536;
+constexpr int64_t fewRows = 8;
+constexpr int64_t fewBytes = int64_t{256} << 10;  // about, of B that a task with few rows reads
 constexpr int64_t packedPanels = 16;              // by one task
 constexpr int64_t taskFlops = int64_t{12} << 20;  // about, of a multiplication's task
 constexpr int64_t leastShared = int64_t{1} << 19; // flops: below, waking a second thread takes longer
@@ -37,12 +39,17 @@ struct Product::Chunk {
   int64_t row, rows, column, columns, depth, depths;
 };
 
-std::optional<Product> Product::plan(const GemmDesc &desc, int threads, const Kernel &kernel) {
-  if (desc.geluGradient)
+std::optional<Product> Product::plan(const GemmDesc &given, int threads, const Kernel &kernel) {
+  if (given.geluGradient)
     return std::nullopt;
   Product product;
-  product.desc = desc;
-  product.desc.c = normalized(desc.c, desc.m, desc.n);
+  GemmDesc &desc = product.desc;
+  desc = given;
+  desc.c = normalized(given.c, given.m, given.n);
+  if (desc.n == 1 && desc.m > 1 && !desc.bias && desc.c.rowStride == 1) {
+    desc = transposed(desc);
+    product.swapped = true;
+  }
   product.kernel = &kernel;
   product.threads = 2 * desc.m * desc.n * desc.k < leastShared ? 1 : threads;
   if (desc.batchCount() > 1 && desc.flops() >= leastShared &&
@@ -50,18 +57,30 @@ std::optional<Product> Product::plan(const GemmDesc &desc, int threads, const Ke
     product.workers = static_cast<int>(std::min<int64_t>(threads, desc.batchCount()));
     product.threads = 1;
   }
-  product.stretch = evenPiece(desc.k, longestStretch, 4);
-  product.chunkRows = evenPiece(desc.m, chunkLines, kernel.rows);
-  product.chunkColumns = evenPiece(desc.n, chunkLines, kernel.columns);
-  auto bytesOf = [&](int64_t lines, int64_t width) {
-    return alignedBytes(lines / width * panelFloats(width, product.stretch));
-  };
-  const bool keepsSums = desc.c.dtype != DType::f32 && product.stretch < desc.k;
-  product.rightAt = bytesOf(product.chunkRows, kernel.rows);
-  product.sumsAt = product.rightAt + bytesOf(product.chunkColumns, kernel.columns);
-  product.biasAt = product.sumsAt + (keepsSums ? alignedBytes(product.chunkRows * product.chunkColumns) : 0);
+  product.isFew = desc.m <= fewRows;
+  if (product.isFew)
+    product.biasAt = product.readsLeft() ? 0 : alignedBytes(desc.m * desc.k);
+  else
+    product.cut();
   product.bytesEach = product.biasAt + (desc.bias ? alignedBytes(ceilDiv(desc.n, kernel.columns) * kernel.columns) : 0);
   return product;
+}
+
+void Product::cut() {
+  stretch = evenPiece(desc.k, longestStretch, 4);
+  chunkRows = evenPiece(desc.m, chunkLines, kernel->rows);
+  chunkColumns = evenPiece(desc.n, chunkLines, kernel->columns);
+  auto bytesOf = [&](int64_t lines, int64_t width) {
+    return alignedBytes(lines / width * panelFloats(width, stretch));
+  };
+  const bool keepsSums = desc.c.dtype != DType::f32 && stretch < desc.k;
+  rightAt = bytesOf(chunkRows, kernel->rows);
+  sumsAt = rightAt + bytesOf(chunkColumns, kernel->columns);
+  biasAt = sumsAt + (keepsSums ? alignedBytes(chunkRows * chunkColumns) : 0);
+}
+
+bool Product::readsLeft() const {
+  return desc.a.dtype == DType::f32 && leftOf(desc).depthStride == 1;
 }
 
 std::string Product::name() const {
@@ -80,8 +99,10 @@ void Product::run(const void *a, const void *b, void *c, const void *bias, void 
       kernel->packRight(row, 0, ceilDiv(desc.n, kernel->columns), to);
       call.bias = to.data;
     }
-    runOne(call);
+    isFew ? runFew(call) : runOne(call);
   };
+  if (swapped)
+    std::swap(a, b);
   auto *memory = static_cast<char *>(scratch);
   takeTasks(desc.batchCount(), workers, [&](int64_t i, int64_t worker) { runElement(i, memory + worker * bytesEach); });
 }
@@ -97,6 +118,28 @@ void Product::runOne(const Call &call) const {
         pack(call, chunk, !hasLeft, !hasRight);
         multiply(call, chunk);
       }
+}
+
+void Product::runFew(const Call &call) const {
+  FewRows few{static_cast<const float *>(call.left.data), call.left.lineStride, desc.m, call.right, {}};
+  if (!readsLeft()) {
+    few.left = reinterpret_cast<float *>(call.scratch);
+    few.leftStride = desc.k;
+    kernel->widen(call.left, reinterpret_cast<float *>(call.scratch));
+  }
+  const int64_t columns = std::max<int64_t>(1, fewBytes / (desc.k * byteSize(desc.b.dtype) * fewColumns)) * fewColumns;
+  takeTasks(ceilDiv(desc.n, columns), call.threads, [&](int64_t task, int64_t) {
+    FewRows part = few;
+    const int64_t column = task * columns;
+    part.right = few.right.from(column, 0);
+    part.right.lines = std::min(columns, desc.n - column);
+    part.results.c = call.c + column * byteSize(desc.c.dtype);
+    part.results.dtype = desc.c.dtype;
+    part.results.stride = desc.c.rowStride;
+    part.results.bias = call.bias ? call.bias + column : nullptr;
+    part.results.accumulate = desc.accumulate;
+    kernel->multiplyFew(part);
+  });
 }
 
 void Product::pack(const Call &call, const Chunk &chunk, bool left, bool right) const {

@@ -6,6 +6,7 @@
 //      in the first-level cache while it meets the block's left ones. Registers hold 6 rows of 16 columns of sums.
 //   4. The first stretch gives what C is, later ones add to it; sums of 16-bit results wait in scratch, and are
 //      rounded once.
+// Products of few rows, or of one column, read B where it lies instead.
 // An element's sum is one chain a stretch, and stretches are added in order. They follow from the depth alone, so that
 // equal inputs give equal bits for any number of threads: which of them computes a block changes no bit of it.
 #pragma once
@@ -32,6 +33,8 @@ private:
   struct Chunk;
 
   GemmDesc desc;
+  bool swapped = false; // a column of results is computed as a row
+  bool isFew = false;
   const Kernel *kernel = nullptr;
   int threads = 1;
   int workers = 1;                                      // that share out a batch, each with scratch of its own
@@ -39,7 +42,10 @@ private:
   int64_t rightAt = 0, sumsAt = 0, biasAt = 0;          // bytes of scratch before the right panels, …
   int64_t bytesEach = 0;
 
+  void cut();
+  bool readsLeft() const; // with few rows: A as it lies
   void runOne(const Call &call) const;
+  void runFew(const Call &call) const;
   void pack(const Call &call, const Chunk &chunk, bool left, bool right) const;
   void multiply(const Call &call, const Chunk &chunk) const;
   Panels panelsAt(char *memory, int64_t width) const {

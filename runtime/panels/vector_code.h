@@ -79,6 +79,10 @@ TCC_VECTOR_CODE void packAlongDepth(const ProductOperand &operand, int64_t first
     float *out = to.data + panel * to.stride;
     int64_t depth = 0;
     for (; depth + 4 <= operand.depth; depth += 4) {
+      if (depth % (64 / static_cast<int64_t>(sizeof(T))) == 0) // the next panel's
+#pragma GCC unroll 16
+        for (int64_t i = 0; i < width; ++i)
+          __builtin_prefetch(lines[i] + width * operand.lineStride + depth);
       Vector x[groups][4];
 #pragma GCC unroll 4
       for (int64_t group = 0; group < groups; ++group) {
@@ -105,16 +109,19 @@ template <typename T, int64_t width>
 TCC_VECTOR_CODE void packAlongLines(const ProductOperand &operand, int64_t firstPanel, int64_t panels,
                                     const Panels &to) {
   constexpr int64_t groups = (width + lanes - 1) / lanes;
+  constexpr int64_t rowsAhead = 4;
   const int64_t firstLine = firstPanel * width;
   // As many as have whole vectors within the operand.
   const int64_t whole = std::clamp<int64_t>((operand.lines - firstLine - groups * lanes + width) / width, 0, panels);
   for (int64_t depth = 0; depth < operand.depth; ++depth) {
     const T *from = static_cast<const T *>(operand.data) + depth * operand.depthStride + firstLine;
     float *out = to.data + firstPanel * to.stride + depth * width;
-    for (int64_t panel = 0; panel < whole; ++panel, from += width, out += to.stride)
+    for (int64_t panel = 0; panel < whole; ++panel, from += width, out += to.stride) {
+      __builtin_prefetch(from + rowsAhead * operand.depthStride);
 #pragma GCC unroll 4
       for (int64_t group = 0; group < groups; ++group)
         store(out + group * lanes, load(from + group * lanes));
+    }
     for (int64_t panel = whole; panel < panels; ++panel, from += width, out += to.stride)
       for (int64_t i = 0; i < width; ++i)
         out[i] = firstLine + panel * width + i < operand.lines ? widenOne(from[i]) : 0.0f;
@@ -176,11 +183,17 @@ TCC_VECTOR_CODE __attribute__((noinline)) void multiplyPanels(const float *left,
     }
 }
 
+constexpr int64_t atMostBlock(int64_t rows) {
+  return std::min(rows, blockRows);
+}
+
 void multiplyRows(int64_t rows, const float *left, const float *right, int64_t depth, const Sums &sums) {
-  constexpr auto most = [](int64_t rows) { return std::min(rows, blockRows); };
-  static constexpr decltype(&multiplyPanels<1>) ofRows[] = {multiplyPanels<1>,       multiplyPanels<2>,
-                                                            multiplyPanels<3>,       multiplyPanels<4>,
-                                                            multiplyPanels<most(5)>, multiplyPanels<most(6)>};
+  static constexpr decltype(&multiplyPanels<1>) ofRows[] = {multiplyPanels<1>,
+                                                            multiplyPanels<2>,
+                                                            multiplyPanels<3>,
+                                                            multiplyPanels<4>,
+                                                            multiplyPanels<atMostBlock(5)>,
+                                                            multiplyPanels<atMostBlock(6)>};
   ofRows[rows - 1](left, right, depth, sums);
 }
 
