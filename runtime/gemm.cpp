@@ -114,14 +114,6 @@ bool isBlocked(const Primitive &primitive) {
   return primitive && std::string_view(primitive.impl_info_str()).substr(0, 3) == "brg";
 }
 
-// Whether oneDNN has nothing but its reference loops on this CPU for these dtypes even when every operand is dense.
-bool onlyReferenceHere(GemmDesc desc) {
-  desc.a.rowStride = std::max<int64_t>(1, desc.k);
-  desc.b.rowStride = desc.c.rowStride = std::max<int64_t>(1, desc.n);
-  desc.a.columnStride = desc.b.columnStride = desc.c.columnStride = 1;
-  return isReference(makePrimitive(desc, false));
-}
-
 enum class Way { nothing, fill, tiles, panels, whole, perBatch };
 
 struct Choice {
@@ -158,6 +150,13 @@ void choosePacked(Choice &choice) {
   choice.scratchEach = choice.packedAt + aligned(wanted.get_size());
 }
 
+void choosePanels(Choice &choice, int threads) {
+  choice.panels = panels::Product::plan(choice.desc, threads);
+  choice.way = Way::panels;
+  choice.workers = 1; // it shares out scratch among its own
+  choice.scratchEach = choice.panels->scratchBytes();
+}
+
 Expected<Choice> choose(const GemmDesc &desc, int threads) {
   if (auto extents = gemmExtents(desc); !extents)
     return extents.error();
@@ -192,9 +191,7 @@ Expected<Choice> choose(const GemmDesc &desc, int threads) {
     return choice;
   }
   if (!isOneDnns(used.a.dtype)) {
-    choice.panels = panels::Product::plan(used, threads);
-    choice.way = Way::panels;
-    choice.scratchEach = choice.panels->scratchBytes();
+    choosePanels(choice, threads);
     return choice;
   }
   try {
@@ -217,15 +214,15 @@ Expected<Choice> choose(const GemmDesc &desc, int threads) {
         choice.workers = static_cast<int>(std::min<int64_t>(threads, used.batchCount()));
       }
     }
-    const bool reference = isReference(choice.primitive);
-    if (reference && !onlyReferenceHere(used))
-      return Error("oneDNN has only reference loops for product " + describe(desc) +
-                   "; copy its operands to dense ones");
+    if (isReference(choice.primitive)) {
+      choosePanels(choice, threads);
+      return choice;
+    }
     choice.scratchEach = aligned(choice.primitive.scratchpad_desc().get_size());
     if (choice.way == Way::whole)
       choosePacked(choice);
-  } catch (const dnnl::error &error) {
-    return Error("oneDNN cannot build product " + describe(desc) + ": " + error.what());
+  } catch (const dnnl::error &) { // it has no such product on this CPU
+    choosePanels(choice, threads);
   }
   return choice;
 }

@@ -207,7 +207,7 @@ Error CpuProgram::execute(size_t index) {
     return Error::success();
   }
   if (const auto *call = std::get_if<MatmulCall>(&instruction.call)) {
-    if (call->addend != noBuffer) // oneDNN's sums add to what is there
+    if (call->addend != noBuffer) // products add to what is there
       copy(at(call->c), at(call->addend), gemmExtents(call->desc)->c);
     void *scratch = ready.extraScratch.data() ? ready.extraScratch.data() : at(call->scratch);
     return ready.gemm->run(at(call->a), at(call->b), at(call->c), at(call->bias), scratch);

@@ -1,4 +1,4 @@
-// One step on the host's CPU: kernels of a shared object over the thread pool, products by oneDNN, copies.
+// One step on the host's CPU: kernels of a shared object over the thread pool, products, copies.
 #pragma once
 #include "runtime/arena.h"
 #include "runtime/device/device.h"
