@@ -234,6 +234,13 @@ void multiplyInto(const Block &block) {
           sums.stride = results.stride;
           sums.adds = results.accumulate;
         }
+      if (column + blockColumns < block.columns) { // a share of the next right panel, for the second-level cache
+        const int64_t floats = block.depth * blockColumns;
+        const int64_t share = ceilDiv(ceilDiv(floats * blockRows, block.rows), 16) * 16,
+                      begin = row / blockRows * share;
+        for (int64_t at = begin; at < std::min(begin + share, floats); at += 16)
+          __builtin_prefetch(right + block.right.stride + at, 0, 2);
+      }
       multiplyRows(rows, left, right, block.depth, sums);
       if (results.isLast && static_cast<void *>(sums.to) != c)
         finish(sums.to, sums.stride, rows, columns, c, results);
