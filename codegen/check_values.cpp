@@ -120,7 +120,7 @@ runtime::Expected<runtime::TensorStorage> stored(const std::string &bytes, int64
   return memory;
 }
 
-/// C by oneDNN; nothing and in `error` why not.
+/// C by the CPU's product; nothing and in `error` why not.
 std::optional<std::string> productOf(const runtime::GemmDesc &desc, const ProductValues &values, std::string &error) {
   const int threads = runtime::availableThreads();
   runtime::ThreadCountScope scope(threads);

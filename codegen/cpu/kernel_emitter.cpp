@@ -233,13 +233,11 @@ void KernelEmitter::storeRowValues(RowScope &row) {
 //===- what cannot be expressed --------------------------------------------------------------------------------===//
 
 /// What is missing, or nothing.
-std::string refusal(const KernelInfo &info, const NodeValues &values, const VectorTarget &target) {
+std::string refusal(const KernelInfo &info, const NodeValues &values) {
   for (const KernelNode &node : info.nodes) {
     std::string name(facts(node.type).name);
     if (facts(node.type).isFloat && facts(node.type).bytes < 2)
       return "expected f32 or 16-bit floats in CPU kernels, found " + name;
-    if (node.type == ElementType::f16 && !target.hasF16)
-      return "expected a CPU with f16 conversions (F16C) for " + name;
   }
   for (auto [i, store] : llvm::enumerate(info.stores)) {
     if (store.kind == KernelStore::Kind::element && store.perColumn && info.space.elements() > 0 &&
@@ -258,7 +256,7 @@ bool emitKernel(OpBuilder &builder, StringRef symbol, const KernelInfo &info, co
                 std::string &error) {
   LaneBuilder b(builder, builder.getUnknownLoc(), target);
   KernelPlan plan = planKernel(info, target.steady);
-  error = refusal(info, NodeValues(b, info, plan), target);
+  error = refusal(info, NodeValues(b, info, plan));
   if (!error.empty())
     return false;
   MLIRContext *context = builder.getContext();

@@ -17,7 +17,7 @@ Type LaneBuilder::computed(Type element) {
 Type LaneBuilder::stored(Type element) {
   if (element.isInteger(1))
     return builder.getI8Type();
-  return element.isBF16() ? builder.getI16Type() : element;
+  return element.isBF16() || (element.isF16() && !target.hasF16) ? builder.getI16Type() : element;
 }
 
 int64_t LaneBuilder::bytes(Type element) {
@@ -135,6 +135,44 @@ Value LaneBuilder::reduce(Value value, function_ref<Value(Value, Value)> combine
   return create<LLVM::ExtractElementOp>(value, integer(builder.getI32Type(), 0));
 }
 
+//===- f16 without instructions for it ---------------------------------------------------------------------------===//
+
+/// Exponents are moved to f32's by a product, which makes normal numbers of subnormal ones.
+Value LaneBuilder::fromHalf(Value half) {
+  Type i32 = like(half, builder.getI32Type()), f32 = like(half, builder.getF32Type());
+  Value bits = create<arith::ExtUIOp>(i32, half);
+  auto masked = [&](int64_t mask) { return create<arith::AndIOp>(bits, integer(i32, mask)); };
+  Value magnitude = create<arith::BitcastOp>(f32, create<arith::ShLIOp>(masked(0x7fff), integer(i32, 13)));
+  Value number = create<arith::BitcastOp>(i32, create<arith::MulFOp>(magnitude, literal(f32, 0x1p112)));
+  Value isFinite = create<arith::CmpIOp>(arith::CmpIPredicate::ne, masked(0x7c00), integer(i32, 0x7c00));
+  Value special = create<arith::OrIOp>(number, integer(i32, 0x7f800000));
+  Value sign = create<arith::ShLIOp>(masked(0x8000), integer(i32, 16));
+  return create<arith::BitcastOp>(f32, create<arith::OrIOp>(create<arith::SelectOp>(isFinite, number, special), sign));
+}
+
+/// As runtime::floatToF16 does it: to nearest, ties to even.
+Value LaneBuilder::toHalf(Value value) {
+  Type i32 = like(value, builder.getI32Type()), f32 = like(value, builder.getF32Type());
+  Value bits = create<arith::BitcastOp>(i32, value);
+  auto shifted = [&](Value x, int64_t by) { return create<arith::ShRUIOp>(x, integer(i32, by)); };
+  auto masked = [&](Value x, int64_t mask) { return create<arith::AndIOp>(x, integer(i32, mask)); };
+  Value magnitude = masked(bits, 0x7fffffff);
+  auto isLess = [&](int64_t limit) {
+    return create<arith::CmpIOp>(arith::CmpIPredicate::ult, magnitude, integer(i32, limit));
+  };
+  Value odd = masked(shifted(magnitude, 13), 1);
+  Value rounded = create<arith::AddIOp>(create<arith::AddIOp>(magnitude, integer(i32, 0xfff - 0x38000000)), odd);
+  // Adding 0.5 aligns subnormal results with the mantissa and rounds.
+  Value aligned = create<arith::AddFOp>(create<arith::BitcastOp>(f32, magnitude), literal(f32, 0.5));
+  Value subnormal = create<arith::SubIOp>(create<arith::BitcastOp>(i32, aligned), integer(i32, 0x3f000000));
+  Value nan = create<arith::OrIOp>(masked(shifted(magnitude, 13), 0x3ff), integer(i32, 0x7e00));
+  Value large = create<arith::SelectOp>(isLess(0x7f800001), integer(i32, 0x7c00), nan);
+  Value half = create<arith::SelectOp>(isLess(0x477ff000), shifted(rounded, 13), large);
+  half = create<arith::SelectOp>(isLess(0x38800000), subnormal, half);
+  half = create<arith::OrIOp>(half, masked(shifted(bits, 16), 0x8000));
+  return create<arith::TruncIOp>(like(value, builder.getI16Type()), half);
+}
+
 //===- memory --------------------------------------------------------------------------------------------------===//
 
 Value LaneBuilder::fromStored(Value value, Type element) {
@@ -146,7 +184,7 @@ Value LaneBuilder::fromStored(Value value, Type element) {
     return create<arith::BitcastOp>(like(value, builder.getF32Type()), bits);
   }
   if (element.isF16())
-    return create<arith::ExtFOp>(like(value, builder.getF32Type()), value);
+    return target.hasF16 ? create<arith::ExtFOp>(like(value, builder.getF32Type()), value) : fromHalf(value);
   return value;
 }
 
@@ -159,14 +197,14 @@ Value LaneBuilder::toStored(Value value, Type element) {
     return create<arith::TruncIOp>(like(value, builder.getI16Type()), high);
   }
   if (element.isF16())
-    return create<arith::TruncFOp>(like(value, element), value);
+    return target.hasF16 ? create<arith::TruncFOp>(like(value, element), value) : toHalf(value);
   return value;
 }
 
 Value LaneBuilder::round(Value value, Type element) {
   Type f32 = like(value, builder.getF32Type()), i32 = like(value, builder.getI32Type());
   if (element.isF16())
-    return create<arith::ExtFOp>(f32, create<arith::TruncFOp>(like(value, element), value));
+    return fromStored(toStored(value, element), element);
   if (!element.isBF16())
     return value;
   // To nearest, ties to even, on the bits; NaN keeps its upper half and becomes quiet. AVX-512's instruction for it

@@ -96,6 +96,9 @@ private:
   mlir::Type like(mlir::Value value, mlir::Type element); // element, or a vector of it where value is one
   mlir::Value fromStored(mlir::Value value, mlir::Type element);
   mlir::Value toStored(mlir::Value value, mlir::Type element);
+  // f16 as an integer of 16 bits, for targets without conversions
+  mlir::Value fromHalf(mlir::Value half);
+  mlir::Value toHalf(mlir::Value value);
 };
 
 } // namespace tcc::cpu

@@ -68,7 +68,7 @@ bool CpuTarget::lower(const StructuredCall &call, runtime::Plan &plan, KernelTab
   return true;
 }
 
-/// oneDNN widens bf16 on a CPU without instructions for it, and f16 on all.
+/// Products widen bf16 on a CPU without instructions for it, and f16 on all.
 tcc::Target::FastProducts CpuTarget::fastProducts() const {
   std::string error;
   std::optional<std::string> features = usedFeatures(options.target, {"avx512bf16"}, error);

@@ -1,4 +1,4 @@
-// The CPU as a target: kernels by LLVM, products by oneDNN.
+// The CPU as a target: kernels by LLVM, products by the runtime.
 #pragma once
 #include "codegen/cpu/emit_kernels.h"
 #include "codegen/cpu/lane_builder.h"

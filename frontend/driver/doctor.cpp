@@ -42,8 +42,11 @@ int runDoctor(llvm::raw_ostream &os) {
   row(true, "memory", std::to_string(memory >> 20) + " MiB");
   row(true, "LLVM", LLVM_VERSION_STRING);
   row(true, "oneDNN", dnnlVersion());
+  const std::string products = runtime::productInstructions();
   row(true, "products",
-      runtime::hasTiles() ? "bf16 by AMX's tiles, f32 by three bf16 parts" : "f32 and bf16 by oneDNN");
+      runtime::hasTiles()                               ? "bf16 by AMX's tiles, f32 by three bf16 parts"
+      : llvm::StringRef(products).starts_with("panels") ? products + "; bf16 and f16 are widened to f32, and no faster"
+                                                        : "f32 and bf16 by oneDNN");
   const bool mapped = ::access("/proc/self/fd", R_OK) == 0;
   missing += !mapped;
   row(mapped, "/proc",

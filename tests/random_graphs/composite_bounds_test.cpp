@@ -266,8 +266,6 @@ void expectWithinBounds(const Composite &composite, const std::string &element, 
   const llvm::ArrayRef<RefTensor> exact = reference->exact();
   for (const cpu::Target &target : targets())
     for (const int level : levels) {
-      if (element == "f16" && target.cpu == "x86-64") // without F16C
-        continue;
       CheckOptions options;
       options.level = level;
       options.target = target;
