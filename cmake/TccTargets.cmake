@@ -42,3 +42,11 @@ function(tcc_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 endfunction()
+
+# tcc_test_at_level(program level arguments...): a test once more, as on a CPU of a level of x86-64 (TCC_CPU) where this
+# one has more: `PROGRAM_x86-64-v3`. Whether it has is decided when the test runs.
+function(tcc_test_at_level name level)
+  add_test(NAME ${name}_${level} COMMAND at_cpu_level ${level} $<TARGET_FILE:${name}> ${ARGN}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name}_${level} PROPERTIES SKIP_RETURN_CODE 77)
+endfunction()

@@ -1,9 +1,10 @@
 // train_gpt: trains a GPT-2 on a text or token file; `train_gpt --help` lists its options.
-// Exit status: 0; 1 for an error that was printed; 2 for a wrong command line; 128 + n after signal n.
+// Exit status: 0; 1 for an error that was printed; 2 for a wrong command line or TCC_CPU; 128 + n after signal n.
 #include "models/estimate.h"
 #include "models/generate.h"
 #include "models/options.h"
 #include "models/trainer.h"
+#include "runtime/cpu.h"
 #include "runtime/files.h"
 
 #include <cerrno>
@@ -25,6 +26,10 @@ int run(int count, char **arguments) {
     else
       std::fprintf(stderr, "error: %s\n", parsed.message.c_str());
     return parsed.exitStatus;
+  }
+  if (const tcc::runtime::Error wrong = tcc::runtime::checkCpuLimit()) {
+    std::fprintf(stderr, "error: %s\n", wrong.message().c_str());
+    return 2;
   }
   try {
     if (parsed.options->generateTokens > 0) {

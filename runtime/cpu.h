@@ -7,6 +7,21 @@
 
 namespace tcc::runtime {
 
+/// The level of x86-64 ("x86-64-v3") that the environment's TCC_CPU limits this process to: all that this header
+/// answers, and whatever asks it, is as if the CPU had no more. Empty without a limit. Read once, at the first
+/// question.
+std::string_view cpuLimit();
+
+/// What is wrong with TCC_CPU: no level, or one that this CPU lacks. Such a CPU shows no features at all, code is
+/// neither compiled for it nor loaded (requireCpuFeatures), and programs say so at their start.
+Error checkCpuLimit();
+
+/// The level that TCC_CPU=`wanted` means on a CPU with the features `present`; empty for "native". Errors: as above.
+Expected<std::string_view> limitedLevel(std::string_view wanted, std::string_view present);
+
+/// The features of `level`, which is one of those that TCC_CPU may name, as in cpuFeatures().
+std::string featuresOfLevel(std::string_view level);
+
 /// The features of this CPU that code may rely on, comma separated: "sse4.2,avx,avx2,fma,f16c,avx512f,...". Of AMX's,
 /// which the system grants, the process asks for them.
 std::string cpuFeatures();
@@ -17,7 +32,7 @@ bool hasTiles();
 /// Every feature that can be looked for, by LLVM's name: those that change which instructions kernels may use.
 std::vector<std::string_view> knownCpuFeatures();
 
-/// Whether this CPU has all of a comma separated list. Errors: the features it lacks, or an unknown name.
+/// Whether this CPU has all of a comma separated list. Errors: the features it lacks, an unknown name, a wrong TCC_CPU.
 Error requireCpuFeatures(std::string_view list);
 
 } // namespace tcc::runtime

@@ -1,6 +1,7 @@
 // Measuring: the best of repeated products, and of passes over memory. Remembering: a JSON file a number of threads,
 // which counts only for the processor and the instructions of products that it names.
 #include "runtime/machine_limits.h"
+#include "runtime/cpu.h"
 #include "runtime/files.h"
 #include "runtime/json_reader.h"
 #include "runtime/memory.h"
@@ -103,13 +104,14 @@ double measureBandwidth(double seconds) {
   return 2.0 * bytes / std::min(shortest(seconds / 2, copy), shortest(seconds / 2, update));
 }
 
-/// What the figures hold for: the processor's name.
+/// What the figures hold for: the processor's name, and the level that TCC_CPU shows of it.
 std::string processorName() {
+  const std::string shown = cpuLimit().empty() ? "" : " as " + std::string(cpuLimit());
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);)
     if (line.starts_with("model name"))
-      return line.substr(std::min(line.size(), line.find(':') + 2));
-  return "unknown";
+      return line.substr(std::min(line.size(), line.find(':') + 2)) + shown;
+  return "unknown" + shown;
 }
 
 std::string rememberedPath(int threads) {

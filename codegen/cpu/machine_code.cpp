@@ -13,12 +13,13 @@
 
 namespace tcc::cpu {
 
-static std::string featureText(const Target &target, bool native) {
+static std::string featureText(const Target &target) {
   llvm::SubtargetFeatures features;
-  if (native)
+  const bool asFound = target.cpu == "native" && runtime::cpuLimit().empty(); // a level's name says all of its features
+  if (asFound)
     for (const auto &[name, present] : llvm::sys::getHostCPUFeatures())
       features.AddFeature(name, present);
-  if (native && !runtime::hasTiles()) // the CPU may have them and the system withhold them
+  if (asFound && !runtime::hasTiles()) // the CPU may have them and the system withhold them
     for (const char *name : {"amx-tile", "amx-bf16"})
       features.AddFeature(name, false);
   // With arithmetic of its own for f16, LLVM narrows f32 operations between roundings to f16 and fuses them there: a
@@ -28,6 +29,10 @@ static std::string featureText(const Target &target, bool native) {
   for (const std::string &feature : additional.getFeatures())
     features.AddFeature(feature);
   return features.getString();
+}
+
+std::string nativeCpu() {
+  return runtime::cpuLimit().empty() ? llvm::sys::getHostCPUName().str() : std::string(runtime::cpuLimit());
 }
 
 std::unique_ptr<llvm::TargetMachine> createMachine(const Target &target, std::string &error) {
@@ -45,14 +50,20 @@ std::unique_ptr<llvm::TargetMachine> createMachine(const Target &target, std::st
   const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, error);
   if (!backend)
     return nullptr;
-  bool native = target.cpu == "native";
-  std::string cpu = native ? llvm::sys::getHostCPUName().str() : target.cpu;
+  std::string cpu = target.cpu;
+  if (cpu == "native") {
+    if (runtime::Error wrong = runtime::checkCpuLimit()) {
+      error = wrong.message();
+      return nullptr;
+    }
+    cpu = nativeCpu();
+  }
   if (triple.isX86() && llvm::X86::parseArchX86(cpu, /*Only64Bit=*/true) == llvm::X86::CK_None) {
     error = "unknown CPU '" + cpu + "'; names are LLVM's, for example x86-64-v3 or native";
     return nullptr;
   }
   return std::unique_ptr<llvm::TargetMachine>(
-      backend->createTargetMachine(triple, cpu, featureText(target, native), llvm::TargetOptions(), llvm::Reloc::PIC_,
+      backend->createTargetMachine(triple, cpu, featureText(target), llvm::TargetOptions(), llvm::Reloc::PIC_,
                                    std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 

@@ -7,6 +7,9 @@
 
 namespace tcc::cpu {
 
+/// LLVM's name of the CPU that "native" is: this machine's, or the level that TCC_CPU (runtime/cpu.h) limits it to.
+std::string nativeCpu();
+
 /// A machine for the target, or null and in `error` why not. Safe to call from several threads.
 std::unique_ptr<llvm::TargetMachine> createMachine(const Target &target, std::string &error);
 

@@ -35,6 +35,8 @@ int runDoctor(llvm::raw_ostream &os) {
   const std::string features = runtime::cpuFeatures();
   const bool vectors = llvm::StringRef(features).contains("avx2");
   row(true, "CPU", llvm::sys::getHostCPUName().str() + ": " + features);
+  if (!runtime::cpuLimit().empty())
+    os << "           TCC_CPU=" << std::string(runtime::cpuLimit()) << " hides what else it has\n";
   if (!vectors)
     os << "           no AVX2: code uses 16-byte vectors and is slower\n";
   row(true, "threads", std::to_string(runtime::availableThreads()) + " that this process may use");

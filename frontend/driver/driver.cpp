@@ -1,6 +1,7 @@
 // One input: read, compile, and what was asked of the result.
 #include "frontend/driver/driver.h"
 #include "codegen/check_device.h"
+#include "codegen/cpu/machine_code.h"
 #include "codegen/cuda/modules.h"
 #include "codegen/custom.h"
 #include "codegen/stopwatch.h"
@@ -21,7 +22,6 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/Path.h"
-#include "llvm/TargetParser/Host.h"
 
 using namespace mlir;
 
@@ -186,7 +186,6 @@ void Job::chooseTarget(const std::string &named) {
 }
 
 void Job::make() {
-  const std::string &cpu = compileOptions.cpu.target.cpu;
   const int threads = compileOptions.threads ? compileOptions.threads : runtime::availableThreads();
   targets = {compileOptions.targetName};
   if (targets.front() == "cuda") {
@@ -195,9 +194,9 @@ void Job::make() {
     say(why);
   }
   chooseTarget(targets.front());
-  const bool native = compileOptions.targetName == "cpu" && cpu == "native";
-  say("target " + target->codeName() + (native ? ", -march=native (" + llvm::sys::getHostCPUName().str() + ")" : "") +
-      ", -O" + std::to_string(compileOptions.pipeline.level) + ", " + std::to_string(threads) + " threads");
+  const bool native = compileOptions.targetName == "cpu" && compileOptions.cpu.target.cpu == "native";
+  say("target " + target->codeName() + (native ? ", -march=native (" + cpu::nativeCpu() + ")" : "") + ", -O" +
+      std::to_string(compileOptions.pipeline.level) + ", " + std::to_string(threads) + " threads");
   for (Emission emission : options.emissions)
     emit(emission);
   if (options.graphBreaks)

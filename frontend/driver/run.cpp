@@ -4,6 +4,7 @@
 #include "frontend/diagnostics.h"
 #include "frontend/driver/driver.h"
 #include "frontend/driver/outputs.h"
+#include "runtime/cpu.h"
 #include "runtime/files.h"
 #include "runtime/machine_limits.h"
 #include "llvm/Support/Format.h"
@@ -21,6 +22,11 @@ void calibrate(llvm::raw_ostream &os, int threads) {
                      limits.threads, limits.productFlops * 1e-9, limits.bf16ProductFlops * 1e-9,
                      limits.bytesPerSecond * 1e-9)
      << (path.empty() ? "not remembered: no folder for it can be written" : "remembered in " + path) << '\n';
+}
+
+/// Whether the action needs no answer of this machine's CPU.
+bool onlyPrints(Action action) {
+  return action == Action::help || action == Action::version || action == Action::dumpVersion;
 }
 
 /// Which passes are on depends on the target too.
@@ -74,6 +80,10 @@ int tcc::driver::run(int count, const char *const *arguments) {
   const auto options = parseOptions(llvm::ArrayRef<const char *>(arguments + 1, count > 0 ? count - 1 : 0), problem);
   if (!options) {
     DiagnosticPrinter(llvm::errs(), useColor("auto")).print(Severity::error, problem);
+    return exitUsage;
+  }
+  if (runtime::Error wrong = runtime::checkCpuLimit(); wrong && !onlyPrints(options->action)) {
+    DiagnosticPrinter(llvm::errs(), useColor("auto")).print(Severity::error, wrong.message());
     return exitUsage;
   }
   try {

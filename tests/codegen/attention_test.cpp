@@ -4,7 +4,6 @@
 #include "runtime/cpu.h"
 #include "tests/ops/op_table.h"
 #include "tests/random_graphs/graph_check.h"
-#include "llvm/TargetParser/Host.h"
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -213,11 +212,10 @@ TEST_P(Attention, equalsTheInterpreter) {
 }
 
 TEST_P(Attention, equalsTheInterpreterOnOtherCpus) {
-  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
   std::vector<cpu::Target> targets = {{"x86-64", "", 0}};
-  if (features.lookup("avx2") && features.lookup("fma"))
+  if (!runtime::requireCpuFeatures("avx2,fma"))
     targets.push_back({"x86-64-v3", "", 0});
-  if (features.lookup("avx512bf16")) // products of pairs, and widened ones
+  if (!runtime::requireCpuFeatures("avx512bf16")) // products of pairs, and widened ones
     targets.insert(targets.end(), {{"native", "-amx-bf16,-amx-tile,-amx-int8", 0}, {"native", "-avx512bf16", 0}});
   std::vector<Sizes> few;
   for (const Sizes &sizes : shapes)

@@ -5,7 +5,7 @@
 #include "mlir/Parser/Parser.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
-#include "llvm/TargetParser/Host.h"
+#include "runtime/cpu.h"
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -131,8 +131,7 @@ std::vector<RefTensor> LoadedKernel::randomInputs(double low, double high, uint6
 
 std::vector<cpu::Target> runnableTargets() {
   std::vector<cpu::Target> targets = {{}, {"x86-64", "", 0}};
-  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
-  if (features.lookup("avx2") && features.lookup("fma"))
+  if (!runtime::requireCpuFeatures("avx2,fma"))
     targets.push_back({"x86-64-v3", "", 0});
   return targets;
 }

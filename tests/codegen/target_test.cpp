@@ -3,6 +3,7 @@
 #include "codegen/cpu/target.h"
 #include "ir/dialect.h"
 #include "mlir/Parser/Parser.h"
+#include "runtime/cpu.h"
 #include "runtime/executable.h"
 #include <cmath>
 #include <gtest/gtest.h>
@@ -114,6 +115,15 @@ public:
   TargetModel data;
   mutable std::vector<int64_t> launches, scratch;
 };
+
+/// What TCC_CPU shows of a level is what LLVM compiles for under the level's name.
+TEST(CpuLevels, AreThoseOfTheCodeGenerator) {
+  for (const char *level : {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
+    std::string error;
+    EXPECT_EQ(cpu::usedFeatures({level, "", 0}, runtime::knownCpuFeatures(), error), runtime::featuresOfLevel(level))
+        << error;
+  }
+}
 
 TEST_F(TargetTable, IsAllThatATargetIs) {
   StubTarget target;

@@ -85,6 +85,47 @@ TEST(Driver, Versions) {
   EXPECT_HAS(doctor.out, "threads");
 }
 
+/// TCC_CPU hides features from code, products and checks of artefacts alike. The levels that this CPU lacks are
+/// skipped.
+TEST(Driver, AnEnvironmentVariableHidesWhatTheCpuHas) {
+  const std::string graph = model("layer_norm"), step = (folder() / "level.tcc").string();
+  for (const std::string level : {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
+    const std::string environment = "TCC_CPU=" + level;
+    const Result doctor = tcc("--doctor", environment);
+    if (doctor.status == 2) {
+      EXPECT_HAS(doctor.err, "error: TCC_CPU=" + level + " asks for what this CPU lacks: ");
+      EXPECT_EQ(tcc(graph + " --run", environment).err, doctor.err) << "the same at every place";
+      continue;
+    }
+    EXPECT_HAS(doctor.out, "TCC_CPU=" + level + " hides what else it has");
+    EXPECT_EQ(doctor.out.find("avx2") != std::string::npos, level >= "x86-64-v3") << doctor.out;
+    EXPECT_EQ(doctor.out.find("avx512f") != std::string::npos, level >= "x86-64-v4") << doctor.out;
+    EXPECT_LACKS(doctor.out, "AMX");
+    EXPECT_HAS(tcc(graph + " -v --run", environment).err, "-march=native (" + level + ")");
+    EXPECT_EQ(tcc(graph + " -S", environment).out, tcc(graph + " -S -march=" + level).out) << level;
+    EXPECT_EQ(tcc(graph + " --run", environment).status, 0);
+  }
+  const Result native = tcc("--doctor", "TCC_CPU=native");
+  EXPECT_EQ(native.out, tcc("--doctor").out);
+  EXPECT_LACKS(native.out, "hides");
+
+  // Code for more than what is shown is made, and not run.
+  ASSERT_EQ(tcc(graph + " -march=x86-64-v3 -o " + step, "TCC_CPU=x86-64").status, 0);
+  const Result refused = tcc(step + " --run", "TCC_CPU=x86-64");
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_HAS(refused.err, "this CPU, shown as x86-64 by TCC_CPU, lacks sse4.2, popcnt, avx, avx2");
+
+  const std::string all[] = {"--doctor", "--calibrate", "-fsyntax-only " + graph, graph + " --run"};
+  for (const std::string &arguments : all) {
+    const Result wrong = tcc(arguments, "TCC_CPU=x86-64-v9");
+    EXPECT_EQ(wrong.status, 2) << arguments;
+    EXPECT_EQ(wrong.out, "");
+    EXPECT_HAS(wrong.err, "error: TCC_CPU=x86-64-v9 is no level of x86-64; x86-64, x86-64-v2, x86-64-v3");
+    EXPECT_EQ(std::count(wrong.err.begin(), wrong.err.end(), '\n'), 1);
+  }
+  EXPECT_EQ(tcc("--version", "TCC_CPU=x86-64-v9").status, 0);
+}
+
 TEST(Driver, UsageErrorsExitWith2) {
   const std::string path = file("good.graph", good);
   const std::pair<std::string, std::string> cases[] = {

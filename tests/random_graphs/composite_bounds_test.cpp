@@ -3,7 +3,6 @@
 #include "mlir/Parser/Parser.h"
 #include "tests/floats.h"
 #include "tests/random_graphs/graph_check.h"
-#include "llvm/TargetParser/Host.h"
 #include <cmath>
 #include <gtest/gtest.h>
 #include <regex>
@@ -203,14 +202,6 @@ const Composite composites[] = {
     {"gelu's", slopeOf("gelu"), -8, 8, Scale::row, 8},
 };
 
-std::vector<cpu::Target> targets() {
-  std::vector<cpu::Target> found = {{}, {"x86-64", "", 0}};
-  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
-  if (features.lookup("avx2") && features.lookup("fma"))
-    found.push_back({"x86-64-v3", "", 0});
-  return found;
-}
-
 /// The digits of a float type, and the exponent of its least normal number.
 std::pair<int, int> digitsOf(Type element) {
   if (element.isBF16())
@@ -264,7 +255,7 @@ void expectWithinBounds(const Composite &composite, const std::string &element, 
   const auto reference = Reference::make(*module, arguments, error);
   ASSERT_TRUE(reference) << error;
   const llvm::ArrayRef<RefTensor> exact = reference->exact();
-  for (const cpu::Target &target : targets())
+  for (const cpu::Target &target : cpuTargets())
     for (const int level : levels) {
       CheckOptions options;
       options.level = level;
@@ -330,7 +321,7 @@ TEST(SlopeBounds, holdOverAllFloats) {
     const auto reference = Reference::make(*module, arguments, error);
     ASSERT_TRUE(reference) << error;
     const std::vector<double> &exact = reference->exact()[0].data;
-    for (const cpu::Target &target : targets()) {
+    for (const cpu::Target &target : cpuTargets()) {
       CheckOptions options;
       options.target = target;
       const auto graph = CompiledGraph::compile(*module, options, error);

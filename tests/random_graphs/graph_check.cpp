@@ -2,8 +2,8 @@
 #include "tests/random_graphs/graph_check.h"
 #include "codegen/messages.h"
 #include "mlir/IR/IRMapping.h"
+#include "runtime/cpu.h"
 #include "tests/codegen/eager_padding.h"
-#include "llvm/TargetParser/Host.h"
 
 using namespace mlir;
 
@@ -23,8 +23,7 @@ std::string textOf(ModuleOp module) {
 
 std::vector<cpu::Target> cpuTargets() {
   std::vector<cpu::Target> found = {{}, {"x86-64", "", 0}};
-  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
-  if (features.lookup("avx2") && features.lookup("fma"))
+  if (!runtime::requireCpuFeatures("avx2,fma"))
     found.push_back({"x86-64-v3", "", 0});
   return found;
 }

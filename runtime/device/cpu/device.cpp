@@ -22,7 +22,7 @@ public:
   Error accepts(const TargetCode &code) const override {
     if (code.target != "cpu" && !code.target.starts_with("cpu:"))
       return Error("it is for another kind of device");
-    return code.needs.empty() ? Error::success() : requireCpuFeatures(code.needs);
+    return requireCpuFeatures(code.needs);
   }
 
   Expected<DeviceMemory> allocate(int64_t bytes) override {
