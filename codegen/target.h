@@ -53,7 +53,7 @@ public:
   virtual bool lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels,
                      std::string &error) const = 0;
 
-  /// Which 16-bit types the machine multiplies faster than f32.
+  /// Which 16-bit types the machine has instructions to multiply.
   struct FastProducts {
     bool bf16 = false, f16 = false;
   };

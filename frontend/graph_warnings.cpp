@@ -18,6 +18,7 @@ constexpr WarningInfo table[] = {
     {unusedValue, "an op whose results nothing uses"},
     {staleState, "a state that is never updated, though others are"},
     {narrowing, "an i64 of which only 32 bits count"},
+    {slowDtype, "a --dtype= that the target has no instructions for"},
 };
 
 struct Warning {
@@ -148,14 +149,15 @@ Severity Warnings::severity(StringRef name) const {
   return (own == error.end() ? allErrors : own->second) ? Severity::error : Severity::warning;
 }
 
+std::string Warnings::flagOf(StringRef name) const {
+  return ((severity(name) == Severity::error ? " [-Werror=" : " [-W") + name + "]").str();
+}
+
 void warnAboutGraph(func::FuncOp function, StringRef text, StringRef file, const Warnings &warnings,
                     DiagnosticPrinter &printer) {
   for (const Warning &warning : Finder(function, text, file).run())
-    if (warnings.isOn(warning.name)) {
-      const Severity severity = warnings.severity(warning.name);
-      printer.print(severity, warning.place,
-                    warning.message + (severity == Severity::error ? " [-Werror=" : " [-W") + warning.name + "]");
-    }
+    if (warnings.isOn(warning.name))
+      printer.print(warnings.severity(warning.name), warning.place, warning.message + warnings.flagOf(warning.name));
 }
 
 } // namespace tcc

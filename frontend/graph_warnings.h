@@ -13,6 +13,9 @@ struct WarningInfo {
   const char *what; ///< for --help
 };
 
+/// Of a --dtype= that gains no speed (product_choice.h).
+inline constexpr const char *slowDtype = "slow-dtype";
+
 /// Every warning; all are on unless -Wno-<name> says otherwise.
 llvm::ArrayRef<WarningInfo> warningTable();
 
@@ -25,6 +28,8 @@ public:
 
   bool isOn(llvm::StringRef name) const { return !off.lookup(name); }
   Severity severity(llvm::StringRef name) const;
+  /// " [-Wslow-dtype]", which a warning ends with.
+  std::string flagOf(llvm::StringRef name) const;
 
 private:
   llvm::StringMap<bool> off, error; ///< by name; absent: as `allErrors` says

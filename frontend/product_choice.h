@@ -6,7 +6,13 @@ namespace tcc {
 
 /// Where `flags` leave the products' type to the target: sets it, and returns which it is and why ("bf16, which cpu
 /// multiplies fastest"); nothing where they do not. bf16 where it is fast, else f16 with loss scaling where that is,
-/// else f32. `targetName` as in makeTarget (codegen/targets.h): "cpu", "cuda:sm_90a". Throws Error for an unknown one.
+/// else f32. A CPU's instructions are not enough: its products of bf16 must have been measured faster too
+/// (runtime/machine_limits.h). `targetName` as in makeTarget (codegen/targets.h): "cpu", "cuda:sm_90a". Throws Error
+/// for an unknown one.
 std::optional<std::string> chooseProducts(CompilerFlags &flags, const std::string &targetName);
+
+/// The warning that the products' type, which the user has named, gains nothing on the target, since that has no
+/// instructions for it; empty where it has, and for f32. Throws Error as above.
+std::string slowProducts(const CompilerFlags &flags, const std::string &targetName);
 
 } // namespace tcc

@@ -22,6 +22,7 @@ struct StepFigures {
   int64_t weights = 0, frozen = 0, moments = 0, others = 0; // beside the arena
   runtime::ArenaParts arena;
   double productSeconds = 0, kernelSeconds = 0;
+  bool hasUnknownProducts = false; // of a type whose rate could not be measured
 };
 
 /// What all batch sizes have in common.
@@ -88,7 +89,8 @@ private:
       figures.others -= state.bytes();
     }
     for (const runtime::Instruction &instruction : plan.instructions) {
-      const bool product = std::holds_alternative<runtime::MatmulCall>(instruction.call);
+      const auto *product = std::get_if<runtime::MatmulCall>(&instruction.call);
+      figures.hasUnknownProducts |= product && limits.product(product->desc.a.dtype) == 0;
       (product ? figures.productSeconds : figures.kernelSeconds) += limits.boundOf(instruction).seconds;
     }
     return figures;
@@ -115,6 +117,11 @@ void printMemory(std::FILE *output, const StepFigures &step) {
 
 void printTime(std::FILE *output, const StepFigures &step, int64_t tokens) {
   const double seconds = step.productSeconds + step.kernelSeconds;
+  if (step.hasUnknownProducts) {
+    fmt::print(output,
+               "how long a step takes is not known: its products could not be measured (tcc --doctor says why)\n");
+    return;
+  }
   if (seconds <= 0)
     return;
   fmt::print(

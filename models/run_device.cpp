@@ -46,8 +46,10 @@ int ordinalOf(const std::string &wanted) {
 } // namespace
 
 void chooseProducts(TrainOptions &options, const RunDevice &device) {
-  const std::optional<std::string> chosen =
-      tcc::chooseProducts(options, device.isGpu() ? device.device->codeTarget() : "cpu");
+  const std::string target = device.isGpu() ? device.device->codeTarget() : "cpu";
+  if (const std::string slow = slowProducts(options, target); !slow.empty())
+    fmt::print(stderr, "warning: {}\n", slow);
+  const std::optional<std::string> chosen = tcc::chooseProducts(options, target);
   if (chosen && !options.quiet)
     fmt::print(stderr, "--dtype=auto is {}\n", *chosen);
 }

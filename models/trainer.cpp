@@ -355,7 +355,9 @@ void Trainer::trainAll(const StopRequest &stop) {
 double Trainer::measurePeak() const {
   if (device.isGpu())
     return runtime::measureProductRate(device.device, options.products);
-  return runtime::improvedMachineLimits(options.threads, options.products, 0.1).product(options.products);
+  // A CPU multiplies f16 as f32.
+  const DType multiplied = options.products == DType::bf16 ? DType::bf16 : DType::f32;
+  return runtime::improvedMachineLimits(options.threads, multiplied, 0.1).product(multiplied);
 }
 
 /// The run's figures, while the step's executable is the only one.

@@ -54,13 +54,19 @@ void fillRandom(TensorStorage &matrix, DType dtype, uint32_t state) {
     std::ranges::generate(matrix.as<uint16_t>(), [&] { return floatToBf16(next()); });
 }
 
-/// Operations a second of 1024 x 1024 x 1024 products; 0 where they cannot be made.
-double measureProduct(DType dtype, double seconds) {
-  constexpr int64_t size = 1024;
+constexpr int64_t size = 1024; // of the products that are measured
+
+GemmDesc measuredProduct(DType dtype) {
   const MatrixLayout rowMajor{.dtype = dtype, .rowStride = size};
   GemmDesc desc;
   desc.m = desc.n = desc.k = size;
   desc.a = desc.b = desc.c = rowMajor;
+  return desc;
+}
+
+/// Operations a second of 1024 x 1024 x 1024 products; 0 where they cannot be made.
+double measureProduct(DType dtype, double seconds) {
+  const GemmDesc desc = measuredProduct(dtype);
   auto product = Gemm::create(desc, threadCount());
   auto matrix = [dtype] { return TensorStorage::allocate(size * size * byteSize(dtype)); };
   auto a = matrix(), b = matrix(), c = matrix();
@@ -132,7 +138,7 @@ std::optional<MachineLimits> remembered(int threads) {
   auto figure = [&](const char *key) {
     const Json value = json->value(key, Json());
     const double number = value.is_number() ? value.get<double>() : -1;
-    return number >= 0 && number < 1e18 ? number : -1;
+    return number > 0 && number < 1e18 ? number : -1; // what could not be measured then is tried again
   };
   const MachineLimits limits{threads, figure("product_flops"), figure("bf16_product_flops"),
                              figure("bytes_per_second")};
@@ -182,6 +188,11 @@ int threadsOrAll(int threads) {
 }
 
 } // namespace
+
+Expected<std::string> productImplementation(DType dtype, int threads) {
+  auto product = Gemm::create(measuredProduct(dtype), threadsOrAll(threads));
+  return product ? Expected<std::string>(product->implementation()) : product.error();
+}
 
 MachineLimits measureMachineLimits(int threads, double seconds) {
   threads = threadsOrAll(threads);

@@ -17,15 +17,21 @@ struct Bound {
 struct MachineLimits {
   int threads = 0;
   double productFlops = 0;     ///< operations a second of matrix products in f32; of kernels' arithmetic as well
-  double bf16ProductFlops = 0; ///< … of bf16 products
+  double bf16ProductFlops = 0; ///< … of bf16 products: of whatever they are computed by, widened ones too
   double bytesPerSecond = 0;   ///< read and written, of tensors that no cache holds
 
   /// Of f32 or bf16 products.
   double product(DType dtype) const { return dtype == DType::f32 ? productFlops : bf16ProductFlops; }
+  /// Whether bf16 products are worth their rounding: a tenth faster than f32's at least.
+  bool gainsFromBf16() const { return bf16ProductFlops >= 1.1 * productFlops; }
   /// The longer of its arithmetic and its traffic.
   Bound boundOf(const Instruction &instruction) const;
   bool operator==(const MachineLimits &) const = default;
 };
+
+/// What multiplies the products of a type that limits are measured by: Gemm::implementation(). Errors: the type has
+/// none.
+Expected<std::string> productImplementation(DType dtype, int threads);
 
 /// Measures, for about `seconds` each figure.
 MachineLimits measureMachineLimits(int threads, double seconds);

@@ -2,6 +2,7 @@
 #include "frontend/driver/driver.h"
 #include "runtime/cpu.h"
 #include "runtime/gemm.h"
+#include "runtime/machine_limits.h"
 #include "runtime/threads.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/Format.h"
@@ -17,7 +18,31 @@ std::string dnnlVersion() {
          std::to_string(DNNL_VERSION_PATCH);
 }
 
+using Row = llvm::function_ref<void(bool, llvm::StringRef, const std::string &)>;
+
+/// What multiplies each type and how fast, so that a type that gains nothing is seen.
+void reportProducts(Row row) {
+  const runtime::MachineLimits limits = runtime::machineLimits(0);
+  for (const runtime::DType dtype : {runtime::DType::f32, runtime::DType::bf16}) {
+    const std::string what = std::string(runtime::name(dtype)) + " products";
+    const auto by = runtime::productImplementation(dtype, 0);
+    if (!by) {
+      row(false, what, by.error().message());
+      continue;
+    }
+    const bool slow = dtype == runtime::DType::bf16 && !limits.gainsFromBf16();
+    row(true, what, rateText(limits.product(dtype)) + " by " + *by + (slow ? ", no faster than f32" : ""));
+  }
+  row(true, "f16 products", "widened to f32");
+}
+
 } // namespace
+
+std::string rateText(double flops) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%.1f GFLOP/s", flops * 1e-9);
+  return text;
+}
 
 void printVersion(llvm::raw_ostream &os) {
   os << "tcc " << versionText << "\nLLVM " << LLVM_VERSION_STRING << ", oneDNN " << dnnlVersion() << ", target "
@@ -27,7 +52,7 @@ void printVersion(llvm::raw_ostream &os) {
 int runDoctor(llvm::raw_ostream &os) {
   int missing = 0;
   auto row = [&](bool good, llvm::StringRef what, const std::string &detail) {
-    os << (good ? "  ok       " : "  missing  ") << llvm::left_justify(what, 12) << detail << '\n';
+    os << (good ? "  ok       " : "  missing  ") << llvm::left_justify(what, 14) << detail << '\n';
   };
   os << "tcc " << versionText << '\n';
 
@@ -44,11 +69,7 @@ int runDoctor(llvm::raw_ostream &os) {
   row(true, "memory", std::to_string(memory >> 20) + " MiB");
   row(true, "LLVM", LLVM_VERSION_STRING);
   row(true, "oneDNN", dnnlVersion());
-  const std::string products = runtime::productInstructions();
-  row(true, "products",
-      runtime::hasTiles()                               ? "bf16 by AMX's tiles, f32 by three bf16 parts"
-      : llvm::StringRef(products).starts_with("panels") ? products + "; bf16 and f16 are widened to f32, and no faster"
-                                                        : "f32 and bf16 by oneDNN");
+  reportProducts(row);
   const bool mapped = ::access("/proc/self/fd", R_OK) == 0;
   missing += !mapped;
   row(mapped, "/proc",

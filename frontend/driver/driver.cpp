@@ -128,6 +128,8 @@ int Job::steps() {
     return exitDiagnosed;
   compileOptions = options.compile;
   setProducts(function);
+  if (printer.errors())
+    return exitDiagnosed;
   values.hints = valueHints(function);
   values.given = readInputs(options, argumentsOf(function), compileOptions.pipeline.shapes);
   for (const auto &[result, file] : options.outputFiles)
@@ -159,12 +161,15 @@ int Job::steps() {
   return exitSuccess;
 }
 
-/// --dtype: what "auto" means here, and the scale of the loss that f16 needs.
+/// --dtype: what "auto" means here, a type that gains nothing, and the scale of the loss that f16 needs.
 void Job::setProducts(func::FuncOp function) {
   CompilerFlags flags = options.flags;
   if (std::optional<std::string> chosen = chooseProducts(flags, compileOptions.targetName)) {
     llvm::errs() << "tcc: --dtype=auto is " << *chosen << '\n';
     applyFlags(flags, compileOptions);
+  } else if (const std::string slow = slowProducts(flags, compileOptions.targetName);
+             !slow.empty() && options.warnings.isOn(slowDtype)) {
+    printer.print(options.warnings.severity(slowDtype), slow + options.warnings.flagOf(slowDtype));
   }
   if (flags.products == runtime::DType::f16 && scaleLoss(function))
     say("scaled the loss by a state, for gradients in f16");

@@ -19,6 +19,8 @@ int runDoctor(llvm::raw_ostream &os);
 /// The GPU's part of it; false where a GPU computes wrongly, what is missing is none of that.
 bool examineGpus(llvm::raw_ostream &os);
 void printVersion(llvm::raw_ostream &os);
+/// "176.2 GFLOP/s".
+std::string rateText(double flops);
 
 inline constexpr const char *versionText = TCC_VERSION; // of CMakeLists.txt
 

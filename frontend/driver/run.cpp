@@ -18,9 +18,12 @@ namespace {
 void calibrate(llvm::raw_ostream &os, int threads) {
   std::string path;
   const runtime::MachineLimits limits = runtime::calibrateMachineLimits(threads, path);
-  os << llvm::format("%d threads: f32 products %.1f GFLOP/s, bf16 products %.1f GFLOP/s, memory %.1f GB/s\n",
-                     limits.threads, limits.productFlops * 1e-9, limits.bf16ProductFlops * 1e-9,
-                     limits.bytesPerSecond * 1e-9)
+  os << limits.threads << " threads: f32 products " << rateText(limits.productFlops) << ", bf16 products ";
+  if (const auto by = runtime::productImplementation(runtime::DType::bf16, threads); !by)
+    os << "none (" << by.error().message() << ")";
+  else
+    os << rateText(limits.bf16ProductFlops) << (limits.gainsFromBf16() ? "" : " (no faster than f32)");
+  os << llvm::format(", memory %.1f GB/s\n", limits.bytesPerSecond * 1e-9)
      << (path.empty() ? "not remembered: no folder for it can be written" : "remembered in " + path) << '\n';
 }
 

@@ -100,7 +100,7 @@ TEST(Driver, AnEnvironmentVariableHidesWhatTheCpuHas) {
     EXPECT_HAS(doctor.out, "TCC_CPU=" + level + " hides what else it has");
     EXPECT_EQ(doctor.out.find("avx2") != std::string::npos, level >= "x86-64-v3") << doctor.out;
     EXPECT_EQ(doctor.out.find("avx512f") != std::string::npos, level >= "x86-64-v4") << doctor.out;
-    EXPECT_LACKS(doctor.out, "AMX");
+    EXPECT_LACKS(doctor.out, "amx");
     EXPECT_HAS(tcc(graph + " -v --run", environment).err, "-march=native (" + level + ")");
     EXPECT_EQ(tcc(graph + " -S", environment).out, tcc(graph + " -S -march=" + level).out) << level;
     EXPECT_EQ(tcc(graph + " --run", environment).status, 0);
@@ -124,6 +124,38 @@ TEST(Driver, AnEnvironmentVariableHidesWhatTheCpuHas) {
     EXPECT_EQ(std::count(wrong.err.begin(), wrong.err.end(), '\n'), 1);
   }
   EXPECT_EQ(tcc("--version", "TCC_CPU=x86-64-v9").status, 0);
+}
+
+TEST(Driver, ATypeThatGainsNothingIsSaidToGainNothing) {
+  const std::string graph = model("mlp"), environment = "TCC_CPU=x86-64 XDG_CACHE_HOME='" + folder().string() + "'";
+  for (const std::string type : {"bf16", "f16"}) {
+    const std::string arguments = graph + " -fsyntax-only --dtype=" + type;
+    const Result warned = tcc(arguments, environment);
+    EXPECT_EQ(warned.status, 0);
+    EXPECT_EQ(warned.err, "tcc: warning: --dtype=" + type + " gains no speed: cpu has no instructions that multiply " +
+                              type + ", its products are widened to f32 [-Wslow-dtype]\n");
+    EXPECT_EQ(tcc(arguments + " -Wno-slow-dtype", environment).err, "");
+    const Result refused = tcc(arguments + " -Werror=slow-dtype", environment);
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_HAS(refused.err, "f32 [-Werror=slow-dtype]");
+  }
+  EXPECT_HAS(tcc(graph + " -fsyntax-only --dtype=bf16 -march=x86-64-v3").err,
+             "speed: cpu:x86-64-v3 has no instructions");
+  EXPECT_EQ(tcc(graph + " -fsyntax-only --dtype=bf16 --target=cuda -Werror").err, "");
+  EXPECT_EQ(tcc(graph + " -fsyntax-only --dtype=auto", environment).err,
+            "tcc: --dtype=auto is f32, since cpu multiplies neither bf16 nor f16 faster\n");
+
+  const Result doctor = tcc("--doctor", environment);
+  EXPECT_HAS(doctor.out, "  ok       f32 products  ");
+  EXPECT_HAS(doctor.out, "f16 products  widened to f32\n");
+  EXPECT_LACKS(doctor.out, " 0.0 GFLOP/s");
+  const size_t row = doctor.out.find("bf16 products ");
+  ASSERT_NE(row, std::string::npos) << doctor.out;
+  const std::string text = doctor.out.substr(row, doctor.out.find('\n', row) - row);
+  if (doctor.out.find("  ok       bf16 products") != std::string::npos) {
+    EXPECT_HAS(text, " GFLOP/s by ");
+    EXPECT_HAS(text, ", no faster than f32");
+  }
 }
 
 TEST(Driver, UsageErrorsExitWith2) {

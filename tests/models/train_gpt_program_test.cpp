@@ -106,6 +106,37 @@ TEST_F(TrainGpt, warnsOfATextUnderAVocabularyOfTokens) {
   EXPECT_EQ(said, "");
 }
 
+TEST_F(TrainGpt, aWrongLevelOfTheCpuIsAWrongCommand) {
+  EXPECT_EQ(shell("TCC_CPU=avx2 " + command("--estimate")), 2);
+  EXPECT_EQ(said, "error: TCC_CPU=avx2 is no level of x86-64; x86-64, x86-64-v2, x86-64-v3, x86-64-v4 and native are "
+                  "known\n");
+  EXPECT_EQ(shell("TCC_CPU=avx2 '" TRAIN_GPT_PROGRAM "' --help"), 0);
+}
+
+/// Without instructions for a type its products take as long as those of f32, and every figure says so.
+TEST_F(TrainGpt, aTypeThatGainsNothingIsSaidToGainNothing) {
+  const std::string environment = "TCC_CPU=x86-64 XDG_CACHE_HOME='" + folder.path("cache") + "' ";
+  const auto tokensPerSecond = [&](const std::string &type) {
+    EXPECT_EQ(shell(environment + command("--quiet --width=256 --seq=128 --estimate --dtype=" + type + " >out")), 0);
+    const std::string out = readAll(folder.path("out")), before = "at most ";
+    const size_t at = out.rfind(before);
+    return at == std::string::npos ? 0 : std::stod(out.substr(at + before.size()));
+  };
+  const double f32 = tokensPerSecond("f32");
+  EXPECT_EQ(said, "");
+  EXPECT_GT(f32, 0);
+  const double bf16 = tokensPerSecond("bf16");
+  EXPECT_EQ(said, "warning: --dtype=bf16 gains no speed: cpu has no instructions that multiply bf16, its products are "
+                  "widened to f32\n");
+  EXPECT_LT(bf16, 2 * f32) << "or 0 where nothing is known";
+  tokensPerSecond("f16");
+  expectContains(said, "warning: --dtype=f16 gains no speed");
+  EXPECT_EQ(shell(environment + command("--estimate --dtype=auto >out")), 0);
+  expectContains(said, "--dtype=auto is f32, since cpu multiplies neither bf16 nor f16 faster\n");
+  EXPECT_EQ(said.find("warning"), std::string::npos) << said;
+  expectContains(readAll(folder.path("out")), "products in f32\n");
+}
+
 TEST_F(TrainGpt, noOutputIsAFileThatIsReadOrAnotherOutput) {
   const std::string before = readAll(data);
   std::filesystem::create_symlink(data, folder.path("link"));

@@ -43,6 +43,22 @@ TEST_F(MachineLimitsTest, boundIsTheLongerOfArithmeticAndTraffic) {
   EXPECT_EQ(MachineLimits().boundOf(instruction).by, Bound::By::nothing);
 }
 
+TEST_F(MachineLimitsTest, gainIsATenthAtLeast) {
+  EXPECT_TRUE((MachineLimits{1, 100e9, 110e9, 1e9}.gainsFromBf16()));
+  EXPECT_FALSE((MachineLimits{1, 100e9, 109e9, 1e9}.gainsFromBf16()));
+  EXPECT_FALSE((MachineLimits{1, 100e9, 0, 1e9}.gainsFromBf16()));
+}
+
+/// A type that is multiplied has a rate, and one that is not has a reason.
+TEST_F(MachineLimitsTest, everyTypeIsMeasuredByWhatMultipliesIt) {
+  const MachineLimits limits = measureMachineLimits(1, 0.01);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const auto by = productImplementation(dtype, 1);
+    EXPECT_EQ(static_cast<bool>(by), limits.product(dtype) > 0) << name(dtype);
+    EXPECT_NE(by ? *by : by.error().message(), "");
+  }
+}
+
 TEST_F(MachineLimitsTest, areMeasuredOnceAndRememberedForThisProcessor) {
   // Thread counts of their own: what a process knows, it does not look up again.
   const MachineLimits first = machineLimits(1);
