@@ -1,6 +1,7 @@
 // Function: trace, look up, on a miss compile and load, run.
 #include "codegen/check_device.h"
 #include "codegen/custom.h"
+#include "codegen/find_nan.h"
 #include "codegen/stopwatch.h"
 #include "frontend/capture.h"
 #include "frontend/compile_options.h"
@@ -414,20 +415,31 @@ void Function::prepare(std::span<const Array> arguments) {
   impl->prepareFirst(arguments);
 }
 
+/// The bytes of inputs and states by name, as a check of a step takes them.
+static std::map<std::string, std::string> bytesByName(const Record &record, std::span<const std::string> inputNames,
+                                                      std::span<const Array> arguments,
+                                                      std::span<const State> moreStates) {
+  std::map<std::string, std::string> values;
+  const auto add = [&](const std::string &name, const void *data, int64_t bytes) {
+    values[name] = std::string(static_cast<const char *>(data), static_cast<size_t>(bytes));
+  };
+  for (size_t i = 0; i < arguments.size(); ++i)
+    add(inputNames[i], arguments[i].rawForReading(), arguments[i].bytes());
+  for (const Record::Argument &argument : record.arguments)
+    if (argument.state)
+      add(argument.name, argument.state.rawForReading(), argument.state.bytes());
+  for (const State &state : moreStates)
+    add(state.name(), state.rawForReading(), state.bytes());
+  return values;
+}
+
 std::string Function::checkDevice(std::span<const Array> arguments) {
   const Turn turn(held().busy, impl->name);
   const Impl::CallScope scope(*impl, arguments);
   impl->trace(arguments);
   impl->current = nullptr; // a frozen function traces again
-  const auto bytesOf = [](const void *data, int64_t bytes) {
-    return std::string(static_cast<const char *>(data), static_cast<size_t>(bytes));
-  };
-  std::map<std::string, std::string> values;
-  for (size_t i = 0; i < arguments.size(); ++i)
-    values[impl->inputNames[i]] = bytesOf(arguments[i].rawForReading(), arguments[i].bytes());
-  for (const Record::Argument &argument : impl->recorded.record->arguments)
-    if (argument.state)
-      values[argument.name] = bytesOf(argument.state.rawForReading(), argument.state.bytes());
+  const std::map<std::string, std::string> values =
+      bytesByName(*impl->recorded.record, impl->inputNames, arguments, {});
   CompileOptions options;
   applyFlags(impl->options, options);
   std::string error;
@@ -440,6 +452,32 @@ std::string Function::checkDevice(std::span<const Array> arguments) {
   if (!check->difference.empty())
     throw Error("'" + impl->name + "': " + check->text(impl->device->name()));
   return check->text(impl->device->name());
+}
+
+std::string Function::findNonFinite(std::span<const Array> arguments, bool eachOp) {
+  const Turn turn(held().busy, impl->name);
+  const Impl::CallScope scope(*impl, arguments);
+  impl->trace(arguments);
+  impl->current = nullptr; // a frozen function traces again
+  if (!impl->recorded.record->reads.empty())
+    throw Error("'" + impl->name + "' has graph breaks: it is no one step that could be looked at");
+  const std::map<std::string, std::string> values =
+      bytesByName(*impl->recorded.record, impl->inputNames, arguments, impl->scaling);
+  CompileOptions options;
+  applyFlags(impl->options, options);
+  options.allowCustomCode = true; // the program's own
+  if (eachOp)
+    options.pipeline.level = 0;
+  std::string text, error;
+  llvm::raw_string_ostream stream(text);
+  DiagnosticPrinter printer(stream);
+  ScopedDiagnostics diagnostics(&threadContext(), printer);
+  const mlir::OwningOpRef<mlir::ModuleOp> module = impl->module(*impl->recorded.record, impl->options.outputs);
+  const std::optional<std::string> found = tcc::findNonFinite(
+      *module, options, [&](const runtime::TensorSpec &spec, bool) { return values.at(spec.name); }, error);
+  if (!found)
+    throw Error("'" + impl->name + "' cannot be looked at: " + text + error);
+  return *found;
 }
 
 std::string Function::graph(std::span<const Array> arguments) {

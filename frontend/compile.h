@@ -88,6 +88,11 @@ public:
   /// operands; states stay as they are. What was compared, in words. Throws Error for the first value that differs
   /// beyond rounding (kernel, source line, both values), and on a CPU, which needs no check.
   std::string checkDevice(std::span<const Array> arguments);
+  /// Where a step for these arguments stops being finite, in words ("`h.0.mlp.gelu` (model.cpp:88): 3 of 4096 values are
+  /// not finite, …"); empty where all of its results are finite. The step runs on the CPU, wherever the function does;
+  /// with `eachOp` it is compiled without fusion, so that an op is named and not a kernel. States stay as they are.
+  /// Throws Error where the step cannot be compiled or run, or has graph breaks.
+  std::string findNonFinite(std::span<const Array> arguments, bool eachOp = false);
   /// The captured step as .graph text, for these arguments; of a step with graph breaks the path that the last call
   /// took, if it was called with such arguments.
   std::string graph(std::span<const Array> arguments);

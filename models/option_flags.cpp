@@ -198,6 +198,14 @@ void declareTraining(CLI::App &app, TrainOptions &options, RawOptions &raw) {
       ->check(share())
       ->type_name("X")
       ->group("Training");
+  app.add_option("--max-skipped", options.maxSkipped,
+                 "End a run whose loss or gradient norm was not finite in so many steps in a row, and say which tensor "
+                 "was not; 20; 0: never")
+      ->check(wholeNumber(0, countLimit))
+      ->type_name("N")
+      ->group("Training");
+  app.add_flag("--find-nan", options.findNan, "Where a run ends so: name the op and its line (compiles without fusion)")
+      ->group("Training");
   number("--clip", options.clipNorm, finiteNumber(true), "Largest norm of the gradients; 1; 0 clips nothing");
 }
 

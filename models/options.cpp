@@ -34,7 +34,7 @@ examples:
 constexpr std::string_view statuses =
     R"(
 Ctrl-C and SIGTERM end training after the step, with summary, --save and --sample; a second one ends at once.
-Exit status: 0; 1 after an error; 2 after a usage error; 130 or 143 after Ctrl-C or SIGTERM.
+Exit status: 0; 1 after an error, and where updates diverge (--max-skipped); 2 after a usage error; 130 or 143 after Ctrl-C or SIGTERM.
 )";
 
 /// What differs between the presets beside their sizes.

@@ -46,7 +46,9 @@ struct TrainOptions : CompilerFlags {
   runtime::DType parameters = runtime::DType::f32; ///< of weights and moments: f32, or bf16 with stochastic rounding
   double dropout = 0;                              ///< of embedding, attention and residual, GPT-2 alone
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, clipNorm = 1.0;
-  int64_t accumulate = 1; ///< batches of a step
+  int64_t accumulate = 1;  ///< batches of a step
+  int64_t maxSkipped = 20; ///< updates left out in a row that end the run; 0: none do
+  bool findNan = false;    ///< such an end names the op and its line, not the kernel
 
   // Before a run
   bool estimate = false;  ///< only say what a run would need (models/estimate.h)

@@ -140,6 +140,11 @@ void TrainLog::warning(std::string_view text) {
   put(fmt::format("warning: {}\n", text));
 }
 
+void TrainLog::error(std::string_view text) {
+  endRewrittenLine();
+  put(fmt::format("error: {}\n", text));
+}
+
 void TrainLog::compiled(const CompileSummary &summary) {
   message(fmt::format("compiled {} ops → {} kernels, {} matrix products, {} planned, in {:.2f} s{}", summary.ops,
                       summary.kernels, summary.matmuls, megabytes(summary.plannedBytes), summary.seconds,

@@ -108,6 +108,8 @@ public:
   void message(std::string_view text);
   /// "warning: …", also under quiet.
   void warning(std::string_view text);
+  /// "error: …", also under quiet: what ends the run.
+  void error(std::string_view text);
   /// "compiled 812 ops → 61 kernels, 42 matrix products, 12.4 MB planned, in 1.90 s".
   void compiled(const CompileSummary &summary);
   /// Logs a step. On a terminal one line is rewritten; elsewhere

@@ -66,6 +66,8 @@ private:
   void trainAll(const StopRequest &stop);
   bool isDue(int64_t every) const;
   bool endsHere() const;
+  bool hasDiverged() const { return options.maxSkipped > 0 && skippedInARow >= options.maxSkipped; }
+  std::string divergence();
   bool isOver() const { return options.schedule.length.finished(state.step, elapsed); }
   void writeCheckpoint();
   void finish();
@@ -109,7 +111,8 @@ private:
   StepProfile profile{options.profileFile};
   double peakFlops = 0;
   double flopsPerToken = trainingFlopsPerToken(config, sequence);
-  int64_t writtenStep = -1; // of the last checkpoint
+  int64_t writtenStep = -1;  // of the last checkpoint
+  int64_t skippedInARow = 0; // updates
 };
 
 Trainer::Trainer(const TrainOptions &options, RunDevice chosen, std::optional<ModelFolder> folder,
@@ -285,7 +288,9 @@ void Trainer::finishStep(const StartedStep &done) {
   if (index == 0)
     state.lossFirst = loss;
   state.lossLast = loss;
-  if (!std::isfinite(loss) || !std::isfinite(norm))
+  const bool isSkipped = !std::isfinite(loss) || !std::isfinite(norm);
+  skippedInARow = isSkipped ? skippedInARow + 1 : 0;
+  if (isSkipped)
     if (state.skipped++ == 0)
       log.message(
           fmt::format("step {}: loss {} with gradient norm {}, so its update was left out ({})", index, loss, norm,
@@ -336,7 +341,7 @@ void Trainer::writeCheckpoint() {
 void Trainer::trainAll(const StopRequest &stop) {
   const int64_t firstStep = state.step;
   try {
-    while (!isOver() && !stop.signal()) {
+    while (!isOver() && !stop.signal() && !hasDiverged()) {
       trainStep();
       if (!started && isDue(options.checkpointEvery))
         writeCheckpoint();
@@ -348,8 +353,31 @@ void Trainer::trainAll(const StopRequest &stop) {
           fmt::format("the GPU is lost; the same command with --resume goes on after step {}", writtenStep - 1));
     throw;
   }
-  if (state.step > firstStep)
+  if (state.step > firstStep && !hasDiverged()) // older checkpoints are worth more than the state that diverged
     writeCheckpoint();
+}
+
+/// Why the run ends: where the values of its last step stop being finite.
+std::string Trainer::divergence() {
+  const int64_t last = state.step - 1;
+  std::string where;
+  try {
+    where = step.findNonFinite(stepArguments(options.schedule.rate(last, elapsed), last), options.findNan);
+    if (where.empty())
+      where = "on the CPU every value of this step is finite";
+    else
+      where = "first not finite: " + where + (options.findNan ? "" : " (--find-nan names the op and its line)");
+  } catch (const Error &error) {
+    where = error.what();
+  }
+  std::string text =
+      fmt::format("the run has diverged: loss or gradient norm of {} steps in a row, the last of them step {}, was not "
+                  "finite, so their updates were left out (--max-skipped={})\n  {}\n  a smaller --lr or a longer "
+                  "--warmup may help; nothing was saved",
+                  skippedInARow, last, options.maxSkipped, where);
+  if (writtenStep > 0)
+    text += fmt::format(", --resume goes on after step {}", writtenStep - 1);
+  return text;
 }
 
 double Trainer::measurePeak() const {
@@ -451,9 +479,14 @@ int Trainer::run() {
     const StopRequest stop(options.quiet);
     trainAll(stop);
     finish();
-    save();
+    if (!hasDiverged())
+      save();
     pictures.draw(fmt::format("{} on {}", options.model, source.path()));
     signal = stop.signal();
+  }
+  if (hasDiverged()) {
+    log.error(divergence());
+    return 1;
   }
   if (options.sampleTokens > 0)
     sample(prompt);

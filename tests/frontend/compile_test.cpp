@@ -48,6 +48,60 @@ TEST(Compile, AMatrixProductWithBiasAndGelu) {
     }
 }
 
+/// The place that a search names is the op that made the first value from finite ones, wherever it shows.
+TEST(FindNonFinite, NamesTheOpThatMadeIt) {
+  int line = 0;
+  const auto found = [&](auto fn, const std::vector<Array> &arguments, bool eachOp = true) {
+    Function f = compile("f", fn, quiet());
+    return f.findNonFinite(arguments, eachOp);
+  };
+  const auto expect = [&](const std::string &text, const std::string &op, const std::string &values) {
+    EXPECT_EQ(text, "`" + op + "` (" + __FILE__ + ":" + std::to_string(line) + "): " + values);
+  };
+  const Array small = sequence({4, 6}, -1, 0.1f), large = sequence({4, 6}, 77, 1); // e^89 is above the largest f32
+  const auto quotient = [&](Tensor x) {
+    line = __LINE__ + 1;
+    const Tensor power = exp(x);
+    return sum(reshape(transpose(power / (power + 1.0)), {4, 6})); // inf / inf
+  };
+  EXPECT_EQ(found(quotient, {small}), "");
+  expect(found(quotient, {large}), "exp", "12 of 24 values are not finite, the first of them, value 12, is inf");
+  EXPECT_NE(found(quotient, {large}, false).find("exp"), std::string::npos) << "the kernel's name has its ops";
+
+  // A mask's infinities are no fault, nor is a NaN that a condition leaves out.
+  const auto masked = [&](Tensor x) {
+    const Tensor seen = softmax(select(x < 0.0, x, -INFINITY), -1);
+    const Tensor chosen = select(x < 0.5, Tensor(x), sqrt(-x));
+    line = __LINE__ + 1;
+    const Tensor bad = log(x - 0.25);
+    return sum(seen * chosen * bad);
+  };
+  const Array ones = sequence({2, 3}, 1, 0);
+  expect(found(masked, {sequence({4, 6}, -2, 0.1f)}), "log",
+         "23 of 24 values are not finite, the first of them, value 0, is NaN");
+
+  // Products, gradients, states.
+  const auto product = [&](Tensor x) {
+    line = __LINE__ + 1;
+    const Tensor y = matmul(x, transpose(x));
+    return sum(y - y);
+  };
+  EXPECT_EQ(found(product, {large}), "");
+  const std::string overflow = found(product, {sequence({4, 6}, 1e20f, 0)});
+  EXPECT_NE(overflow.find(": 16 of 16 values are not finite, the first of them, value 0, is inf"), std::string::npos)
+      << overflow;
+  EXPECT_NE(overflow.find("matmul"), std::string::npos) << overflow;
+  const auto slope = [&](Tensor x) { return gradient(sum(sqrt(x * x)), std::vector{x})[0]; };
+  EXPECT_NE(found(slope, {sequence({3}, 0, 0)}), "") << "0 times the slope of a root at 0";
+  Parameter w("layer.w", {6});
+  w.data<float>()[2] = NAN;
+  EXPECT_EQ(found([&](Tensor x) { return sum(x * w); }, {small}),
+            "state `layer.w`, before the step: 1 of 6 values are not finite, the first of them, value 2, is NaN");
+  EXPECT_TRUE(std::isnan(w.data<float>()[2]));
+  EXPECT_EQ(found([&](Tensor x) { return sum(x + 1.0); }, {sequence({3}, INFINITY, 0)}),
+            "input `arg0`, before the step: 3 of 3 values are not finite, the first of them, value 0, is inf");
+}
+
 TEST(Compile, ScopesNameKernelsAndRemarksPointToTheUsersLine) {
   std::vector<std::string> said;
   FunctionOptions options = quiet(&said);

@@ -137,6 +137,32 @@ TEST_F(TrainGpt, aTypeThatGainsNothingIsSaidToGainNothing) {
   expectContains(readAll(folder.path("out")), "products in f32\n");
 }
 
+/// Updates are left out from the second step on: the first one has made the weights infinitely large.
+TEST_F(TrainGpt, aRunThatDivergesEnds) {
+  const std::string diverging = "--steps=60 --warmup=0 --schedule=constant --lr=1e38 --eval-every=1000 --json=log ";
+  const auto steps = [&] {
+    const std::string log = readAll(folder.path("log"));
+    return std::count(log.begin(), log.end(), '\n') - 1; // and the summary
+  };
+  EXPECT_EQ(shell(command(diverging + "--quiet --save=saved --checkpoint=kept --checkpoint-every=1")), 1);
+  EXPECT_EQ(steps(), 21);
+  expectContains(said, "error: the run has diverged: loss or gradient norm of 20 steps in a row, the last of them step "
+                       "20, was not finite, so their updates were left out (--max-skipped=20)\n  first not finite: ");
+  expectContains(said, "values are not finite, the first of them, value ");
+  expectContains(said, "nothing was saved");
+  EXPECT_TRUE(!std::filesystem::exists(folder.path("saved")) || std::filesystem::is_empty(folder.path("saved")));
+
+  EXPECT_EQ(shell(command(diverging + "--max-skipped=3 --find-nan --sample=4")), 1);
+  EXPECT_EQ(steps(), 4);
+  expectContains(said, "the last of them step 3");
+  EXPECT_EQ(said.find("--find-nan names"), std::string::npos) << said;
+  EXPECT_EQ(said.find("sample:"), std::string::npos) << said;
+  EXPECT_EQ(said.find("what to try next"), std::string::npos) << said;
+
+  EXPECT_EQ(shell(command(diverging + "--max-skipped=0")), 0);
+  EXPECT_EQ(steps(), 60);
+}
+
 TEST_F(TrainGpt, noOutputIsAFileThatIsReadOrAnotherOutput) {
   const std::string before = readAll(data);
   std::filesystem::create_symlink(data, folder.path("link"));
