@@ -101,6 +101,18 @@ std::string checkpointDamage(const std::string &folder, int64_t step) {
   }
 }
 
+std::vector<int64_t> checkpointSteps(const std::string &folder) {
+  std::vector<int64_t> result;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (const auto step = stepOfEntry(at->path().filename().string()))
+      result.push_back(*step);
+  if (error && error != std::errc::no_such_file_or_directory)
+    fail(folder, "read the folder", error.message());
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
 CheckpointStore::CheckpointStore(const std::string &folder, int64_t keep) : root(folder), keep(keep) {
   std::error_code error;
   fs::create_directories(root, error);
@@ -127,15 +139,7 @@ std::string CheckpointStore::path(int64_t step) const {
 }
 
 std::vector<int64_t> CheckpointStore::steps() const {
-  std::vector<int64_t> result;
-  std::error_code error;
-  for (fs::directory_iterator at(root, error), end; !error && at != end; at.increment(error))
-    if (const auto step = stepOfEntry(at->path().filename().string()))
-      result.push_back(*step);
-  if (error)
-    fail(root, "read the folder", error.message());
-  std::sort(result.begin(), result.end());
-  return result;
+  return checkpointSteps(root);
 }
 
 void CheckpointStore::removeInterrupted() {

@@ -45,6 +45,10 @@ private:
   int descriptor = -1; // of the folder, which carries the lock
 };
 
+/// The steps of the checkpoints in `folder`, damaged ones too, in ascending order; none where there is no such folder.
+/// Makes and takes nothing. Throws InputError for a folder that cannot be read.
+std::vector<int64_t> checkpointSteps(const std::string &folder);
+
 /// What is wrong with the checkpoint in `folder`, which stands for `step`; empty where nothing is.
 std::string checkpointDamage(const std::string &folder, int64_t step);
 

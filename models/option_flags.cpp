@@ -270,7 +270,7 @@ void declareOutput(CLI::App &app, TrainOptions &options, RawOptions &raw) {
                  "Where the steps' time goes, as a table, and as a Chrome trace in this file (without the first step)")
       ->type_name("FILE")
       ->group("Output");
-  app.add_option("--plot", options.plotFile, "Draw loss and held-out loss over tokens to this SVG file")
+  app.add_option("--plot", options.plotFile, "Draw loss and held-out loss over tokens to this file, an SVG figure")
       ->type_name("FILE")
       ->group("Output");
   app.add_option("--hash-every", options.hashEvery, "Checksums of all parameters in the log every N steps (--json)")

@@ -176,6 +176,10 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
     throw UsageError{"--train-tokenizer needs --tokenizer FOLDER, where the tokenizer is kept"};
   if (options.hashEvery > 0 && options.jsonFile.empty())
     throw UsageError{"--hash-every needs --json FILE, which the checksums stand in"};
+  for (const std::string_view ending : {".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".eps"})
+    if (options.plotFile.ends_with(ending))
+      throw UsageError{fmt::format("--plot {}: the figure is SVG, a name such as {}.svg is expected", options.plotFile,
+                                   options.plotFile.substr(0, options.plotFile.size() - ending.size()))};
   options.vocabularyGiven = raw.vocab.has_value();
   options.checkpointEvery = raw.checkpointEvery.value_or(0);
   if (!options.evalEvery && !options.evalFile.empty())

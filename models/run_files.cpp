@@ -1,5 +1,6 @@
 #include "models/run_files.h"
 #include "models/adapter.h"
+#include "models/checkpoint_store.h"
 #include "models/input_error.h"
 #include "runtime/files.h"
 
@@ -7,6 +8,19 @@
 #include <fmt/format.h>
 
 namespace tcc::models {
+
+namespace {
+
+/// Makes the file under a temporary name, which goes at once. Pipes and devices are not tried: opening them is use.
+void checkWritable(std::string_view flag, const std::string &path) {
+  std::error_code problem;
+  if (path.empty() || std::filesystem::is_other(path, problem))
+    return;
+  if (const auto file = runtime::AtomicFile::create(path); !file)
+    throw InputError(fmt::format("{}: {}", flag, file.error().message()));
+}
+
+} // namespace
 
 void checkRunFiles(const TrainOptions &options) {
   runtime::FileUses files;
@@ -51,6 +65,15 @@ void checkRunFiles(const TrainOptions &options) {
     files.writes(fmt::format("--checkpoint {}", options.checkpointFolder), options.checkpointFolder);
   if (runtime::Error error = files.check())
     throw InputError(error.message());
+
+  // 3. What only shows when the work is done.
+  for (const auto &[flag, path] :
+       {std::pair("--emit-graph", options.emitGraph), std::pair("--dump-grads", options.dumpGrads),
+        std::pair("-foptimization-record-file", options.remarksFile), std::pair("--plot", options.plotFile),
+        std::pair("--profile", options.profileFile), std::pair("--dump-tokens", options.dumpTokens)})
+    checkWritable(flag, path);
+  if (options.resume && checkpointSteps(options.checkpointFolder).empty())
+    throw InputError(fmt::format("{}: there is no checkpoint to resume from", options.checkpointFolder));
 }
 
 } // namespace tcc::models

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 namespace tcc::models {
@@ -46,6 +47,21 @@ std::string megabytes(int64_t bytes) {
 bool wantsTerminal(std::FILE *stream) {
   const char *kind = std::getenv("TERM");
   return ::isatty(::fileno(stream)) && kind && std::strcmp(kind, "dumb") != 0;
+}
+
+/// The width of a terminal, which a window may change at any time.
+size_t columnsOf(std::FILE *stream) {
+  constexpr size_t usual = 80; // of a terminal that does not say it
+  winsize size{};
+  return ::ioctl(::fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : usual;
+}
+
+template <typename Fields, typename Text>
+std::string joined(const Fields &fields, Text text) {
+  std::string line;
+  for (const auto &field : fields)
+    line += (line.empty() ? "" : "  ") + field.*text;
+  return line;
 }
 
 bool wantsColour() {
@@ -151,21 +167,36 @@ void TrainLog::compiled(const CompileSummary &summary) {
                       summary.cache == "hit" ? " (from the cache)" : ""));
 }
 
-std::string TrainLog::progressLine(const StepRecord &record) const {
+std::vector<TrainLog::Field> TrainLog::progressFields(const StepRecord &record) const {
   std::string of = options.length.steps ? fmt::format("/{}", *options.length.steps) : "";
-  std::string line = fmt::format("step {}{}  loss {:.4f}", record.step, of, record.loss);
+  std::vector<Field> fields = {{0, fmt::format("step {}{}", record.step, of)},
+                               {0, fmt::format("loss {:.4f}", record.loss)}};
   if (record.validationLoss)
-    line += fmt::format("  held out {:.4f}", *record.validationLoss);
-  line += fmt::format("  {} tokens/s", grouped(record.averageTokensPerSecond));
+    fields.push_back({1, fmt::format("held out {:.4f}", *record.validationLoss)});
+  std::string speed = fmt::format("{} tokens/s", grouped(record.averageTokensPerSecond));
   if (record.machineShare)
-    line += fmt::format(" ({:.0f} % of the machine)", *record.machineShare * 100);
+    speed += fmt::format(" ({:.0f} % of the machine)", *record.machineShare * 100);
+  fields.push_back({3, speed});
   if (record.countedBytes > 0)
-    line += fmt::format("  {} of {} planned", megabytes(record.countedBytes), megabytes(record.plannedBytes));
+    fields.push_back(
+        {4, fmt::format("{} of {} planned", megabytes(record.countedBytes), megabytes(record.plannedBytes))});
   const double done = options.length.progress(record.step + 1, record.elapsed);
   const double before = options.length.progress(options.firstStep, firstElapsed);
   if (done > before)
-    line += fmt::format("  ETA {}", clock((record.elapsed - firstElapsed) * (1 - done) / (done - before)));
-  return line;
+    fields.push_back({2, fmt::format("ETA {}", clock((record.elapsed - firstElapsed) * (1 - done) / (done - before)))});
+  return fields;
+}
+
+/// For a line that the next one takes the place of: one that wraps would leave its beginning behind.
+std::string TrainLog::rewrittenLine(const StepRecord &record) const {
+  std::vector<Field> fields = progressFields(record);
+  const size_t most = columnsOf(options.progress) - 1; // a cursor behind the last column may be in either line
+  std::string line = joined(fields, &Field::text);
+  while (line.size() > most && fields.size() > 2) {
+    fields.erase(std::ranges::max_element(fields, {}, &Field::rank));
+    line = joined(fields, &Field::text);
+  }
+  return line.substr(0, most);
 }
 
 void TrainLog::step(const StepRecord &record) {
@@ -193,14 +224,18 @@ void TrainLog::step(const StepRecord &record) {
   }
   lastShown = record.elapsed;
   unshown.reset();
-  const std::string line = progressLine(record);
-  put(terminal ? "\r\x1b[K" + line : line + "\n");
-  lineOpen = terminal;
+  if (!terminal || record.validationLoss) { // a line of its own
+    put((lineOpen ? "\r\x1b[K" : "") + joined(progressFields(record), &Field::text) + "\n");
+    lineOpen = false;
+    return;
+  }
+  put("\r\x1b[K" + rewrittenLine(record));
+  lineOpen = true;
 }
 
 void TrainLog::finish(const RunSummary &s, double elapsed) {
   if (unshown) {
-    put(fmt::format("{}{}\n", terminal ? "\r\x1b[K" : "", progressLine(*unshown)));
+    put(fmt::format("{}{}\n", lineOpen ? "\r\x1b[K" : "", joined(progressFields(*unshown), &Field::text)));
     lineOpen = false;
     unshown.reset();
   }
@@ -237,6 +272,8 @@ void TrainLog::finish(const RunSummary &s, double elapsed) {
 }
 
 void TrainLog::writeJson(const std::string &line) {
+  if (json == stdout && terminal && ::isatty(STDOUT_FILENO))
+    endRewrittenLine(); // both may be one terminal
   if (!json || broken || (std::fputs((line + "\n").c_str(), json) >= 0 && std::fflush(json) == 0))
     return;
   broken = true;

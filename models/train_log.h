@@ -112,8 +112,8 @@ public:
   void error(std::string_view text);
   /// "compiled 812 ops → 61 kernels, 42 matrix products, 12.4 MB planned, in 1.90 s".
   void compiled(const CompileSummary &summary);
-  /// Logs a step. On a terminal one line is rewritten; elsewhere
-  /// plain lines appear at most every `plainSeconds`, the first and the last step always.
+  /// Logs a step. On a terminal one line is rewritten, which has only what fits in its width, and an evaluation's line
+  /// stays; elsewhere plain lines appear at most every `plainSeconds`, the first and the last step always.
   void step(const StepRecord &record);
   /// The last line of JSON, and the run in one line for people.
   void finish(const RunSummary &summary, double elapsed);
@@ -124,7 +124,12 @@ private:
   void writeJson(const std::string &line);
   void put(const std::string &text);
   void endRewrittenLine();
-  std::string progressLine(const StepRecord &record) const;
+  struct Field {
+    int rank; ///< a terminal too narrow for all of them loses those of the highest first
+    std::string text;
+  };
+  std::vector<Field> progressFields(const StepRecord &record) const;
+  std::string rewrittenLine(const StepRecord &record) const;
 
   Options options;
   bool terminal = false, colour = false;

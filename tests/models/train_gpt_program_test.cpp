@@ -137,6 +137,34 @@ TEST_F(TrainGpt, aTypeThatGainsNothingIsSaidToGainNothing) {
   expectContains(readAll(folder.path("out")), "products in f32\n");
 }
 
+TEST_F(TrainGpt, whatCannotBeWrittenIsRefusedBeforeTheRun) {
+  std::filesystem::create_directory(folder.path("there"));
+  for (const std::string option : {"--profile", "--plot", "--emit-graph", "--dump-grads", "-foptimization-record-file"})
+    for (const auto &[path, why] :
+         {std::pair("missing/out", "No such file or directory"), std::pair("there", "Is a directory")}) {
+      EXPECT_EQ(shell(command("--steps=1000000 --json=log --save=saved --checkpoint=kept " + option + "=" + path)), 1);
+      EXPECT_EQ(said, "error: " + option + ": cannot write `" + path + "`: " + why + "\n");
+    }
+  for (const char *made : {"log", "saved", "kept", "missing"})
+    EXPECT_FALSE(std::filesystem::exists(folder.path(made))) << made;
+  EXPECT_EQ(shell(command("--steps=1 --quiet --plot=/dev/null --profile=profile")), 0) << said;
+  EXPECT_TRUE(std::filesystem::exists(folder.path("profile")));
+
+  EXPECT_EQ(shell(command("--steps=1 --plot=loss.png")), 2);
+  EXPECT_EQ(said, "error: --plot loss.png: the figure is SVG, a name such as loss.svg is expected\n");
+}
+
+TEST_F(TrainGpt, aResumeThatFailsMakesNothing) {
+  const auto before = std::distance(std::filesystem::directory_iterator(folder.path("")), {});
+  EXPECT_EQ(
+      shell(command("--steps=2 --resume --checkpoint=kept --save=saved --json=log --plot=plot --tensorboard=board "
+                    "--tokenizer=words --train-tokenizer=300")),
+      1);
+  EXPECT_EQ(said, "error: kept: there is no checkpoint to resume from\n");
+  std::filesystem::remove(folder.path("err"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path("")), {}), before);
+}
+
 /// Updates are left out from the second step on: the first one has made the weights infinitely large.
 TEST_F(TrainGpt, aRunThatDivergesEnds) {
   const std::string diverging = "--steps=60 --warmup=0 --schedule=constant --lr=1e38 --eval-every=1000 --json=log ";

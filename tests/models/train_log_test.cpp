@@ -1,10 +1,15 @@
 #include "models/train_log.h"
 #include "test_files.h"
 
+#include <cctype>
 #include <cmath>
+#include <fcntl.h>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
 
 namespace tcc::models {
 namespace {
@@ -100,6 +105,131 @@ TEST(TrainLog, plainLinesOffATerminal) {
   expectContains(text, "step 2/4");                    // the last one is always shown
   expectContains(text, "trained baby for 1:15: loss 4.0000 → 2.0000, 12,346 tokens/s");
   expectContains(text, "42 % of the machine's peak");
+}
+
+/// A terminal of some width, and what it shows: of control sequences it knows the one that clears a line.
+class Terminal {
+public:
+  explicit Terminal(uint16_t columns, bool saysItsWidth = true)
+      : columns(columns), side(::posix_openpt(O_RDWR | O_NOCTTY)) {
+    ::setenv("TERM", "xterm", 1);
+    ::grantpt(side);
+    ::unlockpt(side);
+    stream.reset(std::fopen(::ptsname(side), "w"));
+    termios mode{};
+    ::tcgetattr(::fileno(stream.get()), &mode);
+    mode.c_oflag &= ~tcflag_t(OPOST); // a line's end comes as it was written
+    ::tcsetattr(::fileno(stream.get()), TCSANOW, &mode);
+    const winsize size{40, saysItsWidth ? columns : uint16_t(0), 0, 0};
+    ::ioctl(side, TIOCSWINSZ, &size);
+  }
+  ~Terminal() { ::close(side); }
+
+  TrainLog::Options options() const {
+    TrainLog::Options options;
+    options.length.steps = 10;
+    options.progress = stream.get();
+    return options;
+  }
+
+  /// The screen's lines so far, without blanks at their ends.
+  const std::vector<std::string> &lines() {
+    std::fflush(stream.get());
+    ::fcntl(side, F_SETFL, O_NONBLOCK);
+    char text[4096];
+    for (ssize_t count; (count = ::read(side, text, sizeof text)) > 0;)
+      for (const char c : std::string_view(text, size_t(count)))
+        show(c);
+    return screen;
+  }
+
+private:
+  void show(char c) {
+    if (!sequence.empty() || c == '\x1b') {
+      sequence += c;
+      if (sequence == "\x1b[K")
+        screen.back().resize(column);
+      if (sequence.size() > 2 && std::isalpha(static_cast<unsigned char>(c)))
+        sequence.clear();
+    } else if (c == '\r') {
+      column = 0;
+    } else if (c == '\n') {
+      screen.emplace_back();
+      column = 0;
+    } else {
+      if (column == columns) {
+        screen.emplace_back();
+        column = 0;
+      }
+      screen.back().resize(std::max(screen.back().size(), column + 1), ' ');
+      screen.back()[column++] = c;
+    }
+  }
+
+  size_t columns;
+  int side;
+  std::unique_ptr<std::FILE, int (*)(std::FILE *)> stream{nullptr, std::fclose};
+  std::vector<std::string> screen{""};
+  size_t column = 0;
+  std::string sequence;
+};
+
+StepRecord stepOf(int64_t step) {
+  return {.step = step,
+          .loss = 4.25,
+          .ms = 500,
+          .elapsed = 0.5 * double(step + 1),
+          .averageTokensPerSecond = 12345.6,
+          .machineShare = 0.42,
+          .plannedBytes = 12400000,
+          .countedBytes = 12300000};
+}
+
+TEST(TrainLog, progressIsOneLineOfATerminalOfAnyWidth) {
+  const std::string whole =
+      "step 2/10  loss 4.2500  12,346 tokens/s (42 % of the machine)  12.3 MB of 12.4 MB planned  "
+      "ETA 0:04";
+  const std::pair<uint16_t, std::string> widths[] = {
+      {200, whole},
+      {uint16_t(whole.size() + 1), whole},
+      {uint16_t(whole.size()), "step 2/10  loss 4.2500  12,346 tokens/s (42 % of the machine)  ETA 0:04"},
+      {60, "step 2/10  loss 4.2500  ETA 0:04"},
+      {30, "step 2/10  loss 4.2500"},
+      {20, "step 2/10  loss 4.2"},
+      {1, ""}};
+  for (const auto &[columns, text] : widths) {
+    Terminal terminal(columns);
+    TrainLog log(terminal.options());
+    for (int64_t step = 0; step < 3; ++step)
+      log.step(stepOf(step));
+    EXPECT_EQ(terminal.lines(), std::vector<std::string>{text}) << columns;
+  }
+  Terminal unknown(80, /*saysItsWidth=*/false);
+  TrainLog log(unknown.options());
+  for (int64_t step = 0; step < 3; ++step)
+    log.step(stepOf(step));
+  EXPECT_EQ(unknown.lines(), std::vector<std::string>{widths[2].second});
+}
+
+TEST(TrainLog, progressOnATerminalRemovesNoOtherLine) {
+  Terminal terminal(60);
+  TrainLog log(terminal.options());
+  log.message("compiling");
+  log.step(stepOf(0));
+  StepRecord evaluated = stepOf(1);
+  evaluated.validationLoss = 4.5;
+  log.step(evaluated);
+  log.step(stepOf(2));
+  log.warning("something");
+  log.step(stepOf(3));
+  log.step(stepOf(4));
+  log.message("done");
+  EXPECT_EQ(terminal.lines(), (std::vector<std::string>{"compiling",
+                                                        // wider than the terminal, and kept
+                                                        "step 1/10  loss 4.2500  held out 4.5000  12,346 tokens/s (42",
+                                                        " % of the machine)  12.3 MB of 12.4 MB planned  ETA 0:04",
+                                                        "step 2/10  loss 4.2500  ETA 0:04", "warning: something",
+                                                        "step 4/10  loss 4.2500  ETA 0:03", "done", ""}));
 }
 
 TEST(TrainLog, quietWritesJsonAlone) {
