@@ -175,7 +175,8 @@ std::vector<TrainLog::Field> TrainLog::progressFields(const StepRecord &record) 
     fields.push_back({1, fmt::format("held out {:.4f}", *record.validationLoss)});
   std::string speed = fmt::format("{} tokens/s", grouped(record.averageTokensPerSecond));
   if (record.machineShare)
-    speed += fmt::format(" ({:.0f} % of the machine)", *record.machineShare * 100);
+    speed +=
+        fmt::format(" ({:.0f} %{} of the machine)", *record.machineShare * 100, *record.machineShare > 1 ? "!" : "");
   fields.push_back({3, speed});
   if (record.countedBytes > 0)
     fields.push_back(
@@ -207,7 +208,7 @@ void TrainLog::step(const StepRecord &record) {
                {"lr", record.learningRate}, {"norm", record.norm},
                {"tokens", record.tokens},   {"elapsed_s", record.elapsed},
                {"skipped", record.skipped}};
-  if (record.machineShare)
+  if (record.machineShare && *record.machineShare <= 1) // else the peak is wrong
     json["mfu"] = *record.machineShare;
   if (record.validationLoss)
     json["val_loss"] = *record.validationLoss;

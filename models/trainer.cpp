@@ -110,6 +110,7 @@ private:
   RunSummary summary;
   StepProfile profile{options.profileFile};
   double peakFlops = 0;
+  bool saidAboveLimit = false;
   double flopsPerToken = trainingFlopsPerToken(config, sequence);
   int64_t writtenStep = -1;  // of the last checkpoint
   int64_t skippedInARow = 0; // updates
@@ -316,8 +317,13 @@ void Trainer::finishStep(const StartedStep &done) {
       record.parameterHashes.emplace_back(
           parameter.name(),
           checksumOf({static_cast<const std::byte *>(parameter.rawForReading()), size_t(parameter.bytes())}));
-  if (const double share = flopsPerToken * record.averageTokensPerSecond / peakFlops; share <= 1)
-    record.machineShare = share;
+  if (peakFlops > 0)
+    record.machineShare = flopsPerToken * record.averageTokensPerSecond / peakFlops;
+  if (record.machineShare > 1 && !saidAboveLimit) {
+    saidAboveLimit = true;
+    log.message("!: faster than the machine's peak, which was measured while it was busy; tcc --calibrate measures it "
+                "again");
+  }
   log.step(record);
   pictures.add(record);
 }

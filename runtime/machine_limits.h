@@ -44,7 +44,26 @@ MachineLimits machineLimits(int threads);
 /// of memory, finds, remembered: a machine that others use is slower than its limit, never faster.
 MachineLimits improvedMachineLimits(int threads, DType dtype, double seconds);
 
-/// Measures all figures for long, remembers them, better or not, and says where in `path` (empty: nowhere).
-MachineLimits calibrateMachineLimits(int threads, std::string &path);
+/// One measurement of all figures: what it found, and the share of the time that the threads, or the machine itself
+/// where it is a virtual one, waited for a CPU.
+struct LimitsRound {
+  MachineLimits limits;
+  double waited = 0;
+};
+
+struct Calibration {
+  MachineLimits limits; ///< the best of each figure
+  /// Whether each figure was found twice, within a few percent of the best, while nobody else wanted the CPUs.
+  bool isSure = false;
+  double waited = 0;     ///< the least of the rounds' shares
+  std::string path = {}; ///< where the limits are remembered; empty: nowhere
+};
+
+/// What rounds of measuring come to.
+Calibration judgeRounds(const std::vector<LimitsRound> &rounds);
+
+/// Measures all figures again and again until they are sure, up to `mostRounds` times and about `seconds` each time, and
+/// remembers them: sure ones in place of older ones, others where they are better.
+Calibration calibrateMachineLimits(int threads, double seconds = 1, size_t mostRounds = 10);
 
 } // namespace tcc::runtime

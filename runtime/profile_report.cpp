@@ -15,6 +15,9 @@ struct Row {
   double seconds = 0, flops = 0, bytes = 0;
   double arithmetic = 0, memory = 0; // seconds that the limits allow, by which is the longer
 
+  bool isOfArithmetic() const { return arithmetic > memory; }
+  /// Faster than the limits allow, beyond what a table rounds away.
+  bool isAbove() const { return arithmetic + memory > 1.005 * seconds; }
   void add(const Row &other) {
     calls += other.calls;
     seconds += other.seconds;
@@ -69,8 +72,8 @@ std::string textOf(const Row &row, double steps, double stepSeconds) {
                 row.flops / seconds * 1e-9);
   std::string text = line;
   if (least > 0)
-    std::snprintf(line, sizeof line, "%6.0f%%  %-10s  ", 100 * least / seconds,
-                  row.arithmetic > row.memory ? "arithmetic" : "memory");
+    std::snprintf(line, sizeof line, "%6.0f%%%c %-10s  ", 100 * least / seconds, row.isAbove() ? '!' : ' ',
+                  row.isOfArithmetic() ? "arithmetic" : "memory");
   else
     std::snprintf(line, sizeof line, "%7s  %-10s  ", "-", "-");
   return text + line + row.label + "\n";
@@ -137,6 +140,13 @@ std::string profileReport(const Profiler &profiler, const Plan &plan, const Mach
   std::string text = "  calls         ms   share     GB/s   GFLOP/s  limit  bound by    what\n";
   for (const Row &row : sorted)
     text += textOf(row, steps, stepSeconds);
+  for (const auto &[isOfArithmetic, why] :
+       {std::pair(true, "! above the limit: that was measured on a busy machine, tcc --calibrate measures it again\n"),
+        std::pair(false,
+                  "! above memory's limit: a cache had the data, or the limit was measured on a busy machine\n")})
+    if (std::ranges::any_of(sorted,
+                            [&](const Row &row) { return row.isAbove() && row.isOfArithmetic() == isOfArithmetic; }))
+      text += why;
   char number[64];
   std::snprintf(number, sizeof number, "a step takes %.3f ms:", stepSeconds / steps * 1e3);
   text += number;

@@ -8,6 +8,7 @@
 #include "runtime/files.h"
 #include "runtime/machine_limits.h"
 #include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <exception>
 
 using namespace tcc;
@@ -16,14 +17,18 @@ using namespace tcc::driver;
 namespace {
 
 void calibrate(llvm::raw_ostream &os, int threads) {
-  std::string path;
-  const runtime::MachineLimits limits = runtime::calibrateMachineLimits(threads, path);
+  const auto [limits, isSure, waited, path] = runtime::calibrateMachineLimits(threads);
   os << limits.threads << " threads: f32 products " << rateText(limits.productFlops) << ", bf16 products ";
   if (const auto by = runtime::productImplementation(runtime::DType::bf16, threads); !by)
     os << "none (" << by.error().message() << ")";
   else
     os << rateText(limits.bf16ProductFlops) << (limits.gainsFromBf16() ? "" : " (no faster than f32)");
   os << llvm::format(", memory %.1f GB/s\n", limits.bytesPerSecond * 1e-9)
+     << (isSure ? std::string()
+                : llvm::formatv("the machine is busy: threads waited for a CPU for {0:f0} % of the time or more, or "
+                                "figures differed; limits may be higher, calibrate again when it is quiet\n",
+                                waited * 100)
+                      .str())
      << (path.empty() ? "not remembered: no folder for it can be written" : "remembered in " + path) << '\n';
 }
 

@@ -232,6 +232,16 @@ TEST(TrainLog, progressOnATerminalRemovesNoOtherLine) {
                                                         "step 4/10  loss 4.2500  ETA 0:03", "done", ""}));
 }
 
+TEST(TrainLog, marksAPeakThatTheRunHasExceeded) {
+  LogToFile run;
+  TrainLog log(run.options());
+  StepRecord record = stepOf(0);
+  record.machineShare = 1.13;
+  log.step(record);
+  expectContains(run.progress(), "12,346 tokens/s (113 %! of the machine)");
+  EXPECT_FALSE(run.json()[0].contains("mfu"));
+}
+
 TEST(TrainLog, quietWritesJsonAlone) {
   LogToFile run;
   TrainLog::Options options = run.options();

@@ -1,8 +1,11 @@
 #include "runtime/files.h"
 #include "runtime/machine_limits.h"
+#include "runtime/threads.h"
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <thread>
 #include <unistd.h>
 
 namespace tcc::runtime {
@@ -44,7 +47,7 @@ TEST_F(MachineLimitsTest, boundIsTheLongerOfArithmeticAndTraffic) {
 }
 
 TEST_F(MachineLimitsTest, gainIsATenthAtLeast) {
-  EXPECT_TRUE((MachineLimits{1, 100e9, 110e9, 1e9}.gainsFromBf16()));
+  EXPECT_TRUE((MachineLimits{1, 100e9, 111e9, 1e9}.gainsFromBf16()));
   EXPECT_FALSE((MachineLimits{1, 100e9, 109e9, 1e9}.gainsFromBf16()));
   EXPECT_FALSE((MachineLimits{1, 100e9, 0, 1e9}.gainsFromBf16()));
 }
@@ -57,6 +60,45 @@ TEST_F(MachineLimitsTest, everyTypeIsMeasuredByWhatMultipliesIt) {
     EXPECT_EQ(static_cast<bool>(by), limits.product(dtype) > 0) << name(dtype);
     EXPECT_NE(by ? *by : by.error().message(), "");
   }
+}
+
+TEST_F(MachineLimitsTest, calibrationIsSureOfWhatItFindsTwiceOnAQuietMachine) {
+  const auto round = [](double f32, double bf16, double memory, double waited) {
+    return LimitsRound{{2, f32, bf16, memory}, waited};
+  };
+  const LimitsRound quiet = round(100, 200, 50, 0), slower = round(98, 198, 49, 0.01), busy = round(100, 200, 50, 0.2);
+  EXPECT_FALSE(judgeRounds({quiet}).isSure);
+  EXPECT_TRUE(judgeRounds({quiet, slower}).isSure);
+  EXPECT_EQ(judgeRounds({slower, quiet}).limits, quiet.limits) << "the best counts";
+  EXPECT_FALSE(judgeRounds({quiet, busy, busy, busy}).isSure) << "a steady neighbour gives steady figures";
+  EXPECT_FALSE(judgeRounds({quiet, round(100, 200, 40, 0)}).isSure) << "each figure has to be found twice";
+  EXPECT_TRUE(judgeRounds({quiet, round(100, 200, 40, 0), round(50, 100, 49, 0)}).isSure) << "... in whatever rounds";
+  const Calibration mixed = judgeRounds({round(100, 20, 5, 0.5), round(10, 200, 5, 0.3), round(10, 20, 50, 0.4)});
+  EXPECT_EQ(mixed.limits, quiet.limits);
+  EXPECT_EQ(mixed.waited, 0.3);
+  EXPECT_FALSE(mixed.isSure);
+}
+
+/// Threads that want the CPUs as much as the measurement does are seen, and what was known is not made worse.
+TEST_F(MachineLimitsTest, calibrationOnABusyMachineSaysSo) {
+  const Calibration first = calibrateMachineLimits(5, 0.03, 2);
+  EXPECT_EQ(first.path, (folder / "tcc/limits/5-threads.json").string());
+  EXPECT_EQ(machineLimits(5), first.limits);
+  std::atomic<bool> ends = false;
+  std::vector<std::thread> others;
+  for (int i = 0; i < 4 * availableThreads(); ++i)
+    others.emplace_back([&] {
+      while (!ends)
+        continue;
+    });
+  const Calibration second = calibrateMachineLimits(5, 0.03, 2);
+  ends = true;
+  for (std::thread &other : others)
+    other.join();
+  EXPECT_FALSE(second.isSure);
+  EXPECT_GT(second.waited, 0.1);
+  EXPECT_GE(second.limits.productFlops, first.limits.productFlops);
+  EXPECT_GE(second.limits.bytesPerSecond, first.limits.bytesPerSecond);
 }
 
 TEST_F(MachineLimitsTest, areMeasuredOnceAndRememberedForThisProcessor) {

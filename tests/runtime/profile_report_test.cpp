@@ -36,6 +36,22 @@ TEST(ProfileReport, rowsAreSharesOfTheLimitsAndPartsAddUp) {
             "a step takes 0.020 ms: products 60.0 %, attention 0.0 %, kernels 20.0 %, copies 15.0 %, waiting 5.0 %\n");
 }
 
+TEST(ProfileReport, marksLimitsThatTheRunHasExceeded) {
+  const std::string products = profileReport(sample(), plan(), {2, 50e9, 40e9, 10e9});
+  EXPECT_NE(products.find("    125%! arithmetic  head: matmul"), std::string::npos) << products;
+  EXPECT_NE(products.find("    50%  memory      h.*.mlp.gelu"), std::string::npos) << products;
+  EXPECT_NE(
+      products.find("\n! above the limit: that was measured on a busy machine, tcc --calibrate measures it again\na "
+                    "step takes"),
+      std::string::npos)
+      << products;
+  const std::string memory = profileReport(sample(), plan(), {2, 50e9, 100e9, 4e9});
+  EXPECT_NE(memory.find("   125%! memory      h.*.mlp.gelu"), std::string::npos) << memory;
+  EXPECT_NE(memory.find("\n! above memory's limit: a cache had the data"), std::string::npos) << memory;
+  EXPECT_EQ(memory.find("! above the limit"), std::string::npos) << memory;
+  EXPECT_EQ(profileReport(sample(), plan(), {2, 50e9, 50e9, 10e9}).find('!'), std::string::npos) << "100 % is no more";
+}
+
 TEST(ProfileReport, theRestIsOneRow) {
   const std::string text = profileReport(sample(), plan(), {}, 1);
   EXPECT_NE(text.find("      3      0.007   35.0%      3.3       0.3       -  -           others (2 rows)\n"),
