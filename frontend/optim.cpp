@@ -10,6 +10,18 @@ Tensor inF32(const State &state, Loc loc) {
   return cast(Tensor(state, loc), DType::f32, loc);
 }
 
+/// The seed of one parameter's roundings. A stream of its own would be part of the kernel that updates it (codegen/
+/// README.md), and each parameter's would be compiled: so what differs is data, a literal of two values, which is not
+/// taken into kernels. The values are mixed (splitmix64), since the seed counts steps: sums of neighbours would meet.
+static Tensor seedOf(size_t index, const Tensor &seed, Loc loc) {
+  uint64_t mixed = (index + 1) * 0x9e3779b97f4a7c15u;
+  mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u;
+  mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
+  mixed = (mixed ^ mixed >> 31) >> 12; // 52 bits, which a double has
+  const double values[] = {double(mixed), 0};
+  return seed + Operand(reshape(slice(literal(values, {2}, DType::i64, loc), 0, 0, 1, loc), {}, loc), loc);
+}
+
 Optimizer::Optimizer(std::vector<Parameter> parameters, double clip) : params(std::move(parameters)), clip(clip) {}
 
 State Optimizer::addState(const Parameter &parameter, const char *suffix, const Shape &shape) {
@@ -59,7 +71,10 @@ StepResult Optimizer::step(const Tensor &loss, std::span<const Tensor> gradients
     moment.roundingSeed = cast(step, DType::i64, loc) + Operand(double(roundingSeed) * 0x1p32, loc);
   for (size_t i = 0; i < params.size(); ++i) {
     const Scope parameter(params[i].name());
-    update(i, cast(gradients[i], DType::f32, loc), moment);
+    Moment own = moment;
+    if (params[i].dtype() == DType::bf16)
+      own.roundingSeed = seedOf(i, moment.roundingSeed, loc);
+    update(i, cast(gradients[i], DType::f32, loc), own);
   }
   return {norm, applied};
 }

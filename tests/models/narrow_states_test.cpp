@@ -8,6 +8,7 @@
 #include "test_files.h"
 
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -139,6 +140,46 @@ TEST(NarrowStates, theSeedAndTheStepDecideTheRounding) {
   };
   EXPECT_TRUE(bytesAfter(1, 2) == bytesAfter(1, 2));
   EXPECT_FALSE(bytesAfter(1, 2) == bytesAfter(2, 2));
+}
+
+/// Parameters of one shape are updated by one kernel, which is compiled once, and each is rounded by bits of its own,
+/// in the same step and in neighbouring ones.
+TEST(NarrowStates, equalParametersShareAKernelAndNoBits) {
+  const auto kernelsFor = [](int parameters, std::vector<std::string> *bits) {
+    std::vector<Parameter> all;
+    for (int i = 0; i < parameters; ++i)
+      all.emplace_back("w" + std::to_string(i), Shape{64, 64}, DType::bf16);
+    optim::Lion optimizer(all, {.weightDecay = 0}); // whose first update is the rate, whatever the step
+    FunctionOptions options;
+    options.threads = 1;
+    options.report = [](std::string_view) {};
+    Function function = compile(
+        "update",
+        [&](Tensor gradient, Tensor rate, Tensor step) {
+          return optimizer.step(sum(gradient), std::vector<Tensor>(all.size(), gradient), rate, step).norm;
+        },
+        options);
+    Array gradient({64, 64}); // equal ones: their updates differ by rounding alone
+    for (float &value : gradient.data<float>())
+      value = 1;
+    const auto arguments = [&](int step) { return std::vector{gradient, Array(1e-3f), Array(float(step))}; };
+    for (int step = 1; bits && step <= 3; ++step) {
+      for (const Parameter &w : all)
+        std::memset(w.raw(), 0, size_t(w.bytes()));
+      for (const State &state : optimizer.states())
+        std::memset(state.raw(), 0, size_t(state.bytes()));
+      function.call(arguments(step));
+      for (const Parameter &w : all)
+        bits->emplace_back(static_cast<const char *>(w.rawForReading()), size_t(w.bytes()));
+    }
+    return function.plan(arguments(1)).kernels.size();
+  };
+  std::vector<std::string> bits;
+  EXPECT_EQ(kernelsFor(6, nullptr), kernelsFor(3, &bits));
+  ASSERT_EQ(bits.size(), 9u);
+  for (size_t i = 0; i < bits.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      EXPECT_FALSE(bits[i] == bits[j]) << i << " and " << j;
 }
 
 class NarrowRuns : public testing::Test {
