@@ -683,7 +683,7 @@ def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, InferTypes, AttrSizedOper
   }];
 }
 
-def Tcc_MatmulGeluGradientOp : Tcc_Op<"matmul_gelu_gradient", [NoGradient, IsExpandable, InferTypes,
+def Tcc_MatmulGeluGradientOp : Tcc_Op<"matmul_gelu_gradient", [IsDifferentiable, IsExpandable, InferTypes,
     DeclareOpInterfaceMethods<StructuredOpInterface>]> {
   let isTraced = 0;
   let summary = "a matrix product times the slope of gelu at x: gelu_gradient of a product, rounded once";
@@ -695,7 +695,7 @@ def Tcc_MatmulGeluGradientOp : Tcc_Op<"matmul_gelu_gradient", [NoGradient, IsExp
   let assemblyFormat = [{ $a `,` $b (`transposed` $transpose_b^)? `at` $x attr-dict `:`
                           type($a) `,` type($b) `,` type($x) `->` type($result) }];
   let formula = "result = gelu_gradient(x, a·b)";
-  let gradientFormula = "none: no gradient of a gradient goes through it";
+  let gradientFormula = "that of the formula";
   let example = [{
     %a = tcc.constant dense<[[1.0, 2.0]]> : tensor<1x2xf32>
     %b = tcc.constant dense<[[1.0], [0.5]]> : tensor<2x1xf32>
@@ -740,7 +740,7 @@ def Tcc_FlashAttentionOp : Tcc_Op<"flash_attention", [IsDifferentiable, IsExpand
   }];
 }
 
-class Tcc_AttentionGradient<string mnemonic> : Tcc_Op<mnemonic, [NoGradient, IsExpandable, InferTypes,
+class Tcc_AttentionGradient<string mnemonic> : Tcc_Op<mnemonic, [IsDifferentiable, IsExpandable, InferTypes,
     AttrSizedOperandSegments, DeclareOpInterfaceMethods<NarrowableOpInterface, ["narrows"]>,
     DeclareOpInterfaceMethods<StructuredOpInterface>]> {
   let isTraced = 0;
@@ -762,7 +762,7 @@ def Tcc_FlashAttentionBackwardOp : Tcc_AttentionGradient<"flash_attention_backwa
     flash_attention's. }];
   let results = (outs Tcc_FloatTensor:$dQ, Tcc_FloatTensor:$dK, Tcc_FloatTensor:$dV);
   let formula = "dQ, dK, dV of flash_attention";
-  let gradientFormula = "none: no gradient of a gradient goes through it";
+  let gradientFormula = "that of the formulas, through materialised probabilities";
   let example = [{
     %q = tcc.constant dense<1.0> : tensor<1x1x1x1xf32>
     %k = tcc.constant dense<0.0> : tensor<1x2x1x1xf32>
@@ -784,7 +784,7 @@ def Tcc_FlashAttentionPackedGradientOp : Tcc_AttentionGradient<"flash_attention_
     flash_attention_packed_gradient_c2: k has as many rows as q. The other constraints are flash_attention's. }];
   let results = (outs Tcc_FloatTensor:$packed);
   let formula = "packed = dQ, dK, dV of flash_attention, joined along their third dimension";
-  let gradientFormula = "none: no gradient of a gradient goes through it";
+  let gradientFormula = "that of the formulas, through materialised probabilities";
   let example = [{
     %q = tcc.constant dense<1.0> : tensor<1x2x1x1xf32>
     %k = tcc.constant dense<0.0> : tensor<1x2x1x1xf32>

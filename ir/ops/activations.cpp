@@ -73,6 +73,12 @@ Value geluArgument(Scalars &s, Value x, Value square) {
 
 } // namespace
 
+Value held(Emit &b, Value x, double bound) {
+  RankedTensorType type = tensorType(x);
+  Value upper = b.constant(bound, type), lower = b.constant(-bound, type);
+  return b.select(b.compare(Predicate::gt, x, upper), upper, b.select(b.compare(Predicate::lt, x, lower), lower, x));
+}
+
 /// 1 / (1 + e^-x) as e^-|x|, or 1, times 1 / (1 + e^-|x|). |x| is x times a sign that is constant for gradients, since
 /// the gradient of |x| at 0 would be 0.
 Value sigmoid(Emit &b, Value x) {
@@ -110,10 +116,7 @@ Value GeluGradientOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands
 // gelu'' = s·(1 - s)·((2u)'·(2 + x·(2u)'·(1 - 2s)) + x·(2u)'').
 SmallVector<Value> GeluGradientOp::gradient(Emit &b, ValueRange dr) {
   Type element = tensorType(getX()).getElementType();
-  Value x = b.cast(getX(), b.f32());
-  RankedTensorType type = tensorType(x);
-  Value bound = b.constant(geluBound, type), lower = b.constant(-geluBound, type);
-  x = b.select(b.compare(Predicate::lt, x, bound), b.select(b.compare(Predicate::gt, x, lower), x, lower), bound);
+  Value x = held(b, b.cast(getX(), b.f32()), geluBound);
   Value square = b.mul(x, x), argument = b.mul(x, b.add(b.mul(square, geluCubic), geluLinear));
   Value left = sigmoid(b, argument), right = sigmoid(b, b.neg(argument));
   Value first = b.add(b.mul(square, 3 * geluCubic), geluLinear), second = b.mul(x, 6 * geluCubic);

@@ -7,4 +7,7 @@ namespace tcc {
 /// 1 / (1 + e^-x) of an f32 tensor; nothing overflows or cancels, in the gradient neither.
 mlir::Value sigmoid(Emit &b, mlir::Value x);
 
+/// x, held between -bound and bound for values and gradients; NaN stays.
+mlir::Value held(Emit &b, mlir::Value x, double bound);
+
 } // namespace tcc

@@ -1,6 +1,7 @@
 // Attention as one op, forward and backward, and both in terms of primitives for a target without kernels for a case.
 #include "ir/ops/attention.h"
 #include "ir/ops/dropout.h"
+#include "ir/ops/expansion.h"
 #include "ir/ops/shapes.h"
 #include <limits>
 
@@ -122,12 +123,14 @@ public:
     return {out, b.reshape(lse, {sizes.batch, sizes.heads, sizes.queries})};
   }
 
-  /// exp(scores - lse), 0 where hidden; [B, H, T, S] f32.
+  /// exp(scores - lse), 0 where hidden; [B, H, T, S] f32. Scores are hidden before the exponential too: its own
+  /// gradient would be 0 times what a hidden score overflows to.
   Value probabilities(Value lse) {
     ArrayRef<int64_t> shape = tensorType(scores).getShape();
     if (sizes.keys == 0 || mask.hidesWholeRows(sizes.queries, sizes.keys))
       lse = b.select(isFinite(lse), lse, b.zeros(tensorType(lse)));
-    return hide(b.exp(b.sub(scores, b.broadcast(column(lse), shape))), 0);
+    Value masked = hide(scores, -std::numeric_limits<double>::infinity());
+    return hide(b.exp(b.sub(masked, b.broadcast(column(lse), shape))), 0);
   }
 
   /// dQ, dK, dV of P and of the gradient with respect to P, where `delta` [B, H, T] is taken off each row of the
@@ -342,6 +345,10 @@ SmallVector<Value> FlashAttentionBackwardOp::expand(Emit &b) {
   return expandGradient(b, *this);
 }
 
+SmallVector<Value> FlashAttentionBackwardOp::gradient(Emit &b, ValueRange dResults) {
+  return gradientOfExpansion(b, *this, dResults);
+}
+
 void FlashAttentionOp::keepResultType() {} // out has q's type, whatever that is
 void FlashAttentionBackwardOp::keepResultType() {}
 void FlashAttentionPackedGradientOp::keepResultType() {}
@@ -378,6 +385,10 @@ LogicalResult FlashAttentionPackedGradientOp::inferReturnTypes(MLIRContext *, st
 
 SmallVector<Value> FlashAttentionPackedGradientOp::expand(Emit &b) {
   return {b.create<ConcatOp>(ValueRange(expandGradient(b, *this)), 2)};
+}
+
+SmallVector<Value> FlashAttentionPackedGradientOp::gradient(Emit &b, ValueRange dResults) {
+  return gradientOfExpansion(b, *this, dResults);
 }
 
 SmallVector<StridedView, 2> FlashAttentionPackedGradientOp::operandViews(const ViewLimits &) {

@@ -1,5 +1,5 @@
 // Elementwise primitives: per op its inference, folding, gradient and scalar computation, in this order.
-#include "ir/emit.h"
+#include "ir/ops/activations.h"
 #include "ir/ops/constants.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -129,12 +129,15 @@ Value RsqrtOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type 
   return arith::DivFOp::create(b, loc, literal(b, loc, type, 1), math::SqrtOp::create(b, loc, operands[0]));
 }
 
-// 4e / (1 + e)^2 with e = e^-2|x|: 1 - y·y would be 0 where y rounds to 1.
+// 4e / (1 + e)^2 with e = e^-2|x|: 1 - y·y would be 0 where y rounds to 1. |x| is x times a sign that is constant for
+// gradients, since the gradient of |x| at 0 is 0, which is not that of what stands here.
 SmallVector<Value> TanhOp::gradient(Emit &b, ValueRange dy) {
   Type element = tensorType(getX()).getElementType();
   Value x = b.cast(getX(), b.f32());
-  Value e = b.exp(b.mul(b.create<AbsOp>(x), -2));
-  Value r = b.div(b.constant(2, tensorType(x)), b.add(e, 1));
+  RankedTensorType type = tensorType(x);
+  Value negative = b.compare(Predicate::lt, x, b.zeros(type));
+  Value e = b.exp(b.mul(x, b.select(negative, b.constant(2, type), b.constant(-2, type))));
+  Value r = b.div(b.constant(2, type), b.add(e, 1));
   return {b.cast(b.mul(b.cast(dy[0], b.f32()), b.mul(b.mul(e, r), r)), element)};
 }
 Value TanhOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
@@ -155,8 +158,10 @@ Value CosOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
   return math::CosOp::create(b, loc, operands[0]);
 }
 
-SmallVector<Value> ErfOp::gradient(Emit &b, ValueRange dy) { // in f32: 2/sqrt(pi) is no 16-bit number
-  Value x = b.cast(getX(), b.f32());
+// In f32: 2/sqrt(pi) is no 16-bit number. Beyond 32 e^-x² is 0 in every format; x is held there, so that the slope's
+// own gradient does not multiply that 0 by an infinite x.
+SmallVector<Value> ErfOp::gradient(Emit &b, ValueRange dy) {
+  Value x = held(b, b.cast(getX(), b.f32()), 32);
   Value slope = b.mul(b.exp(b.neg(b.mul(x, x))), 2 * std::numbers::inv_sqrtpi);
   return {b.cast(b.mul(b.cast(dy[0], b.f32()), slope), tensorType(getX()).getElementType())};
 }
@@ -213,7 +218,7 @@ OpFoldResult DivOp::fold(FoldAdaptor adaptor) {
 SmallVector<Value> DivOp::gradient(Emit &b, ValueRange dy) {
   DenseElementsAttr numerator;
   if (matchPattern(getLhs(), m_Constant(&numerator)) && isSplat(numerator, 1.0)) // 1 / x: no further division
-    return {Value(), b.neg(b.mul(b.mul(dy[0], getResult()), getResult()))};
+    return {b.mul(dy[0], getResult()), b.neg(b.mul(b.mul(dy[0], getResult()), getResult()))};
   // The quotient is divided, not dy: 0 / tiny has the gradient 0, where dy / tiny would be infinite.
   return {b.div(dy[0], getRhs()), b.neg(b.mul(dy[0], b.div(getResult(), getRhs())))};
 }

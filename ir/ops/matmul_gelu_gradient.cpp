@@ -1,5 +1,5 @@
 // A product times the slope of GELU: what a library can do to a product's sums before it rounds them.
-#include "ir/emit.h"
+#include "ir/ops/expansion.h"
 #include "ir/ops/shapes.h"
 
 using namespace mlir;
@@ -25,6 +25,10 @@ SmallVector<Value> MatmulGeluGradientOp::expand(Emit &b) {
   Value sums = b.matmul(getA(), getB(), false, getTransposeB(), b.f32());
   auto slopes = b.create<GeluGradientOp>(tensorType(sums), b.cast(getX(), b.f32()), sums);
   return {b.cast(slopes, tensorType(getX()).getElementType())};
+}
+
+SmallVector<Value> MatmulGeluGradientOp::gradient(Emit &b, ValueRange dResults) {
+  return gradientOfExpansion(b, *this, dResults);
 }
 
 /// x is read as it lies, whatever its shape: rows of a batch are rows of the matrix.

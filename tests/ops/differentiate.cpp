@@ -28,15 +28,20 @@ void sweepBack(ArrayRef<Operation *> ops, Emit &emit, DenseMap<Value, Value> &gr
   }
 }
 
-/// Expands the tcc.gradient that rules of ops with bodies write.
+} // namespace
+
+// Rules of ops with bodies write some too.
 void expandGradients(func::FuncOp function) {
   for (bool found = true; found;) {
     found = false;
     function.walk([&](GradientOp op) {
       SmallVector<Operation *> ops;
+      DenseSet<Value> active(op.getWrt().begin(), op.getWrt().end());
       for (Operation &each : *op->getBlock())
-        if (each.isBeforeInBlock(op))
+        if (each.isBeforeInBlock(op) && llvm::any_of(each.getOperands(), [&](Value v) { return active.contains(v); })) {
+          active.insert(each.result_begin(), each.result_end());
           ops.push_back(&each);
+        }
       OpBuilder builder(op);
       Emit emit(builder, op.getLoc());
       DenseMap<Value, Value> gradients = {{op.getLoss(), emit.constant(1, tensorType(op.getLoss()))}};
@@ -49,8 +54,6 @@ void expandGradients(func::FuncOp function) {
     });
   }
 }
-
-} // namespace
 
 void decomposeAll(func::FuncOp function) {
   SmallVector<CompositeOpInterface> work;

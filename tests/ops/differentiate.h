@@ -12,4 +12,7 @@ void decomposeAll(mlir::func::FuncOp function);
 /// for each y of a float type, one `dx` for each x of a float type, zeros where no gradient flows.
 void differentiate(mlir::func::FuncOp function);
 
+/// Replaces each tcc.gradient of the function by what it stands for.
+void expandGradients(mlir::func::FuncOp function);
+
 } // namespace tcc::test

@@ -11,6 +11,7 @@ namespace {
 
 constexpr double epsilon = 1e-6, absoluteTolerance = 1e-5, relativeTolerance = 1e-3;
 constexpr int64_t elementLimit = 120; // of all float inputs of a case, each of which costs two runs
+constexpr int64_t highOrderLimit = 60, highOrderCases = 3; // of an op, in each higher order
 
 bool isFloat(const RefTensor &tensor) {
   return isa<FloatType>(tensor.element());
@@ -49,18 +50,27 @@ std::vector<RefTensor> smoothInputs(func::FuncOp function, const OpCase &opCase)
   return inputs;
 }
 
-/// Compares each gradient element with (loss(x + eps) - loss(x - eps)) / (2 eps).
-void checkCase(MLIRContext &context, const OpCase &opCase) {
+/// Compares each element of the gradient of order `order` with (loss(x + eps) - loss(x - eps)) / (2 eps), the loss
+/// being a sum of random multiples of the gradients of the order before, or of the results.
+void checkCase(MLIRContext &context, const OpCase &opCase, int order = 1) {
   std::string messages;
   OwningOpRef<ModuleOp> forward = parseText(context, opCase.text, messages);
   OwningOpRef<ModuleOp> backward = parseText(context, opCase.text, messages);
   ASSERT_TRUE(forward && backward) << messages;
   func::FuncOp function = mainOf(*forward), gradient = mainOf(*backward);
+  std::vector<RefTensor> inputs = smoothInputs(function, opCase), weights;
   decomposeAll(gradient);
-  differentiate(gradient);
+  for (int i = 0; i < order; ++i)
+    differentiate(gradient);
+  if (order > 1)
+    decomposeAll(function);
+  for (int i = 1; i < order; ++i)
+    differentiate(function);
   ASSERT_TRUE(succeeded(verify(*backward))) << opCase.name;
 
-  std::vector<RefTensor> inputs = smoothInputs(function, opCase), weights, all = inputs;
+  for (Type type : function.getArgumentTypes().drop_front(inputs.size()))
+    inputs.push_back(randomTensor(cast<RankedTensorType>(type), 177 + inputs.size()));
+  std::vector<RefTensor> all = inputs;
   for (Type type : gradient.getArgumentTypes().drop_front(inputs.size()))
     weights.push_back(randomTensor(cast<RankedTensorType>(type), 77 + weights.size()));
   all.insert(all.end(), weights.begin(), weights.end());
@@ -82,7 +92,7 @@ void checkCase(MLIRContext &context, const OpCase &opCase) {
       x = middle;
       double numeric = (above - below) / (2 * epsilon);
       EXPECT_NEAR(analytic.data[i], numeric, absoluteTolerance + relativeTolerance * std::fabs(numeric))
-          << opCase.name << ": input " << number << ", element " << i;
+          << opCase.name << ": order " << order << ", input " << number << ", element " << i;
     }
   }
 }
@@ -114,6 +124,35 @@ TEST(Gradients, equalCentralDifferences) {
     }
     if (llvm::any_of(row.cases, [](const OpCase &opCase) { return opCase.differentiable; })) {
       EXPECT_GT(checked, 20) << row.op << " has no case that its gradient is checked with";
+    }
+  }
+}
+
+/// Rules are written in terms of ops with rules: what is a gradient's value need not have the gradient's own slope, as
+/// |x| in a rule has none at 0. Of each op the smallest cases in f32.
+TEST(Gradients, ofGradientsEqualCentralDifferences) {
+  auto context = makeContext();
+  for (const OpRow &row : opTable()) {
+    RegisteredOperationName name = *RegisteredOperationName::lookup(row.op, context.get());
+    if (name.hasTrait<NoGradient>())
+      continue;
+    std::vector<std::pair<int64_t, const OpCase *>> cases;
+    for (const OpCase &opCase : row.cases) {
+      std::string messages;
+      OwningOpRef<ModuleOp> module = parseText(*context, opCase.text, messages);
+      ASSERT_TRUE(module) << messages;
+      const int64_t elements = floatElements(mainOf(*module));
+      const bool is16Bit = StringRef(opCase.text).contains("f16"); // bf16 too
+      if (opCase.specials == Specials::none && opCase.differentiable && elements > 1 && elements <= highOrderLimit &&
+          !is16Bit)
+        cases.emplace_back(elements, &opCase);
+    }
+    llvm::stable_sort(cases, llvm::less_first());
+    for (auto [elements, opCase] : ArrayRef(cases).take_front(highOrderCases))
+      for (int order : {2, 3})
+        checkCase(*context, *opCase, order);
+    if (llvm::any_of(row.cases, [](const OpCase &opCase) { return opCase.differentiable; })) {
+      EXPECT_FALSE(cases.empty()) << row.op << " has no case that its gradients of higher order are checked with";
     }
   }
 }
