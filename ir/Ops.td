@@ -489,8 +489,9 @@ def Tcc_BroadcastOp : Tcc_Op<"broadcast", [IsDifferentiable, ViewOp, KernelBodyO
 def Tcc_ReshapeOp : Tcc_Op<"reshape", [IsDifferentiable, ViewOp, KernelBodyOp, SizedOpInterface]> {
   let hasOwnFunction = 1;
   let summary = "the same elements in row-major order under another shape";
-  let description = [{ reshape_c1: equal element counts. reshape_c2: beyond the common prefix at most one result size
-    is `?`, unless `like` gives them. }];
+  let description = [{ The result's last `?` follows from the element count, as in [a, b] to [?], which is [a · b].
+    reshape_c1: equal element counts. reshape_c2: other `?` of the result stand in the sizes that it begins with like
+    x, unless `like` gives them. }];
   let arguments = (ins Tcc_Tensor:$x, Optional<Tcc_Tensor>:$like);
   let results = (outs Tcc_Tensor:$result);
   let assemblyFormat = "$x (`like` $like^ `:` type($like))? attr-dict `:` type($x) `->` type($result)";
@@ -595,7 +596,7 @@ def Tcc_ReduceSumOp : Tcc_Reduction<"reduce_sum", Tcc_NumberTensor, [IsDifferent
   }];
 }
 def Tcc_ReduceMaxOp : Tcc_Reduction<"reduce_max", Tcc_NumberTensor, [IsDifferentiable]> {
-  let summary = "maximum over axes, -inf for none; NaN wins; equal maxima share the gradient";
+  let summary = "maximum over axes; of no elements -inf, or the least integer; NaN wins; equal maxima share the gradient";
   let formula = "result = max x over axes; NaN where one is NaN";
   let gradientFormula = "dx = dy, shared among equal maxima, 0 elsewhere; NaN for all that share a result with a NaN";
   let example = [{
@@ -957,8 +958,8 @@ def Tcc_LinearOp : Tcc_Op<"linear", [IsComposite, InferTypes]> {
 
 def Tcc_CrossEntropyOp : Tcc_Op<"cross_entropy", [IsComposite, InferTypes]> {
   let summary = "mean over rows of -log softmax(logits)[target]; rows whose target is negative do not count";
-  let description = [{ logits [..., V], targets [...], result a f32 scalar.
-    cross_entropy_c1: targets have the logits' shape without its last dim. }];
+  let description = [{ logits [..., V], targets [...], result a f32 scalar: NaN, the mean of nothing, where no row
+    counts. cross_entropy_c1: targets have the logits' shape without its last dim. }];
   let arguments = (ins Tcc_FloatTensor:$logits, Tcc_IntTensor:$targets);
   let results = (outs Tcc_FloatTensor:$result);
   let assemblyFormat = "$logits `,` $targets attr-dict `:` type($logits) `,` type($targets) `->` type($result)";

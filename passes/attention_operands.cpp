@@ -69,7 +69,7 @@ std::pair<int64_t, int64_t> batchAndHeads(const AttentionPattern &pattern) {
     layout = *before;
   }
   AxisRun parts = axes.leaves(heads);
-  int64_t first = parts.size() > 1 ? axes.size(parts[0]) : 1;
+  int64_t first = parts.size() > 1 ? std::max<int64_t>(axes.size(parts[0]), 1) : 1;
   return {first, batch[0] / first};
 }
 
@@ -159,7 +159,7 @@ bool ungroup(Emit &emit, HeadMatrices k, HeadMatrices v, std::pair<int64_t, int6
   Axes axesOfK, axesOfV;
   std::optional<RepeatedHeads> keys = belowRepetition(axesOfK, k, batch);
   std::optional<RepeatedHeads> values = belowRepetition(axesOfV, v, batch);
-  if (!keys || !values || keys->times != values->times)
+  if (!keys || !values || keys->times != values->times || keys->times == 0)
     return false;
   ArrayRef<int64_t> shape = tensorType(k.value).getShape();
   int64_t width = shape[shape.size() - (k.swapped ? 2 : 1)], rows = shape[shape.size() - (k.swapped ? 1 : 2)];
@@ -192,7 +192,7 @@ Value withoutFactor(Emit &emit, LiteralRows &rows, Value x, double &scale) {
   if (!factor || !(isExact || tensorType(x).getElementType().isF32()))
     return x;
   double joined = isa<MulOp>(op) ? scale * *factor : scale / *factor;
-  if (!std::isfinite(joined) || isNamedByGradient(op->getOperand(literal)))
+  if (!std::isfinite(static_cast<float>(joined)) || isNamedByGradient(op->getOperand(literal)))
     return x;
   scale = joined;
   Value result = op->getOperand(1 - literal);

@@ -56,7 +56,12 @@ std::optional<AxisLayout> Axes::reshaped(const AxisLayout &layout, llvm::ArrayRe
         return std::nullopt;
       unsigned axis = rest.pop_back_val();
       int64_t have = axes[axis].size;
-      if (missing % have == 0) {
+      if (missing == have) {
+        run.push_back(axis);
+        missing = 1;
+      } else if (missing == 0 || have == 0) { // tensors without elements: no size follows from the others
+        return std::nullopt;
+      } else if (missing % have == 0) {
         run.push_back(axis);
         missing /= have;
       } else if (have % missing == 0) {

@@ -14,10 +14,10 @@ using AxisLayout = llvm::SmallVector<AxisRun, 4>; // of each dim
 
 class Axes {
 public:
-  /// A layout with an axis of its own for each dim. Sizes are positive.
+  /// A layout with an axis of its own for each dim.
   AxisLayout fresh(llvm::ArrayRef<int64_t> shape);
   /// The layout of the same elements, in row-major order, under `shape`; nothing where a dim would hold a part of an
-  /// axis that no split can give, as for 6 = 2·3 under 3·2.
+  /// axis that no split can give, as for 6 = 2·3 under 3·2, or where dims of size 0 leave open which is which.
   std::optional<AxisLayout> reshaped(const AxisLayout &layout, llvm::ArrayRef<int64_t> shape);
   /// The unsplit axes that a run stands for now.
   AxisRun leaves(llvm::ArrayRef<unsigned> run) const;

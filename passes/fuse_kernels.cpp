@@ -384,7 +384,26 @@ FailureOr<SmallVector<Value>> storedByKernels(func::FuncOp function, const Pipel
   return Fuser(function, options).stored(narrow);
 }
 
+/// 8-bit floats are of the language, the interpreter and custom code alone.
+static LogicalResult refuseEightBit(func::FuncOp function, StringRef target) {
+  auto eightBit = [](Value value) {
+    auto type = dyn_cast<FloatType>(tensorType(value).getElementType());
+    return type && type.getWidth() == 8;
+  };
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    if (isa<CustomOp>(op))
+      continue;
+    for (ValueRange values : {ValueRange(op.getOperands()), ValueRange(op.getResults())})
+      if (auto found = llvm::find_if(values, eightBit); found != values.end())
+        return op.emitOpError() << "is of " << tensorType(*found).getElementType() << ", for which target '" << target
+                                << "' has no code; it has f32, bf16, f16, i1, i32 and i64, and --run=reference all";
+  }
+  return success();
+}
+
 LogicalResult fuseKernels(func::FuncOp function, const PipelineOptions &options) {
+  if (failed(refuseEightBit(function, options.target.name)))
+    return failure();
   return Fuser(function, options).run();
 }
 

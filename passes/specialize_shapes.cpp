@@ -126,9 +126,22 @@ LogicalResult specialize(Operation *op, const Before &written) {
   return success();
 }
 
+/// The sizes given may break a constraint that the `?` could not.
+LogicalResult specializeAndVerify(Operation *op, const Before &before) {
+  if (auto reshape = dyn_cast<ReshapeOp>(op); reshape && !reshape.getLike()) {
+    RankedTensorType from = tensorType(reshape.getX()), to = tensorType(reshape.getResult());
+    if (!resolveReshape(before.lookup(op), to.getShape(), from.getShape()))
+      return op->emitOpError() << "cannot make " << typeText(to) << " of the " << from.getNumElements()
+                               << " elements of " << typeText(from) << " (reshape_c1)";
+  }
+  if (failed(specialize(op, before)))
+    return failure();
+  return isa<BodyOpInterface, CustomOp>(op) ? success() : op->getName().verifyInvariants(op);
+}
+
 LogicalResult specialize(Block &block, const Before &before) {
   for (Operation &op : block.without_terminator()) {
-    if (failed(specialize(&op, before)))
+    if (failed(specializeAndVerify(&op, before)))
       return failure();
     if (auto sized = dyn_cast<SizedOpInterface>(op))
       sized.getLikeMutable().clear();

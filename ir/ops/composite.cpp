@@ -194,11 +194,12 @@ SmallVector<Value> CrossEntropyOp::decompose(Emit &b) {
   Value invalid = b.constant(std::numeric_limits<double>::quiet_NaN(), column);
   losses = b.mul(losses, b.select(known, b.constant(1, column), invalid));
 
-  // The count comes from the targets alone, so the gradient of the logits does not wait for the loss.
+  // The count comes from the targets alone, so the gradient of the logits does not wait for the loss. The sum is
+  // divided, not its terms: of no rows at all it is 0 / 0 too, as where no row counts.
   Value counts = b.compare(Predicate::ge, targets, b.zeros(tensorType(targets)));
   Value count = b.reduceSum(b.cast(counts, b.f32()), {0});
-  Value shares = b.div(b.select(counts, losses, b.zeros(tensorType(losses))), b.broadcast(count, {rows, 1}));
-  return {b.reshape(b.reduceSum(shares, {0}), {})};
+  Value total = b.reduceSum(b.select(counts, losses, b.zeros(tensorType(losses))), {0});
+  return {b.reshape(b.div(total, count), {})};
 }
 
 LogicalResult DropoutOp::verify() {

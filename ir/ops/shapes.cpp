@@ -9,31 +9,31 @@ std::optional<SmallVector<int64_t>> resolveReshape(ArrayRef<int64_t> from, Array
                                                    ArrayRef<int64_t> actual) {
   SmallVector<int64_t> shape(to);
   size_t prefix = 0;
-  while (prefix < from.size() && prefix < to.size() && from[prefix] == to[prefix]) {
-    shape[prefix] = actual[prefix];
+  while (prefix < from.size() && prefix < to.size() && from[prefix] == to[prefix])
     ++prefix;
-  }
-  int64_t unknown = -1, known = 1;
-  for (size_t i = prefix; i < shape.size(); ++i) {
-    if (!ShapedType::isDynamic(shape[i])) {
-      known *= shape[i];
-      continue;
+  // The last `?` makes up the element count; those before it must stand in the common prefix.
+  std::optional<size_t> last;
+  for (size_t i = 0; i < to.size(); ++i)
+    if (ShapedType::isDynamic(to[i])) {
+      if (last && *last >= prefix)
+        return std::nullopt;
+      if (i < prefix)
+        shape[i] = actual[i];
+      last = i;
     }
-    if (unknown >= 0)
-      return std::nullopt;
-    unknown = i;
-  }
-  if (unknown < 0)
-    return shape;
-  int64_t elements = 1;
-  for (size_t i = prefix; i < actual.size(); ++i) {
-    if (ShapedType::isDynamic(actual[i]))
-      return shape; // still unknown
-    elements *= actual[i];
-  }
-  if (known == 0 || elements % known != 0)
+  if (!last || llvm::any_of(actual, ShapedType::isDynamic))
+    return shape; // known, or still unknown
+  // Sizes that both have are left out: one of them may be 0.
+  int64_t elements = 1, known = 1;
+  for (size_t i = 0; i < actual.size(); ++i)
+    elements *= i >= prefix || i == *last ? actual[i] : 1;
+  for (size_t i = prefix; i < shape.size(); ++i)
+    known *= i == *last ? 1 : shape[i];
+  if (known == 0) // any size would do: the operand's own, if that is it
+    return *last < prefix ? std::optional(shape) : std::nullopt;
+  if (elements % known != 0)
     return std::nullopt;
-  shape[unknown] = elements / known;
+  shape[*last] = elements / known;
   return shape;
 }
 

@@ -9,9 +9,9 @@ inline bool sameSize(int64_t a, int64_t b) {
   return a == b || mlir::ShapedType::isDynamic(a) || mlir::ShapedType::isDynamic(b);
 }
 
-/// The static shape of a reshape whose operand was `from` (perhaps with `?`) and is now `actual`: `?` in the common
-/// prefix of `from` and `to` are the same dims, one further `?` follows from the element count. Nothing if that does
-/// not determine it; sizes stay `?` where `actual` has one.
+/// The static shape of a reshape whose operand was `from` (perhaps with `?`) and is now `actual`: the last `?` of `to`
+/// follows from the element count, those before it stand in the common prefix of `from` and `to` and are the same dims.
+/// Nothing if that does not determine it; sizes stay `?` where `actual` has one.
 std::optional<llvm::SmallVector<int64_t>> resolveReshape(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to,
                                                          llvm::ArrayRef<int64_t> actual);
 

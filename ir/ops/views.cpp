@@ -45,9 +45,13 @@ LogicalResult ReshapeOp::verify() {
   if (from.hasStaticShape() && to.hasStaticShape() && from.getNumElements() != to.getNumElements())
     return emitOpError() << typeText(from) << " has " << from.getNumElements() << " elements and " << typeText(to)
                          << " has " << to.getNumElements() << " (reshape_c1)";
-  if (!getLike() && !resolveReshape(from.getShape(), to.getShape(), from.getShape()))
+  if (!getLike() && !resolveReshape(from.getShape(), to.getShape(), from.getShape())) {
+    if (to.getNumDynamicDims() == 1)
+      return emitOpError() << "cannot make " << typeText(to) << " of the " << from.getNumElements() << " elements of "
+                           << typeText(from) << " (reshape_c1)";
     return emitOpError() << "more than one '?' of " << typeText(to) << " cannot be derived from " << typeText(from)
                          << " (reshape_c2)";
+  }
   return getLike() ? verifyLike(*this, getLike(), to, "reshape_c2") : success();
 }
 

@@ -136,8 +136,9 @@ void addLoss(Registry &registry) {
       bool known = target >= 0 && target < static_cast<double>(columns);
       double loss =
           known ? logSumExp(row, row[static_cast<int64_t>(target)]) : std::numeric_limits<double>::quiet_NaN();
-      result.data[0] += (target >= 0 ? loss : 0) / count; // no row counts: 0 / 0 = NaN
+      result.data[0] += target >= 0 ? loss : 0;
     }
+    result.data[0] /= count; // no row counts: 0 / 0 = NaN
   });
 }
 

@@ -1,4 +1,5 @@
 // The interpreter itself: modes, `?` sizes, kernels, refusals, random bits, rounding, and the comparison rule.
+#include "tests/ops/differentiate.h"
 #include "tests/ops/op_table.h"
 #include "tests/ops/random_elements.h"
 #include "llvm/ADT/APFloat.h"
@@ -48,6 +49,24 @@ TEST_F(Interpreter, castsRoundInOneModeAlone) {
   RefTensor x = tensor({2}, {1.00390625, 3.14159});
   EXPECT_EQ(run(text, x)[0].data, x.data);
   EXPECT_EQ(run(text, x, RefMode::rounding)[0].data, (Data{1.0, 3.140625})); // a tie goes to even
+}
+
+/// The mean of nothing, whether there is no row or none counts; as the composite and as its decomposition.
+TEST_F(Interpreter, theLossOfNoRowIsNan) {
+  for (const int64_t rows : {0, 2}) {
+    const std::string logits = "tensor<" + std::to_string(rows) + "x3xf32>",
+                      targets = "tensor<" + std::to_string(rows) + "xi32>";
+    const std::string text = "func.func @main(%x: " + logits + ", %t: " + targets +
+                             ") -> tensor<f32> {\n  %r = tcc.cross_entropy %x, %t : " + logits + ", " + targets +
+                             " -> tensor<f32>\n  return %r : tensor<f32>\n}";
+    const std::vector<RefTensor> inputs = {tensor({rows, 3}, Data(static_cast<size_t>(3 * rows), 1)),
+                                           tensor({rows}, Data(static_cast<size_t>(rows), -1), "i32")};
+    EXPECT_TRUE(std::isnan(run(text, inputs)[0].data[0])) << rows;
+    decomposeAll(mainOf(*module));
+    FailureOr<std::vector<RefTensor>> decomposed = interpret(mainOf(*module), inputs, RefMode::exact, error);
+    ASSERT_TRUE(succeeded(decomposed)) << error;
+    EXPECT_TRUE(std::isnan((*decomposed)[0].data[0])) << rows;
+  }
 }
 
 TEST_F(Interpreter, sumsAccumulateWideAndRoundOnce) {

@@ -317,6 +317,7 @@ OpRow reshapeRow() {
        {"2x3x4", "", "4x3x2"},
        {"33", "", "33x1"}},
       {error("reshape_c1", {"tensor<6xf32>"}, "%r = tcc.reshape %a : tensor<6xf32> -> tensor<5xf32>"),
+       error("reshape_c1", {"tensor<6xf32>"}, "%r = tcc.reshape %a : tensor<6xf32> -> tensor<?x4xf32>"),
        error("reshape_c2", {"tensor<6x?xf32>"}, "%r = tcc.reshape %a : tensor<6x?xf32> -> tensor<?x?xf32>")});
 }
 
@@ -760,7 +761,9 @@ OpRow attentionRow() {
                                                   {"2x2x5x4", "2x2x5x4", true},
                                                   {"2x3x17x16", "2x3x17x16", true},
                                                   {"33x16", "33x16", true},
-                                                  {"0x4x8", "0x4x8", true}})
+                                                  {"0x4x8", "0x4x8", true},
+                                                  {"5x0", "5x0", false},
+                                                  {"2x3x0", "2x3x0", true}})
     for (const std::string &element : floats) {
       std::string q = tensor(sample.q, element), k = tensor(sample.k, element);
       addCase(row.cases, "attention/" + sample.q + "/" + sample.k + (sample.causal ? "/causal/" : "/") + element,
@@ -793,6 +796,8 @@ const std::vector<FlashSample> flashSamples = {{"1x7x2x4", "1x7x2x4", "diagonal 
                                                {"1x65x2x8", "1x65x1x8", "diagonal 0 "},
                                                {"0x4x2x8", "0x4x2x8", "diagonal 0 "},
                                                {"1x3x2x4", "1x0x2x4", ""},
+                                               {"1x5x2x0", "1x5x2x0", "diagonal 0 "},
+                                               {"2x3x2x0", "2x4x1x0", ""},
                                                {"2x17x2x4", "2x19x1x4", "", "rate 0.3 stream 5 "},
                                                {"2x18x2x4", "2x18x2x4", "diagonal 0 ", "rate 0.5 stream 70000 "}};
 
