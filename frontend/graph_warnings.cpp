@@ -1,6 +1,7 @@
 // One rule a function; all read the parsed graph and point into its text.
 #include "frontend/graph_warnings.h"
 #include "frontend/graph_explain.h"
+#include "frontend/graph_literals.h"
 #include "frontend/graph_values.h"
 #include "ir/host_ops.h"
 #include "llvm/ADT/StringSet.h"
@@ -11,7 +12,7 @@ namespace tcc {
 namespace {
 
 constexpr const char *unusedArgument = "unused-argument", *unusedValue = "unused-value", *staleState = "stale-state",
-                     *narrowing = "narrowing";
+                     *narrowing = "narrowing", *literalRange = "literal-range", *inexactIota = "inexact-iota";
 
 constexpr WarningInfo table[] = {
     {unusedArgument, "an argument that no op uses"},
@@ -19,6 +20,8 @@ constexpr WarningInfo table[] = {
     {staleState, "a state that is never updated, though others are"},
     {narrowing, "an i64 of which only 32 bits count"},
     {slowDtype, "a --dtype= that the target has no instructions for"},
+    {literalRange, "a literal beyond the largest number of its type"},
+    {inexactIota, "coordinates that their element type does not tell apart"},
 };
 
 struct Warning {
@@ -30,7 +33,7 @@ struct Warning {
 class Finder {
 public:
   Finder(func::FuncOp function, StringRef text, StringRef file)
-      : function(function), file(file), lines({text.data(), text.size()}) {
+      : function(function), text(text), file(file), lines({text.data(), text.size()}) {
     if (std::optional<GraphOutline> found = outlineGraph({text.data(), text.size()}))
       outline = std::move(*found);
   }
@@ -43,6 +46,8 @@ public:
       checkUses(op);
       checkWidth(op);
     }
+    function.walk([&](ConstantOp op) { checkLiteral(op); });
+    function.walk([&](IotaOp op) { checkCoordinates(op); });
     llvm::stable_sort(warnings, [](const Warning &a, const Warning &b) {
       return std::pair(a.place.line, a.place.column) < std::pair(b.place.line, b.place.column);
     });
@@ -101,8 +106,38 @@ private:
       warnings.push_back({narrowing, placeOf(op), "`cast` narrows i64 to i32; values beyond 32 bits change"});
   }
 
+  void checkLiteral(ConstantOp op) {
+    const std::optional<LiteralProblem> problem = numberBeyondType(op, text, lines);
+    if (problem)
+      warnings.push_back({literalRange,
+                          placeOf({text.slice(problem->range.begin, problem->range.end).str(), problem->range}),
+                          problem->message});
+  }
+  static std::string typeName(Type type) {
+    std::string name;
+    llvm::raw_string_ostream(name) << type;
+    return name;
+  }
+
+  /// Coordinates count up from 0; floats hold each integer up to a power of two.
+  void checkCoordinates(IotaOp op) {
+    RankedTensorType type = tensorType(op.getResult());
+    const int64_t size = type.getDimSize(op.getDim());
+    auto element = dyn_cast<FloatType>(type.getElementType());
+    if (!element || ShapedType::isDynamic(size))
+      return;
+    const int64_t exact = int64_t(1) << APFloat::semanticsPrecision(element.getFloatSemantics());
+    TextPlace place = tcc::placeOf(op.getLoc());
+    place.length = static_cast<unsigned>(op->getName().getStringRef().size());
+    if (size - 1 > exact)
+      warnings.push_back({inexactIota, place,
+                          "`iota` counts to " + std::to_string(size - 1) + ", and " + typeName(element) +
+                              " holds every integer only up to " + std::to_string(exact) +
+                              "; coordinates above are rounded"});
+  }
+
   func::FuncOp function;
-  StringRef file;
+  StringRef text, file;
   LineIndex lines;
   GraphOutline outline;
   llvm::StringSet<> updated;

@@ -721,7 +721,8 @@ def Tcc_FlashAttentionOp : Tcc_Op<"flash_attention", [IsDifferentiable, IsExpand
     seed, stream and first; lse is that of the undropped row.
     flash_attention_c1: q, k and v have rank 4, one element type, equal B and d; v has k's type.
     flash_attention_c2: k's heads divide q's. flash_attention_c3: a window is positive and needs a diagonal.
-    flash_attention_c4: rate, stream and seed stand together, `first` with them; 0 <= rate < 1. }];
+    flash_attention_c4: rate, stream and seed stand together, `first` with them; 0 <= rate < 1.
+    flash_attention_c5: the scale is finite in f32. }];
   let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v, Optional<Tcc_IntScalar>:$seed,
                        Optional<Tcc_IndexScalar>:$first, F64Attr:$scale, OptionalAttr<I64Attr>:$diagonal,
                        OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$rate, OptionalAttr<I64Attr>:$stream);
@@ -903,7 +904,8 @@ def Tcc_ReduceMeanOp : Tcc_Op<"reduce_mean", [IsComposite, InferTypes]> {
 
 def Tcc_LayerNormOp : Tcc_Op<"layer_norm", [IsComposite, AllTypesMatch<["x", "result"]>]> {
   let summary = "(x - mean) / sqrt(variance + eps) · weight + bias over the last dim (Ba et al. 2016)";
-  let description = [{ layer_norm_c1: weight and bias have x's last size. }];
+  let description = [{ layer_norm_c1: weight and bias have x's last size. layer_norm_c2: eps is at least 0, and finite
+    in f32. }];
   let arguments = (ins Tcc_FloatTensor:$x, Tcc_FloatTensor:$weight, Tcc_FloatTensor:$bias,
                        DefaultValuedAttr<F64Attr, "1e-5">:$eps);
   let results = (outs Tcc_FloatTensor:$result);
@@ -923,7 +925,7 @@ def Tcc_LayerNormOp : Tcc_Op<"layer_norm", [IsComposite, AllTypesMatch<["x", "re
 
 def Tcc_RmsNormOp : Tcc_Op<"rms_norm", [IsComposite, AllTypesMatch<["x", "result"]>]> {
   let summary = "x / sqrt(mean(x²) + eps) · weight over the last dim (Zhang and Sennrich 2019)";
-  let description = [{ rms_norm_c1: weight has x's last size. }];
+  let description = [{ rms_norm_c1: weight has x's last size. rms_norm_c2: eps is at least 0, and finite in f32. }];
   let arguments = (ins Tcc_FloatTensor:$x, Tcc_FloatTensor:$weight, DefaultValuedAttr<F64Attr, "1e-5">:$eps);
   let results = (outs Tcc_FloatTensor:$result);
   let assemblyFormat = "$x `,` $weight attr-dict `:` type($x) `,` type($weight)";
@@ -979,7 +981,8 @@ def Tcc_AttentionOp : Tcc_Op<"attention", [IsComposite, AllTypesMatch<["q", "res
   let hasOwnFunction = 1;
   let summary = "softmax(scale · q·kᵀ, masked) · v";
   let description = [{ q [batch..., T, d], k and v [batch..., S, d]. With `causal`, query t sees keys 0..t.
-    attention_c1: k and v have q's batch and head size. attention_c2: causal needs T = S. }];
+    attention_c1: k and v have q's batch and head size. attention_c2: causal needs T = S. attention_c3: the scale is
+    finite in f32. }];
   let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v, UnitAttr:$causal, F64Attr:$scale);
   let results = (outs Tcc_FloatTensor:$result);
   let assemblyFormat = [{ $q `,` $k `,` $v (`causal` $causal^)? `scale` $scale attr-dict `:` type($q) `,` type($k) `,`
@@ -1043,7 +1046,9 @@ def Tcc_AdamwOp : Tcc_Op<"adamw", [IsComposite, NoGradient, AllTypesMatch<["para
   let hasOwnFunction = 1;
   let summary = "one AdamW update (Loshchilov and Hutter 2019) of a parameter and its two moments";
   let description = [{ gradient is multiplied by `scale` first; `step` counts from 1; where `apply` is false the old
-    values are kept bit for bit. }];
+    values are kept bit for bit. adamw_c1: 0 <= beta1, beta2 < 1. adamw_c2: eps is at least 0, and finite in f32.
+    adamw_c3: weight_decay is finite in f32. }];
+  let hasVerifier = 1;
   let arguments = (ins Tcc_FloatTensor:$parameter, Tcc_FloatTensor:$gradient, Tcc_FloatTensor:$m, Tcc_FloatTensor:$v,
                        Tcc_FloatScalar:$lr, Tcc_FloatScalar:$step, Tcc_FloatScalar:$scale, Tcc_BoolScalar:$apply,
                        F64Attr:$beta1, F64Attr:$beta2, F64Attr:$eps, F64Attr:$weight_decay);

@@ -267,7 +267,7 @@ bool AttentionMatcher::addLiteralStep(Operation *op, const AxisLayout &layout, V
   }
   if (std::optional<double> scale = rows.uniform(number)) {
     pattern.scale = isa<MulOp>(op) ? pattern.scale * *scale : pattern.scale / *scale;
-    return std::isfinite(pattern.scale) || refuse("the scale is not finite");
+    return std::isfinite(static_cast<float>(pattern.scale)) || refuse("the scale is not finite in f32");
   }
   if (isa<DivOp>(op))
     return refuse("scores are divided by several numbers, as by a scale for each head; one is expected");

@@ -2,6 +2,7 @@
 #include "ir/ops/attention.h"
 #include "ir/ops/dropout.h"
 #include "ir/ops/expansion.h"
+#include "ir/ops/numbers.h"
 #include "ir/ops/shapes.h"
 #include <limits>
 
@@ -83,6 +84,9 @@ LogicalResult verifyOperands(std::optional<Location> loc, Adaptor adaptor, Strin
                              "three, and `first` needs dropout (flash_attention_c4)");
   if (double rate = hasRate ? adaptor.getRate()->convertToDouble() : 0; !(rate >= 0 && rate < 1))
     return emitOptionalError(loc, "'", name, "' has rate ", rate, ", outside 0 <= rate < 1 (flash_attention_c4)");
+  if (double scale = adaptor.getScale().convertToDouble(); !isFiniteF32(scale))
+    return emitOptionalError(loc, "'", name, "' has scale ", numberText(scale), ", which ", beyondF32,
+                             " (flash_attention_c5)");
   return success();
 }
 

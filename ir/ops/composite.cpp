@@ -2,6 +2,7 @@
 #include "ir/emit.h"
 #include "ir/names.h"
 #include "ir/ops/dropout.h"
+#include "ir/ops/numbers.h"
 #include "ir/ops/shapes.h"
 #include <limits>
 
@@ -35,6 +36,14 @@ LogicalResult verifyLastSize(Operation *op, Value x, Value vector, StringRef nam
     return success();
   return op->emitOpError() << name << " is " << typeText(type) << " for x " << typeText(data)
                            << "; it must be a vector of x's last size (" << label << ")";
+}
+
+/// What is added to a mean of squares before its root is taken.
+LogicalResult verifyEps(Operation *op, double eps, StringRef label) {
+  if (eps >= 0 && isFiniteF32(eps))
+    return success();
+  return op->emitOpError() << "eps is " << numberText(eps) << "; it must be at least 0 and finite in f32 (" << label
+                           << ")";
 }
 
 } // namespace
@@ -73,7 +82,9 @@ SmallVector<Value> ReduceMeanOp::decompose(Emit &b) {
 LogicalResult LayerNormOp::verify() {
   if (failed(verifyLastSize(*this, getX(), getWeight(), "weight", "layer_norm_c1")))
     return failure();
-  return verifyLastSize(*this, getX(), getBias(), "bias", "layer_norm_c1");
+  if (failed(verifyLastSize(*this, getX(), getBias(), "bias", "layer_norm_c1")))
+    return failure();
+  return verifyEps(*this, getEps().convertToDouble(), "layer_norm_c2");
 }
 SmallVector<Value> LayerNormOp::decompose(Emit &b) {
   Value x = b.cast(getX(), b.f32());
@@ -88,7 +99,9 @@ SmallVector<Value> LayerNormOp::decompose(Emit &b) {
 }
 
 LogicalResult RmsNormOp::verify() {
-  return verifyLastSize(*this, getX(), getWeight(), "weight", "rms_norm_c1");
+  if (failed(verifyLastSize(*this, getX(), getWeight(), "weight", "rms_norm_c1")))
+    return failure();
+  return verifyEps(*this, getEps().convertToDouble(), "rms_norm_c2");
 }
 SmallVector<Value> RmsNormOp::decompose(Emit &b) {
   Value x = b.cast(getX(), b.f32());
@@ -142,6 +155,8 @@ LogicalResult AttentionOp::verify() {
   if (getCausal() && !sameSize(q.getDimSize(q.getRank() - 2), k.getDimSize(k.getRank() - 2)))
     return emitOpError() << "causal with " << q.getDimSize(q.getRank() - 2) << " queries and "
                          << k.getDimSize(k.getRank() - 2) << " keys; their numbers must be equal (attention_c2)";
+  if (double scale = getScale().convertToDouble(); !isFiniteF32(scale))
+    return emitOpError() << "scale " << numberText(scale) << " " << beyondF32 << " (attention_c3)";
   return success();
 }
 SmallVector<Value> AttentionOp::decompose(Emit &b) {
@@ -229,6 +244,16 @@ SmallVector<Value> StochasticCastOp::decompose(Emit &b) {
   return {b.create<CastByBitsOp>(getX(), bits)};
 }
 
+LogicalResult AdamwOp::verify() {
+  for (auto [name, beta] : {std::pair("beta1", getBeta1()), std::pair("beta2", getBeta2())})
+    if (double value = beta.convertToDouble(); !(value >= 0 && value < 1))
+      return emitOpError() << name << " is " << numberText(value) << ", outside 0 <= beta < 1 (adamw_c1)";
+  if (failed(verifyEps(*this, getEps().convertToDouble(), "adamw_c2")))
+    return failure();
+  if (double decay = getWeightDecay().convertToDouble(); !isFiniteF32(decay))
+    return emitOpError() << "weight_decay " << numberText(decay) << " " << beyondF32 << " (adamw_c3)";
+  return success();
+}
 SmallVector<Value> AdamwOp::decompose(Emit &b) {
   ArrayRef<int64_t> shape = tensorType(getM()).getShape();
   double beta1 = getBeta1().convertToDouble(), beta2 = getBeta2().convertToDouble();

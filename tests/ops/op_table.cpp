@@ -678,6 +678,13 @@ OpRow normRow(const std::string &name, bool hasBias) {
   row.errors = {
       error(name + "_c1", arguments,
             "%r = tcc." + name + (hasBias ? " %a, %b, %c" : " %a, %b") + " : tensor<2x3xf32>, tensor<2xf32>" + tail)};
+  const Strings fitting(hasBias ? 2 : 1, "tensor<3xf32>");
+  Strings good = {"tensor<2x3xf32>"};
+  good.insert(good.end(), fitting.begin(), fitting.end());
+  for (const char *eps : {"-1.0e-5", "1.0e+60", "0x7FF8000000000000"}) // NaN
+    row.errors.push_back(error(name + "_c2", good,
+                               "%r = tcc." + name + (hasBias ? " %a, %b, %c" : " %a, %b") + " {eps = " + eps +
+                                   " : f64} : tensor<2x3xf32>, tensor<3xf32>" + tail));
   return row;
 }
 
@@ -776,7 +783,9 @@ OpRow attentionRow() {
       error("attention_c1", {"tensor<5x4xf32>", "tensor<5x3xf32>"},
             "%r = tcc.attention %a, %b, %b scale 0.5 : tensor<5x4xf32>, tensor<5x3xf32>, tensor<5x3xf32>"),
       error("attention_c2", {"tensor<5x4xf32>", "tensor<6x4xf32>"},
-            "%r = tcc.attention %a, %b, %b causal scale 0.5 : tensor<5x4xf32>, tensor<6x4xf32>, tensor<6x4xf32>")};
+            "%r = tcc.attention %a, %b, %b causal scale 0.5 : tensor<5x4xf32>, tensor<6x4xf32>, tensor<6x4xf32>"),
+      error("attention_c3", {"tensor<5x4xf32>"},
+            "%r = tcc.attention %a, %a, %a scale 1.0e+60 : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>")};
   return row;
 }
 
@@ -852,6 +861,9 @@ OpRow flashAttentionRow() {
   refused("flash_attention_c2", more, "");
   refused("flash_attention_c3", q, "window 2 ");
   refused("flash_attention_c3", q, "diagonal 0 window 0 ");
+  row.errors.push_back(error("flash_attention_c5", {q, q, q},
+                             "%r:2 = tcc.flash_attention %a, %b, %c scale 1.0e+60 : (" + q + ", " + q + ", " + q +
+                                 ") -> (" + q + ", " + lse + ")"));
   auto refusedDropout = [&](const std::string &dropout, const std::string &types) {
     row.errors.push_back(error("flash_attention_c4", {q, q, q, "tensor<i32>"}, text(q, q, "", lse, dropout, types)));
   };
@@ -976,6 +988,15 @@ OpRow adamwRow() {
         if (kind == "/special") // not applied: every value stays, whatever it is
           withSpecials(added, Specials::all, tame);
       }
+  auto refused = [&](const std::string &label, const std::string &attributes) {
+    row.errors.push_back(error(label, {"tensor<3xf32>", "tensor<f32>", "tensor<i1>"},
+                               "%r:3 = tcc.adamw %a, %a, %a, %a lr %b step %b scale %b apply %c {" + attributes +
+                                   "} : tensor<3xf32>, tensor<3xf32>, tensor<3xf32>"));
+  };
+  refused("adamw_c1", "beta1 = 1.0 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, weight_decay = 0.1 : f64");
+  refused("adamw_c1", "beta1 = 0.9 : f64, beta2 = -0.1 : f64, eps = 1.0e-8 : f64, weight_decay = 0.1 : f64");
+  refused("adamw_c2", "beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = -1.0e-8 : f64, weight_decay = 0.1 : f64");
+  refused("adamw_c3", "beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, weight_decay = 1.0e+60 : f64");
   return row;
 }
 
