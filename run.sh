@@ -7,12 +7,12 @@ usage() {
   cat <<'TEXT'
 bash run.sh                        install, build, train on the King James Bible for a minute
 bash run.sh --data book.txt        the same on a text of yours
-bash run.sh --no-install           only check for packages, install nothing
+bash run.sh --no-install           only check for packages: nothing is installed, built or trained
 bash run.sh --minutes 5 -- --model char --batch 8      longer; what follows -- goes to train_gpt
 
   --data FILE      any text file, as bytes (or tokens: see train_gpt --help)
   --minutes X      how long to train (1)
-  --no-install     say which packages are missing and exit with 1
+  --no-install     only say which packages are missing: with status 1, or 0 where none is
   -h, --help       this text
 TEXT
 }
@@ -71,6 +71,11 @@ last_number() { tail -n 1 "$1" 2>/dev/null | sed -nE "s/.*\"$2\":([-0-9.eE+]+).*
 
 packages=("${build_packages[@]}")
 if [[ -z $data ]]; then packages+=("${text_packages[@]}"); fi
+if ((!install)); then
+  require_packages "${packages[@]}"
+  say "all ${#packages[@]} packages are there; without --no-install this script builds and trains"
+  exit 0
+fi
 announce "${packages[@]}"
 say "last: training for $minutes minutes (--minutes=$minutes), and half a minute of comparison"
 require_packages "${packages[@]}"

@@ -7,7 +7,7 @@ usage() {
   cat <<'TEXT'
 bash test.sh                    install what is missing, build everything, run every test
 bash test.sh -R models          arguments go to ctest: only tests whose name matches
-bash test.sh --no-install       only check for packages, install nothing
+bash test.sh --no-install       the same with the packages that are there, or a list of those that are missing
 bash test.sh --dev              also install ccache, clang, clang-format and clang-tidy
 TEXT
 }

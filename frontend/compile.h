@@ -67,16 +67,30 @@ public:
   std::vector<Array> call(std::span<const Array> arguments);
   template <typename... Arrays>
   std::vector<Array> operator()(const Arrays &...arguments) {
-    const std::vector<Array> list{Array(arguments)...};
-    return call(list);
+    constexpr bool taken = (std::is_convertible_v<const Arrays &, Array> && ...);
+    static_assert(taken, "a compiled function takes Arrays and floating-point numbers: write 3.0 for an f32 scalar, "
+                         "Array::scalar(3) for an i32 one");
+    if constexpr (taken) {
+      const std::vector<Array> list{Array(arguments)...};
+      return call(list);
+    } else {
+      return {};
+    }
   }
 
   /// Inside of another traced function: its ops are recorded there.
   template <typename... Tensors>
     requires(std::same_as<Tensors, Tensor> || ...)
   std::vector<Tensor> operator()(const Tensors &...arguments) {
-    const std::vector<Tensor> list{Tensor(arguments)...};
-    return inlined(list);
+    constexpr bool taken = (std::is_convertible_v<const Tensors &, Tensor> && ...);
+    static_assert(taken, "inside of a traced function a compiled function takes Tensors and States: write full(3, {}) "
+                         "for a number");
+    if constexpr (taken) {
+      const std::vector<Tensor> list{Tensor(arguments)...};
+      return inlined(list);
+    } else {
+      return {};
+    }
   }
   std::vector<Tensor> inlined(std::span<const Tensor> arguments);
 

@@ -73,7 +73,7 @@ std::string setTo(std::string_view, CompilerFlags &flags) {
 
 std::string setPattern(std::string_view value, std::string_view flag, std::string &pattern) {
   try {
-    pattern = value.empty() ? "." : std::string(value);
+    pattern = value.empty() ? dearestRemarks : value;
     const std::regex valid(pattern, std::regex::extended);
   } catch (const std::regex_error &) {
     return "'" + std::string(value) + "' of " + std::string(flag) + " is no regular expression";
@@ -105,12 +105,12 @@ std::string setRecordFile(std::string_view value, CompilerFlags &flags) {
 }
 
 constexpr CompilerFlag table[] = {
-    {"-Rpass", "", "Say what passes did (all of them), at the user's line", setPassed},
-    {"-Rpass=", "REGEX", "… those whose names match: -Rpass=fuse-kernels", setPassed},
-    {"-Rpass-missed", "", "Say what passes left undone and why, with the bytes that it costs", setMissed},
-    {"-Rpass-missed=", "REGEX", "… those whose names match", setMissed},
-    {"-Rpass-analysis", "", "Say what kernels and products cost and what bounds them", setAnalysis},
-    {"-Rpass-analysis=", "REGEX", "… those whose names match", setAnalysis},
+    {"-Rpass", "", "Say what passes did, at the user's line: the ten remarks about most memory traffic", setPassed},
+    {"-Rpass=", "all|REGEX", "… each, or each of the passes whose names match: -Rpass=fuse-kernels", setPassed},
+    {"-Rpass-missed", "", "Say what passes left undone and why: the ten dearest", setMissed},
+    {"-Rpass-missed=", "all|REGEX", "… each, or each of the passes whose names match", setMissed},
+    {"-Rpass-analysis", "", "Say what kernels and products cost and what bounds them: the ten dearest", setAnalysis},
+    {"-Rpass-analysis=", "all|REGEX", "… each, or each of the passes whose names match", setAnalysis},
     {"-fsave-optimization-record", "", "Write all remarks as YAML for opt-viewer to NAME.opt.yaml", setRecord},
     {"-fsave-optimization-record=", "yaml", "… the same", setRecord},
     {"-foptimization-record-file=", "FILE", "… to FILE", setRecordFile},

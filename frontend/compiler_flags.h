@@ -10,6 +10,9 @@
 
 namespace tcc {
 
+/// In the place of a pattern: the remarks about most memory traffic, and how many more there are; each of them.
+inline constexpr std::string_view dearestRemarks = "dearest", allRemarks = "all";
+
 struct CompilerFlags {
   int level = 2; ///< -O0 … -O3; 3 is as 2
   /// What f32 matrix products and attention multiply: f32, bf16, or f16 with loss scaling (loss_scaling.h).
@@ -25,7 +28,7 @@ struct CompilerFlags {
   bool allowCustomCode = false;            ///< of custom ops in .graph files: libraries and CUDA text that they name
 
   // What the compiler tells about its work (frontend/remarks.h). Patterns are extended regular expressions over the
-  // names of passes; empty: none.
+  // names of passes, or one of the words below; empty: none.
   std::string remarksPassed = {};   ///< -Rpass: what was done
   std::string remarksMissed = {};   ///< -Rpass-missed: what was left, and why
   std::string remarksAnalysis = {}; ///< -Rpass-analysis: what kernels and products cost

@@ -4,6 +4,8 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OperationSupport.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Process.h"
 #include <cstdlib>
@@ -41,6 +43,17 @@ StringRef unknownOp(StringRef message) {
   return rest.empty() ? StringRef() : rest.drop_front().take_until([](char c) { return c == '\''; });
 }
 
+/// Without what a terminal takes for a command; bytes that are no text as question marks too.
+std::string printable(StringRef text, bool isUtf8) {
+  std::string shown;
+  for (char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool isShown = c == '\t' || c == '\n' || (byte >= 0x20 && byte != 0x7f && (isUtf8 || byte < 0x80));
+    shown += isShown ? c : '?';
+  }
+  return shown;
+}
+
 } // namespace
 
 void DiagnosticPrinter::print(Severity severity, const TextPlace &place, StringRef message) {
@@ -70,7 +83,7 @@ void DiagnosticPrinter::print(Severity severity, const TextPlace &place, StringR
   os << labels[index] << ": ";
   plain();
   style(raw_ostream::SAVEDCOLOR, true);
-  os << message << '\n';
+  os << printable(message, llvm::json::isUTF8(message)) << '\n';
   plain();
 
   // 2. The source line and the caret, tabs kept so that both align.
@@ -82,9 +95,7 @@ void DiagnosticPrinter::print(Severity severity, const TextPlace &place, StringR
   const size_t caret = place.column - 1;
   const size_t begin = caret > shownBefore ? caret - shownBefore : 0;
   StringRef shown = line.slice(begin, caret + shownAfter);
-  for (char c : shown)
-    os << (c == '\t' || (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) ? c : '?');
-  os << '\n';
+  os << printable(shown, llvm::json::isUTF8(line)) << '\n';
   for (char c : shown.take_front(caret - begin))
     os << (c == '\t' ? '\t' : ' ');
   style(raw_ostream::GREEN, true);
@@ -136,13 +147,15 @@ ScopedDiagnostics::ScopedDiagnostics(MLIRContext *context, DiagnosticPrinter &pr
           std::vector<std::string> known;
           for (RegisteredOperationName op : context->getRegisteredOperations())
             if (op.getDialectNamespace() == "tcc")
-              known.push_back(op.getStringRef().str());
-          if (std::string candidate = nearest(name, known); !candidate.empty())
-            printer.print(Severity::note, place, "did you mean '" + candidate + "'?");
+              known.push_back(op.stripDialect().str());
+          if (std::string candidate = nearest(name.split('.').second, known); !candidate.empty())
+            printer.print(Severity::note, place, "did you mean 'tcc." + candidate + "'?");
         }
       }) {}
 
 std::string nearest(StringRef name, ArrayRef<std::string> candidates) {
+  if (llvm::count_if(name, llvm::isAlnum) < 2) // another letter is another name, no misspelling
+    return {};
   const auto bound = static_cast<unsigned>(std::max<size_t>(1, name.size() / 3));
   unsigned best = bound + 1;
   std::string answer;

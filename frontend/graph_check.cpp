@@ -159,8 +159,17 @@ private:
       message = "op '" + name + "' lacks its dialect";
     const std::string candidate = llvm::is_contained(graphOps, meant) ? meant
                                   : isReturn(statement)               ? "func.return"
-                                                                      : nearest(meant, graphOps);
+                                                                      : nearestOp(StringRef(meant).split('.').second);
     add(statement.op.range, message + (candidate.empty() ? "" : "; did you mean '" + candidate + "'?"));
+  }
+
+  /// Without the dialect's letters, which every name shares.
+  std::string nearestOp(StringRef name) const {
+    std::vector<std::string> names;
+    for (StringRef op : graphOps)
+      names.push_back(op.split('.').second.str());
+    const std::string found = nearest(name, names);
+    return found.empty() ? found : found == "return" ? "func.return" : "tcc." + found;
   }
 
   void checkUse(const NamedRange &use, const OutlineStatement &statement) {

@@ -2,6 +2,7 @@
 #include "frontend/graph_file.h"
 #include "frontend/capture.h"
 #include "frontend/graph_explain.h"
+#include "frontend/graph_literals.h"
 #include "ir/names.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/Parser/Parser.h"
@@ -114,6 +115,14 @@ void keepNames(ModuleOp module, StringRef text) {
 
 } // namespace
 
+/// Whether the beginning holds a zero byte or many control characters: an object file, an archive, a picture.
+static bool isBinary(StringRef text) {
+  const StringRef begin = text.take_front(8192);
+  const auto controls = llvm::count_if(
+      begin, [](char c) { return (static_cast<unsigned char>(c) < 0x20 && !llvm::isSpace(c)) || c == 0x7f; });
+  return begin.contains('\0') || static_cast<size_t>(controls) * 32 > begin.size();
+}
+
 /// A text is read in another process than the one that had the function; says so.
 static bool namesHostCode(ModuleOp module) {
   CustomOp op = findHostCode(module);
@@ -122,9 +131,40 @@ static bool namesHostCode(ModuleOp module) {
   return static_cast<bool>(op);
 }
 
+/// Words, and none that every graph has.
+static bool isOfAnotherLanguage(StringRef text) {
+  const bool isGraph = text.contains("func.func") || text.contains("tcc.") || text.contains("tensor<");
+  return !isGraph && llvm::any_of(text, llvm::isAlpha);
+}
+
+/// Floats beyond their type are a warning (graph_warnings.h).
+static bool integersFit(ModuleOp module, StringRef text, StringRef name, DiagnosticPrinter &printer) {
+  const LineIndex lines({text.data(), text.size()});
+  const int before = printer.errors();
+  module.walk([&](ConstantOp op) {
+    if (!isa<IntegerType>(tensorType(op.getResult()).getElementType()))
+      return;
+    if (const std::optional<LiteralProblem> problem = numberBeyondType(op, text, lines)) {
+      const LineIndex::Place at = lines.place(problem->range.begin);
+      const auto length = static_cast<unsigned>(problem->range.end - problem->range.begin);
+      printer.print(Severity::error, {name.str(), at.line, at.column, length}, problem->message);
+    }
+  });
+  return printer.errors() == before;
+}
+
 OwningOpRef<ModuleOp> parseGraph(StringRef text, StringRef name, MLIRContext &context, DiagnosticPrinter &printer,
                                  const GraphLimits &limits) {
   printer.addSource(name, text);
+  if (isBinary(text)) {
+    printer.print(Severity::error, {name.str()}, "the file is binary; a .graph file is text that holds one func.func");
+    return {};
+  }
+  if (isOfAnotherLanguage(text) && static_cast<int64_t>(text.size()) <= limits.bytes) {
+    printer.print(Severity::error, {name.str(), 1, 1},
+                  "the text holds no func.func; a .graph file is one function of ops such as tcc.add");
+    return {};
+  }
   if (auto problem = scanGraphText({text.data(), text.size()}, limits)) {
     printer.print(Severity::error, {name.str(), problem->line, problem->column}, problem->message);
     return {};
@@ -141,6 +181,8 @@ OwningOpRef<ModuleOp> parseGraph(StringRef text, StringRef name, MLIRContext &co
     });
     module = parseSourceString<ModuleOp>(text, ParserConfig(&context), name);
     if (module && succeeded(verifyGraph(*module)) && !namesHostCode(*module)) {
+      if (!integersFit(*module, text, name, printer))
+        return {};
       keepNames(*module, text);
       return module;
     }

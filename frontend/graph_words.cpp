@@ -1,6 +1,7 @@
 // Diagnostics of MLIR in the words of this project: what was seen, then the rule.
 #include "frontend/capture.h"
 #include "frontend/graph_explain.h"
+#include "frontend/graph_literals.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
@@ -59,7 +60,7 @@ public:
       message = message.split("' ").second;
     const std::string head = "'" + op + "' op ";
     const bool named = message.consume_front(head);
-    if (expected() || types() || counts() || attributes())
+    if (literals() || expected() || types() || counts() || attributes())
       return std::move(problem);
     problem.message = userMessage((named ? head : "") + message.str());
     return std::move(problem);
@@ -78,6 +79,38 @@ private:
   }
   TextRange use(size_t index) const {
     return statement && index < statement->uses.size() ? statement->uses[index].range : problem.range;
+  }
+
+  /// The element type of the literal that `offset` is in.
+  std::string literalElement() const {
+    const StringRef type = source.text.substr(source.text.find('>', offset)).split("tensor<").second;
+    return type.take_until([](char c) { return c == '>'; }).rsplit('x').second.str();
+  }
+
+  /// What stands in dense<...>.
+  bool literals() {
+    StringRef rest = message;
+    if (rest.consume_front("inferred shape of elements literal (")) {
+      const auto [has, wanted] = rest.split(") does not match type (");
+      return say(problem.range,
+                 "the literal has shape " + has.str() + ", and its type " + StringRef(wanted).drop_back().str());
+    }
+    const std::string word = source.text.slice(problem.range.begin, problem.range.end).str();
+    if (message.contains("ranks are not consistent between elements"))
+      return say({offset, offset + 1}, "the literal's rows have different lengths");
+    if (message.starts_with("integer constant out of range")) {
+      const bool isNegative = offset > 0 && source.text[offset - 1] == '-';
+      const std::string element = literalElement();
+      unsigned width = 32;
+      StringRef(element).drop_front().getAsInteger(10, width);
+      return say({offset - isNegative, problem.range.end},
+                 beyondType((isNegative ? "-" : "") + word, IntegerType::get(&context, width)));
+    }
+    if (message.starts_with("unexpected decimal integer literal for a floating point value"))
+      return say(problem.range, "'" + word + "' has no point; " + literalElement() + " is written " + word + ".0");
+    if (message.starts_with("expected integer elements, but parsed floating-point"))
+      return say(problem.range, "'" + word + "' is no " + literalElement());
+    return false;
   }
 
   /// The parser wanted something else.

@@ -48,6 +48,8 @@ std::string camelCase(StringRef name) {
 std::optional<std::regex> patternOf(const std::string &text) {
   if (text.empty())
     return std::nullopt;
+  if (text == allRemarks || text == dearestRemarks)
+    return std::regex("");
   return std::regex(text, std::regex::extended); // valid: the flag's parser has tried it
 }
 
@@ -101,11 +103,22 @@ Remarks summarized(const Remarks &remarks) {
 void printRemarks(const Remarks &remarks, const CompilerFlags &flags, DiagnosticPrinter &printer) {
   const std::optional<std::regex> patterns[] = {patternOf(flags.remarksPassed), patternOf(flags.remarksMissed),
                                                 patternOf(flags.remarksAnalysis)};
+  constexpr int mostShown = 10;
+  struct {
+    int shown = 0, rest = 0;
+    int64_t bytes = 0; // of the rest
+  } counts[std::size(patterns)];
   for (const Remark &remark : remarks) {
     const std::optional<std::regex> &pattern = patterns[static_cast<size_t>(remark.kind)];
     if (!pattern || !std::regex_search(remark.pass, *pattern))
       continue;
     const KindInfo &info = infoOf(remark.kind);
+    auto &count = counts[static_cast<size_t>(remark.kind)];
+    if (flags.*info.pattern == dearestRemarks && ++count.shown > mostShown) {
+      ++count.rest;
+      count.bytes += remark.bytes;
+      continue;
+    }
     std::string text = remark.text;
     if (remark.count > 1)
       text += " ×" + std::to_string(remark.count);
@@ -114,6 +127,14 @@ void printRemarks(const Remarks &remarks, const CompilerFlags &flags, Diagnostic
               bytesPhrase(remark.bytes) + " a step";
     printer.print(Severity::remark, placeOf(remark.loc), text + " [" + info.flag + remark.pass + "]");
   }
+  for (auto [kind, count] : llvm::enumerate(counts))
+    if (count.rest) {
+      const KindInfo &info = infoOf(static_cast<Remark::Kind>(kind));
+      std::string text = std::to_string(count.rest) + " more";
+      if (count.bytes && *info.bytes)
+        text += ", which together " + std::string(kind == 0 ? "save " : "cost ") + bytesPhrase(count.bytes) + " a step";
+      printer.print(Severity::note, text + "; " + info.flag + "all shows each");
+    }
 }
 
 std::string optimizationRecord(const Remarks &remarks, StringRef function) {

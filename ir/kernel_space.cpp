@@ -89,7 +89,7 @@ bool chooseSpaces(ArrayRef<Operation *> ops, ArrayRef<Value> results, SmallVecto
         size *= dim;
       KernelSpace space{1, size == 0 ? 0 : rows, size};
       if (columns && *columns != space)
-        return refuse("expected column results over one iteration space");
+        return refuse("expected sums over the rows of tensors of one size");
       columns = space;
       continue;
     }
@@ -112,12 +112,12 @@ bool chooseSpaces(ArrayRef<Operation *> ops, ArrayRef<Value> results, SmallVecto
     }
     KernelSpace space{shape.before, shape.after == 0 ? 0 : shape.reduced, shape.after};
     if (columns && *columns != space)
-      return refuse("expected column results over one iteration space");
+      return refuse("expected sums over the rows of tensors of one size");
     columns = space;
   }
   if (columns) {
     if (rowSize >= 0 && (columns->columns != rowSize || columns->elements() != rowElements))
-      return refuse("expected row and column reductions over one iteration space");
+      return refuse("expected sums along rows and over rows of tensors of one size");
     candidates.push_back(*columns);
     return true;
   }

@@ -112,15 +112,13 @@ void addLibraryEdges(const Fusion &fusion, Remarks &remarks) {
       if (kernel && isa<StructuredOpInterface>(producer) && !isa<KernelOp>(producer))
         add(&op, stored,
             titleOf(kernel) + " is apart from " + nameOf(producer).str() +
-                ", whose result it reads: expected an op "
-                "with a kernel form, `" +
-                producer->getName().stripDialect().str() + "` has none");
+                ", whose result it reads: expected an op that can join a kernel, and `" +
+                producer->getName().stripDialect().str() + "` runs by itself");
       else if (auto from = dyn_cast<KernelOp>(producer); from && !kernel)
         add(&op, stored,
             nameOf(&op).str() + " is apart from " + titleOf(from) +
-                ", whose result it reads: expected an op with a "
-                "kernel form, `" +
-                op.getName().stripDialect().str() + "` has none");
+                ", whose result it reads: expected an op that can join a kernel, and `" +
+                op.getName().stripDialect().str() + "` runs by itself");
     }
   }
 }

@@ -62,6 +62,9 @@ void refuse(const Options &options, const std::string &path) {
     asked = "no passes, they have run";
   if (asked)
     throw Error(path + " is compiled already; it takes " + asked);
+  for (llvm::StringRef flag : options.givenFlags)
+    if (!flag.starts_with("--threads") && flag != "--allow-custom-code")
+      throw Error(path + " is compiled already; " + flag.str() + " says how to compile, and changes nothing of it");
 }
 
 void processChecked(const Options &options, const std::string &path) {

@@ -6,6 +6,7 @@
 #include "llvm/Option/OptTable.h"
 #include "llvm/Support/Allocator.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/StringSaver.h"
 
@@ -301,6 +302,34 @@ void apply(const Arg &arg, Options &options) {
   }
 }
 
+/// "--bench 5" and "--run 5" mean --bench=5 and --run=5, where 5 is no file.
+bool takesNextWord(const Arg *arg, const Arg *previous, Options &options) {
+  if (!previous || arg->getOption().getID() != OPT_INPUT || arg->getIndex() != previous->getIndex() + 1)
+    return false;
+  const unsigned option = previous->getOption().getID();
+  const StringRef word = arg->getNumValues() ? arg->getValue() : "";
+  const bool isValue =
+      (!word.empty() && llvm::all_of(word, llvm::isDigit)) || (option == OPT_run && word == "reference");
+  if ((option != OPT_bench && option != OPT_run) || !isValue || llvm::sys::fs::exists(word))
+    return false;
+  if (option == OPT_bench) {
+    options.benchRuns = number(word, "--bench", 1, 1000000000);
+  } else {
+    options.runs.reset();
+    readRun(word, options);
+  }
+  return true;
+}
+
+/// The option that a misspelt one may stand for: of few letters, one that shares most of them.
+std::string nearestOption(const Table &table, StringRef text) {
+  const auto letters = static_cast<unsigned>(llvm::count_if(text.split('=').first, llvm::isAlnum));
+  std::string candidate;
+  if (table.findNearest(text, candidate) <= std::min(2u, letters / 2))
+    return candidate;
+  return letters > 1 ? nearest(text, flagSpellings()) : "";
+}
+
 /// Options that contradict each other.
 void checkTogether(const Options &options) {
   if (options.action != Action::compile && options.action != Action::syntaxOnly)
@@ -355,6 +384,7 @@ std::optional<Options> parseOptions(ArrayRef<const char *> arguments, std::strin
   try {
     if (missingCount)
       throw UsageError{"option '" + std::string(expanded[missingIndex]) + "' needs a value"};
+    const Arg *previous = nullptr;
     for (const Arg *arg : list) {
       if (arg->getOption().getID() == OPT_UNKNOWN) {
         const std::string text = arg->getAsString(list);
@@ -362,6 +392,7 @@ std::optional<Options> parseOptions(ArrayRef<const char *> arguments, std::strin
         if (takeCompilerFlag(text, nullptr, options.flags, problem)) {
           if (!problem.empty())
             throw UsageError{problem};
+          options.givenFlags.push_back(text);
           if (StringRef(text).starts_with(
                   "-march=")) // native is the default, but a GPU that is asked for must be there
             options.gpus.assign(text == "-march=native" ? 1 : 0, "native");
@@ -369,12 +400,11 @@ std::optional<Options> parseOptions(ArrayRef<const char *> arguments, std::strin
         }
         if (text.starts_with("@"))
           throw UsageError{"cannot read response file '" + text.substr(1) + "'"};
-        std::string candidate;
-        if (table.findNearest(text, candidate) > 2)
-          candidate = nearest(text, flagSpellings());
-        throw UsageError{"unknown option '" + text + "'" + suggestion(candidate)};
+        throw UsageError{"unknown option '" + text + "'" + suggestion(nearestOption(table, text))};
       }
-      apply(*arg, options);
+      if (!takesNextWord(arg, previous, options))
+        apply(*arg, options);
+      previous = arg;
     }
     if (const std::optional<std::string> unknown = unknownPass(options.flags))
       throw UsageError{*unknown};

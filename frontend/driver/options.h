@@ -33,7 +33,8 @@ struct Options {
   std::vector<std::string> responseFiles; ///< paths of @file
   std::string output;                     ///< -o; empty: none, "-" is stdout
   std::vector<Emission> emissions;
-  CompilerFlags flags; ///< as they are written; what they mean is in `compile`
+  CompilerFlags flags;                 ///< as they are written; what they mean is in `compile`
+  std::vector<std::string> givenFlags; ///< those of them that the command line has
   CompileOptions compile;
   std::vector<std::string> gpus; ///< architectures of -march=, for --target=cuda; "native" is this machine's GPU
 

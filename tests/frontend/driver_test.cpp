@@ -201,6 +201,78 @@ TEST(Driver, UsageErrorsExitWith2) {
   }
 }
 
+TEST(Driver, NoAbsurdGuesses) {
+  const std::string path = file("good.graph", good);
+  for (const std::string option : {"-g", "-q", "--zzz", "-j8"}) {
+    const Result result = tcc(option + " " + path);
+    EXPECT_EQ(result.status, 2) << option;
+    EXPECT_HAS(result.err, "unknown option '" + option + "'\n");
+  }
+  const Result op = tcc(file("foo.graph", "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %r = tcc.foo %x : "
+                                          "tensor<4xf32>\n  func.return %r : tensor<4xf32>\n}\n"));
+  EXPECT_HAS(op.err, "unknown op 'tcc.foo'\n");
+}
+
+TEST(Driver, OtherFilesAreOneError) {
+  for (const std::string text :
+       {"import torch\n\nclass Model(torch.nn.Module):\n    pass\n",
+        "#!/usr/bin/env python3\nx = {\"a\": 1}\nprint(x)\n", "{\"model_type\": \"gpt2\"}\n"}) {
+    const Result result = tcc(file("other.graph", text));
+    EXPECT_EQ(result.status, 1);
+    EXPECT_HAS(result.err, "other.graph:1:1: error: the text holds no func.func");
+    EXPECT_EQ(result.err.find("error: "), result.err.rfind("error: ")) << result.err;
+  }
+  std::string bytes = "PK\3\4";
+  for (int i = 0; i < 1000; ++i)
+    bytes += static_cast<char>(i * 37 % 256);
+  const Result binary = tcc(file("other.graph", bytes));
+  EXPECT_EQ(binary.status, 1);
+  EXPECT_HAS(binary.err, "other.graph: error: the file is binary");
+  // Bytes that are no text are not shown where a line is.
+  const Result line = tcc(file("line.graph", "func.func @f() {\n  \"\xff\xfe\x9b\" %x\n}\n"));
+  EXPECT_EQ(line.status, 1);
+  for (const Result &said : {binary, line})
+    for (const char c : said.err)
+      EXPECT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f)) << said.err;
+}
+
+TEST(Driver, NumbersMayStandBehindRunAndBench) {
+  const std::string path = file("good.graph", good);
+  EXPECT_HAS(tcc(path + " --threads=1 --bench 3").out, "of 3 runs");
+  EXPECT_HAS(tcc("--bench 3 --threads=1 " + path).out, "of 3 runs");
+  EXPECT_EQ(tcc(path + " --threads=1 --run 2").out, tcc(path + " --threads=1 --run=2").out);
+  EXPECT_EQ(tcc(path + " --threads=1 --bench 0").status, 2);
+}
+
+TEST(Driver, ADearRemarkIsShownAndTheRestCounted) {
+  std::string text = "func.func @f(%x: tensor<8x8xf32>) -> (", results, types;
+  for (int i = 0; i < 13; ++i) {
+    types += std::string(i ? ", " : "") + "tensor<8x8xf32>";
+    results += std::string(i ? ", " : "") + "%b" + std::to_string(i);
+  }
+  text += types + ") {\n";
+  for (int i = 0; i < 13; ++i) {
+    const std::string n = std::to_string(i), type = "tensor<8x8xf32>";
+    text += "  %a" + n + " = tcc.matmul %x, %x : " + type + ", " + type + " -> " + type + "\n  %b" + n +
+            " = tcc.gelu %a" + n + " : " + type + "\n";
+  }
+  const std::string path = file("many.graph", text + "  func.return " + results + " : " + types + "\n}\n");
+  const auto count = [](const std::string &said, const std::string &part) {
+    int found = 0;
+    for (size_t at = said.find(part); at != std::string::npos; at = said.find(part, at + 1))
+      ++found;
+    return found;
+  };
+  const std::string dearest = tcc(path + " -O1 -fno-simplify -Rpass-missed").err;
+  const std::string each = tcc(path + " -O1 -fno-simplify -Rpass-missed=all").err;
+  const int all = count(each, ": remark: ");
+  EXPECT_GE(all, 13) << each;
+  EXPECT_EQ(count(dearest, ": remark: "), 10) << dearest;
+  EXPECT_HAS(dearest, "note: " + std::to_string(all - 10) + " more, which together cost ");
+  EXPECT_HAS(dearest, "; -Rpass-missed=all shows each\n");
+  EXPECT_LACKS(each, " more, which");
+}
+
 TEST(Driver, DiagnosedErrorsExitWith1) {
   EXPECT_HAS(tcc("@/no/such/file").err, "/no/such/file");
   const Result missing = tcc("/no/such.graph");
@@ -526,6 +598,11 @@ TEST(Driver, AnArtefactSaysWhatItHoldsAndRuns) {
     EXPECT_EQ(result.status, 1) << option;
     EXPECT_HAS(result.err, "is compiled already; it takes");
     EXPECT_HAS(result.err, message);
+  }
+  for (const std::string flag : {"-O0", "-O2", "-fno-simplify", "--dtype=bf16", "-Rpass-missed"}) {
+    const Result result = tcc(path + " --threads=1 --run " + flag);
+    EXPECT_EQ(result.status, 1) << flag;
+    EXPECT_HAS(result.err, "is compiled already; " + flag + " says how to compile");
   }
   const std::string bytes = slurp(path);
   const Result cut = tcc(file("cut.tcc", bytes.substr(0, bytes.size() / 2)) + " --run");

@@ -518,12 +518,12 @@ TEST_F(Kernels, refusalsSayWhatWasExpected) {
     %v = tcc.reshape %x : tensor<4x3xf32> -> tensor<2x2x3xf32>
     %b = tcc.reduce_sum %v axes [1] : tensor<2x2x3xf32> -> tensor<2x1x3xf32>)",
                       "%a : 1x3xf32, %b : 2x1x3xf32"),
-            "expected column results over one iteration space");
+            "expected sums over the rows of tensors of one size");
   EXPECT_EQ(refusalOf("x: 4x3xf32, y: 6x2xf32", R"(
     %a = tcc.reduce_sum %x axes [0] : tensor<4x3xf32> -> tensor<1x3xf32>
     %b = tcc.reduce_sum %y axes [1] : tensor<6x2xf32> -> tensor<6x1xf32>)",
                       "%a : 1x3xf32, %b : 6x1xf32"),
-            "expected row and column reductions over one iteration space");
+            "expected sums along rows and over rows of tensors of one size");
   EXPECT_EQ(refusalOf("x: 4x3xf32", R"(
     %a = tcc.reduce_sum %x axes [0] : tensor<4x3xf32> -> tensor<1x3xf32>
     %b = tcc.broadcast %a : tensor<1x3xf32> -> tensor<4x3xf32>

@@ -12,10 +12,10 @@
 // CHECK: remarks.mlir:[[#GELU:]]:15: remark: fused 3 ops (gelu, total, bias) into h.0.gelu+total+bias: saves 36.9 kB a step [-Rpass=fuse-kernels]
 // CHECK-NEXT:   %h.0.gelu = tcc.gelu %h.0.fc.linear : tensor<64x48xf32>
 // CHECK-NEXT:               ^
-// CHECK-NEXT: {{.*}}remarks.mlir:[[#GELU]]:15: remark: h.0.gelu+total+bias is apart from h.0.fc.linear, whose result it reads: expected an op with a kernel form, `matmul` has none; costs 24.6 kB a step [-Rpass-missed=fuse-kernels]
+// CHECK-NEXT: {{.*}}remarks.mlir:[[#GELU]]:15: remark: h.0.gelu+total+bias is apart from h.0.fc.linear, whose result it reads: expected an op that can join a kernel, and `matmul` runs by itself; costs 24.6 kB a step [-Rpass-missed=fuse-kernels]
 // CHECK-NEXT:   %h.0.gelu
 // CHECK-NEXT: ^
-// CHECK-NEXT: {{.*}}remarks.mlir:[[#GELU+1]]:12: remark: total is apart from h.0.gelu+total+bias, whose result it reads: expected column results over one iteration space; costs 6.1 kB a step [-Rpass-missed=fuse-kernels]
+// CHECK-NEXT: {{.*}}remarks.mlir:[[#GELU+1]]:12: remark: total is apart from h.0.gelu+total+bias, whose result it reads: expected sums over the rows of tensors of one size; costs 6.1 kB a step [-Rpass-missed=fuse-kernels]
 // NONE-NOT: remark
 // WRONG: tcc: error: '(' of -Rpass= is no regular expression
 // YAML: --- !Passed
