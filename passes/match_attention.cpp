@@ -49,6 +49,26 @@ SmallVector<Candidate> candidatesOf(func::FuncOp function) {
   return candidates;
 }
 
+/// How exponentials that are no candidate make a softmax all the same, and what is expected; empty where they make
+/// none.
+std::string otherSpelling(ExpOp e) {
+  if (llvm::any_of(e->getUsers(), [](Operation *user) { return isa<ReduceSumOp>(user); }))
+    return "the product with the values is divided by the sum of the exponentials; a division before the product is "
+           "expected";
+  auto shift = e.getX().getDefiningOp<SubOp>();
+  Operation *taken = shift ? shift.getRhs().getDefiningOp() : nullptr;
+  while (isa_and_nonnull<BroadcastOp, ReshapeOp, DetachOp>(taken))
+    taken = taken->getOperand(0).getDefiningOp();
+  auto isLogOfSum = [](Operation *op) {
+    auto log = dyn_cast_or_null<LogOp>(op);
+    return log && log.getX().getDefiningOp<ReduceSumOp>();
+  };
+  const bool isSoftmax =
+      isLogOfSum(taken) || (isa_and_nonnull<AddOp>(taken) &&
+                            llvm::any_of(taken->getOperands(), [&](Value v) { return isLogOfSum(v.getDefiningOp()); }));
+  return isSoftmax ? "its softmax is exp(x - logsumexp(x)); exp(x - max) / sum is expected" : "";
+}
+
 /// The ops that a gradient of a gradient differentiates twice: flash_attention's gradient has none of its own.
 DenseSet<Operation *> differentiatedTwice(func::FuncOp function) {
   DenseSet<Operation *> twice;
@@ -81,7 +101,9 @@ public:
 
   void run() {
     bool changed = false;
+    DenseSet<Operation *> seen;
     for (Candidate candidate : candidatesOf(function)) {
+      seen.insert(candidate.exponentials);
       AttentionMatcher matcher(rows, masks);
       std::optional<AttentionPattern> pattern = matcher.match(candidate.exponentials, candidate.division);
       Operation *at = matcher.mix ? matcher.mix.getOperation() : candidate.division;
@@ -94,6 +116,10 @@ public:
         changed |= replace(*pattern);
       }
     }
+    for (ExpOp e : function.getBody().front().getOps<ExpOp>())
+      if (std::string why = otherSpelling(e);
+          !why.empty() && !seen.contains(e) && dependsOnProduct(e.getX()) && feedsProduct(e.getResult()))
+        miss(e, why);
     // Only now: the values of removed ops must not come back as others' while literals are remembered by value.
     if (changed)
       eraseDeadOps(function);

@@ -143,6 +143,22 @@ void addOthers(std::vector<Spelling> &list) {
                   },
                   {},
                   "sink"});
+  list.push_back({"softmax by the logarithm of its sum",
+                  {},
+                  [](In in) {
+                    const Tensor x = scoresOf(in), top = stopGradient(max(x, -1, KeepDims::yes));
+                    return mix(exp(x - (log(sum(exp(x - top), -1, KeepDims::yes)) + top)), in);
+                  },
+                  {},
+                  "its softmax is exp(x - logsumexp(x))"});
+  list.push_back({"divided behind the values",
+                  {},
+                  [](In in) {
+                    const Tensor x = scoresOf(in), e = exp(x - stopGradient(max(x, -1, KeepDims::yes)));
+                    return mix(e, in) / sum(e, -1, KeepDims::yes);
+                  },
+                  {},
+                  "divided by the sum of the exponentials"});
   list.push_back({"sink as a column",
                   {},
                   [](In in) {
