@@ -26,6 +26,7 @@ target_precompile_headers(tcc_mlir_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/mlir_
 function(tcc_mlir_library name)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
+  set_target_properties(${name} PROPERTIES ${TCC_BATCH})
   target_link_libraries(${name} PUBLIC tcc_mlir ${ARG_DEPENDS})
   target_precompile_headers(${name} REUSE_FROM tcc_mlir_pch)
 endfunction()

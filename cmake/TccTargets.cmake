@@ -27,10 +27,14 @@ if(TCC_SANITIZE)
   target_link_options(tcc_settings INTERFACE -fsanitize=${TCC_SANITIZE})
 endif()
 
+# Batches of files that are compiled as one: their headers, above all MLIR's, are read once.
+set(TCC_BATCH UNITY_BUILD ${TCC_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+
 # tcc_library(name SOURCES... [DEPENDS targets...]): a static library without MLIR.
 function(tcc_library name)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
+  set_target_properties(${name} PROPERTIES ${TCC_BATCH})
   target_link_libraries(${name} PUBLIC tcc_settings ${ARG_DEPENDS})
 endfunction()
 

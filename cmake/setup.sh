@@ -166,9 +166,13 @@ build_jobs() {
   printf '%s\n' $((processors < fitting ? processors : fitting))
 }
 
-# configure_build: Release, Ninja, ccache when there. Ninja itself configures again when a CMake file changes.
+# configure_build: Release, Ninja, ccache when there. Ninja itself configures again when a CMake file changes. With
+# --dev (`developer`) each file is compiled by itself, so that a changed one is built quickly.
 configure_build() {
   local cache=$build_dir/CMakeCache.txt
+  if ((${developer:-0})) && [[ -f $cache ]] && grep -qx 'TCC_UNITY:BOOL=ON' "$cache"; then
+    cmake -DTCC_UNITY=OFF "$build_dir" >/dev/null || fail "CMake failed for $build_dir"
+  fi
   if [[ -f $cache ]] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$cache"; then
     say 'the checkout has moved: configuring anew'
     rm -rf "$cache" "$build_dir/CMakeFiles"
@@ -176,8 +180,10 @@ configure_build() {
   [[ -f $cache && -f $build_dir/build.ninja ]] && return 0
   say "configuring $build_dir (the build after it takes some minutes: MLIR's headers are heavy)"
   local log=$build_dir/configure.log
+  local batches=ON
+  if ((${developer:-0})); then batches=OFF; fi
   mkdir -p "$build_dir"
-  if ! cmake -S "$root" -B "$build_dir" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+  if ! cmake -S "$root" -B "$build_dir" -G Ninja -DCMAKE_BUILD_TYPE=Release -DTCC_UNITY=$batches \
     -DMLIR_DIR="$llvm_dir/lib/cmake/mlir" >"$log" 2>&1; then
     cat "$log" >&2
     fail "CMake failed; its messages are above and in $log"

@@ -4,6 +4,7 @@
 //   3. element by element: within the op's tolerance, relative to the result's largest magnitude.
 #include "codegen/compile_module.h"
 #include "codegen/custom.h"
+#include "codegen/graph_reference.h"
 #include "codegen/op_alone.h"
 #include "ir/names.h"
 #include "ir/reference/bytes.h"
@@ -24,7 +25,6 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-constexpr double secondsAnElement = 6e-8; // of the interpreter, for each op
 
 double secondsToInterpret(CustomOp op) {
   double elements = 0;

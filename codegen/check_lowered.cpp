@@ -11,7 +11,7 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-func::FuncOp functionOf(const LoweredOp &op) {
+func::FuncOp loweredFunction(const LoweredOp &op) {
   return op.function->get();
 }
 
@@ -66,7 +66,8 @@ ValueDifference difference(const RefTensor &seen, const RefTensor &cpu, ArrayRef
 
 std::vector<RefTensor> LoweredCheck::operandsOf(const LoweredOp &op, BytesOf bytesOf) const {
   std::vector<RefTensor> operands;
-  for (auto [type, view, buffer] : llvm::zip_equal(functionOf(op).getArgumentTypes(), op.call.views, op.call.operands))
+  for (auto [type, view, buffer] :
+       llvm::zip_equal(loweredFunction(op).getArgumentTypes(), op.call.views, op.call.operands))
     operands.push_back(gathered(cast<RankedTensorType>(type), view, bytesOf(buffer)));
   return operands;
 }
@@ -74,9 +75,9 @@ std::vector<RefTensor> LoweredCheck::operandsOf(const LoweredOp &op, BytesOf byt
 std::optional<std::pair<unsigned, ValueDifference>>
 LoweredCheck::compare(const LoweredOp &op, ArrayRef<RefTensor> operands, BytesOf bytesOf, std::string &error) {
   constexpr uint64_t seeds = 2;
-  auto [known, isNew] = runners.try_emplace(textOf(functionOf(op)), op, nullptr);
+  auto [known, isNew] = runners.try_emplace(textOf(loweredFunction(op)), op, nullptr);
   if (isNew)
-    known->second.second = runnerOf(functionOf(op), options, nullptr, error);
+    known->second.second = runnerOf(loweredFunction(op), options, nullptr, error);
   GraphRunner *runner = known->second.second.get();
   std::optional<std::vector<RefTensor>> cpu = runner ? runner->run(operands, error) : std::nullopt;
   if (!cpu)

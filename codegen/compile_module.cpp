@@ -18,10 +18,6 @@ namespace {
 
 static_assert(printPrefix == runtime::printPrefix, "passes name what the runtime prints");
 
-func::FuncOp onlyFunction(ModuleOp module) {
-  return *module.getOps<func::FuncOp>().begin();
-}
-
 } // namespace
 
 std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOptions &options, CompileReport &report,
@@ -37,7 +33,7 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
   pipeline.queries = &target;
   if (!options.allowCustomCode && !(error = refuseCustomCode(module)).empty())
     return std::nullopt;
-  printsToResults(onlyFunction(module)); // the reference's results are the artefact's
+  printsToResults(functionOf(module)); // the reference's results are the artefact's
   OwningOpRef<ModuleOp> captured;
   if (pipeline.verifyEach)
     captured = cast<ModuleOp>(module->clone());
@@ -51,7 +47,7 @@ std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOpt
     return std::nullopt;
   start = std::chrono::steady_clock::now();
   KernelTable kernels;
-  std::optional<runtime::Plan> plan = lowerPlan(onlyFunction(module), target, threads, kernels, error);
+  std::optional<runtime::Plan> plan = lowerPlan(functionOf(module), target, threads, kernels, error);
   if (!plan)
     return std::nullopt;
   report.codegenSteps = {{"plan", millisecondsSince(start)}};
@@ -91,12 +87,12 @@ std::optional<runtime::Plan> compilePlan(ModuleOp module, const CompileOptions &
   KernelTable kernels;
   if (failed(runPipeline(module, pipeline, report)))
     return std::nullopt;
-  return lowerPlan(onlyFunction(module), *target, threads, kernels, error);
+  return lowerPlan(functionOf(module), *target, threads, kernels, error);
 }
 
 std::optional<std::vector<KernelSource>> kernelSources(ModuleOp module, const Target &target, std::string &error) {
   KernelTable kernels;
-  if (!lowerPlan(onlyFunction(module), target, runtime::availableThreads(), kernels, error))
+  if (!lowerPlan(functionOf(module), target, runtime::availableThreads(), kernels, error))
     return std::nullopt;
   return kernels.sources();
 }

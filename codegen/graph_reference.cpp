@@ -11,10 +11,6 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-func::FuncOp functionOf(ModuleOp module) {
-  return *module.getOps<func::FuncOp>().begin();
-}
-
 /// Multiplies each computed float of a joint function by a new argument 1 + u·ulp, and adds to each sum and product a
 /// new argument u·ulp/2 times the sum of its terms' magnitudes, which is what the order of adding may change.
 void addNoise(func::FuncOp function) {

@@ -6,6 +6,9 @@
 
 namespace tcc {
 
+/// What the interpreter takes for an element of an op's result, about, rounding included.
+inline constexpr double secondsAnElement = 6e-8;
+
 /// Each float of a tensor moved up or down by up to two ulps, at random.
 RefTensor nudged(const RefTensor &tensor, uint64_t seed);
 

@@ -11,12 +11,8 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-constexpr double secondsAFlop = 2e-9, secondsAnElement = 6e-8; // of the interpreter, rounding included
+constexpr double secondsAFlop = 2e-9; // of the interpreter, rounding included
 constexpr int runs = 2 * 2;                                    // kinds of inputs, and exact and rounding
-
-func::FuncOp functionOf(ModuleOp module) {
-  return *module.getOps<func::FuncOp>().begin();
-}
 
 /// The graph with sizes and gradients, as it is interpreted; null where the pipeline refuses, which it has said.
 OwningOpRef<ModuleOp> jointOf(ModuleOp captured, const PipelineOptions &options) {

@@ -15,10 +15,10 @@ namespace {
 /// More than anybody reads; each costs a search among all names.
 constexpr size_t mostProblems = 64;
 
-constexpr llvm::StringLiteral elementTypes[] = {"f32", "bf16", "f16", "f8E4M3FN", "f8E5M2", "i1", "i32", "i64"};
+constexpr llvm::StringLiteral typeNames[] = {"f32", "bf16", "f16", "f8E4M3FN", "f8E5M2", "i1", "i32", "i64"};
 
 std::vector<std::string> elementNames() {
-  return {std::begin(elementTypes), std::end(elementTypes)};
+  return {std::begin(typeNames), std::end(typeNames)};
 }
 
 /// Whether MLIR has such a type, which tensors here have not: no misspelling.
@@ -42,7 +42,7 @@ std::string elementMeant(StringRef name) {
     return "i1";
   if (shorter == "f" || shorter == "i")
     shorter += "32";
-  for (StringRef type : elementTypes) { // also with letters in another order
+  for (StringRef type : typeNames) { // also with letters in another order
     std::string known = type.str(), given = shorter;
     llvm::sort(known);
     llvm::sort(given);
@@ -251,7 +251,7 @@ std::vector<GraphProblem> checkOutline(StringRef text, const GraphOutline &outli
 }
 
 bool isElementType(StringRef name) {
-  return llvm::is_contained(elementTypes, name.trim());
+  return llvm::is_contained(typeNames, name.trim());
 }
 
 std::string didYouMean(StringRef name, ArrayRef<std::string> known) {

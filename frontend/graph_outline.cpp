@@ -1,5 +1,6 @@
 // Tokens, then a descent that never fails: what it does not understand it steps over.
 #include "frontend/graph_outline.h"
+#include "frontend/characters.h"
 #include <algorithm>
 
 namespace tcc {
@@ -12,13 +13,6 @@ struct Token {
   TextRange range;
   char sign = 0; ///< of Kind::sign
 };
-
-bool isDigit(char c) {
-  return c >= '0' && c <= '9';
-}
-bool isName(char c) {
-  return isDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$' || c == '.';
-}
 
 class Lexer {
 public:
@@ -57,7 +51,7 @@ private:
       at = std::min(at + 1, text.size());
       add(Kind::string, begin);
     } else if (c == '%' || c == '@') {
-      while (at < text.size() && (isName(text[at]) || text[at] == '-'))
+      while (at < text.size() && (isWordCharacter(text[at]) || text[at] == '-'))
         ++at;
       const size_t end = at;
       if (c == '%' && at < text.size() && text[at] == '#')
@@ -67,7 +61,7 @@ private:
     } else if (c == '-' && at < text.size() && text[at] == '>') {
       ++at;
       add(Kind::arrow, begin);
-    } else if (isName(c)) {
+    } else if (isWordCharacter(c)) {
       word(begin);
     } else {
       add(Kind::sign, begin);
@@ -77,7 +71,7 @@ private:
 
   /// A word or number; with tensor< and dense< goes what their brackets hold.
   void word(size_t begin) {
-    while (at < text.size() && isName(text[at]))
+    while (at < text.size() && isWordCharacter(text[at]))
       ++at;
     const std::string_view name = text.substr(begin, at - begin);
     const bool opens = at < text.size() && text[at] == '<';
@@ -98,9 +92,9 @@ private:
   std::vector<Token> tokens;
 };
 
-class Reader {
+class OutlineReader {
 public:
-  explicit Reader(std::string_view text) : text(text), tokens(Lexer(text).run()) {}
+  explicit OutlineReader(std::string_view text) : text(text), tokens(Lexer(text).run()) {}
 
   std::optional<GraphOutline> run() {
     // @name followed by a bracket is the function's.
@@ -376,7 +370,7 @@ const OutlineStatement *GraphOutline::statementAt(size_t at) const {
 }
 
 std::optional<GraphOutline> outlineGraph(std::string_view text) {
-  return Reader(text).run();
+  return OutlineReader(text).run();
 }
 
 LineIndex::LineIndex(std::string_view text) : starts{0}, size(text.size()) {

@@ -1,16 +1,10 @@
 // One pass over the characters: a small lexer that knows comments, strings, brackets, tensor types and dense literals.
 #include "frontend/graph_scan.h"
+#include "frontend/characters.h"
 #include <array>
 
 namespace tcc {
 namespace {
-
-bool isDigit(char c) {
-  return c >= '0' && c <= '9';
-}
-bool isWord(char c) {
-  return isDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$' || c == '.';
-}
 
 class Scanner {
 public:
@@ -53,7 +47,7 @@ private:
       fail(at, "more than " + std::to_string(limits.tokens) + " words and signs (graph_c2)");
     } else if (c == '"') {
       string();
-    } else if (isWord(c)) {
+    } else if (isWordCharacter(c)) {
       word();
     } else {
       sign(c);
@@ -71,7 +65,7 @@ private:
 
   void word() {
     const size_t start = at;
-    while (at < text.size() && isWord(text[at]))
+    while (at < text.size() && isWordCharacter(text[at]))
       ++at;
     const std::string_view name = text.substr(start, at - start);
     const bool opens = at < text.size() && text[at] == '<';
@@ -131,7 +125,7 @@ private:
     }
     // `i` may stand within a word such as 4xi128: its tail is an element type.
     size_t end = i;
-    while (end < text.size() && isWord(text[end]))
+    while (end < text.size() && isWordCharacter(text[end]))
       ++end;
     integerType(text.substr(i, end - i), i);
   }
@@ -154,7 +148,7 @@ private:
       }
       return close(c);
     case '#': // %x#0 is a result; elsewhere it begins an attribute's alias
-      if (at > 0 && isWord(text[at - 1]) && at + 1 < text.size() && isDigit(text[at + 1]))
+      if (at > 0 && isWordCharacter(text[at - 1]) && at + 1 < text.size() && isDigit(text[at + 1]))
         return resultNumber();
       [[fallthrough]];
     case '!':

@@ -12,14 +12,14 @@
 namespace tcc {
 namespace {
 
-struct Reader {
+struct NpyReader {
   std::string path;
   std::unique_ptr<std::FILE, int (*)(std::FILE *)> file{nullptr, std::fclose};
   int64_t size = 0;
 
   [[noreturn]] void fail(const std::string &message) const { throw Error(path + ": " + message); }
 
-  explicit Reader(const std::string &path) : path(path) {
+  explicit NpyReader(const std::string &path) : path(path) {
     file.reset(std::fopen(path.c_str(), "rb"));
     if (!file)
       fail(std::strerror(errno));
@@ -125,7 +125,7 @@ std::string headerOf(const Array &array) {
 } // namespace
 
 Array readNpy(const std::string &path, DType dtype) {
-  const Reader reader(path);
+  const NpyReader reader(path);
 
   // 1. The header.
   std::array<unsigned char, 8> magic{};

@@ -16,8 +16,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view weightSuffix = ".weight", suffixA = ".lora_A.weight", suffixB = ".lora_B.weight";
-constexpr const char *configName = "adapter_config.json", *weightsName = "adapter_model.safetensors";
-constexpr int64_t rankLimit = 1 << 14;
+constexpr const char *adapterConfigName = "adapter_config.json", *adapterWeightsName = "adapter_model.safetensors";
+constexpr int64_t largestRank = 1 << 14;
 
 /// What stands before a parameter's name in PEFT's files.
 std::string filePrefix(const ModelConfig &model) {
@@ -109,15 +109,15 @@ std::vector<ParameterSpec> adapterParameters(const ModelConfig &model, const Ada
 }
 
 AdapterFolder::AdapterFolder(const std::string &folder, const ModelConfig &model) : prefix(filePrefix(model)) {
-  const std::string configPath = inFolder(folder, configName), path = inFolder(folder, weightsName);
+  const std::string configPath = inFolder(folder, adapterConfigName), path = inFolder(folder, adapterWeightsName);
   const MappedFile config(configPath);
   const Json json = parseConfigFile(config);
   text = config.text();
   const ConfigReader reader{configPath, json};
   checkFeatures(reader);
   adapter.rank = reader.size("r");
-  if (adapter.rank > rankLimit)
-    throw InputError(fmt::format("{}: `r` is {}, at most {} is expected", configPath, adapter.rank, rankLimit));
+  if (adapter.rank > largestRank)
+    throw InputError(fmt::format("{}: `r` is {}, at most {} is expected", configPath, adapter.rank, largestRank));
   adapter.alpha = reader.number("lora_alpha", 8); // PEFT's default
   file = std::make_unique<SafetensorsFile>(path);
 
@@ -148,7 +148,7 @@ void AdapterFolder::read(const ParameterSpec &parameter, std::span<float> out) c
 }
 
 std::vector<std::string> adapterFolderFiles(const std::string &folder) {
-  return {inFolder(folder, weightsName), inFolder(folder, configName)};
+  return {inFolder(folder, adapterWeightsName), inFolder(folder, adapterConfigName)};
 }
 
 void writeAdapterFolder(const std::string &folder, const ModelConfig &model, const AdapterConfig &adapter,
@@ -158,7 +158,7 @@ void writeAdapterFolder(const std::string &folder, const ModelConfig &model, con
   std::vector<NamedTensor> named(tensors.begin(), tensors.end());
   for (NamedTensor &tensor : named)
     tensor.name = prefix + tensor.name;
-  writeTensors(inFolder(folder, weightsName), named);
+  writeTensors(inFolder(folder, adapterWeightsName), named);
   Json json = configText.empty() ? Json{{"task_type", "CAUSAL_LM"}, {"inference_mode", true}, {"lora_dropout", 0.0}}
                                  : Json::parse(configText);
   json.update({{"peft_type", "LORA"},
@@ -168,7 +168,7 @@ void writeAdapterFolder(const std::string &folder, const ModelConfig &model, con
                {"bias", "none"},
                {"fan_in_fan_out", std::holds_alternative<Gpt2Config>(model.kind)},
                {"target_modules", targetModules(model, prefix, adapter.layers)}});
-  AtomicFile file(inFolder(folder, configName));
+  AtomicFile file(inFolder(folder, adapterConfigName));
   file.write(json.dump(2) + "\n");
   file.commit();
 }

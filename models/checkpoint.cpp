@@ -12,7 +12,7 @@ namespace tcc::models {
 
 namespace {
 
-constexpr std::string_view weightsName = "model.safetensors", configName = "config.json";
+constexpr std::string_view configName = "config.json";
 constexpr std::string_view headName = "lm_head.weight";
 
 /// Buffers and the tied head: no parameters, though files may hold them.

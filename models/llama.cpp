@@ -30,7 +30,7 @@ Tensor attentionOf(const LlamaConfig &config, const Model &model, const Tensor &
   return model.linear(joinHeads(mixed), name + "o_proj");
 }
 
-Tensor mlpOf(const Model &model, const Tensor &x, const std::string &name) {
+Tensor gatedMlp(const Model &model, const Tensor &x, const std::string &name) {
   const Scope scope(name);
   const Tensor gate = silu(model.linear(x, name + "gate_proj"));
   return model.linear(gate * model.linear(x, name + "up_proj"), name + "down_proj");
@@ -53,7 +53,7 @@ Tensor llamaHidden(const LlamaConfig &config, const Model &model, const Tensor &
     const std::string block = "model.layers." + std::to_string(layer) + ".";
     const Scope scope(block);
     x = x + attentionOf(config, model, normed(x, block + "input_layernorm"), block + "self_attn.", rotary);
-    x = x + mlpOf(model, normed(x, block + "post_attention_layernorm"), block + "mlp.");
+    x = x + gatedMlp(model, normed(x, block + "post_attention_layernorm"), block + "mlp.");
   }
   return normed(x, "model.norm");
 }

@@ -21,7 +21,7 @@ Tensor attentionOf(const Model &model, const Tensor &x, const std::string &name,
   return model.linear(joinHeads(attention(q, k, part("c_v"), true)), name + "c_proj");
 }
 
-Tensor mlpOf(const Model &model, const Tensor &x, const std::string &name) {
+Tensor squaredReluMlp(const Model &model, const Tensor &x, const std::string &name) {
   const Scope scope(name);
   const Tensor positive = relu(model.linear(x, name + "c_fc"));
   return model.linear(positive * positive, name + "c_proj");
@@ -44,7 +44,7 @@ Tensor modernHidden(const ModernConfig &config, const Model &model, const Tensor
     const std::string block = "h." + std::to_string(layer) + ".";
     const Scope scope(block);
     x = x + attentionOf(model, normed(x), block + "attn.", config.heads, rotary);
-    x = x + mlpOf(model, normed(x), block + "mlp.");
+    x = x + squaredReluMlp(model, normed(x), block + "mlp.");
   }
   return normed(x);
 }

@@ -10,7 +10,7 @@ namespace tcc::models {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr int64_t sizeLimit = 1 << 20;
+constexpr int64_t byteLimit = 1 << 20;
 
 /// A loss may be no number, which JSON has no word for.
 Json number(double value) {
@@ -39,8 +39,8 @@ void writeRunState(const std::string &path, const RunState &state) {
 
 RunState readRunState(const std::string &path) {
   const MappedFile file(path);
-  if (file.size() > sizeLimit)
-    throw InputError(fmt::format("{}: {} bytes, at most {} are expected", path, file.size(), sizeLimit));
+  if (file.size() > byteLimit)
+    throw InputError(fmt::format("{}: {} bytes, at most {} are expected", path, file.size(), byteLimit));
   try {
     const char *text = reinterpret_cast<const char *>(file.data());
     const Json json = Json::parse(text, text + file.size());

@@ -15,7 +15,7 @@ namespace tcc::models {
 
 namespace {
 
-using Json = nlohmann::json;
+using TokenizerJson = nlohmann::json;
 
 constexpr int64_t fileLimit = int64_t(256) << 20, idLimit = int64_t(1) << 24;
 constexpr const char *tokenizerName = "tokenizer.json", *vocabularyName = "vocab.json", *mergesName = "merges.txt";
@@ -26,8 +26,8 @@ std::string_view textOf(const MappedFile &file) {
   return file.text();
 }
 
-Json parsed(const MappedFile &file) {
-  Json json = parseJsonFile<Json>(file, {.bytes = fileLimit});
+TokenizerJson parsed(const MappedFile &file) {
+  TokenizerJson json = parseJsonFile<TokenizerJson>(file, {.bytes = fileLimit});
   if (!json.is_object())
     throw InputError(fmt::format("{}: not a JSON object", file.path()));
   return json;
@@ -35,7 +35,7 @@ Json parsed(const MappedFile &file) {
 
 using Vocabulary = std::map<int64_t, std::string>;
 
-Vocabulary readIds(const Json &json, const std::string &path) {
+Vocabulary readIds(const TokenizerJson &json, const std::string &path) {
   if (!json.is_object())
     throw InputError(fmt::format("{}: the vocabulary is not an object of tokens and ids", path));
   Vocabulary tokens;
@@ -62,7 +62,7 @@ std::vector<std::string> tokenList(const Vocabulary &vocabulary, const std::stri
   return tokens;
 }
 
-std::string kindOf(const Json &json) {
+std::string kindOf(const TokenizerJson &json) {
   return json.is_object() && json.contains("type") && json["type"].is_string() ? json["type"].get<std::string>() : "";
 }
 
@@ -77,12 +77,12 @@ struct Tokenizer::Reader {
     throw InputError(fmt::format("{}: {}: {}", path, what, rule));
   }
 
-  void normalizer(const Json &json) const {
+  void normalizer(const TokenizerJson &json) const {
     const std::string kind = kindOf(json);
     if (json.is_null())
       return;
     if (kind == "Sequence" && json.contains("normalizers") && json["normalizers"].is_array()) {
-      for (const Json &part : json["normalizers"])
+      for (const TokenizerJson &part : json["normalizers"])
         normalizer(part);
       return;
     }
@@ -91,10 +91,10 @@ struct Tokenizer::Reader {
     tokenizer.normalizers.push_back(kind);
   }
 
-  void splitter(const Json &json) const {
+  void splitter(const TokenizerJson &json) const {
     const std::string kind = kindOf(json);
     if (kind == "Sequence" && json.contains("pretokenizers") && json["pretokenizers"].is_array()) {
-      for (const Json &part : json["pretokenizers"])
+      for (const TokenizerJson &part : json["pretokenizers"])
         splitter(part);
       return;
     }
@@ -106,7 +106,7 @@ struct Tokenizer::Reader {
     }
     if (kind != "Split")
       refuse(fmt::format("splitter {}", inQuotes(kind)), "only Split and ByteLevel are supported");
-    const Json pattern = json.value("pattern", Json());
+    const TokenizerJson pattern = json.value("pattern", TokenizerJson());
     if (!pattern.is_object() || !pattern.contains("Regex") || !pattern["Regex"].is_string())
       refuse("Split", "only a pattern of kind Regex is supported");
     if (json.value("behavior", "") != "Isolated" || json.value("invert", false))
@@ -115,11 +115,11 @@ struct Tokenizer::Reader {
     tokenizer.patterns.emplace_back(pattern["Regex"].get<std::string>(), path);
   }
 
-  std::vector<std::pair<std::string, std::string>> merges(const Json &json) const {
+  std::vector<std::pair<std::string, std::string>> merges(const TokenizerJson &json) const {
     std::vector<std::pair<std::string, std::string>> list;
     if (!json.is_array())
       refuse("`merges`", "a list is expected");
-    for (const Json &merge : json) {
+    for (const TokenizerJson &merge : json) {
       if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
         list.emplace_back(merge[0], merge[1]);
       } else if (merge.is_string()) {
@@ -135,12 +135,12 @@ struct Tokenizer::Reader {
     return list;
   }
 
-  void addedTokens(const Json &json) const {
+  void addedTokens(const TokenizerJson &json) const {
     if (json.is_null())
       return;
     if (!json.is_array())
       refuse("`added_tokens`", "a list is expected");
-    for (const Json &token : json) {
+    for (const TokenizerJson &token : json) {
       if (!token.is_object() || !token.contains("content") || !token["content"].is_string() || !token.contains("id") ||
           !token["id"].is_number_unsigned() || token["id"].get<uint64_t>() > uint64_t(idLimit))
         refuse("`added_tokens`", "a content and an id are expected of each");
@@ -176,26 +176,27 @@ bool Tokenizer::isIn(const std::string &folder) {
 
 void Tokenizer::readTokenizerJson(const std::string &path) {
   const MappedFile file(path);
-  const Json json = parsed(file);
+  const TokenizerJson json = parsed(file);
   const Reader reader{*this, path};
   try {
-    const Json model = json.value("model", Json());
+    const TokenizerJson model = json.value("model", TokenizerJson());
     if (const std::string kind = kindOf(model); kind != "BPE")
       reader.refuse(fmt::format("a tokenizer of kind {}", inQuotes(kind)), "only BPE is supported");
     if (model.value("byte_fallback", false))
       reader.refuse("a tokenizer with byte fallback (as Llama 2's)", "only byte-level ones are supported");
     for (const char *key : {"unk_token", "continuing_subword_prefix", "end_of_word_suffix", "dropout"})
-      if (const Json value = model.value(key, Json()); !value.is_null() && value != "" && value != 0)
+      if (const TokenizerJson value = model.value(key, TokenizerJson()); !value.is_null() && value != "" && value != 0)
         reader.refuse(fmt::format("`{}` is {}", key, inQuotes(value.dump())), "only null is supported");
-    reader.normalizer(json.value("normalizer", Json()));
-    reader.splitter(json.value("pre_tokenizer", Json()));
-    reader.addedTokens(json.value("added_tokens", Json()));
-    Vocabulary vocabulary = readIds(model.value("vocab", Json()), path);
+    reader.normalizer(json.value("normalizer", TokenizerJson()));
+    reader.splitter(json.value("pre_tokenizer", TokenizerJson()));
+    reader.addedTokens(json.value("added_tokens", TokenizerJson()));
+    Vocabulary vocabulary = readIds(model.value("vocab", TokenizerJson()), path);
     for (const Added &token : added) // an added token's id is no hole
       vocabulary.emplace(token.id, token.content);
-    pairs = std::make_unique<BytePairs>(tokenList(vocabulary, path), reader.merges(model.value("merges", Json())),
-                                        model.value("ignore_merges", false), path);
-  } catch (const Json::exception &) {
+    pairs =
+        std::make_unique<BytePairs>(tokenList(vocabulary, path), reader.merges(model.value("merges", TokenizerJson())),
+                                    model.value("ignore_merges", false), path);
+  } catch (const TokenizerJson::exception &) {
     throw InputError(fmt::format("{}: a value is of another kind than a tokenizer.json has there", path));
   }
   checksum = checksumOf(file.bytes());

@@ -12,7 +12,7 @@ namespace tcc::models {
 
 namespace {
 
-constexpr std::string_view weightsName = "model.safetensors", indexName = "model.safetensors.index.json";
+constexpr std::string_view indexName = "model.safetensors.index.json";
 constexpr int64_t indexLimit = int64_t(64) << 20;
 constexpr size_t shardLimit = 4096; ///< each stays open and mapped
 

@@ -9,6 +9,9 @@
 
 namespace tcc::models {
 
+/// The one file of weights in a folder.
+inline constexpr std::string_view weightsName = "model.safetensors";
+
 /// All tensors of a folder's safetensors files, as if they were in one.
 class WeightFiles {
 public:

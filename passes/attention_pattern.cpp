@@ -17,7 +17,7 @@ bool isWideOr16(Type element) {
   return element.isF32() || element.isBF16() || element.isF16();
 }
 
-std::string nameOf(Operation *op) {
+std::string shownName(Operation *op) {
   return "'" + op->getName().getStringRef().str() + "'";
 }
 
@@ -204,7 +204,7 @@ bool AttentionMatcher::matchBehind(Value value, AxisLayout layout) {
                                              return operand != value && rows.isLiteral(operand);
                                            }));
       return refuse(masks ? "the probabilities are masked or scaled behind the softmax"
-                          : "the probabilities go through " + nameOf(user) + " before they multiply the values");
+                          : "the probabilities go through " + shownName(user) + " before they multiply the values");
     }
     value = user->getResult(0);
   }
@@ -303,7 +303,7 @@ bool AttentionMatcher::matchBefore(Value value, AxisLayout layout) {
       if (!addLiteralStep(op, layout, next))
         return false;
     } else {
-      return refuse("the scores go through " + nameOf(op) +
+      return refuse("the scores go through " + shownName(op) +
                     "; scale, mask, casts and views alone are expected between q·kᵀ and the softmax");
     }
     value = next;
@@ -356,10 +356,10 @@ bool AttentionMatcher::checkUses() {
       if (op == mix || chain.contains(user))
         continue;
       if (isa<GradientOp>(user))
-        return refuse("a gradient with respect to the result of " + nameOf(op) +
+        return refuse("a gradient with respect to the result of " + shownName(op) +
                       ", scores or probabilities, is asked "
                       "for");
-      return refuse("the result of " + nameOf(op) + ", scores or probabilities, is used by " + nameOf(user) + " too");
+      return refuse("the result of " + shownName(op) + ", scores or probabilities, is used by " + shownName(user) + " too");
     }
   SmallVector<Value> work; // masks and scales: constants to every gradient but one that names them
   for (Operation *op : chain)

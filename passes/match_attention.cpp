@@ -25,8 +25,6 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-constexpr llvm::StringLiteral passName = "match-attention";
-
 struct Candidate {
   ExpOp exponentials;
   Operation *division;
@@ -91,6 +89,8 @@ DenseSet<Operation *> differentiatedTwice(func::FuncOp function) {
 }
 
 class MatchAttention {
+  static constexpr llvm::StringLiteral passName = "match-attention";
+
 public:
   MatchAttention(func::FuncOp function, const PipelineOptions &options)
       : function(function), options(options), twice(differentiatedTwice(function)) {

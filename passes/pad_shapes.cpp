@@ -27,8 +27,6 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-constexpr llvm::StringLiteral passName = "pad-shapes";
-
 /// Where a product's rows, columns and contracted elements are: which dim of which value.
 struct ProductDims {
   ValueDim mOfA, kOfA, kOfB, nOfB, mOfResult, nOfResult;
@@ -258,7 +256,7 @@ private:
       of +=
           llvm::formatv(" and {0} more product{1}", choice.products.size() - 1, choice.products.size() > 2 ? "s" : "");
     options.remarks->push_back(
-        {kind, passName.str(), first.getLoc(), llvm::formatv("size {0} of {1} is {2}", choice.size, of, message), 0});
+        {kind, "pad-shapes", first.getLoc(), llvm::formatv("size {0} of {1} is {2}", choice.size, of, message), 0});
   }
 
   bool isAccepted(ValueDim at) { return sizes.contains(sizeOf(at)) && accepted.contains(extentOf(at)); }

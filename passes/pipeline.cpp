@@ -105,6 +105,10 @@ std::string nearestPass(StringRef name) {
   return best;
 }
 
+func::FuncOp functionOf(ModuleOp module) {
+  return *module.getOps<func::FuncOp>().begin();
+}
+
 void printPipeline(llvm::raw_ostream &os, const PipelineOptions &options) {
   int position = 0;
   for (const PassInfo &info : table)

@@ -58,6 +58,9 @@ std::string nearestPass(llvm::StringRef name);
 /// `--print-pipeline`: one line a pass: position, name, phase, on or off under the options, reason.
 void printPipeline(llvm::raw_ostream &os, const PipelineOptions &options);
 
+/// The module's one function.
+mlir::func::FuncOp functionOf(mlir::ModuleOp module);
+
 /// Runs the pipeline on the module's one public function. Errors are MLIR diagnostics. A dump or stop that the
 /// pipeline never reaches, and a pass name that does not exist, are errors.
 mlir::LogicalResult runPipeline(mlir::ModuleOp module, const PipelineOptions &options, PipelineReport &report);

@@ -169,7 +169,7 @@ std::string remember(const MachineLimits &limits) {
 }
 
 /// Of this process, so that a read-only home costs one measurement.
-std::mutex mutex;
+std::mutex limitsMutex;
 std::map<int, MachineLimits> known;
 
 MachineLimits &knownLimits(int threads) {
@@ -242,12 +242,12 @@ MachineLimits measureMachineLimits(int threads, double seconds) {
 }
 
 MachineLimits machineLimits(int threads) {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(limitsMutex);
   return knownLimits(threadsOrAll(threads));
 }
 
 MachineLimits improvedMachineLimits(int threads, DType dtype, double seconds) {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(limitsMutex);
   MachineLimits &limits = knownLimits(threadsOrAll(threads));
   const ThreadCountScope scope(limits.threads);
   const MachineLimits before = limits;
@@ -278,7 +278,7 @@ Calibration judgeRounds(const std::vector<LimitsRound> &rounds) {
 }
 
 Calibration calibrateMachineLimits(int threads, double seconds, size_t mostRounds) {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(limitsMutex);
   threads = threadsOrAll(threads);
   const double longest = 3 * seconds * static_cast<double>(mostRounds); // a busy machine stretches every pass
   const Clock::time_point start = Clock::now();

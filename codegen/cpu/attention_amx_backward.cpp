@@ -17,15 +17,9 @@ using namespace mlir;
 namespace tcc::cpu {
 namespace {
 
-using Number = AttentionNumber;
-using Predicate = arith::CmpIPredicate;
-constexpr int64_t vectors = 2; // of a span of queries
-enum Operand : uint8_t { q, k, v, out, lse, dOut };
-enum Result : uint8_t { dQ, dK, dV };
-
-class Backward : public AmxFunction {
+class TiledBackward : public AmxFunction {
 public:
-  Backward(LaneBuilder &b, const AttentionForm &form, const AttentionBlocks &blocks)
+  TiledBackward(LaneBuilder &b, const AttentionForm &form, const AttentionBlocks &blocks)
       : AmxFunction(b, form, blocks, 6, 3) {}
 
 private:
@@ -50,7 +44,7 @@ private:
   }
 };
 
-void Backward::runUnit(Value unit) {
+void TiledBackward::runUnit(Value unit) {
   Value keyHeads = number(Number::keyHeads), keys = number(Number::keys), parts = number(Number::parts);
   Value isWhole = t.is(Predicate::eq, parts, b.i64(1)), keyUnit = t.div(unit, parts);
   AttentionBlock block;
@@ -72,7 +66,7 @@ void Backward::runUnit(Value unit) {
   });
 }
 
-void Backward::packKeys(const AttentionBlock &block) {
+void TiledBackward::packKeys(const AttentionBlock &block) {
   keyRows = packedKeys(0);
   valueRows = packedKeys(4 * blocks.words);
   keyColumns = packedKeys(8 * blocks.words);
@@ -83,7 +77,7 @@ void Backward::packKeys(const AttentionBlock &block) {
   amx.packTransposed(keys, first, keyColumns);
 }
 
-void Backward::runQueries(AttentionBlock block) {
+void TiledBackward::runQueries(AttentionBlock block) {
   amx.packColumns(queryRows(q, block), signs, place(blocks.queryColumns));
   amx.packColumns(queryRows(dOut, block), {}, place(blocks.dOutColumns));
   amx.packRowPairs(queryRows(q, block), place(blocks.queryPairs));
@@ -97,7 +91,7 @@ void Backward::runQueries(AttentionBlock block) {
   amx.storeTransposed(place(blocks.sums), target, true, [&](Value) { return scale; });
 }
 
-void Backward::addKeys(const AttentionBlock &block) {
+void TiledBackward::addKeys(const AttentionBlock &block) {
   findKept(block);
   Value groups = t.ceilDiv(block.queryCount, span);
   t.forEach(b.i64(0), groups, 1, [&](Value group) {
@@ -113,7 +107,7 @@ void Backward::addKeys(const AttentionBlock &block) {
 }
 
 /// P and dS of 32 keys and 32 queries, as rows, and dS as pairs of keys too.
-void Backward::differentiate(const AttentionBlock &block, Value group, Value keySpan) {
+void TiledBackward::differentiate(const AttentionBlock &block, Value group, Value keySpan) {
   SmallVector<Value> logarithms, deltas, lanes;
   for (int64_t i = 0; i < vectors; ++i) {
     lanes.push_back(b.add(b.mul(group, span), i * tileRows));
@@ -160,7 +154,7 @@ void Backward::differentiate(const AttentionBlock &block, Value group, Value key
   });
 }
 
-void Backward::addToKeys(const AttentionBlock &block, Value keySpan) {
+void TiledBackward::addToKeys(const AttentionBlock &block, Value keySpan) {
   Type i8 = b.builder.getI8Type();
   Steps groups = querySpans(block, keySpan);
   Value key = b.mul(keySpan, span), zero = b.i64(0);
@@ -177,7 +171,7 @@ void Backward::addToKeys(const AttentionBlock &block, Value keySpan) {
   });
 }
 
-void Backward::addToQueries(const AttentionBlock &block, Value group) {
+void TiledBackward::addToQueries(const AttentionBlock &block, Value group) {
   Type i8 = b.builder.getI8Type();
   Steps steps = keySpans(block, group);
   int64_t ofKeys = blocks.width * rowBytes, ofQueries = 2 * blocks.words * rowBytes;
@@ -195,7 +189,7 @@ void Backward::addToQueries(const AttentionBlock &block, Value group) {
 
 void emitBackwardByTiles(LaneBuilder &b, const AttentionForm &form, ValueRange arguments) {
   AttentionBlocks blocks(form, b.target);
-  Backward(b, form, blocks).run(arguments[0], arguments[1], arguments[2]);
+  TiledBackward(b, form, blocks).run(arguments[0], arguments[1], arguments[2]);
 }
 
 } // namespace tcc::cpu

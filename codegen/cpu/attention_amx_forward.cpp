@@ -7,7 +7,6 @@
 //   3. out is sums / total (times keepScale), the log-sum-exp of the base and the total.
 // A probability may thus be larger than 1, by as many powers of two: neither its rounding nor the sums suffer from it.
 #include "codegen/cpu/attention_amx_function.h"
-#include <limits>
 #include <numbers>
 
 using namespace mlir;
@@ -15,15 +14,11 @@ using namespace mlir;
 namespace tcc::cpu {
 namespace {
 
-using Number = AttentionNumber;
-using Predicate = arith::CmpIPredicate;
-constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double growth = 8;   // powers of two that scores may be above their base
-constexpr int64_t vectors = 2; // of a span of queries
+constexpr double growth = 8; // powers of two that scores may be above their base
 
-class Forward : public AmxFunction {
+class TiledForward : public AmxFunction {
 public:
-  Forward(LaneBuilder &b, const AttentionForm &form, const AttentionBlocks &blocks)
+  TiledForward(LaneBuilder &b, const AttentionForm &form, const AttentionBlocks &blocks)
       : AmxFunction(b, form, blocks, 3, 2) {}
 
 private:
@@ -48,7 +43,7 @@ private:
   Value choose(Value condition, Value x, Value y) { return b.create<arith::SelectOp>(condition, x, y); }
 };
 
-void Forward::runUnit(Value unit) {
+void TiledForward::runUnit(Value unit) {
   AttentionBlock block;
   Value parts = number(Number::parts), part = t.mod(unit, parts), head = t.div(unit, parts);
   block.batch = t.div(head, number(Number::heads));
@@ -73,7 +68,7 @@ void Forward::runUnit(Value unit) {
   });
 }
 
-void Forward::runQueries(AttentionBlock block) {
+void TiledForward::runQueries(AttentionBlock block) {
   amx.packColumns(rowsOf(0, block.batch, block.head, block.firstQuery, block.queryCount), signs,
                   place(blocks.queryColumns));
   t.fill(base, queries, -infinity);
@@ -83,7 +78,7 @@ void Forward::runQueries(AttentionBlock block) {
   finish(block);
 }
 
-void Forward::addKeys(const AttentionBlock &block) {
+void TiledForward::addKeys(const AttentionBlock &block) {
   findKept(block);
   t.forEach(b.i64(0), t.ceilDiv(block.queryCount, span), 1, [&](Value group) {
     Steps steps = keySpans(block, group);
@@ -99,7 +94,7 @@ void Forward::addKeys(const AttentionBlock &block) {
 }
 
 /// The largest scores that the queries see.
-SmallVector<Value> Forward::findTops(const AttentionBlock &block, Value group, Steps steps) {
+SmallVector<Value> TiledForward::findTops(const AttentionBlock &block, Value group, Steps steps) {
   constexpr int64_t atOnce = 4;
   SmallVector<Value> none(vectors, t.floats(-infinity));
   return b.loop(steps.begin, steps.end, 1, none, [&](Value keySpan, ValueRange before) {
@@ -126,7 +121,7 @@ SmallVector<Value> Forward::findTops(const AttentionBlock &block, Value group, S
 }
 
 /// The bases of the queries' sums for scores up to `tops`; what was summed is scaled where one has changed.
-SmallVector<Value> Forward::rebase(Value group, ArrayRef<Value> tops) {
+SmallVector<Value> TiledForward::rebase(Value group, ArrayRef<Value> tops) {
   SmallVector<Value> bases, keep;
   Value changes;
   for (int64_t v = 0; v < vectors; ++v) {
@@ -156,7 +151,7 @@ SmallVector<Value> Forward::rebase(Value group, ArrayRef<Value> tops) {
   return bases;
 }
 
-void Forward::weigh(const AttentionBlock &block, Value group, Steps steps, ArrayRef<Value> bases) {
+void TiledForward::weigh(const AttentionBlock &block, Value group, Steps steps, ArrayRef<Value> bases) {
   SmallVector<Value> none(vectors, t.floats(0));
   SmallVector<Value> sums = b.loop(steps.begin, steps.end, 1, none, [&](Value keySpan, ValueRange before) {
     Value start = b.mul(keySpan, span), end = b.add(start, span);
@@ -191,7 +186,7 @@ void Forward::weigh(const AttentionBlock &block, Value group, Steps steps, Array
 }
 
 /// Of the values of a span of keys, which are multiplied next, the part that two keys of it are worth.
-void Forward::fetchValues(const AttentionBlock &block, Value keySpan, Value inSpan) {
+void TiledForward::fetchValues(const AttentionBlock &block, Value keySpan, Value inSpan) {
   Type i8 = b.builder.getI8Type();
   int64_t ofKeys = blocks.width * rowBytes;
   Value start = b.offset(valueColumns, i8, b.mul(b.add(b.div(block.firstKey, span), keySpan), ofKeys));
@@ -200,7 +195,7 @@ void Forward::fetchValues(const AttentionBlock &block, Value keySpan, Value inSp
     LLVM::Prefetch::create(b.builder, b.loc, b.offset(part, i8, b.i64(line)), /*rw=*/0, /*hint=*/3, /*cache=*/1);
 }
 
-void Forward::addValues(const AttentionBlock &block, Value group, Steps steps) {
+void TiledForward::addValues(const AttentionBlock &block, Value group, Steps steps) {
   Type i8 = b.builder.getI8Type();
   int64_t ofKeys = blocks.width * rowBytes, ofQueries = 2 * blocks.words * rowBytes;
   Value values = b.offset(valueColumns, i8, b.mul(b.div(block.firstKey, span), ofKeys));
@@ -210,7 +205,7 @@ void Forward::addValues(const AttentionBlock &block, Value group, Steps steps) {
                     steps.end);
 }
 
-void Forward::finish(const AttentionBlock &block) {
+void TiledForward::finish(const AttentionBlock &block) {
   Value row = b.add(t.times(block.batch, number(Number::heads)), block.head);
   Value lse = t.at(result(1), b.add(t.times(row, number(Number::queries)), block.firstQuery));
   t.forEach(b.i64(0), block.queryCount, blocks.lanes, [&](Value lane) {
@@ -232,7 +227,7 @@ void Forward::finish(const AttentionBlock &block) {
 
 void emitForwardByTiles(LaneBuilder &b, const AttentionForm &form, ValueRange arguments) {
   AttentionBlocks blocks(form, b.target);
-  Forward(b, form, blocks).run(arguments[0], arguments[1], arguments[2]);
+  TiledForward(b, form, blocks).run(arguments[0], arguments[1], arguments[2]);
 }
 
 } // namespace tcc::cpu

@@ -14,8 +14,9 @@ public:
         blocks(AttentionFunction::blocks) {}
 
 protected:
-  static constexpr int64_t queries = AttentionBlocks::queries, span = AmxTiles::span, tileRows = AmxTiles::rows,
-                           rowBytes = AmxTiles::rowBytes, tileBytes = AmxTiles::bytes;
+  static constexpr int64_t span = AmxTiles::span, tileRows = AmxTiles::rows, rowBytes = AmxTiles::rowBytes,
+                           tileBytes = AmxTiles::bytes;
+  static constexpr int64_t vectors = 2; // of a span of queries
   AmxTiles amx;
   LaneBuilder &b;
   const AttentionBlocks &blocks;

@@ -11,12 +11,6 @@ using namespace mlir;
 namespace tcc::cpu {
 namespace {
 
-using Number = AttentionNumber;
-using Predicate = arith::CmpIPredicate;
-constexpr int64_t queries = AttentionBlocks::queries;
-enum Operand : uint8_t { q, k, v, out, lse, dOut };
-enum Result : uint8_t { dQ, dK, dV };
-
 class Backward : public AttentionFunction {
 public:
   Backward(LaneBuilder &b, const AttentionForm &form, const AttentionBlocks &blocks)

@@ -7,17 +7,11 @@
 //   3. out is sums / total (times keepScale, which thus costs nothing), the log-sum-exp is the largest score + log
 //   total.
 #include "codegen/cpu/attention_function.h"
-#include <limits>
 
 using namespace mlir;
 
 namespace tcc::cpu {
 namespace {
-
-using Number = AttentionNumber;
-using Predicate = arith::CmpIPredicate;
-constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr int64_t queries = AttentionBlocks::queries;
 
 class Forward : public AttentionFunction {
 public:

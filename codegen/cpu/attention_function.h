@@ -2,6 +2,7 @@
 // the mask shows, and which ones dropout keeps.
 #pragma once
 #include "codegen/cpu/attention_tiles.h"
+#include <limits>
 
 namespace tcc::cpu {
 
@@ -23,6 +24,14 @@ public:
   void run(mlir::Value begin, mlir::Value end, mlir::Value args);
 
 protected:
+  using Number = AttentionNumber;
+  using Predicate = mlir::arith::CmpIPredicate;
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
+  static constexpr int64_t queries = AttentionBlocks::queries;
+  /// Operands and results of the gradient, in their order.
+  enum Operand : uint8_t { q, k, v, out, lse, dOut };
+  enum Result : uint8_t { dQ, dK, dV };
+
   LaneBuilder &b;
   const AttentionBlocks &blocks;
   AttentionTiles t;

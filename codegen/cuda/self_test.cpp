@@ -36,17 +36,17 @@ float weightAt(int64_t i) {
   return static_cast<float>(i * 3 % 7 - 3);
 }
 
-struct Pointer {
+struct PointerUse {
   BufferId buffer;
   bool written, read;
 };
 
-Instruction launch(uint32_t kernel, const char *label, std::initializer_list<Pointer> pointers, int64_t elements) {
+Instruction launch(uint32_t kernel, const char *label, std::initializer_list<PointerUse> pointers, int64_t elements) {
   LaunchCall call;
   call.kernel = kernel;
   call.grid = {(elements + 127) / 128, 1, 1};
   call.block = {128, 1, 1};
-  for (const Pointer &pointer : pointers) {
+  for (const PointerUse &pointer : pointers) {
     const auto offset = static_cast<int64_t>(call.parameters.size());
     call.parameterOffsets.push_back(offset);
     call.pointerSlots.push_back({offset, pointer.buffer, pointer.written, pointer.read});

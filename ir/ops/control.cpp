@@ -7,13 +7,13 @@
 using namespace mlir;
 
 namespace tcc {
-namespace {
 
-/// Whether the block ends with a tcc.yield of values of these types.
 bool yields(Block &block, TypeRange types) {
   auto yield = dyn_cast_or_null<YieldOp>(block.empty() ? nullptr : &block.back());
   return yield && yield.getValues().getTypes() == types;
 }
+
+namespace {
 
 /// The body's ops on other operands, at the builder's place; gives what it yields.
 SmallVector<Value> inlined(OpBuilder &builder, Region &body, ValueRange arguments) {

@@ -4,6 +4,9 @@
 
 namespace tcc {
 
+/// Whether the block ends with a tcc.yield of values of these types.
+bool yields(mlir::Block &block, mlir::TypeRange types);
+
 /// The turns of a loop written out, at the builder's place, on other values of the operands; gives the last results.
 llvm::SmallVector<mlir::Value> unrolled(Emit &b, RepeatOp op, mlir::ValueRange operands);
 

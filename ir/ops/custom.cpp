@@ -1,6 +1,7 @@
 // custom: an op of the user's.
 #include "ir/emit.h"
 #include "ir/names.h"
+#include "ir/ops/control.h"
 #include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
@@ -21,11 +22,6 @@ SmallVector<Type> backwardArguments(CustomOp op) {
 }
 SmallVector<Type> backwardResults(CustomOp op) {
   return llvm::to_vector(llvm::make_filter_range(op.getInputs().getTypes(), isFloatTensor));
-}
-
-bool yields(Block &block, TypeRange types) {
-  auto yield = block.empty() ? YieldOp() : dyn_cast<YieldOp>(block.back());
-  return yield && yield.getValues().getTypes() == types;
 }
 
 /// The block's ops, cloned where `b` stands and at its location; what it yields.

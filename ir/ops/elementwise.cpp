@@ -17,7 +17,7 @@ bool isFloat(Type type) {
 }
 
 /// `element` as a value of `type`, a scalar or a vector of it.
-Value constant(OpBuilder &b, Location loc, Type type, TypedAttr element) {
+Value constantOf(OpBuilder &b, Location loc, Type type, TypedAttr element) {
   if (auto vector = dyn_cast<VectorType>(type))
     element = SplatElementsAttr::get(vector, element);
   return arith::ConstantOp::create(b, loc, element);
@@ -25,9 +25,9 @@ Value constant(OpBuilder &b, Location loc, Type type, TypedAttr element) {
 
 Value literal(OpBuilder &b, Location loc, Type type, double value) {
   Type element = getElementTypeOrSelf(type);
-  return constant(b, loc, type,
-                  isFloat(element) ? cast<TypedAttr>(b.getFloatAttr(element, value))
-                                   : cast<TypedAttr>(b.getIntegerAttr(element, static_cast<int64_t>(value))));
+  return constantOf(b, loc, type,
+                    isFloat(element) ? cast<TypedAttr>(b.getFloatAttr(element, value))
+                                     : cast<TypedAttr>(b.getIntegerAttr(element, static_cast<int64_t>(value))));
 }
 
 /// Truncated, saturated, 0 for NaN: arith.fptosi has no value outside of the integer's range.
@@ -35,7 +35,7 @@ Value floatToInteger(OpBuilder &b, Location loc, Value x, Type type) {
   unsigned width = getElementTypeOrSelf(type).getIntOrFloatBitWidth();
   double limit = std::ldexp(1.0, static_cast<int>(width) - 1);
   auto extreme = [&](const APInt &value) {
-    return constant(b, loc, type, b.getIntegerAttr(getElementTypeOrSelf(type), value));
+    return constantOf(b, loc, type, b.getIntegerAttr(getElementTypeOrSelf(type), value));
   };
   auto select = [&](Value condition, Value yes, Value no) {
     return arith::SelectOp::create(b, loc, condition, yes, no);
