@@ -108,7 +108,7 @@ Contents look(const char *data, int64_t bytes, DType dtype) {
 }
 
 /// What lies in a range of bytes, and who wrote it.
-struct Value {
+struct KeptValue {
   Space space;
   uint32_t index;
   int64_t begin, end;
@@ -146,7 +146,8 @@ public:
       i = end;
     }
     for (size_t i = 0; i < plan.outputs.size(); ++i) {
-      const std::vector<Value> found = valuesIn(Space::output, static_cast<uint32_t>(i), 0, plan.outputs[i].bytes());
+      const std::vector<KeptValue> found =
+          valuesIn(Space::output, static_cast<uint32_t>(i), 0, plan.outputs[i].bytes());
       if (!found.empty())
         return origin(found);
     }
@@ -159,8 +160,8 @@ private:
   std::vector<runtime::TensorStorage> memory;
   std::vector<runtime::ConstTensorRef> inputs;
   std::vector<runtime::TensorRef> outputs, states; // the last state is the arena
-  std::vector<Value> values;                       // newest last; those that are finite hide older ones
-  std::vector<std::vector<Value>> operands;        // of each instruction: those that were not finite
+  std::vector<KeptValue> values;                   // newest last; those that are finite hide older ones
+  std::vector<std::vector<KeptValue>> operands;    // of each instruction: those that were not finite
 
   char *allocated(int64_t bytes, const std::string &contents) {
     auto storage = runtime::TensorStorage::zeros(std::max<int64_t>(bytes, 1));
@@ -208,9 +209,9 @@ private:
   }
 
   /// What lies there and is not finite.
-  std::vector<Value> valuesIn(Space space, uint32_t index, int64_t begin, int64_t end) const {
-    std::vector<Value> found;
-    for (const Value &value : llvm::reverse(values)) {
+  std::vector<KeptValue> valuesIn(Space space, uint32_t index, int64_t begin, int64_t end) const {
+    std::vector<KeptValue> found;
+    for (const KeptValue &value : llvm::reverse(values)) {
       if (value.space != space || value.index != index || value.end <= begin || value.begin >= end)
         continue;
       if (value.contents.kind != Kind::finite)
@@ -220,7 +221,7 @@ private:
     }
     return found;
   }
-  std::vector<Value> valuesIn(BufferId id) const {
+  std::vector<KeptValue> valuesIn(BufferId id) const {
     const runtime::Buffer &buffer = plan.buffers[id];
     return valuesIn(buffer.space, buffer.index, buffer.offset, buffer.offset + buffer.bytes);
   }
@@ -249,7 +250,7 @@ private:
       add(each.buffer, look(addressOf(plan.buffers[each.buffer]), plan.buffers[each.buffer].bytes, each.dtype));
     if (const auto *copy = std::get_if<runtime::CopyCall>(&plan.instructions[part].call)) {
       Contents moved;
-      for (const Value &value : valuesIn(copy->source))
+      for (const KeptValue &value : valuesIn(copy->source))
         if (value.contents.kind > moved.kind)
           moved = value.contents;
       add(copy->target, moved);
@@ -257,10 +258,10 @@ private:
   }
 
   /// Back from values that are not finite to the instruction that made the first of them, in words.
-  std::string origin(std::vector<Value> found) const {
+  std::string origin(std::vector<KeptValue> found) const {
     for (;;) {
-      const Value &worst = *std::ranges::max_element(found, [](const Value &a, const Value &b) {
-        const auto order = [](const Value &value) { // of several kinds NaN; of several writers the first
+      const KeptValue &worst = *std::ranges::max_element(found, [](const KeptValue &a, const KeptValue &b) {
+        const auto order = [](const KeptValue &value) { // of several kinds NaN; of several writers the first
           return std::pair(value.contents.kind, -static_cast<int64_t>(value.writer ? *value.writer + 1 : 0));
         };
         return order(a) < order(b);
@@ -275,7 +276,7 @@ private:
         return "`" + instruction.label + "`" + (source.empty() ? "" : " (" + source + ")") + ": " +
                wordsOf(worst.contents);
       }
-      std::vector<Value> before = operands[*worst.writer];
+      std::vector<KeptValue> before = operands[*worst.writer];
       found = std::move(before);
     }
   }

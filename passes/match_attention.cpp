@@ -50,7 +50,8 @@ SmallVector<Candidate> candidatesOf(func::FuncOp function) {
 /// How exponentials that are no candidate make a softmax all the same, and what is expected; empty where they make
 /// none.
 std::string otherSpelling(ExpOp e) {
-  if (llvm::any_of(e->getUsers(), [](Operation *user) { return isa<ReduceSumOp>(user); }))
+  const auto sums = llvm::count_if(e->getUsers(), [](Operation *user) { return isa<ReduceSumOp>(user); });
+  if (sums > 0 && sums < std::distance(e->user_begin(), e->user_end()))
     return "the product with the values is divided by the sum of the exponentials; a division before the product is "
            "expected";
   auto shift = e.getX().getDefiningOp<SubOp>();

@@ -70,7 +70,7 @@ TEST(FindNonFinite, NamesTheOpThatMadeIt) {
 
   // A mask's infinities are no fault, nor is a NaN that a condition leaves out.
   const auto masked = [&](Tensor x) {
-    const Tensor seen = softmax(select(x < 0.0, x, -INFINITY), -1);
+    const Tensor seen = softmax(select(x < 0.0, x, -INFINITY));
     const Tensor chosen = select(x < 0.5, Tensor(x), sqrt(-x));
     line = __LINE__ + 1;
     const Tensor bad = log(x - 0.25);

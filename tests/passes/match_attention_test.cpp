@@ -397,7 +397,8 @@ TEST(MatchAttention, AWrongMatchWouldBeSeen) {
     std::vector<RefTensor> own = evaluate(*runTo(Phase::joint, *moduleOf(spelling), false).module);
     bool sameMeaning = spelling.name == "no maximum" || spelling.name == "another maximum" ||
                        spelling.name == "rounded and widened probabilities" || spelling.name == "softmax in 16 bits" ||
-                       spelling.name == "wide result" || own[3].size() != matched[3].size();
+                       spelling.name == "wide result" || spelling.name == "softmax by the logarithm of its sum" ||
+                       spelling.name == "divided after the values" || own[3].size() != matched[3].size();
     EXPECT_TRUE(sameMeaning || difference(own, matched) >= 1e-4) << spelling.name;
   }
 }

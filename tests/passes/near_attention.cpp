@@ -151,7 +151,7 @@ void addOthers(std::vector<Spelling> &list) {
                   },
                   {},
                   "its softmax is exp(x - logsumexp(x))"});
-  list.push_back({"divided behind the values",
+  list.push_back({"divided after the values",
                   {},
                   [](In in) {
                     const Tensor x = scoresOf(in), e = exp(x - stopGradient(max(x, -1, KeepDims::yes)));
