@@ -25,7 +25,6 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-
 double secondsToInterpret(CustomOp op) {
   double elements = 0;
   op->walk([&](Operation *inner) {

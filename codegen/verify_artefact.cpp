@@ -12,7 +12,7 @@ namespace tcc {
 namespace {
 
 constexpr double secondsAFlop = 2e-9; // of the interpreter, rounding included
-constexpr int runs = 2 * 2;                                    // kinds of inputs, and exact and rounding
+constexpr int runs = 2 * 2;           // kinds of inputs, and exact and rounding
 
 /// The graph with sizes and gradients, as it is interpreted; null where the pipeline refuses, which it has said.
 OwningOpRef<ModuleOp> jointOf(ModuleOp captured, const PipelineOptions &options) {

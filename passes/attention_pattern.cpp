@@ -359,7 +359,8 @@ bool AttentionMatcher::checkUses() {
         return refuse("a gradient with respect to the result of " + shownName(op) +
                       ", scores or probabilities, is asked "
                       "for");
-      return refuse("the result of " + shownName(op) + ", scores or probabilities, is used by " + shownName(user) + " too");
+      return refuse("the result of " + shownName(op) + ", scores or probabilities, is used by " + shownName(user) +
+                    " too");
     }
   SmallVector<Value> work; // masks and scales: constants to every gradient but one that names them
   for (Operation *op : chain)
