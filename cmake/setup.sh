@@ -170,12 +170,12 @@ build_jobs() {
 # --dev (`developer`) each file is compiled by itself, so that a changed one is built quickly.
 configure_build() {
   local cache=$build_dir/CMakeCache.txt
-  if ((${developer:-0})) && [[ -f $cache ]] && grep -qx 'TCC_UNITY:BOOL=ON' "$cache"; then
-    cmake -DTCC_UNITY=OFF "$build_dir" >/dev/null || fail "CMake failed for $build_dir"
-  fi
   if [[ -f $cache ]] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$cache"; then
     say 'the checkout has moved: configuring anew'
     rm -rf "$cache" "$build_dir/CMakeFiles"
+  fi
+  if ((${developer:-0})) && [[ -f $cache ]] && grep -qx 'TCC_UNITY:BOOL=ON' "$cache"; then
+    cmake -DTCC_UNITY=OFF "$build_dir" >/dev/null || fail "CMake failed for $build_dir"
   fi
   [[ -f $cache && -f $build_dir/build.ninja ]] && return 0
   say "configuring $build_dir (the build after it takes some minutes: MLIR's headers are heavy)"

@@ -14,11 +14,8 @@
 using namespace mlir;
 
 namespace tcc {
-namespace {
 
 static_assert(printPrefix == runtime::printPrefix, "passes name what the runtime prints");
-
-} // namespace
 
 std::optional<runtime::Artefact> compileModule(ModuleOp module, const CompileOptions &options, CompileReport &report,
                                                std::string &error) {

@@ -276,8 +276,7 @@ private:
         return "`" + instruction.label + "`" + (source.empty() ? "" : " (" + source + ")") + ": " +
                wordsOf(worst.contents);
       }
-      std::vector<KeptValue> before = operands[*worst.writer];
-      found = std::move(before);
+      found = operands[*worst.writer];
     }
   }
 

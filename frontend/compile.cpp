@@ -141,7 +141,7 @@ mlir::OwningOpRef<mlir::ModuleOp> Function::Impl::module(const Record &record, s
                                                          bool showsReads) const {
   mlir::OwningOpRef<mlir::ModuleOp> made = buildModule(record, name, outputs, threadContext(), showsReads);
   if (options.products == runtime::DType::f16)
-    scaleLoss(graphFunction(*made));
+    scaleLoss(functionOf(*made));
   return made;
 }
 
@@ -175,13 +175,13 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &recor
     refuse({});
 
   if (record.asked > 0)
-    graphFunction(*module)->setAttr(askedAttr,
-                                    mlir::Builder(&context).getI64IntegerAttr(static_cast<int64_t>(record.asked)));
+    functionOf(*module)->setAttr(askedAttr,
+                                 mlir::Builder(&context).getI64IntegerAttr(static_cast<int64_t>(record.asked)));
   if (record.steady)
-    graphFunction(*module)->setAttr(steadyAttr, mlir::UnitAttr::get(&context));
+    functionOf(*module)->setAttr(steadyAttr, mlir::UnitAttr::get(&context));
   std::map<std::string, ValueHint> uses;
   if (options.checked)
-    uses = valueHints(graphFunction(*module));
+    uses = valueHints(functionOf(*module));
 
   // 2. Artefact.
   CompileOptions compileOptions;

@@ -51,6 +51,20 @@ struct CallCounters {
   runtime::CacheCounters cache;
 };
 
+namespace detail {
+template <typename T, typename... Given>
+inline constexpr bool areAll = (std::is_convertible_v<const Given &, T> && ...);
+
+/// Empty where they are no Ts, which a static_assert has said: no second message follows.
+template <typename T, typename... Given>
+std::vector<T> listOf(const Given &...arguments) {
+  if constexpr (areAll<T, Given...>)
+    return {T(arguments)...};
+  else
+    return {};
+}
+} // namespace detail
+
 /// A traced function behind its cache of executables. Move only; one call at a time. Every use of one that was moved
 /// from, and a call while another runs, throws Error.
 class Function {
@@ -67,30 +81,20 @@ public:
   std::vector<Array> call(std::span<const Array> arguments);
   template <typename... Arrays>
   std::vector<Array> operator()(const Arrays &...arguments) {
-    constexpr bool taken = (std::is_convertible_v<const Arrays &, Array> && ...);
-    static_assert(taken, "a compiled function takes Arrays and floating-point numbers: write 3.0 for an f32 scalar, "
-                         "Array::scalar(3) for an i32 one");
-    if constexpr (taken) {
-      const std::vector<Array> list{Array(arguments)...};
-      return call(list);
-    } else {
-      return {};
-    }
+    static_assert(detail::areAll<Array, Arrays...>,
+                  "a compiled function takes Arrays and floating-point numbers: write 3.0 for an f32 scalar, "
+                  "Array::scalar(3) for an i32 one");
+    return call(detail::listOf<Array>(arguments...));
   }
 
   /// Inside of another traced function: its ops are recorded there.
   template <typename... Tensors>
     requires(std::same_as<Tensors, Tensor> || ...)
   std::vector<Tensor> operator()(const Tensors &...arguments) {
-    constexpr bool taken = (std::is_convertible_v<const Tensors &, Tensor> && ...);
-    static_assert(taken, "inside of a traced function a compiled function takes Tensors and States: write full(3, {}) "
-                         "for a number");
-    if constexpr (taken) {
-      const std::vector<Tensor> list{Tensor(arguments)...};
-      return inlined(list);
-    } else {
-      return {};
-    }
+    static_assert(detail::areAll<Tensor, Tensors...>,
+                  "inside of a traced function a compiled function takes Tensors and States: write full(3, {}) "
+                  "for a number");
+    return inlined(detail::listOf<Tensor>(arguments...));
   }
   std::vector<Tensor> inlined(std::span<const Tensor> arguments);
 
@@ -102,10 +106,10 @@ public:
   /// operands; states stay as they are. What was compared, in words. Throws Error for the first value that differs
   /// beyond rounding (kernel, source line, both values), and on a CPU, which needs no check.
   std::string checkDevice(std::span<const Array> arguments);
-  /// Where a step for these arguments stops being finite, in words ("`h.0.mlp.gelu` (model.cpp:88): 3 of 4096 values are
-  /// not finite, …"); empty where all of its results are finite. The step runs on the CPU, wherever the function does;
-  /// with `eachOp` it is compiled without fusion, so that an op is named and not a kernel. States stay as they are.
-  /// Throws Error where the step cannot be compiled or run, or has graph breaks.
+  /// Where a step for these arguments stops being finite, in words ("`h.0.mlp.gelu` (model.cpp:88): 3 of 4096 values
+  /// are not finite, …"); empty where all of its results are finite. The step runs on the CPU, wherever the function
+  /// does; with `eachOp` it is compiled without fusion, so that an op is named and not a kernel. States stay as they
+  /// are. Throws Error where the step cannot be compiled or run, or has graph breaks.
   std::string findNonFinite(std::span<const Array> arguments, bool eachOp = false);
   /// The captured step as .graph text, for these arguments; of a step with graph breaks the path that the last call
   /// took, if it was called with such arguments.

@@ -28,7 +28,7 @@ struct CompilerFlags {
   bool allowCustomCode = false;            ///< of custom ops in .graph files: libraries and CUDA text that they name
 
   // What the compiler tells about its work (frontend/remarks.h). Patterns are extended regular expressions over the
-  // names of passes, or one of the words below; empty: none.
+  // names of passes, or one of the words above; empty: none.
   std::string remarksPassed = {};   ///< -Rpass: what was done
   std::string remarksMissed = {};   ///< -Rpass-missed: what was left, and why
   std::string remarksAnalysis = {}; ///< -Rpass-analysis: what kernels and products cost

@@ -8,6 +8,7 @@
 #include "mlir/Parser/Parser.h"
 #include "passes/bodies.h"
 #include "passes/memory_places.h"
+#include "passes/pipeline.h"
 #include "passes/stages.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -92,7 +93,7 @@ void keepNames(ModuleOp module, StringRef text) {
   if (!outline)
     return;
   const LineIndex lines({text.data(), text.size()});
-  func::FuncOp function = graphFunction(module);
+  func::FuncOp function = functionOf(module);
   for (auto [argument, written] : llvm::zip(function.getArguments(), outline->arguments))
     if (StringRef name = givenName(written.value.name); !name.empty())
       argument.setLoc(named(argument.getLoc(), name));
@@ -162,7 +163,7 @@ OwningOpRef<ModuleOp> parseGraph(StringRef text, StringRef name, MLIRContext &co
   }
   if (isOfAnotherLanguage(text) && static_cast<int64_t>(text.size()) <= limits.bytes) {
     printer.print(Severity::error, {name.str(), 1, 1},
-                  "the text holds no func.func; a .graph file is one function of ops such as tcc.add");
+                  "the text holds no func.func; a .graph file is one function of ops such as tcc.add (function_c1)");
     return {};
   }
   if (auto problem = scanGraphText({text.data(), text.size()}, limits)) {
@@ -196,10 +197,6 @@ OwningOpRef<ModuleOp> parseGraph(StringRef text, StringRef name, MLIRContext &co
   if (refusals.empty())
     printer.print(Severity::error, {name.str(), 1, 1}, "the text is no module");
   return {};
-}
-
-func::FuncOp graphFunction(ModuleOp module) {
-  return *module.getOps<func::FuncOp>().begin();
 }
 
 namespace {

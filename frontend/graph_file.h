@@ -27,9 +27,6 @@ struct OutlinedText;
 /// nothing reads.
 mlir::LogicalResult verifyGraph(mlir::ModuleOp module, const OutlinedText *source = nullptr);
 
-/// The one function of a verified module.
-mlir::func::FuncOp graphFunction(mlir::ModuleOp module);
-
 /// The first custom op that is a function of this process, which no text can hold; null where there is none.
 CustomOp findHostCode(mlir::ModuleOp module);
 

@@ -1,7 +1,9 @@
 // Hints from uses, random values, and their description.
 #include "frontend/graph_values.h"
 #include "frontend/loss_scaling.h"
+#include "ir/ops/numbers.h"
 #include "runtime/cache.h"
+#include "runtime/mix_bits.h"
 #include <algorithm>
 #include <cmath>
 
@@ -78,16 +80,8 @@ uint64_t nameKey(const std::string &name, uint64_t seed) {
 
 /// Uniform in [0, 1), from 24 bits.
 double uniform(uint64_t key, int64_t index) {
-  uint64_t bits = key + 0x9e3779b97f4a7c15u * static_cast<uint64_t>(index + 1); // splitmix64
-  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
-  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebu;
-  return static_cast<double>((bits ^ (bits >> 31)) >> 40) * 0x1p-24;
-}
-
-std::string shortNumber(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.6g", value);
-  return text.data();
+  const uint64_t bits = runtime::mixBits(key + runtime::splitMixStep * static_cast<uint64_t>(index));
+  return static_cast<double>(bits >> 40) * 0x1p-24;
 }
 
 } // namespace
@@ -156,7 +150,7 @@ std::string invalidIndex(const std::string &name, const ValueHint &hint, const A
     const double value = array.item(i);
     if (value < static_cast<double>(hint.firstInvalid) && (value >= 0 || !hint.negativeIsInvalid))
       continue;
-    return "'" + name + "' element " + std::to_string(i) + " is " + shortNumber(value) + "; an index of 0.." +
+    return "'" + name + "' element " + std::to_string(i) + " is " + numberText(value) + "; an index of 0.." +
            std::to_string(hint.firstInvalid - 1) + " is expected, others give NaN";
   }
   return {};
@@ -189,7 +183,7 @@ std::string describe(const std::string &name, const Array &array) {
   std::string text = name + ": " + std::string(runtime::name(array.dtype())) + array.shape().text();
   const int64_t count = array.shape().elements();
   if (array.shape().empty())
-    return text + " " + shortNumber(array.item());
+    return text + " " + numberText(array.item());
   double least = INFINITY, most = -INFINITY, sum = 0;
   int64_t finite = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -202,13 +196,13 @@ std::string describe(const std::string &name, const Array &array) {
     most = std::max(most, value);
   }
   if (finite)
-    text += " mean " + shortNumber(sum / static_cast<double>(finite)) + " min " + shortNumber(least) + " max " +
-            shortNumber(most);
+    text += " mean " + numberText(sum / static_cast<double>(finite)) + " min " + numberText(least) + " max " +
+            numberText(most);
   if (finite != count)
     text += " non-finite " + std::to_string(count - finite);
   text += " first";
   for (int64_t i = 0; i < std::min<int64_t>(count, 4); ++i)
-    text += " " + shortNumber(array.item(i));
+    text += " " + numberText(array.item(i));
   return text + (count > 4 ? " …" : "");
 }
 

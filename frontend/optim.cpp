@@ -1,6 +1,7 @@
 // What every optimizer does: clipping, the condition of an update.
 #include "frontend/optim.h"
 #include "frontend/scope.h"
+#include "runtime/mix_bits.h"
 
 #include <algorithm>
 
@@ -12,12 +13,9 @@ Tensor inF32(const State &state, Loc loc) {
 
 /// The seed of one parameter's roundings. A stream of its own would be part of the kernel that updates it (codegen/
 /// README.md), and each parameter's would be compiled: so what differs is data, a literal of two values, which is not
-/// taken into kernels. The values are mixed (splitmix64), since the seed counts steps: sums of neighbours would meet.
+/// taken into kernels. The values are mixed, since the seed counts steps: sums of neighbours would meet.
 static Tensor seedOf(size_t index, const Tensor &seed, Loc loc) {
-  uint64_t mixed = (index + 1) * 0x9e3779b97f4a7c15u;
-  mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u;
-  mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
-  mixed = (mixed ^ mixed >> 31) >> 12; // 52 bits, which a double has
+  const uint64_t mixed = runtime::mixBits(index * runtime::splitMixStep) >> 12; // 52 bits, which a double has
   const double values[] = {double(mixed), 0};
   return seed + Operand(reshape(slice(literal(values, {2}, DType::i64, loc), 0, 0, 1, loc), {}, loc), loc);
 }

@@ -1,19 +1,15 @@
 // Random numbers as pure functions of (seed, stream, counter): no state, so the position in the data, the initial
 // weights and the samples never depend on what was drawn before or on the number of threads.
 #pragma once
+#include "runtime/mix_bits.h"
+
 #include <bit>
 #include <cstdint>
 #include <string_view>
 
 namespace tcc::models {
 
-/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): a bijection of 64 bits that mixes every bit.
-constexpr uint64_t mixBits(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
+using runtime::mixBits;
 
 /// 64 random bits for one counter of one stream.
 constexpr uint64_t randomBits(uint64_t seed, uint64_t stream, uint64_t counter) {

@@ -28,8 +28,8 @@ struct StepRecord {
   std::vector<std::pair<std::string, std::string>> parameterHashes = {}; ///< name and checksum, where asked for
 
   double averageTokensPerSecond = 0; ///< of this process's steps; for people alone
-  std::optional<double> machineShare =
-      {}; ///< of the machine's measured peak, on average; "mfu" in the line, which a share above 1 is not
+  /// Of the machine's measured peak, on average; "mfu" in the line, which a share above 1 is not.
+  std::optional<double> machineShare = {};
   int64_t plannedBytes = 0, countedBytes = 0; ///< the step's memory, as planned and as used so far; for people alone
 };
 

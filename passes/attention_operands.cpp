@@ -1,6 +1,7 @@
 // Operands of a matched attention, written as views of what the user has.
 #include "passes/attention_operands.h"
 #include "ir/emit.h"
+#include "ir/ops/numbers.h"
 #include <cmath>
 #include <numeric>
 
@@ -192,7 +193,7 @@ Value withoutFactor(Emit &emit, LiteralRows &rows, Value x, double &scale) {
   if (!factor || !(isExact || tensorType(x).getElementType().isF32()))
     return x;
   double joined = isa<MulOp>(op) ? scale * *factor : scale / *factor;
-  if (!std::isfinite(static_cast<float>(joined)) || isNamedByGradient(op->getOperand(literal)))
+  if (!isFiniteF32(joined) || isNamedByGradient(op->getOperand(literal)))
     return x;
   scale = joined;
   Value result = op->getOperand(1 - literal);

@@ -1,6 +1,7 @@
 // The matcher. It walks from the softmax in both directions, one op at a time, and refuses at the first op that it does
 // not know; what it has passed is given up only if nothing else reads it.
 #include "passes/attention_pattern.h"
+#include "ir/ops/numbers.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
@@ -267,7 +268,7 @@ bool AttentionMatcher::addLiteralStep(Operation *op, const AxisLayout &layout, V
   }
   if (std::optional<double> scale = rows.uniform(number)) {
     pattern.scale = isa<MulOp>(op) ? pattern.scale * *scale : pattern.scale / *scale;
-    return std::isfinite(static_cast<float>(pattern.scale)) || refuse("the scale is not finite in f32");
+    return isFiniteF32(pattern.scale) || refuse("the scale is not finite in f32");
   }
   if (isa<DivOp>(op))
     return refuse("scores are divided by several numbers, as by a scale for each head; one is expected");

@@ -62,8 +62,8 @@ struct Calibration {
 /// What rounds of measuring come to.
 Calibration judgeRounds(const std::vector<LimitsRound> &rounds);
 
-/// Measures all figures again and again until they are sure, up to `mostRounds` times and about `seconds` each time, and
-/// remembers them: sure ones in place of older ones, others where they are better.
+/// Measures all figures again and again until they are sure, up to `mostRounds` times and about `seconds` each time,
+/// and remembers them: sure ones in place of older ones, others where they are better.
 Calibration calibrateMachineLimits(int threads, double seconds = 1, size_t mostRounds = 10);
 
 } // namespace tcc::runtime

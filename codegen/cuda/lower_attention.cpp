@@ -5,6 +5,7 @@
 #include "codegen/lower_plan.h"
 #include "ir/ops/attention.h"
 #include "ir/ops/dropout.h"
+#include "ir/ops/numbers.h"
 #include "passes/memory_places.h"
 #include <cmath>
 #include <cstddef>
@@ -324,7 +325,7 @@ bool hasAttentionKernel(Operation *op) {
   return llvm::is_contained({32, 64, 96, 128}, sizes.width) && fits(sizes.batch, mostBlocks) &&
          fits(sizes.heads, mostBlocks) && fits(sizes.queries, mostRows) && fits(sizes.keys, mostRows) &&
          diagonal >= -mostRows / 2 && diagonal <= mostRows / 2 && problem->mask.window.value_or(1) <= mostRows / 2 &&
-         static_cast<float>(problem->scale) > 0 && std::isfinite(static_cast<float>(problem->scale));
+         static_cast<float>(problem->scale) > 0 && isFiniteF32(problem->scale);
 }
 
 int64_t attentionScratchBytes(Operation *op) {

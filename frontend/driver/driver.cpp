@@ -119,7 +119,7 @@ int Job::steps() {
   module = parseGraph(*text, name, context, printer);
   if (!module)
     return exitDiagnosed;
-  func::FuncOp function = graphFunction(*module);
+  func::FuncOp function = functionOf(*module);
   say("parsed @" + function.getName().str() + ": " + std::to_string(function.getNumArguments()) + " arguments, " +
       std::to_string(llvm::range_size(function.getBody().front().without_terminator())) + " ops");
   warnAboutGraph(function, *text, name, options.warnings, printer);
@@ -300,7 +300,7 @@ void Job::tellRemarks(const runtime::Artefact *artefact) {
   if (!options.flags.saveRemarks)
     return;
   const std::string record = optimizationRecordFile(options.flags, path);
-  writeResult(record, optimizationRecord(remarks, graphFunction(*module).getName()));
+  writeResult(record, optimizationRecord(remarks, functionOf(*module).getName()));
   say("wrote " + record);
 }
 
@@ -462,7 +462,7 @@ void Job::interpret() {
   report = {};
   if (failed(runPipeline(*shaped, pipeline, report.pipeline)))
     throw AlreadyReported();
-  interpretOnce(graphFunction(*shaped), options, values);
+  interpretOnce(functionOf(*shaped), options, values);
 }
 
 } // namespace

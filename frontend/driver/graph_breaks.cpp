@@ -43,7 +43,7 @@ public:
   /// Without the op that asks at place `left`; with all where it is beyond them.
   Variant compile(size_t left) {
     OwningOpRef<ModuleOp> copy(cast<ModuleOp>(module->clone()));
-    const std::vector<Operation *> ops = asking(graphFunction(*copy));
+    const std::vector<Operation *> ops = asking(functionOf(*copy));
     if (left < ops.size()) {
       if (auto item = dyn_cast<ItemOp>(ops[left]))
         item.getResult().replaceAllUsesWith(item.getX());
@@ -108,8 +108,8 @@ BreakReport graphBreaks(ModuleOp module, const CompileOptions &options, const st
   Measurement measurement(module, options, device);
   const Variant whole = measurement.compile(std::numeric_limits<size_t>::max());
   BreakReport report;
-  report.function = graphFunction(module).getName().str();
-  const std::vector<Operation *> ops = asking(graphFunction(module));
+  report.function = functionOf(module).getName().str();
+  const std::vector<Operation *> ops = asking(functionOf(module));
   for (size_t i = 0; i < ops.size(); ++i) {
     BreakSite site = siteOf(ops[i]);
     site.milliseconds = std::numeric_limits<double>::quiet_NaN();

@@ -117,19 +117,14 @@ void multiplyFew(const FewRows &few) {
     const int64_t columns = std::min(fewColumns, few.right.lines - column);
     for (int64_t row = 0; row < few.rows; row += blockRows) {
       const int64_t rows = std::min(blockRows, few.rows - row);
-      (few.right.dtype == DType::f32    ? sumFewOf<float>
-       : few.right.dtype == DType::bf16 ? sumFewOf<Bf16>
-                                        : sumFewOf<F16>)(few, row, rows, column, columns, sums);
+      byType(few.right.dtype, [&](auto number) { sumFewOf<decltype(number)>(few, row, rows, column, columns, sums); });
       for (int64_t i = 0; results.bias && i < rows; ++i)
         for (int64_t j = 0; j < columns; ++j)
           sums[i * fewColumns + j] += results.bias[column + j];
-      const int64_t at = row * results.stride + column;
-      if (results.dtype == DType::f32)
-        finish(sums, fewColumns, rows, columns, static_cast<float *>(results.c) + at, results);
-      else if (results.dtype == DType::bf16)
-        finish(sums, fewColumns, rows, columns, static_cast<Bf16 *>(results.c) + at, results);
-      else
-        finish(sums, fewColumns, rows, columns, static_cast<F16 *>(results.c) + at, results);
+      byType(results.dtype, [&](auto number) {
+        auto *c = static_cast<decltype(number) *>(results.c) + row * results.stride + column;
+        finish(sums, fewColumns, rows, columns, c, results);
+      });
     }
   }
 }
@@ -147,7 +142,5 @@ TCC_VECTOR_CODE void widenLines(const ProductOperand &operand, float *to) {
 }
 
 void widen(const ProductOperand &operand, float *to) {
-  (operand.dtype == DType::f32    ? widenLines<float>
-   : operand.dtype == DType::bf16 ? widenLines<Bf16>
-                                  : widenLines<F16>)(operand, to);
+  byType(operand.dtype, [&](auto number) { widenLines<decltype(number)>(operand, to); });
 }

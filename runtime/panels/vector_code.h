@@ -135,9 +135,7 @@ void packOf(const ProductOperand &operand, int64_t firstPanel, int64_t panels, c
 
 template <int64_t width>
 void pack(const ProductOperand &operand, int64_t firstPanel, int64_t panels, const Panels &to) {
-  (operand.dtype == DType::f32    ? packOf<width, float>
-   : operand.dtype == DType::bf16 ? packOf<width, Bf16>
-                                  : packOf<width, F16>)(operand, firstPanel, panels, to);
+  byType(operand.dtype, [&](auto number) { packOf<width, decltype(number)>(operand, firstPanel, panels, to); });
 }
 
 /// Where sums of a block of registers go: whole vectors.
@@ -249,6 +247,5 @@ void multiplyInto(const Block &block) {
 }
 
 void multiply(const Block &block) {
-  const DType dtype = block.results.dtype;
-  (dtype == DType::f32 ? multiplyInto<float> : dtype == DType::bf16 ? multiplyInto<Bf16> : multiplyInto<F16>)(block);
+  byType(block.results.dtype, [&](auto number) { multiplyInto<decltype(number)>(block); });
 }

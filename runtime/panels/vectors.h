@@ -12,6 +12,17 @@ struct F16 {
   uint16_t bits;
 };
 
+/// fn of a number of the type: float, Bf16 or F16.
+template <typename Fn>
+void byType(DType dtype, Fn &&fn) {
+  if (dtype == DType::f32)
+    fn(float());
+  else if (dtype == DType::bf16)
+    fn(Bf16());
+  else
+    fn(F16());
+}
+
 template <int64_t lanes>
 struct Vectors {
   typedef float Vector __attribute__((vector_size(lanes * 4)));

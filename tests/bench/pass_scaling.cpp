@@ -75,7 +75,7 @@ Times compileOnce(int64_t layers, int level) {
   start = Clock::now();
   KernelTable kernels;
   std::string error;
-  if (!lowerPlan(graphFunction(*module), cpu::CpuTarget({}, 1), 1, kernels, error))
+  if (!lowerPlan(functionOf(*module), cpu::CpuTarget({}, 1), 1, kernels, error))
     throw std::runtime_error(error);
   lap("(lower the plan)");
   return times;

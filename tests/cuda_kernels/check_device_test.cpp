@@ -35,7 +35,7 @@ protected:
     mlir::MLIRContext &context = threadContext();
     auto module = parseGraph(text, name, context, printer);
     EXPECT_TRUE(module) << said;
-    const std::map<std::string, ValueHint> hints = valueHints(graphFunction(*module));
+    const std::map<std::string, ValueHint> hints = valueHints(functionOf(*module));
     auto device = runtime::cuda::openStepDevice();
     EXPECT_TRUE(device) << device.error().message();
     return checkDevice(

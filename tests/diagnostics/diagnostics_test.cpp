@@ -2,6 +2,7 @@
 #include "frontend/capture.h"
 #include "frontend/graph_file.h"
 #include "frontend/graph_warnings.h"
+#include "passes/pipeline.h"
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -53,7 +54,7 @@ Said diagnose(const std::string &text) {
   DiagnosticPrinter printer(stream);
   mlir::OwningOpRef<mlir::ModuleOp> module = parseGraph(text, "f.graph", threadContext(), printer);
   if (module)
-    warnAboutGraph(graphFunction(*module), text, "f.graph", Warnings(), printer);
+    warnAboutGraph(functionOf(*module), text, "f.graph", Warnings(), printer);
   said.accepted = static_cast<bool>(module);
   said.errors = printer.errors();
   return said;

@@ -1,6 +1,7 @@
 // Random traced programs (ops, values asked for, branches and loops on data, states, gradients) against the same
 // programs computed at once in double with a tape of their own; three shapes in any order, exceptions behind breaks.
 // TCC_BREAK_PROGRAMS=2000 random_breaks_test runs as many; TCC_BREAK_FIRST=17 begins with that one.
+#include "tests/environment.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -265,11 +266,6 @@ std::vector<Value> program(uint32_t seed, Machine &m, Value x, Value v, Value w)
   return {loss, last};
 }
 
-int64_t fromEnvironment(const char *name, int64_t otherwise) {
-  const char *given = std::getenv(name);
-  return given ? std::atoll(given) : otherwise;
-}
-
 std::vector<float> bitsOf(const State &state) {
   const auto values = state.read<float>();
   return {values.begin(), values.end()};
@@ -399,8 +395,8 @@ private:
 };
 
 TEST(RandomBreaks, ProgramsEqualThoseThatAreNotCompiled) {
-  const auto first = static_cast<uint32_t>(fromEnvironment("TCC_BREAK_FIRST", 1));
-  const auto count = static_cast<uint32_t>(fromEnvironment("TCC_BREAK_PROGRAMS", 12));
+  const auto first = static_cast<uint32_t>(test::fromEnvironment("TCC_BREAK_FIRST", 1));
+  const auto count = static_cast<uint32_t>(test::fromEnvironment("TCC_BREAK_PROGRAMS", 12));
   int64_t calls = 0, left = 0, waits = 0, misses = 0, otherBits = 0, repeated = 0;
   for (uint32_t seed = first; seed < first + count; ++seed) {
     SCOPED_TRACE("TCC_BREAK_FIRST=" + std::to_string(seed) + " TCC_BREAK_PROGRAMS=1");

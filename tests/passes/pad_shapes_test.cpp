@@ -18,10 +18,6 @@ using namespace mlir;
 namespace tcc::test {
 namespace {
 
-func::FuncOp functionOf(ModuleOp module) {
-  return *module.getOps<func::FuncOp>().begin();
-}
-
 /// A table that is embedding and head, its gradient with the norm, an update; logits that the caller gets where asked.
 std::string stepText(int64_t vocabulary, int64_t width, bool returnsLogits = false) {
   std::string text = R"(func.func @main(%table: tensor<VxWxf32> {tcc.name = "table", tcc.state},

@@ -2,24 +2,19 @@
 // sets how many (300), TCC_RANDOM_SEED the first seed. A failure reduces itself and prints .graph text.
 #include "mlir/IR/Verifier.h"
 #include "tests/codegen/eager_padding.h"
+#include "tests/environment.h"
 #include "tests/ops/op_table.h"
 #include "tests/random_graphs/generate.h"
 #include "tests/random_graphs/generate_control.h"
 #include "tests/random_graphs/graph_check.h"
 #include "tests/random_graphs/reduce.h"
 #include <chrono>
-#include <cstdlib>
 #include <gtest/gtest.h>
 
 using namespace mlir;
 
 namespace tcc::test {
 namespace {
-
-int64_t fromEnvironment(const char *name, int64_t otherwise) {
-  const char *text = std::getenv(name);
-  return text ? std::atoll(text) : otherwise;
-}
 
 /// Seeds whose graphs have attention written by hand, and are compiled with match-attention. They are few, since its
 /// kernels take long to compile.
