@@ -2,7 +2,7 @@
 //   1. a function around the op alone gives what it means, exactly and rounded, on random operands;
 //   2. the same operands through the user's code, in guarded memory;
 //   3. element by element: within the op's tolerance, relative to the result's largest magnitude.
-#include "codegen/compile_module.h"
+#include "codegen/compile_session.h"
 #include "codegen/custom.h"
 #include "codegen/graph_reference.h"
 #include "codegen/op_alone.h"
@@ -116,14 +116,12 @@ std::string difference(CustomOp op, unsigned number, const RefTensor &seen, cons
 }
 
 /// Bytes of tensors, 64-byte aligned.
-std::optional<std::vector<runtime::TensorStorage>> memoryFor(TypeRange types, std::string &error) {
+runtime::Expected<std::vector<runtime::TensorStorage>> memoryFor(TypeRange types) {
   std::vector<runtime::TensorStorage> memory;
   for (Type type : types) {
     auto storage = runtime::TensorStorage::allocate(byteSize(cast<RankedTensorType>(type)));
-    if (!storage) {
-      error = storage.error().message();
-      return std::nullopt;
-    }
+    if (!storage)
+      return storage.error();
     memory.push_back(std::move(*storage));
   }
   return memory;
@@ -137,45 +135,40 @@ std::vector<char *> addressesOf(const std::vector<runtime::TensorStorage> &memor
 }
 
 /// The results of user code on a CPU.
-std::optional<std::vector<RefTensor>> runHere(CustomOp op, ArrayRef<RefTensor> operands, std::string &error) {
+runtime::Expected<std::vector<RefTensor>> runHere(CustomOp op, ArrayRef<RefTensor> operands) {
   const runtime::CustomCall call = customCall(op);
   auto code = runtime::CustomFunction::find(call);
-  if (!code) {
-    error = code.error().message();
-    return std::nullopt;
-  }
-  auto inputs = memoryFor(op.getInputs().getTypes(), error), outputs = memoryFor(op.getResultTypes(), error);
+  if (!code)
+    return code.error();
+  auto inputs = memoryFor(op.getInputs().getTypes()), outputs = memoryFor(op.getResultTypes());
   if (!inputs || !outputs)
-    return std::nullopt;
+    return (inputs ? outputs : inputs).error();
   for (auto [operand, storage] : llvm::zip_equal(operands, *inputs))
     writeBytes(operand, storage.data());
-  if (runtime::Error problem = code->runGuarded(call, addressesOf(*inputs), addressesOf(*outputs))) {
-    error = problem.message();
-    return std::nullopt;
-  }
+  if (runtime::Error problem = code->runGuarded(call, addressesOf(*inputs), addressesOf(*outputs)))
+    return problem;
   std::vector<RefTensor> results;
   for (auto [result, storage] : llvm::zip_equal(op.getResults(), *outputs))
     results.push_back(readBytes(tensorType(result), storage.data()));
   return results;
 }
 
-using RunCode = llvm::function_ref<std::optional<std::vector<RefTensor>>(ArrayRef<RefTensor>)>;
+using RunCode = llvm::function_ref<runtime::Expected<std::vector<RefTensor>>(ArrayRef<RefTensor>)>;
 
-bool checkOn(CustomOp op, ArrayRef<RefTensor> operands, RunCode run, std::string &error) {
+runtime::Error checkOn(CustomOp op, ArrayRef<RefTensor> operands, RunCode run) {
   OwningOpRef<func::FuncOp> function = functionAround(op);
+  std::string error;
   FailureOr<std::vector<RefTensor>> exact = interpret(*function, operands, RefMode::exact, error);
   FailureOr<std::vector<RefTensor>> rounded = interpret(*function, operands, RefMode::rounding, error);
   if (failed(exact) || failed(rounded))
-    return false;
-  std::optional<std::vector<RefTensor>> seen = run(operands);
+    return runtime::Error(error);
+  runtime::Expected<std::vector<RefTensor>> seen = run(operands);
   if (!seen)
-    return false;
-  for (auto [i, result] : llvm::enumerate(*seen)) {
-    error = difference(op, i, result, (*exact)[i], (*rounded)[i]);
-    if (!error.empty())
-      return false;
-  }
-  return true;
+    return seen.error();
+  for (auto [i, result] : llvm::enumerate(*seen))
+    if (std::string wrong = difference(op, i, result, (*exact)[i], (*rounded)[i]); !wrong.empty())
+      return runtime::Error(std::move(wrong));
+  return {};
 }
 
 /// Whether there is time for the check and reason; a remark where there is no time.
@@ -189,12 +182,13 @@ bool isToBeChecked(CustomOp op, const CustomCheckOptions &options, const std::st
   return seconds <= options.mostSeconds;
 }
 
-bool checkOp(CustomOp op, const CustomCheckOptions &options, const std::string &key, RunCode run, std::string &error) {
+runtime::Error checkOp(CustomOp op, const CustomCheckOptions &options, const std::string &key, RunCode run) {
   for (bool adversarial : {false, true})
-    if ((!adversarial || options.always) && !checkOn(op, operandsOf(op, 7 + adversarial, adversarial), run, error))
-      return false;
+    if (!adversarial || options.always)
+      if (runtime::Error wrong = checkOn(op, operandsOf(op, 7 + adversarial, adversarial), run))
+        return wrong;
   wasChecked(key, true);
-  return true;
+  return {};
 }
 
 /// Those that run, in bodies of cond and repeat too; what stands in a custom op's own regions does not.
@@ -211,37 +205,38 @@ SmallVector<CustomOp> customOpsOf(func::FuncOp function) {
 
 } // namespace
 
-bool checkCustomOps(ModuleOp planned, const CustomCheckOptions &options, std::string &error) {
+runtime::Error checkCustomOps(ModuleOp planned, const CustomCheckOptions &options) {
   auto function = *planned.getOps<func::FuncOp>().begin();
   auto target = planned->getAttrOfType<StringAttr>(targetAttr);
   if (!target || target != "cpu") // other code cannot run here
-    return true;
+    return {};
   for (CustomOp op : customOpsOf(function)) {
     const std::string key = keyOf(op);
-    auto run = [&](ArrayRef<RefTensor> operands) { return runHere(op, operands, error); };
-    if (op.hasCpuCode() && isToBeChecked(op, options, key) && !checkOp(op, options, key, run, error))
-      return false;
+    auto run = [&](ArrayRef<RefTensor> operands) { return runHere(op, operands); };
+    if (op.hasCpuCode() && isToBeChecked(op, options, key))
+      if (runtime::Error wrong = checkOp(op, options, key, run))
+        return wrong;
   }
-  return true;
+  return {};
 }
 
-bool checkCustomOpsOn(const std::shared_ptr<runtime::Device> &device, ModuleOp planned, const CompileOptions &options,
-                      const CustomCheckOptions &check, std::string &error) {
+runtime::Error checkCustomOpsOn(const std::shared_ptr<runtime::Device> &device, ModuleOp planned,
+                                const CompileOptions &options, const CustomCheckOptions &check) {
   auto planFunction = *planned.getOps<func::FuncOp>().begin();
   for (CustomOp op : customOpsOf(planFunction)) {
     const std::string key = "on " + options.targetName + ": " + keyOf(op);
     if (!op.getCuda() || !isToBeChecked(op, check, key))
       continue;
     OwningOpRef<func::FuncOp> function = functionAround(op);
-    std::unique_ptr<GraphRunner> runner = runnerOf(*function, options, device, error);
-    auto run = [&](ArrayRef<RefTensor> operands) { return runner->run(operands, error); };
-    if (!runner || !checkOp(op, check, key, run, error)) {
-      if (!StringRef(error).contains("'" + op.getCalled().str() + "'"))
-        error = "custom op '" + op.getCalled().str() + "' on " + options.targetName + ": " + error;
-      return false;
-    }
+    const auto runner = runnerOf(*function, options, device);
+    auto run = [&](ArrayRef<RefTensor> operands) { return (*runner)->run(operands); };
+    runtime::Error wrong = runner ? checkOp(op, check, key, run) : runner.error();
+    if (const std::string name = "'" + op.getCalled().str() + "'"; !StringRef(wrong.message()).contains(name) && wrong)
+      wrong = runtime::Error("custom op " + name + " on " + options.targetName + ": " + wrong.message());
+    if (wrong)
+      return wrong;
   }
-  return true;
+  return {};
 }
 
 } // namespace tcc

@@ -35,10 +35,10 @@ public:
     size_t number = 0;
   };
 
-  bool lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels, std::string &error) const override {
+  runtime::Error lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const override {
     const size_t first = plan.instructions.size();
-    if (!CudaTarget::lower(call, plan, kernels, error))
-      return false;
+    if (runtime::Error error = CudaTarget::lower(call, plan, kernels))
+      return error;
     const auto isLaunch = [](const runtime::Instruction &made) {
       return std::holds_alternative<runtime::LaunchCall>(made.call);
     };
@@ -46,10 +46,10 @@ public:
       auto alone = std::make_shared<OwningOpRef<func::FuncOp>>(functionAround(call.op));
       lowered.push_back({first, plan.instructions.size(), std::move(alone), call});
     }
-    return true;
+    return {};
   }
 
-  bool lowerKernels(ArrayRef<KernelSource> kernels, runtime::Plan &plan, std::string &error) const override {
+  runtime::Error lowerKernels(ArrayRef<KernelSource> kernels, runtime::Plan &plan) const override {
     // Labels carry each instruction's number through the lowering.
     std::vector<std::optional<runtime::KernelCall>> calls;
     for (runtime::Instruction &instruction : plan.instructions) {
@@ -57,8 +57,8 @@ public:
       instruction.label = std::to_string(calls.size()) + "|" + instruction.label;
       calls.push_back(call ? std::optional(*call) : std::nullopt);
     }
-    if (!CudaTarget::lowerKernels(kernels, plan, error))
-      return false;
+    if (runtime::Error error = CudaTarget::lowerKernels(kernels, plan))
+      return error;
     groups.clear();
     size_t previous = calls.size();
     for (auto [i, instruction] : llvm::enumerate(plan.instructions)) {
@@ -69,18 +69,18 @@ public:
       groups.back().last = i + 1;
       previous = number;
     }
-    return true;
+    return {};
   }
 
-  std::optional<std::vector<std::string>> emit(ArrayRef<KernelSource> kernels, std::string &error) const override {
+  runtime::Expected<std::vector<std::string>> emit(ArrayRef<KernelSource> kernels) const override {
     sources = kernels.vec();
     std::vector<KernelSource> forms; // the others are texts for GPUs
     llvm::copy_if(kernels, std::back_inserter(forms), [](const KernelSource &source) { return source.text.empty(); });
-    std::optional<std::vector<std::string>> code = cpu.emit(forms, error);
+    runtime::Expected<std::vector<std::string>> code = cpu.emit(forms);
     if (!code)
-      return std::nullopt;
+      return code.error();
     cpuCode = code->empty() ? "" : std::move(code->front());
-    return CudaTarget::emit(kernels, error);
+    return CudaTarget::emit(kernels);
   }
 
   const cpu::CpuTarget &cpu;
@@ -321,9 +321,8 @@ void StepCheck::checkLowered(const CheckTarget::Group &group, const LoweredOp &o
   runOnDevice(group);
   if (group.number + 1 != op.last)
     return;
-  std::string error;
   const runtime::Instruction &instruction = plan.instructions[group.first];
-  const auto compared = loweredCheck.compare(op, operands, bytesOf, error);
+  const auto compared = loweredCheck.compare(op, operands, bytesOf);
   if (!compared) {
     found.unchecked.push_back(instruction.label);
     return;
@@ -346,8 +345,7 @@ void StepCheck::checkOther(const CheckTarget::Group &group) {
                          readBack(product->aux)};
     runOnDevice(group);
     values.after = readBack(product->c);
-    std::string error;
-    const std::optional<ValueDifference> difference = compareProduct(product->desc, values, error);
+    const runtime::Expected<ValueDifference> difference = compareProduct(product->desc, values);
     if (!difference) {
       found.unchecked.push_back(instruction.label);
       return;
@@ -392,31 +390,27 @@ std::string DeviceCheck::text(const std::string &device) const {
   return words;
 }
 
-std::optional<DeviceCheck> checkDevice(ModuleOp module, const CompileOptions &options,
-                                       const std::shared_ptr<runtime::Device> &device, const StepValue &valueOf,
-                                       std::string &error) {
+runtime::Expected<DeviceCheck> checkDevice(OwningOpRef<ModuleOp> module, const CompileOptions &options,
+                                           const std::shared_ptr<runtime::Device> &device, const StepValue &valueOf) {
   const std::string name = device->codeTarget();
-  if (!StringRef(name).starts_with("cuda:")) {
-    error = "a check of " + device->name() + " beside the CPU; a GPU can be checked";
-    return std::nullopt;
-  }
+  if (!StringRef(name).starts_with("cuda:"))
+    return runtime::Error("a check of " + device->name() + " beside the CPU; a GPU can be checked");
   const cpu::CpuTarget cpu(options.cpu, options.threads > 0 ? options.threads : runtime::availableThreads());
   const CheckTarget target({.architecture = name.substr(name.find(':') + 1)}, cpu);
   CompileOptions checked = options;
   checked.target = &target;
+  checked.device = nullptr; // custom ops are compared like the others
   checked.pipeline.verifyEach = false;
-  CompileReport report;
-  const std::optional<runtime::Artefact> artefact = compileModule(module, checked, report, error);
+  const auto artefact = compileArtefact(std::move(module), std::move(checked));
   if (!artefact)
-    return std::nullopt;
+    return artefact.error();
   try {
     CompileOptions alone;
     alone.cpu = options.cpu;
     alone.threads = options.threads;
     return StepCheck(target, artefact->targets.front(), device, std::move(alone)).run(valueOf);
   } catch (const Failure &failure) {
-    error = failure.text;
-    return std::nullopt;
+    return runtime::Error(failure.text);
   }
 }
 

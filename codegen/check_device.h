@@ -1,7 +1,7 @@
 // --check-device: one step of a graph on a GPU, instruction by instruction, beside the CPU. How a new GPU, driver or
 // compiler is trusted.
 #pragma once
-#include "codegen/compile_module.h"
+#include "codegen/compile_session.h"
 #include "runtime/device/device.h"
 #include <functional>
 
@@ -25,9 +25,8 @@ using StepValue = std::function<std::string(const runtime::TensorSpec &spec, boo
 /// step: each instruction's operands are read back before it runs, the CPU computes the same from them, and results are
 /// compared. A kernel's value may differ by what its own operands' last bits and the order of its sums explain; a
 /// product's by a bound from the magnitudes that are added; what is copied, and integers, are equal. Ends at the first
-/// difference. Nothing, and in `error` why, where the step cannot be compiled or run; the module is changed.
-std::optional<DeviceCheck> checkDevice(mlir::ModuleOp module, const CompileOptions &options,
-                                       const std::shared_ptr<runtime::Device> &device, const StepValue &valueOf,
-                                       std::string &error);
+/// difference. An error where the step cannot be compiled (see CompileSession) or run.
+runtime::Expected<DeviceCheck> checkDevice(mlir::OwningOpRef<mlir::ModuleOp> module, const CompileOptions &options,
+                                           const std::shared_ptr<runtime::Device> &device, const StepValue &valueOf);
 
 } // namespace tcc

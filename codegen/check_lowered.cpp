@@ -72,24 +72,24 @@ std::vector<RefTensor> LoweredCheck::operandsOf(const LoweredOp &op, BytesOf byt
   return operands;
 }
 
-std::optional<std::pair<unsigned, ValueDifference>>
-LoweredCheck::compare(const LoweredOp &op, ArrayRef<RefTensor> operands, BytesOf bytesOf, std::string &error) {
+runtime::Expected<std::pair<unsigned, ValueDifference>>
+LoweredCheck::compare(const LoweredOp &op, ArrayRef<RefTensor> operands, BytesOf bytesOf) {
   constexpr uint64_t seeds = 2;
   auto [known, isNew] = runners.try_emplace(textOf(loweredFunction(op)), op, nullptr);
   if (isNew)
-    known->second.second = runnerOf(loweredFunction(op), options, nullptr, error);
-  GraphRunner *runner = known->second.second.get();
-  std::optional<std::vector<RefTensor>> cpu = runner ? runner->run(operands, error) : std::nullopt;
+    known->second.second = runnerOf(loweredFunction(op), options, nullptr);
+  const runtime::Expected<std::unique_ptr<GraphRunner>> &runner = known->second.second;
+  runtime::Expected<std::vector<RefTensor>> cpu = runner ? (*runner)->run(operands) : runner.error();
   if (!cpu)
-    return std::nullopt;
+    return cpu.error();
   std::vector<std::vector<RefTensor>> moved;
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     std::vector<RefTensor> others;
     for (auto [i, operand] : llvm::enumerate(operands))
       others.push_back(nudged(operand, seed * 100 + i));
-    std::optional<std::vector<RefTensor>> results = runner->run(others, error);
+    runtime::Expected<std::vector<RefTensor>> results = (*runner)->run(others);
     if (!results)
-      return std::nullopt;
+      return results.error();
     moved.push_back(std::move(*results));
   }
   for (unsigned i = 0; i < cpu->size(); ++i) {

@@ -22,14 +22,15 @@ public:
   using BytesOf = llvm::function_ref<std::string(runtime::BufferId)>;
   /// Reads the op's operands, before it runs.
   std::vector<RefTensor> operandsOf(const LoweredOp &op, BytesOf bytesOf) const;
-  /// The first result with a value that is too far, and that value; of no difference the number of results. Nothing,
-  /// and in `error` why, where the CPU cannot run the op.
-  std::optional<std::pair<unsigned, ValueDifference>> compare(const LoweredOp &op, llvm::ArrayRef<RefTensor> operands,
-                                                              BytesOf bytesOf, std::string &error);
+  /// The first result with a value that is too far, and that value; of no difference the number of results. An error
+  /// where the CPU cannot run the op.
+  runtime::Expected<std::pair<unsigned, ValueDifference>> compare(const LoweredOp &op,
+                                                                  llvm::ArrayRef<RefTensor> operands, BytesOf bytesOf);
 
 private:
   CompileOptions options;
-  std::map<std::string, std::pair<LoweredOp, std::shared_ptr<GraphRunner>>> runners; // by the op's text
+  std::map<std::string, std::pair<LoweredOp, runtime::Expected<std::unique_ptr<GraphRunner>>>>
+      runners; // by the op's text
 };
 
 } // namespace tcc

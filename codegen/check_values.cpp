@@ -120,29 +120,23 @@ runtime::Expected<runtime::TensorStorage> stored(const std::string &bytes, int64
   return memory;
 }
 
-/// C by the CPU's product; nothing and in `error` why not.
-std::optional<std::string> productOf(const runtime::GemmDesc &desc, const ProductValues &values, std::string &error) {
+/// C by the CPU's product.
+runtime::Expected<std::string> productOf(const runtime::GemmDesc &desc, const ProductValues &values) {
   const int threads = runtime::availableThreads();
   runtime::ThreadCountScope scope(threads);
   auto product = runtime::Gemm::create(desc, threads);
   auto extents = runtime::gemmExtents(desc);
-  if (!product || !extents) {
-    error = (!product ? product.error() : extents.error()).message();
-    return std::nullopt;
-  }
+  if (!product || !extents)
+    return product ? extents.error() : product.error();
   auto a = stored(values.a, extents->a), b = stored(values.b, extents->b), bias = stored(values.bias, 1),
        c = stored(values.before, static_cast<int64_t>(values.after.size())),
        scratch = runtime::TensorStorage::allocate(product->scratchpadBytes());
   for (const auto *memory : {&a, &b, &bias, &c, &scratch})
-    if (!*memory) {
-      error = memory->error().message();
-      return std::nullopt;
-    }
+    if (!*memory)
+      return memory->error();
   if (runtime::Error problem =
-          product->run(a->data(), b->data(), c->data(), desc.bias ? bias->data() : nullptr, scratch->data())) {
-    error = problem.message();
-    return std::nullopt;
-  }
+          product->run(a->data(), b->data(), c->data(), desc.bias ? bias->data() : nullptr, scratch->data()))
+    return problem;
   return std::string(static_cast<const char *>(c->data()), values.after.size());
 }
 
@@ -156,20 +150,19 @@ double geluSlope(double x) {
 }
 
 /// A product that is multiplied by slopes, by the product in f32 without them.
-std::optional<ValueDifference> compareSloped(const runtime::GemmDesc &desc, const ProductValues &values,
-                                             std::string &error) {
+runtime::Expected<ValueDifference> compareSloped(const runtime::GemmDesc &desc, const ProductValues &values) {
   runtime::GemmDesc plain = desc;
   plain.geluGradient = false;
   plain.c.dtype = DType::f32;
   const auto count = static_cast<int64_t>(values.after.size()) / runtime::byteSize(desc.c.dtype);
   ProductValues wide = values;
   wide.before = wide.after = std::string(static_cast<size_t>(count) * 4, '\0');
-  const std::optional<std::string> sums = productOf(plain, wide, error);
+  const runtime::Expected<std::string> sums = productOf(plain, wide);
   wide.a = magnitudes(values.a, desc.a.dtype);
   wide.b = magnitudes(values.b, desc.b.dtype);
-  const std::optional<std::string> sizes = sums ? productOf(plain, wide, error) : std::nullopt;
+  const runtime::Expected<std::string> sizes = sums ? productOf(plain, wide) : sums.error();
   if (!sizes)
-    return std::nullopt;
+    return sizes.error();
   constexpr double ofSlope = 0x1p-9; // a library computes it by approximations
   const double factor = epsilon32 * (4 + 4 * std::sqrt(static_cast<double>(desc.k)));
   for (int64_t i = 0; i < count; ++i) {
@@ -185,22 +178,21 @@ std::optional<ValueDifference> compareSloped(const runtime::GemmDesc &desc, cons
 
 } // namespace
 
-std::optional<ValueDifference> compareProduct(const runtime::GemmDesc &desc, const ProductValues &values,
-                                              std::string &error) {
+runtime::Expected<ValueDifference> compareProduct(const runtime::GemmDesc &desc, const ProductValues &values) {
   if (desc.geluGradient)
-    return compareSloped(desc, values, error);
-  const std::optional<std::string> cpu = productOf(desc, values, error);
+    return compareSloped(desc, values);
+  const runtime::Expected<std::string> cpu = productOf(desc, values);
   if (!cpu)
-    return std::nullopt;
+    return cpu.error();
   ProductValues absolute = values;
   absolute.a = magnitudes(values.a, desc.a.dtype);
   absolute.b = magnitudes(values.b, desc.b.dtype);
   absolute.before = magnitudes(values.before, desc.c.dtype);
   if (desc.bias)
     absolute.bias = magnitudes(values.bias, *desc.bias);
-  const std::optional<std::string> sums = productOf(desc, absolute, error);
+  const runtime::Expected<std::string> sums = productOf(desc, absolute);
   if (!sums)
-    return std::nullopt;
+    return sums.error();
   const double unit = desc.tf32 ? 0x1p-11 : epsilon32;
   const double factor = unit * (4 + 4 * std::sqrt(static_cast<double>(desc.k)));
   const DType dtype = desc.c.dtype;

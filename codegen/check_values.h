@@ -36,8 +36,7 @@ struct ProductValues {
   std::string a, b, bias, before, after, aux = {};
 };
 
-/// Compares a product with the CPU's. Nothing, and in `error` why, where the CPU's library does not have it.
-std::optional<ValueDifference> compareProduct(const runtime::GemmDesc &desc, const ProductValues &values,
-                                              std::string &error);
+/// Compares a product with the CPU's. An error where the CPU's library does not have it.
+runtime::Expected<ValueDifference> compareProduct(const runtime::GemmDesc &desc, const ProductValues &values);
 
 } // namespace tcc

@@ -65,15 +65,13 @@ void lowerCustomCall(const StructuredCall &call, runtime::Plan &plan) {
   plan.instructions.push_back(std::move(instruction));
 }
 
-bool lowerCustomLaunch(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels, std::string &error) {
+runtime::Error lowerCustomLaunch(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) {
   constexpr int64_t usualBlock = 256;
   auto op = cast<CustomOp>(call.op);
   const std::string symbol = op.getCudaKernel()->str(), text = op.getCuda()->str();
-  if (sameKernelOtherText(kernels, symbol, text)) {
-    error = "custom op '" + op.getCalled().str() + "' has a kernel '" + symbol +
-            "', and so has another text of this step; kernels have names of their own";
-    return false;
-  }
+  if (sameKernelOtherText(kernels, symbol, text))
+    return runtime::Error("custom op '" + op.getCalled().str() + "' has a kernel '" + symbol +
+                          "', and so has another text of this step; kernels have names of their own");
   runtime::LaunchCall launch;
   launch.block = threeSizes(op.getBlock(), usualBlock);
   const int64_t threads = launch.block[0] * launch.block[1] * launch.block[2];
@@ -94,15 +92,15 @@ bool lowerCustomLaunch(const StructuredCall &call, runtime::Plan &plan, KernelTa
   launch.kernel = addKernel(plan, kernels, symbol, text, static_cast<uint32_t>(launch.parameterOffsets.size()),
                             op.getCalled().str());
   if (elements == 0)
-    return true; // there is nothing to compute
+    return {}; // there is nothing to compute
   runtime::Instruction instruction;
   instruction.label = "custom " + op.getCalled().str();
   instruction.call = std::move(launch);
   plan.instructions.push_back(std::move(instruction));
-  return true;
+  return {};
 }
 
-std::string refuseCustomCode(ModuleOp module) {
+runtime::Error refuseCustomCode(ModuleOp module) {
   std::string refusal;
   module.walk([&](CustomOp op) {
     if (refusal.empty() && (op.getLibrary() || op.getCuda()))
@@ -110,7 +108,7 @@ std::string refuseCustomCode(ModuleOp module) {
                 (op.getLibrary() ? "in '" + op.getLibrary()->str() + "'" : std::string("as CUDA text")) +
                 "; --allow-custom-code lets it run";
   });
-  return refusal;
+  return refusal.empty() ? runtime::Error::success() : runtime::Error(std::move(refusal));
 }
 
 } // namespace tcc

@@ -17,12 +17,12 @@ runtime::CustomCall customCall(CustomOp op);
 /// Appends the call of the op's function.
 void lowerCustomCall(const StructuredCall &call, runtime::Plan &plan);
 
-/// Appends the launch of the op's CUDA kernel, whose text becomes a module of its own. False and in `error` what a
-/// launch cannot be.
-bool lowerCustomLaunch(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels, std::string &error);
+/// Appends the launch of the op's CUDA kernel, whose text becomes a module of its own. An error is what a launch
+/// cannot be.
+runtime::Error lowerCustomLaunch(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels);
 
-/// The first custom op that runs as code which a text has named, a library or CUDA, as a refusal; empty without one.
-std::string refuseCustomCode(mlir::ModuleOp module);
+/// An error for the first custom op that runs as code which a text has named, a library or CUDA.
+runtime::Error refuseCustomCode(mlir::ModuleOp module);
 
 struct CustomCheckOptions {
   bool always = false;    // also what was checked before in this process, and on adversarial inputs too
@@ -30,14 +30,14 @@ struct CustomCheckOptions {
 };
 
 /// Runs every custom op of a planned function that the CPU calls on random operands, in guarded memory, beside what it
-/// means. False and in `error` the first that is wrong: op, result, index and both values.
-bool checkCustomOps(mlir::ModuleOp planned, const CustomCheckOptions &options, std::string &error);
+/// means. An error is the first that is wrong: op, result, index and both values.
+runtime::Error checkCustomOps(mlir::ModuleOp planned, const CustomCheckOptions &options);
 
 struct CompileOptions;
 
 /// The same of the ops that run as CUDA text, each compiled alone with `options` and run on the device for which the
 /// function was planned.
-bool checkCustomOpsOn(const std::shared_ptr<runtime::Device> &device, mlir::ModuleOp planned,
-                      const CompileOptions &options, const CustomCheckOptions &check, std::string &error);
+runtime::Error checkCustomOpsOn(const std::shared_ptr<runtime::Device> &device, mlir::ModuleOp planned,
+                                const CompileOptions &options, const CustomCheckOptions &check);
 
 } // namespace tcc

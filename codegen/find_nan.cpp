@@ -36,21 +36,21 @@ class TypedTarget final : public cpu::CpuTarget {
 public:
   using CpuTarget::CpuTarget;
 
-  bool lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels, std::string &error) const override {
+  runtime::Error lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const override {
     const size_t first = plan.instructions.size();
-    if (!CpuTarget::lower(call, plan, kernels, error))
-      return false;
+    if (runtime::Error error = CpuTarget::lower(call, plan, kernels))
+      return error;
     Op made{first, plan.instructions.size(), {}};
     for (auto [buffer, result] : llvm::zip(call.results, call.op->getResults()))
       if (std::optional<DType> dtype = runtimeDType(tensorType(result).getElementType()))
         made.results.push_back({buffer, *dtype});
     ops.push_back(std::move(made));
-    return true;
+    return {};
   }
 
-  std::optional<std::vector<std::string>> emit(ArrayRef<KernelSource> kernels, std::string &error) const override {
+  runtime::Expected<std::vector<std::string>> emit(ArrayRef<KernelSource> kernels) const override {
     sources = kernels.vec();
-    return CpuTarget::emit(kernels, error);
+    return CpuTarget::emit(kernels);
   }
 
   /// What instruction `index` of the plan writes, as far as it has element types.
@@ -292,22 +292,20 @@ private:
 
 } // namespace
 
-std::optional<std::string> findNonFinite(ModuleOp module, const CompileOptions &given, const StepValue &valueOf,
-                                         std::string &error) {
+runtime::Expected<std::string> findNonFinite(OwningOpRef<ModuleOp> module, const CompileOptions &given,
+                                             const StepValue &valueOf) {
   CompileOptions options = given;
   options.threads = options.threads > 0 ? options.threads : runtime::availableThreads();
   const TypedTarget target(options.cpu, options.threads);
   options.target = &target;
-  CompileReport report;
-  std::optional<runtime::Artefact> artefact = compileModule(module, options, report, error);
+  auto artefact = compileArtefact(std::move(module), std::move(options));
   if (!artefact)
-    return std::nullopt;
+    return artefact.error();
   runtime::TargetCode &part = artefact->targets.front();
   try {
     return Search(target, std::move(part.plan)).run(std::move(part.code), valueOf);
   } catch (const Failure &failure) {
-    error = failure.text;
-    return std::nullopt;
+    return runtime::Error(failure.text);
   }
 }
 

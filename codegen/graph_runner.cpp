@@ -12,43 +12,37 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-std::optional<runtime::TensorStorage> allocate(RankedTensorType type, std::string &error) {
+runtime::Expected<runtime::TensorStorage> allocate(RankedTensorType type) {
   auto storage = runtime::TensorStorage::allocate(byteSize(type));
-  if (!storage) {
-    error = storage.error().message();
-    return std::nullopt;
-  }
-  if (storage->bytes() > 0)
+  if (storage && storage->bytes() > 0)
     std::memset(storage->data(), 0xff, storage->bytes());
-  return std::move(*storage);
+  return storage;
 }
 
 } // namespace
 
-std::unique_ptr<GraphRunner> GraphRunner::load(runtime::Artefact artefact, func::FuncOp function,
-                                               const runtime::ExecutableOptions &options, std::string &error) {
+runtime::Expected<std::unique_ptr<GraphRunner>> GraphRunner::load(runtime::Artefact artefact, func::FuncOp function,
+                                                                  const runtime::ExecutableOptions &options) {
   for (runtime::TargetCode &target : artefact.targets)
     runtime::silencePrints(target.plan); // a check prints nothing
   auto executable = runtime::Executable::load(std::move(artefact), options);
-  if (!executable) {
-    error = "does not load: " + executable.error().message();
-    return nullptr;
-  }
+  if (!executable)
+    return runtime::Error("does not load: " + executable.error().message());
   auto graph = std::make_unique<GraphRunner>();
   graph->function = function;
   graph->executable = std::move(*executable);
   return graph;
 }
 
-std::optional<std::vector<RefTensor>> GraphRunner::run(ArrayRef<RefTensor> arguments, std::string &error) {
+runtime::Expected<std::vector<RefTensor>> GraphRunner::run(ArrayRef<RefTensor> arguments) {
   std::vector<runtime::TensorStorage> storage; // of arguments, then of outputs
   std::vector<runtime::ConstTensorRef> inputs;
   std::vector<runtime::TensorRef> states, outputs;
   storage.reserve(arguments.size() + function.getNumResults());
   for (auto [i, argument] : llvm::enumerate(arguments)) {
-    std::optional<runtime::TensorStorage> memory = allocate(argument.type, error);
+    auto memory = allocate(argument.type);
     if (!memory)
-      return std::nullopt;
+      return memory.error();
     writeBytes(argument, memory->data());
     storage.push_back(std::move(*memory));
     if (function.getArgAttr(i, stateAttr))
@@ -65,22 +59,18 @@ std::optional<std::vector<RefTensor>> GraphRunner::run(ArrayRef<RefTensor> argum
       whereResultIs.push_back(storage[state.getArgNumber()].data());
       continue;
     }
-    std::optional<runtime::TensorStorage> memory = allocate(cast<RankedTensorType>(type), error);
+    auto memory = allocate(cast<RankedTensorType>(type));
     if (!memory)
-      return std::nullopt;
+      return memory.error();
     storage.push_back(std::move(*memory));
     outputs.push_back(storage.back().ref());
     whereResultIs.push_back(storage.back().data());
   }
-  if (runtime::Error failed = executable->run(inputs, outputs, states)) {
-    error = "does not run: " + failed.message();
-    return std::nullopt;
-  }
+  if (runtime::Error failed = executable->run(inputs, outputs, states))
+    return runtime::Error("does not run: " + failed.message());
   for (auto [i, argument] : llvm::enumerate(arguments))
-    if (!updated.contains(i) && !sameBits(argument, readBytes(argument.type, storage[i].data()))) {
-      error = "argument " + std::to_string(i) + " was written, and no result updates it";
-      return std::nullopt;
-    }
+    if (!updated.contains(i) && !sameBits(argument, readBytes(argument.type, storage[i].data())))
+      return runtime::Error("argument " + std::to_string(i) + " was written, and no result updates it");
   std::vector<RefTensor> results;
   for (auto [type, memory] : llvm::zip_equal(function.getResultTypes(), whereResultIs))
     results.push_back(readBytes(cast<RankedTensorType>(type), memory));

@@ -9,12 +9,12 @@ namespace tcc {
 /// A loaded graph whose arguments and results are tensors in the order of the captured function, states among them.
 class GraphRunner {
 public:
-  /// Null and in `error` the reason where the artefact cannot be loaded. `function` must outlive the graph.
-  static std::unique_ptr<GraphRunner> load(runtime::Artefact artefact, mlir::func::FuncOp function,
-                                           const runtime::ExecutableOptions &options, std::string &error);
+  /// `function` must outlive the graph.
+  static runtime::Expected<std::unique_ptr<GraphRunner>> load(runtime::Artefact artefact, mlir::func::FuncOp function,
+                                                              const runtime::ExecutableOptions &options);
 
   /// One step: fresh states and outputs each time. It is an error too if a state that no result updates has changed.
-  std::optional<std::vector<RefTensor>> run(llvm::ArrayRef<RefTensor> arguments, std::string &error);
+  runtime::Expected<std::vector<RefTensor>> run(llvm::ArrayRef<RefTensor> arguments);
 
 private:
   mlir::func::FuncOp function;

@@ -81,6 +81,8 @@ struct Frame {
 
 class Lowering {
 public:
+  using Error = runtime::Error;
+
   Lowering(func::FuncOp function, const Target &target, int threads, KernelTable &kernels)
       : function(function), target(target), places(function), kernels(kernels) {
     plan.name = function.getName().str();
@@ -88,19 +90,17 @@ public:
     plan.alignment = target.model().alignment;
   }
 
-  std::optional<runtime::Plan> run(std::string &error) {
-    if (!describeTensors(error))
-      return std::nullopt;
+  runtime::Expected<runtime::Plan> run() {
+    if (Error error = describeTensors())
+      return error;
     plan.arenaBytes = function->getAttrOfType<IntegerAttr>(arenaAttr).getInt();
-    if (!lowerOps(error))
-      return std::nullopt;
+    if (Error error = lowerOps())
+      return error;
     finishLabels();
-    if (!target.lowerKernels(kernels.sources(), plan, error))
-      return std::nullopt;
-    if (runtime::Error invalid = validatePlan(plan)) {
-      error = invalid.message();
-      return std::nullopt;
-    }
+    if (Error error = target.lowerKernels(kernels.sources(), plan))
+      return error;
+    if (Error error = validatePlan(plan))
+      return error;
     return std::move(plan);
   }
 
@@ -114,38 +114,37 @@ private:
   std::map<std::tuple<PlaceSpace, int64_t, int64_t, int64_t>, BufferId> buffers;
   std::optional<int64_t> group; // of the last kernel: others of it join its call
 
-  bool describe(Value value, StringRef name, std::vector<runtime::TensorSpec> &list, std::string &error) {
+  Error describe(Value value, StringRef name, std::vector<runtime::TensorSpec> &list) {
     RankedTensorType type = tensorType(value);
     std::optional<runtime::DType> dtype = runtimeDType(type.getElementType());
-    if (!dtype) {
-      error = "'" + name.str() + "' has an element type that the runtime does not hold";
-      return false;
-    }
+    if (!dtype)
+      return Error("'" + name.str() + "' has an element type that the runtime does not hold");
     list.push_back({name.str(), *dtype, std::vector<int64_t>(type.getShape())});
-    return true;
+    return Error::success();
   }
 
-  bool describeTensors(std::string &error) {
+  Error describeTensors() {
     for (BlockArgument argument : function.getArguments()) {
       unsigned i = argument.getArgNumber();
       auto name = function.getArgAttrOfType<StringAttr>(i, nameAttr);
       bool state = bool(function.getArgAttr(i, stateAttr));
       std::string text = name ? name.str() : "arg" + std::to_string(i);
-      if (!describe(argument, text, state ? plan.states : plan.inputs, error))
-        return false;
+      if (Error error = describe(argument, text, state ? plan.states : plan.inputs))
+        return error;
     }
     Operation *terminator = function.getBody().front().getTerminator();
     for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
       if (function.getResultAttr(i, updatesAttr))
         continue;
       auto name = function.getResultAttrOfType<StringAttr>(i, nameAttr);
-      if (!describe(value, name ? name.str() : "result" + std::to_string(plan.outputs.size()), plan.outputs, error))
-        return false;
+      const std::string text = name ? name.str() : "result" + std::to_string(plan.outputs.size());
+      if (Error error = describe(value, text, plan.outputs))
+        return error;
     }
-    return true;
+    return Error::success();
   }
 
-  bool lowerOps(std::string &error) {
+  Error lowerOps() {
     for (ConstantOp literal : function.getBody().front().getOps<ConstantOp>()) // places count these alone
       plan.constants.push_back(rawBytes(cast<DenseElementsAttr>(literal.getValue())));
     for (Operation &op : function.getBody().front().without_terminator()) {
@@ -154,26 +153,24 @@ private:
         continue;
       auto kernel = dyn_cast<KernelOp>(op);
       auto bodies = dyn_cast<BodyOpInterface>(op);
-      if (!(kernel   ? lowerKernel(kernel, error)
-            : bodies ? lowerBodies(bodies, error)
-                     : lowerStructured(structured, error)))
-        return false;
+      if (Error error = kernel ? lowerKernel(kernel) : bodies ? lowerBodies(bodies) : lowerStructured(structured))
+        return error;
     }
     lowerReturn();
-    return true;
+    return Error::success();
   }
 
-  bool isSupported(Operation *op, std::string &error) {
+  Error checkSupported(Operation *op) const {
     StringRef name = op->getName().getStringRef();
-    if (!target.supports(name))
-      error = "target '" + target.model().name + "' has no '" + name.str() + "'";
-    return target.supports(name);
+    if (target.supports(name))
+      return Error::success();
+    return Error("target '" + target.model().name + "' has no '" + name.str() + "'");
   }
 
   Place absolute(const Place &place) const { return frame ? (*frame)(place) : place; }
 
   /// The instructions of one body, which finds what it names where `inside` says; their number.
-  std::optional<uint32_t> lowerBody(BodyOpInterface op, unsigned number, Frame inside, std::string &error) {
+  runtime::Expected<uint32_t> lowerBody(BodyOpInterface op, unsigned number, Frame inside) {
     BodyFunction body(op, number);
     inside.constants = static_cast<int64_t>(plan.constants.size());
     const size_t first = plan.instructions.size();
@@ -181,17 +178,19 @@ private:
     auto outerPlaces = std::exchange(places, SignaturePlaces(body.get()));
     auto outerFrame = std::exchange(frame, std::move(inside));
     group.reset();
-    const bool done = lowerOps(error);
+    Error error = lowerOps();
     group.reset();
     function = outerFunction;
     places = std::move(outerPlaces);
     frame = std::move(outerFrame);
-    return done ? std::optional(static_cast<uint32_t>(plan.instructions.size() - first)) : std::nullopt;
+    if (error)
+      return error;
+    return static_cast<uint32_t>(plan.instructions.size() - first);
   }
 
-  bool lowerBodies(BodyOpInterface op, std::string &error) {
-    if (!isSupported(op, error))
-      return false;
+  Error lowerBodies(BodyOpInterface op) {
+    if (Error error = checkSupported(op))
+      return error;
     const BodyMemory memory = memoryOfBodies(op, target.model().alignment);
     int64_t own = 0;
     if (auto scratch = op->getAttrOfType<DenseI64ArrayAttr>(scratchAttr))
@@ -207,7 +206,7 @@ private:
     if (isa<CondOp>(op.getOperation())) {
       inside.inputs = llvm::map_to_vector(ArrayRef(operands).drop_front(), placeOfOperand);
       inside.outputs = results;
-      return lowerBranch(op, wholeBuffer(operands[0]), inside, label, error);
+      return lowerBranch(op, wholeBuffer(operands[0]), inside, label);
     }
     // A carried value is in the result's memory from before the first turn on.
     const unsigned carried = op.carriedArguments(), sliced = op.slicedArguments();
@@ -224,19 +223,22 @@ private:
     }
     llvm::append_range(inside.inputs, llvm::map_range(ArrayRef(operands).drop_front(carried + sliced), placeOfOperand));
     const size_t first = addControl(op, label);
-    std::optional<uint32_t> body = lowerBody(op, 0, std::move(inside), error);
-    loop.body = body.value_or(0);
+    const runtime::Expected<uint32_t> body = lowerBody(op, 0, std::move(inside));
+    if (!body)
+      return body.error();
+    loop.body = *body;
     plan.instructions[first].call = std::move(loop);
-    return body.has_value();
+    return Error::success();
   }
 
-  bool lowerBranch(BodyOpInterface op, BufferId predicate, const Frame &inside, const std::string &label,
-                   std::string &error) {
+  Error lowerBranch(BodyOpInterface op, BufferId predicate, const Frame &inside, const std::string &label) {
     const size_t first = addControl(op, label);
-    std::optional<uint32_t> then = lowerBody(op, 0, inside, error);
-    std::optional<uint32_t> otherwise = then ? lowerBody(op, 1, inside, error) : std::nullopt;
-    plan.instructions[first].call = runtime::BranchCall{predicate, then.value_or(0), otherwise.value_or(0)};
-    return otherwise.has_value();
+    const runtime::Expected<uint32_t> then = lowerBody(op, 0, inside);
+    const runtime::Expected<uint32_t> otherwise = then ? lowerBody(op, 1, inside) : then.error();
+    if (!otherwise)
+      return otherwise.error();
+    plan.instructions[first].call = runtime::BranchCall{predicate, *then, *otherwise};
+    return Error::success();
   }
 
   size_t addControl(Operation *op, const std::string &label) {
@@ -269,9 +271,9 @@ private:
     return made;
   }
 
-  bool lowerStructured(StructuredOpInterface op, std::string &error) {
-    if (!isSupported(op, error))
-      return false;
+  Error lowerStructured(StructuredOpInterface op) {
+    if (Error error = checkSupported(op))
+      return error;
     StringRef name = op->getName().getStringRef();
     StructuredCall call;
     call.op = op;
@@ -285,8 +287,8 @@ private:
     if (auto scratch = op->getAttrOfType<DenseI64ArrayAttr>(scratchAttr))
       call.scratch = buffer(Place{}, scratch.asArrayRef()[0], scratch.asArrayRef()[1]);
     size_t first = plan.instructions.size();
-    if (!target.lower(call, plan, kernels, error))
-      return false;
+    if (Error error = target.lower(call, plan, kernels))
+      return error;
     for (runtime::Instruction &made : llvm::drop_begin(plan.instructions, first)) {
       collectSources(op->getLoc(), made.sources);
       if (made.label.empty())
@@ -299,10 +301,10 @@ private:
       plan.instructions[first].flops = op.flops();
       plan.instructions[first].bytes = op.bytes(target.model().views);
     }
-    return true;
+    return Error::success();
   }
 
-  bool lowerKernel(KernelOp op, std::string &error) {
+  Error lowerKernel(KernelOp op) {
     std::string refusal;
     KernelNames names;
     KernelInfo info = *analyzeKernel(op, refusal, &names);
@@ -331,13 +333,13 @@ private:
       first.label = runtime::joinedLabel(first.label, made.label);
       first.flops += made.flops;
       first.bytes += made.bytes;
-      return join(std::get<runtime::KernelCall>(first.call), call, std::move(segment), label, error);
+      return join(std::get<runtime::KernelCall>(first.call), call, std::move(segment), label);
     }
     group = joinedGroup(op);
     call.segments.push_back(std::move(segment));
     made.call = std::move(call);
     plan.instructions.push_back(std::move(made));
-    return true;
+    return Error::success();
   }
 
   bool overlap(BufferId a, BufferId b) const {
@@ -345,9 +347,9 @@ private:
     return x.space == y.space && x.index == y.index && x.offset < y.offset + y.bytes && y.offset < x.offset + x.bytes;
   }
 
-  /// Adds a segment to the call that its group has begun. False and in `error` what schedule should not have joined.
-  bool join(runtime::KernelCall &group, const runtime::KernelCall &call, runtime::Segment segment,
-            const std::string &label, std::string &error) {
+  /// Adds a segment to the call that its group has begun. An error is what schedule should not have joined.
+  Error join(runtime::KernelCall &group, const runtime::KernelCall &call, runtime::Segment segment,
+             const std::string &label) {
     size_t results = plan.kernels[group.kernel].results;
     auto isWritten = [&](const runtime::Segment &one, size_t i) { return i + results >= one.args.size(); };
     bool fits = group.kernel == call.kernel && group.granularity == call.granularity;
@@ -355,12 +357,10 @@ private:
       for (size_t i = 0; fits && i < segment.args.size(); ++i)
         for (size_t j = 0; j < other.args.size(); ++j)
           fits &= !((isWritten(segment, i) || isWritten(other, j)) && overlap(segment.args[i], other.args[j]));
-    if (!fits) {
-      error = "kernel '" + label + "' was joined with one that differs or touches the same memory (compiler bug)";
-      return false;
-    }
+    if (!fits)
+      return Error("kernel '" + label + "' was joined with one that differs or touches the same memory (compiler bug)");
     group.segments.push_back(std::move(segment));
-    return true;
+    return Error::success();
   }
 
   /// Says how many kernels are behind a call of several segments and behind a function.
@@ -406,9 +406,9 @@ private:
 
 } // namespace
 
-std::optional<runtime::Plan> lowerPlan(func::FuncOp function, const Target &target, int threads, KernelTable &kernels,
-                                       std::string &error) {
-  return Lowering(function, target, threads, kernels).run(error);
+runtime::Expected<runtime::Plan> lowerPlan(func::FuncOp function, const Target &target, int threads,
+                                           KernelTable &kernels) {
+  return Lowering(function, target, threads, kernels).run();
 }
 
 uint32_t addKernel(runtime::Plan &plan, KernelTable &kernels, std::string symbol, std::string text, uint32_t arguments,

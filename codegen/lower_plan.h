@@ -9,8 +9,8 @@ namespace tcc {
 
 /// The plan of a function in phase Planned; its kernels are added to `kernels`, which is empty. An error is a limit of
 /// the runtime, or an op that the target does not have.
-std::optional<runtime::Plan> lowerPlan(mlir::func::FuncOp function, const Target &target, int threads,
-                                       KernelTable &kernels, std::string &error);
+runtime::Expected<runtime::Plan> lowerPlan(mlir::func::FuncOp function, const Target &target, int threads,
+                                           KernelTable &kernels);
 
 /// The number of a kernel that a target has written for a structured op (Target::lower); the plan has it from the first
 /// call on. `arguments` are what a launch passes.

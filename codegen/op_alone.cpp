@@ -24,16 +24,19 @@ OwningOpRef<func::FuncOp> functionAround(Operation *op) {
   return function;
 }
 
-std::unique_ptr<GraphRunner> runnerOf(func::FuncOp function, const CompileOptions &options,
-                                      const std::shared_ptr<runtime::Device> &device, std::string &error) {
+runtime::Expected<std::unique_ptr<GraphRunner>> runnerOf(func::FuncOp function, const CompileOptions &options,
+                                                         const std::shared_ptr<runtime::Device> &device) {
   OwningOpRef<ModuleOp> alone = ModuleOp::create(function.getLoc());
   alone->push_back(function.clone());
   CompileOptions plain = options;
   plain.pipeline = {};
   plain.pipeline.level = 0;
-  CompileReport report;
-  std::optional<runtime::Artefact> artefact = compileModule(*alone, plain, report, error);
-  return artefact ? GraphRunner::load(std::move(*artefact), function, {.device = device}, error) : nullptr;
+  plain.device = nullptr; // an op's check does not check it
+  plain.remarks = plain.costs = false;
+  auto artefact = compileArtefact(std::move(alone), std::move(plain));
+  if (!artefact)
+    return artefact.error();
+  return GraphRunner::load(std::move(*artefact), function, {.device = device});
 }
 
 } // namespace tcc

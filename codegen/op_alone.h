@@ -1,6 +1,6 @@
 // One op of a planned function by itself: for checks of what was made of it.
 #pragma once
-#include "codegen/compile_module.h"
+#include "codegen/compile_session.h"
 #include "codegen/graph_runner.h"
 #include "mlir/IR/OwningOpRef.h"
 
@@ -12,9 +12,8 @@ void forgetPlan(mlir::Operation *op);
 /// A function of the op's operands that gives its results.
 mlir::OwningOpRef<mlir::func::FuncOp> functionAround(mlir::Operation *op);
 
-/// The function compiled as it stands, op by op, for a device; null: a CPU. `function` must outlive the runner; null
-/// and in `error` why not.
-std::unique_ptr<GraphRunner> runnerOf(mlir::func::FuncOp function, const CompileOptions &options,
-                                      const std::shared_ptr<runtime::Device> &device, std::string &error);
+/// The function compiled as it stands, op by op, for a device; null: a CPU. `function` must outlive the runner.
+runtime::Expected<std::unique_ptr<GraphRunner>> runnerOf(mlir::func::FuncOp function, const CompileOptions &options,
+                                                         const std::shared_ptr<runtime::Device> &device);
 
 } // namespace tcc

@@ -3,6 +3,7 @@
 #pragma once
 #include "codegen/kernel_table.h"
 #include "passes/target_model.h"
+#include "runtime/error.h"
 #include "runtime/plan.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <optional>
@@ -33,25 +34,22 @@ public:
   /// kernels equal.
   virtual KernelLaunch launch(const KernelInfo &form) const = 0;
 
-  /// The code objects of all kernels, none where there are none; nothing and in `error` which kernel cannot be made,
-  /// and why.
-  virtual std::optional<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels,
-                                                       std::string &error) const = 0;
+  /// The code objects of all kernels, none where there are none. An error names the kernel that cannot be made, and
+  /// says why.
+  virtual runtime::Expected<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels) const = 0;
   /// What emit() did last, in a few words, where there is something to say. One target serves one thread.
   virtual std::string emitted() const { return {}; }
 
   /// Turns the plan's kernel calls into what the device runs, where those are no kernel calls; `kernels` are the
-  /// plan's, in order. False and in `error` why not.
-  virtual bool lowerKernels(llvm::ArrayRef<KernelSource> kernels, runtime::Plan &plan, std::string &error) const {
-    (void)kernels, (void)plan, (void)error;
-    return true;
+  /// plan's, in order.
+  virtual runtime::Error lowerKernels(llvm::ArrayRef<KernelSource> kernels, runtime::Plan &plan) const {
+    (void)kernels, (void)plan;
+    return {};
   }
 
   /// Appends the instructions that the op runs as, and what they need of buffers, to the plan, and kernels of its own
-  /// by addKernel. Sources, and the op's flops and bytes where no instruction has any, are added by the caller. False
-  /// and in `error` why not.
-  virtual bool lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels,
-                     std::string &error) const = 0;
+  /// by addKernel. Sources, and the op's flops and bytes where no instruction has any, are added by the caller.
+  virtual runtime::Error lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const = 0;
 
   /// Which 16-bit types the machine has instructions to multiply.
   struct FastProducts {
@@ -60,9 +58,9 @@ public:
   virtual FastProducts fastProducts() const = 0;
 
   /// What the artefact says of the code (runtime::TargetCode): the target's name, with what the code is for behind a
-  /// colon where that is not this machine; and features that it needs, or nothing and in `error` why there are none.
+  /// colon where that is not this machine; and features that it needs.
   virtual std::string codeName() const { return model().name; }
-  virtual std::optional<std::string> needs(std::string &error) const = 0;
+  virtual runtime::Expected<std::string> needs() const = 0;
 };
 
 } // namespace tcc

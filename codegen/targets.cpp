@@ -4,18 +4,20 @@
 
 namespace tcc {
 
-std::unique_ptr<Target> makeTarget(llvm::StringRef name, const cpu::EmitOptions &cpu, int threads, std::string &error) {
+runtime::Expected<std::unique_ptr<Target>> makeTarget(llvm::StringRef name, const cpu::EmitOptions &cpu, int threads) {
   auto [kind, architecture] = name.split(':');
-  if (kind == "cpu" && architecture.empty())
-    return std::make_unique<cpu::CpuTarget>(cpu, threads);
-  if (kind == "cuda") {
+  std::unique_ptr<Target> target;
+  if (kind == "cpu" && architecture.empty()) {
+    target = std::make_unique<cpu::CpuTarget>(cpu, threads);
+  } else if (kind == "cuda") {
     cuda::EmitOptions options;
     if (!architecture.empty())
       options.architecture = architecture.str();
-    return std::make_unique<cuda::CudaTarget>(std::move(options));
+    target = std::make_unique<cuda::CudaTarget>(std::move(options));
+  } else {
+    return runtime::Error("unknown target '" + name.str() + "'; cpu and cuda[:ARCHITECTURE] are possible");
   }
-  error = "unknown target '" + name.str() + "'; cpu and cuda[:ARCHITECTURE] are possible";
-  return nullptr;
+  return target;
 }
 
 } // namespace tcc

@@ -6,8 +6,8 @@
 
 namespace tcc {
 
-/// "cpu", or "cuda" with an architecture behind a colon ("cuda:sm_80"; sm_90a without one). Null and in `error` what
+/// "cpu", or "cuda" with an architecture behind a colon ("cuda:sm_80"; sm_90a without one). An error says what
 /// there is where the name is another.
-std::unique_ptr<Target> makeTarget(llvm::StringRef name, const cpu::EmitOptions &cpu, int threads, std::string &error);
+runtime::Expected<std::unique_ptr<Target>> makeTarget(llvm::StringRef name, const cpu::EmitOptions &cpu, int threads);
 
 } // namespace tcc

@@ -65,39 +65,38 @@ std::string textOf(const std::map<std::string, std::vector<int64_t>> &shapes) {
   return text;
 }
 
-bool compareRuns(ModuleOp captured, ModuleOp joint, const runtime::Artefact &artefact, const CompileOptions &options,
-                 std::string &error) {
+runtime::Error compareRuns(ModuleOp captured, ModuleOp joint, const runtime::Artefact &artefact,
+                           const CompileOptions &options) {
   func::FuncOp function = functionOf(joint);
-  std::unique_ptr<GraphRunner> runner =
-      GraphRunner::load(artefact, function, {.threads = options.threads, .checked = true}, error);
+  auto runner = GraphRunner::load(artefact, function, {.threads = options.threads, .checked = true});
   if (!runner)
-    return false;
+    return runner.error();
   PipelineOptions pipeline = options.pipeline;
   pipeline.passes.try_emplace("match-attention", pipeline.level > 0); // as the pipeline's own default is
   for (VerifyInputs kind : {VerifyInputs::random, VerifyInputs::adversarial}) {
     std::vector<RefTensor> inputs = verifyInputs(function, kind);
+    std::string error;
     std::unique_ptr<Reference> reference = Reference::make(captured, inputs, error, pipeline);
-    std::optional<std::vector<RefTensor>> results = reference ? runner->run(inputs, error) : std::nullopt;
+    if (!reference)
+      return runtime::Error(error);
+    runtime::Expected<std::vector<RefTensor>> results = (*runner)->run(inputs);
     if (!results)
-      return false;
-    std::string wrong = reference->checkChain(*results);
-    if (wrong.empty())
-      continue;
-    error = std::string("the artefact computes something else than the graph on ") +
-            (kind == VerifyInputs::random ? "random" : "adversarial") + " inputs: " + wrong;
-    return false;
+      return results.error();
+    if (std::string wrong = reference->checkChain(*results); !wrong.empty())
+      return runtime::Error(std::string("the artefact computes something else than the graph on ") +
+                            (kind == VerifyInputs::random ? "random" : "adversarial") + " inputs: " + wrong);
   }
-  return true;
+  return {};
 }
 
 } // namespace
 
-bool verifyArtefact(ModuleOp captured, const runtime::Artefact &artefact, const CompileOptions &options,
-                    std::string &error, double mostSeconds) {
+runtime::Error verifyArtefact(ModuleOp captured, const runtime::Artefact &artefact, const CompileOptions &options,
+                              double mostSeconds) {
   if (artefact.targets.empty() || !StringRef(artefact.targets.front().target).starts_with("cpu")) {
     captured.emitRemark() << "-fverify-each: the artefact is not run; it is for target '"
                           << (artefact.targets.empty() ? "" : artefact.targets.front().target) << "'";
-    return true;
+    return {};
   }
   CompileOptions smaller = options;
   smaller.pipeline.verifyEach = false;
@@ -111,17 +110,15 @@ bool verifyArtefact(ModuleOp captured, const runtime::Artefact &artefact, const 
   if (!joint || seconds > mostSeconds) {
     captured.emitRemark() << "-fverify-each: the artefact is not run; interpreting the graph would take about "
                           << static_cast<int64_t>(wanted / 60) + 1 << " minutes, and its sizes are fixed";
-    return true;
+    return {};
   }
   if (smaller.pipeline.shapes == options.pipeline.shapes)
-    return compareRuns(captured, *joint, artefact, smaller, error);
+    return compareRuns(captured, *joint, artefact, smaller);
   captured.emitRemark() << "-fverify-each: the artefact is compiled and run with " << textOf(smaller.pipeline.shapes)
                         << "; with the sizes given the interpreter would take about "
                         << static_cast<int64_t>(wanted / 60) + 1 << " minutes";
-  OwningOpRef<ModuleOp> again(cast<ModuleOp>(captured->clone()));
-  CompileReport report;
-  std::optional<runtime::Artefact> small = compileModule(*again, smaller, report, error);
-  return small && compareRuns(captured, *joint, *small, smaller, error);
+  auto small = compileArtefact(captured.clone(), smaller);
+  return small ? compareRuns(captured, *joint, *small, smaller) : small.error();
 }
 
 } // namespace tcc

@@ -1,32 +1,16 @@
 // Function: trace, look up, on a miss compile and load, run.
-#include "codegen/check_device.h"
-#include "codegen/custom.h"
-#include "codegen/find_nan.h"
 #include "codegen/stopwatch.h"
-#include "frontend/capture.h"
-#include "frontend/compile_options.h"
 #include "frontend/function_impl.h"
-#include "frontend/graph_file.h"
 #include "frontend/loss_scaling.h"
 #include "frontend/product_choice.h"
-#include "frontend/remarks.h"
 #include "frontend/storage.h"
-#include "mlir/IR/Builders.h"
-#include "mlir/IR/Verifier.h"
-#include "passes/stages.h"
 #include "runtime/executable.h"
-#include "runtime/files.h"
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <map>
 
 namespace tcc {
-namespace {
-
 using Clock = std::chrono::steady_clock;
-
-} // namespace
 
 void detail::checkArgumentCount(const std::string &name, size_t expected, size_t seen) {
   if (expected != seen)
@@ -54,27 +38,6 @@ void Function::Impl::say(const std::string &text) const {
   else
     std::fprintf(stderr, "tcc: %s\n", text.c_str());
 }
-
-namespace {
-
-/// Keeps a Function to one thread at a time, by refusing the second.
-class Turn {
-public:
-  Turn(std::atomic<bool> &busy, const std::string &name) : busy(busy) {
-    if (busy.exchange(true))
-      throw Error("'" + name +
-                  "' is used while a call of it runs, by another thread or by the function that it traces; " +
-                  "a Function takes one call at a time");
-  }
-  ~Turn() { busy = false; }
-  Turn(const Turn &) = delete;
-  Turn &operator=(const Turn &) = delete;
-
-private:
-  std::atomic<bool> &busy;
-};
-
-} // namespace
 
 Function::Impl &Function::held() const {
   if (!impl)
@@ -136,15 +99,6 @@ std::vector<runtime::Guard> Function::Impl::guardsOf(const Record &record, uint6
   return guards;
 }
 
-/// A recorded function, its loss scaled where products are of f16.
-mlir::OwningOpRef<mlir::ModuleOp> Function::Impl::module(const Record &record, std::span<const std::string> outputs,
-                                                         bool showsReads) const {
-  mlir::OwningOpRef<mlir::ModuleOp> made = buildModule(record, name, outputs, threadContext(), showsReads);
-  if (options.products == runtime::DType::f16)
-    scaleLoss(functionOf(*made));
-  return made;
-}
-
 /// In the order of the executable's.
 std::vector<State> Function::Impl::statesOf(const Record &record, const runtime::Executable &executable) const {
   std::vector<State> list;
@@ -154,92 +108,6 @@ std::vector<State> Function::Impl::statesOf(const Record &record, const runtime:
   if (list.size() < executable.plan().states.size())
     list.insert(list.end(), scaling.begin(), scaling.end());
   return list;
-}
-
-std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &record,
-                                                             std::span<const std::string> outputs) {
-  const Clock::time_point start = Clock::now();
-  ++compilations;
-  mlir::MLIRContext &context = threadContext();
-  std::string text, error;
-  llvm::raw_string_ostream stream(text);
-  DiagnosticPrinter printer(stream);
-  ScopedDiagnostics diagnostics(&context, printer);
-  auto refuse = [&](const std::string &message) {
-    throw Error("'" + name + "' cannot be compiled: " + (message.empty() ? text : text + message));
-  };
-
-  // 1. Module.
-  mlir::OwningOpRef<mlir::ModuleOp> module = this->module(record, outputs);
-  if (failed(mlir::verify(*module)) || failed(verifyGraph(*module)))
-    refuse({});
-
-  if (record.asked > 0)
-    functionOf(*module)->setAttr(askedAttr,
-                                 mlir::Builder(&context).getI64IntegerAttr(static_cast<int64_t>(record.asked)));
-  if (record.steady)
-    functionOf(*module)->setAttr(steadyAttr, mlir::UnitAttr::get(&context));
-  std::map<std::string, ValueHint> uses;
-  if (options.checked)
-    uses = valueHints(functionOf(*module));
-
-  // 2. Artefact.
-  CompileOptions compileOptions;
-  applyFlags(options, compileOptions);
-  compileOptions.targetName = device->codeTarget();
-  compileOptions.cpu.steady = record.asked > 0 || record.steady;
-  compileOptions.allowCustomCode = true; // the program's own
-  CompileReport report;
-  Remarks remarks;
-  if (wantsRemarks(options))
-    compileOptions.pipeline.remarks = &remarks;
-  std::optional<runtime::Artefact> artefact = compileModule(*module, compileOptions, report, error);
-  if (!artefact)
-    refuse(error);
-  if (wantsRemarks(options))
-    tellRemarks(remarks, artefact->targets[0].plan, context);
-
-  if (!device->sharesHostMemory() && !checkCustomOpsOn(device, *module, compileOptions, {}, error))
-    refuse(error);
-
-  // 3. Executable.
-  const Clock::time_point loading = Clock::now();
-  auto executable =
-      runtime::Executable::load(std::move(*artefact), {options.threads, options.checked, device, options.separate});
-  if (!executable)
-    refuse(executable.error().message());
-  if (options.checked)
-    hints[executable->get()] = std::move(uses);
-  summary.capturedOps = report.pipeline.capturedOps;
-  summary.kernels = report.pipeline.kernels;
-  summary.matmuls = report.pipeline.matmuls;
-  summary.arenaBytes = report.pipeline.arenaBytes;
-  summary.plannedBytes = (*executable)->plannedBytes();
-  summary.pipelineMs = report.pipelineMs;
-  summary.codegenMs = report.codegenMs;
-  summary.loadMs = millisecondsSince(loading);
-  summary.totalMs = millisecondsSince(start);
-  compileMs += summary.totalMs;
-  return std::move(*executable);
-}
-
-/// To the report or stderr, and to the record's file; one that cannot be written is said, and compiling goes on.
-void Function::Impl::tellRemarks(Remarks &remarks, const runtime::Plan &plan, mlir::MLIRContext &context) const {
-  if (wantsCosts(options))
-    addCostRemarks(plan, context, remarks);
-  remarks = summarized(remarks);
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  DiagnosticPrinter printer(stream, !this->options.report && useColor("auto"));
-  printRemarks(remarks, options, printer);
-  if (options.report && !text.empty())
-    options.report(llvm::StringRef(text).rtrim('\n'));
-  else
-    std::fputs(text.c_str(), stderr);
-  if (options.saveRemarks)
-    if (runtime::Error problem =
-            runtime::writeFileAtomically(optimizationRecordPath(options, name), optimizationRecord(remarks, name)))
-      say(problem.message());
 }
 
 void Function::Impl::prepare(std::span<const Array> arguments) {
@@ -373,7 +241,7 @@ std::vector<Array> Function::Impl::run(runtime::Executable &executable, const Re
 }
 
 std::vector<Array> Function::call(std::span<const Array> arguments) {
-  const Turn turn(held().busy, impl->name);
+  const Impl::Turn turn(held());
   const Impl::CallScope scope(*impl, arguments);
   impl->prepare(arguments);
   std::vector<Array> results = impl->recorded.record->reads.empty()
@@ -384,113 +252,14 @@ std::vector<Array> Function::call(std::span<const Array> arguments) {
 }
 
 std::vector<Tensor> Function::inlined(std::span<const Tensor> arguments) {
-  const Turn turn(held().busy, impl->name);
+  const Impl::Turn turn(held());
   return impl->fn(arguments);
 }
 
-runtime::Plan Function::plan(std::span<const Array> arguments) {
-  const Turn turn(held().busy, impl->name);
-  const Impl::CallScope scope(*impl, arguments);
-  impl->current = nullptr;
-  impl->trace(arguments);
-  std::string text, error;
-  llvm::raw_string_ostream stream(text);
-  DiagnosticPrinter printer(stream);
-  ScopedDiagnostics diagnostics(&threadContext(), printer);
-  const mlir::OwningOpRef<mlir::ModuleOp> module = impl->module(*impl->recorded.record, impl->options.outputs);
-  CompileOptions options;
-  applyFlags(impl->options, options);
-  options.targetName = impl->device->codeTarget();
-  std::optional<runtime::Plan> plan;
-  if (succeeded(mlir::verify(*module)) && succeeded(verifyGraph(*module)))
-    plan = compilePlan(*module, options, error);
-  if (!plan)
-    throw Error("'" + impl->name + "' cannot be compiled: " + text + error);
-  return std::move(*plan);
-}
-
 void Function::prepare(std::span<const Array> arguments) {
-  const Turn turn(held().busy, impl->name);
+  const Impl::Turn turn(held());
   const Impl::CallScope scope(*impl, arguments);
   impl->prepareFirst(arguments);
-}
-
-/// The bytes of inputs and states by name, as a check of a step takes them.
-static std::map<std::string, std::string> bytesByName(const Record &record, std::span<const std::string> inputNames,
-                                                      std::span<const Array> arguments,
-                                                      std::span<const State> moreStates) {
-  std::map<std::string, std::string> values;
-  const auto add = [&](const std::string &name, const void *data, int64_t bytes) {
-    values[name] = std::string(static_cast<const char *>(data), static_cast<size_t>(bytes));
-  };
-  for (size_t i = 0; i < arguments.size(); ++i)
-    add(inputNames[i], arguments[i].rawForReading(), arguments[i].bytes());
-  for (const Record::Argument &argument : record.arguments)
-    if (argument.state)
-      add(argument.name, argument.state.rawForReading(), argument.state.bytes());
-  for (const State &state : moreStates)
-    add(state.name(), state.rawForReading(), state.bytes());
-  return values;
-}
-
-std::string Function::checkDevice(std::span<const Array> arguments) {
-  const Turn turn(held().busy, impl->name);
-  const Impl::CallScope scope(*impl, arguments);
-  impl->trace(arguments);
-  impl->current = nullptr; // a frozen function traces again
-  const std::map<std::string, std::string> values =
-      bytesByName(*impl->recorded.record, impl->inputNames, arguments, {});
-  CompileOptions options;
-  applyFlags(impl->options, options);
-  std::string error;
-  auto module = buildModule(*impl->recorded.record, impl->name, impl->options.outputs, threadContext());
-  const std::optional<DeviceCheck> check = tcc::checkDevice(
-      *module, options, impl->device, [&](const runtime::TensorSpec &spec, bool) { return values.at(spec.name); },
-      error);
-  if (!check)
-    throw Error("'" + impl->name + "' cannot be checked: " + error);
-  if (!check->difference.empty())
-    throw Error("'" + impl->name + "': " + check->text(impl->device->name()));
-  return check->text(impl->device->name());
-}
-
-std::string Function::findNonFinite(std::span<const Array> arguments, bool eachOp) {
-  const Turn turn(held().busy, impl->name);
-  const Impl::CallScope scope(*impl, arguments);
-  impl->trace(arguments);
-  impl->current = nullptr; // a frozen function traces again
-  if (!impl->recorded.record->reads.empty())
-    throw Error("'" + impl->name + "' has graph breaks: it is no one step that could be looked at");
-  const std::map<std::string, std::string> values =
-      bytesByName(*impl->recorded.record, impl->inputNames, arguments, impl->scaling);
-  CompileOptions options;
-  applyFlags(impl->options, options);
-  options.allowCustomCode = true; // the program's own
-  if (eachOp)
-    options.pipeline.level = 0;
-  std::string text, error;
-  llvm::raw_string_ostream stream(text);
-  DiagnosticPrinter printer(stream);
-  ScopedDiagnostics diagnostics(&threadContext(), printer);
-  const mlir::OwningOpRef<mlir::ModuleOp> module = impl->module(*impl->recorded.record, impl->options.outputs);
-  const std::optional<std::string> found = tcc::findNonFinite(
-      *module, options, [&](const runtime::TensorSpec &spec, bool) { return values.at(spec.name); }, error);
-  if (!found)
-    throw Error("'" + impl->name + "' cannot be looked at: " + text + error);
-  return *found;
-}
-
-std::string Function::graph(std::span<const Array> arguments) {
-  const Turn turn(held().busy, impl->name);
-  const Impl::CallScope scope(*impl, arguments);
-  if (!impl->hasPathFor(arguments))
-    impl->trace(arguments);
-  impl->current = nullptr; // a frozen function traces again
-  const mlir::OwningOpRef<mlir::ModuleOp> module = impl->module(*impl->recorded.record, impl->options.outputs, true);
-  if (CustomOp op = findHostCode(*module))
-    throw Error("'" + impl->name + "' has no text: custom op `" + op.getCalled().str() +
-                "` is a function of this process; give it a body, or a body and a shared object");
-  return graphText(*module);
 }
 
 const CompileSummary &Function::lastCompile() const {
@@ -502,7 +271,7 @@ BreakReport Function::report() const {
 }
 
 BreakReport Function::measureBreaks(std::span<const Array> arguments, int runs) {
-  const Turn turn(held().busy, impl->name);
+  const Impl::Turn turn(held());
   return impl->measureBreaks(arguments, runs);
 }
 

@@ -1,6 +1,6 @@
 // From the flags that programs share (compiler_flags.h) to the compiler's own options.
 #pragma once
-#include "codegen/compile_module.h"
+#include "codegen/compile_session.h"
 #include "frontend/compiler_flags.h"
 
 namespace tcc {

@@ -1,8 +1,9 @@
-// What a Function holds: compile.cpp has the step as a whole, function_breaks.cpp the host's questions in its middle.
+// What a Function holds: compile.cpp has its calls, function_compile.cpp its compilations, function_breaks.cpp the
+// host's questions in the middle of a step.
 #pragma once
+#include "codegen/check_device.h"
 #include "frontend/compile.h"
 #include "frontend/graph_values.h"
-#include "frontend/remarks.h"
 #include "frontend/segment.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -54,9 +55,25 @@ struct Function::Impl {
     std::string becomesInput = {}; ///< why the next step is compiled: a literal is an input from now on
     bool isNewProgram = false;     ///< the step that is looked up
     int64_t reads = 0;
-    size_t lastSite = 0; ///< of the last break
+    size_t lastSite = 0;       ///< of the last break
     bool preparesOnly = false;
-    bool mayBegin = true; ///< the step of the last call's way: nothing of this call has run yet
+    bool mayBegin = true;      ///< the step of the last call's way: nothing of this call has run yet
+  };
+  /// Keeps a Function to one thread at a time, by refusing the second.
+  class Turn {
+  public:
+    explicit Turn(Impl &impl) : busy(impl.busy) {
+      if (busy.exchange(true))
+        throw Error("'" + impl.name +
+                    "' is used while a call of it runs, by another thread or by the function that it traces; " +
+                    "a Function takes one call at a time");
+    }
+    ~Turn() { busy = false; }
+    Turn(const Turn &) = delete;
+    Turn &operator=(const Turn &) = delete;
+
+  private:
+    std::atomic<bool> &busy;
   };
   class CallScope {
   public:
@@ -68,6 +85,7 @@ struct Function::Impl {
   private:
     Impl &impl;
   };
+
   /// Thrown through the traced function when its first segment is compiled and nothing is to run.
   struct Prepared {
     HostRead read;
@@ -109,13 +127,10 @@ struct Function::Impl {
   void say(const std::string &text) const;
   void chooseTracer(const std::vector<ValueType> &types);
   void trace(std::span<const Array> arguments);
-  mlir::OwningOpRef<mlir::ModuleOp> module(const Record &record, std::span<const std::string> outputs,
-                                           bool showsReads = false) const;
   std::vector<State> statesOf(const Record &record, const runtime::Executable &executable) const;
   std::vector<runtime::Guard> guardsOf(const Record &record, uint64_t hash) const;
   std::shared_ptr<runtime::Executable> executableOf(Executables &from, const Record &record, uint64_t recordHash,
                                                     std::span<const std::string> outputs);
-  std::shared_ptr<runtime::Executable> compile(const Record &record, std::span<const std::string> outputs);
   void prepare(std::span<const Array> arguments);
   std::vector<Array> run(runtime::Executable &executable, const Record &record, std::span<const Array> inputs);
   std::vector<Array> runInPlace(runtime::Executable &executable, std::span<const State> states,
@@ -125,9 +140,17 @@ struct Function::Impl {
   std::optional<std::vector<Array>> startPart(runtime::Executable &executable, std::span<const State> used,
                                               std::span<const runtime::ConstTensorRef> inputs,
                                               runtime::PartialStep &step, size_t end, size_t count);
-  void tellRemarks(Remarks &remarks, const runtime::Plan &plan, mlir::MLIRContext &context) const;
   void checkIndices(const runtime::Executable &executable, const Record &record, std::span<const Array> inputs);
   [[noreturn]] void refuseRun(const runtime::Error &error) const;
+
+  // function_compile.cpp
+  class Compilation;
+  mlir::OwningOpRef<mlir::ModuleOp> module(const Record &record, std::span<const std::string> outputs,
+                                           bool showsReads = false) const;
+  std::shared_ptr<runtime::Executable> compile(const Record &record, std::span<const std::string> outputs);
+  void tellRemarks(const Remarks &remarks) const;
+  const Record &recordFor(std::span<const Array> arguments);
+  StepValue stepValues(std::span<const Array> arguments) const;
 
   // function_breaks.cpp
   Array answer(const HostRead &read);

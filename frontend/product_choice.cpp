@@ -7,14 +7,13 @@ namespace tcc {
 namespace {
 
 std::unique_ptr<Target> targetOf(const CompilerFlags &flags, const std::string &name) {
-  std::string error;
   cpu::EmitOptions cpu;
   if (!flags.march.empty())
     cpu.target.cpu = flags.march;
-  std::unique_ptr<Target> target = makeTarget(name, cpu, 1, error);
+  auto target = makeTarget(name, cpu, 1);
   if (!target)
-    throw Error(error);
-  return target;
+    throw Error(target.error().message());
+  return std::move(*target);
 }
 
 } // namespace

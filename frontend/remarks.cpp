@@ -1,12 +1,9 @@
-// Remarks: joined, printed, recorded.
+// Remarks: printed, recorded.
 #include "frontend/remarks.h"
-#include "runtime/labels.h"
-#include "runtime/machine_limits.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Remarks/Remark.h"
 #include "llvm/Remarks/YAMLRemarkSerializer.h"
 #include "llvm/Support/FormatVariadic.h"
-#include <map>
 #include <regex>
 
 using namespace mlir;
@@ -62,42 +59,6 @@ bool wantsRemarks(const CompilerFlags &flags) {
 
 bool wantsCosts(const CompilerFlags &flags) {
   return flags.saveRemarks || !flags.remarksAnalysis.empty();
-}
-
-void addCostRemarks(const runtime::Plan &plan, MLIRContext &context, Remarks &remarks) {
-  const runtime::MachineLimits limits = runtime::machineLimits(plan.threads);
-  for (const runtime::Instruction &instruction : plan.instructions) {
-    if (instruction.sources.empty() || (!instruction.flops && !instruction.bytes))
-      continue;
-    const runtime::SourceLocation &source = instruction.sources[0];
-    const runtime::Bound bound = limits.boundOf(instruction);
-    std::string text = llvm::formatv("{0}: {1:f2} MFLOP, {2:f2} MB, at least {3:f3} ms, bound by {4}",
-                                     instruction.label, static_cast<double>(instruction.flops) * 1e-6,
-                                     static_cast<double>(instruction.bytes) * 1e-6, bound.seconds * 1e3, bound.name());
-    remarks.push_back({Remark::Kind::analysis, "cost",
-                       FileLineColLoc::get(&context, source.file, static_cast<unsigned>(source.line),
-                                           static_cast<unsigned>(source.column)),
-                       std::move(text), instruction.bytes});
-  }
-}
-
-Remarks summarized(const Remarks &remarks) {
-  Remarks list;
-  std::map<std::tuple<Remark::Kind, std::string, const void *, std::string>, size_t> known;
-  for (const Remark &remark : remarks) {
-    auto [place, inserted] = known.try_emplace(
-        {remark.kind, remark.pass, remark.loc.getAsOpaquePointer(), runtime::labelPattern(remark.text)}, list.size());
-    if (inserted) {
-      list.push_back(remark);
-      continue;
-    }
-    Remark &first = list[place->second];
-    first.text = runtime::joinedLabel(first.text, remark.text);
-    first.bytes += remark.bytes;
-    first.count += remark.count;
-  }
-  llvm::stable_sort(list, [](const Remark &a, const Remark &b) { return a.bytes > b.bytes; });
-  return list;
 }
 
 void printRemarks(const Remarks &remarks, const CompilerFlags &flags, DiagnosticPrinter &printer) {

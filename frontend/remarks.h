@@ -4,7 +4,6 @@
 #include "frontend/compiler_flags.h"
 #include "frontend/diagnostics.h"
 #include "passes/remarks.h"
-#include "runtime/plan.h"
 
 namespace tcc {
 
@@ -12,14 +11,6 @@ namespace tcc {
 bool wantsRemarks(const CompilerFlags &flags);
 /// Whether kernels' and products' cost is.
 bool wantsCosts(const CompilerFlags &flags);
-
-/// Adds an analysis remark of "cost" for each instruction: its arithmetic and traffic, and what bounds it on this
-/// machine (runtime/machine_limits.h), whose limits are measured where they are not known yet.
-void addCostRemarks(const runtime::Plan &plan, mlir::MLIRContext &context, Remarks &remarks);
-
-/// Remarks that say the same of one place, but for the numbers of layers, as one ("h.*.mlp.gelu"), their bytes and
-/// counts added up; most bytes first, else in their order.
-Remarks summarized(const Remarks &remarks);
 
 /// Prints those whose pass's name the flag of their kind matches: "FILE:3:4: remark: … [-Rpass=fuse-kernels]".
 void printRemarks(const Remarks &remarks, const CompilerFlags &flags, DiagnosticPrinter &printer);

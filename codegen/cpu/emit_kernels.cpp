@@ -23,10 +23,6 @@ constexpr size_t kernelsInShard = 4;
 
 using Shard = std::vector<const KernelSource *>;
 
-struct ShardOutput {
-  std::string bytes, error;
-};
-
 /// What stands above a function in -emit=llvm: the space, and the fused ops with their source lines.
 std::string headComment(const KernelSource &source) {
   static constexpr const char *axes[] = {"rows", "outer blocks", "columns"};
@@ -73,15 +69,14 @@ std::string printText(const llvm::Module &module, HeadComments &comments) {
   return text;
 }
 
-bool emitOne(OpBuilder &builder, const KernelSource &source, const VectorTarget &target, std::string &error) {
+runtime::Error emitOne(OpBuilder &builder, const KernelSource &source, const VectorTarget &target) {
   if (source.text.empty())
-    return emitKernel(builder, source.symbol, source.form, target, error);
+    return emitKernel(builder, source.symbol, source.form, target);
   std::optional<AttentionForm> form = AttentionForm::of(StringRef(source.text));
   if (!form)
-    error = "the CPU has no '" + source.text + "'";
-  else
-    emitAttention(builder, source.symbol, *form, target);
-  return form.has_value();
+    return runtime::Error("the CPU has no '" + source.text + "'");
+  emitAttention(builder, source.symbol, *form, target);
+  return {};
 }
 
 /// What LLVM may do with a kernel's floating-point ops. Those of a fused kernel are the graph's, and each is rounded on
@@ -96,21 +91,19 @@ arith::FastMathFlags flagsOf(const KernelSource &source, const EmitOptions &opti
 }
 
 /// Emits the shard's kernels into `module`, which is created in the shard's own context.
-bool emitShard(const Shard &shard, ModuleOp module, const VectorTarget &target, const EmitOptions &options,
-               HeadComments &comments, std::string &error) {
+runtime::Error emitShard(const Shard &shard, ModuleOp module, const VectorTarget &target, const EmitOptions &options,
+                         HeadComments &comments) {
   OpBuilder builder(module.getContext());
   for (const KernelSource *source : shard) {
     builder.setInsertionPointToEnd(module.getBody());
-    if (!emitOne(builder, *source, target, error)) {
-      error = "kernel '" + source->symbol + "': " + error;
-      return false;
-    }
+    if (runtime::Error error = emitOne(builder, *source, target))
+      return runtime::Error("kernel '" + source->symbol + "': " + error.message());
     comments.comments[source->symbol] = headComment(*source);
   }
   for (const KernelSource *source : shard)
     addFastMathFlags(module.lookupSymbol(source->symbol), flagsOf(*source, options));
   expandMath(module, target);
-  return true;
+  return {};
 }
 
 /// The assembly with each kernel's head comment above its label.
@@ -128,34 +121,32 @@ std::string withComments(llvm::StringRef assembly, const HeadComments &comments)
   return text;
 }
 
-ShardOutput compileShard(const Shard &shard, MLIRContext &context, const EmitOptions &options, Artefact artefact) {
-  ShardOutput output;
-  std::unique_ptr<llvm::TargetMachine> machine = createMachine(options.target, output.error);
-  if (!machine)
-    return output;
-  VectorTarget target = vectorTarget(*machine, options.target);
+/// The shard's object or text.
+runtime::Expected<std::string> compileShard(const Shard &shard, MLIRContext &context, const EmitOptions &options,
+                                            Artefact artefact) {
+  auto created = createMachine(options.target);
+  if (!created)
+    return created.error();
+  llvm::TargetMachine &machine = **created;
+  VectorTarget target = vectorTarget(machine, options.target);
   target.steady = options.steady;
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
   HeadComments comments;
-  if (!emitShard(shard, *module, target, options, comments, output.error))
-    return output;
+  if (runtime::Error error = emitShard(shard, *module, target, options, comments))
+    return error;
   llvm::LLVMContext llvmContext;
   std::unique_ptr<llvm::Module> llvmModule;
   if (succeeded(lowerToLLVMDialect(*module)))
     llvmModule = translateToLLVM(*module, llvmContext);
-  if (!llvmModule) {
-    output.error = "kernel '" + shard.front()->symbol + "': lowering to LLVM failed";
-    return output;
-  }
-  optimize(*llvmModule, *machine, target.lanes * 4);
-  if (artefact == Artefact::llvm) {
-    output.bytes = printText(*llvmModule, comments);
-    return output;
-  }
-  std::optional<std::string> code = generateCode(*llvmModule, *machine, artefact == Artefact::assembly, output.error);
-  if (code)
-    output.bytes = artefact == Artefact::assembly ? withComments(*code, comments) : std::move(*code);
-  return output;
+  if (!llvmModule)
+    return runtime::Error("kernel '" + shard.front()->symbol + "': lowering to LLVM failed");
+  optimize(*llvmModule, machine, target.lanes * 4);
+  if (artefact == Artefact::llvm)
+    return printText(*llvmModule, comments);
+  runtime::Expected<std::string> code = generateCode(*llvmModule, machine, artefact == Artefact::assembly);
+  if (code && artefact == Artefact::assembly)
+    return withComments(*code, comments);
+  return code;
 }
 
 /// Runs work(i, worker's own MLIRContext) for all i < count.
@@ -181,26 +172,24 @@ void inParallel(size_t count, unsigned threads, llvm::function_ref<void(size_t, 
 
 } // namespace
 
-std::optional<std::string> emitKernels(llvm::ArrayRef<KernelSource> kernels, const EmitOptions &options,
-                                       Artefact artefact, std::string &error) {
+runtime::Expected<std::string> emitKernels(llvm::ArrayRef<KernelSource> kernels, const EmitOptions &options,
+                                           Artefact artefact) {
   // Text and a single object hold all kernels in one module.
   size_t shardSize = artefact == Artefact::sharedObject ? kernelsInShard : std::max<size_t>(1, kernels.size());
   std::vector<Shard> shards(std::max<size_t>(1, (kernels.size() + shardSize - 1) / shardSize));
   for (auto [i, source] : llvm::enumerate(kernels))
     shards[i % shards.size()].push_back(&source);
-  std::vector<ShardOutput> outputs(shards.size());
+  std::vector<runtime::Expected<std::string>> outputs(shards.size(), std::string());
   inParallel(shards.size(), options.threads,
              [&](size_t i, MLIRContext &context) { outputs[i] = compileShard(shards[i], context, options, artefact); });
   std::vector<std::string> objects;
-  for (ShardOutput &output : outputs) {
-    if (!output.error.empty()) {
-      error = output.error;
-      return std::nullopt;
-    }
-    objects.push_back(std::move(output.bytes));
+  for (runtime::Expected<std::string> &output : outputs) {
+    if (!output)
+      return output.error();
+    objects.push_back(std::move(*output));
   }
   if (artefact == Artefact::sharedObject)
-    return linkSharedObject(objects, error);
+    return linkSharedObject(objects);
   return objects.front();
 }
 

@@ -1,8 +1,8 @@
 // CPU emitter: kernel forms → MLIR vector → LLVM → object code → one shared object, all in-process.
 #pragma once
 #include "codegen/kernel_source.h"
+#include "runtime/error.h"
 #include "llvm/ADT/ArrayRef.h"
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,10 +15,8 @@ struct Target {
   unsigned vectorBytes = 0;   // SIMD width: 64 (AVX-512), 32 (AVX2), 16 (generic); 0 derives it from the features
 };
 
-/// Those of `known` (features by LLVM's names) that code for the target may use, comma separated; nothing and in
-/// `error` why there is no such target.
-std::optional<std::string> usedFeatures(const Target &target, llvm::ArrayRef<std::string_view> known,
-                                        std::string &error);
+/// Those of `known` (features by LLVM's names) that code for the target may use, comma separated.
+runtime::Expected<std::string> usedFeatures(const Target &target, llvm::ArrayRef<std::string_view> known);
 
 /// How the runtime divides a kernel: extern "C" void symbol(int64_t begin, int64_t end, void *const *args) runs items
 /// begin..end of [0, extent), cut at multiples of `granularity`; args are the inputs and then the results.
@@ -38,8 +36,8 @@ struct EmitOptions {
 /// What is made on the way, for -emit=llvm and -emit=asm.
 enum class Artefact : uint8_t { sharedObject, llvm, assembly, object };
 
-/// The bytes (a shared object) or text; nothing and in `error` what failed.
-std::optional<std::string> emitKernels(llvm::ArrayRef<KernelSource> kernels, const EmitOptions &options,
-                                       Artefact artefact, std::string &error);
+/// The bytes (a shared object) or text.
+runtime::Expected<std::string> emitKernels(llvm::ArrayRef<KernelSource> kernels, const EmitOptions &options,
+                                           Artefact artefact);
 
 } // namespace tcc::cpu

@@ -252,13 +252,11 @@ std::string refusal(const KernelInfo &info, const NodeValues &values) {
 
 } // namespace
 
-bool emitKernel(OpBuilder &builder, StringRef symbol, const KernelInfo &info, const VectorTarget &target,
-                std::string &error) {
+runtime::Error emitKernel(OpBuilder &builder, StringRef symbol, const KernelInfo &info, const VectorTarget &target) {
   LaneBuilder b(builder, builder.getUnknownLoc(), target);
   KernelPlan plan = planKernel(info, target.steady);
-  error = refusal(info, NodeValues(b, info, plan));
-  if (!error.empty())
-    return false;
+  if (std::string why = refusal(info, NodeValues(b, info, plan)); !why.empty())
+    return runtime::Error(std::move(why));
   MLIRContext *context = builder.getContext();
   Type i64 = builder.getI64Type();
   auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), {i64, i64, b.pointer()});
@@ -268,7 +266,7 @@ bool emitKernel(OpBuilder &builder, StringRef symbol, const KernelInfo &info, co
   builder.setInsertionPointToStart(entry);
   KernelEmitter(b, info).run(entry->getArgument(0), entry->getArgument(1), entry->getArgument(2));
   LLVM::ReturnOp::create(builder, b.loc, ValueRange());
-  return true;
+  return {};
 }
 
 } // namespace tcc::cpu

@@ -2,12 +2,13 @@
 #pragma once
 #include "codegen/cpu/lane_builder.h"
 #include "ir/kernel.h"
+#include "runtime/error.h"
 
 namespace tcc::cpu {
 
 /// Builds extern "C" void symbol(int64_t begin, int64_t end, void *const *args) at the builder's insertion point, as
-/// launchOf(info) divides it. False and in `error` what the emitter cannot express.
-bool emitKernel(mlir::OpBuilder &builder, llvm::StringRef symbol, const KernelInfo &info, const VectorTarget &target,
-                std::string &error);
+/// launchOf(info) divides it. An error is what the emitter cannot express.
+runtime::Error emitKernel(mlir::OpBuilder &builder, llvm::StringRef symbol, const KernelInfo &info,
+                          const VectorTarget &target);
 
 } // namespace tcc::cpu

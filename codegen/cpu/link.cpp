@@ -29,7 +29,7 @@ private:
   llvm::SmallString<128> folder;
 };
 
-bool writeFile(const std::string &path, llvm::StringRef bytes, std::string &error) {
+runtime::Error writeFile(const std::string &path, llvm::StringRef bytes) {
   std::error_code code;
   llvm::raw_fd_ostream stream(path, code);
   if (!code) {
@@ -38,19 +38,15 @@ bool writeFile(const std::string &path, llvm::StringRef bytes, std::string &erro
     code = stream.error();
     stream.clear_error();
   }
-  if (code)
-    error = "cannot write '" + path + "': " + code.message();
-  return !code;
+  return code ? runtime::Error("cannot write '" + path + "': " + code.message()) : runtime::Error::success();
 }
 
 } // namespace
 
-std::optional<std::string> linkSharedObject(llvm::ArrayRef<std::string> objects, std::string &error) {
+runtime::Expected<std::string> linkSharedObject(llvm::ArrayRef<std::string> objects) {
   ScratchFolder folder;
-  if (std::error_code code = folder.create()) {
-    error = "cannot make a folder for the linker: " + code.message();
-    return std::nullopt;
-  }
+  if (std::error_code code = folder.create())
+    return runtime::Error("cannot make a folder for the linker: " + code.message());
   std::string output = folder.file("kernels.so");
   std::vector<std::string> arguments = {"ld.lld",
                                         "-shared",
@@ -65,8 +61,8 @@ std::optional<std::string> linkSharedObject(llvm::ArrayRef<std::string> objects,
                                         output};
   for (auto [i, object] : llvm::enumerate(objects)) {
     arguments.push_back(folder.file("kernels" + llvm::Twine(i) + ".o"));
-    if (!writeFile(arguments.back(), object, error))
-      return std::nullopt;
+    if (runtime::Error error = writeFile(arguments.back(), object))
+      return error;
   }
   std::vector<const char *> pointers;
   for (const std::string &argument : arguments)
@@ -77,15 +73,11 @@ std::optional<std::string> linkSharedObject(llvm::ArrayRef<std::string> objects,
   static std::mutex oneLink;
   std::lock_guard lock(oneLink);
   lld::Result result = lld::lldMain(pointers, stream, stream, {{lld::Gnu, &lld::elf::link}});
-  if (result.retCode != 0 || !result.canRunAgain) {
-    error = "linking the kernels failed: " + messages;
-    return std::nullopt;
-  }
+  if (result.retCode != 0 || !result.canRunAgain)
+    return runtime::Error("linking the kernels failed: " + messages);
   auto buffer = llvm::MemoryBuffer::getFile(output, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-  if (!buffer) {
-    error = "cannot read the linked kernels: " + buffer.getError().message();
-    return std::nullopt;
-  }
+  if (!buffer)
+    return runtime::Error("cannot read the linked kernels: " + buffer.getError().message());
   return (*buffer)->getBuffer().str();
 }
 

@@ -35,46 +35,42 @@ std::string nativeCpu() {
   return runtime::cpuLimit().empty() ? llvm::sys::getHostCPUName().str() : std::string(runtime::cpuLimit());
 }
 
-std::unique_ptr<llvm::TargetMachine> createMachine(const Target &target, std::string &error) {
+runtime::Expected<std::unique_ptr<llvm::TargetMachine>> createMachine(const Target &target) {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
     llvm::InitializeNativeTargetAsmParser();
   });
-  if (target.vectorBytes != 0 && target.vectorBytes != 16 && target.vectorBytes != 32 && target.vectorBytes != 64) {
-    error = "vector width of " + std::to_string(target.vectorBytes) + " bytes; 16, 32 and 64 are possible";
-    return nullptr;
-  }
+  if (target.vectorBytes != 0 && target.vectorBytes != 16 && target.vectorBytes != 32 && target.vectorBytes != 64)
+    return runtime::Error("vector width of " + std::to_string(target.vectorBytes) +
+                          " bytes; 16, 32 and 64 are possible");
   llvm::Triple triple(llvm::sys::getProcessTriple());
-  const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, error);
+  std::string unknown;
+  const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, unknown);
   if (!backend)
-    return nullptr;
+    return runtime::Error(unknown);
   std::string cpu = target.cpu;
   if (cpu == "native") {
-    if (runtime::Error wrong = runtime::checkCpuLimit()) {
-      error = wrong.message();
-      return nullptr;
-    }
+    if (runtime::Error wrong = runtime::checkCpuLimit())
+      return wrong;
     cpu = nativeCpu();
   }
-  if (triple.isX86() && llvm::X86::parseArchX86(cpu, /*Only64Bit=*/true) == llvm::X86::CK_None) {
-    error = "unknown CPU '" + cpu + "'; names are LLVM's, for example x86-64-v3 or native";
-    return nullptr;
-  }
+  if (triple.isX86() && llvm::X86::parseArchX86(cpu, /*Only64Bit=*/true) == llvm::X86::CK_None)
+    return runtime::Error("unknown CPU '" + cpu + "'; names are LLVM's, for example x86-64-v3 or native");
   return std::unique_ptr<llvm::TargetMachine>(
       backend->createTargetMachine(triple, cpu, featureText(target), llvm::TargetOptions(), llvm::Reloc::PIC_,
                                    std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
-std::optional<std::string> usedFeatures(const Target &target, llvm::ArrayRef<std::string_view> known,
-                                        std::string &error) {
-  std::unique_ptr<llvm::TargetMachine> machine = createMachine(target, error);
-  if (!machine)
-    return std::nullopt;
+runtime::Expected<std::string> usedFeatures(const Target &target, llvm::ArrayRef<std::string_view> known) {
+  auto created = createMachine(target);
+  if (!created)
+    return created.error();
+  const llvm::TargetMachine &machine = **created;
   std::string list;
   for (std::string_view name : known)
-    if (machine->getTargetTriple().isX86() && machine->getMCSubtargetInfo()->checkFeatures("+" + std::string(name)))
+    if (machine.getTargetTriple().isX86() && machine.getMCSubtargetInfo()->checkFeatures("+" + std::string(name)))
       list += (list.empty() ? "" : ",") + std::string(name);
   return list;
 }
@@ -127,16 +123,13 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine, unsigned vecto
   passes.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
 }
 
-std::optional<std::string> generateCode(llvm::Module &module, llvm::TargetMachine &machine, bool assembly,
-                                        std::string &error) {
+runtime::Expected<std::string> generateCode(llvm::Module &module, llvm::TargetMachine &machine, bool assembly) {
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream stream(bytes);
   llvm::legacy::PassManager passes;
   auto kind = assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;
-  if (machine.addPassesToEmitFile(passes, stream, nullptr, kind)) {
-    error = "the target '" + machine.getTargetCPU().str() + "' cannot write this kind of file";
-    return std::nullopt;
-  }
+  if (machine.addPassesToEmitFile(passes, stream, nullptr, kind))
+    return runtime::Error("the target '" + machine.getTargetCPU().str() + "' cannot write this kind of file");
   passes.run(module);
   return std::string(bytes.begin(), bytes.end());
 }

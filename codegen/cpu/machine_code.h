@@ -10,8 +10,8 @@ namespace tcc::cpu {
 /// LLVM's name of the CPU that "native" is: this machine's, or the level that TCC_CPU (runtime/cpu.h) limits it to.
 std::string nativeCpu();
 
-/// A machine for the target, or null and in `error` why not. Safe to call from several threads.
-std::unique_ptr<llvm::TargetMachine> createMachine(const Target &target, std::string &error);
+/// A machine for the target. Safe to call from several threads.
+runtime::Expected<std::unique_ptr<llvm::TargetMachine>> createMachine(const Target &target);
 
 /// What vector code may use on a machine.
 VectorTarget vectorTarget(const llvm::TargetMachine &machine, const Target &target);
@@ -20,10 +20,9 @@ VectorTarget vectorTarget(const llvm::TargetMachine &machine, const Target &targ
 void optimize(llvm::Module &module, llvm::TargetMachine &machine, unsigned vectorBytes);
 
 /// Object code, or assembly text.
-std::optional<std::string> generateCode(llvm::Module &module, llvm::TargetMachine &machine, bool assembly,
-                                        std::string &error);
+runtime::Expected<std::string> generateCode(llvm::Module &module, llvm::TargetMachine &machine, bool assembly);
 
 /// Links objects into one shared object that needs no other library.
-std::optional<std::string> linkSharedObject(llvm::ArrayRef<std::string> objects, std::string &error);
+runtime::Expected<std::string> linkSharedObject(llvm::ArrayRef<std::string> objects);
 
 } // namespace tcc::cpu

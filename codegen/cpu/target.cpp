@@ -13,9 +13,8 @@ namespace tcc::cpu {
 
 /// By tiles products are so fast that what they read and write counts.
 CpuTarget::CpuTarget(EmitOptions given, int threads) : options(std::move(given)), threads(threads) {
-  std::string error; // of an unknown CPU is given by emit
-  if (std::unique_ptr<llvm::TargetMachine> machine = createMachine(options.target, error))
-    vectors = vectorTarget(*machine, options.target);
+  if (auto machine = createMachine(options.target)) // the error of an unknown CPU is given by emit
+    vectors = vectorTarget(**machine, options.target);
   data.narrowActivations = vectors.hasTiles;
 }
 
@@ -41,37 +40,35 @@ int64_t CpuTarget::scratchBytes(Operation *op) const {
   return bytes ? *bytes : 0; // an impossible product is refused when the plan is loaded, with the library's reason
 }
 
-std::optional<std::vector<std::string>> CpuTarget::emit(ArrayRef<KernelSource> kernels, std::string &error) const {
+runtime::Expected<std::vector<std::string>> CpuTarget::emit(ArrayRef<KernelSource> kernels) const {
   if (kernels.empty())
     return std::vector<std::string>();
-  std::optional<std::string> code = emitKernels(kernels, options, Artefact::sharedObject, error);
+  runtime::Expected<std::string> code = emitKernels(kernels, options, Artefact::sharedObject);
   if (!code)
-    return std::nullopt;
+    return code.error();
   return std::vector<std::string>{std::move(*code)};
 }
 
-bool CpuTarget::lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels, std::string &error) const {
+runtime::Error CpuTarget::lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const {
   if (std::optional<AttentionForm> form = AttentionForm::of(call.op)) {
     lowerAttention(call, *form, threads, AttentionBlocks(*form, vectors), plan, kernels);
-    return true;
+    return {};
   }
   if (isa<CustomOp>(call.op)) {
     lowerCustomCall(call, plan);
-    return true;
+    return {};
   }
   auto product = dyn_cast<MatmulOp>(call.op);
-  if (!product) {
-    error = "'" + call.op->getName().getStringRef().str() + "' has no lowering for target '" + data.name + "'";
-    return false;
-  }
+  if (!product)
+    return runtime::Error("'" + call.op->getName().getStringRef().str() + "' has no lowering for target '" + data.name +
+                          "'");
   plan.instructions.push_back(lowerProduct(product, call, data.views));
-  return true;
+  return {};
 }
 
 /// Products widen bf16 on a CPU without instructions for it, and f16 on all.
 tcc::Target::FastProducts CpuTarget::fastProducts() const {
-  std::string error;
-  std::optional<std::string> features = usedFeatures(options.target, {"avx512bf16"}, error);
+  const runtime::Expected<std::string> features = usedFeatures(options.target, {"avx512bf16"});
   return {features && !features->empty(), false};
 }
 
@@ -79,8 +76,8 @@ std::string CpuTarget::codeName() const {
   return options.target.cpu == "native" ? data.name : data.name + ":" + options.target.cpu;
 }
 
-std::optional<std::string> CpuTarget::needs(std::string &error) const {
-  return usedFeatures(options.target, runtime::knownCpuFeatures(), error);
+runtime::Expected<std::string> CpuTarget::needs() const {
+  return usedFeatures(options.target, runtime::knownCpuFeatures());
 }
 
 } // namespace tcc::cpu

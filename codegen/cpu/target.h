@@ -16,11 +16,11 @@ public:
   KernelLaunch launch(const KernelInfo &form) const override { return launchOf(form); }
   bool hasKernel(mlir::Operation *op) const override;
   int64_t scratchBytes(mlir::Operation *op) const override;
-  std::optional<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels, std::string &error) const override;
-  bool lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels, std::string &error) const override;
+  runtime::Expected<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels) const override;
+  runtime::Error lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const override;
   FastProducts fastProducts() const override;
   std::string codeName() const override;
-  std::optional<std::string> needs(std::string &error) const override;
+  runtime::Expected<std::string> needs() const override;
 
 private:
   EmitOptions options;

@@ -118,15 +118,15 @@ public:
       : call(call), problem(*problemOf(call.op)), architecture(architecture), plan(plan), kernels(kernels),
         arguments(problem.arguments()) {}
 
-  bool forward(std::string &error) {
+  runtime::Error forward() {
     bind(&AttentionArguments::output, denseHeads(problem.sizes, problem.sizes.queries, problem.sizes.heads),
          call.results[0], true);
     bindOperands(false);
     pointers.push_back({offsetof(AttentionArguments, logSumExp), call.results[1], true});
-    return launch(AttentionPass::Forward, "flash_attention", cast<FlashAttentionOp>(call.op).flops(), error);
+    return launch(AttentionPass::Forward, "flash_attention", cast<FlashAttentionOp>(call.op).flops());
   }
 
-  bool backward(std::string &error) {
+  runtime::Error backward() {
     int64_t flops = cast<StructuredOpInterface>(call.op).flops();
     int64_t half = plan.buffers[call.scratch].bytes / 2;
     BufferId rowShift = part(call.scratch, 0, half), rowDelta = part(call.scratch, half, half);
@@ -137,13 +137,13 @@ public:
     bind(&AttentionArguments::queryGradient, to.queryView, to.query, true);
     pointers.push_back({offsetof(AttentionArguments, logSumExp), call.operands[4], false});
     bindRows(rowShift, rowDelta, true);
-    if (!launch(AttentionPass::BackwardQuery, "flash_attention_backward dq", 3 * (flops / 5), error))
-      return false;
+    if (runtime::Error error = launch(AttentionPass::BackwardQuery, "flash_attention_backward dq", 3 * (flops / 5)))
+      return error;
     bindOperands(true);
     bind(&AttentionArguments::keyGradient, to.keyView, to.key, true);
     bind(&AttentionArguments::valueGradient, to.keyView, to.value, true);
     bindRows(rowShift, rowDelta, false);
-    return launch(AttentionPass::BackwardKeys, "flash_attention_backward dk dv", 2 * (flops / 5), error);
+    return launch(AttentionPass::BackwardKeys, "flash_attention_backward dk dv", 2 * (flops / 5));
   }
 
 private:
@@ -219,13 +219,12 @@ private:
     pointers.push_back({offsetof(AttentionArguments, rowDelta), delta, written});
   }
 
-  bool launch(AttentionPass pass, StringRef name, int64_t flops, std::string &error) {
+  runtime::Error launch(AttentionPass pass, StringRef name, int64_t flops) {
     AttentionCase of = problem.caseOf(pass);
     AttentionKernel kernel = attentionKernel(of, chooseAttention(of, architecture, problem.sizes.keys));
     int batch = static_cast<int>(problem.sizes.batch);
-    error = checkAttention(of, withPlaces());
-    if (!error.empty())
-      return false;
+    if (std::string refusal = checkAttention(of, withPlaces()); !refusal.empty())
+      return runtime::Error(std::move(refusal));
     runtime::LaunchCall made;
     std::array<unsigned, 3> grid = attentionGrid(kernel, arguments, batch);
     made.grid = {grid[0], grid[1], grid[2]};
@@ -250,7 +249,7 @@ private:
     plan.instructions.push_back(std::move(instruction));
     pointers.clear();
     arguments = problem.arguments();
-    return true;
+    return {};
   }
 
   /// Maps of the query, the output's gradient (backward), the keys, the values: each 128 bytes behind the arguments.
@@ -336,10 +335,10 @@ int64_t attentionScratchBytes(Operation *op) {
   return 2 * static_cast<int64_t>(llvm::alignTo(4 * floats, workspaceAlignment));
 }
 
-bool lowerAttention(const StructuredCall &call, StringRef architecture, runtime::Plan &plan, KernelTable &kernels,
-                    std::string &error) {
+runtime::Error lowerAttention(const StructuredCall &call, StringRef architecture, runtime::Plan &plan,
+                              KernelTable &kernels) {
   AttentionLowering lowering(call, architecture, plan, kernels);
-  return isa<FlashAttentionOp>(call.op) ? lowering.forward(error) : lowering.backward(error);
+  return isa<FlashAttentionOp>(call.op) ? lowering.forward() : lowering.backward();
 }
 
 } // namespace tcc::cuda

@@ -14,7 +14,7 @@ int64_t attentionScratchBytes(mlir::Operation *op);
 
 /// One launch forward, two backward; the gradient's flops are shared out by products, those that are done twice counted
 /// once. `architecture` as in chooseAttention.
-bool lowerAttention(const StructuredCall &call, llvm::StringRef architecture, runtime::Plan &plan, KernelTable &kernels,
-                    std::string &error);
+runtime::Error lowerAttention(const StructuredCall &call, llvm::StringRef architecture, runtime::Plan &plan,
+                              KernelTable &kernels);
 
 } // namespace tcc::cuda

@@ -123,33 +123,27 @@ std::vector<ModuleText> moduleTexts(llvm::ArrayRef<KernelSource> kernels) {
   return modules;
 }
 
-std::optional<std::vector<std::string>> compileModules(llvm::ArrayRef<KernelSource> kernels,
-                                                       const std::string &architecture, CodeKind kind,
-                                                       std::string &notes, std::string &error) {
+runtime::Expected<std::vector<std::string>> compileModules(llvm::ArrayRef<KernelSource> kernels,
+                                                           const std::string &architecture, CodeKind kind,
+                                                           std::string &notes) {
   for (const KernelSource &source : kernels)
-    if (std::string why = source.text.empty() ? refusal(source.form) : ""; !why.empty()) {
-      error = "kernel '" + source.symbol + "': " + why;
-      return std::nullopt;
-    }
+    if (std::string why = source.text.empty() ? refusal(source.form) : ""; !why.empty())
+      return runtime::Error("kernel '" + source.symbol + "': " + why);
   if (kernels.empty())
     return std::vector<std::string>();
   try {
     Nvrtc nvrtc = Nvrtc::open();
-    if (!nvrtc.supports(architecture)) {
-      error = "this NVRTC (" + nvrtc.path() + ") does not know the architecture '" + architecture + "'";
-      return std::nullopt;
-    }
+    if (!nvrtc.supports(architecture))
+      return runtime::Error("this NVRTC (" + nvrtc.path() + ") does not know the architecture '" + architecture + "'");
     Compilation compilation(nvrtc, kind);
     for (auto [number, module] : llvm::enumerate(moduleTexts(kernels)))
       compilation.add(requestFor(module, number, architecture));
-    error = compilation.run();
-    if (!error.empty())
-      return std::nullopt;
+    if (std::string log = compilation.run(); !log.empty())
+      return runtime::Error(std::move(log));
     notes = compilation.notes();
     return std::move(compilation.codes);
   } catch (const runtime::CudaError &failure) {
-    error = failure.what();
-    return std::nullopt;
+    return runtime::Error(failure.what());
   }
 }
 

@@ -2,10 +2,10 @@
 #pragma once
 #include "codegen/cuda/device/device_text.h"
 #include "codegen/kernel_source.h"
+#include "runtime/error.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,10 +26,10 @@ std::vector<ModuleText> moduleTexts(llvm::ArrayRef<KernelSource> kernels);
 enum class CodeKind : uint8_t { cubin, ptx };
 
 /// Code of each module, in order; PTX ends with a zero byte. From the user's cache (code_cache.h) where it has been
-/// made before; `notes` says how much of it, in a few words. Nothing and in `error` why not: a kernel that has no text,
-/// NVRTC that cannot be opened or does not know the architecture, its log.
-std::optional<std::vector<std::string>> compileModules(llvm::ArrayRef<KernelSource> kernels,
-                                                       const std::string &architecture, CodeKind kind,
-                                                       std::string &notes, std::string &error);
+/// made before; `notes` says how much of it, in a few words. An error is a kernel that has no text, NVRTC that cannot
+/// be opened or does not know the architecture, or its log.
+runtime::Expected<std::vector<std::string>> compileModules(llvm::ArrayRef<KernelSource> kernels,
+                                                           const std::string &architecture, CodeKind kind,
+                                                           std::string &notes);
 
 } // namespace tcc::cuda

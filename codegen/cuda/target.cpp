@@ -212,43 +212,40 @@ bool CudaTarget::hasKernel(Operation *op) const {
   return product ? isSlopedProduct(product) : hasAttentionKernel(op);
 }
 
-std::optional<std::vector<std::string>> CudaTarget::emit(ArrayRef<KernelSource> kernels, std::string &error) const {
+runtime::Expected<std::vector<std::string>> CudaTarget::emit(ArrayRef<KernelSource> kernels) const {
   const bool isVirtual = StringRef(options.architecture).starts_with("compute_");
-  return compileModules(kernels, options.architecture, isVirtual ? CodeKind::ptx : CodeKind::cubin, notes, error);
+  return compileModules(kernels, options.architecture, isVirtual ? CodeKind::ptx : CodeKind::cubin, notes);
 }
 
-bool CudaTarget::lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels,
-                       std::string &error) const {
+runtime::Error CudaTarget::lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const {
   if (isa<CustomOp>(call.op))
-    return lowerCustomLaunch(call, plan, kernels, error);
+    return lowerCustomLaunch(call, plan, kernels);
   if (hasAttentionKernel(call.op))
-    return lowerAttention(call, options.architecture, plan, kernels, error);
+    return lowerAttention(call, options.architecture, plan, kernels);
   if (auto product = dyn_cast<MatmulGeluGradientOp>(call.op)) {
     plan.instructions.push_back(lowerProduct(product, call, data.views));
-    return true;
+    return {};
   }
   auto product = dyn_cast<MatmulOp>(call.op);
-  if (!product) {
-    error = "'" + call.op->getName().getStringRef().str() + "' has no lowering for target '" + data.name + "'";
-    return false;
-  }
+  if (!product)
+    return runtime::Error("'" + call.op->getName().getStringRef().str() + "' has no lowering for target '" + data.name +
+                          "'");
   plan.instructions.push_back(lowerProduct(product, call, data.views));
-  return true;
+  return {};
 }
 
-bool CudaTarget::lowerKernels(ArrayRef<KernelSource> kernels, runtime::Plan &plan, std::string &error) const {
+runtime::Error CudaTarget::lowerKernels(ArrayRef<KernelSource> kernels, runtime::Plan &plan) const {
   for (const runtime::Instruction &instruction : plan.instructions)
     if (const auto *call = std::get_if<runtime::KernelCall>(&instruction.call))
       for (const runtime::Segment &segment : call->segments)
         for (BufferId buffer : segment.args)
-          if (plan.buffers[buffer].offset % 16 != 0) { // kernels take 16 bytes at once
-            error = "kernel '" + instruction.label + "' has a tensor that starts at byte " +
-                    std::to_string(plan.buffers[buffer].offset) + "; a multiple of 16 is expected (compiler bug)";
-            return false;
-          }
+          if (plan.buffers[buffer].offset % 16 != 0) // kernels take 16 bytes at once
+            return runtime::Error("kernel '" + instruction.label + "' has a tensor that starts at byte " +
+                                  std::to_string(plan.buffers[buffer].offset) +
+                                  "; a multiple of 16 is expected (compiler bug)");
   LaunchMaker(kernels, plan).run();
   plan.alignment = data.alignment;
-  return true;
+  return {};
 }
 
 } // namespace tcc::cuda

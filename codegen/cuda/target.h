@@ -21,12 +21,12 @@ public:
   bool hasKernel(mlir::Operation *op) const override;
   int64_t scratchBytes(mlir::Operation *op) const override;
   /// Cubins, or PTX for compute_NN, each of a few kernels: compileModules (modules.h) says how and what can fail.
-  std::optional<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels, std::string &error) const override;
-  bool lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels, std::string &error) const override;
-  bool lowerKernels(llvm::ArrayRef<KernelSource> kernels, runtime::Plan &plan, std::string &error) const override;
+  runtime::Expected<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels) const override;
+  runtime::Error lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const override;
+  runtime::Error lowerKernels(llvm::ArrayRef<KernelSource> kernels, runtime::Plan &plan) const override;
   FastProducts fastProducts() const override;
   std::string codeName() const override { return data.name + ":" + options.architecture; }
-  std::optional<std::string> needs(std::string &) const override { return std::string(); }
+  runtime::Expected<std::string> needs() const override { return std::string(); }
   std::string emitted() const override { return notes; }
 
 private:

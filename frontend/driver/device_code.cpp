@@ -92,10 +92,10 @@ DeviceCode deviceCode(ArrayRef<KernelSource> kernels, StringRef target, Emission
   const cuda::CodeKind wanted = emission == Emission::ptx ? cuda::CodeKind::ptx : cuda::CodeKind::cubin;
   if (wanted == cuda::CodeKind::cubin && StringRef(code.architecture).starts_with("compute_"))
     throw Error("-emit=cubin for " + code.architecture + ", which is no GPU's; -emit=ptx prints its code");
-  std::string notes, problem;
-  auto modules = cuda::compileModules(kernels, code.architecture, wanted, notes, problem);
+  std::string notes;
+  auto modules = cuda::compileModules(kernels, code.architecture, wanted, notes);
   if (!modules)
-    throw Error(problem);
+    throw Error(modules.error().message());
   code.modules = std::move(*modules);
   return code;
 }

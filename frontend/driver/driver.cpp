@@ -2,10 +2,7 @@
 #include "frontend/driver/driver.h"
 #include "codegen/check_device.h"
 #include "codegen/cpu/machine_code.h"
-#include "codegen/cuda/modules.h"
-#include "codegen/custom.h"
 #include "codegen/stopwatch.h"
-#include "codegen/targets.h"
 #include "frontend/capture.h"
 #include "frontend/compile_options.h"
 #include "frontend/driver/device_code.h"
@@ -17,7 +14,6 @@
 #include "frontend/product_choice.h"
 #include "frontend/remarks.h"
 #include "runtime/files.h"
-#include "runtime/threads.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
@@ -47,7 +43,10 @@ public:
     try {
       return steps();
     } catch (const Error &problem) {
-      printer.print(Severity::error, problem.what());
+      if (!problem.message().empty()) // else diagnostics have said it
+        printer.print(Severity::error, problem.what());
+      else if (!printer.errors())
+        return internalError("compiling failed without a diagnostic");
     } catch (const std::bad_alloc &) {
       printer.print(Severity::error, "no memory for the tensors of '" + name + "'");
     }
@@ -61,14 +60,15 @@ private:
   void closeDump();
   void make();
   void setProducts(func::FuncOp function);
-  void chooseTarget(const std::string &named);
+  void openSession(const std::string &named);
   void emit(Emission emission);
   void emitPhase(Emission emission);
   void emitCode(Emission emission);
   void emitDeviceCode(Emission emission);
-  std::vector<KernelSource> sources(ModuleOp planned);
   runtime::Artefact compile();
-  void tellRemarks(const runtime::Artefact *artefact);
+  OwningOpRef<ModuleOp> lowered(Phase phase);
+  std::vector<KernelSource> kernels();
+  void tellRemarks();
   runtime::Artefact compileForAll();
   void printSummary(llvm::raw_ostream &os);
   void printTimes();
@@ -77,8 +77,6 @@ private:
   void execute();
   void interpret();
 
-  /// A copy after the passes, whose remarks are told.
-  OwningOpRef<ModuleOp> lowered(const PipelineOptions &pipeline);
   OwningOpRef<ModuleOp> copy() { return OwningOpRef<ModuleOp>(module->clone()); }
 
   const Options &options;
@@ -91,17 +89,18 @@ private:
   std::unique_ptr<llvm::raw_fd_ostream> dumpStream;
   CompileOptions compileOptions;
   std::vector<std::string> targets;        // several architectures of GPUs, or one
-  std::unique_ptr<Target> target;          // the one that is compiled for
+  std::optional<CompileSession> session;   // of the target that is compiled for
   std::shared_ptr<runtime::Device> device; // that a run has; null: the CPU
-  CompileReport report;
-  Remarks remarks;
-  double totalMs = 0;
   Clock::time_point begin = Clock::now();
   std::optional<ScopedDiagnostics> diagnostics;
 };
 
-/// Diagnostics have said what is wrong.
-struct AlreadyReported {};
+template <typename T>
+T orThrow(runtime::Expected<T> made) {
+  if (!made)
+    throw Error(made.error().message());
+  return std::move(*made);
+}
 
 /// -v: what has been done, and when.
 void Job::say(const std::string &text) const {
@@ -144,18 +143,13 @@ int Job::steps() {
 
   // 2. What was asked for.
   openDump();
-  bool made = false;
   try {
     make();
-    made = true;
-  } catch (const AlreadyReported &) {
   } catch (...) {
     closeDump();
     throw;
   }
   closeDump();
-  if (!made)
-    return printer.errors() ? exitDiagnosed : internalError("compiling failed without a diagnostic");
   if (options.timeReport)
     printTimes();
   return exitSuccess;
@@ -176,32 +170,26 @@ void Job::setProducts(func::FuncOp function) {
 }
 
 /// Every artefact, a dump of a phase too, is of the one target.
-void Job::chooseTarget(const std::string &named) {
-  std::string problem;
-  const int threads = compileOptions.threads ? compileOptions.threads : runtime::availableThreads();
-  compileOptions.targetName = named;
-  target = makeTarget(compileOptions.targetName, compileOptions.cpu, threads, problem);
-  if (!target)
-    throw Error(problem);
-  compileOptions.target = target.get();
-  compileOptions.pipeline.target = target->model();
-  compileOptions.pipeline.queries = target.get();
-  if (wantsRemarks(options.flags))
-    compileOptions.pipeline.remarks = &remarks;
+void Job::openSession(const std::string &named) {
+  CompileOptions chosen = compileOptions;
+  chosen.targetName = named;
+  chosen.device = named == targets.front() ? device : nullptr;
+  chosen.remarks = wantsRemarks(options.flags);
+  chosen.costs = wantsCosts(options.flags);
+  session.emplace(orThrow(CompileSession::open(std::move(chosen))));
 }
 
 void Job::make() {
-  const int threads = compileOptions.threads ? compileOptions.threads : runtime::availableThreads();
   targets = {compileOptions.targetName};
   if (targets.front() == "cuda") {
     std::string why;
     targets = gpuTargets(options.gpus, why);
     say(why);
   }
-  chooseTarget(targets.front());
-  const bool native = compileOptions.targetName == "cpu" && compileOptions.cpu.target.cpu == "native";
-  say("target " + target->codeName() + (native ? ", -march=native (" + cpu::nativeCpu() + ")" : "") + ", -O" +
-      std::to_string(compileOptions.pipeline.level) + ", " + std::to_string(threads) + " threads");
+  openSession(targets.front());
+  const bool native = targets.front() == "cpu" && compileOptions.cpu.target.cpu == "native";
+  say("target " + session->target().codeName() + (native ? ", -march=native (" + cpu::nativeCpu() + ")" : "") + ", -O" +
+      std::to_string(compileOptions.pipeline.level) + ", " + std::to_string(session->options().threads) + " threads");
   for (Emission emission : options.emissions)
     emit(emission);
   if (options.graphBreaks)
@@ -255,47 +243,32 @@ void Job::closeDump() {
 }
 
 runtime::Artefact Job::compile() {
-  const Clock::time_point start = Clock::now();
-  OwningOpRef<ModuleOp> compiled = copy();
-  report = {};
-  remarks.clear();
-  std::string problem;
-  std::optional<runtime::Artefact> artefact = compileModule(*compiled, compileOptions, report, problem);
-  const bool runsElsewhere = device && !device->sharesHostMemory() && compileOptions.targetName == targets.front();
-  if (artefact && runsElsewhere &&
-      !checkCustomOpsOn(device, *compiled, compileOptions, {.always = compileOptions.pipeline.verifyEach}, problem))
-    artefact.reset();
-  if (!artefact && !problem.empty())
-    printer.print(Severity::error, problem);
-  if (!artefact)
-    throw AlreadyReported();
-  totalMs = millisecondsSince(start);
+  runtime::Artefact artefact = orThrow(session->artefact(copy()));
+  const CompileReport &report = session->report();
   say("ran " + std::to_string(report.pipeline.passes.size()) + " passes" + took(report.pipelineMs) + ": " +
       std::to_string(report.pipeline.kernels) + " kernels, " + std::to_string(report.pipeline.matmuls) +
       " matrix products, " + bytesText(report.pipeline.arenaBytes) + " arena");
-  tellRemarks(&*artefact);
+  tellRemarks();
   say("made code for " + std::to_string(report.compiledKernels) + " kernels" + took(report.codegenMs) +
       (report.emitted.empty() ? "" : ": " + report.emitted));
-  return std::move(*artefact);
+  return artefact;
 }
 
-OwningOpRef<ModuleOp> Job::lowered(const PipelineOptions &pipeline) {
-  OwningOpRef<ModuleOp> result = copy();
-  report = {};
-  remarks.clear();
-  if (failed(runPipeline(*result, pipeline, report.pipeline)))
-    throw AlreadyReported();
-  tellRemarks(nullptr);
+OwningOpRef<ModuleOp> Job::lowered(Phase phase) {
+  OwningOpRef<ModuleOp> result = orThrow(session->lowered(copy(), phase));
+  tellRemarks();
   return result;
 }
 
-/// The remarks of a compilation, and of its artefact where there is one.
-void Job::tellRemarks(const runtime::Artefact *artefact) {
-  if (!compileOptions.pipeline.remarks)
-    return;
-  if (artefact && wantsCosts(options.flags))
-    addCostRemarks(artefact->targets[0].plan, context, remarks);
-  remarks = summarized(remarks);
+std::vector<KernelSource> Job::kernels() {
+  std::vector<KernelSource> result = orThrow(session->kernels(copy()));
+  tellRemarks();
+  return result;
+}
+
+/// The remarks of what was compiled last.
+void Job::tellRemarks() {
+  const Remarks &remarks = session->report().remarks;
   printRemarks(remarks, options.flags, printer);
   if (!options.flags.saveRemarks)
     return;
@@ -308,8 +281,8 @@ void Job::tellRemarks(const runtime::Artefact *artefact) {
 runtime::Artefact Job::compileForAll() {
   runtime::Artefact all;
   for (const std::string &named : targets) {
-    if (named != compileOptions.targetName)
-      chooseTarget(named);
+    if (named != session->options().targetName)
+      openSession(named);
     runtime::Artefact part = compile();
     all.metadata = std::move(part.metadata);
     all.targets.push_back(std::move(part.targets.front()));
@@ -341,22 +314,12 @@ void Job::emit(Emission emission) {
   }
 }
 
-/// The kernels of a planned module, those of structured ops too.
-std::vector<KernelSource> Job::sources(ModuleOp planned) {
-  std::string problem;
-  std::optional<std::vector<KernelSource>> kernels = kernelSources(planned, *target, problem);
-  if (!kernels)
-    throw Error(problem);
-  return std::move(*kernels);
-}
-
 /// Texts, PTX or cubins of all architectures.
 void Job::emitDeviceCode(Emission emission) {
   std::vector<DeviceCode> all;
   for (const std::string &named : targets) {
-    chooseTarget(named);
-    OwningOpRef<ModuleOp> planned = lowered(compileOptions.pipeline);
-    all.push_back(deviceCode(sources(*planned), named, emission));
+    openSession(named);
+    all.push_back(deviceCode(kernels(), named, emission));
   }
   writeDeviceCode(all, emission, path, options.output);
 }
@@ -366,35 +329,29 @@ void Job::emitPhase(Emission emission) {
                       : emission == Emission::shaped ? Phase::shaped
                       : emission == Emission::fused  ? Phase::fused
                                                      : Phase::planned;
-  PipelineOptions pipeline = compileOptions.pipeline;
-  pipeline.stopAfter = phase;
-  writeResult(options.output, graphText(*lowered(pipeline)));
+  writeResult(options.output, graphText(*lowered(phase)));
 }
 
 void Job::emitCode(Emission emission) {
-  OwningOpRef<ModuleOp> planned = lowered(compileOptions.pipeline);
   const cpu::Artefact kind = emission == Emission::llvm       ? cpu::Artefact::llvm
                              : emission == Emission::assembly ? cpu::Artefact::assembly
                                                               : cpu::Artefact::object;
-  std::string problem;
-  std::optional<std::string> code = cpu::emitKernels(sources(*planned), compileOptions.cpu, kind, problem);
-  if (!code) {
-    if (!problem.empty())
-      printer.print(Severity::error, problem);
-    throw AlreadyReported();
-  }
+  const std::string code = orThrow(cpu::emitKernels(kernels(), compileOptions.cpu, kind));
   const bool derived = emission == Emission::object && options.output.empty();
-  writeResult(derived ? objectPath(path) : options.output, *code);
+  writeResult(derived ? objectPath(path) : options.output, code);
 }
 
 void Job::printSummary(llvm::raw_ostream &os) {
+  const CompileReport &report = session->report();
   os << name << ": " << report.pipeline.capturedOps << " ops -> " << report.pipeline.kernels << " kernels ("
      << report.compiledKernels << " compiled), " << report.pipeline.matmuls << " matrix products, "
      << bytesText(report.plannedBytes) << " planned (" << bytesText(report.pipeline.arenaBytes) << " arena), "
-     << llvm::format("compiled in %.0f ms (passes %.0f, code %.0f)\n", totalMs, report.pipelineMs, report.codegenMs);
+     << llvm::format("compiled in %.0f ms (passes %.0f, code %.0f)\n", report.totalMs, report.pipelineMs,
+                     report.codegenMs);
 }
 
 void Job::printTimes() {
+  const CompileReport &report = session->report();
   double sum = 0;
   for (const PassReport &pass : report.pipeline.passes)
     sum += pass.milliseconds;
@@ -411,20 +368,17 @@ void Job::printTimes() {
 
 /// --check-device. Throws Error for the first value that differs.
 void Job::checkDevice(const std::shared_ptr<runtime::Device> &device) {
-  OwningOpRef<ModuleOp> checked = copy();
   const auto valueOf = [&](const runtime::TensorSpec &spec, bool) {
     const Array array = values.of(spec, options.seed, 1);
     return std::string(static_cast<const char *>(array.rawForReading()), static_cast<size_t>(array.bytes()));
   };
-  std::string problem;
-  const std::optional<DeviceCheck> check = tcc::checkDevice(*checked, compileOptions, device, valueOf, problem);
-  if (!check && problem.empty())
-    throw AlreadyReported();
+  const auto check = tcc::checkDevice(copy(), session->options(), device, valueOf);
   if (!check)
-    throw Error("--check-device: " + problem);
+    throw Error(check.error().message().empty() ? "" : "--check-device: " + check.error().message());
+  const std::string text = check->text(device->name());
   if (!check->difference.empty())
-    throw Error(check->text(device->name()));
-  llvm::errs() << check->text(device->name()) << '\n';
+    throw Error(text);
+  llvm::errs() << text << '\n';
 }
 
 /// --graph-breaks.
@@ -437,31 +391,24 @@ void Job::reportBreaks() {
   } catch (const Error &missing) {
     llvm::errs() << "tcc: warning: " << missing.what() << "; no time is measured\n";
   }
-  const BreakReport breaks = graphBreaks(*module, compileOptions, device, values, options.seed);
+  const BreakReport breaks = graphBreaks(*module, session->options(), device, values, options.seed);
   writeResult(options.output, *options.graphBreaks == "json" ? breaks.json() + "\n" : breaks.text());
 }
 
 void Job::execute() {
   device = deviceFor(targets.front());
+  openSession(targets.front());
   if (options.checkDevice)
     checkDevice(device);
-  runtime::Artefact artefact = compileForAll();
-  auto executable = runtime::Executable::load(std::move(artefact), {compileOptions.threads, false, device});
-  if (!executable)
-    throw Error(executable.error().message());
-  say("loaded for " + std::to_string((*executable)->threads()) + " threads");
+  const auto executable = orThrow(runtime::Executable::load(compileForAll(), {compileOptions.threads, false, device}));
+  say("loaded for " + std::to_string(executable->threads()) + " threads");
   printSummary(llvm::errs());
-  driver::execute(**executable, options, values);
+  driver::execute(*executable, options, values);
 }
 
 /// The graph with its gradients expanded and its sizes fixed, but not yet fused.
 void Job::interpret() {
-  OwningOpRef<ModuleOp> shaped = copy();
-  PipelineOptions pipeline = compileOptions.pipeline;
-  pipeline.stopAfter = Phase::shaped;
-  report = {};
-  if (failed(runPipeline(*shaped, pipeline, report.pipeline)))
-    throw AlreadyReported();
+  const OwningOpRef<ModuleOp> shaped = orThrow(session->lowered(copy(), Phase::shaped));
   interpretOnce(functionOf(*shaped), options, values);
 }
 

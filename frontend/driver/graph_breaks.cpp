@@ -50,12 +50,13 @@ public:
       ops[left]->erase();
     }
     ++compilations;
-    CompileReport report;
-    std::string problem;
-    std::optional<runtime::Artefact> artefact = compileModule(*copy, options, report, problem);
-    if (!artefact)
+    auto session = CompileSession::open(options);
+    auto artefact = session ? session->artefact(std::move(copy)) : session.error();
+    if (!artefact) {
+      const std::string problem = artefact.error().message();
       throw Error("--graph-breaks: the graph cannot be compiled" + (problem.empty() ? "" : ": " + problem));
-    Variant variant{artefact->targets.front().plan, report.pipeline.kernels, nullptr};
+    }
+    Variant variant{artefact->targets.front().plan, session->report().pipeline.kernels, nullptr};
     if (device) {
       runtime::silencePrints(artefact->targets.front().plan);
       auto loaded = runtime::Executable::load(std::move(*artefact), {options.threads, false, device});

@@ -1,6 +1,6 @@
 // --graph-breaks: where a .graph asks for values in the middle of its step, what each costs, what to write instead.
 #pragma once
-#include "codegen/compile_module.h"
+#include "codegen/compile_session.h"
 #include "frontend/break_report.h"
 #include "frontend/driver/execution.h"
 

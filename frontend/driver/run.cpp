@@ -40,9 +40,8 @@ bool onlyPrints(Action action) {
 /// Which passes are on depends on the target too.
 void printPipelineFor(const CompileOptions &options) {
   PipelineOptions pipeline = options.pipeline;
-  std::string problem;
-  if (std::unique_ptr<Target> target = makeTarget(options.targetName, options.cpu, 1, problem))
-    pipeline.target = target->model();
+  if (auto target = makeTarget(options.targetName, options.cpu, 1))
+    pipeline.target = (*target)->model();
   printPipeline(llvm::outs(), pipeline);
 }
 

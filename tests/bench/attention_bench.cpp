@@ -1,7 +1,7 @@
 // What attention's emitted kernels reach beside the best product: causal, heads of 64, forward and backward, by turns
 // in one run, medians; without and with dropout. attention_bench [T] [heads] [batch] [threads]; flops are of visible
 // pairs alone.
-#include "codegen/compile_module.h"
+#include "codegen/compile_session.h"
 #include "ir/dialect.h"
 #include "mlir/Parser/Parser.h"
 #include "runtime/dtype.h"
@@ -43,13 +43,9 @@ Step makeStep(MLIRContext &context, const std::string &name, const std::string &
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, ParserConfig(&context));
   CompileOptions options;
   options.threads = threads;
-  CompileReport report;
-  std::string error;
-  std::optional<runtime::Artefact> artefact;
-  if (module)
-    artefact = compileModule(*module, options, report, error);
+  auto artefact = module ? compileArtefact(std::move(module), options) : runtime::Error("the text is no module");
   if (!artefact) {
-    std::fprintf(stderr, "%s does not compile: %s\n", name.c_str(), error.c_str());
+    std::fprintf(stderr, "%s does not compile: %s\n", name.c_str(), artefact.error().message().c_str());
     std::exit(1);
   }
   Step step;

@@ -134,12 +134,11 @@ int run(const Case &test, unsigned threads, cpu::Artefact artefact) {
   std::string error;
   std::optional<KernelInfo> info = analyzeKernel(kernel, error);
   double start = seconds();
-  std::optional<std::string> bytes;
-  if (info)
-    bytes = cpu::emitKernels(KernelSource{"kernel", *info, {}}, {}, artefact, error);
+  auto bytes = info ? cpu::emitKernels(KernelSource{"kernel", *info, {}}, {}, artefact)
+                    : tcc::runtime::Expected<std::string>(tcc::runtime::Error(error));
   double compileSeconds = seconds() - start;
   if (!bytes) {
-    std::cerr << test.name << ": " << error << '\n';
+    std::cerr << test.name << ": " << bytes.error().message() << '\n';
     return 1;
   }
   if (artefact != cpu::Artefact::sharedObject) {

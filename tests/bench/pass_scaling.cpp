@@ -74,9 +74,8 @@ Times compileOnce(int64_t layers, int level) {
 
   start = Clock::now();
   KernelTable kernels;
-  std::string error;
-  if (!lowerPlan(functionOf(*module), cpu::CpuTarget({}, 1), 1, kernels, error))
-    throw std::runtime_error(error);
+  if (auto plan = lowerPlan(functionOf(*module), cpu::CpuTarget({}, 1), 1, kernels); !plan)
+    throw std::runtime_error(plan.error().message());
   lap("(lower the plan)");
   return times;
 }

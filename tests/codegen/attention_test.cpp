@@ -295,7 +295,7 @@ TEST(AttentionCode, isShownAsText) {
   std::string error;
   auto emitted = [&](const char *text) {
     KernelSource source{.symbol = "attention", .form = {}, .names = {}, .text = text};
-    return cpu::emitKernels(source, {}, cpu::Artefact::llvm, error).value_or("");
+    return take(cpu::emitKernels(source, {}, cpu::Artefact::llvm), error).value_or("");
   };
   std::string text = emitted("attention_forward bf16 40");
   EXPECT_NE(text.find("; attention_forward bf16 40, items are workers\n"), std::string::npos);
@@ -310,7 +310,7 @@ TEST(AttentionCode, multipliesBf16ByTilesWhereTheTargetHasThem) {
     KernelSource source{.symbol = "attention", .form = {}, .names = {}, .text = text};
     cpu::EmitOptions options;
     options.target.features = features;
-    std::string emitted = cpu::emitKernels(source, options, cpu::Artefact::llvm, error).value_or("");
+    std::string emitted = take(cpu::emitKernels(source, options, cpu::Artefact::llvm), error).value_or("");
     EXPECT_NE(emitted, "") << error;
     return StringRef(emitted).count(what);
   };

@@ -30,10 +30,9 @@ public:
   std::string emit(unsigned threads, cpu::Artefact artefact) {
     cpu::EmitOptions options;
     options.threads = threads;
-    std::string error;
-    std::optional<std::string> bytes = cpu::emitKernels(sources, options, artefact, error);
-    EXPECT_EQ(error, "");
-    return bytes.value_or("");
+    auto bytes = cpu::emitKernels(sources, options, artefact);
+    EXPECT_EQ(bytes.error().message(), "");
+    return bytes ? *bytes : "";
   }
 
 private:

@@ -65,11 +65,12 @@ LoadedKernel::LoadedKernel(const KernelText &text, const cpu::EmitOptions &optio
   }
   info = std::move(*analysed);
   launch = cpu::launchOf(info);
-  std::optional<std::string> bytes =
-      cpu::emitKernels(KernelSource{.symbol = "kernel", .form = info, .names = {}, .text = {}}, options,
-                       cpu::Artefact::sharedObject, error);
-  if (!bytes)
+  auto bytes = cpu::emitKernels(KernelSource{.symbol = "kernel", .form = info, .names = {}, .text = {}}, options,
+                                cpu::Artefact::sharedObject);
+  if (!bytes) {
+    error = bytes.error().message();
     return;
+  }
   library = load(*bytes);
   if (!library) {
     error = dlerror();

@@ -1,5 +1,5 @@
 // The target's table and the structured ops' interface from the outside: a target and an op that no other file knows.
-#include "codegen/compile_module.h"
+#include "codegen/compile_session.h"
 #include "codegen/cpu/target.h"
 #include "ir/dialect.h"
 #include "mlir/Parser/Parser.h"
@@ -67,19 +67,22 @@ protected:
     context.loadAllAvailableDialects();
   }
 
-  std::optional<runtime::Artefact> compile(const char *source, const Target &target) {
-    module = parseSourceString<ModuleOp>(source, ParserConfig(&context));
+  OwningOpRef<ModuleOp> parse(const char *source) {
+    return parseSourceString<ModuleOp>(source, ParserConfig(&context));
+  }
+
+  runtime::Expected<runtime::Artefact> compile(const char *source, const Target &target) {
+    return compileArtefact(parse(source), optionsFor(target));
+  }
+
+  static CompileOptions optionsFor(const Target &target) {
     CompileOptions options;
     options.target = &target;
     options.threads = 1;
-    error.clear();
-    return compileModule(*module, options, report, error);
+    return options;
   }
 
   MLIRContext context;
-  OwningOpRef<ModuleOp> module;
-  CompileReport report;
-  std::string error;
 };
 
 /// Records what it is asked; its code is the kernels' symbols.
@@ -96,21 +99,21 @@ public:
     return {form.space.elements(), 1};
   }
   int64_t scratchBytes(Operation *op) const override { return isa<DuplicateOp>(op) ? 100 : 0; }
-  std::optional<std::vector<std::string>> emit(ArrayRef<KernelSource> kernels, std::string &) const override {
+  runtime::Expected<std::vector<std::string>> emit(ArrayRef<KernelSource> kernels) const override {
     std::string code = "code of";
     for (const KernelSource &kernel : kernels)
       code += " " + kernel.symbol;
     return std::vector<std::string>{code};
   }
-  bool lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &, std::string &) const override {
+  runtime::Error lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &) const override {
     scratch.push_back(plan.buffers[call.scratch].bytes);
     runtime::Instruction copy;
     copy.call = runtime::CopyCall{call.operands[0], call.results[0]};
     plan.instructions.push_back(std::move(copy));
-    return true;
+    return {};
   }
   FastProducts fastProducts() const override { return {}; }
-  std::optional<std::string> needs(std::string &) const override { return "imagination"; }
+  runtime::Expected<std::string> needs() const override { return std::string("imagination"); }
 
   TargetModel data;
   mutable std::vector<int64_t> launches, scratch;
@@ -119,16 +122,16 @@ public:
 /// What TCC_CPU shows of a level is what LLVM compiles for under the level's name.
 TEST(CpuLevels, AreThoseOfTheCodeGenerator) {
   for (const char *level : {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
-    std::string error;
-    EXPECT_EQ(cpu::usedFeatures({level, "", 0}, runtime::knownCpuFeatures(), error), runtime::featuresOfLevel(level))
-        << error;
+    const auto used = cpu::usedFeatures({level, "", 0}, runtime::knownCpuFeatures());
+    ASSERT_TRUE(used) << used.error().message();
+    EXPECT_EQ(*used, runtime::featuresOfLevel(level));
   }
 }
 
 TEST_F(TargetTable, IsAllThatATargetIs) {
   StubTarget target;
-  std::optional<runtime::Artefact> artefact = compile(text, target);
-  ASSERT_TRUE(artefact) << error;
+  auto artefact = compile(text, target);
+  ASSERT_TRUE(artefact) << artefact.error().message();
   ASSERT_EQ(artefact->targets.size(), 1u);
   const runtime::TargetCode &code = artefact->targets[0];
   EXPECT_EQ(code.target, "stub");
@@ -142,15 +145,15 @@ TEST_F(TargetTable, IsAllThatATargetIs) {
   EXPECT_EQ(code.code[0], symbols);
   EXPECT_EQ(target.launches, (std::vector<int64_t>{24, 24}));
   EXPECT_EQ(target.scratch, (std::vector<int64_t>{100}));
-  EXPECT_EQ((*module)->getAttrOfType<StringAttr>(targetAttr).getValue(), "stub");
+  auto planned = CompileSession::open(optionsFor(target))->lowered(parse(text));
+  ASSERT_TRUE(planned);
+  EXPECT_EQ((**planned)->getAttrOfType<StringAttr>(targetAttr).getValue(), "stub");
 }
 
 TEST_F(TargetTable, NamesTheOpThatATargetDoesNotHave) {
   StubTarget target;
-  EXPECT_FALSE(compile(productText, target));
-  EXPECT_EQ(error, "target 'stub' has no 'tcc.matmul'");
-  EXPECT_FALSE(compile(text, cpu::CpuTarget({}, 1)));
-  EXPECT_EQ(error, "target 'cpu' has no 'stub.duplicate'");
+  EXPECT_EQ(compile(productText, target).error().message(), "target 'stub' has no 'tcc.matmul'");
+  EXPECT_EQ(compile(text, cpu::CpuTarget({}, 1)).error().message(), "target 'cpu' has no 'stub.duplicate'");
 }
 
 /// The CPU with one op more.
@@ -161,20 +164,20 @@ public:
   int64_t scratchBytes(Operation *op) const override {
     return isa<DuplicateOp>(op) ? 100 : CpuTarget::scratchBytes(op);
   }
-  bool lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels, std::string &error) const override {
+  runtime::Error lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const override {
     if (!isa<DuplicateOp>(call.op))
-      return CpuTarget::lower(call, plan, kernels, error);
+      return CpuTarget::lower(call, plan, kernels);
     runtime::Instruction copy;
     copy.call = runtime::CopyCall{call.operands[0], call.results[0]};
     plan.instructions.push_back(std::move(copy));
-    return true;
+    return {};
   }
 };
 
 TEST_F(TargetTable, RunsAnOpThatNoPassKnows) {
   DuplicatingCpu target;
-  std::optional<runtime::Artefact> artefact = compile(text, target);
-  ASSERT_TRUE(artefact) << error;
+  auto artefact = compile(text, target);
+  ASSERT_TRUE(artefact) << artefact.error().message();
   // Fused around: one kernel in front of it, one behind it.
   std::vector<size_t> calls;
   for (const runtime::Instruction &instruction : artefact->targets[0].plan.instructions)

@@ -1,11 +1,12 @@
 // Attention and its gradient from a graph to the machine of stand-ins, on both kinds of kernels: results of the
 // interpreter, equal bits eager, captured, late, early and in memory of its own for each value; and planted faults.
-#include "codegen/compile_module.h"
+#include "codegen/compile_session.h"
 #include "codegen/graph_reference.h"
 #include "codegen/graph_runner.h"
 #include "runtime/device/cuda/step_device.h"
 #include "tests/cuda_kernels/attention_sample.h"
 #include "tests/cuda_machine/machine_test.h"
+#include "tests/expected.h"
 #include "tests/ops/op_table.h"
 
 using namespace mlir;
@@ -45,12 +46,9 @@ protected:
       return std::nullopt;
     CompileOptions options;
     options.targetName = "cuda:" + architecture;
-    CompileReport report;
-    OwningOpRef<ModuleOp> copy(captured->clone());
-    std::string error;
-    std::optional<runtime::Artefact> artefact = compileModule(*copy, options, report, error);
-    EXPECT_TRUE(artefact) << error;
-    return artefact;
+    auto artefact = compileArtefact(captured->clone(), options);
+    EXPECT_TRUE(artefact) << artefact.error().message();
+    return artefact ? std::optional(std::move(*artefact)) : std::nullopt;
   }
 
   std::vector<RefTensor> inputs() {
@@ -72,16 +70,18 @@ protected:
       return std::nullopt;
     }
     auto runner = GraphRunner::load(artefact, mainOf(*captured),
-                                    {.threads = 1, .checked = true, .device = *device, .separate = separate}, error);
-    if (!runner)
+                                    {.threads = 1, .checked = true, .device = *device, .separate = separate});
+    if (!runner) {
+      error = runner.error().message();
       return std::nullopt;
+    }
     std::vector<RefTensor> given = inputs();
-    auto first = runner->run(given, error), second = first ? runner->run(given, error) : first;
+    auto first = (*runner)->run(given), second = first ? (*runner)->run(given) : first;
     if (second && !sameBits(*first, *second)) {
       error = "the second run has other bits";
       return std::nullopt;
     }
-    return second;
+    return take(std::move(second), error);
   }
 
   void expectBits(const runtime::Artefact &artefact, const std::string &settings,

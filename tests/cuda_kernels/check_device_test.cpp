@@ -38,14 +38,13 @@ protected:
     const std::map<std::string, ValueHint> hints = valueHints(functionOf(*module));
     auto device = runtime::cuda::openStepDevice();
     EXPECT_TRUE(device) << device.error().message();
-    return checkDevice(
-        *module, {}, *device,
-        [&](const runtime::TensorSpec &spec, bool) {
-          const auto hint = hints.find(spec.name);
-          const Array array = randomArray(spec, hint == hints.end() ? ValueHint() : hint->second, 3, 1);
-          return std::string(static_cast<const char *>(array.rawForReading()), static_cast<size_t>(array.bytes()));
-        },
-        error);
+    auto check = checkDevice(std::move(module), {}, *device, [&](const runtime::TensorSpec &spec, bool) {
+      const auto hint = hints.find(spec.name);
+      const Array array = randomArray(spec, hint == hints.end() ? ValueHint() : hint->second, 3, 1);
+      return std::string(static_cast<const char *>(array.rawForReading()), static_cast<size_t>(array.bytes()));
+    });
+    error = check.error().message();
+    return check ? std::optional(std::move(*check)) : std::nullopt;
   }
 };
 
@@ -154,16 +153,15 @@ TEST(CheckValues, productsAreComparedByWhatTheyAddUp) {
   desc.m = m, desc.n = n, desc.k = k;
   desc.a = {.dtype = runtime::DType::f32, .rowStride = k};
   desc.b = desc.c = {.dtype = runtime::DType::f32, .rowStride = n};
-  std::string error;
-  std::optional<ValueDifference> difference = compareProduct(desc, {bytes(a), bytes(b), "", bytes(c), bytes(c)}, error);
-  ASSERT_TRUE(difference) << error;
+  auto difference = compareProduct(desc, {bytes(a), bytes(b), "", bytes(c), bytes(c)});
+  ASSERT_TRUE(difference) << difference.error().message();
   EXPECT_FALSE(*difference);
-  difference = compareProduct(desc, {bytes(a), bytes(b), "", bytes(c), bytes(swapped)}, error);
-  ASSERT_TRUE(difference) << error;
+  difference = compareProduct(desc, {bytes(a), bytes(b), "", bytes(c), bytes(swapped)});
+  ASSERT_TRUE(difference) << difference.error().message();
   EXPECT_TRUE(*difference);
   c[7] += 1e-4f;
-  difference = compareProduct(desc, {bytes(a), bytes(b), "", bytes(c), bytes(c)}, error);
-  ASSERT_TRUE(difference) << error;
+  difference = compareProduct(desc, {bytes(a), bytes(b), "", bytes(c), bytes(c)});
+  ASSERT_TRUE(difference) << difference.error().message();
   EXPECT_EQ(difference->index, 7);
 }
 

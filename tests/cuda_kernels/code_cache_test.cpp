@@ -38,11 +38,11 @@ protected:
   /// How many modules NVRTC compiled for `kernels`, and their code.
   std::pair<uint64_t, std::vector<std::string>>
   compile(const std::vector<KernelSource> &kernels, const std::string &architecture, CodeKind kind = CodeKind::cubin) {
-    std::string notes, error;
+    std::string notes;
     const uint64_t before = counters().compilations;
-    auto codes = compileModules(kernels, architecture, kind, notes, error);
-    EXPECT_TRUE(codes) << error;
-    return {counters().compilations - before, codes.value_or(std::vector<std::string>())};
+    auto codes = compileModules(kernels, architecture, kind, notes);
+    EXPECT_TRUE(codes) << codes.error().message();
+    return {counters().compilations - before, codes ? std::move(*codes) : std::vector<std::string>()};
   }
 
   std::string base;
@@ -197,8 +197,8 @@ TEST_F(CodeCacheTest, ATextIsCompiledOnce) {
 TEST_F(CodeCacheTest, AFullOrForbiddenFolderIsNoError) {
   std::ofstream(base) << "a file where the folder should be";
   EXPECT_EQ(compile({kernel("first")}, "sm_90a").first, 1u);
-  std::string notes, error;
-  ASSERT_TRUE(compileModules(std::vector<KernelSource>{kernel("first")}, "sm_90a", CodeKind::cubin, notes, error));
+  std::string notes;
+  ASSERT_TRUE(compileModules(std::vector<KernelSource>{kernel("first")}, "sm_90a", CodeKind::cubin, notes));
   EXPECT_NE(notes.find("which takes no more"), std::string::npos) << notes;
 }
 

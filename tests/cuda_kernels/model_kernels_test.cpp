@@ -174,11 +174,12 @@ runtime::Plan planOf(const char *preset, int64_t batch, int64_t time, ProductTyp
   options.queries = &target;
   options.products = products;
   PipelineReport report;
-  std::string error;
-  std::optional<runtime::Plan> plan;
-  if (module && succeeded(runPipeline(*module, options, report)))
-    plan = lowerPlan(*module->getOps<func::FuncOp>().begin(), target, 1, kernels, error);
-  EXPECT_TRUE(plan) << error;
+  if (!module || failed(runPipeline(*module, options, report))) {
+    ADD_FAILURE() << "the pipeline failed";
+    return {};
+  }
+  auto plan = lowerPlan(*module->getOps<func::FuncOp>().begin(), target, 1, kernels);
+  EXPECT_TRUE(plan) << plan.error().message();
   return plan ? std::move(*plan) : runtime::Plan();
 }
 

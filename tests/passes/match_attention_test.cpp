@@ -1,7 +1,7 @@
 // match-attention against what it replaces: each spelling is interpreted as it is written and as it is matched, results
 // and gradients; compiled too; programs that are near to attention stay as they are, with the reason; and faults
 // planted in what was matched are seen.
-#include "codegen/compile_module.h"
+#include "codegen/compile_session.h"
 #include "codegen/graph_reference.h"
 #include "codegen/graph_runner.h"
 #include "frontend/capture.h"
@@ -146,21 +146,20 @@ TEST(MatchAttention, EverySpellingIsMatchedAndMeansTheSame) {
 TEST(MatchAttention, MatchedSpellingsCompile) {
   for (const Spelling &spelling : attentionSpellings()) {
     SCOPED_TRACE(spelling.name);
-    OwningOpRef<ModuleOp> module = moduleOf(spelling), copy(cast<ModuleOp>((*module)->clone()));
+    OwningOpRef<ModuleOp> module = moduleOf(spelling);
     CompileOptions options;
     options.threads = 1;
     options.pipeline.passes["match-attention"] = true;
-    CompileReport report;
+    auto artefact = compileArtefact(module->clone(), options);
+    ASSERT_TRUE(artefact) << artefact.error().message();
     std::string error;
-    std::optional<runtime::Artefact> artefact = compileModule(*copy, options, report, error);
-    ASSERT_TRUE(artefact) << error;
     func::FuncOp function = functionOf(*module);
-    auto runner = GraphRunner::load(std::move(*artefact), function, {.threads = 1, .checked = true}, error);
-    ASSERT_TRUE(runner) << error;
+    auto runner = GraphRunner::load(std::move(*artefact), function, {.threads = 1, .checked = true});
+    ASSERT_TRUE(runner) << runner.error().message();
     auto reference = Reference::make(*module, inputsOf(function), error, withMatching(false));
     ASSERT_TRUE(reference) << error;
-    auto results = runner->run(reference->arguments(), error);
-    ASSERT_TRUE(results) << error;
+    auto results = (*runner)->run(reference->arguments());
+    ASSERT_TRUE(results) << results.error().message();
     EXPECT_EQ(reference->checkChain(*results), "");
   }
 }

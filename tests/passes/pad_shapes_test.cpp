@@ -1,7 +1,7 @@
 // pad-shapes against what it replaces: the same values, interpreted and compiled, of odd sizes in every place that a
 // product has; indices between a size and its padding are out of range; parameters, results and plans keep their
 // shapes; and faults planted in what was padded are seen.
-#include "codegen/compile_module.h"
+#include "codegen/compile_session.h"
 #include "codegen/graph_runner.h"
 #include "ir/emit.h"
 #include "passes/pipeline.h"
@@ -102,24 +102,22 @@ protected:
   /// The results of the compiled graph, states and outputs fresh NaNs; the plan is given to `look`.
   std::vector<RefTensor> compileAndRun(const std::string &text, int64_t padding, ArrayRef<RefTensor> arguments,
                                        llvm::function_ref<void(const runtime::Plan &)> look) {
-    OwningOpRef<ModuleOp> module = parse(text), copy = OwningOpRef<ModuleOp>(cast<ModuleOp>(module->clone()));
+    OwningOpRef<ModuleOp> module = parse(text);
     const EagerPadding target;
     CompileOptions options;
     options.target = &target;
     options.threads = 1;
     options.pipeline.padding = padding;
-    CompileReport report;
-    std::string error;
-    std::optional<runtime::Artefact> artefact = compileModule(*copy, options, report, error);
-    EXPECT_TRUE(artefact) << error;
+    auto artefact = compileArtefact(module->clone(), options);
+    EXPECT_TRUE(artefact) << artefact.error().message();
     look(artefact->targets[0].plan);
     runtime::ExecutableOptions run;
     run.threads = 1;
     run.checked = true;
-    std::unique_ptr<GraphRunner> runner = GraphRunner::load(std::move(*artefact), functionOf(*module), run, error);
-    EXPECT_TRUE(runner) << error;
-    std::optional<std::vector<RefTensor>> results = runner->run(arguments, error);
-    EXPECT_TRUE(results) << error;
+    auto runner = GraphRunner::load(std::move(*artefact), functionOf(*module), run);
+    EXPECT_TRUE(runner) << runner.error().message();
+    auto results = (*runner)->run(arguments);
+    EXPECT_TRUE(results) << results.error().message();
     return results ? std::move(*results) : std::vector<RefTensor>();
   }
 };

@@ -19,23 +19,20 @@ namespace {
 
 /// The plan as JSON and the kernels as LLVM text, or what the compiler said.
 std::string codeOf(ModuleOp module, const CompileOptions &options) {
-  OwningOpRef<ModuleOp> copy(cast<ModuleOp>(module->clone()));
-  std::string messages, error;
-  ScopedDiagnosticHandler handler(copy->getContext(),
+  std::string messages;
+  ScopedDiagnosticHandler handler(module.getContext(),
                                   [&](Diagnostic &diagnostic) { messages += diagnostic.str() + "\n"; });
-  CompileReport report;
-  std::optional<runtime::Artefact> artefact = compileModule(*copy, options, report, error);
+  auto session = CompileSession::open(options);
+  auto artefact = session ? session->artefact(module.clone()) : session.error();
   if (!artefact)
-    return "refused: " + messages + error + "\n";
-  std::string text =
-      "kernels: " + std::to_string(report.compiledKernels) + "\n" + planToJson(artefact->targets.front().plan) + "\n";
-  if (report.compiledKernels == 0)
+    return "refused: " + messages + artefact.error().message() + "\n";
+  const int64_t compiled = session->report().compiledKernels;
+  std::string text = "kernels: " + std::to_string(compiled) + "\n" + planToJson(artefact->targets.front().plan) + "\n";
+  if (compiled == 0)
     return text;
-  std::optional<std::vector<KernelSource>> kernels = kernelSources(*copy, cpu::CpuTarget(options.cpu, 1), error);
-  std::optional<std::string> code;
-  if (kernels)
-    code = cpu::emitKernels(*kernels, options.cpu, cpu::Artefact::llvm, error);
-  return text + code.value_or("refused: " + error + "\n");
+  auto kernels = session->kernels(module.clone());
+  auto code = kernels ? cpu::emitKernels(*kernels, options.cpu, cpu::Artefact::llvm) : kernels.error();
+  return text + (code ? *code : "refused: " + code.error().message() + "\n");
 }
 
 void write(const std::filesystem::path &folder, std::string name, const std::string &text) {

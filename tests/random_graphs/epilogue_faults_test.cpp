@@ -196,13 +196,13 @@ protected:
         failed(planMemory(function, options)))
       return std::nullopt;
     KernelTable kernels;
-    std::optional<runtime::Plan> plan = lowerPlan(function, target, 1, kernels, error);
+    std::optional<runtime::Plan> plan = take(lowerPlan(function, target, 1, kernels), error);
     if (plan && fault.plan && !fault.plan(*plan)) {
       error = "no place for the fault";
       return std::nullopt;
     }
     std::optional<std::string> code =
-        plan ? cpu::emitKernels(kernels.sources(), {}, cpu::Artefact::sharedObject, error) : std::nullopt;
+        plan ? take(cpu::emitKernels(kernels.sources(), {}, cpu::Artefact::sharedObject), error) : std::nullopt;
     if (!code)
       return std::nullopt;
     return runtime::cpuArtefact(std::move(*plan), std::move(*code));

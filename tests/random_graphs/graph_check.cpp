@@ -62,7 +62,6 @@ OwningOpRef<ModuleOp> joinModules(ArrayRef<ModuleOp> modules) {
 
 std::optional<runtime::Artefact> compileGraph(ModuleOp module, const CheckOptions &options, std::string &error) {
   Messages messages(module.getContext());
-  OwningOpRef<ModuleOp> copy(cast<ModuleOp>(module->clone()));
   CompileOptions compile;
   compile.pipeline.level = options.level;
   compile.pipeline.verifyEach = options.verifyEach;
@@ -74,23 +73,23 @@ std::optional<runtime::Artefact> compileGraph(ModuleOp module, const CheckOption
     compile.target = &eager;
     compile.pipeline.padding = options.padding;
   }
-  CompileReport report;
-  std::string reason;
-  std::optional<runtime::Artefact> artefact = compileModule(*copy, compile, report, reason);
-  if (!artefact)
-    error = "-O" + std::to_string(options.level) + " does not compile: " + messages.text + reason;
-  return artefact;
+  auto artefact = compileArtefact(module.clone(), compile);
+  if (artefact)
+    return std::move(*artefact);
+  error = "-O" + std::to_string(options.level) + " does not compile: " + messages.text + artefact.error().message();
+  return std::nullopt;
 }
 
 std::unique_ptr<CompiledGraph> CompiledGraph::load(runtime::Artefact artefact, func::FuncOp function,
                                                    const CheckOptions &options, std::string &error) {
-  std::unique_ptr<GraphRunner> runner =
-      GraphRunner::load(std::move(artefact), function,
-                        {.threads = options.threads, .checked = options.checked, .separate = options.separate}, error);
+  auto runner =
+      take(GraphRunner::load(std::move(artefact), function,
+                             {.threads = options.threads, .checked = options.checked, .separate = options.separate}),
+           error);
   if (!runner)
     return nullptr;
   auto graph = std::make_unique<CompiledGraph>();
-  graph->runner = std::move(runner);
+  graph->runner = std::move(*runner);
   return graph;
 }
 

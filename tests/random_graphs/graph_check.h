@@ -1,9 +1,10 @@
 // The checker of compiled graphs: compiles a captured module, runs it in checked mode, and holds every result against
 // the interpreter. Op table, random graphs and planted faults all go through it.
 #pragma once
-#include "codegen/compile_module.h"
+#include "codegen/compile_session.h"
 #include "codegen/graph_reference.h"
 #include "codegen/graph_runner.h"
+#include "tests/expected.h"
 
 namespace tcc::test {
 
@@ -40,7 +41,7 @@ public:
   static std::unique_ptr<CompiledGraph> compile(mlir::ModuleOp module, const CheckOptions &options, std::string &error);
 
   std::optional<std::vector<RefTensor>> run(llvm::ArrayRef<RefTensor> arguments, std::string &error) {
-    return runner->run(arguments, error);
+    return take(runner->run(arguments), error);
   }
 
 private:

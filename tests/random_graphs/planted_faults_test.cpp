@@ -71,10 +71,10 @@ using ChangePlan = std::function<bool(runtime::Plan &)>; // likewise
 
 std::optional<runtime::Artefact> toArtefact(ModuleOp planned, std::string &error) {
   KernelTable kernels;
-  std::optional<runtime::Plan> plan = lowerPlan(onlyFunction(planned), cpu::CpuTarget({}, 1), 1, kernels, error);
+  std::optional<runtime::Plan> plan = take(lowerPlan(onlyFunction(planned), cpu::CpuTarget({}, 1), 1, kernels), error);
   if (!plan)
     return std::nullopt;
-  std::optional<std::string> code = cpu::emitKernels(kernels.sources(), {}, cpu::Artefact::sharedObject, error);
+  std::optional<std::string> code = take(cpu::emitKernels(kernels.sources(), {}, cpu::Artefact::sharedObject), error);
   if (!code)
     return std::nullopt;
   return runtime::cpuArtefact(std::move(*plan), std::move(*code));
@@ -450,11 +450,11 @@ TEST_F(PlantedFaults, areAllCaught) {
 class WrongCode : public cpu::CpuTarget {
 public:
   WrongCode() : CpuTarget({}, 1) {}
-  std::optional<std::vector<std::string>> emit(ArrayRef<KernelSource> kernels, std::string &error) const override {
+  runtime::Expected<std::vector<std::string>> emit(ArrayRef<KernelSource> kernels) const override {
     std::vector<KernelSource> exchanged(kernels.begin(), kernels.end());
     if (exchanged.size() == 2)
       std::swap(exchanged[0].symbol, exchanged[1].symbol);
-    return CpuTarget::emit(exchanged, error);
+    return CpuTarget::emit(exchanged);
   }
 };
 
@@ -476,10 +476,9 @@ TEST(VerifyArtefact, CatchesWrongCode) {
     options.pipeline.verifyEach = true;
     if (wrong)
       options.target = &target;
-    CompileReport report;
-    std::string error;
-    OwningOpRef<ModuleOp> copy(cast<ModuleOp>((*module)->clone()));
-    EXPECT_EQ(compileModule(*copy, options, report, error).has_value(), !wrong) << error;
+    const auto artefact = compileArtefact(module->clone(), options);
+    const std::string error = artefact.error().message();
+    EXPECT_EQ(bool(artefact), !wrong) << error;
     EXPECT_EQ(StringRef(error).starts_with("the artefact computes something else than the graph on random inputs: "),
               wrong)
         << error;
@@ -505,12 +504,9 @@ TEST(VerifyArtefact, TakesSmallerSizesAndSaysSo) {
     options.threads = 1;
     if (!fixed)
       options.pipeline.shapes["x"] = {512, 64};
-    CompileReport report;
-    std::string error;
-    OwningOpRef<ModuleOp> copy(cast<ModuleOp>((*module)->clone()));
-    std::optional<runtime::Artefact> artefact = compileModule(*copy, options, report, error);
-    ASSERT_TRUE(artefact) << error << messages;
-    EXPECT_TRUE(verifyArtefact(*module, *artefact, options, error, 1e-3)) << error;
+    const auto artefact = compileArtefact(module->clone(), options);
+    ASSERT_TRUE(artefact) << artefact.error().message() << messages;
+    EXPECT_EQ(verifyArtefact(*module, *artefact, options, 1e-3).message(), "");
     EXPECT_EQ(messages, fixed ? "-fverify-each: the artefact is not run; interpreting the graph would take about 1 "
                                 "minutes, and its sizes are fixed"
                               : "-fverify-each: the artefact is compiled and run with x:64x64; with the sizes given "

@@ -1,0 +1,149 @@
+// The steps of a compilation in order: pipeline, custom ops' checks, plan, kernels' code, artefact.
+#include "codegen/compile_session.h"
+#include "codegen/custom.h"
+#include "codegen/lower_plan.h"
+#include "codegen/remarks.h"
+#include "codegen/stopwatch.h"
+#include "codegen/targets.h"
+#include "codegen/verify_artefact.h"
+#include "passes/prints.h"
+#include "runtime/printed.h"
+#include "runtime/threads.h"
+
+using namespace mlir;
+
+namespace tcc {
+
+static_assert(printPrefix == runtime::printPrefix, "passes name what the runtime prints");
+
+static constexpr char saidByDiagnostics[] = ""; // an error's message
+
+CompileSession::CompileSession(CompileOptions options, std::shared_ptr<const Target> target)
+    : given(std::move(options)), madeFor(std::move(target)) {}
+
+runtime::Expected<CompileSession> CompileSession::open(CompileOptions options) {
+  if (options.threads <= 0)
+    options.threads = runtime::availableThreads();
+  std::shared_ptr<const Target> target(std::shared_ptr<void>(), options.target); // the caller's
+  if (!target) {
+    auto made = makeTarget(options.targetName, options.cpu, options.threads);
+    if (!made)
+      return made.error();
+    target = std::move(*made);
+  }
+  return CompileSession(std::move(options), std::move(target));
+}
+
+/// False where diagnostics have said why.
+bool CompileSession::runPasses(ModuleOp module, std::optional<Phase> stopAfter) {
+  last = {};
+  const auto start = std::chrono::steady_clock::now();
+  PipelineOptions pipeline = given.pipeline;
+  pipeline.stopAfter = stopAfter;
+  pipeline.target = madeFor->model();
+  pipeline.queries = madeFor.get();
+  pipeline.remarks = given.remarks ? &last.remarks : nullptr;
+  const bool ran = succeeded(runPipeline(module, pipeline, last.pipeline));
+  last.pipelineMs = last.totalMs = millisecondsSince(start);
+  return ran;
+}
+
+runtime::Error CompileSession::checkCustom(ModuleOp planned) const {
+  const CustomCheckOptions options{.always = given.pipeline.verifyEach};
+  if (runtime::Error wrong = checkCustomOps(planned, options))
+    return wrong;
+  if (!given.device || given.device->sharesHostMemory())
+    return {};
+  return checkCustomOpsOn(given.device, planned, given, options);
+}
+
+runtime::Expected<CompileSession::Planned> CompileSession::planned(OwningOpRef<ModuleOp> captured) {
+  Planned result{std::move(captured), {}, {}};
+  if (!runPasses(*result.module, std::nullopt))
+    return runtime::Error(saidByDiagnostics);
+  const auto start = std::chrono::steady_clock::now();
+  runtime::Expected<runtime::Plan> plan =
+      lowerPlan(functionOf(*result.module), *madeFor, given.threads, result.kernels);
+  if (!plan)
+    return plan.error();
+  result.plan = std::move(*plan);
+  last.codegenSteps = {{"plan", millisecondsSince(start)}};
+  last.compiledKernels = static_cast<int64_t>(result.kernels.sources().size());
+  last.plannedBytes = result.plan.plannedBytes();
+  if (given.costs)
+    addCostRemarks(result.plan, *result.module->getContext(), last.remarks);
+  last.remarks = joined(last.remarks);
+  return result;
+}
+
+runtime::Expected<runtime::Artefact> CompileSession::artefact(OwningOpRef<ModuleOp> captured) {
+  const auto start = std::chrono::steady_clock::now();
+  last = {};
+  if (!given.allowCustomCode)
+    if (runtime::Error refused = refuseCustomCode(*captured))
+      return refused;
+  OwningOpRef<ModuleOp> original;
+  if (given.pipeline.verifyEach) {
+    printsToResults(functionOf(*captured)); // the reference's results are the artefact's
+    original = cast<ModuleOp>(captured.get()->clone());
+  }
+  runtime::Expected<Planned> step = planned(std::move(captured));
+  if (!step)
+    return step.error();
+  if (runtime::Error wrong = checkCustom(*step->module))
+    return wrong;
+
+  const auto emitting = std::chrono::steady_clock::now();
+  runtime::Expected<std::vector<std::string>> code = madeFor->emit(step->kernels.sources());
+  if (!code)
+    return code.error();
+  last.codegenSteps.emplace_back("machine code of " + std::to_string(last.compiledKernels) + " kernels",
+                                 millisecondsSince(emitting));
+  last.emitted = madeFor->emitted();
+  runtime::Expected<std::string> needs = madeFor->needs();
+  if (!needs)
+    return needs.error();
+  last.codegenMs = 0;
+  for (const auto &[name, ms] : last.codegenSteps)
+    last.codegenMs += ms;
+
+  runtime::Artefact artefact;
+  artefact.targets.push_back({madeFor->codeName(), std::move(*needs), std::move(step->plan), std::move(*code)});
+  artefact.metadata = {{"target", madeFor->model().name},
+                       {"level", std::to_string(given.pipeline.level)},
+                       {"kernels", std::to_string(last.pipeline.kernels)},
+                       {"matmuls", std::to_string(last.pipeline.matmuls)}};
+  if (original)
+    if (runtime::Error wrong = verifyArtefact(*original, artefact, given))
+      return wrong;
+  last.totalMs = millisecondsSince(start);
+  return artefact;
+}
+
+runtime::Expected<OwningOpRef<ModuleOp>> CompileSession::lowered(OwningOpRef<ModuleOp> captured, Phase phase) {
+  if (!runPasses(*captured, phase))
+    return runtime::Error(saidByDiagnostics);
+  last.remarks = joined(last.remarks);
+  return captured;
+}
+
+runtime::Expected<runtime::Plan> CompileSession::plan(OwningOpRef<ModuleOp> captured) {
+  runtime::Expected<Planned> step = planned(std::move(captured));
+  if (!step)
+    return step.error();
+  return std::move(step->plan);
+}
+
+runtime::Expected<std::vector<KernelSource>> CompileSession::kernels(OwningOpRef<ModuleOp> captured) {
+  runtime::Expected<Planned> step = planned(std::move(captured));
+  if (!step)
+    return step.error();
+  return step->kernels.sources();
+}
+
+runtime::Expected<runtime::Artefact> compileArtefact(OwningOpRef<ModuleOp> captured, CompileOptions options) {
+  runtime::Expected<CompileSession> session = CompileSession::open(std::move(options));
+  return session ? session->artefact(std::move(captured)) : session.error();
+}
+
+} // namespace tcc

@@ -1,0 +1,81 @@
+// CompileSession: from a captured module to an artefact that the runtime runs without LLVM, and to what lies between.
+#pragma once
+#include "codegen/cpu/emit_kernels.h"
+#include "codegen/target.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "passes/pipeline.h"
+#include "runtime/artefact.h"
+#include "runtime/device/device.h"
+
+namespace tcc {
+
+struct CompileOptions {
+  PipelineOptions pipeline;       // its target, queries and remarks are set by the session
+  const Target *target = nullptr; // for whom; null: the one that targetName names
+  std::string targetName = "cpu"; // see makeTarget
+  cpu::EmitOptions cpu;
+  bool allowCustomCode = true; // of custom ops that name a library or have CUDA text; else such an op is an error
+  int threads = 0;             // run-time threads that products' scratch is sized for; 0: all that the process may use
+  /// Where custom ops' CUDA text is compared with what it means; null, or a device that shares the host's memory: it
+  /// is not.
+  std::shared_ptr<runtime::Device> device;
+  bool remarks = false; // whether passes tell what they did and what they left (CompileReport::remarks)
+  bool costs = false;   // whether remarks say what each instruction costs; measures the machine's limits where unknown
+};
+
+/// What a compilation says of itself.
+struct CompileReport {
+  PipelineReport pipeline;
+  Remarks remarks;             // equal ones joined, most bytes first
+  int64_t compiledKernels = 0; // after equal ones were joined
+  int64_t plannedBytes = 0;
+  double pipelineMs = 0, codegenMs = 0, totalMs = 0;
+  std::vector<std::pair<std::string, double>> codegenSteps; // its parts: name and milliseconds
+  std::string emitted;                                      // Target::emitted
+};
+
+/// The one way to compile: for the command line, compile() and every check. Each function takes the captured module,
+/// which it changes. An error's message is empty where diagnostics on the module's context have said what is wrong.
+/// Serves one thread.
+class CompileSession {
+public:
+  /// An error where options.targetName is none of this build's.
+  static runtime::Expected<CompileSession> open(CompileOptions options);
+
+  /// Runs the pipeline, lowers the plan, checks custom ops, emits the kernels.
+  runtime::Expected<runtime::Artefact> artefact(mlir::OwningOpRef<mlir::ModuleOp> captured);
+  /// The module when it has reached `phase`.
+  runtime::Expected<mlir::OwningOpRef<mlir::ModuleOp>> lowered(mlir::OwningOpRef<mlir::ModuleOp> captured,
+                                                               Phase phase = Phase::planned);
+  /// The plan alone: no code is made.
+  runtime::Expected<runtime::Plan> plan(mlir::OwningOpRef<mlir::ModuleOp> captured);
+  /// The kernels under their symbols, equal ones once, in order of first use.
+  runtime::Expected<std::vector<KernelSource>> kernels(mlir::OwningOpRef<mlir::ModuleOp> captured);
+
+  const CompileOptions &options() const { return given; }
+  const Target &target() const { return *madeFor; }
+  /// Of what was compiled last.
+  const CompileReport &report() const { return last; }
+
+private:
+  struct Planned {
+    mlir::OwningOpRef<mlir::ModuleOp> module;
+    runtime::Plan plan;
+    KernelTable kernels;
+  };
+
+  CompileSession(CompileOptions options, std::shared_ptr<const Target> target);
+  bool runPasses(mlir::ModuleOp module, std::optional<Phase> stopAfter);
+  runtime::Expected<Planned> planned(mlir::OwningOpRef<mlir::ModuleOp> captured);
+  runtime::Error checkCustom(mlir::ModuleOp planned) const;
+
+  CompileOptions given;
+  std::shared_ptr<const Target> madeFor;
+  CompileReport last;
+};
+
+/// CompileSession::artefact of a session of its own.
+runtime::Expected<runtime::Artefact> compileArtefact(mlir::OwningOpRef<mlir::ModuleOp> captured,
+                                                     CompileOptions options);
+
+} // namespace tcc

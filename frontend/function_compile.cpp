@@ -1,0 +1,193 @@
+// What a Function records, compiled: for its calls, for a plan alone, for checks, as text.
+#include "codegen/check_device.h"
+#include "codegen/find_nan.h"
+#include "codegen/stopwatch.h"
+#include "frontend/capture.h"
+#include "frontend/compile_options.h"
+#include "frontend/diagnostics.h"
+#include "frontend/function_impl.h"
+#include "frontend/graph_file.h"
+#include "frontend/loss_scaling.h"
+#include "frontend/remarks.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/Verifier.h"
+#include "passes/stages.h"
+#include "runtime/files.h"
+
+namespace tcc {
+
+/// A recorded function, its loss scaled where products are of f16.
+mlir::OwningOpRef<mlir::ModuleOp> Function::Impl::module(const Record &record, std::span<const std::string> outputs,
+                                                         bool showsReads) const {
+  mlir::OwningOpRef<mlir::ModuleOp> made = buildModule(record, name, outputs, threadContext(), showsReads);
+  if (options.products == runtime::DType::f16)
+    scaleLoss(functionOf(*made));
+  return made;
+}
+
+/// One compilation of a record. What goes wrong is thrown: "'step' cannot be compiled: …", diagnostics first.
+class Function::Impl::Compilation {
+public:
+  /// `task`: what cannot be done then, such as "compiled".
+  Compilation(const Impl &function, const Record &record, std::span<const std::string> outputs,
+              std::string task = "compiled")
+      : function(function), task(std::move(task)), stream(text), printer(stream),
+        diagnostics(&threadContext(), printer) {
+    applyFlags(function.options, options);
+    options.targetName = function.device->codeTarget();
+    options.cpu.steady = record.asked > 0 || record.steady;
+    options.allowCustomCode = true; // the program's own
+    module = function.module(record, outputs);
+    if (failed(mlir::verify(*module)) || failed(verifyGraph(*module)))
+      refuse({});
+    mlir::func::FuncOp made = functionOf(*module);
+    if (record.asked > 0)
+      made->setAttr(askedAttr, mlir::Builder(made.getContext()).getI64IntegerAttr(static_cast<int64_t>(record.asked)));
+    if (record.steady)
+      made->setAttr(steadyAttr, mlir::UnitAttr::get(made.getContext()));
+  }
+
+  template <typename T>
+  T orRefuse(runtime::Expected<T> made) const {
+    if (!made)
+      refuse(made.error().message());
+    return std::move(*made);
+  }
+
+  [[noreturn]] void refuse(const std::string &message) const {
+    throw Error("'" + function.name + "' cannot be " + task + ": " + text + message);
+  }
+
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  CompileOptions options;
+
+private:
+  const Impl &function;
+  std::string task, text;
+  llvm::raw_string_ostream stream;
+  DiagnosticPrinter printer;
+  ScopedDiagnostics diagnostics;
+};
+
+std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &record,
+                                                             std::span<const std::string> outputs) {
+  const auto start = std::chrono::steady_clock::now();
+  ++compilations;
+  Compilation compilation(*this, record, outputs);
+  std::map<std::string, ValueHint> uses;
+  if (options.checked)
+    uses = valueHints(functionOf(*compilation.module));
+  compilation.options.device = device;
+  compilation.options.remarks = wantsRemarks(options);
+  compilation.options.costs = wantsCosts(options);
+  CompileSession session = compilation.orRefuse(CompileSession::open(compilation.options));
+  runtime::Artefact artefact = compilation.orRefuse(session.artefact(std::move(compilation.module)));
+  const CompileReport &report = session.report();
+  if (session.options().remarks)
+    tellRemarks(report.remarks);
+
+  const auto loading = std::chrono::steady_clock::now();
+  auto executable = compilation.orRefuse(
+      runtime::Executable::load(std::move(artefact), {options.threads, options.checked, device, options.separate}));
+  if (options.checked)
+    hints[executable.get()] = std::move(uses);
+  summary.capturedOps = report.pipeline.capturedOps;
+  summary.kernels = report.pipeline.kernels;
+  summary.matmuls = report.pipeline.matmuls;
+  summary.arenaBytes = report.pipeline.arenaBytes;
+  summary.plannedBytes = executable->plannedBytes();
+  summary.pipelineMs = report.pipelineMs;
+  summary.codegenMs = report.codegenMs;
+  summary.loadMs = millisecondsSince(loading);
+  summary.totalMs = millisecondsSince(start);
+  compileMs += summary.totalMs;
+  return executable;
+}
+
+/// To the report or stderr, and to the record's file; one that cannot be written is said, and compiling goes on.
+void Function::Impl::tellRemarks(const Remarks &remarks) const {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  DiagnosticPrinter printer(stream, !options.report && useColor("auto"));
+  printRemarks(remarks, options, printer);
+  if (options.report && !text.empty())
+    options.report(llvm::StringRef(text).rtrim('\n'));
+  else
+    std::fputs(text.c_str(), stderr);
+  if (options.saveRemarks)
+    if (runtime::Error problem =
+            runtime::writeFileAtomically(optimizationRecordPath(options, name), optimizationRecord(remarks, name)))
+      say(problem.message());
+}
+
+/// The record of a call with these arguments, which is traced anew.
+const Record &Function::Impl::recordFor(std::span<const Array> arguments) {
+  trace(arguments);
+  current = nullptr; // a frozen function traces again
+  return *recorded.record;
+}
+
+/// The bytes of a tensor of a step over these arguments, as its checks ask for them.
+StepValue Function::Impl::stepValues(std::span<const Array> arguments) const {
+  std::map<std::string, std::string> values;
+  const auto add = [&](const std::string &name, const void *data, int64_t bytes) {
+    values[name] = std::string(static_cast<const char *>(data), static_cast<size_t>(bytes));
+  };
+  for (size_t i = 0; i < arguments.size(); ++i)
+    add(inputNames[i], arguments[i].rawForReading(), arguments[i].bytes());
+  for (const Record::Argument &argument : recorded.record->arguments)
+    if (argument.state)
+      add(argument.name, argument.state.rawForReading(), argument.state.bytes());
+  for (const State &state : scaling)
+    add(state.name(), state.rawForReading(), state.bytes());
+  return [values = std::move(values)](const runtime::TensorSpec &spec, bool) { return values.at(spec.name); };
+}
+
+runtime::Plan Function::plan(std::span<const Array> arguments) {
+  const Impl::Turn turn(held());
+  const Impl::CallScope scope(*impl, arguments);
+  Impl::Compilation compilation(*impl, impl->recordFor(arguments), impl->options.outputs);
+  CompileSession session = compilation.orRefuse(CompileSession::open(compilation.options));
+  return compilation.orRefuse(session.plan(std::move(compilation.module)));
+}
+
+std::string Function::checkDevice(std::span<const Array> arguments) {
+  const Impl::Turn turn(held());
+  const Impl::CallScope scope(*impl, arguments);
+  Impl::Compilation compilation(*impl, impl->recordFor(arguments), impl->options.outputs, "checked");
+  const DeviceCheck check = compilation.orRefuse(
+      tcc::checkDevice(std::move(compilation.module), compilation.options, impl->device, impl->stepValues(arguments)));
+  const std::string text = check.text(impl->device->name());
+  if (!check.difference.empty())
+    throw Error("'" + impl->name + "': " + text);
+  return text;
+}
+
+std::string Function::findNonFinite(std::span<const Array> arguments, bool eachOp) {
+  const Impl::Turn turn(held());
+  const Impl::CallScope scope(*impl, arguments);
+  const Record &record = impl->recordFor(arguments);
+  if (!record.reads.empty())
+    throw Error("'" + impl->name + "' has graph breaks: it is no one step that could be looked at");
+  Impl::Compilation compilation(*impl, record, impl->options.outputs, "looked at");
+  if (eachOp)
+    compilation.options.pipeline.level = 0;
+  return compilation.orRefuse(
+      tcc::findNonFinite(std::move(compilation.module), compilation.options, impl->stepValues(arguments)));
+}
+
+std::string Function::graph(std::span<const Array> arguments) {
+  const Impl::Turn turn(held());
+  const Impl::CallScope scope(*impl, arguments);
+  if (impl->hasPathFor(arguments))
+    impl->current = nullptr; // a frozen function traces again
+  else
+    impl->recordFor(arguments);
+  const mlir::OwningOpRef<mlir::ModuleOp> module = impl->module(*impl->recorded.record, impl->options.outputs, true);
+  if (CustomOp op = findHostCode(*module))
+    throw Error("'" + impl->name + "' has no text: custom op `" + op.getCalled().str() +
+                "` is a function of this process; give it a body, or a body and a shared object");
+  return graphText(*module);
+}
+
+} // namespace tcc
