@@ -98,7 +98,9 @@ public:
   }
   std::vector<Tensor> inlined(std::span<const Tensor> arguments);
 
-  /// Compiles for these arguments without running; of a step with graph breaks what is before the first, and says so.
+  /// Compiles for these arguments without running the step: states stay as they are. What the host asks for in the
+  /// middle of a step (a graph break) is computed from these arguments, so that the traced function goes the way that
+  /// a call with them takes.
   void prepare(std::span<const Array> arguments);
   /// The plan of a step for these arguments: nothing is loaded, and no memory taken for it.
   runtime::Plan plan(std::span<const Array> arguments);

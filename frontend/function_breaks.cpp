@@ -214,8 +214,6 @@ void Function::Impl::runSegment(const HostRead &read) {
   const auto executable = executableOf(segments, segment.record, recordHash(segment.record), {});
   if (compilations > compiled)
     noteSegment(read);
-  if (now.preparesOnly)
-    throw Prepared{read};
   const Clock::time_point start = Clock::now();
   const std::vector<Array> outputs = run(*executable, segment.record, inputsOf(segment, record));
   outputs.front().rawForReading();
@@ -429,6 +427,8 @@ std::vector<Array> Function::Impl::finishSegment() {
   std::vector<std::string> names = outputNames(record, asked.size());
   names.resize(targets.size());
   current = executableOf(cache, segment.record, recordHash(segment.record), names);
+  if (now.preparesOnly)
+    return {};
   std::vector<Array> outputs = run(*current, segment.record, inputsOf(segment, record));
   countOps(segment);
   return results(record, targets, std::move(outputs));
@@ -436,15 +436,11 @@ std::vector<Array> Function::Impl::finishSegment() {
 
 void Function::Impl::prepareFirst(std::span<const Array> arguments) {
   now.preparesOnly = true;
-  try {
-    prepare(arguments);
-    if (!recorded.record->reads.empty()) // asked for arguments alone
-      say("'" + name + "' asks for values; what follows is compiled by its first call");
-  } catch (const Prepared &first) {
-    say("'" + name + "' is prepared up to its first graph break, " + std::string(nameOf(first.read.kind)) + " at " +
-        first.read.loc.file_name() + ":" + std::to_string(first.read.loc.line()) +
-        "; its first call compiles what follows");
-  }
+  prepare(arguments);
+  if (recorded.record->reads.empty())
+    return;
+  ++breaks.callsWithBreaks;
+  finishSegment(); // compiled alone: states stay as they are
 }
 
 /// Whether the record is that of a call with breaks for such arguments.

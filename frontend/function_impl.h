@@ -56,7 +56,7 @@ struct Function::Impl {
     bool isNewProgram = false;     ///< the step that is looked up
     int64_t reads = 0;
     size_t lastSite = 0;       ///< of the last break
-    bool preparesOnly = false;
+    bool preparesOnly = false; ///< what the host asks for is computed, and the end of the step compiled alone
     bool mayBegin = true;      ///< the step of the last call's way: nothing of this call has run yet
   };
   /// Keeps a Function to one thread at a time, by refusing the second.
@@ -84,11 +84,6 @@ struct Function::Impl {
 
   private:
     Impl &impl;
-  };
-
-  /// Thrown through the traced function when its first segment is compiled and nothing is to run.
-  struct Prepared {
-    HostRead read;
   };
 
   std::string name;
