@@ -14,13 +14,13 @@ build_packages=(
   cmake ninja-build g++ git python3
   libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools liblld-22-dev
   libzstd-dev zlib1g-dev libxml2-dev libcurl4-openssl-dev libedit-dev
-  libfmt-dev libdnnl-dev nlohmann-json3-dev libxxhash-dev libcli11-dev libonig-dev libutf8proc-dev
+  libfmt-dev nlohmann-json3-dev libxxhash-dev libcli11-dev libonig-dev libutf8proc-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )
 # The text that run.sh trains on.
 text_packages=(bible-kjv)
-# For work on the project: quick rebuilds, the second compiler, format and lint.
-developer_packages=(ccache clang-22 libclang-rt-22-dev clang-format-22 clang-tidy-22)
+# For work on the project: quick rebuilds, the second compiler, format and lint, and whom products are measured beside.
+developer_packages=(ccache clang-22 libclang-rt-22-dev clang-format-22 clang-tidy-22 libdnnl-dev)
 
 # say LINE...: prints each argument as a line.
 say() { printf '%s\n' "$@"; }

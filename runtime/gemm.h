@@ -1,5 +1,5 @@
-// Matrix products by AMX's tiles, by oneDNN or by panels: C[b] = A[b] * B[b] (+ bias) (+ C[b]), every operand given by
-// element strides. No oneDNN type shows here, so that the plan and the compiler can include this header.
+// Matrix products by AMX's tiles or by panels: C[b] = A[b] * B[b] (+ bias) (+ C[b]), every operand given by element
+// strides. Equal inputs give equal bits for any number of threads.
 #pragma once
 #include "runtime/dtype.h"
 #include "runtime/error.h"
@@ -62,8 +62,8 @@ std::string describe(const GemmDesc &desc);
 /// A product ready to run; built once, run any number of times from one thread at a time.
 class Gemm {
 public:
-  /// Errors: those of gemmExtents; strides for which oneDNN has no optimised kernel, named, so that the compiler
-  /// copies. `threads` is the number of threads run() will use.
+  /// Errors: those of gemmExtents; an operand without a unit stride, named, so that the compiler copies. `threads` is
+  /// the number of threads run() will use.
   static Expected<Gemm> create(const GemmDesc &desc, int threads);
 
   Gemm(Gemm &&) noexcept;
@@ -72,11 +72,11 @@ public:
 
   /// Bytes of 64-byte aligned scratch that run() needs; 0 for none.
   int64_t scratchpadBytes() const;
-  /// "amx bf16", "amx 3 x bf16" (of f32), "avx2 f32", "sse2 bf16", oneDNN's name ("brg:avx512_core_bf16"), "zero" or
-  /// "none" for empty products.
+  /// "amx bf16", "amx 3 x bf16" (of f32), "avx512 f32", "avx512bf16 bf16", "avx2 f32", "sse2 bf16"; "zero" or "none"
+  /// for empty products.
   const std::string &implementation() const;
-  /// `bias` and `scratch` may be null when not asked for. Equal inputs give equal bits.
-  Error run(const void *a, const void *b, void *c, const void *bias, void *scratch) const;
+  /// `bias` and `scratch` may be null when not asked for.
+  void run(const void *a, const void *b, void *c, const void *bias, void *scratch) const;
 
 private:
   struct Impl;
@@ -84,8 +84,11 @@ private:
   std::unique_ptr<Impl> impl;
 };
 
-/// The instruction sets that products use, oneDNN's by its number: what their speed holds for.
+/// The instruction sets that products use: what their speed holds for.
 std::string productInstructions();
+
+/// Whether they multiply bf16 by instructions for it; else it is widened to f32, and no faster.
+bool multipliesBf16();
 
 /// Scratch of a product at this thread count, for the compiler's memory plan. Errors as for Gemm::create.
 Expected<int64_t> scratchpadBytes(const GemmDesc &desc, int threads);

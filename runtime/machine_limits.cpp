@@ -79,8 +79,10 @@ double measureProduct(DType dtype, double seconds) {
     return 0;
   fillRandom(*a, dtype, 1);
   fillRandom(*b, dtype, 2);
-  const double time =
-      shortest(seconds, [&] { return !product->run(a->data(), b->data(), c->data(), nullptr, scratch->data()); });
+  const double time = shortest(seconds, [&] {
+    product->run(a->data(), b->data(), c->data(), nullptr, scratch->data());
+    return true;
+  });
   return time > 0 ? static_cast<double>(desc.flops()) / time : 0;
 }
 
@@ -237,8 +239,8 @@ Expected<std::string> productImplementation(DType dtype, int threads) {
 MachineLimits measureMachineLimits(int threads, double seconds) {
   threads = threadsOrAll(threads);
   const ThreadCountScope scope(threads);
-  return {threads, measureProduct(DType::f32, seconds), measureProduct(DType::bf16, seconds),
-          measureBandwidth(seconds)};
+  const double wide = measureProduct(DType::f32, seconds), narrow = measureProduct(DType::bf16, seconds);
+  return {threads, wide, multipliesBf16() ? narrow : std::min(narrow, wide), measureBandwidth(seconds)};
 }
 
 MachineLimits machineLimits(int threads) {

@@ -7,16 +7,10 @@
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/Format.h"
 #include "llvm/TargetParser/Host.h"
-#include <oneapi/dnnl/dnnl_version.h>
 #include <unistd.h>
 
 namespace tcc::driver {
 namespace {
-
-std::string dnnlVersion() {
-  return std::to_string(DNNL_VERSION_MAJOR) + "." + std::to_string(DNNL_VERSION_MINOR) + "." +
-         std::to_string(DNNL_VERSION_PATCH);
-}
 
 using Row = llvm::function_ref<void(bool, llvm::StringRef, const std::string &)>;
 
@@ -45,7 +39,7 @@ std::string rateText(double flops) {
 }
 
 void printVersion(llvm::raw_ostream &os) {
-  os << "tcc " << versionText << "\nLLVM " << LLVM_VERSION_STRING << ", oneDNN " << dnnlVersion() << ", target "
+  os << "tcc " << versionText << "\nLLVM " << LLVM_VERSION_STRING << ", target "
      << llvm::sys::getDefaultTargetTriple() << '\n';
 }
 
@@ -68,7 +62,6 @@ int runDoctor(llvm::raw_ostream &os) {
   const int64_t memory = static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
   row(true, "memory", std::to_string(memory >> 20) + " MiB");
   row(true, "LLVM", LLVM_VERSION_STRING);
-  row(true, "oneDNN", dnnlVersion());
   reportProducts(row);
   const bool mapped = ::access("/proc/self/fd", R_OK) == 0;
   missing += !mapped;

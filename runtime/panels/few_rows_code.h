@@ -63,10 +63,14 @@ TCC_VECTOR_CODE void multiplyAlongDepth(const float *left, const FewRows &few, c
     }
 }
 
-/// Vectors of columns of so many rows that their sums, with what they are made of, fit 16 registers.
+/// Vectors of columns of so many rows that their sums, with what they are made of, fit the registers.
 constexpr int64_t vectorsOf(int64_t rows) {
-  return rows == 1 ? 8 : rows == 2 ? 4 : rows <= 4 ? 3 : 2;
+  const int64_t of16 = rows == 1 ? 8 : rows == 2 ? 4 : rows <= 4 ? 3 : 2;
+  return std::min<int64_t>(8, of16 * registers / 16);
 }
+
+/// Rows that are multiplied at once.
+constexpr int64_t rowsOfFew = std::min<int64_t>(blockRows, mostFewRows);
 
 /// Of rows [firstRow, firstRow + rows) and `columns` columns from `column` on, at most fewColumns.
 template <typename T, int64_t rows>
@@ -88,7 +92,7 @@ TCC_VECTOR_CODE void sumFew(const FewRows &few, int64_t firstRow, int64_t column
   for (; j + lanes <= columns; j += lanes)
     multiplyAlongColumns<T, rows, 1>(left, few, right + j, sums + j);
   if (j < columns && column + columns >= lanes) { // the last ones with some of those before
-    float last[blockRows * fewColumns];
+    float last[rowsOfFew * fewColumns];
     multiplyAlongColumns<T, rows, 1>(left, few, right + columns - lanes, last);
     for (int64_t i = 0; i < rows; ++i)
       std::copy_n(last + i * fewColumns + lanes - (columns - j), columns - j, sums + i * fewColumns + j);
@@ -105,18 +109,19 @@ TCC_VECTOR_CODE void sumFew(const FewRows &few, int64_t firstRow, int64_t column
 
 template <typename T>
 void sumFewOf(const FewRows &few, int64_t firstRow, int64_t rows, int64_t column, int64_t columns, float *sums) {
-  static constexpr decltype(&sumFew<T, 1>) ofRows[] = {
-      sumFew<T, 1>, sumFew<T, 2>, sumFew<T, 3>, sumFew<T, 4>, sumFew<T, atMostBlock(5)>, sumFew<T, atMostBlock(6)>};
-  ofRows[rows - 1](few, firstRow, column, columns, sums);
+  static constexpr auto ofRows = []<int64_t... i>(std::integer_sequence<int64_t, i...>) {
+    return std::array{sumFew<T, i + 1>...};
+  }(std::make_integer_sequence<int64_t, rowsOfFew>());
+  ofRows[static_cast<size_t>(rows - 1)](few, firstRow, column, columns, sums);
 }
 
 void multiplyFew(const FewRows &few) {
-  alignas(64) float sums[blockRows * fewColumns];
+  alignas(64) float sums[rowsOfFew * fewColumns];
   const Results &results = few.results;
   for (int64_t column = 0; column < few.right.lines; column += fewColumns) {
     const int64_t columns = std::min(fewColumns, few.right.lines - column);
-    for (int64_t row = 0; row < few.rows; row += blockRows) {
-      const int64_t rows = std::min(blockRows, few.rows - row);
+    for (int64_t row = 0; row < few.rows; row += rowsOfFew) {
+      const int64_t rows = std::min(rowsOfFew, few.rows - row);
       byType(few.right.dtype, [&](auto number) { sumFewOf<decltype(number)>(few, row, rows, column, columns, sums); });
       for (int64_t i = 0; results.bias && i < rows; ++i)
         for (int64_t j = 0; j < columns; ++j)

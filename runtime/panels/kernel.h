@@ -5,7 +5,8 @@
 namespace tcc::runtime::panels {
 
 /// Panels of an operand over some of its depth, widened to f32: element (line, depth) of a panel of `width` lines is
-/// number depth * width + line of it.
+/// number depth * width + line of it. Of a kernel with packedDepth 2 a float holds two numbers of bf16 instead, those
+/// of depths 2 i and 2 i + 1, where the second is 0 behind the last depth.
 struct Panels {
   float *data = nullptr; // 64-byte aligned
   int64_t stride = 0;    // floats from one panel to the next: panelFloats
@@ -32,7 +33,8 @@ struct Results {
 /// A block of C: rows of some left panels times columns of some right ones.
 struct Block {
   Panels left, right; // from the block's first panels on
-  int64_t rows = 0, columns = 0, depth = 0;
+  int64_t rows = 0, columns = 0;
+  int64_t depth = 0; // of the panels, in floats
   Results results;
 };
 
@@ -48,9 +50,13 @@ struct FewRows {
 /// element's sum is the same whatever the part.
 constexpr int64_t fewColumns = 192;
 
+/// Rows of A up to which a product is one of few rows.
+constexpr int64_t mostFewRows = 8;
+
 struct Kernel {
   const char *name;
   int64_t rows, columns; // of C that registers hold: the widths of left and right panels
+  int64_t packedDepth;   // numbers of depth that a float of a panel holds
   /// Writes panels [firstPanel, firstPanel + panels) of the operand to their places. Lines that it does not have are
   /// filled with what does no harm: no result reads them.
   void (*packLeft)(const ProductOperand &operand, int64_t firstPanel, int64_t panels, const Panels &to);
@@ -66,8 +72,13 @@ struct Kernel {
 extern const Kernel sse2Kernel;
 /// Of CPUs with avx2, fma and f16c.
 extern const Kernel avx2Kernel;
+/// Of CPUs with AVX-512 as x86-64-v4 has it.
+extern const Kernel avx512Kernel;
 
-/// The best one of this CPU.
-const Kernel &bestKernel();
+/// Of those that multiply bf16 too; it takes no other operands.
+extern const Kernel avx512Bf16Kernel;
+
+/// The best one of this CPU for operands of a type.
+const Kernel &bestKernel(DType dtype);
 
 } // namespace tcc::runtime::panels

@@ -3,8 +3,11 @@
 #include "runtime/panels/kernel.h"
 #include "runtime/panels/vectors.h"
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <immintrin.h>
 #include <type_traits>
+#include <utility>
 
 #define TCC_VECTOR_CODE __attribute__((target("avx2,fma,f16c")))
 #define TCC_INLINE __attribute__((target("avx2,fma,f16c"), always_inline)) inline
@@ -12,7 +15,7 @@
 namespace tcc::runtime::panels {
 namespace {
 
-constexpr int64_t lanes = 8, blockRows = 6;
+constexpr int64_t lanes = 8, registers = 16, blockRows = 6, packedDepth = 1;
 using Vector = Vectors<lanes>::Vector;
 using Bits = Vectors<lanes>::Bits;
 using Halves = Vectors<lanes>::Halves;
@@ -24,6 +27,9 @@ TCC_INLINE Vector broadcast(const float *x) {
 }
 TCC_INLINE Vector multiplyAdd(Vector a, Vector b, Vector c) {
   return _mm256_fmadd_ps(a, b, c);
+}
+TCC_INLINE Vector multiplyPacked(Vector a, Vector b, Vector c) {
+  return multiplyAdd(a, b, c);
 }
 TCC_INLINE Vector lowPairs(Vector a, Vector b) {
   return _mm256_unpacklo_ps(a, b);
@@ -45,14 +51,19 @@ TCC_INLINE Halves narrow(Vector x, F16) {
 }
 TCC_INLINE Vector widen(Halves x, Bf16);
 
-TCC_INLINE Vector joinFours(const float *x, const float *y) {
-  return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(x)), _mm_loadu_ps(y), 1);
+TCC_INLINE Vector joinFours(const float *const *lines, int64_t at) {
+  return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(lines[0] + at)), _mm_loadu_ps(lines[4] + at), 1);
 }
 template <typename Half>
-TCC_INLINE Vector joinFours(const Half *x, const Half *y) {
-  const __m128i low = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(x));
-  const __m128i high = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(y));
+TCC_INLINE Vector joinFours(const Half *const *lines, int64_t at) {
+  const __m128i low = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(lines[0] + at));
+  const __m128i high = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(lines[4] + at));
   return widen(reinterpret_cast<Halves>(_mm_unpacklo_epi64(low, high)), Half());
+}
+
+template <typename T>
+TCC_INLINE Vector joinPacked(const T *const *lines, int64_t at) {
+  return joinFours(lines, at);
 }
 
 #include "runtime/panels/vector_code.h"
@@ -61,7 +72,7 @@ TCC_INLINE Vector joinFours(const Half *x, const Half *y) {
 
 } // namespace
 
-const Kernel avx2Kernel{"avx2",   blockRows,   blockColumns, pack<blockRows>, pack<blockColumns>,
+const Kernel avx2Kernel{"avx2",   blockRows,   blockColumns, packedDepth, pack<blockRows>, pack<blockColumns>,
                         multiply, multiplyFew, widen};
 
 } // namespace tcc::runtime::panels

@@ -3,8 +3,11 @@
 #include "runtime/panels/kernel.h"
 #include "runtime/panels/vectors.h"
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <emmintrin.h>
 #include <type_traits>
+#include <utility>
 
 #define TCC_VECTOR_CODE
 #define TCC_INLINE __attribute__((always_inline)) inline
@@ -12,7 +15,7 @@
 namespace tcc::runtime::panels {
 namespace {
 
-constexpr int64_t lanes = 4, blockRows = 4;
+constexpr int64_t lanes = 4, registers = 16, blockRows = 4, packedDepth = 1;
 using Vector = Vectors<lanes>::Vector;
 using Bits = Vectors<lanes>::Bits;
 using Halves = Vectors<lanes>::Halves;
@@ -24,6 +27,9 @@ TCC_INLINE Vector broadcast(const float *x) {
 }
 TCC_INLINE Vector multiplyAdd(Vector a, Vector b, Vector c) {
   return a * b + c;
+}
+TCC_INLINE Vector multiplyPacked(Vector a, Vector b, Vector c) {
+  return multiplyAdd(a, b, c);
 }
 TCC_INLINE Vector lowPairs(Vector a, Vector b) {
   return _mm_unpacklo_ps(a, b);
@@ -53,12 +59,17 @@ TCC_INLINE Halves narrow(Vector x, F16) {
   return result;
 }
 
-TCC_INLINE Vector joinFours(const float *x, const float *) {
-  return _mm_loadu_ps(x);
+TCC_INLINE Vector joinFours(const float *const *lines, int64_t at) {
+  return _mm_loadu_ps(lines[0] + at);
 }
 template <typename Half>
-TCC_INLINE Vector joinFours(const Half *x, const Half *) {
-  return widen(*reinterpret_cast<const LooseHalves *>(x), Half());
+TCC_INLINE Vector joinFours(const Half *const *lines, int64_t at) {
+  return widen(*reinterpret_cast<const LooseHalves *>(lines[0] + at), Half());
+}
+
+template <typename T>
+TCC_INLINE Vector joinPacked(const T *const *lines, int64_t at) {
+  return joinFours(lines, at);
 }
 
 #include "runtime/panels/vector_code.h"
@@ -67,10 +78,17 @@ TCC_INLINE Vector joinFours(const Half *x, const Half *) {
 
 } // namespace
 
-const Kernel sse2Kernel{"sse2",   blockRows,   blockColumns, pack<blockRows>, pack<blockColumns>,
+const Kernel sse2Kernel{"sse2",   blockRows,   blockColumns, packedDepth, pack<blockRows>, pack<blockColumns>,
                         multiply, multiplyFew, widen};
 
-const Kernel &bestKernel() {
+/// CPUs with AMX take eight cycles' worth of multiply-adds for the product of pairs: f32 is twice as fast there.
+static bool hasFastPairs() {
+  return !requireCpuFeatures("avx512bf16") && requireCpuFeatures("amx-bf16");
+}
+
+const Kernel &bestKernel(DType dtype) {
+  if (!requireCpuFeatures("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c"))
+    return dtype == DType::bf16 && hasFastPairs() ? avx512Bf16Kernel : avx512Kernel;
   return requireCpuFeatures("avx2,fma,f16c") ? sse2Kernel : avx2Kernel;
 }
 

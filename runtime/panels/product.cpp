@@ -8,7 +8,6 @@ namespace {
 // A right panel of a stretch (24 KB) leaves the first-level cache room for a left one; a block's left panels (144 KB)
 // fit a second-level one, a chunk's panels (2 × 2.4 MB) a third-level one.
 constexpr int64_t longestStretch = 384, blockPanels = 16, chunkLines = 1536;
-constexpr int64_t fewRows = 8;
 constexpr int64_t fewBytes = int64_t{256} << 10;  // about, of B that a task with few rows reads
 constexpr int64_t packedPanels = 16;              // by one task
 constexpr int64_t taskFlops = int64_t{12} << 20;  // about, of a multiplication's task
@@ -39,7 +38,7 @@ struct Product::Chunk {
   int64_t row, rows, column, columns, depth, depths;
 };
 
-std::optional<Product> Product::plan(const GemmDesc &given, int threads, const Kernel &kernel) {
+std::optional<Product> Product::plan(const GemmDesc &given, int threads, const Kernel *kernel) {
   if (given.geluGradient)
     return std::nullopt;
   Product product;
@@ -50,28 +49,30 @@ std::optional<Product> Product::plan(const GemmDesc &given, int threads, const K
     desc = transposed(desc);
     product.swapped = true;
   }
-  product.kernel = &kernel;
+  product.kernel = kernel ? kernel : &bestKernel(desc.a.dtype);
   product.threads = 2 * desc.m * desc.n * desc.k < leastShared ? 1 : threads;
   if (desc.batchCount() > 1 && desc.flops() >= leastShared &&
       (product.threads == 1 || desc.batchCount() >= 4 * threads)) {
     product.workers = static_cast<int>(std::min<int64_t>(threads, desc.batchCount()));
     product.threads = 1;
   }
-  product.isFew = desc.m <= fewRows;
+  product.isFew = desc.m <= mostFewRows;
   if (product.isFew)
     product.biasAt = product.readsLeft() ? 0 : alignedBytes(desc.m * desc.k);
   else
     product.cut();
-  product.bytesEach = product.biasAt + (desc.bias ? alignedBytes(ceilDiv(desc.n, kernel.columns) * kernel.columns) : 0);
+  product.bytesEach =
+      product.biasAt +
+      (desc.bias ? alignedBytes(ceilDiv(desc.n, product.kernel->columns) * product.kernel->columns) : 0);
   return product;
 }
 
 void Product::cut() {
-  stretch = evenPiece(desc.k, longestStretch, 4);
+  stretch = evenPiece(desc.k, longestStretch * kernel->packedDepth, 4);
   chunkRows = evenPiece(desc.m, chunkLines, kernel->rows);
   chunkColumns = evenPiece(desc.n, chunkLines, kernel->columns);
   auto bytesOf = [&](int64_t lines, int64_t width) {
-    return alignedBytes(lines / width * panelFloats(width, stretch));
+    return alignedBytes(lines / width * panelFloats(width, ceilDiv(stretch, kernel->packedDepth)));
   };
   const bool keepsSums = desc.c.dtype != DType::f32 && stretch < desc.k;
   rightAt = bytesOf(chunkRows, kernel->rows);
@@ -93,11 +94,11 @@ void Product::run(const void *a, const void *b, void *c, const void *bias, void 
               nullptr,      memory,        threads};
     call.left.data = batchElement(a, desc, desc.a, i);
     call.right.data = batchElement(b, desc, desc.b, i);
-    if (desc.bias) { // as a row of one panel after another
-      const ProductOperand row{bias, *desc.bias, desc.n, 1, 1, desc.n};
-      const Panels to{reinterpret_cast<float *>(memory + biasAt), kernel->columns};
-      kernel->packRight(row, 0, ceilDiv(desc.n, kernel->columns), to);
-      call.bias = to.data;
+    if (desc.bias) {
+      auto *widened = reinterpret_cast<float *>(memory + biasAt);
+      kernel->widen({bias, *desc.bias, 1, desc.n, desc.n, 1}, widened);
+      std::fill(widened + desc.n, widened + ceilDiv(desc.n, kernel->columns) * kernel->columns, 0.0f);
+      call.bias = widened;
     }
     isFew ? runFew(call) : runOne(call);
   };
@@ -174,8 +175,12 @@ void Product::multiply(const Call &call, const Chunk &chunk) const {
   // Tasks one after another share left panels.
   takeTasks(rowBlocks * columnBlocks, call.threads, [&](int64_t task, int64_t) {
     const int64_t row = task / columnBlocks * rows, column = task % columnBlocks * columns;
-    Block block{left,         right, std::min(rows, chunk.rows - row), std::min(columns, chunk.columns - column),
-                chunk.depths, {}};
+    Block block{left,
+                right,
+                std::min(rows, chunk.rows - row),
+                std::min(columns, chunk.columns - column),
+                ceilDiv(chunk.depths, kernel->packedDepth),
+                {}};
     block.left.data += row / kernel->rows * left.stride;
     block.right.data += column / kernel->columns * right.stride;
     Results &results = block.results;

@@ -1,9 +1,10 @@
-// Matrix products by panels, after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008):
-// for CPUs whose vectors have 8 floats or 4.
+// Matrix products by panels, after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
 //   1. C is cut into chunks of rows and columns, depth into stretches.
-//   2. Of a chunk and a stretch all threads pack the panels of A and of B into scratch, widened to f32.
+//   2. Of a chunk and a stretch all threads pack the panels of A and of B into scratch, widened to f32, or as pairs of
+//      bf16 where the CPU multiplies those.
 //   3. They multiply them block by block: rows that stay in the second-level cache times some columns, each right panel
-//      in the first-level cache while it meets the block's left ones. Registers hold 6 rows of 16 columns of sums.
+//      in the first-level cache while it meets the block's left ones. Registers hold 6 rows of 16 columns of sums,
+//      by AVX-512 14 of 32.
 //   4. The first stretch gives what C is, later ones add to it; sums of 16-bit results wait in scratch, and are
 //      rounded once.
 // Products of few rows, or of one column, read B where it lies instead.
@@ -19,8 +20,8 @@ namespace tcc::runtime::panels {
 class Product {
 public:
   /// The description is a checked one, C has unit column stride, each operand a unit stride, and no size is 0. Nothing
-  /// where the product is multiplied by slopes.
-  static std::optional<Product> plan(const GemmDesc &desc, int threads, const Kernel &kernel = bestKernel());
+  /// where the product is multiplied by slopes. Without a kernel the CPU's best one for the operands.
+  static std::optional<Product> plan(const GemmDesc &desc, int threads, const Kernel *kernel = nullptr);
 
   /// Of scratch, which is 64-byte aligned.
   int64_t scratchBytes() const { return bytesEach * workers; }
@@ -49,7 +50,7 @@ private:
   void pack(const Call &call, const Chunk &chunk, bool left, bool right) const;
   void multiply(const Call &call, const Chunk &chunk) const;
   Panels panelsAt(char *memory, int64_t width) const {
-    return {reinterpret_cast<float *>(memory), panelFloats(width, stretch)};
+    return {reinterpret_cast<float *>(memory), panelFloats(width, ceilDiv(stretch, kernel->packedDepth))};
   }
 };
 

@@ -1,13 +1,17 @@
 // The code of one instruction set. A file kernel_*.cpp includes it once, in an unnamed namespace, so that no function
 // of one instruction set is ever taken for another's, and says before:
 //   TCC_VECTOR_CODE      the attribute of functions that may use the instructions; TCC_INLINE with inlining
-//   lanes                floats of a vector, 4 or 8
+//   lanes                floats of a vector: 4, 8 or 16
+//   registers            vectors that the CPU holds
 //   blockRows            rows of C that registers hold, of two vectors each
+//   packedDepth          numbers of depth in a float of a panel: 1, or 2 where they are bf16, the first in its low half
+//   multiplyPacked       adds to c the products of what two panels' floats hold
 //   broadcast            one float in all lanes
 //   multiplyAdd          a * b + c
 //   lowPairs, highPairs  of each four lanes of a and b: a0 b0 a1 b1, and a2 b2 a3 b3
 //   lowHalves, highHalves                               a0 a1 b0 b1, and a2 a3 b2 b3
-//   joinFours            four numbers of x, and with 8 lanes four of y behind them
+//   joinFours            four numbers of a line, of the fourth line after it, …: as many lines as fill a vector
+//   joinPacked           the same of what four floats of a panel hold
 //   widen, narrow        of Halves and Vector, by a tag F16; narrow rounds to nearest, ties to even
 
 constexpr int64_t blockColumns = 2 * lanes;
@@ -55,6 +59,16 @@ TCC_INLINE void storeOne(T *to, float x) {
     to->bits = std::is_same_v<T, Bf16> ? floatToBf16(x) : floatToF16(x);
 }
 
+/// A vector of lines at a depth as panels hold it; the next depth's numbers are `step` further.
+template <typename T>
+TCC_INLINE Vector loadPacked(const T *from, int64_t step) {
+  if constexpr (packedDepth == 1)
+    return load(from);
+  const Bits low = __builtin_convertvector(*reinterpret_cast<const LooseHalves *>(from), Bits);
+  const Bits high = __builtin_convertvector(*reinterpret_cast<const LooseHalves *>(from + step), Bits);
+  return reinterpret_cast<Vector>(low | high << 16);
+}
+
 /// Element i of x[j] becomes element j of x[i], in each four lanes.
 TCC_INLINE void transpose(Vector (&x)[4]) {
   const Vector low01 = lowPairs(x[0], x[1]), high01 = highPairs(x[0], x[1]);
@@ -65,8 +79,17 @@ TCC_INLINE void transpose(Vector (&x)[4]) {
   x[3] = highHalves(high01, high23);
 }
 
-/// Depth is contiguous: four elements of each line are transposed at a time. What a vector writes beyond a panel's last
-/// line is overwritten by the next elements of depth.
+/// What a panel holds of a line at a depth, which numbers of type T are `step` of them apart.
+template <typename T>
+TCC_INLINE float packedOne(const T *line, int64_t step, int64_t rest) {
+  if constexpr (packedDepth == 1)
+    return widenOne(*line);
+  else
+    return std::bit_cast<float>(line[0].bits | (rest > 1 ? uint32_t{line[step].bits} << 16 : 0));
+}
+
+/// Depth is contiguous: four floats of each line are transposed at a time. What a vector writes beyond a panel's last
+/// line is overwritten by the next floats of depth.
 template <typename T, int64_t width>
 TCC_VECTOR_CODE void packAlongDepth(const ProductOperand &operand, int64_t firstPanel, int64_t panels,
                                     const Panels &to) {
@@ -78,7 +101,7 @@ TCC_VECTOR_CODE void packAlongDepth(const ProductOperand &operand, int64_t first
                  std::min(panel * width + std::min(i, width - 1), operand.lines - 1) * operand.lineStride;
     float *out = to.data + panel * to.stride;
     int64_t depth = 0;
-    for (; depth + 4 <= operand.depth; depth += 4) {
+    for (; depth + 4 * packedDepth <= operand.depth; depth += 4 * packedDepth) {
       if (depth % (64 / static_cast<int64_t>(sizeof(T))) == 0) // the next panel's
 #pragma GCC unroll 16
         for (int64_t i = 0; i < width; ++i)
@@ -89,7 +112,7 @@ TCC_VECTOR_CODE void packAlongDepth(const ProductOperand &operand, int64_t first
         const T *const *from = lines + group * lanes;
 #pragma GCC unroll 4
         for (int64_t i = 0; i < 4; ++i)
-          x[group][i] = joinFours(from[i] + depth, from[lanes - 4 + i] + depth);
+          x[group][i] = joinPacked(from + i, depth);
         transpose(x[group]);
       }
 #pragma GCC unroll 4
@@ -98,9 +121,9 @@ TCC_VECTOR_CODE void packAlongDepth(const ProductOperand &operand, int64_t first
         for (int64_t group = 0; group < groups; ++group)
           store(out + group * lanes, x[group][i]);
     }
-    for (; depth < operand.depth; ++depth, out += width)
+    for (; depth < operand.depth; depth += packedDepth, out += width)
       for (int64_t i = 0; i < width; ++i)
-        out[i] = widenOne(lines[i][depth]);
+        out[i] = packedOne(lines[i] + depth, 1, operand.depth - depth);
   }
 }
 
@@ -113,18 +136,22 @@ TCC_VECTOR_CODE void packAlongLines(const ProductOperand &operand, int64_t first
   const int64_t firstLine = firstPanel * width;
   // As many as have whole vectors within the operand.
   const int64_t whole = std::clamp<int64_t>((operand.lines - firstLine - groups * lanes + width) / width, 0, panels);
-  for (int64_t depth = 0; depth < operand.depth; ++depth) {
+  for (int64_t depth = 0; depth < operand.depth; depth += packedDepth) {
     const T *from = static_cast<const T *>(operand.data) + depth * operand.depthStride + firstLine;
-    float *out = to.data + firstPanel * to.stride + depth * width;
-    for (int64_t panel = 0; panel < whole; ++panel, from += width, out += to.stride) {
-      __builtin_prefetch(from + rowsAhead * operand.depthStride);
+    float *out = to.data + firstPanel * to.stride + depth / packedDepth * width;
+    const bool isWhole = depth + packedDepth <= operand.depth;
+    int64_t panel = 0;
+    for (; panel < whole && isWhole; ++panel, from += width, out += to.stride) {
+      __builtin_prefetch(from + rowsAhead * packedDepth * operand.depthStride);
 #pragma GCC unroll 4
       for (int64_t group = 0; group < groups; ++group)
-        store(out + group * lanes, load(from + group * lanes));
+        store(out + group * lanes, loadPacked(from + group * lanes, operand.depthStride));
     }
-    for (int64_t panel = whole; panel < panels; ++panel, from += width, out += to.stride)
+    for (; panel < panels; ++panel, from += width, out += to.stride)
       for (int64_t i = 0; i < width; ++i)
-        out[i] = firstLine + panel * width + i < operand.lines ? widenOne(from[i]) : 0.0f;
+        out[i] = firstLine + panel * width + i < operand.lines
+                     ? packedOne(from + i, operand.depthStride, operand.depth - depth)
+                     : 0.0f;
   }
 }
 
@@ -135,7 +162,10 @@ void packOf(const ProductOperand &operand, int64_t firstPanel, int64_t panels, c
 
 template <int64_t width>
 void pack(const ProductOperand &operand, int64_t firstPanel, int64_t panels, const Panels &to) {
-  byType(operand.dtype, [&](auto number) { packOf<width, decltype(number)>(operand, firstPanel, panels, to); });
+  if constexpr (packedDepth == 2)
+    packOf<width, Bf16>(operand, firstPanel, panels, to);
+  else
+    byType(operand.dtype, [&](auto number) { packOf<width, decltype(number)>(operand, firstPanel, panels, to); });
 }
 
 /// Where sums of a block of registers go: whole vectors.
@@ -146,31 +176,38 @@ struct Sums {
   const float *bias; // or null
 };
 
-template <int64_t rows>
+/// The first `vectors` vectors of the right panel's columns.
+template <int64_t rows, int64_t vectors>
 TCC_VECTOR_CODE __attribute__((noinline)) void multiplyPanels(const float *left, const float *right, int64_t depth,
                                                               const Sums &sums) {
-  Vector sum[rows][2];
-#pragma GCC unroll 8
+  Vector sum[rows][vectors];
+#pragma GCC unroll 16
   for (int64_t i = 0; i < rows; ++i) {
-    sum[i][0] = sum[i][1] = Vector{};
+#pragma GCC unroll 2
+    for (int64_t j = 0; j < vectors; ++j)
+      sum[i][j] = Vector{};
     // They come from memory while products are made.
     __builtin_prefetch(sums.to + i * sums.stride, 1, 3);
-    __builtin_prefetch(sums.to + i * sums.stride + blockColumns - 1, 1, 3);
+    __builtin_prefetch(sums.to + i * sums.stride + vectors * lanes - 1, 1, 3);
   }
 #pragma GCC unroll 4
   for (int64_t k = 0; k < depth; ++k, left += blockRows, right += blockColumns) {
-    const Vector right0 = load(right), right1 = load(right + lanes);
-#pragma GCC unroll 8
+    Vector columns[vectors];
+#pragma GCC unroll 2
+    for (int64_t j = 0; j < vectors; ++j)
+      columns[j] = load(right + j * lanes);
+#pragma GCC unroll 16
     for (int64_t i = 0; i < rows; ++i) {
       const Vector x = broadcast(left + i);
-      sum[i][0] = multiplyAdd(x, right0, sum[i][0]);
-      sum[i][1] = multiplyAdd(x, right1, sum[i][1]);
+#pragma GCC unroll 2
+      for (int64_t j = 0; j < vectors; ++j)
+        sum[i][j] = multiplyPacked(x, columns[j], sum[i][j]);
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int64_t i = 0; i < rows; ++i)
 #pragma GCC unroll 2
-    for (int64_t j = 0; j < 2; ++j) {
+    for (int64_t j = 0; j < vectors; ++j) {
       float *to = sums.to + i * sums.stride + j * lanes;
       Vector x = sum[i][j];
       if (sums.bias)
@@ -181,18 +218,12 @@ TCC_VECTOR_CODE __attribute__((noinline)) void multiplyPanels(const float *left,
     }
 }
 
-constexpr int64_t atMostBlock(int64_t rows) {
-  return std::min(rows, blockRows);
-}
-
+template <int64_t vectors>
 void multiplyRows(int64_t rows, const float *left, const float *right, int64_t depth, const Sums &sums) {
-  static constexpr decltype(&multiplyPanels<1>) ofRows[] = {multiplyPanels<1>,
-                                                            multiplyPanels<2>,
-                                                            multiplyPanels<3>,
-                                                            multiplyPanels<4>,
-                                                            multiplyPanels<atMostBlock(5)>,
-                                                            multiplyPanels<atMostBlock(6)>};
-  ofRows[rows - 1](left, right, depth, sums);
+  static constexpr auto ofRows = []<int64_t... i>(std::integer_sequence<int64_t, i...>) {
+    return std::array{multiplyPanels<i + 1, vectors>...};
+  }(std::make_integer_sequence<int64_t, blockRows>());
+  ofRows[static_cast<size_t>(rows - 1)](left, right, depth, sums);
 }
 
 /// C = or += sums, rounded.
@@ -227,7 +258,7 @@ void multiplyInto(const Block &block) {
         sums.adds = results.isBegun;
       }
       if constexpr (std::is_same_v<T, float>)
-        if (columns == blockColumns) {
+        if (columns % lanes == 0) {
           sums.to = c;
           sums.stride = results.stride;
           sums.adds = results.accumulate;
@@ -239,7 +270,7 @@ void multiplyInto(const Block &block) {
         for (int64_t at = begin; at < std::min(begin + share, floats); at += 16)
           __builtin_prefetch(right + block.right.stride + at, 0, 2);
       }
-      multiplyRows(rows, left, right, block.depth, sums);
+      (columns <= lanes ? multiplyRows<1> : multiplyRows<2>)(rows, left, right, block.depth, sums);
       if (results.isLast && static_cast<void *>(sums.to) != c)
         finish(sums.to, sums.stride, rows, columns, c, results);
     }

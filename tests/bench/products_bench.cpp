@@ -1,5 +1,6 @@
-// Products of the steps of char (B16 T256) and gpt2 (1024 tokens), and odd ones: runtime/gemm.h beside oneDNN in one
-// process, by turns, as medians, and as shares of a bare loop of multiply-adds in registers.
+// Products of the steps of char (B16 T256) and gpt2 (1024 tokens), and odd ones: runtime/gemm.h beside oneDNN, where it
+// was there when this was built, in one process, by turns, as medians, and as shares of a bare loop of multiply-adds of
+// 8 floats in registers.
 //   products_bench [threads] [seconds a shape] [cold|warm] [words of shapes' names...]
 // Cold operands are those of a long step: each run takes others than the one before. With one thread the clock is the
 // processor time, so that other programs disturb less.
@@ -11,11 +12,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <dnnl.hpp>
 #include <functional>
 #include <string>
 #include <unordered_map>
 #include <vector>
+#ifdef HAS_ONEDNN
+#include <dnnl.hpp>
+#endif
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -110,10 +113,11 @@ Run byOurs(const GemmDesc &desc, int threads, std::string &name) {
   auto scratch = TensorStorage::allocate(gemm->scratchpadBytes());
   auto product = std::make_shared<std::pair<Gemm, TensorStorage>>(std::move(*gemm), std::move(*scratch));
   return [product](const void *a, const void *b, void *c) {
-    (void)product->first.run(a, b, c, nullptr, product->second.data());
+    product->first.run(a, b, c, nullptr, product->second.data());
   };
 }
 
+#ifdef HAS_ONEDNN
 /// Nothing where oneDNN has no such product.
 Run byOneDnn(const GemmDesc &desc, std::string &name) {
   using dnnl::memory;
@@ -145,6 +149,12 @@ Run byOneDnn(const GemmDesc &desc, std::string &name) {
     return nullptr;
   }
 }
+#else
+Run byOneDnn(const GemmDesc &, std::string &name) {
+  name = "no oneDNN";
+  return nullptr;
+}
+#endif
 
 double seconds(int threads) {
   timespec now;
@@ -220,15 +230,20 @@ struct Contestant {
   std::vector<double> times;
 };
 
-/// Seconds by ours, by bf16 of ours and by oneDNN, 0 where there is none.
-std::array<double, 3> measure(const Shape &shape, int threads, double budget, bool cold, double peak) {
-  std::vector<Contestant> contestants(3);
-  for (size_t i = 0; i < 3; ++i)
-    contestants[i].dtype = i == 1 ? DType::bf16 : DType::f32;
+/// Seconds of ours and of oneDNN's, each in f32 and bf16; 0 where oneDNN has none.
+struct Seconds {
+  double ours = 0, oursBf16 = 0, library = 0, libraryBf16 = 0;
+};
+
+Seconds measure(const Shape &shape, int threads, double budget, bool cold, double peak) {
+  std::vector<Contestant> contestants(4);
+  for (size_t i = 0; i < 4; ++i)
+    contestants[i].dtype = i % 2 ? DType::bf16 : DType::f32;
   const GemmDesc wide = descOf(shape, DType::f32), narrow = descOf(shape, DType::bf16);
   contestants[0].run = byOurs(wide, threads, contestants[0].name);
   contestants[1].run = byOurs(narrow, threads, contestants[1].name);
   contestants[2].run = byOneDnn(wide, contestants[2].name);
+  contestants[3].run = byOneDnn(narrow, contestants[3].name);
   Operands ofWide(*gemmExtents(wide), DType::f32, cold), ofNarrow(*gemmExtents(narrow), DType::bf16, cold);
   // Short products are timed several at a time.
   const double guess = static_cast<double>(wide.flops()) / (30e9 * threads) + 1e-6;
@@ -248,19 +263,21 @@ std::array<double, 3> measure(const Shape &shape, int threads, double budget, bo
       if (round > 0)
         contestant.times.push_back((seconds(threads) - start) / repeats);
     }
-  std::array<double, 3> result{}, least{};
-  for (size_t i = 0; i < 3; ++i)
+  std::array<double, 4> medians{}, least{};
+  for (size_t i = 0; i < 4; ++i)
     if (contestants[i].run) {
-      result[i] = median(contestants[i].times);
+      medians[i] = median(contestants[i].times);
       least[i] = *std::ranges::min_element(contestants[i].times);
     }
-  const double rate = static_cast<double>(wide.flops()) / result[0];
-  std::printf(
-      "%-8s %4ld x %6ld x %6ld x %6ld %c%c  %-9s %7.1f GFLOP/s %5.2f of bare | bf16 %5.2f of f32 | %-14s ours %5.2f "
-      "times (best of each %5.2f)\n",
-      shape.group, shape.batch, shape.m, shape.n, shape.k, shape.transposeA ? 't' : 'n', shape.transposeB ? 't' : 'n',
-      contestants[0].name.c_str(), rate / 1e9, peak > 0 ? rate / peak : 0.0, result[0] / result[1],
-      contestants[2].name.c_str(), result[2] / result[0], least[2] / least[0]);
+  const Seconds result{medians[0], medians[1], medians[2], medians[3]};
+  const double rate = static_cast<double>(wide.flops()) / result.ours;
+  std::printf("%-8s %4ld x %6ld x %6ld x %6ld %c%c  %-9s %7.1f GFLOP/s %5.2f of bare | %-14s ours %5.2f times (best of "
+              "each %5.2f) | bf16 by %s %5.2f of f32, %s ours %5.2f times (%5.2f)\n",
+              shape.group, shape.batch, shape.m, shape.n, shape.k, shape.transposeA ? 't' : 'n',
+              shape.transposeB ? 't' : 'n', contestants[0].name.c_str(), rate / 1e9, peak > 0 ? rate / peak : 0.0,
+              contestants[2].name.c_str(), result.library / result.ours, least[2] / least[0],
+              contestants[1].name.c_str(), result.ours / result.oursBf16, contestants[3].name.c_str(),
+              result.libraryBf16 / result.oursBf16, least[3] / least[1]);
   std::fflush(stdout);
   return result;
 }
@@ -276,7 +293,7 @@ int main(int argc, char **argv) {
   std::printf("%d threads, %s operands, bare loop %.1f GFLOP/s, %s\n", threads, cold ? "cold" : "warm", peak / 1e9,
               productInstructions().c_str());
   struct Total {
-    std::array<double, 3> seconds{};
+    Seconds seconds;
     double flops = 0;
   };
   std::unordered_map<std::string, Total> totals;
@@ -286,15 +303,18 @@ int main(int argc, char **argv) {
       wanted = wanted || std::string(shape.group) == argv[i];
     if (!wanted)
       continue;
-    const std::array<double, 3> result = measure(shape, threads, budget, cold, peak);
+    const Seconds result = measure(shape, threads, budget, cold, peak);
     Total &total = totals[shape.group];
     total.flops += shape.count * 2.0 * static_cast<double>(shape.m * shape.n * shape.k);
-    for (size_t i = 0; i < 3; ++i)
-      total.seconds[i] += shape.count * result[i];
+    for (auto part : {&Seconds::ours, &Seconds::oursBf16, &Seconds::library, &Seconds::libraryBf16})
+      total.seconds.*part += shape.count * (result.*part);
   }
   for (auto &[group, total] : totals)
     if (total.flops > 0)
-      std::printf("%s's step: products %.1f ms, %.2f of bare; bf16 %.1f ms; by oneDNN %.1f ms, %.2f times\n",
-                  group.c_str(), total.seconds[0] * 1e3, peak > 0 ? total.flops / total.seconds[0] / peak : 0.0,
-                  total.seconds[1] * 1e3, total.seconds[2] * 1e3, total.seconds[2] / total.seconds[0]);
+      std::printf(
+          "%s's step: products %.1f ms, %.2f of bare; by oneDNN %.1f ms, ours %.2f times; bf16 %.1f ms, by oneDNN "
+          "%.1f ms, ours %.2f times\n",
+          group.c_str(), total.seconds.ours * 1e3, peak > 0 ? total.flops / total.seconds.ours / peak : 0.0,
+          total.seconds.library * 1e3, total.seconds.library / total.seconds.ours, total.seconds.oursBf16 * 1e3,
+          total.seconds.libraryBf16 * 1e3, total.seconds.libraryBf16 / total.seconds.oursBf16);
 }

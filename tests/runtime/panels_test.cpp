@@ -10,18 +10,24 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-class PanelsTest : public testing::TestWithParam<const panels::Kernel *> {
+/// What multiplies bf16, what all else, and the CPU features that they need.
+struct Instructions {
+  const char *name, *needs;
+  const panels::Kernel *bf16, *others;
+};
+
+class PanelsTest : public testing::TestWithParam<Instructions> {
 protected:
   void SetUp() override {
-    if (GetParam() == &panels::avx2Kernel && requireCpuFeatures("avx2,fma,f16c"))
-      GTEST_SKIP() << "no AVX2 here";
+    if (const Error missing = requireCpuFeatures(GetParam().needs))
+      GTEST_SKIP() << missing.message();
   }
   static Multiplication byPanels(const GemmDesc &desc, int threads) {
-    const auto product = panels::Product::plan(desc, threads, *GetParam());
+    const auto product =
+        panels::Product::plan(desc, threads, desc.a.dtype == DType::bf16 ? GetParam().bf16 : GetParam().others);
     return {product->name(), product->scratchBytes(),
             [product](const void *a, const void *b, void *c, const void *bias, void *scratch) {
               product->run(a, b, c, bias, scratch);
-              return Error::success();
             }};
   }
   static void check(const GemmDesc &desc, int threads) { checkProduct(desc, byPanels(desc, threads), threads); }
@@ -31,8 +37,15 @@ protected:
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(instructions, PanelsTest, testing::Values(&panels::sse2Kernel, &panels::avx2Kernel),
-                         [](const auto &info) { return std::string(info.param->name); });
+constexpr const char *avx512 = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c";
+INSTANTIATE_TEST_SUITE_P(
+    instructions, PanelsTest,
+    testing::Values(Instructions{"sse2", "", &panels::sse2Kernel, &panels::sse2Kernel},
+                    Instructions{"avx2", "avx2,fma,f16c", &panels::avx2Kernel, &panels::avx2Kernel},
+                    Instructions{"avx512", avx512, &panels::avx512Kernel, &panels::avx512Kernel},
+                    Instructions{"avx512bf16", "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma,f16c",
+                                 &panels::avx512Bf16Kernel, &panels::avx512Kernel}),
+    [](const auto &info) { return std::string(info.param.name); });
 
 constexpr std::pair<DType, DType> dtypes[] = {{DType::f32, DType::f32},
                                               {DType::bf16, DType::f32},

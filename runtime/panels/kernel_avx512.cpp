@@ -1,0 +1,38 @@
+// Products by AVX-512, widened to f32.
+#include "runtime/panels/kernel.h"
+#include "runtime/panels/vectors.h"
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <immintrin.h>
+#include <type_traits>
+#include <utility>
+
+#define TCC_VECTOR_CODE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")))
+#define TCC_INLINE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c"), always_inline)) inline
+
+namespace tcc::runtime::panels {
+namespace {
+
+#include "runtime/panels/avx512_code.h"
+
+constexpr int64_t packedDepth = 1;
+
+TCC_INLINE Vector multiplyPacked(Vector a, Vector b, Vector c) {
+  return multiplyAdd(a, b, c);
+}
+template <typename T>
+TCC_INLINE Vector joinPacked(const T *const *lines, int64_t at) {
+  return joinFours(lines, at);
+}
+
+#include "runtime/panels/vector_code.h"
+
+#include "runtime/panels/few_rows_code.h"
+
+} // namespace
+
+const Kernel avx512Kernel{"avx512",           blockRows, blockColumns, packedDepth, pack<blockRows>,
+                          pack<blockColumns>, multiply,  multiplyFew,  widen};
+
+} // namespace tcc::runtime::panels
