@@ -215,7 +215,10 @@ measure() { # NAME
     echo "no end within $own s" >>"$work/log.txt"
   fi
   case $status in
-  0) if [ -s "$work/value" ]; then keep "$name" ok "$took" "$(cat "$work/value")"; else keep "$name" ok "$took" "$(last_line "$work/log.txt")"; fi ;;
+  0)
+    [ -s "$work/value" ] || last_line "$work/log.txt" >"$work/value"
+    keep "$name" ok "$took" "$(cat "$work/value")"
+    ;;
   77) rm -rf "$work"; skipped[$name]=1 ;;
   129 | 130 | 137 | 143)
     if ((took < limit)) && [ "$(grep -c "^$name	.*	a signal	" "$results/cuts.tsv")" -lt 2 ]; then
