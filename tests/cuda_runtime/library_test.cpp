@@ -5,7 +5,10 @@
 #include "runtime/device/cuda/nvrtc.h"
 
 #include <cstdlib>
+#include <dlfcn.h>
+#include <filesystem>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 using namespace tcc::runtime;
 using namespace tcc::runtime::cuda;
@@ -69,6 +72,17 @@ TEST(CudaLibrary, AFolderInTheVariableIsSearched) {
   EXPECT_EQ(library.path(), FAKE_DRIVER);
   EXPECT_EQ(library.find("noSuchFunction"), nullptr);
   unsetenv("FAKE_FOLDER");
+}
+
+// A library whose last handle is gone is still there: its threads and contexts may be at work. The stand-in's file is
+// copied, so that nothing else holds it.
+TEST(CudaLibrary, StaysToTheProcessEnd) {
+  const std::string copy = testing::TempDir() + "/tcc_kept_" + std::to_string(getpid()) + ".so";
+  std::filesystem::copy_file(FAKE_DRIVER, copy, std::filesystem::copy_options::overwrite_existing);
+  EXPECT_EQ(dlopen(copy.c_str(), RTLD_NOW | RTLD_NOLOAD), nullptr);
+  Library::open({"the stand-in", "", {copy}, {}, ""});
+  EXPECT_NE(dlopen(copy.c_str(), RTLD_NOW | RTLD_NOLOAD), nullptr);
+  std::filesystem::remove(copy);
 }
 
 TEST(CudaLibrary, WheelFoldersOfTheVirtualEnvironmentAreSearched) {

@@ -52,24 +52,10 @@ std::vector<std::string> candidates(const LibrarySearch &search) {
 
 } // namespace
 
-Library::Library(Library &&other) noexcept
-    : handle(std::exchange(other.handle, nullptr)), filePath(std::move(other.filePath)) {}
-
-Library &Library::operator=(Library &&other) noexcept {
-  std::swap(handle, other.handle);
-  std::swap(filePath, other.filePath);
-  return *this;
-}
-
-Library::~Library() {
-  if (handle)
-    dlclose(handle);
-}
-
 Library Library::open(const LibrarySearch &search) {
   std::string reasons;
   for (const std::string &file : candidates(search)) {
-    if (void *handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    if (void *handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) {
       Library library;
       library.handle = handle;
       library.filePath = file;

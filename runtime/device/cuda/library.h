@@ -29,16 +29,10 @@ struct LibrarySearch {
   std::string install;
 };
 
-/// Owns a dlopen handle for the life of the process's use of it.
+/// An open library. It stays in the process to its end: threads, handlers and contexts that it has made may outlive
+/// whatever asked for it.
 class Library {
 public:
-  Library() = default;
-  Library(const Library &) = delete;
-  Library &operator=(const Library &) = delete;
-  Library(Library &&other) noexcept;
-  Library &operator=(Library &&other) noexcept;
-  ~Library();
-
   /// Opens the first candidate that loads; throws CudaError with every reason and the install line.
   static Library open(const LibrarySearch &search);
 
