@@ -134,7 +134,7 @@ runtime::Expected<std::vector<std::string>> compileModules(llvm::ArrayRef<Kernel
   try {
     Nvrtc nvrtc = Nvrtc::open();
     if (!nvrtc.supports(architecture))
-      return runtime::Error("this NVRTC (" + nvrtc.path() + ") does not know the architecture '" + architecture + "'");
+      return runtime::Error(nvrtc.unknown(architecture));
     Compilation compilation(nvrtc, kind);
     for (auto [number, module] : llvm::enumerate(moduleTexts(kernels)))
       compilation.add(requestFor(module, number, architecture));

@@ -95,8 +95,7 @@ Expected<Artefact> compileTest(const Device &device) {
     request.refuseFindings = false; // of a build without optimisation
     const runtime::cuda::Nvrtc nvrtc = runtime::cuda::Nvrtc::open();
     if (!nvrtc.supports(request.architecture))
-      return Error("this NVRTC (" + nvrtc.path() + ") does not know the device's architecture " + request.architecture +
-                   "; a newer CUDA toolkit does");
+      return Error(nvrtc.unknown(request.architecture) + "; a newer one may know the device's");
     const std::vector<char> cubin = nvrtc.compile(request).cubin;
     return Artefact{{{target, {}, testPlan(), {std::string(cubin.begin(), cubin.end())}}}, {}};
   } catch (const CudaError &error) {

@@ -20,11 +20,8 @@ public:
     os << "for NVIDIA GPUs (not needed for the CPU):\n";
     lookAt("driver", "runs kernels", [&] {
       const auto driver = runtime::cuda::Driver::open();
-      int version = 0;
-      driver.check(driver.driverGetVersion(&version), "reading the driver's version");
       driver.check(driver.deviceGetCount(&devices), "counting GPUs");
-      return driver.library.path() + ", for CUDA " + std::to_string(version / 1000) + "." +
-             std::to_string(version % 1000 / 10);
+      return driver.library.path() + ", for CUDA " + runtime::cuda::versionText(driver.version());
     });
     lookAt("NVRTC", "compiles kernels", [&] {
       nvrtc.emplace(runtime::cuda::Nvrtc::open());
@@ -81,7 +78,7 @@ private:
       return;
     const bool known = nvrtc->supports(architecture);
     row(known, "architecture",
-        architecture + (known ? "" : ", which this NVRTC does not know: install the CUDA toolkit, 12.8 or later"));
+        known ? architecture : architecture + ": " + nvrtc->unknown(architecture) + "; a newer one may");
     if (!known || !hasProducts)
       return;
     auto device = runtime::cuda::openStepDevice({.ordinal = ordinal});

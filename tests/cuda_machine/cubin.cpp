@@ -8,7 +8,7 @@
 namespace tcc::machine {
 namespace {
 
-constexpr char magic[] = "tcc emulated cubin 1";
+constexpr char magic[] = "tcc emulated cubin 2";
 
 /// FNV-1a: a damaged artefact must not load.
 std::uint64_t checksum(const std::string &text) {
@@ -22,8 +22,9 @@ std::uint64_t checksum(const std::string &text) {
 
 std::vector<char> encodeCubin(const Cubin &cubin) {
   char header[128];
-  int length = std::snprintf(header, sizeof header, "%s %s %zu %016llx\n", magic, cubin.architecture.c_str(),
-                             cubin.text.size(), static_cast<unsigned long long>(checksum(cubin.text)));
+  int length =
+      std::snprintf(header, sizeof header, "%s %d %s %zu %016llx\n", magic, cubin.version, cubin.architecture.c_str(),
+                    cubin.text.size(), static_cast<unsigned long long>(checksum(cubin.text)));
   std::vector<char> bytes(header, header + length);
   bytes.insert(bytes.end(), cubin.text.begin(), cubin.text.end());
   bytes.push_back('\0');
@@ -34,12 +35,12 @@ Cubin decodeCubin(const char *bytes) {
   char architecture[32];
   std::size_t size = 0;
   unsigned long long sum = 0;
-  int length = 0;
+  int version = 0, length = 0;
   if (std::strncmp(bytes, magic, sizeof magic - 1) != 0 ||
-      std::sscanf(bytes + sizeof magic - 1, " %31s %zu %llx%n", architecture, &size, &sum, &length) != 3)
+      std::sscanf(bytes + sizeof magic - 1, " %d %31s %zu %llx%n", &version, architecture, &size, &sum, &length) != 4)
     throw std::invalid_argument("the image does not begin as this machine's do");
   const char *text = bytes + sizeof magic - 1 + length + 1;
-  Cubin cubin{architecture, std::string(text, strnlen(text, size))};
+  Cubin cubin{architecture, std::string(text, strnlen(text, size)), version};
   if (cubin.text.size() != size || checksum(cubin.text) != sum)
     throw std::invalid_argument("the image is damaged");
   return cubin;
@@ -62,6 +63,10 @@ bool runsOn(const std::string &architecture, int capability) {
   if (architecture.rfind("compute_", 0) == 0)
     return number <= capability;
   return number / 10 == capability / 10 && number <= capability;
+}
+
+bool isTaken(const Cubin &cubin, int driver) {
+  return cubin.isPtx() ? cubin.version <= driver : cubin.version / 1000 <= driver / 1000;
 }
 
 } // namespace tcc::machine

@@ -12,17 +12,21 @@ using namespace tcc::machine;
 
 // --- Start and errors ---------------------------------------------------------------------------------------------
 
+static Settings settingsNow() {
+  try {
+    return currentSettings();
+  } catch (const std::invalid_argument &error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    fail(unknown, error.what());
+  }
+}
+
 EXPORT int cuInit(unsigned flags) {
   return call(__func__, needsNothing, [&](State &state) {
     if (flags)
       fail(invalidValue, "flags of cuInit");
     if (state.primary.empty()) // settings change between runs of a process, not under a context
-      try {
-        state.settings = currentSettings();
-      } catch (const std::invalid_argument &error) {
-        std::fprintf(stderr, "%s\n", error.what());
-        fail(unknown, error.what());
-      }
+      state.settings = settingsNow();
     state.randomState = state.settings.schedule.seed;
     if (state.settings.devices < 1)
       fail(noDevice, "devices=0");
@@ -31,7 +35,8 @@ EXPORT int cuInit(unsigned flags) {
 }
 
 EXPORT int cuDriverGetVersion(int *version) {
-  return call(__func__, needsNothing, [&](State &state) { *version = state.settings.driver; });
+  return call(__func__, needsNothing,
+              [&](State &state) { *version = state.primary.empty() ? settingsNow().driver : state.settings.driver; });
 }
 
 EXPORT int cuGetErrorName(int code, const char **name) {
@@ -208,6 +213,10 @@ static std::shared_ptr<LoadedModule> loadModule(State &state, const char *image)
   } catch (const std::invalid_argument &error) {
     fail(invalidImage, error.what());
   }
+  if (!isTaken(cubin, state.settings.driver))
+    fail(cubin.isPtx() ? unsupportedPtxVersion : invalidImage,
+         "the image is by NVRTC " + std::to_string(cubin.version) + ", newer than the driver, " +
+             std::to_string(state.settings.driver));
   if (!runsOn(cubin.architecture, state.model().capability))
     fail(noBinaryForGpu, "the image is for " + cubin.architecture + ", the device has compute capability " +
                              std::to_string(state.model().capability / 10) + "." +

@@ -1,5 +1,6 @@
 // The driver's stand-in through the runtime's Device: launches, streams, events, memory, lost contexts, several
 // devices.
+#include "runtime/device/cuda/cublaslt.h"
 #include "tests/cuda_machine/machine_test.h"
 #include "tests/cuda_machine/samples.h"
 #include "tests/cuda_machine/stream_hook.h"
@@ -64,6 +65,42 @@ TEST_F(MachineDriver, ImagesOfOtherArchitecturesAreRefused) {
   EXPECT_TRUE(names(error, "the image is for sm_90a, the device has compute capability 8.0: CUDA_ERROR_NO_BINARY"))
       << error;
   EXPECT_TRUE(names(errorOf([&] { device->load(std::string("cubin")); }), "CUDA_ERROR_INVALID_IMAGE"));
+}
+
+// What is compiled on one machine and run on another. On the same one NVRTC is chosen by the driver.
+TEST_F(MachineDriver, CodeOfANewerCudaIsRefusedByName) {
+  const std::string text = tcc::cuda::deviceText(tcc::cuda::Prelude::Portable) + sampleText;
+  auto compiled = [&](const char *settings, const char *architecture) {
+    use(settings);
+    const cuda::CompileResult result = cuda::Nvrtc::open().compile({"sample.cu", text, architecture, {}});
+    return result.cubin.empty() ? std::vector<char>(result.ptx.begin(), result.ptx.end()) : result.cubin;
+  };
+  auto refusal = [&](const char *settings, const std::vector<char> &code) {
+    use(settings);
+    auto device = cuda::Device::open();
+    return errorOf([&] { device->load(code); });
+  };
+  const std::vector<char> cubin12 = compiled("nvrtc=12080", "sm_90a"), cubin13 = compiled("", "sm_90a"),
+                          ptx12 = compiled("nvrtc=12080", "compute_80");
+  EXPECT_EQ(refusal("driver=12040", cubin12), "no error");
+  EXPECT_EQ(refusal("driver=12080", ptx12), "no error");
+  EXPECT_EQ(refusal("", ptx12), "no error");
+  const std::string newer = refusal("driver=12040", cubin13), newerPtx = refusal("driver=12040", ptx12);
+  EXPECT_TRUE(names(newer, "whose driver is for CUDA 12.4 and takes code of CUDA 12 and older")) << newer;
+  EXPECT_TRUE(names(newer, "CUDA_ERROR_INVALID_IMAGE")) << newer;
+  EXPECT_TRUE(names(newerPtx, "whose driver is for CUDA 12.4 and takes PTX of CUDA 12.4 and older")) << newerPtx;
+  EXPECT_TRUE(names(newerPtx, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION")) << newerPtx;
+}
+
+TEST_F(MachineDriver, LibrariesThatAreTooNewForTheDriverAreRefusedBeforeTheyAreUsed) {
+  use("driver=12040");
+  EXPECT_TRUE(names(errorOf([] { cuda::Nvrtc::open(); }), "takes code of CUDA 12 and older"));
+  EXPECT_TRUE(names(errorOf([] { cuda::CublasLt::open(); }), "takes code of CUDA 12 and older"));
+  use("driver=12040,nvrtc=12080");
+  EXPECT_EQ(errorOf([] { Loaded loaded; }), "no error");
+  setenv("TCC_CUBLASLT_VERSION", "120805", 1);
+  EXPECT_EQ(errorOf([] { cuda::CublasLt::open(); }), "no error");
+  unsetenv("TCC_CUBLASLT_VERSION");
 }
 
 /// b on one stream follows a on another. `ordered`: by an event.

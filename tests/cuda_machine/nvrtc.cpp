@@ -7,7 +7,6 @@
 #include "tests/cuda_machine/settings.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
@@ -30,7 +29,20 @@ enum Status : int {
   internalError = 11,
 };
 
-constexpr std::array supported = {80, 86, 87, 89, 90, 100, 103, 120};
+/// As releases of NVRTC list them.
+std::vector<int> supported() {
+  const int version = currentSettings().nvrtc;
+  if (version >= 13000)
+    return {75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121};
+  std::vector<int> numbers = {50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90};
+  if (version >= 12080)
+    numbers.insert(numbers.end(), {100, 101, 120});
+  if (version >= 12090)
+    numbers.insert(numbers.end(), {103, 121});
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
 constexpr const char *kernelMarker = "#line 1 \"kernel.cu\"\n";
 
 struct Program {
@@ -60,8 +72,12 @@ bool readOption(const std::string &option, Options &options, std::string &log) {
     if (startsWith(option, form)) {
       options.architecture = option.substr(std::strlen(form));
       int number = architectureNumber(options.architecture);
-      bool known = std::find(supported.begin(), supported.end(), number) != supported.end();
-      if (known && !(number < 90 && std::isalpha(static_cast<unsigned char>(options.architecture.back()))))
+      const std::vector<int> numbers = supported();
+      bool known = std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+      const char variant = options.architecture.back();
+      known = known && (variant != 'a' || number >= 90) &&
+              (variant != 'f' || (number >= 100 && currentSettings().nvrtc >= 12090));
+      if (known)
         return true;
       log += "nvrtc: error: invalid value for --gpu-architecture (-arch): " + options.architecture + "\n";
       return false;
@@ -224,9 +240,10 @@ int compile(Program &program, const std::vector<std::string> &given) {
     return compilationError;
   }
   std::string number = options.architecture.substr(options.architecture.find('_') + 1);
-  program.ptx = encodeCubin({"compute_" + number, text});
+  const int version = currentSettings().nvrtc;
+  program.ptx = encodeCubin({"compute_" + number, text, version});
   if (startsWith(options.architecture, "sm_")) {
-    program.cubin = encodeCubin({options.architecture, text});
+    program.cubin = encodeCubin({options.architecture, text, version});
     if (options.verbose)
       program.log += assemblerLog(tcc::emulator::kernelNames(kernels), options.architecture);
   }
@@ -251,8 +268,8 @@ int give(const Bytes &bytes, char *to) {
 
 EXPORT int nvrtcVersion(int *major, int *minor) {
   CALL(internalError);
-  *major = 13;
-  *minor = 0;
+  *major = currentSettings().nvrtc / 1000;
+  *minor = currentSettings().nvrtc % 1000 / 10;
   return success;
 }
 
@@ -274,13 +291,14 @@ EXPORT const char *nvrtcGetErrorString(int status) {
 
 EXPORT int nvrtcGetNumSupportedArchs(int *count) {
   CALL(internalError);
-  *count = static_cast<int>(supported.size());
+  *count = static_cast<int>(supported().size());
   return success;
 }
 
 EXPORT int nvrtcGetSupportedArchs(int *architectures) {
   CALL(internalError);
-  std::copy(supported.begin(), supported.end(), architectures);
+  const std::vector<int> numbers = supported();
+  std::copy(numbers.begin(), numbers.end(), architectures);
   return success;
 }
 

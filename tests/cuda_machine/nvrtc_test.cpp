@@ -54,8 +54,9 @@ TEST_F(MachineNvrtc, OptionsAreKnownOrRefused) {
   EXPECT_EQ(errorFor(text, "sm_80", {"-DANSWER=42", "--fmad=false"}), "no error");
   EXPECT_EQ(errorFor("#define ANSWER 7\n" + text, "sm_80"), "no error");
   EXPECT_TRUE(names(errorFor(text, "sm_80", {"--fast"}), "unrecognized option --fast"));
-  EXPECT_TRUE(names(errorFor(text, "sm_70"), "invalid value for --gpu-architecture (-arch): sm_70"));
-  EXPECT_TRUE(names(errorFor(text, "sm_80a"), "invalid value for --gpu-architecture"));
+  EXPECT_TRUE(names(errorFor(text, "sm_70"), "does not know the architecture `sm_70`"));
+  EXPECT_TRUE(names(errorFor(text, "sm_80a"), "does not know the architecture `sm_80a`"));
+  EXPECT_TRUE(names(errorFor(text, "sm_80", {"-arch=sm_70"}), "invalid value for --gpu-architecture (-arch): sm_70"));
   EXPECT_TRUE(names(errorFor("__global__ void k() {}", "sm_80"), "behind the device prelude"));
 }
 
@@ -70,6 +71,30 @@ TEST_F(MachineNvrtc, TextsCompileSideBySide) {
   for (std::size_t i = 0; i < results.size(); ++i)
     EXPECT_EQ(results[i].error.empty(), i != 2) << results[i].error;
   EXPECT_EQ(counters().compilations, 3u);
+}
+
+TEST_F(MachineNvrtc, EachReleaseHasItsArchitectures) {
+  struct Case {
+    const char *release;
+    std::vector<std::string> known, unknown;
+  };
+  const std::string text = deviceText(Prelude::Portable) + "KERNEL(k, 32, 1)(int *out) {\n  out[0] = 1;\n}\n";
+  for (const Case &each : {Case{"nvrtc=12060", {"sm_70", "sm_80", "sm_90a"}, {"sm_80a", "sm_100a", "sm_120"}},
+                           {"nvrtc=12080", {"sm_70", "sm_100a", "sm_120a"}, {"sm_100f", "sm_103a", "sm_110"}},
+                           {"nvrtc=12090", {"sm_100f", "sm_103a"}, {"sm_90f", "sm_88"}},
+                           {"nvrtc=13000", {"sm_88", "sm_110", "compute_120f"}, {"sm_70", "compute_70", "sm_90f"}}}) {
+    use(each.release);
+    const cuda::Nvrtc nvrtc = cuda::Nvrtc::open();
+    for (const std::string &architecture : each.known) {
+      EXPECT_TRUE(nvrtc.supports(architecture)) << architecture << " by " << each.release;
+      EXPECT_EQ(errorFor(text, architecture), "no error");
+    }
+    for (const std::string &architecture : each.unknown) {
+      EXPECT_FALSE(nvrtc.supports(architecture)) << architecture << " by " << each.release;
+      EXPECT_TRUE(
+          names(errorFor(text, architecture), "does not know the architecture `" + architecture + "`; it knows"));
+    }
+  }
 }
 
 TEST(MachineCubin, RunsWhereADeviceWouldTakeIt) {
@@ -92,9 +117,27 @@ TEST(MachineCubin, RunsWhereADeviceWouldTakeIt) {
     EXPECT_EQ(runsOn(c.architecture, c.capability), c.runs) << c.architecture << " on " << c.capability;
 }
 
+TEST(MachineCubin, IsTakenByADriverOfItsMajorVersionAndPtxByOneAsNew) {
+  struct Case {
+    const char *architecture;
+    int version, driver;
+    bool isTaken;
+  };
+  for (Case c : {Case{"sm_90a", 12080, 12000, true},
+                 {"sm_90a", 12080, 13000, true},
+                 {"sm_90a", 13000, 12090, false},
+                 {"compute_90", 12080, 12080, true},
+                 {"compute_90", 12080, 12040, false},
+                 {"compute_90", 12080, 13000, true},
+                 {"compute_90", 13000, 12090, false}})
+    EXPECT_EQ(isTaken({c.architecture, "", c.version}, c.driver), c.isTaken)
+        << c.architecture << " by " << c.version << " on " << c.driver;
+}
+
 TEST(MachineCubin, DamageIsFoundOut) {
   std::vector<char> bytes = encodeCubin({"sm_80", "KERNEL(k, 32, 1)() {}"});
   EXPECT_EQ(decodeCubin(bytes.data()).text, "KERNEL(k, 32, 1)() {}");
+  EXPECT_EQ(decodeCubin(encodeCubin({"sm_80", "", 12080}).data()).version, 12080);
   bytes[bytes.size() - 5] ^= 1;
   EXPECT_THROW(decodeCubin(bytes.data()), std::invalid_argument);
   EXPECT_THROW(decodeCubin("\177ELF"), std::invalid_argument);

@@ -62,6 +62,8 @@ bool setValue(Settings &settings, const std::string &word) {
     settings.memory = value;
   else if (name == "driver")
     settings.driver = static_cast<int>(value);
+  else if (name == "nvrtc")
+    settings.nvrtc = static_cast<int>(value);
   else if (name == "seed")
     settings.schedule.seed = value;
   else if (name == "noise")

@@ -28,12 +28,14 @@ struct Settings {
   std::size_t memory = 0;
   /// What cuDriverGetVersion tells.
   int driver = 13000;
+  /// NVRTC's version, written as the driver's.
+  int nvrtc = 13000;
 };
 
 /// Words: late, early, random (streams); forward, reverse, shuffled (blocks, warps, lanes); late-copies, early-copies,
 /// random-copies (cp.async, TMA, wgmma); checked, unchecked, plain; a100, h200; stale-maps; devices=N, memory=BYTES,
-/// driver=VERSION, seed=N, noise=ULP. Later words win. Throws std::invalid_argument for any other, and for "checked"
-/// with "plain".
+/// driver=VERSION, nvrtc=VERSION, seed=N, noise=ULP. Later words win. Throws std::invalid_argument for any other, and
+/// for "checked" with "plain".
 Settings parseSettings(const std::string &words);
 
 /// What TCC_CUDA_MACHINE says now.

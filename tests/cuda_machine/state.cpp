@@ -25,6 +25,8 @@ constexpr std::array errors = {
     ErrorText{invalidImage, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     ErrorText{invalidContext, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     ErrorText{noBinaryForGpu, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for the device"},
+    ErrorText{unsupportedPtxVersion, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+              "the provided PTX was compiled with an unsupported toolchain."},
     ErrorText{invalidHandle, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     ErrorText{illegalState, "CUDA_ERROR_ILLEGAL_STATE", "the operation cannot be performed in the present state"},
     ErrorText{notFound, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},

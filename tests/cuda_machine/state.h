@@ -30,6 +30,7 @@ enum Result : int {
   invalidImage = 200,
   invalidContext = 201,
   noBinaryForGpu = 209,
+  unsupportedPtxVersion = 222,
   invalidHandle = 400,
   illegalState = 401,
   notFound = 500,

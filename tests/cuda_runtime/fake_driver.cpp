@@ -26,6 +26,13 @@ extern "C" FakeState *fakeState() {
   return &state;
 }
 
+static int driverVersion = 13000;
+
+/// What cuDriverGetVersion tells.
+extern "C" int *fakeDriverVersion() {
+  return &driverVersion;
+}
+
 static int outcome(const char *function) {
   if (state.failure == 0 || std::strcmp(function, state.failing) != 0)
     return 0;
@@ -53,7 +60,7 @@ int cuInit(unsigned) {
   return outcome(__func__);
 }
 int cuDriverGetVersion(int *version) {
-  return *version = 13000, 0;
+  return *version = driverVersion, outcome(__func__);
 }
 int cuGetErrorName(int code, const char **name) {
   return *name = code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : nullptr, 0;

@@ -1,5 +1,6 @@
 // Resolves cuBLASLt's functions and names its statuses.
 #include "runtime/device/cuda/cublaslt.h"
+#include "runtime/device/cuda/driver.h"
 
 namespace tcc::runtime::cuda {
 
@@ -30,14 +31,27 @@ const char *meaning(int status) {
 
 } // namespace
 
+namespace {
+
+using VersionFunction = std::size_t (*)();
+
+/// As the driver's version is written: 12080 of 120805.
+int cudaVersionOf(const Library &library) {
+  const auto version = static_cast<int>(reinterpret_cast<VersionFunction>(library.get("cublasLtGetVersion"))());
+  return version / 10000 * 1000 + version % 10000 / 100 * 10;
+}
+
+} // namespace
+
 CublasLt CublasLt::open() {
+  const DriverFit fit;
   LibrarySearch search;
   search.title = "cuBLASLt (NVIDIA's matrix products)";
   search.environment = "TCC_CUBLASLT";
-  search.fileNames = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
+  search.fileNames = fit.fileNames("libcublasLt.so");
   search.folders = toolkitFolders({"cu13/lib", "cublas/lib"});
-  search.install = "`pip install nvidia-cublas` (or nvidia-cublas-cu12 for a driver before 580), or install the CUDA "
-                   "toolkit";
+  search.install = fit.install("nvidia-cublas");
+  search.misfit = [&](const Library &library) { return fit.misfit(cudaVersionOf(library)); };
   CublasLt lt;
   lt.library = Library::open(search);
 #define TCC_RESOLVE(member, symbol, parameters)                                                                        \
@@ -45,7 +59,7 @@ CublasLt CublasLt::open() {
   TCC_CUBLASLT_FUNCTIONS(TCC_RESOLVE)
 #undef TCC_RESOLVE
   lt.checkAlgorithm = reinterpret_cast<AlgorithmCheck>(lt.library.get("cublasLtMatmulAlgoCheck"));
-  lt.versionNumber = reinterpret_cast<std::size_t (*)()>(lt.library.get("cublasLtGetVersion"))();
+  lt.versionNumber = reinterpret_cast<VersionFunction>(lt.library.get("cublasLtGetVersion"))();
   return lt;
 }
 

@@ -154,11 +154,10 @@ std::unique_ptr<Device> Device::open(int ordinal) {
   device->functions = Driver::open();
   const Driver &driver = device->functions;
   constexpr int oldestDriver = 12000;
-  int version = 0;
-  driver.check(driver.driverGetVersion(&version), "reading the driver's version");
+  const int version = driver.version();
   if (version < oldestDriver)
-    throw CudaError("the CUDA driver is for CUDA " + std::to_string(version / 1000) + "." +
-                    std::to_string(version % 1000 / 10) + ": one for 12.0 or later is needed, NVIDIA's 525 or newer");
+    throw CudaError("the CUDA driver is for CUDA " + versionText(version) +
+                    ": one for 12.0 or later is needed, NVIDIA's 525 or newer");
   int count = 0;
   driver.check(driver.deviceGetCount(&count), "counting CUDA devices");
   if (ordinal < 0 || ordinal >= count)
@@ -259,6 +258,18 @@ Event Device::makeEvent(bool timing) const {
   return event;
 }
 
+/// What may be behind a driver's refusal of an image: code that was compiled elsewhere.
+std::string Device::newerCode(Result result) const {
+  constexpr int invalidImage = 200, unsupportedPtxVersion = 222;
+  if (result != invalidImage && result != unsupportedPtxVersion)
+    return "";
+  const int version = functions.version();
+  return ", whose driver is for CUDA " + versionText(version) + " and takes " +
+         (result == invalidImage ? "code of CUDA " + std::to_string(version / 1000)
+                                 : "PTX of CUDA " + versionText(version)) +
+         " and older";
+}
+
 Module Device::load(std::span<const char> cubin) const {
   constexpr int errorLogBuffer = 5;
   constexpr int errorLogSize = 6;
@@ -268,7 +279,8 @@ Module Device::load(std::span<const char> cubin) const {
   ModuleHandle handle = nullptr;
   Result result = functions.moduleLoad(&handle, cubin.data(), 2, options, values);
   if (result != 0)
-    functions.check(result, "loading a module on " + deviceName + (log[0] ? std::string(": ") + log : ""));
+    functions.check(result,
+                    "loading a module on " + deviceName + newerCode(result) + (log[0] ? std::string(": ") + log : ""));
   Module module;
   module.driver = &functions;
   module.module = Owned<ModuleHandle>(handle, functions.moduleUnload);

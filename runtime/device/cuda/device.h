@@ -188,6 +188,7 @@ public:
 
 private:
   Device() = default;
+  std::string newerCode(Result result) const;
   Driver functions;
   DeviceOrdinal ordinal = 0;
   ContextHandle context = nullptr;

@@ -1,5 +1,7 @@
-// Resolves the driver's functions and turns its error codes into text.
+// Resolves the driver's functions, turns its error codes into text, and says which libraries fit it.
 #include "runtime/device/cuda/driver.h"
+
+#include <algorithm>
 
 namespace tcc::runtime::cuda {
 
@@ -28,7 +30,53 @@ bool Driver::isInstalled() {
   }
 }
 
-Driver Driver::open() {
+std::optional<int> Driver::installedVersion() {
+  if (!isInstalled())
+    return std::nullopt;
+  return resolved().version();
+}
+
+int Driver::version() const {
+  int version = 0;
+  check(driverGetVersion(&version), "reading the driver's version");
+  return version;
+}
+
+std::string versionText(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+constexpr int oldestMajor = 12, newestMajor = 13; // of the libraries that there are
+
+std::vector<std::string> DriverFit::fileNames(const std::string &name) const {
+  std::vector<std::string> names;
+  const int own = driver ? *driver / 1000 : newestMajor;
+  for (int major = own; major >= oldestMajor; --major)
+    names.push_back(name + "." + std::to_string(major));
+  names.push_back(name);
+  for (int major = std::max(own + 1, oldestMajor); major <= newestMajor; ++major)
+    names.push_back(name + "." + std::to_string(major)); // to say that it does not fit
+  return names;
+}
+
+std::string DriverFit::misfit(int version) const {
+  if (!driver || version / 1000 <= *driver / 1000)
+    return "";
+  return "is of CUDA " + versionText(version) + "; the driver, for CUDA " + versionText(*driver) +
+         ", takes code of CUDA " + std::to_string(*driver / 1000) + " and older";
+}
+
+std::string DriverFit::install(const std::string &package) const {
+  if (!driver)
+    return "`pip install " + package + "` (or " + package +
+           "-cu12 for a driver before 580), or install the CUDA toolkit, 12.8 or later";
+  if (*driver / 1000 >= newestMajor)
+    return "`pip install " + package + "`, or install the CUDA toolkit";
+  return "`pip install " + package +
+         "-cu12`, or install the CUDA toolkit 12.8 or 12.9; or update the driver: 580 and newer are for CUDA 13";
+}
+
+Driver Driver::resolved() {
   Driver driver;
   driver.library = Library::open(driverSearch());
 #define TCC_RESOLVE(member, symbol, parameters)                                                                        \
@@ -36,6 +84,11 @@ Driver Driver::open() {
   TCC_CUDA_DRIVER_FUNCTIONS(TCC_RESOLVE)
 #undef TCC_RESOLVE
   driver.encodeTensorMap = reinterpret_cast<EncodeTensorMap>(driver.library.find("cuTensorMapEncodeTiled"));
+  return driver;
+}
+
+Driver Driver::open() {
+  Driver driver = resolved();
   driver.check(driver.init(0), "starting the CUDA driver");
   return driver;
 }

@@ -6,7 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace tcc::runtime::cuda {
 
@@ -137,6 +139,10 @@ struct Driver {
   static Driver open();
   /// Whether there is a driver's library; it may still find no device.
   static bool isInstalled();
+  /// The version of a driver that need not be started; nothing where there is none. Throws CudaError.
+  static std::optional<int> installedVersion();
+  /// The CUDA that the driver is for: 1000·major + 10·minor.
+  int version() const;
 
   /// Throws CudaError "doing: NAME (text)", with the code, unless `result` is 0.
   void check(Result result, const std::string &doing) const;
@@ -146,6 +152,27 @@ struct Driver {
 #define TCC_DECLARE(member, symbol, parameters) Result(*member) parameters = nullptr;
   TCC_CUDA_DRIVER_FUNCTIONS(TCC_DECLARE)
 #undef TCC_DECLARE
+
+private:
+  static Driver resolved();
+};
+
+/// "12.4" of 12040.
+std::string versionText(int version);
+
+/// NVRTC and cuBLASLt follow the driver. It takes code of its own major version and older ones, whatever the minor
+/// ones are; so `name` with the driver's major version is looked for first, then older ones, then any. Without a driver
+/// the newest is first, and all fit.
+struct DriverFit {
+  explicit DriverFit(std::optional<int> driver = Driver::installedVersion()) : driver(driver) {}
+  /// "libnvrtc.so" → "libnvrtc.so.12", "libnvrtc.so", "libnvrtc.so.13" for a driver of 12.x.
+  std::vector<std::string> fileNames(const std::string &name) const;
+  /// Why a library of `version` (as the driver's) does not fit, or an empty text.
+  std::string misfit(int version) const;
+  /// How to get the package that fits: "nvidia-cuda-nvrtc" → "`pip install nvidia-cuda-nvrtc-cu12`, …".
+  std::string install(const std::string &package) const;
+
+  std::optional<int> driver;
 };
 
 } // namespace tcc::runtime::cuda

@@ -41,30 +41,40 @@ std::vector<std::string> candidates(const LibrarySearch &search) {
       files.push_back((fs::path(given) / name).string());
     return files;
   }
-  for (const std::string &folder : search.folders)
-    for (const std::string &name : search.fileNames)
+  for (const std::string &name : search.fileNames) {
+    for (const std::string &folder : search.folders)
       if (fs::path file = fs::path(folder) / name; fs::exists(file, error))
         files.push_back(file.string());
-  // Last, the loader's own search path: LD_LIBRARY_PATH, ld.so.conf.
-  files.insert(files.end(), search.fileNames.begin(), search.fileNames.end());
+    files.push_back(name); // last, the loader's own search path: LD_LIBRARY_PATH, ld.so.conf
+  }
   return files;
 }
 
 } // namespace
 
 Library Library::open(const LibrarySearch &search) {
-  std::string reasons;
+  std::string reasons, misfits;
+  std::vector<void *> seen; // a file may have several names
   for (const std::string &file : candidates(search)) {
-    if (void *handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) {
-      Library library;
-      library.handle = handle;
-      library.filePath = file;
-      return library;
+    Library library;
+    library.filePath = file;
+    library.handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!library.handle) {
+      const char *reason = dlerror();
+      reasons += "\n  tried " + file + ": " + (reason ? reason : "unknown reason");
+      continue;
     }
-    const char *reason = dlerror();
-    reasons += "\n  tried " + file + ": " + (reason ? reason : "unknown reason");
+    if (std::find(seen.begin(), seen.end(), library.handle) != seen.end())
+      continue;
+    seen.push_back(library.handle);
+    const std::string misfit = search.misfit ? search.misfit(library) : "";
+    if (misfit.empty())
+      return library;
+    misfits += "\n  " + file + " " + misfit;
   }
-  std::string text = search.title + " could not be opened" + reasons + "\n  to get it: " + search.install;
+  const bool found = !misfits.empty();
+  std::string text = search.title + (found ? " does not fit" + misfits : " could not be opened" + reasons) +
+                     (found ? "\n  to get one that does: " : "\n  to get it: ") + search.install;
   if (!search.environment.empty())
     text += "\n  or set " + search.environment + " to the library's file or folder";
   throw CudaError(text);

@@ -2,6 +2,7 @@
 // variable; out: an open library, or one text that says what was tried and how to install it.
 #pragma once
 
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -19,21 +20,26 @@ private:
   int resultCode;
 };
 
-/// What to look for. `environment` names a variable that holds a file or a folder and, when set, is the only place
-/// tried. `install` is the line that a user can paste.
+class Library;
+
+/// What to look for: the first of `fileNames` anywhere before the second. `environment` names a variable that holds a
+/// file or a folder and, when set, is the only place tried. `install` is the line that a user can paste.
 struct LibrarySearch {
   std::string title;
   std::string environment;
   std::vector<std::string> fileNames;
   std::vector<std::string> folders;
   std::string install;
+  /// Why a library that has been opened is not taken, or an empty text; then the search goes on.
+  std::function<std::string(const Library &)> misfit = {};
 };
 
 /// An open library. It stays in the process to its end: threads, handlers and contexts that it has made may outlive
 /// whatever asked for it.
 class Library {
 public:
-  /// Opens the first candidate that loads; throws CudaError with every reason and the install line.
+  /// Opens the first candidate that loads and fits; throws CudaError with the install line and every reason, or where
+  /// there are libraries that do not fit with theirs alone.
   static Library open(const LibrarySearch &search);
 
   /// The address of `name`, or null.

@@ -1,10 +1,11 @@
 // One NVRTC program a request, requests drawn by worker threads from a shared counter.
 #include "runtime/device/cuda/nvrtc.h"
+#include "runtime/device/cuda/driver.h"
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <chrono>
-#include <cstdlib>
 #include <numeric>
 #include <sys/stat.h>
 #include <thread>
@@ -20,19 +21,42 @@ void resolve(const Library &library, Function &function, const char *symbol) {
 
 } // namespace
 
+namespace {
+
+using IntFunction = int (*)(int *);
+using VersionFunction = int (*)(int *major, int *minor);
+
+/// As the driver's version is written: 12080 of 12.8.
+int cudaVersionOf(const Library &library) {
+  int major = 0, minor = 0;
+  if (reinterpret_cast<VersionFunction>(library.get("nvrtcVersion"))(&major, &minor) != 0)
+    throw CudaError(library.path() + " does not tell its version");
+  return 1000 * major + 10 * minor;
+}
+
+std::vector<int> knownArchitectures(const Library &library) {
+  int count = 0;
+  const bool told = reinterpret_cast<IntFunction>(library.get("nvrtcGetNumSupportedArchs"))(&count) == 0;
+  std::vector<int> known(static_cast<std::size_t>(std::max(count, 0)));
+  if (!told || reinterpret_cast<IntFunction>(library.get("nvrtcGetSupportedArchs"))(known.data()) != 0)
+    throw CudaError(library.path() + " does not tell its architectures");
+  return known;
+}
+
+} // namespace
+
 Nvrtc Nvrtc::open() {
+  const DriverFit fit;
   LibrarySearch search;
   search.title = "NVRTC (NVIDIA's run-time compiler)";
   search.environment = "TCC_NVRTC";
-  search.fileNames = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+  search.fileNames = fit.fileNames("libnvrtc.so");
   search.folders = toolkitFolders({"cu13/lib", "cuda_nvrtc/lib"});
-  search.install =
-      "`pip install nvidia-cuda-nvrtc` (or nvidia-cuda-nvrtc-cu12 for a driver before 580), or install the "
-      "CUDA toolkit, 12.8 or later";
+  search.install = fit.install("nvidia-cuda-nvrtc");
+  search.misfit = [&](const Library &library) { return fit.misfit(cudaVersionOf(library)); };
   Nvrtc nvrtc;
   nvrtc.library = Library::open(search);
   const Library &library = nvrtc.library;
-  resolve(library, nvrtc.nvrtcVersion, "nvrtcVersion");
   resolve(library, nvrtc.createProgram, "nvrtcCreateProgram");
   resolve(library, nvrtc.destroyProgram, "nvrtcDestroyProgram");
   resolve(library, nvrtc.compileProgram, "nvrtcCompileProgram");
@@ -43,11 +67,9 @@ Nvrtc Nvrtc::open() {
   resolve(library, nvrtc.getPtxSize, "nvrtcGetPTXSize");
   resolve(library, nvrtc.getPtx, "nvrtcGetPTX");
   resolve(library, nvrtc.getErrorString, "nvrtcGetErrorString");
-  int major = 0;
-  int minor = 0;
-  if (nvrtc.nvrtcVersion(&major, &minor) != 0)
-    throw CudaError(library.path() + " does not tell its version");
-  nvrtc.versionNumber = 1000 * major + minor;
+  const int version = cudaVersionOf(library);
+  nvrtc.versionNumber = version / 1000 * 1000 + version % 1000 / 10;
+  nvrtc.known = knownArchitectures(library);
   return nvrtc;
 }
 
@@ -59,10 +81,24 @@ std::string Nvrtc::identity() const {
 }
 
 bool Nvrtc::supports(const std::string &architecture) const {
-  const std::size_t digits = architecture.find('_') + 1;
-  if (std::atoi(architecture.c_str() + digits) >= 100)
-    return versionNumber >= 12008;
-  return true;
+  std::string_view rest = architecture;
+  const bool isArchitecture = rest.starts_with("sm_") || rest.starts_with("compute_");
+  rest.remove_prefix(isArchitecture ? rest.find('_') + 1 : rest.size());
+  int number = 0;
+  const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+  rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+  const bool hasVariant = rest.empty() || (rest == "a" && number >= 90) ||
+                          (rest == "f" && number >= 100 && versionNumber >= 12009); // of one device, of its family
+  return failure == std::errc() && hasVariant && std::find(known.begin(), known.end(), number) != known.end();
+}
+
+std::string Nvrtc::unknown(const std::string &architecture) const {
+  std::string text = "this NVRTC, " + std::to_string(versionNumber / 1000) + "." +
+                     std::to_string(versionNumber % 1000) + " (" + path() + "), does not know the architecture `" +
+                     architecture + "`; it knows";
+  for (int number : known)
+    text += (number == known.front() ? " " : ", ") + std::to_string(number);
+  return text;
 }
 
 bool Nvrtc::readCode(Program program, bool isVirtual, CompileResult &result) const {
@@ -96,8 +132,7 @@ CompileResult Nvrtc::tryCompile(const CompileRequest &request) const {
   CompileResult result;
   std::string what = "compiling " + request.name + " for " + request.architecture;
   if (!supports(request.architecture)) {
-    result.error = what + ": NVRTC " + std::to_string(versionNumber / 1000) + "." +
-                   std::to_string(versionNumber % 1000) + " does not know it, 12.8 or later does (" + path() + ")";
+    result.error = what + ": " + unknown(request.architecture);
     return result;
   }
   Program program = nullptr;

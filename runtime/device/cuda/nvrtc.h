@@ -35,8 +35,9 @@ struct CompileResult {
 
 class Nvrtc {
 public:
-  /// Opens NVRTC: TCC_NVRTC (a file or its folder) if set, else /usr/local/cuda*/lib*, else a PyPI wheel's folder, else
-  /// the loader's path. Throws CudaError when none opens, with the reasons and an install line.
+  /// Opens the NVRTC that fits the driver (DriverFit): TCC_NVRTC (a file or its folder) if set, else in
+  /// /usr/local/cuda*/lib*, else a PyPI wheel's folder, else the loader's path. Throws CudaError when there is none,
+  /// with the reasons and an install line. Where nothing is run, without a driver, any NVRTC does.
   static Nvrtc open();
 
   const std::string &path() const { return library.path(); }
@@ -44,8 +45,10 @@ public:
   int version() const { return versionNumber; }
   /// What tells this NVRTC from any other: its version, and its file's path, size and time.
   std::string identity() const;
-  /// Whether this NVRTC knows the architecture (sm_100a needs 12.8).
+  /// Whether this NVRTC has the architecture in its list, and the variant that a letter at the end names.
   bool supports(const std::string &architecture) const;
+  /// "this NVRTC, 12.8 (path), does not know the architecture `sm_103a`; it knows 50, …, 120".
+  std::string unknown(const std::string &architecture) const;
 
   /// Compiles one text; throws CudaError with the log.
   CompileResult compile(const CompileRequest &request) const;
@@ -61,7 +64,7 @@ private:
 
   Library library;
   int versionNumber = 0;
-  int (*nvrtcVersion)(int *, int *) = nullptr;
+  std::vector<int> known; // numbers of architectures
   int (*createProgram)(Program *, const char *, const char *, int, const char *const *, const char *const *) = nullptr;
   int (*destroyProgram)(Program *) = nullptr;
   int (*compileProgram)(Program, int, const char *const *) = nullptr;
