@@ -145,8 +145,9 @@ void orient(Product::Impl &product, const GemmDesc &given) {
 
 std::string keyOf(const Product::Impl &product, const ProductPromise &promise) {
   const GemmDesc &desc = product.desc;
-  return describe(desc) + (desc.bias ? " of " + std::string(name(*desc.bias)) : "") + " aligned " +
-         std::to_string(promise.a) + "," + std::to_string(promise.b) + "," + std::to_string(promise.c) + " workspace " +
+  return describe(desc) + (desc.bias ? " of " + std::string(name(*desc.bias)) : "") +
+         (desc.c.dtype == DType::f32 ? "" : " of f32 parts") + " aligned " + std::to_string(promise.a) + "," +
+         std::to_string(promise.b) + "," + std::to_string(promise.c) + " workspace " +
          std::to_string(promise.workspaceBytes) + " cuBLASLt " + std::to_string(product.session->lt.version()) +
          " on " + product.session->device->name();
 }

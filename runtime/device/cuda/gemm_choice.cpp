@@ -22,18 +22,21 @@ struct PreferenceValue {
   std::size_t bytes;
 };
 
-/// The library's suggestions, best first. Sums that are added up in an order of their own are not asked for.
+/// The library's suggestions, best first. Not asked for: sums that are added up in an order of their own, and parts of
+/// sums that are rounded to 16 bits.
 std::vector<LtHeuristic> suggestions(const Product::Impl &product, const ProductPromise &promise) {
   const CublasLt &lt = product.session->lt;
   void *made = nullptr;
   lt.check(lt.preferenceCreate(&made), "describing what a product may use");
   const Owned<void *> preference(made, lt.preferenceDestroy);
-  for (const PreferenceValue &each : {PreferenceValue{ltPreferWorkspaceBytes, promise.workspaceBytes, 8},
-                                      {ltPreferReductions, ltReduceInComputeType | ltReduceInOutputType, 4},
-                                      {ltPreferAlignmentA, promise.b, 4},
-                                      {ltPreferAlignmentB, promise.a, 4},
-                                      {ltPreferAlignmentC, promise.c, 4},
-                                      {ltPreferAlignmentD, promise.c, 4}})
+  const bool isWide = product.desc.c.dtype == DType::f32;
+  for (const PreferenceValue &each :
+       {PreferenceValue{ltPreferWorkspaceBytes, promise.workspaceBytes, 8},
+        {ltPreferReductions, std::uint64_t(ltReduceInComputeType | (isWide ? ltReduceInOutputType : 0)), 4},
+        {ltPreferAlignmentA, promise.b, 4},
+        {ltPreferAlignmentB, promise.a, 4},
+        {ltPreferAlignmentC, promise.c, 4},
+        {ltPreferAlignmentD, promise.c, 4}})
     lt.check(lt.preferenceSet(made, each.attribute, &each.value, each.bytes), "describing what a product may use");
   std::vector<LtHeuristic> list(mostSuggestions);
   int found = 0;

@@ -15,6 +15,7 @@ struct Kind {
   std::uint64_t workspace;
 };
 constexpr Kind kinds[] = {
+    {66, 28, 4, reductionOutputType, 16, 64 << 10},
     {66, 20, 1, reductionNone, 16, 0},
     {66, 24, 2, reductionComputeType, 16, 64 << 10},
     {67, 20, 1, reductionNone, 16, 4 << 20},

@@ -1,5 +1,5 @@
-// The choices that cublasLtMatmulAlgoGetHeuristic offers. All of them give the same bits, except one that a test may
-// ask for by TCC_CUBLASLT_UNSTABLE.
+// The choices that cublasLtMatmulAlgoGetHeuristic offers. All of them give the same bits, except one that adds up parts
+// in the result's type where that has 16 bits, and one that a test may ask for by TCC_CUBLASLT_UNSTABLE.
 #pragma once
 
 #include "tests/cuda_machine/cublaslt/problem.h"

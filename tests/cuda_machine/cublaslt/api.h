@@ -115,7 +115,13 @@ enum PreferenceAttribute : int {
 enum ConfigAttribute : int { configId = 0, configTile = 1, configSplitK = 2, configReduction = 3 };
 
 /// cublasLtReductionScheme_t.
-enum Reduction : unsigned { reductionNone = 0, reductionInPlace = 1, reductionComputeType = 2, reductionMask = 7 };
+enum Reduction : unsigned {
+  reductionNone = 0,
+  reductionInPlace = 1,
+  reductionComputeType = 2,
+  reductionOutputType = 4,
+  reductionMask = 7
+};
 
 struct Algo {
   std::uint64_t data[8];

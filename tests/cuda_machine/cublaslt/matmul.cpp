@@ -77,6 +77,7 @@ struct Operation {
   float alpha, beta;
   const float *alphaPointer, *betaPointer;
   bool unstable;
+  std::int64_t parts = 1; ///< of k, each rounded to D's type before they are added up
 
   Region biasRegion() const {
     std::int64_t bytes = static_cast<std::int64_t>(bytesOf(problem.d.type));
@@ -232,18 +233,28 @@ void Operation::runBatch(std::int64_t batch, const std::vector<double> &cValues)
     }
 
   constexpr std::int64_t blockRows = 512;
-  std::vector<double> sums(M);
-  for (std::int64_t n = 0; n < N; ++n) {
-    std::fill(sums.begin(), sums.end(), 0.0);
+  std::vector<double> sums(M), partSums(M);
+  auto addTo = [&](std::vector<double> &target, std::int64_t n, std::int64_t begin, std::int64_t end) {
     for (std::int64_t first = 0; first < M; first += blockRows) {
       std::int64_t rows = std::min(blockRows, M - first);
-      double *into = &sums[first];
-      for (std::int64_t k = 0; k < K; ++k) {
+      double *into = &target[first];
+      for (std::int64_t k = begin; k < end; ++k) {
         const double *left = &leftLines[k * M + first];
         double right = rightLines[n * K + k];
         for (std::int64_t m = 0; m < rows; ++m)
           into[m] += left[m] * right;
       }
+    }
+  };
+  for (std::int64_t n = 0; n < N; ++n) {
+    std::fill(sums.begin(), sums.end(), 0.0);
+    if (parts == 1)
+      addTo(sums, n, 0, K);
+    for (std::int64_t part = 0; parts > 1 && part < parts; ++part) {
+      std::fill(partSums.begin(), partSums.end(), 0.0);
+      addTo(partSums, n, K * part / parts, K * (part + 1) / parts);
+      for (std::int64_t m = 0; m < M; ++m)
+        sums[m] += rounded(partSums[m], problem.d.type);
     }
     finishColumn(batch, n, sums.data(), beta != 0.0f ? &cValues[n * M] : nullptr);
   }
@@ -385,6 +396,8 @@ int cublasLtMatmul(Handle handle, Desc desc, const void *alpha, const void *a, L
   if (Status status = checkPointers(*operation, data))
     return status;
   operation->unstable = data.unstable;
+  if (data.reduction == reductionOutputType && operation->problem.d.type != float32)
+    operation->parts = data.splitK;
   return putOnStream(std::move(operation), stream);
 }
 

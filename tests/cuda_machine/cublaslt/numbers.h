@@ -71,4 +71,11 @@ inline void store(void *base, int type, std::int64_t index, float value) {
     static_cast<std::uint16_t *>(base)[index] = type == float16 ? toHalf(value) : toBf16(value);
 }
 
+/// As it is after a store and a load.
+inline double rounded(double value, int type) {
+  std::uint32_t bits = 0;
+  store(&bits, type, 0, static_cast<float>(value));
+  return load(&bits, type, 0);
+}
+
 } // namespace tcc::lt
