@@ -152,12 +152,17 @@ private:
 
 } // namespace
 
-/// What cuBLASLt multiplies by GELU's slopes: 16 bits, and rows of a multiple of eight elements.
-static bool isSlopedProduct(MatmulGeluGradientOp op) {
+/// What cuBLASLt multiplies by GELU's slopes: 16 bits, and rows of a multiple of eight elements, those of operands too.
+static bool isSlopedProduct(MatmulGeluGradientOp op, const ViewLimits &limits) {
   RankedTensorType type = tensorType(op.getX());
   Type element = type.getElementType();
-  return (element.isBF16() || element.isF16()) && type.getNumElements() > 0 && type.getDimSize(1) % 8 == 0 &&
-         tensorType(op.getA()).getDimSize(1) > 0;
+  if ((!element.isBF16() && !element.isF16()) || type.getNumElements() == 0 || type.getDimSize(1) % 8 != 0 ||
+      tensorType(op.getA()).getDimSize(1) == 0)
+    return false;
+  const runtime::GemmDesc desc = gemmDesc(op, limits);
+  return llvm::all_of(ArrayRef{desc.a, desc.b}, [](const runtime::MatrixLayout &operand) {
+    return (operand.columnStride == 1 ? operand.rowStride : operand.columnStride) % 8 == 0;
+  });
 }
 
 TargetModel cudaModel() {
@@ -209,7 +214,7 @@ bool CudaTarget::hasKernel(Operation *op) const {
   if (auto custom = dyn_cast<CustomOp>(op))
     return custom.getCuda().has_value();
   auto product = dyn_cast<MatmulGeluGradientOp>(op);
-  return product ? isSlopedProduct(product) : hasAttentionKernel(op);
+  return product ? isSlopedProduct(product, data.views) : hasAttentionKernel(op);
 }
 
 runtime::Expected<std::vector<std::string>> CudaTarget::emit(ArrayRef<KernelSource> kernels) const {

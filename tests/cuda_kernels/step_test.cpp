@@ -164,13 +164,15 @@ TEST_F(CudaStep, paddingIsNeverSeen) {
     for (std::array<std::optional<int64_t>, 2> padding : {std::array<std::optional<int64_t>, 2>{8, 8}, {64, 0}}) {
       const TrainingRun padded = trained(padding);
       EXPECT_NE(padded.report.find("and 2 more products is computed as 256"), std::string::npos) << padded.report;
-      for (int i = 0; i < steps; ++i) { // sums of another order, which 16 bits round to neighbours now and then
-        EXPECT_NEAR(padded.losses[i], plain.losses[i], 1e-4) << "step " << i + 1;
+      // Sums of another order, which 16 bits round to neighbours now and then. A GPU multiplies by GELU's slopes before
+      // it rounds only where rows are whole 16 bytes.
+      for (int i = 0; i < steps; ++i) {
+        EXPECT_NEAR(padded.losses[i], plain.losses[i], onGpu ? 1e-3 : 1e-4) << "step " << i + 1;
         EXPECT_NEAR(padded.norms[i], plain.norms[i], 2e-3 * plain.norms[i]) << "step " << i + 1;
       }
       ASSERT_EQ(padded.weights.size(), plain.weights.size());
       for (size_t i = 0; i < plain.weights.size(); ++i)
-        ASSERT_NEAR(padded.weights[i], plain.weights[i], 1e-2) << "weight " << i;
+        ASSERT_NEAR(padded.weights[i], plain.weights[i], onGpu ? 2.5e-2 : 1e-2) << "weight " << i;
     }
   }
 }
@@ -201,6 +203,48 @@ TEST_F(CudaStep, bitsDependOnNoStreamScheduleOrCapture) {
   expectSameBits(trainOnMachine(false), captured, "eager, early, threads in reverse");
   use("random,shuffled,seed=3");
   expectSameBits(trainOnMachine(true), captured, "captured, by chance");
+}
+
+// A library that has epilogues only where all is aligned. No product of odd rows is multiplied by GELU's slopes, and a
+// bias is added by a product of its own, captured or not.
+TEST_F(CudaStep, oddRowsNeedNoEpilogueOfTheLibrary) {
+  const Variant variant{runtime::DType::bf16, 0, 10, {0, 0}};
+  use("late,checked");
+  const TrainingRun plain = trainOnMachine(true, variant);
+  setenv("TCC_CUBLASLT_HEURISTICS", "aligned", 1);
+  use("late,checked");
+  expectSameBits(trainOnMachine(true, variant), plain, "no epilogue was used");
+
+  auto logits = [](bool capture) {
+    Parameter w("w", {inputs, 13}), b("b", {13});
+    for (auto [parameter, seed] : {std::pair{&w, 1u}, {&b, 2u}})
+      std::ranges::copy(numbers(static_cast<int64_t>(parameter->data<float>().size()), seed, 1.0f),
+                        parameter->data<float>().begin());
+    runtime::cuda::StepDeviceOptions device;
+    device.capture = capture;
+    FunctionOptions options;
+    options.device = *runtime::cuda::openStepDevice(device);
+    Function forward = compile("logits", [&](Tensor x) { return matmul(x, w) + b; }, options);
+    std::vector<float> all;
+    for (uint32_t run = 0; run < 3; ++run) {
+      Array y = forward(Array::of(numbers(batch * inputs, 10 + run, 1.0f), {batch, inputs}))[0];
+      std::span<const float> values = y.read<float>();
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+  };
+  use("late,checked");
+  const std::vector<float> captured = logits(true);
+  const uint64_t operations = counters().operations;
+  use("early");
+  EXPECT_EQ(logits(false), captured);
+  unsetenv("TCC_CUBLASLT_HEURISTICS");
+  use("late,checked");
+  const std::vector<float> together = logits(true);
+  EXPECT_GT(operations, counters().operations) << "one product did it all";
+  ASSERT_EQ(captured.size(), together.size());
+  for (size_t i = 0; i < together.size(); ++i)
+    EXPECT_NEAR(captured[i], together[i], 1e-5);
 }
 
 // Parts of a sum, tiles and blocks follow from shapes alone: another GPU gives the same bits.

@@ -30,8 +30,8 @@ protected:
     std::filesystem::remove(tuning);
   }
   void TearDown() override {
-    for (const char *variable :
-         {"TCC_CUDA_DRIVER", "TCC_CUBLASLT", "TCC_CUBLASLT_UNSTABLE", "TCC_CUBLASLT_FAIL", "TCC_CUBLASLT_VERSION"})
+    for (const char *variable : {"TCC_CUDA_DRIVER", "TCC_CUBLASLT", "TCC_CUBLASLT_UNSTABLE", "TCC_CUBLASLT_FAIL",
+                                 "TCC_CUBLASLT_VERSION", "TCC_CUBLASLT_HEURISTICS"})
       unsetenv(variable);
     std::filesystem::remove(tuning);
   }
@@ -90,14 +90,15 @@ std::uint32_t alignmentOf(DevicePointer address) {
 /// Runs the product and compares every element with plain loops; what lies between C's rows must stay. `elsewhere`: it
 /// adds to another tensor than C.
 void checkOnce(Products &products, const Device &device, const Stream &stream, const GemmDesc &desc, std::int64_t shift,
-               bool elsewhere) {
+               bool elsewhere, std::int64_t biasShift = 0) {
   SCOPED_TRACE(describe(desc) + " shifted by " + std::to_string(shift) + (elsewhere ? ", addend elsewhere" : ""));
   const GemmExtents extents = *gemmExtents(desc);
   Operand a(device, desc.a, extents.a, shift, 1), b(device, desc.b, extents.b, shift, 2),
       c(device, desc.c, extents.c, shift, 3), addend(device, desc.c, extents.c, shift, 5);
   MatrixLayout row;
   row.dtype = desc.bias.value_or(DType::f32);
-  Operand bias(device, row, extents.bias, 0, 4), aux(device, desc.c, desc.geluGradient ? extents.c : 0, shift, 5);
+  Operand bias(device, row, extents.bias, biasShift, 4),
+      aux(device, desc.c, desc.geluGradient ? extents.c : 0, shift, 5);
   for (std::int64_t i = 0; desc.geluGradient && i < extents.c / byteSize(desc.c.dtype); ++i)
     aux.set(i, static_cast<float>(4 * aux.get(i))); // from slopes of 0 to slopes of 1
   const std::size_t workspaceBytes = 1 << 16;
@@ -106,8 +107,8 @@ void checkOnce(Products &products, const Device &device, const Stream &stream, c
   for (std::int64_t i = 0; i < extents.c / byteSize(desc.c.dtype); ++i)
     before.push_back(c.get(i));
 
-  Product product =
-      products.make(desc, {alignmentOf(a.address), alignmentOf(b.address), alignmentOf(c.address), workspaceBytes});
+  Product product = products.make(desc, {alignmentOf(a.address), alignmentOf(b.address), alignmentOf(c.address),
+                                         workspaceBytes, alignmentOf(bias.address)});
   product.place({a.address, b.address, c.address, desc.bias ? bias.address : 0, workspace.address(),
                  elsewhere ? addend.address : 0, aux.address});
   product.run(stream);
@@ -210,6 +211,70 @@ TEST_F(CudaGemm, EveryLayoutTypeAccumulationAndBias) {
             if (HasFatalFailure())
               return;
           }
+}
+
+/// Products with a bias: types, even and odd strides, batches, added to C or elsewhere.
+std::vector<GemmDesc> biasProducts() {
+  std::vector<GemmDesc> all;
+  for (const auto [operands, result] :
+       {Types{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}, {DType::f16, DType::f16}})
+    for (std::int64_t n : {8, 13, 64})
+      for (std::array<std::int64_t, 2> batch : {std::array<std::int64_t, 2>{1, 1}, {3, 1}, {2, 3}})
+        for (bool accumulate : {false, true}) {
+          GemmDesc desc;
+          desc.batch = batch;
+          desc.m = 9, desc.n = n, desc.k = 24;
+          desc.a = {operands, 24, 1, {batch[1] * 9 * 24, 9 * 24}};
+          desc.b = {operands, n, 1, {0, 0}};
+          desc.c = {result, n, 1, {batch[1] * 9 * n, 9 * n}};
+          desc.accumulate = accumulate;
+          desc.bias = result;
+          all.push_back(desc);
+        }
+  return all;
+}
+
+TEST_F(CudaGemm, ABiasMayStartAnywhere) {
+  Products products(*device, "");
+  for (const GemmDesc &desc : biasProducts())
+    for (std::int64_t shift : {1, 3, 4, 8})
+      checkOnce(products, *device, stream, desc, 0, false, shift);
+}
+
+// Where the library has no algorithm with the bias, the bias is added all the same; where it has one for an aligned
+// bias alone, the bias is copied.
+TEST_F(CudaGemm, ABiasIsAddedWithoutTheLibrarysEpilogue) {
+  for (const std::string heuristics : {"bare", "aligned"}) {
+    setenv("TCC_CUBLASLT_HEURISTICS", heuristics.c_str(), 1);
+    Products products(*device, "");
+    for (const GemmDesc &desc : biasProducts()) {
+      SCOPED_TRACE(heuristics);
+      const bool alone = heuristics == "aligned" && desc.n != 13;
+      EXPECT_EQ(products.make(desc, {}).calls(), alone ? 1u : 2u) << describe(desc);
+      for (std::int64_t shift : {0, 1}) {
+        checkOnce(products, *device, stream, desc, 0, false, shift);
+        if (desc.accumulate)
+          checkOnce(products, *device, stream, desc, 0, true, shift);
+      }
+      if (HasFatalFailure())
+        return;
+    }
+  }
+  { // both products are in the tuning file
+    setenv("TCC_CUBLASLT_HEURISTICS", "bare", 1);
+    Products(*device, tuning).make(biasProducts().front(), {});
+    const std::string first = *readFile(tuning);
+    setenv("TCC_CUBLASLT_UNSTABLE", "all", 1);
+    EXPECT_EQ(errorOf([&] { Products(*device, tuning).make(biasProducts().front(), {}); }), "no error");
+    unsetenv("TCC_CUBLASLT_UNSTABLE");
+    EXPECT_EQ(*readFile(tuning), first);
+  }
+  setenv("TCC_CUBLASLT_HEURISTICS", "none", 1);
+  Products products(*device, "");
+  const GemmDesc desc = biasProducts().front();
+  const std::string error = errorOf([&] { products.make(desc, {16, 16, 16, 0}); });
+  EXPECT_EQ(error, "choosing an algorithm for product " + describe(desc) +
+                       ", operands aligned to 16, 16 and 16 bytes: the library has none");
 }
 
 TEST_F(CudaGemm, BatchesThatJoinThatDoNotAndThatRepeat) {

@@ -22,7 +22,7 @@ const char *meaning(int status) {
     return "execution failed";
   case 14:
     return "internal error";
-  case 15:
+  case ltNotSupported:
     return "not supported: no algorithm for these types, layouts and alignments";
   default:
     return "see cublasStatus_t";

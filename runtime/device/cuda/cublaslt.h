@@ -15,6 +15,9 @@ enum LtCompute : int { ltComputeFloat32 = 68, ltComputeTf32 = 77 };
 enum LtTranspose : int { ltPlain = 0, ltTransposed = 1 };
 enum LtEpilogue : int { ltNoEpilogue = 1, ltBias = 4, ltGeluGradient = 192 };
 
+/// The status of what there is no algorithm for.
+constexpr int ltNotSupported = 15;
+
 enum LtDescAttribute : int {
   ltDescTransposeA = 3,
   ltDescTransposeB = 4,

@@ -4,6 +4,7 @@
 #include "runtime/device/cuda/gemm_parts.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace tcc::runtime::cuda {
 
@@ -147,9 +148,26 @@ std::string keyOf(const Product::Impl &product, const ProductPromise &promise) {
   const GemmDesc &desc = product.desc;
   return describe(desc) + (desc.bias ? " of " + std::string(name(*desc.bias)) : "") +
          (desc.c.dtype == DType::f32 ? "" : " of f32 parts") + " aligned " + std::to_string(promise.a) + "," +
-         std::to_string(promise.b) + "," + std::to_string(promise.c) + " workspace " +
+         std::to_string(promise.b) + "," + std::to_string(promise.c) +
+         (desc.bias ? "," + std::to_string(promise.bias) : "") + " workspace " +
          std::to_string(promise.workspaceBytes) + " cuBLASLt " + std::to_string(product.session->lt.version()) +
          " on " + product.session->device->name();
+}
+
+/// At least `count` ones on the device, at an aligned place.
+std::shared_ptr<Buffer> onesOf(LtSession &session, DType dtype, std::int64_t count) {
+  std::shared_ptr<Buffer> &kept = session.ones[dtype];
+  const auto bytes = static_cast<std::size_t>(count * byteSize(dtype));
+  if (kept && kept->size() >= bytes)
+    return kept;
+  std::vector<std::uint32_t> words((bytes + 3) / 4, std::bit_cast<std::uint32_t>(1.0f));
+  if (dtype != DType::f32)
+    std::fill(words.begin(), words.end(), 0x10001u * (dtype == DType::bf16 ? floatToBf16(1) : floatToF16(1)));
+  auto made = std::make_shared<Buffer>(session.device->allocate(bytes));
+  const Stream stream = session.device->makeStream();
+  stream.copyToDevice(made->address(), words.data(), bytes);
+  stream.synchronize();
+  return kept = std::move(made);
 }
 
 } // namespace
@@ -187,7 +205,16 @@ Product::Product(std::unique_ptr<Impl> impl) : impl(std::move(impl)) {}
 Product::Product(Product &&) noexcept = default;
 Product::~Product() = default;
 
-void Product::place(const ProductPlaces &places) {
+void Product::place(const ProductPlaces &given) {
+  ProductPlaces places = given;
+  if (impl->alignedBias.size() != 0) {
+    impl->biasSource = given.bias;
+    places.bias = impl->alignedBias.address();
+  }
+  if (impl->biasRows) {
+    impl->biasRows->place({impl->ones->address(), places.bias, places.c, 0, places.workspace, places.addend});
+    places.addend = 0;
+  }
   impl->places = places;
   if (impl->swapped)
     std::swap(impl->places.a, impl->places.b);
@@ -200,6 +227,10 @@ void Product::place(const ProductPlaces &places) {
 }
 
 void Product::run(const Stream &stream) const {
+  if (const Buffer &bias = impl->alignedBias; bias.size() != 0)
+    stream.copyOnDevice(bias.address(), impl->biasSource, bias.size());
+  if (impl->biasRows)
+    impl->biasRows->run(stream);
   if (impl->way == Impl::Way::zero)
     impl->fillZero(stream);
   for (const CallOffsets &at : impl->offsets)
@@ -207,7 +238,7 @@ void Product::run(const Stream &stream) const {
 }
 
 std::size_t Product::calls() const {
-  return impl->offsets.size();
+  return impl->offsets.size() + (impl->biasRows ? impl->biasRows->calls() : 0);
 }
 
 struct Products::Impl {
@@ -231,8 +262,47 @@ Products::Products(const Device &device, const std::string &tuningFile) : impl(s
 Products::~Products() = default;
 
 Product Products::make(const GemmDesc &given, const ProductPromise &promised) {
-  if (auto extents = gemmExtents(given); !extents)
+  const auto extents = gemmExtents(given);
+  if (!extents)
     throw CudaError(extents.error().message());
+  if (auto product = tryMake(given, promised))
+    return std::move(*product);
+  constexpr std::uint32_t widestLoad = 16;
+  ProductPromise promise = promised;
+  promise.bias = std::max(promise.bias, widestLoad);
+  if (given.bias)
+    for (auto attempt : {&Products::tryMake, &Products::tryInTwo})
+      if (auto product = (this->*attempt)(given, promise)) {
+        if (promise.bias != promised.bias)
+          product->impl->alignedBias = impl->session->device->allocate(static_cast<std::size_t>(extents->bias));
+        return std::move(*product);
+      }
+  throw CudaError("choosing an algorithm for product " + describe(given) + ", operands aligned to " +
+                  std::to_string(promised.a) + ", " + std::to_string(promised.b) + " and " +
+                  std::to_string(promised.c) + " bytes: the library has none");
+}
+
+// C = ones · bias (+ addend), then C += A · B: a result of 16 bits is rounded once more where there is an addend.
+std::optional<Product> Products::tryInTwo(const GemmDesc &given, const ProductPromise &promise) {
+  GemmDesc rows = given, rest = given;
+  rows.k = 1;
+  rows.a = {given.c.dtype, 1, 1, {}};
+  rows.b = {given.c.dtype, given.n, 1, {}};
+  rows.bias.reset();
+  rest.bias.reset();
+  rest.accumulate = true;
+  ProductPromise ofRows = promise;
+  ofRows.a = 256;
+  ofRows.b = promise.bias;
+  auto first = tryMake(rows, ofRows), second = tryMake(rest, promise);
+  if (!first || !second)
+    return std::nullopt;
+  second->impl->biasRows = std::make_unique<Product>(std::move(*first));
+  second->impl->ones = onesOf(*impl->session, given.c.dtype, given.m);
+  return second;
+}
+
+std::optional<Product> Products::tryMake(const GemmDesc &given, const ProductPromise &promised) {
   auto product = std::make_unique<Product::Impl>();
   product->session = impl->session;
   product->workspaceBytes = promised.workspaceBytes;
@@ -264,13 +334,21 @@ Product Products::make(const GemmDesc &given, const ProductPromise &promised) {
   product->layoutB = makeLayout(lt, desc.a.dtype, b, batches.count, batches.aStride);
   product->layoutC = makeLayout(lt, desc.c.dtype, {false, desc.n, desc.m, desc.m == 1 ? desc.n : c.rowStride},
                                 batches.count, batches.cStride);
+  // The library reads of these addresses how aligned they will be.
+  if (desc.bias)
+    setOperation(lt, product->operation.get(), ltDescBiasPointer, DevicePointer(promise.bias));
+  if (desc.geluGradient)
+    setOperation(lt, product->operation.get(), ltDescAuxPointer, DevicePointer(promise.c));
   const std::string key = keyOf(*product, promise);
   if (const auto known = impl->tuning.find(key); known && isTaken(*product, *known, promise)) {
     product->algorithm = *known;
     return Product(std::move(product));
   }
   impl->tuning.drop(key);
-  auto chosen = impl->tuning.add(key, chooseAlgorithm(*product, promise, impl->tuning.isKept()));
+  const std::optional<Algorithm> choice = chooseAlgorithm(*product, promise, impl->tuning.isKept());
+  if (!choice)
+    return std::nullopt;
+  auto chosen = impl->tuning.add(key, *choice);
   if (!chosen)
     throw CudaError(chosen.error().message());
   product->algorithm = *chosen;

@@ -8,6 +8,7 @@
 #include "runtime/gemm.h"
 
 #include <memory>
+#include <optional>
 
 namespace tcc::runtime::cuda {
 
@@ -18,10 +19,12 @@ struct ProductPlaces {
   DevicePointer aux = 0;    ///< laid out as c and as aligned
 };
 
-/// What the addresses are multiples of, in bytes (a power of two, 256 at most), and the workspace's size.
+/// What the addresses are multiples of, in bytes (a power of two, 256 at most), and the workspace's size. `c` holds for
+/// addend and aux too.
 struct ProductPromise {
   std::uint32_t a = 256, b = 256, c = 256;
   std::size_t workspaceBytes = 0;
+  std::uint32_t bias = 256;
 };
 
 /// One product with its algorithm, ready for its addresses. Equal inputs give equal bits.
@@ -34,7 +37,7 @@ public:
   /// others to the call.
   void place(const ProductPlaces &places);
   void run(const Stream &stream) const;
-  /// Calls of the library in one run: more than one where two batch dims are not one.
+  /// Calls of the library in one run: more than one where two batch dims are not one, or a bias is added apart.
   std::size_t calls() const;
 
   struct Impl;
@@ -55,11 +58,16 @@ public:
 
   /// A product whose addresses keep `promise`. The algorithm is that of the tuning file; otherwise the fastest (with a
   /// tuning file, which gets it before this returns) or the first (without) of the library's suggestions whose two runs
-  /// on the device give equal bits. Throws CudaError naming the product: strides that the library cannot take, a bias
-  /// of another type than C, no algorithm.
+  /// on the device give equal bits. Where the library has none that adds the bias, as for odd strides, the bias is
+  /// copied to aligned memory, or else written to C's rows by a product of its own, to which this one adds. Throws
+  /// CudaError naming the product: strides that the library cannot take, a bias of another type than C, no algorithm.
   Product make(const GemmDesc &desc, const ProductPromise &promise);
 
 private:
+  /// Nothing where the library has no algorithm.
+  std::optional<Product> tryMake(const GemmDesc &desc, const ProductPromise &promise);
+  std::optional<Product> tryInTwo(const GemmDesc &desc, const ProductPromise &promise);
+
   struct Impl;
   std::unique_ptr<Impl> impl;
 };

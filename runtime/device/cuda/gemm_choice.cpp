@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <optional>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -22,8 +21,8 @@ struct PreferenceValue {
   std::size_t bytes;
 };
 
-/// The library's suggestions, best first. Not asked for: sums that are added up in an order of their own, and parts of
-/// sums that are rounded to 16 bits.
+/// The library's suggestions, best first; none where it has no algorithm. Not asked for: sums that are added up in an
+/// order of their own, and parts of sums that are rounded to 16 bits.
 std::vector<LtHeuristic> suggestions(const Product::Impl &product, const ProductPromise &promise) {
   const CublasLt &lt = product.session->lt;
   void *made = nullptr;
@@ -40,18 +39,15 @@ std::vector<LtHeuristic> suggestions(const Product::Impl &product, const Product
     lt.check(lt.preferenceSet(made, each.attribute, &each.value, each.bytes), "describing what a product may use");
   std::vector<LtHeuristic> list(mostSuggestions);
   int found = 0;
-  const std::string doing = "choosing an algorithm for product " + describe(product.desc) + ", operands aligned to " +
-                            std::to_string(promise.a) + ", " + std::to_string(promise.b) + " and " +
-                            std::to_string(promise.c) + " bytes";
-  lt.check(lt.heuristic(product.session->handle.get(), product.operation.get(), product.layoutA.get(),
-                        product.layoutB.get(), product.layoutC.get(), product.layoutC.get(), made, mostSuggestions,
-                        list.data(), &found),
-           doing);
+  const int status =
+      lt.heuristic(product.session->handle.get(), product.operation.get(), product.layoutA.get(), product.layoutB.get(),
+                   product.layoutC.get(), product.layoutC.get(), made, mostSuggestions, list.data(), &found);
+  if (status == ltNotSupported)
+    return {};
+  lt.check(status, "choosing an algorithm for product " + describe(product.desc));
   list.resize(static_cast<std::size_t>(std::clamp(found, 0, mostSuggestions)));
   std::erase_if(
       list, [&](const LtHeuristic &each) { return each.status != 0 || each.workspaceBytes > promise.workspaceBytes; });
-  if (list.empty())
-    throw CudaError(doing + ": the library has none");
   return list;
 }
 
@@ -89,7 +85,7 @@ public:
     places.a = allocate(extents.a, promise.a);
     places.b = allocate(extents.b, promise.b);
     places.c = allocate(extents.c, promise.c);
-    places.bias = allocate(extents.bias, 256);
+    places.bias = allocate(extents.bias, promise.bias);
     places.aux = allocate(one.geluGradient ? extents.c : 0, promise.c);
     places.workspace = allocate(static_cast<std::int64_t>(promise.workspaceBytes), 256);
     resultBytes = static_cast<std::size_t>(extents.c);
@@ -184,8 +180,10 @@ bool isTaken(const Product::Impl &product, const Algorithm &algorithm, const Pro
   return status == 0 && result.workspaceBytes <= promise.workspaceBytes;
 }
 
-Algorithm chooseAlgorithm(const Product::Impl &product, const ProductPromise &promise, bool timed) {
+std::optional<Algorithm> chooseAlgorithm(const Product::Impl &product, const ProductPromise &promise, bool timed) {
   const std::vector<LtHeuristic> list = suggestions(product, promise);
+  if (list.empty())
+    return std::nullopt;
   std::optional<Trial> trial;
   try {
     trial.emplace(product, promise);
@@ -211,7 +209,7 @@ Algorithm chooseAlgorithm(const Product::Impl &product, const ProductPromise &pr
   if (!best)
     throw CudaError("product " + describe(product.desc) + ": none of the library's " + std::to_string(list.size()) +
                     " algorithms gives equal bits twice");
-  return *best;
+  return best;
 }
 
 } // namespace tcc::runtime::cuda

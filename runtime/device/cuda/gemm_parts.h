@@ -3,6 +3,8 @@
 
 #include "runtime/device/cuda/gemm.h"
 
+#include <map>
+#include <optional>
 #include <vector>
 
 namespace tcc::runtime::cuda {
@@ -12,6 +14,7 @@ struct LtSession {
   CublasLt lt;
   Owned<void *> handle;
   const Device *device = nullptr;
+  std::map<DType, std::shared_ptr<Buffer>> ones; ///< for biases that are added apart
 };
 
 /// Byte offsets of one call of a product that takes several.
@@ -32,13 +35,20 @@ struct Product::Impl {
   std::size_t workspaceBytes = 0;
   std::vector<CallOffsets> offsets;
   ProductPlaces places;
+  /// Where the library wants an aligned bias: memory that the bias is copied to first.
+  Buffer alignedBias;
+  DevicePointer biasSource = 0;
+  /// Where the library has no algorithm with the bias: the product that writes bias (and addend) to C, and its ones.
+  std::unique_ptr<Product> biasRows;
+  std::shared_ptr<Buffer> ones;
 
   void runOnce(const Stream &stream, const CallOffsets &at, const ProductPlaces &from, const Algorithm &with) const;
   void fillZero(const Stream &stream) const;
 };
 
-/// The algorithm of a product that has none yet: see Products::make. `timed`: the fastest, not the first.
-Algorithm chooseAlgorithm(const Product::Impl &product, const ProductPromise &promise, bool timed);
+/// The algorithm of a product that has none yet: see Products::make. Nothing where the library suggests none. `timed`:
+/// the fastest, not the first.
+std::optional<Algorithm> chooseAlgorithm(const Product::Impl &product, const ProductPromise &promise, bool timed);
 
 /// Whether the library takes the algorithm for this product.
 bool isTaken(const Product::Impl &product, const Algorithm &algorithm, const ProductPromise &promise);

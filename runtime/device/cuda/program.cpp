@@ -211,6 +211,7 @@ Product StepProgram::prepareProduct(const MatmulCall &call) {
     promise.c = std::min(promise.c, alignmentOf(plan, call.addend));
   if (call.aux != noBuffer)
     promise.c = std::min(promise.c, alignmentOf(plan, call.aux));
+  promise.bias = alignmentOf(plan, call.bias);
   if (call.scratch != noBuffer)
     promise.workspaceBytes = static_cast<std::size_t>(plan.buffers[call.scratch].bytes);
   return session->products->make(call.desc, promise);
