@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <dlfcn.h>
 #include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
+#include <optional>
 #include <unistd.h>
 
 using namespace tcc::runtime;
@@ -85,19 +87,43 @@ TEST(CudaLibrary, StaysToTheProcessEnd) {
   std::filesystem::remove(copy);
 }
 
-TEST(CudaLibrary, WheelFoldersOfTheVirtualEnvironmentAreSearched) {
-  // The folder list depends on what exists, so a tree is made for it.
-  std::string root = testing::TempDir() + "/tcc_wheel_test";
-  std::string wheel = root + "/lib/python3.11/site-packages/nvidia/cuda_nvrtc/lib";
-  ASSERT_EQ(std::system(("mkdir -p " + wheel).c_str()), 0);
-  std::string saved = std::getenv("VIRTUAL_ENV") ? std::getenv("VIRTUAL_ENV") : "";
-  setenv("VIRTUAL_ENV", root.c_str(), 1);
-  std::vector<std::string> folders = toolkitFolders({"cuda_nvrtc/lib"});
-  EXPECT_NE(std::find(folders.begin(), folders.end(), wheel), folders.end());
-  if (saved.empty())
-    unsetenv("VIRTUAL_ENV");
-  else
-    setenv("VIRTUAL_ENV", saved.c_str(), 1);
+/// A variable of the environment with another value for a while.
+class WithVariable {
+public:
+  WithVariable(const char *name, const std::string &value) : name(name) {
+    if (const char *before = std::getenv(name))
+      saved = before;
+    value.empty() ? unsetenv(name) : setenv(name, value.c_str(), 1);
+  }
+  ~WithVariable() { saved ? setenv(name, saved->c_str(), 1) : unsetenv(name); }
+
+private:
+  const char *name;
+  std::optional<std::string> saved;
+};
+
+// The folder list depends on what exists, so a tree is made for it.
+TEST(CudaLibrary, EnvironmentsOfPythonAreSearched) {
+  const std::string root = testing::TempDir() + "tcc_wheel_test_" + std::to_string(getpid());
+  for (const char *each : {"venv", "conda", "path"}) {
+    std::filesystem::create_directories(root + "/" + each + "/lib/python3.11/site-packages/nvidia/cuda_nvrtc/lib");
+    std::filesystem::create_directories(root + "/" + each + "/bin");
+  }
+  std::ofstream(root + "/path/bin/python3") << "#!/bin/sh\n";
+  const WithVariable venv("VIRTUAL_ENV", root + "/venv"), conda("CONDA_PREFIX", root + "/conda"),
+      path("PATH", "/nowhere/bin:" + root + "/conda/lib:" + root + "/path/bin:/usr/bin");
+  const std::vector<std::string> folders = toolkitFolders({"cuda_nvrtc/lib"});
+  auto place = [&](const std::string &folder) {
+    return std::find(folders.begin(), folders.end(), root + folder) - folders.begin();
+  };
+  const std::string wheel = "/lib/python3.11/site-packages/nvidia/cuda_nvrtc/lib";
+  const auto count = static_cast<std::ptrdiff_t>(folders.size());
+  EXPECT_LT(place("/venv" + wheel), place("/conda" + wheel));
+  EXPECT_LT(place("/conda" + wheel), place("/conda/lib"));
+  EXPECT_LT(place("/conda/lib"), place("/path" + wheel));
+  EXPECT_LT(place("/path" + wheel), count) << "beside the python3 of $PATH";
+  EXPECT_LT(place("/conda/targets/x86_64-linux/lib"), count);
+  std::filesystem::remove_all(root);
 }
 
 TEST(CudaLibrary, CublasLtResolvesWhereInstalled) {

@@ -87,7 +87,7 @@ TEST_F(CudaVersions, WhereOnlyANewerOneIsThereOneTextSaysWhatToInstall) {
                           " is of CUDA 13.8; the driver, for CUDA 12.4, takes code of CUDA 12 and older\n  to get one "
                           "that does: `pip install nvidia-cuda-nvrtc-cu12`, or install the CUDA toolkit 12.8 or 12.9; "
                           "or update the driver: 580 and newer are for CUDA 13\n  or set TCC_NVRTC to the library's "
-                          "file or folder");
+                          "file or folder, or to a Python environment");
   // A file by its name, and one whose name tells no version.
   setenv("TCC_NVRTC", file.c_str(), 1);
   EXPECT_NE(opened().find("takes code of CUDA 12 and older"), std::string::npos) << opened();
@@ -100,6 +100,32 @@ TEST_F(CudaVersions, WhereOnlyANewerOneIsThereOneTextSaysWhatToInstall) {
     ADD_FAILURE() << "a newer cuBLASLt was taken";
   } catch (const CudaError &error) {
     EXPECT_NE(std::string(error.what()).find("`pip install nvidia-cublas-cu12`"), std::string::npos) << error.what();
+  }
+}
+
+// An environment by pip and one by conda, each with the libraries of both versions.
+TEST_F(CudaVersions, EnvironmentsOfPythonAreNamedByTheirFolder) {
+  install({});
+  auto link = [&](const std::string &file, const char *toolkit) {
+    std::filesystem::create_directories(std::filesystem::path(folder + "/" + file).parent_path());
+    std::filesystem::create_symlink(toolkit, folder + "/" + file);
+  };
+  const std::string packages = "venv/lib/python3.12/site-packages";
+  link(packages + "/nvidia/cublas/lib/libcublasLt.so.12", FAKE_TOOLKIT_12);
+  link(packages + "/nvidia/cuda_nvrtc/lib/libnvrtc.so.12", FAKE_TOOLKIT_12);
+  link(packages + "/nvidia/cu13/lib/libcublasLt.so.13", FAKE_TOOLKIT_13);
+  link(packages + "/nvidia/cu13/lib/libnvrtc.so.13", FAKE_TOOLKIT_13);
+  for (const char *library : {"libcublasLt.so", "libnvrtc.so"}) {
+    link("conda/lib/" + std::string(library) + ".12", FAKE_TOOLKIT_12);
+    link("conda/targets/x86_64-linux/lib/" + std::string(library) + ".13", FAKE_TOOLKIT_13);
+  }
+  for (const std::string &place : {std::string("venv"), packages, std::string("conda")}) {
+    setenv("TCC_NVRTC", (folder + "/" + place).c_str(), 1);
+    setenv("TCC_CUBLASLT", (folder + "/" + place).c_str(), 1);
+    *driverVersion = 12040;
+    EXPECT_EQ(opened(), "nvrtc 12 cublaslt 12") << place;
+    *driverVersion = 13000;
+    EXPECT_EQ(opened(), "nvrtc 13 cublaslt 13") << place;
   }
 }
 

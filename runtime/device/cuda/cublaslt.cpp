@@ -49,7 +49,8 @@ CublasLt CublasLt::open() {
   search.title = "cuBLASLt (NVIDIA's matrix products)";
   search.environment = "TCC_CUBLASLT";
   search.fileNames = fit.fileNames("libcublasLt.so");
-  search.folders = toolkitFolders({"cu13/lib", "cublas/lib"});
+  search.wheelFolders = {"cu13/lib", "cublas/lib"};
+  search.folders = toolkitFolders(search.wheelFolders);
   search.install = fit.install("nvidia-cublas");
   search.misfit = [&](const Library &library) { return fit.misfit(cudaVersionOf(library)); };
   CublasLt lt;

@@ -73,8 +73,8 @@ struct LtHeuristic {
 
 class CublasLt {
 public:
-  /// Opens the cuBLASLt that fits the driver (DriverFit): TCC_CUBLASLT if set, else in the toolkit's folders, else a
-  /// PyPI wheel's, else the loader's path. Throws CudaError with the reasons and an install line. Needs no device.
+  /// Opens the cuBLASLt that fits the driver (DriverFit): TCC_CUBLASLT if set, else in toolkitFolders, else the
+  /// loader's path. Throws CudaError with the reasons and an install line. Needs no device.
   static CublasLt open();
 
   /// As the library tells it: 10000·major + 100·minor + patch.

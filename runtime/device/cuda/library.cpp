@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <dlfcn.h>
 #include <filesystem>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -37,8 +38,12 @@ std::vector<std::string> candidates(const LibrarySearch &search) {
   if (std::string given = environmentValue(search.environment); !given.empty()) {
     if (!fs::is_directory(given, error))
       return {given};
-    for (const std::string &name : search.fileNames)
+    for (const std::string &name : search.fileNames) {
       files.push_back((fs::path(given) / name).string());
+      for (const std::string &folder : environmentFolders(given, search.wheelFolders))
+        if (fs::path file = fs::path(folder) / name; fs::exists(file, error))
+          files.push_back(file.string());
+    }
     return files;
   }
   for (const std::string &name : search.fileNames) {
@@ -76,7 +81,8 @@ Library Library::open(const LibrarySearch &search) {
   std::string text = search.title + (found ? " does not fit" + misfits : " could not be opened" + reasons) +
                      (found ? "\n  to get one that does: " : "\n  to get it: ") + search.install;
   if (!search.environment.empty())
-    text += "\n  or set " + search.environment + " to the library's file or folder";
+    text += "\n  or set " + search.environment + " to the library's file or folder" +
+            (search.wheelFolders.empty() ? "" : ", or to a Python environment");
   throw CudaError(text);
 }
 
@@ -95,18 +101,34 @@ std::vector<std::string> toolkitFolders(const std::vector<std::string> &wheelFol
   for (const std::string &root : subfolders("/usr/local", "cuda"))
     for (const char *lib : {"lib64", "lib", "lib/x86_64-linux-gnu"})
       folders.push_back(root + "/" + lib);
-  std::vector<std::string> pythonRoots;
+  std::vector<std::string> environments;
   for (const char *variable : {"VIRTUAL_ENV", "CONDA_PREFIX"})
     if (std::string root = environmentValue(variable); !root.empty())
-      pythonRoots.push_back(root + "/lib");
+      environments.push_back(root);
+  std::istringstream path(environmentValue("PATH"));
+  std::error_code error;
+  for (std::string folder; std::getline(path, folder, ':');)
+    if (fs::path bin = folder; bin.is_absolute() && bin.filename() == "bin" && fs::exists(bin / "python3", error))
+      environments.push_back(bin.parent_path().string());
   if (std::string home = environmentValue("HOME"); !home.empty())
-    pythonRoots.push_back(home + "/.local/lib");
-  pythonRoots.insert(pythonRoots.end(), {"/usr/local/lib", "/usr/lib"});
-  for (const std::string &root : pythonRoots)
-    for (const std::string &python : subfolders(root, "python3"))
-      for (const char *packages : {"site-packages", "dist-packages"})
-        for (const std::string &wheel : wheelFolders)
-          folders.push_back(python + "/" + packages + "/nvidia/" + wheel);
+    environments.push_back(home + "/.local");
+  environments.insert(environments.end(), {"/usr/local", "/usr"});
+  for (const std::string &root : environments)
+    for (std::string &folder : environmentFolders(root, wheelFolders))
+      folders.push_back(std::move(folder));
+  return folders;
+}
+
+std::vector<std::string> environmentFolders(const std::string &root, const std::vector<std::string> &wheelFolders) {
+  std::vector<std::string> folders, packages = {root};
+  for (const std::string &python : subfolders(root + "/lib", "python3"))
+    for (const char *name : {"site-packages", "dist-packages"})
+      packages.push_back(python + "/" + name);
+  for (const std::string &package : packages)
+    for (const std::string &wheel : wheelFolders)
+      folders.push_back(package + "/nvidia/" + wheel);
+  for (const char *lib : {"lib", "lib64", "targets/x86_64-linux/lib"})
+    folders.push_back(root + "/" + lib);
   return folders;
 }
 

@@ -23,7 +23,8 @@ private:
 class Library;
 
 /// What to look for: the first of `fileNames` anywhere before the second. `environment` names a variable that holds a
-/// file or a folder and, when set, is the only place tried. `install` is the line that a user can paste.
+/// file or a folder and, when set, is the only place tried; below a folder, where environments and packages of Python
+/// have `wheelFolders`. `install` is the line that a user can paste.
 struct LibrarySearch {
   std::string title;
   std::string environment;
@@ -32,6 +33,7 @@ struct LibrarySearch {
   std::string install;
   /// Why a library that has been opened is not taken, or an empty text; then the search goes on.
   std::function<std::string(const Library &)> misfit = {};
+  std::vector<std::string> wheelFolders = {}; ///< "cuda_nvrtc/lib"
 };
 
 /// An open library. It stays in the process to its end: threads, handlers and contexts that it has made may outlive
@@ -54,8 +56,12 @@ private:
   std::string filePath;
 };
 
-/// Folders that hold CUDA's toolkit libraries: /usr/local/cuda*/lib*, newest version first, then for each `wheelFolder`
-/// ("cuda_nvrtc/lib") the site-packages folders of $VIRTUAL_ENV, the user and the system ("…/nvidia/cuda_nvrtc/lib").
+/// Folders that hold CUDA's toolkit libraries: /usr/local/cuda*/lib*, newest version first, then where pip and conda
+/// put them (environmentFolders) in $VIRTUAL_ENV, $CONDA_PREFIX, beside each python3 of $PATH, the user's, the
+/// system's.
 std::vector<std::string> toolkitFolders(const std::vector<std::string> &wheelFolders);
+/// Of a Python environment: "nvidia/cuda_nvrtc/lib" in its site-packages, conda's "lib" and "targets/x86_64-linux/lib".
+/// `root` may be site-packages itself.
+std::vector<std::string> environmentFolders(const std::string &root, const std::vector<std::string> &wheelFolders);
 
 } // namespace tcc::runtime

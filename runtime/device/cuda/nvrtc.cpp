@@ -51,7 +51,8 @@ Nvrtc Nvrtc::open() {
   search.title = "NVRTC (NVIDIA's run-time compiler)";
   search.environment = "TCC_NVRTC";
   search.fileNames = fit.fileNames("libnvrtc.so");
-  search.folders = toolkitFolders({"cu13/lib", "cuda_nvrtc/lib"});
+  search.wheelFolders = {"cu13/lib", "cuda_nvrtc/lib"};
+  search.folders = toolkitFolders(search.wheelFolders);
   search.install = fit.install("nvidia-cuda-nvrtc");
   search.misfit = [&](const Library &library) { return fit.misfit(cudaVersionOf(library)); };
   Nvrtc nvrtc;

@@ -35,8 +35,8 @@ struct CompileResult {
 
 class Nvrtc {
 public:
-  /// Opens the NVRTC that fits the driver (DriverFit): TCC_NVRTC (a file or its folder) if set, else in
-  /// /usr/local/cuda*/lib*, else a PyPI wheel's folder, else the loader's path. Throws CudaError when there is none,
+  /// Opens the NVRTC that fits the driver (DriverFit): TCC_NVRTC (a file, its folder or a Python environment)
+  /// if set, else in toolkitFolders, else the loader's path. Throws CudaError when there is none,
   /// with the reasons and an install line. Where nothing is run, without a driver, any NVRTC does.
   static Nvrtc open();
 
