@@ -4,6 +4,7 @@
 #include "codegen/cuda/attention/attention.h"
 #include "runtime/device/cuda/nvrtc.h"
 #include "tests/cuda_compiled/convergence.h"
+#include "tests/cuda_compiled/resources.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -25,12 +26,6 @@ std::uint64_t hashOf(const std::string &text) {
     hash = (hash ^ byte) * 0x100000001b3u;
   return hash;
 }
-
-struct Architecture {
-  const char *name;
-  int sharedBytes;
-};
-const Architecture architectures[] = {{"sm_80", 163 * 1024}, {"sm_90a", 227 * 1024}, {"sm_100a", 227 * 1024}};
 
 /// What the table leaves off or takes at other lengths. Each run has all switches together, which take the most
 /// registers, and the widest tiles; with TCC_FULL set every switch is there alone too.
@@ -65,7 +60,7 @@ std::vector<AttentionTiles> switchedTiles(const AttentionCase &of, AttentionTile
   return all;
 }
 
-std::vector<AttentionKernel> kernelsFor(const char *architecture) {
+std::vector<AttentionKernel> kernelsFor(const std::string &architecture) {
   std::vector<AttentionKernel> kernels;
   for (AttentionPass pass : {AttentionPass::Forward, AttentionPass::BackwardQuery, AttentionPass::BackwardKeys})
     for (int headDim : {32, 64, 96, 128})
@@ -92,7 +87,7 @@ std::vector<AttentionKernel> kernelsFor(const char *architecture) {
   return kernels;
 }
 
-class AttentionNvrtc : public ::testing::TestWithParam<Architecture> {};
+class AttentionNvrtc : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(AttentionNvrtc, CompilesWithoutSpills) {
   std::optional<Nvrtc> nvrtc;
@@ -101,14 +96,14 @@ TEST_P(AttentionNvrtc, CompilesWithoutSpills) {
   } catch (const CudaError &error) {
     GTEST_SKIP() << error.what();
   }
-  auto [architecture, sharedBytes] = GetParam();
+  const std::string architecture = GetParam();
   if (!nvrtc->supports(architecture))
     GTEST_SKIP() << nvrtc->path() << " does not know " << architecture;
-  std::filesystem::path folder = std::filesystem::temp_directory_path() / "tcc-nvrtc-sound-4";
+  std::filesystem::path folder = std::filesystem::temp_directory_path() / "tcc-nvrtc-sound-5";
   std::filesystem::create_directories(folder);
   std::vector<CompileRequest> requests;
   std::vector<std::filesystem::path> marks;
-  std::vector<int> dynamicBytes, threadCounts;
+  std::vector<tcc::test::LaunchUse> launches;
   for (const AttentionKernel &kernel : kernelsFor(architecture)) {
     CompileRequest plain{kernel.name + ".cu", deviceText(kernel.prelude) + kernel.text, architecture, {}};
     CompileRequest probe = plain;
@@ -126,8 +121,7 @@ TEST_P(AttentionNvrtc, CompilesWithoutSpills) {
         continue;
       requests.push_back(std::move(request));
       marks.push_back(mark);
-      dynamicBytes.push_back(kernel.sharedBytes);
-      threadCounts.push_back(kernel.threads);
+      launches.push_back({kernel.name, kernel.threads, kernel.sharedBytes});
     }
   }
   // In batches, so that what is sound stays remembered when a run is cut short.
@@ -145,10 +139,13 @@ TEST_P(AttentionNvrtc, CompilesWithoutSpills) {
       }
       const KernelFigures &figures = results[i].report.kernels[0];
       EXPECT_GT(figures.registers, 60) << figures.name;
-      // Static arrays lie before the dynamic ones, in whole alignments of them.
-      EXPECT_LE(dynamicBytes[first + i] + figures.sharedBytes, sharedBytes) << figures.name;
+      const std::vector<std::string> excess = tcc::test::resourceFindings(
+          results[i].report, results[i].ptx, architecture, std::span(launches).subspan(first + i, 1));
+      EXPECT_EQ(excess, std::vector<std::string>());
+      if (!excess.empty())
+        continue;
       // What setmaxnreg gives and takes adds up only if the launch gave every thread its share.
-      if (int threads = threadCounts[first + i]; figures.name.find("hopper") != std::string::npos) {
+      if (int threads = launches[first + i].threads; figures.name.find("hopper") != std::string::npos) {
         EXPECT_EQ(figures.registers, 65536 / threads / 8 * 8) << figures.name;
       }
       std::ofstream(marks[first + i]) << requests[first + i].name << " " << figures.registers << " registers\n";
@@ -156,8 +153,8 @@ TEST_P(AttentionNvrtc, CompilesWithoutSpills) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, AttentionNvrtc, ::testing::ValuesIn(architectures),
-                         [](const auto &info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Each, AttentionNvrtc, ::testing::ValuesIn(tcc::test::checkedArchitectures),
+                         [](const auto &info) { return info.param; });
 
 // The refusal works on this very text: a register budget that cannot hold the accumulators must spill.
 TEST(AttentionNvrtcRefusal, SpillsAreRefused) {

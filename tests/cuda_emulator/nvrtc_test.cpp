@@ -4,6 +4,7 @@
 #include "codegen/cuda/device/device_text.h"
 #include "runtime/device/cuda/nvrtc.h"
 #include "tests/cuda_compiled/convergence.h"
+#include "tests/cuda_compiled/resources.h"
 #include "tests/cuda_emulator/lane_maps/lane_maps.h"
 #include "tests/cuda_emulator/samples.h"
 
@@ -32,7 +33,7 @@ struct Case {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const char *architecture : {"sm_80", "sm_90a", "sm_100a"}) {
+  for (const std::string &architecture : test::checkedArchitectures) {
     all.push_back({"portable", probeText("portable.cu"), architecture, Prelude::Portable});
     for (const char *sample : {"layer_norm", "product", "flash", "ring"})
       all.push_back({sample, kernelText(std::string(sample) + ".cu"), architecture, Prelude::Portable});
@@ -78,6 +79,10 @@ TEST(Nvrtc, EveryPrimitiveCompilesWithoutFindings) {
     EXPECT_EQ(results[i].error, "") << requests[i].name << " for " << requests[i].architecture;
     if (requests[i].options.empty()) { // a probe build's lanes leave when they give up
       EXPECT_EQ(test::divergentCollectives(results[i].ptx), std::vector<std::string>()) << requests[i].name;
+    }
+    if (results[i].error.empty()) {
+      EXPECT_EQ(test::resourceFindings(results[i].report, results[i].ptx, requests[i].architecture),
+                std::vector<std::string>());
     }
     EXPECT_FALSE(results[i].cubin.empty()) << requests[i].name << " for " << requests[i].architecture;
   }

@@ -5,6 +5,7 @@
 #include "passes/pipeline.h"
 #include "runtime/device/cuda/nvrtc.h"
 #include "tests/cuda_compiled/convergence.h"
+#include "tests/cuda_compiled/resources.h"
 #include "tests/cuda_kernels/emulated_kernels.h"
 #include "tests/cuda_kernels/model_steps.h"
 #include "tests/ops/op_table.h"
@@ -243,33 +244,54 @@ TEST(ModelPlan, FollowsNoDevice) {
 }
 
 // Its norm adds up 148 gradients, and its layer norms keep rows in registers: nothing that random steps have is as
-// large. Attention's kernels have a test of their own. Skipped where NVRTC cannot be opened.
-TEST(ModelPlan, Gpt2sKernelsCompileWithoutSpills) {
+// large. Each launch of the plan has what it needs. Attention's kernels have a test of their own. Skipped where NVRTC
+// cannot be opened.
+TEST(ModelPlan, Gpt2sKernelsFitEveryDevice) {
   std::optional<runtime::cuda::Nvrtc> nvrtc;
   try {
     nvrtc = runtime::cuda::Nvrtc::open();
   } catch (const runtime::CudaError &missing) {
     GTEST_SKIP() << missing.what();
   }
-  std::vector<const char *> architectures = {"sm_90a"};
-  if (isFullRun())
-    architectures = {"sm_80", "sm_90a", "sm_100a"};
-  for (const char *architecture : architectures) {
+  for (const std::string &architecture : checkedArchitectures) {
     if (!nvrtc->supports(architecture))
       continue;
     KernelTable kernels;
-    planOf("gpt2", 8, sequence, ProductType::bf16, kernels, architecture);
+    runtime::Plan plan = planOf("gpt2", 8, sequence, ProductType::bf16, kernels, architecture.c_str());
+    std::vector<LaunchUse> launches;
+    for (const runtime::Instruction &instruction : plan.instructions)
+      if (const auto *launch = std::get_if<runtime::LaunchCall>(&instruction.call))
+        launches.push_back({plan.kernels[launch->kernel].symbol,
+                            static_cast<int>(launch->block[0] * launch->block[1] * launch->block[2]),
+                            static_cast<int>(launch->sharedBytes)});
+    auto hasAttention = [](const runtime::Instruction &instruction) {
+      return std::holds_alternative<runtime::LaunchCall>(instruction.call) &&
+             StringRef(instruction.label).contains("flash_attention");
+    };
+    size_t launched = static_cast<size_t>(llvm::count_if(plan.instructions, hasAttention));
     std::vector<KernelSource> emitted;
     llvm::copy_if(kernels.sources(), std::back_inserter(emitted),
                   [](const KernelSource &source) { return source.text.empty(); });
     EXPECT_GT(emitted.size(), 20u);
     std::vector<runtime::cuda::CompileRequest> requests;
     for (const cuda::ModuleText &module : cuda::moduleTexts(emitted))
-      requests.push_back({"gpt2.cu", cuda::deviceText(module.prelude) + module.text, architecture, module.options});
+      requests.push_back(
+          {"gpt2.cu", cuda::deviceText(module.prelude) + module.text, architecture, module.options, false});
     for (const runtime::cuda::CompileResult &result : nvrtc->compileAll(requests)) {
       EXPECT_EQ(result.error, "");
       EXPECT_EQ(divergentCollectives(result.ptx), std::vector<std::string>());
+      EXPECT_EQ(resourceFindings(result.report, result.ptx, architecture, launches), std::vector<std::string>());
+      EXPECT_EQ(unlistedSpills(result.report, architecture), std::vector<std::string>());
+      EXPECT_EQ(result.report.lostPerformance, std::vector<std::string>());
+      for (const LaunchUse &launch : launches)
+        launched += result.report.find(launch.kernel) != nullptr;
+      if (std::getenv("TCC_PRINT")) // the figures, for people
+        for (const runtime::cuda::KernelFigures &kernel : result.report.kernels)
+          printf("%-8s %4d registers %6d bytes shared %4d spilled  %s\n", architecture.c_str(), kernel.registers,
+                 kernel.sharedBytes, kernel.spillStores, kernel.name.c_str());
     }
+    EXPECT_EQ(launched, launches.size());
+    EXPECT_GT(launched, 100u);
   }
 }
 

@@ -1,9 +1,11 @@
-// What the CUDA emitter writes, through NVRTC for every architecture: whole warps at each collective, no spill, and
-// no stack or local memory where no sine is computed. Skipped, with the reason, where NVRTC cannot be opened.
+// What the CUDA emitter writes, through NVRTC for every architecture: whole warps at each collective, what each device
+// has of registers and shared memory, no spill, and no stack or local memory where no sine is computed. Skipped, with
+// the reason, where NVRTC cannot be opened.
 #include "codegen/cuda/device/device_text.h"
 #include "passes/pipeline.h"
 #include "runtime/device/cuda/nvrtc.h"
 #include "tests/cuda_compiled/convergence.h"
+#include "tests/cuda_compiled/resources.h"
 #include "tests/cuda_kernels/emulated_kernels.h"
 #include "tests/ops/op_table.h"
 #include "tests/random_graphs/generate.h"
@@ -41,7 +43,7 @@ TEST(CudaKernelsNvrtc, compileWithoutFindingsForEveryArchitecture) {
   }
   std::vector<runtime::cuda::CompileRequest> requests;
   for (const std::string &text : texts())
-    for (const char *architecture : {"sm_80", "sm_90a", "sm_100a"})
+    for (const std::string &architecture : checkedArchitectures)
       if (nvrtc->supports(architecture))
         requests.push_back({"random_graph.cu", text, architecture, {"--fmad=false"}, false});
   ASSERT_GE(requests.size(), 16u);
@@ -53,8 +55,9 @@ TEST(CudaKernelsNvrtc, compileWithoutFindingsForEveryArchitecture) {
                     requests[i].text.find("= cos_f32(") != std::string::npos;
     EXPECT_EQ(divergentCollectives(results[i].ptx), std::vector<std::string>()) << requests[i].text;
     EXPECT_EQ(hasSines ? "" : runtime::cuda::ptxasFindings(results[i].report), "") << requests[i].architecture;
-    for (const runtime::cuda::KernelFigures &kernel : results[i].report.kernels)
-      EXPECT_EQ(kernel.spillStores + kernel.spillLoads, 0) << kernel.name << " for " << requests[i].architecture;
+    EXPECT_EQ(resourceFindings(results[i].report, results[i].ptx, requests[i].architecture),
+              std::vector<std::string>());
+    EXPECT_EQ(unlistedSpills(results[i].report, requests[i].architecture), std::vector<std::string>());
   }
 }
 

@@ -74,6 +74,7 @@ TEST(CudaAbi, CublasLtValuesAgree) {
   EXPECT_EQ(int(cuda::ltPreferAlignmentB), int(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES));
   EXPECT_EQ(int(cuda::ltPreferAlignmentC), int(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES));
   EXPECT_EQ(int(cuda::ltPreferAlignmentD), int(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES));
+  EXPECT_EQ(cuda::ltNotSupported, int(CUBLAS_STATUS_NOT_SUPPORTED));
   EXPECT_EQ(int(cuda::ltReduceInComputeType), int(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   EXPECT_EQ(int(cuda::ltReduceInOutputType), int(CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE));
 }
