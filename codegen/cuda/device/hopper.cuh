@@ -74,13 +74,15 @@ __device__ u32 barrier_probe_claimed;
   asm volatile("trap; exit;");
   __builtin_unreachable();
 }
-DEVICE void mbarrier_wait(Mbarrier *barrier, u32 parity, int line = __builtin_LINE()) {
+DEVICE void mbarrier_wait(Mbarrier *barrier, u32 parity, int line) {
   u32 address = shared_address(barrier);
   u32 start = static_cast<u32>(clock64() >> 12);
   while (!mbarrier_passed(address, parity))
     if (static_cast<u32>(clock64() >> 12) - start > static_cast<u32>(TCC_BARRIER_CLOCK_LIMIT >> 12))
       mbarrier_expired(address, parity, line);
 }
+// NVRTC of CUDA 12 has no __builtin_LINE.
+#define mbarrier_wait(barrier, parity) mbarrier_wait(barrier, parity, __LINE__)
 #endif
 
 // --- TMA --------------------------------------------------------------------------------------------------------
