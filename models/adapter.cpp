@@ -119,6 +119,8 @@ AdapterFolder::AdapterFolder(const std::string &folder, const ModelConfig &model
   if (adapter.rank > largestRank)
     throw InputError(fmt::format("{}: `r` is {}, at most {} is expected", configPath, adapter.rank, largestRank));
   adapter.alpha = reader.number("lora_alpha", 8); // PEFT's default
+  if (const double rate = readDropoutRate(reader, "lora_dropout"); rate > 0)
+    remarks.push_back(fmt::format("{}: `lora_dropout` is {}, which training here leaves out", configPath, rate));
   file = std::make_unique<SafetensorsFile>(path);
 
   // The layers are those that the file has tensors of; every tensor must belong to one.

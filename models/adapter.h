@@ -39,11 +39,14 @@ public:
   const AdapterConfig &config() const { return adapter; }
   /// The text of adapter_config.json, for a folder that is written from this one.
   const std::string &configText() const { return text; }
+  /// What training here leaves out, one line each, for the user.
+  const std::vector<std::string> &notes() const { return remarks; }
   /// Copies one of adapterParameters() as f32.
   void read(const ParameterSpec &parameter, std::span<float> out) const;
 
 private:
   std::string text, prefix;
+  std::vector<std::string> remarks;
   AdapterConfig adapter; // read into the text
   std::unique_ptr<SafetensorsFile> file;
 };

@@ -37,11 +37,12 @@ public:
                               : runtime::machineLimits(options.threads)) {}
 
   StepFigures figures(int64_t batch) {
+    const DropoutRates dropout = trainedDropout(options, config);
     Function step = trainingFunction(options, model, *optimizer,
-                                     functionOptions(options, device, stepInputNames(options), {"loss", "norm"}, {}));
+                                     functionOptions(options, device, stepInputNames(dropout), {"loss", "norm"}, {}));
     const Shape shape{options.accumulate * batch, sequence};
     std::vector<Array> arguments = {Array(shape, DType::i32), Array(shape, DType::i32), Array(0.f), Array(1.f)};
-    if (options.dropout > 0)
+    if (dropout.any())
       arguments.push_back(Array::scalar(int32_t(0)));
     return figuresOf(step.plan(arguments));
   }

@@ -75,7 +75,7 @@ void checkConfig(const Gpt2Config &config) {
         fmt::format("the model would have {:.3g} parameters, at most {:.3g} are allowed", elements, elementLimit));
 }
 
-Gpt2Config readGpt2Config(const ConfigReader &reader, std::vector<std::string> *notes) {
+Gpt2Config readGpt2Config(const ConfigReader &reader) {
   const std::string &path = reader.path;
   refuseOtherModels(reader);
   Gpt2Config config{.layers = reader.size("n_layer"),
@@ -83,25 +83,22 @@ Gpt2Config readGpt2Config(const ConfigReader &reader, std::vector<std::string> *
                     .width = reader.size("n_embd"),
                     .sequence = reader.size("n_positions"),
                     .vocab = reader.size("vocab_size"),
-                    .layerNormEpsilon = reader.number("layer_norm_epsilon", 1e-5)};
+                    .layerNormEpsilon = reader.number("layer_norm_epsilon", 1e-5),
+                    .dropout = {.embedding = readDropoutRate(reader, "embd_pdrop"),
+                                .attention = readDropoutRate(reader, "attn_pdrop"),
+                                .residual = readDropoutRate(reader, "resid_pdrop")}};
   try {
     checkConfig(config);
   } catch (const InputError &error) {
     throw InputError(fmt::format("{}: {}", path, error.what()));
   }
-  for (const char *key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"})
-    if (double dropout = reader.number(key, 0); dropout != 0 && notes)
-      notes->push_back(fmt::format("{}: `{}` is {}, only --dropout makes any here", path, key, dropout));
   return config;
 }
 
 ConfigKeys gpt2ConfigKeys(const Gpt2Config &config) {
-  const Json usual = {{"architectures", {"GPT2LMHeadModel"}},
-                      {"activation_function", "gelu_new"},
-                      {"resid_pdrop", 0.0},
-                      {"embd_pdrop", 0.0},
-                      {"attn_pdrop", 0.0},
-                      {"tie_word_embeddings", true}};
+  const Json usual = {{"architectures", {"GPT2LMHeadModel"}},   {"activation_function", "gelu_new"},
+                      {"resid_pdrop", config.dropout.residual}, {"embd_pdrop", config.dropout.embedding},
+                      {"attn_pdrop", config.dropout.attention}, {"tie_word_embeddings", true}};
   const Json own = {{"model_type", "gpt2"},
                     {"vocab_size", config.vocab},
                     {"n_positions", config.sequence},

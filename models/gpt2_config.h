@@ -1,5 +1,6 @@
 // GPT-2's sizes and its list of parameters: names, shapes, decay and initial values, as Hugging Face stores them.
 #pragma once
+#include "models/dropout_rates.h"
 #include "models/parameter_spec.h"
 
 #include <cstdint>
@@ -22,6 +23,7 @@ struct Gpt2Config {
   int64_t sequence = 64; ///< rows of the position table: the longest sequence
   int64_t vocab = 256;
   double layerNormEpsilon = 1e-5;
+  DropoutRates dropout = {}; ///< in training
 
   bool operator==(const Gpt2Config &) const = default;
 };
@@ -34,8 +36,8 @@ std::optional<Gpt2Config> gpt2Preset(std::string_view name);
 void checkConfig(const Gpt2Config &config);
 
 /// Throws InputError for a missing or wrong size, or a feature that this GPT-2 does not have (another activation or MLP
-/// width, untied head, …). Settings that training here leaves out (dropout) are said in `notes`, where it is given.
-Gpt2Config readGpt2Config(const ConfigReader &reader, std::vector<std::string> *notes = nullptr);
+/// width, untied head, …).
+Gpt2Config readGpt2Config(const ConfigReader &reader);
 ConfigKeys gpt2ConfigKeys(const Gpt2Config &config);
 
 /// All parameters: wte, wpe, the blocks in order, ln_f. 4 + 12 * layers of them; the tied head has none of its own.

@@ -16,7 +16,7 @@ Tensor repeatHeads(const Tensor &x, int64_t times) {
 }
 
 Tensor attentionOf(const LlamaConfig &config, const Model &model, const Tensor &x, const std::string &name,
-                   const Rotary &rotary) {
+                   const Rotary &rotary, TrainingDropout *dropout) {
   const Scope scope(name);
   Tensor q = splitHeads(model.linear(x, name + "q_proj"), config.heads);
   Tensor k = splitHeads(model.linear(x, name + "k_proj"), config.keyValueHeads);
@@ -26,7 +26,7 @@ Tensor attentionOf(const LlamaConfig &config, const Model &model, const Tensor &
     k = rmsNorm(k, model.at(name + "k_norm.weight"), config.normEpsilon);
   }
   const int64_t group = config.heads / config.keyValueHeads;
-  const Tensor mixed = attention(rotary(q), repeatHeads(rotary(k), group), repeatHeads(v, group), true);
+  const Tensor mixed = causalAttention(rotary(q), repeatHeads(rotary(k), group), repeatHeads(v, group), dropout);
   return model.linear(joinHeads(mixed), name + "o_proj");
 }
 
@@ -38,7 +38,7 @@ Tensor gatedMlp(const Model &model, const Tensor &x, const std::string &name) {
 
 } // namespace
 
-Tensor llamaHidden(const LlamaConfig &config, const Model &model, const Tensor &tokens) {
+Tensor llamaHidden(const LlamaConfig &config, const Model &model, const Tensor &tokens, TrainingDropout *dropout) {
   const auto normed = [&](const Tensor &x, const std::string &name) {
     const Scope scope(name);
     return rmsNorm(x, model.at(name + ".weight"), config.normEpsilon);
@@ -52,7 +52,7 @@ Tensor llamaHidden(const LlamaConfig &config, const Model &model, const Tensor &
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     const std::string block = "model.layers." + std::to_string(layer) + ".";
     const Scope scope(block);
-    x = x + attentionOf(config, model, normed(x, block + "input_layernorm"), block + "self_attn.", rotary);
+    x = x + attentionOf(config, model, normed(x, block + "input_layernorm"), block + "self_attn.", rotary, dropout);
     x = x + gatedMlp(model, normed(x, block + "post_attention_layernorm"), block + "mlp.");
   }
   return normed(x, "model.norm");

@@ -1,5 +1,6 @@
 #include "models/llama_config.h"
 #include "models/config_reader.h"
+#include "models/dropout_rates.h"
 #include "models/input_error.h"
 
 #include <algorithm>
@@ -125,6 +126,7 @@ LlamaConfig readLlamaConfig(const ConfigReader &reader) {
   config.normEpsilon = reader.number("rms_norm_eps", 1e-6);
   config.tied = reader.flag("tie_word_embeddings", false);
   config.attentionBias = config.kind != LlamaKind::Qwen2 && reader.flag("attention_bias", false);
+  config.attentionDropout = readDropoutRate(reader, "attention_dropout");
   readRope(reader, config);
   try {
     checkConfig(config);
@@ -136,7 +138,8 @@ LlamaConfig readLlamaConfig(const ConfigReader &reader) {
 
 ConfigKeys llamaConfigKeys(const LlamaConfig &config) {
   const KindName &name = nameOf(config.kind);
-  Json usual = {{"architectures", {name.architecture}}, {"hidden_act", "silu"}};
+  Json usual = {
+      {"architectures", {name.architecture}}, {"hidden_act", "silu"}, {"attention_dropout", config.attentionDropout}};
   if (config.kind == LlamaKind::Llama)
     usual["mlp_bias"] = false;
   // Both spellings, old and new.

@@ -41,8 +41,9 @@ struct LlamaConfig {
   double normEpsilon = 1e-5;
   double ropeBase = 10000;
   std::optional<RopeScaling> ropeScaling = {};
-  bool tied = true;           ///< the head is the embedding
-  bool attentionBias = false; ///< of Llama and Qwen3: query, key, value and output
+  bool tied = true;            ///< the head is the embedding
+  bool attentionBias = false;  ///< of Llama and Qwen3: query, key, value and output
+  double attentionDropout = 0; ///< in training
 
   bool operator==(const LlamaConfig &) const = default;
 };

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <memory>
 
 namespace tcc::models {
@@ -143,7 +144,7 @@ Tensor modelHidden(const Model &model, const Tensor &tokens, TrainingDropout *dr
   if (const auto *gpt2 = std::get_if<Gpt2Config>(&config.kind))
     return gpt2Hidden(*gpt2, model, tokens, dropout);
   if (const auto *llama = std::get_if<LlamaConfig>(&config.kind))
-    return llamaHidden(*llama, model, tokens);
+    return llamaHidden(*llama, model, tokens, dropout);
   return modernHidden(std::get<ModernConfig>(config.kind), model, tokens);
 }
 
@@ -209,6 +210,17 @@ Tensor splitHeads(const Tensor &x, int64_t heads) {
 
 Tensor joinHeads(const Tensor &x) {
   return reshape(transpose(x, {0, 2, 1, 3}), {x.dim(0), x.dim(2), x.dim(1) * x.dim(3)});
+}
+
+Tensor causalAttention(const Tensor &q, const Tensor &k, const Tensor &v, TrainingDropout *dropout) {
+  if (!dropout || !dropout->seed.defined() || dropout->rates.attention == 0)
+    return attention(q, k, v, true);
+  const int64_t length = q.dim(2);
+  const Shape square = {length, length};
+  const Tensor scores = matmul(q, k, {.transposeB = true}) * (1 / std::sqrt(double(q.dim(3))));
+  const Tensor seen = lessEqual(iota(1, square), iota(0, square));
+  const Tensor shares = softmax(select(seen, scores, -std::numeric_limits<double>::infinity()));
+  return matmul((*dropout)(shares, dropout->rates.attention), v);
 }
 
 Rotary::Rotary(const std::vector<double> &frequencies, int64_t length) {

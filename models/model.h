@@ -64,15 +64,15 @@ private:
   Tensor adapted(const Tensor &y, const Tensor &x, const std::string &name) const;
 };
 
-/// Dropout of a training step: rate, and a seed (i32 scalar) that is an input of the function. No seed: none.
+/// Dropout of a training step: rates, and a seed (i32 scalar) that is an input of the function. No seed: none.
 struct TrainingDropout {
-  double rate = 0;
+  DropoutRates rates = {};
   Tensor seed = {};
   Tensor first = {};      ///< number of the batch's first row in the step (i32 scalar); none: 0
   int64_t nextStream = 0; ///< each place takes its own
 
-  Tensor operator()(const Tensor &x) { return nn::dropout(x, {rate, seed, nextStream++, first}); }
-  explicit operator bool() const { return seed.defined() && rate > 0; }
+  Tensor operator()(const Tensor &x, double rate) { return nn::dropout(x, {rate, seed, nextStream++, first}); }
+  explicit operator bool() const { return seed.defined() && rates.any(); }
 };
 
 // What follows is for traced functions. Tokens and targets are i32 [B, T] with T up to config().positions() (tcc::Error
@@ -106,7 +106,7 @@ ModelStep trainingStep(const Model &model, optim::Optimizer &optimizer, const Te
 // The kinds, each in its own file: the stream after the last norm. `tokens` is [B, T] with T within the positions.
 
 Tensor gpt2Hidden(const Gpt2Config &config, const Model &model, const Tensor &tokens, TrainingDropout *dropout);
-Tensor llamaHidden(const LlamaConfig &config, const Model &model, const Tensor &tokens);
+Tensor llamaHidden(const LlamaConfig &config, const Model &model, const Tensor &tokens, TrainingDropout *dropout);
 Tensor modernHidden(const ModernConfig &config, const Model &model, const Tensor &tokens);
 
 // Parts that kinds share.
@@ -114,6 +114,9 @@ Tensor modernHidden(const ModernConfig &config, const Model &model, const Tensor
 /// [B, T, heads * size] to [B, heads, T, size] and back.
 Tensor splitHeads(const Tensor &x, int64_t heads);
 Tensor joinHeads(const Tensor &x);
+
+/// Causal attention of q, k and v [B, heads, T, size], its shares dropped out where `dropout` has a rate for them.
+Tensor causalAttention(const Tensor &q, const Tensor &k, const Tensor &v, TrainingDropout *dropout);
 
 /// Rotary embedding (Su et al. 2021) as transformers pairs the values: i with i + size/2 turns by position ·
 /// frequencies[i]. Made once for a forward pass, applied to queries and keys [B, heads, T, size].

@@ -2,6 +2,7 @@
 #include "models/config_reader.h"
 #include "models/input_error.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace tcc::models {
@@ -9,6 +10,18 @@ namespace tcc::models {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// Rates of dropout under names that the kind does not have; those of heads that classify are none of a language
+/// model's.
+void noteUnusedDropout(const ConfigReader &reader, std::initializer_list<std::string_view> used,
+                       std::vector<std::string> *notes) {
+  for (const auto &[key, value] : reader.json.items()) {
+    const bool isRate = key.find("drop") != std::string::npos && value.is_number() && value != 0;
+    const bool isOther = key.starts_with("summary_") || key.starts_with("classifier_");
+    if (notes && isRate && !isOther && std::ranges::find(used, key) == used.end())
+      notes->push_back(fmt::format("{}: `{}` is {}, which training here leaves out", reader.path, key, value.dump()));
+  }
+}
 
 template <typename... Fn>
 struct Cases : Fn... {
@@ -46,6 +59,26 @@ bool ModelConfig::tied() const {
   return std::visit(Cases{[](const Gpt2Config &) { return true; },
                           [](const LlamaConfig &config) { return config.tied; },
                           [](const ModernConfig &) { return false; }},
+                    kind);
+}
+
+DropoutRates ModelConfig::dropout() const {
+  return std::visit(Cases{[](const Gpt2Config &config) { return config.dropout; },
+                          [](const LlamaConfig &config) { return DropoutRates{.attention = config.attentionDropout}; },
+                          [](const ModernConfig &) { return DropoutRates{}; }},
+                    kind);
+}
+
+bool ModelConfig::setDropout(double rate) {
+  return std::visit(Cases{[&](Gpt2Config &config) {
+                            config.dropout = {rate, rate, rate};
+                            return true;
+                          },
+                          [&](LlamaConfig &config) {
+                            config.attentionDropout = rate;
+                            return true;
+                          },
+                          [](ModernConfig &) { return false; }},
                     kind);
 }
 
@@ -98,12 +131,18 @@ ModelConfig readConfig(const std::string &path, std::vector<std::string> *notes,
     *text = file.text();
   const ConfigReader reader{path, json};
   const std::string type = reader.text("model_type", "gpt2");
-  if (type == "gpt2")
-    return readGpt2Config(reader, notes);
-  if (type == "llama" || type == "qwen2" || type == "qwen3")
+  if (type == "gpt2") {
+    noteUnusedDropout(reader, {"embd_pdrop", "attn_pdrop", "resid_pdrop"}, notes);
+    return readGpt2Config(reader);
+  }
+  if (type == "llama" || type == "qwen2" || type == "qwen3") {
+    noteUnusedDropout(reader, {"attention_dropout"}, notes);
     return readLlamaConfig(reader);
-  if (type == "tcc_modern_gpt")
+  }
+  if (type == "tcc_modern_gpt") {
+    noteUnusedDropout(reader, {}, notes);
     return readModernConfig(reader);
+  }
   throw InputError(
       fmt::format("{}: `model_type` is {}, one of `gpt2`, `llama`, `qwen2`, `qwen3` and `tcc_modern_gpt` is "
                   "expected",

@@ -29,6 +29,10 @@ struct ModelConfig {
   std::string embeddingName() const;
   /// Whether the head is the embedding.
   bool tied() const;
+  /// Of training steps.
+  DropoutRates dropout() const;
+  /// Gives every place that the kind has this rate; false where it has none.
+  bool setDropout(double rate);
   /// What other files may put before every name, or leave out there: "transformer." and "model.".
   std::string prefix() const;
   /// "gpt2: 4 layers, 4 heads, width 128, 64 positions, vocabulary 256".
@@ -48,7 +52,7 @@ void checkConfig(const ModelConfig &config);
 
 /// Reads a Hugging Face `config.json` (at most 1 MiB) of `model_type` gpt2, llama, qwen2, qwen3 or tcc_modern_gpt.
 /// Throws InputError for a file that is no JSON object, a missing or wrong size, or a feature that is not here.
-/// Settings that training here leaves out are said in `notes`, one line each, where it is given; `text` gets the file's
+/// Dropout that training here leaves out is said in `notes`, one line each, where it is given; `text` gets the file's
 /// text.
 ModelConfig readConfig(const std::string &path, std::vector<std::string> *notes = nullptr, std::string *text = nullptr);
 /// Writes a `config.json` that transformers reads, atomically. `original` is the text of the one that training began

@@ -191,7 +191,12 @@ void declareTraining(CLI::App &app, TrainOptions &options, RawOptions &raw) {
       ->check(oneOf({"f32", "bf16"}))
       ->type_name("TYPE")
       ->group("Training");
-  number("--dropout", options.dropout, share(), "GPT-2's: of embedding, attention and residual; 0");
+  app.add_option(
+         "--dropout", options.dropout,
+         "Of GPT-2's embedding, attention and residual, of Llama's and Qwen's attention; --init's rates, else 0")
+      ->check(share())
+      ->type_name("X")
+      ->group("Training");
   number("--weight-decay", options.weightDecay, finiteNumber(true), "Of matrices and embeddings; 0.1");
   number("--beta1", options.beta1, share(), "Of the first moment, or the momentum; 0.9");
   app.add_option("--beta2", raw.beta2, "Of the second moment; 0.95, for lion 0.99")

@@ -205,8 +205,8 @@ void resolve(TrainOptions &options, const RawOptions &raw) {
       throw UsageError{error.what()};
     }
   }
-  if (options.dropout > 0 && !init && !std::holds_alternative<Gpt2Config>(options.config.kind))
-    throw UsageError{fmt::format("--dropout is GPT-2's, {} has none", options.model)};
+  if (options.dropout && !options.config.setDropout(*options.dropout) && *options.dropout > 0 && !init)
+    throw UsageError{fmt::format("--dropout is of GPT-2 and the Llama family, {} has none", options.model)};
   options.batch = raw.batch.value_or(defaults.batch);
   options.parameters = raw.parameters == "bf16" ? runtime::DType::bf16 : runtime::DType::f32;
   options.order = raw.order == "random" ? Order::Random : raw.order == "shuffled" ? Order::Shuffled : Order::Sequential;

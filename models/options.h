@@ -44,7 +44,7 @@ struct TrainOptions : CompilerFlags {
   Schedule schedule;                               ///< learning rate, warm-up, and the run's length (steps, seconds)
   std::string optimizer = "adamw";                 ///< or sgd, lion, adafactor, muon
   runtime::DType parameters = runtime::DType::f32; ///< of weights and moments: f32, or bf16 with stochastic rounding
-  double dropout = 0;                              ///< of embedding, attention and residual, GPT-2 alone
+  std::optional<double> dropout; ///< of every place that the model has; else its configuration's rates
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, clipNorm = 1.0;
   int64_t accumulate = 1;  ///< batches of a step
   int64_t maxSkipped = 20; ///< updates left out in a row that end the run; 0: none do

@@ -26,8 +26,9 @@ void checkSequence(const TrainOptions &options, const ModelConfig &config) {
 ModelConfig trainedConfig(const TrainOptions &options, const std::optional<ModelFolder> &folder) {
   const ModelConfig config = folder ? folder->config() : options.config;
   checkSequence(options, config);
-  if (options.dropout > 0 && !std::holds_alternative<Gpt2Config>(config.kind))
-    throw InputError(fmt::format("--dropout is GPT-2's, the model of {} has none", options.initFolder));
+  if (ModelConfig other = config; options.dropout.value_or(0) > 0 && !other.setDropout(*options.dropout))
+    throw InputError(
+        fmt::format("--dropout is of GPT-2 and the Llama family, the model of {} has none", options.initFolder));
   return config;
 }
 
@@ -96,8 +97,9 @@ Function trainingFunction(const TrainOptions &options, const Model &model, optim
                           FunctionOptions function) {
   return compile(
       "training_step",
-      [&model, &optimizer, rate = options.dropout, accumulate = options.accumulate](std::span<const Tensor> in) {
-        const TrainingDropout dropout{rate, in.size() > 4 ? in[4] : Tensor()};
+      [&model, &optimizer, rates = trainedDropout(options, model.config()),
+       accumulate = options.accumulate](std::span<const Tensor> in) {
+        const TrainingDropout dropout{rates, in.size() > 4 ? in[4] : Tensor()};
         const ModelStep results = trainingStep(model, optimizer, in[0], in[1], in[2], in[3], accumulate, dropout);
         return std::vector{results.loss, results.norm};
       },
@@ -119,9 +121,27 @@ void learnTokenizer(const TrainOptions &options) {
                options.tokenizerFolder);
 }
 
-std::vector<std::string> stepInputNames(const TrainOptions &options) {
+DropoutRates trainedDropout(const TrainOptions &options, const ModelConfig &config) {
+  ModelConfig used = config;
+  if (options.dropout)
+    used.setDropout(*options.dropout);
+  return used.dropout();
+}
+
+std::string dropoutText(const TrainOptions &options, const ModelConfig &config) {
+  const DropoutRates own = config.dropout(), used = trainedDropout(options, config);
+  if (used != own)
+    return fmt::format("dropout {} by --dropout, not the {} of {}", used.describe(), own.describe(),
+                       inFolder(options.initFolder, "config.json"));
+  if (options.dropout || !used.any())
+    return used.any() ? fmt::format("dropout {}", used.describe()) : "";
+  return fmt::format("dropout {}, the rates of {} (--dropout=0 trains without)", used.describe(),
+                     inFolder(options.initFolder, "config.json"));
+}
+
+std::vector<std::string> stepInputNames(const DropoutRates &dropout) {
   std::vector<std::string> names = {"tokens", "targets", "lr", "step"};
-  if (options.dropout > 0)
+  if (dropout.any())
     names.emplace_back("seed");
   return names;
 }
@@ -171,7 +191,7 @@ RunState describeRunState(const TrainOptions &options, const ModelConfig &config
   state.identity = {{"model", config.describe()},
                     {"optimizer", options.optimizer},
                     {"seed", text(options.seed)},
-                    {"dropout", text(options.dropout)},
+                    {"dropout", trainedDropout(options, config).describe()},
                     {"batch", fmt::format("{} x {} x {}", options.accumulate, options.batch, sequence)},
                     {"order", std::string(describe(options.order))},
                     {"data", fmt::format("{} tokens, checksum {}", data.size(), data.fingerprint())},

@@ -43,8 +43,13 @@ Function trainingFunction(const TrainOptions &options, const Model &model, optim
 /// --train-tokenizer.
 void learnTokenizer(const TrainOptions &options);
 
+/// The rates of a run's steps: --dropout, else those of the model's configuration.
+DropoutRates trainedDropout(const TrainOptions &options, const ModelConfig &config);
+/// What a run says of its dropout; empty where there is none and none was asked for.
+std::string dropoutText(const TrainOptions &options, const ModelConfig &config);
+
 /// The names of the step's inputs: a dropout's seed is one where there is dropout.
-std::vector<std::string> stepInputNames(const TrainOptions &options);
+std::vector<std::string> stepInputNames(const DropoutRates &dropout);
 
 /// Which tokens are trained on and which are held out, by --eval-every and its kin.
 HeldOutSplit splitData(const TrainOptions &options, const TokenSource &source, int64_t sequence);

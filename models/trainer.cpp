@@ -82,6 +82,7 @@ private:
   const Tokenizer *tokenizer; // null: texts are bytes
   std::FILE *output;
   ModelConfig config;
+  DropoutRates dropout;
   std::optional<AdapterFolder> firstAdapter; // of --adapter
   std::optional<AdapterConfig> adapter;
   int64_t sequence;
@@ -119,16 +120,17 @@ private:
 Trainer::Trainer(const TrainOptions &options, RunDevice chosen, std::optional<ModelFolder> folder,
                  const Tokenizer *tokenizer, std::FILE *output)
     : options(options), device(std::move(chosen)), tokenizer(tokenizer), output(output),
-      config(fittingConfig(options, folder)), firstAdapter(openAdapter(options, config)),
-      adapter(trainedAdapter(options, config, firstAdapter)), sequence(options.sequence.value_or(config.positions())),
-      source(options.dataFiles, config.vocabulary()), split(splitData(options, source, sequence)),
+      config(fittingConfig(options, folder)), dropout(trainedDropout(options, config)),
+      firstAdapter(openAdapter(options, config)), adapter(trainedAdapter(options, config, firstAdapter)),
+      sequence(options.sequence.value_or(config.positions())), source(options.dataFiles, config.vocabulary()),
+      split(splitData(options, source, sequence)),
       batches(source, split.training, options.accumulate * options.batch, sequence, options.order, options.seed),
       notes(prepareCheckpoints(folder)), log({.length = options.schedule.length,
                                               .quiet = options.quiet,
                                               .jsonFile = options.jsonFile,
                                               .firstStep = state.step}),
       model(config, adapter, options.parameters), optimizer(makeOptimizer(options, model.trained())),
-      step(trainingFunction(options, model, *optimizer, function(stepInputNames(options), {"loss", "norm"}))),
+      step(trainingFunction(options, model, *optimizer, function(stepInputNames(dropout), {"loss", "norm"}))),
       inputs(options.accumulate * options.batch, sequence), pictures(options, log) {
   log.message(device.note);
   for (const std::string &note : notes)
@@ -147,11 +149,14 @@ void Trainer::loadWeights(const std::optional<ModelFolder> &folder) {
     for (const ParameterSpec &parameter : config.parameters())
       initialNames.push_back(folder->sourceName(parameter));
   }
-  if (folder && (adapter || !resumed)) {
+  if (folder)
     for (const std::string &note : folder->notes())
       log.message("note: " + note);
+  if (firstAdapter)
+    for (const std::string &note : firstAdapter->notes())
+      log.message("note: " + note);
+  if (folder && (adapter || !resumed))
     model.load(*folder);
-  }
   if (resumed) {
     checkpoints->load(model, optimizer->states(), step.lossScaling());
     log.message(fmt::format("going on after step {} of {}", state.step - 1, options.checkpointFolder));
@@ -198,7 +203,7 @@ void Trainer::prepareEvaluation() {
 
 std::vector<Array> Trainer::stepArguments(double rate, int64_t index) const {
   std::vector<Array> arguments = {inputs.tokens, inputs.targets, Array(float(rate)), Array(float(index + 1))};
-  if (options.dropout > 0) // a function of the step, so that a resumed run has the same masks
+  if (dropout.any()) // a function of the step, so that a resumed run has the same masks
     arguments.push_back(Array::scalar(int32_t(randomBits(options.seed, streamOf("dropout"), uint64_t(index)) >> 33)));
   return arguments;
 }
@@ -206,6 +211,8 @@ std::vector<Array> Trainer::stepArguments(double rate, int64_t index) const {
 void Trainer::describeRun() {
   log.message(fmt::format("model {}: {:.2f} M parameters, {}", options.model, double(parameterCount(config)) / 1e6,
                           config.describe()));
+  if (const std::string text = dropoutText(options, config); !text.empty())
+    log.message(text);
   if (options.parameters != runtime::DType::f32)
     log.message(fmt::format("weights and moments in {}, updates rounded at random", runtime::name(options.parameters)));
   if (adapter)

@@ -88,6 +88,9 @@ TEST(Adapter, keepsWhatItsConfigSaysBeside) {
   EXPECT_EQ(json["revision"], "main");
   EXPECT_EQ(json["lora_dropout"], 0.05);
   EXPECT_EQ(json["r"], 3);
+  const AdapterFolder again(folder.path("a"), small);
+  ASSERT_EQ(again.notes().size(), 1u);
+  expectContains(again.notes()[0], "adapter_config.json: `lora_dropout` is 0.05, which training here leaves out");
 }
 
 TEST(Adapter, refusesWhatWouldBeAnotherFormula) {

@@ -2,6 +2,7 @@
 #include "test_files.h"
 
 #include <cmath>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace tcc::models {
@@ -127,7 +128,13 @@ TEST(Gpt2Config, refusesImpossibleSizes) {
 
 TEST(Gpt2Config, configFileRoundTrip) {
   TemporaryFolder folder;
-  Gpt2Config config{.layers = 3, .heads = 2, .width = 64, .sequence = 48, .vocab = 300, .layerNormEpsilon = 1e-6};
+  Gpt2Config config{.layers = 3,
+                    .heads = 2,
+                    .width = 64,
+                    .sequence = 48,
+                    .vocab = 300,
+                    .layerNormEpsilon = 1e-6,
+                    .dropout = {0.1, 0.2, 0.3}};
   writeConfig(folder.path("config.json"), config);
   std::vector<std::string> notes;
   EXPECT_TRUE(readConfig(folder.path("config.json"), &notes) == config);
@@ -144,12 +151,14 @@ TEST(Gpt2Config, readsWhatTransformersWrites) {
                {"n_inner", nullptr},
                {"attn_pdrop", 0.1},
                {"summary_type", "cls_index"},
+               {"summary_first_dropout", 0.1},
                {"task_specific_params", {{"text-generation", {{"do_sample", true}}}}}});
   std::vector<std::string> notes;
   const ModelConfig read = readConfig(folder.write("config.json", json.dump()), &notes);
-  EXPECT_TRUE(read == *gpt2Preset("baby"));
-  ASSERT_EQ(notes.size(), 1u);
-  expectContains(notes[0], "`attn_pdrop` is 0.1, only --dropout makes any here");
+  Gpt2Config expected = *gpt2Preset("baby");
+  expected.dropout.attention = 0.1;
+  EXPECT_TRUE(read == expected);
+  EXPECT_TRUE(notes.empty());
 }
 
 TEST(Gpt2Config, refusesOtherModels) {
@@ -199,6 +208,34 @@ std::string llamaError(const char *key, const Json &value) {
   return readError(json.dump());
 }
 
+TEST(Dropout, ratesAreTheConfigurations) {
+  const TemporaryFolder folder;
+  const auto rates = [&](const Json &more, std::vector<std::string> *notes = nullptr) {
+    Json json = more;
+    if (!more.contains("model_type"))
+      json.update(validConfig());
+    return readConfig(folder.write("config.json", json.dump()), notes).dropout();
+  };
+  EXPECT_EQ(rates({{"embd_pdrop", 0.1}, {"attn_pdrop", 0.2}, {"resid_pdrop", 0.3}}), (DropoutRates{0.1, 0.2, 0.3}));
+  EXPECT_EQ(rates({{"embd_pdrop", nullptr}}), DropoutRates{});
+  for (const char *key : {"embd_pdrop", "attn_pdrop", "resid_pdrop"})
+    for (const Json &bad : {Json(1), Json(-0.1), Json("0.1")})
+      expectContains(readErrorWith(key, bad), fmt::format("`{}` is ", key));
+  for (const char *type : {"llama", "qwen2", "qwen3"}) {
+    std::vector<std::string> notes;
+    const Json json = {{"model_type", type},     {"vocab_size", 11},
+                       {"hidden_size", 12},      {"intermediate_size", 20},
+                       {"num_hidden_layers", 2}, {"num_attention_heads", 6},
+                       {"head_dim", 4},          {"attention_dropout", 0.2},
+                       {"hidden_dropout", 0.25}, {"max_position_embeddings", 9}};
+    EXPECT_EQ(rates(json, &notes), (DropoutRates{.attention = 0.2})) << type;
+    ASSERT_EQ(notes.size(), 1u) << type;
+    expectContains(notes[0], "config.json: `hidden_dropout` is 0.25, which training here leaves out");
+  }
+  EXPECT_EQ((DropoutRates{0.1, 0.1, 0.1}.describe()), "0.1");
+  EXPECT_EQ((DropoutRates{.attention = 0.1, .residual = 0.2}.describe()), "attention 0.1, residual 0.2");
+}
+
 TEST(LlamaConfig, everyKindComesBackAsItWas) {
   const TemporaryFolder folder;
   LlamaConfig config{.kind = LlamaKind::Qwen3,
@@ -208,7 +245,8 @@ TEST(LlamaConfig, everyKindComesBackAsItWas) {
                      .normEpsilon = 1e-6,
                      .ropeBase = 5e5,
                      .ropeScaling = RopeScaling{.factor = 32, .originalPositions = 4096},
-                     .tied = false};
+                     .tied = false,
+                     .attentionDropout = 0.2};
   for (LlamaKind kind : {LlamaKind::Llama, LlamaKind::Qwen2, LlamaKind::Qwen3}) {
     config.kind = kind;
     writeConfig(folder.path("config.json"), config);

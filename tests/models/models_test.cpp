@@ -94,14 +94,15 @@ TEST_P(Models, lossAndGradientsAreTransformers) {
   }
 }
 
-/// A model's loss with dropout of one rate, by seed.
+/// A model's loss with dropout, by seed.
 class LossWithDropout {
 public:
-  LossWithDropout(const Model &model, double rate)
+  LossWithDropout(const Model &model, double rate) : LossWithDropout(model, DropoutRates{rate, rate, rate}) {}
+  LossWithDropout(const Model &model, DropoutRates rates)
       : loss(compile(
             "loss",
-            [model, rate](Tensor tokens, Tensor targets, Tensor seed) {
-              TrainingDropout dropout{rate, seed};
+            [model, rates](Tensor tokens, Tensor targets, Tensor seed) {
+              TrainingDropout dropout{rates, seed};
               return modelLoss(model, tokens, targets, &dropout);
             },
             quietly(2))) {}
@@ -128,6 +129,40 @@ TEST(Models, dropoutIsAFunctionOfItsSeed) {
   for (int32_t seed = 0; seed < 30; ++seed)
     sum += little(seed) / 30;
   EXPECT_NEAR(sum, without, 0.1 * without) << "what is kept makes up for what is not";
+  // Each place has its own rate.
+  for (const DropoutRates &rates :
+       {DropoutRates{.embedding = 0.5}, DropoutRates{.attention = 0.5}, DropoutRates{.residual = 0.5}}) {
+    LossWithDropout one(model, rates);
+    EXPECT_NE(one(1), without) << rates.describe();
+    EXPECT_NE(one(1), half(1)) << rates.describe();
+  }
+}
+
+TEST(Models, llamasAttentionIsDroppedOut) {
+  for (const LlamaKind kind : {LlamaKind::Llama, LlamaKind::Qwen2, LlamaKind::Qwen3}) {
+    const Model model(LlamaConfig{.kind = kind,
+                                  .layers = 2,
+                                  .heads = 4,
+                                  .keyValueHeads = 2,
+                                  .headSize = 4,
+                                  .width = 8,
+                                  .inner = 12,
+                                  .sequence = 6,
+                                  .vocab = 11});
+    for (const Parameter &parameter : model.parameters())
+      fillByFormula(parameter);
+    LossWithDropout none(model, 0), nearlyNone(model, {.attention = 1e-9}), little(model, {.attention = 0.02}),
+        half(model, {.attention = 0.5});
+    const double without = none(1);
+    EXPECT_EQ(half(1), half(1));
+    EXPECT_NE(half(1), half(2));
+    EXPECT_NE(half(1), without);
+    EXPECT_NEAR(nearlyNone(1), without, 1e-5);
+    double sum = 0;
+    for (int32_t seed = 0; seed < 30; ++seed)
+      sum += little(seed) / 30;
+    EXPECT_NEAR(sum, without, 0.1 * without);
+  }
 }
 
 } // namespace

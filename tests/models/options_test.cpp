@@ -177,7 +177,8 @@ TEST(Options, sizesOfALlama) {
   expectContains(usageError({"--model=llama-baby", "--kv-heads=3"}),
                  "heads 4 is not a multiple of key and value heads 3");
   expectContains(usageError({"--kv-heads=1"}), "--kv-heads is of the Llama family");
-  expectContains(usageError({"--model=llama-baby", "--dropout=0.1"}), "--dropout is GPT-2's");
+  expectContains(usageError({"--model=modern-124m", "--dropout=0.1"}), "--dropout is of GPT-2 and the Llama family");
+  EXPECT_EQ(parsed({"--model=llama-baby", "--dropout=0.1"}).config.dropout(), (DropoutRates{.attention = 0.1}));
   EXPECT_EQ(parsed({"--dropout=0.1"}).dropout, 0.1);
 }
 

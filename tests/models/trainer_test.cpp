@@ -132,6 +132,50 @@ TEST_F(TrainerTest, goesOnFromAFolder) {
       << "a learning rate of 0 changes no bit";
 }
 
+TEST_F(TrainerTest, aFoldersDropoutIsUsed) {
+  const auto losses = [&](const std::string &init, const Arguments &more) {
+    Arguments all = {"--init", folder.path(init),        "--steps=3", "--lr=1e-2",
+                     "--json", folder.path("log.jsonl"), "--save",    folder.path("again")};
+    all.insert(all.end(), more.begin(), more.end());
+    run(all);
+    std::vector<double> values;
+    for (const Json &line : log("log.jsonl"))
+      if (line.contains("loss"))
+        values.push_back(line["loss"]);
+    return values;
+  };
+  const auto withRates = [&](const std::string &name, const Json &rates) {
+    std::filesystem::copy(folder.path("saved"), folder.path(name));
+    Json config = Json::parse(readAll(folder.path(name + "/config.json")));
+    config.update(rates);
+    folder.write(name + "/config.json", config.dump());
+    return name;
+  };
+  const auto rateOf = [&](const char *key) {
+    return Json::parse(readAll(folder.path("again/config.json")))[key].get<double>();
+  };
+  run({"--steps=5", "--save", folder.path("saved")});
+  const std::string each = withRates("each", {{"embd_pdrop", 0.3}, {"attn_pdrop", 0.3}, {"resid_pdrop", 0.3}}),
+                    one = withRates("one", {{"attn_pdrop", 0.3}});
+  const std::vector<double> none = losses("saved", {}), three = losses(each, {});
+  EXPECT_EQ(rateOf("embd_pdrop"), 0.3) << "it travels on";
+  EXPECT_EQ(three, losses("saved", {"--dropout=0.3"}));
+  EXPECT_NE(three, none);
+  EXPECT_EQ(none, losses(each, {"--dropout=0"}));
+  EXPECT_NE(losses(one, {}), none);
+  EXPECT_NE(losses(one, {}), three);
+  // A run of a preset leaves the rates that it had.
+  run({"--steps=1", "--dropout=0.25", "--save", folder.path("again")});
+  EXPECT_EQ(rateOf("resid_pdrop"), 0.25);
+
+  std::filesystem::remove_all(folder.path("saved"));
+  run({"--model=llama-baby", "--kv-heads=1", "--steps=5", "--save", folder.path("saved")});
+  const std::vector<double> plain = losses("saved", {}),
+                            dropped = losses(withRates("llama", {{"attention_dropout", 0.3}}), {});
+  EXPECT_NE(dropped, plain);
+  EXPECT_EQ(dropped, losses("saved", {"--dropout=0.3"}));
+}
+
 TEST_F(TrainerTest, heldOutTokensAreEvaluated) {
   run({"--steps=5", "--eval-every=2", "--eval-batches=3", "--json", folder.path("log.jsonl")});
   const std::vector<Json> lines = log("log.jsonl");

@@ -1,0 +1,24 @@
+// How much of which values a training step drops out (Srivastava et al. 2014).
+#pragma once
+#include <string>
+
+namespace tcc::models {
+
+struct ConfigReader;
+
+/// Rates from 0 on and below 1, by place. A kind of model has some of the places; the rates of the others are 0.
+struct DropoutRates {
+  double embedding = 0; ///< the sum of token and position embedding
+  double attention = 0; ///< the shares that softmax gives
+  double residual = 0;  ///< what attention and MLP add to the residual stream
+
+  bool any() const { return embedding > 0 || attention > 0 || residual > 0; }
+  /// "0", "0.1" where the three are equal, "embedding 0.1, attention 0.2" where they are not.
+  std::string describe() const;
+  bool operator==(const DropoutRates &) const = default;
+};
+
+/// The rate of a configuration's `key`, 0 where it is absent. Throws InputError for one that is none.
+double readDropoutRate(const ConfigReader &reader, const char *key);
+
+} // namespace tcc::models
