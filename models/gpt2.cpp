@@ -1,5 +1,4 @@
-// GPT-2 (Radford et al. 2019): LayerNorm before attention and MLP, learned positions, tanh-GELU, the head is the
-// embedding.
+// GPT-2 (Radford et al. 2019): LayerNorm before attention and MLP, learned positions, tanh-GELU.
 #include "models/model.h"
 
 namespace tcc::models {

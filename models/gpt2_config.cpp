@@ -35,7 +35,6 @@ void refuseOtherModels(const ConfigReader &reader) {
     throw InputError(fmt::format("{}: `activation_function` is {}, only the tanh form of GELU is supported (`gelu_new` "
                                  "or `gelu_pytorch_tanh`)",
                                  path, inQuotes(activation)));
-  reader.expect("tie_word_embeddings", true);
   reader.expect("scale_attn_weights", true);
   reader.expect("scale_attn_by_inverse_layer_idx", false);
   reader.expect("add_cross_attention", false);
@@ -69,7 +68,8 @@ void checkConfig(const Gpt2Config &config) {
   if (!(config.layerNormEpsilon > 0 && config.layerNormEpsilon < 1))
     throw InputError(fmt::format("layer norm epsilon is {}, it must be between 0 and 1", config.layerNormEpsilon));
   double width = double(config.width);
-  double elements = double(config.layers) * 12 * width * width + double(config.vocab + config.sequence) * width;
+  double tokens = double(config.vocab) * (config.tied ? 1 : 2);
+  double elements = double(config.layers) * 12 * width * width + (tokens + double(config.sequence)) * width;
   if (elements > elementLimit)
     throw InputError(
         fmt::format("the model would have {:.3g} parameters, at most {:.3g} are allowed", elements, elementLimit));
@@ -84,6 +84,7 @@ Gpt2Config readGpt2Config(const ConfigReader &reader) {
                     .sequence = reader.size("n_positions"),
                     .vocab = reader.size("vocab_size"),
                     .layerNormEpsilon = reader.number("layer_norm_epsilon", 1e-5),
+                    .tied = reader.flag("tie_word_embeddings", true),
                     .dropout = {.embedding = readDropoutRate(reader, "embd_pdrop"),
                                 .attention = readDropoutRate(reader, "attn_pdrop"),
                                 .residual = readDropoutRate(reader, "resid_pdrop")}};
@@ -98,7 +99,7 @@ Gpt2Config readGpt2Config(const ConfigReader &reader) {
 ConfigKeys gpt2ConfigKeys(const Gpt2Config &config) {
   const Json usual = {{"architectures", {"GPT2LMHeadModel"}},   {"activation_function", "gelu_new"},
                       {"resid_pdrop", config.dropout.residual}, {"embd_pdrop", config.dropout.embedding},
-                      {"attn_pdrop", config.dropout.attention}, {"tie_word_embeddings", true}};
+                      {"attn_pdrop", config.dropout.attention}, {"tie_word_embeddings", config.tied}};
   const Json own = {{"model_type", "gpt2"},
                     {"vocab_size", config.vocab},
                     {"n_positions", config.sequence},
@@ -135,6 +136,8 @@ std::vector<ParameterSpec> gpt2Parameters(const Gpt2Config &config) {
     linear(block + "mlp.c_proj", 4 * width, width, residual);
   }
   layerNorm("ln_f");
+  if (!config.tied)
+    list.push_back(matrixSpec("lm_head.weight", config.vocab, width, deviation));
   return list;
 }
 

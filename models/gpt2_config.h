@@ -15,7 +15,7 @@ namespace tcc::models {
 struct ConfigReader;
 struct ConfigKeys;
 
-/// The sizes of a GPT-2: biases everywhere, LayerNorm, tanh-GELU, an MLP four times as wide, head tied to `wte`.
+/// The sizes of a GPT-2: biases everywhere, LayerNorm, tanh-GELU, an MLP four times as wide.
 struct Gpt2Config {
   int64_t layers = 4;
   int64_t heads = 4;
@@ -23,6 +23,7 @@ struct Gpt2Config {
   int64_t sequence = 64; ///< rows of the position table: the longest sequence
   int64_t vocab = 256;
   double layerNormEpsilon = 1e-5;
+  bool tied = true;          ///< the head is `wte`
   DropoutRates dropout = {}; ///< in training
 
   bool operator==(const Gpt2Config &) const = default;
@@ -36,11 +37,11 @@ std::optional<Gpt2Config> gpt2Preset(std::string_view name);
 void checkConfig(const Gpt2Config &config);
 
 /// Throws InputError for a missing or wrong size, or a feature that this GPT-2 does not have (another activation or MLP
-/// width, untied head, …).
+/// width, …).
 Gpt2Config readGpt2Config(const ConfigReader &reader);
 ConfigKeys gpt2ConfigKeys(const Gpt2Config &config);
 
-/// All parameters: wte, wpe, the blocks in order, ln_f. 4 + 12 * layers of them; the tied head has none of its own.
+/// All parameters: wte, wpe, the blocks in order, ln_f: 4 + 12 * layers of them; and lm_head unless tied.
 std::vector<ParameterSpec> gpt2Parameters(const Gpt2Config &config);
 
 } // namespace tcc::models

@@ -112,7 +112,10 @@ LlamaConfig readLlamaConfig(const ConfigReader &reader) {
   if (const std::string activation = reader.text("hidden_act", "silu"); activation != "silu")
     throw InputError(
         fmt::format("{}: `hidden_act` is {}, only `silu` is supported", reader.path, inQuotes(activation)));
-  reader.expect("mlp_bias", false);
+  if (config.kind == LlamaKind::Llama)
+    config.mlpBias = reader.flag("mlp_bias", false);
+  else
+    reader.expect("mlp_bias", false);
   reader.expect("use_sliding_window", false);
   config.layers = reader.size("num_hidden_layers");
   config.heads = reader.size("num_attention_heads");
@@ -141,7 +144,7 @@ ConfigKeys llamaConfigKeys(const LlamaConfig &config) {
   Json usual = {
       {"architectures", {name.architecture}}, {"hidden_act", "silu"}, {"attention_dropout", config.attentionDropout}};
   if (config.kind == LlamaKind::Llama)
-    usual["mlp_bias"] = false;
+    usual["mlp_bias"] = config.mlpBias;
   // Both spellings, old and new.
   Json rope = {{"rope_type", "default"}, {"rope_theta", config.ropeBase}};
   if (const auto &scaling = config.ropeScaling)
@@ -196,9 +199,9 @@ std::vector<ParameterSpec> llamaParameters(const LlamaConfig &config) {
         list.push_back(
             vectorSpec(fmt::format("{}self_attn.{}.weight", block, name), config.headSize, InitialValue::Ones));
     list.push_back(vectorSpec(block + "post_attention_layernorm.weight", width, InitialValue::Ones));
-    linear(block + "mlp.gate_proj", width, config.inner, false, deviation);
-    linear(block + "mlp.up_proj", width, config.inner, false, deviation);
-    linear(block + "mlp.down_proj", config.inner, width, false, residual);
+    linear(block + "mlp.gate_proj", width, config.inner, config.mlpBias, deviation);
+    linear(block + "mlp.up_proj", width, config.inner, config.mlpBias, deviation);
+    linear(block + "mlp.down_proj", config.inner, width, config.mlpBias, residual);
   }
   list.push_back(vectorSpec("model.norm.weight", width, InitialValue::Ones));
   if (!config.tied)

@@ -22,7 +22,7 @@ struct RopeScaling {
 };
 
 enum class LlamaKind {
-  Llama, ///< no biases, or everywhere in the attention
+  Llama, ///< no biases, or everywhere in the attention, or in the MLP
   Qwen2, ///< biases on query, key and value
   Qwen3  ///< RMSNorm of each head's query and key
 };
@@ -43,6 +43,7 @@ struct LlamaConfig {
   std::optional<RopeScaling> ropeScaling = {};
   bool tied = true;            ///< the head is the embedding
   bool attentionBias = false;  ///< of Llama and Qwen3: query, key, value and output
+  bool mlpBias = false;        ///< of Llama: gate, up and down
   double attentionDropout = 0; ///< in training
 
   bool operator==(const LlamaConfig &) const = default;

@@ -56,7 +56,7 @@ std::string ModelConfig::embeddingName() const {
 }
 
 bool ModelConfig::tied() const {
-  return std::visit(Cases{[](const Gpt2Config &) { return true; },
+  return std::visit(Cases{[](const Gpt2Config &config) { return config.tied; },
                           [](const LlamaConfig &config) { return config.tied; },
                           [](const ModernConfig &) { return false; }},
                     kind);
@@ -87,23 +87,23 @@ std::string ModelConfig::prefix() const {
 }
 
 std::string ModelConfig::describe() const {
-  return std::visit(Cases{[](const Gpt2Config &c) {
-                            return fmt::format("gpt2: {} layers, {} heads, width {}, {} positions, vocabulary {}",
-                                               c.layers, c.heads, c.width, c.sequence, c.vocab);
-                          },
-                          [](const LlamaConfig &c) {
-                            const char *names[] = {"llama", "qwen2", "qwen3"};
-                            return fmt::format(
-                                "{}: {} layers, {} heads of {} with {} keys and values, width {}, inner width {}, {} "
-                                "positions, vocabulary {}{}",
-                                names[size_t(c.kind)], c.layers, c.heads, c.headSize, c.keyValueHeads, c.width, c.inner,
-                                c.sequence, c.vocab, c.tied ? ", tied" : "");
-                          },
-                          [](const ModernConfig &c) {
-                            return fmt::format("modern: {} layers, {} heads, width {}, {} positions, vocabulary {}",
-                                               c.layers, c.heads, c.width, c.sequence, c.vocab);
-                          }},
-                    kind);
+  return std::visit(
+      Cases{[](const Gpt2Config &c) {
+              return fmt::format("gpt2: {} layers, {} heads, width {}, {} positions, vocabulary {}{}", c.layers,
+                                 c.heads, c.width, c.sequence, c.vocab, c.tied ? "" : ", untied");
+            },
+            [](const LlamaConfig &c) {
+              const char *names[] = {"llama", "qwen2", "qwen3"};
+              return fmt::format("{}: {} layers, {} heads of {} with {} keys and values, width {}, inner width {}, {} "
+                                 "positions, vocabulary {}{}",
+                                 names[size_t(c.kind)], c.layers, c.heads, c.headSize, c.keyValueHeads, c.width,
+                                 c.inner, c.sequence, c.vocab, c.tied ? ", tied" : "");
+            },
+            [](const ModernConfig &c) {
+              return fmt::format("modern: {} layers, {} heads, width {}, {} positions, vocabulary {}", c.layers,
+                                 c.heads, c.width, c.sequence, c.vocab);
+            }},
+      kind);
 }
 
 std::optional<ModelConfig> modelPreset(std::string_view name) {

@@ -46,7 +46,8 @@ FunctionOptions quietly(int level) {
 
 class Models : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, Models,
-                         testing::Values("gpt2", "llama", "llama-tied-biases", "qwen2", "qwen3", "modern"),
+                         testing::Values("gpt2", "gpt2-untied", "llama", "llama-tied-biases", "llama-mlp-biases",
+                                         "qwen2", "qwen3", "modern"),
                          [](const auto &info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

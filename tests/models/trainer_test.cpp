@@ -2,6 +2,7 @@
 #include "frontend/shape.h"
 #include "models/checkpoint.h"
 #include "models/generate.h"
+#include "models/model.h"
 #include "models/safetensors.h"
 #include "models/trainer.h"
 #include "test_files.h"
@@ -174,6 +175,33 @@ TEST_F(TrainerTest, aFoldersDropoutIsUsed) {
                             dropped = losses(withRates("llama", {{"attention_dropout", 0.3}}), {});
   EXPECT_NE(dropped, plain);
   EXPECT_EQ(dropped, losses("saved", {"--dropout=0.3"}));
+}
+
+TEST_F(TrainerTest, untiedHeadsAndBiasesOfTheMlpTrainAndComeBack) {
+  const auto trains = [&](const ModelConfig &config, const std::vector<std::string> &names) {
+    Model model(config);
+    model.initialize(1);
+    writeModelFolder(folder.path("first"), config, model.named());
+    run({"--init", folder.path("first"), "--steps=12", "--lr=1e-2", "--json", folder.path("log.jsonl"), "--save",
+         folder.path("second")});
+    const std::vector<Json> lines = log("log.jsonl");
+    EXPECT_LT(lines[11]["loss"].get<double>(), lines[0]["loss"].get<double>() - 0.5);
+    const ModelFolder saved(folder.path("second"));
+    EXPECT_TRUE(saved.config() == config) << saved.config().describe();
+    const SafetensorsFile before(folder.path("first/model.safetensors")),
+        after(folder.path("second/model.safetensors"));
+    for (const std::string &name : names) {
+      ASSERT_TRUE(after.find(name)) << name;
+      const auto a = before.bytes(*before.find(name)), b = after.bytes(*after.find(name));
+      EXPECT_FALSE(std::ranges::equal(a, b)) << name << " was not trained";
+    }
+    std::filesystem::remove_all(folder.path("first"));
+    std::filesystem::remove_all(folder.path("second"));
+  };
+  trains(Gpt2Config{.layers = 1, .heads = 2, .width = 16, .sequence = 16, .vocab = 256, .tied = false},
+         {"wte.weight", "lm_head.weight"});
+  trains(LlamaConfig{.layers = 1, .heads = 2, .headSize = 8, .width = 16, .inner = 32, .sequence = 16, .mlpBias = true},
+         {"model.layers.0.mlp.gate_proj.bias", "model.layers.0.mlp.up_proj.bias", "model.layers.0.mlp.down_proj.bias"});
 }
 
 TEST_F(TrainerTest, heldOutTokensAreEvaluated) {

@@ -29,6 +29,8 @@ LIMIT = 1e-4
 BATCH, LENGTH = 3, 7
 SHAPES = dict(vocab_size=13, hidden_size=18, intermediate_size=22, num_hidden_layers=2, num_attention_heads=6,
               num_key_value_heads=2, head_dim=4, max_position_embeddings=32, rms_norm_eps=1e-5)
+GPT2 = dict(vocab_size=13, n_positions=32, n_embd=12, n_layer=2, n_head=3, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+            bos_token_id=11, eos_token_id=12)
 LLAMA3 = dict(rope_type="llama3", rope_theta=500.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=16)
 
@@ -83,10 +85,11 @@ def models():
     """name -> (model, config as a dict, logits function)."""
     t = transformers
     made = {
-        "gpt2": t.GPT2LMHeadModel(t.GPT2Config(vocab_size=13, n_positions=32, n_embd=12, n_layer=2, n_head=3,
-                                               resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)),
+        "gpt2": t.GPT2LMHeadModel(t.GPT2Config(**GPT2)),
+        "gpt2-untied": t.GPT2LMHeadModel(t.GPT2Config(**GPT2, tie_word_embeddings=False)),
         "llama": t.LlamaForCausalLM(t.LlamaConfig(**SHAPES, tie_word_embeddings=False, rope_parameters=LLAMA3)),
         "llama-tied-biases": t.LlamaForCausalLM(t.LlamaConfig(**SHAPES, tie_word_embeddings=True, attention_bias=True)),
+        "llama-mlp-biases": t.LlamaForCausalLM(t.LlamaConfig(**SHAPES, tie_word_embeddings=False, mlp_bias=True)),
         "qwen2": t.Qwen2ForCausalLM(t.Qwen2Config(**{k: v for k, v in (SHAPES | {"hidden_size": 24}).items()
                                                      if k != "head_dim"}, tie_word_embeddings=True, use_sliding_window=False)),
         "qwen3": t.Qwen3ForCausalLM(t.Qwen3Config(**SHAPES, tie_word_embeddings=False, use_sliding_window=False)),
