@@ -1,9 +1,13 @@
 #include "models/text_pattern.h"
 #include "models/input_error.h"
+#include "models/unicode.h"
 
+#include <algorithm>
 #include <fmt/format.h>
+#include <iterator>
 #include <mutex>
 #include <oniguruma.h>
+#include <optional>
 
 namespace tcc::models {
 
@@ -15,6 +19,37 @@ std::string message(int code, OnigErrorInfo *info = nullptr) {
   OnigUChar text[ONIG_MAX_ERROR_MESSAGE_LEN];
   const int length = info ? onig_error_code_to_str(text, code, info) : onig_error_code_to_str(text, code);
   return {reinterpret_cast<const char *>(text), size_t(length)};
+}
+
+/// Code points that are of another kind (letter, number, symbol, …) in the `tokenizers` package than in
+/// Oniguruma 6.9.8, and one that is of that kind in both and as long in UTF-8.
+struct StandIn {
+  uint32_t first, last, known;
+};
+constexpr StandIn standIns[] = {
+#include "models/unicode_stand_ins.inc"
+};
+
+/// `text` (valid UTF-8) with stand-ins, so that it is matched as the package matches it; nothing where it needs none.
+std::optional<std::string> withStandIns(std::string_view text) {
+  std::optional<std::string> changed;
+  for (size_t at = 0; at < text.size();) {
+    if (uint8_t(text[at]) < 0x80) {
+      ++at;
+      continue;
+    }
+    const auto [value, length] = firstCodePoint(text.substr(at));
+    const StandIn *entry = std::ranges::lower_bound(standIns, value, {}, &StandIn::last);
+    if (entry != std::end(standIns) && entry->first <= value) {
+      if (!changed)
+        changed = text;
+      std::string known;
+      appendUtf8(known, entry->known);
+      changed->replace(at, length, known);
+    }
+    at += length;
+  }
+  return changed;
 }
 
 const OnigUChar *bytesOf(std::string_view text) {
@@ -52,7 +87,8 @@ std::vector<std::string_view> TextPattern::pieces(std::string_view text) const {
   std::vector<std::string_view> result;
   const std::unique_ptr<OnigRegion, void (*)(OnigRegion *)> region(
       onig_region_new(), [](OnigRegion *region) { onig_region_free(region, 1); });
-  const OnigUChar *start = bytesOf(text), *end = start + text.size();
+  const std::optional<std::string> known = withStandIns(text);
+  const OnigUChar *start = bytesOf(known ? *known : text), *end = start + text.size();
   size_t done = 0; // pieces up to here are made
   for (size_t from = 0; from < text.size();) {
     const int at = onig_search(regex->value, start, end, start + from, end, region.get(), ONIG_OPTION_NONE);

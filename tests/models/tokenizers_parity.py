@@ -29,6 +29,7 @@ ODD = [
     "caf\u00e9 cafe\u0301 \u00c5ngstr\u00f6m A\u030angstro\u0308m \ufb01 \u1e9b\u0323", "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea",
     "\u4f60\u597d\uff0c\u4e16\u754c", "\u0645\u0631\u062d\u0628\u0627 \u05e9\u05dc\u05d5\u05dd", "\u0928\u092e\u0938\u094d\u0924\u0947",
     "<|endoftext|>", "a<|endoftext|>b <|endoftext|>", "<|endoftext|", "\u00a0\u2003\u3000x", "\x00\x01\x7f", "a" * 300, " " * 70 + "x",
+    "a\ua7cbb \U000105c0\U000105c1 1\U00010d402 x\u0897y \U00031350\u4e16 \U0001fae8!",  # of Unicode 15 and 16
     "\u0301\u0301\u0301", "\ufffd\ufeffx", "_under_score--dash__", "\u00b2\u00bd\u2167", "'S 'T",
 ]
 BAD = [b"\xff", b"a\xc3", b"\xe2\x82", b"\xe2\x82a", b"\xf0\x9f\x98", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80", b"\x80\x80",
@@ -126,7 +127,8 @@ def main():
         return 0
     if options.quick:
         text = text[:300000]
-    points = [chr(point) for point in range(1, 0x3000 if options.quick else 0x110000) if not 0xd800 <= point < 0xe000]
+    parts = ((1, 0x3000), (0xa600, 0xac00), (0x10400, 0x12000)) if options.quick else ((1, 0xd800), (0xe000, 0x110000))
+    points = [chr(point) for first, end in parts for point in range(first, end)]
     texts = {
         "the book": text.encode(),
         "every code point between letters": "\n".join(f"a{point}b" for point in points).encode(),
