@@ -19,7 +19,7 @@ HeldOutSplit splitHeldOut(const TokenSource &source, double share, int64_t batch
   const int64_t heldOut = std::max(int64_t(share * double(source.size())), needed);
   if (source.size() - heldOut < needed)
     throw InputError(fmt::format("{}: {} tokens, but a batch of {} x {} to train on and one to evaluate need {}",
-                                 source.path(), source.size(), batch, sequence, 2 * needed));
+                                 source.name(), source.size(), batch, sequence, 2 * needed));
   return {{0, source.size() - heldOut}, {source.size() - heldOut, heldOut}};
 }
 
@@ -31,7 +31,7 @@ Batches::Batches(const TokenSource &source, TokenRange range, int64_t batch, int
                                  batch, sequence));
   if (range.count < batch * sequence + 1)
     throw InputError(fmt::format("{}: {} tokens, but one batch of {} x {} needs {} (the last one is a target only)",
-                                 source.path(), range.count, batch, sequence, batch * sequence + 1));
+                                 source.name(), range.count, batch, sequence, batch * sequence + 1));
   perPass = (range.count - 1) / (rows * columns);
   if (order != Order::Shuffled)
     return;
@@ -46,7 +46,7 @@ Batches::Batches(const TokenSource &source, TokenRange range, int64_t batch, int
     }
   }
   if (perPass == 0)
-    throw InputError(fmt::format("{}: no file holds one batch of {} x {}, {} tokens", source.path(), batch, sequence,
+    throw InputError(fmt::format("{}: no file holds one batch of {} x {}, {} tokens", source.name(), batch, sequence,
                                  batch * sequence + 1));
 }
 

@@ -77,7 +77,8 @@ std::string_view describe(TokenFormat format) {
   return "";
 }
 
-TokenFile::TokenFile(const std::string &path, int64_t vocabulary) : file(path), vocabularySize(vocabulary) {
+TokenFile::TokenFile(const std::string &path, int64_t vocabulary, const std::string &source)
+    : file(path), source(source), vocabularySize(vocabulary) {
   if (file.size() == 0)
     throw InputError(fmt::format("{}: the file is empty, at least one batch of tokens is needed", path));
   readHeader();
@@ -140,8 +141,10 @@ void TokenFile::checkAll() const {
 }
 
 void TokenFile::failOutside(int64_t position, uint32_t token) const {
-  throw InputError(fmt::format("{}: byte {}: token {} at position {} is outside the vocabulary of {}", path(),
-                               firstByte + position * bytesPerToken(tokenFormat), token, position, vocabularySize));
+  const std::string byte = // of the file itself
+      source.empty() ? fmt::format("byte {}: ", firstByte + position * bytesPerToken(tokenFormat)) : "";
+  throw InputError(fmt::format("{}: {}token {} at position {} is outside the vocabulary of {}", name(), byte, token,
+                               position, vocabularySize));
 }
 
 void TokenFile::read(int64_t first, std::span<int32_t> out) const {
@@ -169,18 +172,21 @@ std::string TokenFile::fingerprint() const {
   return checksum.text();
 }
 
-TokenSource::TokenSource(const std::vector<std::string> &paths, int64_t vocabulary) : starts{0} {
-  for (const std::string &path : paths) {
-    files.emplace_back(path, vocabulary);
+TokenSource::TokenSource(const std::vector<std::string> &paths, int64_t vocabulary,
+                         const std::vector<std::string> &texts)
+    : starts{0} {
+  for (size_t i = 0; i < paths.size(); ++i) {
+    files.emplace_back(paths[i], vocabulary, i < texts.size() ? texts[i] : "");
     starts.push_back(starts.back() + files.back().size());
     if (files.back().format() != files.front().format())
-      throw InputError(fmt::format("{} is {}, {} is {}: files of one kind are expected", files.front().path(),
-                                   describe(files.front().format()), path, describe(files.back().format())));
+      throw InputError(fmt::format("{} is {}, {} is {}: files of one kind are expected", files.front().name(),
+                                   describe(files.front().format()), files.back().name(),
+                                   describe(files.back().format())));
   }
 }
 
-std::string TokenSource::path() const {
-  const std::string &first = files.front().path();
+std::string TokenSource::name() const {
+  const std::string &first = files.front().name();
   return files.size() == 1 ? first : fmt::format("{} and {} more", first, files.size() - 1);
 }
 

@@ -27,9 +27,12 @@ public:
   /// Opens `path` for a model with `vocabulary` token ids. Throws InputError for a file that is missing, empty, not a
   /// regular file, truncated, with a header that disagrees with its size, or with a token outside [0, vocabulary).
   /// Tokens of files up to 512 MiB are all checked here, those of larger files when a batch reads them.
-  TokenFile(const std::string &path, int64_t vocabulary);
+  /// `source` names the text that a file of tokens was made of, in messages; empty: it was made of none.
+  TokenFile(const std::string &path, int64_t vocabulary, const std::string &source = {});
 
   const std::string &path() const { return file.path(); }
+  /// What the user calls it: the text that it was made of, or its path.
+  const std::string &name() const { return source.empty() ? path() : source; }
   TokenFormat format() const { return tokenFormat; }
   int64_t vocabulary() const { return vocabularySize; }
   /// Number of tokens.
@@ -49,6 +52,7 @@ private:
   [[noreturn]] void failOutside(int64_t position, uint32_t token) const;
 
   MappedFile file;
+  std::string source;
   TokenFormat tokenFormat = TokenFormat::Text;
   int64_t vocabularySize;
   int64_t tokenCount = 0;
@@ -59,11 +63,12 @@ private:
 class TokenSource {
 public:
   TokenSource(const std::string &path, int64_t vocabulary) : TokenSource(std::vector{path}, vocabulary) {}
-  /// Throws InputError for files of several formats too. At least one path is expected.
-  TokenSource(const std::vector<std::string> &paths, int64_t vocabulary);
+  /// Throws InputError for files of several formats too. At least one path is expected. `texts` name the texts that the
+  /// files were made of, "" one that was made of none; there may be fewer of them than files.
+  TokenSource(const std::vector<std::string> &paths, int64_t vocabulary, const std::vector<std::string> &texts = {});
 
-  /// The first file's path, and how many there are beside it: for messages.
-  std::string path() const;
+  /// The first file's name, and how many there are beside it: for messages.
+  std::string name() const;
   TokenFormat format() const { return files.front().format(); }
   /// Number of tokens.
   int64_t size() const { return starts.back(); }

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <fmt/format.h>
 #include <numeric>
 
@@ -83,6 +84,18 @@ std::string suggestion(const CLI::App &app, std::string_view flag) {
     }
   }
   return best.empty() ? "" : fmt::format(", did you mean `--{}`?", best);
+}
+
+/// What a log calls the model of a folder: the folder's name, of a checkpoint with that of its run.
+std::string nameOfFolder(const std::string &folder) {
+  std::error_code ignored;
+  std::filesystem::path path = std::filesystem::absolute(folder, ignored).lexically_normal();
+  if (!path.has_filename())
+    path = path.parent_path();
+  const std::string name = path.filename().string(), run = path.parent_path().filename().string();
+  if (name.empty())
+    return folder;
+  return name.starts_with("step-") && !run.empty() ? run + "/" + name : name;
 }
 
 struct UsageError {
@@ -228,6 +241,8 @@ void resolve(TrainOptions &options, const RawOptions &raw) {
     schedule.length.steps = defaults.steps;
   int64_t warmup = schedule.length.steps ? std::min(*schedule.length.steps / 10, defaults.warmup) : defaults.warmup;
   schedule.warmup = raw.warmup.value_or(schedule.kind == ScheduleKind::Constant ? 0 : warmup);
+  if (init)
+    options.model = nameOfFolder(options.initFolder);
 }
 
 } // namespace

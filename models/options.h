@@ -16,7 +16,7 @@ namespace tcc::models {
 /// The compiler's flags are its base: what they are, how they are written and what --help says of them is one table.
 struct TrainOptions : CompilerFlags {
   // Model
-  std::string model = "baby"; ///< preset; with `initFolder` only a name for the log
+  std::string model = "baby"; ///< preset; with `initFolder` the folder's name, for the log
   ModelConfig config;         ///< preset and departures from it; with `initFolder` the folder's config.json counts
   std::string initFolder;     ///< Hugging Face folder with the initial weights, or empty
 
@@ -39,6 +39,8 @@ struct TrainOptions : CompilerFlags {
   double evalShare = 0.1;   ///< held out of the data, its end, where evalFile is empty
   std::string evalFile;     ///< evaluated instead, or empty
   int64_t evalBatches = 20; ///< of an evaluation, or as many as there are
+  std::vector<std::string> dataTexts; ///< of dataFiles made by a tokenizer: the texts that the user named, else ""
+  std::string evalText;               ///< the same of evalFile
 
   // Training
   Schedule schedule;                               ///< learning rate, warm-up, and the run's length (steps, seconds)

@@ -8,6 +8,7 @@
 
 #include <csignal>
 #include <fmt/format.h>
+#include <utility>
 
 namespace tcc::models {
 
@@ -157,12 +158,14 @@ void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer) {
     if (!options.quiet)
       fmt::print(stderr, "{}\n", text);
   };
-  std::vector<std::string *> paths = {&options.evalFile};
-  for (std::string &path : options.dataFiles)
-    paths.push_back(&path);
-  for (std::string *path : paths)
-    if (!path->empty() && !isTokenFile(*path))
-      *path = tokenizedFile(*path, tokenizer, report);
+  const auto tokenise = [&](std::string &path, std::string &text) {
+    if (!path.empty() && !isTokenFile(path))
+      text = std::exchange(path, tokenizedFile(path, tokenizer, report));
+  };
+  tokenise(options.evalFile, options.evalText);
+  options.dataTexts.resize(options.dataFiles.size());
+  for (size_t i = 0; i < options.dataFiles.size(); ++i)
+    tokenise(options.dataFiles[i], options.dataTexts[i]);
   if (!options.initFolder.empty() || options.vocabularyGiven)
     return;
   std::visit([&](auto &kind) { kind.vocab = tokenizer.vocabulary(); }, options.config.kind);
@@ -238,7 +241,7 @@ std::string suggestions(const TrainOptions &options) {
   add(options.evalEvery == 0, "--eval-every=50          the loss on tokens that are held out: does it overfit?");
   add(options.checkpointFolder.empty(),
       "--checkpoint=FOLDER      keep the run; the same command with --resume goes on from there");
-  add(options.model == "baby", "--model char             a larger model");
+  add(options.initFolder.empty() && options.model == "baby", "--model char             a larger model");
   add(options.level != 0, "-O0                      the same step with one kernel per op, for comparison");
   add(options.emitGraph.empty(),
       "--emit-graph=step.graph  the whole step as text; tcc step.graph shows what becomes of it");

@@ -11,8 +11,8 @@ namespace tcc::models {
 /// Records some steps of a run, the first one, which is cold, left out.
 class StepProfile {
 public:
-  /// `file` gets a Chrome trace; empty: nothing is recorded.
-  explicit StepProfile(std::string file) : file(std::move(file)) {}
+  /// `file` gets a Chrome trace, in which `title` names the run; empty: nothing is recorded.
+  StepProfile(std::string file, std::string title) : file(std::move(file)) { profiler.title = std::move(title); }
 
   /// Before each step of the process, counted from 0.
   void beforeStep(Function &step, int64_t index);

@@ -75,6 +75,8 @@ private:
   void save();
   void sample(std::span<const int32_t> prompt);
   double measurePeak() const;
+  /// What the user trains on what.
+  std::string title() const { return fmt::format("{} on {}", options.model, source.name()); }
   int64_t stepTokens() const { return options.accumulate * options.batch * sequence; }
 
   const TrainOptions &options;
@@ -109,7 +111,7 @@ private:
   Clock::time_point lastFinished;
   StepTimes times;
   RunSummary summary;
-  StepProfile profile{options.profileFile};
+  StepProfile profile{options.profileFile, title()};
   double peakFlops = 0;
   bool saidAboveLimit = false;
   double flopsPerToken = trainingFlopsPerToken(config, sequence);
@@ -122,8 +124,8 @@ Trainer::Trainer(const TrainOptions &options, RunDevice chosen, std::optional<Mo
     : options(options), device(std::move(chosen)), tokenizer(tokenizer), output(output),
       config(fittingConfig(options, folder)), dropout(trainedDropout(options, config)),
       firstAdapter(openAdapter(options, config)), adapter(trainedAdapter(options, config, firstAdapter)),
-      sequence(options.sequence.value_or(config.positions())), source(options.dataFiles, config.vocabulary()),
-      split(splitData(options, source, sequence)),
+      sequence(options.sequence.value_or(config.positions())),
+      source(options.dataFiles, config.vocabulary(), options.dataTexts), split(splitData(options, source, sequence)),
       batches(source, split.training, options.accumulate * options.batch, sequence, options.order, options.seed),
       notes(prepareCheckpoints(folder)), log({.length = options.schedule.length,
                                               .quiet = options.quiet,
@@ -191,13 +193,13 @@ void Trainer::prepareEvaluation() {
   if (options.evalEvery == 0)
     return;
   if (!options.evalFile.empty()) {
-    evaluationSource.emplace(options.evalFile, config.vocabulary());
+    evaluationSource.emplace(std::vector{options.evalFile}, config.vocabulary(), std::vector{options.evalText});
     split.heldOut = {0, evaluationSource->size()};
   }
   evaluation.emplace(model, evaluationSource ? *evaluationSource : source, split.heldOut, options.batch, sequence,
                      options.evalBatches, function({"tokens", "targets"}, {"loss"}));
   log.message(fmt::format("held out: {} tokens of {}, {} batches of them every {} steps", split.heldOut.count,
-                          evaluationSource ? options.evalFile : source.path(), evaluation->batches(),
+                          (evaluationSource ? *evaluationSource : source).name(), evaluation->batches(),
                           options.evalEvery));
 }
 
@@ -222,9 +224,9 @@ void Trainer::describeRun() {
     log.warning(
         fmt::format("{} is read as text, whose bytes are taken as tokens, but the model has a vocabulary of {}; "
                     "a .bin file of its tokens is expected, or --vocab=256",
-                    source.path(), config.vocabulary()));
+                    source.name(), config.vocabulary()));
   const std::string several = options.accumulate > 1 ? fmt::format("{} x ", options.accumulate) : "";
-  log.message(fmt::format("data {}: {} tokens ({}), batches of {}{} x {} in {} order", source.path(), source.size(),
+  log.message(fmt::format("data {}: {} tokens ({}), batches of {}{} x {} in {} order", source.name(), source.size(),
                           describe(source.format()), several, options.batch, sequence, describe(options.order)));
 }
 
@@ -494,7 +496,7 @@ int Trainer::run() {
     finish();
     if (!hasDiverged())
       save();
-    pictures.draw(fmt::format("{} on {}", options.model, source.path()));
+    pictures.draw(title());
     signal = stop.signal();
   }
   if (hasDiverged()) {

@@ -38,7 +38,7 @@ std::string Profiler::chromeTrace() const {
   auto name = [&](const char *what, int32_t stream, const std::string &text) {
     list.push_back({{"name", what}, {"ph", "M"}, {"pid", 1}, {"tid", stream}, {"args", {{"name", text}}}});
   };
-  name("process_name", 0, "tcc");
+  name("process_name", 0, title);
   for (int32_t stream : streams)
     name("thread_name", stream, "stream " + std::to_string(stream));
   return writeJson({{"traceEvents", list}, {"displayTimeUnit", "ms"}});

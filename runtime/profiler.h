@@ -31,6 +31,8 @@ public:
   std::string chromeTrace() const;
   Error writeChromeTrace(const std::string &path) const;
 
+  std::string title = "tcc"; ///< what viewers call the process
+
 private:
   std::vector<Event> events;
 };

@@ -228,6 +228,8 @@ static std::string table(const runtime::Profiler &profiler, const runtime::Execu
 void execute(runtime::Executable &executable, const Options &options, const RunValues &values) {
   Stage stage(executable, values, options.seed);
   runtime::Profiler profiler;
+  if (!options.inputs.empty()) // --profile takes one
+    profiler.title = options.inputs.front();
   runtime::Profiler *recorder = options.profile.empty() && !options.benchRuns ? nullptr : &profiler;
   if (options.runs) {
     for (int64_t i = 0; i < *options.runs; ++i) {

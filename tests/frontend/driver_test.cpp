@@ -388,6 +388,7 @@ TEST(Driver, TrainsAndTimes) {
   EXPECT_HAS(timed.out, "ms median");
   const std::string trace = slurp(profile);
   EXPECT_HAS(trace, "traceEvents");
+  EXPECT_HAS(trace, "\"" + model("attention") + "\"");
   // What runs before it is left out: cold, it would show the first touch of the memory.
   EXPECT_EQ(tcc(model("attention") + " --threads=1 --run=2 --bench=3 --profile=" + profile.string()).status, 0);
   const std::string again = slurp(profile);

@@ -147,6 +147,10 @@ TEST(Options, minutesAloneHaveNoSteps) {
 TEST(Options, initTakesSizesFromTheFolder) {
   TrainOptions options = parsed({"--init", "gpt2/", "--seq", "16"});
   EXPECT_EQ(options.initFolder, "gpt2/");
+  EXPECT_EQ(options.model, "gpt2");
+  EXPECT_EQ(parsed({"--init", "../tuned/on-books"}).model, "on-books");
+  EXPECT_EQ(parsed({"--init=run/step-000001000", "--model=char"}).model, "run/step-000001000");
+  EXPECT_EQ(parsed({"--init", "/"}).model, "/");
   EXPECT_EQ(options.sequence, 16);
   EXPECT_EQ(options.schedule.peak, 3e-4);
   EXPECT_EQ(parsed({"--schedule=constant"}).schedule.warmup, 0);

@@ -295,6 +295,35 @@ TEST_F(TrainerTest, learnsATextByATokenizer) {
   EXPECT_TRUE(readAll(folder.path("out")).starts_with("the cat")) << readAll(folder.path("out"));
 }
 
+TEST_F(TrainerTest, labelsAreWhatTheUserNamed) {
+  ::setenv("XDG_CACHE_HOME", folder.path("cache").c_str(), 1);
+  const Arguments seen = {"--tokenizer",
+                          "tests/models/tokenizer_samples/gpt2",
+                          "--steps=3",
+                          "--profile",
+                          folder.path("profile.json"),
+                          "--plot",
+                          folder.path("loss.svg"),
+                          "--json",
+                          folder.path("log.jsonl"),
+                          "--save",
+                          folder.path("saved")};
+  run(seen);
+  const std::string title = "baby on " + folder.path("text.txt");
+  expectContains(readAll(folder.path("loss.svg")), ">" + title + "<");
+  expectContains(readAll(folder.path("profile.json")), "\"" + title + "\"");
+  for (const char *name : {"loss.svg", "profile.json"})
+    EXPECT_EQ(readAll(folder.path(name)).find(folder.path("cache")), std::string::npos) << name;
+  run({"--init", folder.path("saved/"), "--steps=2", "--plot", folder.path("loss.svg"), "--json",
+       folder.path("log.jsonl")});
+  EXPECT_EQ(log("log.jsonl").back()["model"], "saved");
+  expectContains(readAll(folder.path("loss.svg")), ">saved on " + folder.path("text.txt") + "<");
+  const std::string error =
+      errorOf([&] { run({"--tokenizer", "tests/models/tokenizer_samples/gpt2", "--vocab=300"}); });
+  expectContains(error, folder.path("text.txt") + ": token ");
+  expectContains(error, "is outside the vocabulary of 300");
+}
+
 TEST_F(TrainerTest, generatesFromAFolderWithoutData) {
   run({"--steps=150", "--lr=1e-2", "--save", folder.path("saved")});
   const auto generated = [&](Arguments more) {
