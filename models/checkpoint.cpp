@@ -112,7 +112,9 @@ void writeTensors(const std::string &path, std::span<const NamedTensor> tensors)
 }
 
 std::vector<std::string> modelFolderFiles(const std::string &folder) {
-  return {inFolder(folder, weightsName), inFolder(folder, configName)};
+  std::vector<std::string> paths = tokenizerFilePaths(folder);
+  paths.insert(paths.begin(), {inFolder(folder, weightsName), inFolder(folder, configName)});
+  return paths;
 }
 
 void prepareFolder(const std::string &folder) {
@@ -124,10 +126,11 @@ void prepareFolder(const std::string &folder) {
 }
 
 void writeModelFolder(const std::string &folder, const ModelConfig &config, std::span<const NamedTensor> tensors,
-                      const std::string &configText) {
+                      const std::string &configText, const TokenizerFiles &tokenizer) {
   prepareFolder(folder);
+  writeTokenizerFiles(folder, tokenizer);
   writeTensors(inFolder(folder, weightsName), tensors);
-  writeConfig(inFolder(folder, configName), config, configText);
+  writeConfig(inFolder(folder, configName), config, configText, tokenizer);
 }
 
 } // namespace tcc::models

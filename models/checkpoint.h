@@ -1,6 +1,7 @@
 // A Hugging Face folder (config.json, safetensors) in and out, and named tensors such as gradients.
 #pragma once
 #include "models/model_config.h"
+#include "models/tokenizer_files.h"
 #include "models/weight_files.h"
 
 #include <cstdint>
@@ -58,11 +59,11 @@ std::vector<std::string> modelFolderFiles(const std::string &folder);
 /// Makes `folder` where it is missing. Throws InputError where that, or making files in it, cannot be done.
 void prepareFolder(const std::string &folder);
 
-/// Writes `folder` (made where missing) with config.json and model.safetensors; `tensors` are all of
-/// config.parameters(), `configText` is that of the folder that training began with, or empty (see writeConfig).
+/// Writes `folder` (made where missing) with config.json, model.safetensors and the tokenizer's files; `tensors` are
+/// all of config.parameters(), `configText` is that of the folder that training began with, or empty (see writeConfig).
 /// Throws InputError where the system cannot.
 void writeModelFolder(const std::string &folder, const ModelConfig &config, std::span<const NamedTensor> tensors,
-                      const std::string &configText = {});
+                      const std::string &configText = {}, const TokenizerFiles &tokenizer = {});
 
 /// Writes f32 tensors to one safetensors file, for example gradients under their parameters' names.
 void writeTensors(const std::string &path, std::span<const NamedTensor> tensors);

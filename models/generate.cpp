@@ -3,6 +3,7 @@
 #include "models/model.h"
 #include "models/run_setup.h"
 #include "models/text_generator.h"
+#include "models/tokenizer_files.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -71,10 +72,9 @@ void generate(const TrainOptions &given, std::FILE *output) {
   if (adapter)
     model.load(*adapter);
   const int64_t vocabulary = folder.config().vocabulary();
-  std::optional<Tokenizer> tokenizer;
-  const std::string &tokenizerFolder = options.tokenizerFolder.empty() ? options.initFolder : options.tokenizerFolder;
-  if (!options.tokenizerFolder.empty() || Tokenizer::isIn(tokenizerFolder))
-    tokenizer.emplace(tokenizerFolder);
+  const std::optional<Tokenizer> tokenizer = options.tokenizerFolder.empty()
+                                                 ? folderTokenizer(options.initFolder)
+                                                 : std::optional<Tokenizer>(options.tokenizerFolder);
   const Tokenizer *byTokenizer = tokenizer ? &*tokenizer : nullptr;
   const std::vector<int32_t> prompt = promptTokens(options.prompt, vocabulary, byTokenizer);
   const auto report = [&](std::string_view text) {

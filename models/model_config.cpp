@@ -1,6 +1,7 @@
 #include "models/model_config.h"
 #include "models/config_reader.h"
 #include "models/input_error.h"
+#include "models/tokenizer_files.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -149,18 +150,49 @@ ModelConfig readConfig(const std::string &path, std::vector<std::string> *notes,
                   path, inQuotes(type)));
 }
 
-void writeConfig(const std::string &path, const ModelConfig &config, const std::string &original) {
+namespace {
+
+/// Whether an id, or each of a list, is one of the vocabulary; transformers takes 50256, 1 or 2 for an absent one.
+bool isOfVocabulary(const Json &ids, int64_t vocabulary) {
+  const auto isOne = [&](const Json &id) { return id.is_number_unsigned() && id < uint64_t(vocabulary); };
+  return ids.is_array() ? std::ranges::all_of(ids, isOne) : isOne(ids);
+}
+
+/// bos_token_id and eos_token_id: null where no token begins or ends a text.
+void setEnds(Json &json, const ModelConfig &config, const TokenizerFiles &tokenizer) {
+  constexpr int32_t gpt2Separator = 50256; // of data that are tokens already
+  const bool isGpt2Data =
+      tokenizer.files.empty() && config.vocabulary() > gpt2Separator && json["model_type"] == "gpt2";
+  for (const auto &[key, id] : {std::pair("bos_token_id", tokenizer.begin), std::pair("eos_token_id", tokenizer.end)}) {
+    const auto present = json.find(key);
+    if (!tokenizer.replaces && present != json.end() &&
+        (present->is_null() || isOfVocabulary(*present, config.vocabulary())))
+      continue;
+    const std::optional<int32_t> known = isGpt2Data ? gpt2Separator : id;
+    json[key] = known && *known < config.vocabulary() ? Json(*known) : Json();
+  }
+}
+
+} // namespace
+
+void writeConfig(const std::string &path, const ModelConfig &config, const std::string &original,
+                 const TokenizerFiles &tokenizer) {
   const ConfigKeys keys = std::visit(Cases{[](const Gpt2Config &kind) { return gpt2ConfigKeys(kind); },
                                            [](const LlamaConfig &kind) { return llamaConfigKeys(kind); },
                                            [](const ModernConfig &kind) { return modernConfigKeys(kind); }},
                                      config.kind);
   Json json = original.empty() ? keys.usual : Json::parse(original);
   json.update(keys.own);
+  setEnds(json, config, tokenizer);
   // transformers has renamed the key; a file has either.
   json[json.contains("dtype") ? "dtype" : "torch_dtype"] = "float32";
   AtomicFile file(path);
   file.write(json.dump(2) + "\n");
   file.commit();
+}
+
+void writeConfig(const std::string &path, const ModelConfig &config) {
+  writeConfig(path, config, {}, {});
 }
 
 int64_t parameterCount(const ModelConfig &config) {

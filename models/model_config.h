@@ -13,6 +13,8 @@
 
 namespace tcc::models {
 
+struct TokenizerFiles;
+
 struct ModelConfig {
   std::variant<Gpt2Config, LlamaConfig, ModernConfig> kind;
 
@@ -56,9 +58,12 @@ void checkConfig(const ModelConfig &config);
 /// text.
 ModelConfig readConfig(const std::string &path, std::vector<std::string> *notes = nullptr, std::string *text = nullptr);
 /// Writes a `config.json` that transformers reads, atomically. `original` is the text of the one that training began
-/// with, or empty: what it says beside the sizes and the stored type, known here or not, stays. Throws InputError where
-/// it cannot.
-void writeConfig(const std::string &path, const ModelConfig &config, const std::string &original = {});
+/// with, or empty: what it says beside the sizes and the stored type, known here or not, stays, but for tokens at the
+/// ends of a text that are not of the vocabulary or another tokenizer's. Throws InputError where it cannot.
+void writeConfig(const std::string &path, const ModelConfig &config, const std::string &original,
+                 const TokenizerFiles &tokenizer);
+/// The same of a run that began with no folder and has no tokenizer.
+void writeConfig(const std::string &path, const ModelConfig &config);
 
 /// Number of trained values, N.
 int64_t parameterCount(const ModelConfig &config);

@@ -74,7 +74,9 @@ void declareModel(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   count("--kv-heads", raw.keyValueHeads, "Llama's heads of keys and values; divide the heads");
   count("--width", raw.width, "Width of the residual stream");
   count("--vocab", raw.vocab, "Vocabulary size: 256 for text, 50257 for GPT-2 tokens");
-  app.add_option("--init", options.initFolder, "Start from this Hugging Face folder of a GPT-2, Llama, Qwen2 or Qwen3")
+  app.add_option(
+         "--init", options.initFolder,
+         "Start from this Hugging Face folder of a GPT-2, Llama, Qwen2 or Qwen3, and read texts by its tokenizer")
       ->type_name("FOLDER")
       ->group("Model");
   app.add_option("--lora", options.loraRank,
@@ -99,7 +101,8 @@ void declareData(CLI::App &app, TrainOptions &options, RawOptions &raw) {
       ->type_name("FILE...")
       ->group("Data");
   app.add_option("--tokenizer", options.tokenizerFolder,
-                 "Read texts by the tokenizer of this folder: tokenizer.json, or vocab.json and merges.txt")
+                 "Read texts by the tokenizer of this folder: tokenizer.json, or vocab.json and merges.txt; --save and "
+                 "checkpoints write it beside the weights")
       ->type_name("FOLDER")
       ->group("Data");
   app.add_option("--train-tokenizer", options.trainVocabulary,

@@ -105,12 +105,14 @@ void RunCheckpoints::load(Model &model, const std::vector<State> &optimizer, con
 }
 
 void RunCheckpoints::write(const RunState &state, const Model &model, const std::vector<State> &optimizer,
-                           const std::string &configText, const std::string &base) {
+                           const std::string &configText, const std::string &base, const TokenizerFiles &tokenizer) {
   store.write(state.step, [&](const std::string &folder) {
-    if (model.adapter())
+    if (model.adapter()) {
       writeAdapterFolder(folder, model.config(), *model.adapter(), model.named(), base, configText);
-    else
-      writeModelFolder(folder, model.config(), model.named(), configText);
+      writeTokenizerFiles(folder, tokenizer);
+    } else {
+      writeModelFolder(folder, model.config(), model.named(), configText, tokenizer);
+    }
     writeStates(inFolder(folder, optimizerName), optimizer);
     writeRunState(inFolder(folder, stateName), state);
   });

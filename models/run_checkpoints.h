@@ -31,10 +31,11 @@ public:
   void load(Model &model, const std::vector<State> &optimizer, const std::vector<State> &scaling) const;
 
   /// Writes a checkpoint: a Hugging Face folder (config.json, model.safetensors), or PEFT's where the model has an
-  /// adapter to the weights of `base`, with optimizer.safetensors and run.json beside them; `configText` is that of the
-  /// folder that training began with. Throws InputError where the system cannot; what was there before then stays.
+  /// adapter to the weights of `base`, with the tokenizer, optimizer.safetensors and run.json beside them; `configText`
+  /// is that of the folder that training began with. Throws InputError where the system cannot; what was there before
+  /// then stays.
   void write(const RunState &state, const Model &model, const std::vector<State> &optimizer,
-             const std::string &configText, const std::string &base);
+             const std::string &configText, const std::string &base, const TokenizerFiles &tokenizer);
 
 private:
   CheckpointStore store;

@@ -49,8 +49,13 @@ void checkRunFiles(const TrainOptions &options) {
     files.writes(fmt::format("--dump-grads {}", options.dumpGrads), options.dumpGrads);
   if (!options.saveFolder.empty()) {
     files.writes(fmt::format("--save {}", options.saveFolder), options.saveFolder);
-    for (const std::string &path :
-         options.adapts() ? adapterFolderFiles(options.saveFolder) : modelFolderFiles(options.saveFolder))
+    std::vector<std::string> paths = modelFolderFiles(options.saveFolder);
+    if (options.adapts()) {
+      paths = adapterFolderFiles(options.saveFolder);
+      const std::vector<std::string> beside = tokenizerFilePaths(options.saveFolder);
+      paths.insert(paths.end(), beside.begin(), beside.end());
+    }
+    for (const std::string &path : paths)
       files.writes(fmt::format("{} of --save", path), path);
   }
   if (!options.remarksFile.empty())

@@ -6,6 +6,7 @@
 #include "runtime/device/device.h"
 #include "runtime/dtype.h"
 
+#include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
 #include <utility>
@@ -151,6 +152,52 @@ HeldOutSplit splitData(const TrainOptions &options, const TokenSource &source, i
   if (options.evalEvery == 0 || !options.evalFile.empty())
     return {{0, source.size()}, {}};
   return splitHeldOut(source, options.evalShare, options.accumulate * options.batch, sequence);
+}
+
+namespace {
+
+bool areTokens(const TrainOptions &options) {
+  return std::ranges::all_of(options.dataFiles, isTokenFile) &&
+         (options.evalFile.empty() || isTokenFile(options.evalFile));
+}
+
+void say(const TrainOptions &options, const std::string &text) {
+  if (!options.quiet)
+    fmt::print(stderr, "{}\n", text);
+}
+
+} // namespace
+
+std::optional<Tokenizer> runTokenizer(const TrainOptions &options) {
+  if (!options.tokenizerFolder.empty()) {
+    if (options.trainVocabulary && !(options.resume && Tokenizer::isIn(options.tokenizerFolder)))
+      learnTokenizer(options);
+    return Tokenizer(options.tokenizerFolder);
+  }
+  if (options.initFolder.empty())
+    return std::nullopt;
+  try {
+    std::optional<Tokenizer> tokenizer = folderTokenizer(options.initFolder);
+    if (tokenizer && !areTokens(options))
+      say(options, fmt::format("texts are read by the tokenizer of {}", options.initFolder));
+    return tokenizer;
+  } catch (const InputError &error) {
+    if (!areTokens(options))
+      throw;
+    say(options, fmt::format("note: {}; the data are tokens already", error.what()));
+    return std::nullopt;
+  }
+}
+
+TokenizerFiles savedTokenizer(const TrainOptions &options, const ModelConfig &config, TokenFormat format) {
+  const bool isGiven = !options.tokenizerFolder.empty();
+  TokenizerFiles made;
+  if (const std::string &folder = isGiven ? options.tokenizerFolder : options.initFolder; !folder.empty())
+    made = tokenizerFilesOf(folder, config.positions());
+  made.replaces = isGiven;
+  if (made.files.empty() && format == TokenFormat::Text && config.vocabulary() >= 256)
+    made = byteTokenizerFiles(config.positions());
+  return made;
 }
 
 void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer) {

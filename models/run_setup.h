@@ -8,6 +8,7 @@
 #include "models/options.h"
 #include "models/run_state.h"
 #include "models/tokenizer.h"
+#include "models/tokenizer_files.h"
 
 #include <memory>
 #include <optional>
@@ -53,6 +54,13 @@ std::vector<std::string> stepInputNames(const DropoutRates &dropout);
 
 /// Which tokens are trained on and which are held out, by --eval-every and its kin.
 HeldOutSplit splitData(const TrainOptions &options, const TokenSource &source, int64_t sequence);
+
+/// The tokenizer that a run reads texts by: that of --tokenizer (--train-tokenizer learns it first), else that of
+/// --init; or nothing. Throws InputError for one that is damaged or of a kind that is not here, unless it is --init's
+/// and the data are tokens already.
+std::optional<Tokenizer> runTokenizer(const TrainOptions &options);
+/// The same as files, for the folders that the run writes; of a text without a tokenizer those of bytes.
+TokenizerFiles savedTokenizer(const TrainOptions &options, const ModelConfig &config, TokenFormat format);
 
 /// Texts become files of tokens, and a preset takes the tokenizer's vocabulary. Throws InputError where that cannot be.
 void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer);

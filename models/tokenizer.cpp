@@ -3,6 +3,7 @@
 #include "models/files.h"
 #include "models/input_error.h"
 #include "models/json_file.h"
+#include "models/tokenizer_json.h"
 #include "models/unicode.h"
 
 #include <algorithm>
@@ -19,6 +20,7 @@ using TokenizerJson = nlohmann::json;
 
 constexpr int64_t fileLimit = int64_t(256) << 20, idLimit = int64_t(1) << 24;
 constexpr const char *tokenizerName = "tokenizer.json", *vocabularyName = "vocab.json", *mergesName = "merges.txt";
+constexpr const char *separatorName = "<|endoftext|>"; ///< of vocab.json
 
 std::string_view textOf(const MappedFile &file) {
   if (file.size() > fileLimit)
@@ -202,8 +204,10 @@ void Tokenizer::readTokenizerJson(const std::string &path) {
   checksum = checksumOf(file.bytes());
 }
 
-void Tokenizer::readVocabulary(const std::string &folder) {
-  const MappedFile vocabulary(inFolder(folder, vocabularyName)), merges(inFolder(folder, mergesName));
+namespace {
+
+/// The tokens of merges.txt in pairs.
+std::vector<std::pair<std::string, std::string>> readMerges(const MappedFile &merges) {
   std::vector<std::pair<std::string, std::string>> list;
   std::string_view rest = textOf(merges);
   for (int64_t number = 1; !rest.empty(); ++number) {
@@ -219,8 +223,29 @@ void Tokenizer::readVocabulary(const std::string &folder) {
                                    number, inQuotes(line)));
     list.emplace_back(line.substr(0, space), line.substr(space + 1));
   }
-  const std::vector<std::string> tokens = tokenList(readIds(parsed(vocabulary), vocabulary.path()), vocabulary.path());
-  if (const auto end = std::find(tokens.begin(), tokens.end(), "<|endoftext|>"); end != tokens.end())
+  return list;
+}
+
+/// The tokens of vocab.json.
+std::vector<std::string> readTokens(const MappedFile &vocabulary) {
+  return tokenList(readIds(parsed(vocabulary), vocabulary.path()), vocabulary.path());
+}
+
+} // namespace
+
+std::string Tokenizer::jsonOfVocabulary(const std::string &folder) {
+  const MappedFile vocabulary(inFolder(folder, vocabularyName)), merges(inFolder(folder, mergesName));
+  std::vector<std::array<std::string, 2>> list;
+  for (const auto &[left, right] : readMerges(merges))
+    list.push_back({left, right});
+  return tokenizerJson(readTokens(vocabulary), list, {separatorName});
+}
+
+void Tokenizer::readVocabulary(const std::string &folder) {
+  const MappedFile vocabulary(inFolder(folder, vocabularyName)), merges(inFolder(folder, mergesName));
+  const std::vector<std::pair<std::string, std::string>> list = readMerges(merges);
+  const std::vector<std::string> tokens = readTokens(vocabulary);
+  if (const auto end = std::find(tokens.begin(), tokens.end(), separatorName); end != tokens.end())
     added.push_back({*end, int32_t(end - tokens.begin()), false});
   pairs = std::make_unique<BytePairs>(tokens, list, false, merges.path());
   patterns.emplace_back(gpt2Pattern, vocabulary.path());
@@ -302,12 +327,25 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   return bytes;
 }
 
+std::optional<int32_t> Tokenizer::addedId(std::string_view content) const {
+  const auto found = std::ranges::find(added, content, &Added::content);
+  return found == added.end() ? std::nullopt : std::optional(found->id);
+}
+
 std::optional<int32_t> Tokenizer::startOfText() const {
   for (const char *name : {"<|endoftext|>", "<|begin_of_text|>", "<s>", "<|end_of_text|>"})
-    for (const Added &token : added)
-      if (token.content == name)
-        return token.id;
+    if (const std::optional<int32_t> id = addedId(name))
+      return id;
   return std::nullopt;
+}
+
+bool Tokenizer::isOfBytes() const {
+  if (size != 256 || pairs->size() != 256 || !added.empty() || !normalizers.empty() || prefixSpace)
+    return false;
+  for (int32_t id = 0; id < 256; ++id)
+    if (pairs->bytes(id) != std::string(1, char(id)))
+      return false;
+  return true;
 }
 
 } // namespace tcc::models

@@ -22,6 +22,8 @@ public:
 
   /// Whether `folder` holds such files.
   static bool isIn(const std::string &folder);
+  /// The text of a tokenizer.json that is the vocab.json and merges.txt of `folder`.
+  static std::string jsonOfVocabulary(const std::string &folder);
 
   /// Tokens of any bytes: each maximal part that is no UTF-8 counts as U+FFFD. Special tokens in the text are found,
   /// none is added.
@@ -33,6 +35,10 @@ public:
   int64_t vocabulary() const { return size; }
   /// The token that stands between texts (<|endoftext|>, <|begin_of_text|>, …), where there is one.
   std::optional<int32_t> startOfText() const;
+  /// The id of a token that is found in texts as it is, or nothing.
+  std::optional<int32_t> addedId(std::string_view content) const;
+  /// Whether token b is byte b, and there are no others.
+  bool isOfBytes() const;
   /// Tells tokenizers apart.
   const std::string &fingerprint() const { return checksum; }
 

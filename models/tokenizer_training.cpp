@@ -5,12 +5,12 @@
 #include "models/input_error.h"
 #include "models/text_pattern.h"
 #include "models/tokenizer.h"
+#include "models/tokenizer_json.h"
 #include "models/unicode.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <queue>
 #include <unordered_map>
 
@@ -167,39 +167,6 @@ private:
   }
 };
 
-//===- the file ------------------------------------------------------------------------------------------------===//
-
-std::string fileText(const Training &training) {
-  using Json = nlohmann::ordered_json;
-  Json vocabulary = Json::object();
-  for (size_t i = 0; i < training.tokens.size(); ++i)
-    vocabulary[training.tokens[i]] = i;
-  const Json byteLevel = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
-  const Json added = {{"id", 0},         {"content", separator}, {"single_word", false}, {"lstrip", false},
-                      {"rstrip", false}, {"normalized", false},  {"special", true}};
-  const Json json = {{"version", "1.0"},
-                     {"truncation", nullptr},
-                     {"padding", nullptr},
-                     {"added_tokens", Json::array({added})},
-                     {"normalizer", nullptr},
-                     {"pre_tokenizer", byteLevel},
-                     {"post_processor", nullptr},
-                     {"decoder", byteLevel},
-                     {"model",
-                      {{"type", "BPE"},
-                       {"dropout", nullptr},
-                       {"unk_token", nullptr},
-                       {"continuing_subword_prefix", nullptr},
-                       {"end_of_word_suffix", nullptr},
-                       {"fuse_unk", false},
-                       {"byte_fallback", false},
-                       {"ignore_merges", false},
-                       {"vocab", vocabulary},
-                       {"merges", training.merges}}}};
-  return json.dump(2) + "\n";
-}
-
 } // namespace
 
 int64_t trainTokenizer(const std::string &folder, std::string_view text, int64_t size) {
@@ -209,7 +176,7 @@ int64_t trainTokenizer(const std::string &folder, std::string_view text, int64_t
   Training training(countPieces(validUtf8(text)));
   training.run(size);
   AtomicFile file((std::filesystem::path(folder) / "tokenizer.json").string());
-  file.write(fileText(training));
+  file.write(tokenizerJson(training.tokens, training.merges, {std::string(separator)}));
   file.commit();
   return int64_t(training.tokens.size());
 }

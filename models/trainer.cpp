@@ -89,6 +89,7 @@ private:
   std::optional<AdapterConfig> adapter;
   int64_t sequence;
   TokenSource source;
+  TokenizerFiles savedFiles; // the tokenizer for the folders that are written
   HeldOutSplit split;
   Batches batches;
   PrefetchedBatches prefetched{batches};
@@ -125,7 +126,8 @@ Trainer::Trainer(const TrainOptions &options, RunDevice chosen, std::optional<Mo
       config(fittingConfig(options, folder)), dropout(trainedDropout(options, config)),
       firstAdapter(openAdapter(options, config)), adapter(trainedAdapter(options, config, firstAdapter)),
       sequence(options.sequence.value_or(config.positions())),
-      source(options.dataFiles, config.vocabulary(), options.dataTexts), split(splitData(options, source, sequence)),
+      source(options.dataFiles, config.vocabulary(), options.dataTexts),
+      savedFiles(savedTokenizer(options, config, source.format())), split(splitData(options, source, sequence)),
       batches(source, split.training, options.accumulate * options.batch, sequence, options.order, options.seed),
       notes(prepareCheckpoints(folder)), log({.length = options.schedule.length,
                                               .quiet = options.quiet,
@@ -346,7 +348,7 @@ void Trainer::writeCheckpoint() {
   try {
     std::vector<State> states = optimizer->states();
     states.insert(states.end(), step.lossScaling().begin(), step.lossScaling().end());
-    checkpoints->write(state, model, states, initialConfig, options.initFolder);
+    checkpoints->write(state, model, states, initialConfig, options.initFolder, savedFiles);
     writtenStep = state.step;
   } catch (const InputError &error) {
     log.warning(fmt::format("no checkpoint of {} steps: {}; the run goes on", state.step, error.what()));
@@ -450,10 +452,12 @@ std::vector<NamedTensor> Trainer::savedTensors() const {
 void Trainer::save() {
   if (options.saveFolder.empty())
     return;
-  if (adapter)
+  if (adapter) {
     writeAdapterFolder(options.saveFolder, config, *adapter, model.named(), options.initFolder, initialConfig);
-  else
-    writeModelFolder(options.saveFolder, config, savedTensors(), initialConfig);
+    writeTokenizerFiles(options.saveFolder, savedFiles);
+  } else {
+    writeModelFolder(options.saveFolder, config, savedTensors(), initialConfig, savedFiles);
+  }
   log.message(fmt::format("wrote the {} to {}", adapter ? "adapter" : "weights", options.saveFolder));
 }
 
@@ -518,17 +522,13 @@ int Trainer::run() {
 int train(const TrainOptions &options, std::FILE *output) {
   checkRunFiles(options);
   TrainOptions used = options;
-  std::optional<Tokenizer> tokenizer;
-  if (!options.tokenizerFolder.empty()) {
-    if (options.trainVocabulary)
-      learnTokenizer(options);
-    tokenizer.emplace(options.tokenizerFolder);
-    if (!options.dumpTokens.empty()) {
-      dumpTokens(options, *tokenizer);
-      return 0;
-    }
-    applyTokenizer(used, *tokenizer);
+  const std::optional<Tokenizer> tokenizer = runTokenizer(options);
+  if (!options.dumpTokens.empty()) {
+    dumpTokens(options, *tokenizer);
+    return 0;
   }
+  if (tokenizer)
+    applyTokenizer(used, *tokenizer);
   std::optional<ModelFolder> folder;
   if (!options.initFolder.empty())
     folder.emplace(options.initFolder);

@@ -134,6 +134,7 @@ TEST(Checkpoint, keepsWhatAConfigurationSaysBeside) {
   auto config = nlohmann::ordered_json::parse(readAll(folder.path("first/config.json")));
   config["resid_pdrop"] = 0.25;
   config["bos_token_id"] = 3;
+  config["eos_token_id"] = {4, 2};
   config["task_specific_params"] = {{"text-generation", {{"max_length", 50}}}};
   config["torch_dtype"] = "bfloat16";
   folder.write("first/config.json", config.dump());

@@ -73,6 +73,34 @@ def learned(train, text, size, scratch):
     return same
 
 
+def travels(train, folder, tokenizer, data, scratch):
+    """Whether AutoTokenizer reads what --save leaves beside weights as `tokenizer`; None: as bytes."""
+    try:
+        import transformers
+    except ImportError as error:
+        print(f"AutoTokenizer is not tried: {error}")
+        return True
+    source = os.path.join(scratch, "text")
+    with open(source, "wb") as file:
+        file.write(data)
+    good = True
+    for model in ("baby", "llama-baby", "modern-124m"):
+        saved = os.path.join(scratch, "saved", model, os.path.basename(folder))
+        subprocess.run([train, "--model", model, "--data", source, "--layers=1", "--heads=2", "--width=16", "--seq=16", "--batch=2",
+                        "--steps=0", "--quiet", "--save", saved] + (["--tokenizer", folder] if tokenizer else []), check=True)
+        auto = transformers.AutoTokenizer.from_pretrained(saved)
+        same = all(auto(text, add_special_tokens=False)["input_ids"] ==
+                   (tokenizer.encode(text, add_special_tokens=False).ids if tokenizer else list(text.encode())) for text in ODD)
+        config = json.load(open(os.path.join(saved, "config.json")))
+        ends = [config["bos_token_id"], config["eos_token_id"]]
+        same = same and ends == [auto.bos_token_id, auto.eos_token_id] == ([tokenizer.token_to_id("<|endoftext|>")] * 2 if tokenizer
+                                                                           else [None, None])
+        print(f"AutoTokenizer of {model} by {os.path.basename(folder) if tokenizer else 'bytes'}, ends {ends}: "
+              f"{'equal' if same else 'DIFFERS'}")
+        good &= same
+    return good
+
+
 def save(tokenizer, folder, as_files):
     os.makedirs(folder, exist_ok=True)
     if as_files:
@@ -140,11 +168,13 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         for size in (257, 300, 1000 if options.quick else 4096):
             good &= learned(options.train, text, size, scratch)
+        good &= travels(options.train, "", None, text[:20000].encode(), scratch)
         lines = text.splitlines()
         first, second = gpt2(lines, 1000 if options.quick else 4096), llama3(lines, 1000 if options.quick else 4096)
         for name, tokenizer, as_files in (("gpt2 files", first, True), ("gpt2 json", first, False), ("llama3", second, False)):
             folder = os.path.join(scratch, name)
             save(tokenizer, folder, as_files)
+            good &= travels(options.train, folder, tokenizer, text[:20000].encode(), scratch)
             for what, data in texts.items():
                 seen = tokens(options.train, folder, data, scratch)
                 expected = np.array(tokenizer.encode(data.decode("utf-8", "replace"), add_special_tokens=False).ids)

@@ -154,6 +154,65 @@ TEST_F(TrainGpt, whatCannotBeWrittenIsRefusedBeforeTheRun) {
   EXPECT_EQ(said, "error: --plot loss.png: the figure is SVG, a name such as loss.svg is expected\n");
 }
 
+/// The commands under "examples:" of --help.
+std::vector<std::string> examplesOf(const std::string &help) {
+  std::vector<std::string> commands;
+  std::istringstream lines(help);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("  train_gpt "))
+      commands.push_back(line.substr(2, line.find("   ", 2) - 2)); // what it does stands behind spaces
+  return commands;
+}
+
+/// Each with small data and a small model in place of a book and GPT-2, one after the other as a reader tries them.
+TEST_F(TrainGpt, everyExampleOfHelpRunsInItsOrder) {
+  const std::string samples = std::filesystem::absolute("tests/models/tokenizer_samples/gpt2").string();
+  const std::string environment = "XDG_CACHE_HOME='" + folder.path("cache") + "' ";
+  std::filesystem::copy(data, folder.path("book.txt"));
+  std::string tokens;
+  for (int i = 0; i < 20000; ++i)
+    tokens += {char(i % 83), char(i % 3 == 0)}; // below 340
+  folder.write("train.bin", tokens);
+  ASSERT_EQ(shell(environment + command("--seq=256 --steps=1 -q --tokenizer='" + samples + "' --save=gpt2")), 0)
+      << said;
+
+  ASSERT_EQ(shell("'" TRAIN_GPT_PROGRAM "' --help >help"), 0);
+  const std::vector<std::string> examples = examplesOf(readAll(folder.path("help")));
+  EXPECT_GT(examples.size(), 12u);
+  for (const std::string &example : examples) {
+    const auto has = [&](const char *flag) { return example.find(flag) != std::string::npos; };
+    std::string small = " --threads=1";
+    if (!has("--init"))
+      small += " --layers=1 --heads=2 --width=16 --seq=16 --batch=2";
+    if (has("--estimate"))
+      small += " --memory=0.1";
+    else if (!has("--checkpoint=") &&
+             !has("--generate")) // the default length makes the step that another example names
+      small += " --steps=3";
+    const std::string run = environment + "'" TRAIN_GPT_PROGRAM "'" + example.substr(9) + small;
+    EXPECT_EQ(shell(run + " >out"), 0) << example << "\n" << said;
+    if (has("--checkpoint=")) {
+      EXPECT_EQ(shell(run + " --resume --steps=1003"), 0) << said;
+      expectContains(said, "going on after step 999 of run");
+    }
+    if (has("--generate")) {
+      EXPECT_TRUE(readAll(folder.path("out")).starts_with("In the beginning")) << readAll(folder.path("out"));
+    }
+  }
+  const std::string log = readAll(folder.path("log.jsonl"));
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 4) << "three steps and the summary";
+  EXPECT_FALSE(readAll(folder.path("gpt2/tokenizer.json")).empty());
+  EXPECT_EQ(readAll(folder.path("tuned/tokenizer.json")), readAll(folder.path("gpt2/tokenizer.json")));
+}
+
+TEST_F(TrainGpt, aRunThatLearnsItsTokenizerIsResumedByTheSameCommand) {
+  const std::string environment = "XDG_CACHE_HOME='" + folder.path("cache") + "' ";
+  const std::string again = "--tokenizer=words --train-tokenizer=300 --checkpoint=kept --steps=2 -q ";
+  ASSERT_EQ(shell(environment + command(again)), 0) << said;
+  EXPECT_EQ(shell(environment + command(again + "--resume --steps=3")), 0) << said;
+  EXPECT_EQ(readAll(folder.path("kept/step-000000003/tokenizer.json")), readAll(folder.path("words/tokenizer.json")));
+}
+
 TEST_F(TrainGpt, aResumeThatFailsMakesNothing) {
   const auto before = std::distance(std::filesystem::directory_iterator(folder.path("")), {});
   EXPECT_EQ(

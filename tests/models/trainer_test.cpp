@@ -4,6 +4,7 @@
 #include "models/generate.h"
 #include "models/model.h"
 #include "models/safetensors.h"
+#include "models/tokenizer_files.h"
 #include "models/trainer.h"
 #include "test_files.h"
 
@@ -32,6 +33,8 @@ protected:
                            "--batch=4"};
     if (std::find(more.begin(), more.end(), "--init") != more.end())
       arguments.erase(arguments.begin() + 4, arguments.begin() + 7);
+    if (std::find(more.begin(), more.end(), "--data") != more.end())
+      arguments.erase(arguments.begin(), arguments.begin() + 2);
     arguments.insert(arguments.end(), more.begin(), more.end());
     const ParsedOptions parsed = parseTrainOptions(arguments);
     if (!parsed.options) {
@@ -322,6 +325,65 @@ TEST_F(TrainerTest, labelsAreWhatTheUserNamed) {
       errorOf([&] { run({"--tokenizer", "tests/models/tokenizer_samples/gpt2", "--vocab=300"}); });
   expectContains(error, folder.path("text.txt") + ": token ");
   expectContains(error, "is outside the vocabulary of 300");
+}
+
+TEST_F(TrainerTest, aTokenizerTravelsWithTheWeights) {
+  ::setenv("XDG_CACHE_HOME", folder.path("cache").c_str(), 1);
+  const std::string tokenizer = "tests/models/tokenizer_samples/gpt2";
+  const auto config = [&](const std::string &name) { return Json::parse(readAll(folder.path(name + "/config.json"))); };
+  run({"--tokenizer", tokenizer, "--steps=3", "--save", folder.path("saved"), "--checkpoint", folder.path("kept")});
+  const std::string json = readAll(folder.path("saved/tokenizer.json"));
+  EXPECT_EQ(Tokenizer(folder.path("saved")).vocabulary(), 340);
+  EXPECT_EQ(readAll(folder.path("kept/step-000000003/tokenizer.json")), json);
+  const auto separator = Tokenizer(tokenizer).addedId("<|endoftext|>");
+  for (const char *name : {"saved", "kept/step-000000003"}) {
+    EXPECT_EQ(config(name)["bos_token_id"], *separator) << name;
+    EXPECT_EQ(config(name)["eos_token_id"], *separator) << name;
+  }
+
+  // Texts are read by it again, and it travels on, beside an adapter too.
+  const auto tokensOf = [&](const Arguments &more) {
+    Arguments all = {"--init", folder.path("saved"), "--steps=2", "--lr=0", "--json", folder.path("log.jsonl")};
+    all.insert(all.end(), more.begin(), more.end());
+    run(all);
+    return log("log.jsonl")[1]["loss"];
+  };
+  const Json given = tokensOf({"--tokenizer", tokenizer, "--save", folder.path("second")});
+  EXPECT_EQ(tokensOf({"--save", folder.path("third")}), given);
+  EXPECT_EQ(readAll(folder.path("third/tokenizer.json")), json);
+  EXPECT_EQ(readAll(folder.path("third/config.json")), readAll(folder.path("saved/config.json")));
+  tokensOf({"--lora=2", "--save", folder.path("adapter")});
+  EXPECT_EQ(readAll(folder.path("adapter/tokenizer.json")), json);
+  tokensOf({"--eval-every=1", "--eval-batches=1", "--eval-data",
+            folder.write("other.txt", readAll(folder.path("text.txt")))});
+
+  // One that is not read here: data of tokens need none, texts do.
+  folder.write("saved/tokenizer.json", R"({"model": {"type": "Unigram"}})");
+  expectContains(errorOf([&] { tokensOf({}); }), "a tokenizer of kind `Unigram`: only BPE");
+  const std::string bytes(4000, '\1'); // token 257, again and again
+  EXPECT_EQ(errorOf([&] { tokensOf({"--data", folder.write("data.bin", bytes), "--save", folder.path("fourth")}); }),
+            "");
+  EXPECT_EQ(readAll(folder.path("fourth/tokenizer.json")), R"({"model": {"type": "Unigram"}})");
+}
+
+TEST_F(TrainerTest, bytesTravelAsATokenizerAndStayBytes) {
+  run({"--steps=3", "--save", folder.path("saved")});
+  EXPECT_TRUE(Tokenizer(folder.path("saved")).isOfBytes());
+  const Json config = Json::parse(readAll(folder.path("saved/config.json")));
+  EXPECT_TRUE(config.at("bos_token_id").is_null());
+  EXPECT_TRUE(config.at("eos_token_id").is_null());
+  // Bytes that are no UTF-8 are read as they are, with the file of the tokenizer and without.
+  std::string latin;
+  for (int i = 0; i < 400; ++i)
+    latin += "caf\xe9 na\xefve ";
+  const auto loss = [&] {
+    run({"--init", folder.path("saved"), "--data", folder.write("latin.txt", latin), "--steps=1", "--lr=0", "--json",
+         folder.path("log.jsonl")});
+    return log("log.jsonl")[0]["loss"];
+  };
+  const Json with = loss();
+  std::filesystem::remove(folder.path("saved/tokenizer.json"));
+  EXPECT_EQ(with, loss());
 }
 
 TEST_F(TrainerTest, generatesFromAFolderWithoutData) {
