@@ -1,10 +1,10 @@
 // A model as plain functions on Tensors: forward, loss, gradients and the whole training step, over parameters that
 // have Hugging Face's names and layout. What differs between kinds stands in gpt2, llama and modern.
 #pragma once
-#include "frontend/tcc.h"
 #include "models/adapter.h"
 #include "models/checkpoint.h"
 #include "models/model_config.h"
+#include <tcc/tcc.h>
 
 #include <cstdint>
 #include <string>

@@ -1,9 +1,9 @@
 // A whole training step, compiled for a GPU from the same C++ as for the CPU, on the machine of stand-ins: products,
 // fused kernels, column sums, the global norm and AdamW; eager and captured, late and early streams.
-#include "frontend/tcc.h"
 #include "runtime/device/cuda/step_device.h"
 #include "tests/cuda_machine/machine_test.h"
 #include <cstring>
+#include <tcc/tcc.h>
 
 namespace tcc {
 namespace {

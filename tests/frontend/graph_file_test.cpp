@@ -1,10 +1,10 @@
 // .graph text: round trip of every op, limits of the pre-scan, malformed and truncated text, diagnostics with carets.
 #include "frontend/capture.h"
 #include "frontend/graph_file.h"
-#include "frontend/tcc.h"
 #include <cstdlib>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <tcc/tcc.h>
 
 using namespace tcc;
 

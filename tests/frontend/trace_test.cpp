@@ -1,12 +1,12 @@
 // The tracer: shapes, broadcasting, replay and hashes, errors with labels and the user's line, and the modules built.
 #include "frontend/capture.h"
-#include "frontend/tcc.h"
 #include "frontend/trace.h"
 #include "ir/dialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Verifier.h"
 #include <chrono>
 #include <gtest/gtest.h>
+#include <tcc/tcc.h>
 
 using namespace tcc;
 

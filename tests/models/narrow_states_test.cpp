@@ -1,11 +1,11 @@
 // Parameters and moments of bf16: updates computed in f32 and rounded at random, through optimizers, models,
 // checkpoints.
-#include "frontend/tcc.h"
 #include "models/model.h"
 #include "models/run_checkpoints.h"
 #include "models/trainer.h"
 #include "runtime/dtype.h"
 #include "test_files.h"
+#include <tcc/tcc.h>
 
 #include <cmath>
 #include <cstring>

@@ -1,7 +1,7 @@
 // Every optimizer against PyTorch's, or a few lines of numpy, over 20 steps (optimizers_expected.json, written by
 // optimizers_expected.py); steps that are not applied; an optimizer of a user's own.
-#include "frontend/tcc.h"
 #include "test_files.h"
+#include <tcc/tcc.h>
 
 #include <cmath>
 #include <cstring>

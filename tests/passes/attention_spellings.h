@@ -1,10 +1,10 @@
 // Attention as people write it, and what is near to it but none: traced programs of q, k and v for the tests of
 // match-attention.
 #pragma once
-#include "frontend/tcc.h"
 #include "ir/ops/attention.h"
 #include <functional>
 #include <limits>
+#include <tcc/tcc.h>
 
 namespace tcc::test {
 
