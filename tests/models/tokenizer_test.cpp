@@ -37,6 +37,22 @@ TEST(Tokenizer, tokensAreThoseOfTheTokenizersPackage) {
   }
 }
 
+TEST(Tokenizer, textsAreSplitByThePackagesUnicode) {
+  const Json cases = Json::parse(readAll(samples + "pieces.json"));
+  ASSERT_GT(cases.size(), 30u);
+  for (const Json &entry : cases) {
+    const std::string text = entry["text"], pattern = entry["pattern"];
+    std::vector<size_t> lengths;
+    std::string whole;
+    for (const std::string_view piece : TextPattern(pattern, "the sample").pieces(text)) {
+      lengths.push_back(piece.size());
+      whole += piece;
+    }
+    EXPECT_EQ(lengths, entry["lengths"].get<std::vector<size_t>>()) << pattern << " on " << text;
+    EXPECT_EQ(whole, text) << "stand-ins are not seen";
+  }
+}
+
 TEST(Tokenizer, eachMaximalInvalidPartIsOneReplacement) {
   const std::string mark = "\xef\xbf\xbd";
   const std::pair<std::string, std::string> cases[] = {{"plain é € 😀", "plain é € 😀"},

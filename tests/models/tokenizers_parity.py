@@ -24,12 +24,15 @@ except ImportError as error:
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
           r"\s+(?!\S)|\s+")
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+KINDS = (r"\p{L}+", r"\w+", r"\d", r"[\p{Lu}\p{Lt}]+", r"\p{M}+", r"[\p{P}\p{S}]+", r"\p{Han}+", r"\P{N}+")
+NEW = "a\ua7cbb \U000105c0\U000105c1 1\U00010d402 x\u0897y \U00031350\u4e16 \U0001fae8!"  # of Unicode 15 and 16
 ODD = [
     "", " ", "\n", "  \n\n  x", "Hello world", "don't DON'T I'LL we've", "1234567 3.14", "tabs\t\tand\r\nlines\r\n",
     "caf\u00e9 cafe\u0301 \u00c5ngstr\u00f6m A\u030angstro\u0308m \ufb01 \u1e9b\u0323", "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea",
     "\u4f60\u597d\uff0c\u4e16\u754c", "\u0645\u0631\u062d\u0628\u0627 \u05e9\u05dc\u05d5\u05dd", "\u0928\u092e\u0938\u094d\u0924\u0947",
     "<|endoftext|>", "a<|endoftext|>b <|endoftext|>", "<|endoftext|", "\u00a0\u2003\u3000x", "\x00\x01\x7f", "a" * 300, " " * 70 + "x",
-    "a\ua7cbb \U000105c0\U000105c1 1\U00010d402 x\u0897y \U00031350\u4e16 \U0001fae8!",  # of Unicode 15 and 16
+    NEW,
     "\u0301\u0301\u0301", "\ufffd\ufeffx", "_under_score--dash__", "\u00b2\u00bd\u2167", "'S 'T",
 ]
 BAD = [b"\xff", b"a\xc3", b"\xe2\x82", b"\xe2\x82a", b"\xf0\x9f\x98", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80", b"\x80\x80",
@@ -56,6 +59,15 @@ def llama3(lines, size):
                                                              initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     tokenizer.add_special_tokens([AddedToken("<|endoftext|>", normalized=False)])
     tokenizer.add_tokens([AddedToken("caf\u00e9", normalized=True)])
+    return tokenizer
+
+
+def pairs(splitter):
+    """Every two bytes of one piece are a token, so that ids tell pieces apart."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: i for i, token in enumerate(letters + [a + b for a in letters for b in letters])}
+    tokenizer = Tokenizer(models.BPE(vocabulary, [(a, b) for a in letters for b in letters]))
+    tokenizer.pre_tokenizer = splitter
     return tokenizer
 
 
@@ -129,6 +141,13 @@ def write(folder, text):
         cases.append({"name": name, "samples": [
             {"bytes": list(sample), "ids": tokenizer.encode(sample.decode("utf-8", "replace"), add_special_tokens=False).ids}
             for sample in texts]})
+    # Lengths of the pieces, in bytes: of what Unicode 15 and 16 added, by patterns that tokenizers have.
+    pieces = [{"pattern": pattern, "text": sample, "lengths": [len(piece.encode()) for piece, _ in
+               pre_tokenizers.Split(Regex(pattern), "isolated").pre_tokenize_str(sample)]}
+              for pattern in (GPT2, LLAMA3, *KINDS) for sample in (NEW, "1\U00010d40\U00010d412", "a\ua7cbb", "\u65e5\U00031350\u672c")]
+    with open(os.path.join(folder, "pieces.json"), "w") as file:
+        json.dump(pieces, file, indent=1)
+        file.write("\n")
     with open(os.path.join(folder, "expected.json"), "w") as file:
         json.dump(cases, file)
         file.write("\n")
@@ -171,10 +190,13 @@ def main():
         good &= travels(options.train, "", None, text[:20000].encode(), scratch)
         lines = text.splitlines()
         first, second = gpt2(lines, 1000 if options.quick else 4096), llama3(lines, 1000 if options.quick else 4096)
-        for name, tokenizer, as_files in (("gpt2 files", first, True), ("gpt2 json", first, False), ("llama3", second, False)):
+        splitters = [pre_tokenizers.ByteLevel(add_prefix_space=False), second.pre_tokenizer]
+        for name, tokenizer, as_files in (("gpt2 files", first, True), ("gpt2 json", first, False), ("llama3", second, False),
+                                          ("gpt2's pieces", pairs(splitters[0]), False), ("llama3's pieces", pairs(splitters[1]), False)):
             folder = os.path.join(scratch, name)
             save(tokenizer, folder, as_files)
-            good &= travels(options.train, folder, tokenizer, text[:20000].encode(), scratch)
+            if "pieces" not in name:
+                good &= travels(options.train, folder, tokenizer, text[:20000].encode(), scratch)
             for what, data in texts.items():
                 seen = tokens(options.train, folder, data, scratch)
                 expected = np.array(tokenizer.encode(data.decode("utf-8", "replace"), add_special_tokens=False).ids)
