@@ -869,7 +869,7 @@ def Tcc_SigmoidOp : Tcc_UnaryComposite<"sigmoid"> {
 def Tcc_ReluOp : Tcc_UnaryComposite<"relu"> {
   let summary = "max(x, 0); the gradient at 0 is 0";
   let formula = "result = x where x > 0, else 0; NaN stays";
-  let gradientFormula = "dx = dy where x > 0, else 0";
+  let gradientFormula = "dx = 0 where x <= 0, else dy";
   let example = [{
     %x = tcc.constant dense<[1.5, -2.0]> : tensor<2xf32>
     %y = tcc.relu %x : tensor<2xf32>
