@@ -32,9 +32,9 @@ static std::optional<ProductType> productType(runtime::DType dtype) {
 void applyFlags(const CompilerFlags &flags, CompileOptions &options) {
   const std::optional<ProductType> products = productType(flags.products);
   if (!products)
-    throw Error("products of " + std::string(runtime::name(flags.products)) + "; f32, bf16 and f16 are possible");
+    throw usageError("products of " + std::string(runtime::name(flags.products)) + "; f32, bf16 and f16 are possible");
   if (const std::optional<std::string> unknown = unknownPass(flags))
-    throw Error(*unknown);
+    throw usageError(*unknown);
   options.pipeline.level = flags.level;
   options.pipeline.passes = flags.passes;
   options.pipeline.products = *products;

@@ -1,40 +1,17 @@
 // Shape: the sizes of a tensor, held inline, so that copying one costs nothing.
 #pragma once
+#include "frontend/error.h"
 #include "runtime/dtype.h"
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <initializer_list>
-#include <source_location>
 #include <span>
-#include <stdexcept>
 #include <string>
 
 namespace tcc {
 
 using runtime::DType;
-
-/// What every public function of the frontend throws for a user's mistake. what() is "file:line:column: message" where
-/// the place is known; the message says what was seen and then the rule.
-class Error : public std::runtime_error {
-public:
-  explicit Error(const std::string &message) : std::runtime_error(message), text(message) {}
-  Error(const std::string &message, std::string file, uint32_t line, uint32_t column)
-      : std::runtime_error(file + ":" + std::to_string(line) + ":" + std::to_string(column) + ": " + message),
-        text(message), fileName(std::move(file)), lineNumber(line), columnNumber(column) {}
-  /// At `place`, where it is known.
-  Error(const std::string &message, const std::source_location &place)
-      : Error(place.line() ? Error(message, place.file_name(), place.line(), place.column()) : Error(message)) {}
-
-  const std::string &message() const { return text; }  ///< without the place
-  const std::string &file() const { return fileName; } ///< empty when unknown
-  uint32_t line() const { return lineNumber; }
-  uint32_t column() const { return columnNumber; }
-
-private:
-  std::string text, fileName;
-  uint32_t lineNumber = 0, columnNumber = 0;
-};
 
 /// Sizes, outermost first; no sizes for a scalar. Throws Error above `maxRank` sizes.
 class Shape {

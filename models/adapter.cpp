@@ -1,7 +1,7 @@
 #include "models/adapter.h"
 #include "models/config_reader.h"
 #include "models/files.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -67,17 +67,17 @@ Json targetModules(const ModelConfig &model, const std::string &prefix, const st
 void checkFeatures(const ConfigReader &reader) {
   const std::string type = reader.text("peft_type", "");
   if (type != "LORA")
-    throw InputError(fmt::format("{}: `peft_type` is {}, only `LORA` is here", reader.path, inQuotes(type)));
+    throw Error(fmt::format("{}: `peft_type` is {}, only `LORA` is here", reader.path, inQuotes(type)));
   for (const char *key : {"use_rslora", "use_dora", "use_qalora", "lora_bias"})
     reader.expect(key, false);
   for (const char *key :
        {"rank_pattern", "alpha_pattern", "modules_to_save", "layer_replication", "trainable_token_indices"})
     if (const Json *value = reader.value(key); value && !value->empty())
-      throw InputError(fmt::format("{}: `{}` is {}, adapters here have one rank and one alpha and nothing beside",
-                                   reader.path, key, ConfigReader::shown(*value)));
+      throw Error(fmt::format("{}: `{}` is {}, adapters here have one rank and one alpha and nothing beside",
+                              reader.path, key, ConfigReader::shown(*value)));
   const std::string bias = reader.text("bias", "none");
   if (bias != "none")
-    throw InputError(fmt::format("{}: `bias` is {}, only `none` is here", reader.path, inQuotes(bias)));
+    throw Error(fmt::format("{}: `bias` is {}, only `none` is here", reader.path, inQuotes(bias)));
 }
 
 } // namespace
@@ -117,7 +117,7 @@ AdapterFolder::AdapterFolder(const std::string &folder, const ModelConfig &model
   checkFeatures(reader);
   adapter.rank = reader.size("r");
   if (adapter.rank > largestRank)
-    throw InputError(fmt::format("{}: `r` is {}, at most {} is expected", configPath, adapter.rank, largestRank));
+    throw Error(fmt::format("{}: `r` is {}, at most {} is expected", configPath, adapter.rank, largestRank));
   adapter.alpha = reader.number("lora_alpha", 8); // PEFT's default
   if (const double rate = readDropoutRate(reader, "lora_dropout"); rate > 0)
     remarks.push_back(fmt::format("{}: `lora_dropout` is {}, which training here leaves out", configPath, rate));
@@ -132,17 +132,17 @@ AdapterFolder::AdapterFolder(const std::string &folder, const ModelConfig &model
     known.insert(prefix + parameter.name);
     const TensorEntry *entry = file->find(prefix + parameter.name);
     if (!entry)
-      throw InputError(fmt::format("{}: tensor {} is missing", path, inQuotes(prefix + parameter.name)));
+      throw Error(fmt::format("{}: tensor {} is missing", path, inQuotes(prefix + parameter.name)));
     if (entry->shape != parameter.shape || !isReadAsFloat(entry->dtype))
-      throw InputError(fmt::format("{}: tensor {} is {} [{}], but rank {} in this model makes it floats [{}]", path,
-                                   inQuotes(entry->name), dtypeName(entry->dtype), fmt::join(entry->shape, ", "),
-                                   adapter.rank, fmt::join(parameter.shape, ", ")));
+      throw Error(fmt::format("{}: tensor {} is {} [{}], but rank {} in this model makes it floats [{}]", path,
+                              inQuotes(entry->name), dtypeName(entry->dtype), fmt::join(entry->shape, ", "),
+                              adapter.rank, fmt::join(parameter.shape, ", ")));
   }
   for (const TensorEntry &entry : file->tensors())
     if (!known.contains(entry.name))
-      throw InputError(fmt::format("{}: tensor {} is of no linear layer of this model", path, inQuotes(entry.name)));
+      throw Error(fmt::format("{}: tensor {} is of no linear layer of this model", path, inQuotes(entry.name)));
   if (adapter.layers.empty())
-    throw InputError(fmt::format("{}: the adapter has no layer", path));
+    throw Error(fmt::format("{}: the adapter has no layer", path));
 }
 
 void AdapterFolder::read(const ParameterSpec &parameter, std::span<float> out) const {

@@ -32,7 +32,7 @@ std::vector<ParameterSpec> adapterParameters(const ModelConfig &model, const Ada
 /// PEFT's folder of one adapter: adapter_config.json and adapter_model.safetensors.
 class AdapterFolder {
 public:
-  /// Throws InputError for anything but LoRA of some of `model`'s linear layers, in a form that the formula above
+  /// Throws Error for anything but LoRA of some of `model`'s linear layers, in a form that the formula above
   /// covers; a missing, misshapen or unknown tensor is named.
   AdapterFolder(const std::string &folder, const ModelConfig &model);
 
@@ -56,7 +56,7 @@ std::vector<std::string> adapterFolderFiles(const std::string &folder);
 
 /// Writes `folder` (made where missing) with both files; `tensors` are all of adapterParameters(), `base` is the folder
 /// of the frozen weights, `configText` that of the adapter that training began with, or empty: what it says beside what
-/// was trained stays. Throws InputError where the system cannot.
+/// was trained stays. Throws Error where the system cannot.
 void writeAdapterFolder(const std::string &folder, const ModelConfig &model, const AdapterConfig &adapter,
                         std::span<const NamedTensor> tensors, const std::string &base,
                         const std::string &configText = {});

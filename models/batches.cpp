@@ -1,6 +1,6 @@
 #include "models/batches.h"
 #include "models/counter_random.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 
 #include <algorithm>
 #include <cassert>
@@ -18,8 +18,8 @@ HeldOutSplit splitHeldOut(const TokenSource &source, double share, int64_t batch
   const int64_t needed = batch * sequence + 1;
   const int64_t heldOut = std::max(int64_t(share * double(source.size())), needed);
   if (source.size() - heldOut < needed)
-    throw InputError(fmt::format("{}: {} tokens, but a batch of {} x {} to train on and one to evaluate need {}",
-                                 source.name(), source.size(), batch, sequence, 2 * needed));
+    throw Error(fmt::format("{}: {} tokens, but a batch of {} x {} to train on and one to evaluate need {}",
+                            source.name(), source.size(), batch, sequence, 2 * needed));
   return {{0, source.size() - heldOut}, {source.size() - heldOut, heldOut}};
 }
 
@@ -27,11 +27,11 @@ Batches::Batches(const TokenSource &source, TokenRange range, int64_t batch, int
                  uint64_t seed)
     : source(&source), range(range), rows(batch), columns(sequence), order(order), seed(seed) {
   if (batch < 1 || sequence < 1 || batch > std::numeric_limits<int32_t>::max() / sequence)
-    throw InputError(fmt::format("a batch of {} x {} tokens: both must be at least 1 and their product below 2^31",
-                                 batch, sequence));
+    throw Error(fmt::format("a batch of {} x {} tokens: both must be at least 1 and their product below 2^31", batch,
+                            sequence));
   if (range.count < batch * sequence + 1)
-    throw InputError(fmt::format("{}: {} tokens, but one batch of {} x {} needs {} (the last one is a target only)",
-                                 source.name(), range.count, batch, sequence, batch * sequence + 1));
+    throw Error(fmt::format("{}: {} tokens, but one batch of {} x {} needs {} (the last one is a target only)",
+                            source.name(), range.count, batch, sequence, batch * sequence + 1));
   perPass = (range.count - 1) / (rows * columns);
   if (order != Order::Shuffled)
     return;
@@ -46,8 +46,8 @@ Batches::Batches(const TokenSource &source, TokenRange range, int64_t batch, int
     }
   }
   if (perPass == 0)
-    throw InputError(fmt::format("{}: no file holds one batch of {} x {}, {} tokens", source.name(), batch, sequence,
-                                 batch * sequence + 1));
+    throw Error(fmt::format("{}: no file holds one batch of {} x {}, {} tokens", source.name(), batch, sequence,
+                            batch * sequence + 1));
 }
 
 /// The first token of a step's batch. Each pass has orders of its own.

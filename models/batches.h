@@ -24,7 +24,7 @@ struct TokenRange {
 };
 
 /// A source in two: what is trained on, and the last `share` of it (at least one batch of B x T) to evaluate. Throws
-/// InputError where one of them would be shorter than a batch.
+/// Error where one of them would be shorter than a batch.
 struct HeldOutSplit {
   TokenRange training, heldOut;
 };
@@ -34,7 +34,7 @@ HeldOutSplit splitHeldOut(const TokenSource &source, double share, int64_t batch
 /// step.
 class Batches {
 public:
-  /// `source` must outlive this object. Throws InputError where the range holds fewer than B*T + 1 tokens.
+  /// `source` must outlive this object. Throws Error where the range holds fewer than B*T + 1 tokens.
   Batches(const TokenSource &source, TokenRange range, int64_t batch, int64_t sequence, Order order, uint64_t seed);
   /// Of the whole source.
   Batches(const TokenSource &source, int64_t batch, int64_t sequence, Order order, uint64_t seed)

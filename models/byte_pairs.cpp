@@ -1,5 +1,5 @@
 #include "models/byte_pairs.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 #include "models/unicode.h"
 
 #include <fmt/format.h>
@@ -58,18 +58,18 @@ BytePairs::BytePairs(std::vector<std::string> tokens, const std::vector<std::pai
   std::unordered_map<std::string_view, int32_t> ids;
   for (size_t id = 0; id < tokens.size(); ++id)
     if (!ids.emplace(tokens[id], int32_t(id)).second)
-      throw InputError(fmt::format("{}: token {} stands twice", where, inQuotes(tokens[id])));
+      throw Error(fmt::format("{}: token {} stands twice", where, inQuotes(tokens[id])));
   const auto idOf = [&](const std::string &token, size_t merge) {
     const auto found = ids.find(token);
     if (found == ids.end())
-      throw InputError(fmt::format("{}: merge {} needs the token {}, which is not in the vocabulary", where, merge + 1,
-                                   inQuotes(token)));
+      throw Error(fmt::format("{}: merge {} needs the token {}, which is not in the vocabulary", where, merge + 1,
+                              inQuotes(token)));
     return found->second;
   };
   for (int byte = 0; byte < 256; ++byte) {
     const auto found = ids.find(byteCharacters()[size_t(byte)]);
     if (found == ids.end())
-      throw InputError(fmt::format("{}: byte {} has no token, a byte-level vocabulary has one for each", where, byte));
+      throw Error(fmt::format("{}: byte {} has no token, a byte-level vocabulary has one for each", where, byte));
     ofByte[size_t(byte)] = found->second;
   }
   for (size_t i = 0; i < pairs.size(); ++i) {

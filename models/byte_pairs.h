@@ -17,7 +17,7 @@ int byteOfCharacter(uint32_t codePoint);
 class BytePairs {
 public:
   /// `tokens` in their order of ids, written in byteCharacters; `merges` name two tokens each, most urgent first.
-  /// `where` stands before errors: throws InputError where a byte has no token, a merge's part or result is none, or a
+  /// `where` stands before errors: throws Error where a byte has no token, a merge's part or result is none, or a
   /// token stands twice. With `wholeFirst` a piece that is a token becomes it, whatever its merges say.
   BytePairs(std::vector<std::string> tokens, const std::vector<std::pair<std::string, std::string>> &merges,
             bool wholeFirst, const std::string &where);

@@ -1,7 +1,7 @@
 #include "models/checkpoint.h"
 #include "models/checksum.h"
 #include "models/files.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 
 #include <cstring>
 #include <filesystem>
@@ -37,12 +37,11 @@ ModelFolder::ModelFolder(const std::string &folder)
       shape[0] = model.vocabulary();
     }
     if (shape != parameter.shape)
-      throw InputError(fmt::format("{}: tensor {} has shape [{}], but {} makes it [{}]", file->path(),
-                                   inQuotes(found->name), fmt::join(found->shape, ", "), configName,
-                                   fmt::join(parameter.shape, ", ")));
+      throw Error(fmt::format("{}: tensor {} has shape [{}], but {} makes it [{}]", file->path(), inQuotes(found->name),
+                              fmt::join(found->shape, ", "), configName, fmt::join(parameter.shape, ", ")));
     if (!isReadAsFloat(found->dtype))
-      throw InputError(fmt::format("{}: tensor {} is {}, only F32, F16 and BF16 are read as weights", file->path(),
-                                   inQuotes(found->name), dtypeName(found->dtype)));
+      throw Error(fmt::format("{}: tensor {} is {}, only F32, F16 and BF16 are read as weights", file->path(),
+                              inQuotes(found->name), dtypeName(found->dtype)));
   }
   for (const auto &[file, found] : files.tensors())
     if (!known.count(found->name) && !isPassedOver(found->name))
@@ -66,9 +65,9 @@ void ModelFolder::checkHead() const {
   if (large)
     head.file->readFloats(wanted, own);
   if (!large || std::memcmp(tied.data(), own.data(), tied.size() * sizeof(float)) != 0)
-    throw InputError(fmt::format("{}: tensor {} is not {}, though `tie_word_embeddings` is true: this model's head is "
-                                 "tied; take the tensor out of the file to go on without it",
-                                 head.file->path(), inQuotes(headName), inQuotes(sourceName(embedding))));
+    throw Error(fmt::format("{}: tensor {} is not {}, though `tie_word_embeddings` is true: this model's head is "
+                            "tied; take the tensor out of the file to go on without it",
+                            head.file->path(), inQuotes(headName), inQuotes(sourceName(embedding))));
 }
 
 /// Files of the same model differ in a prefix: transformers writes it, others leave it out or add it.
@@ -82,8 +81,8 @@ std::string ModelFolder::sourceName(const ParameterSpec &parameter) const {
 WeightFiles::Tensor ModelFolder::tensor(const ParameterSpec &parameter) const {
   const WeightFiles::Tensor found = files.find(sourceName(parameter));
   if (!found)
-    throw InputError(fmt::format("{}: tensor {} is missing, {} asks for {} layers", files.path(),
-                                 inQuotes(parameter.name), configName, model.layers()));
+    throw Error(fmt::format("{}: tensor {} is missing, {} asks for {} layers", files.path(), inQuotes(parameter.name),
+                            configName, model.layers()));
   return found;
 }
 
@@ -121,7 +120,7 @@ void prepareFolder(const std::string &folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)
-    throw InputError(fmt::format("{}: cannot make the folder: {}", folder, error.message()));
+    throw Error(fmt::format("{}: cannot make the folder: {}", folder, error.message()));
   AtomicFile probe(inFolder(folder, configName)); // throws where files cannot be made there
 }
 

@@ -26,7 +26,7 @@ struct NamedTensor {
 class ModelFolder {
 public:
   /// Reads the configuration and checks that every parameter is there with its shape and a float dtype, and that a head
-  /// in the file is the tied one. Throws InputError otherwise.
+  /// in the file is the tied one. Throws Error otherwise.
   explicit ModelFolder(const std::string &folder);
 
   const ModelConfig &config() const { return model; }
@@ -56,12 +56,12 @@ private:
 /// The paths that writeModelFolder replaces.
 std::vector<std::string> modelFolderFiles(const std::string &folder);
 
-/// Makes `folder` where it is missing. Throws InputError where that, or making files in it, cannot be done.
+/// Makes `folder` where it is missing. Throws Error where that, or making files in it, cannot be done.
 void prepareFolder(const std::string &folder);
 
 /// Writes `folder` (made where missing) with config.json, model.safetensors and the tokenizer's files; `tensors` are
 /// all of config.parameters(), `configText` is that of the folder that training began with, or empty (see writeConfig).
-/// Throws InputError where the system cannot.
+/// Throws Error where the system cannot.
 void writeModelFolder(const std::string &folder, const ModelConfig &config, std::span<const NamedTensor> tensors,
                       const std::string &configText = {}, const TokenizerFiles &tokenizer = {});
 

@@ -1,7 +1,7 @@
 #include "models/checkpoint_store.h"
 #include "models/checksum.h"
 #include "models/files.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 #include "runtime/json_reader.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ constexpr std::string_view entryPrefix = "step-", interruptedPrefix = ".interrup
 constexpr int64_t manifestLimit = 1 << 20;
 
 [[noreturn]] void fail(const std::string &path, const char *action, const std::string &reason) {
-  throw InputError(fmt::format("{}: cannot {}: {}", path, action, reason));
+  throw Error(fmt::format("{}: cannot {}: {}", path, action, reason));
 }
 
 void syncFolder(const std::string &path) {
@@ -94,7 +94,7 @@ std::string checkpointDamage(const std::string &folder, int64_t step) {
         return fmt::format("the bytes of {} are not those that were written", name);
     }
     return fmt::format("{} is not that of these files", manifestName);
-  } catch (const InputError &error) {
+  } catch (const Error &error) {
     return error.what();
   } catch (const fs::filesystem_error &error) {
     return error.code().message();
@@ -124,8 +124,7 @@ CheckpointStore::CheckpointStore(const std::string &folder, int64_t keep) : root
   // The lock ends with the process, however that ends.
   if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(descriptor);
-    throw InputError(
-        fmt::format("{}: another run writes its checkpoints there, each run needs a folder of its own", root));
+    throw Error(fmt::format("{}: another run writes its checkpoints there, each run needs a folder of its own", root));
   }
   removeInterrupted();
 }

@@ -16,7 +16,7 @@ namespace tcc::models {
 class CheckpointStore {
 public:
   /// Makes the folder where it is missing, takes it for this process alone and removes what an interrupted run left
-  /// half-written. Throws InputError where that cannot be done or another run has the folder.
+  /// half-written. Throws Error where that cannot be done or another run has the folder.
   CheckpointStore(const std::string &folder, int64_t keep);
   CheckpointStore(const CheckpointStore &) = delete;
   CheckpointStore &operator=(const CheckpointStore &) = delete;
@@ -29,7 +29,7 @@ public:
 
   /// Calls fill(folder), which writes the files of a checkpoint into an empty folder, and makes it the entry of `step`,
   /// in place of an older one of the same step. Then removes the oldest entries up to that step but `keep`. Throws
-  /// InputError where the system cannot write; what was there before then stays, and nothing half-written does.
+  /// Error where the system cannot write; what was there before then stays, and nothing half-written does.
   void write(int64_t step, const std::function<void(const std::string &folder)> &fill);
 
   /// The latest entry whose files are all as they were written; each damaged one before it is told to `report`.
@@ -46,7 +46,7 @@ private:
 };
 
 /// The steps of the checkpoints in `folder`, damaged ones too, in ascending order; none where there is no such folder.
-/// Makes and takes nothing. Throws InputError for a folder that cannot be read.
+/// Makes and takes nothing. Throws Error for a folder that cannot be read.
 std::vector<int64_t> checkpointSteps(const std::string &folder);
 
 /// What is wrong with the checkpoint in `folder`, which stands for `step`; empty where nothing is.

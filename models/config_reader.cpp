@@ -1,6 +1,6 @@
 #include "models/config_reader.h"
-#include "models/input_error.h"
 #include "models/json_file.h"
+#include "models/quotes.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@ using Json = nlohmann::ordered_json;
 Json parseConfigFile(const MappedFile &file) {
   Json json = parseJsonFile<Json>(file, {.bytes = 1 << 20, .kind = "a config.json"});
   if (!json.is_object())
-    throw InputError(fmt::format("{}: not a JSON object", file.path()));
+    throw Error(fmt::format("{}: not a JSON object", file.path()));
   return json;
 }
 
@@ -23,9 +23,9 @@ const Json *ConfigReader::value(const char *key) const {
 int64_t ConfigReader::size(const char *key) const {
   const Json *found = value(key);
   if (!found)
-    throw InputError(fmt::format("{}: `{}` is missing, this kind of model needs it", path, key));
+    throw Error(fmt::format("{}: `{}` is missing, this kind of model needs it", path, key));
   if (!found->is_number_unsigned() || *found < uint64_t(1) || *found > uint64_t(sizeLimit))
-    throw InputError(
+    throw Error(
         fmt::format("{}: `{}` is {}, a whole number from 1 to {} is expected", path, key, shown(*found), sizeLimit));
   return found->get<int64_t>();
 }
@@ -37,28 +37,28 @@ int64_t ConfigReader::size(const char *key, int64_t absent) const {
 std::string ConfigReader::text(const char *key, const char *absent) const {
   const Json *found = value(key);
   if (found && !found->is_string())
-    throw InputError(fmt::format("{}: `{}` is {}, a string is expected", path, key, shown(*found)));
+    throw Error(fmt::format("{}: `{}` is {}, a string is expected", path, key, shown(*found)));
   return found ? found->get<std::string>() : absent;
 }
 
 double ConfigReader::number(const char *key, double absent) const {
   const Json *found = value(key);
   if (found && !found->is_number())
-    throw InputError(fmt::format("{}: `{}` is {}, a number is expected", path, key, shown(*found)));
+    throw Error(fmt::format("{}: `{}` is {}, a number is expected", path, key, shown(*found)));
   return found ? found->get<double>() : absent;
 }
 
 bool ConfigReader::flag(const char *key, bool absent) const {
   const Json *found = value(key);
   if (found && !found->is_boolean())
-    throw InputError(fmt::format("{}: `{}` is {}, true or false is expected", path, key, shown(*found)));
+    throw Error(fmt::format("{}: `{}` is {}, true or false is expected", path, key, shown(*found)));
   return found ? found->get<bool>() : absent;
 }
 
 void ConfigReader::expect(const char *key, bool supported) const {
   const Json *found = value(key);
   if (found && *found != supported)
-    throw InputError(fmt::format("{}: `{}` is {}, only {} is supported", path, key, shown(*found), supported));
+    throw Error(fmt::format("{}: `{}` is {}, only {} is supported", path, key, shown(*found), supported));
 }
 
 std::string ConfigReader::shown(const Json &value) {

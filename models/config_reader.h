@@ -12,10 +12,10 @@ constexpr int64_t sizeLimit = int64_t(1) << 24; ///< of every size in a configur
 constexpr int64_t layerLimit = 4096;            ///< each makes a list of names and ops
 constexpr double elementLimit = 0x1p40;         ///< of all parameters together
 
-/// The JSON object of a config.json (at most 1 MiB, 16 levels). Throws InputError where it is none.
+/// The JSON object of a config.json (at most 1 MiB, 16 levels). Throws Error where it is none.
 nlohmann::ordered_json parseConfigFile(const MappedFile &file);
 
-/// Keys of a configuration; absent and null mean "the default of transformers". Every error is an InputError.
+/// Keys of a configuration; absent and null mean "the default of transformers". Every error is an Error.
 struct ConfigReader {
   const std::string &path;
   const nlohmann::ordered_json &json;

@@ -1,6 +1,6 @@
 #include "models/data.h"
 #include "models/checksum.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 
 #include <algorithm>
 #include <bit>
@@ -80,7 +80,7 @@ std::string_view describe(TokenFormat format) {
 TokenFile::TokenFile(const std::string &path, int64_t vocabulary, const std::string &source)
     : file(path), source(source), vocabularySize(vocabulary) {
   if (file.size() == 0)
-    throw InputError(fmt::format("{}: the file is empty, at least one batch of tokens is needed", path));
+    throw Error(fmt::format("{}: the file is empty, at least one batch of tokens is needed", path));
   readHeader();
   if (file.size() <= checkedBytes)
     checkAll();
@@ -96,26 +96,26 @@ void TokenFile::readHeader() {
     tokenFormat = path().ends_with(".bin") ? TokenFormat::RawUint16 : TokenFormat::Text;
     int64_t width = bytesPerToken(tokenFormat);
     if (file.size() % width != 0)
-      throw InputError(fmt::format("{}: {} bytes, but a .bin file of uint16 tokens has an even number of bytes", path(),
-                                   file.size()));
+      throw Error(fmt::format("{}: {} bytes, but a .bin file of uint16 tokens has an even number of bytes", path(),
+                              file.size()));
     tokenCount = file.size() / width;
     return;
   }
   if (file.size() < headerBytes)
-    throw InputError(fmt::format("{}: {} bytes, but the header of a token shard (magic {}) has {} bytes", path(),
-                                 file.size(), magic, headerBytes));
+    throw Error(fmt::format("{}: {} bytes, but the header of a token shard (magic {}) has {} bytes", path(),
+                            file.size(), magic, headerBytes));
   int32_t version, count;
   std::memcpy(&version, file.data() + 4, 4);
   std::memcpy(&count, file.data() + 8, 4);
   if (version != kind->version)
-    throw InputError(fmt::format("{}: byte 4: shard version {}, but magic {} goes with version {}", path(), version,
-                                 magic, kind->version));
+    throw Error(fmt::format("{}: byte 4: shard version {}, but magic {} goes with version {}", path(), version, magic,
+                            kind->version));
   tokenFormat = kind->format;
   int64_t expected = headerBytes + int64_t(count) * bytesPerToken(tokenFormat);
   if (count <= 0 || file.size() != expected)
-    throw InputError(fmt::format("{}: byte 8: the header counts {} tokens, but {} bytes after the header hold {}",
-                                 path(), count, file.size() - headerBytes,
-                                 double(file.size() - headerBytes) / double(bytesPerToken(tokenFormat))));
+    throw Error(fmt::format("{}: byte 8: the header counts {} tokens, but {} bytes after the header hold {}", path(),
+                            count, file.size() - headerBytes,
+                            double(file.size() - headerBytes) / double(bytesPerToken(tokenFormat))));
   tokenCount = count;
   firstByte = headerBytes;
 }
@@ -143,8 +143,8 @@ void TokenFile::checkAll() const {
 void TokenFile::failOutside(int64_t position, uint32_t token) const {
   const std::string byte = // of the file itself
       source.empty() ? fmt::format("byte {}: ", firstByte + position * bytesPerToken(tokenFormat)) : "";
-  throw InputError(fmt::format("{}: {}token {} at position {} is outside the vocabulary of {}", name(), byte, token,
-                               position, vocabularySize));
+  throw Error(fmt::format("{}: {}token {} at position {} is outside the vocabulary of {}", name(), byte, token,
+                          position, vocabularySize));
 }
 
 void TokenFile::read(int64_t first, std::span<int32_t> out) const {
@@ -179,9 +179,8 @@ TokenSource::TokenSource(const std::vector<std::string> &paths, int64_t vocabula
     files.emplace_back(paths[i], vocabulary, i < texts.size() ? texts[i] : "");
     starts.push_back(starts.back() + files.back().size());
     if (files.back().format() != files.front().format())
-      throw InputError(fmt::format("{} is {}, {} is {}: files of one kind are expected", files.front().name(),
-                                   describe(files.front().format()), files.back().name(),
-                                   describe(files.back().format())));
+      throw Error(fmt::format("{} is {}, {} is {}: files of one kind are expected", files.front().name(),
+                              describe(files.front().format()), files.back().name(), describe(files.back().format())));
   }
 }
 

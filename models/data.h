@@ -24,7 +24,7 @@ std::string_view describe(TokenFormat format);
 /// (`.bin` is nanoGPT's); everything else is text.
 class TokenFile {
 public:
-  /// Opens `path` for a model with `vocabulary` token ids. Throws InputError for a file that is missing, empty, not a
+  /// Opens `path` for a model with `vocabulary` token ids. Throws Error for a file that is missing, empty, not a
   /// regular file, truncated, with a header that disagrees with its size, or with a token outside [0, vocabulary).
   /// Tokens of files up to 512 MiB are all checked here, those of larger files when a batch reads them.
   /// `source` names the text that a file of tokens was made of, in messages; empty: it was made of none.
@@ -39,7 +39,7 @@ public:
   int64_t size() const { return tokenCount; }
 
   /// Copies tokens[first : first + out.size()]. The range must lie within the file (unchecked beyond an assertion);
-  /// throws InputError for a token outside the vocabulary.
+  /// throws Error for a token outside the vocabulary.
   void read(int64_t first, std::span<int32_t> out) const;
 
   /// Tells contents apart wherever the file lies: a checksum of format, number and tokens; of a file above 512 MiB, of
@@ -63,7 +63,7 @@ private:
 class TokenSource {
 public:
   TokenSource(const std::string &path, int64_t vocabulary) : TokenSource(std::vector{path}, vocabulary) {}
-  /// Throws InputError for files of several formats too. At least one path is expected. `texts` name the texts that the
+  /// Throws Error for files of several formats too. At least one path is expected. `texts` name the texts that the
   /// files were made of, "" one that was made of none; there may be fewer of them than files.
   TokenSource(const std::vector<std::string> &paths, int64_t vocabulary, const std::vector<std::string> &texts = {});
 

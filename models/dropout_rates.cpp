@@ -1,6 +1,6 @@
 #include "models/dropout_rates.h"
 #include "models/config_reader.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 
 #include <fmt/format.h>
 
@@ -20,7 +20,7 @@ std::string DropoutRates::describe() const {
 double readDropoutRate(const ConfigReader &reader, const char *key) {
   const double rate = reader.number(key, 0);
   if (!(rate >= 0 && rate < 1))
-    throw InputError(fmt::format("{}: `{}` is {}, a number from 0 on and below 1 is expected", reader.path, key, rate));
+    throw Error(fmt::format("{}: `{}` is {}, a number from 0 on and below 1 is expected", reader.path, key, rate));
   return rate;
 }
 

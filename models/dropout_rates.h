@@ -18,7 +18,7 @@ struct DropoutRates {
   bool operator==(const DropoutRates &) const = default;
 };
 
-/// The rate of a configuration's `key`, 0 where it is absent. Throws InputError for one that is none.
+/// The rate of a configuration's `key`, 0 where it is absent. Throws Error for one that is none.
 double readDropoutRate(const ConfigReader &reader, const char *key);
 
 } // namespace tcc::models

@@ -8,7 +8,7 @@ namespace tcc::models {
 
 /// --estimate: plans the training step and prints its memory by component, the largest batch whose step fits in
 /// options.memoryLimit (or the device's memory), and the time of a step at the device's limits. Evaluation and samples,
-/// which have steps of their own, do not count. Throws InputError where the options do not go together.
+/// which have steps of their own, do not count. Throws Error where the options do not go together.
 void estimate(const TrainOptions &options, std::FILE *output);
 
 } // namespace tcc::models

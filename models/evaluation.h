@@ -11,7 +11,7 @@ namespace tcc::models {
 class Evaluation {
 public:
   /// Up to `count` batches from the start of `range`, the same ones at every call. `source` must outlive this object;
-  /// `function` holds threads, level and passes. Throws InputError where the range is shorter than a batch.
+  /// `function` holds threads, level and passes. Throws Error where the range is shorter than a batch.
   Evaluation(const Model &model, const TokenSource &source, TokenRange range, int64_t batch, int64_t sequence,
              int64_t count, FunctionOptions function);
 

@@ -1,5 +1,5 @@
 #include "models/files.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -17,7 +17,7 @@ namespace tcc::models {
 namespace {
 
 [[noreturn]] void fail(const std::string &path, const char *action, int error) {
-  throw InputError(fmt::format("{}: cannot {}: {}", path, action, std::strerror(error)));
+  throw Error(fmt::format("{}: cannot {}: {}", path, action, std::strerror(error)));
 }
 
 /// Closes a descriptor at the end of its scope.
@@ -42,9 +42,9 @@ MappedFile::MappedFile(const std::string &path) : filePath(path) {
   if (::fstat(descriptor, &status) != 0)
     fail(path, "read its size", errno);
   if (S_ISDIR(status.st_mode))
-    throw InputError(fmt::format("{}: is a folder, a file is expected", path));
+    throw Error(fmt::format("{}: is a folder, a file is expected", path));
   if (!S_ISREG(status.st_mode))
-    throw InputError(fmt::format("{}: is a pipe or a device, a regular file is expected", path));
+    throw Error(fmt::format("{}: is a pipe or a device, a regular file is expected", path));
   byteCount = int64_t(status.st_size);
   if (byteCount == 0)
     return;
@@ -81,7 +81,7 @@ namespace {
 
 void throwOn(const runtime::Error &error) {
   if (error)
-    throw InputError(error.message());
+    throw Error(error.message());
 }
 
 runtime::AtomicFile created(const std::string &path) {

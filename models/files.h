@@ -10,7 +10,7 @@
 
 namespace tcc::models {
 
-/// A regular file mapped read-only. Opening takes address space, not memory. Throws InputError for a missing,
+/// A regular file mapped read-only. Opening takes address space, not memory. Throws Error for a missing,
 /// unreadable or irregular file (folder, pipe, device). An empty file maps to zero bytes.
 class MappedFile {
 public:
@@ -42,7 +42,7 @@ using runtime::cacheFolder;
 /// The path of the entry `name` of `folder`.
 std::string inFolder(const std::string &folder, std::string_view name);
 
-/// runtime::AtomicFile, the file that appears whole or not at all, whose failures throw InputError.
+/// runtime::AtomicFile, the file that appears whole or not at all, whose failures throw Error.
 class AtomicFile {
 public:
   explicit AtomicFile(const std::string &path);

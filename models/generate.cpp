@@ -1,6 +1,6 @@
 #include "models/generate.h"
-#include "models/input_error.h"
 #include "models/model.h"
+#include "models/quotes.h"
 #include "models/run_setup.h"
 #include "models/text_generator.h"
 #include "models/tokenizer_files.h"
@@ -42,13 +42,13 @@ std::vector<int32_t> promptTokens(const std::string &text, int64_t vocabulary, c
       tokens.push_back(tokenizer->startOfText().value_or(0));
     for (const int32_t token : tokens)
       if (token >= vocabulary)
-        throw InputError(fmt::format("the tokenizer makes token {} of --prompt, but the model's vocabulary is {}",
-                                     token, vocabulary));
+        throw Error(fmt::format("the tokenizer makes token {} of --prompt, but the model's vocabulary is {}", token,
+                                vocabulary));
     return tokens;
   }
   if (vocabulary != 256) {
     if (!text.empty() && text != TrainOptions{}.prompt)
-      throw InputError(fmt::format(
+      throw Error(fmt::format(
           "--prompt is text, but a vocabulary of {} has no bytes; only one of 256 has (--tokenizer reads texts)",
           vocabulary));
     return {int32_t(vocabulary - 1)}; // for GPT-2 the end of the text before

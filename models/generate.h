@@ -19,13 +19,13 @@ FunctionOptions functionOptions(const TrainOptions &options, const RunDevice &de
 SamplingOptions samplingOptions(const TrainOptions &options);
 
 /// `text` as tokens: by the tokenizer, else bytes where the vocabulary is 256. Empty text becomes the one token that
-/// texts start with. Throws InputError for a text where the vocabulary has no bytes and there is no tokenizer.
+/// texts start with. Throws Error for a text where the vocabulary has no bytes and there is no tokenizer.
 std::vector<int32_t> promptTokens(const std::string &text, int64_t vocabulary, const Tokenizer *tokenizer);
 /// Tokens as text for a terminal (see renderTokens).
 std::string renderText(std::span<const int32_t> tokens, int64_t vocabulary, const Tokenizer *tokenizer);
 
 /// Prints the prompt and what the model of options.initFolder makes of it to `output`, up to the first of options.stop.
-/// Throws InputError for a bad folder or prompt.
+/// Throws Error for a bad folder or prompt.
 void generate(const TrainOptions &options, std::FILE *output);
 
 } // namespace tcc::models

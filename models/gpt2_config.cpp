@@ -1,6 +1,6 @@
 #include "models/gpt2_config.h"
 #include "models/config_reader.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -29,18 +29,18 @@ using Json = nlohmann::ordered_json;
 void refuseOtherModels(const ConfigReader &reader) {
   const std::string &path = reader.path;
   if (std::string type = reader.text("model_type", "gpt2"); type != "gpt2")
-    throw InputError(fmt::format("{}: `model_type` is {}, only `gpt2` is supported", path, inQuotes(type)));
+    throw Error(fmt::format("{}: `model_type` is {}, only `gpt2` is supported", path, inQuotes(type)));
   std::string activation = reader.text("activation_function", "gelu_new");
   if (activation != "gelu_new" && activation != "gelu_pytorch_tanh")
-    throw InputError(fmt::format("{}: `activation_function` is {}, only the tanh form of GELU is supported (`gelu_new` "
-                                 "or `gelu_pytorch_tanh`)",
-                                 path, inQuotes(activation)));
+    throw Error(fmt::format("{}: `activation_function` is {}, only the tanh form of GELU is supported (`gelu_new` "
+                            "or `gelu_pytorch_tanh`)",
+                            path, inQuotes(activation)));
   reader.expect("scale_attn_weights", true);
   reader.expect("scale_attn_by_inverse_layer_idx", false);
   reader.expect("add_cross_attention", false);
   if (reader.value("n_inner") && reader.size("n_inner") != 4 * reader.size("n_embd"))
-    throw InputError(fmt::format("{}: `n_inner` is {}, only 4 times `n_embd` ({}) is supported", path,
-                                 reader.size("n_inner"), 4 * reader.size("n_embd")));
+    throw Error(fmt::format("{}: `n_inner` is {}, only 4 times `n_embd` ({}) is supported", path,
+                            reader.size("n_inner"), 4 * reader.size("n_embd")));
 }
 
 } // namespace
@@ -59,19 +59,19 @@ void checkConfig(const Gpt2Config &config) {
                                                     {"sequence", config.sequence},
                                                     {"vocab", config.vocab}};
   if (config.layers > layerLimit)
-    throw InputError(fmt::format("layers is {}, it must be from 1 to {}", config.layers, layerLimit));
+    throw Error(fmt::format("layers is {}, it must be from 1 to {}", config.layers, layerLimit));
   for (auto [name, value] : sizes)
     if (value < 1 || value > sizeLimit)
-      throw InputError(fmt::format("{} is {}, it must be from 1 to {}", name, value, sizeLimit));
+      throw Error(fmt::format("{} is {}, it must be from 1 to {}", name, value, sizeLimit));
   if (config.width % config.heads != 0)
-    throw InputError(fmt::format("width {} is not a multiple of heads {}", config.width, config.heads));
+    throw Error(fmt::format("width {} is not a multiple of heads {}", config.width, config.heads));
   if (!(config.layerNormEpsilon > 0 && config.layerNormEpsilon < 1))
-    throw InputError(fmt::format("layer norm epsilon is {}, it must be between 0 and 1", config.layerNormEpsilon));
+    throw Error(fmt::format("layer norm epsilon is {}, it must be between 0 and 1", config.layerNormEpsilon));
   double width = double(config.width);
   double tokens = double(config.vocab) * (config.tied ? 1 : 2);
   double elements = double(config.layers) * 12 * width * width + (tokens + double(config.sequence)) * width;
   if (elements > elementLimit)
-    throw InputError(
+    throw Error(
         fmt::format("the model would have {:.3g} parameters, at most {:.3g} are allowed", elements, elementLimit));
 }
 
@@ -90,8 +90,8 @@ Gpt2Config readGpt2Config(const ConfigReader &reader) {
                                 .residual = readDropoutRate(reader, "resid_pdrop")}};
   try {
     checkConfig(config);
-  } catch (const InputError &error) {
-    throw InputError(fmt::format("{}: {}", path, error.what()));
+  } catch (const Error &error) {
+    throw Error(fmt::format("{}: {}", path, error.what()));
   }
   return config;
 }

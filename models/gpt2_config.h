@@ -32,11 +32,11 @@ struct Gpt2Config {
 /// "baby", "char", "gpt2", "gpt2-medium", …; nothing for another name.
 std::optional<Gpt2Config> gpt2Preset(std::string_view name);
 
-/// Throws InputError where a size is below 1 or above 2^24 (layers: 4096), heads do not divide the width, or the
+/// Throws Error where a size is below 1 or above 2^24 (layers: 4096), heads do not divide the width, or the
 /// parameters would have more than 2^40 elements. Every other function here expects a checked configuration.
 void checkConfig(const Gpt2Config &config);
 
-/// Throws InputError for a missing or wrong size, or a feature that this GPT-2 does not have (another activation or MLP
+/// Throws Error for a missing or wrong size, or a feature that this GPT-2 does not have (another activation or MLP
 /// width, …).
 Gpt2Config readGpt2Config(const ConfigReader &reader);
 ConfigKeys gpt2ConfigKeys(const Gpt2Config &config);

@@ -1,7 +1,7 @@
 // JSON out of files that nobody vouches for: bounded in size and nesting before a value is made of it.
 #pragma once
 #include "models/files.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 #include "runtime/json_reader.h"
 
 #include <fmt/format.h>
@@ -15,24 +15,23 @@ struct JsonLimits {
   const char *kind = "such a file";
 };
 
-/// The value in `file`. Throws InputError naming the file for more bytes or nesting than `limits`, for bytes that are
+/// The value in `file`. Throws Error naming the file for more bytes or nesting than `limits`, for bytes that are
 /// not JSON, and for numbers that a double does not hold.
 template <typename Json>
 Json parseJsonFile(const MappedFile &file, const JsonLimits &limits) {
   if (file.size() > limits.bytes)
-    throw InputError(
-        fmt::format("{}: {} bytes, {} has at most {}", file.path(), file.size(), limits.kind, limits.bytes));
+    throw Error(fmt::format("{}: {} bytes, {} has at most {}", file.path(), file.size(), limits.kind, limits.bytes));
   const auto refuseNesting = [&](int depth, typename Json::parse_event_t, Json &) {
     if (depth > limits.nesting)
-      throw InputError(fmt::format("{}: objects nested deeper than {}", file.path(), limits.nesting));
+      throw Error(fmt::format("{}: objects nested deeper than {}", file.path(), limits.nesting));
     return true;
   };
   try {
     return Json::parse(file.text(), refuseNesting);
   } catch (const typename Json::parse_error &error) {
-    throw InputError(fmt::format("{}: byte {}: not valid JSON here", file.path(), error.byte));
+    throw Error(fmt::format("{}: byte {}: not valid JSON here", file.path(), error.byte));
   } catch (const typename Json::out_of_range &) {
-    throw InputError(fmt::format("{}: holds a number that is beyond double precision", file.path()));
+    throw Error(fmt::format("{}: holds a number that is beyond double precision", file.path()));
   }
 }
 

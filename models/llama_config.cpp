@@ -1,7 +1,7 @@
 #include "models/llama_config.h"
 #include "models/config_reader.h"
 #include "models/dropout_rates.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -34,15 +34,15 @@ void readRope(const ConfigReader &reader, LlamaConfig &config) {
   if (!rope)
     return;
   if (!rope->is_object())
-    throw InputError(fmt::format("{}: `{}` is {}, an object is expected", reader.path,
-                                 gathered ? "rope_parameters" : "rope_scaling", ConfigReader::shown(*rope)));
+    throw Error(fmt::format("{}: `{}` is {}, an object is expected", reader.path,
+                            gathered ? "rope_parameters" : "rope_scaling", ConfigReader::shown(*rope)));
   const ConfigReader inner{reader.path, *rope};
   config.ropeBase = inner.number("rope_theta", config.ropeBase);
   const std::string type = inner.text("rope_type", inner.text("type", "default").c_str());
   if (type == "default")
     return;
   if (type != "llama3")
-    throw InputError(
+    throw Error(
         fmt::format("{}: `rope_type` is {}, only `default` and `llama3` are supported", reader.path, inQuotes(type)));
   config.ropeScaling = RopeScaling{.factor = inner.number("factor", 8),
                                    .lowFrequency = inner.number("low_freq_factor", 1),
@@ -75,31 +75,30 @@ void checkConfig(const LlamaConfig &config) {
       {"head size", config.headSize}, {"width", config.width}, {"inner width", config.inner},
       {"sequence", config.sequence},  {"vocab", config.vocab}};
   if (config.layers > layerLimit)
-    throw InputError(fmt::format("layers is {}, it must be from 1 to {}", config.layers, layerLimit));
+    throw Error(fmt::format("layers is {}, it must be from 1 to {}", config.layers, layerLimit));
   for (auto [name, value] : sizes)
     if (value < 1 || value > sizeLimit)
-      throw InputError(fmt::format("{} is {}, it must be from 1 to {}", name, value, sizeLimit));
+      throw Error(fmt::format("{} is {}, it must be from 1 to {}", name, value, sizeLimit));
   if (config.heads % config.keyValueHeads != 0)
-    throw InputError(
+    throw Error(
         fmt::format("heads {} is not a multiple of key and value heads {}", config.heads, config.keyValueHeads));
   if (config.headSize % 2 != 0 || config.headSize > 256)
-    throw InputError(fmt::format("head size {} is odd or above 256, rotary embeddings turn pairs", config.headSize));
+    throw Error(fmt::format("head size {} is odd or above 256, rotary embeddings turn pairs", config.headSize));
   if (!(config.normEpsilon > 0 && config.normEpsilon < 1))
-    throw InputError(fmt::format("norm epsilon is {}, it must be between 0 and 1", config.normEpsilon));
+    throw Error(fmt::format("norm epsilon is {}, it must be between 0 and 1", config.normEpsilon));
   if (!(config.ropeBase > 1 && config.ropeBase < 1e15))
-    throw InputError(fmt::format("rotary base is {}, it must be above 1 and below 1e15", config.ropeBase));
+    throw Error(fmt::format("rotary base is {}, it must be above 1 and below 1e15", config.ropeBase));
   if (const auto &scaling = config.ropeScaling)
     if (!(scaling->factor >= 1 && scaling->lowFrequency > 0 && scaling->highFrequency > scaling->lowFrequency))
-      throw InputError(
-          fmt::format("rotary scaling by {} between the frequencies {} and {}: a factor from 1 on and a low "
-                      "frequency below the high one are expected",
-                      scaling->factor, scaling->lowFrequency, scaling->highFrequency));
+      throw Error(fmt::format("rotary scaling by {} between the frequencies {} and {}: a factor from 1 on and a low "
+                              "frequency below the high one are expected",
+                              scaling->factor, scaling->lowFrequency, scaling->highFrequency));
   const double width = double(config.width), heads = double(config.heads + config.keyValueHeads);
   const double elements =
       double(config.layers) * width * (2 * heads * double(config.headSize) + 3 * double(config.inner)) +
       double(config.vocab) * width * (config.tied ? 1 : 2);
   if (elements > elementLimit)
-    throw InputError(
+    throw Error(
         fmt::format("the model would have {:.3g} parameters, at most {:.3g} are allowed", elements, elementLimit));
 }
 
@@ -110,8 +109,7 @@ LlamaConfig readLlamaConfig(const ConfigReader &reader) {
     if (type == name.type)
       config.kind = name.kind;
   if (const std::string activation = reader.text("hidden_act", "silu"); activation != "silu")
-    throw InputError(
-        fmt::format("{}: `hidden_act` is {}, only `silu` is supported", reader.path, inQuotes(activation)));
+    throw Error(fmt::format("{}: `hidden_act` is {}, only `silu` is supported", reader.path, inQuotes(activation)));
   if (config.kind == LlamaKind::Llama)
     config.mlpBias = reader.flag("mlp_bias", false);
   else
@@ -133,8 +131,8 @@ LlamaConfig readLlamaConfig(const ConfigReader &reader) {
   readRope(reader, config);
   try {
     checkConfig(config);
-  } catch (const InputError &error) {
-    throw InputError(fmt::format("{}: {}", reader.path, error.what()));
+  } catch (const Error &error) {
+    throw Error(fmt::format("{}: {}", reader.path, error.what()));
   }
   return config;
 }

@@ -52,10 +52,10 @@ struct LlamaConfig {
 /// "llama-baby" or "llama-160m"; nothing for another name.
 std::optional<LlamaConfig> llamaPreset(std::string_view name);
 
-/// Throws InputError where a size is out of its range or sizes do not fit together.
+/// Throws Error where a size is out of its range or sizes do not fit together.
 void checkConfig(const LlamaConfig &config);
 
-/// Of `model_type` llama, qwen2 or qwen3. Throws InputError for a missing or wrong size, or a feature that is not here.
+/// Of `model_type` llama, qwen2 or qwen3. Throws Error for a missing or wrong size, or a feature that is not here.
 LlamaConfig readLlamaConfig(const ConfigReader &reader);
 ConfigKeys llamaConfigKeys(const LlamaConfig &config);
 

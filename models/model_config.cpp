@@ -1,6 +1,6 @@
 #include "models/model_config.h"
 #include "models/config_reader.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 #include "models/tokenizer_files.h"
 
 #include <algorithm>
@@ -144,10 +144,9 @@ ModelConfig readConfig(const std::string &path, std::vector<std::string> *notes,
     noteUnusedDropout(reader, {}, notes);
     return readModernConfig(reader);
   }
-  throw InputError(
-      fmt::format("{}: `model_type` is {}, one of `gpt2`, `llama`, `qwen2`, `qwen3` and `tcc_modern_gpt` is "
-                  "expected",
-                  path, inQuotes(type)));
+  throw Error(fmt::format("{}: `model_type` is {}, one of `gpt2`, `llama`, `qwen2`, `qwen3` and `tcc_modern_gpt` is "
+                          "expected",
+                          path, inQuotes(type)));
 }
 
 namespace {

@@ -48,18 +48,18 @@ std::optional<ModelConfig> modelPreset(std::string_view name);
 /// The names of the presets.
 std::vector<std::string> modelPresetNames();
 
-/// Throws InputError where a size is out of its range or sizes do not fit together. Every other function here expects a
+/// Throws Error where a size is out of its range or sizes do not fit together. Every other function here expects a
 /// checked configuration.
 void checkConfig(const ModelConfig &config);
 
 /// Reads a Hugging Face `config.json` (at most 1 MiB) of `model_type` gpt2, llama, qwen2, qwen3 or tcc_modern_gpt.
-/// Throws InputError for a file that is no JSON object, a missing or wrong size, or a feature that is not here.
+/// Throws Error for a file that is no JSON object, a missing or wrong size, or a feature that is not here.
 /// Dropout that training here leaves out is said in `notes`, one line each, where it is given; `text` gets the file's
 /// text.
 ModelConfig readConfig(const std::string &path, std::vector<std::string> *notes = nullptr, std::string *text = nullptr);
 /// Writes a `config.json` that transformers reads, atomically. `original` is the text of the one that training began
 /// with, or empty: what it says beside the sizes and the stored type, known here or not, stays, but for tokens at the
-/// ends of a text that are not of the vocabulary or another tokenizer's. Throws InputError where it cannot.
+/// ends of a text that are not of the vocabulary or another tokenizer's. Throws Error where it cannot.
 void writeConfig(const std::string &path, const ModelConfig &config, const std::string &original,
                  const TokenizerFiles &tokenizer);
 /// The same of a run that began with no folder and has no tokenizer.

@@ -1,6 +1,6 @@
 #include "models/modern_config.h"
 #include "models/config_reader.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 
 #include <cmath>
 #include <fmt/format.h>
@@ -13,22 +13,22 @@ std::optional<ModernConfig> modernPreset(std::string_view name) {
 
 void checkConfig(const ModernConfig &config) {
   if (config.layers < 1 || config.layers > layerLimit)
-    throw InputError(fmt::format("layers is {}, it must be from 1 to {}", config.layers, layerLimit));
+    throw Error(fmt::format("layers is {}, it must be from 1 to {}", config.layers, layerLimit));
   const std::pair<const char *, int64_t> sizes[] = {
       {"heads", config.heads}, {"width", config.width}, {"sequence", config.sequence}, {"vocab", config.vocab}};
   for (auto [name, value] : sizes)
     if (value < 1 || value > sizeLimit)
-      throw InputError(fmt::format("{} is {}, it must be from 1 to {}", name, value, sizeLimit));
+      throw Error(fmt::format("{} is {}, it must be from 1 to {}", name, value, sizeLimit));
   if (config.width % config.heads != 0 || config.width / config.heads % 2 != 0 || config.width / config.heads > 256)
-    throw InputError(fmt::format("width {} for {} heads: the heads divide it into even parts of at most 256",
-                                 config.width, config.heads));
+    throw Error(fmt::format("width {} for {} heads: the heads divide it into even parts of at most 256", config.width,
+                            config.heads));
   if (!(config.softcap > 0 && config.softcap < 1e6) || !(config.ropeBase > 1 && config.ropeBase < 1e15))
-    throw InputError(fmt::format("softcap {} and rotary base {}: above 0 and above 1 are expected", config.softcap,
-                                 config.ropeBase));
+    throw Error(fmt::format("softcap {} and rotary base {}: above 0 and above 1 are expected", config.softcap,
+                            config.ropeBase));
   const double width = double(config.width);
   const double elements = double(config.layers) * 12 * width * width + 2 * double(config.vocab) * width;
   if (elements > elementLimit)
-    throw InputError(
+    throw Error(
         fmt::format("the model would have {:.3g} parameters, at most {:.3g} are allowed", elements, elementLimit));
 }
 
@@ -42,8 +42,8 @@ ModernConfig readModernConfig(const ConfigReader &reader) {
                             .ropeBase = reader.number("rope_theta", 10000)};
   try {
     checkConfig(config);
-  } catch (const InputError &error) {
-    throw InputError(fmt::format("{}: {}", reader.path, error.what()));
+  } catch (const Error &error) {
+    throw Error(fmt::format("{}: {}", reader.path, error.what()));
   }
   return config;
 }

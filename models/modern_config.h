@@ -27,10 +27,10 @@ struct ModernConfig {
 
 /// "modern-124m"; nothing for another name.
 std::optional<ModernConfig> modernPreset(std::string_view name);
-/// Throws InputError where a size is out of its range or sizes do not fit together.
+/// Throws Error where a size is out of its range or sizes do not fit together.
 void checkConfig(const ModernConfig &config);
 
-/// Of `model_type` tcc_modern_gpt. Throws InputError for a missing or wrong size.
+/// Of `model_type` tcc_modern_gpt. Throws Error for a missing or wrong size.
 ModernConfig readModernConfig(const ConfigReader &reader);
 ConfigKeys modernConfigKeys(const ModernConfig &config);
 

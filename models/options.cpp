@@ -1,6 +1,6 @@
 #include "models/options.h"
-#include "models/input_error.h"
 #include "models/option_flags.h"
+#include "models/quotes.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -98,10 +98,6 @@ std::string nameOfFolder(const std::string &folder) {
   return name.starts_with("step-") && !run.empty() ? run + "/" + name : name;
 }
 
-struct UsageError {
-  std::string text;
-};
-
 /// Takes the compiler's flags out of `arguments`, so that CLI11 sees the program's own.
 void takeCompilerFlags(std::vector<std::string> &arguments, CompilerFlags &flags) {
   std::vector<std::string> rest;
@@ -112,7 +108,7 @@ void takeCompilerFlags(std::vector<std::string> &arguments, CompilerFlags &flags
     if (!takeCompilerFlag(arguments[i], &next, flags, error))
       rest.push_back(arguments[i]);
     else if (!error.empty())
-      throw UsageError{error};
+      throw usageError(error);
     else if (hadNext && !next)
       ++i; // it was the flag's value
   }
@@ -141,7 +137,7 @@ ModelConfig configOf(const TrainOptions &options, const RawOptions &raw) {
       llama->keyValueHeads = std::gcd(llama->heads, llama->keyValueHeads);
     take(llama->keyValueHeads, raw.keyValueHeads);
   } else if (raw.keyValueHeads) {
-    throw UsageError{fmt::format("--kv-heads is of the Llama family, not of {}", options.model)};
+    throw usageError(fmt::format("--kv-heads is of the Llama family, not of {}", options.model));
   }
   return config;
 }
@@ -153,50 +149,50 @@ double rateFactor(std::string_view optimizer) {
 
 void resolveAdapter(const TrainOptions &options) {
   if (options.adapts() && options.initFolder.empty())
-    throw UsageError{"--lora and --adapter need --init FOLDER: the weights that an adapter is for"};
+    throw usageError("--lora and --adapter need --init FOLDER: the weights that an adapter is for");
   if (options.loraAlpha && !options.loraRank)
-    throw UsageError{"--lora-alpha needs --lora RANK"};
+    throw usageError("--lora-alpha needs --lora RANK");
   if (options.loraRank && options.generateTokens)
-    throw UsageError{"--lora cannot be given with --generate, which trains nothing; --adapter FOLDER reads one"};
+    throw usageError("--lora cannot be given with --generate, which trains nothing; --adapter FOLDER reads one");
 }
 
 /// What belongs together: data and checkpoints of a training run, or weights to generate from.
 void resolveRun(TrainOptions &options, const RawOptions &raw) {
   if (raw.generate) {
     if (options.estimate)
-      throw UsageError{"--estimate cannot be given with --generate, which trains nothing"};
+      throw usageError("--estimate cannot be given with --generate, which trains nothing");
     if (options.initFolder.empty())
-      throw UsageError{"--generate needs --init FOLDER: a Hugging Face folder or a checkpoint's"};
+      throw usageError("--generate needs --init FOLDER: a Hugging Face folder or a checkpoint's");
     if (!options.dataFiles.empty())
-      throw UsageError{"--data cannot be given with --generate, which trains nothing"};
+      throw usageError("--data cannot be given with --generate, which trains nothing");
     for (const auto &[flag, value] :
          {std::pair("--save", &options.saveFolder), std::pair("--checkpoint", &options.checkpointFolder)})
       if (!value->empty())
-        throw UsageError{fmt::format("{} cannot be given with --generate, which trains nothing", flag)};
+        throw usageError(fmt::format("{} cannot be given with --generate, which trains nothing", flag));
     options.generateTokens = *raw.generate;
     return;
   }
   if (raw.memory && !options.estimate)
-    throw UsageError{"--memory needs --estimate"};
+    throw usageError("--memory needs --estimate");
   options.memoryLimit = raw.memory.value_or(0) * 1e9;
   if (options.dataFiles.empty() && !options.estimate)
-    throw UsageError{"no data: --data FILE is needed (text, nanoGPT .bin or llm.c shard)"};
+    throw usageError("no data: --data FILE is needed (text, nanoGPT .bin or llm.c shard)");
   if (options.checkpointFolder.empty() && (raw.checkpointEvery || options.resume))
-    throw UsageError{"--checkpoint-every and --resume need --checkpoint FOLDER"};
+    throw usageError("--checkpoint-every and --resume need --checkpoint FOLDER");
   if (!options.dumpTokens.empty() && options.tokenizerFolder.empty())
-    throw UsageError{"--dump-tokens needs --tokenizer FOLDER"};
+    throw usageError("--dump-tokens needs --tokenizer FOLDER");
   if (options.trainVocabulary && options.tokenizerFolder.empty())
-    throw UsageError{"--train-tokenizer needs --tokenizer FOLDER, where the tokenizer is kept"};
+    throw usageError("--train-tokenizer needs --tokenizer FOLDER, where the tokenizer is kept");
   if (options.hashEvery > 0 && options.jsonFile.empty())
-    throw UsageError{"--hash-every needs --json FILE, which the checksums stand in"};
+    throw usageError("--hash-every needs --json FILE, which the checksums stand in");
   for (const std::string_view ending : {".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".eps"})
     if (options.plotFile.ends_with(ending))
-      throw UsageError{fmt::format("--plot {}: the figure is SVG, a name such as {}.svg is expected", options.plotFile,
-                                   options.plotFile.substr(0, options.plotFile.size() - ending.size()))};
+      throw usageError(fmt::format("--plot {}: the figure is SVG, a name such as {}.svg is expected", options.plotFile,
+                                   options.plotFile.substr(0, options.plotFile.size() - ending.size())));
   options.vocabularyGiven = raw.vocab.has_value();
   options.checkpointEvery = raw.checkpointEvery.value_or(0);
   if (!options.evalEvery && !options.evalFile.empty())
-    throw UsageError{"--eval-data needs --eval-every N"};
+    throw usageError("--eval-data needs --eval-every N");
 }
 
 /// Fills in the defaults that depend on the preset or on other options.
@@ -208,18 +204,18 @@ void resolve(TrainOptions &options, const RawOptions &raw) {
   options.config = configOf(options, raw);
   bool init = !options.initFolder.empty();
   if (init && (raw.layers || raw.heads || raw.keyValueHeads || raw.width || raw.vocab))
-    throw UsageError{
+    throw usageError(
         "--layers, --heads, --kv-heads, --width and --vocab cannot be given with --init: the folder's config.json has "
-        "these sizes"};
+        "these sizes");
   if (!init) {
     try {
       checkConfig(options.config);
-    } catch (const InputError &error) {
-      throw UsageError{error.what()};
+    } catch (const Error &error) {
+      throw usageError(error.what());
     }
   }
   if (options.dropout && !options.config.setDropout(*options.dropout) && *options.dropout > 0 && !init)
-    throw UsageError{fmt::format("--dropout is of GPT-2 and the Llama family, {} has none", options.model)};
+    throw usageError(fmt::format("--dropout is of GPT-2 and the Llama family, {} has none", options.model));
   options.batch = raw.batch.value_or(defaults.batch);
   options.parameters = raw.parameters == "bf16" ? runtime::DType::bf16 : runtime::DType::f32;
   options.order = raw.order == "random" ? Order::Random : raw.order == "shuffled" ? Order::Shuffled : Order::Sequential;
@@ -232,8 +228,8 @@ void resolve(TrainOptions &options, const RawOptions &raw) {
   schedule.peak = raw.rate.value_or((init ? initRate : defaults.rate) * rateFactor(options.optimizer));
   schedule.floor = raw.minimumRate;
   if (raw.minimumRate && *raw.minimumRate > schedule.peak)
-    throw UsageError{fmt::format("--min-lr={} is above the learning rate {}, the rate falls to it", *raw.minimumRate,
-                                 schedule.peak)};
+    throw usageError(fmt::format("--min-lr={} is above the learning rate {}, the rate falls to it", *raw.minimumRate,
+                                 schedule.peak));
   schedule.length.steps = raw.steps;
   if (raw.minutes)
     schedule.length.seconds = *raw.minutes * 60;
@@ -278,8 +274,8 @@ ParsedOptions parseTrainOptions(const std::vector<std::string> &given) {
                         std::string_view(error.what()).substr(0, std::string_view(error.what()).find(':')))};
   } catch (const CLI::ParseError &error) {
     return {{}, 2, error.what()};
-  } catch (const UsageError &error) {
-    return {{}, 2, error.text};
+  } catch (const Error &error) {
+    return {{}, error.exitStatus(), error.what()};
   }
   if (help)
     return {{},
@@ -290,8 +286,8 @@ ParsedOptions parseTrainOptions(const std::vector<std::string> &given) {
     return {{}, 0, "train_gpt (tcc) " TCC_VERSION "\n"};
   try {
     resolve(options, raw);
-  } catch (const UsageError &error) {
-    return {{}, 2, error.text};
+  } catch (const Error &error) {
+    return {{}, error.exitStatus(), error.what()};
   }
   return {std::move(options), 0, ""};
 }

@@ -1,6 +1,6 @@
 #include "models/run_checkpoints.h"
 #include "models/files.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 #include "runtime/dtype.h"
 
 #include <algorithm>
@@ -32,8 +32,8 @@ void readStates(const std::string &path, const std::vector<State> &states, ReadO
     const TensorDtype stored = options.inF32 ? TensorDtype::F32 : dtypeOf(state);
     const std::vector<int64_t> shape(state.shape().begin(), state.shape().end());
     if (!entry || entry->shape != shape || entry->dtype != stored)
-      throw InputError(fmt::format("{}: tensor {} is not there as {} [{}], which this run has", path,
-                                   inQuotes(state.name()), dtypeName(stored), fmt::join(shape, ", ")));
+      throw Error(fmt::format("{}: tensor {} is not there as {} [{}], which this run has", path, inQuotes(state.name()),
+                              dtypeName(stored), fmt::join(shape, ", ")));
     if (stored != dtypeOf(state)) { // exactly: the values were widened
       std::vector<float> values(size_t(state.shape().elements()));
       file.readFloats(*entry, values);
@@ -63,26 +63,25 @@ RunCheckpoints::RunCheckpoints(const std::string &folder, int64_t keep, bool res
   const std::vector<int64_t> steps = store.steps();
   if (!resume) {
     if (!steps.empty())
-      throw InputError(
-          fmt::format("{}: there are checkpoints up to step {}; --resume goes on from them, a new run needs "
-                      "an empty folder",
-                      folder, steps.back()));
+      throw Error(fmt::format("{}: there are checkpoints up to step {}; --resume goes on from them, a new run needs "
+                              "an empty folder",
+                              folder, steps.back()));
     return;
   }
   if (steps.empty())
-    throw InputError(fmt::format("{}: there is no checkpoint to resume from", folder));
+    throw Error(fmt::format("{}: there is no checkpoint to resume from", folder));
   std::string lastDamage;
   const std::optional<int64_t> step = store.newestIntact([&](std::string_view damage) {
     lastDamage = damage;
     report(damage);
   });
   if (!step)
-    throw InputError(fmt::format("{}: none of {} checkpoints is intact ({})", folder, steps.size(), lastDamage));
+    throw Error(fmt::format("{}: none of {} checkpoints is intact ({})", folder, steps.size(), lastDamage));
   const std::string path = store.path(*step);
   const RunState saved = readRunState(inFolder(path, stateName));
   checkSameRun(path, saved, current, report);
   if (saved.step != *step)
-    throw InputError(fmt::format("{}: {} is of step {}", path, stateName, saved.step));
+    throw Error(fmt::format("{}: {} is of step {}", path, stateName, saved.step));
   const std::map<std::string, std::string> identity = current.identity, settings = current.settings;
   current = saved;
   current.identity = identity;
@@ -94,8 +93,8 @@ void RunCheckpoints::load(Model &model, const std::vector<State> &optimizer, con
   if (model.adapter()) {
     const AdapterFolder adapter(folder, model.config());
     if (adapter.config() != *model.adapter())
-      throw InputError(fmt::format("{}: the adapter is of {}, this run's of {}", folder, adapter.config().describe(),
-                                   model.adapter()->describe()));
+      throw Error(fmt::format("{}: the adapter is of {}, this run's of {}", folder, adapter.config().describe(),
+                              model.adapter()->describe()));
     model.load(adapter);
   } else {
     readStates(inFolder(folder, "model.safetensors"), model.parameters(), {.inF32 = true});

@@ -16,7 +16,7 @@ class RunCheckpoints {
 public:
   using Report = std::function<void(std::string_view)>;
 
-  /// A new run in `folder`, or with `resume` one that goes on there. Throws InputError where a new run would find
+  /// A new run in `folder`, or with `resume` one that goes on there. Throws Error where a new run would find
   /// checkpoints, and one that goes on finds none that is intact or one of another run than `start` describes. What the
   /// user should know is told to `report`.
   RunCheckpoints(const std::string &folder, int64_t keep, bool resume, RunState start, const Report &report);
@@ -25,14 +25,14 @@ public:
   const RunState &state() const { return current; }
   bool resumed() const { return current.step > 0; }
 
-  /// Reads the states' values of the checkpoint that the run goes on from. Throws InputError unless it holds each of
+  /// Reads the states' values of the checkpoint that the run goes on from. Throws Error unless it holds each of
   /// them with its shape and type; of `scaling` (Function::lossScaling) what it has, since the run may have had
   /// another --dtype until then.
   void load(Model &model, const std::vector<State> &optimizer, const std::vector<State> &scaling) const;
 
   /// Writes a checkpoint: a Hugging Face folder (config.json, model.safetensors), or PEFT's where the model has an
   /// adapter to the weights of `base`, with the tokenizer, optimizer.safetensors and run.json beside them; `configText`
-  /// is that of the folder that training began with. Throws InputError where the system cannot; what was there before
+  /// is that of the folder that training began with. Throws Error where the system cannot; what was there before
   /// then stays.
   void write(const RunState &state, const Model &model, const std::vector<State> &optimizer,
              const std::string &configText, const std::string &base, const TokenizerFiles &tokenizer);

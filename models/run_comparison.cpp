@@ -1,6 +1,6 @@
 #include "models/run_comparison.h"
-#include "models/input_error.h"
 #include "models/json_file.h"
+#include "models/quotes.h"
 #include "models/safetensors.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 std::map<int64_t, Json> stepsOfLog(const std::string &path) {
   std::ifstream in(path);
   if (!in)
-    throw InputError(fmt::format("{}: cannot open the log", path));
+    throw Error(fmt::format("{}: cannot open the log", path));
   std::map<int64_t, Json> steps;
   for (std::string line; std::getline(in, line);) {
     Json json = parseLogLine(line);
@@ -31,7 +31,7 @@ std::map<int64_t, Json> stepsOfLog(const std::string &path) {
     steps[step] = std::move(json);
   }
   if (steps.empty())
-    throw InputError(fmt::format("{}: no line of it is a step, a --json log is expected", path));
+    throw Error(fmt::format("{}: no line of it is a step, a --json log is expected", path));
   return steps;
 }
 
@@ -58,7 +58,7 @@ std::map<int64_t, std::string> stepsOfFolder(const std::string &folder) {
       steps[std::stoll(name.substr(5))] = entry.path().string();
   }
   if (steps.empty())
-    throw InputError(fmt::format("{}: there are no checkpoints", folder));
+    throw Error(fmt::format("{}: there are no checkpoints", folder));
   return steps;
 }
 
@@ -93,7 +93,7 @@ RunDifference firstDifference(const Steps &a, const Steps &b, Difference differe
       return {true, fmt::format("step {}: {}", step, found)};
   }
   if (common == 0)
-    throw InputError("the two runs have no step in common");
+    throw Error("the two runs have no step in common");
   return {false, fmt::format("{} steps are equal", common)};
 }
 
@@ -103,7 +103,7 @@ RunDifference compareRuns(const std::string &a, const std::string &b) {
   std::error_code ignored;
   const bool folders = fs::is_directory(a, ignored);
   if (folders != fs::is_directory(b, ignored))
-    throw InputError(fmt::format("{} and {}: two logs or two folders of checkpoints are expected", a, b));
+    throw Error(fmt::format("{} and {}: two logs or two folders of checkpoints are expected", a, b));
   if (!folders)
     return firstDifference(stepsOfLog(a), stepsOfLog(b), differenceOfSteps);
   return firstDifference(stepsOfFolder(a), stepsOfFolder(b), [](const std::string &first, const std::string &second) {

@@ -2,8 +2,8 @@
 #include "codegen/cuda/self_test.h"
 #include "frontend/product_choice.h"
 #include "models/files.h"
-#include "models/input_error.h"
 #include "models/options.h"
+#include "models/quotes.h"
 #include "runtime/device/cuda/driver.h"
 #include "runtime/device/cuda/step_device.h"
 
@@ -65,7 +65,7 @@ RunDevice chooseDevice(const std::string &wanted) {
     return {*device, fmt::format("device: {}, {}", (*device)->name(), (*device)->codeTarget().substr(5))};
   const std::string why = device.error().message();
   if (!any)
-    throw InputError(fmt::format("--device={}: {}", wanted, why));
+    throw Error(fmt::format("--device={}: {}", wanted, why));
   return {nullptr, fmt::format("device: the CPU; the GPU cannot be used: {} (tcc --doctor says more)",
                                why.substr(0, why.find('\n')))};
 }

@@ -20,7 +20,7 @@ void chooseProducts(TrainOptions &options, const RunDevice &device);
 
 /// `wanted` is auto, cpu, cuda or cuda:N. `auto` takes the first GPU if it passes a short test
 /// (codegen/cuda/self_test.h) and says why where it does not. A GPU remembers which algorithms its products use in the
-/// user's cache folder. Throws InputError where a GPU that was asked for cannot be used.
+/// user's cache folder. Throws Error where a GPU that was asked for cannot be used.
 RunDevice chooseDevice(const std::string &wanted);
 
 } // namespace tcc::models

@@ -7,11 +7,11 @@
 
 namespace tcc::models {
 
-/// Writes the training step for these arguments as .graph text. Throws InputError where the file cannot be written.
+/// Writes the training step for these arguments as .graph text. Throws Error where the file cannot be written.
 void writeStepGraph(const std::string &path, Function &step, std::span<const Array> arguments);
 
 /// Writes the loss's gradients of one batch, unclipped, as a safetensors file, by a function that ends before training
-/// begins. `function` holds device, level and passes. Throws InputError where the file cannot be written.
+/// begins. `function` holds device, level and passes. Throws Error where the file cannot be written.
 void dumpGradients(const std::string &path, const Model &model, const Array &tokens, const Array &targets,
                    FunctionOptions function);
 

@@ -1,7 +1,7 @@
 #include "models/run_files.h"
 #include "models/adapter.h"
 #include "models/checkpoint_store.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 #include "runtime/files.h"
 
 #include <filesystem>
@@ -17,7 +17,7 @@ void checkWritable(std::string_view flag, const std::string &path) {
   if (path.empty() || std::filesystem::is_other(path, problem))
     return;
   if (const auto file = runtime::AtomicFile::create(path); !file)
-    throw InputError(fmt::format("{}: {}", flag, file.error().message()));
+    throw Error(fmt::format("{}: {}", flag, file.error().message()));
 }
 
 } // namespace
@@ -69,7 +69,7 @@ void checkRunFiles(const TrainOptions &options) {
   if (!options.checkpointFolder.empty())
     files.writes(fmt::format("--checkpoint {}", options.checkpointFolder), options.checkpointFolder);
   if (runtime::Error error = files.check())
-    throw InputError(error.message());
+    throw Error(error.message());
 
   // 3. What only shows when the work is done.
   for (const auto &[flag, path] :
@@ -78,7 +78,7 @@ void checkRunFiles(const TrainOptions &options) {
         std::pair("--profile", options.profileFile), std::pair("--dump-tokens", options.dumpTokens)})
     checkWritable(flag, path);
   if (options.resume && checkpointSteps(options.checkpointFolder).empty())
-    throw InputError(fmt::format("{}: there is no checkpoint to resume from", options.checkpointFolder));
+    throw Error(fmt::format("{}: there is no checkpoint to resume from", options.checkpointFolder));
 }
 
 } // namespace tcc::models

@@ -4,7 +4,7 @@
 
 namespace tcc::models {
 
-/// Throws InputError where an output of the run is a file that it reads or another output, where an output that is
+/// Throws Error where an output of the run is a file that it reads or another output, where an output that is
 /// written at the run's end could not be, and where there is nothing to resume from. Leaves nothing behind.
 void checkRunFiles(const TrainOptions &options);
 

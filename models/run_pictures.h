@@ -12,11 +12,11 @@ namespace tcc::models {
 
 class RunPictures {
 public:
-  /// As the options ask. Throws InputError where TensorBoard's folder cannot be written. Both outlive this object.
+  /// As the options ask. Throws Error where TensorBoard's folder cannot be written. Both outlive this object.
   RunPictures(const TrainOptions &options, TrainLog &log);
 
   void add(const StepRecord &record);
-  /// Draws --plot, of the whole run where its log has it. Throws InputError where the file cannot be written.
+  /// Draws --plot, of the whole run where its log has it. Throws Error where the file cannot be written.
   void draw(const std::string &title);
 
 private:

@@ -1,6 +1,6 @@
 #include "models/run_setup.h"
 #include "models/counter_random.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 #include "models/tokenized_text.h"
 #include "models/tokenizer_training.h"
 #include "runtime/device/device.h"
@@ -16,20 +16,20 @@ namespace tcc::models {
 void checkMemory(const std::string &what, double bytes) {
   const auto present = double(runtime::makeCpuDevice()->memoryBytes());
   if (bytes > present)
-    throw InputError(fmt::format("{} {:.1f} GB, but this machine has {:.1f} GB", what, bytes / 1e9, present / 1e9));
+    throw Error(fmt::format("{} {:.1f} GB, but this machine has {:.1f} GB", what, bytes / 1e9, present / 1e9));
 }
 
 void checkSequence(const TrainOptions &options, const ModelConfig &config) {
   if (options.sequence && *options.sequence > config.positions())
-    throw InputError(fmt::format("--seq={}, but the model of {} has {} positions, the longest sequence",
-                                 *options.sequence, options.initFolder, config.positions()));
+    throw Error(fmt::format("--seq={}, but the model of {} has {} positions, the longest sequence", *options.sequence,
+                            options.initFolder, config.positions()));
 }
 
 ModelConfig trainedConfig(const TrainOptions &options, const std::optional<ModelFolder> &folder) {
   const ModelConfig config = folder ? folder->config() : options.config;
   checkSequence(options, config);
   if (ModelConfig other = config; options.dropout.value_or(0) > 0 && !other.setDropout(*options.dropout))
-    throw InputError(
+    throw Error(
         fmt::format("--dropout is of GPT-2 and the Llama family, the model of {} has none", options.initFolder));
   return config;
 }
@@ -57,11 +57,11 @@ std::optional<AdapterConfig> trainedAdapter(const TrainOptions &options, const M
   }
   const AdapterConfig &adapter = folder->config();
   if (options.loraRank > 0 && options.loraRank != adapter.rank)
-    throw InputError(fmt::format("--lora={}, but the adapter of {} has rank {}", options.loraRank,
-                                 options.adapterFolder, adapter.rank));
+    throw Error(fmt::format("--lora={}, but the adapter of {} has rank {}", options.loraRank, options.adapterFolder,
+                            adapter.rank));
   if (options.loraAlpha && *options.loraAlpha != adapter.alpha)
-    throw InputError(fmt::format("--lora-alpha={}, but the adapter of {} has alpha {}", *options.loraAlpha,
-                                 options.adapterFolder, adapter.alpha));
+    throw Error(fmt::format("--lora-alpha={}, but the adapter of {} has alpha {}", *options.loraAlpha,
+                            options.adapterFolder, adapter.alpha));
   return adapter;
 }
 
@@ -112,7 +112,7 @@ void learnTokenizer(const TrainOptions &options) {
   std::string text;
   for (const std::string &path : options.dataFiles) {
     if (isTokenFile(path))
-      throw InputError(fmt::format("{}: holds tokens; --train-tokenizer learns from a text", path));
+      throw Error(fmt::format("{}: holds tokens; --train-tokenizer learns from a text", path));
     const MappedFile file(path);
     text += file.text();
   }
@@ -181,7 +181,7 @@ std::optional<Tokenizer> runTokenizer(const TrainOptions &options) {
     if (tokenizer && !areTokens(options))
       say(options, fmt::format("texts are read by the tokenizer of {}", options.initFolder));
     return tokenizer;
-  } catch (const InputError &error) {
+  } catch (const Error &error) {
     if (!areTokens(options))
       throw;
     say(options, fmt::format("note: {}; the data are tokens already", error.what()));
@@ -225,7 +225,7 @@ void dumpTokens(const TrainOptions &options, const Tokenizer &tokenizer) {
     const MappedFile text(path);
     const std::vector<int32_t> made = tokenizer.encode(text.text());
     if (made.empty())
-      throw InputError(fmt::format("{}: the file is empty, it has no tokens", path));
+      throw Error(fmt::format("{}: the file is empty, it has no tokens", path));
     ids.insert(ids.end(), made.begin(), made.end());
   }
   writeTokenShard(options.dumpTokens, ids);

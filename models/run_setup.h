@@ -16,11 +16,11 @@
 
 namespace tcc::models {
 
-/// Refuses with an InputError what is beyond the machine's memory, which `what` needs `bytes` of; the system would end
+/// Refuses with an Error what is beyond the machine's memory, which `what` needs `bytes` of; the system would end
 /// the program later.
 void checkMemory(const std::string &what, double bytes);
 
-/// Refuses a --seq beyond the model's positions with an InputError.
+/// Refuses a --seq beyond the model's positions with an Error.
 void checkSequence(const TrainOptions &options, const ModelConfig &config);
 
 /// The folder's configuration, or that of the options, checked against the rest of the command line.
@@ -56,13 +56,13 @@ std::vector<std::string> stepInputNames(const DropoutRates &dropout);
 HeldOutSplit splitData(const TrainOptions &options, const TokenSource &source, int64_t sequence);
 
 /// The tokenizer that a run reads texts by: that of --tokenizer (--train-tokenizer learns it first), else that of
-/// --init; or nothing. Throws InputError for one that is damaged or of a kind that is not here, unless it is --init's
+/// --init; or nothing. Throws Error for one that is damaged or of a kind that is not here, unless it is --init's
 /// and the data are tokens already.
 std::optional<Tokenizer> runTokenizer(const TrainOptions &options);
 /// The same as files, for the folders that the run writes; of a text without a tokenizer those of bytes.
 TokenizerFiles savedTokenizer(const TrainOptions &options, const ModelConfig &config, TokenFormat format);
 
-/// Texts become files of tokens, and a preset takes the tokenizer's vocabulary. Throws InputError where that cannot be.
+/// Texts become files of tokens, and a preset takes the tokenizer's vocabulary. Throws Error where that cannot be.
 void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer);
 /// --dump-tokens.
 void dumpTokens(const TrainOptions &options, const Tokenizer &tokenizer);

@@ -1,6 +1,6 @@
 #include "models/run_state.h"
 #include "models/files.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -40,7 +40,7 @@ void writeRunState(const std::string &path, const RunState &state) {
 RunState readRunState(const std::string &path) {
   const MappedFile file(path);
   if (file.size() > byteLimit)
-    throw InputError(fmt::format("{}: {} bytes, at most {} are expected", path, file.size(), byteLimit));
+    throw Error(fmt::format("{}: {} bytes, at most {} are expected", path, file.size(), byteLimit));
   try {
     const char *text = reinterpret_cast<const char *>(file.data());
     const Json json = Json::parse(text, text + file.size());
@@ -54,12 +54,12 @@ RunState readRunState(const std::string &path) {
     json.at("identity").get_to(state.identity);
     json.at("settings").get_to(state.settings);
     if (state.step < 0)
-      throw InputError(fmt::format("{}: step {}, a number from 0 on is expected", path, state.step));
+      throw Error(fmt::format("{}: step {}, a number from 0 on is expected", path, state.step));
     return state;
-  } catch (const InputError &) {
+  } catch (const Error &) {
     throw;
   } catch (const std::exception &) { // JSON's and the numbers' errors
-    throw InputError(fmt::format("{}: not the state of a run", path));
+    throw Error(fmt::format("{}: not the state of a run", path));
   }
 }
 
@@ -75,8 +75,8 @@ void checkSameRun(const std::string &folder, const RunState &checkpoint, const R
   for (const auto &[key, unused] : keys)
     if (const std::string theirs = valueOf(checkpoint.identity, key), ours = valueOf(mine.identity, key);
         theirs != ours)
-      throw InputError(fmt::format("{}: the checkpoint's {} is {}, this run's is {}; a run goes on with its own",
-                                   folder, key, inQuotes(theirs), inQuotes(ours)));
+      throw Error(fmt::format("{}: the checkpoint's {} is {}, this run's is {}; a run goes on with its own", folder,
+                              key, inQuotes(theirs), inQuotes(ours)));
   keys = checkpoint.settings;
   keys.insert(mine.settings.begin(), mine.settings.end());
   for (const auto &[key, unused] : keys)

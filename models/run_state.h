@@ -23,10 +23,10 @@ struct RunState {
 
 /// Writes `path` atomically; equal states make equal bytes.
 void writeRunState(const std::string &path, const RunState &state);
-/// Throws InputError where `path` is no such file.
+/// Throws Error where `path` is no such file.
 RunState readRunState(const std::string &path);
 
-/// Throws InputError where the checkpoint in `folder` is not one of the run that `mine` describes: the first
+/// Throws Error where the checkpoint in `folder` is not one of the run that `mine` describes: the first
 /// difference, the checkpoint's value and this run's. Differing settings are told to `report`.
 void checkSameRun(const std::string &folder, const RunState &checkpoint, const RunState &mine,
                   const std::function<void(std::string_view)> &report);

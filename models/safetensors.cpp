@@ -1,5 +1,5 @@
 #include "models/safetensors.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 
 #include <algorithm>
 #include <bit>
@@ -226,17 +226,16 @@ private:
 /// The length in the first eight bytes, checked against the limit and the file.
 int64_t headerLength(const MappedFile &file) {
   if (file.size() < lengthBytes)
-    throw InputError(fmt::format("{}: {} bytes, but a safetensors file begins with 8 bytes of header length",
-                                 file.path(), file.size()));
+    throw Error(fmt::format("{}: {} bytes, but a safetensors file begins with 8 bytes of header length", file.path(),
+                            file.size()));
   uint64_t length;
   std::memcpy(&length, file.data(), sizeof length);
   if (length > headerLimit)
-    throw InputError(
-        fmt::format("{}: byte 0: a header of {} bytes, at most {} are allowed (is this a safetensors file?)",
-                    file.path(), length, headerLimit));
+    throw Error(fmt::format("{}: byte 0: a header of {} bytes, at most {} are allowed (is this a safetensors file?)",
+                            file.path(), length, headerLimit));
   if (int64_t(length) > file.size() - lengthBytes)
-    throw InputError(fmt::format("{}: byte 0: a header of {} bytes, but only {} bytes follow (is the file truncated?)",
-                                 file.path(), length, file.size() - lengthBytes));
+    throw Error(fmt::format("{}: byte 0: a header of {} bytes, but only {} bytes follow (is the file truncated?)",
+                            file.path(), length, file.size() - lengthBytes));
   return int64_t(length);
 }
 
@@ -245,15 +244,15 @@ void checkLayout(const MappedFile &file, std::span<const TensorEntry> sorted, in
   int64_t at = 0;
   for (const TensorEntry &entry : sorted) {
     if (entry.begin != at)
-      throw InputError(fmt::format("{}: tensor {} begins at data byte {}, but {} is the end of the one before ({})",
-                                   file.path(), inQuotes(entry.name), entry.begin, at,
-                                   entry.begin < at ? "tensors overlap" : "a hole"));
+      throw Error(fmt::format("{}: tensor {} begins at data byte {}, but {} is the end of the one before ({})",
+                              file.path(), inQuotes(entry.name), entry.begin, at,
+                              entry.begin < at ? "tensors overlap" : "a hole"));
     at = entry.end;
   }
   if (at != dataBytes)
-    throw InputError(fmt::format("{}: the tensors end at data byte {}, but the file holds {} data bytes ({})",
-                                 file.path(), at, dataBytes,
-                                 at > dataBytes ? "is the file truncated?" : "there is something after the last one"));
+    throw Error(fmt::format("{}: the tensors end at data byte {}, but the file holds {} data bytes ({})", file.path(),
+                            at, dataBytes,
+                            at > dataBytes ? "is the file truncated?" : "there is something after the last one"));
 }
 
 float widenHalf(uint16_t bits) {
@@ -294,12 +293,12 @@ SafetensorsFile::SafetensorsFile(const std::string &path) : file(path) {
   const char *begin = reinterpret_cast<const char *>(file.data()) + lengthBytes;
   const char *latest = begin;
   if (length == 0 || *begin != '{')
-    throw InputError(fmt::format("{}: byte {}: the header does not begin with {{", path, lengthBytes));
+    throw Error(fmt::format("{}: byte {}: the header does not begin with {{", path, lengthBytes));
   HeaderHandler handler;
   bool good =
       nlohmann::json::sax_parse(CountingIterator(begin, &latest), CountingIterator(begin + length, &latest), &handler);
   if (!good)
-    throw InputError(fmt::format("{}: byte {}: {}", path, lengthBytes + (latest - begin), handler.problem));
+    throw Error(fmt::format("{}: byte {}: {}", path, lengthBytes + (latest - begin), handler.problem));
   entries = std::move(handler.entries);
   attributes = std::move(handler.attributes);
 
@@ -313,7 +312,7 @@ SafetensorsFile::SafetensorsFile(const std::string &path) : file(path) {
             [&](int32_t a, int32_t b) { return entries[size_t(a)].name < entries[size_t(b)].name; });
   for (size_t i = 1; i < byName.size(); ++i)
     if (entries[size_t(byName[i - 1])].name == entries[size_t(byName[i])].name)
-      throw InputError(fmt::format("{}: tensor {} stands twice", path, inQuotes(entries[size_t(byName[i])].name)));
+      throw Error(fmt::format("{}: tensor {} stands twice", path, inQuotes(entries[size_t(byName[i])].name)));
   checkLayout(file, entries, file.size() - dataStart);
 }
 
@@ -329,8 +328,8 @@ std::span<const std::byte> SafetensorsFile::bytes(const TensorEntry &entry) cons
 
 void SafetensorsFile::readFloats(const TensorEntry &entry, std::span<float> out) const {
   if (entry.elements() != int64_t(out.size()))
-    throw InputError(fmt::format("{}: tensor {} has shape {}, {} elements are needed", path(), inQuotes(entry.name),
-                                 describeShape(entry.shape), out.size()));
+    throw Error(fmt::format("{}: tensor {} has shape {}, {} elements are needed", path(), inQuotes(entry.name),
+                            describeShape(entry.shape), out.size()));
   const std::byte *from = bytes(entry).data();
   auto widen = [&](auto convert) {
     for (size_t i = 0; i < out.size(); ++i) {
@@ -349,8 +348,8 @@ void SafetensorsFile::readFloats(const TensorEntry &entry, std::span<float> out)
   case TensorDtype::BF16:
     return widen([](uint16_t bits) { return std::bit_cast<float>(uint32_t(bits) << 16); });
   default:
-    throw InputError(fmt::format("{}: tensor {} is {}, only F32, F16 and BF16 are read as weights", path(),
-                                 inQuotes(entry.name), dtypeName(entry.dtype)));
+    throw Error(fmt::format("{}: tensor {} is {}, only F32, F16 and BF16 are read as weights", path(),
+                            inQuotes(entry.name), dtypeName(entry.dtype)));
   }
 }
 
@@ -360,11 +359,10 @@ void writeSafetensors(const std::string &path, std::span<const TensorToWrite> te
   std::set<std::string_view> names;
   for (const TensorToWrite &tensor : tensors) {
     if (tensor.name == "__metadata__" || !names.insert(tensor.name).second)
-      throw InputError(fmt::format("{}: tensor name {} stands twice or is reserved", path, inQuotes(tensor.name)));
+      throw Error(fmt::format("{}: tensor name {} stands twice or is reserved", path, inQuotes(tensor.name)));
     if (byteCount(tensor.dtype, tensor.shape) != int64_t(tensor.bytes.size()))
-      throw InputError(fmt::format("{}: tensor {} of shape {} and dtype {} is given {} bytes", path,
-                                   inQuotes(tensor.name), describeShape(tensor.shape), dtypeName(tensor.dtype),
-                                   tensor.bytes.size()));
+      throw Error(fmt::format("{}: tensor {} of shape {} and dtype {} is given {} bytes", path, inQuotes(tensor.name),
+                              describeShape(tensor.shape), dtypeName(tensor.dtype), tensor.bytes.size()));
     order.push_back(&tensor);
   }
   std::sort(order.begin(), order.end(), [](const TensorToWrite *a, const TensorToWrite *b) {

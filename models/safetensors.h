@@ -38,7 +38,7 @@ class SafetensorsFile {
 public:
   /// Opens and checks the whole header: its length (at most 100 MB, within the file), the JSON and its shape, no name
   /// twice, rank at most 32, byte count = product of the shape times the dtype's size, tensors contiguous without hole
-  /// or overlap, end of the last one = end of the file. Throws InputError naming the file and the byte or tensor.
+  /// or overlap, end of the last one = end of the file. Throws Error naming the file and the byte or tensor.
   /// Takes memory in proportion to the header that is really there, never to a size that it claims.
   explicit SafetensorsFile(const std::string &path);
 
@@ -50,7 +50,7 @@ public:
   const TensorEntry *find(std::string_view name) const;
   std::span<const std::byte> bytes(const TensorEntry &entry) const;
 
-  /// Copies an F32, F16 or BF16 tensor to floats (16-bit values widen exactly). Throws InputError for another dtype or
+  /// Copies an F32, F16 or BF16 tensor to floats (16-bit values widen exactly). Throws Error for another dtype or
   /// where `out` has another number of elements.
   void readFloats(const TensorEntry &entry, std::span<float> out) const;
 
@@ -71,7 +71,7 @@ struct TensorToWrite {
 };
 
 /// Writes `path` atomically (see AtomicFile), with metadata format = "pt" and the given entries beside it. Wider dtypes
-/// come first, so that every tensor is aligned; within a dtype the given order stays. Throws InputError for a name
+/// come first, so that every tensor is aligned; within a dtype the given order stays. Throws Error for a name
 /// given twice, for bytes that disagree with shape and dtype, and where the system cannot write.
 void writeSafetensors(const std::string &path, std::span<const TensorToWrite> tensors,
                       const std::map<std::string, std::string> &metadata = {});

@@ -1,6 +1,6 @@
 #include "models/sampling.h"
 #include "models/counter_random.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -57,7 +57,7 @@ int32_t sampleToken(std::span<const float> logits, const SamplingOptions &option
   size_t count = options.temperature <= 0 ? 1 : options.topK > 0 ? size_t(options.topK) : logits.size();
   std::vector<int32_t> ids = likeliest(logits, count, options.topP < 1);
   if (ids.empty())
-    throw InputError("none of the logits is finite, the model has diverged (try a smaller --lr)");
+    throw Error("none of the logits is finite, the model has diverged (try a smaller --lr)");
   if (ids.size() == 1)
     return ids.front();
   float largest = logits[size_t(ids.front())];

@@ -14,7 +14,7 @@ struct SamplingOptions {
 };
 
 /// The token at `position` of a generated text, from the logits [vocabulary] of the position before. A pure function of
-/// its arguments; among equal logits the lower id counts as likelier. Throws InputError where no logit is finite, since
+/// its arguments; among equal logits the lower id counts as likelier. Throws Error where no logit is finite, since
 /// the model has diverged then; a NaN beside finite ones is never chosen.
 int32_t sampleToken(std::span<const float> logits, const SamplingOptions &options, int64_t position);
 

@@ -1,5 +1,5 @@
 #include "models/tensorboard.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 
 #include <array>
 #include <cerrno>
@@ -76,14 +76,14 @@ TensorBoardLog::TensorBoardLog(const std::string &folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)
-    throw InputError(fmt::format("{}: cannot make the folder: {}", folder, error.message()));
+    throw Error(fmt::format("{}: cannot make the folder: {}", folder, error.message()));
   using namespace std::chrono;
   const double now = duration<double>(system_clock::now().time_since_epoch()).count();
   const std::string name = fmt::format("events.out.tfevents.{:.0f}.tcc.{}", now, ::getpid());
   const std::string path = (std::filesystem::path(folder) / name).string();
   file = std::fopen(path.c_str(), "we");
   if (!file)
-    throw InputError(fmt::format("{}: cannot write the scalars: {}", path, std::strerror(errno)));
+    throw Error(fmt::format("{}: cannot write the scalars: {}", path, std::strerror(errno)));
   std::string event = eventHead(now, 0);
   addText(event, 3, "brain.Event:2"); // file_version
   record(event);

@@ -14,7 +14,7 @@ uint32_t crc32c(std::string_view bytes);
 
 class TensorBoardLog {
 public:
-  /// Makes `folder` where it is missing, and a new file events.out.tfevents.* in it. Throws InputError where it cannot.
+  /// Makes `folder` where it is missing, and a new file events.out.tfevents.* in it. Throws Error where it cannot.
   explicit TensorBoardLog(const std::string &folder);
   TensorBoardLog(const TensorBoardLog &) = delete;
   TensorBoardLog &operator=(const TensorBoardLog &) = delete;

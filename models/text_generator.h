@@ -17,7 +17,7 @@ public:
   TextGenerator(const Model &model, int64_t sequence, FunctionOptions function);
 
   /// Up to `count` tokens that go on from `prompt` (at least one token, all within the vocabulary); fewer where `ends`
-  /// says so of those made. Throws InputError where the model has diverged.
+  /// says so of those made. Throws Error where the model has diverged.
   std::vector<int32_t> generate(std::span<const int32_t> prompt, int64_t count, const SamplingOptions &sampling,
                                 const std::function<bool(std::span<const int32_t> made)> &ends = {});
 

@@ -1,5 +1,5 @@
 #include "models/text_pattern.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 #include "models/unicode.h"
 
 #include <algorithm>
@@ -79,7 +79,7 @@ TextPattern::TextPattern(const std::string &pattern, const std::string &where) :
   const int code = onig_new(&made->value, bytesOf(pattern), bytesOf(pattern) + pattern.size(), ONIG_OPTION_NONE,
                             ONIG_ENCODING_UTF8, ONIG_SYNTAX_DEFAULT, &info);
   if (code != ONIG_NORMAL)
-    throw InputError(fmt::format("{}: pattern {}: {}", where, inQuotes(pattern), message(code, &info)));
+    throw Error(fmt::format("{}: pattern {}: {}", where, inQuotes(pattern), message(code, &info)));
   regex = std::move(made);
 }
 
@@ -95,7 +95,7 @@ std::vector<std::string_view> TextPattern::pieces(std::string_view text) const {
     if (at == ONIG_MISMATCH)
       break;
     if (at < 0)
-      throw InputError(fmt::format("{}: splitting a text at byte {}: {}", where, from, message(at)));
+      throw Error(fmt::format("{}: splitting a text at byte {}: {}", where, from, message(at)));
     const size_t first = size_t(region->beg[0]), last = size_t(region->end[0]);
     if (first > done)
       result.push_back(text.substr(done, first - done));

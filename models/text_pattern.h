@@ -13,11 +13,11 @@ constexpr const char *gpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+
 /// A pattern that cuts texts into pieces.
 class TextPattern {
 public:
-  /// Throws InputError, with `where` before it, for a pattern that is none.
+  /// Throws Error, with `where` before it, for a pattern that is none.
   TextPattern(const std::string &pattern, const std::string &where);
 
   /// The matches and what lies between them, in order and without empty pieces; together they are `text` (valid UTF-8).
-  /// Throws InputError where a match takes more than ten million steps back.
+  /// Throws Error where a match takes more than ten million steps back.
   std::vector<std::string_view> pieces(std::string_view text) const;
 
 private:

@@ -2,7 +2,7 @@
 #include "models/checksum.h"
 #include "models/data.h"
 #include "models/files.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 
 #include <array>
 #include <cstdlib>
@@ -24,7 +24,7 @@ bool isIntact(const std::string &path, int64_t vocabulary) {
     return false;
   try {
     return TokenSource(path, vocabulary).format() == TokenFormat::ShardUint32;
-  } catch (const InputError &) {
+  } catch (const Error &) {
     return false; // it is made again
   }
 }
@@ -41,7 +41,7 @@ bool isTokenFile(const std::string &path) {
 
 void writeTokenShard(const std::string &path, std::span<const int32_t> ids) {
   if (ids.size() > size_t(std::numeric_limits<int32_t>::max()))
-    throw InputError(fmt::format("{}: {} tokens, a shard has at most 2^31 - 1", path, ids.size()));
+    throw Error(fmt::format("{}: {} tokens, a shard has at most 2^31 - 1", path, ids.size()));
   std::array<int32_t, 256> header{};
   header[0] = shardMagic;
   header[1] = shardVersion;
@@ -56,7 +56,7 @@ std::string tokenizedFile(const std::string &path, const Tokenizer &tokenizer,
                           const std::function<void(std::string_view)> &report, std::string cache) {
   const MappedFile text(path);
   if (text.size() == 0)
-    throw InputError(fmt::format("{}: the file is empty, at least one batch of tokens is needed", path));
+    throw Error(fmt::format("{}: the file is empty, at least one batch of tokens is needed", path));
   if (cache.empty())
     cache = cacheFolder("tokens");
   if (cache.empty())
@@ -74,7 +74,7 @@ std::string tokenizedFile(const std::string &path, const Tokenizer &tokenizer,
   std::error_code error;
   std::filesystem::create_directories(cache, error);
   if (error)
-    throw InputError(fmt::format("{}: cannot make the folder: {}", cache, error.message()));
+    throw Error(fmt::format("{}: cannot make the folder: {}", cache, error.message()));
   writeTokenShard(kept, ids);
   report(fmt::format("{} bytes are {} tokens: {}", text.size(), ids.size(), kept));
   return kept;

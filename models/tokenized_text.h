@@ -8,11 +8,11 @@
 
 namespace tcc::models {
 
-/// Whether `path` is a file of tokens already: an llm.c shard by its header, or a .bin file. Throws InputError where it
+/// Whether `path` is a file of tokens already: an llm.c shard by its header, or a .bin file. Throws Error where it
 /// cannot be read.
 bool isTokenFile(const std::string &path);
 
-/// Writes `ids` as an llm.c shard of uint32 tokens. Throws InputError for 2^31 tokens or more, or a failed write.
+/// Writes `ids` as an llm.c shard of uint32 tokens. Throws Error for 2^31 tokens or more, or a failed write.
 void writeTokenShard(const std::string &path, std::span<const int32_t> ids);
 
 /// The path of a shard with the tokens of the text file `path`, in `cache`, or $XDG_CACHE_HOME/tcc/tokens where that is

@@ -1,8 +1,8 @@
 #include "models/tokenizer.h"
 #include "models/checksum.h"
 #include "models/files.h"
-#include "models/input_error.h"
 #include "models/json_file.h"
+#include "models/quotes.h"
 #include "models/tokenizer_json.h"
 #include "models/unicode.h"
 
@@ -24,14 +24,14 @@ constexpr const char *separatorName = "<|endoftext|>"; ///< of vocab.json
 
 std::string_view textOf(const MappedFile &file) {
   if (file.size() > fileLimit)
-    throw InputError(fmt::format("{}: {} bytes, at most {} are expected", file.path(), file.size(), fileLimit));
+    throw Error(fmt::format("{}: {} bytes, at most {} are expected", file.path(), file.size(), fileLimit));
   return file.text();
 }
 
 TokenizerJson parsed(const MappedFile &file) {
   TokenizerJson json = parseJsonFile<TokenizerJson>(file, {.bytes = fileLimit});
   if (!json.is_object())
-    throw InputError(fmt::format("{}: not a JSON object", file.path()));
+    throw Error(fmt::format("{}: not a JSON object", file.path()));
   return json;
 }
 
@@ -39,15 +39,15 @@ using Vocabulary = std::map<int64_t, std::string>;
 
 Vocabulary readIds(const TokenizerJson &json, const std::string &path) {
   if (!json.is_object())
-    throw InputError(fmt::format("{}: the vocabulary is not an object of tokens and ids", path));
+    throw Error(fmt::format("{}: the vocabulary is not an object of tokens and ids", path));
   Vocabulary tokens;
   for (const auto &[token, id] : json.items()) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() > uint64_t(idLimit))
-      throw InputError(fmt::format("{}: token {} has the id {}, a whole number up to {} is expected", path,
-                                   inQuotes(token), inQuotes(id.dump()), idLimit));
+      throw Error(fmt::format("{}: token {} has the id {}, a whole number up to {} is expected", path, inQuotes(token),
+                              inQuotes(id.dump()), idLimit));
     if (const auto [at, isNew] = tokens.emplace(id.get<int64_t>(), token); !isNew)
-      throw InputError(fmt::format("{}: id {} is that of {} and of {}", path, id.get<int64_t>(), inQuotes(at->second),
-                                   inQuotes(token)));
+      throw Error(fmt::format("{}: id {} is that of {} and of {}", path, id.get<int64_t>(), inQuotes(at->second),
+                              inQuotes(token)));
   }
   return tokens;
 }
@@ -57,8 +57,7 @@ std::vector<std::string> tokenList(const Vocabulary &vocabulary, const std::stri
   std::vector<std::string> tokens;
   for (const auto &[id, token] : vocabulary) {
     if (id != int64_t(tokens.size()))
-      throw InputError(
-          fmt::format("{}: the vocabulary has no token of id {}, but one of id {}", path, tokens.size(), id));
+      throw Error(fmt::format("{}: the vocabulary has no token of id {}, but one of id {}", path, tokens.size(), id));
     tokens.push_back(token);
   }
   return tokens;
@@ -76,7 +75,7 @@ struct Tokenizer::Reader {
   const std::string &path;
 
   [[noreturn]] void refuse(const std::string &what, const std::string &rule) const {
-    throw InputError(fmt::format("{}: {}: {}", path, what, rule));
+    throw Error(fmt::format("{}: {}: {}", path, what, rule));
   }
 
   void normalizer(const TokenizerJson &json) const {
@@ -199,7 +198,7 @@ void Tokenizer::readTokenizerJson(const std::string &path) {
         std::make_unique<BytePairs>(tokenList(vocabulary, path), reader.merges(model.value("merges", TokenizerJson())),
                                     model.value("ignore_merges", false), path);
   } catch (const TokenizerJson::exception &) {
-    throw InputError(fmt::format("{}: a value is of another kind than a tokenizer.json has there", path));
+    throw Error(fmt::format("{}: a value is of another kind than a tokenizer.json has there", path));
   }
   checksum = checksumOf(file.bytes());
 }
@@ -219,8 +218,8 @@ std::vector<std::pair<std::string, std::string>> readMerges(const MappedFile &me
       continue;
     const size_t space = line.find(' ');
     if (space == 0 || space == std::string_view::npos || space + 1 == line.size())
-      throw InputError(fmt::format("{}: line {}: {}, two tokens with a space between them are expected", merges.path(),
-                                   number, inQuotes(line)));
+      throw Error(fmt::format("{}: line {}: {}, two tokens with a space between them are expected", merges.path(),
+                              number, inQuotes(line)));
     list.emplace_back(line.substr(0, space), line.substr(space + 1));
   }
   return list;

@@ -15,7 +15,7 @@ namespace tcc::models {
 
 class Tokenizer {
 public:
-  /// From `folder`/tokenizer.json, or vocab.json and merges.txt, whose splitting is GPT-2's. Throws InputError naming
+  /// From `folder`/tokenizer.json, or vocab.json and merges.txt, whose splitting is GPT-2's. Throws Error naming
   /// the file for damaged ones, vocabularies with holes, and kinds that are not here (byte fallback as Llama 2's,
   /// Unigram, WordPiece, unknown normalizers and splitters) by their names.
   explicit Tokenizer(const std::string &folder);

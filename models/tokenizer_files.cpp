@@ -1,7 +1,7 @@
 #include "models/tokenizer_files.h"
 #include "models/files.h"
-#include "models/input_error.h"
 #include "models/json_file.h"
+#include "models/quotes.h"
 #include "models/tokenizer_json.h"
 
 #include <algorithm>
@@ -87,7 +87,7 @@ TokenizerFiles tokenizerFilesOf(const std::string &folder, int64_t positions) {
     if (const std::string path = inFolder(folder, name); isThere(path)) {
       const MappedFile file(path);
       if (file.size() > sideFileLimit)
-        throw InputError(fmt::format("{}: {} bytes, at most {} are expected", path, file.size(), sideFileLimit));
+        throw Error(fmt::format("{}: {} bytes, at most {} are expected", path, file.size(), sideFileLimit));
       made.files.push_back({name, std::string(file.text())});
     }
   if (!Tokenizer::isIn(folder))
@@ -95,7 +95,7 @@ TokenizerFiles tokenizerFilesOf(const std::string &folder, int64_t positions) {
   std::optional<Tokenizer> tokenizer;
   try {
     tokenizer.emplace(folder);
-  } catch (const InputError &) {
+  } catch (const Error &) {
     return made; // a kind that others read
   }
   findEnds(made, *tokenizer, folder);

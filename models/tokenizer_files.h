@@ -23,7 +23,7 @@ struct TokenizerFiles {
 };
 
 /// Those of `folder`, as they are; a tokenizer.json is made of vocab.json and merges.txt, and a tokenizer_config.json
-/// for a model of `positions`, where they are missing. No files where the folder has no tokenizer. Throws InputError
+/// for a model of `positions`, where they are missing. No files where the folder has no tokenizer. Throws Error
 /// for files that cannot be read.
 TokenizerFiles tokenizerFilesOf(const std::string &folder, int64_t positions);
 
@@ -31,7 +31,7 @@ TokenizerFiles tokenizerFilesOf(const std::string &folder, int64_t positions);
 TokenizerFiles byteTokenizerFiles(int64_t positions);
 
 /// Writes them into `folder`, and removes what else a tokenizer before them has left there. Does nothing where there
-/// are none. Throws InputError where the system cannot.
+/// are none. Throws Error where the system cannot.
 void writeTokenizerFiles(const std::string &folder, const TokenizerFiles &tokenizer);
 
 /// The tokenizer of a folder of weights, or nothing where it has none or one of bytes, which are tokens already. Throws

@@ -2,7 +2,7 @@
 #include "models/byte_pairs.h"
 #include "models/checkpoint.h"
 #include "models/files.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 #include "models/text_pattern.h"
 #include "models/tokenizer.h"
 #include "models/tokenizer_json.h"
@@ -171,7 +171,7 @@ private:
 
 int64_t trainTokenizer(const std::string &folder, std::string_view text, int64_t size) {
   if (Tokenizer::isIn(folder))
-    throw InputError(fmt::format("{}: there is a tokenizer already; it is used without --train-tokenizer", folder));
+    throw Error(fmt::format("{}: there is a tokenizer already; it is used without --train-tokenizer", folder));
   prepareFolder(folder);
   Training training(countPieces(validUtf8(text)));
   training.run(size);

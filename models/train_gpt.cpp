@@ -1,5 +1,6 @@
 // train_gpt: trains a GPT-2 on a text or token file; `train_gpt --help` lists its options.
 // Exit status: 0; 1 for an error that was printed; 2 for a wrong command line or TCC_CPU; 128 + n after signal n.
+#include "frontend/error.h"
 #include "models/estimate.h"
 #include "models/generate.h"
 #include "models/options.h"
@@ -44,6 +45,9 @@ int run(int count, char **arguments) {
     return train(*parsed.options, parsed.options->jsonFile == "-" ? stderr : stdout);
   } catch (const std::bad_alloc &) {
     std::fprintf(stderr, "error: out of memory; a smaller --batch or --seq needs less\n");
+  } catch (const tcc::Error &error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return error.exitStatus();
   } catch (const std::exception &error) {
     std::fprintf(stderr, "error: %s\n", error.what());
   }

@@ -1,7 +1,7 @@
 #include "models/train_log.h"
 #include "models/files.h"
-#include "models/input_error.h"
 #include "models/json_file.h"
+#include "models/quotes.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -91,9 +91,9 @@ void keepStepsBefore(const std::string &path, int64_t step) {
 double modelFlopsUse(double flopsPerToken, double tokensPerSecond, double peakFlops) {
   double use = flopsPerToken * tokensPerSecond / peakFlops;
   if (!(use >= 0 && use <= 1))
-    throw InputError(fmt::format("{:.3g} operations a second at {} tokens/s are above the measured peak of {:.3g}: the "
-                                 "peak or the time is wrong",
-                                 flopsPerToken * tokensPerSecond, grouped(tokensPerSecond), peakFlops));
+    throw Error(fmt::format("{:.3g} operations a second at {} tokens/s are above the measured peak of {:.3g}: the "
+                            "peak or the time is wrong",
+                            flopsPerToken * tokensPerSecond, grouped(tokensPerSecond), peakFlops));
   return use;
 }
 
@@ -123,7 +123,7 @@ TrainLog::TrainLog(const Options &options)
   const char *mode = options.firstStep > 0 ? "ae" : "we";
   json = options.jsonFile == "-" ? stdout : std::fopen(options.jsonFile.c_str(), mode);
   if (!json)
-    throw InputError(fmt::format("{}: cannot write the log: {}", options.jsonFile, std::strerror(errno)));
+    throw Error(fmt::format("{}: cannot write the log: {}", options.jsonFile, std::strerror(errno)));
 }
 
 TrainLog::~TrainLog() {

@@ -69,7 +69,7 @@ struct CompileSummary {
 };
 
 /// flopsPerToken (trainingFlopsPerToken) * tokensPerSecond / peakFlops (operations a second of products, measured on
-/// this machine for this dtype). Throws InputError where the result is above 1: then the peak or the time is wrong, and
+/// this machine for this dtype). Throws Error where the result is above 1: then the peak or the time is wrong, and
 /// the figure must not be printed.
 double modelFlopsUse(double flopsPerToken, double tokensPerSecond, double peakFlops);
 
@@ -99,7 +99,7 @@ public:
     double plainSeconds = 2; ///< least time between two lines where `progress` is no terminal
   };
 
-  /// Opens the JSON file; throws InputError where it cannot. A failed write later ends nothing.
+  /// Opens the JSON file; throws Error where it cannot. A failed write later ends nothing.
   explicit TrainLog(const Options &options);
   TrainLog(const TrainLog &) = delete;
   TrainLog &operator=(const TrainLog &) = delete;

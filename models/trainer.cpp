@@ -3,8 +3,8 @@
 #include "models/counter_random.h"
 #include "models/evaluation.h"
 #include "models/generate.h"
-#include "models/input_error.h"
 #include "models/model.h"
+#include "models/quotes.h"
 #include "models/run_checkpoints.h"
 #include "models/run_device.h"
 #include "models/run_dumps.h"
@@ -350,7 +350,7 @@ void Trainer::writeCheckpoint() {
     states.insert(states.end(), step.lossScaling().begin(), step.lossScaling().end());
     checkpoints->write(state, model, states, initialConfig, options.initFolder, savedFiles);
     writtenStep = state.step;
-  } catch (const InputError &error) {
+  } catch (const Error &error) {
     log.warning(fmt::format("no checkpoint of {} steps: {}; the run goes on", state.step, error.what()));
   }
 }
@@ -427,7 +427,7 @@ void Trainer::finish() {
   if (peakFlops > 0 && summary.stepMsMedian > 0) {
     try {
       summary.mfu = modelFlopsUse(flopsPerToken, summary.tokensPerSecond, peakFlops);
-    } catch (const InputError &error) {
+    } catch (const Error &error) {
       log.message(std::string("no share of the machine's peak: ") + error.what());
     }
   }

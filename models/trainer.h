@@ -7,7 +7,7 @@
 namespace tcc::models {
 
 /// Trains a GPT-2 on the CPU as `options` says. Progress goes to stderr (unless quiet), the generated text to `output`,
-/// files where the options name them. Throws InputError for bad data, folders and sizes, tcc::Error where the step
+/// files where the options name them. Throws Error for bad data, folders and sizes, tcc::Error where the step
 /// cannot be compiled or run. The exit status: 0; 1 where the log could not be written or the run has diverged; 128 + n
 /// where signal n ended the loop early (SIGINT, SIGTERM: see StopRequest), with a checkpoint where --checkpoint asks
 /// for them, all else being done as if the run had been that short.

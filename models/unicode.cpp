@@ -1,5 +1,5 @@
 #include "models/unicode.h"
-#include "models/input_error.h"
+#include "models/quotes.h"
 
 #include <cstdlib>
 #include <fmt/format.h>
@@ -89,13 +89,13 @@ std::string normalizedUtf8(std::string_view text, std::string_view form) {
   else if (form == "NFKD")
     options = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT;
   else
-    throw InputError(fmt::format("normalisation {} is unknown, NFC, NFD, NFKC and NFKD are supported", inQuotes(form)));
+    throw Error(fmt::format("normalisation {} is unknown, NFC, NFD, NFKC and NFKD are supported", inQuotes(form)));
   utf8proc_uint8_t *result = nullptr;
   const utf8proc_ssize_t length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t *>(text.data()),
                                                utf8proc_ssize_t(text.size()), &result, utf8proc_option_t(options));
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(result, std::free);
   if (length < 0)
-    throw InputError(fmt::format("a text of {} bytes cannot be normalised: {}", text.size(), utf8proc_errmsg(length)));
+    throw Error(fmt::format("a text of {} bytes cannot be normalised: {}", text.size(), utf8proc_errmsg(length)));
   return {reinterpret_cast<const char *>(result), size_t(length)};
 }
 

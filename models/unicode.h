@@ -18,7 +18,7 @@ struct CodePoint {
 CodePoint firstCodePoint(std::string_view text);
 void appendUtf8(std::string &text, uint32_t codePoint);
 
-/// "NFC", "NFD", "NFKC" or "NFKD" of valid UTF-8. Throws InputError for another name or where there is no memory.
+/// "NFC", "NFD", "NFKC" or "NFKD" of valid UTF-8. Throws Error for another name or where there is no memory.
 std::string normalizedUtf8(std::string_view text, std::string_view form);
 
 } // namespace tcc::models

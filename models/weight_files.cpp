@@ -1,6 +1,6 @@
 #include "models/weight_files.h"
-#include "models/input_error.h"
 #include "models/json_file.h"
+#include "models/quotes.h"
 
 #include <filesystem>
 #include <fmt/format.h>
@@ -27,20 +27,20 @@ std::map<std::string, std::vector<std::string>> readIndex(const std::string &pat
       parseJsonFile<nlohmann::json>(MappedFile(path), {.bytes = indexLimit, .nesting = 4, .kind = "an index"});
   const auto map = json.is_object() ? json.find("weight_map") : json.end();
   if (!json.is_object() || map == json.end() || !map->is_object())
-    throw InputError(fmt::format("{}: an object with `weight_map` is expected", path));
+    throw Error(fmt::format("{}: an object with `weight_map` is expected", path));
   std::map<std::string, std::vector<std::string>> shards;
   for (const auto &[tensor, shard] : map->items()) {
     if (!shard.is_string())
-      throw InputError(fmt::format("{}: the shard of {} is no string", path, inQuotes(tensor)));
+      throw Error(fmt::format("{}: the shard of {} is no string", path, inQuotes(tensor)));
     const auto name = shard.get<std::string>();
     // An index from elsewhere opens nothing outside of its folder.
     if (name.find('/') != std::string::npos || !name.ends_with(".safetensors"))
-      throw InputError(fmt::format("{}: shard {} of {} is no name of a .safetensors file in this folder", path,
-                                   inQuotes(name), inQuotes(tensor)));
+      throw Error(fmt::format("{}: shard {} of {} is no name of a .safetensors file in this folder", path,
+                              inQuotes(name), inQuotes(tensor)));
     shards[name].push_back(tensor);
   }
   if (shards.size() > shardLimit)
-    throw InputError(fmt::format("{}: {} shards, at most {} are read", path, shards.size(), shardLimit));
+    throw Error(fmt::format("{}: {} shards, at most {} are read", path, shards.size(), shardLimit));
   return shards;
 }
 
@@ -51,7 +51,7 @@ WeightFiles::WeightFiles(const std::string &folder) : mainPath(inFolder(folder, 
   if (!whole && exists(inFolder(folder, indexName)))
     openShards(folder);
   else if (!whole && exists(inFolder(folder, "pytorch_model.bin")))
-    throw InputError(fmt::format(
+    throw Error(fmt::format(
         "{0}: holds pytorch_model.bin, which is never unpickled here; model.safetensors is read. To convert it: "
         "python3 "
         "-c 'import transformers as t; t.AutoModelForCausalLM.from_pretrained(\"{0}\").save_pretrained(\"{0}\")'",
@@ -67,11 +67,11 @@ void WeightFiles::openShards(const std::string &folder) {
     const SafetensorsFile &file = *files.emplace_back(std::make_unique<SafetensorsFile>(inFolder(folder, shard)));
     for (const std::string &name : names)
       if (!file.find(name))
-        throw InputError(
+        throw Error(
             fmt::format("{}: tensor {} is missing, {} says that it is here", file.path(), inQuotes(name), indexName));
     for (const TensorEntry &tensor : file.tensors())
       if (auto [at, fresh] = owner.try_emplace(tensor.name, shard); !fresh)
-        throw InputError(fmt::format("{}: tensor {} stands in {} too", file.path(), inQuotes(tensor.name), at->second));
+        throw Error(fmt::format("{}: tensor {} stands in {} too", file.path(), inQuotes(tensor.name), at->second));
   }
 }
 

@@ -16,7 +16,7 @@ inline constexpr std::string_view weightsName = "model.safetensors";
 class WeightFiles {
 public:
   /// Opens `folder`/model.safetensors, or, where there is none, the shards of model.safetensors.index.json (at most
-  /// 64 MiB). Throws InputError naming the file: a folder with neither (with a way out where it holds
+  /// 64 MiB). Throws Error naming the file: a folder with neither (with a way out where it holds
   /// pytorch_model.bin), a damaged index, a shard that lacks what the index says or holds a tensor of another shard.
   explicit WeightFiles(const std::string &folder);
 

@@ -43,10 +43,11 @@ public:
     try {
       return steps();
     } catch (const Error &problem) {
+      if (problem.kind() == Error::Kind::internal || (problem.message().empty() && !printer.errors()))
+        return internalError(problem.message().empty() ? "compiling failed without a diagnostic" : problem.what());
       if (!problem.message().empty()) // else diagnostics have said it
         printer.print(Severity::error, problem.what());
-      else if (!printer.errors())
-        return internalError("compiling failed without a diagnostic");
+      return problem.exitStatus();
     } catch (const std::bad_alloc &) {
       printer.print(Severity::error, "no memory for the tensors of '" + name + "'");
     }
@@ -207,7 +208,7 @@ void Job::make() {
   if (!options.output.empty()) {
     auto bytes = runtime::serializeArtefact(artefact);
     if (!bytes)
-      throw std::logic_error(bytes.error().message());
+      throw Error(bytes.error().message(), Error::Kind::internal);
     writeResult(options.output, *bytes);
     say("wrote " + options.output + ", " + bytesText(static_cast<int64_t>(bytes->size())));
   }

@@ -49,16 +49,11 @@ constexpr std::pair<llvm::StringLiteral, Emission> emissionNames[] = {
     {"asm", Emission::assembly},      {"json", Emission::json},       {"obj", Emission::object},
     {"cuda", Emission::cuda},         {"ptx", Emission::ptx},         {"cubin", Emission::cubin}};
 
-/// A mistake in the command line.
-struct UsageError {
-  std::string message;
-};
-
 int64_t number(StringRef text, StringRef option, int64_t least, int64_t most) {
   int64_t value = 0;
   if (text.getAsInteger(10, value) || value < least || value > most)
-    throw UsageError{"'" + text.str() + "' of " + option.str() + " is no number from " + std::to_string(least) +
-                     " to " + std::to_string(most)};
+    throw usageError("'" + text.str() + "' of " + option.str() + " is no number from " + std::to_string(least) +
+                     " to " + std::to_string(most));
   return value;
 }
 
@@ -75,14 +70,14 @@ std::vector<std::string> emissionList() {
 
 void readEmission(StringRef text, Options &options) {
   if (text.empty())
-    throw UsageError{"-emit= without a kind (one of " + llvm::join(emissionList(), ", ") + ")"};
+    throw usageError("-emit= without a kind (one of " + llvm::join(emissionList(), ", ") + ")");
   for (auto [name, emission] : emissionNames)
     if (name == text) {
       options.emissions.push_back(emission);
       return;
     }
-  throw UsageError{"unknown -emit= kind '" + text.str() + "'" + suggestion(nearest(text, emissionList())) +
-                   " (one of " + llvm::join(emissionList(), ", ") + ")"};
+  throw usageError("unknown -emit= kind '" + text.str() + "'" + suggestion(nearest(text, emissionList())) +
+                   " (one of " + llvm::join(emissionList(), ", ") + ")");
 }
 
 void readShape(StringRef text, Options &options) {
@@ -94,19 +89,19 @@ void readShape(StringRef text, Options &options) {
     for (StringRef part : parts)
       shape.push_back(number(part, "--shape=" + text.str(), 0, int64_t{1} << 40));
   if (name.empty() || shape.empty())
-    throw UsageError{"'" + text.str() + "' of --shape= has another form than NAME:16x256"};
+    throw usageError("'" + text.str() + "' of --shape= has another form than NAME:16x256");
   if (!options.compile.pipeline.shapes.try_emplace(name.str(), shape).second)
-    throw UsageError{"--shape= gives '" + name.str() + "' twice"};
+    throw usageError("--shape= gives '" + name.str() + "' twice");
 }
 
 /// NAME=FILE.npy of `option`, each name once.
 void readFile(StringRef text, StringRef option, std::vector<std::pair<std::string, std::string>> &files) {
   auto [name, path] = text.split('=');
   if (name.empty() || path.empty())
-    throw UsageError{"'" + text.str() + "' of " + option.str() + " has another form than NAME=FILE.npy"};
+    throw usageError("'" + text.str() + "' of " + option.str() + " has another form than NAME=FILE.npy");
   for (const auto &[other, file] : files)
     if (other == name)
-      throw UsageError{option.str() + " gives '" + name.str() + "' twice"};
+      throw usageError(option.str() + " gives '" + name.str() + "' twice");
   files.emplace_back(name.str(), path.str());
 }
 
@@ -119,9 +114,9 @@ void readRun(StringRef text, Options &options) {
 
 void readOutput(StringRef path, Options &options) {
   if (path.empty())
-    throw UsageError{"-o with an empty name"};
+    throw usageError("-o with an empty name");
   if (!options.output.empty())
-    throw UsageError{"-o is given twice: '" + options.output + "' and '" + path.str() + "'"};
+    throw usageError("-o is given twice: '" + options.output + "' and '" + path.str() + "'");
   options.output = path.str();
 }
 
@@ -130,12 +125,12 @@ void readWarning(StringRef text, Options &options) {
   if (takeCompilerFlag("-W" + text.str(), nullptr, options.flags, candidate))
     return;
   if (!options.warnings.set(text, candidate))
-    throw UsageError{"unknown warning '-W" + text.str() + "'" + suggestion(candidate) + " (--help lists them)"};
+    throw usageError("unknown warning '-W" + text.str() + "'" + suggestion(candidate) + " (--help lists them)");
 }
 
 void readTarget(StringRef text, Options &options) {
   if (text != "cpu" && text != "cuda")
-    throw UsageError{"unknown target '" + text.str() + "' (cpu or cuda)"};
+    throw usageError("unknown target '" + text.str() + "' (cpu or cuda)");
   options.compile.targetName = text.str();
 }
 
@@ -158,17 +153,17 @@ void settleTarget(Options &options) {
   if (!march.empty())
     StringRef(march).split(names, ',');
   if (target == "cpu" && llvm::any_of(names, isGpu))
-    throw UsageError{"-march=" + march + " names a GPU; --target=cuda compiles for it"};
+    throw usageError("-march=" + march + " names a GPU; --target=cuda compiles for it");
   for (StringRef name : names) {
     if (target == "cuda" && !isGpu(name) && name != "native")
-      throw UsageError{"-march=" + march + " with --target=cuda; an architecture such as sm_90a is expected"};
+      throw usageError("-march=" + march + " with --target=cuda; an architecture such as sm_90a is expected");
     if (llvm::is_contained(options.gpus, name))
-      throw UsageError{"-march= names " + name.str() + " twice"};
+      throw usageError("-march= names " + name.str() + " twice");
     options.gpus.push_back(name.str());
   }
   for (Emission emission : {Emission::llvm, Emission::assembly, Emission::object})
     if (target == "cuda" && llvm::is_contained(options.emissions, emission))
-      throw UsageError{"-emit=llvm, -emit=asm and -emit=obj are of the CPU; -emit=cuda prints the kernels for a GPU"};
+      throw usageError("-emit=llvm, -emit=asm and -emit=obj are of the CPU; -emit=cuda prints the kernels for a GPU");
 }
 
 std::vector<std::string> flagSpellings() {
@@ -207,7 +202,7 @@ void apply(const Arg &arg, Options &options) {
     break;
   case OPT_x:
     if (value() != "graph")
-      throw UsageError{"unknown language '" + value().str() + "' of -x (graph)"};
+      throw usageError("unknown language '" + value().str() + "' of -x (graph)");
     break;
   case OPT_target_EQ:
     readTarget(value(), options);
@@ -229,7 +224,7 @@ void apply(const Arg &arg, Options &options) {
     break;
   case OPT_graph_breaks_EQ:
     if (value() != "text" && value() != "json")
-      throw UsageError{"unknown format '" + value().str() + "' of --graph-breaks= (text or json)"};
+      throw usageError("unknown format '" + value().str() + "' of --graph-breaks= (text or json)");
     options.graphBreaks = value().str();
     break;
   case OPT_bench:
@@ -274,7 +269,7 @@ void apply(const Arg &arg, Options &options) {
   case OPT_fdiagnostics_color_EQ:
     options.color = value().str();
     if (options.color != "always" && options.color != "never" && options.color != "auto")
-      throw UsageError{"unknown colour '" + options.color + "' (always, never or auto)"};
+      throw usageError("unknown colour '" + options.color + "' (always, never or auto)");
     break;
   case OPT_W:
     readWarning(value(), options);
@@ -336,43 +331,41 @@ void checkTogether(const Options &options) {
     return;
   const bool executes = options.runs || options.reference || options.benchRuns;
   if (options.inputs.empty())
-    throw UsageError{"no input file; tcc --help shows examples"};
+    throw usageError("no input file; tcc --help shows examples");
   if (llvm::count(options.inputs, "-") > 1)
-    throw UsageError{"stdin is given twice"};
+    throw usageError("stdin is given twice");
   if (!options.output.empty() && options.inputs.size() > 1)
-    throw UsageError{"-o with several inputs; give one input at a time"};
+    throw usageError("-o with several inputs; give one input at a time");
   if (!options.output.empty() && executes)
-    throw UsageError{"-o with --run or --bench, which write no artefact; give one of them"};
+    throw usageError("-o with --run or --bench, which write no artefact; give one of them");
   for (StringRef option : {options.outputFiles.empty() ? "" : "--output", options.profile.empty() ? "" : "--profile="})
     if (!option.empty() && options.inputs.size() > 1)
-      throw UsageError{option.str() + " with several inputs; give one input at a time"};
+      throw usageError(option.str() + " with several inputs; give one input at a time");
   if (!options.output.empty() && options.emissions.size() > 1)
-    throw UsageError{"-o with several -emit= kinds; give one kind at a time"};
+    throw usageError("-o with several -emit= kinds; give one kind at a time");
   if (!options.emissions.empty() && executes)
-    throw UsageError{"--run and --bench do not go together with -emit="};
+    throw usageError("--run and --bench do not go together with -emit=");
   if (!options.dumpFolder.empty() && options.compile.pipeline.dump.empty())
-    throw UsageError{"-fdump-dir= without -fdump-ir="};
+    throw usageError("-fdump-dir= without -fdump-ir=");
   if (!executes && !options.inputFiles.empty())
-    throw UsageError{"--input without --run or --bench"};
+    throw usageError("--input without --run or --bench");
   if (!executes && !options.outputFiles.empty())
-    throw UsageError{"--output without --run or --bench"};
+    throw usageError("--output without --run or --bench");
   if (options.checkDevice && ((!options.runs && !options.benchRuns) || options.compile.targetName == "cpu"))
-    throw UsageError{"--check-device without --target=cuda and --run or --bench"};
+    throw usageError("--check-device without --target=cuda and --run or --bench");
   if (!options.profile.empty() && !options.runs && !options.benchRuns)
-    throw UsageError{"--profile= without --run or --bench"};
+    throw usageError("--profile= without --run or --bench");
 }
 
 } // namespace
 
-std::optional<Options> parseOptions(ArrayRef<const char *> arguments, std::string &error) {
+Options parseOptions(ArrayRef<const char *> arguments) {
   llvm::BumpPtrAllocator allocator;
   llvm::StringSaver saver(allocator);
   SmallVector<const char *> expanded(arguments.begin(), arguments.end());
   llvm::cl::ExpansionContext responseFiles(allocator, llvm::cl::TokenizeGNUCommandLine);
-  if (llvm::Error problem = responseFiles.expandResponseFiles(expanded)) {
-    error = llvm::toString(std::move(problem));
-    return std::nullopt;
-  }
+  if (llvm::Error problem = responseFiles.expandResponseFiles(expanded))
+    throw usageError(llvm::toString(std::move(problem)));
   const Table table;
   unsigned missingIndex = 0, missingCount = 0;
   const InputArgList list = table.ParseArgs(expanded, missingIndex, missingCount);
@@ -381,40 +374,34 @@ std::optional<Options> parseOptions(ArrayRef<const char *> arguments, std::strin
     if (argument.consume_front("@"))
       options.responseFiles.push_back(argument.str());
   options.commandLine.assign(expanded.begin(), expanded.end());
-  try {
-    if (missingCount)
-      throw UsageError{"option '" + std::string(expanded[missingIndex]) + "' needs a value"};
-    const Arg *previous = nullptr;
-    for (const Arg *arg : list) {
-      if (arg->getOption().getID() == OPT_UNKNOWN) {
-        const std::string text = arg->getAsString(list);
-        std::string problem;
-        if (takeCompilerFlag(text, nullptr, options.flags, problem)) {
-          if (!problem.empty())
-            throw UsageError{problem};
-          options.givenFlags.push_back(text);
-          if (StringRef(text).starts_with(
-                  "-march=")) // native is the default, but a GPU that is asked for must be there
-            options.gpus.assign(text == "-march=native" ? 1 : 0, "native");
-          continue;
-        }
-        if (text.starts_with("@"))
-          throw UsageError{"cannot read response file '" + text.substr(1) + "'"};
-        throw UsageError{"unknown option '" + text + "'" + suggestion(nearestOption(table, text))};
+  if (missingCount)
+    throw usageError("option '" + std::string(expanded[missingIndex]) + "' needs a value");
+  const Arg *previous = nullptr;
+  for (const Arg *arg : list) {
+    if (arg->getOption().getID() == OPT_UNKNOWN) {
+      const std::string text = arg->getAsString(list);
+      std::string problem;
+      if (takeCompilerFlag(text, nullptr, options.flags, problem)) {
+        if (!problem.empty())
+          throw usageError(problem);
+        options.givenFlags.push_back(text);
+        if (StringRef(text).starts_with("-march=")) // native is the default, but a GPU that is asked for must be there
+          options.gpus.assign(text == "-march=native" ? 1 : 0, "native");
+        continue;
       }
-      if (!takesNextWord(arg, previous, options))
-        apply(*arg, options);
-      previous = arg;
+      if (text.starts_with("@"))
+        throw usageError("cannot read response file '" + text.substr(1) + "'");
+      throw usageError("unknown option '" + text + "'" + suggestion(nearestOption(table, text)));
     }
-    if (const std::optional<std::string> unknown = unknownPass(options.flags))
-      throw UsageError{*unknown};
-    settleTarget(options);
-    applyFlags(options.flags, options.compile);
-    checkTogether(options);
-  } catch (const UsageError &usage) {
-    error = usage.message;
-    return std::nullopt;
+    if (!takesNextWord(arg, previous, options))
+      apply(*arg, options);
+    previous = arg;
   }
+  if (const std::optional<std::string> unknown = unknownPass(options.flags))
+    throw usageError(*unknown);
+  settleTarget(options);
+  applyFlags(options.flags, options.compile);
+  checkTogether(options);
   return options;
 }
 

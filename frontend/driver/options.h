@@ -55,9 +55,8 @@ struct Options {
   std::vector<std::string> commandLine; ///< for a reproducer
 };
 
-/// Parses what follows the program's name; response files (@file) are read. Nothing, and the message of a usage error
-/// in `error`, for a mistake.
-std::optional<Options> parseOptions(llvm::ArrayRef<const char *> arguments, std::string &error);
+/// Parses what follows the program's name; response files (@file) are read. Throws Error.
+Options parseOptions(llvm::ArrayRef<const char *> arguments);
 
 void printHelp(llvm::raw_ostream &os);
 

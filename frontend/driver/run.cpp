@@ -83,18 +83,16 @@ int dispatch(const Options &options) {
 
 int tcc::driver::run(int count, const char *const *arguments) {
   runtime::guardStandardStreams();
-  std::string problem;
-  const auto options = parseOptions(llvm::ArrayRef<const char *>(arguments + 1, count > 0 ? count - 1 : 0), problem);
-  if (!options) {
-    DiagnosticPrinter(llvm::errs(), useColor("auto")).print(Severity::error, problem);
-    return exitUsage;
-  }
-  if (runtime::Error wrong = runtime::checkCpuLimit(); wrong && !onlyPrints(options->action)) {
-    DiagnosticPrinter(llvm::errs(), useColor("auto")).print(Severity::error, wrong.message());
-    return exitUsage;
-  }
   try {
-    return finishStdout(dispatch(*options));
+    const Options options = parseOptions(llvm::ArrayRef<const char *>(arguments + 1, count > 0 ? count - 1 : 0));
+    if (runtime::Error wrong = runtime::checkCpuLimit(); wrong && !onlyPrints(options.action))
+      throw usageError(wrong.message());
+    return finishStdout(dispatch(options));
+  } catch (const Error &error) {
+    if (error.kind() == Error::Kind::internal)
+      return internalError(error.what());
+    DiagnosticPrinter(llvm::errs(), useColor("auto")).print(Severity::error, error.what());
+    return error.exitStatus();
   } catch (const std::exception &failure) {
     return internalError(failure.what());
   }

@@ -1,4 +1,4 @@
-// Every reader of models/ on damaged files: an InputError or a value, never a crash, a hang or memory that no file
+// Every reader of models/ on damaged files: an Error or a value, never a crash, a hang or memory that no file
 // backs.
 #include "models/adapter.h"
 #include "models/checkpoint_store.h"
@@ -19,7 +19,7 @@ using namespace tcc::models;
 
 namespace {
 
-/// How many damaged copies of `original` the reader took, and how many it refused with an InputError. Prints both and
+/// How many damaged copies of `original` the reader took, and how many it refused with an Error. Prints both and
 /// the seed.
 std::pair<int, int> readMutants(const std::string &original, const std::function<void(const std::string &path)> &read) {
   MemoryFile file;
@@ -30,7 +30,7 @@ std::pair<int, int> readMutants(const std::string &original, const std::function
     try {
       read(path);
       ++taken;
-    } catch (const InputError &) {
+    } catch (const Error &) {
       ++refused;
     }
   }

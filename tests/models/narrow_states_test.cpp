@@ -199,7 +199,7 @@ protected:
       more.insert(more.begin(), {"--layers=1", "--heads=2", "--width=16"});
     const ParsedOptions parsed = parseTrainOptions(more);
     if (!parsed.options)
-      throw InputError(parsed.message);
+      throw Error(parsed.message);
     train(*parsed.options, stdout);
     const std::string lines = readAll(log);
     return nlohmann::json::parse(lines.substr(lines.rfind('\n', lines.size() - 2) + 1));

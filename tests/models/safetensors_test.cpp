@@ -219,7 +219,7 @@ TEST(Safetensors, changedBytesAreAnErrorOrAConsistentFile) {
       }
       EXPECT_EQ(total, whole.size() - 8 - headerBytes);
       ++accepted;
-    } catch (const InputError &error) {
+    } catch (const Error &error) {
       expectContains(error.what(), path + ": ");
       ++refused;
     }

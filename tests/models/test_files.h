@@ -1,6 +1,6 @@
 // Files for the tests of models/: a folder that disappears with its test, and errors as text.
 #pragma once
-#include "models/input_error.h"
+#include "models/quotes.h"
 
 #include <cstddef>
 #include <cstdlib>
@@ -89,12 +89,12 @@ std::string bytesOf(const std::vector<T> &values) {
   return {reinterpret_cast<const char *>(values.data()), values.size() * sizeof(T)};
 }
 
-/// The text of the InputError that `action` throws; "" where it throws none.
+/// The text of the Error that `action` throws; "" where it throws none.
 template <typename Action>
 std::string errorOf(Action action) {
   try {
     action();
-  } catch (const InputError &error) {
+  } catch (const Error &error) {
     return error.what();
   }
   return "";

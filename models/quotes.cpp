@@ -1,4 +1,4 @@
-#include "models/input_error.h"
+#include "models/quotes.h"
 
 #include <fmt/format.h>
 
