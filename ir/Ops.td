@@ -653,12 +653,13 @@ def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, InferTypes, AttrSizedOper
   let hasOwnFunction = 1;
   let summary = "batched matrix product op(a)·op(b), accumulated in f32";
   let description = [{ a: [batch..., M, K], or [batch..., K, M] with transpose_a; b likewise [batch..., K, N], or one
-    matrix for all of a's batch. The result's element type is a's, or `dtype`. With `bias` [N], it is added to every
+    matrix for all of a's batch. The result's element type is a's, or f32 by `dtype`. With `bias` [N], it is added to every
     row; with `addend`, a tensor of the result's type is added: all in f32, rounded once, in an order that the target's
     library chooses. Passes make both (fuse-epilogues); what a program writes so is a product and additions until then.
     matmul_c1: equal contraction sizes. matmul_c2: equal batch sizes, or b of rank 2. matmul_c3: a single matrix b
     with a batched a needs transpose_a = false. matmul_c4: equal element types. matmul_c5: ranks of at least 2.
-    matmul_c6: a bias is [N], of f32, of a's type or of the result's. matmul_c7: an addend has the result's type. }];
+    matmul_c6: a bias is [N], of f32, of a's type or of the result's. matmul_c7: an addend has the result's type.
+    matmul_c8: `dtype` is a's type or f32. }];
   let arguments = (ins Tcc_FloatTensor:$a, Tcc_FloatTensor:$b, Optional<Tcc_FloatTensor>:$bias,
                        Optional<Tcc_FloatTensor>:$addend, UnitAttr:$transpose_a, UnitAttr:$transpose_b,
                        OptionalAttr<TypeAttr>:$dtype);

@@ -55,6 +55,9 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
   shape.push_back(size(a, transposeA, 2));
   shape.push_back(size(b, transposeB, 1));
   Type element = adaptor.getDtype() ? *adaptor.getDtype() : a.getElementType();
+  if (element != a.getElementType() && !element.isF32())
+    return emitOptionalError(loc, "'tcc.matmul' of ", a.getElementType(), " into ", element,
+                             "; the result is of a's type or f32 (matmul_c8)");
   auto result = RankedTensorType::get(shape, element);
   if (failed(checkEpilogue(loc, adaptor.getBias(), adaptor.getAddend(), a.getElementType(), result)))
     return failure();

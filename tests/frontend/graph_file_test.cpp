@@ -80,7 +80,7 @@ TEST(GraphFile, RoundTripOfEveryOp) {
         concat({x, x}, 1),
         gather(x, index),
         scatterAdd(x, index, gather(x, index)),
-        matmul(x, x, {.transposeA = true, .dtype = DType::f16}),
+        matmul(cast(x, DType::f16), cast(x, DType::f16), {.transposeA = true, .dtype = DType::f32}),
         layerNorm(x, rate * zeros({4}), zeros({4})),
         rmsNorm(x, ones({4})),
         linear(x, p),

@@ -605,7 +605,11 @@ OpRow matmulRow() {
                       "tensor<2x5xf32>"),
                 error("matmul_c7", {"tensor<2x3xf32>", "tensor<3x5xf32>", "tensor<2x5xbf16>"},
                       "%r = tcc.matmul %a, %b addend %c : tensor<2x3xf32>, tensor<3x5xf32> addend tensor<2x5xbf16> -> "
-                      "tensor<2x5xf32>")};
+                      "tensor<2x5xf32>"),
+                error("matmul_c8", {"tensor<2x3xf32>", "tensor<3x5xf32>"},
+                      "%r = tcc.matmul %a, %b {dtype = bf16} : tensor<2x3xf32>, tensor<3x5xf32> -> tensor<2x5xbf16>"),
+                error("matmul_c8", {"tensor<2x3xbf16>", "tensor<3x5xbf16>"},
+                      "%r = tcc.matmul %a, %b {dtype = f16} : tensor<2x3xbf16>, tensor<3x5xbf16> -> tensor<2x5xf16>")};
   return row;
 }
 
