@@ -39,8 +39,8 @@ std::string rateText(double flops) {
 }
 
 void printVersion(llvm::raw_ostream &os) {
-  os << "tcc " << versionText << "\nLLVM " << LLVM_VERSION_STRING << ", target "
-     << llvm::sys::getDefaultTargetTriple() << '\n';
+  os << "tcc " << versionText << "\nLLVM " << LLVM_VERSION_STRING << ", target " << llvm::sys::getDefaultTargetTriple()
+     << '\n';
 }
 
 int runDoctor(llvm::raw_ostream &os) {
