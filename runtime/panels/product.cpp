@@ -1,16 +1,21 @@
 #include "runtime/panels/product.h"
 #include "runtime/threads.h"
+#include "runtime/wait_policy.h"
 #include <algorithm>
 
 namespace tcc::runtime::panels {
 namespace {
 
 // A right panel of a stretch (24 KB) leaves the first-level cache room for a left one; a block's left panels (144 KB)
-// fit a second-level one, a chunk's panels (2 × 2.4 MB) a third-level one.
+// fit a second-level one, a chunk's panels of a stretch (2 × 2.4 MB) a third-level one.
 constexpr int64_t longestStretch = 384, blockPanels = 16, chunkLines = 1536;
+// As many stretches as these have room for are packed in one part. Where threads sleep at the end of each part, few
+// parts count for more than caches.
+constexpr int64_t packedBytes = int64_t{4} << 20, packedBytesOfSleepers = int64_t{8} << 20;
 constexpr int64_t fewBytes = int64_t{256} << 10;  // about, of B that a task with few rows reads
 constexpr int64_t packedPanels = 16;              // by one task
-constexpr int64_t taskFlops = int64_t{12} << 20;  // about, of a multiplication's task
+constexpr int64_t taskFlops = int64_t{12} << 20;  // about, of a multiplication's task and stretch, …
+constexpr int64_t leastTasks = 8;                 // but of one thread's tasks no fewer than this
 constexpr int64_t leastShared = int64_t{1} << 19; // flops: below, waking a second thread takes longer
 
 int64_t alignedBytes(int64_t floats) {
@@ -33,9 +38,9 @@ struct Product::Call {
   int threads;
 };
 
-/// A part of C over a stretch of depth.
+/// A part of C, and as many stretches of depth from number `stretch` on.
 struct Product::Chunk {
-  int64_t row, rows, column, columns, depth, depths;
+  int64_t row, rows, column, columns, stretch, stretches;
 };
 
 std::optional<Product> Product::plan(const GemmDesc &given, int threads, const Kernel *kernel) {
@@ -71,12 +76,17 @@ void Product::cut() {
   stretch = evenPiece(desc.k, longestStretch * kernel->packedDepth, 4);
   chunkRows = evenPiece(desc.m, chunkLines, kernel->rows);
   chunkColumns = evenPiece(desc.n, chunkLines, kernel->columns);
-  auto bytesOf = [&](int64_t lines, int64_t width) {
-    return alignedBytes(lines / width * panelFloats(width, ceilDiv(stretch, kernel->packedDepth)));
-  };
+  auto bytesOf = [&](int64_t lines, int64_t width) { return alignedBytes(lines / width * panelStride(width)); };
   const bool keepsSums = desc.c.dtype != DType::f32 && stretch < desc.k;
-  rightAt = bytesOf(chunkRows, kernel->rows);
-  sumsAt = rightAt + bytesOf(chunkColumns, kernel->columns);
+  leftBytes = bytesOf(chunkRows, kernel->rows);
+  rightBytes = bytesOf(chunkColumns, kernel->columns);
+  const int64_t all = ceilDiv(desc.k, stretch);
+  auto stretchesIn = [&](int64_t bytes) {
+    return evenPiece(all, std::max<int64_t>(1, bytes / (leftBytes + rightBytes)), 1);
+  };
+  stretches = stretchesIn(packedBytes);
+  stretchesOfSleepers = threads > 1 ? stretchesIn(packedBytesOfSleepers) : stretches;
+  sumsAt = stretchesOfSleepers * (leftBytes + rightBytes);
   biasAt = sumsAt + (keepsSums ? alignedBytes(chunkRows * chunkColumns) : 0);
 }
 
@@ -109,13 +119,15 @@ void Product::run(const void *a, const void *b, void *c, const void *bias, void 
 }
 
 void Product::runOne(const Call &call) const {
-  const bool isOneStretch = stretch >= desc.k;
+  const int64_t all = ceilDiv(desc.k, stretch);
+  const int64_t atOnce = waitsAreBrief() ? stretchesOfSleepers : stretches;
+  const bool isWhole = atOnce >= all;
   for (int64_t column = 0; column < desc.n; column += chunkColumns)
     for (int64_t row = 0; row < desc.m; row += chunkRows)
-      for (int64_t depth = 0; depth < desc.k; depth += stretch) {
+      for (int64_t first = 0; first < all; first += atOnce) {
         const Chunk chunk{row,   std::min(chunkRows, desc.m - row), column, std::min(chunkColumns, desc.n - column),
-                          depth, std::min(stretch, desc.k - depth)};
-        const bool hasLeft = isOneStretch && chunkRows >= desc.m && column > 0, hasRight = isOneStretch && row > 0;
+                          first, std::min(atOnce, all - first)};
+        const bool hasLeft = isWhole && chunkRows >= desc.m && column > 0, hasRight = isWhole && row > 0;
         pack(call, chunk, !hasLeft, !hasRight);
         multiply(call, chunk);
       }
@@ -144,59 +156,67 @@ void Product::runFew(const Call &call) const {
 }
 
 void Product::pack(const Call &call, const Chunk &chunk, bool left, bool right) const {
-  const Panels ofLeft = panelsAt(call.scratch, kernel->rows),
-               ofRight = panelsAt(call.scratch + rightAt, kernel->columns);
-  auto stretchOf = [&](ProductOperand operand, int64_t firstLine, int64_t lines) {
-    operand = operand.from(firstLine, chunk.depth);
+  auto partOf = [&](ProductOperand operand, int64_t firstLine, int64_t lines, int64_t number) {
+    const int64_t depth = (chunk.stretch + number) * stretch;
+    operand = operand.from(firstLine, depth);
     operand.lines = lines;
-    operand.depth = chunk.depths;
+    operand.depth = std::min(stretch, desc.k - depth);
     return operand;
   };
-  const ProductOperand a = stretchOf(call.left, chunk.row, chunk.rows),
-                       b = stretchOf(call.right, chunk.column, chunk.columns);
-  const int64_t leftPanels = left ? ceilDiv(chunk.rows, kernel->rows) : 0;
-  const int64_t rightPanels = right ? ceilDiv(chunk.columns, kernel->columns) : 0;
-  const int64_t leftTasks = ceilDiv(leftPanels, packedPanels), rightTasks = ceilDiv(rightPanels, packedPanels);
-  takeTasks(leftTasks + rightTasks, call.threads, [&](int64_t task, int64_t) {
+  const int64_t leftCount = left ? ceilDiv(chunk.rows, kernel->rows) : 0;
+  const int64_t rightCount = right ? ceilDiv(chunk.columns, kernel->columns) : 0;
+  const int64_t leftTasks = ceilDiv(leftCount, packedPanels), rightTasks = ceilDiv(rightCount, packedPanels);
+  const int64_t tasks = leftTasks + rightTasks;
+  takeTasks(tasks * chunk.stretches, call.threads, [&](int64_t each, int64_t) {
+    const int64_t number = each / tasks, task = each % tasks;
     const bool isLeft = task < leftTasks;
     const int64_t first = (isLeft ? task : task - leftTasks) * packedPanels;
-    const int64_t panels = std::min(packedPanels, (isLeft ? leftPanels : rightPanels) - first);
-    (isLeft ? kernel->packLeft : kernel->packRight)(isLeft ? a : b, first, panels, isLeft ? ofLeft : ofRight);
+    const int64_t panels = std::min(packedPanels, (isLeft ? leftCount : rightCount) - first);
+    if (isLeft)
+      kernel->packLeft(partOf(call.left, chunk.row, chunk.rows, number), first, panels,
+                       leftPanels(call.scratch, number));
+    else
+      kernel->packRight(partOf(call.right, chunk.column, chunk.columns, number), first, panels,
+                        rightPanels(call.scratch, number));
   });
 }
 
 void Product::multiply(const Call &call, const Chunk &chunk) const {
-  const Panels left = panelsAt(call.scratch, kernel->rows), right = panelsAt(call.scratch + rightAt, kernel->columns);
   const int64_t rows = evenPiece(chunk.rows, blockPanels * kernel->rows, kernel->rows);
-  const int64_t columns =
-      evenPiece(chunk.columns, std::max(kernel->columns, taskFlops / (2 * rows * chunk.depths)), kernel->columns);
+  const int64_t columnFlops = 2 * rows * chunk.stretches * stretch;
+  const int64_t share = columnFlops * ceilDiv(chunk.rows, rows) * chunk.columns / (leastTasks * call.threads);
+  const int64_t flops = std::clamp(share, taskFlops, chunk.stretches * taskFlops);
+  const int64_t columns = evenPiece(chunk.columns, std::max(kernel->columns, flops / columnFlops), kernel->columns);
   const int64_t rowBlocks = ceilDiv(chunk.rows, rows), columnBlocks = ceilDiv(chunk.columns, columns);
-  const bool isFirst = chunk.depth == 0, keepsSums = biasAt > sumsAt;
+  const bool keepsSums = biasAt > sumsAt;
   // Tasks one after another share left panels.
   takeTasks(rowBlocks * columnBlocks, call.threads, [&](int64_t task, int64_t) {
     const int64_t row = task / columnBlocks * rows, column = task % columnBlocks * columns;
-    Block block{left,
-                right,
-                std::min(rows, chunk.rows - row),
-                std::min(columns, chunk.columns - column),
-                ceilDiv(chunk.depths, kernel->packedDepth),
-                {}};
-    block.left.data += row / kernel->rows * left.stride;
-    block.right.data += column / kernel->columns * right.stride;
+    Block block;
+    block.rows = std::min(rows, chunk.rows - row);
+    block.columns = std::min(columns, chunk.columns - column);
     Results &results = block.results;
-    const int64_t width = byteSize(desc.c.dtype);
-    results.c = call.c + ((chunk.row + row) * desc.c.rowStride + chunk.column + column) * width;
+    results.c = call.c + ((chunk.row + row) * desc.c.rowStride + chunk.column + column) * byteSize(desc.c.dtype);
     results.dtype = desc.c.dtype;
     results.stride = desc.c.rowStride;
-    results.bias = call.bias && isFirst ? call.bias + chunk.column + column : nullptr;
-    results.accumulate = desc.accumulate || (!isFirst && !keepsSums);
     if (keepsSums) {
       results.sums = reinterpret_cast<float *>(call.scratch + sumsAt) + row * chunkColumns + column;
       results.sumsStride = chunkColumns;
-      results.isBegun = !isFirst;
-      results.isLast = chunk.depth + chunk.depths == desc.k;
     }
-    kernel->multiply(block);
+    for (int64_t number = 0; number < chunk.stretches; ++number) {
+      const int64_t depth = (chunk.stretch + number) * stretch;
+      const bool isFirst = depth == 0;
+      block.left = leftPanels(call.scratch, number);
+      block.left.data += row / kernel->rows * block.left.stride;
+      block.right = rightPanels(call.scratch, number);
+      block.right.data += column / kernel->columns * block.right.stride;
+      block.depth = ceilDiv(std::min(stretch, desc.k - depth), kernel->packedDepth);
+      results.bias = call.bias && isFirst ? call.bias + chunk.column + column : nullptr;
+      results.accumulate = desc.accumulate || (!isFirst && !keepsSums);
+      results.isBegun = keepsSums && !isFirst;
+      results.isLast = !keepsSums || depth + stretch >= desc.k;
+      kernel->multiply(block);
+    }
   });
 }
 

@@ -1,12 +1,12 @@
 // Matrix products by panels, after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
 //   1. C is cut into chunks of rows and columns, depth into stretches.
-//   2. Of a chunk and a stretch all threads pack the panels of A and of B into scratch, widened to f32, or as pairs of
-//      bf16 where the CPU multiplies those.
+//   2. Of a chunk and as many stretches as scratch has room for all threads pack the panels of A and of B, widened to
+//      f32, or as pairs of bf16 where the CPU multiplies those.
 //   3. They multiply them block by block: rows that stay in the second-level cache times some columns, each right panel
 //      in the first-level cache while it meets the block's left ones. Registers hold 6 rows of 16 columns of sums,
 //      by AVX-512 14 of 32.
-//   4. The first stretch gives what C is, later ones add to it; sums of 16-bit results wait in scratch, and are
-//      rounded once.
+//   4. A block goes through the stretches one after another: the first gives what C is, later ones add to it; sums of
+//      16-bit results wait in scratch, and are rounded once.
 // Products of few rows, or of one column, read B where it lies instead.
 // An element's sum is one chain a stretch, and stretches are added in order. They follow from the depth alone, so that
 // equal inputs give equal bits for any number of threads: which of them computes a block changes no bit of it.
@@ -39,8 +39,10 @@ private:
   const Kernel *kernel = nullptr;
   int threads = 1;
   int workers = 1;                                      // that share out a batch, each with scratch of its own
-  int64_t chunkRows = 0, chunkColumns = 0, stretch = 0; // what is packed at once
-  int64_t rightAt = 0, sumsAt = 0, biasAt = 0;          // bytes of scratch before the right panels, …
+  int64_t chunkRows = 0, chunkColumns = 0, stretch = 0; // of C, and of depth
+  int64_t stretches = 1, stretchesOfSleepers = 1;       // that are packed at once; where waits are brief
+  int64_t leftBytes = 0, rightBytes = 0;                // of a chunk's panels of a stretch
+  int64_t sumsAt = 0, biasAt = 0;                       // bytes of scratch before the sums, and before the bias
   int64_t bytesEach = 0;
 
   void cut();
@@ -49,9 +51,15 @@ private:
   void runFew(const Call &call) const;
   void pack(const Call &call, const Chunk &chunk, bool left, bool right) const;
   void multiply(const Call &call, const Chunk &chunk) const;
-  Panels panelsAt(char *memory, int64_t width) const {
-    return {reinterpret_cast<float *>(memory), panelFloats(width, ceilDiv(stretch, kernel->packedDepth))};
+  /// Of the packed stretch with this number.
+  Panels leftPanels(char *scratch, int64_t number) const {
+    return {reinterpret_cast<float *>(scratch + number * (leftBytes + rightBytes)), panelStride(kernel->rows)};
   }
+  Panels rightPanels(char *scratch, int64_t number) const {
+    return {reinterpret_cast<float *>(scratch + number * (leftBytes + rightBytes) + leftBytes),
+            panelStride(kernel->columns)};
+  }
+  int64_t panelStride(int64_t width) const { return panelFloats(width, ceilDiv(stretch, kernel->packedDepth)); }
 };
 
 } // namespace tcc::runtime::panels

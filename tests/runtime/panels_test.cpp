@@ -3,6 +3,7 @@
 #include "check_product.h"
 #include "runtime/cpu.h"
 #include "runtime/panels/product.h"
+#include "runtime/wait_policy.h"
 #include <limits>
 
 namespace tcc::runtime {
@@ -34,6 +35,9 @@ protected:
   template <typename Change>
   static std::vector<float> run(const GemmDesc &desc, int threads, Change &&change) {
     return resultOf(desc, byPanels(desc, threads), threads, change);
+  }
+  static std::vector<float> run(const GemmDesc &desc, int threads) {
+    return run(desc, threads, [](Operand &, Operand &) {});
   }
 };
 
@@ -95,6 +99,17 @@ TEST_P(PanelsTest, chunksOfRowsAndColumns) {
         desc.accumulate = true;
         check(desc, 3);
       }
+}
+
+/// Two chunks of rows, each packed in two parts of some stretches.
+TEST_P(PanelsTest, partsOfSomeStretches) {
+  for (auto [in, out] : dtypes) {
+    GemmDesc desc = product(in, out, 1600, 33, 2000 * (in == DType::bf16 ? 2 : 1), true, false);
+    check(desc, 2);
+    desc.bias = in;
+    desc.accumulate = true;
+    check(desc, 3);
+  }
 }
 
 /// Many products are divided among threads whole, few by their blocks.
@@ -194,6 +209,19 @@ TEST_P(PanelsTest, sameBitsForAnyThreads) {
       for (int threads : {2, 3, 4, 7, 16})
         EXPECT_TRUE(sameBits(one, run(desc, threads, withOneInfinity))) << describe(desc) << ", " << threads;
     }
+}
+
+// Eight stretches, of which two, and where threads sleep between parts four, are packed at once.
+TEST_P(PanelsTest, sameBitsWhereThreadsSleep) {
+  for (auto [in, out] : dtypes) {
+    const GemmDesc desc = product(in, out, 300, 700, 3000, true, true);
+    const std::vector<float> one = run(desc, 1);
+    const std::vector<float> awake = run(desc, 2);
+    setBriefWaits(true, 2);
+    const std::vector<float> sleeping = run(desc, 2);
+    setBriefWaits(false, 2);
+    EXPECT_TRUE(sameBits(one, awake) && sameBits(one, sleeping)) << describe(desc);
+  }
 }
 
 } // namespace
