@@ -62,6 +62,20 @@ def SizedOpInterface : OpInterface<"SizedOpInterface"> {
   ];
 }
 
+def ViewOpInterface : OpInterface<"ViewOpInterface"> {
+  let cppNamespace = "::tcc";
+  let description = [{
+    Each result element is one element of the first operand, at a place that follows from its coordinates. Such an op
+    needs no memory of its own: what reads it reads the operand at those places.
+  }];
+  let methods = [
+    InterfaceMethod<[{
+      Where a result element stands in the operand: for each dim of the operand, which of the result's coordinates it
+      follows. Nothing where the elements keep their row-major order under another shape instead. Static shapes only.
+    }], "::std::optional<::llvm::SmallVector<::tcc::ViewedDim>>", "viewedDims">
+  ];
+}
+
 def NarrowableOpInterface : OpInterface<"NarrowableOpInterface"> {
   let cppNamespace = "::tcc";
   let description = [{

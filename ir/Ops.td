@@ -33,12 +33,13 @@ def Tcc_IntScalar : 0DTensorOf<[I32, I64]>;
 
 // The op has no gradient by its nature (integers, comparisons, optimizer): an explicit opting out.
 def NoGradient : NativeOpTrait<"NoGradient"> { let cppNamespace = "::tcc"; }
-// The result is the operand's elements at other coordinates: an index map, never a computation.
+// The result's elements are operands' elements, or zeros: an index map, never a computation.
 def ViewOp : NativeOpTrait<"ViewOp"> { let cppNamespace = "::tcc"; }
 // The op may stand in a tcc.kernel region.
 def KernelBodyOp : NativeOpTrait<"KernelBodyOp"> { let cppNamespace = "::tcc"; }
 
 defvar IsDifferentiable = DeclareOpInterfaceMethods<DifferentiableOpInterface>;
+defvar IsView = DeclareOpInterfaceMethods<ViewOpInterface>;
 defvar IsElementwise = DeclareOpInterfaceMethods<ElementwiseOpInterface>;
 defvar IsComposite = DeclareOpInterfaceMethods<CompositeOpInterface>;
 defvar IsExpandable = DeclareOpInterfaceMethods<ExpandableOpInterface>;
@@ -467,7 +468,7 @@ def Tcc_RandomBitsOp : Tcc_Op<"random_bits", [NoGradient, KernelBodyOp, AttrSize
 
 //===- views ---------------------------------------------------------------------------------------------------===//
 
-def Tcc_BroadcastOp : Tcc_Op<"broadcast", [IsDifferentiable, ViewOp, KernelBodyOp, SizedOpInterface]> {
+def Tcc_BroadcastOp : Tcc_Op<"broadcast", [IsDifferentiable, ViewOp, IsView, KernelBodyOp, SizedOpInterface]> {
   let hasOwnFunction = 1;
   let summary = "x repeated: shapes are aligned at the last dim, sizes 1 and missing leading dims are stretched";
   let description = [{ broadcast_c1: the result's rank is at least x's. broadcast_c2: each aligned size of x is 1 or
@@ -486,7 +487,7 @@ def Tcc_BroadcastOp : Tcc_Op<"broadcast", [IsDifferentiable, ViewOp, KernelBodyO
   }];
 }
 
-def Tcc_ReshapeOp : Tcc_Op<"reshape", [IsDifferentiable, ViewOp, KernelBodyOp, SizedOpInterface]> {
+def Tcc_ReshapeOp : Tcc_Op<"reshape", [IsDifferentiable, ViewOp, IsView, KernelBodyOp, SizedOpInterface]> {
   let hasOwnFunction = 1;
   let summary = "the same elements in row-major order under another shape";
   let description = [{ The result's last `?` follows from the element count, as in [a, b] to [?], which is [a · b].
@@ -506,7 +507,7 @@ def Tcc_ReshapeOp : Tcc_Op<"reshape", [IsDifferentiable, ViewOp, KernelBodyOp, S
   }];
 }
 
-def Tcc_TransposeOp : Tcc_Op<"transpose", [IsDifferentiable, ViewOp, KernelBodyOp, InferTypes]> {
+def Tcc_TransposeOp : Tcc_Op<"transpose", [IsDifferentiable, ViewOp, IsView, KernelBodyOp, InferTypes]> {
   let hasOwnFunction = 1;
   let summary = "result dim i is x's dim permutation[i]";
   let description = [{ transpose_c1: permutation is one of 0..rank-1. }];
@@ -523,7 +524,7 @@ def Tcc_TransposeOp : Tcc_Op<"transpose", [IsDifferentiable, ViewOp, KernelBodyO
   }];
 }
 
-def Tcc_SliceOp : Tcc_Op<"slice", [IsDifferentiable, ViewOp, KernelBodyOp, InferTypes]> {
+def Tcc_SliceOp : Tcc_Op<"slice", [IsDifferentiable, ViewOp, IsView, KernelBodyOp, InferTypes]> {
   let hasOwnFunction = 1;
   let summary = "elements starts[i] <= index < limits[i] of each dim; a limit of -1 is the dim's size";
   let description = [{ slice_c1: one start and limit a dim. slice_c2: 0 <= start <= limit <= size. }];

@@ -107,8 +107,8 @@ std::optional<unsigned> KernelNodes::makeNode(Value value, ArrayRef<IndexExpr> c
     return needConcat(concat, coordinates, guards);
   if (auto pad = dyn_cast<PadOp>(op))
     return needPad(pad, coordinates, guards);
-  if (op->hasTrait<ViewOp>())
-    return needView(op, coordinates, guards);
+  if (auto view = dyn_cast<ViewOpInterface>(op))
+    return needView(view, coordinates, guards);
   auto elementwise = dyn_cast<ElementwiseOpInterface>(op);
   if (!elementwise)
     return refuse("expected " + op->getName().getStringRef() + " to be a result of its own");
@@ -177,40 +177,29 @@ std::optional<unsigned> KernelNodes::needRandom(RandomBitsOp random, ArrayRef<In
   return addNode(std::move(node), random);
 }
 
-std::optional<unsigned> KernelNodes::needView(Operation *op, ArrayRef<IndexExpr> coordinates,
+std::optional<unsigned> KernelNodes::needView(ViewOpInterface op, ArrayRef<IndexExpr> coordinates,
                                               ArrayRef<unsigned> guards) {
-  Value operand = op->getOperand(0);
+  Value operand = op->getOperand(0), result = op->getResult(0);
   ArrayRef<int64_t> from = tensorType(operand).getShape();
-  SmallVector<IndexExpr> inner(from.size());
-  if (isa<BroadcastOp>(op)) {
-    size_t leading = coordinates.size() - from.size();
-    for (size_t i = 0; i < from.size(); ++i)
-      if (from[i] != 1)
-        inner[i] = coordinates[i + leading];
-  } else if (isa<ReshapeOp>(op)) {
-    std::optional<SmallVector<IndexExpr>> split =
-        delinearize(linearize(coordinates, tensorType(op->getResult(0)).getShape()), from);
-    if (!split) { // of what is in memory there are strides
-      StridedView memory = stridedView(op->getResult(0));
-      if (arguments.contains(memory.root)) {
-        IndexExpr element(memory.offset);
-        for (auto [coordinate, stride] : llvm::zip_equal(coordinates, memory.strides))
-          element = element + coordinate * stride;
-        return loadAt(memory.root, element, guards);
-      }
-      return refuse("expected the sizes of " + typeText(tensorType(op->getResult(0))) + " and " +
-                    typeText(tensorType(operand)) + " to divide each other");
-    }
-    inner = *split;
-  } else if (auto transpose = dyn_cast<TransposeOp>(op)) {
-    for (auto [i, dim] : llvm::enumerate(transpose.getPermutation()))
-      inner[dim] = coordinates[i];
-  } else {
-    auto slice = cast<SliceOp>(op);
-    for (auto [i, start] : llvm::enumerate(slice.getStarts()))
-      inner[i] = coordinates[i] + IndexExpr(start);
+  if (std::optional<SmallVector<ViewedDim>> dims = op.viewedDims()) {
+    SmallVector<IndexExpr> inner;
+    for (const ViewedDim &viewed : *dims)
+      inner.push_back(viewed.dim ? coordinates[*viewed.dim] * viewed.stride + IndexExpr(viewed.offset)
+                                 : IndexExpr(viewed.offset));
+    return need(operand, inner, guards);
   }
-  return need(operand, inner, guards);
+  std::optional<SmallVector<IndexExpr>> inner =
+      delinearize(linearize(coordinates, tensorType(result).getShape()), from);
+  if (inner)
+    return need(operand, *inner, guards);
+  StridedView memory = stridedView(result); // of what is in memory there are strides
+  if (!arguments.contains(memory.root))
+    return refuse("expected the sizes of " + typeText(tensorType(result)) + " and " + typeText(tensorType(operand)) +
+                  " to divide each other");
+  IndexExpr element(memory.offset);
+  for (auto [coordinate, stride] : llvm::zip_equal(coordinates, memory.strides))
+    element = element + coordinate * stride;
+  return loadAt(memory.root, element, guards);
 }
 
 std::optional<unsigned> KernelNodes::needPad(PadOp pad, ArrayRef<IndexExpr> coordinates, ArrayRef<unsigned> guards) {

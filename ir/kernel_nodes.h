@@ -51,7 +51,7 @@ private:
   /// number + first · stride, wrapping, for `op`.
   unsigned shiftedNode(unsigned number, unsigned first, int64_t stride, mlir::Operation *op);
   std::optional<unsigned> needRandom(RandomBitsOp random, llvm::ArrayRef<IndexExpr> coordinates);
-  std::optional<unsigned> needView(mlir::Operation *op, llvm::ArrayRef<IndexExpr> coordinates,
+  std::optional<unsigned> needView(ViewOpInterface op, llvm::ArrayRef<IndexExpr> coordinates,
                                    llvm::ArrayRef<unsigned> guards);
   std::optional<unsigned> needPad(PadOp pad, llvm::ArrayRef<IndexExpr> coordinates, llvm::ArrayRef<unsigned> guards);
   std::optional<unsigned> needConcat(ConcatOp concat, llvm::ArrayRef<IndexExpr> coordinates,

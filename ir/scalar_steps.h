@@ -5,7 +5,9 @@
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace tcc {
 
@@ -91,6 +93,12 @@ struct ScalarSteps {
   unsigned result = 0; // number of a value
 
   unsigned cost() const;
+  /// Whether each step has the same bits on every target: nothing is approximated, and no bits are read as a number.
+  bool isExact() const;
+  /// The results for some elements, of steps that are exact: each operand has one value, which all of them share, or
+  /// as many as the others. i1 is 0 or 1. Nothing where an integer, of an operand or on the way, is so large that it
+  /// may wrap or that a double does not hold it.
+  std::optional<std::vector<double>> exactValues(llvm::ArrayRef<llvm::ArrayRef<double>> operands) const;
   /// "divf(1, sqrt(%3))": the result, with `operand(i)` for the node's operand i of `operands`.
   std::string text(unsigned operands, llvm::function_ref<std::string(unsigned)> operand) const;
   bool operator==(const ScalarSteps &) const = default;

@@ -57,36 +57,27 @@ std::optional<SmallVector<int64_t>> reshapeStrides(const StridedView &view, Arra
 }
 
 /// `inner` as the view op on it shows it.
-StridedView throughView(Operation *op, const StridedView &inner) {
+StridedView throughView(ViewOpInterface op, const StridedView &inner) {
+  Value result = op->getResult(0);
   StridedView view;
   view.root = inner.root;
   view.offset = inner.offset;
-  ArrayRef<int64_t> shape = tensorType(op->getResult(0)).getShape();
+  ArrayRef<int64_t> shape = tensorType(result).getShape();
   view.sizes.assign(shape.begin(), shape.end());
-  if (auto transpose = dyn_cast<TransposeOp>(op)) {
-    for (int64_t dim : transpose.getPermutation())
-      view.strides.push_back(inner.strides[dim]);
-    return view;
-  }
-  if (auto slice = dyn_cast<SliceOp>(op)) {
-    view.strides = inner.strides;
-    for (auto [start, stride] : llvm::zip(slice.getStarts(), inner.strides))
-      view.offset += start * stride;
-    return view;
-  }
-  if (isa<BroadcastOp>(op)) {
+  if (std::optional<SmallVector<ViewedDim>> dims = op.viewedDims()) {
     view.strides.assign(shape.size(), 0);
-    size_t leading = shape.size() - inner.sizes.size();
-    for (size_t i = 0; i < inner.sizes.size(); ++i)
-      view.strides[i + leading] = inner.sizes[i] == 1 ? 0 : inner.strides[i];
+    for (auto [viewed, stride] : llvm::zip_equal(*dims, inner.strides)) {
+      view.offset += viewed.offset * stride;
+      if (viewed.dim)
+        view.strides[*viewed.dim] += viewed.stride * stride;
+    }
     return view;
   }
-  if (isa<ReshapeOp>(op))
-    if (std::optional<SmallVector<int64_t>> strides = reshapeStrides(inner, shape)) {
-      view.strides = *strides;
-      return view;
-    }
-  return denseView(op->getResult(0));
+  std::optional<SmallVector<int64_t>> strides = reshapeStrides(inner, shape);
+  if (!strides)
+    return denseView(result);
+  view.strides = *strides;
+  return view;
 }
 
 } // namespace
@@ -98,11 +89,14 @@ StridedView stridedView(Value value) {
       view.root = reshape.getX();
     return view;
   }
-  SmallVector<Operation *> views; // from the value down
-  for (Operation *op = value.getDefiningOp(); op && op->hasTrait<ViewOp>(); op = op->getOperand(0).getDefiningOp())
+  SmallVector<ViewOpInterface> views; // from the value down
+  Value below = value;
+  while (auto op = below.getDefiningOp<ViewOpInterface>()) {
     views.push_back(op);
-  StridedView view = denseView(views.empty() ? value : views.back()->getOperand(0));
-  for (Operation *op : llvm::reverse(views))
+    below = op->getOperand(0);
+  }
+  StridedView view = denseView(below);
+  for (ViewOpInterface op : llvm::reverse(views))
     view = throughView(op, view);
   return view;
 }

@@ -2,10 +2,18 @@
 // Matrix products take such operands as they are, without a copy.
 #pragma once
 #include "mlir/IR/Operation.h"
+#include <optional>
 
 namespace tcc {
 class MatmulOp;
 class MatmulGeluGradientOp;
+
+/// Along a dim of a view's operand the element's coordinate is offset + stride · the result's coordinate `dim`, or the
+/// offset alone where it follows from none.
+struct ViewedDim {
+  std::optional<unsigned> dim;
+  int64_t offset = 0, stride = 1;
+};
 
 /// What a target's products and other structured ops can read beyond one matrix that is dense along one side.
 struct ViewLimits {

@@ -16,13 +16,28 @@ int64_t elementsBefore(ArrayRef<int64_t> shape, int64_t dim) {
   return count;
 }
 
-/// The dim of a reshape's operand that has the same elements in the same order.
-std::optional<int64_t> dimBelow(ReshapeOp reshape, int64_t dim) {
-  ArrayRef<int64_t> from = tensorType(reshape.getX()).getShape(), to = tensorType(reshape.getResult()).getShape();
+/// The operand's dim that has the same elements in the same order, where a view keeps the row-major order.
+std::optional<int64_t> dimBelow(ArrayRef<int64_t> from, ArrayRef<int64_t> to, int64_t dim) {
   for (int64_t i = 0, e = from.size(); i < e; ++i)
     if (from[i] == to[dim] && elementsBefore(from, i) == elementsBefore(to, dim))
       return i;
   return std::nullopt;
+}
+
+/// sourceDims() of a view.
+std::optional<SmallVector<ValueDim, 3>> viewedSources(ViewOpInterface view, int64_t dim) {
+  using Dims = SmallVector<ValueDim, 3>;
+  Value operand = view->getOperand(0);
+  ArrayRef<int64_t> from = tensorType(operand).getShape(), to = tensorType(view->getResult(0)).getShape();
+  std::optional<SmallVector<ViewedDim>> dims = view.viewedDims();
+  if (!dims) {
+    std::optional<int64_t> below = dimBelow(from, to, dim);
+    return below ? std::optional(Dims{{operand, *below}}) : std::nullopt;
+  }
+  for (auto [below, viewed] : llvm::enumerate(*dims))
+    if (viewed.dim == dim)
+      return from[below] == to[dim] && viewed.stride == 1 ? std::optional(Dims{{operand, below}}) : std::nullopt;
+  return Dims();
 }
 
 RankedTensorType withSize(RankedTensorType type, int64_t dim, int64_t size) {
@@ -74,21 +89,8 @@ std::optional<SmallVector<ValueDim, 3>> sourceDims(Value value, int64_t dim) {
     return cast<DenseElementsAttr>(literal.getValue()).isSplat() ? std::optional(Dims()) : std::nullopt;
   if (isa<IotaOp>(op))
     return Dims();
-  if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
-    RankedTensorType from = tensorType(broadcast.getX());
-    int64_t below = dim - (tensorType(value).getRank() - from.getRank());
-    return below < 0 || from.getDimSize(below) == 1 ? Dims() : Dims{{broadcast.getX(), below}};
-  }
-  if (auto reshape = dyn_cast<ReshapeOp>(op)) {
-    std::optional<int64_t> below = dimBelow(reshape, dim);
-    return below ? std::optional(Dims{{reshape.getX(), *below}}) : std::nullopt;
-  }
-  if (auto transpose = dyn_cast<TransposeOp>(op))
-    return Dims{{transpose.getX(), transpose.getPermutation()[dim]}};
-  if (auto slice = dyn_cast<SliceOp>(op))
-    return tensorType(slice.getX()).getDimSize(dim) == tensorType(value).getDimSize(dim)
-               ? std::optional(Dims{{slice.getX(), dim}})
-               : std::nullopt;
+  if (auto view = dyn_cast<ViewOpInterface>(op))
+    return viewedSources(view, dim);
   if (isReduction(op))
     return llvm::is_contained(reducedAxes(op), dim) ? std::nullopt : std::optional(Dims{{op->getOperand(0), dim}});
   if (auto scatter = dyn_cast<ScatterAddOp>(op)) // an index behind the size changes nothing in front of it

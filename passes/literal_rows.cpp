@@ -2,7 +2,7 @@
 // that nothing larger than a row is ever held.
 #include "passes/literal_rows.h"
 #include "ir/reference/interpreter.h"
-#include "llvm/ADT/TypeSwitch.h"
+#include "ir/scalar_form.h"
 #include <cmath>
 
 using namespace mlir;
@@ -10,67 +10,12 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-using Rule = double (*)(const double *);
-
-template <double (*apply)(double, double)>
-double binary(const double *x) {
-  return apply(x[0], x[1]);
-}
-
-double larger(double a, double b) {
-  return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b);
-}
-double smaller(double a, double b) {
-  return std::isnan(a) || std::isnan(b) ? std::nan("") : std::min(a, b);
-}
-
-Rule comparison(Predicate predicate) {
-  switch (predicate) {
-  case Predicate::eq:
-    return [](const double *x) -> double { return x[0] == x[1]; };
-  case Predicate::ne:
-    return [](const double *x) -> double { return x[0] != x[1]; };
-  case Predicate::lt:
-    return [](const double *x) -> double { return x[0] < x[1]; };
-  case Predicate::le:
-    return [](const double *x) -> double { return x[0] <= x[1]; };
-  case Predicate::gt:
-    return [](const double *x) -> double { return x[0] > x[1]; };
-  case Predicate::ge:
-    return [](const double *x) -> double { return x[0] >= x[1]; };
-  }
-  llvm_unreachable("all predicates");
-}
-
-/// What the op computes of one element of each operand, before rounding to the result's type; null for an op that
-/// masks and scales have no need of.
-Rule ruleOf(Operation *op) {
-  return TypeSwitch<Operation *, Rule>(op)
-      .Case([](AddOp) -> Rule { return [](const double *x) { return x[0] + x[1]; }; })
-      .Case([](SubOp) -> Rule { return [](const double *x) { return x[0] - x[1]; }; })
-      .Case([](MulOp) -> Rule { return [](const double *x) { return x[0] * x[1]; }; })
-      .Case([](DivOp) -> Rule { return [](const double *x) { return x[0] / x[1]; }; })
-      .Case([](NegOp) -> Rule { return [](const double *x) { return -x[0]; }; })
-      .Case([](AbsOp) -> Rule { return [](const double *x) { return std::abs(x[0]); }; })
-      .Case([](SqrtOp) -> Rule { return [](const double *x) { return std::sqrt(x[0]); }; })
-      .Case([](RsqrtOp) -> Rule { return [](const double *x) { return 1 / std::sqrt(x[0]); }; })
-      .Case([](MaximumOp) -> Rule { return binary<larger>; })
-      .Case([](MinimumOp) -> Rule { return binary<smaller>; })
-      .Case([](AndOp) -> Rule { return [](const double *x) -> double { return x[0] != 0 && x[1] != 0; }; })
-      .Case([](OrOp) -> Rule { return [](const double *x) -> double { return x[0] != 0 || x[1] != 0; }; })
-      .Case([](NotOp) -> Rule { return [](const double *x) -> double { return x[0] == 0; }; })
-      .Case([](SelectOp) -> Rule { return [](const double *x) { return x[0] != 0 ? x[1] : x[2]; }; })
-      .Case([](CompareOp compare) { return comparison(compare.getPredicate()); })
-      .Case([](DetachOp) -> Rule { return [](const double *x) { return x[0]; }; })
-      .Case([](CastOp cast) -> Rule {
-        Type from = tensorType(cast.getX()).getElementType(), to = tensorType(cast).getElementType();
-        if (to.isInteger(1) && !from.isInteger(1))
-          return nullptr;
-        if (isa<FloatType>(from) && to.isInteger())
-          return [](const double *x) { return std::trunc(x[0]); };
-        return [](const double *x) { return x[0]; };
-      })
-      .Default([](Operation *) -> Rule { return nullptr; });
+/// The steps of an op whose every one is exact; null for others.
+const ScalarSteps *exactSteps(Operation *op) {
+  auto elementwise = dyn_cast_or_null<ElementwiseOpInterface>(op);
+  std::string refusal;
+  const ScalarSteps *steps = elementwise ? ScalarForms::of(elementwise, refusal) : nullptr;
+  return steps && steps->isExact() ? steps : nullptr;
 }
 
 /// Rounds to the element type; false where an integer is outside of what is exact or would wrap.
@@ -152,9 +97,7 @@ bool LiteralRows::isLiteral(Value value) {
       work.pop_back();
       continue;
     }
-    bool isView = isa_and_nonnull<BroadcastOp, ReshapeOp>(op) || isa_and_nonnull<TransposeOp, SliceOp>(op);
-    bool isSource = isa_and_nonnull<IotaOp, ConstantOp>(op);
-    if (!op || !(isView || isSource || ruleOf(op))) {
+    if (!isa_and_nonnull<ViewOpInterface, IotaOp, ConstantOp>(op) && !exactSteps(op)) {
       known[top] = false;
       continue;
     }
@@ -168,25 +111,17 @@ bool LiteralRows::isLiteral(Value value) {
   return known.lookup(value);
 }
 
-std::optional<RowNumbers> LiteralRows::throughView(Operation *op, ArrayRef<RowNumbers> coordinates) {
+std::optional<RowNumbers> LiteralRows::throughView(ViewOpInterface op, ArrayRef<RowNumbers> coordinates) {
   Value x = op->getOperand(0);
   ArrayRef<int64_t> from = tensorType(x).getShape(), to = tensorType(op->getResult(0)).getShape();
-  SmallVector<RowNumbers> below(from.size());
-  if (isa<BroadcastOp>(op)) {
-    size_t leading = to.size() - from.size();
-    for (size_t d = 0; d < from.size(); ++d)
-      below[d] = from[d] == 1 ? RowNumbers{{0}, 0} : coordinates[leading + d];
-  } else if (auto transpose = dyn_cast<TransposeOp>(op)) {
-    for (auto [d, dim] : llvm::enumerate(transpose.getPermutation()))
-      below[dim] = coordinates[d];
-  } else if (auto slice = dyn_cast<SliceOp>(op)) {
-    for (size_t d = 0; d < from.size(); ++d) {
-      below[d] = coordinates[d];
-      for (double &value : below[d].values)
-        value += static_cast<double>(slice.getStarts()[d]);
-    }
-  } else {
-    below = reshaped(coordinates, to, from);
+  std::optional<SmallVector<ViewedDim>> dims = op.viewedDims();
+  if (!dims)
+    return compute(x, reshaped(coordinates, to, from));
+  SmallVector<RowNumbers> below;
+  for (const ViewedDim &viewed : *dims) {
+    below.push_back(viewed.dim ? coordinates[*viewed.dim] : RowNumbers{{0}, 0});
+    for (double &value : below.back().values)
+      value = value * static_cast<double>(viewed.stride) + static_cast<double>(viewed.offset);
   }
   return compute(x, below);
 }
@@ -206,33 +141,24 @@ std::optional<RowNumbers> LiteralRows::compute(Value value, ArrayRef<RowNumbers>
     for (double &number : result.values)
       number = elementOf(literal.getValue(), static_cast<int64_t>(number));
     return result;
-  } else if (op->hasTrait<ViewOp>()) {
-    return throughView(op, coordinates);
+  } else if (auto view = dyn_cast<ViewOpInterface>(op)) {
+    return throughView(view, coordinates);
   } else {
     SmallVector<RowNumbers, 3> operands;
-    size_t count = 1;
+    SmallVector<ArrayRef<double>, 3> numbers;
     for (Value operand : op->getOperands()) {
-      std::optional<RowNumbers> numbers = compute(operand, coordinates);
-      if (!numbers)
+      std::optional<RowNumbers> row = compute(operand, coordinates);
+      if (!row)
         return std::nullopt;
-      count = std::max(count, numbers->values.size());
-      result.varies |= numbers->varies;
-      operands.push_back(std::move(*numbers));
+      result.varies |= row->varies;
+      operands.push_back(std::move(*row));
     }
-    Rule rule = ruleOf(op);
-    const double *at[3] = {};
-    size_t stride[3] = {};
-    for (auto [i, numbers] : llvm::enumerate(operands)) {
-      at[i] = numbers.values.data();
-      stride[i] = numbers.values.size() > 1;
-    }
-    result.values.resize(count);
-    for (double &value : result.values) {
-      double elements[3];
-      for (size_t i = 0; i < operands.size(); ++i, at[i - 1] += stride[i - 1])
-        elements[i] = *at[i];
-      value = rule(elements);
-    }
+    for (const RowNumbers &row : operands)
+      numbers.push_back(row.values);
+    std::optional<std::vector<double>> values = exactSteps(op)->exactValues(numbers);
+    if (!values)
+      return std::nullopt;
+    result.values = std::move(*values);
   }
   if (!roundAll(result.values, type.getElementType()))
     return std::nullopt;

@@ -34,7 +34,7 @@ private:
   int64_t steps = 0; // of the current evaluation
 
   std::optional<RowNumbers> compute(mlir::Value value, llvm::ArrayRef<RowNumbers> coordinates);
-  std::optional<RowNumbers> throughView(mlir::Operation *op, llvm::ArrayRef<RowNumbers> coordinates);
+  std::optional<RowNumbers> throughView(ViewOpInterface op, llvm::ArrayRef<RowNumbers> coordinates);
 };
 
 } // namespace tcc

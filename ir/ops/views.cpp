@@ -32,6 +32,16 @@ OpFoldResult BroadcastOp::fold(FoldAdaptor adaptor) {
   return foldSplatView(adaptor.getX(), tensorType(getResult()));
 }
 
+std::optional<SmallVector<ViewedDim>> BroadcastOp::viewedDims() {
+  ArrayRef<int64_t> from = tensorType(getX()).getShape();
+  const unsigned leading = tensorType(getResult()).getRank() - from.size();
+  SmallVector<ViewedDim> dims(from.size());
+  for (auto [i, size] : llvm::enumerate(from))
+    if (size != 1)
+      dims[i].dim = leading + i;
+  return dims;
+}
+
 SmallVector<Value> BroadcastOp::gradient(Emit &b, ValueRange dy) {
   return {b.sumTo(dy[0], tensorType(getX()).getShape()), Value()};
 }
@@ -67,6 +77,10 @@ OpFoldResult ReshapeOp::fold(FoldAdaptor adaptor) {
     return getResult();
   }
   return foldSplatView(adaptor.getX(), tensorType(getResult()));
+}
+
+std::optional<SmallVector<ViewedDim>> ReshapeOp::viewedDims() {
+  return std::nullopt;
 }
 
 SmallVector<Value> ReshapeOp::gradient(Emit &b, ValueRange dy) {
@@ -109,6 +123,13 @@ OpFoldResult TransposeOp::fold(FoldAdaptor adaptor) {
   return foldSplatView(adaptor.getX(), tensorType(getResult()));
 }
 
+std::optional<SmallVector<ViewedDim>> TransposeOp::viewedDims() {
+  SmallVector<ViewedDim> dims(getPermutation().size());
+  for (auto [i, dim] : llvm::enumerate(getPermutation()))
+    dims[dim].dim = i;
+  return dims;
+}
+
 SmallVector<Value> TransposeOp::gradient(Emit &b, ValueRange dy) {
   SmallVector<int64_t> inverse(getPermutation().size());
   for (auto [i, dim] : llvm::enumerate(getPermutation()))
@@ -144,6 +165,13 @@ OpFoldResult SliceOp::fold(FoldAdaptor adaptor) {
   if (getX().getType() == getType() && tensorType(getResult()).hasStaticShape())
     return getX();
   return foldSplatView(adaptor.getX(), tensorType(getResult()));
+}
+
+std::optional<SmallVector<ViewedDim>> SliceOp::viewedDims() {
+  SmallVector<ViewedDim> dims;
+  for (auto [i, start] : llvm::enumerate(getStarts()))
+    dims.push_back({static_cast<unsigned>(i), start});
+  return dims;
 }
 
 SmallVector<Value> SliceOp::gradient(Emit &b, ValueRange dy) {

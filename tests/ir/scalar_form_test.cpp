@@ -3,7 +3,9 @@
 #include "ir/scalar_form.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "tests/ops/op_table.h"
+#include <cmath>
 #include <gtest/gtest.h>
+#include <set>
 
 using namespace mlir;
 
@@ -95,6 +97,66 @@ TEST_F(ScalarFormTest, aBodyIsBuiltOnceForEachAttributeAndType) {
   EXPECT_EQ(steps("f32", "tcc.compare lt %x, %x : tensor<4xf32> -> tensor<4xi1>", "i1"), less);
   EXPECT_NE(steps("f32", "tcc.compare le %x, %x : tensor<4xf32> -> tensor<4xi1>", "i1"), less);
   EXPECT_NE(steps("i32", "tcc.compare lt %x, %x : tensor<4xi32> -> tensor<4xi1>", "i1"), less);
+}
+
+/// What the host computes of exact steps, beside the interpreter, for each elementwise op of the table.
+TEST_F(ScalarFormTest, exactValuesAreTheInterpreters) {
+  std::set<std::string> compared, approximated;
+  for (const OpRow &row : opTable())
+    for (const OpCase &opCase : row.cases) {
+      std::string problem;
+      module = parseText(*context, opCase.text, problem);
+      ASSERT_TRUE(module) << problem;
+      func::FuncOp main = mainOf(*module);
+      Block &block = main.getBody().front();
+      auto op = dyn_cast<ElementwiseOpInterface>(&block.front());
+      if (!op || block.getOperations().size() != 2 || op->getOperands() != ValueRange(block.getArguments()))
+        continue;
+      const ScalarSteps *form = ScalarForms::of(op, problem);
+      ASSERT_TRUE(form) << opCase.name;
+      if (!form->isExact()) {
+        approximated.insert(row.op);
+        continue;
+      }
+      std::vector<RefTensor> inputs = makeInputs(main, opCase, 1);
+      auto expected = interpret(main, inputs, RefMode::rounding, problem);
+      ASSERT_TRUE(succeeded(expected)) << problem;
+      const std::vector<double> &right = (*expected)[0].data;
+      std::vector<ArrayRef<double>> operands;
+      for (const RefTensor &input : inputs)
+        operands.push_back(input.data);
+      std::optional<std::vector<double>> values = form->exactValues(operands);
+      if (!values) { // an integer that may wrap
+        EXPECT_FALSE(isa<FloatType>(inputs[0].element()) && isa<FloatType>((*expected)[0].element())) << opCase.name;
+        continue;
+      }
+      compared.insert(row.op);
+      ASSERT_EQ(values->size(), right.size()) << opCase.name;
+      // The interpreter rounds an op once, steps round one by one.
+      const double slack = form->steps.size() > 1 ? 4e-7 : 0;
+      for (auto [i, value] : llvm::enumerate(*values)) {
+        const double mine = roundToElement(value, (*expected)[0].element());
+        const bool isEqual = mine == right[i] || (std::isnan(mine) && std::isnan(right[i]));
+        EXPECT_TRUE(isEqual || std::abs(mine - right[i]) <= slack * std::abs(right[i]))
+            << opCase.name << ", element " << i << ": " << mine << ", not " << right[i];
+      }
+    }
+  for (const char *op :
+       {"tcc.add", "tcc.sub", "tcc.mul", "tcc.div", "tcc.neg", "tcc.abs", "tcc.sqrt", "tcc.rsqrt", "tcc.maximum",
+        "tcc.minimum", "tcc.and", "tcc.or", "tcc.not", "tcc.select", "tcc.compare", "tcc.cast", "tcc.is_finite"})
+    EXPECT_TRUE(compared.contains(op)) << op;
+  EXPECT_TRUE(approximated.contains("tcc.exp") && approximated.contains("tcc.erf"));
+}
+
+TEST_F(ScalarFormTest, integersThatMayWrapHaveNoExactValue) {
+  const double most = 2147483647, tooLarge = 9007199254740992; // the largest i32, 2^53
+  const ScalarSteps *narrow = steps("i32", "tcc.add %x, %x : tensor<4xi32>", "i32");
+  EXPECT_FALSE(narrow->exactValues({{most}, {1.0}}));
+  EXPECT_EQ(narrow->exactValues({{most}, {-1.0, 0.0}}), (std::vector<double>{most - 1, most}));
+  const ScalarSteps *wide = steps("i64", "tcc.mul %x, %x : tensor<4xi64>", "i64");
+  EXPECT_FALSE(wide->exactValues({{tooLarge / 2}, {2.0}}));
+  EXPECT_EQ(wide->exactValues({{tooLarge / 2}, {-1.0}}), (std::vector<double>{-tooLarge / 2}));
+  EXPECT_FALSE(steps("i64", "tcc.cast %x : tensor<4xi64> -> tensor<4xi32>", "i32")->exactValues({{most + 1}}));
 }
 
 TEST_F(ScalarFormTest, anOpThatTheTableHasNotIsRefusedByName) {
