@@ -108,10 +108,9 @@ private:
         Value squares = emit.reshape(emit.reduceSum(emit.mul(wide, wide), axes), {});
         total = total ? emit.add(total, squares) : squares;
       }
-    RankedTensorType flag = withElement(scalar, builder.getI1Type());
-    finite = emit.create<IsFiniteOp>(flag, total);
+    finite = emit.isFinite(total);
     for (Value loss : losses)
-      finite = emit.logicalAnd(emit.create<IsFiniteOp>(flag, loss), finite);
+      finite = emit.logicalAnd(emit.isFinite(loss), finite);
     for (OpOperand &result : end->getOpOperands())
       if (auto name = function.getResultAttrOfType<StringAttr>(result.getOperandNumber(), updatesAttr)) {
         Value old = stateNamed(name);
@@ -129,10 +128,10 @@ private:
   void updateScale() {
     Value good = emit.add(states[1], 1);
     Value grows = emit.compare(Predicate::ge, good, literal(goodSteps));
-    Value larger = emit.create<MinimumOp>(emit.mul(scale, growth), literal(mostScale));
+    Value larger = emit.minimum(emit.mul(scale, growth), literal(mostScale));
     Value smaller = emit.maximum(emit.mul(scale, backoff), literal(leastScale));
     addUpdate(0, emit.select(finite, emit.select(grows, larger, scale), smaller));
-    addUpdate(1, emit.select(emit.logicalAnd(finite, emit.create<NotOp>(grows)), good, literal(0)));
+    addUpdate(1, emit.select(emit.logicalAnd(finite, emit.logicalNot(grows)), good, literal(0)));
     addUpdate(2, emit.select(finite, states[2], emit.add(states[2], 1)));
   }
 

@@ -47,10 +47,11 @@ defvar InferTypes = InferTypeOpAdaptor;
 
 class Tcc_Op<string mnemonic, list<Trait> traits = [], list<Trait> effects = [Pure]>
     : Op<Tcc_Dialect, mnemonic, !listconcat(traits, effects)> {
-  // For frontend/generate_ops.cpp, which makes an enumerator, a row of the tracer's table and a plain C++ function.
+  // For ir/generate_ops.cpp, which makes an enumerator, a row of the tracer's table and plain C++ functions.
   string cppName = "";    // of enumerator and function, where it is not the mnemonic in camel case
   bit hasOwnFunction = 0; // its function has conveniences and is written by hand (frontend/tensor.h)
   bit isTraced = 1;       // 0: passes alone write the op
+  bit asksHost = 0;       // declared in host_ops.h
   bit isInterned = 0;     // its attributes and regions are one object of the tracer: a single word
   // For docs/LANGUAGE.md. dx stands for the gradient of the loss with respect to x.
   string formula = "";
@@ -393,6 +394,7 @@ def Tcc_DetachOp : Tcc_Unary<"detach", Tcc_Tensor, [NoGradient]> {
 // A value for the host in the middle of a step: a graph break, where a host runs the step.
 def Tcc_ItemOp : Tcc_Unary<"item", Tcc_Tensor, [NoGradient]> {
   let isTraced = 0;
+  let asksHost = 1;
   let summary = "x, which the host asks for";
   let description = [{ item_c1: x has one element. item_c2: it stands in no body of another op. }];
   let formula = "result = x";
@@ -1096,6 +1098,7 @@ def Tcc_GradientOp : Tcc_Op<"gradient", [InferTypes]> {
 
 def Tcc_PrintOp : Tcc_Op<"print", [NoGradient], [MemoryEffects<[MemWrite]>]> {
   let isTraced = 0;
+  let asksHost = 1;
   let summary = "name and values on stdout, when the step is done; digits read back to the same bits";
   let description = [{ Never removed, and lines come in the order of the ops. print_c1: it stands in the function
     itself, in no region of another op. print_c2: the name is not empty and of one line. }];

@@ -35,10 +35,6 @@ Value Emit::compare(Predicate predicate, Value a, Value b) {
   return CompareOp::create(builder, loc, predicate, a, b);
 }
 
-Value Emit::select(Value condition, Value onTrue, Value onFalse) {
-  return SelectOp::create(builder, loc, onTrue.getType(), condition, onTrue, onFalse);
-}
-
 Value Emit::cast(Value x, Type element) {
   RankedTensorType type = tensorType(x);
   if (type.getElementType() == element)

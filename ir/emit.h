@@ -23,24 +23,11 @@ public:
   mlir::Value zeros(mlir::RankedTensorType type) { return constant(0, type); }
   mlir::Value iota(int64_t dim, llvm::ArrayRef<int64_t> shape, mlir::Type element);
 
+  // each op whose operands and plain attributes say all: from Ops.td (generate_ops.cpp)
+#include "ir/emit_functions.h.inc"
+
   // elementwise
-  mlir::Value neg(mlir::Value x) { return create<NegOp>(x); }
-  mlir::Value exp(mlir::Value x) { return create<ExpOp>(x); }
-  mlir::Value log(mlir::Value x) { return create<LogOp>(x); }
-  mlir::Value sqrt(mlir::Value x) { return create<SqrtOp>(x); }
-  mlir::Value rsqrt(mlir::Value x) { return create<RsqrtOp>(x); }
-  mlir::Value tanh(mlir::Value x) { return create<TanhOp>(x); }
-  mlir::Value sin(mlir::Value x) { return create<SinOp>(x); }
-  mlir::Value cos(mlir::Value x) { return create<CosOp>(x); }
-  mlir::Value detach(mlir::Value x) { return create<DetachOp>(x); }
-  mlir::Value add(mlir::Value a, mlir::Value b) { return create<AddOp>(a, b); }
-  mlir::Value sub(mlir::Value a, mlir::Value b) { return create<SubOp>(a, b); }
-  mlir::Value mul(mlir::Value a, mlir::Value b) { return create<MulOp>(a, b); }
-  mlir::Value div(mlir::Value a, mlir::Value b) { return create<DivOp>(a, b); }
-  mlir::Value maximum(mlir::Value a, mlir::Value b) { return create<MaximumOp>(a, b); }
-  mlir::Value logicalAnd(mlir::Value a, mlir::Value b) { return create<AndOp>(a, b); }
   mlir::Value compare(Predicate predicate, mlir::Value a, mlir::Value b);
-  mlir::Value select(mlir::Value condition, mlir::Value onTrue, mlir::Value onFalse);
   /// x converted to `element`; x itself when it has that element type.
   mlir::Value cast(mlir::Value x, mlir::Type element);
 

@@ -94,7 +94,7 @@ Value sigmoid(Emit &b, Value x) {
 //===- gelu, gelu_gradient -------------------------------------------------------------------------------------===//
 
 SmallVector<Value> GeluOp::gradient(Emit &b, ValueRange dy) {
-  return {b.create<GeluGradientOp>(getX(), dy[0])};
+  return {b.geluGradient(getX(), dy[0])};
 }
 Value GeluOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type type) {
   Scalars s(b, loc, type);
@@ -123,7 +123,7 @@ SmallVector<Value> GeluGradientOp::gradient(Emit &b, ValueRange dr) {
   Value bend = b.add(b.mul(b.mul(x, first), b.sub(right, left)), 2);
   Value curve = b.mul(b.mul(left, right), b.add(b.mul(first, bend), b.mul(x, second)));
   Value product = b.mul(b.cast(dr[0], b.f32()), b.cast(getDy(), b.f32()));
-  return {b.cast(b.mul(product, curve), element), b.create<GeluGradientOp>(getX(), dr[0])};
+  return {b.cast(b.mul(product, curve), element), b.geluGradient(getX(), dr[0])};
 }
 
 //===- softplus ------------------------------------------------------------------------------------------------===//

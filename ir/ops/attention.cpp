@@ -116,7 +116,7 @@ public:
     Value masked = hide(scores, -std::numeric_limits<double>::infinity());
     Value top = b.reduceMax(b.detach(masked), {3});
     if (rowsMayBeEmpty)
-      top = b.select(isFinite(top), top, b.zeros(tensorType(top)));
+      top = b.select(b.isFinite(top), top, b.zeros(tensorType(top)));
     Value e = b.exp(b.sub(masked, b.broadcast(top, type.getShape())));
     Value sum = b.reduceSum(e, {3});
     Value lse = b.add(b.log(sum), top);
@@ -132,7 +132,7 @@ public:
   Value probabilities(Value lse) {
     ArrayRef<int64_t> shape = tensorType(scores).getShape();
     if (sizes.keys == 0 || mask.hidesWholeRows(sizes.queries, sizes.keys))
-      lse = b.select(isFinite(lse), lse, b.zeros(tensorType(lse)));
+      lse = b.select(b.isFinite(lse), lse, b.zeros(tensorType(lse)));
     Value masked = hide(scores, -std::numeric_limits<double>::infinity());
     return hide(b.exp(b.sub(masked, b.broadcast(column(lse), shape))), 0);
   }
@@ -178,7 +178,6 @@ private:
   Value column(Value rows) { return b.reshape(rows, {sizes.batch, sizes.heads, sizes.queries, 1}); }
   Value dropped(Value x) { return dropout.rate > 0 ? dropOut(b, x, dropout) : x; }
   Value scaled(Value x) { return b.cast(b.mul(x, scale), element); }
-  Value isFinite(Value x) { return b.create<IsFiniteOp>(withElement(tensorType(x), b.builder.getI1Type()), x); }
   Value hide(Value x, double with) { return visible ? b.select(visible, x, b.constant(with, tensorType(x))) : x; }
 
   Value visiblePairs() {

@@ -241,7 +241,7 @@ SmallVector<Value> StochasticCastOp::decompose(Emit &b) {
   RankedTensorType type = tensorType(getX());
   Value bits = b.create<RandomBitsOp>(withElement(type, b.i32()), getSeed(), getStream(), Value(),
                                       type.hasStaticShape() ? Value() : getX());
-  return {b.create<CastByBitsOp>(getX(), bits)};
+  return {b.castByBits(getX(), bits)};
 }
 
 LogicalResult AdamwOp::verify() {

@@ -61,7 +61,7 @@ LogicalResult GatherOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
   return success();
 }
 SmallVector<Value> GatherOp::gradient(Emit &b, ValueRange dy) {
-  return {b.create<ScatterAddOp>(b.zeros(tensorType(getTable())), getIndex(), dy[0]), Value()};
+  return {b.scatterAdd(b.zeros(tensorType(getTable())), getIndex(), dy[0]), Value()};
 }
 
 LogicalResult ScatterAddOp::verify() {
@@ -84,7 +84,7 @@ LogicalResult ScatterAddOp::verify() {
 }
 SmallVector<Value> ScatterAddOp::gradient(Emit &b, ValueRange dy) {
   // Rows whose index is outside were dropped: their gradient is 0, not the NaN row that gather gives.
-  Value picked = b.create<GatherOp>(dy[0], getIndex());
+  Value picked = b.gather(dy[0], getIndex());
   RankedTensorType indexType = tensorType(getIndex());
   Value inside =
       b.logicalAnd(b.compare(Predicate::ge, getIndex(), b.zeros(indexType)),

@@ -23,7 +23,7 @@ LogicalResult MatmulGeluGradientOp::inferReturnTypes(MLIRContext *, std::optiona
 
 SmallVector<Value> MatmulGeluGradientOp::expand(Emit &b) {
   Value sums = b.matmul(getA(), getB(), false, getTransposeB(), b.f32());
-  auto slopes = b.create<GeluGradientOp>(tensorType(sums), b.cast(getX(), b.f32()), sums);
+  Value slopes = b.geluGradient(b.cast(getX(), b.f32()), sums);
   return {b.cast(slopes, tensorType(getX()).getElementType())};
 }
 

@@ -1,11 +1,16 @@
-// A tool of the build: from the JSON of Ops.td (llvm-tblgen --dump-json) what the C++ front end knows of the ops.
+// A tool of the build: from the JSON of Ops.td (llvm-tblgen --dump-json) what C++ code calls for each op.
+// In the folder of ir:
+//   emit_functions.h.inc
+//                      the member of Emit (emit.h) for each op whose operands all stand there, with attributes that are
+//                      numbers or flags, and whose one result's type follows
+// In the folder of the front end, of the ops that users write:
 //   op_kinds.inc       the enumerators of OpKind
 //   op_table.inc       the rows of tracedOp
 //   op_functions.h.inc, op_functions.cpp.inc
 //                      declaration and definition of each op's C++ function but those that are written by hand
 //                      (hasOwnFunction): operands, then attributes, then operands that may be absent
 //   op_unary.inc       TCC_UNARY(name) for each of these functions that takes one tensor, perhaps of floats: for tests
-// generate_ops ops.json FOLDER
+// generate_ops OPS.JSON IR_FOLDER FRONTEND_FOLDER
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
@@ -30,8 +35,10 @@ struct Argument {
 
 struct Op {
   std::string mnemonic, name, summary; // the name is that of enumerator and function
+  std::string className;               // of C++, "GeluOp"
   int64_t line = 0;
-  bool hasOwnFunction = false, explicitType = false, countsOperands = false, isInterned = false;
+  bool isTraced = false, asksHost = false, hasOwnFunction = false, explicitType = false, countsOperands = false,
+       isInterned = false;
   size_t results = 0;
   std::vector<Argument> arguments;
 
@@ -82,8 +89,7 @@ public:
   std::vector<Op> ops() const {
     std::vector<Op> list;
     for (const json::Value &name : *get("!instanceof").getArray("Tcc_Op"))
-      if (const json::Object &record = get(*name.getAsString()); isSet(record, "isTraced"))
-        list.push_back(op(record));
+      list.push_back(op(*name.getAsString()));
     sort(list, [](const Op &a, const Op &b) { return a.line < b.line; });
     return list;
   }
@@ -91,8 +97,12 @@ public:
 private:
   const json::Object &all;
 
-  Op op(const json::Object &record) const {
+  Op op(StringRef definition) const {
+    const json::Object &record = get(definition);
     Op op;
+    op.className = definition.drop_front(StringRef("Tcc_").size());
+    op.isTraced = isSet(record, "isTraced");
+    op.asksHost = isSet(record, "asksHost");
     op.mnemonic = text(record, "opName");
     op.name = text(record, "cppName").empty() ? camelCase(op.mnemonic) : text(record, "cppName").str();
     op.summary = text(record, "summary");
@@ -142,8 +152,6 @@ private:
                         .Case("TypeAttr", "dtype")
                         .Case("ElementsAttr", "literal")
                         .Default(is(type, "EnumAttrInfo") ? "predicate" : "");
-    if (argument.kind.empty())
-      fail("attribute " + name + " is a " + type + ", which no WordKind stands for");
     return argument;
   }
 };
@@ -163,7 +171,9 @@ void write(StringRef folder, StringRef name, const std::string &text) {
 std::string tableRow(const Op &op) {
   std::vector<std::string> attributes;
   for (const Argument &argument : op.arguments)
-    if (!argument.isTensor)
+    if (!argument.isTensor && argument.kind.empty())
+      fail("no WordKind stands for the attribute " + argument.name + " of " + op.mnemonic);
+    else if (!argument.isTensor)
       attributes.push_back("{\"" + argument.name + "\", K::" + argument.kind + "}");
   std::string row = "{.name = \"" + op.mnemonic + "\"";
   if (!attributes.empty())
@@ -177,6 +187,31 @@ std::string tableRow(const Op &op) {
   return row + "},\n";
 }
 
+/// The C++ type of a plain attribute.
+StringRef attributeType(const Argument &argument) {
+  return StringSwitch<StringRef>(argument.kind).Case("number", "double").Case("integer", "int64_t").Default("bool");
+}
+
+bool isPlain(const Argument &argument) {
+  return argument.isTensor || argument.kind == "number" || argument.kind == "integer" || argument.kind == "flag";
+}
+
+/// The member of Emit; nothing for an op that is more than its operands and plain attributes.
+std::string emitFunction(const Op &op) {
+  if (op.asksHost || op.isInterned || op.explicitType || op.results != 1)
+    return "";
+  std::vector<std::string> parameters, values;
+  for (const Argument &argument : op.arguments) {
+    if (!isPlain(argument) || argument.mayLack || argument.isVariadic)
+      return "";
+    std::string name = camelCase(argument.name);
+    parameters.push_back((argument.isTensor ? "mlir::Value" : attributeType(argument).str()) + " " + name);
+    values.push_back(argument.kind == "number" ? "llvm::APFloat(" + name + ")" : name);
+  }
+  return "/// " + op.summary + "\nmlir::Value " + op.name + "(" + join(parameters, ", ") + ") { return create<" +
+         op.className + ">(" + join(values, ", ") + "); }\n";
+}
+
 /// The parameters of an op's function, with their defaults for its declaration.
 std::string parameters(const Op &op, bool declares) {
   std::vector<std::string> list;
@@ -185,9 +220,9 @@ std::string parameters(const Op &op, bool declares) {
       list.push_back("const Tensor &" + argument.name);
   for (const Argument &argument : op.arguments)
     if (!argument.isTensor) {
-      std::string type = argument.kind == "number" ? "double" : argument.kind == "integer" ? "int64_t" : "bool";
       bool hasDefault = declares && !argument.defaultValue.empty();
-      list.push_back(type + " " + camelCase(argument.name) + (hasDefault ? " = " + argument.defaultValue : ""));
+      list.push_back(attributeType(argument).str() + " " + camelCase(argument.name) +
+                     (hasDefault ? " = " + argument.defaultValue : ""));
     }
   for (const Argument &argument : op.arguments)
     if (argument.mayLack)
@@ -199,10 +234,8 @@ std::string parameters(const Op &op, bool declares) {
 void checkFunction(const Op &op) {
   size_t optional = 0;
   for (const Argument &argument : op.arguments) {
-    bool plain =
-        argument.isTensor || argument.kind == "number" || argument.kind == "integer" || argument.kind == "flag";
     optional += argument.mayLack;
-    if (!plain || argument.isVariadic || optional > 1 || op.explicitType || op.results != 1)
+    if (!isPlain(argument) || argument.isVariadic || optional > 1 || op.explicitType || op.results != 1)
       fail(op.mnemonic + " needs a C++ function of its own (hasOwnFunction): `" + argument.name +
            "` or its results are more than a plain function has");
   }
@@ -233,16 +266,19 @@ std::string definition(const Op &op) {
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc != 3)
-    fail("generate_ops OPS.JSON FOLDER");
+  if (argc != 4)
+    fail("generate_ops OPS.JSON IR_FOLDER FRONTEND_FOLDER");
   auto file = MemoryBuffer::getFile(argv[1]);
   if (!file)
     fail(Twine(argv[1]) + ": " + file.getError().message());
   Expected<json::Value> parsed = json::parse((*file)->getBuffer());
   if (!parsed)
     fail(Twine(argv[1]) + ": " + toString(parsed.takeError()));
-  std::string kinds, table, declarations, definitions, unary;
+  std::string emit, kinds, table, declarations, definitions, unary;
   for (const Op &op : Records(*parsed->getAsObject()).ops()) {
+    emit += emitFunction(op);
+    if (!op.isTraced)
+      continue;
     kinds += op.name + ",\n";
     table += tableRow(op);
     if (op.hasOwnFunction)
@@ -253,9 +289,10 @@ int main(int argc, char **argv) {
     if (op.arguments.size() == 1 && op.arguments[0].isFloat)
       unary += "TCC_UNARY(" + op.name + ")\n";
   }
-  write(argv[2], "op_kinds.inc", kinds);
-  write(argv[2], "op_table.inc", table);
-  write(argv[2], "op_functions.h.inc", declarations);
-  write(argv[2], "op_functions.cpp.inc", definitions);
-  write(argv[2], "op_unary.inc", unary);
+  write(argv[2], "emit_functions.h.inc", emit);
+  write(argv[3], "op_kinds.inc", kinds);
+  write(argv[3], "op_table.inc", table);
+  write(argv[3], "op_functions.h.inc", declarations);
+  write(argv[3], "op_functions.cpp.inc", definitions);
+  write(argv[3], "op_unary.inc", unary);
 }
