@@ -220,7 +220,7 @@ void StepCheck::report(const runtime::Instruction &instruction, const std::strin
     llvm::raw_string_ostream(text) << llvm::format("%.9g", value);
     return text;
   };
-  found.difference = std::string(runtime::category(instruction)) + " `" + instruction.label + "`" +
+  found.difference = std::string(runtime::wordsOf(instruction).category) + " `" + instruction.label + "`" +
                      (source.empty() ? "" : " (" + source + ")") + where + ": value " +
                      std::to_string(difference.index) + " is " + number(difference.device) + " on " + device->name() +
                      " and " + number(difference.cpu) +

@@ -198,13 +198,14 @@ private:
       if (buffer.space == Space::arena)
         buffer = {Space::state, arena, buffer.offset, buffer.bytes};
     for (runtime::Instruction &instruction : own.instructions)
-      if (auto *product = std::get_if<runtime::MatmulCall>(&instruction.call);
-          product && product->scratch != runtime::noBuffer) {
-        const int64_t bytes = own.buffers[product->scratch].bytes;
+      runtime::visitBuffers(instruction, plan.lists(), [&](BufferId &id, const runtime::BufferUse &use) {
+        if (!use.scratch)
+          return;
+        const int64_t bytes = own.buffers[id].bytes;
         own.arenaBytes = std::max(own.arenaBytes, bytes);
-        product->scratch = static_cast<BufferId>(own.buffers.size());
+        id = static_cast<BufferId>(own.buffers.size());
         own.buffers.push_back({Space::arena, 0, 0, bytes});
-      }
+      });
     return own;
   }
 
@@ -227,8 +228,8 @@ private:
   }
 
   void readBy(size_t number, size_t part) {
-    runtime::forEachUse(plan, std::as_const(plan.instructions[part]), [&](BufferId id, bool read, bool) {
-      if (read)
+    runtime::forEachUse(plan, plan.instructions[part], [&](BufferId id, const runtime::BufferUse &use) {
+      if (use.read)
         llvm::append_range(operands[number], valuesIn(id));
     });
   }

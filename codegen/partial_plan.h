@@ -22,8 +22,6 @@ public:
   template <typename BlockOf>
   void add(runtime::Instruction instruction, BlockOf &&blockOf) {
     const auto use = [&](runtime::BufferId &id) {
-      if (id == runtime::noBuffer)
-        return;
       auto [known, inserted] = buffers.try_emplace(id, static_cast<runtime::BufferId>(plan.buffers.size()));
       if (inserted) {
         runtime::Buffer buffer = given.buffers[id];
@@ -35,23 +33,14 @@ public:
       }
       id = known->second;
     };
-    if (auto *launch = std::get_if<runtime::LaunchCall>(&instruction.call)) {
-      launch->kernel = kernelOf(launch->kernel);
-      for (runtime::PointerSlot &slot : launch->pointerSlots)
-        use(slot.buffer);
-      for (runtime::MapSlot &slot : launch->mapSlots)
-        use(slot.buffer);
-    } else if (auto *product = std::get_if<runtime::MatmulCall>(&instruction.call)) {
-      for (runtime::BufferId *id :
-           {&product->a, &product->b, &product->c, &product->bias, &product->addend, &product->aux})
-        use(*id);
-      useScratch(product->scratch);
-    } else if (auto *copy = std::get_if<runtime::CopyCall>(&instruction.call)) {
-      use(copy->source);
-      use(copy->target);
-    } else if (auto *fill = std::get_if<runtime::FillCall>(&instruction.call)) {
-      use(fill->target);
-    }
+    // Buffers first: which of a kernel's arguments are results, the other plan's number of the kernel says.
+    runtime::visitBuffers(instruction, given.lists(), [&](runtime::BufferId &id, const runtime::BufferUse &how) {
+      if (how.scratch)
+        useScratch(id);
+      else
+        use(id);
+    });
+    runtime::visitKernels(instruction, [&](uint32_t &kernel) { kernel = kernelOf(kernel); });
     plan.instructions.push_back(std::move(instruction));
     // Slots of tables last: their buffers may be new.
     for (; filledTables < plan.tables.size(); ++filledTables)
@@ -79,10 +68,8 @@ private:
     }
     return known->second;
   }
-  /// Products' scratch lies in an arena; nothing is kept there.
+  /// Scratch lies in an arena; nothing is kept there.
   void useScratch(runtime::BufferId &id) {
-    if (id == runtime::noBuffer)
-      return;
     const int64_t bytes = given.buffers[id].bytes;
     plan.arenaBytes = std::max(plan.arenaBytes, bytes);
     plan.buffers.push_back({runtime::Space::arena, 0, 0, bytes});

@@ -38,7 +38,7 @@ void Function::Impl::countSegment(const Segment &segment, const runtime::Executa
   if (segmentsOfSite[now.lastSite].insert(&executable).second)
     breaks.sites[now.lastSite].kernels +=
         std::ranges::count_if(executable.plan().instructions, [](const runtime::Instruction &instruction) {
-          return std::string_view(runtime::category(instruction)) == "kernel";
+          return runtime::wordsOf(instruction).category == "kernel";
         });
   countOps(segment);
 }

@@ -90,8 +90,8 @@ private:
       figures.others -= state.bytes();
     }
     for (const runtime::Instruction &instruction : plan.instructions) {
-      const auto *product = std::get_if<runtime::MatmulCall>(&instruction.call);
-      figures.hasUnknownProducts |= product && limits.product(product->desc.a.dtype) == 0;
+      const bool product = runtime::wordsOf(instruction).part == runtime::StepPart::products;
+      figures.hasUnknownProducts |= product && limits.product(runtime::multiplied(instruction)) == 0;
       (product ? figures.productSeconds : figures.kernelSeconds) += limits.boundOf(instruction).seconds;
     }
     return figures;

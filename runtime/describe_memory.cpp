@@ -27,8 +27,8 @@ int64_t total(const std::vector<TensorSpec> &specs) {
 
 std::vector<BufferId> writtenBuffers(const Plan &plan, const Instruction &instruction) {
   std::vector<BufferId> buffers;
-  forEachUse(plan, instruction, [&](BufferId id, bool, bool written) {
-    if (written)
+  forEachUse(plan, instruction, [&](BufferId id, const BufferUse &use) {
+    if (use.written)
       buffers.push_back(id);
   });
   return buffers;

@@ -8,8 +8,8 @@ MachineLimits limitsOf(const Executable &executable) {
     return machineLimits(executable.threads());
   DType products = DType::f32;
   for (const Instruction &instruction : executable.plan().instructions)
-    if (const auto *product = std::get_if<MatmulCall>(&instruction.call)) {
-      products = product->desc.a.dtype;
+    if (wordsOf(instruction).part == StepPart::products) {
+      products = multiplied(instruction);
       break;
     }
   return measureLimits(executable.device(), products);

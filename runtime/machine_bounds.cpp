@@ -10,8 +10,7 @@ const char *Bound::name() const {
 }
 
 Bound MachineLimits::boundOf(const Instruction &instruction) const {
-  const auto *call = std::get_if<MatmulCall>(&instruction.call);
-  const double peak = product(call ? call->desc.a.dtype : instruction.arithmetic);
+  const double peak = product(multiplied(instruction));
   const double arithmetic = peak > 0 ? static_cast<double>(instruction.flops) / peak : 0;
   const double memory = bytesPerSecond > 0 ? static_cast<double>(instruction.bytes) / bytesPerSecond : 0;
   if (arithmetic == 0 && memory == 0)

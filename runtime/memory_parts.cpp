@@ -30,15 +30,15 @@ ArenaParts arenaParts(const Plan &given) {
   for (size_t i = 0; i < plan.instructions.size(); ++i) {
     std::vector<Value *> used;
     bool writesState = false;
-    forEachUse(plan, plan.instructions[i], [&](BufferId id, bool, bool written) {
+    forEachUse(plan, plan.instructions[i], [&](BufferId id, const BufferUse &use) {
       const Buffer &buffer = plan.buffers[id];
-      writesState |= written && buffer.space == Space::state;
+      writesState |= use.written && buffer.space == Space::state;
       if (buffer.space != Space::arena || buffer.bytes == 0)
         return;
       Value &value = valueAt(buffer.offset);
       value.first = std::min(value.first, i);
       value.last = i;
-      value.read |= !written;
+      value.read |= !use.written;
       used.push_back(&value);
     });
     for (Value *value : used)

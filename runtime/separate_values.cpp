@@ -3,7 +3,6 @@
 // gets a range as large as they reach, at equal distances from each other as before. A branch or loop with all of its
 // parts counts as one call, since what runs behind what in it is known only when it runs.
 #include "runtime/separate_values.h"
-#include "runtime/plan_uses.h"
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -27,7 +26,7 @@ public:
       Instruction &instruction = result.plan.instructions[i];
       if (!whole && partsOf(instruction) > 0)
         whole = {uses.size(), i + partsOf(instruction)};
-      std::visit([&](auto &call) { take(call); }, instruction.call);
+      take(instruction);
       if (whole && whole->second == i) {
         const size_t first = whole->first;
         whole.reset();
@@ -47,33 +46,19 @@ private:
     uses.push_back({&id, buffer.offset, buffer.offset + buffer.bytes, read, written});
   }
 
-  void take(KernelCall &call) {
-    const KernelCode &kernel = given.kernels[call.kernel];
-    for (Segment &segment : call.segments) {
-      const size_t first = uses.size();
-      for (size_t i = 0; i < segment.args.size(); ++i) {
-        const bool written = i >= kernel.arguments - kernel.results;
-        use(segment.args[i], !written, written);
+  void take(Instruction &instruction) {
+    size_t first = uses.size();
+    uint32_t set = 0;
+    visitBuffers(instruction, given.lists(), [&](BufferId &id, const BufferUse &how) {
+      if (how.set != set) {
+        finishSet(first);
+        first = uses.size();
+        set = how.set;
       }
-      finishSegment(first);
-    }
-    finishCall();
-  }
-  template <typename Call>
-  void take(Call &call) {
-    const size_t first = uses.size();
-    forEachUse(given, call, [&](BufferId &id, bool read, bool written) { use(id, read, written); });
-    finish(first);
-  }
-  void take(LaunchCall &call) {
-    const size_t first = uses.size();
-    for (PointerSlot &slot : call.pointerSlots) {
-      if (given.buffers[slot.buffer].space == Space::table)
-        takeTable(given.buffers[slot.buffer].index);
-      use(slot.buffer, slot.read, slot.written);
-    }
-    for (MapSlot &slot : call.mapSlots)
-      use(slot.buffer, true, slot.written);
+      if (given.buffers[id].space == Space::table)
+        takeTable(given.buffers[id].index);
+      use(id, how.read, how.written);
+    });
     finish(first);
   }
   // A table has one content for all launches: its slots are the same nodes each time.
@@ -87,11 +72,11 @@ private:
   }
 
   void finish(size_t first) {
-    finishSegment(first);
+    finishSet(first);
     finishCall();
   }
 
-  void finishSegment(size_t first) {
+  void finishSet(size_t first) {
     if (whole) // its end does
       return;
     joinReads(first);
@@ -113,7 +98,7 @@ private:
           join(i, j);
   }
 
-  // What a call writes is there for later calls; its segments do not see each other's results.
+  // What a call writes is there for later calls; its sets of tensors do not see each other's results.
   void finishCall() {
     for (auto [first, last] : pending)
       for (size_t i = first; i < last; ++i)

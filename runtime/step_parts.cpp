@@ -12,13 +12,13 @@ StepParts stepParts(const Plan &plan, size_t asked) {
       begin = i;
       end = i + 1 + partsOf(plan.instructions[i]);
     }
-    forEachUse(plan, plan.instructions[i], [&](BufferId id, bool, bool written) {
+    forEachUse(plan, plan.instructions[i], [&](BufferId id, const BufferUse &use) {
       const Buffer &buffer = plan.buffers[id];
       if (buffer.space == Space::input)
         parts.firstRead[buffer.index] = std::min(parts.firstRead[buffer.index], begin);
-      else if (written && buffer.space == Space::output && buffer.index < asked)
+      else if (use.written && buffer.space == Space::output && buffer.index < asked)
         parts.ready[buffer.index] = end;
-      else if (written && buffer.space == Space::state)
+      else if (use.written && buffer.space == Space::state)
         parts.firstStateWrite = std::min(parts.firstStateWrite, begin);
     });
   }

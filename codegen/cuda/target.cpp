@@ -62,8 +62,11 @@ public:
     place.push_back(made.size());
     for (size_t i = 0; i + 1 < place.size(); ++i)
       if (place[i] < place[i + 1])
-        if (auto *loop = std::get_if<runtime::LoopCall>(&made[place[i]].call))
-          loop->body = static_cast<uint32_t>(place[i + 1 + loop->body] - place[i + 1]);
+        runtime::visitParts(made[place[i]], [&, begin = i + 1](uint32_t &part) mutable { // as many as are left of it
+          const size_t end = begin + part;
+          part = static_cast<uint32_t>(place[end] - place[begin]);
+          begin = end;
+        });
     plan.instructions = std::move(made);
   }
 

@@ -34,7 +34,7 @@ void printTensors(llvm::raw_ostream &os, llvm::StringRef what, const std::vector
 void describeTarget(llvm::raw_ostream &os, const runtime::TargetCode &part) {
   int64_t products = 0, code = 0;
   for (const runtime::Instruction &instruction : part.plan.instructions)
-    products += std::holds_alternative<runtime::MatmulCall>(instruction.call);
+    products += runtime::wordsOf(instruction).part == runtime::StepPart::products;
   for (const std::string &bytes : part.code)
     code += static_cast<int64_t>(bytes.size());
   os << part.target << ": " << part.plan.instructions.size() << " instructions, " << products

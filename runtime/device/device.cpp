@@ -1,4 +1,5 @@
 #include "runtime/device/device.h"
+#include "runtime/profiler.h"
 
 namespace tcc::runtime {
 
@@ -10,20 +11,6 @@ Expected<std::shared_ptr<StepOutputs>> Program::receiveOutputs(size_t) {
   return Error("outputs are received from a device that shares the host's memory; they are written in place");
 }
 
-const char *category(const Instruction &instruction) {
-  struct Name {
-    const char *operator()(const KernelCall &) const { return "kernel"; }
-    const char *operator()(const LaunchCall &) const { return "kernel"; }
-    const char *operator()(const MatmulCall &) const { return "matmul"; }
-    const char *operator()(const CopyCall &) const { return "copy"; }
-    const char *operator()(const FillCall &) const { return "fill"; }
-    const char *operator()(const CustomCall &) const { return "custom"; }
-    const char *operator()(const BranchCall &) const { return "branch"; }
-    const char *operator()(const LoopCall &) const { return "loop"; }
-  };
-  return std::visit(Name(), instruction.call);
-}
-
 std::string firstSource(const Instruction &instruction) {
   if (instruction.sources.empty())
     return {};
@@ -32,6 +19,12 @@ std::string firstSource(const Instruction &instruction) {
 
 Error instructionError(size_t index, const Instruction &instruction, const std::string &problem) {
   return Error("instruction " + std::to_string(index) + " `" + instruction.label + "`: " + problem);
+}
+
+void recordInstruction(Profiler &profiler, const Instruction &instruction, int64_t start, int64_t duration) {
+  const KindWords &words = wordsOf(instruction);
+  profiler.record({instruction.label, std::string(words.category), start, duration, 0, instruction.flops,
+                   instruction.bytes, firstSource(instruction)});
 }
 
 } // namespace tcc::runtime

@@ -122,10 +122,10 @@ private:
 /// The host's CPU. Each call gives a device of its own, with its own arena.
 std::shared_ptr<Device> makeCpuDevice();
 
-/// What profiles call an instruction: "kernel", "matmul", "copy", "fill", "branch", "loop"; and the first of its
-/// sources, "file:line".
-const char *category(const Instruction &instruction);
+/// The first of an instruction's sources, "file:line", or empty.
 std::string firstSource(const Instruction &instruction);
+/// Adds an event: that the instruction ran, in nanoseconds.
+void recordInstruction(Profiler &profiler, const Instruction &instruction, int64_t start, int64_t duration);
 /// "instruction 12 `gelu`: problem".
 Error instructionError(size_t index, const Instruction &instruction, const std::string &problem);
 

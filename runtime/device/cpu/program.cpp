@@ -1,5 +1,5 @@
-// Loading: code, symbols, products, chunk tables. Placing: arguments of kernels. Running: one instruction after
-// another.
+// One step on a CPU: how it runs each kind of instruction (Runner), and the program that loads and places them and runs
+// one after another.
 #include "runtime/device/cpu/program.h"
 #include "runtime/chunk_table.h"
 #include "runtime/custom_call.h"
@@ -35,14 +35,223 @@ bool isTooSmallToShare(const Instruction &instruction) {
   return instruction.bytes <= fewBytes && instruction.flops <= fewFlops;
 }
 
-class CpuProgram final : public Program {
+/// What the runners of a program's instructions share.
+struct Step {
+  Step(const Plan &plan, const ProgramOptions &options) : plan(plan), options(options) {}
+  virtual ~Step() = default;
+
+  /// Runs instructions [begin, end), with the parts of those among them.
+  virtual Error runList(size_t begin, size_t end, Profiler *profiler) = 0;
+
+  char *at(BufferId id) const { return id == noBuffer ? nullptr : pointers[id]; }
+
+  const Plan &plan;
+  ProgramOptions options;
+  std::vector<SharedObject> modules;
+  std::vector<std::pair<GemmDesc, std::shared_ptr<Gemm>>> products; // equal ones share one
+  std::vector<char *> pointers;                                     // one a buffer
+  int64_t own = 0;                                                  // bytes of code and of what was allocated
+};
+
+void copyBytes(char *target, const char *source, int64_t bytes) {
+  if (bytes < parallelCopyBytes) {
+    if (bytes > 0)
+      std::memcpy(target, source, static_cast<size_t>(bytes));
+    return;
+  }
+  parallelFor(bytes, 4096, [&](int64_t begin, int64_t end) {
+    std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
+  });
+}
+
+/// An instruction of the list on its way.
+struct Running {
+  size_t index;
+  Profiler *profiler;
+};
+
+/// How a CPU runs a kind of instruction, with what it needs: prepare() when code is loaded, place() whenever addresses
+/// are new, run() in each step. There is one for each kind.
+template <typename Call>
+struct Runner;
+
+/// The parts of a runner that has nothing to keep.
+struct StatelessRunner {
+  Error prepare(Step &, const Instruction &, const auto &) { return Error::success(); }
+  void place(const Step &, const auto &) {}
+};
+
+template <>
+struct Runner<KernelCall> {
+  KernelFunction function = nullptr;
+  std::vector<std::vector<void *>> args; // one list a segment
+  ChunkTable table;
+
+  Error prepare(Step &step, const Instruction &instruction, const KernelCall &call) {
+    const KernelCode &kernel = step.plan.kernels[call.kernel];
+    function = reinterpret_cast<KernelFunction>(step.modules[kernel.module].symbol(kernel.symbol));
+    if (!function)
+      return Error("the artefact's machine code has no symbol `" + kernel.symbol + "`");
+    std::vector<int64_t> extents;
+    for (const Segment &segment : call.segments) {
+      extents.push_back(segment.extent);
+      args.emplace_back(segment.args.size());
+    }
+    table = cutSegments(extents, call.granularity, isTooSmallToShare(instruction) ? 1 : step.options.threads);
+    return Error::success();
+  }
+  void place(const Step &step, const KernelCall &call) {
+    for (size_t segment = 0; segment < call.segments.size(); ++segment)
+      for (size_t arg = 0; arg < call.segments[segment].args.size(); ++arg)
+        args[segment][arg] = step.pointers[call.segments[segment].args[arg]];
+  }
+  Error run(Step &, const KernelCall &, const Running &) const {
+    parallelRun(table.busyParts, [&](int64_t part) {
+      for (uint32_t i = table.partBegin[part]; i < table.partBegin[part + 1]; ++i) {
+        const Chunk &chunk = table.chunks[i];
+        function(chunk.begin, chunk.end, args[chunk.segment].data());
+      }
+    });
+    return Error::success();
+  }
+};
+
+template <>
+struct Runner<MatmulCall> {
+  std::shared_ptr<Gemm> gemm;
+  TensorStorage extraScratch; // when this thread count needs more than the plan has
+
+  Error prepare(Step &step, const Instruction &, const MatmulCall &call) {
+    const int64_t dense = call.desc.batchCount() * call.desc.m * call.desc.n * byteSize(call.desc.c.dtype);
+    if (call.addend != noBuffer && gemmExtents(call.desc)->c != dense) // it is copied to c first, gaps and all
+      return Error("product " + describe(call.desc) +
+                   " adds a tensor that is not c; on a CPU it needs a c whose elements lie side by side");
+    for (const auto &[desc, known] : step.products)
+      if (!gemm && desc == call.desc)
+        gemm = known;
+    if (!gemm) {
+      auto made = Gemm::create(call.desc, step.options.threads);
+      if (!made)
+        return made.error();
+      gemm = std::make_shared<Gemm>(std::move(*made));
+      step.products.emplace_back(call.desc, gemm);
+    }
+    const int64_t planned = call.scratch == noBuffer ? 0 : step.plan.buffers[call.scratch].bytes;
+    if (gemm->scratchpadBytes() <= planned)
+      return Error::success();
+    auto extra = TensorStorage::allocate(gemm->scratchpadBytes());
+    if (!extra)
+      return extra.error();
+    step.own += extra->bytes();
+    extraScratch = std::move(*extra);
+    return Error::success();
+  }
+  void place(const Step &, const MatmulCall &) {}
+  Error run(Step &step, const MatmulCall &call, const Running &) const {
+    if (call.addend != noBuffer) // products add to what is there
+      copyBytes(step.at(call.c), step.at(call.addend), gemmExtents(call.desc)->c);
+    void *scratch = extraScratch.data() ? extraScratch.data() : step.at(call.scratch);
+    gemm->run(step.at(call.a), step.at(call.b), step.at(call.c), step.at(call.bias), scratch);
+    return Error::success();
+  }
+};
+
+template <>
+struct Runner<CopyCall> : StatelessRunner {
+  Error run(Step &step, const CopyCall &call, const Running &) const {
+    copyBytes(step.at(call.target), step.at(call.source), step.plan.buffers[call.source].bytes);
+    return Error::success();
+  }
+};
+
+template <>
+struct Runner<FillCall> : StatelessRunner {
+  Error run(Step &step, const FillCall &call, const Running &) const {
+    const int64_t bytes = step.plan.buffers[call.target].bytes;
+    if (bytes > 0)
+      std::memset(step.at(call.target), call.value, static_cast<size_t>(bytes));
+    return Error::success();
+  }
+};
+
+template <>
+struct Runner<CustomCall> {
+  CustomFunction function;
+  std::vector<char *> inputs, outputs;
+
+  Error prepare(Step &, const Instruction &, const CustomCall &call) {
+    auto found = CustomFunction::find(call);
+    if (!found)
+      return found.error();
+    function = std::move(*found);
+    return Error::success();
+  }
+  void place(const Step &step, const CustomCall &call) {
+    const auto addresses = [&](const std::vector<CustomTensor> &tensors) {
+      std::vector<char *> list;
+      for (const CustomTensor &tensor : tensors)
+        list.push_back(step.pointers[tensor.buffer]);
+      return list;
+    };
+    inputs = addresses(call.inputs);
+    outputs = addresses(call.outputs);
+  }
+  Error run(Step &step, const CustomCall &call, const Running &) const {
+    return step.options.checked ? function.runGuarded(call, inputs, outputs) : function.run(call, inputs, outputs);
+  }
+};
+
+template <>
+struct Runner<LaunchCall> {
+  Error prepare(Step &, const Instruction &, const LaunchCall &) {
+    return Error("it launches a kernel of a GPU; a CPU calls kernels");
+  }
+  void place(const Step &, const LaunchCall &) {}
+  Error run(Step &, const LaunchCall &, const Running &) const { return Error::success(); } // prepare() refuses
+};
+
+template <>
+struct Runner<BranchCall> : StatelessRunner {
+  Error run(Step &step, const BranchCall &call, const Running &running) const {
+    const size_t first = running.index + 1, middle = first + call.then;
+    return *step.at(call.predicate) ? step.runList(first, middle, running.profiler)
+                                    : step.runList(middle, middle + call.otherwise, running.profiler);
+  }
+};
+
+template <>
+struct Runner<LoopCall> : StatelessRunner {
+  Error run(Step &step, const LoopCall &call, const Running &running) const {
+    const size_t first = running.index + 1;
+    for (int64_t turn = 0; turn < call.count; ++turn) {
+      for (const LoopSlice &slice : call.slices) {
+        const int64_t bytes = step.plan.buffers[slice.target].bytes;
+        copyBytes(step.at(slice.target), step.at(slice.source) + turn * bytes, bytes);
+      }
+      if (Error error = step.runList(first, first + call.body, running.profiler))
+        return error;
+    }
+    return Error::success();
+  }
+};
+
+/// The runner of an instruction of any kind.
+template <typename List>
+struct RunnersOf;
+template <typename... Kinds>
+struct RunnersOf<std::variant<Kinds...>> {
+  using Any = std::variant<Runner<Kinds>...>;
+};
+using AnyRunner = RunnersOf<AnyCall>::Any;
+
+class CpuProgram final : public Program, private Step {
 public:
   CpuProgram(const Plan &plan, const ProgramOptions &options, std::shared_ptr<Arena> arena)
-      : plan(plan), options(options), arena(std::move(arena)) {}
+      : Step(plan, options), arena(std::move(arena)) {}
 
   Error load(std::span<const std::string> code);
   Error place(const Placement &placement) override;
-  Error run(Profiler *profiler) override { return runPart(0, prepared.size(), profiler); }
+  Error run(Profiler *profiler) override { return runPart(0, runners.size(), profiler); }
   Error runPart(size_t begin, size_t end, Profiler *profiler) override;
   Error finish() override { return Error::success(); }
   int64_t ownBytes() const override { return own; }
@@ -52,37 +261,23 @@ public:
   int threads() const override { return options.threads; }
 
 private:
-  // What an instruction needs at run time; the member that its kind uses.
-  struct Prepared {
-    KernelFunction function = nullptr;
-    std::vector<std::vector<void *>> args; // one list a segment
-    ChunkTable table;
-    std::shared_ptr<Gemm> gemm;
-    TensorStorage extraScratch; // when this thread count needs more than the plan has
-    CustomFunction custom;
-    std::vector<char *> customInputs, customOutputs;
-  };
-
-  Error prepare(const Instruction &instruction, Prepared &target);
-  Error prepareKernel(const Instruction &instruction, const KernelCall &call, Prepared &target);
-  Error prepareMatmul(const MatmulCall &call, Prepared &target);
-  Error execute(size_t index);
-  void copy(char *target, const char *source, int64_t bytes);
+  /// What action(runner, call) gives for instruction `index`.
+  template <typename Action>
+  auto withRunner(size_t index, Action &&action) {
+    return std::visit(
+        [&]<typename Call>(const Call &call) { return action(std::get<Runner<Call>>(runners[index]), call); },
+        plan.instructions[index].call);
+  }
+  Error runList(size_t begin, size_t end, Profiler *profiler) override;
   Error executeRange(size_t begin, size_t end, Profiler *profiler);
-  Error executeList(size_t begin, size_t end, Profiler *profiler);
-  Error executeParts(size_t index, Profiler *profiler);
   Error executeChecked(size_t begin, size_t end, Profiler *profiler);
   void poison();
   XXH128_hash_t hashReadOnly() const;
 
-  const Plan &plan;
-  ProgramOptions options;
   std::shared_ptr<Arena> arena;
-  std::vector<SharedObject> modules;
-  std::vector<Prepared> prepared; // one an instruction
-  std::vector<char *> pointers;   // one a buffer
+  std::vector<AnyRunner> runners; // one an instruction, of its kind
   std::vector<char *> inputs, outputs, constants;
-  int64_t own = 0, touchedBytes = 0;
+  int64_t touchedBytes = 0;
 };
 
 Error CpuProgram::load(std::span<const std::string> code) {
@@ -94,69 +289,16 @@ Error CpuProgram::load(std::span<const std::string> code) {
       return loaded.error();
     modules.push_back(std::move(*loaded));
   }
-  prepared.resize(plan.instructions.size());
-  for (size_t i = 0; i < prepared.size(); ++i) {
-    if (Error error = prepare(plan.instructions[i], prepared[i]))
-      return instructionError(i, plan.instructions[i], error.message());
+  runners.reserve(plan.instructions.size());
+  for (size_t i = 0; i < plan.instructions.size(); ++i) {
+    const Instruction &instruction = plan.instructions[i];
+    std::visit([&]<typename Call>(const Call &) { runners.emplace_back(std::in_place_type<Runner<Call>>); },
+               instruction.call);
+    if (Error error =
+            withRunner(i, [&](auto &runner, const auto &call) { return runner.prepare(*this, instruction, call); }))
+      return instructionError(i, instruction, error.message());
     adaptWaiting(options.threads); // a clock's look, mostly
   }
-  return Error::success();
-}
-
-Error CpuProgram::prepare(const Instruction &instruction, Prepared &target) {
-  if (const auto *kernel = std::get_if<KernelCall>(&instruction.call))
-    return prepareKernel(instruction, *kernel, target);
-  if (const auto *matmul = std::get_if<MatmulCall>(&instruction.call))
-    return prepareMatmul(*matmul, target);
-  if (const auto *custom = std::get_if<CustomCall>(&instruction.call)) {
-    auto found = CustomFunction::find(*custom);
-    if (!found)
-      return found.error();
-    target.custom = std::move(*found);
-  }
-  if (std::holds_alternative<LaunchCall>(instruction.call))
-    return Error("it launches a kernel of a GPU; a CPU calls kernels");
-  return Error::success();
-}
-
-Error CpuProgram::prepareKernel(const Instruction &instruction, const KernelCall &call, Prepared &target) {
-  const KernelCode &kernel = plan.kernels[call.kernel];
-  target.function = reinterpret_cast<KernelFunction>(modules[kernel.module].symbol(kernel.symbol));
-  if (!target.function)
-    return Error("the artefact's machine code has no symbol `" + kernel.symbol + "`");
-  std::vector<int64_t> extents;
-  for (const Segment &segment : call.segments) {
-    extents.push_back(segment.extent);
-    target.args.emplace_back(segment.args.size());
-  }
-  target.table = cutSegments(extents, call.granularity, isTooSmallToShare(instruction) ? 1 : options.threads);
-  return Error::success();
-}
-
-Error CpuProgram::prepareMatmul(const MatmulCall &call, Prepared &target) {
-  const int64_t dense = call.desc.batchCount() * call.desc.m * call.desc.n * byteSize(call.desc.c.dtype);
-  if (call.addend != noBuffer && gemmExtents(call.desc)->c != dense) // it is copied to c first, gaps and all
-    return Error("product " + describe(call.desc) +
-                 " adds a tensor that is not c; on a CPU it needs a c whose elements lie side by side");
-  for (size_t i = 0; i < prepared.size() && !target.gemm; ++i) { // equal products share one primitive
-    const auto *other = std::get_if<MatmulCall>(&plan.instructions[i].call);
-    if (other && prepared[i].gemm && other->desc == call.desc)
-      target.gemm = prepared[i].gemm;
-  }
-  if (!target.gemm) {
-    auto gemm = Gemm::create(call.desc, options.threads);
-    if (!gemm)
-      return gemm.error();
-    target.gemm = std::make_shared<Gemm>(std::move(*gemm));
-  }
-  const int64_t planned = call.scratch == noBuffer ? 0 : plan.buffers[call.scratch].bytes;
-  if (target.gemm->scratchpadBytes() <= planned)
-    return Error::success();
-  auto extra = TensorStorage::allocate(target.gemm->scratchpadBytes());
-  if (!extra)
-    return extra.error();
-  own += extra->bytes();
-  target.extraScratch = std::move(*extra);
   return Error::success();
 }
 
@@ -165,111 +307,35 @@ Error CpuProgram::place(const Placement &placement) {
   inputs.assign(placement.inputs.begin(), placement.inputs.end());
   outputs.assign(placement.outputs.begin(), placement.outputs.end());
   constants.assign(placement.constants.begin(), placement.constants.end());
-  auto addresses = [&](const std::vector<CustomTensor> &tensors) {
-    std::vector<char *> list;
-    for (const CustomTensor &tensor : tensors)
-      list.push_back(pointers[tensor.buffer]);
-    return list;
-  };
-  for (size_t i = 0; i < prepared.size(); ++i)
-    if (const auto *custom = std::get_if<CustomCall>(&plan.instructions[i].call)) {
-      prepared[i].customInputs = addresses(custom->inputs);
-      prepared[i].customOutputs = addresses(custom->outputs);
-    } else if (const auto *call = std::get_if<KernelCall>(&plan.instructions[i].call))
-      for (size_t segment = 0; segment < call->segments.size(); ++segment)
-        for (size_t arg = 0; arg < call->segments[segment].args.size(); ++arg)
-          prepared[i].args[segment][arg] = pointers[call->segments[segment].args[arg]];
+  for (size_t i = 0; i < runners.size(); ++i)
+    withRunner(i, [&](auto &runner, const auto &call) { runner.place(*this, call); });
   return Error::success();
 }
 
-void CpuProgram::copy(char *target, const char *source, int64_t bytes) {
-  if (bytes < parallelCopyBytes) {
-    if (bytes > 0)
-      std::memcpy(target, source, static_cast<size_t>(bytes));
-    return;
-  }
-  parallelFor(bytes, 4096, [&](int64_t begin, int64_t end) {
-    std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
-  });
-}
-
-Error CpuProgram::execute(size_t index) {
-  const Instruction &instruction = plan.instructions[index];
-  Prepared &ready = prepared[index];
-  auto at = [&](BufferId id) -> char * { return id == noBuffer ? nullptr : pointers[id]; };
-  if (std::holds_alternative<KernelCall>(instruction.call)) {
-    parallelRun(ready.table.busyParts, [&](int64_t part) {
-      for (uint32_t i = ready.table.partBegin[part]; i < ready.table.partBegin[part + 1]; ++i) {
-        const Chunk &chunk = ready.table.chunks[i];
-        ready.function(chunk.begin, chunk.end, ready.args[chunk.segment].data());
-      }
-    });
-    return Error::success();
-  }
-  if (const auto *call = std::get_if<MatmulCall>(&instruction.call)) {
-    if (call->addend != noBuffer) // products add to what is there
-      copy(at(call->c), at(call->addend), gemmExtents(call->desc)->c);
-    void *scratch = ready.extraScratch.data() ? ready.extraScratch.data() : at(call->scratch);
-    ready.gemm->run(at(call->a), at(call->b), at(call->c), at(call->bias), scratch);
-    return Error::success();
-  }
-  if (const auto *call = std::get_if<FillCall>(&instruction.call)) {
-    const int64_t bytes = plan.buffers[call->target].bytes;
-    if (bytes > 0)
-      std::memset(at(call->target), call->value, static_cast<size_t>(bytes));
-    return Error::success();
-  }
-  if (const auto *call = std::get_if<CustomCall>(&instruction.call))
-    return options.checked ? ready.custom.runGuarded(*call, ready.customInputs, ready.customOutputs)
-                           : ready.custom.run(*call, ready.customInputs, ready.customOutputs);
-  const CopyCall &call = std::get<CopyCall>(instruction.call);
-  copy(at(call.target), at(call.source), plan.buffers[call.source].bytes);
-  return Error::success();
-}
-
-/// A branch or a loop, with its parts.
-Error CpuProgram::executeParts(size_t index, Profiler *profiler) {
-  const size_t first = index + 1;
-  if (const auto *branch = std::get_if<BranchCall>(&plan.instructions[index].call)) {
-    const size_t middle = first + branch->then;
-    return *pointers[branch->predicate] ? executeList(first, middle, profiler)
-                                        : executeList(middle, middle + branch->otherwise, profiler);
-  }
-  const LoopCall &loop = std::get<LoopCall>(plan.instructions[index].call);
-  for (int64_t turn = 0; turn < loop.count; ++turn) {
-    for (const LoopSlice &slice : loop.slices) {
-      const int64_t bytes = plan.buffers[slice.target].bytes;
-      copy(pointers[slice.target], pointers[slice.source] + turn * bytes, bytes);
-    }
-    if (Error error = executeList(first, first + loop.body, profiler))
-      return error;
-  }
-  return Error::success();
-}
-
-Error CpuProgram::executeList(size_t begin, size_t end, Profiler *profiler) {
+Error CpuProgram::runList(size_t begin, size_t end, Profiler *profiler) {
   for (size_t i = begin; i < end; ++i) {
     const Instruction &instruction = plan.instructions[i];
-    if (isControl(instruction)) {
-      if (Error error = executeParts(i, profiler))
+    const Running running{i, profiler};
+    const int64_t start = profiler ? Profiler::now() : 0;
+    Error error = withRunner(i, [&](auto &runner, const auto &call) { return runner.run(*this, call, running); });
+    if (isControl(instruction)) { // what is said of it its parts have said
+      if (error)
         return error;
       i += partsOf(instruction);
       continue;
     }
-    const int64_t start = profiler ? Profiler::now() : 0;
-    if (Error error = execute(i))
+    if (error)
       return instructionError(i, instruction, error.message());
     adaptWaiting(options.threads); // a clock's look, mostly
     if (profiler)
-      profiler->record({instruction.label, category(instruction), start, Profiler::now() - start, 0, instruction.flops,
-                        instruction.bytes, firstSource(instruction)});
+      recordInstruction(*profiler, instruction, start, Profiler::now() - start);
   }
   return Error::success();
 }
 
 Error CpuProgram::executeRange(size_t begin, size_t end, Profiler *profiler) {
   const int64_t stepStart = profiler ? Profiler::now() : 0;
-  if (Error error = executeList(begin, end, profiler))
+  if (Error error = runList(begin, end, profiler))
     return error;
   if (profiler)
     profiler->record({plan.name, "step", stepStart, Profiler::now() - stepStart, 0, 0, 0, {}});

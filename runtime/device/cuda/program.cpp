@@ -1,4 +1,5 @@
-// One step on a GPU. Loading: modules, kernels, products. Placing: addresses into parameter blocks and tensor maps.
+// One step on a GPU: how it runs each kind of instruction (Runner), and the program that loads, places and issues them.
+// Loading: modules, kernels, products. Placing: addresses into parameter blocks and tensor maps.
 // Running: the first step is launched call by call, since libraries load what they need at first use; the second is
 // captured, and from then on a step is one launch of the graph. Around it, and ordered with it: inputs from pinned
 // memory that is filled for the next step while this one runs, outputs into a ring of pinned memory.
@@ -8,6 +9,7 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -18,27 +20,6 @@ namespace {
 DevicePointer toDevice(const char *address) {
   return reinterpret_cast<DevicePointer>(address);
 }
-
-/// A launch with its parameters in one block, aligned as tensor maps need it.
-struct Launch {
-  struct alignas(64) Line {
-    char bytes[64];
-  };
-  Kernel kernel;
-  LaunchShape shape;
-  std::vector<Line> block;
-  std::vector<void *> arguments;
-
-  char *parameters() { return block.data()->bytes; }
-};
-
-/// What an instruction needs at run time; the member that its kind uses.
-struct Ready {
-  Launch launch;
-  std::optional<Product> product;
-  DevicePointer target = 0, source = 0;
-  std::size_t bytes = 0;
-};
 
 std::array<unsigned, 3> narrow(const std::array<std::int64_t, 3> &values) {
   return {unsigned(values[0]), unsigned(values[1]), unsigned(values[2])};
@@ -79,10 +60,186 @@ void encodeMap(const Driver &driver, const MapSlot &slot, DevicePointer address,
                "describing a tensor for bulk copies");
 }
 
-class StepProgram final : public Program {
+/// What the runners of a program's instructions share. Everything throws CudaError.
+struct Step {
+  Step(std::shared_ptr<Session> session, const Plan &plan) : session(std::move(session)), plan(plan) {}
+  virtual ~Step() = default;
+
+  /// Whom issueList tells of each instruction behind it, of a loop's in each turn.
+  using Issued = std::function<void(std::size_t index)>;
+  /// Issues instructions [begin, end), with the parts of those among them.
+  virtual void issueList(std::size_t begin, std::size_t end, const Issued &issued) = 0;
+  /// How many launches and copies that gives.
+  virtual double issues(std::size_t begin, std::size_t end) const = 0;
+
+  /// Errors of `action` name the instruction.
+  template <typename Action>
+  void naming(std::size_t index, Action &&action) {
+    try {
+      action();
+    } catch (const CudaError &error) {
+      throw CudaError(instructionError(index, plan.instructions[index], error.what()).message(), error.code());
+    }
+  }
+  DevicePointer at(BufferId id) const { return id == noBuffer ? DevicePointer(0) : buffers[id]; }
+  std::size_t bytesOf(BufferId id) const { return static_cast<std::size_t>(plan.buffers[id].bytes); }
+
+  std::shared_ptr<Session> session;
+  const Plan &plan;
+  std::vector<Module> modules;
+  std::vector<DevicePointer> buffers;
+};
+
+/// How a GPU runs a kind of instruction, with what it needs: prepare() when code is loaded, place() whenever addresses
+/// are new, issue() into the session's stream. There is one for each kind.
+template <typename Call>
+struct Runner;
+
+/// The parts of a runner that has nothing to keep and issues one launch or copy.
+struct StatelessRunner {
+  void prepare(Step &, const auto &) {}
+  void place(const Step &, const auto &) {}
+  double issues(const Step &, const auto &, std::size_t) const { return 1; }
+};
+
+/// Of a kind that prepare() refuses.
+struct RefusedRunner : StatelessRunner {
+  void issue(Step &, const auto &, std::size_t, const Step::Issued &) const {}
+};
+
+template <>
+struct Runner<LaunchCall> : StatelessRunner {
+  /// The parameters are one block, aligned as tensor maps need it.
+  struct alignas(64) Line {
+    char bytes[64];
+  };
+  Kernel kernel;
+  LaunchShape shape;
+  std::vector<Line> block;
+  std::vector<void *> arguments;
+
+  char *parameters() { return block.data()->bytes; }
+
+  void prepare(Step &step, const LaunchCall &call) {
+    const KernelCode &code = step.plan.kernels[call.kernel];
+    // A kernel has one permission for all its launches.
+    std::int64_t mostShared = 0;
+    for (const Instruction &instruction : step.plan.instructions)
+      if (const auto *other = std::get_if<LaunchCall>(&instruction.call); other && other->kernel == call.kernel)
+        mostShared = std::max(mostShared, other->sharedBytes);
+    kernel = step.modules[code.module].kernel(code.symbol, unsigned(mostShared));
+    shape.grid = narrow(call.grid);
+    shape.block = narrow(call.block);
+    shape.cluster = narrow(call.cluster);
+    shape.sharedBytes = unsigned(call.sharedBytes);
+    block.resize((call.parameters.size() + 63) / 64);
+    if (!call.parameters.empty())
+      std::memcpy(parameters(), call.parameters.data(), call.parameters.size());
+    for (std::int64_t offset : call.parameterOffsets)
+      arguments.push_back(parameters() + offset);
+  }
+  void place(const Step &step, const LaunchCall &call) {
+    for (const PointerSlot &slot : call.pointerSlots)
+      std::memcpy(parameters() + slot.offset, &step.buffers[slot.buffer], sizeof(DevicePointer));
+    for (const MapSlot &slot : call.mapSlots)
+      encodeMap(step.session->device->driver(), slot, step.buffers[slot.buffer], parameters() + slot.offset);
+  }
+  void issue(Step &step, const LaunchCall &, std::size_t, const Step::Issued &) const {
+    kernel.launch(step.session->stream, shape, arguments);
+  }
+};
+
+template <>
+struct Runner<MatmulCall> : StatelessRunner {
+  std::optional<Product> product;
+
+  void prepare(Step &step, const MatmulCall &call) {
+    Session &session = *step.session;
+    if (!session.products)
+      session.products = std::make_unique<Products>(*session.device, session.options.tuningFile);
+    const auto alignment = [&](BufferId id) { return alignmentOf(step.plan, id); };
+    ProductPromise promise{alignment(call.a), alignment(call.b), alignment(call.c), 0};
+    promise.c = std::min({promise.c, alignment(call.addend), alignment(call.aux)});
+    promise.bias = alignment(call.bias);
+    if (call.scratch != noBuffer)
+      promise.workspaceBytes = step.bytesOf(call.scratch);
+    product.emplace(session.products->make(call.desc, promise));
+  }
+  void place(const Step &step, const MatmulCall &call) {
+    product->place({step.at(call.a), step.at(call.b), step.at(call.c), step.at(call.bias), step.at(call.scratch),
+                    step.at(call.addend), step.at(call.aux)});
+  }
+  void issue(Step &step, const MatmulCall &, std::size_t, const Step::Issued &) const {
+    product->run(step.session->stream);
+  }
+};
+
+template <>
+struct Runner<CopyCall> : StatelessRunner {
+  void issue(Step &step, const CopyCall &call, std::size_t, const Step::Issued &) const {
+    step.session->stream.copyOnDevice(step.at(call.target), step.at(call.source), step.bytesOf(call.source));
+  }
+};
+
+template <>
+struct Runner<FillCall> : StatelessRunner {
+  void issue(Step &step, const FillCall &call, std::size_t, const Step::Issued &) const {
+    step.session->stream.setBytes(step.at(call.target), call.value, step.bytesOf(call.target));
+  }
+};
+
+template <>
+struct Runner<LoopCall> : StatelessRunner {
+  void issue(Step &step, const LoopCall &call, std::size_t index, const Step::Issued &issued) const {
+    for (std::int64_t turn = 0; turn < call.count; ++turn) {
+      step.naming(index, [&] {
+        for (const LoopSlice &slice : call.slices) {
+          const std::size_t bytes = step.bytesOf(slice.target);
+          step.session->stream.copyOnDevice(step.at(slice.target),
+                                            step.at(slice.source) + static_cast<std::size_t>(turn) * bytes, bytes);
+        }
+      });
+      issued(index);
+      step.issueList(index + 1, index + 1 + call.body, issued);
+    }
+  }
+  double issues(const Step &step, const LoopCall &call, std::size_t index) const {
+    return double(call.count) * (double(call.slices.size()) + step.issues(index + 1, index + 1 + call.body));
+  }
+};
+
+template <>
+struct Runner<KernelCall> : RefusedRunner {
+  void prepare(Step &, const KernelCall &) { throw CudaError("it calls a kernel of a CPU; a GPU launches kernels"); }
+};
+
+template <>
+struct Runner<CustomCall> : RefusedRunner {
+  void prepare(Step &, const CustomCall &call) {
+    throw CudaError("it calls custom op `" + call.name + "` on a CPU; a GPU launches kernels");
+  }
+};
+
+template <>
+struct Runner<BranchCall> : RefusedRunner {
+  void prepare(Step &, const BranchCall &) {
+    throw CudaError("it branches on a value in memory, which a CPU does; a GPU computes both and selects");
+  }
+};
+
+/// The runner of an instruction of any kind.
+template <typename List>
+struct RunnersOf;
+template <typename... Kinds>
+struct RunnersOf<std::variant<Kinds...>> {
+  using Any = std::variant<Runner<Kinds>...>;
+};
+using AnyRunner = RunnersOf<AnyCall>::Any;
+
+class StepProgram final : public Program, private Step {
 public:
   StepProgram(std::shared_ptr<Session> session, const Plan &plan, const ProgramOptions &options)
-      : session(std::move(session)), plan(plan), options(options) {}
+      : Step(std::move(session), plan), options(options) {}
   ~StepProgram() override {
     (void)session->attempt([&] { session->wait(); });
   }
@@ -91,7 +248,7 @@ public:
   void load(std::span<const std::string> code);
 
   Error place(const Placement &placement) override;
-  Error run(Profiler *profiler) override { return runPart(0, ready.size(), profiler); }
+  Error run(Profiler *profiler) override { return runPart(0, runners.size(), profiler); }
   Error runPart(std::size_t begin, std::size_t end, Profiler *profiler) override;
   Error finish() override {
     return session->attempt([&] { session->wait(); });
@@ -109,33 +266,25 @@ public:
   std::int64_t arenaTouched() const override { return std::int64_t(session->arena.size()); }
 
 private:
-  void prepare(const Instruction &instruction, Ready &target);
-  void prepareLaunch(const LaunchCall &call, Launch &target);
-  Product prepareProduct(const MatmulCall &call);
-  void placeInstruction(const Instruction &instruction, Ready &target);
-  void fillParameters(const LaunchCall &call, Launch &target);
-  /// Throws CudaError that names the instruction.
-  template <typename Action>
-  void naming(std::size_t index, Action &&action);
-  void issue(std::size_t index);
-  /// Issues instructions [begin, end), those of loops once a turn; `issued` is told of each behind it.
-  template <typename Issued>
-  void issueList(std::size_t begin, std::size_t end, Issued &&issued);
-  /// How many launches and copies issueList gives.
-  double issues(std::size_t begin, std::size_t end) const;
+  /// What action(runner, call) gives for instruction `index`.
+  template <typename Self, typename Action>
+  static auto withRunner(Self &self, std::size_t index, Action &&action) {
+    return std::visit(
+        [&]<typename Call>(const Call &call) { return action(std::get<Runner<Call>>(self.runners[index]), call); },
+        self.plan.instructions[index].call);
+  }
+  void issueList(std::size_t begin, std::size_t end, const Issued &issued) override;
+  double issues(std::size_t begin, std::size_t end) const override;
   void poison();
   Graph capture(std::size_t begin, std::size_t end);
   void runProfiled(std::size_t first, std::size_t last, Profiler &profiler);
 
-  std::shared_ptr<Session> session;
-  const Plan &plan;
   ProgramOptions options;
   std::int64_t codeBytes = 0;
-  std::vector<Module> modules;
-  std::vector<Ready> ready; // one an instruction
+  std::vector<AnyRunner> runners; // one an instruction, of its kind
   std::optional<InputStaging> staging;
   std::optional<OutputRing> ring;
-  std::vector<DevicePointer> buffers, inputs, outputs;
+  std::vector<DevicePointer> inputs, outputs;
   DevicePointer arena = 0;
   /// Instructions that run in one go: a step, or a part of one between which the host looks at outputs.
   struct Part {
@@ -147,15 +296,6 @@ private:
   std::vector<Event> marks; // of a profile: one before each instruction that is issued and one at the end
 };
 
-template <typename Action>
-void StepProgram::naming(std::size_t index, Action &&action) {
-  try {
-    action();
-  } catch (const CudaError &error) {
-    throw CudaError(instructionError(index, plan.instructions[index], error.what()).message(), error.code());
-  }
-}
-
 void StepProgram::load(std::span<const std::string> code) {
   if (plan.alignment < 256)
     throw CudaError("the plan is aligned to " + std::to_string(plan.alignment) + " bytes; one for a GPU to 256");
@@ -163,58 +303,15 @@ void StepProgram::load(std::span<const std::string> code) {
     modules.push_back(session->device->load(std::span(object.data(), object.size())));
     codeBytes += std::int64_t(object.size());
   }
-  ready.resize(plan.instructions.size());
-  for (std::size_t i = 0; i < ready.size(); ++i)
-    naming(i, [&] { prepare(plan.instructions[i], ready[i]); });
-  captures = session->options.capture && issues(0, ready.size()) <= double(session->options.mostCaptured);
+  runners.reserve(plan.instructions.size());
+  for (std::size_t i = 0; i < plan.instructions.size(); ++i) {
+    std::visit([&]<typename Call>(const Call &) { runners.emplace_back(std::in_place_type<Runner<Call>>); },
+               plan.instructions[i].call);
+    naming(i, [&] { withRunner(*this, i, [&](auto &runner, const auto &call) { runner.prepare(*this, call); }); });
+  }
+  captures = session->options.capture && issues(0, runners.size()) <= double(session->options.mostCaptured);
   staging.emplace(session, plan.inputs);
   ring.emplace(session, plan.outputs);
-}
-
-void StepProgram::prepare(const Instruction &instruction, Ready &target) {
-  if (const auto *launch = std::get_if<LaunchCall>(&instruction.call))
-    prepareLaunch(*launch, target.launch);
-  else if (const auto *matmul = std::get_if<MatmulCall>(&instruction.call))
-    target.product.emplace(prepareProduct(*matmul));
-  else if (std::holds_alternative<KernelCall>(instruction.call))
-    throw CudaError("it calls a kernel of a CPU; a GPU launches kernels");
-  else if (const auto *custom = std::get_if<CustomCall>(&instruction.call))
-    throw CudaError("it calls custom op `" + custom->name + "` on a CPU; a GPU launches kernels");
-  else if (std::holds_alternative<BranchCall>(instruction.call))
-    throw CudaError("it branches on a value in memory, which a CPU does; a GPU computes both and selects");
-}
-
-void StepProgram::prepareLaunch(const LaunchCall &call, Launch &target) {
-  const KernelCode &kernel = plan.kernels[call.kernel];
-  // A kernel has one permission for all its launches.
-  std::int64_t mostShared = 0;
-  for (const Instruction &instruction : plan.instructions)
-    if (const auto *other = std::get_if<LaunchCall>(&instruction.call); other && other->kernel == call.kernel)
-      mostShared = std::max(mostShared, other->sharedBytes);
-  target.kernel = modules[kernel.module].kernel(kernel.symbol, unsigned(mostShared));
-  target.shape.grid = narrow(call.grid);
-  target.shape.block = narrow(call.block);
-  target.shape.cluster = narrow(call.cluster);
-  target.shape.sharedBytes = unsigned(call.sharedBytes);
-  target.block.resize((call.parameters.size() + 63) / 64);
-  if (!call.parameters.empty())
-    std::memcpy(target.parameters(), call.parameters.data(), call.parameters.size());
-  for (std::int64_t offset : call.parameterOffsets)
-    target.arguments.push_back(target.parameters() + offset);
-}
-
-Product StepProgram::prepareProduct(const MatmulCall &call) {
-  if (!session->products)
-    session->products = std::make_unique<Products>(*session->device, session->options.tuningFile);
-  ProductPromise promise{alignmentOf(plan, call.a), alignmentOf(plan, call.b), alignmentOf(plan, call.c), 0};
-  if (call.addend != noBuffer)
-    promise.c = std::min(promise.c, alignmentOf(plan, call.addend));
-  if (call.aux != noBuffer)
-    promise.c = std::min(promise.c, alignmentOf(plan, call.aux));
-  promise.bias = alignmentOf(plan, call.bias);
-  if (call.scratch != noBuffer)
-    promise.workspaceBytes = static_cast<std::size_t>(plan.buffers[call.scratch].bytes);
-  return session->products->make(call.desc, promise);
 }
 
 Error StepProgram::place(const Placement &placement) {
@@ -231,47 +328,9 @@ Error StepProgram::place(const Placement &placement) {
     take(inputs, placement.inputs);
     take(outputs, placement.outputs);
     arena = toDevice(placement.arena);
-    for (std::size_t i = 0; i < ready.size(); ++i)
-      naming(i, [&] { placeInstruction(plan.instructions[i], ready[i]); });
+    for (std::size_t i = 0; i < runners.size(); ++i)
+      naming(i, [&] { withRunner(*this, i, [&](auto &runner, const auto &call) { runner.place(*this, call); }); });
   });
-}
-
-void StepProgram::placeInstruction(const Instruction &instruction, Ready &target) {
-  auto at = [&](BufferId id) { return id == noBuffer ? DevicePointer(0) : buffers[id]; };
-  if (const auto *launch = std::get_if<LaunchCall>(&instruction.call)) {
-    fillParameters(*launch, target.launch);
-  } else if (const auto *matmul = std::get_if<MatmulCall>(&instruction.call)) {
-    target.product->place({at(matmul->a), at(matmul->b), at(matmul->c), at(matmul->bias), at(matmul->scratch),
-                           at(matmul->addend), at(matmul->aux)});
-  } else if (const auto *copy = std::get_if<CopyCall>(&instruction.call)) {
-    target.source = at(copy->source);
-    target.target = at(copy->target);
-    target.bytes = static_cast<std::size_t>(plan.buffers[copy->source].bytes);
-  } else if (const auto *fill = std::get_if<FillCall>(&instruction.call)) {
-    target.target = at(fill->target);
-    target.bytes = static_cast<std::size_t>(plan.buffers[fill->target].bytes);
-  }
-}
-
-void StepProgram::fillParameters(const LaunchCall &call, Launch &target) {
-  for (const PointerSlot &slot : call.pointerSlots)
-    std::memcpy(target.parameters() + slot.offset, &buffers[slot.buffer], sizeof(DevicePointer));
-  for (const MapSlot &slot : call.mapSlots)
-    encodeMap(session->device->driver(), slot, buffers[slot.buffer], target.parameters() + slot.offset);
-}
-
-void StepProgram::issue(std::size_t index) {
-  const Instruction &instruction = plan.instructions[index];
-  const Ready &each = ready[index];
-  const Stream &stream = session->stream;
-  if (std::holds_alternative<LaunchCall>(instruction.call))
-    each.launch.kernel.launch(stream, each.launch.shape, each.launch.arguments);
-  else if (std::holds_alternative<MatmulCall>(instruction.call))
-    each.product->run(stream);
-  else if (const auto *fill = std::get_if<FillCall>(&instruction.call))
-    stream.setBytes(each.target, fill->value, each.bytes);
-  else
-    stream.copyOnDevice(each.target, each.source, each.bytes);
 }
 
 // NaN wherever a step must write before it reads.
@@ -282,40 +341,25 @@ void StepProgram::poison() {
     session->stream.setBytes(outputs[i], 0xFF, static_cast<std::size_t>(plan.outputs[i].bytes()));
 }
 
-template <typename Issued>
-void StepProgram::issueList(std::size_t begin, std::size_t end, Issued &&issued) {
+void StepProgram::issueList(std::size_t begin, std::size_t end, const Issued &issued) {
   for (std::size_t i = begin; i < end; ++i) {
-    const auto *loop = std::get_if<LoopCall>(&plan.instructions[i].call);
-    for (std::int64_t turn = 0; loop && turn < loop->count; ++turn) {
-      naming(i, [&] {
-        for (const LoopSlice &slice : loop->slices) {
-          const auto bytes = static_cast<std::size_t>(plan.buffers[slice.target].bytes);
-          session->stream.copyOnDevice(buffers[slice.target],
-                                       buffers[slice.source] + static_cast<std::size_t>(turn) * bytes, bytes);
-        }
-      });
-      issued(i);
-      issueList(i + 1, i + 1 + loop->body, issued);
-    }
-    if (loop) {
-      i += loop->body;
+    const auto issue = [&] {
+      withRunner(*this, i, [&](const auto &runner, const auto &call) { runner.issue(*this, call, i, issued); });
+    };
+    if (isControl(plan.instructions[i])) { // what is said of it its parts have said
+      issue();
+      i += partsOf(plan.instructions[i]);
       continue;
     }
-    naming(i, [&] { issue(i); });
+    naming(i, issue);
     issued(i);
   }
 }
 
 double StepProgram::issues(std::size_t begin, std::size_t end) const {
   double count = 0;
-  for (std::size_t i = begin; i < end; ++i) {
-    const auto *loop = std::get_if<LoopCall>(&plan.instructions[i].call);
-    if (loop)
-      count += double(loop->count) * (double(loop->slices.size()) + issues(i + 1, i + 1 + loop->body));
-    else
-      ++count;
-    i += loop ? loop->body : 0;
-  }
+  for (std::size_t i = begin; i < end; i += 1 + partsOf(plan.instructions[i]))
+    count += withRunner(*this, i, [&](const auto &runner, const auto &call) { return runner.issues(*this, call, i); });
   return count;
 }
 
@@ -352,10 +396,8 @@ void StepProgram::runProfiled(std::size_t first, std::size_t last, Profiler &pro
   auto after = [&](std::size_t mark) { return std::int64_t(1e6 * marks[mark].millisecondsSince(marks[0])); };
   std::int64_t start = 0;
   for (std::size_t i = 0; i < issued.size(); ++i) {
-    const Instruction &instruction = plan.instructions[issued[i]];
     const std::int64_t end = after(i + 1);
-    profiler.record({instruction.label, category(instruction), begin + start, end - start, 0, instruction.flops,
-                     instruction.bytes, firstSource(instruction)});
+    recordInstruction(profiler, plan.instructions[issued[i]], begin + start, end - start);
     start = end;
   }
   profiler.record({plan.name, "step", begin, start, 0, 0, 0, {}});

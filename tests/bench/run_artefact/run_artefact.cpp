@@ -238,8 +238,8 @@ bool belongsToAnother(const Plan &plan, const std::string &name) {
 /// What the plan's first product multiplies.
 DType productType(const Plan &plan) {
   for (const Instruction &instruction : plan.instructions)
-    if (const auto *product = std::get_if<MatmulCall>(&instruction.call))
-      return product->desc.a.dtype;
+    if (wordsOf(instruction).part == StepPart::products)
+      return multiplied(instruction);
   return DType::f32;
 }
 

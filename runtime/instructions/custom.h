@@ -1,0 +1,49 @@
+// The call of a user's function.
+#pragma once
+#include "runtime/instructions/kind.h"
+
+namespace tcc::runtime {
+
+/// A dense tensor that a custom op reads or writes: all of the buffer.
+struct CustomTensor {
+  BufferId buffer = noBuffer;
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape;
+  bool operator==(const CustomTensor &) const = default;
+
+  static void visitFields(auto &tensor, auto &fields) {
+    fields.buffer("buffer", tensor.buffer);
+    fields.dtype("dtype", tensor.dtype);
+    fields.integers("shape", tensor.shape, maxRank, 0, maxPlanBytes);
+  }
+};
+
+/// Calls a function of the user's (custom_call.h), on a CPU and on one thread: a symbol of a shared object, or a
+/// function of this process, by its number, which cannot be saved. It may fail.
+struct CustomCall {
+  static constexpr KindWords words{"custom", "custom"};
+
+  std::string name; ///< the op's, for messages
+  std::string library, symbol;
+  int64_t host = 0; ///< 0: of the library, whose path is absolute
+  std::vector<CustomTensor> inputs, outputs;
+  bool operator==(const CustomCall &) const = default;
+
+  static void visitFields(auto &call, auto &fields) {
+    fields.text("name", call.name);
+    fields.text("library", call.library);
+    fields.text("symbol", call.symbol);
+    fields.list("in", call.inputs, maxPlanItems);
+    fields.list("out", call.outputs, maxPlanItems);
+  }
+  static void visitBuffers(auto &call, const PlanLists &, auto &&visit) {
+    for (auto &tensor : call.inputs)
+      visit(tensor.buffer, BufferUse{.read = true});
+    for (auto &tensor : call.outputs)
+      visit(tensor.buffer, BufferUse{.written = true});
+  }
+  static void visitParts(auto &, auto &&) {}
+  std::string validate(const PlanLists &plan) const;
+};
+
+} // namespace tcc::runtime

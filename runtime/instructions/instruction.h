@@ -1,0 +1,121 @@
+// The list of kinds, and what is asked of any instruction. A kind that is added to the list brings everything that is
+// asked for here; what a device does with it, the device's program says, or the build fails.
+#pragma once
+#include "runtime/instructions/control.h"
+#include "runtime/instructions/copy.h"
+#include "runtime/instructions/custom.h"
+#include "runtime/instructions/kernel.h"
+#include "runtime/instructions/launch.h"
+#include "runtime/instructions/product.h"
+#include <type_traits>
+#include <variant>
+
+namespace tcc::runtime {
+
+/// The list: every kind of instruction.
+using AnyCall = std::variant<KernelCall, MatmulCall, CopyCall, LaunchCall, FillCall, CustomCall, BranchCall, LoopCall>;
+
+struct Instruction {
+  AnyCall call;
+  std::string label; ///< what profiles and reports show
+  std::vector<SourceLocation> sources;
+  int64_t flops = 0;             ///< arithmetic
+  int64_t bytes = 0;             ///< least traffic: each operand read once, each result written once
+  DType arithmetic = DType::f32; ///< what a kernel multiplies; a product's description says it itself
+  bool operator==(const Instruction &) const = default;
+
+  /// Of the call and of what all instructions have.
+  static void visitFields(auto &instruction, auto &fields) {
+    std::visit([&](auto &call) { std::remove_cvref_t<decltype(call)>::visitFields(call, fields); }, instruction.call);
+    fields.text("label", instruction.label);
+    fields.integer("flops", instruction.flops, 0);
+    fields.dtype("arithmetic", instruction.arithmetic);
+    fields.integer("bytes", instruction.bytes, 0);
+    fields.list("sources", instruction.sources, maxPlanItems);
+  }
+};
+
+/// Calls visit(std::type_identity<Kind>()) for each kind, in the list's order.
+template <typename Visit>
+constexpr void forEachKind(Visit &&visit) {
+  [&]<typename... Kinds>(std::type_identity<std::variant<Kinds...>>) {
+    static_assert((InstructionKind<Kinds> && ...), "a kind lacks what kind.h asks for");
+    (visit(std::type_identity<Kinds>()), ...);
+  }(std::type_identity<AnyCall>());
+}
+
+/// Calls visit(buffer, BufferUse) for each buffer that the call names, in the call's order; `visit` may change the
+/// buffer where the instruction is not const. What a table that it names points to, plan_uses.h adds.
+template <typename AnInstruction, typename Visit>
+void visitBuffers(AnInstruction &instruction, const PlanLists &plan, Visit &&visit) {
+  std::visit([&](auto &call) { std::remove_cvref_t<decltype(call)>::visitBuffers(call, plan, visit); },
+             instruction.call);
+}
+
+/// Calls visit(count) for each part of a branch or a loop, in order: so many instructions behind it, and behind the
+/// parts before, belong to the part.
+template <typename AnInstruction, typename Visit>
+void visitParts(AnInstruction &instruction, Visit &&visit) {
+  std::visit([&](auto &call) { std::remove_cvref_t<decltype(call)>::visitParts(call, visit); }, instruction.call);
+}
+
+/// Fields of which all but the numbers of kernels are passed over.
+template <typename Visit>
+struct KernelFields {
+  Visit &visit;
+
+  void kernel(const char *, auto &number) { visit(number); }
+  void buffer(auto &&...) {}
+  void buffers(auto &&...) {}
+  void integer(auto &&...) {}
+  void integers(auto &&...) {}
+  void boolean(auto &&...) {}
+  void text(auto &&...) {}
+  void hex(auto &&...) {}
+  void dtype(auto &&...) {}
+  void object(const char *, auto &&members) { members(*this); }
+  void list(const char *, auto &entries, int64_t) {
+    for (auto &entry : entries)
+      std::remove_cvref_t<decltype(entry)>::visitFields(entry, *this);
+  }
+};
+
+/// Calls visit(number) for each kernel that the call names; `visit` may change the number where the instruction is not
+/// const.
+template <typename AnInstruction, typename Visit>
+void visitKernels(AnInstruction &instruction, Visit &&visit) {
+  KernelFields<Visit> fields{visit};
+  std::visit([&](auto &call) { std::remove_cvref_t<decltype(call)>::visitFields(call, fields); }, instruction.call);
+}
+
+/// How many instructions behind it are parts of this one; 0 but for branches and loops.
+inline size_t partsOf(const Instruction &instruction) {
+  size_t count = 0;
+  visitParts(instruction, [&](uint32_t part) { count += part; });
+  return count;
+}
+
+/// A branch or a loop.
+inline bool isControl(const Instruction &instruction) {
+  bool has = false;
+  visitParts(instruction, [&](uint32_t) { has = true; });
+  return has;
+}
+
+inline const KindWords &wordsOf(const Instruction &instruction) {
+  return std::visit([](const auto &call) -> const KindWords & { return call.words; }, instruction.call);
+}
+
+/// The type of the numbers that it multiplies.
+inline DType multiplied(const Instruction &instruction) {
+  return std::visit(
+      [&](const auto &call) {
+        if constexpr (requires { call.multiplied(); })
+          return call.multiplied();
+        else
+          return instruction.arithmetic;
+      },
+      instruction.call);
+}
+
+} // namespace tcc::runtime

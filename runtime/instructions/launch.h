@@ -1,0 +1,71 @@
+// The launch of a kernel on a GPU.
+#pragma once
+#include "runtime/instructions/kind.h"
+#include <array>
+
+namespace tcc::runtime {
+
+inline constexpr int64_t maxParameterBytes = 32764; ///< of one launch, as CUDA has it since 12.1
+inline constexpr int64_t maxMapRank = 5;
+
+/// 128 bytes at `offset` that hold a tensor map (cuTensorMapEncodeTiled) over a buffer: what a bulk copy of tiles
+/// needs. Zeros are read outside. Dimensions come innermost first; sizes and box in elements, strides in bytes and only
+/// of the outer dimensions.
+struct MapSlot {
+  int64_t offset = 0; ///< a multiple of 64
+  BufferId buffer = noBuffer;
+  bool written = false;
+  int32_t elementBytes = 2; ///< 1, 2, 4 or 8
+  int32_t swizzleBytes = 0; ///< 0, 32, 64 or 128
+  std::vector<int64_t> sizes, strides, box;
+  bool operator==(const MapSlot &) const = default;
+
+  static void visitFields(auto &slot, auto &fields) {
+    fields.integer("offset", slot.offset, 0, maxParameterBytes);
+    fields.buffer("buffer", slot.buffer);
+    fields.boolean("written", slot.written);
+    fields.integer("element_bytes", slot.elementBytes, 1, 8);
+    fields.integer("swizzle_bytes", slot.swizzleBytes, 0, 128);
+    fields.integers("sizes", slot.sizes, maxMapRank);
+    fields.integers("strides", slot.strides, maxMapRank);
+    fields.integers("box", slot.box, maxMapRank);
+  }
+};
+
+/// Launches a kernel of a GPU once. `parameters` is a block with the kernel's parameters, the first byte of each given
+/// by `parameterOffsets` (as many as the kernel has arguments); slots are filled when tensors are placed.
+struct LaunchCall {
+  static constexpr KindWords words{"launch", "kernel"};
+
+  uint32_t kernel = 0;
+  std::array<int64_t, 3> grid{1, 1, 1}, block{1, 1, 1};
+  std::array<int64_t, 3> cluster{1, 1, 1}; ///< blocks of a cluster; {1, 1, 1} launches without clusters
+  int64_t sharedBytes = 0;                 ///< dynamic shared memory of a block
+  std::string parameters;
+  std::vector<int64_t> parameterOffsets;
+  std::vector<PointerSlot> pointerSlots;
+  std::vector<MapSlot> mapSlots;
+  bool operator==(const LaunchCall &) const = default;
+
+  static void visitFields(auto &call, auto &fields) {
+    fields.kernel("kernel", call.kernel);
+    fields.integers("grid", call.grid);
+    fields.integers("block", call.block);
+    fields.integers("cluster", call.cluster);
+    fields.integer("shared_bytes", call.sharedBytes, 0, maxPlanBytes);
+    fields.hex("parameters", call.parameters);
+    fields.integers("parameter_offsets", call.parameterOffsets, maxParameterBytes);
+    fields.list("pointers", call.pointerSlots, maxPlanItems);
+    fields.list("maps", call.mapSlots, maxPlanItems);
+  }
+  static void visitBuffers(auto &call, const PlanLists &, auto &&visit) {
+    for (auto &slot : call.pointerSlots)
+      visit(slot.buffer, BufferUse{.read = slot.read, .written = slot.written});
+    for (auto &slot : call.mapSlots)
+      visit(slot.buffer, BufferUse{.read = true, .written = slot.written});
+  }
+  static void visitParts(auto &, auto &&) {}
+  std::string validate(const PlanLists &plan) const;
+};
+
+} // namespace tcc::runtime

@@ -1,0 +1,153 @@
+// What the instructions of a plan refer to by number: tensors, buffers, kernels, tables. Each struct lists its members
+// once, in visitFields, from which its JSON is written and read (plan_json.cpp).
+#pragma once
+#include "runtime/dtype.h"
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tcc::runtime {
+
+/// Bounds that a reader checks before it allocates anything.
+inline constexpr int64_t maxPlanBytes = int64_t{1} << 46;     ///< of the arena and of any tensor
+inline constexpr int64_t maxPlanItems = int64_t{1} << 20;     ///< entries of any list
+inline constexpr int64_t maxConstantBytes = int64_t{1} << 24; ///< all constants together
+inline constexpr int64_t maxRank = 8;
+
+/// A dense row-major tensor outside the arena.
+struct TensorSpec {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape; ///< empty for a scalar
+
+  int64_t elements() const;
+  int64_t bytes() const { return elements() * byteSize(dtype); }
+  bool operator==(const TensorSpec &) const = default;
+
+  static void visitFields(auto &spec, auto &fields) {
+    fields.text("name", spec.name);
+    fields.dtype("dtype", spec.dtype);
+    fields.integers("shape", spec.shape, maxRank, 0, maxPlanBytes);
+  }
+};
+
+/// Elements, or -1 where a dim is negative or the bytes are more than 2^46.
+int64_t checkedElements(const TensorSpec &spec);
+
+/// Where a buffer lies. State is updated in place by the step.
+enum class Space : uint8_t { arena, input, output, state, constant, table };
+
+/// "arena", "input", ...
+std::string_view name(Space space);
+
+/// A range of bytes. `index` selects the tensor, constant or table (0 for the arena). Allocations in the arena start at
+/// multiples of the plan's `alignment`; slices of them may start anywhere.
+struct Buffer {
+  Space space = Space::arena;
+  uint32_t index = 0;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  bool operator==(const Buffer &) const = default;
+
+  static void visitFields(auto &buffer, auto &fields) {
+    fields.space("space", buffer.space);
+    fields.integer("index", buffer.index, 0, maxPlanItems);
+    fields.integer("offset", buffer.offset, 0, maxPlanBytes);
+    fields.integer("bytes", buffer.bytes, 0, maxPlanBytes);
+  }
+};
+
+using BufferId = uint32_t;
+inline constexpr BufferId noBuffer = 0xffffffffu; ///< written as -1 in JSON
+inline constexpr int64_t arenaAlignment = 64;     ///< bytes; also that of every host tensor handed to run()
+
+/// A user's source position, for profiles and reports.
+struct SourceLocation {
+  std::string file;
+  int32_t line = 0;
+  int32_t column = 0;
+  bool operator==(const SourceLocation &) const = default;
+
+  static void visitFields(auto &source, auto &fields) {
+    fields.text("file", source.file);
+    fields.integer("line", source.line, 0, INT32_MAX);
+    fields.integer("column", source.column, 0, INT32_MAX);
+  }
+};
+
+/// One emitted function: extern "C" void symbol(int64_t begin, int64_t end, void *const *args).
+using KernelFunction = void (*)(int64_t begin, int64_t end, void *const *args);
+
+/// `arguments` in all. Of a CPU kernel they are pointers and the last `results` of them are written, the others only
+/// read; of a launched one they are the parameters that a launch passes, and what is written is said by its slots.
+struct KernelCode {
+  std::string symbol;
+  uint32_t arguments = 0;
+  uint32_t results = 0;
+  std::string description; ///< the fused ops, for people
+  uint32_t module = 0;     ///< which of the artefact's code objects has the symbol
+  bool operator==(const KernelCode &) const = default;
+
+  static void visitFields(auto &kernel, auto &fields) {
+    fields.text("symbol", kernel.symbol);
+    fields.integer("arguments", kernel.arguments, 0, maxPlanItems);
+    fields.integer("results", kernel.results, 0, maxPlanItems);
+    fields.text("description", kernel.description);
+    fields.integer("module", kernel.module, 0, maxPlanItems);
+  }
+};
+
+/// Eight bytes at `offset` that hold the device address of a buffer.
+struct PointerSlot {
+  int64_t offset = 0;
+  BufferId buffer = noBuffer;
+  bool written = false; ///< whether the kernel writes through it
+  bool read = true;     ///< false: a result, what was there before is not looked at
+  bool operator==(const PointerSlot &) const = default;
+
+  static void visitFields(auto &slot, auto &fields) {
+    fields.integer("offset", slot.offset, 0, maxConstantBytes);
+    fields.buffer("buffer", slot.buffer);
+    fields.boolean("written", slot.written);
+    fields.boolean("read", slot.read);
+  }
+};
+
+/// Bytes in device memory that kernels read and that hold addresses: the segments of a launch over many tensors. Filled
+/// whenever tensors are placed.
+struct PointerTable {
+  std::string bytes; ///< as the kernel reads it, zeros where addresses go
+  std::vector<PointerSlot> slots;
+  bool operator==(const PointerTable &) const = default;
+
+  static void visitFields(auto &table, auto &fields) {
+    fields.hex("bytes", table.bytes);
+    fields.list("pointers", table.slots, maxPlanItems);
+  }
+};
+
+/// The lists of a plan that its instructions refer to.
+struct PlanLists {
+  std::span<const Buffer> buffers;
+  std::span<const KernelCode> kernels;
+  std::span<const PointerTable> tables;
+
+  /// Whether two buffers have bytes in common; noBuffer has none.
+  bool overlap(BufferId left, BufferId right) const;
+};
+
+/// How a call uses a buffer.
+struct BufferUse {
+  bool read = false;
+  bool written = false;
+  bool scratch = false; ///< written, and looked at by nobody after the call
+  uint32_t set = 0;     ///< of a call over several sets of tensors: which. One set does not see what another writes
+};
+
+/// What is wrong with slots of pointers among `bytes` bytes, their buffers aside: they lie inside, at multiples of
+/// eight, one after another. Empty where nothing is.
+std::string problemOf(std::span<const PointerSlot> slots, int64_t bytes);
+
+} // namespace tcc::runtime
