@@ -7,27 +7,64 @@ namespace {
 const Json null;
 const Json emptyList = Json::array();
 
-// Deepest nesting of brackets outside strings, so that the parser never sees a tower of them.
-int nestingDepth(std::string_view text) {
-  int depth = 0, deepest = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      if (c == '\\')
-        ++i;
-      else if (c == '"')
-        quoted = false;
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == '[' || c == '{') {
-      deepest = std::max(deepest, ++depth);
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
+/// Builds values from a parser's events. A member that is given twice is there twice; readers find the first.
+class Builder {
+public:
+  Json root;
+  bool isTooDeep = false;
+
+  bool null() { return add(nullptr); }
+  bool boolean(bool value) { return add(value); }
+  bool number_integer(Json::number_integer_t value) { return add(value); }
+  bool number_unsigned(Json::number_unsigned_t value) { return add(value); }
+  bool number_float(Json::number_float_t value, const std::string &) { return add(value); }
+  bool string(std::string &value) { return add(std::move(value)); }
+  bool binary(Json::binary_t &) { return false; }
+  bool key(std::string &name) {
+    nextKey = std::move(name);
+    return true;
   }
-  return deepest;
-}
+  bool start_object(size_t) { return open(Json::object()); }
+  bool start_array(size_t) { return open(Json::array()); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+  bool parse_error(size_t, const std::string &, const nlohmann::detail::exception &) { return false; }
+
+private:
+  static constexpr size_t mostNesting = 32;
+
+  Json &place(Json value) {
+    if (parents.empty())
+      return root = std::move(value);
+    Json &parent = *parents.back();
+    if (parent.is_array())
+      return parent.get_ref<Json::array_t &>().emplace_back(std::move(value));
+    return parent.get_ref<Json::object_t &>().emplace_back(std::move(nextKey), std::move(value)).second;
+  }
+  bool add(Json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(Json value) {
+    isTooDeep = parents.size() == mostNesting;
+    if (isTooDeep)
+      return false;
+    Json *parent = parents.empty() ? nullptr : parents.back();
+    Json &opened = place(std::move(value));
+    if (parent && parent->is_array() && parent->size() > 1 && opened.is_object()) // entries of a list are alike
+      if (const Json &sibling = (*parent)[parent->size() - 2]; sibling.is_object())
+        opened.get_ref<Json::object_t &>().reserve(sibling.size());
+    parents.push_back(&opened);
+    return true;
+  }
+  bool close() {
+    parents.pop_back();
+    return true;
+  }
+
+  std::vector<Json *> parents; // of the value to come, outermost first
+  std::string nextKey;
+};
 
 } // namespace
 
@@ -35,12 +72,10 @@ Expected<Json> parseJson(std::string_view text, int64_t maxBytes, const std::str
   if (text.size() > static_cast<size_t>(maxBytes))
     return Error(what + " has " + std::to_string(text.size()) + " bytes of JSON; " + std::to_string(maxBytes) +
                  " at most");
-  if (nestingDepth(text) > 32)
-    return Error(what + " nests deeper than 32 levels");
-  Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded())
-    return Error(what + " is not valid JSON");
-  return json;
+  Builder builder;
+  if (!Json::sax_parse(text.begin(), text.end(), &builder))
+    return Error(what + (builder.isTooDeep ? " nests deeper than 32 levels" : " is not valid JSON"));
+  return std::move(builder.root);
 }
 
 std::string writeJson(const Json &json) {
@@ -93,15 +128,13 @@ std::string JsonReader::asString(const Json &json) {
   return {};
 }
 
-bool JsonReader::boolean(const Json &object, const char *key) {
-  const Json &json = member(object, key);
+bool JsonReader::asBoolean(const Json &json, const char *key) {
   if (!first && !json.is_boolean())
     fail("`" + std::string(key) + "` is not true or false");
   return !first && json.get<bool>();
 }
 
-const Json &JsonReader::list(const Json &object, const char *key, int64_t most) {
-  const Json &json = member(object, key);
+const Json &JsonReader::asList(const Json &json, const char *key, int64_t most) {
   if (first)
     return emptyList;
   if (json.is_array() && json.size() <= static_cast<size_t>(most))

@@ -11,7 +11,8 @@ namespace tcc::runtime {
 
 using Json = nlohmann::ordered_json;
 
-/// Parses text of at most `maxBytes` and nesting of at most 32. Errors say what `what` is wrong.
+/// Parses text of at most `maxBytes` and nesting of at most 32. Of a member that is given twice readers find the first.
+/// Errors say what `what` is wrong.
 Expected<Json> parseJson(std::string_view text, int64_t maxBytes, const std::string &what);
 
 /// Compact text; bytes that are not UTF-8 become replacement characters.
@@ -35,9 +36,11 @@ public:
                   int64_t most = std::numeric_limits<int64_t>::max());
   std::string asString(const Json &json);
   std::string string(const Json &object, const char *key) { return asString(member(object, key)); }
-  bool boolean(const Json &object, const char *key);
+  bool asBoolean(const Json &json, const char *key);
+  bool boolean(const Json &object, const char *key) { return asBoolean(member(object, key), key); }
   /// An array of at most `most` entries; an empty one after a problem.
-  const Json &list(const Json &object, const char *key, int64_t most);
+  const Json &asList(const Json &json, const char *key, int64_t most);
+  const Json &list(const Json &object, const char *key, int64_t most) { return asList(member(object, key), key, most); }
 
 private:
   std::string what, place;

@@ -50,33 +50,40 @@ public:
         return Error("table " + std::to_string(i) + ": " + problem);
     if (Error error = checkKernels())
       return error;
-    for (size_t i = 0; i < plan.instructions.size(); ++i)
-      if (std::string problem = checkInstruction(plan.instructions[i]); !problem.empty())
-        return Error("instruction " + std::to_string(i) + " `" + plan.instructions[i].label + "`: " + problem);
-    return checkNesting();
+    return checkInstructions();
   }
 
 private:
-  // The parts of a branch and of a loop end inside the part that they stand in.
-  Error checkNesting() {
+  Error checkInstructions() {
     std::vector<size_t> ends{plan.instructions.size()}; // of the parts that are open, innermost last
-    std::vector<size_t> own;                            // ends of an instruction's parts
     for (size_t i = 0; i < plan.instructions.size(); ++i) {
-      while (ends.size() > 1 && ends.back() == i)
-        ends.pop_back();
-      own.clear();
-      visitParts(plan.instructions[i],
-                 [&](uint32_t part) { own.push_back((own.empty() ? i + 1 : own.back()) + part); });
-      if (own.empty())
-        continue;
-      if (own.back() > ends.back() || ends.size() > maxNesting)
-        return Error("instruction " + std::to_string(i) + " `" + plan.instructions[i].label + "`: it has " +
-                     std::to_string(own.back() - (i + 1)) + " parts of " + std::to_string(ends.back() - (i + 1)) +
-                     " instructions behind it, at depth " + std::to_string(ends.size()) +
-                     "; parts nest, up to 64 deep");
-      ends.insert(ends.end(), own.rbegin(), own.rend());
+      const Instruction &instruction = plan.instructions[i];
+      std::string problem = std::visit([&](const auto &call) { return problemOfCall(call); }, instruction.call);
+      if (instruction.flops < 0 || instruction.bytes < 0)
+        problem = "flops or bytes are negative";
+      if (problem.empty())
+        problem = checkNesting(i, ends);
+      if (!problem.empty())
+        return Error("instruction " + std::to_string(i) + " `" + instruction.label + "`: " + problem);
     }
     return Error::success();
+  }
+
+  // The parts of a branch and of a loop end inside the part that they stand in.
+  std::string checkNesting(size_t index, std::vector<size_t> &ends) const {
+    while (ends.size() > 1 && ends.back() == index)
+      ends.pop_back();
+    std::vector<size_t> own; // ends of the instruction's parts
+    visitParts(plan.instructions[index],
+               [&](uint32_t part) { own.push_back((own.empty() ? index + 1 : own.back()) + part); });
+    if (own.empty())
+      return {};
+    if (own.back() > ends.back() || ends.size() > maxNesting)
+      return "it has " + std::to_string(own.back() - (index + 1)) + " parts of " +
+             std::to_string(ends.back() - (index + 1)) + " instructions behind it, at depth " +
+             std::to_string(ends.size()) + "; parts nest, up to 64 deep";
+    ends.insert(ends.end(), own.rbegin(), own.rend());
+    return {};
   }
 
   Error checkSpecs(const std::string &what, const std::vector<TensorSpec> &specs) {
@@ -183,35 +190,35 @@ private:
     return Error::success();
   }
 
-  // Problems of one instruction as text; empty when there is none. What a kind checks itself relies on its buffers.
-  std::string checkInstruction(const Instruction &instruction) {
-    if (instruction.flops < 0 || instruction.bytes < 0)
-      return "flops or bytes are negative";
+  // The problem of a call as text; empty when there is none. What a kind checks itself relies on its buffers.
+  std::string problemOfCall(const auto &call) const {
     std::string problem;
-    visitBuffers(instruction, lists, [&](BufferId id, const BufferUse &use) {
-      if (problem.empty())
-        problem = checkUse(id, use.written);
+    call.visitBuffers(call, lists, [&](BufferId id, const BufferUse &use) {
+      if (!isUsable(id, use.written) && problem.empty())
+        problem = problemOfUse(id);
     });
-    if (!problem.empty())
-      return problem;
-    return std::visit([&](const auto &call) { return call.validate(lists); }, instruction.call);
+    return problem.empty() ? call.validate(lists) : problem;
   }
 
-  std::string checkUse(BufferId id, bool written) {
+  static bool isReadOnly(Space space) {
+    return space == Space::input || space == Space::constant || space == Space::table;
+  }
+  bool isUsable(BufferId id, bool written) const {
+    return id < plan.buffers.size() && !(written && isReadOnly(plan.buffers[id].space));
+  }
+  /// Of a use that is not possible.
+  std::string problemOfUse(BufferId id) const {
     if (id >= plan.buffers.size())
       return "buffer " + number(id) + " does not exist; there are " + std::to_string(plan.buffers.size());
-    const Space space = plan.buffers[id].space;
-    if (written && (space == Space::input || space == Space::constant || space == Space::table))
-      return "buffer " + number(id) + " is written but lies in an input or constant or table";
-    return {};
+    return "buffer " + number(id) + " is written but lies in an input or constant or table";
   }
 
   std::string checkTable(const PointerTable &table) {
     if (std::string problem = problemOf(table.slots, static_cast<int64_t>(table.bytes.size())); !problem.empty())
       return problem;
     for (const PointerSlot &slot : table.slots)
-      if (std::string problem = checkUse(slot.buffer, slot.written); !problem.empty())
-        return problem;
+      if (!isUsable(slot.buffer, slot.written))
+        return problemOfUse(slot.buffer);
     return {};
   }
 

@@ -85,7 +85,8 @@ private:
 /// Fields from the members of a JSON object. The first problem is kept by the JsonReader, the rest reads defaults.
 class FieldReader {
 public:
-  FieldReader(JsonReader &reader, const Json &json) : reader(reader), json(json) {}
+  FieldReader(JsonReader &reader, const Json &json)
+      : reader(reader), json(json), members(json.is_object() ? json.get_ptr<const Json::object_t *>() : nullptr) {}
 
   template <typename Struct>
   static Struct read(JsonReader &reader, const Json &json) {
@@ -97,58 +98,52 @@ public:
 
   template <typename Integer>
   void integer(const char *key, Integer &value, int64_t least = INT64_MIN, int64_t most = INT64_MAX) {
-    value = static_cast<Integer>(reader.integer(json, key, least, most));
+    value = static_cast<Integer>(reader.asInteger(member(key), least, most));
   }
   void integers(const char *key, std::vector<int64_t> &values, int64_t mostValues, int64_t least = INT64_MIN,
                 int64_t most = INT64_MAX) {
-    for (const Json &entry : reader.list(json, key, mostValues))
+    for (const Json &entry : reader.asList(member(key), key, mostValues))
       values.push_back(reader.asInteger(entry, least, most));
   }
   template <size_t N>
   void integers(const char *key, std::array<int64_t, N> &values) {
-    const Json &list = reader.list(json, key, N);
+    const Json &list = reader.asList(member(key), key, N);
     if (list.size() != N)
       return reader.fail("`" + std::string(key) + "` has " + std::to_string(list.size()) + " entries; it has " +
                          std::to_string(N));
     for (size_t i = 0; i < N; ++i)
       values[i] = reader.asInteger(list[i]);
   }
-  void boolean(const char *key, bool &value) { value = reader.boolean(json, key); }
-  void text(const char *key, std::string &value) { value = reader.string(json, key); }
-  void hex(const char *key, std::string &bytes) { bytes = readHex(reader, reader.member(json, key)); }
-  void dtype(const char *key, DType &value) {
-    const std::string text = reader.string(json, key);
-    const auto known = parseDType(text);
-    if (!known)
-      reader.fail("unknown dtype `" + text + "`");
-    value = known.value_or(DType::f32);
-  }
+  void boolean(const char *key, bool &value) { value = reader.asBoolean(member(key), key); }
+  void text(const char *key, std::string &value) { value = reader.asString(member(key)); }
+  void hex(const char *key, std::string &bytes) { bytes = readHex(reader, member(key)); }
+  void dtype(const char *key, DType &value) { readDType(member(key), value); }
   void dtype(const char *key, std::optional<DType> &value) {
-    if (!reader.member(json, key).is_null())
-      dtype(key, value.emplace());
+    if (const Json &entry = member(key); !entry.is_null())
+      readDType(entry, value.emplace());
   }
   void space(const char *key, Space &value) {
     constexpr std::array all{Space::arena, Space::input, Space::output, Space::state, Space::constant, Space::table};
-    const std::string text = reader.string(json, key);
+    const std::string text = reader.asString(member(key));
     const auto known = std::find_if(all.begin(), all.end(), [&](Space each) { return name(each) == text; });
     if (known == all.end())
       return reader.fail("unknown space `" + text + "`");
     value = *known;
   }
   void kernel(const char *key, uint32_t &number) { integer(key, number, 0, maxPlanItems); }
-  void buffer(const char *key, BufferId &id) { id = readId(reader.member(json, key)); }
+  void buffer(const char *key, BufferId &id) { id = readId(member(key)); }
   void buffers(const char *key, std::vector<BufferId> &ids) {
-    for (const Json &entry : reader.list(json, key, maxPlanItems))
+    for (const Json &entry : reader.asList(member(key), key, maxPlanItems))
       ids.push_back(readId(entry));
   }
   template <typename Members>
   void object(const char *key, Members &&visit) {
-    FieldReader inner(reader, reader.member(json, key));
+    FieldReader inner(reader, member(key));
     visit(inner);
   }
   template <typename Struct>
   void list(const char *key, std::vector<Struct> &entries, int64_t most) {
-    for (const Json &entry : reader.list(json, key, most))
+    for (const Json &entry : reader.asList(member(key), key, most))
       entries.push_back(read<Struct>(reader, entry));
   }
 
@@ -169,6 +164,22 @@ public:
   }
 
 private:
+  /// Members are asked for in the order in which they were written: mostly it is the next one.
+  const Json &member(const char *key) {
+    if (reader.error() || !members)
+      return reader.member(json, key);
+    const auto isKey = [&](const auto &entry) { return entry.first == key; };
+    if (next == members->size() || !isKey(members->data()[next]))
+      next = static_cast<size_t>(std::find_if(members->begin(), members->end(), isKey) - members->begin());
+    return next == members->size() ? reader.member(json, key) : members->data()[next++].second;
+  }
+  void readDType(const Json &entry, DType &value) {
+    const std::string text = reader.asString(entry);
+    const auto known = parseDType(text);
+    if (!known)
+      reader.fail("unknown dtype `" + text + "`");
+    value = known.value_or(DType::f32);
+  }
   BufferId readId(const Json &entry) {
     const int64_t id = reader.asInteger(entry, -1, int64_t{noBuffer} - 1);
     return id < 0 ? noBuffer : static_cast<BufferId>(id);
@@ -176,6 +187,8 @@ private:
 
   JsonReader &reader;
   const Json &json;
+  const Json::object_t *members;
+  size_t next = 0;
 };
 
 /// An instruction's kind stands first, as "op".
@@ -207,7 +220,9 @@ Instruction readInstruction(JsonReader &reader, const Json &json) {
 template <typename Read>
 auto readEntries(JsonReader &reader, const Json &json, const char *key, Read &&read) {
   std::vector<decltype(read(reader, json))> entries;
-  for (const Json &entry : reader.list(json, key, maxPlanItems)) {
+  const Json &list = reader.list(json, key, maxPlanItems);
+  entries.reserve(list.size());
+  for (const Json &entry : list) {
     reader.enter(key, entries.size());
     entries.push_back(read(reader, entry));
   }

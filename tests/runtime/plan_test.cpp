@@ -199,6 +199,24 @@ TEST(PlanJson, refusesWhatIsNotAPlan) {
   }
 }
 
+TEST(Json, textIsBuiltAsTheLibraryBuildsIt) {
+  for (
+      const std::string text :
+      {R"({"a":[1,-2,3.5,18446744073709551615,1e300,null,true,false,"x\u00e9\n"],"b":{"c":[],"d":{}},"e":[[{"f":[{}]}]]})",
+       R"([{"a":1},{"a":1,"b":2,"c":3},{},[],{"a":{"b":[{}, {"c":0}]}}])", "7", "\"text\"", "null"}) {
+    const auto built = parseJson(text, 1 << 20, "text");
+    ASSERT_TRUE(built) << text;
+    EXPECT_EQ(*built, Json::parse(text));
+    EXPECT_EQ(writeJson(*built), writeJson(Json::parse(text)));
+  }
+  EXPECT_EQ(*parseJson(planToJson(stepPlan()), 1 << 20, "plan"), Json::parse(planToJson(stepPlan())));
+  const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  EXPECT_TRUE(parseJson(nested(32), 1 << 20, "text"));
+  EXPECT_EQ(parseJson(nested(33), 1 << 20, "text").error().message(), "text nests deeper than 32 levels");
+  for (const char *text : {"[1,]", "{\"a\"}", "[1] 2", "[", "{\"a\":1", "'x'"})
+    EXPECT_EQ(parseJson(text, 1 << 20, "text").error().message(), "text is not valid JSON") << text;
+}
+
 TEST(PlanJson, oversizedTextIsRefusedUnread) {
   EXPECT_FALSE(planFromJson(std::string(static_cast<size_t>(maxPlanTextBytes) + 1, ' ')));
 }
