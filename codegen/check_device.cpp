@@ -50,11 +50,9 @@ public:
   }
 
   runtime::Error lowerKernels(ArrayRef<KernelSource> kernels, runtime::Plan &plan) const override {
-    // Labels carry each instruction's number through the lowering.
-    std::vector<std::optional<runtime::KernelCall>> calls;
-    for (runtime::Instruction &instruction : plan.instructions) {
+    std::vector<std::optional<runtime::KernelCall>> calls; // by origin's number
+    for (const runtime::Instruction &instruction : plan.instructions) {
       const auto *call = std::get_if<runtime::KernelCall>(&instruction.call);
-      instruction.label = std::to_string(calls.size()) + "|" + instruction.label;
       calls.push_back(call ? std::optional(*call) : std::nullopt);
     }
     if (runtime::Error error = CudaTarget::lowerKernels(kernels, plan))
@@ -62,8 +60,7 @@ public:
     groups.clear();
     size_t previous = calls.size();
     for (auto [i, instruction] : llvm::enumerate(plan.instructions)) {
-      const size_t bar = instruction.label.find('|'), number = std::stoul(instruction.label.substr(0, bar));
-      instruction.label.erase(0, bar + 1);
+      const size_t number = instruction.origin.number;
       if (number != previous)
         groups.push_back({i, i, calls[number], number});
       groups.back().last = i + 1;

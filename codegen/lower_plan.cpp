@@ -97,6 +97,8 @@ public:
     if (Error error = lowerOps())
       return error;
     finishLabels();
+    for (auto [i, made] : llvm::enumerate(plan.instructions))
+      made.origin.number = static_cast<uint32_t>(i);
     if (Error error = target.lowerKernels(kernels.sources(), plan))
       return error;
     if (Error error = validatePlan(plan))
@@ -211,7 +213,7 @@ private:
     // A carried value is in the result's memory from before the first turn on.
     const unsigned carried = op.carriedArguments(), sliced = op.slicedArguments();
     for (auto [start, result] : llvm::zip(operands, op->getResults()))
-      copy(wholeBuffer(start), wholeBuffer(result), label + ": start");
+      copy(op, wholeBuffer(start), wholeBuffer(result), label + ": start");
     runtime::LoopCall loop;
     loop.count = static_cast<int64_t>(cast<RepeatOp>(op.getOperation()).getCount());
     inside.states = results;
@@ -264,9 +266,14 @@ private:
 
   BufferId wholeBuffer(Value value) { return buffer(places.of(value), 0, byteSize(tensorType(value))); }
 
+  static runtime::Origin originOf(Operation *op) {
+    return {op->getName().stripDialect().str(), nameOf(op->getLoc()).str(), 0};
+  }
+
   runtime::Instruction instruction(Operation *op, std::string label) {
     runtime::Instruction made;
     made.label = std::move(label);
+    made.origin = originOf(op);
     collectSources(op->getLoc(), made.sources);
     return made;
   }
@@ -291,6 +298,7 @@ private:
       return error;
     for (runtime::Instruction &made : llvm::drop_begin(plan.instructions, first)) {
       collectSources(op->getLoc(), made.sources);
+      made.origin = originOf(op);
       if (made.label.empty())
         made.label = name.str();
       if (StringRef called = nameOf(op->getLoc()); !called.empty())
@@ -331,6 +339,7 @@ private:
     if (joinedGroup(op) && joinedGroup(op) == group) {
       runtime::Instruction &first = plan.instructions.back();
       first.label = runtime::joinedLabel(first.label, made.label);
+      first.origin.scope = runtime::joinedLabel(first.origin.scope, made.origin.scope);
       first.flops += made.flops;
       first.bytes += made.bytes;
       return join(std::get<runtime::KernelCall>(first.call), call, std::move(segment), label);
@@ -373,11 +382,12 @@ private:
         code.description = source.title();
   }
 
-  void copy(BufferId source, BufferId target, const Twine &label) {
+  void copy(Operation *op, BufferId source, BufferId target, const Twine &label) {
     if (plan.buffers[source].bytes == 0 || source == target)
       return;
     runtime::Instruction made;
     made.label = label.str();
+    made.origin = originOf(op);
     made.bytes = 2 * plan.buffers[source].bytes;
     made.call = runtime::CopyCall{source, target};
     plan.instructions.push_back(std::move(made));
@@ -394,13 +404,13 @@ private:
       BufferId target = buffer(places.returned(i), 0, byteSize(tensorType(root)));
       if (staging[i] >= 0) {
         BufferId saved = buffer(Place{PlaceSpace::arena, 0, staging[i]}, 0, byteSize(tensorType(root)));
-        copy(source, saved, "save old state");
+        copy(terminator, source, saved, "save old state");
         source = saved;
       }
       later.push_back({source, target});
     }
     for (auto [source, target] : later)
-      copy(source, target, "copy to result");
+      copy(terminator, source, target, "copy to result");
   }
 };
 

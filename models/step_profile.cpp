@@ -23,7 +23,7 @@ std::string StepProfile::finish(Function &step) {
   if (runtime::Error error = profiler.writeChromeTrace(file))
     problem = "warning: " + error.message() + "\n";
   const std::shared_ptr<runtime::Executable> executable = step.executable();
-  std::string table = runtime::profileReport(profiler, executable->plan(), runtime::limitsOf(*executable));
+  std::string table = runtime::profileReport(profiler, runtime::limitsOf(*executable));
   if (table.empty())
     return problem + "no profile: the first step is left out, and there was no other";
   table.pop_back(); // the log ends lines itself

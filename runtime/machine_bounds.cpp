@@ -9,10 +9,10 @@ const char *Bound::name() const {
   return names[static_cast<size_t>(by)];
 }
 
-Bound MachineLimits::boundOf(const Instruction &instruction) const {
-  const double peak = product(multiplied(instruction));
-  const double arithmetic = peak > 0 ? static_cast<double>(instruction.flops) / peak : 0;
-  const double memory = bytesPerSecond > 0 ? static_cast<double>(instruction.bytes) / bytesPerSecond : 0;
+Bound MachineLimits::boundOf(int64_t flops, int64_t bytes, DType type) const {
+  const double peak = product(type);
+  const double arithmetic = peak > 0 ? static_cast<double>(flops) / peak : 0;
+  const double memory = bytesPerSecond > 0 ? static_cast<double>(bytes) / bytesPerSecond : 0;
   if (arithmetic == 0 && memory == 0)
     return {};
   return {std::max(arithmetic, memory), arithmetic > memory ? Bound::By::arithmetic : Bound::By::memory};

@@ -25,7 +25,10 @@ struct MachineLimits {
   /// Whether bf16 products are worth their rounding: a tenth faster than f32's at least.
   bool gainsFromBf16() const { return bf16ProductFlops >= 1.1 * productFlops; }
   /// The longer of its arithmetic and its traffic.
-  Bound boundOf(const Instruction &instruction) const;
+  Bound boundOf(const Instruction &instruction) const {
+    return boundOf(instruction.flops, instruction.bytes, multiplied(instruction));
+  }
+  Bound boundOf(int64_t flops, int64_t bytes, DType type) const;
   bool operator==(const MachineLimits &) const = default;
 };
 

@@ -77,6 +77,20 @@ struct SourceLocation {
   }
 };
 
+/// Where an instruction comes from, as data: what is shown of it is its label.
+struct Origin {
+  std::string op;      ///< of the graph, without its dialect: "kernel", "flash_attention"; "return": the function's end
+  std::string scope;   ///< what the user's code calls it: "h.3.mlp.gelu"; empty where it has no name
+  uint32_t number = 0; ///< its place among the instructions as they were before the target made its own of them
+  bool operator==(const Origin &) const = default;
+
+  static void visitFields(auto &origin, auto &fields) {
+    fields.text("from", origin.op);
+    fields.text("scope", origin.scope);
+    fields.integer("number", origin.number, 0, maxPlanItems);
+  }
+};
+
 /// One emitted function: extern "C" void symbol(int64_t begin, int64_t end, void *const *args).
 using KernelFunction = void (*)(int64_t begin, int64_t end, void *const *args);
 

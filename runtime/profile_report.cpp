@@ -1,6 +1,7 @@
 #include "runtime/profile_report.h"
 #include "runtime/labels.h"
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -28,41 +29,7 @@ struct Row {
   }
 };
 
-enum Part : size_t { products, attention, kernels, copies, waiting, parts };
-constexpr const char *partNames[parts] = {"products", "attention", "kernels", "copies", "waiting"};
-
-Part partOf(const Profiler::Event &event) {
-  if (event.category == "matmul")
-    return products;
-  if (event.category == "copy")
-    return copies;
-  const size_t name = event.label.rfind(": "); // what it is stands behind where it is
-  const std::string_view what = std::string_view(event.label).substr(name == std::string::npos ? 0 : name + 2);
-  return what.starts_with("attention ") || what.starts_with("flash_attention") ? attention : kernels;
-}
-
-/// What the plan's instructions need at least, by label and cost.
-class Bounds {
-public:
-  Bounds(const Plan &plan, const MachineLimits &limits) : limits(limits) {
-    for (const Instruction &instruction : plan.instructions)
-      byLabel[instruction.label] = &instruction;
-  }
-  Bound of(const Profiler::Event &event) const {
-    Instruction instruction;
-    instruction.flops = event.flops;
-    instruction.bytes = event.bytes;
-    if (auto found = byLabel.find(event.label); found != byLabel.end()) {
-      instruction.call = found->second->call;
-      instruction.arithmetic = found->second->arithmetic;
-    }
-    return limits.boundOf(instruction);
-  }
-
-private:
-  const MachineLimits &limits;
-  std::map<std::string, const Instruction *> byLabel;
-};
+constexpr std::array partNames{"products", "attention", "kernels", "copies", "waiting"}; // StepParts, and the rest
 
 std::string textOf(const Row &row, double steps, double stepSeconds) {
   char line[160];
@@ -97,11 +64,10 @@ std::vector<int> tenthsOfPercent(const std::vector<double> &parts) {
   return tenths;
 }
 
-std::string profileReport(const Profiler &profiler, const Plan &plan, const MachineLimits &limits, size_t rows) {
+std::string profileReport(const Profiler &profiler, const MachineLimits &limits, size_t rows) {
   // 1. Rows by label, and where the time went.
-  const Bounds bounds(plan, limits);
   std::map<std::string, Row> byLabel;
-  std::vector<double> where(parts, 0);
+  std::vector<double> where(partNames.size(), 0);
   double steps = 0, stepSeconds = 0;
   for (const Profiler::Event &event : profiler.all()) {
     const double seconds = static_cast<double>(event.durationNs) * 1e-9;
@@ -110,17 +76,17 @@ std::string profileReport(const Profiler &profiler, const Plan &plan, const Mach
       stepSeconds += seconds;
       continue;
     }
-    const Bound bound = bounds.of(event);
+    const Bound bound = limits.boundOf(event.flops, event.bytes, event.arithmetic);
     Row one{event.label, 1, seconds, static_cast<double>(event.flops), static_cast<double>(event.bytes), 0, 0};
     (bound.by == Bound::By::arithmetic ? one.arithmetic : one.memory) = bound.seconds;
     Row &row = byLabel[labelPattern(event.label)];
     row.label = row.calls ? joinedLabel(row.label, event.label) : event.label;
     row.add(one);
-    where[partOf(event)] += seconds;
+    where[static_cast<size_t>(event.part)] += seconds;
   }
   if (steps == 0 || stepSeconds == 0)
     return {};
-  where[waiting] = std::max(0.0, stepSeconds - std::accumulate(where.begin(), where.end(), 0.0));
+  where.back() = std::max(0.0, stepSeconds - std::accumulate(where.begin(), where.end(), 0.0));
 
   // 2. The longest, and the others as one.
   std::vector<Row> sorted;
@@ -151,7 +117,7 @@ std::string profileReport(const Profiler &profiler, const Plan &plan, const Mach
   std::snprintf(number, sizeof number, "a step takes %.3f ms:", stepSeconds / steps * 1e3);
   text += number;
   const std::vector<int> tenths = tenthsOfPercent(where);
-  for (size_t i = 0; i < parts; ++i) {
+  for (size_t i = 0; i < partNames.size(); ++i) {
     std::snprintf(number, sizeof number, "%s %s %d.%d %%", i ? "," : "", partNames[i], tenths[i] / 10, tenths[i] % 10);
     text += number;
   }

@@ -1,6 +1,7 @@
 // Times of instructions, as a Chrome trace; as a table: profile_report.h.
 #pragma once
 #include "runtime/error.h"
+#include "runtime/instructions/kind.h"
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ public:
     int64_t flops = 0;
     int64_t bytes = 0;  ///< least memory traffic
     std::string source; ///< "file:line" of the user's code, or empty
+    StepPart part = StepPart::kernels;
+    DType arithmetic = DType::f32; ///< what it multiplies
   };
 
   static int64_t now(); ///< steady clock, ns

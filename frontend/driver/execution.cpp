@@ -222,7 +222,7 @@ std::map<std::string, Array> readInputs(const Options &options, const std::vecto
 /// Times against the limits of what it ran on.
 static std::string table(const runtime::Profiler &profiler, const runtime::Executable &executable) {
   constexpr size_t rows = 12;
-  return runtime::profileReport(profiler, executable.plan(), runtime::limitsOf(executable), rows);
+  return runtime::profileReport(profiler, runtime::limitsOf(executable), rows);
 }
 
 void execute(runtime::Executable &executable, const Options &options, const RunValues &values) {

@@ -22,9 +22,8 @@ Error instructionError(size_t index, const Instruction &instruction, const std::
 }
 
 void recordInstruction(Profiler &profiler, const Instruction &instruction, int64_t start, int64_t duration) {
-  const KindWords &words = wordsOf(instruction);
-  profiler.record({instruction.label, std::string(words.category), start, duration, 0, instruction.flops,
-                   instruction.bytes, firstSource(instruction)});
+  profiler.record({instruction.label, std::string(wordsOf(instruction).category), start, duration, 0, instruction.flops,
+                   instruction.bytes, firstSource(instruction), partOf(instruction), multiplied(instruction)});
 }
 
 } // namespace tcc::runtime

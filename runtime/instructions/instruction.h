@@ -22,12 +22,14 @@ struct Instruction {
   int64_t flops = 0;             ///< arithmetic
   int64_t bytes = 0;             ///< least traffic: each operand read once, each result written once
   DType arithmetic = DType::f32; ///< what a kernel multiplies; a product's description says it itself
+  Origin origin;
   bool operator==(const Instruction &) const = default;
 
   /// Of the call and of what all instructions have.
   static void visitFields(auto &instruction, auto &fields) {
     std::visit([&](auto &call) { std::remove_cvref_t<decltype(call)>::visitFields(call, fields); }, instruction.call);
     fields.text("label", instruction.label);
+    Origin::visitFields(instruction.origin, fields);
     fields.integer("flops", instruction.flops, 0);
     fields.dtype("arithmetic", instruction.arithmetic);
     fields.integer("bytes", instruction.bytes, 0);
@@ -104,6 +106,13 @@ inline bool isControl(const Instruction &instruction) {
 
 inline const KindWords &wordsOf(const Instruction &instruction) {
   return std::visit([](const auto &call) -> const KindWords & { return call.words; }, instruction.call);
+}
+
+/// Which part of a step's time it is: its kind's, but for what runs as kernels and comes from attention.
+inline StepPart partOf(const Instruction &instruction) {
+  const StepPart part = wordsOf(instruction).part;
+  const bool isAttention = instruction.origin.op.starts_with("flash_attention");
+  return part == StepPart::kernels && isAttention ? StepPart::attention : part;
 }
 
 /// The type of the numbers that it multiplies.

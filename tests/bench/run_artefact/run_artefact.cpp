@@ -338,7 +338,7 @@ int main(int count, char **arguments) {
     const MachineLimits limits = measureLimits(device, productType(plan));
     std::printf("a copy moves %.1f GB/s, products make %.2f TFLOP/s\n", limits.bytesPerSecond / 1e9,
                 limits.product(productType(plan)) / 1e12);
-    std::printf("%s", profileReport(profiler, executable->plan(), limits, 40).c_str());
+    std::printf("%s", profileReport(profiler, limits, 40).c_str());
     orFail(profiler.writeChromeTrace(options.profile));
   }
 }
