@@ -5,13 +5,15 @@
 //   3. all other values and scratch, an op's planned bodies too, get offsets in one arena: largest first, at the lowest
 //   offset that is
 //      free over their live range.
-// The function stays tensor SSA; places are attributes. It never moves an op.
+// What an op in flight reads or writes is live until the op that waits for it; what one stream has used another uses
+// only after such a wait (stream_order.h). The function stays tensor SSA; places are attributes. It never moves an op.
 #include "passes/bodies.h"
 #include "passes/joined_kernels.h"
 #include "passes/memory_places.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
 #include "passes/stages.h"
+#include "passes/stream_order.h"
 
 using namespace mlir;
 
@@ -21,7 +23,7 @@ namespace {
 /// One range of arena bytes over one range of time; several values when they share it.
 struct Allocation {
   int64_t bytes = 0;
-  unsigned first = 0, last = 0; // positions of ops, both included
+  LiveRange live;
   int64_t offset = -1;
 };
 
@@ -31,6 +33,10 @@ public:
       : function(function), block(function.getBody().front()), options(options), signature(function) {}
 
   LogicalResult run() {
+    FailureOr<StreamOrder> known = StreamOrder::of(block);
+    if (failed(known))
+      return failure();
+    order = std::move(*known);
     findUses();
     if (failed(checkUpdates()))
       return failure();
@@ -48,11 +54,11 @@ private:
   Block &block;
   const PipelineOptions &options;
   SignaturePlaces signature;
-  llvm::DenseMap<Operation *, unsigned> position; // one for all that run as one
-  llvm::DenseMap<unsigned, SmallVector<Operation *, 4>> joinedAt;
-  llvm::DenseMap<Value, unsigned> lastUse;                    // of roots
-  llvm::DenseMap<Value, SmallVector<Operation *, 4>> readers; // of roots
-  llvm::DenseMap<Value, Place> fixed;                         // outside the arena
+  StreamOrder order;
+  llvm::DenseMap<unsigned, SmallVector<Operation *, 4>> joinedAt; // by position
+  llvm::DenseMap<Value, LiveRange> uses;                          // of roots that ops make
+  llvm::DenseMap<Value, SmallVector<Operation *, 4>> readers;     // of roots
+  llvm::DenseMap<Value, Place> fixed;                             // outside the arena
   llvm::DenseMap<Value, unsigned> allocationOf;
   std::vector<Allocation> allocations;
   llvm::DenseMap<Operation *, unsigned> scratchOf;
@@ -61,23 +67,19 @@ private:
   SmallVector<int64_t> staging;                             // allocation of each return operand, or -1
 
   void use(Value root, Operation *op) {
-    lastUse[root] = std::max(lastUse.lookup(root), position[op]);
+    if (auto made = uses.find(root); made != uses.end())
+      made->second.include(order.range(op));
     readers[root].push_back(op);
   }
 
   int64_t aligned(int64_t bytes) const { return llvm::alignTo(bytes, options.target.alignment); }
 
   void findUses() {
-    unsigned next = 0;
     for (Operation &op : block) {
-      bool joined = next > 0 && joinedGroup(&op) && joinedGroup(&op) == joinedGroup(op.getPrevNode());
-      position[&op] = joined ? next - 1 : next++;
       if (joinedGroup(&op))
-        joinedAt[position[&op]].push_back(&op);
-    }
-    for (Operation &op : block) {
+        joinedAt[order.position(&op)].push_back(&op);
       for (Value result : op.getResults())
-        lastUse[result] = std::max(lastUse.lookup(result), position[&op]);
+        uses[result] = order.range(&op);
       operands[&op] = memoryOperands(&op, options.target.views);
       for (Value operand : operands[&op])
         use(operand, &op);
@@ -123,7 +125,7 @@ private:
       if (reader == producer) {
         if (!mayTakeOver(cast<OpResult>(value), state))
           return false;
-      } else if (position[reader] >= position[producer]) { // the same: they run at the same time
+      } else if (!order.isDone(reader, producer)) {
         return false;
       }
     }
@@ -152,19 +154,19 @@ private:
         continue;
       int64_t bytes = byteSize(tensorType(result));
       if (std::optional<unsigned> shared = dyingOperand(result, takenOver)) {
-        allocations[*shared].last = std::max(allocations[*shared].last, lastUse[result]);
+        allocations[*shared].live.include(uses[result]);
         allocationOf[result] = *shared;
         takenOver.insert(*shared);
         continue;
       }
       allocationOf[result] = allocations.size();
-      allocations.push_back({bytes, position[op], lastUse[result]});
+      allocations.push_back({bytes, uses[result]});
     }
   }
 
   /// Whether a kernel that runs at the same time as `op` reads from the allocation.
   bool isReadBeside(Operation *op, unsigned allocation) const {
-    auto beside = joinedAt.find(position.lookup(op));
+    auto beside = joinedAt.find(order.position(op));
     return beside != joinedAt.end() && llvm::any_of(beside->second, [&](Operation *other) {
              return other != op && llvm::any_of(operands.lookup(other), [&](Value value) {
                       auto known = allocationOf.find(value);
@@ -178,7 +180,7 @@ private:
     for (Value input : operands[op]) {
       auto known = allocationOf.find(input);
       if (known == allocationOf.end() || takenOver.contains(known->second) ||
-          allocations[known->second].last != position[op] ||
+          allocations[known->second].live.last != order.position(op) ||
           byteSize(tensorType(input)) != byteSize(tensorType(result)) || byteSize(tensorType(result)) == 0)
         continue;
       if (isReadBeside(op, known->second))
@@ -203,7 +205,7 @@ private:
     for (Operation &op : block)
       if (int64_t bytes = scratchBytes(&op)) {
         scratchOf[&op] = allocations.size();
-        allocations.push_back({bytes, position[&op], position[&op]});
+        allocations.push_back({bytes, order.range(&op)});
       }
     // A state that takes the old value of another is staged, since the other may be overwritten first.
     Operation *terminator = block.getTerminator();
@@ -213,7 +215,7 @@ private:
       bool copies = fromState && signature.of(root) != signature.returned(i);
       staging.push_back(copies ? static_cast<int64_t>(allocations.size()) : -1);
       if (copies)
-        allocations.push_back({byteSize(tensorType(root)), position[terminator], position[terminator]});
+        allocations.push_back({byteSize(tensorType(root)), order.range(terminator)});
     }
   }
 
@@ -230,7 +232,7 @@ private:
       int64_t offset = 0;
       for (unsigned other : placed) {
         const Allocation &taken = allocations[other];
-        if (taken.last < own.first || own.last < taken.first)
+        if (!taken.live.meets(own.live))
           continue;
         if (offset + own.bytes <= taken.offset)
           break;

@@ -1,0 +1,3 @@
+#include "ir/streams.h"
+
+#include "ir/Streams.cpp.inc"
