@@ -249,13 +249,19 @@ private:
     const std::vector<Written> typed = target.writtenBy(plan, part);
     for (const Written &each : typed)
       add(each.buffer, look(addressOf(plan.buffers[each.buffer]), plan.buffers[each.buffer].bytes, each.dtype));
-    if (const auto *copy = std::get_if<runtime::CopyCall>(&plan.instructions[part].call)) {
-      Contents moved;
-      for (const KeptValue &value : valuesIn(copy->source))
+    if (!typed.empty())
+      return;
+    // Bytes without a type are moved: what is not finite among what was read goes on.
+    Contents moved;
+    runtime::forEachUse(plan, plan.instructions[part], [&](BufferId id, const runtime::BufferUse &use) {
+      for (const KeptValue &value : use.read ? valuesIn(id) : std::vector<KeptValue>())
         if (value.contents.kind > moved.kind)
           moved = value.contents;
-      add(copy->target, moved);
-    }
+    });
+    runtime::forEachUse(plan, plan.instructions[part], [&](BufferId id, const runtime::BufferUse &use) {
+      if (use.written)
+        add(id, moved);
+    });
   }
 
   /// Back from values that are not finite to the instruction that made the first of them, in words.
