@@ -115,7 +115,7 @@ std::vector<Tensor> BodyTrace::append(BodyOp op, std::span<const Tensor> operand
   op.firstResult = static_cast<uint32_t>(body.values.size());
   op.results = static_cast<uint32_t>(results.size());
   op.loc = loc;
-  op.scope = Scope::current();
+  op.scope = Scope::at(loc);
   std::vector<Tensor> made;
   for (const ValueType &type : results) {
     made.push_back(Tracer::handle(id, static_cast<uint32_t>(body.values.size())));

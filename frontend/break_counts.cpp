@@ -19,13 +19,13 @@ size_t Function::Impl::siteOf(const HostRead &read) {
   for (size_t i = 0; i < breaks.sites.size(); ++i) {
     BreakSite &site = breaks.sites[i];
     if (site.line == read.loc.line() && site.column == read.loc.column() && site.why == why &&
-        site.file == read.loc.file_name())
+        site.file == read.loc.file())
       return ++site.times, i;
   }
-  breaks.sites.push_back({.file = read.loc.file_name(),
+  breaks.sites.push_back({.file = std::string(read.loc.file()),
                           .line = read.loc.line(),
                           .column = read.loc.column(),
-                          .source = sourceLine(read.loc.file_name(), read.loc.line()),
+                          .source = sourceLine(std::string(read.loc.file()), read.loc.line()),
                           .why = why,
                           .instead = std::string(insteadOf(read.kind)),
                           .times = 1});
@@ -67,7 +67,7 @@ void Function::Impl::noteRecompile(const std::string &why) {
   if (options.recompilesAreErrors) {
     const std::string text = "'" + name + "' " + why + " [-Werror=recompile]";
     const std::optional<Departure> &left = tracer().departure();
-    if (now.isNewProgram && left && left->place.line() > 0)
+    if (now.isNewProgram && left && left->place.isKnown())
       throw Error(text, left->place);
     throw Error(text);
   }

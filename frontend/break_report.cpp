@@ -1,4 +1,5 @@
 #include "frontend/break_report.h"
+#include "frontend/loc.h"
 #include "llvm/Support/JSON.h"
 #include <cmath>
 #include <cstdio>
@@ -41,9 +42,7 @@ llvm::json::Value toJson(const BreakSite &site) {
 }
 
 std::string siteText(const BreakSite &site) {
-  std::string text = site.file.empty()
-                         ? "(place unknown)"
-                         : site.file + ":" + std::to_string(site.line) + ":" + std::to_string(site.column);
+  std::string text = site.file.empty() ? "(place unknown)" : placeText(site.file, site.line, site.column);
   text += ": graph break: " + site.why + "\n";
   if (!site.source.empty())
     text += "    " + site.source + "\n";

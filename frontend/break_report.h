@@ -3,7 +3,6 @@
 #include "frontend/shape.h"
 #include <cstdint>
 #include <limits>
-#include <source_location>
 #include <string>
 #include <vector>
 

@@ -9,7 +9,7 @@ std::string placed(std::string_view what, Loc place) {
   std::string text(what);
   if (!what.starts_with("a "))
     text = "`" + text + "`";
-  return place.line() == 0 ? text : text + " at " + shortPlace(place);
+  return !place.isKnown() ? text : text + " at " + shortPlace(place);
 }
 
 std::string digitsOf(double value) {
@@ -62,7 +62,7 @@ std::string breakRefusal(ReadKind kind, std::string_view function) {
 }
 
 std::string shortPlace(Loc place) {
-  const std::string_view file = place.file_name();
+  const std::string_view file = place.file();
   const size_t slash = file.find_last_of('/');
   return std::string(file.substr(slash == std::string_view::npos ? 0 : slash + 1)) + ":" + std::to_string(place.line());
 }

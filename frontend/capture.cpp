@@ -27,9 +27,9 @@ RankedTensorType toType(const ValueType &type, MLIRContext *context) {
 }
 
 Location toLocation(const Loc &loc, MLIRContext *context) {
-  if (!loc.line())
+  if (!loc.isKnown())
     return UnknownLoc::get(context);
-  return FileLineColLoc::get(context, loc.file_name(), loc.line(), loc.column());
+  return FileLineColLoc::get(context, loc.file(), loc.line(), loc.column());
 }
 
 /// "h.3.mlp.gelu", at the place in the user's code.

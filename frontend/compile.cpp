@@ -94,7 +94,7 @@ std::vector<runtime::Guard> Function::Impl::guardsOf(const Record &record, uint6
     guards.push_back({.kind = GuardKind::constant,
                       .what = {},
                       .value = literal.value,
-                      .file = literal.loc.file_name(),
+                      .file = literal.loc.file(),
                       .line = literal.loc.line()});
   return guards;
 }

@@ -1,6 +1,7 @@
 // Caret diagnostics.
 #include "frontend/diagnostics.h"
 #include "frontend/capture.h"
+#include "frontend/loc.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OperationSupport.h"
 #include "llvm/ADT/STLExtras.h"
@@ -73,10 +74,7 @@ void DiagnosticPrinter::print(Severity severity, const TextPlace &place, StringR
   if (place.file.empty()) {
     os << "tcc: ";
   } else {
-    os << place.file << ':';
-    if (place.line)
-      os << place.line << ':' << place.column << ':';
-    os << ' ';
+    os << (place.line ? placeText(place.file, place.line, place.column) : place.file) << ": ";
   }
   plain();
   style(colors[index], true);

@@ -1,15 +1,16 @@
 // The one exception: of the frontend, the command line and the models. What lies below gives runtime::Error and
 // Expected.
 #pragma once
+#include "frontend/loc.h"
 #include <cstdint>
-#include <source_location>
 #include <stdexcept>
 #include <string>
 
 namespace tcc {
 
-/// What every public function of the frontend throws. what() is "file:line:column: message" where the place is known;
-/// the message says what was seen and then the rule: lower case, no full stop. An empty one: diagnostics have said it.
+/// What every public function of the frontend throws. what() is "file:line:column: message" as far as the place is
+/// known; the message says what was seen and then the rule: lower case, no full stop. An empty one: diagnostics have
+/// said it.
 class Error : public std::runtime_error {
 public:
   /// Whose mistake: the command line's, that of a graph, a file, a program or a machine, or the compiler's own.
@@ -18,11 +19,12 @@ public:
   explicit Error(const std::string &message, Kind kind = Kind::diagnosed)
       : std::runtime_error(message), text(message), whose(kind) {}
   Error(const std::string &message, std::string file, uint32_t line, uint32_t column)
-      : std::runtime_error(file + ":" + std::to_string(line) + ":" + std::to_string(column) + ": " + message),
-        text(message), fileName(std::move(file)), lineNumber(line), columnNumber(column) {}
+      : std::runtime_error(placeText(file, line, column) + ": " + message), text(message), fileName(std::move(file)),
+        lineNumber(line), columnNumber(column) {}
   /// At `place`, where it is known.
-  Error(const std::string &message, const std::source_location &place)
-      : Error(place.line() ? Error(message, place.file_name(), place.line(), place.column()) : Error(message)) {}
+  Error(const std::string &message, const Loc &place)
+      : Error(place.isKnown() ? Error(message, std::string(place.file()), place.line(), place.column())
+                              : Error(message)) {}
 
   const std::string &message() const { return text; }  ///< without the place
   const std::string &file() const { return fileName; } ///< empty when unknown

@@ -1,6 +1,7 @@
 // Names for parts of a model: what is traced inside a Scope is called by it in dumps, profiles, remarks and generated
 // code.
 #pragma once
+#include "frontend/loc.h"
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,8 @@ public:
 
   /// The whole name, which lives as long as the process; null outside of any scope.
   static const std::string *current();
+  /// That of what is recorded at a place, which may say it itself.
+  static const std::string *at(const Loc &loc) { return loc.scope() ? loc.scope() : current(); }
 
 private:
   const std::string *outer;

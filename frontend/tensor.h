@@ -3,16 +3,14 @@
 // with the caller's file and line and the violated constraint's label.
 #pragma once
 #include "frontend/array.h"
+#include "frontend/loc.h"
 #include "frontend/shape.h"
 #include <optional>
-#include <source_location>
 #include <span>
 #include <string_view>
 #include <vector>
 
 namespace tcc {
-
-using Loc = std::source_location;
 
 namespace detail {
 [[noreturn]] void refuseEmpty(Loc loc);

@@ -133,7 +133,7 @@ uint32_t Tracer::firstResult(OpKind kind, std::span<const Tensor> operands, std:
     append(kind, operands, words, loc, bodies.get());
   rec.ops[position].loc = loc;
   rec.ops[position].bodies = bodies;
-  rec.ops[position].scope = Scope::current();
+  rec.ops[position].scope = Scope::at(loc);
   const uint32_t first = nextValue;
   nextValue += rec.ops[position++].results;
   return first;

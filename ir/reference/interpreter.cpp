@@ -180,8 +180,12 @@ private:
   LogicalResult refuse(Operation &op, const Twine &message) {
     std::string text;
     llvm::raw_string_ostream stream(text);
-    if (FileLineColLoc place = sourceOf(op.getLoc()))
-      stream << place.getFilename().getValue() << ':' << place.getLine() << ':' << place.getColumn() << ": ";
+    if (FileLineColLoc place = sourceOf(op.getLoc())) {
+      stream << place.getFilename().getValue() << ':' << place.getLine();
+      if (place.getColumn())
+        stream << ':' << place.getColumn();
+      stream << ": ";
+    }
     stream << "'" << op.getName() << "' " << message;
     error = text;
     return failure();
