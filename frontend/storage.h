@@ -16,8 +16,6 @@ struct StateStorage {
   Shape shape;
   DType dtype;
   runtime::MirroredTensor memory;
-  // Where the running recording has put it (trace.h): saves a look-up at every use.
-  uint32_t trace = 0, value = 0, argument = 0;
 };
 
 } // namespace tcc::detail

@@ -152,10 +152,19 @@ void Tracer::diverge(std::string_view what, Loc place) {
   rec.literals.resize(literal);
   rec.reads.resize(reading);
   rec.arguments.resize(argument);
-  names.clear();
-  for (const Record::Argument &kept : rec.arguments)
-    names.insert(kept.name);
   rec.values.resize(nextValue);
+  indexArguments();
+}
+
+void Tracer::indexArguments() {
+  names.clear();
+  states.clear();
+  for (size_t i = 0; i < rec.arguments.size(); ++i) {
+    const Record::Argument &kept = rec.arguments[i];
+    names.insert(kept.name);
+    if (kept.state)
+      states.add(kept.state.storage.get(), static_cast<uint32_t>(i));
+  }
 }
 
 void Tracer::append(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words, Loc loc,
@@ -221,28 +230,34 @@ Tensor Tracer::splat(double value, const ValueType &type, Loc loc) {
 }
 
 Tensor Tracer::use(const State &state, Loc loc) {
+  return Tensor(id, rec.arguments[argumentOf(state, loc)].value);
+}
+
+/// The state's place among the arguments of the running recording, which has it from now on.
+uint32_t Tracer::argumentOf(const State &state, Loc loc) {
   if (!state)
     throw Error("an empty state is used; give it a name and a shape first", loc);
   if (!inside.empty())
     throw Error("the body of " + inside + " uses state '" + state.name() +
                     "'; it is a function of its operands alone, add one",
                 loc);
-  detail::StateStorage &storage = *state.storage;
-  if (storage.trace == id)
-    return Tensor(id, storage.value);
-  if (replaying && (argument == rec.arguments.size() || !(rec.arguments[argument].state == state) ||
-                    rec.arguments[argument].value != nextValue))
+  const auto isNext = [&] { return argument < rec.arguments.size() && rec.arguments[argument].state == state; };
+  if (!(replaying && isNext()))
+    if (const uint32_t *known = states.find(state.storage.get()); known && *known < argument)
+      return *known;
+  if (replaying && !(isNext() && rec.arguments[argument].value == nextValue))
     diverge("a state", loc);
   if (!replaying) {
-    if (!names.insert(storage.name).second)
+    const detail::StateStorage &storage = *state.storage;
+    if (names.contains(storage.name))
       throw Error("two arguments or states are named '" + storage.name + "'; names are unique within a function", loc);
     rec.arguments.push_back({storage.name, {storage.dtype, storage.shape}, state, nextValue, loc});
     rec.values.push_back({storage.dtype, storage.shape});
+    names.insert(storage.name);
+    states.add(&storage, static_cast<uint32_t>(argument));
   }
-  storage.trace = id;
-  storage.argument = static_cast<uint32_t>(argument++);
-  storage.value = nextValue++;
-  return Tensor(id, storage.value);
+  ++nextValue;
+  return static_cast<uint32_t>(argument++);
 }
 
 void Tracer::assign(const State &state, const Tensor &value, Loc loc) {
@@ -252,7 +267,7 @@ void Tracer::assign(const State &state, const Tensor &value, Loc loc) {
     throw Error("a state is assigned in a body of `" + std::string(body->name()) +
                     "`, which is not run while it is recorded; return the value, and assign it outside",
                 loc);
-  use(state, loc);
+  const uint32_t place = argumentOf(state, loc);
   const detail::StateStorage &storage = *state.storage;
   const ValueType &type = typeOf(value, loc);
   if (type.dtype != storage.dtype || !(type.shape == storage.shape))
@@ -260,9 +275,9 @@ void Tracer::assign(const State &state, const Tensor &value, Loc loc) {
                     " and its next value " + type.text() + "; both need the same dtype and shape",
                 loc);
   for (const Record::Update &update : updates)
-    if (update.argument == storage.argument)
+    if (update.argument == place)
       throw Error("state '" + storage.name + "' is assigned twice in one step", loc);
-  updates.push_back({storage.argument, value.value, loc});
+  updates.push_back({place, value.value, loc});
 }
 
 Array Tracer::read(const Tensor &tensor, ReadKind kind, std::string_view name, Loc loc) {
@@ -355,10 +370,10 @@ Recorded Tracer::record(const std::function<std::vector<Tensor>(std::span<const 
     diverge({}, {});
     for (size_t i = 0; i < inputs.size(); ++i) {
       rec.arguments.push_back({inputNames[i], inputs[i], {}, static_cast<uint32_t>(i), {}});
-      names.insert(inputNames[i]);
       rec.values.push_back(inputs[i]);
     }
     rec.inputs = inputs.size();
+    indexArguments();
   }
   argument = nextValue = static_cast<uint32_t>(inputs.size());
 

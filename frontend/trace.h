@@ -1,6 +1,7 @@
 // The record of one traced call, without MLIR: which op on which values with which attributes. A second recording of
 // the same function replays against the first: equal ops cost a comparison, and types are taken from the record.
 #pragma once
+#include "frontend/state_places.h"
 #include "frontend/tensor.h"
 #include "runtime/cache.h"
 #include <functional>
@@ -200,10 +201,15 @@ private:
   void append(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words, Loc loc,
               const BodiesRecord *bodies);
   void diverge(std::string_view what, Loc place);
+  void indexArguments();
+  uint32_t argumentOf(const State &state, Loc loc);
 
   Record rec;
-  std::unordered_set<std::string> names; // of rec's arguments, where it is not replayed
-  std::vector<Record::Update> updates;   // of the running recording
+  // Of rec's arguments: their names, and where its states stand among them. States are shared by functions that are
+  // traced in several threads, so they know of no recording.
+  std::unordered_set<std::string> names;
+  StatePlaces states;
+  std::vector<Record::Update> updates; // of the running recording
   std::optional<Departure> left;
   std::vector<uint32_t> handles; // of each value of the running recording
   HostAnswer answer;

@@ -40,7 +40,8 @@ Expected<const void *> MirroredTensor::read() {
 Expected<void *> MirroredTensor::write() {
   if (Error error = fetch())
     return error;
-  deviceIsValid = false;
+  if (deviceIsValid) // else nothing changes, so that steps of several threads may read one state on the host
+    deviceIsValid = false;
   return host.data();
 }
 
