@@ -1,6 +1,7 @@
 // Arrays and states over memory that may be mirrored on a device.
 #include "frontend/array.h"
 #include "frontend/storage.h"
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -26,6 +27,78 @@ runtime::MirroredTensor allocate(const Shape &shape, DType dtype, bool zero) {
     throw Error(memory.error().message());
   return runtime::MirroredTensor(std::move(*memory));
 }
+
+/// Memory that wrap() is given.
+class Foreign {
+public:
+  /// Throws Error, which names `what`, for what is no tensor.
+  Foreign(const std::string &what, void *data, const Shape &shape, DType dtype, std::span<const int64_t> strides)
+      : data(data), shape(shape), width(runtime::byteSize(dtype)), bytes(checkedBytes(shape, dtype)) {
+    if (bytes > 0 && !data)
+      throw Error(what + " of shape " + shape.text() + " is wrapped at a null pointer; " + std::to_string(bytes) +
+                  " bytes are expected there");
+    if (!strides.empty() && strides.size() != shape.size())
+      throw Error(what + " of shape " + shape.text() + " is wrapped with " + std::to_string(strides.size()) +
+                  " strides; one for each dim, or none, is expected");
+    int64_t dense = 1;
+    for (size_t i = shape.size(); i-- > 0; dense *= shape[i]) {
+      steps[i] = (strides.empty() ? dense : strides[i]) * width;
+      isDense = isDense && (shape[i] == 1 || steps[i] == dense * width);
+    }
+    isDense = isDense || bytes == 0;
+  }
+
+  bool isAligned() const { return reinterpret_cast<uintptr_t>(data) % uintptr_t{runtime::arenaAlignment} == 0; }
+  /// Why a step cannot use it as it is; "" where it can.
+  std::string obstacle() const {
+    if (!isDense)
+      return "is not dense and row-major";
+    return isAligned() || bytes == 0 ? ""
+                                     : "starts at no multiple of " + std::to_string(runtime::arenaAlignment) + " bytes";
+  }
+  runtime::MirroredTensor borrowed(std::shared_ptr<void> owner) const {
+    return runtime::MirroredTensor(runtime::TensorStorage::borrow(bytes ? data : nullptr, bytes, std::move(owner)));
+  }
+  void copyTo(void *to) const {
+    auto *next = static_cast<char *>(to);
+    copyDim(0, static_cast<const char *>(data), next);
+  }
+
+private:
+  /// The elements of dims from `dim` on, one after another.
+  void copyDim(size_t dim, const char *from, char *&to) const {
+    if (dim + 1 < shape.size()) {
+      for (int64_t i = 0; i < shape[dim]; ++i)
+        copyDim(dim + 1, from + i * steps[dim], to);
+      return;
+    }
+    const bool isScalar = shape.empty();
+    const int64_t count = isScalar ? 1 : shape[dim], step = isScalar ? width : steps[dim];
+    if (step == width)
+      std::memcpy(to, from, static_cast<size_t>(count * width));
+    else if (width == 8)
+      copyRow<8>(from, step, count, to);
+    else if (width == 4)
+      copyRow<4>(from, step, count, to);
+    else if (width == 2)
+      copyRow<2>(from, step, count, to);
+    else
+      copyRow<1>(from, step, count, to);
+    to += count * width;
+  }
+  /// Elements that are `step` bytes apart.
+  template <size_t width>
+  static void copyRow(const char *from, int64_t step, int64_t count, char *to) {
+    for (int64_t i = 0; i < count; ++i)
+      std::memcpy(to + i * int64_t{width}, from + i * step, width);
+  }
+
+  void *data;
+  Shape shape;
+  int64_t width, bytes;
+  std::array<int64_t, Shape::maxRank> steps{}; // bytes from one element of a dim to the next
+  bool isDense = true;
+};
 
 template <typename T>
 Array copyOf(std::span<const T> values, const Shape &shape, DType dtype) {
@@ -54,6 +127,18 @@ Array::Array(Shape shape, DType dtype)
 Array Array::uninitialized(Shape shape, DType dtype) {
   Array array;
   array.storage = std::make_shared<detail::ArrayStorage>(shape, dtype, allocate(shape, dtype, false));
+  return array;
+}
+
+Array Array::wrap(void *data, Shape shape, DType dtype, std::shared_ptr<void> owner, std::span<const int64_t> strides) {
+  const Foreign memory("an array", data, shape, dtype, strides);
+  if (memory.obstacle().empty()) {
+    Array array = detail::arrayOf(shape, dtype, memory.borrowed(std::move(owner)));
+    array.storage->sharesMemory = true;
+    return array;
+  }
+  Array array = uninitialized(shape, dtype);
+  memory.copyTo(array.raw());
   return array;
 }
 
@@ -111,6 +196,9 @@ int64_t Array::bytes() const {
 }
 void *Array::raw() const {
   return orThrow(held(storage).memory.write());
+}
+bool Array::sharesMemory() const {
+  return held(storage).sharesMemory;
 }
 const void *Array::rawForReading() const {
   return orThrow(held(storage).memory.read());
@@ -177,10 +265,29 @@ bool Array::setItem(int64_t index, double value) {
   throw Error("setItem() of " + std::string(runtime::name(dtype())) + "; cast it in the function");
 }
 
-State::State(std::string name, Shape shape, DType dtype)
-    : storage(std::make_shared<detail::StateStorage>(std::move(name), shape, dtype, allocate(shape, dtype, true))) {
-  if (storage->name.empty())
+/// Its name, or an Error for none.
+static std::string namedState(std::string name) {
+  if (name.empty())
     throw Error("a state without a name; states are told apart by their names");
+  return name;
+}
+
+State::State(std::string name, Shape shape, DType dtype)
+    : storage(std::make_shared<detail::StateStorage>(namedState(std::move(name)), shape, dtype,
+                                                     allocate(shape, dtype, true))) {}
+
+State State::wrap(std::string name, void *data, Shape shape, DType dtype, std::shared_ptr<void> owner,
+                  std::span<const int64_t> strides) {
+  const std::string what = "state '" + name + "'";
+  const Foreign memory(what, data, shape, dtype, strides);
+  if (const std::string obstacle = memory.obstacle(); !obstacle.empty())
+    throw Error("the memory of " + what + " " + obstacle +
+                "; a state is updated where it lies, move it to memory that " +
+                "is dense, row-major and at a multiple of " + std::to_string(runtime::arenaAlignment) + " bytes");
+  State state;
+  state.storage = std::make_shared<detail::StateStorage>(namedState(std::move(name)), shape, dtype,
+                                                         memory.borrowed(std::move(owner)));
+  return state;
 }
 
 const std::string &State::name() const {

@@ -1,6 +1,7 @@
 // Array and State: values that go into and come out of a compiled function, and values that live across its calls. Both
 // are handles: copies share the memory. They are read and written on the host; where a device with memory of its own
-// uses them they live there too, and are copied when the other side needs what is newer.
+// uses them they live there too, and are copied when the other side needs what is newer. wrap() makes them of memory
+// that belongs to others.
 #pragma once
 #include "frontend/shape.h"
 #include <concepts>
@@ -49,10 +50,20 @@ public:
   static Array of(std::span<const int32_t> values, Shape shape);
   static Array of(std::span<const int64_t> values, Shape shape);
 
+  /// Memory of someone else (a PyTorch tensor's, numpy's), which is there as long as `owner`; a null one leaves that to
+  /// the caller. `strides` count elements, one for each dim; none: dense and row-major. Memory that is dense, row-major
+  /// and at a multiple of 64 bytes is used as it is; any other is copied, now, and what its owner writes there later is
+  /// not seen: sharesMemory() says which. The owner is let go by whatever thread drops the last handle. Throws Error
+  /// for a null pointer to elements and a wrong number of strides.
+  static Array wrap(void *data, Shape shape, DType dtype, std::shared_ptr<void> owner,
+                    std::span<const int64_t> strides = {});
+
   explicit operator bool() const { return storage != nullptr; }
   const Shape &shape() const;
   DType dtype() const;
   int64_t bytes() const;
+  /// Whether its bytes on the host are those that wrap() was given.
+  bool sharesMemory() const;
   /// The bytes to be written, and to be read alone.
   void *raw() const;
   const void *rawForReading() const;
@@ -89,6 +100,13 @@ public:
   State() = default; ///< holds nothing
   /// Zeros. Names are unique within one traced function.
   State(std::string name, Shape shape, DType dtype = DType::f32);
+
+  /// A state that lives in memory of someone else, which is there as long as `owner` (as Array::wrap has it): its value
+  /// is what stands there, and on a CPU steps update it in place. Where a device with memory of its own uses it, the
+  /// memory has the newest bytes after read(), and what is written there by its owner counts after data(). Throws Error
+  /// for memory that is not dense, row-major and at a multiple of 64 bytes: a copy would not be the owner's value.
+  static State wrap(std::string name, void *data, Shape shape, DType dtype, std::shared_ptr<void> owner,
+                    std::span<const int64_t> strides = {});
 
   explicit operator bool() const { return storage != nullptr; }
   const std::string &name() const;

@@ -9,6 +9,7 @@ struct ArrayStorage {
   Shape shape;
   DType dtype;
   runtime::MirroredTensor memory;
+  bool sharesMemory = false; ///< with whom it was wrapped for
 };
 
 struct StateStorage {

@@ -82,6 +82,7 @@ Expected<TensorStorage> TensorStorage::allocate(int64_t bytes) {
   if (!storage.memory)
     return Error("no memory for a tensor of " + std::to_string(bytes) + " bytes");
   storage.size = bytes;
+  storage.counted = true;
   Counter &count = counter();
   std::lock_guard lock(count.mutex);
   count.live.emplace(reinterpret_cast<uintptr_t>(storage.memory), bytes);
@@ -114,17 +115,28 @@ Expected<TensorStorage> TensorStorage::zeros(int64_t bytes) {
   return storage;
 }
 
+TensorStorage TensorStorage::borrow(void *data, int64_t bytes, std::shared_ptr<void> owner) {
+  TensorStorage storage;
+  storage.memory = data;
+  storage.size = bytes;
+  storage.owner = std::move(owner);
+  return storage;
+}
+
 TensorStorage::TensorStorage(TensorStorage &&other) noexcept
-    : memory(std::exchange(other.memory, nullptr)), size(std::exchange(other.size, 0)) {}
+    : memory(std::exchange(other.memory, nullptr)), size(std::exchange(other.size, 0)),
+      counted(std::exchange(other.counted, false)), owner(std::move(other.owner)) {}
 
 TensorStorage &TensorStorage::operator=(TensorStorage &&other) noexcept {
   std::swap(memory, other.memory);
   std::swap(size, other.size);
+  std::swap(counted, other.counted);
+  owner.swap(other.owner);
   return *this;
 }
 
 TensorStorage::~TensorStorage() {
-  if (!memory)
+  if (!counted)
     return;
   Counter &count = counter();
   {

@@ -5,6 +5,7 @@
 #include "runtime/error.h"
 #include "runtime/plan.h"
 #include <cstdint>
+#include <memory>
 #include <span>
 
 namespace tcc::runtime {
@@ -46,7 +47,7 @@ bool isCounted(const void *data);
 /// From now on, fill new and freed tensors with 0xFF bytes (NaN in every float type).
 void poisonAllocations(bool enabled);
 
-/// Owns 64-byte aligned memory from the counted allocator. Move only.
+/// Owns 64-byte aligned memory from the counted allocator, or keeps someone else's alive. Move only.
 class TensorStorage {
 public:
   TensorStorage() = default;
@@ -55,6 +56,9 @@ public:
   /// Zeros.
   static Expected<TensorStorage> zeros(int64_t bytes);
   static Expected<TensorStorage> zeros(const TensorSpec &spec) { return zeros(spec.bytes()); }
+  /// Memory at a multiple of 64 bytes that is there as long as `owner`, which null leaves to the caller. It is not
+  /// counted.
+  static TensorStorage borrow(void *data, int64_t bytes, std::shared_ptr<void> owner);
 
   TensorStorage(TensorStorage &&other) noexcept;
   TensorStorage &operator=(TensorStorage &&other) noexcept;
@@ -72,6 +76,8 @@ public:
 private:
   void *memory = nullptr;
   int64_t size = 0;
+  bool counted = false;
+  std::shared_ptr<void> owner; ///< of memory that is not counted
 };
 
 } // namespace tcc::runtime

@@ -35,6 +35,26 @@ TEST(Memory, refusesSizesThatCannotBe) {
   EXPECT_EQ(empty->bytes(), 0);
 }
 
+TEST(Memory, borrowedBytesAreTheOwners) {
+  const int64_t before = countedLiveBytes();
+  alignas(64) char bytes[64];
+  int released = 0;
+  {
+    auto first = TensorStorage::borrow(bytes, 64, {bytes, [&](void *) { ++released; }});
+    EXPECT_EQ(first.data(), bytes);
+    EXPECT_FALSE(isCounted(bytes));
+    auto moved = std::move(first);
+    EXPECT_EQ(first.data(), nullptr);
+    TensorStorage assigned;
+    assigned = std::move(moved);
+    EXPECT_EQ(assigned.data(), bytes);
+    EXPECT_EQ(countedLiveBytes(), before);
+    EXPECT_EQ(released, 0);
+  }
+  EXPECT_EQ(released, 1);
+  EXPECT_EQ(countedLiveBytes(), before);
+}
+
 TEST(Memory, poisonFillsNewTensorsWithNan) {
   poisonAllocations(true);
   auto storage = *TensorStorage::allocate(16);
