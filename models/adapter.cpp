@@ -1,7 +1,7 @@
 #include "models/adapter.h"
+#include "frontend/files.h"
+#include "frontend/quotes.h"
 #include "models/config_reader.h"
-#include "models/files.h"
-#include "models/quotes.h"
 
 #include <algorithm>
 #include <cmath>

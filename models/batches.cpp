@@ -1,6 +1,6 @@
 #include "models/batches.h"
+#include "frontend/quotes.h"
 #include "models/counter_random.h"
-#include "models/quotes.h"
 
 #include <algorithm>
 #include <cassert>

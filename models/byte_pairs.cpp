@@ -1,5 +1,5 @@
 #include "models/byte_pairs.h"
-#include "models/quotes.h"
+#include "frontend/quotes.h"
 #include "models/unicode.h"
 
 #include <fmt/format.h>

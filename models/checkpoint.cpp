@@ -1,7 +1,7 @@
 #include "models/checkpoint.h"
+#include "frontend/files.h"
+#include "frontend/quotes.h"
 #include "models/checksum.h"
-#include "models/files.h"
-#include "models/quotes.h"
 
 #include <cstring>
 #include <filesystem>

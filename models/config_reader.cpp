@@ -1,6 +1,6 @@
 #include "models/config_reader.h"
+#include "frontend/quotes.h"
 #include "models/json_file.h"
-#include "models/quotes.h"
 
 #include <fmt/format.h>
 

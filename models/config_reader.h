@@ -1,6 +1,6 @@
 // Reading a Hugging Face config.json: keys of a known kind, errors that name file and key.
 #pragma once
-#include "models/files.h"
+#include "frontend/files.h"
 
 #include <cstdint>
 #include <nlohmann/json.hpp>

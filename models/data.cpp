@@ -1,6 +1,6 @@
 #include "models/data.h"
+#include "frontend/quotes.h"
 #include "models/checksum.h"
-#include "models/quotes.h"
 
 #include <algorithm>
 #include <bit>

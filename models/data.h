@@ -1,6 +1,6 @@
 // Training data: files of tokens, memory-mapped.
 #pragma once
-#include "models/files.h"
+#include "frontend/files.h"
 
 #include <cstdint>
 #include <span>

@@ -1,6 +1,6 @@
 #include "models/dropout_rates.h"
+#include "frontend/quotes.h"
 #include "models/config_reader.h"
-#include "models/quotes.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 #include "models/estimate.h"
+#include "frontend/quotes.h"
 #include "models/generate.h"
 #include "models/model.h"
-#include "models/quotes.h"
 #include "models/run_device.h"
 #include "models/run_setup.h"
 #include "runtime/device/limits.h"

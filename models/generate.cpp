@@ -1,6 +1,6 @@
 #include "models/generate.h"
+#include "frontend/quotes.h"
 #include "models/model.h"
-#include "models/quotes.h"
 #include "models/run_setup.h"
 #include "models/text_generator.h"
 #include "models/tokenizer_files.h"

@@ -1,6 +1,6 @@
 #include "models/gpt2_config.h"
+#include "frontend/quotes.h"
 #include "models/config_reader.h"
-#include "models/quotes.h"
 
 #include <algorithm>
 #include <cmath>

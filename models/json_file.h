@@ -1,7 +1,7 @@
 // JSON out of files that nobody vouches for: bounded in size and nesting before a value is made of it.
 #pragma once
-#include "models/files.h"
-#include "models/quotes.h"
+#include "frontend/files.h"
+#include "frontend/quotes.h"
 #include "runtime/json_reader.h"
 
 #include <fmt/format.h>

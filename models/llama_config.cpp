@@ -1,7 +1,7 @@
 #include "models/llama_config.h"
+#include "frontend/quotes.h"
 #include "models/config_reader.h"
 #include "models/dropout_rates.h"
-#include "models/quotes.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "models/model_config.h"
+#include "frontend/quotes.h"
 #include "models/config_reader.h"
-#include "models/quotes.h"
 #include "models/tokenizer_files.h"
 
 #include <algorithm>

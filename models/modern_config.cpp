@@ -1,6 +1,6 @@
 #include "models/modern_config.h"
+#include "frontend/quotes.h"
 #include "models/config_reader.h"
-#include "models/quotes.h"
 
 #include <cmath>
 #include <fmt/format.h>

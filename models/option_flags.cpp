@@ -1,5 +1,5 @@
 #include "models/option_flags.h"
-#include "models/quotes.h"
+#include "frontend/quotes.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

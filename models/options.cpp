@@ -1,6 +1,6 @@
 #include "models/options.h"
+#include "frontend/quotes.h"
 #include "models/option_flags.h"
-#include "models/quotes.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

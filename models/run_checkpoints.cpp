@@ -1,6 +1,6 @@
 #include "models/run_checkpoints.h"
-#include "models/files.h"
-#include "models/quotes.h"
+#include "frontend/files.h"
+#include "frontend/quotes.h"
 #include "runtime/dtype.h"
 
 #include <algorithm>

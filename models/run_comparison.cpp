@@ -1,7 +1,7 @@
 #include "models/run_comparison.h"
+#include "frontend/quotes.h"
+#include "frontend/safetensors.h"
 #include "models/json_file.h"
-#include "models/quotes.h"
-#include "models/safetensors.h"
 
 #include <algorithm>
 #include <cmath>

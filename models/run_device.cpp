@@ -1,9 +1,9 @@
 #include "models/run_device.h"
 #include "codegen/cuda/self_test.h"
+#include "frontend/files.h"
 #include "frontend/product_choice.h"
-#include "models/files.h"
+#include "frontend/quotes.h"
 #include "models/options.h"
-#include "models/quotes.h"
 #include "runtime/device/cuda/driver.h"
 #include "runtime/device/cuda/step_device.h"
 

@@ -1,6 +1,6 @@
 #include "models/run_dumps.h"
-#include "models/files.h"
-#include "models/safetensors.h"
+#include "frontend/files.h"
+#include "frontend/safetensors.h"
 
 namespace tcc::models {
 

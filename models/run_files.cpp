@@ -1,7 +1,7 @@
 #include "models/run_files.h"
+#include "frontend/quotes.h"
 #include "models/adapter.h"
 #include "models/checkpoint_store.h"
-#include "models/quotes.h"
 #include "runtime/files.h"
 
 #include <filesystem>

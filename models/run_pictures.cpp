@@ -1,5 +1,5 @@
 #include "models/run_pictures.h"
-#include "models/files.h"
+#include "frontend/files.h"
 
 #include <chrono>
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 #include "models/run_setup.h"
+#include "frontend/quotes.h"
 #include "models/counter_random.h"
-#include "models/quotes.h"
 #include "models/tokenized_text.h"
 #include "models/tokenizer_training.h"
 #include "runtime/device/device.h"

@@ -1,6 +1,6 @@
 #include "models/run_state.h"
-#include "models/files.h"
-#include "models/quotes.h"
+#include "frontend/files.h"
+#include "frontend/quotes.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 #include "models/tensorboard.h"
-#include "models/quotes.h"
+#include "frontend/quotes.h"
 
 #include <array>
 #include <cerrno>

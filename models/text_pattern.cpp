@@ -1,5 +1,5 @@
 #include "models/text_pattern.h"
-#include "models/quotes.h"
+#include "frontend/quotes.h"
 #include "models/unicode.h"
 
 #include <algorithm>

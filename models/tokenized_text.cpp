@@ -1,8 +1,8 @@
 #include "models/tokenized_text.h"
+#include "frontend/files.h"
+#include "frontend/quotes.h"
 #include "models/checksum.h"
 #include "models/data.h"
-#include "models/files.h"
-#include "models/quotes.h"
 
 #include <array>
 #include <cstdlib>

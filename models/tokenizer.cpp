@@ -1,8 +1,8 @@
 #include "models/tokenizer.h"
+#include "frontend/files.h"
+#include "frontend/quotes.h"
 #include "models/checksum.h"
-#include "models/files.h"
 #include "models/json_file.h"
-#include "models/quotes.h"
 #include "models/tokenizer_json.h"
 #include "models/unicode.h"
 

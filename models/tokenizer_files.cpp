@@ -1,7 +1,7 @@
 #include "models/tokenizer_files.h"
-#include "models/files.h"
+#include "frontend/files.h"
+#include "frontend/quotes.h"
 #include "models/json_file.h"
-#include "models/quotes.h"
 #include "models/tokenizer_json.h"
 
 #include <algorithm>

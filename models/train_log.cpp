@@ -1,7 +1,7 @@
 #include "models/train_log.h"
-#include "models/files.h"
+#include "frontend/files.h"
+#include "frontend/quotes.h"
 #include "models/json_file.h"
-#include "models/quotes.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,5 +1,5 @@
 #include "models/unicode.h"
-#include "models/quotes.h"
+#include "frontend/quotes.h"
 
 #include <cstdlib>
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 #include "models/weight_files.h"
+#include "frontend/quotes.h"
 #include "models/json_file.h"
-#include "models/quotes.h"
 
 #include <filesystem>
 #include <fmt/format.h>

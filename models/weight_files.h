@@ -1,6 +1,6 @@
 // The weights of a Hugging Face folder: one model.safetensors, or shards that an index lists.
 #pragma once
-#include "models/safetensors.h"
+#include "frontend/safetensors.h"
 
 #include <memory>
 #include <string>

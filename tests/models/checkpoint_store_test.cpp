@@ -1,6 +1,6 @@
 // Folders of checkpoints: order, damage, a full disk, and a process that is killed at each of its system calls.
+#include "frontend/files.h"
 #include "models/checkpoint_store.h"
-#include "models/files.h"
 #include "test_files.h"
 
 #include <csignal>

@@ -1,6 +1,6 @@
 // train_gpt --device on the machine of stand-ins: the CPU's losses, bits that depend on nothing but the run, runs that
 // are stopped or killed and go on, GPUs that do not work.
-#include "models/safetensors.h"
+#include "frontend/safetensors.h"
 #include "test_files.h"
 #include "tests/cuda_machine/machine_state.h"
 

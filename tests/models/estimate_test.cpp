@@ -1,7 +1,7 @@
 // --estimate: the bytes of the real run, components that add up to them, and a largest batch that one row more would
 // break.
+#include "frontend/quotes.h"
 #include "models/estimate.h"
-#include "models/quotes.h"
 #include "models/trainer.h"
 #include "runtime/memory.h"
 #include "test_files.h"

@@ -1,4 +1,4 @@
-#include "models/files.h"
+#include "frontend/files.h"
 #include "test_files.h"
 
 #include <fcntl.h>

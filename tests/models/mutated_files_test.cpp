@@ -1,5 +1,6 @@
 // Every reader of models/ on damaged files: an Error or a value, never a crash, a hang or memory that no file
 // backs.
+#include "frontend/safetensors.h"
 #include "models/adapter.h"
 #include "models/checkpoint_store.h"
 #include "models/data.h"
@@ -7,7 +8,6 @@
 #include "models/model_config.h"
 #include "models/run_comparison.h"
 #include "models/run_state.h"
-#include "models/safetensors.h"
 #include "models/tokenizer.h"
 #include "models/weight_files.h"
 #include "test_files.h"

@@ -1,5 +1,5 @@
+#include "frontend/safetensors.h"
 #include "models/counter_random.h"
-#include "models/safetensors.h"
 #include "test_files.h"
 
 #include <cmath>

@@ -1,8 +1,8 @@
 // What a run leaves to look at: TensorBoard's scalars, the figure of its loss, and where two runs part.
+#include "frontend/safetensors.h"
 #include "models/checkpoint_store.h"
 #include "models/loss_plot.h"
 #include "models/run_comparison.h"
-#include "models/safetensors.h"
 #include "models/tensorboard.h"
 #include "test_files.h"
 

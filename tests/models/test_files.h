@@ -1,6 +1,6 @@
 // Files for the tests of models/: a folder that disappears with its test, and errors as text.
 #pragma once
-#include "models/quotes.h"
+#include "frontend/quotes.h"
 
 #include <cstddef>
 #include <cstdlib>

@@ -1,9 +1,9 @@
 // Whole runs of the trainer in a folder of their own: log, gradients, checkpoint, graph, sample, refusals.
+#include "frontend/safetensors.h"
 #include "frontend/shape.h"
 #include "models/checkpoint.h"
 #include "models/generate.h"
 #include "models/model.h"
-#include "models/safetensors.h"
 #include "models/tokenizer_files.h"
 #include "models/trainer.h"
 #include "test_files.h"

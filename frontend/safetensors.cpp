@@ -1,5 +1,5 @@
-#include "models/safetensors.h"
-#include "models/quotes.h"
+#include "frontend/safetensors.h"
+#include "frontend/quotes.h"
 
 #include <algorithm>
 #include <bit>
@@ -15,7 +15,7 @@
 #include <tuple>
 #include <utility>
 
-namespace tcc::models {
+namespace tcc {
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
@@ -391,4 +391,4 @@ void writeSafetensors(const std::string &path, std::span<const TensorToWrite> te
   file.commit();
 }
 
-} // namespace tcc::models
+} // namespace tcc

@@ -1,8 +1,8 @@
-#include "models/quotes.h"
+#include "frontend/quotes.h"
 
 #include <fmt/format.h>
 
-namespace tcc::models {
+namespace tcc {
 
 std::string inQuotes(std::string_view text) {
   constexpr size_t limit = 80;
@@ -12,4 +12,4 @@ std::string inQuotes(std::string_view text) {
   return out + (text.size() > limit ? "…`" : "`");
 }
 
-} // namespace tcc::models
+} // namespace tcc

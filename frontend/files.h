@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace tcc::models {
+namespace tcc {
 
 /// A regular file mapped read-only. Opening takes address space, not memory. Throws Error for a missing,
 /// unreadable or irregular file (folder, pipe, device). An empty file maps to zero bytes.
@@ -55,4 +55,4 @@ private:
   runtime::AtomicFile file;
 };
 
-} // namespace tcc::models
+} // namespace tcc

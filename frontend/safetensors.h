@@ -1,6 +1,6 @@
 // The safetensors format (u64 header length, JSON header, tensor bytes): a strict reader and a writer.
 #pragma once
-#include "models/files.h"
+#include "frontend/files.h"
 
 #include <cstdint>
 #include <map>
@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tcc::models {
+namespace tcc {
 
 enum class TensorDtype { Bool, U8, I8, F8E4M3, F8E5M2, U16, I16, F16, BF16, U32, I32, F32, U64, I64, F64 };
 
@@ -76,4 +76,4 @@ struct TensorToWrite {
 void writeSafetensors(const std::string &path, std::span<const TensorToWrite> tensors,
                       const std::map<std::string, std::string> &metadata = {});
 
-} // namespace tcc::models
+} // namespace tcc

@@ -1,5 +1,5 @@
-#include "models/files.h"
-#include "models/quotes.h"
+#include "frontend/files.h"
+#include "frontend/quotes.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <utility>
 
-namespace tcc::models {
+namespace tcc {
 
 namespace {
 
@@ -106,4 +106,4 @@ void AtomicFile::commit() {
   throwOn(file.commit());
 }
 
-} // namespace tcc::models
+} // namespace tcc
