@@ -45,6 +45,13 @@ Function::Impl &Function::held() const {
   return *impl;
 }
 
+/// Those of a record that `list` lacks.
+static void addStates(std::vector<State> &list, const Record &record) {
+  for (const Record::Argument &argument : record.arguments)
+    if (argument.state && std::ranges::find(list, argument.state) == list.end())
+      list.push_back(argument.state);
+}
+
 /// The one that has seen such arguments, or a new one.
 void Function::Impl::chooseTracer(const std::vector<ValueType> &types) {
   constexpr size_t most = 8;
@@ -57,7 +64,25 @@ void Function::Impl::chooseTracer(const std::vector<ValueType> &types) {
   if (tracers.size() <= most)
     return;
   forgottenOps += tracers.back().second.opsRecorded();
+  addStates(forgottenStates, tracers.back().second.running());
   tracers.pop_back();
+}
+
+std::vector<State> Function::Impl::states() const {
+  std::vector<State> list = forgottenStates;
+  for (auto entry = tracers.rbegin(); entry != tracers.rend(); ++entry) // the oldest first
+    addStates(list, entry->second.running());
+  if (!list.empty())
+    list.insert(list.end(), scaling.begin(), scaling.end());
+  return list;
+}
+
+/// For files. Throws Error where nothing was traced yet.
+std::vector<State> Function::Impl::knownStates() const {
+  if (tracers.empty())
+    throw Error("'" + name + "' was not traced yet, so its states are not known; call it or prepare() it first, or " +
+                "use saveStates() and loadStates() with a list of them");
+  return states();
 }
 
 void Function::Impl::trace(std::span<const Array> arguments) {
@@ -260,6 +285,21 @@ void Function::prepare(std::span<const Array> arguments) {
   const Impl::Turn turn(held());
   const Impl::CallScope scope(*impl, arguments);
   impl->prepareFirst(arguments);
+}
+
+std::vector<State> Function::states() const {
+  const Impl::Turn turn(held());
+  return impl->states();
+}
+
+void Function::save(const std::string &path) const {
+  const Impl::Turn turn(held());
+  saveStates(path, impl->knownStates());
+}
+
+void Function::load(const std::string &path, Others others) {
+  const Impl::Turn turn(held());
+  loadStates(path, impl->knownStates(), others);
 }
 
 const CompileSummary &Function::lastCompile() const {

@@ -3,6 +3,7 @@
 #pragma once
 #include "frontend/break_report.h"
 #include "frontend/compiler_flags.h"
+#include "frontend/state_files.h"
 #include "frontend/tensor.h"
 #include "runtime/cache.h"
 #include <concepts>
@@ -116,6 +117,13 @@ public:
   /// The captured step as .graph text, for these arguments; of a step with graph breaks the path that the last call
   /// took, if it was called with such arguments.
   std::string graph(std::span<const Array> arguments);
+
+  /// The states that the last call with each set of argument types used, in the order of their use, and those of
+  /// lossScaling(). None before the first call or prepare().
+  std::vector<State> states() const;
+  /// saveStates() and loadStates() of states(). Throws Error too before the first call or prepare().
+  void save(const std::string &path) const;
+  void load(const std::string &path, Others others = Others::refused);
 
   const CompileSummary &lastCompile() const;
   CallCounters counters() const;

@@ -92,7 +92,8 @@ struct Function::Impl {
   std::shared_ptr<runtime::Device> device;
   /// One for each set of argument types, the newest first: calls that alternate replay all the same.
   std::list<std::pair<std::vector<ValueType>, Tracer>> tracers;
-  int64_t forgottenOps = 0; // recorded by those that have gone
+  int64_t forgottenOps = 0;           // recorded by those that have gone
+  std::vector<State> forgottenStates; // used there
   Tracer &tracer() { return tracers.front().second; }
   Executables cache;          // whole steps
   Executables segments;       // what the host asks for in their middle
@@ -120,6 +121,8 @@ struct Function::Impl {
   double compileMs = 0;                                              // of all compilations
 
   void say(const std::string &text) const;
+  std::vector<State> states() const;
+  std::vector<State> knownStates() const;
   void chooseTracer(const std::vector<ValueType> &types);
   void trace(std::span<const Array> arguments);
   std::vector<State> statesOf(const Record &record, const runtime::Executable &executable) const;

@@ -13,4 +13,5 @@
 #include "frontend/nn.h"
 #include "frontend/optim.h"
 #include "frontend/scope.h"
+#include "frontend/state_files.h"
 #include "frontend/tensor.h"
