@@ -57,6 +57,7 @@ class Graph:
     turns: int = 0  # how many turns loops may have, nested ones multiplied; 0: there are no ops with bodies
     depth: int = 0
     derived: bool = False  # whether gradients go through what is added
+    shaken: float = 0.0  # by how many units in the last place each use of a value is moved
 
     def _value(self, name, dtype, data):
         value = Value(name, dtype, tuple(data.shape), data.detach(), len(self.values))
@@ -166,7 +167,7 @@ def run_steps(graph, env, generator=None, watched=False, places=None):
     for step in graph.steps:
         operands = [env[index] for index in step.operands]
         if generator is not None:  # each use of a value gives a share of its gradient, rounded by itself
-            operands = [_Rounded.apply(x, graph.values[index].dtype, 0, generator)
+            operands = [_Rounded.apply(x, graph.values[index].dtype, graph.shaken, generator)
                         if is_float(graph.values[index].dtype) else x for index, x in zip(step.operands, operands)]
         dtype = step.results[0].dtype
         if step.region is not None:

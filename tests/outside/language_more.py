@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import language
+from graph import FLOATS
 from language import LARGEST, floats, normal, pick, singles
 
 # ---- reductions -----------------------------------------------------------------------------------------------------
@@ -20,6 +21,17 @@ def sum_ulps(count):
     return 1 + math.sqrt(count) / 16
 
 
+def loose_maximum(v, axes, unit):
+    """The maximum; where rounding may have parted or joined equal ones, its gradient goes to any of them."""
+    top = v.amax(axes, keepdim=True)
+    near = (v >= top - 8 * unit * top.abs()).detach()
+    if not bool((near & (v != top)).any()):
+        return top
+    several = near.sum(axes, keepdim=True) > 1
+    weights = torch.where(several, torch.rand(v.shape, dtype=torch.float64), 1.0) * near
+    return top.detach() + ((v - v.detach()) * weights).sum(axes, keepdim=True)
+
+
 def _reduction(name, function, noisy, rounded):
     def add(graph, rng):
         x = pick(graph, rng, lambda v: floats(v) and v.shape)
@@ -28,15 +40,18 @@ def _reduction(name, function, noisy, rounded):
         axes = some_axes(rng, len(x.shape))
         count = math.prod(x.shape[axis] for axis in axes)
         graph.emit(f"{name} {{0}} axes {axes} : {{t0}} -> {{r0}}", [x], [x.dtype], lambda v: function(v, axes),
-                   noisy=(lambda n, v: function(n(v), axes)) if noisy else None, ulps=sum_ulps(count) if rounded else 0)
+                   noisy=lambda n, v: noisy(n, v, axes, FLOATS[x.dtype][0]), ulps=sum_ulps(count) if rounded else 0)
         return True
 
     return add
 
 
-add_reduce_sum = _reduction("reduce_sum", lambda v, axes: v.sum(axes, keepdim=True), True, True)
-add_reduce_mean = _reduction("reduce_mean", lambda v, axes: v.mean(axes, keepdim=True), True, True)
-add_reduce_max = _reduction("reduce_max", lambda v, axes: v.amax(axes, keepdim=True), False, False)
+add_reduce_sum = _reduction("reduce_sum", lambda v, axes: v.sum(axes, keepdim=True),
+                            lambda n, v, axes, unit: n(v).sum(axes, keepdim=True), True)
+add_reduce_mean = _reduction("reduce_mean", lambda v, axes: v.mean(axes, keepdim=True),
+                             lambda n, v, axes, unit: n(v).mean(axes, keepdim=True), True)
+add_reduce_max = _reduction("reduce_max", lambda v, axes: v.amax(axes, keepdim=True),
+                            lambda n, v, axes, unit: loose_maximum(v, axes, unit), False)
 
 # ---- indexing -------------------------------------------------------------------------------------------------------
 
