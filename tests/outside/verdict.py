@@ -8,6 +8,7 @@ from graph import FLOATS, Rejected, evaluate, is_float, overflowed
 
 TRIALS = 6  # runs with moved roundings
 SLACK = 16  # how much further off than those a result may be
+DENORMALS = 512, 2**14  # of the least numbers, how far off values and gradients may be: those are products of rounded ones
 
 
 class Truth:
@@ -33,7 +34,7 @@ class Truth:
                 if list(self.lost) != [value.shape]:
                     continue
                 truth, result, *trials = (x.masked_fill(self.lost[value.shape], 0) for x in [truth, result, *trials])
-            wrong = compare(truth, trials, result, value.dtype)
+            wrong = compare(truth, trials, result, value.dtype, DENORMALS[i >= len(case.outputs)])
             if not wrong and i < len(case.outputs) and value.index in self.answers:
                 answer = self.answers[value.index]
                 off = exact.differs(answer, result)
@@ -51,7 +52,7 @@ class Truth:
                 if arrays[i].tobytes() != arrays[j].tobytes()]
 
 
-def compare(truth, trials, found, dtype):
+def compare(truth, trials, found, dtype, denormals):
     """None, or how the compiled result is wrong."""
     if tuple(found.shape) != tuple(truth.shape):
         return f"shape {tuple(found.shape)}, PyTorch has {tuple(truth.shape)}"
@@ -62,7 +63,7 @@ def compare(truth, trials, found, dtype):
     settled = torch.stack([same_kind(trial, truth) for trial in trials]).all(0)
     unit, _, least = FLOATS[dtype]
     spread = torch.stack([(trial - truth).abs() for trial in trials]).nan_to_num(0, 0, 0).amax(0)
-    allowed = SLACK * spread + 4 * unit * truth.abs().nan_to_num(0, 0, 0) + 512 * least
+    allowed = SLACK * spread + 4 * unit * truth.abs().nan_to_num(0, 0, 0) + denormals * least
     distance = (found - truth).abs()
     wrong = settled & (~same_kind(found, truth) | (torch.isfinite(truth) & (distance > allowed)))
     return None if not bool(wrong.any()) else describe(truth, found, wrong, allowed)
