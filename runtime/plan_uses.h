@@ -1,4 +1,4 @@
-// Which buffers an instruction uses and how: those that its call names, and what is behind the tables among them.
+// Which buffers an instruction uses and how: those that its call names, and those that the tables among them point to.
 #pragma once
 #include "runtime/plan.h"
 

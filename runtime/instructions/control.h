@@ -1,4 +1,4 @@
-// Branches and loops, whose parts stand behind them in the plan's list. Parts nest.
+// Branches and loops, whose parts come after them in the plan's list. Parts nest.
 #pragma once
 #include "runtime/instructions/kind.h"
 
@@ -7,8 +7,8 @@ namespace tcc::runtime {
 inline constexpr int64_t maxTurns = int64_t{1} << 31; ///< of a loop
 inline constexpr size_t maxNesting = 64;              ///< of branches and loops
 
-/// Chooses between two parts of the list: the `then` instructions behind it run where the byte of `predicate` is not 0,
-/// otherwise the `otherwise` ones behind those. For devices that share the host's memory.
+/// Chooses between two parts of the list: the `then` instructions after it run where the byte of `predicate` is not 0,
+/// otherwise the `otherwise` ones after those. For devices that share the host's memory.
 struct BranchCall {
   static constexpr KindWords words{"branch", "branch"};
 
@@ -43,7 +43,7 @@ struct LoopSlice {
   }
 };
 
-/// Runs the `body` instructions behind it `count` times, each time behind copies of the turn's slices.
+/// Runs the `body` instructions after it `count` times, each time after copies of the turn's slices.
 struct LoopCall {
   static constexpr KindWords words{"loop", "loop"};
 

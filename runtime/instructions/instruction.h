@@ -54,7 +54,7 @@ void visitBuffers(AnInstruction &instruction, const PlanLists &plan, Visit &&vis
              instruction.call);
 }
 
-/// Calls visit(count) for each part of a branch or a loop, in order: so many instructions behind it, and behind the
+/// Calls visit(count) for each part of a branch or a loop, in order: so many instructions after it, and after the
 /// parts before, belong to the part.
 template <typename AnInstruction, typename Visit>
 void visitParts(AnInstruction &instruction, Visit &&visit) {
@@ -90,7 +90,7 @@ void visitKernels(AnInstruction &instruction, Visit &&visit) {
   std::visit([&](auto &call) { std::remove_cvref_t<decltype(call)>::visitFields(call, fields); }, instruction.call);
 }
 
-/// How many instructions behind it are parts of this one; 0 but for branches and loops.
+/// How many instructions after it are parts of this one; 0 but for branches and loops.
 inline size_t partsOf(const Instruction &instruction) {
   size_t count = 0;
   visitParts(instruction, [&](uint32_t part) { count += part; });

@@ -28,7 +28,7 @@ struct AnyVisitor {
 ///   visitBuffers(call, plan, visit)   visit(buffer, BufferUse) for each buffer that the call names, noBuffer left out
 ///                                     where it may be; also of a call that has not been validated. One that waits
 ///                                     for what others started names what they read and write, which it ends
-///   visitParts(call, visit)           visit(count) for each part of the list that a branch or a loop has behind it
+///   visitParts(call, visit)           visit(count) for each part of the list that a branch or a loop has after it
 ///   validate(plan)                    the first problem as text; that buffers exist and may be written is known
 /// A kind whose operands have the type that it multiplies says so by multiplied(); of the others it is the
 /// instruction's.

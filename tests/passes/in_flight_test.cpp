@@ -95,14 +95,14 @@ std::string chain(const std::string &attributesOfC) {
 
 TEST_F(InFlight, AnOperandIsLiveUntilTheOpThatWaits) {
   ASSERT_EQ(plan(chain("")), "");
-  EXPECT_TRUE(rangeOf(op(3))->meets(*rangeOf(op(1)))) << "%b's bytes are free behind %c";
+  EXPECT_TRUE(rangeOf(op(3))->meets(*rangeOf(op(1)))) << "%b's bytes are free after %c";
   const int64_t before = (*module->getOps<func::FuncOp>().begin())->getAttrOfType<IntegerAttr>(arenaAttr).getInt();
   ASSERT_EQ(plan(chain("test.stream = 1 : i64, test.wait = 7 : i64")), "");
   for (unsigned beside : {3u, 4u})
     for (unsigned flying : {1u, 2u})
       EXPECT_FALSE(rangeOf(op(beside))->meets(*rangeOf(op(flying)))) << beside << " beside " << flying;
   EXPECT_TRUE(rangeOf(op(5))->meets(*rangeOf(op(1))) || rangeOf(op(5))->meets(*rangeOf(op(0))))
-      << "behind the wait they are free";
+      << "after the wait they are free";
   EXPECT_GT((*module->getOps<func::FuncOp>().begin())->getAttrOfType<IntegerAttr>(arenaAttr).getInt(), before);
 }
 
@@ -123,7 +123,7 @@ TEST_F(InFlight, ScratchIsSharedWithinAStreamAndNotBetweenThem) {
   EXPECT_FALSE(scratchOf(op(0)).meets(scratchOf(op(2)))) << "stream 0 runs beside it";
   ASSERT_EQ(plan(two(1, 2)), "");
   EXPECT_FALSE(scratchOf(op(0)).meets(scratchOf(op(1))));
-  EXPECT_TRUE(scratchOf(op(4)).meets(scratchOf(op(0)))) << "behind the wait";
+  EXPECT_TRUE(scratchOf(op(4)).meets(scratchOf(op(0)))) << "after the wait";
 }
 
 TEST_F(InFlight, AStateIsNotWrittenOverWhileItIsRead) {
@@ -154,7 +154,7 @@ TEST_F(InFlight, WhatNobodyWaitsForOrUsesTooEarlyIsRefused) {
 }
 
 /// Whether `before` is done when `after` starts, from what streams and waits are, by reachability: an op has a start
-/// and an end; its stream's ops follow each other; it starts behind all of stream 0 before it; its end comes before the
+/// and an end; its stream's ops follow each other; it starts after all of stream 0 before it; its end comes before the
 /// start of what waits for it.
 class HappensBefore {
 public:
@@ -232,7 +232,7 @@ TEST_F(InFlight, RandomStepsNeverShareBytesOfOpsWithoutAnOrder) {
   int flying = 0, reused = 0, planned = 0;
   for (unsigned seed = 1; seed <= 300; ++seed) {
     if (std::string problem = plan(randomSteps(seed, 24)); !problem.empty()) {
-      ASSERT_NE(problem.find("in_flight_c2"), std::string::npos) << problem; // a wait was moved behind a user
+      ASSERT_NE(problem.find("in_flight_c2"), std::string::npos) << problem; // a wait was moved past a user
       continue;
     }
     ++planned;

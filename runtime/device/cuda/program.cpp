@@ -65,7 +65,7 @@ struct Step {
   Step(std::shared_ptr<Session> session, const Plan &plan) : session(std::move(session)), plan(plan) {}
   virtual ~Step() = default;
 
-  /// Whom issueList tells of each instruction behind it, of a loop's in each turn.
+  /// Whom issueList tells of each instruction after it was issued, of a loop's in each turn.
   using Issued = std::function<void(std::size_t index)>;
   /// Issues instructions [begin, end), with the parts of those among them.
   virtual void issueList(std::size_t begin, std::size_t end, const Issued &issued) = 0;
