@@ -18,6 +18,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 
 try:
     import numpy  # noqa: F401, what the modules below need
@@ -69,7 +70,10 @@ def judge_seed(task):
     seed, arguments = task
     torch.set_num_threads(1)
     folder = pathlib.Path(tempfile.mkdtemp(prefix=f"judged-{seed}-"))
-    kind, findings, counts = judge(seed, arguments, folder)
+    try:
+        kind, findings, counts = judge(seed, arguments, folder)
+    except Exception:  # a mistake of the judge ends no run of thousands
+        kind, findings, counts = arguments.kind, [traceback.format_exc()], collections.Counter()
     if not findings and not arguments.keep:
         shutil.rmtree(folder)
     return seed, kind, findings, counts, folder
