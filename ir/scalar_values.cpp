@@ -33,11 +33,14 @@ public:
   /// fn of the operands as floats; the result is rounded to f32 by its type.
   template <typename Fn>
   Numbers floats(Fn &&fn) const {
-    return map([&](double a, double b) { return fn(static_cast<float>(a), static_cast<float>(b)); });
+    return integers([&](double a, double b) { return fn(static_cast<float>(a), static_cast<float>(b)); });
   }
   template <typename Fn>
   Numbers integers(Fn &&fn) const {
-    return map([&](double a, double b) { return fn(a, b); });
+    Numbers result(count);
+    for (size_t i = 0; i < count; ++i)
+      result[i] = static_cast<double>(fn(at(0, i), operands > 1 ? at(1, i) : 0));
+    return result;
   }
   Numbers select() const {
     Numbers result(count);
@@ -54,13 +57,6 @@ private:
   double at(unsigned operand, size_t element) const {
     const Numbers &numbers = *of[operand];
     return numbers[numbers.size() == 1 ? 0 : element];
-  }
-  template <typename Fn>
-  Numbers map(Fn &&fn) const {
-    Numbers result(count);
-    for (size_t i = 0; i < count; ++i)
-      result[i] = static_cast<double>(fn(at(0, i), operands > 1 ? at(1, i) : 0));
-    return result;
   }
 };
 

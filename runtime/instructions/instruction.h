@@ -37,6 +37,14 @@ struct Instruction {
   }
 };
 
+/// Runner<Kind> of any kind: how a device runs an instruction.
+template <template <typename> typename Runner, typename List = AnyCall>
+struct RunnersOf;
+template <template <typename> typename Runner, typename... Kinds>
+struct RunnersOf<Runner, std::variant<Kinds...>> {
+  using Any = std::variant<Runner<Kinds>...>;
+};
+
 /// Calls visit(std::type_identity<Kind>()) for each kind, in the list's order.
 template <typename Visit>
 constexpr void forEachKind(Visit &&visit) {

@@ -235,14 +235,7 @@ struct Runner<LoopCall> : StatelessRunner {
   }
 };
 
-/// The runner of an instruction of any kind.
-template <typename List>
-struct RunnersOf;
-template <typename... Kinds>
-struct RunnersOf<std::variant<Kinds...>> {
-  using Any = std::variant<Runner<Kinds>...>;
-};
-using AnyRunner = RunnersOf<AnyCall>::Any;
+using AnyRunner = RunnersOf<Runner>::Any;
 
 class CpuProgram final : public Program, private Step {
 public:

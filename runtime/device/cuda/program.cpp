@@ -227,14 +227,7 @@ struct Runner<BranchCall> : RefusedRunner {
   }
 };
 
-/// The runner of an instruction of any kind.
-template <typename List>
-struct RunnersOf;
-template <typename... Kinds>
-struct RunnersOf<std::variant<Kinds...>> {
-  using Any = std::variant<Runner<Kinds>...>;
-};
-using AnyRunner = RunnersOf<AnyCall>::Any;
+using AnyRunner = RunnersOf<Runner>::Any;
 
 class StepProgram final : public Program, private Step {
 public:
