@@ -72,7 +72,8 @@ public:
   runtime::Expected<std::vector<std::string>> emit(ArrayRef<KernelSource> kernels) const override {
     sources = kernels.vec();
     std::vector<KernelSource> forms; // the others are texts for GPUs
-    llvm::copy_if(kernels, std::back_inserter(forms), [](const KernelSource &source) { return source.text.empty(); });
+    llvm::copy_if(kernels, std::back_inserter(forms),
+                  [](const KernelSource &source) { return std::holds_alternative<FormKernel>(source); });
     runtime::Expected<std::vector<std::string>> code = cpu.emit(forms);
     if (!code)
       return code.error();
@@ -227,7 +228,7 @@ void StepCheck::report(const runtime::Instruction &instruction, const std::strin
 /// The results of the call from these arguments (of all segments, results last), which hold what was there before.
 std::vector<std::string> StepCheck::runOnCpu(const runtime::KernelCall &call,
                                              const std::vector<std::string> &arguments) const {
-  const KernelSource &source = target.sources[call.kernel];
+  const auto &source = std::get<FormKernel>(target.sources[call.kernel]);
   const KernelLaunch launch = target.cpu.launch(source.form);
   const size_t results = source.form.results.size(), all = source.form.arguments.size() + results;
   runtime::Plan cpuPlan;
@@ -274,7 +275,7 @@ std::vector<std::string> StepCheck::runOnCpu(const runtime::KernelCall &call,
 void StepCheck::checkKernel(const CheckTarget::Group &group) {
   constexpr uint32_t nudges = 2;
   const runtime::KernelCall &call = *group.call;
-  const KernelInfo &form = target.sources[call.kernel].form;
+  const KernelInfo &form = std::get<FormKernel>(target.sources[call.kernel]).form;
   const size_t inputs = form.arguments.size(), results = form.results.size(), all = inputs + results;
   std::vector<std::string> before;
   for (const runtime::Segment &segment : call.segments)

@@ -30,8 +30,10 @@ void addParameter(runtime::LaunchCall &launch, int64_t value) {
 
 /// Kernels of one name and other texts are told apart by the text.
 bool sameKernelOtherText(const KernelTable &kernels, StringRef symbol, StringRef text) {
-  return llvm::any_of(kernels.sources(),
-                      [&](const KernelSource &source) { return source.symbol == symbol && source.text != text; });
+  return llvm::any_of(kernels.sources(), [&](const KernelSource &source) {
+    const auto *written = std::get_if<TextKernel>(&source);
+    return symbolOf(source) == symbol && (!written || written->text != text);
+  });
 }
 
 } // namespace
@@ -89,7 +91,7 @@ runtime::Error lowerCustomLaunch(const StructuredCall &call, runtime::Plan &plan
     pointer(buffer, true);
   for (int64_t value : op.getCudaArguments().value_or(ArrayRef<int64_t>()))
     addParameter(launch, value);
-  launch.kernel = addKernel(plan, kernels, symbol, text, static_cast<uint32_t>(launch.parameterOffsets.size()),
+  launch.kernel = addKernel(plan, kernels, {symbol, text}, static_cast<uint32_t>(launch.parameterOffsets.size()),
                             op.getCalled().str());
   if (elements == 0)
     return {}; // there is nothing to compute

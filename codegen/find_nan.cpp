@@ -62,7 +62,10 @@ public:
     const auto *call = std::get_if<runtime::KernelCall>(&plan.instructions[index].call);
     if (!call)
       return written;
-    const KernelInfo &form = sources[call->kernel].form;
+    const auto *kernel = std::get_if<FormKernel>(&sources[call->kernel]);
+    if (!kernel)
+      return written;
+    const KernelInfo &form = kernel->form;
     for (const runtime::Segment &segment : call->segments)
       for (size_t r = 0; r < form.results.size(); ++r)
         written.push_back({segment.args[form.arguments.size() + r], static_cast<DType>(form.results[r].type)});

@@ -10,7 +10,7 @@ unsigned KernelTable::add(KernelInfo form, KernelNames names, bool joined) {
   size_t hash = hashOf(form);
   auto [first, last] = byHash.equal_range(hash);
   for (auto known = first; known != last; ++known)
-    if (KernelSource &source = list[known->second]; source.form == form) {
+    if (FormKernel &source = std::get<FormKernel>(list[known->second]); source.form == form) {
       (joined ? source.joined : source.alone) = true;
       source.names.label = runtime::joinedLabel(source.names.label, names.label);
       ++source.kernels;
@@ -25,15 +25,15 @@ unsigned KernelTable::add(KernelInfo form, KernelNames names, bool joined) {
       symbol += '_';
   symbol.resize(std::min<size_t>(symbol.size(), 48));
   byHash.emplace(hash, number);
-  list.push_back({std::move(symbol), std::move(form), std::move(names), !joined, joined, 1, {}});
+  list.push_back(FormKernel{std::move(symbol), std::move(form), std::move(names), !joined, joined});
   return number;
 }
 
-unsigned KernelTable::add(std::string symbol, std::string text) {
+unsigned KernelTable::add(TextKernel kernel) {
   for (auto [number, known] : llvm::enumerate(list))
-    if (known.symbol == symbol)
+    if (symbolOf(known) == kernel.symbol)
       return number;
-  list.push_back({.symbol = std::move(symbol), .form = {}, .names = {}, .text = std::move(text)});
+  list.push_back(std::move(kernel));
   return list.size() - 1;
 }
 

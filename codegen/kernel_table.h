@@ -14,7 +14,7 @@ public:
   /// others of its form.
   unsigned add(KernelInfo form, KernelNames names, bool joined = false);
   /// The same of a kernel that the target itself has written; equal symbols are one kernel.
-  unsigned add(std::string symbol, std::string text);
+  unsigned add(TextKernel kernel);
   const std::vector<KernelSource> &sources() const { return list; }
 
 private:

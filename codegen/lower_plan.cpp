@@ -320,7 +320,7 @@ private:
     unsigned number = kernels.add(info, std::move(names), joinedGroup(op).has_value());
     std::string label = op.getLabel() ? op.getLabel()->str() : "kernel";
     if (number == plan.kernels.size())
-      plan.kernels.push_back({kernels.sources()[number].symbol,
+      plan.kernels.push_back({symbolOf(kernels.sources()[number]),
                               static_cast<uint32_t>(op.getInputs().size() + op.getNumResults()),
                               static_cast<uint32_t>(op.getNumResults()), label});
     runtime::KernelCall call;
@@ -378,8 +378,8 @@ private:
       if (auto *call = std::get_if<runtime::KernelCall>(&made.call); call && call->segments.size() > 1)
         made.label += " ×" + std::to_string(call->segments.size());
     for (auto [code, source] : llvm::zip(plan.kernels, kernels.sources()))
-      if (source.text.empty())
-        code.description = source.title();
+      if (const auto *kernel = std::get_if<FormKernel>(&source))
+        code.description = kernel->title();
   }
 
   void copy(Operation *op, BufferId source, BufferId target, const Twine &label) {
@@ -421,9 +421,10 @@ runtime::Expected<runtime::Plan> lowerPlan(func::FuncOp function, const Target &
   return Lowering(function, target, threads, kernels).run();
 }
 
-uint32_t addKernel(runtime::Plan &plan, KernelTable &kernels, std::string symbol, std::string text, uint32_t arguments,
+uint32_t addKernel(runtime::Plan &plan, KernelTable &kernels, TextKernel kernel, uint32_t arguments,
                    std::string description) {
-  unsigned number = kernels.add(symbol, std::move(text));
+  std::string symbol = kernel.symbol;
+  unsigned number = kernels.add(std::move(kernel));
   if (number == plan.kernels.size())
     plan.kernels.push_back({std::move(symbol), arguments, 0, std::move(description)});
   return number;

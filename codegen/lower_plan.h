@@ -14,7 +14,7 @@ runtime::Expected<runtime::Plan> lowerPlan(mlir::func::FuncOp function, const Ta
 
 /// The number of a kernel that a target has written for a structured op (Target::lower); the plan has it from the first
 /// call on. `arguments` are what a launch passes.
-uint32_t addKernel(runtime::Plan &plan, KernelTable &kernels, std::string symbol, std::string text, uint32_t arguments,
+uint32_t addKernel(runtime::Plan &plan, KernelTable &kernels, TextKernel kernel, uint32_t arguments,
                    std::string description);
 
 /// The buffer of a constant with these bytes, which equal calls share.

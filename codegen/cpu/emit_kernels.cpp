@@ -26,12 +26,13 @@ using Shard = std::vector<const KernelSource *>;
 /// What stands above a function in -emit=llvm: the space, and the fused ops with their source lines.
 std::string headComment(const KernelSource &source) {
   static constexpr const char *axes[] = {"rows", "outer blocks", "columns"};
-  if (!source.text.empty())
-    return "; " + source.text + ", items are workers\n";
-  const KernelInfo &info = source.form;
+  if (const auto *written = std::get_if<TextKernel>(&source))
+    return "; " + written->text + ", items are workers\n";
+  const auto &kernel = std::get<FormKernel>(source);
+  const KernelInfo &info = kernel.form;
   std::string text;
   llvm::raw_string_ostream stream(text);
-  stream << "; " << source.title() << ": " << info.space.outer << " x " << info.space.rows << " x ";
+  stream << "; " << kernel.title() << ": " << info.space.outer << " x " << info.space.rows << " x ";
   if (info.isSegment())
     stream << "any multiple of " << KernelInfo::segmentSizes << " + " << info.space.columns % KernelInfo::segmentSizes;
   else
@@ -39,7 +40,7 @@ std::string headComment(const KernelSource &source) {
   stream << ", " << info.stages << (info.stages == 1 ? " pass" : " passes") << ", items are "
          << axes[static_cast<int>(parallelOf(info))] << '\n';
   std::string line = "; fuses", where;
-  for (const KernelNames::Op &op : source.names.ops) {
+  for (const KernelNames::Op &op : kernel.names.ops) {
     std::string word = " " + op.name;
     if (!op.source.empty() && op.source != where)
       word += " (" + op.source + ")";
@@ -70,12 +71,13 @@ std::string printText(const llvm::Module &module, HeadComments &comments) {
 }
 
 runtime::Error emitOne(OpBuilder &builder, const KernelSource &source, const VectorTarget &target) {
-  if (source.text.empty())
-    return emitKernel(builder, source.symbol, source.form, target);
-  std::optional<AttentionForm> form = AttentionForm::of(StringRef(source.text));
+  if (const auto *kernel = std::get_if<FormKernel>(&source))
+    return emitKernel(builder, kernel->symbol, kernel->form, target);
+  const auto &written = std::get<TextKernel>(source);
+  std::optional<AttentionForm> form = AttentionForm::of(StringRef(written.text));
   if (!form)
-    return runtime::Error("the CPU has no '" + source.text + "'");
-  emitAttention(builder, source.symbol, *form, target);
+    return runtime::Error("the CPU has no '" + written.text + "'");
+  emitAttention(builder, written.symbol, *form, target);
   return {};
 }
 
@@ -84,7 +86,7 @@ runtime::Error emitOne(OpBuilder &builder, const KernelSource &source, const Vec
 /// op's kernel are its own, computed in one place alone.
 arith::FastMathFlags flagsOf(const KernelSource &source, const EmitOptions &options) {
   using Flags = arith::FastMathFlags;
-  const bool isStructured = !source.text.empty();
+  const bool isStructured = std::holds_alternative<TextKernel>(source);
   if (options.fastMath && (isStructured || !options.steady))
     return Flags::contract | Flags::reassoc | Flags::nsz;
   return isStructured ? Flags::contract : Flags::none;
@@ -97,11 +99,11 @@ runtime::Error emitShard(const Shard &shard, ModuleOp module, const VectorTarget
   for (const KernelSource *source : shard) {
     builder.setInsertionPointToEnd(module.getBody());
     if (runtime::Error error = emitOne(builder, *source, target))
-      return runtime::Error("kernel '" + source->symbol + "': " + error.message());
-    comments.comments[source->symbol] = headComment(*source);
+      return runtime::Error("kernel '" + symbolOf(*source) + "': " + error.message());
+    comments.comments[symbolOf(*source)] = headComment(*source);
   }
   for (const KernelSource *source : shard)
-    addFastMathFlags(module.lookupSymbol(source->symbol), flagsOf(*source, options));
+    addFastMathFlags(module.lookupSymbol(symbolOf(*source)), flagsOf(*source, options));
   expandMath(module, target);
   return {};
 }
@@ -139,7 +141,7 @@ runtime::Expected<std::string> compileShard(const Shard &shard, MLIRContext &con
   if (succeeded(lowerToLLVMDialect(*module)))
     llvmModule = translateToLLVM(*module, llvmContext);
   if (!llvmModule)
-    return runtime::Error("kernel '" + shard.front()->symbol + "': lowering to LLVM failed");
+    return runtime::Error("kernel '" + symbolOf(*shard.front()) + "': lowering to LLVM failed");
   optimize(*llvmModule, machine, target.lanes * 4);
   if (artefact == Artefact::llvm)
     return printText(*llvmModule, comments);

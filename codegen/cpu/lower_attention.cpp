@@ -140,7 +140,7 @@ runtime::Instruction callOf(AttentionForm form, int64_t extent, int64_t granular
   std::string text = form.text(), symbol = text;
   std::replace(symbol.begin(), symbol.end(), ' ', '_');
   runtime::KernelCall call;
-  call.kernel = addKernel(plan, kernels, symbol, text, static_cast<uint32_t>(args.size()), text);
+  call.kernel = addKernel(plan, kernels, {symbol, text}, static_cast<uint32_t>(args.size()), text);
   plan.kernels[call.kernel].results = results;
   call.segments.push_back({std::move(args), extent});
   call.granularity = granularity;

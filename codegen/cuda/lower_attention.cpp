@@ -237,7 +237,7 @@ private:
       made.pointerSlots.push_back({static_cast<int64_t>(pointer.offset), pointer.buffer, pointer.written,
                                    !pointer.written || pointer.keepsOthers});
     addMaps(attentionMaps(kernel, arguments, batch), made);
-    made.kernel = addKernel(plan, kernels, kernel.name, kernel.text,
+    made.kernel = addKernel(plan, kernels, {kernel.name, kernel.text},
                             static_cast<uint32_t>(made.parameterOffsets.size()), name.str());
     runtime::Instruction instruction;
     instruction.label = label(name);

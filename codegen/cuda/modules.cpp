@@ -91,7 +91,7 @@ llvm::SmallVector<uint32_t> modulesOf(llvm::ArrayRef<KernelSource> kernels) {
   uint32_t made = 0, open = 0; // `open`: the module that takes the next kernel of a form, while it has room
   size_t room = 0;
   for (const KernelSource &source : kernels) {
-    if (!source.text.empty()) {
+    if (std::holds_alternative<TextKernel>(source)) {
       modules.push_back(made++);
       continue;
     }
@@ -111,14 +111,14 @@ std::vector<ModuleText> moduleTexts(llvm::ArrayRef<KernelSource> kernels) {
     if (number == modules.size())
       modules.emplace_back();
     ModuleText &module = modules[number];
-    if (source.text.empty()) {
-      // Recomputed and stored values are equal only if nothing but the text says where there is one rounding.
-      module.options = {"--fmad=false"};
-      module.text += (module.text.empty() ? "" : "\n") + kernelText(source);
-    } else {
-      module.text = source.text;
-      module.prelude = preludeOf(source.text);
+    if (const auto *written = std::get_if<TextKernel>(&source)) {
+      module.text = written->text;
+      module.prelude = preludeOf(written->text);
+      continue;
     }
+    // Recomputed and stored values are equal only if nothing but the text says where there is one rounding.
+    module.options = {"--fmad=false"};
+    module.text += (module.text.empty() ? "" : "\n") + kernelText(std::get<FormKernel>(source));
   }
   return modules;
 }
@@ -127,8 +127,9 @@ runtime::Expected<std::vector<std::string>> compileModules(llvm::ArrayRef<Kernel
                                                            const std::string &architecture, CodeKind kind,
                                                            std::string &notes) {
   for (const KernelSource &source : kernels)
-    if (std::string why = source.text.empty() ? refusal(source.form) : ""; !why.empty())
-      return runtime::Error("kernel '" + source.symbol + "': " + why);
+    if (const auto *kernel = std::get_if<FormKernel>(&source))
+      if (std::string why = refusal(kernel->form); !why.empty())
+        return runtime::Error("kernel '" + kernel->symbol + "': " + why);
   if (kernels.empty())
     return std::vector<std::string>();
   try {

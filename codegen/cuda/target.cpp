@@ -54,7 +54,7 @@ public:
         continue;
       }
       runtime::KernelCall kernelCall = std::move(*call);
-      if (divide(kernels[kernelCall.kernel].form).blocks == 0)
+      if (divide(formOf(kernelCall.kernel)).blocks == 0)
         continue;
       instruction.call = kernelCall.segments.size() == 1 ? launchAlone(kernelCall) : launchJoined(kernelCall);
       made.push_back(std::move(instruction));
@@ -76,20 +76,25 @@ private:
 
   std::vector<uint32_t> joinedFunction; // by kernel: the function for many sets of tensors
 
+  /// Of a kernel that is called; those of texts are launched.
+  const KernelInfo &formOf(size_t kernel) const { return std::get<FormKernel>(kernels[kernel]).form; }
+
   bool isSegments(size_t kernel) const {
-    return kernels[kernel].text.empty() && divide(kernels[kernel].form).shape == KernelShape::segments;
+    const auto *source = std::get_if<FormKernel>(&kernels[kernel]);
+    return source && divide(source->form).shape == KernelShape::segments;
   }
 
   /// A function of its own beside the one for one set of tensors, or instead of it.
   void addJoinedFunction(size_t i) {
     joinedFunction.push_back(static_cast<uint32_t>(i));
-    if (!kernels[i].joined)
+    const auto *source = std::get_if<FormKernel>(&kernels[i]);
+    if (!source || !source->joined)
       return;
     runtime::KernelCode code = plan.kernels[i];
-    code.symbol = functionName(kernels[i].symbol, KernelCalling::joined);
+    code.symbol = functionName(source->symbol, KernelCalling::joined);
     code.arguments = isSegments(i) ? 3 : 1;
     code.results = 0;
-    if (kernels[i].alone) {
+    if (source->alone) {
       joinedFunction[i] = static_cast<uint32_t>(plan.kernels.size());
       plan.kernels.push_back(std::move(code));
     } else {
@@ -106,7 +111,7 @@ private:
   }
 
   LaunchCall launchAlone(const runtime::KernelCall &call) const {
-    const KernelInfo &form = kernels[call.kernel].form;
+    const KernelInfo &form = formOf(call.kernel);
     const runtime::Segment &segment = call.segments.front();
     LaunchCall launch = start(divide(form), call.kernel);
     for (size_t i = 0; i < segment.args.size(); ++i)
@@ -119,7 +124,7 @@ private:
   }
 
   LaunchCall launchJoined(const runtime::KernelCall &call) {
-    const KernelInfo &form = kernels[call.kernel].form;
+    const KernelInfo &form = formOf(call.kernel);
     bool segments = isSegments(call.kernel);
     int64_t entryBytes = tableEntryBytes(form), blocks = 0, at = 0;
     runtime::PointerTable table;

@@ -134,7 +134,7 @@ int run(const Case &test, unsigned threads, cpu::Artefact artefact) {
   std::string error;
   std::optional<KernelInfo> info = analyzeKernel(kernel, error);
   double start = seconds();
-  auto bytes = info ? cpu::emitKernels(KernelSource{"kernel", *info, {}}, {}, artefact)
+  auto bytes = info ? cpu::emitKernels(KernelSource(FormKernel{"kernel", *info}), {}, artefact)
                     : tcc::runtime::Expected<std::string>(tcc::runtime::Error(error));
   double compileSeconds = seconds() - start;
   if (!bytes) {

@@ -294,7 +294,7 @@ TEST(AttentionCode, isOneKernelForAllSizes) {
 TEST(AttentionCode, isShownAsText) {
   std::string error;
   auto emitted = [&](const char *text) {
-    KernelSource source{.symbol = "attention", .form = {}, .names = {}, .text = text};
+    const KernelSource source = TextKernel{"attention", text};
     return take(cpu::emitKernels(source, {}, cpu::Artefact::llvm), error).value_or("");
   };
   std::string text = emitted("attention_forward bf16 40");
@@ -307,7 +307,7 @@ TEST(AttentionCode, isShownAsText) {
 TEST(AttentionCode, multipliesBf16ByTilesWhereTheTargetHasThem) {
   auto count = [](const char *text, const char *features, StringRef what) {
     std::string error;
-    KernelSource source{.symbol = "attention", .form = {}, .names = {}, .text = text};
+    const KernelSource source = TextKernel{"attention", text};
     cpu::EmitOptions options;
     options.target.features = features;
     std::string emitted = take(cpu::emitKernels(source, options, cpu::Artefact::llvm), error).value_or("");

@@ -23,7 +23,7 @@ public:
         std::string refusal;
         KernelNames names;
         KernelInfo form = *analyzeKernel(op, refusal, &names);
-        sources.push_back({"kernel" + std::to_string(i), form, names});
+        sources.push_back(FormKernel{"kernel" + std::to_string(i), form, names});
       });
     }
   }

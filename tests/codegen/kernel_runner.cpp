@@ -65,8 +65,7 @@ LoadedKernel::LoadedKernel(const KernelText &text, const cpu::EmitOptions &optio
   }
   info = std::move(*analysed);
   launch = cpu::launchOf(info);
-  auto bytes = cpu::emitKernels(KernelSource{.symbol = "kernel", .form = info, .names = {}, .text = {}}, options,
-                                cpu::Artefact::sharedObject);
+  auto bytes = cpu::emitKernels(KernelSource(FormKernel{"kernel", info}), options, cpu::Artefact::sharedObject);
   if (!bytes) {
     error = bytes.error().message();
     return;

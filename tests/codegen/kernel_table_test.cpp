@@ -96,7 +96,7 @@ TEST_F(Table, otherKernelsShareTheirSizes) {
 TEST_F(Table, whatIsEmittedIsWhatWasCompared) {
   KernelInfo large = form(sliced(6, 64, 3, 32));
   table.add(large, {});
-  const KernelInfo &emitted = table.sources().front().form;
+  const KernelInfo &emitted = std::get<FormKernel>(table.sources().front()).form;
   EXPECT_EQ(emitted, normalized(form(sliced(2, 64, 3, 32))));
   EXPECT_EQ(emitted.space.columns, KernelInfo::segmentSizes);
   EXPECT_EQ(emitted.arguments[0].elements, KernelInfo::segmentSizes);
@@ -108,10 +108,10 @@ TEST_F(Table, whatIsEmittedIsWhatWasCompared) {
 
 TEST_F(Table, kernelsWrittenByATargetAreToldApartByTheirSymbols) {
   EXPECT_EQ(add(KernelText{{{"x", "3xf32"}}, {{"y", "3xf32"}}, "%y = tcc.neg %x : tensor<3xf32>"}), 0u);
-  EXPECT_EQ(table.add("forward_d64", "text of 64"), 1u);
-  EXPECT_EQ(table.add("forward_d128", "text of 128"), 2u);
-  EXPECT_EQ(table.add("forward_d64", "text of 64"), 1u);
-  EXPECT_EQ(table.sources()[2].text, "text of 128");
+  EXPECT_EQ(table.add({"forward_d64", "text of 64"}), 1u);
+  EXPECT_EQ(table.add({"forward_d128", "text of 128"}), 2u);
+  EXPECT_EQ(table.add({"forward_d64", "text of 64"}), 1u);
+  EXPECT_EQ(std::get<TextKernel>(table.sources()[2]).text, "text of 128");
   EXPECT_EQ(table.sources().size(), 3u);
 }
 

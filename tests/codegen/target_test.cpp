@@ -102,7 +102,7 @@ public:
   runtime::Expected<std::vector<std::string>> emit(ArrayRef<KernelSource> kernels) const override {
     std::string code = "code of";
     for (const KernelSource &kernel : kernels)
-      code += " " + kernel.symbol;
+      code += " " + symbolOf(kernel);
     return std::vector<std::string>{code};
   }
   runtime::Error lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &) const override {

@@ -49,10 +49,7 @@ protected:
 };
 
 KernelSource kernel(const std::string &symbol) {
-  return {.symbol = symbol,
-          .form = {},
-          .names = {},
-          .text = "KERNEL(" + symbol + ", 32, 1)(float *out) {\n  out[thread_x()] = 1.0f;\n}\n"};
+  return TextKernel{symbol, "KERNEL(" + symbol + ", 32, 1)(float *out) {\n  out[thread_x()] = 1.0f;\n}\n"};
 }
 
 TEST_F(CodeCacheTest, GivesWhatWasStored) {

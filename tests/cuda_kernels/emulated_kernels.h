@@ -12,7 +12,7 @@ namespace tcc::test {
 struct EmulatedKernel {
   std::string name; // for messages
   mlir::OwningOpRef<mlir::ModuleOp> module;
-  KernelSource source;
+  FormKernel source;
   std::vector<RefTensor> inputs;
 };
 

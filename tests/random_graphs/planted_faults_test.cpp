@@ -453,7 +453,7 @@ public:
   runtime::Expected<std::vector<std::string>> emit(ArrayRef<KernelSource> kernels) const override {
     std::vector<KernelSource> exchanged(kernels.begin(), kernels.end());
     if (exchanged.size() == 2)
-      std::swap(exchanged[0].symbol, exchanged[1].symbol);
+      std::swap(std::get<FormKernel>(exchanged[0]).symbol, std::get<FormKernel>(exchanged[1]).symbol);
     return CpuTarget::emit(exchanged);
   }
 };

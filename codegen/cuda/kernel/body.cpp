@@ -10,7 +10,7 @@ namespace tcc::cuda {
 
 using Kind = KernelNode::Kind;
 
-static std::vector<std::string> headComment(const KernelSource &source, const KernelDivision &division) {
+static std::vector<std::string> headComment(const FormKernel &source, const KernelDivision &division) {
   static constexpr const char *shapes[] = {"a thread a group of columns",
                                            "segments of many tensors",
                                            "a warp a row",
@@ -41,7 +41,7 @@ static std::vector<std::string> headComment(const KernelSource &source, const Ke
   return lines;
 }
 
-KernelBody::KernelBody(const KernelSource &source, KernelCalling calling)
+KernelBody::KernelBody(const FormKernel &source, KernelCalling calling)
     : source(source), form(source.form), calling(calling), stages(kernelStages(form)), division(divide(form)),
       values(columnValues(form, stages, division)) {}
 

@@ -18,12 +18,12 @@ namespace tcc::cuda {
 
 class KernelBody {
 public:
-  KernelBody(const KernelSource &source, KernelCalling calling);
+  KernelBody(const FormKernel &source, KernelCalling calling);
   virtual ~KernelBody() = default;
   std::string text();
 
 protected:
-  const KernelSource &source;
+  const FormKernel &source;
   const KernelInfo &form;
   KernelCalling calling;
   KernelStages stages;

@@ -25,7 +25,7 @@ class Columns : public KernelBody {
 
 } // namespace
 
-std::string columnsText(const KernelSource &source, KernelCalling calling) {
+std::string columnsText(const FormKernel &source, KernelCalling calling) {
   return Columns(source, calling).text();
 }
 

@@ -70,7 +70,7 @@ class Elements : public KernelBody {
 
 } // namespace
 
-std::string elementsText(const KernelSource &source, KernelCalling calling) {
+std::string elementsText(const FormKernel &source, KernelCalling calling) {
   return Elements(source, calling).text();
 }
 

@@ -49,7 +49,7 @@ class Rows : public KernelBody {
 
 } // namespace
 
-std::string rowsText(const KernelSource &source, KernelCalling calling) {
+std::string rowsText(const FormKernel &source, KernelCalling calling) {
   return Rows(source, calling).text();
 }
 

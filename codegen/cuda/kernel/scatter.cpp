@@ -13,7 +13,7 @@ namespace {
 
 class Scatter : public KernelBody {
 public:
-  Scatter(const KernelSource &source, KernelCalling calling)
+  Scatter(const FormKernel &source, KernelCalling calling)
       : KernelBody(source, calling), store(form.stores[0]), type(form.results[0].type) {}
 
 private:
@@ -102,7 +102,7 @@ private:
 
 } // namespace
 
-std::string scatterText(const KernelSource &source, KernelCalling calling) {
+std::string scatterText(const FormKernel &source, KernelCalling calling) {
   return Scatter(source, calling).text();
 }
 

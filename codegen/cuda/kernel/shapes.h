@@ -6,10 +6,10 @@
 
 namespace tcc::cuda {
 
-std::string elementsText(const KernelSource &source, KernelCalling calling); // elements, segments
-std::string rowsText(const KernelSource &source,
+std::string elementsText(const FormKernel &source, KernelCalling calling); // elements, segments
+std::string rowsText(const FormKernel &source,
                      KernelCalling calling); // warpRows, blockRows, warpColumns, blockColumns
-std::string columnsText(const KernelSource &source, KernelCalling calling); // columns
-std::string scatterText(const KernelSource &source, KernelCalling calling); // scatter
+std::string columnsText(const FormKernel &source, KernelCalling calling); // columns
+std::string scatterText(const FormKernel &source, KernelCalling calling); // scatter
 
 } // namespace tcc::cuda

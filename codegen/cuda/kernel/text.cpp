@@ -3,7 +3,7 @@
 
 namespace tcc::cuda {
 
-static std::string functionText(const KernelSource &source, KernelCalling calling) {
+static std::string functionText(const FormKernel &source, KernelCalling calling) {
   switch (divide(source.form).shape) {
   case KernelShape::elements:
   case KernelShape::segments:
@@ -21,7 +21,7 @@ static std::string functionText(const KernelSource &source, KernelCalling callin
   llvm_unreachable("a shape without text");
 }
 
-std::string kernelText(const KernelSource &source) {
+std::string kernelText(const FormKernel &source) {
   std::string text = source.alone ? functionText(source, KernelCalling::alone) : "";
   if (source.joined)
     text += (text.empty() ? "" : "\n") + functionText(source, KernelCalling::joined);

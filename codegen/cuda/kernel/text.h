@@ -10,6 +10,6 @@ namespace tcc::cuda {
 /// tensors are pointers to the arguments and then the results, of KernelShape::segments then the number of elements as
 /// int. Of a joined call they are the table (launch.h) and, of KernelShape::segments, the number of its entries and the
 /// largest power of two below that (at least 1), as int. refusal(source.form) must be empty.
-std::string kernelText(const KernelSource &source);
+std::string kernelText(const FormKernel &source);
 
 } // namespace tcc::cuda
