@@ -61,6 +61,12 @@ public:
   /// colon where that is not this machine; and features that it needs.
   virtual std::string codeName() const { return model().name; }
   virtual runtime::Expected<std::string> needs() const = 0;
+
+  /// All that plans and code of this target depend on besides the module and tcc itself: where two targets give equal
+  /// texts, what is made for one may be run in the other's place. An error where that cannot be said.
+  virtual runtime::Expected<std::string> codeKey() const {
+    return runtime::Error("target '" + model().name + "' does not say what its code depends on");
+  }
 };
 
 } // namespace tcc

@@ -6,6 +6,7 @@
 #include "codegen/product.h"
 #include "ir/dialect.h"
 #include "runtime/cpu.h"
+#include "llvm/Config/llvm-config.h"
 
 using namespace mlir;
 
@@ -78,6 +79,19 @@ std::string CpuTarget::codeName() const {
 
 runtime::Expected<std::string> CpuTarget::needs() const {
   return usedFeatures(options.target, runtime::knownCpuFeatures());
+}
+
+/// The machine is LLVM's, with its features resolved: what "native" is differs from host to host.
+runtime::Expected<std::string> CpuTarget::codeKey() const {
+  auto machine = createMachine(options.target);
+  if (!machine)
+    return machine.error();
+  auto line = [](StringRef what, const Twine &value) { return (what + Twine(' ') + value + Twine('\n')).str(); };
+  return line("target", codeName()) + line("llvm", LLVM_VERSION_STRING) +
+         line("triple", (*machine)->getTargetTriple().str()) + line("cpu", (*machine)->getTargetCPU()) +
+         line("features", (*machine)->getTargetFeatureString()) + line("vector bytes", Twine(vectors.lanes * 4)) +
+         line("tiles", Twine(vectors.hasTiles)) + line("threads", Twine(threads)) +
+         line("fast math", Twine(options.fastMath)) + line("steady", Twine(options.steady));
 }
 
 } // namespace tcc::cpu

@@ -21,6 +21,7 @@ public:
   FastProducts fastProducts() const override;
   std::string codeName() const override;
   runtime::Expected<std::string> needs() const override;
+  runtime::Expected<std::string> codeKey() const override;
 
 private:
   EmitOptions options;

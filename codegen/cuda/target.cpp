@@ -7,6 +7,7 @@
 #include "codegen/custom.h"
 #include "codegen/product.h"
 #include "ir/dialect.h"
+#include "runtime/device/cuda/nvrtc.h"
 #include <bit>
 #include <cstring>
 
@@ -228,6 +229,15 @@ bool CudaTarget::hasKernel(Operation *op) const {
 runtime::Expected<std::vector<std::string>> CudaTarget::emit(ArrayRef<KernelSource> kernels) const {
   const bool isVirtual = StringRef(options.architecture).starts_with("compute_");
   return compileModules(kernels, options.architecture, isVirtual ? CodeKind::ptx : CodeKind::cubin, notes);
+}
+
+/// The compiler of the text is a library of the machine.
+runtime::Expected<std::string> CudaTarget::codeKey() const {
+  try {
+    return "target " + codeName() + "\nnvrtc " + runtime::cuda::Nvrtc::open().identity() + "\n";
+  } catch (const runtime::CudaError &missing) {
+    return runtime::Error(missing.what());
+  }
 }
 
 runtime::Error CudaTarget::lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const {

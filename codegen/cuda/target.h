@@ -27,6 +27,7 @@ public:
   FastProducts fastProducts() const override;
   std::string codeName() const override { return data.name + ":" + options.architecture; }
   runtime::Expected<std::string> needs() const override { return std::string(); }
+  runtime::Expected<std::string> codeKey() const override;
   std::string emitted() const override { return notes; }
 
 private:

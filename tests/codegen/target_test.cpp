@@ -7,6 +7,7 @@
 #include "runtime/executable.h"
 #include <cmath>
 #include <gtest/gtest.h>
+#include <set>
 
 using namespace mlir;
 
@@ -154,6 +155,29 @@ TEST_F(TargetTable, NamesTheOpThatATargetDoesNotHave) {
   StubTarget target;
   EXPECT_EQ(compile(productText, target).error().message(), "target 'stub' has no 'tcc.matmul'");
   EXPECT_EQ(compile(text, cpu::CpuTarget({}, 1)).error().message(), "target 'cpu' has no 'stub.duplicate'");
+}
+
+TEST(CodeKey, SaysAllThatCodeForACpuDependsOn) {
+  const auto key = [](const cpu::EmitOptions &options, int threads) {
+    const auto text = cpu::CpuTarget(options, threads).codeKey();
+    return text ? *text : "error: " + text.error().message();
+  };
+  cpu::EmitOptions plain;
+  plain.target.cpu = "x86-64-v3";
+  auto level = plain, without = plain, narrow = plain, fast = plain, steady = plain, threads = plain;
+  level.target.cpu = "x86-64-v2";
+  without.target.features = "-fma";
+  narrow.target.vectorBytes = 16;
+  fast.fastMath = true;
+  steady.steady = true;
+  threads.threads = 7; // of the compiler
+  EXPECT_EQ(key(threads, 2), key(plain, 2));
+  const std::set<std::string> keys = {key(plain, 2),  key(plain, 3), key(level, 2), key(without, 2),
+                                      key(narrow, 2), key(fast, 2),  key(steady, 2)};
+  EXPECT_EQ(keys.size(), 7u);
+  level.target.cpu = "no-such-cpu";
+  EXPECT_EQ(key(level, 1), "error: unknown CPU 'no-such-cpu'; names are LLVM's, for example x86-64-v3 or native");
+  EXPECT_FALSE(StubTarget().codeKey());
 }
 
 /// The CPU with one op more.

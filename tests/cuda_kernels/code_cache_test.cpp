@@ -1,6 +1,8 @@
 // Machine code on disk: what comes out is what went in, or nothing; and each text is compiled once.
 #include "codegen/cuda/code_cache.h"
 #include "codegen/cuda/modules.h"
+#include "codegen/cuda/target.h"
+#include "runtime/device/cuda/nvrtc.h"
 #include "runtime/files.h"
 #include "tests/cuda_machine/machine_test.h"
 #include <filesystem>
@@ -189,6 +191,15 @@ TEST_F(CodeCacheTest, ATextIsCompiledOnce) {
   EXPECT_EQ(whole, codes);
   setenv("TCC_CACHE_DIR", "off", 1);
   EXPECT_EQ(compile(two, "sm_90a").first, 2u);
+}
+
+TEST_F(CodeCacheTest, ATargetsKeyNamesArchitectureAndCompiler) {
+  const auto key = [](const char *architecture) { return CudaTarget({architecture}).codeKey(); };
+  const auto known = key("sm_90a");
+  ASSERT_TRUE(known) << known.error().message();
+  EXPECT_EQ(*key("sm_90a"), *known);
+  EXPECT_NE(*key("sm_80"), *known);
+  EXPECT_NE(known->find(runtime::cuda::Nvrtc::open().identity()), std::string::npos) << *known;
 }
 
 TEST_F(CodeCacheTest, AFullOrForbiddenFolderIsNoError) {
