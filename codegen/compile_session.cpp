@@ -3,6 +3,7 @@
 #include "codegen/custom.h"
 #include "codegen/lower_plan.h"
 #include "codegen/remarks.h"
+#include "codegen/step_cache.h"
 #include "codegen/stopwatch.h"
 #include "codegen/targets.h"
 #include "codegen/verify_artefact.h"
@@ -29,6 +30,7 @@ runtime::Expected<CompileSession> CompileSession::open(CompileOptions options) {
     auto made = makeTarget(options.targetName, options.cpu, options.threads);
     if (!made)
       return made.error();
+    (*made)->keepCodeIn(options.cache);
     target = std::move(*made);
   }
   return CompileSession(std::move(options), std::move(target));
@@ -82,6 +84,37 @@ runtime::Expected<runtime::Artefact> CompileSession::artefact(OwningOpRef<Module
   if (!given.allowCustomCode)
     if (runtime::Error refused = refuseCustomCode(*captured))
       return refused;
+  const StepCache cache(*captured, given, *madeFor);
+  if (!cache.refusal().empty()) {
+    runtime::Expected<runtime::Artefact> made = compiled(std::move(captured));
+    last.cache = "not used: " + cache.refusal();
+    last.totalMs = millisecondsSince(start);
+    return made;
+  }
+  std::optional<runtime::Artefact> known = cache.find(last);
+  std::optional<FileCache::Turn> turn;
+  if (!known) {
+    turn.emplace(cache.wait());
+    known = cache.find(last); // another process may have made it meanwhile
+  }
+  if (known) {
+    last.fromCache = true;
+    last.cache = "hit: " + cache.file();
+    last.totalMs = millisecondsSince(start);
+    return std::move(*known);
+  }
+  const std::string why = cache.missReason();
+  runtime::Expected<runtime::Artefact> made = compiled(std::move(captured));
+  last.cache = "miss: " + why;
+  if (made)
+    if (runtime::Error problem = cache.store(*made, last))
+      last.cache += "; not kept: " + problem.message();
+  last.totalMs = millisecondsSince(start);
+  return made;
+}
+
+/// Without the cache of steps.
+runtime::Expected<runtime::Artefact> CompileSession::compiled(OwningOpRef<ModuleOp> captured) {
   OwningOpRef<ModuleOp> original;
   if (given.pipeline.verifyEach) {
     printsToResults(functionOf(*captured)); // the reference's results are the artefact's
@@ -116,7 +149,6 @@ runtime::Expected<runtime::Artefact> CompileSession::artefact(OwningOpRef<Module
   if (original)
     if (runtime::Error wrong = verifyArtefact(*original, artefact, given))
       return wrong;
-  last.totalMs = millisecondsSince(start);
   return artefact;
 }
 

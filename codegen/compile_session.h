@@ -20,6 +20,7 @@ struct CompileOptions {
   /// is not.
   std::shared_ptr<runtime::Device> device;
   bool remarks = false; // whether passes tell what they did and what they left (CompileReport::remarks)
+  FileCache cache;      // of kernels' code and whole steps; nothing is kept without
   bool costs = false;   // whether remarks say what each instruction costs; measures the machine's limits where unknown
 };
 
@@ -32,6 +33,8 @@ struct CompileReport {
   double pipelineMs = 0, codegenMs = 0, totalMs = 0;
   std::vector<std::pair<std::string, double>> codegenSteps; // its parts: name and milliseconds
   std::string emitted;                                      // Target::emitted
+  bool fromCache = false;                                   // no pass ran, no code was made
+  std::string cache; // "hit: FILE", "miss: flags differ: -O2 → -O3", "not used: off"
 };
 
 /// The one way to compile: for the command line, compile() and every check. Each function takes the captured module,
@@ -42,7 +45,7 @@ public:
   /// An error where options.targetName is none of this build's.
   static runtime::Expected<CompileSession> open(CompileOptions options);
 
-  /// Runs the pipeline, lowers the plan, checks custom ops, emits the kernels.
+  /// From the cache; or runs the pipeline, lowers the plan, checks custom ops, emits the kernels.
   runtime::Expected<runtime::Artefact> artefact(mlir::OwningOpRef<mlir::ModuleOp> captured);
   /// The module when it has reached `phase`.
   runtime::Expected<mlir::OwningOpRef<mlir::ModuleOp>> lowered(mlir::OwningOpRef<mlir::ModuleOp> captured,
@@ -65,6 +68,7 @@ private:
   };
 
   CompileSession(CompileOptions options, std::shared_ptr<const Target> target);
+  runtime::Expected<runtime::Artefact> compiled(mlir::OwningOpRef<mlir::ModuleOp> captured);
   bool runPasses(mlir::ModuleOp module, std::optional<Phase> stopAfter);
   runtime::Expected<Planned> planned(mlir::OwningOpRef<mlir::ModuleOp> captured);
   runtime::Error checkCustom(mlir::ModuleOp planned) const;

@@ -1,6 +1,7 @@
 // What a target does with a planned function: a table of functions, one folder a target (cpu/). Passes see its model
 // alone.
 #pragma once
+#include "codegen/file_cache.h"
 #include "codegen/kernel_table.h"
 #include "passes/target_model.h"
 #include "runtime/error.h"
@@ -67,6 +68,11 @@ public:
   virtual runtime::Expected<std::string> codeKey() const {
     return runtime::Error("target '" + model().name + "' does not say what its code depends on");
   }
+  /// Where emit() may find and keep code; nowhere before.
+  void keepCodeIn(FileCache cache) { codeCache = std::move(cache); }
+
+protected:
+  FileCache codeCache;
 };
 
 } // namespace tcc

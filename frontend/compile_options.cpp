@@ -29,6 +29,13 @@ static std::optional<ProductType> productType(runtime::DType dtype) {
   }
 }
 
+FileCache fileCache(const CompilerFlags &flags) {
+  if (!flags.diskCache)
+    return {};
+  return FileCache(flags.diskCacheFolder.empty() ? FileCache::userFolder() : flags.diskCacheFolder,
+                   flags.diskCacheBytes ? flags.diskCacheBytes : FileCache::usualBytes);
+}
+
 void applyFlags(const CompilerFlags &flags, CompileOptions &options) {
   const std::optional<ProductType> products = productType(flags.products);
   if (!products)
@@ -40,6 +47,7 @@ void applyFlags(const CompilerFlags &flags, CompileOptions &options) {
   options.pipeline.products = *products;
   options.pipeline.padding = flags.padding;
   options.threads = flags.threads;
+  options.cache = fileCache(flags);
   options.allowCustomCode = flags.allowCustomCode;
   options.cpu.fastMath = flags.fastMath;
   options.cpu.target.cpu = flags.march.empty() ? "native" : flags.march;

@@ -1,6 +1,7 @@
 // The table and its parsers.
 #include "frontend/compiler_flags.h"
 #include <charconv>
+#include <filesystem>
 #include <regex>
 
 namespace tcc {
@@ -65,6 +66,29 @@ std::string setPadding(std::string_view value, CompilerFlags &flags) {
   return "unknown padding '" + std::string(value) + "' of -fpad= (one of 64 8 off)";
 }
 
+std::string setCacheFolder(std::string_view value, CompilerFlags &flags) {
+  std::error_code problem;
+  const std::filesystem::path whole = std::filesystem::absolute(value, problem);
+  if (value.empty() || problem)
+    return "--cache-dir= without a folder";
+  flags.diskCacheFolder = whole.lexically_normal().string();
+  return {};
+}
+
+std::string setCacheSize(std::string_view value, CompilerFlags &flags) {
+  int64_t number = 0;
+  const auto [end, problem] = std::from_chars(value.data(), value.data() + value.size(), number);
+  const std::string_view unit = value.substr(static_cast<size_t>(end - value.data()));
+  int shift = -1;
+  for (const auto &[name, bits] : {std::pair{"", 0}, std::pair{"KiB", 10}, std::pair{"MiB", 20}, std::pair{"GiB", 30}})
+    if (unit == name)
+      shift = bits;
+  if (problem != std::errc() || shift < 0 || number < 1 || number > (int64_t{1} << 50) >> shift)
+    return "'" + std::string(value) + "' of --cache-size= is no size such as 512MiB or 2GiB";
+  flags.diskCacheBytes = number << shift;
+  return {};
+}
+
 template <bool CompilerFlags::*member, bool value>
 std::string setTo(std::string_view, CompilerFlags &flags) {
   flags.*member = value;
@@ -127,6 +151,11 @@ constexpr CompilerFlag table[] = {
      setTo<&CompilerFlags::allowCustomCode, true>},
     {"-march=", "CPU", "CPU to compile for (native)", setMarch},
     {"--dtype=", "TYPE", "What f32 products multiply: f32 (default), bf16, f16, or auto, the fastest one", setProducts},
+    {"--no-cache", "", "Take no compiled step or kernel from disk, and keep none",
+     setTo<&CompilerFlags::diskCache, false>},
+    {"--cache-dir=", "DIR", "Where they are kept ($TCC_CACHE_DIR, or ~/.cache/tcc)", setCacheFolder},
+    {"--cache-size=", "SIZE", "… at most so many bytes, such as 512MiB; what was used longest ago goes (1GiB)",
+     setCacheSize},
     {"--threads=", "N", "Threads of the compiled program (all)", setThreads},
 };
 

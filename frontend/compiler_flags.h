@@ -27,6 +27,11 @@ struct CompilerFlags {
   bool recompilesAreErrors = false;        ///< -Werror=recompile: so is a compilation after the first
   bool allowCustomCode = false;            ///< of custom ops in .graph files: libraries and CUDA text that they name
 
+  // Compiled steps and kernels on disk (codegen/file_cache.h).
+  bool diskCache = true;            ///< --no-cache: nothing is taken from there, and nothing kept
+  std::string diskCacheFolder = {}; ///< --cache-dir=; empty: the user's, $TCC_CACHE_DIR or ~/.cache/tcc
+  int64_t diskCacheBytes = 0;       ///< --cache-size=: of all entries together; 0: the usual 1 GiB
+
   // What the compiler tells about its work (frontend/remarks.h). Patterns are extended regular expressions over the
   // names of passes, or one of the words above; empty: none.
   std::string remarksPassed = {};   ///< -Rpass: what was done

@@ -96,6 +96,8 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &recor
   summary.matmuls = report.pipeline.matmuls;
   summary.arenaBytes = report.pipeline.arenaBytes;
   summary.plannedBytes = executable->plannedBytes();
+  summary.fromCache = report.fromCache;
+  summary.cache = report.cache;
   summary.pipelineMs = report.pipelineMs;
   summary.codegenMs = report.codegenMs;
   summary.loadMs = millisecondsSince(loading);

@@ -165,6 +165,8 @@ void TrainLog::compiled(const CompileSummary &summary) {
   message(fmt::format("compiled {} ops → {} kernels, {} matrix products, {} planned, in {:.2f} s{}", summary.ops,
                       summary.kernels, summary.matmuls, megabytes(summary.plannedBytes), summary.seconds,
                       summary.cache == "hit" ? " (from the cache)" : ""));
+  if (summary.cache == "miss")
+    message("cache " + summary.cacheReason);
 }
 
 std::vector<TrainLog::Field> TrainLog::progressFields(const StepRecord &record) const {

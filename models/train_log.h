@@ -65,7 +65,8 @@ struct CompileSummary {
   int64_t matmuls = 0;
   int64_t plannedBytes = 0;
   double seconds = 0;
-  std::string cache = "off"; ///< "hit", "miss" or "off"
+  std::string cache = "off";    ///< "hit", "miss" or "off"
+  std::string cacheReason = {}; ///< tcc::CompileSummary::cache
 };
 
 /// flopsPerToken (trainingFlopsPerToken) * tokensPerSecond / peakFlops (operations a second of products, measured on

@@ -232,6 +232,10 @@ void Trainer::describeRun() {
                           describe(source.format()), several, options.batch, sequence, describe(options.order)));
 }
 
+static std::string cacheWord(const tcc::CompileSummary &compiled) {
+  return compiled.fromCache ? "hit" : compiled.cache.starts_with("miss") ? "miss" : "off";
+}
+
 void Trainer::compileStep() {
   log.message("compiling the training step …");
   step.prepare(stepArguments(0, 0));
@@ -240,10 +244,13 @@ void Trainer::compileStep() {
                 .kernels = compiled.kernels,
                 .matmuls = compiled.matmuls,
                 .plannedBytes = compiled.plannedBytes,
-                .seconds = compiled.totalMs / 1e3});
+                .seconds = compiled.totalMs / 1e3,
+                .cache = cacheWord(compiled),
+                .cacheReason = compiled.cache});
   if (!device.isGpu())
     checkMemory("a smaller --batch or --seq is needed: the training step takes", double(compiled.plannedBytes));
   summary.compileSeconds = compiled.totalMs / 1e3;
+  summary.cache = cacheWord(compiled);
   summary.kernels = compiled.kernels;
   summary.matmuls = compiled.matmuls;
   summary.plannedBytes = compiled.plannedBytes;

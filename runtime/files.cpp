@@ -213,7 +213,9 @@ Expected<std::string> readFile(const std::string &path) {
 }
 
 std::string cacheFolder(std::string_view what) {
-  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  const char *own = std::getenv("TCC_CACHE_DIR"), *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  if (own && *own == '/')
+    return (std::filesystem::path(own) / what).string();
   if (cache && *cache == '/')
     return (std::filesystem::path(cache) / "tcc" / what).string();
   if (home && *home == '/')

@@ -37,8 +37,8 @@ Error writeFileAtomically(const std::string &path, std::string_view bytes);
 /// All bytes of a regular file.
 Expected<std::string> readFile(const std::string &path);
 
-/// Where a program keeps what it can make again: $XDG_CACHE_HOME/tcc/`what`, or ~/.cache/tcc/`what`; empty where the
-/// environment names neither by an absolute path. It need not exist.
+/// Where a program keeps what it can make again: $TCC_CACHE_DIR/`what`, or $XDG_CACHE_HOME/tcc/`what`, or
+/// ~/.cache/tcc/`what`; empty where the environment names none of them by an absolute path. It need not exist.
 std::string cacheFolder(std::string_view what);
 
 /// The files of one run of a program, collected before any is opened. Files are compared by identity (device and inode,

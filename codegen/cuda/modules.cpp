@@ -1,7 +1,6 @@
 // (1) Kernels to texts, a few a module; (2) modules whose code is known from before are taken from the cache; (3) the
 // others are compiled side by side and kept.
 #include "codegen/cuda/modules.h"
-#include "codegen/cuda/code_cache.h"
 #include "codegen/cuda/kernel/text.h"
 #include "runtime/device/cuda/nvrtc.h"
 #include "llvm/ADT/STLExtras.h"
@@ -39,11 +38,11 @@ std::string codeOf(const CompileResult &result, CodeKind kind) {
 /// The modules of one call on their way.
 class Compilation {
 public:
-  Compilation(const Nvrtc &nvrtc, CodeKind kind) : nvrtc(nvrtc), kind(kind), cache(CodeCache::ofUser()) {}
+  Compilation(const Nvrtc &nvrtc, CodeKind kind, const FileCache &cache) : nvrtc(nvrtc), kind(kind), cache(cache) {}
 
   void add(CompileRequest request) {
     keys.push_back(keyOf(request, kind, nvrtc));
-    std::optional<std::string> known = cache.find(keys.back());
+    std::optional<std::string> known = cache.find(FileCache::kernels, keys.back());
     if (!known) {
       requests.push_back(std::move(request));
       missing.push_back(codes.size());
@@ -58,7 +57,7 @@ public:
       if (!result.error.empty())
         return result.error;
       codes[module] = codeOf(result, kind);
-      if (runtime::Error error = cache.store(keys[module], codes[module]))
+      if (runtime::Error error = cache.store(FileCache::kernels, keys[module], codes[module]))
         problem = error.message();
     }
     return "";
@@ -77,7 +76,7 @@ public:
 private:
   const Nvrtc &nvrtc;
   CodeKind kind;
-  CodeCache cache;
+  const FileCache &cache;
   std::vector<std::string> keys;
   std::vector<CompileRequest> requests;
   std::vector<size_t> missing; // the module of each request
@@ -125,7 +124,7 @@ std::vector<ModuleText> moduleTexts(llvm::ArrayRef<KernelSource> kernels) {
 
 runtime::Expected<std::vector<std::string>> compileModules(llvm::ArrayRef<KernelSource> kernels,
                                                            const std::string &architecture, CodeKind kind,
-                                                           std::string &notes) {
+                                                           const FileCache &cache, std::string &notes) {
   for (const KernelSource &source : kernels)
     if (const auto *kernel = std::get_if<FormKernel>(&source))
       if (std::string why = refusal(kernel->form); !why.empty())
@@ -136,7 +135,7 @@ runtime::Expected<std::vector<std::string>> compileModules(llvm::ArrayRef<Kernel
     Nvrtc nvrtc = Nvrtc::open();
     if (!nvrtc.supports(architecture))
       return runtime::Error(nvrtc.unknown(architecture));
-    Compilation compilation(nvrtc, kind);
+    Compilation compilation(nvrtc, kind, cache);
     for (auto [number, module] : llvm::enumerate(moduleTexts(kernels)))
       compilation.add(requestFor(module, number, architecture));
     if (std::string log = compilation.run(); !log.empty())

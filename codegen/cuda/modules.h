@@ -1,6 +1,7 @@
 // From kernels to what NVRTC compiles at once, and from there to code.
 #pragma once
 #include "codegen/cuda/device/device_text.h"
+#include "codegen/file_cache.h"
 #include "codegen/kernel_source.h"
 #include "runtime/error.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -25,11 +26,11 @@ std::vector<ModuleText> moduleTexts(llvm::ArrayRef<KernelSource> kernels);
 
 enum class CodeKind : uint8_t { cubin, ptx };
 
-/// Code of each module, in order; PTX ends with a zero byte. From the user's cache (code_cache.h) where it has been
-/// made before; `notes` says how much of it, in a few words. An error is a kernel that has no text, NVRTC that cannot
-/// be opened or does not know the architecture, or its log.
+/// Code of each module, in order; PTX ends with a zero byte. From the cache where it has been made before; `notes` says
+/// how much of it, in a few words. An error is a kernel that has no text, NVRTC that cannot be opened or does not know
+/// the architecture, or its log.
 runtime::Expected<std::vector<std::string>> compileModules(llvm::ArrayRef<KernelSource> kernels,
                                                            const std::string &architecture, CodeKind kind,
-                                                           std::string &notes);
+                                                           const FileCache &cache, std::string &notes);
 
 } // namespace tcc::cuda

@@ -228,7 +228,7 @@ bool CudaTarget::hasKernel(Operation *op) const {
 
 runtime::Expected<std::vector<std::string>> CudaTarget::emit(ArrayRef<KernelSource> kernels) const {
   const bool isVirtual = StringRef(options.architecture).starts_with("compute_");
-  return compileModules(kernels, options.architecture, isVirtual ? CodeKind::ptx : CodeKind::cubin, notes);
+  return compileModules(kernels, options.architecture, isVirtual ? CodeKind::ptx : CodeKind::cubin, codeCache, notes);
 }
 
 /// The compiler of the text is a library of the machine.

@@ -52,4 +52,6 @@ def h : One<"h">, Group<about>, Alias<help>;
 def version : Two<"version">, Group<about>, HelpText<"Versions of tcc and its libraries">;
 def dumpversion : One<"dumpversion">, Group<about>, HelpText<"The version alone">;
 def calibrate : Two<"calibrate">, Group<about>, HelpText<"Measure what this machine can do at most, and remember it for tables and remarks">;
+def cache_stats : Two<"cache-stats">, Group<about>, HelpText<"What compiled steps and kernels are kept on disk, and where">;
+def cache_clear : Two<"cache-clear">, Group<about>, HelpText<"Remove them">;
 def doctor : Two<"doctor">, Group<about>, HelpText<"What this machine has and lacks">;

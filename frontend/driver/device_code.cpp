@@ -82,7 +82,7 @@ std::shared_ptr<runtime::Device> deviceFor(StringRef target) {
   return *device;
 }
 
-DeviceCode deviceCode(ArrayRef<KernelSource> kernels, StringRef target, Emission emission) {
+DeviceCode deviceCode(ArrayRef<KernelSource> kernels, StringRef target, Emission emission, const FileCache &cache) {
   DeviceCode code{target.substr(kind.size()).str(), {}};
   if (emission == Emission::cuda) {
     for (cuda::ModuleText &module : cuda::moduleTexts(kernels))
@@ -93,7 +93,7 @@ DeviceCode deviceCode(ArrayRef<KernelSource> kernels, StringRef target, Emission
   if (wanted == cuda::CodeKind::cubin && StringRef(code.architecture).starts_with("compute_"))
     throw Error("-emit=cubin for " + code.architecture + ", which is no GPU's; -emit=ptx prints its code");
   std::string notes;
-  auto modules = cuda::compileModules(kernels, code.architecture, wanted, notes);
+  auto modules = cuda::compileModules(kernels, code.architecture, wanted, cache, notes);
   if (!modules)
     throw Error(modules.error().message());
   code.modules = std::move(*modules);

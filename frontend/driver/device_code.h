@@ -24,7 +24,8 @@ struct DeviceCode {
 };
 
 /// Text, PTX or cubins of kernels for a target. Throws Error.
-DeviceCode deviceCode(llvm::ArrayRef<KernelSource> kernels, llvm::StringRef target, Emission emission);
+DeviceCode deviceCode(llvm::ArrayRef<KernelSource> kernels, llvm::StringRef target, Emission emission,
+                      const FileCache &cache);
 
 /// Text and PTX go to `output` (stdout where it is empty), one module behind the other. Cubins are files, whose names
 /// are printed: INPUT.sm_90a.0.cubin in the current folder, or `output` where there is but one. Throws Error.

@@ -177,6 +177,8 @@ void Job::openSession(const std::string &named) {
   chosen.device = named == targets.front() ? device : nullptr;
   chosen.remarks = wantsRemarks(options.flags);
   chosen.costs = wantsCosts(options.flags);
+  if (options.timeReport) // times are of passes that run
+    chosen.cache = {};
   session.emplace(orThrow(CompileSession::open(std::move(chosen))));
 }
 
@@ -246,6 +248,9 @@ void Job::closeDump() {
 runtime::Artefact Job::compile() {
   runtime::Artefact artefact = orThrow(session->artefact(copy()));
   const CompileReport &report = session->report();
+  say("cache: " + report.cache);
+  if (report.fromCache)
+    return artefact;
   say("ran " + std::to_string(report.pipeline.passes.size()) + " passes" + took(report.pipelineMs) + ": " +
       std::to_string(report.pipeline.kernels) + " kernels, " + std::to_string(report.pipeline.matmuls) +
       " matrix products, " + bytesText(report.pipeline.arenaBytes) + " arena");
@@ -320,7 +325,7 @@ void Job::emitDeviceCode(Emission emission) {
   std::vector<DeviceCode> all;
   for (const std::string &named : targets) {
     openSession(named);
-    all.push_back(deviceCode(kernels(), named, emission));
+    all.push_back(deviceCode(kernels(), named, emission, compileOptions.cache));
   }
   writeDeviceCode(all, emission, path, options.output);
 }
@@ -346,9 +351,12 @@ void Job::printSummary(llvm::raw_ostream &os) {
   const CompileReport &report = session->report();
   os << name << ": " << report.pipeline.capturedOps << " ops -> " << report.pipeline.kernels << " kernels ("
      << report.compiledKernels << " compiled), " << report.pipeline.matmuls << " matrix products, "
-     << bytesText(report.plannedBytes) << " planned (" << bytesText(report.pipeline.arenaBytes) << " arena), "
-     << llvm::format("compiled in %.0f ms (passes %.0f, code %.0f)\n", report.totalMs, report.pipelineMs,
-                     report.codegenMs);
+     << bytesText(report.plannedBytes) << " planned (" << bytesText(report.pipeline.arenaBytes) << " arena), ";
+  if (report.fromCache)
+    os << llvm::format("from the cache in %.0f ms\n", report.totalMs);
+  else
+    os << llvm::format("compiled in %.0f ms (passes %.0f, code %.0f)\n", report.totalMs, report.pipelineMs,
+                       report.codegenMs);
 }
 
 void Job::printTimes() {

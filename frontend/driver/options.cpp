@@ -289,6 +289,12 @@ void apply(const Arg &arg, Options &options) {
   case OPT_calibrate:
     options.action = Action::calibrate;
     break;
+  case OPT_cache_stats:
+    options.action = Action::cacheStats;
+    break;
+  case OPT_cache_clear:
+    options.action = Action::cacheClear;
+    break;
   case OPT_doctor:
     options.action = Action::doctor;
     break;

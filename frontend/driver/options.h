@@ -9,7 +9,18 @@
 
 namespace tcc::driver {
 
-enum class Action : uint8_t { compile, help, version, dumpVersion, doctor, calibrate, printPipeline, syntaxOnly };
+enum class Action : uint8_t {
+  compile,
+  help,
+  version,
+  dumpVersion,
+  doctor,
+  calibrate,
+  cacheStats,
+  cacheClear,
+  printPipeline,
+  syntaxOnly
+};
 
 /// What is printed or written instead of the artefact.
 enum class Emission : uint8_t {

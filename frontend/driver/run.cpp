@@ -1,8 +1,10 @@
 // Options to actions.
 #include "frontend/driver/run.h"
 #include "codegen/targets.h"
+#include "frontend/compile_options.h"
 #include "frontend/diagnostics.h"
 #include "frontend/driver/driver.h"
+#include "frontend/driver/execution.h"
 #include "frontend/driver/outputs.h"
 #include "runtime/cpu.h"
 #include "runtime/files.h"
@@ -30,6 +32,29 @@ void calibrate(llvm::raw_ostream &os, int threads) {
                                 waited * 100)
                       .str())
      << (path.empty() ? "not remembered: no folder for it can be written" : "remembered in " + path) << '\n';
+}
+
+FileCache keptCache(const Options &options) {
+  FileCache cache = fileCache(options.flags);
+  if (cache.place().empty())
+    throw usageError("no cache: TCC_CACHE_DIR, XDG_CACHE_HOME or HOME, or --cache-dir=, names its folder");
+  return cache;
+}
+
+void printCacheStats(llvm::raw_ostream &os, const FileCache &cache) {
+  os << cache.place() << ", at most " << bytesText(cache.limit()) << '\n';
+  for (const FileCache::Usage &usage : cache.usage())
+    os << llvm::formatv("{0,7} {1,-8} {2}\n", usage.entries, usage.kind, bytesText(usage.bytes));
+}
+
+void clearCache(llvm::raw_ostream &os, const FileCache &cache) {
+  int64_t entries = 0, bytes = 0;
+  for (const FileCache::Usage &usage : cache.usage())
+    entries += usage.entries, bytes += usage.bytes;
+  if (runtime::Error problem = cache.clear())
+    throw Error(problem.message());
+  os << "removed " << entries << (entries == 1 ? " entry, " : " entries, ") << bytesText(bytes) << ", from "
+     << cache.place() << '\n';
 }
 
 /// Whether the action needs no answer of this machine's CPU.
@@ -60,6 +85,12 @@ int dispatch(const Options &options) {
     return runDoctor(llvm::outs());
   case Action::calibrate:
     calibrate(llvm::outs(), options.flags.threads);
+    return exitSuccess;
+  case Action::cacheStats:
+    printCacheStats(llvm::outs(), keptCache(options));
+    return exitSuccess;
+  case Action::cacheClear:
+    clearCache(llvm::outs(), keptCache(options));
     return exitSuccess;
   case Action::printPipeline:
     printPipelineFor(options.compile);

@@ -1,0 +1,236 @@
+// An entry: magic, the key's digest, the bytes, the digest of all before. Its file's name is the key's digest too.
+// Digests are BLAKE3's: what an entry holds is run, so no other key may come to its name.
+#include "codegen/file_cache.h"
+#include "runtime/files.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/BLAKE3.h"
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
+
+namespace tcc {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view magic = "tcccach1";
+constexpr std::string_view extension = ".entry";
+constexpr size_t digestBytes = 32, headBytes = magic.size() + digestBytes;
+
+std::string digest(std::string_view kind, std::string_view bytes) {
+  llvm::BLAKE3 hasher;
+  hasher.update(llvm::StringRef(kind));
+  hasher.update(llvm::StringRef("\0", 1));
+  hasher.update(llvm::StringRef(bytes));
+  const auto result = hasher.final<digestBytes>();
+  return {reinterpret_cast<const char *>(result.data()), result.size()};
+}
+
+/// That nobody else can put code there. The cache's own folder may be a link of the user's to one.
+runtime::Error checkOwner(const std::string &folder, bool mayBeLink = false) {
+  struct stat status = {};
+  if ((mayBeLink ? ::stat(folder.c_str(), &status) : ::lstat(folder.c_str(), &status)) != 0)
+    return runtime::Error("`" + folder + "`: " + std::strerror(errno));
+  if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)))
+    return runtime::Error("`" + folder + "` is no folder that its user alone can write to; no code is taken from it");
+  return runtime::Error::success();
+}
+
+struct Entry {
+  fs::file_time_type used;
+  int64_t bytes;
+  fs::path path;
+};
+
+/// The files of a kind's folder: entries, and what a writer that was killed left of one.
+std::vector<Entry> entriesIn(const std::string &kindFolder) {
+  std::vector<Entry> entries;
+  std::error_code problem; // another process may be dropping as well
+  for (const fs::directory_entry &file : fs::directory_iterator(kindFolder, problem)) {
+    std::error_code gone;
+    Entry entry{file.last_write_time(gone), static_cast<int64_t>(file.file_size(gone)), file.path()};
+    if (!gone)
+      entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+bool isEntry(const Entry &entry) {
+  return entry.path.extension() == extension;
+}
+
+/// The first bytes of a file; fewer where there are no more.
+std::string firstBytes(const std::string &path, size_t count) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0)
+    return {};
+  std::string bytes(count, '\0');
+  const ssize_t got = ::pread(file, bytes.data(), count, 0);
+  ::close(file);
+  bytes.resize(got < 0 ? 0 : static_cast<size_t>(got));
+  return bytes;
+}
+
+} // namespace
+
+std::string FileCache::userFolder() {
+  const char *variable = std::getenv("TCC_CACHE_DIR");
+  if (variable && *variable && *variable != '/')
+    return {}; // a word such as `off` is no folder
+  std::string folder = runtime::cacheFolder("");
+  while (folder.size() > 1 && folder.ends_with('/'))
+    folder.pop_back();
+  return folder;
+}
+
+std::string FileCache::fileOf(std::string_view kind, std::string_view key) const {
+  return folderOf(kind) + "/" + llvm::toHex(digest(kind, key), /*LowerCase=*/true).append(extension);
+}
+
+std::optional<std::string> FileCache::find(std::string_view kind, std::string_view key) const {
+  if (folder.empty() || checkOwner(folder, true) || checkOwner(folderOf(kind)))
+    return std::nullopt;
+  const std::string file = fileOf(kind, key);
+  std::error_code problem;
+  const uintmax_t size = fs::file_size(file, problem);
+  if (problem)
+    return std::nullopt;
+  runtime::Expected<std::string> bytes = runtime::Error("no entry has this size");
+  if (size >= headBytes + digestBytes && size <= static_cast<uintmax_t>(std::max<int64_t>(mostBytes, usualBytes)))
+    bytes = runtime::readFile(file);
+  const std::string_view whole = bytes ? std::string_view(*bytes) : std::string_view();
+  const size_t end = whole.size() - std::min(digestBytes, whole.size());
+  if (end < headBytes || !whole.starts_with(magic) || whole.substr(magic.size(), digestBytes) != digest(kind, key) ||
+      digest(kind, whole.substr(0, end)) != whole.substr(end)) {
+    ::unlink(file.c_str()); // it will be made again
+    return std::nullopt;
+  }
+  ::utimensat(AT_FDCWD, file.c_str(), nullptr, 0); // used now
+  return std::string(whole.substr(headBytes, end - headBytes));
+}
+
+runtime::Error FileCache::make(const std::string &kindFolder) const {
+  std::error_code problem;
+  fs::create_directories(fs::path(folder).parent_path(), problem);
+  ::mkdir(folder.c_str(), 0700); // it may be there, or another process may have made it
+  ::mkdir(kindFolder.c_str(), 0700);
+  if (runtime::Error error = checkOwner(folder, true))
+    return error;
+  return checkOwner(kindFolder);
+}
+
+runtime::Error FileCache::store(std::string_view kind, std::string_view key, std::string_view bytes) const {
+  if (folder.empty())
+    return runtime::Error::success();
+  if (runtime::Error error = make(folderOf(kind)))
+    return error;
+  std::string entry = std::string(magic) + digest(kind, key) + std::string(bytes);
+  entry += digest(kind, entry);
+  if (runtime::Error error = runtime::writeFileAtomically(fileOf(kind, key), entry))
+    return error;
+  dropOldest();
+  return runtime::Error::success();
+}
+
+void FileCache::dropOldest() const {
+  std::vector<Entry> entries;
+  for (std::string_view kind : {kernels, steps})
+    llvm::append_range(entries, entriesIn(folderOf(kind)));
+  int64_t total = 0;
+  for (const Entry &entry : entries)
+    total += entry.bytes;
+  if (total <= mostBytes)
+    return;
+  llvm::sort(entries, [](const Entry &a, const Entry &b) { return a.used < b.used; });
+  for (const Entry &entry : entries) {
+    if (total <= mostBytes / 4 * 3) // room for some, so that not each store drops
+      return;
+    std::error_code problem;
+    fs::remove(entry.path, problem);
+    total -= entry.bytes;
+  }
+}
+
+std::vector<std::string> FileCache::newest(std::string_view kind, size_t most, size_t bytes) const {
+  std::vector<std::string> heads;
+  if (folder.empty() || checkOwner(folder, true) || checkOwner(folderOf(kind)))
+    return heads;
+  std::vector<Entry> entries = entriesIn(folderOf(kind));
+  llvm::erase_if(entries, [](const Entry &entry) { return !isEntry(entry); });
+  const auto end = entries.begin() + static_cast<std::ptrdiff_t>(std::min(most, entries.size()));
+  std::partial_sort(entries.begin(), end, entries.end(),
+                    [](const Entry &a, const Entry &b) { return a.used > b.used; });
+  for (const Entry &entry : llvm::make_range(entries.begin(), end)) {
+    const std::string head = firstBytes(entry.path.string(), headBytes + bytes);
+    if (head.starts_with(magic) && head.size() > headBytes)
+      heads.push_back(head.substr(headBytes));
+  }
+  return heads;
+}
+
+FileCache::Turn::~Turn() {
+  if (descriptor >= 0)
+    ::close(descriptor); // its lock goes with it
+}
+
+/// One file holds the locks of all keys: a byte of it each, of the 2^62 that there are, so that none is left to remove.
+FileCache::Turn FileCache::wait(std::string_view kind, std::string_view key, double seconds) const {
+  using Clock = std::chrono::steady_clock;
+  Turn turn;
+  if (folder.empty() || make(folderOf(kind)))
+    return turn;
+  turn.descriptor = ::open((folder + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (turn.descriptor < 0)
+    return turn;
+  uint64_t place = 0;
+  std::memcpy(&place, digest(kind, key).data(), sizeof place);
+  struct flock range = {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = static_cast<off_t>(place >> 2);
+  range.l_len = 1;
+  const Clock::time_point start = Clock::now();
+  while (::fcntl(turn.descriptor, F_OFD_SETLK, &range) != 0) {
+    const bool isHeld = errno == EAGAIN || errno == EACCES || errno == EINTR;
+    if (!isHeld || std::chrono::duration<double>(Clock::now() - start).count() >= seconds)
+      return turn;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return turn;
+}
+
+std::vector<FileCache::Usage> FileCache::usage() const {
+  std::vector<Usage> all;
+  for (std::string_view kind : {kernels, steps}) {
+    Usage &one = all.emplace_back(Usage{std::string(kind)});
+    for (const Entry &entry : folder.empty() ? std::vector<Entry>() : entriesIn(folderOf(kind))) {
+      one.entries += isEntry(entry);
+      one.bytes += entry.bytes;
+    }
+  }
+  return all;
+}
+
+runtime::Error FileCache::clear() const {
+  for (std::string_view kind : {kernels, steps}) {
+    std::error_code problem;
+    if (folder.empty() || !fs::exists(folderOf(kind), problem))
+      continue;
+    if (runtime::Error error = checkOwner(folderOf(kind)))
+      return error;
+    for (const Entry &entry : entriesIn(folderOf(kind)))
+      if (::unlink(entry.path.c_str()) != 0 && errno != ENOENT)
+        return runtime::Error("`" + entry.path.string() + "`: " + std::strerror(errno));
+  }
+  return {};
+}
+
+} // namespace tcc

@@ -1,0 +1,346 @@
+// The key is text. Places in files are numbers there and in entries, by their first use in the function: those of the
+// caller's function take their places when an entry is found.
+#include "codegen/step_cache.h"
+#include "build_id.h"
+#include "codegen/custom.h"
+#include "ir/names.h"
+#include "passes/pipeline.h"
+#include "runtime/cpu.h"
+#include "runtime/files.h"
+#include "runtime/json_reader.h"
+#include "llvm-c/Core.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/BLAKE3.h"
+#include "llvm/Support/JSON.h"
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+constexpr size_t headerLengthBytes = 8, mostHeaderBytes = 1 << 20;
+constexpr size_t lookedAt = 64, shownBytes = 16 << 10; // of other entries, for the reason of a miss
+
+std::string hexDigest(StringRef bytes) {
+  llvm::BLAKE3 hasher;
+  hasher.update(bytes);
+  return llvm::toHex(hasher.final<16>(), /*LowerCase=*/true);
+}
+
+/// Names and places of a function's ops, as text; a place is the number of its first use.
+class PlacesText {
+public:
+  explicit PlacesText(ModuleOp module) {
+    module->walk<WalkOrder::PreOrder>([&](Operation *op) {
+      add(op->getLoc());
+      for (Region &region : op->getRegions())
+        for (Block &block : region)
+          for (BlockArgument argument : block.getArguments())
+            add(argument.getLoc());
+      text += '\n';
+    });
+  }
+
+  std::string text;
+  std::vector<runtime::SourceLocation> places;
+
+private:
+  DenseMap<Attribute, size_t> numbers;
+
+  void add(Location loc) {
+    if (auto place = dyn_cast<FileLineColLoc>(loc)) {
+      const auto [known, isNew] = numbers.try_emplace(place, places.size());
+      if (isNew)
+        places.push_back({place.getFilename().str(), static_cast<int32_t>(place.getLine()),
+                          static_cast<int32_t>(place.getColumn())});
+      text += "@" + std::to_string(known->second);
+    } else if (auto name = dyn_cast<NameLoc>(loc)) {
+      text += "'" + name.getName().str() + "'";
+      add(name.getChildLoc());
+    } else if (auto call = dyn_cast<CallSiteLoc>(loc)) {
+      text += "call";
+      add(call.getCallee());
+      add(call.getCaller());
+    } else if (auto fused = dyn_cast<FusedLoc>(loc)) {
+      text += "fused" + std::to_string(fused.getLocations().size());
+      for (Location part : fused.getLocations())
+        add(part);
+    } else {
+      text += "?";
+    }
+  }
+};
+
+std::string argumentsText(func::FuncOp function) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  for (BlockArgument argument : function.getArguments()) {
+    auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nameAttr);
+    stream << (argument.getArgNumber() ? " " : "") << (name ? name.getValue() : "-") << ":";
+    if (auto type = dyn_cast<RankedTensorType>(argument.getType())) {
+      for (int64_t size : type.getShape())
+        ShapedType::isDynamic(size) ? stream << "?x" : stream << size << "x";
+      stream << type.getElementType();
+    } else {
+      stream << argument.getType();
+    }
+  }
+  return text;
+}
+
+/// The options that change what is made. Each member is named here or does not compile.
+std::string flagsText(const PipelineOptions &pipeline) {
+  const auto &[level, passes, shapes, products, padding, stopAfter, verifyEach, dump, dumpStream, remarks, target,
+               queries] = pipeline;
+  std::string text = "-O" + std::to_string(level);
+  for (const auto &[name, on] : passes)
+    text += (on ? " -f" : " -fno-") + name;
+  if (padding)
+    text += " -fpad=" + std::to_string(*padding);
+  text += products == ProductType::bf16 ? " --dtype=bf16" : products == ProductType::f16 ? " --dtype=f16" : "";
+  for (const auto &[name, sizes] : shapes) {
+    text += " --shape=" + name + ":";
+    for (auto [i, size] : llvm::enumerate(sizes))
+      text += (i ? "x" : "") + std::to_string(size);
+  }
+  // The others: nothing is cached with them (refusalOf), or the session sets them by the target.
+  (void)stopAfter, (void)verifyEach, (void)dump, (void)dumpStream, (void)remarks, (void)target, (void)queries;
+  return text;
+}
+
+std::string buildText() {
+  unsigned major = 0, minor = 0, patch = 0;
+  LLVMGetVersion(&major, &minor, &patch); // of the library that is loaded
+  return std::string(buildId) + " LLVM " + std::to_string(major) + "." + std::to_string(minor) + "." +
+         std::to_string(patch);
+}
+
+/// What the runtime multiplies by and how much scratch memory that takes.
+std::string machineText() {
+  return runtime::cpuFeatures() + (runtime::hasTiles() ? ",tiles" : "") + " " + std::string(runtime::cpuLimit());
+}
+
+/// The content of the libraries that custom ops call.
+std::string librariesText(ModuleOp module) {
+  llvm::MapVector<StringRef, std::string> libraries;
+  module->walk([&](CustomOp op) {
+    if (std::optional<StringRef> path = op.getLibrary())
+      libraries.try_emplace(*path, "");
+  });
+  std::string text;
+  for (auto &[path, content] : libraries) {
+    const runtime::Expected<std::string> bytes = runtime::readFile(path.str());
+    text += (text.empty() ? "" : " ") + path.str() + ":" + (bytes ? hexDigest(*bytes) : "unreadable");
+  }
+  return text;
+}
+
+std::string refusalOf(ModuleOp module, const CompileOptions &options) {
+  if (options.cache.place().empty())
+    return "off";
+  if (options.target)
+    return "the target is the caller's own";
+  if (options.pipeline.verifyEach || !options.pipeline.dump.empty() || options.remarks || options.costs)
+    return "what was asked for is said while passes run";
+  bool isOfProcess = false;
+  module->walk([&](CustomOp op) { isOfProcess |= op.getHostFunction() || op.getHostReference(); });
+  return isOfProcess ? "a custom op is a function of this program" : "";
+}
+
+/// What stands in lines or else in words, and in words of lists where these are long.
+SmallVector<StringRef> piecesOf(StringRef value) {
+  constexpr size_t longest = 80;
+  SmallVector<StringRef> pieces, all;
+  value.split(pieces, value.contains('\n') ? '\n' : ' ', -1, false);
+  for (StringRef piece : pieces)
+    if (piece.size() > longest)
+      piece.split(all, ',', -1, false);
+    else
+      all.push_back(piece);
+  return all;
+}
+
+SmallVector<StringRef> onlyIn(ArrayRef<StringRef> some, ArrayRef<StringRef> others) {
+  SmallVector<StringRef> pieces;
+  llvm::copy_if(some, std::back_inserter(pieces), [&](StringRef piece) { return !llvm::is_contained(others, piece); });
+  return pieces;
+}
+
+/// How two values of a part differ.
+struct Difference {
+  SmallVector<StringRef> before, now; // the pieces that one has and the other has not
+
+  Difference(StringRef one, StringRef other)
+      : before(onlyIn(piecesOf(one), piecesOf(other))), now(onlyIn(piecesOf(other), piecesOf(one))) {}
+
+  /// "-O2 → -O3"
+  std::string text() const {
+    constexpr size_t most = 80;
+    auto listed = [](ArrayRef<StringRef> pieces) {
+      std::string list = pieces.empty() ? "nothing" : "";
+      for (StringRef piece : pieces)
+        if (list.size() < most)
+          list += (list.empty() ? "" : ", ") + piece.str();
+      return list;
+    };
+    return listed(before) + " → " + listed(now);
+  }
+};
+
+/// The parts of an entry's key, from its first bytes; none where they are not whole.
+std::vector<StepCache::Part> partsOf(StringRef entry) {
+  uint64_t length = 0;
+  if (entry.size() < headerLengthBytes)
+    return {};
+  std::memcpy(&length, entry.data(), headerLengthBytes);
+  std::vector<StepCache::Part> parts;
+  if (length > entry.size() - headerLengthBytes)
+    return {};
+  llvm::Expected<llvm::json::Value> header = llvm::json::parse(entry.substr(headerLengthBytes, length));
+  if (!header) {
+    llvm::consumeError(header.takeError());
+    return {};
+  }
+  const llvm::json::Object *object = header->getAsObject();
+  const llvm::json::Array *list = object ? object->getArray("key") : nullptr;
+  for (size_t i = 0; list && i + 1 < list->size(); i += 2)
+    if (auto name = (*list)[i].getAsString(), value = (*list)[i + 1].getAsString(); name && value)
+      parts.push_back({name->str(), value->str()});
+  return parts;
+}
+
+} // namespace
+
+StepCache::StepCache(ModuleOp captured, const CompileOptions &options, const Target &target) : cache(options.cache) {
+  refused = refusalOf(captured, options);
+  if (!refused.empty())
+    return;
+  const runtime::Expected<std::string> codeKey = target.codeKey();
+  if (!codeKey) {
+    refused = codeKey.error().message();
+    return;
+  }
+  PlacesText named(captured);
+  places = std::move(named.places);
+  std::string graph;
+  llvm::raw_string_ostream stream(graph);
+  captured->print(stream, OpPrintingFlags().useLocalScope().assumeVerified());
+  keyParts = {{"build", buildText()},
+              {"target", *codeKey},
+              {"CPU", machineText()},
+              {"flags", flagsText(options.pipeline)},
+              {"libraries", librariesText(captured)},
+              {"arguments", argumentsText(functionOf(captured))},
+              {"names", hexDigest(named.text)},
+              {"graph", hexDigest(graph)}};
+  for (const Part &part : keyParts)
+    key += part.name + '\0' + part.value + '\0';
+  key += named.text + '\0' + graph;
+}
+
+std::string StepCache::header(const CompileReport &report) const {
+  llvm::json::Array parts;
+  for (const auto &[name, value] : keyParts) {
+    parts.push_back(name);
+    parts.push_back(llvm::json::fixUTF8(value));
+  }
+  const PipelineReport &passes = report.pipeline;
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::json::Value(llvm::json::Object{
+      {"key", std::move(parts)},
+      {"report", llvm::json::Array{passes.capturedOps, passes.kernels, passes.matmuls, passes.arenaBytes,
+                                   report.compiledKernels, report.plannedBytes}}});
+  return text;
+}
+
+runtime::Error StepCache::store(const runtime::Artefact &artefact, const CompileReport &report) const {
+  runtime::Artefact placeless = artefact;
+  std::map<std::tuple<std::string, int32_t, int32_t>, int32_t> numbers;
+  for (auto [i, place] : llvm::enumerate(places))
+    numbers.try_emplace({place.file, place.line, place.column}, static_cast<int32_t>(i));
+  for (runtime::TargetCode &code : placeless.targets)
+    for (runtime::Instruction &instruction : code.plan.instructions)
+      for (runtime::SourceLocation &source : instruction.sources) {
+        const auto known = numbers.find({source.file, source.line, source.column});
+        if (known == numbers.end())
+          return runtime::Error("a place that no op of the function has");
+        source = {"", known->second, 0};
+      }
+  const runtime::Expected<std::string> bytes = runtime::serializeArtefact(placeless);
+  if (!bytes)
+    return bytes.error();
+  const std::string head = header(report);
+  const uint64_t length = head.size();
+  std::string entry(reinterpret_cast<const char *>(&length), headerLengthBytes);
+  return storeBytes(entry + head + *bytes);
+}
+
+std::optional<runtime::Artefact> StepCache::find(CompileReport &report) const {
+  const std::optional<std::string> entry = cache.find(FileCache::steps, key);
+  if (!entry || entry->size() < headerLengthBytes)
+    return std::nullopt;
+  uint64_t length = 0;
+  std::memcpy(&length, entry->data(), headerLengthBytes);
+  if (length > entry->size() - headerLengthBytes)
+    return std::nullopt;
+  const std::string_view rest = std::string_view(*entry).substr(headerLengthBytes);
+  llvm::Expected<llvm::json::Value> head = llvm::json::parse(rest.substr(0, length));
+  if (!head) {
+    llvm::consumeError(head.takeError());
+    return std::nullopt;
+  }
+  const llvm::json::Object *object = head->getAsObject();
+  const llvm::json::Array *numbers = object ? object->getArray("report") : nullptr;
+  runtime::Expected<runtime::Artefact> artefact = runtime::parseArtefact(rest.substr(length));
+  PipelineReport &passes = report.pipeline;
+  int64_t *const members[] = {&passes.capturedOps, &passes.kernels,         &passes.matmuls,
+                              &passes.arenaBytes,  &report.compiledKernels, &report.plannedBytes};
+  if (!artefact || !numbers || numbers->size() != std::size(members))
+    return std::nullopt;
+  for (auto [member, number] : llvm::zip_equal(members, *numbers))
+    *member = number.getAsInteger().value_or(0);
+  for (runtime::TargetCode &code : artefact->targets)
+    for (runtime::Instruction &instruction : code.plan.instructions)
+      for (runtime::SourceLocation &source : instruction.sources) {
+        if (source.line < 0 || static_cast<size_t>(source.line) >= places.size())
+          return std::nullopt;
+        source = places[static_cast<size_t>(source.line)];
+      }
+  return std::move(*artefact);
+}
+
+std::string StepCache::missReason() const {
+  std::optional<std::vector<Part>> nearest;
+  size_t fewest = 0;
+  for (const std::string &entry : cache.newest(FileCache::steps, lookedAt, shownBytes)) {
+    std::vector<Part> other = partsOf(entry);
+    if (other.size() != keyParts.size())
+      continue;
+    size_t differing = 0;
+    for (auto [a, b] : llvm::zip_equal(other, keyParts))
+      if (a.value != b.value) {
+        const Difference pieces(a.value, b.value);
+        differing += 1 + pieces.before.size() + pieces.now.size();
+      }
+    if (differing < fewest || !nearest) {
+      fewest = differing;
+      nearest = std::move(other);
+    }
+  }
+  if (!nearest)
+    return "no step was kept before";
+  std::string text;
+  bool argumentsDiffer = false;
+  for (auto [before, now] : llvm::zip_equal(*nearest, keyParts)) {
+    if (before.value == now.value || (now.name == "graph" && argumentsDiffer))
+      continue;
+    argumentsDiffer |= now.name == "arguments";
+    const bool isDigest = now.name == "graph" || now.name == "names" || now.name == "build";
+    text += (text.empty() ? "" : "; ") + now.name + (StringRef(now.name).ends_with("s") ? " differ" : " differs") +
+            (isDigest ? "" : ": " + Difference(before.value, now.value).text());
+  }
+  return text.empty() ? "the entry was not whole" : text;
+}
+
+} // namespace tcc

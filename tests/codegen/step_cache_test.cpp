@@ -1,0 +1,328 @@
+// Compiled steps on disk: an entry gives what compiling gives, with the caller's places; all that code depends on
+// changes the key; and many processes compile a step once.
+#include "codegen/step_cache.h"
+#include "codegen/targets.h"
+#include "mlir/Parser/Parser.h"
+#include "runtime/files.h"
+#include "tests/environment.h"
+#include "tests/random_graphs/generate.h"
+#include "tests/random_graphs/graph_check.h"
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <set>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace mlir;
+
+namespace tcc::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A step whose two lines stand at the given places.
+std::string stepText(const std::string &file, int first, int second, const std::string &name = "act",
+                     const std::string &factor = "2.0") {
+  auto place = [&](int line) { return "loc(\"" + name + "\"(\"" + file + "\":" + std::to_string(line) + ":3))"; };
+  return "func.func @step(%x: tensor<4x6xf32> {tcc.name = \"x\"}) -> (tensor<4x6xf32> {tcc.name = \"y\"}) {\n"
+         "  %two = tcc.constant dense<" +
+         factor + "> : tensor<4x6xf32> " + place(first) +
+         "\n"
+         "  %e = tcc.exp %x : tensor<4x6xf32> " +
+         place(first) +
+         "\n"
+         "  %p = tcc.mul %e, %two : tensor<4x6xf32> " +
+         place(second) +
+         "\n"
+         "  return %p : tensor<4x6xf32>\n}\n";
+}
+
+class StepCacheTest : public ::testing::Test {
+protected:
+  StepCacheTest() : context(MLIRContext::Threading::DISABLED) {
+    DialectRegistry registry;
+    registerDialects(registry);
+    context.appendDialectRegistry(registry);
+    context.loadAllAvailableDialects();
+    base = (fs::temp_directory_path() / ("tcc_step_cache_" + std::to_string(getpid()))).string();
+    fs::remove_all(base);
+    options.threads = 2;
+    options.cache = FileCache(base);
+  }
+  ~StepCacheTest() override { fs::remove_all(base); }
+
+  OwningOpRef<ModuleOp> parse(const std::string &text) {
+    OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, ParserConfig(&context));
+    EXPECT_TRUE(module) << text;
+    return module;
+  }
+
+  /// The artefact's bytes, and what was said of it.
+  std::string compile(OwningOpRef<ModuleOp> module, const CompileOptions &with) {
+    runtime::Expected<CompileSession> session = CompileSession::open(with);
+    EXPECT_TRUE(session) << session.error().message();
+    runtime::Expected<runtime::Artefact> artefact = session->artefact(std::move(module));
+    report = session->report();
+    EXPECT_TRUE(artefact) << artefact.error().message();
+    return artefact ? *runtime::serializeArtefact(*artefact) : "";
+  }
+  std::string compile(const std::string &text) { return compile(parse(text), options); }
+  std::string compileAlone(const std::string &text) {
+    CompileOptions alone = options;
+    alone.cache = {};
+    return compile(parse(text), alone);
+  }
+
+  std::string fileOf(const std::string &text, const CompileOptions &with) {
+    auto target = makeTarget(with.targetName, with.cpu, with.threads);
+    return StepCache(*parse(text), with, **target).file();
+  }
+
+  MLIRContext context;
+  std::string base;
+  CompileOptions options;
+  CompileReport report;
+};
+
+TEST_F(StepCacheTest, AHitIsWhatCompilingGives) {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    const OwningOpRef<ModuleOp> graph = generateGraph(context, seed);
+    auto copy = [&] { return OwningOpRef<ModuleOp>(cast<ModuleOp>(graph.get()->clone())); };
+    CompileOptions alone = options;
+    alone.cache = {};
+    const std::string bytes = compile(copy(), alone);
+    EXPECT_EQ(report.cache, "not used: off");
+    EXPECT_EQ(compile(copy(), options), bytes);
+    EXPECT_FALSE(report.fromCache);
+    EXPECT_TRUE(StringRef(report.cache).starts_with("miss: ")) << report.cache;
+    const CompileReport made = report;
+    EXPECT_EQ(compile(copy(), options), bytes) << "seed " << seed;
+    EXPECT_TRUE(report.fromCache);
+    EXPECT_TRUE(StringRef(report.cache).starts_with("hit: " + base)) << report.cache;
+    EXPECT_EQ(report.pipeline.capturedOps, made.pipeline.capturedOps);
+    EXPECT_EQ(report.pipeline.kernels, made.pipeline.kernels);
+    EXPECT_EQ(report.pipeline.matmuls, made.pipeline.matmuls);
+    EXPECT_EQ(report.pipeline.arenaBytes, made.pipeline.arenaBytes);
+    EXPECT_EQ(report.compiledKernels, made.compiledKernels);
+    EXPECT_EQ(report.plannedBytes, made.plannedBytes);
+    EXPECT_TRUE(report.pipeline.passes.empty()) << "no pass ran";
+  }
+}
+
+TEST_F(StepCacheTest, PlacesAreTheCallersOwn) {
+  compile(stepText("model.cpp", 10, 12));
+  const std::string moved = stepText("other.cpp", 200, 207);
+  const std::string bytes = compile(moved);
+  EXPECT_TRUE(report.fromCache) << report.cache;
+  EXPECT_EQ(bytes, compileAlone(moved));
+  EXPECT_NE(bytes.find("other.cpp"), std::string::npos);
+  EXPECT_EQ(bytes.find("model.cpp"), std::string::npos);
+  // On one line, kernels have one place where they had two.
+  const std::string oneLine = stepText("other.cpp", 5, 5);
+  EXPECT_EQ(compile(oneLine), compileAlone(oneLine));
+  EXPECT_FALSE(report.fromCache);
+}
+
+TEST_F(StepCacheTest, WhatIsCalledOtherwiseIsAnotherStep) {
+  compile(stepText("model.cpp", 10, 12));
+  const std::string renamed = stepText("model.cpp", 10, 12, "gelu");
+  const std::string bytes = compile(renamed);
+  EXPECT_EQ(report.cache, "miss: names differ");
+  EXPECT_EQ(bytes, compileAlone(renamed));
+}
+
+/// Each input of the key, flipped once.
+TEST_F(StepCacheTest, AllThatCodeDependsOnIsInTheKey) {
+  const std::string text = stepText("model.cpp", 10, 12);
+  std::set<std::string> files{fileOf(text, options)};
+  auto expectOther = [&](const std::string &what, const std::string &of, auto change) {
+    CompileOptions changed = options;
+    change(changed);
+    EXPECT_TRUE(files.insert(fileOf(of, changed)).second) << what;
+  };
+  auto nothing = [](CompileOptions &) {};
+  expectOther("literal", stepText("model.cpp", 10, 12, "act", "3.0"), nothing);
+  expectOther("name", stepText("model.cpp", 10, 12, "other"), nothing);
+  expectOther("lines", stepText("model.cpp", 10, 10), nothing);
+  auto replaced = [&](StringRef from, StringRef to) {
+    std::string other = text;
+    for (size_t at = 0; (at = other.find(from, at)) != std::string::npos; at += to.size())
+      other.replace(at, from.size(), to);
+    EXPECT_NE(other, text);
+    return other;
+  };
+  expectOther("shape", replaced("4x6", "4x7"), nothing);
+  expectOther("type", replaced("xf32", "xbf16"), nothing);
+  expectOther("op", replaced("tcc.exp", "tcc.log"), nothing);
+  expectOther("input's name", replaced("\"x\"", "\"z\""), nothing);
+  expectOther("result's name", replaced("\"y\"", "\"z\""), nothing);
+  expectOther("function's name", replaced("@step", "@other"), nothing);
+  expectOther("state", replaced("{tcc.name = \"x\"}", "{tcc.name = \"x\", tcc.state}"), nothing);
+  expectOther("threads", text, [](CompileOptions &o) { o.threads = 3; });
+  expectOther("level", text, [](CompileOptions &o) { o.pipeline.level = 1; });
+  expectOther("a pass on", text, [](CompileOptions &o) { o.pipeline.passes["simplify"] = true; });
+  expectOther("a pass off", text, [](CompileOptions &o) { o.pipeline.passes["simplify"] = false; });
+  expectOther("products", text, [](CompileOptions &o) { o.pipeline.products = ProductType::bf16; });
+  expectOther("f16 products", text, [](CompileOptions &o) { o.pipeline.products = ProductType::f16; });
+  expectOther("padding", text, [](CompileOptions &o) { o.pipeline.padding = 8; });
+  expectOther("no padding", text, [](CompileOptions &o) { o.pipeline.padding = 0; });
+  expectOther("a size", text, [](CompileOptions &o) { o.pipeline.shapes["x"] = {4, 6}; });
+  expectOther("other sizes", text, [](CompileOptions &o) { o.pipeline.shapes["x"] = {46}; });
+  expectOther("fast math", text, [](CompileOptions &o) { o.cpu.fastMath = true; });
+  expectOther("steady sums", text, [](CompileOptions &o) { o.cpu.steady = true; });
+  expectOther("CPU", text, [](CompileOptions &o) { o.cpu.target.cpu = "x86-64"; });
+  expectOther("other CPU", text, [](CompileOptions &o) { o.cpu.target.cpu = "x86-64-v2"; });
+  expectOther("features", text, [](CompileOptions &o) { o.cpu.target.features = "-sse4.2"; });
+  expectOther("vectors", text, [](CompileOptions &o) { o.cpu.target.vectorBytes = 16; });
+  expectOther("target", text, [](CompileOptions &o) { o.targetName = "cuda:sm_80"; });
+  expectOther("architecture", text, [](CompileOptions &o) { o.targetName = "cuda:sm_90a"; });
+  // What code does not depend on.
+  CompileOptions same = options;
+  same.cpu.threads = 1;
+  same.allowCustomCode = false;
+  EXPECT_EQ(fileOf(text, same), fileOf(text, options));
+  EXPECT_EQ(fileOf(stepText("elsewhere.cpp", 1, 2), options), fileOf(text, options));
+}
+
+TEST_F(StepCacheTest, ALibrarysContentIsInTheKey) {
+  fs::create_directories(base);
+  const std::string library = base + "/ops.so";
+  const std::string text = R"(func.func @step(%x: tensor<4xf32> {tcc.name = "x"}) -> (tensor<4xf32> {tcc.name = "y"}) {
+  %y = tcc.custom "square" (%a = %x : tensor<4xf32>) -> tensor<4xf32>
+      attributes {library = ")" +
+                           library + R"(", symbol = "square"} {
+    %s = tcc.mul %a, %a : tensor<4xf32>
+    tcc.yield %s : tensor<4xf32>
+  }
+  func.return %y : tensor<4xf32>
+})";
+  std::ofstream(library) << "one";
+  const std::string before = fileOf(text, options);
+  std::ofstream(library) << "two";
+  EXPECT_NE(fileOf(text, options), before);
+}
+
+TEST_F(StepCacheTest, AMissSaysWhatDiffers) {
+  const std::string text = stepText("model.cpp", 10, 12);
+  compile(text);
+  EXPECT_EQ(report.cache, "miss: no step was kept before");
+  CompileOptions other = options;
+  other.pipeline.level = 1;
+  compile(parse(text), other);
+  EXPECT_EQ(report.cache, "miss: flags differ: -O2 → -O1");
+  other = options;
+  other.threads = 1;
+  compile(parse(text), other);
+  EXPECT_EQ(report.cache, "miss: target differs: threads 2 → threads 1");
+  std::string wider = text;
+  for (size_t at = 0; (at = wider.find("4x6", at)) != std::string::npos;)
+    wider.replace(at, 3, "4x9");
+  compile(wider);
+  EXPECT_EQ(report.cache, "miss: arguments differ: x:4x6xf32 → x:4x9xf32");
+  compile(stepText("model.cpp", 10, 12, "act", "5.0"));
+  EXPECT_EQ(report.cache, "miss: graph differs");
+}
+
+TEST_F(StepCacheTest, SomeStepsAreNotKept) {
+  const std::string text = stepText("model.cpp", 10, 12);
+  auto expectNotUsed = [&](const CompileOptions &with, const std::string &of, StringRef why) {
+    for (int i = 0; i < 2; ++i) {
+      compile(parse(of), with);
+      EXPECT_FALSE(report.fromCache);
+      EXPECT_EQ(report.cache, ("not used: " + why).str());
+    }
+  };
+  CompileOptions changed = options;
+  changed.pipeline.verifyEach = true;
+  expectNotUsed(changed, text, "what was asked for is said while passes run");
+  changed = options;
+  changed.remarks = true;
+  expectNotUsed(changed, text, "what was asked for is said while passes run");
+  changed = options;
+  auto own = makeTarget("cpu", {}, 2);
+  changed.target = own->get();
+  expectNotUsed(changed, text, "the target is the caller's own");
+  EXPECT_EQ(options.cache.usage()[1].entries, 0);
+}
+
+/// An entry whose bytes are whole and whose content is nothing that this build wrote.
+TEST_F(StepCacheTest, AnEntryOfAnotherContentIsMadeAnew) {
+  const std::string text = stepText("model.cpp", 10, 12), bytes = compileAlone(text);
+  compile(text);
+  const std::string entry = *runtime::readFile(fileOf(text, options));
+  const std::string payload = entry.substr(40, entry.size() - 72);
+  const auto target = makeTarget("cpu", {}, options.threads);
+  const StepCache step(*parse(text), options, **target);
+  uint64_t random = 1;
+  const int64_t count = fromEnvironment("TCC_FULL", 0) ? 2000 : 60;
+  for (int64_t i = 0; i < count; ++i) {
+    std::string damaged = payload;
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    const size_t at = (random >> 20) % damaged.size();
+    if (i % 3 == 0)
+      damaged.resize(at);
+    else
+      damaged[at] = static_cast<char>(damaged[at] ^ (1 << (random >> 60) % 8));
+    ASSERT_FALSE(step.storeBytes(damaged));
+    const std::string again = compile(text);
+    ASSERT_EQ(again, bytes) << "damage " << i << " at " << at << ", " << report.cache;
+  }
+}
+
+TEST_F(StepCacheTest, ManyProcessesCompileAStepOnce) {
+  auto inChildren = [&](auto textOf) {
+    std::vector<pid_t> children;
+    for (int child = 0; child < 8; ++child) {
+      const pid_t pid = fork();
+      if (pid == 0) {
+        const std::string text = textOf(child);
+        const bool right = compile(text) == compileAlone(text);
+        compile(text);
+        _exit(right && report.fromCache ? 0 : 1);
+      }
+      children.push_back(pid);
+    }
+    for (pid_t child : children) {
+      int status = 1;
+      waitpid(child, &status, 0);
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+  };
+  inChildren([](int) { return stepText("model.cpp", 10, 12); });
+  EXPECT_EQ(options.cache.usage()[1].entries, 1);
+  inChildren([](int child) { return stepText("model.cpp", 10, 12, "act", std::to_string(child) + ".5"); });
+  EXPECT_EQ(options.cache.usage()[1].entries, 9);
+}
+
+/// The first of them compiles; those that wait take what it made.
+TEST_F(StepCacheTest, WhoWaitsDoesNotCompile) {
+  const std::string text = stepText("model.cpp", 10, 12);
+  auto target = makeTarget("cpu", {}, options.threads);
+  const StepCache step(*parse(text), options, **target);
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  std::optional<FileCache::Turn> turn(step.wait());
+  const pid_t child = fork();
+  if (child == 0) {
+    turn.reset(); // its copy of the descriptor shares the lock, which the parent's close alone would not end
+    (void)!write(ready[1], "x", 1);
+    compile(text);
+    _exit(report.fromCache ? 0 : 1);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  CompileOptions alone = options;
+  alone.cache = {};
+  runtime::Expected<CompileSession> session = CompileSession::open(alone);
+  usleep(50000);
+  auto artefact = session->artefact(parse(text));
+  ASSERT_FALSE(step.store(*artefact, session->report()));
+  turn.reset();
+  int status = 1;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+} // namespace
+} // namespace tcc::test

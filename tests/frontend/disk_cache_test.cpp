@@ -1,0 +1,199 @@
+// Steps on disk as users meet them: tcc's flags and what it says, and compile()'s.
+#include "tests/frontend/quiet_functions.h"
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sstream>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace tcc;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Result {
+  int status = -1;
+  std::string out, err;
+};
+
+std::string slurp(const fs::path &path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+#define EXPECT_HAS(text, part) EXPECT_PRED2(has, text, part)
+#define EXPECT_LACKS(text, part) EXPECT_PRED2(lacks, text, part)
+bool has(const std::string &text, const std::string &part) {
+  return text.find(part) != std::string::npos;
+}
+bool lacks(const std::string &text, const std::string &part) {
+  return !has(text, part);
+}
+
+class DiskCache : public ::testing::Test {
+protected:
+  void SetUp() override {
+    base = fs::temp_directory_path() / ("tcc_disk_cache_test." + std::to_string(getpid()));
+    fs::remove_all(base);
+    fs::create_directories(base);
+    std::ofstream(graph())
+        << R"(func.func @main(%x: tensor<4x?xf32> {tcc.name = "x"}) -> (tensor<4x?xf32> {tcc.name = "y"}) {
+  %e = tcc.exp %x : tensor<4x?xf32>
+  %s = tcc.mul %e, %e : tensor<4x?xf32>
+  return %s : tensor<4x?xf32>
+}
+)";
+  }
+  void TearDown() override { fs::remove_all(base); }
+
+  fs::path graph() const { return base / "step.graph"; }
+  std::string place() const { return (base / "cache").string(); }
+
+  /// tcc with this cache, in an environment that has none.
+  Result tcc(const std::string &arguments, bool withCache = true) const {
+    const fs::path out = base / "out", err = base / "err";
+    const std::string command = "TCC_CACHE_DIR=off '" TCC_PROGRAM "' " + (withCache ? "--cache-dir=" + place() : "") +
+                                " " + arguments + " >" + out.string() + " 2>" + err.string();
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, slurp(out), slurp(err)};
+  }
+  Result compileGraph(const std::string &arguments = "", bool withCache = true) const {
+    return tcc(graph().string() + " --shape=x:4x5 " + arguments, withCache);
+  }
+
+  fs::path base;
+};
+
+TEST_F(DiskCache, TheSecondRunTakesTheFirstOnesStep) {
+  const std::string first = (base / "first.tcc").string(), second = (base / "second.tcc").string();
+  const Result cold = compileGraph("-v -o " + first), warm = compileGraph("-v -o " + second);
+  EXPECT_EQ(cold.status, 0) << cold.err;
+  EXPECT_HAS(cold.err, "cache: miss: no step was kept before");
+  EXPECT_HAS(cold.out, "compiled in ");
+  EXPECT_EQ(warm.status, 0) << warm.err;
+  EXPECT_HAS(warm.err, "cache: hit: " + place());
+  EXPECT_LACKS(warm.err, "ran ");
+  EXPECT_HAS(warm.out, "1 kernels");
+  EXPECT_HAS(warm.out, "from the cache in ");
+  EXPECT_EQ(slurp(first), slurp(second));
+  EXPECT_HAS(compileGraph("--run --seed=1").err, "from the cache in ");
+  EXPECT_EQ(compileGraph("--run --seed=1").out, compileGraph("--run --seed=1 --no-cache").out);
+}
+
+TEST_F(DiskCache, AMissSaysWhy) {
+  compileGraph();
+  EXPECT_HAS(compileGraph("-v -O1").err, "cache: miss: flags differ: -O2 → -O1\n");
+  EXPECT_HAS(tcc(graph().string() + " --shape=x:4x6 -v").err,
+             "cache: miss: flags differ: --shape=x:4x5 → --shape=x:4x6\n");
+  EXPECT_HAS(compileGraph("-v --threads=1 -march=x86-64").err, "cache: miss: target differs: ");
+}
+
+TEST_F(DiskCache, IsLeftOutWhereItIsNotWanted) {
+  EXPECT_HAS(compileGraph("-v", false).err, "cache: not used: off");
+  compileGraph();
+  for (const char *alone : {"--no-cache", "-ftime-report", "-fverify-each", "-fdump-ir=all", "-Rpass"})
+    EXPECT_LACKS(compileGraph(alone).out, "from the cache") << alone;
+  EXPECT_HAS(compileGraph("-ftime-report").err, "simplify");
+  EXPECT_HAS(tcc("--cache-stats").out, "      1 steps ");
+}
+
+TEST_F(DiskCache, IsCountedAndCleared) {
+  EXPECT_EQ(tcc("--cache-stats").out, place() + ", at most 1073.7 MB\n      0 kernels  0 B\n      0 steps    0 B\n");
+  compileGraph();
+  compileGraph("-O1");
+  const Result counted = tcc("--cache-stats --cache-size=2MiB");
+  EXPECT_EQ(counted.status, 0);
+  EXPECT_HAS(counted.out, place() + ", at most 2097.2 kB\n");
+  EXPECT_HAS(counted.out, "      2 steps ");
+  const Result cleared = tcc("--cache-clear");
+  EXPECT_EQ(cleared.status, 0);
+  EXPECT_HAS(cleared.out, "removed 2 entries, ");
+  EXPECT_HAS(cleared.out, " from " + place() + "\n");
+  EXPECT_HAS(tcc("--cache-stats").out, "      0 steps ");
+  EXPECT_LACKS(compileGraph().out, "from the cache");
+}
+
+TEST_F(DiskCache, ASizeBoundsIt) {
+  for (int columns = 1; columns <= 12; ++columns)
+    EXPECT_EQ(tcc(graph().string() + " --cache-size=30KiB --shape=x:4x" + std::to_string(columns)).status, 0);
+  int64_t bytes = 0;
+  for (const fs::directory_entry &entry : fs::directory_iterator(place() + "/steps"))
+    bytes += static_cast<int64_t>(entry.file_size());
+  EXPECT_LE(bytes, 30 << 10);
+  EXPECT_GT(bytes, 0);
+}
+
+TEST_F(DiskCache, WrongFlagsAreUsageErrors) {
+  for (const char *wrong :
+       {"--cache-size=", "--cache-size=0", "--cache-size=12parsecs", "--cache-size=-1", "--cache-size=99999999GiB"}) {
+    const Result refused = compileGraph(wrong);
+    EXPECT_EQ(refused.status, 2) << wrong;
+    EXPECT_HAS(refused.err, "--cache-size=");
+  }
+  const Result nowhere = tcc("--cache-stats", false);
+  EXPECT_EQ(nowhere.status, 2);
+  EXPECT_HAS(nowhere.err, "--cache-dir=");
+}
+
+/// Neither fails the job, nor is anything taken from there.
+TEST_F(DiskCache, AFolderThatCannotBeUsedIsSaid) {
+  std::ofstream(place()) << "a file";
+  for (int i = 0; i < 2; ++i) {
+    const Result made = compileGraph("-v");
+    EXPECT_EQ(made.status, 0) << made.err;
+    EXPECT_HAS(made.err, "cache: miss: no step was kept before; not kept: ");
+  }
+  fs::remove(place());
+  compileGraph();
+  fs::permissions(place(), fs::perms::all);
+  const Result open = compileGraph("-v");
+  EXPECT_EQ(open.status, 0);
+  EXPECT_HAS(open.err, "is no folder that its user alone can write to");
+  EXPECT_HAS(open.out, "compiled in ");
+}
+
+FunctionOptions optionsAt(const std::string &place) {
+  FunctionOptions options = quiet();
+  options.diskCacheFolder = place;
+  return options;
+}
+
+TEST_F(DiskCache, CompileTakesStepsToo) {
+  const auto step = [](Tensor x, Tensor y) { return sum(x * y + exp(x)); };
+  const Array x = sequence({3, 5}, -1, 0.25f), y = sequence({3, 5}, 1, 1);
+  Function first = compile("step", step, optionsAt(place())), second = compile("step", step, optionsAt(place()));
+  const Array made = first(x, y)[0];
+  EXPECT_FALSE(first.lastCompile().fromCache);
+  EXPECT_HAS(first.lastCompile().cache, "miss: no step was kept before");
+  const Array taken = second(x, y)[0];
+  EXPECT_TRUE(second.lastCompile().fromCache) << second.lastCompile().cache;
+  EXPECT_TRUE(sameBits(made, taken));
+  EXPECT_EQ(second.lastCompile().kernels, first.lastCompile().kernels);
+  EXPECT_EQ(second.lastCompile().plannedBytes, first.lastCompile().plannedBytes);
+  second(sequence({2, 5}, 0, 1), sequence({2, 5}, 0, 1));
+  EXPECT_HAS(second.lastCompile().cache, "miss: arguments differ: ");
+}
+
+TEST_F(DiskCache, AFunctionOfTheProgramIsNotKept) {
+  CustomOptions given;
+  given.name = "twice";
+  given.body = [](const Tensor &x) { return x + x; };
+  given.function = [](const runtime::CustomArguments &call) {
+    const auto in = call.input<float>(0);
+    for (size_t i = 0; i < in.size(); ++i)
+      call.output<float>(0)[i] = 2 * in[i];
+  };
+  const Custom twice = customOp(std::move(given));
+  for (int i = 0; i < 2; ++i) {
+    Function f = compile("f", [&](Tensor x) { return twice(x); }, optionsAt(place()));
+    EXPECT_EQ(f(sequence({6}, 1, 1))[0].item(2), 6);
+    EXPECT_EQ(f.lastCompile().cache, "not used: a custom op is a function of this program");
+  }
+}
+
+} // namespace
