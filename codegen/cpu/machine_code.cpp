@@ -9,6 +9,11 @@
 #include "llvm/TargetParser/Host.h"
 #include "llvm/TargetParser/SubtargetFeature.h"
 #include "llvm/TargetParser/X86TargetParser.h"
+#include "llvm/Transforms/InstCombine/InstCombine.h"
+#include "llvm/Transforms/Scalar/EarlyCSE.h"
+#include "llvm/Transforms/Scalar/LICM.h"
+#include "llvm/Transforms/Scalar/LoopPassManager.h"
+#include "llvm/Transforms/Scalar/SimplifyCFG.h"
 #include <mutex>
 
 namespace tcc::cpu {
@@ -106,21 +111,26 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine, unsigned vecto
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager callGraph;
   llvm::ModuleAnalysisManager modules;
-  // The loops are vectorised and unrolled as they should be.
-  llvm::PipelineTuningOptions tuning;
-  tuning.LoopVectorization = tuning.SLPVectorization = false;
-  tuning.LoopInterleaving = tuning.LoopUnrolling = false;
-  llvm::PassBuilder passes(&machine, tuning);
+  llvm::PassBuilder builder(&machine);
   // No loop becomes a call of memset or memcpy: the shared object stands alone.
   llvm::TargetLibraryInfoImpl library(machine.getTargetTriple());
   library.disableAllFunctions();
   functions.registerPass([&] { return llvm::TargetLibraryAnalysis(library); });
-  passes.registerModuleAnalyses(modules);
-  passes.registerCGSCCAnalyses(callGraph);
-  passes.registerFunctionAnalyses(functions);
-  passes.registerLoopAnalyses(loops);
-  passes.crossRegisterProxies(loops, functions, callGraph, modules);
-  passes.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(callGraph);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, callGraph, modules);
+  // Kernels come vectorised and unrolled, without calls and with hardly a variable in memory: of what -O2 does, this is
+  // what shortens them, in a seventh of its time.
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::EarlyCSEPass());
+  passes.addPass(llvm::InstCombinePass());
+  passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
+  passes.addPass(llvm::SimplifyCFGPass());
+  llvm::ModulePassManager whole;
+  whole.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(passes)));
+  whole.run(module, modules);
 }
 
 runtime::Expected<std::string> generateCode(llvm::Module &module, llvm::TargetMachine &machine, bool assembly) {

@@ -16,7 +16,7 @@ runtime::Expected<std::unique_ptr<llvm::TargetMachine>> createMachine(const Targ
 /// What vector code may use on a machine.
 VectorTarget vectorTarget(const llvm::TargetMachine &machine, const Target &target);
 
-/// Gives the module's functions the machine's attributes and optimises them (-O2, no library functions assumed).
+/// Gives the module's functions the machine's attributes and optimises them; no library function is assumed.
 void optimize(llvm::Module &module, llvm::TargetMachine &machine, unsigned vectorBytes);
 
 /// Object code, or assembly text.
