@@ -1,14 +1,13 @@
 // The key is text. Places in files are numbers there and in entries, by their first use in the function: those of the
 // caller's function take their places when an entry is found.
 #include "codegen/step_cache.h"
-#include "build_id.h"
+#include "codegen/build_id.h"
 #include "codegen/custom.h"
 #include "ir/names.h"
 #include "passes/pipeline.h"
 #include "runtime/cpu.h"
 #include "runtime/files.h"
 #include "runtime/json_reader.h"
-#include "llvm-c/Core.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/BLAKE3.h"
@@ -107,13 +106,6 @@ std::string flagsText(const PipelineOptions &pipeline) {
   // The others: nothing is cached with them (refusalOf), or the session sets them by the target.
   (void)stopAfter, (void)verifyEach, (void)dump, (void)dumpStream, (void)remarks, (void)target, (void)queries;
   return text;
-}
-
-std::string buildText() {
-  unsigned major = 0, minor = 0, patch = 0;
-  LLVMGetVersion(&major, &minor, &patch); // of the library that is loaded
-  return std::string(buildId) + " LLVM " + std::to_string(major) + "." + std::to_string(minor) + "." +
-         std::to_string(patch);
 }
 
 /// What the runtime multiplies by and how much scratch memory that takes.

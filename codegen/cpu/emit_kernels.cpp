@@ -1,7 +1,7 @@
 // Kernels to machine code, in these steps:
-//   1. kernels are dealt into shards, a function of the list alone, so that the bytes do not depend on threads;
-//   2. threads take shards, in contexts of their own: emit, lower, optimise, generate code;
-//   3. the objects are linked in the order of the shards.
+//   1. kernels are dealt into groups;
+//   2. threads take groups, in contexts of their own: emit, lower, optimise, generate code;
+//   3. the objects are linked in the order of the groups.
 #include "codegen/cpu/emit_kernels.h"
 #include "codegen/cpu/attention.h"
 #include "codegen/cpu/kernel_emitter.h"
@@ -19,9 +19,7 @@ using namespace mlir;
 namespace tcc::cpu {
 namespace {
 
-constexpr size_t kernelsInShard = 4;
-
-using Shard = std::vector<const KernelSource *>;
+constexpr size_t kernelsInGroup = 4;
 
 /// What stands above a function in -emit=llvm: the space, and the fused ops with their source lines.
 std::string headComment(const KernelSource &source) {
@@ -92,17 +90,17 @@ arith::FastMathFlags flagsOf(const KernelSource &source, const EmitOptions &opti
   return isStructured ? Flags::contract : Flags::none;
 }
 
-/// Emits the shard's kernels into `module`, which is created in the shard's own context.
-runtime::Error emitShard(const Shard &shard, ModuleOp module, const VectorTarget &target, const EmitOptions &options,
-                         HeadComments &comments) {
+/// Emits the group's kernels into `module`, which is created in a context of the group's own.
+runtime::Error emitGroup(const KernelGroup &group, ModuleOp module, const VectorTarget &target,
+                         const EmitOptions &options, HeadComments &comments) {
   OpBuilder builder(module.getContext());
-  for (const KernelSource *source : shard) {
+  for (const KernelSource *source : group) {
     builder.setInsertionPointToEnd(module.getBody());
     if (runtime::Error error = emitOne(builder, *source, target))
       return runtime::Error("kernel '" + symbolOf(*source) + "': " + error.message());
     comments.comments[symbolOf(*source)] = headComment(*source);
   }
-  for (const KernelSource *source : shard)
+  for (const KernelSource *source : group)
     addFastMathFlags(module.lookupSymbol(symbolOf(*source)), flagsOf(*source, options));
   expandMath(module, target);
   return {};
@@ -123,8 +121,8 @@ std::string withComments(llvm::StringRef assembly, const HeadComments &comments)
   return text;
 }
 
-/// The shard's object or text.
-runtime::Expected<std::string> compileShard(const Shard &shard, MLIRContext &context, const EmitOptions &options,
+/// The group's object or text.
+runtime::Expected<std::string> compileGroup(const KernelGroup &group, MLIRContext &context, const EmitOptions &options,
                                             Artefact artefact) {
   auto created = createMachine(options.target);
   if (!created)
@@ -134,14 +132,14 @@ runtime::Expected<std::string> compileShard(const Shard &shard, MLIRContext &con
   target.steady = options.steady;
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
   HeadComments comments;
-  if (runtime::Error error = emitShard(shard, *module, target, options, comments))
+  if (runtime::Error error = emitGroup(group, *module, target, options, comments))
     return error;
   llvm::LLVMContext llvmContext;
   std::unique_ptr<llvm::Module> llvmModule;
   if (succeeded(lowerToLLVMDialect(*module)))
     llvmModule = translateToLLVM(*module, llvmContext);
   if (!llvmModule)
-    return runtime::Error("kernel '" + symbolOf(*shard.front()) + "': lowering to LLVM failed");
+    return runtime::Error("kernel '" + symbolOf(*group.front()) + "': lowering to LLVM failed");
   optimize(*llvmModule, machine, target.lanes * 4);
   if (artefact == Artefact::llvm)
     return printText(*llvmModule, comments);
@@ -174,25 +172,53 @@ void inParallel(size_t count, unsigned threads, llvm::function_ref<void(size_t, 
 
 } // namespace
 
-runtime::Expected<std::string> emitKernels(llvm::ArrayRef<KernelSource> kernels, const EmitOptions &options,
-                                           Artefact artefact) {
-  // Text and a single object hold all kernels in one module.
-  size_t shardSize = artefact == Artefact::sharedObject ? kernelsInShard : std::max<size_t>(1, kernels.size());
-  std::vector<Shard> shards(std::max<size_t>(1, (kernels.size() + shardSize - 1) / shardSize));
-  for (auto [i, source] : llvm::enumerate(kernels))
-    shards[i % shards.size()].push_back(&source);
-  std::vector<runtime::Expected<std::string>> outputs(shards.size(), std::string());
-  inParallel(shards.size(), options.threads,
-             [&](size_t i, MLIRContext &context) { outputs[i] = compileShard(shards[i], context, options, artefact); });
-  std::vector<std::string> objects;
+/// Of each group.
+static runtime::Expected<std::vector<std::string>> emitGroups(llvm::ArrayRef<KernelGroup> groups,
+                                                              const EmitOptions &options, Artefact artefact) {
+  std::vector<runtime::Expected<std::string>> outputs(groups.size(), std::string());
+  inParallel(groups.size(), options.threads,
+             [&](size_t i, MLIRContext &context) { outputs[i] = compileGroup(groups[i], context, options, artefact); });
+  std::vector<std::string> codes;
   for (runtime::Expected<std::string> &output : outputs) {
     if (!output)
       return output.error();
-    objects.push_back(std::move(*output));
+    codes.push_back(std::move(*output));
   }
-  if (artefact == Artefact::sharedObject)
-    return linkSharedObject(objects);
-  return objects.front();
+  return codes;
+}
+
+std::vector<KernelGroup> groupsOf(llvm::ArrayRef<KernelSource> kernels) {
+  std::vector<KernelGroup> groups;
+  KernelGroup forms;
+  for (const KernelSource &source : kernels) // first those that take longest
+    if (std::holds_alternative<TextKernel>(source))
+      groups.push_back({&source});
+    else
+      forms.push_back(&source);
+  const size_t first = groups.size(), count = (forms.size() + kernelsInGroup - 1) / kernelsInGroup;
+  groups.resize(first + count);
+  for (auto [i, source] : llvm::enumerate(forms))
+    groups[first + i % count].push_back(source);
+  return groups;
+}
+
+runtime::Expected<std::vector<std::string>> emitObjects(llvm::ArrayRef<KernelGroup> groups,
+                                                        const EmitOptions &options) {
+  return emitGroups(groups, options, Artefact::object);
+}
+
+runtime::Expected<std::string> emitKernels(llvm::ArrayRef<KernelSource> kernels, const EmitOptions &options,
+                                           Artefact artefact) {
+  if (artefact == Artefact::sharedObject) {
+    runtime::Expected<std::vector<std::string>> objects = emitObjects(groupsOf(kernels), options);
+    return objects ? linkSharedObject(*objects) : objects.error();
+  }
+  // Text and a single object hold all kernels in one module.
+  KernelGroup all;
+  for (const KernelSource &source : kernels)
+    all.push_back(&source);
+  runtime::Expected<std::vector<std::string>> code = emitGroups(all, options, artefact);
+  return code ? runtime::Expected<std::string>(std::move(code->front())) : code.error();
 }
 
 } // namespace tcc::cpu

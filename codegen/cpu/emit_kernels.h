@@ -36,6 +36,16 @@ struct EmitOptions {
 /// What is made on the way, for -emit=llvm and -emit=asm.
 enum class Artefact : uint8_t { sharedObject, llvm, assembly, object };
 
+/// Kernels that are compiled together.
+using KernelGroup = std::vector<const KernelSource *>;
+
+/// How the kernels of a shared object are divided, a function of the list alone, so that the bytes do not depend on
+/// threads: each that the target has written itself is alone, since other lists have it too; the others go by four.
+std::vector<KernelGroup> groupsOf(llvm::ArrayRef<KernelSource> kernels);
+
+/// The object of each group, as one that linkSharedObject (machine_code.h) takes.
+runtime::Expected<std::vector<std::string>> emitObjects(llvm::ArrayRef<KernelGroup> groups, const EmitOptions &options);
+
 /// The bytes (a shared object) or text.
 runtime::Expected<std::string> emitKernels(llvm::ArrayRef<KernelSource> kernels, const EmitOptions &options,
                                            Artefact artefact);

@@ -1,5 +1,6 @@
 // The CPU's table.
 #include "codegen/cpu/target.h"
+#include "codegen/build_id.h"
 #include "codegen/cpu/lower_attention.h"
 #include "codegen/cpu/machine_code.h"
 #include "codegen/custom.h"
@@ -42,12 +43,43 @@ int64_t CpuTarget::scratchBytes(Operation *op) const {
 }
 
 runtime::Expected<std::vector<std::string>> CpuTarget::emit(ArrayRef<KernelSource> kernels) const {
+  notes.clear();
   if (kernels.empty())
     return std::vector<std::string>();
-  runtime::Expected<std::string> code = emitKernels(kernels, options, Artefact::sharedObject);
-  if (!code)
-    return code.error();
-  return std::vector<std::string>{std::move(*code)};
+  const std::vector<KernelGroup> groups = groupsOf(kernels);
+  const runtime::Expected<std::string> key = codeKey();
+  std::vector<std::string> objects(groups.size()), keys(groups.size());
+  std::vector<KernelGroup> missing;
+  std::vector<size_t> places; // of those
+  size_t own = 0;
+  for (auto [i, group] : llvm::enumerate(groups)) {
+    std::optional<std::string> known;
+    if (auto *kernel = std::get_if<TextKernel>(group.front()); kernel && key && !codeCache.place().empty()) {
+      ++own;
+      keys[i] = buildText() + '\n' + *key + kernel->symbol + '\n' + kernel->text;
+      known = codeCache.find(FileCache::kernels, keys[i]);
+    }
+    if (known) {
+      objects[i] = std::move(*known);
+      continue;
+    }
+    missing.push_back(group);
+    places.push_back(i);
+  }
+  if (own > 0)
+    notes = std::to_string(groups.size() - missing.size()) + " of attention's " + std::to_string(own) +
+            " functions were compiled before";
+  runtime::Expected<std::vector<std::string>> made = emitObjects(missing, options);
+  if (!made)
+    return made.error();
+  for (auto [place, object] : llvm::zip_equal(places, *made)) {
+    if (!keys[place].empty())
+      if (runtime::Error problem = codeCache.store(FileCache::kernels, keys[place], object))
+        notes += ", not kept: " + problem.message();
+    objects[place] = std::move(object);
+  }
+  runtime::Expected<std::string> code = linkSharedObject(objects);
+  return code ? std::vector<std::string>{std::move(*code)} : runtime::Expected<std::vector<std::string>>(code.error());
 }
 
 runtime::Error CpuTarget::lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const {

@@ -22,12 +22,14 @@ public:
   std::string codeName() const override;
   runtime::Expected<std::string> needs() const override;
   runtime::Expected<std::string> codeKey() const override;
+  std::string emitted() const override { return notes; }
 
 private:
   EmitOptions options;
   int threads;
-  TargetModel data;     // whose defaults are the CPU's
-  VectorTarget vectors; // what vector code may use
+  TargetModel data;          // whose defaults are the CPU's
+  VectorTarget vectors;      // what vector code may use
+  mutable std::string notes; // of the last emit()
 };
 
 } // namespace tcc::cpu

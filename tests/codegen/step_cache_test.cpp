@@ -246,6 +246,30 @@ TEST_F(StepCacheTest, SomeStepsAreNotKept) {
   EXPECT_EQ(options.cache.usage()[1].entries, 0);
 }
 
+/// Attention's functions are the same for all lengths.
+TEST_F(StepCacheTest, AttentionsCodeIsSharedByShapes) {
+  auto attention = [](const std::string &length) {
+    const std::string type = "tensor<2x" + length + "x3x16xf32>";
+    return "func.func @main(%q: " + type + ", %k: " + type + ", %v: " + type + ") -> " + type +
+           " {\n  %o:2 = tcc.flash_attention %q, %k, %v scale 0.25 : (" + type + ", " + type + ", " + type + ") -> (" +
+           type + ", tensor<2x3x" + length + "xf32>)\n  func.return %o#0 : " + type + "\n}\n";
+  };
+  const std::string shorter = attention("32"), longer = attention("48");
+  EXPECT_EQ(compile(shorter), compileAlone(shorter));
+  compile(longer);
+  EXPECT_FALSE(report.fromCache);
+  EXPECT_EQ(report.emitted, "1 of attention's 1 functions were compiled before");
+  CompileOptions fresh = options;
+  fresh.cache = {};
+  const std::string bytes = compile(parse(attention("80")), fresh);
+  EXPECT_EQ(report.emitted, "");
+  EXPECT_EQ(compile(attention("80")), bytes) << "with code from disk";
+  CompileOptions other = options;
+  other.cpu.target.vectorBytes = 16;
+  compile(parse(longer), other);
+  EXPECT_EQ(report.emitted, "0 of attention's 1 functions were compiled before");
+}
+
 /// An entry whose bytes are whole and whose content is nothing that this build wrote.
 TEST_F(StepCacheTest, AnEntryOfAnotherContentIsMadeAnew) {
   const std::string text = stepText("model.cpp", 10, 12), bytes = compileAlone(text);
