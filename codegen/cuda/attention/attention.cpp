@@ -1,6 +1,7 @@
 // Composes a kernel's text: the shared arguments, the constants of the case and its tiles, the shared helpers, the
 // skeleton of the pass.
 #include "codegen/cuda/attention/attention.h"
+#include "codegen/cuda/gpu_model.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -106,7 +107,7 @@ AttentionKernel attentionKernel(const AttentionCase &of, const AttentionTiles &t
                 (of.causal ? "_causal" : "") + (of.window ? "_window" : "") + (of.dropout ? "_dropout" : "") + "_" +
                 std::to_string(kernel.rows) + "x" + std::to_string(tiles.columns);
   kernel.prelude = hopper ? Prelude::Wgmma : Prelude::Portable;
-  kernel.threads = 32 * tiles.warps + (hopper ? 128 : 0);
+  kernel.threads = warpSize * tiles.warps + (hopper ? warpgroupSize : 0);
   kernel.sharedBytes = sharedBytesOf(kernel);
 
   std::string &text = kernel.text;

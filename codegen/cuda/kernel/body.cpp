@@ -143,7 +143,7 @@ std::string KernelBody::unrolling() const {
 
 void KernelBody::overGroups(const std::string &start, llvm::function_ref<void()> body) {
   bool single = division.vector == 1;
-  std::string step = std::to_string(warpOwnsRow() ? 32 : division.threads);
+  std::string step = std::to_string(warpOwnsRow() ? warpSize : division.threads);
   std::string thread = warpOwnsRow() ? "lane_index()" : "thread_x()", column = single ? "c" : "group";
   int64_t groups = division.perThread / division.vector;
   w.line(unrolling());

@@ -6,6 +6,7 @@
 //   4. within it each node as one named local, each store, each accumulation.
 // Values are recomputed in a later pass where they are not kept; no value goes through memory.
 #pragma once
+#include "codegen/cuda/gpu_model.h"
 #include "codegen/cuda/kernel/column_values.h"
 #include "codegen/cuda/kernel/launch.h"
 #include "codegen/cuda/kernel/writer.h"
@@ -38,7 +39,7 @@ protected:
   std::string unrolling() const;
   /// Whether a row belongs to a warp, else to the block.
   bool warpOwnsRow() const;
-  int warps() const { return division.threads / 32; }
+  int warps() const { return division.threads / warpSize; }
 
   // A scope of axes and locals.
   void open(const std::string &head);

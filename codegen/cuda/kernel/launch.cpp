@@ -1,4 +1,5 @@
 #include "codegen/cuda/kernel/launch.h"
+#include "codegen/cuda/gpu_model.h"
 #include "codegen/cuda/kernel/vectors.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
@@ -44,7 +45,7 @@ int64_t columnsOfThread(const KernelInfo &form, int64_t threads) {
 bool warpsHoldTotals(const KernelInfo &form) {
   auto results =
       llvm::count_if(form.stores, [](const KernelStore &store) { return store.kind != KernelStore::Kind::element; });
-  return !scatters(form) && isWarpRow(form) && results * columnsOfThread(form, 32) <= mostTotals;
+  return !scatters(form) && isWarpRow(form) && results * columnsOfThread(form, warpSize) <= mostTotals;
 }
 
 // A value of one element a row that is written over an operand of the same kind must be written when nobody of the row
@@ -65,8 +66,8 @@ KernelShape shapeOf(const KernelInfo &form) {
 /// Of a block that has a whole row.
 int threadsOfRow(const KernelInfo &form) {
   int64_t columns = form.space.columns, groups = partsOf(columns, vectorWidth(form));
-  int64_t most = columns <= 4096 ? 256 : columns <= 16384 ? 512 : 1024;
-  return static_cast<int>(std::clamp<int64_t>(partsOf(groups, 32) * 32, 32, most));
+  int64_t most = columns <= 4096 ? 256 : columns <= 16384 ? 512 : mostBlockThreads;
+  return static_cast<int>(std::clamp<int64_t>(partsOf(groups, warpSize) * warpSize, warpSize, most));
 }
 
 /// Warps of a block that share the rows and leave their totals for a tile of columns in shared memory.
@@ -105,8 +106,8 @@ KernelDivision divide(const KernelInfo &form) {
   case KernelShape::warpRows:
     made.threads = 128;
     made.items = space.outer * space.rows;
-    made.blocks = partsOf(made.items, made.threads / 32);
-    made.perThread = columnsOfThread(form, 32);
+    made.blocks = partsOf(made.items, made.threads / warpSize);
+    made.perThread = columnsOfThread(form, warpSize);
     break;
   case KernelShape::blockRows:
     made.threads = threadsOfRow(form);
@@ -114,18 +115,18 @@ KernelDivision divide(const KernelInfo &form) {
     made.perThread = columnsOfThread(form, made.threads);
     break;
   case KernelShape::columns:
-    if (space.outer * partsOf(space.columns, 32 * made.vector) < fewestTiles)
+    if (space.outer * partsOf(space.columns, warpSize * made.vector) < fewestTiles)
       made.vector = 1; // narrower tiles, more blocks
-    made.tile = 32 * made.vector;
-    made.threads = 32 * sharingWarps(form, made.tile);
+    made.tile = warpSize * made.vector;
+    made.threads = warpSize * sharingWarps(form, made.tile);
     made.items = made.blocks = space.outer * partsOf(space.columns, made.tile);
     made.perThread = made.vector;
     break;
   case KernelShape::warpColumns:
     made.tile = space.columns;
-    made.threads = 32 * sharingWarps(form, made.tile);
+    made.threads = warpSize * sharingWarps(form, made.tile);
     made.items = made.blocks = space.columns == 0 ? 0 : space.outer;
-    made.perThread = columnsOfThread(form, 32);
+    made.perThread = columnsOfThread(form, warpSize);
     break;
   case KernelShape::blockColumns:
     made.threads = threadsOfRow(form);

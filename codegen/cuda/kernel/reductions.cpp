@@ -30,7 +30,7 @@ void KernelBody::declareScratch() {
       if (node.kind == Kind::rowReduce)
         types.insert(valueType(node.type));
   for (const std::string &type : types)
-    w.line("SHARED(" + type + ", scratch_" + type + ", 32);");
+    w.line("SHARED(" + type + ", scratch_" + type + ", " + std::to_string(mostBlockWarps) + ");");
 }
 
 void KernelBody::declareKept() {

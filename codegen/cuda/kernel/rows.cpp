@@ -15,10 +15,9 @@ class Rows : public KernelBody {
   }
 
   void writeRows() {
-    bool warps = division.shape == KernelShape::warpRows;
     declareScratch();
-    if (warps)
-      writeItem("row", "static_cast<i64>(block_x()) * " + std::to_string(division.threads / 32) + " + warp_index()");
+    if (division.shape == KernelShape::warpRows)
+      writeItem("row", "static_cast<i64>(block_x()) * " + std::to_string(warps()) + " + warp_index()");
     else
       w.line("const i64 row = block_x();");
     writeRowAxes("row");

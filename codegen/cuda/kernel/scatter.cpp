@@ -65,13 +65,14 @@ private:
     w.line("hit = " + row + " >= first && " + row + " < first + " + std::to_string(division.tileRows) + " && " + row +
            " < " + std::to_string(store.scatterRows) + ";");
     close();
+    const std::string warp = "thread_x() / " + std::to_string(warpSize);
     w.line("const u32 votes = vote_ballot(hit);");
     w.line("if (lane_index() == 0)");
-    w.line("  counts[thread_x() / 32] = popcount(votes);");
+    w.line("  counts[" + warp + "] = popcount(votes);");
     w.line("block_barrier();");
     w.line("int total = 0, before = popcount(votes & ((1u << lane_index()) - 1u));");
     open("for (int warp = 0; warp < " + std::to_string(warps()) + "; ++warp)");
-    w.line("before += warp < thread_x() / 32 ? counts[warp] : 0;");
+    w.line("before += warp < " + warp + " ? counts[warp] : 0;");
     w.line("total += counts[warp];");
     close();
     w.line("if (hit)");
