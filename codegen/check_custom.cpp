@@ -225,7 +225,7 @@ runtime::Error checkCustomOpsOn(const std::shared_ptr<runtime::Device> &device, 
   auto planFunction = *planned.getOps<func::FuncOp>().begin();
   for (CustomOp op : customOpsOf(planFunction)) {
     const std::string key = "on " + options.targetName + ": " + keyOf(op);
-    if (!op.getCuda() || !isToBeChecked(op, check, key))
+    if (!op.hasTextFor(StringRef(options.targetName).split(':').first) || !isToBeChecked(op, check, key))
       continue;
     OwningOpRef<func::FuncOp> function = functionAround(op);
     const auto runner = runnerOf(*function, options, device);

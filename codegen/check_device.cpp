@@ -1,13 +1,15 @@
-// 1. Compile for the GPU; on the way, keep each kernel call as it was before it became launches, and compile the same
+// 1. Compile for the device; on the way, keep each kernel call as it was before it became launches, and compile the
+// same
 //    kernel forms for the CPU.
 // 2. Give inputs, outputs, states, constants and the arena memory of the device that this file owns.
 // 3. For each instruction of the step in order: read its operands back, run what it became on the device as a step of
 //    its own, read its results back, compute them on the CPU, compare.
 #include "codegen/check_device.h"
 #include "codegen/check_lowered.h"
+#include "codegen/cpu/kind.h"
 #include "codegen/cpu/target.h"
-#include "codegen/cuda/target.h"
 #include "codegen/partial_plan.h"
+#include "codegen/targets.h"
 #include "runtime/executable.h"
 #include "runtime/threads.h"
 #include "llvm/ADT/STLExtras.h"
@@ -22,10 +24,19 @@ namespace {
 using runtime::BufferId;
 using runtime::Space;
 
-/// The GPU as a target that remembers: what it made of each instruction, and the kernels for the CPU.
-class CheckTarget final : public cuda::CudaTarget {
+/// The device's target, and what it made of each instruction, and the kernels for the CPU.
+class CheckTarget final : public Target {
 public:
-  CheckTarget(cuda::EmitOptions options, const cpu::CpuTarget &cpu) : CudaTarget(std::move(options)), cpu(cpu) {}
+  CheckTarget(const Target &target, const cpu::CpuTarget &cpu) : cpu(cpu), target(target) {}
+
+  const TargetModel &model() const override { return target.model(); }
+  bool supports(StringRef op) const override { return target.supports(op); }
+  KernelLaunch launch(const KernelInfo &form) const override { return target.launch(form); }
+  bool hasKernel(Operation *op) const override { return target.hasKernel(op); }
+  int64_t scratchBytes(Operation *op) const override { return target.scratchBytes(op); }
+  FastProducts fastProducts() const override { return target.fastProducts(); }
+  std::string codeName() const override { return target.codeName(); }
+  runtime::Expected<std::string> needs() const override { return target.needs(); }
 
   /// Instructions [first, last) of the plan, and what they were where that was a kernel call; before they became
   /// launches, they were one: `number`.
@@ -37,7 +48,7 @@ public:
 
   runtime::Error lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const override {
     const size_t first = plan.instructions.size();
-    if (runtime::Error error = CudaTarget::lower(call, plan, kernels))
+    if (runtime::Error error = target.lower(call, plan, kernels))
       return error;
     const auto isLaunch = [](const runtime::Instruction &made) {
       return std::holds_alternative<runtime::LaunchCall>(made.call);
@@ -55,7 +66,7 @@ public:
       const auto *call = std::get_if<runtime::KernelCall>(&instruction.call);
       calls.push_back(call ? std::optional(*call) : std::nullopt);
     }
-    if (runtime::Error error = CudaTarget::lowerKernels(kernels, plan))
+    if (runtime::Error error = target.lowerKernels(kernels, plan))
       return error;
     groups.clear();
     size_t previous = calls.size();
@@ -71,14 +82,14 @@ public:
 
   runtime::Expected<std::vector<std::string>> emit(ArrayRef<KernelSource> kernels) const override {
     sources = kernels.vec();
-    std::vector<KernelSource> forms; // the others are texts for GPUs
+    std::vector<KernelSource> forms; // the others are texts for the device
     llvm::copy_if(kernels, std::back_inserter(forms),
                   [](const KernelSource &source) { return std::holds_alternative<FormKernel>(source); });
     runtime::Expected<std::vector<std::string>> code = cpu.emit(forms);
     if (!code)
       return code.error();
     cpuCode = code->empty() ? "" : std::move(code->front());
-    return CudaTarget::emit(kernels);
+    return target.emit(kernels);
   }
 
   const cpu::CpuTarget &cpu;
@@ -86,6 +97,9 @@ public:
   mutable std::vector<LoweredOp> lowered; // with launches of their own; numbers of instructions as groups have them
   mutable std::vector<KernelSource> sources;
   mutable std::string cpuCode;
+
+private:
+  const Target &target;
 };
 
 /// What failed on the way, as text.
@@ -390,11 +404,14 @@ std::string DeviceCheck::text(const std::string &device) const {
 
 runtime::Expected<DeviceCheck> checkDevice(OwningOpRef<ModuleOp> module, const CompileOptions &options,
                                            const std::shared_ptr<runtime::Device> &device, const StepValue &valueOf) {
-  const std::string name = device->codeTarget();
-  if (!StringRef(name).starts_with("cuda:"))
+  if (device->sharesHostMemory())
     return runtime::Error("a check of " + device->name() + " beside the CPU; a GPU can be checked");
-  const cpu::CpuTarget cpu(options.cpu, options.threads > 0 ? options.threads : runtime::availableThreads());
-  const CheckTarget target({.architecture = name.substr(name.find(':') + 1)}, cpu);
+  const int threads = options.threads > 0 ? options.threads : runtime::availableThreads();
+  const cpu::CpuTarget cpu(cpu::hostOptions(options.targetName, options.code), threads);
+  const auto own = makeTarget(device->codeTarget(), options.code, threads);
+  if (!own)
+    return own.error();
+  const CheckTarget target(**own, cpu);
   CompileOptions checked = options;
   checked.target = &target;
   checked.device = nullptr; // custom ops are compared like the others
@@ -404,7 +421,7 @@ runtime::Expected<DeviceCheck> checkDevice(OwningOpRef<ModuleOp> module, const C
     return artefact.error();
   try {
     CompileOptions alone;
-    alone.cpu = options.cpu;
+    alone.code = options.code;
     alone.threads = options.threads;
     return StepCheck(target, artefact->targets.front(), device, std::move(alone)).run(valueOf);
   } catch (const Failure &failure) {

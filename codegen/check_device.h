@@ -14,7 +14,7 @@ struct DeviceCheck {
   /// Empty, or the first value that differs beyond rounding: kernel, source line, both values.
   std::string difference;
 
-  /// "checked 136 kernels, 75 products and 2 copies on cuda:0 (…) beside the CPU: no value differs beyond rounding".
+  /// "checked 136 kernels, 75 products and 2 copies on gpu:0 (…) beside the CPU: no value differs beyond rounding".
   std::string text(const std::string &device) const;
 };
 

@@ -1,4 +1,4 @@
-// Structured ops that a GPU runs by kernels of its own, attention and CUDA text of users, beside the same op compiled
+// Structured ops that a GPU runs by kernels of its own, attention and kernel text of users, beside the same op compiled
 // for the CPU; for check_device.cpp.
 #pragma once
 #include "codegen/check_values.h"

@@ -27,7 +27,7 @@ runtime::Expected<CompileSession> CompileSession::open(CompileOptions options) {
     options.threads = runtime::availableThreads();
   std::shared_ptr<const Target> target(std::shared_ptr<void>(), options.target); // the caller's
   if (!target) {
-    auto made = makeTarget(options.targetName, options.cpu, options.threads);
+    auto made = makeTarget(options.targetName, options.code, options.threads);
     if (!made)
       return made.error();
     (*made)->keepCodeIn(options.cache);

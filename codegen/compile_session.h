@@ -1,7 +1,6 @@
 // CompileSession: from a captured module to an artefact that the runtime runs without LLVM, and to what lies between.
 #pragma once
-#include "codegen/cpu/emit_kernels.h"
-#include "codegen/target.h"
+#include "codegen/target_kind.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "passes/pipeline.h"
 #include "runtime/artefact.h"
@@ -13,10 +12,10 @@ struct CompileOptions {
   PipelineOptions pipeline;       // its target, queries and remarks are set by the session
   const Target *target = nullptr; // for whom; null: the one that targetName names
   std::string targetName = "cpu"; // see makeTarget
-  cpu::EmitOptions cpu;
-  bool allowCustomCode = true; // of custom ops that name a library or have CUDA text; else such an op is an error
+  CodeOptions code;
+  bool allowCustomCode = true; // of custom ops that name a library or have kernel text; else such an op is an error
   int threads = 0;             // run-time threads that products' scratch is sized for; 0: all that the process may use
-  /// Where custom ops' CUDA text is compared with what it means; null, or a device that shares the host's memory: it
+  /// Where custom ops' kernel text is compared with what it means; null, or a device that shares the host's memory: it
   /// is not.
   std::shared_ptr<runtime::Device> device;
   bool remarks = false; // whether passes tell what they did and what they left (CompileReport::remarks)

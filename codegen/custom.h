@@ -1,4 +1,4 @@
-// Custom ops that run as code of the user's: what a plan calls or launches, and the check against what they mean.
+// Custom ops that run as code of the user's: what a CPU's plan calls, and the check against what they mean.
 #pragma once
 #include "codegen/target.h"
 #include "ir/dialect.h"
@@ -17,11 +17,7 @@ runtime::CustomCall customCall(CustomOp op);
 /// Appends the call of the op's function.
 void lowerCustomCall(const StructuredCall &call, runtime::Plan &plan);
 
-/// Appends the launch of the op's CUDA kernel, whose text becomes a module of its own. An error is what a launch
-/// cannot be.
-runtime::Error lowerCustomLaunch(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels);
-
-/// An error for the first custom op that runs as code which a text has named, a library or CUDA.
+/// An error for the first custom op that runs as code which a text has named: a library, or a kernel for a target.
 runtime::Error refuseCustomCode(mlir::ModuleOp module);
 
 struct CustomCheckOptions {
@@ -35,8 +31,8 @@ runtime::Error checkCustomOps(mlir::ModuleOp planned, const CustomCheckOptions &
 
 struct CompileOptions;
 
-/// The same of the ops that run as CUDA text, each compiled alone with `options` and run on the device for which the
-/// function was planned.
+/// The same of the ops that run as text for the device's target, each compiled alone with `options` and run on the
+/// device for which the function was planned.
 runtime::Error checkCustomOpsOn(const std::shared_ptr<runtime::Device> &device, mlir::ModuleOp planned,
                                 const CompileOptions &options, const CustomCheckOptions &check);
 

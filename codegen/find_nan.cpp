@@ -5,6 +5,7 @@
 // 4. From the first output that is not finite go back: to the operand that was not, until all of them were.
 #include "codegen/find_nan.h"
 #include "codegen/check_values.h"
+#include "codegen/cpu/kind.h"
 #include "codegen/cpu/target.h"
 #include "codegen/product.h"
 #include "runtime/executable.h"
@@ -306,7 +307,7 @@ runtime::Expected<std::string> findNonFinite(OwningOpRef<ModuleOp> module, const
                                              const StepValue &valueOf) {
   CompileOptions options = given;
   options.threads = options.threads > 0 ? options.threads : runtime::availableThreads();
-  const TypedTarget target(options.cpu, options.threads);
+  const TypedTarget target(cpu::hostOptions(options.targetName, options.code), options.threads);
   options.target = &target;
   auto artefact = compileArtefact(std::move(module), std::move(options));
   if (!artefact)

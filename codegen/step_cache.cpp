@@ -128,12 +128,17 @@ std::string librariesText(ModuleOp module) {
   return text;
 }
 
+/// Each member is named here, too, or does not compile. The session makes the target from its name, the options of code
+/// and the threads, which its key has; custom code is refused before, and a device checks it.
 std::string refusalOf(ModuleOp module, const CompileOptions &options) {
-  if (options.cache.place().empty())
+  const auto &[pipeline, ownTarget, targetName, code, allowCustomCode, threads, device, remarks, cache, costs] =
+      options;
+  (void)targetName, (void)code, (void)allowCustomCode, (void)threads, (void)device;
+  if (cache.place().empty())
     return "off";
-  if (options.target)
+  if (ownTarget)
     return "the target is the caller's own";
-  if (options.pipeline.verifyEach || !options.pipeline.dump.empty() || options.remarks || options.costs)
+  if (pipeline.verifyEach || !pipeline.dump.empty() || remarks || costs)
     return "what was asked for is said while passes run";
   bool isOfProcess = false;
   module->walk([&](CustomOp op) { isOfProcess |= op.getHostFunction() || op.getHostReference(); });

@@ -52,15 +52,26 @@ public:
   /// by addKernel. Sources, and the op's flops and bytes where no instruction has any, are added by the caller.
   virtual runtime::Error lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const = 0;
 
+  /// The kernels in a form that -emit= has (TargetKind::emissions), by module.
+  virtual runtime::Expected<std::vector<std::string>> emitAs(llvm::StringRef emission,
+                                                             llvm::ArrayRef<KernelSource> kernels) const {
+    (void)kernels;
+    return runtime::Error("target '" + model().name + "' has no -emit=" + emission.str());
+  }
+
   /// Which 16-bit types the machine has instructions to multiply.
   struct FastProducts {
     bool bf16 = false, f16 = false;
   };
   virtual FastProducts fastProducts() const = 0;
+  /// Whether products of bf16 are faster than f32's, as far as that was measured.
+  virtual bool gainsFromBf16() const { return fastProducts().bf16; }
 
   /// What the artefact says of the code (runtime::TargetCode): the target's name, with what the code is for behind a
   /// colon where that is not this machine; and features that it needs.
   virtual std::string codeName() const { return model().name; }
+  /// The same for people, who also want to know which machine this one is.
+  virtual std::string title() const { return codeName(); }
   virtual runtime::Expected<std::string> needs() const = 0;
 
   /// All that plans and code of this target depend on besides the module and tcc itself: where two targets give equal

@@ -264,13 +264,13 @@ void setCustom(const CustomInstance &instance, OperationState &state, MLIRContex
   text("called", instance.name);
   text("library", instance.library);
   text("symbol", instance.symbol);
-  text("cuda", instance.cudaText);
-  text("cuda_kernel", instance.cudaKernel);
-  if (!instance.cudaText.empty()) {
+  text("cuda", instance.kernelText);
+  text("cuda_kernel", instance.kernelName);
+  if (!instance.kernelText.empty()) {
     state.addAttribute("grid", builder.getDenseI64ArrayAttr(instance.grid));
     state.addAttribute("block", builder.getDenseI64ArrayAttr(instance.block));
-    if (!instance.cudaArguments.empty())
-      state.addAttribute("cuda_arguments", builder.getDenseI64ArrayAttr(instance.cudaArguments));
+    if (!instance.kernelArguments.empty())
+      state.addAttribute("cuda_arguments", builder.getDenseI64ArrayAttr(instance.kernelArguments));
   }
   integer("shared_bytes", instance.sharedBytes);
   integer("flop_count", instance.flops);

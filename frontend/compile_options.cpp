@@ -49,8 +49,7 @@ void applyFlags(const CompilerFlags &flags, CompileOptions &options) {
   options.threads = flags.threads;
   options.cache = fileCache(flags);
   options.allowCustomCode = flags.allowCustomCode;
-  options.cpu.fastMath = flags.fastMath;
-  options.cpu.target.cpu = flags.march.empty() ? "native" : flags.march;
+  options.code.fastMath = flags.fastMath;
 }
 
 } // namespace tcc

@@ -147,7 +147,7 @@ constexpr CompilerFlag table[] = {
     {"-Werror=graph-break", "", "A value that the host asks for in the middle of a step is an error",
      setTo<&CompilerFlags::fullGraph, true>},
     {"-Werror=recompile", "", "So is compiling a function once more", setTo<&CompilerFlags::recompilesAreErrors, true>},
-    {"--allow-custom-code", "", "Let custom ops run what the input names: shared objects, CUDA text",
+    {"--allow-custom-code", "", "Let custom ops run what the input names: shared objects, kernel text",
      setTo<&CompilerFlags::allowCustomCode, true>},
     {"-march=", "CPU", "CPU to compile for (native)", setMarch},
     {"--dtype=", "TYPE", "What f32 products multiply: f32 (default), bf16, f16, or auto, the fastest one", setProducts},

@@ -25,7 +25,7 @@ struct CompilerFlags {
   bool fastMath = false;                   ///< approximations are allowed
   bool fullGraph = false;                  ///< -Werror=graph-break: one is an error, at its place
   bool recompilesAreErrors = false;        ///< -Werror=recompile: so is a compilation after the first
-  bool allowCustomCode = false;            ///< of custom ops in .graph files: libraries and CUDA text that they name
+  bool allowCustomCode = false;            ///< of custom ops in .graph files: libraries and kernel text that they name
 
   // Compiled steps and kernels on disk (codegen/file_cache.h).
   bool diskCache = true;            ///< --no-cache: nothing is taken from there, and nothing kept

@@ -159,12 +159,12 @@ void Custom::Definition::setCode(CustomInstance &instance) const {
   else
     launch.grid[0] =
         std::max<int64_t>(1, (instance.results[0].shape.elements() + launch.block[0] - 1) / launch.block[0]);
-  instance.cudaText = options.cuda.text;
-  instance.cudaKernel = options.cuda.kernel;
+  instance.kernelText = options.cuda.text;
+  instance.kernelName = options.cuda.kernel;
   instance.grid = launch.grid;
   instance.block = launch.block;
   instance.sharedBytes = launch.sharedBytes;
-  instance.cudaArguments = launch.arguments;
+  instance.kernelArguments = launch.arguments;
 }
 
 uint64_t Custom::Definition::numberFor(ValueTypes operands, Loc loc) {

@@ -54,9 +54,9 @@ public:
 std::string keyOf(const CustomInstance &made) {
   Key key;
   key.add(made.name).add(made.operands).add(made.results).add(made.body).add(made.gradient);
-  key.add(made.library).add(made.symbol).add(made.cudaText).add(made.cudaKernel);
+  key.add(made.library).add(made.symbol).add(made.kernelText).add(made.kernelName);
   key.add(std::span<const int64_t>(made.grid)).add(std::span<const int64_t>(made.block)).add(made.sharedBytes);
-  key.add(std::span<const int64_t>(made.cudaArguments)).add(made.flops).add(made.bytes);
+  key.add(std::span<const int64_t>(made.kernelArguments)).add(made.flops).add(made.bytes);
   key.add(std::bit_cast<int64_t>(made.tolerance)).add(made.hostFunction).add(made.hostReference);
   return std::move(key.text);
 }

@@ -14,10 +14,10 @@ struct CustomInstance {
   std::vector<ValueType> operands, results;
   std::optional<Record> body, gradient;
   std::string library, symbol;
-  std::string cudaText, cudaKernel;
+  std::string kernelText, kernelName;
   std::array<int64_t, 3> grid{1, 1, 1}, block{1, 1, 1};
   int64_t sharedBytes = 0;
-  std::vector<int64_t> cudaArguments;
+  std::vector<int64_t> kernelArguments;
   int64_t flops = 0, bytes = 0;                ///< 0: as the op reckons
   double tolerance = 0;                        ///< 0: the usual one
   int64_t hostFunction = 0, hostReference = 0; ///< 0: none

@@ -2,6 +2,7 @@
 #include "codegen/check_device.h"
 #include "codegen/find_nan.h"
 #include "codegen/stopwatch.h"
+#include "codegen/targets.h"
 #include "frontend/capture.h"
 #include "frontend/compile_options.h"
 #include "frontend/diagnostics.h"
@@ -34,8 +35,8 @@ public:
       : function(function), task(std::move(task)), stream(text), printer(stream),
         diagnostics(&threadContext(), printer) {
     applyFlags(function.options, options);
-    options.targetName = function.device->codeTarget();
-    options.cpu.steady = record.asked > 0 || record.steady;
+    options.targetName = withArchitecture(function.device->codeTarget(), function.options.march);
+    options.code.steady = record.asked > 0 || record.steady;
     options.allowCustomCode = true; // the program's own
     module = function.module(record, outputs);
     if (failed(mlir::verify(*module)) || failed(verifyGraph(*module)))

@@ -1,16 +1,12 @@
 #include "frontend/product_choice.h"
 #include "codegen/targets.h"
 #include "frontend/shape.h"
-#include "runtime/machine_limits.h"
 
 namespace tcc {
 namespace {
 
 std::unique_ptr<Target> targetOf(const CompilerFlags &flags, const std::string &name) {
-  cpu::EmitOptions cpu;
-  if (!flags.march.empty())
-    cpu.target.cpu = flags.march;
-  auto target = makeTarget(name, cpu, 1);
+  auto target = makeTarget(withArchitecture(name, flags.march), {}, flags.threads);
   if (!target)
     throw Error(target.error().message());
   return std::move(*target);
@@ -26,7 +22,7 @@ std::optional<std::string> chooseProducts(CompilerFlags &flags, const std::strin
   const std::string name = target->codeName();
   flags.chooseProducts = false;
   flags.products = runtime::DType::f32;
-  if (bf16 && targetName == "cpu" && !runtime::machineLimits(flags.threads).gainsFromBf16())
+  if (bf16 && !target->gainsFromBf16())
     return "f32, since " + name + " has instructions for bf16 but was measured to multiply it no faster";
   flags.products = bf16 ? runtime::DType::bf16 : f16 ? runtime::DType::f16 : runtime::DType::f32;
   return bf16  ? "bf16, which " + name + " multiplies fastest"

@@ -1253,8 +1253,13 @@ def Tcc_CustomOp : Tcc_Op<"custom", [IsolatedFromAbove, SingleBlock, IsDifferent
     ::mlir::LogicalResult verifyLaunch();
     /// Whether it runs as something else than its body on the CPU.
     bool hasCpuCode() { return getLibrary() || getHostFunction(); }
+    /// Whether it has a kernel as text for the target of this name.
+    bool hasTextFor(::llvm::StringRef target) { return target == "cuda" && getCuda(); }
+    bool hasCode() { return hasCpuCode() || getCuda(); }
+    /// What a text has named for it to run, for messages: "in 'libsquare.so'", "as CUDA text"; empty for nothing.
+    std::string namedCode();
     /// Whether the op is its body and nothing else, without a gradient of its own.
-    bool isPlain() { return !getBody().empty() && getBackward().empty() && !hasCpuCode() && !getCuda(); }
+    bool isPlain() { return !getBody().empty() && getBackward().empty() && !hasCode(); }
   }];
   let formula = "results = body(inputs)";
   let gradientFormula = "the second region's; of an op that is nothing but its body, that of the body";

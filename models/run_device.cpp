@@ -1,11 +1,9 @@
 #include "models/run_device.h"
-#include "codegen/cuda/self_test.h"
+#include "codegen/targets.h"
 #include "frontend/files.h"
 #include "frontend/product_choice.h"
 #include "frontend/quotes.h"
 #include "models/options.h"
-#include "runtime/device/cuda/driver.h"
-#include "runtime/device/cuda/step_device.h"
 
 #include <charconv>
 #include <filesystem>
@@ -26,21 +24,46 @@ std::string tuningFile() {
   return (fs::path(folder) / "algorithms.json").string();
 }
 
-runtime::Expected<std::shared_ptr<runtime::Device>> openTested(int ordinal) {
-  auto device = runtime::cuda::openStepDevice({.ordinal = ordinal, .tuningFile = tuningFile()});
+runtime::Expected<std::shared_ptr<runtime::Device>> openTested(const TargetKind &kind, int ordinal) {
+  auto device = kind.openDevice({.ordinal = ordinal, .tuningFile = tuningFile()});
   if (!device)
     return device;
-  if (runtime::Error error = cuda::selfTest(*device))
+  if (runtime::Error error = kind.testDevice(*device))
     return error;
   return device;
 }
 
-/// --device=cuda:N, which the command line has checked.
+/// The number behind the colon of --device=, which the command line has checked.
 int ordinalOf(const std::string &wanted) {
   int ordinal = 0;
   if (const size_t colon = wanted.find(':'); colon != std::string::npos)
     std::from_chars(wanted.data() + colon + 1, wanted.data() + wanted.size(), ordinal);
   return ordinal;
+}
+
+RunDevice opened(std::shared_ptr<runtime::Device> device) {
+  const std::string target = device->codeTarget();
+  std::string note = fmt::format("device: {}, {}", device->name(), target.substr(target.find(':') + 1));
+  return {std::move(device), std::move(note)};
+}
+
+/// The first device that works, of any kind; else the CPU, and why the last kind has none.
+RunDevice anyDevice() {
+  std::string why;
+  for (const TargetKind *kind : targetKinds()) {
+    if (!kind->hasDevices())
+      continue;
+    why = kind->absence();
+    if (!why.empty())
+      continue;
+    auto device = openTested(*kind, 0);
+    if (device)
+      return opened(*device);
+    const std::string said = device.error().message();
+    why = fmt::format("the {} cannot be used: {} (tcc --doctor says more)", kind->noun().str(),
+                      said.substr(0, said.find('\n')));
+  }
+  return {nullptr, "device: the CPU; " + why};
 }
 
 } // namespace
@@ -57,17 +80,15 @@ void chooseProducts(TrainOptions &options, const RunDevice &device) {
 RunDevice chooseDevice(const std::string &wanted) {
   if (wanted == "cpu")
     return {nullptr, "device: the CPU"};
-  const bool any = wanted == "auto";
-  if (any && !runtime::cuda::Driver::isInstalled())
-    return {nullptr, "device: the CPU; there is no driver of an NVIDIA GPU"};
-  auto device = openTested(ordinalOf(wanted));
-  if (device)
-    return {*device, fmt::format("device: {}, {}", (*device)->name(), (*device)->codeTarget().substr(5))};
-  const std::string why = device.error().message();
-  if (!any)
-    throw Error(fmt::format("--device={}: {}", wanted, why));
-  return {nullptr, fmt::format("device: the CPU; the GPU cannot be used: {} (tcc --doctor says more)",
-                               why.substr(0, why.find('\n')))};
+  if (wanted == "auto")
+    return anyDevice();
+  const TargetKind *kind = targetKindOf(wanted);
+  if (!kind || !kind->hasDevices())
+    throw usageError(fmt::format("--device={}: there is no such kind of device", wanted));
+  auto device = openTested(*kind, ordinalOf(wanted));
+  if (!device)
+    throw Error(fmt::format("--device={}: {}", wanted, device.error().message()));
+  return opened(*device);
 }
 
 } // namespace tcc::models

@@ -67,8 +67,8 @@ void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer);
 /// --dump-tokens.
 void dumpTokens(const TrainOptions &options, const Tokenizer &tokenizer);
 
-/// What a run's checkpoints say of it, at step 0. `base` is the folder that `adapter` stands beside; `device` is cpu or
-/// cuda.
+/// What a run's checkpoints say of it, at step 0. `base` is the folder that `adapter` stands beside; `device` is
+/// its kind.
 RunState describeRunState(const TrainOptions &options, const ModelConfig &config, int64_t sequence,
                           const TokenSource &data, const std::optional<AdapterConfig> &adapter,
                           const std::optional<ModelFolder> &base, const std::string &device);

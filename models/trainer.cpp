@@ -183,7 +183,7 @@ std::vector<std::string> Trainer::prepareCheckpoints(const std::optional<ModelFo
   std::vector<std::string> said;
   if (options.checkpointFolder.empty())
     return said;
-  state = describeRunState(options, config, sequence, source, adapter, folder, device.isGpu() ? "cuda" : "cpu");
+  state = describeRunState(options, config, sequence, source, adapter, folder, std::string(device.kind()));
   checkpoints.emplace(options.checkpointFolder, options.keepCheckpoints, options.resume, state,
                       [&](std::string_view text) { said.emplace_back(text); });
   state = checkpoints->state();

@@ -31,7 +31,7 @@ static void widenProducts(func::FuncOp function) {
 
 /// An op with code for another target alone.
 static void tellBody(CustomOp op, const PipelineOptions &options) {
-  if (op.hasCpuCode() || op.getCuda())
+  if (op.hasCode())
     options.remarks->push_back({Remark::Kind::missed, "expand-unsupported", op.getLoc(),
                                 ("'" + nameOf(op.getOperation()) + "' has no code for target '" + options.target.name +
                                  "': it is computed as its body")

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -230,6 +231,12 @@ private:
 };
 
 } // namespace
+
+std::string rateText(double flops) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f GFLOP/s", flops * 1e-9);
+  return text.data();
+}
 
 Expected<std::string> productImplementation(DType dtype, int threads) {
   auto product = Gemm::create(measuredProduct(dtype), threadsOrAll(threads));

@@ -32,6 +32,9 @@ struct MachineLimits {
   bool operator==(const MachineLimits &) const = default;
 };
 
+/// "176.2 GFLOP/s".
+std::string rateText(double flops);
+
 /// What multiplies the products of a type that limits are measured by: Gemm::implementation(). Errors: the type has
 /// none.
 Expected<std::string> productImplementation(DType dtype, int threads);

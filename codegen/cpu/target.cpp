@@ -7,6 +7,8 @@
 #include "codegen/product.h"
 #include "ir/dialect.h"
 #include "runtime/cpu.h"
+#include "runtime/machine_limits.h"
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Config/llvm-config.h"
 
 using namespace mlir;
@@ -82,6 +84,21 @@ runtime::Expected<std::vector<std::string>> CpuTarget::emit(ArrayRef<KernelSourc
   return code ? std::vector<std::string>{std::move(*code)} : runtime::Expected<std::vector<std::string>>(code.error());
 }
 
+runtime::Expected<std::vector<std::string>> CpuTarget::emitAs(StringRef emission,
+                                                              ArrayRef<KernelSource> kernels) const {
+  const auto kind = llvm::StringSwitch<std::optional<Artefact>>(emission)
+                        .Case("llvm", Artefact::llvm)
+                        .Case("asm", Artefact::assembly)
+                        .Case("obj", Artefact::object)
+                        .Default(std::nullopt);
+  if (!kind)
+    return tcc::Target::emitAs(emission, kernels);
+  runtime::Expected<std::string> code = emitKernels(kernels, options, *kind);
+  if (!code)
+    return code.error();
+  return std::vector<std::string>{std::move(*code)};
+}
+
 runtime::Error CpuTarget::lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const {
   if (std::optional<AttentionForm> form = AttentionForm::of(call.op)) {
     lowerAttention(call, *form, threads, AttentionBlocks(*form, vectors), plan, kernels);
@@ -103,6 +120,15 @@ runtime::Error CpuTarget::lower(const StructuredCall &call, runtime::Plan &plan,
 tcc::Target::FastProducts CpuTarget::fastProducts() const {
   const runtime::Expected<std::string> features = usedFeatures(options.target, {"avx512bf16"});
   return {features && !features->empty(), false};
+}
+
+/// A CPU's instructions are not enough: some multiply bf16 no faster.
+bool CpuTarget::gainsFromBf16() const {
+  return fastProducts().bf16 && runtime::machineLimits(threads).gainsFromBf16();
+}
+
+std::string CpuTarget::title() const {
+  return codeName() + (options.target.cpu == "native" ? ", -march=native (" + nativeCpu() + ")" : "");
 }
 
 std::string CpuTarget::codeName() const {

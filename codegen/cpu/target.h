@@ -18,8 +18,12 @@ public:
   int64_t scratchBytes(mlir::Operation *op) const override;
   runtime::Expected<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels) const override;
   runtime::Error lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const override;
+  runtime::Expected<std::vector<std::string>> emitAs(llvm::StringRef emission,
+                                                     llvm::ArrayRef<KernelSource> kernels) const override;
   FastProducts fastProducts() const override;
+  bool gainsFromBf16() const override;
   std::string codeName() const override;
+  std::string title() const override;
   runtime::Expected<std::string> needs() const override;
   runtime::Expected<std::string> codeKey() const override;
   std::string emitted() const override { return notes; }

@@ -3,8 +3,8 @@
 #include "codegen/cuda/target.h"
 #include "codegen/cuda/kernel/text.h"
 #include "codegen/cuda/lower_attention.h"
+#include "codegen/cuda/lower_custom.h"
 #include "codegen/cuda/modules.h"
-#include "codegen/custom.h"
 #include "codegen/product.h"
 #include "ir/dialect.h"
 #include "runtime/device/cuda/nvrtc.h"
@@ -221,7 +221,7 @@ int64_t CudaTarget::scratchBytes(Operation *op) const {
 
 bool CudaTarget::hasKernel(Operation *op) const {
   if (auto custom = dyn_cast<CustomOp>(op))
-    return custom.getCuda().has_value();
+    return custom.hasTextFor(data.name);
   auto product = dyn_cast<MatmulGeluGradientOp>(op);
   return product ? isSlopedProduct(product, data.views) : hasAttentionKernel(op);
 }
@@ -229,6 +229,23 @@ bool CudaTarget::hasKernel(Operation *op) const {
 runtime::Expected<std::vector<std::string>> CudaTarget::emit(ArrayRef<KernelSource> kernels) const {
   const bool isVirtual = StringRef(options.architecture).starts_with("compute_");
   return compileModules(kernels, options.architecture, isVirtual ? CodeKind::ptx : CodeKind::cubin, codeCache, notes);
+}
+
+runtime::Expected<std::vector<std::string>> CudaTarget::emitAs(StringRef emission,
+                                                               ArrayRef<KernelSource> kernels) const {
+  std::vector<std::string> texts;
+  if (emission == "cuda") {
+    for (ModuleText &module : moduleTexts(kernels))
+      texts.push_back(std::move(module.text));
+    return texts;
+  }
+  if (emission == "ptx")
+    return compileModules(kernels, options.architecture, CodeKind::ptx, codeCache, notes);
+  if (emission != "cubin")
+    return Target::emitAs(emission, kernels);
+  if (StringRef(options.architecture).starts_with("compute_"))
+    return runtime::Error("-emit=cubin for " + options.architecture + ", which is no GPU's; -emit=ptx prints its code");
+  return compileModules(kernels, options.architecture, CodeKind::cubin, codeCache, notes);
 }
 
 /// The compiler of the text is a library of the machine.

@@ -22,6 +22,8 @@ public:
   int64_t scratchBytes(mlir::Operation *op) const override;
   /// Cubins, or PTX for compute_NN, each of a few kernels: compileModules (modules.h) says how and what can fail.
   runtime::Expected<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels) const override;
+  runtime::Expected<std::vector<std::string>> emitAs(llvm::StringRef emission,
+                                                     llvm::ArrayRef<KernelSource> kernels) const override;
   runtime::Error lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const override;
   runtime::Error lowerKernels(llvm::ArrayRef<KernelSource> kernels, runtime::Plan &plan) const override;
   FastProducts fastProducts() const override;

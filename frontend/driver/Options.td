@@ -12,11 +12,11 @@ def E : One<"E">, Group<what>, HelpText<"Stop after parsing and shape inference;
 def S : One<"S">, Group<what>, HelpText<"Same as -emit=asm">;
 def c : One<"c">, Group<what>, HelpText<"Write the kernels as an object file (FILE.o)">;
 def fsyntax_only : One<"fsyntax-only">, Group<what>, HelpText<"Check the input and stop">;
-def emit_EQ : CommaJoined<["-", "--"], "emit=">, Group<what>, MetaVarName<"KIND,...">, HelpText<"Print: captured, joint, shaped, fused, planned, llvm, asm, json; for GPUs cuda, ptx, cubin">;
+def emit_EQ : CommaJoined<["-", "--"], "emit=">, Group<what>, MetaVarName<"KIND,...">, HelpText<"Print: captured, joint, shaped, fused, planned, json, or what the target shows of kernels (below)">;
 def x : JoinedOrSeparate<["-"], "x">, Group<what>, MetaVarName<"LANGUAGE">, HelpText<"The input's language; 'graph' is the one there is">;
 
 def how : OptionGroup<"how">, HelpText<"How it is made">;
-def target_EQ : TwoJoined<"target=">, Group<how>, MetaVarName<"TARGET">, HelpText<"cpu (default) or cuda, with -march=sm_80,sm_90a,compute_90 or native (the default where there is a GPU, else sm_90a)">;
+def target_EQ : TwoJoined<"target=">, Group<how>, MetaVarName<"TARGET">, HelpText<"What is compiled for: cpu (default) or another one below">;
 def shape_EQ : TwoJoined<"shape=">, Group<how>, MetaVarName<"NAME:16x256">, HelpText<"Sizes of an argument with '?' dims; may be repeated">;
 
 def run_group : OptionGroup<"run">, HelpText<"Running">;
@@ -24,7 +24,7 @@ def run : Two<"run">, Group<run_group>, HelpText<"Run once on random inputs and 
 def run_EQ : TwoJoined<"run=">, Group<run_group>, MetaVarName<"N|reference">, HelpText<"Run N times, or once in the reference interpreter">;
 def bench : Two<"bench">, Group<run_group>, HelpText<"Time 20 runs after a warm-up, and each kernel against the machine's limits">;
 def bench_EQ : TwoJoined<"bench=">, Group<run_group>, MetaVarName<"N">, HelpText<"Time N runs">;
-def check_device : Two<"check-device">, Group<run_group>, HelpText<"With --target=cuda: first one step kernel by kernel beside the CPU, each from the GPU's own operands">;
+def check_device : Two<"check-device">, Group<run_group>, HelpText<"For a GPU: first one step kernel by kernel beside the CPU, each from the GPU's own operands">;
 def input : Separate<["--"], "input">, Group<run_group>, MetaVarName<"NAME=FILE.npy">, HelpText<"Take an input or a state from a file; it gives '?' sizes too">;
 def input_EQ : TwoJoined<"input=">, Group<run_group>, Alias<input>;
 def output : Separate<["--"], "output">, Group<run_group>, MetaVarName<"NAME=FILE.npy">, HelpText<"Write a result, or a state after the last run, to a file">;

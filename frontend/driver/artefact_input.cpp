@@ -1,6 +1,5 @@
 // An input that is an artefact already: what is inside of it, and running it.
 #include "frontend/capture.h"
-#include "frontend/driver/device_code.h"
 #include "frontend/driver/driver.h"
 #include "frontend/driver/execution.h"
 #include "frontend/driver/outputs.h"
@@ -49,8 +48,8 @@ void describeTarget(llvm::raw_ostream &os, const runtime::TargetCode &part) {
 /// What cannot be asked of something that is compiled is said, not ignored.
 void refuse(const Options &options, const std::string &path) {
   const char *asked = nullptr;
-  for (Emission emission : options.emissions)
-    if (emission != Emission::json)
+  for (const Emission &emission : options.emissions)
+    if (!std::holds_alternative<PlanEmission>(emission))
       asked = "only -emit=json";
   if (options.reference)
     asked = "--run, not the reference interpreter";

@@ -1,11 +1,10 @@
 // One input: read, compile, and what was asked of the result.
 #include "frontend/driver/driver.h"
 #include "codegen/check_device.h"
-#include "codegen/cpu/machine_code.h"
 #include "codegen/stopwatch.h"
+#include "codegen/targets.h"
 #include "frontend/capture.h"
 #include "frontend/compile_options.h"
-#include "frontend/driver/device_code.h"
 #include "frontend/driver/execution.h"
 #include "frontend/driver/graph_breaks.h"
 #include "frontend/driver/outputs.h"
@@ -62,10 +61,9 @@ private:
   void make();
   void setProducts(func::FuncOp function);
   void openSession(const std::string &named);
-  void emit(Emission emission);
-  void emitPhase(Emission emission);
-  void emitCode(Emission emission);
-  void emitDeviceCode(Emission emission);
+  void emit(Phase phase);
+  void emit(PlanEmission);
+  void emit(const CodeEmission &emission);
   runtime::Artefact compile();
   OwningOpRef<ModuleOp> lowered(Phase phase);
   std::vector<KernelSource> kernels();
@@ -89,7 +87,7 @@ private:
   std::optional<runtime::AtomicFile> dumpFile;
   std::unique_ptr<llvm::raw_fd_ostream> dumpStream;
   CompileOptions compileOptions;
-  std::vector<std::string> targets;        // several architectures of GPUs, or one
+  std::vector<std::string> targets;        // several architectures of a kind, or one
   std::optional<CompileSession> session;   // of the target that is compiled for
   std::shared_ptr<runtime::Device> device; // that a run has; null: the CPU
   Clock::time_point begin = Clock::now();
@@ -183,18 +181,16 @@ void Job::openSession(const std::string &named) {
 }
 
 void Job::make() {
-  targets = {compileOptions.targetName};
-  if (targets.front() == "cuda") {
-    std::string why;
-    targets = gpuTargets(options.gpus, why);
+  const TargetKind &kind = *targetKindOf(compileOptions.targetName);
+  std::string why;
+  targets = orThrow(kind.targetsFor(options.architectures, why));
+  if (!why.empty())
     say(why);
-  }
   openSession(targets.front());
-  const bool native = targets.front() == "cpu" && compileOptions.cpu.target.cpu == "native";
-  say("target " + session->target().codeName() + (native ? ", -march=native (" + cpu::nativeCpu() + ")" : "") + ", -O" +
-      std::to_string(compileOptions.pipeline.level) + ", " + std::to_string(session->options().threads) + " threads");
-  for (Emission emission : options.emissions)
-    emit(emission);
+  say("target " + session->target().title() + ", -O" + std::to_string(compileOptions.pipeline.level) + ", " +
+      std::to_string(session->options().threads) + " threads");
+  for (const Emission &emission : options.emissions)
+    std::visit([&](const auto &each) { emit(each); }, emission);
   if (options.graphBreaks)
     return reportBreaks();
   if (options.reference)
@@ -203,8 +199,8 @@ void Job::make() {
     return execute();
   if (!options.emissions.empty())
     return;
-  if (!options.output.empty() && compileOptions.targetName != "cpu")
-    addPtx(targets);
+  if (!options.output.empty())
+    kind.addPortable(targets);
   runtime::Artefact artefact = compileForAll();
   storeHints(artefact, values.hints);
   if (!options.output.empty()) {
@@ -296,55 +292,23 @@ runtime::Artefact Job::compileForAll() {
   return all;
 }
 
-void Job::emit(Emission emission) {
-  switch (emission) {
-  case Emission::captured:
-    writeResult(options.output, graphText(*module));
-    return;
-  case Emission::joint:
-  case Emission::shaped:
-  case Emission::fused:
-  case Emission::planned:
-    return emitPhase(emission);
-  case Emission::json:
-    writeResult(options.output, indentedJson(runtime::planToJson(compile().targets[0].plan)));
-    return;
-  case Emission::llvm:
-  case Emission::assembly:
-  case Emission::object:
-    return emitCode(emission);
-  case Emission::cuda:
-  case Emission::ptx:
-  case Emission::cubin:
-    return emitDeviceCode(emission);
-  }
+void Job::emit(Phase phase) {
+  writeResult(options.output, graphText(phase == Phase::captured ? *module : *lowered(phase)));
 }
 
-/// Texts, PTX or cubins of all architectures.
-void Job::emitDeviceCode(Emission emission) {
-  std::vector<DeviceCode> all;
+void Job::emit(PlanEmission) {
+  writeResult(options.output, indentedJson(runtime::planToJson(compile().targets[0].plan)));
+}
+
+/// The kernels for all targets.
+void Job::emit(const CodeEmission &emission) {
+  std::vector<EmittedCode> codes;
   for (const std::string &named : targets) {
     openSession(named);
-    all.push_back(deviceCode(kernels(), named, emission, compileOptions.cache));
+    codes.push_back(
+        {named.substr(named.find(':') + 1), orThrow(session->target().emitAs(emission.form->name, kernels()))});
   }
-  writeDeviceCode(all, emission, path, options.output);
-}
-
-void Job::emitPhase(Emission emission) {
-  const Phase phase = emission == Emission::joint    ? Phase::joint
-                      : emission == Emission::shaped ? Phase::shaped
-                      : emission == Emission::fused  ? Phase::fused
-                                                     : Phase::planned;
-  writeResult(options.output, graphText(*lowered(phase)));
-}
-
-void Job::emitCode(Emission emission) {
-  const cpu::Artefact kind = emission == Emission::llvm       ? cpu::Artefact::llvm
-                             : emission == Emission::assembly ? cpu::Artefact::assembly
-                                                              : cpu::Artefact::object;
-  const std::string code = orThrow(cpu::emitKernels(kernels(), compileOptions.cpu, kind));
-  const bool derived = emission == Emission::object && options.output.empty();
-  writeResult(derived ? objectPath(path) : options.output, code);
+  writeCode(codes, emission, path, options.output);
 }
 
 void Job::printSummary(llvm::raw_ostream &os) {
@@ -422,6 +386,11 @@ void Job::interpret() {
 }
 
 } // namespace
+
+std::shared_ptr<runtime::Device> deviceFor(StringRef target) {
+  const TargetKind *kind = targetKindOf(target);
+  return kind ? orThrow(kind->openDevice({})) : nullptr;
+}
 
 int processInput(const Options &options, const std::string &path) {
   return Job(options, path).run();

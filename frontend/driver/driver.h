@@ -16,11 +16,9 @@ int processArtefact(const Options &options, const std::string &path);
 
 /// Prints what the machine has and lacks; fails (1) where something that compiling needs is missing.
 int runDoctor(llvm::raw_ostream &os);
-/// The GPU's part of it; false where a GPU computes wrongly, what is missing is none of that.
-bool examineGpus(llvm::raw_ostream &os);
 void printVersion(llvm::raw_ostream &os);
-/// "176.2 GFLOP/s".
-std::string rateText(double flops);
+/// The device that code for the target runs on; null: this CPU. Throws Error where there is none.
+std::shared_ptr<runtime::Device> deviceFor(llvm::StringRef target);
 
 inline constexpr const char *versionText = TCC_VERSION; // of CMakeLists.txt
 

@@ -1,5 +1,6 @@
 // Command line to Options, by LLVM's option tables.
 #include "frontend/driver/options.h"
+#include "codegen/targets.h"
 #include "frontend/diagnostics.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Option/ArgList.h"
@@ -43,11 +44,17 @@ public:
   Table() : GenericOptTable(OptionStrTable, OptionPrefixesTable, infos) {}
 };
 
-constexpr std::pair<llvm::StringLiteral, Emission> emissionNames[] = {
-    {"captured", Emission::captured}, {"joint", Emission::joint},     {"shaped", Emission::shaped},
-    {"fused", Emission::fused},       {"planned", Emission::planned}, {"llvm", Emission::llvm},
-    {"asm", Emission::assembly},      {"json", Emission::json},       {"obj", Emission::object},
-    {"cuda", Emission::cuda},         {"ptx", Emission::ptx},         {"cubin", Emission::cubin}};
+/// What -emit= can be, by name.
+std::vector<std::pair<StringRef, Emission>> emissionTable() {
+  std::vector<std::pair<StringRef, Emission>> table;
+  for (Phase phase : {Phase::captured, Phase::joint, Phase::shaped, Phase::fused, Phase::planned})
+    table.emplace_back(phaseName(phase), phase);
+  table.emplace_back("json", PlanEmission());
+  for (const TargetKind *kind : targetKinds())
+    for (const KernelEmission &form : kind->emissions())
+      table.emplace_back(form.name, CodeEmission{kind, &form});
+  return table;
+}
 
 int64_t number(StringRef text, StringRef option, int64_t least, int64_t most) {
   int64_t value = 0;
@@ -63,7 +70,7 @@ std::string suggestion(const std::string &candidate) {
 
 std::vector<std::string> emissionList() {
   std::vector<std::string> names;
-  for (auto [name, emission] : emissionNames)
+  for (const auto &[name, emission] : emissionTable())
     names.push_back(name.str());
   return names;
 }
@@ -71,7 +78,7 @@ std::vector<std::string> emissionList() {
 void readEmission(StringRef text, Options &options) {
   if (text.empty())
     throw usageError("-emit= without a kind (one of " + llvm::join(emissionList(), ", ") + ")");
-  for (auto [name, emission] : emissionNames)
+  for (const auto &[name, emission] : emissionTable())
     if (name == text) {
       options.emissions.push_back(emission);
       return;
@@ -129,41 +136,56 @@ void readWarning(StringRef text, Options &options) {
 }
 
 void readTarget(StringRef text, Options &options) {
-  if (text != "cpu" && text != "cuda")
-    throw usageError("unknown target '" + text.str() + "' (cpu or cuda)");
+  if (text.contains(':') || !targetKindOf(text))
+    throw usageError("unknown target '" + text.str() + "' (" + kindNames(" or ") + ")");
   options.compile.targetName = text.str();
 }
 
-/// "sm_90a", "compute_90".
-bool isGpu(StringRef architecture) {
-  if (!architecture.consume_front("sm_") && !architecture.consume_front("compute_"))
-    return false;
-  architecture.consume_back("a");
-  return !architecture.empty() && architecture.size() <= 3 && llvm::all_of(architecture, llvm::isDigit);
+/// "-emit=llvm, -emit=asm and -emit=obj".
+std::string emissionsOf(const TargetKind &kind) {
+  std::vector<std::string> flags;
+  for (const KernelEmission &form : kind.emissions())
+    flags.push_back("-emit=" + form.name.str());
+  const std::string last = flags.back();
+  flags.pop_back();
+  return flags.empty() ? last : llvm::join(flags, ", ") + " and " + last;
 }
 
-/// -march names a CPU, or for --target=cuda architectures of GPUs; kinds of -emit= for GPUs alone mean that target.
+/// What a target other than the default shows of kernels means that target.
+const TargetKind &settleKind(const Options &options) {
+  const TargetKind *kind = targetKindOf(options.compile.targetName);
+  for (const Emission &emission : options.emissions)
+    if (const auto *code = std::get_if<CodeEmission>(&emission); code && code->kind != targetKinds().front())
+      kind = code->kind;
+  for (const Emission &emission : options.emissions)
+    if (const auto *code = std::get_if<CodeEmission>(&emission); code && code->kind != kind)
+      throw usageError(emissionsOf(*code->kind) + " are of the " + code->kind->noun().str() + "; -emit=" +
+                       kind->emissions().front().name.str() + " prints the kernels for a " + kind->noun().str());
+  return *kind;
+}
+
+/// -march= names machines of the target's kind.
 void settleTarget(Options &options) {
-  std::string &target = options.compile.targetName;
+  const TargetKind &kind = settleKind(options);
   const std::string &march = options.flags.march;
-  for (Emission emission : {Emission::cuda, Emission::ptx, Emission::cubin})
-    if (llvm::is_contained(options.emissions, emission))
-      target = "cuda";
   SmallVector<StringRef> names;
   if (!march.empty())
     StringRef(march).split(names, ',');
-  if (target == "cpu" && llvm::any_of(names, isGpu))
-    throw usageError("-march=" + march + " names a GPU; --target=cuda compiles for it");
+  for (StringRef name : names)
+    for (const TargetKind *other : targetKinds())
+      if (other != &kind && other->owns(name) && kind.takes(name))
+        throw usageError("-march=" + march + " names a " + other->noun().str() + "; --target=" + other->name().str() +
+                         " compiles for it");
   for (StringRef name : names) {
-    if (target == "cuda" && !isGpu(name) && name != "native")
-      throw usageError("-march=" + march + " with --target=cuda; an architecture such as sm_90a is expected");
-    if (llvm::is_contained(options.gpus, name))
+    if (!kind.takes(name) && name != "native")
+      throw usageError("-march=" + march + " with --target=" + kind.name().str() + "; " + kind.expected().str() +
+                       " is expected");
+    if (llvm::is_contained(options.architectures, name))
       throw usageError("-march= names " + name.str() + " twice");
-    options.gpus.push_back(name.str());
+    options.architectures.push_back(name.str());
   }
-  for (Emission emission : {Emission::llvm, Emission::assembly, Emission::object})
-    if (target == "cuda" && llvm::is_contained(options.emissions, emission))
-      throw usageError("-emit=llvm, -emit=asm and -emit=obj are of the CPU; -emit=cuda prints the kernels for a GPU");
+  const bool isNamed = !options.architectures.empty() && options.architectures.front() != "native";
+  options.compile.targetName = withArchitecture(kind.name(), isNamed ? options.architectures.front() : "");
 }
 
 std::vector<std::string> flagSpellings() {
@@ -183,13 +205,13 @@ void apply(const Arg &arg, Options &options) {
     readOutput(value(), options);
     break;
   case OPT_E:
-    options.emissions.push_back(Emission::captured);
+    options.emissions.push_back(Phase::captured);
     break;
   case OPT_S:
-    options.emissions.push_back(Emission::assembly);
+    readEmission("asm", options);
     break;
   case OPT_c:
-    options.emissions.push_back(Emission::object);
+    readEmission("obj", options);
     break;
   case OPT_fsyntax_only:
     options.action = Action::syntaxOnly;
@@ -357,8 +379,11 @@ void checkTogether(const Options &options) {
     throw usageError("--input without --run or --bench");
   if (!executes && !options.outputFiles.empty())
     throw usageError("--output without --run or --bench");
-  if (options.checkDevice && ((!options.runs && !options.benchRuns) || options.compile.targetName == "cpu"))
-    throw usageError("--check-device without --target=cuda and --run or --bench");
+  if (options.checkDevice &&
+      ((!options.runs && !options.benchRuns) || !targetKindOf(options.compile.targetName)->hasDevices()))
+    throw usageError("--check-device without --target=" +
+                     kindNames(" or --target=", [](const TargetKind &kind) { return kind.hasDevices(); }) +
+                     " and --run or --bench");
   if (!options.profile.empty() && !options.runs && !options.benchRuns)
     throw usageError("--profile= without --run or --bench");
 }
@@ -391,8 +416,8 @@ Options parseOptions(ArrayRef<const char *> arguments) {
         if (!problem.empty())
           throw usageError(problem);
         options.givenFlags.push_back(text);
-        if (StringRef(text).starts_with("-march=")) // native is the default, but a GPU that is asked for must be there
-          options.gpus.assign(text == "-march=native" ? 1 : 0, "native");
+        if (StringRef(text).starts_with("-march=")) // native is the default, but one that is asked for must be there
+          options.architectures.assign(text == "-march=native" ? 1 : 0, "native");
         continue;
       }
       if (text.starts_with("@"))
@@ -425,6 +450,12 @@ void printHelp(llvm::raw_ostream &os) {
   llvm::raw_string_ostream stream(text);
   table.printHelp(stream, "tcc [options] file...", "", /*ShowHidden=*/false, /*ShowAllAliases=*/false);
   os << StringRef(text).drop_front(text.find("USAGE:")); // the overview stands above
+  os << "\nTargets:\n";
+  for (const TargetKind *kind : targetKinds()) {
+    auto shown = llvm::map_range(kind->emissions(), [](const KernelEmission &form) { return form.name.str(); });
+    os << "  --target=" << llvm::left_justify(kind->name(), 13) << kind->help() << "; -emit=" << llvm::join(shown, ", ")
+       << '\n';
+  }
   os << "\nHow code is made:\n" << compilerFlagHelp() << "\nWarnings, all on:\n";
   for (const WarningInfo &warning : warningTable())
     os << "  -W" << llvm::left_justify(warning.name, 20) << warning.what << '\n';

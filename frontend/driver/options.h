@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace tcc::driver {
@@ -22,21 +23,15 @@ enum class Action : uint8_t {
   syntaxOnly
 };
 
-/// What is printed or written instead of the artefact.
-enum class Emission : uint8_t {
-  captured,
-  joint,
-  shaped,
-  fused,
-  planned,
-  llvm,
-  assembly,
-  json,
-  object,
-  cuda,
-  ptx,
-  cubin
+/// -emit=json.
+struct PlanEmission {};
+/// What a kind of target shows of the kernels.
+struct CodeEmission {
+  const TargetKind *kind;
+  const KernelEmission *form;
 };
+/// What is printed or written instead of the artefact; a phase is the module at it.
+using Emission = std::variant<Phase, PlanEmission, CodeEmission>;
 
 struct Options {
   Action action = Action::compile;
@@ -47,7 +42,7 @@ struct Options {
   CompilerFlags flags;                 ///< as they are written; what they mean is in `compile`
   std::vector<std::string> givenFlags; ///< those of them that the command line has
   CompileOptions compile;
-  std::vector<std::string> gpus; ///< architectures of -march=, for --target=cuda; "native" is this machine's GPU
+  std::vector<std::string> architectures; ///< of -march=, for the target
 
   std::optional<int64_t> runs; ///< --run
   bool reference = false;      ///< --run=reference

@@ -16,6 +16,11 @@ std::string stem(const std::string &input) {
   return llvm::sys::path::stem(input == "-" ? "stdin" : input).str();
 }
 
+/// How an emission is asked for: -c is short for -emit=obj.
+std::string spelling(const KernelEmission &form) {
+  return form.name == "obj" ? "-c" : "-emit=" + form.name.str();
+}
+
 /// Where each bracket of a JSON text is closed; 0 for other bytes.
 std::vector<size_t> closings(llvm::StringRef text) {
   std::vector<size_t> ends(text.size()), open;
@@ -38,16 +43,34 @@ std::vector<size_t> closings(llvm::StringRef text) {
 
 } // namespace
 
-std::string objectPath(const std::string &input) {
-  return stem(input) + ".o";
+std::string codePath(const std::string &input, const KernelEmission &form, const std::string &architecture,
+                     size_t module) {
+  const std::string number = form.isNumbered ? "." + architecture + "." + std::to_string(module) : "";
+  return stem(input) + number + form.suffix.str();
+}
+
+void writeCode(llvm::ArrayRef<EmittedCode> codes, const CodeEmission &emission, const std::string &input,
+               const std::string &output) {
+  const KernelEmission &form = *emission.form;
+  if (form.suffix.empty())
+    return writeResult(output, emission.kind->shown(form, codes));
+  size_t count = 0;
+  for (const EmittedCode &code : codes)
+    count += code.modules.size();
+  if (!output.empty() && count != 1)
+    throw Error("-o " + output + " holds one " + form.name.str() + ", and there are " + std::to_string(count) +
+                "; without -o each gets a file of its own");
+  for (const EmittedCode &code : codes)
+    for (auto [i, module] : llvm::enumerate(code.modules)) {
+      const std::string file = output.empty() ? codePath(input, form, code.architecture, i) : output;
+      writeResult(file, module);
+      if (output.empty() && form.isNumbered)
+        llvm::outs() << file << '\n';
+    }
 }
 
 std::string optimizationRecordFile(const CompilerFlags &flags, const std::string &input) {
   return optimizationRecordPath(flags, stem(input));
-}
-
-std::string cubinPath(const std::string &input, const std::string &architecture, size_t module) {
-  return stem(input) + "." + architecture + "." + std::to_string(module) + ".cubin";
 }
 
 std::string dumpPath(const std::string &folder, const std::string &input) {
@@ -70,8 +93,11 @@ runtime::Error checkFiles(const Options &options) {
   if (!options.output.empty() && options.output != "-")
     files.writes("-o " + options.output, options.output);
   for (const std::string &input : options.inputs) {
-    if (options.output.empty() && llvm::is_contained(options.emissions, Emission::object))
-      files.writes(objectPath(input) + " of -c " + input, objectPath(input));
+    for (const Emission &emission : options.emissions)
+      if (const auto *code = std::get_if<CodeEmission>(&emission);
+          code && options.output.empty() && !code->form->suffix.empty() && !code->form->isNumbered)
+        files.writes(codePath(input, *code->form) + " of " + spelling(*code->form) + " " + input,
+                     codePath(input, *code->form));
     if (const CompilerFlags &flags = options.flags; flags.saveRemarks)
       files.writes(optimizationRecordFile(flags, input) + " of -fsave-optimization-record and " + input,
                    optimizationRecordFile(flags, input));

@@ -6,6 +6,7 @@
 #include "frontend/driver/driver.h"
 #include "frontend/driver/execution.h"
 #include "frontend/driver/outputs.h"
+#include "frontend/shape.h"
 #include "runtime/cpu.h"
 #include "runtime/files.h"
 #include "runtime/machine_limits.h"
@@ -20,11 +21,11 @@ namespace {
 
 void calibrate(llvm::raw_ostream &os, int threads) {
   const auto [limits, isSure, waited, path] = runtime::calibrateMachineLimits(threads);
-  os << limits.threads << " threads: f32 products " << rateText(limits.productFlops) << ", bf16 products ";
+  os << limits.threads << " threads: f32 products " << runtime::rateText(limits.productFlops) << ", bf16 products ";
   if (const auto by = runtime::productImplementation(runtime::DType::bf16, threads); !by)
     os << "none (" << by.error().message() << ")";
   else
-    os << rateText(limits.bf16ProductFlops) << (limits.gainsFromBf16() ? "" : " (no faster than f32)");
+    os << runtime::rateText(limits.bf16ProductFlops) << (limits.gainsFromBf16() ? "" : " (no faster than f32)");
   os << llvm::format(", memory %.1f GB/s\n", limits.bytesPerSecond * 1e-9)
      << (isSure ? std::string()
                 : llvm::formatv("the machine is busy: threads waited for a CPU for {0:f0} % of the time or more, or "
@@ -65,7 +66,7 @@ bool onlyPrints(Action action) {
 /// Which passes are on depends on the target too.
 void printPipelineFor(const CompileOptions &options) {
   PipelineOptions pipeline = options.pipeline;
-  if (auto target = makeTarget(options.targetName, options.cpu, 1))
+  if (auto target = makeTarget(options.targetName, options.code, 1))
     pipeline.target = (*target)->model();
   printPipeline(llvm::outs(), pipeline);
 }

@@ -165,6 +165,12 @@ LogicalResult CustomOp::verifyLaunch() {
                           "(custom_c7)";
 }
 
+std::string CustomOp::namedCode() {
+  if (std::optional<StringRef> library = getLibrary())
+    return "in '" + library->str() + "'";
+  return getCuda() ? "as CUDA text" : "";
+}
+
 SmallVector<Value> CustomOp::expand(Emit &b) {
   return getBody().empty() ? SmallVector<Value>() : writeOut(b, getBody().front(), getInputs());
 }

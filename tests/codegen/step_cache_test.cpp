@@ -75,7 +75,7 @@ protected:
   }
 
   std::string fileOf(const std::string &text, const CompileOptions &with) {
-    auto target = makeTarget(with.targetName, with.cpu, with.threads);
+    auto target = makeTarget(with.targetName, with.code, with.threads);
     return StepCache(*parse(text), with, **target).file();
   }
 
@@ -169,17 +169,15 @@ TEST_F(StepCacheTest, AllThatCodeDependsOnIsInTheKey) {
   expectOther("no padding", text, [](CompileOptions &o) { o.pipeline.padding = 0; });
   expectOther("a size", text, [](CompileOptions &o) { o.pipeline.shapes["x"] = {4, 6}; });
   expectOther("other sizes", text, [](CompileOptions &o) { o.pipeline.shapes["x"] = {46}; });
-  expectOther("fast math", text, [](CompileOptions &o) { o.cpu.fastMath = true; });
-  expectOther("steady sums", text, [](CompileOptions &o) { o.cpu.steady = true; });
-  expectOther("CPU", text, [](CompileOptions &o) { o.cpu.target.cpu = "x86-64"; });
-  expectOther("other CPU", text, [](CompileOptions &o) { o.cpu.target.cpu = "x86-64-v2"; });
-  expectOther("features", text, [](CompileOptions &o) { o.cpu.target.features = "-sse4.2"; });
-  expectOther("vectors", text, [](CompileOptions &o) { o.cpu.target.vectorBytes = 16; });
+  expectOther("fast math", text, [](CompileOptions &o) { o.code.fastMath = true; });
+  expectOther("steady sums", text, [](CompileOptions &o) { o.code.steady = true; });
+  expectOther("CPU", text, [](CompileOptions &o) { o.targetName = "cpu:x86-64"; });
+  expectOther("other CPU", text, [](CompileOptions &o) { o.targetName = "cpu:x86-64-v2"; });
   expectOther("target", text, [](CompileOptions &o) { o.targetName = "cuda:sm_80"; });
   expectOther("architecture", text, [](CompileOptions &o) { o.targetName = "cuda:sm_90a"; });
   // What code does not depend on.
   CompileOptions same = options;
-  same.cpu.threads = 1;
+  same.code.compileThreads = 1;
   same.allowCustomCode = false;
   EXPECT_EQ(fileOf(text, same), fileOf(text, options));
   EXPECT_EQ(fileOf(stepText("elsewhere.cpp", 1, 2), options), fileOf(text, options));
@@ -265,7 +263,7 @@ TEST_F(StepCacheTest, AttentionsCodeIsSharedByShapes) {
   EXPECT_EQ(report.emitted, "");
   EXPECT_EQ(compile(attention("80")), bytes) << "with code from disk";
   CompileOptions other = options;
-  other.cpu.target.vectorBytes = 16;
+  other.targetName = "cpu:x86-64";
   compile(parse(longer), other);
   EXPECT_EQ(report.emitted, "0 of attention's 1 functions were compiled before");
 }

@@ -42,10 +42,10 @@ TextRun runText(const std::string &text, const CustomInstance &made, const emula
   for (int64_t i = 0; i < rows; ++i)
     static_cast<float *>(factors.data())[i] = static_cast<float>(i) - 2;
   const emulator::LaunchResult result =
-      launch(module, made.cudaKernel, {static_cast<unsigned>(made.grid[0])}, {static_cast<unsigned>(made.block[0])},
+      launch(module, made.kernelName, {static_cast<unsigned>(made.grid[0])}, {static_cast<unsigned>(made.block[0])},
              static_cast<size_t>(made.sharedBytes), schedule, static_cast<const float *>(x.data()),
              static_cast<const float *>(factors.data()), static_cast<float *>(out.data()),
-             static_cast<long long>(made.cudaArguments.at(0)));
+             static_cast<long long>(made.kernelArguments.at(0)));
   const float *values = static_cast<const float *>(out.data());
   return {{values, values + rows * columns}, result.text()};
 }
@@ -56,7 +56,7 @@ TEST(CustomCuda, runsInTheEmulatorUnderEverySchedule) {
   const CustomInstance made = instanceOf(models::scaleRows(), types);
   ASSERT_EQ(made.grid[0], 5);
   for (const emulator::Schedule &schedule : emulator::testSchedules()) {
-    const TextRun run = runText(made.cudaText, made, schedule);
+    const TextRun run = runText(made.kernelText, made, schedule);
     EXPECT_EQ(run.findings, "");
     for (int64_t i = 0; i < 350; ++i)
       ASSERT_EQ(run.result[static_cast<size_t>(i)], static_cast<float>(i) * 0.25F * static_cast<float>(i / 70 - 2))
@@ -99,7 +99,7 @@ TEST(CustomCuda, compilesForEveryArchitecture) {
   for (const char *architecture : {"sm_80", "sm_90a", "sm_100a"})
     if (nvrtc->supports(architecture)) {
       const std::vector<runtime::cuda::CompileRequest> requests = {
-          {"custom.cu", cuda::deviceText(cuda::preludeOf(made.cudaText)) + made.cudaText, architecture, {}, false}};
+          {"custom.cu", cuda::deviceText(cuda::preludeOf(made.kernelText)) + made.kernelText, architecture, {}, false}};
       const auto results = nvrtc->compileAll(requests);
       EXPECT_EQ(results[0].error, "") << results[0].log;
       EXPECT_EQ(runtime::cuda::ptxasFindings(results[0].report), "") << architecture;

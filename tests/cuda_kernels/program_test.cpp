@@ -37,6 +37,14 @@ TEST(CudaProgram, printsKernelText) {
   EXPECT_NE(result.output.find("// fuses gather (models/train_step.graph:"), std::string::npos) << result.output;
 }
 
+/// An architecture of -march= is the GPU's, not one of the CPU that computes beside it.
+TEST(CudaProgram, checksTheDeviceThatMarchNames) {
+  Result result =
+      runCommand(machine + bin + "/tcc models/layer_norm.graph --target=cuda -march=sm_90a --run --check-device");
+  ASSERT_EQ(result.status, 0) << result.output;
+  EXPECT_NE(result.output.find("no value differs beyond rounding"), std::string::npos) << result.output;
+}
+
 TEST(CudaProgram, trainsAGptLikeTheCpu) {
   fs::path folder = fs::temp_directory_path() / ("tcc_cuda_program_" + std::to_string(getpid()));
   fs::create_directories(folder);

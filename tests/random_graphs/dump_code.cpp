@@ -31,8 +31,8 @@ std::string codeOf(ModuleOp module, const CompileOptions &options) {
   if (compiled == 0)
     return text;
   auto kernels = session->kernels(module.clone());
-  auto code = kernels ? cpu::emitKernels(*kernels, options.cpu, cpu::Artefact::llvm) : kernels.error();
-  return text + (code ? *code : "refused: " + code.error().message() + "\n");
+  auto code = kernels ? session->target().emitAs("llvm", *kernels) : kernels.error();
+  return text + (code ? code->front() : "refused: " + code.error().message() + "\n");
 }
 
 void write(const std::filesystem::path &folder, std::string name, const std::string &text) {
@@ -73,8 +73,8 @@ int dump(const std::filesystem::path &folder, const std::filesystem::path &file)
   CompileOptions options;
   size_t level = name.rfind("-O");
   options.pipeline.level = level == std::string::npos ? 2 : name[level + 2] - '0';
-  options.cpu.target.cpu = "x86-64-v3";
-  options.cpu.threads = 1;
+  options.targetName = "cpu:x86-64-v3";
+  options.code.compileThreads = 1;
   options.threads = 2;
   write(folder, name, codeOf(*module, options));
   return 0;

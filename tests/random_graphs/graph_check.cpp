@@ -66,9 +66,10 @@ std::optional<runtime::Artefact> compileGraph(ModuleOp module, const CheckOption
   compile.pipeline.level = options.level;
   compile.pipeline.verifyEach = options.verifyEach;
   compile.pipeline.passes["match-attention"] = options.matchAttention;
-  compile.cpu.target = options.target;
   compile.threads = options.threads;
-  const EagerPadding eager({1e6, 1e6}, options.padding, compile.cpu, options.threads);
+  const cpu::CpuTarget plain({.target = options.target}, options.threads);
+  const EagerPadding eager({1e6, 1e6}, options.padding, {.target = options.target}, options.threads);
+  compile.target = &plain;
   if (options.padding > 0) {
     compile.target = &eager;
     compile.pipeline.padding = options.padding;

@@ -2,6 +2,7 @@
 // the interpreter. Op table, random graphs and planted faults all go through it.
 #pragma once
 #include "codegen/compile_session.h"
+#include "codegen/cpu/emit_kernels.h"
 #include "codegen/graph_reference.h"
 #include "codegen/graph_runner.h"
 #include "tests/expected.h"

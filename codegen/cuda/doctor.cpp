@@ -1,13 +1,14 @@
-// The GPU's part of --doctor: each library with what it is for, each device with a self-test.
+#include "codegen/cuda/doctor.h"
 #include "codegen/cuda/self_test.h"
-#include "frontend/driver/driver.h"
 #include "runtime/device/cuda/cublaslt.h"
 #include "runtime/device/cuda/device.h"
 #include "runtime/device/cuda/nvrtc.h"
 #include "runtime/device/cuda/step_device.h"
-#include "llvm/Support/Format.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <optional>
 
-namespace tcc::driver {
+namespace tcc::cuda {
 namespace {
 
 using runtime::CudaError;
@@ -82,7 +83,7 @@ private:
     if (!known || !hasProducts)
       return;
     auto device = runtime::cuda::openStepDevice({.ordinal = ordinal});
-    const runtime::Error problem = device ? cuda::selfTest(*device) : device.error();
+    const runtime::Error problem = device ? selfTest(*device) : device.error();
     isWell &= !problem;
     os << (problem ? "  FAILED   " : "  ok       ") << llvm::left_justify("self-test", 14)
        << (problem ? problem.message() : "a kernel, a product and a captured graph give the host's values") << '\n';
@@ -95,4 +96,4 @@ bool examineGpus(llvm::raw_ostream &os) {
   return GpuDoctor(os).run();
 }
 
-} // namespace tcc::driver
+} // namespace tcc::cuda

@@ -1,0 +1,65 @@
+#include "codegen/cpu/kind.h"
+#include "codegen/cpu/doctor.h"
+#include "codegen/cpu/target.h"
+#include "llvm/ADT/StringExtras.h"
+
+namespace tcc::cpu {
+namespace {
+
+constexpr KernelEmission shownKernels[] = {
+    {"llvm", "", false},
+    {"asm", "", false},
+    {"obj", ".o", false},
+};
+
+class CpuKind final : public TargetKind {
+public:
+  llvm::StringRef name() const override { return "cpu"; }
+  llvm::StringRef noun() const override { return "CPU"; }
+  llvm::StringRef help() const override { return "this machine's CPU, or -march=NAME, by LLVM's names: x86-64-v3"; }
+
+  bool owns(llvm::StringRef) const override { return false; }
+  bool takes(llvm::StringRef) const override { return true; } // what LLVM does not know it refuses
+  llvm::StringRef expected() const override { return "a name of LLVM's such as x86-64-v3"; }
+
+  runtime::Expected<std::vector<std::string>> targetsFor(llvm::ArrayRef<std::string> architectures,
+                                                         std::string &) const override {
+    if (architectures.size() > 1)
+      return runtime::Error("-march= names several CPUs, " + llvm::join(architectures, ", ") + "; one is possible");
+    if (architectures.empty() || architectures.front() == "native")
+      return std::vector<std::string>{"cpu"};
+    return std::vector<std::string>{"cpu:" + architectures.front()};
+  }
+
+  runtime::Expected<std::unique_ptr<tcc::Target>> make(llvm::StringRef architecture, const CodeOptions &options,
+                                                       int threads) const override {
+    return std::unique_ptr<tcc::Target>(std::make_unique<CpuTarget>(emitOptions(architecture, options), threads));
+  }
+
+  llvm::ArrayRef<KernelEmission> emissions() const override { return shownKernels; }
+  bool examine(llvm::raw_ostream &os) const override { return examineCpu(os); }
+};
+
+} // namespace
+
+const TargetKind &kind() {
+  static const CpuKind only;
+  return only;
+}
+
+EmitOptions emitOptions(llvm::StringRef architecture, const CodeOptions &options) {
+  EmitOptions made;
+  if (!architecture.empty())
+    made.target.cpu = architecture.str();
+  made.threads = options.compileThreads;
+  made.fastMath = options.fastMath;
+  made.steady = options.steady;
+  return made;
+}
+
+EmitOptions hostOptions(llvm::StringRef target, const CodeOptions &options) {
+  auto [name, architecture] = target.split(':');
+  return emitOptions(name == kind().name() ? architecture : "", options);
+}
+
+} // namespace tcc::cpu
