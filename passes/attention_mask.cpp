@@ -67,9 +67,9 @@ enum class Fate : char {
   other,  // only a select that hides it makes it harmless again
 };
 
-/// The fate behind a step. An infinite score that is multiplied by 0, or lifted again, is none of a key's doing: it is
-/// followed as the program computes it, from the inside out.
-Fate fateBehind(const MaskStep &step, double number, Fate before, double hiddenFrom) {
+/// The fate after `step` of a score whose fate was `before`. An infinite score can be multiplied by 0 or lifted again
+/// by a later step, so the steps are followed in the order in which the program computes them.
+Fate fateAfter(const MaskStep &step, double number, Fate before, double hiddenFrom) {
   switch (step.kind) {
   case MaskStep::Kind::select:
     if ((number != 0) == step.keepsTrue)
@@ -208,7 +208,7 @@ private:
         if (steps[i].kind == MaskStep::Kind::multiply && !std::isfinite(number)) // its gradient is no number
           return refuse(i, objection(steps[i], number, row, key));
         Fate before = fates[key];
-        fates[key] = fateBehind(steps[i], number, before, states[i].hiddenFrom);
+        fates[key] = fateAfter(steps[i], number, before, states[i].hiddenFrom);
         if (fates[key] != before)
           culprits[key] = {i, number};
       }

@@ -1,5 +1,5 @@
-// Masks of attention written by hand: which keys each query sees, read from what the graph computes by coordinates and
-// literals, element by element.
+// MaskReader: finds which keys each query sees in attention that was written by hand. It evaluates, element by element,
+// the steps of the graph that follow from coordinates and literals.
 #pragma once
 #include "ir/ops/attention.h"
 #include "passes/axis_layout.h"
@@ -9,7 +9,7 @@
 
 namespace tcc {
 
-/// A step between q·kᵀ and the softmax that changes scores by a literal value of several numbers.
+/// A step between q·kᵀ and the softmax that changes the scores by a literal tensor whose elements differ.
 struct MaskStep {
   enum class Kind { select, add, multiply };
   Kind kind;
@@ -17,8 +17,8 @@ struct MaskStep {
   mlir::Value literal;   // the condition, addend or factor
   bool keepsTrue = true; // select: scores are kept where the condition holds
   double fill = 0;       // select: what the others become
-  double factor = 1;     // of the step's literal numbers on their way into the softmax
-  AxisLayout layout;     // of the scores there
+  double factor = 1;     // what the literal is multiplied by between this step and the softmax
+  AxisLayout layout;     // of the scores at this step
 };
 
 /// The axes that scores are made of, each outermost first and without splits.
@@ -30,9 +30,9 @@ class MaskReader {
 public:
   explicit MaskReader(LiteralRows &rows) : rows(rows) {}
 
-  /// What the steps, the one nearest to the softmax first, let a query see. Nothing, and the step and the reason in
-  /// `at` and `why`, unless each element is either kept as it is or hidden for good, the same in all heads, a band of
-  /// keys around a diagonal stays, and every query sees a key.
+  /// The mask that the steps make together; the step nearest to the softmax comes first. Gives nothing, and in `at` and
+  /// `why` the step and the reason, unless (1) each score is either kept as it is or hidden, (2) all heads hide the
+  /// same ones, (3) the visible keys are a band around a diagonal, and (4) every query sees a key.
   std::optional<AttentionMask> read(llvm::ArrayRef<MaskStep> steps, const Axes &axes, const ScoreAxes &roles,
                                     double scale, mlir::Operation *&at, std::string &why);
 

@@ -1,5 +1,6 @@
-// The operands of flash_attention out of those of a matched attention: heads behind tokens, keys below their
-// repetition for groups, factors of queries and keys in the scale. All are views but for what was computed anyway.
+// Makes the operands of flash_attention from those of a matched attention: heads are moved after tokens, keys and
+// values are taken before their repetition for groups, and factors of queries and keys go into the scale. All operands
+// are views of values that the graph computes anyway.
 #pragma once
 #include "passes/attention_pattern.h"
 
@@ -10,9 +11,9 @@ struct AttentionOperands {
   double scale;
 };
 
-/// Values that a gradient is asked for are kept on the way.
+/// The operands of `pattern`. A value that a tcc.gradient asks for stays part of the computation.
 AttentionOperands attentionOperands(Emit &emit, LiteralRows &rows, const AttentionPattern &pattern);
-/// `out` [B, T, H, d] in the shape that the product with the values has.
+/// `out` [B, T, H, d] in the shape that the result of `pattern.mix` has.
 mlir::Value mixOf(Emit &emit, const AttentionPattern &pattern, mlir::Value out);
 
 } // namespace tcc

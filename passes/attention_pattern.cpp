@@ -143,7 +143,7 @@ bool AttentionMatcher::takeDropout(Value &value, const Dropout &dropout, const A
 bool AttentionMatcher::checkDropout() {
   if (!pattern.dropout)
     return true;
-  AxisRun heads, ofFirst; // all leading dims; those behind the first one
+  AxisRun heads, ofFirst; // all leading dims; all but the first of them
   for (auto [dim, run] : llvm::enumerate(ArrayRef(dropLayout).drop_back(std::min<size_t>(2, dropLayout.size())))) {
     heads.append(axes.leaves(run));
     if (dim > 0)
@@ -161,7 +161,7 @@ bool AttentionMatcher::checkDropout() {
   return true;
 }
 
-bool AttentionMatcher::matchBehind(Value value, AxisLayout layout) {
+bool AttentionMatcher::matchAfter(Value value, AxisLayout layout) {
   Type narrow; // of the cast that has taken place
   for (;;) {
     if (!value.hasOneUse()) {
@@ -204,7 +204,7 @@ bool AttentionMatcher::matchBehind(Value value, AxisLayout layout) {
       bool masks = isa<SelectOp>(user) || (isa<MulOp>(user) && llvm::any_of(user->getOperands(), [&](Value operand) {
                                              return operand != value && rows.isLiteral(operand);
                                            }));
-      return refuse(masks ? "the probabilities are masked or scaled behind the softmax"
+      return refuse(masks ? "the probabilities are masked or scaled after the softmax"
                           : "the probabilities go through " + shownName(user) + " before they multiply the values");
     }
     value = user->getResult(0);
@@ -391,7 +391,7 @@ std::optional<AttentionPattern> AttentionMatcher::match(ExpOp e, Operation *divi
     return std::nullopt;
   AxisLayout layout = axes.fresh(type.getShape());
   roles.keys = layout[axis];
-  if (!matchBehind(division->getResult(0), layout) || !matchBefore(x, layout) || !checkDropout() || !checkSizes() ||
+  if (!matchAfter(division->getResult(0), layout) || !matchBefore(x, layout) || !checkDropout() || !checkSizes() ||
       !checkUses())
     return std::nullopt;
   for (AxisRun *run : {&roles.batch, &roles.queries, &roles.keys})

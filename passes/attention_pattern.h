@@ -1,5 +1,5 @@
-// Attention as users write it, recognised around its softmax: q·kᵀ, scale and mask before it, casts, views and the
-// product with values behind it.
+// AttentionMatcher: recognises attention as users write it, starting from its softmax. Before the softmax stand q·kᵀ,
+// scale and mask; after it casts, views and the matmul with the values.
 #pragma once
 #include "ir/ops/dropout.h"
 #include "passes/attention_mask.h"
@@ -7,7 +7,7 @@
 
 namespace tcc {
 
-/// What flash_attention would compute. Batch dims of both products stand for one run of heads.
+/// A matched attention, in the terms of flash_attention. The batch dims of both matmuls are the same run of heads.
 struct AttentionPattern {
   MatmulOp scores, mix;            // q·kᵀ, and probabilities times values
   bool queriesAreLhs = true;       // scores are q·kᵀ, else k·qᵀ
@@ -15,15 +15,16 @@ struct AttentionPattern {
   double scale = 1;
   AttentionMask mask;
   std::optional<Dropout> dropout; // of the probabilities
-  int64_t headsOfFirst = 0;       // heads that one step of the dropout's `first` skips
+  int64_t headsOfFirst = 0;       // how many heads the random bits skip when the dropout's `first` grows by 1
 };
 
 class AttentionMatcher {
 public:
   AttentionMatcher(LiteralRows &rows, MaskReader &masks) : rows(rows), masks(masks) {}
 
-  /// The attention whose softmax ends with this division (or product with a reciprocal) of the exponentials `e`.
-  /// Nothing where it is none, with what was expected in `why`, and `mix` where the walk got as far.
+  /// The attention whose softmax ends with `division`, which divides the exponentials `e` by their sum (or multiplies
+  /// them by its reciprocal). Gives nothing where this is no attention: `why` then says what was expected, and `mix` is
+  /// the matmul with the values if the walk came that far.
   std::optional<AttentionPattern> match(ExpOp e, mlir::Operation *division);
 
   std::string why;
@@ -33,7 +34,7 @@ private:
   LiteralRows &rows;
   MaskReader &masks;
   Axes axes;
-  llvm::SetVector<mlir::Operation *> chain; // ops of the pattern but for literal ones, the products included
+  llvm::SetVector<mlir::Operation *> chain; // ops of the pattern, both matmuls included, without the literal ones
   llvm::SmallVector<MaskStep> steps;        // the one nearest to the softmax first
   AttentionPattern pattern;
   ScoreAxes roles;
@@ -49,7 +50,7 @@ private:
   mlir::Value belowReshapes(mlir::Value value);
   mlir::Value belowDetach(mlir::Value value);
   mlir::Value rowStatistic(mlir::Value value, mlir::RankedTensorType full, int64_t axis);
-  bool matchBehind(mlir::Value probabilities, AxisLayout layout);
+  bool matchAfter(mlir::Value probabilities, AxisLayout layout);
   bool takeDropout(mlir::Value &value, const Dropout &dropout, const AxisLayout &layout);
   bool checkDropout();
   bool matchMix(MatmulOp op, mlir::Value probabilities, const AxisLayout &layout);
@@ -61,9 +62,9 @@ private:
   bool checkUses();
 };
 
-/// Whether the operation's value is computed from a matrix product, by few ops that are none themselves.
+/// Whether `value` is computed from the result of a matmul through a few ops, none itself a matmul.
 bool dependsOnProduct(mlir::Value value);
-/// Whether a matrix product reads what is computed from the value by few ops that are none themselves.
+/// Whether `value` reaches an operand of a matmul through a few ops, none itself a matmul.
 bool feedsProduct(mlir::Value value);
 
 } // namespace tcc

@@ -1,5 +1,6 @@
-// Which dim of a value is which of another one, through transposes and reshapes: each dim is a row-major run of axes
-// that all layouts of one `Axes` share. A reshape that cuts a dim splits its axis, in every layout at once.
+// Axes: follows the dims of a value through transposes and reshapes, to say which dim of one value is which dim of
+// another. A dim is a row-major run of axes; all layouts of one `Axes` share these. A reshape that cuts a dim splits
+// its axis, in every layout at once.
 #pragma once
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
@@ -29,12 +30,12 @@ public:
 private:
   struct Axis {
     int64_t size;
-    int64_t outer = -1; // of its two parts; the inner one follows it. -1: whole
+    int64_t outer = -1; // number of the outer of its two parts; the inner one is the next. -1: not split
   };
   std::vector<Axis> axes;
 };
 
-/// The layout of transpose's operand, where `layout` is its result's; and the other way round.
+/// The layout of a transpose's operand from that of its result, and the other way round.
 AxisLayout beforeTranspose(const AxisLayout &layout, llvm::ArrayRef<int64_t> permutation);
 AxisLayout afterTranspose(const AxisLayout &layout, llvm::ArrayRef<int64_t> permutation);
 

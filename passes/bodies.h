@@ -1,14 +1,14 @@
-// Bodies of cond and repeat as passes see them: each one a function for as long as a pass runs on it.
+// How passes work on the bodies of cond and repeat: each body is a function for as long as a pass runs on it.
 #pragma once
 #include "ir/dialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace tcc {
 
-inline constexpr llvm::StringLiteral arenasAttr = "tcc.arenas"; // on an op with bodies: arena bytes of each
+inline constexpr llvm::StringLiteral arenasAttr = "tcc.arenas"; // on an op with bodies: each body's arena, in bytes
 
-/// A body as a function: tcc.yield is its return, carried arguments are states that its results update, the others are
-/// inputs. The op has the body again when this object goes.
+/// A body as a function. Its tcc.yield is the function's return; carried arguments are states that its results update;
+/// all other arguments are inputs. The destructor gives the body back to the op.
 class BodyFunction {
 public:
   BodyFunction(BodyOpInterface op, unsigned number);
@@ -17,7 +17,7 @@ public:
   ~BodyFunction();
 
   mlir::func::FuncOp get() const { return function; }
-  /// Whether it is such a function: they stand in no module.
+  /// Whether `function` is a body; a body's function stands in no module.
   static bool is(mlir::func::FuncOp function) { return !function->getBlock(); }
 
 private:
@@ -30,19 +30,20 @@ private:
 mlir::LogicalResult runOnBodies(mlir::func::FuncOp function,
                                 llvm::function_ref<mlir::LogicalResult(mlir::func::FuncOp)> pass);
 
-/// Drops what nobody needs: results of a cond that are not used, inputs that no body reads. An input that is a splat
-/// becomes a literal of the body, unless gradients with respect to it are wanted.
+/// Removes unused results of conds and inputs that no body reads. An input that is a splat becomes a literal inside the
+/// body, unless gradients with respect to it are wanted.
 void pruneBodies(mlir::func::FuncOp function);
 
-/// Loops written out turn by turn, and both bodies of each cond with a select: for references, whose sizes are small.
+/// Writes loops out turn by turn, and replaces each cond by both of its bodies and a select. For references alone,
+/// whose sizes are small.
 void inlineBodies(mlir::func::FuncOp function);
 
-/// Bytes of the arena that an op with planned bodies needs: its slices in order, each at a multiple of `alignment`,
-/// then the bodies' own, which share their place.
+/// The arena bytes that an op with planned bodies needs: first its slices (parts of operands that are copied for a
+/// body) in order, each at a multiple of `alignment`, then one arena that all its bodies share.
 struct BodyMemory {
-  llvm::SmallVector<int64_t> slices; // offsets
-  int64_t arena = 0;                 // offset
-  int64_t bytes = 0;                 // of it all
+  llvm::SmallVector<int64_t> slices; // the offset of each
+  int64_t arena = 0;                 // the offset of the bodies' arena
+  int64_t bytes = 0;                 // in all
 };
 BodyMemory memoryOfBodies(BodyOpInterface op, int64_t alignment);
 

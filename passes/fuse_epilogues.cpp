@@ -1,16 +1,16 @@
-// fuse-epilogues: what is added to a matrix product becomes part of the product (TargetModel::epilogues).
-//   1. from each product downwards, as long as one op reads the value: a 16-bit result widened, reshapes, additions of
-//      a repeated row (the bias) and of one tensor of the product's shape (the addend); at the end of the sum perhaps
-//      its rounding to the operands' 16-bit type;
-//   2. an addend is in memory already: an argument, a product, an operand of one, what ops read that wait for different
-//      ones. Of two products that are added up the later one takes the earlier one's result;
-//   3. it pays where the sum is stored anyway: then the product's own result is neither written nor read. That is so
-//      where a structured op or the caller reads it, where it is what a further product adds, and, with an addend,
-//      where a later kernel reads it too: one that waits for a product, or for a value of one element such as a norm. A
-//      product with a row alone is computed again by each kernel that reads it, as in front of GELU and its gradient;
-//      there nothing would be saved. The addend costs what the model says, and a copy where it is read again and the
-//      target adds in place;
-//   4. the product moves behind what it adds.
+// fuse-epilogues: what is added to the result of a matmul becomes part of the matmul (TargetModel::epilogues).
+//   1. the pass walks down from each matmul as long as one op alone reads the value: through the widening of a 16-bit
+//      result, reshapes, additions of a repeated row (the bias) and of one tensor of the result's shape (the addend),
+//      and at the end perhaps through the rounding of the sum to the operands' 16-bit type;
+//   2. an addend must be in memory already: it is an argument, the result or operand of a matmul, or read by ops that
+//      wait for different structured ops. If two matmuls are added up, the later one takes the earlier one's result;
+//   3. this pays where the sum is stored anyway: then the matmul's own result is neither written nor read. The sum is
+//      stored where a structured op or the caller reads it, where a further matmul adds it, and, if it has an addend,
+//      where a later kernel reads it too: one that waits for a matmul, or for a value of one element such as a norm. A
+//      sum with a bias alone is recomputed by each kernel that reads it, as before GELU and its gradient; there nothing
+//      would be saved. The addend costs what the model says, and a copy where it is read again and the target adds in
+//      place;
+//   4. the matmul moves after what it adds.
 // A sum is rounded once, where product and sum were before: bits change where the product had 16 bits, as its sum has;
 // an f32 bias of a target that takes the result's type alone is rounded to it first. In f32 the order of the additions
 // is the library's. Never: a product with other readers, empty ones, one whose rounding would be lost.
@@ -114,8 +114,10 @@ private:
   const EpilogueModel &model;
   llvm::DenseMap<Operation *, const Epilogue *> epilogueOf; // by product
   llvm::DenseSet<Value> inMemory;                           // whatever kernels store
-  llvm::DenseMap<Value, int> waits; // how many structured ops and values of one element are above, one behind another
-  // Cut off, without operands. They are erased at the end, so that no new value has an old one's address.
+  // The longest chain of structured ops and one-element values from which a value is computed.
+  llvm::DenseMap<Value, int> waits;
+  // Ops that were replaced and have lost their operands. They are erased at the end, so that no new value has an old
+  // one's address.
   llvm::SetVector<Operation *> dead;
 
   //===- step 1 ------------------------------------------------------------------------------------------------===//

@@ -31,7 +31,7 @@ bool isSource(Operation *op) {
   return isa<IotaOp>(op);
 }
 
-/// Of an elementwise op how many scalar steps, at least one; of any other one.
+/// How many scalar steps an elementwise op takes, at least 1; 1 for any other op.
 int64_t scalarOps(Operation *op) {
   auto elementwise = dyn_cast<ElementwiseOpInterface>(op);
   std::string refusal;
@@ -169,7 +169,8 @@ private:
       int64_t bytes = 0;
       for (Value leaf : set)
         bytes += bytesOf(leaf);
-      // A condition is small, but who stores it for later reads two values instead of one: it counts as an f32.
+      // An i1 takes few bytes, but a kernel that stores one for later makes its readers load one value more. So storing
+      // an i1 counts as much as storing an f32.
       bool isCondition = tensorType(value).getElementType().isInteger(1);
       int64_t worth = isCondition ? 4 * tensorType(value).getNumElements() : bytesOf(value);
       bool cheap = bytes <= std::max(worth + worth / 4, target.alwaysRecomputed);

@@ -16,8 +16,8 @@ struct FusionGroup {
   unsigned first = 0, last = 0;        // program order of its ops
   llvm::SetVector<mlir::Value> values; // the ops' results, in program order of insertion
   llvm::SetVector<mlir::Value> arguments;
-  llvm::SmallVector<mlir::Value> results; // those of the values that others needed when the group was made
-  int64_t ops = 0;                        // what a kernel of it computes, recomputed values counted again for each user
+  llvm::SmallVector<mlir::Value> results; // those of `values` that others needed when the group was made
+  int64_t ops = 0; // that a kernel of the group computes; a recomputed value counts once for each of its users
   bool alive = true;
   KernelOp kernel; // once it has been written out
 };
@@ -25,10 +25,11 @@ struct FusionGroup {
 /// Why two groups were not merged.
 struct FusionRefusal {
   std::string reason; // what was expected
-  int64_t bytes = 0;  // of a step's memory traffic that one kernel would not have
+  int64_t bytes = 0;  // memory traffic of a step that one merged kernel would save
 };
 
-/// A function on its way from ops to kernels. Values that belong to no group are computed again by whoever needs them.
+/// A function on its way from ops to kernels. A value that belongs to no group is recomputed by each kernel that needs
+/// it.
 struct Fusion {
   Fusion(mlir::func::FuncOp function, const ViewLimits &views)
       : function(function), block(function.getBody().front()), views(views) {}
@@ -51,9 +52,10 @@ struct Fusion {
   llvm::SmallVector<mlir::Value> resultsOf(const FusionGroup &group, unsigned self, unsigned other = ~0u) const;
 };
 
-/// Answers whether two groups may be merged without a cycle. Most paths of a training step go through its long chain of
-/// structured ops, which are never merged: each group knows the first link that it reaches and the last that reaches
-/// it, so that a path along the chain is seen at once, and a search stays between two links.
+/// Answers whether two groups can be merged without a cycle, that is, whether a path between them leaves both. Most
+/// paths of a training step go through its long chain of structured ops, which are never merged. So each group knows
+/// the first link of this chain that it reaches and the last link that reaches it: a path along the chain is found at
+/// once, and a search stays between two links.
 class FusionPaths {
 public:
   /// One group for each op, as they stand before any merging.
@@ -68,7 +70,7 @@ private:
   struct Links {
     int up;            // the first link that this reaches, or the number of links
     int down;          // the last link that reaches this, or -1
-    bool leads = true; // false of a group that nothing is computed from
+    bool leads = true; // whether anything is computed from it
   };
   /// A group, or a structured op.
   struct Node {
@@ -80,7 +82,8 @@ private:
   llvm::DenseMap<mlir::Operation *, int> linkNumber; // of the chain's ops
   std::vector<Links> ofGroup;                        // by group
   std::vector<Links> ofOp;                           // by position: of structured ops
-  // Trees of prefix maxima and suffix minima by position: where groups end that start there, and start that end there.
+  // Two trees over positions: where the groups that start at a position end, for maxima over a prefix of positions; and
+  // where the groups that end at a position start, for minima over a suffix.
   std::vector<unsigned> endFrom, startTo;
 
   void findChain();
@@ -99,13 +102,13 @@ private:
   unsigned earliestOnPathFrom(unsigned a) const;
 };
 
-/// Bytes of the value in memory.
+/// How many bytes the value takes in memory.
 int64_t bytesOf(mlir::Value value);
 
-/// Says of each kernel what it fuses, and of each two that stayed apart why.
+/// Adds a remark for each kernel (what it fuses) and for each pair of groups that stayed apart (why).
 void addFusionRemarks(const Fusion &fusion, Remarks &remarks);
-/// What the kernels of `function` would store at -O2, in program order, if the values of `narrow` were of 16 bits. The
-/// function stays as it is.
+/// The values that the kernels of `function` would store at -O2, in program order, if those of `narrow` had 16 bits.
+/// The function itself is not changed.
 mlir::FailureOr<llvm::SmallVector<mlir::Value>>
 storedByKernels(mlir::func::FuncOp function, const PipelineOptions &options, const llvm::DenseSet<mlir::Value> &narrow);
 

@@ -50,7 +50,7 @@ FusionPaths::FusionPaths(const Fusion &fusion)
 void FusionPaths::findChain() {
   llvm::DenseMap<Value, std::pair<int, Operation *>> before; // the chain that a value is computed from: length, last op
   Operation *end = nullptr;
-  llvm::DenseMap<Operation *, std::pair<int, Operation *>> behind;
+  llvm::DenseMap<Operation *, std::pair<int, Operation *>> chainBefore;
   int longest = 0;
   for (Operation &op : fusion.block.without_terminator()) {
     std::pair<int, Operation *> best{0, nullptr};
@@ -58,7 +58,7 @@ void FusionPaths::findChain() {
       if (auto known = before.find(operand); known != before.end() && known->second.first > best.first)
         best = known->second;
     if (isa<StructuredOpInterface>(op)) {
-      behind[&op] = best;
+      chainBefore[&op] = best;
       best = {best.first + 1, &op};
       if (best.first > longest) {
         longest = best.first;
@@ -70,7 +70,7 @@ void FusionPaths::findChain() {
   }
   for (int number = longest - 1; end; --number) {
     linkNumber[end] = number;
-    end = behind.lookup(end).second;
+    end = chainBefore.lookup(end).second;
   }
 }
 
@@ -165,8 +165,8 @@ bool FusionPaths::hasOuterPath(unsigned a, unsigned b) const {
   unsigned earliest = earliestOnPathFrom(a), latest = latestOnPathTo(b);
   if (latest < earliest)
     return false;
-  // What nothing is computed from only ends paths. What a reaches is behind all that a is behind, and reaches nothing
-  // that a does not; what reaches b, the other way.
+  // A node that nothing is computed from can only end a path. A node that `a` reaches is reached by every link that
+  // reaches `a`, and it reaches no link that `a` does not; for the nodes that reach `b` it is the other way round.
   auto mayLieBetween = [&](Node node) {
     if (!node.op && !ofGroup[node.group].leads)
       return false;
@@ -269,7 +269,7 @@ unsigned FusionPaths::latestOnPathTo(unsigned b) const {
 
 /// The first position that a path from a can pass, likewise.
 unsigned FusionPaths::earliestOnPathFrom(unsigned a) const {
-  auto earliestStart = [&](unsigned position) { // of the groups that end there or behind
+  auto earliestStart = [&](unsigned position) { // of the groups that end there or later
     unsigned start = position;
     for (size_t i = startTo.size() - 1 - position; i > 0; i -= i & -i)
       start = std::min(start, startTo[i]);

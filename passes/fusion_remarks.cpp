@@ -19,7 +19,7 @@ bool isView(Operation *op) {
   return op && op->hasTrait<ViewOp>();
 }
 
-/// A value of a kernel's body, behind views; null for what is not in memory anyway.
+/// The value that `value` is a view of, in a kernel's body; null for literals and coordinates, which are never stored.
 Value storedValue(Value value) {
   while (isView(value.getDefiningOp()))
     value = value.getDefiningOp()->getOperand(0);

@@ -24,7 +24,7 @@ std::optional<int64_t> dimBelow(ArrayRef<int64_t> from, ArrayRef<int64_t> to, in
   return std::nullopt;
 }
 
-/// sourceDims() of a view.
+/// sourceDims() for the result of a view.
 std::optional<SmallVector<ValueDim, 3>> viewedSources(ViewOpInterface view, int64_t dim) {
   using Dims = SmallVector<ValueDim, 3>;
   Value operand = view->getOperand(0);
@@ -46,12 +46,12 @@ RankedTensorType withSize(RankedTensorType type, int64_t dim, int64_t size) {
   return withShape(type, shape);
 }
 
-/// Of a dim that may grow.
+/// sourceDims() of a dim that may grow, which has them.
 SmallVector<ValueDim, 3> knownSources(ValueDim at) {
   return *sourceDims(at.first, at.second);
 }
 
-/// `op` once more, `operands` instead of those that are its result's dim, and that dim of `size`.
+/// A copy of `op` whose result has `size` elements along `dim`, computed from `operands`.
 Value longerCopy(Operation *op, int64_t dim, int64_t size, ArrayRef<Value> operands) {
   OpBuilder builder(op->getContext());
   builder.setInsertionPointAfter(op);
@@ -93,7 +93,7 @@ std::optional<SmallVector<ValueDim, 3>> sourceDims(Value value, int64_t dim) {
     return viewedSources(view, dim);
   if (isReduction(op))
     return llvm::is_contained(reducedAxes(op), dim) ? std::nullopt : std::optional(Dims{{op->getOperand(0), dim}});
-  if (auto scatter = dyn_cast<ScatterAddOp>(op)) // an index behind the size changes nothing in front of it
+  if (auto scatter = dyn_cast<ScatterAddOp>(op)) // an index beyond the size changes no element before it
     return dim == 0 ? std::optional(Dims{{scatter.getBase(), 0}}) : std::nullopt;
   return std::nullopt;
 }
@@ -138,7 +138,7 @@ void GrownDims::cutProduct(Operation *product, Value longer, ArrayRef<int64_t> d
   }
 }
 
-Value GrownDims::behind(Value value, int64_t dim) {
+Value GrownDims::withZerosAfter(Value value, int64_t dim) {
   RankedTensorType type = tensorType(value);
   SmallVector<int64_t> low(type.getRank(), 0), high(type.getRank(), 0);
   high[dim] = sizes.lookup(type.getDimSize(dim)) - type.getDimSize(dim);
@@ -158,7 +158,7 @@ Value GrownDims::padded(Value value, int64_t dim) {
   } else if (reached.contains({value, dim})) {
     result = masked(grow(value, dim), dim, tensorType(value).getDimSize(dim), 0);
   } else {
-    result = behind(value, dim);
+    result = withZerosAfter(value, dim);
   }
   return withZeros[{value, dim}] = result;
 }
@@ -204,7 +204,7 @@ Value GrownDims::grow(Value value, int64_t dim) {
   return cuts.contains({value, dim}) ? cuts.lookup({value, dim}) : grown.lookup({value, dim});
 }
 
-/// Of a value whose sources have grown.
+/// The longer form of a value whose sources have grown.
 Value GrownDims::growOne(ValueDim at) {
   SmallVector<Value> operands;
   for (ValueDim source : knownSources(at)) {
@@ -258,8 +258,8 @@ void GrownDims::finish() {
     ArrayRef<int64_t> shape = tensorType(at.first).getShape();
     Value cut = Emit(builder, longer.getLoc()).slice(longer, SmallVector<int64_t>(shape.size(), 0), shape);
     // What grows along another dim may read the value in front of its cut.
-    Operation *behindIt = cut.getDefiningOp();
-    at.first.replaceUsesWithIf(cut, [&](OpOperand &use) { return behindIt->isBeforeInBlock(use.getOwner()); });
+    Operation *cutOp = cut.getDefiningOp();
+    at.first.replaceUsesWithIf(cut, [&](OpOperand &use) { return cutOp->isBeforeInBlock(use.getOwner()); });
   }
 }
 

@@ -128,7 +128,7 @@ private:
     std::optional<int64_t> stage;
     classOf.assign(ops.size(), -1);
     for (auto [i, op] : llvm::enumerate(ops)) {
-      if (stageOf(op) != stage) { // stages stand one behind another, and nothing joins across
+      if (stageOf(op) != stage) { // stages run one after another, and kernels of two stages are never joined
         stage = stageOf(op);
         known.clear();
       }

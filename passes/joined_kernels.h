@@ -1,6 +1,6 @@
-// Kernels that run as one: neighbours of a block with one number under this attribute. schedule writes it; the planner
-// and the lowering of plans read it. Their forms are equal, and none reads or overwrites what another writes, so they
-// run in any order or at the same time.
+// Joined kernels are launched as one: neighbours in a block that carry the same number as tcc.joined. schedule writes
+// the attribute; the planner and the lowering of plans read it. Joined kernels have equal forms, and none reads or
+// overwrites what another writes, so they may run in any order or at the same time.
 #pragma once
 #include "ir/dialect.h"
 
@@ -11,8 +11,9 @@ inline constexpr llvm::StringLiteral joinedAttr = "tcc.joined"; // on kernels: i
 /// The number of the kernel's group, or nothing where it runs alone.
 std::optional<int64_t> joinedGroup(mlir::Operation *op);
 
-/// Joins equal kernels of a scheduled block: moves those that may stand together, and numbers them. Live bytes at the
-/// block's fullest point grow by at most `slack`; `alignment` is that of a stored value.
+/// Joins equal kernels of a scheduled block: moves those that may run together next to each other, and numbers them.
+/// The bytes that are alive at the block's fullest point grow by at most `slack`. A stored value begins at a multiple
+/// of `alignment` bytes.
 void joinKernels(mlir::Block &block, int64_t slack, int64_t alignment);
 
 } // namespace tcc

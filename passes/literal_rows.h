@@ -1,18 +1,18 @@
-// Values that follow from coordinates and literals alone, such as masks: what a graph computes by iota, comparisons,
-// arithmetic and views of those, evaluated a row at a time with the roundings of the element types.
+// LiteralRows: evaluates values that follow from coordinates and literals alone, such as masks that a graph computes by
+// iota, comparisons, arithmetic and views. It works a row at a time and rounds as the element types do.
 #pragma once
 #include "ir/dialect.h"
 #include "llvm/ADT/DenseMap.h"
 
 namespace tcc {
 
-/// Along what a number may change; the numbers below carry these bits.
+/// The directions along which the numbers of a row may change, as bits.
 enum Variation : unsigned { acrossBatch = 1, acrossRows = 2, acrossColumns = 4 };
 
 /// The elements of a row: one for each column, or one that all of them share.
 struct RowNumbers {
   std::vector<double> values;
-  unsigned varies = 0; // bits of Variation; a clear bit is a proof, a set one is none
+  unsigned varies = 0; // bits of Variation; a clear bit proves that nothing changes, a set bit proves nothing
 
   double at(size_t column) const { return values.size() == 1 ? values[0] : values[column]; }
 };
@@ -21,12 +21,12 @@ class LiteralRows {
 public:
   /// Whether the value follows from coordinates and literals by ops that `evaluate` knows.
   bool isLiteral(mlir::Value value);
-  /// The elements of a literal value at `coordinates`, one entry a dim. Nothing where an integer leaves its type's
-  /// exact range, or where the computation is too long.
+  /// The elements of a literal value at `coordinates`, which has one entry for each dim. Gives nothing where an integer
+  /// leaves the range that a double holds exactly, or where the computation is too long.
   std::optional<RowNumbers> evaluate(mlir::Value value, llvm::ArrayRef<RowNumbers> coordinates);
-  /// The one number that all elements of a literal value are.
+  /// The number that all elements of a literal value share; nothing if they differ.
   std::optional<double> uniform(mlir::Value value);
-  /// Numbers that are equal for two literal values of the same computation, whoever wrote it where.
+  /// Appends numbers that are equal for two literal values that the same ops compute, wherever these stand.
   void appendKey(mlir::Value value, std::vector<uint64_t> &key);
 
 private:

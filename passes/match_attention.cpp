@@ -73,11 +73,11 @@ DenseSet<Operation *> differentiatedTwice(func::FuncOp function) {
   DenseSet<Operation *> twice;
   SmallVector<GradientOp> gradients(function.getBody().front().getOps<GradientOp>());
   for (GradientOp inner : gradients) {
-    DenseSet<Operation *> behind = {inner};
+    DenseSet<Operation *> dependent = {inner};
     bool isInner = false;
     for (Operation *op = inner->getNextNode(); op; op = op->getNextNode())
-      if (llvm::any_of(op->getOperands(), [&](Value v) { return behind.contains(v.getDefiningOp()); })) {
-        behind.insert(op);
+      if (llvm::any_of(op->getOperands(), [&](Value v) { return dependent.contains(v.getDefiningOp()); })) {
+        dependent.insert(op);
         isInner |= isa<GradientOp>(op);
       }
     SmallVector<Operation *> work = {isInner ? inner.getOperation() : nullptr};

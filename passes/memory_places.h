@@ -1,4 +1,5 @@
-// Where the planner has put a value: attributes on the ops of a planned function, read by codegen.
+// Places: where the planner has put each value. They are attributes on the ops of a planned function; codegen reads
+// them.
 #pragma once
 #include "ir/dialect.h"
 #include "ir/tensor_bytes.h"
@@ -25,7 +26,7 @@ inline constexpr llvm::StringLiteral stagingAttr = "tcc.staging"; // on the retu
 Place placeOf(mlir::OpResult result);
 void setPlaces(mlir::Operation *op, llvm::ArrayRef<Place> places);
 
-/// The places that a function's signature gives, read once: of its arguments, and of what it returns.
+/// The places that a function's signature gives to its arguments and results, read once.
 class SignaturePlaces {
 public:
   explicit SignaturePlaces(mlir::func::FuncOp function);
@@ -33,7 +34,8 @@ public:
   Place argument(unsigned i) const { return arguments[i]; }
   /// Where operand `i` of the function's return must end up.
   Place returned(unsigned i) const { return results[i]; }
-  /// The state argument that result `i` updates, or null: also where it names no state (result_c2).
+  /// The state argument that result `i` updates. Null if it updates none, or if it names a state that does not exist
+  /// (result_c2).
   mlir::BlockArgument updated(unsigned i) const { return states[i]; }
   /// The place of any stored value of a planned function.
   Place of(mlir::Value value) const;

@@ -25,7 +25,7 @@ Operation *onlyUser(Value value) {
 /// A pad of one dimension, in elements of a row: everything from that dimension on.
 struct PaddedRow {
   Value padded;
-  int64_t before = 0, own = 0, behind = 0;
+  int64_t before = 0, own = 0, after = 0;
 };
 
 /// What pads `value` where that is all that becomes of it.
@@ -42,10 +42,10 @@ std::optional<PaddedRow> paddedRow(Value value) {
   while (dim < sizes.size() && !isPadded(dim))
     ++dim;
   int64_t inner = 1;
-  for (size_t behind = dim + 1; behind < sizes.size(); ++behind) {
-    if (isPadded(behind))
+  for (size_t inside = dim + 1; inside < sizes.size(); ++inside) {
+    if (isPadded(inside))
       return std::nullopt;
-    inner *= sizes[behind];
+    inner *= sizes[inside];
   }
   if (dim == sizes.size())
     return std::nullopt;
@@ -90,7 +90,7 @@ Value joinedGradients(FlashAttentionBackwardOp op) {
   int64_t at = 0;
   for (auto [gradient, width] : {std::pair(op.getDQ(), ofQueries), {op.getDK(), ofKeys}, {op.getDV(), ofKeys}}) {
     std::optional<PaddedRow> row = paddedRow(gradient);
-    if (!row || row->before != at || row->own != width || row->behind != total - at - width)
+    if (!row || row->before != at || row->own != width || row->after != total - at - width)
       return nullptr;
     at += width;
     pads.push_back(row->padded);

@@ -1,18 +1,15 @@
-// pad-shapes: sizes of matrix products become multiples of what the target's products like, where that pays.
-//   1. a size is asked for where it is how far rows of a product's operand or result are apart in memory, and no
-//      multiple of what the model says is enough;
-//   2. sizes of one extent that the computation hands from product to product (a vocabulary: of the head, of the
-//   logits'
-//      gradient, of the embedding's) are one choice: all of them grow or none;
-//   3. it pays where the time that the products save, by the model's measured shares, is worth more than the added
-//   flops
-//      and the bytes that are copied: of operands that no kernel writes (parameters), and of results that the caller
-//      gets;
-//   4. operands get zeros behind what they hold, results are cut back to their size, which is a view, and what lies
-//      between two such products is computed in the longer size (grown_dims), masked where elements meet.
+// pad-shapes: sizes of matmuls become multiples of what the target's matmuls like, where that pays.
+//   1. a size is a candidate if rows of a matmul's operand or result are that many elements apart in memory, and it is
+//      no multiple of PaddingModel::enough;
+//   2. sizes of one extent that the computation hands from matmul to matmul (a vocabulary: in the head, in the logits'
+//      gradient, in the embedding's) are one choice: all of them grow or none;
+//   3. growing pays where the time that the matmuls save, by the model's measured shares, is worth more than the added
+//      flops and the copied bytes: operands that no kernel writes (parameters), and results that the caller gets;
+//   4. operands get zeros after their elements, and results are cut back to their size, which is a view. What lies
+//      between two such matmuls is computed in the longer size (grown_dims), and masked where elements meet.
 // Padding is never seen: arguments, results and indices keep their sizes, so that an index between a size and its
-// padding is out of range as before; added rows and columns are cut off; the contracted dim gets products of two zeros.
-// Sums may be added up in another order. Never: a random value in the longer size, products of batches on both sides.
+// padding is out of range as before; added rows and columns are cut off; the contracted dim gets zeros on both sides.
+// Sums may be added up in another order. The pass never pads random values, nor matmuls with batches on both sides.
 #include "ir/emit.h"
 #include "ir/kernel_space.h"
 #include "ir/names.h"

@@ -11,7 +11,7 @@
 
 namespace tcc {
 
-/// What f32 matrix products and attention multiply; they add up in f32 anyway.
+/// The type that f32 matmuls and attention multiply in; they add up in f32 anyway.
 enum class ProductType { asWritten, bf16, f16 };
 
 struct PipelineOptions {
@@ -19,10 +19,11 @@ struct PipelineOptions {
   std::map<std::string, bool> passes;                 // -f<pass> and -fno-<pass>, by name
   std::map<std::string, std::vector<int64_t>> shapes; // --shape: sizes of an argument by its tcc.name
   ProductType products = ProductType::asWritten;      // --dtype
-  std::optional<int64_t> padding; // -fpad=: sizes of products to multiples of it; 0: none; else as the target's model
-  std::optional<Phase> stopAfter; // stop when this phase is reached
-  bool verifyEach = false;        // run the reference interpreter before and after each pass and compare
-  std::string dump;               // -fdump-ir=: "all", "changed" or a pass's name; empty for none
+  std::optional<int64_t>
+      padding; // -fpad=: sizes of matmuls grow to multiples of it; 0: off; nothing: the target decides
+  std::optional<Phase> stopAfter;          // stop when this phase is reached
+  bool verifyEach = false;                 // run the reference interpreter before and after each pass and compare
+  std::string dump;                        // -fdump-ir=: "all", "changed" or a pass's name; empty for none
   llvm::raw_ostream *dumpStream = nullptr; // where dumps go; stderr by default
   Remarks *remarks = nullptr;              // where passes add what they did and what they left; null: nobody asks
   TargetModel target;
@@ -53,9 +54,9 @@ struct PassInfo {
 
 /// The table, in order.
 llvm::ArrayRef<PassInfo> pipelineTable();
-/// The nearest pass name to an unknown one, for "did you mean"; empty if none is near.
+/// The name of a pass that is spelled almost like `name`, for "did you mean"; empty if none is.
 std::string nearestPass(llvm::StringRef name);
-/// `--print-pipeline`: one line a pass: position, name, phase, on or off under the options, reason.
+/// Prints `--print-pipeline`: one line for each pass, with position, name, phase, on or off under the options, reason.
 void printPipeline(llvm::raw_ostream &os, const PipelineOptions &options);
 
 /// The module's one function.

@@ -14,8 +14,8 @@ struct Remark {
   std::string pass;   // its name in the pipeline's table
   mlir::Location loc; // lives as long as the module's context
   std::string text;   // one line: lower case, no full stop
-  int64_t bytes = 0;  // a step's memory traffic that it is about; 0 where none is meant
-  int64_t count = 1;  // how often it holds
+  int64_t bytes = 0;  // the memory traffic of a step that the remark is about; 0: it is about none
+  int64_t count = 1;  // how many equal remarks this one stands for
 };
 
 using Remarks = std::vector<Remark>;

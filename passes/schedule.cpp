@@ -1,7 +1,7 @@
 // schedule: fixes the order of execution.
-//   1. kernels that write the next value of a state, and nothing that others read, move behind every reader of the old
+//   1. kernels that write the next value of a state, and nothing that others read, move after every reader of the old
 //      value, so that the update can be made in place;
-//   2. what results need that the host waits for comes first, stage by stage (stages.cpp);
+//   2. the ops that results need for which the host waits come first, stage by stage (stages.cpp);
 //   3. equal kernels that do not depend on each other are joined: they stand side by side and run as one
 //      (join_kernels.cpp);
 //   4. everything else keeps its order, which has producers close to their consumers.

@@ -59,7 +59,7 @@ int64_t partCount(ArrayRef<int64_t> shape, ArrayRef<int64_t> axes, int64_t most)
 /// The reduction as [before, reduced, after], or the axes of the first group where they are not neighbours.
 struct Form {
   int64_t before = 1, reduced = 1, after = 1;
-  SmallVector<int64_t> laterAxes; // axes behind a kept dim; empty when all are neighbours
+  SmallVector<int64_t> laterAxes; // axes after a kept dim; empty when all are neighbours
 };
 
 Form formOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> axes) {

@@ -1,21 +1,21 @@
-// When the ops of a block run, where some are in flight beside others: what is over before what begins.
+// StreamOrder: which ops of a block are over before which others begin, where some are in flight beside others.
 #pragma once
 #include "ir/streams.h"
 #include "llvm/ADT/DenseMap.h"
 
 namespace tcc {
 
-/// How long bytes are used: positions in a block's order, both included. Bytes that ops of one stream alone use are
-/// free for that stream's later ops as soon as the last of them stands there, for all others when it has been waited
-/// for.
+/// How long bytes are used, as positions in a block's order, both included. If ops of one stream alone use the bytes,
+/// then they are free for later ops of that stream after `lastOnStream`, and for other ops only after `last`, where the
+/// stream has been waited for.
 struct LiveRange {
   unsigned first = 0, last = 0;
   unsigned stream = 0, lastOnStream = 0;
   bool isShared = false; ///< by several streams: then `stream` says nothing
 
-  /// Also used by what the other range is of.
+  /// Makes this the range of bytes that are used during `other` as well.
   void include(const LiveRange &other);
-  /// Whether the bytes of the two must not be the same.
+  /// Whether bytes with these two ranges must not share a place.
   bool meets(const LiveRange &other) const {
     if (!isShared && !other.isShared && stream == other.stream)
       return first <= other.lastOnStream && other.first <= lastOnStream;
@@ -25,8 +25,8 @@ struct LiveRange {
 
 class StreamOrder {
 public:
-  /// Positions of the block's ops; ops that run as one have one (joined_kernels.h). An error at the op that does not
-  /// keep InFlightOpInterface's rules.
+  /// The order of the block's ops. Joined kernels (joined_kernels.h) share one position. Reports an error at the first
+  /// op that breaks a rule of InFlightOpInterface.
   static mlir::FailureOr<StreamOrder> of(mlir::Block &block);
 
   unsigned position(mlir::Operation *op) const { return positions.lookup(op); }

@@ -1,5 +1,6 @@
-// What passes may know of the machine that they compile for: plain data. No pass holds a number of a machine itself,
-// and none asks which machine it is. The defaults are the CPU's; each target of codegen has its own values.
+// TargetModel: all that passes know of the machine that they compile for, as plain data. No pass holds a number of a
+// machine itself, and none asks which machine it is. The defaults are the CPU's; each target of codegen has its own
+// values.
 #pragma once
 #include "ir/strided_view.h"
 #include <limits>
@@ -7,46 +8,47 @@
 
 namespace tcc {
 
-/// What products gain from operands and results whose rows lie a multiple of elements apart.
+/// What matmuls gain when the rows of their operands and results lie a multiple of some number of elements apart.
 struct PaddingModel {
-  /// Shares of a product's time: with a left side that is read transposed, and other ones.
+  /// The share of a matmul's time that is saved: where its left side is read transposed, and for all others.
   struct Gain {
     double transposed = 0, other = 0;
   };
-  int64_t multiple = 64; // that sizes are padded to; 0: none is
+  int64_t multiple = 64; // sizes are padded to multiples of it; 0: sizes are not padded
   int64_t enough = 8;    // sizes that are multiples of this gain nothing more
-  // Of f32 and of 16 bits. Medians on Sapphire Rapids without AMX, one thread, oneDNN 2.6: the three products of a head
-  // of 50257 × 768 with 1024 rows, 50304 for 50257: transposed left side 0.19 (f32) and 0.09 to 0.15 (bf16), others
-  // within ± 0.05; with 256 rows 0 and 0.05. On Zen 4 bf16 gains more.
+  // For f32 and for 16 bits. Medians on Sapphire Rapids without AMX, one thread, oneDNN 2.6: the three matmuls of a
+  // head of 50257 × 768 with 1024 rows, 50304 for 50257: transposed left side 0.19 (f32) and 0.09 to 0.15 (bf16),
+  // others within ± 0.05; with 256 rows 0 and 0.05. On Zen 4 bf16 gains more.
   Gain wide{.transposed = 0.09}, narrow{.transposed = 0.09};
-  double flopsPerByte = 10; // of a product in the time that a byte of a copy takes
+  double flopsPerByte = 10; // how many a matmul does in the time that a copy takes for a byte
 };
 
-/// What products add to their sums on the way out, which else a kernel adds that reads them again.
+/// What a matmul can add to its sums before it stores them. What it cannot add is added by a kernel that reads the
+/// stored sums again.
 struct EpilogueModel {
-  bool bias = true;        // a row, added to each row
-  bool narrowBias = false; // of the result's type alone: an f32 one is rounded first
-  bool addend = true;      // a tensor of the result's type
-  bool inPlace = true;     // ... in the result's place: one that is read again is copied first
-  // Bytes that a kernel moves while the product adds a byte. oneDNN 2.6 on Zen 5, two cores: 1.5 ms for the 25 MB of
-  // 4096 × 1536 in f32, where a copy moves 40 GB/s. A bias is free there.
+  bool bias = true;        // one row, which is added to each row of the result
+  bool narrowBias = false; // the bias must have the result's type: an f32 one is rounded to it first
+  bool addend = true;      // a tensor of the result's type and shape
+  bool inPlace = true;     // the addend stands in the result's place; one that others still read is copied first
+  // How many bytes a kernel moves in the time that the matmul takes to add one byte of addend. oneDNN 2.6 on Zen 5, two
+  // cores: 1.5 ms for the 25 MB of 4096 × 1536 in f32, where a copy moves 40 GB/s. A bias is free there.
   double addendPrice = 2.4;
 };
 
 struct TargetModel {
   std::string name = "cpu"; // stands on the module, so that a dump says what it was made for
 
-  // split-reductions: work items are rows or columns, so long sums are cut into parts that are summed by a second
-  // kernel
+  // split-reductions: a kernel's work items are rows or columns, so a long sum is cut into parts, which a second kernel
+  // adds up
   int64_t columnParts = 16;   // at most so many partial sums of a column reduction
   int64_t fewestRows = 64;    // a column reduction of fewer rows is one kernel
-  int64_t longestRow = 16384; // elements; a lone longer row is cut
+  int64_t longestRow = 16384; // elements; a longer row is cut where the reduction has one row alone
   int64_t longestPart = 4096; // elements of a part of a row, at most
   int64_t shortestPart = 64;  // and at least
 
   // fuse-kernels
   int64_t alwaysRecomputed = 256;    // a value with fewer bytes of stored ancestors is always recomputed
-  int64_t longestRecomputation = 64; // ops; a value behind more of them is stored
+  int64_t longestRecomputation = 64; // ops; a value that takes more of them is stored
   int64_t mostRecomputedFrom = 8;    // stored values; a value that needs more of them is stored
   int64_t mostKernelOps = 256;       // of a merged kernel: bounds the time to compile it
   int64_t mostKernelOperands = 40;   // pointers that a kernel takes
@@ -60,16 +62,17 @@ struct TargetModel {
   PaddingModel padding;    // pad-shapes
   EpilogueModel epilogues; // fuse-epilogues
 
-  // autocast, narrow-activations
-  bool multipliesF16 = false;     // expand-unsupported: products of f16; else of the same values in f32
-  bool narrowActivations = false; // with 16-bit products: activations are stored in 16 bits; else f32 where f32 is read
+  // expand-unsupported: whether matmuls of f16 exist; if not, their operands are converted to f32
+  bool multipliesF16 = false;
+  // narrow-activations: whether activations are stored in 16 bits if matmuls multiply 16 bits
+  bool narrowActivations = false;
 
   // fuse-kernels, plan-memory and the lowering of plans
-  ViewLimits views{.batchDims = 2}; // how products read their operands
+  ViewLimits views{.batchDims = 2}; // the strides with which matmuls can read their operands
   int64_t alignment = 64;           // bytes; of every allocation in the arena, a power of two
 };
 
-/// What only the target's code and libraries know. Asked by expand-unsupported and plan-memory.
+/// Questions that only the target's code and libraries can answer. expand-unsupported and plan-memory ask them.
 class TargetQueries {
 public:
   virtual ~TargetQueries() = default;

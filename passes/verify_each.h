@@ -7,13 +7,13 @@
 namespace tcc {
 struct PipelineOptions;
 
-/// `random`: floats in [-1, 1), in [0.01, 1) for scalars and what a root or a logarithm is taken of (second moments);
-/// integers in 0..3. `adversarial`: the same, but a quarter of the floats are zeros of both signs, equal to each other,
-/// large or tiny.
+/// `random`: floats lie in [-1, 1), but in [0.01, 1) for scalars and for arguments of which a root or logarithm is
+/// taken (second moments); integers lie in 0..3. `adversarial`: the same, but a quarter of the floats are zeros of both
+/// signs, equal to each other, large or tiny.
 enum class VerifyInputs { random, adversarial };
 std::vector<RefTensor> verifyInputs(mlir::func::FuncOp function, VerifyInputs kind);
 
-/// Takes the results of `function` as it stands, if options.verifyEach asks for it.
+/// Runs `function` on construction and keeps its results, if options.verifyEach asks for it.
 class VerifyEach {
 public:
   VerifyEach(mlir::func::FuncOp function, const PipelineOptions &options);

@@ -168,16 +168,16 @@ void addOthers(std::vector<Spelling> &list) {
                   },
                   {},
                   "'tcc.slice'"});
-  list.push_back({"mask behind the softmax",
+  list.push_back({"mask after the softmax",
                   {},
                   [](In in) { return mix(select(causalMask(in), softmax(scoresOf(in)), 0.0), in); },
                   {},
-                  "behind the softmax"});
-  list.push_back({"factor behind the softmax",
+                  "after the softmax"});
+  list.push_back({"factor after the softmax",
                   {},
                   [](In in) { return mix(softmax(scoresOf(in)) * 2.0, in); },
                   {},
-                  "behind the softmax"});
+                  "after the softmax"});
   list.push_back({"no maximum",
                   {},
                   [](In in) {
