@@ -1,4 +1,4 @@
-// What a graph's results should be, by the interpreter, and whether others are near enough.
+// Reference: what a graph's results should be by the interpreter, and whether other results are near enough.
 #pragma once
 #include "ir/reference/compare.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -6,14 +6,14 @@
 
 namespace tcc {
 
-/// What the interpreter takes for an element of an op's result, about, rounding included.
+/// About how long the interpreter takes for one element of an op's result, in seconds, with rounding.
 inline constexpr double secondsAnElement = 6e-8;
 
 /// Each float of a tensor moved up or down by up to two ulps, at random.
 RefTensor nudged(const RefTensor &tensor, uint64_t seed);
 
-/// What the results should be: the interpreter's on the captured function (on the joint one where it has a
-/// tcc.gradient or `?` sizes) in fp64, and on the joint one with rounding.
+/// What the results should be. The exact ones come from interpreting the captured function in fp64 (the joint function
+/// where the captured one has a tcc.gradient or `?` sizes), the rounded ones from the joint function with rounding.
 class Reference {
 public:
   /// Null and in `error` the reason where the interpreter or a pass before phase joint refuses.
@@ -24,18 +24,19 @@ public:
   static std::unique_ptr<Reference> make(mlir::ModuleOp module, std::vector<RefTensor> arguments, std::string &error,
                                          const PipelineOptions &options = {});
 
-  /// Empty, or the first result outside of the tolerance rule and why. Where the rule fails at first, elements that
-  /// jump under a change of the inputs by one ulp are excluded.
+  /// Empty, or the first result outside of the tolerance rule and why. If the rule fails at first, it is applied again
+  /// without the elements that jump when the inputs change by one ulp.
   std::string check(llvm::ArrayRef<RefTensor> actual, Tolerance tolerance = {});
-  /// The same for chains of ops, where one run's error on one small result can be nothing by luck. Where the rule
-  /// fails, the error of the unfused run is taken to be the largest of several: rounding runs of neighbouring inputs,
-  /// and fp64 runs in which each op's result is off by up to one ulp of its type, as library functions are, and sums
-  /// by what their order may change.
+  /// The same for chains of ops, where one run can be exact on a small result by luck. If the rule fails, the error of
+  /// the unfused run is taken to be the largest of several runs: rounding runs on neighbouring inputs, and fp64 runs in
+  /// which each op's result is off by up to one ulp of its type, as library functions are, and each sum by what another
+  /// order may change.
   std::string checkChain(llvm::ArrayRef<RefTensor> actual, Tolerance tolerance = {});
 
-  /// Whether 16-bit rounding took place where the graph has it: a result without it is nearer to the exact one than any
-  /// tolerance asks. For results whose rounding is far above f32's own error, at least half of the elements must be
-  /// nearer to the rounded run than that is to the exact one, unless the compiled -O0 run (where given) is as far.
+  /// Empty, or which result lacks the 16-bit rounding that the graph has. No tolerance finds this, since such a result
+  /// is nearer to the exact one. It is checked for results whose rounding is far above f32's own error: their median
+  /// distance from the rounded run must not be more than half of that run's median error, unless the unfused run (the
+  /// compiled -O0 run, where given) is as far from it.
   std::string checkRounding(llvm::ArrayRef<RefTensor> actual, llvm::ArrayRef<RefTensor> unfusedRun = {});
 
   llvm::ArrayRef<RefTensor> arguments() const { return inputs; }
@@ -44,11 +45,11 @@ public:
 
 private:
   mlir::OwningOpRef<mlir::ModuleOp> captured, joint, rounding;
-  mlir::OwningOpRef<mlir::ModuleOp> matched; // the joint one where attention was matched; else null
-  bool meansJoint = false;                   // the captured function cannot be interpreted
+  mlir::OwningOpRef<mlir::ModuleOp> matched; // the joint module after match-attention if that matched; else null
+  bool meansJoint = false;                   // the exact results are the joint function's
   std::vector<RefTensor> inputs, exactResults, roundedResults;
-  std::vector<RefTensor> widened;       // exact result + the largest error seen, filled when first needed
-  std::vector<std::vector<bool>> jumps; // likewise
+  std::vector<RefTensor> widened;       // exact result + the largest error seen; filled when first needed
+  std::vector<std::vector<bool>> jumps; // the elements that jump; filled when first needed
   int64_t excludedElements = 0;
 
   void findJumpsOnce();

@@ -1,4 +1,4 @@
-// A compiled graph over the interpreter's tensors: for checks of what was compiled.
+// GraphRunner: runs a compiled graph on the interpreter's tensors, for checks of what was compiled.
 #pragma once
 #include "ir/reference/interpreter.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -13,7 +13,8 @@ public:
   static runtime::Expected<std::unique_ptr<GraphRunner>> load(runtime::Artefact artefact, mlir::func::FuncOp function,
                                                               const runtime::ExecutableOptions &options);
 
-  /// One step: fresh states and outputs each time. It is an error too if a state that no result updates has changed.
+  /// Runs one step, each time with fresh states and outputs. It is also an error if a state has changed that no result
+  /// updates.
   runtime::Expected<std::vector<RefTensor>> run(llvm::ArrayRef<RefTensor> arguments);
 
 private:

@@ -9,9 +9,9 @@ namespace tcc {
 
 class KernelTable {
 public:
-  /// The number of the kernel's function. Kernels have one number where their normalised forms are equal, the very
-  /// forms that are emitted; how a target launches one is a function of its form. `joined`: it is called together with
-  /// others of its form.
+  /// Adds a kernel and gives the number of its function. Kernels share a number if their normalised forms are equal;
+  /// these are the forms that are emitted. How a target launches a kernel follows from its form alone. `joined` says
+  /// that the kernel is called together with others of its form.
   unsigned add(KernelInfo form, KernelNames names, bool joined = false);
   /// The same of a kernel that the target itself has written; equal symbols are one kernel.
   unsigned add(TextKernel kernel);

@@ -53,10 +53,11 @@ std::string rawBytes(DenseElementsAttr literal) {
   return bytes;
 }
 
-/// What the places of a body are in those of the function that it stands in, in the end.
+/// Translates places of a body (of cond or repeat) into places of the function around it: the body's inputs, outputs
+/// and states are values of that function, and its arena and constants are a part of the function's.
 struct Frame {
-  SmallVector<Place> inputs, outputs, states;
-  int64_t arena = 0, constants = 0; // where the body's begin
+  SmallVector<Place> inputs, outputs, states; // where the outer function has each of the body's
+  int64_t arena = 0, constants = 0;           // where the body's part begins: bytes, and a number
 
   Place operator()(const Place &place) const {
     auto inside = [&](Place outer) {
@@ -372,7 +373,7 @@ private:
     return Error::success();
   }
 
-  /// Says how many kernels are behind a call of several segments and behind a function.
+  /// Says how many kernels a call of several segments stands for, and how many a function.
   void finishLabels() {
     for (runtime::Instruction &made : plan.instructions)
       if (auto *call = std::get_if<runtime::KernelCall>(&made.call); call && call->segments.size() > 1)

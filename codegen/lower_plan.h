@@ -7,8 +7,8 @@
 
 namespace tcc {
 
-/// The plan of a function in phase Planned; its kernels are added to `kernels`, which is empty. An error is a limit of
-/// the runtime, or an op that the target does not have.
+/// The plan of a function in phase Planned. Its kernels are added to `kernels`, which must be empty. An error names a
+/// limit of the runtime, or an op that the target does not have.
 runtime::Expected<runtime::Plan> lowerPlan(mlir::func::FuncOp function, const Target &target, int threads,
                                            KernelTable &kernels);
 

@@ -1,11 +1,11 @@
-// What a compilation says, as text.
+// Messages: what a compilation says to the user, as text.
 #pragma once
 #include "mlir/IR/Diagnostics.h"
 #include <string>
 
 namespace tcc {
 
-/// Collects the diagnostics of a context while it lives, a line each.
+/// Collects the diagnostics of a context, one line each, for as long as the object lives.
 struct Messages {
   std::string text;
   mlir::ScopedDiagnosticHandler handler;

@@ -1,4 +1,4 @@
-// One op of a planned function by itself: for checks of what was made of it.
+// One op of a planned function, compiled alone: for checks of what was made of it.
 #pragma once
 #include "codegen/compile_session.h"
 #include "codegen/graph_runner.h"
@@ -6,13 +6,13 @@
 
 namespace tcc {
 
-/// What the passes wrote on the op, which is no part of it, goes.
+/// Removes what the planner and the scheduler have written on the op: places, scratch, stage.
 void forgetPlan(mlir::Operation *op);
 
 /// A function of the op's operands that gives its results.
 mlir::OwningOpRef<mlir::func::FuncOp> functionAround(mlir::Operation *op);
 
-/// The function compiled as it stands, op by op, for a device; null: a CPU. `function` must outlive the runner.
+/// Compiles the function as it stands, op by op, for a device (null: the CPU). `function` must outlive the runner.
 runtime::Expected<std::unique_ptr<GraphRunner>> runnerOf(mlir::func::FuncOp function, const CompileOptions &options,
                                                          const std::shared_ptr<runtime::Device> &device);
 

@@ -1,4 +1,5 @@
-// Some instructions of a plan as a plan of their own, over memory that stays; for check_device.cpp.
+// PartialPlan: some instructions of a plan as a plan of their own, whose memory stays from run to run; for
+// check_device.cpp.
 #pragma once
 #include "runtime/device/device.h"
 #include "runtime/plan.h"
@@ -8,7 +9,8 @@
 
 namespace tcc {
 
-/// A plan of some instructions of another, in which everything lies in states: the other's blocks.
+/// A plan of some instructions of another plan. Every block of memory of the other plan is a state of this one, so that
+/// its bytes can be read and written between runs; scratch alone lies in an arena.
 class PartialPlan {
 public:
   PartialPlan(const runtime::Plan &given, llvm::ArrayRef<runtime::DeviceMemory> blocks) : given(given) {

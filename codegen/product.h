@@ -1,4 +1,4 @@
-// Matrix products as every target's library takes them.
+// Matmuls as the library of any target takes them.
 #pragma once
 #include "codegen/target.h"
 #include "runtime/gemm.h"
@@ -8,14 +8,14 @@ namespace tcc {
 /// The element type as the runtime names it; nothing for a type that it does not hold.
 std::optional<runtime::DType> runtimeDType(mlir::Type element);
 
-/// The product as the library takes it; operands as matmulViews gives them.
+/// The matmul as the library takes it, with the operands that matmulViews gives.
 runtime::GemmDesc gemmDesc(MatmulOp op, const ViewLimits &limits);
 runtime::GemmDesc gemmDesc(MatmulGeluGradientOp op, const ViewLimits &limits);
 
 /// "matmul 96 x 256x64x256 nt +bias": batch, m x n x k, which operands are transposed, and what is added.
 std::string productLabel(const runtime::GemmDesc &desc);
 
-/// The product as one instruction.
+/// The matmul as one instruction of a plan.
 runtime::Instruction lowerProduct(MatmulOp op, const StructuredCall &call, const ViewLimits &limits);
 runtime::Instruction lowerProduct(MatmulGeluGradientOp op, const StructuredCall &call, const ViewLimits &limits);
 

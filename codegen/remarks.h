@@ -1,4 +1,4 @@
-// The remarks of a whole compilation: what instructions cost, and those that say the same joined.
+// The remarks of a whole compilation: adds what instructions cost, and joins remarks that say the same.
 #pragma once
 #include "passes/remarks.h"
 #include "runtime/plan.h"
@@ -9,8 +9,8 @@ namespace tcc {
 /// machine (runtime/machine_limits.h), whose limits are measured where they are not known yet.
 void addCostRemarks(const runtime::Plan &plan, mlir::MLIRContext &context, Remarks &remarks);
 
-/// Remarks that say the same of one place, but for the numbers of layers, as one ("h.*.mlp.gelu"), their bytes and
-/// counts added up; most bytes first, else in their order.
+/// Joins remarks about one place that differ only in the numbers of layers ("h.*.mlp.gelu"), and adds up their bytes
+/// and counts. The remark with most bytes comes first; equal ones keep their order.
 Remarks joined(const Remarks &remarks);
 
 } // namespace tcc

@@ -58,7 +58,7 @@ void AmxTiles::product(const TileSums &sums, const TileFactor &left, const TileF
   forSums([&](int64_t tile, Value address) { call("tilestored64", {number(tile), address, b.i64(sums.row)}); });
 }
 
-/// A few steps whose number is known stand one behind the other.
+/// If the number of steps is known and small, they are written one after the other instead of a loop.
 void AmxTiles::forSteps(Value begin, Value end, AttentionTiles::Body body) {
   constexpr int64_t few = 4;
   llvm::APInt first, last;

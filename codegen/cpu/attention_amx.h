@@ -1,18 +1,19 @@
-// AMX's tiles of bf16 for attention: what they are packed from, and products of up to two by two of them. A tile has 16
-// rows of 64 bytes. The left factor's rows are rows of a matrix, 32 elements of each; the right factor's words are
-// pairs of elements that follow one another in a column.
+// Attention by AMX's tiles of bf16: packing tiles, and multiplying up to two by two of them. A tile has 16 rows of 64
+// bytes. Each row of a left tile is 32 elements of a row of the matrix; each word of a right tile is a pair of elements
+// that follow one another in a column.
 #pragma once
 #include "codegen/cpu/attention_tiles.h"
 
 namespace tcc::cpu {
 
-/// Where a factor's tiles are, in bytes: from a tile to the one beside it, and to that of the sum's next step.
+/// How far apart a factor's tiles are, in bytes: from a tile to the one beside it, and to the tile that the next step
+/// of the sum multiplies.
 struct TileFactor {
   mlir::Value base;
   int64_t next, step;
 };
 
-/// Where tiles of sums are, in bytes: from a row to the next, to the tile below and to the one beside.
+/// How far apart the parts of sums are, in bytes: from a row to the next, to the tile below, to the tile beside.
 struct TileSums {
   mlir::Value base;
   int64_t row, down, across;
@@ -24,7 +25,7 @@ public:
 
   static constexpr int64_t rows = 16, rowBytes = 64, bytes = rows * rowBytes, span = 2 * rows;
 
-  /// Each of the eight tiles 16 x 64 bytes; `memory` holds the 64 bytes that say so.
+  /// Sets all eight tiles to 16 x 64 bytes; `memory` is 64 bytes in which the code writes this configuration.
   void configure(mlir::Value memory);
   void release();
 
@@ -32,14 +33,14 @@ public:
   /// `accumulate` says so.
   void product(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t down, int64_t across,
                mlir::Value begin, mlir::Value end, bool accumulate);
-  /// Likewise of all `rowTiles` tiles of one direction, two by two.
+  /// The same for all `rowTiles` tiles of one direction, two by two.
   void productOfRows(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t rowTiles,
                      mlir::Value begin, mlir::Value end);
   void productOfColumns(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t columnTiles,
                         mlir::Value begin, mlir::Value end);
 
-  // Packing. Where row 0 has the number `first`, rows are taken from the last multiple of 32 on up to the next one, and
-  // those that are not there as zeros. Elements fill up 32, with zeros.
+  // Packing. `first` is the number of row 0. Rows are packed from the last multiple of 32 up to the next one; those
+  // that do not exist are zeros. The elements of a row are filled up to a multiple of 32 with zeros.
   /// Left: [row / 16][element / 32][row % 16][32 elements].
   void packRows(const HeadRows &rows, mlir::Value first, mlir::Value to);
   /// Left, transposed: [row / 32][element][32 rows].

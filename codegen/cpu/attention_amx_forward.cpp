@@ -185,7 +185,7 @@ void TiledForward::weigh(const AttentionBlock &block, Value group, Steps steps, 
   }
 }
 
-/// Of the values of a span of keys, which are multiplied next, the part that two keys of it are worth.
+/// Prefetches values of the span of keys that is multiplied next: the part that has two keys' share of their bytes.
 void TiledForward::fetchValues(const AttentionBlock &block, Value keySpan, Value inSpan) {
   Type i8 = b.builder.getI8Type();
   int64_t ofKeys = blocks.width * rowBytes;

@@ -1,5 +1,5 @@
-// What the two functions by AMX's tiles share: the keys of a head, packed once a unit, and which products of 32 keys
-// and 32 queries the mask leaves.
+// What the forward and the backward function with AMX share: the packed keys of a head, which each unit packs once, and
+// which products of 32 keys and 32 queries the mask does not hide.
 #pragma once
 #include "codegen/cpu/attention_amx.h"
 #include "codegen/cpu/attention_function.h"
@@ -28,7 +28,7 @@ protected:
 
   /// The keys of a head that one of its queries sees: only those are read.
   HeadRows seenRows(unsigned operand, const AttentionBlock &block, mlir::Value &first);
-  /// A part of the place behind a worker's blocks: that of all keys, from `bytesOfKey` a key on.
+  /// The place after a worker's blocks and after `bytesOfKey` bytes for each key of a head (whole spans of keys).
   mlir::Value packedKeys(int64_t bytesOfKey);
   int64_t rowTiles() const { return 2 * blocks.words * 2 / rowBytes; } // of a packed row: steps of 32 elements
 

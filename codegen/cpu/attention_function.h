@@ -41,11 +41,11 @@ protected:
 
   void loadArguments(mlir::Value args);
   virtual void runUnit(mlir::Value unit) = 0;
-  /// Before a worker's first unit, and behind its last one.
+  /// Emits what runs before a worker's first unit, and after its last one.
   virtual void beginWorker() {}
   virtual void endWorker() {}
 
-  /// Number `place` of `count` in a round; every other round counts from the other end.
+  /// The number that has position `place` of `count` in a round; every other round counts from the other end.
   mlir::Value backAndForth(mlir::Value round, mlir::Value place, mlir::Value count);
 
   mlir::Value number(AttentionNumber which) const { return numbers[static_cast<size_t>(which)]; }
@@ -67,7 +67,8 @@ protected:
   void chooseQueries(AttentionBlock &block, mlir::Value queryBlock);
   /// body for each block of keys that a query of the block sees, in ascending order; by tiles from a whole one on.
   void forKeyBlocks(AttentionBlock block, llvm::function_ref<void(const AttentionBlock &)> body);
-  /// Of a gradient's unit, a part of the blocks of queries of a key head's group: body for each block.
+  /// Runs the body for each block of queries of a gradient's unit; a unit has a part of the blocks of queries of one
+  /// key head's group.
   void forQueriesOfKeys(mlir::Value unit, AttentionBlock block, llvm::function_ref<void(const AttentionBlock &)> body);
   /// to[query] = x's row · y's row.
   void sumProducts(const AttentionBlock &block, const HeadRows &x, const HeadRows &y, mlir::Value to);

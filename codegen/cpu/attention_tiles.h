@@ -63,7 +63,7 @@ public:
   void storeWords(mlir::Value value, mlir::Value address) { b.storeLanes(value, address, f32, {}); }
   void fill(mlir::Value address, int64_t words, double value);
 
-  /// Elements of a row as f32, zeros behind its last one.
+  /// Elements of a row as f32; zeros follow the last one.
   mlir::Value loadElements(const HeadRows &rows, mlir::Value row, int64_t first);
   /// [word][query]: each lane a query.
   void packColumns(const HeadRows &rows, mlir::Value to);
@@ -90,9 +90,9 @@ public:
   /// … or pairs of a lane of x and the same of y.
   mlir::Value narrowPairs(mlir::Value x, mlir::Value y);
 
-  /// Where a row starts; that of zeros for one that is not there, of a number below 0 too.
+  /// Where a row starts; the address of the row of zeros if there is no such row, or if its number is below 0.
   mlir::Value rowAddress(const HeadRows &rows, mlir::Value row);
-  /// A vector of words of a row; of the last one `elementsThere` elements alone, and zeros behind them.
+  /// A vector of words of a row; the row's last vector has `elementsThere` elements, then zeros.
   mlir::Value loadRowWords(mlir::Value row, mlir::Value firstWord, int64_t elementsThere);
   /// As many vectors as one has lanes.
   llvm::SmallVector<mlir::Value> transposed(llvm::SmallVector<mlir::Value> rows);

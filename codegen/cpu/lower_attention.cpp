@@ -98,7 +98,7 @@ std::pair<int64_t, int64_t> boundsOf(const Work &work) {
   return {work.mask.window ? clamp(last - *work.mask.window) : -pairs, clamp(last)};
 }
 
-/// The operands that are heads or log-sum-exps; behind them a dropout's seed and `first` may stand.
+/// The operands that are heads or log-sum-exps; a dropout's seed and `first` may follow them.
 size_t operandsOf(const Work &work) {
   return work.kind == AttentionKind::forward ? 3 : 6;
 }
