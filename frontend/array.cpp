@@ -166,7 +166,7 @@ Storage &held(const std::shared_ptr<Storage> &storage) {
   return *storage;
 }
 
-/// The address, or the error thrown as the user's, behind `name`'s.
+/// The address; an error is thrown as the user's, with `name` before it.
 template <typename Pointer>
 Pointer orThrow(runtime::Expected<Pointer> address, const std::string &name = {}) {
   if (!address)

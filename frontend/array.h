@@ -1,7 +1,7 @@
-// Array and State: values that go into and come out of a compiled function, and values that live across its calls. Both
-// are handles: copies share the memory. They are read and written on the host; where a device with memory of its own
-// uses them they live there too, and are copied when the other side needs what is newer. wrap() makes them of memory
-// that belongs to others.
+// Array: a tensor that goes into or comes out of a compiled function. State: a named tensor that lives across calls.
+// Both are handles: copies share the memory. Users read and write them on the host. Where a device with memory of its
+// own uses them they live there too, and bytes are copied when one side needs what the other has newer. wrap() makes
+// them of memory that belongs to others.
 #pragma once
 #include "frontend/shape.h"
 #include <concepts>
@@ -24,15 +24,15 @@ class MirroredTensor;
 namespace detail {
 struct StateStorage;
 struct ArrayStorage;
-/// For calls: an array around the output of a step, and where a state's bytes are.
+/// What calls need: an array around the output of a step, and the place of a state's bytes.
 Array arrayOf(Shape shape, DType dtype, runtime::MirroredTensor memory);
 runtime::MirroredTensor &memoryOf(const State &state);
 /// Throws Error unless a C++ type of this size and kind holds an element of `dtype`.
 void checkElementType(DType dtype, size_t elementSize, bool isFloat);
 } // namespace detail
 
-/// A dense row-major tensor, on the host 64-byte aligned. What reads it waits, where it is the result of a step on a
-/// device, for that step alone. Throws Error when the device failed meanwhile.
+/// A dense row-major tensor; on the host its bytes are 64-byte aligned. Reading the result of a step on a device waits
+/// for that step alone, and throws Error if the device has failed meanwhile.
 class Array {
 public:
   Array() = default; ///< holds nothing
@@ -50,11 +50,12 @@ public:
   static Array of(std::span<const int32_t> values, Shape shape);
   static Array of(std::span<const int64_t> values, Shape shape);
 
-  /// Memory of someone else (a PyTorch tensor's, numpy's), which is there as long as `owner`; a null one leaves that to
-  /// the caller. `strides` count elements, one for each dim; none: dense and row-major. Memory that is dense, row-major
-  /// and at a multiple of 64 bytes is used as it is; any other is copied, now, and what its owner writes there later is
-  /// not seen: sharesMemory() says which. The owner is let go by whatever thread drops the last handle. Throws Error
-  /// for a null pointer to elements and a wrong number of strides.
+  /// An array over memory of someone else (a PyTorch tensor's, numpy's). The memory must exist as long as `owner`; if
+  /// `owner` is null the caller sees to that. `strides` count elements, one for each dim; without them the memory is
+  /// dense and row-major. Memory that is dense, row-major and at a multiple of 64 bytes is used as it is. Any other is
+  /// copied at once, and what its owner writes there later is not seen; sharesMemory() says which of the two happened.
+  /// The owner is released by the thread that drops the last handle. Throws Error for a null pointer to elements and
+  /// for a wrong number of strides.
   static Array wrap(void *data, Shape shape, DType dtype, std::shared_ptr<void> owner,
                     std::span<const int64_t> strides = {});
 
@@ -64,7 +65,7 @@ public:
   int64_t bytes() const;
   /// Whether its bytes on the host are those that wrap() was given.
   bool sharesMemory() const;
-  /// The bytes to be written, and to be read alone.
+  /// The bytes: to write them, and only to read them.
   void *raw() const;
   const void *rawForReading() const;
   /// The elements, to be written. T is float for f32, uint16_t for bf16 and f16, uint8_t for the 8-bit types, int32_t,
@@ -93,18 +94,18 @@ private:
   std::shared_ptr<detail::ArrayStorage> storage;
 };
 
-/// A named value that lives across calls: a parameter or an optimizer's moment. Used in a traced function it stands for
-/// its value before the call; assign() gives it the next one.
+/// A named value that lives across calls: a parameter or an optimizer's moment. In a traced function it stands for its
+/// value before the call; assign() gives it the value after the call.
 class State {
 public:
   State() = default; ///< holds nothing
   /// Zeros. Names are unique within one traced function.
   State(std::string name, Shape shape, DType dtype = DType::f32);
 
-  /// A state that lives in memory of someone else, which is there as long as `owner` (as Array::wrap has it): its value
-  /// is what stands there, and on a CPU steps update it in place. Where a device with memory of its own uses it, the
-  /// memory has the newest bytes after read(), and what is written there by its owner counts after data(). Throws Error
-  /// for memory that is not dense, row-major and at a multiple of 64 bytes: a copy would not be the owner's value.
+  /// A state in memory of someone else, which must exist as long as `owner` (see Array::wrap). Its value is what stands
+  /// there; on a CPU steps update it in place. Where a device with memory of its own uses it, the memory has the newest
+  /// bytes after read(), and what its owner writes there counts after data(). Throws Error for memory that is not
+  /// dense, row-major and at a multiple of 64 bytes: a copy would not be the owner's value.
   static State wrap(std::string name, void *data, Shape shape, DType dtype, std::shared_ptr<void> owner,
                     std::span<const int64_t> strides = {});
 
@@ -113,23 +114,24 @@ public:
   const Shape &shape() const;
   DType dtype() const;
   int64_t bytes() const;
-  /// The bytes to be written, and to be read alone.
+  /// The bytes: to write them, and only to read them.
   void *raw() const;
   const void *rawForReading() const;
-  /// The elements, to be written until the next call of a function that uses the state: a device gets them anew then,
-  /// and what is written later is lost. read() costs no such copy.
+  /// The elements, to be written until the next call of a function that uses the state. That call copies them to the
+  /// device again; what is written later is lost. read() causes no such copy.
   template <typename T>
   std::span<T> data() const {
     detail::checkElementType(dtype(), sizeof(T), std::is_floating_point_v<T>);
     return {static_cast<T *>(raw()), static_cast<size_t>(shape().elements())};
   }
-  /// The elements, to be read alone, good until the next such call.
+  /// The elements, only to be read, until the next such call.
   template <typename T>
   std::span<const T> read() const {
     detail::checkElementType(dtype(), sizeof(T), std::is_floating_point_v<T>);
     return {static_cast<const T *>(rawForReading()), static_cast<size_t>(shape().elements())};
   }
-  /// After a device was lost with the newest values: takes those that were last read or written on the host.
+  /// For use after a device was lost that had the newest values: the value becomes the one that was last read or
+  /// written on the host.
   void fallBack() const;
   bool operator==(const State &other) const = default;
 

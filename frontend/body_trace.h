@@ -1,5 +1,5 @@
-// Bodies of cond and repeat in a record, without MLIR, and their recording: what they read from outside is found here
-// and becomes operands of the op.
+// BodyTrace: records the body of a cond or repeat, without MLIR. It finds the values that the body reads from outside;
+// these become operands of the op. The structs before it hold a finished body.
 #pragma once
 #include "frontend/trace.h"
 
@@ -7,7 +7,7 @@ namespace tcc {
 
 struct BodiesRecord;
 
-/// An op inside of a body; values are numbered in the body.
+/// An op inside a body. Its values have numbers of the body.
 struct BodyOp {
   OpKind kind = OpKind::neg;
   std::vector<uint32_t> operands;
@@ -18,7 +18,8 @@ struct BodyOp {
   std::shared_ptr<const BodiesRecord> bodies; ///< of a cond or repeat
 };
 
-/// A value from outside: `input` of the op (behind its predicate, start and scanned operands) is `value` in the body.
+/// A value that a body reads from outside: number `value` in the body is input number `input` of the op. Inputs are the
+/// op's operands after its predicate, or after its start and scanned values.
 struct Captured {
   uint32_t input = 0, value = 0;
 };
@@ -30,19 +31,19 @@ struct BodyRecord {
   std::vector<uint32_t> results;
 };
 
-/// All that a cond or repeat has beside its operands, which are: the predicate; or start and scanned values; then the
-/// inputs.
+/// All that a cond or repeat has beside its operands. (The operands are the predicate of a cond, or the start and
+/// scanned values of a repeat; then the inputs.)
 struct BodiesRecord {
   std::vector<BodyRecord> list;
   std::vector<ValueType> results;
   uint32_t carried = 0, scanned = 0, inputs = 0;
   int64_t count = 0; ///< turns of a repeat
 
-  /// The same as words, for hash and comparison: without places in the user's code.
+  /// The same as words, to be hashed and compared; places in the user's code are left out.
   std::vector<uint64_t> words() const;
 };
 
-/// The recording of one body: from construction to destruction ops are recorded here. Bodies nest.
+/// The recording of one body. From its construction to its destruction the thread's ops are recorded here. Bodies nest.
 class BodyTrace {
 public:
   /// `what`: the op's name, for messages.
@@ -52,7 +53,7 @@ public:
   ~BodyTrace();
 
   std::vector<Tensor> arguments() const;
-  /// Ends the list of results: values of this body or from outside.
+  /// Makes `results` the body's results; they are values of this body or from outside.
   void give(std::span<const Tensor> results, Loc loc);
 
   std::vector<Tensor> op(OpKind kind, std::span<const Tensor> operands, std::span<const uint64_t> words, Loc loc);

@@ -33,7 +33,7 @@ size_t Function::Impl::siteOf(const HostRead &read) {
   return breaks.sites.size() - 1;
 }
 
-/// Of the last break's own segment.
+/// Counts the kernels of the last break's own segment.
 void Function::Impl::countSegment(const Segment &segment, const runtime::Executable &executable) {
   if (segmentsOfSite[now.lastSite].insert(&executable).second)
     breaks.sites[now.lastSite].kernels +=

@@ -1,4 +1,5 @@
-// What graph breaks cost a function, where and why, and what it was compiled for again: Function::report().
+// BreakReport: which graph breaks a function had, why, what each one cost, and why the function was compiled again.
+// Function::report() gives it.
 #pragma once
 #include "frontend/shape.h"
 #include <cstdint>
@@ -20,12 +21,12 @@ struct BreakSite {
   int64_t segments = 0;    ///< compiled for it alone
   int64_t kernels = 0;     ///< of these segments: what a step without the break has within its own
   int64_t bytesToHost = 0; ///< in all
-  int64_t opsAgain = 0;    ///< that were computed once more behind it, in all
+  int64_t opsAgain = 0;    ///< that were computed once more after the break, in all
   double measuredMs = std::numeric_limits<double>::quiet_NaN(); ///< of a call, its share of what measureBreaks() found
   double milliseconds = 0; ///< that the break cost, measured, in all; without compiling; NaN: not measured
 };
 
-/// A compilation although something was compiled before.
+/// Why a function was compiled once more although it had been compiled before.
 struct RecompileReason {
   std::string reason; ///< with the guard or the captured constant that changed
   int64_t times = 0;
@@ -35,7 +36,7 @@ struct BreakReport {
   std::string function;
   int64_t calls = 0, callsWithBreaks = 0;
   int64_t compiled = 0; ///< segments and steps
-  /// Of a call as measureBreaks() found it: with the breaks, and as one step. NaN where it was not asked for.
+  /// Milliseconds of a call, as measureBreaks() found them: with the breaks, and as one step. NaN if it was not called.
   double withBreaksMs = std::numeric_limits<double>::quiet_NaN(), oneStepMs = withBreaksMs;
   std::vector<BreakSite> sites;
   std::vector<RecompileReason> recompiles;

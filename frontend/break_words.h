@@ -1,5 +1,4 @@
-// How graph breaks are spoken of: the same words in errors, reports and warnings, for traced functions and .graph
-// files.
+// The words for graph breaks. Errors, reports and warnings use the same ones, for traced functions and .graph files.
 #pragma once
 #include "frontend/trace.h"
 
@@ -15,8 +14,8 @@ std::string_view insteadOf(ReadKind kind);
 std::string breakRefusal(ReadKind kind, std::string_view function);
 /// "recompiled: another way than the last call's, `tanh` at step.cpp:37 instead of `mul` at step.cpp:38".
 std::string wayChanged(const Departure &departure);
-/// "recompiled: constant 5 → 13 at step.cpp:95, computed from a value that was read, is an input from now on"; `more`
-/// others with it.
+/// "recompiled: constant 5 → 13 at step.cpp:95, computed from a value that was read, is an input from now on". `more`
+/// is how many other constants become inputs with it.
 std::string constantBecomesInput(double before, double after, Loc place, size_t more);
 /// step.cpp:37
 std::string shortPlace(Loc place);

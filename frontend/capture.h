@@ -1,4 +1,5 @@
-// From records to MLIR. This header knows no MLIR but by name, so that the tracer does not pay for it.
+// Capture: makes an MLIR module from a record. This header only forward-declares what it needs of MLIR, so that the
+// tracer compiles without its headers.
 #pragma once
 #include "frontend/trace.h"
 
@@ -18,16 +19,17 @@ mlir::MLIRContext &threadContext();
 /// "'tcc.matmul' op contraction ..." as users read it: "`matmul` contraction ...".
 std::string userMessage(std::string message);
 
-/// Result types of an op, inferred and verified by the dialect. Throws Error at `loc` with the constraint's label.
+/// The result types of an op, which the dialect infers and verifies. Throws Error at `loc` with the label of the
+/// violated constraint.
 std::vector<ValueType> inferTypes(OpKind kind, std::span<const ValueType> operands, std::span<const uint64_t> words,
                                   Loc loc);
 
-/// Element type and static shape of a tensor type of the dialect, at most rank 8.
+/// The element type and static shape of a tensor type of the dialect; its rank is at most 8.
 ValueType valueType(mlir::RankedTensorType type);
 
-/// The module of a recorded function: @name(inputs, states) -> (outputs, updates), locations as the user's lines.
-/// `showsReads`: what the host asked for on the way stands there as tcc.item and tcc.print, as far as it was one
-/// element or was printed.
+/// The module of a recorded function: @name(inputs, states) -> (outputs, updates). Locations are the user's lines. If
+/// `showsReads` is set, the module also shows the graph breaks: a tcc.item for each single number that the host asked
+/// for in the middle of the step, and a tcc.print for each value that it printed.
 mlir::OwningOpRef<mlir::ModuleOp> buildModule(const Record &record, const std::string &name,
                                               std::span<const std::string> outputNames, mlir::MLIRContext &context,
                                               bool showsReads = false);

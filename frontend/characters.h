@@ -1,4 +1,4 @@
-// The characters of words in .graph text.
+// isWordCharacter: which characters the words of .graph text are made of.
 #pragma once
 
 namespace tcc {
@@ -7,7 +7,7 @@ inline bool isDigit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/// Of names, keywords and numbers.
+/// Whether names, keywords and numbers may hold `c`.
 inline bool isWordCharacter(char c) {
   return isDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$' || c == '.';
 }

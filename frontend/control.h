@@ -1,7 +1,8 @@
-// Control flow inside of a traced function: one op each, in the graph, where an `if` or `for` of C++ would be a graph
-// break or a step that grows with every turn. What the callables read from around them is found by itself. They record,
-// so they run once each at every call, whatever the predicate and the count. Inside of them no value can be asked for
-// (item, print, a condition) and no state assigned (Error): return the value. Whole programs: docs/CONTROL_FLOW.md.
+// cond and repeat: control flow inside a traced function. Each becomes one op of the graph, where an `if` of C++ would
+// be a graph break and a `for` a step that grows with every turn. The callables may read any tensor around them; this
+// is found by itself. They record, so each runs once at every call, whatever the predicate and the count. Inside them,
+// asking for a value (item, print, a condition) and assigning a state throw Error: return the value instead. Whole
+// programs are in docs/CONTROL_FLOW.md.
 #pragma once
 #include "frontend/tensor.h"
 #include <concepts>
@@ -22,10 +23,10 @@ template <typename Body>
 concept GivesTensor = std::same_as<std::invoke_result_t<Body>, Tensor>;
 } // namespace detail
 
-/// What `then` returns where the predicate (one i1) is true, else what `otherwise` returns: a Tensor or Tensors, of the
-/// same dtypes and shapes both times. A CPU runs the body that is chosen; a GPU runs both and selects, with a remark.
-/// The gradient is a cond too: no gradient comes from the body that is not chosen. Throws Error for another predicate
-/// and for bodies that give different types.
+/// What `then` returns if the predicate (one i1) is true, else what `otherwise` returns: a Tensor or Tensors; both must
+/// return the same dtypes and shapes. A CPU runs the chosen body alone; a GPU runs both and selects, with a remark. The
+/// gradient is a cond too: no gradient comes from the body that is not chosen. Throws Error for any other predicate and
+/// for bodies that give different types.
 template <typename Then, typename Otherwise>
 auto cond(const Tensor &predicate, Then &&then, Otherwise &&otherwise, Loc loc = Loc::current()) {
   if constexpr (detail::GivesTensor<Then>)
@@ -34,10 +35,10 @@ auto cond(const Tensor &predicate, Then &&then, Otherwise &&otherwise, Loc loc =
     return detail::recordCond(predicate, [&] { return Tensors(then()); }, [&] { return Tensors(otherwise()); }, loc);
 }
 
-/// `carried = body(carried)`, `count` times (1 or more), beginning with `start`; gives what the last turn returned. A
-/// body returns values of the dtypes and shapes of `start`. `gradient` of values of the body works inside of it;
-/// through a repeat for up to 32 turns. The time to compile does not grow with the count. Throws Error for another
-/// count and for a body that returns other types.
+/// Runs `carried = body(carried)` `count` times (1 or more), beginning with `start`, and gives what the last turn
+/// returned. The body must return values of the dtypes and shapes of `start`. Inside the body `gradient` works on the
+/// body's values; a gradient through a repeat works for up to 32 turns. The time to compile does not grow with the
+/// count. Throws Error for a count below 1 and for a body that returns other types.
 template <typename Body>
   requires std::invocable<Body, const Tensor &>
 Tensor repeat(int64_t count, const Tensor &start, Body &&body, Loc loc = Loc::current()) {

@@ -1,5 +1,5 @@
-// The one exception: of the frontend, the command line and the models. What lies below gives runtime::Error and
-// Expected.
+// Error: the one exception of the frontend, the command line and the models. The folders below return runtime::Error
+// and runtime::Expected instead.
 #pragma once
 #include "frontend/loc.h"
 #include <cstdint>
@@ -9,11 +9,12 @@
 namespace tcc {
 
 /// What every public function of the frontend throws. what() is "file:line:column: message" as far as the place is
-/// known; the message says what was seen and then the rule: lower case, no full stop. An empty one: diagnostics have
-/// said it.
+/// known. The message says what was seen and then the rule, in lower case, without a full stop. It is empty where
+/// printed diagnostics have already said what is wrong.
 class Error : public std::runtime_error {
 public:
-  /// Whose mistake: the command line's, that of a graph, a file, a program or a machine, or the compiler's own.
+  /// Whose mistake it is. usage: the command line's. diagnosed: a graph's, file's, program's or machine's. internal:
+  /// the compiler's own.
   enum class Kind : uint8_t { usage, diagnosed, internal };
 
   explicit Error(const std::string &message, Kind kind = Kind::diagnosed)
@@ -21,7 +22,7 @@ public:
   Error(const std::string &message, std::string file, uint32_t line, uint32_t column)
       : std::runtime_error(placeText(file, line, column) + ": " + message), text(message), fileName(std::move(file)),
         lineNumber(line), columnNumber(column) {}
-  /// At `place`, where it is known.
+  /// An error at `place`, if that is known.
   Error(const std::string &message, const Loc &place)
       : Error(place.isKnown() ? Error(message, std::string(place.file()), place.line(), place.column())
                               : Error(message)) {}
@@ -31,7 +32,7 @@ public:
   uint32_t line() const { return lineNumber; }
   uint32_t column() const { return columnNumber; }
   Kind kind() const { return whose; }
-  /// That of a program which ends with it: 2, 1 or 70.
+  /// The exit status of a program that ends with this error: 2, 1 or 70, in the order of the kinds.
   int exitStatus() const { return whose == Kind::usage ? 2 : whose == Kind::diagnosed ? 1 : 70; }
 
 private:

@@ -53,7 +53,7 @@ void Function::Impl::refuseBreak(const HostRead &read) const {
                 read.loc);
 }
 
-/// Of an argument or a state: what it was when the call began.
+/// The value that an argument or a state had when the call began; nothing for any other value.
 std::optional<Array> Function::Impl::argumentValue(uint32_t value) {
   const Record &record = tracer().running();
   for (size_t i = 0; i < record.arguments.size(); ++i) {
@@ -110,8 +110,9 @@ Array Function::Impl::answer(const HostRead &read) {
   return value->second;
 }
 
-/// Literals behind a break are constants while all are what they were first. Otherwise those that have changed are
-/// run-time scalars: the first such set that holds all that differ now, so that equal calls always run the same code.
+/// Cuts a segment out. Its literals after a break are constants as long as all are what they were first. Otherwise
+/// those that have changed are run-time scalars: the first known set that holds all that differ now, so that equal
+/// calls always run the same code.
 Segment Function::Impl::cut(const Record &whole, SegmentWish wish) {
   Segment segment = cutSegment(whole, wish);
   const auto [known, isNew] = literalValues.try_emplace(recordHash(segment.record));
@@ -281,9 +282,9 @@ bool Function::Impl::mayWait(const PausedStep &step, const Record &record) {
     const SegmentInput &input = step.segment.inputs[i];
     if (input.source != SegmentInput::Source::literal)
       continue;
-    const auto behind = std::ranges::upper_bound(record.reads, input.index, {}, &HostRead::literals);
-    if (behind != record.reads.begin() &&
-        step.parts.firstRead[i] < ready[static_cast<size_t>(behind - record.reads.begin()) - 1])
+    const auto later = std::ranges::upper_bound(record.reads, input.index, {}, &HostRead::literals);
+    if (later != record.reads.begin() &&
+        step.parts.firstRead[i] < ready[static_cast<size_t>(later - record.reads.begin()) - 1])
       return false;
   }
   return true;

@@ -51,7 +51,7 @@ public:
   }
 
 private:
-  /// The statement at a byte; errors about what is missing stand right behind one.
+  /// The statement at a byte; an error about something missing stands right after its statement.
   const OutlineStatement *statementAt(size_t at) const {
     const OutlineStatement *found = outline.statementAt(at);
     for (const OutlineStatement &statement : outline.body)

@@ -48,8 +48,8 @@ std::optional<std::string> readText(const std::string &path, int64_t limit, std:
 
 namespace {
 
-/// "inner" of "%inner"; "" of "%0", which is nobody's word. A number that the printer has put behind an op's own name,
-/// to tell values of one name apart, goes: "h.3.transpose" of "%h.3.transpose_6".
+/// The name that the user gave to a value: "inner" for "%inner", "" for "%0". The printer puts a number after an op's
+/// own name to tell values of one name apart; it is removed: "h.3.transpose" for "%h.3.transpose_6".
 StringRef givenName(StringRef value, StringRef op = {}) {
   StringRef name = value.ltrim('%'), stem = name.rtrim("0123456789");
   if (stem.size() < name.size() && stem.consume_back("_") && !op.empty() && stem.rsplit('.').second == op)

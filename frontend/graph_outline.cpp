@@ -158,7 +158,7 @@ private:
     while (depth > 0 && kind() != Kind::end);
   }
 
-  /// {key, key = value, ...}; `at` goes behind it.
+  /// {key, key = value, ...}; afterwards `at` is the place after it.
   std::vector<OutlineAttribute> attributes() {
     std::vector<OutlineAttribute> list;
     const size_t begin = ++at;
@@ -178,7 +178,7 @@ private:
     return list;
   }
 
-  /// (%x: type {attributes}, ...), or the same without names; `at` goes behind it.
+  /// (%x: type {attributes}, ...), or the same without names; afterwards `at` is the place after it.
   void readList(std::vector<OutlineArgument> &list) {
     if (!isSign('('))
       return;

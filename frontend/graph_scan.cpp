@@ -161,7 +161,7 @@ private:
     }
   }
 
-  /// `#N` behind a value's name: the parser makes room for N + 1 results of each name.
+  /// `#N` after a value's name: the parser makes room for N + 1 results of each name.
   void resultNumber() {
     const size_t start = at++;
     int64_t value = 0;

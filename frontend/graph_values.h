@@ -42,7 +42,7 @@ std::string argumentName(mlir::func::FuncOp function, unsigned argument);
 /// The results that are no state's next value, in order: tcc.name, or result<k>. As in the plan.
 std::vector<std::string> resultNames(mlir::func::FuncOp function);
 
-/// What a run leaves behind: resultNames, then the states.
+/// The names of what a run can write to files: resultNames, then the states.
 std::vector<std::string> writableNames(mlir::func::FuncOp function);
 
 /// Random elements; equal for equal (seed, name). `run` counts from 1.

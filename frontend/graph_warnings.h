@@ -1,4 +1,4 @@
-// Warnings about a graph that compiles: what it computes for nothing, what it forgets.
+// Warnings about a graph that compiles, such as what it computes for nothing and what it forgets.
 #pragma once
 #include "frontend/diagnostics.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -13,7 +13,7 @@ struct WarningInfo {
   const char *what; ///< for --help
 };
 
-/// Of a --dtype= that gains no speed (product_choice.h).
+/// The warning about a --dtype= that gains no speed (product_choice.h).
 inline constexpr const char *slowDtype = "slow-dtype";
 
 /// Every warning; all are on unless -Wno-<name> says otherwise.

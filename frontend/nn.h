@@ -7,8 +7,8 @@ namespace tcc::nn {
 /// Rows of `table` [vocabulary, width]; tokens [...] are i32 or i64; the result is [..., width].
 Tensor embedding(const Tensor &table, const Tensor &tokens, Loc loc = Loc::current());
 
-/// Dropout of one place: streams make the masks of different places differ. No seed: none. Of a part of a batch,
-/// `first` (i32 scalar) is the number of its first row.
+/// The dropout at one place of a model; different streams give different places different masks. Without a seed nothing
+/// is dropped. Where a call sees only a part of a batch, `first` (i32 scalar) is the number of the part's first row.
 struct Dropout {
   double rate = 0;
   Tensor seed = {};

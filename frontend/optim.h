@@ -21,10 +21,10 @@ using Choice = std::function<bool(const Parameter &)>;
 /// A state's value before the call, in f32: what updates compute with.
 Tensor inF32(const State &state, Loc loc = Loc::current());
 
-/// What every optimizer has in common. The states of a parameter of bf16 are of bf16 too: updates compute in f32 and
-/// are rounded to it at random (stochasticCast), so that small ones are not lost. One of a user's own derives from it,
-/// makes its states in its constructor and says in update() how one parameter changes; clipping, and keeping every bit
-/// where a step is not applied, come from here.
+/// What every optimizer has in common. The states of a bf16 parameter are bf16 too: updates are computed in f32 and
+/// rounded at random (stochasticCast), so that small ones are not lost. A user's own optimizer derives from this class,
+/// makes its states in its constructor, and says in update() how one parameter changes. Clipping comes from here, and
+/// so does keeping every bit where a step is not applied.
 class Optimizer {
 public:
   virtual ~Optimizer() = default;

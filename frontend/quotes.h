@@ -1,4 +1,4 @@
-// What is said of a bad file, a bad value or a failed write: Error, and bytes of a file as they may be shown.
+// inQuotes: shows bytes of a file or a value in a message without harm.
 #pragma once
 #include "frontend/error.h"
 #include <string>

@@ -1,4 +1,4 @@
-// What the compiler tells about its work: -Rpass and its kin on the terminal, -fsave-optimization-record as YAML that
+// Shows the remarks of a compilation: -Rpass and its kin on the terminal, -fsave-optimization-record as YAML that
 // LLVM's opt-viewer opens.
 #pragma once
 #include "frontend/compiler_flags.h"
@@ -7,15 +7,15 @@
 
 namespace tcc {
 
-/// Whether anything of it is asked for; nothing is collected else.
+/// Whether a flag asks for remarks; without one nothing is collected.
 bool wantsRemarks(const CompilerFlags &flags);
-/// Whether kernels' and products' cost is.
+/// Whether a flag asks for the costs of kernels and matmuls.
 bool wantsCosts(const CompilerFlags &flags);
 
-/// Prints those whose pass's name the flag of their kind matches: "FILE:3:4: remark: … [-Rpass=fuse-kernels]".
+/// Prints each remark whose pass is matched by the flag of its kind: "FILE:3:4: remark: … [-Rpass=fuse-kernels]".
 void printRemarks(const Remarks &remarks, const CompilerFlags &flags, DiagnosticPrinter &printer);
 
-/// All of them as one YAML document each, of `function`.
+/// All remarks about `function` as text, one YAML document for each.
 std::string optimizationRecord(const Remarks &remarks, llvm::StringRef function);
 
 /// Where the record of a function or file `name` goes: the flags' file, or "NAME.opt.yaml".

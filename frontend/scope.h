@@ -7,10 +7,10 @@
 
 namespace tcc {
 
-/// While it lives, the ops that this thread records have its name: under `Scope block("h.3"); Scope mlp("mlp");` a gelu
-/// is "h.3.mlp.gelu". A name that begins with that of the enclosing scope, as a parameter's often does, goes on from
-/// there: Scope("h.3.mlp") within "h.3" is "h.3.mlp". Scopes end in the opposite order. They cost a look-up, and are no
-/// part of what makes a call a known one.
+/// While a Scope exists, the ops that its thread records carry its name: under `Scope block("h.3"); Scope mlp("mlp");`
+/// a gelu is "h.3.mlp.gelu". A name that begins with the enclosing scope's name, as a parameter's often does, is not
+/// doubled: Scope("h.3.mlp") within "h.3" is "h.3.mlp". Scopes must end in the opposite order of their beginning. A
+/// scope costs one look-up; changing a name alone causes no new compilation.
 class Scope {
 public:
   explicit Scope(std::string_view name);
@@ -20,7 +20,7 @@ public:
 
   /// The whole name, which lives as long as the process; null outside of any scope.
   static const std::string *current();
-  /// That of what is recorded at a place, which may say it itself.
+  /// The name for what is recorded at `loc`: the scope that the place itself has, else the current one.
   static const std::string *at(const Loc &loc) { return loc.scope() ? loc.scope() : current(); }
 
 private:

@@ -1,5 +1,6 @@
-// A part of a recorded step as a record of its own: what the values that the host asks for need, and no more. Equal
-// parts give equal records wherever they stand, so the iterations of a loop share their code.
+// Segment: a part of a recorded step as a record of its own. It holds the ops that certain values need (those that the
+// host asks for) and no others. Equal parts give equal records wherever they stand in the step, so the iterations of a
+// loop share their code.
 #pragma once
 #include "frontend/trace.h"
 
@@ -8,9 +9,9 @@ namespace tcc {
 /// Where an input of a segment comes from.
 struct SegmentInput {
   enum class Source : uint8_t {
-    argument, ///< `index`: of the whole record's argument
-    kept,     ///< the value, which an earlier segment has computed
-    literal   ///< the literal, which is a run-time scalar
+    argument, ///< `index` is an argument of the whole record
+    kept,     ///< `index` is a value that an earlier segment has computed
+    literal   ///< `index` is a literal that is passed as a run-time scalar
   };
   Source source = Source::argument;
   uint32_t index = 0;
@@ -23,7 +24,7 @@ struct Segment {
   std::vector<uint32_t> ops;        ///< the whole record's that it computes
 };
 
-/// What a segment is to compute, in terms of the whole record, of which the first `literals` literals are recorded.
+/// What a segment shall compute, in the numbers of the whole record, which has `literals` literals so far.
 struct SegmentWish {
   std::vector<uint32_t> targets = {}; ///< its outputs
   size_t asked = 0;                   ///< the first of them, for a step that runs in parts
@@ -31,8 +32,8 @@ struct SegmentWish {
   size_t literals = 0;
   std::function<bool(uint32_t)> isKept = {};   ///< values that are there; none by default
   std::function<bool(uint32_t)> isScalar = {}; ///< literals that are run-time scalars; none by default
-  bool keepsNames = false;                     ///< of inputs; otherwise their names are their numbers
-  bool steady = true;                          ///< as Record's
+  bool keepsNames = false;                     ///< whether inputs keep their names; else their names are numbers
+  bool steady = true;                          ///< becomes Record::steady
 };
 
 /// The ops that a segment has, as indices into the whole record.

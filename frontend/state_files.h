@@ -1,5 +1,5 @@
-// States in files: parameters, moments and what else lives across calls, in the safetensors format, which Python reads
-// too.
+// saveStates and loadStates: parameters, moments and whatever else lives across calls as files in the safetensors
+// format, which Python reads too.
 #pragma once
 #include "frontend/array.h"
 #include <span>

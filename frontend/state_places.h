@@ -1,4 +1,5 @@
-// Where the states of a record stand among its arguments, by open addressing: it is asked at each use of a state.
+// StatePlaces: which argument of a record a state is. It is asked at each use of a state, and is a hash table with open
+// addressing.
 #pragma once
 #include "runtime/mix_bits.h"
 #include <cstddef>
@@ -9,7 +10,7 @@ namespace tcc {
 
 class StatePlaces {
 public:
-  /// `state` is the storage behind the handle, which the record keeps alive.
+  /// Adds a state; `state` is the storage to which its handles point, and which the record keeps alive.
   void add(const void *state, uint32_t place) {
     if (2 * ++count > slots.size()) {
       std::vector<Slot> old(2 * slots.size());

@@ -1,5 +1,5 @@
 // Tensor: a value inside a traced function, with operators and one free function for each op of the dialect. Nothing is
-// computed here: each call is recorded (tracer.h), and shapes and dtypes are known at once. Every function throws Error
+// computed here: each call is recorded (trace.h), and shapes and dtypes are known at once. Every function throws Error
 // with the caller's file and line and the violated constraint's label.
 #pragma once
 #include "frontend/array.h"
@@ -14,13 +14,14 @@ namespace tcc {
 
 namespace detail {
 [[noreturn]] void refuseEmpty(Loc loc);
-/// One handle of a value more or fewer, in the recording of this thread; another recording's are not counted.
+/// Counts the handles (Tensor objects) of a value, so that a graph break keeps only values that the user's code still
+/// holds. Called with a value of another recording than this thread's they do nothing.
 void retainHandle(uint32_t trace, uint32_t value) noexcept;
 void releaseHandle(uint32_t trace, uint32_t value) noexcept;
 } // namespace detail
 
-/// A handle of a value of the trace that is being recorded. Cheap to copy; must not be used after the traced function
-/// has returned (Error).
+/// A handle of a value in the running recording. It is cheap to copy. Using it after the traced function has returned
+/// throws Error.
 ///
 /// What asks for the value itself (item, toHost, print, a condition) is a graph break: what the value needs is compiled
 /// and run at once, and tracing goes on (docs/BREAKS.md). States keep their old values until the step ends.
@@ -49,11 +50,13 @@ public:
   /// Whether it is a handle of anything.
   bool defined() const { return trace != 0; }
 
-  /// The one element as double, a graph break; no gradient flows through it. Throws Error for more elements.
+  /// The one element as double. This is a graph break, and no gradient flows through it. Throws Error for a tensor of
+  /// more elements.
   double item(Loc loc = Loc::current()) const;
-  /// A copy of all elements, a graph break.
+  /// A copy of all elements on the host. This is a graph break.
   Array toHost(Loc loc = Loc::current()) const;
-  /// Whether the one element is not 0, a graph break: `if (greater(loss, 3))`. Throws Error for more elements.
+  /// Whether the one element is not 0, for `if (greater(loss, 3))`. This is a graph break. Throws Error for a tensor of
+  /// more elements.
   explicit operator bool() const;
 
 private:

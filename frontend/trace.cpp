@@ -54,14 +54,14 @@ void detail::refuseEmpty(Loc loc) {
 }
 
 std::optional<size_t> Record::producerOf(uint32_t value) const {
-  const auto behind = std::upper_bound(ops.begin(), ops.end(), value,
-                                       [](uint32_t wanted, const OpRecord &op) { return wanted < op.firstResult; });
-  if (behind == ops.begin())
+  const auto next = std::upper_bound(ops.begin(), ops.end(), value,
+                                     [](uint32_t wanted, const OpRecord &op) { return wanted < op.firstResult; });
+  if (next == ops.begin())
     return std::nullopt;
-  const OpRecord &op = *std::prev(behind);
+  const OpRecord &op = *std::prev(next);
   if (value - op.firstResult >= op.results)
     return std::nullopt;
-  return static_cast<size_t>(std::prev(behind) - ops.begin());
+  return static_cast<size_t>(std::prev(next) - ops.begin());
 }
 
 bool Record::hasLiteral(size_t index) const {

@@ -111,7 +111,7 @@ struct Record {
 /// Adds an op to the hash of those before it.
 void hashOp(runtime::RollingHash &hash, OpKind kind, std::span<const uint32_t> operands,
             std::span<const uint64_t> words);
-/// Of ops, arguments, outputs, updates and reads; without the literals' values.
+/// The hash of ops, arguments, outputs, updates and reads; the literals' values are left out.
 uint64_t recordHash(const Record &record);
 
 /// Where a call first did something else than the one before.
@@ -170,7 +170,8 @@ public:
   /// Asks for a value, on the host.
   Array read(const Tensor &tensor, ReadKind kind, std::string_view name, Loc loc);
 
-  /// For an answer. While the recording replays, the record goes on behind what was recorded so far: as it did last.
+  /// The record so far, for whoever answers the host. While the recording replays an earlier one, the record holds that
+  /// earlier recording to its end.
   const Record &running() const { return rec; }
   size_t opsSoFar() const { return position; }
   size_t literalsSoFar() const { return literal; }
