@@ -1,5 +1,5 @@
-// The artefact: one compiled step as one self-contained, checksummed byte string, for one or several targets, each with
-// its plan and its code. Layout, little endian: magic "tccart\r\n", u32 version (2), u32 section count, u64 length of
+// Artefact: a compiled step as one self-contained, checksummed byte string, for one or several targets, each with its
+// plan and its code. Layout, little endian: magic "tccart\r\n", u32 version (2), u32 section count, u64 length of
 // each section, the sections, XXH3-128 of everything before it. Section 0 is JSON: metadata, and for each target the
 // numbers of the sections with its plan (JSON) and its code objects. Equal sections are stored once.
 #pragma once
@@ -31,8 +31,8 @@ Artefact cpuArtefact(Plan plan, std::string code, std::map<std::string, std::str
 inline constexpr int64_t maxArtefactTargets = 64;
 inline constexpr int64_t maxArtefactSections = 4096;
 
-/// Errors: no target or too many, or a name without a kind; a plan that does not validate or names a code object that
-/// is not there.
+/// Checks an artefact. Errors: no target or too many, or a name without a kind; a plan that does not validate, or that
+/// names a code object which does not exist.
 Error validateArtefact(const Artefact &artefact);
 
 /// Errors: those of validateArtefact; more than maxArtefactSections different parts.

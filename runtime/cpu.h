@@ -7,13 +7,12 @@
 
 namespace tcc::runtime {
 
-/// The level of x86-64 ("x86-64-v3") that the environment's TCC_CPU limits this process to: all that this header
-/// answers, and whatever asks it, is as if the CPU had no more. Empty without a limit. Read once, at the first
-/// question.
+/// The level of x86-64 ("x86-64-v3") to which TCC_CPU of the environment limits this process; empty without a limit.
+/// All functions of this header then answer as if the CPU had no more. The variable is read once, by the first call.
 std::string_view cpuLimit();
 
-/// What is wrong with TCC_CPU: no level, or one that this CPU lacks. Such a CPU shows no features at all, code is
-/// neither compiled for it nor loaded (requireCpuFeatures), and programs say so at their start.
+/// What is wrong with TCC_CPU: it names no level, or one that this CPU lacks. Then the CPU shows no features at all,
+/// code is neither compiled for it nor loaded (requireCpuFeatures), and programs say so at their start.
 Error checkCpuLimit();
 
 /// The level that TCC_CPU=`wanted` means on a CPU with the features `present`; empty for "native". Errors: as above.
@@ -22,8 +21,8 @@ Expected<std::string_view> limitedLevel(std::string_view wanted, std::string_vie
 /// The features of `level`, which is one of those that TCC_CPU may name, as in cpuFeatures().
 std::string featuresOfLevel(std::string_view level);
 
-/// The features of this CPU that code may rely on, comma separated: "sse4.2,avx,avx2,fma,f16c,avx512f,...". Of AMX's,
-/// which the system grants, the process asks for them.
+/// The features of this CPU that code may rely on, comma separated: "sse4.2,avx,avx2,fma,f16c,avx512f,...". AMX is
+/// among them if the system grants it to this process, which asks for it.
 std::string cpuFeatures();
 
 /// Whether this process may multiply tiles of bf16 by AMX, 16 rows of 64 bytes each; never with TCC_TILES=0.

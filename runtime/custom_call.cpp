@@ -1,4 +1,4 @@
-// A guarded call: (1) inputs are copied, outputs poisoned, each with guards before and behind; (2) the function runs;
+// A guarded call: (1) inputs are copied, outputs poisoned, each with guards before and after; (2) the function runs;
 // (3) guards and inputs are compared with what they were; (4) an element that still has the poison's bits is looked at
 // once more, over another poison: where it changes with it, nobody wrote it.
 #include "runtime/custom_call.h"
@@ -59,7 +59,7 @@ public:
   char *data() { return reinterpret_cast<char *>(begin); }
   void fill(unsigned char value) { std::fill_n(begin, bytes, value); }
 
-  /// "12 bytes before" or "0 bytes behind"; empty where the guards are whole.
+  /// Where a guard was first changed: "12 bytes before its beginning", "0 bytes behind its end". Empty if none was.
   std::string damage() const {
     for (int64_t i = 0; i < guardBytes; ++i)
       if (begin[bytes + i] != guard)

@@ -1,5 +1,5 @@
-// Functions of users that a step calls: those of custom ops. A function may fail, and is not to be trusted: what it
-// throws becomes an Error, and in checked mode it sees copies of its tensors with guards around them.
+// CustomFunction: calls the users' functions that implement custom ops. Such a function may fail, and is not trusted:
+// what it throws becomes an Error, and in checked mode it sees copies of its tensors with guards around them.
 #pragma once
 #include "runtime/dtype.h"
 #include "runtime/error.h"
@@ -14,7 +14,7 @@
 
 namespace tcc::runtime {
 
-/// What a function of this process sees: tcc_custom.h in C++. It throws where it fails.
+/// What a C++ function of this process is given; tcc_custom.h has the same for C. The function throws if it fails.
 class CustomArguments {
 public:
   explicit CustomArguments(const tcc_custom_call &call) : call(call) {}
@@ -75,8 +75,8 @@ public:
   /// returned.
   Error run(const CustomCall &call, std::span<char *const> inputs, std::span<char *const> outputs) const;
 
-  /// The same over guarded copies. Outputs are written when all was found right. Errors besides: bytes written outside
-  /// of the outputs, an input written to, an output element that was not written.
+  /// The same over guarded copies. Outputs are written only if nothing was found. Further errors: bytes written outside
+  /// the outputs, an input that was written to, an output element that was not written.
   Error runGuarded(const CustomCall &call, std::span<char *const> inputs, std::span<char *const> outputs) const;
 
 private:

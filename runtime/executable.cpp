@@ -44,7 +44,7 @@ struct Executable::Impl {
   std::vector<SeparatePlan::Range> values; // with memory for each, where they are separate
   std::vector<DeviceMemory> valueMemory;
   bool separate = false, checked = false;
-  // Of a device with memory of its own: where its steps find inputs, outputs, and the states of run().
+  // For a device with memory of its own: where its steps find inputs, outputs, and the states of run().
   std::vector<DeviceMemory> inputPlaces, outputPlaces, statePlaces;
   std::vector<char *> buffers; // one a buffer, computed from:
   char *placedArena = nullptr;
@@ -153,9 +153,9 @@ char *Executable::Impl::addressOf(const Buffer &buffer, char *base) const {
     return base ? base + buffer.offset : nullptr;
   if (buffer.bytes == 0)
     return nullptr;
-  const auto behind = std::upper_bound(values.begin(), values.end(), buffer.offset,
-                                       [](int64_t offset, const auto &value) { return offset < value.offset; });
-  const auto index = static_cast<size_t>(behind - values.begin()) - 1;
+  const auto next = std::upper_bound(values.begin(), values.end(), buffer.offset,
+                                     [](int64_t offset, const auto &value) { return offset < value.offset; });
+  const auto index = static_cast<size_t>(next - values.begin()) - 1;
   return valueMemory[index].address + (buffer.offset - values[index].offset);
 }
 

@@ -1,5 +1,5 @@
-// A loaded artefact: the part for one device made into a program, its arena, constants and tables in place; run() does
-// one step.
+// Executable: a loaded artefact. Its part for one device has become a program, with arena, constants and tables in
+// place; run() does one step.
 #pragma once
 #include "runtime/artefact.h"
 #include "runtime/device/device.h"
@@ -24,7 +24,7 @@ struct ExecutableOptions {
   bool separate = false;
 };
 
-/// Where the step's memory went. planned is what the plan says; the others are counted without asking it.
+/// How much memory a step used. `planned` is what the plan says; the others are counted without asking the plan.
 struct MemoryReport {
   int64_t planned = 0;
   /// Bytes of the arena really used: resident pages, also those that larger steps of the same device have touched; in
@@ -61,11 +61,11 @@ public:
   Error run(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
             std::span<const TensorRef> states, Profiler *profiler = nullptr);
 
-  /// One step in parts, between which the host looks at outputs that are ready (step_parts.h): runs on from step.done
-  /// to before instruction `end`, over the tensors of run(), which are the same in every part; what an input holds may
-  /// change before the first instruction that reads it. False, and nothing has run, when another step has used the
-  /// device meanwhile: what earlier parts left in its arena is gone, and the step begins anew. Errors as for run(), and
-  /// on a device with memory of its own, which has startPart().
+  /// Runs a part of a step; between the parts the host looks at outputs that are ready (step_parts.h). It runs the
+  /// instructions from number step.done up to and without number `end`, over the tensors of run(), which must be the
+  /// same in every part; the content of an input may change before the first instruction that reads it. Gives false,
+  /// and runs nothing, if another step has used the device meanwhile: what earlier parts left in the arena is gone, and
+  /// the step must begin again. Errors as for run(), and on a device with memory of its own, which has startPart().
   Expected<bool> runPart(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
                          std::span<const TensorRef> states, PartialStep &step, size_t end,
                          Profiler *profiler = nullptr);
@@ -75,9 +75,9 @@ public:
   /// outputs of each can be read while later ones run. Errors as for run().
   Expected<std::shared_ptr<StepOutputs>> start(std::span<const ConstTensorRef> inputs,
                                                std::span<const TensorRef> states, Profiler *profiler = nullptr);
-  /// The same for a step in parts, as runPart() has them: starts what comes behind step.done up to before instruction
-  /// `end`, and gives the first `count` outputs as they are then. Null, and nothing was started, when another step has
-  /// used the device meanwhile.
+  /// The same for a step in parts (see runPart()): starts the instructions from number step.done up to and without
+  /// number `end`, and gives the first `count` outputs as these leave them. Gives null, and starts nothing, if another
+  /// step has used the device meanwhile.
   Expected<std::shared_ptr<StepOutputs>> startPart(std::span<const ConstTensorRef> inputs,
                                                    std::span<const TensorRef> states, PartialStep &step, size_t end,
                                                    size_t count, Profiler *profiler = nullptr);

@@ -1,12 +1,12 @@
-// The limits of whatever an executable runs on.
+// limitsOf: the limits of the device that an executable runs on.
 #pragma once
 #include "runtime/executable.h"
 #include "runtime/machine_limits.h"
 
 namespace tcc::runtime {
 
-/// Of the CPU: the remembered limits of the executable's threads; of another device: measured, with products of the
-/// type that the plan's first one multiplies.
+/// For the CPU, the remembered limits of as many threads as the executable has. For another device they are measured,
+/// with matmuls of the type that the plan's first matmul multiplies.
 MachineLimits limitsOf(const Executable &executable);
 
 } // namespace tcc::runtime

@@ -1,5 +1,5 @@
-// Matrix products by AMX's tiles or by panels: C[b] = A[b] * B[b] (+ bias) (+ C[b]), every operand given by element
-// strides. Equal inputs give equal bits for any number of threads.
+// Gemm: matmuls on the CPU, by AMX's tiles or by panels. C[b] = A[b] * B[b] (+ bias) (+ C[b]); every operand is given
+// by its strides in elements. Equal inputs give equal bits for any number of threads.
 #pragma once
 #include "runtime/dtype.h"
 #include "runtime/error.h"
@@ -31,8 +31,8 @@ struct GemmDesc {
   bool accumulate = false;   ///< beta: C += instead of C =
   std::optional<DType> bias; ///< dtype of a dense [n] row that is added to every row of C, if any
   bool tf32 = false;         ///< f32 operands may be rounded to TF32 where a device has it
-  /// Each sum is multiplied by GELU's slope (its tanh form) at the element of a tensor of C's type and layout. Of
-  /// 16-bit C without batches, bias and accumulation; no product of a CPU has it.
+  /// Whether each sum is multiplied by GELU's slope (its tanh form) at the element of a tensor of C's type and layout.
+  /// Allowed for 16-bit C without batches, bias and accumulation. The CPU does not have it.
   bool geluGradient = false;
 
   int64_t batchCount() const { return batch[0] * batch[1]; }
@@ -75,7 +75,7 @@ public:
   /// "amx bf16", "amx 3 x bf16" (of f32), "avx512 f32", "avx512bf16 bf16", "avx2 f32", "sse2 bf16"; "zero" or "none"
   /// for empty products.
   const std::string &implementation() const;
-  /// `bias` and `scratch` may be null when not asked for.
+  /// Runs it once. `bias` and `scratch` may be null where the description and scratchpadBytes() ask for none.
   void run(const void *a, const void *b, void *c, const void *bias, void *scratch) const;
 
 private:
@@ -84,10 +84,10 @@ private:
   std::unique_ptr<Impl> impl;
 };
 
-/// The instruction sets that products use: what their speed holds for.
+/// The names of the instruction sets that matmuls use on this CPU. A measured speed holds for these.
 std::string productInstructions();
 
-/// Whether they multiply bf16 by instructions for it; else it is widened to f32, and no faster.
+/// Whether this CPU has instructions that multiply bf16. If not, bf16 is widened to f32, and is no faster.
 bool multipliesBf16();
 
 /// Scratch of a product at this thread count, for the compiler's memory plan. Errors as for Gemm::create.

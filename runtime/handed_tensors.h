@@ -1,4 +1,4 @@
-// What run() is handed: the checks that come before anything is touched.
+// The checks of the tensors that run() is handed, before anything is touched.
 #pragma once
 #include "runtime/memory.h"
 #include "runtime/plan.h"
@@ -7,7 +7,7 @@
 
 namespace tcc::runtime {
 
-/// The right number of tensors, each of the right size, there, and aligned.
+/// Checks that there are as many tensors as expected, and that each one exists, has the right size and is aligned.
 template <typename Ref>
 Error checkTensors(const char *what, const std::vector<TensorSpec> &specs, std::span<const Ref> tensors,
                    int64_t alignment = arenaAlignment) {
@@ -37,7 +37,7 @@ struct HandedRange {
   const TensorSpec *spec;
 };
 
-/// That nothing written overlaps anything else; gives the bytes that the counted allocator does not own.
+/// Checks that no tensor that is written overlaps another one. Gives the bytes that the counted allocator does not own.
 Expected<int64_t> checkOverlap(std::vector<HandedRange> ranges);
 
 } // namespace tcc::runtime

@@ -11,8 +11,8 @@ namespace tcc::runtime {
 
 using Json = nlohmann::ordered_json;
 
-/// Parses text of at most `maxBytes` and nesting of at most 32. Of a member that is given twice readers find the first.
-/// Errors say what `what` is wrong.
+/// Parses text of at most `maxBytes` and nesting of at most 32. If a member is given twice, readers find the first one.
+/// Errors begin with `what`, the name of the text.
 Expected<Json> parseJson(std::string_view text, int64_t maxBytes, const std::string &what);
 
 /// Compact text; bytes that are not UTF-8 become replacement characters.

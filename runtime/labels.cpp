@@ -5,7 +5,7 @@
 namespace tcc::runtime {
 namespace {
 
-/// Words and what stands behind each: '.', '+', ':', ' ' or, at the end, 0.
+/// Words, each with the character after it: '.', '+', ':', ' ' or, at the end, 0.
 struct Word {
   std::string_view text;
   char end;

@@ -195,7 +195,7 @@ int threadsOrAll(int threads) {
 constexpr std::array figures{&MachineLimits::productFlops, &MachineLimits::bf16ProductFlops,
                              &MachineLimits::bytesPerSecond};
 
-/// Of all CPUs since the machine began: ticks, and those of them that a virtual machine's host gave to others.
+/// Ticks of all CPUs since the machine began, and how many of them a virtual machine's host gave to others.
 std::array<double, 2> cpuTicks() {
   std::ifstream in("/proc/stat");
   std::string cpu;

@@ -1,4 +1,5 @@
-// What this machine can do at most, measured once and remembered: the figures that times are a share of.
+// MachineLimits: what this machine can do at most, measured once and remembered. Reports give times as shares of these
+// limits.
 #pragma once
 #include "runtime/error.h"
 #include "runtime/plan.h"
@@ -13,18 +14,18 @@ struct Bound {
   const char *name() const; ///< "arithmetic"
 };
 
-/// Of a number of threads of this machine; 0 where it could not be measured.
+/// The limits of a number of threads of this machine; a figure is 0 where it could not be measured.
 struct MachineLimits {
   int threads = 0;
-  double productFlops = 0;     ///< operations a second of matrix products in f32; of kernels' arithmetic as well
-  double bf16ProductFlops = 0; ///< … of bf16 products: of whatever they are computed by, widened ones too
-  double bytesPerSecond = 0;   ///< read and written, of tensors that no cache holds
+  double productFlops = 0;     ///< operations a second of f32 matmuls; taken for kernels' arithmetic as well
+  double bf16ProductFlops = 0; ///< operations a second of bf16 matmuls, however this CPU computes them
+  double bytesPerSecond = 0;   ///< read and written, for tensors that no cache holds
 
-  /// Of f32 or bf16 products.
+  /// Operations a second of f32 or bf16 matmuls.
   double product(DType dtype) const { return dtype == DType::f32 ? productFlops : bf16ProductFlops; }
   /// Whether bf16 products are worth their rounding: a tenth faster than f32's at least.
   bool gainsFromBf16() const { return bf16ProductFlops >= 1.1 * productFlops; }
-  /// The longer of its arithmetic and its traffic.
+  /// The least time that the instruction can take: the longer of its arithmetic's and its traffic's.
   Bound boundOf(const Instruction &instruction) const {
     return boundOf(instruction.flops, instruction.bytes, multiplied(instruction));
   }
@@ -39,15 +40,15 @@ std::string rateText(double flops);
 /// none.
 Expected<std::string> productImplementation(DType dtype, int threads);
 
-/// Measures, for about `seconds` each figure.
+/// Measures the limits; each figure takes about `seconds`.
 MachineLimits measureMachineLimits(int threads, double seconds);
 
 /// The remembered limits of `threads` threads (0: all), in $XDG_CACHE_HOME/tcc/limits, or ~/.cache/tcc/limits; measured
 /// in about 0.5 s, and remembered where a file can be written, if there are none for this processor.
 MachineLimits machineLimits(int threads);
 
-/// The better of what is remembered and what a measurement of about `seconds` of products of `dtype`, and half as long
-/// of memory, finds, remembered: a machine that others use is slower than its limit, never faster.
+/// Measures matmuls of `dtype` for about `seconds` and memory for half as long, and remembers the better of this and
+/// what is remembered already: a machine that others use is slower than its limit, never faster.
 MachineLimits improvedMachineLimits(int threads, DType dtype, double seconds);
 
 /// One measurement of all figures: what it found, and the share of the time that the threads, or the machine itself

@@ -1,4 +1,4 @@
-// What the arena of a step is for at the moment when most of it is in use.
+// ArenaParts: what the arena of a step holds at the moment when most of it is in use.
 #pragma once
 #include "runtime/plan.h"
 #include <string>

@@ -1,4 +1,4 @@
-// Numbers to random-looking ones, as a pure function.
+// mixBits: a pure function that turns a number into a random-looking one.
 #pragma once
 #include <cstdint>
 

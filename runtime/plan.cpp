@@ -206,7 +206,7 @@ private:
   bool isUsable(BufferId id, bool written) const {
     return id < plan.buffers.size() && !(written && isReadOnly(plan.buffers[id].space));
   }
-  /// Of a use that is not possible.
+  /// Why a use is not possible.
   std::string problemOfUse(BufferId id) const {
     if (id >= plan.buffers.size())
       return "buffer " + number(id) + " does not exist; there are " + std::to_string(plan.buffers.size());

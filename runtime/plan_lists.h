@@ -94,8 +94,8 @@ struct Origin {
 /// One emitted function: extern "C" void symbol(int64_t begin, int64_t end, void *const *args).
 using KernelFunction = void (*)(int64_t begin, int64_t end, void *const *args);
 
-/// `arguments` in all. Of a CPU kernel they are pointers and the last `results` of them are written, the others only
-/// read; of a launched one they are the parameters that a launch passes, and what is written is said by its slots.
+/// A kernel of a plan. A CPU kernel takes `arguments` pointers; the last `results` of them are written, the others only
+/// read. A GPU kernel takes `arguments` parameters, and the slots of each launch say what is written.
 struct KernelCode {
   std::string symbol;
   uint32_t arguments = 0;
@@ -113,12 +113,12 @@ struct KernelCode {
   }
 };
 
-/// Eight bytes at `offset` that hold the device address of a buffer.
+/// Where a buffer's device address stands: eight bytes at `offset`.
 struct PointerSlot {
   int64_t offset = 0;
   BufferId buffer = noBuffer;
   bool written = false; ///< whether the kernel writes through it
-  bool read = true;     ///< false: a result, what was there before is not looked at
+  bool read = true;     ///< false: a result, whose earlier bytes nobody reads
   bool operator==(const PointerSlot &) const = default;
 
   static void visitFields(auto &slot, auto &fields) {
@@ -129,10 +129,10 @@ struct PointerSlot {
   }
 };
 
-/// Bytes in device memory that kernels read and that hold addresses: the segments of a launch over many tensors. Filled
-/// whenever tensors are placed.
+/// A table of addresses in device memory that kernels read, such as the segments of a launch over many tensors. It is
+/// filled whenever tensors are placed.
 struct PointerTable {
-  std::string bytes; ///< as the kernel reads it, zeros where addresses go
+  std::string bytes; ///< what the kernel reads; zeros where addresses are filled in
   std::vector<PointerSlot> slots;
   bool operator==(const PointerTable &) const = default;
 
@@ -156,12 +156,12 @@ struct PlanLists {
 struct BufferUse {
   bool read = false;
   bool written = false;
-  bool scratch = false; ///< written, and looked at by nobody after the call
-  uint32_t set = 0;     ///< of a call over several sets of tensors: which. One set does not see what another writes
+  bool scratch = false; ///< written, and read by nobody after the call
+  uint32_t set = 0;     ///< which set, in a call over several sets of tensors; a set does not see what another writes
 };
 
-/// What is wrong with slots of pointers among `bytes` bytes, their buffers aside: they lie inside, at multiples of
-/// eight, one after another. Empty where nothing is.
+/// What is wrong with the places of slots among `bytes` bytes, or an empty text. They must lie inside, at multiples of
+/// eight, one after another. Their buffers are not checked.
 std::string problemOf(std::span<const PointerSlot> slots, int64_t bytes);
 
 } // namespace tcc::runtime

@@ -1,5 +1,5 @@
-// Values that a step prints: outputs whose names say so, and the line that each is. Executable::run() prints them when
-// the step is done.
+// Values that a step prints: they are outputs with a certain name. Executable::run() prints a line for each of them
+// when the step is done.
 #pragma once
 #include "runtime/plan.h"
 #include <optional>
@@ -11,14 +11,14 @@ namespace tcc::runtime {
 
 /// What the name of an output that is printed begins with: the first one of "loss" is "tcc.print.0.loss".
 inline constexpr std::string_view printPrefix = "tcc.print.";
-/// "loss" of such an output; nothing of another.
+/// The name under which an output is printed ("loss"); nothing for an output that is not printed.
 std::optional<std::string_view> printedAs(const TensorSpec &output);
 
-/// Makes them outputs like others, for checks and timings.
+/// Makes them ordinary outputs, for checks and timings.
 void silencePrints(Plan &plan);
 
-/// "loss = 0.5", "x [2, 2] = 1 2 3 4": digits read back to the same bits in the tensor's own dtype, which is none of 8
-/// bits. `data` is dense and of `shape`.
+/// The line for a value: "loss = 0.5", "x [2, 2] = 1 2 3 4". Its digits read back to the same bits in `dtype`, which
+/// must not be of 8 bits. `data` is dense and has `shape`.
 std::string printedLine(std::string_view name, DType dtype, std::span<const int64_t> shape, const void *data);
 
 } // namespace tcc::runtime

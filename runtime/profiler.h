@@ -1,4 +1,5 @@
-// Times of instructions, as a Chrome trace; as a table: profile_report.h.
+// Profiler: collects the times of instructions and gives them as a Chrome trace. profile_report.h makes a table of
+// them.
 #pragma once
 #include "runtime/error.h"
 #include "runtime/instructions/kind.h"

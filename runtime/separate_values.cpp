@@ -1,7 +1,7 @@
 // (1) Every use of the arena by an instruction is a node. (2) Nodes that must share memory are joined: a read with the
 // last writers of its bytes, a result with an operand of the same call that it overlaps. (3) Each set of joined nodes
 // gets a range as large as they reach, at equal distances from each other as before. A branch or loop with all of its
-// parts counts as one call, since what runs behind what in it is known only when it runs.
+// parts counts as one call, since the order in it is known only when it runs.
 #include "runtime/separate_values.h"
 #include <algorithm>
 #include <map>

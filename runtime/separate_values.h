@@ -1,5 +1,5 @@
-// A plan without reuse of memory, for checks: each value of the arena gets a range of its own. Where a step's bits
-// change or something is touched outside, memory was planned or used wrongly.
+// separateValues: a plan without reuse of memory, for checks. Each value of the arena gets a range of its own. If a
+// step's bits then change, or if an access outside a range is found, memory was planned or used wrongly.
 #pragma once
 #include "runtime/plan.h"
 
@@ -13,8 +13,8 @@ struct SeparatePlan {
   std::vector<Range> values; ///< in order; what lies in one value may lie in one allocation
 };
 
-/// What is read belongs to the value of those who wrote it last, and a result that shares its operand's bytes belongs
-/// to its value; everything else is a new value.
+/// The separate plan of `plan`. Bytes that are read belong to the value of the instruction that wrote them last; a
+/// result that shares its operand's bytes belongs to the operand's value; everything else is a new value.
 SeparatePlan separateValues(const Plan &plan);
 
 } // namespace tcc::runtime

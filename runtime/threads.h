@@ -1,4 +1,4 @@
-// The one thread pool: libgomp's, for products and kernels alike, so that they never fight for CPUs.
+// The one thread pool, which is libgomp's. Matmuls and kernels both use it, so that they never fight for CPUs.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -11,7 +11,7 @@ namespace tcc::runtime {
 /// CPUs that this process may run on.
 int availableThreads();
 
-/// Sets the width of the pool for the calling thread: of parallelRun().
+/// Sets how many threads parallelRun() uses when the calling thread calls it.
 void setThreadCount(int threads);
 int threadCount();
 

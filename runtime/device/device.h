@@ -1,6 +1,6 @@
-// A device: memory, copies, and programs made of a plan and its code. A program: one step on a device, ready to run.
-// Executable (executable.h) checks what it is handed and says where everything lies; behind these two classes is what
-// a CPU or a GPU makes of a plan. Neither holds anything global: two devices run two steps in one process.
+// Device: allocates memory, copies, and makes programs from a plan and its code. Program: one step on a device, ready
+// to run. Executable (executable.h) is their caller: it checks what it is handed and says where everything lies. A CPU
+// and a GPU implement both classes. Neither holds anything global: two devices can run two steps in one process.
 #pragma once
 #include "runtime/artefact.h"
 #include "runtime/error.h"
@@ -52,7 +52,8 @@ class Program {
 public:
   virtual ~Program() = default;
 
-  /// New addresses: before the first run and whenever one of them has changed. Waits for steps that use the old ones.
+  /// Sets the addresses. Must be called before the first run and whenever one of them has changed. Waits for steps that
+  /// use the old ones.
   virtual Error place(const Placement &placement) = 0;
   /// Starts one step; a CPU has done it on return. `profiler`, if given, gets one event an instruction and the step is
   /// waited for. Errors: an instruction that failed, by number and label.
@@ -62,8 +63,8 @@ public:
   /// Instructions [begin, end) of one step, as run() for all of them; a step's parts come in order, the first at 0.
   virtual Error runPart(size_t begin, size_t end, Profiler *profiler) = 0;
 
-  /// For devices with memory of their own. Host bytes on their way to the places of the inputs, before the next run()
-  /// or part; the host may change them on return.
+  /// For devices with memory of their own: starts the copies of the inputs to their places, before the next run() or
+  /// part. The host may change its bytes after the return.
   virtual Error sendInputs(std::span<const ConstTensorRef> inputs);
   /// The first `count` outputs as the step, or the part, that was started last leaves them.
   virtual Expected<std::shared_ptr<StepOutputs>> receiveOutputs(size_t count);
@@ -80,25 +81,26 @@ class Device {
 public:
   virtual ~Device() = default;
 
-  virtual std::string_view kind() const = 0;      ///< "cpu", "cuda"
-  virtual const std::string &name() const = 0;    ///< "cpu", "cuda:0 (NVIDIA H200)": for guards and messages
-  virtual bool sharesHostMemory() const = 0;      ///< whether its addresses are the host's
-  virtual int64_t memoryBytes() const = 0;        ///< all that it has
-  virtual int64_t allocatedBytes() const = 0;     ///< live now: what allocate() and arena() have given
-  virtual bool isClosed() const { return false; } ///< after an error that nothing of it survives; the host goes on
+  virtual std::string_view kind() const = 0;               ///< "cpu", "cuda"
+  virtual const std::string &name() const = 0;             ///< "cpu", "cuda:0 (NVIDIA H200)": for guards and messages
+  virtual bool sharesHostMemory() const = 0;               ///< whether its addresses are the host's
+  virtual int64_t memoryBytes() const = 0;                 ///< all that it has
+  virtual int64_t allocatedBytes() const = 0;              ///< live now: what allocate() and arena() have given
+  virtual bool isClosed() const { return false; }          ///< whether an error has ended it; its memory is then lost
   virtual Error accepts(const TargetCode &code) const = 0; ///< why the device cannot run it
   /// The target that code for it is compiled for: "cpu", or with an architecture "cuda:sm_90a".
   virtual std::string codeTarget() const { return "cpu"; }
 
-  /// Uninitialised, at a multiple of 256 bytes where the device has memory of its own, otherwise of 64.
+  /// Uninitialised memory. It begins at a multiple of 256 bytes where the device has memory of its own, otherwise
+  /// of 64.
   virtual Expected<DeviceMemory> allocate(int64_t bytes) = 0;
-  /// The same for checks: touching what lies behind its end is found, where the device can.
+  /// The same for checks: an access after its end is found, where the device can do that.
   virtual Expected<DeviceMemory> allocateGuarded(int64_t bytes) { return allocate(bytes); }
   /// Both copies are done on return, after all that was started.
   virtual Error copyIn(char *to, const void *from, int64_t bytes) = 0;
   virtual Error copyOut(void *to, const char *from, int64_t bytes) = 0;
-  /// At least `bytes` for what lives inside a step, shared by all programs of the device, which run one after another.
-  /// When it grows it moves: programs are placed anew.
+  /// The memory for what lives inside a step, at least `bytes`. All programs of the device share it, since they run one
+  /// after another. It moves when it grows: then programs must be placed again.
   virtual Expected<char *> arena(int64_t bytes, int64_t alignment) = 0;
 
   /// `plan` stays where it is as long as the program; it is valid.
@@ -106,8 +108,8 @@ public:
                                                   const ProgramOptions &options) = 0;
 
   std::mutex &mutex() { return lock; }
-  /// A number that grows with every step or part of one, under the mutex: what a step left in the arena is there as
-  /// long as nobody has taken a later turn.
+  /// Takes a number, which grows with every step or part of a step; the caller holds the mutex. What a step has left in
+  /// the arena is there as long as nobody has taken a later turn.
   uint64_t takeTurn() { return ++turns; }
   uint64_t lastTurn() const { return turns; }
   /// Bytes that caches hold on it, counted together against a cap.
@@ -124,7 +126,7 @@ std::shared_ptr<Device> makeCpuDevice();
 
 /// The first of an instruction's sources, "file:line", or empty.
 std::string firstSource(const Instruction &instruction);
-/// Adds an event: that the instruction ran, in nanoseconds.
+/// Adds the event that the instruction ran, from `start` for `duration` nanoseconds.
 void recordInstruction(Profiler &profiler, const Instruction &instruction, int64_t start, int64_t duration);
 /// "instruction 12 `gelu`: problem".
 Error instructionError(size_t index, const Instruction &instruction, const std::string &problem);

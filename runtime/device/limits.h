@@ -1,4 +1,4 @@
-// What a device can do at most, measured: what a profile's shares are of.
+// Measures what a device can do at most; a profile gives shares of these limits.
 #pragma once
 #include "runtime/device/device.h"
 #include "runtime/dtype.h"

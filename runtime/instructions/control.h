@@ -7,8 +7,8 @@ namespace tcc::runtime {
 inline constexpr int64_t maxTurns = int64_t{1} << 31; ///< of a loop
 inline constexpr size_t maxNesting = 64;              ///< of branches and loops
 
-/// Chooses between two parts of the list: the `then` instructions after it run where the byte of `predicate` is not 0,
-/// otherwise the `otherwise` ones after those. For devices that share the host's memory.
+/// A branch. If the byte of `predicate` is not 0, the next `then` instructions of the list run, else the `otherwise`
+/// instructions after those. Only for devices that share the host's memory.
 struct BranchCall {
   static constexpr KindWords words{"branch", "branch"};
 
@@ -31,7 +31,7 @@ struct BranchCall {
   std::string validate(const PlanLists &plan) const;
 };
 
-/// Part i of `source`, which is as many equal parts as its loop has turns, in turn i.
+/// A copy that a loop makes in turn i: part i of `source`, which has as many equal parts as the loop has turns.
 struct LoopSlice {
   BufferId source = noBuffer;
   BufferId target = noBuffer;
@@ -43,7 +43,7 @@ struct LoopSlice {
   }
 };
 
-/// Runs the `body` instructions after it `count` times, each time after copies of the turn's slices.
+/// A loop. Runs the next `body` instructions `count` times, each time after copying the turn's slices.
 struct LoopCall {
   static constexpr KindWords words{"loop", "loop"};
 

@@ -18,8 +18,8 @@ struct CustomTensor {
   }
 };
 
-/// Calls a function of the user's (custom_call.h), on a CPU and on one thread: a symbol of a shared object, or a
-/// function of this process, by its number, which cannot be saved. It may fail.
+/// Calls a user's function (custom_call.h), on a CPU and on one thread: a symbol of a shared object, or a function of
+/// this process by its number (a plan with such a call cannot be saved). The function may fail.
 struct CustomCall {
   static constexpr KindWords words{"custom", "custom"};
 

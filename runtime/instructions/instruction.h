@@ -1,5 +1,6 @@
-// The list of kinds, and what is asked of any instruction. A kind that is added to the list brings everything that is
-// asked for here; what a device does with it, the device's program says, or the build fails.
+// Instruction: one entry of a plan's list, and the list of its kinds. The functions below ask any instruction what its
+// kind says of itself (kind.h). A kind that is added to the list must answer all of them, and each device must say how
+// it runs the kind; else the build fails.
 #pragma once
 #include "runtime/instructions/control.h"
 #include "runtime/instructions/copy.h"
@@ -12,7 +13,7 @@
 
 namespace tcc::runtime {
 
-/// The list: every kind of instruction.
+/// Every kind of instruction.
 using AnyCall = std::variant<KernelCall, MatmulCall, CopyCall, LaunchCall, FillCall, CustomCall, BranchCall, LoopCall>;
 
 struct Instruction {
@@ -25,7 +26,7 @@ struct Instruction {
   Origin origin;
   bool operator==(const Instruction &) const = default;
 
-  /// Of the call and of what all instructions have.
+  /// Visits the members of the call, then those that all instructions have.
   static void visitFields(auto &instruction, auto &fields) {
     std::visit([&](auto &call) { std::remove_cvref_t<decltype(call)>::visitFields(call, fields); }, instruction.call);
     fields.text("label", instruction.label);
@@ -62,14 +63,14 @@ void visitBuffers(AnInstruction &instruction, const PlanLists &plan, Visit &&vis
              instruction.call);
 }
 
-/// Calls visit(count) for each part of a branch or a loop, in order: so many instructions after it, and after the
-/// parts before, belong to the part.
+/// Calls visit(count) for each part of a branch or a loop, in order. The parts stand after the instruction, one after
+/// another; `count` is how many instructions a part has.
 template <typename AnInstruction, typename Visit>
 void visitParts(AnInstruction &instruction, Visit &&visit) {
   std::visit([&](auto &call) { std::remove_cvref_t<decltype(call)>::visitParts(call, visit); }, instruction.call);
 }
 
-/// Fields of which all but the numbers of kernels are passed over.
+/// A visitor of fields that passes over all but the numbers of kernels.
 template <typename Visit>
 struct KernelFields {
   Visit &visit;
@@ -98,14 +99,14 @@ void visitKernels(AnInstruction &instruction, Visit &&visit) {
   std::visit([&](auto &call) { std::remove_cvref_t<decltype(call)>::visitFields(call, fields); }, instruction.call);
 }
 
-/// How many instructions after it are parts of this one; 0 but for branches and loops.
+/// How many of the next instructions belong to this one's parts; 0 for all but branches and loops.
 inline size_t partsOf(const Instruction &instruction) {
   size_t count = 0;
   visitParts(instruction, [&](uint32_t part) { count += part; });
   return count;
 }
 
-/// A branch or a loop.
+/// Whether the instruction is a branch or a loop.
 inline bool isControl(const Instruction &instruction) {
   bool has = false;
   visitParts(instruction, [&](uint32_t) { has = true; });
@@ -116,14 +117,15 @@ inline const KindWords &wordsOf(const Instruction &instruction) {
   return std::visit([](const auto &call) -> const KindWords & { return call.words; }, instruction.call);
 }
 
-/// Which part of a step's time it is: its kind's, but for what runs as kernels and comes from attention.
+/// The part of a step's time to which the instruction counts: its kind's part, except that kernels which come from
+/// attention count as attention.
 inline StepPart partOf(const Instruction &instruction) {
   const StepPart part = wordsOf(instruction).part;
   const bool isAttention = instruction.origin.op.starts_with("flash_attention");
   return part == StepPart::kernels && isAttention ? StepPart::attention : part;
 }
 
-/// The type of the numbers that it multiplies.
+/// The type of the numbers that the instruction multiplies.
 inline DType multiplied(const Instruction &instruction) {
   return std::visit(
       [&](const auto &call) {

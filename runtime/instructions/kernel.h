@@ -4,7 +4,7 @@
 
 namespace tcc::runtime {
 
-/// [0, extent) of one set of tensors.
+/// The work items [0, extent) of one set of tensors.
 struct Segment {
   std::vector<BufferId> args;
   int64_t extent = 0;
@@ -16,8 +16,8 @@ struct Segment {
   }
 };
 
-/// Runs a kernel over all segments, cut at multiples of `granularity` over the threads. Results never depend on the
-/// cut.
+/// Runs a kernel over all segments. Their items are divided among the threads at multiples of `granularity`; results
+/// never depend on the division.
 struct KernelCall {
   static constexpr KindWords words{"kernel", "kernel"};
 

@@ -1,5 +1,5 @@
-// What a kind of instruction brings. A kind is a plain struct in a header of this folder, named in the list of
-// instruction.h; how it runs is said by each device, in device/*/program.cpp.
+// What a kind of instruction must have. A kind is a plain struct in a header of this folder, named in the list of
+// instruction.h; each device says in device/*/program.cpp how it runs the kind.
 #pragma once
 #include "runtime/plan_lists.h"
 #include <concepts>
@@ -10,14 +10,14 @@ namespace tcc::runtime {
 /// Which part of a step's time a report counts it to.
 enum class StepPart : uint8_t { products, attention, kernels, copies };
 
-/// A kind's words.
+/// The words for a kind.
 struct KindWords {
   std::string_view op;       ///< in a plan's JSON; no two kinds have the same
   std::string_view category; ///< in profiles, reports and messages
   StepPart part = StepPart::kernels;
 };
 
-/// Stands for any visitor where it is only asked whether there is a function to visit with.
+/// Stands for any visitor where the question is only whether a visit function exists.
 struct AnyVisitor {
   void operator()(auto &&...) const {}
 };
@@ -30,8 +30,8 @@ struct AnyVisitor {
 ///                                     for what others started names what they read and write, which it ends
 ///   visitParts(call, visit)           visit(count) for each part of the list that a branch or a loop has after it
 ///   validate(plan)                    the first problem as text; that buffers exist and may be written is known
-/// A kind whose operands have the type that it multiplies says so by multiplied(); of the others it is the
-/// instruction's.
+/// A kind whose operands tell the type that it multiplies has a function multiplied(); for the others
+/// Instruction::arithmetic says the type.
 template <typename Call>
 concept InstructionKind = std::default_initializable<Call> && std::equality_comparable<Call> &&
                           requires(const Call &known, Call &call, const PlanLists &plan, AnyVisitor visit) {

@@ -8,9 +8,9 @@ namespace tcc::runtime {
 inline constexpr int64_t maxParameterBytes = 32764; ///< of one launch, as CUDA has it since 12.1
 inline constexpr int64_t maxMapRank = 5;
 
-/// 128 bytes at `offset` that hold a tensor map (cuTensorMapEncodeTiled) over a buffer: what a bulk copy of tiles
-/// needs. Zeros are read outside. Dimensions come innermost first; sizes and box in elements, strides in bytes and only
-/// of the outer dimensions.
+/// A tensor map (cuTensorMapEncodeTiled) over a buffer, in 128 bytes of the parameters at `offset`; bulk copies of
+/// tiles need one. Outside the tensor zeros are read. Dimensions come innermost first; sizes and box are in elements,
+/// strides in bytes and only for the outer dimensions.
 struct MapSlot {
   int64_t offset = 0; ///< a multiple of 64
   BufferId buffer = noBuffer;

@@ -1,4 +1,4 @@
-// A matrix product by the library of the device.
+// A matmul by the library of the device.
 #pragma once
 #include "runtime/gemm.h"
 #include "runtime/instructions/kind.h"

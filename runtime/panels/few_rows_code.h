@@ -63,7 +63,8 @@ TCC_VECTOR_CODE void multiplyAlongDepth(const float *left, const FewRows &few, c
     }
 }
 
-/// Vectors of columns of so many rows that their sums, with what they are made of, fit the registers.
+/// How many vectors of columns are multiplied at once for `rows` rows, so that their sums and operands fit the
+/// registers.
 constexpr int64_t vectorsOf(int64_t rows) {
   const int64_t of16 = rows == 1 ? 8 : rows == 2 ? 4 : rows <= 4 ? 3 : 2;
   return std::min<int64_t>(8, of16 * registers / 16);
@@ -72,7 +73,7 @@ constexpr int64_t vectorsOf(int64_t rows) {
 /// Rows that are multiplied at once.
 constexpr int64_t rowsOfFew = std::min<int64_t>(blockRows, mostFewRows);
 
-/// Of rows [firstRow, firstRow + rows) and `columns` columns from `column` on, at most fewColumns.
+/// Computes rows [firstRow, firstRow + rows) and `columns` columns from `column` on, at most fewColumns.
 template <typename T, int64_t rows>
 TCC_VECTOR_CODE void sumFew(const FewRows &few, int64_t firstRow, int64_t column, int64_t columns, float *sums) {
   const float *left = few.left + firstRow * few.leftStride;

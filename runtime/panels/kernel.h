@@ -1,12 +1,13 @@
-// What one instruction set does for products by panels: packing of operands, and the product of packed panels.
+// Kernel: the functions with which one instruction set computes matmuls by panels. They pack operands, and multiply
+// packed panels.
 #pragma once
 #include "runtime/panels/operand.h"
 
 namespace tcc::runtime::panels {
 
 /// Panels of an operand over some of its depth, widened to f32: element (line, depth) of a panel of `width` lines is
-/// number depth * width + line of it. Of a kernel with packedDepth 2 a float holds two numbers of bf16 instead, those
-/// of depths 2 i and 2 i + 1, where the second is 0 behind the last depth.
+/// its number depth * width + line. If the kernel's packedDepth is 2, a float holds two bf16 numbers instead, of depths
+/// 2 i and 2 i + 1; the second is 0 after the last depth.
 struct Panels {
   float *data = nullptr; // 64-byte aligned
   int64_t stride = 0;    // floats from one panel to the next: panelFloats
@@ -24,7 +25,7 @@ struct Results {
   int64_t stride = 0;          // elements between rows
   const float *bias = nullptr; // a number a column, whole vectors; added where it is not null
   bool accumulate = false;     // what C has is added
-  // Of 16-bit results over more than one stretch of depth: what has been summed, in whole blocks of registers.
+  // For 16-bit results over more than one stretch of depth: the sums so far, in whole blocks of registers.
   float *sums = nullptr;
   int64_t sumsStride = 0;
   bool isBegun = false, isLast = true; // whether sums are added to, and whether C is written
@@ -46,19 +47,19 @@ struct FewRows {
   Results results;
 };
 
-/// Columns of such a product that are multiplied at once: where a thread's part begins at a multiple of it, an
-/// element's sum is the same whatever the part.
+/// How many columns of a product of few rows are multiplied at once. If each thread's part begins at a multiple of it,
+/// an element's sum does not depend on the parts.
 constexpr int64_t fewColumns = 192;
 
-/// Rows of A up to which a product is one of few rows.
+/// The most rows of A for which a product counts as one of few rows.
 constexpr int64_t mostFewRows = 8;
 
 struct Kernel {
   const char *name;
   int64_t rows, columns; // of C that registers hold: the widths of left and right panels
   int64_t packedDepth;   // numbers of depth that a float of a panel holds
-  /// Writes panels [firstPanel, firstPanel + panels) of the operand to their places. Lines that it does not have are
-  /// filled with what does no harm: no result reads them.
+  /// Writes panels [firstPanel, firstPanel + panels) of the operand to their places. Lines that the operand does not
+  /// have are filled with any numbers; no result reads them.
   void (*packLeft)(const ProductOperand &operand, int64_t firstPanel, int64_t panels, const Panels &to);
   void (*packRight)(const ProductOperand &operand, int64_t firstPanel, int64_t panels, const Panels &to);
   /// Each element's products are added in the order of depth, whatever the block is.
@@ -68,14 +69,14 @@ struct Kernel {
   void (*widen)(const ProductOperand &operand, float *to);
 };
 
-/// Any x86-64 CPU runs it: products and sums are rounded one after another.
+/// For any x86-64 CPU; products and sums are rounded one after another.
 extern const Kernel sse2Kernel;
-/// Of CPUs with avx2, fma and f16c.
+/// For CPUs with avx2, fma and f16c.
 extern const Kernel avx2Kernel;
-/// Of CPUs with AVX-512 as x86-64-v4 has it.
+/// For CPUs with AVX-512 as x86-64-v4 has it.
 extern const Kernel avx512Kernel;
 
-/// Of those that multiply bf16 too; it takes no other operands.
+/// For those that multiply bf16 too; it takes no other operands.
 extern const Kernel avx512Bf16Kernel;
 
 /// The best one of this CPU for operands of a type.

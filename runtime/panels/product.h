@@ -1,12 +1,12 @@
 // Matrix products by panels, after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
 //   1. C is cut into chunks of rows and columns, depth into stretches.
-//   2. Of a chunk and as many stretches as scratch has room for all threads pack the panels of A and of B, widened to
-//      f32, or as pairs of bf16 where the CPU multiplies those.
-//   3. They multiply them block by block: rows that stay in the second-level cache times some columns, each right panel
-//      in the first-level cache while it meets the block's left ones. Registers hold 6 rows of 16 columns of sums,
-//      by AVX-512 14 of 32.
-//   4. A block goes through the stretches one after another: the first gives what C is, later ones add to it; sums of
-//      16-bit results wait in scratch, and are rounded once.
+//   2. For one chunk and as many stretches as scratch has room for, all threads pack the panels of A and of B: widened
+//      to f32, or as pairs of bf16 where the CPU multiplies those.
+//   3. Then they multiply the panels block by block. A block is rows that stay in the second-level cache times some
+//      columns; each right panel is in the first-level cache while it meets the block's left ones. Registers hold sums
+//      of 6 rows and 16 columns, with AVX-512 of 14 rows and 32 columns.
+//   4. A block goes through the stretches one after another: the first sets C, later ones add to it. The sums of 16-bit
+//      results wait in scratch and are rounded once.
 // Products of few rows, or of one column, read B where it lies instead.
 // An element's sum is one chain a stretch, and stretches are added in order. They follow from the depth alone, so that
 // equal inputs give equal bits for any number of threads: which of them computes a block changes no bit of it.
@@ -23,7 +23,7 @@ public:
   /// where the product is multiplied by slopes. Without a kernel the CPU's best one for the operands.
   static std::optional<Product> plan(const GemmDesc &desc, int threads, const Kernel *kernel = nullptr);
 
-  /// Of scratch, which is 64-byte aligned.
+  /// How much scratch run() needs; it must be 64-byte aligned.
   int64_t scratchBytes() const { return bytesEach * workers; }
   /// "avx2 f32"
   std::string name() const;
@@ -51,7 +51,7 @@ private:
   void runFew(const Call &call) const;
   void pack(const Call &call, const Chunk &chunk, bool left, bool right) const;
   void multiply(const Call &call, const Chunk &chunk) const;
-  /// Of the packed stretch with this number.
+  /// The left panels of the packed stretch with this number.
   Panels leftPanels(char *scratch, int64_t number) const {
     return {reinterpret_cast<float *>(scratch + number * (leftBytes + rightBytes)), panelStride(kernel->rows)};
   }

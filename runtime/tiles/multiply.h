@@ -1,11 +1,11 @@
-// What AMX does with panels, and what becomes of the sums.
+// Multiplies panels by AMX and writes the sums to C.
 #pragma once
 #include "runtime/tiles/panels.h"
 #include <optional>
 
 namespace tcc::runtime::tiles {
 
-/// The thread's tiles, all of 16 rows of 64 bytes, for a scope.
+/// Sets the thread's tiles up, all of 16 rows of 64 bytes, and releases them when its scope ends.
 class Tiles {
 public:
   TCC_TILES Tiles();
@@ -14,16 +14,18 @@ public:
   Tiles &operator=(const Tiles &) = delete;
 };
 
-/// sums[32][32] (+)= left · right over `steps` tiles of depth; rows of sums are `stride` floats apart. Of operands of
-/// three parts those products are added that reach f32's precision: left's i with right's j where i + j < 3.
+/// sums[32][32] (+)= left · right over `steps` tiles of depth; rows of sums are `stride` floats apart. If the operands
+/// have three parts, the products that reach f32's precision are added: left's part i times right's part j if i + j
+/// < 3.
 void multiply(const char *left, const char *right, int64_t steps, int parts, float *sums, int64_t stride,
               bool accumulate);
 
-/// The same, sums dense, of f32 operands as they are: of the first 32 lines, or as many as there are, `depth` elements.
+/// The same without tiles, from unpacked f32 operands to dense sums: the first 32 lines (or fewer, if there are fewer),
+/// over `depth` elements.
 void multiplyPlainly(const ProductOperand &left, const ProductOperand &right, int64_t depth, float *sums,
                      bool accumulate);
 
-/// Where sums of a block go: from C's element of the first of them on.
+/// Where the sums of a block go. The pointers are those of the block's first element.
 struct Results {
   void *c = nullptr;
   DType dtype = DType::f32;   // or bf16
@@ -34,11 +36,11 @@ struct Results {
   bool streams = false; // past the caches, where a block has whole lines: C is larger than they are and starts with one
 };
 
-/// Asks for the lines of C that finish() writes, where it does not stream: a store that misses holds up those behind
-/// it.
+/// Prefetches the cache lines of C that finish() writes if it does not stream: a store that misses holds up all stores
+/// after it.
 void fetch(const Results &results, int64_t rows, int64_t columns);
 
-/// C = or += sums[32][32], dense, of which rows and columns are there, plus the bias.
+/// C = or += the first `rows` rows and `columns` columns of the dense sums[32][32], plus the bias.
 void finish(const float *sums, int64_t rows, int64_t columns, const Results &results);
 
 } // namespace tcc::runtime::tiles

@@ -1,5 +1,5 @@
-// Matrix products by AMX's tiles: of bf16, and of f32 as six products of three bf16 parts, after Henry, Tang and
-// Heinecke, "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations" (2019).
+// Matmuls by AMX's tiles: of bf16, and of f32 as six matmuls of three bf16 parts, after Henry, Tang and Heinecke,
+// "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations" (2019).
 //   1. The operand with fewer lines, the resident one, is packed as panels into scratch by all threads.
 //   2. Threads divide the other one's panels into slabs. A slab is packed into the thread's own memory, so that each
 //      element is packed once, and multiplied with all resident panels.
@@ -21,7 +21,7 @@ public:
   /// The description is a checked one; each operand has a unit stride.
   static std::optional<Product> plan(const GemmDesc &desc, int threads);
 
-  /// Of scratch, which is 64-byte aligned.
+  /// How much scratch run() needs; it must be 64-byte aligned.
   int64_t scratchBytes() const { return bytes; }
   const char *name() const { return parts == 1 ? "amx bf16" : "amx 3 x bf16"; }
   void run(const void *a, const void *b, void *c, const void *bias, void *scratch) const;

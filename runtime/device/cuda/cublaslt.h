@@ -15,7 +15,7 @@ enum LtCompute : int { ltComputeFloat32 = 68, ltComputeTf32 = 77 };
 enum LtTranspose : int { ltPlain = 0, ltTransposed = 1 };
 enum LtEpilogue : int { ltNoEpilogue = 1, ltBias = 4, ltGeluGradient = 192 };
 
-/// The status of what there is no algorithm for.
+/// The status that the library returns where it has no algorithm.
 constexpr int ltNotSupported = 15;
 
 enum LtDescAttribute : int {

@@ -258,7 +258,7 @@ Event Device::makeEvent(bool timing) const {
   return event;
 }
 
-/// What may be behind a driver's refusal of an image: code that was compiled elsewhere.
+/// What may be the cause when the driver refuses an image: code that was compiled elsewhere.
 std::string Device::newerCode(Result result) const {
   constexpr int invalidImage = 200, unsupportedPtxVersion = 222;
   if (result != invalidImage && result != unsupportedPtxVersion)

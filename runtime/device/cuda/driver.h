@@ -23,7 +23,8 @@ using EventHandle = struct EventOpaque *;
 using GraphHandle = struct GraphOpaque *;
 using GraphExecHandle = struct GraphExecOpaque *;
 
-/// Of the calling thread alone: what other threads do does not spoil a capture.
+/// How a capture looks at other threads. This mode captures the calling thread alone: what other threads do does not
+/// spoil it.
 enum CaptureMode : int { captureThreadLocal = 1 };
 
 enum DeviceAttribute : int {

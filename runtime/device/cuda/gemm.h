@@ -1,5 +1,6 @@
-// Matrix products by cuBLASLt: from a GemmDesc to descriptors, an algorithm, and calls on a stream. cuBLASLt's matrices
-// are column-major: a row-major C is a column-major C^T = B^T A^T, so the library's A is our b, its B our a.
+// Products: matmuls by cuBLASLt. A GemmDesc becomes descriptors, an algorithm, and calls on a stream. cuBLASLt's
+// matrices are column-major: a row-major C is a column-major C^T = B^T A^T, so the library's A is our b, and its B is
+// our a.
 #pragma once
 
 #include "runtime/device/cuda/cublaslt.h"
@@ -19,8 +20,8 @@ struct ProductPlaces {
   DevicePointer aux = 0;    ///< laid out as c and as aligned
 };
 
-/// What the addresses are multiples of, in bytes (a power of two, 256 at most), and the workspace's size. `c` holds for
-/// addend and aux too.
+/// What a caller promises: the numbers of bytes that addresses are multiples of (powers of two, 256 at most), and the
+/// size of the workspace. `c` holds for addend and aux too.
 struct ProductPromise {
   std::uint32_t a = 256, b = 256, c = 256;
   std::size_t workspaceBytes = 0;
@@ -56,11 +57,12 @@ public:
   Products(const Device &device, const std::string &tuningFile);
   ~Products();
 
-  /// A product whose addresses keep `promise`. The algorithm is that of the tuning file; otherwise the fastest (with a
-  /// tuning file, which gets it before this returns) or the first (without) of the library's suggestions whose two runs
-  /// on the device give equal bits. Where the library has none that adds the bias, as for odd strides, the bias is
-  /// copied to aligned memory, or else written to C's rows by a product of its own, to which this one adds. Throws
-  /// CudaError naming the product: strides that the library cannot take, a bias of another type than C, no algorithm.
+  /// A matmul whose addresses keep `promise`. If the tuning file has an algorithm for it, that is taken. Otherwise the
+  /// library's suggestions are tried, and only those whose two runs on the device give equal bits count: with a tuning
+  /// file the fastest is taken, and stands in the file before this returns; without one the first is taken. Where the
+  /// library has no algorithm that adds the bias, as for odd strides, the bias is copied to aligned memory, or else
+  /// written to C's rows by a matmul of its own, to which this one adds. Throws CudaError naming the matmul: strides
+  /// that the library cannot take, a bias of another type than C, no algorithm.
   Product make(const GemmDesc &desc, const ProductPromise &promise);
 
 private:

@@ -29,7 +29,7 @@ struct Product::Impl {
   GemmDesc desc; ///< with C of unit column stride
   Way way = Way::nothing;
   bool swapped = false; ///< a and b, to give C its unit column stride
-  /// Of the library's operation; its A is our b.
+  /// The descriptors of the library's operation and of its three matrices; its A is our b.
   Owned<void *> operation, layoutA, layoutB, layoutC;
   Algorithm algorithm{};
   std::size_t workspaceBytes = 0;
@@ -46,8 +46,8 @@ struct Product::Impl {
   void fillZero(const Stream &stream) const;
 };
 
-/// The algorithm of a product that has none yet: see Products::make. Nothing where the library suggests none. `timed`:
-/// the fastest, not the first.
+/// Chooses an algorithm for a matmul as Products::make says: the fastest if `timed`, else the first. Nothing where the
+/// library suggests none.
 std::optional<Algorithm> chooseAlgorithm(const Product::Impl &product, const ProductPromise &promise, bool timed);
 
 /// Whether the library takes the algorithm for this product.

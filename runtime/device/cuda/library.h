@@ -60,8 +60,8 @@ private:
 /// put them (environmentFolders) in $VIRTUAL_ENV, $CONDA_PREFIX, beside each python3 of $PATH, the user's, the
 /// system's.
 std::vector<std::string> toolkitFolders(const std::vector<std::string> &wheelFolders);
-/// Of a Python environment: "nvidia/cuda_nvrtc/lib" in its site-packages, conda's "lib" and "targets/x86_64-linux/lib".
-/// `root` may be site-packages itself.
+/// The folders of a Python environment that may hold the libraries: "nvidia/cuda_nvrtc/lib" in its site-packages,
+/// conda's "lib" and "targets/x86_64-linux/lib". `root` is the environment, or site-packages itself.
 std::vector<std::string> environmentFolders(const std::string &root, const std::vector<std::string> &wheelFolders);
 
 } // namespace tcc::runtime

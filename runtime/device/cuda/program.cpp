@@ -102,7 +102,7 @@ struct StatelessRunner {
   double issues(const Step &, const auto &, std::size_t) const { return 1; }
 };
 
-/// Of a kind that prepare() refuses.
+/// For a kind that prepare() refuses.
 struct RefusedRunner : StatelessRunner {
   void issue(Step &, const auto &, std::size_t, const Step::Issued &) const {}
 };
