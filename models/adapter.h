@@ -1,4 +1,5 @@
-// Low-rank adapters (LoRA, Hu et al. 2021): what is trained beside frozen weights, and their folders as PEFT has them.
+// Low-rank adapters (LoRA, Hu et al. 2021): small matrices that are trained beside frozen weights, and the folders in
+// which PEFT stores them.
 #pragma once
 #include "models/checkpoint.h"
 
@@ -10,7 +11,8 @@
 
 namespace tcc::models {
 
-/// y = x · Wᵀ + scale() · x · Aᵀ · Bᵀ in each of `layers`, with A [rank, in] and B [out, rank].
+/// Which layers have an adapter, and its sizes. Each of `layers` computes y = x · Wᵀ + scale() · x · Aᵀ · Bᵀ with
+/// A [rank, in] and B [out, rank].
 struct AdapterConfig {
   int64_t rank = 0;
   double alpha = 16;
@@ -54,9 +56,9 @@ private:
 /// The paths that writeAdapterFolder replaces.
 std::vector<std::string> adapterFolderFiles(const std::string &folder);
 
-/// Writes `folder` (made where missing) with both files; `tensors` are all of adapterParameters(), `base` is the folder
-/// of the frozen weights, `configText` that of the adapter that training began with, or empty: what it says beside what
-/// was trained stays. Throws Error where the system cannot.
+/// Writes both files into `folder`, which is made if it is missing. `tensors` are all of adapterParameters(); `base` is
+/// the folder of the frozen weights. `configText` is the config of the adapter that training began with, or empty; keys
+/// of it that training does not change are written again. Throws Error where the system cannot write.
 void writeAdapterFolder(const std::string &folder, const ModelConfig &model, const AdapterConfig &adapter,
                         std::span<const NamedTensor> tensors, const std::string &base,
                         const std::string &configText = {});

@@ -1,4 +1,4 @@
-// The batches that training steps read from files of tokens.
+// Batches: which tokens of the data each training step reads.
 #pragma once
 #include "models/data.h"
 
@@ -23,8 +23,8 @@ struct TokenRange {
   int64_t first = 0, count = 0;
 };
 
-/// A source in two: what is trained on, and the last `share` of it (at least one batch of B x T) to evaluate. Throws
-/// Error where one of them would be shorter than a batch.
+/// Divides a source into the tokens that are trained on and its last `share` (at least one batch of B x T) for
+/// evaluation. Throws Error where one of the two would be shorter than a batch.
 struct HeldOutSplit {
   TokenRange training, heldOut;
 };
@@ -36,14 +36,14 @@ class Batches {
 public:
   /// `source` must outlive this object. Throws Error where the range holds fewer than B*T + 1 tokens.
   Batches(const TokenSource &source, TokenRange range, int64_t batch, int64_t sequence, Order order, uint64_t seed);
-  /// Of the whole source.
+  /// The batches of the whole source.
   Batches(const TokenSource &source, int64_t batch, int64_t sequence, Order order, uint64_t seed)
       : Batches(source, {0, source.size()}, batch, sequence, order, seed) {}
 
   int64_t batch() const { return rows; }
   int64_t sequence() const { return columns; }
-  /// Whole batches of a pass through the range; what is left over at the end, or at each file's, is not read. Random
-  /// rows know no pass: as many as the sequential ones.
+  /// The number of whole batches in a pass through the range. What is left over at its end (Order::Shuffled: at the end
+  /// of each file) is not read. Order::Random has no passes; the number is that of Order::Sequential.
   int64_t batchesPerPass() const { return perPass; }
 
   /// The batch of `step` >= 0: inputs[b*T + t] and targets[b*T + t] = the token after it. Both hold B*T values.

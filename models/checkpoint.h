@@ -1,4 +1,5 @@
-// A Hugging Face folder (config.json, safetensors) in and out, and named tensors such as gradients.
+// Reads and writes a Hugging Face folder (config.json, safetensors), and writes files of named tensors such as
+// gradients.
 #pragma once
 #include "models/model_config.h"
 #include "models/tokenizer_files.h"
@@ -40,7 +41,7 @@ public:
   /// The parameter's name in the files.
   std::string sourceName(const ParameterSpec &parameter) const;
 
-  /// A checksum of the weights, which are the same under the same one.
+  /// A checksum of the weights: folders with equal checksums have equal weights.
   std::string fingerprint() const;
 
 private:

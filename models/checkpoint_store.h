@@ -1,5 +1,5 @@
-// A folder of checkpoints, one entry for each: written whole or not at all, checked when it is read, the oldest
-// removed.
+// CheckpointStore: a folder with one entry for each checkpoint. An entry is written whole or not at all, and checked
+// when it is read; the oldest entries are removed.
 #pragma once
 #include <cstdint>
 #include <functional>

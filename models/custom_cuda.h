@@ -1,4 +1,4 @@
-// An op with CUDA text of its own.
+// An example of a custom op with CUDA text.
 #pragma once
 #include <tcc/tcc.h>
 

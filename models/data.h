@@ -59,7 +59,7 @@ private:
   int64_t firstByte = 0;
 };
 
-/// The tokens of some files, one file behind the other.
+/// The tokens of several files, one file after the other.
 class TokenSource {
 public:
   TokenSource(const std::string &path, int64_t vocabulary) : TokenSource(std::vector{path}, vocabulary) {}
@@ -77,7 +77,7 @@ public:
 
   /// As TokenFile::read, across files too.
   void read(int64_t first, std::span<int32_t> out) const;
-  /// Of one file: its own.
+  /// Tells contents apart: the fingerprint of the only file, or one over those of all files.
   std::string fingerprint() const;
 
 private:

@@ -23,7 +23,7 @@ public:
 
   /// The values that training starts from: a pure function of configuration and seed.
   void initialize(uint64_t seed);
-  /// The same of the adapter alone: it changes nothing yet.
+  /// The same for the adapter alone; with these values it does not change the model's results.
   void initializeAdapter(uint64_t seed);
   /// Copies a folder's weights; its configuration must be this one's.
   void load(const ModelFolder &folder);
@@ -43,14 +43,15 @@ public:
   // For traced functions.
   /// The parameter's value in f32.
   Tensor at(std::string_view name) const;
-  /// This model with each value in f32 one tensor, which at() gives again and again: gradients are taken of them.
+  /// A copy of this model in which each parameter's f32 value is one tensor, which at() gives at every call, so that
+  /// gradients can be taken with respect to it.
   Model widened() const;
-  /// Of a widened model: the values of trained().
+  /// For a widened model: the f32 values of trained().
   std::vector<Tensor> trainedValues() const;
   bool has(std::string_view name) const;
   /// x · weightᵀ + bias of the linear layer `name`, whose weight is [out, in]; the bias may be absent.
   Tensor linear(const Tensor &x, const std::string &name) const;
-  /// The same of GPT-2's layers, whose weights are [in, out].
+  /// The same for GPT-2's layers, whose weights are [in, out].
   Tensor conv1d(const Tensor &x, const std::string &name) const;
 
 private:
@@ -85,7 +86,7 @@ Tensor modelHead(const Model &model, const Tensor &hidden);
 /// [B, T, vocabulary].
 Tensor modelLogits(const Model &model, const Tensor &tokens);
 /// Logits of the token after position `last` (i32 [1]) of the only row of `tokens` [1, T]: [1, vocabulary]. Tokens
-/// behind that position do not matter.
+/// after that position do not matter.
 Tensor modelNextLogits(const Model &model, const Tensor &tokens, const Tensor &last);
 /// Mean cross-entropy over all positions, an f32 scalar.
 Tensor modelLoss(const Model &model, const Tensor &tokens, const Tensor &targets, TrainingDropout *dropout = nullptr);

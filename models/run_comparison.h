@@ -1,4 +1,4 @@
-// Where two runs part: by their logs or their checkpoints.
+// compareRuns: finds the first step at which two runs differ, by their logs or their checkpoints.
 #pragma once
 #include <string>
 

@@ -1,4 +1,4 @@
-// What of a run is looked at in other programs: a figure of the loss, scalars for TensorBoard.
+// RunPictures: writes what other programs show of a run, a figure of the loss and scalars for TensorBoard.
 #pragma once
 #include "models/loss_plot.h"
 #include "models/options.h"
@@ -12,7 +12,8 @@ namespace tcc::models {
 
 class RunPictures {
 public:
-  /// As the options ask. Throws Error where TensorBoard's folder cannot be written. Both outlive this object.
+  /// Writes what the options ask for. Throws Error where TensorBoard's folder cannot be written. `options` and `log`
+  /// must outlive this object.
   RunPictures(const TrainOptions &options, TrainLog &log);
 
   void add(const StepRecord &record);

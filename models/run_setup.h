@@ -16,8 +16,8 @@
 
 namespace tcc::models {
 
-/// Refuses with an Error what is beyond the machine's memory, which `what` needs `bytes` of; the system would end
-/// the program later.
+/// Throws Error if `what` needs more `bytes` than the machine has memory: otherwise the system would end the program
+/// later.
 void checkMemory(const std::string &what, double bytes);
 
 /// Refuses a --seq beyond the model's positions with an Error.
@@ -28,7 +28,7 @@ ModelConfig trainedConfig(const TrainOptions &options, const std::optional<Model
 /// The same, checked against the machine's memory too.
 ModelConfig fittingConfig(const TrainOptions &options, const std::optional<ModelFolder> &folder);
 
-/// That of --adapter, or nothing.
+/// The adapter of --adapter, or nothing.
 std::optional<AdapterFolder> openAdapter(const TrainOptions &options, const ModelConfig &config);
 /// The adapter that is trained: that of --adapter, checked against --lora, or a new one on every layer; or nothing.
 std::optional<AdapterConfig> trainedAdapter(const TrainOptions &options, const ModelConfig &config,
@@ -41,7 +41,7 @@ std::unique_ptr<optim::Optimizer> makeOptimizer(const TrainOptions &options, std
 Function trainingFunction(const TrainOptions &options, const Model &model, optim::Optimizer &optimizer,
                           FunctionOptions function);
 
-/// --train-tokenizer.
+/// Does what --train-tokenizer asks for.
 void learnTokenizer(const TrainOptions &options);
 
 /// The rates of a run's steps: --dropout, else those of the model's configuration.
@@ -59,12 +59,13 @@ HeldOutSplit splitData(const TrainOptions &options, const TokenSource &source, i
 /// --init; or nothing. Throws Error for one that is damaged or of a kind that is not here, unless it is --init's
 /// and the data are tokens already.
 std::optional<Tokenizer> runTokenizer(const TrainOptions &options);
-/// The same as files, for the folders that the run writes; of a text without a tokenizer those of bytes.
+/// The files of that tokenizer, for the folders that the run writes; for a text that is read without a tokenizer, the
+/// files of a tokenizer of bytes.
 TokenizerFiles savedTokenizer(const TrainOptions &options, const ModelConfig &config, TokenFormat format);
 
 /// Texts become files of tokens, and a preset takes the tokenizer's vocabulary. Throws Error where that cannot be.
 void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer);
-/// --dump-tokens.
+/// Does what --dump-tokens asks for.
 void dumpTokens(const TrainOptions &options, const Tokenizer &tokenizer);
 
 /// What a run's checkpoints say of it, at step 0. `base` is the folder that `adapter` stands beside; `device` is

@@ -1,4 +1,5 @@
-// What a checkpoint says of its run beside tensors: how far it came, what it was a run of, and with which settings.
+// RunState: what a checkpoint says of its run beside tensors: how far it came, which run it is, and with which
+// settings.
 #pragma once
 #include <cstdint>
 #include <functional>

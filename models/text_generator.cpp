@@ -28,7 +28,7 @@ std::vector<int32_t> TextGenerator::generate(std::span<const int32_t> prompt, in
   std::vector<int32_t> text(prompt.begin(), prompt.end());
   Array tokens({1, sequence}, DType::i32), last({1}, DType::i32);
   for (int64_t i = 0; i < count; ++i) {
-    // The last tokens stand at the front; attention is causal, so what lies behind them is never seen.
+    // The last tokens stand at the front; attention is causal, so what comes after them is never seen.
     const auto length = std::min<int64_t>(int64_t(text.size()), sequence);
     std::copy(text.end() - length, text.end(), tokens.data<int32_t>().begin());
     last.data<int32_t>()[0] = int32_t(length - 1);

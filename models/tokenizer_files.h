@@ -22,12 +22,12 @@ struct TokenizerFiles {
   bool replaces = false;
 };
 
-/// Those of `folder`, as they are; a tokenizer.json is made of vocab.json and merges.txt, and a tokenizer_config.json
-/// for a model of `positions`, where they are missing. No files where the folder has no tokenizer. Throws Error
-/// for files that cannot be read.
+/// The tokenizer files of `folder`, as they are. If they are missing, a tokenizer.json is made of vocab.json and
+/// merges.txt, and a tokenizer_config.json for a model of `positions`. Gives no files where the folder has no
+/// tokenizer. Throws Error for files that cannot be read.
 TokenizerFiles tokenizerFilesOf(const std::string &folder, int64_t positions);
 
-/// Of a model whose tokens are bytes: token b is byte b, and none begins or ends a text.
+/// The files for a model whose tokens are bytes: token b is byte b, and no token begins or ends a text.
 TokenizerFiles byteTokenizerFiles(int64_t positions);
 
 /// Writes them into `folder`, and removes what else a tokenizer before them has left there. Does nothing where there

@@ -34,7 +34,7 @@ bool isPlain(char c) {
   return c > ' ' && c < 0x7f;
 }
 
-/// Where `text` may be cut from about `length` bytes on without another division into pieces: behind a line's end that
+/// Where `text` may be cut from about `length` bytes on without another division into pieces: after a line's end that
 /// is the only white space there.
 size_t cutBehind(std::string_view text, size_t length) {
   for (size_t at = length; at + 1 < text.size(); ++at)

@@ -190,10 +190,11 @@ std::vector<TrainLog::Field> TrainLog::progressFields(const StepRecord &record) 
   return fields;
 }
 
-/// For a line that the next one takes the place of: one that wraps would leave its beginning behind.
+/// The line of a step where the next line overwrites it. Fields are left out until it fits the terminal's width: the
+/// beginning of a line that wraps would stay.
 std::string TrainLog::rewrittenLine(const StepRecord &record) const {
   std::vector<Field> fields = progressFields(record);
-  const size_t most = columnsOf(options.progress) - 1; // a cursor behind the last column may be in either line
+  const size_t most = columnsOf(options.progress) - 1; // a cursor after the last column may be in either line
   std::string line = joined(fields, &Field::text);
   while (line.size() > most && fields.size() > 2) {
     fields.erase(std::ranges::max_element(fields, {}, &Field::rank));

@@ -28,7 +28,7 @@ struct StepRecord {
   std::vector<std::pair<std::string, std::string>> parameterHashes = {}; ///< name and checksum, where asked for
 
   double averageTokensPerSecond = 0; ///< of this process's steps; for people alone
-  /// Of the machine's measured peak, on average; "mfu" in the line, which a share above 1 is not.
+  /// The average share of the machine's measured peak: "mfu" in the line. A share above 1 is not written.
   std::optional<double> machineShare = {};
   int64_t plannedBytes = 0, countedBytes = 0; ///< the step's memory, as planned and as used so far; for people alone
 };
