@@ -98,13 +98,13 @@ def BodyOpInterface : OpInterface<"BodyOpInterface"> {
     tcc.yield. Passes see a body as a function of its own (passes/bodies.h).
   }];
   let methods = [
-    InterfaceMethod<"What the arguments of each body are, given the operands' types.",
+    InterfaceMethod<"The types of each body's arguments, given the operands' types.",
       "::llvm::SmallVector<::mlir::Type>", "argumentTypes">,
     InterfaceMethod<[{
-      How many of a body's first arguments stand for memory that the op's results are in: the body's result of the same
+      How many of a body's first arguments stand for the memory of the op's results: the body's result with the same
       number is the argument's next value. The other arguments are only read.
     }], "unsigned", "carriedArguments", (ins), "", [{ return 0; }]>,
-    InterfaceMethod<"How many arguments behind those are parts of operands, copied before a body reads them.",
+    InterfaceMethod<"How many of the next arguments are parts of operands, which are copied before a body reads them.",
       "unsigned", "slicedArguments", (ins), "", [{ return 0; }]>
   ];
 }
@@ -112,9 +112,9 @@ def BodyOpInterface : OpInterface<"BodyOpInterface"> {
 def StructuredOpInterface : OpInterface<"StructuredOpInterface"> {
   let cppNamespace = "::tcc";
   let description = [{
-    An op that stands in a fused function by itself: a product, a kernel, attention, a collective. Fusion, scheduling,
-    planning and the lowering of the plan know such an op by these facts alone, which hold on every target; what it runs
-    as is the target's business (codegen/target.h). Results are dense tensors in memory. Static shapes are assumed.
+    An op that stands in a fused function by itself: a matmul, a kernel, attention, a collective. Fusion, scheduling,
+    planning and the lowering of the plan know such an op by these facts alone, which hold on every target; the target
+    decides what it runs as (codegen/target.h). Results are dense tensors in memory. Static shapes are assumed.
   }];
   let methods = [
     InterfaceMethod<[{

@@ -1,5 +1,6 @@
-// The op list: the one place where an op is declared. Computation, gradient and verifier are in ops/<family>.cpp; the
-// independent meaning is in reference/<family>.cpp; samples are in tests/op_table.cpp.
+// The op list: the one place where an op is declared. Computation, gradient and verifier are in ops/<family>.cpp, the
+// independent meaning is in reference/<family>.cpp, and samples are in tests/ops/op_table.cpp. docs/LANGUAGE.md is
+// written from this file.
 #ifndef TCC_OPS_TD
 #define TCC_OPS_TD
 
@@ -493,8 +494,8 @@ def Tcc_ReshapeOp : Tcc_Op<"reshape", [IsDifferentiable, ViewOp, IsView, KernelB
   let hasOwnFunction = 1;
   let summary = "the same elements in row-major order under another shape";
   let description = [{ The result's last `?` follows from the element count, as in [a, b] to [?], which is [a · b].
-    reshape_c1: equal element counts. reshape_c2: other `?` of the result stand in the sizes that it begins with like
-    x, unless `like` gives them. }];
+    reshape_c1: equal element counts. reshape_c2: without `like`, every other `?` of the result is among the leading
+    sizes that the result has in common with x. }];
   let arguments = (ins Tcc_Tensor:$x, Optional<Tcc_Tensor>:$like);
   let results = (outs Tcc_Tensor:$result);
   let assemblyFormat = "$x (`like` $like^ `:` type($like))? attr-dict `:` type($x) `->` type($result)";
@@ -658,7 +659,7 @@ def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, InferTypes, AttrSizedOper
   let description = [{ a: [batch..., M, K], or [batch..., K, M] with transpose_a; b likewise [batch..., K, N], or one
     matrix for all of a's batch. The result's element type is a's, or f32 by `dtype`. With `bias` [N], it is added to every
     row; with `addend`, a tensor of the result's type is added: all in f32, rounded once, in an order that the target's
-    library chooses. Passes make both (fuse-epilogues); what a program writes so is a product and additions until then.
+    library chooses. fuse-epilogues makes both; a bias or addend that a program writes counts as an addition until then.
     matmul_c1: equal contraction sizes. matmul_c2: equal batch sizes, or b of rank 2. matmul_c3: a single matrix b
     with a batched a needs transpose_a = false. matmul_c4: equal element types. matmul_c5: ranks of at least 2.
     matmul_c6: a bias is [N], of f32, of a's type or of the result's. matmul_c7: an addend has the result's type.
@@ -693,7 +694,7 @@ def Tcc_MatmulGeluGradientOp : Tcc_Op<"matmul_gelu_gradient", [IsDifferentiable,
   let isTraced = 0;
   let summary = "a matrix product times the slope of gelu at x: gelu_gradient of a product, rounded once";
   let description = [{ a: [M, K]; b: [K, N], or [N, K] with transpose_b; x and the result [M, N]. Sums and slopes are
-    f32. What a library computes of a product on its way out; passes make it (fuse-gelu).
+    f32. A library computes this as part of the matmul; fuse-gelu makes the op.
     matmul_gelu_gradient_c1: matrices of one element type, of sizes that fit. }];
   let arguments = (ins Tcc_FloatTensor:$a, Tcc_FloatTensor:$b, Tcc_FloatTensor:$x, UnitAttr:$transpose_b);
   let results = (outs Tcc_FloatTensor:$result);
@@ -763,7 +764,7 @@ def Tcc_FlashAttentionBackwardOp : Tcc_AttentionGradient<"flash_attention_backwa
   let description = [{ Operands and attributes are flash_attention's, out and lse its results, dOut the gradient of
     out. With P = exp(scale·q·kᵀ - lse) and dS = P·(dOut·vᵀ - rowsum(dOut·out)): dQ = scale·dS·k, dK = scale·dSᵀ·q,
     dV = Pᵀ·dOut; dK and dV are summed over a group's heads. P and dS are rounded to the element type before they
-    multiply. With dropout, dOut·vᵀ and the P of dV are what it leaves of them.
+    multiply. With dropout, it is applied to dOut·vᵀ and to the P of dV.
     flash_attention_backward_c1: out and dOut have q's type, lse is f32 [B, H, T]. The other constraints are
     flash_attention's. }];
   let results = (outs Tcc_FloatTensor:$dQ, Tcc_FloatTensor:$dK, Tcc_FloatTensor:$dV);
@@ -785,7 +786,7 @@ def Tcc_FlashAttentionBackwardOp : Tcc_AttentionGradient<"flash_attention_backwa
 def Tcc_FlashAttentionPackedGradientOp : Tcc_AttentionGradient<"flash_attention_packed_gradient"> {
   let summary = "flash_attention_backward's gradients in one tensor: heads of q, then of k, then of v";
   let description = [{ Operands and attributes are flash_attention_backward's. packed [B, T, H + 2·G, d] holds dQ, dK
-    and dV side by side, the way a layer computes q, k and v by one product, whose gradient needs them so.
+    and dV side by side: where a layer computes q, k and v by one matmul, the gradient of that matmul reads them so.
     flash_attention_packed_gradient_c1: out and dOut have q's type, lse is f32 [B, H, T].
     flash_attention_packed_gradient_c2: k has as many rows as q. The other constraints are flash_attention's. }];
   let results = (outs Tcc_FloatTensor:$packed);
@@ -1006,8 +1007,8 @@ def Tcc_AttentionOp : Tcc_Op<"attention", [IsComposite, AllTypesMatch<["q", "res
 def Tcc_DropoutOp : Tcc_Op<"dropout", [IsComposite, AllTypesMatch<["x", "result"]>]> {
   let hasOwnFunction = 1;
   let summary = "x / (1 - rate) where kept, 0 elsewhere; kept with probability 1 - rate by random_bits(seed, stream)";
-  let description = [{ An element is dropped where its random_bits(seed, stream, first) of x's shape, as an unsigned
-    number, are below rate · 2^32, rounded down; rate counts as that number / 2^32.
+  let description = [{ Random bits of x's shape are drawn by random_bits(seed, stream, first). An element is dropped where
+    its bits, as an unsigned number, are below ⌊rate · 2^32⌋; the rate that counts is ⌊rate · 2^32⌋ / 2^32.
     dropout_c1: 0 <= rate < 1. dropout_c2: `first` needs a dim 0. }];
   let arguments = (ins Tcc_FloatTensor:$x, Tcc_IntScalar:$seed, F64Attr:$rate, I64Attr:$stream,
                        Optional<Tcc_IndexScalar>:$first);
@@ -1029,8 +1030,8 @@ def Tcc_DropoutOp : Tcc_Op<"dropout", [IsComposite, AllTypesMatch<["x", "result"
 def Tcc_StochasticCastOp : Tcc_Op<"stochastic_cast", [IsComposite, InferTypes]> {
   let hasOwnFunction = 1;
   let summary = "cast from f32 to bf16 with stochastic rounding: up or down at random, x on average";
-  let description = [{ cast_by_bits by random_bits(seed, stream) of x's shape. A sum of many small updates goes on
-    growing where rounding to nearest would leave it as it is. }];
+  let description = [{ This is cast_by_bits with random_bits(seed, stream) of x's shape. A sum of many small updates
+    keeps growing where rounding to nearest would leave it as it is. }];
   let arguments = (ins RankedTensorOf<[F32]>:$x, Tcc_IntScalar:$seed, I64Attr:$stream);
   let results = (outs RankedTensorOf<[BF16]>:$result);
   let assemblyFormat = "$x `,` $seed `stream` $stream attr-dict `:` type($x) `,` type($seed) `->` type($result)";
@@ -1062,7 +1063,7 @@ def Tcc_AdamwOp : Tcc_Op<"adamw", [IsComposite, NoGradient, AllTypesMatch<["para
   let formula = [{ g = gradient · scale; newM = beta1 · m + (1 - beta1) · g; newV = beta2 · v + (1 - beta2) · g²;
     newParameter = (1 - lr · weight_decay) · parameter - lr · (newM / (1 - beta1^step)) / (√(newV / (1 -
     beta2^step)) + eps) }];
-  let gradientFormula = "that of the formula; updates usually stand behind the gradients";
+  let gradientFormula = "that of the formula; updates usually come after the gradients";
   let example = [{
     %p = tcc.constant dense<[1.0]> : tensor<1xf32>
     %g = tcc.constant dense<[0.5]> : tensor<1xf32>
@@ -1100,8 +1101,8 @@ def Tcc_PrintOp : Tcc_Op<"print", [NoGradient], [MemoryEffects<[MemWrite]>]> {
   let isTraced = 0;
   let asksHost = 1;
   let summary = "name and values on stdout, when the step is done; digits read back to the same bits";
-  let description = [{ Never removed, and lines come in the order of the ops. print_c1: it stands in the function
-    itself, in no region of another op. print_c2: the name is not empty and of one line. }];
+  let description = [{ A print is never removed, and lines come in the order of the ops. print_c1: it stands in the
+    function itself, in no region of another op. print_c2: the name is not empty and of one line. }];
   let arguments = (ins StrAttr:$name, Tcc_PrintedTensor:$x);
   let assemblyFormat = "$name `,` $x attr-dict `:` type($x)";
   let hasVerifier = 1;
@@ -1119,10 +1120,10 @@ def Tcc_CondOp : Tcc_Op<"cond", [IsolatedFromAbove, IsDifferentiable, IsExpandab
     DeclareOpInterfaceMethods<BodyOpInterface>, DeclareOpInterfaceMethods<StructuredOpInterface>]> {
   let hasOwnFunction = 1;
   let summary = "the results of one of two bodies";
-  let description = [{ Both bodies take the inputs as block arguments and yield the results; the second stands behind
-    `else` and has the first's names of them. A CPU runs the body that the predicate chooses; a target without branches
-    runs both (`expand-unsupported`), and what the other gives is dropped. Types of several results stand in
-    parentheses, of no inputs nothing: `%y:2 = tcc.cond %p () -> (tensor<2xf32>, tensor<f32>)`. cond_c1: block
+  let description = [{ Both bodies take the inputs as block arguments and yield the results. The second body stands after
+    `else` and uses the first one's names of the inputs. A CPU runs only the body that the predicate chooses; for a
+    target without branches `expand-unsupported` runs both and selects. Several result types stand in parentheses;
+    without inputs the parentheses are empty: `%y:2 = tcc.cond %p () -> (tensor<2xf32>, tensor<f32>)`. cond_c1: block
     arguments have the inputs' types. cond_c2: each body ends with a tcc.yield of the results' types. }];
   let arguments = (ins Tcc_BoolScalar:$predicate, Variadic<Tcc_Tensor>:$inputs);
   let results = (outs Variadic<Tcc_Tensor>:$results);
@@ -1130,8 +1131,8 @@ def Tcc_CondOp : Tcc_Op<"cond", [IsolatedFromAbove, IsDifferentiable, IsExpandab
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
   let formula = "the first body's values where the predicate is true, else the second's";
-  let gradientFormula = "d inputs = those of the body that was chosen, which computes again what it needs; 0 for what "
-                        "only the other reads";
+  let gradientFormula = "d inputs = the gradient of the body that was chosen, which recomputes what it needs; 0 for "
+                        "inputs that only the other body reads";
   let example = [{
     %p = tcc.constant dense<true> : tensor<i1>
     %a = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
@@ -1149,9 +1150,10 @@ def Tcc_RepeatOp : Tcc_Op<"repeat", [IsolatedFromAbove, IsDifferentiable, AttrSi
     DeclareOpInterfaceMethods<BodyOpInterface, ["carriedArguments", "slicedArguments"]>,
     DeclareOpInterfaceMethods<StructuredOpInterface, ["sharedBuffers"]>]> {
   let hasOwnFunction = 1;
-  let summary = "a body run a fixed number of times, on what it gave before";
-  let description = [{ The body's arguments are the carried values, at first `start`, then what it yielded last; one
-    part of each of the `scanned`, number i in turn i; and the inputs, behind `uses`, the same in every turn.
+  let summary = "a body that runs a fixed number of times, each time on what it yielded before";
+  let description = [{ The body's arguments are, in this order: the carried values, which are `start` in the first turn
+    and then what the turn before yielded; of each of the `scanned` values part i in turn i; and the inputs, which stand
+    after `uses` and are the same in every turn.
     repeat_c1: the count is 1 or more, at most 2^31. repeat_c2: scanned values are [count, ...]. repeat_c3: block
     arguments have the types of start, parts and inputs. repeat_c4: the body ends with a tcc.yield of the results'
     types, which are start's. }];
@@ -1162,7 +1164,7 @@ def Tcc_RepeatOp : Tcc_Op<"repeat", [IsolatedFromAbove, IsDifferentiable, AttrSi
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
   let formula = "c ← start; for i < count: c ← body(c, scanned[i], inputs); results = c";
-  let gradientFormula = "that of the body, count times in a row; of at most 32 turns";
+  let gradientFormula = "that of the body, count times in a row; for at most 32 turns";
   let example = [{
     %a = tcc.constant dense<1.0> : tensor<f32>
     %t = tcc.constant dense<[1.0, 2.0, 3.0]> : tensor<3xf32>
@@ -1181,7 +1183,7 @@ def Tcc_KernelOp : Tcc_Op<"kernel", [IsolatedFromAbove, SingleBlock,
   let isTraced = 0;
   let summary = "a fused region of primitives that an emitter turns into one kernel";
   let description = [{ The region takes the operands as block arguments and yields the results. It is a legal kernel
-    exactly when analyzeKernel accepts it (ir/kernel.h). kernel_c1: block arguments have the operands' types.
+    exactly when analyzeKernel accepts it (ir/analyze_kernel.h). kernel_c1: block arguments have the operands' types.
     kernel_c2: the yield has the results' types. kernel_c3: every op may stand in a kernel. }];
   let arguments = (ins Variadic<Tcc_Tensor>:$inputs, OptionalAttr<StrAttr>:$label);
   let results = (outs Variadic<Tcc_Tensor>:$results);
@@ -1189,7 +1191,7 @@ def Tcc_KernelOp : Tcc_Op<"kernel", [IsolatedFromAbove, SingleBlock,
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
   let formula = "the results of the region";
-  let gradientFormula = "none: kernels are made behind autodiff";
+  let gradientFormula = "none: kernels are made after autodiff";
   let example = [{
     %a = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
     %y = tcc.kernel (%x = %a : tensor<2xf32>) -> tensor<2xf32> {

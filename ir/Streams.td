@@ -1,4 +1,5 @@
-// Ops that are started where they stand and done later, beside others: collectives, copies to and from the host.
+// InFlightOpInterface: ops that start where they stand and end later, while other ops run: collectives, copies to and
+// from the host.
 #ifndef TCC_STREAMS_TD
 #define TCC_STREAMS_TD
 

@@ -6,18 +6,19 @@
 
 namespace tcc {
 
-/// What is analysed: the values to be computed, and those that are given; everything between belongs to the region.
+/// What is analysed: the values that the kernel computes, and the values that it is given. All ops between them belong
+/// to its region.
 struct KernelView {
   llvm::ArrayRef<mlir::Value> results;
   llvm::ArrayRef<mlir::Value> arguments;
 };
 
-/// The kernel's form, or nothing and in `refusal` what was expected.
+/// The kernel's form; or nothing, and `refusal` says what was expected.
 std::optional<KernelInfo> analyzeKernel(const KernelView &view, std::string &refusal);
-/// Likewise; `names` (where given) takes what the region's ops are called.
+/// The same for a tcc.kernel. If `names` is given, it gets the names of the region's ops.
 std::optional<KernelInfo> analyzeKernel(KernelOp kernel, std::string &refusal, KernelNames *names = nullptr);
 
-/// What the region's ops are called; `origins` has for each node the op that it stands for, or null.
+/// The names of the region's ops. `origins` has for each node the op that it stands for, or null.
 KernelNames kernelNames(KernelOp kernel, llvm::ArrayRef<mlir::Operation *> origins);
 
 } // namespace tcc

@@ -14,7 +14,7 @@ struct ElementTypeFacts {
   std::string_view name;
   int64_t bytes; // of one element in memory; i1 takes one, 0 or 1
   bool isFloat;
-  ElementType computed; // the type that scalar steps have its values in; results are rounded to the type itself
+  ElementType computed; // the type in which scalar steps compute; results are then rounded to the type itself
 };
 
 inline constexpr std::array<ElementTypeFacts, 8> elementTypes{{
@@ -40,8 +40,8 @@ constexpr bool isInOrder() {
 }
 static_assert(isInOrder(), "elementTypes has a row for each type, in the order of the enum");
 
-/// A literal: the value of a float or of an integer (i1: 0 or 1), told apart by the type beside it. Equal in every bit:
-/// 0 and -0 differ, a NaN equals itself.
+/// A literal: the value of a float or of an integer (i1: 0 or 1); a type stored beside it says which. Literals are
+/// compared bit by bit: 0 and -0 differ, a NaN equals itself.
 class ScalarLiteral {
 public:
   constexpr ScalarLiteral() = default;

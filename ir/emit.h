@@ -47,7 +47,7 @@ public:
   // reductions; axes stay as size 1
   mlir::Value reduceSum(mlir::Value x, llvm::ArrayRef<int64_t> axes);
   mlir::Value reduceMax(mlir::Value x, llvm::ArrayRef<int64_t> axes);
-  /// Sum of x over what `broadcast` to x's shape had stretched, in shape `shape`.
+  /// Sums x over the dims that `broadcast` from `shape` to x's shape stretches; the result has `shape`.
   mlir::Value sumTo(mlir::Value x, llvm::ArrayRef<int64_t> shape);
 
   mlir::Value matmul(mlir::Value a, mlir::Value b, bool transposeA = false, bool transposeB = false,

@@ -1,4 +1,4 @@
-// A fingerprint of IR as it stands in memory: what a pass left as it was keeps its fingerprint.
+// fingerprintOf: a fingerprint of IR as it stands in memory, to find out whether a pass has changed it.
 #pragma once
 #include "mlir/IR/Operation.h"
 #include <utility>
@@ -8,10 +8,10 @@ namespace tcc {
 /// 128 bits.
 using Fingerprint = std::pair<uint64_t, uint64_t>;
 
-/// Of `op` and all that is nested in it: operations with their names, attributes, locations, operands, result types and
-/// order. Addresses are part of it, so that equal fingerprints are of the same IR, not of IR that looks alike.
+/// The fingerprint of `op` and all that is nested in it: operations with their names, attributes, locations, operands,
+/// result types and order. Addresses are part of it: equal fingerprints mean the same IR, not IR that looks alike.
 Fingerprint fingerprintOf(mlir::Operation *op);
-/// Of what is nested in `region`.
+/// The fingerprint of all that is nested in `region`.
 Fingerprint fingerprintOf(mlir::Region &region);
 
 } // namespace tcc

@@ -1,4 +1,5 @@
-// tcc.item and tcc.print: what a .graph hands to the host. Passes know them by traits and interfaces alone.
+// The classes of tcc.item and tcc.print, by which a .graph hands values to the host. Passes know these ops by traits
+// and interfaces alone.
 #pragma once
 #include "ir/dialect.h"
 

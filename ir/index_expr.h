@@ -32,7 +32,7 @@ struct IndexTerm {
 class IndexExpr {
 public:
   IndexExpr(int64_t constant = 0) : constant(constant) {}
-  /// The axis itself, of `extent` values; an axis of one value is the constant 0.
+  /// The axis itself, which takes `extent` values; an axis of one value is the constant 0.
   static IndexExpr ofAxis(unsigned axis, int64_t extent);
 
   int64_t constant;
@@ -48,12 +48,13 @@ public:
   int64_t maximum() const;
   bool isConstant() const { return terms.empty(); }
   bool dependsOn(unsigned axis) const;
-  /// True where every term of `axis` is the plain axis; its coefficient is in `stride` (0 where absent).
+  /// Whether every term of `axis` is the plain axis, without div and mod. `stride` gets its coefficient (0 if the axis
+  /// is absent).
   bool isAffineIn(unsigned axis, int64_t &stride) const;
   /// The terms of `axis` alone, and all others with the constant.
   IndexExpr only(unsigned axis) const;
   IndexExpr without(unsigned axis) const;
-  /// Plain terms of `axis` replaced by `value`; nothing where a term of it has a div or mod.
+  /// The expression with `value` in place of `axis`; nothing where a term of the axis has a div or mod.
   std::optional<IndexExpr> substitute(unsigned axis, const IndexExpr &value) const;
 
   bool operator==(const IndexExpr &other) const { return constant == other.constant && terms == other.terms; }
@@ -65,7 +66,8 @@ private:
   void canonicalize();
 };
 
-/// Coordinates in `shape` of the element with row-major number `linear`; nothing where they are no such expressions.
+/// The coordinates in `shape` of the element with row-major number `linear`; nothing where index expressions cannot say
+/// them.
 std::optional<llvm::SmallVector<IndexExpr>> delinearize(const IndexExpr &linear, llvm::ArrayRef<int64_t> shape);
 /// Row-major number of the element at `coordinates` in `shape`.
 IndexExpr linearize(llvm::ArrayRef<IndexExpr> coordinates, llvm::ArrayRef<int64_t> shape);

@@ -57,7 +57,7 @@ struct KernelNode {
   uint64_t stream = 0;                        // random
   ScalarSteps steps;                          // compute
   bool isMax = false;                         // rowReduce: the maximum, else the sum
-  bool perColumn = false;                     // depends on the column; others are computed once a row
+  bool perColumn = false;                     // whether it depends on the column; other nodes are computed once a row
   unsigned stage = 0; // the first stage that can compute it; a rowReduce's value is ready in the next stage
 
   bool operator==(const KernelNode &) const = default;
@@ -107,7 +107,8 @@ struct KernelInfo {
   void print(llvm::raw_ostream &os) const;
 };
 
-/// What people call the parts of a kernel: for labels, symbols and head comments. No part of what a kernel is.
+/// The names of a kernel's parts, for labels, symbols and head comments. They are no part of its form: kernels that
+/// differ in names alone are equal.
 struct KernelNames {
   struct Op {
     std::string name;   // "reduce_sum"
@@ -119,16 +120,16 @@ struct KernelNames {
   std::vector<int> ofNode; // for each node the number of its op; -1: a load of an argument
 };
 
-/// The form that kernels of one body share: a segment's with the least sizes that have its tail, everything else as it
-/// is. Kernels are equal where these are; an emitter is given nothing else.
+/// The form that stands for all kernels with one body. For a segment kernel its sizes are the least ones with the same
+/// vector tail; any other form stays as it is. Kernels are equal if these forms are; an emitter is given nothing else.
 KernelInfo normalized(KernelInfo form);
 
 /// Hash of a form: equal for equal ones.
 size_t hashOf(const KernelInfo &form);
 
-/// True if result `result` may be written into the buffer of argument `argument`: every read of the argument stands
-/// in its own row, in no later stage than the writing one, and there at the written index. The planner lets no other
-/// result lie over an argument, so an emitter may rely on that.
+/// Whether result `result` may be written into the buffer of argument `argument`. That is so if the argument is read
+/// only in its own row, in no later stage than the one that writes, and in that stage only at the written index. The
+/// planner puts no other result over an argument, so an emitter may rely on this.
 bool mayShareBuffer(const KernelInfo &info, unsigned result, unsigned argument);
 
 } // namespace tcc

@@ -6,7 +6,8 @@ namespace tcc {
 
 struct KernelCost {
   int64_t flops = 0; // an elementwise op or a step of a reduction counts one
-  int64_t bytes = 0; // least traffic: each operand read once, but no more of a gathered table than its rows; results
+  int64_t bytes =
+      0; // least traffic: each operand read and each result written once; of a gathered table only the gathered rows
 };
 KernelCost costOf(const KernelInfo &info);
 

@@ -1,4 +1,4 @@
-// The nodes of a kernel's form: values followed from a result towards the arguments.
+// KernelNodes: makes the nodes of a kernel's form, by following values from a result towards the arguments.
 #pragma once
 #include "ir/dialect.h"
 #include "ir/kernel.h"
@@ -15,12 +15,12 @@ inline ElementType elementOf(mlir::Value tensor) {
 /// expressions; a value that is read at two places becomes two nodes; each node gets its stage.
 class KernelNodes {
 public:
-  /// `arguments` gives each of the kernel's arguments its number; what nothing can express is said in `refusal`.
+  /// `arguments` maps each of the kernel's arguments to its number. `refusal` gets what no node can express.
   KernelNodes(KernelInfo &info, const llvm::DenseMap<mlir::Value, unsigned> &arguments, std::string &refusal)
       : info(info), arguments(arguments), refusal(refusal) {}
 
-  /// The node of `value` at `coordinates`, an expression a dim, read only where the derived axes `guards` are in range;
-  /// none where it cannot be expressed.
+  /// The node of `value` at `coordinates`, which has one expression for each dim. The value is read only where the
+  /// derived axes `guards` are in range. Gives nothing where no node can express it.
   std::optional<unsigned> need(mlir::Value value, llvm::ArrayRef<IndexExpr> coordinates,
                                llvm::ArrayRef<unsigned> guards = {});
   /// outer · rows + row.
@@ -38,7 +38,7 @@ private:
 
   /// Says `why` in the refusal.
   std::nullopt_t refuse(const llvm::Twine &why);
-  /// The expression with derived axes replaced by their values where they stand plain.
+  /// The expression in which each derived axis that stands without div and mod is replaced by its value.
   IndexExpr resolve(IndexExpr expr) const;
   /// `value` as a coordinate in [0, extent), guarded by a new derived axis where it can leave that range.
   IndexExpr guardedCoordinate(const IndexExpr &value, int64_t extent, llvm::SmallVectorImpl<unsigned> &guards);

@@ -1,4 +1,4 @@
-// The iteration space of a fused region, and what its reductions say about it.
+// chooseSpaces: which iteration spaces a fused region can have; its reductions decide.
 #pragma once
 #include "ir/dialect.h"
 #include "ir/kernel.h"
@@ -8,8 +8,8 @@ namespace tcc {
 bool isReduction(mlir::Operation *op); // reduce_sum or reduce_max
 llvm::ArrayRef<int64_t> reducedAxes(mlir::Operation *reduction);
 
-/// A reduction's operand shape as before × reduced × after, where the reduced dims of more than one element are
-/// neighbours among such dims.
+/// The shape of a reduction's operand as before × reduced × after. This needs reduced dims that are neighbours; dims of
+/// size 1 between them do not count.
 struct ReductionShape {
   int64_t before = 1, reduced = 1, after = 1;
   bool adjacent = true;
@@ -19,8 +19,9 @@ struct ReductionShape {
 
 ReductionShape reductionShape(mlir::Operation *reduction);
 
-/// The spaces to try for a region of `ops` with these results, best first: its reductions dictate the space; without
-/// one there are several. False and in `refusal` what was expected where no space fits them all.
+/// The spaces to try for a region of `ops` with these results, the best first. If the region has reductions, they
+/// dictate the space; else there are several. Returns false if no space fits all ops; then `refusal` says what was
+/// expected.
 bool chooseSpaces(llvm::ArrayRef<mlir::Operation *> ops, llvm::ArrayRef<mlir::Value> results,
                   llvm::SmallVectorImpl<KernelSpace> &candidates, std::string &refusal);
 

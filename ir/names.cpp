@@ -55,8 +55,8 @@ bool isMinor(Operation &op) {
          llvm::all_of(op.getOperandTypes(), [](Type type) { return cast<RankedTensorType>(type).getRank() == 0; });
 }
 
-/// `name` behind a kernel's first name: without the scope that both share, and by its last word where it lies within
-/// the first one's scope. A number that has lost its word says nothing, so it stays with it.
+/// The form in which `name` is written after a kernel's first name: without the scope that both share, and as its last
+/// word alone if it lies within the first one's scope. A number says nothing without the word before it, so both stay.
 StringRef shortened(StringRef name, StringRef first) {
   size_t same = 0;
   for (size_t i = 0; i < name.size() && i < first.size() && name[i] == first[i]; ++i)

@@ -11,8 +11,8 @@ namespace tcc {
 
 /// The location's name, or "".
 llvm::StringRef nameOf(mlir::Location loc);
-/// What people call an op: its location's name, or its own without the dialect (of a custom op: what the user called
-/// it).
+/// What people call an op: its location's name, or else the op's own name without the dialect (for a custom op the name
+/// that the user gave it).
 llvm::StringRef nameOf(mlir::Operation *op);
 /// The same place under another name.
 mlir::Location named(mlir::Location loc, llvm::StringRef name);
@@ -21,15 +21,15 @@ mlir::FileLineColLoc sourceOf(mlir::Location loc);
 /// "h.3.mlp" of "h.3.mlp.gelu"; "" of "gelu".
 llvm::StringRef scopeOf(llvm::StringRef name);
 
-/// The names of a kernel's ops, without those of scalars and of what is moved or converted unless there are no others:
-/// the names of results first, then those of many ops. What is only computed again for a gradient is part of the
-/// gradient.
+/// The names of a kernel's ops. The names of results come first, then the names that most ops have. Ops on scalars, and
+/// ops that move or convert, are left out unless there are no others. An op that is recomputed for a gradient counts as
+/// part of the gradient.
 llvm::SmallVector<llvm::StringRef> namesOf(mlir::Block &body);
 
-/// The place of an op that has the first of these names: where people look for the kernel.
+/// The place where people look for the kernel: that of an op with the first of namesOf().
 mlir::Location mainLocation(mlir::Block &body);
 
-/// What a kernel of this region is called: its first name, then the others in few words: "h.3.mlp.gelu+bias".
+/// The label of a kernel with this region: its first name, then the others shortened: "h.3.mlp.gelu+bias".
 std::string kernelLabel(mlir::Block &body);
 
 } // namespace tcc

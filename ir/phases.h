@@ -12,14 +12,15 @@ enum class Phase : uint8_t { captured, joint, shaped, fused, planned };
 llvm::StringRef phaseName(Phase phase);
 std::optional<Phase> parsePhase(llvm::StringRef name);
 
-/// Checks phase after phase of a function. A kernel that it has found legal is analysed again only once it has changed.
+/// Checks that a function keeps the rules of its phase, again after each pass. A kernel that was found legal is
+/// analysed again only if it has changed.
 class PhaseVerifier {
 public:
   /// Checks that `function` holds only what `phase` allows; emits an error at the first op that does not belong.
   mlir::LogicalResult verify(mlir::func::FuncOp function, Phase phase);
 
 private:
-  llvm::DenseSet<Fingerprint> legalKernels; // of their regions
+  llvm::DenseSet<Fingerprint> legalKernels; // fingerprints of their regions
 };
 
 } // namespace tcc

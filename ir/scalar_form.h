@@ -1,4 +1,4 @@
-// From ops and types of MLIR to the plain ones of the kernel form.
+// ScalarForms: translates ops and types of MLIR into the plain ones of the kernel form.
 #pragma once
 #include "ir/dialect.h"
 #include "ir/scalar_steps.h"
@@ -14,13 +14,13 @@ mlir::Type mlirType(mlir::MLIRContext *context, ElementType type);
 /// The value of a FloatAttr or IntegerAttr.
 ScalarLiteral literalOf(mlir::Attribute value);
 
-/// The scalar steps of elementwise ops, made from their scalarBody once for each op, attributes and element types. Held
-/// by the dialect, since the keys are its context's.
+/// The scalar steps of elementwise ops. They are made from an op's scalarBody, once for each op name, attributes and
+/// element types. The dialect holds them, since the keys belong to its context.
 class ScalarForms : public mlir::DialectInterface::Base<ScalarForms> {
 public:
   explicit ScalarForms(mlir::Dialect *dialect) : Base(dialect) {}
 
-  /// Null, and in `refusal` which op of the body has no scalar form.
+  /// The steps of an op. Gives null if it has none; `refusal` then names the op of the body that has no scalar form.
   static const ScalarSteps *of(ElementwiseOpInterface op, std::string &refusal);
 
 private:

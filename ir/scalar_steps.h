@@ -11,7 +11,7 @@
 
 namespace tcc {
 
-/// F: of f32 values. I: of i1, i32 or i64 values, signed, wrapping.
+/// What a step computes. Names with F are for f32 values, names with I for i1, i32 or i64 values, signed and wrapping.
 enum class Opcode : uint8_t {
   constant,
   addF,
@@ -93,13 +93,14 @@ struct ScalarSteps {
   unsigned result = 0; // number of a value
 
   unsigned cost() const;
-  /// Whether each step has the same bits on every target: nothing is approximated, and no bits are read as a number.
+  /// Whether each step gives the same bits on every target: it approximates nothing, and reads no bits as a number.
   bool isExact() const;
-  /// The results for some elements, of steps that are exact: each operand has one value, which all of them share, or
-  /// as many as the others. i1 is 0 or 1. Nothing where an integer, of an operand or on the way, is so large that it
-  /// may wrap or that a double does not hold it.
+  /// The results of exact steps for several elements. Each operand has one value, which all elements share, or one for
+  /// each element. i1 is 0 or 1. Gives nothing where an integer, in an operand or on the way, is so large that it may
+  /// wrap or that a double does not hold it.
   std::optional<std::vector<double>> exactValues(llvm::ArrayRef<llvm::ArrayRef<double>> operands) const;
-  /// "divf(1, sqrt(%3))": the result, with `operand(i)` for the node's operand i of `operands`.
+  /// The result as text, "divf(1, sqrt(%3))"; operand(i) gives the text of the node's operand i, of which there are
+  /// `operands`.
   std::string text(unsigned operands, llvm::function_ref<std::string(unsigned)> operand) const;
   bool operator==(const ScalarSteps &) const = default;
 };

@@ -19,7 +19,7 @@ float smaller(float a, float b) {
   return -larger(-a, -b);
 }
 
-/// Of a step's operands, element by element.
+/// The value of a step from those of its operands, element by element.
 class Elements {
 public:
   Elements(const ScalarStep &step, llvm::ArrayRef<Numbers> values) : operands(facts(step.opcode).operands) {

@@ -1,4 +1,4 @@
-// Ops in flight: the interface of Streams.td.
+// The C++ classes of Streams.td: ops that are in flight while others run.
 #pragma once
 #include "ir/dialect.h"
 

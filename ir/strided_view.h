@@ -1,5 +1,5 @@
-// Strided views: how a value read through transposes, slices and reshapes lies in the memory of the value below them.
-// Matrix products take such operands as they are, without a copy.
+// StridedView: how a value that is read through transposes, slices and reshapes lies in the memory of the value below
+// these views. Matmuls take such operands as they are, without a copy.
 #pragma once
 #include "mlir/IR/Operation.h"
 #include <optional>
@@ -8,14 +8,15 @@ namespace tcc {
 class MatmulOp;
 class MatmulGeluGradientOp;
 
-/// Along a dim of a view's operand the element's coordinate is offset + stride · the result's coordinate `dim`, or the
-/// offset alone where it follows from none.
+/// Where a view finds its elements along one dim of its operand: at coordinate offset + stride · (the result's
+/// coordinate along `dim`), or at the offset alone where no coordinate of the result matters.
 struct ViewedDim {
   std::optional<unsigned> dim;
   int64_t offset = 0, stride = 1;
 };
 
-/// What a target's products and other structured ops can read beyond one matrix that is dense along one side.
+/// Which strided operands a target's matmuls and other structured ops can read, beyond one matrix that is dense along
+/// one side.
 struct ViewLimits {
   int64_t batchDims = 0; // leading dims with strides of their own
 };
@@ -27,30 +28,30 @@ struct StridedView {
   llvm::SmallVector<int64_t> sizes, strides;
 };
 
-/// Follows view ops downwards as long as the access stays strided; `root` is the first value that it cannot look
-/// through, perhaps `value` itself. Never fails. Static shapes only.
+/// Follows view ops from `value` towards their operands as long as the access stays strided. `root` is the first value
+/// that is not such a view, perhaps `value` itself. It never fails. Shapes must be static.
 StridedView stridedView(mlir::Value value);
 
 /// `value` as it lies in memory.
 StridedView denseView(mlir::Value value);
 
-/// True if the view is its root's dense row-major order from the first element on.
+/// Whether the view reads its root densely in row-major order from the first element on.
 bool isDense(const StridedView &view);
 
-/// Elements from the first to the last that the view reaches, both included.
+/// How many elements lie between the first and the last that the view reaches, both included.
 int64_t spanOf(const StridedView &view);
 
-/// Bytes that an op moves at least: each view's span once, and its results.
+/// The least bytes that an op moves: the span of each view once, and its results.
 int64_t bytesOfViews(mlir::Operation *op, llvm::ArrayRef<StridedView> views);
 
-/// The values that an op outside of kernels needs in memory, aligned with its operands: the roots of a structured op's
-/// views, and of the dense views that a return gives out. Empty for every other op.
+/// The values that an op outside kernels needs in memory, aligned with its operands: the roots of a structured op's
+/// views, and the roots of the dense views that a return hands out. Empty for every other op.
 llvm::SmallVector<mlir::Value> memoryOperands(mlir::Operation *op, const ViewLimits &limits);
 
-/// The value whose memory, read densely from its start, is `value`: `value` itself unless it is such a view.
+/// The value whose memory holds `value` densely from its start: the root of a dense view, else `value` itself.
 mlir::Value denseRoot(mlir::Value value);
 
-/// One operand of a product as [batch0, batch1, rows, columns].
+/// One operand of a matmul as [batch0, batch1, rows, columns].
 struct MatrixView {
   mlir::Value root;
   int64_t offset = 0;
@@ -59,9 +60,9 @@ struct MatrixView {
   int64_t rows = 0, columns = 0, rowStride = 0, columnStride = 0;
 };
 
-/// The operands of a matmul as libraries take them: one of the two matrix strides is 1, and of batch dims remain at
-/// most the limit (no more than two). Where an operand cannot be had so, its `root` is the operand itself, dense, which
-/// then must be in memory.
+/// The operands of a matmul as libraries take them: one of the two matrix strides is 1, and there are at most as many
+/// batch dims as the limits say (no more than two). If an operand has no such view, its `root` is the operand itself,
+/// dense, and must be in memory.
 struct MatmulViews {
   MatrixView a, b; // a is rows = M, columns = K after transpose_a; b is rows = K, columns = N after transpose_b
 };

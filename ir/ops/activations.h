@@ -1,10 +1,10 @@
-// What gradients and decompositions of several families need of activations.
+// Activation functions that gradients and decompositions of several families use.
 #pragma once
 #include "ir/emit.h"
 
 namespace tcc {
 
-/// 1 / (1 + e^-x) of an f32 tensor; nothing overflows or cancels, in the gradient neither.
+/// 1 / (1 + e^-x) of an f32 tensor; nothing overflows or cancels, in the gradient either.
 mlir::Value sigmoid(Emit &b, mlir::Value x);
 
 /// x, held between -bound and bound for values and gradients; NaN stays.

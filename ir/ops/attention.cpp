@@ -58,7 +58,7 @@ Dropout dropoutOf(Op op) {
   return {op.getRate()->convertToDouble(), op.getSeed(), *op.getStream(), op.getFirst()};
 }
 
-/// Checks the operands and attributes of either op; `prefix` is its name with "flash_attention_c" behind it.
+/// Checks the operands and attributes of either op; its constraints are called `prefix` and a number.
 template <typename Adaptor>
 LogicalResult verifyOperands(std::optional<Location> loc, Adaptor adaptor, StringRef name) {
   RankedTensorType q = tensorType(adaptor.getQ()), k = tensorType(adaptor.getK()), v = tensorType(adaptor.getV());

@@ -1,4 +1,5 @@
-// How an op with isolated regions is written: "(%x = %a : type, ...)" names a block argument for each operand.
+// Reads and prints the operands of an op with isolated regions: "(%x = %a : type, ...)" names a block argument for each
+// operand.
 #pragma once
 #include "ir/dialect.h"
 

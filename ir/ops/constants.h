@@ -1,4 +1,4 @@
-// Literals in folders: what an attribute holds, and folding of splats.
+// What folders need of literals: asking what an attribute holds, and folding splats.
 #pragma once
 #include "ir/dialect.h"
 #include <functional>

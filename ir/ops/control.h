@@ -1,4 +1,4 @@
-// What passes and tests need of cond and repeat beyond their declarations.
+// Functions on cond and repeat that passes and tests need.
 #pragma once
 #include "ir/emit.h"
 
@@ -7,7 +7,8 @@ namespace tcc {
 /// Whether the block ends with a tcc.yield of values of these types.
 bool yields(mlir::Block &block, mlir::TypeRange types);
 
-/// The turns of a loop written out, at the builder's place, on other values of the operands; gives the last results.
+/// Writes the turns of a loop out at the builder's place, with `operands` in place of its own, and gives the last
+/// turn's results.
 llvm::SmallVector<mlir::Value> unrolled(Emit &b, RepeatOp op, mlir::ValueRange operands);
 
 } // namespace tcc

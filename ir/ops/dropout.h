@@ -1,4 +1,4 @@
-// Dropout in terms of primitives: what the dropout op, attention's expansion and whoever looks for it share.
+// Dropout in terms of primitives; the dropout op, attention's expansion and the passes that look for dropout share it.
 #pragma once
 #include "ir/emit.h"
 
@@ -18,11 +18,11 @@ uint32_t dropThreshold(double rate);
 /// What kept elements are multiplied by: 1 / (1 - dropThreshold(rate) / 2^32).
 double keepScale(double rate);
 
-/// x, f32, where kept, times keepScale; else 0.
+/// x · keepScale where the element is kept, else 0; x is f32.
 mlir::Value dropOut(Emit &b, mlir::Value x, const Dropout &dropout);
 
-/// What dropOut made, found again: the x and the dropout whose result `value` is. Its rate is dropThreshold / 2^32,
-/// which drops the same elements.
+/// Recognises what dropOut has made: the x and the dropout of which `value` is the result. The rate found is
+/// dropThreshold / 2^32, which drops the same elements.
 struct DroppedOut {
   mlir::Value x;
   Dropout dropout;

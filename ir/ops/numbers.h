@@ -1,4 +1,4 @@
-// What attributes that are numbers may be, and how messages spell them.
+// Which numbers attributes may hold, and how messages spell them.
 #pragma once
 #include "llvm/ADT/StringRef.h"
 #include <string>

@@ -33,7 +33,7 @@ bool sees(Op op, int64_t t, int64_t s) {
 /// What dropout makes of a probability or of its gradient.
 class ProbabilityDropout {
 public:
-  /// `shape` is [B, H, T, S]; `next` is the number of the operand behind the last tensor's.
+  /// `shape` is [B, H, T, S]; `next` is the number of the operand after the last tensor.
   template <typename Op>
   ProbabilityDropout(Call &call, Op op, ArrayRef<int64_t> shape, unsigned next) : shape(shape) {
     rate = op.getRate() ? op.getRate()->convertToDouble() : 0;

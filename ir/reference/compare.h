@@ -5,7 +5,7 @@
 
 namespace tcc {
 
-/// Error allowed beside that of the unfused run: `factor` times it, but at least `floorUlps` ulps of the tensor's scale
+/// The allowed error: `factor` times the error of the unfused run, but at least `floorUlps` ulps of the tensor's scale
 /// (the largest finite magnitude of the exact tensor).
 struct Tolerance {
   double factor = 0; // 0: 2 for f32, 3 for narrower floats

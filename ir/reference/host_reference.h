@@ -1,14 +1,15 @@
-// Meanings of custom ops that are functions of this process. An op has the number of its function (`host_reference`).
+// Custom ops whose meaning is a C++ function of this process. Such an op has its function's number (`host_reference`).
 #pragma once
 #include "ir/reference/interpreter.h"
 #include <functional>
 
 namespace tcc {
 
-/// Fills the results, whose types are set. What is wrong, to be read behind "its reference ", or nothing.
+/// Fills the results, whose types are set. Returns an empty text, or what is wrong, to be printed after "its reference
+/// ".
 using HostReference = std::function<std::string(llvm::ArrayRef<const RefTensor *>, std::vector<RefTensor> &)>;
 
-/// Keeps the function for good; its number, from 1. Any thread.
+/// Keeps the function as long as the process runs and returns its number, from 1. Any thread may call it.
 int64_t addHostReference(HostReference reference);
 
 /// The function of that number, which stays where it is; null for another number.
