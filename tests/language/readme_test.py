@@ -133,6 +133,15 @@ def form_failures():
         yield "ir/README.md: its kernel form is none that tests/ir/kernel_test.cpp expects"
 
 
+def pass_failures(programs):
+    """passes/README.md has the passes of --print-pipeline, in their order, each with its phase."""
+    printed = subprocess.run([programs / "tcc", "--print-pipeline"], capture_output=True, text=True).stdout
+    passes = re.findall(r"^ *\d+ +([\w-]+) +(\w+)", printed, re.MULTILINE)
+    rows = re.findall(r"^\| `([\w-]+)` \| (\w+) \|", (ROOT / "passes/README.md").read_text(), re.MULTILINE)
+    if not passes or rows != passes:
+        yield f"passes/README.md: its table has {rows}, --print-pipeline {passes}"
+
+
 def write_inputs(folder):
     (folder / "book.txt").write_text("In the beginning was the word, and the word was a token. " * 400)
     header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 64), }".ljust(117) + "\n"
@@ -165,7 +174,8 @@ def main():
         folder = pathlib.Path(name)
         (folder / "models").symlink_to(ROOT / "models")
         write_inputs(folder)
-        failures += [*graph_failures(programs, folder), *output_failures(programs, folder), *form_failures()]
+        failures += [*graph_failures(programs, folder), *output_failures(programs, folder), *form_failures(),
+                     *pass_failures(programs)]
         tracked = subprocess.run(["git", "ls-files", "*README.md"], cwd=ROOT, capture_output=True, text=True)
         readmes = tracked.stdout.split() or [str(p.relative_to(ROOT)) for p in ROOT.glob("*/README.md")]
         for readme in readmes:
