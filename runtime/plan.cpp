@@ -58,7 +58,7 @@ private:
     std::vector<size_t> ends{plan.instructions.size()}; // of the parts that are open, innermost last
     for (size_t i = 0; i < plan.instructions.size(); ++i) {
       const Instruction &instruction = plan.instructions[i];
-      std::string problem = std::visit([&](const auto &call) { return problemOfCall(call); }, instruction.call);
+      std::string problem = problemOfCall(instruction);
       if (instruction.flops < 0 || instruction.bytes < 0)
         problem = "flops or bytes are negative";
       if (problem.empty())
@@ -190,14 +190,21 @@ private:
     return Error::success();
   }
 
-  // The problem of a call as text; empty when there is none. What a kind checks itself relies on its buffers.
-  std::string problemOfCall(const auto &call) const {
+  // The problem of a call as text; empty when there is none. What a kind checks itself relies on its buffers and
+  // kernels.
+  std::string problemOfCall(const Instruction &instruction) const {
     std::string problem;
-    call.visitBuffers(call, lists, [&](BufferId id, const BufferUse &use) {
+    visitBuffers(instruction, lists, [&](BufferId id, const BufferUse &use) {
       if (!isUsable(id, use.written) && problem.empty())
         problem = problemOfUse(id);
     });
-    return problem.empty() ? call.validate(lists) : problem;
+    visitKernels(instruction, [&](uint32_t kernel) {
+      if (kernel >= plan.kernels.size() && problem.empty())
+        problem = "kernel " + number(kernel) + " does not exist; there are " + std::to_string(plan.kernels.size());
+    });
+    if (!problem.empty())
+      return problem;
+    return std::visit([&](const auto &call) { return call.validate(lists); }, instruction.call);
   }
 
   static bool isReadOnly(Space space) {

@@ -3,8 +3,6 @@
 namespace tcc::runtime {
 
 std::string KernelCall::validate(const PlanLists &plan) const {
-  if (kernel >= plan.kernels.size())
-    return "kernel " + std::to_string(kernel) + " does not exist; there are " + std::to_string(plan.kernels.size());
   if (granularity < 1 || granularity > maxPlanBytes)
     return "granularity is " + std::to_string(granularity) + "; 1 to 2^46 are possible";
   const KernelCode &code = plan.kernels[kernel];

@@ -29,7 +29,8 @@ struct AnyVisitor {
 ///                                     where it may be; also of a call that has not been validated. One that waits
 ///                                     for what others started names what they read and write, which it ends
 ///   visitParts(call, visit)           visit(count) for each part of the list that a branch or a loop has after it
-///   validate(plan)                    the first problem as text; that buffers exist and may be written is known
+///   validate(plan)                    the first problem as text; it is known that its kernels and buffers exist and
+///                                     that the buffers may be written where the call writes them
 /// A kind whose operands tell the type that it multiplies has a function multiplied(); for the others
 /// Instruction::arithmetic says the type.
 template <typename Call>

@@ -58,8 +58,6 @@ std::string problemOfShape(const LaunchCall &call) {
 } // namespace
 
 std::string LaunchCall::validate(const PlanLists &plan) const {
-  if (kernel >= plan.kernels.size())
-    return "kernel " + number(kernel) + " does not exist; there are " + std::to_string(plan.kernels.size());
   if (std::string problem = problemOfShape(*this); !problem.empty())
     return problem;
   const KernelCode &code = plan.kernels[kernel];

@@ -16,15 +16,7 @@ namespace {
 
 #include "runtime/panels/avx512_code.h"
 
-constexpr int64_t packedDepth = 1;
-
-TCC_INLINE Vector multiplyPacked(Vector a, Vector b, Vector c) {
-  return multiplyAdd(a, b, c);
-}
-template <typename T>
-TCC_INLINE Vector joinPacked(const T *const *lines, int64_t at) {
-  return joinFours(lines, at);
-}
+#include "runtime/panels/unpacked_code.h"
 
 #include "runtime/panels/vector_code.h"
 

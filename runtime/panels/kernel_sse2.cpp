@@ -15,7 +15,7 @@
 namespace tcc::runtime::panels {
 namespace {
 
-constexpr int64_t lanes = 4, registers = 16, blockRows = 4, packedDepth = 1;
+constexpr int64_t lanes = 4, registers = 16, blockRows = 4;
 using Vector = Vectors<lanes>::Vector;
 using Bits = Vectors<lanes>::Bits;
 using Halves = Vectors<lanes>::Halves;
@@ -27,9 +27,6 @@ TCC_INLINE Vector broadcast(const float *x) {
 }
 TCC_INLINE Vector multiplyAdd(Vector a, Vector b, Vector c) {
   return a * b + c;
-}
-TCC_INLINE Vector multiplyPacked(Vector a, Vector b, Vector c) {
-  return multiplyAdd(a, b, c);
 }
 TCC_INLINE Vector lowPairs(Vector a, Vector b) {
   return _mm_unpacklo_ps(a, b);
@@ -67,10 +64,7 @@ TCC_INLINE Vector joinFours(const Half *const *lines, int64_t at) {
   return widen(*reinterpret_cast<const LooseHalves *>(lines[0] + at), Half());
 }
 
-template <typename T>
-TCC_INLINE Vector joinPacked(const T *const *lines, int64_t at) {
-  return joinFours(lines, at);
-}
+#include "runtime/panels/unpacked_code.h"
 
 #include "runtime/panels/vector_code.h"
 

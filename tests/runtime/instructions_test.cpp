@@ -140,6 +140,20 @@ TEST(Instructions, BuffersThatAreNotThereAreRefusedWhateverTheKind) {
   });
 }
 
+TEST(Instructions, KernelsThatAreNotThereAreRefusedWhateverTheKind) {
+  forEachFilled([](const Instruction &instruction, const std::vector<BufferId> &ids) {
+    Plan plan;
+    plan.states = {{"s", DType::i1, {1}}};
+    plan.buffers.assign(ids.size(), {Space::state, 0, 0, 1});
+    plan.instructions = {instruction};
+    bool hasKernel = false;
+    visitKernels(instruction, [&](uint32_t) { hasKernel = true; });
+    const bool isRefused =
+        validatePlan(plan).message().find("kernel 0 does not exist; there are 0") != std::string::npos;
+    EXPECT_EQ(isRefused, hasKernel);
+  });
+}
+
 TEST(Instructions, WhatIsWrittenLiesInNoInputWhateverTheKind) {
   forEachFilled([](const Instruction &instruction, const std::vector<BufferId> &ids) {
     Plan plan;
