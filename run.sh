@@ -58,7 +58,7 @@ king_james() {
   local text=$build_dir/data/king-james.txt
   if [[ ! -s $text ]]; then
     mkdir -p "${text%/*}"
-    # -f: one verse a line, each behind its reference.
+    # -f: one verse a line, each after its reference.
     bible -f gen1:1-rev22:21 </dev/null >"$text.part" || fail 'bible (package bible-kjv) failed'
     (($(wc -c <"$text.part") > 4000000)) || fail 'bible printed less than the whole text'
     mv "$text.part" "$text"

@@ -173,7 +173,6 @@ public:
   /// The record so far, for whoever answers the host. While the recording replays an earlier one, the record holds that
   /// earlier recording to its end.
   const Record &running() const { return rec; }
-  size_t opsSoFar() const { return position; }
   size_t literalsSoFar() const { return literal; }
   bool isReplaying() const { return replaying && complete; }
   /// Whether the user's code still holds the value.
@@ -206,7 +205,7 @@ private:
   uint32_t argumentOf(const State &state, Loc loc);
 
   Record rec;
-  // Of rec's arguments: their names, and where its states stand among them. States are shared by functions that are
+  // The names of rec's arguments, and where its states stand among them. States are shared by functions that are
   // traced in several threads, so they know of no recording.
   std::unordered_set<std::string> names;
   StatePlaces states;

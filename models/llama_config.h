@@ -55,7 +55,8 @@ std::optional<LlamaConfig> llamaPreset(std::string_view name);
 /// Throws Error where a size is out of its range or sizes do not fit together.
 void checkConfig(const LlamaConfig &config);
 
-/// Of `model_type` llama, qwen2 or qwen3. Throws Error for a missing or wrong size, or a feature that is not here.
+/// Reads a config.json whose `model_type` is llama, qwen2 or qwen3. Throws Error for a missing or wrong size, or a
+/// feature that is not here.
 LlamaConfig readLlamaConfig(const ConfigReader &reader);
 ConfigKeys llamaConfigKeys(const LlamaConfig &config);
 

@@ -31,7 +31,7 @@ struct ModelConfig {
   std::string embeddingName() const;
   /// Whether the head is the embedding.
   bool tied() const;
-  /// Of training steps.
+  /// The dropout of training steps.
   DropoutRates dropout() const;
   /// Gives every place that the kind has this rate; false where it has none.
   bool setDropout(double rate);

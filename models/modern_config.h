@@ -30,7 +30,7 @@ std::optional<ModernConfig> modernPreset(std::string_view name);
 /// Throws Error where a size is out of its range or sizes do not fit together.
 void checkConfig(const ModernConfig &config);
 
-/// Of `model_type` tcc_modern_gpt. Throws Error for a missing or wrong size.
+/// Reads a config.json whose `model_type` is tcc_modern_gpt. Throws Error for a missing or wrong size.
 ModernConfig readModernConfig(const ConfigReader &reader);
 ConfigKeys modernConfigKeys(const ModernConfig &config);
 

@@ -17,8 +17,6 @@
 
 namespace tcc::runtime {
 
-class Executable;
-
 /// A 64-bit hash of a sequence, fed item by item; equal sequences give equal hashes on every machine.
 class RollingHash {
 public:
@@ -148,7 +146,5 @@ public:
   }
   using GuardCache::insert;
 };
-
-using ExecutableCache = GuardedCache<Executable>;
 
 } // namespace tcc::runtime

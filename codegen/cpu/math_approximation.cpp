@@ -135,7 +135,7 @@ Value Arithmetic::exp(Value x) {
   return scale(add(expm1Reduced(r.rest), literal(1)), r.power, r.biased);
 }
 
-/// Of -126 to 126, within five units in the last place; NaN stays NaN.
+/// 2^x for -126 to 126, within five units in the last place; NaN stays NaN.
 Value Arithmetic::exp2(Value x) {
   Value biased = add(x, literal(roundingBias)), n = sub(biased, literal(roundingBias));
   Value power = polynomial(

@@ -1,4 +1,4 @@
-// Matrix products by panels, after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
+// Matmuls by panels, after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
 //   1. C is cut into chunks of rows and columns, depth into stretches.
 //   2. For one chunk and as many stretches as scratch has room for, all threads pack the panels of A and of B: widened
 //      to f32, or as pairs of bf16 where the CPU multiplies those.

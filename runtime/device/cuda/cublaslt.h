@@ -1,4 +1,4 @@
-// cuBLASLt opened at run time: the functions that a matrix product needs, and owners of its handles. Enumerator values
+// cuBLASLt opened at run time: the functions that a matmul needs, and owners of its handles. Enumerator values
 // are those of the library's documented C interface.
 #pragma once
 

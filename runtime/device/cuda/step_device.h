@@ -8,7 +8,7 @@ namespace tcc::runtime::cuda {
 
 struct StepDeviceOptions {
   int ordinal = 0;
-  /// Where the algorithms of matrix products are remembered; with a file they are timed, without one the first
+  /// Where the algorithms of matmuls are remembered; with a file they are timed, without one the first
   /// repeatable one is taken.
   std::string tuningFile = {};
   /// Capture each program's second step and launch the graph from then on; otherwise every step is launched eagerly.
