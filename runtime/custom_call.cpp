@@ -59,11 +59,11 @@ public:
   char *data() { return reinterpret_cast<char *>(begin); }
   void fill(unsigned char value) { std::fill_n(begin, bytes, value); }
 
-  /// Where a guard was first changed: "12 bytes before its beginning", "0 bytes behind its end". Empty if none was.
+  /// Where a guard was first changed: "12 bytes before its beginning", "0 bytes after its end". Empty if none was.
   std::string damage() const {
     for (int64_t i = 0; i < guardBytes; ++i)
       if (begin[bytes + i] != guard)
-        return std::to_string(i) + " bytes behind its end";
+        return std::to_string(i) + " bytes after its end";
     for (int64_t i = 1; i <= guardBytes; ++i)
       if (begin[-i] != guard)
         return std::to_string(i) + " bytes before its beginning";

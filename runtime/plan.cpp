@@ -80,7 +80,7 @@ private:
       return {};
     if (own.back() > ends.back() || ends.size() > maxNesting)
       return "it has " + std::to_string(own.back() - (index + 1)) + " parts of " +
-             std::to_string(ends.back() - (index + 1)) + " instructions behind it, at depth " +
+             std::to_string(ends.back() - (index + 1)) + " instructions after it, at depth " +
              std::to_string(ends.size()) + "; parts nest, up to 64 deep";
     ends.insert(ends.end(), own.rbegin(), own.rend());
     return {};

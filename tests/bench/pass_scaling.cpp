@@ -80,7 +80,7 @@ Times compileOnce(int64_t layers, int level) {
   return times;
 }
 
-/// Of several runs the least time of each step; the largest graphs run once.
+/// The least time of each step in several runs; the largest graphs run once.
 Times compile(int64_t layers, int level) {
   Times best = compileOnce(layers, level);
   for (int runs = best.ops > 20000 ? 1 : 3; runs > 1; --runs) {

@@ -171,7 +171,7 @@ def main():
     losses, times, gradients = [], [], {}
     for step in range(options.steps):
         start = time.perf_counter()
-        settled = step >= options.steps // 3  # behind compilation and first touches
+        settled = step >= options.steps // 3  # after compilation and first touches
         if on_gpu and step == options.steps // 3:
             torch.cuda.synchronize()
             settled_since = time.perf_counter()

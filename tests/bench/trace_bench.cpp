@@ -3,7 +3,7 @@
 // step, `per_op` the seconds for each.
 //   trace_bench
 #include "models/gpt2_config.h"
-#include "models/model.h"
+#include "tests/models/training_step.h"
 #include <benchmark/benchmark.h>
 
 namespace {
@@ -17,13 +17,7 @@ void lookUp(benchmark::State &state, bool frozen) {
   FunctionOptions options;
   options.inputs = {"tokens", "targets", "lr", "step"};
   options.frozen = frozen;
-  Function step = compile(
-      "training_step",
-      [&](Tensor tokens, Tensor targets, Tensor lr, Tensor number) {
-        models::ModelStep results = models::trainingStep(model, optimizer, tokens, targets, lr, number);
-        return std::pair{results.loss, results.norm};
-      },
-      options);
+  Function step = test::compiledTrainingStep(model, optimizer, options);
   std::vector<int32_t> text(16, 7);
   Array tokens = Array::of(text, {1, 16});
   std::vector<Array> inputs = {tokens, tokens, Array(1e-3f), Array(1.f)};

@@ -345,7 +345,7 @@ void hideKeys(Graphs &graph, const Sizes &sizes, function_ref<bool(int64_t)> hid
 }
 
 TEST_P(Attention, doesNotReadHiddenKeys) {
-  // Keys that no query sees, behind the diagonal and in front of the window.
+  // Keys that no query sees, after the diagonal and before the window.
   Sizes sizes{.queries = 70, .keys = 300, .heads = 2, .keyHeads = 2, .mask = "diagonal 150 window 20"};
   sizes.element = GetParam();
   Graphs graph(sizes);

@@ -17,7 +17,7 @@ namespace {
 
 //===- memory --------------------------------------------------------------------------------------------------===//
 
-/// A tensor as bytes, with a guard pattern behind it.
+/// A tensor as bytes, with a guard pattern after it.
 struct Buffer {
   static constexpr size_t guard = 64;
   std::vector<char> bytes;
@@ -118,7 +118,7 @@ std::vector<RefTensor> LoadedKernel::run(const std::vector<RefTensor> &inputs, i
         readBytes(cast<RankedTensorType>(port), buffers[inPlace ? shared[i] : inputs.size() + i].bytes.data()));
   }
   for (const Buffer &buffer : buffers)
-    EXPECT_TRUE(buffer.guardIntact()) << "a kernel wrote behind a buffer";
+    EXPECT_TRUE(buffer.guardIntact()) << "a kernel wrote after a buffer's end";
   return results;
 }
 

@@ -1,6 +1,8 @@
 // A kernel as text: its inputs, its results and a body of tcc ops.
 #pragma once
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tcc::test {
@@ -18,5 +20,13 @@ struct KernelText {
   /// A module with one function @main that holds the kernel.
   std::string module() const;
 };
+
+/// `body` with tensor types in place of short ones: "!f" becomes the tensor type of the entry with name "f".
+std::string withTypes(std::string body, const std::vector<std::pair<std::string, std::string>> &types);
+
+/// LayerNorm of x [rows, columns] in f32: y, and each row's mean and 1 / deviation.
+KernelText layerNorm(int64_t rows, int64_t columns);
+/// Its gradient for x [blocks, rows, columns]: dx, and the sums for weight and bias of each block.
+KernelText layerNormBackward(int64_t blocks, int64_t rows, int64_t columns);
 
 } // namespace tcc::test

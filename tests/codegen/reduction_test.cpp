@@ -10,28 +10,11 @@ std::string shape(int64_t rows, int64_t columns, const char *element = "f32") {
   return std::to_string(rows) + "x" + std::to_string(columns) + "x" + element;
 }
 
-/// One op a line: "add %x, %y : f" with the short types of the table replaced.
-std::string expand(std::string body, const std::vector<std::pair<char, std::string>> &types) {
-  std::string text;
-  for (size_t i = 0; i < body.size(); ++i) {
-    bool isType = body[i] == '!' && i + 1 < body.size();
-    if (!isType) {
-      text += body[i];
-      continue;
-    }
-    ++i;
-    for (const auto &[name, type] : types)
-      if (name == body[i])
-        text += "tensor<" + type + ">";
-  }
-  return text;
-}
-
 KernelText softmax(int64_t rows, int64_t columns, const char *element = "f32") {
   std::string full = shape(rows, columns, element), row = shape(rows, 1, element);
   return {{{"x", full}},
           {{"y", full}},
-          expand(R"(
+          withTypes(R"(
     %m = tcc.reduce_max %x axes [1] : !f -> !r
     %mb = tcc.broadcast %m : !r -> !f
     %d = tcc.sub %x, %mb : !f
@@ -39,7 +22,7 @@ KernelText softmax(int64_t rows, int64_t columns, const char *element = "f32") {
     %s = tcc.reduce_sum %e axes [1] : !f -> !r
     %sb = tcc.broadcast %s : !r -> !f
     %y = tcc.div %e, %sb : !f)",
-                 {{'f', full}, {'r', row}})};
+                    {{"f", full}, {"r", row}})};
 }
 
 TEST(CpuRows, Softmax) {
@@ -51,7 +34,7 @@ TEST(CpuRows, Softmax) {
 TEST(CpuRows, SeveralValuesAreKeptBetweenPasses) {
   expectLikeInterpreter({{{"x", "4x50xf32"}, {"z", "4x50xf32"}},
                          {{"y", "4x50xf32"}},
-                         expand(R"(
+                         withTypes(R"(
     %e = tcc.exp %x : !f
     %t = tcc.tanh %z : !f
     %p = tcc.mul %e, %t : !f
@@ -59,7 +42,7 @@ TEST(CpuRows, SeveralValuesAreKeptBetweenPasses) {
     %b = tcc.broadcast %s : !r -> !f
     %u = tcc.mul %e, %b : !f
     %y = tcc.sub %u, %t : !f)",
-                                {{'f', "4x50xf32"}, {'r', "4x1xf32"}})});
+                                   {{"f", "4x50xf32"}, {"r", "4x1xf32"}})});
 }
 
 TEST(CpuRows, SoftmaxOfLongRowsRecomputes) {
@@ -86,68 +69,13 @@ TEST(CpuRows, MaxKeepsNaN) {
 }
 
 TEST(CpuRows, LayerNormForward) {
-  for (auto [rows, columns] : {std::pair(3, 15), {5, 64}, {2, 384}, {4, 100}}) {
-    std::string full = shape(rows, columns), row = shape(rows, 1), column = std::to_string(columns) + "xf32";
-    std::string inverse = "dense<" + std::to_string(1.0 / columns) + "> : !r";
-    expectLikeInterpreter({{{"x", full}, {"w", column}, {"b", column}},
-                           {{"y", full}, {"mean", row}, {"rstd", row}},
-                           expand(R"(
-      %inverse = tcc.constant )" + inverse +
-                                      R"(
-      %eps = tcc.constant dense<1.0e-5> : !r
-      %sum = tcc.reduce_sum %x axes [1] : !f -> !r
-      %mean = tcc.mul %sum, %inverse : !r
-      %mb = tcc.broadcast %mean : !r -> !f
-      %d = tcc.sub %x, %mb : !f
-      %d2 = tcc.mul %d, %d : !f
-      %v = tcc.reduce_sum %d2 axes [1] : !f -> !r
-      %vm = tcc.mul %v, %inverse : !r
-      %ve = tcc.add %vm, %eps : !r
-      %rstd = tcc.rsqrt %ve : !r
-      %rb = tcc.broadcast %rstd : !r -> !f
-      %h = tcc.mul %d, %rb : !f
-      %wb = tcc.broadcast %w : !c -> !f
-      %bb = tcc.broadcast %b : !c -> !f
-      %hw = tcc.mul %h, %wb : !f
-      %y = tcc.add %hw, %bb : !f)",
-                                  {{'f', full}, {'r', row}, {'c', column}})});
-  }
+  for (auto [rows, columns] : {std::pair(3, 15), {5, 64}, {2, 384}, {4, 100}})
+    expectLikeInterpreter(layerNorm(rows, columns));
 }
 
 TEST(CpuBlocks, LayerNormBackwardWithColumnSums) {
-  for (auto [blocks, rows, columns] : {std::tuple(2, 7, 17), {3, 4, 64}, {1, 9, 100}, {2, 3, 5}}) {
-    auto three = [&](int64_t r, int64_t c) {
-      return std::to_string(blocks) + "x" + std::to_string(r) + "x" + std::to_string(c) + "xf32";
-    };
-    std::string full = three(rows, columns), row = three(rows, 1), sums = three(1, columns),
-                column = std::to_string(columns) + "xf32";
-    expectLikeInterpreter({{{"x", full}, {"dy", full}, {"w", column}, {"mean", row}, {"rstd", row}},
-                           {{"dx", full}, {"dw", sums}, {"db", sums}},
-                           expand(R"(
-      %inverse = tcc.constant dense<)" +
-                                      std::to_string(1.0 / columns) + R"(> : !r
-      %mb = tcc.broadcast %mean : !r -> !f
-      %rb = tcc.broadcast %rstd : !r -> !f
-      %d = tcc.sub %x, %mb : !f
-      %h = tcc.mul %d, %rb : !f
-      %wb = tcc.broadcast %w : !c -> !f
-      %g = tcc.mul %dy, %wb : !f
-      %gh = tcc.mul %g, %h : !f
-      %s0 = tcc.reduce_sum %g axes [2] : !f -> !r
-      %s1 = tcc.reduce_sum %gh axes [2] : !f -> !r
-      %m0 = tcc.mul %s0, %inverse : !r
-      %m1 = tcc.mul %s1, %inverse : !r
-      %m0b = tcc.broadcast %m0 : !r -> !f
-      %m1b = tcc.broadcast %m1 : !r -> !f
-      %t0 = tcc.sub %g, %m0b : !f
-      %t1 = tcc.mul %h, %m1b : !f
-      %t2 = tcc.sub %t0, %t1 : !f
-      %dx = tcc.mul %t2, %rb : !f
-      %dyh = tcc.mul %dy, %h : !f
-      %dw = tcc.reduce_sum %dyh axes [1] : !f -> !s
-      %db = tcc.reduce_sum %dy axes [1] : !f -> !s)",
-                                  {{'f', full}, {'r', row}, {'s', sums}, {'c', column}})});
-  }
+  for (auto [blocks, rows, columns] : {std::tuple(2, 7, 17), {3, 4, 64}, {1, 9, 100}, {2, 3, 5}})
+    expectLikeInterpreter(layerNormBackward(blocks, rows, columns));
 }
 
 TEST(CpuColumns, SumsOverLeadingAndMiddleAxes) {
@@ -200,7 +128,7 @@ TEST(CpuRows, CrossEntropyForwardAndBackward) {
                 boolean = shape(6, columns, "i1");
     KernelText text{{{"x", full}, {"target", target}, {"scale", "f32"}},
                     {{"loss", row}, {"dx", full}},
-                    expand(R"(
+                    withTypes(R"(
       %m = tcc.reduce_max %x axes [1] : !f -> !r
       %mb = tcc.broadcast %m : !r -> !f
       %d = tcc.sub %x, %mb : !f
@@ -222,7 +150,7 @@ TEST(CpuRows, CrossEntropyForwardAndBackward) {
       %g = tcc.sub %q, %hot : !f
       %scaleb = tcc.broadcast %scale : tensor<f32> -> !f
       %dx = tcc.mul %g, %scaleb : !f)",
-                           {{'f', full}, {'r', row}, {'i', index}, {'b', boolean}})};
+                              {{"f", full}, {"r", row}, {"i", index}, {"b", boolean}})};
     mlir::MLIRContext context;
     auto tensor = [&](llvm::ArrayRef<int64_t> dims, mlir::Type element) {
       return mlir::RankedTensorType::get(dims, element);

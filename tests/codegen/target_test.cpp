@@ -202,7 +202,7 @@ TEST_F(TargetTable, RunsAnOpThatNoPassKnows) {
   DuplicatingCpu target;
   auto artefact = compile(text, target);
   ASSERT_TRUE(artefact) << artefact.error().message();
-  // Fused around: one kernel in front of it, one behind it.
+  // The ops around it are fused: one kernel before it, one after it.
   std::vector<size_t> calls;
   for (const runtime::Instruction &instruction : artefact->targets[0].plan.instructions)
     calls.push_back(instruction.call.index());

@@ -13,7 +13,7 @@ namespace tcc::attention_test {
 struct Place {
   long long batchStride, headStride, rowStride, offset;
   int heads, rows;
-  /// Of the whole buffer; at least one.
+  /// The size of the whole buffer; at least one.
   std::size_t elements;
 };
 

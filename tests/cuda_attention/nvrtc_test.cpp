@@ -5,6 +5,7 @@
 #include "runtime/device/cuda/nvrtc.h"
 #include "tests/cuda_compiled/convergence.h"
 #include "tests/cuda_compiled/resources.h"
+#include "tests/cuda_runtime/opened_nvrtc.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +13,6 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
-#include <optional>
 
 using namespace tcc::cuda;
 using namespace tcc::runtime;
@@ -90,12 +90,9 @@ std::vector<AttentionKernel> kernelsFor(const std::string &architecture) {
 class AttentionNvrtc : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(AttentionNvrtc, CompilesWithoutSpills) {
-  std::optional<Nvrtc> nvrtc;
-  try {
-    nvrtc.emplace(Nvrtc::open());
-  } catch (const CudaError &error) {
-    GTEST_SKIP() << error.what();
-  }
+  auto nvrtc = tcc::test::openedNvrtc();
+  if (!nvrtc)
+    GTEST_SKIP() << nvrtc.error().message();
   const std::string architecture = GetParam();
   if (!nvrtc->supports(architecture))
     GTEST_SKIP() << nvrtc->path() << " does not know " << architecture;
@@ -158,12 +155,9 @@ INSTANTIATE_TEST_SUITE_P(Each, AttentionNvrtc, ::testing::ValuesIn(tcc::test::ch
 
 // The refusal works on this very text: a register budget that cannot hold the accumulators must spill.
 TEST(AttentionNvrtcRefusal, SpillsAreRefused) {
-  std::optional<Nvrtc> nvrtc;
-  try {
-    nvrtc.emplace(Nvrtc::open());
-  } catch (const CudaError &error) {
-    GTEST_SKIP() << error.what();
-  }
+  auto nvrtc = tcc::test::openedNvrtc();
+  if (!nvrtc)
+    GTEST_SKIP() << nvrtc.error().message();
   AttentionCase of;
   AttentionKernel kernel = attentionKernel(of, chooseAttention(of, "sm_80", 1024));
   CompileRequest request{"tight.cu", deviceText(kernel.prelude) + kernel.text, "sm_80", {"--maxrregcount=64"}};

@@ -295,8 +295,8 @@ std::vector<Block> blocksOf(const Function &function) {
 
 using Flags = std::vector<bool>;
 
-/// Of each block, the blocks on all ways from it to the end. A block without a way to the end (it loops for ever) is as
-/// if it had one.
+/// For each block, the blocks that are on every way from it to the end. A block without a way to the end (it loops for
+/// ever) is as if it had one.
 std::vector<Flags> postdominators(std::vector<Block> blocks) {
   std::size_t exit = blocks.size() - 1;
   Flags reaches(blocks.size(), false);

@@ -3,10 +3,9 @@
 #include "codegen/cuda/device/device_text.h"
 #include "runtime/device/cuda/nvrtc.h"
 #include "tests/cuda_compiled/convergence.h"
+#include "tests/cuda_runtime/opened_nvrtc.h"
 
 #include <gtest/gtest.h>
-
-#include <optional>
 
 namespace tcc::test {
 namespace {
@@ -117,12 +116,9 @@ TEST(Convergence, refusesWhatItDoesNotFollow) {
 // A kernel of column sums, as the compiler writes it, with its warp's number taken at the entry and within the branch
 // of lanes that have a column.
 TEST(Convergence, ofCompiledTotals) {
-  std::optional<runtime::cuda::Nvrtc> nvrtc;
-  try {
-    nvrtc.emplace(runtime::cuda::Nvrtc::open());
-  } catch (const runtime::CudaError &missing) {
-    GTEST_SKIP() << missing.what();
-  }
+  auto nvrtc = test::openedNvrtc();
+  if (!nvrtc)
+    GTEST_SKIP() << nvrtc.error().message();
   auto text = [](bool atEntry) {
     return cuda::deviceText(cuda::Prelude::Portable) +
            std::string("KERNEL(totals, 256, 1)(const float *in0, float *out0) {\n  const int warp = warp_index();\n"

@@ -15,7 +15,7 @@ const std::vector<std::string> checkedArchitectures = {"sm_80", "sm_89", "sm_90a
 
 namespace {
 
-/// A spill that is known: of kernels of this name behind their number, up to so many bytes of stores and of loads.
+/// A spill that is known: of kernels with this name after their number, up to so many bytes of stores and of loads.
 struct KnownSpill {
   std::string_view architecture, kernel;
   int bytes;

@@ -14,7 +14,7 @@ namespace tcc::test {
 /// The architectures that kernels are checked for.
 extern const std::vector<std::string> checkedArchitectures;
 
-/// Of the devices that run an architecture's code, the least that one has.
+/// The least that any device has which runs an architecture's code.
 struct DeviceLimits {
   int threads = 1024;          // of a block
   int registers = 64 * 1024;   // of a multiprocessor

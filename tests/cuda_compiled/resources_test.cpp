@@ -2,9 +2,9 @@
 #include "codegen/cuda/device/device_text.h"
 #include "runtime/device/cuda/nvrtc.h"
 #include "tests/cuda_compiled/resources.h"
+#include "tests/cuda_runtime/opened_nvrtc.h"
 
 #include <gtest/gtest.h>
-#include <optional>
 
 namespace tcc::test {
 namespace {
@@ -75,12 +75,9 @@ TEST(Resources, SpillsAreFound) {
 // A kernel as NVRTC compiles it for each architecture: within all limits by its text's bounds, beyond them by a launch
 // of more threads or shared memory.
 TEST(Resources, OfCompiledKernels) {
-  std::optional<runtime::cuda::Nvrtc> nvrtc;
-  try {
-    nvrtc.emplace(runtime::cuda::Nvrtc::open());
-  } catch (const runtime::CudaError &missing) {
-    GTEST_SKIP() << missing.what();
-  }
+  auto nvrtc = test::openedNvrtc();
+  if (!nvrtc)
+    GTEST_SKIP() << nvrtc.error().message();
   const std::string text = cuda::deviceText(cuda::Prelude::Portable) +
                            "KERNEL(rows, 256, 2)(const float *in, float *out) {\n  SHARED(float, kept, 4096);\n"
                            "  kept[thread_x()] = in[thread_x()];\n  block_barrier();\n"

@@ -80,7 +80,7 @@ struct LaunchResult {
   double seconds = 0;
   /// Shared-memory passes of ldmatrix beyond one a matrix.
   std::uint64_t bankConflicts = 0;
-  /// Of a launch with Schedule::countAccesses.
+  /// The accesses of a launch with Schedule::countAccesses.
   Traffic traffic;
   bool ok() const { return findings.empty(); }
   bool has(FindingKind kind) const;
@@ -88,7 +88,7 @@ struct LaunchResult {
   std::string text() const;
 };
 
-/// Global memory of the emulated device: filled with NaN, a page without access behind its last byte and before its
+/// Global memory of the emulated device: filled with NaN, a page without access after its last byte and before its
 /// first page. Kernels may touch such buffers only.
 class DeviceBuffer {
 public:

@@ -7,7 +7,7 @@
 namespace tcc::emulator {
 namespace {
 
-// A box goes from one tensor to another at other coordinates; rows before and behind both are zeros, or dropped.
+// A box goes from one tensor to another at other coordinates; rows before and after both are zeros, or dropped.
 TEST(Hopper, BoxesOfEveryRankGoThereAndBack) {
   Module module = Module::compile(R"(
 KERNEL(boxes, 64, 1)(GRID_CONSTANT const TensorMap from, GRID_CONSTANT const TensorMap to, int rank, int bytes,

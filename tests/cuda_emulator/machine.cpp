@@ -340,13 +340,13 @@ void Machine::finishBlock() {
                    " end with different register counts; all warps of a warpgroup execute the same setmaxnreg",
                nullptr);
 #ifndef TCC_EMULATOR_ASAN
-  // What lies behind the block's shared memory must be as it was.
+  // What lies after the block's shared memory must be as it was.
   if (dynamicStart) {
     const char *end = arena + dynamicStart + dynamicBytes;
     for (int i = 0; i < 32 * 1024; ++i)
       if (end[i] != '\xff') {
         report(FindingKind::OutOfBounds,
-               "the block wrote " + std::to_string(i) + " bytes behind its dynamic shared memory of " +
+               "the block wrote " + std::to_string(i) + " bytes after its dynamic shared memory of " +
                    std::to_string(dynamicBytes),
                nullptr);
         break;

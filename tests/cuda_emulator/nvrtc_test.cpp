@@ -7,10 +7,9 @@
 #include "tests/cuda_compiled/resources.h"
 #include "tests/cuda_emulator/lane_maps/lane_maps.h"
 #include "tests/cuda_emulator/samples.h"
+#include "tests/cuda_runtime/opened_nvrtc.h"
 
 #include <gtest/gtest.h>
-
-#include <optional>
 
 namespace tcc::emulator {
 namespace {
@@ -56,12 +55,9 @@ std::vector<Case> cases() {
 }
 
 TEST(Nvrtc, EveryPrimitiveCompilesWithoutFindings) {
-  std::optional<Nvrtc> nvrtc;
-  try {
-    nvrtc.emplace(Nvrtc::open());
-  } catch (const std::exception &error) {
-    GTEST_SKIP() << error.what();
-  }
+  auto nvrtc = test::openedNvrtc();
+  if (!nvrtc)
+    GTEST_SKIP() << nvrtc.error().message();
   std::vector<Case> all = cases();
   std::vector<CompileRequest> requests;
   // Two of the samples, no attention kernel, are serialised by NVRTC 12.8 (C7515).
@@ -94,12 +90,9 @@ TEST(Nvrtc, EveryPrimitiveCompilesWithoutFindings) {
 
 // The check itself: a kernel with an array indexed at run time has local memory and is refused.
 TEST(Nvrtc, LocalMemoryIsRefused) {
-  std::optional<Nvrtc> nvrtc;
-  try {
-    nvrtc.emplace(Nvrtc::open());
-  } catch (const std::exception &error) {
-    GTEST_SKIP() << error.what();
-  }
+  auto nvrtc = test::openedNvrtc();
+  if (!nvrtc)
+    GTEST_SKIP() << nvrtc.error().message();
   std::string text = cuda::deviceText(Prelude::Portable) +
                      "KERNEL(local, 128, 1)(float *out, int n) {\n  float x[64];\n  for (int i = 0; i < n; ++i)\n"
                      "    x[i % 64] = out[i];\n  for (int i = 0; i < n; ++i)\n    out[i] = x[(i * 7) % 64];\n}\n";

@@ -246,7 +246,7 @@ std::vector<std::string> outputsOfMovedState(const runtime::Artefact &artefact, 
   std::vector<std::string> outputs;
   runtime::DeviceMemory memory;
   for (int step = 0; step < 4; ++step) {
-    if (step % 3 == 0) { // the first one, and one behind a captured one
+    if (step % 3 == 0) { // the first one, and one after a captured one
       auto moved = *(*device)->allocate(bytes);
       memory = moved;
       (void)(*device)->copyIn(memory.address, q.data(), bytes);

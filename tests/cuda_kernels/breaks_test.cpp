@@ -79,7 +79,7 @@ TEST_F(CudaBreaks, TheStepWaitsAndComputesNothingTwice) {
       EXPECT_EQ(counters().captures, before.captures);
       EXPECT_EQ(counters().allocations, before.allocations);
     }
-    EXPECT_LE(askedLaunches, plainLaunches + 2) << "nothing joins what is before and behind the break";
+    EXPECT_LE(askedLaunches, plainLaunches + 2) << "nothing joins what is before and after the break";
     for (size_t i = 0; i < 24; ++i)
       EXPECT_NEAR(asks.weights()[i], here.weights()[i], 1e-5) << i;
     const BreakReport report = asks.step.report();

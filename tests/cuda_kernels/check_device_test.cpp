@@ -9,8 +9,7 @@
 #include "runtime/device/cuda/step_device.h"
 #include "tests/cuda_kernels/attention_sample.h"
 #include "tests/cuda_machine/machine_test.h"
-#include <fstream>
-#include <iterator>
+#include "tests/files.h"
 
 namespace tcc {
 namespace {
@@ -24,8 +23,7 @@ protected:
 
   /// A bigram model's training step: gather, rows of cross-entropy, sums, scatter-add, AdamW over segments, products.
   static std::optional<DeviceCheck> check(std::string &error) {
-    std::ifstream file("models/train_step.graph");
-    return check({std::istreambuf_iterator<char>(file), {}}, "models/train_step.graph", error);
+    return check(test::readAll("models/train_step.graph"), "models/train_step.graph", error);
   }
 
   static std::optional<DeviceCheck> check(const std::string &text, const std::string &name, std::string &error) {

@@ -10,6 +10,7 @@
 #include "runtime/plan.h"
 #include "tests/cuda_emulator/emulator.h"
 #include "tests/cuda_machine/machine_test.h"
+#include "tests/cuda_runtime/opened_nvrtc.h"
 #include "tests/frontend/quiet_functions.h"
 #include <cstring>
 #include <gtest/gtest.h>
@@ -88,12 +89,9 @@ TEST(CustomCuda, itsMistakesAreFindings) {
 }
 
 TEST(CustomCuda, compilesForEveryArchitecture) {
-  std::optional<runtime::cuda::Nvrtc> nvrtc;
-  try {
-    nvrtc = runtime::cuda::Nvrtc::open();
-  } catch (const runtime::CudaError &missing) {
-    GTEST_SKIP() << missing.what();
-  }
+  auto nvrtc = test::openedNvrtc();
+  if (!nvrtc)
+    GTEST_SKIP() << nvrtc.error().message();
   const CustomInstance made = instanceOf(models::scaleRows(), types);
   int tried = 0;
   for (const char *architecture : {"sm_80", "sm_90a", "sm_100a"})

@@ -3,11 +3,12 @@
 #include "runtime/artefact.h"
 #include "tests/cuda_machine/machine_state.h"
 #include "tests/cuda_machine/run_command.h"
+#include "tests/expect_text.h"
+#include "tests/files.h"
 #include <cstdio>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <string>
-#include <unistd.h>
 
 namespace tcc {
 namespace {
@@ -18,28 +19,23 @@ using Result = CommandResult;
 
 class CudaEmission : public testing::Test {
 protected:
-  void SetUp() override { fs::create_directories(folder); }
-  void TearDown() override { fs::remove_all(folder); }
-
   /// tcc in the test's folder, on the machine of stand-ins with these words.
   Result tcc(const std::string &arguments, const std::string &words = "h200") const {
-    const std::string command = "cd " + folder.string() +
+    const std::string command = "cd " + folder / "" +
                                 " && env TCC_CUDA_DRIVER=" TCC_MACHINE_CUDA " TCC_NVRTC=" TCC_MACHINE_NVRTC
                                 " TCC_CUBLASLT=" TCC_MACHINE_CUBLASLT " TCC_CACHE_DIR=off TCC_CUDA_MACHINE=" +
                                 words + " " + TCC_BIN + "/tcc " + arguments;
     return runCommand(command);
   }
 
-  fs::path folder = fs::temp_directory_path() / ("tcc_cuda_emission_" + std::to_string(getpid()));
+  test::TemporaryFolder folder;
   std::string graph = fs::absolute("models/layer_norm.graph").string();
 };
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 TEST_F(CudaEmission, OneArtefactServesSeveralArchitectures) {
   Result made = tcc(graph + " --target=cuda -march=sm_80,sm_90a -o all.tcc");
   ASSERT_EQ(made.status, 0) << made.output;
-  auto artefact = runtime::readArtefact((folder / "all.tcc").string());
+  auto artefact = runtime::readArtefact(folder / "all.tcc");
   ASSERT_TRUE(artefact) << artefact.error().message();
   std::vector<std::string> names;
   for (const runtime::TargetCode &part : artefact->targets)

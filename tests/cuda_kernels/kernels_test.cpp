@@ -247,7 +247,7 @@ TEST(CudaKernels, plantedFaultsAreCaught) {
       {"a wrong end of a segment", "segments that end within a group", "columns - group", "columns"},
       {"a group that starts within one", "groups of 4", "* 4;", "* 4 + 1;"},
       {"a missing barrier in front of totals", "warp columns", "block_barrier();", ""},
-      {"a missing barrier behind the search", "scatter into tiles",
+      {"a missing barrier after the search", "scatter into tiles",
        "hits[before] = next + thread_x();\n    block_barrier();", "hits[before] = next + thread_x();"},
       {"hits in another order", "scatter into tiles", "(1u << lane_index()) - 1u", "0u - (2u << lane_index())"},
       {"a tile that is too small", "scatter into tiles", "/ 2 * 32;", "/ 2 * 33;"},

@@ -8,6 +8,7 @@
 #include "tests/cuda_compiled/resources.h"
 #include "tests/cuda_kernels/emulated_kernels.h"
 #include "tests/cuda_kernels/model_steps.h"
+#include "tests/cuda_runtime/opened_nvrtc.h"
 #include "tests/ops/op_table.h"
 #include <algorithm>
 #include <cstdlib>
@@ -137,12 +138,9 @@ TEST_P(ModelTotals, aShuffleOfSomeLanesIsFound) {
       partial.insert(kernel.source.symbol);
   }
   EXPECT_FALSE(partial.empty());
-  std::optional<runtime::cuda::Nvrtc> nvrtc;
-  try {
-    nvrtc = runtime::cuda::Nvrtc::open();
-  } catch (const runtime::CudaError &missing) {
-    GTEST_SKIP() << missing.what(); // the emulator alone, then
-  }
+  auto nvrtc = test::openedNvrtc();
+  if (!nvrtc)
+    GTEST_SKIP() << nvrtc.error().message(); // the emulator alone, then
   auto divergent = [&](const std::string &text) {
     std::string all = cuda::deviceText(cuda::Prelude::Portable) + text;
     std::set<std::string> names;
@@ -247,12 +245,9 @@ TEST(ModelPlan, FollowsNoDevice) {
 // large. Each launch of the plan has what it needs. Attention's kernels have a test of their own. Skipped where NVRTC
 // cannot be opened.
 TEST(ModelPlan, Gpt2sKernelsFitEveryDevice) {
-  std::optional<runtime::cuda::Nvrtc> nvrtc;
-  try {
-    nvrtc = runtime::cuda::Nvrtc::open();
-  } catch (const runtime::CudaError &missing) {
-    GTEST_SKIP() << missing.what();
-  }
+  auto nvrtc = test::openedNvrtc();
+  if (!nvrtc)
+    GTEST_SKIP() << nvrtc.error().message();
   for (const std::string &architecture : checkedArchitectures) {
     if (!nvrtc->supports(architecture))
       continue;

@@ -1,5 +1,5 @@
 #include "tests/cuda_kernels/model_steps.h"
-#include "models/model.h"
+#include "tests/models/training_step.h"
 #include "tests/ops/op_table.h"
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -13,13 +13,7 @@ OwningOpRef<ModuleOp> modelStep(MLIRContext &context, const models::ModelConfig 
   optim::Adamw optimizer(model.trained(), {.weightDecay = 0.1, .clip = 1.0});
   FunctionOptions options;
   options.inputs = {"tokens", "targets", "lr", "step"};
-  Function step = compile(
-      "training_step",
-      [&](Tensor tokens, Tensor targets, Tensor lr, Tensor number) {
-        models::ModelStep results = models::trainingStep(model, optimizer, tokens, targets, lr, number);
-        return std::pair{results.loss, results.norm};
-      },
-      options);
+  Function step = compiledTrainingStep(model, optimizer, options);
   Array tokens = Array::of(std::vector<int32_t>(static_cast<size_t>(batch * time)), {batch, time});
   std::vector<Array> arguments = {tokens, tokens, Array(0.001f), Array(1.0f)};
   std::string text = step.graph(arguments), messages;

@@ -7,6 +7,7 @@
 #include "tests/cuda_compiled/convergence.h"
 #include "tests/cuda_compiled/resources.h"
 #include "tests/cuda_kernels/emulated_kernels.h"
+#include "tests/cuda_runtime/opened_nvrtc.h"
 #include "tests/ops/op_table.h"
 #include "tests/random_graphs/generate.h"
 #include <gtest/gtest.h>
@@ -35,12 +36,9 @@ std::vector<std::string> texts() {
 }
 
 TEST(CudaKernelsNvrtc, compileWithoutFindingsForEveryArchitecture) {
-  std::optional<runtime::cuda::Nvrtc> nvrtc;
-  try {
-    nvrtc = runtime::cuda::Nvrtc::open();
-  } catch (const runtime::CudaError &missing) {
-    GTEST_SKIP() << missing.what();
-  }
+  auto nvrtc = test::openedNvrtc();
+  if (!nvrtc)
+    GTEST_SKIP() << nvrtc.error().message();
   std::vector<runtime::cuda::CompileRequest> requests;
   for (const std::string &text : texts())
     for (const std::string &architecture : checkedArchitectures)

@@ -1,19 +1,16 @@
 // The command line on the machine of stand-ins: kernels' text, and a GPT's training step with the CPU's losses.
 #include "tests/cuda_machine/machine_state.h"
 #include "tests/cuda_machine/run_command.h"
+#include "tests/files.h"
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <string>
-#include <unistd.h>
 
 namespace tcc {
 namespace {
-
-namespace fs = std::filesystem;
 
 using Result = CommandResult;
 
@@ -21,7 +18,7 @@ const std::string bin = TCC_BIN, machine =
                                      "env TCC_CUDA_DRIVER=" TCC_MACHINE_CUDA " TCC_NVRTC=" TCC_MACHINE_NVRTC
                                      " TCC_CUBLASLT=" TCC_MACHINE_CUBLASLT " TCC_CACHE_DIR=off TCC_CUDA_MACHINE=late ";
 
-/// The numbers behind `word` in lines "run N: loss 5.1 norm 0.2".
+/// The numbers after `word` in lines "run N: loss 5.1 norm 0.2".
 std::vector<double> numbersAfter(const std::string &output, const std::string &word) {
   std::vector<double> numbers;
   for (size_t at = output.find("run "); at != std::string::npos; at = output.find("\nrun ", at + 1))
@@ -46,9 +43,8 @@ TEST(CudaProgram, checksTheDeviceThatMarchNames) {
 }
 
 TEST(CudaProgram, trainsAGptLikeTheCpu) {
-  fs::path folder = fs::temp_directory_path() / ("tcc_cuda_program_" + std::to_string(getpid()));
-  fs::create_directories(folder);
-  std::string data = (folder / "text.txt").string(), graph = (folder / "baby.graph").string();
+  const test::TemporaryFolder folder;
+  std::string data = folder / "text.txt", graph = folder / "baby.graph";
   std::ofstream text(data);
   for (int i = 0; i < 4000; ++i)
     text << "line " << i * 7919 % 1000 << " of a text\n";
@@ -80,18 +76,18 @@ TEST(CudaProgram, trainsAGptLikeTheCpu) {
       EXPECT_NE(gpu.output.find("loss_scale: f32[] 65536"), std::string::npos) << gpu.output;
     }
   }
-  fs::remove_all(folder);
 }
 
 TEST(CudaProgram, printsWhatTheCpuPrints) {
-  const fs::path graph = fs::temp_directory_path() / ("tcc_cuda_prints_" + std::to_string(getpid()) + ".graph");
+  const test::TemporaryFolder folder;
+  const std::string graph = folder / "prints.graph";
   std::ofstream(graph) << "func.func @f(%x: tensor<2x2xf32> {tcc.name = \"x\"}) -> tensor<2x2xf32> {\n"
                           "  %a = tcc.add %x, %x : tensor<2x2xf32>\n  tcc.print \"a\", %a : tensor<2x2xf32>\n"
                           "  %s = tcc.reduce_max %a axes [0, 1] : tensor<2x2xf32> -> tensor<1x1xf32>\n"
                           "  %seen = tcc.item %s : tensor<1x1xf32>\n  tcc.print \"s\", %seen : tensor<1x1xf32>\n"
                           "  func.return %a : tensor<2x2xf32>\n}\n";
   const auto linesOf = [&](const std::string &command) {
-    std::string text = runCommand(command + graph.string() + " --run=2").output, lines;
+    std::string text = runCommand(command + graph + " --run=2").output, lines;
     for (size_t at = 0; (at = text.find("] = ", at)) != std::string::npos; ++at) {
       const size_t begin = text.rfind('\n', at) + 1;
       lines += text.substr(begin, text.find('\n', at) - begin) + "\n";
@@ -101,11 +97,11 @@ TEST(CudaProgram, printsWhatTheCpuPrints) {
   const std::string expected = linesOf(bin + "/tcc ");
   EXPECT_EQ(std::count(expected.begin(), expected.end(), '\n'), 4) << expected;
   EXPECT_EQ(linesOf(machine + bin + "/tcc --target=cuda "), expected);
-  fs::remove(graph);
 }
 
 TEST(CudaProgram, checksCudaTextOfCustomOpsOnTheDevice) {
-  const fs::path graph = fs::temp_directory_path() / ("tcc_cuda_custom_" + std::to_string(getpid()) + ".graph");
+  const test::TemporaryFolder folder;
+  const std::string graph = folder / "custom.graph";
   const auto run = [&](const std::string &factor) {
     std::ofstream(graph)
         << "func.func @f(%x: tensor<70xf32> {tcc.name = \"x\"}) -> tensor<70xf32> {\n"
@@ -117,7 +113,7 @@ TEST(CudaProgram, checksCudaTextOfCustomOpsOnTheDevice) {
            "i64, cuda_arguments = array<i64: 70>} {\n"
            "    %s = tcc.add %a, %a : tensor<70xf32>\n    tcc.yield %s : tensor<70xf32>\n  }\n"
            "  func.return %y : tensor<70xf32>\n}\n";
-    return runCommand(machine + bin + "/tcc --target=cuda --allow-custom-code --run " + graph.string());
+    return runCommand(machine + bin + "/tcc --target=cuda --allow-custom-code --run " + graph);
   };
   const Result right = run("2.0f"), wrong = run("3.0f");
   EXPECT_EQ(right.status, 0) << right.output;
@@ -125,7 +121,6 @@ TEST(CudaProgram, checksCudaTextOfCustomOpsOnTheDevice) {
   EXPECT_NE(wrong.output.find("custom op 'twice' is not what its reference says: result 0 at index [0] is "),
             std::string::npos)
       << wrong.output;
-  fs::remove(graph);
 }
 
 TEST(CudaProgram, theDoctorTestsGpusAndSaysWhatIsMissing) {

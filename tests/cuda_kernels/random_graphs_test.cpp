@@ -10,7 +10,7 @@ using namespace mlir;
 namespace tcc::test {
 namespace {
 
-// Results of one element, behind chains of ops that cancel: one rounded run may be right by luck.
+// Results of one element, after chains of ops that cancel: one rounded run may be right by luck.
 const Tolerance chain{4, 16};
 
 // In parts, so that a full run has work for several processors.

@@ -2,6 +2,7 @@
 // fused kernels, column sums, the global norm and AdamW; eager and captured, late and early streams.
 #include "runtime/device/cuda/step_device.h"
 #include "tests/cuda_machine/machine_test.h"
+#include "tests/state_bytes.h"
 #include <cstring>
 #include <tcc/tcc.h>
 
@@ -31,10 +32,7 @@ struct TrainingRun {
 std::string bytesOf(const Parameter &weight, const optim::Optimizer &optimizer) {
   std::vector<State> states = optimizer.states();
   states.push_back(weight);
-  std::string bytes;
-  for (const State &state : states)
-    bytes.append(static_cast<const char *>(state.rawForReading()), static_cast<size_t>(state.bytes()));
-  return bytes;
+  return test::bytesOf(states);
 }
 
 struct Variant {

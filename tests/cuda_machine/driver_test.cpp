@@ -176,7 +176,7 @@ TEST_F(MachineDriver, AnAccessOutsideIsCaughtAndLosesTheContext) {
     use(settings);
     {
       Loaded loaded;
-      // The guard page lies behind the next 256 bytes; the checks see the first byte.
+      // The guard page lies after the next 256 bytes; the checks see the first byte.
       cuda::Buffer data = loaded.device->allocate(512);
       std::string first;
       first = errorOf([&] {

@@ -43,7 +43,7 @@ TccMachineCounters *tccMachineCounters();
 int tccMachineCall(const char *symbol, int defaultCode);
 /// How often a symbol was called; 0 of an unknown one.
 std::uint64_t tccMachineCalls(const char *symbol);
-/// The symbols called so far, in alphabetical order; null behind the last.
+/// The symbols called so far, in alphabetical order; null after the last.
 const char *tccMachineSymbol(std::size_t index);
 /// Plans failures in place of TCC_CUDA_MACHINE_FAIL, "symbol:n" or "symbol:n:code", separated by commas. Counts of
 /// calls start again. False where the text cannot be read.

@@ -1,4 +1,4 @@
-// Stands in for NVRTC, with its exported names: takes kernel text behind the device prelude, has the host's compiler
+// Stands in for NVRTC, with its exported names: takes kernel text after the device prelude, has the host's compiler
 // check it with the emulator's prelude, and gives it back as a "cubin" that the driver's stand-in loads. Written from
 // NVRTC's documentation.
 #include "tests/cuda_emulator/emulator.h"
@@ -194,7 +194,7 @@ void count(std::uint64_t TccMachineCounters::*counter, std::int64_t difference) 
 }
 
 /// TCC_CUDA_MACHINE_ALTER, "KERNEL|FROM|TO": a compiler with a fault. In each kernel whose name holds KERNEL the first
-/// FROM behind the name becomes TO.
+/// FROM after the name becomes TO.
 std::string altered(std::string kernels) {
   const char *plan = std::getenv("TCC_CUDA_MACHINE_ALTER");
   const std::string words = plan ? plan : "";
@@ -219,7 +219,7 @@ int compile(Program &program, const std::vector<std::string> &given) {
   std::size_t marker = program.text.find(kernelMarker);
   if (marker == std::string::npos) {
     program.log += program.name +
-                   "(1): error: no line `#line 1 \"kernel.cu\"`: this stand-in compiles kernel text behind "
+                   "(1): error: no line `#line 1 \"kernel.cu\"`: this stand-in compiles kernel text after "
                    "the device prelude\n";
     return compilationError;
   }

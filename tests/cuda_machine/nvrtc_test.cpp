@@ -57,7 +57,7 @@ TEST_F(MachineNvrtc, OptionsAreKnownOrRefused) {
   EXPECT_TRUE(names(errorFor(text, "sm_70"), "does not know the architecture `sm_70`"));
   EXPECT_TRUE(names(errorFor(text, "sm_80a"), "does not know the architecture `sm_80a`"));
   EXPECT_TRUE(names(errorFor(text, "sm_80", {"-arch=sm_70"}), "invalid value for --gpu-architecture (-arch): sm_70"));
-  EXPECT_TRUE(names(errorFor("__global__ void k() {}", "sm_80"), "behind the device prelude"));
+  EXPECT_TRUE(names(errorFor("__global__ void k() {}", "sm_80"), "after the device prelude"));
 }
 
 TEST_F(MachineNvrtc, TextsCompileSideBySide) {

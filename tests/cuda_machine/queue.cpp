@@ -1,4 +1,4 @@
-// Streams: work in order, each piece behind what it waits for, run at the latest or the earliest moment.
+// Streams: work in order, each piece after what it waits for, run at the latest or the earliest moment.
 #include "tests/cuda_machine/state.h"
 
 #include <chrono>

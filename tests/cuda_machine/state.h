@@ -232,7 +232,7 @@ struct State {
   }
 
   // --- Contexts ---
-  /// Of the calling thread; throws invalidContext where there is none.
+  /// The context of the calling thread; throws invalidContext where there is none.
   std::shared_ptr<Context> current();
   std::shared_ptr<Context> contextOf(const Object &object);
   /// Every call on the context returns this failure from now on.
@@ -252,7 +252,7 @@ struct State {
   // --- Streams (queue.cpp) ---
   /// A stream by its handle; null and 1 are the legacy stream of the current context.
   std::shared_ptr<Stream> stream(const void *handle);
-  /// Puts work behind what is on the stream, or into its capture.
+  /// Puts work after what is on the stream, or into its capture.
   void give(const std::shared_ptr<Stream> &stream, Work::Kind kind, std::string name, std::function<Failure()> run,
             std::vector<Ticket> after = {});
   void runUntil(const std::shared_ptr<Stream> &stream, std::uint64_t number);

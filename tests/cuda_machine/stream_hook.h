@@ -7,7 +7,7 @@
 #include <cstddef>
 
 struct TccStreamHook {
-  /// Puts an operation behind what is on the stream (a CUstream; null is the default stream). While the stream is being
+  /// Puts an operation after what is on the stream (a CUstream; null is the default stream). While the stream is being
   /// captured the operation is recorded and runs at each launch of the graph. `run(argument)` is called any number of
   /// times, never from two threads at once; `destroy(argument)` once, when it can run no more, also when the call
   /// fails. Returns a CUresult: 0, or why the operation was not taken (a capture that was invalidated, a lost device).

@@ -49,7 +49,7 @@ protected:
   std::string tuning;
 };
 
-/// An operand in the stand-in's memory, which is the host's, `shift` elements behind an aligned place.
+/// An operand in the stand-in's memory, which is the host's, `shift` elements after an aligned place.
 struct Operand {
   Operand(const Device &device, const MatrixLayout &layout, std::int64_t bytes, std::int64_t shift, std::uint32_t seed)
       : dtype(layout.dtype), memory(device.allocate(static_cast<std::size_t>(bytes + shift * byteSize(dtype)) + 1)),

@@ -1,18 +1,16 @@
 // Damaged tuning files: an error by the file's name, or the entries whose checksums hold.
 #include "runtime/device/cuda/tuning.h"
 #include "runtime/files.h"
+#include "tests/files.h"
 #include "tests/mutate.h"
-#include <filesystem>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 namespace tcc::runtime::cuda {
 namespace {
 
 TEST(MutatedTuningFile, GivesItsEntriesOrAnError) {
-  const std::filesystem::path folder =
-      std::filesystem::is_directory("/dev/shm") ? "/dev/shm" : std::filesystem::temp_directory_path();
-  const std::string path = (folder / ("tcc-tuning-" + std::to_string(::getpid()))).string();
+  const test::TemporaryFolder folder(test::memoryFolder());
+  const std::string path = folder / "tuning.json";
   const std::string keys[] = {"bf16 64x64x64 nt", "f32 128x50304x768 tn"};
   const Algorithm chosen[] = {{1, 2, 3, 4, 5, 6, 7, 8}, {~std::uint64_t(0), 9}};
   auto file = TuningFile::open(path);
@@ -36,7 +34,6 @@ TEST(MutatedTuningFile, GivesItsEntriesOrAnError) {
         EXPECT_EQ(*algorithm, chosen[i]);
       }
   }
-  std::filesystem::remove(path);
   EXPECT_GT(found, 0);
   EXPECT_GT(refused, 0);
 }

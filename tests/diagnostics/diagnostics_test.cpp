@@ -3,11 +3,11 @@
 #include "frontend/graph_file.h"
 #include "frontend/graph_warnings.h"
 #include "passes/pipeline.h"
+#include "tests/files.h"
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
-#include <iterator>
 #include <set>
 
 using namespace tcc;
@@ -19,15 +19,10 @@ struct Case {
   int mistakes = 1;
 };
 
-std::string readFile(const std::string &path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 /// Blocks "=== name [(N mistakes)]", text, "---", messages.
 std::vector<Case> readCases() {
   std::vector<Case> cases;
-  const std::string file = readFile(CASES);
+  const std::string file = test::readAll(CASES);
   size_t at = file.find("=== ");
   while (at != std::string::npos) {
     const size_t next = file.find("\n=== ", at), lineEnd = file.find('\n', at), split = file.find("\n---\n", at);
@@ -89,7 +84,7 @@ TEST(Diagnostics, TheExamplesHaveNoneAndNoWarning) {
   int seen = 0;
   for (const auto &entry : std::filesystem::directory_iterator("models"))
     if (entry.path().extension() == ".graph") {
-      const Said said = diagnose(readFile(entry.path()));
+      const Said said = diagnose(test::readAll(entry.path()));
       EXPECT_TRUE(said.accepted) << entry.path();
       EXPECT_EQ(said.messages, "") << entry.path();
       ++seen;
@@ -102,7 +97,7 @@ TEST(Diagnostics, ARefusalAlwaysSaysWhyAndWhere) {
   std::set<std::string> texts;
   for (const auto &entry : std::filesystem::directory_iterator("models"))
     if (entry.path().extension() == ".graph")
-      texts.insert(readFile(entry.path()));
+      texts.insert(test::readAll(entry.path()));
   int refused = 0;
   for (const std::string &text : texts)
     for (size_t begin = 0; begin < text.size();) {

@@ -49,10 +49,15 @@ struct Descent {
   std::vector<Array> operator()(int number) { return step(sequence({3, 6}, -0.5f, 0.01f * float(number)), 0.1f); }
 };
 
-void expectNear(const Array &a, const Array &b, float tolerance) {
-  ASSERT_EQ(a.shape(), b.shape());
-  for (int64_t i = 0; i < a.shape().elements(); ++i)
-    EXPECT_NEAR(a.item(i), b.item(i), tolerance) << i;
+/// The loss of a step, alone.
+Function lossOf(const Descent &descent) {
+  return compile(
+      "look",
+      [&](Tensor x) {
+        const Tensor y = nn::linear(gelu(x), {descent.w, descent.b});
+        return mean(y * y);
+      },
+      quiet());
 }
 
 void expectSameStates(const Descent &a, const Descent &b, float tolerance = 0) {
@@ -202,13 +207,7 @@ TEST(Breaks, AnExceptionBehindABreakLeavesEveryBitOfTheStates) {
 
 TEST(Breaks, ABranchTakesAnotherCachedContinuation) {
   Descent descent(quiet()), oracle(quiet()); // of the oracle the host decides, between calls
-  Function look = compile(
-      "look",
-      [&](Tensor x) {
-        const Tensor y = nn::linear(gelu(x), {oracle.w, oracle.b});
-        return mean(y * y);
-      },
-      quiet());
+  Function look = lossOf(oracle);
   descent.between = 3;
   int64_t taken = 0, steps = 0;
   const auto step = [&](int number) {
@@ -236,13 +235,7 @@ TEST(Breaks, ABranchTakesAnotherCachedContinuation) {
 TEST(Breaks, ALiteralComputedFromAReadValueIsARunTimeScalar) {
   Descent descent(quiet());
   descent.between = 5;
-  Function look = compile(
-      "look",
-      [&](Tensor x) {
-        const Tensor y = nn::linear(gelu(x), {descent.w, descent.b});
-        return mean(y * y);
-      },
-      quiet());
+  Function look = lossOf(descent);
   for (int i = 0; i < 12; ++i) {
     const double plain = look(sequence({3, 6}, -0.5f, 0.01f * float(i)))[0].item();
     EXPECT_NEAR(descent(i)[0].item(), plain * (1 + plain), 1e-6) << i;

@@ -12,12 +12,6 @@ using namespace tcc;
 
 namespace {
 
-void expectNear(const Array &a, const Array &b, float tolerance) {
-  ASSERT_EQ(a.shape(), b.shape());
-  for (int64_t i = 0; i < a.shape().elements(); ++i)
-    EXPECT_NEAR(a.item(i), b.item(i), tolerance) << i;
-}
-
 /// Loss and gradients of a small net whose activation data chooses.
 std::vector<Tensor> chosenNet(const Tensor &x, const Tensor &w, const std::function<Tensor(const Tensor &)> &activate) {
   const Tensor h = activate(matmul(x, w));

@@ -1,10 +1,9 @@
 // Custom ops in .graph files, by running the built program: what must be allowed, what is saved, what is refused.
 #include "tests/cuda_machine/run_command.h"
+#include "tests/expect_text.h"
+#include "tests/files.h"
 #include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
-#include <sstream>
-#include <unistd.h>
 
 namespace {
 
@@ -13,24 +12,14 @@ using tcc::runCommand;
 
 class CustomProgram : public testing::Test {
 protected:
-  std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / ("tcc_custom_program_test." + std::to_string(getpid()));
-  void SetUp() override { std::filesystem::create_directories(folder); }
-  void TearDown() override { std::filesystem::remove_all(folder); }
+  tcc::test::TemporaryFolder folder;
 
-  std::string file(const std::string &name, const std::string &text) const {
-    std::ofstream(folder / name) << text;
-    return folder / name;
-  }
   CommandResult tcc(const std::string &arguments) const {
-    return runCommand("cd '" + folder.string() + "' && '" TCC_PROGRAM "' " + arguments);
+    return runCommand("cd '" + folder / "" + "' && '" TCC_PROGRAM "' " + arguments);
   }
   /// models/custom_library.graph with another function.
   std::string squares(const std::string &library, const std::string &symbol) const {
-    std::ifstream source(TCC_SOURCE "/models/custom_library.graph");
-    std::stringstream text;
-    text << source.rdbuf();
-    std::string graph = text.str();
+    std::string graph = tcc::test::readAll(TCC_SOURCE "/models/custom_library.graph");
     auto replace = [&](const std::string &from, const std::string &to) {
       const size_t at = graph.find(from);
       ASSERT_NE(at, std::string::npos) << from;
@@ -38,12 +27,9 @@ protected:
     };
     replace("build/lib/libcustom_square.so", library);
     replace("\"custom_square\"", "\"" + symbol + "\"");
-    return file(symbol + ".graph", graph);
+    return folder.write(symbol + ".graph", graph);
   }
 };
-
-#define EXPECT_HAS(text, part)                                                                                         \
-  EXPECT_NE((text).find(part), std::string::npos) << "expected: " << (part) << "\n" << (text)
 
 const std::string shape = " --shape=x:2x8";
 
@@ -56,9 +42,7 @@ TEST_F(CustomProgram, aGraphRunsIsCheckedAndComesBackAsItWas) {
   const CommandResult first = tcc(model + " -emit=captured -o again.graph");
   EXPECT_EQ(first.status, 0) << first.output;
   EXPECT_EQ(tcc("again.graph -emit=captured -o third.graph").status, 0);
-  EXPECT_EQ(
-      runCommand("cmp '" + (folder / "again.graph").string() + "' '" + (folder / "third.graph").string() + "'").status,
-      0);
+  EXPECT_EQ(runCommand("cmp '" + folder / "again.graph" + "' '" + folder / "third.graph" + "'").status, 0);
   for (const char *phase : {"joint", "fused", "planned"}) {
     const CommandResult emitted = tcc(std::string("again.graph -emit=") + phase + " -o phase.graph");
     EXPECT_EQ(emitted.status, 0) << emitted.output;
@@ -91,13 +75,12 @@ TEST_F(CustomProgram, anArtefactNamesThePath) {
   std::filesystem::remove(folder / "mine.so");
   const CommandResult gone = tcc("step.tcc --run");
   EXPECT_EQ(gone.status, 1);
-  EXPECT_HAS(gone.output,
-             "custom op `square` has its code in '" + (folder / "mine.so").string() + "', which is not there");
+  EXPECT_HAS(gone.output, "custom op `square` has its code in '" + folder / "mine.so" + "', which is not there");
 }
 
 TEST_F(CustomProgram, whatALibraryDoesWrongIsOneMessage) {
   const std::pair<const char *, const char *> wrong[] = {
-      {"beyond", "custom op `square` writes out of bounds: 0 bytes behind its end of result 0 (f32 [2, 8])"},
+      {"beyond", "custom op `square` writes out of bounds: 0 bytes after its end of result 0 (f32 [2, 8])"},
       {"cube", "custom op 'square' is not what its reference says: result 0 at index [1, 1] is "},
       {"refuses", "custom op `square` failed: it is Sunday"},
       {"silent", "custom op `square` failed: status 1"},
@@ -116,12 +99,13 @@ TEST_F(CustomProgram, whatALibraryDoesWrongIsOneMessage) {
 }
 
 TEST_F(CustomProgram, textsHaveNoFunctionsOfAProcess) {
-  const std::string graph = file("host.graph", "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {\n"
-                                               "  %y = tcc.custom \"twice\" (%a = %x : tensor<2xf32>) -> tensor<2xf32> "
-                                               "attributes {host_function = 1 : i64} {\n"
-                                               "    %b = tcc.add %a, %a : tensor<2xf32>\n"
-                                               "    tcc.yield %b : tensor<2xf32>\n  }\n"
-                                               "  func.return %y : tensor<2xf32>\n}\n");
+  const std::string graph =
+      folder.write("host.graph", "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {\n"
+                                 "  %y = tcc.custom \"twice\" (%a = %x : tensor<2xf32>) -> tensor<2xf32> "
+                                 "attributes {host_function = 1 : i64} {\n"
+                                 "    %b = tcc.add %a, %a : tensor<2xf32>\n"
+                                 "    tcc.yield %b : tensor<2xf32>\n  }\n"
+                                 "  func.return %y : tensor<2xf32>\n}\n");
   const CommandResult run = tcc(graph + " --run --allow-custom-code");
   EXPECT_EQ(run.status, 1);
   EXPECT_HAS(run.output, "custom op 'twice' names a function of a process, which a text cannot have");

@@ -251,8 +251,7 @@ TEST(CustomFunction, thatLiesAboutItsShapeIsFound) {
     doubles(call);
     call.output<float>(0).data()[12 + 5] = 1; // as if it had two more rows
   }));
-  expectPart(longer.text,
-             "custom op `doubling` writes out of bounds: 20 bytes behind its end of result 0 (f32 [3, 4])");
+  expectPart(longer.text, "custom op `doubling` writes out of bounds: 20 bytes after its end of result 0 (f32 [3, 4])");
   const Trial before = tryOp(doubling([](const Call &call) {
     doubles(call);
     const_cast<float *>(call.input<float>(0).data())[-1] = 1;
@@ -286,7 +285,7 @@ TEST(CustomFunction, thatFailsInAStepLeavesStatesAsTheyWere) {
   const Trial odd = tryOp(turning([](const Call &) { throw 3; }));
   expectPart(odd.text, "custom op `doubling` threw something that is no std::exception");
   const Trial bounds = tryOp(turning([](const Call &call) { call.output<float>(0).data()[12] = 1; }), checkedOptions());
-  expectPart(bounds.text, "custom op `doubling` writes out of bounds: 0 bytes behind its end of result 0");
+  expectPart(bounds.text, "custom op `doubling` writes out of bounds: 0 bytes after its end of result 0");
   for (const Trial *trial : {&thrown, &odd, &bounds})
     EXPECT_TRUE(trial->stateIsIntact) << trial->text;
   EXPECT_EQ(tryOp(turning([](const Call &) {})).text, "no error");

@@ -1,4 +1,6 @@
 // The command line, by running the built program: exit statuses, messages, what goes to stdout.
+#include "tests/expect_text.h"
+#include "tests/files.h"
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -22,20 +24,13 @@ struct Result {
 
 /// A folder of this test process, removed at its end.
 const std::filesystem::path &folder() {
-  static const struct Folder {
-    std::filesystem::path path =
-        std::filesystem::temp_directory_path() / ("tcc_driver_test." + std::to_string(getpid()));
-    Folder() { std::filesystem::create_directories(path); }
-    ~Folder() { std::filesystem::remove_all(path); }
-  } made;
-  return made.path;
+  static const tcc::test::TemporaryFolder made;
+  static const std::filesystem::path path = std::filesystem::path(made.path("any")).parent_path();
+  return path;
 }
 
 std::string slurp(const std::filesystem::path &path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  return tcc::test::readAll(path);
 }
 
 std::string file(const std::string &name, const std::string &text) {
@@ -56,9 +51,6 @@ Result tcc(const std::string &arguments, const std::string &environment = "") {
   result.err = slurp(err);
   return result;
 }
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
-#define EXPECT_LACKS(text, part) EXPECT_EQ((text).find(part), std::string::npos) << (text)
 
 const std::string good =
     "func.func @f(%x: tensor<4x8xf32> {tcc.name = \"x\"}) -> (tensor<4x8xf32> {tcc.name = \"y\"}) {\n"

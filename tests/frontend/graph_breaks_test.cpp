@@ -2,31 +2,22 @@
 // lines are never lost, doubled or moved, at any level, in the interpreter and after a dump; --graph-breaks; errors.
 #include "frontend/npy.h"
 #include "tests/cuda_machine/run_command.h"
+#include "tests/expect_text.h"
+#include "tests/files.h"
 #include "tests/frontend/quiet_functions.h"
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
 #include <sstream>
-#include <unistd.h>
 
 using namespace tcc;
 
 namespace {
 
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
-
 class GraphBreaks : public testing::Test {
 protected:
-  std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / ("tcc_graph_breaks." + std::to_string(getpid()));
-  void SetUp() override { std::filesystem::create_directories(folder); }
-  void TearDown() override { std::filesystem::remove_all(folder); }
+  test::TemporaryFolder folder;
 
-  std::string write(const std::string &name, const std::string &text) const {
-    std::ofstream(folder / name, std::ios::binary) << text;
-    return folder / name;
-  }
+  std::string write(const std::string &name, const std::string &text) const { return folder.write(name, text); }
   static CommandResult tcc(const std::string &arguments) { return runCommand("'" TCC_PROGRAM "' " + arguments); }
 
   static std::string linesWith(const std::string &text, const std::string &part) {
@@ -59,7 +50,7 @@ const char *const prints = R"(func.func @f(%x: tensor<2x2xf32> {tcc.name = "x"})
 TEST_F(GraphBreaks, LinesAreNeitherLostNorDoubledNorMoved) {
   const Array x = sequence({2, 2}, 0.1f, 1.0f / 3);
   writeNpy(folder / "x.npy", x);
-  const std::string file = write("f.graph", prints), input = " --input x=" + (folder / "x.npy").string();
+  const std::string file = write("f.graph", prints), input = " --input x=" + folder / "x.npy";
   const std::string before = tcc(file + " --run -O0" + input).output;
   std::string lines = linesWith(before, "] = ");
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 5) << before;
@@ -85,7 +76,7 @@ TEST_F(GraphBreaks, LinesAreNeitherLostNorDoubledNorMoved) {
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 2) << twice;
   const std::string reference = tcc(file + " --run=reference" + input).output;
   EXPECT_HAS(reference, "x [2, 2] = 0.1 0.43333334 0.76666665 1.1");
-  const std::string artefact = (folder / "f.tcc").string();
+  const std::string artefact = folder / "f.tcc";
   EXPECT_EQ(tcc(file + " -o " + artefact).status, 0);
   EXPECT_EQ(linesWith(tcc(artefact + " --run" + input).output, "= "), linesWith(before, "= "));
   const std::string planned = tcc(file + " -emit=planned").output;
@@ -119,8 +110,8 @@ TEST_F(GraphBreaks, ThePathThatACallTookRunsAndPrintsTheSame) {
   EXPECT_HAS(text, "tcc.print \"sum\", ");
   EXPECT_HAS(text, "tcc.item ");
   writeNpy(folder / "x.npy", x);
-  const std::string files = " --input x=" + (folder / "x.npy").string() + " --output result0=";
-  const CommandResult run = tcc(write("path.graph", text) + " --run" + files + (folder / "y.npy").string());
+  const std::string files = " --input x=" + folder / "x.npy" + " --output result0=";
+  const CommandResult run = tcc(write("path.graph", text) + " --run" + files + folder / "y.npy");
   EXPECT_EQ(run.status, 0) << run.output << text;
   EXPECT_EQ(linesWith(run.output, "sum = ") + linesWith(run.output, "left = "), printed);
   const Array again = readNpy(folder / "y.npy", DType::f32);

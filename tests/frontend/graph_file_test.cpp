@@ -1,7 +1,7 @@
 // .graph text: round trip of every op, limits of the pre-scan, malformed and truncated text, diagnostics with carets.
 #include "frontend/capture.h"
 #include "frontend/graph_file.h"
-#include <cstdlib>
+#include "tests/mutate.h"
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <tcc/tcc.h>
@@ -239,12 +239,6 @@ TEST(GraphFile, EveryTruncationIsAnErrorOrAGraph) {
   }
 }
 
-/// Rounds of the mutation test; TCC_MUTATIONS asks for more.
-int mutationRounds() {
-  const char *text = std::getenv("TCC_MUTATIONS");
-  return text ? std::atoi(text) : 1000;
-}
-
 TEST(GraphFile, MutatedBytesNeverCrash) {
   const std::string signs = "0909%#!<>(){}[]x?-\"\\\n\t .,:=@^\x01\xff";
   uint64_t state = 7;
@@ -259,7 +253,7 @@ TEST(GraphFile, MutatedBytesNeverCrash) {
   for (const char *model : {"models/attention.graph", "models/train_step.graph"})
     texts.push_back(readText(model, 1 << 20, problem).value());
   int accepted = 0;
-  for (int round = 0; round < mutationRounds(); ++round) {
+  for (int round = test::mutationRounds(1000); round > 0; --round) {
     std::string mutated = texts[random(texts.size())];
     for (size_t edits = 1 + random(3); edits; --edits) {
       const size_t at = random(mutated.size());

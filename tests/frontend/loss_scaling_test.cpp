@@ -1,5 +1,6 @@
 // Products of f16: the scale of the loss follows the steps, gradients below f16's range arrive, and a step that is not
 // finite changes nothing but the scale.
+#include "tests/state_bytes.h"
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -51,13 +52,10 @@ public:
   float scaling(size_t state) const { return step->lossScaling().at(state).read<float>()[0]; }
   /// The bytes of all states but those of scaling.
   std::string bits() const {
-    std::string bytes;
     std::vector<State> all = optimizer.states();
     all.push_back(w);
     all.push_back(count);
-    for (const State &state : all)
-      bytes.append(static_cast<const char *>(state.rawForReading()), static_cast<size_t>(state.bytes()));
-    return bytes;
+    return test::bytesOf(all);
   }
 
   Parameter w{"w", {width, width}};

@@ -1,10 +1,9 @@
 // What reads a .graph text before and beside MLIR's parser, on damaged texts: no crash, and no range outside the text.
 #include "frontend/graph_outline.h"
 #include "frontend/graph_scan.h"
+#include "tests/files.h"
 #include "tests/mutate.h"
-#include <fstream>
 #include <gtest/gtest.h>
-#include <iterator>
 
 using namespace tcc;
 
@@ -12,10 +11,8 @@ namespace {
 
 TEST(MutatedGraphText, IsScannedAndOutlinedWithinItself) {
   std::string original;
-  for (const char *name : {"models/layer_norm.graph", "models/attention.graph"}) {
-    std::ifstream in(name);
-    original.append(std::istreambuf_iterator<char>(in), {});
-  }
+  for (const char *name : {"models/layer_norm.graph", "models/attention.graph"})
+    original += test::readAll(name);
   ASSERT_FALSE(original.empty());
   std::mt19937 random(6);
   int outlined = 0, refused = 0;

@@ -1,6 +1,7 @@
 // Functions that tell a test what they say, arrays for them, and the Errors that they throw.
 #pragma once
 #include <cstring>
+#include <gtest/gtest.h>
 #include <string>
 #include <string_view>
 #include <tcc/tcc.h>
@@ -34,6 +35,13 @@ inline Array sequence(Shape shape, float first, float step) {
 inline bool sameBits(const Array &a, const Array &b) {
   return a.bytes() == b.bytes() &&
          std::memcmp(a.rawForReading(), b.rawForReading(), static_cast<size_t>(a.bytes())) == 0;
+}
+
+/// Expects arrays of one shape whose elements differ by at most `tolerance`.
+inline void expectNear(const Array &a, const Array &b, float tolerance) {
+  ASSERT_EQ(a.shape(), b.shape());
+  for (int64_t i = 0; i < a.shape().elements(); ++i)
+    EXPECT_NEAR(a.item(i), b.item(i), tolerance) << i;
 }
 
 /// The Error that `action` throws; one that says "no error" where it throws none.

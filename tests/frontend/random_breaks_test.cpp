@@ -1,5 +1,5 @@
 // Random traced programs (ops, values asked for, branches and loops on data, states, gradients) against the same
-// programs computed at once in double with a tape of their own; three shapes in any order, exceptions behind breaks.
+// programs computed at once in double with a tape of their own; three shapes in any order, exceptions after breaks.
 // TCC_BREAK_PROGRAMS=2000 random_breaks_test runs as many; TCC_BREAK_FIRST=17 begins with that one.
 #include "tests/environment.h"
 #include <algorithm>
@@ -315,7 +315,7 @@ public:
     std::vector<int64_t> stops;
     if (expected.breaks > 0 && random() % 3 == 0)
       stops.push_back(static_cast<int64_t>(random() % static_cast<uint32_t>(expected.breaks)));
-    for (int64_t stop = 0; past.size() == 2 && stop < expected.breaks; ++stop) // behind each one
+    for (int64_t stop = 0; past.size() == 2 && stop < expected.breaks; ++stop) // after each one
       stops.push_back(stop);
     for (const int64_t stop : stops) {
       host = {.stopAt = stop};

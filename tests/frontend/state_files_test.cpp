@@ -1,10 +1,11 @@
 // States in safetensors files: beside a reader and writer of another hand (safetensors_oracle.py); what does not fit
 // changes nothing. No MLIR, as in users' files.
+#include "tests/files.h"
 #include "tests/frontend/quiet_functions.h"
 #include "tests/runtime/remote_device.h"
+#include "tests/state_bytes.h"
 #include <array>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <sstream>
@@ -12,22 +13,11 @@
 #include <unistd.h>
 
 using namespace tcc;
+using test::bytesOf;
+using test::readAll;
+using test::TemporaryFolder;
 
 namespace {
-
-class Folder {
-public:
-  Folder() {
-    std::string pattern = testing::TempDir() + "tcc-states-XXXXXX";
-    root = ::mkdtemp(pattern.data());
-  }
-  ~Folder() { std::filesystem::remove_all(root); }
-  std::string operator/(const std::string &name) const { return root + "/" + name; }
-  size_t files() const { return size_t(std::distance(std::filesystem::directory_iterator(root), {})); }
-
-private:
-  std::string root;
-};
 
 /// What the oracle prints.
 std::string oracle(const std::string &arguments) {
@@ -37,11 +27,6 @@ std::string oracle(const std::string &arguments) {
     text.append(part.data(), count);
   EXPECT_EQ(::pclose(pipe), 0);
   return text;
-}
-
-std::string contentOf(const std::string &path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /// A state of each dtype and a few shapes; byte i of state number n is 16 n + i, of i1 its lowest bit.
@@ -73,27 +58,20 @@ const std::string everyLine = "bf16 BF16 [3] 101112131415\n"
                               "i64 I64 [2] 707172737475767778797a7b7c7d7e7f\n"
                               "none F32 [0,3] -\n";
 
-std::string bytesOf(const std::vector<State> &states) {
-  std::string bytes;
-  for (const State &state : states)
-    bytes.append(static_cast<const char *>(state.rawForReading()), static_cast<size_t>(state.bytes()));
-  return bytes;
-}
-
 void clear(const std::vector<State> &states) {
   for (const State &state : states)
     std::fill_n(static_cast<char *>(state.raw()), state.bytes(), char{1});
 }
 
 TEST(StateFiles, AnotherReaderSeesEachDtype) {
-  const Folder folder;
+  const TemporaryFolder folder;
   saveStates(folder / "s.safetensors", everyDtype());
   EXPECT_EQ(oracle("dump " + folder / "s.safetensors"), everyLine);
-  EXPECT_EQ(folder.files(), 1u) << "no temporary file is left";
+  EXPECT_EQ(folder.count(), 1u) << "no temporary file is left";
 }
 
 TEST(StateFiles, AnotherWritersFileIsRead) {
-  const Folder folder;
+  const TemporaryFolder folder;
   std::ofstream(folder / "lines") << everyLine;
   oracle("make " + folder / "s.safetensors" + " < " + folder / "lines");
   const std::vector<State> states = everyDtype();
@@ -124,7 +102,7 @@ struct Model {
 };
 
 TEST(StateFiles, AFunctionGoesOnWithTheSameBits) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "model.safetensors";
   Model first;
   for (int i = 0; i < 3; ++i)
@@ -152,7 +130,7 @@ TEST(StateFiles, AFunctionGoesOnWithTheSameBits) {
 }
 
 TEST(StateFiles, OthersInTheFileAreAllowedWhereOneSaysSo) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "model.safetensors";
   Model trained, used;
   trained();
@@ -166,7 +144,7 @@ TEST(StateFiles, OthersInTheFileAreAllowedWhereOneSaysSo) {
 }
 
 TEST(StateFiles, LossScalingIsKept) {
-  const Folder folder;
+  const TemporaryFolder folder;
   FunctionOptions options = quiet();
   options.products = DType::f16;
   Model model(options);
@@ -187,7 +165,7 @@ TEST(StateFiles, StatesOfForgottenShapesAreKnown) {
 }
 
 TEST(StateFiles, OnADeviceTheNewestValuesCount) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "model.safetensors";
   FunctionOptions options = quiet();
   options.device = std::make_shared<runtime::test::RemoteDevice>();
@@ -203,7 +181,7 @@ TEST(StateFiles, OnADeviceTheNewestValuesCount) {
 }
 
 TEST(StateFiles, WhatDoesNotFitChangesNothing) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "s.safetensors";
   const auto refused = [&](const std::string &lines, const std::vector<State> &states) {
     std::ofstream(folder / "lines") << lines;
@@ -235,11 +213,11 @@ TEST(StateFiles, WhatDoesNotFitChangesNothing) {
 }
 
 TEST(StateFiles, ABrokenFileIsAnErrorBeforeMemoryIsTaken) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "s.safetensors";
   const std::vector<State> states = everyDtype();
   saveStates(path, states);
-  const std::string whole = contentOf(path), before = bytesOf(states);
+  const std::string whole = readAll(path), before = bytesOf(states);
   for (size_t length = 0; length < whole.size(); ++length) {
     std::ofstream(path, std::ios::binary) << whole.substr(0, length);
     const std::string text = errorOf([&] { loadStates(path, states); });
@@ -251,16 +229,16 @@ TEST(StateFiles, ABrokenFileIsAnErrorBeforeMemoryIsTaken) {
 }
 
 TEST(StateFiles, AFailedSaveLeavesTheOlderFile) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "s.safetensors";
   const std::vector<State> states = everyDtype();
   saveStates(path, states);
-  const std::string before = contentOf(path);
+  const std::string before = readAll(path);
   std::vector<State> twice = states;
   twice.push_back(State("f32", {7}));
   EXPECT_NE(errorOf([&] { saveStates(path, twice); }).find("stands twice"), std::string::npos);
-  EXPECT_EQ(contentOf(path), before);
-  EXPECT_EQ(folder.files(), 1u);
+  EXPECT_EQ(readAll(path), before);
+  EXPECT_EQ(folder.count(), 1u);
   EXPECT_NE(errorOf([&] { saveStates(folder / "none/s.safetensors", states); }).find("No such file"),
             std::string::npos);
 }

@@ -188,7 +188,7 @@ TEST_F(CheckpointStoreTest, killedAtAnySystemCallItKeepsTheLastGoodOne) {
         return;
     }
     EXPECT_GT(kept, 20) << "kills before the rename";
-    EXPECT_GT(replaced, 3) << "kills behind it";
+    EXPECT_GT(replaced, 3) << "kills after it";
   }
 }
 

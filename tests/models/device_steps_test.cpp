@@ -1,10 +1,9 @@
 // The preset `baby` on the machine of stand-ins: twenty steps, captured and not, on late and early streams, and each
 // value in memory of its own. Equal bits, the CPU's losses, and nothing beside one graph launch in a step.
-#include "frontend/compile.h"
-#include "frontend/optim.h"
-#include "models/model.h"
 #include "runtime/device/cuda/step_device.h"
 #include "tests/cuda_machine/machine_test.h"
+#include "tests/models/training_step.h"
+#include "tests/state_bytes.h"
 
 #include <cstdlib>
 #include <functional>
@@ -39,13 +38,7 @@ protected:
     options.device = device;
     options.separate = separate;
     options.report = [](std::string_view) {};
-    Function step = compile(
-        "training_step",
-        [&](Tensor tokens, Tensor targets, Tensor rate, Tensor number) {
-          const ModelStep made = trainingStep(model, optimizer, tokens, targets, rate, number);
-          return std::pair{made.loss, made.norm};
-        },
-        options);
+    Function step = test::compiledTrainingStep(model, optimizer, options);
     Outcome outcome;
     for (int i = 0; i < steps; ++i) {
       Array tokens({rows, sequence}, DType::i32), targets({rows, sequence}, DType::i32);
@@ -59,8 +52,7 @@ protected:
       outcome.losses.push_back(results[0].item());
       outcome.norms.push_back(results[1].item());
     }
-    for (const Parameter &parameter : model.parameters())
-      outcome.weights.append(static_cast<const char *>(parameter.rawForReading()), size_t(parameter.bytes()));
+    outcome.weights = test::bytesOf(model.parameters());
     return outcome;
   }
 

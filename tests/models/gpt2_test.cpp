@@ -1,9 +1,9 @@
 // The compiled GPT-2 against plain loops in double precision: loss, gradients, the training step, generated text.
 #include "gpt2_oracle.h"
 #include "models/counter_random.h"
-#include "models/model.h"
 #include "models/text_generator.h"
 #include "runtime/executable.h"
+#include "tests/models/training_step.h"
 
 #include <cmath>
 #include <cstring>
@@ -75,13 +75,7 @@ struct TrainingStep {
   Model model;
   int threads = 1;
   optim::Adamw optimizer{model.parameters()};
-  Function function = compile(
-      "training_step",
-      [this](Tensor tokens, Tensor targets, Tensor lr, Tensor step) {
-        const ModelStep results = trainingStep(model, optimizer, tokens, targets, lr, step);
-        return std::pair{results.loss, results.norm};
-      },
-      atLevel(2, threads));
+  Function function = test::compiledTrainingStep(model, optimizer, atLevel(2, threads));
 
   explicit TrainingStep(Model model, int threads = 1) : model(std::move(model)), threads(threads) {}
   TrainingStep(const TrainingStep &) = delete;
@@ -269,7 +263,7 @@ TEST(Gpt2, theNextLogitsAreARowOfAllLogits) {
   const std::vector<Array> expected = all(Array::of(std::span<const int32_t>(tokens), {1, sequence}));
   for (int32_t last = 0; last < sequence; ++last) {
     std::vector<int32_t> seen(tokens.begin(), tokens.begin() + last + 1);
-    seen.resize(sequence, 7); // what stands behind must not matter
+    seen.resize(sequence, 7); // what comes after must not matter
     const std::vector<Array> row = next(Array::of(std::span<const int32_t>(seen), {1, sequence}),
                                         Array::of(std::span<const int32_t>(&last, 1), {1}));
     for (int64_t token = 0; token < tiny.vocab; ++token)

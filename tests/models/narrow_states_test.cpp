@@ -5,6 +5,7 @@
 #include "models/trainer.h"
 #include "runtime/dtype.h"
 #include "test_files.h"
+#include "tests/state_bytes.h"
 #include <tcc/tcc.h>
 
 #include <cmath>
@@ -86,7 +87,7 @@ class NarrowStates : public testing::TestWithParam<const char *> {};
 INSTANTIATE_TEST_SUITE_P(All, NarrowStates, testing::Values("adamw", "sgd", "lion", "adafactor", "muon"),
                          [](const auto &info) { return std::string(info.param); });
 
-/// Of steps of about 5e-4 in each element.
+/// For steps of about 5e-4 in each element.
 const std::map<std::string, double> rates = {
     {"adamw", 5e-4}, {"sgd", 5e-5}, {"lion", 5e-4}, {"adafactor", 5e-4}, {"muon", 2e-2}};
 
@@ -112,12 +113,7 @@ TEST_P(NarrowStates, aStepThatIsNotAppliedKeepsEveryBit) {
   w.data<uint16_t>()[5] = 0x7fe1; // a NaN whose bits arithmetic would not keep
   std::vector<State> states = optimizer->states();
   states.push_back(w);
-  const auto bytes = [&] {
-    std::string all;
-    for (const State &state : states)
-      all.append(static_cast<const char *>(state.raw()), size_t(state.bytes()));
-    return all;
-  };
+  const auto bytes = [&] { return test::bytesOf(states); };
   const std::string before = bytes();
   descend(w, *optimizer, 1, 1e-2, INFINITY);
   EXPECT_TRUE(bytes() == before);

@@ -1,6 +1,7 @@
 // Every optimizer against PyTorch's, or a few lines of numpy, over 20 steps (optimizers_expected.json, written by
 // optimizers_expected.py); steps that are not applied; an optimizer of a user's own.
 #include "test_files.h"
+#include "tests/state_bytes.h"
 #include <tcc/tcc.h>
 
 #include <cmath>
@@ -107,12 +108,7 @@ TEST_P(Optimizers, aStepThatIsNotAppliedKeepsEveryBit) {
   std::vector<State> states = optimizer->states();
   EXPECT_FALSE(states.empty());
   states.insert(states.end(), parameters.begin(), parameters.end());
-  const auto bytes = [&] {
-    std::string all;
-    for (const State &state : states)
-      all.append(static_cast<const char *>(state.raw()), size_t(state.bytes()));
-    return all;
-  };
+  const auto bytes = [&] { return test::bytesOf(states); };
   const std::string before = bytes();
   for (float loss : {NAN, INFINITY}) {
     runStep(update, 3, loss);

@@ -107,7 +107,7 @@ protected:
 TEST_F(ResumeTest, killedAtRandomMomentsItEndsWithTheSameBytes) {
   ASSERT_EQ(run("whole"), 0) << messages();
   int killed = 0, wentOn = 0, ends = 0;
-  // Two moments in three lie behind the process's first step, the others may lie before it.
+  // Two moments in three lie after the process's first step, the others may lie before it.
   for (uint64_t attempt = 0; killed < killCount(); ++attempt) {
     const bool resumes = hasCheckpoint("killed");
     const pid_t child = start("killed", resumes ? std::vector<std::string>{"--resume"} : std::vector<std::string>{});

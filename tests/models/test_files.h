@@ -1,13 +1,11 @@
-// Files for the tests of models/: a folder that disappears with its test, and errors as text.
+// Helpers of the tests of models/: files in memory, children, errors as text.
 #pragma once
 #include "frontend/quotes.h"
+#include "tests/files.h"
 
 #include <cstddef>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
-#include <iterator>
 #include <span>
 #include <string>
 #include <sys/mman.h>
@@ -17,42 +15,15 @@
 
 namespace tcc::models {
 
-class TemporaryFolder {
-public:
-  explicit TemporaryFolder(const std::filesystem::path &base = std::filesystem::temp_directory_path()) {
-    std::string pattern = (base / "tcc-models-XXXXXX").string();
-    if (!::mkdtemp(pattern.data()))
-      std::abort();
-    root = pattern;
-  }
-  TemporaryFolder(const TemporaryFolder &) = delete;
-  TemporaryFolder &operator=(const TemporaryFolder &) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(root, ignored);
-  }
-
-  std::string path(const std::string &name) const { return (root / name).string(); }
-  std::string write(const std::string &name, const std::string &content) const {
-    std::ofstream(path(name), std::ios::binary) << content;
-    return path(name);
-  }
-
-private:
-  std::filesystem::path root;
-};
+using test::memoryFolder;
+using test::readAll;
+using test::TemporaryFolder;
 
 /// The exit status of a child, or the negative number of the signal that ended it.
 inline int wait(pid_t child) {
   int status = 0;
   ::waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-}
-
-/// A place in memory, for tests that bring thousands of files to the disk.
-inline std::filesystem::path memoryFolder() {
-  std::error_code error;
-  return std::filesystem::is_directory("/dev/shm", error) ? "/dev/shm" : std::filesystem::temp_directory_path();
 }
 
 /// A file in memory alone, for tests that open thousands of variants.
@@ -77,11 +48,6 @@ public:
 private:
   int descriptor;
 };
-
-inline std::string readAll(const std::string &path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 /// The values' bytes as they lie in memory.
 template <typename T>

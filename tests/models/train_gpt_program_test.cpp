@@ -160,7 +160,7 @@ std::vector<std::string> examplesOf(const std::string &help) {
   std::istringstream lines(help);
   for (std::string line; std::getline(lines, line);)
     if (line.starts_with("  train_gpt "))
-      commands.push_back(line.substr(2, line.find("   ", 2) - 2)); // what it does stands behind spaces
+      commands.push_back(line.substr(2, line.find("   ", 2) - 2)); // what it does stands after spaces
   return commands;
 }
 

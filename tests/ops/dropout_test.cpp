@@ -10,7 +10,7 @@ namespace {
 
 class MatchDropOut : public ::testing::Test {
 protected:
-  /// %x: tensor<2x3xf32>, %s: tensor<i32>, %f: tensor<i32>, with dropOut of x behind them.
+  /// %x: tensor<2x3xf32>, %s: tensor<i32>, %f: tensor<i32>, with dropOut of x after them.
   void build(const Dropout &like, bool withFirst) {
     std::string messages;
     module = parseText(*context,

@@ -218,7 +218,7 @@ TEST(Philox, bitsAreEven) {
 
 class RandomBits : public Interpreter {
 protected:
-  /// The bits of a result of type `shape` ("2x3"), stream 3; `more` stands behind the stream.
+  /// The bits of a result of type `shape` ("2x3"), stream 3; `more` stands after the stream.
   Data bits(const RefTensor &seed, const std::string &shape, const std::string &more = "") {
     std::string type = "tensor<" + shape + (shape.empty() ? "" : "x") + "i32>",
                 seedType = "tensor<" + typeText(seed.type) + ">";

@@ -55,7 +55,7 @@ MISTAKES = {
     "repeat yields too little": function(repeat(end="tcc.yield")),
     "repeat without yield": function(repeat(end="")),
     "repeat ends with return": function(repeat(end="func.return %y : tensor<2xf32>")),
-    "an op behind the yield": function(repeat(end="tcc.yield %y : tensor<2xf32>\n    %z = tcc.sin %y : tensor<2xf32>")),
+    "an op after the yield": function(repeat(end="tcc.yield %y : tensor<2xf32>\n    %z = tcc.sin %y : tensor<2xf32>")),
     "repeat of an empty body": function("  %r = tcc.repeat 3 (%a = %x : tensor<2xf32>) {  // HERE\n  }"),
     "repeat without a body": function("  %r = tcc.repeat 3 (%a = %x : tensor<2xf32>)  // HERE", ),
     "scanned of another size": function(repeat("repeat 4 (%a = %x : tensor<2xf32>) slices (%s = %t : tensor<3x2xf32>)")),
@@ -143,7 +143,7 @@ MISTAKES = {
 }
 
 NOWHERE = {"custom code without leave"}  # said of the file, with the op's name
-SEVERAL = {"no else", "a function in a body"}  # what stands behind the mistake is refused as well
+SEVERAL = {"no else", "a function in a body"}  # what comes after the mistake is refused as well
 MAY_RUN = {"1000 loops in each other", "1000 conds in each other", "1000 customs in each other"}
 
 

@@ -139,7 +139,7 @@ void addMasks(std::vector<Spelling> &list) {
                     return mix(softmax(select(lessEqual(iota(3, all), iota(2, all)), scoresOf(in), -infinity)), in);
                   },
                   causal()});
-  list.push_back({"scale behind the mask",
+  list.push_back({"scale after the mask",
                   {},
                   [](In in) {
                     const Tensor scores = matmul(in.q, in.k, {.transposeB = true});
@@ -265,7 +265,7 @@ void addGroups(std::vector<Spelling> &list) {
                     return matmul(softmax(select(causalMask(in), scores, -infinity)), repeatHeads(in.v, 3));
                   },
                   causal(), "", 2});
-  list.push_back({"repeated behind the tokens",
+  list.push_back({"repeated after the tokens",
                   grouped,
                   [](In in) {
                     const auto repeated = [&](const Tensor &x) { // [B, S, G, d] to [B, G·3, S, d]
@@ -363,7 +363,7 @@ void addDropouts(std::vector<Spelling> &list) {
                     const Tensor scores = matmul(merged(in.q), merged(in.k), {.transposeB = true}) * 0.5;
                     return matmul(dropped(in, softmax(scores)), merged(in.v));
                   }});
-  list.push_back({"dropout of heads merged behind it", {}, [=](In in) {
+  list.push_back({"dropout of heads merged after it", {}, [=](In in) {
                     const auto merged = [](const Tensor &x) {
                       return reshape(x, {x.dim(0) * x.dim(1), x.dim(2), x.dim(3)});
                     };
@@ -399,7 +399,7 @@ void addDropouts(std::vector<Spelling> &list) {
                     const Tensor scores = cast(matmul(in.q, in.k, {.transposeB = true}) * 0.125, DType::f32);
                     return mix(cast(dropped(in, softmax(scores)), DType::bf16), in);
                   }});
-  list.push_back({"dropout behind a cast", narrow, [=](In in) {
+  list.push_back({"dropout after a cast", narrow, [=](In in) {
                     const Tensor scores = cast(matmul(in.q, in.k, {.transposeB = true}) * 0.125, DType::f32);
                     return mix(dropped(in, cast(softmax(scores), DType::bf16)), in);
                   }});

@@ -1,5 +1,5 @@
 // Attention reads q, k, v, out and dOut in 16 bits, forward and backward the same ones; log-sum-exps stay f32, and who
-// wants f32 gets the results widened. A product behind it reads the 16-bit result as it is.
+// wants f32 gets the results widened. A product after it reads the 16-bit result as it is.
 // RUN: %tcc %s --dtype=bf16 -emit=shaped -fdump-ir=autocast 2>&1 | FileCheck %s -DN=bf16
 // RUN: %tcc %s --dtype=f16 -emit=shaped -fdump-ir=autocast 2>&1 | FileCheck %s -DN=f16
 

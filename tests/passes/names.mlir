@@ -1,6 +1,6 @@
 // Names of values come out as kernels' labels: the result's first, then what else is in the kernel, in few words; a
 // composite keeps one name; gradients end in ".grad", those of arguments are named after them. A number that the printer
-// puts behind an op's own name is no part of it.
+// puts after an op's own name is no part of it.
 // RUN: %tcc %s -emit=fused | FileCheck %s
 // RUN: %tcc %s -emit=json | FileCheck %s --check-prefix=PLAN
 // RUN: %tcc %s -emit=llvm | FileCheck %s --check-prefix=LLVM

@@ -3,6 +3,7 @@
 // shapes; and faults planted in what was padded are seen.
 #include "codegen/compile_session.h"
 #include "codegen/graph_runner.h"
+#include "codegen/messages.h"
 #include "ir/emit.h"
 #include "passes/pipeline.h"
 #include "tests/codegen/eager_padding.h"
@@ -73,12 +74,9 @@ protected:
     options.products = products;
     options.stopAfter = Phase::shaped;
     options.remarks = remarks;
-    ScopedDiagnosticHandler handler(context.get(), [&](Diagnostic &diagnostic) {
-      messages += diagnostic.str() + "\n";
-      return success();
-    });
+    Messages said(context.get());
     PipelineReport report;
-    EXPECT_TRUE(succeeded(runPipeline(*module, options, report))) << messages;
+    EXPECT_TRUE(succeeded(runPipeline(*module, options, report))) << said.text;
     return module;
   }
 
@@ -260,7 +258,7 @@ TEST_F(PadShapes, SaysWhatIsPaddedAndWhyNot) {
 
 //===- faults ----------------------------------------------------------------------------------------------------===//
 
-/// Each shows what is behind a size: planted in the padded step, which gives the right results without it.
+/// Each shows what is after a size: planted in the padded step, which gives the right results without it.
 TEST_F(PadShapes, PlantedFaultsAreSeen) {
   struct Fault {
     const char *name;
@@ -307,7 +305,7 @@ TEST_F(PadShapes, PlantedFaultsAreSeen) {
   OwningOpRef<ModuleOp> plain = shaped(stepText(13, 16), 0);
   std::vector<RefTensor> arguments = inputs(functionOf(*plain), 13);
   for (double &bias : arguments[3].data)
-    bias -= 2000; // what is behind the logits is larger than they are, beyond what exp gives
+    bias -= 2000; // what is after the logits is larger than they are, beyond what exp gives
   std::vector<RefTensor> expected = evaluate(*plain, arguments);
   for (const Fault &fault : faults) {
     OwningOpRef<ModuleOp> padded = shaped(stepText(13, 16), 8);

@@ -1,5 +1,6 @@
 // The pipeline as a whole: it keeps the meaning at every pass, its gradients are those of an independent sweep and of
 // finite differences, its memory plans hold no two live values in one place, and its words are exact.
+#include "codegen/messages.h"
 #include "ir/analyze_kernel.h"
 #include "ir/reference/compare.h"
 #include "ir/strided_view.h"
@@ -33,11 +34,10 @@ protected:
   bool run(ModuleOp module, const PipelineOptions &options) {
     messages.clear();
     report = {};
-    ScopedDiagnosticHandler handler(context.get(), [&](Diagnostic &diagnostic) {
-      messages += diagnostic.str() + "\n";
-      return success();
-    });
-    return succeeded(runPipeline(module, options, report));
+    Messages said(context.get());
+    const bool ran = succeeded(runPipeline(module, options, report));
+    messages = said.text;
+    return ran;
   }
 
   static PipelineOptions atLevel(int level) {
@@ -257,14 +257,11 @@ TEST_F(Pipeline, verifyEachNamesThePassThatChangesTheMeaning) {
   VerifyEach check(function, options);
   Operation *exit = function.getBody().front().getTerminator();
   exit->setOperand(1, exit->getOperand(0)); // as a wrong pass would
-  ScopedDiagnosticHandler handler(context.get(), [&](Diagnostic &diagnostic) {
-    messages += diagnostic.str();
-    return success();
-  });
+  Messages said(context.get());
   EXPECT_TRUE(failed(check.compare("simplify")));
-  EXPECT_NE(messages.find("pass 'simplify' changed the meaning of result 1 (tcc.neg): relative difference"),
+  EXPECT_NE(said.text.find("pass 'simplify' changed the meaning of result 1 (tcc.neg): relative difference"),
             std::string::npos)
-      << messages;
+      << said.text;
 }
 
 //===- what fusion makes -----------------------------------------------------------------------------------------===//
@@ -465,13 +462,9 @@ TEST_F(Pipeline, phasesSayWhatDoesNotBelong) {
                  tail,
              "'tcc.kernel' op is no legal kernel: expected literals inside a kernel to be splats\n", Phase::fused}}) {
     OwningOpRef<ModuleOp> module = parse(sample.text);
-    messages.clear();
-    ScopedDiagnosticHandler handler(context.get(), [&](Diagnostic &diagnostic) {
-      messages += diagnostic.str() + "\n";
-      return success();
-    });
+    Messages said(context.get());
     EXPECT_TRUE(failed(PhaseVerifier().verify(mainOf(*module), sample.phase)));
-    EXPECT_EQ(messages, sample.why);
+    EXPECT_EQ(said.text, sample.why);
   }
 }
 

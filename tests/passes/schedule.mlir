@@ -1,4 +1,4 @@
-// An update that only the step's end reads moves behind every reader of the old value.
+// An update that only the step's end reads moves after every reader of the old value.
 // RUN: %tcc %s -emit=planned -fdump-ir=schedule 2>&1 | FileCheck %s
 
 // CHECK-LABEL: IR Dump After schedule

@@ -1,4 +1,5 @@
 // Every number of the target model changes what some pass makes: each at the CPU's value and at another one.
+#include "codegen/messages.h"
 #include "passes/joined_kernels.h"
 #include "passes/memory_places.h"
 #include "passes/pipeline.h"
@@ -22,11 +23,8 @@ public:
     options.level = level;
     options.stopAfter = stopAfter;
     options.products = products;
-    ScopedDiagnosticHandler handler(context.get(), [&](Diagnostic &diagnostic) {
-      messages += diagnostic.str() + "\n";
-      return success();
-    });
-    EXPECT_TRUE(module && succeeded(runPipeline(*module, options, report))) << messages;
+    Messages said(context.get());
+    EXPECT_TRUE(module && succeeded(runPipeline(*module, options, report))) << messages << said.text;
   }
 
   template <typename Op>
@@ -81,7 +79,7 @@ TEST(TargetModel, SplitsLongRows) {
   EXPECT_EQ(Compiled(longSum, model, 2, Phase::shaped).lastSum(), 40000);
 }
 
-/// %e is needed in front of a product and behind it.
+/// %e is needed before a matmul and after it.
 constexpr const char *aroundProduct = R"(func.func @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
   %e = tcc.tanh %x : tensor<64x64xf32>
   %n = tcc.neg %e : tensor<64x64xf32>
@@ -319,14 +317,10 @@ TEST(TargetModel, NameStandsOnTheModule) {
   model.name = "other";
   Compiled compiled(sums, model, 2, Phase::joint);
   EXPECT_EQ((*compiled.module)->getAttrOfType<StringAttr>(targetAttr).getValue(), "other");
-  std::string messages;
-  ScopedDiagnosticHandler handler(compiled.context.get(), [&](Diagnostic &diagnostic) {
-    messages += diagnostic.str();
-    return success();
-  });
+  Messages said(compiled.context.get());
   PipelineReport report;
   EXPECT_TRUE(failed(runPipeline(*compiled.module, PipelineOptions(), report)));
-  EXPECT_EQ(messages, "the module was compiled for target 'other'; it cannot go on for 'cpu'");
+  EXPECT_EQ(said.text, "the module was compiled for target 'other'; it cannot go on for 'cpu'\n");
 }
 
 } // namespace

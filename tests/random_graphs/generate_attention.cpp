@@ -90,11 +90,11 @@ private:
   }
 
   Value narrowedAndDropped(Value shares, Type element) {
-    const bool dropped = dice.chance(40), behind = dice.chance(50);
-    if (dropped && !behind)
+    const bool dropped = dice.chance(40), after = dice.chance(50);
+    if (dropped && !after)
       shares = drop(shares);
     shares = emit.cast(shares, element);
-    return dropped && behind ? drop(shares) : shares;
+    return dropped && after ? drop(shares) : shares;
   }
 
   Value drop(Value x) {

@@ -1,4 +1,4 @@
-// A range of ops becomes a body: what it reads from before is its inputs, what is read behind it its results. The
+// A range of ops becomes a body: what it reads from before is its inputs, what is read after it its results. The
 // second body of a cond computes the same with a twist; a loop adds up what it computes, halving what it had.
 #include "tests/random_graphs/generate_control.h"
 #include "ir/emit.h"

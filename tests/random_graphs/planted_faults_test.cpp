@@ -2,6 +2,7 @@
 // plan. The checkers that pass the untouched graph must catch every one.
 #include "codegen/cpu/target.h"
 #include "codegen/lower_plan.h"
+#include "codegen/messages.h"
 #include "codegen/verify_artefact.h"
 #include "ir/analyze_kernel.h"
 #include "ir/emit.h"
@@ -293,7 +294,7 @@ bool wrongIndexMap(func::FuncOp function) {
   return false;
 }
 
-/// Of several rows for one index only the last is added.
+/// Adds only the last of several rows for one index.
 bool loseDuplicates(func::FuncOp function) {
   for (ScatterAddOp op : all<ScatterAddOp>(function)) {
     OpBuilder builder(op);
@@ -496,21 +497,18 @@ TEST(VerifyArtefact, TakesSmallerSizesAndSaysSo) {
       text.replace(at, 4, fixed ? "512" : "?");
     OwningOpRef<ModuleOp> module = parseText(*context, text, messages);
     ASSERT_TRUE(module) << messages;
-    ScopedDiagnosticHandler handler(context.get(), [&](Diagnostic &diagnostic) {
-      messages += diagnostic.str();
-      return success();
-    });
+    Messages said(context.get());
     CompileOptions options;
     options.threads = 1;
     if (!fixed)
       options.pipeline.shapes["x"] = {512, 64};
     const auto artefact = compileArtefact(module->clone(), options);
-    ASSERT_TRUE(artefact) << artefact.error().message() << messages;
+    ASSERT_TRUE(artefact) << artefact.error().message() << said.text;
     EXPECT_EQ(verifyArtefact(*module, *artefact, options, 1e-3).message(), "");
-    EXPECT_EQ(messages, fixed ? "-fverify-each: the artefact is not run; interpreting the graph would take about 1 "
-                                "minutes, and its sizes are fixed"
-                              : "-fverify-each: the artefact is compiled and run with x:64x64; with the sizes given "
-                                "the interpreter would take about 1 minutes");
+    EXPECT_EQ(said.text, fixed ? "-fverify-each: the artefact is not run; interpreting the graph would take about 1 "
+                                 "minutes, and its sizes are fixed\n"
+                               : "-fverify-each: the artefact is compiled and run with x:64x64; with the sizes given "
+                                 "the interpreter would take about 1 minutes\n");
   }
 }
 

@@ -203,7 +203,7 @@ TEST(RandomGraphs, haveSizesThatArePadded) {
 
 /// What random graphs have found, reduced by themselves.
 const char *const kept[] = {
-    // A reshape that has no index map behind a concat and a slice: its operand must be stored.
+    // A reshape that has no index map after a concat and a slice: its operand must be stored.
     R"(func.func @main(%a: tensor<16x7xf32>, %b: tensor<103xf32>) -> (tensor<22xf32>) {
   %0 = tcc.reshape %a : tensor<16x7xf32> -> tensor<112xf32>
   %1 = tcc.concat %b, %0 axis 0 : tensor<103xf32>, tensor<112xf32> -> tensor<215xf32>

@@ -161,7 +161,8 @@ struct ProductErrors {
   double product = 0, loop = 0; // root mean squares of what is wrong, in units of the sum of magnitudes
 };
 
-/// Of the f32 product of 64 × 64 numbers with exponents up to `spread` around 0, beside sums in f32 from first to last.
+/// The error of the f32 product of 64 × 64 numbers with exponents up to `spread` around 0, beside sums in f32 from
+/// first to last.
 inline ProductErrors errorsOf(int64_t depth, int spread,
                               const std::function<Multiplication(const GemmDesc &desc, int threads)> &multiplication) {
   constexpr int64_t lines = 64;

@@ -16,7 +16,7 @@ Instruction instruction(Call call, std::string label) {
   return made;
 }
 
-/// For each of the three i32 of `x`, in a loop: where `p` holds, `last` is that part, else 0x07070707; behind the loop
+/// For each of the three i32 of `x`, in a loop: where `p` holds, `last` is that part, else 0x07070707; after the loop
 /// `out` is a copy of it.
 Plan loopPlan() {
   Plan plan;
@@ -77,7 +77,7 @@ TEST(ControlPlan, EveryFaultIsRefusedWithItsReason) {
   auto loop = [](Plan &plan) -> LoopCall & { return std::get<LoopCall>(plan.instructions[0].call); };
   auto branch = [](Plan &plan) -> BranchCall & { return std::get<BranchCall>(plan.instructions[1].call); };
   const Fault faults[] = {
-      {"instruction 0 `turns`: it has 6 parts of 5 instructions behind it", [&](Plan &p) { loop(p).body = 6; }},
+      {"instruction 0 `turns`: it has 6 parts of 5 instructions after it", [&](Plan &p) { loop(p).body = 6; }},
       {"instruction 1 `way`: it has 4 parts of 3", [&](Plan &p) { branch(p).otherwise = 3; }},
       {"instruction 1 `way`: it has 4294967296 parts", [&](Plan &p) { branch(p) = {1, 0xffffffff, 1}; }},
       {"has 0 turns; 1 to 2^31", [&](Plan &p) { loop(p).count = 0; }},

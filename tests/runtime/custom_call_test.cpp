@@ -125,7 +125,7 @@ TEST(CustomCall, runsAndFailsWithoutAnotherTrace) {
 
 TEST(CustomCall, guardsFindWhatItTouches) {
   const std::pair<const char *, HostFunction> wrong[] = {
-      {"writes out of bounds: 0 bytes behind its end of result 0 (f32 [3])",
+      {"writes out of bounds: 0 bytes after its end of result 0 (f32 [3])",
        [](const CustomArguments &call) { std::fill_n(call.output<float>(0).data(), 4, 1.0F); }},
       {"writes out of bounds: 1 bytes before its beginning of result 0 (f32 [3])",
        [](const CustomArguments &call) { std::fill_n(call.output<float>(0).data() - 1, 4, 1.0F); }},

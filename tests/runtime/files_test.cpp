@@ -1,12 +1,12 @@
 // Files that appear whole, leftovers of killed writers, and outputs that are other files of the same run.
 #include "runtime/files.h"
+#include "tests/files.h"
 #include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
-#include <iterator>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,26 +18,12 @@ namespace fs = std::filesystem;
 
 class Files : public testing::Test {
 protected:
-  Files() {
-    std::string pattern = (fs::temp_directory_path() / "tcc-files-XXXXXX").string();
-    if (!::mkdtemp(pattern.data()))
-      std::abort();
-    root = pattern;
-  }
-  ~Files() override { fs::remove_all(root); }
+  std::string at(const std::string &name) const { return folder.path(name); }
+  std::string write(const std::string &name, const std::string &text) const { return folder.write(name, text); }
+  std::string read(const std::string &name) const { return test::readAll(at(name)); }
+  size_t count() const { return folder.count(); }
 
-  std::string at(const std::string &name) const { return root + "/" + name; }
-  std::string write(const std::string &name, const std::string &text) const {
-    std::ofstream(at(name)) << text;
-    return at(name);
-  }
-  std::string read(const std::string &name) const {
-    std::ifstream in(at(name));
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-  size_t count() const { return static_cast<size_t>(std::distance(fs::directory_iterator(root), {})); }
-
-  std::string root;
+  test::TemporaryFolder folder;
 };
 
 TEST_F(Files, AppearOnlyWhenCommitted) {
@@ -111,7 +97,7 @@ TEST_F(Files, ErrorsNameThePath) {
   EXPECT_NE(message("folder").find("Is a directory"), std::string::npos);
   EXPECT_NE(writeFileAtomically("/dev/full", "x").message().find("No space left"), std::string::npos);
   EXPECT_FALSE(readFile(at("absent")));
-  EXPECT_FALSE(readFile(root));
+  EXPECT_FALSE(readFile(folder.path("")));
 }
 
 /// The message of a run that reads and writes these files of the folder.

@@ -1,12 +1,12 @@
 #include "runtime/files.h"
 #include "runtime/machine_limits.h"
 #include "runtime/threads.h"
+#include "tests/files.h"
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <thread>
-#include <unistd.h>
 
 namespace tcc::runtime {
 namespace {
@@ -16,10 +16,9 @@ namespace fs = std::filesystem;
 /// A cache folder of the test's own.
 class MachineLimitsTest : public testing::Test {
 protected:
-  MachineLimitsTest() { ::setenv("XDG_CACHE_HOME", folder.c_str(), 1); }
-  ~MachineLimitsTest() override { fs::remove_all(folder); }
+  MachineLimitsTest() { ::setenv("XDG_CACHE_HOME", folder.path("").c_str(), 1); }
 
-  fs::path folder = fs::temp_directory_path() / ("tcc_limits_test." + std::to_string(::getpid()));
+  test::TemporaryFolder folder;
 };
 
 TEST_F(MachineLimitsTest, boundIsTheLongerOfArithmeticAndTraffic) {
@@ -82,7 +81,7 @@ TEST_F(MachineLimitsTest, calibrationIsSureOfWhatItFindsTwiceOnAQuietMachine) {
 /// Threads that want the CPUs as much as the measurement does are seen, and what was known is not made worse.
 TEST_F(MachineLimitsTest, calibrationOnABusyMachineSaysSo) {
   const Calibration first = calibrateMachineLimits(5, 0.03, 2);
-  EXPECT_EQ(first.path, (folder / "tcc/limits/5-threads.json").string());
+  EXPECT_EQ(first.path, folder / "tcc/limits/5-threads.json");
   EXPECT_EQ(machineLimits(5), first.limits);
   std::atomic<bool> ends = false;
   std::vector<std::thread> others;
@@ -120,9 +119,7 @@ TEST_F(MachineLimitsTest, areMeasuredOnceAndRememberedForThisProcessor) {
     EXPECT_NE(at, std::string::npos) << changed;
     return changed.replace(at, from.size(), to);
   };
-  const auto path = [&](int threads) {
-    return (folder / "tcc/limits" / (std::to_string(threads) + "-threads.json")).string();
-  };
+  const auto path = [&](int threads) { return folder / ("tcc/limits/" + std::to_string(threads) + "-threads.json"); };
   ASSERT_FALSE(writeFileAtomically(path(3), *text));
   EXPECT_EQ(machineLimits(3).bytesPerSecond, first.bytesPerSecond);
   ASSERT_FALSE(writeFileAtomically(path(2), with("\"processor\":\"", "\"processor\":\"no such ")));

@@ -69,7 +69,7 @@ TEST(Arena, countsExactlyTheTouchedPages) {
   EXPECT_EQ(arena.residentBytes(arena.bytes()), 0);
   char *lastPage = arena.data() + arena.bytes() - 1;
   *lastPage = 1;
-  const int64_t tail = 4096 - (128 - 100); // the last page, less what lies behind the arena's end
+  const int64_t tail = 4096 - (128 - 100); // the last page, less what lies after the arena's end
   EXPECT_EQ(arena.residentBytes(arena.bytes()), tail);
   lastPage[-3 * 4096] = 1;
   EXPECT_EQ(arena.residentBytes(arena.bytes()), tail + 4096);

@@ -114,7 +114,7 @@ const Fault faults[] = {
     {"written but lies", [](Plan &p) { call<CopyCall>(p, 5) = {7, 7}; }},
 };
 
-// Of the launches' plan.
+// For the launches' plan.
 const Fault launchFaults[] = {
     {"alignment of 0", [](Plan &p) { p.alignment = 0; }},
     {"alignment of 96", [](Plan &p) { p.alignment = 96; }},

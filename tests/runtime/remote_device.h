@@ -1,4 +1,4 @@
-// A device with memory of its own, as far as a test needs one: a CPU behind copies that are counted. Steps run when
+// A device with memory of its own, as far as a test needs one: a CPU whose copies are counted. Steps run when
 // they are started; their outputs are copied out then.
 #pragma once
 #include "runtime/device/device.h"

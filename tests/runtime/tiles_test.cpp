@@ -86,7 +86,7 @@ TEST_F(TilesTest, chunksOfDepth) {
   }
 }
 
-/// Results larger than a cache go past it, but for the columns behind the last whole panel.
+/// Results larger than a cache go past it, but for the columns after the last whole panel.
 TEST_F(TilesTest, largeResults) {
   for (auto [dtype, n] : {std::pair{DType::bf16, 1056}, {DType::bf16, 1072}, {DType::f32, 608}, {DType::f32, 620}}) {
     GemmDesc desc = product(dtype, dtype, 1040, n, 3);

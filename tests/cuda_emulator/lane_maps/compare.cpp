@@ -115,7 +115,7 @@ void compareWgmma(LaneMapMachine &machine, const LaneTables &tables, Differences
   }
 }
 
-// Boxes with rows before, in and behind the tensor; what lies outside is zero.
+// Boxes with rows before, in and after the tensor; what lies outside is zero.
 void compareBoxes(LaneMapMachine &machine, const LaneTables &tables, Differences &differences) {
   using Test = BoxTest;
   for (int swizzle : {0, 32, 64, 128}) {

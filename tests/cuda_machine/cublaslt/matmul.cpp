@@ -39,7 +39,7 @@ struct Region {
     }
     return false;
   }
-  /// From the lowest to behind the highest byte.
+  /// From the lowest byte to the one after the highest.
   std::pair<std::uintptr_t, std::uintptr_t> extent() const {
     std::uintptr_t first = begin(0), last = begin(batches - 1);
     return {std::min(first, last), std::max(first, last) + span()};
@@ -73,7 +73,7 @@ struct Operation {
   const void *a, *b, *c;
   void *d, *workspace;
   std::size_t workspaceBytes;
-  /// Of host pointers the values, of device pointers the addresses.
+  /// The values of host pointers, and the addresses of device pointers.
   float alpha, beta;
   const float *alphaPointer, *betaPointer;
   bool unstable;
