@@ -9,11 +9,11 @@ namespace tcc {
 /// A kernel that is emitted from its form under a symbol; several calls may share it.
 struct FormKernel {
   std::string symbol;
-  KernelInfo form;     // all that is emitted; kernels of equal forms are one
-  KernelNames names{}; // for head comments, of the first kernel that had the form; the label is of all
-  bool alone = true;   // whether it is called for one set of tensors,
-  bool joined = false; // … and for several at once
-  int64_t kernels = 1; // that have the form
+  KernelInfo form;     // all that an emitter reads; kernels with equal forms are one kernel
+  KernelNames names{}; // for head comments: the names of the first kernel with this form; the label covers all of them
+  bool alone = true;   // whether some call passes one set of tensors
+  bool joined = false; // whether some call passes several sets of tensors at once
+  int64_t kernels = 1; // how many kernels of the plan share the form
 
   /// "h.*.mlp.gelu+bias ×12"
   std::string title() const { return names.label + (kernels > 1 ? " ×" + std::to_string(kernels) : ""); }
@@ -31,8 +31,8 @@ inline const std::string &symbolOf(const KernelSource &kernel) {
   return std::visit([](const auto &each) -> const std::string & { return each.symbol; }, kernel);
 }
 
-/// How the runtime divides a kernel: its work items [0, extent), cut at multiples of `granularity`. What an item is,
-/// the target says.
+/// How the runtime divides a kernel among threads: it has work items [0, extent) and is cut at multiples of
+/// `granularity`. The target decides what an item is.
 struct KernelLaunch {
   int64_t extent = 0;
   int64_t granularity = 1;

@@ -12,8 +12,8 @@ namespace tcc {
 runtime::Expected<runtime::Plan> lowerPlan(mlir::func::FuncOp function, const Target &target, int threads,
                                            KernelTable &kernels);
 
-/// The number of a kernel that a target has written for a structured op (Target::lower); the plan has it from the first
-/// call on. `arguments` are what a launch passes.
+/// The number of a kernel that a target has written for a structured op (Target::lower). The first call adds it to the
+/// plan. `arguments` is how many a launch passes.
 uint32_t addKernel(runtime::Plan &plan, KernelTable &kernels, TextKernel kernel, uint32_t arguments,
                    std::string description);
 
