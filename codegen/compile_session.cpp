@@ -1,4 +1,4 @@
-// The steps of a compilation in order: pipeline, custom ops' checks, plan, kernels' code, artefact.
+// CompileSession: passes, then the plan, then checks of custom ops, then machine code, and at last the artefact.
 #include "codegen/compile_session.h"
 #include "codegen/custom.h"
 #include "codegen/lower_plan.h"
@@ -17,7 +17,7 @@ namespace tcc {
 
 static_assert(printPrefix == runtime::printPrefix, "passes name what the runtime prints");
 
-static constexpr char saidByDiagnostics[] = ""; // an error's message
+static constexpr char saidByDiagnostics[] = ""; // the empty message of an error that MLIR diagnostics have explained
 
 CompileSession::CompileSession(CompileOptions options, std::shared_ptr<const Target> target)
     : given(std::move(options)), madeFor(std::move(target)) {}
@@ -25,7 +25,7 @@ CompileSession::CompileSession(CompileOptions options, std::shared_ptr<const Tar
 runtime::Expected<CompileSession> CompileSession::open(CompileOptions options) {
   if (options.threads <= 0)
     options.threads = runtime::availableThreads();
-  std::shared_ptr<const Target> target(std::shared_ptr<void>(), options.target); // the caller's
+  std::shared_ptr<const Target> target(std::shared_ptr<void>(), options.target); // owns nothing: the caller keeps it
   if (!target) {
     auto made = makeTarget(options.targetName, options.code, options.threads);
     if (!made)
@@ -36,7 +36,7 @@ runtime::Expected<CompileSession> CompileSession::open(CompileOptions options) {
   return CompileSession(std::move(options), std::move(target));
 }
 
-/// False where diagnostics have said why.
+/// Runs the passes up to `stopAfter`, or all. Gives false after an error, which MLIR diagnostics have explained.
 bool CompileSession::runPasses(ModuleOp module, std::optional<Phase> stopAfter) {
   last = {};
   const auto start = std::chrono::steady_clock::now();
@@ -92,6 +92,7 @@ runtime::Expected<runtime::Artefact> CompileSession::artefact(OwningOpRef<Module
     return made;
   }
   std::optional<runtime::Artefact> known = cache.find(last);
+  // Held until this function returns: other processes wait meanwhile (30 s at most) and do not compile the same step.
   std::optional<FileCache::Turn> turn;
   if (!known) {
     turn.emplace(cache.wait());
@@ -103,7 +104,7 @@ runtime::Expected<runtime::Artefact> CompileSession::artefact(OwningOpRef<Module
     last.totalMs = millisecondsSince(start);
     return std::move(*known);
   }
-  const std::string why = cache.missReason();
+  const std::string why = cache.missReason(); // before compiling, which begins a new report and may add entries
   runtime::Expected<runtime::Artefact> made = compiled(std::move(captured));
   last.cache = "miss: " + why;
   if (made)
@@ -113,7 +114,7 @@ runtime::Expected<runtime::Artefact> CompileSession::artefact(OwningOpRef<Module
   return made;
 }
 
-/// Without the cache of steps.
+/// Compiles without the cache of steps. Code of single kernels may come from disk all the same.
 runtime::Expected<runtime::Artefact> CompileSession::compiled(OwningOpRef<ModuleOp> captured) {
   OwningOpRef<ModuleOp> original;
   if (given.pipeline.verifyEach) {

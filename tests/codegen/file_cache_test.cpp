@@ -1,6 +1,7 @@
 // Entries on disk: what comes out is what went in, or nothing, whatever happens to files, folders and processes.
 #include "codegen/file_cache.h"
 #include "runtime/files.h"
+#include "tests/files.h"
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -19,12 +20,6 @@ constexpr std::string_view kind = FileCache::kernels;
 
 class FileCacheTest : public ::testing::Test {
 protected:
-  void SetUp() override {
-    base = (fs::temp_directory_path() / ("tcc_file_cache_" + std::to_string(getpid()))).string();
-    fs::remove_all(base);
-  }
-  void TearDown() override { fs::remove_all(base); }
-
   FileCache cache(int64_t mostBytes = FileCache::usualBytes) const { return FileCache(base, mostBytes); }
   std::string folder() const { return base + "/" + std::string(kind); }
   std::vector<fs::path> entries() const {
@@ -55,7 +50,8 @@ protected:
     return good;
   }
 
-  std::string base;
+  const test::TemporaryFolder parent;
+  const std::string base = parent / "cache";
 };
 
 /// An environment variable, or none, until the end of the scope.

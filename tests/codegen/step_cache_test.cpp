@@ -5,6 +5,7 @@
 #include "mlir/Parser/Parser.h"
 #include "runtime/files.h"
 #include "tests/environment.h"
+#include "tests/files.h"
 #include "tests/random_graphs/generate.h"
 #include "tests/random_graphs/graph_check.h"
 #include <filesystem>
@@ -45,12 +46,9 @@ protected:
     registerDialects(registry);
     context.appendDialectRegistry(registry);
     context.loadAllAvailableDialects();
-    base = (fs::temp_directory_path() / ("tcc_step_cache_" + std::to_string(getpid()))).string();
-    fs::remove_all(base);
     options.threads = 2;
     options.cache = FileCache(base);
   }
-  ~StepCacheTest() override { fs::remove_all(base); }
 
   OwningOpRef<ModuleOp> parse(const std::string &text) {
     OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, ParserConfig(&context));
@@ -80,7 +78,8 @@ protected:
   }
 
   MLIRContext context;
-  std::string base;
+  const TemporaryFolder parent;
+  const std::string base = parent / "cache";
   CompileOptions options;
   CompileReport report;
 };

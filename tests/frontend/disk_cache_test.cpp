@@ -1,12 +1,12 @@
 // Steps on disk as users meet them: tcc's flags and what it says, and compile()'s.
+#include "tests/expect_text.h"
+#include "tests/files.h"
 #include "tests/frontend/quiet_functions.h"
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
-#include <sstream>
 #include <sys/wait.h>
-#include <unistd.h>
 
 using namespace tcc;
 
@@ -19,28 +19,9 @@ struct Result {
   std::string out, err;
 };
 
-std::string slurp(const fs::path &path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-#define EXPECT_HAS(text, part) EXPECT_PRED2(has, text, part)
-#define EXPECT_LACKS(text, part) EXPECT_PRED2(lacks, text, part)
-bool has(const std::string &text, const std::string &part) {
-  return text.find(part) != std::string::npos;
-}
-bool lacks(const std::string &text, const std::string &part) {
-  return !has(text, part);
-}
-
 class DiskCache : public ::testing::Test {
 protected:
-  void SetUp() override {
-    base = fs::temp_directory_path() / ("tcc_disk_cache_test." + std::to_string(getpid()));
-    fs::remove_all(base);
-    fs::create_directories(base);
+  DiskCache() {
     std::ofstream(graph())
         << R"(func.func @main(%x: tensor<4x?xf32> {tcc.name = "x"}) -> (tensor<4x?xf32> {tcc.name = "y"}) {
   %e = tcc.exp %x : tensor<4x?xf32>
@@ -49,28 +30,27 @@ protected:
 }
 )";
   }
-  void TearDown() override { fs::remove_all(base); }
 
-  fs::path graph() const { return base / "step.graph"; }
-  std::string place() const { return (base / "cache").string(); }
+  std::string graph() const { return base / "step.graph"; }
+  std::string place() const { return base / "cache"; }
 
   /// tcc with this cache, in an environment that has none.
   Result tcc(const std::string &arguments, bool withCache = true) const {
-    const fs::path out = base / "out", err = base / "err";
+    const std::string out = base / "out", err = base / "err";
     const std::string command = "TCC_CACHE_DIR=off '" TCC_PROGRAM "' " + (withCache ? "--cache-dir=" + place() : "") +
-                                " " + arguments + " >" + out.string() + " 2>" + err.string();
+                                " " + arguments + " >" + out + " 2>" + err;
     const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, slurp(out), slurp(err)};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, test::readAll(out), test::readAll(err)};
   }
   Result compileGraph(const std::string &arguments = "", bool withCache = true) const {
-    return tcc(graph().string() + " --shape=x:4x5 " + arguments, withCache);
+    return tcc(graph() + " --shape=x:4x5 " + arguments, withCache);
   }
 
-  fs::path base;
+  const test::TemporaryFolder base;
 };
 
 TEST_F(DiskCache, TheSecondRunTakesTheFirstOnesStep) {
-  const std::string first = (base / "first.tcc").string(), second = (base / "second.tcc").string();
+  const std::string first = base / "first.tcc", second = base / "second.tcc";
   const Result cold = compileGraph("-v -o " + first), warm = compileGraph("-v -o " + second);
   EXPECT_EQ(cold.status, 0) << cold.err;
   EXPECT_HAS(cold.err, "cache: miss: no step was kept before");
@@ -80,7 +60,7 @@ TEST_F(DiskCache, TheSecondRunTakesTheFirstOnesStep) {
   EXPECT_LACKS(warm.err, "ran ");
   EXPECT_HAS(warm.out, "1 kernels");
   EXPECT_HAS(warm.out, "from the cache in ");
-  EXPECT_EQ(slurp(first), slurp(second));
+  EXPECT_EQ(test::readAll(first), test::readAll(second));
   EXPECT_HAS(compileGraph("--run --seed=1").err, "from the cache in ");
   EXPECT_EQ(compileGraph("--run --seed=1").out, compileGraph("--run --seed=1 --no-cache").out);
 }
@@ -88,8 +68,7 @@ TEST_F(DiskCache, TheSecondRunTakesTheFirstOnesStep) {
 TEST_F(DiskCache, AMissSaysWhy) {
   compileGraph();
   EXPECT_HAS(compileGraph("-v -O1").err, "cache: miss: flags differ: -O2 → -O1\n");
-  EXPECT_HAS(tcc(graph().string() + " --shape=x:4x6 -v").err,
-             "cache: miss: flags differ: --shape=x:4x5 → --shape=x:4x6\n");
+  EXPECT_HAS(tcc(graph() + " --shape=x:4x6 -v").err, "cache: miss: flags differ: --shape=x:4x5 → --shape=x:4x6\n");
   EXPECT_HAS(compileGraph("-v --threads=1 -march=x86-64").err, "cache: miss: target differs: ");
 }
 
@@ -120,7 +99,7 @@ TEST_F(DiskCache, IsCountedAndCleared) {
 
 TEST_F(DiskCache, ASizeBoundsIt) {
   for (int columns = 1; columns <= 12; ++columns)
-    EXPECT_EQ(tcc(graph().string() + " --cache-size=30KiB --shape=x:4x" + std::to_string(columns)).status, 0);
+    EXPECT_EQ(tcc(graph() + " --cache-size=30KiB --shape=x:4x" + std::to_string(columns)).status, 0);
   int64_t bytes = 0;
   for (const fs::directory_entry &entry : fs::directory_iterator(place() + "/steps"))
     bytes += static_cast<int64_t>(entry.file_size());
