@@ -92,7 +92,6 @@ Loc BodyTrace::placeOf(const Tensor &tensor) const {
   return {};
 }
 
-/// The value's number in this body: its own, or that of a capture.
 uint32_t BodyTrace::numberOf(const Tensor &tensor, Loc loc) {
   const auto [trace, value] = Tracer::handleOf(tensor);
   if (trace == id)

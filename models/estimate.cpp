@@ -1,3 +1,5 @@
+// --estimate: plans the step for a batch size and adds up its memory and time; searches for the largest batch that
+// fits.
 #include "models/estimate.h"
 #include "frontend/quotes.h"
 #include "models/generate.h"
@@ -19,13 +21,14 @@ namespace {
 /// A step's plan in figures: bytes, and seconds at the device's limits.
 struct StepFigures {
   int64_t planned = 0;
-  int64_t weights = 0, frozen = 0, moments = 0, others = 0; // beside the arena
+  // Bytes outside the arena; `others` are inputs, outputs, constants and the states of loss scaling.
+  int64_t weights = 0, frozen = 0, moments = 0, others = 0;
   runtime::ArenaParts arena;
   double productSeconds = 0, kernelSeconds = 0;
-  bool hasUnknownProducts = false; // of a type whose rate could not be measured
+  bool hasUnknownProducts = false; // whether it has matmuls of a type whose rate was not measured: no time then
 };
 
-/// What all batch sizes have in common.
+/// The model, optimizer and limits, made once; plans a step for each batch size asked about.
 class Estimator {
 public:
   Estimator(const TrainOptions &options, const RunDevice &device, const std::optional<ModelFolder> &folder)
@@ -47,8 +50,9 @@ public:
     return figuresOf(step.plan(arguments));
   }
 
-  /// The most rows whose step fits in `limit` bytes; 0: not even one. `batch` rows need `bytes`. A step's bytes are
-  /// nearly linear in the rows, so each guess lies where the line through the last two meets the limit.
+  /// The largest number of rows whose step needs at most `limit` bytes; 0 if not even one row fits. The search begins
+  /// with a known point: `batch` rows need `bytes`. A step's bytes are nearly linear in the rows, so each guess lies
+  /// where the line through the last two points meets the limit. More tokens than an int32 counts are taken not to fit.
   int64_t largestBatch(int64_t batch, int64_t bytes, int64_t limit) {
     int64_t fits = 0, fails = std::numeric_limits<int32_t>::max() / (options.accumulate * sequence) + 1;
     int64_t lastBatch = 0, lastBytes = 0;
@@ -84,7 +88,7 @@ private:
     };
     for (const runtime::TensorSpec &state : plan.states) {
       if (!model.has(state.name) && !isOneOf(optimizer->states(), state.name))
-        continue; // the loss's scale
+        continue; // the states of loss scaling stay among the others
       const bool trained = isOneOf(model.trained(), state.name);
       (trained ? figures.weights : model.has(state.name) ? figures.frozen : figures.moments) += state.bytes();
       figures.others -= state.bytes();
@@ -123,7 +127,7 @@ void printTime(std::FILE *output, const StepFigures &step, int64_t tokens) {
                "how long a step takes is not known: its products could not be measured (tcc --doctor says why)\n");
     return;
   }
-  if (seconds <= 0)
+  if (seconds <= 0) // no limit of the machine is known
     return;
   fmt::print(
       output,
@@ -139,7 +143,7 @@ void estimate(const TrainOptions &given, std::FILE *output) {
   options.dataFiles.clear();
   options.evalFile.clear();
   if (!options.tokenizerFolder.empty())
-    applyTokenizer(options, Tokenizer(options.tokenizerFolder)); // its vocabulary
+    applyTokenizer(options, Tokenizer(options.tokenizerFolder)); // where no size of the vocabulary is given, its own
   const RunDevice device = chooseDevice(options.device);
   if (!options.quiet)
     fmt::print(stderr, "{}\n", device.note);

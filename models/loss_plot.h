@@ -1,4 +1,4 @@
-// The loss of a run as a figure: one SVG file without scripts or outside fonts.
+// lossPlot: draws the loss of a training run as one SVG text that needs no scripts and no font files.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,12 +15,12 @@ struct PlotPoints {
   std::vector<PlotPoint> training, validation;
 };
 
-/// The points of a --json log of train_gpt; lines that are no steps are passed over.
+/// The points of a log that train_gpt --json has written. Lines that describe no training step are skipped.
 PlotPoints plotPointsOfLog(const std::string &path);
 
-/// Training loss as thin raw values under their running mean, validation loss as points on a line, both over tokens;
-/// axes with round numbers, lines named at their ends. Values that are not finite are left out; without any the axes
-/// are empty.
+/// The SVG text. Training loss is drawn twice over the tokens seen: raw and pale, and as a running mean on top.
+/// Validation loss is a line with a dot for each point. Axis numbers are round, each line has its name at its right
+/// end, and points that are not finite are left out. If no points remain, only the axes and the title are drawn.
 std::string lossPlot(const std::vector<PlotPoint> &training, const std::vector<PlotPoint> &validation,
                      std::string_view title);
 

@@ -9,7 +9,7 @@
 //   4. repeatedly merge the producer and consumer, or the siblings over one operand, that save the most memory
 //      traffic, where analyzeKernel accepts the union and no path leaves and re-enters it; ties by program order;
 //   5. write the groups out as tcc.kernel regions (fusion_outline.cpp).
-// At -O0 step 2 keeps only views and sources free and step 4 is left out: one kernel an op.
+// At -O0 and -O1 step 2 keeps only views, literals and coordinates free; -O0 leaves out step 4 too: one kernel an op.
 // It keeps each value's computation as it is, op for op; there is no CSE afterwards.
 #include "ir/analyze_kernel.h"
 #include "ir/scalar_form.h"

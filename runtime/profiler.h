@@ -9,23 +9,25 @@
 
 namespace tcc::runtime {
 
-/// Collects events; give it to Executable::run() for as many steps as wanted.
+/// Collects events. Pass the same one to Executable::run() for each step to be profiled.
 class Profiler {
 public:
   struct Event {
     std::string label;
-    std::string category; ///< "kernel", "matmul", "copy", "step"
-    int64_t startNs = 0;  ///< steady clock
+    /// KindWords::category of the instruction ("kernel", "matmul", …), or "step" for the event of the whole step.
+    std::string category;
+    int64_t startNs = 0; ///< of now()
     int64_t durationNs = 0;
-    int32_t stream = 0;
+    int32_t stream = 0; ///< 0 from every device: events have one row in a trace
     int64_t flops = 0;
-    int64_t bytes = 0;  ///< least memory traffic
-    std::string source; ///< "file:line" of the user's code, or empty
-    StepPart part = StepPart::kernels;
-    DType arithmetic = DType::f32; ///< what it multiplies
+    int64_t bytes = 0;                 ///< least memory traffic: each operand read once, each result written once
+    std::string source;                ///< "file:line" of the user's code, or empty
+    StepPart part = StepPart::kernels; ///< which part of the step the report counts it to
+    /// The type that its products multiply, which chooses the machine's limit to compare with.
+    DType arithmetic = DType::f32;
   };
 
-  static int64_t now(); ///< steady clock, ns
+  static int64_t now(); ///< the steady clock, in nanoseconds
   void record(Event event) { events.push_back(std::move(event)); }
   void clear() { events.clear(); }
   const std::vector<Event> &all() const { return events; }

@@ -1,22 +1,24 @@
-// Attention on the CPU as emitted functions. They take blocks of queries and blocks of keys with a running softmax,
-// after Dao (2023). This header says which functions there are, what they read when they run, and how their scratch
-// memory is laid out.
+// Attention on the CPU as emitted functions. Each function works on a block of queries against one block of keys after
+// another, with a running softmax (Dao 2023). This header says which functions there are, what they read when they run,
+// and how their scratch memory is laid out.
 #pragma once
 #include "codegen/cpu/lane_builder.h"
 
 namespace tcc::cpu {
 
-/// What a function computes. `sums` adds up the partial dK and dV that several units have written.
+/// What a function computes. `sums` follows a backward function whose key heads were cut into parts: it adds the parts'
+/// dK and dV.
 enum class AttentionKind : uint8_t { forward, backward, sums };
 
 /// What a function is compiled for. Sizes, strides, bounds of the mask and the scale are read when it runs.
 struct AttentionForm {
   AttentionKind kind = AttentionKind::forward;
   ElementType element = ElementType::f32;
-  int64_t width = 0;    // elements of a head
+  int64_t width = 0;    // elements of one head's row
   bool dropout = false; // whether probabilities are dropped out; false for `sums`
 
-  /// "attention_forward f32 64", and " dropout" after it for a form with dropout: what KernelSource::text holds.
+  /// "attention_forward f32 64", with " dropout" appended for such a form. TextKernel::text (kernel_source.h) holds
+  /// this.
   std::string text() const;
   /// The form that has this text; nothing for any other text.
   static std::optional<AttentionForm> of(llvm::StringRef text);
@@ -26,26 +28,29 @@ struct AttentionForm {
 };
 
 /// The numbers of 64 bits to which a function's first argument points, in this order. After them come three strides for
-/// each operand, in elements: batch, row and head (for log-sum-exp: batch, head and row). The pointers to a dropout's
-/// seed and `first` come after those of the operands (without a `first`, the seed's pointer stands in its place).
+/// each operand, in elements: batch, row and head (for log-sum-exp: batch, head and row). With dropout, two
+/// pointers come after those of the operands: to the seed, and to `first`, the number that this batch's first row has
+/// in the whole batch. Without a `first`, the second one is the seed's again.
 enum class AttentionNumber : uint8_t {
   queries,
   keys,
   heads,
   keyHeads,
-  group,   // heads / keyHeads
-  units,   // what workers divide: blocks of queries (forward; with AMX parts of heads) or parts of key heads (backward)
-  parts,   // of a key head, each with some of its blocks of queries and, if there are several, sums of its own; in the
-           // forward function with AMX: of a head
-  sums,    // bytes from the scratch's start to the sums of unit 0, where there are several parts
-  workers, // the function's items: worker w runs units w, w + workers, …, back and forth
-  scratch, // bytes for one worker
-  diagonal, // clamped so that no sum of two numbers leaves 32 bits
-  window,
+  group,     // heads / keyHeads
+  units,     // pieces of work: a block of queries (forward), a part of a head (forward with AMX), a part of a key head
+             // (backward)
+  parts,     // backward: parts of each key head, which share out its blocks of queries; if there are several, each has
+             // sums of its own. Forward: units of each head
+  sums,      // backward with several parts: where in the scratch the units' sums of dK and dV begin, in bytes
+  workers,   // items of the launch; in each round a worker takes one unit, and every other round counts from the last
+             // worker
+  scratch,   // bytes for one worker
+  diagonal,  // query t sees keys up to t + diagonal; without a mask queries + keys, which hides nothing
+  window,    // and only keys above t + diagonal - window. Both are clamped so that kernels can compute in 32 bits
   scale,     // the bits of an f32
   dropBelow, // random bits below it drop a probability
   keepScale, // the other probabilities are multiplied by it; the bits of an f32
-  stream,    // the low word of the random bits' stream
+  stream,    // the low 32 bits of the op's `stream` attribute, a key of the random bits
   seedWords, // how many words of 32 bits the seed has: 1 or 2
   hasFirst,  // 1, or 0 where there is no `first`
   strides,
@@ -56,13 +61,13 @@ enum class AttentionNumber : uint8_t {
 struct AttentionBlocks {
   static constexpr int64_t queries = 64; // of a block
   int64_t keys = 64;                     // of a block
-  int64_t rows = 4;                      // of a tile; dK and dV are padded to whole tiles
-  bool byTiles;                          // whether the functions of attention_amx.h are emitted, which use AMX
-  int64_t lanes, tileVectors;
-  int64_t perWord; // elements of a word
-  int64_t steps;   // words of a row
-  int64_t words;   // words of a row, padded to whole vectors
-  int64_t width;   // elements of a row, padded to whole vectors
+  int64_t rows = 4; // keys that are multiplied at once (with AMX 32); dK and dV have room for this many beyond the last
+  bool byTiles;     // whether the functions of attention_amx.h are emitted, which use AMX
+  int64_t lanes, tileVectors; // 32-bit lanes of a vector; vectors of a block of registers, side by side
+  int64_t perWord;            // elements of a word
+  int64_t steps;              // words of one query's or key's head row, without padding
+  int64_t words;              // the same, padded to whole vectors
+  int64_t width;              // elements of a row, padded to whole vectors
 
   // Where each part begins:
   // - queryColumns, dOutColumns: queries and dOut, transposed;
@@ -72,20 +77,21 @@ struct AttentionBlocks {
   // - weightPairs: P or dS as words that hold two keys (in the forward function with AMX it is the scores' place);
   // - sums: sums of out or dQ, transposed;
   // - top, total: one number for each query;
-  // - kept: a bit for each pair of a query and a key, set where dropout keeps it, in rows that begin at a multiple of
-  //   keptKeys.
+  // - kept: for each key a row of 64 bits, one for each query, set where dropout keeps the pair. The table begins at
+  //   the block's first key, rounded down to a multiple of keptKeys.
   static constexpr int64_t keptKeys = 16;
   int64_t zeros, queryColumns, dOutColumns, queryPairs, dOutPairs, keyRows, valueRows, keyPairs, valuePairs, scores, dP,
       weightPairs, sums, top, total, kept;
-  int64_t configuration, weights, dWeights; // with AMX alone: its configuration; rows of P; rows of dS
+  int64_t configuration, weights, dWeights; // with AMX alone: the configuration of its tiles; P and dS as left factors
 
-  int64_t bytes; // of all these; with AMX a head's keys follow, then a worker's own dK and dV of all keys
+  // Bytes of all these. With AMX a head's packed keys follow; backward with one part adds sums of dK and dV.
+  int64_t bytes;
 
   AttentionBlocks(const AttentionForm &form, const VectorTarget &target);
-  /// Elements of dK, or of dV: a row for each key, and rows that fill up the last tile.
+  /// Elements of dK, or of dV: a row for each key, and `rows` more that the last keys' products may write.
   int64_t sumElements(int64_t allKeys) const { return (allKeys + rows) * width; }
   int64_t sumBytes(int64_t allKeys) const { return 2 * 4 * sumElements(allKeys); }
-  /// Bytes of a head's packed keys: for each of its keys, and for all of them.
+  /// With AMX, else 0: bytes of one packed key with its value, and of all keys of a head.
   int64_t bytesOfKey = 0;
   int64_t keyBytes(int64_t allKeys) const;
 

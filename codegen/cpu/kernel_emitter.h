@@ -1,4 +1,5 @@
-// One kernel as an LLVM-dialect function whose body is scf, arith and math on scalars and vectors.
+// emitKernel: turns one kernel form into an LLVM-dialect function, whose body uses scf, arith and math ops on scalars
+// and vectors.
 #pragma once
 #include "codegen/cpu/lane_builder.h"
 #include "ir/kernel.h"
@@ -6,8 +7,10 @@
 
 namespace tcc::cpu {
 
-/// Builds extern "C" void symbol(int64_t begin, int64_t end, void *const *args) at the builder's insertion point, as
-/// launchOf(info) divides it. An error is what the emitter cannot express.
+/// Emits the kernel at the builder's insertion point, as
+/// extern "C" void symbol(int64_t begin, int64_t end, void *const *args). The function runs work items [begin, end);
+/// launchOf() in emit_kernels.h says what an item is. `args` points to the inputs and then to the results.
+/// If the emitter cannot express the kernel, the error says why, and no function is made.
 runtime::Error emitKernel(mlir::OpBuilder &builder, llvm::StringRef symbol, const KernelInfo &info,
                           const VectorTarget &target);
 

@@ -7,9 +7,9 @@ namespace tcc::cpu {
 
 const TargetKind &kind();
 
-/// For a CPU by LLVM's name; empty: this machine's.
+/// How code is made for the CPU of this name of LLVM's, or for this machine's CPU if the name is empty.
 EmitOptions emitOptions(llvm::StringRef architecture, const CodeOptions &options);
-/// For the CPU that the target is; this machine's where it is none.
+/// The same for the CPU that `target` ("cpu:x86-64-v3") names, or for this machine's if the target is no CPU.
 EmitOptions hostOptions(llvm::StringRef target, const CodeOptions &options);
 
 } // namespace tcc::cpu

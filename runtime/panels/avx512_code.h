@@ -34,7 +34,7 @@ TCC_INLINE Halves narrow(Vector x, F16) {
 }
 TCC_INLINE Vector widen(Halves x, Bf16);
 
-/// 16 bytes of each line as they lie.
+/// The 16 bytes from element `at` on of lines 0, 4, 8 and 12, one after another and unchanged.
 template <typename T>
 TCC_INLINE Vector joinBytes(const T *const *lines, int64_t at) {
   auto four = [at](const T *line) { return _mm_loadu_ps(reinterpret_cast<const float *>(line + at)); };

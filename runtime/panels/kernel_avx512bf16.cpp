@@ -1,5 +1,6 @@
-// Products of bf16 by the instructions that AVX-512 has for them: two numbers of depth in a lane. They take numbers
-// below 2^-126 for zeros, and round each sum to nearest.
+// Kernel: matmuls of bf16 operands on CPUs that have VDPBF16PS. Each 32-bit lane holds two bf16 numbers that follow one
+// another in depth (the dimension that is summed over); one instruction adds both of a lane's products to an f32 sum.
+// It treats numbers of magnitude below 2^-126 as zeros and rounds to nearest. Matmuls of few rows use f32 FMA instead.
 #include "runtime/panels/kernel.h"
 #include "runtime/panels/vectors.h"
 #include <algorithm>
@@ -16,13 +17,15 @@
 namespace tcc::runtime::panels {
 namespace {
 
+// The code is included here so that it is compiled for these instructions; the parts use one another in this order.
 #include "runtime/panels/avx512_code.h"
 
-constexpr int64_t packedDepth = 2;
+constexpr int64_t packedDepth = 2; // bf16 numbers of depth that a 32-bit word of a packed panel holds
 
 TCC_INLINE Vector multiplyPacked(Vector a, Vector b, Vector c) {
   return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
 }
+/// Eight numbers of depth, which are four words of a packed panel, of each of four lines (joinBytes).
 template <typename T>
 TCC_INLINE Vector joinPacked(const T *const *lines, int64_t at) {
   return joinBytes(lines, at);
