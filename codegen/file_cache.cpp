@@ -44,6 +44,15 @@ runtime::Error checkOwner(const std::string &folder, bool mayBeLink = false) {
   return runtime::Error::success();
 }
 
+/// 64 hexadecimal digits and ".entry", perhaps with what the temporary file of a killed writer has behind it. A folder
+/// that the user names may hold files of others.
+bool isOwnName(llvm::StringRef name) {
+  constexpr size_t digits = 2 * digestBytes;
+  llvm::StringRef rest = name.drop_front(std::min(digits, name.size()));
+  return llvm::all_of(name.take_front(digits), llvm::isHexDigit) && rest.consume_front(extension) &&
+         (rest.empty() || rest.starts_with("."));
+}
+
 struct Entry {
   fs::file_time_type used;
   int64_t bytes;
@@ -53,10 +62,14 @@ struct Entry {
 /// The files of a kind's folder: entries, and what a writer that was killed left of one.
 std::vector<Entry> entriesIn(const std::string &kindFolder) {
   std::vector<Entry> entries;
-  std::error_code problem; // another process may be dropping as well
-  for (const fs::directory_entry &file : fs::directory_iterator(kindFolder, problem)) {
-    std::error_code gone;
-    Entry entry{file.last_write_time(gone), static_cast<int64_t>(file.file_size(gone)), file.path()};
+  if (checkOwner(kindFolder))
+    return entries;
+  std::error_code problem;
+  for (fs::directory_iterator file(kindFolder, problem), end; !problem && file != end; file.increment(problem)) {
+    if (!isOwnName(file->path().filename().string()))
+      continue;
+    std::error_code gone; // another process may be dropping as well
+    Entry entry{file->last_write_time(gone), static_cast<int64_t>(file->file_size(gone)), file->path()};
     if (!gone)
       entries.push_back(std::move(entry));
   }
@@ -67,28 +80,68 @@ bool isEntry(const Entry &entry) {
   return entry.path.extension() == extension;
 }
 
+class Descriptor {
+public:
+  explicit Descriptor(int number) : number(number) {}
+  Descriptor(const Descriptor &) = delete;
+  Descriptor &operator=(const Descriptor &) = delete;
+  ~Descriptor() {
+    if (number >= 0)
+      ::close(number);
+  }
+  const int number;
+};
+
 /// The first bytes of a file; fewer where there are no more.
 std::string firstBytes(const std::string &path, size_t count) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0)
-    return {};
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   std::string bytes(count, '\0');
-  const ssize_t got = ::pread(file, bytes.data(), count, 0);
-  ::close(file);
+  const ssize_t got = ::pread(file.number, bytes.data(), count, 0);
   bytes.resize(got < 0 ? 0 : static_cast<size_t>(got));
   return bytes;
 }
 
+/// The file's bytes, of a regular file in a folder where nobody but the user can have put or changed it; nothing where
+/// it is not that, or has more than `most` bytes.
+std::optional<std::string> readOwn(const std::string &folder, const std::string &name, int64_t most) {
+  const Descriptor place(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const Descriptor file(::openat(place.number, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat of = {}, in = {};
+  auto isOwn = [](const struct stat &status) {
+    return status.st_uid == ::geteuid() && !(status.st_mode & (S_IWGRP | S_IWOTH));
+  };
+  if (place.number < 0 || file.number < 0 || ::fstat(place.number, &in) != 0 || ::fstat(file.number, &of) != 0 ||
+      !isOwn(in) || !isOwn(of) || !S_ISREG(of.st_mode) || of.st_size > most)
+    return std::nullopt;
+  std::string bytes(static_cast<size_t>(of.st_size), '\0');
+  size_t filled = 0;
+  while (filled < bytes.size()) {
+    const ssize_t got = ::read(file.number, bytes.data() + filled, bytes.size() - filled);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got <= 0)
+      return std::nullopt;
+    filled += static_cast<size_t>(got);
+  }
+  return bytes;
+}
+
+std::string withoutSlashes(std::string folder) {
+  while (folder.size() > 1 && folder.ends_with('/'))
+    folder.pop_back();
+  return folder;
+}
+
 } // namespace
+
+FileCache::FileCache(std::string folder, int64_t mostBytes)
+    : folder(withoutSlashes(std::move(folder))), mostBytes(mostBytes) {}
 
 std::string FileCache::userFolder() {
   const char *variable = std::getenv("TCC_CACHE_DIR");
   if (variable && *variable && *variable != '/')
     return {}; // a word such as `off` is no folder
-  std::string folder = runtime::cacheFolder("");
-  while (folder.size() > 1 && folder.ends_with('/'))
-    folder.pop_back();
-  return folder;
+  return withoutSlashes(runtime::cacheFolder(""));
 }
 
 std::string FileCache::fileOf(std::string_view kind, std::string_view key) const {
@@ -99,13 +152,11 @@ std::optional<std::string> FileCache::find(std::string_view kind, std::string_vi
   if (folder.empty() || checkOwner(folder, true) || checkOwner(folderOf(kind)))
     return std::nullopt;
   const std::string file = fileOf(kind, key);
-  std::error_code problem;
-  const uintmax_t size = fs::file_size(file, problem);
-  if (problem)
+  struct stat status = {};
+  if (::lstat(file.c_str(), &status) != 0)
     return std::nullopt;
-  runtime::Expected<std::string> bytes = runtime::Error("no entry has this size");
-  if (size >= headBytes + digestBytes && size <= static_cast<uintmax_t>(std::max<int64_t>(mostBytes, usualBytes)))
-    bytes = runtime::readFile(file);
+  const std::optional<std::string> bytes =
+      readOwn(folderOf(kind), fs::path(file).filename().string(), std::max(mostBytes, usualBytes));
   const std::string_view whole = bytes ? std::string_view(*bytes) : std::string_view();
   const size_t end = whole.size() - std::min(digestBytes, whole.size());
   if (end < headBytes || !whole.starts_with(magic) || whole.substr(magic.size(), digestBytes) != digest(kind, key) ||
@@ -121,6 +172,10 @@ runtime::Error FileCache::make(const std::string &kindFolder) const {
   std::error_code problem;
   fs::create_directories(fs::path(folder).parent_path(), problem);
   ::mkdir(folder.c_str(), 0700); // it may be there, or another process may have made it
+  struct stat status = {};
+  if (folder == userFolder() && ::lstat(folder.c_str(), &status) == 0 && status.st_uid == ::geteuid() &&
+      S_ISDIR(status.st_mode) && (status.st_mode & (S_IWGRP | S_IWOTH)))
+    ::chmod(folder.c_str(), status.st_mode & 0755); // made with a umask that lets a group write
   ::mkdir(kindFolder.c_str(), 0700);
   if (runtime::Error error = checkOwner(folder, true))
     return error;
@@ -134,10 +189,23 @@ runtime::Error FileCache::store(std::string_view kind, std::string_view key, std
     return error;
   std::string entry = std::string(magic) + digest(kind, key) + std::string(bytes);
   entry += digest(kind, entry);
-  if (runtime::Error error = runtime::writeFileAtomically(fileOf(kind, key), entry))
+  if (static_cast<int64_t>(entry.size()) > mostBytes / 2)
+    return runtime::Error("the entry has " + std::to_string(entry.size()) + " bytes, the cache at most " +
+                          std::to_string(mostBytes));
+  const std::string path = fileOf(kind, key);
+  struct stat status = {};
+  if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+    ::unlink(path.c_str()); // no entry, and nothing to write through
+  auto file = runtime::AtomicFile::create(path);
+  if (!file)
+    return file.error();
+  ::fchmod(file->descriptor(), 0600);
+  if (runtime::Error error = file->write(entry))
+    return error;
+  if (runtime::Error error = file->commit())
     return error;
   dropOldest();
-  return runtime::Error::success();
+  return {};
 }
 
 void FileCache::dropOldest() const {
@@ -177,8 +245,13 @@ std::vector<std::string> FileCache::newest(std::string_view kind, size_t most, s
 }
 
 FileCache::Turn::~Turn() {
-  if (descriptor >= 0)
-    ::close(descriptor); // its lock goes with it
+  if (descriptor < 0)
+    return;
+  struct flock all = {};
+  all.l_type = F_UNLCK;
+  all.l_whence = SEEK_SET;
+  ::fcntl(descriptor, F_OFD_SETLK, &all); // a process that was forked meanwhile would keep it
+  ::close(descriptor);
 }
 
 /// One file holds the locks of all keys: a byte of it each, of the 2^62 that there are, so that none is left to remove.

@@ -22,8 +22,7 @@ public:
   FileCache() = default;
   /// In `folder`, which is made when the first entry is stored; an empty name keeps nothing. Once all entries have more
   /// than `mostBytes` together, those that were used longest ago go.
-  explicit FileCache(std::string folder, int64_t mostBytes = usualBytes)
-      : folder(std::move(folder)), mostBytes(mostBytes) {}
+  explicit FileCache(std::string folder, int64_t mostBytes = usualBytes);
 
   /// The folder of the user: $TCC_CACHE_DIR, else $XDG_CACHE_HOME/tcc, else ~/.cache/tcc. Empty where TCC_CACHE_DIR is
   /// `off`, or where none of them is set to an absolute path.
@@ -34,7 +33,8 @@ public:
 
   /// The bytes that were stored under the key, all that they depend on; nothing where there is no entry that is whole.
   std::optional<std::string> find(std::string_view kind, std::string_view key) const;
-  /// Errors: the folder belongs to somebody else or others may write to it; the system's. The caller can go on without.
+  /// Errors: the folder belongs to somebody else or others may write to it; more than half of the bound; the system's.
+  /// The caller can go on without.
   runtime::Error store(std::string_view kind, std::string_view key, std::string_view bytes) const;
   /// The file that the key's entry has, or would have.
   std::string fileOf(std::string_view kind, std::string_view key) const;
@@ -65,7 +65,7 @@ public:
   };
   /// Of each kind.
   std::vector<Usage> usage() const;
-  /// Removes all entries. Errors: the folder is not the user's; the system's.
+  /// Removes all entries, and no other file. Errors: the folder is not the user's; the system's.
   runtime::Error clear() const;
 
   int64_t limit() const { return mostBytes; }

@@ -2,13 +2,10 @@
 // caller's function take their places when an entry is found.
 #include "codegen/step_cache.h"
 #include "codegen/build_id.h"
-#include "codegen/custom.h"
 #include "ir/names.h"
 #include "passes/pipeline.h"
 #include "runtime/cpu.h"
-#include "runtime/files.h"
 #include "runtime/json_reader.h"
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/JSON.h"
@@ -18,8 +15,8 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-constexpr size_t headerLengthBytes = 8, mostHeaderBytes = 1 << 20;
-constexpr size_t lookedAt = 64, shownBytes = 16 << 10; // of other entries, for the reason of a miss
+constexpr size_t headerLengthBytes = 8;
+constexpr size_t lookedAt = 64, shownBytes = 128 << 10; // of other entries, for the reason of a miss
 
 std::string hexDigest(StringRef bytes) {
   llvm::BLAKE3 hasher;
@@ -113,23 +110,9 @@ std::string machineText() {
   return runtime::cpuFeatures() + (runtime::hasTiles() ? ",tiles" : "") + " " + std::string(runtime::cpuLimit());
 }
 
-/// The content of the libraries that custom ops call.
-std::string librariesText(ModuleOp module) {
-  llvm::MapVector<StringRef, std::string> libraries;
-  module->walk([&](CustomOp op) {
-    if (std::optional<StringRef> path = op.getLibrary())
-      libraries.try_emplace(*path, "");
-  });
-  std::string text;
-  for (auto &[path, content] : libraries) {
-    const runtime::Expected<std::string> bytes = runtime::readFile(path.str());
-    text += (text.empty() ? "" : " ") + path.str() + ":" + (bytes ? hexDigest(*bytes) : "unreadable");
-  }
-  return text;
-}
-
-/// Each member is named here, too, or does not compile. The session makes the target from its name, the options of code
-/// and the threads, which its key has; custom code is refused before, and a device checks it.
+/// Each member is named here, too, or does not compile. The session makes the target from its name and the options of
+/// code, which its key has. Code of custom ops is checked whenever a step is compiled, and may depend on files that
+/// nobody names (libraries of a library, what CUDA text includes).
 std::string refusalOf(ModuleOp module, const CompileOptions &options) {
   const auto &[pipeline, ownTarget, targetName, code, allowCustomCode, threads, device, remarks, cache, costs] =
       options;
@@ -140,9 +123,12 @@ std::string refusalOf(ModuleOp module, const CompileOptions &options) {
     return "the target is the caller's own";
   if (pipeline.verifyEach || !pipeline.dump.empty() || remarks || costs)
     return "what was asked for is said while passes run";
-  bool isOfProcess = false;
-  module->walk([&](CustomOp op) { isOfProcess |= op.getHostFunction() || op.getHostReference(); });
-  return isOfProcess ? "a custom op is a function of this program" : "";
+  bool isOfProcess = false, hasCode = false;
+  module->walk([&](CustomOp op) {
+    isOfProcess |= op.getHostFunction() || op.getHostReference();
+    hasCode |= op.getLibrary() || op.getCuda();
+  });
+  return isOfProcess ? "a custom op is a function of this program" : hasCode ? "a custom op has code of its own" : "";
 }
 
 /// What stands in lines or else in words, and in words of lists where these are long.
@@ -225,9 +211,9 @@ StepCache::StepCache(ModuleOp captured, const CompileOptions &options, const Tar
   captured->print(stream, OpPrintingFlags().useLocalScope().assumeVerified());
   keyParts = {{"build", buildText()},
               {"target", *codeKey},
+              {"threads", std::to_string(options.threads)},
               {"CPU", machineText()},
               {"flags", flagsText(options.pipeline)},
-              {"libraries", librariesText(captured)},
               {"arguments", argumentsText(functionOf(captured))},
               {"names", hexDigest(named.text)},
               {"graph", hexDigest(graph)}};

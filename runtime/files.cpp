@@ -264,6 +264,7 @@ void guardStandardStreams() {
         [[maybe_unused]]
       const int opened = ::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 } // namespace tcc::runtime

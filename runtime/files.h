@@ -65,8 +65,8 @@ private:
 };
 
 /// For the start of a program: of stdin, stdout and stderr, those that are closed are opened so that each use of them
-/// fails and no file that is opened later gets their numbers; writing to a pipe whose reader is gone is an error
-/// (EPIPE) and no end of the process.
+/// fails and no file that is opened later gets their numbers; writing to a pipe whose reader is gone, or beyond the
+/// largest size that a file may have, is an error (EPIPE, EFBIG) and no end of the process.
 void guardStandardStreams();
 
 } // namespace tcc::runtime

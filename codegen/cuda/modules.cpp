@@ -40,9 +40,11 @@ class Compilation {
 public:
   Compilation(const Nvrtc &nvrtc, CodeKind kind, const FileCache &cache) : nvrtc(nvrtc), kind(kind), cache(cache) {}
 
+  /// What a text includes is not in its key, so such code is not kept.
   void add(CompileRequest request) {
-    keys.push_back(keyOf(request, kind, nvrtc));
-    std::optional<std::string> known = cache.find(FileCache::kernels, keys.back());
+    const bool isWhole = request.text.find("#include") == std::string::npos;
+    keys.push_back(isWhole ? keyOf(request, kind, nvrtc) : "");
+    std::optional<std::string> known = isWhole ? cache.find(FileCache::kernels, keys.back()) : std::nullopt;
     if (!known) {
       requests.push_back(std::move(request));
       missing.push_back(codes.size());
@@ -57,6 +59,8 @@ public:
       if (!result.error.empty())
         return result.error;
       codes[module] = codeOf(result, kind);
+      if (keys[module].empty())
+        continue;
       if (runtime::Error error = cache.store(FileCache::kernels, keys[module], codes[module]))
         problem = error.message();
     }

@@ -177,6 +177,63 @@ TEST_F(FileCacheTest, NothingComesFromAFolderThatOthersMayWriteTo) {
   EXPECT_FALSE(files.find(kind, "key")) << "a link is no folder of the cache";
 }
 
+/// A folder of the user's may have files of other programs, under the names of our folders too.
+TEST_F(FileCacheTest, ForeignFilesStay) {
+  fs::create_directories(folder());
+  const std::string hex(64, 'a');
+  const std::vector<std::string> foreign = {"a.cu", "x.entry", hex, hex + ".txt"};
+  for (const std::string &name : foreign)
+    std::ofstream(folder() + "/" + name) << std::string(1000, 'f');
+  const FileCache files = cache(4000);
+  for (int i = 0; i < 8; ++i)
+    ASSERT_FALSE(files.store(kind, std::to_string(i), std::string(1000, 'c')));
+  ASSERT_FALSE(files.clear());
+  EXPECT_EQ(entries().size(), foreign.size());
+  EXPECT_EQ(files.usage()[0].bytes, 0);
+}
+
+TEST_F(FileCacheTest, AnEntryIsTheUsersOwnFile) {
+  const FileCache files = cache();
+  ASSERT_FALSE(files.store(kind, "key", "code"));
+  const std::string file = files.fileOf(kind, "key");
+  EXPECT_EQ(modeOf(file), 0600u);
+  chmod(file.c_str(), 0620);
+  EXPECT_FALSE(files.find(kind, "key")) << "a group could have written it";
+  // Neither read nor written through.
+  ASSERT_FALSE(files.store(kind, "key", "code"));
+  const std::string elsewhere = parent / "elsewhere";
+  fs::rename(file, elsewhere);
+  fs::create_symlink(elsewhere, file);
+  EXPECT_FALSE(files.find(kind, "key"));
+  fs::create_symlink(elsewhere, file);
+  ASSERT_FALSE(files.store(kind, "key", "new"));
+  EXPECT_EQ(files.find(kind, "key"), "new");
+  EXPECT_FALSE(fs::is_symlink(file));
+  fs::remove(file);
+  ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+  EXPECT_FALSE(files.find(kind, "key"));
+  ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+  ASSERT_FALSE(files.store(kind, "key", "newer"));
+  EXPECT_EQ(files.find(kind, "key"), "newer");
+}
+
+TEST_F(FileCacheTest, WhatIsTooLargePutsNothingOut) {
+  const FileCache files = cache(4000);
+  ASSERT_FALSE(files.store(kind, "key", "code"));
+  EXPECT_TRUE(files.store(kind, "large", std::string(3000, 'c')));
+  EXPECT_EQ(files.find(kind, "key"), "code");
+}
+
+TEST_F(FileCacheTest, TheUsersFolderIsMadePrivate) {
+  const Variable own("TCC_CACHE_DIR", base.c_str());
+  fs::create_directories(base);
+  chmod(base.c_str(), 0775); // as with the umask 002
+  const FileCache files(FileCache::userFolder() + "/");
+  ASSERT_FALSE(files.store(kind, "key", "code"));
+  EXPECT_EQ(modeOf(base), 0755u);
+  EXPECT_EQ(files.find(kind, "key"), "code");
+}
+
 TEST_F(FileCacheTest, AFolderThatCannotBeWrittenIsAnErrorAndNoMore) {
   std::ofstream(base) << "a file where the folder should be";
   EXPECT_TRUE(cache().store(kind, "key", "code"));
