@@ -7,6 +7,7 @@ from case import place
 from graph import FLOATS, Rejected, evaluate, is_float, overflowed
 
 TRIALS = 6  # runs with moved roundings
+MORE_TRIALS = 60  # before a result is called wrong: of millions of elements some are moved little by all of the first
 SLACK = 16  # how much further off than those a result may be
 DENORMALS = 512, 2**14  # of the least numbers, how far off values and gradients may be: those are products of rounded ones
 
@@ -16,17 +17,29 @@ class Truth:
 
     def __init__(self, case, names, values, seed, unit=None):
         self.case, self.names, self.values = case, names, values
-        self.truth, generator, kept = evaluate_runs(case), torch.Generator().manual_seed(seed), FLOATS["f32"]
-        FLOATS["f32"] = (unit or kept[0], *kept[1:])
-        try:
-            self.trials = [evaluate_runs(case, generator) for _ in range(TRIALS)]
-        finally:
-            FLOATS["f32"] = kept
+        self.truth, self.generator, self.unit, self.trials = evaluate_runs(case), torch.Generator().manual_seed(seed), unit, []
+        self.move_roundings(TRIALS)
         self.lost = overflowed(case.graph)
         self.answers = exact.answers(case.graph) if case.runs == 1 and unit is None else {}
 
+    def move_roundings(self, count):
+        kept = FLOATS["f32"]
+        FLOATS["f32"] = (self.unit or kept[0], *kept[1:])
+        try:
+            self.trials += [evaluate_runs(self.case, self.generator) for _ in range(count)]
+        finally:
+            FLOATS["f32"] = kept
+
     def findings(self, found):
         """How `found`, tensors in the order of results, is wrong."""
+        wrong = self.differences(found)
+        if wrong and len(self.trials) == TRIALS:
+            self.move_roundings(MORE_TRIALS)
+            wrong = self.differences(found)
+        return wrong
+
+    def differences(self, found):
+        """The same for the roundings that were moved so far."""
         findings, case = [], self.case
         for i, (name, value) in enumerate(zip(self.names, self.values)):
             truth, trials, result = self.truth[i], [trial[i] for trial in self.trials], found[i]
