@@ -204,11 +204,15 @@ runtime::Error FileCache::store(std::string_view kind, std::string_view key, std
     return error;
   if (runtime::Error error = file->commit())
     return error;
-  dropOldest();
+  dropOldest(digest(kind, key), static_cast<int64_t>(entry.size()));
   return {};
 }
 
-void FileCache::dropOldest() const {
+/// A walk through all entries, which of small ones there may be tens of thousands; so after those it is made once in
+/// sixteen times on average, and drops as much as may have come meanwhile.
+void FileCache::dropOldest(std::string_view digest, int64_t added) const {
+  if (added < mostBytes / 64 && static_cast<unsigned char>(digest[0]) % 16 != 0)
+    return;
   std::vector<Entry> entries;
   for (std::string_view kind : {kernels, steps})
     llvm::append_range(entries, entriesIn(folderOf(kind)));

@@ -73,7 +73,7 @@ public:
 private:
   std::string folderOf(std::string_view kind) const { return folder + "/" + std::string(kind); }
   runtime::Error make(const std::string &kindFolder) const;
-  void dropOldest() const;
+  void dropOldest(std::string_view digest, int64_t added) const;
 
   std::string folder;
   int64_t mostBytes = usualBytes;

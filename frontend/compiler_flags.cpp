@@ -176,7 +176,8 @@ bool takeCompilerFlag(std::string_view argument, const char **next, CompilerFlag
     const std::string_view spelling = flag.spelling;
     if (!*flag.value)
       continue;
-    if (argument.starts_with(spelling) && (argument.size() > spelling.size() || spelling == "-O")) {
+    const bool isWhole = argument.size() > spelling.size() || spelling == "-O" || spelling.ends_with('=');
+    if (argument.starts_with(spelling) && isWhole) {
       error = flag.set(argument.substr(spelling.size()), flags);
       return true;
     }

@@ -162,6 +162,16 @@ TEST_F(FileCacheTest, WhatWasUsedLongestAgoGoesFirst) {
   EXPECT_GE(entries().size(), 5u);
 }
 
+/// Each store of a small entry need not look through all of them.
+TEST_F(FileCacheTest, ManySmallEntriesAreBounded) {
+  const FileCache files = cache(40000);
+  for (int i = 0; i < 800; ++i)
+    ASSERT_FALSE(files.store(kind, std::to_string(i), std::string(100, 'c')));
+  const FileCache::Usage usage = files.usage()[0];
+  EXPECT_LE(usage.bytes, 50000) << "a quarter more at most";
+  EXPECT_GE(usage.bytes, 30000);
+}
+
 TEST_F(FileCacheTest, NothingComesFromAFolderThatOthersMayWriteTo) {
   const FileCache files = cache();
   ASSERT_FALSE(files.store(kind, "key", "code"));

@@ -174,6 +174,7 @@ TEST(Driver, UsageErrorsExitWith2) {
       {"--run -o a.tcc " + path, "-o with --run"},
       {"-o a -o b " + path, "-o is given twice: 'a' and 'b'"},
       {"-o '' " + path, "-o with an empty name"},
+      {"-march= " + path, "-march= without a CPU"},
       {"-emit= " + path, "-emit= without a kind"},
       {"--run --profile=p.json " + path + " " + path, "--profile= with several inputs"},
       {"--run --output y=p.npy " + path + " " + path, "--output with several inputs"},
