@@ -1,6 +1,5 @@
 // 1. Compile for the device; on the way, keep each kernel call as it was before it became launches, and compile the
-// same
-//    kernel forms for the CPU.
+//    same kernel forms for the CPU.
 // 2. Give inputs, outputs, states, constants and the arena memory of the device that this file owns.
 // 3. For each instruction of the step in order: read its operands back, run what it became on the device as a step of
 //    its own, read its results back, compute them on the CPU, compare.

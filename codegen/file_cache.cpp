@@ -80,23 +80,11 @@ bool isEntry(const Entry &entry) {
   return entry.path.extension() == extension;
 }
 
-class Descriptor {
-public:
-  explicit Descriptor(int number) : number(number) {}
-  Descriptor(const Descriptor &) = delete;
-  Descriptor &operator=(const Descriptor &) = delete;
-  ~Descriptor() {
-    if (number >= 0)
-      ::close(number);
-  }
-  const int number;
-};
-
 /// The first bytes of a file; fewer where there are no more.
 std::string firstBytes(const std::string &path, size_t count) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+  const runtime::File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW)};
   std::string bytes(count, '\0');
-  const ssize_t got = ::pread(file.number, bytes.data(), count, 0);
+  const ssize_t got = ::pread(file.fd, bytes.data(), count, 0);
   bytes.resize(got < 0 ? 0 : static_cast<size_t>(got));
   return bytes;
 }
@@ -104,26 +92,17 @@ std::string firstBytes(const std::string &path, size_t count) {
 /// The file's bytes, of a regular file in a folder where nobody but the user can have put or changed it; nothing where
 /// it is not that, or has more than `most` bytes.
 std::optional<std::string> readOwn(const std::string &folder, const std::string &name, int64_t most) {
-  const Descriptor place(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  const Descriptor file(::openat(place.number, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const runtime::File place{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
+  const runtime::File file{::openat(place.fd, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
   struct stat of = {}, in = {};
   auto isOwn = [](const struct stat &status) {
     return status.st_uid == ::geteuid() && !(status.st_mode & (S_IWGRP | S_IWOTH));
   };
-  if (place.number < 0 || file.number < 0 || ::fstat(place.number, &in) != 0 || ::fstat(file.number, &of) != 0 ||
-      !isOwn(in) || !isOwn(of) || !S_ISREG(of.st_mode) || of.st_size > most)
+  if (place.fd < 0 || file.fd < 0 || ::fstat(place.fd, &in) != 0 || ::fstat(file.fd, &of) != 0 || !isOwn(in) ||
+      !isOwn(of) || !S_ISREG(of.st_mode) || of.st_size > most)
     return std::nullopt;
-  std::string bytes(static_cast<size_t>(of.st_size), '\0');
-  size_t filled = 0;
-  while (filled < bytes.size()) {
-    const ssize_t got = ::read(file.number, bytes.data() + filled, bytes.size() - filled);
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got <= 0)
-      return std::nullopt;
-    filled += static_cast<size_t>(got);
-  }
-  return bytes;
+  runtime::Expected<std::string> bytes = runtime::readAll(file.fd, name);
+  return bytes ? std::optional(std::move(*bytes)) : std::nullopt;
 }
 
 std::string withoutSlashes(std::string folder) {
@@ -214,7 +193,7 @@ void FileCache::dropOldest(std::string_view digest, int64_t added) const {
   if (added < mostBytes / 64 && static_cast<unsigned char>(digest[0]) % 16 != 0)
     return;
   std::vector<Entry> entries;
-  for (std::string_view kind : {kernels, steps})
+  for (std::string_view kind : kinds)
     llvm::append_range(entries, entriesIn(folderOf(kind)));
   int64_t total = 0;
   for (const Entry &entry : entries)
@@ -286,7 +265,7 @@ FileCache::Turn FileCache::wait(std::string_view kind, std::string_view key, dou
 
 std::vector<FileCache::Usage> FileCache::usage() const {
   std::vector<Usage> all;
-  for (std::string_view kind : {kernels, steps}) {
+  for (std::string_view kind : kinds) {
     Usage &one = all.emplace_back(Usage{std::string(kind)});
     for (const Entry &entry : folder.empty() ? std::vector<Entry>() : entriesIn(folderOf(kind))) {
       one.entries += isEntry(entry);
@@ -297,7 +276,7 @@ std::vector<FileCache::Usage> FileCache::usage() const {
 }
 
 runtime::Error FileCache::clear() const {
-  for (std::string_view kind : {kernels, steps}) {
+  for (std::string_view kind : kinds) {
     std::error_code problem;
     if (folder.empty() || !fs::exists(folderOf(kind), problem))
       continue;

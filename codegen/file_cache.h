@@ -17,6 +17,7 @@ public:
   static constexpr int64_t usualBytes = int64_t{1} << 30;
   /// The kinds that there are, which share the bound.
   static constexpr std::string_view kernels = "kernels", steps = "steps";
+  static constexpr std::array<std::string_view, 2> kinds = {kernels, steps};
 
   /// Keeps nothing.
   FileCache() = default;

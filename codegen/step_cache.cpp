@@ -5,8 +5,8 @@
 #include "ir/names.h"
 #include "passes/pipeline.h"
 #include "runtime/cpu.h"
-#include "runtime/json_reader.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/JSON.h"
 
@@ -145,8 +145,10 @@ SmallVector<StringRef> piecesOf(StringRef value) {
 }
 
 SmallVector<StringRef> onlyIn(ArrayRef<StringRef> some, ArrayRef<StringRef> others) {
+  llvm::StringSet<> known;
+  known.insert_range(others);
   SmallVector<StringRef> pieces;
-  llvm::copy_if(some, std::back_inserter(pieces), [&](StringRef piece) { return !llvm::is_contained(others, piece); });
+  llvm::copy_if(some, std::back_inserter(pieces), [&](StringRef piece) { return !known.contains(piece); });
   return pieces;
 }
 
@@ -171,26 +173,46 @@ struct Difference {
   }
 };
 
-/// The parts of an entry's key, from its first bytes; none where they are not whole.
-std::vector<StepCache::Part> partsOf(StringRef entry) {
+/// An entry is the length of a header, the header, and an artefact.
+struct ReadEntry {
+  llvm::json::Value header = nullptr;
+  StringRef artefact;
+};
+
+/// Of the first bytes of one at least; nothing where they do not hold a header.
+std::optional<ReadEntry> readEntry(StringRef entry) {
   uint64_t length = 0;
   if (entry.size() < headerLengthBytes)
-    return {};
+    return std::nullopt;
   std::memcpy(&length, entry.data(), headerLengthBytes);
+  const StringRef rest = entry.drop_front(headerLengthBytes);
+  if (length > rest.size())
+    return std::nullopt;
+  llvm::Expected<llvm::json::Value> header = llvm::json::parse(rest.take_front(length));
+  if (header && header->getAsObject())
+    return ReadEntry{std::move(*header), rest.drop_front(length)};
+  llvm::consumeError(header.takeError());
+  return std::nullopt;
+}
+
+/// The parts of an entry's key, from its first bytes; none where they are not whole.
+std::vector<StepCache::Part> partsOf(StringRef entry) {
+  const std::optional<ReadEntry> read = readEntry(entry);
+  const llvm::json::Array *list = read ? read->header.getAsObject()->getArray("key") : nullptr;
   std::vector<StepCache::Part> parts;
-  if (length > entry.size() - headerLengthBytes)
-    return {};
-  llvm::Expected<llvm::json::Value> header = llvm::json::parse(entry.substr(headerLengthBytes, length));
-  if (!header) {
-    llvm::consumeError(header.takeError());
-    return {};
-  }
-  const llvm::json::Object *object = header->getAsObject();
-  const llvm::json::Array *list = object ? object->getArray("key") : nullptr;
   for (size_t i = 0; list && i + 1 < list->size(); i += 2)
     if (auto name = (*list)[i].getAsString(), value = (*list)[i + 1].getAsString(); name && value)
       parts.push_back({name->str(), value->str()});
   return parts;
+}
+
+/// Calls replace(source) for each place in the artefact; false where one cannot be replaced.
+bool replacePlaces(runtime::Artefact &artefact, llvm::function_ref<bool(runtime::SourceLocation &)> replace) {
+  for (runtime::TargetCode &code : artefact.targets)
+    for (runtime::Instruction &instruction : code.plan.instructions)
+      if (!llvm::all_of(instruction.sources, replace))
+        return false;
+  return true;
 }
 
 } // namespace
@@ -242,14 +264,14 @@ runtime::Error StepCache::store(const runtime::Artefact &artefact, const Compile
   std::map<std::tuple<std::string, int32_t, int32_t>, int32_t> numbers;
   for (auto [i, place] : llvm::enumerate(places))
     numbers.try_emplace({place.file, place.line, place.column}, static_cast<int32_t>(i));
-  for (runtime::TargetCode &code : placeless.targets)
-    for (runtime::Instruction &instruction : code.plan.instructions)
-      for (runtime::SourceLocation &source : instruction.sources) {
-        const auto known = numbers.find({source.file, source.line, source.column});
-        if (known == numbers.end())
-          return runtime::Error("a place that no op of the function has");
-        source = {"", known->second, 0};
-      }
+  const bool known = replacePlaces(placeless, [&](runtime::SourceLocation &source) {
+    const auto number = numbers.find({source.file, source.line, source.column});
+    if (number != numbers.end())
+      source = {"", number->second, 0};
+    return number != numbers.end();
+  });
+  if (!known)
+    return runtime::Error("a place that no op of the function has");
   const runtime::Expected<std::string> bytes = runtime::serializeArtefact(placeless);
   if (!bytes)
     return bytes.error();
@@ -261,21 +283,11 @@ runtime::Error StepCache::store(const runtime::Artefact &artefact, const Compile
 
 std::optional<runtime::Artefact> StepCache::find(CompileReport &report) const {
   const std::optional<std::string> entry = cache.find(FileCache::steps, key);
-  if (!entry || entry->size() < headerLengthBytes)
+  const std::optional<ReadEntry> read = entry ? readEntry(*entry) : std::nullopt;
+  if (!read)
     return std::nullopt;
-  uint64_t length = 0;
-  std::memcpy(&length, entry->data(), headerLengthBytes);
-  if (length > entry->size() - headerLengthBytes)
-    return std::nullopt;
-  const std::string_view rest = std::string_view(*entry).substr(headerLengthBytes);
-  llvm::Expected<llvm::json::Value> head = llvm::json::parse(rest.substr(0, length));
-  if (!head) {
-    llvm::consumeError(head.takeError());
-    return std::nullopt;
-  }
-  const llvm::json::Object *object = head->getAsObject();
-  const llvm::json::Array *numbers = object ? object->getArray("report") : nullptr;
-  runtime::Expected<runtime::Artefact> artefact = runtime::parseArtefact(rest.substr(length));
+  const llvm::json::Array *numbers = read->header.getAsObject()->getArray("report");
+  runtime::Expected<runtime::Artefact> artefact = runtime::parseArtefact(read->artefact);
   PipelineReport &passes = report.pipeline;
   int64_t *const members[] = {&passes.capturedOps, &passes.kernels,         &passes.matmuls,
                               &passes.arenaBytes,  &report.compiledKernels, &report.plannedBytes};
@@ -283,14 +295,13 @@ std::optional<runtime::Artefact> StepCache::find(CompileReport &report) const {
     return std::nullopt;
   for (auto [member, number] : llvm::zip_equal(members, *numbers))
     *member = number.getAsInteger().value_or(0);
-  for (runtime::TargetCode &code : artefact->targets)
-    for (runtime::Instruction &instruction : code.plan.instructions)
-      for (runtime::SourceLocation &source : instruction.sources) {
-        if (source.line < 0 || static_cast<size_t>(source.line) >= places.size())
-          return std::nullopt;
-        source = places[static_cast<size_t>(source.line)];
-      }
-  return std::move(*artefact);
+  const bool known = replacePlaces(*artefact, [&](runtime::SourceLocation &source) {
+    const bool has = source.line >= 0 && static_cast<size_t>(source.line) < places.size();
+    if (has)
+      source = places[static_cast<size_t>(source.line)];
+    return has;
+  });
+  return known ? std::optional(std::move(*artefact)) : std::nullopt;
 }
 
 std::string StepCache::missReason() const {

@@ -24,14 +24,6 @@ Error systemError(const std::string &what, const std::string &path) {
 }
 
 /// Closes on every way out.
-struct File {
-  int fd;
-  ~File() {
-    if (fd >= 0)
-      ::close(fd);
-  }
-};
-
 std::string folderOf(const std::string &path) {
   const size_t slash = path.find_last_of('/');
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
@@ -117,6 +109,11 @@ std::string identityOf(const std::string &given) {
 
 } // namespace
 
+File::~File() {
+  if (fd >= 0)
+    ::close(fd);
+}
+
 AtomicFile::AtomicFile(std::string target, std::string temporary, int fd)
     : target(std::move(target)), temporary(std::move(temporary)), fd(fd) {}
 
@@ -189,17 +186,19 @@ Error writeFileAtomically(const std::string &path, std::string_view bytes) {
 
 Expected<std::string> readFile(const std::string &path) {
   const File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.fd < 0)
-    return systemError("open", path);
+  return file.fd < 0 ? systemError("open", path) : readAll(file.fd, path);
+}
+
+Expected<std::string> readAll(int descriptor, const std::string &path) {
   struct stat status;
-  if (::fstat(file.fd, &status) != 0)
+  if (::fstat(descriptor, &status) != 0)
     return systemError("read", path);
   if (!S_ISREG(status.st_mode))
     return Error("cannot read `" + path + "`: it is not a regular file");
   std::string bytes(static_cast<size_t>(status.st_size), '\0');
   size_t filled = 0;
   while (filled < bytes.size()) {
-    const ssize_t got = ::read(file.fd, bytes.data() + filled, bytes.size() - filled);
+    const ssize_t got = ::read(descriptor, bytes.data() + filled, bytes.size() - filled);
     if (got < 0 && errno == EINTR)
       continue;
     if (got < 0)

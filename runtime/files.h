@@ -34,6 +34,14 @@ private:
 
 /// All of `bytes` through an AtomicFile.
 Error writeFileAtomically(const std::string &path, std::string_view bytes);
+/// A descriptor that is closed with its owner; negative: none.
+struct File {
+  int fd = -1;
+  ~File();
+};
+
+/// All bytes of an open regular file, fewer where it is shortened meanwhile. Errors name `path`.
+Expected<std::string> readAll(int descriptor, const std::string &path);
 /// All bytes of a regular file.
 Expected<std::string> readFile(const std::string &path);
 

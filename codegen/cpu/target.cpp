@@ -49,14 +49,16 @@ runtime::Expected<std::vector<std::string>> CpuTarget::emit(ArrayRef<KernelSourc
   if (kernels.empty())
     return std::vector<std::string>();
   const std::vector<KernelGroup> groups = groupsOf(kernels);
-  const runtime::Expected<std::string> key = codeKey();
+  runtime::Expected<std::string> key = runtime::Error("nothing is kept");
+  if (!codeCache.place().empty())
+    key = codeKey();
   std::vector<std::string> objects(groups.size()), keys(groups.size());
   std::vector<KernelGroup> missing;
   std::vector<size_t> places; // of those
   size_t own = 0;
   for (auto [i, group] : llvm::enumerate(groups)) {
     std::optional<std::string> known;
-    if (auto *kernel = std::get_if<TextKernel>(group.front()); kernel && key && !codeCache.place().empty()) {
+    if (auto *kernel = std::get_if<TextKernel>(group.front()); kernel && key) {
       ++own;
       keys[i] = buildText() + '\n' + *key + kernel->symbol + '\n' + kernel->text;
       known = codeCache.find(FileCache::kernels, keys[i]);
