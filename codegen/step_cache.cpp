@@ -126,7 +126,7 @@ std::string refusalOf(ModuleOp module, const CompileOptions &options) {
   bool isOfProcess = false, hasCode = false;
   module->walk([&](CustomOp op) {
     isOfProcess |= op.getHostFunction() || op.getHostReference();
-    hasCode |= op.getLibrary() || op.getCuda();
+    hasCode |= !op.namedCode().empty();
   });
   return isOfProcess ? "a custom op is a function of this program" : hasCode ? "a custom op has code of its own" : "";
 }
