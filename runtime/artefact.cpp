@@ -1,5 +1,6 @@
 // Bytes of an artefact.
 #include "runtime/artefact.h"
+#include "runtime/elf_section.h"
 #include "runtime/files.h"
 #include "runtime/json_reader.h"
 #include <vector>
@@ -10,7 +11,8 @@ namespace tcc::runtime {
 namespace {
 
 constexpr std::string_view magic = "tccart\r\n";
-constexpr uint32_t formatVersion = 2;
+constexpr uint32_t formatVersion = 3;
+constexpr size_t sectionAlignment = 64; // machine code and its constants may be used where they lie
 constexpr size_t headerBytes = 8 + 4 + 4;
 constexpr size_t checksumBytes = 16;
 constexpr uint64_t maxSectionBytes = uint64_t{1} << 32;
@@ -27,6 +29,10 @@ T readLittle(std::string_view bytes, size_t offset) {
   for (size_t i = 0; i < sizeof(T); ++i)
     value |= static_cast<T>(static_cast<unsigned char>(bytes[offset + i])) << (8 * i);
   return value;
+}
+
+constexpr uint64_t padded(uint64_t bytes) {
+  return (bytes + sectionAlignment - 1) / sectionAlignment * sectionAlignment;
 }
 
 std::string checksum(std::string_view bytes) {
@@ -100,13 +106,13 @@ Expected<std::vector<std::string_view>> splitSections(std::string_view bytes) {
   const uint32_t count = readLittle<uint32_t>(bytes, 12);
   if (count < 1 || count > maxArtefactSections || bytes.size() < headerBytes + 8 * count + checksumBytes)
     return Error("artefact is damaged: its header lists " + std::to_string(count) + " sections");
-  uint64_t total = headerBytes + 8 * count + checksumBytes;
+  uint64_t total = padded(headerBytes + 8 * count) + checksumBytes;
   std::vector<uint64_t> lengths;
   for (uint32_t i = 0; i < count; ++i) {
     lengths.push_back(readLittle<uint64_t>(bytes, headerBytes + 8 * i));
     if (lengths.back() > maxSectionBytes)
       return Error("artefact is damaged: a section claims " + std::to_string(lengths.back()) + " bytes; 2^32 at most");
-    total += lengths.back();
+    total += padded(lengths.back());
   }
   if (total != bytes.size())
     return Error("artefact is damaged: it has " + std::to_string(bytes.size()) + " bytes, its header says " +
@@ -114,10 +120,10 @@ Expected<std::vector<std::string_view>> splitSections(std::string_view bytes) {
   if (checksum(bytes.substr(0, bytes.size() - checksumBytes)) != bytes.substr(bytes.size() - checksumBytes))
     return Error("artefact is damaged: its checksum does not match its content");
   std::vector<std::string_view> sections;
-  size_t offset = headerBytes + 8 * count;
+  size_t offset = padded(headerBytes + 8 * count);
   for (uint64_t length : lengths) {
     sections.push_back(bytes.substr(offset, length));
-    offset += length;
+    offset += padded(length);
   }
   return sections;
 }
@@ -125,7 +131,7 @@ Expected<std::vector<std::string_view>> splitSections(std::string_view bytes) {
 } // namespace
 
 Artefact cpuArtefact(Plan plan, std::string code, std::map<std::string, std::string> metadata) {
-  TargetCode target{"cpu", {}, std::move(plan), {}};
+  TargetCode target{"cpu", {}, std::move(plan), {}, {}};
   if (!code.empty() || !target.plan.kernels.empty())
     target.code.push_back(std::move(code));
   return {{std::move(target)}, std::move(metadata)};
@@ -177,10 +183,31 @@ Expected<std::string> serializeArtefact(const Artefact &artefact) {
   appendLittle(bytes, static_cast<uint64_t>(first.size()));
   for (const std::string *section : sections.all())
     appendLittle(bytes, static_cast<uint64_t>(section->size()));
-  bytes += first;
+  const auto append = [&bytes](std::string_view section) {
+    bytes.resize(padded(bytes.size()));
+    bytes += section;
+  };
+  append(first);
   for (const std::string *section : sections.all())
-    bytes += *section;
+    append(*section);
+  bytes.resize(padded(bytes.size()));
   return bytes + checksum(bytes);
+}
+
+Expected<std::vector<std::vector<size_t>>> codeOffsets(std::string_view bytes) {
+  auto sections = splitSections(bytes);
+  if (!sections)
+    return sections.error();
+  auto contents = parseContents((*sections)[0], static_cast<int64_t>(sections->size()));
+  if (!contents)
+    return contents.error();
+  std::vector<std::vector<size_t>> offsets;
+  for (const Contents::Entry &entry : contents->targets) {
+    offsets.emplace_back();
+    for (size_t number : entry.code)
+      offsets.back().push_back(static_cast<size_t>((*sections)[number].data() - bytes.data()));
+  }
+  return offsets;
 }
 
 Expected<Artefact> parseArtefact(std::string_view bytes) {
@@ -201,7 +228,7 @@ Expected<Artefact> parseArtefact(std::string_view bytes) {
         return plan.error();
       plans.emplace(entry.plan, std::move(*plan));
     }
-    TargetCode target{std::move(entry.target), std::move(entry.needs), plans.at(entry.plan), {}};
+    TargetCode target{std::move(entry.target), std::move(entry.needs), plans.at(entry.plan), {}, {}};
     for (size_t number : entry.code) {
       codeBytes += (*sections)[number].size();
       if (codeBytes > maxArtefactTargets * bytes.size())
@@ -222,8 +249,18 @@ Error writeArtefact(const Artefact &artefact, const std::string &path) {
   return writeFileAtomically(path, *bytes);
 }
 
-Expected<Artefact> readArtefact(const std::string &path) {
+Expected<std::string> readArtefactBytes(const std::string &path) {
   auto bytes = readFile(path);
+  if (!bytes || !isElf(*bytes))
+    return bytes;
+  auto section = artefactOfElf(*bytes);
+  if (!section)
+    return Error("`" + path + "`: " + section.error().message());
+  return std::string(*section);
+}
+
+Expected<Artefact> readArtefact(const std::string &path) {
+  auto bytes = readArtefactBytes(path);
   if (!bytes)
     return bytes.error();
   auto artefact = parseArtefact(*bytes);

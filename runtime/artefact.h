@@ -1,23 +1,36 @@
 // Artefact: a compiled step as one self-contained, checksummed byte string, for one or several targets, each with its
-// plan and its code. Layout, little endian: magic "tccart\r\n", u32 version (2), u32 section count, u64 length of
-// each section, the sections, XXH3-128 of everything before it. Section 0 is JSON: metadata, and for each target the
-// numbers of the sections with its plan (JSON) and its code objects. Equal sections are stored once.
+// plan and its code. Layout, little endian: magic "tccart\r\n", u32 version (3), u32 section count, u64 length of
+// each section, the sections, XXH3-128 of everything before it. Each section begins and the last one ends at a multiple
+// of 64 bytes, with zeros between. Section 0 is JSON: metadata, and for each target the numbers of the sections with
+// its plan (JSON) and its code objects. Equal sections are stored once. A step library (step.so, .o, .a) has the same
+// bytes in an ELF section of their own.
 #pragma once
 #include "runtime/error.h"
 #include "runtime/plan.h"
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace tcc::runtime {
 
+/// A kernel that is a part of the running program already.
+struct LinkedKernel {
+  const char *symbol;
+  KernelFunction function;
+};
+
 struct TargetCode {
   std::string target; ///< a kind of device and what the code is for: "cpu:x86-64-v4", "cuda:sm_90a", "cuda:compute_90"
   std::string needs;  ///< features of the device that the code uses, comma separated (cpu.h)
   Plan plan;
   std::vector<std::string> code; ///< an ELF shared object, or cubins or PTX; KernelCode::module selects one
-  bool operator==(const TargetCode &) const = default;
+  /// Where these are given, sorted by symbol, kernels are found here, and `code` has empty strings.
+  std::span<const LinkedKernel> linked = {};
+  bool operator==(const TargetCode &other) const {
+    return target == other.target && needs == other.needs && plan == other.plan && code == other.code;
+  }
 };
 
 struct Artefact {
@@ -42,9 +55,15 @@ Expected<std::string> serializeArtefact(const Artefact &artefact);
 /// another version, anything of validateArtefact.
 Expected<Artefact> parseArtefact(std::string_view bytes);
 
+/// Where in the bytes of an artefact the code objects of each target begin. Errors as of parseArtefact, for the layout
+/// alone.
+Expected<std::vector<std::vector<size_t>>> codeOffsets(std::string_view bytes);
+
 /// Writes by an AtomicFile (files.h): a reader sees the old file or the new one, never a half. Errors name the path and
 /// the system's reason.
 Error writeArtefact(const Artefact &artefact, const std::string &path);
+/// Reads a file of writeArtefact, or the artefact in a step library (.so, .o); its bytes are for parseArtefact.
+Expected<std::string> readArtefactBytes(const std::string &path);
 Expected<Artefact> readArtefact(const std::string &path);
 
 } // namespace tcc::runtime

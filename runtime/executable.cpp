@@ -101,7 +101,9 @@ Error Executable::Impl::prepare(const ProgramOptions &options) {
   if (separate)
     if (Error error = separateArena())
       return error;
-  auto loaded = device->load(plan(), part.code, options);
+  ProgramOptions given = options;
+  given.linked = part.linked;
+  auto loaded = device->load(plan(), part.code, given);
   if (!loaded)
     return loaded.error();
   program = std::move(*loaded);

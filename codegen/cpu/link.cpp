@@ -43,27 +43,25 @@ runtime::Error writeFile(const std::string &path, llvm::StringRef bytes) {
 
 } // namespace
 
-runtime::Expected<std::string> linkSharedObject(llvm::ArrayRef<std::string> objects) {
+runtime::Expected<std::string> link(llvm::ArrayRef<std::string> flags, llvm::ArrayRef<std::string> objects,
+                                    llvm::ArrayRef<std::string> scripts) {
   ScratchFolder folder;
   if (std::error_code code = folder.create())
     return runtime::Error("cannot make a folder for the linker: " + code.message());
-  std::string output = folder.file("kernels.so");
-  std::vector<std::string> arguments = {"ld.lld",
-                                        "-shared",
-                                        "--no-undefined",
-                                        "--hash-style=gnu",
-                                        "--threads=1",
-                                        "-O0",
-                                        "-soname=tcc-kernels",
-                                        "-z",
-                                        "noexecstack",
-                                        "-o",
-                                        output};
+  const std::string output = folder.file("linked");
+  std::vector<std::string> arguments = {"ld.lld", "--threads=1", "-z", "noexecstack", "-o", output};
   for (auto [i, object] : llvm::enumerate(objects)) {
-    arguments.push_back(folder.file("kernels" + llvm::Twine(i) + ".o"));
+    arguments.push_back(folder.file("object" + llvm::Twine(i) + ".o"));
     if (runtime::Error error = writeFile(arguments.back(), object))
       return error;
   }
+  for (auto [i, script] : llvm::enumerate(scripts)) {
+    const std::string path = folder.file("script" + llvm::Twine(i));
+    if (runtime::Error error = writeFile(path, script))
+      return error;
+    arguments.push_back("--version-script=" + path);
+  }
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
   std::vector<const char *> pointers;
   for (const std::string &argument : arguments)
     pointers.push_back(argument.c_str());
@@ -74,11 +72,17 @@ runtime::Expected<std::string> linkSharedObject(llvm::ArrayRef<std::string> obje
   std::lock_guard lock(oneLink);
   lld::Result result = lld::lldMain(pointers, stream, stream, {{lld::Gnu, &lld::elf::link}});
   if (result.retCode != 0 || !result.canRunAgain)
-    return runtime::Error("linking the kernels failed: " + messages);
+    return runtime::Error("linking failed: " + messages);
   auto buffer = llvm::MemoryBuffer::getFile(output, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (!buffer)
-    return runtime::Error("cannot read the linked kernels: " + buffer.getError().message());
+    return runtime::Error("cannot read what was linked: " + buffer.getError().message());
   return (*buffer)->getBuffer().str();
+}
+
+runtime::Expected<std::string> linkSharedObject(llvm::ArrayRef<std::string> objects) {
+  return link({"-shared", "--no-undefined", "--hash-style=gnu", "-O0", "-soname=tcc-kernels",
+               "--no-rosegment"}, // offsets in the file are those in memory: step libraries use it in place
+              objects);
 }
 
 } // namespace tcc::cpu

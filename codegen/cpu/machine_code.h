@@ -22,6 +22,10 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine, unsigned vecto
 /// Object code, or assembly text.
 runtime::Expected<std::string> generateCode(llvm::Module &module, llvm::TargetMachine &machine, bool assembly);
 
+/// Links objects with LLD; `scripts` are texts of version scripts.
+runtime::Expected<std::string> link(llvm::ArrayRef<std::string> flags, llvm::ArrayRef<std::string> objects,
+                                    llvm::ArrayRef<std::string> scripts = {});
+
 /// Links objects into one shared object that needs no other library.
 runtime::Expected<std::string> linkSharedObject(llvm::ArrayRef<std::string> objects);
 

@@ -36,6 +36,7 @@ struct Placement {
 struct ProgramOptions {
   int threads = 0;      ///< of a CPU; 0: as many as may be used
   bool checked = false; ///< NaN-fill arena and outputs before every run, and what else the device can check
+  std::span<const LinkedKernel> linked = {}; ///< of a CPU: TargetCode::linked
 };
 
 /// The outputs of one step on their way to the host.

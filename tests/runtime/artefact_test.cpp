@@ -59,9 +59,9 @@ TEST(Artefact, olderVersionsAreRefusedByNumber) {
   std::string bytes = *serializeArtefact(smallArtefact());
   bytes[8] = 1;
   EXPECT_EQ(parseArtefact(bytes).error().message(),
-            "artefact has format version 1; this runtime reads version 2: compile it again");
-  bytes[8] = 3;
-  EXPECT_EQ(parseArtefact(bytes).error().message(), "artefact has format version 3; this runtime reads version 2");
+            "artefact has format version 1; this runtime reads version 3: compile it again");
+  bytes[8] = 4;
+  EXPECT_EQ(parseArtefact(bytes).error().message(), "artefact has format version 4; this runtime reads version 3");
 }
 
 TEST(Artefact, targetsAndCodeObjectsMustMakeSense) {

@@ -35,6 +35,10 @@ bool isTooSmallToShare(const Instruction &instruction) {
   return instruction.bytes <= fewBytes && instruction.flops <= fewFlops;
 }
 
+std::string_view nameOf(const LinkedKernel &kernel) {
+  return kernel.symbol;
+}
+
 /// What the runners of a program's instructions share.
 struct Step {
   Step(const Plan &plan, const ProgramOptions &options) : plan(plan), options(options) {}
@@ -43,11 +47,19 @@ struct Step {
   /// Runs instructions [begin, end), with the parts of those among them.
   virtual Error runList(size_t begin, size_t end, Profiler *profiler) = 0;
 
+  /// The kernel's function, or null.
+  KernelFunction functionOf(const KernelCode &kernel) const {
+    if (options.linked.empty())
+      return reinterpret_cast<KernelFunction>(modules[kernel.module].symbol(kernel.symbol));
+    const auto found = std::ranges::lower_bound(options.linked, kernel.symbol, {}, nameOf);
+    return found != options.linked.end() && nameOf(*found) == kernel.symbol ? found->function : nullptr;
+  }
+
   char *at(BufferId id) const { return id == noBuffer ? nullptr : pointers[id]; }
 
   const Plan &plan;
   ProgramOptions options;
-  std::vector<SharedObject> modules;
+  std::vector<SharedObject> modules;                                // none where kernels are linked
   std::vector<std::pair<GemmDesc, std::shared_ptr<Gemm>>> products; // equal ones share one
   std::vector<char *> pointers;                                     // one a buffer
   int64_t own = 0;                                                  // bytes of code and of what was allocated
@@ -89,7 +101,7 @@ struct Runner<KernelCall> {
 
   Error prepare(Step &step, const Instruction &instruction, const KernelCall &call) {
     const KernelCode &kernel = step.plan.kernels[call.kernel];
-    function = reinterpret_cast<KernelFunction>(step.modules[kernel.module].symbol(kernel.symbol));
+    function = step.functionOf(kernel);
     if (!function)
       return Error("the artefact's machine code has no symbol `" + kernel.symbol + "`");
     std::vector<int64_t> extents;
@@ -276,7 +288,7 @@ private:
 Error CpuProgram::load(std::span<const std::string> code) {
   for (const std::string &object : code)
     own += static_cast<int64_t>(object.size());
-  for (size_t i = 0; i < code.size() && !plan.kernels.empty(); ++i) {
+  for (size_t i = 0; i < code.size() && !plan.kernels.empty() && options.linked.empty(); ++i) {
     auto loaded = SharedObject::load(code[i], plan.name);
     if (!loaded)
       return loaded.error();
