@@ -2,12 +2,12 @@
 // caller's function take their places when an entry is found.
 #include "codegen/step_cache.h"
 #include "codegen/build_id.h"
+#include "codegen/graph_digest.h"
 #include "ir/names.h"
 #include "passes/pipeline.h"
 #include "runtime/cpu.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/JSON.h"
 
 using namespace mlir;
@@ -17,12 +17,6 @@ namespace {
 
 constexpr size_t headerLengthBytes = 8;
 constexpr size_t lookedAt = 64, shownBytes = 128 << 10; // of other entries, for the reason of a miss
-
-std::string hexDigest(StringRef bytes) {
-  llvm::BLAKE3 hasher;
-  hasher.update(bytes);
-  return llvm::toHex(hasher.final<16>(), /*LowerCase=*/true);
-}
 
 /// Names and places of a function's ops, as text; a place is the number of its first use.
 class PlacesText {
@@ -228,9 +222,7 @@ StepCache::StepCache(ModuleOp captured, const CompileOptions &options, const Tar
   }
   PlacesText named(captured);
   places = std::move(named.places);
-  std::string graph;
-  llvm::raw_string_ostream stream(graph);
-  captured->print(stream, OpPrintingFlags().useLocalScope().assumeVerified());
+  const std::string graph = placelessText(captured);
   keyParts = {{"build", buildText()},
               {"target", *codeKey},
               {"threads", std::to_string(options.threads)},

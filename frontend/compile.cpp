@@ -3,6 +3,7 @@
 #include "frontend/function_impl.h"
 #include "frontend/loss_scaling.h"
 #include "frontend/product_choice.h"
+#include "frontend/run_step.h"
 #include "frontend/storage.h"
 #include "runtime/executable.h"
 #include <algorithm>
@@ -184,20 +185,12 @@ Function::~Function() = default;
 Function::Function(Function &&) noexcept = default;
 Function &Function::operator=(Function &&) noexcept = default;
 
-/// A step on the host's own memory: results get memory of their own, states are updated in place.
 std::vector<Array> Function::Impl::runInPlace(runtime::Executable &executable, std::span<const State> states,
                                               std::span<const runtime::ConstTensorRef> inputs) {
-  std::vector<Array> results;
-  std::vector<runtime::TensorRef> outputs, stateRefs;
-  for (const runtime::TensorSpec &spec : executable.plan().outputs) {
-    results.push_back(Array::uninitialized(Shape(spec.shape), spec.dtype));
-    outputs.push_back({results.back().raw(), results.back().bytes()});
-  }
-  for (const State &state : states)
-    stateRefs.push_back({state.raw(), state.bytes()});
-  if (runtime::Error error = executable.run(inputs, outputs, stateRefs, profiler))
-    refuseRun(error);
-  return results;
+  auto results = runStepInPlace(executable, states, inputs, profiler);
+  if (!results)
+    refuseRun(results.error());
+  return std::move(*results);
 }
 
 /// A step on a device with memory of its own: states live there, results arrive when they are read.
@@ -214,28 +207,10 @@ std::optional<std::vector<Array>> Function::Impl::startPart(runtime::Executable 
                                                             std::span<const State> used,
                                                             std::span<const runtime::ConstTensorRef> inputs,
                                                             runtime::PartialStep &step, size_t end, size_t count) {
-  std::vector<runtime::TensorRef> states;
-  for (const State &state : used) {
-    runtime::Expected<char *> address = detail::memoryOf(state).onDevice(device);
-    if (!address)
-      refuseRun(runtime::Error("state '" + state.name() + "': " + address.error().message()));
-    states.push_back({*address, state.bytes()});
-  }
-  auto outputs = executable.startPart(inputs, states, step, end, count, profiler);
-  if (outputs && !*outputs)
-    return std::nullopt;
-  if (!outputs && device->isClosed())
-    refuseRun(outputs.error());
-  if (end == executable.plan().instructions.size()) // a step waits in front of what writes states
-    for (const State &state : used)
-      detail::memoryOf(state).deviceWrote(options.checked);
-  if (!outputs)
-    refuseRun(outputs.error());
-  std::vector<Array> results;
-  for (const runtime::TensorSpec &spec : std::span(executable.plan().outputs).first(count))
-    results.push_back(detail::arrayOf(Shape(spec.shape), spec.dtype,
-                                      runtime::MirroredTensor(*outputs, results.size(), spec.bytes())));
-  return results;
+  auto results = startStepPart(executable, used, inputs, {step, end, count}, profiler, options.checked);
+  if (!results)
+    refuseRun(results.error());
+  return std::move(*results);
 }
 
 void Function::Impl::refuseRun(const runtime::Error &error) const {

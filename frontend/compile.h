@@ -34,6 +34,9 @@ struct FunctionOptions : CompilerFlags {
   bool separate = false;                 ///< for checks: each value of a step in guarded memory of its own
   /// What runs the function, shared with others that may take turns on it; null: a CPU device of its own.
   std::shared_ptr<runtime::Device> device = {};
+  /// A file with the function's compiled step (exportLibrary, train_gpt --compile-only), which is loaded and not
+  /// compiled. Calls with arguments for which it is another step throw Error.
+  std::string compiledStep = {};
   /// Of code and constants, all functions of a device together; the arena, which they share, is not counted.
   int64_t cacheBytes = int64_t{4} << 30;
   /// Gets "recompiled: tokens 16x256 → 16x200"; printed on stderr by default.
@@ -116,6 +119,13 @@ public:
   /// does; with `eachOp` it is compiled without fusion, so that an op is named and not a kernel. States stay as they
   /// are. Throws Error where the step cannot be compiled or run, or has graph breaks.
   std::string findNonFinite(std::span<const Array> arguments, bool eachOp = false);
+  /// Writes the step for these arguments as a library with its C header: "step.so" and step.h, or .o or .a
+  /// (c_api/tcc_runtime.h says how they are used; load() takes them too). States stay as they are, and are not written.
+  /// `architectures`, for example {"x86-64-v3", "x86-64-v4"}: CPUs that it is compiled for; none: as calls are
+  /// compiled. Throws Error where the step cannot be compiled, has graph breaks or needs functions of this process, and
+  /// for a file that cannot be written.
+  void exportLibrary(const std::string &path, std::span<const Array> arguments,
+                     const std::vector<std::string> &architectures = {}, bool hasRuntime = false);
   /// The captured step as .graph text, for these arguments; of a step with graph breaks the path that the last call
   /// took, if it was called with such arguments.
   std::string graph(std::span<const Array> arguments);

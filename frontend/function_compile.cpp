@@ -1,6 +1,8 @@
 // What a Function records, compiled: for its calls, for a plan alone, for checks, as text.
 #include "codegen/check_device.h"
 #include "codegen/find_nan.h"
+#include "codegen/graph_digest.h"
+#include "codegen/library/step_library.h"
 #include "codegen/stopwatch.h"
 #include "codegen/targets.h"
 #include "frontend/capture.h"
@@ -16,6 +18,9 @@
 #include "runtime/files.h"
 
 namespace tcc {
+
+/// In an artefact's metadata: the digest of the graph that it was compiled from.
+static const std::string graphKey = "graph";
 
 /// A recorded function, its loss scaled where products are of f16.
 mlir::OwningOpRef<mlir::ModuleOp> Function::Impl::module(const Record &record, std::span<const std::string> outputs,
@@ -59,6 +64,24 @@ public:
     throw Error("'" + function.name + "' cannot be " + task + ": " + text + message);
   }
 
+  std::string digest() const { return graphDigest(*module, runtime::name(function.options.products)); }
+
+  /// What function.options.compiledStep holds, if that is this step.
+  runtime::Expected<runtime::Artefact> stepOfFile() const {
+    const std::string &path = function.options.compiledStep;
+    auto artefact = runtime::readArtefact(path);
+    if (!artefact)
+      return artefact;
+    const auto known = artefact->metadata.find(graphKey);
+    if (known == artefact->metadata.end())
+      return runtime::Error(path + " does not say which step it holds; Function::exportLibrary and train_gpt "
+                                   "--compile-only write files that do");
+    if (known->second != digest())
+      return runtime::Error(path + " holds another step: model, shapes, optimizer or element types differ from those "
+                                   "that it was compiled for");
+    return artefact;
+  }
+
   mlir::OwningOpRef<mlir::ModuleOp> module;
   CompileOptions options;
 
@@ -82,7 +105,9 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &recor
   compilation.options.remarks = wantsRemarks(options);
   compilation.options.costs = wantsCosts(options);
   CompileSession session = compilation.orRefuse(CompileSession::open(compilation.options));
-  runtime::Artefact artefact = compilation.orRefuse(session.artefact(std::move(compilation.module)));
+  runtime::Artefact artefact = options.compiledStep.empty()
+                                   ? compilation.orRefuse(session.artefact(std::move(compilation.module)))
+                                   : compilation.orRefuse(compilation.stepOfFile());
   const CompileReport &report = session.report();
   if (session.options().remarks)
     tellRemarks(report.remarks);
@@ -92,13 +117,17 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &recor
       runtime::Executable::load(std::move(artefact), {options.threads, options.checked, device, options.separate}));
   if (options.checked)
     hints[executable.get()] = std::move(uses);
+  const auto countOf = [&](const char *key) {
+    const auto known = executable->metadata().find(key);
+    return known == executable->metadata().end() ? 0 : std::atoll(known->second.c_str());
+  };
   summary.capturedOps = report.pipeline.capturedOps;
-  summary.kernels = report.pipeline.kernels;
-  summary.matmuls = report.pipeline.matmuls;
+  summary.kernels = countOf("kernels");
+  summary.matmuls = countOf("matmuls");
   summary.arenaBytes = report.pipeline.arenaBytes;
   summary.plannedBytes = executable->plannedBytes();
   summary.fromCache = report.fromCache;
-  summary.cache = report.cache;
+  summary.cache = options.compiledStep.empty() ? report.cache : "not used: the step is that of " + options.compiledStep;
   summary.pipelineMs = report.pipelineMs;
   summary.codegenMs = report.codegenMs;
   summary.loadMs = millisecondsSince(loading);
@@ -152,6 +181,33 @@ runtime::Plan Function::plan(std::span<const Array> arguments) {
   Impl::Compilation compilation(*impl, impl->recordFor(arguments), impl->options.outputs);
   CompileSession session = compilation.orRefuse(CompileSession::open(compilation.options));
   return compilation.orRefuse(session.plan(std::move(compilation.module)));
+}
+
+void Function::exportLibrary(const std::string &path, std::span<const Array> arguments,
+                             const std::vector<std::string> &architectures, bool hasRuntime) {
+  const std::optional<LibraryKind> kind = libraryKind(path);
+  if (!kind)
+    throw Error("'" + path + "' is no name of a library; one that ends in .so, .a or .o is expected");
+  const Impl::Turn turn(held());
+  const Impl::CallScope scope(*impl, arguments);
+  const Record &record = impl->recordFor(arguments);
+  if (!record.reads.empty())
+    throw Error("'" + impl->name + "' has graph breaks: it is no one step that a library can hold");
+  runtime::Artefact all;
+  const std::vector<std::string> asCalled = {impl->options.march};
+  for (const std::string &architecture : architectures.empty() ? asCalled : architectures) {
+    Impl::Compilation compilation(*impl, record, impl->options.outputs, "exported");
+    compilation.options.targetName = withArchitecture(impl->device->codeTarget(), architecture);
+    const std::string digest = compilation.digest();
+    CompileSession session = compilation.orRefuse(CompileSession::open(compilation.options));
+    runtime::Artefact part = compilation.orRefuse(session.artefact(std::move(compilation.module)));
+    all.metadata = std::move(part.metadata);
+    all.metadata[graphKey] = digest;
+    all.targets.push_back(std::move(part.targets.front()));
+  }
+  sortByNeeds(all);
+  if (runtime::Error problem = writeLibrary({&all, 1}, path, {*kind, hasRuntime}))
+    throw Error("'" + impl->name + "' cannot be exported: " + problem.message());
 }
 
 std::string Function::checkDevice(std::span<const Array> arguments) {

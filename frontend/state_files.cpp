@@ -1,64 +1,7 @@
 #include "frontend/state_files.h"
-#include "frontend/safetensors.h"
-#include <algorithm>
 #include <cstring>
-#include <set>
 
 namespace tcc {
-namespace {
-
-TensorDtype fileDtype(DType dtype) {
-  switch (dtype) {
-  case DType::f32:
-    return TensorDtype::F32;
-  case DType::bf16:
-    return TensorDtype::BF16;
-  case DType::f16:
-    return TensorDtype::F16;
-  case DType::f8e4m3:
-    return TensorDtype::F8E4M3;
-  case DType::f8e5m2:
-    return TensorDtype::F8E5M2;
-  case DType::i1:
-    return TensorDtype::Bool;
-  case DType::i32:
-    return TensorDtype::I32;
-  case DType::i64:
-    return TensorDtype::I64;
-  }
-  throw Error("a dtype without a name in safetensors files", Error::Kind::internal);
-}
-
-/// Why the tensor is no value of the state; "" where it is one.
-std::string mismatch(const State &state, const TensorEntry *entry, std::span<const std::byte> bytes) {
-  const std::string title = "state '" + state.name() + "' ";
-  if (!entry)
-    return title + "is not in the file";
-  const auto typeText = [](TensorDtype dtype, const Shape &shape) {
-    return std::string(dtypeName(dtype)) + " " + shape.text();
-  };
-  const bool hasRank = entry->shape.size() <= Shape::maxRank;
-  const Shape shape = hasRank ? Shape(entry->shape) : Shape();
-  if (!hasRank || entry->dtype != fileDtype(state.dtype()) || !(shape == state.shape()))
-    return title + "is " + typeText(fileDtype(state.dtype()), state.shape()) + ", in the file " +
-           (hasRank ? typeText(entry->dtype, shape) : "of rank " + std::to_string(entry->shape.size()));
-  if (state.dtype() == DType::i1 && !std::ranges::all_of(bytes, [](std::byte byte) { return byte <= std::byte{1}; }))
-    return title + "has in the file BOOL elements that are neither 0 nor 1";
-  return {};
-}
-
-/// All that is wrong, in one message.
-std::string summary(const std::vector<std::string> &problems) {
-  constexpr size_t most = 4;
-  std::string text;
-  for (size_t i = 0; i < std::min(most, problems.size()); ++i)
-    text += (i ? "; " : "") + problems[i];
-  if (problems.size() > most)
-    text += "; and " + std::to_string(problems.size() - most) + " more";
-  return text;
-}
-
-} // namespace
 
 void saveStates(const std::string &path, std::span<const State> states) {
   std::vector<TensorToWrite> tensors;
@@ -73,26 +16,11 @@ void saveStates(const std::string &path, std::span<const State> states) {
 
 void loadStates(const std::string &path, std::span<const State> states, Others others) {
   const SafetensorsFile file(path);
-
-  // 1. Everything is compared.
-  std::vector<std::string> problems;
-  std::vector<std::span<const std::byte>> values;
-  std::set<std::string_view> names;
-  for (const State &state : states) {
-    if (!names.insert(state.name()).second)
-      problems.push_back("two states are named '" + state.name() + "'");
-    const TensorEntry *entry = file.find(state.name());
-    values.push_back(entry ? file.bytes(*entry) : std::span<const std::byte>());
-    if (std::string problem = mismatch(state, entry, values.back()); !problem.empty())
-      problems.push_back(std::move(problem));
-  }
-  for (const TensorEntry &entry : file.tensors())
-    if (others == Others::refused && !names.contains(entry.name))
-      problems.push_back("its tensor '" + entry.name + "' is no state");
-  if (!problems.empty())
-    throw Error(path + " does not fit the states, and nothing is loaded: " + summary(problems));
-
-  // 2. The states' memory, which a lost device may refuse; then the values.
+  std::vector<runtime::TensorSpec> wanted;
+  for (const State &state : states)
+    wanted.push_back({state.name(), state.dtype(), {state.shape().begin(), state.shape().end()}});
+  const std::vector<std::span<const std::byte>> values = valuesOf(file, wanted, others);
+  // The states' memory, which a lost device may refuse; then the values.
   std::vector<void *> targets;
   for (const State &state : states)
     targets.push_back(state.raw());

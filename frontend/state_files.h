@@ -2,6 +2,7 @@
 // format, which Python reads too.
 #pragma once
 #include "frontend/array.h"
+#include "frontend/tensor_files.h"
 #include <span>
 #include <string>
 
@@ -10,9 +11,6 @@ namespace tcc {
 /// Writes the states under their names, each with its dtype. The file appears whole or not at all: an older one stays
 /// until the new one is on the disk. Throws Error for two states of one name, and where the system cannot write.
 void saveStates(const std::string &path, std::span<const State> states);
-
-/// What becomes of tensors of a file that are no state.
-enum class Others : bool { refused, ignored };
 
 /// Gives each state the value that the file has under its name. The whole file and each state's name, shape and dtype
 /// are checked first: where anything is wrong, Error says what, and no state has changed.

@@ -10,6 +10,7 @@
 #include "frontend/compile.h"
 #include "frontend/control.h"
 #include "frontend/custom.h"
+#include "frontend/load.h"
 #include "frontend/nn.h"
 #include "frontend/optim.h"
 #include "frontend/scope.h"

@@ -267,6 +267,25 @@ void declareCompiler(CLI::App &app, TrainOptions &options) {
       ->group("Compiler");
 }
 
+void declareLibraries(CLI::App &app, TrainOptions &options) {
+  app.add_option(
+         "--compile-only", options.compileOnly,
+         "Only compile, and write the training step to this file (.so, .a or .o) and its C header beside it; no "
+         "data is needed; -march=x86-64-v3,x86-64-v4 compiles it for several CPUs")
+      ->type_name("FILE")
+      ->group("Compiler");
+  app.add_flag("--static", options.hasRuntime, "With --compile-only: put the runtime inside FILE.so")
+      ->group("Compiler");
+  app.add_option("--initial-states", options.initialStates,
+                 "With --compile-only: write the weights and moments that training begins with, as safetensors")
+      ->type_name("FILE")
+      ->group("Compiler");
+  app.add_option("--step", options.stepFile,
+                 "Take the training step from this file of --compile-only, and compile none")
+      ->type_name("FILE")
+      ->group("Compiler");
+}
+
 void declareOutput(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   app.add_option("--json", options.jsonFile, "Log to this file, one JSON object a line (- is stdout)")
       ->type_name("FILE")
@@ -332,6 +351,7 @@ void declareOptions(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   declareEstimate(app, options, raw);
   declareCheckpoints(app, options, raw);
   declareCompiler(app, options);
+  declareLibraries(app, options);
   declareOutput(app, options, raw);
 }
 

@@ -25,6 +25,7 @@ examples:
   train_gpt --data book.txt --eval-every=50 --checkpoint=run --checkpoint-every=100   again with --resume where it stopped
   train_gpt --init=run/step-000001000 --generate=400 --prompt="In the beginning"
   train_gpt --model gpt2 --batch 4 --estimate                memory by component, largest batch, least time of a step
+  train_gpt --model gpt2 --batch 4 --compile-only=step.so    the step as a library for programs in C, with step.h
   train_gpt --data book.txt --params=bf16 --dtype=bf16       half the memory for weights and moments
   train_gpt --data book.txt --optimizer=muon --lr=5e-3       another optimizer
   train_gpt --init gpt2/ --tokenizer gpt2/ --data book.txt --save tuned/     a text by GPT-2's tokens
@@ -175,7 +176,11 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
   if (raw.memory && !options.estimate)
     throw usageError("--memory needs --estimate");
   options.memoryLimit = raw.memory.value_or(0) * 1e9;
-  if (options.dataFiles.empty() && !options.estimate)
+  if (options.compileOnly.empty() && (options.hasRuntime || !options.initialStates.empty()))
+    throw usageError("--static and --initial-states need --compile-only FILE");
+  if (!options.compileOnly.empty() && (options.estimate || !options.stepFile.empty()))
+    throw usageError("--compile-only cannot be given with --estimate or --step");
+  if (options.dataFiles.empty() && !options.estimate && options.compileOnly.empty())
     throw usageError("no data: --data FILE is needed (text, nanoGPT .bin or llm.c shard)");
   if (options.checkpointFolder.empty() && (raw.checkpointEvery || options.resume))
     throw usageError("--checkpoint-every and --resume need --checkpoint FOLDER");

@@ -65,7 +65,11 @@ struct TrainOptions : CompilerFlags {
   bool checkDevice = false;    ///< one step kernel by kernel beside the CPU first
   std::string device = "auto"; ///< or cpu, cuda, cuda:N (run_device.h)
 
-  std::string emitGraph; ///< write the training step as .graph text to this file, or empty
+  std::string emitGraph;     ///< write the training step as .graph text to this file, or empty
+  std::string compileOnly;   ///< write the training step as a library to this file and nothing else, or empty
+  bool hasRuntime = false;   ///< with the runtime inside
+  std::string initialStates; ///< and its states before the first step to this one, or empty
+  std::string stepFile;      ///< take the training step from this library or artefact, or empty
 
   // Output
   std::string jsonFile; ///< JSON lines, or empty; "-" is stdout

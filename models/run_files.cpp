@@ -45,6 +45,8 @@ void checkRunFiles(const TrainOptions &options) {
     files.writes(fmt::format("--json {}", options.jsonFile), options.jsonFile);
   if (!options.emitGraph.empty())
     files.writes(fmt::format("--emit-graph {}", options.emitGraph), options.emitGraph);
+  if (!options.stepFile.empty())
+    files.reads(fmt::format("--step {}", options.stepFile), options.stepFile);
   if (!options.dumpGrads.empty())
     files.writes(fmt::format("--dump-grads {}", options.dumpGrads), options.dumpGrads);
   if (!options.saveFolder.empty()) {

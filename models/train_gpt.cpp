@@ -2,6 +2,7 @@
 // Exit status: 0; 1 for an error that was printed; 2 for a wrong command line or TCC_CPU; 128 + n after signal n.
 #include "frontend/error.h"
 #include "models/estimate.h"
+#include "models/export_step.h"
 #include "models/generate.h"
 #include "models/options.h"
 #include "models/trainer.h"
@@ -39,6 +40,10 @@ int run(int count, char **arguments) {
     }
     if (parsed.options->estimate) {
       estimate(*parsed.options, stdout);
+      return 0;
+    }
+    if (!parsed.options->compileOnly.empty()) {
+      exportStep(*parsed.options);
       return 0;
     }
     // A log on stdout stays JSON alone.

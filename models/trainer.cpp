@@ -53,6 +53,7 @@ public:
 
 private:
   FunctionOptions function(std::vector<std::string> inputs, std::vector<std::string> outputs);
+  FunctionOptions stepFunction();
   std::vector<std::string> prepareCheckpoints(const std::optional<ModelFolder> &folder);
   void loadWeights(const std::optional<ModelFolder> &folder);
   void prepareEvaluation();
@@ -134,7 +135,7 @@ Trainer::Trainer(const TrainOptions &options, RunDevice chosen, std::optional<Mo
                                               .jsonFile = options.jsonFile,
                                               .firstStep = state.step}),
       model(config, adapter, options.parameters), optimizer(makeOptimizer(options, model.trained())),
-      step(trainingFunction(options, model, *optimizer, function(stepInputNames(dropout), {"loss", "norm"}))),
+      step(trainingFunction(options, model, *optimizer, stepFunction())),
       inputs(options.accumulate * options.batch, sequence), pictures(options, log) {
   log.message(device.note);
   for (const std::string &note : notes)
@@ -176,6 +177,13 @@ void Trainer::loadWeights(const std::optional<ModelFolder> &folder) {
 FunctionOptions Trainer::function(std::vector<std::string> inputs, std::vector<std::string> outputs) {
   return functionOptions(options, device, std::move(inputs), std::move(outputs),
                          [this](std::string_view text) { log.message(text); });
+}
+
+/// Of the training step.
+FunctionOptions Trainer::stepFunction() {
+  FunctionOptions chosen = function(stepInputNames(dropout), {"loss", "norm"});
+  chosen.compiledStep = options.stepFile;
+  return chosen;
 }
 
 /// Opens the folder of checkpoints and, for a run that goes on, sets `state`; returns what the user should know.
@@ -237,7 +245,7 @@ static std::string cacheWord(const tcc::CompileSummary &compiled) {
 }
 
 void Trainer::compileStep() {
-  log.message("compiling the training step …");
+  log.message(options.stepFile.empty() ? "compiling the training step …" : "loading the training step …");
   step.prepare(stepArguments(0, 0));
   const tcc::CompileSummary &compiled = step.lastCompile();
   log.compiled({.ops = compiled.capturedOps,

@@ -2,7 +2,6 @@
 #include "codegen/cpu/kind.h"
 #include "codegen/cpu/doctor.h"
 #include "codegen/cpu/target.h"
-#include "llvm/ADT/StringExtras.h"
 
 namespace tcc::cpu {
 namespace {
@@ -27,11 +26,10 @@ public:
 
   runtime::Expected<std::vector<std::string>> targetsFor(llvm::ArrayRef<std::string> architectures,
                                                          std::string &) const override {
-    if (architectures.size() > 1)
-      return runtime::Error("-march= names several CPUs, " + llvm::join(architectures, ", ") + "; one is possible");
-    if (architectures.empty() || architectures.front() == "native")
-      return std::vector<std::string>{"cpu"};
-    return std::vector<std::string>{"cpu:" + architectures.front()};
+    std::vector<std::string> names;
+    for (const std::string &architecture : architectures)
+      names.push_back(architecture == "native" ? "cpu" : "cpu:" + architecture);
+    return names.empty() ? std::vector<std::string>{"cpu"} : names;
   }
 
   runtime::Expected<std::unique_ptr<tcc::Target>> make(llvm::StringRef architecture, const CodeOptions &options,

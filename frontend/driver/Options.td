@@ -7,10 +7,12 @@ class OneJoined<string name> : Joined<["-"], name>;
 class TwoJoined<string name> : Joined<["--"], name>;
 
 def what : OptionGroup<"what">, HelpText<"What is made">;
-def o : JoinedOrSeparate<["-"], "o">, Group<what>, MetaVarName<"FILE">, HelpText<"Write the artefact, or what -emit= prints, to FILE">;
+def o : JoinedOrSeparate<["-"], "o">, Group<what>, MetaVarName<"FILE">, HelpText<"Write what is made: a library with its C header (FILE.so, FILE.a, FILE.o), an artefact (FILE.tcc), or what -emit= prints">;
 def E : One<"E">, Group<what>, HelpText<"Stop after parsing and shape inference; same as -emit=captured">;
 def S : One<"S">, Group<what>, HelpText<"Same as -emit=asm">;
-def c : One<"c">, Group<what>, HelpText<"Write the kernels as an object file (FILE.o)">;
+def c : One<"c">, Group<what>, HelpText<"Write the step as an object file with its C header (FILE.o, FILE.h)">;
+def static : One<"static">, Group<what>, HelpText<"Put the runtime inside FILE.so, so that it needs no libtcc_runtime.so">;
+def static_long : Two<"static">, Group<what>, Alias<static>;
 def fsyntax_only : One<"fsyntax-only">, Group<what>, HelpText<"Check the input and stop">;
 def emit_EQ : CommaJoined<["-", "--"], "emit=">, Group<what>, MetaVarName<"KIND,...">, HelpText<"Print: captured, joint, shaped, fused, planned, json, or what the target shows of kernels (below)">;
 def x : JoinedOrSeparate<["-"], "x">, Group<what>, MetaVarName<"LANGUAGE">, HelpText<"The input's language; 'graph' is the one there is">;

@@ -2,7 +2,9 @@
 #include "frontend/capture.h"
 #include "frontend/driver/driver.h"
 #include "frontend/driver/execution.h"
+#include "frontend/driver/libraries.h"
 #include "frontend/driver/outputs.h"
+#include "runtime/elf_section.h"
 #include "runtime/files.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
@@ -55,8 +57,8 @@ void refuse(const Options &options, const std::string &path) {
     asked = "--run, not the reference interpreter";
   if (!options.compile.pipeline.shapes.empty())
     asked = "no --shape=, its sizes are fixed";
-  if (options.emissions.empty() && !options.output.empty())
-    asked = "no -o without -emit=json";
+  if (options.emissions.empty() && !options.output.empty() && !libraryOf(options))
+    asked = "-o for a library (.so, .a, .o), or with -emit=json";
   if (options.compile.pipeline.verifyEach || !options.compile.pipeline.dump.empty())
     asked = "no passes, they have run";
   if (asked)
@@ -66,7 +68,7 @@ void refuse(const Options &options, const std::string &path) {
       throw Error(path + " is compiled already; " + flag.str() + " says how to compile, and changes nothing of it");
 }
 
-void processChecked(const Options &options, const std::string &path) {
+void processChecked(const Options &options, const std::string &path, std::vector<runtime::Artefact> &steps) {
   refuse(options, path);
   auto artefact = runtime::readArtefact(path);
   if (!artefact)
@@ -75,6 +77,10 @@ void processChecked(const Options &options, const std::string &path) {
     return;
   if (!options.emissions.empty())
     return writeResult(options.output, indentedJson(runtime::planToJson(artefact->targets.front().plan)));
+  if (libraryOf(options)) {
+    steps.push_back(std::move(*artefact));
+    return;
+  }
   if (!options.runs && !options.benchRuns) {
     llvm::outs() << path << ": artefact for " << artefact->targets.size()
                  << (artefact->targets.size() == 1 ? " target" : " targets");
@@ -107,12 +113,12 @@ void processChecked(const Options &options, const std::string &path) {
 bool isArtefact(const std::string &path) {
   std::array<char, 6> head{};
   std::ifstream(path, std::ios::binary).read(head.data(), head.size());
-  return std::string_view(head.data(), head.size()) == "tccart";
+  return std::string_view(head.data(), head.size()) == "tccart" || runtime::isElf({head.data(), head.size()});
 }
 
-int processArtefact(const Options &options, const std::string &path) {
+int processArtefact(const Options &options, const std::string &path, std::vector<runtime::Artefact> &steps) {
   try {
-    processChecked(options, path);
+    processChecked(options, path, steps);
     return exitSuccess;
   } catch (const Error &problem) {
     DiagnosticPrinter(llvm::errs(), useColor(options.color)).print(Severity::error, problem.what());

@@ -7,6 +7,8 @@
 #include "frontend/compile_options.h"
 #include "frontend/driver/execution.h"
 #include "frontend/driver/graph_breaks.h"
+#include "frontend/driver/libraries.h"
+#include "frontend/driver/or_throw.h"
 #include "frontend/driver/outputs.h"
 #include "frontend/graph_file.h"
 #include "frontend/loss_scaling.h"
@@ -34,13 +36,13 @@ std::string took(double ms) {
 /// One input on its way.
 class Job {
 public:
-  Job(const Options &options, const std::string &path)
-      : options(options), path(path), name(path == "-" ? "<stdin>" : path), context(threadContext()),
+  Job(const Options &options, const std::string &path, std::vector<runtime::Artefact> &steps)
+      : options(options), steps(steps), path(path), name(path == "-" ? "<stdin>" : path), context(threadContext()),
         printer(llvm::errs(), useColor(options.color)) {}
 
   int run() {
     try {
-      return steps();
+      return compileInput();
     } catch (const Error &problem) {
       if (problem.kind() == Error::Kind::internal || (problem.message().empty() && !printer.errors()))
         return internalError(problem.message().empty() ? "compiling failed without a diagnostic" : problem.what());
@@ -54,7 +56,7 @@ public:
   }
 
 private:
-  int steps();
+  int compileInput();
   void say(const std::string &text) const;
   void openDump();
   void closeDump();
@@ -79,6 +81,7 @@ private:
   OwningOpRef<ModuleOp> copy() { return OwningOpRef<ModuleOp>(module->clone()); }
 
   const Options &options;
+  std::vector<runtime::Artefact> &steps; // of a library
   std::string path, name;
   MLIRContext &context;
   DiagnosticPrinter printer;
@@ -94,20 +97,13 @@ private:
   std::optional<ScopedDiagnostics> diagnostics;
 };
 
-template <typename T>
-T orThrow(runtime::Expected<T> made) {
-  if (!made)
-    throw Error(made.error().message());
-  return std::move(*made);
-}
-
 /// -v: what has been done, and when.
 void Job::say(const std::string &text) const {
   if (options.verbose)
     llvm::errs() << llvm::format("tcc: %9.1f ms  ", millisecondsSince(begin)) << text << '\n';
 }
 
-int Job::steps() {
+int Job::compileInput() {
   // 1. Read and parse.
   std::string problem;
   std::optional<std::string> text = readText(path, GraphLimits().bytes, problem);
@@ -199,11 +195,13 @@ void Job::make() {
     return execute();
   if (!options.emissions.empty())
     return;
-  if (!options.output.empty())
+  if (!options.output.empty() || options.asObject)
     kind.addPortable(targets);
   runtime::Artefact artefact = compileForAll();
   storeHints(artefact, values.hints);
-  if (!options.output.empty()) {
+  if (libraryOf(options)) {
+    steps.push_back(std::move(artefact));
+  } else if (!options.output.empty()) {
     auto bytes = runtime::serializeArtefact(artefact);
     if (!bytes)
       throw Error(bytes.error().message(), Error::Kind::internal);
@@ -289,6 +287,7 @@ runtime::Artefact Job::compileForAll() {
     all.metadata = std::move(part.metadata);
     all.targets.push_back(std::move(part.targets.front()));
   }
+  sortByNeeds(all);
   return all;
 }
 
@@ -392,8 +391,8 @@ std::shared_ptr<runtime::Device> deviceFor(StringRef target) {
   return kind ? orThrow(kind->openDevice({})) : nullptr;
 }
 
-int processInput(const Options &options, const std::string &path) {
-  return Job(options, path).run();
+int processInput(const Options &options, const std::string &path, std::vector<runtime::Artefact> &steps) {
+  return Job(options, path, steps).run();
 }
 
 } // namespace tcc::driver

@@ -6,13 +6,14 @@ namespace tcc::driver {
 
 enum ExitStatus : int { exitSuccess = 0, exitDiagnosed = 1, exitUsage = 2, exitInternal = 70 };
 
-/// Compiles, prints, writes or runs one input. Throws nothing of the user's doing.
-int processInput(const Options &options, const std::string &path);
+/// Compiles, prints, writes or runs one input; a step for a library is added to `steps` instead. Throws nothing of the
+/// user's doing.
+int processInput(const Options &options, const std::string &path, std::vector<runtime::Artefact> &steps);
 
-/// Whether a file begins as an artefact does.
+/// Whether a file is an artefact, or a library with one, by its first bytes.
 bool isArtefact(const std::string &path);
-/// Says what an artefact holds, or runs it.
-int processArtefact(const Options &options, const std::string &path);
+/// Says what an artefact holds, runs it, or adds it to `steps`.
+int processArtefact(const Options &options, const std::string &path, std::vector<runtime::Artefact> &steps);
 
 /// Prints what the machine has and lacks; fails (1) where something that compiling needs is missing.
 int runDoctor(llvm::raw_ostream &os);

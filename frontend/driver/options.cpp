@@ -2,6 +2,7 @@
 #include "frontend/driver/options.h"
 #include "codegen/targets.h"
 #include "frontend/diagnostics.h"
+#include "frontend/driver/libraries.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Option/ArgList.h"
 #include "llvm/Option/OptTable.h"
@@ -211,7 +212,10 @@ void apply(const Arg &arg, Options &options) {
     readEmission("asm", options);
     break;
   case OPT_c:
-    readEmission("obj", options);
+    options.asObject = true;
+    break;
+  case OPT_static:
+    options.staticRuntime = true;
     break;
   case OPT_fsyntax_only:
     options.action = Action::syntaxOnly;
@@ -362,10 +366,12 @@ void checkTogether(const Options &options) {
     throw usageError("no input file; tcc --help shows examples");
   if (llvm::count(options.inputs, "-") > 1)
     throw usageError("stdin is given twice");
-  if (!options.output.empty() && options.inputs.size() > 1)
-    throw usageError("-o with several inputs; give one input at a time");
-  if (!options.output.empty() && executes)
-    throw usageError("-o with --run or --bench, which write no artefact; give one of them");
+  const bool isLibrary = libraryOf(options).has_value();
+  if (!options.output.empty() && options.inputs.size() > 1 && !isLibrary)
+    throw usageError("-o with several inputs; give one input at a time, or a library (FILE.so, FILE.a, FILE.o)");
+  if ((!options.output.empty() || options.asObject) && executes)
+    throw usageError(std::string(options.asObject ? "-c" : "-o") +
+                     " with --run or --bench, which write no artefact; give one of them");
   for (StringRef option : {options.outputFiles.empty() ? "" : "--output", options.profile.empty() ? "" : "--profile="})
     if (!option.empty() && options.inputs.size() > 1)
       throw usageError(option.str() + " with several inputs; give one input at a time");
@@ -386,6 +392,7 @@ void checkTogether(const Options &options) {
                      " and --run or --bench");
   if (!options.profile.empty() && !options.runs && !options.benchRuns)
     throw usageError("--profile= without --run or --bench");
+  checkLibraryOptions(options);
 }
 
 } // namespace
@@ -443,7 +450,8 @@ void printHelp(llvm::raw_ostream &os) {
         "  tcc model.graph --run                   run on random inputs and print the results\n"
         "  tcc model.graph --bench -O0             time one kernel an op; then without -O0\n"
         "  tcc model.graph -emit=fused             print the fused kernels\n"
-        "  tcc model.graph --shape=x:16x256 -o F   fix '?' dims and write the artefact\n"
+        "  tcc step.graph -o step.so               write a library and step.h, for programs in C\n"
+        "  tcc model.graph --shape=x:16x256 -o F.tcc  fix '?' dims and write the artefact\n"
         "  tcc model.graph --print-pipeline        the passes and what each is for\n\n";
   const Table table;
   std::string text;

@@ -1,5 +1,6 @@
 // The command line of tcc as a struct.
 #pragma once
+#include "codegen/library/step_library.h"
 #include "frontend/compile_options.h"
 #include "frontend/graph_warnings.h"
 #include <optional>
@@ -38,6 +39,8 @@ struct Options {
   std::vector<std::string> inputs;        ///< paths; "-" is stdin
   std::vector<std::string> responseFiles; ///< paths of @file
   std::string output;                     ///< -o; empty: none, "-" is stdout
+  bool asObject = false;                  ///< -c
+  bool staticRuntime = false;             ///< --static
   std::vector<Emission> emissions;
   CompilerFlags flags;                 ///< as they are written; what they mean is in `compile`
   std::vector<std::string> givenFlags; ///< those of them that the command line has

@@ -2,6 +2,7 @@
 #include "frontend/driver/outputs.h"
 #include "frontend/diagnostics.h"
 #include "frontend/driver/driver.h"
+#include "frontend/driver/libraries.h"
 #include "frontend/remarks.h"
 #include "frontend/shape.h"
 #include "runtime/files.h"
@@ -14,11 +15,6 @@ namespace {
 
 std::string stem(const std::string &input) {
   return llvm::sys::path::stem(input == "-" ? "stdin" : input).str();
-}
-
-/// How an emission is asked for: -c is short for -emit=obj.
-std::string spelling(const KernelEmission &form) {
-  return form.name == "obj" ? "-c" : "-emit=" + form.name.str();
 }
 
 /// Where each bracket of a JSON text is closed; 0 for other bytes.
@@ -93,10 +89,16 @@ runtime::Error checkFiles(const Options &options) {
   if (!options.output.empty() && options.output != "-")
     files.writes("-o " + options.output, options.output);
   for (const std::string &input : options.inputs) {
+    if (libraryOf(options) && (options.output.empty() || &input == &options.inputs.front())) {
+      const std::string library = libraryPath(options, input), header = headerPath(library);
+      if (options.output.empty())
+        files.writes(library + " of -c " + input, library);
+      files.writes(header + ", the header of " + library, header);
+    }
     for (const Emission &emission : options.emissions)
       if (const auto *code = std::get_if<CodeEmission>(&emission);
           code && options.output.empty() && !code->form->suffix.empty() && !code->form->isNumbered)
-        files.writes(codePath(input, *code->form) + " of " + spelling(*code->form) + " " + input,
+        files.writes(codePath(input, *code->form) + " of " + "-emit=" + code->form->name.str() + " " + input,
                      codePath(input, *code->form));
     if (const CompilerFlags &flags = options.flags; flags.saveRemarks)
       files.writes(optimizationRecordFile(flags, input) + " of -fsave-optimization-record and " + input,

@@ -5,6 +5,7 @@
 #include "frontend/diagnostics.h"
 #include "frontend/driver/driver.h"
 #include "frontend/driver/execution.h"
+#include "frontend/driver/libraries.h"
 #include "frontend/driver/outputs.h"
 #include "frontend/shape.h"
 #include "runtime/cpu.h"
@@ -105,9 +106,17 @@ int dispatch(const Options &options) {
     return exitDiagnosed;
   }
   int status = exitSuccess;
-  for (const std::string &input : options.inputs)
-    status = std::max(status, input != "-" && isArtefact(input) ? processArtefact(options, input)
-                                                                : processInput(options, input));
+  std::vector<runtime::Artefact> steps;
+  for (const std::string &input : options.inputs) {
+    const bool isCompiled = input != "-" && isArtefact(input);
+    status =
+        std::max(status, isCompiled ? processArtefact(options, input, steps) : processInput(options, input, steps));
+    // Without -o each input has a library of its own.
+    if (libraryOf(options) && status == exitSuccess && (options.output.empty() || input == options.inputs.back())) {
+      writeLibrary(options, libraryPath(options, input), steps);
+      steps.clear();
+    }
+  }
   return status;
 }
 

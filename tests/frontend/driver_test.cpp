@@ -586,7 +586,7 @@ TEST(Driver, AnArtefactSaysWhatItHoldsAndRuns) {
   const std::pair<std::string, std::string> refused[] = {{"-emit=fused", "only -emit=json"},
                                                          {"--run=reference", "not the reference interpreter"},
                                                          {"--shape=tokens:4", "its sizes are fixed"},
-                                                         {"-o x.tcc", "no -o"}};
+                                                         {"-o x.tcc", "-o for a library (.so, .a, .o)"}};
   for (const auto &[option, message] : refused) {
     const Result result = tcc(path + " " + option);
     EXPECT_EQ(result.status, 1) << option;

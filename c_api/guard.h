@@ -1,0 +1,29 @@
+// How the functions of tcc_runtime.h fail: a status, and a text for tcc_last_error.
+#pragma once
+#include "c_api/tcc_runtime.h"
+#include <exception>
+#include <new>
+#include <string>
+
+namespace tcc::c {
+
+/// Keeps the text for this thread, and gives the status.
+int failed(int status, std::string message) noexcept;
+
+inline int wrongUse(std::string message) {
+  return failed(TCC_WRONG_USE, std::move(message));
+}
+
+/// Runs a call's body, which gives its status; nothing is thrown out of here.
+template <typename Body>
+int guarded(const Body &body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc &) {
+    return failed(TCC_FAILED, "no memory"); // short enough to need none
+  } catch (const std::exception &problem) {
+    return failed(TCC_FAILED, problem.what());
+  }
+}
+
+} // namespace tcc::c

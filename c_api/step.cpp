@@ -1,0 +1,196 @@
+#include "c_api/step.h"
+#include "frontend/tensor_files.h"
+#include "runtime/device/cuda/step_device.h"
+#include <charconv>
+#include <cstring>
+
+namespace tcc::c {
+namespace {
+
+using runtime::ConstTensorRef;
+using runtime::TensorRef;
+using runtime::TensorSpec;
+
+bool isAligned(const void *data) {
+  return reinterpret_cast<uintptr_t>(data) % runtime::arenaAlignment == 0;
+}
+
+/// "cpu", "cuda" or "cuda:1"; by default the kind that the artefact's first part is for.
+Expected<std::shared_ptr<runtime::Device>> openDevice(const char *named, const runtime::Artefact &artefact) {
+  const std::string wanted = named ? named : artefact.targets.front().target;
+  const std::string kind = wanted.substr(0, wanted.find(':'));
+  if (kind == "cpu" && (!named || wanted == kind))
+    return runtime::makeCpuDevice();
+  runtime::cuda::StepDeviceOptions options;
+  if (named && wanted.size() > kind.size()) {
+    const char *begin = wanted.data() + kind.size() + 1, *end = wanted.data() + wanted.size();
+    if (auto [stop, code] = std::from_chars(begin, end, options.ordinal); code != std::errc() || stop != end)
+      return Error("unknown device `" + wanted + "`; cpu, cuda or cuda:NUMBER is expected");
+  }
+  if (kind != "cuda")
+    return Error("unknown device `" + wanted + "`; cpu, cuda or cuda:NUMBER is expected");
+  return runtime::cuda::openStepDevice(options);
+}
+
+/// What the frontend's files throw.
+template <typename Action>
+Error caught(const Action &action) {
+  try {
+    action();
+    return Error::success();
+  } catch (const std::exception &problem) {
+    return Error(problem.what());
+  }
+}
+
+} // namespace
+
+Expected<std::unique_ptr<Step>> Step::create(runtime::Artefact artefact, const tcc_options &options) {
+  auto device = openDevice(options.device, artefact);
+  if (!device)
+    return device.error();
+  auto executable = runtime::Executable::load(
+      std::move(artefact), {.threads = options.threads, .checked = options.checked != 0, .device = *device});
+  if (!executable)
+    return executable.error();
+  std::unique_ptr<Step> step(new Step(std::move(*executable)));
+  if (Error error = step->allocate())
+    return error;
+  return step;
+}
+
+Error Step::allocate() {
+  const std::string zeros(size_t{1} << 16, '\0');
+  runtime::Device &device = *loaded->device();
+  std::lock_guard lock(device.mutex());
+  for (const TensorSpec &spec : loaded->plan().states) {
+    auto memory = device.allocate(spec.bytes());
+    if (!memory)
+      return memory.error();
+    for (int64_t done = 0; done < spec.bytes();) {
+      const int64_t part = std::min<int64_t>(spec.bytes() - done, static_cast<int64_t>(zeros.size()));
+      if (Error error = device.copyIn(memory->address + done, zeros.data(), part))
+        return error;
+      done += part;
+    }
+    states.push_back(std::move(*memory));
+  }
+  stagedInputs.resize(loaded->plan().inputs.size());
+  stagedOutputs.resize(loaded->plan().outputs.size());
+  return Error::success();
+}
+
+const std::vector<TensorSpec> &Step::tensors(int kind) const {
+  const runtime::Plan &plan = loaded->plan();
+  return kind == TCC_INPUT ? plan.inputs : kind == TCC_OUTPUT ? plan.outputs : plan.states;
+}
+
+/// Memory of the step's own for a tensor.
+Expected<void *> Step::staged(std::vector<runtime::TensorStorage> &list, size_t index, int64_t bytes) {
+  if (!list[index].data()) {
+    auto storage = runtime::TensorStorage::allocate(bytes);
+    if (!storage)
+      return storage.error();
+    list[index] = std::move(*storage);
+  }
+  return list[index].data();
+}
+
+Error Step::run(std::span<const void *const> inputs, std::span<void *const> outputs) {
+  const runtime::Plan &plan = loaded->plan();
+  std::vector<ConstTensorRef> in;
+  std::vector<TensorRef> out;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const void *data = inputs[i];
+    const int64_t bytes = plan.inputs[i].bytes();
+    if (!isAligned(data)) {
+      auto copy = staged(stagedInputs, i, bytes);
+      if (!copy)
+        return copy.error();
+      std::memcpy(*copy, data, static_cast<size_t>(bytes));
+      data = *copy;
+    }
+    in.emplace_back(data, bytes);
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    void *data = outputs[i];
+    if (!data || !isAligned(data)) {
+      auto place = staged(stagedOutputs, i, plan.outputs[i].bytes());
+      if (!place)
+        return place.error();
+      data = *place;
+    }
+    out.push_back({data, plan.outputs[i].bytes()});
+  }
+  if (Error error = loaded->device()->sharesHostMemory() ? runHere(in, out) : runElsewhere(in, out))
+    return error;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i] && outputs[i] != out[i].data)
+      std::memcpy(outputs[i], out[i].data, static_cast<size_t>(out[i].bytes));
+  return Error::success();
+}
+
+Error Step::runHere(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs) {
+  std::vector<TensorRef> memory;
+  for (const runtime::DeviceMemory &state : states)
+    memory.push_back({state.address, state.bytes});
+  return loaded->run(inputs, outputs, memory);
+}
+
+Error Step::runElsewhere(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs) {
+  std::vector<TensorRef> memory;
+  for (const runtime::DeviceMemory &state : states)
+    memory.push_back({state.address, state.bytes});
+  auto results = loaded->start(inputs, memory);
+  if (!results)
+    return results.error();
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (Error error = (*results)->read(i, outputs[i].data, outputs[i].bytes))
+      return error;
+  return loaded->finish();
+}
+
+Error Step::readState(size_t index, void *to) {
+  std::lock_guard lock(loaded->device()->mutex());
+  return loaded->device()->copyOut(to, states[index].address, states[index].bytes);
+}
+
+Error Step::writeState(size_t index, const void *from) {
+  std::lock_guard lock(loaded->device()->mutex());
+  return loaded->device()->copyIn(states[index].address, from, states[index].bytes);
+}
+
+void *Step::stateData(size_t index) {
+  return loaded->device()->sharesHostMemory() ? states[index].address : nullptr;
+}
+
+Error Step::save(const std::string &path) {
+  const std::vector<TensorSpec> &specs = loaded->plan().states;
+  std::vector<std::vector<std::byte>> copies;
+  std::vector<TensorToWrite> tensors;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    std::span<const std::byte> bytes(static_cast<const std::byte *>(stateData(i)),
+                                     stateData(i) ? static_cast<size_t>(specs[i].bytes()) : 0);
+    if (!stateData(i)) {
+      copies.emplace_back(static_cast<size_t>(specs[i].bytes()));
+      if (Error error = readState(i, copies.back().data()))
+        return error;
+      bytes = copies.back();
+    }
+    tensors.push_back({specs[i].name, fileDtype(specs[i].dtype), specs[i].shape, bytes});
+  }
+  return caught([&] { writeSafetensors(path, tensors); });
+}
+
+Error Step::load(const std::string &path) {
+  Error problem;
+  const Error thrown = caught([&] {
+    const SafetensorsFile file(path);
+    const auto values = valuesOf(file, loaded->plan().states, Others::refused);
+    for (size_t i = 0; i < values.size() && !problem; ++i)
+      problem = writeState(i, values[i].data());
+  });
+  return thrown ? thrown : problem;
+}
+
+} // namespace tcc::c

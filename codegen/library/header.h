@@ -1,0 +1,23 @@
+// The C header of a step library, and the functions that it declares.
+#pragma once
+#include "runtime/artefact.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+
+namespace tcc {
+
+/// A function NAME_suffix of each step, which calls the runtime's tcc_suffix with the same arguments.
+struct StepFunction {
+  llvm::StringRef suffix;
+  llvm::StringRef result;     ///< in C
+  llvm::StringRef parameters; ///< in C
+  llvm::StringRef signature;  ///< in LLVM IR: the result, then the parameters: "i32 ptr ptr"
+};
+
+/// Those that do more than pass on their arguments (create and run) are not among them.
+llvm::ArrayRef<StepFunction> forwardedFunctions();
+
+/// `text` as a C identifier: other characters become '_'.
+std::string identifier(llvm::StringRef text);
+
+} // namespace tcc

@@ -1,0 +1,66 @@
+// load(): a training step that was compiled before (Function::exportLibrary, tcc -o), without the model's code.
+#pragma once
+#include "frontend/array.h"
+#include "frontend/tensor_files.h"
+#include <concepts>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tcc {
+
+namespace runtime {
+class Device;
+class Executable;
+} // namespace runtime
+
+struct LoadOptions {
+  int threads = 0;      ///< 0: as many as CPUs may be used, at most what the step was compiled for
+  bool checked = false; ///< NaN-fill buffers before every run
+  /// What runs it; null: a CPU device of its own.
+  std::shared_ptr<runtime::Device> device = {};
+  /// States of the program that the step's states of the same names are; the others are new, and zeros.
+  std::vector<State> states = {};
+};
+
+/// Move only; one call at a time.
+class LoadedStep {
+public:
+  LoadedStep(LoadedStep &&) noexcept;
+  LoadedStep &operator=(LoadedStep &&) noexcept;
+  ~LoadedStep();
+
+  /// One step: states are updated in place, the results are new Arrays. Throws Error for arguments of other shapes or
+  /// types than inputs() has, and where running fails.
+  std::vector<Array> call(std::span<const Array> arguments);
+  template <std::convertible_to<Array>... Arrays>
+  std::vector<Array> operator()(const Arrays &...arguments) {
+    return call(std::vector<Array>{Array(arguments)...});
+  }
+
+  const std::vector<runtime::TensorSpec> &inputs() const;
+  const std::vector<runtime::TensorSpec> &outputs() const;
+  const std::vector<State> &states() const;
+  /// Throws Error where the step has none of this name.
+  State state(const std::string &name) const;
+  /// saveStates() and loadStates() of states().
+  void save(const std::string &path) const;
+  void load(const std::string &path, Others others = Others::refused);
+
+  /// Bytes that a step needs by its plan: states, inputs, outputs and all between.
+  int64_t plannedBytes() const;
+  runtime::Executable &executable() const;
+
+private:
+  friend LoadedStep load(const std::string &path, LoadOptions options);
+  struct Impl;
+  explicit LoadedStep(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl;
+};
+
+/// Loads a library (step.so, step.o) or an artefact (step.tcc); its bytes are verified first. Of its parts for several
+/// machines the first that this one can run is taken. Throws Error for a file that holds no whole step, a machine that
+/// lacks what its code needs, and a state of another shape or type than the step's.
+LoadedStep load(const std::string &path, LoadOptions options = {});
+
+} // namespace tcc

@@ -1,0 +1,210 @@
+// Programs in C over what tcc and train_gpt write, and what tcc says where it cannot write it.
+#include "tests/cuda_machine/run_command.h"
+#include "tests/expect_text.h"
+#include "tests/files.h"
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace tcc {
+namespace {
+
+using test::TemporaryFolder;
+
+/// A model small enough to be compiled again and again, and a text for it.
+const std::string model = " --model baby --layers 1 --heads 5 --width 40 --seq 40 --batch 3 ";
+
+class StepProgram : public testing::Test {
+protected:
+  TemporaryFolder folder;
+
+  void SetUp() override {
+    std::string text;
+    uint32_t seed = 1;
+    for (int i = 0; i < 2000; ++i) {
+      seed = seed * 1664525u + 1013904223u;
+      text += "abcdefgh \n"[(seed >> 16) % 10];
+    }
+    folder.write("book.txt", text);
+  }
+
+  /// In the folder; the output where the command ends well.
+  std::string run(const std::string &command, int expected = 0) const {
+    const CommandResult result = runCommand("cd '" + folder.path("") + "' && " + command);
+    EXPECT_EQ(result.status, expected) << command << "\n" << result.output;
+    return result.output;
+  }
+  std::string tcc(const std::string &arguments, int expected = 0) const {
+    return run("'" TCC_PROGRAM "' " + arguments, expected);
+  }
+  std::string trainGpt(const std::string &arguments, int expected = 0) const {
+    return run("'" TCC_TRAIN_GPT "'" + model + arguments, expected);
+  }
+};
+
+/// "step 0 loss 5.5 norm 1.2" of the C program, or the same of train_gpt's log.
+std::vector<std::pair<float, float>> lossesOf(const std::string &output) {
+  std::vector<std::pair<float, float>> losses;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    float loss = 0, norm = 0;
+    int step = 0;
+    if (std::sscanf(line.c_str(), "step %d loss %f norm %f", &step, &loss, &norm) == 3)
+      losses.emplace_back(loss, norm);
+  }
+  return losses;
+}
+
+std::vector<std::pair<float, float>> lossesOfLog(const std::string &log) {
+  std::vector<std::pair<float, float>> losses;
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);)
+    if (const auto record = nlohmann::json::parse(line); record.contains("loss") && record.contains("norm"))
+      losses.emplace_back(record["loss"].get<double>(), record["norm"].get<double>());
+  return losses;
+}
+
+const std::string compileC =
+    "'" TCC_CC "' -std=c99 -Wall -Wextra -pedantic -Wconversion -Werror -I. '" TCC_SOURCE "/models/train_step.c' ";
+const std::string ofRun = "--data book.txt --order sequential --schedule constant --warmup 0 --lr 3e-4 --steps 4 ";
+
+TEST_F(StepProgram, CTrainerHasTheBitsOfTrainGptOverEveryKindOfLibrary) {
+  trainGpt(ofRun + "--quiet --json=log.jsonl");
+  const auto expected = lossesOfLog(test::readAll(folder / "log.jsonl"));
+  ASSERT_EQ(expected.size(), 4u);
+  const std::string runtime = std::string("-L'") + TCC_LIBRARIES + "' -Wl,-rpath,'" + TCC_LIBRARIES + "' -ltcc_runtime";
+  const std::string inside = std::string("'") + TCC_LIBRARIES + "/libtcc_step.a' -lstdc++ -lm -lgomp -ldl -lpthread";
+  const std::tuple<const char *, const char *, std::string> kinds[] = {
+      {"step.so", "", "./step.so"},        {"step.so", " --static", "./step.so"}, {"step.o", "", "step.o " + runtime},
+      {"step.a", "", "step.a " + runtime}, {"step.o", "", "step.o " + inside},
+  };
+  for (const auto &[library, flags, libraries] : kinds) {
+    SCOPED_TRACE(library + (flags + (" with " + libraries)));
+    trainGpt(std::string("--compile-only=") + library + flags + " --initial-states=step.safetensors");
+    run(compileC + libraries + " -o train");
+    const std::string output = run("./train book.txt 4 step.safetensors saved.safetensors");
+    EXPECT_EQ(lossesOf(output), expected);
+    size_t planned = 0, counted = 1;
+    const size_t at = output.find("cpu, ");
+    ASSERT_NE(at, std::string::npos) << output;
+    EXPECT_EQ(std::sscanf(output.c_str() + at, "cpu, %zu bytes planned, %zu counted", &planned, &counted), 2);
+    EXPECT_EQ(planned, counted);
+  }
+  EXPECT_HAS(run("./train book.txt 4 book.txt", 1), "book.txt: ");
+  EXPECT_HAS(trainGpt("--data book.txt --step=step.so --steps=1"), "loading the training step");
+  EXPECT_HAS(trainGpt("--data book.txt --step=step.so --steps=1 --optimizer=lion", 1), "holds another step");
+  EXPECT_HAS(trainGpt("--data book.txt --step=book.txt --steps=1", 1), "not an artefact");
+}
+
+TEST_F(StepProgram, ALibraryIsForSeveralCpusAndSaysWhatOneLacks) {
+  trainGpt("--compile-only=step.so -march=x86-64-v2,x86-64-v3 --initial-states=step.safetensors");
+  run(compileC + "./step.so -o train");
+  const std::string limited = run("TCC_CPU=x86-64-v2 ./train book.txt 2");
+  EXPECT_HAS(limited, "cpu:x86-64-v2, ");
+  const CommandResult better = runCommand("cd '" + folder.path("") + "' && TCC_CPU=x86-64-v3 ./train book.txt 2");
+  if (better.status == 0) { // else this CPU is no x86-64-v3
+    EXPECT_HAS(better.output, "cpu:x86-64-v3, ");
+    EXPECT_EQ(lossesOf(better.output).size(), 2u);
+  }
+  const std::string refused = run("TCC_CPU=x86-64 ./train book.txt 2", 1);
+  EXPECT_HAS(refused, "cpu:x86-64-v2: this CPU, shown as x86-64 by TCC_CPU, lacks sse4.2");
+}
+
+TEST_F(StepProgram, HeadersAreCleanInCAndCxx) {
+  folder.write("words.graph",
+               "func.func @words(%a: tensor<2xf32> {tcc.name = \"class\"}, %b: tensor<2xf32> {tcc.name = "
+               "\"a.b\"}, %c: tensor<2xf32> {tcc.name = \"a_b\"}, %d: tensor<bf16> {tcc.name = \"*/ int x;"
+               "\"}) -> (tensor<2xf32> {tcc.name = \"int\"}, tensor<bf16> {tcc.name = \"e\"}) {\n"
+               "  %s = tcc.add %a, %b : tensor<2xf32>\n"
+               "  %t = tcc.add %s, %c : tensor<2xf32>\n"
+               "  func.return %t, %d : tensor<2xf32>, tensor<bf16>\n}\n");
+  tcc("words.graph -c");
+  const std::string header = test::readAll(folder / "words.h");
+  for (const char *member : {"const float *class_;", "const float *a_b;", "const float *a_b_2;", "float *int_;",
+                             "uint16_t *e;", "struct words_inputs {"})
+    EXPECT_HAS(header, member);
+  folder.write("use.c",
+               "#include \"words.h\"\n#include \"words.h\"\nint f(void);\nint f(void) { struct words_inputs in = "
+               "{sizeof in, 0, 0, 0, 0}; return (int)in.struct_size + WORDS_INPUTS; }\n");
+  run("'" TCC_CC "' -std=c99 -pedantic -Wall -Wextra -Wconversion -Werror -c use.c -o use.o");
+  run("'" TCC_CXX
+      "' -x c++ -std=c++17 -Wall -Wextra -Wconversion -Wmissing-field-initializers -Werror -c use.c -o use.o");
+}
+
+TEST_F(StepProgram, OnlyTheStepsNamesAreVisible) {
+  folder.write("f.graph", "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %r = tcc.gelu %x : tensor<4xf32>\n  "
+                          "func.return %r : tensor<4xf32>\n}\n");
+  for (const char *flags : {"", " --static"}) {
+    tcc(std::string("f.graph -o f.so") + flags);
+    std::istringstream names(run("nm -D --defined-only f.so"));
+    int count = 0;
+    for (std::string line; std::getline(names, line); ++count)
+      EXPECT_HAS(line, " T f_");
+    EXPECT_EQ(count, 16);
+  }
+  EXPECT_HAS(tcc("f.so"), "f.so: artefact for 1 target");
+  const std::string fromLibrary = tcc("f.so --run"), fromGraph = tcc("f.graph --run");
+  EXPECT_EQ(fromLibrary, fromGraph.substr(fromGraph.find('\n') + 1)) << "after the summary of compiling";
+}
+
+TEST_F(StepProgram, SeveralStepsInOneLibrary) {
+  const std::string body = "(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %r = tcc.gelu %x : tensor<4xf32>\n  "
+                           "func.return %r : tensor<4xf32>\n}\n";
+  folder.write("a.graph", "func.func @first" + body);
+  folder.write("b.graph", "func.func @second" + body);
+  folder.write("c.graph", "func.func @first" + body);
+  folder.write(
+      "use.c",
+      "#include \"both.h\"\n#include <stdio.h>\nint main(void) {\n  float x[4] = {1, 2, 3, 4}, y[4], z[4];\n  "
+      "tcc_step *a, *b;\n  struct first_inputs in = {sizeof in, x};\n  struct first_outputs out = {sizeof out, y};\n"
+      "  if (first_create(NULL, &a) || second_create(NULL, &b) || first_run(a, &in, &out)) return 1;\n"
+      "  struct second_inputs in2 = {sizeof in2, x};\n  struct second_outputs out2 = {sizeof out2, z};\n"
+      "  if (second_run(b, &in2, &out2)) return 2;\n  printf(\"%g %g\\n\", y[0], z[0]);\n  first_destroy(a);\n"
+      "  second_destroy(b);\n  return 0;\n}\n");
+  for (const char *library : {"both.so", "both.a", "both.o"}) {
+    tcc(std::string("a.graph b.graph -o ") + library);
+    run(std::string("'" TCC_CC "' -std=c99 -Wall -Werror -I. use.c ./") + library +
+        " -L'" TCC_LIBRARIES "' -Wl,-rpath,'" TCC_LIBRARIES "' -ltcc_runtime -o use");
+    EXPECT_EQ(run("./use"), "0.841192 0.841192\n");
+  }
+  EXPECT_HAS(tcc("both.so", 1), "several compiled steps");
+  const std::string before = test::readAll(folder / "both.so");
+  EXPECT_HAS(tcc("a.graph c.graph -o both.so", 1), "two steps are called `first`");
+  EXPECT_EQ(test::readAll(folder / "both.so"), before);
+}
+
+TEST_F(StepProgram, MistakesHaveOneClearMessage) {
+  folder.write("f.graph", "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %r = tcc.gelu %x : tensor<4xf32>\n  "
+                          "func.return %r : tensor<4xf32>\n}\n");
+  folder.write("tcc.graph",
+               "func.func @tcc_f(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %r = tcc.gelu %x : tensor<4xf32>\n"
+               "  func.return %r : tensor<4xf32>\n}\n");
+  std::filesystem::create_directory(folder / "folder.so");
+  const std::tuple<const char *, int, const char *> mistakes[] = {
+      {"f.graph -o f.dll", 2, "-o f.dll says not what to write; a name that ends in .so, .a or .o"},
+      {"f.graph -o f", 2, "says not what to write"},
+      {"f.graph -c -o f.so", 2, "-c writes an object file, and -o f.so names none"},
+      {"f.graph -c -emit=fused", 2, "-c with something that is printed"},
+      {"f.graph --static -o f.tcc", 2, "--static puts the runtime inside a shared library"},
+      {"f.graph --static", 2, "--static puts the runtime inside a shared library"},
+      {"f.graph -c --run", 2, "-c with --run"},
+      {"f.graph -o folder.so", 1, "folder.so"},
+      {"f.graph -o nowhere/f.so", 1, "nowhere/f.so"},
+      {"tcc.graph -o g.so", 1, "would define the runtime's own names"},
+      {"f.graph -o f.graph.h -emit=fused -c", 2, "-c"},
+      {"no.graph -c", 1, "no.graph"},
+  };
+  for (const auto &[arguments, status, text] : mistakes)
+    EXPECT_HAS(tcc(arguments, status), text);
+  EXPECT_HAS(trainGpt("--static --data book.txt", 2), "--static and --initial-states need --compile-only");
+  EXPECT_HAS(trainGpt("--compile-only=step.dll", 1), "one that ends in .so, .a or .o is expected");
+  // What is there stays whole where the new one cannot be written.
+  tcc("f.graph -o f.so");
+  const std::string library = test::readAll(folder / "f.so"), header = test::readAll(folder / "f.h");
+  run("(ulimit -f 8; '" TCC_PROGRAM "' f.graph -o f.so)", 1);
+  EXPECT_EQ(test::readAll(folder / "f.so"), library);
+  EXPECT_EQ(test::readAll(folder / "f.h"), header);
+}
+
+} // namespace
+} // namespace tcc
