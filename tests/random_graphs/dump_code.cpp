@@ -1,7 +1,9 @@
-// dump_code FOLDER FILE.graph...: what the compiler makes of each file, at -O2 or the level in its name ("x-O1.graph"):
-// a file each in FOLDER with the plan and the kernels' LLVM text. dump_code --graphs FOLDER writes the op table's rows
-// and 300 (TCC_RANDOM_GRAPHS) random graphs as such files. tests/bench/same_code.sh compares two builds by it.
-#include "codegen/cpu/target.h"
+// dump_code FOLDER FILE.graph...: what the compiler makes of each file for each of the targets below, at -O2 or the
+// level in its name ("x-O1.graph"): a file each in FOLDER with the plan and the kernels' text. dump_code --graphs
+// FOLDER writes the op table's rows and 300 (TCC_RANDOM_GRAPHS) random graphs as such files. tests/bench/same_code.sh
+// compares two builds by it.
+#include "codegen/compile_session.h"
+#include "codegen/targets.h"
 #include "tests/ops/op_table.h"
 #include "tests/random_graphs/generate.h"
 #include "tests/random_graphs/graph_check.h"
@@ -17,22 +19,30 @@ using namespace tcc::test;
 
 namespace {
 
-/// The plan as JSON and the kernels as LLVM text, or what the compiler said.
+// The files' names end with these; neither a CPU nor a GPU of them need be here, nor NVRTC.
+constexpr const char *targets[] = {"cpu:x86-64", "cpu:x86-64-v3", "cpu:x86-64-v4", "cuda:sm_80", "cuda:sm_90a"};
+
+/// The plan as JSON and the kernels as text (LLVM's, CUDA C++), or what the compiler said.
 std::string codeOf(ModuleOp module, const CompileOptions &options) {
   std::string messages;
   ScopedDiagnosticHandler handler(module.getContext(),
                                   [&](Diagnostic &diagnostic) { messages += diagnostic.str() + "\n"; });
   auto session = CompileSession::open(options);
-  auto artefact = session ? session->artefact(module.clone()) : session.error();
-  if (!artefact)
-    return "refused: " + messages + artefact.error().message() + "\n";
+  auto plan = session ? session->plan(module.clone()) : session.error();
+  if (!plan)
+    return "refused: " + messages + plan.error().message() + "\n";
   const int64_t compiled = session->report().compiledKernels;
-  std::string text = "kernels: " + std::to_string(compiled) + "\n" + planToJson(artefact->targets.front().plan) + "\n";
+  std::string text = "kernels: " + std::to_string(compiled) + "\n" + planToJson(*plan) + "\n";
   if (compiled == 0)
     return text;
+  const llvm::StringRef emission = targetKindOf(options.targetName)->emissions().front().name;
   auto kernels = session->kernels(module.clone());
-  auto code = kernels ? session->target().emitAs("llvm", *kernels) : kernels.error();
-  return text + (code ? code->front() : "refused: " + code.error().message() + "\n");
+  auto code = kernels ? session->target().emitAs(emission, *kernels) : kernels.error();
+  if (!code)
+    return text + "refused: " + code.error().message() + "\n";
+  for (const std::string &module : *code)
+    text += module + "\n";
+  return text;
 }
 
 void write(const std::filesystem::path &folder, std::string name, const std::string &text) {
@@ -73,10 +83,12 @@ int dump(const std::filesystem::path &folder, const std::filesystem::path &file)
   CompileOptions options;
   size_t level = name.rfind("-O");
   options.pipeline.level = level == std::string::npos ? 2 : name[level + 2] - '0';
-  options.targetName = "cpu:x86-64-v3";
   options.code.compileThreads = 1;
   options.threads = 2;
-  write(folder, name, codeOf(*module, options));
+  for (const char *target : targets) {
+    options.targetName = target;
+    write(folder, name + "." + target, codeOf(*module, options));
+  }
   return 0;
 }
 
