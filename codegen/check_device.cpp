@@ -101,37 +101,23 @@ private:
   const Target &target;
 };
 
-/// What failed on the way, as text.
-struct Failure {
-  std::string text;
-};
-
-template <typename Value>
-Value orFail(runtime::Expected<Value> value) {
-  if (!value)
-    throw Failure{value.error().message()};
-  return std::move(*value);
-}
-void orFail(const runtime::Error &error) {
-  if (error)
-    throw Failure{error.message()};
-}
-
 class StepCheck {
 public:
   StepCheck(const CheckTarget &target, const runtime::TargetCode &part, std::shared_ptr<runtime::Device> device,
             CompileOptions cpuOptions)
       : target(target), plan(part.plan), part(part), device(std::move(device)), loweredCheck(std::move(cpuOptions)) {}
 
-  DeviceCheck run(const StepValue &valueOf) {
-    allocate(valueOf);
-    for (const CheckTarget::Group &group : target.groups) {
-      if (group.call)
-        checkKernel(group);
-      else if (const LoweredOp *op = loweredAt(group.number))
-        checkLowered(group, *op);
-      else
-        checkOther(group);
+  runtime::Expected<DeviceCheck> run(const StepValue &valueOf) {
+    if (runtime::Error error = allocate(valueOf))
+      return error;
+    for (const Group &group : target.groups) {
+      const LoweredOp *op = group.call ? nullptr : loweredAt(group.number);
+      runtime::Error error =
+          group.call ? checkKernel(group)
+          : op ? checkLowered(group, *op)
+               : std::visit([&](const auto &call) { return check(group, call); }, plan.instructions[group.first].call);
+      if (error)
+        return error;
       if (!found.difference.empty())
         break;
     }
@@ -139,6 +125,8 @@ public:
   }
 
 private:
+  using Group = CheckTarget::Group;
+
   const CheckTarget &target;
   const runtime::Plan &plan;
   const runtime::TargetCode &part;
@@ -161,44 +149,80 @@ private:
     return first[static_cast<size_t>(buffer.space)] + buffer.index;
   }
 
-  void addBlock(const std::string &bytes) {
-    blocks.push_back(orFail(device->allocate(std::max<int64_t>(static_cast<int64_t>(bytes.size()), 1))));
-    if (!bytes.empty())
-      orFail(device->copyIn(blocks.back().address, bytes.data(), static_cast<int64_t>(bytes.size())));
-  }
-
-  void allocate(const StepValue &valueOf) {
-    const auto unwritten = [](int64_t bytes) { return std::string(static_cast<size_t>(bytes), '\xff'); };
-    addBlock(unwritten(plan.arenaBytes));
-    for (const runtime::TensorSpec &spec : plan.inputs)
-      addBlock(valueOf(spec, false));
-    for (const runtime::TensorSpec &spec : plan.outputs)
-      addBlock(unwritten(spec.bytes()));
-    for (const runtime::TensorSpec &spec : plan.states)
-      addBlock(valueOf(spec, true));
-    for (const std::string &constant : plan.constants)
-      addBlock(constant);
-  }
-
-  std::string readBack(BufferId id) const {
-    if (id == runtime::noBuffer)
+  runtime::Error addBlock(const std::string &bytes) {
+    auto block = device->allocate(std::max<int64_t>(static_cast<int64_t>(bytes.size()), 1));
+    if (!block)
+      return block.error();
+    blocks.push_back(std::move(*block));
+    if (bytes.empty())
       return {};
-    const runtime::Buffer &buffer = plan.buffers[id];
-    std::string bytes(static_cast<size_t>(buffer.bytes), '\0');
-    if (buffer.bytes > 0)
-      orFail(device->copyOut(bytes.data(), blocks[blockOf(buffer)].address + buffer.offset, buffer.bytes));
-    return bytes;
+    return device->copyIn(blocks.back().address, bytes.data(), static_cast<int64_t>(bytes.size()));
   }
 
-  void runOnDevice(const CheckTarget::Group &group);
-  void checkKernel(const CheckTarget::Group &group);
-  std::vector<std::string> runOnCpu(const runtime::KernelCall &call, const std::vector<std::string> &arguments) const;
-  void checkLowered(const CheckTarget::Group &group, const LoweredOp &op);
-  void checkOther(const CheckTarget::Group &group);
+  runtime::Error allocate(const StepValue &valueOf) {
+    const auto unwritten = [](int64_t bytes) { return std::string(static_cast<size_t>(bytes), '\xff'); };
+    runtime::Error error = addBlock(unwritten(plan.arenaBytes));
+    const auto addBlocks = [&](const auto &values, auto &&bytesOf) {
+      for (const auto &value : values)
+        if (!error)
+          error = addBlock(bytesOf(value));
+    };
+    addBlocks(plan.inputs, [&](const runtime::TensorSpec &spec) { return valueOf(spec, false); });
+    addBlocks(plan.outputs, [&](const runtime::TensorSpec &spec) { return unwritten(spec.bytes()); });
+    addBlocks(plan.states, [&](const runtime::TensorSpec &spec) { return valueOf(spec, true); });
+    addBlocks(plan.constants, [](const std::string &constant) { return constant; });
+    return error;
+  }
+
+  /// The bytes of buffers; none where there is no buffer.
+  runtime::Expected<std::vector<std::string>> readBack(ArrayRef<BufferId> ids) const {
+    std::vector<std::string> values;
+    for (BufferId id : ids) {
+      values.emplace_back();
+      if (id == runtime::noBuffer || plan.buffers[id].bytes == 0)
+        continue;
+      const runtime::Buffer &buffer = plan.buffers[id];
+      values.back().resize(static_cast<size_t>(buffer.bytes));
+      if (runtime::Error error =
+              device->copyOut(values.back().data(), blocks[blockOf(buffer)].address + buffer.offset, buffer.bytes))
+        return error;
+    }
+    return values;
+  }
+  runtime::Expected<std::string> readBack(BufferId id) const {
+    auto values = readBack(ArrayRef(id));
+    if (!values)
+      return values.error();
+    return std::move(values->front());
+  }
+
+  runtime::Error runOnDevice(const Group &group);
+  runtime::Error checkKernel(const Group &group);
+  runtime::Expected<std::vector<std::string>> runOnCpu(const runtime::KernelCall &call,
+                                                       const std::vector<std::string> &arguments) const;
+  runtime::Error checkLowered(const Group &group, const LoweredOp &op);
+
+  // How each kind of instruction is checked that is neither a kernel of a form nor of a structured op.
+  runtime::Error check(const Group &group, const runtime::MatmulCall &product);
+  runtime::Error check(const Group &group, const runtime::LoopCall &loop);
+  runtime::Error check(const Group &group, const runtime::CopyCall &copy);
+  runtime::Error check(const Group &group, const runtime::FillCall &fill);
+  runtime::Error check(const Group &group, const runtime::KernelCall &) { return runUnchecked(group); }
+  runtime::Error check(const Group &group, const runtime::LaunchCall &) { return runUnchecked(group); }
+  runtime::Error check(const Group &group, const runtime::CustomCall &) { return runUnchecked(group); }
+  runtime::Error check(const Group &group, const runtime::BranchCall &) { return runUnchecked(group); }
+  /// The CPU has nothing like it.
+  runtime::Error runUnchecked(const Group &group) {
+    found.unchecked.push_back(plan.instructions[group.first].label);
+    return runOnDevice(group);
+  }
+  /// Of an instruction that moves bytes to `target`.
+  runtime::Error checkMoved(const Group &group, BufferId target, const std::string &expected);
+
   void report(const runtime::Instruction &instruction, const std::string &where, const ValueDifference &difference);
 };
 
-void StepCheck::runOnDevice(const CheckTarget::Group &group) {
+runtime::Error StepCheck::runOnDevice(const Group &group) {
   PartialPlan partial(plan, blocks);
   for (size_t i = group.first; i < group.last; ++i)
     partial.add(plan.instructions[i], [&](const runtime::Buffer &buffer) { return blockOf(buffer); });
@@ -208,16 +232,15 @@ void StepCheck::runOnDevice(const CheckTarget::Group &group) {
   std::vector<runtime::TensorRef> states;
   for (const runtime::DeviceMemory &block : blocks)
     states.push_back({block.address, block.bytes});
-  const std::string &label = plan.instructions[group.first].label;
-  try {
-    auto executable = orFail(runtime::Executable::load(
-        runtime::Artefact{{{part.target, part.needs, std::move(partial.plan), std::move(code)}}, {}},
-        {.device = device}));
-    orFail(executable->start({}, states));
-    orFail(executable->finish());
-  } catch (Failure &failure) {
-    throw Failure{"instruction " + std::to_string(group.first) + " `" + label + "` alone: " + failure.text};
-  }
+  auto executable = runtime::Executable::load(
+      runtime::Artefact{{{part.target, part.needs, std::move(partial.plan), std::move(code)}}, {}}, {.device = device});
+  runtime::Error error = executable ? (*executable)->start({}, states).error() : executable.error();
+  if (!error)
+    error = (*executable)->finish();
+  if (!error)
+    return {};
+  return runtime::Error("instruction " + std::to_string(group.first) + " `" + plan.instructions[group.first].label +
+                        "` alone: " + error.message());
 }
 
 /// "kernel `gelu` (model.graph:7), instruction 12, result 0".
@@ -239,8 +262,8 @@ void StepCheck::report(const runtime::Instruction &instruction, const std::strin
 }
 
 /// The results of the call from these arguments (of all segments, results last), which hold what was there before.
-std::vector<std::string> StepCheck::runOnCpu(const runtime::KernelCall &call,
-                                             const std::vector<std::string> &arguments) const {
+runtime::Expected<std::vector<std::string>> StepCheck::runOnCpu(const runtime::KernelCall &call,
+                                                                const std::vector<std::string> &arguments) const {
   const auto &source = std::get<FormKernel>(target.sources[call.kernel]);
   const KernelLaunch launch = target.cpu.launch(source.form);
   const size_t results = source.form.results.size(), all = source.form.arguments.size() + results;
@@ -261,7 +284,10 @@ std::vector<std::string> StepCheck::runOnCpu(const runtime::KernelCall &call,
     for (size_t i = 0; i < all; ++i) {
       const std::string &bytes = arguments[s * all + i];
       const auto size = static_cast<int64_t>(bytes.size()), stored = std::max<int64_t>(size, 1);
-      memory.push_back(orFail(runtime::TensorStorage::zeros(stored)));
+      auto storage = runtime::TensorStorage::zeros(stored);
+      if (!storage)
+        return storage.error();
+      memory.push_back(std::move(*storage));
       std::memcpy(memory.back().data(), bytes.data(), bytes.size());
       states.push_back(memory.back().ref());
       const auto number = static_cast<uint32_t>(cpuPlan.states.size());
@@ -274,8 +300,11 @@ std::vector<std::string> StepCheck::runOnCpu(const runtime::KernelCall &call,
   runtime::Instruction instruction;
   instruction.call = std::move(made);
   cpuPlan.instructions = {std::move(instruction)};
-  auto executable = orFail(runtime::Executable::load(runtime::cpuArtefact(std::move(cpuPlan), target.cpuCode)));
-  orFail(executable->run({}, {}, states));
+  auto executable = runtime::Executable::load(runtime::cpuArtefact(std::move(cpuPlan), target.cpuCode));
+  if (!executable)
+    return executable.error();
+  if (runtime::Error error = (*executable)->run({}, {}, states))
+    return error;
   std::vector<std::string> values;
   for (size_t s = 0; s < call.segments.size(); ++s)
     for (size_t r = 0; r < results; ++r) {
@@ -285,25 +314,34 @@ std::vector<std::string> StepCheck::runOnCpu(const runtime::KernelCall &call,
   return values;
 }
 
-void StepCheck::checkKernel(const CheckTarget::Group &group) {
+runtime::Error StepCheck::checkKernel(const Group &group) {
   constexpr uint32_t nudges = 2;
   const runtime::KernelCall &call = *group.call;
   const KernelInfo &form = std::get<FormKernel>(target.sources[call.kernel]).form;
   const size_t inputs = form.arguments.size(), results = form.results.size(), all = inputs + results;
-  std::vector<std::string> before;
+  SmallVector<BufferId> buffers;
   for (const runtime::Segment &segment : call.segments)
-    for (BufferId id : segment.args)
-      before.push_back(readBack(id));
-  runOnDevice(group);
-  const std::vector<std::string> cpu = runOnCpu(call, before);
+    llvm::append_range(buffers, segment.args);
+  const auto before = readBack(buffers);
+  if (!before)
+    return before.error();
+  if (runtime::Error error = runOnDevice(group))
+    return error;
+  const auto after = readBack(buffers);
+  const auto cpu = after ? runOnCpu(call, *before) : after.error();
+  if (!cpu)
+    return cpu.error();
   std::vector<std::vector<std::string>> nearby;
   for (uint32_t seed = 1; seed <= nudges; ++seed) {
-    std::vector<std::string> arguments = before;
+    std::vector<std::string> arguments = *before;
     for (size_t i = 0; i < arguments.size(); ++i)
       if (i % all < inputs)
         arguments[i] = nudged(std::move(arguments[i]), static_cast<runtime::DType>(form.arguments[i % all].type),
                               seed * 77u + static_cast<uint32_t>(i));
-    nearby.push_back(runOnCpu(call, arguments));
+    auto values = runOnCpu(call, arguments);
+    if (!values)
+      return values.error();
+    nearby.push_back(std::move(*values));
   }
   for (size_t s = 0; s < call.segments.size(); ++s)
     for (size_t r = 0; r < results; ++r) {
@@ -312,7 +350,7 @@ void StepCheck::checkKernel(const CheckTarget::Group &group) {
       for (const std::vector<std::string> &values : nearby)
         others.push_back(values[at]);
       const ValueDifference difference =
-          compareResult(readBack(call.segments[s].args[inputs + r]), cpu[at], others,
+          compareResult((*after)[s * all + inputs + r], (*cpu)[at], others,
                         static_cast<runtime::DType>(form.results[r].type), longestSum(form));
       const size_t instruction = std::min(group.first + s, group.last - 1);
       report(plan.instructions[instruction],
@@ -320,73 +358,99 @@ void StepCheck::checkKernel(const CheckTarget::Group &group) {
                  (call.segments.size() > 1 ? " of segment " + std::to_string(s) : ""),
              difference);
       if (difference)
-        return;
+        return {};
     }
   ++found.kernels;
+  return {};
 }
 
-void StepCheck::checkLowered(const CheckTarget::Group &group, const LoweredOp &op) {
-  const auto bytesOf = [&](BufferId id) { return readBack(id); };
-  if (group.number == op.first)
-    operands = loweredCheck.operandsOf(op, bytesOf);
-  runOnDevice(group);
+runtime::Error StepCheck::checkLowered(const Group &group, const LoweredOp &op) {
+  if (group.number == op.first) {
+    const auto bytes = readBack(op.call.operands);
+    if (!bytes)
+      return bytes.error();
+    operands = loweredCheck.operandsOf(op, *bytes);
+  }
+  if (runtime::Error error = runOnDevice(group))
+    return error;
   if (group.number + 1 != op.last)
-    return;
+    return {};
+  const auto results = readBack(op.call.results);
+  if (!results)
+    return results.error();
   const runtime::Instruction &instruction = plan.instructions[group.first];
-  const auto compared = loweredCheck.compare(op, operands, bytesOf);
+  const auto compared = loweredCheck.compare(op, operands, *results);
   if (!compared) {
     found.unchecked.push_back(instruction.label);
-    return;
+    return {};
   }
   ++found.kernels;
   report(instruction,
          ", instruction " + std::to_string(group.first) + ", result " + std::to_string(compared->first) + " of the op",
          compared->second);
+  return {};
 }
 
-void StepCheck::checkOther(const CheckTarget::Group &group) {
+runtime::Error StepCheck::check(const Group &group, const runtime::MatmulCall &product) {
+  const BufferId addend = product.addend == runtime::noBuffer ? product.c : product.addend;
+  auto before = readBack({product.a, product.b, product.bias, addend, product.aux});
+  if (!before)
+    return before.error();
+  if (runtime::Error error = runOnDevice(group))
+    return error;
+  auto after = readBack(product.c);
+  if (!after)
+    return after.error();
+  const auto part = [&](size_t i) { return std::move((*before)[i]); };
+  const runtime::Expected<ValueDifference> difference =
+      compareProduct(product.desc, {part(0), part(1), part(2), part(3), std::move(*after), part(4)});
   const runtime::Instruction &instruction = plan.instructions[group.first];
-  const std::string where = ", instruction " + std::to_string(group.first);
-  if (const auto *product = std::get_if<runtime::MatmulCall>(&instruction.call)) {
-    ProductValues values{readBack(product->a),
-                         readBack(product->b),
-                         readBack(product->bias),
-                         readBack(product->addend == runtime::noBuffer ? product->c : product->addend),
-                         {},
-                         readBack(product->aux)};
-    runOnDevice(group);
-    values.after = readBack(product->c);
-    const runtime::Expected<ValueDifference> difference = compareProduct(product->desc, values);
-    if (!difference) {
-      found.unchecked.push_back(instruction.label);
-      return;
-    }
-    ++found.products;
-    return report(instruction, where, *difference);
-  }
-  if (const auto *loop = std::get_if<runtime::LoopCall>(&instruction.call)) { // its first turn stands for all
-    for (const runtime::LoopSlice &slice : loop->slices) {
-      const runtime::Buffer &target = plan.buffers[slice.target];
-      const std::string part = readBack(slice.source).substr(0, static_cast<size_t>(target.bytes));
-      orFail(device->copyIn(blocks[blockOf(target)].address + target.offset, part.data(), target.bytes));
-    }
-    return;
-  }
-  const auto *copy = std::get_if<runtime::CopyCall>(&instruction.call);
-  const auto *fill = std::get_if<runtime::FillCall>(&instruction.call);
-  const std::string source = copy ? readBack(copy->source) : "";
-  runOnDevice(group);
-  if (!copy && !fill) {
+  if (!difference) {
     found.unchecked.push_back(instruction.label);
-    return;
+    return {};
   }
-  const std::string seen = readBack(copy ? copy->target : fill->target);
-  const std::string expected = copy ? source : std::string(seen.size(), static_cast<char>(fill->value));
+  ++found.products;
+  report(instruction, ", instruction " + std::to_string(group.first), *difference);
+  return {};
+}
+
+/// Its first turn stands for all: the slices are what that turn reads.
+runtime::Error StepCheck::check(const Group &, const runtime::LoopCall &loop) {
+  for (const runtime::LoopSlice &slice : loop.slices) {
+    const runtime::Buffer &part = plan.buffers[slice.target];
+    const auto source = readBack(slice.source);
+    if (!source)
+      return source.error();
+    if (runtime::Error error = device->copyIn(blocks[blockOf(part)].address + part.offset, source->data(), part.bytes))
+      return error;
+  }
+  return {};
+}
+
+runtime::Error StepCheck::check(const Group &group, const runtime::CopyCall &copy) {
+  const auto source = readBack(copy.source);
+  return source ? checkMoved(group, copy.target, *source) : source.error();
+}
+
+runtime::Error StepCheck::check(const Group &group, const runtime::FillCall &fill) {
+  const auto bytes = static_cast<size_t>(plan.buffers[fill.target].bytes);
+  return checkMoved(group, fill.target, std::string(bytes, static_cast<char>(fill.value)));
+}
+
+runtime::Error StepCheck::checkMoved(const Group &group, BufferId target, const std::string &expected) {
+  if (runtime::Error error = runOnDevice(group))
+    return error;
+  const auto seen = readBack(target);
+  if (!seen)
+    return seen.error();
   ++found.copies;
-  for (size_t i = 0; i < seen.size(); ++i)
-    if (seen[i] != expected[i])
-      return report(instruction, where + ", in bytes",
-                    {static_cast<int64_t>(i), double(uint8_t(seen[i])), double(uint8_t(expected[i])), 0});
+  for (size_t i = 0; i < seen->size(); ++i)
+    if ((*seen)[i] != expected[i]) {
+      report(plan.instructions[group.first], ", instruction " + std::to_string(group.first) + ", in bytes",
+             {static_cast<int64_t>(i), double(uint8_t((*seen)[i])), double(uint8_t(expected[i])), 0});
+      break;
+    }
+  return {};
 }
 
 } // namespace
@@ -418,14 +482,10 @@ runtime::Expected<DeviceCheck> checkDevice(OwningOpRef<ModuleOp> module, const C
   const auto artefact = compileArtefact(std::move(module), std::move(checked));
   if (!artefact)
     return artefact.error();
-  try {
-    CompileOptions alone;
-    alone.code = options.code;
-    alone.threads = options.threads;
-    return StepCheck(target, artefact->targets.front(), device, std::move(alone)).run(valueOf);
-  } catch (const Failure &failure) {
-    return runtime::Error(failure.text);
-  }
+  CompileOptions alone;
+  alone.code = options.code;
+  alone.threads = options.threads;
+  return StepCheck(target, artefact->targets.front(), device, std::move(alone)).run(valueOf);
 }
 
 } // namespace tcc

@@ -64,16 +64,15 @@ ValueDifference difference(const RefTensor &seen, const RefTensor &cpu, ArrayRef
 
 } // namespace
 
-std::vector<RefTensor> LoweredCheck::operandsOf(const LoweredOp &op, BytesOf bytesOf) const {
+std::vector<RefTensor> LoweredCheck::operandsOf(const LoweredOp &op, ArrayRef<std::string> buffers) const {
   std::vector<RefTensor> operands;
-  for (auto [type, view, buffer] :
-       llvm::zip_equal(loweredFunction(op).getArgumentTypes(), op.call.views, op.call.operands))
-    operands.push_back(gathered(cast<RankedTensorType>(type), view, bytesOf(buffer)));
+  for (auto [type, view, bytes] : llvm::zip_equal(loweredFunction(op).getArgumentTypes(), op.call.views, buffers))
+    operands.push_back(gathered(cast<RankedTensorType>(type), view, bytes));
   return operands;
 }
 
 runtime::Expected<std::pair<unsigned, ValueDifference>>
-LoweredCheck::compare(const LoweredOp &op, ArrayRef<RefTensor> operands, BytesOf bytesOf) {
+LoweredCheck::compare(const LoweredOp &op, ArrayRef<RefTensor> operands, ArrayRef<std::string> results) {
   constexpr uint64_t seeds = 2;
   auto [known, isNew] = runners.try_emplace(textOf(loweredFunction(op)), op, nullptr);
   if (isNew)
@@ -87,16 +86,16 @@ LoweredCheck::compare(const LoweredOp &op, ArrayRef<RefTensor> operands, BytesOf
     std::vector<RefTensor> others;
     for (auto [i, operand] : llvm::enumerate(operands))
       others.push_back(nudged(operand, seed * 100 + i));
-    runtime::Expected<std::vector<RefTensor>> results = (*runner)->run(others);
-    if (!results)
-      return results.error();
-    moved.push_back(std::move(*results));
+    runtime::Expected<std::vector<RefTensor>> values = (*runner)->run(others);
+    if (!values)
+      return values.error();
+    moved.push_back(std::move(*values));
   }
   for (unsigned i = 0; i < cpu->size(); ++i) {
-    const RefTensor seen = readBytes((*cpu)[i].type, bytesOf(op.call.results[i]).data());
+    const RefTensor seen = readBytes((*cpu)[i].type, results[i].data());
     SmallVector<const RefTensor *> nearby;
-    for (const std::vector<RefTensor> &results : moved)
-      nearby.push_back(&results[i]);
+    for (const std::vector<RefTensor> &values : moved)
+      nearby.push_back(&values[i]);
     if (ValueDifference found = difference(seen, (*cpu)[i], nearby))
       return std::pair(i, found);
   }

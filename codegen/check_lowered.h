@@ -19,13 +19,12 @@ public:
   /// `options`: those of the CPU.
   explicit LoweredCheck(CompileOptions options) : options(std::move(options)) {}
 
-  using BytesOf = llvm::function_ref<std::string(runtime::BufferId)>;
-  /// Reads the op's operands, before it runs.
-  std::vector<RefTensor> operandsOf(const LoweredOp &op, BytesOf bytesOf) const;
-  /// The first result with a value that is too far, and that value; of no difference the number of results. An error
-  /// where the CPU cannot run the op.
-  runtime::Expected<std::pair<unsigned, ValueDifference>> compare(const LoweredOp &op,
-                                                                  llvm::ArrayRef<RefTensor> operands, BytesOf bytesOf);
+  /// The op's operands from their buffers' bytes, which are read before it runs.
+  std::vector<RefTensor> operandsOf(const LoweredOp &op, llvm::ArrayRef<std::string> buffers) const;
+  /// The first result with a value that is too far, and that value; where no value is, the number of results.
+  /// `results`: their bytes. An error where the CPU cannot run the op.
+  runtime::Expected<std::pair<unsigned, ValueDifference>>
+  compare(const LoweredOp &op, llvm::ArrayRef<RefTensor> operands, llvm::ArrayRef<std::string> results);
 
 private:
   CompileOptions options;

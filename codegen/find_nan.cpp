@@ -120,22 +120,18 @@ struct KeptValue {
   Contents contents;
 };
 
-/// What failed on the way, as text.
-struct Failure {
-  std::string text;
-};
-
 class Search {
 public:
   Search(const TypedTarget &target, runtime::Plan plan) : target(target), plan(std::move(plan)) {}
 
-  std::string run(std::vector<std::string> code, const StepValue &valueOf) {
+  runtime::Expected<std::string> run(std::vector<std::string> code, const StepValue &valueOf) {
     runtime::silencePrints(plan);
-    allocate(valueOf);
+    if (runtime::Error error = allocate(valueOf))
+      return error;
     auto executable = runtime::Executable::load(runtime::Artefact{{{"cpu", "", ownArena(), std::move(code)}}, {}},
                                                 {.threads = plan.threads});
     if (!executable)
-      throw Failure{executable.error().message()};
+      return executable.error();
     runtime::PartialStep step;
     operands.resize(plan.instructions.size());
     for (size_t i = 0; i < plan.instructions.size();) {
@@ -144,7 +140,7 @@ public:
         readBy(i, part);
       auto done = (*executable)->runPart(inputs, outputs, states, step, end);
       if (!done)
-        throw Failure{done.error().message()};
+        return done.error();
       for (size_t part = i; part < end; ++part)
         writtenBy(i, part);
       i = end;
@@ -155,7 +151,7 @@ public:
       if (!found.empty())
         return origin(found);
     }
-    return {};
+    return std::string();
   }
 
 private:
@@ -167,29 +163,49 @@ private:
   std::vector<KeptValue> values;                   // newest last; those that are finite hide older ones
   std::vector<std::vector<KeptValue>> operands;    // of each instruction: those that were not finite
 
-  char *allocated(int64_t bytes, const std::string &contents) {
+  runtime::Expected<runtime::TensorRef> allocate(int64_t bytes, const std::string &contents) {
     auto storage = runtime::TensorStorage::zeros(std::max<int64_t>(bytes, 1));
     if (!storage)
-      throw Failure{storage.error().message()};
+      return storage.error();
     memory.push_back(std::move(*storage));
     std::memcpy(memory.back().data(), contents.data(), contents.size());
-    return static_cast<char *>(memory.back().data());
+    return runtime::TensorRef{memory.back().data(), bytes};
   }
 
-  void allocate(const StepValue &valueOf) {
-    const auto given = [&](const runtime::TensorSpec &spec, bool isState, size_t index) {
-      char *data = allocated(spec.bytes(), valueOf(spec, isState));
-      values.push_back({isState ? Space::state : Space::input, static_cast<uint32_t>(index), 0, spec.bytes(),
-                        std::nullopt, look(data, spec.bytes(), spec.dtype)});
-      return data;
-    };
-    for (auto [i, spec] : llvm::enumerate(plan.inputs))
-      inputs.push_back({given(spec, false, i), spec.bytes()});
-    for (const runtime::TensorSpec &spec : plan.outputs)
-      outputs.push_back({allocated(spec.bytes(), {}), spec.bytes()});
-    for (auto [i, spec] : llvm::enumerate(plan.states))
-      states.push_back({given(spec, true, i), spec.bytes()});
-    states.push_back({allocated(plan.arenaBytes, {}), std::max<int64_t>(plan.arenaBytes, 1)});
+  /// Memory with what the step is given for `spec`, which is remembered as a value that nothing wrote.
+  runtime::Expected<runtime::TensorRef> allocate(Space space, size_t index, const runtime::TensorSpec &spec,
+                                                 const StepValue &valueOf) {
+    auto tensor = allocate(spec.bytes(), valueOf(spec, space == Space::state));
+    if (tensor)
+      values.push_back({space, static_cast<uint32_t>(index), 0, spec.bytes(), std::nullopt,
+                        look(static_cast<const char *>(tensor->data), spec.bytes(), spec.dtype)});
+    return tensor;
+  }
+
+  runtime::Error allocate(const StepValue &valueOf) {
+    for (auto [i, spec] : llvm::enumerate(plan.inputs)) {
+      auto input = allocate(Space::input, i, spec, valueOf);
+      if (!input)
+        return input.error();
+      inputs.push_back({input->data, input->bytes});
+    }
+    for (const runtime::TensorSpec &spec : plan.outputs) {
+      auto output = allocate(spec.bytes(), {});
+      if (!output)
+        return output.error();
+      outputs.push_back(*output);
+    }
+    for (auto [i, spec] : llvm::enumerate(plan.states)) {
+      auto state = allocate(Space::state, i, spec, valueOf);
+      if (!state)
+        return state.error();
+      states.push_back(*state);
+    }
+    auto arena = allocate(std::max<int64_t>(plan.arenaBytes, 1), {});
+    if (!arena)
+      return arena.error();
+    states.push_back(*arena);
+    return {};
   }
 
   /// The plan with its arena as one more state.
@@ -313,11 +329,7 @@ runtime::Expected<std::string> findNonFinite(OwningOpRef<ModuleOp> module, const
   if (!artefact)
     return artefact.error();
   runtime::TargetCode &part = artefact->targets.front();
-  try {
-    return Search(target, std::move(part.plan)).run(std::move(part.code), valueOf);
-  } catch (const Failure &failure) {
-    return runtime::Error(failure.text);
-  }
+  return Search(target, std::move(part.plan)).run(std::move(part.code), valueOf);
 }
 
 } // namespace tcc
