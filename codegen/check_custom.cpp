@@ -157,11 +157,12 @@ using RunCode = llvm::function_ref<runtime::Expected<std::vector<RefTensor>>(Arr
 
 runtime::Error checkOn(CustomOp op, ArrayRef<RefTensor> operands, RunCode run) {
   OwningOpRef<func::FuncOp> function = functionAround(op);
-  std::string error;
-  FailureOr<std::vector<RefTensor>> exact = interpret(*function, operands, RefMode::exact, error);
-  FailureOr<std::vector<RefTensor>> rounded = interpret(*function, operands, RefMode::rounding, error);
-  if (failed(exact) || failed(rounded))
-    return runtime::Error(error);
+  runtime::Expected<std::vector<RefTensor>> exact = interpret(*function, operands, RefMode::exact);
+  if (!exact)
+    return exact.error();
+  runtime::Expected<std::vector<RefTensor>> rounded = interpret(*function, operands, RefMode::rounding);
+  if (!rounded)
+    return rounded.error();
   runtime::Expected<std::vector<RefTensor>> seen = run(operands);
   if (!seen)
     return seen.error();

@@ -75,8 +75,7 @@ std::vector<std::vector<RefTensor>> noisyRuns(ModuleOp joint, ArrayRef<RefTensor
   for (uint64_t run = 1; run <= 8; ++run) {
     std::vector<RefTensor> arguments(inputs);
     llvm::append_range(arguments, noiseArguments(functionOf(*noisy), inputs.size(), run));
-    std::string error;
-    if (auto results = interpret(functionOf(*noisy), arguments, RefMode::exact, error); succeeded(results))
+    if (auto results = interpret(functionOf(*noisy), arguments, RefMode::exact))
       runs.push_back(std::move(*results));
   }
   return runs;
@@ -105,55 +104,52 @@ RefTensor nudged(const RefTensor &tensor, uint64_t seed) {
   return moved;
 }
 
-std::unique_ptr<Reference> Reference::make(ModuleOp module, std::vector<RefTensor> arguments, std::string &error,
-                                           const PipelineOptions &options) {
-  auto reference = std::make_unique<Reference>();
-  reference->captured = cast<ModuleOp>(module->clone());
-  reference->joint = cast<ModuleOp>(module->clone());
-  reference->inputs = std::move(arguments);
+runtime::Expected<Reference> Reference::make(ModuleOp module, std::vector<RefTensor> arguments,
+                                             const PipelineOptions &options) {
+  Reference reference;
+  reference.captured = cast<ModuleOp>(module->clone());
+  reference.joint = cast<ModuleOp>(module->clone());
+  reference.inputs = std::move(arguments);
   Messages messages(module.getContext());
   PipelineOptions pipeline;
   pipeline.level = 0;
   pipeline.shapes = options.shapes;
   pipeline.stopAfter = Phase::joint;
   PipelineReport report;
-  if (failed(runPipeline(*reference->joint, pipeline, report))) {
-    error = "does not reach phase joint: " + messages.text;
-    return nullptr;
-  }
+  if (failed(runPipeline(*reference.joint, pipeline, report)))
+    return runtime::Error("does not reach phase joint: " + messages.text);
   if (auto matching = options.passes.find("match-attention"); matching != options.passes.end() && matching->second)
-    reference->matched = matchedJoint(module, pipeline);
-  reference->rounding = cast<ModuleOp>((reference->matched ? reference->matched : reference->joint)->clone());
+    reference.matched = matchedJoint(module, pipeline);
+  reference.rounding = cast<ModuleOp>((reference.matched ? reference.matched : reference.joint)->clone());
   pipeline.shapes.clear();
   pipeline.products = options.products;
   pipeline.target = options.target; // says with `passes` what is stored in 16 bits
   if (auto narrow = options.passes.find("narrow-activations"); narrow != options.passes.end())
     pipeline.passes.insert(*narrow);
   pipeline.stopAfter = Phase::shaped;
-  if (options.products != ProductType::asWritten && failed(runPipeline(*reference->rounding, pipeline, report))) {
-    error = "does not reach phase shaped: " + messages.text;
-    return nullptr;
-  }
+  if (options.products != ProductType::asWritten && failed(runPipeline(*reference.rounding, pipeline, report)))
+    return runtime::Error("does not reach phase shaped: " + messages.text);
   const bool hasGradient = // in a body, too
       functionOf(module).walk([](GradientOp) { return WalkResult::interrupt(); }).wasInterrupted();
-  reference->meansJoint = !options.shapes.empty() || hasGradient;
-  func::FuncOp meaning = functionOf(reference->meansJoint ? *reference->joint : *reference->captured);
-  auto exact = interpret(meaning, reference->inputs, RefMode::exact, error);
-  auto rounded = interpret(functionOf(*reference->rounding), reference->inputs, RefMode::rounding, error);
-  if (failed(exact) || failed(rounded))
-    return nullptr;
-  reference->exactResults = std::move(*exact);
-  reference->roundedResults = std::move(*rounded);
+  reference.meansJoint = !options.shapes.empty() || hasGradient;
+  func::FuncOp meaning = functionOf(reference.meansJoint ? *reference.joint : *reference.captured);
+  auto exact = interpret(meaning, reference.inputs, RefMode::exact);
+  if (!exact)
+    return exact.error();
+  auto rounded = interpret(functionOf(*reference.rounding), reference.inputs, RefMode::rounding);
+  if (!rounded)
+    return rounded.error();
+  reference.exactResults = std::move(*exact);
+  reference.roundedResults = std::move(*rounded);
   return reference;
 }
 
 void Reference::findJumpsOnce() {
   if (!jumps.empty())
     return;
-  std::string error;
   OwningOpRef<ModuleOp> meaning(cast<ModuleOp>((meansJoint ? *joint : *captured)->clone()));
   inlineBodies(functionOf(*meaning));
-  if (auto found = findJumps(functionOf(*meaning), inputs, exactResults, error); succeeded(found))
+  if (auto found = findJumps(functionOf(*meaning), inputs, exactResults))
     jumps = std::move(*found);
 }
 
@@ -169,16 +165,15 @@ void Reference::widenOnce() {
           value = exactResults[i].data[k] + error;
       }
   };
-  std::string error;
   func::FuncOp function = functionOf(*joint);
   for (uint64_t neighbour = 1; neighbour <= 4; ++neighbour) {
     std::vector<RefTensor> moved;
     for (auto [i, input] : llvm::enumerate(inputs))
       moved.push_back(nudged(input, neighbour * 1000 + i));
-    auto exact = interpret(function, moved, RefMode::exact, error);
+    auto exact = interpret(function, moved, RefMode::exact);
     for (ModuleOp rounds : {*rounding, *joint}) { // as it is written, attention may round more
-      auto rounded = interpret(functionOf(rounds), moved, RefMode::rounding, error);
-      if (succeeded(exact) && succeeded(rounded))
+      auto rounded = interpret(functionOf(rounds), moved, RefMode::rounding);
+      if (exact && rounded)
         take(*rounded, *exact);
       if (!matched)
         break;

@@ -16,13 +16,13 @@ RefTensor nudged(const RefTensor &tensor, uint64_t seed);
 /// where the captured one has a tcc.gradient or `?` sizes), the rounded ones from the joint function with rounding.
 class Reference {
 public:
-  /// Null and in `error` the reason where the interpreter or a pass before phase joint refuses.
+  /// An error where the interpreter or a pass before phase joint refuses.
   /// `options` are the pipeline's: shapes for `?`; the products' type and whether activations are stored in 16 bits,
   /// which only the rounding run has. Where they ask for match-attention, results may also be as far off as attention's
   /// own roundings and sums make them; what they should be stays the graph's as it is written, so that a wrong match is
   /// seen.
-  static std::unique_ptr<Reference> make(mlir::ModuleOp module, std::vector<RefTensor> arguments, std::string &error,
-                                         const PipelineOptions &options = {});
+  static runtime::Expected<Reference> make(mlir::ModuleOp module, std::vector<RefTensor> arguments,
+                                           const PipelineOptions &options = {});
 
   /// Empty, or the first result outside of the tolerance rule and why. If the rule fails at first, it is applied again
   /// without the elements that jump when the inputs change by one ulp.

@@ -75,10 +75,9 @@ runtime::Error compareRuns(ModuleOp captured, ModuleOp joint, const runtime::Art
   pipeline.passes.try_emplace("match-attention", pipeline.level > 0); // as the pipeline's own default is
   for (VerifyInputs kind : {VerifyInputs::random, VerifyInputs::adversarial}) {
     std::vector<RefTensor> inputs = verifyInputs(function, kind);
-    std::string error;
-    std::unique_ptr<Reference> reference = Reference::make(captured, inputs, error, pipeline);
+    runtime::Expected<Reference> reference = Reference::make(captured, inputs, pipeline);
     if (!reference)
-      return runtime::Error(error);
+      return reference.error();
     runtime::Expected<std::vector<RefTensor>> results = (*runner)->run(inputs);
     if (!results)
       return results.error();

@@ -20,29 +20,26 @@ using namespace mlir;
 
 namespace tcc {
 
-std::optional<std::string> readText(const std::string &path, int64_t limit, std::string &error) {
+runtime::Expected<std::string> readText(const std::string &path, int64_t limit) {
+  const auto unreadable = [&] { return runtime::Error("cannot read '" + path + "': " + std::strerror(errno)); };
   const bool standard = path == "-";
-  std::FILE *file = standard ? stdin : std::fopen(path.c_str(), "rb");
-  if (!file) {
-    error = "cannot read '" + path + "': " + std::strerror(errno);
-    return std::nullopt;
-  }
+  auto close = [standard](std::FILE *opened) {
+    if (!standard)
+      std::fclose(opened);
+  };
+  const std::unique_ptr<std::FILE, decltype(close)> file(standard ? stdin : std::fopen(path.c_str(), "rb"), close);
+  if (!file)
+    return unreadable();
   std::string text;
   std::array<char, 1 << 16> block;
   size_t count = 0;
-  while ((count = std::fread(block.data(), 1, block.size(), file)) > 0) {
+  while ((count = std::fread(block.data(), 1, block.size(), file.get())) > 0) {
     text.append(block.data(), count);
-    if (static_cast<int64_t>(text.size()) > limit) {
-      error = "'" + path + "' is larger than " + std::to_string(limit) + " bytes, the limit (graph_c1)";
-      break;
-    }
+    if (static_cast<int64_t>(text.size()) > limit)
+      return runtime::Error("'" + path + "' is larger than " + std::to_string(limit) + " bytes, the limit (graph_c1)");
   }
-  if (std::ferror(file))
-    error = "cannot read '" + path + "': " + std::strerror(errno);
-  if (!standard)
-    std::fclose(file);
-  if (!error.empty())
-    return std::nullopt;
+  if (std::ferror(file.get()))
+    return unreadable();
   return text;
 }
 

@@ -6,11 +6,12 @@
 #include "ir/dialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "runtime/error.h"
 
 namespace tcc {
 
 /// Reads a file, "-" for stdin, of at most `limit` bytes. Errors name the path and the system's reason.
-std::optional<std::string> readText(const std::string &path, int64_t limit, std::string &error);
+runtime::Expected<std::string> readText(const std::string &path, int64_t limit);
 
 /// Parses and checks `text`, called `name` in diagnostics. Null after at least one printed error; several mistakes are
 /// several errors (graph_explain.h).

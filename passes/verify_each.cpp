@@ -19,7 +19,7 @@ bool needsGradient(Operation &op) {
 }
 
 /// The function's results that no tcc.gradient is needed for.
-std::optional<Results> evaluate(func::FuncOp function, ArrayRef<RefTensor> arguments, std::string &error) {
+runtime::Expected<Results> evaluate(func::FuncOp function, ArrayRef<RefTensor> arguments) {
   OwningOpRef<func::FuncOp> copy = function.clone();
   Operation *terminator = copy->getBody().front().getTerminator();
   llvm::DenseSet<Value> blocked;
@@ -42,9 +42,9 @@ std::optional<Results> evaluate(func::FuncOp function, ArrayRef<RefTensor> argum
     if (&op != terminator && op.use_empty())
       op.erase();
 
-  FailureOr<std::vector<RefTensor>> values = interpret(*copy, arguments, RefMode::exact, error);
-  if (failed(values))
-    return std::nullopt;
+  runtime::Expected<std::vector<RefTensor>> values = interpret(*copy, arguments, RefMode::exact);
+  if (!values)
+    return values.error();
   Results results;
   for (auto [number, value] : llvm::zip(numbers, *values))
     results.emplace(number, std::move(value));
@@ -77,7 +77,7 @@ double difference(const RefTensor &a, const RefTensor &b) {
 struct VerifyEach::Impl {
   func::FuncOp function;
   std::vector<RefTensor> arguments; // what a pass does to the function changes none of them
-  std::optional<Results> before;
+  runtime::Expected<Results> before;
 };
 
 VerifyEach::VerifyEach(func::FuncOp function, const PipelineOptions &options) {
@@ -85,9 +85,8 @@ VerifyEach::VerifyEach(func::FuncOp function, const PipelineOptions &options) {
                                           [](BlockArgument argument) { return tensorType(argument).hasStaticShape(); });
   if (!options.verifyEach || !sizesAreKnown)
     return;
-  std::string error;
   std::vector<RefTensor> arguments = verifyInputs(function, VerifyInputs::random);
-  std::optional<Results> before = evaluate(function, arguments, error);
+  runtime::Expected<Results> before = evaluate(function, arguments);
   impl = std::make_unique<Impl>(Impl{function, std::move(arguments), std::move(before)});
 }
 
@@ -96,10 +95,10 @@ VerifyEach::~VerifyEach() = default;
 LogicalResult VerifyEach::compare(StringRef pass) {
   if (!impl || !impl->before)
     return success();
-  std::string error;
-  std::optional<Results> after = evaluate(impl->function, impl->arguments, error);
+  const runtime::Expected<Results> after = evaluate(impl->function, impl->arguments);
   if (!after)
-    return impl->function.emitError() << "after pass '" << pass << "' the interpreter refuses the function: " << error;
+    return impl->function.emitError() << "after pass '" << pass
+                                      << "' the interpreter refuses the function: " << after.error().message();
   // Splitting and reordering sums changes fp64 rounding, and long sums of cancelling terms lose some digits. Literals
   // that a pass makes, by decomposing or folding, are rounded to the tensors' type.
   constexpr double tolerance = 1e-6;

@@ -1,5 +1,6 @@
-// From attention ops to launches: (1) the problem that both ops have in common, (2) arguments with their views, (3) for
-// each pass a kernel from the table of tiles, its block of parameters, and slots for addresses and tensor maps.
+// Makes launches of attention ops from (1) the problem that both ops have in common, (2) arguments with their views,
+// and (3) for each pass a kernel from the table of tiles, its block of parameters, and slots for addresses and tensor
+// maps.
 #include "codegen/cuda/lower_attention.h"
 #include "codegen/cuda/attention/attention.h"
 #include "codegen/lower_plan.h"
@@ -200,7 +201,7 @@ private:
     bindDropout();
   }
 
-  /// A seed of one word, and a batch that is no part of another, have zeros behind the other pointers.
+  /// A seed of one word, and a batch that is no part of another, have zeros after the other pointers.
   void bindDropout() {
     if (!problem.rate)
       return;
@@ -221,7 +222,11 @@ private:
 
   runtime::Error launch(AttentionPass pass, StringRef name, int64_t flops) {
     AttentionCase of = problem.caseOf(pass);
-    AttentionKernel kernel = attentionKernel(of, chooseAttention(of, architecture, problem.sizes.keys));
+    const auto tiles = chooseAttention(of, architecture, problem.sizes.keys);
+    const auto chosen = tiles ? attentionKernel(of, *tiles) : tiles.error();
+    if (!chosen)
+      return chosen.error();
+    const AttentionKernel &kernel = *chosen;
     int batch = static_cast<int>(problem.sizes.batch);
     if (std::string refusal = checkAttention(of, withPlaces()); !refusal.empty())
       return runtime::Error(std::move(refusal));
@@ -252,7 +257,7 @@ private:
     return {};
   }
 
-  /// Maps of the query, the output's gradient (backward), the keys, the values: each 128 bytes behind the arguments.
+  /// Maps of the query, the output's gradient (backward), the keys, the values: each 128 bytes, after the arguments.
   void addMaps(ArrayRef<AttentionMap> maps, runtime::LaunchCall &made) {
     SmallVector<BufferId> buffers = {call.operands[0]};
     if (!isa<FlashAttentionOp>(call.op))
@@ -290,7 +295,8 @@ private:
     return placed;
   }
 
-  /// What is read or written of a buffer: of an operand its elements, however far apart they lie.
+  /// The bytes of a buffer that are read or written: an operand's are those of its elements, however far apart they
+  /// lie.
   int64_t bytesOf(BufferId buffer) const {
     for (auto [operand, id] : llvm::zip(call.op->getOperands(), call.operands))
       if (id == buffer)

@@ -105,18 +105,15 @@ void Job::say(const std::string &text) const {
 
 int Job::compileInput() {
   // 1. Read and parse.
-  std::string problem;
-  std::optional<std::string> text = readText(path, GraphLimits().bytes, problem);
-  if (!text)
-    throw Error(problem);
-  say("read " + name + ", " + bytesText(static_cast<int64_t>(text->size())));
-  module = parseGraph(*text, name, context, printer);
+  const std::string text = orThrow(readText(path, GraphLimits().bytes));
+  say("read " + name + ", " + bytesText(static_cast<int64_t>(text.size())));
+  module = parseGraph(text, name, context, printer);
   if (!module)
     return exitDiagnosed;
   func::FuncOp function = functionOf(*module);
   say("parsed @" + function.getName().str() + ": " + std::to_string(function.getNumArguments()) + " arguments, " +
       std::to_string(llvm::range_size(function.getBody().front().without_terminator())) + " ops");
-  warnAboutGraph(function, *text, name, options.warnings, printer);
+  warnAboutGraph(function, text, name, options.warnings, printer);
   refuseBreaks(function, options.flags, printer);
   if (printer.errors())
     return exitDiagnosed;
@@ -133,7 +130,7 @@ int Job::compileInput() {
       llvm::errs() << "tcc: warning: " << wrong << '\n';
   if (options.action == Action::syntaxOnly)
     return exitSuccess;
-  armReproducer("// tcc " + llvm::join(options.commandLine, " ") + "\n" + *text);
+  armReproducer("// tcc " + llvm::join(options.commandLine, " ") + "\n" + text);
   diagnostics.emplace(&context, printer);
 
   // 2. What was asked for.

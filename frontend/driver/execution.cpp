@@ -275,10 +275,9 @@ void interpretOnce(func::FuncOp function, const Options &options, const RunValue
       tensor.data[static_cast<size_t>(j)] = array.item(j);
     arguments.push_back(std::move(tensor));
   }
-  std::string problem;
-  FailureOr<std::vector<RefTensor>> results = interpret(function, arguments, RefMode::rounding, problem);
-  if (failed(results))
-    throw Error(problem);
+  const auto results = interpret(function, arguments, RefMode::rounding);
+  if (!results)
+    throw Error(results.error().message());
 
   // 2. Results, then states.
   const SignaturePlaces signature(function);

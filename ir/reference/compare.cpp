@@ -137,9 +137,8 @@ Comparison compare(const RefTensor &actual, const RefTensor &exact, const RefTen
   return answer;
 }
 
-FailureOr<std::vector<std::vector<bool>>> findJumps(func::FuncOp function, ArrayRef<RefTensor> arguments,
-                                                    ArrayRef<RefTensor> exactResults, std::string &error,
-                                                    double threshold) {
+runtime::Expected<std::vector<std::vector<bool>>> findJumps(func::FuncOp function, ArrayRef<RefTensor> arguments,
+                                                            ArrayRef<RefTensor> exactResults, double threshold) {
   std::vector<std::vector<bool>> jumps;
   for (const RefTensor &result : exactResults)
     jumps.emplace_back(result.size(), false);
@@ -147,9 +146,9 @@ FailureOr<std::vector<std::vector<bool>>> findJumps(func::FuncOp function, Array
     std::vector<RefTensor> moved;
     for (const RefTensor &argument : arguments)
       moved.push_back(nudged(argument, direction));
-    FailureOr<std::vector<RefTensor>> results = interpret(function, moved, RefMode::exact, error);
-    if (failed(results))
-      return failure();
+    runtime::Expected<std::vector<RefTensor>> results = interpret(function, moved, RefMode::exact);
+    if (!results)
+      return results.error();
     for (size_t r = 0; r < exactResults.size(); ++r) {
       const RefTensor &exact = exactResults[r];
       bool isFloat = isa<FloatType>(exact.element());

@@ -46,9 +46,9 @@ double ulpAt(double scale, mlir::Type element);
 
 /// For each result of `function` the elements whose exact value jumps when every float argument moves by one ulp of its
 /// type (up, and down): by more than `threshold` ulps of the result's scale, or to or from NaN or infinity.
-mlir::FailureOr<std::vector<std::vector<bool>>> findJumps(mlir::func::FuncOp function,
-                                                          llvm::ArrayRef<RefTensor> arguments,
-                                                          llvm::ArrayRef<RefTensor> exactResults, std::string &error,
-                                                          double threshold = 4096);
+runtime::Expected<std::vector<std::vector<bool>>> findJumps(mlir::func::FuncOp function,
+                                                            llvm::ArrayRef<RefTensor> arguments,
+                                                            llvm::ArrayRef<RefTensor> exactResults,
+                                                            double threshold = 4096);
 
 } // namespace tcc

@@ -10,6 +10,10 @@
 using namespace mlir;
 
 namespace tcc {
+
+using runtime::Error;
+using runtime::Expected;
+
 namespace reference {
 namespace {
 
@@ -47,10 +51,10 @@ bool fits(RankedTensorType actual, RankedTensorType declared) {
 
 class Interpreter {
 public:
-  Interpreter(RefMode mode, std::string &error) : mode(mode), error(error) {}
+  explicit Interpreter(RefMode mode) : mode(mode) {}
 
   /// Runs a block to its terminator and gives the terminator's operands.
-  FailureOr<std::vector<Shared>> runBlock(Block &block, ArrayRef<Shared> arguments) {
+  Expected<std::vector<Shared>> runBlock(Block &block, ArrayRef<Shared> arguments) {
     DenseMap<Value, Shared> values;
     for (auto [value, tensor] : llvm::zip(block.getArguments(), arguments))
       values[value] = tensor;
@@ -63,9 +67,9 @@ public:
       std::vector<Shared> operands;
       for (Value operand : op.getOperands())
         operands.push_back(values[operand]);
-      FailureOr<std::vector<Shared>> results = runOp(op, operands);
-      if (failed(results))
-        return failure();
+      Expected<std::vector<Shared>> results = runOp(op, operands);
+      if (!results)
+        return results.error();
       for (auto [value, tensor] : llvm::zip(op.getResults(), *results))
         if (!value.use_empty())
           values[value] = tensor;
@@ -80,7 +84,7 @@ public:
   }
 
 private:
-  FailureOr<std::vector<Shared>> runOp(Operation &op, ArrayRef<Shared> operands) {
+  Expected<std::vector<Shared>> runOp(Operation &op, ArrayRef<Shared> operands) {
     if (auto kernel = dyn_cast<KernelOp>(op))
       return runBlock(kernel.getBody().front(), operands);
     if (auto custom = dyn_cast<CustomOp>(op))
@@ -123,7 +127,7 @@ private:
   }
 
   /// A custom op whose meaning is a function of this process.
-  FailureOr<std::vector<Shared>> runHost(CustomOp op, ArrayRef<Shared> operands) {
+  Expected<std::vector<Shared>> runHost(CustomOp op, ArrayRef<Shared> operands) {
     const HostReference *reference = findHostReference(op.getHostReference().value_or(0));
     if (!reference)
       return refuse(*op, "'" + op.getCalled() + "' means a function of another process");
@@ -141,7 +145,7 @@ private:
     return shared;
   }
 
-  FailureOr<std::vector<Shared>> runTurns(RepeatOp op, ArrayRef<Shared> operands) {
+  Expected<std::vector<Shared>> runTurns(RepeatOp op, ArrayRef<Shared> operands) {
     const size_t carriedCount = op.getStart().size(), scannedCount = op.getScanned().size();
     const auto turns = static_cast<int64_t>(op.getCount());
     std::vector<Shared> carried(operands.begin(), operands.begin() + carriedCount);
@@ -157,9 +161,9 @@ private:
         arguments.push_back(std::make_shared<const RefTensor>(std::move(part)));
       }
       llvm::append_range(arguments, operands.drop_front(carriedCount + scannedCount));
-      FailureOr<std::vector<Shared>> results = runBlock(op.getBody().front(), arguments);
-      if (failed(results))
-        return failure();
+      Expected<std::vector<Shared>> results = runBlock(op.getBody().front(), arguments);
+      if (!results)
+        return results.error();
       carried = std::move(*results);
     }
     return carried;
@@ -177,7 +181,7 @@ private:
     return true;
   }
 
-  LogicalResult refuse(Operation &op, const Twine &message) {
+  static Error refuse(Operation &op, const Twine &message) {
     std::string text;
     llvm::raw_string_ostream stream(text);
     if (FileLineColLoc place = sourceOf(op.getLoc())) {
@@ -187,12 +191,10 @@ private:
       stream << ": ";
     }
     stream << "'" << op.getName() << "' " << message;
-    error = text;
-    return failure();
+    return Error(text);
   }
 
   RefMode mode;
-  std::string &error;
 };
 
 } // namespace
@@ -265,18 +267,13 @@ double largerOf(double a, double b) {
 
 //===- the public functions ------------------------------------------------------------------------------------===//
 
-FailureOr<std::vector<RefTensor>> interpret(func::FuncOp function, ArrayRef<RefTensor> arguments, RefMode mode,
-                                            std::string &error) {
-  if (function.isExternal()) {
-    error = "function '" + function.getName().str() + "' has no body";
-    return failure();
-  }
-  if (arguments.size() != function.getNumArguments()) {
-    error = llvm::formatv("function '{0}' takes {1} arguments, {2} were given", function.getName(),
-                          function.getNumArguments(), arguments.size())
-                .str();
-    return failure();
-  }
+Expected<std::vector<RefTensor>> interpret(func::FuncOp function, ArrayRef<RefTensor> arguments, RefMode mode) {
+  if (function.isExternal())
+    return Error("function '" + function.getName().str() + "' has no body");
+  if (arguments.size() != function.getNumArguments())
+    return Error(llvm::formatv("function '{0}' takes {1} arguments, {2} were given", function.getName(),
+                               function.getNumArguments(), arguments.size())
+                     .str());
   std::vector<reference::Shared> shared;
   for (auto [i, argument] : llvm::enumerate(arguments)) {
     auto declared = dyn_cast<RankedTensorType>(function.getArgument(i).getType());
@@ -284,18 +281,17 @@ FailureOr<std::vector<RefTensor>> interpret(func::FuncOp function, ArrayRef<RefT
         argument.size() != argument.type.getNumElements()) {
       std::string expected;
       llvm::raw_string_ostream(expected) << function.getArgument(i).getType();
-      error = llvm::formatv("argument {0} is {1} with {2} elements; the function takes {3}", i,
-                            argument.type ? typeText(argument.type) : "untyped", argument.size(), expected)
-                  .str();
-      return failure();
+      return Error(llvm::formatv("argument {0} is {1} with {2} elements; the function takes {3}", i,
+                                 argument.type ? typeText(argument.type) : "untyped", argument.size(), expected)
+                       .str());
     }
     // Borrowed: the caller's tensors outlive the run.
     shared.emplace_back(&argument, [](const RefTensor *) {});
   }
-  reference::Interpreter interpreter(mode, error);
-  FailureOr<std::vector<reference::Shared>> results = interpreter.runBlock(function.getBody().front(), shared);
-  if (failed(results))
-    return failure();
+  Expected<std::vector<reference::Shared>> results =
+      reference::Interpreter(mode).runBlock(function.getBody().front(), shared);
+  if (!results)
+    return results.error();
   std::vector<RefTensor> answer;
   for (const reference::Shared &result : *results)
     answer.push_back(*result);

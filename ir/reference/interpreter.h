@@ -3,6 +3,7 @@
 #pragma once
 #include "ir/dialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "runtime/error.h"
 
 namespace tcc {
 
@@ -24,10 +25,10 @@ enum class RefMode : uint8_t {
 
 /// The results of `function` for these arguments, whose element types and sizes must be the function's (a `?` takes any
 /// size). Values are freed after their last use. Composites have their own loops; a tcc.kernel runs its region.
-/// On failure `error` says what was refused and where: an argument that does not fit, tcc.gradient ("run autodiff
-/// first"), an op of another dialect, or sizes of `?` dims that do not agree.
-mlir::FailureOr<std::vector<RefTensor>> interpret(mlir::func::FuncOp function, llvm::ArrayRef<RefTensor> arguments,
-                                                  RefMode mode, std::string &error);
+/// An error says what was refused and where: an argument that does not fit, tcc.gradient ("run autodiff first"), an op
+/// of another dialect, or sizes of `?` dims that do not agree.
+runtime::Expected<std::vector<RefTensor>> interpret(mlir::func::FuncOp function, llvm::ArrayRef<RefTensor> arguments,
+                                                    RefMode mode);
 
 /// True if the interpreter knows the op; tcc.kernel and tcc.yield count, tcc.gradient does not.
 bool hasReference(mlir::OperationName name);

@@ -109,9 +109,10 @@ public:
     for (auto [i, module] : llvm::enumerate(modules)) {
       func::FuncOp function = onlyFunction(*module);
       std::vector<RefTensor> own(rest.take_front(function.getNumArguments()));
-      std::unique_ptr<Reference> reference = Reference::make(*module, own, error);
-      std::string found =
-          reference ? reference->checkChain(results.take_front(function.getNumResults()), {.floorUlps = 32}) : error;
+      auto reference = Reference::make(*module, own);
+      std::string found = reference
+                              ? reference->checkChain(results.take_front(function.getNumResults()), {.floorUlps = 32})
+                              : reference.error().message();
       if (!found.empty())
         wrong += found + "\n" + texts[i] + "\n";
       rest = rest.drop_front(function.getNumArguments());

@@ -152,11 +152,10 @@ void expectLikeInterpreter(const KernelText &text, std::vector<RefTensor> inputs
       EXPECT_TRUE(sameBits(results, kernel.run(arguments, piece, /*reversed=*/piece == 3)))
           << "the result depends on the division into pieces of " << piece;
 
-    std::string error;
-    auto exact = interpret(kernel.function, arguments, RefMode::exact, error);
-    ASSERT_TRUE(succeeded(exact)) << error;
-    auto rounded = interpret(kernel.function, arguments, RefMode::rounding, error);
-    ASSERT_TRUE(succeeded(rounded)) << error;
+    auto exact = interpret(kernel.function, arguments, RefMode::exact);
+    ASSERT_TRUE(exact) << exact.error().message();
+    auto rounded = interpret(kernel.function, arguments, RefMode::rounding);
+    ASSERT_TRUE(rounded) << rounded.error().message();
     for (size_t i = 0; i < results.size(); ++i) {
       Comparison comparison = compare(results[i], (*exact)[i], (*rounded)[i], {}, tolerance);
       EXPECT_TRUE(comparison.ok) << "result " << i << ": " << comparison.message;

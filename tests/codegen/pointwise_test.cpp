@@ -97,9 +97,8 @@ TEST(CpuPointwise, HalfPrecision) {
     LoadedKernel kernel(text, options);
     ASSERT_EQ(kernel.error, "");
     std::vector<RefTensor> inputs = kernel.randomInputs();
-    std::string error;
-    auto expected = interpret(kernel.function, inputs, RefMode::rounding, error);
-    ASSERT_TRUE(succeeded(expected)) << error;
+    auto expected = interpret(kernel.function, inputs, RefMode::rounding);
+    ASSERT_TRUE(expected) << expected.error().message();
     EXPECT_EQ(kernel.run(inputs)[0].data, (*expected)[0].data);
   }
 }

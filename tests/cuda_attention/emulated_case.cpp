@@ -10,10 +10,10 @@ using namespace tcc::cuda;
 
 AttentionKernel kernelOf(const Problem &problem, AttentionPass pass, const char *architecture, const Change &change) {
   AttentionCase of = caseOf(problem, pass);
-  AttentionTiles tiles = chooseAttention(of, architecture, problem.keys);
+  AttentionTiles tiles = *chooseAttention(of, architecture, problem.keys);
   if (change)
     change(tiles);
-  return attentionKernel(of, tiles);
+  return *attentionKernel(of, tiles);
 }
 
 const emulator::Module &moduleOf(const AttentionKernel &kernel) {

@@ -241,7 +241,7 @@ TEST(AttentionEmulated, OverlapOverManyTiles) {
       problem.scale = 0.125;
       Inputs inputs = randomInputs(problem, 9);
       Memory memory(problem, false, inputs);
-      AttentionKernel kernel = attentionKernel(caseOf(problem, AttentionPass::Forward), tiles);
+      AttentionKernel kernel = *attentionKernel(caseOf(problem, AttentionPass::Forward), tiles);
       ASSERT_NO_FATAL_FAILURE(runForward(memory, kernel, Expected(problem, inputs)));
     }
 }
@@ -288,7 +288,7 @@ TEST(AttentionEmulated, DropoutIsIndependentOfTiles) {
   for (AttentionTiles tiles :
        {AttentionTiles{AttentionPath::Portable, 4, 2, 64, 1}, AttentionTiles{AttentionPath::Portable, 2, 1, 32, 1}}) {
     Memory memory(test.problem, test.packed, inputs);
-    AttentionKernel kernel = attentionKernel(caseOf(problem, AttentionPass::Forward), tiles);
+    AttentionKernel kernel = *attentionKernel(caseOf(problem, AttentionPass::Forward), tiles);
     emulator::LaunchResult result = launchOnce(memory, kernel, {});
     ASSERT_TRUE(result.ok()) << result.text();
     std::vector<double> output = memory.read(Tensor::Output);

@@ -71,18 +71,18 @@ std::vector<AttentionKernel> kernelsFor(const std::string &architecture) {
             if (element == AttentionElement::F16 && !(causal && dropout))
               continue;
             AttentionCase of{pass, element, headDim, causal, dropout};
-            AttentionTiles tiles = chooseAttention(of, architecture, 1024);
-            kernels.push_back(attentionKernel(of, tiles));
+            AttentionTiles tiles = *chooseAttention(of, architecture, 1024);
+            kernels.push_back(*attentionKernel(of, tiles));
             // A window adds a condition; the fullest variant stands for the others.
             if (causal && dropout && headDim == 64) {
               of.window = true;
-              kernels.push_back(attentionKernel(of, tiles));
+              kernels.push_back(*attentionKernel(of, tiles));
             }
             of.window = false;
             if (tiles.path == AttentionPath::Hopper && element == AttentionElement::Bf16)
               for (const AttentionTiles &other : switchedTiles(of, tiles))
                 if (!(other == tiles))
-                  kernels.push_back(attentionKernel(of, other));
+                  kernels.push_back(*attentionKernel(of, other));
           }
   return kernels;
 }
@@ -159,7 +159,7 @@ TEST(AttentionNvrtcRefusal, SpillsAreRefused) {
   if (!nvrtc)
     GTEST_SKIP() << nvrtc.error().message();
   AttentionCase of;
-  AttentionKernel kernel = attentionKernel(of, chooseAttention(of, "sm_80", 1024));
+  AttentionKernel kernel = *attentionKernel(of, *chooseAttention(of, "sm_80", 1024));
   CompileRequest request{"tight.cu", deviceText(kernel.prelude) + kernel.text, "sm_80", {"--maxrregcount=64"}};
   // Launch bounds override the option, so they go.
   std::size_t at = request.text.find("__launch_bounds__(maxThreads, minBlocks)");

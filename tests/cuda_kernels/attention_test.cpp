@@ -130,8 +130,8 @@ TEST_P(CudaAttentionCases, EqualTheInterpreterAndTheirOwnBits) {
   auto results = run(*artefact, machine + "late,checked", error);
   ASSERT_TRUE(results) << error;
   EXPECT_EQ(counters().captures, 1u);
-  auto reference = Reference::make(*captured, inputs(), error);
-  ASSERT_TRUE(reference) << error;
+  auto reference = Reference::make(*captured, inputs());
+  ASSERT_TRUE(reference) << reference.error().message();
   EXPECT_EQ(reference->check(*results, tolerance), "");
   expectBits(*artefact, machine + "early,reverse,early-copies", *results, false);
   expectBits(*artefact, machine + "random,shuffled,random-copies,seed=5", *results, true, true);
@@ -213,8 +213,8 @@ TEST_F(CudaAttention, CopiesHeadsThatAreNotAligned) {
   std::string error;
   auto results = run(*artefact, "h200,late,checked", error);
   ASSERT_TRUE(results) << error;
-  auto reference = Reference::make(*captured, inputs(), error);
-  ASSERT_TRUE(reference) << error;
+  auto reference = Reference::make(*captured, inputs());
+  ASSERT_TRUE(reference) << reference.error().message();
   EXPECT_EQ(reference->check(*results, tolerance), "");
 }
 
@@ -316,8 +316,8 @@ TEST_F(CudaAttention, PlantedFaultsAreCaught) {
   auto sound = compile(attentionGraph(samples[0]), "sm_90a");
   ASSERT_TRUE(sound);
   std::string error;
-  auto reference = Reference::make(*captured, inputs(), error);
-  ASSERT_TRUE(reference) << error;
+  auto reference = Reference::make(*captured, inputs());
+  ASSERT_TRUE(reference) << reference.error().message();
   expectedLeaks = 0;
   for (const Fault &fault : faults) {
     runtime::Artefact artefact = *sound;

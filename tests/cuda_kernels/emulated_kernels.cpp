@@ -193,10 +193,9 @@ void checkKernels(llvm::ArrayRef<EmulatedKernel> kernels, llvm::ArrayRef<emulato
         EXPECT_TRUE(sameBits(first, joined)) << "bits depend on how it is called";
       EXPECT_EQ(findings, "");
     }
-    std::string error;
-    auto exact = interpret(function, kernel.inputs, RefMode::exact, error);
-    auto rounded = interpret(function, kernel.inputs, RefMode::rounding, error);
-    ASSERT_TRUE(succeeded(exact) && succeeded(rounded)) << error;
+    auto exact = interpret(function, kernel.inputs, RefMode::exact);
+    auto rounded = interpret(function, kernel.inputs, RefMode::rounding);
+    ASSERT_TRUE(exact && rounded) << exact.error().message() << rounded.error().message();
     std::string problem;
     for (size_t i = 0; i < first.size(); ++i)
       if (Comparison comparison = compare(first[i], (*exact)[i], (*rounded)[i], {}, tolerance); !comparison.ok)
@@ -205,8 +204,9 @@ void checkKernels(llvm::ArrayRef<EmulatedKernel> kernels, llvm::ArrayRef<emulato
       continue;
     // One rounding run may be exact by luck: a reference of several says how far the ops may be off.
     OwningOpRef<ModuleOp> ops = withoutKernel(*const_cast<OwningOpRef<ModuleOp> &>(kernel.module));
-    std::unique_ptr<Reference> reference = Reference::make(*ops, kernel.inputs, error);
-    EXPECT_TRUE(reference && reference->checkChain(first, tolerance).empty()) << problem << error;
+    auto reference = Reference::make(*ops, kernel.inputs);
+    ASSERT_TRUE(reference) << reference.error().message();
+    EXPECT_TRUE(reference->checkChain(first, tolerance).empty()) << problem;
   }
 }
 

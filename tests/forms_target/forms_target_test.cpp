@@ -118,9 +118,8 @@ TEST_F(FormsTarget, GivesWhatTheReferenceGives) {
     func::FuncOp function = onlyFunction(*module);
     auto runner = GraphRunner::load(std::move(*artefact), function, {.device = *device});
     ASSERT_TRUE(runner) << runner.error().message();
-    std::string error;
-    const auto reference = Reference::make(*module, generateInputs(function, seed), error);
-    ASSERT_TRUE(reference) << error;
+    auto reference = Reference::make(*module, generateInputs(function, seed));
+    ASSERT_TRUE(reference) << reference.error().message();
     auto results = (*runner)->run(reference->arguments());
     ASSERT_TRUE(results) << results.error().message() << textOf(*module);
     EXPECT_EQ(reference->checkChain(*results), "") << textOf(*module);

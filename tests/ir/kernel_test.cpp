@@ -85,14 +85,13 @@ protected:
       types.push_back(cast<RankedTensorType>(type));
     bool longForms = hasLongForms(function);
     std::vector<RefTensor> inputs = inputsOf(function, 40);
-    std::string error;
-    FailureOr<std::vector<RefTensor>> exact = interpret(function, inputs, RefMode::exact, error);
-    if (failed(exact))
-      return error;
+    const auto exact = interpret(function, inputs, RefMode::exact);
+    if (!exact)
+      return exact.error().message();
     for (RefMode mode : {RefMode::exact, RefMode::rounding}) {
-      FailureOr<std::vector<RefTensor>> expected = interpret(function, inputs, mode, error);
-      if (failed(expected))
-        return error;
+      const auto expected = interpret(function, inputs, mode);
+      if (!expected)
+        return expected.error().message();
       KernelRun run = runKernelForm(info, types, inputs, mode);
       if (!run.fault.empty())
         return run.fault;

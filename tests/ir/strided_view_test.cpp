@@ -78,10 +78,9 @@ RefTensor numbered(RankedTensorType type) {
 }
 
 std::vector<double> valuesOf(func::FuncOp function) {
-  std::string error;
-  auto results = interpret(function, {numbered(tensorType(function.getArgument(0)))}, RefMode::exact, error);
-  EXPECT_TRUE(succeeded(results)) << error;
-  return succeeded(results) ? results->front().data : std::vector<double>();
+  auto results = interpret(function, {numbered(tensorType(function.getArgument(0)))}, RefMode::exact);
+  EXPECT_TRUE(results) << results.error().message();
+  return results ? results->front().data : std::vector<double>();
 }
 
 /// Element numbers of the root in the view's row-major order.
@@ -200,9 +199,8 @@ TEST(MatmulViews, productOfTheViewsIsTheProduct) {
     std::vector<RefTensor> inputs;
     for (auto [i, type] : llvm::enumerate(function.getArgumentTypes()))
       inputs.push_back(randomTensor(cast<RankedTensorType>(type), i));
-    std::string error;
-    auto results = interpret(function, inputs, RefMode::exact, error);
-    ASSERT_TRUE(succeeded(results)) << error;
+    auto results = interpret(function, inputs, RefMode::exact);
+    ASSERT_TRUE(results) << results.error().message();
     const std::vector<double> &a = (*results)[0].data, &b = (*results)[1].data, &expected = (*results)[2].data;
     size_t next = 0;
     for (int64_t i = 0; i < views.a.batch[0]; ++i)

@@ -16,15 +16,14 @@ protected:
   /// Runs @main before and after folding and compares; `what` describes the function.
   void check(ModuleOp module, ArrayRef<RefTensor> inputs, const std::string &what) {
     func::FuncOp function = mainOf(module);
-    std::string error;
-    auto before = interpret(function, inputs, RefMode::rounding, error);
-    ASSERT_TRUE(succeeded(before)) << what << ": " << error;
+    auto before = interpret(function, inputs, RefMode::rounding);
+    ASSERT_TRUE(before) << what << ": " << before.error().message();
     bool changed = false;
     ASSERT_TRUE(succeeded(applyPatternsGreedily(function, FrozenRewritePatternSet(), {}, &changed))) << what;
     ASSERT_TRUE(succeeded(verify(module))) << what;
     folded += changed;
-    auto after = interpret(function, inputs, RefMode::rounding, error);
-    ASSERT_TRUE(succeeded(after)) << what << ": " << error;
+    auto after = interpret(function, inputs, RefMode::rounding);
+    ASSERT_TRUE(after) << what << ": " << after.error().message();
     for (auto [x, y] : llvm::zip_equal(*before, *after))
       EXPECT_TRUE(sameElements(x, y)) << what;
   }

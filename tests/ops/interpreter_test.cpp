@@ -19,11 +19,11 @@ protected:
     std::string messages;
     module = parseText(*context, text, messages);
     EXPECT_TRUE(module) << messages;
-    error.clear();
     if (!module)
       return {};
-    FailureOr<std::vector<RefTensor>> results = interpret(mainOf(*module), inputs, mode, error);
-    return succeeded(results) ? *results : std::vector<RefTensor>();
+    const auto results = interpret(mainOf(*module), inputs, mode);
+    error = results.error().message();
+    return results ? *results : std::vector<RefTensor>();
   }
 
   RefTensor tensor(ArrayRef<int64_t> shape, Data data, StringRef element = "f32") {
@@ -37,7 +37,7 @@ protected:
 
   std::unique_ptr<MLIRContext> context = makeContext();
   OwningOpRef<ModuleOp> module;
-  std::string error;
+  std::string error; // of the last run
 };
 
 TEST_F(Interpreter, castsRoundInOneModeAlone) {
@@ -63,8 +63,8 @@ TEST_F(Interpreter, theLossOfNoRowIsNan) {
                                            tensor({rows}, Data(static_cast<size_t>(rows), -1), "i32")};
     EXPECT_TRUE(std::isnan(run(text, inputs)[0].data[0])) << rows;
     decomposeAll(mainOf(*module));
-    FailureOr<std::vector<RefTensor>> decomposed = interpret(mainOf(*module), inputs, RefMode::exact, error);
-    ASSERT_TRUE(succeeded(decomposed)) << error;
+    const auto decomposed = interpret(mainOf(*module), inputs, RefMode::exact);
+    ASSERT_TRUE(decomposed) << decomposed.error().message();
     EXPECT_TRUE(std::isnan((*decomposed)[0].data[0])) << rows;
   }
 }
@@ -357,7 +357,7 @@ TEST_F(Compare, excludedElementsAreCounted) {
 }
 
 TEST_F(Compare, findsElementsThatJump) {
-  std::string messages, error;
+  std::string messages;
   OwningOpRef<ModuleOp> module = parseText(*context, R"(func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
     %zero = tcc.constant dense<1.0> : tensor<3xf32>
     %c = tcc.compare ge %x, %zero : tensor<3xf32> -> tensor<3xi1>
@@ -369,10 +369,10 @@ TEST_F(Compare, findsElementsThatJump) {
                                            messages);
   ASSERT_TRUE(module) << messages;
   RefTensor x = tensor({0.5, 1, 2});
-  auto exact = interpret(mainOf(*module), x, RefMode::exact, error);
-  ASSERT_TRUE(succeeded(exact));
-  auto jumps = findJumps(mainOf(*module), x, *exact, error);
-  ASSERT_TRUE(succeeded(jumps));
+  auto exact = interpret(mainOf(*module), x, RefMode::exact);
+  ASSERT_TRUE(exact);
+  auto jumps = findJumps(mainOf(*module), x, *exact);
+  ASSERT_TRUE(jumps);
   EXPECT_EQ((*jumps)[0], (std::vector<bool>{false, true, false}));
 }
 

@@ -57,9 +57,8 @@ TEST(OpTable, everyCaseHoldsItsOpAndRunsInBothModes) {
       EXPECT_EQ(function.getBody().front().front().getName().getStringRef(), row.op) << opCase.name;
       std::vector<RefTensor> inputs = makeInputs(function, opCase, 1);
       for (RefMode mode : {RefMode::exact, RefMode::rounding}) {
-        std::string error;
-        auto results = interpret(function, inputs, mode, error);
-        ASSERT_TRUE(succeeded(results)) << opCase.name << ": " << error;
+        auto results = interpret(function, inputs, mode);
+        ASSERT_TRUE(results) << opCase.name << ": " << results.error().message();
         for (const RefTensor &result : *results)
           EXPECT_EQ(result.size(), result.type.getNumElements());
       }
@@ -75,14 +74,14 @@ TEST(OpTable, roundingStaysNearExact) {
     for (const OpCase &opCase : row.cases) {
       if (opCase.specials != Specials::none)
         continue;
-      std::string messages, error;
+      std::string messages;
       OwningOpRef<ModuleOp> module = parseText(*context, opCase.text, messages);
       ASSERT_TRUE(module) << opCase.name;
       func::FuncOp function = mainOf(*module);
       std::vector<RefTensor> inputs = makeInputs(function, opCase, 2);
-      auto exact = interpret(function, inputs, RefMode::exact, error);
-      auto rounding = interpret(function, inputs, RefMode::rounding, error);
-      ASSERT_TRUE(succeeded(exact) && succeeded(rounding)) << error;
+      auto exact = interpret(function, inputs, RefMode::exact);
+      auto rounding = interpret(function, inputs, RefMode::rounding);
+      ASSERT_TRUE(exact && rounding) << exact.error().message() << rounding.error().message();
       for (size_t i = 0; i < exact->size(); ++i) {
         RefTensor rounded = (*exact)[i];
         roundToElement(rounded);

@@ -29,12 +29,12 @@ TEST(Torch, valuesAgree) {
   auto context = makeContext();
   ASSERT_GT(torchCases.size(), 50u);
   for (const TorchCase &torchCase : torchCases) {
-    std::string messages, error;
+    std::string messages;
     OwningOpRef<ModuleOp> module = parseText(*context, torchCase.text, messages);
     ASSERT_TRUE(module) << torchCase.text << messages;
     func::FuncOp function = mainOf(*module);
-    auto results = interpret(function, tensorsOf(function.getArgumentTypes(), torchCase.inputs), RefMode::exact, error);
-    ASSERT_TRUE(succeeded(results)) << error;
+    auto results = interpret(function, tensorsOf(function.getArgumentTypes(), torchCase.inputs), RefMode::exact);
+    ASSERT_TRUE(results) << results.error().message();
     expectClose(*results, torchCase.results, std::string(torchCase.name) + ": result");
   }
 }
@@ -45,7 +45,7 @@ TEST(Torch, gradientsAgree) {
   for (const TorchCase &torchCase : torchCases) {
     if (torchCase.gradients.empty())
       continue;
-    std::string messages, error;
+    std::string messages;
     OwningOpRef<ModuleOp> module = parseText(*context, torchCase.text, messages);
     ASSERT_TRUE(module) << messages;
     func::FuncOp function = mainOf(*module);
@@ -53,8 +53,8 @@ TEST(Torch, gradientsAgree) {
     differentiate(function);
     std::vector<std::vector<double>> inputs = torchCase.inputs;
     inputs.insert(inputs.end(), torchCase.weights.begin(), torchCase.weights.end());
-    auto gradients = interpret(function, tensorsOf(function.getArgumentTypes(), inputs), RefMode::exact, error);
-    ASSERT_TRUE(succeeded(gradients)) << torchCase.name << ": " << error;
+    auto gradients = interpret(function, tensorsOf(function.getArgumentTypes(), inputs), RefMode::exact);
+    ASSERT_TRUE(gradients) << torchCase.name << ": " << gradients.error().message();
     expectClose(*gradients, torchCase.gradients, std::string(torchCase.name) + ": gradient");
     ++checked;
   }

@@ -68,11 +68,10 @@ std::vector<RefTensor> inputsOf(func::FuncOp function) {
 }
 
 std::vector<RefTensor> evaluate(ModuleOp module, RefMode mode = RefMode::exact) {
-  std::string error;
   func::FuncOp function = functionOf(module);
-  FailureOr<std::vector<RefTensor>> results = interpret(function, inputsOf(function), mode, error);
-  EXPECT_TRUE(succeeded(results)) << error;
-  return succeeded(results) ? std::move(*results) : std::vector<RefTensor>();
+  auto results = interpret(function, inputsOf(function), mode);
+  EXPECT_TRUE(results) << results.error().message();
+  return results ? std::move(*results) : std::vector<RefTensor>();
 }
 
 struct Outcome {
@@ -152,12 +151,11 @@ TEST(MatchAttention, MatchedSpellingsCompile) {
     options.pipeline.passes["match-attention"] = true;
     auto artefact = compileArtefact(module->clone(), options);
     ASSERT_TRUE(artefact) << artefact.error().message();
-    std::string error;
     func::FuncOp function = functionOf(*module);
     auto runner = GraphRunner::load(std::move(*artefact), function, {.threads = 1, .checked = true});
     ASSERT_TRUE(runner) << runner.error().message();
-    auto reference = Reference::make(*module, inputsOf(function), error, withMatching(false));
-    ASSERT_TRUE(reference) << error;
+    auto reference = Reference::make(*module, inputsOf(function), withMatching(false));
+    ASSERT_TRUE(reference) << reference.error().message();
     auto results = (*runner)->run(reference->arguments());
     ASSERT_TRUE(results) << results.error().message();
     EXPECT_EQ(reference->checkChain(*results), "");

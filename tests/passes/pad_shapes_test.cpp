@@ -91,10 +91,9 @@ protected:
   }
 
   std::vector<RefTensor> evaluate(ModuleOp module, ArrayRef<RefTensor> arguments, RefMode mode = RefMode::exact) {
-    std::string error;
-    FailureOr<std::vector<RefTensor>> results = interpret(functionOf(module), arguments, mode, error);
-    EXPECT_TRUE(succeeded(results)) << error;
-    return succeeded(results) ? std::move(*results) : std::vector<RefTensor>();
+    auto results = interpret(functionOf(module), arguments, mode);
+    EXPECT_TRUE(results) << results.error().message();
+    return results ? std::move(*results) : std::vector<RefTensor>();
   }
 
   /// The results of the compiled graph, states and outputs fresh NaNs; the plan is given to `look`.

@@ -59,10 +59,9 @@ protected:
   }
 
   static std::vector<RefTensor> evaluate(func::FuncOp function, ArrayRef<RefTensor> inputs) {
-    std::string error;
-    FailureOr<std::vector<RefTensor>> results = interpret(function, inputs, RefMode::exact, error);
-    EXPECT_TRUE(succeeded(results)) << error;
-    return succeeded(results) ? std::move(*results) : std::vector<RefTensor>();
+    auto results = interpret(function, inputs, RefMode::exact);
+    EXPECT_TRUE(results) << results.error().message();
+    return results ? std::move(*results) : std::vector<RefTensor>();
   }
 
   static GradientOp gradientOf(func::FuncOp function) {

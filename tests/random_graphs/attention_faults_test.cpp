@@ -92,7 +92,7 @@ class AttentionFaults : public testing::Test {
 protected:
   std::unique_ptr<MLIRContext> context = makeContext();
   OwningOpRef<ModuleOp> module;
-  std::unique_ptr<Reference> reference;
+  std::optional<Reference> reference;
 
   void SetUp() override {
     std::string messages;
@@ -100,8 +100,9 @@ protected:
     ASSERT_TRUE(module) << messages;
     PipelineOptions options;
     options.passes["match-attention"] = true;
-    reference = Reference::make(*module, generateInputs(onlyFunction(*module), 5), messages, options);
-    ASSERT_TRUE(reference) << messages;
+    auto made = Reference::make(*module, generateInputs(onlyFunction(*module), 5), options);
+    ASSERT_TRUE(made) << made.error().message();
+    reference = std::move(*made);
   }
 
   /// What the checker says of the step with a fault, of which so many attentions are matched.

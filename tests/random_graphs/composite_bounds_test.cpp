@@ -252,8 +252,8 @@ void expectWithinBounds(const Composite &composite, const std::string &element, 
         randomTensor(tensor, 31 + arguments.size(), isFloat ? composite.low : 0, isFloat ? composite.high : 257));
   }
   std::string error;
-  const auto reference = Reference::make(*module, arguments, error);
-  ASSERT_TRUE(reference) << error;
+  const auto reference = Reference::make(*module, arguments);
+  ASSERT_TRUE(reference) << reference.error().message();
   const llvm::ArrayRef<RefTensor> exact = reference->exact();
   for (const cpu::Target &target : cpuTargets())
     for (const int level : levels) {
@@ -318,8 +318,8 @@ TEST(SlopeBounds, holdOverAllFloats) {
       arguments.push_back(splatTensor(cast<RankedTensorType>(argument), 1));
     arguments[0].data = values;
     std::string error;
-    const auto reference = Reference::make(*module, arguments, error);
-    ASSERT_TRUE(reference) << error;
+    const auto reference = Reference::make(*module, arguments);
+    ASSERT_TRUE(reference) << reference.error().message();
     const std::vector<double> &exact = reference->exact()[0].data;
     for (const cpu::Target &target : cpuTargets()) {
       CheckOptions options;

@@ -226,8 +226,8 @@ TEST_F(EpilogueFaults, areCaughtAndTheUntouchedStepPasses) {
   std::string messages;
   OwningOpRef<ModuleOp> module = parseText(*context, step, messages);
   ASSERT_TRUE(module) << messages;
-  auto reference = Reference::make(*module, generateInputs(onlyFunction(*module), 5), messages);
-  ASSERT_TRUE(reference) << messages;
+  auto reference = Reference::make(*module, generateInputs(onlyFunction(*module), 5));
+  ASSERT_TRUE(reference) << reference.error().message();
   size_t here = 0, there = 0;
   EXPECT_EQ(verdict(*module, *reference, {"none", false, {}, {}}, here), "");
   EXPECT_EQ(verdict(*module, *reference, {"none", true, {}, {}}, there), "");
@@ -245,8 +245,8 @@ TEST_F(EpilogueFaults, randomGraphsAddTensorsThatLieElsewhere) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     OwningOpRef<ModuleOp> module = generateGraph(*context, seed, {.sums = true});
     std::string messages;
-    auto reference = Reference::make(*module, generateInputs(onlyFunction(*module), seed), messages);
-    ASSERT_TRUE(reference) << messages;
+    auto reference = Reference::make(*module, generateInputs(onlyFunction(*module), seed));
+    ASSERT_TRUE(reference) << reference.error().message();
     size_t count = 0;
     EXPECT_EQ(verdict(*module, *reference, {"none", true, {}, {}}, count), "");
     adding += count > 0;

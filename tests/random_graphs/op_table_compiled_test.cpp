@@ -18,9 +18,8 @@ struct Sample {
 };
 
 std::string checkSample(Sample &sample, ArrayRef<RefTensor> results) {
-  std::string error;
-  std::unique_ptr<Reference> reference = Reference::make(*sample.module, sample.inputs, error);
-  return reference ? reference->check(results, sample.opCase->tolerance) : error;
+  auto reference = Reference::make(*sample.module, sample.inputs);
+  return reference ? reference->check(results, sample.opCase->tolerance) : reference.error().message();
 }
 
 /// The results of all samples in order, or nothing and what went wrong.

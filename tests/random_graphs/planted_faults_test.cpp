@@ -395,14 +395,15 @@ class PlantedFaults : public testing::Test {
 protected:
   std::unique_ptr<MLIRContext> context = makeContext();
   OwningOpRef<ModuleOp> module;
-  std::unique_ptr<Reference> reference;
+  std::optional<Reference> reference;
 
   void SetUp() override {
     std::string messages;
     module = parseText(*context, step, messages);
     ASSERT_TRUE(module) << messages;
-    reference = Reference::make(*module, generateInputs(onlyFunction(*module), 5), messages);
-    ASSERT_TRUE(reference) << messages;
+    auto made = Reference::make(*module, generateInputs(onlyFunction(*module), 5));
+    ASSERT_TRUE(made) << made.error().message();
+    reference = std::move(*made);
   }
 
   /// Empty where every checker is content.

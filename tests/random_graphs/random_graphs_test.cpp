@@ -57,10 +57,9 @@ std::string checkGraph(ModuleOp module, uint64_t seed, const CheckOptions &optio
   std::string error;
   PipelineOptions pipeline;
   pipeline.passes["match-attention"] = options.matchAttention;
-  std::unique_ptr<Reference> reference =
-      Reference::make(module, generateInputs(onlyFunction(module), seed), error, pipeline);
+  auto reference = Reference::make(module, generateInputs(onlyFunction(module), seed), pipeline);
   if (!reference)
-    return "refused: " + error;
+    return "refused: " + reference.error().message();
   CheckOptions plain;
   plain.level = 0;
   std::vector<RefTensor> unfused; // the results at -O0, where each op rounds for itself

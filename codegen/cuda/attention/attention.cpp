@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <stdexcept>
 
 namespace tcc::cuda {
 
@@ -93,9 +92,9 @@ std::string badView(const char *name, const AttentionView &view, int headDim) {
 
 } // namespace
 
-AttentionKernel attentionKernel(const AttentionCase &of, const AttentionTiles &tiles) {
+runtime::Expected<AttentionKernel> attentionKernel(const AttentionCase &of, const AttentionTiles &tiles) {
   if (std::string text = badSwitch(of, tiles); !text.empty())
-    throw std::invalid_argument(text);
+    return runtime::Error(text);
   bool hopper = tiles.path == AttentionPath::Hopper;
   bool hopperForward = hopper && of.pass == AttentionPass::Forward;
   const PassNames &names = passNames[int(tiles.path)][int(of.pass)];

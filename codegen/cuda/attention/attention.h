@@ -4,6 +4,7 @@
 #pragma once
 
 #include "codegen/cuda/device/device_text.h"
+#include "runtime/error.h"
 
 #include <array>
 #include <string>
@@ -83,12 +84,12 @@ struct AttentionMap {
 };
 
 /// The tiles for a case on an architecture ("sm_80", "sm_90a", "sm_100a"); `length` is the number of keys. The table is
-/// in choices.cpp. Throws std::invalid_argument unless headDim is 32, 64, 96 or 128.
-AttentionTiles chooseAttention(const AttentionCase &of, std::string_view architecture, int length);
+/// in choices.cpp. An error unless headDim is 32, 64, 96 or 128.
+runtime::Expected<AttentionTiles> chooseAttention(const AttentionCase &of, std::string_view architecture, int length);
 
-/// The kernel of a case with the given tiles. Throws std::invalid_argument for a switch that no such kernel has, and
-/// for a window without causal.
-AttentionKernel attentionKernel(const AttentionCase &of, const AttentionTiles &tiles);
+/// The kernel of a case with the given tiles. An error for a switch that no such kernel has, and for a window without
+/// causal.
+runtime::Expected<AttentionKernel> attentionKernel(const AttentionCase &of, const AttentionTiles &tiles);
 
 /// Blocks in x, y, z; an axis of 0 means that there is nothing to launch. `multiprocessors` are the device's: how many
 /// blocks a persistent kernel has at most (an H200 has 132).

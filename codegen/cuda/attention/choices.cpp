@@ -1,8 +1,6 @@
 // The table of tiles. A row serves a case when all of its conditions hold; the first such row wins.
 #include "codegen/cuda/attention/attention.h"
 
-#include <stdexcept>
-
 namespace tcc::cuda {
 
 namespace {
@@ -59,12 +57,12 @@ bool serves(const Choice &choice, const AttentionCase &of, std::string_view arch
 
 } // namespace
 
-AttentionTiles chooseAttention(const AttentionCase &of, std::string_view architecture, int length) {
+runtime::Expected<AttentionTiles> chooseAttention(const AttentionCase &of, std::string_view architecture, int length) {
   for (const Choice &choice : choices)
     if (serves(choice, of, architecture, length))
       return choice.tiles;
-  throw std::invalid_argument("attention with head dimension " + std::to_string(of.headDim) +
-                              ": the kernels serve 32, 64, 96 and 128");
+  return runtime::Error("attention with head dimension " + std::to_string(of.headDim) +
+                        ": the kernels serve 32, 64, 96 and 128");
 }
 
 } // namespace tcc::cuda

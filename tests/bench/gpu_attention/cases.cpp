@@ -16,7 +16,7 @@ const char *nameOf(Variant variant) {
 AttentionKernel kernelFor(const Problem &problem, AttentionPass pass, const std::string &architecture,
                           Variant variant) {
   AttentionCase of = caseOf(problem, pass);
-  AttentionTiles tiles = chooseAttention(of, variant == Variant::Portable ? "sm_80" : architecture, problem.keys);
+  AttentionTiles tiles = *chooseAttention(of, variant == Variant::Portable ? "sm_80" : architecture, problem.keys);
   if (tiles.path == AttentionPath::Hopper && variant >= Variant::Overlapped) {
     bool forward = pass == AttentionPass::Forward;
     tiles.overlap = true;
@@ -25,13 +25,13 @@ AttentionKernel kernelFor(const Problem &problem, AttentionPass pass, const std:
     // The wider head's registers do not hold what counting by three takes.
     tiles.stages = forward || problem.headDim == 128 ? tiles.stages : 3;
   }
-  return attentionKernel(of, tiles);
+  return *attentionKernel(of, tiles);
 }
 
 std::vector<Variant> variantsOf(const Problem &problem, const std::string &architecture) {
   std::vector<Variant> variants = {Variant::Portable};
   bool hopper = std::any_of(std::begin(allPasses), std::end(allPasses), [&](AttentionPass pass) {
-    return chooseAttention(caseOf(problem, pass), architecture, problem.keys).path == AttentionPath::Hopper;
+    return chooseAttention(caseOf(problem, pass), architecture, problem.keys)->path == AttentionPath::Hopper;
   });
   if (hopper)
     variants.insert(variants.end(), {Variant::Chosen, Variant::Overlapped, Variant::Switched});
@@ -137,7 +137,7 @@ void addSwitched(std::vector<AttentionTiles> &candidates, AttentionPass pass, co
 } // namespace
 
 std::vector<AttentionTiles> candidatesFor(const Problem &problem, AttentionPass pass, const std::string &architecture) {
-  AttentionTiles chosen = chooseAttention(caseOf(problem, pass), architecture, problem.keys);
+  AttentionTiles chosen = *chooseAttention(caseOf(problem, pass), architecture, problem.keys);
   if (chosen.path != AttentionPath::Hopper)
     return {};
   std::vector<AttentionTiles> candidates;
@@ -184,7 +184,7 @@ std::vector<AttentionKernel> allKernels(const std::string &architecture) {
   for (const Problem &problem : sweepProblems(false))
     for (AttentionPass pass : allPasses)
       for (const AttentionTiles &tiles : candidatesFor(problem, pass, architecture))
-        add(attentionKernel(caseOf(problem, pass), tiles));
+        add(*attentionKernel(caseOf(problem, pass), tiles));
   return kernels;
 }
 

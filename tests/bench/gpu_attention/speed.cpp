@@ -145,7 +145,7 @@ void sweepPass(Memory &memory, AttentionPass pass, bool rehearsal, std::ofstream
   for (const AttentionTiles &tiles : candidatesFor(problem, pass, backend.architecture())) {
     if (rehearsal && number++ % 5 != 4)
       continue;
-    AttentionKernel kernel = attentionKernel(caseOf(problem, pass), tiles);
+    AttentionKernel kernel = *attentionKernel(caseOf(problem, pass), tiles);
     std::function<void()> work = prepared(kernel);
     bool equal = bitsAfter(memory, pass, work) == chosen;
     double speed = speedOf(backend, problem, products, rehearsal, work);
