@@ -28,7 +28,7 @@ std::string filePrefix(const ModelConfig &model) {
 
 /// [in, out] of a linear layer.
 std::pair<int64_t, int64_t> sizesOf(const ModelConfig &model, const ParameterSpec &weight) {
-  if (std::holds_alternative<Gpt2Config>(model.kind))
+  if (model.storesInputsFirst())
     return {weight.shape[0], weight.shape[1]};
   return {weight.shape[1], weight.shape[0]};
 }
@@ -168,7 +168,7 @@ void writeAdapterFolder(const std::string &folder, const ModelConfig &model, con
                {"r", adapter.rank},
                {"lora_alpha", adapter.alpha},
                {"bias", "none"},
-               {"fan_in_fan_out", std::holds_alternative<Gpt2Config>(model.kind)},
+               {"fan_in_fan_out", model.storesInputsFirst()},
                {"target_modules", targetModules(model, prefix, adapter.layers)}});
   AtomicFile file(inFolder(folder, adapterConfigName));
   file.write(json.dump(2) + "\n");

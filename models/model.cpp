@@ -1,5 +1,6 @@
 #include "models/model.h"
 #include "runtime/dtype.h"
+#include "runtime/overload.h"
 
 #include <algorithm>
 #include <cassert>
@@ -141,20 +142,21 @@ Tensor modelHidden(const Model &model, const Tensor &tokens, TrainingDropout *dr
   if (tokens.rank() != 2 || tokens.dim(1) > config.positions())
     throw Error("tokens " + tokens.shape().text() + " for a model of " + std::to_string(config.positions()) +
                 " positions; they are [batch, T] with T up to that");
-  if (const auto *gpt2 = std::get_if<Gpt2Config>(&config.kind))
-    return gpt2Hidden(*gpt2, model, tokens, dropout);
-  if (const auto *llama = std::get_if<LlamaConfig>(&config.kind))
-    return llamaHidden(*llama, model, tokens, dropout);
-  return modernHidden(std::get<ModernConfig>(config.kind), model, tokens);
+  return std::visit(
+      runtime::Overload{[&](const Gpt2Config &kind) { return gpt2Hidden(kind, model, tokens, dropout); },
+                        [&](const LlamaConfig &kind) { return llamaHidden(kind, model, tokens, dropout); },
+                        [&](const ModernConfig &kind) { return modernHidden(kind, model, tokens); }},
+      config.kind);
 }
 
 Tensor modelHead(const Model &model, const Tensor &hidden) {
   const ModelConfig &config = model.config();
   const Scope scope("head");
   const Tensor logits = nn::tiedHead(hidden, model.at(config.tied() ? config.embeddingName() : "lm_head.weight"));
-  if (const auto *modern = std::get_if<ModernConfig>(&config.kind))
-    return tanh(logits * (1 / modern->softcap)) * modern->softcap;
-  return logits;
+  return std::visit(
+      runtime::Overload{[&](const Gpt2Config &) { return logits; }, [&](const LlamaConfig &) { return logits; },
+                        [&](const ModernConfig &kind) { return tanh(logits * (1 / kind.softcap)) * kind.softcap; }},
+      config.kind);
 }
 
 Tensor modelLogits(const Model &model, const Tensor &tokens) {

@@ -2,6 +2,7 @@
 #include "frontend/quotes.h"
 #include "models/config_reader.h"
 #include "models/tokenizer_files.h"
+#include "runtime/overload.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -11,6 +12,7 @@ namespace tcc::models {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using runtime::Overload;
 
 /// Rates of dropout under names that the kind does not have; those of heads that classify are none of a language
 /// model's.
@@ -23,13 +25,6 @@ void noteUnusedDropout(const ConfigReader &reader, std::initializer_list<std::st
       notes->push_back(fmt::format("{}: `{}` is {}, which training here leaves out", reader.path, key, value.dump()));
   }
 }
-
-template <typename... Fn>
-struct Cases : Fn... {
-  using Fn::operator()...;
-};
-template <typename... Fn>
-Cases(Fn...) -> Cases<Fn...>;
 
 } // namespace
 
@@ -46,64 +41,78 @@ int64_t ModelConfig::positions() const {
 }
 
 std::vector<ParameterSpec> ModelConfig::parameters() const {
-  return std::visit(Cases{[](const Gpt2Config &config) { return gpt2Parameters(config); },
-                          [](const LlamaConfig &config) { return llamaParameters(config); },
-                          [](const ModernConfig &config) { return modernParameters(config); }},
+  return std::visit(Overload{[](const Gpt2Config &config) { return gpt2Parameters(config); },
+                             [](const LlamaConfig &config) { return llamaParameters(config); },
+                             [](const ModernConfig &config) { return modernParameters(config); }},
                     kind);
 }
 
 std::string ModelConfig::embeddingName() const {
-  return std::holds_alternative<LlamaConfig>(kind) ? "model.embed_tokens.weight" : "wte.weight";
+  return std::visit(Overload{[](const Gpt2Config &) { return "wte.weight"; },
+                             [](const LlamaConfig &) { return "model.embed_tokens.weight"; },
+                             [](const ModernConfig &) { return "wte.weight"; }},
+                    kind);
+}
+
+bool ModelConfig::storesInputsFirst() const {
+  return std::visit(Overload{[](const Gpt2Config &) { return true; }, [](const LlamaConfig &) { return false; },
+                             [](const ModernConfig &) { return false; }},
+                    kind);
 }
 
 bool ModelConfig::tied() const {
-  return std::visit(Cases{[](const Gpt2Config &config) { return config.tied; },
-                          [](const LlamaConfig &config) { return config.tied; },
-                          [](const ModernConfig &) { return false; }},
+  return std::visit(Overload{[](const Gpt2Config &config) { return config.tied; },
+                             [](const LlamaConfig &config) { return config.tied; },
+                             [](const ModernConfig &) { return false; }},
                     kind);
 }
 
 DropoutRates ModelConfig::dropout() const {
-  return std::visit(Cases{[](const Gpt2Config &config) { return config.dropout; },
-                          [](const LlamaConfig &config) { return DropoutRates{.attention = config.attentionDropout}; },
-                          [](const ModernConfig &) { return DropoutRates{}; }},
-                    kind);
+  return std::visit(
+      Overload{[](const Gpt2Config &config) { return config.dropout; },
+               [](const LlamaConfig &config) { return DropoutRates{.attention = config.attentionDropout}; },
+               [](const ModernConfig &) { return DropoutRates{}; }},
+      kind);
 }
 
 bool ModelConfig::setDropout(double rate) {
-  return std::visit(Cases{[&](Gpt2Config &config) {
-                            config.dropout = {rate, rate, rate};
-                            return true;
-                          },
-                          [&](LlamaConfig &config) {
-                            config.attentionDropout = rate;
-                            return true;
-                          },
-                          [](ModernConfig &) { return false; }},
+  return std::visit(Overload{[&](Gpt2Config &config) {
+                               config.dropout = {rate, rate, rate};
+                               return true;
+                             },
+                             [&](LlamaConfig &config) {
+                               config.attentionDropout = rate;
+                               return true;
+                             },
+                             [](ModernConfig &) { return false; }},
                     kind);
 }
 
 std::string ModelConfig::prefix() const {
-  return std::holds_alternative<LlamaConfig>(kind) ? "model." : "transformer.";
+  return std::visit(Overload{[](const Gpt2Config &) { return "transformer."; },
+                             [](const LlamaConfig &) { return "model."; },
+                             [](const ModernConfig &) { return "transformer."; }},
+                    kind);
 }
 
 std::string ModelConfig::describe() const {
   return std::visit(
-      Cases{[](const Gpt2Config &c) {
-              return fmt::format("gpt2: {} layers, {} heads, width {}, {} positions, vocabulary {}{}", c.layers,
-                                 c.heads, c.width, c.sequence, c.vocab, c.tied ? "" : ", untied");
-            },
-            [](const LlamaConfig &c) {
-              const char *names[] = {"llama", "qwen2", "qwen3"};
-              return fmt::format("{}: {} layers, {} heads of {} with {} keys and values, width {}, inner width {}, {} "
-                                 "positions, vocabulary {}{}",
-                                 names[size_t(c.kind)], c.layers, c.heads, c.headSize, c.keyValueHeads, c.width,
-                                 c.inner, c.sequence, c.vocab, c.tied ? ", tied" : "");
-            },
-            [](const ModernConfig &c) {
-              return fmt::format("modern: {} layers, {} heads, width {}, {} positions, vocabulary {}", c.layers,
-                                 c.heads, c.width, c.sequence, c.vocab);
-            }},
+      Overload{[](const Gpt2Config &c) {
+                 return fmt::format("gpt2: {} layers, {} heads, width {}, {} positions, vocabulary {}{}", c.layers,
+                                    c.heads, c.width, c.sequence, c.vocab, c.tied ? "" : ", untied");
+               },
+               [](const LlamaConfig &c) {
+                 const char *names[] = {"llama", "qwen2", "qwen3"};
+                 return fmt::format(
+                     "{}: {} layers, {} heads of {} with {} keys and values, width {}, inner width {}, {} "
+                     "positions, vocabulary {}{}",
+                     names[size_t(c.kind)], c.layers, c.heads, c.headSize, c.keyValueHeads, c.width, c.inner,
+                     c.sequence, c.vocab, c.tied ? ", tied" : "");
+               },
+               [](const ModernConfig &c) {
+                 return fmt::format("modern: {} layers, {} heads, width {}, {} positions, vocabulary {}", c.layers,
+                                    c.heads, c.width, c.sequence, c.vocab);
+               }},
       kind);
 }
 
@@ -176,9 +185,9 @@ void setEnds(Json &json, const ModelConfig &config, const TokenizerFiles &tokeni
 
 void writeConfig(const std::string &path, const ModelConfig &config, const std::string &original,
                  const TokenizerFiles &tokenizer) {
-  const ConfigKeys keys = std::visit(Cases{[](const Gpt2Config &kind) { return gpt2ConfigKeys(kind); },
-                                           [](const LlamaConfig &kind) { return llamaConfigKeys(kind); },
-                                           [](const ModernConfig &kind) { return modernConfigKeys(kind); }},
+  const ConfigKeys keys = std::visit(Overload{[](const Gpt2Config &kind) { return gpt2ConfigKeys(kind); },
+                                              [](const LlamaConfig &kind) { return llamaConfigKeys(kind); },
+                                              [](const ModernConfig &kind) { return modernConfigKeys(kind); }},
                                      config.kind);
   Json json = original.empty() ? keys.usual : Json::parse(original);
   json.update(keys.own);
@@ -202,10 +211,11 @@ int64_t parameterCount(const ModelConfig &config) {
 }
 
 double trainingFlopsPerToken(const ModelConfig &config, int64_t length) {
-  const auto *llama = std::get_if<LlamaConfig>(&config.kind);
-  const int64_t heads =
-      llama ? llama->heads * llama->headSize : std::visit([](const auto &kind) { return kind.width; }, config.kind);
-  return 6.0 * double(parameterCount(config)) + 6.0 * double(config.layers()) * double(heads) * double(length);
+  const int64_t width = std::visit(Overload{[](const Gpt2Config &kind) { return kind.width; },
+                                            [](const LlamaConfig &kind) { return kind.heads * kind.headSize; },
+                                            [](const ModernConfig &kind) { return kind.width; }},
+                                   config.kind); // of all heads
+  return 6.0 * double(parameterCount(config)) + 6.0 * double(config.layers()) * double(width) * double(length);
 }
 
 } // namespace tcc::models

@@ -29,6 +29,8 @@ struct ModelConfig {
   std::vector<ParameterSpec> parameters() const;
   /// The matrix of tokens, in parameters().
   std::string embeddingName() const;
+  /// Whether a linear layer's weight is [inputs, outputs] and not [outputs, inputs].
+  bool storesInputsFirst() const;
   /// Whether the head is the embedding.
   bool tied() const;
   /// The dropout of training steps.

@@ -1,4 +1,5 @@
 #include "runtime/cache.h"
+#include "runtime/overload.h"
 #include <algorithm>
 #include <bit>
 #include <charconv>
@@ -8,13 +9,6 @@
 
 namespace tcc::runtime {
 namespace {
-
-template <typename... Ts>
-struct Overload : Ts... {
-  using Ts::operator()...;
-};
-template <typename... Ts>
-Overload(Ts...) -> Overload<Ts...>;
 
 // The same text for a guard's value and for a stored copy of it.
 struct ValueText {
