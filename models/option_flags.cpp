@@ -244,19 +244,28 @@ void declareCheckpoints(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   app.add_flag("--resume", options.resume, "Go on from the latest checkpoint of --checkpoint")->group("Checkpoints");
 }
 
-/// auto, cpu, cuda or cuda:N.
-bool namesDevice(std::string_view text) {
-  if (text == "auto" || text == "cpu" || text == "cuda")
-    return true;
+/// Whether `text` is "N", a number from 0 on.
+bool isOrdinal(std::string_view text) {
   int ordinal = 0;
-  const std::string_view digits = text.starts_with("cuda:") ? text.substr(5) : "";
-  const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), ordinal);
-  return !digits.empty() && problem == std::errc() && end == digits.data() + digits.size() && ordinal >= 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), ordinal);
+  return !text.empty() && problem == std::errc() && end == text.data() + text.size() && ordinal >= 0;
 }
 
-void declareCompiler(CLI::App &app, TrainOptions &options) {
-  app.add_option("--device", options.device, "auto (a GPU that works, else the CPU), cpu, cuda or cuda:N; auto")
-      ->check(expecting("one of auto, cpu, cuda, cuda:N", namesDevice))
+void declareCompiler(CLI::App &app, TrainOptions &options, const std::vector<std::string> &deviceKinds) {
+  std::vector<std::string> names = {"auto", "cpu"};
+  for (const std::string &kind : deviceKinds)
+    names.insert(names.end(), {kind, kind + ":N"});
+  const auto isDevice = [names](const std::string &text) {
+    const size_t colon = text.find(':');
+    const std::string name = colon == std::string::npos ? text : text.substr(0, colon) + ":N";
+    return std::find(names.begin(), names.end(), name) != names.end() &&
+           (colon == std::string::npos || isOrdinal(std::string_view(text).substr(colon + 1)));
+  };
+  std::string help = "auto (a GPU that works, else the CPU)";
+  for (size_t i = 1; i < names.size(); ++i)
+    help += (i + 1 == names.size() ? " or " : ", ") + names[i];
+  app.add_option("--device", options.device, help + "; auto")
+      ->check(expecting(fmt::format("one of {}", fmt::join(names, ", ")), isDevice))
       ->type_name("DEVICE")
       ->group("Compiler");
   app.add_flag("--check-device", options.checkDevice,
@@ -344,13 +353,14 @@ void declareOutput(CLI::App &app, TrainOptions &options, RawOptions &raw) {
 
 } // namespace
 
-void declareOptions(CLI::App &app, TrainOptions &options, RawOptions &raw) {
+void declareOptions(CLI::App &app, TrainOptions &options, RawOptions &raw,
+                    const std::vector<std::string> &deviceKinds) {
   declareModel(app, options, raw);
   declareData(app, options, raw);
   declareTraining(app, options, raw);
   declareEstimate(app, options, raw);
   declareCheckpoints(app, options, raw);
-  declareCompiler(app, options);
+  declareCompiler(app, options, deviceKinds);
   declareLibraries(app, options);
   declareOutput(app, options, raw);
 }

@@ -20,6 +20,7 @@ struct RawOptions {
 };
 
 /// Declares every flag but --help and --version; values land in `options` and `raw`, which outlive `app`'s parsing.
-void declareOptions(CLI::App &app, TrainOptions &options, RawOptions &raw);
+/// `deviceKinds`: as for parseTrainOptions.
+void declareOptions(CLI::App &app, TrainOptions &options, RawOptions &raw, const std::vector<std::string> &deviceKinds);
 
 } // namespace tcc::models

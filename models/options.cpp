@@ -248,7 +248,7 @@ void resolve(TrainOptions &options, const RawOptions &raw) {
 
 } // namespace
 
-ParsedOptions parseTrainOptions(const std::vector<std::string> &given) {
+ParsedOptions parseTrainOptions(const std::vector<std::string> &given, const std::vector<std::string> &deviceKinds) {
   CLI::App app;
   app.set_help_flag();
   app.name("train_gpt");
@@ -256,7 +256,7 @@ ParsedOptions parseTrainOptions(const std::vector<std::string> &given) {
   RawOptions raw;
   bool help = false, version = false;
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast); // as in gcc
-  declareOptions(app, options, raw);
+  declareOptions(app, options, raw, deviceKinds);
   app.add_flag("-h,--help", help, "This text");
   app.add_flag("--version", version, "The version");
 

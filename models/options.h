@@ -63,7 +63,7 @@ struct TrainOptions : CompilerFlags {
   bool resume = false;
 
   bool checkDevice = false;    ///< one step kernel by kernel beside the CPU first
-  std::string device = "auto"; ///< or cpu, cuda, cuda:N (run_device.h)
+  std::string device = "auto"; ///< or cpu, or a kind of device, or KIND:N
 
   std::string emitGraph;     ///< write the training step as .graph text to this file, or empty
   std::string compileOnly;   ///< write the training step as a library to this file and nothing else, or empty
@@ -104,6 +104,9 @@ struct ParsedOptions {
 
 /// Parses `arguments` (without the program's name). Never throws for the user's input and opens no file. With --init,
 /// the sizes of --model are only placeholders: the program replaces `config` by the folder's (see readConfig).
-ParsedOptions parseTrainOptions(const std::vector<std::string> &arguments);
+/// `deviceKinds`: what --device names beside auto and cpu; a program that has the compiler asks for them
+/// (run_device.h).
+ParsedOptions parseTrainOptions(const std::vector<std::string> &arguments,
+                                const std::vector<std::string> &deviceKinds = {});
 
 } // namespace tcc::models

@@ -33,7 +33,7 @@ runtime::Expected<std::shared_ptr<runtime::Device>> openTested(const TargetKind 
   return device;
 }
 
-/// The number behind the colon of --device=, which the command line has checked.
+/// The number after the colon of --device=, which the command line has checked.
 int ordinalOf(const std::string &wanted) {
   int ordinal = 0;
   if (const size_t colon = wanted.find(':'); colon != std::string::npos)
@@ -75,6 +75,14 @@ void chooseProducts(TrainOptions &options, const RunDevice &device) {
   const std::optional<std::string> chosen = tcc::chooseProducts(options, target);
   if (chosen && !options.quiet)
     fmt::print(stderr, "--dtype=auto is {}\n", *chosen);
+}
+
+std::vector<std::string> deviceKinds() {
+  std::vector<std::string> names;
+  for (const TargetKind *kind : targetKinds())
+    if (kind->hasDevices())
+      names.push_back(kind->name().str());
+  return names;
 }
 
 RunDevice chooseDevice(const std::string &wanted) {

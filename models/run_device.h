@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace tcc::models {
 
@@ -19,7 +20,10 @@ struct TrainOptions;
 /// --dtype=auto becomes what the device's code multiplies fastest, which is said on stderr unless the run is quiet.
 void chooseProducts(TrainOptions &options, const RunDevice &device);
 
-/// `wanted` is auto, cpu, or a kind of target that has devices (codegen/targets.h), with a number behind a colon.
+/// The kinds of devices that this build knows beside the CPU, for --device: "cuda".
+std::vector<std::string> deviceKinds();
+
+/// `wanted` is auto, cpu, or a kind of target that has devices (codegen/targets.h), with a number after a colon.
 /// `auto` takes the first device that passes a short test (TargetKind::testDevice) and says why where it does not. A
 /// GPU remembers which algorithms its products use in the user's cache folder. Throws Error where a GPU that was asked
 /// for cannot be used.

@@ -5,6 +5,7 @@
 #include "models/export_step.h"
 #include "models/generate.h"
 #include "models/options.h"
+#include "models/run_device.h"
 #include "models/trainer.h"
 #include "runtime/cpu.h"
 #include "runtime/files.h"
@@ -21,7 +22,7 @@ namespace {
 using namespace tcc::models;
 
 int run(int count, char **arguments) {
-  const ParsedOptions parsed = parseTrainOptions({arguments + 1, arguments + count});
+  const ParsedOptions parsed = parseTrainOptions({arguments + 1, arguments + count}, deviceKinds());
   if (!parsed.options) {
     if (parsed.exitStatus == 0)
       std::fputs(parsed.message.c_str(), stdout);

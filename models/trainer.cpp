@@ -488,7 +488,7 @@ int Trainer::run() {
   const std::vector<int32_t> prompt = promptTokens(options.prompt, config.vocabulary(), tokenizer);
   describeRun();
   if (!options.saveFolder.empty())
-    prepareFolder(options.saveFolder); // before the work, not behind it
+    prepareFolder(options.saveFolder); // before the work, not after it
   batches.read(0, inputs.tokens.data<int32_t>(), inputs.targets.data<int32_t>());
   if (!options.emitGraph.empty()) {
     writeStepGraph(options.emitGraph, step, stepArguments(1e-3, 0));

@@ -23,6 +23,20 @@ std::string usageError(Arguments arguments, bool withData = true) {
   return result.message;
 }
 
+TEST(Options, DevicesAreOfTheKindsThatTheProgramHas) {
+  const auto message = [](const std::string &device, const std::vector<std::string> &kinds) {
+    return parseTrainOptions({"--data", "a.txt", "--device=" + device}, kinds).message;
+  };
+  for (const char *device : {"auto", "cpu", "cuda", "cuda:0", "cuda:12", "npu:3"})
+    EXPECT_EQ(message(device, {"cuda", "npu"}), "");
+  for (const char *device : {"gpu", "cpu:0", "cuda:", "cuda:N", "cuda:-1", "cuda:1x", "npu"})
+    EXPECT_EQ(message(device, {"cuda"}),
+              "--device: `" + std::string(device) + "` is given, one of auto, cpu, cuda, cuda:N is expected");
+  EXPECT_EQ(message("cuda", {}), "--device: `cuda` is given, one of auto, cpu is expected");
+  const std::string help = parseTrainOptions({"--help"}, {"cuda"}).message;
+  EXPECT_NE(help.find("auto (a GPU that works, else the CPU), cpu, cuda or cuda:N; auto"), std::string::npos) << help;
+}
+
 TEST(Options, defaultsFollowThePreset) {
   TrainOptions options = parsed({});
   EXPECT_EQ(options.model, "baby");
