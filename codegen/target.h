@@ -1,5 +1,5 @@
-// What a target does with a planned function: a table of functions, one folder a target (cpu/). Passes see its model
-// alone.
+// Target: makes code of a planned function for one kind of machine. Each target is a folder (cpu/, cuda/); passes see
+// nothing of it but its model.
 #pragma once
 #include "codegen/file_cache.h"
 #include "codegen/kernel_table.h"
@@ -12,7 +12,7 @@
 
 namespace tcc {
 
-/// A structured op whose memory is known: buffers of the plan.
+/// A structured op, and the buffers of the plan that hold its operands and results.
 struct StructuredCall {
   mlir::Operation *op = nullptr;
   llvm::SmallVector<StridedView, 2> views;          // of the operands, within the model's limits
@@ -21,8 +21,8 @@ struct StructuredCall {
   runtime::BufferId scratch = runtime::noBuffer;    // of scratchBytes, where those are not 0
 };
 
-/// An abstract class, not a table of pointers: implementations carry options of their own (CPU features, threads), and
-/// a forgotten function is an error of the build.
+/// Implementations carry options of their own (CPU features, threads); a function that one of them forgets is an error
+/// of the build.
 class Target : public TargetQueries {
 public:
   /// The data that passes read; its name is the target's.
@@ -41,8 +41,8 @@ public:
   /// What emit() did last, in a few words, where there is something to say. One target serves one thread.
   virtual std::string emitted() const { return {}; }
 
-  /// Turns the plan's kernel calls into what the device runs, where those are no kernel calls; `kernels` are the
-  /// plan's, in order.
+  /// Replaces the plan's kernel calls where the device runs something else, such as launches. `kernels` are the plan's,
+  /// in order.
   virtual runtime::Error lowerKernels(llvm::ArrayRef<KernelSource> kernels, runtime::Plan &plan) const {
     (void)kernels, (void)plan;
     return {};
@@ -67,15 +67,16 @@ public:
   /// Whether products of bf16 are faster than f32's, as far as that was measured.
   virtual bool gainsFromBf16() const { return fastProducts().bf16; }
 
-  /// What the artefact says of the code (runtime::TargetCode): the target's name, with what the code is for behind a
-  /// colon where that is not this machine; and features that it needs.
+  /// What the artefact says of the code (runtime::TargetCode): the target's name, and after a colon
+  /// what the code is for where that is not this machine; and features that it needs.
   virtual std::string codeName() const { return model().name; }
   /// The same for people, who also want to know which machine this one is.
   virtual std::string title() const { return codeName(); }
   virtual runtime::Expected<std::string> needs() const = 0;
 
-  /// All that plans and code of this target depend on besides the module and tcc itself: where two targets give equal
-  /// texts, what is made for one may be run in the other's place. An error where that cannot be said.
+  /// All that plans and code of this target depend on besides the module, the threads at run time and tcc itself: where
+  /// two targets give equal texts, what is made for one may be run in the other's place. An error where that cannot be
+  /// said.
   virtual runtime::Expected<std::string> codeKey() const {
     return runtime::Error("target '" + model().name + "' does not say what its code depends on");
   }

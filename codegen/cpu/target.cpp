@@ -150,8 +150,8 @@ runtime::Expected<std::string> CpuTarget::codeKey() const {
   return line("target", codeName()) + line("llvm", LLVM_VERSION_STRING) +
          line("triple", (*machine)->getTargetTriple().str()) + line("cpu", (*machine)->getTargetCPU()) +
          line("features", (*machine)->getTargetFeatureString()) + line("vector bytes", Twine(vectors.lanes * 4)) +
-         line("tiles", Twine(vectors.hasTiles)) + line("threads", Twine(threads)) +
-         line("fast math", Twine(options.fastMath)) + line("steady", Twine(options.steady));
+         line("tiles", Twine(vectors.hasTiles)) + line("fast math", Twine(options.fastMath)) +
+         line("steady", Twine(options.steady));
 }
 
 } // namespace tcc::cpu
