@@ -44,8 +44,8 @@ runtime::Error checkOwner(const std::string &folder, bool mayBeLink = false) {
   return runtime::Error::success();
 }
 
-/// 64 hexadecimal digits and ".entry", perhaps with what the temporary file of a killed writer has behind it. A folder
-/// that the user names may hold files of others.
+/// 64 hexadecimal digits and ".entry", perhaps followed by what the name of a temporary file of a killed writer ends
+/// with. A folder that the user names may hold files of others.
 bool isOwnName(llvm::StringRef name) {
   constexpr size_t digits = 2 * digestBytes;
   llvm::StringRef rest = name.drop_front(std::min(digits, name.size()));

@@ -1,5 +1,6 @@
-// What a kind of target (CPUs, NVIDIA GPUs) is before there is a module to compile: how it is called, which machines
-// its targets are for, what can be shown of its kernels, its devices. One object a folder; targets.cpp lists them.
+// TargetKind: a kind of target (CPUs, NVIDIA GPUs) before there is a module to compile: its names, the machines that
+// its targets are for, what can be shown of its kernels, its devices. There is one object for each folder of a target,
+// and targets.cpp lists them.
 #pragma once
 #include "codegen/target.h"
 #include "runtime/device/device.h"
@@ -54,7 +55,7 @@ public:
                                                                  std::string &why) const = 0;
   /// Adds what an artefact has for machines that are newer than all its targets.
   virtual void addPortable(std::vector<std::string> &) const {}
-  /// `architecture` as behind the colon of a target's name; empty: by default.
+  /// `architecture` is what follows the colon of a target's name; if it is empty, the kind's default is taken.
   virtual runtime::Expected<std::unique_ptr<Target>> make(llvm::StringRef architecture, const CodeOptions &options,
                                                           int threads) const = 0;
 

@@ -18,8 +18,8 @@ std::string kindNames(llvm::StringRef separator, bool (*includes)(const TargetKi
 /// `target` for the architecture of -march=, where it has none by itself: "cpu" and "x86-64-v3" are "cpu:x86-64-v3".
 std::string withArchitecture(llvm::StringRef target, llvm::StringRef march);
 
-/// A kind's name, or with an architecture behind a colon: "cpu", "cuda:sm_80". `threads` at run time: what products'
-/// scratch is sized for. An error says what there is where the name is another.
+/// `name` is a kind's, alone or with an architecture after a colon: "cpu", "cuda:sm_80". `threads` at run time: what
+/// products' scratch is sized for. An error says what there is where the name is another.
 runtime::Expected<std::unique_ptr<Target>> makeTarget(llvm::StringRef name, const CodeOptions &options, int threads);
 
 } // namespace tcc

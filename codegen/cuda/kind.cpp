@@ -20,7 +20,7 @@ constexpr KernelEmission shownKernels[] = {
 
 const std::string prefix = "cuda:";
 
-/// 90 of "sm_90a" and of "compute_90".
+/// The number of an architecture: 90 for "sm_90a" and for "compute_90".
 int numberOf(StringRef architecture) {
   StringRef digits = architecture.rsplit('_').second;
   digits.consume_back("a");
@@ -29,7 +29,7 @@ int numberOf(StringRef architecture) {
   return number;
 }
 
-/// The text of one target; `isOneOfMany`: among several, so that it says whose it is.
+/// The text of one target, which says whose it is where there are several (`isOneOfMany`) and in PTX.
 std::string joined(const EmittedCode &code, bool isPtx, bool isOneOfMany) {
   std::string text;
   for (auto [i, module] : llvm::enumerate(code.modules)) {
@@ -88,7 +88,7 @@ public:
     return resolved;
   }
 
-  /// PTX of the newest architecture, which drivers compile, unless the targets have some.
+  /// Adds PTX of the newest architecture, which drivers of newer GPUs compile, unless there is PTX among the targets.
   void addPortable(std::vector<std::string> &targets) const override {
     int newest = 0;
     for (StringRef target : targets) {

@@ -21,7 +21,7 @@ void addParameter(runtime::LaunchCall &launch, int64_t value) {
   launch.parameters.append(reinterpret_cast<const char *>(&value), sizeof value);
 }
 
-/// Kernels of one name and other texts are told apart by the text.
+/// Whether another text of the step has a kernel of this name.
 bool sameKernelOtherText(const KernelTable &kernels, StringRef symbol, StringRef text) {
   return llvm::any_of(kernels.sources(), [&](const KernelSource &source) {
     const auto *written = std::get_if<TextKernel>(&source);

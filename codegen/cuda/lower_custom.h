@@ -1,10 +1,11 @@
-// Custom ops that have kernel text for GPUs.
+// Lowers custom ops that have kernel text for GPUs.
 #pragma once
 #include "codegen/target.h"
 
 namespace tcc::cuda {
 
-/// Appends the launch of the op's kernel, whose text becomes a module of its own. An error is what a launch cannot be.
+/// Appends the launch of the op's kernel, whose text becomes a module of its own. An error where another text of the
+/// step has a kernel of the same name.
 runtime::Error lowerCustomLaunch(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels);
 
 } // namespace tcc::cuda

@@ -1,5 +1,5 @@
-// (1) Kernels to texts, a few a module; (2) modules whose code is known from before are taken from the cache; (3) the
-// others are compiled side by side and kept.
+// (1) Kernels become texts, a few in each module; (2) code that was made before is taken from the cache; (3) the other
+// modules are compiled side by side, and their code is kept.
 #include "codegen/cuda/modules.h"
 #include "codegen/cuda/kernel/text.h"
 #include "runtime/device/cuda/nvrtc.h"
@@ -22,7 +22,7 @@ CompileRequest requestFor(const ModuleText &module, size_t number, const std::st
           .refuseFindings = false}; // a spill is slow, no error
 }
 
-/// All that code depends on.
+/// All that the code of a module depends on.
 std::string keyOf(const CompileRequest &request, CodeKind kind, const Nvrtc &nvrtc) {
   std::string key = nvrtc.identity() + '\n' + (kind == CodeKind::ptx ? "ptx" : "cubin") + '\n' + request.name + '\n' +
                     request.architecture + '\n';
@@ -35,7 +35,7 @@ std::string codeOf(const CompileResult &result, CodeKind kind) {
   return kind == CodeKind::ptx ? result.ptx : std::string(result.cubin.begin(), result.cubin.end());
 }
 
-/// The modules of one call on their way.
+/// The modules of one call of compileModules, while they are compiled.
 class Compilation {
 public:
   Compilation(const Nvrtc &nvrtc, CodeKind kind, const FileCache &cache) : nvrtc(nvrtc), kind(kind), cache(cache) {}

@@ -1,4 +1,4 @@
-// From kernels to what NVRTC compiles at once, and from there to code.
+// Gathers kernels in modules, the texts that NVRTC compiles at once, and compiles those.
 #pragma once
 #include "codegen/cuda/device/device_text.h"
 #include "codegen/file_cache.h"
@@ -19,16 +19,17 @@ struct ModuleText {
   std::vector<std::string> options;
 };
 
-/// The number of each kernel's module: kernels of forms in groups, so that two cores have work and the prelude is not
-/// read for each; each kernel that is text alone, since its constants are the text's.
+/// The number of each kernel's module. Kernels of forms share modules, so that the prelude is not read for each, but
+/// not all one, so that two cores have work. A kernel that is text has a module of its own, since its text has
+/// constants.
 llvm::SmallVector<uint32_t> modulesOf(llvm::ArrayRef<KernelSource> kernels);
 std::vector<ModuleText> moduleTexts(llvm::ArrayRef<KernelSource> kernels);
 
 enum class CodeKind : uint8_t { cubin, ptx };
 
-/// Code of each module, in order; PTX ends with a zero byte. From the cache where it has been made before; `notes` says
-/// how much of it, in a few words. An error is a kernel that has no text, NVRTC that cannot be opened or does not know
-/// the architecture, or its log.
+/// The code of each module, in order; PTX ends with a zero byte. Code that was made before comes from the cache;
+/// `notes` says in a few words how much did. There is an error where a kernel can have no text, where NVRTC cannot be
+/// opened or does not know the architecture, and where it refuses a text: then the message is NVRTC's log.
 runtime::Expected<std::vector<std::string>> compileModules(llvm::ArrayRef<KernelSource> kernels,
                                                            const std::string &architecture, CodeKind kind,
                                                            const FileCache &cache, std::string &notes);

@@ -1,5 +1,5 @@
-// The GPU's table. Kernel calls of a plan become launches: one a call, whose parameters are addresses; where a call has
-// several segments, their addresses are a table in device memory.
+// The GPU's side of Target. A kernel call of a plan becomes one launch, whose parameters are addresses; where the call
+// has several segments, the addresses stand in a table in device memory.
 #include "codegen/cuda/target.h"
 #include "codegen/cuda/kernel/text.h"
 #include "codegen/cuda/lower_attention.h"
@@ -33,7 +33,7 @@ void addInt(LaunchCall &launch, int32_t value) {
   launch.parameters.append(reinterpret_cast<const char *>(&value), sizeof value);
 }
 
-/// Launches from the kernel calls of one plan.
+/// Makes launches of one plan's kernel calls.
 class LaunchMaker {
 public:
   LaunchMaker(ArrayRef<KernelSource> kernels, runtime::Plan &plan) : kernels(kernels), plan(plan) {}
@@ -77,7 +77,7 @@ private:
 
   std::vector<uint32_t> joinedFunction; // by kernel: the function for many sets of tensors
 
-  /// Of a kernel that is called; those of texts are launched.
+  /// The form of a kernel that is called. Kernels that are texts have launches from the start.
   const KernelInfo &formOf(size_t kernel) const { return std::get<FormKernel>(kernels[kernel]).form; }
 
   bool isSegments(size_t kernel) const {
@@ -85,7 +85,7 @@ private:
     return source && divide(source->form).shape == KernelShape::segments;
   }
 
-  /// A function of its own beside the one for one set of tensors, or instead of it.
+  /// Adds the function for joined calls, beside the one for one set of tensors or in its place.
   void addJoinedFunction(size_t i) {
     joinedFunction.push_back(static_cast<uint32_t>(i));
     const auto *source = std::get_if<FormKernel>(&kernels[i]);
@@ -161,7 +161,8 @@ private:
 
 } // namespace
 
-/// What cuBLASLt multiplies by GELU's slopes: 16 bits, and rows of a multiple of eight elements, those of operands too.
+/// Whether cuBLASLt can multiply this by GELU's slopes: in 16 bits, where rows, those of operands too, have a multiple
+/// of eight elements.
 static bool isSlopedProduct(MatmulGeluGradientOp op, const ViewLimits &limits) {
   RankedTensorType type = tensorType(op.getX());
   Type element = type.getElementType();
@@ -248,7 +249,7 @@ runtime::Expected<std::vector<std::string>> CudaTarget::emitAs(StringRef emissio
   return compileModules(kernels, options.architecture, CodeKind::cubin, codeCache, notes);
 }
 
-/// The compiler of the text is a library of the machine.
+/// NVRTC is part of the key: which one compiles the text depends on the machine.
 runtime::Expected<std::string> CudaTarget::codeKey() const {
   try {
     return "target " + codeName() + "\nnvrtc " + runtime::cuda::Nvrtc::open().identity() + "\n";

@@ -8,7 +8,8 @@ struct EmitOptions {
   std::string architecture = "sm_90a"; // sm_80, sm_90a, sm_100a; compute_90 for PTX
 };
 
-/// What passes read: many parts of a sum, so that all multiprocessors have work; a launch worth megabytes.
+/// The numbers that passes read: sums have many parts, so that all multiprocessors have work, and a launch costs as
+/// much time as megabytes of traffic.
 TargetModel cudaModel();
 
 class CudaTarget : public tcc::Target {

@@ -18,7 +18,7 @@ struct AttentionSample {
   int64_t packed() const { return (heads + 2 * keyHeads) * width; }
 };
 
-/// A function @main of x, y and w. x is q, or q, k and v one after the other in each row, y is k and v one behind the
+/// A function @main of x, y and w. x is q, or q, k and v one after the other in each row, y is k and v one after the
 /// other, w what the sum of out is weighted with; f32, and rounded to the element type first; a dropout's seed and
 /// `first` come after them. Results: out, the log-sum-exp, and the gradients of x and y.
 std::string attentionGraph(const AttentionSample &sample);

@@ -1,4 +1,4 @@
-// What all shapes share of a kernel's text: head comment and parameters, each node as one named local, each store, the
+// Writes what the texts of all shapes share: head comment and parameters, each node as one named local, each store, the
 // axes that indices are computed from.
 #include "codegen/cuda/kernel/body.h"
 #include "codegen/cuda/kernel/expressions.h"
@@ -75,7 +75,7 @@ void KernelBody::writeHead() {
     writeEntry();
 }
 
-/// The table's entry of this block, and the tensors in it.
+/// Declares the table's entry for this block, and the tensors in it.
 void KernelBody::writeEntry() {
   size_t arguments = form.arguments.size();
   std::string words = std::to_string(tableEntryBytes(form) / 8);
@@ -111,14 +111,14 @@ void KernelBody::close() {
   declaredAxes.pop_back();
 }
 
-/// Declares `name` as the number of this thread's item, and leaves where there is none.
+/// Declares `name` as the number of this thread's item; a thread without one returns.
 void KernelBody::writeItem(const std::string &name, const std::string &number) {
   w.line("const i64 " + name + " = " + number + ";");
   w.line("if (" + name + " >= " + std::to_string(division.items) + "ll)");
   w.line("  return;");
 }
 
-/// o and r of row number `row` (a text) of all.
+/// Declares o and r for row number `row`, an expression, of all rows.
 void KernelBody::writeRowAxes(const std::string &row) {
   const KernelSpace &space = form.space;
   std::string rows = std::to_string(space.rows);
@@ -220,7 +220,7 @@ bool KernelBody::isGroupStore(unsigned store) const {
   return division.vector > 1 && storesGroups(form, form.stores[store], division.vector);
 }
 
-/// What stage `number` does at column c.
+/// Writes what stage `number` does at column c.
 void KernelBody::writeColumn(unsigned number) {
   const KernelStage &stage = stages.stages[number];
   for (unsigned id : values.computedIn[number]) {
@@ -250,7 +250,7 @@ void KernelBody::writeColumn(unsigned number) {
     writeAccumulation(store);
 }
 
-/// The values of a load for the columns of the group.
+/// Declares the values of a load for the columns of the group.
 void KernelBody::writeGroupLoad(unsigned id, const std::string &left) {
   const KernelNode &node = form.nodes[id];
   declareAxesOf(node.index);
@@ -357,7 +357,7 @@ std::string KernelBody::loadText(const KernelNode &node) {
   return condition.empty() ? value : condition + " ? (" + value + ") : " + none;
 }
 
-/// One local a step, but for the last.
+/// Declares a local for each step but the last.
 std::string KernelBody::computeText(const KernelNode &node, unsigned id) {
   llvm::SmallVector<TypedText> values;
   for (unsigned operand : node.operands)

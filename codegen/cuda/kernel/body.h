@@ -1,4 +1,4 @@
-// What all shapes share of a kernel's text, in these steps:
+// KernelBody writes what the texts of all shapes share, in these steps:
 //   1. how the form is divided (launch.h), which nodes each pass over a row computes (ir/kernel_stages.h), and which of
 //      their values stay in registers from one pass to a later one;
 //   2. head comment and parameters;
@@ -34,8 +34,8 @@ protected:
 
   virtual void writeShape() = 0;
 
-  /// How the loop over a thread's groups is unrolled, a pragma. Where the loop's counter numbers registers, it must be;
-  /// a long body would only take the registers and the compiler's time of several.
+  /// The pragma of the loop over a thread's groups. Where the loop's counter numbers registers, it must be unrolled;
+  /// elsewhere a long body is not, since that would only cost registers and the compiler's time.
   std::string unrolling() const;
   /// Whether a row belongs to a warp, else to the block.
   bool warpOwnsRow() const;
@@ -47,9 +47,9 @@ protected:
 
   /// Declares the derived axes that an expression uses, those that they use first.
   void declareAxesOf(const IndexExpr &expr);
-  /// Declares `name` as the number of this thread's item, and leaves where there is none.
+  /// Declares `name` as the number of this thread's item; a thread without one returns.
   void writeItem(const std::string &name, const std::string &number);
-  /// o and r of row number `row` (a text) of all.
+  /// Declares o and r for row number `row`, an expression, of all rows.
   void writeRowAxes(const std::string &row);
 
   /// The loop over the groups of columns of a row that a thread has, from column `start` (a text, or empty) on. `body`
@@ -63,9 +63,10 @@ protected:
 
   std::string name(unsigned id) const;
   void writeNodes(llvm::ArrayRef<unsigned> nodes);
-  /// What stage `number` does at the columns of a group. `left`: of segments, the columns from there to the end.
+  /// Writes what stage `number` does at the columns of a group. `left`, in segments alone: how many columns there are
+  /// from the group to the segment's end.
   void writeGroupBody(unsigned number, const std::string &left = "");
-  /// All passes over the row o, r, from column `start` on, and its row stores.
+  /// Writes all passes over the row (o, r), from column `start` on, and the stores of what has one element a row.
   void writePasses(const std::string &start = "");
   void writeStore(unsigned number);
 
@@ -81,7 +82,8 @@ protected:
   std::string accumulatorType(size_t store) const;
   void startColumnResults(const std::string &start = "");
   void finishColumnResults(const std::string &start = "");
-  /// `warp`, the number of this thread's warp: a shuffle, so it stands where all lanes are, before any branch.
+  /// Declares `warp`, the number of this thread's warp. It takes a shuffle, so it stands before any branch, where all
+  /// lanes are.
   void declareWarp();
   /// Adds up what the block's warps have, and stores it. Needs `warp`.
   void finishSharedResults(const std::string &start = "");

@@ -1,5 +1,5 @@
-// Walks each pass down from what it must have to what an earlier pass has computed; that is kept while registers last,
-// and computed again from memory where they do not.
+// For each pass, goes from the nodes that it must have down to those that an earlier pass has computed. Those are kept
+// while registers last, and else computed again from memory.
 #include "codegen/cuda/kernel/column_values.h"
 #include <set>
 

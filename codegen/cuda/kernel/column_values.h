@@ -6,7 +6,7 @@
 
 namespace tcc::cuda {
 
-/// Columns a thread, up to which its loop is unrolled and values may stay in registers.
+/// With more columns than this, a thread's loop is not unrolled as a whole, and none of its values stays in registers.
 inline constexpr int64_t mostUnrolledColumns = 32;
 
 struct ColumnValues {

@@ -1,4 +1,4 @@
-// Column sums without row reductions: a block some columns, its warps share the rows.
+// Column sums without row reductions: a block has some columns, and its warps share the rows.
 #include "codegen/cuda/kernel/body.h"
 #include "codegen/cuda/kernel/shapes.h"
 

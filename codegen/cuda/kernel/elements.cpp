@@ -1,4 +1,4 @@
-// A thread an element, of one tensor or of many.
+// A thread has an element, or a group of them, of one tensor or of many.
 #include "codegen/cuda/kernel/body.h"
 #include "codegen/cuda/kernel/expressions.h"
 #include "codegen/cuda/kernel/shapes.h"

@@ -10,7 +10,7 @@ std::string valueType(ElementType type);
 /// The type of an element in memory: float, bf16, f16, u8 (i1), i32 or i64.
 std::string elementType(ElementType type);
 
-/// A computed value of type `type` as literal.
+/// A computed value of type `type` as a literal.
 std::string literal(ScalarLiteral value, ElementType type);
 std::string zero(ElementType type);
 /// What an access outside of a table gives: NaN, 0 for integers.
@@ -18,7 +18,7 @@ std::string outsideValue(ElementType type);
 
 /// Whether the expression and all that is computed on the way to it fits 32 bits.
 bool fits32(const IndexExpr &expr);
-/// Over the variables o, r, c and d3, d4, …; of 64 bits where 32 do not suffice.
+/// The expression over the variables o, r, c and d3, d4, …, in 64 bits where 32 do not suffice.
 std::string indexText(const IndexExpr &expr);
 
 /// The computed value of an element.

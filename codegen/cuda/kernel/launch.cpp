@@ -63,14 +63,14 @@ KernelShape shapeOf(const KernelInfo &form) {
   return form.isSegment() ? KernelShape::segments : KernelShape::elements;
 }
 
-/// Of a block that has a whole row.
+/// The threads of a block that has a whole row.
 int threadsOfRow(const KernelInfo &form) {
   int64_t columns = form.space.columns, groups = partsOf(columns, vectorWidth(form));
   int64_t most = columns <= 4096 ? 256 : columns <= 16384 ? 512 : mostBlockThreads;
   return static_cast<int>(std::clamp<int64_t>(partsOf(groups, warpSize) * warpSize, warpSize, most));
 }
 
-/// Warps of a block that share the rows and leave their totals for a tile of columns in shared memory.
+/// The warps of a block that share the rows and leave their totals of a tile of columns in shared memory.
 int sharingWarps(const KernelInfo &form, int64_t tile) {
   if (scatters(form)) // the rows of a result are added to in ascending order
     return 1;

@@ -7,14 +7,14 @@ namespace tcc::cuda {
 
 /// What a thread, warp or block owns.
 enum class KernelShape : uint8_t {
-  elements,     // a thread a group of columns, or a row where every result has one element a row
-  segments,     // the same over several tensors, found in a table
-  warpRows,     // a warp a row
-  blockRows,    // a block a row
-  columns,      // a block some columns of an outer block: its warps share the rows
-  warpColumns,  // a block an outer block, each warp some of the rows, with reductions over the columns of each
-  blockColumns, // the same where the row is too long for a warp: the block walks down the rows
-  scatter,      // a block some rows and columns of the result: it looks through all rows for those that go there
+  elements,     // a thread has a group of columns, or a row where every result has one element a row
+  segments,     // the same over several tensors, which a table lists
+  warpRows,     // a warp has a row
+  blockRows,    // a block has a row
+  columns,      // a block has some columns of an outer block: its warps share the rows
+  warpColumns,  // a block has an outer block, each warp some of its rows; rows are reduced on the way
+  blockColumns, // the same where a row is too long for a warp: the block walks down the rows
+  scatter,      // a block has some rows and columns of the result: it looks through all rows for those that go there
 };
 
 struct KernelDivision {
@@ -42,10 +42,10 @@ enum class KernelCalling : uint8_t { alone, joined };
 /// segments kernel block x for the last entry whose first block is not above x.
 int64_t tableEntryBytes(const KernelInfo &form);
 
-/// The function's name, for one calling, of a kernel `symbol`.
+/// The name of the kernel's function that is called in this way.
 std::string functionName(const std::string &symbol, KernelCalling calling);
 
-/// What no kernel can be made for, or empty: 8-bit floats, sizes beyond 2^31 along one axis.
+/// Why no kernel can be made of the form, or empty: it has 8-bit floats, or a size beyond 2^31 along one axis.
 std::string refusal(const KernelInfo &form);
 
 } // namespace tcc::cuda

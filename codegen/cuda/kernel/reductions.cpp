@@ -1,4 +1,5 @@
-// Passes over a row with their reductions, and results of columns: where they start, what they take, where they end.
+// Writes passes over a row with their reductions, and the results of columns: how they start, what they add, how they
+// are finished.
 #include "codegen/cuda/kernel/body.h"
 #include "codegen/cuda/kernel/expressions.h"
 #include "llvm/ADT/STLExtras.h"

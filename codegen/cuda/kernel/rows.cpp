@@ -1,5 +1,5 @@
-// Rows with reductions over their columns: a warp or a block a row; or a block that walks down the rows and sums
-// columns on the way.
+// Rows with reductions over their columns: a warp or a block has a row; or a block walks down the rows and sums columns
+// on the way.
 #include "codegen/cuda/kernel/body.h"
 #include "codegen/cuda/kernel/shapes.h"
 

@@ -80,7 +80,7 @@ private:
     w.line("block_barrier();");
   }
 
-  /// Step 2. Before hits are written again, all threads have passed a barrier behind this.
+  /// Step 2. Before hits are written again, all threads have passed a barrier after this.
   void writeHits() {
     open("for (int i = 0; i < total; ++i)");
     w.line("const int r = hits[i];");

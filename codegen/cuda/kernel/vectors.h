@@ -6,8 +6,8 @@
 
 namespace tcc::cuda {
 
-/// 8, 4 or 1 (none): what gives the kernel's narrowest tensors 16 bytes an access. Of a segment any number of columns
-/// is possible, of others the width divides them.
+/// The columns of a group: 8, 4 or 1 (no groups), so that an access to the kernel's narrowest tensor has 16 bytes. A
+/// segment may have any number of columns; in other kernels the width divides that number.
 int vectorWidth(const KernelInfo &form);
 
 /// Whether the load's elements lie side by side for the columns of each group, all of them there or none.
