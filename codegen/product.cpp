@@ -85,19 +85,24 @@ static runtime::Instruction instructionOf(const runtime::MatmulCall &product) {
   return made;
 }
 
-runtime::Instruction lowerProduct(MatmulOp op, const StructuredCall &call, const ViewLimits &limits) {
-  runtime::MatmulCall product = callOf(op, call, limits);
-  if (op.getBias())
-    product.bias = call.operands[2];
-  if (op.getAddend() && call.operands.back() != product.c)
-    product.addend = call.operands.back();
-  return instructionOf(product);
-}
-
 runtime::Instruction lowerProduct(MatmulGeluGradientOp op, const StructuredCall &call, const ViewLimits &limits) {
   runtime::MatmulCall product = callOf(op, call, limits);
   product.aux = call.operands[2];
   return instructionOf(product);
+}
+
+runtime::Error lowerProduct(const StructuredCall &call, const TargetModel &model, runtime::Plan &plan) {
+  auto product = dyn_cast<MatmulOp>(call.op);
+  if (!product)
+    return runtime::Error("'" + call.op->getName().getStringRef().str() + "' has no lowering for target '" +
+                          model.name + "'");
+  runtime::MatmulCall matmul = callOf(product, call, model.views);
+  if (product.getBias())
+    matmul.bias = call.operands[2];
+  if (product.getAddend() && call.operands.back() != matmul.c)
+    matmul.addend = call.operands.back();
+  plan.instructions.push_back(instructionOf(matmul));
+  return {};
 }
 
 } // namespace tcc

@@ -16,7 +16,9 @@ runtime::GemmDesc gemmDesc(MatmulGeluGradientOp op, const ViewLimits &limits);
 std::string productLabel(const runtime::GemmDesc &desc);
 
 /// The matmul as one instruction of a plan.
-runtime::Instruction lowerProduct(MatmulOp op, const StructuredCall &call, const ViewLimits &limits);
 runtime::Instruction lowerProduct(MatmulGeluGradientOp op, const StructuredCall &call, const ViewLimits &limits);
+/// Appends the op, a matmul, to the plan as one instruction. An error where it is another op: a target lowers those
+/// that it supports before it comes here.
+runtime::Error lowerProduct(const StructuredCall &call, const TargetModel &model, runtime::Plan &plan);
 
 } // namespace tcc

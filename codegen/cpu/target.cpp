@@ -110,12 +110,7 @@ runtime::Error CpuTarget::lower(const StructuredCall &call, runtime::Plan &plan,
     lowerCustomCall(call, plan);
     return {};
   }
-  auto product = dyn_cast<MatmulOp>(call.op);
-  if (!product)
-    return runtime::Error("'" + call.op->getName().getStringRef().str() + "' has no lowering for target '" + data.name +
-                          "'");
-  plan.instructions.push_back(lowerProduct(product, call, data.views));
-  return {};
+  return lowerProduct(call, data, plan);
 }
 
 /// Products widen bf16 on a CPU without instructions for it, and f16 on all.

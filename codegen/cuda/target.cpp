@@ -267,12 +267,7 @@ runtime::Error CudaTarget::lower(const StructuredCall &call, runtime::Plan &plan
     plan.instructions.push_back(lowerProduct(product, call, data.views));
     return {};
   }
-  auto product = dyn_cast<MatmulOp>(call.op);
-  if (!product)
-    return runtime::Error("'" + call.op->getName().getStringRef().str() + "' has no lowering for target '" + data.name +
-                          "'");
-  plan.instructions.push_back(lowerProduct(product, call, data.views));
-  return {};
+  return lowerProduct(call, data, plan);
 }
 
 runtime::Error CudaTarget::lowerKernels(ArrayRef<KernelSource> kernels, runtime::Plan &plan) const {

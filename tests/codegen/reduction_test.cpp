@@ -10,6 +10,12 @@ std::string shape(int64_t rows, int64_t columns, const char *element = "f32") {
   return std::to_string(rows) + "x" + std::to_string(columns) + "x" + element;
 }
 
+/// tcc.OP of x over `axes`.
+KernelText reduction(const std::string &op, const std::string &x, const std::string &axes, const std::string &y) {
+  return {
+      {{"x", x}}, {{"y", y}}, "%y = tcc." + op + " %x axes [" + axes + "] : tensor<" + x + "> -> tensor<" + y + ">"};
+}
+
 KernelText softmax(int64_t rows, int64_t columns, const char *element = "f32") {
   std::string full = shape(rows, columns, element), row = shape(rows, 1, element);
   return {{{"x", full}},
@@ -79,18 +85,10 @@ TEST(CpuBlocks, LayerNormBackwardWithColumnSums) {
 }
 
 TEST(CpuColumns, SumsOverLeadingAndMiddleAxes) {
-  expectLikeInterpreter({{{"x", "37x50xf32"}},
-                         {{"y", "1x50xf32"}},
-                         "%y = tcc.reduce_sum %x axes [0] : tensor<37x50xf32> -> tensor<1x50xf32>"});
-  expectLikeInterpreter({{{"x", "3x9x70xf32"}},
-                         {{"y", "3x1x70xf32"}},
-                         "%y = tcc.reduce_sum %x axes [1] : tensor<3x9x70xf32> -> tensor<3x1x70xf32>"});
-  expectLikeInterpreter({{{"x", "5x300xf32"}},
-                         {{"y", "1x300xf32"}},
-                         "%y = tcc.reduce_max %x axes [0] : tensor<5x300xf32> -> tensor<1x300xf32>"});
-  expectLikeInterpreter({{{"x", "2x3x5x8xf32"}},
-                         {{"y", "2x1x1x8xf32"}},
-                         "%y = tcc.reduce_sum %x axes [1, 2] : tensor<2x3x5x8xf32> -> tensor<2x1x1x8xf32>"});
+  expectLikeInterpreter(reduction("reduce_sum", "37x50xf32", "0", "1x50xf32"));
+  expectLikeInterpreter(reduction("reduce_sum", "3x9x70xf32", "1", "3x1x70xf32"));
+  expectLikeInterpreter(reduction("reduce_max", "5x300xf32", "0", "1x300xf32"));
+  expectLikeInterpreter(reduction("reduce_sum", "2x3x5x8xf32", "1, 2", "2x1x1x8xf32"));
 }
 
 TEST(CpuRows, NoRows) {
@@ -98,12 +96,8 @@ TEST(CpuRows, NoRows) {
 }
 
 TEST(CpuColumns, SixteenBitSumsAreRoundedOnce) {
-  expectLikeInterpreter({{{"x", "200x70xbf16"}},
-                         {{"y", "1x70xbf16"}},
-                         "%y = tcc.reduce_sum %x axes [0] : tensor<200x70xbf16> -> tensor<1x70xbf16>"});
-  expectLikeInterpreter({{{"x", "2x50x300xbf16"}},
-                         {{"y", "2x1x300xbf16"}},
-                         "%y = tcc.reduce_sum %x axes [1] : tensor<2x50x300xbf16> -> tensor<2x1x300xbf16>"});
+  expectLikeInterpreter(reduction("reduce_sum", "200x70xbf16", "0", "1x70xbf16"));
+  expectLikeInterpreter(reduction("reduce_sum", "2x50x300xbf16", "1", "2x1x300xbf16"));
 }
 
 TEST(CpuColumns, ElementsBesideSums) {
@@ -114,9 +108,7 @@ TEST(CpuColumns, ElementsBesideSums) {
 }
 
 TEST(CpuRows, ReduceEverything) {
-  expectLikeInterpreter({{{"x", "7x11xf32"}},
-                         {{"y", "1x1xf32"}},
-                         "%y = tcc.reduce_sum %x axes [0, 1] : tensor<7x11xf32> -> tensor<1x1xf32>"});
+  expectLikeInterpreter(reduction("reduce_sum", "7x11xf32", "0, 1", "1x1xf32"));
   expectLikeInterpreter({{{"x", "7x11xi32"}}, {{"y", "7x1xi32"}, {"m", "7x1xi32"}}, R"(
     %y = tcc.reduce_sum %x axes [1] : tensor<7x11xi32> -> tensor<7x1xi32>
     %m = tcc.reduce_max %x axes [1] : tensor<7x11xi32> -> tensor<7x1xi32>)"});

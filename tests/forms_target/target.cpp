@@ -56,8 +56,7 @@ public:
     auto product = cast<MatmulOp>(call.op);
     if (!tensorType(product.getA()).getElementType().isF32())
       return runtime::Error("target 'forms' multiplies f32 alone");
-    plan.instructions.push_back(lowerProduct(product, call, data.views));
-    return {};
+    return lowerProduct(call, data, plan);
   }
 
   FastProducts fastProducts() const override { return {}; }

@@ -37,6 +37,15 @@ std::string openError(const Weights &weights) {
   return errorOf([&] { ModelFolder read(folder.path("m")); });
 }
 
+void expectWeights(const ModelFolder &folder, const Weights &weights) {
+  size_t index = 0;
+  for (const ParameterSpec &parameter : gpt2Parameters(small)) {
+    std::vector<float> values(size_t(parameter.elements()));
+    folder.read(parameter, values);
+    EXPECT_EQ(values, weights.values[index++]) << parameter.name;
+  }
+}
+
 TEST(Checkpoint, roundTripWithEitherPrefix) {
   for (const char *prefix : {"", "transformer."}) {
     TemporaryFolder folder;
@@ -45,12 +54,7 @@ TEST(Checkpoint, roundTripWithEitherPrefix) {
     ModelFolder read(folder.path("new/m"));
     EXPECT_EQ(read.config(), small);
     EXPECT_TRUE(read.notes().empty());
-    size_t index = 0;
-    for (const ParameterSpec &parameter : gpt2Parameters(small)) {
-      std::vector<float> values(size_t(parameter.elements()));
-      read.read(parameter, values);
-      EXPECT_EQ(values, weights.values[index++]) << parameter.name;
-    }
+    expectWeights(read, weights);
   }
 }
 
@@ -92,12 +96,7 @@ TEST(Checkpoint, readsShards) {
   TemporaryFolder folder;
   Weights weights("transformer.");
   ModelFolder read(writeShards(folder, weights));
-  size_t index = 0;
-  for (const ParameterSpec &parameter : gpt2Parameters(small)) {
-    std::vector<float> values(size_t(parameter.elements()));
-    read.read(parameter, values);
-    EXPECT_EQ(values, weights.values[index++]) << parameter.name;
-  }
+  expectWeights(read, weights);
 }
 
 TEST(Checkpoint, refusesDamagedIndexes) {

@@ -2,10 +2,7 @@
 // the graph as it is written, must catch each one.
 #include "ir/emit.h"
 #include "passes/passes.h"
-#include "tests/ops/op_table.h"
-#include "tests/random_graphs/generate.h"
-#include "tests/random_graphs/graph_check.h"
-#include <gtest/gtest.h>
+#include "tests/random_graphs/step_under_test.h"
 
 using namespace mlir;
 
@@ -88,22 +85,15 @@ const Fault faults[] = {{"scale wrong", {}, scaleWrong},
                         {"bits of another op", {}, [](Operation *op) { plusOne(op, "stream"); }},
                         {"a match that is none", softcapUnseen, {}}};
 
-class AttentionFaults : public testing::Test {
-protected:
-  std::unique_ptr<MLIRContext> context = makeContext();
-  OwningOpRef<ModuleOp> module;
-  std::optional<Reference> reference;
+PipelineOptions withMatching() {
+  PipelineOptions options;
+  options.passes["match-attention"] = true;
+  return options;
+}
 
-  void SetUp() override {
-    std::string messages;
-    module = parseText(*context, step, messages);
-    ASSERT_TRUE(module) << messages;
-    PipelineOptions options;
-    options.passes["match-attention"] = true;
-    auto made = Reference::make(*module, generateInputs(onlyFunction(*module), 5), options);
-    ASSERT_TRUE(made) << made.error().message();
-    reference = std::move(*made);
-  }
+class AttentionFaults : public StepUnderTest {
+protected:
+  AttentionFaults() : StepUnderTest(step.str(), withMatching()) {}
 
   /// What the checker says of the step with a fault, of which so many attentions are matched.
   std::string verdict(const Fault &fault, size_t matches) {
@@ -111,8 +101,7 @@ protected:
     func::FuncOp function = onlyFunction(*copy);
     if (fault.captured)
       fault.captured(function);
-    PipelineOptions options;
-    options.passes["match-attention"] = true;
+    PipelineOptions options = withMatching();
     options.stopAfter = Phase::joint;
     PipelineReport report;
     EXPECT_TRUE(succeeded(runPipeline(*copy, options, report)));

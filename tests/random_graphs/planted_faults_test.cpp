@@ -9,10 +9,7 @@
 #include "ir/kernel_space.h"
 #include "passes/memory_places.h"
 #include "passes/passes.h"
-#include "tests/ops/op_table.h"
-#include "tests/random_graphs/generate.h"
-#include "tests/random_graphs/graph_check.h"
-#include <gtest/gtest.h>
+#include "tests/random_graphs/step_under_test.h"
 
 using namespace mlir;
 
@@ -391,20 +388,9 @@ std::vector<Fault> faults() {
           {"bufferSharedWrongly", ir(Phase::planned, shareWrongly)}};
 }
 
-class PlantedFaults : public testing::Test {
+class PlantedFaults : public StepUnderTest {
 protected:
-  std::unique_ptr<MLIRContext> context = makeContext();
-  OwningOpRef<ModuleOp> module;
-  std::optional<Reference> reference;
-
-  void SetUp() override {
-    std::string messages;
-    module = parseText(*context, step, messages);
-    ASSERT_TRUE(module) << messages;
-    auto made = Reference::make(*module, generateInputs(onlyFunction(*module), 5));
-    ASSERT_TRUE(made) << made.error().message();
-    reference = std::move(*made);
-  }
+  PlantedFaults() : StepUnderTest(step.str()) {}
 
   /// Empty where every checker is content.
   std::string verdict(std::optional<runtime::Artefact> artefact) {
