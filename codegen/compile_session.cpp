@@ -20,7 +20,7 @@ static_assert(printPrefix == runtime::printPrefix, "passes name what the runtime
 static constexpr char saidByDiagnostics[] = ""; // the empty message of an error that MLIR diagnostics have explained
 
 CompileSession::CompileSession(CompileOptions options, std::shared_ptr<const Target> target)
-    : given(std::move(options)), madeFor(std::move(target)) {}
+    : compileOptions(std::move(options)), compileTarget(std::move(target)) {}
 
 runtime::Expected<CompileSession> CompileSession::open(CompileOptions options) {
   if (options.threads <= 0)
@@ -38,25 +38,25 @@ runtime::Expected<CompileSession> CompileSession::open(CompileOptions options) {
 
 /// Runs the passes up to `stopAfter`, or all. Gives false after an error, which MLIR diagnostics have explained.
 bool CompileSession::runPasses(ModuleOp module, std::optional<Phase> stopAfter) {
-  last = {};
+  lastReport = {};
   const auto start = std::chrono::steady_clock::now();
-  PipelineOptions pipeline = given.pipeline;
+  PipelineOptions pipeline = compileOptions.pipeline;
   pipeline.stopAfter = stopAfter;
-  pipeline.target = madeFor->model();
-  pipeline.queries = madeFor.get();
-  pipeline.remarks = given.remarks ? &last.remarks : nullptr;
-  const bool ran = succeeded(runPipeline(module, pipeline, last.pipeline));
-  last.pipelineMs = last.totalMs = millisecondsSince(start);
+  pipeline.target = compileTarget->model();
+  pipeline.queries = compileTarget.get();
+  pipeline.remarks = compileOptions.remarks ? &lastReport.remarks : nullptr;
+  const bool ran = succeeded(runPipeline(module, pipeline, lastReport.pipeline));
+  lastReport.pipelineMs = lastReport.totalMs = millisecondsSince(start);
   return ran;
 }
 
 runtime::Error CompileSession::checkCustom(ModuleOp planned) const {
-  const CustomCheckOptions options{.always = given.pipeline.verifyEach};
+  const CustomCheckOptions options{.always = compileOptions.pipeline.verifyEach};
   if (runtime::Error wrong = checkCustomOps(planned, options))
     return wrong;
-  if (!given.device || given.device->sharesHostMemory())
+  if (!compileOptions.device || compileOptions.device->sharesHostMemory())
     return {};
-  return checkCustomOpsOn(given.device, planned, given, options);
+  return checkCustomOpsOn(compileOptions.device, planned, compileOptions, options);
 }
 
 runtime::Expected<CompileSession::Planned> CompileSession::planned(OwningOpRef<ModuleOp> captured) {
@@ -65,59 +65,59 @@ runtime::Expected<CompileSession::Planned> CompileSession::planned(OwningOpRef<M
     return runtime::Error(saidByDiagnostics);
   const auto start = std::chrono::steady_clock::now();
   runtime::Expected<runtime::Plan> plan =
-      lowerPlan(functionOf(*result.module), *madeFor, given.threads, result.kernels);
+      lowerPlan(functionOf(*result.module), *compileTarget, compileOptions.threads, result.kernels);
   if (!plan)
     return plan.error();
   result.plan = std::move(*plan);
-  last.codegenSteps = {{"plan", millisecondsSince(start)}};
-  last.compiledKernels = static_cast<int64_t>(result.kernels.sources().size());
-  last.plannedBytes = result.plan.plannedBytes();
-  if (given.costs)
-    addCostRemarks(result.plan, *result.module->getContext(), last.remarks);
-  last.remarks = joined(last.remarks);
+  lastReport.codegenSteps = {{"plan", millisecondsSince(start)}};
+  lastReport.compiledKernels = static_cast<int64_t>(result.kernels.sources().size());
+  lastReport.plannedBytes = result.plan.plannedBytes();
+  if (compileOptions.costs)
+    addCostRemarks(result.plan, *result.module->getContext(), lastReport.remarks);
+  lastReport.remarks = joined(lastReport.remarks);
   return result;
 }
 
 runtime::Expected<runtime::Artefact> CompileSession::artefact(OwningOpRef<ModuleOp> captured) {
   const auto start = std::chrono::steady_clock::now();
-  last = {};
-  if (!given.allowCustomCode)
+  lastReport = {};
+  if (!compileOptions.allowCustomCode)
     if (runtime::Error refused = refuseCustomCode(*captured))
       return refused;
-  const StepCache cache(*captured, given, *madeFor);
+  const StepCache cache(*captured, compileOptions, *compileTarget);
   if (!cache.refusal().empty()) {
     runtime::Expected<runtime::Artefact> made = compiled(std::move(captured));
-    last.cache = "not used: " + cache.refusal();
-    last.totalMs = millisecondsSince(start);
+    lastReport.cache = "not used: " + cache.refusal();
+    lastReport.totalMs = millisecondsSince(start);
     return made;
   }
-  std::optional<runtime::Artefact> known = cache.find(last);
+  std::optional<runtime::Artefact> known = cache.find(lastReport);
   // Held until this function returns: other processes wait meanwhile (30 s at most) and do not compile the same step.
   std::optional<FileCache::Turn> turn;
   if (!known) {
     turn.emplace(cache.wait());
-    known = cache.find(last); // another process may have made it meanwhile
+    known = cache.find(lastReport); // another process may have made it meanwhile
   }
   if (known) {
-    last.fromCache = true;
-    last.cache = "hit: " + cache.file();
-    last.totalMs = millisecondsSince(start);
+    lastReport.fromCache = true;
+    lastReport.cache = "hit: " + cache.file();
+    lastReport.totalMs = millisecondsSince(start);
     return std::move(*known);
   }
   const std::string why = cache.missReason(); // before compiling, which begins a new report and may add entries
   runtime::Expected<runtime::Artefact> made = compiled(std::move(captured));
-  last.cache = "miss: " + why;
+  lastReport.cache = "miss: " + why;
   if (made)
-    if (runtime::Error problem = cache.store(*made, last))
-      last.cache += "; not kept: " + problem.message();
-  last.totalMs = millisecondsSince(start);
+    if (runtime::Error problem = cache.store(*made, lastReport))
+      lastReport.cache += "; not kept: " + problem.message();
+  lastReport.totalMs = millisecondsSince(start);
   return made;
 }
 
 /// Compiles without the cache of steps. Code of single kernels may come from disk all the same.
 runtime::Expected<runtime::Artefact> CompileSession::compiled(OwningOpRef<ModuleOp> captured) {
   OwningOpRef<ModuleOp> original;
-  if (given.pipeline.verifyEach) {
+  if (compileOptions.pipeline.verifyEach) {
     printsToResults(functionOf(*captured)); // the reference's results are the artefact's
     original = cast<ModuleOp>(captured.get()->clone());
   }
@@ -128,27 +128,27 @@ runtime::Expected<runtime::Artefact> CompileSession::compiled(OwningOpRef<Module
     return wrong;
 
   const auto emitting = std::chrono::steady_clock::now();
-  runtime::Expected<std::vector<std::string>> code = madeFor->emit(step->kernels.sources());
+  runtime::Expected<std::vector<std::string>> code = compileTarget->emit(step->kernels.sources());
   if (!code)
     return code.error();
-  last.codegenSteps.emplace_back("machine code of " + std::to_string(last.compiledKernels) + " kernels",
-                                 millisecondsSince(emitting));
-  last.emitted = madeFor->emitted();
-  runtime::Expected<std::string> needs = madeFor->needs();
+  lastReport.codegenSteps.emplace_back("machine code of " + std::to_string(lastReport.compiledKernels) + " kernels",
+                                       millisecondsSince(emitting));
+  lastReport.emitted = compileTarget->emitted();
+  runtime::Expected<std::string> needs = compileTarget->needs();
   if (!needs)
     return needs.error();
-  last.codegenMs = 0;
-  for (const auto &[name, ms] : last.codegenSteps)
-    last.codegenMs += ms;
+  lastReport.codegenMs = 0;
+  for (const auto &[name, ms] : lastReport.codegenSteps)
+    lastReport.codegenMs += ms;
 
   runtime::Artefact artefact;
-  artefact.targets.push_back({madeFor->codeName(), std::move(*needs), std::move(step->plan), std::move(*code)});
-  artefact.metadata = {{"target", madeFor->model().name},
-                       {"level", std::to_string(given.pipeline.level)},
-                       {"kernels", std::to_string(last.pipeline.kernels)},
-                       {"matmuls", std::to_string(last.pipeline.matmuls)}};
+  artefact.targets.push_back({compileTarget->codeName(), std::move(*needs), std::move(step->plan), std::move(*code)});
+  artefact.metadata = {{"target", compileTarget->model().name},
+                       {"level", std::to_string(compileOptions.pipeline.level)},
+                       {"kernels", std::to_string(lastReport.pipeline.kernels)},
+                       {"matmuls", std::to_string(lastReport.pipeline.matmuls)}};
   if (original)
-    if (runtime::Error wrong = verifyArtefact(*original, artefact, given))
+    if (runtime::Error wrong = verifyArtefact(*original, artefact, compileOptions))
       return wrong;
   return artefact;
 }
@@ -156,7 +156,7 @@ runtime::Expected<runtime::Artefact> CompileSession::compiled(OwningOpRef<Module
 runtime::Expected<OwningOpRef<ModuleOp>> CompileSession::lowered(OwningOpRef<ModuleOp> captured, Phase phase) {
   if (!runPasses(*captured, phase))
     return runtime::Error(saidByDiagnostics);
-  last.remarks = joined(last.remarks);
+  lastReport.remarks = joined(lastReport.remarks);
   return captured;
 }
 

@@ -54,10 +54,10 @@ public:
   /// The kernels under their symbols, equal ones once, in order of first use.
   runtime::Expected<std::vector<KernelSource>> kernels(mlir::OwningOpRef<mlir::ModuleOp> captured);
 
-  const CompileOptions &options() const { return given; }
-  const Target &target() const { return *madeFor; }
+  const CompileOptions &options() const { return compileOptions; }
+  const Target &target() const { return *compileTarget; }
   /// Of what was compiled last.
-  const CompileReport &report() const { return last; }
+  const CompileReport &report() const { return lastReport; }
 
 private:
   struct Planned {
@@ -72,9 +72,9 @@ private:
   runtime::Expected<Planned> planned(mlir::OwningOpRef<mlir::ModuleOp> captured);
   runtime::Error checkCustom(mlir::ModuleOp planned) const;
 
-  CompileOptions given;
-  std::shared_ptr<const Target> madeFor;
-  CompileReport last;
+  CompileOptions compileOptions;
+  std::shared_ptr<const Target> compileTarget;
+  CompileReport lastReport;
 };
 
 /// CompileSession::artefact of a session of its own.

@@ -13,10 +13,10 @@ namespace tcc {
 /// its bytes can be read and written between runs; scratch alone lies in an arena.
 class PartialPlan {
 public:
-  PartialPlan(const runtime::Plan &given, llvm::ArrayRef<runtime::DeviceMemory> blocks) : given(given) {
-    plan.name = given.name;
-    plan.alignment = given.alignment;
-    plan.threads = given.threads;
+  PartialPlan(const runtime::Plan &whole, llvm::ArrayRef<runtime::DeviceMemory> blocks) : whole(whole) {
+    plan.name = whole.name;
+    plan.alignment = whole.alignment;
+    plan.threads = whole.threads;
     for (auto [i, block] : llvm::enumerate(blocks))
       plan.states.push_back({std::to_string(i), runtime::DType::i1, {block.bytes}});
   }
@@ -26,7 +26,7 @@ public:
     const auto use = [&](runtime::BufferId &id) {
       auto [known, inserted] = buffers.try_emplace(id, static_cast<runtime::BufferId>(plan.buffers.size()));
       if (inserted) {
-        runtime::Buffer buffer = given.buffers[id];
+        runtime::Buffer buffer = whole.buffers[id];
         if (buffer.space == runtime::Space::table)
           buffer.index = tableOf(buffer.index);
         else
@@ -36,7 +36,7 @@ public:
       id = known->second;
     };
     // Buffers first: which of a kernel's arguments are results, the other plan's number of the kernel says.
-    runtime::visitBuffers(instruction, given.lists(), [&](runtime::BufferId &id, const runtime::BufferUse &how) {
+    runtime::visitBuffers(instruction, whole.lists(), [&](runtime::BufferId &id, const runtime::BufferUse &how) {
       if (how.scratch)
         useScratch(id);
       else
@@ -55,13 +55,13 @@ public:
 
 private:
   uint32_t tableOf(uint32_t index) {
-    plan.tables.push_back(given.tables[index]);
+    plan.tables.push_back(whole.tables[index]);
     return static_cast<uint32_t>(plan.tables.size() - 1);
   }
   uint32_t kernelOf(uint32_t index) {
     auto [known, inserted] = kernels.try_emplace(index, static_cast<uint32_t>(plan.kernels.size()));
     if (inserted) {
-      runtime::KernelCode kernel = given.kernels[index];
+      runtime::KernelCode kernel = whole.kernels[index];
       const auto place = llvm::find(modules, kernel.module);
       if (place == modules.end())
         modules.push_back(kernel.module);
@@ -72,13 +72,13 @@ private:
   }
   /// Scratch lies in an arena; nothing is kept there.
   void useScratch(runtime::BufferId &id) {
-    const int64_t bytes = given.buffers[id].bytes;
+    const int64_t bytes = whole.buffers[id].bytes;
     plan.arenaBytes = std::max(plan.arenaBytes, bytes);
     plan.buffers.push_back({runtime::Space::arena, 0, 0, bytes});
     id = static_cast<runtime::BufferId>(plan.buffers.size() - 1);
   }
 
-  const runtime::Plan &given;
+  const runtime::Plan &whole;
   std::map<runtime::BufferId, runtime::BufferId> buffers;
   std::map<uint32_t, uint32_t> kernels;
   size_t filledTables = 0;

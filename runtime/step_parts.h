@@ -17,7 +17,7 @@ struct StepParts {
   bool leavesStates() const { return ready.empty() || ready.back() <= firstStateWrite; }
 };
 
-/// The parts of a valid plan, for its first `asked` outputs.
-StepParts stepParts(const Plan &plan, size_t asked);
+/// The parts of a valid plan, for its first `outputs` outputs.
+StepParts stepParts(const Plan &plan, size_t outputs);
 
 } // namespace tcc::runtime
