@@ -81,13 +81,9 @@ std::string argumentsText(func::FuncOp function) {
 
 /// The options that change what is made. Each member is named here or does not compile.
 std::string flagsText(const PipelineOptions &pipeline) {
-  const auto &[level, passes, shapes, products, padding, stopAfter, verifyEach, dump, dumpStream, remarks, target,
-               queries] = pipeline;
-  std::string text = "-O" + std::to_string(level);
-  for (const auto &[name, on] : passes)
-    text += (on ? " -f" : " -fno-") + name;
-  if (padding)
-    text += " -fpad=" + std::to_string(*padding);
+  const auto &[shapes, products, stopAfter, verifyEach, dump, dumpStream, remarks, target, queries] =
+      static_cast<const PipelineRequest &>(pipeline);
+  std::string text = pipeline.text();
   text += products == ProductType::bf16 ? " --dtype=bf16" : products == ProductType::f16 ? " --dtype=f16" : "";
   for (const auto &[name, sizes] : shapes) {
     text += " --shape=" + name + ":";

@@ -42,10 +42,8 @@ void applyFlags(const CompilerFlags &flags, CompileOptions &options) {
     throw usageError("products of " + std::string(runtime::name(flags.products)) + "; f32, bf16 and f16 are possible");
   if (const std::optional<std::string> unknown = unknownPass(flags))
     throw usageError(*unknown);
-  options.pipeline.level = flags.level;
-  options.pipeline.passes = flags.passes;
+  static_cast<PassFlags &>(options.pipeline) = flags;
   options.pipeline.products = *products;
-  options.pipeline.padding = flags.padding;
   options.threads = flags.threads;
   options.cache = fileCache(flags);
   options.allowCustomCode = flags.allowCustomCode;

@@ -1,9 +1,9 @@
 // The flags that say how code is made: one table for tcc, train_gpt and FunctionOptions. A new one is a member here, a
-// row in compiler_flags.cpp, and a line in applyFlags (compile_options.cpp). No MLIR.
+// row in compiler_flags.cpp, and a line in applyFlags (compile_options.cpp); one that passes read is a member of
+// PassFlags and a row. No MLIR.
 #pragma once
+#include "passes/pass_flags.h"
 #include "runtime/dtype.h"
-#include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,19 +13,16 @@ namespace tcc {
 /// In the place of a pattern: the remarks about most memory traffic, and how many more there are; each of them.
 inline constexpr std::string_view dearestRemarks = "dearest", allRemarks = "all";
 
-struct CompilerFlags {
-  int level = 2; ///< -O0 … -O3; 3 is as 2
+struct CompilerFlags : PassFlags {
   /// What f32 matrix products and attention multiply: f32, bf16, or f16 with loss scaling (loss_scaling.h).
   runtime::DType products = runtime::DType::f32;
-  bool chooseProducts = false;             ///< --dtype=auto: what the target multiplies fastest (product_choice.h)
-  std::map<std::string, bool> passes = {}; ///< -f[no-]<pass>
-  std::optional<int64_t> padding = {};     ///< -fpad=: sizes of products to multiples of it, 0 for none
-  int threads = 0;                         ///< 0: all that the process may use
-  std::string march = {};                  ///< empty: native
-  bool fastMath = false;                   ///< approximations are allowed
-  bool fullGraph = false;                  ///< -Werror=graph-break: one is an error, at its place
-  bool recompilesAreErrors = false;        ///< -Werror=recompile: so is a compilation after the first
-  bool allowCustomCode = false;            ///< of custom ops in .graph files: libraries and kernel text that they name
+  bool chooseProducts = false;      ///< --dtype=auto: what the target multiplies fastest (product_choice.h)
+  int threads = 0;                  ///< 0: all that the process may use
+  std::string march = {};           ///< empty: native
+  bool fastMath = false;            ///< approximations are allowed
+  bool fullGraph = false;           ///< -Werror=graph-break: one is an error, at its place
+  bool recompilesAreErrors = false; ///< -Werror=recompile: so is a compilation after the first
+  bool allowCustomCode = false;     ///< of custom ops in .graph files: libraries and kernel text that they name
 
   // Compiled steps and kernels on disk (codegen/file_cache.h).
   bool diskCache = true;            ///< --no-cache: nothing is taken from there, and nothing kept

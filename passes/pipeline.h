@@ -3,6 +3,7 @@
 #pragma once
 #include "ir/phases.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "passes/pass_flags.h"
 #include "passes/remarks.h"
 #include "passes/target_model.h"
 #include <map>
@@ -14,14 +15,11 @@ namespace tcc {
 /// The type that f32 matmuls and attention multiply in; they add up in f32 anyway.
 enum class ProductType { asWritten, bf16, f16 };
 
-struct PipelineOptions {
-  int level = 2;                                      // -O0 … -O3: 0 is one kernel per op
-  std::map<std::string, bool> passes;                 // -f<pass> and -fno-<pass>, by name
+/// What else a run of the pipeline is given.
+struct PipelineRequest {
   std::map<std::string, std::vector<int64_t>> shapes; // --shape: sizes of an argument by its tcc.name
   ProductType products = ProductType::asWritten;      // --dtype
-  std::optional<int64_t>
-      padding; // -fpad=: sizes of matmuls grow to multiples of it; 0: off; nothing: the target decides
-  std::optional<Phase> stopAfter;          // stop when this phase is reached
+  std::optional<Phase> stopAfter;                     // stop when this phase is reached
   bool verifyEach = false;                 // run the reference interpreter before and after each pass and compare
   std::string dump;                        // -fdump-ir=: "all", "changed" or a pass's name; empty for none
   llvm::raw_ostream *dumpStream = nullptr; // where dumps go; stderr by default
@@ -29,6 +27,8 @@ struct PipelineOptions {
   TargetModel target;
   const TargetQueries *queries = nullptr; // without it the target has no kernels of its own, and nothing needs scratch
 };
+
+struct PipelineOptions : PassFlags, PipelineRequest {};
 
 struct PassReport {
   std::string name;

@@ -1,0 +1,30 @@
+// PassFlags: what a command line says to passes, as it is written there (frontend/compiler_flags.h) and as passes read
+// it (pipeline.h). A new flag is a member here, its words in text(), and a row of frontend/compiler_flags.cpp. No MLIR.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace tcc {
+
+struct PassFlags {
+  int level = 2;                           ///< -O0 … -O3: 0 is one kernel per op, 3 is as 2
+  std::map<std::string, bool> passes = {}; ///< -f<pass> and -fno-<pass>, by name
+  /// -fpad=: sizes of matmuls grow to multiples of it; 0: off; nothing: the target decides.
+  std::optional<int64_t> padding = {};
+
+  /// The flags as a command line has them. Steps on disk are known by it, so each member is named here or does not
+  /// compile.
+  std::string text() const {
+    const auto &[ownLevel, ownPasses, ownPadding] = *this;
+    std::string words = "-O" + std::to_string(ownLevel);
+    for (const auto &[name, on] : ownPasses)
+      words += (on ? " -f" : " -fno-") + name;
+    if (ownPadding)
+      words += " -fpad=" + std::to_string(*ownPadding);
+    return words;
+  }
+};
+
+} // namespace tcc
