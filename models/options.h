@@ -91,8 +91,6 @@ struct TrainOptions : CompilerFlags {
 
   /// Whether an adapter is trained beside frozen weights.
   bool adapts() const { return loraRank > 0 || !adapterFolder.empty(); }
-  /// T of a batch: --seq, else the position table's length.
-  int64_t trainingSequence() const { return sequence.value_or(config.positions()); }
 };
 
 /// What a command line asks for: options to train with, or a text to print and a status to exit with.

@@ -41,7 +41,7 @@ TEST(Options, defaultsFollowThePreset) {
   TrainOptions options = parsed({});
   EXPECT_EQ(options.model, "baby");
   EXPECT_TRUE(options.config == *gpt2Preset("baby"));
-  EXPECT_EQ(options.trainingSequence(), 64);
+  EXPECT_EQ(options.config.positions(), 64);
   EXPECT_EQ(options.level, 2);
   EXPECT_EQ(options.order, Order::Random);
   EXPECT_EQ(options.schedule.kind, ScheduleKind::Cosine);
@@ -102,7 +102,7 @@ TEST(Options, readsEveryOption) {
                            "--resume"});
   EXPECT_TRUE(o.config == (Gpt2Config{.layers = 2, .heads = 8, .width = 64, .sequence = 32, .vocab = 300}));
   EXPECT_EQ(o.batch, 3);
-  EXPECT_EQ(o.trainingSequence(), 32);
+  EXPECT_EQ(o.sequence, 32);
   EXPECT_EQ(o.schedule.length.steps, 7);
   EXPECT_EQ(o.schedule.length.seconds, 30);
   EXPECT_EQ(o.schedule.peak, 1e-3);

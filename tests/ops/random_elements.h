@@ -1,7 +1,7 @@
-// What tcc.random_bits of a shape holds, from the runtime's Philox alone: what interpreter and emitters are held
+// What tcc.random_bits of a shape holds, from a Philox of the tests' own: what interpreter and emitters are held
 // against.
 #pragma once
-#include "runtime/philox.h"
+#include "tests/ops/philox.h"
 #include <vector>
 
 namespace tcc::test {
@@ -9,7 +9,7 @@ namespace tcc::test {
 /// The bits at (outer, row, column), as a signed number.
 inline double randomElement(uint64_t seed, uint32_t stream, int64_t outer, int64_t row, int64_t column) {
   auto low = [](int64_t number) { return static_cast<uint32_t>(number); };
-  runtime::PhiloxCounter words = runtime::philox4x32(
+  PhiloxCounter words = philox4x32(
       {low(outer), low(row - row % 16 + row % 8), low(column - column % 16 + column % 8), low(int64_t(seed >> 32))},
       {low(int64_t(seed)), stream});
   int64_t word = (row % 16 < 8 ? 0 : 2) + (column % 16 < 8 ? 0 : 1);
