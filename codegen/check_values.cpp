@@ -1,3 +1,5 @@
+// Bounds on how far a device's values may be from the CPU's. A result that is stored in 16 bits was rounded on both
+// sides: 2.1 times half an ulp allows for that.
 #include "codegen/check_values.h"
 #include "runtime/memory.h"
 #include "runtime/threads.h"
@@ -81,7 +83,7 @@ ValueDifference compareResult(const std::string &device, const std::string &cpu,
     for (int64_t i = 0; i < count; ++i)
       if (const double value = std::abs(elementAt(cpu, dtype, i)); std::isfinite(value))
         scale = std::max(scale, value);
-  // Of sums in another order, and of functions that are right to a few ulps.
+  // What every element may be off by: the device may add in another order, and its functions are right to a few ulps.
   const double floor = epsilon32 * scale * (8 + 2 * std::sqrt(static_cast<double>(terms)));
   for (int64_t i = 0; i < count; ++i) {
     const double seen = elementAt(device, dtype, i), expected = elementAt(cpu, dtype, i);
@@ -105,7 +107,7 @@ ValueDifference compareResult(const std::string &device, const std::string &cpu,
 
 namespace {
 
-/// Without signs.
+/// The same values without their signs.
 std::string magnitudes(std::string bytes, DType dtype) {
   const auto size = static_cast<size_t>(runtime::byteSize(dtype));
   for (size_t last = size - 1; last < bytes.size(); last += size)
@@ -120,7 +122,7 @@ runtime::Expected<runtime::TensorStorage> stored(const std::string &bytes, int64
   return memory;
 }
 
-/// C by the CPU's product.
+/// C as the CPU's library computes it.
 runtime::Expected<std::string> productOf(const runtime::GemmDesc &desc, const ProductValues &values) {
   const int threads = runtime::availableThreads();
   runtime::ThreadCountScope scope(threads);
@@ -147,7 +149,7 @@ double geluSlope(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * rate * (1 + 3 * cubic * x * x);
 }
 
-/// A product that is multiplied by slopes, by the product in f32 without them.
+/// Compares a product that was multiplied by GELU's slopes with the CPU's product in f32, multiplied by slopes here.
 runtime::Expected<ValueDifference> compareSloped(const runtime::GemmDesc &desc, const ProductValues &values) {
   runtime::GemmDesc plain = desc;
   plain.geluGradient = false;

@@ -33,10 +33,11 @@ public:
   /// fn of the operands as floats; the result is rounded to f32 by its type.
   template <typename Fn>
   Numbers floats(Fn &&fn) const {
-    return integers([&](double a, double b) { return fn(static_cast<float>(a), static_cast<float>(b)); });
+    return numbers([&](double a, double b) { return fn(static_cast<float>(a), static_cast<float>(b)); });
   }
+  /// fn of the operands as they are: of integers, or where floats are not rounded.
   template <typename Fn>
-  Numbers integers(Fn &&fn) const {
+  Numbers numbers(Fn &&fn) const {
     Numbers result(count);
     for (size_t i = 0; i < count; ++i)
       result[i] = static_cast<double>(fn(at(0, i), operands > 1 ? at(1, i) : 0));
@@ -64,7 +65,7 @@ int64_t integer(double number) {
   return static_cast<int64_t>(number);
 }
 
-/// Integers may leave their type here, and what a double is exact for: isHeld finds both.
+/// The step's values. Integers may become larger here than their type or a double holds; isHeld finds those.
 Numbers valuesOf(const ScalarStep &step, llvm::ArrayRef<Numbers> values) {
   const Elements of(step, values);
   switch (step.opcode) {
@@ -90,52 +91,52 @@ Numbers valuesOf(const ScalarStep &step, llvm::ArrayRef<Numbers> values) {
   case sqrtF:
     return of.floats([](float a, float) { return std::sqrt(a); });
   case addI:
-    return of.integers(std::plus<>());
+    return of.numbers(std::plus<>());
   case subI:
-    return of.integers(std::minus<>());
+    return of.numbers(std::minus<>());
   case mulI:
-    return of.integers(std::multiplies<>());
+    return of.numbers(std::multiplies<>());
   case absI:
-    return of.integers([](double a, double) { return std::abs(a); });
+    return of.numbers([](double a, double) { return std::abs(a); });
   case maxI:
-    return of.integers([](double a, double b) { return std::max(a, b); });
+    return of.numbers([](double a, double b) { return std::max(a, b); });
   case minI:
-    return of.integers([](double a, double b) { return std::min(a, b); });
+    return of.numbers([](double a, double b) { return std::min(a, b); });
   case andI:
-    return of.integers([](double a, double b) { return integer(a) & integer(b); });
+    return of.numbers([](double a, double b) { return integer(a) & integer(b); });
   case orI:
-    return of.integers([](double a, double b) { return integer(a) | integer(b); });
+    return of.numbers([](double a, double b) { return integer(a) | integer(b); });
   case xorI:
-    return of.integers([](double a, double b) { return integer(a) ^ integer(b); });
+    return of.numbers([](double a, double b) { return integer(a) ^ integer(b); });
   case eqF:
   case eqI:
-    return of.integers(std::equal_to<>());
+    return of.numbers(std::equal_to<>());
   case neF:
   case neI:
-    return of.integers(std::not_equal_to<>());
+    return of.numbers(std::not_equal_to<>());
   case ltF:
   case ltI:
-    return of.integers(std::less<>());
+    return of.numbers(std::less<>());
   case leF:
   case leI:
-    return of.integers(std::less_equal<>());
+    return of.numbers(std::less_equal<>());
   case gtF:
   case gtI:
-    return of.integers(std::greater<>());
+    return of.numbers(std::greater<>());
   case geF:
   case geI:
-    return of.integers(std::greater_equal<>());
+    return of.numbers(std::greater_equal<>());
   case select:
     return of.select();
   case floatToInt:
-    return of.integers([](double a, double) { return std::trunc(a); });
+    return of.numbers([](double a, double) { return std::trunc(a); });
   case intToFloat:
-    return of.integers([](double a, double) { return static_cast<float>(a); });
+    return of.numbers([](double a, double) { return static_cast<float>(a); });
   case extendSigned:
   case extendZero:      // of an i1
   case unsignedToFloat: // of an i1
   case truncate:        // of what is not too large for the type: isHeld
-    return of.integers([](double a, double) { return a; });
+    return of.numbers([](double a, double) { return a; });
   case expF:
   case logF:
   case tanhF:
@@ -148,7 +149,7 @@ Numbers valuesOf(const ScalarStep &step, llvm::ArrayRef<Numbers> values) {
   return {};
 }
 
-/// Whether the numbers are ones of the type that neither wrapped nor were rounded on the way.
+/// Whether all numbers are in the type's range, and so small that no double was rounded on the way.
 bool isHeld(const Numbers &numbers, ElementType type) {
   if (facts(type).isFloat || type == ElementType::i1)
     return true;

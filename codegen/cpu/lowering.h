@@ -8,7 +8,7 @@ namespace tcc::cpu {
 /// Registers the dialects and translations that emitted modules need.
 void registerEmitterDialects(mlir::DialectRegistry &registry);
 
-/// Converts every op of the module to the LLVM dialect.
+/// Converts every op of the module to the LLVM dialect, by passes of MLIR, which report failures as diagnostics.
 mlir::LogicalResult lowerToLLVMDialect(mlir::ModuleOp module);
 
 /// The module in LLVM IR, or null.

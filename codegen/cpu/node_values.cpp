@@ -1,4 +1,4 @@
-// Nodes: loads, literals, numbers, random bits, elementwise computation and choices.
+// Makes the value of each kind of node: loads, literals, numbers, random bits, elementwise computation and choices.
 #include "codegen/cpu/node_values.h"
 
 using namespace mlir;
@@ -212,7 +212,7 @@ Value NodeValues::loadLanes(const KernelNode &node, LaneScope &lanes) {
   Type element = b.element(node.type);
   Type type = b.vector(b.computed(element));
   Value base = arguments[node.argument];
-  Value inside, known; // guards; the table has the row
+  Value inside, known; // whether all guards hold; whether the table has the row
   for (unsigned guard : node.guards)
     inside = b.both(inside, insideLanes(guard, lanes));
   bool gathers = !node.operands.empty();

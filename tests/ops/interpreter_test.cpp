@@ -202,7 +202,7 @@ TEST(Philox, knownAnswers) {
   for (uint32_t number : {1u, 77u, 0xffffffffu})
     for (uint32_t seed : {0u, 7u, 0xffffffffu})
       EXPECT_EQ(philoxWords({number, 5, 0, number + 3}, {seed, 9}),
-                runtime::philox4x32({number, 5, 0, number + 3}, {seed, 9}));
+                philox4x32({number, 5, 0, number + 3}, {seed, 9}));
 }
 
 TEST(Philox, bitsAreEven) {

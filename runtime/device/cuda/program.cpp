@@ -65,9 +65,9 @@ struct Step {
   Step(std::shared_ptr<Session> session, const Plan &plan) : session(std::move(session)), plan(plan) {}
   virtual ~Step() = default;
 
-  /// Whom issueList tells of each instruction after it was issued, of a loop's in each turn.
+  /// Called after each instruction was issued; for those in a loop, in each turn.
   using Issued = std::function<void(std::size_t index)>;
-  /// Issues instructions [begin, end), with the parts of those among them.
+  /// Issues instructions [begin, end), and the parts of branches and loops among them.
   virtual void issueList(std::size_t begin, std::size_t end, const Issued &issued) = 0;
   /// How many launches and copies that gives.
   virtual double issues(std::size_t begin, std::size_t end) const = 0;
@@ -122,7 +122,7 @@ struct Runner<LaunchCall> : StatelessRunner {
 
   void prepare(Step &step, const LaunchCall &call) {
     const KernelCode &code = step.plan.kernels[call.kernel];
-    // A kernel has one permission for all its launches.
+    // How much shared memory a kernel may have is set once, for all of its launches.
     std::int64_t mostShared = 0;
     for (const Instruction &instruction : step.plan.instructions)
       if (const auto *other = std::get_if<LaunchCall>(&instruction.call); other && other->kernel == call.kernel)
@@ -259,7 +259,7 @@ public:
   std::int64_t arenaTouched() const override { return std::int64_t(session->arena.size()); }
 
 private:
-  /// What action(runner, call) gives for instruction `index`.
+  /// Calls action(runner, call) for instruction `index`, and gives what it gives.
   template <typename Self, typename Action>
   static auto withRunner(Self &self, std::size_t index, Action &&action) {
     return std::visit(
@@ -326,7 +326,7 @@ Error StepProgram::place(const Placement &placement) {
   });
 }
 
-// NaN wherever a step must write before it reads.
+// Fills with NaN whatever a step must write before it reads.
 void StepProgram::poison() {
   if (arena)
     session->stream.setBytes(arena, 0xFF, static_cast<std::size_t>(plan.arenaBytes));
@@ -339,7 +339,7 @@ void StepProgram::issueList(std::size_t begin, std::size_t end, const Issued &is
     const auto issue = [&] {
       withRunner(*this, i, [&](const auto &runner, const auto &call) { runner.issue(*this, call, i, issued); });
     };
-    if (isControl(plan.instructions[i])) { // what is said of it its parts have said
+    if (isControl(plan.instructions[i])) { // its parts are issued and named by it; an error names the part alone
       issue();
       i += partsOf(plan.instructions[i]);
       continue;
