@@ -8,6 +8,7 @@
 #include "runtime/cpu.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 
 using namespace mlir;
@@ -81,10 +82,13 @@ std::string argumentsText(func::FuncOp function) {
 
 /// The options that change what is made. Each member is named here or does not compile.
 std::string flagsText(const PipelineOptions &pipeline) {
-  const auto &[shapes, products, stopAfter, verifyEach, dump, dumpStream, remarks, target, queries] =
+  const auto &[shapes, products, recomputation, stopAfter, verifyEach, dump, dumpStream, remarks, target, queries] =
       static_cast<const PipelineRequest &>(pipeline);
   std::string text = pipeline.text();
   text += products == ProductType::bf16 ? " --dtype=bf16" : products == ProductType::f16 ? " --dtype=f16" : "";
+  const auto &[cheap, blocks, borders] = recomputation;
+  if (!recomputation.isNone())
+    text += llvm::formatv(" --remat={0},{1},{2}", cheap, blocks, borders);
   for (const auto &[name, sizes] : shapes) {
     text += " --shape=" + name + ":";
     for (auto [i, size] : llvm::enumerate(sizes))

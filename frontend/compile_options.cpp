@@ -29,6 +29,20 @@ static std::optional<ProductType> productType(runtime::DType dtype) {
   }
 }
 
+static Recomputation recomputationOf(Remat remat) {
+  switch (remat) {
+  case Remat::none:
+    return {};
+  case Remat::automatic:
+    return cheapRecomputation;
+  case Remat::block:
+    return blockRecomputation;
+  case Remat::full:
+    return fullRecomputation;
+  }
+  llvm_unreachable("every choice is known");
+}
+
 FileCache fileCache(const CompilerFlags &flags) {
   if (!flags.diskCache)
     return {};
@@ -44,6 +58,7 @@ void applyFlags(const CompilerFlags &flags, CompileOptions &options) {
     throw usageError(*unknown);
   static_cast<PassFlags &>(options.pipeline) = flags;
   options.pipeline.products = *products;
+  options.pipeline.recomputation = recomputationOf(flags.remat);
   options.threads = flags.threads;
   options.cache = fileCache(flags);
   options.allowCustomCode = flags.allowCustomCode;

@@ -66,6 +66,16 @@ std::string setPadding(std::string_view value, CompilerFlags &flags) {
   return "unknown padding '" + std::string(value) + "' of -fpad= (one of 64 8 off)";
 }
 
+std::string setRemat(std::string_view value, CompilerFlags &flags) {
+  for (const auto &[name, remat] : {std::pair{"none", Remat::none}, std::pair{"auto", Remat::automatic},
+                                    std::pair{"block", Remat::block}, std::pair{"full", Remat::full}})
+    if (value == name) {
+      flags.remat = remat;
+      return {};
+    }
+  return "unknown choice '" + std::string(value) + "' of --remat= (one of none auto block full)";
+}
+
 std::string setCacheFolder(std::string_view value, CompilerFlags &flags) {
   std::error_code problem;
   const std::filesystem::path whole = std::filesystem::absolute(value, problem);
@@ -141,6 +151,8 @@ constexpr CompilerFlag table[] = {
     {"-O", "LEVEL", "0: one kernel an op; 1: fused; 2: and recomputed (default); 3 and s: as 2", setLevel},
     {"-fpad=", "MULTIPLE", "Sizes of products to multiples of 64 or 8 where that pays, never visible, or off",
      setPadding},
+    {"--remat=", "WHAT", "Compute again instead of keeping it: none (default), auto (what is cheap), block, full",
+     setRemat},
     {"-f", "[no-]PASS", "Switch a pass on or off; tcc --print-pipeline names them", setPass},
     {"-ffast-math", "", "Allow approximations", setTo<&CompilerFlags::fastMath, true>},
     {"-fno-fast-math", "", "Allow none (default)", setTo<&CompilerFlags::fastMath, false>},

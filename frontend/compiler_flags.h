@@ -13,10 +13,14 @@ namespace tcc {
 /// In the place of a pattern: the remarks about most memory traffic, and how many more there are; each of them.
 inline constexpr std::string_view dearestRemarks = "dearest", allRemarks = "all";
 
+/// How much a step computes again instead of keeping it (--remat).
+enum class Remat { none, automatic, block, full };
+
 struct CompilerFlags : PassFlags {
   /// What f32 matrix products and attention multiply: f32, bf16, or f16 with loss scaling (loss_scaling.h).
   runtime::DType products = runtime::DType::f32;
   bool chooseProducts = false;      ///< --dtype=auto: what the target multiplies fastest (product_choice.h)
+  Remat remat = Remat::none;        ///< --remat=: what is computed again so that it need not be kept
   int threads = 0;                  ///< 0: all that the process may use
   std::string march = {};           ///< empty: native
   bool fastMath = false;            ///< approximations are allowed

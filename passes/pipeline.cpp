@@ -29,6 +29,10 @@ bool narrowsActivations(const PipelineOptions &options) {
   return narrowsProducts(options) && options.target.narrowActivations;
 }
 
+bool recomputes(const PipelineOptions &options) {
+  return !options.recomputation.isNone();
+}
+
 constexpr bool (*always)(const PipelineOptions &) = nullptr;
 
 constexpr PassInfo table[] = {

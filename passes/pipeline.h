@@ -4,6 +4,7 @@
 #include "ir/phases.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "passes/pass_flags.h"
+#include "passes/recomputation.h"
 #include "passes/remarks.h"
 #include "passes/target_model.h"
 #include <map>
@@ -19,6 +20,7 @@ enum class ProductType { asWritten, bf16, f16 };
 struct PipelineRequest {
   std::map<std::string, std::vector<int64_t>> shapes; // --shape: sizes of an argument by its tcc.name
   ProductType products = ProductType::asWritten;      // --dtype
+  Recomputation recomputation;                        // what rematerialize computes again
   std::optional<Phase> stopAfter;                     // stop when this phase is reached
   bool verifyEach = false;                 // run the reference interpreter before and after each pass and compare
   std::string dump;                        // -fdump-ir=: "all", "changed" or a pass's name; empty for none

@@ -22,8 +22,9 @@
 // CHECK-NEXT: 12 pack-attention shaped on
 // CHECK-NEXT: 13 fuse-epilogues shaped on
 // CHECK-NEXT: 14 fuse-kernels fused on
-// CHECK-NEXT: 15 schedule fused on
-// CHECK-NEXT: 16 plan-memory planned on
+// CHECK-NEXT: 15 rematerialize fused off
+// CHECK-NEXT: 16 schedule fused on
+// CHECK-NEXT: 17 plan-memory planned on
 // NARROW: 5 autocast shaped on
 // NARROW: 10 narrow-activations shaped off
 // TILES: 10 narrow-activations shaped on

@@ -1,0 +1,39 @@
+// Recomputation: how much of a step is computed again instead of being kept, from nothing to all that can be. The
+// pipeline's options carry one; codegen/memory_limit.cpp tries those of recomputationChoices() until a plan fits.
+#pragma once
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <limits>
+#include <vector>
+
+namespace tcc {
+struct PipelineOptions;
+
+struct Recomputation {
+  static constexpr int64_t allBlocks = std::numeric_limits<int64_t>::max();
+
+  bool cheap = false;   // what elementwise kernels make of values that are kept anyway
+  int64_t blocks = 0;   // of so many first blocks everything but what the next block reads
+  bool borders = false; // of that, too, all but every √-th
+
+  bool isNone() const { return !cheap && blocks == 0; }
+  bool operator==(const Recomputation &) const = default;
+};
+
+inline constexpr Recomputation cheapRecomputation{.cheap = true};
+inline constexpr Recomputation blockRecomputation{.cheap = true, .blocks = Recomputation::allBlocks};
+inline constexpr Recomputation fullRecomputation{.cheap = true, .blocks = Recomputation::allBlocks, .borders = true};
+
+/// Marks a copy that `rematerialize` made of an op.
+inline constexpr llvm::StringLiteral recomputedAttr = "tcc.recomputed";
+
+/// The choices for a fused function, from none to most: each computes again what the one before does, and more.
+std::vector<Recomputation> recomputationChoices(mlir::func::FuncOp fused);
+
+/// What a fused function computes again.
+struct RecomputationCost {
+  int64_t ops = 0;
+  double share = 0; // of the time of all other ops, by the target's model
+};
+RecomputationCost recomputationCost(mlir::func::FuncOp fused, const PipelineOptions &options);
+
+} // namespace tcc
