@@ -7,9 +7,13 @@
 #include "codegen/stopwatch.h"
 #include "codegen/targets.h"
 #include "codegen/verify_artefact.h"
+#include "passes/bodies.h"
+#include "passes/passes.h"
 #include "passes/prints.h"
+#include "runtime/memory_report.h"
 #include "runtime/printed.h"
 #include "runtime/threads.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 
@@ -17,6 +21,8 @@ namespace tcc {
 
 static_assert(printPrefix == runtime::printPrefix, "passes name what the runtime prints");
 
+static constexpr char firstOfTrial[] = "rematerialize"; // what a limit changes begins there
+static constexpr size_t linesOfError = 8;
 static constexpr char saidByDiagnostics[] = ""; // the empty message of an error that MLIR diagnostics have explained
 
 CompileSession::CompileSession(CompileOptions options, std::shared_ptr<const Target> target)
@@ -38,16 +44,90 @@ runtime::Expected<CompileSession> CompileSession::open(CompileOptions options) {
 
 /// Runs the passes up to `stopAfter`, or all. Gives false after an error, which MLIR diagnostics have explained.
 bool CompileSession::runPasses(ModuleOp module, std::optional<Phase> stopAfter) {
-  lastReport = {};
-  const auto start = std::chrono::steady_clock::now();
   PipelineOptions pipeline = compileOptions.pipeline;
   pipeline.stopAfter = stopAfter;
+  pipeline.recomputation = chosen.value_or(pipeline.recomputation);
+  return runPasses(module, std::move(pipeline));
+}
+
+bool CompileSession::runPasses(ModuleOp module, PipelineOptions pipeline) {
+  lastReport = {};
+  const auto start = std::chrono::steady_clock::now();
   pipeline.target = compileTarget->model();
   pipeline.queries = compileTarget.get();
   pipeline.remarks = compileOptions.remarks ? &lastReport.remarks : nullptr;
   const bool ran = succeeded(runPipeline(module, pipeline, lastReport.pipeline));
   lastReport.pipelineMs = lastReport.totalMs = millisecondsSince(start);
   return ran;
+}
+
+/// With a limit: which of recomputationChoices() is the first whose plan fits. They are tried in the order of their
+/// time, so a smaller limit never gives a faster step, nor one that needs more memory.
+runtime::Error CompileSession::chooseRecomputation(ModuleOp captured) {
+  chosen.reset();
+  if (compileOptions.memoryLimit == 0)
+    return {};
+  PipelineOptions front = compileOptions.pipeline;
+  front.verifyEach = false;
+  front.dump.clear();
+  front.endPass = firstOfTrial;
+  OwningOpRef<ModuleOp> fused(captured.clone());
+  if (!runPasses(*fused, front))
+    return runtime::Error(saidByDiagnostics);
+  std::vector<Recomputation> choices{compileOptions.pipeline.recomputation};
+  if (compileOptions.recomputesToFit) {
+    choices = recomputationChoices(functionOf(*fused));
+    const auto first = llvm::find(choices, compileOptions.pipeline.recomputation);
+    if (first != choices.end())
+      choices.erase(choices.begin(), first);
+    else
+      choices = {compileOptions.pipeline.recomputation};
+  }
+  const std::vector<Recomputation> byTime = fasterFirst(*fused, choices);
+  std::optional<runtime::Plan> smallest;
+  for (const Recomputation &choice : byTime) {
+    OwningOpRef<ModuleOp> trial(fused->clone());
+    PipelineOptions rest = compileOptions.pipeline;
+    rest.verifyEach = false;
+    rest.dump.clear();
+    rest.firstPass = firstOfTrial;
+    rest.recomputation = choice;
+    if (!runPasses(*trial, rest))
+      return runtime::Error(saidByDiagnostics);
+    KernelTable kernels;
+    runtime::Expected<runtime::Plan> plan =
+        lowerPlan(functionOf(*trial), *compileTarget, compileOptions.threads, kernels);
+    if (!plan)
+      return plan.error();
+    if (plan->plannedBytes() <= compileOptions.memoryLimit) {
+      chosen = choice;
+      return {};
+    }
+    if (!smallest || plan->plannedBytes() < smallest->plannedBytes())
+      smallest = std::move(*plan);
+  }
+  return runtime::Error(llvm::formatv(
+      "the step needs at least {0:f3} MB, and its memory limit is {1:f3} MB; what takes most:{2}",
+      static_cast<double>(smallest->plannedBytes()) * 1e-6, static_cast<double>(compileOptions.memoryLimit) * 1e-6,
+      runtime::largestLines(*smallest, linesOfError)));
+}
+
+/// The choices in the order of the time that they take, by the target's model.
+std::vector<Recomputation> CompileSession::fasterFirst(ModuleOp fused, ArrayRef<Recomputation> choices) const {
+  std::vector<std::pair<double, Recomputation>> timed;
+  PipelineOptions pipeline = compileOptions.pipeline;
+  pipeline.target = compileTarget->model();
+  for (const Recomputation &choice : choices) {
+    OwningOpRef<ModuleOp> trial(fused.clone());
+    pipeline.recomputation = choice;
+    func::FuncOp function = functionOf(*trial);
+    if (succeeded(runOnBodies(function, [&](func::FuncOp graph) { return rematerialize(graph, pipeline); })))
+      timed.push_back({recomputationCost(function, pipeline).share, choice});
+  }
+  llvm::stable_sort(timed, llvm::less_first());
+  std::vector<Recomputation> sorted;
+  llvm::append_range(sorted, llvm::make_second_range(timed));
+  return sorted;
 }
 
 runtime::Error CompileSession::checkCustom(ModuleOp planned) const {
@@ -60,6 +140,8 @@ runtime::Error CompileSession::checkCustom(ModuleOp planned) const {
 }
 
 runtime::Expected<CompileSession::Planned> CompileSession::planned(OwningOpRef<ModuleOp> captured) {
+  if (runtime::Error noPlan = chooseRecomputation(*captured))
+    return noPlan;
   Planned result{std::move(captured), {}, {}};
   if (!runPasses(*result.module, std::nullopt))
     return runtime::Error(saidByDiagnostics);
@@ -154,6 +236,9 @@ runtime::Expected<runtime::Artefact> CompileSession::compiled(OwningOpRef<Module
 }
 
 runtime::Expected<OwningOpRef<ModuleOp>> CompileSession::lowered(OwningOpRef<ModuleOp> captured, Phase phase) {
+  if (phase >= Phase::fused)
+    if (runtime::Error noPlan = chooseRecomputation(*captured))
+      return noPlan;
   if (!runPasses(*captured, phase))
     return runtime::Error(saidByDiagnostics);
   lastReport.remarks = joined(lastReport.remarks);

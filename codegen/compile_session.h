@@ -18,9 +18,11 @@ struct CompileOptions {
   /// Where custom ops' kernel text is compared with what it means; null, or a device that shares the host's memory: it
   /// is not.
   std::shared_ptr<runtime::Device> device;
-  bool remarks = false; // whether passes tell what they did and what they left (CompileReport::remarks)
-  FileCache cache;      // of kernels' code and whole steps; nothing is kept without
-  bool costs = false;   // whether remarks say what each instruction costs; measures the machine's limits where unknown
+  bool remarks = false;        // whether passes tell what they did and what they left (CompileReport::remarks)
+  FileCache cache;             // of kernels' code and whole steps; nothing is kept without
+  int64_t memoryLimit = 0;     // bytes that the plan must fit in; 0: none
+  bool recomputesToFit = true; // more than pipeline.recomputation says, where the plan does not fit
+  bool costs = false; // whether remarks say what each instruction costs; measures the machine's limits where unknown
 };
 
 /// What a compilation says of itself.
@@ -69,10 +71,14 @@ private:
   CompileSession(CompileOptions options, std::shared_ptr<const Target> target);
   runtime::Expected<runtime::Artefact> compiled(mlir::OwningOpRef<mlir::ModuleOp> captured);
   bool runPasses(mlir::ModuleOp module, std::optional<Phase> stopAfter);
+  bool runPasses(mlir::ModuleOp module, PipelineOptions pipeline);
+  runtime::Error chooseRecomputation(mlir::ModuleOp captured);
+  std::vector<Recomputation> fasterFirst(mlir::ModuleOp fused, llvm::ArrayRef<Recomputation> choices) const;
   runtime::Expected<Planned> planned(mlir::OwningOpRef<mlir::ModuleOp> captured);
   runtime::Error checkCustom(mlir::ModuleOp planned) const;
 
   CompileOptions compileOptions;
+  std::optional<Recomputation> chosen; // what the plan of the module at work needs to fit in the limit
   std::shared_ptr<const Target> compileTarget;
   CompileReport lastReport;
 };

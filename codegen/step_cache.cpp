@@ -10,12 +10,14 @@
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
+#include <cmath>
 
 using namespace mlir;
 
 namespace tcc {
 namespace {
 
+constexpr double millionths = 1e6; // that a share is kept in
 constexpr size_t headerLengthBytes = 8;
 constexpr size_t lookedAt = 64, shownBytes = 128 << 10; // of other entries, for the reason of a miss
 
@@ -81,21 +83,25 @@ std::string argumentsText(func::FuncOp function) {
 }
 
 /// The options that change what is made. Each member is named here or does not compile.
-std::string flagsText(const PipelineOptions &pipeline) {
-  const auto &[shapes, products, recomputation, stopAfter, verifyEach, dump, dumpStream, remarks, target, queries] =
-      static_cast<const PipelineRequest &>(pipeline);
+std::string flagsText(const CompileOptions &options) {
+  const PipelineOptions &pipeline = options.pipeline;
+  const auto &[shapes, products, recomputation, firstPass, endPass, stopAfter, verifyEach, dump, dumpStream, remarks,
+               target, queries] = static_cast<const PipelineRequest &>(pipeline);
   std::string text = pipeline.text();
   text += products == ProductType::bf16 ? " --dtype=bf16" : products == ProductType::f16 ? " --dtype=f16" : "";
   const auto &[cheap, blocks, borders] = recomputation;
   if (!recomputation.isNone())
     text += llvm::formatv(" --remat={0},{1},{2}", cheap, blocks, borders);
+  if (options.memoryLimit)
+    text += llvm::formatv(" -fmemory-limit={0}{1}", options.memoryLimit, options.recomputesToFit ? "" : ",kept");
   for (const auto &[name, sizes] : shapes) {
     text += " --shape=" + name + ":";
     for (auto [i, size] : llvm::enumerate(sizes))
       text += (i ? "x" : "") + std::to_string(size);
   }
   // The others: nothing is cached with them (refusalOf), or the session sets them by the target.
-  (void)stopAfter, (void)verifyEach, (void)dump, (void)dumpStream, (void)remarks, (void)target, (void)queries;
+  (void)firstPass, (void)endPass, (void)stopAfter, (void)verifyEach, (void)dump, (void)dumpStream, (void)remarks,
+      (void)target, (void)queries;
   return text;
 }
 
@@ -108,8 +114,9 @@ std::string machineText() {
 /// code, which its key has. Code of custom ops is checked whenever a step is compiled, and may depend on files that
 /// nobody names (libraries of a library, what CUDA text includes).
 std::string refusalOf(ModuleOp module, const CompileOptions &options) {
-  const auto &[pipeline, ownTarget, targetName, code, allowCustomCode, threads, device, remarks, cache, costs] =
-      options;
+  const auto &[pipeline, ownTarget, targetName, code, allowCustomCode, threads, device, remarks, cache, memoryLimit,
+               recomputesToFit, costs] = options;
+  (void)memoryLimit, (void)recomputesToFit; // of the key's flags
   (void)targetName, (void)code, (void)allowCustomCode, (void)threads, (void)device;
   if (cache.place().empty())
     return "off";
@@ -227,7 +234,7 @@ StepCache::StepCache(ModuleOp captured, const CompileOptions &options, const Tar
               {"target", *codeKey},
               {"threads", std::to_string(options.threads)},
               {"CPU", machineText()},
-              {"flags", flagsText(options.pipeline)},
+              {"flags", flagsText(options)},
               {"arguments", argumentsText(functionOf(captured))},
               {"names", hexDigest(named.text)},
               {"graph", hexDigest(graph)}};
@@ -247,7 +254,8 @@ std::string StepCache::header(const CompileReport &report) const {
   llvm::raw_string_ostream(text) << llvm::json::Value(llvm::json::Object{
       {"key", std::move(parts)},
       {"report", llvm::json::Array{passes.capturedOps, passes.kernels, passes.matmuls, passes.arenaBytes,
-                                   report.compiledKernels, report.plannedBytes}}});
+                                   report.compiledKernels, report.plannedBytes, passes.recomputed.ops,
+                                   std::llround(passes.recomputed.share * millionths)}}});
   return text;
 }
 
@@ -281,12 +289,14 @@ std::optional<runtime::Artefact> StepCache::find(CompileReport &report) const {
   const llvm::json::Array *numbers = read->header.getAsObject()->getArray("report");
   runtime::Expected<runtime::Artefact> artefact = runtime::parseArtefact(read->artefact);
   PipelineReport &passes = report.pipeline;
-  int64_t *const members[] = {&passes.capturedOps, &passes.kernels,         &passes.matmuls,
-                              &passes.arenaBytes,  &report.compiledKernels, &report.plannedBytes};
+  int64_t share = 0;
+  int64_t *const members[] = {&passes.capturedOps,     &passes.kernels,      &passes.matmuls,        &passes.arenaBytes,
+                              &report.compiledKernels, &report.plannedBytes, &passes.recomputed.ops, &share};
   if (!artefact || !numbers || numbers->size() != std::size(members))
     return std::nullopt;
   for (auto [member, number] : llvm::zip_equal(members, *numbers))
     *member = number.getAsInteger().value_or(0);
+  passes.recomputed.share = static_cast<double>(share) / millionths;
   const bool known = replacePlaces(*artefact, [&](runtime::SourceLocation &source) {
     const bool has = source.line >= 0 && static_cast<size_t>(source.line) < places.size();
     if (has)

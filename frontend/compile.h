@@ -47,6 +47,8 @@ struct FunctionOptions : CompilerFlags {
 struct CompileSummary {
   int64_t capturedOps = 0, kernels = 0, matmuls = 0;
   int64_t arenaBytes = 0, plannedBytes = 0; ///< planned: arena, states, inputs, outputs, constants
+  int64_t recomputedOps = 0;                ///< copies of ops, made so that values need not be kept
+  double recomputedShare = 0;               ///< the time of these, of that of all others, as predicted
   bool fromCache = false;                   ///< from disk: no pass ran, no code was made
   std::string cache = {};                   ///< "hit: FILE", "miss: flags differ: -O2 → -O3", "not used: off"
   double traceMs = 0, pipelineMs = 0, codegenMs = 0, loadMs = 0, totalMs = 0;

@@ -58,7 +58,11 @@ void applyFlags(const CompilerFlags &flags, CompileOptions &options) {
     throw usageError(*unknown);
   static_cast<PassFlags &>(options.pipeline) = flags;
   options.pipeline.products = *products;
-  options.pipeline.recomputation = recomputationOf(flags.remat);
+  // Under a limit, auto is as little as fits.
+  const bool isLeast = flags.memoryLimit && flags.remat == Remat::automatic;
+  options.pipeline.recomputation = isLeast ? Recomputation() : recomputationOf(flags.remat.value_or(Remat::none));
+  options.memoryLimit = flags.memoryLimit;
+  options.recomputesToFit = flags.remat != Remat::none;
   options.threads = flags.threads;
   options.cache = fileCache(flags);
   options.allowCustomCode = flags.allowCustomCode;

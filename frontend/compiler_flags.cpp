@@ -85,18 +85,29 @@ std::string setCacheFolder(std::string_view value, CompilerFlags &flags) {
   return {};
 }
 
-std::string setCacheSize(std::string_view value, CompilerFlags &flags) {
+/// "512MiB" as bytes; below 0 where it is no such size.
+int64_t sizeOf(std::string_view value) {
   int64_t number = 0;
   const auto [end, problem] = std::from_chars(value.data(), value.data() + value.size(), number);
   const std::string_view unit = value.substr(static_cast<size_t>(end - value.data()));
-  int shift = -1;
   for (const auto &[name, bits] : {std::pair{"", 0}, std::pair{"KiB", 10}, std::pair{"MiB", 20}, std::pair{"GiB", 30}})
-    if (unit == name)
-      shift = bits;
-  if (problem != std::errc() || shift < 0 || number < 1 || number > (int64_t{1} << 50) >> shift)
-    return "'" + std::string(value) + "' of --cache-size= is no size such as 512MiB or 2GiB";
-  flags.diskCacheBytes = number << shift;
+    if (unit == name && problem == std::errc() && number >= 1 && number <= (int64_t{1} << 50) >> bits)
+      return number << bits;
+  return -1;
+}
+
+std::string setSize(std::string_view value, std::string_view flag, int64_t &size) {
+  const int64_t bytes = sizeOf(value);
+  if (bytes < 0)
+    return "'" + std::string(value) + "' of " + std::string(flag) + " is no size such as 512MiB or 2GiB";
+  size = bytes;
   return {};
+}
+std::string setCacheSize(std::string_view value, CompilerFlags &flags) {
+  return setSize(value, "--cache-size=", flags.diskCacheBytes);
+}
+std::string setMemoryLimit(std::string_view value, CompilerFlags &flags) {
+  return setSize(value, "-fmemory-limit=", flags.memoryLimit);
 }
 
 template <bool CompilerFlags::*member, bool value>
@@ -151,8 +162,14 @@ constexpr CompilerFlag table[] = {
     {"-O", "LEVEL", "0: one kernel an op; 1: fused; 2: and recomputed (default); 3 and s: as 2", setLevel},
     {"-fpad=", "MULTIPLE", "Sizes of products to multiples of 64 or 8 where that pays, never visible, or off",
      setPadding},
-    {"--remat=", "WHAT", "Compute again instead of keeping it: none (default), auto (what is cheap), block, full",
+    {"--remat=", "WHAT",
+     "Compute again instead of keeping: none (default), auto (what is cheap, or the limit needs), block, full",
      setRemat},
+    {"-fmemory-limit=", "SIZE", "A step's memory, such as 6GiB: computes again until its plan fits, or is an error",
+     setMemoryLimit},
+    {"--memory-limit=", "SIZE", "… the same", setMemoryLimit},
+    {"-fmemory-report", "", "Print where the planned peak of memory goes: by layer, source line, value",
+     setTo<&CompilerFlags::memoryReport, true>},
     {"-f", "[no-]PASS", "Switch a pass on or off; tcc --print-pipeline names them", setPass},
     {"-ffast-math", "", "Allow approximations", setTo<&CompilerFlags::fastMath, true>},
     {"-fno-fast-math", "", "Allow none (default)", setTo<&CompilerFlags::fastMath, false>},

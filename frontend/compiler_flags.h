@@ -19,8 +19,11 @@ enum class Remat { none, automatic, block, full };
 struct CompilerFlags : PassFlags {
   /// What f32 matrix products and attention multiply: f32, bf16, or f16 with loss scaling (loss_scaling.h).
   runtime::DType products = runtime::DType::f32;
-  bool chooseProducts = false;      ///< --dtype=auto: what the target multiplies fastest (product_choice.h)
-  Remat remat = Remat::none;        ///< --remat=: what is computed again so that it need not be kept
+  bool chooseProducts = false; ///< --dtype=auto: what the target multiplies fastest (product_choice.h)
+  /// --remat=: what is computed again so that it need not be kept; nothing: none, or what the limit needs.
+  std::optional<Remat> remat = {};
+  int64_t memoryLimit = 0;          ///< -fmemory-limit=: bytes that a step's plan must fit in; 0: none
+  bool memoryReport = false;        ///< -fmemory-report: where the planned peak goes, before anything runs
   int threads = 0;                  ///< 0: all that the process may use
   std::string march = {};           ///< empty: native
   bool fastMath = false;            ///< approximations are allowed

@@ -16,6 +16,7 @@
 #include "mlir/IR/Verifier.h"
 #include "passes/stages.h"
 #include "runtime/files.h"
+#include "runtime/memory_report.h"
 
 namespace tcc {
 
@@ -111,6 +112,8 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &recor
   const CompileReport &report = session.report();
   if (session.options().remarks)
     tellRemarks(report.remarks);
+  if (options.memoryReport)
+    tell(runtime::memoryReport(artefact.targets.front().plan));
 
   const auto loading = std::chrono::steady_clock::now();
   auto executable = compilation.orRefuse(
@@ -126,6 +129,8 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &recor
   summary.matmuls = countOf("matmuls");
   summary.arenaBytes = report.pipeline.arenaBytes;
   summary.plannedBytes = executable->plannedBytes();
+  summary.recomputedOps = report.pipeline.recomputed.ops;
+  summary.recomputedShare = report.pipeline.recomputed.share;
   summary.fromCache = report.fromCache;
   summary.cache = options.compiledStep.empty() ? report.cache : "not used: the step is that of " + options.compiledStep;
   summary.pipelineMs = report.pipelineMs;
@@ -136,16 +141,21 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &recor
   return executable;
 }
 
+/// Lines to the report, or to stderr.
+void Function::Impl::tell(const std::string &text) const {
+  if (options.report && !text.empty())
+    options.report(llvm::StringRef(text).rtrim('\n'));
+  else
+    std::fputs(text.c_str(), stderr);
+}
+
 /// To the report or stderr, and to the record's file; one that cannot be written is said, and compiling goes on.
 void Function::Impl::tellRemarks(const Remarks &remarks) const {
   std::string text;
   llvm::raw_string_ostream stream(text);
   DiagnosticPrinter printer(stream, !options.report && useColor("auto"));
   printRemarks(remarks, options, printer);
-  if (options.report && !text.empty())
-    options.report(llvm::StringRef(text).rtrim('\n'));
-  else
-    std::fputs(text.c_str(), stderr);
+  tell(text);
   if (options.saveRemarks)
     if (runtime::Error problem =
             runtime::writeFileAtomically(optimizationRecordPath(options, name), optimizationRecord(remarks, name)))

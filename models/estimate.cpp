@@ -32,7 +32,7 @@ struct StepFigures {
 class Estimator {
 public:
   Estimator(const TrainOptions &options, const RunDevice &device, const std::optional<ModelFolder> &folder)
-      : options(options), device(device), config(trainedConfig(options, folder)),
+      : options(withoutLimit(options)), device(device), config(trainedConfig(options, folder)),
         sequence(options.sequence.value_or(config.positions())),
         model(config, trainedAdapter(options, config, openAdapter(options, config)), options.parameters),
         optimizer(makeOptimizer(options, model.trained())),
@@ -71,7 +71,7 @@ public:
     }
   }
 
-  const TrainOptions &options;
+  const TrainOptions options; // without a limit: it is what plans are compared with
   const RunDevice &device;
   const ModelConfig config;
   const int64_t sequence;
@@ -80,6 +80,11 @@ public:
   const runtime::MachineLimits limits;
 
 private:
+  static TrainOptions withoutLimit(TrainOptions options) {
+    options.memoryLimit = 0;
+    return options;
+  }
+
   StepFigures figuresOf(const runtime::Plan &plan) const {
     StepFigures figures{.planned = plan.plannedBytes(), .arena = runtime::arenaParts(plan)};
     figures.others = figures.planned - plan.arenaBytes;
@@ -136,7 +141,23 @@ void printTime(std::FILE *output, const StepFigures &step, int64_t tokens) {
       seconds * 1e3, step.productSeconds * 1e3, step.kernelSeconds * 1e3, double(tokens) / seconds);
 }
 
+int64_t bytesOf(const RunDevice &device) {
+  return (device.isGpu() ? device.device : runtime::makeCpuDevice())->memoryBytes();
+}
+
 } // namespace
+
+int64_t largestBatch(const TrainOptions &options, const RunDevice &device, const std::optional<ModelFolder> &folder) {
+  Estimator estimator(options, device, folder);
+  const int64_t limit = options.memoryLimit > 0 ? options.memoryLimit : bytesOf(device) / 10 * 9;
+  const int64_t bytes = estimator.figures(options.batch).planned;
+  const int64_t largest = estimator.largestBatch(options.batch, bytes, limit);
+  if (largest == 0)
+    throw Error(fmt::format("--batch=auto: not even a batch of one row fits in {:.3f} GB; --remat=block or full, or a "
+                            "smaller --seq, needs less",
+                            double(limit) / 1e9));
+  return largest;
+}
 
 void estimate(const TrainOptions &given, std::FILE *output) {
   TrainOptions options = given;
@@ -158,8 +179,9 @@ void estimate(const TrainOptions &given, std::FILE *output) {
              double(parameterCount(estimator.config)) / 1e6, runtime::name(options.parameters), options.optimizer,
              several, options.batch, estimator.sequence, runtime::name(options.products));
   printMemory(output, step);
-  const std::shared_ptr<runtime::Device> memory = device.isGpu() ? device.device : runtime::makeCpuDevice();
-  const int64_t limit = options.memoryLimit > 0 ? int64_t(options.memoryLimit) : memory->memoryBytes();
+  const int64_t limit = options.estimateMemory > 0 ? int64_t(options.estimateMemory)
+                        : options.memoryLimit > 0  ? options.memoryLimit
+                                                   : bytesOf(device);
   if (const int64_t largest = estimator.largestBatch(options.batch, step.planned, limit))
     fmt::print(output, "the largest batch in {:.3f} GB: {}{}\n", double(limit) / 1e9, several, largest);
   else

@@ -1,14 +1,21 @@
 // What a training run will need, from the plan of its step alone: nothing is trained, and no weights are made.
 #pragma once
+#include "models/checkpoint.h"
 #include "models/options.h"
+#include "models/run_device.h"
 
 #include <cstdio>
 
 namespace tcc::models {
 
 /// --estimate: plans the training step and prints its memory by component, the largest batch whose step fits in
-/// options.memoryLimit (or the device's memory), and the time of a step at the device's limits. Evaluation and samples,
-/// which have steps of their own, do not count. Throws Error where the options do not go together.
+/// options.estimateMemory (or the memory limit, or the device's memory), and the time of a step at the device's limits.
+/// Evaluation and samples, which have steps of their own, do not count. Throws Error where the options do not go
+/// together.
 void estimate(const TrainOptions &options, std::FILE *output);
+
+/// --batch=auto: the most rows whose step, with the recomputation that the options name, fits in options.memoryLimit,
+/// or in nine tenths of the device's memory. Throws Error where not one row does.
+int64_t largestBatch(const TrainOptions &options, const RunDevice &device, const std::optional<ModelFolder> &folder);
 
 } // namespace tcc::models

@@ -31,6 +31,14 @@ CLI::Validator wholeNumber(uint64_t least, uint64_t most) {
   });
 }
 
+CLI::Validator wholeNumberOrAuto(uint64_t most) {
+  return expecting(fmt::format("a whole number from 1 to {} or auto", most), [=](const std::string &text) {
+    uint64_t value;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return text == "auto" || (error == std::errc() && end == text.data() + text.size() && value >= 1 && value <= most);
+  });
+}
+
 /// A number from 0 on, or above it: neither NaN nor infinite.
 CLI::Validator finiteNumber(bool zeroAllowed) {
   return expecting(zeroAllowed ? "a number from 0 on" : "a number above 0", [=](const std::string &text) {
@@ -113,8 +121,8 @@ void declareData(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   app.add_option("--dump-tokens", options.dumpTokens, "Only write the data's tokens to this file, an llm.c shard")
       ->type_name("FILE")
       ->group("Data");
-  app.add_option("--batch", raw.batch, "Rows of a batch, B")
-      ->check(wholeNumber(1, countLimit))
+  app.add_option("--batch", raw.batch, "Rows of a batch, B; auto: as many as fit in --memory-limit, or in the machine")
+      ->check(wholeNumberOrAuto(countLimit))
       ->type_name("N")
       ->group("Data");
   app.add_option("--seq", options.sequence, "Tokens of a row, T; without --init also the position table's length")

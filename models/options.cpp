@@ -175,7 +175,7 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
   }
   if (raw.memory && !options.estimate)
     throw usageError("--memory needs --estimate");
-  options.memoryLimit = raw.memory.value_or(0) * 1e9;
+  options.estimateMemory = raw.memory.value_or(0) * 1e9;
   if (options.compileOnly.empty() && (options.hasRuntime || !options.initialStates.empty()))
     throw usageError("--static and --initial-states need --compile-only FILE");
   if (!options.compileOnly.empty() && (options.estimate || !options.stepFile.empty()))
@@ -221,7 +221,8 @@ void resolve(TrainOptions &options, const RawOptions &raw) {
   }
   if (options.dropout && !options.config.setDropout(*options.dropout) && *options.dropout > 0 && !init)
     throw usageError(fmt::format("--dropout is of GPT-2 and the Llama family, {} has none", options.model));
-  options.batch = raw.batch.value_or(defaults.batch);
+  options.largestBatch = raw.batch == "auto";
+  options.batch = raw.batch && !options.largestBatch ? std::stoll(*raw.batch) : defaults.batch;
   options.parameters = raw.parameters == "bf16" ? runtime::DType::bf16 : runtime::DType::f32;
   options.order = raw.order == "random" ? Order::Random : raw.order == "shuffled" ? Order::Shuffled : Order::Sequential;
 

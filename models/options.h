@@ -32,7 +32,8 @@ struct TrainOptions : CompilerFlags {
   // Data
   std::vector<std::string> dataFiles; ///< read as one, in this order
   int64_t batch = 0;                  ///< B, rows
-  std::optional<int64_t> sequence;    ///< T of --seq; without it config.sequence
+  bool largestBatch = false;       ///< --batch=auto: the most rows whose step fits in the memory limit, or the machine
+  std::optional<int64_t> sequence; ///< T of --seq; without it config.sequence
   Order order = Order::Random;
   uint64_t seed = 1337;
   int64_t evalEvery = 0;    ///< steps between two evaluations on held-out tokens; 0: none, and nothing is held out
@@ -53,8 +54,9 @@ struct TrainOptions : CompilerFlags {
   bool findNan = false;    ///< such an end names the op and its line, not the kernel
 
   // Before a run
-  bool estimate = false;  ///< only say what a run would need (models/estimate.h)
-  double memoryLimit = 0; ///< bytes that the largest batch is found for; 0: what the machine has
+  bool estimate = false; ///< only say what a run would need (models/estimate.h)
+  double estimateMemory =
+      0; ///< --memory: bytes that the largest batch is found for; 0: the limit, or what the machine has
 
   // Checkpoints
   std::string checkpointFolder; ///< or empty

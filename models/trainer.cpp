@@ -2,6 +2,7 @@
 #include "frontend/quotes.h"
 #include "models/checksum.h"
 #include "models/counter_random.h"
+#include "models/estimate.h"
 #include "models/evaluation.h"
 #include "models/generate.h"
 #include "models/model.h"
@@ -255,6 +256,9 @@ void Trainer::compileStep() {
                 .seconds = compiled.totalMs / 1e3,
                 .cache = cacheWord(compiled),
                 .cacheReason = compiled.cache});
+  if (compiled.recomputedOps)
+    log.message(fmt::format("recomputes {} ops instead of keeping values: predicted time {:.0f} % more",
+                            compiled.recomputedOps, 100 * compiled.recomputedShare));
   if (!device.isGpu())
     checkMemory("a smaller --batch or --seq is needed: the training step takes", double(compiled.plannedBytes));
   summary.compileSeconds = compiled.totalMs / 1e3;
@@ -549,6 +553,10 @@ int train(const TrainOptions &options, std::FILE *output) {
     folder.emplace(options.initFolder);
   RunDevice device = chooseDevice(options.device);
   chooseProducts(used, device);
+  if (used.largestBatch) {
+    used.batch = largestBatch(used, device, folder);
+    used.memoryLimit = 0; // the batch was chosen for it
+  }
   return Trainer(used, std::move(device), std::move(folder), tokenizer ? &*tokenizer : nullptr, output).run();
 }
 

@@ -145,8 +145,12 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
   bool reached = false;
   Fingerprint fingerprint = fingerprintOf(function); // as the last pass left it
   PhaseVerifier phases;
+  bool isBefore = !options.firstPass.empty();
   for (const PassInfo &info : table) {
-    if (!isEnabled(info, options))
+    isBefore &= options.firstPass != info.name;
+    if (options.endPass == info.name)
+      break;
+    if (isBefore || !isEnabled(info, options))
       continue;
     VerifyEach check(function, options);
     auto start = std::chrono::steady_clock::now();
@@ -178,6 +182,8 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
     }
   }
   count(function, report);
+  if (recomputes(options))
+    report.recomputed = recomputationCost(function, options);
   if (auto arena = function->getAttrOfType<IntegerAttr>("tcc.arena"))
     report.arenaBytes = arena.getInt();
   if (options.stopAfter && !reached)

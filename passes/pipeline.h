@@ -21,7 +21,8 @@ struct PipelineRequest {
   std::map<std::string, std::vector<int64_t>> shapes; // --shape: sizes of an argument by its tcc.name
   ProductType products = ProductType::asWritten;      // --dtype
   Recomputation recomputation;                        // what rematerialize computes again
-  std::optional<Phase> stopAfter;                     // stop when this phase is reached
+  std::string firstPass, endPass;          // only the passes from the first name on and before the second; empty: all
+  std::optional<Phase> stopAfter;          // stop when this phase is reached
   bool verifyEach = false;                 // run the reference interpreter before and after each pass and compare
   std::string dump;                        // -fdump-ir=: "all", "changed" or a pass's name; empty for none
   llvm::raw_ostream *dumpStream = nullptr; // where dumps go; stderr by default
@@ -42,6 +43,7 @@ struct PipelineReport {
   std::vector<PassReport> passes;
   int64_t capturedOps = 0, kernels = 0, matmuls = 0; // for the summary line
   int64_t arenaBytes = 0;
+  RecomputationCost recomputed;
 };
 
 struct PassInfo {

@@ -3,6 +3,7 @@
 #pragma once
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <limits>
+#include <string>
 #include <vector>
 
 namespace tcc {
@@ -34,6 +35,8 @@ struct RecomputationCost {
   int64_t ops = 0;
   double share = 0; // of the time of all other ops, by the target's model
 };
+/// "36 ops again (time +19 %)"
+std::string recomputationText(const RecomputationCost &cost);
 RecomputationCost recomputationCost(mlir::func::FuncOp fused, const PipelineOptions &options);
 
 } // namespace tcc

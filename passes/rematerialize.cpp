@@ -21,6 +21,7 @@
 #include "passes/held_values.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
 using namespace mlir;
@@ -467,6 +468,10 @@ RecomputationCost recomputationCost(func::FuncOp fused, const PipelineOptions &o
   Times times;
   addTimes(fused.getBody().front(), 1, options.target, times);
   return {times.copies, times.once > 0 ? times.again / times.once : 0};
+}
+
+std::string recomputationText(const RecomputationCost &cost) {
+  return llvm::formatv("{0} ops again (time {1:f0} % more, as predicted)", cost.ops, 100 * cost.share);
 }
 
 LogicalResult rematerialize(func::FuncOp function, const PipelineOptions &options) {

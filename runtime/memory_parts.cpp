@@ -16,7 +16,7 @@ struct Value {
 
 } // namespace
 
-ArenaParts arenaParts(const Plan &given) {
+FullestMoment fullestMoment(const Plan &given) {
   const SeparatePlan separate = separateValues(given);
   const Plan &plan = separate.plan;
   std::vector<Value> values;
@@ -58,14 +58,39 @@ ArenaParts arenaParts(const Plan &given) {
       most = live;
       fullest = i;
     }
+  FullestMoment moment;
+  if (plan.instructions.empty())
+    return moment;
+  moment.instruction = fullest;
+  moment.unused = given.arenaBytes - most;
+  for (const Value &value : values)
+    if (value.first <= fullest && fullest <= value.last) {
+      using Kind = LiveValue::Kind;
+      const Kind kind = value.updates ? Kind::update : value.read ? Kind::value : Kind::scratch;
+      moment.values.push_back({kind, value.bytes, value.first});
+    }
+  return moment;
+}
+
+ArenaParts arenaParts(const Plan &plan) {
   ArenaParts parts;
   if (plan.instructions.empty())
     return parts;
-  for (const Value &value : values)
-    if (value.first <= fullest && fullest <= value.last)
-      (value.updates ? parts.updates : value.read ? parts.values : parts.scratch) += value.bytes;
-  parts.unused = given.arenaBytes - most;
-  parts.fullest = plan.instructions[fullest].label;
+  const FullestMoment moment = fullestMoment(plan);
+  for (const LiveValue &value : moment.values)
+    switch (value.kind) {
+    case LiveValue::Kind::update:
+      parts.updates += value.bytes;
+      break;
+    case LiveValue::Kind::scratch:
+      parts.scratch += value.bytes;
+      break;
+    case LiveValue::Kind::value:
+      parts.values += value.bytes;
+      break;
+    }
+  parts.unused = moment.unused;
+  parts.fullest = plan.instructions[moment.instruction].label;
   return parts;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/plan.h"
 #include <string>
+#include <vector>
 
 namespace tcc::runtime {
 
@@ -15,5 +16,21 @@ struct ArenaParts {
 };
 
 ArenaParts arenaParts(const Plan &plan);
+
+/// A value of the arena that lives at the fullest instruction.
+struct LiveValue {
+  enum class Kind { update, scratch, value }; ///< as ArenaParts counts them
+  Kind kind;
+  int64_t bytes = 0;
+  size_t maker = 0; ///< the instruction that uses it first, which writes it
+};
+
+/// The fullest instruction and what lives there, in the order of the arena's values.
+struct FullestMoment {
+  size_t instruction = 0;
+  int64_t unused = 0; ///< bytes in holes
+  std::vector<LiveValue> values;
+};
+FullestMoment fullestMoment(const Plan &plan);
 
 } // namespace tcc::runtime

@@ -15,6 +15,7 @@
 #include "frontend/product_choice.h"
 #include "frontend/remarks.h"
 #include "runtime/files.h"
+#include "runtime/memory_report.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
@@ -239,6 +240,8 @@ void Job::closeDump() {
 runtime::Artefact Job::compile() {
   runtime::Artefact artefact = orThrow(session->artefact(copy()));
   const CompileReport &report = session->report();
+  if (options.flags.memoryReport)
+    llvm::errs() << runtime::memoryReport(artefact.targets.front().plan);
   say("cache: " + report.cache);
   if (report.fromCache)
     return artefact;
@@ -312,6 +315,8 @@ void Job::printSummary(llvm::raw_ostream &os) {
   os << name << ": " << report.pipeline.capturedOps << " ops -> " << report.pipeline.kernels << " kernels ("
      << report.compiledKernels << " compiled), " << report.pipeline.matmuls << " matrix products, "
      << bytesText(report.plannedBytes) << " planned (" << bytesText(report.pipeline.arenaBytes) << " arena), ";
+  if (report.pipeline.recomputed.ops)
+    os << recomputationText(report.pipeline.recomputed) << ", ";
   if (report.fromCache)
     os << llvm::format("from the cache in %.0f ms\n", report.totalMs);
   else

@@ -166,6 +166,14 @@ TEST_F(StepCacheTest, AllThatCodeDependsOnIsInTheKey) {
   expectOther("f16 products", text, [](CompileOptions &o) { o.pipeline.products = ProductType::f16; });
   expectOther("padding", text, [](CompileOptions &o) { o.pipeline.padding = 8; });
   expectOther("no padding", text, [](CompileOptions &o) { o.pipeline.padding = 0; });
+  expectOther("recomputation", text, [](CompileOptions &o) { o.pipeline.recomputation = cheapRecomputation; });
+  expectOther("of blocks", text, [](CompileOptions &o) { o.pipeline.recomputation = blockRecomputation; });
+  expectOther("of borders", text, [](CompileOptions &o) { o.pipeline.recomputation = fullRecomputation; });
+  expectOther("a memory limit", text, [](CompileOptions &o) { o.memoryLimit = 1 << 30; });
+  expectOther("a limit that nothing is computed again for", text, [](CompileOptions &o) {
+    o.memoryLimit = 1 << 30;
+    o.recomputesToFit = false;
+  });
   expectOther("a size", text, [](CompileOptions &o) { o.pipeline.shapes["x"] = {4, 6}; });
   expectOther("other sizes", text, [](CompileOptions &o) { o.pipeline.shapes["x"] = {46}; });
   expectOther("fast math", text, [](CompileOptions &o) { o.code.fastMath = true; });

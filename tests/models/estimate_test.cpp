@@ -98,6 +98,19 @@ TEST_F(EstimateTest, theLargestBatchFitsAndOneRowMoreDoesNot) {
             std::string::npos);
 }
 
+TEST_F(EstimateTest, aRunTakesTheLargestBatchThatFits) {
+  for (const char *remat : {"--remat=none", "--remat=block"}) {
+    const auto [planned, counted] = ofARun({"--batch=auto", "--memory-limit=3MiB", remat});
+    EXPECT_EQ(planned, counted);
+    EXPECT_LE(planned, 3 << 20);
+    const TrainOptions given = options({"--batch=auto", "--memory-limit=3MiB", remat, "--data=x"});
+    const int64_t largest = largestBatch(given, chooseDevice("cpu"), {});
+    EXPECT_EQ(together(estimated({"--batch=" + std::to_string(largest), remat})), planned);
+    EXPECT_GT(together(estimated({"--batch=" + std::to_string(largest + 1), remat})), 3 << 20);
+  }
+  EXPECT_THROW(ofARun({"--batch=auto", "--memory-limit=4KiB"}), Error);
+}
+
 TEST_F(EstimateTest, takesNoMemoryForTheWeights) {
   const int64_t before = runtime::countedPeakBytes();
   const std::string text = estimated({"--batch=1"});

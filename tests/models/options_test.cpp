@@ -51,6 +51,9 @@ TEST(Options, defaultsFollowThePreset) {
   EXPECT_EQ(options.products, runtime::DType::f32);
   EXPECT_EQ(parsed({"--model", "char"}).batch, 16);
   EXPECT_EQ(parsed({"--model", "gpt2"}).batch, 4);
+  EXPECT_FALSE(parsed({"--model", "gpt2"}).largestBatch);
+  EXPECT_TRUE(parsed({"--batch=auto"}).largestBatch);
+  EXPECT_EQ(parsed({"--memory-limit=6GiB"}).memoryLimit, int64_t{6} << 30);
   EXPECT_TRUE(parsed({"--model", "gpt2"}).config == *gpt2Preset("gpt2"));
 }
 
@@ -229,28 +232,15 @@ TEST(Options, unknownFlagsAreUsageErrors) {
 }
 
 TEST(Options, badValuesAreUsageErrors) {
-  const Arguments bad[] = {{"--model", "huge"},
-                           {"--batch", "0"},
-                           {"--batch", "-1"},
-                           {"--batch", "1e999"},
-                           {"--batch", "99999999999999999999"},
-                           {"--steps", "x"},
-                           {"--steps", "3.5"},
-                           {"--lr", "-1"},
-                           {"--lr", "nan"},
-                           {"--lr", "inf"},
-                           {"--lr", "1x"},
-                           {"--minutes", "0"},
-                           {"--minutes", "nan"},
-                           {"--order", "backwards"},
-                           {"--seed", "-1"},
-                           {"--beta1", "1"},
-                           {"--eval-share", "-0.1"},
-                           {"--top-p", "0"},
-                           {"--top-p", "1.5"},
-                           {"--keep", "0"},
-                           {"--accumulate", "0"},
-                           {"--weight-decay", "nan"}};
+  const Arguments bad[] = {{"--model", "huge"},   {"--batch", "0"},         {"--batch", "-1"},
+                           {"--batch", "all"},    {"--remat=some"},         {"--memory-limit=6GB"},
+                           {"-fmemory-limit=0"},  {"--batch", "1e999"},     {"--batch", "99999999999999999999"},
+                           {"--steps", "x"},      {"--steps", "3.5"},       {"--lr", "-1"},
+                           {"--lr", "nan"},       {"--lr", "inf"},          {"--lr", "1x"},
+                           {"--minutes", "0"},    {"--minutes", "nan"},     {"--order", "backwards"},
+                           {"--seed", "-1"},      {"--beta1", "1"},         {"--eval-share", "-0.1"},
+                           {"--top-p", "0"},      {"--top-p", "1.5"},       {"--keep", "0"},
+                           {"--accumulate", "0"}, {"--weight-decay", "nan"}};
   for (const Arguments &arguments : bad) {
     std::string error = usageError(arguments);
     expectContains(error, arguments[0] + ": `" + arguments[1] + "` is given, ");

@@ -85,6 +85,59 @@ TEST_P(RecomputationTest, keepsBitsInLessMemory) {
   }
 }
 
+struct Limited {
+  int64_t planned = 0, counted = 0;
+  double share = 0; // of the time, spent again
+};
+
+/// One step under a limit; nothing, and `message`, where none fits.
+std::optional<Limited> stepWithin(int64_t limit, std::string &message) {
+  TrainOptions options = parsed({"--model=baby", "--layers=10", "--width=32", "--heads=2", "--seq=16", "--batch=32"});
+  options.memoryLimit = limit;
+  Model model(trainedConfig(options, {}), {}, options.parameters);
+  model.initialize(options.seed);
+  const std::unique_ptr<optim::Optimizer> optimizer = makeOptimizer(options, model.trained());
+  const RunDevice device = chooseDevice(options.device);
+  Function step =
+      trainingFunction(options, model, *optimizer, functionOptions(options, device, stepInputNames({}), {}, {}));
+  const Array tokens(Shape{32, 16}, DType::i32);
+  try {
+    step(tokens, tokens, 1e-3f, 1.f);
+  } catch (const Error &error) {
+    message = error.what();
+    return std::nullopt;
+  }
+  return Limited{step.executable()->plannedBytes(), step.executable()->peakBytes(), step.lastCompile().recomputedShare};
+}
+
+TEST(MemoryLimit, isKeptAndWhatItCostsIsMonotone) {
+  std::string message;
+  const Limited free = *stepWithin(0, message);
+  EXPECT_FALSE(stepWithin(1000, message));
+  EXPECT_NE(message.find("the step needs at least "), std::string::npos) << message;
+  EXPECT_NE(message.find(" MB, and its memory limit is 0.001 MB; what takes most:\n"), std::string::npos) << message;
+  EXPECT_NE(message.find("gpt2.cpp:"), std::string::npos) << message;
+  constexpr int limits = 20;
+  Limited before = free;
+  int fitted = 0, differing = 0;
+  for (int i = 0; i < limits; ++i) {
+    const int64_t limit = free.planned - free.planned * i / limits;
+    const std::optional<Limited> made = stepWithin(limit, message);
+    if (!made)
+      continue;
+    EXPECT_EQ(fitted++, i) << "a smaller limit fits, and a larger one did not";
+    EXPECT_EQ(made->planned, made->counted);
+    EXPECT_LE(made->counted, limit);
+    EXPECT_LE(made->counted, before.counted);
+    EXPECT_GE(made->share, before.share);
+    differing += made->counted != before.counted;
+    before = *made;
+  }
+  EXPECT_GE(fitted, limits / 2);
+  EXPECT_GE(differing, 5);
+  EXPECT_GT(before.share, 0.05);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Models, RecomputationTest,
     testing::Values(Sample{"baby", {"--model=baby", "--layers=4", "--batch=8"}},
