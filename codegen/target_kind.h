@@ -16,9 +16,11 @@ struct CodeOptions {
 
 /// What a kind can show of the kernels of a step, in place of an artefact.
 struct KernelEmission {
-  llvm::StringRef name;   // of -emit=
-  llvm::StringRef suffix; // of the file that it is written to; none: it is text, for stdout
-  bool isNumbered; // whether there are several such files, whose names have architecture and number and are printed
+  llvm::StringRef name;    // of -emit=
+  llvm::StringRef suffix;  // of the file that it is written to, where it is
+  bool isText;             // -emit= prints it; otherwise it is written to a file
+  bool isNumbered = false; // whether there are several such files, whose names have architecture and number and are
+                           // printed
 };
 
 /// What Target::emitAs gave for one target.
@@ -59,7 +61,12 @@ public:
   virtual runtime::Expected<std::unique_ptr<Target>> make(llvm::StringRef architecture, const CodeOptions &options,
                                                           int threads) const = 0;
 
+  /// The names that -march=help prints, this machine's first.
+  virtual std::vector<std::string> architectures() const { return {}; }
+
   virtual llvm::ArrayRef<KernelEmission> emissions() const = 0;
+  /// The name of the emission that -S writes; none where there is none.
+  virtual llvm::StringRef assembly() const { return {}; }
   /// What is shown of an emission that is text.
   virtual std::string shown(const KernelEmission &emission, llvm::ArrayRef<EmittedCode> codes) const;
 

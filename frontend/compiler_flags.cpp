@@ -8,16 +8,16 @@ namespace tcc {
 namespace {
 
 std::string setLevel(std::string_view value, CompilerFlags &flags) {
-  if (value == "s") { // recomputation and the memory plan; nothing is traded for speed beyond it
-    flags.level = 2;
-    return {};
-  }
-  if (value.empty())
-    value = "1"; // as gcc
-  if (value.size() != 1 || value[0] < '0' || value[0] > '3')
-    return "unknown optimisation level '-O" + std::string(value) + "' (one of -O0 -O1 -O2 -O3 -Os)";
-  flags.level = value[0] - '0';
-  return {};
+  // As gcc: no value is 1; g is for looking at what runs; fast allows approximations too.
+  constexpr std::pair<std::string_view, int> levels[] = {{"0", 0}, {"", 1},  {"1", 1}, {"g", 1},   {"2", 2},
+                                                         {"s", 2}, {"z", 2}, {"3", 3}, {"fast", 3}};
+  for (const auto &[name, level] : levels)
+    if (value == name) {
+      flags.level = level;
+      flags.fastMath |= value == "fast";
+      return {};
+    }
+  return "unknown optimisation level '-O" + std::string(value) + "' (one of -O0 -O1 -O2 -O3 -Os -Oz -Og -Ofast)";
 }
 
 std::string setPass(std::string_view value, CompilerFlags &flags) {
@@ -159,7 +159,9 @@ constexpr CompilerFlag table[] = {
     {"-fsave-optimization-record", "", "Write all remarks as YAML for opt-viewer to NAME.opt.yaml", setRecord},
     {"-fsave-optimization-record=", "yaml", "… the same", setRecord},
     {"-foptimization-record-file=", "FILE", "… to FILE", setRecordFile},
-    {"-O", "LEVEL", "0: one kernel an op; 1: fused; 2: and recomputed (default); 3 and s: as 2", setLevel},
+    {"-O", "LEVEL",
+     "0: one kernel an op; 1: fused; 2: and recomputed (default); 3, s, z: as 2; g: as 1; fast: 3 with -ffast-math",
+     setLevel},
     {"-fpad=", "MULTIPLE", "Sizes of products to multiples of 64 or 8 where that pays, never visible, or off",
      setPadding},
     {"--remat=", "WHAT",

@@ -20,6 +20,7 @@ constexpr WarningInfo table[] = {
     {staleState, "a state that is never updated, though others are"},
     {narrowing, "an i64 of which only 32 bits count"},
     {slowDtype, "a --dtype= that the target has no instructions for"},
+    {invalidIndexWarning, "an index of --input that makes NaN"},
     {literalRange, "a literal beyond the largest number of its type"},
     {inexactIota, "coordinates that their element type does not tell apart"},
 };

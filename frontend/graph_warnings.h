@@ -15,6 +15,8 @@ struct WarningInfo {
 
 /// The warning about a --dtype= that gains no speed (product_choice.h).
 inline constexpr const char *slowDtype = "slow-dtype";
+/// The warning about a given index that makes NaN (graph_values.h).
+inline constexpr const char *invalidIndexWarning = "invalid-index";
 
 /// Every warning; all are on unless -Wno-<name> says otherwise.
 llvm::ArrayRef<WarningInfo> warningTable();
@@ -26,14 +28,17 @@ public:
   /// Takes what follows -W. False, and a candidate (perhaps empty) in `suggestion`, for an unknown name.
   bool set(llvm::StringRef text, std::string &suggestion);
 
-  bool isOn(llvm::StringRef name) const { return !off.lookup(name); }
+  /// -w: none is said, nor is one an error, whatever else is set.
+  void silence() { isSilent = true; }
+
+  bool isOn(llvm::StringRef name) const { return !isSilent && !off.lookup(name); }
   Severity severity(llvm::StringRef name) const;
   /// " [-Wslow-dtype]", which a warning ends with.
   std::string flagOf(llvm::StringRef name) const;
 
 private:
   llvm::StringMap<bool> off, error; ///< by name; absent: as `allErrors` says
-  bool allErrors = false;
+  bool allErrors = false, isSilent = false;
 };
 
 /// Prints the warnings about `function`, whose text is `text`, in the order of their places.

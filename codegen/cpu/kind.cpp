@@ -2,13 +2,15 @@
 #include "codegen/cpu/kind.h"
 #include "codegen/cpu/doctor.h"
 #include "codegen/cpu/target.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/TargetParser/X86TargetParser.h"
 
 namespace tcc::cpu {
 namespace {
 
 constexpr KernelEmission shownKernels[] = {
-    {"llvm", "", false},
-    {"asm", "", false},
+    {"llvm", ".ll", true},
+    {"asm", ".s", true},
     {"obj", ".o", false},
 };
 
@@ -37,7 +39,18 @@ public:
     return std::unique_ptr<tcc::Target>(std::make_unique<CpuTarget>(emitOptions(architecture, options), threads));
   }
 
+  std::vector<std::string> architectures() const override {
+    llvm::SmallVector<llvm::StringRef> known;
+    llvm::X86::fillValidCPUArchList(known, /*Only64Bit=*/true);
+    std::vector<std::string> names{"native", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
+    for (llvm::StringRef name : known)
+      if (!name.starts_with("x86-64"))
+        names.push_back(name.str());
+    return names;
+  }
+
   llvm::ArrayRef<KernelEmission> emissions() const override { return shownKernels; }
+  llvm::StringRef assembly() const override { return "asm"; }
   bool examine(llvm::raw_ostream &os) const override { return examineCpu(os); }
 };
 

@@ -13,9 +13,9 @@ namespace tcc::cuda {
 namespace {
 
 constexpr KernelEmission shownKernels[] = {
-    {"cuda", "", false},
-    {"ptx", "", false},
-    {"cubin", ".cubin", true},
+    {"cuda", ".cu", true},
+    {"ptx", ".ptx", true},
+    {"cubin", ".cubin", false, true},
 };
 
 const std::string prefix = "cuda:";
@@ -106,7 +106,12 @@ public:
     return std::unique_ptr<Target>(std::make_unique<CudaTarget>(std::move(made)));
   }
 
+  std::vector<std::string> architectures() const override {
+    return {"native", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "compute_80", "compute_90"};
+  }
+
   ArrayRef<KernelEmission> emissions() const override { return shownKernels; }
+  StringRef assembly() const override { return "ptx"; }
   std::string shown(const KernelEmission &emission, ArrayRef<EmittedCode> codes) const override {
     std::string text;
     for (const EmittedCode &code : codes)

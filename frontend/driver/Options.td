@@ -9,7 +9,7 @@ class TwoJoined<string name> : Joined<["--"], name>;
 def what : OptionGroup<"what">, HelpText<"What is made">;
 def o : JoinedOrSeparate<["-"], "o">, Group<what>, MetaVarName<"FILE">, HelpText<"Write what is made: a library with its C header (FILE.so, FILE.a, FILE.o), an artefact (FILE.tcc), or what -emit= prints">;
 def E : One<"E">, Group<what>, HelpText<"Stop after parsing and shape inference; same as -emit=captured">;
-def S : One<"S">, Group<what>, HelpText<"Same as -emit=asm">;
+def S : One<"S">, Group<what>, HelpText<"Write the kernels' assembly to FILE.s (a GPU's to FILE.ptx)">;
 def c : One<"c">, Group<what>, HelpText<"Write the step as an object file with its C header (FILE.o, FILE.h)">;
 def static : One<"static">, Group<what>, HelpText<"Put the runtime inside FILE.so, so that it needs no libtcc_runtime.so">;
 def static_long : Two<"static">, Group<what>, Alias<static>;
@@ -18,6 +18,11 @@ def emit_EQ : CommaJoined<["-", "--"], "emit=">, Group<what>, MetaVarName<"KIND,
 def x : JoinedOrSeparate<["-"], "x">, Group<what>, MetaVarName<"LANGUAGE">, HelpText<"The input's language; 'graph' is the one there is">;
 
 def how : OptionGroup<"how">, HelpText<"How it is made">;
+def fPIC : One<"fPIC">, Group<how>, HelpText<"Nothing changes: code is always position-independent (as -fpic, -fPIE, -fpie)">;
+def fpic : One<"fpic">, Alias<fPIC>;
+def fPIE : One<"fPIE">, Alias<fPIC>;
+def fpie : One<"fpie">, Alias<fPIC>;
+def g : One<"g">;
 def target_EQ : TwoJoined<"target=">, Group<how>, MetaVarName<"TARGET">, HelpText<"What is compiled for: cpu (default) or another one below">;
 def shape_EQ : TwoJoined<"shape=">, Group<how>, MetaVarName<"NAME:16x256">, HelpText<"Sizes of an argument with '?' dims; may be repeated">;
 
@@ -44,15 +49,21 @@ def ftime_report : One<"ftime-report">, Group<look>, HelpText<"Print the time of
 def print_pipeline : Two<"print-pipeline">, Group<look>, HelpText<"Print the passes under the given options">;
 def fdiagnostics_color : One<"fdiagnostics-color">, Group<look>;
 def fno_diagnostics_color : One<"fno-diagnostics-color">, Group<look>;
+def fcolor_diagnostics : One<"fcolor-diagnostics">, Alias<fdiagnostics_color>;
+def fno_color_diagnostics : One<"fno-color-diagnostics">, Alias<fno_diagnostics_color>;
 def fdiagnostics_color_EQ : OneJoined<"fdiagnostics-color=">, Group<look>, MetaVarName<"always|never|auto">, HelpText<"Colour of messages (auto; NO_COLOR is honoured)">;
 def W : OneJoined<"W">, Group<look>, MetaVarName<"[no-]WARNING|error[=WARNING]">, HelpText<"Switch a warning on or off, or make it an error">;
+def w : One<"w">, Group<look>, HelpText<"Say no warning, whatever -W asks for">;
 def v : One<"v">, Group<look>, HelpText<"Say what is done, with times">;
+def verbose : Two<"verbose">, Alias<v>;
 
 def about : OptionGroup<"about">, HelpText<"About this program">;
 def help : Flag<["--", "-"], "help">, Group<about>, HelpText<"This text">;
 def h : One<"h">, Group<about>, Alias<help>;
 def version : Two<"version">, Group<about>, HelpText<"Versions of tcc and its libraries">;
 def dumpversion : One<"dumpversion">, Group<about>, HelpText<"The version alone">;
+def dumpmachine : One<"dumpmachine">, Group<about>, HelpText<"The triple of this machine">;
+def print_targets : Two<"print-targets">, Group<about>, HelpText<"What code can be compiled for (also -march=help)">;
 def calibrate : Two<"calibrate">, Group<about>, HelpText<"Measure what this machine can do at most, and remember it for tables and remarks">;
 def cache_stats : Two<"cache-stats">, Group<about>, HelpText<"What compiled steps and kernels are kept on disk, and where">;
 def cache_clear : Two<"cache-clear">, Group<about>, HelpText<"Remove them">;

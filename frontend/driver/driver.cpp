@@ -127,8 +127,12 @@ int Job::compileInput() {
   for (const auto &[result, file] : options.outputFiles)
     checkName("--output ", result, tcc::writableNames(function), "result or state");
   for (const auto &[given, array] : values.given)
-    if (std::string wrong = invalidIndex(given, values.hints[given], array); !wrong.empty())
-      llvm::errs() << "tcc: warning: " << wrong << '\n';
+    if (std::string wrong = invalidIndex(given, values.hints[given], array);
+        !wrong.empty() && options.warnings.isOn(invalidIndexWarning))
+      printer.print(options.warnings.severity(invalidIndexWarning),
+                    wrong + options.warnings.flagOf(invalidIndexWarning));
+  if (printer.errors())
+    return exitDiagnosed;
   if (options.action == Action::syntaxOnly)
     return exitSuccess;
   armReproducer("// tcc " + llvm::join(options.commandLine, " ") + "\n" + text);
@@ -363,7 +367,7 @@ void Job::reportBreaks() {
     if (!device)
       device = runtime::makeCpuDevice();
   } catch (const Error &missing) {
-    llvm::errs() << "tcc: warning: " << missing.what() << "; no time is measured\n";
+    printer.print(Severity::warning, std::string(missing.what()) + "; no time is measured");
   }
   const BreakReport breaks = graphBreaks(*module, session->options(), device, values, options.seed);
   writeResult(options.output, *options.graphBreaks == "json" ? breaks.json() + "\n" : breaks.text());

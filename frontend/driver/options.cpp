@@ -128,6 +128,13 @@ void readOutput(StringRef path, Options &options) {
   options.output = path.str();
 }
 
+/// One place to stop, once or more.
+void readStop(StringRef option, Options &options) {
+  if (!options.stop.empty() && options.stop != option)
+    throw usageError(options.stop + " and " + option.str() + " contradict each other; give one of them");
+  options.stop = option.str();
+}
+
 void readWarning(StringRef text, Options &options) {
   std::string candidate;
   if (takeCompilerFlag("-W" + text.str(), nullptr, options.flags, candidate))
@@ -206,20 +213,26 @@ void apply(const Arg &arg, Options &options) {
     readOutput(value(), options);
     break;
   case OPT_E:
+    readStop("-E", options);
     options.emissions.push_back(Phase::captured);
     break;
-  case OPT_S:
-    readEmission("asm", options);
+  case OPT_S: // what that is depends on the target (settleAssembly)
+    readStop("-S", options);
     break;
   case OPT_c:
+    readStop("-c", options);
     options.asObject = true;
     break;
   case OPT_static:
     options.staticRuntime = true;
     break;
   case OPT_fsyntax_only:
+    readStop("-fsyntax-only", options);
     options.action = Action::syntaxOnly;
     break;
+  case OPT_g:
+    throw usageError("-g has no effect to offer: compiled kernels have no line tables; -S, -emit=llvm, -Rpass and "
+                     "--profile= name the lines of the graph that a kernel is made of");
   case OPT_emit_EQ:
     if (arg.getValues().empty())
       readEmission("", options);
@@ -300,6 +313,9 @@ void apply(const Arg &arg, Options &options) {
   case OPT_W:
     readWarning(value(), options);
     break;
+  case OPT_w:
+    options.warnings.silence();
+    break;
   case OPT_v:
     options.verbose = true;
     break;
@@ -311,6 +327,12 @@ void apply(const Arg &arg, Options &options) {
     break;
   case OPT_dumpversion:
     options.action = Action::dumpVersion;
+    break;
+  case OPT_dumpmachine:
+    options.action = Action::dumpMachine;
+    break;
+  case OPT_print_targets:
+    options.action = Action::printTargets;
     break;
   case OPT_calibrate:
     options.action = Action::calibrate;
@@ -357,6 +379,17 @@ std::string nearestOption(const Table &table, StringRef text) {
   return letters > 1 ? nearest(text, flagSpellings()) : "";
 }
 
+/// -S: the assembly of the target's kind, into a file.
+void settleAssembly(Options &options) {
+  const TargetKind &kind = *targetKindOf(options.compile.targetName);
+  for (const KernelEmission &form : kind.emissions())
+    if (form.name == kind.assembly()) {
+      options.emissions.push_back(CodeEmission{&kind, &form, /*isPrinted=*/false});
+      return;
+    }
+  throw usageError("-S: a " + kind.noun().str() + " has no assembly");
+}
+
 /// Options that contradict each other.
 void checkTogether(const Options &options) {
   if (options.action != Action::compile && options.action != Action::syntaxOnly)
@@ -377,6 +410,8 @@ void checkTogether(const Options &options) {
       throw usageError(option.str() + " with several inputs; give one input at a time");
   if (!options.output.empty() && options.emissions.size() > 1)
     throw usageError("-o with several -emit= kinds; give one kind at a time");
+  if (!options.stop.empty() && executes)
+    throw usageError(options.stop + " stops before anything could run, as --run and --bench ask; give one of them");
   if (!options.emissions.empty() && executes)
     throw usageError("--run and --bench do not go together with -emit=");
   if (!options.dumpFolder.empty() && options.compile.pipeline.dump.empty())
@@ -437,7 +472,12 @@ Options parseOptions(ArrayRef<const char *> arguments) {
   }
   if (const std::optional<std::string> unknown = unknownPass(options.flags))
     throw usageError(*unknown);
-  settleTarget(options);
+  if (options.flags.march == "help")
+    options.action = Action::printTargets;
+  else
+    settleTarget(options);
+  if (options.stop == "-S" && options.action == Action::compile)
+    settleAssembly(options);
   applyFlags(options.flags, options.compile);
   checkTogether(options);
   return options;

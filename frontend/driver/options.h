@@ -16,6 +16,8 @@ enum class Action : uint8_t {
   help,
   version,
   dumpVersion,
+  dumpMachine,
+  printTargets,
   doctor,
   calibrate,
   cacheStats,
@@ -30,6 +32,7 @@ struct PlanEmission {};
 struct CodeEmission {
   const TargetKind *kind;
   const KernelEmission *form;
+  bool isPrinted = form->isText; ///< to stdout, unless -o names a file
 };
 /// What is printed or written instead of the artefact; a phase is the module at it.
 using Emission = std::variant<Phase, PlanEmission, CodeEmission>;
@@ -39,6 +42,7 @@ struct Options {
   std::vector<std::string> inputs;        ///< paths; "-" is stdin
   std::vector<std::string> responseFiles; ///< paths of @file
   std::string output;                     ///< -o; empty: none, "-" is stdout
+  std::string stop;                       ///< -E, -S, -c or -fsyntax-only: where to stop
   bool asObject = false;                  ///< -c
   bool staticRuntime = false;             ///< --static
   std::vector<Emission> emissions;

@@ -17,6 +17,11 @@ std::string stem(const std::string &input) {
   return llvm::sys::path::stem(input == "-" ? "stdin" : input).str();
 }
 
+/// How an emission to a file is asked for: only -S writes text.
+std::string spelling(const KernelEmission &form) {
+  return form.isText ? "-S" : "-emit=" + form.name.str();
+}
+
 /// Where each bracket of a JSON text is closed; 0 for other bytes.
 std::vector<size_t> closings(llvm::StringRef text) {
   std::vector<size_t> ends(text.size()), open;
@@ -39,17 +44,18 @@ std::vector<size_t> closings(llvm::StringRef text) {
 
 } // namespace
 
-std::string codePath(const std::string &input, const KernelEmission &form, const std::string &architecture,
+std::string codePath(const std::string &input, const CodeEmission &emission, const std::string &architecture,
                      size_t module) {
-  const std::string number = form.isNumbered ? "." + architecture + "." + std::to_string(module) : "";
-  return stem(input) + number + form.suffix.str();
+  const std::string number = emission.form->isNumbered ? "." + architecture + "." + std::to_string(module) : "";
+  return stem(input) + number + emission.form->suffix.str();
 }
 
 void writeCode(llvm::ArrayRef<EmittedCode> codes, const CodeEmission &emission, const std::string &input,
                const std::string &output) {
   const KernelEmission &form = *emission.form;
-  if (form.suffix.empty())
-    return writeResult(output, emission.kind->shown(form, codes));
+  if (form.isText)
+    return writeResult(output.empty() && !emission.isPrinted ? codePath(input, emission) : output,
+                       emission.kind->shown(form, codes));
   size_t count = 0;
   for (const EmittedCode &code : codes)
     count += code.modules.size();
@@ -58,7 +64,7 @@ void writeCode(llvm::ArrayRef<EmittedCode> codes, const CodeEmission &emission, 
                 "; without -o each gets a file of its own");
   for (const EmittedCode &code : codes)
     for (auto [i, module] : llvm::enumerate(code.modules)) {
-      const std::string file = output.empty() ? codePath(input, form, code.architecture, i) : output;
+      const std::string file = output.empty() ? codePath(input, emission, code.architecture, i) : output;
       writeResult(file, module);
       if (output.empty() && form.isNumbered)
         llvm::outs() << file << '\n';
@@ -97,9 +103,8 @@ runtime::Error checkFiles(const Options &options) {
     }
     for (const Emission &emission : options.emissions)
       if (const auto *code = std::get_if<CodeEmission>(&emission);
-          code && options.output.empty() && !code->form->suffix.empty() && !code->form->isNumbered)
-        files.writes(codePath(input, *code->form) + " of " + "-emit=" + code->form->name.str() + " " + input,
-                     codePath(input, *code->form));
+          code && options.output.empty() && !code->isPrinted && !code->form->isNumbered)
+        files.writes(codePath(input, *code) + " of " + spelling(*code->form) + " " + input, codePath(input, *code));
     if (const CompilerFlags &flags = options.flags; flags.saveRemarks)
       files.writes(optimizationRecordFile(flags, input) + " of -fsave-optimization-record and " + input,
                    optimizationRecordFile(flags, input));

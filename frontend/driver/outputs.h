@@ -8,17 +8,17 @@ namespace tcc::driver {
 /// Fails where an output is a file that is read or another output; opens nothing.
 runtime::Error checkFiles(const Options &options);
 
-/// Where an emission that is no text is written without -o: INPUT.o, or where it is numbered INPUT.sm_90a.0.cubin, in
-/// the current folder.
-std::string codePath(const std::string &input, const KernelEmission &form, const std::string &architecture = {},
+/// Where an emission with a file is written without -o: INPUT.o, or where it is numbered INPUT.sm_90a.0.cubin, in the
+/// current folder.
+std::string codePath(const std::string &input, const CodeEmission &emission, const std::string &architecture = {},
                      size_t module = 0);
 /// Writes what is shown of kernels: text of all targets to `output` (stdout where it is empty), else a file each, whose
 /// names are printed where they are numbered. Throws Error.
 void writeCode(llvm::ArrayRef<EmittedCode> codes, const CodeEmission &emission, const std::string &input,
                const std::string &output);
-/// Where -fdump-dir= puts the dumps of `input`.
 /// Where the record of -fsave-optimization-record goes.
 std::string optimizationRecordFile(const CompilerFlags &flags, const std::string &input);
+/// Where -fdump-dir= puts the dumps of `input`.
 std::string dumpPath(const std::string &folder, const std::string &input);
 
 /// Writes `bytes` to `path`, whole or not at all; "" and "-" are stdout. Throws Error.

@@ -13,6 +13,7 @@
 #include "runtime/machine_limits.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/TargetParser/Host.h"
 #include <exception>
 
 using namespace tcc;
@@ -61,7 +62,25 @@ void clearCache(llvm::raw_ostream &os, const FileCache &cache) {
 
 /// Whether the action needs no answer of this machine's CPU.
 bool onlyPrints(Action action) {
-  return action == Action::help || action == Action::version || action == Action::dumpVersion;
+  return action == Action::help || action == Action::version || action == Action::dumpVersion ||
+         action == Action::dumpMachine || action == Action::printTargets;
+}
+
+/// -march=help, --print-targets: a paragraph a kind.
+void printTargets(llvm::raw_ostream &os) {
+  constexpr size_t width = 100;
+  for (const TargetKind *kind : targetKinds()) {
+    os << "--target=" << kind->name() << ": " << kind->help() << '\n';
+    std::string row;
+    for (const std::string &name : kind->architectures()) {
+      if (row.size() + name.size() > width) {
+        os << row << '\n';
+        row.clear();
+      }
+      row += (row.empty() ? "  " : " ") + name;
+    }
+    os << row << '\n';
+  }
 }
 
 /// Which passes are on depends on the target too.
@@ -82,6 +101,12 @@ int dispatch(const Options &options) {
     return exitSuccess;
   case Action::dumpVersion:
     llvm::outs() << versionText << '\n';
+    return exitSuccess;
+  case Action::dumpMachine:
+    llvm::outs() << llvm::sys::getDefaultTargetTriple() << '\n';
+    return exitSuccess;
+  case Action::printTargets:
+    printTargets(llvm::outs());
     return exitSuccess;
   case Action::doctor:
     return runDoctor(llvm::outs());

@@ -9,7 +9,7 @@ using namespace mlir;
 namespace tcc::forms {
 namespace {
 
-constexpr KernelEmission shownKernels[] = {{"forms", "", false}};
+constexpr KernelEmission shownKernels[] = {{"forms", ".forms", true}};
 constexpr llvm::StringLiteral usual = "rounding";
 
 std::mutex mutex;

@@ -1,78 +1,28 @@
 // The command line, by running the built program: exit statuses, messages, what goes to stdout.
-#include "tests/expect_text.h"
-#include "tests/files.h"
+#include "tests/frontend/run_tcc.h"
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <gtest/gtest.h>
-#include <sstream>
-#include <string>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <vector>
+
+using namespace tcc::test;
 
 namespace {
 
-struct Result {
-  int status = -1;
-  std::string out, err;
-};
-
-/// A folder of this test process, removed at its end.
-const std::filesystem::path &folder() {
-  static const tcc::test::TemporaryFolder made;
-  static const std::filesystem::path path = std::filesystem::path(made.path("any")).parent_path();
-  return path;
-}
-
-std::string slurp(const std::filesystem::path &path) {
-  return tcc::test::readAll(path);
-}
-
-std::string file(const std::string &name, const std::string &text) {
-  const auto path = folder() / name;
-  std::ofstream(path, std::ios::binary) << text;
-  return path;
-}
-
-/// Runs tcc with shell-quoted arguments.
-Result tcc(const std::string &arguments, const std::string &environment = "") {
-  const auto out = folder() / "out", err = folder() / "err";
-  const std::string command =
-      environment + " '" TCC_PROGRAM "' " + arguments + " >" + out.string() + " 2>" + err.string();
-  Result result;
-  const int status = std::system(command.c_str());
-  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  result.out = slurp(out);
-  result.err = slurp(err);
-  return result;
-}
-
-const std::string good =
-    "func.func @f(%x: tensor<4x8xf32> {tcc.name = \"x\"}) -> (tensor<4x8xf32> {tcc.name = \"y\"}) {\n"
-    "  %r = tcc.gelu %x : tensor<4x8xf32>\n  func.return %r : tensor<4x8xf32>\n}\n";
-const std::string model(const std::string &name) {
-  return TCC_SOURCE "/models/" + name + ".graph";
-}
-
 TEST(Driver, HelpBeginsWithExamples) {
-  const Result help = tcc("--help");
+  const Result help = runTcc("--help");
   EXPECT_EQ(help.status, 0);
   EXPECT_LT(help.out.find("Examples:"), help.out.find("USAGE:"));
   EXPECT_LACKS(help.out, "OVERVIEW");
   for (const char *option : {"-O", "--run", "--bench", "--shape=", "-fverify-each", "--print-pipeline", "--doctor"})
     EXPECT_HAS(help.out, option);
-  EXPECT_EQ(tcc("-h").out, help.out);
+  EXPECT_EQ(runTcc("-h").out, help.out);
 }
 
 TEST(Driver, Versions) {
-  EXPECT_HAS(tcc("--version").out, "LLVM 22");
-  EXPECT_EQ(tcc("-dumpversion").out, TCC_VERSION "\n");
-  const Result doctor = tcc("--doctor");
+  EXPECT_HAS(runTcc("--version").out, "LLVM 22");
+  EXPECT_EQ(runTcc("-dumpversion").out, TCC_VERSION "\n");
+  const Result doctor = runTcc("--doctor");
   EXPECT_EQ(doctor.status, 0);
   EXPECT_HAS(doctor.out, "threads");
 }
@@ -83,61 +33,61 @@ TEST(Driver, AnEnvironmentVariableHidesWhatTheCpuHas) {
   const std::string graph = model("layer_norm"), step = (folder() / "level.tcc").string();
   for (const std::string level : {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
     const std::string environment = "TCC_CPU=" + level;
-    const Result doctor = tcc("--doctor", environment);
+    const Result doctor = runTcc("--doctor", environment);
     if (doctor.status == 2) {
       EXPECT_HAS(doctor.err, "error: TCC_CPU=" + level + " asks for what this CPU lacks: ");
-      EXPECT_EQ(tcc(graph + " --run", environment).err, doctor.err) << "the same at every place";
+      EXPECT_EQ(runTcc(graph + " --run", environment).err, doctor.err) << "the same at every place";
       continue;
     }
     EXPECT_HAS(doctor.out, "TCC_CPU=" + level + " hides what else it has");
     EXPECT_EQ(doctor.out.find("avx2") != std::string::npos, level >= "x86-64-v3") << doctor.out;
     EXPECT_EQ(doctor.out.find("avx512f") != std::string::npos, level >= "x86-64-v4") << doctor.out;
     EXPECT_LACKS(doctor.out, "amx");
-    EXPECT_HAS(tcc(graph + " -v --run", environment).err, "-march=native (" + level + ")");
-    EXPECT_EQ(tcc(graph + " -S", environment).out, tcc(graph + " -S -march=" + level).out) << level;
-    EXPECT_EQ(tcc(graph + " --run", environment).status, 0);
+    EXPECT_HAS(runTcc(graph + " -v --run", environment).err, "-march=native (" + level + ")");
+    EXPECT_EQ(runTcc(graph + " -emit=asm", environment).out, runTcc(graph + " -emit=asm -march=" + level).out) << level;
+    EXPECT_EQ(runTcc(graph + " --run", environment).status, 0);
   }
-  const Result native = tcc("--doctor", "TCC_CPU=native");
-  EXPECT_EQ(native.out, tcc("--doctor").out);
+  const Result native = runTcc("--doctor", "TCC_CPU=native");
+  EXPECT_EQ(native.out, runTcc("--doctor").out);
   EXPECT_LACKS(native.out, "hides");
 
   // Code for more than what is shown is made, and not run.
-  ASSERT_EQ(tcc(graph + " -march=x86-64-v3 -o " + step, "TCC_CPU=x86-64").status, 0);
-  const Result refused = tcc(step + " --run", "TCC_CPU=x86-64");
+  ASSERT_EQ(runTcc(graph + " -march=x86-64-v3 -o " + step, "TCC_CPU=x86-64").status, 0);
+  const Result refused = runTcc(step + " --run", "TCC_CPU=x86-64");
   EXPECT_EQ(refused.status, 1);
   EXPECT_HAS(refused.err, "this CPU, shown as x86-64 by TCC_CPU, lacks sse4.2, popcnt, avx, avx2");
 
   const std::string all[] = {"--doctor", "--calibrate", "-fsyntax-only " + graph, graph + " --run"};
   for (const std::string &arguments : all) {
-    const Result wrong = tcc(arguments, "TCC_CPU=x86-64-v9");
+    const Result wrong = runTcc(arguments, "TCC_CPU=x86-64-v9");
     EXPECT_EQ(wrong.status, 2) << arguments;
     EXPECT_EQ(wrong.out, "");
     EXPECT_HAS(wrong.err, "error: TCC_CPU=x86-64-v9 is no level of x86-64; x86-64, x86-64-v2, x86-64-v3");
     EXPECT_EQ(std::count(wrong.err.begin(), wrong.err.end(), '\n'), 1);
   }
-  EXPECT_EQ(tcc("--version", "TCC_CPU=x86-64-v9").status, 0);
+  EXPECT_EQ(runTcc("--version", "TCC_CPU=x86-64-v9").status, 0);
 }
 
 TEST(Driver, ATypeThatGainsNothingIsSaidToGainNothing) {
   const std::string graph = model("mlp"), environment = "TCC_CPU=x86-64 XDG_CACHE_HOME='" + folder().string() + "'";
   for (const std::string type : {"bf16", "f16"}) {
     const std::string arguments = graph + " -fsyntax-only --dtype=" + type;
-    const Result warned = tcc(arguments, environment);
+    const Result warned = runTcc(arguments, environment);
     EXPECT_EQ(warned.status, 0);
     EXPECT_EQ(warned.err, "tcc: warning: --dtype=" + type + " gains no speed: cpu has no instructions that multiply " +
                               type + ", its products are widened to f32 [-Wslow-dtype]\n");
-    EXPECT_EQ(tcc(arguments + " -Wno-slow-dtype", environment).err, "");
-    const Result refused = tcc(arguments + " -Werror=slow-dtype", environment);
+    EXPECT_EQ(runTcc(arguments + " -Wno-slow-dtype", environment).err, "");
+    const Result refused = runTcc(arguments + " -Werror=slow-dtype", environment);
     EXPECT_EQ(refused.status, 1);
     EXPECT_HAS(refused.err, "f32 [-Werror=slow-dtype]");
   }
-  EXPECT_HAS(tcc(graph + " -fsyntax-only --dtype=bf16 -march=x86-64-v3").err,
+  EXPECT_HAS(runTcc(graph + " -fsyntax-only --dtype=bf16 -march=x86-64-v3").err,
              "speed: cpu:x86-64-v3 has no instructions");
-  EXPECT_EQ(tcc(graph + " -fsyntax-only --dtype=bf16 --target=cuda -Werror").err, "");
-  EXPECT_EQ(tcc(graph + " -fsyntax-only --dtype=auto", environment).err,
+  EXPECT_EQ(runTcc(graph + " -fsyntax-only --dtype=bf16 --target=cuda -Werror").err, "");
+  EXPECT_EQ(runTcc(graph + " -fsyntax-only --dtype=auto", environment).err,
             "tcc: --dtype=auto is f32, since cpu multiplies neither bf16 nor f16 faster\n");
 
-  const Result doctor = tcc("--doctor", environment);
+  const Result doctor = runTcc("--doctor", environment);
   EXPECT_HAS(doctor.out, "  ok       f32 products  ");
   EXPECT_HAS(doctor.out, "f16 products  widened to f32\n");
   EXPECT_LACKS(doctor.out, " 0.0 GFLOP/s");
@@ -186,7 +136,7 @@ TEST(Driver, UsageErrorsExitWith2) {
       {"-fdiagnostics-color=pink " + path, "pink"},
   };
   for (const auto &[arguments, message] : cases) {
-    const Result result = tcc(arguments);
+    const Result result = runTcc(arguments);
     EXPECT_EQ(result.status, 2) << arguments;
     EXPECT_HAS(result.err, "tcc: error: ");
     EXPECT_HAS(result.err, message);
@@ -196,13 +146,13 @@ TEST(Driver, UsageErrorsExitWith2) {
 
 TEST(Driver, NoAbsurdGuesses) {
   const std::string path = file("good.graph", good);
-  for (const std::string option : {"-g", "-q", "--zzz", "-j8"}) {
-    const Result result = tcc(option + " " + path);
+  for (const std::string option : {"-q", "--zzz", "-j8"}) {
+    const Result result = runTcc(option + " " + path);
     EXPECT_EQ(result.status, 2) << option;
     EXPECT_HAS(result.err, "unknown option '" + option + "'\n");
   }
-  const Result op = tcc(file("foo.graph", "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %r = tcc.foo %x : "
-                                          "tensor<4xf32>\n  func.return %r : tensor<4xf32>\n}\n"));
+  const Result op = runTcc(file("foo.graph", "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %r = tcc.foo %x : "
+                                             "tensor<4xf32>\n  func.return %r : tensor<4xf32>\n}\n"));
   EXPECT_HAS(op.err, "unknown op 'tcc.foo'\n");
 }
 
@@ -210,7 +160,7 @@ TEST(Driver, OtherFilesAreOneError) {
   for (const std::string text :
        {"import torch\n\nclass Model(torch.nn.Module):\n    pass\n",
         "#!/usr/bin/env python3\nx = {\"a\": 1}\nprint(x)\n", "{\"model_type\": \"gpt2\"}\n"}) {
-    const Result result = tcc(file("other.graph", text));
+    const Result result = runTcc(file("other.graph", text));
     EXPECT_EQ(result.status, 1);
     EXPECT_HAS(result.err, "other.graph:1:1: error: the text holds no func.func");
     EXPECT_EQ(result.err.find("error: "), result.err.rfind("error: ")) << result.err;
@@ -218,11 +168,11 @@ TEST(Driver, OtherFilesAreOneError) {
   std::string bytes = "PK\3\4";
   for (int i = 0; i < 1000; ++i)
     bytes += static_cast<char>(i * 37 % 256);
-  const Result binary = tcc(file("other.graph", bytes));
+  const Result binary = runTcc(file("other.graph", bytes));
   EXPECT_EQ(binary.status, 1);
   EXPECT_HAS(binary.err, "other.graph: error: the file is binary");
   // Bytes that are no text are not shown where a line is.
-  const Result line = tcc(file("line.graph", "func.func @f() {\n  \"\xff\xfe\x9b\" %x\n}\n"));
+  const Result line = runTcc(file("line.graph", "func.func @f() {\n  \"\xff\xfe\x9b\" %x\n}\n"));
   EXPECT_EQ(line.status, 1);
   for (const Result &said : {binary, line})
     for (const char c : said.err)
@@ -231,10 +181,10 @@ TEST(Driver, OtherFilesAreOneError) {
 
 TEST(Driver, NumbersMayStandBehindRunAndBench) {
   const std::string path = file("good.graph", good);
-  EXPECT_HAS(tcc(path + " --threads=1 --bench 3").out, "of 3 runs");
-  EXPECT_HAS(tcc("--bench 3 --threads=1 " + path).out, "of 3 runs");
-  EXPECT_EQ(tcc(path + " --threads=1 --run 2").out, tcc(path + " --threads=1 --run=2").out);
-  EXPECT_EQ(tcc(path + " --threads=1 --bench 0").status, 2);
+  EXPECT_HAS(runTcc(path + " --threads=1 --bench 3").out, "of 3 runs");
+  EXPECT_HAS(runTcc("--bench 3 --threads=1 " + path).out, "of 3 runs");
+  EXPECT_EQ(runTcc(path + " --threads=1 --run 2").out, runTcc(path + " --threads=1 --run=2").out);
+  EXPECT_EQ(runTcc(path + " --threads=1 --bench 0").status, 2);
 }
 
 TEST(Driver, ADearRemarkIsShownAndTheRestCounted) {
@@ -256,8 +206,8 @@ TEST(Driver, ADearRemarkIsShownAndTheRestCounted) {
       ++found;
     return found;
   };
-  const std::string dearest = tcc(path + " -O1 -fno-simplify -Rpass-missed").err;
-  const std::string each = tcc(path + " -O1 -fno-simplify -Rpass-missed=all").err;
+  const std::string dearest = runTcc(path + " -O1 -fno-simplify -Rpass-missed").err;
+  const std::string each = runTcc(path + " -O1 -fno-simplify -Rpass-missed=all").err;
   const int all = count(each, ": remark: ");
   EXPECT_GE(all, 13) << each;
   EXPECT_EQ(count(dearest, ": remark: "), 10) << dearest;
@@ -267,84 +217,85 @@ TEST(Driver, ADearRemarkIsShownAndTheRestCounted) {
 }
 
 TEST(Driver, DiagnosedErrorsExitWith1) {
-  EXPECT_HAS(tcc("@/no/such/file").err, "/no/such/file");
-  const Result missing = tcc("/no/such.graph");
+  EXPECT_HAS(runTcc("@/no/such/file").err, "/no/such/file");
+  const Result missing = runTcc("/no/such.graph");
   EXPECT_EQ(missing.status, 1);
   EXPECT_HAS(missing.err, "cannot read '/no/such.graph'");
 
   const std::string path =
       file("bad.graph", "func.func @f(%x: tensor<4xf32>) {\n  %r = tcc.gelo %x : tensor<4xf32>\n}\n");
-  const Result unknown = tcc(path);
+  const Result unknown = runTcc(path);
   EXPECT_EQ(unknown.status, 1);
   EXPECT_HAS(unknown.err, path + ":2:8: error: ");
   EXPECT_HAS(unknown.err, "\n  %r = tcc.gelo %x : tensor<4xf32>\n       ^~~~~~~~\n");
   EXPECT_HAS(unknown.err, "did you mean 'tcc.gelu'?");
 
-  const Result deep = tcc(file("deep.graph", std::string(100000, '(')));
+  const Result deep = runTcc(file("deep.graph", std::string(100000, '(')));
   EXPECT_EQ(deep.status, 1);
   EXPECT_HAS(deep.err, ":1:257: error: brackets are nested deeper than 256");
 
-  const Result open = tcc(model("mlp") + " --threads=1 --run");
+  const Result open = runTcc(model("mlp") + " --threads=1 --run");
   EXPECT_EQ(open.status, 1) << "a '?' without --shape";
   EXPECT_HAS(open.err, "--shape=x:");
   EXPECT_LACKS(open.err, "see current operation");
-  const Result shape = tcc(model("mlp") + " --shape=xx:3x64");
+  const Result shape = runTcc(model("mlp") + " --shape=xx:3x64");
   EXPECT_EQ(shape.status, 1);
   EXPECT_HAS(shape.err, "--shape=xx: there is no such argument; did you mean 'x'?");
-  EXPECT_EQ(tcc(path + " " + file("good.graph", good)).status, 1) << "one bad input of two";
-  const Result name = tcc(file("good.graph", good) + " --threads=1 --run --input w=a.npy");
+  EXPECT_EQ(runTcc(path + " " + file("good.graph", good)).status, 1) << "one bad input of two";
+  const Result name = runTcc(file("good.graph", good) + " --threads=1 --run --input w=a.npy");
   EXPECT_EQ(name.status, 1);
   EXPECT_HAS(name.err, "no such argument");
 }
 
 TEST(Driver, ColourIsAskedFor) {
-  EXPECT_LACKS(tcc("/no/such.graph").err, "\x1b[");
-  EXPECT_HAS(tcc("-fdiagnostics-color=always /no/such.graph").err, "\x1b[");
-  EXPECT_LACKS(tcc("/no/such.graph", "NO_COLOR=1").err, "\x1b[");
+  EXPECT_LACKS(runTcc("/no/such.graph").err, "\x1b[");
+  EXPECT_HAS(runTcc("-fdiagnostics-color=always /no/such.graph").err, "\x1b[");
+  EXPECT_LACKS(runTcc("/no/such.graph", "NO_COLOR=1").err, "\x1b[");
 }
 
 TEST(Driver, SyntaxOnlyAndEchoAreQuietOtherwise) {
   const std::string path = file("good.graph", good);
-  const Result checked = tcc("-fsyntax-only " + path);
+  const Result checked = runTcc("-fsyntax-only " + path);
   EXPECT_EQ(checked.status, 0);
   EXPECT_EQ(checked.out + checked.err, "");
-  const Result echoed = tcc("-E " + path);
+  const Result echoed = runTcc("-E " + path);
   EXPECT_EQ(echoed.status, 0);
   EXPECT_HAS(echoed.out, "tcc.gelu");
-  EXPECT_EQ(tcc("-E " + file("again.graph", echoed.out)).out, echoed.out);
-  EXPECT_EQ(tcc("-E -x graph - <" + path).out, echoed.out);
-  EXPECT_EQ(tcc("@" + file("args", "-E\n" + path)).out, echoed.out);
-  EXPECT_EQ(tcc("-E -o " + (folder() / "echo").string() + " " + path).out, "");
+  EXPECT_EQ(runTcc("-E " + file("again.graph", echoed.out)).out, echoed.out);
+  EXPECT_EQ(runTcc("-E -x graph - <" + path).out, echoed.out);
+  EXPECT_EQ(runTcc("@" + file("args", "-E\n" + path)).out, echoed.out);
+  EXPECT_EQ(runTcc("-E -o " + (folder() / "echo").string() + " " + path).out, "");
   EXPECT_EQ(slurp(folder() / "echo"), echoed.out);
 }
 
 TEST(Driver, PrintsEachPhase) {
   const std::string path = model("train_step");
-  EXPECT_HAS(tcc(path + " -emit=captured").out, "tcc.gradient");
-  const Result joint = tcc(path + " -emit=joint");
+  EXPECT_HAS(runTcc(path + " -emit=captured").out, "tcc.gradient");
+  const Result joint = runTcc(path + " -emit=joint");
   EXPECT_LACKS(joint.out, "tcc.gradient");
   EXPECT_LACKS(joint.out, "tcc.cross_entropy");
-  EXPECT_HAS(tcc(path + " -emit=fused").out, "tcc.kernel");
-  EXPECT_HAS(tcc(path + " -emit=planned").out, "tcc.kernel");
-  EXPECT_HAS(tcc(path + " -emit=json").out, "\"instructions\"");
-  EXPECT_HAS(tcc(path + " -emit=llvm").out, "define ");
-  EXPECT_HAS(tcc(path + " -S").out, ".text");
-  EXPECT_HAS(tcc(model("mlp") + " --shape=x:3x64 -emit=shaped").out, "tensor<3x10xf32>");
-  const Result pipeline = tcc("--print-pipeline");
+  EXPECT_HAS(runTcc(path + " -emit=fused").out, "tcc.kernel");
+  EXPECT_HAS(runTcc(path + " -emit=planned").out, "tcc.kernel");
+  EXPECT_HAS(runTcc(path + " -emit=json").out, "\"instructions\"");
+  EXPECT_HAS(runTcc(path + " -emit=llvm").out, "define ");
+  EXPECT_HAS(runTcc(path + " -emit=asm").out, ".text");
+  EXPECT_HAS(runTcc(model("mlp") + " --shape=x:3x64 -emit=shaped").out, "tensor<3x10xf32>");
+  const Result pipeline = runTcc("--print-pipeline");
   for (const char *pass : {"decompose", "autodiff", "simplify", "fuse-kernels", "plan-memory"})
     EXPECT_HAS(pipeline.out, pass);
 }
 
 TEST(Driver, CompilesAndSummarises) {
-  const Result result = tcc(model("layer_norm") + " -O3");
+  const Result result = runTcc(model("layer_norm") + " -O3");
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_HAS(result.out, " kernels");
   EXPECT_HAS(result.out, "matrix products");
   EXPECT_HAS(result.out, "planned");
   const auto artefact = folder() / "model.tcc";
-  EXPECT_EQ(tcc(model("layer_norm") + " -o " + artefact.string()).status, 0);
+  EXPECT_EQ(runTcc(model("layer_norm") + " -o " + artefact.string()).status, 0);
   EXPECT_EQ(slurp(artefact).substr(0, 6), "tccart");
-  const Result report = tcc(model("layer_norm") + " -ftime-report -fdump-ir=changed -fdump-dir=" + folder().string());
+  const Result report =
+      runTcc(model("layer_norm") + " -ftime-report -fdump-ir=changed -fdump-dir=" + folder().string());
   EXPECT_HAS(report.err, "fuse-kernels");
   EXPECT_HAS(slurp(folder() / "layer_norm.ir"), "fuse-kernels");
 }
@@ -356,9 +307,9 @@ double scalarOf(const std::string &text, const std::string &name) {
 }
 
 TEST(Driver, RunsLikeTheReference) {
-  const Result compiled = tcc(model("train_step") + " --threads=1 --run"),
-               plain = tcc(model("train_step") + " --threads=1 --run -O0"),
-               reference = tcc(model("train_step") + " --run=reference");
+  const Result compiled = runTcc(model("train_step") + " --threads=1 --run"),
+               plain = runTcc(model("train_step") + " --threads=1 --run -O0"),
+               reference = runTcc(model("train_step") + " --run=reference");
   EXPECT_EQ(compiled.status, 0) << compiled.err;
   EXPECT_EQ(reference.status, 0) << reference.err;
   const double loss = scalarOf(reference.out, "loss");
@@ -366,30 +317,30 @@ TEST(Driver, RunsLikeTheReference) {
   EXPECT_NEAR(scalarOf(compiled.out, "loss"), loss, 1e-4 * loss);
   EXPECT_NEAR(scalarOf(plain.out, "loss"), loss, 1e-4 * loss);
   EXPECT_HAS(compiled.out, "table: f32[256, 32]");
-  EXPECT_EQ(tcc(model("train_step") + " --threads=1 --run").out, compiled.out) << "the same bits run to run";
-  EXPECT_NE(tcc(model("train_step") + " --threads=1 --run --seed=5").out, compiled.out);
+  EXPECT_EQ(runTcc(model("train_step") + " --threads=1 --run").out, compiled.out) << "the same bits run to run";
+  EXPECT_NE(runTcc(model("train_step") + " --threads=1 --run --seed=5").out, compiled.out);
 }
 
 TEST(Driver, TrainsAndTimes) {
-  const Result trained = tcc(model("train_step") + " --threads=1 --run=30");
+  const Result trained = runTcc(model("train_step") + " --threads=1 --run=30");
   EXPECT_EQ(trained.status, 0) << trained.err;
   EXPECT_LT(std::atof(trained.out.c_str() + trained.out.find("run 30: loss ") + 13),
             std::atof(trained.out.c_str() + trained.out.find("run 1: loss ") + 12));
   const auto profile = folder() / "profile.json";
-  const Result timed = tcc(model("attention") + " --threads=1 --bench=3 --profile=" + profile.string());
+  const Result timed = runTcc(model("attention") + " --threads=1 --bench=3 --profile=" + profile.string());
   EXPECT_EQ(timed.status, 0) << timed.err;
   EXPECT_HAS(timed.out, "ms median");
   const std::string trace = slurp(profile);
   EXPECT_HAS(trace, "traceEvents");
   EXPECT_HAS(trace, "\"" + model("attention") + "\"");
   // What runs before it is left out: cold, it would show the first touch of the memory.
-  EXPECT_EQ(tcc(model("attention") + " --threads=1 --run=2 --bench=3 --profile=" + profile.string()).status, 0);
+  EXPECT_EQ(runTcc(model("attention") + " --threads=1 --run=2 --bench=3 --profile=" + profile.string()).status, 0);
   const std::string again = slurp(profile);
   EXPECT_EQ(std::count(again.begin(), again.end(), '{'), std::count(trace.begin(), trace.end(), '{'));
 }
 
 TEST(Driver, EachPassKeepsTheMeaning) {
-  const Result result = tcc(model("attention") + " -fverify-each -emit=planned");
+  const Result result = runTcc(model("attention") + " -fverify-each -emit=planned");
   EXPECT_EQ(result.status, 0) << result.err;
 }
 
@@ -408,7 +359,7 @@ TEST(Driver, ACrashLeavesAReproducerAndExitsWith70) {
   ASSERT_NE(at, std::string::npos) << err;
   const std::string path = err.substr(at, err.find('\n', at) - at), text = slurp(path);
   EXPECT_HAS(text, "--bench=100000000");
-  EXPECT_EQ(tcc("-fsyntax-only " + path).status, 0) << "the reproducer is a graph again";
+  EXPECT_EQ(runTcc("-fsyntax-only " + path).status, 0) << "the reproducer is a graph again";
 }
 
 TEST(Driver, NoOutputIsAFileThatIsReadOrAnotherOutput) {
@@ -436,7 +387,7 @@ TEST(Driver, NoOutputIsAFileThatIsReadOrAnotherOutput) {
   };
   for (const auto &[arguments, message] : cases) {
     const bool redirected = arguments.find('>') != std::string::npos;
-    const Result result = tcc(arguments + (redirected ? " #" : ""));
+    const Result result = runTcc(arguments + (redirected ? " #" : ""));
     EXPECT_EQ(result.status, 1) << arguments;
     const std::string said = result.err;
     if (!redirected) {
@@ -446,8 +397,8 @@ TEST(Driver, NoOutputIsAFileThatIsReadOrAnotherOutput) {
     EXPECT_EQ(slurp(path), good) << arguments;
     EXPECT_EQ(slurp(input), "precious too");
   }
-  EXPECT_EQ(tcc(path + " -E -o " + other).status, 0) << "other files are written";
-  EXPECT_EQ(tcc("-E " + path + " -o /dev/null").status, 0);
+  EXPECT_EQ(runTcc(path + " -E -o " + other).status, 0) << "other files are written";
+  EXPECT_EQ(runTcc("-E " + path + " -o /dev/null").status, 0);
 }
 
 TEST(Driver, AStdoutThatCannotBeWrittenIsOneLineAndStatus1) {
@@ -490,11 +441,11 @@ TEST(Driver, TakesInputsFromNpyFiles) {
   const std::string path = file("good.graph", good);
   const std::string npy = npyText("<f4", "(4, 8)", std::string(32 * 4, '\0'));
   const std::string zero = file("zero.npy", npy);
-  const Result result = tcc(path + " --threads=1 --run --input x=" + zero);
+  const Result result = runTcc(path + " --threads=1 --run --input x=" + zero);
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_HAS(result.out, "y: f32[4, 8] mean 0 min 0 max 0");
   for (size_t length : {size_t{0}, size_t{5}, size_t{9}, size_t{60}, npy.size() - 1}) {
-    const Result cut = tcc(path + " --threads=1 --run --input x=" + file("cut.npy", npy.substr(0, length)));
+    const Result cut = runTcc(path + " --threads=1 --run --input x=" + file("cut.npy", npy.substr(0, length)));
     EXPECT_EQ(cut.status, 1) << length;
     EXPECT_HAS(cut.err, "cut.npy");
   }
@@ -526,7 +477,7 @@ TEST(Driver, WritesResultsAndStatesAsNpyFiles) {
   for (const char *name : {"y", "n", "narrow", "half", "flag", "result4", "result5"})
     outputs += " --output " + std::string(name) + "=" + at(std::string(name) + ".out");
   for (const std::string mode : {" --threads=1 --run=3", " --run=reference"}) {
-    const Result result = tcc(graph + mode + values + outputs);
+    const Result result = runTcc(graph + mode + values + outputs);
     ASSERT_EQ(result.status, 0) << result.err;
     EXPECT_EQ(slurp(at("y.out")), npyText("<f4", "(2, 3)", bytesOf(y)));
     EXPECT_EQ(
@@ -539,81 +490,81 @@ TEST(Driver, WritesResultsAndStatesAsNpyFiles) {
     EXPECT_EQ(slurp(at("result4.out")), npyText("<f4", "()", bytesOf(std::vector<float>{2.5f})));
     EXPECT_EQ(slurp(at("result5.out")), npyText("<i8", "(2,)", bytesOf(k)));
   }
-  const Result unknown = tcc(graph + " --threads=1 --run --output narow=" + at("no.out"));
+  const Result unknown = runTcc(graph + " --threads=1 --run --output narow=" + at("no.out"));
   EXPECT_EQ(unknown.status, 1);
   EXPECT_HAS(unknown.err, "did you mean 'narrow'?");
   EXPECT_FALSE(std::filesystem::exists(at("no.out")));
-  EXPECT_EQ(tcc(graph + " --threads=1 --run --output y=" + at("no/such.npy")).status, 1);
+  EXPECT_EQ(runTcc(graph + " --threads=1 --run --output y=" + at("no/such.npy")).status, 1);
 }
 
 TEST(Driver, AGivenInputFixesTheOpenSizes) {
   const std::string x = file("x.npy", npyText("<f4", "(3, 64)", std::string(3 * 64 * 4, '\0')));
-  const Result run = tcc(model("mlp") + " --threads=1 --run --input x=" + x);
+  const Result run = runTcc(model("mlp") + " --threads=1 --run --input x=" + x);
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_HAS(run.out, "logits: f32[3, 10]");
-  const Result against = tcc(model("mlp") + " --shape=x:4x64 --run --input x=" + x);
+  const Result against = runTcc(model("mlp") + " --shape=x:4x64 --run --input x=" + x);
   EXPECT_EQ(against.status, 1);
   EXPECT_HAS(against.err, "has shape [3, 64]; 'x' is 4x64 by --shape");
   const Result wrong =
-      tcc(model("mlp") + " --run --input x=" + file("y.npy", npyText("<f4", "(3, 63)", std::string(756, '\0'))));
+      runTcc(model("mlp") + " --run --input x=" + file("y.npy", npyText("<f4", "(3, 63)", std::string(756, '\0'))));
   EXPECT_HAS(wrong.err, "has shape [3, 63]; 'x' is ?x64");
   EXPECT_LACKS(wrong.err, "compiled in");
   const std::string huge = file("huge.npy", npyText("<f8", "(4, 8)", bytesOf(std::vector<double>(32, 1e300))));
-  const Result infinite = tcc(file("good.graph", good) + " --run --input x=" + huge);
+  const Result infinite = runTcc(file("good.graph", good) + " --run --input x=" + huge);
   EXPECT_EQ(infinite.status, 1);
   EXPECT_HAS(infinite.err, "element 0 is 1e+300, which is beyond the range of f32");
 }
 
 TEST(Driver, AnArtefactSaysWhatItHoldsAndRuns) {
   const std::string path = (folder() / "step.tcc").string(), out = (folder() / "loss.npy").string();
-  ASSERT_EQ(tcc(model("train_step") + " --threads=1 -o " + path).status, 0);
-  const Result said = tcc(path);
+  ASSERT_EQ(runTcc(model("train_step") + " --threads=1 -o " + path).status, 0);
+  const Result said = runTcc(path);
   EXPECT_EQ(said.status, 0) << said.err;
   for (const char *part : {"artefact for 1 target", "matrix products", "inputs: 4", "    tokens: i32[64]",
                            "    table: f32[256, 32]", "results: 1", "    loss: f32[]"})
     EXPECT_HAS(said.out, part);
-  const Result run = tcc(path + " --threads=1 --run=3 --output loss=" + out),
-               direct = tcc(model("train_step") + " --threads=1 --run=3");
+  const Result run = runTcc(path + " --threads=1 --run=3 --output loss=" + out),
+               direct = runTcc(model("train_step") + " --threads=1 --run=3");
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_EQ(run.out, direct.out) << "the same random values for the same bits";
   EXPECT_EQ(slurp(out).substr(1, 5), "NUMPY");
-  EXPECT_HAS(tcc(path + " --threads=1 --bench=2").out, "ms median");
-  EXPECT_HAS(tcc(path + " -emit=json").out, "\"instructions\"");
-  EXPECT_EQ(tcc("-fsyntax-only " + path).out, "");
+  EXPECT_HAS(runTcc(path + " --threads=1 --bench=2").out, "ms median");
+  EXPECT_HAS(runTcc(path + " -emit=json").out, "\"instructions\"");
+  EXPECT_EQ(runTcc("-fsyntax-only " + path).out, "");
 
-  EXPECT_HAS(tcc(path + " --run --output los=" + out).err, "did you mean 'loss'?");
-  EXPECT_HAS(tcc(path + " --run --input token=x.npy").err, "did you mean 'tokens'?");
+  EXPECT_HAS(runTcc(path + " --run --output los=" + out).err, "did you mean 'loss'?");
+  EXPECT_HAS(runTcc(path + " --run --input token=x.npy").err, "did you mean 'tokens'?");
   const std::pair<std::string, std::string> refused[] = {{"-emit=fused", "only -emit=json"},
                                                          {"--run=reference", "not the reference interpreter"},
                                                          {"--shape=tokens:4", "its sizes are fixed"},
                                                          {"-o x.tcc", "-o for a library (.so, .a, .o)"}};
   for (const auto &[option, message] : refused) {
-    const Result result = tcc(path + " " + option);
+    const Result result = runTcc(path + " " + option);
     EXPECT_EQ(result.status, 1) << option;
     EXPECT_HAS(result.err, "is compiled already; it takes");
     EXPECT_HAS(result.err, message);
   }
   for (const std::string flag : {"-O0", "-O2", "-fno-simplify", "--dtype=bf16", "-Rpass-missed"}) {
-    const Result result = tcc(path + " --threads=1 --run " + flag);
+    const Result result = runTcc(path + " --threads=1 --run " + flag);
     EXPECT_EQ(result.status, 1) << flag;
     EXPECT_HAS(result.err, "is compiled already; " + flag + " says how to compile");
   }
   const std::string bytes = slurp(path);
-  const Result cut = tcc(file("cut.tcc", bytes.substr(0, bytes.size() / 2)) + " --run");
+  const Result cut = runTcc(file("cut.tcc", bytes.substr(0, bytes.size() / 2)) + " --run");
   EXPECT_EQ(cut.status, 1);
   EXPECT_HAS(cut.err, "cut.tcc");
 }
 
 TEST(Driver, SaysWhatItDoesAndHowLongItTakes) {
-  const Result verbose = tcc("-v " + model("layer_norm") + " --threads=1 --run");
+  const Result verbose = runTcc("-v " + model("layer_norm") + " --threads=1 --run");
   for (const char *part : {"ms  read ", "parsed @layer_norm: 4 arguments", "target cpu, -march=native (",
                            "-O2, 1 threads", " passes in ", "made code for ", "loaded for 1 threads"})
     EXPECT_HAS(verbose.err, part);
-  const Result times = tcc("-ftime-report " + model("layer_norm"));
+  const Result times = runTcc("-ftime-report " + model("layer_norm"));
   for (const char *part : {"all passes", "code generation", "%    plan\n", "%    machine code of 2 kernels\n"})
     EXPECT_HAS(times.err, part);
-  EXPECT_HAS(tcc("-S " + model("layer_norm")).out, "# fuses ") << "what each kernel is";
-  const std::string json = tcc("-emit=json " + model("layer_norm")).out;
+  EXPECT_HAS(runTcc("-emit=asm " + model("layer_norm")).out, "# fuses ") << "what each kernel is";
+  const std::string json = runTcc("-emit=json " + model("layer_norm")).out;
   EXPECT_HAS(json, "\n  \"");
   size_t longest = 0, begin = 0;
   for (size_t at = json.find('\n'); at != std::string::npos; begin = at + 1, at = json.find('\n', begin))
@@ -625,18 +576,18 @@ TEST(Driver, WarningsAreSwitchedAndBecomeErrors) {
   const std::string path =
       file("unused.graph", "func.func @f(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {\n"
                            "  %r = tcc.exp %x : tensor<4xf32>\n  func.return %r : tensor<4xf32>\n}\n");
-  const Result warned = tcc("-fsyntax-only " + path);
+  const Result warned = runTcc("-fsyntax-only " + path);
   EXPECT_EQ(warned.status, 0);
   EXPECT_HAS(warned.err, path + ":1:33: warning: argument '%y' is never used [-Wunused-argument]");
-  EXPECT_EQ(tcc("-fsyntax-only -Wno-unused-argument " + path).err, "");
-  const Result error = tcc("-fsyntax-only -Werror " + path);
+  EXPECT_EQ(runTcc("-fsyntax-only -Wno-unused-argument " + path).err, "");
+  const Result error = runTcc("-fsyntax-only -Werror " + path);
   EXPECT_EQ(error.status, 1);
   EXPECT_HAS(error.err, "error: argument '%y' is never used [-Werror=unused-argument]");
-  EXPECT_EQ(tcc("-fsyntax-only -Werror=unused-value " + path).status, 0);
-  const Result unknown = tcc("-Wunused-argment " + path);
+  EXPECT_EQ(runTcc("-fsyntax-only -Werror=unused-value " + path).status, 0);
+  const Result unknown = runTcc("-Wunused-argment " + path);
   EXPECT_EQ(unknown.status, 2);
   EXPECT_HAS(unknown.err, "did you mean '-Wunused-argument'?");
-  EXPECT_HAS(tcc("--help").out, "-Wstale-state");
+  EXPECT_HAS(runTcc("--help").out, "-Wstale-state");
 }
 
 TEST(Driver, AnIndexThatMakesNanIsNamed) {
@@ -648,7 +599,7 @@ TEST(Driver, AnIndexThatMakesNanIsNamed) {
 )");
   const std::string indices = file("t.npy", npyText("{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }",
                                                     std::string("\xff\xff\xff\xff\x03\0\0\0", 8)));
-  const Result result = tcc(graph + " --run --input t=" + indices);
+  const Result result = runTcc(graph + " --run --input t=" + indices);
   EXPECT_EQ(result.status, 0);
   EXPECT_HAS(result.err, "tcc: warning: 't' element 1 is 3; an index of 0..2 is expected, others give NaN");
   EXPECT_HAS(result.out, "nan");

@@ -248,7 +248,7 @@ TEST(Options, badValuesAreUsageErrors) {
   }
   expectContains(usageError({"--batch", "0"}), "a whole number from 1 to");
   expectContains(usageError({"--order=x"}), "one of random, sequential, shuffled is expected");
-  expectContains(usageError({"-O4"}), "unknown optimisation level '-O4' (one of -O0 -O1 -O2 -O3 -Os)");
+  expectContains(usageError({"-O4"}), "unknown optimisation level '-O4' (one of -O0 -O1 -O2 -O3 -Os -Oz -Og -Ofast)");
   EXPECT_EQ(usageError({"--layers"}), "--layers: a value is expected");
   expectContains(usageError({"--threads", "x"}), "'x' of --threads= is no number from 1 to 4096");
   EXPECT_EQ(parsed({"--dtype=f16"}).products, runtime::DType::f16);
