@@ -14,6 +14,7 @@
 #include "runtime/printed.h"
 #include "runtime/threads.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/TimeProfiler.h"
 
 using namespace mlir;
 
@@ -52,6 +53,7 @@ bool CompileSession::runPasses(ModuleOp module, std::optional<Phase> stopAfter) 
 
 bool CompileSession::runPasses(ModuleOp module, PipelineOptions pipeline) {
   lastReport = {};
+  const llvm::TimeTraceScope traced("passes");
   const auto start = std::chrono::steady_clock::now();
   pipeline.target = compileTarget->model();
   pipeline.queries = compileTarget.get();
@@ -145,6 +147,7 @@ runtime::Expected<CompileSession::Planned> CompileSession::planned(OwningOpRef<M
   Planned result{std::move(captured), {}, {}};
   if (!runPasses(*result.module, std::nullopt))
     return runtime::Error(saidByDiagnostics);
+  const llvm::TimeTraceScope traced("plan");
   const auto start = std::chrono::steady_clock::now();
   runtime::Expected<runtime::Plan> plan =
       lowerPlan(functionOf(*result.module), *compileTarget, compileOptions.threads, result.kernels);
@@ -209,6 +212,7 @@ runtime::Expected<runtime::Artefact> CompileSession::compiled(OwningOpRef<Module
   if (runtime::Error wrong = checkCustom(*step->module))
     return wrong;
 
+  const llvm::TimeTraceScope traced("code generation");
   const auto emitting = std::chrono::steady_clock::now();
   runtime::Expected<std::vector<std::string>> code = compileTarget->emit(step->kernels.sources());
   if (!code)

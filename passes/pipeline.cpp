@@ -6,6 +6,7 @@
 #include "passes/prints.h"
 #include "passes/verify_each.h"
 #include "llvm/Support/Format.h"
+#include "llvm/Support/TimeProfiler.h"
 #include <chrono>
 
 using namespace mlir;
@@ -153,6 +154,7 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
     if (isBefore || !isEnabled(info, options))
       continue;
     VerifyEach check(function, options);
+    const llvm::TimeTraceScope traced("pass", info.name);
     auto start = std::chrono::steady_clock::now();
     if (failed(runOnBodies(function, [&](func::FuncOp graph) { return info.run(graph, options); })))
       return failure();

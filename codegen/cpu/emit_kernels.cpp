@@ -9,6 +9,7 @@
 #include "codegen/cpu/lowering.h"
 #include "codegen/cpu/machine_code.h"
 #include "codegen/cpu/math_approximation.h"
+#include "codegen/time_trace.h"
 #include "llvm/IR/AssemblyAnnotationWriter.h"
 #include "llvm/Support/FormattedStream.h"
 #include <atomic>
@@ -124,6 +125,7 @@ std::string withComments(llvm::StringRef assembly, const HeadComments &comments)
 /// The group's object or text.
 runtime::Expected<std::string> compileGroup(const KernelGroup &group, MLIRContext &context, const EmitOptions &options,
                                             Artefact artefact) {
+  const llvm::TimeTraceScope traced("kernels", [&] { return symbolOf(*group.front()); });
   auto created = createMachine(options.target);
   if (!created)
     return created.error();
@@ -136,13 +138,17 @@ runtime::Expected<std::string> compileGroup(const KernelGroup &group, MLIRContex
     return error;
   llvm::LLVMContext llvmContext;
   std::unique_ptr<llvm::Module> llvmModule;
-  if (succeeded(lowerToLLVMDialect(*module)))
+  if (llvm::TimeTraceScope step("lower to LLVM"); succeeded(lowerToLLVMDialect(*module)))
     llvmModule = translateToLLVM(*module, llvmContext);
   if (!llvmModule)
     return runtime::Error("kernel '" + symbolOf(*group.front()) + "': lowering to LLVM failed");
-  optimize(*llvmModule, machine, target.lanes * 4);
+  {
+    const llvm::TimeTraceScope step("optimize");
+    optimize(*llvmModule, machine, target.lanes * 4);
+  }
   if (artefact == Artefact::llvm)
     return printText(*llvmModule, comments);
+  const llvm::TimeTraceScope step("machine code");
   runtime::Expected<std::string> code = generateCode(*llvmModule, machine, artefact == Artefact::assembly);
   if (code && artefact == Artefact::assembly)
     return withComments(*code, comments);
@@ -154,7 +160,9 @@ void inParallel(size_t count, unsigned threads, llvm::function_ref<void(size_t, 
   DialectRegistry registry;
   registerEmitterDialects(registry);
   std::atomic<size_t> next = 0;
+  const bool isTraced = llvm::timeTraceProfilerEnabled();
   auto worker = [&] {
+    const ThreadTimeTrace thread(isTraced);
     MLIRContext context(registry, MLIRContext::Threading::DISABLED);
     context.loadAllAvailableDialects();
     for (size_t i = next++; i < count; i = next++)

@@ -2,7 +2,6 @@
 #include "codegen/cpu/kind.h"
 #include "codegen/cpu/doctor.h"
 #include "codegen/cpu/target.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/TargetParser/X86TargetParser.h"
 
 namespace tcc::cpu {

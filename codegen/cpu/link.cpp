@@ -4,6 +4,7 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/TimeProfiler.h"
 #include <mutex>
 
 LLD_HAS_DRIVER(elf)
@@ -45,6 +46,7 @@ runtime::Error writeFile(const std::string &path, llvm::StringRef bytes) {
 
 runtime::Expected<std::string> link(llvm::ArrayRef<std::string> flags, llvm::ArrayRef<std::string> objects,
                                     llvm::ArrayRef<std::string> scripts) {
+  const llvm::TimeTraceScope traced("link");
   ScratchFolder folder;
   if (std::error_code code = folder.create())
     return runtime::Error("cannot make a folder for the linker: " + code.message());

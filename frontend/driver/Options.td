@@ -46,6 +46,10 @@ def graph_breaks : Two<"graph-breaks">, Group<look>, HelpText<"Report each tcc.i
 def graph_breaks_EQ : TwoJoined<"graph-breaks=">, Group<look>, MetaVarName<"text|json">, HelpText<"… as text or JSON">;
 def fverify_each : One<"fverify-each">, Group<look>, HelpText<"Run the interpreter before and after each pass and compare">;
 def ftime_report : One<"ftime-report">, Group<look>, HelpText<"Print the time of each pass and of each part of code generation">;
+def ftime_trace : One<"ftime-trace">, Group<look>, HelpText<"Write where the time of the compilation goes as a Chrome trace to INPUT.json">;
+def ftime_trace_EQ : OneJoined<"ftime-trace=">, Group<look>, MetaVarName<"FILE">, HelpText<"… to FILE">;
+def save_temps : Flag<["-", "--"], "save-temps">, Group<look>, HelpText<"Write each stage to a file: INPUT.captured.graph to INPUT.planned.graph, INPUT.plan.json, kernels as text">;
+def save_temps_EQ : Joined<["-", "--"], "save-temps=">, Group<look>, MetaVarName<"DIR">, HelpText<"… in DIR">;
 def print_pipeline : Two<"print-pipeline">, Group<look>, HelpText<"Print the passes under the given options">;
 def fdiagnostics_color : One<"fdiagnostics-color">, Group<look>;
 def fno_diagnostics_color : One<"fno-diagnostics-color">, Group<look>;
@@ -59,7 +63,11 @@ def verbose : Two<"verbose">, Alias<v>;
 
 def about : OptionGroup<"about">, HelpText<"About this program">;
 def help : Flag<["--", "-"], "help">, Group<about>, HelpText<"This text">;
+def help_EQ : TwoJoined<"help=">, Group<about>, MetaVarName<"CATEGORY">, HelpText<"One part of it: what, how, flags, targets, run, look, warnings, about">;
+def autocomplete_EQ : TwoJoined<"autocomplete=">, Group<about>, MetaVarName<"WORD">, HelpText<"What WORD may go on as, for shells">;
+def man_page : Two<"man-page">;
 def h : One<"h">, Group<about>, Alias<help>;
+def _HASH_HASH_HASH : One<"###">, Group<about>, HelpText<"Print the command lines that would do it, every choice spelled out, and do nothing">;
 def version : Two<"version">, Group<about>, HelpText<"Versions of tcc and its libraries">;
 def dumpversion : One<"dumpversion">, Group<about>, HelpText<"The version alone">;
 def dumpmachine : One<"dumpmachine">, Group<about>, HelpText<"The triple of this machine">;

@@ -8,8 +8,9 @@
 #include "frontend/driver/execution.h"
 #include "frontend/driver/graph_breaks.h"
 #include "frontend/driver/libraries.h"
-#include "frontend/driver/or_throw.h"
 #include "frontend/driver/outputs.h"
+#include "frontend/driver/save_temps.h"
+#include "frontend/driver/time_trace.h"
 #include "frontend/graph_file.h"
 #include "frontend/loss_scaling.h"
 #include "frontend/product_choice.h"
@@ -140,13 +141,23 @@ int Job::compileInput() {
 
   // 2. What was asked for.
   openDump();
+  std::optional<TimeTrace> trace;
+  if (options.timeTrace)
+    trace.emplace();
   try {
+    if (!options.saveTemps.empty())
+      saveTemps(options.saveTemps, path, *module, compileOptions);
     make();
   } catch (...) {
     closeDump();
     throw;
   }
   closeDump();
+  if (trace) {
+    const std::string file = timeTracePath(options, path);
+    writeResult(file, trace->finish());
+    say("wrote " + file);
+  }
   if (options.timeReport)
     printTimes();
   return exitSuccess;
@@ -173,7 +184,7 @@ void Job::openSession(const std::string &named) {
   chosen.device = named == targets.front() ? device : nullptr;
   chosen.remarks = wantsRemarks(options.flags);
   chosen.costs = wantsCosts(options.flags);
-  if (options.timeReport) // times are of passes that run
+  if (options.timeReport || options.timeTrace) // times are of passes that run
     chosen.cache = {};
   session.emplace(orThrow(CompileSession::open(std::move(chosen))));
 }

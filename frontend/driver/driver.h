@@ -1,10 +1,19 @@
 // What tcc does for each input, and its exit statuses.
 #pragma once
 #include "frontend/driver/options.h"
+#include "frontend/error.h"
 
 namespace tcc::driver {
 
 enum ExitStatus : int { exitSuccess = 0, exitDiagnosed = 1, exitUsage = 2, exitInternal = 70 };
+
+/// What was made, or its error thrown.
+template <typename T>
+T orThrow(runtime::Expected<T> made) {
+  if (!made)
+    throw Error(made.error().message());
+  return std::move(*made);
+}
 
 /// Compiles, prints, writes or runs one input; a step for a library is added to `steps` instead. Throws nothing of the
 /// user's doing.
@@ -17,6 +26,10 @@ int processArtefact(const Options &options, const std::string &path, std::vector
 
 /// Prints what the machine has and lacks; fails (1) where something that compiling needs is missing.
 int runDoctor(llvm::raw_ostream &os);
+/// --help, or one category of it. Throws Error where there is none of that name.
+void printHelp(llvm::raw_ostream &os, llvm::StringRef category);
+/// The same as a page for man.
+void printManPage(llvm::raw_ostream &os);
 void printVersion(llvm::raw_ostream &os);
 /// The device that code for the target runs on; null: this CPU. Throws Error where there is none.
 std::shared_ptr<runtime::Device> deviceFor(llvm::StringRef target);

@@ -3,13 +3,12 @@
 #include "codegen/targets.h"
 #include "frontend/diagnostics.h"
 #include "frontend/driver/libraries.h"
+#include "frontend/driver/option_table.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Option/ArgList.h"
-#include "llvm/Option/OptTable.h"
 #include "llvm/Support/Allocator.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Format.h"
 #include "llvm/Support/StringSaver.h"
 
 using namespace llvm::opt;
@@ -19,43 +18,6 @@ using llvm::StringRef;
 
 namespace tcc::driver {
 namespace {
-
-enum Id {
-  OPT_INVALID = 0,
-#define OPTION(...) LLVM_MAKE_OPT_ID(__VA_ARGS__),
-#include "frontend/driver/Options.inc"
-#undef OPTION
-};
-
-#define OPTTABLE_STR_TABLE_CODE
-#include "frontend/driver/Options.inc"
-#undef OPTTABLE_STR_TABLE_CODE
-#define OPTTABLE_PREFIXES_TABLE_CODE
-#include "frontend/driver/Options.inc"
-#undef OPTTABLE_PREFIXES_TABLE_CODE
-
-constexpr OptTable::Info infos[] = {
-#define OPTION(...) LLVM_CONSTRUCT_OPT_INFO(__VA_ARGS__),
-#include "frontend/driver/Options.inc"
-#undef OPTION
-};
-
-class Table : public GenericOptTable {
-public:
-  Table() : GenericOptTable(OptionStrTable, OptionPrefixesTable, infos) {}
-};
-
-/// What -emit= can be, by name.
-std::vector<std::pair<StringRef, Emission>> emissionTable() {
-  std::vector<std::pair<StringRef, Emission>> table;
-  for (Phase phase : {Phase::captured, Phase::joint, Phase::shaped, Phase::fused, Phase::planned})
-    table.emplace_back(phaseName(phase), phase);
-  table.emplace_back("json", PlanEmission());
-  for (const TargetKind *kind : targetKinds())
-    for (const KernelEmission &form : kind->emissions())
-      table.emplace_back(form.name, CodeEmission{kind, &form});
-  return table;
-}
 
 int64_t number(StringRef text, StringRef option, int64_t least, int64_t most) {
   int64_t value = 0;
@@ -69,23 +31,22 @@ std::string suggestion(const std::string &candidate) {
   return candidate.empty() ? std::string() : "; did you mean '" + candidate + "'?";
 }
 
-std::vector<std::string> emissionList() {
-  std::vector<std::string> names;
-  for (const auto &[name, emission] : emissionTable())
-    names.push_back(name.str());
-  return names;
-}
-
 void readEmission(StringRef text, Options &options) {
   if (text.empty())
-    throw usageError("-emit= without a kind (one of " + llvm::join(emissionList(), ", ") + ")");
+    throw usageError("-emit= without a kind (one of " + llvm::join(emissionNames(), ", ") + ")");
   for (const auto &[name, emission] : emissionTable())
     if (name == text) {
       options.emissions.push_back(emission);
       return;
     }
-  throw usageError("unknown -emit= kind '" + text.str() + "'" + suggestion(nearest(text, emissionList())) +
-                   " (one of " + llvm::join(emissionList(), ", ") + ")");
+  throw usageError("unknown -emit= kind '" + text.str() + "'" + suggestion(nearest(text, emissionNames())) +
+                   " (one of " + llvm::join(emissionNames(), ", ") + ")");
+}
+
+std::string nonEmpty(StringRef text, StringRef option, StringRef what) {
+  if (text.empty())
+    throw usageError(option.str() + " without " + what.str());
+  return text.str();
 }
 
 void readShape(StringRef text, Options &options) {
@@ -207,6 +168,8 @@ void apply(const Arg &arg, Options &options) {
   auto value = [&] { return StringRef(arg.getNumValues() ? arg.getValue() : ""); };
   switch (arg.getOption().getID()) {
   case OPT_INPUT:
+    if (value().starts_with("@")) // one that exists has been expanded
+      throw usageError("cannot read response file '" + value().drop_front().str() + "'");
     options.inputs.push_back(arg.getSpelling() == "-" ? "-" : value().str());
     break;
   case OPT_o:
@@ -296,6 +259,18 @@ void apply(const Arg &arg, Options &options) {
   case OPT_ftime_report:
     options.timeReport = true;
     break;
+  case OPT_ftime_trace:
+    options.timeTrace = "";
+    break;
+  case OPT_ftime_trace_EQ:
+    options.timeTrace = nonEmpty(value(), "-ftime-trace=", "a file");
+    break;
+  case OPT_save_temps:
+    options.saveTemps = ".";
+    break;
+  case OPT_save_temps_EQ:
+    options.saveTemps = nonEmpty(value(), "-save-temps=", "a folder");
+    break;
   case OPT_print_pipeline:
     options.action = Action::printPipeline;
     break;
@@ -321,6 +296,20 @@ void apply(const Arg &arg, Options &options) {
     break;
   case OPT_help:
     options.action = Action::help;
+    break;
+  case OPT_help_EQ:
+    options.action = Action::help;
+    options.subject = value().str();
+    break;
+  case OPT_autocomplete_EQ:
+    options.action = Action::complete;
+    options.subject = value().str();
+    break;
+  case OPT_man_page:
+    options.action = Action::manPage;
+    break;
+  case OPT__HASH_HASH_HASH:
+    options.isShownOnly = true;
     break;
   case OPT_version:
     options.action = Action::version;
@@ -370,8 +359,18 @@ bool takesNextWord(const Arg *arg, const Arg *previous, Options &options) {
   return true;
 }
 
+/// For -###: what else than files and -### the command line has.
+void keepSetting(const Arg &arg, const InputArgList &list, Options &options) {
+  const unsigned option = arg.getOption().getID();
+  if (option == OPT_INPUT || option == OPT_o || option == OPT_x || option == OPT__HASH_HASH_HASH)
+    return;
+  ArgStringList words;
+  arg.render(list, words);
+  options.settings.insert(options.settings.end(), words.begin(), words.end());
+}
+
 /// The option that a misspelt one may stand for: of few letters, one that shares most of them.
-std::string nearestOption(const Table &table, StringRef text) {
+std::string nearestOption(const OptionTable &table, StringRef text) {
   const auto letters = static_cast<unsigned>(llvm::count_if(text.split('=').first, llvm::isAlnum));
   std::string candidate;
   if (table.findNearest(text, candidate) <= std::min(2u, letters / 2))
@@ -414,6 +413,8 @@ void checkTogether(const Options &options) {
     throw usageError(options.stop + " stops before anything could run, as --run and --bench ask; give one of them");
   if (!options.emissions.empty() && executes)
     throw usageError("--run and --bench do not go together with -emit=");
+  if (options.timeTrace && !options.timeTrace->empty() && options.inputs.size() > 1)
+    throw usageError("-ftime-trace= with several inputs; give one input at a time, or -ftime-trace");
   if (!options.dumpFolder.empty() && options.compile.pipeline.dump.empty())
     throw usageError("-fdump-dir= without -fdump-ir=");
   if (!executes && !options.inputFiles.empty())
@@ -439,7 +440,7 @@ Options parseOptions(ArrayRef<const char *> arguments) {
   llvm::cl::ExpansionContext responseFiles(allocator, llvm::cl::TokenizeGNUCommandLine);
   if (llvm::Error problem = responseFiles.expandResponseFiles(expanded))
     throw usageError(llvm::toString(std::move(problem)));
-  const Table table;
+  const OptionTable table;
   unsigned missingIndex = 0, missingCount = 0;
   const InputArgList list = table.ParseArgs(expanded, missingIndex, missingCount);
   Options options;
@@ -458,16 +459,19 @@ Options parseOptions(ArrayRef<const char *> arguments) {
         if (!problem.empty())
           throw usageError(problem);
         options.givenFlags.push_back(text);
+        options.settings.push_back(text);
         if (StringRef(text).starts_with("-march=")) // native is the default, but one that is asked for must be there
           options.architectures.assign(text == "-march=native" ? 1 : 0, "native");
         continue;
       }
-      if (text.starts_with("@"))
-        throw usageError("cannot read response file '" + text.substr(1) + "'");
       throw usageError("unknown option '" + text + "'" + suggestion(nearestOption(table, text)));
     }
-    if (!takesNextWord(arg, previous, options))
+    if (takesNextWord(arg, previous, options)) {
+      options.settings.back() += std::string("=") + arg->getValue();
+    } else {
       apply(*arg, options);
+      keepSetting(*arg, list, options);
+    }
     previous = arg;
   }
   if (const std::optional<std::string> unknown = unknownPass(options.flags))
@@ -481,33 +485,6 @@ Options parseOptions(ArrayRef<const char *> arguments) {
   applyFlags(options.flags, options.compile);
   checkTogether(options);
   return options;
-}
-
-void printHelp(llvm::raw_ostream &os) {
-  os << "tcc compiles GPT training steps, written as graphs, to fused machine code.\n\n"
-        "Examples:\n"
-        "  tcc model.graph -O3                     compile and print a summary\n"
-        "  tcc model.graph --run                   run on random inputs and print the results\n"
-        "  tcc model.graph --bench -O0             time one kernel an op; then without -O0\n"
-        "  tcc model.graph -emit=fused             print the fused kernels\n"
-        "  tcc step.graph -o step.so               write a library and step.h, for programs in C\n"
-        "  tcc model.graph --shape=x:16x256 -o F.tcc  fix '?' dims and write the artefact\n"
-        "  tcc model.graph --print-pipeline        the passes and what each is for\n\n";
-  const Table table;
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  table.printHelp(stream, "tcc [options] file...", "", /*ShowHidden=*/false, /*ShowAllAliases=*/false);
-  os << StringRef(text).drop_front(text.find("USAGE:")); // the overview stands above
-  os << "\nTargets:\n";
-  for (const TargetKind *kind : targetKinds()) {
-    auto shown = llvm::map_range(kind->emissions(), [](const KernelEmission &form) { return form.name.str(); });
-    os << "  --target=" << llvm::left_justify(kind->name(), 13) << kind->help() << "; -emit=" << llvm::join(shown, ", ")
-       << '\n';
-  }
-  os << "\nHow code is made:\n" << compilerFlagHelp() << "\nWarnings, all on:\n";
-  for (const WarningInfo &warning : warningTable())
-    os << "  -W" << llvm::left_justify(warning.name, 20) << warning.what << '\n';
-  os << "\nExit status: 0; 1 after a diagnosed error; 2 after a usage error; 70 after an internal error.\n";
 }
 
 } // namespace tcc::driver

@@ -17,6 +17,8 @@ enum class Action : uint8_t {
   version,
   dumpVersion,
   dumpMachine,
+  complete,
+  manPage,
   printTargets,
   doctor,
   calibrate,
@@ -39,6 +41,8 @@ using Emission = std::variant<Phase, PlanEmission, CodeEmission>;
 
 struct Options {
   Action action = Action::compile;
+  std::string subject;                    ///< of --help= and --autocomplete=
+  bool isShownOnly = false;               ///< -###
   std::vector<std::string> inputs;        ///< paths; "-" is stdin
   std::vector<std::string> responseFiles; ///< paths of @file
   std::string output;                     ///< -o; empty: none, "-" is stdout
@@ -48,6 +52,7 @@ struct Options {
   std::vector<Emission> emissions;
   CompilerFlags flags;                 ///< as they are written; what they mean is in `compile`
   std::vector<std::string> givenFlags; ///< those of them that the command line has
+  std::vector<std::string> settings;   ///< all that the command line has beside files
   CompileOptions compile;
   std::vector<std::string> architectures; ///< of -march=, for the target
 
@@ -63,14 +68,14 @@ struct Options {
 
   std::string dumpFolder;
   bool timeReport = false, verbose = false;
-  Warnings warnings; ///< -W
+  std::optional<std::string> timeTrace; ///< -ftime-trace; empty: INPUT.json
+  std::string saveTemps;                ///< -save-temps: the folder
+  Warnings warnings;                    ///< -W
   std::string color = "auto";
   std::vector<std::string> commandLine; ///< for a reproducer
 };
 
 /// Parses what follows the program's name; response files (@file) are read. Throws Error.
 Options parseOptions(llvm::ArrayRef<const char *> arguments);
-
-void printHelp(llvm::raw_ostream &os);
 
 } // namespace tcc::driver

@@ -1,8 +1,10 @@
 // Outputs: their paths, their identity, their writing.
 #include "frontend/driver/outputs.h"
+#include "codegen/targets.h"
 #include "frontend/diagnostics.h"
 #include "frontend/driver/driver.h"
 #include "frontend/driver/libraries.h"
+#include "frontend/driver/save_temps.h"
 #include "frontend/remarks.h"
 #include "frontend/shape.h"
 #include "runtime/files.h"
@@ -75,10 +77,18 @@ std::string optimizationRecordFile(const CompilerFlags &flags, const std::string
   return optimizationRecordPath(flags, stem(input));
 }
 
-std::string dumpPath(const std::string &folder, const std::string &input) {
+std::string timeTracePath(const Options &options, const std::string &input) {
+  return options.timeTrace->empty() ? stem(input) + ".json" : *options.timeTrace;
+}
+
+std::string stagePath(const std::string &folder, const std::string &input, const std::string &suffix) {
   llvm::SmallString<256> path(folder);
-  llvm::sys::path::append(path, stem(input) + ".ir");
+  llvm::sys::path::append(path, stem(input) + suffix);
   return path.str().str();
+}
+
+std::string dumpPath(const std::string &folder, const std::string &input) {
+  return stagePath(folder, input, ".ir");
 }
 
 runtime::Error checkFiles(const Options &options) {
@@ -108,6 +118,12 @@ runtime::Error checkFiles(const Options &options) {
     if (const CompilerFlags &flags = options.flags; flags.saveRemarks)
       files.writes(optimizationRecordFile(flags, input) + " of -fsave-optimization-record and " + input,
                    optimizationRecordFile(flags, input));
+    if (options.timeTrace)
+      files.writes(timeTracePath(options, input) + " of -ftime-trace and " + input, timeTracePath(options, input));
+    if (!options.saveTemps.empty())
+      for (const std::string &stage : stageSuffixes(*targetKindOf(options.compile.targetName)))
+        files.writes(stagePath(options.saveTemps, input, stage) + " of -save-temps and " + input,
+                     stagePath(options.saveTemps, input, stage));
     if (!options.dumpFolder.empty())
       files.writes(dumpPath(options.dumpFolder, input) + " of -fdump-dir= and " + input,
                    dumpPath(options.dumpFolder, input));

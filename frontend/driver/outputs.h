@@ -18,6 +18,10 @@ void writeCode(llvm::ArrayRef<EmittedCode> codes, const CodeEmission &emission, 
                const std::string &output);
 /// Where the record of -fsave-optimization-record goes.
 std::string optimizationRecordFile(const CompilerFlags &flags, const std::string &input);
+/// Where the time trace of `input` goes.
+std::string timeTracePath(const Options &options, const std::string &input);
+/// Where -save-temps puts the stage of `input` that has this suffix: DIR/INPUT.ll.
+std::string stagePath(const std::string &folder, const std::string &input, const std::string &suffix);
 /// Where -fdump-dir= puts the dumps of `input`.
 std::string dumpPath(const std::string &folder, const std::string &input);
 

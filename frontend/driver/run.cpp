@@ -6,7 +6,9 @@
 #include "frontend/driver/driver.h"
 #include "frontend/driver/execution.h"
 #include "frontend/driver/libraries.h"
+#include "frontend/driver/option_table.h"
 #include "frontend/driver/outputs.h"
+#include "frontend/driver/show_steps.h"
 #include "frontend/shape.h"
 #include "runtime/cpu.h"
 #include "runtime/files.h"
@@ -63,7 +65,8 @@ void clearCache(llvm::raw_ostream &os, const FileCache &cache) {
 /// Whether the action needs no answer of this machine's CPU.
 bool onlyPrints(Action action) {
   return action == Action::help || action == Action::version || action == Action::dumpVersion ||
-         action == Action::dumpMachine || action == Action::printTargets;
+         action == Action::dumpMachine || action == Action::printTargets || action == Action::complete ||
+         action == Action::manPage;
 }
 
 /// -march=help, --print-targets: a paragraph a kind.
@@ -94,7 +97,14 @@ void printPipelineFor(const CompileOptions &options) {
 int dispatch(const Options &options) {
   switch (options.action) {
   case Action::help:
-    printHelp(llvm::outs());
+    printHelp(llvm::outs(), options.subject);
+    return exitSuccess;
+  case Action::complete:
+    for (const std::string &word : completions(options.subject))
+      llvm::outs() << word << '\n';
+    return exitSuccess;
+  case Action::manPage:
+    printManPage(llvm::outs());
     return exitSuccess;
   case Action::version:
     printVersion(llvm::outs());
@@ -129,6 +139,10 @@ int dispatch(const Options &options) {
   if (runtime::Error error = checkFiles(options)) {
     DiagnosticPrinter(llvm::errs(), useColor(options.color)).print(Severity::error, error.message());
     return exitDiagnosed;
+  }
+  if (options.isShownOnly) {
+    showSteps(llvm::errs(), options);
+    return exitSuccess;
   }
   int status = exitSuccess;
   std::vector<runtime::Artefact> steps;

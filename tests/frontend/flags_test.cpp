@@ -1,20 +1,9 @@
 // Flags that people bring from gcc and clang: taken as they take them, or refused with what to use instead.
 #include "tests/frontend/run_tcc.h"
-#include <algorithm>
 
 using namespace tcc::test;
 
 namespace {
-
-/// Runs tcc in a folder of its own, so that files without -o are found.
-Result runTccIn(const std::filesystem::path &place, const std::string &arguments) {
-  std::filesystem::create_directories(place);
-  return runTcc(arguments, "cd '" + place.string() + "' &&");
-}
-
-int lines(const std::string &text) {
-  return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
-}
 
 TEST(Flags, AssemblyGoesToAFileAsWithGcc) {
   const std::string path = file("good.graph", good);

@@ -2,6 +2,7 @@
 #pragma once
 #include "tests/expect_text.h"
 #include "tests/files.h"
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -45,6 +46,17 @@ inline Result runTcc(const std::string &arguments, const std::string &environmen
   result.out = slurp(out);
   result.err = slurp(err);
   return result;
+}
+
+/// The same in a folder that is made, so that files without -o are found.
+inline Result runTccIn(const std::filesystem::path &place, const std::string &arguments) {
+  std::filesystem::create_directories(place);
+  return runTcc(arguments, "cd '" + place.string() + "' &&");
+}
+
+/// How many lines a text has.
+inline int lines(const std::string &text) {
+  return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
 }
 
 /// A graph of one op.

@@ -1,0 +1,59 @@
+// Each stage is made from the captured graph by itself, as its -emit= makes it.
+#include "frontend/driver/save_temps.h"
+#include "codegen/compile_session.h"
+#include "codegen/targets.h"
+#include "frontend/driver/driver.h"
+#include "frontend/driver/outputs.h"
+#include "frontend/graph_file.h"
+#include "runtime/plan.h"
+#include "llvm/Support/FileSystem.h"
+
+using namespace mlir;
+
+namespace tcc::driver {
+namespace {
+
+constexpr Phase phases[] = {Phase::captured, Phase::joint, Phase::shaped, Phase::fused, Phase::planned};
+constexpr const char *planSuffix = ".plan.json";
+
+std::string suffixOf(Phase phase) {
+  return "." + phaseName(phase).str() + ".graph";
+}
+
+} // namespace
+
+std::vector<std::string> stageSuffixes(const TargetKind &kind) {
+  std::vector<std::string> suffixes;
+  for (Phase phase : phases)
+    suffixes.push_back(suffixOf(phase));
+  suffixes.emplace_back(planSuffix);
+  for (const KernelEmission &form : kind.emissions())
+    if (form.isText)
+      suffixes.push_back(form.suffix.str());
+  return suffixes;
+}
+
+void saveTemps(const std::string &folder, const std::string &input, ModuleOp module, const CompileOptions &options) {
+  if (std::error_code error = llvm::sys::fs::create_directories(folder))
+    throw Error("cannot make folder '" + folder + "': " + error.message());
+  auto copy = [&] { return OwningOpRef<ModuleOp>(module.clone()); };
+  auto write = [&](const std::string &suffix, const std::string &text) {
+    writeResult(stagePath(folder, input, suffix), text);
+  };
+  CompileOptions quiet = options;
+  quiet.pipeline.dump.clear(); // dumps are of the compilation itself
+  CompileSession session = orThrow(CompileSession::open(std::move(quiet)));
+  for (Phase phase : phases)
+    write(suffixOf(phase), graphText(phase == Phase::captured ? module : *orThrow(session.lowered(copy(), phase))));
+  write(planSuffix, indentedJson(runtime::planToJson(orThrow(session.plan(copy())))));
+  const TargetKind &kind = *targetKindOf(options.targetName);
+  const std::vector<KernelSource> kernels = orThrow(session.kernels(copy()));
+  for (const KernelEmission &form : kind.emissions())
+    if (form.isText) {
+      EmittedCode code{options.targetName.substr(options.targetName.find(':') + 1),
+                       orThrow(session.target().emitAs(form.name, kernels))};
+      write(form.suffix.str(), kind.shown(form, code));
+    }
+}
+
+} // namespace tcc::driver

@@ -1,0 +1,140 @@
+// What can be seen of a compilation as a whole: -###, -save-temps, -ftime-trace, help by category, completion, response
+// files.
+#include "tests/frontend/run_tcc.h"
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+using namespace tcc::test;
+
+namespace {
+
+TEST(Stages, CommandLinesAreShownAndDoTheSame) {
+  const std::string path = file("good.graph", good), two = file("two.graph", good);
+  const auto place = folder() / "shown";
+  const Result shown = runTccIn(place, "-### -S -O1 -fno-simplify " + path);
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  EXPECT_EQ(shown.out, "");
+  EXPECT_EQ(lines(shown.err), 1) << shown.err;
+  for (const char *word :
+       {"\"-O1\"", "\"--target=cpu\"", "\"-march=native\"", "\"-fno-simplify\"", "\"--threads=", "\"-o\" \"good.s\""})
+    EXPECT_HAS(shown.err, word);
+  EXPECT_FALSE(std::filesystem::exists(place / "good.s")) << "nothing is done";
+  ASSERT_EQ(runTccIn(place, "-S -O1 -fno-simplify " + path).status, 0);
+  const std::string direct = slurp(place / "good.s");
+  std::filesystem::remove(place / "good.s");
+  ASSERT_EQ(std::system(("cd '" + place.string() + "' && " + shown.err).c_str()), 0) << shown.err;
+  EXPECT_TRUE(slurp(place / "good.s") == direct);
+  EXPECT_EQ(lines(runTccIn(place, "-### -c " + path + " " + two).err), 2) << "a line an input";
+  EXPECT_HAS(runTcc("-### '" + file("a $b.graph", good) + "'").err, "/a \\$b.graph\"");
+  EXPECT_HAS(runTcc("-### --bench 7 " + path).err, "\"--bench=7\"");
+}
+
+TEST(Stages, TemporaryFilesAreSaved) {
+  const std::string path = file("good.graph", good);
+  const auto place = folder() / "temps";
+  const Result saved = runTccIn(place, "-save-temps -O1 " + path);
+  EXPECT_EQ(saved.status, 0) << saved.err;
+  for (const char *stage : {"captured", "joint", "shaped", "fused", "planned"}) {
+    const std::string text = slurp(place / ("good." + std::string(stage) + ".graph"));
+    EXPECT_TRUE(text == runTcc("-O1 -emit=" + std::string(stage) + " " + path).out) << stage;
+    EXPECT_HAS(text, "func.func");
+  }
+  EXPECT_TRUE(slurp(place / "good.s") == runTcc("-O1 -emit=asm " + path).out);
+  EXPECT_TRUE(slurp(place / "good.ll") == runTcc("-O1 -emit=llvm " + path).out);
+  EXPECT_TRUE(slurp(place / "good.plan.json") == runTcc("-O1 -emit=json " + path).out);
+  EXPECT_EQ(runTccIn(place, "--save-temps=deep/er " + path + " -S -o " + (place / "x.s").string()).status, 0);
+  EXPECT_HAS(slurp(place / "deep/er/good.s"), ".text");
+  const Result own = runTccIn(place, "-save-temps good.captured.graph -o good.captured.captured.graph");
+  EXPECT_EQ(own.status, 1);
+  EXPECT_HAS(own.err, "is the same file as");
+}
+
+TEST(Stages, TimeIsTraced) {
+  const auto place = folder() / "trace";
+  const Result traced = runTccIn(place, "-ftime-trace " + model("train_step"));
+  ASSERT_EQ(traced.status, 0) << traced.err;
+  const nlohmann::json trace = nlohmann::json::parse(slurp(place / "train_step.json"));
+  std::set<std::string> passes, names;
+  for (const nlohmann::json &event : trace.at("traceEvents")) {
+    names.insert(event.at("name"));
+    if (event.at("name") == "pass")
+      passes.insert(event.at("args").at("detail").get<std::string>());
+    if (event.at("ph") == "X") {
+      EXPECT_GE(event.at("dur").get<int64_t>(), 0);
+    }
+  }
+  for (const char *name : {"passes", "plan", "code generation", "kernels", "optimize", "machine code", "link"})
+    EXPECT_TRUE(names.count(name)) << name;
+  EXPECT_TRUE(passes.count("fuse-kernels") && passes.count("autodiff"));
+  EXPECT_EQ(runTccIn(place, "-ftime-trace=own.json " + model("layer_norm")).status, 0);
+  EXPECT_HAS(slurp(place / "own.json"), "traceEvents");
+  const Result both = runTcc("-ftime-trace=a.json " + model("layer_norm") + " " + model("train_step"));
+  EXPECT_EQ(both.status, 2);
+  EXPECT_HAS(both.err, "-ftime-trace= with several inputs");
+}
+
+TEST(Stages, HelpHasCategories) {
+  const std::string all = runTcc("--help").out;
+  for (const std::string name : {"what", "how", "flags", "targets", "run", "look", "warnings", "about"}) {
+    const Result part = runTcc("--help=" + name);
+    EXPECT_EQ(part.status, 0) << name;
+    EXPECT_GT(lines(part.out), 2) << name;
+    EXPECT_HAS(all, part.out);
+  }
+  const Result unknown = runTcc("--help=warning");
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_HAS(unknown.err, "did you mean 'warnings'?");
+}
+
+TEST(Stages, WordsAreCompleted) {
+  const auto complete = [](const std::string &word) { return "\n" + runTcc("--autocomplete=" + word).out; };
+  EXPECT_HAS(complete("--be"), "\n--bench\n--bench=\n");
+  EXPECT_EQ(complete("-fno-simp"), "\n-fno-simplify\n");
+  EXPECT_EQ(complete("-emit=fu"), "\n-emit=fused\n");
+  EXPECT_HAS(complete("-march=x86"), "\n-march=x86-64-v3\n");
+  EXPECT_HAS(complete("-Wno-"), "\n-Wno-stale-state\n");
+  EXPECT_EQ(complete("-zzz"), "\n");
+  std::istringstream each(runTcc("--autocomplete=-").out);
+  int count = 0;
+  for (std::string word; std::getline(each, word); ++count)
+    EXPECT_EQ(word.rfind("-", 0), 0u) << word;
+  EXPECT_GT(count, 100);
+}
+
+/// Every option that help shows is one: what is refused has another reason than that it is unknown.
+TEST(Stages, EveryOptionOfHelpExists) {
+  const std::string path = file("good.graph", good);
+  std::istringstream help(runTcc("--help").out);
+  int seen = 0;
+  for (std::string line; std::getline(help, line);) {
+    if (line.rfind("  -", 0) != 0)
+      continue;
+    const std::string word = line.substr(2, line.find(' ', 2) - 2);
+    if (word == "--cache-clear" || word == "--calibrate" || word == "--doctor" || word == "--cache-stats" ||
+        word == "-f[no-]PASS")
+      continue; // they act on the machine, with tests of their own; a form
+    const std::string said = runTcc("-fsyntax-only '" + word + "' " + path).err;
+    EXPECT_LACKS(said, "unknown option");
+    ++seen;
+  }
+  EXPECT_GT(seen, 70);
+}
+
+TEST(Stages, ResponseFilesAreRead) {
+  const std::string path = file("good.graph", good), inner = file("inner.args", "-emit=fused\n"),
+                    spaces = file("a b.graph", good);
+  const std::string direct = runTcc("-O1 -emit=fused " + path).out;
+  EXPECT_HAS(direct, "tcc.kernel");
+  EXPECT_TRUE(runTcc("@" + file("outer.args", "-O1 @" + inner + "\n" + path)).out == direct) << "one within another";
+  EXPECT_EQ(runTcc("@" + file("quoted.args", "-fsyntax-only '" + spaces + "'")).status, 0);
+  EXPECT_EQ(runTcc("@" + file("escaped.args", "-fsyntax-only \"" + spaces + "\"")).status, 0);
+  const Result loop = runTcc("@" + file("loop.args", "@" + (folder() / "loop.args").string()));
+  EXPECT_EQ(loop.status, 2);
+  EXPECT_EQ(lines(loop.err), 1) << loop.err;
+  const Result none = runTcc("@/no/such.args " + path);
+  EXPECT_EQ(none.status, 2);
+  EXPECT_HAS(none.err, "cannot read response file '/no/such.args'");
+}
+
+} // namespace
