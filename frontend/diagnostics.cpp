@@ -1,7 +1,9 @@
 // Caret diagnostics.
 #include "frontend/diagnostics.h"
 #include "frontend/capture.h"
+#include "frontend/diagnostic_pages.h"
 #include "frontend/loc.h"
+#include "frontend/sarif.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OperationSupport.h"
 #include "llvm/ADT/STLExtras.h"
@@ -58,8 +60,21 @@ std::string printable(StringRef text, bool isUtf8) {
 } // namespace
 
 void DiagnosticPrinter::print(Severity severity, const TextPlace &place, StringRef message) {
+  const bool isNumbered = severity == Severity::error || severity == Severity::warning;
+  const DiagnosticOrigin origin = place.file.empty() ? DiagnosticOrigin::other : DiagnosticOrigin::graph;
+  print(severity, place, message, isNumbered ? diagnosticId({message.data(), message.size()}, origin) : std::string());
+}
+
+void DiagnosticPrinter::printUsage(StringRef message) {
+  print(Severity::error, TextPlace(), message,
+        diagnosticId({message.data(), message.size()}, DiagnosticOrigin::commandLine));
+}
+
+void DiagnosticPrinter::print(Severity severity, const TextPlace &place, StringRef message, const std::string &id) {
   const auto index = static_cast<size_t>(severity);
   errorCount += severity == Severity::error;
+  if (log)
+    return log->add(severity, place, message, id, place.line ? sourceLine(place) : StringRef());
   auto style = [&](raw_ostream::Colors code, bool bold) {
     if (color)
       os.changeColor(code, bold);
@@ -81,7 +96,7 @@ void DiagnosticPrinter::print(Severity severity, const TextPlace &place, StringR
   os << labels[index] << ": ";
   plain();
   style(raw_ostream::SAVEDCOLOR, true);
-  os << printable(message, llvm::json::isUTF8(message)) << '\n';
+  os << printable(message, llvm::json::isUTF8(message)) << (id.empty() ? "" : " [" + id + "]") << '\n';
   plain();
 
   // 2. The source line and the caret, tabs kept so that both align.

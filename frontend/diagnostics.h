@@ -17,23 +17,32 @@ struct TextPlace {
   unsigned line = 0, column = 0, length = 1;
 };
 
+class SarifLog;
+
 class DiagnosticPrinter {
 public:
-  explicit DiagnosticPrinter(llvm::raw_ostream &os, bool color = false) : os(os), color(color) {}
+  /// With a log, what is printed goes there and nowhere else.
+  explicit DiagnosticPrinter(llvm::raw_ostream &os, bool color = false, SarifLog *log = nullptr)
+      : os(os), color(color), log(log) {}
 
   /// The text of a file that diagnostics may point into; others are read from disk when a caret needs them.
   void addSource(llvm::StringRef file, llvm::StringRef text) { sources[file] = text.str(); }
+  /// Errors and warnings end with their number (diagnostic_pages.h).
   void print(Severity severity, const TextPlace &place, llvm::StringRef message);
   /// Without a place: "tcc: error: message".
   void print(Severity severity, llvm::StringRef message) { print(severity, TextPlace(), message); }
+  /// An error of the command line.
+  void printUsage(llvm::StringRef message);
 
   int errors() const { return errorCount; }
 
 private:
+  void print(Severity severity, const TextPlace &place, llvm::StringRef message, const std::string &id);
   llvm::StringRef sourceLine(const TextPlace &place);
 
   llvm::raw_ostream &os;
   bool color;
+  SarifLog *log;
   int errorCount = 0;
   llvm::StringMap<std::string> sources;
 };

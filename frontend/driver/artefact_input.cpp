@@ -121,10 +121,9 @@ int processArtefact(const Options &options, const std::string &path, std::vector
     processChecked(options, path, steps);
     return exitSuccess;
   } catch (const Error &problem) {
-    DiagnosticPrinter(llvm::errs(), useColor(options.color)).print(Severity::error, problem.what());
+    diagnosticPrinter(options).print(Severity::error, problem.what());
   } catch (const std::bad_alloc &) {
-    DiagnosticPrinter(llvm::errs(), useColor(options.color))
-        .print(Severity::error, "no memory for the tensors of '" + path + "'");
+    diagnosticPrinter(options).print(Severity::error, "no memory for the tensors of '" + path + "'");
   }
   return exitDiagnosed;
 }

@@ -40,7 +40,7 @@ class Job {
 public:
   Job(const Options &options, const std::string &path, std::vector<runtime::Artefact> &steps)
       : options(options), steps(steps), path(path), name(path == "-" ? "<stdin>" : path), context(threadContext()),
-        printer(llvm::errs(), useColor(options.color)) {}
+        printer(diagnosticPrinter(options)) {}
 
   int run() {
     try {

@@ -17,7 +17,8 @@ constexpr Example examples[] = {
     {"tcc model.graph --run", "run on random inputs and print the results"},
     {"tcc model.graph --bench -O0", "time one kernel an op; then without -O0"},
     {"tcc model.graph -emit=fused", "print the fused kernels"},
-    {"tcc model.graph --shape=x:16x256 -o F", "fix '?' dims and write the artefact"},
+    {"tcc step.graph -o step.so", "write a library and step.h, for programs in C"},
+    {"tcc model.graph --shape=x:16x256 -o F.tcc", "fix '?' dims and write the artefact"},
     {"tcc model.graph --print-pipeline", "the passes and what each is for"},
 };
 constexpr const char *purpose = "compiles GPT training steps, written as graphs, to fused machine code";

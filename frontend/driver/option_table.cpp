@@ -43,6 +43,9 @@ HelpSection sectionOf(const OptionTable &table, unsigned group) {
     section.rows.push_back(
         {option.getPrefixedName().str() + (value && isApart ? " " : "") + (value ? value : ""), help});
   }
+  llvm::sort(section.rows, [](const HelpRow &a, const HelpRow &b) { // -x before -x=VALUE
+    return StringRef(a.spelling).ltrim('-').compare_insensitive(StringRef(b.spelling).ltrim('-')) < 0;
+  });
   return section;
 }
 

@@ -285,6 +285,11 @@ void apply(const Arg &arg, Options &options) {
     if (options.color != "always" && options.color != "never" && options.color != "auto")
       throw usageError("unknown colour '" + options.color + "' (always, never or auto)");
     break;
+  case OPT_fdiagnostics_format_EQ:
+    if (value() != "text" && value() != "sarif")
+      throw usageError("unknown format '" + value().str() + "' of -fdiagnostics-format= (text or sarif)");
+    options.sarif = value() == "sarif" ? std::make_shared<SarifLog>() : nullptr;
+    break;
   case OPT_W:
     readWarning(value(), options);
     break;
@@ -303,6 +308,10 @@ void apply(const Arg &arg, Options &options) {
     break;
   case OPT_autocomplete_EQ:
     options.action = Action::complete;
+    options.subject = value().str();
+    break;
+  case OPT_explain:
+    options.action = Action::explain;
     options.subject = value().str();
     break;
   case OPT_man_page:
@@ -432,6 +441,10 @@ void checkTogether(const Options &options) {
 }
 
 } // namespace
+
+DiagnosticPrinter diagnosticPrinter(const Options &options) {
+  return DiagnosticPrinter(llvm::errs(), useColor(options.color), options.sarif.get());
+}
 
 Options parseOptions(ArrayRef<const char *> arguments) {
   llvm::BumpPtrAllocator allocator;

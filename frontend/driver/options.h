@@ -3,6 +3,7 @@
 #include "codegen/library/step_library.h"
 #include "frontend/compile_options.h"
 #include "frontend/graph_warnings.h"
+#include "frontend/sarif.h"
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@ enum class Action : uint8_t {
   dumpVersion,
   dumpMachine,
   complete,
+  explain,
   manPage,
   printTargets,
   doctor,
@@ -41,7 +43,7 @@ using Emission = std::variant<Phase, PlanEmission, CodeEmission>;
 
 struct Options {
   Action action = Action::compile;
-  std::string subject;                    ///< of --help= and --autocomplete=
+  std::string subject;                    ///< of --help=, --autocomplete= and --explain
   bool isShownOnly = false;               ///< -###
   std::vector<std::string> inputs;        ///< paths; "-" is stdin
   std::vector<std::string> responseFiles; ///< paths of @file
@@ -72,8 +74,12 @@ struct Options {
   std::string saveTemps;                ///< -save-temps: the folder
   Warnings warnings;                    ///< -W
   std::string color = "auto";
+  std::shared_ptr<SarifLog> sarif;      ///< -fdiagnostics-format=sarif: where diagnostics go; null: to stderr as text
   std::vector<std::string> commandLine; ///< for a reproducer
 };
+
+/// Prints diagnostics as the options ask.
+DiagnosticPrinter diagnosticPrinter(const Options &options);
 
 /// Parses what follows the program's name; response files (@file) are read. Throws Error.
 Options parseOptions(llvm::ArrayRef<const char *> arguments);

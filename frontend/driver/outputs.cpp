@@ -177,12 +177,11 @@ std::string indentedJson(llvm::StringRef compact) {
   return out + '\n';
 }
 
-int finishStdout(int status) {
+int finishStdout(int status, const Options &options) {
   llvm::raw_fd_ostream &out = llvm::outs();
   out.flush();
   if (out.has_error()) {
-    DiagnosticPrinter(llvm::errs(), useColor("auto"))
-        .print(Severity::error, "cannot write to stdout: " + out.error().message());
+    diagnosticPrinter(options).print(Severity::error, "cannot write to stdout: " + out.error().message());
     status = std::max<int>(status, exitDiagnosed);
   }
   // LLVM would end the process over an error that nobody has seen to.

@@ -32,6 +32,6 @@ void writeResult(const std::string &path, llvm::StringRef bytes);
 std::string indentedJson(llvm::StringRef compact);
 
 /// Flushes stdout at the end of the program; a failure is said in one line. The exit status is at least 1 then.
-int finishStdout(int status);
+int finishStdout(int status, const Options &options);
 
 } // namespace tcc::driver

@@ -2,6 +2,7 @@
 #include "frontend/driver/run.h"
 #include "codegen/targets.h"
 #include "frontend/compile_options.h"
+#include "frontend/diagnostic_pages.h"
 #include "frontend/diagnostics.h"
 #include "frontend/driver/driver.h"
 #include "frontend/driver/execution.h"
@@ -66,7 +67,7 @@ void clearCache(llvm::raw_ostream &os, const FileCache &cache) {
 bool onlyPrints(Action action) {
   return action == Action::help || action == Action::version || action == Action::dumpVersion ||
          action == Action::dumpMachine || action == Action::printTargets || action == Action::complete ||
-         action == Action::manPage;
+         action == Action::explain || action == Action::manPage;
 }
 
 /// -march=help, --print-targets: a paragraph a kind.
@@ -86,6 +87,15 @@ void printTargets(llvm::raw_ostream &os) {
   }
 }
 
+void explain(llvm::raw_ostream &os, const std::string &subject) {
+  const DiagnosticPage *page = diagnosticPage(subject);
+  if (!page)
+    throw usageError("--explain " + subject + ": there is no such diagnostic; numbers are " +
+                     diagnosticPages().front().id + " to " + diagnosticPages().back().id +
+                     ", and warnings go by their names");
+  os << pageText(*page);
+}
+
 /// Which passes are on depends on the target too.
 void printPipelineFor(const CompileOptions &options) {
   PipelineOptions pipeline = options.pipeline;
@@ -102,6 +112,9 @@ int dispatch(const Options &options) {
   case Action::complete:
     for (const std::string &word : completions(options.subject))
       llvm::outs() << word << '\n';
+    return exitSuccess;
+  case Action::explain:
+    explain(llvm::outs(), options.subject);
     return exitSuccess;
   case Action::manPage:
     printManPage(llvm::outs());
@@ -137,7 +150,7 @@ int dispatch(const Options &options) {
     break;
   }
   if (runtime::Error error = checkFiles(options)) {
-    DiagnosticPrinter(llvm::errs(), useColor(options.color)).print(Severity::error, error.message());
+    diagnosticPrinter(options).print(Severity::error, error.message());
     return exitDiagnosed;
   }
   if (options.isShownOnly) {
@@ -163,15 +176,31 @@ int dispatch(const Options &options) {
 
 int tcc::driver::run(int count, const char *const *arguments) {
   runtime::guardStandardStreams();
+  const llvm::ArrayRef<const char *> words(arguments + 1, count > 0 ? count - 1 : 0);
+  Options options;
+  // An error of the command line itself is written in the format that it asks for.
+  if (llvm::any_of(words, [](llvm::StringRef word) { return word == "-fdiagnostics-format=sarif"; }))
+    options.sarif = std::make_shared<SarifLog>();
+  const auto tellSarif = [&] {
+    if (options.sarif)
+      llvm::errs() << options.sarif->text(versionText);
+  };
   try {
-    const Options options = parseOptions(llvm::ArrayRef<const char *>(arguments + 1, count > 0 ? count - 1 : 0));
+    options = parseOptions(words);
     if (runtime::Error wrong = runtime::checkCpuLimit(); wrong && !onlyPrints(options.action))
       throw usageError(wrong.message());
-    return finishStdout(dispatch(options));
+    const int status = finishStdout(dispatch(options), options);
+    tellSarif();
+    return status;
   } catch (const Error &error) {
     if (error.kind() == Error::Kind::internal)
       return internalError(error.what());
-    DiagnosticPrinter(llvm::errs(), useColor("auto")).print(Severity::error, error.what());
+    DiagnosticPrinter printer = diagnosticPrinter(options);
+    if (error.kind() == Error::Kind::usage)
+      printer.printUsage(error.what());
+    else
+      printer.print(Severity::error, error.what());
+    tellSarif();
     return error.exitStatus();
   } catch (const std::exception &failure) {
     return internalError(failure.what());

@@ -1,0 +1,35 @@
+// Numbered diagnostics: docs/DIAGNOSTICS.md, which is built in, says which number a message has and what its page is.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tcc {
+
+struct DiagnosticPage {
+  std::string id;                 ///< "TCC0201"
+  std::string title;              ///< "a value that is not defined", "-Wnarrowing"
+  std::vector<std::string> forms; ///< how its messages read, "…" for what differs; none: it is a fallback
+  std::string text;               ///< explanation and example, as Markdown
+};
+
+/// All of them, in the order of their numbers.
+std::span<const DiagnosticPage> diagnosticPages();
+
+/// What is known of a message whose form no page has.
+enum class DiagnosticOrigin : uint8_t { commandLine, graph, other };
+
+/// The number of a message: that of the first page that has its form, else the fallback of its origin.
+const std::string &diagnosticId(std::string_view message, DiagnosticOrigin origin);
+
+/// Whether a message has a form.
+bool hasForm(std::string_view message, std::string_view form);
+
+/// The page of an id ("TCC0201", "tcc201") or a warning ("-Wnarrowing", "narrowing"); null where there is none.
+const DiagnosticPage *diagnosticPage(std::string_view name);
+
+/// A page as a terminal shows it.
+std::string pageText(const DiagnosticPage &page);
+
+} // namespace tcc
