@@ -112,3 +112,7 @@ configure_package_config_file(${TCC_INSTALL_SOURCES}/tccConfig.cmake.in ${TCC_IN
 write_basic_package_version_file(${TCC_INSTALL_FOLDER}/tccConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${TCC_INSTALL_FOLDER}/tccConfig.cmake ${TCC_INSTALL_FOLDER}/tccConfigVersion.cmake DESTINATION ${place}
   COMPONENT dev)
+
+if(TCC_COMPILER AND PROJECT_IS_TOP_LEVEL)
+  include(TccPackage)
+endif()

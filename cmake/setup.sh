@@ -15,7 +15,7 @@ build_packages=(
   libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools liblld-22-dev
   libzstd-dev zlib1g-dev libxml2-dev libcurl4-openssl-dev libedit-dev
   libfmt-dev nlohmann-json3-dev libxxhash-dev libdlpack-dev libcli11-dev libonig-dev libutf8proc-dev
-  libgtest-dev libgmock-dev libbenchmark-dev
+  libgtest-dev libgmock-dev libbenchmark-dev pkg-config
 )
 # The text that run.sh trains on.
 text_packages=(bible-kjv)
