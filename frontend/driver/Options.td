@@ -46,6 +46,7 @@ def graph_breaks : Two<"graph-breaks">, Group<look>, HelpText<"Report each tcc.i
 def graph_breaks_EQ : TwoJoined<"graph-breaks=">, Group<look>, MetaVarName<"text|json">, HelpText<"… as text or JSON">;
 def fverify_each : One<"fverify-each">, Group<look>, HelpText<"Run the interpreter before and after each pass and compare">;
 def ftime_report : One<"ftime-report">, Group<look>, HelpText<"Print the time of each pass and of each part of code generation">;
+def ftime_report_EQ : OneJoined<"ftime-report=">, Group<look>, MetaVarName<"text|json">, HelpText<"… as text or JSON">;
 def ftime_trace : One<"ftime-trace">, Group<look>, HelpText<"Write where the time of the compilation goes as a Chrome trace to INPUT.json">;
 def ftime_trace_EQ : OneJoined<"ftime-trace=">, Group<look>, MetaVarName<"FILE">, HelpText<"… to FILE">;
 def save_temps : Flag<["-", "--"], "save-temps">, Group<look>, HelpText<"Write each stage to a file: INPUT.captured.graph to INPUT.planned.graph, INPUT.plan.json, kernels as text">;

@@ -20,6 +20,8 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -75,6 +77,7 @@ private:
   runtime::Artefact compileForAll();
   void printSummary(llvm::raw_ostream &os);
   void printTimes();
+  void printTimesAsJson();
   void checkDevice(const std::shared_ptr<runtime::Device> &device);
   void reportBreaks();
   void execute();
@@ -159,7 +162,7 @@ int Job::compileInput() {
     say("wrote " + file);
   }
   if (options.timeReport)
-    printTimes();
+    options.timeReportIsJson ? printTimesAsJson() : printTimes();
   return exitSuccess;
 }
 
@@ -353,6 +356,18 @@ void Job::printTimes() {
     llvm::errs() << llvm::format("%7.2f         code generation\n", report.codegenMs);
   for (const auto &[step, ms] : report.codegenSteps)
     llvm::errs() << llvm::format("%7.2f %5.1f%%    ", ms, 100 * ms / report.codegenMs) << step << '\n';
+}
+
+void Job::printTimesAsJson() {
+  const CompileReport &report = session->report();
+  llvm::json::Array passes, steps;
+  for (const PassReport &pass : report.pipeline.passes)
+    passes.push_back(llvm::json::Object{{"name", pass.name}, {"ms", pass.milliseconds}, {"changed", pass.changed}});
+  for (const auto &[step, ms] : report.codegenSteps)
+    steps.push_back(llvm::json::Object{{"name", step}, {"ms", ms}});
+  llvm::errs() << llvm::formatv("{0:2}\n", llvm::json::Value(llvm::json::Object{{"input", llvm::json::fixUTF8(name)},
+                                                                                {"passes", std::move(passes)},
+                                                                                {"codegen", std::move(steps)}}));
 }
 
 /// --check-device. Throws Error for the first value that differs.

@@ -3,6 +3,7 @@
 #include "frontend/driver/driver.h"
 #include "frontend/driver/option_table.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
 
 using llvm::StringRef;
 

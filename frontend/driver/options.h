@@ -69,7 +69,7 @@ struct Options {
   std::string profile;
 
   std::string dumpFolder;
-  bool timeReport = false, verbose = false;
+  bool timeReport = false, timeReportIsJson = false, verbose = false;
   std::optional<std::string> timeTrace; ///< -ftime-trace; empty: INPUT.json
   std::string saveTemps;                ///< -save-temps: the folder
   Warnings warnings;                    ///< -W

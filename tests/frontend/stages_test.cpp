@@ -74,6 +74,19 @@ TEST(Stages, TimeIsTraced) {
   EXPECT_HAS(both.err, "-ftime-trace= with several inputs");
 }
 
+TEST(Stages, TimesAreJsonToo) {
+  const Result result = runTcc("-ftime-report=json -S -o /dev/null " + model("layer_norm"));
+  ASSERT_EQ(result.status, 0) << result.err;
+  const nlohmann::json times = nlohmann::json::parse(result.err);
+  EXPECT_EQ(times["input"], model("layer_norm"));
+  double all = 0;
+  for (const nlohmann::json &pass : times["passes"])
+    all += pass["ms"].get<double>();
+  EXPECT_GT(all, 0);
+  EXPECT_GT(times["passes"].size(), 5u);
+  EXPECT_EQ(runTcc("-ftime-report=xml x").status, 2);
+}
+
 TEST(Stages, HelpHasCategories) {
   const std::string all = runTcc("--help").out;
   for (const std::string name : {"what", "how", "flags", "targets", "run", "look", "warnings", "about"}) {

@@ -37,6 +37,8 @@ cp "$build"/packages/*.deb "$root/tmp/"
 mapfile -t needs < <(for deb in "$build"/packages/*.deb; do dpkg-deb -f "$deb" Depends; done | tr ',' '\n' |
   sed 's/(.*//; s/ //g' | grep -v '^tcc-graph' | sort -u)
 install_in_root "${needs[@]}" g++ cmake make pkg-config
+inside apt-get -q -y purge tcc-graph tcc-graph-dev tcc-graph-runtime >>"$root/tmp/apt.log" 2>&1 || true # of a run that was ended
+rm -rf "$root/tmp/trainer"
 before=$(files)
 
 # 2. Installed and used.
@@ -44,7 +46,7 @@ debs=("$build"/packages/*.deb)
 install_in_root "${debs[@]/#*\///tmp/}"
 inside dpkg --audit
 for deb in "$build"/packages/*.deb; do
-  printf '%s: %d bytes, installed %d kB\n' "$(basename "$deb")" "$(stat -c %s "$deb")" "$(dpkg-deb -c "$deb" | awk '{ sum += $3 } END { print sum / 1000 }')"
+  printf '%s: %d bytes, installed %d kB\n' "$(basename "$deb")" "$(stat -c %s "$deb")" "$(dpkg-deb -c "$deb" | awk '{ sum += $3 } END { printf "%.0f", sum / 1000 }')"
 done
 [[ $(inside tcc -dumpversion) == $(inside tcc-graph -dumpversion) ]]
 cp "$source/models/train_step.graph" "$root/tmp/"
