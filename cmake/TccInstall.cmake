@@ -59,9 +59,18 @@ endfunction()
 
 # 1. The runtime: artefacts, also on GPUs. No LLVM.
 set(TCC_INSTALL_RPATH "$ORIGIN")
-tcc_shared_library(tcc_runtime_shared tcc-runtime runtime runtime PARTS tcc_runtime tcc_cuda tcc_cuda_step
+tcc_shared_library(tcc_runtime_shared tcc-graph-runtime runtime runtime PARTS tcc_runtime tcc_cuda tcc_cuda_step
   LINKS gomp ${CMAKE_DL_LIBS})
-tcc_pkg_config(tcc-runtime tcc-runtime "runs compiled training steps, without a compiler" "")
+tcc_pkg_config(tcc-runtime tcc-graph-runtime "runs compiled training steps, without a compiler" "")
+# The same for C and for step libraries (c_api/): libtcc_runtime.so exports tcc_* alone.
+set_target_properties(tcc_step_shared PROPERTIES EXPORT_NAME c_runtime)
+set_target_properties(tcc_step PROPERTIES EXPORT_NAME c_runtime_static)
+install(TARGETS tcc_step_shared EXPORT tccTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS tcc_step ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
+install(FILES ${PROJECT_SOURCE_DIR}/c_api/tcc_runtime.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tcc COMPONENT dev)
+tcc_pkg_config(tcc-c-runtime tcc_runtime "runs compiled training steps from C" "")
 set(starts runtime/include/tcc/runtime.h)
 file(GLOB plain RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS runtime/tcc_*.h) # in plain C
 list(APPEND starts ${plain})

@@ -30,7 +30,8 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(version ${PROJECT_VERSION})
 
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "runs compiled training steps, without a compiler
-The library libtcc-runtime, which loads and runs artefacts of tcc.")
+The libraries libtcc_runtime (C) and libtcc-graph-runtime (C++), which load and
+run training steps that tcc has compiled.")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
 
 set(CPACK_COMPONENT_COMPILER_DESCRIPTION "compiler for the training of GPT models

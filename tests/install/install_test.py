@@ -93,6 +93,38 @@ complete_word -fno-simp; complete_word -emit=fu; complete_word {prefix}/li"""
     check(said == ["-fno-simplify", "fused", f"{prefix}/lib"], f"completed to {said}")
 
 
+C_PROGRAM = """#include <tcc/tcc_runtime.h>
+#include "step.h"
+#include <stdio.h>
+int main(void) {
+  tcc_step *step;
+  float w[256 * 32] = {0};
+  if (train_step_create(NULL, &step) || train_step_set_state(step, "table", w, sizeof w))
+    return fprintf(stderr, "%s\\n", train_step_last_error()), 1;
+  printf("%s %d\\n", train_step_target(step), TRAIN_STEP_STATES);
+  train_step_destroy(step);
+  return 0;
+}
+"""
+
+
+def check_libraries(prefix, folder, source, environment):
+    """Step libraries that the installed compiler writes, and the runtime that C sees."""
+    runtime = prefix / "lib/libtcc_runtime.so"
+    exported = [line.split()[-1] for line in run("nm", "-D", "--defined-only", runtime).splitlines()]
+    check(len(exported) > 20 and all(name.startswith(("tcc_", "TCC_1")) for name in exported), f"{runtime} exports {exported}")
+    run("strip", "-o", folder / runtime.name, runtime)
+    size = (folder / runtime.name).stat().st_size
+    check(size <= 3e6 and "LLVM" not in run("ldd", runtime), f"the runtime has {size} bytes, or needs LLVM")
+    print(f"{runtime.name}: {size / 1e6:.1f} MB")
+    (folder / "use.c").write_text(C_PROGRAM)
+    flags = run("pkg-config", "--cflags", "tcc-c-runtime", env=environment).split()
+    for extra in ([], ["--static"]):
+        run(prefix / "bin/tcc", source / "models/train_step.graph", "-o", folder / "step.so", *extra)
+        run("cc", "-std=c11", "-Wall", "-Werror", *flags, f"-I{folder}", folder / "use.c", folder / "step.so", "-o", folder / "use")
+        check(run(folder / "use") == "cpu 6\n", f"the C program over step.so {extra} says {run(folder / 'use')}")
+
+
 def main():
     cmake, build, source, compilers = sys.argv[1], *map(pathlib.Path, sys.argv[2:4]), sys.argv[4:]
     with tempfile.TemporaryDirectory() as name:
@@ -102,7 +134,7 @@ def main():
         run(cmake, "--install", build, "--prefix", prefix)
 
         # 1. What is there, how large.
-        libraries = [prefix / f"lib/libtcc-{library}.so" for library in ("runtime", "graph")]
+        libraries = [prefix / f"lib/libtcc-{library}.so" for library in ("graph-runtime", "graph")]
         for library in libraries:
             check_exports(library)
             run("strip", "-o", folder / library.name, library)
@@ -120,6 +152,7 @@ def main():
         for option in re.findall(r"^  (-\S+)", run(prefix / "bin/tcc", "--help"), re.MULTILINE):
             check(".B " + option.replace("-", "\\-") in page, f"the man page lacks {option}")
         check_completion(prefix, environment)
+        check_libraries(prefix, folder, source, environment)
 
         # 3. find_package, then pkg-config.
         project.mkdir()
