@@ -1,5 +1,6 @@
 // Numbered diagnostics: docs/DIAGNOSTICS.md, which is built in, says which number a message has and what its page is.
 #pragma once
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>

@@ -1,6 +1,8 @@
 // Results as they come; rules from the pages of those numbers that occur.
 #include "frontend/sarif.h"
 #include "frontend/diagnostic_pages.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/JSON.h"
 #include <nlohmann/json.hpp>
 #include <set>
