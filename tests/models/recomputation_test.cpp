@@ -92,7 +92,7 @@ struct Limited {
 
 /// One step under a limit; nothing, and `message`, where none fits.
 std::optional<Limited> stepWithin(int64_t limit, std::string &message) {
-  TrainOptions options = parsed({"--model=baby", "--layers=10", "--width=32", "--heads=2", "--seq=16", "--batch=32"});
+  TrainOptions options = parsed({"--model=baby", "--layers=6", "--width=32", "--heads=2", "--seq=16", "--batch=32"});
   options.memoryLimit = limit;
   Model model(trainedConfig(options, {}), {}, options.parameters);
   model.initialize(options.seed);
@@ -100,9 +100,9 @@ std::optional<Limited> stepWithin(int64_t limit, std::string &message) {
   const RunDevice device = chooseDevice(options.device);
   Function step =
       trainingFunction(options, model, *optimizer, functionOptions(options, device, stepInputNames({}), {}, {}));
-  const Array tokens(Shape{32, 16}, DType::i32);
+  const Array tokens(Shape{32, 16}, DType::i32), targets(Shape{32, 16}, DType::i32);
   try {
-    step(tokens, tokens, 1e-3f, 1.f);
+    step(tokens, targets, 1e-3f, 1.f);
   } catch (const Error &error) {
     message = error.what();
     return std::nullopt;
@@ -134,7 +134,7 @@ TEST(MemoryLimit, isKeptAndWhatItCostsIsMonotone) {
     before = *made;
   }
   EXPECT_GE(fitted, limits / 2);
-  EXPECT_GE(differing, 5);
+  EXPECT_GE(differing, 4);
   EXPECT_GT(before.share, 0.05);
 }
 
