@@ -134,9 +134,10 @@ void tcc_close(tcc_program *program) {
 
 int tcc_create(const tcc_program *program, const tcc_options *options, tcc_step **step) {
   return guarded([&] {
+    if (step)
+      *step = nullptr;
     if (!program || !step)
       return wrongUse("tcc_create: program or step is null");
-    *step = nullptr;
     tcc_options given{sizeof given, 0, 0, nullptr};
     if (options && !takeStruct(given, options))
       return wrongUse("tcc_options: struct_size is " + std::to_string(options->struct_size) +
@@ -154,6 +155,16 @@ int tcc_create(const tcc_program *program, const tcc_options *options, tcc_step 
     *step = new tcc_step{std::move(*created)};
     return int(TCC_OK);
   });
+}
+
+int tcc_create_for(const tcc_program *program, uint64_t signature, const tcc_options *options, tcc_step **step) {
+  if (program && program->signature != signature) {
+    if (step)
+      *step = nullptr;
+    return wrongUse("the library's tensors are others than those of the header that this program was compiled with; "
+                    "compile it again");
+  }
+  return tcc_create(program, options, step);
 }
 
 void tcc_destroy(tcc_step *step) {

@@ -61,7 +61,9 @@ int addressesOf(const tcc_step *step, int kind, const DLTensor *const *tensors, 
                 std::vector<void *> &addresses) {
   const auto &specs = step->step->tensors(kind);
   const std::string what = kind == TCC_INPUT ? "input" : "output";
-  if (count != specs.size() || (count > 0 && !tensors))
+  if (count > 0 && !tensors)
+    return wrongUse("the list of " + what + "s is null; the step has " + std::to_string(specs.size()));
+  if (count != specs.size())
     return wrongUse(std::to_string(count) + " " + what + "s are given; the step has " + std::to_string(specs.size()));
   for (size_t i = 0; i < count; ++i) {
     if (!tensors[i]) {

@@ -37,6 +37,7 @@ runtime::Expected<tcc_program *> openProgram(const std::string &path) {
   opened->artefact = opened->bytes.data();
   opened->artefactBytes = opened->bytes.size();
   opened->linked = nullptr;
+  opened->signature = 0;
   tcc_program *program = opened.get();
   std::lock_guard lock(openedPrograms().mutex);
   openedPrograms().list.emplace(program, std::move(opened));
@@ -63,6 +64,12 @@ runtime::Expected<runtime::Artefact> artefactOf(const tcc_program &program) {
     const LinkedPart &part = program.linked[i];
     if (part.count == 0)
       continue;
+    for (const runtime::LinkedKernel &kernel : std::span(part.kernels, part.count)) {
+      const auto place = reinterpret_cast<uintptr_t>(kernel.function),
+                 begin = reinterpret_cast<uintptr_t>(program.artefact);
+      if (place < begin || place >= begin + program.artefactBytes)
+        return runtime::Error("the step is damaged: its table has a kernel that is not in its artefact");
+    }
     artefact->targets[i].linked = {part.kernels, part.count};
     for (std::string &code : artefact->targets[i].code)
       code = {};

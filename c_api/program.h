@@ -18,11 +18,12 @@ struct LinkedPart {
 /// What a step's object file has as data (codegen/library/step_object.cpp writes it), and what tcc_open makes of a
 /// file.
 struct tcc_program {
-  uint32_t version;                 ///< programVersion
-  uint32_t parts;                   ///< of the artefact
-  const char *artefact;             ///< its bytes, which begin at a multiple of 64
-  uint64_t artefactBytes;           ///<
+  uint32_t version;     ///< programVersion
+  uint32_t parts;       ///< of the artefact
+  const char *artefact; ///< its bytes, which begin at a multiple of 64
+  uint64_t artefactBytes;
   const tcc::c::LinkedPart *linked; ///< one a part; null: no kernels are linked
+  uint64_t signature;               ///< a digest of its tensors' names, types and shapes; 0: none
 };
 
 namespace tcc::c {

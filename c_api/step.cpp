@@ -60,19 +60,23 @@ Expected<std::unique_ptr<Step>> Step::create(runtime::Artefact artefact, const t
 }
 
 Error Step::allocate() {
-  const std::string zeros(size_t{1} << 16, '\0');
   runtime::Device &device = *loaded->device();
   std::lock_guard lock(device.mutex());
   for (const TensorSpec &spec : loaded->plan().states) {
+    // Pages of zeros cost nothing until they are touched.
+    auto zeros = runtime::TensorStorage::zeros(spec);
+    if (!zeros)
+      return zeros.error();
+    if (device.sharesHostMemory()) {
+      auto owner = std::make_shared<runtime::TensorStorage>(std::move(*zeros));
+      states.push_back({static_cast<char *>(owner->data()), owner->bytes(), owner});
+      continue;
+    }
     auto memory = device.allocate(spec.bytes());
     if (!memory)
       return memory.error();
-    for (int64_t done = 0; done < spec.bytes();) {
-      const int64_t part = std::min<int64_t>(spec.bytes() - done, static_cast<int64_t>(zeros.size()));
-      if (Error error = device.copyIn(memory->address + done, zeros.data(), part))
-        return error;
-      done += part;
-    }
+    if (Error error = device.copyIn(memory->address, zeros->data(), spec.bytes()))
+      return error;
     states.push_back(std::move(*memory));
   }
   stagedInputs.resize(loaded->plan().inputs.size());

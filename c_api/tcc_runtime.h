@@ -12,7 +12,8 @@
        tcc_close(program);
 
    Each function that returns int gives TCC_OK (0), or another value after an error, which tcc_last_error() describes.
-   A step is used by one thread at a time; different steps may be used at once. Structs begin with their size, so that a
+   A step is used by one thread at a time; different steps may be used at once. The runtime and step libraries stay in
+   memory after dlclose(), since threads of theirs do. A child of fork() goes on with one thread. Structs begin with their size, so that a
    program compiled with an older header still works with a newer runtime. */
 #ifndef TCC_RUNTIME_H
 #define TCC_RUNTIME_H
@@ -58,6 +59,9 @@ typedef struct tcc_options {
 /* Loads a program. Of its parts for several CPUs or GPUs the first that this machine can run is taken; if there is none
    the error says what the machine lacks. `options` may be null. */
 int tcc_create(const tcc_program *program, const tcc_options *options, tcc_step **step);
+/* The same for a program whose tensors were `signature` when the caller was compiled: another program is refused. The
+   NAME_create of a step's header is this one. */
+int tcc_create_for(const tcc_program *program, uint64_t signature, const tcc_options *options, tcc_step **step);
 void tcc_destroy(tcc_step *step);
 
 /* The tensors of a step. They are dense and row-major. */
@@ -100,7 +104,7 @@ int tcc_load_states(tcc_step *step, const char *path);
 
 /* Bytes that the step needs by its plan: arena, states, inputs, outputs, constants. */
 size_t tcc_planned_bytes(const tcc_step *step);
-/* Bytes that its runs have really used, counted without asking the plan. */
+/* Bytes that its runs have really used, counted without asking the plan; with what other steps allocated meanwhile. */
 size_t tcc_peak_bytes(const tcc_step *step);
 /* Which of the program's parts is loaded: "cpu:x86-64-v3", "cuda:sm_90a". */
 const char *tcc_target(const tcc_step *step);

@@ -2,6 +2,7 @@
 #include "models/generate.h"
 #include "models/model.h"
 #include "models/run_device.h"
+#include "models/run_files.h"
 #include "models/run_setup.h"
 
 #include <algorithm>
@@ -37,6 +38,7 @@ void loadInitialWeights(const TrainOptions &options, const std::optional<ModelFo
 } // namespace
 
 void exportStep(const TrainOptions &given) {
+  checkExportFiles(given);
   TrainOptions options = given;
   options.dataFiles.clear();
   options.evalFile.clear();

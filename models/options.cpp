@@ -176,6 +176,10 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
   if (raw.memory && !options.estimate)
     throw usageError("--memory needs --estimate");
   options.estimateMemory = raw.memory.value_or(0) * 1e9;
+  if (options.hasRuntime && !options.compileOnly.empty() && !options.compileOnly.ends_with(".so"))
+    throw usageError("--static puts the runtime inside a shared library; it needs --compile-only FILE.so");
+  if (!options.compileOnly.empty() && (!options.saveFolder.empty() || !options.checkpointFolder.empty()))
+    throw usageError("--compile-only trains nothing; it cannot be given with --save or --checkpoint");
   if (options.compileOnly.empty() && (options.hasRuntime || !options.initialStates.empty()))
     throw usageError("--static and --initial-states need --compile-only FILE");
   if (!options.compileOnly.empty() && (options.estimate || !options.stepFile.empty()))

@@ -83,4 +83,16 @@ void checkRunFiles(const TrainOptions &options) {
     throw Error(fmt::format("{}: there is no checkpoint to resume from", options.checkpointFolder));
 }
 
+void checkExportFiles(const TrainOptions &options) {
+  runtime::FileUses files;
+  files.standardStreams(/*readsInput=*/false);
+  files.writes(fmt::format("--compile-only {}", options.compileOnly), options.compileOnly);
+  const std::string header = std::filesystem::path(options.compileOnly).replace_extension(".h");
+  files.writes(fmt::format("{}, the header of --compile-only", header), header);
+  if (!options.initialStates.empty())
+    files.writes(fmt::format("--initial-states {}", options.initialStates), options.initialStates);
+  if (runtime::Error error = files.check())
+    throw Error(error.message());
+}
+
 } // namespace tcc::models

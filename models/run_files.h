@@ -8,5 +8,7 @@ namespace tcc::models {
 /// written at the run's end could not be, and where there is nothing to resume from. Files that it makes to find this
 /// out are removed again.
 void checkRunFiles(const TrainOptions &options);
+/// The same for what --compile-only writes: the library, its header, the states.
+void checkExportFiles(const TrainOptions &options);
 
 } // namespace tcc::models

@@ -251,6 +251,8 @@ Error writeArtefact(const Artefact &artefact, const std::string &path) {
 
 Expected<std::string> readArtefactBytes(const std::string &path) {
   auto bytes = readFile(path);
+  if (bytes && isArchive(*bytes))
+    return Error("`" + path + "` is an archive, which is for linkers; a .so, .o or .tcc file is expected");
   if (!bytes || !isElf(*bytes))
     return bytes;
   auto section = artefactOfElf(*bytes);

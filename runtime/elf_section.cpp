@@ -3,6 +3,7 @@
 #include <elf.h>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tcc::runtime {
 namespace {
@@ -25,6 +26,10 @@ std::optional<std::string_view> contentOf(std::string_view bytes, const Elf64_Sh
 
 } // namespace
 
+bool isArchive(std::string_view bytes) {
+  return bytes.starts_with("!<arch>\n");
+}
+
 bool isElf(std::string_view bytes) {
   return bytes.starts_with(std::string_view(ELFMAG, SELFMAG));
 }
@@ -43,16 +48,19 @@ Expected<std::string_view> artefactOfElf(std::string_view bytes) {
   const auto names = nameSection ? contentOf(bytes, *nameSection) : std::nullopt;
   if (!names)
     return damaged;
+  constexpr size_t shownNames = 3, longestName = 256;
   std::optional<std::string_view> found;
-  std::string several;
+  std::vector<std::string_view> steps; // names of the first ones
   for (uint64_t i = 0; i < header->e_shnum; ++i) {
     const auto section = sectionAt(i);
     if (!section || section->sh_name >= names->size())
       return damaged;
-    const std::string_view rest = names->substr(section->sh_name), name = rest.substr(0, rest.find('\0'));
+    const std::string_view rest = names->substr(section->sh_name, longestName), name = rest.substr(0, rest.find('\0'));
     if (!name.starts_with(stepSection))
       continue;
-    several += (several.empty() ? "" : ", ") + std::string(name.substr(stepSection.size()));
+    steps.push_back(name.substr(stepSection.size()));
+    if (steps.size() == shownNames)
+      break;
     if (found)
       continue;
     found = contentOf(bytes, *section);
@@ -61,8 +69,9 @@ Expected<std::string_view> artefactOfElf(std::string_view bytes) {
   }
   if (!found)
     return Error("ELF file has no compiled step; tcc -o STEP.so writes one");
-  if (several.find(", ") != std::string::npos)
-    return Error("ELF file has several compiled steps, " + several + "; a file with one is expected");
+  if (steps.size() > 1)
+    return Error("ELF file has several compiled steps, `" + std::string(steps[0]) + "`, `" + std::string(steps[1]) +
+                 (steps.size() == shownNames ? "` and more" : "`") + "; a file with one is expected");
   return *found;
 }
 

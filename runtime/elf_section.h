@@ -11,6 +11,9 @@ inline constexpr std::string_view stepSection = ".tcc.";
 /// Whether the bytes begin as those of an ELF file.
 bool isElf(std::string_view bytes);
 
+/// Whether they begin as those of an archive of objects.
+bool isArchive(std::string_view bytes);
+
 /// The content of the file's one section whose name begins with stepSection. The file is not trusted. Errors: headers
 /// that lead out of the file; no such section, or several, which are named.
 Expected<std::string_view> artefactOfElf(std::string_view bytes);

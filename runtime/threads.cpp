@@ -3,6 +3,7 @@
 #include "runtime/threads.h"
 #include <algorithm>
 #include <sched.h>
+#include <unistd.h>
 
 extern "C" {
 void GOMP_parallel(void (*fn)(void *), void *data, unsigned threads, unsigned flags);
@@ -46,12 +47,20 @@ int threadCount() {
   return omp_get_max_threads();
 }
 
+/// Whether the pool belongs to a process that this one was forked from: its threads are not here.
+static bool hasLostPool() {
+  static std::atomic<pid_t> owner = 0; // who used the pool first
+  const pid_t self = getpid();
+  pid_t nobody = 0;
+  return !owner.compare_exchange_strong(nobody, self, std::memory_order_relaxed) && nobody != self;
+}
+
 void parallelRun(int64_t parts, void (*fn)(void *context, int64_t part), void *context) {
   if (parts <= 0)
     return;
   Work work{parts, fn, context};
   const int64_t team = std::min<int64_t>(parts, threadCount());
-  if (team == 1) {
+  if (team == 1 || hasLostPool()) {
     for (int64_t part = 0; part < parts; ++part)
       fn(context, part);
     return;

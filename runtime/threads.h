@@ -27,8 +27,9 @@ private:
   int previous;
 };
 
-/// Calls fn(context, part) once for each part in [0, parts), over the pool; returns when all are done.
-/// fn must not throw.
+/// Calls fn(context, part) once for each part in [0, parts), over the pool; returns when all are done. In a process
+/// that was forked after its parent had used the pool, whose threads are not there, the calling thread does it all. fn
+/// must not throw.
 void parallelRun(int64_t parts, void (*fn)(void *context, int64_t part), void *context);
 
 template <typename Fn>

@@ -1,9 +1,11 @@
 #include "codegen/library/header.h"
+#include "codegen/graph_digest.h"
 #include "codegen/library/runtime_header.h"
 #include "codegen/library/step_library.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 
 using llvm::StringRef;
@@ -47,17 +49,24 @@ StringRef cType(runtime::DType dtype) {
   llvm_unreachable("unknown element type");
 }
 
-/// Words that cannot be a member's name in C or C++.
+/// Words that cannot be a member's name in C or C++, and macros of compilers and of the headers that step.h includes.
 bool isReserved(StringRef word) {
-  static const llvm::StringSet<> words = {
-      "alignas",  "alignof", "and",      "asm",      "auto",     "bool",      "break",    "case",       "catch",
-      "char",     "class",   "concept",  "const",    "continue", "decltype",  "default",  "delete",     "do",
-      "double",   "else",    "enum",     "explicit", "export",   "extern",    "false",    "float",      "for",
-      "friend",   "goto",    "if",       "inline",   "int",      "long",      "mutable",  "namespace",  "new",
-      "not",      "nullptr", "operator", "or",       "private",  "protected", "public",   "register",   "requires",
-      "restrict", "return",  "short",    "signed",   "sizeof",   "static",    "struct",   "switch",     "template",
-      "this",     "throw",   "true",     "try",      "typedef",  "typeid",    "typename", "typeof",     "union",
-      "unsigned", "using",   "virtual",  "void",     "volatile", "while",     "xor",      "struct_size"};
+  static const llvm::StringSet<> words = [] {
+    llvm::SmallVector<StringRef> list;
+    StringRef("alignas alignof and and_eq asm atomic_cancel atomic_commit atomic_noexcept auto bitand bitor "
+              "bool break case catch char char8_t char16_t char32_t class co_await co_return co_yield compl "
+              "concept const const_cast consteval constexpr constinit continue decltype default delete do "
+              "double dynamic_cast else enum explicit export extern false float for friend goto if inline int "
+              "int8_t int16_t int32_t int64_t linux long mutable namespace new noexcept not not_eq NULL nullptr "
+              "offsetof operator or or_eq private protected public register reinterpret_cast requires restrict "
+              "return short signed size_t sizeof static static_assert static_cast struct struct_size switch "
+              "template this thread_local throw true try typedef typeid typename typeof uint8_t uint16_t "
+              "uint32_t uint64_t union unix unsigned using virtual void volatile wchar_t while xor xor_eq")
+        .split(list, ' ');
+    llvm::StringSet<> set;
+    set.insert_range(list);
+    return set;
+  }();
   return words.contains(word);
 }
 
@@ -106,13 +115,17 @@ void printStep(llvm::raw_ostream &os, const runtime::Artefact &step) {
     os << "     none\n";
   os << "*/\n#define " << macro << "_INPUTS " << plan.inputs.size() << "\n#define " << macro << "_OUTPUTS "
      << plan.outputs.size() << "\n#define " << macro << "_STATES " << plan.states.size() << "\n#define " << macro
-     << "_PLANNED_BYTES " << plan.plannedBytes() << "LL\n\n";
+     << "_PLANNED_BYTES " << plan.plannedBytes() << "LL\n#define " << macro << "_SIGNATURE UINT64_C("
+     << llvm::format_hex(signatureOf(step), 18) << ")\n\n";
   os << "/* What a run reads. */\n";
   printStruct(os, name + "_inputs", plan.inputs, false);
   os << "\n/* What a run gives; a null pointer: this one is not wanted. */\n";
   printStruct(os, name + "_outputs", plan.outputs, true);
   os << "\nconst tcc_program *" << name << "_program(void);\n"
      << "int " << name << "_create(const tcc_options *options, tcc_step **step);\n"
+     << "int " << name << "_create_for(uint64_t signature, const tcc_options *options, tcc_step **step);\n"
+     << "#define " << name << "_create(options, step) " << name << "_create_for(" << macro
+     << "_SIGNATURE, options, step)\n"
      << "int " << name << "_run(tcc_step *step, const struct " << name << "_inputs *inputs, const struct " << name
      << "_outputs *outputs);\n";
   for (const StepFunction &function : functions)
@@ -124,6 +137,19 @@ void printStep(llvm::raw_ostream &os, const runtime::Artefact &step) {
 
 llvm::ArrayRef<StepFunction> forwardedFunctions() {
   return functions;
+}
+
+uint64_t signatureOf(const runtime::Artefact &step) {
+  const runtime::Plan &plan = step.targets.front().plan;
+  std::string text;
+  for (const auto *list : {&plan.inputs, &plan.outputs, &plan.states}) {
+    text += '|';
+    for (const runtime::TensorSpec &spec : *list)
+      text += spec.name + '\0' + shapeText(spec) + '\0';
+  }
+  uint64_t signature = 0;
+  StringRef(hexDigest(text)).take_front(16).getAsInteger(16, signature);
+  return signature;
 }
 
 std::string identifier(StringRef text) {
@@ -141,10 +167,10 @@ runtime::Expected<std::string> libraryHeader(llvm::ArrayRef<runtime::Artefact> s
   llvm::StringSet<> names;
   for (const runtime::Artefact &step : steps) {
     const std::string name = libraryPrefix(step);
-    if (!names.insert(name).second)
+    if (!names.insert(StringRef(name).upper()).second) // macros are in upper case
       return runtime::Error("two steps are called `" + name +
-                            "`, and a library can have one of them; the name of the "
-                            "graph's function is the step's");
+                            "`, but perhaps for the case of letters; a library can have "
+                            "one of them; the name of the graph's function is the step's");
     if (StringRef(name).starts_with("tcc_") || name == "tcc")
       return runtime::Error("a step called `" + name +
                             "` would define the runtime's own names; another name of the "
@@ -152,9 +178,11 @@ runtime::Expected<std::string> libraryHeader(llvm::ArrayRef<runtime::Artefact> s
   }
   std::string text;
   llvm::raw_string_ostream os(text);
-  const std::string guard = "TCC_STEP_" + StringRef(identifier(file)).upper();
-  os << "/* " << file
-     << ": written by tcc. The functions of this file's steps, and tcc_runtime.h, which says how they\n"
+  std::string guard = "TCC_STEP_" + StringRef(identifier(file)).upper();
+  for (const runtime::Artefact &step : steps) // files of one name may have other steps
+    guard += "_" + StringRef(libraryPrefix(step)).upper();
+  os << "/* " << file << ": " << writtenBy
+     << " The functions of this file's steps, and tcc_runtime.h, which says how they\n"
      << "   are used: NAME_create is tcc_create with the step's program, NAME_run is tcc_run_structs, and each other\n"
      << "   NAME_call is tcc_call. A library that has the runtime inside (tcc --static) has the NAME_ functions alone. "
         "*/\n"

@@ -6,6 +6,9 @@
 
 namespace tcc {
 
+/// What the first line of each header says.
+inline constexpr llvm::StringLiteral writtenBy = "written by tcc.";
+
 /// A function NAME_suffix of each step, which calls the runtime's tcc_suffix with the same arguments.
 struct StepFunction {
   llvm::StringRef suffix;
@@ -16,6 +19,9 @@ struct StepFunction {
 
 /// Those that do more than pass on their arguments (create and run) are not among them.
 llvm::ArrayRef<StepFunction> forwardedFunctions();
+
+/// A digest of the names, types and shapes of a step's tensors: what a program is compiled for.
+uint64_t signatureOf(const runtime::Artefact &step);
 
 /// `text` as a C identifier: other characters become '_'.
 std::string identifier(llvm::StringRef text);

@@ -1,6 +1,7 @@
 // Objects become an archive or a shared library.
 #include "codegen/library/step_library.h"
 #include "codegen/cpu/machine_code.h"
+#include "codegen/library/header.h"
 #include "codegen/library/step_object.h"
 #include "codegen/library/system_libraries.h"
 #include "runtime/files.h"
@@ -66,6 +67,7 @@ Expected<std::string> sharedLibrary(llvm::ArrayRef<std::string> objects, llvm::A
   for (const runtime::Artefact &step : steps)
     exports += "    " + libraryPrefix(step) + "_*;\n";
   exports += "  local: *;\n};\n";
+  // A pool's threads and handlers at exit outlive dlclose(), so a library that was loaded once stays.
   std::vector<std::string> flags = {"-shared",
                                     "--no-undefined",
                                     "--hash-style=gnu",
@@ -76,7 +78,9 @@ Expected<std::string> sharedLibrary(llvm::ArrayRef<std::string> objects, llvm::A
                                     "-z",
                                     "relro",
                                     "-z",
-                                    "now"};
+                                    "now",
+                                    "-z",
+                                    "nodelete"};
   std::vector<std::string> inputs(objects);
   if (!options.hasRuntime) {
     auto stub = runtimeStub();
@@ -156,6 +160,8 @@ void sortByNeeds(runtime::Artefact &step) {
 
 Error writeLibrary(llvm::ArrayRef<runtime::Artefact> steps, const std::string &path, const LibraryOptions &options) {
   const std::string header = headerPath(path);
+  if (auto there = runtime::readFile(header); there && !StringRef(*there).contains(writtenBy))
+    return Error("'" + header + "' is there and was not written by tcc; the library's header would replace it");
   const Expected<std::string> text = libraryHeader(steps, llvm::sys::path::filename(header));
   if (!text)
     return text.error();
@@ -173,7 +179,7 @@ Error writeLibrary(llvm::ArrayRef<runtime::Artefact> steps, const std::string &p
       return problem;
     files.push_back(std::move(*file));
   }
-  for (runtime::AtomicFile &file : files)
+  for (runtime::AtomicFile &file : llvm::reverse(files)) // an old library refuses a new header
     if (Error problem = file.commit())
       return problem;
   return {};

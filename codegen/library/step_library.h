@@ -39,7 +39,8 @@ struct LibraryOptions {
 /// The bytes of the library. Errors: those of libraryHeader; machine code that cannot be used in place; what LLD says.
 runtime::Expected<std::string> makeLibrary(llvm::ArrayRef<runtime::Artefact> steps, const LibraryOptions &options);
 
-/// Writes the library and its header: both or neither. Errors: those of makeLibrary; a file that cannot be written.
+/// Writes the library and its header: neither gets its name before both are complete. Errors: those of makeLibrary; a
+/// file that cannot be written; a header in its place that tcc has not written.
 runtime::Error writeLibrary(llvm::ArrayRef<runtime::Artefact> steps, const std::string &path,
                             const LibraryOptions &options);
 

@@ -132,7 +132,7 @@ Expected<std::string> DataText::text() {
          ".section .data.rel.ro." + name + ",\"aw\",@progbits\n.p2align 3\n" + tables + ".L" + name + "_parts:\n" +
          parts + name + ".program:\n.long " + std::to_string(c::programVersion) + "," +
          std::to_string(step.targets.size()) + "\n.quad " + artefact + "," + std::to_string(bytes.size()) + ",.L" +
-         name + "_parts\n.text\n";
+         name + "_parts," + std::to_string(signatureOf(step)) + "\n.text\n";
 }
 
 /// "ptr %0, i64 %1" of "i32 ptr i64".
@@ -163,7 +163,8 @@ std::string declaration(StringRef callee, StringRef signature) {
          ")\n";
 }
 
-constexpr StringRef createSignature = "i32 ptr ptr ptr", runSignature = "i32 ptr ptr ptr";
+constexpr StringRef createSignature = "i32 ptr ptr ptr", createForSignature = "i32 ptr i64 ptr ptr",
+                    runSignature = "i32 ptr ptr ptr";
 
 /// The functions of a step, in LLVM IR.
 std::string functionsText(const std::string &name) {
@@ -171,6 +172,7 @@ std::string functionsText(const std::string &name) {
   std::string text = program + " = external hidden global i8\n";
   text += "define ptr @" + name + "_program() nounwind uwtable {\n  ret ptr " + program + "\n}\n";
   text += forwarder(name + "_create", "tcc_create", "i32 ptr ptr", "ptr " + program);
+  text += forwarder(name + "_create_for", "tcc_create_for", "i32 i64 ptr ptr", "ptr " + program);
   text += forwarder(name + "_run", "tcc_run_structs", runSignature);
   for (const StepFunction &function : forwardedFunctions())
     text += forwarder(name + "_" + function.suffix.str(), "tcc_" + function.suffix.str(), function.signature);
@@ -179,8 +181,8 @@ std::string functionsText(const std::string &name) {
 
 /// Every function of the runtime that a step calls, and its signature.
 std::vector<std::pair<std::string, StringRef>> calledFunctions() {
-  std::vector<std::pair<std::string, StringRef>> list = {{"tcc_create", createSignature},
-                                                         {"tcc_run_structs", runSignature}};
+  std::vector<std::pair<std::string, StringRef>> list = {
+      {"tcc_create", createSignature}, {"tcc_create_for", createForSignature}, {"tcc_run_structs", runSignature}};
   for (const StepFunction &function : forwardedFunctions())
     list.emplace_back("tcc_" + function.suffix.str(), function.signature);
   return list;

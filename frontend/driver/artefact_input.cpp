@@ -113,7 +113,8 @@ void processChecked(const Options &options, const std::string &path, std::vector
 bool isArtefact(const std::string &path) {
   std::array<char, 6> head{};
   std::ifstream(path, std::ios::binary).read(head.data(), head.size());
-  return std::string_view(head.data(), head.size()) == "tccart" || runtime::isElf({head.data(), head.size()});
+  const std::string_view bytes(head.data(), head.size());
+  return bytes == "tccart" || bytes == "!<arch" || runtime::isElf(bytes);
 }
 
 int processArtefact(const Options &options, const std::string &path, std::vector<runtime::Artefact> &steps) {

@@ -1,6 +1,7 @@
 #include "frontend/driver/libraries.h"
 #include "frontend/diagnostics.h"
 #include "llvm/Support/Path.h"
+#include <filesystem>
 
 namespace tcc::driver {
 namespace {
@@ -22,7 +23,10 @@ void checkLibraryOptions(const Options &options) {
     throw usageError("-c with something that is printed instead; give one of them");
   if (options.asObject && !options.output.empty() && libraryKind(options.output) != LibraryKind::object)
     throw usageError("-c writes an object file, and -o " + options.output + " names none; FILE.o is expected");
-  const bool isArtefact = options.output == "-" || llvm::StringRef(options.output).ends_with(".tcc");
+  // A device or a pipe has no suffix to go by.
+  std::error_code ignored;
+  const bool isArtefact = options.output == "-" || llvm::StringRef(options.output).ends_with(".tcc") ||
+                          std::filesystem::is_other(options.output, ignored);
   if (!options.output.empty() && !printsInstead(options) && !options.asObject && !isArtefact && !libraryOf(options))
     throw usageError("-o " + options.output +
                      " says not what to write; a name that ends in .so, .a or .o (a library "

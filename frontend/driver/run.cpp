@@ -159,12 +159,13 @@ int dispatch(const Options &options) {
   }
   int status = exitSuccess;
   std::vector<runtime::Artefact> steps;
-  for (const std::string &input : options.inputs) {
+  for (const auto &[i, input] : llvm::enumerate(options.inputs)) {
     const bool isCompiled = input != "-" && isArtefact(input);
-    status =
-        std::max(status, isCompiled ? processArtefact(options, input, steps) : processInput(options, input, steps));
+    const int own = isCompiled ? processArtefact(options, input, steps) : processInput(options, input, steps);
+    status = std::max(status, own);
     // Without -o each input has a library of its own.
-    if (libraryOf(options) && status == exitSuccess && (options.output.empty() || input == options.inputs.back())) {
+    const bool hasOwn = options.output.empty(), isLast = i + 1 == options.inputs.size();
+    if (libraryOf(options) && (hasOwn ? own == exitSuccess : isLast && status == exitSuccess)) {
       writeLibrary(options, libraryPath(options, input), steps);
       steps.clear();
     }

@@ -283,7 +283,7 @@ TEST(Diagnostics, TheCaretStandsUnderItsColumnAlsoAfterTabsAndInLongLines) {
   DiagnosticPrinter printer(stream);
   printer.addSource("f", "\tab cd\n" + std::string(500, 'x') + "Y" + std::string(500, 'z'));
   printer.print(Severity::error, {"f", 1, 5}, "here");
-  EXPECT_EQ(text, "f:1:5: error: here\n\tab cd\n\t   ^\n");
+  EXPECT_EQ(text, "f:1:5: error: here [TCC0006]\n\tab cd\n\t   ^\n");
   text.clear();
   printer.print(Severity::note, {"f", 2, 501}, "there");
   EXPECT_LT(text.size(), 400u);

@@ -30,10 +30,10 @@ void expectOneLine(const Result &result, const std::string &what) {
 }
 
 TEST(Outputs, AFolderOrAMissingOneIsOneError) {
-  const std::string path = file("good.graph", good), place = (folder() / "place").string();
+  const std::string path = file("good.graph", good), place = (folder() / "place.o").string();
   std::filesystem::create_directories(place);
   for (const std::string &writer : writers)
-    for (const std::string &output : {place, place + "/no/such/file"}) {
+    for (const std::string &output : {place, place + "/no/such/file.o"}) {
       const Result result = runTcc(path + " " + with(writer, output));
       expectOneLine(result, with(writer, output));
       EXPECT_HAS(result.err, output);
@@ -43,12 +43,12 @@ TEST(Outputs, AFolderOrAMissingOneIsOneError) {
 
 /// A limit on files' sizes is a disk that is full after so many bytes.
 TEST(Outputs, AFullDiskLeavesTheOldFile) {
-  const std::string path = model("train_step"), place = (folder() / "full").string(), old = place + "/old";
+  const std::string path = model("train_step"), place = (folder() / "full").string(), old = place + "/old.o";
   std::filesystem::create_directories(place);
   for (const std::string &writer : writers) {
     if (writer.find("y=%") != std::string::npos)
       continue; // its results are smaller than the limit
-    file("full/old", "precious");
+    file("full/old.o", "precious");
     const Result result = runTcc(path + " " + with(writer, old), "ulimit -f 1; TCC_CACHE_DIR=off");
     expectOneLine(result, writer);
     EXPECT_EQ(slurp(old), "precious") << writer;

@@ -45,7 +45,7 @@ TEST(Stages, TemporaryFilesAreSaved) {
   EXPECT_TRUE(slurp(place / "good.plan.json") == runTcc("-O1 -emit=json " + path).out);
   EXPECT_EQ(runTccIn(place, "--save-temps=deep/er " + path + " -S -o " + (place / "x.s").string()).status, 0);
   EXPECT_HAS(slurp(place / "deep/er/good.s"), ".text");
-  const Result own = runTccIn(place, "-save-temps good.captured.graph -o good.captured.captured.graph");
+  const Result own = runTccIn(place, "-save-temps good.captured.graph -emit=fused -o good.captured.captured.graph");
   EXPECT_EQ(own.status, 1);
   EXPECT_HAS(own.err, "is the same file as");
 }

@@ -11,6 +11,7 @@
 #include "tests/state_bytes.h"
 #include <cstring>
 #include <dlfcn.h>
+#include <elf.h>
 
 namespace tcc {
 namespace {
@@ -267,6 +268,34 @@ TEST(Library, DamagedFilesAreRefused) {
   EXPECT_HAS(std::string(tcc_last_error()), "has no compiled step");
 }
 
+/// Section headers may name one long piece of the file 65,000 times.
+TEST(Library, LongNamesOfManySectionsCostLittle) {
+  constexpr size_t sections = 65000, nameBytes = 100000;
+  std::string bytes(sizeof(Elf64_Ehdr), '\0');
+  Elf64_Ehdr header{};
+  std::memcpy(header.e_ident,
+              "\x7f"
+              "ELF",
+              4);
+  header.e_ident[EI_CLASS] = ELFCLASS64;
+  header.e_shentsize = sizeof(Elf64_Shdr);
+  header.e_shnum = sections;
+  header.e_shoff = sizeof header;
+  Elf64_Shdr section{};
+  section.sh_type = SHT_PROGBITS;
+  section.sh_offset = header.e_shoff + sections * sizeof section;
+  section.sh_size = nameBytes;
+  std::memcpy(bytes.data(), &header, sizeof header);
+  for (size_t i = 0; i < sections; ++i)
+    bytes.append(reinterpret_cast<const char *>(&section), sizeof section);
+  bytes += ".tcc." + std::string(nameBytes - 5, 'a');
+  const TemporaryFolder folder(test::memoryFolder());
+  tcc_program *program = nullptr;
+  EXPECT_EQ(tcc_open(folder.write("many.so", bytes).c_str(), &program), TCC_FAILED);
+  EXPECT_HAS(std::string(tcc_last_error()), "has several compiled steps");
+  EXPECT_LT(std::string(tcc_last_error()).size(), 1000u);
+}
+
 TEST(Library, DamagedCodeThatIsLinkedInIsRefused) {
   std::string bytes = test::readAll(exported().library);
   const std::string artefact = *runtime::readArtefactBytes(exported().library);
@@ -300,6 +329,7 @@ TEST(Library, WrongCallsSaySoAndDoNothing) {
   size_t index = 0;
   wrong(tcc_open(nullptr, nullptr), "null");
   wrong(tcc_create(nullptr, nullptr, &none), "null");
+  wrong(tcc_create_for(opened.program, 1, nullptr, &none), "tensors are others");
   tcc_options options{3, 0, 0, nullptr};
   wrong(tcc_create(opened.program, &options, &none), "struct_size is 3");
   options = {sizeof options, -1, 0, nullptr};

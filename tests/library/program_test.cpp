@@ -68,6 +68,13 @@ const std::string compileC =
     "'" TCC_CC "' -std=c99 -Wall -Wextra -pedantic -Wconversion -Werror -I. '" TCC_SOURCE "/models/train_step.c' ";
 const std::string ofRun = "--data book.txt --order sequential --schedule constant --warmup 0 --lr 3e-4 --steps 4 ";
 
+/// A graph whose function is called `name`, over `shape`, such as "4xf32".
+std::string geluGraph(const std::string &name, const std::string &shape = "4xf32") {
+  const std::string type = "tensor<" + shape + ">";
+  return "func.func @" + name + "(%x: " + type + ") -> " + type + " {\n  %r = tcc.gelu %x : " + type +
+         "\n  func.return %r : " + type + "\n}\n";
+}
+
 TEST_F(StepProgram, CTrainerHasTheBitsOfTrainGptOverEveryKindOfLibrary) {
   trainGpt(ofRun + "--quiet --json=log.jsonl");
   const auto expected = lossesOfLog(test::readAll(folder / "log.jsonl"));
@@ -132,27 +139,115 @@ TEST_F(StepProgram, HeadersAreCleanInCAndCxx) {
 }
 
 TEST_F(StepProgram, OnlyTheStepsNamesAreVisible) {
-  folder.write("f.graph", "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %r = tcc.gelu %x : tensor<4xf32>\n  "
-                          "func.return %r : tensor<4xf32>\n}\n");
+  folder.write("f.graph", geluGraph("f"));
   for (const char *flags : {"", " --static"}) {
     tcc(std::string("f.graph -o f.so") + flags);
     std::istringstream names(run("nm -D --defined-only f.so"));
     int count = 0;
     for (std::string line; std::getline(names, line); ++count)
       EXPECT_HAS(line, " T f_");
-    EXPECT_EQ(count, 16);
+    EXPECT_EQ(count, 17);
   }
   EXPECT_HAS(tcc("f.so"), "f.so: artefact for 1 target");
   const std::string fromLibrary = tcc("f.so --run"), fromGraph = tcc("f.graph --run");
   EXPECT_EQ(fromLibrary, fromGraph.substr(fromGraph.find('\n') + 1)) << "after the summary of compiling";
 }
 
+/// Opens LIBRARY, runs one step on two threads, closes it and goes on; with "fork" a child runs one more.
+const char *const hostProgram = R"(#include "step.h"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static float x[1 << 18], y[1 << 18];
+static int once(int (*run)(tcc_step *, const struct big_inputs *, const struct big_outputs *), tcc_step *step) {
+  struct big_inputs in = {sizeof in, x};
+  struct big_outputs out = {sizeof out, y};
+  x[5] = 1;
+  y[5] = 0;
+  return run(step, &in, &out) || y[5] < 0.84f || y[5] > 0.85f;
+}
+int main(int count, char **arguments) {
+  for (int i = 0; i < 3; ++i) {
+    void *library = dlopen(arguments[1], RTLD_NOW);
+    if (!library) return puts(dlerror()), 2;
+    tcc_options options = {sizeof options, 2, 0, NULL};
+    tcc_step *step;
+    int (*create)(const tcc_options *, tcc_step **);
+    int (*run)(tcc_step *, const struct big_inputs *, const struct big_outputs *);
+    void (*destroy)(tcc_step *);
+    *(void **)&create = dlsym(library, "big_create");
+    *(void **)&run = dlsym(library, "big_run");
+    *(void **)&destroy = dlsym(library, "big_destroy");
+    if (create(&options, &step) || once(run, step)) return 3;
+    if (count > 2 && strcmp(arguments[2], "fork") == 0) {
+      const pid_t child = fork();
+      if (child == 0) {
+        alarm(20);
+        tcc_step *own;
+        _exit(once(run, step) || create(&options, &own) || once(run, own));
+      }
+      int status = 1;
+      if (waitpid(child, &status, 0) != child || status != 0) return 4;
+    }
+    destroy(step);
+    dlclose(library);
+    usleep(20000);
+  }
+  return puts("well"), 0;
+}
+)";
+
+TEST_F(StepProgram, HostsMayCloseLibrariesAndFork) {
+  folder.write("big.graph", geluGraph("big", "512x512xf32"));
+  folder.write("host.c", hostProgram);
+  for (const char *flags : {"", " --static"}) {
+    tcc(std::string("big.graph --threads=2 -o step.so") + flags);
+    run("'" TCC_CC "' -Wall -Werror -I. host.c -ldl -o host");
+    EXPECT_EQ(run("./host ./step.so"), "well\n") << flags;
+    EXPECT_EQ(run("./host ./step.so fork"), "well\n") << flags;
+  }
+}
+
+TEST_F(StepProgram, AProgramAndItsLibraryBelongTogether) {
+  folder.write("f.graph", geluGraph("f"));
+  folder.write("use.c",
+               "#include \"f.h\"\n#include <stdio.h>\nint main(void) {\n  tcc_step *step;\n  const int status = "
+               "f_create(NULL, &step);\n  if (status) puts(f_last_error());\n  return status;\n}\n");
+  tcc("f.graph -o f.so");
+  run("'" TCC_CC "' -I. use.c ./f.so -o use && ./use");
+  folder.write("f.graph", geluGraph("f", "20xf32"));
+  tcc("f.graph -o f.so");
+  EXPECT_HAS(run("./use", 2), "the library's tensors are others than those of the header");
+  // Headers of one name may come from two folders.
+  folder.write("g.graph", geluGraph("g"));
+  run("mkdir -p one two && '" TCC_PROGRAM "' f.graph -o one/step.o && '" TCC_PROGRAM "' g.graph -o two/step.o");
+  folder.write("both.c", "#include \"one/step.h\"\n#include \"two/step.h\"\nint main(void) { return f_program() == "
+                         "g_program(); }\n");
+  run("'" TCC_CC "' -Wall -Werror -I. both.c one/step.o two/step.o -L'" TCC_LIBRARIES "' -Wl,-rpath,'" TCC_LIBRARIES
+      "' -ltcc_runtime -o both && ./both");
+  folder.write("f.h", "int mine;\n");
+  EXPECT_HAS(tcc("f.graph -o f.so", 1), "'f.h' is there and was not written by tcc");
+  EXPECT_EQ(test::readAll(folder / "f.h"), "int mine;\n");
+}
+
+TEST_F(StepProgram, EachInputOfCHasItsOwnStatus) {
+  folder.write("bad.graph", "no graph");
+  folder.write("a.graph", geluGraph("a"));
+  tcc("bad.graph -c a.graph", 1);
+  EXPECT_FALSE(test::readAll(folder / "a.o").empty());
+  EXPECT_HAS(tcc("a.graph a.graph -o twice.so", 1), "two steps are called `a`");
+  folder.write("A.graph", geluGraph("A"));
+  EXPECT_HAS(tcc("a.graph A.graph -o cases.so", 1), "but perhaps for the case of letters");
+  EXPECT_HAS(trainGpt("--compile-only=step.so --initial-states=step.h", 1), "is the same file as");
+  EXPECT_HAS(tcc("a.graph -o a.a && '" TCC_PROGRAM "' a.a", 1), "is an archive, which is for linkers");
+}
+
 TEST_F(StepProgram, SeveralStepsInOneLibrary) {
-  const std::string body = "(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %r = tcc.gelu %x : tensor<4xf32>\n  "
-                           "func.return %r : tensor<4xf32>\n}\n";
-  folder.write("a.graph", "func.func @first" + body);
-  folder.write("b.graph", "func.func @second" + body);
-  folder.write("c.graph", "func.func @first" + body);
+  folder.write("a.graph", geluGraph("first"));
+  folder.write("b.graph", geluGraph("second"));
+  folder.write("c.graph", geluGraph("first"));
   folder.write(
       "use.c",
       "#include \"both.h\"\n#include <stdio.h>\nint main(void) {\n  float x[4] = {1, 2, 3, 4}, y[4], z[4];\n  "
@@ -174,11 +269,8 @@ TEST_F(StepProgram, SeveralStepsInOneLibrary) {
 }
 
 TEST_F(StepProgram, MistakesHaveOneClearMessage) {
-  folder.write("f.graph", "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %r = tcc.gelu %x : tensor<4xf32>\n  "
-                          "func.return %r : tensor<4xf32>\n}\n");
-  folder.write("tcc.graph",
-               "func.func @tcc_f(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %r = tcc.gelu %x : tensor<4xf32>\n"
-               "  func.return %r : tensor<4xf32>\n}\n");
+  folder.write("f.graph", geluGraph("f"));
+  folder.write("tcc.graph", geluGraph("tcc_f"));
   std::filesystem::create_directory(folder / "folder.so");
   const std::tuple<const char *, int, const char *> mistakes[] = {
       {"f.graph -o f.dll", 2, "-o f.dll says not what to write; a name that ends in .so, .a or .o"},

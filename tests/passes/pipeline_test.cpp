@@ -589,8 +589,11 @@ TEST_F(Pipeline, printsItsTable) {
       "12  pack-attention     shaped    on   on final types; before fusion, which would make the join a kernel\n"
       "13  fuse-epilogues     shaped    on   on final types and sizes; before fusion, which gets what matmuls leave\n"
       "14  fuse-kernels       fused     on   after every rewrite of primitives: none remains outside a kernel\n"
-      "15  schedule           fused     on   before planning: live ranges follow from the order\n"
-      "16  plan-memory        planned   on   last: places follow from order and kernels\n");
+      "15  rematerialize      fused     off  after fusion: copies are whole kernels, with their bits, and nothing "
+      "joins "
+      "them again; live ranges follow from it\n"
+      "16  schedule           fused     on   before planning: live ranges follow from the order\n"
+      "17  plan-memory        planned   on   last: places follow from order and kernels\n");
   EXPECT_NE(print(atLevel(0)).find("7  simplify           shaped    off"), std::string::npos);
   PipelineOptions on = atLevel(0);
   on.passes["simplify"] = on.passes["match-attention"] = on.passes["pad-shapes"] = true;
