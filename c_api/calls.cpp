@@ -158,13 +158,14 @@ int tcc_create(const tcc_program *program, const tcc_options *options, tcc_step 
 }
 
 int tcc_create_for(const tcc_program *program, uint64_t signature, const tcc_options *options, tcc_step **step) {
-  if (program && program->signature != signature) {
+  return guarded([&] {
+    if (!program || program->signature == signature)
+      return tcc_create(program, options, step);
     if (step)
       *step = nullptr;
     return wrongUse("the library's tensors are others than those of the header that this program was compiled with; "
                     "compile it again");
-  }
-  return tcc_create(program, options, step);
+  });
 }
 
 void tcc_destroy(tcc_step *step) {

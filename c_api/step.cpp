@@ -126,7 +126,11 @@ Error Step::run(std::span<const void *const> inputs, std::span<void *const> outp
     }
     out.push_back({data, plan.outputs[i].bytes()});
   }
-  if (Error error = loaded->device()->sharesHostMemory() ? runHere(in, out) : runElsewhere(in, out))
+  std::vector<TensorRef> memory;
+  for (const runtime::DeviceMemory &state : states)
+    memory.push_back({state.address, state.bytes});
+  const bool isHere = loaded->device()->sharesHostMemory();
+  if (Error error = isHere ? loaded->run(in, out, memory) : runElsewhere(in, out, memory))
     return error;
   for (size_t i = 0; i < outputs.size(); ++i)
     if (outputs[i] && outputs[i] != out[i].data)
@@ -134,17 +138,9 @@ Error Step::run(std::span<const void *const> inputs, std::span<void *const> outp
   return Error::success();
 }
 
-Error Step::runHere(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs) {
-  std::vector<TensorRef> memory;
-  for (const runtime::DeviceMemory &state : states)
-    memory.push_back({state.address, state.bytes});
-  return loaded->run(inputs, outputs, memory);
-}
-
-Error Step::runElsewhere(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs) {
-  std::vector<TensorRef> memory;
-  for (const runtime::DeviceMemory &state : states)
-    memory.push_back({state.address, state.bytes});
+/// A step on a device with memory of its own.
+Error Step::runElsewhere(std::span<const ConstTensorRef> inputs, std::span<const TensorRef> outputs,
+                         std::span<const TensorRef> memory) {
   auto results = loaded->start(inputs, memory);
   if (!results)
     return results.error();

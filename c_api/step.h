@@ -37,8 +37,8 @@ private:
   explicit Step(std::unique_ptr<runtime::Executable> executable) : loaded(std::move(executable)) {}
   Error allocate();
   Expected<void *> staged(std::vector<runtime::TensorStorage> &list, size_t index, int64_t bytes);
-  Error runHere(std::span<const runtime::ConstTensorRef> inputs, std::span<const runtime::TensorRef> outputs);
-  Error runElsewhere(std::span<const runtime::ConstTensorRef> inputs, std::span<const runtime::TensorRef> outputs);
+  Error runElsewhere(std::span<const runtime::ConstTensorRef> inputs, std::span<const runtime::TensorRef> outputs,
+                     std::span<const runtime::TensorRef> memory);
 
   std::unique_ptr<runtime::Executable> loaded;
   std::vector<runtime::DeviceMemory> states;

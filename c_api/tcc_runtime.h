@@ -13,8 +13,8 @@
 
    Each function that returns int gives TCC_OK (0), or another value after an error, which tcc_last_error() describes.
    A step is used by one thread at a time; different steps may be used at once. The runtime and step libraries stay in
-   memory after dlclose(), since threads of theirs do. A child of fork() goes on with one thread. Structs begin with their size, so that a
-   program compiled with an older header still works with a newer runtime. */
+   memory after dlclose(), since threads of theirs do. A child of fork() goes on with one thread. Structs begin with
+   their size, so that a program compiled with an older header still works with a newer runtime. */
 #ifndef TCC_RUNTIME_H
 #define TCC_RUNTIME_H
 

@@ -43,11 +43,7 @@ public:
     const DropoutRates dropout = trainedDropout(options, config);
     Function step = trainingFunction(options, model, *optimizer,
                                      functionOptions(options, device, stepInputNames(dropout), {"loss", "norm"}, {}));
-    const Shape shape{options.accumulate * batch, sequence};
-    std::vector<Array> arguments = {Array(shape, DType::i32), Array(shape, DType::i32), Array(0.f), Array(1.f)};
-    if (dropout.any())
-      arguments.push_back(Array::scalar(int32_t(0)));
-    return figuresOf(step.plan(arguments));
+    return figuresOf(step.plan(emptyStepInputs(options.accumulate * batch, sequence, dropout)));
   }
 
   /// The largest number of rows whose step needs at most `limit` bytes; 0 if not even one row fits. The search begins
@@ -160,11 +156,7 @@ int64_t largestBatch(const TrainOptions &options, const RunDevice &device, const
 }
 
 void estimate(const TrainOptions &given, std::FILE *output) {
-  TrainOptions options = given;
-  options.dataFiles.clear();
-  options.evalFile.clear();
-  if (!options.tokenizerFolder.empty())
-    applyTokenizer(options, Tokenizer(options.tokenizerFolder)); // where no size of the vocabulary is given, its own
+  TrainOptions options = withoutData(given);
   const RunDevice device = chooseDevice(options.device);
   if (!options.quiet)
     fmt::print(stderr, "{}\n", device.note);

@@ -39,11 +39,7 @@ void loadInitialWeights(const TrainOptions &options, const std::optional<ModelFo
 
 void exportStep(const TrainOptions &given) {
   checkExportFiles(given);
-  TrainOptions options = given;
-  options.dataFiles.clear();
-  options.evalFile.clear();
-  if (!options.tokenizerFolder.empty())
-    applyTokenizer(options, Tokenizer(options.tokenizerFolder)); // where no size of the vocabulary is given, its own
+  TrainOptions options = withoutData(given);
   const RunDevice device = chooseDevice(options.device);
   chooseProducts(options, device);
   std::optional<ModelFolder> folder;
@@ -58,10 +54,8 @@ void exportStep(const TrainOptions &given) {
   options.march = architectures.empty() ? "" : architectures.front();
   Function step = trainingFunction(options, model, *optimizer,
                                    functionOptions(options, device, stepInputNames(dropout), {"loss", "norm"}, {}));
-  const Shape shape{options.accumulate * options.batch, options.sequence.value_or(config.positions())};
-  std::vector<Array> arguments = {Array(shape, DType::i32), Array(shape, DType::i32), Array(0.f), Array(1.f)};
-  if (dropout.any())
-    arguments.push_back(Array::scalar(int32_t(0)));
+  const std::vector<Array> arguments =
+      emptyStepInputs(options.accumulate * options.batch, options.sequence.value_or(config.positions()), dropout);
 
   step.exportLibrary(options.compileOnly, arguments, architectures, options.hasRuntime);
   const auto say = [&](const std::string &path) {

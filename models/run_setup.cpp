@@ -148,6 +148,23 @@ std::vector<std::string> stepInputNames(const DropoutRates &dropout) {
   return names;
 }
 
+std::vector<Array> emptyStepInputs(int64_t rows, int64_t sequence, const DropoutRates &dropout) {
+  const Shape shape{rows, sequence};
+  std::vector<Array> inputs = {Array(shape, DType::i32), Array(shape, DType::i32), Array(0.f), Array(1.f)};
+  if (dropout.any())
+    inputs.push_back(Array::scalar(int32_t(0)));
+  return inputs;
+}
+
+TrainOptions withoutData(const TrainOptions &given) {
+  TrainOptions options = given;
+  options.dataFiles.clear();
+  options.evalFile.clear();
+  if (!options.tokenizerFolder.empty())
+    applyTokenizer(options, Tokenizer(options.tokenizerFolder)); // where no size of the vocabulary is given, its own
+  return options;
+}
+
 HeldOutSplit splitData(const TrainOptions &options, const TokenSource &source, int64_t sequence) {
   if (options.evalEvery == 0 || !options.evalFile.empty())
     return {{0, source.size()}, {}};

@@ -52,6 +52,12 @@ std::string dropoutText(const TrainOptions &options, const ModelConfig &config);
 /// The names of the step's inputs: a dropout's seed is one where there is dropout.
 std::vector<std::string> stepInputNames(const DropoutRates &dropout);
 
+/// Zeros of the step's inputs for so many rows, to compile the step for.
+std::vector<Array> emptyStepInputs(int64_t rows, int64_t sequence, const DropoutRates &dropout);
+
+/// The options of a run that only compiles: no data is read, and a tokenizer says how many tokens there are.
+TrainOptions withoutData(const TrainOptions &options);
+
 /// Which tokens are trained on and which are held out, by --eval-every and its kin.
 HeldOutSplit splitData(const TrainOptions &options, const TokenSource &source, int64_t sequence);
 

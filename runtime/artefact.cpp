@@ -128,6 +128,22 @@ Expected<std::vector<std::string_view>> splitSections(std::string_view bytes) {
   return sections;
 }
 
+/// The sections of an artefact's bytes, and what the first of them says of the others.
+struct OpenedBytes {
+  std::vector<std::string_view> sections;
+  Contents contents;
+};
+
+Expected<OpenedBytes> openBytes(std::string_view bytes) {
+  auto sections = splitSections(bytes);
+  if (!sections)
+    return sections.error();
+  auto contents = parseContents((*sections)[0], static_cast<int64_t>(sections->size()));
+  if (!contents)
+    return contents.error();
+  return OpenedBytes{std::move(*sections), std::move(*contents)};
+}
+
 } // namespace
 
 Artefact cpuArtefact(Plan plan, std::string code, std::map<std::string, std::string> metadata) {
@@ -195,45 +211,39 @@ Expected<std::string> serializeArtefact(const Artefact &artefact) {
 }
 
 Expected<std::vector<std::vector<size_t>>> codeOffsets(std::string_view bytes) {
-  auto sections = splitSections(bytes);
-  if (!sections)
-    return sections.error();
-  auto contents = parseContents((*sections)[0], static_cast<int64_t>(sections->size()));
-  if (!contents)
-    return contents.error();
+  auto opened = openBytes(bytes);
+  if (!opened)
+    return opened.error();
   std::vector<std::vector<size_t>> offsets;
-  for (const Contents::Entry &entry : contents->targets) {
+  for (const Contents::Entry &entry : opened->contents.targets) {
     offsets.emplace_back();
     for (size_t number : entry.code)
-      offsets.back().push_back(static_cast<size_t>((*sections)[number].data() - bytes.data()));
+      offsets.back().push_back(static_cast<size_t>(opened->sections[number].data() - bytes.data()));
   }
   return offsets;
 }
 
 Expected<Artefact> parseArtefact(std::string_view bytes) {
-  auto sections = splitSections(bytes);
-  if (!sections)
-    return sections.error();
-  auto contents = parseContents((*sections)[0], static_cast<int64_t>(sections->size()));
-  if (!contents)
-    return contents.error();
+  auto opened = openBytes(bytes);
+  if (!opened)
+    return opened.error();
   Artefact artefact;
-  artefact.metadata = std::move(contents->metadata);
+  artefact.metadata = std::move(opened->contents.metadata);
   std::map<size_t, Plan> plans;
   uint64_t codeBytes = 0;
-  for (Contents::Entry &entry : contents->targets) {
+  for (Contents::Entry &entry : opened->contents.targets) {
     if (!plans.contains(entry.plan)) {
-      auto plan = planFromJson((*sections)[entry.plan]);
+      auto plan = planFromJson(opened->sections[entry.plan]);
       if (!plan)
         return plan.error();
       plans.emplace(entry.plan, std::move(*plan));
     }
     TargetCode target{std::move(entry.target), std::move(entry.needs), plans.at(entry.plan), {}, {}};
     for (size_t number : entry.code) {
-      codeBytes += (*sections)[number].size();
+      codeBytes += opened->sections[number].size();
       if (codeBytes > maxArtefactTargets * bytes.size())
         return Error("artefact is damaged: its targets name more code than it can have");
-      target.code.emplace_back((*sections)[number]);
+      target.code.emplace_back(opened->sections[number]);
     }
     artefact.targets.push_back(std::move(target));
   }

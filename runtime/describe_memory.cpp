@@ -16,13 +16,6 @@ std::string amount(int64_t bytes) {
   return text;
 }
 
-int64_t total(const std::vector<TensorSpec> &specs) {
-  int64_t bytes = 0;
-  for (const TensorSpec &spec : specs)
-    bytes += spec.bytes();
-  return bytes;
-}
-
 } // namespace
 
 std::vector<BufferId> writtenBuffers(const Plan &plan, const Instruction &instruction) {
@@ -48,8 +41,8 @@ std::string describeMemory(const Plan &plan) {
   std::stable_sort(values.begin(), values.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
   values.resize(std::min(values.size(), most));
   std::string text = "the step `" + plan.name + "` plans " + amount(plan.plannedBytes()) + ": arena " +
-                     amount(plan.arenaBytes) + ", states " + amount(total(plan.states)) + ", inputs " +
-                     amount(total(plan.inputs)) + ", outputs " + amount(total(plan.outputs));
+                     amount(plan.arenaBytes) + ", states " + amount(totalBytes(plan.states)) + ", inputs " +
+                     amount(totalBytes(plan.inputs)) + ", outputs " + amount(totalBytes(plan.outputs));
   for (size_t i = 0; i < values.size(); ++i)
     text += (i ? ", " : "; the largest values: ") + values[i].second + " " + amount(values[i].first);
   return text;

@@ -126,19 +126,12 @@ std::string list(const std::string &title, const std::vector<Row> &rows) {
   return text;
 }
 
-int64_t total(const std::vector<TensorSpec> &specs) {
-  int64_t bytes = 0;
-  for (const TensorSpec &spec : specs)
-    bytes += spec.bytes();
-  return bytes;
-}
-
 } // namespace
 
 std::string memoryReport(const Plan &plan) {
   const FullestMoment moment = fullestMoment(plan);
   const ArenaParts parts = arenaParts(plan);
-  const int64_t states = total(plan.states), tensors = total(plan.inputs) + total(plan.outputs);
+  const int64_t states = totalBytes(plan.states), tensors = totalBytes(plan.inputs) + totalBytes(plan.outputs);
   const int64_t others = plan.plannedBytes() - states - tensors - plan.arenaBytes;
   std::string text = "memory of `" + plan.name + "` as planned\n";
   const auto row = [&](int64_t bytes, const std::string &what) {

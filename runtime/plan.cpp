@@ -238,8 +238,7 @@ private:
 int64_t Plan::plannedBytes() const {
   int64_t total = arenaBytes;
   for (const auto *specs : {&inputs, &outputs, &states})
-    for (const TensorSpec &spec : *specs)
-      total += spec.bytes();
+    total += totalBytes(*specs);
   for (const std::string &constant : constants)
     total += static_cast<int64_t>(constant.size());
   for (const PointerTable &table : tables)

@@ -10,6 +10,13 @@ int64_t TensorSpec::elements() const {
   return count;
 }
 
+int64_t totalBytes(const std::vector<TensorSpec> &specs) {
+  int64_t bytes = 0;
+  for (const TensorSpec &spec : specs)
+    bytes += spec.bytes();
+  return bytes;
+}
+
 int64_t checkedElements(const TensorSpec &spec) {
   __int128 elements = 1;
   for (int64_t dim : spec.shape) {

@@ -33,6 +33,9 @@ struct TensorSpec {
   }
 };
 
+/// The bytes of all of them.
+int64_t totalBytes(const std::vector<TensorSpec> &specs);
+
 /// Elements, or -1 where a dim is negative or the bytes are more than 2^46.
 int64_t checkedElements(const TensorSpec &spec);
 

@@ -19,8 +19,8 @@ using runtime::Error;
 using runtime::Expected;
 
 /// A shared library of the runtime's name with its functions, empty ones, for the linker to see.
-Expected<std::string> runtimeStub() {
-  auto object = runtimeStubObject();
+Expected<std::string> runtimeImports() {
+  auto object = runtimeImportObject();
   if (!object)
     return object;
   return cpu::link({"-shared", "-soname=libtcc_runtime.so.0"}, {*object});
@@ -83,10 +83,10 @@ Expected<std::string> sharedLibrary(llvm::ArrayRef<std::string> objects, llvm::A
                                     "nodelete"};
   std::vector<std::string> inputs(objects);
   if (!options.hasRuntime) {
-    auto stub = runtimeStub();
-    if (!stub)
-      return stub;
-    inputs.push_back(std::move(*stub));
+    auto imports = runtimeImports();
+    if (!imports)
+      return imports;
+    inputs.push_back(std::move(*imports));
     flags.push_back("-rpath=" + runtimeFolders());
   } else {
     auto runtime = findStepRuntime();

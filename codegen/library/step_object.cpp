@@ -236,7 +236,7 @@ Expected<std::string> stepObject(const runtime::Artefact &step) {
   return assemble(ir, *data);
 }
 
-Expected<std::string> runtimeStubObject() {
+Expected<std::string> runtimeImportObject() {
   std::string ir;
   for (const auto &[name, signature] : calledFunctions())
     ir += "define void @" + name + "() {\n  ret void\n}\n";

@@ -9,6 +9,6 @@ namespace tcc {
 runtime::Expected<std::string> stepObject(const runtime::Artefact &step);
 
 /// An object that defines each function of the runtime that a step's object calls, empty.
-runtime::Expected<std::string> runtimeStubObject();
+runtime::Expected<std::string> runtimeImportObject();
 
 } // namespace tcc

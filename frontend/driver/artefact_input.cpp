@@ -17,12 +17,9 @@ namespace {
 constexpr llvm::StringLiteral hintKey = "value."; // metadata: how random elements of an argument are drawn
 
 void printTensors(llvm::raw_ostream &os, llvm::StringRef what, const std::vector<runtime::TensorSpec> &list) {
-  int64_t bytes = 0;
-  for (const runtime::TensorSpec &spec : list)
-    bytes += spec.bytes();
   os << "  " << what << ": " << list.size();
   if (!list.empty())
-    os << ", " << bytesText(bytes);
+    os << ", " << bytesText(runtime::totalBytes(list));
   os << '\n';
   constexpr size_t shown = 12;
   for (size_t i = 0; i < std::min(shown, list.size()); ++i)

@@ -27,10 +27,13 @@ files() { (cd "$root" && find . -xdev \( -path ./proc -o -path ./var/lib/dpkg -o
 cmake -E rm -rf "$build/packages"
 (cd "$build" && cpack -G DEB >/dev/null)
 cp /etc/resolv.conf "$root/etc/resolv.conf"
-cat >"$root/etc/apt/sources.list" <<'LIST'
-deb http://deb.debian.org/debian bookworm main
-deb http://deb.debian.org/debian-security bookworm-security main
-LIST
+# From where this machine, a Debian 12 too, has its packages.
+apt-get indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 'Origin: Debian' |
+  sort -u >"$root/etc/apt/sources.list"
+grep -q -- '-security ' "$root/etc/apt/sources.list" || {
+  echo "apt knows no security suite of Debian here" >&2
+  exit 1
+}
 inside apt-get -q update >"$root/tmp/apt.log" 2>&1
 # What the packages need, and what builds a program, is there before; ours are what differs.
 cp "$build"/packages/*.deb "$root/tmp/"
