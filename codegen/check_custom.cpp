@@ -214,7 +214,7 @@ runtime::Error checkCustomOps(ModuleOp planned, const CustomCheckOptions &option
   for (CustomOp op : customOpsOf(function)) {
     const std::string key = keyOf(op);
     auto run = [&](ArrayRef<RefTensor> operands) { return runHere(op, operands); };
-    if (op.hasCpuCode() && isToBeChecked(op, options, key))
+    if (op.hasCpuCode() && !op.getUnchecked() && isToBeChecked(op, options, key))
       if (runtime::Error wrong = checkOp(op, options, key, run))
         return wrong;
   }
@@ -226,7 +226,8 @@ runtime::Error checkCustomOpsOn(const std::shared_ptr<runtime::Device> &device, 
   auto planFunction = *planned.getOps<func::FuncOp>().begin();
   for (CustomOp op : customOpsOf(planFunction)) {
     const std::string key = "on " + options.targetName + ": " + keyOf(op);
-    if (!op.hasTextFor(StringRef(options.targetName).split(':').first) || !isToBeChecked(op, check, key))
+    if (!op.hasTextFor(StringRef(options.targetName).split(':').first) || op.getUnchecked() ||
+        !isToBeChecked(op, check, key))
       continue;
     OwningOpRef<func::FuncOp> function = functionAround(op);
     const auto runner = runnerOf(*function, options, device);

@@ -7,6 +7,7 @@
 #include "codegen/targets.h"
 #include "frontend/capture.h"
 #include "frontend/compile_options.h"
+#include "frontend/compile_summary.h"
 #include "frontend/diagnostics.h"
 #include "frontend/function_impl.h"
 #include "frontend/graph_file.h"
@@ -120,21 +121,9 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &recor
       runtime::Executable::load(std::move(artefact), {options.threads, options.checked, device, options.separate}));
   if (options.checked)
     hints[executable.get()] = std::move(uses);
-  const auto countOf = [&](const char *key) {
-    const auto known = executable->metadata().find(key);
-    return known == executable->metadata().end() ? 0 : std::atoll(known->second.c_str());
-  };
-  summary.capturedOps = report.pipeline.capturedOps;
-  summary.kernels = countOf("kernels");
-  summary.matmuls = countOf("matmuls");
-  summary.arenaBytes = report.pipeline.arenaBytes;
-  summary.plannedBytes = executable->plannedBytes();
-  summary.recomputedOps = report.pipeline.recomputed.ops;
-  summary.recomputedShare = report.pipeline.recomputed.share;
-  summary.fromCache = report.fromCache;
-  summary.cache = options.compiledStep.empty() ? report.cache : "not used: the step is that of " + options.compiledStep;
-  summary.pipelineMs = report.pipelineMs;
-  summary.codegenMs = report.codegenMs;
+  summary = summaryOf(report, *executable);
+  if (!options.compiledStep.empty())
+    summary.cache = "not used: the step is that of " + options.compiledStep;
   summary.loadMs = millisecondsSince(loading);
   summary.totalMs = millisecondsSince(start);
   compileMs += summary.totalMs;

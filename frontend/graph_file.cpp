@@ -178,7 +178,7 @@ OwningOpRef<ModuleOp> parseGraph(StringRef text, StringRef name, MLIRContext &co
       refusals.emplace_back(placeOf(diagnostic.getLocation()), diagnostic.str());
     });
     module = parseSourceString<ModuleOp>(text, ParserConfig(&context), name);
-    if (module && succeeded(verifyGraph(*module)) && !namesHostCode(*module)) {
+    if (module && succeeded(verifyGraph(*module)) && (limits.hostCode || !namesHostCode(*module))) {
       if (!integersFit(*module, text, name, printer))
         return {};
       keepNames(*module, text);

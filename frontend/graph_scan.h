@@ -8,6 +8,7 @@
 
 namespace tcc {
 
+/// What a text may hold.
 struct GraphLimits {
   int64_t bytes = int64_t{64} << 20;
   int64_t tokens = int64_t{1} << 21;   ///< words, numbers, strings and single signs
@@ -17,6 +18,7 @@ struct GraphLimits {
   int64_t literalBytes = 64 << 10;     ///< text of one dense<...>
   int64_t results = 8192;              ///< N of %value#N
   int64_t allResults = 1 << 25;        ///< sum of these
+  bool hostCode = false;               ///< custom ops that are functions of this process
 };
 
 struct TextProblem {

@@ -1233,7 +1233,8 @@ def Tcc_CustomOp : Tcc_Op<"custom", [IsolatedFromAbove, SingleBlock, IsDifferent
     with `shared_bytes`; its parameters are the operands', then the results' addresses, then `cuda_arguments` as
     long long. Such code stands alone in a step. A body with code has a second region for its gradient, or none. `flop_count`
     and `traffic` (bytes) say what it costs; `tolerance`, relative to a result's largest magnitude, how far code may be
-    from the body.
+    from the body. With `unchecked`, code is not compared with the
+    body: it is what the op means.
     custom_c1: the body's arguments have the operands' types. custom_c2: the body yields the results' types, and
     there is at least one.
     custom_c3: the gradient takes operands, results and the gradients of the float results, and yields those of the
@@ -1246,7 +1247,7 @@ def Tcc_CustomOp : Tcc_Op<"custom", [IsolatedFromAbove, SingleBlock, IsDifferent
                        OptionalAttr<I64Attr>:$elements_per_block, OptionalAttr<I64Attr>:$shared_bytes,
                        OptionalAttr<DenseI64ArrayAttr>:$cuda_arguments, OptionalAttr<I64Attr>:$flop_count,
                        OptionalAttr<I64Attr>:$traffic, OptionalAttr<F64Attr>:$tolerance,
-                       OptionalAttr<I64Attr>:$host_function, OptionalAttr<I64Attr>:$host_reference);
+                       OptionalAttr<I64Attr>:$host_function, OptionalAttr<I64Attr>:$host_reference, UnitAttr:$unchecked);
   let results = (outs Variadic<Tcc_Tensor>:$results);
   let regions = (region MaxSizedRegion<1>:$body, MaxSizedRegion<1>:$backward);
   let hasCustomAssemblyFormat = 1;

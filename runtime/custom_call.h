@@ -25,6 +25,9 @@ public:
   std::span<const int64_t> outputShape(size_t i) const { return shapeOf(at(call.outputs, outputs(), i)); }
   DType inputType(size_t i) const { return static_cast<DType>(at(call.inputs, inputs(), i).dtype); }
   DType outputType(size_t i) const { return static_cast<DType>(at(call.outputs, outputs(), i).dtype); }
+  /// Where the elements lie, whatever they are.
+  const void *inputData(size_t i) const { return at(call.inputs, inputs(), i).data; }
+  void *outputData(size_t i) const { return at(call.outputs, outputs(), i).data; }
   /// Elements. T is float for f32, uint16_t for bf16 and f16, uint8_t for i1 and the 8-bit floats, int32_t, int64_t.
   /// Throws std::invalid_argument for another T, and for a tensor that there is not.
   template <typename T>
