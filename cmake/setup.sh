@@ -11,7 +11,7 @@ if [[ -t 0 ]]; then terminal=1; fi
 
 # What the build and every program of the project need.
 build_packages=(
-  cmake ninja-build g++ git python3
+  cmake ninja-build g++ git python3 python3-dev python3-venv
   libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools liblld-22-dev
   libzstd-dev zlib1g-dev libxml2-dev libcurl4-openssl-dev libedit-dev
   libfmt-dev nlohmann-json3-dev libxxhash-dev libdlpack-dev libcli11-dev libonig-dev libutf8proc-dev

@@ -1,0 +1,67 @@
+// Step: a compiled graph as Python sees it. Call: one that takes and gives tensors of a Python library.
+#pragma once
+#include "frontend/compile_graph.h"
+#include "python/src/tensors.h"
+#include "runtime/executable.h"
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace tcc::python {
+
+/// A compiled graph that several calls may share. One run at a time; others wait.
+struct Step {
+  CompiledGraph graph;
+  std::string name;
+  std::mutex turn;
+};
+
+/// Which argument of a Python call stands for which tensor of a step, and what the call gives. Python describes it:
+///
+///     Call(step, arguments, results, allocate, copy, view)
+///
+/// `arguments` has one entry for each item of the list that the call takes: None where the step does not read it, or
+/// ("input" | "state", number, layout). `results` has one for each item that the call gives:
+///     ("new", number, layout, how)        output `number` of the step, in the tensor that allocate(*how) gives
+///     ("argument", n)                     argument n itself
+///     ("view", n, sizes, strides, offset) argument n seen otherwise
+///     ("hidden", number, layout, how)     the same, and only parts of it are given
+///     ("part", n, sizes, strides, offset) result n, a new or hidden one, seen otherwise
+///     ("object", x)                       x
+/// `copy(tensor, sizes, strides)` gives a tensor of this layout with the argument's elements, or, after a run, puts
+/// those of `tensor` back with copy(tensor, None, argument); `view(tensor, sizes, strides, offset)` gives a view.
+class Call {
+public:
+  Call(std::shared_ptr<Step> step, PyObject *arguments, PyObject *results, Ref allocate, Ref copy, Ref view);
+
+  /// One run: what the step's results are, as a list. The GIL is released meanwhile. Throws PythonError.
+  Ref run(PyObject *arguments);
+  /// How many arguments were copied since the call was made, because their memory was not dense, aligned or of the
+  /// layout that the step was compiled for.
+  int64_t copies() const { return copied; }
+  const std::shared_ptr<Step> &of() const { return step; }
+
+private:
+  struct Argument {
+    enum class Place : uint8_t { none, input, state } place = Place::none;
+    size_t number = 0;
+    Layout layout;
+  };
+  struct Result {
+    enum class Kind : uint8_t { fresh, hidden, argument, view, part, object } kind = Kind::object;
+    size_t number = 0;
+    Layout layout;
+    Ref sizes, strides, offset, object; // object: what is given, or how memory is allocated
+  };
+  static bool isMade(const Result &result);
+  Result resultOf(PyObject *entry, size_t count) const;
+
+  std::shared_ptr<Step> step;
+  std::vector<Argument> arguments;
+  std::vector<Result> results;
+  Ref allocate, copy, view;
+  int64_t copied = 0;
+};
+
+} // namespace tcc::python

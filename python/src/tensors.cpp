@@ -1,0 +1,84 @@
+#include "python/src/tensors.h"
+#include <algorithm>
+
+namespace tcc::python {
+namespace {
+
+const ExchangeApi *opened = nullptr;
+constexpr uint32_t knownMajor = 1;
+
+} // namespace
+
+Layout Layout::of(PyObject *tuple) {
+  const std::vector<Ref> parts = items(tuple);
+  if (parts.size() != 4)
+    raise(PyExc_TypeError, "a layout is (code, bits, sizes, strides)");
+  Layout layout;
+  layout.dtype = {static_cast<uint8_t>(toInteger(parts[0].get())), static_cast<uint8_t>(toInteger(parts[1].get())), 1};
+  layout.sizes = integers(parts[2].get());
+  layout.strides = integers(parts[3].get());
+  if (layout.sizes.size() != layout.strides.size())
+    raise(PyExc_TypeError, "a layout has a stride for each size");
+  return layout;
+}
+
+DLTensor Layout::over(void *data) const {
+  return {.data = data,
+          .device = {kDLCPU, 0},
+          .ndim = static_cast<int32_t>(sizes.size()),
+          .dtype = dtype,
+          .shape = const_cast<int64_t *>(sizes.data()),
+          .strides = const_cast<int64_t *>(strides.data()),
+          .byte_offset = 0};
+}
+
+void Exchange::open(PyObject *capsule) {
+  const auto *api = static_cast<const ExchangeApi *>(PyCapsule_GetPointer(capsule, exchangeName));
+  check(api);
+  while (api && api->header.version.major != knownMajor)
+    api = reinterpret_cast<const ExchangeApi *>(api->header.previous);
+  if (!api || !api->look)
+    raise(PyExc_ImportError, "this version of torch exchanges tensors in a way that tcc does not know; PyTorch 2.10 or "
+                             "later is needed (DLPack 1.2)");
+  opened = api;
+}
+
+const ExchangeApi &Exchange::api() {
+  if (!opened)
+    raise(PyExc_RuntimeError, "no tensor library is open");
+  return *opened;
+}
+
+DLTensor look(PyObject *object) {
+  DLTensor seen;
+  check(Exchange::api().look(object, &seen) == 0);
+  seen.data = static_cast<char *>(seen.data) + seen.byte_offset;
+  return seen;
+}
+
+bool hasLayout(const DLTensor &seen, const Layout &layout) {
+  if (seen.device.device_type != kDLCPU || static_cast<size_t>(seen.ndim) != layout.sizes.size() ||
+      seen.dtype.code != layout.dtype.code || seen.dtype.bits != layout.dtype.bits)
+    return false;
+  bool isEmpty = false, isEqual = true;
+  for (size_t i = 0; i < layout.sizes.size(); ++i) {
+    if (seen.shape[i] != layout.sizes[i])
+      return false;
+    isEmpty |= layout.sizes[i] == 0;
+    isEqual &= layout.sizes[i] <= 1 || seen.strides[i] == layout.strides[i];
+  }
+  return isEmpty || isEqual;
+}
+
+Ref tensorOver(const Layout &layout, void *data) {
+  auto *made =
+      new VersionedTensor{{knownMajor, 0}, nullptr, [](VersionedTensor *self) { delete self; }, 0, layout.over(data)};
+  void *object = nullptr;
+  if (Exchange::api().toPython(made, &object) != 0) {
+    delete made;
+    throw PythonError();
+  }
+  return Ref::made(static_cast<PyObject *>(object));
+}
+
+} // namespace tcc::python
