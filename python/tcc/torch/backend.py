@@ -1,0 +1,162 @@
+"""The back end "tcc" of torch.compile: forward, backward and inference graphs of AOTAutograd become steps."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import time
+from dataclasses import dataclass, field
+
+import torch
+from torch._decomp import core_aten_decompositions
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+from torch.utils import _pytree as pytree
+
+from tcc import _native
+from tcc.torch import reporting
+from tcc.torch.convert import boxed, convert
+from tcc.torch.lowering import TABLE, Unsupported
+
+aten = torch.ops.aten
+
+#: Ops that stay whole although torch can write them with smaller ones: they have better translations.
+KEPT = (aten.gelu, aten.gelu_backward, aten.native_layer_norm, aten.native_layer_norm_backward, aten._softmax,
+        aten._log_softmax, aten._softmax_backward_data, aten._log_softmax_backward_data, aten.silu, aten.sigmoid_backward,
+        aten.tanh_backward, aten.threshold_backward, aten.native_dropout, aten.native_dropout_backward,
+        aten.embedding_dense_backward, aten.rsub, aten.log1p, aten.expm1, aten.masked_fill,
+        aten._scaled_dot_product_flash_attention_for_cpu, aten._scaled_dot_product_flash_attention_for_cpu_backward)
+
+
+@dataclass
+class Options:
+    """`options=` of torch.compile."""
+
+    flags: list = field(default_factory=list)  # of the command line: "-O3", "--threads=2", "--dtype=bf16"
+    fallback: str = "step"  # what ops without a translation are: "step": part of the step, computed by ATen; "error"
+
+    @classmethod
+    def of(cls, mode, given) -> "Options":
+        given = dict(given or {})
+        unknown = set(given) - set(cls.__dataclass_fields__)
+        if unknown:
+            raise ValueError(f"no such option: {', '.join(sorted(unknown))}; there are "
+                             f"{', '.join(cls.__dataclass_fields__)}")
+        options = cls(**given)
+        if options.fallback not in ("step", "error"):
+            raise ValueError(f"fallback is 'step' or 'error', not {options.fallback!r}")
+        if mode not in (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"):
+            raise ValueError(f"no such mode: {mode!r}")
+        return options
+
+    def all_flags(self) -> list[str]:
+        threads = [] if any(flag.startswith("--threads") for flag in self.flags) else [
+            f"--threads={torch.get_num_threads()}"]
+        return [*self.flags, *threads]
+
+
+@functools.cache
+def decompositions() -> dict:
+    """torch's own ways to write ops with smaller ones, without those that are translated whole."""
+    table = dict(core_aten_decompositions())
+    for op in list(table):
+        if getattr(op, "overloadpacket", None) in KEPT and op in TABLE:
+            del table[op]
+    return table
+
+
+class Fallbacks(RuntimeError):
+    """With fallback="error": ops of a graph that have no translation."""
+
+
+def has_symbols(module: torch.fx.GraphModule) -> bool:
+    def is_symbolic(value) -> bool:
+        if isinstance(value, torch.Tensor):
+            return any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride()))
+        return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+    return any(is_symbolic(leaf) for node in module.graph.nodes for leaf in pytree.tree_leaves(node.meta.get("val")))
+
+
+def compile_module(module: torch.fx.GraphModule, name: str, options: Options, visible: int | None = None):
+    """A function of a list of the graph's arguments. A graph that cannot be a step runs by ATen, op by op."""
+    start = time.perf_counter()
+    try:
+        converted = convert(module, name, options.all_flags(), visible)
+    except (Unsupported, _native.Error) as why:
+        if options.fallback == "error":
+            raise
+        reporting.refused(name, str(why))
+        return boxed(lambda args: list(module(*args)))
+    reporting.add(converted, (time.perf_counter() - start) * 1e3)
+    if converted.fallbacks and options.fallback == "error":
+        seen = sorted({f"{fallback.op} ({fallback.reason})" for fallback in converted.fallbacks})
+        raise Fallbacks(f"{name}: no translation of {', '.join(seen)}")
+    return converted.call()
+
+
+class Sized:
+    """A graph of sizes that change: one step for each set of sizes that it is called with."""
+
+    def __init__(self, module, name: str, options: Options, visible: int | None):
+        self.module, self.name, self.options, self.visible = module, name, options, visible
+        self.calls: dict = {}
+
+    def run(self, args):
+        key = tuple((tuple(arg.shape), arg.stride()) if isinstance(arg, torch.Tensor) else arg for arg in args)
+        call = self.calls.get(key)
+        if call is None:
+            if self.calls:
+                reporting.recompiled(self.name, next(reversed(self.calls)), key)
+            call = self.calls[key] = compile_module(self.specialised(args), self.name, self.options, self.visible)
+        return call(args)
+
+    def specialised(self, args) -> torch.fx.GraphModule:
+        """The graph with the sizes of these arguments."""
+        made = torch.fx.GraphModule(self.module, copy.deepcopy(self.module.graph))
+        mode = FakeTensorMode(allow_non_fake_inputs=True)
+        fakes = [mode.from_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
+        with torch.no_grad():
+            FakeTensorProp(made, mode).propagate_dont_convert_inputs(*fakes)
+        for node, arg in zip((n for n in made.graph.nodes if n.op == "placeholder"), fakes):
+            node.meta["val"] = arg
+        return made
+
+
+def visible_results() -> int | None:
+    """How many results of the forward graph that AOTAutograd compiles are not only saved for the backward."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = getattr(context, "fw_metadata", None)
+    return getattr(metadata, "num_forward_returns", None)
+
+
+def compiler(kind: str, options: Options, name: str):
+    def compile_graph(module: torch.fx.GraphModule, example_inputs):
+        called = f"{name}.{kind}"
+        visible = visible_results() if kind == "forward" else 0 if kind == "backward" else None
+        if has_symbols(module):
+            sized = Sized(module, called, options, visible)
+            return boxed(lambda args: sized.run(args))
+        return compile_module(module, called, options, visible)
+
+    return compile_graph
+
+
+_count = 0
+
+
+def tcc(module: torch.fx.GraphModule, example_inputs, *, mode=None, options=None):
+    """The back end: a function for Dynamo's graph `module`."""
+    global _count
+    chosen = Options.of(mode, options)
+    name = f"graph{_count}"
+    _count += 1
+    for tensor in example_inputs:
+        if isinstance(tensor, torch.Tensor) and tensor.device.type != "cpu":
+            raise RuntimeError(f"backend 'tcc' compiles for the CPU; a tensor of {tensor.device} was given")
+    return aot_autograd(fw_compiler=compiler("forward", chosen, name), bw_compiler=compiler("backward", chosen, name),
+                        inference_compiler=compiler("inference", chosen, name), decompositions=decompositions,
+                        partition_fn=min_cut_rematerialization_partition,
+                        keep_inference_input_mutations=True)(module, example_inputs)

@@ -1,0 +1,394 @@
+"""FX graphs of ATen ops → steps of tcc.
+
+1. Each placeholder becomes an argument that the graph sees dense and row-major (layouts.py); one that the graph
+   updates in place becomes a state.
+2. Each op becomes the values that its translation writes (TABLE in lowering.py), or one op that ATen computes.
+3. Results: what is a view of an argument or of an earlier result is made by torch after the run, without a copy.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import pathlib
+import re
+from dataclasses import dataclass, field
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
+
+from tcc import _native
+from tcc.graph import Graph, Place, Value
+from tcc.torch import elementwise, products, random, reductions, views  # noqa: F401 (they fill the table)
+from tcc.torch.fallback import Fallback, register
+from tcc.torch.layouts import Seen, allocate, as_rows, copied, dlpack_type, seen, viewed
+from tcc.torch.lowering import CARRIERS, ELEMENTS, TABLE, Lowering, NotLowered, Unsupported
+
+aten = torch.ops.aten
+
+#: Frames of files in it are not the user's.
+TORCH_FOLDER = str(pathlib.Path(torch.__file__).parent)
+#: Ops whose result is another look at the operand's memory.
+VIEWS = {aten.view.default, aten._unsafe_view.default, aten.permute.default, aten.t.default, aten.transpose.int,
+         aten.expand.default, aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims,
+         aten.slice.Tensor, aten.select.int, aten.alias.default, aten.detach.default, aten.split.Tensor,
+         aten.split_with_sizes.default, aten.unbind.int, aten.as_strided.default, aten._reshape_alias.default}
+#: Only shape: these run by torch on numbers.
+_NUMBERS = (int, float, bool, str, torch.dtype, torch.device, torch.layout, torch.memory_format, type(None))
+
+
+@dataclass
+class Converted:
+    """A step with all that its calls need."""
+
+    name: str
+    text: str
+    step: object
+    arguments: list
+    results: list
+    constants: list = field(default_factory=list)  # tensors of the graph itself, handed after the arguments
+    is_random: bool = False
+    fallbacks: list[Fallback] = field(default_factory=list)
+    lowered: int = 0                               # ops that have a translation
+
+    def call(self):
+        """What takes the graph's arguments, as a list, and gives its results."""
+        call = _native.Call(self.step, self.arguments, self.results, allocate, copied, viewed)
+        constants, is_random = self.constants, self.is_random
+
+        def run(args):
+            return call(args)
+
+        def run_with_more(args):
+            args = list(args) + constants
+            if is_random:
+                args.append(torch.randint(-2 ** 63, 2 ** 63 - 1, ()))
+            return call(args)
+
+        return boxed(run_with_more if constants or is_random else run)
+
+
+def boxed(function):
+    """Says to AOTAutograd that a function takes one list."""
+    function._boxed_call = True
+    return function
+
+
+def place_of(node) -> Place:
+    """The user's line and the part of the model that an FX node comes from."""
+    trace = node.meta.get("stack_trace") or ""
+    found = re.findall(r'File "([^"]+)", line (\d+)', trace)
+    own = [frame for frame in found if not frame[0].startswith(TORCH_FOLDER)] or found
+    file, line = own[-1] if own else ("", 0)
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
+    scope = ""
+    annotated = (node.meta.get("custom") or {}).get("tcc.scope")
+    if annotated:
+        scope = annotated
+    elif stack:
+        scope = list(stack.values())[-1][0]
+        scope = re.sub(r"^L\['self'\]\.?", "", scope)
+        scope = re.sub(r"\[['\"]?([^'\"\]]+)['\"]?\]", r".\1", scope)
+        scope = ".".join(part for part in re.split(r"[^A-Za-z0-9_]+", scope) if part and part != "_modules")
+    if node.meta.get("partitioner_tag") == "is_backward" or "fwd_nn_module_stack" in node.meta:
+        scope = f"{scope}.grad" if scope else "grad"
+    target = str(node.target) if node.op == "call_function" else ""
+    op = target.split(".")[1] if target.count(".") == 2 else ""
+    return Place(file, int(line), scope, op.lstrip("_"))
+
+
+class Conversion:
+    """One FX graph on its way. `fake` tensors in nodes' meta["val"] have sizes that are known."""
+
+    def __init__(self, graph: torch.fx.Graph, owner, name: str, visible: int | None):
+        self.fx, self.owner = graph, owner
+        self.name = name
+        self.c = Lowering(Graph(re.sub(r"\W", "_", name.split(".")[-1]))) # equal graphs have equal texts
+        self.values: dict = {}
+        self.arguments: list = []  # (place, the graph's name, layout) of what a call hands over, or None
+        self.looks: dict = {}      # placeholder → how the graph sees it, and its name there
+        self.results: list = []
+        self.constants: list = []  # tensors of the graph itself, and what `arguments` says of them
+        self.handed: list = []
+        self.fallbacks: list[Fallback] = []
+        self.lowered = 0
+        self.hidden: list = []     # results of which only views are given
+        self.visible = visible     # so many results are the user's, not saved for the backward; None: all
+        self.count = 0
+        self.outputs = itertools.count()
+        self.updates: dict = {}    # placeholder → its last value
+
+    # Arguments
+
+    def prepare_updates(self) -> None:
+        for node in self.fx.nodes:
+            if node.op == "call_function" and node.target in (aten.copy_.default, aten.set_.source_Tensor):
+                if node.args[0].op != "placeholder":
+                    raise Unsupported(f"{node.target} of what is no argument")
+                self.updates[node.args[0]] = node.args[1]
+
+    def argument(self, node, fake) -> None:
+        if not isinstance(fake, torch.Tensor):
+            self.values[node] = fake
+            self.arguments.append(None)
+            return
+        if not node.users:
+            self.arguments.append(None)
+            return
+        place = "state" if node in self.updates else "input"
+        element, extra = carrier(fake.dtype)
+        sizes = tuple(int(n) for n in fake.shape)
+        look = seen(sizes, fake.stride(), expands=place == "input") if fake.dtype in ELEMENTS else as_rows(sizes)
+        name = self.unique(re.sub(r"[^A-Za-z0-9_.]", "_", argument_name(node)))
+        value = self.c.g.argument(name, look.sizes + extra, element, state=place == "state")
+        self.arguments.append((place, name, (*dlpack_type(fake.dtype), list(fake.shape), list(look.strides))))
+        self.values[node] = self.as_torch(value, look, sizes) if fake.dtype in ELEMENTS else value
+        self.looks[node] = (look, name)
+
+    def unique(self, name: str) -> str:
+        known = {name for _, name, _ in self.c.g.arguments} | {"seed"}
+        return next(made for made in itertools.chain([name], (f"{name}.{i}" for i in itertools.count(1)))
+                    if made not in known)
+
+    def as_torch(self, value: Value, look: Seen, sizes) -> Value:
+        """The graph's argument in torch's order of dims."""
+        inverse = [look.order.index(dim) for dim in range(len(look.order))]
+        return self.c.g.broadcast(self.c.g.transpose(value, inverse), sizes)
+
+    # Ops
+
+    def run(self) -> None:
+        self.prepare_updates()
+        for node in self.fx.nodes:
+            self.c.g.place = place_of(node)
+            self.c.node = node
+            if node.op == "placeholder":
+                self.argument(node, node.meta.get("val"))
+            elif node.op == "get_attr":
+                self.values[node] = self.attribute(node)
+            elif node.op == "call_function":
+                self.call(node)
+            elif node.op == "output":
+                self.output(node)
+
+    def attribute(self, node):
+        """A tensor that belongs to the graph is handed to each call behind its arguments."""
+        held = self.owner
+        for part in node.target.split("."):
+            held = getattr(held, part)
+        if not isinstance(held, torch.Tensor):
+            return held
+        held = held.detach().contiguous()
+        if held.dim() == 0 and held.dtype in ELEMENTS:
+            return self.c.g.constant(held.item(), ELEMENTS[held.dtype])
+        self.constants.append(held)
+        element, extra = carrier(held.dtype)
+        name = self.unique("constant")
+        self.handed.append(("input", name, (*dlpack_type(held.dtype), list(held.shape), list(held.stride()))))
+        return self.c.g.argument(name, tuple(held.shape) + extra, element)
+
+    def call(self, node) -> None:
+        target = node.target
+        if target in (aten.copy_.default, aten.set_.source_Tensor):
+            self.values[node] = self.values.get(node.args[1])
+            return
+        if target is operator.getitem:
+            source = self.values[node.args[0]]
+            self.values[node] = source[node.args[1]]
+            return
+        fake = node.meta.get("val")
+        args, kwargs = pytree.tree_map_only(torch.fx.Node, lambda x: self.values[x], (node.args, dict(node.kwargs)))
+        if not isinstance(target, torch._ops.OpOverload):
+            if any(isinstance(leaf, Value) for leaf in pytree.tree_leaves((args, kwargs))):
+                raise Unsupported(f"{target} is no op of ATen")
+            self.values[node] = target(*args, **kwargs)
+            return
+        if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(fake)):
+            self.values[node] = self.host_value(node, args, kwargs, fake)
+            return
+        reason = self.refusal(node, fake)
+        if not reason:
+            translation = TABLE.get(target)
+            if translation is None:
+                reason = "no translation"
+            else:
+                try:
+                    made = translation(self.c, fake, *args, **kwargs)
+                    self.check(target, made, fake)
+                    self.values[node] = made
+                    self.lowered += 1
+                    return
+                except NotLowered as why:
+                    reason = str(why)
+        self.values[node] = self.fall_back(node, args, kwargs, fake, reason)
+
+    def host_value(self, node, args, kwargs, fake):
+        """An op that gives no tensor: a number that torch knows while it traces."""
+        if isinstance(fake, _NUMBERS):
+            return fake
+        raise Unsupported(f"{node.target} gives a value that is known only when it runs")
+
+    @staticmethod
+    def refusal(node, fake) -> str:
+        """Why no translation is asked: types that compiled code does not have."""
+        operands = [leaf.meta.get("val") for leaf in pytree.tree_leaves((node.args, node.kwargs))
+                    if isinstance(leaf, torch.fx.Node)]
+        for tensor in itertools.chain(pytree.tree_leaves(operands), pytree.tree_leaves(fake)):
+            if isinstance(tensor, torch.Tensor):
+                if tensor.dtype not in ELEMENTS:
+                    return f"no {str(tensor.dtype).removeprefix('torch.')} in compiled code"
+                if tensor.dim() > 8:
+                    return "more than 8 dims"
+        return ""
+
+    @staticmethod
+    def check(target, made, fake) -> None:
+        """A translation that gives other types than torch says is a mistake in it."""
+        pairs = zip(made, fake) if isinstance(fake, (tuple, list)) else [(made, fake)]
+        for value, tensor in pairs:
+            if isinstance(value, Value) and isinstance(tensor, torch.Tensor):
+                wanted = tuple(int(n) for n in tensor.shape), ELEMENTS[tensor.dtype]
+                if (value.sizes, value.element) != wanted:
+                    raise AssertionError(f"{target} gives {value.sizes} {value.element}, torch {wanted[0]} {wanted[1]}")
+
+    def fall_back(self, node, args, kwargs, fake, reason: str):
+        if "as_strided" in str(node.target):
+            raise Unsupported(f"{node.target}, which depends on how its operand lies in memory")
+        c = self.c
+        place = c.g.place
+        name = re.sub(r"[^A-Za-z0-9_.]", "_", str(node.target))
+        record = Fallback(name, reason, f"{place.file}:{place.line}" if place.line else "")
+        self.fallbacks.append(record)
+        fakes = [leaf.meta["val"] for leaf in pytree.tree_leaves((node.args, dict(node.kwargs)))
+                 if isinstance(leaf, torch.fx.Node) and isinstance(leaf.meta.get("val"), torch.Tensor)]
+        several = isinstance(fake, (tuple, list))
+        results = [(i, tensor) for i, tensor in enumerate(fake if several else [fake])
+                   if isinstance(tensor, torch.Tensor)]
+        operands = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Value)]
+        numbers = register(record, node.target, args, kwargs, lambda leaf: isinstance(leaf, Value), fakes, results)
+        types = []
+        for _, tensor in results:
+            element, extra = carrier(tensor.dtype)
+            types.append((tuple(int(n) for n in tensor.shape) + extra, element))
+        made = c.g.host(name, numbers, operands, types)
+        if not several:
+            return made[0]
+        given = [None] * len(fake)
+        for (i, _), value in zip(results, made):
+            given[i] = value
+        return given
+
+    # Results
+
+    def base(self, node):
+        """The node whose memory a result looks at."""
+        while node.op == "call_function":
+            if node.target in VIEWS or (node.target is operator.getitem and node.args[0].target in VIEWS):
+                source = node.args[0]
+                if node.target is operator.getitem:
+                    source = source.args[0]
+                if source in self.updates or not isinstance(source.meta.get("val"), torch.Tensor):
+                    return node
+                under = source.meta["val"]
+                look = seen(under.shape, under.stride(), expands=False)
+                if source.op != "placeholder" and (not look.is_exact or under.dtype not in ELEMENTS):
+                    return node # memory of its own has no such layout
+                node = source
+            else:
+                break
+        return node
+
+    def output(self, node) -> None:
+        given = {}
+        leaves = pytree.tree_leaves(node.args[0], is_leaf=lambda leaf: leaf is None)
+        self.visible = len(leaves) if self.visible is None else self.visible
+        self.count = len(leaves)
+        for result in leaves:
+            self.results.append(self.result(result, given))
+        self.results += self.hidden
+        for argument, value in self.updates.items():
+            look, name = self.looks[argument]
+            made = self.values[value]
+            if argument.meta["val"].dtype in ELEMENTS:
+                made = self.c.g.transpose(made, look.order)
+            self.c.g.result(made, f"new.{name}", updates=name)
+
+    def result(self, node, given: dict):
+        if not isinstance(node, torch.fx.Node):
+            return ("object", node)
+        fake = node.meta.get("val")
+        if not isinstance(fake, torch.Tensor):
+            return ("object", self.values[node])
+        arguments = [n for n in self.fx.nodes if n.op == "placeholder"]
+        if node.op == "placeholder":
+            return ("argument", arguments.index(node))
+        if node.target is aten.copy_.default:
+            return ("argument", arguments.index(node.args[0]))
+        base = self.base(node)
+        if base.op == "placeholder" and base is not node:
+            under = base.meta["val"]
+            return ("view", arguments.index(base), list(fake.shape), list(fake.stride()),
+                    fake.storage_offset() - under.storage_offset())
+        if base in given:
+            under = base.meta["val"]
+            return ("part", given[base], list(fake.shape), list(fake.stride()),
+                    fake.storage_offset() - under.storage_offset())
+        if node in given:
+            return ("part", given[node], list(fake.shape), list(fake.stride()), 0)
+        if base is not node and len(self.results) < self.visible and not seen(fake.shape, fake.stride(),
+                                                                              expands=False).is_exact:
+            # The user sees strides of a view: the memory that it looks at is made.
+            given[base] = self.count + len(self.hidden)
+            self.hidden.append(("hidden", *self.made(base)[1:]))
+            return self.result(node, given)
+        given[node] = len(self.results)
+        return self.made(node)
+
+    def made(self, node):
+        """A result in memory of its own."""
+        fake = node.meta["val"]
+        sizes = tuple(int(n) for n in fake.shape)
+        look = seen(sizes, fake.stride(), expands=False) if fake.dtype in ELEMENTS else as_rows(sizes)
+        number = next(self.outputs)
+        value = self.values[node]
+        if fake.dtype in ELEMENTS:
+            value = self.c.g.transpose(value, look.order)
+        self.c.g.result(value, f"result{number}")
+        return ("new", number, (*dlpack_type(fake.dtype), sizes, look.strides), (sizes, look.strides, fake.dtype))
+
+    def finish(self, flags) -> Converted:
+        graph = self.c.g
+        text = graph.text()
+        step = _native.compile(text, self.name, flags, bool(self.fallbacks))
+        numbers = {name: i for specs in (step.inputs, step.states) for i, (name, _, _) in enumerate(specs)}
+        arguments = self.arguments + self.handed
+        if self.c.is_random:
+            arguments.append(("input", "seed", (0, 64, [], [])))
+        arguments = [entry and (entry[0], numbers[entry[1]], entry[2]) for entry in arguments]
+        return Converted(self.name, text, step, arguments, self.results, self.constants, self.c.is_random,
+                         self.fallbacks, self.lowered)
+
+
+def carrier(dtype: torch.dtype) -> tuple[str, tuple[int, ...]]:
+    """The element type that a tensor has in a graph, and further dims: types that compiled code does not know pass
+    through as bytes."""
+    if dtype in ELEMENTS:
+        return ELEMENTS[dtype], ()
+    if dtype.itemsize == 16:
+        return "i64", (2,)
+    return CARRIERS[dtype.itemsize], ()
+
+
+def argument_name(node) -> str:
+    target = node.meta.get("tcc.name") or getattr(node.meta.get("desc"), "target", None)
+    return target if isinstance(target, str) and target else node.name
+
+
+def convert(module: torch.fx.GraphModule, name: str, flags, visible: int | None = None) -> Converted:
+    """Compiles the graph of a module whose sizes are numbers. The first `visible` results, or all, have the strides
+    that torch says; others may be denser."""
+    with _disable_current_modes(): # AOTAutograd's fake tensors: constants of the graph are real
+        conversion = Conversion(module.graph, module, name, visible)
+        conversion.run()
+        return conversion.finish(list(flags))

@@ -1,0 +1,314 @@
+"""ATen's elementwise ops."""
+
+from __future__ import annotations
+
+import math
+
+from tcc.graph import Value
+from tcc.torch.lowering import Lowering, NotLowered, lower
+
+# One operand, one op
+
+
+def _unary(name: str, op: str) -> None:
+    @lower(f"{name}.default")
+    def lowered(c: Lowering, out, x):
+        return c.g.unary(op, c.to_kind(x, out))
+
+
+for _name, _op in {"exp": "exp", "log": "log", "sqrt": "sqrt", "rsqrt": "rsqrt", "tanh": "tanh", "sin": "sin",
+                   "cos": "cos", "erf": "erf", "sigmoid": "sigmoid", "silu": "silu"}.items():
+    _unary(_name, _op)
+
+
+@lower("neg.default")
+def neg(c, out, x):
+    return c.g.unary("neg", c.to_kind(x, out))
+
+
+@lower("abs.default")
+def absolute(c, out, x):
+    return x if x.element == "i1" else c.g.unary("abs", x)
+
+
+@lower("relu.default")
+def relu(c, out, x):
+    return c.g.unary("relu", x) if x.is_float else c.g.binary("maximum", x, c.like(0, x))
+
+
+@lower("reciprocal.default")
+def reciprocal(c, out, x):
+    x = c.to_kind(x, out)
+    return c.g.binary("div", c.like(1, x), x)
+
+
+@lower("log2.default", "log10.default")
+def log_of_base(c, out, x):
+    raise NotLowered("its error would be that of a logarithm and a product")
+
+
+@lower("log1p.default")
+def log1p(c, out, x):
+    # Kahan: ln(u) · x / (u - 1) with u = 1 + x, whose errors cancel.
+    g, x = c.g, c.to_kind(x, out)
+    y = c.wide(x)
+    u = g.binary("add", y, c.like(1, y))
+    less = g.binary("sub", u, c.like(1, y))
+    ratio = g.binary("mul", g.unary("log", u), g.binary("div", y, less))
+    small = g.compare("eq", u, c.like(1, y))
+    made = g.select(small, y, g.select(g.is_finite(u), ratio, g.unary("log", u)))
+    return c.cast(made, x.element)
+
+
+@lower("expm1.default")
+def expm1(c, out, x):
+    # Kahan: (u - 1) · x / ln(u) with u = e^x.
+    g, x = c.g, c.to_kind(x, out)
+    y = c.wide(x)
+    u = g.unary("exp", y)
+    less = g.binary("sub", u, c.like(1, y))
+    ratio = g.binary("mul", less, g.binary("div", y, g.unary("log", u)))
+    small = g.compare("eq", u, c.like(1, y))
+    far = g.compare("gt", g.unary("abs", y), c.like(1, y))
+    return c.cast(g.select(small, y, g.select(far, less, ratio)), x.element)
+
+
+@lower("sign.default", "sgn.default")
+def sign(c, out, x):
+    if x.element == "i1":
+        return x
+    g, zero = c.g, c.like(0, x)
+    positive = g.cast(g.compare("gt", x, zero), x.element)
+    negative = g.cast(g.compare("lt", x, zero), x.element)
+    return g.binary("sub", positive, negative)
+
+
+def gelu_of(c: Lowering, x: Value, approximate: str) -> Value:
+    g = c.g
+    if approximate == "tanh":
+        return g.unary("gelu", x)
+    y = c.wide(x)
+    half = g.binary("mul", y, c.like(0.5, y))
+    share = g.binary("add", g.unary("erf", g.binary("mul", y, c.like(math.sqrt(0.5), y))), c.like(1, y))
+    return c.cast(g.binary("mul", half, share), x.element)
+
+
+@lower("gelu.default")
+def gelu(c, out, x, approximate="none"):
+    return gelu_of(c, x, approximate)
+
+
+@lower("gelu_backward.default")
+def gelu_backward(c, out, dy, x, approximate="none"):
+    g, dy = c.g, c.to_kind(dy, out)
+    if approximate == "tanh":
+        return g.line("gelu_gradient", f"{x.name}, {dy.name} : {x.type}", x.sizes, x.element)
+    y, d = c.wide(x), c.wide(dy)
+    share = g.binary("add", g.unary("erf", g.binary("mul", y, c.like(math.sqrt(0.5), y))), c.like(1, y))
+    cdf = g.binary("mul", share, c.like(0.5, y))
+    density = g.unary("exp", g.binary("mul", g.binary("mul", y, y), c.like(-0.5, y)))
+    density = g.binary("mul", density, c.like(1 / math.sqrt(2 * math.pi), y))
+    slope = g.binary("add", cdf, g.binary("mul", y, density))
+    return c.cast(g.binary("mul", d, slope), x.element)
+
+
+@lower("isnan.default")
+def isnan(c, out, x):
+    return c.g.compare("ne", x, x) if x.is_float else c.g.constant(False, "i1", x.sizes)
+
+
+@lower("isinf.default")
+def isinf(c, out, x):
+    if not x.is_float:
+        return c.g.constant(False, "i1", x.sizes)
+    return c.g.compare("eq", c.g.unary("abs", x), c.like(math.inf, x))
+
+
+@lower("logical_not.default")
+def logical_not(c, out, x):
+    return c.g.unary("not", truth(c, x))
+
+
+@lower("bitwise_not.default")
+def bitwise_not(c, out, x):
+    if x.element == "i1":
+        return c.g.unary("not", x)
+    return c.g.binary("sub", c.g.unary("neg", x), c.like(1, x))
+
+
+def truth(c: Lowering, x) -> Value:
+    x = c.tensor(x)
+    return x if x.element == "i1" else c.g.compare("ne", x, c.like(0, x))
+
+
+# Types
+
+@lower("_to_copy.default", "prims.convert_element_type.default", "clone.default", "alias.default", "detach.default",
+       "lift_fresh_copy.default", "lift_fresh.default", "lift.default", "contiguous.default", "to.dtype",
+       "prims.device_put.default")
+def convert(c, out, x, *_, **__):
+    return c.to_kind(x, out)
+
+
+# Two operands
+
+def _sum(names, op: str, swapped: bool = False) -> None:
+    @lower(*names)
+    def lowered(c: Lowering, out, a, b, alpha=1):
+        if swapped:
+            a, b = b, a
+        if c.element(out.dtype) == "i1":
+            return logical(c, out, a, b, "or" if op == "add" else "ne")
+        a, b = c.pair(a, b, out)
+        if alpha != 1:
+            if swapped:
+                a = c.g.binary("mul", a, c.like(alpha, a))
+            else:
+                b = c.g.binary("mul", b, c.like(alpha, b))
+        return c.g.binary(op, a, b)
+
+
+_sum(["add.Tensor", "add.Scalar"], "add")
+_sum(["sub.Tensor", "sub.Scalar"], "sub")
+_sum(["rsub.Scalar", "rsub.Tensor"], "sub", swapped=True)
+
+
+@lower("mul.Tensor", "mul.Scalar")
+def mul(c, out, a, b):
+    if c.element(out.dtype) == "i1":
+        return logical(c, out, a, b, "and")
+    return c.g.binary("mul", *c.pair(a, b, out))
+
+
+@lower("div.Tensor", "div.Scalar", "true_divide.Tensor")
+def div(c, out, a, b):
+    return c.g.binary("div", *c.pair(a, b, out))
+
+
+def _extreme(name: str, op: str, truths: str) -> None:
+    @lower(name)
+    def lowered(c: Lowering, out, a, b):
+        if c.element(out.dtype) == "i1":
+            return logical(c, out, a, b, truths)
+        return c.g.binary(op, *c.pair(a, b, out))
+
+
+_extreme("maximum.default", "maximum", "or")
+_extreme("minimum.default", "minimum", "and")
+
+
+def _comparison(name: str, predicate: str) -> None:
+    @lower(f"{name}.Tensor", f"{name}.Scalar")
+    def lowered(c: Lowering, out, a, b):
+        sizes = tuple(out.shape)
+        element = c.common(a, b)
+        a, b = c.tensor(a, element, sizes), c.tensor(b, element, sizes)
+        if element == "i1":
+            a, b = c.cast(a, "i32"), c.cast(b, "i32")
+        return c.g.compare(predicate, a, b)
+
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    _comparison(_name, _name)
+
+
+def logical(c: Lowering, out, a, b, op: str) -> Value:
+    sizes = tuple(out.shape)
+    a, b = (c.g.broadcast(truth(c, x), sizes) for x in (a, b))
+    if op == "ne":
+        return c.g.compare("ne", c.cast(a, "i32"), c.cast(b, "i32"))
+    return c.g.binary(op, a, b)
+
+
+def _logical(name: str, op: str) -> None:
+    @lower(f"logical_{name}.default")
+    def lowered(c: Lowering, out, a, b):
+        return logical(c, out, a, b, op)
+
+    @lower(f"bitwise_{name}.Tensor", f"bitwise_{name}.Scalar")
+    def bits(c: Lowering, out, a, b):
+        if c.element(out.dtype) != "i1":
+            raise NotLowered("bits of integers")
+        return logical(c, out, a, b, op)
+
+
+for _name, _op in {"and": "and", "or": "or", "xor": "ne"}.items():
+    _logical(_name, _op)
+
+
+@lower("pow.Tensor_Scalar")
+def power(c, out, x, exponent):
+    g, x = c.g, c.to_kind(x, out)
+    if exponent == 1:
+        return x
+    if exponent == 0:
+        return c.like(1, x)
+    if exponent == 2:
+        return g.binary("mul", x, x)
+    if exponent == 3:
+        return g.binary("mul", g.binary("mul", x, x), x)
+    if x.is_float and exponent == 0.5:
+        return g.unary("sqrt", x)
+    if x.is_float and exponent == -0.5:
+        return g.unary("rsqrt", x)
+    if x.is_float and exponent == -1:
+        return g.binary("div", c.like(1, x), x)
+    if x.is_float and exponent == -2:
+        return g.binary("div", c.like(1, x), g.binary("mul", x, x))
+    raise NotLowered(f"exponent {exponent}")
+
+
+# Three operands
+
+@lower("where.self", "where.ScalarOther", "where.ScalarSelf")
+def where(c, out, condition, a, b):
+    a, b = c.pair(a, b, out)
+    return c.g.select(c.tensor(truth(c, condition), None, a.sizes), a, b)
+
+
+@lower("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(c, out, x, mask, value):
+    x = c.to_kind(x, out)
+    return c.g.select(c.tensor(mask, None, x.sizes), c.tensor(value, x.element, x.sizes), x)
+
+
+def _clamp(names, first: str) -> None:
+    @lower(*names)
+    def lowered(c: Lowering, out, x, low=None, high=None, **named):
+        low, high = named.get("min", low), named.get("max", named.get("max_val", high))
+        low = named.get("min_val", low)
+        if first == "max":
+            low, high = None, low if low is not None else high
+        x = c.to_kind(x, out)
+        for bound, op in ((low, "maximum"), (high, "minimum")):
+            if bound is None:
+                continue
+            if not isinstance(bound, Value) and bound != bound:
+                return c.like(math.nan, x)
+            if not isinstance(bound, Value) and math.isinf(bound) and not x.is_float:
+                continue
+            x = c.g.binary(op, x, c.tensor(bound, x.element, x.sizes))
+        return x
+
+
+_clamp(["clamp.default", "clamp.Tensor", "clamp_min.default", "clamp_min.Tensor"], "min")
+_clamp(["clamp_max.default", "clamp_max.Tensor"], "max")
+
+
+@lower("threshold_backward.default")
+def threshold_backward(c, out, dy, x, threshold):
+    dy = c.to_kind(dy, out)
+    low = c.g.compare("le", c.to_kind(x, out), c.like(threshold, dy))
+    return c.g.select(low, c.like(0, dy), dy)
+
+
+@lower("sigmoid_backward.default")
+def sigmoid_backward(c, out, dy, y):
+    g, dy, y = c.g, c.to_kind(dy, out), c.to_kind(y, out)
+    return g.binary("mul", dy, g.binary("mul", g.binary("sub", c.like(1, y), y), y))
+
+
+@lower("tanh_backward.default")
+def tanh_backward(c, out, dy, y):
+    g, dy, y = c.g, c.to_kind(dy, out), c.to_kind(y, out)
+    return g.binary("mul", dy, g.binary("sub", c.like(1, y), g.binary("mul", y, y)))
