@@ -1,0 +1,338 @@
+"""torch.compile(backend="tcc") beside eager: values, gradients, memory, shapes, and what is said where it cannot."""
+
+import copy
+import os
+import threading
+
+import models
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+import tcc.torch
+
+
+def compiled(function, **options):
+    return torch.compile(function, backend="tcc", options={"fallback": "error", **options})
+
+
+def close(a, b, tolerance=2e-6):
+    scale = max(b.abs().max().item(), 1e-30) if b.numel() else 1
+    assert a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride()
+    assert b.numel() == 0 or (a - b).abs().max().item() <= tolerance * scale
+
+
+def gradients(model):
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def train(model, batches, forward=None):
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    losses, first = [], None
+    for batch in batches:
+        loss = (model if forward is None else forward)(**batch)
+        loss.backward()
+        first = first or gradients(model)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses, first
+
+
+@pytest.mark.parametrize("name", [*models.NATIVE, *models.OTHERS])
+def test_models_train_as_eager(name):
+    make, batch = {**models.NATIVE, **models.OTHERS}[name]
+    steps = int(os.environ.get("TCC_TORCH_STEPS", "5"))
+    model = make()
+    model.train()
+    other = copy.deepcopy(model)
+    batches = [batch() for _ in range(steps)]
+    wanted, first = train(model, batches)
+    options = {"fallback": "error"} if name in models.NATIVE else {}
+    losses, seen = train(other, batches, torch.compile(other, backend="tcc", options=options))
+    assert max(abs(a - b) / abs(b) for a, b in zip(losses, wanted)) < 1e-5
+    norm = sum(g.square().sum() for g in first.values()).sqrt()
+    apart = sum((seen[n] - g).square().sum() for n, g in first.items()).sqrt()
+    assert seen.keys() == first.keys() and apart <= 1e-5 * norm
+    report = tcc.torch.report()
+    assert not report.refused
+    if name in models.NATIVE:
+        assert not report.fallbacks
+
+
+def test_autocast_rounds_as_eager():
+    model = models.NanoGpt()
+    batch = models.tokens()
+    with torch.autocast("cpu", torch.bfloat16):
+        wanted = model(**batch)
+        wanted.backward()
+        first = gradients(model)
+        model.zero_grad()
+        loss = compiled(model)(**batch)
+    loss.backward()
+    assert abs(loss.item() - wanted.item()) < 1e-3 * wanted.item()
+    for name, grad in gradients(model).items():
+        assert (grad - first[name]).norm() <= 0.03 * first[name].norm() + 1e-7, name
+
+
+def test_dropout_keeps_its_share_and_its_mean():
+    x = torch.ones(64, 1000)
+    f = compiled(lambda x: F.dropout(x, 0.3, True))
+    torch.manual_seed(3)
+    a, b = f(x), f(x)
+    torch.manual_seed(3)
+    assert torch.equal(f(x), a) and not torch.equal(a, b)  # torch's generator draws the seeds
+    for y in (a, b):
+        assert abs((y == 0).float().mean() - 0.3) < 0.005 and abs(y.mean() - 1) < 0.01
+        assert set(y.unique().tolist()) <= {0.0, float(torch.tensor(1.0) / torch.tensor(0.7))} or y.unique().numel() == 2
+    both = ((a == 0) & (b == 0)).float().mean()
+    assert abs(both - 0.09) < 0.005
+
+
+def test_dropout_in_a_model():
+    model = models.NanoGpt(dropout=0.2)
+    batch = models.tokens(8)
+    f = torch.compile(model, backend="tcc")
+    losses = [f(**batch).item() for _ in range(4)]
+    assert len(set(losses)) == 4
+    model.eval()
+    assert abs(f(**batch).item() - model(**batch).item()) < 1e-5
+
+
+def test_layouts_of_results_are_eagers():
+    def f(x, y):
+        return x.t(), (x @ y).transpose(0, 1), (x + 1).permute(1, 0), x.expand(3, *x.shape), (x * 2)[:, ::2], x[1:, 1]
+
+    x, y = torch.randn(4, 6), torch.randn(6, 5)
+    for a, b in zip(compiled(f)(x, y), f(x, y)):
+        close(a, b)
+
+
+def test_inputs_in_any_layout():
+    def f(x, y):
+        return (x * y).sum(-1) + x[0, 0]
+
+    g = compiled(f)
+    x = torch.randn(6, 8)
+    for a in (x, torch.randn(8, 6).t(), torch.randn(6, 16)[:, ::2], torch.randn(1, 8).expand(6, 8),
+              torch.randn(49)[1:].view(6, 8), torch.randn(6, 9)[:, 1:]):
+        close(g(a, x), f(a, x))
+
+
+def test_views_of_arguments_are_not_copied():
+    def f(x):
+        return x.t(), x.view(-1), x * 2
+
+    x = torch.randn(4, 6)
+    t, flat, _ = compiled(f)(x)
+    assert t.data_ptr() == x.data_ptr() and flat.data_ptr() == x.data_ptr()
+
+
+def test_arguments_are_updated_in_place():
+    def f(x, y):
+        x.add_(y)
+        y = y * 2
+        x.mul_(y)
+        return x.sum()
+
+    x, y = torch.randn(5, 7), torch.randn(5, 7)
+    z = x.clone()
+    place = z.data_ptr()
+    close(compiled(f)(z, y), f(x, y))
+    close(z, x)
+    assert z.data_ptr() == place
+    # memory that a step cannot use where it lies
+    a = torch.randn(36)[1:].view(5, 7)
+    b = a.clone()
+    compiled(f)(a, y), f(b, y)
+    close(a, b)
+
+
+def test_buffers_are_updated():
+    model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU())
+    other = copy.deepcopy(model)
+    f = torch.compile(other, backend="tcc")
+    for _ in range(3):
+        x = torch.randn(32, 8)
+        close(f(x).detach(), model(x).detach(), 1e-5)
+    for (name, a), (_, b) in zip(other.named_buffers(), model.named_buffers()):
+        assert torch.allclose(a, b, atol=1e-6), name
+
+
+def test_no_grad_and_inference():
+    model = models.NanoGpt().eval()
+    batch = models.tokens()
+    with torch.no_grad():
+        wanted = model(**batch)
+        close(compiled(model)(**batch), wanted)
+    assert len(tcc.torch.report().steps) == 1  # no backward
+
+
+def test_each_shape_is_compiled_once():
+    def f(x):
+        return torch.softmax(x, -1) * x.shape[0]
+
+    g = compiled(f)
+    for rows in (3, 5, 9, 5, 3, 9):
+        x = torch.randn(rows, 7)
+        close(g(x), f(x))
+    report = tcc.torch.report()
+    assert len(report.steps) == 4  # 3 has a graph of its own; then one graph has each size: 5, 9, 3
+    assert [text.split(": ")[1].split(",")[0] for text in report.recompiles] == ["5 → 9", "9 → 3"]
+
+
+def test_scalars_are_inputs():
+    def f(x, lr):
+        return x - lr * x.sign()
+
+    g = torch.compile(f, backend="tcc")
+    x = torch.randn(9)
+    for lr in (0.1, 0.2, 0.3, 0.4):
+        assert torch.allclose(g(x, lr), f(x, lr))
+    assert len(tcc.torch.report().steps) <= 2
+
+
+def test_sizes_of_zero_and_one():
+    def f(x, y):
+        return torch.cat([x, y]).sum(0), (x * 2).reshape(-1), x.softmax(1)
+
+    for rows in (0, 1):
+        x, y = torch.randn(rows, 3), torch.randn(2, 3)
+        for a, b in zip(compiled(f)(x, y), f(x, y)):
+            close(a, b)
+        torch._dynamo.reset()
+
+
+def test_types_that_compiled_code_lacks_pass_through():
+    def f(x, y):
+        return x + 1, (y * 2).to(torch.int8), y.to(torch.float64).cumsum(0), torch.complex(y, y) * 2
+
+    x, y = torch.randn(4, 3, dtype=torch.float64).t(), torch.randn(3, 4)
+    for a, b in zip(torch.compile(f, backend="tcc")(x, y), f(x, y)):
+        assert a.dtype == b.dtype and torch.allclose(a, b)
+    assert {fallback.reason for fallback in tcc.torch.report().fallbacks} >= {"no float64 in compiled code"}
+
+
+def test_ops_without_a_translation_are_reported():
+    def f(x):
+        return torch.lgamma(x + 1) * 2
+
+    x = torch.rand(5, 5)
+    g = torch.compile(f, backend="tcc")
+    close(g(x), f(x))
+    report = tcc.torch.report()
+    assert [fallback.op for fallback in report.fallbacks] == ["aten.lgamma.default"]
+    assert report.fallbacks[0].calls == 1 and report.fallbacks[0].seconds > 0
+    assert "aten.lgamma.default" in str(report) and "test_backend.py" in str(report)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="no translation of aten.lgamma"):
+        compiled(f)(x)
+
+
+def test_a_graph_that_cannot_be_a_step_runs_by_aten():
+    g = torch.compile(lambda x: torch.linalg.inv(x) @ x, backend="tcc")
+    x = torch.randn(5, 5) + 5 * torch.eye(5)
+    assert torch.allclose(g(x), torch.eye(5), atol=1e-5)
+    report = tcc.torch.report()
+    assert not report.steps and "with_effects" in report.refused[0] and "by ATen as a whole" in str(report)
+
+
+def test_an_error_inside_a_fallback_is_the_users():
+    f = torch.compile(lambda x: torch.linalg.cholesky(x) * 2, backend="tcc")
+    assert torch.allclose(f(torch.eye(3) * 4), torch.eye(3) * 4)
+    with pytest.raises(RuntimeError, match="positive-definite"):
+        f(-torch.eye(3))
+
+
+def test_custom_ops_of_the_user():
+    @torch.library.custom_op("tcc_test::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @twice.register_fake
+    def _(x):
+        return torch.empty_like(x)
+
+    x = torch.randn(8)
+    assert torch.equal(torch.compile(lambda x: twice(x) + 1, backend="tcc")(x), x * 2 + 1)
+
+
+def test_integers_and_truths():
+    def f(i, b):
+        return i // 2 if False else i * 3 - 1, b & (i > 2), torch.where(b, i, -i), i.sum(), b.any(), (i == 3).all(), ~b
+
+    i, b = torch.arange(-3, 6), torch.tensor([True, False, True] * 3)
+    for dtype in (torch.int64, torch.int32):
+        for a, w in zip(compiled(f)(i.to(dtype), b), f(i.to(dtype), b)):
+            assert a.dtype == w.dtype and torch.equal(a, w)
+        torch._dynamo.reset()
+
+
+def test_threads_of_one_program():
+    f = compiled(lambda x: (x @ x).relu().sum(0))
+    x = torch.randn(64, 64)
+    f(x)
+    wanted, failures = f(x), []
+
+    def run():
+        for _ in range(50):
+            if not torch.equal(f(x), wanted):
+                failures.append("differs")
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not failures
+
+
+def test_a_forked_child_goes_on():
+    f = compiled(lambda x: (x @ x).sum(0))
+    x = torch.randn(128, 128)
+    wanted = f(x)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if torch.equal(f(x), wanted) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_options_are_checked():
+    x = torch.randn(3)
+    with pytest.raises(Exception, match="no such option: colour"):
+        torch.compile(lambda x: x + 1, backend="tcc", options={"colour": 1})(x)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="unknown flag '--bogus'"):
+        torch.compile(lambda x: x + 1, backend="tcc", options={"flags": ["--bogus"]})(x)
+    torch._dynamo.reset()
+    y = torch.compile(lambda x: x @ x, backend="tcc", options={"flags": ["--dtype=bf16", "-O1"]})(torch.eye(4) * 3)
+    assert torch.equal(y, torch.eye(4) * 9)
+
+
+def test_each_pass_is_verified():
+    """By the reference interpreter, which asks ATen what an op of ATen's gives."""
+    x = torch.rand(6, 6)
+    f = torch.compile(lambda x: torch.lgamma(x + 1).softmax(-1) @ x, backend="tcc", options={"flags": ["-fverify-each"]})
+    close(f(x), torch.lgamma(x + 1).softmax(-1) @ x)
+    assert tcc.torch.report().fallbacks[0].calls > 1
+
+
+def test_labels_say_where_ops_come_from():
+    model = models.NanoGpt()
+    f = compiled(model)
+    f(**models.tokens())
+    plan = tcc.torch.report().steps[-1].plan()
+    labels = [instruction.get("label", "") for instruction in plan["instructions"]]
+    assert any("blocks.1.c_fc" in label for label in labels), labels
+    assert any("blocks.0.ln_2.native_layer_norm" in label for label in labels)
+    files = {source["file"] for instruction in plan["instructions"] for source in instruction.get("sources", [])}
+    assert files == {models.__file__}
+
+
+def test_the_disk_cache_keeps_steps(tmp_path, monkeypatch):
+    flags = [f"--cache-dir={tmp_path}"]
+    for turn in range(2):
+        torch._dynamo.reset()
+        tcc.torch.reset()
+        f = compiled(lambda x: torch.tanh(x) * 2, flags=flags)
+        f(torch.ones(17))
+        assert tcc.torch.report().steps[0].cache.startswith("miss" if turn == 0 else "hit")

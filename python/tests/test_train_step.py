@@ -1,0 +1,171 @@
+"""tcc.torch.train_step beside the same steps of eager PyTorch."""
+
+import copy
+
+import models
+import pytest
+import torch
+
+import tcc.torch
+
+OPTIMIZERS = {
+    "adamw": lambda p: torch.optim.AdamW(p, 1e-3, weight_decay=0.1),
+    "adam": lambda p: torch.optim.Adam(p, 1e-3, weight_decay=0.01, amsgrad=True),
+    "sgd": lambda p: torch.optim.SGD(p, 1e-2, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "plain sgd": lambda p: torch.optim.SGD(p, 1e-2),
+    "lion": lambda p: tcc.torch.Lion(p, 1e-4, weight_decay=0.1),
+}
+
+
+def loss_of(model, **batch):
+    return model(**batch)
+
+
+def eager(model, optimizer, batches, clip=None, scheduler=None):
+    losses, norms = [], []
+    for batch in batches:
+        loss = model(**batch)
+        loss.backward()
+        if clip is not None:
+            norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), clip).item())
+        optimizer.step()
+        optimizer.zero_grad()
+        if scheduler:
+            scheduler.step()
+        losses.append(loss.item())
+    return losses, norms
+
+
+def near(a, b, tolerance=1e-5):
+    return max(abs(x - y) / max(abs(y), 1e-12) for x, y in zip(a, b, strict=True)) < tolerance
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers(name):
+    model = models.NanoGpt()
+    other = copy.deepcopy(model)
+    first, second = OPTIMIZERS[name](model.parameters()), OPTIMIZERS[name](other.parameters())
+    batches = [models.tokens() for _ in range(8)]
+    wanted, norms = eager(model, first, batches, clip=0.5)
+    step = tcc.torch.train_step(other, loss_of, second, clip=0.5, options={"fallback": "error"})
+    places = [p.data_ptr() for p in other.parameters()]
+    losses, seen = [], []
+    for batch in batches:
+        losses.append(step(**batch).item())
+        seen.append(step.norm.item())
+    assert near(losses, wanted) and near(seen, norms, 1e-4)
+    assert places == [p.data_ptr() for p in other.parameters()]  # updated where torch has them
+    a, b = first.state_dict(), second.state_dict()
+    assert a["param_groups"] == b["param_groups"]
+    for key, state in a["state"].items():
+        assert state.keys() == b["state"][key].keys()
+        for entry, value in state.items():
+            if value is None:
+                continue
+            assert (value - b["state"][key][entry]).norm() <= 2e-3 * value.norm() + 1e-7, (key, entry)
+    assert len(tcc.torch.report().steps) == 1
+
+
+def test_muon():
+    model = models.NanoGpt()
+    other = copy.deepcopy(model)
+
+    def make(model):
+        return torch.optim.Muon([p for n, p in model.named_parameters() if p.dim() == 2 and "blocks" in n], 2e-3)
+
+    batches = [models.tokens() for _ in range(4)]
+    wanted, _ = eager(model, make(model), batches)
+    step = tcc.torch.train_step(other, loss_of, make(other))
+    assert near([step(**batch).item() for batch in batches], wanted, 1e-3)
+    for (name, a), b in zip(model.named_parameters(), other.parameters()):
+        assert (a - b).norm() <= 5e-3 * a.norm(), name  # bf16 inside; parameters without an optimizer stay
+
+
+def test_schedulers_and_checkpoints(tmp_path):
+    model = models.NanoGpt()
+    other = copy.deepcopy(model)
+    optimizer, mine = OPTIMIZERS["adamw"](model.parameters()), OPTIMIZERS["adamw"](other.parameters())
+    batches = [models.tokens() for _ in range(8)]
+
+    def schedule(optimizer):
+        return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 8)
+
+    wanted, _ = eager(model, optimizer, batches, scheduler=schedule(optimizer))
+    scheduler = schedule(mine)
+    step = tcc.torch.train_step(other, loss_of, mine)
+    losses = []
+    for batch in batches[:4]:
+        losses.append(step(**batch).item())
+        scheduler.step()
+    torch.save({"model": other.state_dict(), "optimizer": mine.state_dict(), "scheduler": scheduler.state_dict()},
+               tmp_path / "run.pt")
+    again = models.NanoGpt()
+    optimizer = OPTIMIZERS["adamw"](again.parameters())
+    scheduler = schedule(optimizer)
+    saved = torch.load(tmp_path / "run.pt")
+    again.load_state_dict(saved["model"])
+    optimizer.load_state_dict(saved["optimizer"])
+    scheduler.load_state_dict(saved["scheduler"])
+    step = tcc.torch.train_step(again, loss_of, optimizer)
+    for batch in batches[4:]:
+        losses.append(step(**batch).item())
+        scheduler.step()
+    assert near(losses, wanted)
+    assert len(tcc.torch.report().steps) == 2  # rates that change compile nothing
+
+
+def test_accumulation_is_the_mean():
+    model = models.NanoGpt()
+    other = copy.deepcopy(model)
+    batches = [models.tokens(8) for _ in range(4)]
+    wanted, _ = eager(model, OPTIMIZERS["sgd"](model.parameters()), batches)
+    step = tcc.torch.train_step(other, loss_of, OPTIMIZERS["sgd"](other.parameters()), accumulate=4)
+    assert near([step(**batch).item() for batch in batches], wanted)
+    with pytest.raises(ValueError, match="7 cannot be cut into 4"):
+        step(**models.tokens(7))
+    assert near([step(**batches[0]).item()], [model(**batches[0]).item()])  # and the step still works
+
+
+def test_buffers_and_modes():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.Linear(16, 4))
+
+        def forward(self, x, y):
+            return torch.nn.functional.cross_entropy(self.layers(x), y)
+
+    model = Model()
+    other = copy.deepcopy(model)
+    batches = [{"x": torch.randn(16, 8), "y": torch.randint(0, 4, (16,))} for _ in range(5)]
+    wanted, _ = eager(model, OPTIMIZERS["sgd"](model.parameters()), batches)
+    step = tcc.torch.train_step(other, loss_of, OPTIMIZERS["sgd"](other.parameters()))
+    assert near([step(**batch).item() for batch in batches], wanted)
+    for (name, a), (_, b) in zip(other.named_buffers(), model.named_buffers()):
+        assert torch.allclose(a, b, atol=1e-6), name
+
+
+def test_a_state_of_an_optimizer_that_has_run():
+    model = models.NanoGpt()
+    optimizer = OPTIMIZERS["adamw"](model.parameters())
+    batches = [models.tokens() for _ in range(6)]
+    eager(model, optimizer, batches[:3])
+    other = copy.deepcopy(model)
+    mine = OPTIMIZERS["adamw"](other.parameters())
+    mine.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    wanted, _ = eager(model, optimizer, batches[3:])
+    step = tcc.torch.train_step(other, loss_of, mine)
+    assert near([step(**batch).item() for batch in batches[3:]], wanted)
+
+
+def test_bad_use():
+    model = models.NanoGpt()
+    with pytest.raises(TypeError, match="train_step knows AdamW, .* not Adagrad"):
+        tcc.torch.train_step(model, loss_of, torch.optim.Adagrad(model.parameters()))
+    with pytest.raises(ValueError, match="not the model's"):
+        tcc.torch.train_step(model, loss_of, torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], 0.1))
+    optimizer = OPTIMIZERS["adamw"](model.parameters())
+    step = tcc.torch.train_step(model, lambda model, **batch: model(**batch) * torch.ones(2), optimizer)
+    with pytest.raises(TypeError, match="not one number"):
+        step(**models.tokens())
+    assert all(float(state["step"]) == 0 for state in optimizer.state.values())  # a step that failed is not counted
