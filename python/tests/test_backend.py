@@ -230,12 +230,43 @@ def test_ops_without_a_translation_are_reported():
         compiled(f)(x)
 
 
-def test_a_graph_that_cannot_be_a_step_runs_by_aten():
-    g = torch.compile(lambda x: torch.linalg.inv(x) @ x, backend="tcc")
+def test_ops_with_effects_keep_their_turn():
+    seen = []
+
+    @torch.library.custom_op("tcc_test::note", mutates_args=())
+    def note(x: torch.Tensor) -> None:
+        seen.append(x.sum().item())
+
+    note.register_effect(torch.library.EffectType.ORDERED)
+
+    @note.register_fake
+    def _(x):
+        return None
+
+    def f(x):
+        note(x)
+        y = torch.linalg.inv(x) @ x
+        note(y)
+        return y
+
     x = torch.randn(5, 5) + 5 * torch.eye(5)
-    assert torch.allclose(g(x), torch.eye(5), atol=1e-5)
+    assert torch.allclose(torch.compile(f, backend="tcc")(x), torch.eye(5), atol=1e-5)
+    assert len(seen) == 2 and abs(seen[0] - x.sum()) < 1e-3 and abs(seen[1] - 5) < 1e-3
+    assert not tcc.torch.report().refused
+
+
+def test_a_graph_that_cannot_be_a_step_runs_by_aten():
+    def f(x):
+        return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
+
+    g = torch.compile(f, backend="tcc")
+    for x in (torch.ones(4), -torch.ones(4)):
+        assert torch.equal(g(x), f(x))
     report = tcc.torch.report()
-    assert not report.steps and "with_effects" in report.refused[0] and "by ATen as a whole" in str(report)
+    assert not report.steps and "cond" in report.refused[0] and "by ATen as a whole" in str(report)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="cond"):
+        compiled(f)(torch.ones(4))
 
 
 def test_an_error_inside_a_fallback_is_the_users():

@@ -98,6 +98,12 @@ def place_of(node) -> Place:
     return Place(file, int(line), scope, op.lstrip("_"))
 
 
+def with_effects(token, op, *args, **kwargs):
+    """An op whose effect has its turn: ops that take the token that this one gives come later."""
+    made = op(*args, **kwargs)
+    return (token, *(made if isinstance(made, (tuple, list)) else [made]))
+
+
 class Conversion:
     """One FX graph on its way. `fake` tensors in nodes' meta["val"] have sizes that are known."""
 
@@ -135,6 +141,10 @@ class Conversion:
             return
         if not node.users:
             self.arguments.append(None)
+            return
+        if any(user.target is torch.ops.higher_order.with_effects and user.args[0] is node for user in node.users):
+            self.arguments.append(None)  # a token: AOTAutograd hands over None
+            self.values[node] = self.c.g.constant(0, "f32", (0,))
             return
         place = "state" if node in self.updates else "input"
         element, extra = carrier(fake.dtype)
@@ -199,6 +209,11 @@ class Conversion:
             return
         fake = node.meta.get("val")
         args, kwargs = pytree.tree_map_only(torch.fx.Node, lambda x: self.values[x], (node.args, dict(node.kwargs)))
+        if target is torch.ops.higher_order.with_effects:
+            called = str(node.args[1])
+            self.values[node] = self.fall_back(node, args, kwargs, fake, "it ends the program where something is wrong, "
+                                               "or has another effect", with_effects, called)
+            return
         if not isinstance(target, torch._ops.OpOverload):
             if any(isinstance(leaf, Value) for leaf in pytree.tree_leaves((args, kwargs))):
                 raise Unsupported(f"{target} is no op of ATen")
@@ -252,12 +267,13 @@ class Conversion:
                 if (value.sizes, value.element) != wanted:
                     raise AssertionError(f"{target} gives {value.sizes} {value.element}, torch {wanted[0]} {wanted[1]}")
 
-    def fall_back(self, node, args, kwargs, fake, reason: str):
-        if "as_strided" in str(node.target):
+    def fall_back(self, node, args, kwargs, fake, reason: str, op=None, called: str = ""):
+        op, called = op or node.target, called or str(node.target)
+        if "as_strided" in called:
             raise Unsupported(f"{node.target}, which depends on how its operand lies in memory")
         c = self.c
         place = c.g.place
-        name = re.sub(r"[^A-Za-z0-9_.]", "_", str(node.target))
+        name = re.sub(r"[^A-Za-z0-9_.]", "_", called)
         record = Fallback(name, reason, f"{place.file}:{place.line}" if place.line else "")
         self.fallbacks.append(record)
         fakes = [leaf.meta["val"] for leaf in pytree.tree_leaves((node.args, dict(node.kwargs)))
@@ -266,7 +282,7 @@ class Conversion:
         results = [(i, tensor) for i, tensor in enumerate(fake if several else [fake])
                    if isinstance(tensor, torch.Tensor)]
         operands = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Value)]
-        numbers = register(record, node.target, args, kwargs, lambda leaf: isinstance(leaf, Value), fakes, results)
+        numbers = register(record, op, args, kwargs, lambda leaf: isinstance(leaf, Value), fakes, results)
         types = []
         for _, tensor in results:
             element, extra = carrier(tensor.dtype)
