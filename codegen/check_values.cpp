@@ -70,7 +70,8 @@ std::string nudged(std::string argument, DType dtype, uint32_t seed) {
 int64_t longestSum(const KernelInfo &form) {
   int64_t terms = form.hasRowReduction() ? form.space.columns : 1;
   for (const KernelStore &store : form.stores)
-    if (store.kind == KernelStore::Kind::columnSum || store.kind == KernelStore::Kind::scatterAdd)
+    if (store.kind == KernelStore::Kind::scatterAdd ||
+        (store.kind == KernelStore::Kind::columnReduce && store.reduction != Reduction::maximum))
       terms = std::max(terms, form.space.rows);
   return terms;
 }

@@ -163,6 +163,18 @@ Tensor reduce(OpKind kind, const Tensor &x, const Axes &axes, KeepDims keep, Loc
   return keep == KeepDims::yes ? result : reshape(result, kept, loc);
 }
 
+/// Where along `axis` an extreme stands.
+Tensor place(OpKind kind, const Tensor &x, int64_t axis, KeepDims keep, Loc loc) {
+  const Shape shape = typeOf(x, loc).shape;
+  axis = normalized(axis, shape.rank(), loc);
+  const Tensor result = record(kind, {x}, Words().integer(axis), loc);
+  Shape kept;
+  for (int64_t i = 0; i < shape.rank(); ++i)
+    if (i != axis)
+      kept.push(shape[static_cast<size_t>(i)]);
+  return keep == KeepDims::yes ? result : reshape(result, kept, loc);
+}
+
 } // namespace
 
 Tensor::Tensor(const State &state, Loc loc) : Tensor(Tracer::current(loc).use(state, loc)) {}
@@ -208,6 +220,25 @@ Tensor minimum(const Tensor &a, Operand b) {
   return binary(OpKind::minimum, a, b);
 }
 
+Tensor pow(const Tensor &a, Operand b) {
+  return binary(OpKind::pow, a, b);
+}
+Tensor fmod(const Tensor &a, Operand b) {
+  return binary(OpKind::fmod, a, b);
+}
+Tensor remainder(const Tensor &a, Operand b) {
+  return binary(OpKind::remainder, a, b);
+}
+Tensor floorDivide(const Tensor &a, Operand b) {
+  return binary(OpKind::floorDivide, a, b);
+}
+Tensor clamp(const Tensor &x, Operand low, Operand high) {
+  const auto [bounded, least] = together("clamp", x, low);
+  const auto [again, most] = together("clamp", bounded, high);
+  const Shape &shape = typeOf(again, low.loc).shape;
+  return record(OpKind::clamp, {again, stretched(least, shape, low.loc), most}, low.loc);
+}
+
 Tensor equal(const Tensor &a, Operand b) {
   return compare(Comparison::eq, a, b);
 }
@@ -245,6 +276,9 @@ Tensor logicalAnd(const Tensor &a, const Tensor &b, Loc loc) {
 }
 Tensor logicalOr(const Tensor &a, const Tensor &b, Loc loc) {
   return binary(OpKind::logicalOr, a, Operand(b, loc));
+}
+Tensor logicalXor(const Tensor &a, const Tensor &b, Loc loc) {
+  return binary(OpKind::logicalXor, a, Operand(b, loc));
 }
 Tensor select(const Tensor &condition, const Tensor &onTrue, Operand onFalse) {
   const Loc loc = onFalse.loc;
@@ -401,6 +435,18 @@ Tensor sum(const Tensor &x, const Axes &axes, KeepDims keep, Loc loc) {
 }
 Tensor max(const Tensor &x, const Axes &axes, KeepDims keep, Loc loc) {
   return reduce(OpKind::reduceMax, x, axes, keep, loc);
+}
+Tensor min(const Tensor &x, const Axes &axes, KeepDims keep, Loc loc) {
+  return reduce(OpKind::reduceMin, x, axes, keep, loc);
+}
+Tensor prod(const Tensor &x, const Axes &axes, KeepDims keep, Loc loc) {
+  return reduce(OpKind::reduceProd, x, axes, keep, loc);
+}
+Tensor argmax(const Tensor &x, int64_t axis, KeepDims keep, Loc loc) {
+  return place(OpKind::argmax, x, axis, keep, loc);
+}
+Tensor argmin(const Tensor &x, int64_t axis, KeepDims keep, Loc loc) {
+  return place(OpKind::argmin, x, axis, keep, loc);
 }
 Tensor mean(const Tensor &x, const Axes &axes, KeepDims keep, Loc loc) {
   return reduce(OpKind::reduceMean, x, axes, keep, loc);

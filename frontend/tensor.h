@@ -104,6 +104,15 @@ Tensor operator/(double a, Operand b);
 Tensor operator-(Operand x);
 Tensor maximum(const Tensor &a, Operand b);
 Tensor minimum(const Tensor &a, Operand b);
+/// a to the power b, as C's pow.
+Tensor pow(const Tensor &a, Operand b);
+/// The rest of a / b, rounded towards 0; remainder: rounded down, so that its sign is b's.
+Tensor fmod(const Tensor &a, Operand b);
+Tensor remainder(const Tensor &a, Operand b);
+/// a / b rounded down to a whole number; of integers 0 where b is 0.
+Tensor floorDivide(const Tensor &a, Operand b);
+/// x held between low and high; all three are broadcast to one shape. high where low is above it.
+Tensor clamp(const Tensor &x, Operand low, Operand high);
 
 // comparisons: i1 results; NaN is unequal to everything
 Tensor equal(const Tensor &a, Operand b);
@@ -117,9 +126,10 @@ Tensor operator<=(const Tensor &a, Operand b);
 Tensor operator>(const Tensor &a, Operand b);
 Tensor operator>=(const Tensor &a, Operand b);
 
-// i1 operands
+// i1 operands, or integers, of which each bit counts
 Tensor logicalAnd(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
 Tensor logicalOr(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
+Tensor logicalXor(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
 
 /// onTrue where the condition holds, else onFalse; all three are broadcast to one shape.
 Tensor select(const Tensor &condition, const Tensor &onTrue, Operand onFalse);
@@ -193,6 +203,11 @@ enum class KeepDims : bool { no, yes };
 
 Tensor sum(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
 Tensor max(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
+Tensor min(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
+Tensor prod(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
+/// The place (i32) of the largest or least element along an axis, the first of equal ones; NaN counts as either.
+Tensor argmax(const Tensor &x, int64_t axis, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
+Tensor argmin(const Tensor &x, int64_t axis, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
 Tensor mean(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
 
 //===- products --------------------------------------------------------------------------------------------------===//

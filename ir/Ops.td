@@ -22,6 +22,7 @@ def Tcc_FloatTensor : RankedTensorOf<[Tcc_Float]>;
 def Tcc_NumberTensor : RankedTensorOf<[Tcc_Float, I32, I64]>;
 def Tcc_IntTensor : RankedTensorOf<[I32, I64]>;
 def Tcc_BoolTensor : RankedTensorOf<[I1]>;
+def Tcc_LogicTensor : RankedTensorOf<[I1, I32, I64]>;
 def Tcc_FloatScalar : Type<0DTensorOf<[F32]>.predicate, "f32 scalar tensor", "::mlir::RankedTensorType">,
                       BuildableType<"::mlir::RankedTensorType::get({}, $_builder.getF32Type())">;
 def Tcc_BoolScalar : Type<0DTensorOf<[I1]>.predicate, "i1 scalar tensor", "::mlir::RankedTensorType">,
@@ -180,11 +181,81 @@ def Tcc_ErfOp : Tcc_Unary<"erf", Tcc_FloatTensor, [IsDifferentiable]> {
     // %y = 0.52049988 -1
   }];
 }
-def Tcc_NotOp : Tcc_Unary<"not", Tcc_BoolTensor, [NoGradient]> {
+def Tcc_Expm1Op : Tcc_Unary<"expm1", Tcc_FloatTensor, [IsDifferentiable]> {
+  let summary = "e to the x, less 1, without cancellation near 0";
+  let formula = "result = e^x - 1";
+  let gradientFormula = "dx = dy · e^x";
+  let example = [{
+    %x = tcc.constant dense<[1.0e-10, 1.0]> : tensor<2xf32>
+    %y = tcc.expm1 %x : tensor<2xf32>
+    // %y = 1e-10 1.7182818
+  }];
+}
+def Tcc_Log1pOp : Tcc_Unary<"log1p", Tcc_FloatTensor, [IsDifferentiable]> {
+  let summary = "natural logarithm of 1 + x, without cancellation near 0";
+  let formula = "result = ln(1 + x); -inf at -1, NaN below";
+  let gradientFormula = "dx = dy / (1 + x)";
+  let example = [{
+    %x = tcc.constant dense<[1.0e-10, 9.0]> : tensor<2xf32>
+    %y = tcc.log1p %x : tensor<2xf32>
+    // %y = 1e-10 2.3025851
+  }];
+}
+def Tcc_FloorOp : Tcc_Unary<"floor", Tcc_FloatTensor, [NoGradient]> {
+  let summary = "the largest whole number that is at most x";
+  let formula = "result = ⌊x⌋; -0, infinities and NaN stay";
+  let gradientFormula = "none: it is constant between whole numbers, so gradients take it for a constant";
+  let example = [{
+    %x = tcc.constant dense<[1.5, -1.5]> : tensor<2xf32>
+    %y = tcc.floor %x : tensor<2xf32>
+    // %y = 1 -2
+  }];
+}
+def Tcc_CeilOp : Tcc_Unary<"ceil", Tcc_FloatTensor, [NoGradient]> {
+  let summary = "the least whole number that is at least x";
+  let formula = "result = ⌈x⌉; -0 for -1 < x < 0; infinities and NaN stay";
+  let gradientFormula = "none, as of floor";
+  let example = [{
+    %x = tcc.constant dense<[1.5, -1.5]> : tensor<2xf32>
+    %y = tcc.ceil %x : tensor<2xf32>
+    // %y = 2 -1
+  }];
+}
+def Tcc_RoundOp : Tcc_Unary<"round", Tcc_FloatTensor, [NoGradient]> {
+  let summary = "the nearest whole number, the even one of two";
+  let formula = "result = the whole number nearest to x, of two the even one; its sign is x's";
+  let gradientFormula = "none, as of floor";
+  let example = [{
+    %x = tcc.constant dense<[1.5, 2.5, -0.6]> : tensor<3xf32>
+    %y = tcc.round %x : tensor<3xf32>
+    // %y = 2 2 -1
+  }];
+}
+def Tcc_TruncOp : Tcc_Unary<"trunc", Tcc_FloatTensor, [NoGradient]> {
+  let summary = "x without its fraction";
+  let formula = "result = ⌊|x|⌋ with x's sign";
+  let gradientFormula = "none, as of floor";
+  let example = [{
+    %x = tcc.constant dense<[1.5, -1.5]> : tensor<2xf32>
+    %y = tcc.trunc %x : tensor<2xf32>
+    // %y = 1 -1
+  }];
+}
+def Tcc_SignOp : Tcc_Unary<"sign", Tcc_NumberTensor, [NoGradient]> {
+  let summary = "-1, 0 or 1; 0 for NaN";
+  let formula = "result = 1 where x > 0, -1 where x < 0, else 0";
+  let gradientFormula = "none, as of floor";
+  let example = [{
+    %x = tcc.constant dense<[1.5, -0.0, -3.0]> : tensor<3xf32>
+    %y = tcc.sign %x : tensor<3xf32>
+    // %y = 1 0 -1
+  }];
+}
+def Tcc_NotOp : Tcc_Unary<"not", Tcc_LogicTensor, [NoGradient]> {
   let cppName = "logicalNot";
-  let summary = "logical negation";
-  let formula = "result = true where x is false";
-  let gradientFormula = "none: truth values";
+  let summary = "negation of truth values, or of each bit of integers";
+  let formula = "result = true where x is false; -x - 1 of integers";
+  let gradientFormula = "none: truth values and integers";
   let example = [{
     %x = tcc.constant dense<[true, false]> : tensor<2xi1>
     %y = tcc.not %x : tensor<2xi1>
@@ -257,11 +328,64 @@ def Tcc_MinimumOp : Tcc_Binary<"minimum", Tcc_NumberTensor, [IsDifferentiable, C
     // %y = 1 2
   }];
 }
-def Tcc_AndOp : Tcc_Binary<"and", Tcc_BoolTensor, [NoGradient, Commutative]> {
+def Tcc_PowOp : Tcc_Binary<"pow", Tcc_FloatTensor, [IsDifferentiable]> {
+  let summary = "lhs to the power rhs, as C's pow";
+  let formula = [{ result = lhs^rhs; 1 where rhs is 0 or lhs is 1, with NaN beside it too; NaN where lhs is negative and
+    finite and rhs no whole number }];
+  let gradientFormula = [{ dlhs = dy · rhs · lhs^(rhs - 1), 0 where rhs is 0; drhs = dy · result · ln lhs, 0 where lhs
+    is 0 and rhs at least 0 }];
+  let example = [{
+    %a = tcc.constant dense<[-2.0, 2.0, -8.0]> : tensor<3xf32>
+    %b = tcc.constant dense<[3.0, 0.5, 0.5]> : tensor<3xf32>
+    %y = tcc.pow %a, %b : tensor<3xf32>
+    // %y = -8 1.4142135 nan
+  }];
+}
+def Tcc_FmodOp : Tcc_Binary<"fmod", Tcc_NumberTensor, [IsDifferentiable]> {
+  let hasFolder = 0;
+  let summary = "the rest of a division that is rounded towards 0: its sign is that of lhs";
+  let description = [{ The result is exact. Of floats, an infinite lhs or an rhs of 0 gives NaN, an infinite rhs gives lhs.
+    Of integers, an rhs of 0 gives 0. }];
+  let formula = "result = lhs - n · rhs with the whole number n = trunc(lhs / rhs)";
+  let gradientFormula = "dlhs = dy, drhs = -dy · trunc(lhs / rhs)";
+  let example = [{
+    %a = tcc.constant dense<[5.5, -5.5]> : tensor<2xf32>
+    %b = tcc.constant dense<[2.0, 2.0]> : tensor<2xf32>
+    %y = tcc.fmod %a, %b : tensor<2xf32>
+    // %y = 1.5 -1.5
+  }];
+}
+def Tcc_RemainderOp : Tcc_Binary<"remainder", Tcc_NumberTensor, [IsDifferentiable]> {
+  let hasFolder = 0;
+  let summary = "the rest of a division that is rounded down: its sign is that of rhs";
+  let description = [{ It is fmod, with rhs added where it is not 0 and its sign is not that of rhs. }];
+  let formula = "result = lhs - n · rhs with the whole number n = floor(lhs / rhs)";
+  let gradientFormula = "dlhs = dy, drhs = -dy · floor_divide(lhs, rhs)";
+  let example = [{
+    %a = tcc.constant dense<[5.5, -5.5]> : tensor<2xf32>
+    %b = tcc.constant dense<[2.0, 2.0]> : tensor<2xf32>
+    %y = tcc.remainder %a, %b : tensor<2xf32>
+    // %y = 1.5 0.5
+  }];
+}
+def Tcc_FloorDivideOp : Tcc_Binary<"floor_divide", Tcc_NumberTensor, [NoGradient]> {
+  let summary = "the quotient rounded down to a whole number";
+  let description = [{ Of floats it is the quotient that belongs to remainder, lhs / rhs where rhs is 0. Of integers, an
+    rhs of 0 gives 0, and the least integer divided by -1 is itself. }];
+  let formula = "result = ⌊lhs / rhs⌋";
+  let gradientFormula = "none, as of floor";
+  let example = [{
+    %a = tcc.constant dense<[7, -7]> : tensor<2xi32>
+    %b = tcc.constant dense<[2, 2]> : tensor<2xi32>
+    %y = tcc.floor_divide %a, %b : tensor<2xi32>
+    // %y = 3 -4
+  }];
+}
+def Tcc_AndOp : Tcc_Binary<"and", Tcc_LogicTensor, [NoGradient, Commutative]> {
   let cppName = "logicalAnd";
-  let summary = "logical and";
+  let summary = "and of truth values, or of each bit of integers";
   let formula = "result = true where both are true";
-  let gradientFormula = "none: truth values";
+  let gradientFormula = "none: truth values and integers";
   let example = [{
     %a = tcc.constant dense<[true, true]> : tensor<2xi1>
     %b = tcc.constant dense<[true, false]> : tensor<2xi1>
@@ -269,11 +393,11 @@ def Tcc_AndOp : Tcc_Binary<"and", Tcc_BoolTensor, [NoGradient, Commutative]> {
     // %y = 1 0
   }];
 }
-def Tcc_OrOp : Tcc_Binary<"or", Tcc_BoolTensor, [NoGradient, Commutative]> {
+def Tcc_OrOp : Tcc_Binary<"or", Tcc_LogicTensor, [NoGradient, Commutative]> {
   let cppName = "logicalOr";
-  let summary = "logical or";
+  let summary = "or of truth values, or of each bit of integers";
   let formula = "result = true where either is true";
-  let gradientFormula = "none: truth values";
+  let gradientFormula = "none: truth values and integers";
   let example = [{
     %a = tcc.constant dense<[true, false]> : tensor<2xi1>
     %b = tcc.constant dense<[false, false]> : tensor<2xi1>
@@ -281,8 +405,38 @@ def Tcc_OrOp : Tcc_Binary<"or", Tcc_BoolTensor, [NoGradient, Commutative]> {
     // %y = 1 0
   }];
 }
+def Tcc_XorOp : Tcc_Binary<"xor", Tcc_LogicTensor, [NoGradient, Commutative]> {
+  let hasFolder = 0;
+  let cppName = "logicalXor";
+  let summary = "exclusive or of truth values, or of each bit of integers";
+  let formula = "result = true where exactly one is true";
+  let gradientFormula = "none: truth values and integers";
+  let example = [{
+    %a = tcc.constant dense<[6, 1]> : tensor<2xi32>
+    %b = tcc.constant dense<[3, 1]> : tensor<2xi32>
+    %y = tcc.xor %a, %b : tensor<2xi32>
+    // %y = 5 0
+  }];
+}
+def Tcc_ClampOp : Tcc_Op<"clamp", [IsDifferentiable, IsElementwise, KernelBodyOp, SameOperandsAndResultType]> {
+  let hasOwnFunction = 1;
+  let summary = "x held between low and high; NaN if any is NaN; high where low is above it";
+  let arguments = (ins Tcc_NumberTensor:$x, Tcc_NumberTensor:$low, Tcc_NumberTensor:$high);
+  let results = (outs Tcc_NumberTensor:$result);
+  let assemblyFormat = "$x `,` $low `,` $high attr-dict `:` type($result)";
+  let formula = "result = min(max(x, low), high)";
+  let gradientFormula = [{ dx = dy where low <= x <= high, else 0; dlow = dy where x < low < high, dhigh = dy where x >
+    high or low > high }];
+  let example = [{
+    %x = tcc.constant dense<[-3.0, 0.5, 3.0]> : tensor<3xf32>
+    %l = tcc.constant dense<-1.0> : tensor<3xf32>
+    %h = tcc.constant dense<2.0> : tensor<3xf32>
+    %y = tcc.clamp %x, %l, %h : tensor<3xf32>
+    // %y = -1 0.5 2
+  }];
+}
 
-def Tcc_Predicate : I32EnumAttr<"Predicate", "comparison of two numbers; NaN compares unequal to everything",
+def Tcc_Predicate : I32EnumAttr<"Predicate", "comparison of two numbers, or of truth values with false below true; NaN compares unequal to everything",
     [I32EnumAttrCase<"eq", 0>, I32EnumAttrCase<"ne", 1>, I32EnumAttrCase<"lt", 2>, I32EnumAttrCase<"le", 3>,
      I32EnumAttrCase<"gt", 4>, I32EnumAttrCase<"ge", 5>]> {
   let cppNamespace = "::tcc";
@@ -292,7 +446,7 @@ def Tcc_CompareOp : Tcc_Op<"compare", [NoGradient, IsElementwise, KernelBodyOp, 
                                         SameOperandsAndResultShape, InferTypes]> {
   let hasOwnFunction = 1;
   let summary = "comparison of equal shapes, i1 result";
-  let arguments = (ins Tcc_Predicate:$predicate, Tcc_NumberTensor:$lhs, Tcc_NumberTensor:$rhs);
+  let arguments = (ins Tcc_Predicate:$predicate, Tcc_Tensor:$lhs, Tcc_Tensor:$rhs);
   let results = (outs Tcc_BoolTensor:$result);
   let assemblyFormat = "$predicate $lhs `,` $rhs attr-dict `:` type($lhs) `->` type($result)";
   let formula = "result = lhs PREDICATE rhs with eq, ne, lt, le, gt or ge; beside NaN only ne is true";
@@ -610,6 +764,17 @@ def Tcc_ReduceMaxOp : Tcc_Reduction<"reduce_max", Tcc_NumberTensor, [IsDifferent
   }];
 }
 
+def Tcc_ReduceProdOp : Tcc_Reduction<"reduce_prod", Tcc_NumberTensor, [IsDifferentiable]> {
+  let summary = "product over axes, 1 for none; 16-bit floats are multiplied in f32 and rounded once; integers wrap";
+  let formula = "result = Π x over axes";
+  let gradientFormula = "dx = dy · the product of the other elements, also where one or several are 0";
+  let example = [{
+    %x = tcc.constant dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>
+    %y = tcc.reduce_prod %x axes [1] : tensor<2x2xf32> -> tensor<2x1xf32>
+    // %y = 2 12
+  }];
+}
+
 //===- indexing ------------------------------------------------------------------------------------------------===//
 
 def Tcc_GatherOp : Tcc_Op<"gather", [IsDifferentiable, KernelBodyOp, InferTypes]> {
@@ -904,6 +1069,81 @@ def Tcc_ReduceMeanOp : Tcc_Op<"reduce_mean", [IsComposite, InferTypes]> {
     %x = tcc.constant dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>
     %y = tcc.reduce_mean %x axes [0] : tensor<2x2xf32> -> tensor<1x2xf32>
     // %y = 2 3
+  }];
+}
+
+def Tcc_ReduceMinOp : Tcc_Op<"reduce_min", [IsComposite, InferTypes]> {
+  let hasOwnFunction = 1;
+  let summary = "minimum over axes, which stay as size 1; of no elements inf, or the largest integer; NaN wins";
+  let arguments = (ins Tcc_NumberTensor:$x, DenseI64ArrayAttr:$axes);
+  let results = (outs Tcc_NumberTensor:$result);
+  let assemblyFormat = "$x `axes` $axes attr-dict `:` type($x) `->` type($result)";
+  let formula = "result = min x over axes; NaN where one is NaN";
+  let gradientFormula = "as of reduce_max";
+  let example = [{
+    %x = tcc.constant dense<[[1.0, 2.0], [3.0, -4.0]]> : tensor<2x2xf32>
+    %y = tcc.reduce_min %x axes [1] : tensor<2x2xf32> -> tensor<2x1xf32>
+    // %y = 1 -4
+  }];
+}
+
+class Tcc_Place<string mnemonic> : Tcc_Op<mnemonic, [IsComposite, NoGradient, InferTypes]> {
+  let hasOwnFunction = 1;
+  let arguments = (ins Tcc_NumberTensor:$x, I64Attr:$axis);
+  let results = (outs RankedTensorOf<[I32]>:$result);
+  let assemblyFormat = "$x `axis` $axis attr-dict `:` type($x) `->` type($result)";
+  let gradientFormula = "none: integers";
+}
+def Tcc_ArgmaxOp : Tcc_Place<"argmax"> {
+  let summary = "the place of the largest element along an axis, the first of equal ones; NaN is the largest";
+  let description = [{ The axis stays as size 1.
+    argmax_c1: 0 <= axis < rank. argmax_c2: the axis has an element, at most 2^31 - 1. }];
+  let formula = "result = the least i with x[i] = max x along the axis, or with x[i] NaN";
+  let example = [{
+    %x = tcc.constant dense<[[1.0, 5.0, 5.0], [3.0, -4.0, 0.0]]> : tensor<2x3xf32>
+    %y = tcc.argmax %x axis 1 : tensor<2x3xf32> -> tensor<2x1xi32>
+    // %y = 1 0
+  }];
+}
+def Tcc_ArgminOp : Tcc_Place<"argmin"> {
+  let summary = "the place of the least element along an axis, the first of equal ones; NaN is the least";
+  let description = [{ The axis stays as size 1.
+    argmin_c1: 0 <= axis < rank. argmin_c2: the axis has an element, at most 2^31 - 1. }];
+  let formula = "result = the least i with x[i] = min x along the axis, or with x[i] NaN";
+  let example = [{
+    %x = tcc.constant dense<[[1.0, 5.0, 5.0], [3.0, -4.0, 0.0]]> : tensor<2x3xf32>
+    %y = tcc.argmin %x axis 1 : tensor<2x3xf32> -> tensor<2x1xi32>
+    // %y = 0 1
+  }];
+}
+
+class Tcc_Running<string mnemonic> : Tcc_Op<mnemonic, [IsComposite, SameOperandsAndResultType]> {
+  let arguments = (ins Tcc_NumberTensor:$x, I64Attr:$axis);
+  let results = (outs Tcc_NumberTensor:$result);
+  let assemblyFormat = "$x `axis` $axis attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+def Tcc_CumsumOp : Tcc_Running<"cumsum"> {
+  let summary = "running sums along an axis; 16-bit floats are added in f32 and rounded once; integers wrap";
+  let description = [{ Blocks of 32 elements are summed by themselves: the order of additions follows from the size.
+    cumsum_c1: 0 <= axis < rank. }];
+  let formula = "result[i] = x[0] + … + x[i] along the axis";
+  let gradientFormula = "dx[i] = the sum of dy from i on";
+  let example = [{
+    %x = tcc.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>
+    %y = tcc.cumsum %x axis 0 : tensor<4xf32>
+    // %y = 1 3 6 10
+  }];
+}
+def Tcc_CumprodOp : Tcc_Running<"cumprod"> {
+  let summary = "running products along an axis; 16-bit floats are multiplied in f32 and rounded once; integers wrap";
+  let description = [{ cumprod_c1: 0 <= axis < rank. }];
+  let formula = "result[i] = x[0] · … · x[i] along the axis";
+  let gradientFormula = "that of the products";
+  let example = [{
+    %x = tcc.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>
+    %y = tcc.cumprod %x axis 0 : tensor<4xf32>
+    // %y = 1 2 6 24
   }];
 }
 

@@ -143,7 +143,8 @@ private:
     if (!node)
       return false;
     KernelStore store;
-    store.kind = isa<ReduceSumOp>(op) ? KernelStore::Kind::columnSum : KernelStore::Kind::columnMax;
+    store.kind = KernelStore::Kind::columnReduce;
+    store.reduction = reductionOf(op);
     store.node = *node;
     store.index = IndexExpr::ofAxis(axis::outer, space.outer) * space.columns + nodes.column();
     store.perColumn = true;

@@ -32,6 +32,16 @@ struct DerivedAxis {
   bool operator==(const DerivedAxis &) const = default;
 };
 
+/// What a reduction makes of its values.
+enum class Reduction : uint8_t {
+  sum,
+  maximum, // NaN if one is NaN
+  product,
+};
+
+/// "sum", "maximum" or "product".
+const char *name(Reduction reduction);
+
 /// One value of the region at one place of the iteration space. Nodes are in topological order. A member that the
 /// node's kind does not name has its default, so that equal nodes are equal in every member.
 struct KernelNode {
@@ -42,7 +52,7 @@ struct KernelNode {
     random,    // random_bits of `stream`; operands: seed, then outer index, row and column modulo 2^32
     compute,   // `steps` of the operands, rounded to the type
     choose,    // operands[i] for the first i with guards[i] inside, else 0 (pad: one part, concat: several)
-    rowReduce, // sum or maximum of operands[0] over the columns
+    rowReduce, // `reduction` of operands[0] over the columns
   };
   Kind kind = Kind::load;
   ElementType type = ElementType::f32;
@@ -56,7 +66,7 @@ struct KernelNode {
   ScalarLiteral value;                        // literal
   uint64_t stream = 0;                        // random
   ScalarSteps steps;                          // compute
-  bool isMax = false;                         // rowReduce: the maximum, else the sum
+  Reduction reduction = Reduction::sum;       // rowReduce
   bool perColumn = false;                     // whether it depends on the column; other nodes are computed once a row
   unsigned stage = 0; // the first stage that can compute it; a rowReduce's value is ready in the next stage
 
@@ -66,15 +76,15 @@ struct KernelNode {
 /// Where a result of the kernel goes.
 struct KernelStore {
   enum class Kind : uint8_t {
-    element,    // result[index] = node, for each (o, r, c), or each (o, r) where the node is not perColumn
-    columnSum,  // result[index] = sum over rows; index uses outer and column alone
-    columnMax,  // likewise
-    scatterAdd, // result[row·scatterStride + index] += node in ascending rows; row = value of node `scatterRow`
+    element,      // result[index] = node, for each (o, r, c), or each (o, r) where the node is not perColumn
+    columnReduce, // result[index] = `reduction` over rows; index uses outer and column alone
+    scatterAdd,   // result[row·scatterStride + index] += node in ascending rows; row = value of node `scatterRow`
   };
   Kind kind = Kind::element;
   unsigned node = 0;
   IndexExpr index;
   bool perColumn = false;
+  Reduction reduction = Reduction::sum;     // columnReduce
   unsigned scatterRow = 0, scatterBase = 0; // scatterAdd: node of the row index; argument that holds the base
   int64_t scatterStride = 0, scatterRows = 0;
 
@@ -92,7 +102,7 @@ struct KernelInfo {
   bool operator==(const KernelInfo &) const = default;
 
   bool hasRowReduction() const;
-  bool hasColumnResult() const; // columnSum, columnMax or scatterAdd
+  bool hasColumnResult() const; // columnReduce or scatterAdd
   bool dependsOnColumn(const IndexExpr &expr) const;
   bool axisDependsOnColumn(unsigned axis) const;
   /// Every access steps through the columns with one stride: no div or mod of the column.

@@ -25,6 +25,18 @@ std::vector<unsigned> lastStages(const KernelInfo &info) {
 
 } // namespace
 
+const char *name(Reduction reduction) {
+  switch (reduction) {
+  case Reduction::sum:
+    return "sum";
+  case Reduction::maximum:
+    return "maximum";
+  case Reduction::product:
+    return "product";
+  }
+  llvm_unreachable("a reduction without a name");
+}
+
 bool KernelInfo::hasRowReduction() const {
   return llvm::any_of(nodes, [](const KernelNode &node) { return node.kind == KernelNode::Kind::rowReduce; });
 }
@@ -128,13 +140,17 @@ static std::string describe(const KernelNode &node) {
     return text;
   }
   case KernelNode::Kind::rowReduce:
-    return (node.isMax ? "row maximum of " : "row sum of ") + operand(0);
+    return "row " + std::string(name(node.reduction)) + " of " + operand(0);
   }
   llvm_unreachable("a kind that has no text");
 }
 
 void KernelInfo::print(llvm::raw_ostream &os) const {
-  static constexpr const char *kinds[] = {"element", "columnSum", "columnMax", "scatterAdd"};
+  auto kindOf = [](const KernelStore &store) -> std::string {
+    if (store.kind == KernelStore::Kind::columnReduce)
+      return "column " + std::string(name(store.reduction));
+    return store.kind == KernelStore::Kind::element ? "element" : "scatterAdd";
+  };
   os << "space " << space.outer << " x " << space.rows << " x " << space.columns << ", stages " << stages << '\n';
   for (auto [i, axis] : llvm::enumerate(derived)) {
     os << "d" << i + axis::firstDerived << " = ";
@@ -156,7 +172,7 @@ void KernelInfo::print(llvm::raw_ostream &os) const {
   for (auto [i, store] : llvm::enumerate(stores)) {
     os << "result" << i << '[';
     store.index.print(os);
-    os << "] = " << kinds[static_cast<int>(store.kind)] << " %" << store.node << '\n';
+    os << "] = " << kindOf(store) << " %" << store.node << '\n';
   }
 }
 

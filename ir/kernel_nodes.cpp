@@ -278,7 +278,7 @@ std::optional<unsigned> KernelNodes::needReduction(Operation *op, ArrayRef<Index
     return std::nullopt;
   KernelNode node;
   node.kind = KernelNode::Kind::rowReduce;
-  node.isMax = isa<ReduceMaxOp>(op);
+  node.reduction = reductionOf(op);
   node.type = elementOf(op->getResult(0));
   node.operands = {*id};
   unsigned made = addNode(std::move(node), op);

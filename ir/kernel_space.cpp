@@ -6,12 +6,20 @@ using namespace mlir;
 namespace tcc {
 
 bool isReduction(Operation *op) {
-  return isa<ReduceSumOp, ReduceMaxOp>(op);
+  return isa<ReduceSumOp, ReduceMaxOp, ReduceProdOp>(op);
+}
+
+Reduction reductionOf(Operation *op) {
+  if (isa<ReduceSumOp>(op))
+    return Reduction::sum;
+  return isa<ReduceMaxOp>(op) ? Reduction::maximum : Reduction::product;
 }
 
 ArrayRef<int64_t> reducedAxes(Operation *op) {
   if (auto sum = dyn_cast<ReduceSumOp>(op))
     return sum.getAxes();
+  if (auto product = dyn_cast<ReduceProdOp>(op))
+    return product.getAxes();
   return cast<ReduceMaxOp>(op).getAxes();
 }
 

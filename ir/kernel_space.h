@@ -5,7 +5,8 @@
 
 namespace tcc {
 
-bool isReduction(mlir::Operation *op); // reduce_sum or reduce_max
+bool isReduction(mlir::Operation *op); // reduce_sum, reduce_max or reduce_prod
+Reduction reductionOf(mlir::Operation *reduction);
 llvm::ArrayRef<int64_t> reducedAxes(mlir::Operation *reduction);
 
 /// The shape of a reduction's operand as before × reduced × after. This needs reduced dims that are neighbours; dims of

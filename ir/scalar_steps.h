@@ -29,6 +29,14 @@ enum class Opcode : uint8_t {
   sinF,
   cosF,
   erfF,
+  expm1F,
+  log1pF,
+  floorF,
+  ceilF,
+  roundF, // to the nearest whole number, of two the even one
+  truncF,
+  powF, // as C's pow
+  remF, // as C's fmod, exact
   eqF,
   neF,
   ltF,
@@ -38,6 +46,8 @@ enum class Opcode : uint8_t {
   addI,
   subI,
   mulI,
+  divI, // truncates; the divisor is not 0, and not -1 beside the least integer
+  remI, // the rest of divI
   absI,
   maxI,
   minI,

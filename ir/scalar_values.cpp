@@ -90,12 +90,26 @@ Numbers valuesOf(const ScalarStep &step, llvm::ArrayRef<Numbers> values) {
     return of.floats(smaller);
   case sqrtF:
     return of.floats([](float a, float) { return std::sqrt(a); });
+  case floorF:
+    return of.floats([](float a, float) { return std::floor(a); });
+  case ceilF:
+    return of.floats([](float a, float) { return std::ceil(a); });
+  case roundF:
+    return of.floats([](float a, float) { return std::nearbyint(a); });
+  case truncF:
+    return of.floats([](float a, float) { return std::trunc(a); });
+  case remF:
+    return of.floats([](float a, float b) { return std::fmod(a, b); });
   case addI:
     return of.numbers(std::plus<>());
   case subI:
     return of.numbers(std::minus<>());
   case mulI:
     return of.numbers(std::multiplies<>());
+  case divI:
+    return of.numbers([](double a, double b) { return integer(a) / integer(b); });
+  case remI:
+    return of.numbers([](double a, double b) { return integer(a) % integer(b); });
   case absI:
     return of.numbers([](double a, double) { return std::abs(a); });
   case maxI:
@@ -143,6 +157,9 @@ Numbers valuesOf(const ScalarStep &step, llvm::ArrayRef<Numbers> values) {
   case sinF:
   case cosF:
   case erfF:
+  case expm1F:
+  case log1pF:
+  case powF:
   case bitcast:
     break;
   }
@@ -169,6 +186,9 @@ bool ScalarSteps::isExact() const {
     case sinF:
     case cosF:
     case erfF:
+    case expm1F:
+    case log1pF:
+    case powF:
     case bitcast:
       return false;
     default:

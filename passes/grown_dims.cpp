@@ -237,7 +237,7 @@ void GrownDims::maskReduction(Operation *op) {
   for (int64_t axis : reducedAxes(op))
     if (isGrown({x, axis})) {
       Value longer = cuts.contains({x, axis}) ? cuts.lookup({x, axis}) : grown.lookup({x, axis});
-      double neutral = isa<ReduceMaxOp>(op) ? -std::numeric_limits<double>::infinity() : 0;
+      double neutral = isa<ReduceMaxOp>(op) ? -std::numeric_limits<double>::infinity() : isa<ReduceProdOp>(op) ? 1 : 0;
       op->setOperand(0, masked(longer, axis, tensorType(x).getDimSize(axis), neutral));
       return;
     }

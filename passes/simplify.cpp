@@ -1,9 +1,9 @@
 // simplify: folding, algebra, common subexpressions and dead code, until nothing changes.
-// Each rule is exact for NaN, infinities and signed zeros, or moves a sum: the value of a sum may change by rounding.
-// Sums are moved in f32 alone: a 16-bit one would overflow or lose its small terms. None is moved among the ops whose
-// bits must be those of other functions (stages.h): what stands before a sum depends on where such a function begins.
-// Never: splitting a difference whose halves may cancel, approximations, literals that are no splat and over 1 KiB, CSE
-// across kernels.
+// Each rule is exact for NaN, infinities and signed zeros, or moves a sum or writes a small power as products: those
+// may change by rounding. Sums are moved in f32 alone: a 16-bit one would overflow or lose its small terms. None is
+// moved among the ops whose bits must be those of other functions (stages.h): what stands before a sum depends on where
+// such a function begins. Never: splitting a difference whose halves may cancel, approximations, literals that are no
+// splat and over 1 KiB, CSE across kernels.
 #include "ir/emit.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/Transforms/CSE.h"
@@ -235,6 +235,27 @@ struct NegOutOfSum : OpRewritePattern<ReduceSumOp> {
   }
 };
 
+/// x^2 = x · x, x^3 = x · x · x and x^-1 = 1 / x, which have pow's special values.
+struct SmallPower : OpRewritePattern<PowOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(PowOp pow, PatternRewriter &rewriter) const override {
+    auto literal = pow.getRhs().getDefiningOp<ConstantOp>();
+    if (!literal || !literal.getValue().isSplat())
+      return rewriter.notifyMatchFailure(pow, "expected a literal exponent");
+    const double exponent = literal.getValue().getSplatValue<APFloat>().convertToDouble();
+    const bool roundsOnce = exponent == 2 || exponent == -1;
+    if (!roundsOnce && (exponent != 3 || !isF32(pow.getResult())))
+      return rewriter.notifyMatchFailure(pow, "expected the exponent 2, -1, or in f32 3");
+    Emit emit(rewriter, pow.getLoc());
+    Value x = pow.getLhs();
+    if (exponent == -1)
+      rewriter.replaceOp(pow, emit.div(emit.constant(1, tensorType(x)), x));
+    else
+      rewriter.replaceOp(pow, exponent == 2 ? emit.mul(x, x) : emit.mul(emit.mul(x, x), x));
+    return success();
+  }
+};
+
 /// broadcast(broadcast(x)) = broadcast(x).
 struct BroadcastTwice : OpRewritePattern<BroadcastOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -270,7 +291,8 @@ LogicalResult simplify(func::FuncOp function, const PipelineOptions &) {
   RewritePatternSet exact(context), all(context);
   for (RewritePatternSet *patterns : {&exact, &all})
     patterns->add<LiteralTimesBroadcast, AddNegated, SubNegated, BroadcastTwice>(context);
-  all.add<MoveFactorOutOfSum, SplitSum, SumOfBroadcast, SumOfDeviations, ScatterIntoSum, NegOutOfSum>(context);
+  all.add<MoveFactorOutOfSum, SplitSum, SumOfBroadcast, SumOfDeviations, ScatterIntoSum, NegOutOfSum, SmallPower>(
+      context);
   const FrozenRewritePatternSet exactRules(std::move(exact)), allRules(std::move(all));
   pruneBodies(function);
   for (int round = 0; round < 4; ++round) {

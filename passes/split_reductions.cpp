@@ -1,5 +1,5 @@
 // split-reductions: gives every reduction a form that a kernel can have.
-//   1. a reduction over no element becomes the literal that it is: 0, or the least value for a maximum;
+//   1. a reduction over no element becomes the literal that it is: 0, 1, or the least value for a maximum;
 //   2. reduced axes that are not neighbours become two reductions;
 //   3. a reduction over leading or middle axes of many rows becomes partial sums [S, …] and a sum of those, S from the
 //      shape alone, so that the first part can join the kernel that produces the rows;
@@ -94,6 +94,8 @@ template <typename Op>
 double valueOfNone(Type element) {
   if (std::is_same_v<Op, ReduceSumOp>)
     return 0;
+  if (std::is_same_v<Op, ReduceProdOp>)
+    return 1;
   return isa<FloatType>(element) ? -std::numeric_limits<double>::infinity()
                                  : -std::ldexp(1.0, static_cast<int>(element.getIntOrFloatBitWidth()) - 1);
 }
@@ -154,9 +156,9 @@ void splitAll(func::FuncOp function, const TargetModel &target) {
   for (Op op : work) {
     OpBuilder builder(op);
     Emit b(builder, op.getLoc());
-    // 16-bit sums are rounded once: their parts are f32.
+    // 16-bit sums and products are rounded once: their parts are f32.
     Type element = tensorType(op.getX()).getElementType();
-    bool widened = std::is_same_v<Op, ReduceSumOp> && isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32;
+    bool widened = !std::is_same_v<Op, ReduceMaxOp> && isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32;
     Value operand = widened ? b.cast(op.getX(), b.f32()) : op.getX();
     if (Value replacement = split<Op>(b, operand, op.getAxes(), target)) {
       op.getResult().replaceAllUsesWith(b.cast(replacement, element));
@@ -172,6 +174,7 @@ void splitAll(func::FuncOp function, const TargetModel &target) {
 LogicalResult splitReductions(func::FuncOp function, const PipelineOptions &options) {
   splitAll<ReduceSumOp>(function, options.target);
   splitAll<ReduceMaxOp>(function, options.target);
+  splitAll<ReduceProdOp>(function, options.target);
   return success();
 }
 

@@ -12,7 +12,8 @@ namespace {
 bool keepsSign(Operation *op) {
   if (isa<MulOp>(op)) // x · x is positive anyway
     return op->getOperand(0) != op->getOperand(1);
-  return op->hasTrait<ViewOp>() || isa<AddOp, DivOp, CastOp, SelectOp, ReduceSumOp, ReduceMaxOp, MaximumOp>(op);
+  return op->hasTrait<ViewOp>() ||
+         isa<AddOp, DivOp, CastOp, SelectOp, ReduceSumOp, ReduceMaxOp, ReduceProdOp, MaximumOp>(op);
 }
 
 /// The arguments that must be positive, found from the uses backwards.

@@ -6,27 +6,36 @@ namespace tcc::cpu {
 
 using Kind = KernelStore::Kind;
 
-Value reductionStart(LaneBuilder &b, bool max, Type type) {
+Value reductionStart(LaneBuilder &b, Reduction reduction, Type type) {
   Type element = getElementTypeOrSelf(type);
-  if (!max)
+  if (reduction == Reduction::sum)
     return b.literal(type, 0);
+  if (reduction == Reduction::product)
+    return isa<FloatType>(element) ? b.literal(type, 1) : b.integer(type, 1);
   if (isa<FloatType>(element))
     return b.literal(type, -std::numeric_limits<double>::infinity());
   return b.integer(type, llvm::APInt::getSignedMinValue(element.getIntOrFloatBitWidth()).getSExtValue());
 }
 
-Value reductionStep(LaneBuilder &b, bool max, Value sum, Value value) {
+Value reductionStep(LaneBuilder &b, Reduction reduction, Value sum, Value value) {
   bool isFloat = isa<FloatType>(getElementTypeOrSelf(sum.getType()));
-  if (max && isFloat) // which zero is the larger one does not matter to a maximum over many
-    return b.create<arith::MaximumFOp>(sum, value, arith::FastMathFlags::nsz);
-  if (max)
+  switch (reduction) {
+  case Reduction::sum:
+    return isFloat ? b.create<arith::AddFOp>(sum, value) : b.create<arith::AddIOp>(sum, value);
+  case Reduction::maximum:
+    if (isFloat) // which zero is the larger one does not matter to a maximum over many
+      return b.create<arith::MaximumFOp>(sum, value, arith::FastMathFlags::nsz);
     return b.create<arith::MaxSIOp>(sum, value);
-  return isFloat ? b.create<arith::AddFOp>(sum, value) : b.create<arith::AddIOp>(sum, value);
+  case Reduction::product:
+    return isFloat ? b.create<arith::MulFOp>(sum, value) : b.create<arith::MulIOp>(sum, value);
+  }
+  llvm_unreachable("a reduction without a step");
 }
 
 void ColumnResults::prepare() {
   for (auto [i, store] : llvm::enumerate(info.stores))
-    if (store.kind == Kind::columnSum && isa<FloatType>(elements[i]) && elements[i].getIntOrFloatBitWidth() == 16)
+    if (store.kind == Kind::columnReduce && store.reduction != Reduction::maximum && isa<FloatType>(elements[i]) &&
+        elements[i].getIntOrFloatBitWidth() == 16)
       wideSums[i] = b.create<LLVM::AllocaOp>(b.pointer(), b.builder.getF32Type(), b.i64(tile), 64);
 }
 
@@ -52,7 +61,7 @@ void ColumnResults::start(const RowScope &block, const ColumnRange &range) {
       continue;
     }
     Type element = accumulatorElement(number);
-    Value start = reductionStart(b, store.kind == Kind::columnMax, b.vector(b.computed(element)));
+    Value start = reductionStart(b, store.reduction, b.vector(b.computed(element)));
     SmallVector<Value> none;
     forColumns(b, range, info.space.columns, 1, none, [&](Value column, Value mask, unsigned, ValueRange) {
       b.storeLanes(start, accumulatorAddress(number, block, column), element, mask);
@@ -68,7 +77,7 @@ void ColumnResults::accumulate(unsigned number, LaneScope &lanes) {
   Type element = accumulatorElement(number);
   Value address = accumulatorAddress(number, lanes.row, lanes.column);
   Value sum = b.loadLanes(address, element, lanes.mask);
-  sum = reductionStep(b, store.kind == Kind::columnMax, sum, values.inLanes(store.node, lanes));
+  sum = reductionStep(b, store.reduction, sum, values.inLanes(store.node, lanes));
   b.storeLanes(sum, address, element, lanes.mask);
 }
 
@@ -83,7 +92,7 @@ void ColumnResults::scatter(unsigned number, LaneScope &lanes) {
   Value mask = b.both(lanes.mask, b.splat(known));
   Value index = b.add(b.mul(row, store.scatterStride), values.scalarIndex(store.index, lanes.row, lanes.column));
   Value address = b.offset(results[number], element, index);
-  Value sum = reductionStep(b, false, b.loadLanes(address, element, mask), values.inLanes(store.node, lanes));
+  Value sum = reductionStep(b, Reduction::sum, b.loadLanes(address, element, mask), values.inLanes(store.node, lanes));
   b.storeLanes(b.round(sum, element), address, element, mask);
 }
 

@@ -26,7 +26,7 @@ private:
   llvm::SmallVector<mlir::Value> results; // pointers
   llvm::SmallVector<mlir::Type> elements; // element types of the results
   int64_t tile;
-  std::map<unsigned, mlir::Value> wideSums; // f32 sums of 16-bit results, one tile long
+  std::map<unsigned, mlir::Value> wideSums; // f32 sums and products of 16-bit results, one tile long
 
   mlir::Type accumulatorElement(unsigned store);
   mlir::Value accumulatorAddress(unsigned store, const RowScope &row, mlir::Value column);
@@ -34,8 +34,8 @@ private:
   void copyScatterBase(unsigned store, const ColumnRange &range);
 };
 
-/// The start of a sum or maximum of a type's values, and one step of it.
-mlir::Value reductionStart(LaneBuilder &b, bool max, mlir::Type type);
-mlir::Value reductionStep(LaneBuilder &b, bool max, mlir::Value sum, mlir::Value value);
+/// The start of a reduction of a type's values, and one step of it.
+mlir::Value reductionStart(LaneBuilder &b, Reduction reduction, mlir::Type type);
+mlir::Value reductionStep(LaneBuilder &b, Reduction reduction, mlir::Value sum, mlir::Value value);
 
 } // namespace tcc::cpu

@@ -145,7 +145,7 @@ void KernelEmitter::emitPass(unsigned stage, RowScope &row, const ColumnRange &r
   SmallVector<Value> sums;
   for (unsigned node : pass.reductions) {
     Type type = b.vector(b.computed(b.element(info.nodes[node].type)));
-    sums.append(plan.unroll, reductionStart(b, info.nodes[node].isMax, type));
+    sums.append(plan.unroll, reductionStart(b, info.nodes[node].reduction, type));
   }
   for (const Part &part : partsOf(range, !pass.reductions.empty()))
     forColumns(b, part.range, info.space.columns, plan.unroll, sums,
@@ -200,7 +200,7 @@ void KernelEmitter::emitVector(LaneScope &lanes, MutableArrayRef<Value> sums) {
     values.inLanes(info.stores[store].node, lanes);
 
   for (auto [sum, id] : llvm::zip(sums, pass.reductions)) {
-    Value next = reductionStep(b, info.nodes[id].isMax, sum, values.inLanes(info.nodes[id].operands[0], lanes));
+    Value next = reductionStep(b, info.nodes[id].reduction, sum, values.inLanes(info.nodes[id].operands[0], lanes));
     sum = lanes.mask ? b.create<arith::SelectOp>(lanes.mask, next, sum) : next;
   }
   for (unsigned node : pass.kept)
@@ -216,7 +216,7 @@ void KernelEmitter::emitVector(LaneScope &lanes, MutableArrayRef<Value> sums) {
 
 /// Accumulators to one value, pairwise.
 Value KernelEmitter::finishReduction(const KernelNode &node, SmallVector<Value> parts) {
-  auto step = [&](Value x, Value y) { return reductionStep(b, node.isMax, x, y); };
+  auto step = [&](Value x, Value y) { return reductionStep(b, node.reduction, x, y); };
   for (; parts.size() > 1; parts.resize(parts.size() / 2))
     for (size_t i = 0; i < parts.size() / 2; ++i)
       parts[i] = step(parts[2 * i], parts[2 * i + 1]);
@@ -243,8 +243,8 @@ std::string refusal(const KernelInfo &info, const NodeValues &values) {
     if (store.kind == KernelStore::Kind::element && store.perColumn && info.space.elements() > 0 &&
         values.laneStride(store.index) != 1)
       return "expected result " + std::to_string(i) + " of the kernel to be written in the order of its columns";
-    if (store.kind == KernelStore::Kind::columnSum && columnTile(info) > (1 << 18) &&
-        facts(info.results[i].type).bytes == 2)
+    if (store.kind == KernelStore::Kind::columnReduce && store.reduction != Reduction::maximum &&
+        columnTile(info) > (1 << 18) && facts(info.results[i].type).bytes == 2)
       return "expected at most 262144 columns in a 16-bit column sum";
   }
   return "";

@@ -21,6 +21,12 @@ public:
   Value tanh(Value x);
   Value erf(Value x);
   Value sine(Value x, int64_t quarterTurns);
+  Value expm1(Value x);
+  Value log1p(Value x);
+  Value pow(Value x, Value y);
+  Value remainder(Value x, Value y);
+  enum class Rounding : uint8_t { floor, ceil, even, trunc };
+  Value whole(Value x, Rounding rounding);
 
 private:
   OpBuilder &b;
@@ -66,6 +72,9 @@ private:
   Value cast(Type type, Value x) { return create<arith::BitcastOp>(type, x); }
   Value copySign(Value magnitude, Value sign) { return create<math::CopySignOp>(magnitude, sign); }
   Value magnitude(Value x) { return create<math::AbsFOp>(x); }
+  Value less(Value x, Value y) { return create<arith::CmpFOp>(Predicate::OLT, x, y); }
+  Value both(Value x, Value y) { return create<arith::AndIOp>(x, y); }
+  Value negated(Value condition) { return create<arith::XOrIOp>(condition, integer(condition.getType(), 1)); }
   /// Coefficients from the highest power down.
   Value polynomial(Value x, ArrayRef<float> coefficients) {
     Value sum = literal(coefficients.front());
@@ -78,6 +87,8 @@ private:
     Value power, biased, rest;
   };
   Reduced reduce(Value x);
+  Value log2Wide(Value x);
+  Value restWide(Value x, Value y);
   Value expm1Reduced(Value rest); // e^rest - 1
   Value scale(Value x, Value power, Value biased);
   /// x = quadrant · pi/2 + rest with |rest| <= pi/4, up to whole turns; `rest` as f32, `quadrant` as i32.
@@ -187,6 +198,112 @@ Value Arithmetic::erf(Value x) {
   return select(compare(Predicate::OLT, a, 1), small, copySign(large, x));
 }
 
+/// As m = 2^n · (e^rest - 1) + (2^n - 1), halved, so that 2^n stays in range up to the largest result.
+Value Arithmetic::expm1(Value x) {
+  Value held = select(compare(Predicate::OLT, x, -18), literal(-18), x); // e^-18 is below half a unit of -1
+  held = select(compare(Predicate::OGT, held, 88.8), literal(88.8), held);
+  Reduced r = reduce(held);
+  Value half = create<arith::AddIOp>(create<arith::ShLIOp>(cast(i32, r.biased), integer(i32, 23)),
+                                     integer(i32, 0x3f000000)); // 2^(n - 1)
+  half = cast(f32, half);
+  Value m = mulAdd(half, expm1Reduced(r.rest), sub(half, literal(0.5)));
+  return copySign(add(m, m), x);
+}
+
+/// ln u + (what rounding 1 + x to u has lost) / u.
+Value Arithmetic::log1p(Value x) {
+  Value u = add(x, literal(1));
+  Value lost = select(compare(Predicate::OGE, x, 1), sub(literal(1), sub(u, x)), sub(x, sub(u, literal(1))));
+  Value y = add(log(u), div(lost, u));
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  y = select(compare(Predicate::OEQ, x, -1), literal(-infinity), y);
+  Value isItself = create<arith::OrIOp>(compare(Predicate::OEQ, x, 0), compare(Predicate::OEQ, x, infinity));
+  return select(isItself, x, y);
+}
+
+/// log2 of a positive f64 number, normal and finite, with a relative error of 2^-37.
+Value Arithmetic::log2Wide(Value x) {
+  // x = m · 2^e with m in [sqrt(1/2), sqrt(2)); ln m = 2 (s + s³/3 + s⁵/5 + …) with s = (m - 1) / (m + 1)
+  Value bits = cast(i64, x);
+  Value e = create<arith::ShRSIOp>(create<arith::SubIOp>(bits, integer(i64, 0x3fe6a09e667f3bcd)), integer(i64, 52));
+  Value m = cast(f64, create<arith::SubIOp>(bits, create<arith::ShLIOp>(e, integer(i64, 52))));
+  Value s = div(sub(m, literal(f64, 1)), add(m, literal(f64, 1))), z = mul(s, s);
+  Value sum = literal(f64, 1.0 / 15);
+  for (int odd = 13; odd >= 1; odd -= 2)
+    sum = mulAdd(sum, z, literal(f64, 1.0 / odd));
+  return mulAdd(mul(s, sum), literal(f64, 2 * log2e), create<arith::SIToFPOp>(f64, e));
+}
+
+/// In f64, so that an exponent of up to 128 keeps f32's digits behind its point. Special values as C's pow.
+Value Arithmetic::pow(Value x, Value y) {
+  constexpr double infinity = std::numeric_limits<double>::infinity(), bias = 6755399441055744.0; // 1.5 · 2^52
+  Value a = magnitude(x), isZero = compare(Predicate::OEQ, a, 0), isInfinite = compare(Predicate::OEQ, a, infinity);
+  Value logarithm = log2Wide(create<arith::ExtFOp>(f64, a));
+  logarithm = select(isZero, literal(f64, -infinity), select(isInfinite, literal(f64, infinity), logarithm));
+  Value t = mul(create<arith::ExtFOp>(f64, y), logarithm);
+  t = select(compare(Predicate::OEQ, a, 1), literal(f64, 0), t); // an infinite exponent too
+  t = select(compare(Predicate::OLT, t, -200), literal(f64, -200), t);
+  t = select(compare(Predicate::OGT, t, 200), literal(f64, 200), t);
+  Value n = sub(add(t, literal(f64, bias)), literal(f64, bias)), power = create<arith::TruncFOp>(f32, n);
+  Value rest = create<arith::TruncFOp>(f32, mul(sub(t, n), literal(f64, std::numbers::ln2)));
+  Value result = scale(add(expm1Reduced(rest), literal(1)), power, add(power, literal(roundingBias)));
+
+  Value isSmall = compare(Predicate::OLT, magnitude(y), 16777216.0); // larger numbers are whole and even
+  Value whole = create<arith::FPToSIOp>(i32, select(isSmall, y, literal(0)));
+  Value hasFraction = create<arith::CmpFOp>(Predicate::UNE, create<arith::SIToFPOp>(f32, whole), y);
+  hasFraction = both(hasFraction, negated(compare(Predicate::OGE, magnitude(y), 16777216.0)));
+  Value isOdd =
+      create<arith::CmpIOp>(arith::CmpIPredicate::ne, create<arith::AndIOp>(whole, integer(i32, 1)), integer(i32, 0));
+  result = select(both(isOdd, negated(hasFraction)), copySign(result, x), result);
+  Value isNegative = both(compare(Predicate::OLT, x, 0), negated(isInfinite));
+  Value isNan = create<arith::OrIOp>(create<arith::CmpFOp>(Predicate::UNE, x, x), both(isNegative, hasFraction));
+  isNan = create<arith::OrIOp>(isNan, create<arith::CmpFOp>(Predicate::UNE, y, y));
+  result = select(isNan, literal(std::numeric_limits<double>::quiet_NaN()), result);
+  Value isOne = create<arith::OrIOp>(compare(Predicate::OEQ, x, 1), compare(Predicate::OEQ, y, 0));
+  return select(isOne, literal(1), result);
+}
+
+/// x - k · y, exactly, for x >= y > 0 in f64 with the digits of f32 numbers or of what this gave: k is x / y cut to 29
+/// digits and to a whole number, so that k · y and the difference have at most 53. It is below x / 2^27 or below y.
+Value Arithmetic::restWide(Value x, Value y) {
+  Value k = cast(f64, create<arith::AndIOp>(cast(i64, div(x, y)), integer(i64, -(int64_t(1) << 24))));
+  Value isLarge = compare(Predicate::OGE, k, 4503599627370496.0); // 2^52: whole
+  Value nearest = sub(add(k, literal(f64, 4503599627370496.0)), literal(f64, 4503599627370496.0));
+  nearest = select(less(k, nearest), sub(nearest, literal(f64, 1)), nearest);
+  Value rest = sub(x, mul(select(isLarge, k, nearest), y));
+  return select(compare(Predicate::OLT, rest, 0), add(rest, y), rest); // the quotient may have been rounded up
+}
+
+/// The rest of the division rounded towards 0, exactly: a step of restWide, and more where the quotient is large.
+Value Arithmetic::remainder(Value x, Value y) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  Value a = create<arith::ExtFOp>(f64, magnitude(x)), b = create<arith::ExtFOp>(f64, magnitude(y));
+  Value isDefined = both(compare(Predicate::OLT, a, infinity), compare(Predicate::OGT, b, 0));
+  auto isOpen = [&](Value rest) { return both(isDefined, create<arith::CmpFOp>(Predicate::OGE, rest, b)); };
+  auto loop = scf::WhileOp::create(
+      this->b, loc, TypeRange{f64}, ValueRange{a},
+      [&](OpBuilder &, Location, ValueRange rest) { create<scf::ConditionOp>(isAny(isOpen(rest[0])), rest); },
+      [&](OpBuilder &, Location, ValueRange rest) {
+        create<scf::YieldOp>(ValueRange{select(isOpen(rest[0]), restWide(rest[0], b), rest[0])});
+      });
+  Value rest = copySign(create<arith::TruncFOp>(f32, loop.getResult(0)), x);
+  return select(isDefined, rest, literal(std::numeric_limits<double>::quiet_NaN()));
+}
+
+/// Where there is no instruction for it. Below 2^23 adding and subtracting that number rounds to the nearest one.
+Value Arithmetic::whole(Value x, Rounding rounding) {
+  Value a = magnitude(x), one = literal(1);
+  Value nearest = sub(add(a, literal(8388608)), literal(8388608)), y;
+  if (rounding == Rounding::trunc)
+    nearest = select(less(a, nearest), sub(nearest, one), nearest);
+  y = copySign(nearest, x);
+  if (rounding == Rounding::floor)
+    y = select(less(x, y), sub(y, one), y);
+  else if (rounding == Rounding::ceil)
+    y = select(less(y, x), add(y, one), y);
+  return select(compare(Predicate::OLT, a, 8388608), copySign(y, x), x);
+}
+
 /// For 2^24 <= |x| < inf. x = ±m · 2^k with m below 2^24, so the first k binary digits of 1/(2 pi) make whole turns and
 /// the next 96 give the rest to 2^-63 turns; no float is nearer to a multiple of pi/2 than 2^-33 turns.
 Arithmetic::Angle Arithmetic::reduceLargeAngle(Value x) {
@@ -267,7 +384,9 @@ Value Arithmetic::sine(Value x, int64_t quarterTurns) {
 void expandMath(Operation *root, const VectorTarget &target) {
   SmallVector<Operation *> found;
   root->walk([&](Operation *op) {
-    if (isa<math::ExpOp, math::Exp2Op, math::LogOp, math::TanhOp, math::SinOp, math::CosOp, math::ErfOp>(op))
+    if (isa<math::ExpOp, math::Exp2Op, math::LogOp, math::TanhOp, math::SinOp, math::CosOp, math::ErfOp, math::ExpM1Op,
+            math::Log1pOp, math::PowFOp, arith::RemFOp>(op) ||
+        (!target.hasFma && isa<math::FloorOp, math::CeilOp, math::RoundEvenOp, math::TruncOp>(op)))
       found.push_back(op);
   });
   for (Operation *op : found) {
@@ -284,6 +403,22 @@ void expandMath(Operation *root, const VectorTarget &target) {
       y = a.tanh(x);
     else if (isa<math::ErfOp>(op))
       y = a.erf(x);
+    else if (isa<math::ExpM1Op>(op))
+      y = a.expm1(x);
+    else if (isa<math::Log1pOp>(op))
+      y = a.log1p(x);
+    else if (isa<math::PowFOp>(op))
+      y = a.pow(x, op->getOperand(1));
+    else if (isa<arith::RemFOp>(op))
+      y = a.remainder(x, op->getOperand(1));
+    else if (isa<math::FloorOp>(op))
+      y = a.whole(x, Arithmetic::Rounding::floor);
+    else if (isa<math::CeilOp>(op))
+      y = a.whole(x, Arithmetic::Rounding::ceil);
+    else if (isa<math::RoundEvenOp>(op))
+      y = a.whole(x, Arithmetic::Rounding::even);
+    else if (isa<math::TruncOp>(op))
+      y = a.whole(x, Arithmetic::Rounding::trunc);
     else
       y = a.sine(x, isa<math::CosOp>(op) ? 1 : 0);
     op->getResult(0).replaceAllUsesWith(y);

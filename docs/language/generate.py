@@ -18,8 +18,8 @@ import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KINDS = {"Tcc_Float": "float", "Tcc_Tensor": "any element", "Tcc_FloatTensor": "float", "Tcc_NumberTensor": "float or integer",
-         "Tcc_IntTensor": "i32 or i64", "Tcc_BoolTensor": "i1", "Tcc_PrintedTensor": "any element but f8", "Tcc_FloatScalar": "f32 scalar",
-         "Tcc_BoolScalar": "i1 scalar", "Tcc_IndexScalar": "i32 scalar", "Tcc_IntScalar": "i32 or i64 scalar", "Tcc_Predicate": "predicate", "UnitAttr": "flag",
+         "Tcc_IntTensor": "i32 or i64", "Tcc_BoolTensor": "i1", "Tcc_LogicTensor": "i1, i32 or i64",
+         "Tcc_PrintedTensor": "any element but f8", "Tcc_FloatScalar": "f32 scalar", "Tcc_BoolScalar": "i1 scalar", "Tcc_IndexScalar": "i32 scalar", "Tcc_IntScalar": "i32 or i64 scalar", "Tcc_Predicate": "predicate", "UnitAttr": "flag",
          "I64Attr": "integer", "F64Attr": "number", "DenseI64ArrayAttr": "list of integers", "ElementsAttr": "literal",
          "StrAttr": "text", "TypeAttr": "element type"}
 

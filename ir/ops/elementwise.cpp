@@ -58,6 +58,54 @@ Value floatOrInt(OpBuilder &b, Location loc, ValueRange operands) {
   return IntOp::create(b, loc, operands[0], operands[1]);
 }
 
+/// Arithmetic of one element that reads like formulas, on floats or integers.
+class Numbers {
+public:
+  Numbers(OpBuilder &b, Location loc) : b(b), loc(loc) {}
+  Value add(Value x, Value y) { return floatOrInt<arith::AddFOp, arith::AddIOp>(b, loc, {x, y}); }
+  Value sub(Value x, Value y) { return floatOrInt<arith::SubFOp, arith::SubIOp>(b, loc, {x, y}); }
+  Value div(Value x, Value y) { return floatOrInt<arith::DivFOp, arith::DivSIOp>(b, loc, {x, y}); }
+  Value less(Value x, Value y) { return compare(arith::CmpFPredicate::OLT, arith::CmpIPredicate::slt, x, y); }
+  Value equal(Value x, Value y) { return compare(arith::CmpFPredicate::OEQ, arith::CmpIPredicate::eq, x, y); }
+  Value differ(Value x, Value y) { return compare(arith::CmpFPredicate::UNE, arith::CmpIPredicate::ne, x, y); }
+  Value both(Value x, Value y) { return arith::AndIOp::create(b, loc, x, y); }
+  Value select(Value condition, Value x, Value y) { return arith::SelectOp::create(b, loc, condition, x, y); }
+  Value number(Value like, double value) { return literal(b, loc, like.getType(), value); }
+
+  /// The rest of x / y, rounded towards 0. No integer division overflows or divides by 0.
+  Value rest(Value x, Value y) {
+    if (isFloat(x.getType()))
+      return arith::RemFOp::create(b, loc, x, y);
+    return arith::RemSIOp::create(b, loc, x, safeDivisor(y));
+  }
+  /// The integer x / y, rounded towards 0.
+  Value quotient(Value x, Value y) {
+    Value zero = number(x, 0), whole = div(x, safeDivisor(y));
+    whole = select(equal(y, number(y, -1)), sub(zero, x), whole);
+    return select(equal(y, zero), zero, whole);
+  }
+  /// Whether the rest is not 0 and has another sign than y: the quotient rounded down is one less than the other.
+  Value isRoundedUp(Value rest, Value y) {
+    Value zero = number(y, 0);
+    return both(differ(rest, zero), differ(less(rest, zero), less(y, zero)));
+  }
+
+private:
+  OpBuilder &b;
+  Location loc;
+
+  Value compare(arith::CmpFPredicate ofFloats, arith::CmpIPredicate ofIntegers, Value x, Value y) {
+    if (isFloat(x.getType()))
+      return arith::CmpFOp::create(b, loc, ofFloats, x, y);
+    return arith::CmpIOp::create(b, loc, ofIntegers, x, y);
+  }
+  /// y, or 1 where it is 0 or -1.
+  Value safeDivisor(Value y) {
+    Value one = number(y, 1);
+    return select(equal(y, number(y, -1)), one, select(equal(y, number(y, 0)), one, y));
+  }
+};
+
 /// The gradient of maximum and minimum: to the winner, in halves where equal, whole to both where either is NaN.
 SmallVector<Value> gradientOfWinner(Emit &b, Value lhs, Value rhs, Value dy, Predicate loses) {
   Value zero = b.zeros(tensorType(dy));
@@ -169,6 +217,42 @@ Value ErfOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
   return math::ErfOp::create(b, loc, operands[0]);
 }
 
+SmallVector<Value> Expm1Op::gradient(Emit &b, ValueRange dy) {
+  return {b.mul(dy[0], b.exp(getX()))};
+}
+Value Expm1Op::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return math::ExpM1Op::create(b, loc, operands[0]);
+}
+
+SmallVector<Value> Log1pOp::gradient(Emit &b, ValueRange dy) {
+  return {b.div(dy[0], b.add(getX(), 1))};
+}
+Value Log1pOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return math::Log1pOp::create(b, loc, operands[0]);
+}
+
+//===- floor, ceil, round, trunc, sign
+//-----------------------------------------------------------------------------===//
+
+Value FloorOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return math::FloorOp::create(b, loc, operands[0]);
+}
+Value CeilOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return math::CeilOp::create(b, loc, operands[0]);
+}
+Value RoundOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return math::RoundEvenOp::create(b, loc, operands[0]);
+}
+Value TruncOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return math::TruncOp::create(b, loc, operands[0]);
+}
+Value SignOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type type) {
+  Value zero = literal(b, loc, type, 0);
+  Value negative = Numbers(b, loc).less(operands[0], zero), positive = Numbers(b, loc).less(zero, operands[0]);
+  Value below = arith::SelectOp::create(b, loc, negative, literal(b, loc, type, -1), zero);
+  return arith::SelectOp::create(b, loc, positive, literal(b, loc, type, 1), below);
+}
+
 //===- add, sub, mul, div --------------------------------------------------------------------------------------===//
 // Only algebra that also holds for NaN, infinity and -0 is folded: x + 0 is not x when x is -0, but x - 0 is.
 
@@ -248,10 +332,85 @@ Value MinimumOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Typ
   return floatOrInt<arith::MinimumFOp, arith::MinSIOp>(b, loc, operands);
 }
 
+SmallVector<Value> ClampOp::gradient(Emit &b, ValueRange dy) {
+  Value x = getX(), low = getLow(), high = getHigh(), zero = b.zeros(tensorType(dy[0]));
+  Value isInside = b.logicalAnd(b.compare(Predicate::le, low, x), b.compare(Predicate::le, x, high));
+  Value isLow = b.logicalAnd(b.compare(Predicate::lt, low, high), b.compare(Predicate::lt, x, low));
+  Value isHigh = b.logicalOr(b.compare(Predicate::gt, x, high), b.compare(Predicate::gt, low, high));
+  return {b.select(isInside, dy[0], zero), b.select(isLow, dy[0], zero), b.select(isHigh, dy[0], zero)};
+}
+Value ClampOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  Value raised = floatOrInt<arith::MaximumFOp, arith::MaxSIOp>(b, loc, {operands[0], operands[1]});
+  return floatOrInt<arith::MinimumFOp, arith::MinSIOp>(b, loc, {raised, operands[2]});
+}
+
+//===- pow
+//---------------------------------------------------------------------------------------------------------===//
+
+OpFoldResult PowOp::fold(FoldAdaptor adaptor) {
+  return isSplat(adaptor.getRhs(), 1.0) ? getLhs() : Value(); // x^1 = x
+}
+SmallVector<Value> PowOp::gradient(Emit &b, ValueRange dy) {
+  Value x = getLhs(), y = getRhs(), zero = b.zeros(tensorType(x));
+  Value slope = b.mul(y, b.pow(x, b.sub(y, 1)));
+  DenseElementsAttr exponent; // what is asked of a literal is known
+  bool isLiteral = matchPattern(y, m_Constant(&exponent)) && exponent.isSplat();
+  if (isLiteral && exponent.getSplatValue<APFloat>().isZero())
+    slope = zero;
+  else if (!isLiteral)
+    slope = b.select(b.compare(Predicate::eq, y, zero), zero, slope);
+  Value atZero = b.logicalAnd(b.compare(Predicate::eq, x, zero), b.compare(Predicate::ge, y, zero));
+  Value growth = b.select(atZero, zero, b.mul(getResult(), b.log(x)));
+  return {b.mul(dy[0], slope), b.mul(dy[0], growth)};
+}
+Value PowOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return math::PowFOp::create(b, loc, operands[0], operands[1]);
+}
+
+//===- fmod, remainder, floor_divide
+//-------------------------------------------------------------------------------===//
+
+SmallVector<Value> FmodOp::gradient(Emit &b, ValueRange dy) {
+  return {dy[0], b.neg(b.mul(dy[0], b.trunc(b.div(getLhs(), getRhs()))))};
+}
+Value FmodOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return Numbers(b, loc).rest(operands[0], operands[1]);
+}
+
+SmallVector<Value> RemainderOp::gradient(Emit &b, ValueRange dy) {
+  return {dy[0], b.neg(b.mul(dy[0], b.floorDivide(getLhs(), getRhs())))};
+}
+Value RemainderOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  Numbers n(b, loc);
+  Value rest = n.rest(operands[0], operands[1]);
+  return n.select(n.isRoundedUp(rest, operands[1]), n.add(rest, operands[1]), rest);
+}
+
+OpFoldResult FloorDivideOp::fold(FoldAdaptor adaptor) {
+  return isSplatInteger(adaptor.getRhs(), 1) ? getLhs() : Value(); // x / 1 = x
+}
+// x less its rest is a multiple of y; of floats, the difference and the quotient are rounded, to less than a half.
+Value FloorDivideOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type type) {
+  Numbers n(b, loc);
+  Value x = operands[0], y = operands[1], one = n.number(x, 1), zero = n.number(x, 0), rest = n.rest(x, y);
+  Value isRoundedUp = n.isRoundedUp(rest, y);
+  if (!isFloat(type)) {
+    Value whole = n.quotient(x, y);
+    return n.select(isRoundedUp, n.sub(whole, one), whole);
+  }
+  Value near = n.div(n.sub(x, rest), y), quotient = n.div(x, y);
+  near = n.select(isRoundedUp, n.sub(near, one), near);
+  Value whole = math::FloorOp::create(b, loc, near);
+  whole = n.select(n.less(n.number(x, 0.5), n.sub(near, whole)), n.add(whole, one), whole);
+  whole = n.select(n.equal(near, zero), arith::MulFOp::create(b, loc, quotient, zero), whole); // 0 with its sign
+  return n.select(n.equal(y, zero), quotient, whole);
+}
+
 //===- logic ---------------------------------------------------------------------------------------------------===//
 
 Value NotOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type type) {
-  return arith::XOrIOp::create(b, loc, operands[0], literal(b, loc, type, 1));
+  bool isBool = getElementTypeOrSelf(type).isInteger(1);
+  return arith::XOrIOp::create(b, loc, operands[0], literal(b, loc, type, isBool ? 1 : -1));
 }
 
 OpFoldResult AndOp::fold(FoldAdaptor) {
@@ -268,6 +427,10 @@ Value OrOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
   return arith::OrIOp::create(b, loc, operands[0], operands[1]);
 }
 
+Value XorOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Type) {
+  return arith::XOrIOp::create(b, loc, operands[0], operands[1]);
+}
+
 LogicalResult CompareOp::inferReturnTypes(MLIRContext *context, std::optional<Location>, Adaptor adaptor,
                                           SmallVectorImpl<Type> &types) {
   types.push_back(withElement(tensorType(adaptor.getOperands()[0]), IntegerType::get(context, 1)));
@@ -281,6 +444,13 @@ Value CompareOp::scalarBody(OpBuilder &b, Location loc, ValueRange operands, Typ
   auto index = static_cast<unsigned>(getPredicate());
   if (isFloat(operands[0].getType()))
     return arith::CmpFOp::create(b, loc, floats[index], operands[0], operands[1]);
+  if (Type type = operands[0].getType(); getElementTypeOrSelf(type).isInteger(1)) { // whose one bit would be a sign
+    Type wide = b.getI32Type();
+    if (auto vector = dyn_cast<VectorType>(type))
+      wide = vector.clone(wide);
+    return arith::CmpIOp::create(b, loc, ints[index], arith::ExtUIOp::create(b, loc, wide, operands[0]),
+                                 arith::ExtUIOp::create(b, loc, wide, operands[1]));
+  }
   return arith::CmpIOp::create(b, loc, ints[index], operands[0], operands[1]);
 }
 

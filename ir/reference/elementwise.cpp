@@ -74,6 +74,40 @@ double toInteger(double value, bool fromFloat, Type to) {
   return std::clamp(std::trunc(value), -limit, largest);
 }
 
+double signOf(double x) {
+  return x > 0 ? 1 : x < 0 ? -1 : 0;
+}
+
+/// The rest of a division that is rounded down.
+double remainderOf(double x, double y) {
+  double rest = std::fmod(x, y);
+  return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
+}
+
+double floorQuotient(double x, double y) {
+  if (y == 0)
+    return x / y;
+  double rest = std::fmod(x, y), whole = std::nearbyint((x - rest) / y);
+  if (rest != 0 && (rest < 0) != (y < 0))
+    whole -= 1;
+  return whole == 0 ? std::copysign(0.0, x / y) : whole;
+}
+
+/// Of integers, 0 where y is 0.
+uint64_t restOf(uint64_t x, uint64_t y) {
+  return asSigned(y) == 0 || asSigned(y) == -1 ? 0 : asSigned(x) % asSigned(y);
+}
+uint64_t remainderOf(uint64_t x, uint64_t y) {
+  uint64_t rest = restOf(x, y);
+  return rest != 0 && (asSigned(rest) < 0) != (asSigned(y) < 0) ? rest + y : rest;
+}
+uint64_t floorQuotient(uint64_t x, uint64_t y) {
+  if (asSigned(y) == 0)
+    return 0;
+  uint64_t difference = x - remainderOf(x, y);
+  return asSigned(y) == -1 ? 0 - difference : static_cast<uint64_t>(asSigned(difference) / asSigned(y));
+}
+
 void addConstant(Registry &registry) {
   add<ConstantOp>(registry, [](Call &call, ConstantOp op) {
     auto literal = cast<DenseElementsAttr>(op.getValue());
@@ -115,7 +149,18 @@ void addElementwise(Registry &registry) {
   addUnary<SinOp>(registry, [](double x) { return std::sin(x); });
   addUnary<CosOp>(registry, [](double x) { return std::cos(x); });
   addUnary<ErfOp>(registry, [](double x) { return std::erf(x); });
-  addUnary<NotOp>(registry, [](double x) { return 1 - x; });
+  addUnary<Expm1Op>(registry, [](double x) { return std::expm1(x); });
+  addUnary<Log1pOp>(registry, [](double x) { return std::log1p(x); });
+  addUnary<FloorOp>(registry, [](double x) { return std::floor(x); });
+  addUnary<CeilOp>(registry, [](double x) { return std::ceil(x); });
+  addUnary<RoundOp>(registry, [](double x) { return std::nearbyint(x); });
+  addUnary<TruncOp>(registry, [](double x) { return std::trunc(x); });
+  addUnary<SignOp>(registry, signOf);
+  add<NotOp>(registry, [](Call &call, NotOp) {
+    RefTensor &result = call.addResult(call.in(0).shape());
+    for (int64_t i = 0; i < result.size(); ++i)
+      result.data[i] = wrapInteger(~bitsOf(call.in(0).data[i]), result.element());
+  });
   addUnary<DetachOp>(registry, [](double x) { return x; });
   addUnary<IsFiniteOp>(registry, [](double x) -> double { return std::isfinite(x); });
 
@@ -144,8 +189,18 @@ void addElementwise(Registry &registry) {
   addBinary<MinimumOp>(
       registry, [](double a, double b) { return -largerOf(-a, -b); },
       [](uint64_t a, uint64_t b) { return asSigned(a) < asSigned(b) ? a : b; });
+  addBinary<PowOp>(registry, [](double a, double b) { return std::pow(a, b); }, nullptr);
+  addBinary<FmodOp>(registry, [](double a, double b) { return std::fmod(a, b); }, restOf);
+  addBinary<RemainderOp>(registry, remainderOf, remainderOf);
+  addBinary<FloorDivideOp>(registry, floorQuotient, floorQuotient);
+  add<ClampOp>(registry, [](Call &call, ClampOp) {
+    RefTensor &result = call.addResult(call.in(0).shape());
+    for (int64_t i = 0; i < result.size(); ++i)
+      result.data[i] = -largerOf(-largerOf(call.in(0).data[i], call.in(1).data[i]), -call.in(2).data[i]);
+  });
   addBinary<AndOp>(registry, nullptr, [](uint64_t a, uint64_t b) { return a & b; });
   addBinary<OrOp>(registry, nullptr, [](uint64_t a, uint64_t b) { return a | b; });
+  addBinary<XorOp>(registry, nullptr, [](uint64_t a, uint64_t b) { return a ^ b; });
 
   add<CompareOp>(registry, [](Call &call, CompareOp op) {
     RefTensor &result = call.addResult(call.in(0).shape());

@@ -1,4 +1,4 @@
-// Sums and maxima over axes, which stay as size 1.
+// Reductions over axes, which stay as size 1, and running sums and products.
 #include "ir/reference/registry.h"
 
 using namespace mlir;
@@ -44,6 +44,63 @@ double maximumOf(ArrayRef<double> values, Type element) {
   return largest;
 }
 
+double minimumOf(ArrayRef<double> values, Type element) {
+  double least = isa<FloatType>(element) ? std::numeric_limits<double>::infinity()
+                 : element.isInteger(32) ? std::ldexp(1.0, 31) - 1
+                                         : std::ldexp(1.0, 63);
+  for (double value : values)
+    least = -largerOf(-least, -value);
+  return least;
+}
+
+/// A sum or product of numbers of one type, which grows.
+class Running {
+public:
+  Running(double start, Type element, RefMode mode)
+      : value(start), element(element), narrow(mode == RefMode::rounding) {}
+  void add(double x) { isFloat() ? set(value + x) : wrap(bits(value) + bits(x)); }
+  void multiply(double x) { isFloat() ? set(value * x) : wrap(bits(value) * bits(x)); }
+  double get() const { return value; }
+
+private:
+  double value;
+  Type element;
+  bool narrow;
+
+  bool isFloat() const { return isa<FloatType>(element); }
+  static uint64_t bits(double integer) { return static_cast<uint64_t>(static_cast<int64_t>(integer)); }
+  void set(double next) { value = narrow ? static_cast<float>(next) : next; }
+  void wrap(uint64_t next) { value = wrapInteger(next, element); }
+};
+
+/// For each line along `axis` the place of the element that `beats` all others, the first of several.
+void placesOf(Call &call, int64_t axis, bool (*beats)(double x, double best)) {
+  Shape shape;
+  auto lines = groupsOf(call.in(0), {axis}, shape);
+  RefTensor &result = call.addResult(shape);
+  for (auto [place, line] : llvm::zip_equal(result.data, lines))
+    for (size_t i = 1; i < line.size(); ++i)
+      if (beats(line[i], line[static_cast<size_t>(place)]))
+        place = static_cast<double>(i);
+}
+
+/// The running value of each line along `axis`, after each of its elements.
+void running(Call &call, int64_t axis, double start, void (*step)(Running &, double)) {
+  const RefTensor &x = call.in(0);
+  RefTensor &result = call.addResult(x.shape());
+  Shape shape(x.shape());
+  shape[axis] = 1;
+  std::vector<Running> lines(elementCount(shape), Running(start, x.element(), call.mode));
+  int64_t next = 0;
+  forEachIndex(x.shape(), [&](ArrayRef<int64_t> index) {
+    Shape at(index);
+    at[axis] = 0;
+    Running &line = lines[offsetOf(shape, at)];
+    step(line, x.data[next]);
+    result.data[next++] = line.get();
+  });
+}
+
 } // namespace
 
 void addReductions(Registry &registry) {
@@ -61,6 +118,38 @@ void addReductions(Registry &registry) {
     RefTensor &result = call.addResult(shape);
     for (auto [value, group] : llvm::zip_equal(result.data, groups))
       value = maximumOf(group, result.element());
+  });
+  add<ReduceMinOp>(registry, [](Call &call, ReduceMinOp op) {
+    Shape shape;
+    auto groups = groupsOf(call.in(0), op.getAxes(), shape);
+    RefTensor &result = call.addResult(shape);
+    for (auto [value, group] : llvm::zip_equal(result.data, groups))
+      value = minimumOf(group, result.element());
+  });
+  add<ReduceProdOp>(registry, [](Call &call, ReduceProdOp op) {
+    Shape shape;
+    auto groups = groupsOf(call.in(0), op.getAxes(), shape);
+    RefTensor &result = call.addResult(shape);
+    for (auto [value, group] : llvm::zip_equal(result.data, groups)) {
+      Running product(1, result.element(), call.mode);
+      for (double factor : group)
+        product.multiply(factor);
+      value = product.get();
+    }
+  });
+  add<ArgmaxOp>(registry, [](Call &call, ArgmaxOp op) {
+    placesOf(call, op.getAxis(),
+             [](double x, double best) { return x > best || (std::isnan(x) && !std::isnan(best)); });
+  });
+  add<ArgminOp>(registry, [](Call &call, ArgminOp op) {
+    placesOf(call, op.getAxis(),
+             [](double x, double best) { return x < best || (std::isnan(x) && !std::isnan(best)); });
+  });
+  add<CumsumOp>(registry, [](Call &call, CumsumOp op) {
+    running(call, op.getAxis(), 0, [](Running &sum, double x) { sum.add(x); });
+  });
+  add<CumprodOp>(registry, [](Call &call, CumprodOp op) {
+    running(call, op.getAxis(), 1, [](Running &product, double x) { product.multiply(x); });
   });
   add<ReduceMeanOp>(registry, [](Call &call, ReduceMeanOp op) {
     Shape shape;

@@ -10,7 +10,25 @@ struct ThreadView {
 };
 
 enum class FastMath { Exp2, Log2, Tanh, Reciprocal, Rsqrt };
-enum class AccurateMath { Fma, Sqrt, Exp, Exp2, Log, Tanh, Sin, Cos, Erf, Pow, Floor, Ceil };
+enum class AccurateMath {
+  Fma,
+  Sqrt,
+  Exp,
+  Exp2,
+  Log,
+  Tanh,
+  Sin,
+  Cos,
+  Erf,
+  Pow,
+  Floor,
+  Ceil,
+  Expm1,
+  Log1p,
+  Round,
+  Trunc,
+  Remainder
+};
 enum class Shuffle { Xor, Down, Up, From };
 
 /// One wgmma by one thread of a warpgroup.

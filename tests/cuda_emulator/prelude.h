@@ -299,9 +299,16 @@ EMULATED_MATH(cos_f32, Cos)
 EMULATED_MATH(erf_f32, Erf)
 EMULATED_MATH(floor_f32, Floor)
 EMULATED_MATH(ceil_f32, Ceil)
+EMULATED_MATH(expm1_f32, Expm1)
+EMULATED_MATH(log1p_f32, Log1p)
+EMULATED_MATH(round_f32, Round)
+EMULATED_MATH(trunc_f32, Trunc)
 #undef EMULATED_MATH
 DEVICE float pow_f32(float x, float y) {
   return EMULATED(accurateMath)(tcc::emulator::AccurateMath::Pow, x, y, 0);
+}
+DEVICE float remainder_f32(float x, float y) {
+  return EMULATED(accurateMath)(tcc::emulator::AccurateMath::Remainder, x, y, 0);
 }
 DEVICE float fma_f32(float a, float b, float c) {
   return EMULATED(accurateMath)(tcc::emulator::AccurateMath::Fma, a, b, c);

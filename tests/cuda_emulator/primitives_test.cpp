@@ -216,7 +216,8 @@ KERNEL(math, 32, 1)(const float *in, float *out) {
   mine[14] = tanh_f32(x);
   mine[15] = erf_f32(x);
   mine[16] = pow_f32(x, 1.5f);
-  mine[17] = floor_f32(x) + ceil_f32(x);
+  mine[17] = floor_f32(x) + ceil_f32(x) + round_f32(x) + trunc_f32(x) + expm1_f32(x) + log1p_f32(x) +
+             remainder_f32(x, 1.5f);
   mine[18] = static_cast<float>(popcount(bits_of(x)) + (multiply_high(bits_of(x), 1u << 16) == bits_of(x) >> 16));
   mine[19] = max_f32(float_from_bits(0x7fc00000u), x) + min_f32(x, float_from_bits(0x7fc00000u));
 }
@@ -247,7 +248,8 @@ KERNEL(math, 32, 1)(const float *in, float *out) {
                                  std::tanh(x),
                                  std::erf(x),
                                  std::pow(x, 1.5),
-                                 std::floor(x) + std::ceil(x),
+                                 std::floor(x) + std::ceil(x) + std::nearbyint(x) + std::trunc(x) + std::expm1(x) +
+                                     std::log1p(x) + std::fmod(x, 1.5),
                                  __builtin_popcount(bits) + 1.0,
                                  2 * x};
     for (int k = 0; k < 20; ++k)

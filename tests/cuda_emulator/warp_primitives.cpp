@@ -284,6 +284,16 @@ float accurateMath(AccurateMath function, float x, float y, float z) {
     return std::pow(x, y);
   case AccurateMath::Floor:
     return std::floor(x);
+  case AccurateMath::Expm1:
+    return std::expm1(x);
+  case AccurateMath::Log1p:
+    return std::log1p(x);
+  case AccurateMath::Round:
+    return std::nearbyint(x);
+  case AccurateMath::Trunc:
+    return std::trunc(x);
+  case AccurateMath::Remainder:
+    return std::fmod(x, y);
   default:
     return std::ceil(x);
   }

@@ -211,24 +211,30 @@ private:
   double narrow(double value) const { return mode == RefMode::rounding ? static_cast<float>(value) : value; }
 
   double rowReduce(const KernelNode &node, Point point) const {
-    bool isSum = !node.isMax;
     Type type = typeOf(node);
-    double result = start(isSum, type, info.space.columns);
+    double result = start(node.reduction, type, info.space.columns);
     for (point.column = 0; point.column < info.space.columns; ++point.column)
-      result = accumulate(isSum, result, at(node.operands[0], point), type);
+      result = accumulate(node.reduction, result, at(node.operands[0], point), type);
     return finish(result, type);
   }
 
-  static double start(bool isSum, Type element, int64_t count) {
-    if (isSum)
+  static double start(Reduction reduction, Type element, int64_t count) {
+    if (reduction == Reduction::product)
+      return 1;
+    if (reduction == Reduction::sum)
       return isa<FloatType>(element) && count > 0 ? -0.0 : 0.0;
     return isa<FloatType>(element) ? -std::numeric_limits<double>::infinity()
                                    : -std::ldexp(1.0, element.getIntOrFloatBitWidth() - 1);
   }
 
-  double accumulate(bool isSum, double so, double far, Type element) const {
-    if (isSum)
-      return isa<FloatType>(element) ? narrow(so + far) : so + far;
+  double accumulate(Reduction reduction, double so, double far, Type element) const {
+    if (reduction == Reduction::product && isa<IntegerType>(element))
+      return static_cast<double>(static_cast<int64_t>(static_cast<uint64_t>(static_cast<int64_t>(finish(so, element))) *
+                                                      static_cast<uint64_t>(static_cast<int64_t>(far))));
+    if (reduction != Reduction::maximum) {
+      double next = reduction == Reduction::sum ? so + far : so * far;
+      return isa<FloatType>(element) ? narrow(next) : next;
+    }
     if (std::isnan(so) || std::isnan(far))
       return std::numeric_limits<double>::quiet_NaN();
     return so == far && std::signbit(so) ? far : std::max(so, far);
@@ -311,6 +317,22 @@ private:
       return std::cos(x);
     case Opcode::erfF:
       return std::erf(x);
+    case Opcode::expm1F:
+      return std::expm1(x);
+    case Opcode::log1pF:
+      return std::log1p(x);
+    case Opcode::floorF:
+      return std::floor(x);
+    case Opcode::ceilF:
+      return std::ceil(x);
+    case Opcode::roundF:
+      return std::nearbyint(x);
+    case Opcode::truncF:
+      return std::trunc(x);
+    case Opcode::powF:
+      return std::pow(x, y);
+    case Opcode::remF:
+      return std::fmod(x, y);
     case Opcode::eqF:
     case Opcode::eqI:
       return x == y;
@@ -335,6 +357,10 @@ private:
       return integer(u(x) - u(y));
     case Opcode::mulI:
       return integer(u(x) * u(y));
+    case Opcode::divI:
+      return static_cast<double>(i(x) / i(y));
+    case Opcode::remI:
+      return static_cast<double>(i(x) % i(y));
     case Opcode::absI:
       return std::fabs(x);
     case Opcode::maxI:
@@ -371,13 +397,13 @@ private:
     RankedTensorType type = resultTypes[number];
     RefTensor result = splatTensor(type, 0);
     std::vector<int> writes(result.data.size(), 0);
-    bool scatters = store.kind == KernelStore::Kind::scatterAdd, sums = store.kind == KernelStore::Kind::columnSum;
+    bool scatters = store.kind == KernelStore::Kind::scatterAdd;
     bool isColumn = store.kind != KernelStore::Kind::element;
     if (scatters)
       result.data = arguments[store.scatterBase].data;
     else if (isColumn)
       for (double &value : result.data)
-        value = start(sums, type.getElementType(), info.space.rows);
+        value = start(store.reduction, type.getElementType(), info.space.rows);
     forEachPoint(store.perColumn, [&](const Point &point) {
       int64_t index = indexValue(store.index, point);
       double value = at(store.node, point);
@@ -394,7 +420,8 @@ private:
       if (scatters)
         result.data[index] = finish(result.data[index] + value, type.getElementType());
       else
-        result.data[index] = isColumn ? accumulate(sums, result.data[index], value, type.getElementType()) : value;
+        result.data[index] =
+            isColumn ? accumulate(store.reduction, result.data[index], value, type.getElementType()) : value;
     });
     int64_t expected = isColumn ? info.space.rows : 1;
     for (int count : writes)

@@ -65,7 +65,7 @@ TEST_F(Kernels, rowAndColumnReductionsShareASpace) {
 %3 = load arg1[column] : f32, stage 0
 %4 = mulf(%2, %3) : f32, stage 1
 result0[12*outer + 4*row + column] = element %4
-result1[4*outer + column] = columnSum %2
+result1[4*outer + column] = column sum %2
 result2[3*outer + row] = element %1
 )");
 }
@@ -315,8 +315,8 @@ TEST_F(Kernels, layerNormForwardAndBackwardAreOneKernelOverItsRows) {
     // partial sums; y and the gradient of x.
     EXPECT_EQ(spaceOf(info), "space 16 x 8 x 8, stages 3");
     EXPECT_EQ(llvm::count_if(info.nodes, [](const KernelNode &n) { return n.kind == KernelNode::Kind::rowReduce; }), 4);
-    EXPECT_EQ(llvm::count_if(info.stores, [](const KernelStore &s) { return s.kind == KernelStore::Kind::columnSum; }),
-              2);
+    EXPECT_EQ(
+        llvm::count_if(info.stores, [](const KernelStore &s) { return s.kind == KernelStore::Kind::columnReduce; }), 2);
     EXPECT_EQ(llvm::count_if(info.stores, [](const KernelStore &s) { return s.kind == KernelStore::Kind::element; }),
               2);
   });

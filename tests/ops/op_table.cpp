@@ -64,7 +64,7 @@ ErrorCase error(const std::string &label, const Strings &arguments, const std::s
 OpRow elementwise(const std::string &name, int arity, Domain domain, const Strings &elements = floats,
                   const std::vector<double> &special = wild) {
   OpRow row{"tcc." + name, {}, {}};
-  std::string operands = arity == 1 ? "%a" : "%a, %b";
+  std::string operands = arity == 1 ? "%a" : arity == 2 ? "%a, %b" : "%a, %b, %c";
   auto addOne = [&](const std::string &shape, const std::string &element, const std::string &suffix,
                     Domain values) -> OpCase & {
     std::string type = tensor(shape, element);
@@ -80,6 +80,61 @@ OpRow elementwise(const std::string &name, int arity, Domain domain, const Strin
     if (isFloat)
       withSpecials(addOne("81", element, "/special", domain), Specials::all, special);
   }
+  return row;
+}
+
+/// An op whose value jumps between `cases` of its operands: its differentiable cases keep away from the jumps.
+OpRow roundingDivision(const std::string &name) {
+  OpRow row = elementwise(name, 2, {0.5, 3}, {"f32", "bf16", "f16", "i32", "i64"},
+                          {nan, infinity, -infinity, 0.0, -0.0, 7.0, -7.0, 2.5, -2.5, 1e30, 1e-30});
+  for (OpCase &opCase : row.cases)
+    opCase.differentiable = false; // quotients near whole numbers
+  for (std::string element : {"f32", "bf16", "i32", "i64"}) {
+    const std::string type = tensor("200", element);
+    addCase(row.cases, name + "/signs/" + element, {type, type}, "%r = tcc." + name + " %a, %b : " + type, {type},
+            {-4, 5}) // integers: with 0 and -1 among the divisors
+        .differentiable = false;
+  }
+  OpCase &large = addCase(row.cases, name + "/large/f32", {"tensor<200xf32>", "tensor<200xf32>"},
+                          "%r = tcc." + name + " %a, %b : tensor<200xf32>", {"tensor<200xf32>"});
+  large.domains = {{1e20, 1e30}, {1e-3, 1}};
+  large.differentiable = false;
+  OpCase &least = addCase(row.cases, name + "/least/i32", {"tensor<17xi32>", "tensor<17xi32>"},
+                          "%r = tcc." + name + " %a, %b : tensor<17xi32>", {"tensor<17xi32>"});
+  least.domains = {{-2147483648.0, -2147483648.0}, {-1, -1}};
+  OpCase &smooth = addCase(row.cases, name + "/smooth/f32", {"tensor<17xf32>", "tensor<17xf32>"},
+                           "%r = tcc." + name + " %a, %b : tensor<17xf32>", {"tensor<17xf32>"});
+  smooth.domains = {{7.2, 7.8}, {2.7, 3.3}}; // 2.2 to 2.9
+  return row;
+}
+
+OpRow powRow() {
+  OpRow row = elementwise("pow", 2, {0.2, 3}, floats,
+                          {nan, infinity, -infinity, 0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0, 1e30, -1e30,
+                           1e-30, 16777216.0, 16777215.0, -8388607.5});
+  for (const std::string &element : floats) { // all pairs of the special values
+    const std::string type = tensor("361", element);
+    withSpecials(addCase(row.cases, "pow/pairs/" + element, {type, type}, "%r = tcc.pow %a, %b : " + type, {type}),
+                 Specials::all,
+                 {nan, infinity, -infinity, 0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0, 1e30, -1e30, 1e-30,
+                  16777216.0, 16777215.0, -8388607.5});
+    for (double exponent : {0.0, 1.0, 2.0, 3.0, 0.5, -1.0, -2.5})
+      addCase(row.cases, "pow/exponent/" + std::to_string(exponent) + "/" + element, Strings(2, tensor("33", element)),
+              "%r = tcc.pow %a, %b : " + tensor("33", element), {tensor("33", element)})
+          .domains = {{0.2, 3}, {exponent, exponent}};
+  }
+  OpCase &negative = addCase(row.cases, "pow/negative/f32", {"tensor<200xf32>", "tensor<200xf32>"},
+                             "%r = tcc.pow %a, %b : tensor<200xf32>", {"tensor<200xf32>"}, {-3, 3});
+  negative.differentiable = false; // NaN
+  return row;
+}
+
+OpRow clampRow() {
+  OpRow row =
+      elementwise("clamp", 3, {}, {"f32", "bf16", "f16", "i32", "i64"}, {nan, infinity, -infinity, 3.0, -3.0, 0.5});
+  addCase(row.cases, "clamp/apart/f32", Strings(3, "tensor<33xf32>"), "%r = tcc.clamp %a, %b, %c : tensor<33xf32>",
+          {"tensor<33xf32>"})
+      .domains = {{-4, 4}, {-1.5, -0.5}, {0.5, 1.5}};
   return row;
 }
 
@@ -104,7 +159,7 @@ OpRow itemRow() {
 OpRow compareRow() {
   OpRow row{"tcc.compare", {}, {}};
   for (std::string predicate : {"eq", "ne", "lt", "le", "gt", "ge"})
-    for (std::string element : {"f32", "bf16", "i32", "i64"})
+    for (std::string element : {"f32", "bf16", "i32", "i64", "i1"})
       for (const std::string &shape : predicate == "lt" ? shapes : Strings{"33"}) {
         auto add = [&](const std::string &suffix) -> OpCase & {
           std::string type = tensor(shape, element), flags = tensor(shape, "i1");
@@ -400,7 +455,7 @@ OpRow concatRow() {
 
 OpRow reductionRow(const std::string &name, const Strings &elements) {
   OpRow row{"tcc." + name, {}, {}};
-  bool ofNone = name == "reduce_mean" || name == "reduce_max"; // reducing no element gives NaN or -inf
+  bool ofNone = name != "reduce_sum" && name != "reduce_prod"; // reducing no element gives NaN or an infinity
   const std::vector<ViewSample> samples = {{"", "[]", ""},
                                            {"7", "[0]", "1"},
                                            {"1", "[0]", "1"},
@@ -434,12 +489,71 @@ OpRow reductionRow(const std::string &name, const Strings &elements) {
       if (llvm::is_contained(floats, element) && StringRef(sample.from).contains("200"))
         withSpecials(add("/special"), Specials::some, tame);
     }
+  if (name == "reduce_prod") // whose products of hundreds of elements are too large or small
+    for (OpCase &opCase : row.cases)
+      if (StringRef(opCase.name).contains("200") && opCase.specials == Specials::none)
+        opCase.domains = {{0.95, 1.05}};
   row.errors = {
       error("reduce_c1", {"tensor<2x3xf32>"}, "%r = tcc." + name + " %a axes [2] : tensor<2x3xf32> -> tensor<2x3xf32>"),
       error("reduce_c1", {"tensor<2x3xf32>"},
             "%r = tcc." + name + " %a axes [1, 0] : tensor<2x3xf32> -> tensor<1x1xf32>"),
       error("reduce_c1", {"tensor<2x3xf32>"},
             "%r = tcc." + name + " %a axes [0, 0] : tensor<2x3xf32> -> tensor<1x3xf32>")};
+  return row;
+}
+
+OpRow placeRow(const std::string &name) {
+  OpRow row{"tcc." + name, {}, {}};
+  struct Sample {
+    std::string from, axis, to;
+  };
+  for (const Sample &sample : std::vector<Sample>{{"7", "0", "1"},
+                                                  {"1", "0", "1"},
+                                                  {"200", "0", "1"},
+                                                  {"3x17", "1", "3x1"},
+                                                  {"3x17", "0", "1x17"},
+                                                  {"0x5", "1", "0x1"},
+                                                  {"2x3x16", "1", "2x1x16"},
+                                                  {"33x200", "1", "33x1"}})
+    for (std::string element : {"f32", "bf16", "f16", "i32", "i64"}) {
+      auto add = [&](const std::string &suffix) -> OpCase & {
+        const std::string from = tensor(sample.from, element), to = tensor(sample.to, "i32");
+        return addCase(row.cases, name + "/" + sample.from + "/" + sample.axis + "/" + element + suffix, {from},
+                       "%r = tcc." + name + " %a axis " + sample.axis + " : " + from + " -> " + to, {to}, {-5, 5});
+      };
+      add(""); // integers and 16-bit floats: with equal ones
+      if (llvm::is_contained(floats, element))
+        withSpecials(add("/special"), Specials::some, tame);
+    }
+  row.errors = {
+      error(name + "_c1", {"tensor<3xf32>"}, "%r = tcc." + name + " %a axis 1 : tensor<3xf32> -> tensor<3xi32>"),
+      error(name + "_c2", {"tensor<0xf32>"}, "%r = tcc." + name + " %a axis 0 : tensor<0xf32> -> tensor<1xi32>")};
+  return row;
+}
+
+OpRow runningRow(const std::string &name) {
+  OpRow row{"tcc." + name, {}, {}};
+  for (auto [shape, axis] : std::vector<std::pair<std::string, std::string>>{{"7", "0"},
+                                                                             {"1", "0"},
+                                                                             {"0", "0"},
+                                                                             {"100", "0"},
+                                                                             {"3x17", "1"},
+                                                                             {"3x17", "0"},
+                                                                             {"2x3x16", "1"},
+                                                                             {"4x0", "0"}})
+    for (std::string element : {"f32", "bf16", "f16", "i32", "i64"}) {
+      auto add = [&](const std::string &suffix) -> OpCase & {
+        const std::string type = tensor(shape, element);
+        return addCase(row.cases, name + "/" + shape + "/" + axis + "/" + element + suffix, {type},
+                       "%r = tcc." + name + " %a axis " + axis + " : " + type, {type}, {0.5, 1.5});
+      };
+      OpCase &added = add("");
+      if (!llvm::is_contained(floats, element))
+        added.domains = {{-40, 40}};
+      else if (shape == "100")
+        withSpecials(add("/special"), Specials::some, tame);
+    }
+  row.errors = {error(name + "_c1", {"tensor<3xf32>"}, "%r = tcc." + name + " %a axis 1 : tensor<3xf32>")};
   return row;
 }
 
@@ -1038,6 +1152,8 @@ OpRow customRow() {
 }
 
 std::vector<OpRow> makeTable() {
+  const std::vector<double> whole = {nan, infinity, -infinity, 0.0,     -0.0,      0.5,        -0.5, 1.5,
+                                     2.5, -2.5,     0.4999999, -0.9999, 8388607.5, -8388608.0, 1e30};
   const Strings numbers = {"f32", "bf16", "f16", "i32", "i64"};
   return {elementwise("neg", 1, {}, numbers),
           elementwise("abs", 1, {}, numbers),
@@ -1049,15 +1165,28 @@ std::vector<OpRow> makeTable() {
           elementwise("sin", 1, {-10, 10}, floats),
           elementwise("cos", 1, {-10, 10}, floats),
           elementwise("erf", 1, {-3, 3}),
-          elementwise("not", 1, {}, {"i1"}),
+          elementwise("expm1", 1, {-5, 5}),
+          elementwise("log1p", 1, {-0.9, 10}),
+          elementwise("floor", 1, {-5, 5}, floats, whole),
+          elementwise("ceil", 1, {-5, 5}, floats, whole),
+          elementwise("round", 1, {-5, 5}, floats, whole),
+          elementwise("trunc", 1, {-5, 5}, floats, whole),
+          elementwise("sign", 1, {}, numbers),
+          elementwise("not", 1, {}, {"i1", "i32", "i64"}),
           elementwise("add", 2, {}, numbers),
           elementwise("sub", 2, {}, numbers),
           elementwise("mul", 2, {}, numbers),
           elementwise("div", 2, {0.5, 3}),
           elementwise("maximum", 2, {}, numbers),
           elementwise("minimum", 2, {}, numbers),
-          elementwise("and", 2, {}, {"i1"}),
-          elementwise("or", 2, {}, {"i1"}),
+          powRow(),
+          roundingDivision("fmod"),
+          roundingDivision("remainder"),
+          roundingDivision("floor_divide"),
+          elementwise("and", 2, {}, {"i1", "i32", "i64"}),
+          elementwise("or", 2, {}, {"i1", "i32", "i64"}),
+          elementwise("xor", 2, {}, {"i1", "i32", "i64"}),
+          clampRow(),
           compareRow(),
           isFiniteRow(),
           selectRow(),
@@ -1076,6 +1205,7 @@ std::vector<OpRow> makeTable() {
           concatRow(),
           reductionRow("reduce_sum", numbers),
           reductionRow("reduce_max", numbers),
+          reductionRow("reduce_prod", numbers),
           gatherRow(),
           scatterAddRow(),
           matmulRow(),
@@ -1088,6 +1218,11 @@ std::vector<OpRow> makeTable() {
           elementwise("relu", 1, {-2, 2}),
           softmaxRow(),
           reductionRow("reduce_mean", floats),
+          reductionRow("reduce_min", numbers),
+          placeRow("argmax"),
+          placeRow("argmin"),
+          runningRow("cumsum"),
+          runningRow("cumprod"),
           normRow("layer_norm", true),
           normRow("rms_norm", false),
           linearRow(),

@@ -272,6 +272,21 @@ DEVICE float erf_f32(float x) {
 DEVICE float pow_f32(float x, float y) {
   return powf(x, y);
 }
+DEVICE float expm1_f32(float x) {
+  return expm1f(x);
+}
+DEVICE float log1p_f32(float x) {
+  return log1pf(x);
+}
+DEVICE float round_f32(float x) { // of two whole numbers the even one
+  return rintf(x);
+}
+DEVICE float trunc_f32(float x) {
+  return truncf(x);
+}
+DEVICE float remainder_f32(float x, float y) { // of a division rounded towards 0; exact
+  return fmodf(x, y);
+}
 DEVICE float floor_f32(float x) {
   return floorf(x);
 }

@@ -134,6 +134,11 @@ struct MaxOf {
   DEVICE i32 combine(i32 a, i32 b) { return a > b ? a : b; }
   DEVICE i64 combine(i64 a, i64 b) { return a > b ? a : b; }
 };
+struct ProductOf {
+  DEVICE float combine(float a, float b) { return a * b; }
+  DEVICE i32 combine(i32 a, i32 b) { return wrapping_multiply(a, b); }
+  DEVICE i64 combine(i64 a, i64 b) { return wrapping_multiply(a, b); }
+};
 template <class Way, class Value>
 DEVICE Value warp_reduce(Value value) {
 #pragma unroll

@@ -239,7 +239,7 @@ void KernelBody::writeColumn(unsigned number) {
   }
   for (unsigned id : stage.reductions) {
     std::string part = "part_" + std::to_string(id);
-    w.line(part + " = " + combined(form.nodes[id].isMax, part, name(form.nodes[id].operands[0])) + ";");
+    w.line(part + " = " + combined(form.nodes[id].reduction, part, name(form.nodes[id].operands[0])) + ";");
   }
   for (unsigned store : stage.stores)
     if (isGroupStore(store))

@@ -71,8 +71,7 @@ protected:
   void writeStore(unsigned number);
 
   // Row reductions (reductions.cpp): part_N takes this thread's columns, then the row's value has the node's name.
-  static std::string startOf(const KernelNode &node);
-  static std::string combined(bool isMax, const std::string &a, const std::string &b);
+  static std::string combined(Reduction reduction, const std::string &a, const std::string &b);
   void declareScratch();
   void declareKept();
   void writeReduced(unsigned id);

@@ -152,6 +152,10 @@ const char *infix(Opcode opcode, bool ofBool) {
     return ofBool ? "||" : "|";
   case Opcode::xorI:
     return ofBool ? "!=" : "^";
+  case Opcode::divI:
+    return "/";
+  case Opcode::remI:
+    return "%";
   default:
     return nullptr;
   }
@@ -182,6 +186,22 @@ const char *primitive(Opcode opcode) {
     return "cos_f32";
   case Opcode::erfF:
     return "erf_f32";
+  case Opcode::expm1F:
+    return "expm1_f32";
+  case Opcode::log1pF:
+    return "log1p_f32";
+  case Opcode::floorF:
+    return "floor_f32";
+  case Opcode::ceilF:
+    return "ceil_f32";
+  case Opcode::roundF:
+    return "round_f32";
+  case Opcode::truncF:
+    return "trunc_f32";
+  case Opcode::powF:
+    return "pow_f32";
+  case Opcode::remF:
+    return "remainder_f32";
   case Opcode::addI:
     return "wrapping_add";
   case Opcode::subI:

@@ -9,19 +9,36 @@ namespace tcc::cuda {
 using Kind = KernelNode::Kind;
 using StoreKind = KernelStore::Kind;
 
-static std::string leastOf(bool isMax, ElementType type) {
-  if (!isMax)
+/// What a reduction over no value gives.
+static std::string startOf(Reduction reduction, ElementType type) {
+  const bool isFloat = facts(type).isFloat;
+  switch (reduction) {
+  case Reduction::sum:
     return zero(facts(type).computed);
-  if (facts(type).isFloat)
-    return "float_from_bits(0xff800000u)";
-  return literal(ScalarLiteral::ofInteger(type == ElementType::i32 ? INT32_MIN : INT64_MIN), type);
-}
-std::string KernelBody::startOf(const KernelNode &node) {
-  return leastOf(node.isMax, node.type);
+  case Reduction::product:
+    return literal(isFloat ? ScalarLiteral::ofFloat(1) : ScalarLiteral::ofInteger(1), facts(type).computed);
+  case Reduction::maximum:
+    return isFloat ? "float_from_bits(0xff800000u)"
+                   : literal(ScalarLiteral::ofInteger(type == ElementType::i32 ? INT32_MIN : INT64_MIN), type);
+  }
+  llvm_unreachable("a reduction without a start");
 }
 
-std::string KernelBody::combined(bool isMax, const std::string &a, const std::string &b) {
-  return std::string(isMax ? "MaxOf" : "SumOf") + "::combine(" + a + ", " + b + ")";
+/// The device's class that combines two values.
+static std::string wayOf(Reduction reduction) {
+  switch (reduction) {
+  case Reduction::sum:
+    return "SumOf";
+  case Reduction::maximum:
+    return "MaxOf";
+  case Reduction::product:
+    return "ProductOf";
+  }
+  llvm_unreachable("a reduction without a class");
+}
+
+std::string KernelBody::combined(Reduction reduction, const std::string &a, const std::string &b) {
+  return wayOf(reduction) + "::combine(" + a + ", " + b + ")";
 }
 
 void KernelBody::declareScratch() {
@@ -44,7 +61,7 @@ void KernelBody::declareKept() {
 void KernelBody::writeReduced(unsigned id) {
   const KernelNode &node = form.nodes[id];
   std::string type = valueType(node.type), part = "part_" + std::to_string(id);
-  std::string reduction = node.isMax ? "<MaxOf>(" : "<SumOf>(";
+  std::string reduction = "<" + wayOf(node.reduction) + ">(";
   std::string value = warpOwnsRow() ? "warp_reduce" + reduction + part + ")"
                                     : "block_reduce" + reduction + part + ", scratch_" + type + ")";
   w.line("const " + type + " " + name(id) + " = " + rounded(value, node.type) + ";");
@@ -58,8 +75,8 @@ void KernelBody::writePasses(const std::string &start) {
     if (stage.reductions.empty() && stage.stores.empty() && stage.columnResults.empty())
       continue;
     for (unsigned node : stage.reductions)
-      w.line(valueType(form.nodes[node].type) + " part_" + std::to_string(node) + " = " + startOf(form.nodes[node]) +
-             ";");
+      w.line(valueType(form.nodes[node].type) + " part_" + std::to_string(node) + " = " +
+             startOf(form.nodes[node].reduction, form.nodes[node].type) + ";");
     overGroups(start, [&] { writeGroupBody(number); });
     for (unsigned node : stage.reductions)
       writeReduced(node);
@@ -81,7 +98,7 @@ std::string KernelBody::accumulatorType(size_t store) const {
 
 void KernelBody::startColumnResults(const std::string &start) {
   for (auto [i, store] : llvm::enumerate(form.stores))
-    if (store.kind == StoreKind::columnSum || store.kind == StoreKind::columnMax)
+    if (store.kind == StoreKind::columnReduce)
       w.line(accumulatorType(i) + " total_" + std::to_string(i) + "[" + std::to_string(division.perThread) + "];");
   overGroups(start, [&] {
     overLanes([&] {
@@ -90,7 +107,7 @@ void KernelBody::startColumnResults(const std::string &start) {
           writeScatterStart(i);
         else if (store.kind != StoreKind::element)
           w.line("total_" + std::to_string(i) + "[" + columnNumber() +
-                 "] = " + leastOf(store.kind == StoreKind::columnMax, form.results[i].type) + ";");
+                 "] = " + startOf(store.reduction, form.results[i].type) + ";");
     });
   });
 }
@@ -103,14 +120,12 @@ void KernelBody::writeTotal(size_t number, const std::string &value) {
 }
 
 void KernelBody::finishColumnResults(const std::string &start) {
-  if (llvm::none_of(form.stores, [](const KernelStore &store) {
-        return store.kind == StoreKind::columnSum || store.kind == StoreKind::columnMax;
-      }))
+  if (llvm::none_of(form.stores, [](const KernelStore &store) { return store.kind == StoreKind::columnReduce; }))
     return;
   overGroups(start, [&] {
     overLanes([&] {
       for (auto [i, store] : llvm::enumerate(form.stores))
-        if (store.kind == StoreKind::columnSum || store.kind == StoreKind::columnMax)
+        if (store.kind == StoreKind::columnReduce)
           writeTotal(i, "total_" + std::to_string(i) + "[" + columnNumber() + "]");
     });
   });
@@ -146,9 +161,7 @@ void KernelBody::finishSharedResults(const std::string &start) {
     w.line(type + " total = totals_" + type + "[at];");
     w.line("#pragma unroll");
     w.line("for (int other = 1; other < " + std::to_string(warps()) + "; ++other)");
-    w.line("  total = " +
-           combined(store.kind == StoreKind::columnMax, "total", "totals_" + type + "[other * " + tile + " + at]") +
-           ";");
+    w.line("  total = " + combined(store.reduction, "total", "totals_" + type + "[other * " + tile + " + at]") + ";");
     writeTotal(i, "total");
     close();
     close();
@@ -170,7 +183,7 @@ void KernelBody::writeAccumulation(unsigned number) {
   const KernelStore &store = form.stores[number];
   if (store.kind != StoreKind::scatterAdd) {
     std::string total = "total_" + std::to_string(number) + "[" + columnNumber() + "]";
-    w.line(total + " = " + combined(store.kind == StoreKind::columnMax, total, name(store.node)) + ";");
+    w.line(total + " = " + combined(store.reduction, total, name(store.node)) + ";");
     return;
   }
   std::string row = name(store.scatterRow), result = "out" + std::to_string(number);

@@ -38,6 +38,7 @@ KERNEL(portable, 128, 1)(const bf16 *RESTRICT in, const f16 *RESTRICT in16, floa
   x = fast_exp2(x) + fast_log2(x) + fast_tanh(x) + fast_reciprocal(x) + fast_rsqrt(x);
   x = fma_f32(x, max_f32(x, 1.0f), min_f32(x, 2.0f)) + abs_f32(x) + sqrt_f32(x) + divide_f32(x, 3.0f);
   x += exp_f32(x) + exp2_f32(x) + log_f32(x) + tanh_f32(x) + erf_f32(x) + pow_f32(x, 1.5f) + floor_f32(x) + ceil_f32(x);
+  x += expm1_f32(x) + log1p_f32(x) + round_f32(x) + trunc_f32(x) + remainder_f32(x, 1.5f);
   u32 p = pack<bf16>(x, d[1]), q = pack<f16>(x, d[2]);
   x += unpack_low<bf16>(p) + unpack_high<bf16>(p) + unpack_low<f16>(q) + unpack_high<f16>(q);
   x += to_float(from_float<bf16>(x)) + to_float(from_float<f16>(x));
