@@ -1,8 +1,8 @@
 // From a planned function to the runtime's plan.
 #include "codegen/lower_plan.h"
 #include "codegen/product.h"
-#include "ir/analyze_kernel.h"
 #include "ir/kernel_cost.h"
+#include "ir/known_kernels.h"
 #include "ir/names.h"
 #include "passes/bodies.h"
 #include "passes/joined_kernels.h"
@@ -314,9 +314,10 @@ private:
   }
 
   Error lowerKernel(KernelOp op) {
-    std::string refusal;
-    KernelNames names;
-    KernelInfo info = *analyzeKernel(op, refusal, &names);
+    std::vector<Operation *> origins;
+    const std::shared_ptr<const KnownKernel> known = KernelForms::of(op, &origins);
+    const KernelInfo &info = *known->form;
+    KernelNames names = kernelNames(op, origins);
     KernelLaunch launch = target.launch(info);
     unsigned number = kernels.add(info, std::move(names), joinedGroup(op).has_value());
     std::string label = op.getLabel() ? op.getLabel()->str() : "kernel";

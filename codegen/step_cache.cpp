@@ -85,8 +85,8 @@ std::string argumentsText(func::FuncOp function) {
 /// The options that change what is made. Each member is named here or does not compile.
 std::string flagsText(const CompileOptions &options) {
   const PipelineOptions &pipeline = options.pipeline;
-  const auto &[shapes, products, recomputation, firstPass, endPass, stopAfter, verifyEach, dump, dumpStream, remarks,
-               target, queries] = static_cast<const PipelineRequest &>(pipeline);
+  const auto &[shapes, products, recomputation, firstPass, endPass, stopAfter, verifyEach, checkForms, dump, dumpStream,
+               remarks, target, queries] = static_cast<const PipelineRequest &>(pipeline);
   std::string text = pipeline.text();
   text += products == ProductType::bf16 ? " --dtype=bf16" : products == ProductType::f16 ? " --dtype=f16" : "";
   const auto &[cheap, blocks, borders] = recomputation;
@@ -99,9 +99,9 @@ std::string flagsText(const CompileOptions &options) {
     for (auto [i, size] : llvm::enumerate(sizes))
       text += (i ? "x" : "") + std::to_string(size);
   }
-  // The others: nothing is cached with them (refusalOf), or the session sets them by the target.
-  (void)firstPass, (void)endPass, (void)stopAfter, (void)verifyEach, (void)dump, (void)dumpStream, (void)remarks,
-      (void)target, (void)queries;
+  // The others: nothing is cached with them (refusalOf), the session sets them by the target, or they check alone.
+  (void)firstPass, (void)endPass, (void)stopAfter, (void)verifyEach, (void)checkForms, (void)dump, (void)dumpStream,
+      (void)remarks, (void)target, (void)queries;
   return text;
 }
 

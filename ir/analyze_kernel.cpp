@@ -185,8 +185,9 @@ private:
 
 } // namespace
 
-std::optional<KernelInfo> analyzeKernel(const KernelView &view, std::string &refusal) {
-  return Analyzer(view, refusal).run(nullptr);
+std::optional<KernelInfo> analyzeKernel(const KernelView &view, std::string &refusal,
+                                        std::vector<Operation *> *origins) {
+  return Analyzer(view, refusal).run(origins);
 }
 
 std::optional<KernelInfo> analyzeKernel(KernelOp kernel, std::string &refusal, KernelNames *names) {

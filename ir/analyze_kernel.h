@@ -13,8 +13,10 @@ struct KernelView {
   llvm::ArrayRef<mlir::Value> arguments;
 };
 
-/// The kernel's form; or nothing, and `refusal` says what was expected.
-std::optional<KernelInfo> analyzeKernel(const KernelView &view, std::string &refusal);
+/// The kernel's form; or nothing, and `refusal` says what was expected. `origins` (where given) takes for each node the
+/// op that it stands for, null for an argument's load.
+std::optional<KernelInfo> analyzeKernel(const KernelView &view, std::string &refusal,
+                                        std::vector<mlir::Operation *> *origins = nullptr);
 /// The same for a tcc.kernel. If `names` is given, it gets the names of the region's ops.
 std::optional<KernelInfo> analyzeKernel(KernelOp kernel, std::string &refusal, KernelNames *names = nullptr);
 

@@ -2,6 +2,7 @@
 #include "ir/dialect.h"
 #include "ir/emit.h"
 #include "ir/host_ops.h"
+#include "ir/known_kernels.h"
 #include "ir/scalar_form.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -26,7 +27,7 @@ void TccDialect::initialize() {
 #define GET_OP_LIST
 #include "ir/HostOps.cpp.inc"
       >();
-  addInterfaces<ScalarForms>();
+  addInterfaces<ScalarForms, KernelForms>();
 }
 
 Operation *TccDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type, Location loc) {

@@ -1,7 +1,6 @@
 // Phases: stated sets of what may still be in the IR. The pipeline checks the phase it has reached after each pass.
 #pragma once
 #include "ir/dialect.h"
-#include "ir/fingerprint.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace tcc {
@@ -12,15 +11,7 @@ enum class Phase : uint8_t { captured, joint, shaped, fused, planned };
 llvm::StringRef phaseName(Phase phase);
 std::optional<Phase> parsePhase(llvm::StringRef name);
 
-/// Checks that a function keeps the rules of its phase, again after each pass. A kernel that was found legal is
-/// analysed again only if it has changed.
-class PhaseVerifier {
-public:
-  /// Checks that `function` holds only what `phase` allows; emits an error at the first op that does not belong.
-  mlir::LogicalResult verify(mlir::func::FuncOp function, Phase phase);
-
-private:
-  llvm::DenseSet<Fingerprint> legalKernels; // fingerprints of their regions
-};
+/// Checks that `function` holds only what `phase` allows; emits an error at the first op that does not belong.
+mlir::LogicalResult verifyPhase(mlir::func::FuncOp function, Phase phase);
 
 } // namespace tcc

@@ -11,7 +11,7 @@
 //   5. write the groups out as tcc.kernel regions (fusion_outline.cpp).
 // At -O0 and -O1 step 2 keeps only views, literals and coordinates free; -O0 leaves out step 4 too: one kernel an op.
 // It keeps each value's computation as it is, op for op; there is no CSE afterwards.
-#include "ir/analyze_kernel.h"
+#include "ir/known_kernels.h"
 #include "ir/scalar_form.h"
 #include "ir/tensor_bytes.h"
 #include "passes/fusion.h"
@@ -43,8 +43,8 @@ int64_t scalarOps(Operation *op) {
 class Fuser : Fusion {
 public:
   Fuser(func::FuncOp function, const PipelineOptions &options)
-      : Fusion(function, options.target.views), level(options.level), target(options.target), remarks(options.remarks) {
-  }
+      : Fusion(function, options.target.views), level(options.level), target(options.target), remarks(options.remarks),
+        kernels(options.verifyEach || options.checkForms) {}
 
   LogicalResult run() {
     if (failed(makeAllGroups()))
@@ -73,6 +73,7 @@ private:
   int level;
   const TargetModel &target;
   Remarks *remarks;
+  KnownKernels kernels;                                // those that have been tried
   const llvm::DenseSet<Value> *narrow = nullptr;       // counted with 16 bits
   llvm::DenseMap<Value, SmallVector<Value, 4>> leaves; // of free values: the stored values they are computed from
   llvm::DenseMap<Operation *, int64_t> ownOps;         // of elementwise ops: scalar steps
@@ -207,7 +208,7 @@ private:
   /// An op whose group of its own has no kernel form.
   Operation *findRefused(std::string &refusal) {
     for (auto [i, group] : llvm::enumerate(groups))
-      if (group.alive && !analyze(group, refusal))
+      if (group.alive && !formOf({group.results, group.arguments.getArrayRef()}, refusal))
         return group.values[0].getDefiningOp();
     return nullptr;
   }
@@ -224,7 +225,7 @@ private:
         continue; // a literal in memory
       FusionGroup group;
       group.first = group.last = order[&op];
-      group.values.insert(op.getResult(0));
+      group.values.push_back(op.getResult(0));
       group.ops = ownOps.lookup(&op) + opsBefore(op, target.mostKernelOps);
       llvm::SmallSetVector<Value, 4> set;
       for (Value operand : op.getOperands())
@@ -250,13 +251,17 @@ private:
       users[argument].erase(id);
   }
 
-  std::optional<KernelInfo> analyze(const FusionGroup &group, std::string &refusal) const {
-    SmallVector<Value> arguments(group.arguments.begin(), group.arguments.end());
-    if (static_cast<int64_t>(group.results.size() + arguments.size()) > target.mostKernelOperands) {
+  /// The form of a group's kernel; null if it has none.
+  std::shared_ptr<const KnownKernel> formOf(const KernelView &kernel, std::string &refusal) {
+    if (static_cast<int64_t>(kernel.results.size() + kernel.arguments.size()) > target.mostKernelOperands) {
       refusal = "expected at most " + std::to_string(target.mostKernelOperands) + " operands and results";
-      return std::nullopt;
+      return nullptr;
     }
-    return analyzeKernel(KernelView{group.results, arguments}, refusal);
+    std::shared_ptr<const KnownKernel> found = kernels.of(kernel);
+    if (found->form)
+      return found;
+    refusal = found->refusal;
+    return nullptr;
   }
 
   //===- step 4 ------------------------------------------------------------------------------------------------===//
@@ -327,30 +332,41 @@ private:
     return false;
   }
 
+  /// What a kernel of two groups reads from memory.
+  SmallVector<Value> argumentsOf(unsigned a, unsigned b) const {
+    SmallVector<Value> arguments;
+    for (unsigned id : {a, b})
+      for (Value argument : groups[id].arguments) {
+        auto producer = groupOf.find(argument);
+        bool isInside = producer != groupOf.end() && (producer->second == a || producer->second == b);
+        if (!isInside && (id == a || !groups[a].arguments.contains(argument)))
+          arguments.push_back(argument);
+      }
+    return arguments;
+  }
+
   bool tryMerge(const Candidate &candidate, FusionPaths &paths) {
     auto [gain, a, b] = candidate;
     if (groups[a].ops + groups[b].ops > target.mostKernelOps)
       return refuse(candidate, llvm::formatv("expected at most {0} ops in a kernel", target.mostKernelOps));
     if (paths.hasOuterPath(a, b) || paths.hasOuterPath(b, a))
       return refuse(candidate, "expected nothing between the two that needs the one and is needed by the other");
-    FusionGroup merged;
-    merged.first = std::min(groups[a].first, groups[b].first);
-    merged.last = std::max(groups[a].last, groups[b].last);
-    merged.ops = groups[a].ops + groups[b].ops;
-    for (unsigned id : {a, b})
-      merged.values.insert(groups[id].values.begin(), groups[id].values.end());
-    for (unsigned id : {a, b})
-      for (Value argument : groups[id].arguments)
-        if (!merged.values.contains(argument))
-          merged.arguments.insert(argument);
-    merged.results = resultsOf(merged, a, b);
+    SmallVector<Value> results = resultsOf(a, b), arguments = argumentsOf(a, b);
     std::string refusal;
-    std::optional<KernelInfo> form = analyze(merged, refusal);
-    if (!form || !fitsTarget(*form, refusal))
+    const std::shared_ptr<const KnownKernel> merge = formOf({results, arguments}, refusal);
+    if (!merge || !fitsTarget(*merge->form, refusal))
       return refuse(candidate, refusal);
     unsigned id = groups.size();
     retire(a);
     retire(b);
+    FusionGroup merged;
+    merged.first = std::min(groups[a].first, groups[b].first);
+    merged.last = std::max(groups[a].last, groups[b].last);
+    merged.ops = groups[a].ops + groups[b].ops;
+    merged.values = std::move(groups[a].values);
+    llvm::append_range(merged.values, groups[b].values);
+    merged.arguments.insert(arguments.begin(), arguments.end());
+    merged.results = std::move(results);
     for (Value value : merged.values)
       groupOf[value] = id;
     for (Value argument : merged.arguments)

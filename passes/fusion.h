@@ -13,8 +13,8 @@ struct PipelineOptions;
 
 /// Ops that become one kernel.
 struct FusionGroup {
-  unsigned first = 0, last = 0;        // program order of its ops
-  llvm::SetVector<mlir::Value> values; // the ops' results, in program order of insertion
+  unsigned first = 0, last = 0;          // program order of its ops
+  llvm::SmallVector<mlir::Value> values; // the ops' results, in the order in which they came
   llvm::SetVector<mlir::Value> arguments;
   llvm::SmallVector<mlir::Value> results; // those of `values` that others needed when the group was made
   int64_t ops = 0; // that a kernel of the group computes; a recomputed value counts once for each of its users
@@ -48,8 +48,10 @@ struct Fusion {
 
   /// True if a kernel of the groups `self` and `other` must store the value.
   bool isResult(mlir::Value value, unsigned self, unsigned other) const;
-  /// The values that a kernel of `group` stores, where the group is `self`, or `self` and `other` merged.
-  llvm::SmallVector<mlir::Value> resultsOf(const FusionGroup &group, unsigned self, unsigned other = ~0u) const;
+  /// The values that a kernel of `group` stores, where the group is number `self`.
+  llvm::SmallVector<mlir::Value> resultsOf(const FusionGroup &group, unsigned self) const;
+  /// Those that a kernel of the groups `a` and `b` would store.
+  llvm::SmallVector<mlir::Value> resultsOf(unsigned a, unsigned b) const;
 };
 
 /// Answers whether two groups can be merged without a cycle, that is, whether a path between them leaves both. Most

@@ -13,11 +13,21 @@ bool Fusion::isResult(Value value, unsigned self, unsigned other) const {
          llvm::any_of(known->second, [&](unsigned user) { return user != self && user != other; });
 }
 
-SmallVector<Value> Fusion::resultsOf(const FusionGroup &group, unsigned self, unsigned other) const {
+SmallVector<Value> Fusion::resultsOf(const FusionGroup &group, unsigned self) const {
   SmallVector<Value> results;
   for (Value value : group.values)
-    if (isResult(value, self, other))
+    if (isResult(value, self, self))
       results.push_back(value);
+  return results;
+}
+
+/// What neither group stores now, no other one needs.
+SmallVector<Value> Fusion::resultsOf(unsigned a, unsigned b) const {
+  SmallVector<Value> results;
+  for (unsigned id : {a, b})
+    for (Value value : groups[id].results)
+      if (isResult(value, a, b))
+        results.push_back(value);
   return results;
 }
 

@@ -8,7 +8,7 @@
 //      alive until the last of them has what it needs;
 //   5. the ops are written in the order of their slots, and those of one slot get a number.
 // It never changes what a kernel computes; a group's members do not depend on each other.
-#include "ir/analyze_kernel.h"
+#include "ir/known_kernels.h"
 #include "passes/joined_kernels.h"
 #include "passes/memory_places.h"
 #include "passes/stages.h"
@@ -133,11 +133,10 @@ private:
         known.clear();
       }
       auto kernel = dyn_cast<KernelOp>(op);
-      std::string refusal;
-      std::optional<KernelInfo> info = kernel ? analyzeKernel(kernel, refusal) : std::nullopt;
-      if (!info)
+      const std::shared_ptr<const KnownKernel> info = kernel ? KernelForms::of(kernel) : nullptr;
+      if (!info || !info->form)
         continue;
-      KernelInfo form = normalized(std::move(*info));
+      KernelInfo form = normalized(*info->form);
       size_t hash = hashOf(form);
       auto [first, last] = known.equal_range(hash);
       auto same = std::find_if(first, last, [&](const auto &entry) { return entry.second.first == form; });

@@ -1,5 +1,6 @@
 // The pipeline's table and its runner: for each pass in order run, verify the phase reached, time, dump.
 #include "passes/pipeline.h"
+#include "ir/fingerprint.h"
 #include "mlir/IR/Verifier.h"
 #include "passes/bodies.h"
 #include "passes/passes.h"
@@ -93,6 +94,16 @@ void count(func::FuncOp function, PipelineReport &report) {
   });
 }
 
+/// Whether what `who` left is valid, and of the phase.
+LogicalResult verifyAfter(const Twine &who, Phase phase, ModuleOp module, bool changed) {
+  func::FuncOp function = functionOf(module);
+  if (changed && failed(mlir::verify(function)))
+    return module.emitError() << who << " left invalid IR";
+  if (failed(verifyPhase(function, phase)))
+    return module.emitError() << who << " did not reach phase '" << phaseName(phase) << "'";
+  return success();
+}
+
 } // namespace
 
 llvm::ArrayRef<PassInfo> pipelineTable() {
@@ -144,8 +155,9 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
   bool wantText = !options.dump.empty();
   std::string before = wantText ? textOf(module) : std::string();
   bool reached = false;
-  Fingerprint fingerprint = fingerprintOf(function); // as the last pass left it
-  PhaseVerifier phases;
+  Fingerprint fingerprint = fingerprintOf(function);       // as the last pass left it
+  const bool looksAtEach = options.verifyEach || wantText; // it costs a seventh of the pipeline; else once at the end
+  std::optional<Phase> phase;
   bool isBefore = !options.firstPass.empty();
   for (const PassInfo &info : table) {
     isBefore &= options.firstPass != info.name;
@@ -168,10 +180,9 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
         dumps << "// -----// IR Dump After " << info.name << " //----- //\n" << text << '\n';
       before = std::move(text);
     }
-    if (changed && failed(mlir::verify(function)))
-      return module.emitError() << "pass '" << info.name << "' left invalid IR";
-    if (failed(phases.verify(function, info.reaches)))
-      return module.emitError() << "pass '" << info.name << "' did not reach phase '" << phaseName(info.reaches) << "'";
+    phase = info.reaches;
+    if (looksAtEach && failed(verifyAfter(Twine("pass '") + info.name + "'", info.reaches, module, changed)))
+      return failure();
     if (failed(check.compare(info.name)))
       return failure();
     // The phase ends with the last enabled pass that reaches it.
@@ -183,6 +194,9 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
       break;
     }
   }
+  if (phase && !looksAtEach &&
+      failed(verifyAfter("one of the passes (-fverify-each says which)", *phase, module, true)))
+    return failure();
   count(function, report);
   if (recomputes(options))
     report.recomputed = recomputationCost(function, options);

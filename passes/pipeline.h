@@ -24,6 +24,7 @@ struct PipelineRequest {
   std::string firstPass, endPass;          // only the passes from the first name on and before the second; empty: all
   std::optional<Phase> stopAfter;          // stop when this phase is reached
   bool verifyEach = false;                 // run the reference interpreter before and after each pass and compare
+  bool checkForms = false;                 // analyse kernels afresh where they are known, and compare; so does verifyEach
   std::string dump;                        // -fdump-ir=: "all", "changed" or a pass's name; empty for none
   llvm::raw_ostream *dumpStream = nullptr; // where dumps go; stderr by default
   Remarks *remarks = nullptr;              // where passes add what they did and what they left; null: nobody asks

@@ -1,7 +1,7 @@
 // gradient, kernel and yield.
-#include "ir/analyze_kernel.h"
 #include "ir/emit.h"
 #include "ir/kernel_cost.h"
+#include "ir/known_kernels.h"
 #include "ir/ops/bindings.h"
 
 using namespace mlir;
@@ -67,8 +67,8 @@ SmallVector<StridedView, 2> KernelOp::operandViews(const ViewLimits &) {
 llvm::BitVector KernelOp::sharedBuffers() {
   unsigned operands = getInputs().size();
   llvm::BitVector shared(getNumResults() * operands);
-  std::string refusal;
-  std::optional<KernelInfo> info = analyzeKernel(*this, refusal);
+  const std::shared_ptr<const KnownKernel> known = KernelForms::of(*this);
+  const std::optional<KernelInfo> &info = known->form;
   for (unsigned result = 0; info && result < getNumResults(); ++result)
     for (unsigned operand = 0; operand < operands; ++operand)
       shared[result * operands + operand] = mayShareBuffer(*info, result, operand);
@@ -76,15 +76,13 @@ llvm::BitVector KernelOp::sharedBuffers() {
 }
 
 int64_t KernelOp::flops() {
-  std::string refusal;
-  std::optional<KernelInfo> info = analyzeKernel(*this, refusal);
-  return info ? costOf(*info).flops : 0;
+  const std::shared_ptr<const KnownKernel> known = KernelForms::of(*this);
+  return known->form ? costOf(*known->form).flops : 0;
 }
 
 int64_t KernelOp::bytes(const ViewLimits &) {
-  std::string refusal;
-  std::optional<KernelInfo> info = analyzeKernel(*this, refusal);
-  return info ? costOf(*info).bytes : 0;
+  const std::shared_ptr<const KnownKernel> known = KernelForms::of(*this);
+  return known->form ? costOf(*known->form).bytes : 0;
 }
 
 } // namespace tcc

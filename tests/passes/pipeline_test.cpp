@@ -2,6 +2,7 @@
 // finite differences, its memory plans hold no two live values in one place, and its words are exact.
 #include "codegen/messages.h"
 #include "ir/analyze_kernel.h"
+#include "ir/fingerprint.h"
 #include "ir/reference/compare.h"
 #include "ir/strided_view.h"
 #include "passes/joined_kernels.h"
@@ -117,7 +118,7 @@ TEST_F(Pipeline, everyPassKeepsTheMeaningOfEveryStep) {
         options.verifyEach = true;
         options.passes["simplify"] = simplified;
         EXPECT_TRUE(run(*module, options)) << step.name << " at -O" << level << ": " << messages;
-        EXPECT_TRUE(succeeded(PhaseVerifier().verify(mainOf(*module), Phase::planned))) << step.name;
+        EXPECT_TRUE(succeeded(verifyPhase(mainOf(*module), Phase::planned))) << step.name;
         EXPECT_EQ(report.passes.size(), 8u + simplified + 4 * (level >= 1));
       }
 }
@@ -421,9 +422,9 @@ TEST_F(Pipeline, stopsWhereItIsTold) {
     PipelineOptions options;
     options.stopAfter = phase;
     ASSERT_TRUE(run(*module, options)) << messages;
-    EXPECT_TRUE(succeeded(PhaseVerifier().verify(mainOf(*module), phase)));
+    EXPECT_TRUE(succeeded(verifyPhase(mainOf(*module), phase)));
     ScopedDiagnosticHandler handler(context.get(), [](Diagnostic &) { return success(); });
-    EXPECT_EQ(failed(PhaseVerifier().verify(mainOf(*module), Phase::fused)), phase < Phase::fused)
+    EXPECT_EQ(failed(verifyPhase(mainOf(*module), Phase::fused)), phase < Phase::fused)
         << phaseName(phase).str();
     EXPECT_EQ(parsePhase(phaseName(phase)), phase);
   }
@@ -462,20 +463,19 @@ TEST_F(Pipeline, phasesSayWhatDoesNotBelong) {
              "'tcc.kernel' op is no legal kernel: expected literals inside a kernel to be splats\n", Phase::fused}}) {
     OwningOpRef<ModuleOp> module = parse(sample.text);
     Messages said(context.get());
-    EXPECT_TRUE(failed(PhaseVerifier().verify(mainOf(*module), sample.phase)));
+    EXPECT_TRUE(failed(verifyPhase(mainOf(*module), sample.phase)));
     EXPECT_EQ(said.text, sample.why);
   }
 }
 
-/// A verifier that has found a kernel legal looks at it again once anything in it has changed.
+/// A kernel that was found legal is looked at again once anything in it has changed.
 TEST_F(Pipeline, aChangedKernelIsVerifiedAgain) {
   OwningOpRef<ModuleOp> module = parse("func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
                                        "%r = tcc.kernel (%a = %x : tensor<4xf32>) -> tensor<4xf32> {\n"
                                        "%w = tcc.constant dense<1.0> : tensor<4xf32>\n"
                                        "%y = tcc.add %a, %w : tensor<4xf32>\n"
                                        "tcc.yield %y : tensor<4xf32>\n}\n return %r : tensor<4xf32>\n}");
-  PhaseVerifier phases;
-  EXPECT_TRUE(succeeded(phases.verify(mainOf(*module), Phase::fused)));
+  EXPECT_TRUE(succeeded(verifyPhase(mainOf(*module), Phase::fused)));
   Fingerprint before = fingerprintOf(mainOf(*module));
   EXPECT_EQ(fingerprintOf(mainOf(*module)), before);
   mainOf(*module).walk([&](ConstantOp literal) {
@@ -483,7 +483,7 @@ TEST_F(Pipeline, aChangedKernelIsVerifiedAgain) {
   });
   EXPECT_NE(fingerprintOf(mainOf(*module)), before);
   ScopedDiagnosticHandler handler(context.get(), [](Diagnostic &) { return success(); });
-  EXPECT_TRUE(failed(phases.verify(mainOf(*module), Phase::fused)));
+  EXPECT_TRUE(failed(verifyPhase(mainOf(*module), Phase::fused)));
 }
 
 TEST_F(Pipeline, dumpsAreOfTheNamedPasses) {

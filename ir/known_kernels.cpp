@@ -1,0 +1,149 @@
+// Words are found breadth-first from the results: values have numbers in the order in which they are met, the
+// arguments the first ones.
+#include "ir/known_kernels.h"
+#include "llvm/Support/ErrorHandling.h"
+#include "llvm/Support/xxhash.h"
+#include <cstring>
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+/// Properties are compared by their bytes. They say all if they are numbers and attributes, which a context has once.
+template <typename... Ops>
+constexpr bool havePlainProperties() {
+  return (std::is_trivially_copyable_v<typename Ops::Properties> && ...);
+}
+static_assert(havePlainProperties<
+#define GET_OP_LIST
+#include "ir/Ops.cpp.inc"
+              >());
+
+class WordsOfRegion {
+public:
+  bool run(const KernelView &view) {
+    words.push_back(view.arguments.size());
+    for (Value argument : view.arguments) {
+      if (argument.getDefiningOp<ViewOpInterface>())
+        return false;
+      numbers.try_emplace(argument, numbers.size());
+      add(argument.getType());
+    }
+    for (auto [i, argument] : llvm::enumerate(view.arguments)) // one that is given twice has its first number
+      words.push_back(numbers.lookup(argument));
+    words.push_back(view.results.size());
+    for (Value result : view.results)
+      if (!addUse(result))
+        return false;
+    for (size_t i = 0; i < ops.size(); ++i)
+      if (!addOp(ops[i]))
+        return false;
+    return true;
+  }
+
+  std::vector<uint64_t> words;
+  SmallVector<Operation *> ops;
+
+private:
+  llvm::SmallDenseMap<Value, unsigned, 64> numbers;
+
+  void add(Type type) { words.push_back(reinterpret_cast<uintptr_t>(type.getAsOpaquePointer())); }
+
+  bool addUse(Value value) {
+    auto [place, isNew] = numbers.try_emplace(value, numbers.size());
+    words.push_back(place->second);
+    if (!isNew)
+      return true;
+    Operation *op = value.getDefiningOp();
+    if (!op || op->getNumResults() != 1 || op->getNumRegions() != 0 || !isa_and_present<TccDialect>(op->getDialect()))
+      return false;
+    ops.push_back(op);
+    return true;
+  }
+
+  bool addOp(Operation *op) {
+    words.push_back(reinterpret_cast<uintptr_t>(op->getName().getAsOpaquePointer()));
+    if (const size_t bytes = op->getPropertiesStorageSize()) {
+      const size_t first = words.size();
+      words.resize(first + (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t));
+      std::memcpy(&words[first], op->getPropertiesStorage().as<const void *>(), bytes);
+    }
+    add(op->getResult(0).getType());
+    words.push_back(op->getNumOperands());
+    return llvm::all_of(op->getOperands(), [&](Value operand) { return addUse(operand); });
+  }
+};
+
+KnownKernel analyzed(const KernelView &view, ArrayRef<Operation *> ops) {
+  KnownKernel found;
+  std::vector<Operation *> origins;
+  found.form = analyzeKernel(view, found.refusal, &origins);
+  if (found.form)
+    found.refusal.clear();
+  llvm::SmallDenseMap<Operation *, int, 64> numbers{{nullptr, -1}};
+  for (Operation *op : ops)
+    numbers.try_emplace(op, static_cast<int>(numbers.size()) - 1);
+  if (found.form)
+    for (Operation *op : origins)
+      found.opOfNode.push_back(numbers.lookup(op));
+  return found;
+}
+
+} // namespace
+
+std::optional<RegionWords> RegionWords::of(const KernelView &view) {
+  WordsOfRegion region;
+  if (!region.run(view))
+    return std::nullopt;
+  return RegionWords{std::move(region.words), std::move(region.ops)};
+}
+
+size_t KnownKernels::Hash::operator()(const std::vector<uint64_t> &words) const {
+  return llvm::xxh3_64bits(
+      ArrayRef<uint8_t>(reinterpret_cast<const uint8_t *>(words.data()), words.size() * sizeof(uint64_t)));
+}
+
+std::shared_ptr<const KnownKernel> KnownKernels::of(const KernelView &view) {
+  return of(view, RegionWords::of(view));
+}
+
+std::shared_ptr<const KnownKernel> KnownKernels::of(const KernelView &view, const std::optional<RegionWords> &region) {
+  if (!region) {
+    KnownKernel found;
+    found.form = analyzeKernel(view, found.refusal);
+    return std::make_shared<const KnownKernel>(std::move(found));
+  }
+  if (auto place = kernels.find(region->words); place != kernels.end()) {
+    ++known;
+    if (checks && *place->second != analyzed(view, region->ops))
+      llvm::report_fatal_error("two regions of equal words have different kernel forms");
+    return place->second;
+  }
+  if (kernels.size() == most)
+    kernels.clear();
+  auto found = std::make_shared<const KnownKernel>(analyzed(view, region->ops));
+  kernels.emplace(region->words, found);
+  return found;
+}
+
+std::shared_ptr<const KnownKernel> KernelForms::of(KernelOp kernel, std::vector<Operation *> *origins) {
+  const auto *forms = kernel.getContext()->getLoadedDialect<TccDialect>()->getRegisteredInterface<KernelForms>();
+  Block &block = kernel.getBody().front();
+  SmallVector<Value> results(block.getTerminator()->getOperands()), arguments(block.getArguments());
+  const KernelView view{results, arguments};
+  const std::optional<RegionWords> region = RegionWords::of(view);
+  if (!region) {
+    KnownKernel found;
+    found.form = analyzeKernel(view, found.refusal, origins);
+    return std::make_shared<const KnownKernel>(std::move(found));
+  }
+  std::scoped_lock lock(forms->mutex);
+  std::shared_ptr<const KnownKernel> known = forms->kernels.of(view, region);
+  if (origins)
+    for (int op : known->opOfNode)
+      origins->push_back(op < 0 ? nullptr : region->ops[op]);
+  return known;
+}
+
+} // namespace tcc
