@@ -100,6 +100,8 @@ def compile_module(module: torch.fx.GraphModule, name: str, options: Options, vi
 class Sized:
     """A graph of sizes that change: one step for each set of sizes that it is called with."""
 
+    MOST = 256  # steps that are kept; the one that was called first goes
+
     def __init__(self, module, name: str, options: Options, visible: int | None):
         self.module, self.name, self.options, self.visible = module, name, options, visible
         self.calls: dict = {}
@@ -110,6 +112,8 @@ class Sized:
         if call is None:
             if self.calls:
                 reporting.recompiled(self.name, next(reversed(self.calls)), key)
+            if len(self.calls) >= self.MOST:
+                del self.calls[next(iter(self.calls))]
             call = self.calls[key] = compile_module(self.specialised(args), self.name, self.options, self.visible)
         return call(args)
 

@@ -111,6 +111,8 @@ class Conversion:
         self.fx, self.owner = graph, owner
         self.name = name
         self.c = Lowering(Graph(re.sub(r"\W", "_", name.split(".")[-1]))) # equal graphs have equal texts
+        self.names = {"seed"}      # of arguments
+        self.numbers = {n: i for i, n in enumerate(n for n in graph.nodes if n.op == "placeholder")}
         self.values: dict = {}
         self.arguments: list = []  # (place, the graph's name, layout) of what a call hands over, or None
         self.looks: dict = {}      # placeholder → how the graph sees it, and its name there
@@ -129,7 +131,9 @@ class Conversion:
 
     def prepare_updates(self) -> None:
         for node in self.fx.nodes:
-            if node.op == "call_function" and node.target in (aten.copy_.default, aten.set_.source_Tensor):
+            if node.target is aten.set_.source_Tensor:
+                raise Unsupported("an argument that gets other memory")
+            if node.target is aten.copy_.default:
                 if node.args[0].op != "placeholder":
                     raise Unsupported(f"{node.target} of what is no argument")
                 self.updates[node.args[0]] = node.args[1]
@@ -157,9 +161,10 @@ class Conversion:
         self.looks[node] = (look, name)
 
     def unique(self, name: str) -> str:
-        known = {name for _, name, _ in self.c.g.arguments} | {"seed"}
-        return next(made for made in itertools.chain([name], (f"{name}.{i}" for i in itertools.count(1)))
-                    if made not in known)
+        candidates = itertools.chain([name], (f"{name}.{i}" for i in itertools.count(1)))
+        made = next(candidate for candidate in candidates if candidate not in self.names)
+        self.names.add(made)
+        return made
 
     def as_torch(self, value: Value, look: Seen, sizes) -> Value:
         """The graph's argument in torch's order of dims."""
@@ -200,8 +205,7 @@ class Conversion:
 
     def call(self, node) -> None:
         target = node.target
-        if target in (aten.copy_.default, aten.set_.source_Tensor):
-            self.values[node] = self.values.get(node.args[1])
+        if target is aten.copy_.default:
             return
         if target is operator.getitem:
             source = self.values[node.args[0]]
@@ -336,15 +340,14 @@ class Conversion:
         fake = node.meta.get("val")
         if not isinstance(fake, torch.Tensor):
             return ("object", self.values[node])
-        arguments = [n for n in self.fx.nodes if n.op == "placeholder"]
         if node.op == "placeholder":
-            return ("argument", arguments.index(node))
+            return ("argument", self.numbers[node])
         if node.target is aten.copy_.default:
-            return ("argument", arguments.index(node.args[0]))
+            return ("argument", self.numbers[node.args[0]])
         base = self.base(node)
         if base.op == "placeholder" and base is not node:
             under = base.meta["val"]
-            return ("view", arguments.index(base), list(fake.shape), list(fake.stride()),
+            return ("view", self.numbers[base], list(fake.shape), list(fake.stride()),
                     fake.storage_offset() - under.storage_offset())
         if base in given:
             under = base.meta["val"]
