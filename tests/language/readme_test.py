@@ -23,7 +23,7 @@ OTHERS = {
     "build/tests/": "a test of its own", "tests/bench/parity.py": "needs PyTorch and minutes",
     "tests/bench/speed.sh": "takes minutes", "tests/models/transformers_parity.py": "needs transformers", "tests/outside/judge.py": "the test outside_judge",
     "tests/bench/gpu.sh": "packs for a GPU", "FOLDER/gpu.sh": "runs on a GPU",
-    "PYTHONPATH=build/python": "needs PyTorch", "bash python/wheel.sh": "builds everything again",
+    "python3 python/tests/judge": "needs PyTorch", "bash python/wheel.sh": "builds everything again",
     "python3 tests/ops/make_torch_data.py": "needs PyTorch", "python3 docs/language/generate.py": "the test language_test",
 }
 # Blocks that are no commands: a form that kernel_test.cpp expects, and kernel text that emulator_readme_test compiles.
