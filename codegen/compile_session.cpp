@@ -64,15 +64,18 @@ bool CompileSession::runPasses(ModuleOp module, PipelineOptions pipeline) {
 }
 
 /// With a limit: which of recomputationChoices() is the first whose plan fits. They are tried in the order of their
-/// time, so a smaller limit never gives a faster step, nor one that needs more memory.
+/// time, so a smaller limit never gives a faster step, nor one that needs more memory. For the least memory all are
+/// tried; of equal plans the first is taken.
 runtime::Error CompileSession::chooseRecomputation(ModuleOp captured) {
   chosen.reset();
-  if (compileOptions.memoryLimit == 0)
+  const bool isLeast = compileOptions.leastMemory;
+  if (compileOptions.memoryLimit == 0 && !isLeast)
     return {};
   PipelineOptions front = compileOptions.pipeline;
   front.verifyEach = false;
   front.dump.clear();
   front.endPass = firstOfTrial;
+  front.reached = nullptr;
   OwningOpRef<ModuleOp> fused(captured.clone());
   if (!runPasses(*fused, front))
     return runtime::Error(saidByDiagnostics);
@@ -94,6 +97,7 @@ runtime::Error CompileSession::chooseRecomputation(ModuleOp captured) {
     rest.dump.clear();
     rest.firstPass = firstOfTrial;
     rest.recomputation = choice;
+    rest.reached = nullptr;
     if (!runPasses(*trial, rest))
       return runtime::Error(saidByDiagnostics);
     KernelTable kernels;
@@ -101,13 +105,17 @@ runtime::Error CompileSession::chooseRecomputation(ModuleOp captured) {
         lowerPlan(functionOf(*trial), *compileTarget, compileOptions.threads, kernels);
     if (!plan)
       return plan.error();
-    if (plan->plannedBytes() <= compileOptions.memoryLimit) {
+    if (!isLeast && plan->plannedBytes() <= compileOptions.memoryLimit) {
       chosen = choice;
       return {};
     }
-    if (!smallest || plan->plannedBytes() < smallest->plannedBytes())
+    if (!smallest || plan->plannedBytes() < smallest->plannedBytes()) {
       smallest = std::move(*plan);
+      chosen = choice;
+    }
   }
+  if (isLeast && (compileOptions.memoryLimit == 0 || smallest->plannedBytes() <= compileOptions.memoryLimit))
+    return {};
   return runtime::Error(llvm::formatv(
       "the step needs at least {0:f3} MB, and its memory limit is {1:f3} MB; what takes most:{2}",
       static_cast<double>(smallest->plannedBytes()) * 1e-6, static_cast<double>(compileOptions.memoryLimit) * 1e-6,
@@ -183,6 +191,10 @@ runtime::Expected<runtime::Artefact> CompileSession::artefact(OwningOpRef<Module
     turn.emplace(cache.wait());
     known = cache.find(lastReport); // another process may have made it meanwhile
   }
+  if (known && cache.checksCode())
+    if (runtime::Error wrong = checkFound(std::move(captured)))
+      return wrong;
+  cache.count(known.has_value());
   if (known) {
     lastReport.fromCache = true;
     lastReport.cache = "hit: " + cache.file();
@@ -197,6 +209,14 @@ runtime::Expected<runtime::Artefact> CompileSession::artefact(OwningOpRef<Module
       lastReport.cache += "; not kept: " + problem.message();
   lastReport.totalMs = millisecondsSince(start);
   return made;
+}
+
+/// What custom ops compute is looked at in the planned function, where they have their sizes.
+runtime::Error CompileSession::checkFound(OwningOpRef<ModuleOp> captured) {
+  const CompileReport found = lastReport;
+  const runtime::Expected<Planned> step = planned(std::move(captured));
+  lastReport = found;
+  return step ? checkCustom(*step->module) : step.error();
 }
 
 /// Compiles without the cache of steps. Code of single kernels may come from disk all the same.
@@ -249,18 +269,25 @@ runtime::Expected<OwningOpRef<ModuleOp>> CompileSession::lowered(OwningOpRef<Mod
   return captured;
 }
 
-runtime::Expected<runtime::Plan> CompileSession::plan(OwningOpRef<ModuleOp> captured) {
+runtime::Expected<CompileSession::PlanAndKernels> CompileSession::planAndKernels(OwningOpRef<ModuleOp> captured) {
   runtime::Expected<Planned> step = planned(std::move(captured));
   if (!step)
     return step.error();
-  return std::move(step->plan);
+  return PlanAndKernels{std::move(step->plan), step->kernels.sources()};
+}
+
+runtime::Expected<runtime::Plan> CompileSession::plan(OwningOpRef<ModuleOp> captured) {
+  runtime::Expected<PlanAndKernels> both = planAndKernels(std::move(captured));
+  if (!both)
+    return both.error();
+  return std::move(both->plan);
 }
 
 runtime::Expected<std::vector<KernelSource>> CompileSession::kernels(OwningOpRef<ModuleOp> captured) {
-  runtime::Expected<Planned> step = planned(std::move(captured));
-  if (!step)
-    return step.error();
-  return step->kernels.sources();
+  runtime::Expected<PlanAndKernels> both = planAndKernels(std::move(captured));
+  if (!both)
+    return both.error();
+  return std::move(both->kernels);
 }
 
 runtime::Expected<runtime::Artefact> compileArtefact(OwningOpRef<ModuleOp> captured, CompileOptions options) {

@@ -22,6 +22,7 @@ struct CompileOptions {
   FileCache cache;             // of kernels' code and whole steps; nothing is kept without
   int64_t memoryLimit = 0;     // bytes that the plan must fit in; 0: none
   bool recomputesToFit = true; // more than pipeline.recomputation says, where the plan does not fit
+  bool leastMemory = false;    // of all that can be computed again, what gives the smallest plan
   bool costs = false; // whether remarks say what each instruction costs; measures the machine's limits where unknown
 };
 
@@ -53,6 +54,11 @@ public:
                                                                Phase phase = Phase::planned);
   /// The plan alone: no code is made.
   runtime::Expected<runtime::Plan> plan(mlir::OwningOpRef<mlir::ModuleOp> captured);
+  struct PlanAndKernels {
+    runtime::Plan plan;
+    std::vector<KernelSource> kernels; // as of kernels()
+  };
+  runtime::Expected<PlanAndKernels> planAndKernels(mlir::OwningOpRef<mlir::ModuleOp> captured);
   /// The kernels under their symbols, equal ones once, in order of first use.
   runtime::Expected<std::vector<KernelSource>> kernels(mlir::OwningOpRef<mlir::ModuleOp> captured);
 
@@ -76,6 +82,7 @@ private:
   std::vector<Recomputation> fasterFirst(mlir::ModuleOp fused, llvm::ArrayRef<Recomputation> choices) const;
   runtime::Expected<Planned> planned(mlir::OwningOpRef<mlir::ModuleOp> captured);
   runtime::Error checkCustom(mlir::ModuleOp planned) const;
+  runtime::Error checkFound(mlir::OwningOpRef<mlir::ModuleOp> captured);
 
   CompileOptions compileOptions;
   std::optional<Recomputation> chosen; // what the plan of the module at work needs to fit in the limit

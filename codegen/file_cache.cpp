@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <map>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -51,6 +52,24 @@ bool isOwnName(llvm::StringRef name) {
   llvm::StringRef rest = name.drop_front(std::min(digits, name.size()));
   return llvm::all_of(name.take_front(digits), llvm::isHexDigit) && rest.consume_front(extension) &&
          (rest.empty() || rest.starts_with("."));
+}
+
+/// The file of counts: for each kind its events, and a digest. What is not whole counts nothing.
+using Counts = std::array<std::array<int64_t, 3>, FileCache::kinds.size()>;
+constexpr std::string_view countsKind = "counts";
+
+std::string bytesOf(const Counts &counts) {
+  std::string bytes(reinterpret_cast<const char *>(counts.data()), sizeof counts);
+  return bytes + digest(countsKind, bytes);
+}
+
+Counts countsIn(int descriptor) {
+  Counts counts = {};
+  std::string bytes(sizeof counts + digestBytes, '\0');
+  if (::pread(descriptor, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    return counts;
+  std::memcpy(counts.data(), bytes.data(), sizeof counts);
+  return bytesOf(counts) == bytes ? counts : Counts{};
 }
 
 struct Entry {
@@ -201,13 +220,43 @@ void FileCache::dropOldest(std::string_view digest, int64_t added) const {
   if (total <= mostBytes)
     return;
   llvm::sort(entries, [](const Entry &a, const Entry &b) { return a.used < b.used; });
+  std::map<std::string, int64_t> dropped; // of each kind
   for (const Entry &entry : entries) {
     if (total <= mostBytes / 4 * 3) // room for some, so that not each store drops
-      return;
+      break;
     std::error_code problem;
     fs::remove(entry.path, problem);
+    dropped[entry.path.parent_path().filename().string()] += isEntry(entry);
     total -= entry.bytes;
   }
+  for (const auto &[kind, times] : dropped)
+    count(kind, Event::eviction, times);
+}
+
+/// One small write under a lock, which a dying process gives back; the file is never longer.
+void FileCache::count(std::string_view kind, Event event, int64_t times) const {
+  const auto *place = llvm::find(kinds, kind);
+  if (folder.empty() || place == kinds.end() || times <= 0 || checkOwner(folder, true))
+    return;
+  const runtime::File file{::open(countsFile().c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600)};
+  struct stat status = {};
+  if (file.fd < 0 || ::fstat(file.fd, &status) != 0 || !S_ISREG(status.st_mode))
+    return;
+  struct flock whole = {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  constexpr int attempts = 50;
+  for (int attempt = 0; ::fcntl(file.fd, F_OFD_SETLK, &whole) != 0; ++attempt) {
+    if (attempt == attempts || (errno != EAGAIN && errno != EACCES && errno != EINTR))
+      return;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  Counts counts = countsIn(file.fd);
+  counts[static_cast<size_t>(place - kinds.begin())][static_cast<size_t>(event)] += times;
+  const std::string bytes = bytesOf(counts);
+  (void)!::pwrite(file.fd, bytes.data(), bytes.size(), 0);
+  whole.l_type = F_UNLCK;
+  ::fcntl(file.fd, F_OFD_SETLK, &whole); // a process that was forked meanwhile would keep it
 }
 
 std::vector<std::string> FileCache::newest(std::string_view kind, size_t most, size_t bytes) const {
@@ -264,9 +313,14 @@ FileCache::Turn FileCache::wait(std::string_view kind, std::string_view key, dou
 }
 
 std::vector<FileCache::Usage> FileCache::usage() const {
+  const runtime::File file{::open(countsFile().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
+  const Counts counts = countsIn(file.fd);
   std::vector<Usage> all;
-  for (std::string_view kind : kinds) {
+  for (auto [kind, counted] : llvm::zip_equal(kinds, counts)) {
     Usage &one = all.emplace_back(Usage{std::string(kind)});
+    one.hits = counted[static_cast<size_t>(Event::hit)];
+    one.misses = counted[static_cast<size_t>(Event::miss)];
+    one.evictions = counted[static_cast<size_t>(Event::eviction)];
     for (const Entry &entry : folder.empty() ? std::vector<Entry>() : entriesIn(folderOf(kind))) {
       one.entries += isEntry(entry);
       one.bytes += entry.bytes;
@@ -286,6 +340,8 @@ runtime::Error FileCache::clear() const {
       if (::unlink(entry.path.c_str()) != 0 && errno != ENOENT)
         return runtime::Error("`" + entry.path.string() + "`: " + std::strerror(errno));
   }
+  if (!folder.empty())
+    ::unlink(countsFile().c_str());
   return {};
 }
 

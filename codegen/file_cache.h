@@ -60,9 +60,16 @@ public:
   /// caller goes on all the same.
   Turn wait(std::string_view kind, std::string_view key, double seconds = 30) const;
 
+  /// What is counted; an eviction is an entry that went because of the bound.
+  enum class Event : uint8_t { hit, miss, eviction };
+  /// Counts for usage(), since the cache was cleared. Where that fails, or others count at the same moment for long,
+  /// nothing is counted.
+  void count(std::string_view kind, Event event, int64_t times = 1) const;
+
   struct Usage {
     std::string kind;
     int64_t entries = 0, bytes = 0;
+    int64_t hits = 0, misses = 0, evictions = 0;
   };
   /// Of each kind.
   std::vector<Usage> usage() const;
@@ -75,6 +82,7 @@ private:
   std::string folderOf(std::string_view kind) const { return folder + "/" + std::string(kind); }
   runtime::Error make(const std::string &kindFolder) const;
   void dropOldest(std::string_view digest, int64_t added) const;
+  std::string countsFile() const { return folder + "/counts"; }
 
   std::string folder;
   int64_t mostBytes = usualBytes;

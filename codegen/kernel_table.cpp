@@ -1,7 +1,6 @@
 #include "codegen/kernel_table.h"
 #include "runtime/labels.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringExtras.h"
 
 namespace tcc {
 
@@ -17,12 +16,7 @@ unsigned KernelTable::add(KernelInfo form, KernelNames names, bool joined) {
       return known->second;
     }
   unsigned number = list.size();
-  std::string symbol = "k" + std::to_string(number) + "_";
-  for (char c : runtime::labelPattern(names.label)) // kernels of all layers may share it
-    if (llvm::isAlnum(c))
-      symbol += c;
-    else if (symbol.back() != '_')
-      symbol += '_';
+  std::string symbol = "k" + std::to_string(number) + "_" + names.work;
   symbol.resize(std::min<size_t>(symbol.size(), 48));
   byHash.emplace(hash, number);
   list.push_back(FormKernel{std::move(symbol), std::move(form), std::move(names), !joined, joined});

@@ -1,11 +1,13 @@
-// The key is text. Places in files are numbers there and in entries, by their first use in the function: those of the
-// caller's function take their places when an entry is found.
+// The key is text. Names and places in files are numbers there and in entries: those of the caller's function take
+// their places when an entry is found.
 #include "codegen/step_cache.h"
 #include "codegen/build_id.h"
+#include "codegen/custom.h"
 #include "codegen/graph_digest.h"
 #include "ir/names.h"
 #include "passes/pipeline.h"
 #include "runtime/cpu.h"
+#include "runtime/files.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -21,56 +23,15 @@ constexpr double millionths = 1e6; // that a share is kept in
 constexpr size_t headerLengthBytes = 8;
 constexpr size_t lookedAt = 64, shownBytes = 128 << 10; // of other entries, for the reason of a miss
 
-/// Names and places of a function's ops, as text; a place is the number of its first use.
-class PlacesText {
-public:
-  explicit PlacesText(ModuleOp module) {
-    module->walk<WalkOrder::PreOrder>([&](Operation *op) {
-      add(op->getLoc());
-      for (Region &region : op->getRegions())
-        for (Block &block : region)
-          for (BlockArgument argument : block.getArguments())
-            add(argument.getLoc());
-      text += '\n';
-    });
-  }
-
-  std::string text;
-  std::vector<runtime::SourceLocation> places;
-
-private:
-  DenseMap<Attribute, size_t> numbers;
-
-  void add(Location loc) {
-    if (auto place = dyn_cast<FileLineColLoc>(loc)) {
-      const auto [known, isNew] = numbers.try_emplace(place, places.size());
-      if (isNew)
-        places.push_back({place.getFilename().str(), static_cast<int32_t>(place.getLine()),
-                          static_cast<int32_t>(place.getColumn())});
-      text += "@" + std::to_string(known->second);
-    } else if (auto name = dyn_cast<NameLoc>(loc)) {
-      text += "'" + name.getName().str() + "'";
-      add(name.getChildLoc());
-    } else if (auto call = dyn_cast<CallSiteLoc>(loc)) {
-      text += "call";
-      add(call.getCallee());
-      add(call.getCaller());
-    } else if (auto fused = dyn_cast<FusedLoc>(loc)) {
-      text += "fused" + std::to_string(fused.getLocations().size());
-      for (Location part : fused.getLocations())
-        add(part);
-    } else {
-      text += "?";
-    }
-  }
-};
-
-std::string argumentsText(func::FuncOp function) {
+/// "x:4x?xf32 y:4xf32"; the types alone without names.
+std::string argumentsText(func::FuncOp function, bool withNames) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   for (BlockArgument argument : function.getArguments()) {
     auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nameAttr);
-    stream << (argument.getArgNumber() ? " " : "") << (name ? name.getValue() : "-") << ":";
+    stream << (argument.getArgNumber() ? " " : "");
+    if (withNames)
+      stream << (name ? name.getValue() : "-") << ":";
     if (auto type = dyn_cast<RankedTensorType>(argument.getType())) {
       for (int64_t size : type.getShape())
         ShapedType::isDynamic(size) ? stream << "?x" : stream << size << "x";
@@ -82,26 +43,42 @@ std::string argumentsText(func::FuncOp function) {
   return text;
 }
 
+/// --shape=: by names, or by numbers of arguments in their order.
+std::string shapesText(func::FuncOp function, const std::map<std::string, std::vector<int64_t>> &shapes,
+                       bool withNames) {
+  std::map<std::string, std::string> texts;
+  for (const auto &[name, sizes] : shapes) {
+    std::string of = name;
+    for (unsigned i = 0; i < function.getNumArguments() && !withNames; ++i)
+      if (function.getArgAttrOfType<StringAttr>(i, nameAttr) == StringRef(name))
+        of = "#" + std::to_string(i);
+    std::string &text = texts[of];
+    for (auto [i, size] : llvm::enumerate(sizes))
+      text += (i ? "x" : "") + std::to_string(size);
+  }
+  std::string text;
+  for (const auto &[name, sizes] : texts)
+    text += " --shape=" + name + ":" + sizes;
+  return text;
+}
+
 /// The options that change what is made. Each member is named here or does not compile.
-std::string flagsText(const CompileOptions &options) {
+std::string flagsText(func::FuncOp function, const CompileOptions &options, bool withNames) {
   const PipelineOptions &pipeline = options.pipeline;
   const auto &[shapes, products, recomputation, firstPass, endPass, stopAfter, verifyEach, checkForms, dump, dumpStream,
-               remarks, target, queries] = static_cast<const PipelineRequest &>(pipeline);
+               reached, remarks, target, queries] = static_cast<const PipelineRequest &>(pipeline);
   std::string text = pipeline.text();
   text += products == ProductType::bf16 ? " --dtype=bf16" : products == ProductType::f16 ? " --dtype=f16" : "";
   const auto &[cheap, blocks, borders] = recomputation;
   if (!recomputation.isNone())
     text += llvm::formatv(" --remat={0},{1},{2}", cheap, blocks, borders);
+  text += options.leastMemory ? " -Os" : "";
   if (options.memoryLimit)
     text += llvm::formatv(" -fmemory-limit={0}{1}", options.memoryLimit, options.recomputesToFit ? "" : ",kept");
-  for (const auto &[name, sizes] : shapes) {
-    text += " --shape=" + name + ":";
-    for (auto [i, size] : llvm::enumerate(sizes))
-      text += (i ? "x" : "") + std::to_string(size);
-  }
+  text += shapesText(function, shapes, withNames);
   // The others: nothing is cached with them (refusalOf), the session sets them by the target, or they check alone.
   (void)firstPass, (void)endPass, (void)stopAfter, (void)verifyEach, (void)checkForms, (void)dump, (void)dumpStream,
-      (void)remarks, (void)target, (void)queries;
+      (void)reached, (void)remarks, (void)target, (void)queries;
   return text;
 }
 
@@ -110,26 +87,57 @@ std::string machineText() {
   return runtime::cpuFeatures() + (runtime::hasTiles() ? ",tiles" : "") + " " + std::string(runtime::cpuLimit());
 }
 
+/// What custom ops run that is no text of the graph: each library's file and a digest of what is in it now.
+runtime::Expected<std::string> librariesText(ModuleOp module) {
+  std::map<std::string, std::string> digests;
+  runtime::Error problem;
+  module->walk([&](CustomOp op) {
+    if (!op.getLibrary())
+      return;
+    std::string &digest = digests[customCall(op).library];
+    if (!digest.empty())
+      return;
+    const runtime::Expected<std::string> bytes = runtime::readFile(customCall(op).library);
+    if (bytes)
+      digest = hexDigest(*bytes);
+    else
+      problem = bytes.error();
+  });
+  if (problem)
+    return problem;
+  std::string text;
+  for (const auto &[file, digest] : digests)
+    text += (text.empty() ? "" : "\n") + file + " " + digest;
+  return text;
+}
+
 /// Each member is named here, too, or does not compile. The session makes the target from its name and the options of
-/// code, which its key has. Code of custom ops is checked whenever a step is compiled, and may depend on files that
-/// nobody names (libraries of a library, what CUDA text includes).
+/// code, which its key has.
 std::string refusalOf(ModuleOp module, const CompileOptions &options) {
   const auto &[pipeline, ownTarget, targetName, code, allowCustomCode, threads, device, remarks, cache, memoryLimit,
-               recomputesToFit, costs] = options;
-  (void)memoryLimit, (void)recomputesToFit; // of the key's flags
+               recomputesToFit, leastMemory, costs] = options;
+  (void)memoryLimit, (void)recomputesToFit, (void)leastMemory; // of the key's flags
   (void)targetName, (void)code, (void)allowCustomCode, (void)threads, (void)device;
   if (cache.place().empty())
     return "off";
   if (ownTarget)
     return "the target is the caller's own";
-  if (pipeline.verifyEach || !pipeline.dump.empty() || remarks || costs)
+  if (pipeline.verifyEach || !pipeline.dump.empty() || pipeline.reached || remarks || costs)
     return "what was asked for is said while passes run";
-  bool isOfProcess = false, hasCode = false;
+  bool isOfProcess = false, includes = false;
   module->walk([&](CustomOp op) {
     isOfProcess |= op.getHostFunction() || op.getHostReference();
-    hasCode |= !op.namedCode().empty();
+    includes |= op.getCuda().value_or("").contains("#include");
   });
-  return isOfProcess ? "a custom op is a function of this program" : hasCode ? "a custom op has code of its own" : "";
+  return isOfProcess ? "a custom op is a function of this program"
+         : includes  ? "a custom op's text includes files, which may change"
+                     : "";
+}
+
+bool hasCode(ModuleOp module) {
+  return module
+      ->walk([](CustomOp op) { return op.namedCode().empty() ? WalkResult::advance() : WalkResult::interrupt(); })
+      .wasInterrupted();
 }
 
 /// What stands in lines or else in words, and in words of lists where these are long.
@@ -201,19 +209,12 @@ std::vector<StepCache::Part> partsOf(StringRef entry) {
   const std::optional<ReadEntry> read = readEntry(entry);
   const llvm::json::Array *list = read ? read->header.getAsObject()->getArray("key") : nullptr;
   std::vector<StepCache::Part> parts;
-  for (size_t i = 0; list && i + 1 < list->size(); i += 2)
-    if (auto name = (*list)[i].getAsString(), value = (*list)[i + 1].getAsString(); name && value)
-      parts.push_back({name->str(), value->str()});
+  for (size_t i = 0; list && i + 2 < list->size(); i += 3)
+    if (auto name = (*list)[i].getAsString(), value = (*list)[i + 1].getAsString(),
+        shown = (*list)[i + 2].getAsString();
+        name && value && shown)
+      parts.push_back({name->str(), value->str(), shown->str()});
   return parts;
-}
-
-/// Calls replace(source) for each place in the artefact; false where one cannot be replaced.
-bool replacePlaces(runtime::Artefact &artefact, llvm::function_ref<bool(runtime::SourceLocation &)> replace) {
-  for (runtime::TargetCode &code : artefact.targets)
-    for (runtime::Instruction &instruction : code.plan.instructions)
-      if (!llvm::all_of(instruction.sources, replace))
-        return false;
-  return true;
 }
 
 } // namespace
@@ -227,28 +228,35 @@ StepCache::StepCache(ModuleOp captured, const CompileOptions &options, const Tar
     refused = codeKey.error().message();
     return;
   }
-  PlacesText named(captured);
-  places = std::move(named.places);
-  const std::string graph = placelessText(captured);
-  keyParts = {{"build", buildText()},
-              {"target", *codeKey},
-              {"threads", std::to_string(options.threads)},
-              {"CPU", machineText()},
-              {"flags", flagsText(options)},
-              {"arguments", argumentsText(functionOf(captured))},
-              {"names", hexDigest(named.text)},
-              {"graph", hexDigest(graph)}};
+  const runtime::Expected<std::string> libraries = librariesText(captured);
+  if (!libraries) {
+    refused = libraries.error().message();
+    return;
+  }
+  mustCheck = hasCode(captured);
+  names.emplace(captured);
+  func::FuncOp function = functionOf(captured);
+  const std::string graph = namelessText(captured);
+  auto same = [](std::string name, std::string value) { return Part{std::move(name), value, value}; };
+  keyParts = {same("build", buildText()),
+              same("target", *codeKey),
+              same("threads", std::to_string(options.threads)),
+              same("CPU", machineText()),
+              {"flags", flagsText(function, options, false), flagsText(function, options, true)},
+              {"arguments", argumentsText(function, false), argumentsText(function, true)},
+              same("libraries", *libraries),
+              same("names", hexDigest(names->pattern())),
+              same("graph", hexDigest(graph))};
   for (const Part &part : keyParts)
     key += part.name + '\0' + part.value + '\0';
-  key += named.text + '\0' + graph;
+  key += names->pattern() + '\0' + graph;
 }
 
 std::string StepCache::header(const CompileReport &report) const {
   llvm::json::Array parts;
-  for (const auto &[name, value] : keyParts) {
-    parts.push_back(name);
-    parts.push_back(llvm::json::fixUTF8(value));
-  }
+  for (const Part &part : keyParts)
+    for (const std::string &text : {part.name, part.value, part.shown})
+      parts.push_back(llvm::json::fixUTF8(text));
   const PipelineReport &passes = report.pipeline;
   std::string text;
   llvm::raw_string_ostream(text) << llvm::json::Value(llvm::json::Object{
@@ -260,19 +268,11 @@ std::string StepCache::header(const CompileReport &report) const {
 }
 
 runtime::Error StepCache::store(const runtime::Artefact &artefact, const CompileReport &report) const {
-  runtime::Artefact placeless = artefact;
-  std::map<std::tuple<std::string, int32_t, int32_t>, int32_t> numbers;
-  for (auto [i, place] : llvm::enumerate(places))
-    numbers.try_emplace({place.file, place.line, place.column}, static_cast<int32_t>(i));
-  const bool known = replacePlaces(placeless, [&](runtime::SourceLocation &source) {
-    const auto number = numbers.find({source.file, source.line, source.column});
-    if (number != numbers.end())
-      source = {"", number->second, 0};
-    return number != numbers.end();
-  });
-  if (!known)
-    return runtime::Error("a place that no op of the function has");
-  const runtime::Expected<std::string> bytes = runtime::serializeArtefact(placeless);
+  runtime::Artefact nameless = artefact;
+  for (runtime::TargetCode &code : nameless.targets)
+    if (!names->toNumbers(code.plan))
+      return runtime::Error("a place that no op of the function has");
+  const runtime::Expected<std::string> bytes = runtime::serializeArtefact(nameless);
   if (!bytes)
     return bytes.error();
   const std::string head = header(report);
@@ -297,13 +297,10 @@ std::optional<runtime::Artefact> StepCache::find(CompileReport &report) const {
   for (auto [member, number] : llvm::zip_equal(members, *numbers))
     *member = number.getAsInteger().value_or(0);
   passes.recomputed.share = static_cast<double>(share) / millionths;
-  const bool known = replacePlaces(*artefact, [&](runtime::SourceLocation &source) {
-    const bool has = source.line >= 0 && static_cast<size_t>(source.line) < places.size();
-    if (has)
-      source = places[static_cast<size_t>(source.line)];
-    return has;
-  });
-  return known ? std::optional(std::move(*artefact)) : std::nullopt;
+  for (runtime::TargetCode &code : artefact->targets)
+    if (!names->toNames(code.plan))
+      return std::nullopt;
+  return std::move(*artefact);
 }
 
 std::string StepCache::missReason() const {
@@ -316,7 +313,7 @@ std::string StepCache::missReason() const {
     size_t differing = 0;
     for (auto [a, b] : llvm::zip_equal(other, keyParts))
       if (a.value != b.value) {
-        const Difference pieces(a.value, b.value);
+        const Difference pieces(a.shown, b.shown);
         differing += 1 + pieces.before.size() + pieces.now.size();
       }
     if (differing < fewest || !nearest) {
@@ -334,7 +331,7 @@ std::string StepCache::missReason() const {
     argumentsDiffer |= now.name == "arguments";
     const bool isDigest = now.name == "graph" || now.name == "names" || now.name == "build";
     text += (text.empty() ? "" : "; ") + now.name + (StringRef(now.name).ends_with("s") ? " differ" : " differs") +
-            (isDigest ? "" : ": " + Difference(before.value, now.value).text());
+            (isDigest ? "" : ": " + Difference(before.shown, now.shown).text());
   }
   return text.empty() ? "the entry was not whole" : text;
 }

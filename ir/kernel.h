@@ -126,6 +126,7 @@ struct KernelNames {
     std::string value;  // the user's name for its result, or empty
   };
   std::string label;       // "gelu+add", or "kernel"
+  std::string work;        // "exp_mul": which ops compute; for symbols, which no name of the user's is part of
   std::vector<Op> ops;     // of the region, in its order
   std::vector<int> ofNode; // for each node the number of its op; -1: a load of an argument
 };

@@ -14,6 +14,7 @@ static std::string sourceLine(Location loc) {
 KernelNames kernelNames(KernelOp kernel, ArrayRef<Operation *> origins) {
   KernelNames names;
   names.label = kernel.getLabel().value_or("kernel").str();
+  names.work = workOf(kernel.getBody().front());
   DenseMap<Operation *, int> numbers;
   for (Operation &op : kernel.getBody().front().without_terminator()) {
     numbers.try_emplace(&op, names.ops.size());

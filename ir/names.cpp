@@ -2,6 +2,7 @@
 #include "ir/names.h"
 #include "ir/dialect.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
@@ -116,7 +117,7 @@ Location mainLocation(Block &body) {
 }
 
 std::string kernelLabel(Block &body) {
-  constexpr size_t mostParts = 4, mostCharacters = 72;
+  constexpr size_t mostParts = 4; // and no bound on characters, which would make labels depend on how long names are
   SmallVector<StringRef> names = namesOf(body);
   if (names.empty())
     return "copy";
@@ -125,11 +126,19 @@ std::string kernelLabel(Block &body) {
     StringRef word = shortened(name, names[0]);
     if (equalButForNumbers(name, names[0]) || llvm::is_contained(llvm::split(label, '+'), word))
       continue;
-    if (llvm::count(label, '+') + 1 == mostParts || label.size() + word.size() > mostCharacters)
+    if (llvm::count(label, '+') + 1 == mostParts)
       return label + "+…";
     label += "+" + word.str();
   }
   return label;
+}
+
+std::string workOf(Block &body) {
+  llvm::SetVector<StringRef> kinds;
+  for (Operation &op : body.without_terminator())
+    if (!isMinor(op))
+      kinds.insert(op.getName().stripDialect());
+  return kinds.empty() ? "copy" : llvm::join(kinds, "_");
 }
 
 } // namespace tcc

@@ -32,4 +32,7 @@ mlir::Location mainLocation(mlir::Block &body);
 /// The label of a kernel with this region: its first name, then the others shortened: "h.3.mlp.gelu+bias".
 std::string kernelLabel(mlir::Block &body);
 
+/// What a kernel with this region computes, without names: each kind of op once, in order: "exp_mul", or "copy".
+std::string workOf(mlir::Block &body);
+
 } // namespace tcc

@@ -145,6 +145,8 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
   if (!function || function.isExternal() || !function.getBody().hasOneBlock())
     return module.emitError("a module holds one function with a body");
   report.capturedOps = std::distance(function.getBody().front().begin(), function.getBody().front().end()) - 1;
+  if (options.reached)
+    options.reached(Phase::captured, module);
   if (options.stopAfter == Phase::captured)
     return success();
 
@@ -189,6 +191,8 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
     bool last = true;
     for (const PassInfo &later : llvm::ArrayRef(table).drop_front(report.passes.size() ? &info - table + 1 : 0))
       last &= !(isEnabled(later, options) && later.reaches == info.reaches);
+    if (options.reached && last && info.reaches != Phase::captured)
+      options.reached(info.reaches, module);
     if (options.stopAfter && info.reaches == *options.stopAfter && last) {
       reached = true;
       break;

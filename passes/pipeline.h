@@ -7,6 +7,7 @@
 #include "passes/recomputation.h"
 #include "passes/remarks.h"
 #include "passes/target_model.h"
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -27,7 +28,8 @@ struct PipelineRequest {
   bool checkForms = false;                 // analyse kernels afresh where they are known, and compare; so does verifyEach
   std::string dump;                        // -fdump-ir=: "all", "changed" or a pass's name; empty for none
   llvm::raw_ostream *dumpStream = nullptr; // where dumps go; stderr by default
-  Remarks *remarks = nullptr;              // where passes add what they did and what they left; null: nobody asks
+  std::function<void(Phase, mlir::ModuleOp)> reached; // told of each phase when it holds; may be empty
+  Remarks *remarks = nullptr; // where passes add what they did and what they left; null: nobody asks
   TargetModel target;
   const TargetQueries *queries = nullptr; // without it the target has no kernels of its own, and nothing needs scratch
 };

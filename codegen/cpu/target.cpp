@@ -56,12 +56,14 @@ runtime::Expected<std::vector<std::string>> CpuTarget::emit(ArrayRef<KernelSourc
   std::vector<KernelGroup> missing;
   std::vector<size_t> places; // of those
   size_t own = 0;
+  int64_t found = 0, lacked = 0;
   for (auto [i, group] : llvm::enumerate(groups)) {
     std::optional<std::string> known;
     if (auto *kernel = std::get_if<TextKernel>(group.front()); kernel && key) {
       ++own;
       keys[i] = buildText() + '\n' + *key + kernel->symbol + '\n' + kernel->text;
       known = codeCache.find(FileCache::kernels, keys[i]);
+      ++(known ? found : lacked);
     }
     if (known) {
       objects[i] = std::move(*known);
@@ -70,6 +72,8 @@ runtime::Expected<std::vector<std::string>> CpuTarget::emit(ArrayRef<KernelSourc
     missing.push_back(group);
     places.push_back(i);
   }
+  codeCache.count(FileCache::kernels, FileCache::Event::hit, found);
+  codeCache.count(FileCache::kernels, FileCache::Event::miss, lacked);
   if (own > 0)
     notes = std::to_string(groups.size() - missing.size()) + " of attention's " + std::to_string(own) +
             " functions were compiled before";

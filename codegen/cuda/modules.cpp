@@ -45,6 +45,8 @@ public:
     const bool isWhole = request.text.find("#include") == std::string::npos;
     keys.push_back(isWhole ? keyOf(request, kind, nvrtc) : "");
     std::optional<std::string> known = isWhole ? cache.find(FileCache::kernels, keys.back()) : std::nullopt;
+    if (isWhole)
+      cache.count(FileCache::kernels, known ? FileCache::Event::hit : FileCache::Event::miss);
     if (!known) {
       requests.push_back(std::move(request));
       missing.push_back(codes.size());

@@ -50,7 +50,8 @@ FileCache keptCache(const Options &options) {
 void printCacheStats(llvm::raw_ostream &os, const FileCache &cache) {
   os << cache.place() << ", at most " << bytesText(cache.limit()) << '\n';
   for (const FileCache::Usage &usage : cache.usage())
-    os << llvm::formatv("{0,7} {1,-8} {2}\n", usage.entries, usage.kind, bytesText(usage.bytes));
+    os << llvm::formatv("{0,7} {1,-8} {2,-10} {3} hits, {4} misses, {5} evictions\n", usage.entries, usage.kind,
+                        bytesText(usage.bytes), usage.hits, usage.misses, usage.evictions);
 }
 
 void clearCache(llvm::raw_ostream &os, const FileCache &cache) {

@@ -2,6 +2,7 @@
 #include "codegen/file_cache.h"
 #include "runtime/files.h"
 #include "tests/files.h"
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -349,6 +350,58 @@ TEST_F(FileCacheTest, IsCountedAndCleared) {
   for (const FileCache::Usage &kindUsage : files.usage())
     EXPECT_EQ(kindUsage.entries + kindUsage.bytes, 0) << kindUsage.kind;
   EXPECT_TRUE(fs::exists(base + "/notes.txt"));
+}
+
+/// Processes that count at once lose nothing; what is damaged, a folder or a device there counts nothing and harms
+/// none.
+TEST_F(FileCacheTest, UsesAreCounted) {
+  using Event = FileCache::Event;
+  auto counted = [&] {
+    const FileCache::Usage usage = cache().usage()[0];
+    return std::array{usage.hits, usage.misses, usage.evictions};
+  };
+  cache().count(kind, Event::hit);
+  EXPECT_EQ(counted(), (std::array<int64_t, 3>{})) << "where nothing was stored, there is no folder";
+  ASSERT_FALSE(cache().store(kind, "key", "bytes"));
+  EXPECT_EQ(inChildren(4,
+                       [&](int) {
+                         for (int i = 0; i < 25; ++i) {
+                           cache().count(kind, Event::hit);
+                           cache().count(kind, Event::miss, 2);
+                         }
+                         return true;
+                       }),
+            4);
+  EXPECT_EQ(counted(), (std::array<int64_t, 3>{100, 200, 0}));
+  EXPECT_EQ(cache().usage()[1].hits, 0) << "of another kind";
+  const std::string file = base + "/counts";
+  const std::string whole = *runtime::readFile(file);
+  for (size_t at = 0; at < whole.size(); ++at) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 4);
+    std::ofstream(file, std::ios::binary) << damaged;
+    ASSERT_EQ(counted(), (std::array<int64_t, 3>{})) << at;
+  }
+  std::ofstream(file, std::ios::binary) << whole.substr(0, 20);
+  cache().count(kind, Event::miss);
+  EXPECT_EQ(counted(), (std::array<int64_t, 3>{0, 1, 0})) << "begins anew";
+  fs::remove(file);
+  ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+  cache().count(kind, Event::miss);
+  EXPECT_EQ(counted(), (std::array<int64_t, 3>{}));
+  fs::remove(file);
+  fs::create_directory(file);
+  cache().count(kind, Event::miss);
+  EXPECT_EQ(counted(), (std::array<int64_t, 3>{}));
+  fs::remove(file);
+  const std::string many(200000, 'x');
+  for (int i = 0; i < 20; ++i)
+    ASSERT_FALSE(cache(1 << 20).store(kind, std::to_string(i), many));
+  const int64_t gone = counted()[2];
+  EXPECT_EQ(static_cast<size_t>(gone) + entries().size(), 21u);
+  EXPECT_GT(gone, 0);
+  EXPECT_FALSE(cache().clear());
+  EXPECT_EQ(counted(), (std::array<int64_t, 3>{}));
 }
 
 } // namespace

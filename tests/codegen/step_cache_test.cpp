@@ -2,15 +2,19 @@
 // changes the key; and many processes compile a step once.
 #include "codegen/step_cache.h"
 #include "codegen/targets.h"
+#include "ir/names.h"
 #include "mlir/Parser/Parser.h"
 #include "runtime/files.h"
 #include "tests/environment.h"
+#include "tests/expect_text.h"
 #include "tests/files.h"
 #include "tests/random_graphs/generate.h"
 #include "tests/random_graphs/graph_check.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <regex>
 #include <set>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,6 +41,16 @@ std::string stepText(const std::string &file, int first, int second, const std::
          place(second) +
          "\n"
          "  return %p : tensor<4x6xf32>\n}\n";
+}
+
+/// A step around a custom op with this code.
+std::string custom(const std::string &code) {
+  return "func.func @step(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
+         "  %y = tcc.custom \"square\" (%a = %x : tensor<4xf32>) -> tensor<4xf32> attributes {" +
+         code +
+         "} {\n"
+         "    %s = tcc.mul %a, %a : tensor<4xf32>\n    tcc.yield %s : tensor<4xf32>\n  }\n"
+         "  func.return %y : tensor<4xf32>\n}\n";
 }
 
 class StepCacheTest : public ::testing::Test {
@@ -123,12 +137,115 @@ TEST_F(StepCacheTest, PlacesAreTheCallersOwn) {
   EXPECT_FALSE(report.fromCache);
 }
 
-TEST_F(StepCacheTest, WhatIsCalledOtherwiseIsAnotherStep) {
+/// Labels, names that callers bind by, and profiles: a hit's bytes are those of compiling the renamed graph.
+TEST_F(StepCacheTest, NamesAreTheCallersOwn) {
   compile(stepText("model.cpp", 10, 12));
-  const std::string renamed = stepText("model.cpp", 10, 12, "gelu");
-  const std::string bytes = compile(renamed);
-  EXPECT_EQ(report.cache, "miss: names differ");
-  EXPECT_EQ(bytes, compileAlone(renamed));
+  std::string renamed = stepText("model.cpp", 10, 12, "block.2.ffn");
+  for (const auto &[from, to] : {std::pair("\"x\"", "\"tokens\""), {"\"y\"", "\"loss\""}, {"@step", "@train"}})
+    for (size_t at = 0; (at = renamed.find(from, at)) != std::string::npos; at += std::strlen(to))
+      renamed.replace(at, std::strlen(from), to);
+  compile(renamed);
+  EXPECT_EQ(report.cache, "miss: names differ") << "another number of words";
+  const std::string again = std::regex_replace(renamed, std::regex("block.2.ffn"), "layer.2.x");
+  const std::string bytes = compile(again);
+  EXPECT_TRUE(report.fromCache) << report.cache;
+  EXPECT_EQ(bytes, compileAlone(again));
+  EXPECT_HAS(bytes, "\"layer.2.x\"");
+  EXPECT_LACKS(bytes, "ffn");
+  EXPECT_HAS(bytes, "\"tokens\"");
+  const std::string flagged = std::regex_replace(again, std::regex("tokens"), "ids");
+  CompileOptions sized = options;
+  sized.pipeline.shapes["tokens"] = {4, 6};
+  compile(parse(again), sized);
+  sized.pipeline.shapes = {{"ids", {4, 6}}};
+  const std::string idBytes = compile(parse(flagged), sized);
+  EXPECT_TRUE(report.fromCache) << report.cache;
+  EXPECT_EQ(idBytes, compileAlone(flagged));
+}
+
+/// Every name of graphs of many ops, states and gradients, by another of as many words.
+TEST_F(StepCacheTest, RenamedGraphsAreFound) {
+  const StringRef keptWords[] = {"grad", "bias"};
+  auto other = [&](StringRef name, StringRef prefix) {
+    SmallVector<StringRef> words;
+    name.split(words, '.');
+    std::string text;
+    for (StringRef word : words) {
+      const bool keeps = llvm::all_of(word, llvm::isDigit) || llvm::is_contained(keptWords, word) ||
+                         context.isOperationRegistered(("tcc." + word).str());
+      text += (text.empty() ? "" : ".") + (keeps ? "" : prefix.str()) + word.str();
+    }
+    return text;
+  };
+  auto renamed = [&](ModuleOp graph, StringRef prefix) {
+    OwningOpRef<ModuleOp> copy(cast<ModuleOp>(graph->clone()));
+    auto renamedLoc = [&](Location loc) { return nameOf(loc).empty() ? loc : named(loc, other(nameOf(loc), prefix)); };
+    copy->walk([&](Operation *op) {
+      op->setLoc(renamedLoc(op->getLoc()));
+      for (Region &region : op->getRegions())
+        for (Block &block : region)
+          for (BlockArgument argument : block.getArguments())
+            argument.setLoc(renamedLoc(argument.getLoc()));
+    });
+    Builder builder(&context);
+    func::FuncOp function = functionOf(*copy);
+    function.setSymName(prefix.str() + function.getName().str());
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      if (auto name = function.getArgAttrOfType<StringAttr>(i, nameAttr))
+        function.setArgAttr(i, nameAttr, builder.getStringAttr(prefix + name.getValue()));
+    for (unsigned i = 0; i < function.getNumResults(); ++i)
+      for (StringRef attribute : {nameAttr, updatesAttr})
+        if (auto name = function.getResultAttrOfType<StringAttr>(i, attribute))
+          function.setResultAttr(i, attribute, builder.getStringAttr(prefix + name.getValue()));
+    return copy;
+  };
+  /// Each op has a name, some of them in scopes with numbers.
+  auto named = [&](OwningOpRef<ModuleOp> graph, uint64_t seed) {
+    int64_t number = 0;
+    graph->walk([&](Operation *op) {
+      const StringRef own = op->getName().stripDialect();
+      const std::string word = llvm::formatv("part{0}", (seed + static_cast<uint64_t>(number)) % 3);
+      if (op->getNumResults() > 0 && ++number % 5 != 0)
+        op->setLoc(
+            tcc::named(op->getLoc(), llvm::formatv("h.{0}.{1}.{2}", number % 4, word, number % 3 ? own : "u").str()));
+    });
+    return graph;
+  };
+  CompileOptions alone = options;
+  alone.cache = {};
+  for (uint64_t seed = 0; seed < 24; ++seed) {
+    const OwningOpRef<ModuleOp> graph = named(generateGraph(context, seed), seed);
+    compile(renamed(*graph, "first_"), options);
+    EXPECT_FALSE(report.fromCache);
+    const std::string bytes = compile(renamed(*graph, "a"), options);
+    EXPECT_TRUE(report.fromCache) << "seed " << seed << ": " << report.cache;
+    EXPECT_EQ(bytes, compile(renamed(*graph, "a"), alone)) << "seed " << seed;
+  }
+}
+
+/// Two names that become one, one that becomes two, words of the compiler: labels would be made otherwise.
+TEST_F(StepCacheTest, NamesThatRelateOtherwiseAreAnotherStep) {
+  auto text = [](const std::string &first, const std::string &second) {
+    return "func.func @step(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {\n"
+           "  %e = tcc.exp %x : tensor<4x6xf32> loc(\"" +
+           first + "\")\n  %p = tcc.mul %e, %e : tensor<4x6xf32> loc(\"" + second +
+           "\")\n  return %p : tensor<4x6xf32>\n}\n";
+  };
+  std::set<std::string> files;
+  for (const auto &[first, second] : std::initializer_list<std::pair<const char *, const char *>>{{"one", "two"},
+                                                                                                  {"one", "one"},
+                                                                                                  {"fc1", "fc2"},
+                                                                                                  {"a.one", "a.two"},
+                                                                                                  {"a.one", "b.two"},
+                                                                                                  {"1.one", "1.two"},
+                                                                                                  {"1.one", "2.two"},
+                                                                                                  {"grad", "two"},
+                                                                                                  {"exp", "two"},
+                                                                                                  {"mul", "two"},
+                                                                                                  {"one", "one.grad"}})
+    EXPECT_TRUE(files.insert(fileOf(text(first, second), options)).second) << first << " " << second;
+  EXPECT_EQ(fileOf(text("in1", "in2"), options), fileOf(text("fc7", "fc3"), options));
+  EXPECT_EQ(fileOf(text("one", "two"), options), fileOf(text("up", "down"), options));
 }
 
 /// Each input of the key, flipped once.
@@ -142,7 +259,6 @@ TEST_F(StepCacheTest, AllThatCodeDependsOnIsInTheKey) {
   };
   auto nothing = [](CompileOptions &) {};
   expectOther("literal", stepText("model.cpp", 10, 12, "act", "3.0"), nothing);
-  expectOther("name", stepText("model.cpp", 10, 12, "other"), nothing);
   expectOther("lines", stepText("model.cpp", 10, 10), nothing);
   auto replaced = [&](StringRef from, StringRef to) {
     std::string other = text;
@@ -154,9 +270,6 @@ TEST_F(StepCacheTest, AllThatCodeDependsOnIsInTheKey) {
   expectOther("shape", replaced("4x6", "4x7"), nothing);
   expectOther("type", replaced("xf32", "xbf16"), nothing);
   expectOther("op", replaced("tcc.exp", "tcc.log"), nothing);
-  expectOther("input's name", replaced("\"x\"", "\"z\""), nothing);
-  expectOther("result's name", replaced("\"y\"", "\"z\""), nothing);
-  expectOther("function's name", replaced("@step", "@other"), nothing);
   expectOther("state", replaced("{tcc.name = \"x\"}", "{tcc.name = \"x\", tcc.state}"), nothing);
   expectOther("threads", text, [](CompileOptions &o) { o.threads = 3; });
   expectOther("level", text, [](CompileOptions &o) { o.pipeline.level = 1; });
@@ -188,7 +301,10 @@ TEST_F(StepCacheTest, AllThatCodeDependsOnIsInTheKey) {
   same.code.compileThreads = 1;
   same.allowCustomCode = false;
   EXPECT_EQ(fileOf(text, same), fileOf(text, options));
-  EXPECT_EQ(fileOf(stepText("elsewhere.cpp", 1, 2), options), fileOf(text, options));
+  EXPECT_EQ(fileOf(stepText("elsewhere.cpp", 1, 2, "other"), options), fileOf(text, options));
+  for (const std::string &called :
+       {replaced("\"x\"", "\"z\""), replaced("\"y\"", "\"z\""), replaced("@step", "@other")})
+    EXPECT_EQ(fileOf(called, options), fileOf(text, options));
 }
 
 TEST_F(StepCacheTest, AMissSaysWhatDiffers) {
@@ -231,23 +347,37 @@ TEST_F(StepCacheTest, SomeStepsAreNotKept) {
   auto own = makeTarget("cpu", {}, 2);
   changed.target = own->get();
   expectNotUsed(changed, text, "the target is the caller's own");
-  // Its check, and what it loads or includes, are no part of a key.
-  auto custom = [](const std::string &code) {
-    return "func.func @step(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
-           "  %y = tcc.custom \"square\" (%a = %x : tensor<4xf32>) -> tensor<4xf32> attributes {" +
-           code +
-           "} {\n"
-           "    %s = tcc.mul %a, %a : tensor<4xf32>\n    tcc.yield %s : tensor<4xf32>\n  }\n"
-           "  func.return %y : tensor<4xf32>\n}\n";
-  };
   const auto target = makeTarget("cpu", {}, 2);
-  for (const char *code :
-       {"library = \"libsquare.so\", symbol = \"square\"",
-        "cuda = \"KERNEL(square, 1, 1)() {}\", cuda_kernel = \"square\", cuda_grid = array<i64: 1, 1, 1>, "
-        "cuda_block = array<i64: 1, 1, 1>"})
-    EXPECT_EQ(StepCache(*parse(custom(code)), options, **target).refusal(), "a custom op has code of its own");
+  EXPECT_EQ(
+      StepCache(*parse(custom("cuda = \"#include <one.h>\\0AKERNEL(square, 1, 1)() {}\", cuda_kernel = \"square\", "
+                              "cuda_grid = array<i64: 1, 1, 1>, cuda_block = array<i64: 1, 1, 1>")),
+                options, **target)
+          .refusal(),
+      "a custom op's text includes files, which may change");
+  EXPECT_HAS(StepCache(*parse(custom("library = \"/not/there.so\", symbol = \"square\"")), options, **target).refusal(),
+             "/not/there.so");
   EXPECT_EQ(StepCache(*parse(custom("")), options, **target).refusal(), "") << "a graph alone";
   EXPECT_EQ(options.cache.usage()[1].entries, 0);
+}
+
+/// A library counts by where it is and what is in it, CUDA text by itself.
+TEST_F(StepCacheTest, CodeOfCustomOpsIsInTheKey) {
+  const std::string file = parent / "square.so", other = parent / "copy.so";
+  const std::string step = custom("library = \"" + file + "\", symbol = \"square\"");
+  std::ofstream(file) << "one";
+  std::ofstream(other) << "one";
+  const std::string first = fileOf(step, options);
+  EXPECT_NE(fileOf(custom("library = \"" + other + "\", symbol = \"square\""), options), first);
+  EXPECT_NE(fileOf(custom("library = \"" + file + "\", symbol = \"cube\""), options), first);
+  std::ofstream(file) << "two";
+  EXPECT_NE(fileOf(step, options), first);
+  std::ofstream(file) << "one";
+  EXPECT_EQ(fileOf(step, options), first);
+  auto text = [&](const std::string &body) {
+    return custom("cuda = \"KERNEL(square, 1, 1)() {" + body +
+                  "}\", cuda_kernel = \"square\", cuda_grid = array<i64: 1, 1, 1>, cuda_block = array<i64: 1, 1, 1>");
+  };
+  EXPECT_NE(fileOf(text(""), options), fileOf(text(";"), options));
 }
 
 /// Attention's functions are the same for all lengths.

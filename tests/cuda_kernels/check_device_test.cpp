@@ -78,8 +78,8 @@ TEST_F(CheckDevice, aDeviceThatIsRightPassesAlsoWithOtherRounding) {
 
 TEST_F(CheckDevice, eachPlantedFaultIsFoundAndNamed) {
   const Plant plants[] = {
-      {"k1_rows|< 256|< 10", "(models/train_step.graph:16)"},
-      {"k5_table_grad|next + thread_x() < 64|next + thread_x() < 63", "(models/train_step.graph:16)"},
+      {"k1_gather|< 256|< 10", "(models/train_step.graph:16)"},
+      {"k5_scatter_add|next + thread_x() < 64|next + thread_x() < 63", "(models/train_step.graph:16)"},
       {"|= static_cast<float>(|= 2.0f * static_cast<float>(", "(models/train_step.graph:18)"},
       {"|exp_f32(|1.001f * exp_f32(", "(models/train_step.graph:18)"},
       {"|divide_f32(|1.0001f * divide_f32(", "(models/train_step.graph:18)"},
@@ -122,7 +122,7 @@ TEST_F(CheckDevice, faultsPlantedInAttentionAreFoundAndNamed) {
 
 TEST_F(CheckDevice, aKernelThatEndsTheDeviceIsNamed) {
   use("late,checked");
-  setenv("TCC_CUDA_MACHINE_ALTER", "k1_rows|in1[r]|in1[r + 4096]", 1);
+  setenv("TCC_CUDA_MACHINE_ALTER", "k1_gather|in1[r]|in1[r + 4096]", 1);
   std::string error;
   EXPECT_FALSE(check(error));
   EXPECT_NE(error.find("`rows` alone: "), std::string::npos) << error;

@@ -98,6 +98,27 @@ TEST_F(CustomProgram, whatALibraryDoesWrongIsOneMessage) {
   EXPECT_HAS(text.output, "custom op `square` cannot load its code: ");
 }
 
+/// A library's content is part of what a kept step depends on, and its function is checked again whenever one is found.
+TEST_F(CustomProgram, stepsWithLibrariesAreKept) {
+  std::filesystem::copy_file(TCC_CUSTOM_LIES, folder / "mine.so");
+  const std::string arguments =
+      squares("mine.so", "moody") + shape + " --run --seed=3 --allow-custom-code -v --cache-dir=kept";
+  const CommandResult cold = tcc(arguments), warm = tcc(arguments);
+  EXPECT_EQ(cold.status, 0) << cold.output;
+  EXPECT_HAS(cold.output, "cache: miss: no step was kept before\n");
+  EXPECT_EQ(warm.status, 0) << warm.output;
+  EXPECT_HAS(warm.output, "cache: hit: ");
+  const CommandResult wrong = runCommand("cd '" + folder / "" + "' && TCC_TEST_MOOD=1 '" TCC_PROGRAM "' " + arguments);
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_HAS(wrong.output, "custom op 'square' is not what its reference says: result 0 at index [1, 1] is ");
+  EXPECT_EQ(runCommand("printf x >> '" + folder / "mine.so" + "'").status, 0);
+  const CommandResult changed = tcc(arguments);
+  EXPECT_EQ(changed.status, 0) << changed.output;
+  EXPECT_HAS(changed.output, "cache: miss: libraries differ: ");
+  const CommandResult refused = tcc(squares("mine.so", "moody") + shape + " --run --cache-dir=kept");
+  EXPECT_HAS(refused.output, "--allow-custom-code lets it run");
+}
+
 TEST_F(CustomProgram, textsHaveNoFunctionsOfAProcess) {
   const std::string graph =
       folder.write("host.graph", "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {\n"

@@ -1,4 +1,5 @@
 // Steps on disk as users meet them: tcc's flags and what it says, and compile()'s.
+#include "runtime/cpu.h"
 #include "tests/expect_text.h"
 #include "tests/files.h"
 #include "tests/frontend/quiet_functions.h"
@@ -6,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <regex>
 #include <sys/wait.h>
 
 using namespace tcc;
@@ -35,10 +37,11 @@ protected:
   std::string place() const { return base / "cache"; }
 
   /// tcc with this cache, in an environment that has none.
-  Result tcc(const std::string &arguments, bool withCache = true) const {
+  Result tcc(const std::string &arguments, bool withCache = true, const std::string &environment = "") const {
     const std::string out = base / "out", err = base / "err";
-    const std::string command = "TCC_CACHE_DIR=off '" TCC_PROGRAM "' " + (withCache ? "--cache-dir=" + place() : "") +
-                                " " + arguments + " >" + out + " 2>" + err;
+    const std::string command = environment + " TCC_CACHE_DIR=off '" TCC_PROGRAM "' " +
+                                (withCache ? "--cache-dir=" + place() : "") + " " + arguments + " >" + out + " 2>" +
+                                err;
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, test::readAll(out), test::readAll(err)};
   }
@@ -72,6 +75,37 @@ TEST_F(DiskCache, AMissSaysWhy) {
   EXPECT_HAS(compileGraph("-v --threads=1 -march=x86-64").err, "cache: miss: target differs: ");
 }
 
+/// Variables that hide what the CPU has change what is made, or at least who may use it.
+TEST_F(DiskCache, TheEnvironmentIsInTheKey) {
+  compileGraph();
+  auto with = [&](const std::string &environment) { return tcc(graph() + " --shape=x:4x5 -v", true, environment).err; };
+  EXPECT_HAS(with("TCC_CPU=native"), "cache: hit: ");
+  EXPECT_HAS(with("TCC_CPU=x86-64"), "cache: miss: target differs: ");
+  EXPECT_HAS(with("TCC_CPU=x86-64-v2"), "cache: miss: target differs: ");
+  EXPECT_HAS(with("TCC_CPU=x86-64"), "cache: hit: ");
+  EXPECT_EQ(with("TCC_TILES=0").find("cache: hit: ") == std::string::npos, tcc::runtime::hasTiles());
+}
+
+/// Inputs, outputs and labels are those of the graph at hand.
+TEST_F(DiskCache, NamesAreTheGraphsOwn) {
+  compileGraph();
+  std::string text = test::readAll(graph());
+  for (const auto &[from, to] :
+       {std::pair("\"x\"", "\"tokens\""), {"\"y\"", "\"loss\""}, {"%s", "%ended"}, {"%e\\b", "%squashed"}})
+    text = std::regex_replace(text, std::regex(from), to);
+  const std::string renamed = base.write("renamed.graph", text);
+  const Result run = tcc(renamed + " --shape=tokens:4x5 -v --run --seed=1");
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_HAS(run.err, "cache: hit: ");
+  EXPECT_HAS(run.out, "loss");
+  EXPECT_EQ(run.out, tcc(renamed + " --shape=tokens:4x5 --run --seed=1 --no-cache").out);
+  const std::string artefact = base / "renamed.tcc", alone = base / "alone.tcc";
+  EXPECT_HAS(tcc(renamed + " --shape=tokens:4x5 -v -o " + artefact).err, "cache: hit: ");
+  tcc(renamed + " --shape=tokens:4x5 --no-cache -o " + alone);
+  EXPECT_EQ(test::readAll(artefact), test::readAll(alone));
+  EXPECT_HAS(test::readAll(artefact), "ended+squashed");
+}
+
 TEST_F(DiskCache, IsLeftOutWhereItIsNotWanted) {
   EXPECT_HAS(compileGraph("-v", false).err, "cache: not used: off");
   compileGraph();
@@ -82,18 +116,23 @@ TEST_F(DiskCache, IsLeftOutWhereItIsNotWanted) {
 }
 
 TEST_F(DiskCache, IsCountedAndCleared) {
-  EXPECT_EQ(tcc("--cache-stats").out, place() + ", at most 1073.7 MB\n      0 kernels  0 B\n      0 steps    0 B\n");
+  EXPECT_EQ(tcc("--cache-stats").out, place() + ", at most 1073.7 MB\n"
+                                                "      0 kernels  0 B        0 hits, 0 misses, 0 evictions\n"
+                                                "      0 steps    0 B        0 hits, 0 misses, 0 evictions\n");
   compileGraph();
   compileGraph("-O1");
+  for (int i = 0; i < 3; ++i)
+    compileGraph();
   const Result counted = tcc("--cache-stats --cache-size=2MiB");
   EXPECT_EQ(counted.status, 0);
   EXPECT_HAS(counted.out, place() + ", at most 2097.2 kB\n");
   EXPECT_HAS(counted.out, "      2 steps ");
+  EXPECT_HAS(counted.out, " 3 hits, 2 misses, 0 evictions\n");
   const Result cleared = tcc("--cache-clear");
   EXPECT_EQ(cleared.status, 0);
   EXPECT_HAS(cleared.out, "removed 2 entries, ");
   EXPECT_HAS(cleared.out, " from " + place() + "\n");
-  EXPECT_HAS(tcc("--cache-stats").out, "      0 steps ");
+  EXPECT_HAS(tcc("--cache-stats").out, "      0 steps    0 B        0 hits, 0 misses");
   EXPECT_LACKS(compileGraph().out, "from the cache");
 }
 

@@ -1,0 +1,45 @@
+// What people call the parts of a captured function, and where in files these stand: each as a number, so that a
+// compiled step can be kept without them and be given those of another function that computes the same.
+#pragma once
+#include "ir/dialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "runtime/plan.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace tcc {
+
+/// A name is a path of words (names.h). Places and words have the number of their first use in the function. The words
+/// that the compiler itself puts into labels (of ops, `grad`, `bias`, numbers of layers) stay words.
+class NameTable {
+public:
+  explicit NameTable(mlir::ModuleOp captured);
+
+  /// Equal for functions whose names and places follow from one another by replacing words and places: then labels do.
+  const std::string &pattern() const { return text; }
+
+  /// Puts numbers in the place of the function's names and places; false where the plan has a place that is none of
+  /// the function's.
+  bool toNumbers(runtime::Plan &plan) const;
+  /// Puts names and places in the place of numbers; false where a number stands for nothing.
+  bool toNames(runtime::Plan &plan) const;
+
+private:
+  void add(mlir::Location loc);
+  void addName(llvm::StringRef name);
+  bool isOwnWord(llvm::StringRef word) const;
+
+  std::string text;
+  llvm::StringSet<> ownWords; // of the compiler
+  llvm::StringMap<size_t> wordNumbers, kindNumbers;
+  std::vector<std::string> words;
+  llvm::DenseMap<mlir::Attribute, size_t> placeNumbers;
+  std::vector<runtime::SourceLocation> places;
+  std::string functionName;
+  std::vector<std::string> inputs, outputs, states;
+};
+
+/// The module as text without places, and without the names of its function, arguments and results.
+std::string namelessText(mlir::ModuleOp captured);
+
+} // namespace tcc
