@@ -1,4 +1,4 @@
-// Each stage is made from the captured graph by itself, as its -emit= makes it.
+// One compilation, which is watched, makes every stage.
 #include "frontend/driver/save_temps.h"
 #include "codegen/compile_session.h"
 #include "codegen/targets.h"
@@ -36,18 +36,16 @@ std::vector<std::string> stageSuffixes(const TargetKind &kind) {
 void saveTemps(const std::string &folder, const std::string &input, ModuleOp module, const CompileOptions &options) {
   if (std::error_code error = llvm::sys::fs::create_directories(folder))
     throw Error("cannot make folder '" + folder + "': " + error.message());
-  auto copy = [&] { return OwningOpRef<ModuleOp>(module.clone()); };
   auto write = [&](const std::string &suffix, const std::string &text) {
     writeResult(stagePath(folder, input, suffix), text);
   };
-  CompileOptions quiet = options;
-  quiet.pipeline.dump.clear(); // dumps are of the compilation itself
-  CompileSession session = orThrow(CompileSession::open(std::move(quiet)));
-  for (Phase phase : phases)
-    write(suffixOf(phase), graphText(phase == Phase::captured ? module : *orThrow(session.lowered(copy(), phase))));
-  write(planSuffix, indentedJson(runtime::planToJson(orThrow(session.plan(copy())))));
+  CompileOptions watched = options;
+  watched.pipeline.dump.clear(); // dumps are of the compilation itself
+  watched.pipeline.reached = [&](Phase phase, ModuleOp reached) { write(suffixOf(phase), graphText(reached)); };
+  CompileSession session = orThrow(CompileSession::open(std::move(watched)));
+  const auto [plan, kernels] = orThrow(session.planAndKernels(OwningOpRef<ModuleOp>(module.clone())));
+  write(planSuffix, indentedJson(runtime::planToJson(plan)));
   const TargetKind &kind = *targetKindOf(options.targetName);
-  const std::vector<KernelSource> kernels = orThrow(session.kernels(copy()));
   for (const KernelEmission &form : kind.emissions())
     if (form.isText) {
       EmittedCode code{options.targetName.substr(options.targetName.find(':') + 1),
