@@ -1,68 +1,98 @@
-// LLD in-process. It keeps global state, so one link at a time; it reads and writes files, so a folder of its own.
+// LLD in-process. It keeps global state, so one link at a time. It reads and writes files; those are memory that this
+// process alone has, so a process that is killed leaves nothing behind.
 #include "codegen/cpu/machine_code.h"
+#include "codegen/memory_file.h"
 #include "lld/Common/Driver.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Path.h"
 #include "llvm/Support/TimeProfiler.h"
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <fcntl.h>
 #include <mutex>
+#include <poll.h>
+#include <thread>
+#include <unistd.h>
 
 LLD_HAS_DRIVER(elf)
 
 namespace tcc::cpu {
 namespace {
 
-/// A new folder, removed with what is in it.
-class ScratchFolder {
+using runtime::Error;
+
+/// A pipe whose content a thread collects: LLD writes a file that is no regular one as it is.
+class CollectingPipe {
 public:
-  std::error_code create() { return llvm::sys::fs::createUniqueDirectory("tcc-link", folder); }
-  ~ScratchFolder() {
-    if (!folder.empty())
-      llvm::sys::fs::remove_directories(folder);
+  CollectingPipe() = default;
+  CollectingPipe(const CollectingPipe &) = delete;
+  CollectingPipe &operator=(const CollectingPipe &) = delete;
+  ~CollectingPipe() { finish(); }
+  Error create() {
+    if (::pipe2(ends, O_CLOEXEC) != 0)
+      return Error(std::string("cannot make a pipe for the linker: ") + std::strerror(errno));
+    ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    reader = std::thread([this] { collect(); });
+    return {};
   }
-  std::string file(const llvm::Twine &name) const {
-    llvm::SmallString<128> path(folder);
-    llvm::sys::path::append(path, name);
-    return path.str().str();
+  std::string path() const { return "/proc/self/fd/" + std::to_string(ends[1]); }
+  /// What was written; nobody writes any more.
+  std::string finish() {
+    if (reader.joinable()) {
+      isWritten = true;
+      ::close(ends[1]);
+      reader.join();
+      ::close(ends[0]);
+    }
+    return std::move(bytes);
   }
 
 private:
-  llvm::SmallString<128> folder;
-};
+  int ends[2] = {-1, -1};
+  std::thread reader;
+  std::atomic<bool> isWritten = false;
+  std::string bytes;
 
-runtime::Error writeFile(const std::string &path, llvm::StringRef bytes) {
-  std::error_code code;
-  llvm::raw_fd_ostream stream(path, code);
-  if (!code) {
-    stream << bytes;
-    stream.close();
-    code = stream.error();
-    stream.clear_error();
+  /// A process that was forked meanwhile may keep the pipe open, so its end is not waited for.
+  void collect() {
+    constexpr int milliseconds = 5;
+    char buffer[1 << 16];
+    while (true) {
+      const bool isLast = isWritten;
+      const ssize_t got = ::read(ends[0], buffer, sizeof buffer);
+      if (got > 0) {
+        bytes.append(buffer, static_cast<size_t>(got));
+        continue;
+      }
+      if (got == 0 || isLast || (errno != EINTR && errno != EAGAIN))
+        return;
+      struct pollfd some = {ends[0], POLLIN, 0};
+      ::poll(&some, 1, milliseconds);
+    }
   }
-  return code ? runtime::Error("cannot write '" + path + "': " + code.message()) : runtime::Error::success();
-}
+};
 
 } // namespace
 
 runtime::Expected<std::string> link(llvm::ArrayRef<std::string> flags, llvm::ArrayRef<std::string> objects,
                                     llvm::ArrayRef<std::string> scripts) {
   const llvm::TimeTraceScope traced("link");
-  ScratchFolder folder;
-  if (std::error_code code = folder.create())
-    return runtime::Error("cannot make a folder for the linker: " + code.message());
-  const std::string output = folder.file("linked");
-  std::vector<std::string> arguments = {"ld.lld", "--threads=1", "-z", "noexecstack", "-o", output};
-  for (auto [i, object] : llvm::enumerate(objects)) {
-    arguments.push_back(folder.file("object" + llvm::Twine(i) + ".o"));
-    if (runtime::Error error = writeFile(arguments.back(), object))
+  CollectingPipe output;
+  if (Error error = output.create())
+    return error;
+  std::vector<std::string> arguments = {"ld.lld", "--threads=1", "-z", "noexecstack", "-o", output.path()};
+  std::deque<MemoryFile> files;
+  auto add = [&](llvm::StringRef flag, llvm::StringRef bytes) {
+    Error error = files.emplace_back().create(bytes);
+    arguments.push_back(flag.str() + files.back().path());
+    return error;
+  };
+  for (const std::string &object : objects)
+    if (Error error = add("", object))
       return error;
-  }
-  for (auto [i, script] : llvm::enumerate(scripts)) {
-    const std::string path = folder.file("script" + llvm::Twine(i));
-    if (runtime::Error error = writeFile(path, script))
+  for (const std::string &script : scripts)
+    if (Error error = add("--version-script=", script))
       return error;
-    arguments.push_back("--version-script=" + path);
-  }
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   std::vector<const char *> pointers;
   for (const std::string &argument : arguments)
@@ -74,11 +104,11 @@ runtime::Expected<std::string> link(llvm::ArrayRef<std::string> flags, llvm::Arr
   std::lock_guard lock(oneLink);
   lld::Result result = lld::lldMain(pointers, stream, stream, {{lld::Gnu, &lld::elf::link}});
   if (result.retCode != 0 || !result.canRunAgain)
-    return runtime::Error("linking failed: " + messages);
-  auto buffer = llvm::MemoryBuffer::getFile(output, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-  if (!buffer)
-    return runtime::Error("cannot read what was linked: " + buffer.getError().message());
-  return (*buffer)->getBuffer().str();
+    return Error("linking failed: " + messages);
+  std::string linked = output.finish();
+  if (linked.empty())
+    return Error("linking failed: nothing was written" + messages);
+  return linked;
 }
 
 runtime::Expected<std::string> linkSharedObject(llvm::ArrayRef<std::string> objects) {

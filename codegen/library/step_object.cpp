@@ -5,13 +5,12 @@
 #include "codegen/cpu/machine_code.h"
 #include "codegen/library/header.h"
 #include "codegen/library/step_library.h"
+#include "codegen/memory_file.h"
 #include "runtime/elf_section.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/AsmParser/Parser.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/Object/ELF.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/SourceMgr.h"
 
 using llvm::StringRef;
@@ -212,22 +211,10 @@ Expected<std::string> stepObject(const runtime::Artefact &step) {
   auto bytes = runtime::serializeArtefact(step);
   if (!bytes)
     return bytes.error();
-  llvm::SmallString<128> path;
-  int descriptor = -1;
-  if (std::error_code code = llvm::sys::fs::createTemporaryFile("tcc-step", "tcc", descriptor, path))
-    return Error("cannot make a file for the assembler: " + code.message());
-  llvm::FileRemover remover(path);
-  {
-    llvm::raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
-    stream << *bytes;
-    stream.close();
-    if (stream.has_error()) {
-      const std::string reason = stream.error().message();
-      stream.clear_error();
-      return Error(("cannot write '" + path + "': " + reason).str());
-    }
-  }
-  auto data = DataText(step, *bytes, path).text();
+  MemoryFile file; // for the assembler
+  if (Error problem = file.create(*bytes))
+    return problem;
+  auto data = DataText(step, *bytes, file.path()).text();
   if (!data)
     return data.error();
   std::string ir = functionsText(libraryPrefix(step));
