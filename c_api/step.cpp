@@ -1,6 +1,8 @@
 #include "c_api/step.h"
 #include "frontend/tensor_files.h"
 #include "runtime/device/cuda/step_device.h"
+#include "runtime/handed_tensors.h"
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 
@@ -100,8 +102,31 @@ Expected<void *> Step::staged(std::vector<runtime::TensorStorage> &list, size_t 
   return list[index].data();
 }
 
+/// What is copied must not overlap either: the executable sees the copies alone.
+Error Step::checkStaged(std::span<const void *const> inputs, std::span<void *const> outputs) const {
+  const auto isCopied = [](const void *data) { return data && !isAligned(data); };
+  if (std::ranges::none_of(inputs, isCopied) && std::ranges::none_of(outputs, isCopied))
+    return Error::success();
+  const runtime::Plan &plan = loaded->plan();
+  std::vector<runtime::HandedRange> ranges;
+  const auto hand = [&](const void *data, bool written, const TensorSpec &spec) {
+    const char *begin = static_cast<const char *>(data);
+    if (begin && spec.bytes() > 0)
+      ranges.push_back({begin, begin + spec.bytes(), written, &spec});
+  };
+  for (size_t i = 0; i < inputs.size(); ++i)
+    hand(inputs[i], false, plan.inputs[i]);
+  for (size_t i = 0; i < outputs.size(); ++i)
+    hand(outputs[i], true, plan.outputs[i]);
+  for (size_t i = 0; i < states.size() && loaded->device()->sharesHostMemory(); ++i)
+    hand(states[i].address, true, plan.states[i]);
+  return runtime::checkOverlap(std::move(ranges)).error();
+}
+
 Error Step::run(std::span<const void *const> inputs, std::span<void *const> outputs) {
   const runtime::Plan &plan = loaded->plan();
+  if (Error error = checkStaged(inputs, outputs))
+    return error;
   std::vector<ConstTensorRef> in;
   std::vector<TensorRef> out;
   for (size_t i = 0; i < inputs.size(); ++i) {

@@ -36,6 +36,7 @@ public:
 private:
   explicit Step(std::unique_ptr<runtime::Executable> executable) : loaded(std::move(executable)) {}
   Error allocate();
+  Error checkStaged(std::span<const void *const> inputs, std::span<void *const> outputs) const;
   Expected<void *> staged(std::vector<runtime::TensorStorage> &list, size_t index, int64_t bytes);
   Error runElsewhere(std::span<const runtime::ConstTensorRef> inputs, std::span<const runtime::TensorRef> outputs,
                      std::span<const runtime::TensorRef> memory);

@@ -205,7 +205,7 @@ void Function::exportLibrary(const std::string &path, std::span<const Array> arg
     all.targets.push_back(std::move(part.targets.front()));
   }
   sortByNeeds(all);
-  if (runtime::Error problem = writeLibrary({&all, 1}, path, {*kind, hasRuntime}))
+  if (runtime::Error problem = writeLibrary({&all, 1}, path, {.kind = *kind, .hasRuntime = hasRuntime}))
     throw Error("'" + impl->name + "' cannot be exported: " + problem.message());
 }
 

@@ -99,8 +99,20 @@ std::string nameOfFolder(const std::string &folder) {
   return name.starts_with("step-") && !run.empty() ? run + "/" + name : name;
 }
 
-/// Takes the compiler's flags out of `arguments`, so that CLI11 sees the program's own.
-void takeCompilerFlags(std::vector<std::string> &arguments, CompilerFlags &flags) {
+/// Whether a flag of the compiler changes how a step is made: what is compiled already cannot follow it. --dtype= is
+/// part of what the step computes, which is compared anyway.
+bool changesCode(std::string_view flag) {
+  if (flag == "-fmemory-report")
+    return false;
+  const auto begins = [&](std::string_view start) { return flag.starts_with(start); };
+  return begins("-O") || begins("-f") || begins("-march") || begins("-Rpass") || begins("--remat") ||
+         begins("--memory-limit");
+}
+
+/// Takes the compiler's flags out of `arguments`, so that CLI11 sees the program's own. Gives the first that changes
+/// code, or "".
+std::string takeCompilerFlags(std::vector<std::string> &arguments, CompilerFlags &flags) {
+  std::string codeFlag;
   std::vector<std::string> rest;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const char *next = i + 1 < arguments.size() ? arguments[i + 1].c_str() : nullptr;
@@ -108,12 +120,15 @@ void takeCompilerFlags(std::vector<std::string> &arguments, CompilerFlags &flags
     std::string error;
     if (!takeCompilerFlag(arguments[i], &next, flags, error))
       rest.push_back(arguments[i]);
-    else if (!error.empty())
+    else if (codeFlag.empty() && changesCode(arguments[i]))
+      codeFlag = arguments[i];
+    if (!error.empty())
       throw usageError(error);
     else if (hadNext && !next)
       ++i; // it was the flag's value
   }
   arguments = std::move(rest);
+  return codeFlag;
 }
 
 /// The preset with the sizes that the command line gives.
@@ -184,6 +199,9 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
     throw usageError("--static and --initial-states need --compile-only FILE");
   if (!options.compileOnly.empty() && (options.estimate || !options.stepFile.empty()))
     throw usageError("--compile-only cannot be given with --estimate or --step");
+  if (!options.stepFile.empty() && !raw.codeFlag.empty())
+    throw usageError(
+        fmt::format("{} cannot be given with --step {}, which holds a compiled step", raw.codeFlag, options.stepFile));
   if (options.dataFiles.empty() && !options.estimate && options.compileOnly.empty())
     throw usageError("no data: --data FILE is needed (text, nanoGPT .bin or llm.c shard)");
   if (options.checkpointFolder.empty() && (raw.checkpointEvery || options.resume))
@@ -267,7 +285,7 @@ ParsedOptions parseTrainOptions(const std::vector<std::string> &given, const std
 
   std::vector<std::string> arguments = given;
   try {
-    takeCompilerFlags(arguments, options);
+    raw.codeFlag = takeCompilerFlags(arguments, options);
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend())); // CLI11 takes them from the back
   } catch (const CLI::ExtrasError &) {
     std::string first = app.remaining().front();

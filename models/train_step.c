@@ -1,7 +1,7 @@
 /* Trains a GPT on the bytes of a text: no compiler, no C++, only a step library and the C runtime.
 
      train_gpt --model gpt2 --vocab 256 --batch 4 --seq 256 --compile-only=step.so --initial-states=step.safetensors
-     cc -I. train_step.c ./step.so -o train && ./train book.txt 20
+     cc -I. train_step.c ./step.so -Wl,-rpath,'$ORIGIN' -o train && ./train book.txt 20
 
    The losses are those of train_gpt --order sequential --schedule constant --warmup 0 --lr 3e-4, to the bit. */
 #include "step.h"

@@ -176,14 +176,14 @@ Error requireCpuFeatures(std::string_view list) {
     list = comma == std::string_view::npos ? std::string_view{} : list.substr(comma + 1);
     const auto *found = std::ranges::find(features, wanted, &Feature::name);
     if (found == features.end())
-      return Error("unknown CPU feature `" + std::string(wanted) + "`; recompile the artefact for this machine");
+      return Error("unknown CPU feature `" + std::string(wanted) + "`; compile the step again for this machine");
     if (!isShown(*found))
       missing += (missing.empty() ? "" : ", ") + std::string(wanted);
   }
   if (missing.empty())
     return Error::success();
   const std::string shown = cpuLimit().empty() ? "" : ", shown as " + std::string(cpuLimit()) + " by TCC_CPU,";
-  return Error("this CPU" + shown + " lacks " + missing + "; recompile the artefact for it");
+  return Error("this CPU" + shown + " lacks " + missing + "; compile the step for it (-march=)");
 }
 
 } // namespace tcc::runtime

@@ -81,6 +81,8 @@ Expected<std::string> sharedLibrary(llvm::ArrayRef<std::string> objects, llvm::A
                                     "now",
                                     "-z",
                                     "nodelete"};
+  if (!options.name.empty())
+    flags.push_back("-soname=" + options.name);
   std::vector<std::string> inputs(objects);
   if (!options.hasRuntime) {
     auto imports = runtimeImports();
@@ -165,7 +167,9 @@ Error writeLibrary(llvm::ArrayRef<runtime::Artefact> steps, const std::string &p
   const Expected<std::string> text = libraryHeader(steps, llvm::sys::path::filename(header));
   if (!text)
     return text.error();
-  const Expected<std::string> library = makeLibrary(steps, options);
+  LibraryOptions called = options;
+  called.name = llvm::sys::path::filename(path).str();
+  const Expected<std::string> library = makeLibrary(steps, called);
   if (!library)
     return library.error();
   // Both are written before either has its name.

@@ -34,6 +34,8 @@ struct LibraryOptions {
   /// Whether libtcc_step.a is put inside a shared library; else it needs libtcc_runtime.so.0, which is looked for
   /// beside it, where this program has it, and where the system's libraries are.
   bool hasRuntime = false;
+  /// A shared library's SONAME: what programs that are linked with it look for. Empty: none.
+  std::string name = {};
 };
 
 /// The bytes of the library. Errors: those of libraryHeader; machine code that cannot be used in place; what LLD says.

@@ -40,7 +40,8 @@ std::string libraryPath(const Options &options, const std::string &input) {
 }
 
 void writeLibrary(const Options &options, const std::string &path, llvm::ArrayRef<runtime::Artefact> steps) {
-  if (runtime::Error problem = tcc::writeLibrary(steps, path, {*libraryOf(options), options.staticRuntime}))
+  if (runtime::Error problem =
+          tcc::writeLibrary(steps, path, {.kind = *libraryOf(options), .hasRuntime = options.staticRuntime}))
     throw Error(problem.message());
 }
 

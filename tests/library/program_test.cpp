@@ -66,6 +66,8 @@ std::vector<std::pair<float, float>> lossesOfLog(const std::string &log) {
 
 const std::string compileC =
     "'" TCC_CC "' -std=c99 -Wall -Wextra -pedantic -Wconversion -Werror -I. '" TCC_SOURCE "/models/train_step.c' ";
+/// Linked with the library, which is looked for where the program lies.
+const std::string besideProgram = "./step.so -Wl,-rpath,'$ORIGIN'";
 const std::string ofRun = "--data book.txt --order sequential --schedule constant --warmup 0 --lr 3e-4 --steps 4 ";
 
 /// A graph whose function is called `name`, over `shape`, such as "4xf32".
@@ -82,7 +84,7 @@ TEST_F(StepProgram, CTrainerHasTheBitsOfTrainGptOverEveryKindOfLibrary) {
   const std::string runtime = std::string("-L'") + TCC_LIBRARIES + "' -Wl,-rpath,'" + TCC_LIBRARIES + "' -ltcc_runtime";
   const std::string inside = std::string("'") + TCC_LIBRARIES + "/libtcc_step.a' -lstdc++ -lm -lgomp -ldl -lpthread";
   const std::tuple<const char *, const char *, std::string> kinds[] = {
-      {"step.so", "", "./step.so"},        {"step.so", " --static", "./step.so"}, {"step.o", "", "step.o " + runtime},
+      {"step.so", "", besideProgram},      {"step.so", " --static", besideProgram}, {"step.o", "", "step.o " + runtime},
       {"step.a", "", "step.a " + runtime}, {"step.o", "", "step.o " + inside},
   };
   for (const auto &[library, flags, libraries] : kinds) {
@@ -101,11 +103,45 @@ TEST_F(StepProgram, CTrainerHasTheBitsOfTrainGptOverEveryKindOfLibrary) {
   EXPECT_HAS(trainGpt("--data book.txt --step=step.so --steps=1"), "loading the training step");
   EXPECT_HAS(trainGpt("--data book.txt --step=step.so --steps=1 --optimizer=lion", 1), "holds another step");
   EXPECT_HAS(trainGpt("--data book.txt --step=book.txt --steps=1", 1), "not an artefact");
+  for (const char *flag : {"-O0", "-ffast-math", "-march=x86-64", "--remat=full", "-fmemory-limit=1GiB", "-fpad=off"})
+    EXPECT_HAS(trainGpt(std::string("--data book.txt --step=step.so --steps=1 ") + flag, 2),
+               std::string(flag) + " cannot be given with --step step.so, which holds a compiled step");
+}
+
+/// The trainer and its library with the runtime inside; leaks count too.
+TEST_F(StepProgram, CTrainerIsCleanUnderAddressSanitizer) {
+  trainGpt("--compile-only=step.so --static --initial-states=step.safetensors");
+  run(compileC + besideProgram + " -o plain");
+  run(compileC + "-g -fsanitize=address,undefined -fno-sanitize-recover=all " + besideProgram + " -o train");
+  const std::string arguments = " book.txt 3 step.safetensors saved.safetensors";
+  const auto expected = lossesOf(run("./plain" + arguments));
+  ASSERT_EQ(expected.size(), 3u);
+  EXPECT_EQ(lossesOf(run("ASAN_OPTIONS=detect_leaks=1 ./train" + arguments)), expected);
+  EXPECT_HAS(run("./train book.txt 3 book.txt", 1), "book.txt: ");
+}
+
+/// As if the CPU had AVX2 alone, which valgrind knows. Of the release's tests (tests/CMakeLists.txt), for it takes
+/// long.
+TEST_F(StepProgram, CTrainerIsCleanUnderValgrind) {
+  if (!std::getenv("TCC_FULL"))
+    GTEST_SKIP() << "runs with TCC_FULL=1";
+  if (runCommand("command -v valgrind").status != 0)
+    GTEST_SKIP() << "no valgrind";
+  trainGpt("--compile-only=step.so -march=x86-64-v3 --threads=1 --initial-states=step.safetensors");
+  run(compileC + "-g " + besideProgram + " -o train");
+  const std::string arguments = " book.txt 3 step.safetensors saved.safetensors", level = "TCC_CPU=x86-64-v3 ";
+  const auto expected = lossesOf(run(level + "./train" + arguments));
+  ASSERT_EQ(expected.size(), 3u);
+  const std::string output = run(level +
+                                 "valgrind --quiet --error-exitcode=9 --leak-check=full "
+                                 "--errors-for-leak-kinds=definite ./train" +
+                                 arguments);
+  EXPECT_EQ(lossesOf(output), expected);
 }
 
 TEST_F(StepProgram, ALibraryIsForSeveralCpusAndSaysWhatOneLacks) {
   trainGpt("--compile-only=step.so -march=x86-64-v2,x86-64-v3 --initial-states=step.safetensors");
-  run(compileC + "./step.so -o train");
+  run(compileC + besideProgram + " -o train");
   const std::string limited = run("TCC_CPU=x86-64-v2 ./train book.txt 2");
   EXPECT_HAS(limited, "cpu:x86-64-v2, ");
   const CommandResult better = runCommand("cd '" + folder.path("") + "' && TCC_CPU=x86-64-v3 ./train book.txt 2");
@@ -210,13 +246,44 @@ TEST_F(StepProgram, HostsMayCloseLibrariesAndFork) {
   }
 }
 
+/// By the SONAME, not by the path that it was linked with.
+TEST_F(StepProgram, AProgramAndItsLibraryMoveTogether) {
+  folder.write("f.graph", geluGraph("f"));
+  folder.write("use.c", "#include \"f.h\"\nint main(void) {\n  tcc_step *step;\n  return f_create(NULL, &step);\n}\n");
+  tcc("f.graph -o f.so");
+  run("'" TCC_CC "' -I. use.c ./f.so -Wl,-rpath,'$ORIGIN' -o use && mkdir -p moved && mv use f.so moved && cd / && '" +
+      folder / "moved/use" + "'");
+}
+
+/// Whether memory is aligned does not change what is refused.
+TEST_F(StepProgram, OverlappingTensorsAreRefusedWhereverTheyLie) {
+  folder.write("f.graph", geluGraph("f", "64xf32"));
+  folder.write(
+      "use.c",
+      "#include \"f.h\"\n#include <stdio.h>\n#include <stdlib.h>\n"
+      "static int at(tcc_step *step, const void *x, void *y) {\n"
+      "  struct f_inputs in = {sizeof in, x};\n  struct f_outputs out = {sizeof out, y};\n"
+      "  const int status = f_run(step, &in, &out);\n  puts(status ? f_last_error() : \"ran\");\n"
+      "  return status;\n}\n"
+      "int main(void) {\n  tcc_step *step;\n  if (f_create(NULL, &step)) return 9;\n"
+      "  float *memory = aligned_alloc(64, 4096);\n  for (int i = 0; i < 1024; ++i) memory[i] = 1;\n"
+      "  int refused = 0;\n"
+      "  for (int shift = 0; shift < 32; ++shift)\n    refused += at(step, memory + shift, memory + shift) != 0;\n"
+      "  refused += at(step, memory + 1, memory + 64) != 0;\n"
+      "  refused += at(step, memory, memory + 63) != 0;\n"
+      "  if (at(step, memory + 1, memory + 65) || at(step, memory, memory + 127)) return 8;\n"
+      "  f_destroy(step);\n  free(memory);\n  return refused == 34 ? 0 : 7;\n}\n");
+  tcc("f.graph -o f.so");
+  EXPECT_HAS(run("'" TCC_CC "' -I. use.c ./f.so -Wl,-rpath,'$ORIGIN' -o use && ./use"), "overlap in memory");
+}
+
 TEST_F(StepProgram, AProgramAndItsLibraryBelongTogether) {
   folder.write("f.graph", geluGraph("f"));
   folder.write("use.c",
                "#include \"f.h\"\n#include <stdio.h>\nint main(void) {\n  tcc_step *step;\n  const int status = "
                "f_create(NULL, &step);\n  if (status) puts(f_last_error());\n  return status;\n}\n");
   tcc("f.graph -o f.so");
-  run("'" TCC_CC "' -I. use.c ./f.so -o use && ./use");
+  run("'" TCC_CC "' -I. use.c ./f.so -Wl,-rpath,'$ORIGIN' -o use && ./use");
   folder.write("f.graph", geluGraph("f", "20xf32"));
   tcc("f.graph -o f.so");
   EXPECT_HAS(run("./use", 2), "the library's tensors are others than those of the header");
@@ -259,7 +326,7 @@ TEST_F(StepProgram, SeveralStepsInOneLibrary) {
   for (const char *library : {"both.so", "both.a", "both.o"}) {
     tcc(std::string("a.graph b.graph -o ") + library);
     run(std::string("'" TCC_CC "' -std=c99 -Wall -Werror -I. use.c ./") + library +
-        " -L'" TCC_LIBRARIES "' -Wl,-rpath,'" TCC_LIBRARIES "' -ltcc_runtime -o use");
+        " -L'" TCC_LIBRARIES "' -Wl,-rpath,'" TCC_LIBRARIES ":$ORIGIN' -ltcc_runtime -o use");
     EXPECT_EQ(run("./use"), "0.841192 0.841192\n");
   }
   EXPECT_HAS(tcc("both.so", 1), "several compiled steps");

@@ -59,7 +59,7 @@ TEST(CpuFeatures, areShownUpToTheLevel) {
   EXPECT_FALSE(hasTiles());
   EXPECT_EQ(requireCpuFeatures("avx512bf16").message(),
             "this CPU, shown as " + std::string(cpuLimit()) +
-                " by TCC_CPU, lacks avx512bf16; recompile the artefact for it");
+                " by TCC_CPU, lacks avx512bf16; compile the step for it (-march=)");
 }
 
 } // namespace
