@@ -127,7 +127,12 @@ Expected<AtomicFile> AtomicFile::create(const std::string &path) {
     return systemError("write", path);
   }
   if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    // A pipe that nobody reads would hold the program until somebody does.
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && errno == ENXIO && S_ISFIFO(status.st_mode))
+      return Error("cannot write `" + path + "`: it is a pipe that no process reads");
+    if (fd >= 0)
+      ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
     return fd < 0 ? Expected<AtomicFile>(systemError("write", path)) : AtomicFile(path, {}, fd);
   }
   const std::string target = behindLinks(path);

@@ -1,5 +1,6 @@
 // Outputs that cannot be written: one clear message, status 1, and what was there before is still there.
 #include "tests/frontend/run_tcc.h"
+#include <sys/stat.h>
 #include <vector>
 
 using namespace tcc::test;
@@ -39,6 +40,30 @@ TEST(Outputs, AFolderOrAMissingOneIsOneError) {
       EXPECT_HAS(result.err, output);
     }
   EXPECT_TRUE(std::filesystem::is_empty(place)) << "no temporary file is left";
+}
+
+/// The linker works in memory, so a process that is killed leaves nothing behind.
+TEST(Outputs, LinkingMakesNoFiles) {
+  const std::string path = file("good.graph", good), library = (folder() / "linked.so").string();
+  const Result result =
+      runTcc(path + " -o " + library, "env TCC_CACHE_DIR=off TMPDIR=/no/such/folder TMP= TEMP= TEMPDIR=");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_GT(slurp(library).size(), 1000u);
+}
+
+/// A pipe that nobody reads is an error, one with a reader is written.
+TEST(Outputs, APipeNeedsAReader) {
+  const std::string path = file("good.graph", good), pipe = (folder() / "pipe.o").string();
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string &writer : writers) {
+    const Result result = runTcc(path + " " + with(writer, pipe), "timeout 20 env TCC_CACHE_DIR=off");
+    expectOneLine(result, with(writer, pipe));
+    EXPECT_HAS(result.err, "it is a pipe that no process reads");
+  }
+  const Result read = runTcc(path + " -emit=fused -o " + pipe,
+                             "cat " + pipe + " > " + pipe + ".got & timeout 20 env TCC_CACHE_DIR=off");
+  EXPECT_EQ(read.status, 0) << read.err;
+  std::filesystem::remove(pipe);
 }
 
 /// A limit on files' sizes is a disk that is full after so many bytes.
