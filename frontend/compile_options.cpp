@@ -63,6 +63,7 @@ void applyFlags(const CompilerFlags &flags, CompileOptions &options) {
   options.pipeline.recomputation = isLeast ? Recomputation() : recomputationOf(flags.remat.value_or(Remat::none));
   options.memoryLimit = flags.memoryLimit;
   options.recomputesToFit = flags.remat != Remat::none;
+  options.leastMemory = flags.leastMemory && !flags.remat;
   options.threads = flags.threads;
   options.cache = fileCache(flags);
   options.allowCustomCode = flags.allowCustomCode;

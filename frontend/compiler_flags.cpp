@@ -14,6 +14,7 @@ std::string setLevel(std::string_view value, CompilerFlags &flags) {
   for (const auto &[name, level] : levels)
     if (value == name) {
       flags.level = level;
+      flags.leastMemory = value == "s" || value == "z";
       flags.fastMath |= value == "fast";
       return {};
     }
@@ -74,6 +75,11 @@ std::string setRemat(std::string_view value, CompilerFlags &flags) {
       return {};
     }
   return "unknown choice '" + std::string(value) + "' of --remat= (one of none auto block full)";
+}
+
+std::string setTuning(std::string_view value, CompilerFlags &flags) {
+  flags.tuning = value;
+  return value.empty() ? "--tuning= without a file" : "";
 }
 
 std::string setCacheFolder(std::string_view value, CompilerFlags &flags) {
@@ -160,7 +166,8 @@ constexpr CompilerFlag table[] = {
     {"-fsave-optimization-record=", "yaml", "… the same", setRecord},
     {"-foptimization-record-file=", "FILE", "… to FILE", setRecordFile},
     {"-O", "LEVEL",
-     "0: one kernel an op; 1: fused; 2: and recomputed (default); 3, s, z: as 2; g: as 1; fast: 3 with -ffast-math",
+     "0: one kernel an op; 1: fused; 2: and recomputed (default); 3: as 2; s, z: least memory; g: as 1; fast: 3 with "
+     "-ffast-math",
      setLevel},
     {"-fpad=", "MULTIPLE", "Sizes of products to multiples of 64 or 8 where that pays, never visible, or off",
      setPadding},
@@ -182,6 +189,8 @@ constexpr CompilerFlag table[] = {
      setTo<&CompilerFlags::allowCustomCode, true>},
     {"-march=", "CPU", "CPU to compile for (native)", setMarch},
     {"--dtype=", "TYPE", "What f32 products multiply: f32 (default), bf16, f16, or auto, the fastest one", setProducts},
+    {"--tuning=", "FILE",
+     "Keep what measurement chose in FILE, and choose the same again: the same bits on another day", setTuning},
     {"--no-cache", "", "Take no compiled step or kernel from disk, and keep none",
      setTo<&CompilerFlags::diskCache, false>},
     {"--cache-dir=", "DIR", "Where they are kept ($TCC_CACHE_DIR, or ~/.cache/tcc)", setCacheFolder},

@@ -157,7 +157,7 @@ int64_t largestBatch(const TrainOptions &options, const RunDevice &device, const
 
 void estimate(const TrainOptions &given, std::FILE *output) {
   TrainOptions options = withoutData(given);
-  const RunDevice device = chooseDevice(options.device);
+  const RunDevice device = chooseDevice(options.device, options.tuning);
   if (!options.quiet)
     fmt::print(stderr, "{}\n", device.note);
   chooseProducts(options, device);

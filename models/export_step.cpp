@@ -40,7 +40,7 @@ void loadInitialWeights(const TrainOptions &options, const std::optional<ModelFo
 void exportStep(const TrainOptions &given) {
   checkExportFiles(given);
   TrainOptions options = withoutData(given);
-  const RunDevice device = chooseDevice(options.device);
+  const RunDevice device = chooseDevice(options.device, options.tuning);
   chooseProducts(options, device);
   std::optional<ModelFolder> folder;
   if (!options.initFolder.empty())

@@ -83,7 +83,7 @@ void generate(const TrainOptions &given, std::FILE *output) {
   };
   checkSequence(options, folder.config());
   const int64_t sequence = options.sequence.value_or(std::min<int64_t>(folder.config().positions(), 1024));
-  const RunDevice device = chooseDevice(options.device);
+  const RunDevice device = chooseDevice(options.device, options.tuning);
   report(device.note);
   chooseProducts(options, device);
   TextGenerator generator(model, sequence, functionOptions(options, device, {}, {}, report));

@@ -24,8 +24,9 @@ std::string tuningFile() {
   return (fs::path(folder) / "algorithms.json").string();
 }
 
-runtime::Expected<std::shared_ptr<runtime::Device>> openTested(const TargetKind &kind, int ordinal) {
-  auto device = kind.openDevice({.ordinal = ordinal, .tuningFile = tuningFile()});
+runtime::Expected<std::shared_ptr<runtime::Device>> openTested(const TargetKind &kind, int ordinal,
+                                                               const std::string &tuning) {
+  auto device = kind.openDevice({.ordinal = ordinal, .tuningFile = tuning.empty() ? tuningFile() : tuning});
   if (!device)
     return device;
   if (runtime::Error error = kind.testDevice(*device))
@@ -48,7 +49,7 @@ RunDevice opened(std::shared_ptr<runtime::Device> device) {
 }
 
 /// The first device that works, of any kind; else the CPU, and why the last kind has none.
-RunDevice anyDevice() {
+RunDevice anyDevice(const std::string &tuning) {
   std::string why;
   for (const TargetKind *kind : targetKinds()) {
     if (!kind->hasDevices())
@@ -56,7 +57,7 @@ RunDevice anyDevice() {
     why = kind->absence();
     if (!why.empty())
       continue;
-    auto device = openTested(*kind, 0);
+    auto device = openTested(*kind, 0, tuning);
     if (device)
       return opened(*device);
     const std::string said = device.error().message();
@@ -85,15 +86,15 @@ std::vector<std::string> deviceKinds() {
   return names;
 }
 
-RunDevice chooseDevice(const std::string &wanted) {
+RunDevice chooseDevice(const std::string &wanted, const std::string &tuning) {
   if (wanted == "cpu")
     return {nullptr, "device: the CPU"};
   if (wanted == "auto")
-    return anyDevice();
+    return anyDevice(tuning);
   const TargetKind *kind = targetKindOf(wanted);
   if (!kind || !kind->hasDevices())
     throw usageError(fmt::format("--device={}: there is no such kind of device", wanted));
-  auto device = openTested(*kind, ordinalOf(wanted));
+  auto device = openTested(*kind, ordinalOf(wanted), tuning);
   if (!device)
     throw Error(fmt::format("--device={}: {}", wanted, device.error().message()));
   return opened(*device);

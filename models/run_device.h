@@ -25,8 +25,8 @@ std::vector<std::string> deviceKinds();
 
 /// `wanted` is auto, cpu, or a kind of target that has devices (codegen/targets.h), with a number after a colon.
 /// `auto` takes the first device that passes a short test (TargetKind::testDevice) and says why where it does not. A
-/// GPU remembers which algorithms its products use in the user's cache folder. Throws Error where a GPU that was asked
-/// for cannot be used.
-RunDevice chooseDevice(const std::string &wanted);
+/// GPU remembers which algorithms its products use in `tuning`, or in the user's cache folder. Throws Error where a GPU
+/// that was asked for cannot be used.
+RunDevice chooseDevice(const std::string &wanted, const std::string &tuning = {});
 
 } // namespace tcc::models

@@ -47,6 +47,8 @@ void checkRunFiles(const TrainOptions &options) {
     files.writes(fmt::format("--emit-graph {}", options.emitGraph), options.emitGraph);
   if (!options.stepFile.empty())
     files.reads(fmt::format("--step {}", options.stepFile), options.stepFile);
+  if (!options.tuning.empty())
+    files.writes(fmt::format("--tuning={}", options.tuning), options.tuning);
   if (!options.dumpGrads.empty())
     files.writes(fmt::format("--dump-grads {}", options.dumpGrads), options.dumpGrads);
   if (!options.saveFolder.empty()) {

@@ -282,7 +282,7 @@ RunState describeRunState(const TrainOptions &options, const ModelConfig &config
                     {"--beta2", text(options.beta2)},
                     {"--clip", text(options.clipNorm)},
                     {"--dtype", std::string(runtime::name(options.products))},
-                    {"-O", text(options.level)},
+                    {"-O", options.leastMemory ? "s" : text(options.level)},
                     {"--device", device}};
   return state;
 }

@@ -551,7 +551,7 @@ int train(const TrainOptions &options, std::FILE *output) {
   std::optional<ModelFolder> folder;
   if (!options.initFolder.empty())
     folder.emplace(options.initFolder);
-  RunDevice device = chooseDevice(options.device);
+  RunDevice device = chooseDevice(options.device, options.tuning);
   chooseProducts(used, device);
   if (used.largestBatch) {
     used.batch = largestBatch(used, device, folder);

@@ -94,7 +94,7 @@ void processChecked(const Options &options, const std::string &path, std::vector
   for (const auto &[key, value] : artefact->metadata)
     if (llvm::StringRef name = key; name.consume_front(hintKey))
       values.hints[name.str()] = parseHint(value);
-  const std::shared_ptr<runtime::Device> device = deviceFor(artefact->targets.front().target);
+  const std::shared_ptr<runtime::Device> device = deviceFor(artefact->targets.front().target, options.flags.tuning);
   auto executable = runtime::Executable::load(std::move(*artefact), {options.compile.threads, false, device});
   if (!executable)
     throw Error(path + ": " + executable.error().message());

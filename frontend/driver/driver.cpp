@@ -199,7 +199,8 @@ void Job::make() {
   if (!why.empty())
     say(why);
   openSession(targets.front());
-  say("target " + session->target().title() + ", -O" + std::to_string(compileOptions.pipeline.level) + ", " +
+  say("target " + session->target().title() + ", -O" +
+      (options.flags.leastMemory ? "s" : std::to_string(compileOptions.pipeline.level)) + ", " +
       std::to_string(session->options().threads) + " threads");
   for (const Emission &emission : options.emissions)
     std::visit([&](const auto &each) { emit(each); }, emission);
@@ -389,7 +390,7 @@ void Job::checkDevice(const std::shared_ptr<runtime::Device> &device) {
 void Job::reportBreaks() {
   std::shared_ptr<runtime::Device> device;
   try {
-    device = deviceFor(targets.front());
+    device = deviceFor(targets.front(), options.flags.tuning);
     if (!device)
       device = runtime::makeCpuDevice();
   } catch (const Error &missing) {
@@ -400,7 +401,7 @@ void Job::reportBreaks() {
 }
 
 void Job::execute() {
-  device = deviceFor(targets.front());
+  device = deviceFor(targets.front(), options.flags.tuning);
   openSession(targets.front());
   if (options.checkDevice)
     checkDevice(device);
@@ -418,9 +419,9 @@ void Job::interpret() {
 
 } // namespace
 
-std::shared_ptr<runtime::Device> deviceFor(StringRef target) {
+std::shared_ptr<runtime::Device> deviceFor(StringRef target, const std::string &tuning) {
   const TargetKind *kind = targetKindOf(target);
-  return kind ? orThrow(kind->openDevice({})) : nullptr;
+  return kind ? orThrow(kind->openDevice({.tuningFile = tuning})) : nullptr;
 }
 
 int processInput(const Options &options, const std::string &path, std::vector<runtime::Artefact> &steps) {

@@ -128,6 +128,8 @@ runtime::Error checkFiles(const Options &options) {
       files.writes(dumpPath(options.dumpFolder, input) + " of -fdump-dir= and " + input,
                    dumpPath(options.dumpFolder, input));
   }
+  if (!options.flags.tuning.empty())
+    files.writes("--tuning=" + options.flags.tuning, options.flags.tuning);
   for (const auto &[name, path] : options.outputFiles)
     files.writes("--output " + name + "=" + path, path);
   if (!options.profile.empty())

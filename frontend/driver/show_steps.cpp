@@ -33,7 +33,7 @@ void showSteps(llvm::raw_ostream &os, const Options &options) {
   const int threads = options.flags.threads > 0 ? options.flags.threads : runtime::availableThreads();
   for (const std::string &input : options.inputs) {
     std::vector<std::string> words = {llvm::sys::fs::getMainExecutable(nullptr, nullptr),
-                                      "-O" + std::to_string(options.flags.level),
+                                      "-O" + (options.flags.leastMemory ? "s" : std::to_string(options.flags.level)),
                                       "--target=" + targetKindOf(options.compile.targetName)->name().str()};
     if (options.flags.march.empty())
       words.emplace_back("-march=native");

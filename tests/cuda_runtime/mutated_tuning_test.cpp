@@ -1,6 +1,6 @@
 // Damaged tuning files: an error by the file's name, or the entries whose checksums hold.
-#include "runtime/device/cuda/tuning.h"
 #include "runtime/files.h"
+#include "runtime/tuning_file.h"
 #include "tests/files.h"
 #include "tests/mutate.h"
 #include <gtest/gtest.h>

@@ -1,5 +1,7 @@
 // Flags that people bring from gcc and clang: taken as they take them, or refused with what to use instead.
 #include "tests/frontend/run_tcc.h"
+#include <nlohmann/json.hpp>
+#include <regex>
 
 using namespace tcc::test;
 
@@ -57,6 +59,82 @@ TEST(Flags, LevelsOfGccAreTaken) {
   EXPECT_TRUE(runTcc(path + " -Ofast -emit=asm").out == runTcc(path + " -O3 -ffast-math -emit=asm").out);
   EXPECT_FALSE(runTcc(path + " -Ofast -emit=asm").out == runTcc(path + " -O3 -emit=asm").out);
   EXPECT_TRUE(runTcc(path + " -Ofast -fno-fast-math -emit=asm").out == runTcc(path + " -O3 -emit=asm").out);
+}
+
+/// -Os computes as much again as gives the smallest plan, with the same bits; --remat= goes before it.
+TEST(Flags, OsNeedsLeastMemory) {
+  std::string chain = "  %s0 = tcc.matmul %x, %w : tensor<256x64xf32>, tensor<64x64xf32> -> tensor<256x64xf32>\n";
+  for (int i = 0; i < 6; ++i) {
+    const std::string from = "%s" + std::to_string(i), to = "%s" + std::to_string(i + 1),
+                      act = "%a" + std::to_string(i);
+    chain += "  " + act + " = tcc.gelu " + from + " : tensor<256x64xf32>\n  " + to + " = tcc.matmul " + act +
+             ", %w : tensor<256x64xf32>, tensor<64x64xf32> -> tensor<256x64xf32>\n";
+  }
+  const std::string path = file(
+      "chain.graph", "func.func @chain(%x: tensor<256x64xf32> {tcc.name = \"x\"}, %w: tensor<64x64xf32> {tcc.name = "
+                     "\"w\"}) -> (tensor<f32> {tcc.name = \"loss\"}, tensor<64x64xf32> {tcc.name = \"dw\"}) {\n" +
+                         chain +
+                         "  %sum = tcc.reduce_sum %s6 axes [0, 1] : tensor<256x64xf32> -> tensor<1x1xf32>\n"
+                         "  %loss = tcc.reshape %sum : tensor<1x1xf32> -> tensor<f32>\n"
+                         "  %dw = tcc.gradient %loss wrt %w : tensor<f32>, tensor<64x64xf32>\n"
+                         "  func.return %loss, %dw : tensor<f32>, tensor<64x64xf32>\n}\n");
+  const auto planned = [&](const std::string &flags) {
+    const nlohmann::json plan = nlohmann::json::parse(runTcc(path + " -emit=json " + flags).out);
+    return plan.at("arena_bytes").get<int64_t>();
+  };
+  const int64_t least = planned("-Os");
+  EXPECT_LT(least, planned("-O2"));
+  for (const char *remat : {"none", "auto", "block", "full"})
+    EXPECT_LE(least, planned(std::string("--remat=") + remat)) << remat;
+  EXPECT_EQ(planned("-Oz"), least);
+  EXPECT_HAS(runTcc("-### -Os " + path).err, "\"-Os\"");
+  EXPECT_EQ(planned("-Os -O2"), planned("-O2")) << "the last level counts";
+  EXPECT_EQ(planned("-Os --remat=none"), planned("-O2"));
+  const std::string run = " --run --seed=4 --threads=2 --output dw=";
+  ASSERT_EQ(runTcc(path + " -Os" + run + (folder() / "small.npy").string()).status, 0);
+  ASSERT_EQ(runTcc(path + " -O2" + run + (folder() / "fast.npy").string()).status, 0);
+  EXPECT_TRUE(slurp(folder() / "small.npy") == slurp(folder() / "fast.npy"));
+}
+
+/// What --dtype=auto measured is read again; a file that is damaged is one error and stays as it is.
+TEST(Flags, TuningIsKept) {
+  const std::string path = file("good.graph", good), tuning = (folder() / "project.tcctune").string();
+  std::filesystem::remove(tuning);
+  const auto run = [&](const std::string &flags) { return runTcc(path + " --tuning=" + tuning + " " + flags); };
+  ASSERT_EQ(run("").status, 0);
+  const nlohmann::json fresh = nlohmann::json::parse(slurp(tuning));
+  EXPECT_EQ(fresh.at("version"), 1);
+  EXPECT_TRUE(fresh.at("choices").empty());
+  const Result first = run("--dtype=auto");
+  ASSERT_EQ(first.status, 0) << first.err;
+  nlohmann::json kept = nlohmann::json::parse(slurp(tuning));
+  ASSERT_EQ(kept.at("choices").size(), 1u);
+  const std::string key = kept["choices"].begin().key(), type = kept["choices"].begin()->at("choice");
+  EXPECT_HAS(first.err, "--dtype=auto is " + type);
+  EXPECT_HAS(run("--dtype=auto").err, "--dtype=auto is " + type + ", which " + tuning + " has for ");
+  // Another choice by the checksum of its own, as another day's measurement would have made it.
+  const std::string before = slurp(tuning);
+  kept["choices"][key]["choice"] = type == "f32" ? "bf16" : "f32";
+  std::ofstream(tuning) << kept.dump();
+  for (const char *flags : {"", "--dtype=auto"}) {
+    const Result damaged = run(flags);
+    EXPECT_EQ(damaged.status, 1) << flags;
+    EXPECT_HAS(damaged.err,
+               "tuning file `" + tuning + "` is damaged: the checksum of its entry `" + key + "` does not fit");
+  }
+  EXPECT_EQ(slurp(tuning), kept.dump()) << "it stays for its owner to look at";
+  std::ofstream(tuning) << std::regex_replace(before, std::regex("\"version\": 1"), "\"version\": 7");
+  EXPECT_HAS(run("").err, "version 7; this runtime reads version 1");
+  std::ofstream(tuning) << "no JSON";
+  EXPECT_EQ(run("").status, 1);
+  EXPECT_EQ(slurp(tuning), "no JSON");
+  // Of another machine: nothing for this one, and it stays.
+  std::ofstream(tuning) << std::regex_replace(before, std::regex("on cpu"), "on other");
+  EXPECT_EQ(run("").status, 1) << "the checksum is of the key too";
+  std::filesystem::remove(tuning);
+  EXPECT_EQ(runTcc(path + " --tuning=").status, 2);
+  EXPECT_HAS(runTcc(path + " --tuning=/no/such/folder/f").err, "/no/such/folder/f");
+  EXPECT_HAS(runTcc(path + " --tuning=" + path).err, "is the same file as");
 }
 
 TEST(Flags, OtherSpellingsMeanTheSame) {

@@ -5,8 +5,8 @@
 
 #include "runtime/device/cuda/cublaslt.h"
 #include "runtime/device/cuda/device.h"
-#include "runtime/device/cuda/tuning.h"
 #include "runtime/gemm.h"
+#include "runtime/tuning_file.h"
 
 #include <memory>
 #include <optional>
