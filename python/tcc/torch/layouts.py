@@ -83,8 +83,11 @@ def copied(tensor, sizes, like=None):
             raise ValueError(f"a tensor of sizes {list(sizes)} is expected, not {list(tensor.shape)}")
         if tensor.device.type != "cpu":
             raise ValueError(f"a tensor of the CPU is expected, not of {tensor.device}")
+        # An expanded dim has one element in memory, which is written once.
+        once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in like)
         made = torch.empty_strided(sizes, like, dtype=tensor.dtype)
-        return made.copy_(tensor)
+        made[once].copy_(tensor[once])
+        return made
 
 
 def viewed(tensor, sizes, strides, offset):
