@@ -221,6 +221,15 @@ class Graph:
         sizes = tuple(1 if dim in axes else size for dim, size in enumerate(x.sizes))
         return self.line(op, f"{x.name} axes {axes} : {x.type} -> {tensor_type(sizes, x.element)}", sizes, x.element)
 
+    def place_of(self, op: str, x: Value, axis: int) -> Value:
+        """argmax or argmin: i32, along an axis that stays as size 1."""
+        sizes = x.sizes[:axis] + (1,) + x.sizes[axis + 1:]
+        return self.line(op, f"{x.name} axis {axis} : {x.type} -> {tensor_type(sizes, 'i32')}", sizes, "i32")
+
+    def running(self, op: str, x: Value, axis: int) -> Value:
+        """cumsum or cumprod."""
+        return self.line(op, f"{x.name} axis {axis} : {x.type}", x.sizes, x.element)
+
     def gather(self, table: Value, index: Value) -> Value:
         sizes = index.sizes + table.sizes[1:]
         return self.line("gather", f"{table.name} at {index.name} : {table.type}, {index.type} -> "

@@ -17,7 +17,8 @@ def _unary(name: str, op: str) -> None:
 
 
 for _name, _op in {"exp": "exp", "log": "log", "sqrt": "sqrt", "rsqrt": "rsqrt", "tanh": "tanh", "sin": "sin",
-                   "cos": "cos", "erf": "erf", "sigmoid": "sigmoid", "silu": "silu"}.items():
+                   "cos": "cos", "erf": "erf", "sigmoid": "sigmoid", "silu": "silu", "log1p": "log1p",
+                   "expm1": "expm1"}.items():
     _unary(_name, _op)
 
 
@@ -42,45 +43,34 @@ def reciprocal(c, out, x):
     return c.g.binary("div", c.like(1, x), x)
 
 
-@lower("log2.default", "log10.default")
-def log_of_base(c, out, x):
-    raise NotLowered("its error would be that of a logarithm and a product")
+def _rounding(name: str) -> None:
+    @lower(f"{name}.default")
+    def lowered(c: Lowering, out, x):
+        return c.g.unary(name, x) if x.is_float else x
 
 
-@lower("log1p.default")
-def log1p(c, out, x):
-    # Kahan: ln(u) · x / (u - 1) with u = 1 + x, whose errors cancel.
-    g, x = c.g, c.to_kind(x, out)
-    y = c.wide(x)
-    u = g.binary("add", y, c.like(1, y))
-    less = g.binary("sub", u, c.like(1, y))
-    ratio = g.binary("mul", g.unary("log", u), g.binary("div", y, less))
-    small = g.compare("eq", u, c.like(1, y))
-    made = g.select(small, y, g.select(g.is_finite(u), ratio, g.unary("log", u)))
-    return c.cast(made, x.element)
+for _name in ("floor", "ceil", "round", "trunc"):
+    _rounding(_name)
 
 
-@lower("expm1.default")
-def expm1(c, out, x):
-    # Kahan: (u - 1) · x / ln(u) with u = e^x.
-    g, x = c.g, c.to_kind(x, out)
-    y = c.wide(x)
-    u = g.unary("exp", y)
-    less = g.binary("sub", u, c.like(1, y))
-    ratio = g.binary("mul", less, g.binary("div", y, g.unary("log", u)))
-    small = g.compare("eq", u, c.like(1, y))
-    far = g.compare("gt", g.unary("abs", y), c.like(1, y))
-    return c.cast(g.select(small, y, g.select(far, less, ratio)), x.element)
+@lower("round.decimals")
+def round_decimals(c, out, x, *, decimals):
+    if not x.is_float:
+        raise NotLowered("integers")
+    if decimals == 0:
+        return c.g.unary("round", x)
+    wide, op, back = c.wide(x), "mul", "div"
+    if decimals < 0:
+        op, back = back, op
+    ten = c.like(10.0 ** abs(decimals), wide)
+    return c.cast(c.g.binary(back, c.g.unary("round", c.g.binary(op, wide, ten)), ten), x.element)
 
 
 @lower("sign.default", "sgn.default")
 def sign(c, out, x):
     if x.element == "i1":
         return x
-    g, zero = c.g, c.like(0, x)
-    positive = g.cast(g.compare("gt", x, zero), x.element)
-    negative = g.cast(g.compare("lt", x, zero), x.element)
-    return g.binary("sub", positive, negative)
+    return c.g.unary("sign", x)
 
 
 def gelu_of(c: Lowering, x: Value, approximate: str) -> Value:
@@ -131,9 +121,7 @@ def logical_not(c, out, x):
 
 @lower("bitwise_not.default")
 def bitwise_not(c, out, x):
-    if x.element == "i1":
-        return c.g.unary("not", x)
-    return c.g.binary("sub", c.g.unary("neg", x), c.like(1, x))
+    return c.g.unary("not", x)
 
 
 def truth(c: Lowering, x) -> Value:
@@ -148,6 +136,11 @@ def truth(c: Lowering, x) -> Value:
        "prims.device_put.default")
 def convert(c, out, x, *_, **__):
     return c.to_kind(x, out)
+
+
+@lower("copy.default")
+def copy(c, out, x, source, *_):
+    return c.to_kind(source, out)
 
 
 # Two operands
@@ -183,6 +176,41 @@ def mul(c, out, a, b):
 @lower("div.Tensor", "div.Scalar", "true_divide.Tensor")
 def div(c, out, a, b):
     return c.g.binary("div", *c.pair(a, b, out))
+
+
+@lower("div.Tensor_mode", "div.Scalar_mode")
+def div_rounded(c, out, a, b, *, rounding_mode=None):
+    if rounding_mode is None:
+        return div(c, out, a, b)
+    refuse_zero(c, out, b)
+    a, b = c.pair(a, b, out)
+    if rounding_mode == "floor":
+        return c.g.binary("floor_divide", a, b)
+    if a.is_float:
+        return c.g.unary("trunc", c.g.binary("div", a, b))
+    # Rounded down, and 1 more where that is less than the quotient, which is negative.
+    g, down = c.g, c.g.binary("floor_divide", a, b)
+    rest = g.binary("remainder", a, b)
+    differ = g.compare("lt", g.binary("mul", g.unary("sign", a), g.unary("sign", b)), c.like(0, a))
+    more = g.binary("and", differ, g.compare("ne", rest, c.like(0, a)))
+    return g.binary("add", down, g.cast(more, a.element))
+
+
+def refuse_zero(c: Lowering, out, b) -> None:
+    """torch raises where an integer is divided by 0; a step would give 0, so ATen divides by what it cannot know."""
+    if not out.dtype.is_floating_point and (isinstance(b, Value) or b == 0):
+        raise NotLowered("a division of integers by a tensor, which raises an error for 0")
+
+
+def _rest(name: str, op: str) -> None:
+    @lower(f"{name}.Tensor", f"{name}.Scalar", f"{name}.Scalar_Tensor")
+    def lowered(c: Lowering, out, a, b):
+        refuse_zero(c, out, b)
+        return c.g.binary(op, *c.pair(a, b, out))
+
+
+_rest("remainder", "remainder")
+_rest("fmod", "fmod")
 
 
 def _extreme(name: str, op: str, truths: str) -> None:
@@ -228,7 +256,7 @@ def _logical(name: str, op: str) -> None:
     @lower(f"bitwise_{name}.Tensor", f"bitwise_{name}.Scalar")
     def bits(c: Lowering, out, a, b):
         if c.element(out.dtype) != "i1":
-            raise NotLowered("bits of integers")
+            return c.g.binary("xor" if op == "ne" else op, *c.pair(a, b, out))
         return logical(c, out, a, b, op)
 
 
@@ -255,7 +283,24 @@ def power(c, out, x, exponent):
         return g.binary("div", c.like(1, x), x)
     if x.is_float and exponent == -2:
         return g.binary("div", c.like(1, x), g.binary("mul", x, x))
-    raise NotLowered(f"exponent {exponent}")
+    if x.is_float:
+        return c.cast(g.binary("pow", c.wide(x), c.like(exponent, c.wide(x))), x.element)
+    if isinstance(exponent, int) and 0 < exponent <= 64:
+        made = None
+        for bit in bin(exponent)[2:]: # the highest first
+            made = x if made is None else g.binary("mul", made, made)
+            if bit == "1" and made is not x:
+                made = g.binary("mul", made, x)
+        return made
+    raise NotLowered(f"exponent {exponent} of integers")
+
+
+@lower("pow.Tensor_Tensor", "pow.Scalar")
+def power_of_tensors(c, out, x, exponent):
+    if not out.dtype.is_floating_point:
+        raise NotLowered("integers")
+    x, exponent = (c.wide(value) for value in c.pair(x, exponent, out))
+    return c.cast(c.g.binary("pow", x, exponent), c.element(out.dtype))
 
 
 # Three operands
