@@ -19,7 +19,8 @@ def full(c, out, x, *rest, **_):
 
 
 @lower("zeros.default", "zeros_like.default", "new_zeros.default", "empty.memory_format", "empty_like.default",
-       "new_empty.default", "new_empty_strided.default", "empty_strided.default")
+       "new_empty.default", "new_empty_strided.default", "empty_strided.default", "empty_permuted.default",
+       "_efficientzerotensor.default")
 def zeros(c, out, *_, **__):
     return c.to_kind(0, out)
 
@@ -269,7 +270,7 @@ def as_strided(c, out, x, sizes, strides, offset=None):
     flat = g.reshape(g.transpose(x, look.order), (math.prod(x.sizes),))
     shape = tuple(out.shape)
     at = g.constant(out.storage_offset() if offset is None else int(offset), "i64", shape)
-    for dim, stride in enumerate(out.stride()):
+    for dim, stride in enumerate(strides):
         if shape[dim] > 1:
             step = g.iota(dim, shape, "i64")
             at = g.binary("add", at, g.binary("mul", step, c.like(int(stride), step)))
@@ -304,7 +305,7 @@ def embedding_backward(c, out, dy, index, rows, padding=-1, scale=False):
 @lower("index_select.default")
 def index_select(c, out, x, dim, index):
     if x.rank == 0:
-        raise NotLowered("a scalar")
+        return c.g.broadcast(x, tuple(out.shape))
     dim = c.axis(dim, x.rank)
     index = c.g.reshape(index, (math.prod(index.sizes),))
     return rows_at(c, x, dim, index)
@@ -328,19 +329,22 @@ def index(c, out, x, indices):
     if len(used) == 1:
         dim, at = used[0]
         return rows_at(c, x, dim, wrapped(c, at, x.sizes[dim]))
-    # Neighbouring dims become one, and so do their indices.
-    if dims != list(range(dims[0], dims[0] + len(dims))):
-        raise NotLowered("indices of dims that are no neighbours")
     g = c.g
     import torch
-    shape = torch.broadcast_shapes(*[i.sizes for _, i in used])
+    shape = tuple(torch.broadcast_shapes(*[i.sizes for _, i in used]))
+    # The indexed dims come first and become one, and so do their indices.
+    rest = [dim for dim in range(x.rank) if dim not in dims]
     flat = None
     for dim, at in used:
-        at = g.broadcast(wrapped(c, g.cast(at, "i64"), x.sizes[dim]), tuple(shape))
+        at = g.broadcast(wrapped(c, g.cast(at, "i64"), x.sizes[dim]), shape)
         flat = at if flat is None else g.binary("add", g.binary("mul", flat, c.like(x.sizes[dim], flat)), at)
-    first, last = dims[0], dims[-1]
-    merged = g.reshape(x, x.sizes[:first] + (math.prod(x.sizes[first:last + 1]),) + x.sizes[last + 1:])
-    return rows_at(c, merged, first, flat)
+    x = g.transpose(x, dims + rest)
+    made = g.gather(g.reshape(x, (math.prod(x.sizes[:len(dims)]),) + x.sizes[len(dims):]), flat)
+    if dims != list(range(dims[0], dims[0] + len(dims))):
+        return made
+    # Indices of neighbours stand where these stood.
+    k, first = len(shape), dims[0]
+    return g.transpose(made, [*range(k, k + first), *range(k), *range(k + first, made.rank)])
 
 
 @lower("gather.default")
@@ -367,36 +371,3 @@ def gather_each(c: Lowering, x: Value, dim: int, index: Value) -> Value:
         at = g.cast(index, "i64") if i == dim else g.iota(i, index.sizes, "i64")
         flat = at if flat is None else g.binary("add", g.binary("mul", flat, c.like(size, flat)), at)
     return g.gather(g.reshape(x, (math.prod(x.sizes),)), flat)
-
-
-@lower("scatter.src", "scatter.value")
-def scatter(c, out, x, dim, index, source):
-    g, dim = c.g, c.axis(dim, x.rank)
-    same = all(a == b for i, (a, b) in enumerate(zip(x.sizes, index.sizes)) if i != dim)
-    if x.rank == 0 or index.sizes[dim] != 1 or not same:
-        raise NotLowered("several elements a row")
-    hit = g.compare("eq", g.iota(dim, x.sizes, index.element), g.broadcast(index, x.sizes))
-    if isinstance(source, Value):
-        source = g.slice(source, [0] * source.rank, index.sizes)
-    return g.select(hit, c.tensor(source, x.element, x.sizes), x)
-
-
-@lower("index_put.default", "_unsafe_index_put.default")
-def index_put(c, out, x, indices, values, accumulate=False):
-    if not accumulate or not x.is_float or any(i is not None and i.element == "i1" for i in indices):
-        raise NotLowered("what is not added")
-    if len(indices) != 1 or indices[0] is None:
-        raise NotLowered("indices of another dim than the first")
-    at = wrapped(c, indices[0], x.sizes[0])
-    rows = c.tensor(c.wide(values), "f32", at.sizes + x.sizes[1:])
-    return c.cast(c.g.scatter_add(c.wide(x), at, rows), x.element)
-
-
-@lower("index_add.default")
-def index_add(c, out, x, dim, index, source, alpha=1):
-    if c.axis(dim, x.rank) != 0 or not x.is_float or x.rank == 0:
-        raise NotLowered("another dim than the first")
-    rows = c.wide(source)
-    if alpha != 1:
-        rows = c.g.binary("mul", rows, c.like(alpha, rows))
-    return c.cast(c.g.scatter_add(c.wide(x), index, rows), x.element)
