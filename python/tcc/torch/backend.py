@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 
 import torch
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, get_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -26,7 +26,8 @@ aten = torch.ops.aten
 KEPT = (aten.gelu, aten.gelu_backward, aten.native_layer_norm, aten.native_layer_norm_backward, aten._softmax,
         aten._log_softmax, aten._softmax_backward_data, aten._log_softmax_backward_data, aten.silu, aten.sigmoid_backward,
         aten.tanh_backward, aten.threshold_backward, aten.native_dropout, aten.native_dropout_backward,
-        aten.embedding_dense_backward, aten.rsub, aten.log1p, aten.expm1, aten.masked_fill,
+        aten.embedding_dense_backward, aten.rsub, aten.log1p, aten.expm1, aten.masked_fill, aten.roll, aten.linalg_cross,
+        aten.trace, aten.index_add, aten.index_copy,
         aten._scaled_dot_product_flash_attention_for_cpu, aten._scaled_dot_product_flash_attention_for_cpu_backward)
 
 
@@ -57,10 +58,15 @@ class Options:
         return [*self.flags, *threads]
 
 
+#: Ops that torch's core set keeps, and can write with smaller ones all the same.
+FURTHER = (aten.elu, aten.hardtanh, aten.leaky_relu, aten.addmv, aten.native_group_norm, aten._native_batch_norm_legit,
+           aten._native_batch_norm_legit_no_training, aten.dist, aten.ldexp, aten.bucketize)
+
+
 @functools.cache
 def decompositions() -> dict:
     """torch's own ways to write ops with smaller ones, without those that are translated whole."""
-    table = dict(core_aten_decompositions())
+    table = dict(core_aten_decompositions()) | get_decompositions(FURTHER)
     for op in list(table):
         if getattr(op, "overloadpacket", None) in KEPT and op in TABLE:
             del table[op]
