@@ -216,17 +216,17 @@ def test_types_that_compiled_code_lacks_pass_through():
 
 def test_ops_without_a_translation_are_reported():
     def f(x):
-        return torch.lgamma(x + 1) * 2
+        return torch.i0(x + 1) * 2
 
     x = torch.rand(5, 5)
     g = torch.compile(f, backend="tcc")
     close(g(x), f(x))
     report = tcc.torch.report()
-    assert [fallback.op for fallback in report.fallbacks] == ["aten.lgamma.default"]
+    assert [fallback.op for fallback in report.fallbacks] == ["aten.i0.default"]
     assert report.fallbacks[0].calls == 1 and report.fallbacks[0].seconds > 0
-    assert "aten.lgamma.default" in str(report) and "test_backend.py" in str(report)
+    assert "aten.i0.default" in str(report) and "test_backend.py" in str(report)
     torch._dynamo.reset()
-    with pytest.raises(Exception, match="no translation of aten.lgamma"):
+    with pytest.raises(Exception, match="no translation of aten.i0"):
         compiled(f)(x)
 
 
@@ -342,8 +342,8 @@ def test_options_are_checked():
 def test_each_pass_is_verified():
     """By the reference interpreter, which asks ATen what an op of ATen's gives."""
     x = torch.rand(6, 6)
-    f = torch.compile(lambda x: torch.lgamma(x + 1).softmax(-1) @ x, backend="tcc", options={"flags": ["-fverify-each"]})
-    close(f(x), torch.lgamma(x + 1).softmax(-1) @ x)
+    f = torch.compile(lambda x: torch.i0(x + 1).softmax(-1) @ x, backend="tcc", options={"flags": ["-fverify-each"]})
+    close(f(x), torch.i0(x + 1).softmax(-1) @ x)
     assert tcc.torch.report().fallbacks[0].calls > 1
 
 

@@ -21,7 +21,7 @@ struct KnownSpill {
   int bytes;
 };
 // The first kernel of GPT-2's norm, which adds up the squares of 148 gradients.
-constexpr KnownSpill knownSpills[] = {{"sm_100a", "add_mul_reduce_sum", 48}, {"sm_120a", "add_mul_reduce_sum", 48}};
+constexpr KnownSpill knownSpills[] = {{"sm_100a", "mul_reduce_sum_add", 48}, {"sm_120a", "mul_reduce_sum_add", 48}};
 
 /// "k23_add" → "add".
 std::string_view withoutNumber(std::string_view name) {

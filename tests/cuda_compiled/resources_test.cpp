@@ -64,7 +64,7 @@ TEST(Resources, SpillsAreFound) {
   report.kernels[0].spillLoads = 4;
   EXPECT_EQ(unlistedSpills(report, "sm_90a"),
             std::vector<std::string>{"k for sm_90a: 4 bytes of spills, 0 are listed"});
-  report.kernels[0].name = "k7_add_mul_reduce_sum";
+  report.kernels[0].name = "k7_mul_reduce_sum_add";
   report.kernels[0].spillStores = 48;
   EXPECT_EQ(unlistedSpills(report, "sm_90a").size(), 1u);
   EXPECT_EQ(unlistedSpills(report, "sm_100a"), std::vector<std::string>());

@@ -121,7 +121,8 @@ def check_libraries(prefix, folder, source, environment):
     flags = run("pkg-config", "--cflags", "tcc-c-runtime", env=environment).split()
     for extra in ([], ["--static"]):
         run(prefix / "bin/tcc", source / "models/train_step.graph", "-o", folder / "step.so", *extra)
-        run("cc", "-std=c11", "-Wall", "-Werror", *flags, f"-I{folder}", folder / "use.c", folder / "step.so", "-o", folder / "use")
+        run("cc", "-std=c11", "-Wall", "-Werror", *flags, f"-I{folder}", folder / "use.c", folder / "step.so",
+            "-Wl,-rpath,$ORIGIN", "-o", folder / "use")
         check(run(folder / "use") == "cpu 6\n", f"the C program over step.so {extra} says {run(folder / 'use')}")
 
 

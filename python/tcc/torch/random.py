@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tcc.torch.lowering import NotLowered, lower
+from tcc.torch.lowering import lower
 
 
 @lower("native_dropout.default")
@@ -37,8 +37,3 @@ def bernoulli(c, out, x, p=None, **_):
     else:
         p = c.g.constant(p, "f32", sizes)
     return c.cast(c.g.compare("lt", c.uniform(sizes), p), element)
-
-
-@lower("randint.default", "randint.low", "randn.default", "randn_like.default", "normal_functional.default")
-def others(c, out, *_, **__):
-    raise NotLowered("drawn by torch")

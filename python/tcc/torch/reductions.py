@@ -130,11 +130,6 @@ def log_softmax_backward(c, out, dy, y, dim, _):
                   c.element(out.dtype))
 
 
-@lower("logsumexp.default")
-def logsumexp(c, out, x, dims, keepdim=False):
-    raise NotLowered("torch decomposes it")
-
-
 # Norms
 
 @lower("native_layer_norm.default")

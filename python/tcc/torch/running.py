@@ -168,17 +168,10 @@ def part(c: Lowering, x: Value, dim: int, start: int, count: int) -> Value:
 def topk(c, out, x, k, dim=-1, largest=True, sorted=True):
     if x.rank == 0 or not math.prod(x.sizes):
         raise NotLowered("no dim")
+    if not x.is_float:
+        raise NotLowered("integers, of which many are equal: torch has an order of its own for them")
     dim = c.axis(dim, x.rank)
     return [part(c, value, dim, 0, k) for value in ordered(c, x, dim, largest)]
-
-
-@lower("kthvalue.default")
-def kthvalue(c, out, x, k, dim=-1, keepdim=False):
-    if x.rank == 0:
-        return [x, c.g.constant(0, "i64")]
-    dim = c.axis(dim, x.rank)
-    return [c.g.reshape(part(c, value, dim, k - 1, 1), tuple(fake.shape))
-            for value, fake in zip(ordered(c, x, dim, False), out)]
 
 
 def middle(c: Lowering, x: Value, dim: int) -> list[Value]:

@@ -199,18 +199,6 @@ def log10(c, x):
     return scaled(c, c.g.unary("log", x), 1 / math.log(10))
 
 
-@_wide("erfc.default")
-def erfc(c, x):
-    # Beyond 1/2 the fit of Numerical Recipes (erfcc), whose error is 1.2e-7 of the result.
-    g, near = c.g, c.g.binary("sub", c.like(1.0, x), c.g.unary("erf", x))
-    t = g.binary("div", c.like(1.0, x), shifted(c, scaled(c, x, 0.5), 1.0))
-    p = polynomial(c, t, 0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418,
-                   0.37409196, 1.00002368, -1.26551223)
-    far = g.binary("mul", t, g.unary("exp", g.binary("sub", p, g.binary("mul", x, x))))
-    far = g.select(g.compare("gt", x, c.like(11.0, x)), c.like(0.0, x), far)
-    return g.select(g.compare("gt", x, c.like(0.5, x)), far, near)
-
-
 @_wide("erfinv.default")
 def erfinv(c, x):
     # Giles 2010, "Approximating the erfinv function", single precision.
@@ -224,59 +212,6 @@ def erfinv(c, x):
     made = g.binary("mul", g.select(below(c, w, 5.0), near, far), x)
     is_end = g.compare("eq", g.unary("abs", x), c.like(1.0, x))
     return g.select(is_end, g.binary("mul", x, c.like(math.inf, x)), made)
-
-
-#: How far lgamma and digamma go up before Stirling's series, whose next term is below 1e-8 there.
-STEPS = 8
-
-
-@_wide("lgamma.default")
-def lgamma(c, x):
-    g = c.g
-    is_low = below(c, x, 0.5)
-    y = g.select(is_low, g.binary("sub", c.like(1.0, x), x), x)
-    product = y
-    for step in range(1, STEPS):
-        product = g.binary("mul", product, shifted(c, y, float(step)))
-    is_small = below(c, y, float(STEPS))
-    z = g.select(is_small, shifted(c, y, float(STEPS)), y)
-    inverse = g.binary("div", c.like(1.0, z), z)
-    series = g.binary("mul", inverse, polynomial(c, g.binary("mul", inverse, inverse), 1 / 1260, -1 / 360, 1 / 12))
-    log = g.unary("log", z)
-    made = g.binary("sub", g.binary("mul", shifted(c, z, -0.5), shifted(c, log, -1.0)), c.like(0.5, z))
-    made = g.binary("add", shifted(c, made, 0.5 * math.log(2 * math.pi)), series)
-    made = g.select(is_small, g.binary("sub", made, g.unary("log", product)), made)
-    made = g.select(g.is_finite(y), made, g.unary("abs", y))
-    angle = scaled(c, g.binary("sub", x, g.unary("round", x)), math.pi)
-    reflected = g.binary("sub", g.binary("sub", c.like(math.log(math.pi), x),
-                                         g.unary("log", g.unary("abs", g.unary("sin", angle)))), made)
-    infinite = g.select(g.is_finite(x), reflected, g.unary("abs", x))
-    return g.select(is_low, infinite, made)
-
-
-@_wide("digamma.default")
-def digamma(c, x):
-    g = c.g
-    is_low = below(c, x, 0.5)
-    y = g.select(is_low, g.binary("sub", c.like(1.0, x), x), x)
-    total = None
-    for step in range(STEPS):
-        term = g.binary("div", c.like(1.0, y), shifted(c, y, float(step)))
-        total = term if total is None else g.binary("add", total, term)
-    is_small = below(c, y, float(STEPS))
-    z = g.select(is_small, shifted(c, y, float(STEPS)), y)
-    inverse = g.binary("div", c.like(1.0, z), z)
-    square = g.binary("mul", inverse, inverse)
-    series = g.binary("mul", square, polynomial(c, square, -1 / 252, 1 / 120, -1 / 12))
-    made = g.binary("add", g.binary("sub", g.unary("log", z), scaled(c, inverse, 0.5)), series)
-    made = g.select(is_small, g.binary("sub", made, total), made)
-    angle = scaled(c, g.binary("sub", x, g.unary("round", x)), math.pi)
-    tangent = g.binary("div", g.unary("sin", angle), g.unary("cos", angle))
-    reflected = g.binary("sub", made, g.binary("div", c.like(math.pi, x), tangent))
-    is_whole = g.binary("and", g.compare("eq", angle, c.like(0.0, x)), below(c, x, 0.0))
-    made = g.select(is_low, g.select(is_whole, c.like(math.nan, x), reflected), made)
-    zero = g.select(has_sign(c, x), c.like(math.inf, x), c.like(-math.inf, x))
-    return g.select(g.compare("eq", x, c.like(0.0, x)), zero, made)
 
 
 @lower("fmax.default")
