@@ -23,7 +23,7 @@
 // PLAN: "label": "w.grad: matmul 32x48x64 tn"
 // LLVM: ; h.0.gelu+bias: 1 x
 // ASM: # h.0.gelu+bias: 1 x
-// CUDA: // k{{[0-9]+}}_h_gelu_bias: h.0.gelu+bias
+// CUDA: // k{{[0-9]+}}_add_gelu: h.0.gelu+bias
 func.func @main(%x: tensor<64x32xf32>, %w: tensor<32x48xf32>, %b: tensor<48xf32>, %v: tensor<48x16xf32>)
     -> (tensor<32x48xf32>, tensor<48xf32>) {
   %h.0.fc.linear = tcc.linear %x, %w, %b : tensor<64x32xf32>, tensor<32x48xf32>, tensor<48xf32> -> tensor<64x48xf32>
