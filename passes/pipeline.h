@@ -22,12 +22,12 @@ struct PipelineRequest {
   std::map<std::string, std::vector<int64_t>> shapes; // --shape: sizes of an argument by its tcc.name
   ProductType products = ProductType::asWritten;      // --dtype
   Recomputation recomputation;                        // what rematerialize computes again
-  std::string firstPass, endPass;          // only the passes from the first name on and before the second; empty: all
-  std::optional<Phase> stopAfter;          // stop when this phase is reached
-  bool verifyEach = false;                 // run the reference interpreter before and after each pass and compare
-  bool checkForms = false;                 // analyse kernels afresh where they are known, and compare; so does verifyEach
-  std::string dump;                        // -fdump-ir=: "all", "changed" or a pass's name; empty for none
-  llvm::raw_ostream *dumpStream = nullptr; // where dumps go; stderr by default
+  std::string firstPass, endPass; // only the passes from the first name on and before the second; empty: all
+  std::optional<Phase> stopAfter; // stop when this phase is reached
+  bool verifyEach = false;        // run the reference interpreter before and after each pass and compare
+  bool checkForms = false;        // analyse kernels afresh where they are known, and compare; so does verifyEach
+  std::string dump;               // -fdump-ir=: "all", "changed" or a pass's name; empty for none
+  llvm::raw_ostream *dumpStream = nullptr;            // where dumps go; stderr by default
   std::function<void(Phase, mlir::ModuleOp)> reached; // told of each phase when it holds; may be empty
   Remarks *remarks = nullptr; // where passes add what they did and what they left; null: nobody asks
   TargetModel target;

@@ -265,33 +265,6 @@ class Graph:
                             f"({', '.join(value.type for value in operands)}) -> ({q.type}, {k.type}, {v.type})",
                             [(value.sizes, value.element) for value in (q, k, v)])
 
-    # Composites
-
-    def layer_norm(self, x: Value, weight: Value, bias: Value, eps: float) -> Value:
-        return self.line("layer_norm", f"{x.name}, {weight.name}, {bias.name} {{eps = {number(eps)} : f64}} : {x.type}, "
-                         f"{weight.type}, {bias.type}", x.sizes, x.element)
-
-    def rms_norm(self, x: Value, weight: Value, eps: float) -> Value:
-        return self.line("rms_norm", f"{x.name}, {weight.name} {{eps = {number(eps)} : f64}} : {x.type}, {weight.type}",
-                         x.sizes, x.element)
-
-    def cross_entropy(self, logits: Value, targets: Value) -> Value:
-        return self.line("cross_entropy", f"{logits.name}, {targets.name} : {logits.type}, {targets.type} -> "
-                         "tensor<f32>", (), "f32")
-
-    def gradient(self, loss: Value, wrt) -> list[Value]:
-        wrt = list(wrt)
-        return self.several("gradient", f"tcc.gradient {loss.name} wrt {', '.join(value.name for value in wrt)} : "
-                            f"{loss.type}, {', '.join(value.type for value in wrt)}",
-                            [(value.sizes, value.element) for value in wrt])
-
-    def adamw(self, parameter, gradient, m, v, lr, step, scale, apply, beta1, beta2, eps, weight_decay) -> list[Value]:
-        numbers = (f"{{beta1 = {number(beta1)} : f64, beta2 = {number(beta2)} : f64, eps = {number(eps)} : f64, "
-                   f"weight_decay = {number(weight_decay)} : f64}}")
-        return self.several("adamw", f"tcc.adamw {parameter.name}, {gradient.name}, {m.name}, {v.name} lr {lr.name} "
-                            f"step {step.name} scale {scale.name} apply {apply.name} {numbers} : {parameter.type}, "
-                            f"{gradient.type}, {m.type}", [(x.sizes, x.element) for x in (parameter, m, v)])
-
     def host(self, called: str, numbers: tuple[int, int], operands, types) -> list[Value]:
         """An op that a function of this process computes (tcc._native.host_function)."""
         operands = list(operands)

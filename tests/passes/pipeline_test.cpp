@@ -424,8 +424,7 @@ TEST_F(Pipeline, stopsWhereItIsTold) {
     ASSERT_TRUE(run(*module, options)) << messages;
     EXPECT_TRUE(succeeded(verifyPhase(mainOf(*module), phase)));
     ScopedDiagnosticHandler handler(context.get(), [](Diagnostic &) { return success(); });
-    EXPECT_EQ(failed(verifyPhase(mainOf(*module), Phase::fused)), phase < Phase::fused)
-        << phaseName(phase).str();
+    EXPECT_EQ(failed(verifyPhase(mainOf(*module), Phase::fused)), phase < Phase::fused) << phaseName(phase).str();
     EXPECT_EQ(parsePhase(phaseName(phase)), phase);
   }
   EXPECT_FALSE(parsePhase("finished"));

@@ -161,8 +161,8 @@ DEVICE Value block_reduce(Value value, Value *scratch) {
 }
 
 // --- Several elements side by side: `Count` columns of a tensor as the values that they hold ------------------------
-// The first one is at a multiple of 16 bytes, or of Count elements where those are fewer bytes. `left` of them are there;
-// what is beyond is 0 and is not written.
+// The first one is at a multiple of 16 bytes, or of Count elements where those are fewer bytes. `left` of them are
+// there; what is beyond is 0 and is not written.
 template <int Count>
 DEVICE void load_columns(const float *from, float (&values)[Count]) {
 #pragma unroll

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from tcc import _native
 from tcc.torch import reporting
-from tcc.torch.convert import boxed, convert
+from tcc.torch.convert import Converted, boxed, convert
 from tcc.torch.lowering import TABLE, Unsupported
 
 aten = torch.ops.aten
@@ -96,10 +96,15 @@ def compile_module(module: torch.fx.GraphModule, name: str, options: Options, vi
             raise
         reporting.refused(name, str(why))
         return boxed(lambda args: list(module(*args)))
+    return call_of(converted, start, options)
+
+
+def call_of(converted: Converted, start: float, options: Options):
+    """The function of a step whose compilation began at `start`, which the report then knows. Throws Fallbacks."""
     reporting.add(converted, (time.perf_counter() - start) * 1e3)
     if converted.fallbacks and options.fallback == "error":
         seen = sorted({f"{fallback.op} ({fallback.reason})" for fallback in converted.fallbacks})
-        raise Fallbacks(f"{name}: no translation of {', '.join(seen)}")
+        raise Fallbacks(f"{converted.name}: no translation of {', '.join(seen)}")
     return converted.call()
 
 

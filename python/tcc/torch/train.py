@@ -14,7 +14,7 @@ from torch.nn.utils import stateless
 from torch.utils import _pytree as pytree
 
 from tcc.torch import reporting
-from tcc.torch.backend import Fallbacks, Options, decompositions
+from tcc.torch.backend import Options, call_of, decompositions
 from tcc.torch.convert import convert
 from tcc.torch.optimizers import rule_of
 
@@ -54,13 +54,14 @@ class TrainStep:
             self.rule.prepare(self.optimizer, parameter, group)
         counts = [self.rule.count(self.optimizer.state[parameter]) for parameter, _ in self.trained]
         try:
-            key = self.key(leaves, spec)
+            distinct, own = self.shared_numbers()
+            key = self.key(leaves, spec, own)
             call = self.calls.get(key)
             if call is None:
                 if self.calls:
                     reporting.recompiled("train_step", next(reversed(self.calls)), key)
-                call = self.calls[key] = self.compile(leaves, spec)
-            numbers = [torch.tensor(number, dtype=torch.float32) for number in self.numbers()]
+                call = self.calls[key] = self.compile(leaves, spec, distinct, own)
+            numbers = scalars(distinct)
             tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
             made = call([*self.tensors(), *numbers, *tensors])
         except BaseException:
@@ -83,52 +84,42 @@ class TrainStep:
             made += [state[name] for name in self.rule.states(state, group)]
         return made + [p.detach() for _, p in self.others] + [b for _, b in self.model.named_buffers()]
 
-    def numbers(self) -> list[float]:
-        """The numbers of this step; parameters of a group with the same ones share them."""
-        return list(itertools.chain.from_iterable(numbers for numbers, _ in self.shared_numbers()[0]))
-
     def shared_numbers(self):
-        """Distinct lists of numbers with their places, and for each parameter which of them is its own."""
+        """The distinct lists of this step's numbers, and for each parameter which of them is its own."""
         distinct, places, own = [], {}, []
         for parameter, group in self.trained:
             state = self.optimizer.state[parameter]
             key = (id(group), float(state["step"]) if "step" in state else 0.0)
             if key not in places:
                 places[key] = len(distinct)
-                distinct.append((self.rule.numbers(state, group), key))
+                distinct.append(self.rule.numbers(state, group))
             own.append(places[key])
         return distinct, own
 
-    def key(self, leaves, spec):
+    def key(self, leaves, spec, own):
         def shape(leaf):
             return (tuple(leaf.shape), leaf.stride(), leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
 
         groups = tuple((tuple(group.get(name) for name in self.rule.fixed)) for group in self.optimizer.param_groups)
         return (tuple(shape(leaf) for leaf in leaves), spec, self.model.training, groups,
-                tuple(self.shared_numbers()[1]), torch.get_num_threads(),
+                tuple(own), torch.get_num_threads(),
                 torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"))
 
     # Tracing
 
-    def compile(self, leaves, spec):
+    def compile(self, leaves, spec, distinct, own):
         start = time.perf_counter()
-        module = self.traced(leaves, spec)
-        converted = convert(module, "train_step", self.options.all_flags())
-        reporting.add(converted, (time.perf_counter() - start) * 1e3)
-        if converted.fallbacks and self.options.fallback == "error":
-            seen = sorted({f"{fallback.op} ({fallback.reason})" for fallback in converted.fallbacks})
-            raise Fallbacks(f"train_step: no translation of {', '.join(seen)}")
-        return converted.call()
+        module = self.traced(leaves, spec, distinct, own)
+        return call_of(convert(module, "train_step", self.options.all_flags()), start, self.options)
 
-    def traced(self, leaves, spec) -> torch.fx.GraphModule:
+    def traced(self, leaves, spec, distinct, own) -> torch.fx.GraphModule:
         """The step as a graph whose last ops write the new values into the arguments that they belong to."""
         tensors = self.tensors()
-        distinct, own = self.shared_numbers()
-        numbers = [torch.tensor(n, dtype=torch.float32) for numbers, _ in distinct for n in numbers]
+        numbers = scalars(distinct)
         batch = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         is_tensor = [isinstance(leaf, torch.Tensor) for leaf in leaves]
         buffers = [name for name, _ in self.model.named_buffers()]
-        ends = list(itertools.accumulate(len(n) for n, _ in distinct))
+        ends = list(itertools.accumulate(len(n) for n in distinct))
 
         def function(*arguments):
             parts = iter(arguments)
@@ -137,7 +128,7 @@ class TrainStep:
                       for p, group in self.trained]
             others = [next(parts) for _ in self.others]
             held = [next(parts) for _ in buffers]
-            scalars = [next(parts) for _ in numbers]
+            rates = [next(parts) for _ in numbers]
             given = [next(parts) if tensor else leaf for tensor, leaf in zip(is_tensor, leaves)]
             loss, gradients, held = self.forward_and_backward(parameters, others, held, buffers, given, spec)
             norm = None
@@ -149,9 +140,9 @@ class TrainStep:
             updated, moved = [], []
             with torch.no_grad():
                 for i, (parameter, group) in enumerate(self.trained):
-                    first = ends[own[i]] - len(distinct[own[i]][0])
+                    first = ends[own[i]] - len(distinct[own[i]])
                     new, new_states = self.rule.update(parameters[i], gradients[i], states[i],
-                                                       scalars[first:ends[own[i]]], group)
+                                                       rates[first:ends[own[i]]], group)
                     updated.append(new.to(parameter.dtype))
                     moved += [s.to(old.dtype) for s, old in zip(new_states, states[i])]
             return [loss] + ([norm] if norm is not None else []) + updated + moved + held
@@ -247,6 +238,11 @@ class TrainStep:
         for name, (parameter, group) in zip(self.names, self.trained):
             names += [f"{name}.{state}" for state in self.rule.states(self.optimizer.state[parameter], group)]
         return names + [name for name, _ in self.others] + [name for name, _ in self.model.named_buffers()]
+
+
+def scalars(lists) -> list[torch.Tensor]:
+    """The numbers of all lists as inputs of a step."""
+    return [torch.tensor(number, dtype=torch.float32) for numbers in lists for number in numbers]
 
 
 def train_step(model: torch.nn.Module, loss: Callable, optimizer: torch.optim.Optimizer, *, clip: float | None = None,
