@@ -41,11 +41,13 @@ TINY = [
      r"num_decoder_layers)$", 2),
     (r"(num_attention_heads|n_head|n_heads|num_heads|encoder_attention_heads|decoder_attention_heads)$", 4),
     (r"(num_key_value_heads|n_kv_heads|num_kv_heads|multi_query_kv_heads)$", 2),
+    (r"(qk_nope_head_dim|qk_rope_head_dim|rotary_dim|index_head_dim)$", 8),
     (r"(head_dim|d_kv|v_head_dim|kv_channels|attention_head_dim|attention_head_size)$", 16),
     (r"(num_experts|num_local_experts|n_routed_experts|moe_num_experts)$", 4),
     (r"(num_experts_per_tok|num_selected_experts|moe_k|moe_topk|top_k_experts)$", 2),
     (r"(max_position_embeddings|n_positions|n_ctx|max_seq_len|max_sequence_length|seq_length)$", 64),
-    (r"(q_lora_rank|kv_lora_rank)$", 16), (r"qk_nope_head_dim$", 8), (r"qk_rope_head_dim$", 8),
+    (r"(q_lora_rank|kv_lora_rank)$", 16), (r"state_size$|mamba_d_state$|ssm_state_size$", 16),
+    (r"(chunk_size|conv_chunk_size)$", 16),
     (r"(sliding_window|attention_window_size|local_window_size)$", 16),
     (r"(n_group|topk_group)$", 1),
 ]
@@ -59,7 +61,7 @@ def shrunk(config, depth: int = 0):
             shrunk(value, depth + 1)
         elif isinstance(value, bool) or name.startswith("_"):
             continue
-        elif name == "vocab_size" or name.startswith("vocab_size_"):
+        elif name == "vocab_size" or name.startswith("vocab_size_") or name == "decoder_vocab_size":
             config.__dict__[name] = VOCABULARY
         elif isinstance(value, (int, float)) and RATES.search(name):
             config.__dict__[name] = 0.0
@@ -75,6 +77,45 @@ def shrunk(config, depth: int = 0):
             # One layer of each kind where there are two kinds.
             kinds = list(dict.fromkeys(value))
             config.__dict__[name] = (kinds * 2)[:2]
+    return agreed(config)
+
+
+def agreed(config):
+    """The configuration with fields that fit each other where `shrunk` has parted them, and with values for those that
+    have none by default."""
+    fields = config.__dict__
+    heads = fields.get("num_attention_heads")
+    if isinstance(heads, int):
+        for name, value in (("num_key_value_heads", heads), ("num_local_experts", 4), ("num_experts", 4),
+                            ("n_routed_experts", 4), ("n_shared_experts", 1), ("num_experts_per_tok", 2)):
+            if name in fields and fields[name] is None:
+                fields[name] = value
+        if fields.get("head_dim", None) is None:
+            fields["head_dim"] = max(1, fields.get("hidden_size", 64) // heads)
+    if "qk_rope_head_dim" in fields:  # latent attention: rotary positions have a head's part of their own
+        fields["head_dim"] = fields["qk_rope_head_dim"]
+        fields["num_key_value_heads"] = heads
+        if "qk_head_dim" in fields:
+            fields["qk_head_dim"] = fields["qk_rope_head_dim"] + fields["qk_nope_head_dim"]
+    for prefix, width in (("mamba_n_heads", "mamba_d_head"), ("mamba_num_heads", "mamba_head_dim"),
+                          ("n_mamba_heads", "mamba_headdim"), ("num_heads", "head_dim")):
+        if prefix in fields and width in fields and ("state_size" in fields or "mamba_d_state" in fields
+                                                     or "ssm_state_size" in fields):
+            inner = int(fields.get("mamba_expand", fields.get("expand", 2)) * fields.get("hidden_size", 64))
+            fields[prefix], fields[width] = 4, inner // 4
+            for name in ("n_groups", "mamba_n_groups", "mamba_ngroups"):
+                if name in fields:
+                    fields[name] = 1
+            if "mamba_d_ssm" in fields:
+                fields["mamba_d_ssm"] = inner
+    if isinstance(fields.get("num_kv_shared_layers"), int):
+        fields["num_kv_shared_layers"] = 0
+    if "hidden_size_per_layer_input" in fields and fields["hidden_size_per_layer_input"]:
+        fields["hidden_size_per_layer_input"] = 16
+    if "layer_types" in fields and fields["layer_types"] is None and "conv_L_cache" in fields:
+        fields["layer_types"] = ["conv", "full_attention"]
+    if "axial_pos_embds_dim" in fields:
+        fields["axial_pos_embds_dim"], fields["axial_pos_shape"] = (16, fields["hidden_size"] - 16), (4, 8)
     return config
 
 
@@ -87,6 +128,10 @@ def make(kind: str):
             setattr(config, name, True)
     torch.manual_seed(1)
     model = transformers.AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():  # experts are chosen by scores, and equal scores in no order that anyone promises
+        for name, parameter in model.named_parameters():
+            if "router" in name or name.endswith("gate.weight"):
+                parameter.normal_(std=0.5)
     if sum(p.numel() for p in model.parameters()) > 30e6:
         raise RuntimeError(f"{sum(p.numel() for p in model.parameters())} parameters are not tiny")
     return model.float().train()
