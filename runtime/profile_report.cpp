@@ -1,4 +1,5 @@
 #include "runtime/profile_report.h"
+#include "runtime/json_reader.h"
 #include "runtime/labels.h"
 #include <algorithm>
 #include <array>
@@ -10,28 +11,9 @@
 namespace tcc::runtime {
 namespace {
 
-struct Row {
-  std::string label;
-  int64_t calls = 0;
-  double seconds = 0, flops = 0, bytes = 0;
-  double arithmetic = 0, memory = 0; // seconds that the limits allow, by which is the longer
-
-  bool isOfArithmetic() const { return arithmetic > memory; }
-  /// Faster than the limits allow, beyond what a table rounds away.
-  bool isAbove() const { return arithmetic + memory > 1.005 * seconds; }
-  void add(const Row &other) {
-    calls += other.calls;
-    seconds += other.seconds;
-    flops += other.flops;
-    bytes += other.bytes;
-    arithmetic += other.arithmetic;
-    memory += other.memory;
-  }
-};
-
 constexpr std::array partNames{"products", "attention", "kernels", "copies", "waiting"}; // StepParts, and the rest
 
-std::string textOf(const Row &row, double steps, double stepSeconds) {
+std::string textOf(const ProfileRow &row, double steps, double stepSeconds) {
   char line[160];
   const double least = row.arithmetic + row.memory, seconds = std::max(row.seconds, 1e-12);
   std::snprintf(line, sizeof line, "%7.4g %10.3f %6.1f%% %8.1f %9.1f ", static_cast<double>(row.calls) / steps,
@@ -46,7 +28,53 @@ std::string textOf(const Row &row, double steps, double stepSeconds) {
   return text + line + row.label + "\n";
 }
 
+/// Rows by pattern; each is added to with the label that both share.
+class Rows {
+public:
+  void add(ProfileRow one) {
+    one.pattern = labelPattern(one.label);
+    ProfileRow &row = byPattern[one.pattern];
+    row.label = row.calls ? joinedLabel(row.label, one.label) : one.label;
+    row.pattern = one.pattern;
+    row.category = one.category;
+    row.add(one);
+  }
+  /// The one with most of `key` first.
+  template <typename Key>
+  std::vector<ProfileRow> sorted(Key key) && {
+    std::vector<ProfileRow> list;
+    for (auto &[pattern, row] : byPattern)
+      list.push_back(std::move(row));
+    std::stable_sort(list.begin(), list.end(),
+                     [&](const ProfileRow &a, const ProfileRow &b) { return key(a) > key(b); });
+    return list;
+  }
+
+private:
+  std::map<std::string, ProfileRow> byPattern;
+};
+
+ProfileRow rowOf(const std::string &label, int64_t flops, int64_t bytes, const Bound &bound) {
+  ProfileRow row;
+  row.label = label;
+  row.calls = 1;
+  row.flops = static_cast<double>(flops);
+  row.bytes = static_cast<double>(bytes);
+  (bound.by == Bound::By::arithmetic ? row.arithmetic : row.memory) = bound.seconds;
+  return row;
+}
+
 } // namespace
+
+void ProfileRow::add(const ProfileRow &other) {
+  calls += other.calls;
+  seconds += other.seconds;
+  flops += other.flops;
+  bytes += other.bytes;
+  arithmetic += other.arithmetic;
+  memory += other.memory;
+  instructions.insert(instructions.end(), other.instructions.begin(), other.instructions.end());
+}
 
 std::vector<int> tenthsOfPercent(const std::vector<double> &parts) {
   const double whole = std::accumulate(parts.begin(), parts.end(), 0.0);
@@ -64,54 +92,88 @@ std::vector<int> tenthsOfPercent(const std::vector<double> &parts) {
   return tenths;
 }
 
-std::string profileReport(const Profiler &profiler, const MachineLimits &limits, size_t rows) {
-  // 1. Rows by label, and where the time went.
-  std::map<std::string, Row> byLabel;
-  std::vector<double> where(partNames.size(), 0);
-  double steps = 0, stepSeconds = 0;
+ProfileTable profileTable(const Profiler &profiler, const MachineLimits &limits) {
+  ProfileTable table;
+  table.where.resize(partNames.size());
+  Rows rows;
   for (const Profiler::Event &event : profiler.all()) {
     const double seconds = static_cast<double>(event.durationNs) * 1e-9;
     if (event.category == "step") {
-      ++steps;
-      stepSeconds += seconds;
+      ++table.steps;
+      table.stepSeconds += seconds;
       continue;
     }
-    const Bound bound = limits.boundOf(event.flops, event.bytes, event.arithmetic);
-    Row one{event.label, 1, seconds, static_cast<double>(event.flops), static_cast<double>(event.bytes), 0, 0};
-    (bound.by == Bound::By::arithmetic ? one.arithmetic : one.memory) = bound.seconds;
-    Row &row = byLabel[labelPattern(event.label)];
-    row.label = row.calls ? joinedLabel(row.label, event.label) : event.label;
-    row.add(one);
-    where[static_cast<size_t>(event.part)] += seconds;
+    ProfileRow one =
+        rowOf(event.label, event.flops, event.bytes, limits.boundOf(event.flops, event.bytes, event.arithmetic));
+    one.category = event.category;
+    one.seconds = seconds;
+    rows.add(std::move(one));
+    table.where[static_cast<size_t>(event.part)] += seconds;
   }
+  table.where.back() = std::max(0.0, table.stepSeconds - std::accumulate(table.where.begin(), table.where.end(), 0.0));
+  table.rows = std::move(rows).sorted([](const ProfileRow &row) { return row.seconds; });
+  return table;
+}
+
+ProfileTable planTable(const Plan &plan, const MachineLimits &limits) {
+  ProfileTable table;
+  table.steps = 1;
+  Rows rows;
+  for (size_t i = 0; i < plan.instructions.size(); ++i) {
+    const Instruction &instruction = plan.instructions[i];
+    ProfileRow one = rowOf(instruction.label, instruction.flops, instruction.bytes, limits.boundOf(instruction));
+    one.category = wordsOf(instruction).category;
+    one.instructions = {i};
+    rows.add(std::move(one));
+  }
+  table.rows =
+      std::move(rows).sorted([](const ProfileRow &row) { return std::pair(row.arithmetic + row.memory, row.bytes); });
+  return table;
+}
+
+std::string ProfileTable::json() const {
+  Json list = Json::array(), parts = Json::array();
+  const double ms = 1e3 / std::max(steps, 1.0);
+  for (size_t i = 0; i < where.size(); ++i)
+    parts.push_back({{"what", partNames[i]}, {"ms", where[i] * ms}});
+  for (const ProfileRow &row : rows)
+    list.push_back({{"label", row.label},
+                    {"pattern", row.pattern},
+                    {"category", row.category},
+                    {"calls", static_cast<double>(row.calls) / std::max(steps, 1.0)},
+                    {"ms", row.seconds * ms},
+                    {"flops", row.flops / std::max(steps, 1.0)},
+                    {"bytes", row.bytes / std::max(steps, 1.0)},
+                    {"least_ms", (row.arithmetic + row.memory) * ms},
+                    {"bound_by", row.isOfArithmetic() ? "arithmetic" : "memory"},
+                    {"instructions", row.instructions}});
+  return writeJson({{"steps", steps}, {"step_ms", stepSeconds * ms}, {"where", parts}, {"rows", list}});
+}
+
+std::string ProfileTable::text(size_t mostRows) const {
   if (steps == 0 || stepSeconds == 0)
     return {};
-  where.back() = std::max(0.0, stepSeconds - std::accumulate(where.begin(), where.end(), 0.0));
-
-  // 2. The longest, and the others as one.
-  std::vector<Row> sorted;
-  for (auto &[label, row] : byLabel)
-    sorted.push_back(row);
-  std::stable_sort(sorted.begin(), sorted.end(), [](const Row &a, const Row &b) { return a.seconds > b.seconds; });
-  if (rows && sorted.size() > rows + 1) {
-    Row others;
-    for (size_t i = rows; i < sorted.size(); ++i)
+  // 1. The longest, and the others as one.
+  std::vector<ProfileRow> sorted = rows;
+  if (mostRows && sorted.size() > mostRows + 1) {
+    ProfileRow others;
+    for (size_t i = mostRows; i < sorted.size(); ++i)
       others.add(sorted[i]);
-    others.label = "others (" + std::to_string(sorted.size() - rows) + " rows)";
-    sorted.resize(rows);
+    others.label = "others (" + std::to_string(sorted.size() - mostRows) + " rows)";
+    sorted.resize(mostRows);
     sorted.push_back(others);
   }
 
-  // 3. Text.
+  // 2. Text.
   std::string text = "  calls         ms   share     GB/s   GFLOP/s  limit  bound by    what\n";
-  for (const Row &row : sorted)
+  for (const ProfileRow &row : sorted)
     text += textOf(row, steps, stepSeconds);
   for (const auto &[isOfArithmetic, why] :
        {std::pair(true, "! above the limit: that was measured on a busy machine, tcc --calibrate measures it again\n"),
         std::pair(false,
                   "! above memory's limit: a cache had the data, or the limit was measured on a busy machine\n")})
-    if (std::ranges::any_of(sorted,
-                            [&](const Row &row) { return row.isAbove() && row.isOfArithmetic() == isOfArithmetic; }))
+    if (std::ranges::any_of(
+            sorted, [&](const ProfileRow &row) { return row.isAbove() && row.isOfArithmetic() == isOfArithmetic; }))
       text += why;
   char number[64];
   std::snprintf(number, sizeof number, "a step takes %.3f ms:", stepSeconds / steps * 1e3);
@@ -122,6 +184,10 @@ std::string profileReport(const Profiler &profiler, const MachineLimits &limits,
     text += number;
   }
   return text + "\n";
+}
+
+std::string profileReport(const Profiler &profiler, const MachineLimits &limits, size_t rows) {
+  return profileTable(profiler, limits).text(rows);
 }
 
 } // namespace tcc::runtime
