@@ -17,6 +17,8 @@ build_packages=(
   libfmt-dev nlohmann-json3-dev libxxhash-dev libdlpack-dev libcli11-dev libonig-dev libutf8proc-dev
   libgtest-dev libgmock-dev libbenchmark-dev pkg-config
 )
+# A browser that tests click through the page of --report with.
+test_packages=(chromium chromium-driver fonts-dejavu-core)
 # The text that run.sh trains on.
 text_packages=(bible-kjv)
 # For work on the project: quick rebuilds, the second compiler, format and lint, and whom products are measured beside.

@@ -51,15 +51,29 @@ bool CompileSession::runPasses(ModuleOp module, std::optional<Phase> stopAfter) 
   return runPasses(module, std::move(pipeline));
 }
 
+/// Calls `hook`, if there is one, and adds the time that it takes.
+template <typename... Arguments>
+static void addTimeOf(std::function<void(Arguments...)> &hook, double &ms) {
+  if (hook)
+    hook = [hook, &ms](Arguments... arguments) {
+      const auto start = std::chrono::steady_clock::now();
+      hook(arguments...);
+      ms += millisecondsSince(start);
+    };
+}
+
 bool CompileSession::runPasses(ModuleOp module, PipelineOptions pipeline) {
   lastReport = {};
+  watchedMs = 0;
+  addTimeOf(pipeline.reached, watchedMs);
+  addTimeOf(pipeline.passed, watchedMs);
   const llvm::TimeTraceScope traced("passes");
   const auto start = std::chrono::steady_clock::now();
   pipeline.target = compileTarget->model();
   pipeline.queries = compileTarget.get();
   pipeline.remarks = compileOptions.remarks ? &lastReport.remarks : nullptr;
   const bool ran = succeeded(runPipeline(module, pipeline, lastReport.pipeline));
-  lastReport.pipelineMs = lastReport.totalMs = millisecondsSince(start);
+  lastReport.pipelineMs = lastReport.totalMs = millisecondsSince(start) - watchedMs;
   return ran;
 }
 
@@ -76,6 +90,7 @@ runtime::Error CompileSession::chooseRecomputation(ModuleOp captured) {
   front.dump.clear();
   front.endPass = firstOfTrial;
   front.reached = nullptr;
+  front.passed = nullptr;
   OwningOpRef<ModuleOp> fused(captured.clone());
   if (!runPasses(*fused, front))
     return runtime::Error(saidByDiagnostics);
@@ -98,6 +113,7 @@ runtime::Error CompileSession::chooseRecomputation(ModuleOp captured) {
     rest.firstPass = firstOfTrial;
     rest.recomputation = choice;
     rest.reached = nullptr;
+    rest.passed = nullptr;
     if (!runPasses(*trial, rest))
       return runtime::Error(saidByDiagnostics);
     KernelTable kernels;
@@ -165,6 +181,8 @@ runtime::Expected<CompileSession::Planned> CompileSession::planned(OwningOpRef<M
   lastReport.codegenSteps = {{"plan", millisecondsSince(start)}};
   lastReport.compiledKernels = static_cast<int64_t>(result.kernels.sources().size());
   lastReport.plannedBytes = result.plan.plannedBytes();
+  if (compileOptions.watched)
+    lastReport.kernels = result.kernels.sources();
   if (compileOptions.costs)
     addCostRemarks(result.plan, *result.module->getContext(), lastReport.remarks);
   lastReport.remarks = joined(lastReport.remarks);
@@ -181,7 +199,7 @@ runtime::Expected<runtime::Artefact> CompileSession::artefact(OwningOpRef<Module
   if (!cache.refusal().empty()) {
     runtime::Expected<runtime::Artefact> made = compiled(std::move(captured));
     lastReport.cache = "not used: " + cache.refusal();
-    lastReport.totalMs = millisecondsSince(start);
+    lastReport.totalMs = millisecondsSince(start) - watchedMs;
     return made;
   }
   std::optional<runtime::Artefact> known = cache.find(lastReport);
@@ -191,23 +209,25 @@ runtime::Expected<runtime::Artefact> CompileSession::artefact(OwningOpRef<Module
     turn.emplace(cache.wait());
     known = cache.find(lastReport); // another process may have made it meanwhile
   }
-  if (known && cache.checksCode())
+  const bool isTaken = known && !compileOptions.watched;
+  if (isTaken && cache.checksCode())
     if (runtime::Error wrong = checkFound(std::move(captured)))
       return wrong;
   cache.count(known.has_value());
-  if (known) {
+  if (isTaken) {
     lastReport.fromCache = true;
     lastReport.cache = "hit: " + cache.file();
     lastReport.totalMs = millisecondsSince(start);
     return std::move(*known);
   }
-  const std::string why = cache.missReason(); // before compiling, which begins a new report and may add entries
+  // Before compiling, which begins a new report and may add entries.
+  const std::string why = known ? "hit: " + cache.file() + ", compiled all the same" : "miss: " + cache.missReason();
   runtime::Expected<runtime::Artefact> made = compiled(std::move(captured));
-  lastReport.cache = "miss: " + why;
-  if (made)
+  lastReport.cache = why;
+  if (made && !known)
     if (runtime::Error problem = cache.store(*made, lastReport))
       lastReport.cache += "; not kept: " + problem.message();
-  lastReport.totalMs = millisecondsSince(start);
+  lastReport.totalMs = millisecondsSince(start) - watchedMs;
   return made;
 }
 

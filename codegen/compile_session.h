@@ -24,6 +24,9 @@ struct CompileOptions {
   bool recomputesToFit = true; // more than pipeline.recomputation says, where the plan does not fit
   bool leastMemory = false;    // of all that can be computed again, what gives the smallest plan
   bool costs = false; // whether remarks say what each instruction costs; measures the machine's limits where unknown
+  /// Whether a step that the cache has is compiled all the same, since somebody watches: CompileReport::cache says what
+  /// the cache had, CompileReport::kernels has what was emitted.
+  bool watched = false;
 };
 
 /// What a compilation says of itself.
@@ -36,7 +39,8 @@ struct CompileReport {
   std::vector<std::pair<std::string, double>> codegenSteps; // its parts: name and milliseconds
   std::string emitted;                                      // Target::emitted
   bool fromCache = false;                                   // no pass ran, no code was made
-  std::string cache; // "hit: FILE", "miss: flags differ: -O2 → -O3", "not used: off"
+  std::string cache;                 // "hit: FILE", "miss: flags differ: -O2 → -O3", "not used: off"
+  std::vector<KernelSource> kernels; // where CompileOptions::watched asks for them: as of CompileSession::kernels()
 };
 
 /// The one way to compile: for the command line, compile() and every check. Each function takes the captured module,
@@ -88,6 +92,7 @@ private:
   std::optional<Recomputation> chosen; // what the plan of the module at work needs to fit in the limit
   std::shared_ptr<const Target> compileTarget;
   CompileReport lastReport;
+  double watchedMs = 0; // of the last run of passes: what those who watch took, which counts for no time of ours
 };
 
 /// CompileSession::artefact of a session of its own.

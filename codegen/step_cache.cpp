@@ -66,7 +66,7 @@ std::string shapesText(func::FuncOp function, const std::map<std::string, std::v
 std::string flagsText(func::FuncOp function, const CompileOptions &options, bool withNames) {
   const PipelineOptions &pipeline = options.pipeline;
   const auto &[shapes, products, recomputation, firstPass, endPass, stopAfter, verifyEach, checkForms, dump, dumpStream,
-               reached, remarks, target, queries] = static_cast<const PipelineRequest &>(pipeline);
+               reached, passed, remarks, target, queries] = static_cast<const PipelineRequest &>(pipeline);
   std::string text = pipeline.text();
   text += products == ProductType::bf16 ? " --dtype=bf16" : products == ProductType::f16 ? " --dtype=f16" : "";
   const auto &[cheap, blocks, borders] = recomputation;
@@ -78,7 +78,7 @@ std::string flagsText(func::FuncOp function, const CompileOptions &options, bool
   text += shapesText(function, shapes, withNames);
   // The others: nothing is cached with them (refusalOf), the session sets them by the target, or they check alone.
   (void)firstPass, (void)endPass, (void)stopAfter, (void)verifyEach, (void)checkForms, (void)dump, (void)dumpStream,
-      (void)reached, (void)remarks, (void)target, (void)queries;
+      (void)reached, (void)passed, (void)remarks, (void)target, (void)queries;
   return text;
 }
 
@@ -115,14 +115,15 @@ runtime::Expected<std::string> librariesText(ModuleOp module) {
 /// code, which its key has.
 std::string refusalOf(ModuleOp module, const CompileOptions &options) {
   const auto &[pipeline, ownTarget, targetName, code, allowCustomCode, threads, device, remarks, cache, memoryLimit,
-               recomputesToFit, leastMemory, costs] = options;
+               recomputesToFit, leastMemory, costs, watched] = options;
   (void)memoryLimit, (void)recomputesToFit, (void)leastMemory; // of the key's flags
   (void)targetName, (void)code, (void)allowCustomCode, (void)threads, (void)device;
   if (cache.place().empty())
     return "off";
   if (ownTarget)
     return "the target is the caller's own";
-  if (pipeline.verifyEach || !pipeline.dump.empty() || pipeline.reached || remarks || costs)
+  const bool isWatched = pipeline.reached || pipeline.passed || remarks || costs;
+  if (pipeline.verifyEach || !pipeline.dump.empty() || (isWatched && !watched))
     return "what was asked for is said while passes run";
   bool isOfProcess = false, includes = false;
   module->walk([&](CustomOp op) {

@@ -100,7 +100,7 @@ CompiledGraph compileGraph(std::string_view text, const std::string &name, const
     printRemarks(session.report().remarks, options, plain);
   }
   if (options.memoryReport)
-    compiled.remarks += runtime::memoryReport(artefact.targets.front().plan);
+    compiled.remarks += runtime::memoryReport(artefact.targets.front().plan).text();
   const auto loading = std::chrono::steady_clock::now();
   compiled.executable =
       orThrow(runtime::Executable::load(std::move(artefact), {options.threads, options.checked, options.device}));

@@ -82,6 +82,11 @@ std::string setTuning(std::string_view value, CompilerFlags &flags) {
   return value.empty() ? "--tuning= without a file" : "";
 }
 
+std::string setReport(std::string_view value, CompilerFlags &flags) {
+  flags.reportFolder = value;
+  return value.empty() ? "--report= without a folder" : "";
+}
+
 std::string setCacheFolder(std::string_view value, CompilerFlags &flags) {
   std::error_code problem;
   const std::filesystem::path whole = std::filesystem::absolute(value, problem);
@@ -191,6 +196,9 @@ constexpr CompilerFlag table[] = {
     {"--dtype=", "TYPE", "What f32 products multiply: f32 (default), bf16, f16, or auto, the fastest one", setProducts},
     {"--tuning=", "FILE",
      "Keep what measurement chose in FILE, and choose the same again: the same bits on another day", setTuning},
+    {"--report=", "DIR",
+     "Write DIR/index.html, a page that shows passes, graphs, kernels, memory, breaks, cache and runs ($TCC_REPORT)",
+     setReport},
     {"--no-cache", "", "Take no compiled step or kernel from disk, and keep none",
      setTo<&CompilerFlags::diskCache, false>},
     {"--cache-dir=", "DIR", "Where they are kept ($TCC_CACHE_DIR, or ~/.cache/tcc)", setCacheFolder},

@@ -25,6 +25,7 @@ struct CompilerFlags : PassFlags {
   int64_t memoryLimit = 0;          ///< -fmemory-limit=: bytes that a step's plan must fit in; 0: none
   bool memoryReport = false;        ///< -fmemory-report: where the planned peak goes, before anything runs
   bool leastMemory = false;         ///< -Os, -Oz: --remat= that makes the plan smallest, where it is not given
+  std::string reportFolder = {};    ///< --report=: where a page with everything that is known of the step is written
   std::string tuning = {};          ///< --tuning=: a file of what measurement chose, read, and added to
   int threads = 0;                  ///< 0: all that the process may use
   std::string march = {};           ///< empty: native

@@ -73,6 +73,8 @@ void DiagnosticPrinter::printUsage(StringRef message) {
 void DiagnosticPrinter::print(Severity severity, const TextPlace &place, StringRef message, const std::string &id) {
   const auto index = static_cast<size_t>(severity);
   errorCount += severity == Severity::error;
+  if (listener)
+    listener(severity, place, (message + (id.empty() ? "" : " [" + id + "]")).str());
   if (log)
     return log->add(severity, place, message, id, place.line ? sourceLine(place) : StringRef());
   auto style = [&](raw_ostream::Colors code, bool bold) {

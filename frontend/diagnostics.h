@@ -5,6 +5,7 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/raw_ostream.h"
+#include <functional>
 #include <string>
 
 namespace tcc {
@@ -25,6 +26,9 @@ public:
   explicit DiagnosticPrinter(llvm::raw_ostream &os, bool color = false, SarifLog *log = nullptr)
       : os(os), color(color), log(log) {}
 
+  /// Is told of each diagnostic too.
+  using Listener = std::function<void(Severity severity, const TextPlace &place, llvm::StringRef message)>;
+  void tellToo(Listener other) { listener = std::move(other); }
   /// The text of a file that diagnostics may point into; others are read from disk when a caret needs them.
   void addSource(llvm::StringRef file, llvm::StringRef text) { sources[file] = text.str(); }
   /// Errors and warnings end with their number (diagnostic_pages.h).
@@ -43,6 +47,7 @@ private:
   llvm::raw_ostream &os;
   bool color;
   SarifLog *log;
+  Listener listener;
   int errorCount = 0;
   llvm::StringMap<std::string> sources;
 };

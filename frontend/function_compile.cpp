@@ -114,7 +114,7 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &recor
   if (session.options().remarks)
     tellRemarks(report.remarks);
   if (options.memoryReport)
-    tell(runtime::memoryReport(artefact.targets.front().plan));
+    tell(runtime::memoryReport(artefact.targets.front().plan).text());
 
   const auto loading = std::chrono::steady_clock::now();
   auto executable = compilation.orRefuse(

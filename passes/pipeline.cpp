@@ -176,6 +176,8 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
     Fingerprint after = fingerprintOf(function);
     bool changed = std::exchange(fingerprint, after) != after;
     report.passes.push_back({info.name, time, changed});
+    if (options.passed)
+      options.passed(report.passes.back(), module);
     if (wantText) {
       std::string text = textOf(module);
       if (options.dump == "all" || options.dump == info.name || (options.dump == "changed" && text != before))

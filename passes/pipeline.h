@@ -17,6 +17,8 @@ namespace tcc {
 /// The type that f32 matmuls and attention multiply in; they add up in f32 anyway.
 enum class ProductType { asWritten, bf16, f16 };
 
+struct PassReport;
+
 /// What else a run of the pipeline is given.
 struct PipelineRequest {
   std::map<std::string, std::vector<int64_t>> shapes; // --shape: sizes of an argument by its tcc.name
@@ -29,6 +31,8 @@ struct PipelineRequest {
   std::string dump;               // -fdump-ir=: "all", "changed" or a pass's name; empty for none
   llvm::raw_ostream *dumpStream = nullptr;            // where dumps go; stderr by default
   std::function<void(Phase, mlir::ModuleOp)> reached; // told of each phase when it holds; may be empty
+  /// Told of each pass that has run, with its report and the module that it left; may be empty.
+  std::function<void(const PassReport &, mlir::ModuleOp)> passed;
   Remarks *remarks = nullptr; // where passes add what they did and what they left; null: nobody asks
   TargetModel target;
   const TargetQueries *queries = nullptr; // without it the target has no kernels of its own, and nothing needs scratch

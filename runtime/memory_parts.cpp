@@ -9,66 +9,96 @@ namespace tcc::runtime {
 namespace {
 
 struct Value {
-  int64_t bytes = 0;
+  int64_t bytes = 0, offset = 0;
   size_t first = SIZE_MAX, last = 0;
   bool updates = false, read = false;
+
+  LiveValue live() const {
+    using Kind = LiveValue::Kind;
+    return {updates ? Kind::update : read ? Kind::value : Kind::scratch, bytes, first, last, offset};
+  }
 };
+
+/// The ids of the buffers that an instruction uses, in forEachUse()'s order.
+std::vector<BufferId> buffersOf(const Plan &plan, const Instruction &instruction) {
+  std::vector<BufferId> ids;
+  forEachUse(plan, instruction, [&](BufferId id, const BufferUse &) { ids.push_back(id); });
+  return ids;
+}
 
 } // namespace
 
-FullestMoment fullestMoment(const Plan &given) {
+const char *name(LiveValue::Kind kind) {
+  switch (kind) {
+  case LiveValue::Kind::update:
+    return "update";
+  case LiveValue::Kind::scratch:
+    return "scratch";
+  case LiveValue::Kind::value:
+    return "value";
+  }
+  return "";
+}
+
+std::vector<LiveValue> arenaValues(const Plan &given) {
   const SeparatePlan separate = separateValues(given);
   const Plan &plan = separate.plan;
   std::vector<Value> values;
   for (const SeparatePlan::Range &range : separate.values)
     values.push_back({.bytes = range.bytes});
-  const auto valueAt = [&](int64_t offset) -> Value & {
+  const auto numberAt = [&](int64_t offset) {
     const auto next = std::upper_bound(separate.values.begin(), separate.values.end(), offset,
                                        [](int64_t at, const SeparatePlan::Range &range) { return at < range.offset; });
-    return values[static_cast<size_t>(next - separate.values.begin()) - 1];
+    return static_cast<size_t>(next - separate.values.begin()) - 1;
   };
   for (size_t i = 0; i < plan.instructions.size(); ++i) {
     std::vector<Value *> used;
     bool writesState = false;
-    forEachUse(plan, plan.instructions[i], [&](BufferId id, const BufferUse &use) {
-      const Buffer &buffer = plan.buffers[id];
-      writesState |= use.written && buffer.space == Space::state;
+    const std::vector<BufferId> before = buffersOf(given, given.instructions[i]); // the same uses
+    size_t use = 0;
+    forEachUse(plan, plan.instructions[i], [&](BufferId id, const BufferUse &how) {
+      const Buffer &buffer = plan.buffers[id], &placed = given.buffers[before[use++]];
+      writesState |= how.written && buffer.space == Space::state;
       if (buffer.space != Space::arena || buffer.bytes == 0)
         return;
-      Value &value = valueAt(buffer.offset);
+      const size_t number = numberAt(buffer.offset);
+      Value &value = values[number];
+      value.offset = placed.offset - (buffer.offset - separate.values[number].offset);
       value.first = std::min(value.first, i);
       value.last = i;
-      value.read |= !use.written;
+      value.read |= !how.written;
       used.push_back(&value);
     });
     for (Value *value : used)
       value->updates |= writesState;
   }
-
-  std::vector<int64_t> change(plan.instructions.size() + 1);
+  std::vector<LiveValue> list;
   for (const Value &value : values)
-    if (value.first != SIZE_MAX) {
-      change[value.first] += value.bytes;
-      change[value.last + 1] -= value.bytes;
-    }
-  int64_t live = 0, most = -1;
-  size_t fullest = 0;
-  for (size_t i = 0; i < plan.instructions.size(); ++i)
-    if (live += change[i]; live > most) {
-      most = live;
-      fullest = i;
-    }
+    if (value.first != SIZE_MAX)
+      list.push_back(value.live());
+  return list;
+}
+
+FullestMoment fullestMoment(const Plan &plan) {
   FullestMoment moment;
   if (plan.instructions.empty())
     return moment;
-  moment.instruction = fullest;
-  moment.unused = given.arenaBytes - most;
-  for (const Value &value : values)
-    if (value.first <= fullest && fullest <= value.last) {
-      using Kind = LiveValue::Kind;
-      const Kind kind = value.updates ? Kind::update : value.read ? Kind::value : Kind::scratch;
-      moment.values.push_back({kind, value.bytes, value.first});
+  const std::vector<LiveValue> values = arenaValues(plan);
+  std::vector<int64_t> change(plan.instructions.size() + 1);
+  for (const LiveValue &value : values) {
+    change[value.maker] += value.bytes;
+    change[value.last + 1] -= value.bytes;
+  }
+  int64_t live = 0, most = -1;
+  for (size_t i = 0; i < plan.instructions.size(); ++i)
+    if (live += change[i]; live > most) {
+      most = live;
+      moment.instruction = i;
     }
+  moment.unused = plan.arenaBytes - most;
+  for (const LiveValue &value : values)
+    if (value.maker <= moment.instruction && moment.instruction <= value.last)
+      moment.values.push_back(value);
   return moment;
 }
 

@@ -1,4 +1,4 @@
-// ArenaParts: what the arena of a step holds at the moment when most of it is in use.
+// The values of a step's arena: where each lies and when it lives, and what the arena holds when most of it is in use.
 #pragma once
 #include "runtime/plan.h"
 #include <string>
@@ -17,15 +17,23 @@ struct ArenaParts {
 
 ArenaParts arenaParts(const Plan &plan);
 
-/// A value of the arena that lives at the fullest instruction.
+/// A value of the arena, as a rectangle of instructions and bytes.
 struct LiveValue {
   enum class Kind { update, scratch, value }; ///< as ArenaParts counts them
   Kind kind;
   int64_t bytes = 0;
-  size_t maker = 0; ///< the instruction that uses it first, which writes it
+  size_t maker = 0;   ///< the instruction that uses it first, which writes it
+  size_t last = 0;    ///< the last one that uses it
+  int64_t offset = 0; ///< of its first byte in the arena
 };
 
-/// The fullest instruction and what lives there, in the order of the arena's values.
+/// "update", "scratch" or "value".
+const char *name(LiveValue::Kind kind);
+
+/// Every value that an instruction uses.
+std::vector<LiveValue> arenaValues(const Plan &plan);
+
+/// The fullest instruction and what lives there, in the order of arenaValues().
 struct FullestMoment {
   size_t instruction = 0;
   int64_t unused = 0; ///< bytes in holes

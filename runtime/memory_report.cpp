@@ -1,7 +1,7 @@
 // (1) Every value that counts at the peak is one entry: tensors outside the arena, and what lives in the arena at its
 // fullest instruction. (2) Entries are added up by a key: layer, source line, or value.
 #include "runtime/memory_report.h"
-#include "runtime/memory_parts.h"
+#include "runtime/json_reader.h"
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
@@ -15,13 +15,6 @@ constexpr size_t mostRows = 12; // of each list
 struct Entry {
   std::string name, source; // the source's line, or empty
   int64_t bytes = 0;
-};
-
-/// A row of a list: several entries.
-struct Row {
-  std::string key, note;
-  int64_t bytes = 0;
-  size_t count = 0;
 };
 
 std::string megabytes(int64_t bytes) {
@@ -66,21 +59,21 @@ std::vector<Entry> entriesAt(const Plan &plan, const FullestMoment &moment) {
 
 /// The entries added up by key, most bytes first.
 template <typename Key, typename Note>
-std::vector<Row> rowsBy(const std::vector<Entry> &entries, Key key, Note note) {
-  std::map<std::string, Row> rows;
+std::vector<MemoryRow> rowsBy(const std::vector<Entry> &entries, Key key, Note note) {
+  std::map<std::string, MemoryRow> rows;
   for (const Entry &entry : entries) {
     const std::string name = key(entry);
     if (name.empty() || entry.bytes == 0)
       continue;
-    Row &row = rows[name];
+    MemoryRow &row = rows[name];
     if (row.count++ == 0)
       row = {name, note(entry), 0, 1};
     row.bytes += entry.bytes;
   }
-  std::vector<Row> list;
+  std::vector<MemoryRow> list;
   for (auto &[name, row] : rows)
     list.push_back(std::move(row));
-  std::stable_sort(list.begin(), list.end(), [](const Row &a, const Row &b) { return a.bytes > b.bytes; });
+  std::stable_sort(list.begin(), list.end(), [](const MemoryRow &a, const MemoryRow &b) { return a.bytes > b.bytes; });
   return list;
 }
 
@@ -92,24 +85,24 @@ std::string_view withoutKind(std::string_view name) {
   return name;
 }
 
-std::vector<Row> byLayer(const std::vector<Entry> &entries) {
+std::vector<MemoryRow> byLayer(const std::vector<Entry> &entries) {
   return rowsBy(
       entries, [](const Entry &entry) { return layerOf(withoutKind(entry.name)); },
       [](const Entry &) { return std::string(); });
 }
 
-std::vector<Row> byLine(const std::vector<Entry> &entries) {
+std::vector<MemoryRow> byLine(const std::vector<Entry> &entries) {
   return rowsBy(
       entries, [](const Entry &entry) { return entry.source; },
       [](const Entry &entry) { return "`" + std::string(firstName(entry.name)) + "`"; });
 }
 
-std::vector<Row> byValue(const std::vector<Entry> &entries) {
+std::vector<MemoryRow> byValue(const std::vector<Entry> &entries) {
   return rowsBy(
       entries, [](const Entry &entry) { return entry.name; }, [](const Entry &entry) { return entry.source; });
 }
 
-std::string list(const std::string &title, const std::vector<Row> &rows) {
+std::string list(const std::string &title, const std::vector<MemoryRow> &rows) {
   std::string text = title + "\n";
   int64_t others = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -117,7 +110,7 @@ std::string list(const std::string &title, const std::vector<Row> &rows) {
       others += rows[i].bytes;
       continue;
     }
-    const Row &row = rows[i];
+    const MemoryRow &row = rows[i];
     text += megabytes(row.bytes) + "  " + row.key + (row.count > 1 ? " ×" + std::to_string(row.count) : "") +
             (row.note.empty() ? "" : "  " + row.note) + "\n";
   }
@@ -128,33 +121,80 @@ std::string list(const std::string &title, const std::vector<Row> &rows) {
 
 } // namespace
 
-std::string memoryReport(const Plan &plan) {
+PeakReport memoryReport(const Plan &plan) {
   const FullestMoment moment = fullestMoment(plan);
   const ArenaParts parts = arenaParts(plan);
   const int64_t states = totalBytes(plan.states), tensors = totalBytes(plan.inputs) + totalBytes(plan.outputs);
-  const int64_t others = plan.plannedBytes() - states - tensors - plan.arenaBytes;
-  std::string text = "memory of `" + plan.name + "` as planned\n";
-  const auto row = [&](int64_t bytes, const std::string &what) {
-    if (bytes != 0)
-      text += megabytes(bytes) + "  " + what + "\n";
-  };
-  row(states, "states");
-  row(tensors, "inputs and outputs");
-  row(others, "constants");
-  row(parts.updates, "arena: gradients that updates wait for");
-  row(parts.values, "arena: activations and their gradients");
-  row(parts.scratch, "arena: scratch");
-  row(parts.unused, "arena: gaps");
-  row(plan.plannedBytes(), "together");
-  if (!plan.instructions.empty()) {
-    const Instruction &fullest = plan.instructions[moment.instruction];
-    text += "the arena is fullest at `" + fullest.label + "`" +
-            (fullest.sources.empty() ? "" : " (" + textOf(fullest.sources.front()) + ")") + ", instruction " +
-            std::to_string(moment.instruction + 1) + " of " + std::to_string(plan.instructions.size()) + "\n";
-  }
+  PeakReport report;
+  report.function = plan.name;
+  report.plannedBytes = plan.plannedBytes();
+  report.arenaBytes = plan.arenaBytes;
+  for (const PeakReport::Part &part : {PeakReport::Part{"states", states},
+                                       {"inputs and outputs", tensors},
+                                       {"constants", report.plannedBytes - states - tensors - plan.arenaBytes},
+                                       {"arena: gradients that updates wait for", parts.updates},
+                                       {"arena: activations and their gradients", parts.values},
+                                       {"arena: scratch", parts.scratch},
+                                       {"arena: gaps", parts.unused}})
+    if (part.bytes != 0)
+      report.parts.push_back(part);
+  report.fullest = moment.instruction;
+  for (const Instruction &each : plan.instructions)
+    report.instructions.push_back({each.label, each.sources.empty() ? "" : textOf(each.sources.front())});
   const std::vector<Entry> entries = entriesAt(plan, moment);
-  return text + list("by layer", byLayer(entries)) + list("the arena by source line", byLine(entries)) +
-         list("by value", byValue(entries));
+  report.layers = byLayer(entries);
+  report.lines = byLine(entries);
+  report.values = byValue(entries);
+  report.arena = arenaValues(plan);
+  return report;
+}
+
+std::string PeakReport::text() const {
+  std::string text = "memory of `" + function + "` as planned\n";
+  for (const Part &part : parts)
+    text += megabytes(part.bytes) + "  " + part.what + "\n";
+  text += megabytes(plannedBytes) + "  together\n";
+  if (!instructions.empty()) {
+    const auto &[label, source] = instructions[fullest];
+    text += "the arena is fullest at `" + label + "`" + (source.empty() ? "" : " (" + source + ")") + ", instruction " +
+            std::to_string(fullest + 1) + " of " + std::to_string(instructions.size()) + "\n";
+  }
+  return text + list("by layer", layers) + list("the arena by source line", lines) + list("by value", values);
+}
+
+std::string PeakReport::json() const {
+  const auto rows = [](const std::vector<MemoryRow> &list) {
+    Json array = Json::array();
+    for (const MemoryRow &row : list)
+      array.push_back({{"key", row.key}, {"bytes", row.bytes}, {"count", row.count}, {"note", row.note}});
+    return array;
+  };
+  Json sums = Json::array(), rectangles = Json::array(), peak;
+  for (const Part &part : parts)
+    sums.push_back({{"what", part.what}, {"bytes", part.bytes}});
+  for (const LiveValue &value : arena)
+    rectangles.push_back({{"kind", name(value.kind)},
+                          {"offset", value.offset},
+                          {"bytes", value.bytes},
+                          {"first", value.maker},
+                          {"last", value.last},
+                          {"label", instructions[value.maker].label},
+                          {"source", instructions[value.maker].source}});
+  if (!instructions.empty())
+    peak = {{"instruction", fullest},
+            {"label", instructions[fullest].label},
+            {"source", instructions[fullest].source},
+            {"instructions", instructions.size()}};
+  return writeJson({{"version", 1},
+                    {"function", function},
+                    {"planned_bytes", plannedBytes},
+                    {"arena_bytes", arenaBytes},
+                    {"parts", sums},
+                    {"fullest", peak},
+                    {"by_layer", rows(layers)},
+                    {"by_line", rows(lines)},
+                    {"by_value", rows(values)},
+                    {"arena", rectangles}});
 }
 
 std::string largestLines(const Plan &plan, size_t most) {
@@ -163,9 +203,9 @@ std::string largestLines(const Plan &plan, size_t most) {
     if (entry.source.empty())
       entry.source = entry.name;
   std::string text;
-  std::vector<Row> rows = byLine(entries);
+  std::vector<MemoryRow> rows = byLine(entries);
   rows.resize(std::min(rows.size(), most));
-  for (const Row &row : rows)
+  for (const MemoryRow &row : rows)
     text += "\n" + megabytes(row.bytes) + "  " + row.key + (row.count > 1 ? " ×" + std::to_string(row.count) : "") +
             "  " + row.note;
   return text;

@@ -14,7 +14,7 @@ def c : One<"c">, Group<what>, HelpText<"Write the step as an object file with i
 def static : One<"static">, Group<what>, HelpText<"Put the runtime inside FILE.so, so that it needs no libtcc_runtime.so">;
 def static_long : Two<"static">, Group<what>, Alias<static>;
 def fsyntax_only : One<"fsyntax-only">, Group<what>, HelpText<"Check the input and stop">;
-def emit_EQ : CommaJoined<["-", "--"], "emit=">, Group<what>, MetaVarName<"KIND,...">, HelpText<"Print: captured, joint, shaped, fused, planned, json, or what the target shows of kernels (below)">;
+def emit_EQ : CommaJoined<["-", "--"], "emit=">, Group<what>, MetaVarName<"KIND,...">, HelpText<"Print: captured, joint, shaped, fused, planned, json (the plan), memory, memory.json, the fused graph as a picture (dot, svg, model-explorer) or the captured one (captured.svg, …), or what the target shows of kernels (below)">;
 def x : JoinedOrSeparate<["-"], "x">, Group<what>, MetaVarName<"LANGUAGE">, HelpText<"The input's language; 'graph' is the one there is">;
 
 def how : OptionGroup<"how">, HelpText<"How it is made">;
@@ -79,4 +79,5 @@ def print_targets : Two<"print-targets">, Group<about>, HelpText<"What code can 
 def calibrate : Two<"calibrate">, Group<about>, HelpText<"Measure what this machine can do at most, and remember it for tables and remarks">;
 def cache_stats : Two<"cache-stats">, Group<about>, HelpText<"What compiled steps and kernels are kept on disk, and where">;
 def cache_clear : Two<"cache-clear">, Group<about>, HelpText<"Remove them">;
+def compare : Two<"compare">, Group<about>, HelpText<"Show what differs between pages of --report, given as inputs, on one page at --report=DIR">;
 def doctor : Two<"doctor">, Group<about>, HelpText<"What this machine has and lacks">;

@@ -6,6 +6,7 @@
 #include "frontend/driver/outputs.h"
 #include "runtime/elf_section.h"
 #include "runtime/files.h"
+#include "runtime/profiler.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include <array>
@@ -102,7 +103,8 @@ void processChecked(const Options &options, const std::string &path, std::vector
   values.given = readInputs(options, argumentsOf((*executable)->plan()), none);
   for (const auto &[result, file] : options.outputFiles)
     checkName("--output ", result, writableNames((*executable)->plan()), "result or state");
-  execute(**executable, options, values);
+  runtime::Profiler profiler;
+  execute(**executable, options, values, profiler);
 }
 
 } // namespace

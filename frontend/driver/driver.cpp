@@ -15,6 +15,8 @@
 #include "frontend/loss_scaling.h"
 #include "frontend/product_choice.h"
 #include "frontend/remarks.h"
+#include "frontend/report/report.h"
+#include "runtime/executable_limits.h"
 #include "runtime/files.h"
 #include "runtime/memory_report.h"
 #include "llvm/ADT/StringExtras.h"
@@ -45,6 +47,13 @@ public:
         printer(diagnosticPrinter(options)) {}
 
   int run() {
+    beginReport();
+    const int status = compileAndTell();
+    return report ? std::max(status, writeReport()) : status;
+  }
+
+private:
+  int compileAndTell() {
     try {
       return compileInput();
     } catch (const Error &problem) {
@@ -59,7 +68,10 @@ public:
     return exitDiagnosed;
   }
 
-private:
+  void beginReport();
+  void reportCompilation(const runtime::Plan &plan);
+  void finishReport();
+  int writeReport();
   int compileInput();
   void say(const std::string &text) const;
   void openDump();
@@ -69,6 +81,8 @@ private:
   void openSession(const std::string &named);
   void emit(Phase phase);
   void emit(PlanEmission);
+  void emit(MemoryEmission emission);
+  void emit(const PictureEmission &emission);
   void emit(const CodeEmission &emission);
   runtime::Artefact compile();
   OwningOpRef<ModuleOp> lowered(Phase phase);
@@ -95,7 +109,10 @@ private:
   std::optional<runtime::AtomicFile> dumpFile;
   std::unique_ptr<llvm::raw_fd_ostream> dumpStream;
   CompileOptions compileOptions;
-  std::vector<std::string> targets;        // several architectures of a kind, or one
+  std::vector<std::string> targets; // several architectures of a kind, or one
+  std::optional<Report> report;     // --report=
+  std::string reportFolder;
+  bool isReported = false;                 // whether what was compiled is in it
   std::optional<CompileSession> session;   // of the target that is compiled for
   std::shared_ptr<runtime::Device> device; // that a run has; null: the CPU
   Clock::time_point begin = Clock::now();
@@ -111,6 +128,8 @@ void Job::say(const std::string &text) const {
 int Job::compileInput() {
   // 1. Read and parse.
   const std::string text = orThrow(readText(path, GraphLimits().bytes));
+  if (report)
+    report->addSource(name, text);
   say("read " + name + ", " + bytesText(static_cast<int64_t>(text.size())));
   module = parseGraph(text, name, context, printer);
   if (!module)
@@ -151,6 +170,7 @@ int Job::compileInput() {
     if (!options.saveTemps.empty())
       saveTemps(options.saveTemps, path, *module, compileOptions);
     make();
+    finishReport();
   } catch (...) {
     closeDump();
     throw;
@@ -189,7 +209,64 @@ void Job::openSession(const std::string &named) {
   chosen.costs = wantsCosts(options.flags);
   if (options.timeReport || options.timeTrace) // times are of passes that run
     chosen.cache = {};
+  const bool isFirst = named == targets.front();
+  if (report && isFirst)
+    report->watch(chosen);
   session.emplace(orThrow(CompileSession::open(std::move(chosen))));
+  if (report && isFirst)
+    report->compileFor(session->target().model());
+}
+
+/// --report=, or else $TCC_REPORT, where each input has a folder of its own.
+void Job::beginReport() {
+  reportFolder = options.flags.reportFolder;
+  if (const char *folder = std::getenv("TCC_REPORT"); folder && *folder && reportFolder.empty())
+    reportFolder = stagePath(folder, path, "");
+  if (reportFolder.empty())
+    return;
+  report.emplace(name, options.commandLine);
+  printer.tellToo([this](Severity severity, const TextPlace &place, StringRef message) {
+    constexpr const char *severities[] = {"error", "warning", "remark", "note"};
+    if (severity != Severity::remark) // those are in the report as data
+      report->addDiagnostic(severities[static_cast<size_t>(severity)], place.file, place.line, place.column, message);
+  });
+}
+
+/// The compilation of the first target, with the text of its kernels.
+void Job::reportCompilation(const runtime::Plan &plan) {
+  report->addCompilation(*session, plan);
+  isReported = true;
+  const TargetKind &kind = *targetKindOf(compileOptions.targetName);
+  const StringRef shown = kind.hasDevices() ? kind.emissions().front().name : kind.assembly();
+  const KernelEmission *form = llvm::find_if(kind.emissions(), [&](const auto &each) { return each.name == shown; });
+  const EmittedCode code{targets.front().substr(targets.front().find(':') + 1),
+                         orThrow(session->target().emitAs(shown, session->report().kernels))};
+  report->addCode(shown.str(), kind.shown(*form, code));
+}
+
+/// What no earlier step of the job has put into the report.
+void Job::finishReport() {
+  if (!report)
+    return;
+  if (!isReported) { // something else was asked for than code
+    openSession(targets.front());
+    reportCompilation(orThrow(session->plan(copy())));
+  }
+  if (hasBreaks(functionOf(*module)) && !options.graphBreaks) {
+    CompileOptions unwatched = compileOptions;
+    unwatched.targetName = targets.front();
+    report->addBreaks(graphBreaks(*module, unwatched, nullptr, values, options.seed).json());
+  }
+}
+
+int Job::writeReport() {
+  const runtime::Error problem = writeReportPage(reportFolder, report->json());
+  if (!problem) {
+    say("wrote " + reportFolder + "/index.html");
+    return exitSuccess;
+  }
+  printer.print(Severity::error, "--report=" + reportFolder + ": " + problem.message());
+  return exitDiagnosed;
 }
 
 void Job::make() {
@@ -258,9 +335,11 @@ void Job::closeDump() {
 
 runtime::Artefact Job::compile() {
   runtime::Artefact artefact = orThrow(session->artefact(copy()));
+  if (this->report && !isReported)
+    reportCompilation(artefact.targets.front().plan);
   const CompileReport &report = session->report();
   if (options.flags.memoryReport)
-    llvm::errs() << runtime::memoryReport(artefact.targets.front().plan);
+    llvm::errs() << runtime::memoryReport(artefact.targets.front().plan).text();
   say("cache: " + report.cache);
   if (report.fromCache)
     return artefact;
@@ -316,6 +395,16 @@ void Job::emit(Phase phase) {
 
 void Job::emit(PlanEmission) {
   writeResult(options.output, indentedJson(runtime::planToJson(compile().targets[0].plan)));
+}
+
+void Job::emit(MemoryEmission emission) {
+  const runtime::PeakReport report = runtime::memoryReport(compile().targets[0].plan);
+  writeResult(options.output, emission.isJson ? indentedJson(report.json()) : report.text());
+}
+
+void Job::emit(const PictureEmission &emission) {
+  OwningOpRef<ModuleOp> reached = emission.phase == Phase::captured ? copy() : lowered(emission.phase);
+  writeResult(options.output, emission.form(pictureOf(functionOf(*reached), session->target().model())));
 }
 
 /// The kernels for all targets.
@@ -398,6 +487,8 @@ void Job::reportBreaks() {
   }
   const BreakReport breaks = graphBreaks(*module, session->options(), device, values, options.seed);
   writeResult(options.output, *options.graphBreaks == "json" ? breaks.json() + "\n" : breaks.text());
+  if (report)
+    report->addBreaks(breaks.json());
 }
 
 void Job::execute() {
@@ -408,7 +499,10 @@ void Job::execute() {
   const auto executable = orThrow(runtime::Executable::load(compileForAll(), {compileOptions.threads, false, device}));
   say("loaded for " + std::to_string(executable->threads()) + " threads");
   printSummary(llvm::errs());
-  driver::execute(*executable, options, values);
+  runtime::Profiler profiler;
+  driver::execute(*executable, options, values, profiler);
+  if (report)
+    report->addProfile(profiler, runtime::limitsOf(*executable));
 }
 
 /// The graph with its gradients expanded and its sizes fixed, but not yet fused.

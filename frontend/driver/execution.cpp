@@ -225,12 +225,13 @@ static std::string table(const runtime::Profiler &profiler, const runtime::Execu
   return runtime::profileReport(profiler, runtime::limitsOf(executable), rows);
 }
 
-void execute(runtime::Executable &executable, const Options &options, const RunValues &values) {
+void execute(runtime::Executable &executable, const Options &options, const RunValues &values,
+             runtime::Profiler &profiler) {
   Stage stage(executable, values, options.seed);
-  runtime::Profiler profiler;
   if (!options.inputs.empty()) // --profile takes one
     profiler.title = options.inputs.front();
-  runtime::Profiler *recorder = options.profile.empty() && !options.benchRuns ? nullptr : &profiler;
+  const bool isAsked = !options.profile.empty() || !options.flags.reportFolder.empty() || options.benchRuns;
+  runtime::Profiler *recorder = isAsked ? &profiler : nullptr;
   if (options.runs) {
     for (int64_t i = 0; i < *options.runs; ++i) {
       stage.step(options.benchRuns ? nullptr : recorder); // only warm runs are timed

@@ -37,7 +37,8 @@ std::map<std::string, Array> readInputs(const Options &options, const std::vecto
                                         std::map<std::string, std::vector<int64_t>> &shapes);
 
 /// --run and --bench: results and times go to stdout, what --output asks for to its files. Throws Error.
-void execute(runtime::Executable &executable, const Options &options, const RunValues &values);
+void execute(runtime::Executable &executable, const Options &options, const RunValues &values,
+             runtime::Profiler &profiler);
 
 /// The least time of one step, of `runs` behind a warm-up.
 double millisecondsOf(runtime::Executable &executable, const RunValues &values, uint64_t seed, int runs);

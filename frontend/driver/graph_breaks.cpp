@@ -104,6 +104,10 @@ void refuseBreaks(func::FuncOp function, const CompilerFlags &flags, DiagnosticP
     printer.print(Severity::error, placeOf(op->getLoc()), breakRefusal(kindOf(op), function.getName().str()));
 }
 
+bool hasBreaks(func::FuncOp function) {
+  return !asking(function).empty();
+}
+
 BreakReport graphBreaks(ModuleOp module, const CompileOptions &options, const std::shared_ptr<runtime::Device> &device,
                         const RunValues &values, uint64_t seed) {
   Measurement measurement(module, options, device);

@@ -9,6 +9,9 @@ namespace tcc::driver {
 /// Errors at their places for the first value that is asked for, where `flags` allow none (-Werror=graph-break).
 void refuseBreaks(mlir::func::FuncOp function, const CompilerFlags &flags, DiagnosticPrinter &printer);
 
+/// Whether the graph asks for a value in the middle of its step.
+bool hasBreaks(mlir::func::FuncOp function);
+
 /// One site a tcc.item and tcc.print. The graph is compiled as it is and without each of them, and both are timed on
 /// `device`; where that is null, or a graph has too many sites, milliseconds are NaN. Throws Error.
 BreakReport graphBreaks(mlir::ModuleOp module, const CompileOptions &options,

@@ -3,6 +3,7 @@
 #include "codegen/targets.h"
 #include "frontend/compiler_flags.h"
 #include "frontend/graph_warnings.h"
+#include "frontend/report/picture_text.h"
 #include "passes/pipeline.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Option/Option.h"
@@ -88,6 +89,17 @@ std::vector<std::pair<StringRef, Emission>> emissionTable() {
   for (Phase phase : {Phase::captured, Phase::joint, Phase::shaped, Phase::fused, Phase::planned})
     table.emplace_back(phaseName(phase), phase);
   table.emplace_back("json", PlanEmission());
+  table.emplace_back("memory", MemoryEmission());
+  table.emplace_back("memory.json", MemoryEmission{.isJson = true});
+  constexpr std::tuple<const char *, Phase, std::string (*)(const GraphPicture &)> pictures[] = {
+      {"dot", Phase::fused, pictureAsDot},
+      {"svg", Phase::fused, pictureAsSvg},
+      {"model-explorer", Phase::fused, pictureAsModelExplorer},
+      {"captured.dot", Phase::captured, pictureAsDot},
+      {"captured.svg", Phase::captured, pictureAsSvg},
+      {"captured.model-explorer", Phase::captured, pictureAsModelExplorer}};
+  for (const auto &[name, phase, form] : pictures)
+    table.emplace_back(name, PictureEmission{phase, form});
   for (const TargetKind *kind : targetKinds())
     for (const KernelEmission &form : kind->emissions())
       table.emplace_back(form.name, CodeEmission{kind, &form});

@@ -302,6 +302,9 @@ void apply(const Arg &arg, Options &options) {
   case OPT_cache_clear:
     options.action = Action::cacheClear;
     break;
+  case OPT_compare:
+    options.action = Action::compare;
+    break;
   case OPT_doctor:
     options.action = Action::doctor;
     break;
@@ -350,6 +353,13 @@ std::string nearestOption(const OptionTable &table, StringRef text) {
 
 /// Options that contradict each other.
 void checkTogether(const Options &options) {
+  if (options.action == Action::compare) {
+    if (options.inputs.size() < 2 || options.flags.reportFolder.empty())
+      throw usageError("--compare takes two pages or more, and --report=DIR: tcc --compare A B --report=DIR");
+    return;
+  }
+  if (!options.flags.reportFolder.empty() && options.inputs.size() > 1)
+    throw usageError("--report= with several inputs; give one input at a time");
   if (options.action != Action::compile && options.action != Action::syntaxOnly)
     return;
   const bool executes = options.runs || options.reference || options.benchRuns;

@@ -3,6 +3,7 @@
 #include "codegen/library/step_library.h"
 #include "frontend/compile_options.h"
 #include "frontend/graph_warnings.h"
+#include "frontend/report/graph_picture.h"
 #include "frontend/sarif.h"
 #include <optional>
 #include <string>
@@ -27,11 +28,21 @@ enum class Action : uint8_t {
   cacheStats,
   cacheClear,
   printPipeline,
+  compare,
   syntaxOnly
 };
 
 /// -emit=json.
 struct PlanEmission {};
+/// Where the planned memory goes: -emit=memory, -emit=memory.json.
+struct MemoryEmission {
+  bool isJson = false;
+};
+/// The graph at a phase as a picture: -emit=dot, -emit=captured.svg.
+struct PictureEmission {
+  Phase phase;
+  std::string (*form)(const GraphPicture &picture);
+};
 /// What a kind of target shows of the kernels.
 struct CodeEmission {
   const TargetKind *kind;
@@ -39,7 +50,7 @@ struct CodeEmission {
   bool isPrinted = form->isText; ///< to stdout, unless -o names a file
 };
 /// What is printed or written instead of the artefact; a phase is the module at it.
-using Emission = std::variant<Phase, PlanEmission, CodeEmission>;
+using Emission = std::variant<Phase, PlanEmission, MemoryEmission, PictureEmission, CodeEmission>;
 
 struct Options {
   Action action = Action::compile;

@@ -10,6 +10,7 @@
 #include "frontend/driver/option_table.h"
 #include "frontend/driver/outputs.h"
 #include "frontend/driver/show_steps.h"
+#include "frontend/report/report.h"
 #include "frontend/shape.h"
 #include "runtime/cpu.h"
 #include "runtime/files.h"
@@ -105,6 +106,16 @@ void printPipelineFor(const CompileOptions &options) {
   printPipeline(llvm::outs(), pipeline);
 }
 
+/// --compare: the pages' reports on one page, and their figures in a table.
+void compareReports(llvm::raw_ostream &os, const Options &options) {
+  std::vector<std::string> reports;
+  for (const std::string &input : options.inputs)
+    llvm::append_range(reports, orThrow(readReports(input)));
+  if (runtime::Error problem = writeReportPage(options.flags.reportFolder, reports))
+    throw Error("--report=" + options.flags.reportFolder + ": " + problem.message());
+  os << comparisonText(reports);
+}
+
 int dispatch(const Options &options) {
   switch (options.action) {
   case Action::help:
@@ -145,6 +156,9 @@ int dispatch(const Options &options) {
     return exitSuccess;
   case Action::printPipeline:
     printPipelineFor(options.compile);
+    return exitSuccess;
+  case Action::compare:
+    compareReports(llvm::outs(), options);
     return exitSuccess;
   case Action::compile:
   case Action::syntaxOnly:

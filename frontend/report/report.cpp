@@ -1,0 +1,284 @@
+// The sections of a report as JSON text, each from the object that the text outputs print.
+#include "frontend/report/report.h"
+#include "frontend/report/picture_text.h"
+#include "ir/names.h"
+#include "runtime/memory_report.h"
+#include "runtime/profile_report.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+constexpr int64_t mostTextBytes = int64_t{24} << 20; // of the IR after all passes together
+constexpr size_t mostSourceBytes = 1 << 20;          // of a file that places point into
+constexpr size_t mostSources = 64;
+
+namespace json = llvm::json;
+
+json::Value textValue(StringRef text) {
+  return json::fixUTF8(text);
+}
+
+std::string textOf(json::Value value) {
+  std::string text;
+  llvm::raw_string_ostream(text) << value;
+  return text;
+}
+
+std::string printed(ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.print(stream, OpPrintingFlags().enableDebugInfo(false).printNameLocAsPrefix());
+  return text;
+}
+
+std::map<std::string, int64_t> countedOps(ModuleOp module) {
+  std::map<std::string, int64_t> counts;
+  functionOf(module).walk([&](Operation *op) {
+    if (!isa<func::FuncOp>(op))
+      ++counts[op->getName().stripDialect().str()];
+  });
+  return counts;
+}
+
+json::Object countsJson(const std::map<std::string, int64_t> &counts) {
+  json::Object object;
+  for (const auto &[name, count] : counts)
+    object[name] = count;
+  return object;
+}
+
+const PassInfo *passNamed(StringRef name) {
+  for (const PassInfo &info : pipelineTable())
+    if (name == info.name)
+      return &info;
+  return nullptr;
+}
+
+json::Array remarksJson(const Remarks &remarks) {
+  constexpr const char *kinds[] = {"passed", "missed", "analysis"};
+  json::Array list;
+  for (const Remark &remark : remarks) {
+    const FileLineColLoc place = sourceOf(remark.loc);
+    list.push_back(json::Object{{"kind", kinds[static_cast<size_t>(remark.kind)]},
+                                {"pass", remark.pass},
+                                {"file", place ? textValue(place.getFilename().getValue()) : json::Value("")},
+                                {"line", place ? place.getLine() : 0},
+                                {"column", place ? place.getColumn() : 0},
+                                {"text", textValue(remark.text)},
+                                {"bytes", remark.bytes},
+                                {"count", remark.count}});
+  }
+  return list;
+}
+
+json::Array kernelsJson(ArrayRef<KernelSource> kernels) {
+  json::Array list;
+  for (const KernelSource &kernel : kernels) {
+    json::Object object{{"symbol", symbolOf(kernel)}};
+    if (const auto *form = std::get_if<FormKernel>(&kernel)) {
+      json::Array ops;
+      for (const KernelNames::Op &op : form->names.ops)
+        ops.push_back(json::Array{textValue(op.name), textValue(op.source), textValue(op.value)});
+      object["title"] = textValue(form->title());
+      object["ops"] = std::move(ops);
+      object["count"] = form->kernels;
+      object["space"] = json::Array{form->form.space.outer, form->form.space.rows, form->form.space.columns};
+      object["stages"] = static_cast<int64_t>(form->form.stages);
+    } else {
+      object["title"] = symbolOf(kernel);
+    }
+    list.push_back(std::move(object));
+  }
+  return list;
+}
+
+json::Object limitsJson(const runtime::MachineLimits &limits) {
+  return json::Object{{"threads", limits.threads},
+                      {"product_flops", limits.productFlops},
+                      {"bf16_product_flops", limits.bf16ProductFlops},
+                      {"bytes_per_second", limits.bytesPerSecond}};
+}
+
+json::Object compileJson(const CompileSession &session, const runtime::Plan &plan) {
+  const CompileReport &report = session.report();
+  json::Array steps;
+  for (const auto &[name, ms] : report.codegenSteps)
+    steps.push_back(json::Array{name, ms});
+  return json::Object{{"target", session.target().title()},
+                      {"model", session.target().model().name},
+                      {"level", session.options().pipeline.level},
+                      {"threads", session.options().threads},
+                      {"captured_ops", report.pipeline.capturedOps},
+                      {"kernels", report.pipeline.kernels},
+                      {"compiled_kernels", report.compiledKernels},
+                      {"matmuls", report.pipeline.matmuls},
+                      {"instructions", static_cast<int64_t>(plan.instructions.size())},
+                      {"planned_bytes", report.plannedBytes},
+                      {"arena_bytes", report.pipeline.arenaBytes},
+                      {"recomputed", report.pipeline.recomputed.ops
+                                         ? json::Value(recomputationText(report.pipeline.recomputed))
+                                         : json::Value(nullptr)},
+                      {"passes_ms", report.pipelineMs},
+                      {"code_ms", report.codegenMs},
+                      {"total_ms", report.totalMs},
+                      {"code_steps", std::move(steps)},
+                      {"cache", textValue(report.cache)}};
+}
+
+} // namespace
+
+Report::Report(std::string title, std::vector<std::string> command)
+    : title(std::move(title)), command(std::move(command)) {}
+
+void Report::watch(CompileOptions &options) {
+  options.watched = true;
+  options.remarks = true;
+  options.pipeline.reached = [this](Phase phase, ModuleOp module) { reached(phase, module); };
+  options.pipeline.passed = [this](const PassReport &pass, ModuleOp module) { passed(pass, module); };
+}
+
+void Report::reached(Phase phase, ModuleOp module) {
+  if (phase == Phase::captured) { // a compilation begins
+    passes.clear();
+    texts.clear();
+    textBytes = 0;
+    sections.erase("pictures");
+    passed({"captured", 0, true}, module);
+  }
+  if (phase != Phase::captured && phase != Phase::fused)
+    return;
+  std::string &pictures = sections["pictures"];
+  pictures = (pictures.empty() ? "{\"" : StringRef(pictures).drop_back().str() + ",\"") + phaseName(phase).str() +
+             "\":" + pictureAsJson(pictureOf(functionOf(module), target)) + "}";
+}
+
+void Report::passed(const PassReport &pass, ModuleOp module) {
+  if (pass.changed && !textsLeftOut) {
+    texts.push_back(printed(module));
+    textBytes += static_cast<int64_t>(texts.back().size());
+    if (textBytes > mostTextBytes) {
+      textsLeftOut = true;
+      texts.resize(1);
+    }
+  }
+  passes.push_back({pass.name, pass.changed || passes.empty() ? countedOps(module) : passes.back().ops,
+                    textsLeftOut ? 0 : texts.size() - 1});
+}
+
+void Report::addSource(const std::string &file, std::string_view text) {
+  if (text.size() <= mostSourceBytes)
+    sources[file] = text;
+}
+
+/// Reads the file of a place "FILE:LINE", or FILE, where it is not there yet.
+void Report::addFile(std::string_view file) {
+  const std::string path(file);
+  if (path.empty() || sources.count(path) || sources.size() >= mostSources)
+    return;
+  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
+  sources[path] = buffer && (*buffer)->getBufferSize() <= mostSourceBytes ? (*buffer)->getBuffer().str() : "";
+}
+
+void Report::addDiagnostic(std::string_view severity, const std::string &file, unsigned line, unsigned column,
+                           std::string_view message) {
+  addFile(file);
+  diagnostics.push_back(textOf(json::Object{{"severity", textValue(severity)},
+                                            {"file", textValue(file)},
+                                            {"line", line},
+                                            {"column", column},
+                                            {"message", textValue(message)}}));
+}
+
+void Report::addCompilation(const CompileSession &session, const runtime::Plan &plan) {
+  const CompileReport &report = session.report();
+  json::Array list;
+  for (const PassReport &pass : report.pipeline.passes) {
+    const PassInfo *info = passNamed(pass.name);
+    list.push_back(json::Object{{"name", pass.name},
+                                {"phase", info ? phaseName(info->reaches).str() : ""},
+                                {"reason", info ? info->reason : ""},
+                                {"ms", pass.milliseconds},
+                                {"changed", pass.changed}});
+  }
+  sections["passes"] = textOf(std::move(list));
+  sections["compile"] = textOf(compileJson(session, plan));
+  sections["remarks"] = textOf(remarksJson(report.remarks));
+  sections["kernels"] = textOf(kernelsJson(report.kernels));
+  sections["plan"] = runtime::planToJson(plan);
+  sections["memory"] = runtime::memoryReport(plan).json();
+  // What a GPU can do is known where it has run.
+  const runtime::MachineLimits limits = session.target().model().name.starts_with("cpu")
+                                            ? runtime::machineLimits(plan.threads)
+                                            : runtime::MachineLimits();
+  sections["limits"] = textOf(limitsJson(limits));
+  sections["costs"] = runtime::planTable(plan, limits).json();
+  for (const runtime::Instruction &instruction : plan.instructions)
+    for (const runtime::SourceLocation &source : instruction.sources)
+      addFile(source.file);
+}
+
+void Report::addCode(std::string form, std::string text) {
+  sections["code"] = textOf(json::Object{{"form", std::move(form)}, {"text", textValue(text)}});
+}
+
+void Report::addProfile(const runtime::Profiler &profiler, const runtime::MachineLimits &limits) {
+  sections["profile"] = runtime::profileTable(profiler, limits).json();
+  sections["limits"] = textOf(limitsJson(limits));
+}
+
+void Report::addTraining(std::string_view lines) {
+  std::string list;
+  for (StringRef line : llvm::split(StringRef(lines), '\n'))
+    if (llvm::Expected<json::Value> value = json::parse(line)) // one that was cut off says nothing
+      list += (list.empty() ? "" : ",") + textOf(std::move(*value));
+    else
+      llvm::consumeError(value.takeError());
+  sections["training"] = "[" + list + "]";
+}
+
+std::string Report::json() const {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  json::OStream out(stream);
+  out.object([&] {
+    out.attribute("format", "tcc report");
+    out.attribute("version", 1);
+    out.attribute("title", textValue(title));
+    out.attributeArray("command", [&] {
+      for (const std::string &word : command)
+        out.value(textValue(word));
+    });
+    out.attributeObject("sources", [&] {
+      for (const auto &[file, content] : sources)
+        if (!content.empty())
+          out.attribute(json::fixUTF8(file), textValue(content));
+    });
+    out.attributeArray("diagnostics", [&] {
+      for (const std::string &each : diagnostics)
+        out.rawValue(each);
+    });
+    out.attributeArray("stages", [&] {
+      for (const Pass &pass : passes)
+        out.value(json::Object{
+            {"name", pass.name}, {"ops", countsJson(pass.ops)}, {"text", static_cast<int64_t>(pass.text)}});
+    });
+    out.attribute("texts_left_out", textsLeftOut);
+    out.attributeArray("texts", [&] {
+      for (const std::string &each : texts)
+        out.value(textValue(each));
+    });
+    for (const auto &[name, section] : sections) {
+      out.attributeBegin(name);
+      out.rawValue(section);
+      out.attributeEnd();
+    }
+  });
+  return text;
+}
+
+} // namespace tcc
