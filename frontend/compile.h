@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -41,6 +42,12 @@ struct FunctionOptions : CompilerFlags {
   int64_t cacheBytes = int64_t{4} << 30;
   /// Gets "recompiled: tokens 16x256 → 16x200"; printed on stderr by default.
   std::function<void(std::string_view)> report = {};
+};
+
+/// What a page of a function shows beside its compilation.
+struct ReportOptions {
+  const runtime::Profiler *profile = nullptr; ///< steps of the function that were recorded
+  std::string_view log = {};                  ///< of a training run: JSON lines, as --json of train_gpt has them
 };
 
 /// What one compilation did.
@@ -128,6 +135,11 @@ public:
   /// for a file that cannot be written.
   void exportLibrary(const std::string &path, std::span<const Array> arguments,
                      const std::vector<std::string> &architectures = {}, bool hasRuntime = false);
+  /// Writes FOLDER/index.html, a page for people (docs/REPORT.md), of the step for these arguments, which is compiled
+  /// once more for it; report() is on it too. States stay as they are. FunctionOptions::reportFolder, or TCC_REPORT in
+  /// the environment, writes FOLDER/NAME/index.html whenever the function is compiled. Throws Error where the step
+  /// cannot be compiled, and for a folder that cannot be written.
+  void writeReport(const std::string &folder, std::span<const Array> arguments, const ReportOptions &more = {});
   /// The captured step as .graph text, for these arguments; of a step with graph breaks the path that the last call
   /// took, if it was called with such arguments.
   std::string graph(std::span<const Array> arguments);

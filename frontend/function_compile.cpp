@@ -13,9 +13,11 @@
 #include "frontend/graph_file.h"
 #include "frontend/loss_scaling.h"
 #include "frontend/remarks.h"
+#include "frontend/report/report.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Verifier.h"
 #include "passes/stages.h"
+#include "runtime/executable_limits.h"
 #include "runtime/files.h"
 #include "runtime/memory_report.h"
 
@@ -106,12 +108,24 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &recor
   compilation.options.device = device;
   compilation.options.remarks = wantsRemarks(options);
   compilation.options.costs = wantsCosts(options);
+  const std::string folder = options.compiledStep.empty() ? pageFolder() : "";
+  Report page(name);
+  if (!folder.empty())
+    page.watch(compilation.options);
   CompileSession session = compilation.orRefuse(CompileSession::open(compilation.options));
+  page.compileFor(session.target().model());
   runtime::Artefact artefact = options.compiledStep.empty()
                                    ? compilation.orRefuse(session.artefact(std::move(compilation.module)))
                                    : compilation.orRefuse(compilation.stepOfFile());
   const CompileReport &report = session.report();
-  if (session.options().remarks)
+  if (!folder.empty()) { // a page that cannot be written is no reason to end the program
+    runtime::Error problem = page.addCompilation(session, artefact.targets.front().plan);
+    if (!problem)
+      problem = writeReportPage(folder, page.json());
+    if (problem)
+      say(problem.message());
+  }
+  if (wantsRemarks(options))
     tellRemarks(report.remarks);
   if (options.memoryReport)
     tell(runtime::memoryReport(artefact.targets.front().plan).text());
@@ -128,6 +142,13 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &recor
   summary.totalMs = millisecondsSince(start);
   compileMs += summary.totalMs;
   return executable;
+}
+
+/// Where the pages of compilations go, this function's in a folder of its own; empty: there are none.
+std::string Function::Impl::pageFolder() const {
+  const char *folder = std::getenv("TCC_REPORT");
+  const std::string given = options.reportFolder.empty() && folder ? folder : options.reportFolder;
+  return given.empty() ? "" : given + "/" + name;
 }
 
 /// Lines to the report, or to stderr.
@@ -180,6 +201,30 @@ runtime::Plan Function::plan(std::span<const Array> arguments) {
   Impl::Compilation compilation(*impl, impl->recordFor(arguments), impl->options.outputs);
   CompileSession session = compilation.orRefuse(CompileSession::open(compilation.options));
   return compilation.orRefuse(session.plan(std::move(compilation.module)));
+}
+
+void Function::writeReport(const std::string &folder, std::span<const Array> arguments, const ReportOptions &more) {
+  const std::string breaks = report().json();
+  const std::shared_ptr<runtime::Executable> ran = executable(); // of the steps that were recorded
+  const Impl::Turn turn(held());
+  const Impl::CallScope scope(*impl, arguments);
+  Impl::Compilation compilation(*impl, impl->recordFor(arguments), impl->options.outputs, "shown");
+  compilation.options.device = impl->device;
+  Report page(impl->name);
+  page.watch(compilation.options);
+  CompileSession session = compilation.orRefuse(CompileSession::open(compilation.options));
+  page.compileFor(session.target().model());
+  const runtime::Artefact artefact = compilation.orRefuse(session.artefact(std::move(compilation.module)));
+  runtime::Error problem = page.addCompilation(session, artefact.targets.front().plan);
+  page.addBreaks(breaks);
+  if (more.profile && ran)
+    page.addProfile(*more.profile, runtime::limitsOf(*ran));
+  if (!more.log.empty())
+    page.addTraining(more.log);
+  if (!problem)
+    problem = writeReportPage(folder, page.json());
+  if (problem)
+    throw Error("'" + impl->name + "' cannot be shown: " + problem.message());
 }
 
 void Function::exportLibrary(const std::string &path, std::span<const Array> arguments,

@@ -147,6 +147,7 @@ struct Function::Impl {
                                            bool showsReads = false) const;
   std::shared_ptr<runtime::Executable> compile(const Record &record, std::span<const std::string> outputs);
   void tellRemarks(const Remarks &remarks) const;
+  std::string pageFolder() const;
   void tell(const std::string &text) const;
   const Record &recordFor(std::span<const Array> arguments);
   StepValue stepValues(std::span<const Array> arguments) const;

@@ -66,6 +66,8 @@ void checkRunFiles(const TrainOptions &options) {
     files.writes(fmt::format("-foptimization-record-file={}", options.remarksFile), options.remarksFile);
   if (!options.plotFile.empty())
     files.writes(fmt::format("--plot {}", options.plotFile), options.plotFile);
+  if (!options.reportFolder.empty())
+    files.writes(fmt::format("--report={}", options.reportFolder), options.reportFolder + "/index.html");
   if (!options.profileFile.empty())
     files.writes(fmt::format("--profile {}", options.profileFile), options.profileFile);
   if (!options.dumpTokens.empty())
@@ -81,6 +83,13 @@ void checkRunFiles(const TrainOptions &options) {
         std::pair("-foptimization-record-file", options.remarksFile), std::pair("--plot", options.plotFile),
         std::pair("--profile", options.profileFile), std::pair("--dump-tokens", options.dumpTokens)})
     checkWritable(flag, path);
+  if (!options.reportFolder.empty()) {
+    std::error_code problem;
+    std::filesystem::create_directories(options.reportFolder, problem);
+    if (problem)
+      throw Error(fmt::format("--report={}: cannot make the folder: {}", options.reportFolder, problem.message()));
+    checkWritable("--report", options.reportFolder + "/index.html");
+  }
   if (options.resume && checkpointSteps(options.checkpointFolder).empty())
     throw Error(fmt::format("{}: there is no checkpoint to resume from", options.checkpointFolder));
 }

@@ -7,7 +7,7 @@ namespace tcc::models {
 constexpr int64_t firstRecorded = 1, mostRecorded = 20; // steps: a long run's would take gigabytes
 
 void StepProfile::beforeStep(Function &step, int64_t index) {
-  if (file.empty())
+  if (file.empty() && !isShown)
     return;
   if (index == firstRecorded)
     step.profile(&profiler);
@@ -16,9 +16,11 @@ void StepProfile::beforeStep(Function &step, int64_t index) {
 }
 
 std::string StepProfile::finish(Function &step) {
-  if (file.empty())
+  if (file.empty() && !isShown)
     return {};
   step.profile(nullptr);
+  if (file.empty())
+    return {};
   std::string problem;
   if (runtime::Error error = profiler.writeChromeTrace(file))
     problem = "warning: " + error.message() + "\n";

@@ -276,6 +276,8 @@ void TrainLog::finish(const RunSummary &s, double elapsed) {
 }
 
 void TrainLog::writeJson(const std::string &line) {
+  if (options.keepsLines)
+    kept += line + "\n";
   if (json == stdout && terminal && ::isatty(STDOUT_FILENO))
     endRewrittenLine(); // both may be one terminal
   if (!json || broken || (std::fputs((line + "\n").c_str(), json) >= 0 && std::fflush(json) == 0))

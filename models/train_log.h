@@ -92,10 +92,11 @@ private:
 class TrainLog {
 public:
   struct Options {
-    RunLength length;      ///< for the ETA
-    bool quiet = false;    ///< nothing for people; JSON lines are still written
-    std::string jsonFile;  ///< JSON lines go there, "-" is stdout; empty: nowhere
-    int64_t firstStep = 0; ///< above 0: of an older jsonFile the lines of the steps before stay
+    RunLength length;        ///< for the ETA
+    bool quiet = false;      ///< nothing for people; JSON lines are still written
+    std::string jsonFile;    ///< JSON lines go there, "-" is stdout; empty: nowhere
+    bool keepsLines = false; ///< lines() has every JSON line too
+    int64_t firstStep = 0;   ///< above 0: of an older jsonFile the lines of the steps before stay
     std::FILE *progress = stderr;
     double plainSeconds = 2; ///< least time between two lines where `progress` is no terminal
   };
@@ -121,6 +122,8 @@ public:
   void finish(const RunSummary &summary, double elapsed);
   /// Whether every JSON line was written. The first that could not be is said, also under quiet; none is tried again.
   bool complete() const { return !broken; }
+  /// This process's JSON lines, where they are kept.
+  const std::string &lines() const { return kept; }
 
 private:
   void writeJson(const std::string &line);
@@ -136,6 +139,7 @@ private:
   Options options;
   bool terminal = false, colour = false;
   std::FILE *json = nullptr;
+  std::string kept;
   bool broken = false; ///< a line of JSON is missing
   bool lineOpen = false;
   double lastShown = -1;

@@ -114,7 +114,7 @@ private:
   Clock::time_point lastFinished;
   StepTimes times;
   RunSummary summary;
-  StepProfile profile{options.profileFile, title()};
+  StepProfile profile{options.profileFile, title(), !options.reportFolder.empty()};
   double peakFlops = 0;
   bool saidAboveLimit = false;
   double flopsPerToken = trainingFlopsPerToken(config, sequence);
@@ -134,6 +134,7 @@ Trainer::Trainer(const TrainOptions &options, RunDevice chosen, std::optional<Mo
       notes(prepareCheckpoints(folder)), log({.length = options.schedule.length,
                                               .quiet = options.quiet,
                                               .jsonFile = options.jsonFile,
+                                              .keepsLines = !options.reportFolder.empty(),
                                               .firstStep = state.step}),
       model(config, adapter, options.parameters), optimizer(makeOptimizer(options, model.trained())),
       step(trainingFunction(options, model, *optimizer, stepFunction())),
@@ -176,8 +177,10 @@ void Trainer::loadWeights(const std::optional<ModelFolder> &folder) {
 }
 
 FunctionOptions Trainer::function(std::vector<std::string> inputs, std::vector<std::string> outputs) {
-  return functionOptions(options, device, std::move(inputs), std::move(outputs),
-                         [this](std::string_view text) { log.message(text); });
+  FunctionOptions chosen = functionOptions(options, device, std::move(inputs), std::move(outputs),
+                                           [this](std::string_view text) { log.message(text); });
+  chosen.reportFolder.clear(); // the run's page is written at its end
+  return chosen;
 }
 
 /// Of the training step.
@@ -453,6 +456,8 @@ void Trainer::finish() {
   if (const std::string table = profile.finish(step); !table.empty())
     log.message(table);
   log.finish(summary, elapsed);
+  if (!options.reportFolder.empty())
+    step.writeReport(options.reportFolder, stepArguments(0, 0), {.profile = &profile.recorded(), .log = log.lines()});
   log.message(
       fmt::format("memory: {} bytes planned, {} bytes counted at the peak", summary.plannedBytes, summary.peakBytes));
   if (state.skipped > 0)

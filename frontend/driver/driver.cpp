@@ -232,16 +232,11 @@ void Job::beginReport() {
   });
 }
 
-/// The compilation of the first target, with the text of its kernels.
+/// The compilation of the first target.
 void Job::reportCompilation(const runtime::Plan &plan) {
-  report->addCompilation(*session, plan);
   isReported = true;
-  const TargetKind &kind = *targetKindOf(compileOptions.targetName);
-  const StringRef shown = kind.hasDevices() ? kind.emissions().front().name : kind.assembly();
-  const KernelEmission *form = llvm::find_if(kind.emissions(), [&](const auto &each) { return each.name == shown; });
-  const EmittedCode code{targets.front().substr(targets.front().find(':') + 1),
-                         orThrow(session->target().emitAs(shown, session->report().kernels))};
-  report->addCode(shown.str(), kind.shown(*form, code));
+  if (runtime::Error problem = report->addCompilation(*session, plan))
+    throw Error(problem.message());
 }
 
 /// What no earlier step of the job has put into the report.

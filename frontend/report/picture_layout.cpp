@@ -63,7 +63,8 @@ private:
     const double title = Sizes::widthOf(picture.titleOf(item.number)) + 2 * Sizes::padding;
     if (auto open = inner.find(item.number); open != inner.end())
       return {std::max(title, open->second.width), open->second.height + Sizes::headHeight};
-    return {title + 2 * Sizes::padding, 2 * Sizes::lineHeight + Sizes::padding + tallest * share};
+    constexpr double narrowest = 84; // a closed group says how many boxes it has
+    return {std::max(narrowest, title + 2 * Sizes::padding), 2 * Sizes::lineHeight + Sizes::padding + tallest * share};
   }
 
   /// Edges that go down: against the order of items none does.

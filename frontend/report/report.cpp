@@ -1,5 +1,6 @@
 // The sections of a report as JSON text, each from the object that the text outputs print.
 #include "frontend/report/report.h"
+#include "codegen/targets.h"
 #include "frontend/report/picture_text.h"
 #include "ir/names.h"
 #include "runtime/memory_report.h"
@@ -194,7 +195,7 @@ void Report::addDiagnostic(std::string_view severity, const std::string &file, u
                                             {"message", textValue(message)}}));
 }
 
-void Report::addCompilation(const CompileSession &session, const runtime::Plan &plan) {
+runtime::Error Report::addCompilation(const CompileSession &session, const runtime::Plan &plan) {
   const CompileReport &report = session.report();
   json::Array list;
   for (const PassReport &pass : report.pipeline.passes) {
@@ -220,10 +221,22 @@ void Report::addCompilation(const CompileSession &session, const runtime::Plan &
   for (const runtime::Instruction &instruction : plan.instructions)
     for (const runtime::SourceLocation &source : instruction.sources)
       addFile(source.file);
+  return addCode(session);
 }
 
-void Report::addCode(std::string form, std::string text) {
-  sections["code"] = textOf(json::Object{{"form", std::move(form)}, {"text", textValue(text)}});
+runtime::Error Report::addCode(const CompileSession &session) {
+  const StringRef target = session.options().targetName;
+  const TargetKind *kind = targetKindOf(target);
+  if (!kind || kind->emissions().empty()) // the caller's own target shows nothing
+    return {};
+  const StringRef shown = kind->hasDevices() ? kind->emissions().front().name : kind->assembly();
+  const KernelEmission *form = llvm::find_if(kind->emissions(), [&](const auto &each) { return each.name == shown; });
+  auto modules = session.target().emitAs(shown, session.report().kernels);
+  if (!modules)
+    return modules.error();
+  const std::string text = kind->shown(*form, EmittedCode{target.split(':').second.str(), std::move(*modules)});
+  sections["code"] = textOf(json::Object{{"form", shown}, {"text", textValue(text)}});
+  return {};
 }
 
 void Report::addProfile(const runtime::Profiler &profiler, const runtime::MachineLimits &limits) {

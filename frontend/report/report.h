@@ -24,10 +24,8 @@ public:
   void addSource(const std::string &file, std::string_view text);
   void addDiagnostic(std::string_view severity, const std::string &file, unsigned line, unsigned column,
                      std::string_view message);
-  /// What was compiled by the session, and its plan.
-  void addCompilation(const CompileSession &session, const runtime::Plan &plan);
-  /// What Target::emitAs gave: "asm", "cuda".
-  void addCode(std::string form, std::string text);
+  /// What was compiled by the session: its plan, and its kernels as the target's assembly or source text.
+  runtime::Error addCompilation(const CompileSession &session, const runtime::Plan &plan);
   /// Times of steps beside the limits of what they ran on.
   void addProfile(const runtime::Profiler &profiler, const runtime::MachineLimits &limits);
   /// BreakReport::json().
@@ -44,6 +42,7 @@ private:
   void passed(const PassReport &pass, mlir::ModuleOp module);
   void reached(Phase phase, mlir::ModuleOp module);
   void addFile(std::string_view file);
+  runtime::Error addCode(const CompileSession &session);
 
   struct Pass {
     std::string name;

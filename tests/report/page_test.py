@@ -201,6 +201,40 @@ def check_compare(browser, folder):
     equal("console", browser.problems(), [])
 
 
+def train(folder, *arguments, environment=None):
+    text = folder / "text.txt"
+    text.write_text("in the beginning was the word, and the word was with a compiler. " * 200)
+    return subprocess.run([PROGRAMS / "train_gpt", "--data", text, "--layers=2", "--batch=2", "--seq=32", "--width=32", "--heads=2", "--quiet",
+                           *map(str, arguments)], capture_output=True, text=True, env={**os.environ, **(environment or {})})
+
+
+def check_training(browser, folder):
+    """A run's page has its log, its measured steps and the line of the model's code; --compare lays two runs over each other."""
+    for name, seed in (("run", 1), ("other", 2)):
+        done = train(folder, "--steps=6", f"--seed={seed}", f"--json={folder / name}.jsonl", f"--report={folder / name}")
+        equal("train_gpt", (done.returncode, done.stderr), (0, ""))
+    logged = [json.loads(line) for line in (folder / "run.jsonl").read_text().splitlines()]
+    browser.open((folder / "run/index.html").as_uri())
+    pane(browser, "run")
+    equal("the log", browser.run("return report().training"), logged)
+    check("steps", any(each.startswith("6\n") for each in browser.texts("#run .card")), browser.texts("#run .card"))
+    equal("measured steps", browser.run("return report().profile.steps"), 5)
+    check("sources are those of the program", any("gpt2.cpp" in name for name in browser.run("return Object.keys(report().sources)")))
+    pane(browser, "graph")
+    check("layers", any(line.startswith("h.0") for line in browser.texts("#tree .line span")), browser.texts("#tree .line"))
+    tcc("--compare", folder / "run", folder / "other", f"--report={folder / 'runs'}")
+    browser.open((folder / "runs/index.html").as_uri())
+    equal("curves over each other", browser.run("return document.querySelector('.curve').querySelectorAll('polyline').length"), 2)
+    check("losses differ", "The losses are equal for 0 steps, then differ" in browser.text("#pane"), browser.text("#pane")[:900])
+    equal("console", browser.problems(), [])
+    # What is in the environment writes a page for each function.
+    done = train(folder, "--steps=1", environment={"TCC_REPORT": str(folder / "each")})
+    equal("TCC_REPORT", (done.returncode, [path.name for path in (folder / "each").glob("*/index.html")]), (0, ["index.html"]))
+    (folder / "plain").write_text("")
+    done = train(folder, "--steps=1", f"--report={folder / 'plain/x'}")
+    check("a folder that cannot be made", done.returncode == 1 and "--report=" in done.stderr and "Not a directory" in done.stderr, done.stderr)
+
+
 def check_refusals(folder):
     graph = SOURCE / "models/layer_norm.graph"
     (folder / "file").write_text("no folder")
@@ -224,10 +258,10 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as made, Browser() as browser:
         folder = pathlib.Path(made)
-        for step in (check_train_step, check_breaks, check_one, check_wrong, check_compare):
+        for step in (check_train_step, check_breaks, check_one, check_wrong, check_compare, check_training):
             try:
                 step(browser, folder)
-            except (RuntimeError, ValueError, TypeError, StopIteration, KeyError) as problem:
+            except (OSError, RuntimeError, ValueError, TypeError, StopIteration, KeyError) as problem:
                 failures.append(f"{step.__name__}: {type(problem).__name__}: {problem}")
         check_refusals(folder)
     for failure in failures:

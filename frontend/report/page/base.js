@@ -73,10 +73,15 @@ function digits(number, significant) {
   if (number === 0) return "0";
   if (!significant) return String(Math.round(number));
   const decimals = Math.max(0, significant - 1 - Math.floor(Math.log10(Math.abs(number))));
-  return number.toFixed(Math.min(decimals, 6));
+  return number.toFixed(Math.min(decimals, 9));
 }
 function percent(share) {
+  if (share > 0 && share < 0.001) return "< 0.1 %";
   return known(share) && Number.isFinite(share) ? digits(100 * share, share >= 0.1 ? 2 : 1) + " %" : "–";
+}
+/// A label that may be broken after a dot or a plus.
+function breakable(label) {
+  return label.split(/(?<=[+.:])/).flatMap((part, i) => (i ? [make("wbr"), part] : [part]));
 }
 function counted(number, noun) {
   return number + " " + noun + (number === 1 ? "" : "s");
@@ -90,6 +95,7 @@ function facts(list) {
 
 /// One bar in parts: [[name, number, colour]], with a legend.
 function stack(parts, text) {
+  parts = parts.filter(([, number]) => number > 0);
   const sum = parts.reduce((all, [, number]) => all + number, 0) || 1;
   const bar = make("div", { class: "stack" }, parts.map(([name, number, colour]) =>
     tipped(make("i", { style: `flex:${number / sum};background:var(--${colour})` }),

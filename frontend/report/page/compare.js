@@ -12,7 +12,7 @@ function ratioCell(row) {
 }
 
 function compareTable(rows, what, text) {
-  const columns = [{ title: what, wide: true, cell: row => row.name, key: row => row.name }];
+  const columns = [{ title: what, wide: true, cell: row => breakable(row.name), key: row => row.name }];
   state.reports.forEach((_, i) => columns.push({ title: nameOf(i), number: true, cell: row => known(row.values[i]) ? (row.text || text)(row.values[i]) : "–", key: row => row.values[i] || 0 }));
   columns.push({ title: `${nameOf(state.reports.length - 1)} / A`, number: true, cell: ratioCell, key: row => known(row.values[0]) && row.values[0] ? (row.values[row.values.length - 1] || 0) / row.values[0] : 0 });
   return table(columns, rows);
@@ -29,7 +29,7 @@ function showCompare(_, place) {
     figure("least time of a step", each => each.costs ? each.costs.rows.reduce((all, row) => all + row.least_ms, 0) : null, msText),
     figure("traffic of a step", each => each.costs ? each.costs.rows.reduce((all, row) => all + row.bytes, 0) : null, bytesText),
     figure("a step, measured", each => each.profile && each.profile.steps ? each.profile.step_ms : null, msText),
-    figure("last loss", each => (trainingOf(each) ? trainingOf(each).steps.at(-1).loss : null), loss => String(loss))], "figure", String);
+    figure("last loss", each => (trainingOf(each) ? trainingOf(each).steps.at(-1).loss : null), loss => digits(loss, 8))], "figure", String);
   figures.id = "figures";
   place.append(make("h2", {}, "Figures"), figures);
   const same = reports.every(each => JSON.stringify(each.plan) === JSON.stringify(reports[0].plan)), code = reports.every(each => (each.code || {}).text === (reports[0].code || {}).text);

@@ -67,7 +67,7 @@ function bufferText(of, id) {
 function kernelDetail(of, row) {
   const first = of.plan.instructions[row.instructions[0]];
   const plan = first && instructionKernel(of, first), kernel = plan && (of.kernels || []).find(each => each.symbol === plan.symbol);
-  const detail = make("div", { class: "detail", id: "kernel" }, make("h2", {}, row.label));
+  const detail = make("div", { class: "detail", id: "kernel" }, make("h2", {}, breakable(row.label)));
   const sources = [...new Map(row.instructions.flatMap(i => of.plan.instructions[i].sources).map(at => [`${at.file}:${at.line}`, at])).keys()];
   const args = first && first.segments && first.segments.length === 1 ? first.segments[0].args : first && first.op === "matmul" ? [first.a, first.b, first.c] : [];
   detail.append(facts({
@@ -111,7 +111,7 @@ function showKernels(of, place, params) {
   const choose = row => right.replaceChildren(kernelDetail(of, row));
   const list = table([
     { title: "what", wide: true, cell: row => [make("span", { class: "dot", style: `display:inline-block;margin-right:6px;background:var(--${colourOfRow(row)})` }),
-      row.label, row.calls > 1 ? make("span", { class: "soft" }, ` ×${row.calls}`) : null], key: row => row.label },
+      breakable(row.label), row.calls > 1 ? make("span", { class: "soft" }, ` ×${row.calls}`) : null], key: row => row.label },
     { title: ran ? "ms" : "least ms", number: true, cell: row => row.time ? row.time.toFixed(3) : "–", key: row => row.time },
     { title: "share", number: true, cell: row => timed ? percent(row.time / sum) : percent(row.bytes / rows.reduce((all, each) => all + each.bytes, 1)), key: row => row.time },
     ran ? { title: "limit", number: true, cell: row => row.measured && row.least ? percent(row.least / row.measured) : "–",
@@ -125,7 +125,8 @@ function showKernels(of, place, params) {
   list.style.overflow = "auto";
   if (chosen) choose(chosen);
   place.append(make("p", { class: "soft" }, `${counted(of.plan.instructions.length, "instruction")} of ${counted(of.plan.kernels.length, "kernel")}; equal layers in one row. ` +
-    (ran ? `Measured over ${counted(of.profile.steps, "step")}.` : "Nothing ran: times are the least that this machine's limits allow (--run, --bench measure).")));
+    (ran ? `Measured over ${counted(of.profile.steps, "step")}.` : timed ? "Nothing ran: times are the least that this machine's limits allow (--run, --bench measure)."
+    : "Nothing ran, and no limits of this target are known: shares are of the traffic.")));
   place.append(make("div", { class: "split" }, make("div", { class: "left", style: "flex:1 1 50%" }, list, make("h3", {}, "Roofline"),
     roofline(of, rows, choose) || make("p", { class: "soft" }, "There are no limits of this target to compare with.")), right));
 }

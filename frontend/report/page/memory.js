@@ -48,7 +48,7 @@ function showMemory(of, place, params) {
   const list = (title, rows, linked) => {
     const sum = sumOf(rows);
     return [make("h2", {}, title), table([{ title: "bytes", number: true, cell: row => bytesText(row.bytes), key: row => row.bytes },
-      { title: "", cell: row => meter(row.bytes / sum) }, { title: "what", wide: true, cell: row => [linked ? sourceLink(row.key) : row.key, row.count > 1 ? make("span", { class: "soft" }, ` ×${row.count}`) : null], key: row => row.key },
+      { title: "", cell: row => meter(row.bytes / sum) }, { title: "what", wide: true, cell: row => [linked ? sourceLink(row.key) : breakable(row.key), row.count > 1 ? make("span", { class: "soft" }, ` ×${row.count}`) : null], key: row => row.key },
       { title: "", wide: true, cell: row => splitPlace(row.note) ? sourceLink(row.note) : row.note }], rows.slice(0, 60))];
   };
   place.append(make("p", { class: "soft" }, "At the peak: states, inputs, outputs and what the arena holds."), ...list("By layer", memory.by_layer, false), ...list("The arena by source line", memory.by_line, true), ...list("By value", memory.by_value, false));

@@ -25,7 +25,7 @@ function curves(title, lines, text) {
   const ticks = [x0, (x0 + x1) / 2, x1].map((x, i) => make("text", { x: px(x), y: height - 10, "text-anchor": ["start", "middle", "end"][i], class: "soft" }, `${i === 1 ? "step " : ""}${Math.round(x)}`));
   const paths = lines.map(line => make("polyline", { points: line.points.filter(([, y]) => Number.isFinite(y)).map(([x, y]) => `${px(x).toFixed(1)},${py(y).toFixed(1)}`).join(" "),
     fill: "none", stroke: `var(--${line.colour})`, "stroke-width": 1.6 }));
-  const drawing = make("svg", { viewBox: `0 0 ${width} ${height}`, style: "width:100%", role: "img", "aria-label": title }, grid, ticks, paths);
+  const drawing = make("svg", { viewBox: `0 0 ${width} ${height}`, style: "width:100%;min-width:520px;max-width:1000px", role: "img", "aria-label": title }, grid, ticks, paths);
   tipped(drawing, event => title);
   drawing.addEventListener("pointermove", event => {
     const box = drawing.getBoundingClientRect(), x = x0 + ((event.clientX - box.left) / box.width * width - left) / (width - left - 12) * (x1 - x0);
@@ -33,7 +33,7 @@ function curves(title, lines, text) {
     showTip(event, near.map(([name, [at, y]]) => `${name} step ${at}: ${text(y)}`).join("\n"));
   });
   return [make("h2", {}, title), lines.length > 1 ? make("div", { class: "legend" }, lines.map(line => make("span", {}, make("i", { style: `background:var(--${line.colour})` }), line.name))) : null,
-    make("div", { class: "canvas curve" }, drawing)];
+    make("div", { class: "canvas curve" }, drawing)].filter(Boolean);
 }
 
 function runCurves(runs) {

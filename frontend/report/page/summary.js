@@ -32,7 +32,8 @@ function advices(of) {
       (share !== null ? `, ${percent(share)} of the limit` : "") + ". " + what, place: ["kernels", { row: row.number }] });
   }
   const missed = (of.remarks || []).filter(remark => remark.kind === "missed" && remark.bytes > 0)[0];
-  if (missed) list.push({ title: "not fused", text: missed.text + (missed.count > 1 ? ` (×${missed.count})` : "") + ".",
+  if (missed) list.push({ title: "not fused", text: missed.text + (missed.count > 1 ? ` (×${missed.count})` : "") +
+    `. It costs ${bytesText(missed.bytes)} a step.`,
     place: ["pipeline", { pass: missed.pass }], source: missed.file && `${missed.file}:${missed.line}` });
   const line = ((of.memory || {}).by_line || [])[0];
   if (line) list.push({ title: "the peak of memory", text: `${bytesText(line.bytes)} of ${bytesText(of.memory.planned_bytes)} ` +
