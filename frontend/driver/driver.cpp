@@ -10,6 +10,7 @@
 #include "frontend/driver/libraries.h"
 #include "frontend/driver/outputs.h"
 #include "frontend/driver/save_temps.h"
+#include "frontend/driver/time_report.h"
 #include "frontend/driver/time_trace.h"
 #include "frontend/graph_file.h"
 #include "frontend/loss_scaling.h"
@@ -22,8 +23,6 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
-#include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -90,8 +89,6 @@ private:
   void tellRemarks();
   runtime::Artefact compileForAll();
   void printSummary(llvm::raw_ostream &os);
-  void printTimes();
-  void printTimesAsJson();
   void checkDevice(const std::shared_ptr<runtime::Device> &device);
   void reportBreaks();
   void execute();
@@ -182,7 +179,7 @@ int Job::compileInput() {
     say("wrote " + file);
   }
   if (options.timeReport)
-    options.timeReportIsJson ? printTimesAsJson() : printTimes();
+    llvm::errs() << (options.timeReportIsJson ? timesAsJson(session->report(), name) : timesAsText(session->report()));
   return exitSuccess;
 }
 
@@ -425,34 +422,6 @@ void Job::printSummary(llvm::raw_ostream &os) {
   else
     os << llvm::format("compiled in %.0f ms (passes %.0f, code %.0f)\n", report.totalMs, report.pipelineMs,
                        report.codegenMs);
-}
-
-void Job::printTimes() {
-  const CompileReport &report = session->report();
-  double sum = 0;
-  for (const PassReport &pass : report.pipeline.passes)
-    sum += pass.milliseconds;
-  llvm::errs() << "   ms      %  pass\n";
-  for (const PassReport &pass : report.pipeline.passes)
-    llvm::errs() << llvm::format("%7.2f %5.1f%%  ", pass.milliseconds, sum > 0 ? 100 * pass.milliseconds / sum : 0)
-                 << pass.name << (pass.changed ? "" : " (unchanged)") << '\n';
-  llvm::errs() << llvm::format("%7.2f         all passes\n", sum);
-  if (report.codegenMs > 0)
-    llvm::errs() << llvm::format("%7.2f         code generation\n", report.codegenMs);
-  for (const auto &[step, ms] : report.codegenSteps)
-    llvm::errs() << llvm::format("%7.2f %5.1f%%    ", ms, 100 * ms / report.codegenMs) << step << '\n';
-}
-
-void Job::printTimesAsJson() {
-  const CompileReport &report = session->report();
-  llvm::json::Array passes, steps;
-  for (const PassReport &pass : report.pipeline.passes)
-    passes.push_back(llvm::json::Object{{"name", pass.name}, {"ms", pass.milliseconds}, {"changed", pass.changed}});
-  for (const auto &[step, ms] : report.codegenSteps)
-    steps.push_back(llvm::json::Object{{"name", step}, {"ms", ms}});
-  llvm::errs() << llvm::formatv("{0:2}\n", llvm::json::Value(llvm::json::Object{{"input", llvm::json::fixUTF8(name)},
-                                                                                {"passes", std::move(passes)},
-                                                                                {"codegen", std::move(steps)}}));
 }
 
 /// --check-device. Throws Error for the first value that differs.
