@@ -1,5 +1,6 @@
 #include "models/step_profile.h"
 #include "runtime/executable_limits.h"
+#include "runtime/memory_parts.h"
 #include "runtime/profile_report.h"
 
 namespace tcc::models {
@@ -21,10 +22,11 @@ std::string StepProfile::finish(Function &step) {
   step.profile(nullptr);
   if (file.empty())
     return {};
+  const std::shared_ptr<runtime::Executable> executable = step.executable();
+  profiler.memory = runtime::arenaInUse(executable->plan());
   std::string problem;
   if (runtime::Error error = profiler.writeChromeTrace(file))
     problem = "warning: " + error.message() + "\n";
-  const std::shared_ptr<runtime::Executable> executable = step.executable();
   std::string table = runtime::profileReport(profiler, runtime::limitsOf(*executable));
   if (table.empty())
     return problem + "no profile: the first step is left out, and there was no other";

@@ -4,6 +4,7 @@
 #include "runtime/plan_uses.h"
 #include "runtime/separate_values.h"
 #include <algorithm>
+#include <numeric>
 
 namespace tcc::runtime {
 namespace {
@@ -79,23 +80,30 @@ std::vector<LiveValue> arenaValues(const Plan &given) {
   return list;
 }
 
+static std::vector<int64_t> inUse(const std::vector<LiveValue> &values, size_t instructions) {
+  std::vector<int64_t> bytes(instructions + 1);
+  for (const LiveValue &value : values) {
+    bytes[value.maker] += value.bytes;
+    bytes[value.last + 1] -= value.bytes;
+  }
+  std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
+  bytes.pop_back(); // nothing lives after the last one
+  return bytes;
+}
+
+std::vector<int64_t> arenaInUse(const Plan &plan) {
+  return inUse(arenaValues(plan), plan.instructions.size());
+}
+
 FullestMoment fullestMoment(const Plan &plan) {
   FullestMoment moment;
   if (plan.instructions.empty())
     return moment;
   const std::vector<LiveValue> values = arenaValues(plan);
-  std::vector<int64_t> change(plan.instructions.size() + 1);
-  for (const LiveValue &value : values) {
-    change[value.maker] += value.bytes;
-    change[value.last + 1] -= value.bytes;
-  }
-  int64_t live = 0, most = -1;
-  for (size_t i = 0; i < plan.instructions.size(); ++i)
-    if (live += change[i]; live > most) {
-      most = live;
-      moment.instruction = i;
-    }
-  moment.unused = plan.arenaBytes - most;
+  const std::vector<int64_t> bytes = inUse(values, plan.instructions.size());
+  const auto most = std::max_element(bytes.begin(), bytes.end());
+  moment.instruction = static_cast<size_t>(most - bytes.begin());
+  moment.unused = plan.arenaBytes - *most;
   for (const LiveValue &value : values)
     if (value.maker <= moment.instruction && moment.instruction <= value.last)
       moment.values.push_back(value);

@@ -33,6 +33,9 @@ const char *name(LiveValue::Kind kind);
 /// Every value that an instruction uses.
 std::vector<LiveValue> arenaValues(const Plan &plan);
 
+/// Bytes of values that live over each instruction.
+std::vector<int64_t> arenaInUse(const Plan &plan);
+
 /// The fullest instruction and what lives there, in the order of arenaValues().
 struct FullestMoment {
   size_t instruction = 0;

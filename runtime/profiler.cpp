@@ -31,6 +31,26 @@ std::string Profiler::chromeTrace() const {
                     {"dur", static_cast<double>(event.durationNs) * 1e-3},
                     {"args", args}});
   }
+  std::vector<const Event *> step;
+  const auto count = [&](int64_t ns, int64_t bytes) {
+    list.push_back({{"name", "arena"},
+                    {"ph", "C"},
+                    {"pid", 1},
+                    {"ts", static_cast<double>(ns - origin) * 1e-3},
+                    {"args", {{"bytes", bytes}}}});
+  };
+  for (const Event &event : events) {
+    if (event.category != "step") {
+      step.push_back(&event);
+      continue;
+    }
+    if (!memory.empty() && step.size() == memory.size()) {
+      for (size_t i = 0; i < step.size(); ++i)
+        count(step[i]->startNs, memory[i]);
+      count(event.startNs + event.durationNs, 0);
+    }
+    step.clear();
+  }
   // Names for viewers: of the process and of each stream, as metadata events.
   std::set<int32_t> streams;
   for (const Event &event : events)

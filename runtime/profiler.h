@@ -32,12 +32,15 @@ public:
   void clear() { events.clear(); }
   const std::vector<Event> &all() const { return events; }
 
-  /// Complete events ("ph":"X"), one tid per stream, times in microseconds from the first event; then the names of the
-  /// process and of its streams ("ph":"M").
+  /// Complete events ("ph":"X"), one tid per stream, times in microseconds from the first event; then the memory in use
+  /// as a counter ("ph":"C"), where it is known; then the names of the process and of its streams ("ph":"M").
   std::string chromeTrace() const;
   Error writeChromeTrace(const std::string &path) const;
 
   std::string title = "tcc"; ///< what viewers call the process
+  /// Bytes of the arena in use over each instruction of a step, in order (arenaInUse); empty where they are not known.
+  /// A step whose events are not one for each instruction, as with loops, gets no counter.
+  std::vector<int64_t> memory;
 
 private:
   std::vector<Event> events;

@@ -6,6 +6,7 @@
 #include "ir/reference/interpreter.h"
 #include "passes/memory_places.h"
 #include "runtime/executable_limits.h"
+#include "runtime/memory_parts.h"
 #include "runtime/printed.h"
 #include "runtime/profile_report.h"
 #include "llvm/ADT/StringExtras.h"
@@ -231,6 +232,8 @@ void execute(runtime::Executable &executable, const Options &options, const RunV
   if (!options.inputs.empty()) // --profile takes one
     profiler.title = options.inputs.front();
   const bool isAsked = !options.profile.empty() || !options.flags.reportFolder.empty() || options.benchRuns;
+  if (!options.profile.empty())
+    profiler.memory = runtime::arenaInUse(executable.plan());
   runtime::Profiler *recorder = isAsked ? &profiler : nullptr;
   if (options.runs) {
     for (int64_t i = 0; i < *options.runs; ++i) {

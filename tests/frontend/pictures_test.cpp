@@ -136,4 +136,33 @@ TEST(Memory, RectanglesDoNotOverlapAndAddUp) {
   }
 }
 
+/// A trace of two runs: its sums are the plan's, and its counter reaches the plan's peak.
+TEST(Memory, IsACounterOfTheTrace) {
+  const std::string trace = (folder() / "profile.json").string();
+  ASSERT_EQ(runTcc(model("train_step") + " --run=2 --profile=" + trace).status, 0);
+  const nlohmann::json plan = nlohmann::json::parse(runTcc(model("train_step") + " -emit=json").out);
+  const nlohmann::json memory = nlohmann::json::parse(runTcc(model("train_step") + " -emit=memory.json").out);
+  int64_t bytes = 0, flops = 0, peak = 0, planned = 0, arithmetic = 0, gaps = 0;
+  size_t counters = 0;
+  const nlohmann::json written = nlohmann::json::parse(slurp(trace));
+  for (const nlohmann::json &event : written["traceEvents"])
+    if (event["ph"] == "C") {
+      peak = std::max(peak, event["args"]["bytes"].get<int64_t>());
+      ++counters;
+    } else if (event["ph"] == "X" && event["cat"] != "step") {
+      bytes += event["args"]["bytes"].get<int64_t>();
+      flops += event["args"]["flops"].get<int64_t>();
+    }
+  for (const nlohmann::json &instruction : plan["instructions"]) {
+    planned += 2 * instruction["bytes"].get<int64_t>();
+    arithmetic += 2 * instruction["flops"].get<int64_t>();
+  }
+  for (const nlohmann::json &part : memory["parts"])
+    gaps += part["what"] == "arena: gaps" ? part["bytes"].get<int64_t>() : 0;
+  EXPECT_EQ(bytes, planned);
+  EXPECT_EQ(flops, arithmetic);
+  EXPECT_EQ(counters, 2 * (plan["instructions"].size() + 1));
+  EXPECT_EQ(peak + gaps, plan["arena_bytes"]);
+}
+
 } // namespace

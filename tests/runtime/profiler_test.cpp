@@ -34,6 +34,21 @@ TEST(Profiler, chromeTraceHoldsCompleteEvents) {
   EXPECT_EQ(events[2].at("ts"), 8.0);
 }
 
+TEST(Profiler, memoryIsACounter) {
+  Profiler profiler = sample();
+  profiler.memory = {100, 300, 200};
+  const auto json = parseJson(profiler.chromeTrace(), 1 << 20, "trace");
+  ASSERT_TRUE(json);
+  std::vector<std::pair<double, int64_t>> counted;
+  for (const Json &event : json->at("traceEvents"))
+    if (event.at("ph") == "C")
+      counted.emplace_back(event.at("ts"), event.at("args").at("bytes"));
+  const std::vector<std::pair<double, int64_t>> expected = {{0, 100}, {2, 300}, {8, 200}, {10, 0}};
+  EXPECT_EQ(counted, expected);
+  profiler.memory = {100, 300}; // of another plan
+  EXPECT_EQ(profiler.chromeTrace(), sample().chromeTrace());
+}
+
 TEST(Profiler, emptyProfilesPrint) {
   Profiler profiler;
   EXPECT_TRUE(parseJson(profiler.chromeTrace(), 1 << 20, "trace"));
