@@ -31,7 +31,7 @@ done
 # shellcheck source=cmake/setup.sh
 source "$root/cmake/setup.sh"
 
-packages=("${build_packages[@]}" "${text_packages[@]}" "${test_packages[@]}")
+packages=("${build_packages[@]}" "${text_packages[@]}" "${test_packages[@]}" "${rank_packages[@]}")
 if ((developer)); then packages+=("${developer_packages[@]}"); fi
 require_packages "${packages[@]}"
 build_targets all

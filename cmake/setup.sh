@@ -21,6 +21,8 @@ build_packages=(
 test_packages=(chromium chromium-driver fonts-dejavu-core)
 # The text that run.sh trains on.
 text_packages=(bible-kjv)
+# Both MPIs, for the tests of several processes.
+rank_packages=(libopenmpi-dev openmpi-bin libmpich-dev mpich)
 # For work on the project: quick rebuilds, the second compiler, format and lint, and whom products are measured beside.
 developer_packages=(ccache clang-22 libclang-rt-22-dev clang-format-22 clang-tidy-22 libdnnl-dev)
 

@@ -352,7 +352,7 @@ Expected<std::unique_ptr<Executable>> Executable::load(Artefact artefact, const 
   std::unique_ptr<Executable> executable(new Executable(std::move(impl)));
   Impl &made = *executable->impl;
   std::unique_lock lock(made.device->mutex());
-  const Error error = made.prepare({options.threads, options.checked});
+  const Error error = made.prepare({.threads = options.threads, .checked = options.checked, .ranks = options.ranks});
   lock.unlock();
   if (error)
     return error;

@@ -14,6 +14,7 @@
 namespace tcc::runtime {
 
 class Profiler;
+class Ranks;
 
 struct ExecutableOptions {
   int threads = 0;      ///< 0: as many as CPUs may be used
@@ -22,6 +23,7 @@ struct ExecutableOptions {
   /// For checks: each value of the arena in memory of its own (separate_values.h), which ends where nothing may be
   /// touched. Bits are the same.
   bool separate = false;
+  std::shared_ptr<Ranks> ranks = {}; ///< of which this process is one; null: it is alone
 };
 
 /// How much memory a step used. `planned` is what the plan says; the others are counted without asking the plan.

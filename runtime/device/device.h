@@ -17,6 +17,7 @@
 namespace tcc::runtime {
 
 class Profiler;
+class Ranks;
 
 /// Memory of a device; released with the last copy of the handle. The address is the device's: the host may not follow
 /// it unless Device::sharesHostMemory().
@@ -37,6 +38,7 @@ struct ProgramOptions {
   int threads = 0;      ///< of a CPU; 0: as many as may be used
   bool checked = false; ///< NaN-fill arena and outputs before every run, and what else the device can check
   std::span<const LinkedKernel> linked = {}; ///< of a CPU: TargetCode::linked
+  std::shared_ptr<Ranks> ranks = {};         ///< of which this process is one; null: it is alone
 };
 
 /// The outputs of one step on their way to the host.

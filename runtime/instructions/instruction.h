@@ -2,6 +2,7 @@
 // kind says of itself (kind.h). A kind that is added to the list must answer all of them, and each device must say how
 // it runs the kind; else the build fails.
 #pragma once
+#include "runtime/instructions/collective.h"
 #include "runtime/instructions/control.h"
 #include "runtime/instructions/copy.h"
 #include "runtime/instructions/custom.h"
@@ -14,7 +15,8 @@
 namespace tcc::runtime {
 
 /// Every kind of instruction.
-using AnyCall = std::variant<KernelCall, MatmulCall, CopyCall, LaunchCall, FillCall, CustomCall, BranchCall, LoopCall>;
+using AnyCall = std::variant<KernelCall, MatmulCall, CopyCall, LaunchCall, FillCall, CustomCall, BranchCall, LoopCall,
+                             CollectiveCall>;
 
 struct Instruction {
   AnyCall call;

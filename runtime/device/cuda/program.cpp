@@ -227,6 +227,13 @@ struct Runner<BranchCall> : RefusedRunner {
   }
 };
 
+template <>
+struct Runner<CollectiveCall> : RefusedRunner {
+  void prepare(Step &, const CollectiveCall &) {
+    throw CudaError("it is an exchange between ranks, which CPUs alone make");
+  }
+};
+
 using AnyRunner = RunnersOf<Runner>::Any;
 
 class StepProgram final : public Program, private Step {
