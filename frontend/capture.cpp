@@ -298,11 +298,13 @@ Operation *createOp(OpBuilder &builder, const OpParts &parts, ArrayRef<Value> op
   if (const BodiesRecord *bodies = parts.bodies) {
     for (size_t i = 0; i < bodies->list.size(); ++i)
       state.addRegion();
-    if (parts.kind == OpKind::repeat) {
+    if (parts.kind != OpKind::cond) {
+      SmallVector<int32_t> segments{static_cast<int32_t>(bodies->carried), static_cast<int32_t>(bodies->scanned),
+                                    static_cast<int32_t>(bodies->inputs)};
+      if (parts.kind == OpKind::lanes) // it carries nothing
+        segments.erase(segments.begin());
       state.addAttribute("count", builder.getI64IntegerAttr(bodies->count));
-      state.addAttribute("operandSegmentSizes", builder.getDenseI32ArrayAttr({static_cast<int32_t>(bodies->carried),
-                                                                              static_cast<int32_t>(bodies->scanned),
-                                                                              static_cast<int32_t>(bodies->inputs)}));
+      state.addAttribute("operandSegmentSizes", builder.getDenseI32ArrayAttr(segments));
     }
   } else if (custom) {
     setCustom(*custom, state, context);

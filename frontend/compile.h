@@ -22,6 +22,7 @@ namespace runtime {
 class Device;
 class Executable;
 class Profiler;
+class Ranks;
 struct Plan;
 } // namespace runtime
 
@@ -35,6 +36,10 @@ struct FunctionOptions : CompilerFlags {
   bool separate = false;                 ///< for checks: each value of a step in guarded memory of its own
   /// What runs the function, shared with others that may take turns on it; null: a CPU device of its own.
   std::shared_ptr<runtime::Device> device = {};
+  /// The processes that share out the lanes of the function (lanes() in control.h), each of which calls it in the same
+  /// order; null: this one computes them all.
+  std::shared_ptr<runtime::Ranks> ranks = {};
+  bool fastReduce = false; ///< --reduce=fast: what ranks add up has the bits of their engine's order
   /// A file with the function's compiled step (exportLibrary, train_gpt --compile-only), which is loaded and not
   /// compiled. Calls with arguments for which it is another step throw Error.
   std::string compiledStep = {};

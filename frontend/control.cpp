@@ -1,6 +1,7 @@
-// cond and repeat: bodies are recorded, what they capture becomes the op's inputs.
+// cond, repeat and lanes: bodies are recorded, what they capture becomes the op's inputs.
 #include "frontend/control.h"
 #include "frontend/body_trace.h"
+#include "ir/lanes.h"
 #include "runtime/plan.h"
 
 namespace tcc {
@@ -23,6 +24,18 @@ void joinCaptures(BodyRecord &body, const Tensors &captured, Tensors &inputs) {
     if (place == inputs.size())
       inputs.push_back(tensor);
     each.input = static_cast<uint32_t>(place);
+  }
+}
+
+/// The types of what a turn sees of scanned values, each of which has `count` parts.
+void addPartTypes(const Tracer &tracer, const std::string &op, int64_t count, std::span<const Tensor> scanned,
+                  std::vector<ValueType> &types, Loc loc) {
+  for (const ValueType &type : typesOf(tracer, scanned, loc)) {
+    if (type.shape.empty() || type.shape[0] != count)
+      throw Error("`" + op + "` scans " + type.text() + "; its first size must be the count " + std::to_string(count) +
+                      " (" + op + "_c2)",
+                  loc);
+    types.push_back({type.dtype, Shape(std::span<const int64_t>(type.shape.begin() + 1, type.shape.end()))});
   }
 }
 
@@ -78,13 +91,7 @@ Tensors detail::recordRepeat(int64_t count, std::span<const Tensor> start, std::
   bodies->carried = static_cast<uint32_t>(start.size());
   bodies->scanned = static_cast<uint32_t>(scanned.size());
   std::vector<ValueType> arguments = bodies->results;
-  for (ValueType type : typesOf(tracer, scanned, loc)) {
-    if (type.shape.empty() || type.shape[0] != count)
-      throw Error("`repeat` scans " + type.text() + "; its first size must be the count " + std::to_string(count) +
-                      " (repeat_c2)",
-                  loc);
-    arguments.push_back({type.dtype, Shape(std::span<const int64_t>(type.shape.begin() + 1, type.shape.end()))});
-  }
+  addPartTypes(tracer, "repeat", count, scanned, arguments, loc);
 
   Tensors operands(start.begin(), start.end());
   operands.insert(operands.end(), scanned.begin(), scanned.end());
@@ -112,6 +119,36 @@ Tensors detail::recordRepeat(int64_t count, std::span<const Tensor> start, std::
   bodies->inputs = static_cast<uint32_t>(inputs.size());
   operands.insert(operands.end(), inputs.begin(), inputs.end());
   return tracer.control(OpKind::repeat, operands, bodies, loc);
+}
+
+Tensors detail::recordLanes(int64_t count, std::span<const Tensor> scanned,
+                            const std::function<Tensors(const Tensors &)> &body, Loc loc) {
+  Tracer &tracer = Tracer::current(loc);
+  if (count < 1 || count > mostLanes)
+    throw Error("`lanes` count is " + std::to_string(count) + "; it must be 1 to " + std::to_string(mostLanes) +
+                    " (lanes_c1)",
+                loc);
+  auto bodies = std::make_shared<BodiesRecord>();
+  bodies->count = count;
+  bodies->scanned = static_cast<uint32_t>(scanned.size());
+  std::vector<ValueType> arguments;
+  addPartTypes(tracer, "lanes", count, scanned, arguments, loc);
+  Tensors operands(scanned.begin(), scanned.end());
+  Tensors inputs;
+  {
+    BodyTrace trace(tracer, "lanes", arguments);
+    const Tensors results = body(trace.arguments());
+    bodies->results = typesOf(tracer, results, loc);
+    for (const ValueType &type : bodies->results)
+      if (type.dtype != DType::f32)
+        throw Error("`lanes` body gives " + type.text() + "; what lanes add up is f32 (lanes_c4)", loc);
+    trace.give(results, loc);
+    joinCaptures(trace.body, trace.captured, inputs);
+    bodies->list.push_back(std::move(trace.body));
+  }
+  bodies->inputs = static_cast<uint32_t>(inputs.size());
+  operands.insert(operands.end(), inputs.begin(), inputs.end());
+  return tracer.control(OpKind::lanes, operands, bodies, loc);
 }
 
 } // namespace tcc

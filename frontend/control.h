@@ -1,8 +1,8 @@
-// cond and repeat: control flow inside a traced function. Each becomes one op of the graph, where an `if` of C++ would
-// be a graph break and a `for` a step that grows with every turn. The callables may read any tensor around them; this
-// is found by itself. They record, so each runs once at every call, whatever the predicate and the count. Inside them,
-// asking for a value (item, print, a condition) and assigning a state throw Error: return the value instead. Whole
-// programs are in docs/CONTROL_FLOW.md.
+// cond, repeat and lanes: control flow inside a traced function. Each becomes one op of the graph, where an `if` of C++
+// would be a graph break and a `for` a step that grows with every turn. The callables may read any tensor around them;
+// this is found by itself. They record, so each runs once at every call, whatever the predicate and the count. Inside
+// them, asking for a value (item, print, a condition) and assigning a state throw Error: return the value instead.
+// Whole programs are in docs/CONTROL_FLOW.md.
 #pragma once
 #include "frontend/tensor.h"
 #include <concepts>
@@ -18,6 +18,9 @@ Tensors recordCond(const Tensor &predicate, const std::function<Tensors()> &then
                    const std::function<Tensors()> &otherwise, Loc loc);
 Tensors recordRepeat(int64_t count, std::span<const Tensor> start, std::span<const Tensor> scanned,
                      const std::function<Tensors(const Tensors &, const Tensors &)> &body, Loc loc);
+
+Tensors recordLanes(int64_t count, std::span<const Tensor> scanned, const std::function<Tensors(const Tensors &)> &body,
+                    Loc loc);
 
 template <typename Body>
 concept GivesTensor = std::same_as<std::invoke_result_t<Body>, Tensor>;
@@ -68,6 +71,15 @@ Tensors repeat(int64_t count, const Tensors &start, const Tensors &scanned, Body
   return detail::recordRepeat(
       count, start, scanned,
       [&](const Tensors &carried, const Tensors &parts) { return Tensors(body(carried, parts)); }, loc);
+}
+
+/// The sum over `count` lanes (1 to 4096) of what `body` returns for part i of each scanned value ([count, ...]): f32
+/// values. They are added in one binary tree, so the bits follow from the number of lanes alone, and not from how many
+/// ranks share them out (FunctionOptions::ranks). Take gradients inside of the body. Throws Error for other counts,
+/// sizes and types.
+template <typename Body>
+Tensors lanes(int64_t count, const Tensors &scanned, Body &&body, Loc loc = Loc::current()) {
+  return detail::recordLanes(count, scanned, [&](const Tensors &parts) { return Tensors(body(parts)); }, loc);
 }
 
 } // namespace tcc

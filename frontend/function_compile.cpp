@@ -14,12 +14,14 @@
 #include "frontend/loss_scaling.h"
 #include "frontend/remarks.h"
 #include "frontend/report/report.h"
+#include "ir/lanes.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Verifier.h"
 #include "passes/stages.h"
 #include "runtime/executable_limits.h"
 #include "runtime/files.h"
 #include "runtime/memory_report.h"
+#include "runtime/ranks/ranks.h"
 
 namespace tcc {
 
@@ -35,6 +37,21 @@ mlir::OwningOpRef<mlir::ModuleOp> Function::Impl::module(const Record &record, s
   return made;
 }
 
+/// What this rank computes of the function's lanes.
+RankShare Function::Impl::shareOf(mlir::ModuleOp module) const {
+  RankShare share;
+  if (!options.ranks || options.ranks->count() == 1)
+    return share;
+  std::set<int64_t> counts;
+  functionOf(module).walk([&](LanesOp op) { counts.insert(static_cast<int64_t>(op.getCount())); });
+  if (counts.empty())
+    return share;
+  share = {options.ranks->count(), options.ranks->rank(), options.fastReduce};
+  if (counts.size() == 1 && *counts.begin() >= share.count) // else distribute says what is wrong
+    share.rank = firstAlike(*counts.begin(), share.count, share.rank);
+  return share;
+}
+
 /// One compilation of a record. What goes wrong is thrown: "'step' cannot be compiled: …", diagnostics first.
 class Function::Impl::Compilation {
 public:
@@ -46,8 +63,9 @@ public:
     applyFlags(function.options, options);
     options.targetName = withArchitecture(function.device->codeTarget(), function.options.march);
     options.code.steady = record.asked > 0 || record.steady;
-    options.allowCustomCode = true; // the program's own
     module = function.module(record, outputs);
+    options.pipeline.ranks = function.shareOf(*module);
+    options.allowCustomCode = true; // the program's own
     if (failed(mlir::verify(*module)) || failed(verifyGraph(*module)))
       refuse({});
     mlir::func::FuncOp made = functionOf(*module);
@@ -131,8 +149,8 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &recor
     tell(runtime::memoryReport(artefact.targets.front().plan).text());
 
   const auto loading = std::chrono::steady_clock::now();
-  auto executable = compilation.orRefuse(
-      runtime::Executable::load(std::move(artefact), {options.threads, options.checked, device, options.separate}));
+  auto executable = compilation.orRefuse(runtime::Executable::load(
+      std::move(artefact), {options.threads, options.checked, device, options.separate, options.ranks}));
   if (options.checked)
     hints[executable.get()] = std::move(uses);
   summary = summaryOf(report, *executable);

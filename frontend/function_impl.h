@@ -145,6 +145,7 @@ struct Function::Impl {
   class Compilation;
   mlir::OwningOpRef<mlir::ModuleOp> module(const Record &record, std::span<const std::string> outputs,
                                            bool showsReads = false) const;
+  RankShare shareOf(mlir::ModuleOp module) const;
   std::shared_ptr<runtime::Executable> compile(const Record &record, std::span<const std::string> outputs);
   void tellRemarks(const Remarks &remarks) const;
   std::string pageFolder() const;

@@ -109,6 +109,16 @@ def BodyOpInterface : OpInterface<"BodyOpInterface"> {
   ];
 }
 
+def CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
+  let cppNamespace = "::tcc";
+  let description = [{
+    An op that all ranks of a run come to together, in one order. What it gives a rank depends on the operands of all.
+  }];
+  let methods = [
+    InterfaceMethod<"The number of ranks that come to it.", "int64_t", "rankCount">
+  ];
+}
+
 def StructuredOpInterface : OpInterface<"StructuredOpInterface"> {
   let cppNamespace = "::tcc";
   let description = [{

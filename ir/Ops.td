@@ -1418,6 +1418,116 @@ def Tcc_RepeatOp : Tcc_Op<"repeat", [IsolatedFromAbove, IsDifferentiable, AttrSi
   }];
 }
 
+def Tcc_LanesOp : Tcc_Op<"lanes", [IsolatedFromAbove, NoGradient, AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<BodyOpInterface, ["slicedArguments"]>]> {
+  let hasOwnFunction = 1;
+  let summary = "the sum of what a body yields for each of the lanes, which ranks share out";
+  let description = [{ The body's arguments are part i of each `scanned` value in lane i, and the inputs, which stand
+    after `uses` and are the same in every lane. The lanes' values are added in one binary tree: n lanes are the first k
+    of them plus the others, where k is the largest power of two below n. So the bits follow from the lanes alone, however
+    many ranks compute them. `distribute` writes the lanes of a rank as loops, and what ranks exchange as collectives.
+    Gradients stand inside of the body.
+    lanes_c1: the count is 1 or more, at most 4096. lanes_c2: scanned values are [count, ...]. lanes_c3: block arguments
+    have the types of parts and inputs. lanes_c4: the body ends with a tcc.yield of the results' types, which are f32. }];
+  let arguments = (ins I64Attr:$count, Variadic<Tcc_Tensor>:$scanned, Variadic<Tcc_Tensor>:$inputs);
+  let results = (outs Variadic<Tcc_Tensor>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let formula = "result = tree(0, count); tree(i, 1) = body(scanned[i], inputs); tree(i, n) = tree(i, k) + tree(i + k, n - k)";
+  let gradientFormula = "none: gradients are taken in the body";
+  let example = [{
+    %t = tcc.constant dense<[1.0, 2.0, 3.0]> : tensor<3xf32>
+    %k = tcc.constant dense<2.0> : tensor<f32>
+    %y = tcc.lanes 3 slices (%s = %t : tensor<3xf32>) uses (%two = %k : tensor<f32>) -> tensor<f32> {
+      %m = tcc.mul %s, %two : tensor<f32>
+      tcc.yield %m : tensor<f32>
+    }
+    // %y = 12
+  }];
+}
+
+def Tcc_ShardOp : Tcc_Op<"shard", [NoGradient, DeclareOpInterfaceMethods<CollectiveOpInterface>,
+    DeclareOpInterfaceMethods<StructuredOpInterface>]> {
+  let isTraced = 0;
+  let summary = "the part of a value that belongs to the rank";
+  let description = [{ Of n first indices, rank r of `ranks` has those from r · n / ranks on, rounded down, to where the
+    next rank's begin. shard_c1: the result is the operand with a first size of n / ranks, rounded down or up, at least
+    1. }];
+  let arguments = (ins Tcc_Tensor:$x, I64Attr:$ranks);
+  let results = (outs Tcc_Tensor:$result);
+  let assemblyFormat = "$x `of` $ranks attr-dict `:` type($x) `->` type($result)";
+  let hasVerifier = 1;
+  let formula = "result = x[rank · n / ranks : (rank + 1) · n / ranks]";
+  let gradientFormula = "none: ranks share out work after autodiff";
+  let example = [{
+    %x = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %y = tcc.shard %x of 1 : tensor<2xf32> -> tensor<2xf32>
+    // %y = 1 2
+  }];
+}
+
+def Tcc_AllToAllOp : Tcc_Op<"all_to_all", [NoGradient, DeclareOpInterfaceMethods<CollectiveOpInterface>,
+    DeclareOpInterfaceMethods<StructuredOpInterface>]> {
+  let isTraced = 0;
+  let summary = "every rank gets its part of every rank's pieces, and adds nothing";
+  let description = [{ Rank i has pieces[i] pieces; this rank has `own`. A piece is the same number of tensors in every
+    rank: their elements one after another, then zeros, as ranks · S elements. Row j of the result is part number
+    `rank` (S elements) of piece j, where all pieces of rank 0 come first, then those of rank 1.
+    all_to_all_c1: the ranks have 1 piece or more each, and one of them has as many as `own`. all_to_all_c2: there are as
+    many operands in each piece, 1 or more, of f32 and of equal types. all_to_all_c3: the result is [sum of pieces, S], and
+    ranks · S is not less than a piece's elements. }];
+  let arguments = (ins DenseI64ArrayAttr:$pieces, I64Attr:$own, Variadic<Tcc_Tensor>:$values);
+  let results = (outs Tcc_Tensor:$result);
+  let assemblyFormat = "$pieces `own` $own `of` $values attr-dict `:` functional-type($values, $result)";
+  let hasVerifier = 1;
+  let formula = "result[j] = piece_j[rank · S : (rank + 1) · S]";
+  let gradientFormula = "none: ranks exchange values after autodiff";
+  let example = [{
+    %a = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %b = tcc.constant dense<3.0> : tensor<f32>
+    %y = tcc.all_to_all [1] own 1 of %a, %b : (tensor<2xf32>, tensor<f32>) -> tensor<1x4xf32>
+    // %y = 1 2 3 0
+  }];
+}
+
+def Tcc_AllGatherOp : Tcc_Op<"all_gather", [NoGradient, DeclareOpInterfaceMethods<CollectiveOpInterface>,
+    DeclareOpInterfaceMethods<StructuredOpInterface>]> {
+  let isTraced = 0;
+  let summary = "the values of all ranks, one after another";
+  let description = [{ all_gather_c1: the operand is [S], and the result is [ranks · S] of its type. }];
+  let arguments = (ins Tcc_Tensor:$x, I64Attr:$ranks);
+  let results = (outs Tcc_Tensor:$result);
+  let assemblyFormat = "$x `of` $ranks attr-dict `:` type($x) `->` type($result)";
+  let hasVerifier = 1;
+  let formula = "result[i · S : (i + 1) · S] = x of rank i";
+  let gradientFormula = "none: ranks exchange values after autodiff";
+  let example = [{
+    %x = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %y = tcc.all_gather %x of 1 : tensor<2xf32> -> tensor<2xf32>
+    // %y = 1 2
+  }];
+}
+
+def Tcc_AllReduceOp : Tcc_Op<"all_reduce", [NoGradient, DeclareOpInterfaceMethods<CollectiveOpInterface>,
+    DeclareOpInterfaceMethods<StructuredOpInterface, ["sharedBuffers"]>]> {
+  let isTraced = 0;
+  let summary = "the sums over all ranks, added in the order of the engine that moves the bytes";
+  let description = [{ Its bits may follow from the number of ranks: --reduce=fast alone asks for it.
+    all_reduce_c1: operands are f32, and results have their types. }];
+  let arguments = (ins I64Attr:$ranks, Variadic<Tcc_Tensor>:$values);
+  let results = (outs Variadic<Tcc_Tensor>:$results);
+  let assemblyFormat = "$values `of` $ranks attr-dict `:` type($values) `->` type($results)";
+  let hasVerifier = 1;
+  let formula = "result = Σ over ranks of x";
+  let gradientFormula = "none: ranks exchange values after autodiff";
+  let example = [{
+    %x = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %y = tcc.all_reduce %x of 1 : tensor<2xf32> -> tensor<2xf32>
+    // %y = 1 2
+  }];
+}
+
 def Tcc_KernelOp : Tcc_Op<"kernel", [IsolatedFromAbove, SingleBlock,
     DeclareOpInterfaceMethods<StructuredOpInterface, ["sharedBuffers", "bytes"]>]> {
   let isTraced = 0;
@@ -1443,7 +1553,7 @@ def Tcc_KernelOp : Tcc_Op<"kernel", [IsolatedFromAbove, SingleBlock,
 }
 
 def Tcc_YieldOp : Tcc_Op<"yield", [Terminator, KernelBodyOp, NoGradient,
-    ParentOneOf<["::tcc::KernelOp", "::tcc::CustomOp", "::tcc::CondOp", "::tcc::RepeatOp"]>]> {
+    ParentOneOf<["::tcc::KernelOp", "::tcc::CustomOp", "::tcc::CondOp", "::tcc::RepeatOp", "::tcc::LanesOp"]>]> {
   let isTraced = 0;
   let summary = "the results of a region";
   let arguments = (ins Variadic<Tcc_Tensor>:$values);

@@ -104,6 +104,8 @@ void prune(Block &block) {
     }
     if (auto cond = dyn_cast<CondOp>(op.getOperation()))
       dropInputs(op, cond.getInputsMutable());
+    else if (auto lanes = dyn_cast<LanesOp>(op.getOperation()))
+      dropInputs(op, lanes.getInputsMutable());
     else
       dropInputs(op, cast<RepeatOp>(op.getOperation()).getInputsMutable());
   }

@@ -8,21 +8,33 @@
 
 namespace tcc {
 
+/// What a step is compiled for where several ranks share its lanes out.
+struct RankShare {
+  int64_t count = 1;
+  int64_t rank = 0;    ///< the first that computes what this one does (ir/lanes.h)
+  bool isFast = false; ///< --reduce=fast: sums in the order of the engine
+  bool operator==(const RankShare &) const = default;
+};
+
 struct PassFlags {
   int level = 2;                           ///< -O0 … -O3: 0 is one kernel per op, 3 is as 2
   std::map<std::string, bool> passes = {}; ///< -f<pass> and -fno-<pass>, by name
   /// -fpad=: sizes of matmuls grow to multiples of it; 0: off; nothing: the target decides.
   std::optional<int64_t> padding = {};
+  RankShare ranks = {}; ///< --ranks=
 
   /// The flags as a command line has them. Steps on disk are known by it, so each member is named here or does not
   /// compile.
   std::string text() const {
-    const auto &[ownLevel, ownPasses, ownPadding] = *this;
+    const auto &[ownLevel, ownPasses, ownPadding, ownRanks] = *this;
     std::string words = "-O" + std::to_string(ownLevel);
     for (const auto &[name, on] : ownPasses)
       words += (on ? " -f" : " -fno-") + name;
     if (ownPadding)
       words += " -fpad=" + std::to_string(*ownPadding);
+    if (ownRanks.count > 1)
+      words += " --ranks=" + std::to_string(ownRanks.count) + ":" + std::to_string(ownRanks.rank) +
+               (ownRanks.isFast ? " --reduce=fast" : "");
     return words;
   }
 };

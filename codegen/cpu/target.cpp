@@ -1,6 +1,7 @@
 // The CPU's table.
 #include "codegen/cpu/target.h"
 #include "codegen/build_id.h"
+#include "codegen/collective.h"
 #include "codegen/cpu/lower_attention.h"
 #include "codegen/cpu/machine_code.h"
 #include "codegen/custom.h"
@@ -25,7 +26,9 @@ CpuTarget::CpuTarget(EmitOptions given, int threads) : options(std::move(given))
 bool CpuTarget::supports(StringRef op) const {
   return op == CondOp::getOperationName() || op == RepeatOp::getOperationName() || op == MatmulOp::getOperationName() ||
          op == FlashAttentionOp::getOperationName() || op == FlashAttentionBackwardOp::getOperationName() ||
-         op == CustomOp::getOperationName();
+         op == CustomOp::getOperationName() || op == ShardOp::getOperationName() ||
+         op == AllToAllOp::getOperationName() || op == AllGatherOp::getOperationName() ||
+         op == AllReduceOp::getOperationName();
 }
 
 bool CpuTarget::hasKernel(Operation *op) const {
@@ -39,7 +42,7 @@ int64_t CpuTarget::scratchBytes(Operation *op) const {
     return attentionScratch(op, threads, AttentionBlocks(*form, vectors));
   auto product = dyn_cast<MatmulOp>(op);
   if (!product)
-    return 0;
+    return collectiveScratch(op);
   runtime::Expected<int64_t> bytes = runtime::scratchpadBytes(gemmDesc(product, data.views), threads);
   return bytes ? *bytes : 0; // an impossible product is refused when the plan is loaded, with the library's reason
 }
@@ -112,6 +115,10 @@ runtime::Error CpuTarget::lower(const StructuredCall &call, runtime::Plan &plan,
   }
   if (isa<CustomOp>(call.op)) {
     lowerCustomCall(call, plan);
+    return {};
+  }
+  if (isa<CollectiveOpInterface>(call.op)) {
+    lowerCollective(call, plan);
     return {};
   }
   return lowerProduct(call, data, plan);

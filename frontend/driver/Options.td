@@ -26,6 +26,9 @@ def g : One<"g">;
 def target_EQ : TwoJoined<"target=">, Group<how>, MetaVarName<"TARGET">, HelpText<"What is compiled for: cpu (default) or another one below">;
 def shape_EQ : TwoJoined<"shape=">, Group<how>, MetaVarName<"NAME:16x256">, HelpText<"Sizes of an argument with '?' dims; may be repeated">;
 
+def ranks_EQ : TwoJoined<"ranks=">, Group<how>, MetaVarName<"N[:RANK]">, HelpText<"What one of N ranks computes of lanes, by default the first">;
+def reduce_EQ : TwoJoined<"reduce=">, Group<how>, MetaVarName<"tree|fast">, HelpText<"How ranks add up: in one tree, with the bits of one rank (default), or in the order of their engine">;
+
 def run_group : OptionGroup<"run">, HelpText<"Running">;
 def run : Two<"run">, Group<run_group>, HelpText<"Run once on random inputs and print the results">;
 def run_EQ : TwoJoined<"run=">, Group<run_group>, MetaVarName<"N|reference">, HelpText<"Run N times, or once in the reference interpreter">;

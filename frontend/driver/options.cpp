@@ -6,6 +6,7 @@
 #include "frontend/driver/option_table.h"
 #include "frontend/driver/option_target.h"
 #include "frontend/error.h"
+#include "ir/lanes.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Option/ArgList.h"
 #include "llvm/Support/Allocator.h"
@@ -63,6 +64,15 @@ void readShape(StringRef text, Options &options) {
     throw usageError("'" + text.str() + "' of --shape= has another form than NAME:16x256");
   if (!options.compile.pipeline.shapes.try_emplace(name.str(), shape).second)
     throw usageError("--shape= gives '" + name.str() + "' twice");
+}
+
+/// N, or N:RANK.
+void readRanks(StringRef text, Options &options) {
+  auto [count, rank] = text.split(':');
+  options.flags.ranks.count = number(count, "--ranks=" + text.str(), 1, mostLanes);
+  options.flags.ranks.rank = rank.empty() ? 0 : number(rank, "--ranks=" + text.str(), 0, mostLanes);
+  if (options.flags.ranks.rank >= options.flags.ranks.count)
+    throw usageError("--ranks=" + text.str() + " names a rank that is not below their number");
 }
 
 /// NAME=FILE.npy of `option`, each name once.
@@ -166,6 +176,14 @@ void apply(const Arg &arg, Options &options) {
     break;
   case OPT_shape_EQ:
     readShape(value(), options);
+    break;
+  case OPT_ranks_EQ:
+    readRanks(value(), options);
+    break;
+  case OPT_reduce_EQ:
+    if (value() != "tree" && value() != "fast")
+      throw usageError("'" + value().str() + "' of --reduce= is neither tree nor fast");
+    options.flags.ranks.isFast = value() == "fast";
     break;
   case OPT_run:
     options.runs = 1;

@@ -1,6 +1,7 @@
-// cond and repeat: their text, verifiers, gradients, and what they are in memory.
+// cond, repeat and lanes: their text, verifiers, gradients, and what they are in memory.
 #include "ir/ops/control.h"
 #include "ir/emit.h"
+#include "ir/lanes.h"
 #include "ir/ops/bindings.h"
 #include "mlir/IR/IRMapping.h"
 
@@ -11,6 +12,13 @@ namespace tcc {
 bool yields(Block &block, TypeRange types) {
   auto yield = dyn_cast_or_null<YieldOp>(block.empty() ? nullptr : &block.back());
   return yield && yield.getValues().getTypes() == types;
+}
+
+SmallVector<StridedView, 2> denseOperands(Operation *op) {
+  SmallVector<StridedView, 2> views;
+  for (Value operand : op->getOperands())
+    views.push_back(denseView(denseRoot(operand)));
+  return views;
 }
 
 namespace {
@@ -56,11 +64,74 @@ int64_t flopsOf(Region &body) {
   return flops;
 }
 
-SmallVector<StridedView, 2> denseOperands(Operation *op) {
-  SmallVector<StridedView, 2> views;
-  for (Value operand : op->getOperands())
-    views.push_back(denseView(denseRoot(operand)));
-  return views;
+/// What stands in the text of repeat and lanes.
+struct LoopText {
+  Bindings carried, scanned, inputs;
+
+  static ParseResult parseCount(OpAsmParser &parser, OperationState &result) {
+    IntegerAttr count;
+    return parser.parseAttribute(count, parser.getBuilder().getI64Type(), "count", result.attributes);
+  }
+  ParseResult parseRest(OpAsmParser &parser) {
+    return failure((succeeded(parser.parseOptionalKeyword("slices")) && parseBindings(parser, scanned)) ||
+                   (succeeded(parser.parseOptionalKeyword("uses")) && parseBindings(parser, inputs)));
+  }
+  /// The body and what follows; `groups` are the op's segments of operands.
+  ParseResult parseBody(OpAsmParser &parser, OperationState &result, ArrayRef<Bindings *> groups) {
+    SmallVector<OpAsmParser::Argument> arguments;
+    SmallVector<int32_t> counts;
+    for (Bindings *group : groups) {
+      if (resolveBindings(parser, *group, result))
+        return failure();
+      counts.push_back(static_cast<int32_t>(group->operands.size()));
+      for (OpAsmParser::Argument &argument : group->arguments) {
+        auto type = dyn_cast<RankedTensorType>(argument.type);
+        if (group == &scanned && type && type.getRank() > 0) // of rank 0: what the verifier refuses
+          argument.type = RankedTensorType::get(type.getShape().drop_front(), type.getElementType());
+        arguments.push_back(argument);
+      }
+    }
+    result.addAttribute("operandSegmentSizes", parser.getBuilder().getDenseI32ArrayAttr(counts));
+    if (parser.parseRegion(*result.addRegion(), arguments))
+      return failure();
+    return parser.parseOptionalAttrDict(result.attributes);
+  }
+};
+
+void printRest(OpAsmPrinter &printer, ValueRange arguments, ValueRange scanned, ValueRange inputs) {
+  if (!scanned.empty()) {
+    printer << " slices ";
+    printBindings(printer, arguments.take_front(scanned.size()), scanned);
+  }
+  if (!inputs.empty()) {
+    printer << " uses ";
+    printBindings(printer, arguments.drop_front(scanned.size()), inputs);
+  }
+}
+
+void printBody(OpAsmPrinter &printer, Operation *op) {
+  printer << ' ';
+  printer.printRegion(op->getRegion(0), /*printEntryBlockArgs=*/false);
+  printer.printOptionalAttrDict(op->getAttrs(), {"count", "operandSegmentSizes"});
+}
+
+/// The parts that a turn sees of scanned values.
+void addPartTypes(ValueRange scanned, SmallVector<Type> &types) {
+  for (Value value : scanned) {
+    RankedTensorType type = tensorType(value);
+    types.push_back(withShape(type, type.getShape().drop_front()));
+  }
+}
+
+/// Refuses scanned values that have not `count` parts.
+LogicalResult verifyScanned(Operation *op, ValueRange scanned, int64_t count, StringRef rule) {
+  for (auto [i, value] : llvm::enumerate(scanned)) {
+    RankedTensorType type = tensorType(value);
+    if (type.getRank() == 0 || (type.getDimSize(0) != count && !type.isDynamicDim(0)))
+      return op->emitOpError() << "scanned value " << i << " is " << typeText(type)
+                               << "; its first size must be the count " << count << " (" << rule << ")";
+  }
+  return success();
 }
 
 } // namespace
@@ -180,49 +251,19 @@ int64_t CondOp::flops() {
 
 // tcc.repeat n (%c = %start : type, ...) slices (%s = %scanned : type, ...) uses (%x = %a : type, ...) { body }
 ParseResult RepeatOp::parse(OpAsmParser &parser, OperationState &result) {
-  IntegerAttr count;
-  Bindings groups[3];
-  if (parser.parseAttribute(count, parser.getBuilder().getI64Type(), "count", result.attributes) ||
-      parseBindings(parser, groups[0]) ||
-      (succeeded(parser.parseOptionalKeyword("slices")) && parseBindings(parser, groups[1])) ||
-      (succeeded(parser.parseOptionalKeyword("uses")) && parseBindings(parser, groups[2])))
+  LoopText text;
+  if (text.parseCount(parser, result) || parseBindings(parser, text.carried) || text.parseRest(parser))
     return failure();
-  SmallVector<OpAsmParser::Argument> arguments;
-  SmallVector<int32_t> counts;
-  for (Bindings &group : groups) {
-    if (resolveBindings(parser, group, result))
-      return failure();
-    counts.push_back(static_cast<int32_t>(group.operands.size()));
-    for (OpAsmParser::Argument &argument : group.arguments) {
-      auto type = dyn_cast<RankedTensorType>(argument.type);
-      if (&group == &groups[1] && type && type.getRank() > 0) // of rank 0: what the verifier refuses
-        argument.type = RankedTensorType::get(type.getShape().drop_front(), type.getElementType());
-      arguments.push_back(argument);
-    }
-  }
-  result.addTypes(groups[0].types);
-  result.addAttribute(getOperandSegmentSizesAttrName(result.name), parser.getBuilder().getDenseI32ArrayAttr(counts));
-  if (parser.parseRegion(*result.addRegion(), arguments))
-    return failure();
-  return parser.parseOptionalAttrDict(result.attributes);
+  result.addTypes(text.carried.types);
+  return text.parseBody(parser, result, {&text.carried, &text.scanned, &text.inputs});
 }
 
 void RepeatOp::print(OpAsmPrinter &printer) {
   ValueRange arguments = getBody().front().getArguments();
   printer << ' ' << getCount() << ' ';
   printBindings(printer, arguments.take_front(getStart().size()), getStart());
-  arguments = arguments.drop_front(getStart().size());
-  if (!getScanned().empty()) {
-    printer << " slices ";
-    printBindings(printer, arguments.take_front(getScanned().size()), getScanned());
-  }
-  if (!getInputs().empty()) {
-    printer << " uses ";
-    printBindings(printer, arguments.drop_front(getScanned().size()), getInputs());
-  }
-  printer << ' ';
-  printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
-  printer.printOptionalAttrDict((*this)->getAttrs(), {getCountAttrName(), getOperandSegmentSizesAttrName()});
+  printRest(printer, arguments.drop_front(getStart().size()), getScanned(), getInputs());
+  printBody(printer, *this);
 }
 
 LogicalResult RepeatOp::verify() {
@@ -230,12 +271,8 @@ LogicalResult RepeatOp::verify() {
   if (const auto count = static_cast<int64_t>(getCount()); count < 1 || count > mostTurns)
     return emitOpError() << "count is " << count << "; it must be " << (count < 1 ? "1 or more" : "at most 2147483648")
                          << " (repeat_c1)";
-  for (auto [i, scanned] : llvm::enumerate(getScanned())) {
-    RankedTensorType type = tensorType(scanned);
-    if (type.getRank() == 0 || (type.getDimSize(0) != static_cast<int64_t>(getCount()) && !type.isDynamicDim(0)))
-      return emitOpError() << "scanned value " << i << " is " << typeText(type) << "; its first size must be the count "
-                           << getCount() << " (repeat_c2)";
-  }
+  if (failed(verifyScanned(*this, getScanned(), static_cast<int64_t>(getCount()), "repeat_c2")))
+    return failure();
   if (TypeRange(getBody().front().getArgumentTypes()) != TypeRange(argumentTypes()))
     return emitOpError("block arguments must have the types of start, of the scanned values' parts and of the inputs "
                        "(repeat_c3)");
@@ -246,10 +283,7 @@ LogicalResult RepeatOp::verify() {
 
 SmallVector<Type> RepeatOp::argumentTypes() {
   SmallVector<Type> types(getStart().getTypes());
-  for (Value scanned : getScanned()) {
-    RankedTensorType type = tensorType(scanned);
-    types.push_back(withShape(type, type.getShape().drop_front()));
-  }
+  addPartTypes(getScanned(), types);
   llvm::append_range(types, getInputs().getTypes());
   return types;
 }
@@ -316,6 +350,47 @@ llvm::BitVector RepeatOp::sharedBuffers() {
 
 int64_t RepeatOp::flops() {
   return static_cast<int64_t>(getCount()) * flopsOf(getBody());
+}
+
+//===- lanes ---------------------------------------------------------------------------------------------------===//
+
+// tcc.lanes n slices (%s = %scanned : type, ...) uses (%x = %a : type, ...) -> (types) { body }
+ParseResult LanesOp::parse(OpAsmParser &parser, OperationState &result) {
+  LoopText text;
+  if (text.parseCount(parser, result) || text.parseRest(parser) || parser.parseOptionalArrowTypeList(result.types))
+    return failure();
+  return text.parseBody(parser, result, {&text.scanned, &text.inputs});
+}
+
+void LanesOp::print(OpAsmPrinter &printer) {
+  printer << ' ' << getCount();
+  printRest(printer, getBody().front().getArguments(), getScanned(), getInputs());
+  printer.printOptionalArrowTypeList(getResultTypes());
+  printBody(printer, *this);
+}
+
+LogicalResult LanesOp::verify() {
+  if (const auto count = static_cast<int64_t>(getCount()); count < 1 || count > mostLanes)
+    return emitOpError() << "count is " << count << "; it must be 1 to " << mostLanes << " (lanes_c1)";
+  if (failed(verifyScanned(*this, getScanned(), static_cast<int64_t>(getCount()), "lanes_c2")))
+    return failure();
+  if (TypeRange(getBody().front().getArgumentTypes()) != TypeRange(argumentTypes()))
+    return emitOpError("block arguments must have the types of the scanned values' parts and of the inputs (lanes_c3)");
+  if (!yields(getBody().front(), getResultTypes()) ||
+      !llvm::all_of(getResults(), [](Value value) { return tensorType(value).getElementType().isF32(); }))
+    return emitOpError("must end with a tcc.yield of the results' types, which are f32 (lanes_c4)");
+  return success();
+}
+
+SmallVector<Type> LanesOp::argumentTypes() {
+  SmallVector<Type> types;
+  addPartTypes(getScanned(), types);
+  llvm::append_range(types, getInputs().getTypes());
+  return types;
+}
+
+unsigned LanesOp::slicedArguments() {
+  return getScanned().size();
 }
 
 } // namespace tcc

@@ -11,4 +11,7 @@ bool yields(mlir::Block &block, mlir::TypeRange types);
 /// turn's results.
 llvm::SmallVector<mlir::Value> unrolled(Emit &b, RepeatOp op, mlir::ValueRange operands);
 
+/// Every operand as a dense tensor in memory.
+llvm::SmallVector<StridedView, 2> denseOperands(mlir::Operation *op);
+
 } // namespace tcc

@@ -1,5 +1,6 @@
 // The walk over a function: values by use, results rounded, storage freed after the last use.
 #include "ir/reference/interpreter.h"
+#include "ir/lanes.h"
 #include "ir/names.h"
 #include "ir/reference/host_reference.h"
 #include "ir/reference/registry.h"
@@ -29,6 +30,7 @@ const Registry &registry() {
     addActivations(registry);
     addComposites(registry);
     addHostOps(registry);
+    addCollectives(registry);
     return registry;
   }();
   return all;
@@ -55,35 +57,108 @@ public:
 
   /// Runs a block to its terminator and gives the terminator's operands.
   Expected<std::vector<Shared>> runBlock(Block &block, ArrayRef<Shared> arguments) {
-    DenseMap<Value, Shared> values;
-    for (auto [value, tensor] : llvm::zip(block.getArguments(), arguments))
-      values[value] = tensor;
-    DenseMap<Value, Operation *> lastUse;
-    for (Operation &op : block)
-      for (Value operand : op.getOperands())
-        lastUse[operand] = &op;
+    BlockRun run(block, arguments);
+    while (!run.isOver())
+      if (Error error = advance(run))
+        return error;
+    return run.operandsOf(*block.getTerminator());
+  }
 
-    for (Operation &op : block.without_terminator()) {
-      std::vector<Shared> operands;
-      for (Value operand : op.getOperands())
-        operands.push_back(values[operand]);
-      Expected<std::vector<Shared>> results = runOp(op, operands);
-      if (!results)
-        return results.error();
-      for (auto [value, tensor] : llvm::zip(op.getResults(), *results))
-        if (!value.use_empty())
-          values[value] = tensor;
-      for (Value operand : op.getOperands())
-        if (lastUse[operand] == &op)
-          values.erase(operand);
+  /// Runs the blocks of several ranks, one each, which come to their collectives together.
+  Expected<std::vector<std::vector<Shared>>> runRanks(ArrayRef<Block *> blocks, ArrayRef<Shared> arguments) {
+    std::vector<BlockRun> runs;
+    for (Block *block : blocks)
+      runs.emplace_back(*block, arguments);
+    while (true) {
+      for (BlockRun &run : runs)
+        while (!run.isOver() && !isa<CollectiveOpInterface>(*run.next))
+          if (Error error = advance(run))
+            return error;
+      if (llvm::any_of(runs, [](const BlockRun &run) { return run.isOver(); }))
+        break;
+      if (Error error = runTogether(runs))
+        return error;
     }
-    std::vector<Shared> answer;
-    for (Value operand : block.getTerminator()->getOperands())
-      answer.push_back(values[operand]);
+    std::vector<std::vector<Shared>> answer;
+    for (BlockRun &run : runs) {
+      if (!run.isOver())
+        return refuse(*run.next, "is a collective to which not all ranks come");
+      answer.push_back(run.operandsOf(*run.next));
+    }
     return answer;
   }
 
 private:
+  /// A block on its way: the values that later ops use, and the next op.
+  struct BlockRun {
+    DenseMap<Value, Shared> values;
+    DenseMap<Value, Operation *> lastUse;
+    Block::iterator next, terminator;
+
+    BlockRun(Block &block, ArrayRef<Shared> arguments)
+        : next(block.begin()), terminator(block.getTerminator()->getIterator()) {
+      for (auto [value, tensor] : llvm::zip(block.getArguments(), arguments))
+        values[value] = tensor;
+      for (Operation &op : block)
+        for (Value operand : op.getOperands())
+          lastUse[operand] = &op;
+    }
+    bool isOver() const { return next == terminator; }
+    std::vector<Shared> operandsOf(Operation &op) {
+      std::vector<Shared> operands;
+      for (Value operand : op.getOperands())
+        operands.push_back(values[operand]);
+      return operands;
+    }
+    /// Takes what the next op gave, and steps over it.
+    void give(ArrayRef<Shared> results) {
+      for (auto [value, tensor] : llvm::zip(next->getResults(), results))
+        if (!value.use_empty())
+          values[value] = tensor;
+      for (Value operand : next->getOperands())
+        if (lastUse[operand] == &*next)
+          values.erase(operand);
+      ++next;
+    }
+  };
+
+  Error advance(BlockRun &run) {
+    Expected<std::vector<Shared>> results = runOp(*run.next, run.operandsOf(*run.next));
+    if (!results)
+      return results.error();
+    run.give(*results);
+    return Error::success();
+  }
+
+  /// The collective that every rank has come to.
+  Error runTogether(std::vector<BlockRun> &runs) {
+    SmallVector<Operation *> ops;
+    std::vector<std::vector<Shared>> owners;
+    std::vector<std::vector<const RefTensor *>> operands;
+    for (BlockRun &run : runs) {
+      if (run.next->getName() != runs.front().next->getName() ||
+          cast<CollectiveOpInterface>(*run.next).rankCount() != static_cast<int64_t>(runs.size()))
+        return refuse(*run.next,
+                      "is another collective than that of rank 0, or of other ranks than these " + Twine(runs.size()));
+      ops.push_back(&*run.next);
+      owners.push_back(run.operandsOf(*run.next));
+      std::vector<const RefTensor *> &views = operands.emplace_back();
+      for (const Shared &operand : owners.back())
+        views.push_back(operand.get());
+    }
+    for (auto [rank, run] : llvm::enumerate(runs)) {
+      std::vector<Shared> results;
+      for (unsigned i = 0; i < ops[rank]->getNumResults(); ++i) {
+        RefTensor result = runCollective(ops, operands, rank, i);
+        if (mode == RefMode::rounding)
+          roundToElement(result);
+        results.push_back(std::make_shared<const RefTensor>(std::move(result)));
+      }
+      run.give(results);
+    }
+    return Error::success();
+  }
+
   Expected<std::vector<Shared>> runOp(Operation &op, ArrayRef<Shared> operands) {
     if (auto kernel = dyn_cast<KernelOp>(op))
       return runBlock(kernel.getBody().front(), operands);
@@ -94,6 +169,8 @@ private:
                       operands.drop_front());
     if (auto repeat = dyn_cast<RepeatOp>(op))
       return runTurns(repeat, operands);
+    if (auto lanes = dyn_cast<LanesOp>(op))
+      return runLanes(lanes, {0, static_cast<int64_t>(lanes.getCount())}, operands);
     if (isa<GradientOp>(op))
       return refuse(op, "has no value of its own; run autodiff first");
     auto found = registry().find(op.getName().getStringRef());
@@ -145,6 +222,42 @@ private:
     return shared;
   }
 
+  /// Part `number` of a scanned value.
+  static Shared partOf(const RefTensor &scanned, int64_t number) {
+    RefTensor part{RankedTensorType::get(scanned.shape().drop_front(), scanned.type.getElementType()), {}};
+    const int64_t size = part.type.getNumElements();
+    part.data.assign(scanned.data.begin() + number * size, scanned.data.begin() + (number + 1) * size);
+    return std::make_shared<const RefTensor>(std::move(part));
+  }
+
+  /// What the lanes of one node of the tree add up to.
+  Expected<std::vector<Shared>> runLanes(LanesOp op, const LaneNode &node, ArrayRef<Shared> operands) {
+    if (node.count == 1) {
+      std::vector<Shared> arguments;
+      for (const Shared &scanned : operands.take_front(op.getScanned().size())) {
+        if (scanned->shape()[0] != static_cast<int64_t>(op.getCount()))
+          return refuse(*op,
+                        "scans " + typeOf(*scanned) + "; its first size must be the count " + Twine(op.getCount()));
+        arguments.push_back(partOf(*scanned, node.first));
+      }
+      llvm::append_range(arguments, operands.drop_front(op.getScanned().size()));
+      return runBlock(op.getBody().front(), arguments);
+    }
+    Expected<std::vector<Shared>> left = runLanes(op, node.left(), operands);
+    Expected<std::vector<Shared>> right = left ? runLanes(op, node.right(), operands) : left;
+    if (!right)
+      return right;
+    for (auto [sum, other] : llvm::zip(*left, *right)) {
+      RefTensor added = *sum;
+      for (auto [a, b] : llvm::zip(added.data, other->data))
+        a += b;
+      if (mode == RefMode::rounding)
+        roundToElement(added);
+      sum = std::make_shared<const RefTensor>(std::move(added));
+    }
+    return left;
+  }
+
   Expected<std::vector<Shared>> runTurns(RepeatOp op, ArrayRef<Shared> operands) {
     const size_t carriedCount = op.getStart().size(), scannedCount = op.getScanned().size();
     const auto turns = static_cast<int64_t>(op.getCount());
@@ -154,12 +267,8 @@ private:
         return refuse(*op, "scans " + typeOf(*scanned) + "; its first size must be the count " + Twine(turns));
     for (int64_t turn = 0; turn < turns; ++turn) {
       std::vector<Shared> arguments = carried;
-      for (const Shared &scanned : operands.slice(carriedCount, scannedCount)) {
-        RefTensor part{RankedTensorType::get(scanned->shape().drop_front(), scanned->type.getElementType()), {}};
-        const int64_t size = part.type.getNumElements();
-        part.data.assign(scanned->data.begin() + turn * size, scanned->data.begin() + (turn + 1) * size);
-        arguments.push_back(std::make_shared<const RefTensor>(std::move(part)));
-      }
+      for (const Shared &scanned : operands.slice(carriedCount, scannedCount))
+        arguments.push_back(partOf(*scanned, turn));
       llvm::append_range(arguments, operands.drop_front(carriedCount + scannedCount));
       Expected<std::vector<Shared>> results = runBlock(op.getBody().front(), arguments);
       if (!results)
@@ -267,7 +376,10 @@ double largerOf(double a, double b) {
 
 //===- the public functions ------------------------------------------------------------------------------------===//
 
-Expected<std::vector<RefTensor>> interpret(func::FuncOp function, ArrayRef<RefTensor> arguments, RefMode mode) {
+namespace {
+
+/// The arguments as the interpreter takes them, borrowed: the caller's tensors outlive the run.
+Expected<std::vector<reference::Shared>> sharedArguments(func::FuncOp function, ArrayRef<RefTensor> arguments) {
   if (function.isExternal())
     return Error("function '" + function.getName().str() + "' has no body");
   if (arguments.size() != function.getNumArguments())
@@ -285,16 +397,48 @@ Expected<std::vector<RefTensor>> interpret(func::FuncOp function, ArrayRef<RefTe
                                  argument.type ? typeText(argument.type) : "untyped", argument.size(), expected)
                        .str());
     }
-    // Borrowed: the caller's tensors outlive the run.
     shared.emplace_back(&argument, [](const RefTensor *) {});
   }
+  return shared;
+}
+
+std::vector<RefTensor> owned(ArrayRef<reference::Shared> results) {
+  std::vector<RefTensor> answer;
+  for (const reference::Shared &result : results)
+    answer.push_back(*result);
+  return answer;
+}
+
+} // namespace
+
+Expected<std::vector<RefTensor>> interpret(func::FuncOp function, ArrayRef<RefTensor> arguments, RefMode mode) {
+  Expected<std::vector<reference::Shared>> shared = sharedArguments(function, arguments);
+  if (!shared)
+    return shared.error();
   Expected<std::vector<reference::Shared>> results =
-      reference::Interpreter(mode).runBlock(function.getBody().front(), shared);
+      reference::Interpreter(mode).runBlock(function.getBody().front(), *shared);
   if (!results)
     return results.error();
-  std::vector<RefTensor> answer;
-  for (const reference::Shared &result : *results)
-    answer.push_back(*result);
+  return owned(*results);
+}
+
+Expected<std::vector<std::vector<RefTensor>>> interpretRanks(ArrayRef<func::FuncOp> functions,
+                                                             ArrayRef<RefTensor> arguments, RefMode mode) {
+  SmallVector<Block *> blocks;
+  std::vector<reference::Shared> shared;
+  for (func::FuncOp function : functions) {
+    Expected<std::vector<reference::Shared>> taken = sharedArguments(function, arguments);
+    if (!taken)
+      return taken.error();
+    shared = std::move(*taken);
+    blocks.push_back(&function.getBody().front());
+  }
+  Expected<std::vector<std::vector<reference::Shared>>> results = reference::Interpreter(mode).runRanks(blocks, shared);
+  if (!results)
+    return results.error();
+  std::vector<std::vector<RefTensor>> answer;
+  for (const std::vector<reference::Shared> &rank : *results)
+    answer.push_back(owned(rank));
   return answer;
 }
 
@@ -302,7 +446,8 @@ bool hasReference(OperationName name) {
   StringRef text = name.getStringRef();
   return text == KernelOp::getOperationName() || text == CustomOp::getOperationName() ||
          text == YieldOp::getOperationName() || text == CondOp::getOperationName() ||
-         text == RepeatOp::getOperationName() || reference::registry().contains(text);
+         text == RepeatOp::getOperationName() || text == LanesOp::getOperationName() ||
+         reference::registry().contains(text);
 }
 
 RefTensor splatTensor(RankedTensorType type, double value) {

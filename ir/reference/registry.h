@@ -35,6 +35,11 @@ void addAttention(Registry &registry);
 void addActivations(Registry &registry);
 void addComposites(Registry &registry);
 void addHostOps(Registry &registry);
+void addCollectives(Registry &registry);
+
+/// What a collective gives rank `rank`, from the op and its operands on each rank.
+RefTensor runCollective(llvm::ArrayRef<mlir::Operation *> ops, llvm::ArrayRef<std::vector<const RefTensor *>> operands,
+                        size_t rank, unsigned result);
 
 /// Registers a function that takes the call and the op in its own class.
 template <typename Op, typename F>

@@ -1243,6 +1243,7 @@ ArrayRef<OpRow> opTable() {
   static const std::vector<OpRow> table = [] {
     std::vector<OpRow> rows = makeTable();
     llvm::append_range(rows, controlRows());
+    llvm::append_range(rows, collectiveRows());
     return rows;
   }();
   return table;

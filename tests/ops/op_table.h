@@ -46,6 +46,8 @@ llvm::ArrayRef<OpRow> opTable();
 
 /// The rows of ops with bodies (control_rows.cpp), part of the table.
 std::vector<OpRow> controlRows();
+/// Those of lanes and collectives (collective_rows.cpp).
+std::vector<OpRow> collectiveRows();
 
 /// Malformed uses of the structural ops (kernel, gradient), which have no row.
 llvm::ArrayRef<ErrorCase> structuralErrors();

@@ -1,0 +1,155 @@
+// Collectives: ops that all ranks of a run come to together. They move bytes; what they are in memory.
+#include "ir/lanes.h"
+#include "ir/ops/control.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+bool isF32(Value value) {
+  return tensorType(value).getElementType().isF32();
+}
+
+/// The ranks of shard and of all_gather, or an error.
+LogicalResult verifyRanks(Operation *op, uint64_t ranks, StringRef rule) {
+  if (ranks >= 1 && ranks <= static_cast<uint64_t>(mostLanes))
+    return success();
+  return op->emitOpError() << "is of " << static_cast<int64_t>(ranks) << " ranks; 1 to " << mostLanes
+                           << " are possible (" << rule << ")";
+}
+
+} // namespace
+
+//===- shard ---------------------------------------------------------------------------------------------------===//
+
+LogicalResult ShardOp::verify() {
+  if (failed(verifyRanks(*this, getRanks(), "shard_c1")))
+    return failure();
+  RankedTensorType whole = tensorType(getX()), part = tensorType(getResult());
+  const auto ranks = static_cast<int64_t>(getRanks());
+  const bool fits = whole.getRank() > 0 && whole.getRank() == part.getRank() &&
+                    whole.getElementType() == part.getElementType() &&
+                    whole.getShape().drop_front() == part.getShape().drop_front();
+  const int64_t all = fits ? whole.getDimSize(0) : 0, own = fits ? part.getDimSize(0) : 0;
+  if (!fits || own < 1 || (own != all / ranks && own != (all + ranks - 1) / ranks))
+    return emitOpError() << "gives " << typeText(part) << " of " << typeText(whole) << " on " << ranks
+                         << " ranks; each has its share of the first size, and at least 1 (shard_c1)";
+  return success();
+}
+
+int64_t ShardOp::rankCount() {
+  return static_cast<int64_t>(getRanks());
+}
+
+SmallVector<StridedView, 2> ShardOp::operandViews(const ViewLimits &) {
+  return denseOperands(*this);
+}
+
+int64_t ShardOp::flops() {
+  return 0;
+}
+
+//===- all_to_all ----------------------------------------------------------------------------------------------===//
+
+LogicalResult AllToAllOp::verify() {
+  ArrayRef<int64_t> pieces = getPieces();
+  const auto own = static_cast<int64_t>(getOwn());
+  const bool isKnown = llvm::all_of(pieces, [](int64_t count) { return count >= 1 && count <= mostLanes; }) &&
+                       llvm::is_contained(pieces, own) && static_cast<int64_t>(pieces.size()) <= mostLanes;
+  if (!isKnown)
+    return emitOpError() << "has " << own << " pieces of its own; the ranks have 1 piece or more each, and one of them "
+                         << "has as many (all_to_all_c1)";
+  const size_t each = getValues().size() / static_cast<size_t>(own);
+  bool areEqual = each > 0 && each * static_cast<size_t>(own) == getValues().size() && llvm::all_of(getValues(), isF32);
+  for (size_t i = each; areEqual && i < getValues().size(); ++i)
+    areEqual = getValues()[i].getType() == getValues()[i - each].getType();
+  if (!areEqual)
+    return emitOpError() << "has " << getValues().size() << " operands for " << own
+                         << " pieces; each piece has as many, of f32 and of equal types (all_to_all_c2)";
+  int64_t elements = 0;
+  for (Value value : getValues().take_front(each))
+    elements += tensorType(value).getNumElements();
+  RankedTensorType type = tensorType(getResult());
+  const bool fits = type.getRank() == 2 && isF32(getResult()) && type.getDimSize(0) == llvm::sum_of(pieces) &&
+                    type.getDimSize(1) * static_cast<int64_t>(pieces.size()) >= elements;
+  if (!fits)
+    return emitOpError() << "gives " << typeText(type) << " for pieces of " << elements
+                         << " elements; a row for each of the " << llvm::sum_of(pieces)
+                         << " pieces, of a rank's part of a piece, is expected (all_to_all_c3)";
+  return success();
+}
+
+int64_t AllToAllOp::rankCount() {
+  return static_cast<int64_t>(getPieces().size());
+}
+
+SmallVector<StridedView, 2> AllToAllOp::operandViews(const ViewLimits &) {
+  return denseOperands(*this);
+}
+
+int64_t AllToAllOp::flops() {
+  return 0;
+}
+
+//===- all_gather ----------------------------------------------------------------------------------------------===//
+
+LogicalResult AllGatherOp::verify() {
+  if (failed(verifyRanks(*this, getRanks(), "all_gather_c1")))
+    return failure();
+  RankedTensorType part = tensorType(getX()), whole = tensorType(getResult());
+  const bool fits = part.getRank() == 1 && whole.getRank() == 1 && part.getElementType() == whole.getElementType() &&
+                    whole.getDimSize(0) == part.getDimSize(0) * static_cast<int64_t>(getRanks());
+  if (!fits)
+    return emitOpError() << "gives " << typeText(whole) << " of " << typeText(part) << " on " << getRanks()
+                         << " ranks; the values of all ranks one after another are expected (all_gather_c1)";
+  return success();
+}
+
+int64_t AllGatherOp::rankCount() {
+  return static_cast<int64_t>(getRanks());
+}
+
+SmallVector<StridedView, 2> AllGatherOp::operandViews(const ViewLimits &) {
+  return denseOperands(*this);
+}
+
+int64_t AllGatherOp::flops() {
+  return 0;
+}
+
+//===- all_reduce ----------------------------------------------------------------------------------------------===//
+
+LogicalResult AllReduceOp::verify() {
+  if (failed(verifyRanks(*this, getRanks(), "all_reduce_c1")))
+    return failure();
+  if (getValues().empty() || getValues().getTypes() != getResultTypes() || !llvm::all_of(getValues(), isF32))
+    return emitOpError("takes f32 values, and its results have their types (all_reduce_c1)");
+  return success();
+}
+
+int64_t AllReduceOp::rankCount() {
+  return static_cast<int64_t>(getRanks());
+}
+
+SmallVector<StridedView, 2> AllReduceOp::operandViews(const ViewLimits &) {
+  return denseOperands(*this);
+}
+
+/// Each sum may stand where this rank's value did.
+llvm::BitVector AllReduceOp::sharedBuffers() {
+  llvm::BitVector shared(getNumResults() * getNumOperands());
+  for (unsigned i = 0; i < getNumResults(); ++i)
+    shared.set(i * getNumOperands() + i);
+  return shared;
+}
+
+int64_t AllReduceOp::flops() {
+  int64_t flops = 0;
+  for (Value value : getValues())
+    flops += tensorType(value).getNumElements();
+  return flops;
+}
+
+} // namespace tcc

@@ -1,0 +1,43 @@
+// What each of two ranks computes of four lanes: its half in loops, and the sums of both in the order of the tree.
+// RUN: %tcc %s --ranks=2 -emit=joint | FileCheck %s
+// RUN: %tcc %s --ranks=2 --reduce=fast -emit=joint | FileCheck %s --check-prefix=FAST
+// RUN: %tcc %s -emit=joint | FileCheck %s --check-prefix=ALONE
+// RUN: %tcc %s --ranks=3:1 -emit=joint | FileCheck %s --check-prefix=UNEVEN
+// RUN: not %tcc %s --ranks=8 -emit=joint 2>&1 | FileCheck %s --check-prefix=MANY
+
+// CHECK: %[[OWN:.*]] = tcc.shard %x of 2 : tensor<4x3xf32> -> tensor<2x3xf32>
+// CHECK: %[[HALF:.*]] = tcc.repeat 2
+// CHECK: tcc.repeat 1
+// CHECK: tcc.mul
+// CHECK: tcc.add
+// CHECK: %[[ROWS:.*]] = tcc.all_to_all [1, 1] own 1 of %[[HALF]] : (tensor<3xf32>) -> tensor<2x16xf32>
+// CHECK: %[[A:.*]] = tcc.slice %[[ROWS]] {{\[}}0, 0] to [1, 16]
+// CHECK: %[[B:.*]] = tcc.slice %[[ROWS]] {{\[}}1, 0] to [2, 16]
+// CHECK: %[[SUM:.*]] = tcc.add %{{.*}} : tensor<16xf32>
+// CHECK: %[[ALL:.*]] = tcc.all_gather %[[SUM]] of 2 : tensor<16xf32> -> tensor<32xf32>
+// CHECK: tcc.repeat 1 {{.*}} uses (%{{.*}} = %[[ALL]] : tensor<32xf32>)
+// CHECK: tcc.slice {{.*}} : tensor<32xf32> -> tensor<3xf32>
+// CHECK-NOT: tcc.lanes
+
+// FAST: %[[HALF:.*]] = tcc.repeat 2
+// FAST-NOT: tcc.all_to_all
+// FAST: tcc.all_reduce %[[HALF]] of 2
+
+// ALONE-NOT: tcc.shard
+// ALONE: tcc.repeat 2
+// ALONE: tcc.repeat 2
+// ALONE: tcc.repeat 1
+// ALONE-NOT: tcc.all_
+
+// The ranks have 1, 1 and 2 lanes; rank 0's is no half of a pair that one rank has.
+// UNEVEN: tcc.shard %x of 3 : tensor<4x3xf32> -> tensor<1x3xf32>
+// UNEVEN: tcc.all_to_all [1, 1, 1] own 1
+
+// MANY: `lanes` has 4 lanes for 8 ranks; each rank needs one or more
+func.func @main(%x: tensor<4x3xf32>, %k: tensor<3xf32>) -> tensor<3xf32> {
+  %y = tcc.lanes 4 slices (%s = %x : tensor<4x3xf32>) uses (%f = %k : tensor<3xf32>) -> tensor<3xf32> {
+    %m = tcc.mul %s, %f : tensor<3xf32>
+    tcc.yield %m : tensor<3xf32>
+  }
+  return %y : tensor<3xf32>
+}

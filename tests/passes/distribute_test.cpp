@@ -1,0 +1,185 @@
+// What ranks compute of lanes, by the interpreter over all ranks at once: the same bits as one rank, for any number of
+// ranks; and that wrong programs of ranks are found by it.
+#include "ir/emit.h"
+#include "ir/lanes.h"
+#include "ir/reference/interpreter.h"
+#include "mlir/Parser/Parser.h"
+#include "passes/passes.h"
+#include "passes/pipeline.h"
+#include <bit>
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace tcc;
+
+namespace {
+
+class Distribute : public ::testing::Test {
+protected:
+  Distribute() {
+    DialectRegistry registry;
+    registerDialects(registry);
+    context.appendDialectRegistry(registry);
+    context.loadAllAvailableDialects();
+  }
+
+  /// Sums of products whose terms differ widely in size, so that each order of adding has bits of its own.
+  static std::string text(int64_t lanes) {
+    const std::string n = std::to_string(lanes);
+    return "func.func @main(%x: tensor<" + n +
+           "x40x7xf32>, %w: tensor<7x3xf32>) -> (tensor<40x3xf32>, tensor<f32>) {\n" + "  %r:2 = tcc.lanes " + n +
+           " slices (%s = %x : tensor<" + n +
+           "x40x7xf32>) uses (%m = %w : tensor<7x3xf32>) -> (tensor<40x3xf32>, tensor<f32>) {\n" + R"(
+    %h = tcc.matmul %s, %m : tensor<40x7xf32>, tensor<7x3xf32> -> tensor<40x3xf32>
+    %e = tcc.exp %h : tensor<40x3xf32>
+    %t = tcc.reduce_sum %e axes [0, 1] : tensor<40x3xf32> -> tensor<1x1xf32>
+    %l = tcc.reshape %t : tensor<1x1xf32> -> tensor<f32>
+    tcc.yield %e, %l : tensor<40x3xf32>, tensor<f32>
+  }
+  return %r#0, %r#1 : tensor<40x3xf32>, tensor<f32>
+})";
+  }
+
+  OwningOpRef<ModuleOp> parse(int64_t lanes) { return parseSourceString<ModuleOp>(text(lanes), &context); }
+  static func::FuncOp mainOf(ModuleOp module) { return *module.getOps<func::FuncOp>().begin(); }
+
+  static std::vector<RefTensor> arguments(func::FuncOp function) {
+    std::vector<RefTensor> values;
+    for (auto [i, type] : llvm::enumerate(function.getArgumentTypes()))
+      values.push_back(randomTensor(cast<RankedTensorType>(type), 7 + i, -3, 3));
+    return values;
+  }
+
+  /// The programs of all ranks.
+  std::vector<OwningOpRef<ModuleOp>> programs(int64_t lanes, int64_t ranks, bool isFast = false) {
+    std::vector<OwningOpRef<ModuleOp>> made;
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      PipelineOptions options;
+      options.ranks = {ranks, firstAlike(lanes, ranks, rank), isFast};
+      made.push_back(parse(lanes));
+      EXPECT_TRUE(succeeded(distribute(mainOf(*made.back()), options)));
+    }
+    return made;
+  }
+
+  static runtime::Expected<std::vector<std::vector<RefTensor>>> run(ArrayRef<OwningOpRef<ModuleOp>> modules) {
+    std::vector<func::FuncOp> functions;
+    for (const OwningOpRef<ModuleOp> &module : modules)
+      functions.push_back(mainOf(*module));
+    return interpretRanks(functions, arguments(functions.front()), RefMode::rounding);
+  }
+
+  static bool areEqual(ArrayRef<RefTensor> left, ArrayRef<RefTensor> right) {
+    for (auto [a, b] : llvm::zip_equal(left, right))
+      for (auto [x, y] : llvm::zip_equal(a.data, b.data))
+        if (std::bit_cast<uint64_t>(x) != std::bit_cast<uint64_t>(y))
+          return false;
+    return true;
+  }
+
+  /// What the op itself means.
+  std::vector<RefTensor> whole(int64_t lanes) {
+    OwningOpRef<ModuleOp> module = parse(lanes);
+    auto results = interpret(mainOf(*module), arguments(mainOf(*module)), RefMode::rounding);
+    EXPECT_TRUE(bool(results)) << results.error().message();
+    return *results;
+  }
+
+  /// Whether a change of one rank's program is seen in a result or is refused.
+  template <typename Change>
+  bool isFound(Change change) {
+    std::vector<OwningOpRef<ModuleOp>> modules = programs(8, 4);
+    change(mainOf(*modules[1]));
+    const auto results = run(modules);
+    return !results || llvm::any_of(*results, [&](ArrayRef<RefTensor> rank) { return !areEqual(rank, whole(8)); });
+  }
+
+  MLIRContext context;
+};
+
+template <typename Op>
+Op first(func::FuncOp function) {
+  return *function.getBody().front().getOps<Op>().begin();
+}
+
+TEST_F(Distribute, RanksShareTheLanesOut) {
+  for (int64_t lanes = 1; lanes <= 40; ++lanes)
+    for (int64_t ranks = 1; ranks <= lanes; ++ranks) {
+      int64_t next = 0;
+      for (int64_t rank = 0; rank < ranks; ++rank)
+        for (const LaneNode &node : laneNodesOf(lanes, ranks, rank)) {
+          EXPECT_EQ(node.first, next) << lanes << " lanes, rank " << rank << " of " << ranks;
+          next += node.count;
+        }
+      EXPECT_EQ(next, lanes);
+    }
+}
+
+TEST_F(Distribute, AnyNumberOfRanksGivesTheBitsOfOne) {
+  for (int64_t lanes : {1, 2, 5, 8, 24}) {
+    const std::vector<RefTensor> expected = whole(lanes);
+    for (int64_t ranks : {1, 2, 3, 4, 5, 8}) {
+      if (ranks > lanes)
+        continue;
+      const auto results = run(programs(lanes, ranks));
+      ASSERT_TRUE(bool(results)) << results.error().message();
+      for (const std::vector<RefTensor> &rank : *results)
+        EXPECT_TRUE(areEqual(rank, expected)) << lanes << " lanes on " << ranks << " ranks";
+    }
+  }
+}
+
+TEST_F(Distribute, TheFastOrderIsNearAndHasOtherBits) {
+  const std::vector<RefTensor> expected = whole(8);
+  bool differs = false;
+  for (int64_t ranks : {3, 4, 5}) {
+    const auto results = run(programs(8, ranks, true));
+    ASSERT_TRUE(bool(results)) << results.error().message();
+    differs |= !areEqual(results->front(), expected);
+    for (auto [sum, exact] : llvm::zip_equal(results->front()[0].data, expected[0].data))
+      EXPECT_NEAR(sum, exact, 1e-5 * std::abs(exact));
+  }
+  EXPECT_TRUE(differs); // or the test above would see nothing
+}
+
+TEST_F(Distribute, FindsAWrongShard) {
+  EXPECT_TRUE(isFound([](func::FuncOp function) {
+    auto shard = first<ShardOp>(function);
+    OpBuilder builder(shard);
+    Emit emit(builder, shard.getLoc());
+    shard.getResult().replaceAllUsesWith(emit.slice(shard.getX(), {0, 0, 0}, {2, 40, 7}));
+  }));
+}
+
+TEST_F(Distribute, FindsAMissingLane) {
+  EXPECT_TRUE(isFound([](func::FuncOp function) {
+    auto loop = first<RepeatOp>(function);
+    Operation *yield = loop.getBody().front().getTerminator();
+    yield->setOperand(0, loop.getBody().front().getArgument(0));
+  }));
+}
+
+TEST_F(Distribute, FindsSwappedPieces) {
+  EXPECT_TRUE(isFound([](func::FuncOp function) {
+    Value rows = first<AllToAllOp>(function).getResult();
+    SmallVector<SliceOp> slices;
+    for (Operation *user : rows.getUsers())
+      slices.push_back(cast<SliceOp>(user));
+    ASSERT_EQ(slices.size(), 4u);
+    if (!slices[1]->isBeforeInBlock(slices[0]))
+      std::swap(slices[0], slices[1]);
+    slices[0].getResult().replaceAllUsesWith(slices[1].getResult()); // a piece twice, and one is lost
+  }));
+}
+
+TEST_F(Distribute, FindsAnExchangeToWhichNotAllCome) {
+  EXPECT_TRUE(isFound([](func::FuncOp function) {
+    auto gather = first<AllGatherOp>(function);
+    OpBuilder builder(gather);
+    Emit emit(builder, gather.getLoc());
+    gather.getResult().replaceAllUsesWith(emit.zeros(cast<RankedTensorType>(gather.getResult().getType())));
+    gather.erase();
+  }));
+}
+
+} // namespace
