@@ -180,30 +180,76 @@ std::vector<Tensor> modelGradients(const Model &model, const Tensor &tokens, con
   return gradient(modelLoss(wide, tokens, targets), wide.trainedValues());
 }
 
-ModelStep trainingStep(const Model &model, optim::Optimizer &optimizer, const Tensor &tokens, const Tensor &targets,
-                       const Tensor &lr, const Tensor &step, int64_t accumulate, TrainingDropout dropout) {
-  const auto parts = [&](const Tensor &x) { return accumulate > 1 ? split(x, 0, accumulate) : std::vector{x}; };
-  const std::vector<Tensor> tokenParts = parts(tokens), targetParts = parts(targets);
-  const Model wide = model.widened();
-  const std::vector<Tensor> trained = wide.trainedValues();
+namespace {
+
+/// The loss of some batches and its gradients with respect to `trained`.
+struct LossAndGradients {
   Tensor loss;
   std::vector<Tensor> gradients;
+};
+
+/// Of `accumulate` batches, one after the other; each one's loss counts `share`. `dropout.first` is the number of their
+/// first row.
+LossAndGradients sumOfBatches(const Model &wide, std::span<const Tensor> trained, const Tensor &tokens,
+                              const Tensor &targets, int64_t accumulate, double share, const TrainingDropout &dropout) {
+  const auto parts = [&](const Tensor &x) { return accumulate > 1 ? split(x, 0, accumulate) : std::vector{x}; };
+  const std::vector<Tensor> tokenParts = parts(tokens), targetParts = parts(targets);
+  LossAndGradients sum;
   for (int64_t part = 0; part < accumulate; ++part) {
     TrainingDropout partDropout = dropout;
-    if (part > 0 && dropout)
-      partDropout.first = full(double(part * tokenParts[0].dim(0)), {}, DType::i32);
+    if (part > 0 && dropout) {
+      const Tensor before = full(double(part * tokenParts[0].dim(0)), {}, DType::i32);
+      partDropout.first = dropout.first.defined() ? dropout.first + before : before;
+    }
     const Tensor partLoss = modelLoss(wide, tokenParts[size_t(part)], targetParts[size_t(part)], &partDropout);
-    const Tensor share = accumulate > 1 ? partLoss * (1.0 / double(accumulate)) : partLoss;
-    const std::vector<Tensor> partGradients = gradient(share, trained);
-    loss = part == 0 ? share : loss + share;
+    const Tensor counted = share != 1 ? partLoss * share : partLoss;
+    const std::vector<Tensor> partGradients = gradient(counted, trained);
+    sum.loss = part == 0 ? counted : sum.loss + counted;
     for (size_t i = 0; i < partGradients.size(); ++i)
       if (part == 0)
-        gradients.push_back(partGradients[i]);
+        sum.gradients.push_back(partGradients[i]);
       else
-        gradients[i] = gradients[i] + partGradients[i];
+        sum.gradients[i] = sum.gradients[i] + partGradients[i];
   }
-  const Tensor norm = optimizer.step(loss, gradients, lr, step).norm;
-  return {loss, norm};
+  return sum;
+}
+
+/// Of all lanes, whose batches are the parts of tokens and targets.
+LossAndGradients sumOfLanes(const Model &wide, std::span<const Tensor> trained, const Tensor &tokens,
+                            const Tensor &targets, int64_t accumulate, int64_t count, const TrainingDropout &dropout) {
+  const int64_t rows = tokens.dim(0) / count;
+  const Shape shape{count, rows, tokens.dim(1)};
+  Tensors scanned{reshape(tokens, shape), reshape(targets, shape)};
+  if (dropout) {
+    std::vector<double> first;
+    for (int64_t lane = 0; lane < count; ++lane)
+      first.push_back(double(lane * rows));
+    scanned.push_back(literal(first, {count}, DType::i32));
+  }
+  const Tensors sums = lanes(count, scanned, [&](const Tensors &parts) {
+    TrainingDropout own = dropout;
+    if (dropout)
+      own.first = parts[2];
+    const LossAndGradients lane =
+        sumOfBatches(wide, trained, parts[0], parts[1], accumulate, 1.0 / double(accumulate * count), own);
+    Tensors results{lane.loss};
+    results.insert(results.end(), lane.gradients.begin(), lane.gradients.end());
+    return results;
+  });
+  return {sums[0], {sums.begin() + 1, sums.end()}};
+}
+
+} // namespace
+
+ModelStep trainingStep(const Model &model, optim::Optimizer &optimizer, const Tensor &tokens, const Tensor &targets,
+                       const Tensor &lr, const Tensor &step, int64_t accumulate, TrainingDropout dropout,
+                       int64_t lanes) {
+  const Model wide = model.widened();
+  const std::vector<Tensor> trained = wide.trainedValues();
+  const LossAndGradients sum =
+      lanes > 1 ? sumOfLanes(wide, trained, tokens, targets, accumulate, lanes, dropout)
+                : sumOfBatches(wide, trained, tokens, targets, accumulate, 1.0 / double(accumulate), dropout);
+  return {sum.loss, optimizer.step(sum.loss, sum.gradients, lr, step).norm};
 }
 
 Tensor splitHeads(const Tensor &x, int64_t heads) {

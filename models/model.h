@@ -97,12 +97,14 @@ std::vector<Tensor> modelGradients(const Model &model, const Tensor &tokens, con
 /// clipping, f32 scalars. lr and step (from 1) are f32 scalars and inputs of the function. `optimizer` has the model's
 /// trained parameters; a loss or norm that is not finite leaves them and the moments as they were. Tokens and targets
 /// [N*B, T] with `accumulate` N are N batches, one after the other; loss and gradients are the means of theirs, and
-/// dropout is that of the N·B rows at once.
+/// dropout is that of the N·B rows at once. With several `lanes` their rows are shared out evenly, in order, and each
+/// lane has N batches of its own (tcc::lanes); B is a multiple of them.
 struct ModelStep {
   Tensor loss, norm;
 };
 ModelStep trainingStep(const Model &model, optim::Optimizer &optimizer, const Tensor &tokens, const Tensor &targets,
-                       const Tensor &lr, const Tensor &step, int64_t accumulate = 1, TrainingDropout dropout = {});
+                       const Tensor &lr, const Tensor &step, int64_t accumulate = 1, TrainingDropout dropout = {},
+                       int64_t lanes = 1);
 
 // The kinds, each in its own file: the stream after the last norm. `tokens` is [B, T] with T within the positions.
 

@@ -191,6 +191,23 @@ void declareTraining(CLI::App &app, TrainOptions &options, RawOptions &raw) {
       ->check(wholeNumber(1, 1024))
       ->type_name("N")
       ->group("Training");
+  app.add_option(
+         "--lanes", options.lanes,
+         "Parts of each batch whose gradients are added in one tree: losses follow from it, and not from how many "
+         "ranks share them out (1; 8 on several ranks)")
+      ->check(wholeNumber(1, 4096))
+      ->type_name("V")
+      ->group("Several processes");
+  app.add_option("--ranks", options.ranks,
+                 "Train by so many processes, which mpirun starts here; `mpirun -n N train_gpt ...` does it elsewhere")
+      ->check(wholeNumber(1, 4096))
+      ->type_name("N")
+      ->group("Several processes");
+  app.add_option("--reduce", raw.reduce,
+                 "tree: the same bits for any number of ranks; fast: MPI's own order, whose bits follow from it")
+      ->check(oneOf({"tree", "fast"}))
+      ->type_name("KIND")
+      ->group("Several processes");
   app.add_option("--optimizer", options.optimizer, "adamw, sgd (momentum), lion, adafactor or muon")
       ->check(oneOf({"adamw", "sgd", "lion", "adafactor", "muon"}))
       ->type_name("NAME")

@@ -245,6 +245,7 @@ void resolve(TrainOptions &options, const RawOptions &raw) {
     throw usageError(fmt::format("--dropout is of GPT-2 and the Llama family, {} has none", options.model));
   options.largestBatch = raw.batch == "auto";
   options.batch = raw.batch && !options.largestBatch ? std::stoll(*raw.batch) : defaults.batch;
+  options.fastReduce = raw.reduce == "fast";
   options.parameters = raw.parameters == "bf16" ? runtime::DType::bf16 : runtime::DType::f32;
   options.order = raw.order == "random" ? Order::Random : raw.order == "shuffled" ? Order::Shuffled : Order::Sequential;
 

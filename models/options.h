@@ -49,9 +49,14 @@ struct TrainOptions : CompilerFlags {
   runtime::DType parameters = runtime::DType::f32; ///< of weights and moments: f32, or bf16 with stochastic rounding
   std::optional<double> dropout; ///< of every place that the model has; else its configuration's rates
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, clipNorm = 1.0;
-  int64_t accumulate = 1;  ///< batches of a step
-  int64_t maxSkipped = 20; ///< updates left out in a row that end the run; 0: none do
-  bool findNan = false;    ///< such an end names the op and its line, not the kernel
+  int64_t accumulate = 1;       ///< batches of a step
+  std::optional<int64_t> lanes; ///< parts of each batch that are added in one tree; one, on several ranks 8
+  int64_t maxSkipped = 20;      ///< updates left out in a row that end the run; 0: none do
+  bool findNan = false;         ///< such an end names the op and its line, not the kernel
+
+  // Several processes
+  int64_t ranks = 0;       ///< above 0: this many, which the program starts where no launcher has
+  bool fastReduce = false; ///< --reduce=fast: bits follow from the number of ranks too
 
   // Before a run
   bool estimate = false; ///< only say what a run would need (models/estimate.h)

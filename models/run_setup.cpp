@@ -99,10 +99,11 @@ Function trainingFunction(const TrainOptions &options, const Model &model, optim
                           FunctionOptions function) {
   return compile(
       "training_step",
-      [&model, &optimizer, rates = trainedDropout(options, model.config()),
-       accumulate = options.accumulate](std::span<const Tensor> in) {
+      [&model, &optimizer, rates = trainedDropout(options, model.config()), accumulate = options.accumulate,
+       lanes = options.lanes.value_or(1)](std::span<const Tensor> in) {
         const TrainingDropout dropout{rates, in.size() > 4 ? in[4] : Tensor()};
-        const ModelStep results = trainingStep(model, optimizer, in[0], in[1], in[2], in[3], accumulate, dropout);
+        const ModelStep results =
+            trainingStep(model, optimizer, in[0], in[1], in[2], in[3], accumulate, dropout, lanes);
         return std::vector{results.loss, results.norm};
       },
       std::move(function));
@@ -265,6 +266,8 @@ RunState describeRunState(const TrainOptions &options, const ModelConfig &config
                     {"held-out share", text(options.evalEvery && options.evalFile.empty() ? options.evalShare : 0)}};
   if (options.parameters != runtime::DType::f32)
     state.identity["--params"] = runtime::name(options.parameters);
+  if (options.lanes.value_or(1) > 1)
+    state.identity["lanes"] = text(*options.lanes) + (options.fastReduce ? ", --reduce=fast" : "");
   if (adapter) {
     state.identity["adapter"] = adapter->describe();
     state.identity["frozen weights"] = base->fingerprint();

@@ -4,11 +4,13 @@
 #include "models/estimate.h"
 #include "models/export_step.h"
 #include "models/generate.h"
+#include "models/launch_ranks.h"
 #include "models/options.h"
 #include "models/run_device.h"
 #include "models/trainer.h"
 #include "runtime/cpu.h"
 #include "runtime/files.h"
+#include "runtime/ranks/ranks.h"
 
 #include <cerrno>
 #include <csignal>
@@ -34,6 +36,7 @@ int run(int count, char **arguments) {
     std::fprintf(stderr, "error: %s\n", wrong.message().c_str());
     return 2;
   }
+  std::shared_ptr<tcc::runtime::Ranks> ranks;
   try {
     if (parsed.options->generateTokens > 0) {
       generate(*parsed.options, stdout);
@@ -47,17 +50,20 @@ int run(int count, char **arguments) {
       exportStep(*parsed.options);
       return 0;
     }
+    if (startsRanks(*parsed.options))
+      return startRanks(*parsed.options, {arguments + 1, arguments + count});
+    ranks = joinRun();
     // A log on stdout stays JSON alone.
-    return train(*parsed.options, parsed.options->jsonFile == "-" ? stderr : stdout);
-  } catch (const std::bad_alloc &) {
-    std::fprintf(stderr, "error: out of memory; a smaller --batch or --seq needs less\n");
+    const int status = train(*parsed.options, parsed.options->jsonFile == "-" ? stderr : stdout, ranks);
+    leaveRun(ranks, status);
+    return status;
   } catch (const tcc::Error &error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return error.exitStatus();
+    return endRun(ranks.get(), error.what(), error.exitStatus());
+  } catch (const std::bad_alloc &) {
+    return endRun(ranks.get(), "out of memory; a smaller --batch or --seq needs less", 1);
   } catch (const std::exception &error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
+    return endRun(ranks.get(), error.what(), 1);
   }
-  return 1;
 }
 
 } // namespace

@@ -1,21 +1,25 @@
 #include "models/trainer.h"
+#include "codegen/build_id.h"
 #include "frontend/quotes.h"
 #include "models/checksum.h"
 #include "models/counter_random.h"
 #include "models/estimate.h"
 #include "models/evaluation.h"
 #include "models/generate.h"
+#include "models/launch_ranks.h"
 #include "models/model.h"
 #include "models/run_checkpoints.h"
 #include "models/run_device.h"
 #include "models/run_dumps.h"
 #include "models/run_files.h"
 #include "models/run_pictures.h"
+#include "models/run_ranks.h"
 #include "models/run_setup.h"
 #include "models/step_profile.h"
 #include "models/stop_request.h"
 #include "models/text_generator.h"
 #include "models/train_log.h"
+#include "runtime/cpu.h"
 #include "runtime/device/limits.h"
 #include "runtime/executable.h"
 #include "runtime/machine_limits.h"
@@ -45,10 +49,35 @@ struct StartedStep {
   Array loss = {}, norm = {};
 };
 
+/// What ranks must have in common before anything is read: this program, and all that a checkpoint says of a run.
+RankFacts factsOf(const RunState &state) {
+  RankFacts facts{{"build of tcc", buildText()}, {"CPU features", runtime::cpuFeatures()}};
+  for (const auto *list : {&state.identity, &state.settings})
+    for (const auto &[name, value] : *list)
+      facts["'" + name + "'"] = value;
+  return facts;
+}
+
+std::string digestOf(const std::string &text) {
+  return checksumOf(std::as_bytes(std::span(text)));
+}
+
+/// Of the compiled step: its collectives, in their order.
+RankFacts factsOf(const runtime::Plan &plan) {
+  std::string exchanges;
+  for (const runtime::Instruction &instruction : plan.instructions)
+    if (const auto *call = std::get_if<runtime::CollectiveCall>(&instruction.call)) {
+      exchanges += fmt::format("{} of {} ranks:", call->exchange, call->ranks);
+      if (call->kind() != runtime::Exchange::shard)
+        exchanges += fmt::format(" {} bytes", plan.buffers[call->targets[0]].bytes);
+    }
+  return {{"step's collectives", digestOf(exchanges)}};
+}
+
 class Trainer {
 public:
-  Trainer(const TrainOptions &options, RunDevice device, std::optional<ModelFolder> folder, const Tokenizer *tokenizer,
-          std::FILE *output);
+  Trainer(const TrainOptions &options, RunDevice device, RunRanks &ranks, std::optional<ModelFolder> folder,
+          const Tokenizer *tokenizer, std::FILE *output);
 
   int run();
 
@@ -63,9 +92,14 @@ private:
   void compileStep();
   StartedStep startStep();
   void finishStep(const StartedStep &started);
+  void agreeOnMoment();
+  void shareState();
+  void shareStates();
+  std::vector<State> keptStates() const;
+  void checkReplicas(const StepRecord &record);
   void finishStarted();
   void trainStep();
-  void trainAll(const StopRequest &stop);
+  void trainAll();
   bool isDue(int64_t every) const;
   bool endsHere() const;
   bool hasDiverged() const { return options.maxSkipped > 0 && skippedInARow >= options.maxSkipped; }
@@ -83,6 +117,7 @@ private:
 
   const TrainOptions &options;
   RunDevice device;
+  RunRanks &ranks;
   const Tokenizer *tokenizer; // null: texts are bytes
   std::FILE *output;
   ModelConfig config;
@@ -96,7 +131,8 @@ private:
   Batches batches;
   PrefetchedBatches prefetched{batches};
   RunState state;
-  double elapsed = 0; // seconds in steps since the run's first one
+  double elapsed = 0; // seconds in steps since the run's first one, by the first rank's clock
+  int stopSignal = 0; // that a rank was sent, agreed on
   std::optional<RunCheckpoints> checkpoints;
   std::vector<std::string> notes; // said once there is a log
   TrainLog log;
@@ -108,6 +144,8 @@ private:
   StepInputs inputs;
   std::optional<TokenSource> evaluationSource;
   std::optional<Evaluation> evaluation;
+
+  std::optional<StopRequest> stop; // while the loop runs
 
   RunPictures pictures;
   std::optional<StartedStep> started; // of a device that works beside the host: not logged yet
@@ -122,9 +160,9 @@ private:
   int64_t skippedInARow = 0; // updates
 };
 
-Trainer::Trainer(const TrainOptions &options, RunDevice chosen, std::optional<ModelFolder> folder,
+Trainer::Trainer(const TrainOptions &options, RunDevice chosen, RunRanks &ranks, std::optional<ModelFolder> folder,
                  const Tokenizer *tokenizer, std::FILE *output)
-    : options(options), device(std::move(chosen)), tokenizer(tokenizer), output(output),
+    : options(options), device(std::move(chosen)), ranks(ranks), tokenizer(tokenizer), output(output),
       config(fittingConfig(options, folder)), dropout(trainedDropout(options, config)),
       firstAdapter(openAdapter(options, config)), adapter(trainedAdapter(options, config, firstAdapter)),
       sequence(options.sequence.value_or(config.positions())),
@@ -174,6 +212,7 @@ void Trainer::loadWeights(const std::optional<ModelFolder> &folder) {
   } else if (!folder) {
     model.initialize(options.seed);
   }
+  shareStates();
 }
 
 FunctionOptions Trainer::function(std::vector<std::string> inputs, std::vector<std::string> outputs) {
@@ -186,6 +225,8 @@ FunctionOptions Trainer::function(std::vector<std::string> inputs, std::vector<s
 /// Of the training step.
 FunctionOptions Trainer::stepFunction() {
   FunctionOptions chosen = function(stepInputNames(dropout), {"loss", "norm"});
+  chosen.ranks = ranks.handle();
+  chosen.fastReduce = options.fastReduce;
   chosen.compiledStep = options.stepFile;
   return chosen;
 }
@@ -193,14 +234,58 @@ FunctionOptions Trainer::stepFunction() {
 /// Opens the folder of checkpoints and, for a run that goes on, sets `state`; returns what the user should know.
 std::vector<std::string> Trainer::prepareCheckpoints(const std::optional<ModelFolder> &folder) {
   std::vector<std::string> said;
-  if (options.checkpointFolder.empty())
+  if (options.checkpointFolder.empty() && ranks.count() == 1)
     return said;
   state = describeRunState(options, config, sequence, source, adapter, folder, std::string(device.kind()));
+  ranks.requireEqual(factsOf(state));
+  if (options.checkpointFolder.empty())
+    return said;
+  if (!ranks.isFirst()) { // the first rank has the folder, and shares what it reads
+    shareState();
+    return said;
+  }
   checkpoints.emplace(options.checkpointFolder, options.keepCheckpoints, options.resume, state,
                       [&](std::string_view text) { said.emplace_back(text); });
   state = checkpoints->state();
+  shareState();
   elapsed = state.seconds.value_or(0);
   return said;
+}
+
+/// How far the run has come, as the first rank knows it.
+void Trainer::shareState() {
+  struct Progress {
+    int64_t step, skipped;
+    double lossFirst, lossLast, seconds;
+  } progress{state.step, state.skipped, state.lossFirst, state.lossLast, state.seconds.value_or(-1)};
+  ranks.share(&progress, sizeof progress);
+  state.step = progress.step;
+  state.skipped = progress.skipped;
+  state.lossFirst = progress.lossFirst;
+  state.lossLast = progress.lossLast;
+  if (progress.seconds >= 0)
+    state.seconds = progress.seconds;
+  elapsed = state.seconds.value_or(0);
+}
+
+/// What lives from step to step beside the trained parameters.
+std::vector<State> Trainer::keptStates() const {
+  std::vector<State> states = optimizer->states();
+  states.insert(states.end(), step.lossScaling().begin(), step.lossScaling().end());
+  return states;
+}
+
+/// The first rank's parameters and moments, to all.
+void Trainer::shareStates() {
+  if (ranks.count() == 1)
+    return;
+  for (const Parameter &parameter : model.parameters())
+    ranks.share(parameter.raw(), parameter.bytes());
+  if (model.adapter())
+    for (const Parameter &parameter : model.trained())
+      ranks.share(parameter.raw(), parameter.bytes());
+  for (const State &kept : keptStates())
+    ranks.share(kept.raw(), kept.bytes());
 }
 
 void Trainer::prepareEvaluation() {
@@ -211,7 +296,7 @@ void Trainer::prepareEvaluation() {
     split.heldOut = {0, evaluationSource->size()};
   }
   evaluation.emplace(model, evaluationSource ? *evaluationSource : source, split.heldOut, options.batch, sequence,
-                     options.evalBatches, function({"tokens", "targets"}, {"loss"}));
+                     options.evalBatches, function({"tokens", "targets"}, {"loss"}), ranks);
   log.message(fmt::format("held out: {} tokens of {}, {} batches of them every {} steps", split.heldOut.count,
                           (evaluationSource ? *evaluationSource : source).name(), evaluation->batches(),
                           options.evalEvery));
@@ -239,6 +324,8 @@ void Trainer::describeRun() {
         fmt::format("{} is read as text, whose bytes are taken as tokens, but the model has a vocabulary of {}; "
                     "a .bin file of its tokens is expected, or --vocab=256",
                     source.name(), config.vocabulary()));
+  if (const std::string text = ranks.describe(*options.lanes); !text.empty())
+    log.message(text);
   const std::string several = options.accumulate > 1 ? fmt::format("{} x ", options.accumulate) : "";
   log.message(fmt::format("data {}: {} tokens ({}), batches of {}{} x {} in {} order", source.name(), source.size(),
                           describe(source.format()), several, options.batch, sequence, describe(options.order)));
@@ -251,6 +338,7 @@ static std::string cacheWord(const tcc::CompileSummary &compiled) {
 void Trainer::compileStep() {
   log.message(options.stepFile.empty() ? "compiling the training step …" : "loading the training step …");
   step.prepare(stepArguments(0, 0));
+  ranks.requireEqual(factsOf(step.executable()->plan()));
   const tcc::CompileSummary &compiled = step.lastCompile();
   log.compiled({.ops = compiled.capturedOps,
                 .kernels = compiled.kernels,
@@ -286,6 +374,7 @@ StartedStep Trainer::startStep() {
   prefetched.read(next.index, inputs.tokens.data<int32_t>(), inputs.targets.data<int32_t>());
   next.rate = options.schedule.rate(next.index, elapsed);
   profile.beforeStep(step, times.count());
+  reportStep(next.index);
   const std::vector<Array> results = step.call(stepArguments(next.rate, next.index));
   next.loss = results[0];
   next.norm = results[1];
@@ -307,6 +396,21 @@ void Trainer::finishStarted() {
     finishStep(*before);
 }
 
+/// Clocks and signals are a rank's own; what the run does next must be the same on all.
+void Trainer::agreeOnMoment() {
+  const RunRanks::Moment agreed = ranks.agree({elapsed, stop ? stop->signal() : 0});
+  elapsed = agreed.elapsed;
+  stopSignal = int(agreed.signal);
+}
+
+/// Replicas that part have no bits to answer for: that is found here.
+void Trainer::checkReplicas(const StepRecord &record) {
+  RankFacts facts;
+  for (const auto &[name, hash] : record.parameterHashes)
+    facts[fmt::format("parameter {} after step {}", name, record.step)] = hash;
+  ranks.requireEqual(facts);
+}
+
 /// Waits for the step's results and logs it.
 void Trainer::finishStep(const StartedStep &done) {
   const int64_t index = done.index;
@@ -316,6 +420,7 @@ void Trainer::finishStep(const StartedStep &done) {
   const double ms = std::chrono::duration<double>(lastFinished - begin).count() * 1e3;
   times.add(ms);
   elapsed += ms / 1e3;
+  agreeOnMoment();
   if (summary.firstStepSeconds == 0)
     summary.firstStepSeconds = summary.compileSeconds + ms / 1e3;
   const bool isNewest = index + 1 == state.step;
@@ -350,6 +455,8 @@ void Trainer::finishStep(const StartedStep &done) {
       record.parameterHashes.emplace_back(
           parameter.name(),
           checksumOf({static_cast<const std::byte *>(parameter.rawForReading()), size_t(parameter.bytes())}));
+  if (!record.parameterHashes.empty())
+    checkReplicas(record);
   if (peakFlops > 0)
     record.machineShare = flopsPerToken * record.averageTokensPerSecond / peakFlops;
   if (record.machineShare > 1 && !saidAboveLimit) {
@@ -368,20 +475,21 @@ void Trainer::writeCheckpoint() {
   if (options.schedule.length.seconds)
     state.seconds = elapsed;
   try {
-    std::vector<State> states = optimizer->states();
-    states.insert(states.end(), step.lossScaling().begin(), step.lossScaling().end());
-    checkpoints->write(state, model, states, initialConfig, options.initFolder, savedFiles);
+    checkpoints->write(state, model, keptStates(), initialConfig, options.initFolder, savedFiles);
     writtenStep = state.step;
   } catch (const Error &error) {
     log.warning(fmt::format("no checkpoint of {} steps: {}; the run goes on", state.step, error.what()));
   }
 }
 
-void Trainer::trainAll(const StopRequest &stop) {
+void Trainer::trainAll() {
   const int64_t firstStep = state.step;
   try {
-    while (!isOver() && !stop.signal() && !hasDiverged()) {
+    agreeOnMoment();
+    while (!isOver() && !stopSignal && !hasDiverged()) {
       trainStep();
+      if (started) // nothing waits for the step, which has agreed on nothing yet
+        agreeOnMoment();
       if (!started && isDue(options.checkpointEvery))
         writeCheckpoint();
     }
@@ -445,7 +553,8 @@ void Trainer::finish() {
     summary.target = target->second;
   summary.peakBytes = executable->peakBytes();
   // The better of two measurements, since the machine may be shared: a peak that is too low would flatter the figure.
-  peakFlops = std::max(peakFlops, measurePeak());
+  if (ranks.isFirst())
+    peakFlops = std::max(peakFlops, measurePeak());
   if (peakFlops > 0 && summary.stepMsMedian > 0) {
     try {
       summary.mfu = modelFlopsUse(flopsPerToken, summary.tokensPerSecond, peakFlops);
@@ -515,26 +624,30 @@ int Trainer::run() {
     return log.complete() ? 0 : 1;
   }
   summary.params = parameterCount(config);
-  peakFlops = measurePeak();
+  if (ranks.isFirst())
+    peakFlops = measurePeak();
   compileStep();
   int signal = 0;
   { // a signal that comes later has nothing left to save
-    const StopRequest stop(options.quiet);
-    trainAll(stop);
+    stop.emplace(options.quiet);
+    trainAll();
     finish();
     if (!hasDiverged())
       save();
     pictures.draw(title());
-    signal = stop.signal();
+    signal = stopSignal;
+    stop.reset();
   }
   if (hasDiverged()) {
-    log.error(divergence());
+    if (ranks.isFirst())
+      log.error(divergence());
     return 1;
   }
   if (options.sampleTokens > 0)
     sample(prompt);
   if (signal) {
-    log.warning(stoppedText(signal, state.step, checkpoints.has_value(), writtenStep == state.step));
+    if (ranks.isFirst())
+      log.warning(stoppedText(signal, state.step, checkpoints.has_value(), writtenStep == state.step));
     return 128 + signal;
   }
   log.message(suggestions(options));
@@ -543,26 +656,35 @@ int Trainer::run() {
 
 } // namespace
 
-int train(const TrainOptions &options, std::FILE *output) {
-  checkRunFiles(options);
-  TrainOptions used = options;
+int train(const TrainOptions &given, std::FILE *output, std::shared_ptr<runtime::Ranks> others) {
+  RunRanks ranks(std::move(others));
+  TrainOptions used = optionsOfRank(given, ranks);
+  const TrainOptions options = used;
+  if (ranks.isFirst())
+    checkRunFiles(options);
+  bool isFirstDone = true; // with files that tokenizers leave
+  if (!ranks.isFirst())
+    ranks.share(&isFirstDone, sizeof isFirstDone);
   const std::optional<Tokenizer> tokenizer = runTokenizer(options);
-  if (!options.dumpTokens.empty()) {
+  if (!options.dumpTokens.empty() && ranks.count() == 1) {
     dumpTokens(options, *tokenizer);
     return 0;
   }
   if (tokenizer)
     applyTokenizer(used, *tokenizer);
+  if (ranks.isFirst())
+    ranks.share(&isFirstDone, sizeof isFirstDone);
   std::optional<ModelFolder> folder;
   if (!options.initFolder.empty())
     folder.emplace(options.initFolder);
   RunDevice device = chooseDevice(options.device, options.tuning);
   chooseProducts(used, device);
+  ranks.share(&used.products, sizeof used.products); // what a machine gains is measured, on each anew
   if (used.largestBatch) {
     used.batch = largestBatch(used, device, folder);
     used.memoryLimit = 0; // the batch was chosen for it
   }
-  return Trainer(used, std::move(device), std::move(folder), tokenizer ? &*tokenizer : nullptr, output).run();
+  return Trainer(used, std::move(device), ranks, std::move(folder), tokenizer ? &*tokenizer : nullptr, output).run();
 }
 
 } // namespace tcc::models

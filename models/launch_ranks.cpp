@@ -1,0 +1,404 @@
+#include "models/launch_ranks.h"
+#include "frontend/error.h"
+#include "runtime/ranks/ranks.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <optional>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace tcc::models {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char *socketVariable =
+    "TCC_RANKS_STARTER"; ///< the abstract socket of the process that started the ranks
+
+/// What a rank says: first who it is, then each step, at last that its end is as it should be.
+struct Word {
+  enum Kind : int64_t { joined, step, over } kind = joined;
+  int64_t rank = 0, value = 0; ///< value: process, step, or exit status
+};
+
+sockaddr_un addressOf(const std::string &name, socklen_t &length) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), std::min(name.size(), sizeof address.sun_path - 1));
+  length = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return address;
+}
+
+std::string findProgram(const std::string &name) {
+  const char *path = std::getenv("PATH");
+  std::string rest = path ? path : "/usr/bin:/bin";
+  while (!rest.empty()) {
+    const size_t colon = rest.find(':');
+    const std::string candidate = rest.substr(0, colon) + "/" + name;
+    if (::access(candidate.c_str(), X_OK) == 0)
+      return candidate;
+    rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
+  }
+  return {};
+}
+
+/// mpirun with its arguments, and the variables that its ranks need.
+struct Command {
+  std::vector<std::string> words;
+  std::vector<std::pair<std::string, std::string>> variables;
+};
+
+Command commandFor(int64_t ranks) {
+  const char *given = std::getenv("TCC_MPI");
+  const std::string wanted = given ? given : "";
+  if (!wanted.empty() && wanted != "openmpi" && wanted != "mpich")
+    throw Error(fmt::format("TCC_MPI is '{}'; openmpi and mpich are known", wanted));
+  for (const std::string mpi : {"openmpi", "mpich"}) {
+    if (!wanted.empty() && mpi != wanted)
+      continue;
+    const std::string program = findProgram("mpirun." + mpi);
+    if (program.empty())
+      continue;
+    Command command{{program, "-n", std::to_string(ranks)}, {{"TCC_MPI", mpi}}};
+    if (mpi == "openmpi") {
+      // As root, with more ranks than CPUs, and each with threads that may run on any of its CPUs.
+      for (const char *word : {"--allow-run-as-root", "--oversubscribe", "--bind-to", "none"})
+        command.words.emplace_back(word);
+      // Memory of other processes may be out of reach in containers; there Open MPI tries, fails and says so.
+      command.variables.emplace_back("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
+      command.variables.emplace_back("OMPI_MCA_mpi_yield_when_idle", "1");
+    }
+    return command;
+  }
+  throw Error(fmt::format("--ranks={} needs an MPI, and there is no {} (Debian's packages openmpi-bin and mpich)",
+                          ranks, wanted.empty() ? "mpirun.openmpi or mpirun.mpich" : "mpirun." + wanted));
+}
+
+volatile std::sig_atomic_t forwarded = 0;
+
+/// The process that the user started, while its ranks run.
+class Starter {
+public:
+  explicit Starter(int64_t count) : ranks(size_t(count)) {
+    name = fmt::format("tcc-ranks-{}-{}", ::getpid(), Clock::now().time_since_epoch().count());
+    listener = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    socklen_t length = 0;
+    const sockaddr_un address = addressOf(name, length);
+    if (listener < 0 || ::bind(listener, reinterpret_cast<const sockaddr *>(&address), length) != 0 ||
+        ::listen(listener, int(std::min<int64_t>(count, SOMAXCONN))) != 0)
+      throw Error(fmt::format("no socket for the ranks to be started: {}", std::strerror(errno)));
+  }
+
+  int run(const Command &command, const std::vector<std::string> &arguments);
+
+private:
+  struct Rank {
+    int socket = -1;
+    int64_t process = 0, step = -1;
+    bool hasJoined = false, isOver = false;
+    int64_t status = 0;
+  };
+
+  void spawn(const Command &command, const std::vector<std::string> &arguments);
+  void accept();
+  void hear(int socket);
+  void endAll();
+  bool readLauncher();
+
+  std::string name;
+  int listener = -1, launcherOutput = -1;
+  pid_t launcher = -1;
+  std::vector<Rank> ranks;
+  std::vector<int> unknown;      // sockets of ranks that have not said who they are
+  std::string launcherText;      // what mpirun itself has printed
+  std::string culprit;           // the first rank that ended too early
+  std::optional<int64_t> failed; // the status of a rank that said why itself
+};
+
+void Starter::spawn(const Command &command, const std::vector<std::string> &arguments) {
+  int pipes[2];
+  if (::pipe2(pipes, O_CLOEXEC) != 0)
+    throw Error(fmt::format("no pipe to mpirun: {}", std::strerror(errno)));
+  std::vector<std::string> words = command.words;
+  words.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char *> pointers;
+  for (std::string &word : words)
+    pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  for (const auto &[key, value] : command.variables)
+    ::setenv(key.c_str(), value.c_str(), 0);
+  ::setenv("TCC_MPI", command.variables.front().second.c_str(), 1);
+  ::setenv(socketVariable, name.c_str(), 1);
+  launcher = ::fork();
+  if (launcher < 0)
+    throw Error(fmt::format("mpirun cannot be started: {}", std::strerror(errno)));
+  if (launcher == 0) {
+    ::setpgid(0, 0); // a terminal's Ctrl-C is for the ranks to be told, not for mpirun
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    const int nothing = ::open("/dev/null", O_RDONLY);
+    ::dup2(nothing, 0);
+    ::dup2(pipes[1], 1);
+    ::dup2(pipes[1], 2);
+    ::execv(pointers[0], pointers.data());
+    ::_exit(127);
+  }
+  ::close(pipes[1]);
+  launcherOutput = pipes[0];
+}
+
+void Starter::accept() {
+  const int socket = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+  if (socket < 0)
+    return;
+  // The rank prints where this process does: its output does not pass through mpirun.
+  int streams[2] = {1, 2};
+  char byte = 0;
+  iovec part{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof streams)] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr *header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof streams);
+  std::memcpy(CMSG_DATA(header), streams, sizeof streams);
+  ::sendmsg(socket, &message, MSG_NOSIGNAL);
+  unknown.push_back(socket);
+}
+
+void Starter::hear(int socket) {
+  Word word;
+  const ssize_t bytes = ::recv(socket, &word, sizeof word, 0);
+  const auto known = std::ranges::find(ranks, socket, &Rank::socket);
+  if (bytes != ssize_t(sizeof word)) {
+    if (known != ranks.end()) {
+      known->socket = -1;
+      if (!known->isOver && culprit.empty() && !failed)
+        culprit = fmt::format(
+            "rank {} (process {}) was ended {}: the run is over", known - ranks.begin(), known->process,
+            known->step < 0 ? std::string("before its first step") : fmt::format("in step {}", known->step));
+    }
+    std::erase(unknown, socket);
+    ::close(socket);
+    return;
+  }
+  if (word.rank < 0 || word.rank >= int64_t(ranks.size()))
+    return;
+  Rank &rank = ranks[size_t(word.rank)];
+  switch (word.kind) {
+  case Word::joined:
+    rank.socket = socket;
+    rank.process = word.value;
+    rank.hasJoined = true;
+    std::erase(unknown, socket);
+    break;
+  case Word::step:
+    rank.step = word.value;
+    break;
+  case Word::over:
+    rank.isOver = true;
+    rank.status = word.value;
+    if (word.value != 0 && !failed && culprit.empty())
+      failed = word.value;
+    break;
+  }
+}
+
+/// What mpirun says is kept for the case that no rank can say what is wrong; false at its end.
+bool Starter::readLauncher() {
+  char text[4096];
+  const ssize_t bytes = ::read(launcherOutput, text, sizeof text);
+  if (bytes > 0 && launcherText.size() < (64 << 10))
+    launcherText.append(text, size_t(bytes));
+  return bytes > 0 || (bytes < 0 && errno == EINTR);
+}
+
+void Starter::endAll() {
+  for (const Rank &rank : ranks)
+    if (rank.socket >= 0 && rank.process > 0)
+      ::kill(pid_t(rank.process), SIGKILL);
+  ::kill(-launcher, SIGTERM);
+}
+
+int Starter::run(const Command &command, const std::vector<std::string> &arguments) {
+  forwarded = 0;
+  struct sigaction action{};
+  action.sa_handler = [](int signal) { forwarded = signal; };
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+  spawn(command, arguments);
+  bool isEnding = false, launcherTalks = true;
+  Clock::time_point killAt;
+  int status = 0;
+  while (true) {
+    std::vector<pollfd> waiting{{listener, POLLIN, 0}};
+    if (launcherTalks)
+      waiting.push_back({launcherOutput, POLLIN, 0});
+    for (int socket : unknown)
+      waiting.push_back({socket, POLLIN, 0});
+    for (const Rank &rank : ranks)
+      if (rank.socket >= 0)
+        waiting.push_back({rank.socket, POLLIN, 0});
+    ::poll(waiting.data(), nfds_t(waiting.size()), 200);
+    for (const pollfd &each : waiting) {
+      if (!each.revents)
+        continue;
+      if (each.fd == listener)
+        accept();
+      else if (launcherTalks && each.fd == launcherOutput)
+        launcherTalks = readLauncher();
+      else
+        hear(each.fd);
+    }
+    if (const int signal = forwarded) {
+      forwarded = 0;
+      for (const Rank &rank : ranks)
+        if (rank.socket >= 0)
+          ::kill(pid_t(rank.process), signal);
+    }
+    if ((!culprit.empty() || failed) && !isEnding) {
+      isEnding = true;
+      killAt = Clock::now() + std::chrono::seconds(2);
+      if (!culprit.empty()) {
+        std::fprintf(stderr, "error: %s\n", culprit.c_str());
+        endAll();
+      }
+    }
+    if (isEnding && Clock::now() > killAt) {
+      endAll();
+      ::kill(-launcher, SIGKILL);
+    }
+    if (::waitpid(launcher, &status, WNOHANG) == launcher)
+      break;
+  }
+  for (const Rank &rank : ranks) // none outlives the run
+    if (rank.socket >= 0 && !rank.isOver)
+      ::kill(pid_t(rank.process), SIGKILL);
+  while (launcherTalks)
+    launcherTalks = readLauncher();
+  if (!culprit.empty())
+    return 1;
+  if (failed)
+    return int(*failed);
+  if (ranks[0].isOver)
+    return int(ranks[0].status);
+  if (std::ranges::any_of(ranks, &Rank::hasJoined))
+    std::fprintf(stderr, "error: the ranks were ended before their first step\n");
+  else
+    std::fprintf(stderr, "error: mpirun started no rank:\n%s\n", launcherText.c_str());
+  return 1;
+}
+
+int starterSocket = -1; // of a rank: to the process that started it
+int64_t ownRank = 0;
+
+void tell(Word::Kind kind, int64_t value) {
+  if (starterSocket < 0)
+    return;
+  const Word word{kind, ownRank, value};
+  (void)!::send(starterSocket, &word, sizeof word, MSG_NOSIGNAL);
+}
+
+/// Takes the streams of the process that started the ranks, and tells it of this one.
+void joinStarter() {
+  const char *name = std::getenv(socketVariable);
+  if (!name)
+    return;
+  socklen_t length = 0;
+  const sockaddr_un address = addressOf(name, length);
+  const int socket = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (socket < 0 || ::connect(socket, reinterpret_cast<const sockaddr *>(&address), length) != 0) {
+    ::close(socket);
+    return; // mpirun's streams remain
+  }
+  int streams[2] = {-1, -1};
+  char byte = 0;
+  iovec part{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof streams)] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  if (::recvmsg(socket, &message, 0) == 1)
+    if (const cmsghdr *header = CMSG_FIRSTHDR(&message); header && header->cmsg_type == SCM_RIGHTS) {
+      std::memcpy(streams, CMSG_DATA(header), sizeof streams);
+      ::dup2(streams[0], 1);
+      ::dup2(streams[1], 2);
+      ::close(streams[0]);
+      ::close(streams[1]);
+    }
+  starterSocket = socket;
+  tell(Word::joined, ::getpid());
+}
+
+} // namespace
+
+bool startsRanks(const TrainOptions &options) {
+  const runtime::Expected<runtime::Launch> launch = runtime::findLaunch();
+  return options.ranks > 1 && launch && launch->count == 1;
+}
+
+int startRanks(const TrainOptions &options, const std::vector<std::string> &arguments) {
+  return Starter(options.ranks).run(commandFor(options.ranks), arguments);
+}
+
+std::shared_ptr<runtime::Ranks> joinRun() {
+  const runtime::Expected<runtime::Launch> launch = runtime::findLaunch();
+  if (!launch)
+    throw Error(launch.error().message());
+  ownRank = launch->rank;
+  if (launch->count > 1)
+    joinStarter();
+  runtime::Expected<std::shared_ptr<runtime::Ranks>> ranks = runtime::joinRanks();
+  if (!ranks)
+    throw Error(ranks.error().message());
+  return *ranks;
+}
+
+void reportStep(int64_t step) {
+  tell(Word::step, step);
+}
+
+void leaveRun(const std::shared_ptr<runtime::Ranks> &ranks, int status) {
+  if (!ranks)
+    return;
+  std::fflush(stdout);
+  ranks->finish();
+  tell(Word::over, status);
+}
+
+int endRun(runtime::Ranks *ranks, const std::string &message, int status) {
+  if (ranks && ranks->rank() > 0) // the first one may be about to say the same, which ends this process
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const std::string who = ranks && ranks->rank() > 0 ? fmt::format("rank {}: ", ranks->rank()) : "";
+  std::fprintf(stderr, "error: %s%s\n", who.c_str(), message.c_str());
+  std::fflush(stdout);
+  tell(Word::over, status);
+  if (ranks && ranks->count() > 1)
+    ranks->abort(status);
+  return status;
+}
+
+} // namespace tcc::models

@@ -1,0 +1,35 @@
+// How a run of several processes begins and ends: --ranks=N starts mpirun, which starts this program N times; each of
+// these tells the one that the user started that it lives, so that what ends the run first is named in one line.
+#pragma once
+#include "models/options.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tcc::runtime {
+class Ranks;
+}
+
+namespace tcc::models {
+
+/// Whether the options ask for several processes and no launcher has started them.
+bool startsRanks(const TrainOptions &options);
+
+/// Starts them on this machine with this command line, and waits for their end. Which mpirun: TCC_MPI=openmpi|mpich,
+/// else the first that is there of mpirun.openmpi, mpirun.mpich. What a rank prints comes out here. If one ends too
+/// early, the others are ended, and one line says which it was and in which step. The exit status is the first rank's,
+/// else 1. Throws Error where there is no mpirun.
+int startRanks(const TrainOptions &options, const std::vector<std::string> &arguments);
+
+/// The ranks that this process was started with; null where it is alone. Throws Error where they cannot be joined.
+std::shared_ptr<runtime::Ranks> joinRun();
+/// Says that this rank has come to its step.
+void reportStep(int64_t step);
+/// The normal end, to which all ranks come with this exit status.
+void leaveRun(const std::shared_ptr<runtime::Ranks> &ranks, int status);
+/// Prints an error and ends the run, of other ranks too; gives the exit status where this process is alone. An error
+/// that every rank meets is printed by the first.
+int endRun(runtime::Ranks *ranks, const std::string &message, int status);
+
+} // namespace tcc::models

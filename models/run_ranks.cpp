@@ -1,0 +1,162 @@
+#include "models/run_ranks.h"
+#include "frontend/error.h"
+#include "runtime/threads.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+namespace tcc::models {
+
+namespace {
+
+constexpr int64_t usualLanes = 8; ///< of several ranks
+
+void orThrow(const runtime::Error &error) {
+  if (error)
+    throw Error(error.message());
+}
+
+std::string hostName() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+/// How many ranks share this host's CPUs.
+int64_t ranksHere(const RunRanks &ranks) {
+  for (const char *variable :
+       {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE", "LOCAL_WORLD_SIZE"})
+    if (const char *text = std::getenv(variable)) {
+      int64_t count = 0;
+      std::from_chars(text, text + std::strlen(text), count);
+      if (count > 0)
+        return count;
+    }
+  return ranks.count();
+}
+
+} // namespace
+
+std::string RunRanks::describe(int64_t lanes) const {
+  return count() > 1 ? fmt::format("{} ranks by {}, {} lanes", count(), ranks->engine(), lanes) : "";
+}
+
+std::vector<std::string> RunRanks::gatherText(const std::string &own) {
+  const auto all = size_t(count());
+  if (all == 1)
+    return {own};
+  std::vector<int64_t> lengths(all);
+  const auto length = int64_t(own.size());
+  orThrow(runtime::gatherAll(*ranks, &length, lengths.data(), sizeof length));
+  const auto longest = size_t(*std::ranges::max_element(lengths));
+  std::string padded = own, together(longest * all, '\0');
+  padded.resize(longest);
+  if (longest > 0)
+    orThrow(runtime::gatherAll(*ranks, padded.data(), together.data(), int64_t(longest)));
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < all; ++i)
+    texts.push_back(together.substr(i * longest, size_t(lengths[i])));
+  return texts;
+}
+
+void RunRanks::requireEqual(const RankFacts &facts) {
+  if (count() == 1)
+    return;
+  std::vector<RankFacts> known;
+  const std::string host = hostName();
+  std::vector<std::string> hosts = gatherText(host);
+  for (const std::string &text :
+       gatherText(nlohmann::json(facts).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)))
+    known.push_back(nlohmann::json::parse(text).get<RankFacts>());
+  for (size_t other = 1; other < known.size(); ++other)
+    for (const auto &[name, value] : known[0])
+      if (const auto found = known[other].find(name); found != known[other].end() && found->second != value)
+        throw Error(
+            fmt::format("rank {} on {} differs from rank 0 on {} in its {}: {}, not {}; all ranks of a run have "
+                        "the same",
+                        other, hosts[other], hosts[0], name, found->second, value));
+}
+
+RunRanks::Moment RunRanks::agree(const Moment &own) {
+  if (count() == 1)
+    return own;
+  std::vector<Moment> all(static_cast<size_t>(count()));
+  orThrow(runtime::gatherAll(*ranks, &own, all.data(), sizeof own));
+  Moment agreed = all[0];
+  for (const Moment &moment : all)
+    if (agreed.signal == 0)
+      agreed.signal = moment.signal;
+  return agreed;
+}
+
+std::vector<std::vector<double>> RunRanks::gather(std::span<const double> own) {
+  std::vector<double> together(own.size() * size_t(count()));
+  if (count() == 1)
+    std::ranges::copy(own, together.begin());
+  else
+    orThrow(runtime::gatherAll(*ranks, own.data(), together.data(), int64_t(own.size_bytes())));
+  std::vector<std::vector<double>> byRank;
+  for (size_t rank = 0; rank < size_t(count()); ++rank)
+    byRank.emplace_back(together.begin() + std::ptrdiff_t(rank * own.size()),
+                        together.begin() + std::ptrdiff_t((rank + 1) * own.size()));
+  return byRank;
+}
+
+void RunRanks::share(void *data, int64_t bytes) {
+  if (count() == 1 || bytes == 0)
+    return;
+  const runtime::Expected<runtime::RankWork> work = ranks->broadcast(data, bytes, 0);
+  orThrow(work ? ranks->wait(*work) : work.error());
+}
+
+std::string RunRanks::share(const std::string &text) {
+  auto length = int64_t(text.size());
+  share(&length, sizeof length);
+  std::string shared = text;
+  shared.resize(size_t(length));
+  share(shared.data(), length);
+  return shared;
+}
+
+TrainOptions optionsOfRank(const TrainOptions &given, const RunRanks &ranks) {
+  TrainOptions options = given;
+  if (options.ranks > 0 && options.ranks != ranks.count())
+    throw Error(fmt::format("--ranks={}, but the launcher has started {} ranks", options.ranks, ranks.count()));
+  if (!options.lanes)
+    options.lanes = ranks.count() > 1 ? usualLanes : 1;
+  const int64_t lanes = *options.lanes;
+  if (lanes < ranks.count())
+    throw Error(fmt::format("{} lanes for {} ranks: each rank needs one or more (--lanes)", lanes, ranks.count()));
+  if (lanes > 1 && options.largestBatch)
+    throw Error("--batch=auto cannot be given with several lanes, which share a batch out");
+  if (options.batch % lanes)
+    throw Error(fmt::format("--batch={} has no {} equal parts, one for each lane: a multiple of the lanes is expected",
+                            options.batch, lanes));
+  if (lanes > 1 && options.products == runtime::DType::f16)
+    throw Error("--dtype=f16 has no lanes: its loss is scaled in the step as a whole; bf16 has");
+  if (lanes > 1 && (options.checkDevice || !options.stepFile.empty()) && ranks.count() > 1)
+    throw Error("--check-device and --step are of one rank");
+  if (ranks.count() == 1)
+    return options;
+  if (options.device == "auto")
+    options.device = "cpu";
+  else if (options.device != "cpu")
+    throw Error(fmt::format("--device={}: several ranks train on CPUs", options.device));
+  if (options.threads == 0)
+    options.threads = int(std::max<int64_t>(1, runtime::availableThreads() / ranksHere(ranks)));
+  if (ranks.isFirst())
+    return options;
+  options.quiet = true;
+  for (std::string *written : {&options.emitGraph, &options.jsonFile, &options.tensorBoardFolder, &options.profileFile,
+                               &options.plotFile, &options.dumpGrads, &options.saveFolder})
+    written->clear();
+  options.sampleTokens = 0;
+  return options;
+}
+
+} // namespace tcc::models

@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+"""Several ranks train as one does: the same bits for any number of them, by both MPIs.
+
+    ranks_test.py --train build/bin/train_gpt [--full] [--seed N]
+
+Every run is compared with one process that computes all lanes. Without --full a few dozen pairs of choices are tried;
+with it every one, for 200 steps. Exit status 77 where there is no MPI.
+"""
+import argparse
+import itertools
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+MODEL = ["--model", "baby", "--layers", "1", "--width", "32", "--heads", "2", "--seq", "16"]
+failures = []
+
+
+def check(holds, what):
+    if not holds:
+        failures.append(what)
+        print("FAILED:", what, flush=True)
+
+
+class Trainer:
+    def __init__(self, program, folder):
+        self.program, self.folder, self.number = program, folder, 0
+        self.data = os.path.join(folder, "text.txt")
+        generator = random.Random(5)
+        words = ["".join(generator.choices("abcdefghij", k=generator.randint(2, 7))) for _ in range(200)]
+        with open(self.data, "w") as file:
+            file.write(" ".join(generator.choice(words) for _ in range(6000)))
+
+    def command(self, *options):
+        self.number += 1
+        log = os.path.join(self.folder, f"log{self.number}.json")
+        return [self.program, "--data", self.data, *MODEL, "--json", log, "--quiet", "--device=cpu", *options], log
+
+    def environment(self, mpi):
+        return dict(os.environ, TCC_MPI=mpi) if mpi else dict(os.environ)
+
+    def run(self, *options, mpi="", status=0, by=()):
+        command, log = self.command(*options)
+        done = subprocess.run([*by, *command], capture_output=True, text=True, timeout=300, env=self.environment(mpi))
+        check(done.returncode == status, f"{' '.join(command[3:])} ({mpi}) exits with {done.returncode}, not {status}: "
+              f"{done.stderr[-600:]}")
+        return self.bits(log), done.stderr
+
+    @staticmethod
+    def bits(log):
+        """What must be equal: losses, norms, evaluations and hashes of the parameters, by step."""
+        steps = {}
+        if os.path.exists(log):
+            for line in open(log):
+                record = json.loads(line)
+                if "step" in record:
+                    steps[record["step"]] = tuple(
+                        json.dumps(record.get(key)) for key in ("loss", "norm", "val_loss", "parameters"))
+        return steps
+
+
+def choices(full, seed):
+    """Runs as (mpi, ranks, options): every combination, or pairs of choices as a seed draws them."""
+    optimizers = ["adamw", "muon", "adafactor"]
+    kinds = [("f32", "0"), ("bf16", "0"), ("f32", "0.1"), ("bf16", "0.1")]
+    lanes = ["8", "24"]
+    every = list(itertools.product(["openmpi", "mpich"], [2, 3, 4, 8], optimizers, kinds, lanes))
+    if full:
+        return every
+    generator = random.Random(seed)
+    kept, seen = [], set()
+    generator.shuffle(every)
+    for one in every:  # pairs of MPI and ranks, and of optimizer and kind, each once
+        new = {("r", one[0], one[1]), ("o", one[2], one[3])} - seen
+        if len(new) == 2 and one[1] < 8:
+            kept.append(one)
+            seen |= new
+    return kept
+
+
+def compare(trainer, mpis, full, seed):
+    steps = "200" if full else "12"
+    whole = {}
+    for mpi, ranks, optimizer, (dtype, dropout), lanes in choices(full, seed):
+        if mpi not in mpis:
+            continue
+        options = ["--steps", steps, "--batch", lanes, "--lanes", lanes, "--optimizer", optimizer, "--dtype", dtype,
+                   "--dropout", dropout, "--accumulate", "2", "--hash-every", "6", "--eval-every", "6", "--eval-batches",
+                   "5", "--eval-share", "0.3"]
+        if tuple(options) not in whole:
+            whole[tuple(options)], _ = trainer.run(*options)
+        one = whole[tuple(options)]
+        check(len(one) == int(steps), "the run of one process has all steps")
+        several, said = trainer.run(*options, f"--ranks={ranks}", mpi=mpi)
+        check(several == one, f"{ranks} ranks by {mpi} have the bits of one: {' '.join(options)}")
+        check(said == "", f"ranks are as quiet as one process: {said[:300]}")
+
+
+def differ(trainer):
+    """Lanes are what the bits follow from."""
+    options = ["--steps", "6", "--batch", "8", "--hash-every", "3"]
+    runs = [trainer.run(*options, "--lanes", lanes)[0] for lanes in ("1", "2", "8")]
+    check(runs[0] != runs[1] and runs[1] != runs[2], "another number of lanes has other bits")
+    check(trainer.run(*options)[0] == runs[0], "without --lanes there is one")
+
+
+def resume(trainer, mpis):
+    """4 ranks, stopped, then 2, then 1: the bits of a run that nothing stopped."""
+    mpi = mpis[0]
+    options = ["--batch", "8", "--lanes", "8", "--hash-every", "4", "--dropout", "0.1", "--schedule", "constant",
+               "--warmup", "0"]
+    whole, _ = trainer.run(*options, "--steps", "12")
+    folder = os.path.join(trainer.folder, "checkpoints")
+    parts = {}
+    for ranks, steps in (("--ranks=4", "4"), ("--ranks=2", "8"), ("--ranks=1", "12")):
+        again = ["--resume"] if parts else []
+        part, _ = trainer.run(*options, "--steps", steps, "--checkpoint", folder, *again, ranks, mpi=mpi)
+        parts.update(part)
+    check(parts == whole, "4, then 2, then 1 rank have the bits of a run that nothing stopped")
+    _, said = trainer.run("--batch", "8", "--lanes", "4", "--steps", "14", "--dropout", "0.1", "--checkpoint", folder,
+                          "--resume", status=1)
+    check("lanes" in said, f"other lanes are refused at resume: {said}")
+
+
+def fast(trainer, mpis):
+    options = ["--steps", "8", "--batch", "8", "--lanes", "8"]
+    one, _ = trainer.run(*options)
+    several, _ = trainer.run(*options, "--ranks=3", "--reduce=fast", mpi=mpis[-1])
+    check(several.keys() == one.keys(), "--reduce=fast runs all steps")
+    for step, values in several.items():
+        check(abs(float(values[0]) - float(one[step][0])) < 1e-4, f"--reduce=fast is near in step {step}")
+
+
+def launched(trainer, mpis):
+    """By mpirun itself."""
+    options = ["--steps", "6", "--batch", "8", "--lanes", "8", "--hash-every", "3"]
+    one, _ = trainer.run(*options)
+    for mpi in mpis:
+        by = [f"mpirun.{mpi}", "-n", "2"]
+        if mpi == "openmpi":
+            by += ["--allow-run-as-root", "--oversubscribe"]
+        several, _ = trainer.run(*options, by=by)
+        check(several == one, f"mpirun.{mpi} starts ranks with the bits of one")
+
+
+def processes_of(parent):
+    """Processes whose environment names the process that started them."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != parent:
+            try:
+                environment = open(f"/proc/{entry}/environ", "rb").read()
+            except OSError:
+                continue
+            if f"TCC_RANKS_STARTER=tcc-ranks-{parent}-".encode() in environment:
+                found.append(int(entry))
+    return found
+
+
+def ranks_of(parent):
+    return [process for process in processes_of(parent) if
+            os.path.basename(os.readlink(f"/proc/{process}/exe")) == "train_gpt"]
+
+
+def killed(trainer, mpis, full, seed):
+    """kill -9 of a rank: all end within 5 s, in one line, with an exit status, and nothing is left."""
+    generator = random.Random(seed)
+    for attempt in range(40 if full else 2):
+        mpi = mpis[attempt % len(mpis)]
+        command, _ = trainer.command("--batch", "8", "--lanes", "8", "--steps", "1000000", "--ranks=3")
+        run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=trainer.environment(mpi))
+        ranks, deadline = [], time.time() + 60
+        while len(ranks) < 3 and time.time() < deadline:
+            time.sleep(0.05)
+            ranks = ranks_of(run.pid)
+        time.sleep(generator.uniform(0, 3))
+        victim = generator.choice(sorted(ranks))
+        begin = time.time()
+        try:
+            os.kill(victim, signal.SIGKILL)
+            said = run.communicate(timeout=30)[1]
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            run.kill()
+            said = "it does not end"
+        check(time.time() - begin < 5, f"{mpi}: the run ends {time.time() - begin:.1f} s after a rank: {said}")
+        check(run.returncode not in (0, None), f"{mpi}: a killed rank gives exit status {run.returncode}")
+        check(said.count("\n") == 1 and f"(process {victim})" in said, f"{mpi}: one line names the rank: {said}")
+        time.sleep(0.3)
+        check(not processes_of(run.pid), f"{mpi}: nothing of the run is left")
+
+
+def stopped(trainer, mpis):
+    """SIGTERM: all ranks write the checkpoint and end as one process does."""
+    folder = os.path.join(trainer.folder, "stopped")
+    command, log = trainer.command("--batch", "8", "--lanes", "8", "--steps", "1000000", "--checkpoint", folder, "--ranks=2")
+    run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=trainer.environment(mpis[0]))
+    deadline = time.time() + 60
+    while len(trainer.bits(log)) < 3 and time.time() < deadline:
+        time.sleep(0.1)
+    run.terminate()
+    said = run.communicate(timeout=60)[1]
+    check(run.returncode == 128 + signal.SIGTERM, f"SIGTERM ends ranks with {run.returncode}: {said}")
+    check("stopped by SIGTERM" in said and "--resume" in said, f"SIGTERM says what was kept: {said}")
+    steps = len(trainer.bits(log))
+    trainer.run("--batch", "8", "--lanes", "8", "--steps", str(steps + 2), "--checkpoint", folder, "--resume")
+
+
+def refused(trainer, mpis):
+    """What differs between ranks is named before the first step, once."""
+    mpi = mpis[0]
+    cases = [(["--batch", "6", "--ranks=2"], "no 8 equal parts"),
+             (["--batch", "8", "--lanes", "2", "--ranks=4"], "2 lanes for 4 ranks"),
+             (["--batch", "8", "--ranks=2", "--dtype=f16"], "has no lanes"),
+             (["--batch", "8", "--ranks=2", "--data", "/nonexistent"], "/nonexistent")]
+    for options, expected in cases:
+        _, said = trainer.run("--steps", "2", *options, mpi=mpi, status=1)
+        check(expected in said and said.count("\n") == 1, f"{options} is refused in one line: {said}")
+    other = os.path.join(trainer.folder, "other.txt")
+    with open(trainer.data) as file, open(other, "w") as copy:
+        copy.write(file.read().replace("a", "b"))
+    for differing, expected in ((["--data", other], "'data'"), (["--lr", "0.5"], "'--lr'"), (["--seed", "9"], "'seed'")):
+        mine, _ = trainer.command("--steps", "2", "--batch", "8")
+        its, _ = trainer.command("--steps", "2", "--batch", "8", *differing)
+        by = [f"mpirun.{mpi}"] + (["--allow-run-as-root", "--oversubscribe"] if mpi == "openmpi" else [])
+        done = subprocess.run([*by, "-n", "1", *mine, ":", "-n", "1", *its], capture_output=True, text=True, timeout=60)
+        check(done.returncode != 0, f"{differing} on one rank ends the run")
+        lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+        check(len(lines) == 1 and "rank 1 on" in lines[0] and expected in lines[0],
+              f"{differing} on one rank is named: {done.stderr[-500:]}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--train", required=True)
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="")
+    given = parser.parse_args()
+    mpis = [mpi for mpi in ("openmpi", "mpich") if shutil.which(f"mpirun.{mpi}") and os.path.exists(
+        os.path.join(os.path.dirname(given.train), "..", "lib", f"libtcc_ranks_{mpi}.so"))]
+    if not mpis:
+        print("no MPI: mpirun.openmpi and mpirun.mpich are missing, or this build has no part for them")
+        return 77
+    print("MPIs:", *mpis, "seed", given.seed, flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TCC_CACHE_DIR"] = os.path.join(folder, "cache")
+        trainer = Trainer(given.train, folder)
+        for name, test in (("compare", lambda: compare(trainer, mpis, given.full, given.seed)),
+                           ("differ", lambda: differ(trainer)), ("resume", lambda: resume(trainer, mpis)),
+                           ("fast", lambda: fast(trainer, mpis)), ("launched", lambda: launched(trainer, mpis)),
+                           ("killed", lambda: killed(trainer, mpis, given.full, given.seed)),
+                           ("stopped", lambda: stopped(trainer, mpis)), ("refused", lambda: refused(trainer, mpis))):
+            if given.only in ("", name):
+                begin = time.time()
+                test()
+                print(f"{name}: {time.time() - begin:.1f} s", flush=True)
+    print(f"{len(failures)} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
