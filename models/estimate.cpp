@@ -5,6 +5,7 @@
 #include "models/generate.h"
 #include "models/model.h"
 #include "models/run_device.h"
+#include "models/run_ranks.h"
 #include "models/run_setup.h"
 #include "runtime/device/limits.h"
 #include "runtime/memory_parts.h"
@@ -25,6 +26,7 @@ struct StepFigures {
   int64_t weights = 0, frozen = 0, moments = 0, others = 0;
   runtime::ArenaParts arena;
   double productSeconds = 0, kernelSeconds = 0;
+  int64_t sent = 0;                // by a rank to others
   bool hasUnknownProducts = false; // whether it has matmuls of a type whose rate was not measured: no time then
 };
 
@@ -41,21 +43,26 @@ public:
 
   StepFigures figures(int64_t batch) {
     const DropoutRates dropout = trainedDropout(options, config);
-    Function step = trainingFunction(options, model, *optimizer,
-                                     functionOptions(options, device, stepInputNames(dropout), {"loss", "norm"}, {}));
+    FunctionOptions function = functionOptions(options, device, stepInputNames(dropout), {"loss", "norm"}, {});
+    function.ranks = plannedRanks(options.ranks);
+    function.fastReduce = options.fastReduce;
+    Function step = trainingFunction(options, model, *optimizer, std::move(function));
     return figuresOf(step.plan(emptyStepInputs(options.accumulate * batch, sequence, dropout)));
   }
 
   /// The largest number of rows whose step needs at most `limit` bytes; 0 if not even one row fits. The search begins
   /// with a known point: `batch` rows need `bytes`. A step's bytes are nearly linear in the rows, so each guess lies
   /// where the line through the last two points meets the limit. More tokens than an int32 counts are taken not to fit.
-  int64_t largestBatch(int64_t batch, int64_t bytes, int64_t limit) {
-    int64_t fits = 0, fails = std::numeric_limits<int32_t>::max() / (options.accumulate * sequence) + 1;
+  /// Rows are counted in lanes' worth.
+  int64_t largestBatch(int64_t rows, int64_t bytes, int64_t limit) {
+    const int64_t unit = options.lanes.value_or(1);
+    int64_t batch = rows / unit;
+    int64_t fits = 0, fails = std::numeric_limits<int32_t>::max() / (options.accumulate * sequence * unit) + 1;
     int64_t lastBatch = 0, lastBytes = 0;
     for (;;) {
       (bytes <= limit ? fits : fails) = batch;
       if (fits + 1 == fails)
-        return fits;
+        return fits * unit;
       const double slope = lastBatch == 0 ? 0 : double(bytes - lastBytes) / double(batch - lastBatch);
       double guess = bytes <= limit ? double(batch) * 2 : double(batch) / 2;
       if (slope > 0)
@@ -63,7 +70,7 @@ public:
       lastBatch = batch;
       lastBytes = bytes;
       batch = int64_t(std::clamp(guess, double(fits + 1), double(fails - 1)));
-      bytes = figures(batch).planned;
+      bytes = figures(batch * unit).planned;
     }
   }
 
@@ -94,10 +101,19 @@ private:
       (trained ? figures.weights : model.has(state.name) ? figures.frozen : figures.moments) += state.bytes();
       figures.others -= state.bytes();
     }
-    for (const runtime::Instruction &instruction : plan.instructions) {
+    std::vector<std::pair<size_t, double>> loops{{plan.instructions.size(), 1.0}}; // where each ends, and its turns
+    for (size_t i = 0; i < plan.instructions.size(); ++i) {
+      const runtime::Instruction &instruction = plan.instructions[i];
+      while (loops.back().first == i)
+        loops.pop_back();
+      const double turns = loops.back().second;
+      if (const auto *loop = std::get_if<runtime::LoopCall>(&instruction.call); loop && loop->body > 0)
+        loops.emplace_back(i + 1 + loop->body, turns * double(loop->count));
+      if (const auto *exchange = std::get_if<runtime::CollectiveCall>(&instruction.call))
+        figures.sent += exchange->sentBytes(plan.lists());
       const bool product = runtime::wordsOf(instruction).part == runtime::StepPart::products;
       figures.hasUnknownProducts |= product && limits.product(runtime::multiplied(instruction)) == 0;
-      (product ? figures.productSeconds : figures.kernelSeconds) += limits.boundOf(instruction).seconds;
+      (product ? figures.productSeconds : figures.kernelSeconds) += turns * limits.boundOf(instruction).seconds;
     }
     return figures;
   }
@@ -137,6 +153,18 @@ void printTime(std::FILE *output, const StepFigures &step, int64_t tokens) {
       seconds * 1e3, step.productSeconds * 1e3, step.kernelSeconds * 1e3, double(tokens) / seconds);
 }
 
+/// What ranks are for a plan.
+void printRanks(std::FILE *output, const StepFigures &step, const TrainOptions &options) {
+  constexpr double gigabit = 1e9 / 8;
+  if (options.ranks > 1)
+    fmt::print(
+        output,
+        "{} ranks share {} lanes; each has this memory, takes at least this time, and sends {:.3f} MB in a step: "
+        "{:.3g} ms at 10 Gbit/s, {:.3g} ms at 100\n",
+        options.ranks, *options.lanes, double(step.sent) / 1e6, double(step.sent) / (10 * gigabit) * 1e3,
+        double(step.sent) / (100 * gigabit) * 1e3);
+}
+
 int64_t bytesOf(const RunDevice &device) {
   return (device.isGpu() ? device.device : runtime::makeCpuDevice())->memoryBytes();
 }
@@ -156,7 +184,7 @@ int64_t largestBatch(const TrainOptions &options, const RunDevice &device, const
 }
 
 void estimate(const TrainOptions &given, std::FILE *output) {
-  TrainOptions options = withoutData(given);
+  TrainOptions options = plannedOptions(withoutData(given));
   const RunDevice device = chooseDevice(options.device, options.tuning);
   if (!options.quiet)
     fmt::print(stderr, "{}\n", device.note);
@@ -178,6 +206,7 @@ void estimate(const TrainOptions &given, std::FILE *output) {
     fmt::print(output, "the largest batch in {:.3f} GB: {}{}\n", double(limit) / 1e9, several, largest);
   else
     fmt::print(output, "not even a batch of one row fits in {:.3f} GB\n", double(limit) / 1e9);
+  printRanks(output, step, options);
   printTime(output, step, options.accumulate * options.batch * estimator.sequence);
   std::fflush(output);
 }

@@ -3,6 +3,7 @@
 #include "models/model.h"
 #include "models/run_device.h"
 #include "models/run_files.h"
+#include "models/run_ranks.h"
 #include "models/run_setup.h"
 
 #include <algorithm>
@@ -39,7 +40,7 @@ void loadInitialWeights(const TrainOptions &options, const std::optional<ModelFo
 
 void exportStep(const TrainOptions &given) {
   checkExportFiles(given);
-  TrainOptions options = withoutData(given);
+  TrainOptions options = plannedOptions(withoutData(given));
   const RunDevice device = chooseDevice(options.device, options.tuning);
   chooseProducts(options, device);
   std::optional<ModelFolder> folder;

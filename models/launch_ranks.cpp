@@ -32,10 +32,11 @@ using Clock = std::chrono::steady_clock;
 constexpr const char *socketVariable =
     "TCC_RANKS_STARTER"; ///< the abstract socket of the process that started the ranks
 
-/// What a rank says: first who it is, then each step, at last that its end is as it should be.
+/// What a rank says: first who it is, then each step, whether it waits long for others or lets them wait, at last that
+/// its end is as it should be.
 struct Word {
-  enum Kind : int64_t { joined, step, over } kind = joined;
-  int64_t rank = 0, value = 0; ///< value: process, step, or exit status
+  enum Kind : int64_t { joined, step, waiting, busy, over } kind = joined;
+  int64_t rank = 0, value = 0; ///< value: process, step, whether it is so, or exit status
 };
 
 sockaddr_un addressOf(const std::string &name, socklen_t &length) {
@@ -112,7 +113,9 @@ private:
   struct Rank {
     int socket = -1;
     int64_t process = 0, step = -1;
-    bool hasJoined = false, isOver = false;
+    bool hasJoined = false, isOver = false, isBusy = false;
+    Clock::time_point stepBegin;
+    std::optional<Clock::time_point> waitsSince;
     int64_t status = 0;
   };
 
@@ -120,8 +123,10 @@ private:
   void accept();
   void hear(int socket);
   void endAll();
+  void findHanging();
   bool readLauncher();
 
+  Clock::duration longestStep{};
   std::string name;
   int listener = -1, launcherOutput = -1;
   pid_t launcher = -1;
@@ -214,7 +219,16 @@ void Starter::hear(int socket) {
     std::erase(unknown, socket);
     break;
   case Word::step:
+    if (rank.step >= 0)
+      longestStep = std::max(longestStep, Clock::now() - rank.stepBegin);
     rank.step = word.value;
+    rank.stepBegin = Clock::now();
+    break;
+  case Word::waiting:
+    rank.waitsSince = word.value ? std::optional(Clock::now()) : std::nullopt;
+    break;
+  case Word::busy:
+    rank.isBusy = word.value;
     break;
   case Word::over:
     rank.isOver = true;
@@ -232,6 +246,26 @@ bool Starter::readLauncher() {
   if (bytes > 0 && launcherText.size() < (64 << 10))
     launcherText.append(text, size_t(bytes));
   return bytes > 0 || (bytes < 0 && errno == EINTR);
+}
+
+/// A rank to which others wait in an exchange, and which neither waits nor writes: it was stopped, or computes without
+/// end. Before the first step ranks compile, which may take long.
+void Starter::findHanging() {
+  const Clock::duration patience = std::max<Clock::duration>(std::chrono::seconds(8), 5 * longestStep);
+  const auto isBefore = [](const Rank &rank) { return rank.step < 0; };
+  const auto hasWaited = [&](const Rank &rank) {
+    return rank.waitsSince && Clock::now() - *rank.waitsSince > patience;
+  };
+  if (std::ranges::any_of(ranks, isBefore) || std::ranges::any_of(ranks, &Rank::isBusy) ||
+      std::ranges::none_of(ranks, hasWaited))
+    return;
+  const auto hanging = std::ranges::find_if(
+      ranks, [](const Rank &rank) { return !rank.waitsSince && !rank.isOver && rank.socket >= 0; });
+  if (hanging != ranks.end())
+    culprit = fmt::format(
+        "rank {} (process {}) has not come to an exchange of step {}, for which others have waited for "
+        "{:.0f} s: the run is over",
+        hanging - ranks.begin(), hanging->process, hanging->step, std::chrono::duration<double>(patience).count() + 2);
 }
 
 void Starter::endAll() {
@@ -277,6 +311,8 @@ int Starter::run(const Command &command, const std::vector<std::string> &argumen
         if (rank.socket >= 0)
           ::kill(pid_t(rank.process), signal);
     }
+    if (culprit.empty() && !failed)
+      findHanging();
     if ((!culprit.empty() || failed) && !isEnding) {
       isEnding = true;
       killAt = Clock::now() + std::chrono::seconds(2);
@@ -374,11 +410,21 @@ std::shared_ptr<runtime::Ranks> joinRun() {
   runtime::Expected<std::shared_ptr<runtime::Ranks>> ranks = runtime::joinRanks();
   if (!ranks)
     throw Error(ranks.error().message());
+  if (*ranks)
+    (*ranks)->tellWaiting = [](bool isWaiting) { tell(Word::waiting, isWaiting); };
   return *ranks;
 }
 
 void reportStep(int64_t step) {
   tell(Word::step, step);
+}
+
+BusyRank::BusyRank() {
+  tell(Word::busy, true);
+}
+
+BusyRank::~BusyRank() {
+  tell(Word::busy, false);
 }
 
 void leaveRun(const std::shared_ptr<runtime::Ranks> &ranks, int status) {

@@ -18,14 +18,22 @@ bool startsRanks(const TrainOptions &options);
 
 /// Starts them on this machine with this command line, and waits for their end. Which mpirun: TCC_MPI=openmpi|mpich,
 /// else the first that is there of mpirun.openmpi, mpirun.mpich. What a rank prints comes out here. If one ends too
-/// early, the others are ended, and one line says which it was and in which step. The exit status is the first rank's,
-/// else 1. Throws Error where there is no mpirun.
+/// early, the others are ended, and one line says which it was and in which step; so too where others wait for one for
+/// longer than 10 s and five steps. The exit status is the first rank's, else 1. Throws Error where there is no mpirun.
 int startRanks(const TrainOptions &options, const std::vector<std::string> &arguments);
 
 /// The ranks that this process was started with; null where it is alone. Throws Error where they cannot be joined.
 std::shared_ptr<runtime::Ranks> joinRun();
 /// Says that this rank has come to its step.
 void reportStep(int64_t step);
+/// While it lives, the others may wait for this rank as long as they must: it writes a file.
+class BusyRank {
+public:
+  BusyRank();
+  BusyRank(const BusyRank &) = delete;
+  BusyRank &operator=(const BusyRank &) = delete;
+  ~BusyRank();
+};
 /// The normal end, to which all ranks come with this exit status.
 void leaveRun(const std::shared_ptr<runtime::Ranks> &ranks, int status);
 /// Prints an error and ends the run, of other ranks too; gives the exit status where this process is alone. An error

@@ -195,6 +195,8 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
     throw usageError("--static puts the runtime inside a shared library; it needs --compile-only FILE.so");
   if (!options.compileOnly.empty() && (!options.saveFolder.empty() || !options.checkpointFolder.empty()))
     throw usageError("--compile-only trains nothing; it cannot be given with --save or --checkpoint");
+  if (!options.compileOnly.empty() && options.ranks > 1)
+    throw usageError("--compile-only makes the step of one process; it cannot be given with --ranks");
   if (options.compileOnly.empty() && (options.hasRuntime || !options.initialStates.empty()))
     throw usageError("--static and --initial-states need --compile-only FILE");
   if (!options.compileOnly.empty() && (options.estimate || !options.stepFile.empty()))

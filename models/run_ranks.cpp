@@ -123,15 +123,15 @@ std::string RunRanks::share(const std::string &text) {
   return shared;
 }
 
-TrainOptions optionsOfRank(const TrainOptions &given, const RunRanks &ranks) {
-  TrainOptions options = given;
-  if (options.ranks > 0 && options.ranks != ranks.count())
-    throw Error(fmt::format("--ranks={}, but the launcher has started {} ranks", options.ranks, ranks.count()));
+namespace {
+
+/// Decides how many lanes there are, and refuses what cannot be shared out by `ranks` of them.
+void chooseLanes(TrainOptions &options, int64_t ranks) {
   if (!options.lanes)
-    options.lanes = ranks.count() > 1 ? usualLanes : 1;
+    options.lanes = ranks > 1 ? usualLanes : 1;
   const int64_t lanes = *options.lanes;
-  if (lanes < ranks.count())
-    throw Error(fmt::format("{} lanes for {} ranks: each rank needs one or more (--lanes)", lanes, ranks.count()));
+  if (lanes < ranks)
+    throw Error(fmt::format("{} lanes for {} ranks: each rank needs one or more (--lanes)", lanes, ranks));
   if (lanes > 1 && options.largestBatch)
     throw Error("--batch=auto cannot be given with several lanes, which share a batch out");
   if (options.batch % lanes)
@@ -139,14 +139,56 @@ TrainOptions optionsOfRank(const TrainOptions &given, const RunRanks &ranks) {
                             options.batch, lanes));
   if (lanes > 1 && options.products == runtime::DType::f16)
     throw Error("--dtype=f16 has no lanes: its loss is scaled in the step as a whole; bf16 has");
-  if (lanes > 1 && (options.checkDevice || !options.stepFile.empty()) && ranks.count() > 1)
+  if (ranks == 1)
+    return;
+  if (options.checkDevice || !options.stepFile.empty())
     throw Error("--check-device and --step are of one rank");
-  if (ranks.count() == 1)
-    return options;
   if (options.device == "auto")
     options.device = "cpu";
   else if (options.device != "cpu")
     throw Error(fmt::format("--device={}: several ranks train on CPUs", options.device));
+}
+
+class PlannedRanks final : public runtime::Ranks {
+public:
+  explicit PlannedRanks(int64_t count) : all(count) {}
+  int64_t rank() const override { return 0; }
+  int64_t count() const override { return all; }
+  std::string engine() const override { return "a plan"; }
+  using Work = runtime::Expected<runtime::RankWork>;
+  Work allToAll(const void *, std::span<const int64_t>, void *, std::span<const int64_t>) override { return none(); }
+  Work allGather(const void *, void *, int64_t) override { return none(); }
+  Work allReduce(float *, int64_t) override { return none(); }
+  Work broadcast(void *, int64_t, int64_t) override { return none(); }
+  Work barrier() override { return none(); }
+  runtime::Error wait(runtime::RankWork) override { return none(); }
+  void abort(int status) override { std::_Exit(status); }
+  void finish() override {}
+
+private:
+  static runtime::Error none() { return runtime::Error("ranks that are only planned exchange nothing"); }
+  int64_t all;
+};
+
+} // namespace
+
+std::shared_ptr<runtime::Ranks> plannedRanks(int64_t count) {
+  return count > 1 ? std::make_shared<PlannedRanks>(count) : nullptr;
+}
+
+TrainOptions plannedOptions(const TrainOptions &given) {
+  TrainOptions options = given;
+  chooseLanes(options, std::max<int64_t>(options.ranks, 1));
+  return options;
+}
+
+TrainOptions optionsOfRank(const TrainOptions &given, const RunRanks &ranks) {
+  TrainOptions options = given;
+  if (options.ranks > 0 && options.ranks != ranks.count())
+    throw Error(fmt::format("--ranks={}, but the launcher has started {} ranks", options.ranks, ranks.count()));
+  chooseLanes(options, ranks.count());
+  if (ranks.count() == 1)
+    return options;
   if (options.threads == 0)
     options.threads = int(std::max<int64_t>(1, runtime::availableThreads() / ranksHere(ranks)));
   if (ranks.isFirst())

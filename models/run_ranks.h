@@ -50,6 +50,11 @@ private:
   std::shared_ptr<runtime::Ranks> ranks;
 };
 
+/// So many ranks, of which this process is the first, for a plan alone: they exchange nothing. Null for one.
+std::shared_ptr<runtime::Ranks> plannedRanks(int64_t count);
+/// The options of a run that is only planned, for the first of its --ranks. Throws Error as optionsOfRank().
+TrainOptions plannedOptions(const TrainOptions &options);
+
 /// The options of this rank: of several, lanes and threads have a number, and all but the first are silent and write
 /// nothing. Throws Error where the ranks cannot share the options out.
 TrainOptions optionsOfRank(const TrainOptions &options, const RunRanks &ranks);

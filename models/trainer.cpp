@@ -474,6 +474,7 @@ void Trainer::writeCheckpoint() {
     return;
   if (options.schedule.length.seconds)
     state.seconds = elapsed;
+  const BusyRank busy;
   try {
     checkpoints->write(state, model, keptStates(), initialConfig, options.initFolder, savedFiles);
     writtenStep = state.step;

@@ -1,6 +1,7 @@
 // --doctor and --version: what is here, what is missing, and how to get it.
 #include "codegen/targets.h"
 #include "frontend/driver/driver.h"
+#include "runtime/ranks/ranks.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/TargetParser/Host.h"
 
@@ -16,6 +17,7 @@ int runDoctor(llvm::raw_ostream &os) {
   bool isWell = true;
   for (const TargetKind *kind : targetKinds())
     isWell &= kind->examine(os);
+  os << runtime::describeEngines();
   return isWell ? exitSuccess : exitDiagnosed;
 }
 

@@ -8,6 +8,24 @@ Exchange CollectiveCall::kind() const {
   return static_cast<Exchange>(std::ranges::find(exchangeNames, exchange) - std::begin(exchangeNames));
 }
 
+int64_t CollectiveCall::sentBytes(const PlanLists &plan) const {
+  const int64_t others = ranks - 1;
+  switch (kind()) {
+  case Exchange::shard:
+    return 0;
+  case Exchange::allToAll:
+    return plan.buffers[targets[0]].bytes / std::accumulate(pieces.begin(), pieces.end(), int64_t{0}) * own * others;
+  case Exchange::allGather:
+    return plan.buffers[sources[0]].bytes * others;
+  case Exchange::allReduce:
+    break;
+  }
+  int64_t bytes = 0;
+  for (BufferId source : sources)
+    bytes += plan.buffers[source].bytes;
+  return 2 * bytes / ranks * others;
+}
+
 std::string CollectiveCall::validate(const PlanLists &plan) const {
   if (std::ranges::find(exchangeNames, exchange) == std::end(exchangeNames))
     return "'" + exchange + "' is no exchange; shard, all_to_all, all_gather and all_reduce are";

@@ -47,6 +47,8 @@ struct CollectiveCall {
 
   /// Of a valid call.
   Exchange kind() const;
+  /// Bytes that the rank sends to others; of an all_reduce what the usual algorithms send, in two passes.
+  int64_t sentBytes(const PlanLists &plan) const;
 };
 
 } // namespace tcc::runtime

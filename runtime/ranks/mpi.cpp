@@ -31,15 +31,16 @@ std::vector<std::filesystem::path> shimFolders() {
   return folders;
 }
 
-Expected<const TccRanksShim *> openShim(const std::string &mpi) {
+/// `visibility`: RTLD_GLOBAL, since Open MPI opens parts of itself that look for its symbols there; RTLD_LOCAL for a
+/// look at several MPIs, whose functions have the same names.
+Expected<const TccRanksShim *> openShim(const std::string &mpi, int visibility) {
   const std::string name = "libtcc_ranks_" + mpi + ".so";
   std::error_code problem;
   for (const std::filesystem::path &folder : shimFolders()) {
     const std::filesystem::path path = folder / name;
     if (!std::filesystem::exists(path, problem))
       continue;
-    // Global: Open MPI opens parts of itself that look for its symbols there.
-    void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    void *handle = dlopen(path.c_str(), RTLD_NOW | visibility);
     if (!handle)
       return Error("the MPI '" + mpi + "' cannot be opened: " + dlerror());
     const auto shimOf = reinterpret_cast<const TccRanksShim *(*)()>(dlsym(handle, "tcc_ranks_shim"));
@@ -124,16 +125,26 @@ public:
   /// MPI moves bytes only while it is asked. Ranks may be more than CPUs, so a waiting one soon lets others run.
   Error wait(RankWork work) override {
     constexpr int yields = 4000;
+    const auto start = std::chrono::steady_clock::now();
+    bool isLong = false;
     for (int polls = 0;; ++polls) {
       int done = 0;
-      if (const int status = shim.test(work, &done))
+      const int status = shim.test(work, &done);
+      if ((status || done) && isLong)
+        tellWaiting(false);
+      if (status)
         return failed(status, "a collective");
       if (done)
         return Error::success();
-      if (polls < yields)
+      if (polls < yields) {
         sched_yield();
-      else
-        std::this_thread::sleep_for(std::chrono::microseconds(100));
+        continue;
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      if (!isLong && tellWaiting && std::chrono::steady_clock::now() - start > std::chrono::seconds(2)) {
+        isLong = true;
+        tellWaiting(true);
+      }
     }
   }
 
@@ -193,7 +204,7 @@ Expected<std::shared_ptr<Ranks>> joinRanks() {
   const std::string mpi = wanted ? wanted : launch->by.starts_with("MPICH") ? "mpich" : "openmpi";
   if (std::ranges::find(mpiNames, mpi) == mpiNames.end())
     return Error("TCC_MPI is '" + mpi + "'; openmpi and mpich are known");
-  const Expected<const TccRanksShim *> shim = openShim(mpi);
+  const Expected<const TccRanksShim *> shim = openShim(mpi, RTLD_GLOBAL);
   if (!shim)
     return shim.error();
   int64_t rank = 0, count = 0;
@@ -212,12 +223,13 @@ Expected<std::shared_ptr<Ranks>> joinRanks() {
 std::string describeEngines() {
   std::string text;
   for (const char *mpi : mpiNames) {
-    const Expected<const TccRanksShim *> shim = openShim(mpi);
+    const Expected<const TccRanksShim *> shim = openShim(mpi, RTLD_LOCAL);
     char words[4096] = {};
     if (shim)
       (*shim)->describe(words, sizeof words);
-    const std::string said = shim ? words : shim.error().message();
-    text += std::string(mpi) + ": " + said.substr(0, said.find('\n')) + "\n";
+    std::string said = shim ? words : shim.error().message();
+    std::replace(said.begin(), said.end(), '\t', ' ');
+    text += std::string("ranks by ") + mpi + ": " + said.substr(0, said.find_first_of(",\n")) + "\n";
   }
   return text;
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include "runtime/error.h"
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,6 +32,8 @@ public:
   virtual Expected<RankWork> broadcast(void *data, int64_t bytes, int64_t root) = 0;
   virtual Expected<RankWork> barrier() = 0;
   virtual Error wait(RankWork work) = 0;
+  /// Is called with true where wait() takes long (2 s), and with false when it is over.
+  std::function<void(bool)> tellWaiting;
 
   /// Ends every rank of the run, at once.
   [[noreturn]] virtual void abort(int status) = 0;

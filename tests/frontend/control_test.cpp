@@ -385,4 +385,45 @@ TEST(Control, AGradientThroughManyTurnsIsRefused) {
       << message;
 }
 
+/// The mean loss and gradient of a linear model over rows, by so many lanes.
+std::vector<Tensor> lanesOfRows(const Tensor &x, const Tensor &w, int64_t count) {
+  const Tensors sums = lanes(count, {reshape(x, {count, x.dim(0) / count, x.dim(1)})}, [&](const Tensors &parts) {
+    const Tensor h = matmul(parts[0], w);
+    const Tensor loss = mean(h * h) * (1.0 / double(count));
+    return Tensors{loss, gradient(loss, std::vector{w})[0]};
+  });
+  return {sums[0], sums[1]};
+}
+
+TEST(Lanes, SumsAreThoseOfTheWhole) {
+  Function whole = compile("whole", [](Tensor x, Tensor w) { return lanesOfRows(x, w, 1); }, quiet());
+  const Array x = sequence({24, 6}, -1, 0.01f), w = sequence({6, 9}, 0.8f, -0.03f);
+  const auto expected = whole(x, w);
+  for (int64_t count : {2, 3, 8, 24}) {
+    Function shared = compile("shared", [&](Tensor x, Tensor w) { return lanesOfRows(x, w, count); }, quiet());
+    const auto results = shared(x, w);
+    for (size_t i = 0; i < expected.size(); ++i)
+      expectNear(results[i], expected[i], 1e-5f);
+  }
+}
+
+TEST(Lanes, MistakesAreNamed) {
+  const Array x = sequence({24, 6}, -1, 0.01f);
+  const auto messageOf = [&](auto fn) {
+    try {
+      compile("mistake", fn, quiet())(x);
+    } catch (const Error &error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  const auto asIs = [](const Tensors &parts) { return parts; };
+  EXPECT_NE(messageOf([&](Tensor x) { return lanes(0, {x}, asIs); }).find("(lanes_c1)"), std::string::npos);
+  EXPECT_NE(messageOf([&](Tensor x) { return lanes(4097, {x}, asIs); }).find("(lanes_c1)"), std::string::npos);
+  EXPECT_NE(messageOf([&](Tensor x) { return lanes(5, {x}, asIs); }).find("(lanes_c2)"), std::string::npos);
+  EXPECT_NE(
+      messageOf([&](Tensor x) { return lanes(4, {cast(reshape(x, {4, 36}), DType::i32)}, asIs); }).find("(lanes_c4)"),
+      std::string::npos);
+}
+
 } // namespace

@@ -28,6 +28,10 @@ def check(holds, what):
         print("FAILED:", what, flush=True)
 
 
+def started_by(mpi):
+    return [f"mpirun.{mpi}"] + (["--allow-run-as-root", "--oversubscribe"] if mpi == "openmpi" else [])
+
+
 class Trainer:
     def __init__(self, program, folder):
         self.program, self.folder, self.number = program, folder, 0
@@ -142,10 +146,7 @@ def launched(trainer, mpis):
     options = ["--steps", "6", "--batch", "8", "--lanes", "8", "--hash-every", "3"]
     one, _ = trainer.run(*options)
     for mpi in mpis:
-        by = [f"mpirun.{mpi}", "-n", "2"]
-        if mpi == "openmpi":
-            by += ["--allow-run-as-root", "--oversubscribe"]
-        several, _ = trainer.run(*options, by=by)
+        several, _ = trainer.run(*options, by=[*started_by(mpi), "-n", "2"])
         check(several == one, f"mpirun.{mpi} starts ranks with the bits of one")
 
 
@@ -166,6 +167,16 @@ def processes_of(parent):
 def ranks_of(parent):
     return [process for process in processes_of(parent) if
             os.path.basename(os.readlink(f"/proc/{process}/exe")) == "train_gpt"]
+
+
+def engine(program, mpis):
+    """Each collective by itself."""
+    for mpi in mpis:
+        for count in (2, 5):
+            done = subprocess.run([*started_by(mpi), "-n", str(count), program], capture_output=True, text=True, timeout=60,
+                                  env=dict(os.environ, TCC_MPI=mpi))
+            check(done.returncode == 0 and done.stdout.startswith(f"{count} ranks by "),
+                  f"{mpi} exchanges between {count} ranks: {done.stdout}{done.stderr[-500:]}")
 
 
 def killed(trainer, mpis, full, seed):
@@ -193,6 +204,29 @@ def killed(trainer, mpis, full, seed):
         check(said.count("\n") == 1 and f"(process {victim})" in said, f"{mpi}: one line names the rank: {said}")
         time.sleep(0.3)
         check(not processes_of(run.pid), f"{mpi}: nothing of the run is left")
+
+
+def hanging(trainer, mpis):
+    """SIGSTOP of a rank: the others are ended within twenty seconds, and one line names it."""
+    for mpi in mpis:
+        command, log = trainer.command("--batch", "8", "--lanes", "8", "--steps", "1000000", "--ranks=3")
+        run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=trainer.environment(mpi))
+        deadline = time.time() + 60
+        while len(trainer.bits(log)) < 3 and time.time() < deadline:
+            time.sleep(0.1)
+        victim = sorted(ranks_of(run.pid))[1]
+        begin = time.time()
+        os.kill(victim, signal.SIGSTOP)
+        try:
+            said = run.communicate(timeout=60)[1]
+        except subprocess.TimeoutExpired:
+            run.kill()
+            said = "it does not end"
+        check(time.time() - begin < 20, f"{mpi}: the run ends {time.time() - begin:.1f} s after a rank hangs")
+        check(run.returncode == 1 and said.count("\n") == 1 and f"(process {victim}) has not come" in said,
+              f"{mpi}: one line names the rank that hangs: {said}")
+        time.sleep(0.3)
+        check(not processes_of(run.pid), f"{mpi}: nothing is left of a run that hung")
 
 
 def stopped(trainer, mpis):
@@ -227,8 +261,7 @@ def refused(trainer, mpis):
     for differing, expected in ((["--data", other], "'data'"), (["--lr", "0.5"], "'--lr'"), (["--seed", "9"], "'seed'")):
         mine, _ = trainer.command("--steps", "2", "--batch", "8")
         its, _ = trainer.command("--steps", "2", "--batch", "8", *differing)
-        by = [f"mpirun.{mpi}"] + (["--allow-run-as-root", "--oversubscribe"] if mpi == "openmpi" else [])
-        done = subprocess.run([*by, "-n", "1", *mine, ":", "-n", "1", *its], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([*started_by(mpi), "-n", "1", *mine, ":", "-n", "1", *its], capture_output=True, text=True, timeout=60)
         check(done.returncode != 0, f"{differing} on one rank ends the run")
         lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
         check(len(lines) == 1 and "rank 1 on" in lines[0] and expected in lines[0],
@@ -238,6 +271,7 @@ def refused(trainer, mpis):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--train", required=True)
+    parser.add_argument("--engine")
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="")
@@ -248,6 +282,8 @@ def main():
         print("no MPI: mpirun.openmpi and mpirun.mpich are missing, or this build has no part for them")
         return 77
     print("MPIs:", *mpis, "seed", given.seed, flush=True)
+    if given.engine:
+        engine(given.engine, mpis)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TCC_CACHE_DIR"] = os.path.join(folder, "cache")
         trainer = Trainer(given.train, folder)
@@ -255,6 +291,7 @@ def main():
                            ("differ", lambda: differ(trainer)), ("resume", lambda: resume(trainer, mpis)),
                            ("fast", lambda: fast(trainer, mpis)), ("launched", lambda: launched(trainer, mpis)),
                            ("killed", lambda: killed(trainer, mpis, given.full, given.seed)),
+                           ("hanging", lambda: hanging(trainer, mpis) if given.full or given.only else None),
                            ("stopped", lambda: stopped(trainer, mpis)), ("refused", lambda: refused(trainer, mpis))):
             if given.only in ("", name):
                 begin = time.time()

@@ -1,0 +1,136 @@
+// Collectives in plans, and which rank a process is: what is refused, and in which words.
+#include "runtime/plan.h"
+#include "runtime/ranks/ranks.h"
+#include <cstdlib>
+#include <functional>
+#include <gtest/gtest.h>
+
+namespace tcc::runtime {
+namespace {
+
+/// One exchange over buffers of an arena of 4096 bytes: number i has the i-th size, one after another.
+Plan planOf(CollectiveCall call, const std::vector<int64_t> &sizes) {
+  Plan plan;
+  plan.name = "exchange";
+  plan.arenaBytes = 4096;
+  int64_t offset = 0;
+  for (int64_t bytes : sizes) {
+    plan.buffers.push_back({Space::arena, 0, offset, bytes});
+    offset += (bytes + 63) / 64 * 64;
+  }
+  Instruction instruction;
+  instruction.label = "exchange";
+  instruction.call = std::move(call);
+  plan.instructions.push_back(std::move(instruction));
+  return plan;
+}
+
+/// Two ranks with one piece each of two tensors, 20 and 4 bytes.
+CollectiveCall allToAll() {
+  CollectiveCall call;
+  call.exchange = "all_to_all";
+  call.ranks = 2;
+  call.pieces = {1, 1};
+  call.sources = {0, 1};
+  call.targets = {2};
+  call.scratch = 3;
+  return call;
+}
+const std::vector<int64_t> allToAllSizes = {20, 4, 128, 128};
+
+TEST(Collective, ValidPlansComeBackFromTheirText) {
+  const Plan plan = planOf(allToAll(), allToAllSizes);
+  const Error problem = validatePlan(plan);
+  ASSERT_FALSE(problem) << problem.message();
+  const Expected<Plan> read = planFromJson(planToJson(plan));
+  ASSERT_TRUE(bool(read)) << read.error().message();
+  EXPECT_EQ(*read, plan);
+}
+
+TEST(Collective, MistakesAreRefused) {
+  struct Case {
+    const char *expected;
+    std::function<void(CollectiveCall &, std::vector<int64_t> &)> change;
+  };
+  const Case cases[] = {
+      {"'sum' is no exchange", [](auto &call, auto &) { call.exchange = "sum"; }},
+      {"one target", [](auto &call, auto &) { call.targets.push_back(3); }},
+      {"overlap", [](auto &call, auto &) { call.targets = {0}; }},
+      {"target and scratch of all_to_all overlap", [](auto &call, auto &) { call.scratch = 2; }},
+      {"no list of the 2 ranks' pieces", [](auto &call, auto &) { call.pieces = {1}; }},
+      {"no list of the 2 ranks' pieces", [](auto &call, auto &) { call.own = 3; }},
+      {"pieces of 200 bytes, and room for 128", [](auto &, auto &sizes) { sizes[0] = 196; }},
+      {"no scratch for what it sends, which is 128 bytes", [](auto &, auto &sizes) { sizes[3] = 64; }},
+      {"no scratch", [](auto &call, auto &) { call.scratch = noBuffer; }},
+      {"all_gather gives 128 bytes of 20 on 2 ranks",
+       [](auto &call, auto &) {
+         call.exchange = "all_gather";
+         call.sources = {0};
+       }},
+      {"is no rank's part of 128",
+       [](auto &call, auto &) {
+         call.exchange = "shard";
+         call.sources = {2};
+         call.targets = {3};
+         call.scratch = noBuffer;
+         call.rows = 4;
+       }},
+      {"other bytes than its source", [](auto &call, auto &) {
+         call.exchange = "all_reduce";
+         call.sources = {0};
+       }}};
+  for (const Case &each : cases) {
+    CollectiveCall call = allToAll();
+    std::vector<int64_t> sizes = allToAllSizes;
+    each.change(call, sizes);
+    const std::string said = validatePlan(planOf(call, sizes)).message();
+    EXPECT_NE(said.find(each.expected), std::string::npos) << each.expected << ": " << said;
+  }
+}
+
+class RanksOfEnvironment : public ::testing::Test {
+protected:
+  void SetUp() override {
+    for (const char *name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE", "PMIX_RANK",
+                             "PMIX_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "RANK", "WORLD_SIZE", "TCC_MPI"})
+      ::unsetenv(name);
+  }
+};
+
+TEST_F(RanksOfEnvironment, EachLauncherIsRead) {
+  EXPECT_EQ(findLaunch()->count, 1);
+  ASSERT_TRUE(bool(joinRanks()));
+  EXPECT_EQ(*joinRanks(), nullptr); // alone: nothing is opened
+  for (const auto &[rank, count, by] :
+       {std::tuple("RANK", "WORLD_SIZE", "torchrun"), std::tuple("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun"),
+        std::tuple("PMI_RANK", "PMI_SIZE", "MPICH's mpirun"),
+        std::tuple("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun")}) {
+    ::setenv(rank, "2", 1);
+    ::setenv(count, "5", 1);
+    const Expected<Launch> launch = findLaunch();
+    ASSERT_TRUE(bool(launch));
+    EXPECT_EQ(launch->rank, 2);
+    EXPECT_EQ(launch->count, 5);
+    EXPECT_EQ(launch->by, by);
+  }
+}
+
+TEST_F(RanksOfEnvironment, ContradictionsAreRefused) {
+  for (const auto &[rank, count] :
+       {std::pair("3", "3"), std::pair("-1", "2"), std::pair("x", "2"), std::pair("0", "0"), std::pair("0", "2x")}) {
+    ::setenv("PMI_RANK", rank, 1);
+    ::setenv("PMI_SIZE", count, 1);
+    EXPECT_NE(findLaunch().error().message().find("PMI_RANK and PMI_SIZE are"), std::string::npos) << rank << count;
+  }
+  ::setenv("PMI_RANK", "0", 1);
+  ::setenv("PMI_SIZE", "2", 1);
+  ::setenv("TCC_MPI", "other", 1);
+  EXPECT_EQ(joinRanks().error().message(), "TCC_MPI is 'other'; openmpi and mpich are known");
+  ::setenv("TCC_MPI", "mpich", 1);
+  ::setenv("TCC_RANKS_DIR", "/nonexistent", 1);
+  EXPECT_NE(joinRanks().error().message().find("there is no libtcc_ranks_mpich.so"), std::string::npos);
+  ::unsetenv("TCC_RANKS_DIR");
+}
+
+} // namespace
+} // namespace tcc::runtime

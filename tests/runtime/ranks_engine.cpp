@@ -1,0 +1,80 @@
+// Every function of runtime::Ranks, by whatever started this program with several ranks (tests/models/ranks_test.py).
+#include "runtime/ranks/ranks.h"
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+using namespace tcc::runtime;
+
+namespace {
+
+void require(bool holds, const char *what) {
+  if (holds)
+    return;
+  std::fprintf(stderr, "error: %s\n", what);
+  std::abort();
+}
+
+Ranks *ranks = nullptr;
+
+void done(const Expected<RankWork> &work) {
+  const Error error = work ? ranks->wait(*work) : work.error();
+  require(!error, error.message().c_str());
+}
+
+/// What rank `from` sends to rank `to` at place i.
+char byteOf(int64_t from, int64_t to, int64_t i) {
+  return static_cast<char>(from * 31 + to * 17 + i * 7);
+}
+
+/// From rank i to rank j (i + 2 · j) · unit bytes.
+void exchange(int64_t unit) {
+  const int64_t own = ranks->rank(), count = ranks->count();
+  std::vector<int64_t> sends, receives;
+  std::vector<char> out, in, expected;
+  for (int64_t other = 0; other < count; ++other) {
+    sends.push_back((own + 2 * other) * unit);
+    receives.push_back((other + 2 * own) * unit);
+    for (int64_t i = 0; i < sends.back(); ++i)
+      out.push_back(byteOf(own, other, i));
+    for (int64_t i = 0; i < receives.back(); ++i)
+      expected.push_back(byteOf(other, own, i));
+  }
+  in.resize(expected.size());
+  done(ranks->allToAll(out.data(), sends, in.data(), receives));
+  require(in == expected, "all_to_all gives what was sent");
+}
+
+} // namespace
+
+int main() {
+  const Expected<std::shared_ptr<Ranks>> joined = joinRanks();
+  require(bool(joined), joined.error().message().c_str());
+  require(*joined != nullptr, "a launcher starts this program");
+  ranks = joined->get();
+  const int64_t own = ranks->rank(), count = ranks->count();
+  for (int64_t unit : {1, 3, 64, 4096, 100000})
+    exchange(unit);
+  for (int64_t bytes : {1, 63, 64, 1 << 20}) {
+    std::vector<char> mine(static_cast<size_t>(bytes), byteOf(own, 0, bytes)), all(static_cast<size_t>(bytes * count));
+    done(ranks->allGather(mine.data(), all.data(), bytes));
+    for (int64_t i = 0; i < bytes * count; ++i)
+      require(all[static_cast<size_t>(i)] == byteOf(i / bytes, 0, bytes),
+              "all_gather gives each rank's bytes in order");
+    done(ranks->broadcast(mine.data(), bytes, count - 1));
+    require(mine.back() == byteOf(count - 1, 0, bytes), "broadcast gives the root's bytes");
+  }
+  std::vector<float> values(1000);
+  std::iota(values.begin(), values.end(), static_cast<float>(own));
+  done(ranks->allReduce(values.data(), 1000));
+  for (int64_t i = 0; i < 1000; ++i)
+    require(values[static_cast<size_t>(i)] == static_cast<float>(i * count + count * (count - 1) / 2),
+            "all_reduce adds all ranks' values");
+  done(ranks->barrier());
+  if (own == 0)
+    std::printf("%lld ranks by %s\n", static_cast<long long>(count), ranks->engine().c_str());
+  ranks->finish();
+  return 0;
+}
