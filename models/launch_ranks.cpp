@@ -77,7 +77,9 @@ Command commandFor(int64_t ranks) {
     const std::string program = findProgram("mpirun." + mpi);
     if (program.empty())
       continue;
-    Command command{{program, "-n", std::to_string(ranks)}, {{"TCC_MPI", mpi}}};
+    // UCX, which both may use, prints a stack where another process has gone; the run's one line is said here.
+    Command command{{program, "-n", std::to_string(ranks)},
+                    {{"TCC_MPI", mpi}, {"UCX_LOG_FILE", "/dev/null"}, {"UCX_HANDLE_ERRORS", "none"}}};
     if (mpi == "openmpi") {
       // As root, with more ranks than CPUs, and each with threads that may run on any of its CPUs.
       for (const char *word : {"--allow-run-as-root", "--oversubscribe", "--bind-to", "none"})

@@ -30,8 +30,8 @@ struct CollectiveCall {
     fields.integer("rows", call.rows, 1, maxPlanBytes);
     fields.integers("pieces", call.pieces, mostRanks, 1, mostRanks);
     fields.integer("own", call.own, 1, mostRanks);
-    fields.buffers("sources", call.sources);
-    fields.buffers("targets", call.targets);
+    fields.buffers("in", call.sources);
+    fields.buffers("out", call.targets);
     fields.buffer("scratch", call.scratch);
   }
   static void visitBuffers(auto &call, const PlanLists &, auto &&visit) {

@@ -105,6 +105,7 @@ TEST(GraphFile, RoundTripOfEveryOp) {
         cond(
             sum(x) > 0, [&] { return x + x; }, [&] { return x * 3.0; }),
         repeat(3, x, [&](const Tensor &each) { return each * x; }),
+        lanes(4, {x}, [&](const Tensors &parts) { return Tensors{parts[0] * 2.0}; })[0],
         crossEntropy(x, index),
         select(logicalNot(logicalOr(less(x, 0), logicalAnd(isFinite(x), greater(x, 1)))), x, 2.5),
         literal(std::vector<double>{1, 2, 3}, {3})};

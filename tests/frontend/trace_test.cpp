@@ -352,7 +352,11 @@ TEST(Trace, KnowsEveryOpOfTheDialect) {
                                           "tcc.flash_attention_packed_gradient",
                                           "tcc.matmul_gelu_gradient",
                                           "tcc.gelu_gradient",
-                                          "tcc.cast_by_bits"};
+                                          "tcc.cast_by_bits",
+                                          "tcc.shard",
+                                          "tcc.all_to_all",
+                                          "tcc.all_gather",
+                                          "tcc.all_reduce"};
   // A call of the tensor's asks the host; Function::graph() writes these for it.
   const std::set<std::string> ofHost = {"tcc.item", "tcc.print"};
   for (mlir::RegisteredOperationName name : threadContext().getRegisteredOperations())
