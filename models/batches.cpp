@@ -14,7 +14,18 @@ std::string_view describe(Order order) {
   return names[size_t(order)];
 }
 
+static HeldOutSplit splitExamples(const TokenSource &source, double share) {
+  const std::vector<int64_t> ends = source.exampleEnds();
+  const auto count = int64_t(ends.size()), heldOut = std::max<int64_t>(1, int64_t(share * double(count)));
+  if (count < 2)
+    throw Error(fmt::format("{}: one example, but one to train on and one to evaluate are needed", source.name()));
+  const int64_t first = ends[size_t(std::max<int64_t>(1, count - heldOut) - 1)];
+  return {{0, first}, {first, source.size() - first}};
+}
+
 HeldOutSplit splitHeldOut(const TokenSource &source, double share, int64_t batch, int64_t sequence) {
+  if (source.format() == TokenFormat::Examples)
+    return splitExamples(source, share);
   const int64_t needed = batch * sequence + 1;
   const int64_t heldOut = std::max(int64_t(share * double(source.size())), needed);
   if (source.size() - heldOut < needed)
@@ -24,11 +35,16 @@ HeldOutSplit splitHeldOut(const TokenSource &source, double share, int64_t batch
 }
 
 Batches::Batches(const TokenSource &source, TokenRange range, int64_t batch, int64_t sequence, Order order,
-                 uint64_t seed)
+                 uint64_t seed, bool packs)
     : source(&source), range(range), rows(batch), columns(sequence), order(order), seed(seed) {
   if (batch < 1 || sequence < 1 || batch > std::numeric_limits<int32_t>::max() / sequence)
     throw Error(fmt::format("a batch of {} x {} tokens: both must be at least 1 and their product below 2^31", batch,
                             sequence));
+  if (source.format() == TokenFormat::Examples) {
+    exampleRows.emplace(source, range, sequence, packs);
+    perPass = (exampleRows->size() + rows - 1) / rows;
+    return;
+  }
   if (range.count < batch * sequence + 1)
     throw Error(fmt::format("{}: {} tokens, but one batch of {} x {} needs {} (the last one is a target only)",
                             source.name(), range.count, batch, sequence, batch * sequence + 1));
@@ -67,6 +83,8 @@ int64_t Batches::shuffledStart(int64_t step) const {
 
 void Batches::read(int64_t step, std::span<int32_t> inputs, std::span<int32_t> targets) const {
   assert(int64_t(inputs.size()) == rows * columns && int64_t(targets.size()) == rows * columns && step >= 0);
+  if (exampleRows)
+    return readExamples(step, inputs, targets);
   if (order != Order::Random) {
     const int64_t first =
         order == Order::Shuffled ? shuffledStart(step) : range.first + (step % perPass) * rows * columns;
@@ -80,6 +98,29 @@ void Batches::read(int64_t step, std::span<int32_t> inputs, std::span<int32_t> t
     int64_t first = range.first + int64_t(boundedBits(randomBits(seed, stream, uint64_t(step * rows + row)), starts));
     source->read(first, inputs.subspan(size_t(row * columns), size_t(columns)));
     source->read(first + 1, targets.subspan(size_t(row * columns), size_t(columns)));
+  }
+}
+
+void Batches::readExamples(int64_t step, std::span<int32_t> inputs, std::span<int32_t> targets) const {
+  std::ranges::fill(inputs, 0);
+  std::ranges::fill(targets, -1);
+  const int64_t count = exampleRows->size();
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t place = (step % perPass) * rows + row;
+    if (order == Order::Sequential) {
+      if (place >= count)
+        return;
+    } else {
+      const int64_t index = step * rows + row;
+      const uint64_t key = randomBits(seed, streamOf("examples"), uint64_t(index / count));
+      place = int64_t(permuted(uint64_t(index % count), uint64_t(count), key));
+    }
+    int64_t out = row * columns;
+    for (const ExamplePiece &piece : exampleRows->row(place)) {
+      source->read(piece.first, inputs.subspan(size_t(out), size_t(piece.count)));
+      source->readTargets(piece.first + 1, targets.subspan(size_t(out), size_t(piece.count)));
+      out += piece.count;
+    }
   }
 }
 

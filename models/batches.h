@@ -1,9 +1,10 @@
 // Batches: which tokens of the data each training step reads.
 #pragma once
-#include "models/data.h"
+#include "models/examples.h"
 
 #include <cstdint>
 #include <future>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,24 +19,22 @@ enum class Order {
 /// "random", "sequential" or "shuffled".
 std::string_view describe(Order order);
 
-/// Tokens of a source: first, first + 1, …
-struct TokenRange {
-  int64_t first = 0, count = 0;
-};
-
-/// Divides a source into the tokens that are trained on and its last `share` (at least one batch of B x T) for
-/// evaluation. Throws Error where one of the two would be shorter than a batch.
+/// Divides a source into the tokens that are trained on and its last `share` (at least one batch of B x T, or one
+/// example) for evaluation. Throws Error where one of the two would be shorter than a batch, or without an example.
 struct HeldOutSplit {
   TokenRange training, heldOut;
 };
 HeldOutSplit splitHeldOut(const TokenSource &source, double share, int64_t batch, int64_t sequence);
 
 /// The batches of a run: a pure function of (source, range, B, T, order, seed, step), so that a run resumes at any
-/// step.
+/// step. Where the source has examples, a row holds whole examples (models/examples.h), and a pass has each row once:
+/// in a random order, but for Order::Sequential.
 class Batches {
 public:
-  /// `source` must outlive this object. Throws Error where the range holds fewer than B*T + 1 tokens.
-  Batches(const TokenSource &source, TokenRange range, int64_t batch, int64_t sequence, Order order, uint64_t seed);
+  /// `source` must outlive this object. Throws Error where the range holds fewer than B*T + 1 tokens, or no example
+  /// with a token to learn. With `packs` false, each row has one example.
+  Batches(const TokenSource &source, TokenRange range, int64_t batch, int64_t sequence, Order order, uint64_t seed,
+          bool packs = true);
   /// The batches of the whole source.
   Batches(const TokenSource &source, int64_t batch, int64_t sequence, Order order, uint64_t seed)
       : Batches(source, {0, source.size()}, batch, sequence, order, seed) {}
@@ -43,14 +42,19 @@ public:
   int64_t batch() const { return rows; }
   int64_t sequence() const { return columns; }
   /// The number of whole batches in a pass through the range. What is left over at its end (Order::Shuffled: at the end
-  /// of each file) is not read. Order::Random has no passes; the number is that of Order::Sequential.
+  /// of each file) is not read. Order::Random has no passes; the number is that of Order::Sequential. Of examples, the
+  /// last batch of a pass may be the next one's first too; in Order::Sequential it has empty rows instead.
   int64_t batchesPerPass() const { return perPass; }
+  /// What is in the rows, where the source has examples.
+  const std::optional<ExampleRows> &examples() const { return exampleRows; }
 
-  /// The batch of `step` >= 0: inputs[b*T + t] and targets[b*T + t] = the token after it. Both hold B*T values.
+  /// The batch of `step` >= 0: inputs[b*T + t] and targets[b*T + t] = the token after it. Both hold B*T values. A
+  /// target is -1 where nothing is learned: a prompt's tokens, and places behind the examples, whose inputs are 0.
   void read(int64_t step, std::span<int32_t> inputs, std::span<int32_t> targets) const;
 
 private:
   int64_t shuffledStart(int64_t step) const;
+  void readExamples(int64_t step, std::span<int32_t> inputs, std::span<int32_t> targets) const;
 
   const TokenSource *source;
   TokenRange range;
@@ -59,6 +63,7 @@ private:
   uint64_t seed;
   int64_t perPass = 0;
   std::vector<TokenRange> parts; // by file, of Order::Shuffled: its whole batches
+  std::optional<ExampleRows> exampleRows;
 };
 
 /// Reads a step's batch in a thread of its own while the step before it runs, so that no step waits for the disk.

@@ -1,12 +1,14 @@
 #include "models/data.h"
 #include "frontend/quotes.h"
 #include "models/checksum.h"
+#include "models/example_tokens.h"
 
 #include <algorithm>
 #include <bit>
 #include <cassert>
 #include <cstring>
 #include <fmt/format.h>
+#include <utility>
 
 namespace tcc::models {
 
@@ -34,6 +36,7 @@ int64_t bytesPerToken(TokenFormat format) {
   case TokenFormat::ShardUint16:
     return 2;
   case TokenFormat::ShardUint32:
+  case TokenFormat::Examples:
     return 4;
   }
   return 1;
@@ -73,6 +76,8 @@ std::string_view describe(TokenFormat format) {
     return "llm.c shard, uint16 tokens";
   case TokenFormat::ShardUint32:
     return "llm.c shard, uint32 tokens";
+  case TokenFormat::Examples:
+    return "examples";
   }
   return "";
 }
@@ -90,6 +95,8 @@ void TokenFile::readHeader() {
   int32_t magic = 0;
   if (file.size() >= 4)
     std::memcpy(&magic, file.data(), 4);
+  if (magic == example_file::magic)
+    return readExamplesHeader();
   const ShardKind *kind =
       std::find_if(std::begin(shardKinds), std::end(shardKinds), [&](const ShardKind &k) { return k.magic == magic; });
   if (kind == std::end(shardKinds)) {
@@ -117,25 +124,65 @@ void TokenFile::readHeader() {
                             count, file.size() - headerBytes,
                             double(file.size() - headerBytes) / double(bytesPerToken(tokenFormat))));
   tokenCount = count;
-  firstByte = headerBytes;
+  headerEnd = firstByte = headerBytes;
+}
+
+void TokenFile::readExamplesHeader() {
+  int32_t version = 0;
+  int64_t counts[2] = {};
+  if (file.size() >= headerBytes) {
+    std::memcpy(&version, file.data() + 4, sizeof version);
+    std::memcpy(counts, file.data() + 8, sizeof counts);
+  }
+  const int64_t rest = file.size() - headerBytes;
+  if (version != example_file::version || counts[0] < 1 || counts[0] > rest / 8 ||
+      (rest - 8 * counts[0]) / 4 != counts[1] || (rest - 8 * counts[0]) % 4 != 0)
+    throw Error(fmt::format("{}: not a whole file of examples of version {}", path(), example_file::version));
+  tokenFormat = TokenFormat::Examples;
+  exampleCount = counts[0];
+  tokenCount = counts[1];
+  headerEnd = headerBytes;
+  firstByte = headerBytes + 8 * exampleCount;
+  int64_t begin = 0;
+  for (const int64_t end : exampleEnds())
+    if (std::exchange(begin, end) >= end || end > tokenCount)
+      throw Error(fmt::format("{}: the ends of the examples are not in order", path()));
+  if (begin != tokenCount)
+    throw Error(fmt::format("{}: the examples end at token {} of {}", path(), begin, tokenCount));
+}
+
+std::vector<int64_t> TokenFile::exampleEnds() const {
+  std::vector<int64_t> ends(size_t(exampleCount), 0);
+  std::memcpy(ends.data(), file.data() + headerEnd, ends.size() * sizeof(int64_t));
+  return ends;
+}
+
+/// The token of a value in the file.
+uint32_t TokenFile::tokenOf(uint32_t value) const {
+  return tokenFormat == TokenFormat::Examples ? value & ~example_file::notLearned : value;
+}
+
+template <typename Visit>
+void TokenFile::forEachValue(int64_t first, int64_t count, Visit visit) const {
+  const std::byte *bytes = file.data() + firstByte + first * bytesPerToken(tokenFormat);
+  forEachToken(tokenFormat, bytes, count, visit);
 }
 
 void TokenFile::checkAll() const {
   int64_t width = bytesPerToken(tokenFormat);
   if (width < 4 && vocabularySize >= int64_t(1) << (8 * width))
     return; // no value of this width is outside
-  const std::byte *begin = file.data() + firstByte;
   // The maximum of a block is found without branches; the position only where a block has an error.
   constexpr int64_t block = 1 << 16;
   for (int64_t first = 0; first < tokenCount; first += block) {
     int64_t count = std::min(block, tokenCount - first);
-    const std::byte *bytes = begin + first * width;
     uint32_t largest = 0;
-    forEachToken(tokenFormat, bytes, count, [&](int64_t, uint32_t token) { largest = std::max(largest, token); });
+    const uint32_t marks = tokenFormat == TokenFormat::Examples ? example_file::notLearned : 0;
+    forEachValue(first, count, [&](int64_t, uint32_t value) { largest = std::max(largest, value & ~marks); });
     if (int64_t(largest) >= vocabularySize)
-      forEachToken(tokenFormat, bytes, count, [&](int64_t i, uint32_t token) {
-        if (int64_t(token) >= vocabularySize)
-          failOutside(first + i, token);
+      forEachValue(first, count, [&](int64_t i, uint32_t value) {
+        if (int64_t(value & ~marks) >= vocabularySize)
+          failOutside(first + i, value & ~marks);
       });
   }
 }
@@ -149,19 +196,28 @@ void TokenFile::failOutside(int64_t position, uint32_t token) const {
 
 void TokenFile::read(int64_t first, std::span<int32_t> out) const {
   assert(first >= 0 && int64_t(out.size()) <= tokenCount - first);
-  const std::byte *bytes = file.data() + firstByte + first * bytesPerToken(tokenFormat);
-  forEachToken(tokenFormat, bytes, int64_t(out.size()), [&](int64_t i, uint32_t token) {
+  forEachValue(first, int64_t(out.size()), [&](int64_t i, uint32_t value) {
+    const uint32_t token = tokenOf(value);
     if (int64_t(token) >= vocabularySize)
       failOutside(first + i, token);
     out[size_t(i)] = int32_t(token);
   });
 }
 
+void TokenFile::readTargets(int64_t first, std::span<int32_t> out) const {
+  read(first, out);
+  if (tokenFormat == TokenFormat::Examples)
+    forEachValue(first, int64_t(out.size()), [&](int64_t i, uint32_t value) {
+      if (value & example_file::notLearned)
+        out[size_t(i)] = -1;
+    });
+}
+
 std::string TokenFile::fingerprint() const {
   Checksum checksum;
   const int64_t about[] = {bytesPerToken(tokenFormat), tokenCount};
   checksum.add(std::as_bytes(std::span(about)));
-  const std::span<const std::byte> tokens = file.bytes().subspan(size_t(firstByte));
+  const std::span<const std::byte> tokens = file.bytes().subspan(size_t(headerEnd));
   if (int64_t(tokens.size()) <= checkedBytes) {
     checksum.add(tokens);
     return checksum.text();
@@ -189,14 +245,32 @@ std::string TokenSource::name() const {
   return files.size() == 1 ? first : fmt::format("{} and {} more", first, files.size() - 1);
 }
 
-void TokenSource::read(int64_t first, std::span<int32_t> out) const {
+template <typename Read>
+void TokenSource::readAcross(int64_t first, std::span<int32_t> out, Read read) const {
   size_t file = size_t(std::upper_bound(starts.begin(), starts.end(), first) - starts.begin()) - 1;
   while (!out.empty()) {
     const auto count = size_t(std::min<int64_t>(int64_t(out.size()), starts[file + 1] - first));
-    files[file].read(first - starts[file], out.first(count));
+    read(files[file], first - starts[file], out.first(count));
     out = out.subspan(count);
     first = starts[++file];
   }
+}
+
+void TokenSource::read(int64_t first, std::span<int32_t> out) const {
+  readAcross(first, out, [](const TokenFile &file, int64_t at, std::span<int32_t> part) { file.read(at, part); });
+}
+
+void TokenSource::readTargets(int64_t first, std::span<int32_t> out) const {
+  readAcross(first, out,
+             [](const TokenFile &file, int64_t at, std::span<int32_t> part) { file.readTargets(at, part); });
+}
+
+std::vector<int64_t> TokenSource::exampleEnds() const {
+  std::vector<int64_t> ends;
+  for (size_t i = 0; i < files.size(); ++i)
+    for (const int64_t end : files[i].exampleEnds())
+      ends.push_back(starts[i] + end);
+  return ends;
 }
 
 std::string TokenSource::fingerprint() const {

@@ -15,6 +15,7 @@ enum class TokenFormat {
   RawUint16,   ///< nanoGPT: extension .bin, uint16, no header
   ShardUint16, ///< llm.c: header magic 20240520, version 1, then uint16
   ShardUint32, ///< llm.c for Llama 3: header magic 20240801, version 7, then uint32
+  Examples,    ///< JSON lines as tokens (models/example_tokens.h)
 };
 
 /// "text", "uint16 tokens", …, for messages.
@@ -41,6 +42,10 @@ public:
   /// Copies tokens[first : first + out.size()]. The range must lie within the file (unchecked beyond an assertion);
   /// throws Error for a token outside the vocabulary.
   void read(int64_t first, std::span<int32_t> out) const;
+  /// The same for tokens as targets: -1 for those of examples that are not to be learned.
+  void readTargets(int64_t first, std::span<int32_t> out) const;
+  /// Where each example ends, in order; the format must be Examples.
+  std::vector<int64_t> exampleEnds() const;
 
   /// Tells contents apart wherever the file lies: a checksum of format, number and tokens; of a file above 512 MiB, of
   /// 512 parts of 1 MiB.
@@ -48,7 +53,12 @@ public:
 
 private:
   void readHeader();
+  void readExamplesHeader();
   void checkAll() const;
+  /// Calls visit(i, value) for the values as the file has them.
+  template <typename Visit>
+  void forEachValue(int64_t first, int64_t count, Visit visit) const;
+  uint32_t tokenOf(uint32_t value) const;
   [[noreturn]] void failOutside(int64_t position, uint32_t token) const;
 
   MappedFile file;
@@ -56,7 +66,8 @@ private:
   TokenFormat tokenFormat = TokenFormat::Text;
   int64_t vocabularySize;
   int64_t tokenCount = 0;
-  int64_t firstByte = 0;
+  int64_t exampleCount = 0;
+  int64_t headerEnd = 0, firstByte = 0; // between them: the ends of examples
 };
 
 /// The tokens of several files, one file after the other.
@@ -77,12 +88,23 @@ public:
 
   /// As TokenFile::read, across files too.
   void read(int64_t first, std::span<int32_t> out) const;
+  /// As TokenFile::readTargets and exampleEnds.
+  void readTargets(int64_t first, std::span<int32_t> out) const;
+  std::vector<int64_t> exampleEnds() const;
   /// Tells contents apart: the fingerprint of the only file, or one over those of all files.
   std::string fingerprint() const;
 
 private:
+  template <typename Read>
+  void readAcross(int64_t first, std::span<int32_t> out, Read read) const;
+
   std::vector<TokenFile> files;
   std::vector<int64_t> starts;
+};
+
+/// Tokens of a source: first, first + 1, …
+struct TokenRange {
+  int64_t first = 0, count = 0;
 };
 
 } // namespace tcc::models

@@ -5,8 +5,8 @@
 namespace tcc::models {
 
 Evaluation::Evaluation(const Model &model, const TokenSource &source, TokenRange range, int64_t batch, int64_t sequence,
-                       int64_t count, FunctionOptions function, RunRanks &ranks)
-    : data(source, range, batch, sequence, Order::Sequential, 0), count(std::min(count, data.batchesPerPass())),
+                       int64_t count, bool packs, FunctionOptions function, RunRanks &ranks)
+    : data(source, range, batch, sequence, Order::Sequential, 0, packs), count(std::min(count, data.batchesPerPass())),
       tokens({batch, sequence}, DType::i32), targets({batch, sequence}, DType::i32),
       meanLoss(compile(
           "held_out_loss", [model](Tensor tokens, Tensor targets) { return modelLoss(model, tokens, targets); },
@@ -15,16 +15,24 @@ Evaluation::Evaluation(const Model &model, const TokenSource &source, TokenRange
 
 double Evaluation::loss() {
   const int64_t each = (count + ranks.count() - 1) / ranks.count();
-  std::vector<double> own(size_t(each), 0.0);
+  std::vector<double> own(size_t(2 * each), 0.0); // a batch's sum, and the share of its places that have a target
   for (int64_t i = ranks.rank(); i < count; i += ranks.count()) {
     data.read(i, tokens.data<int32_t>(), targets.data<int32_t>());
-    own[size_t(i / ranks.count())] = meanLoss(tokens, targets)[0].item();
+    const std::span<const int32_t> read = targets.data<int32_t>();
+    const double learned =
+        double(std::ranges::count_if(read, [](int32_t target) { return target >= 0; })) / double(read.size());
+    const auto place = size_t(2 * (i / ranks.count()));
+    own[place] = meanLoss(tokens, targets)[0].item() * learned;
+    own[place + 1] = learned;
   }
   const std::vector<std::vector<double>> all = ranks.gather(own);
-  double sum = 0;
-  for (int64_t i = 0; i < count; ++i) // in the order of the batches
-    sum += all[size_t(i % ranks.count())][size_t(i / ranks.count())];
-  return sum / double(count);
+  double sum = 0, share = 0;            // a share is 1, but in examples
+  for (int64_t i = 0; i < count; ++i) { // in the order of the batches
+    const std::vector<double> &part = all[size_t(i % ranks.count())];
+    sum += part[size_t(2 * (i / ranks.count()))];
+    share += part[size_t(2 * (i / ranks.count())) + 1];
+  }
+  return sum / share;
 }
 
 } // namespace tcc::models

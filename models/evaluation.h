@@ -12,12 +12,13 @@ namespace tcc::models {
 class Evaluation {
 public:
   /// Up to `count` batches from the start of `range`, the same ones at every call. `source` must outlive this object;
-  /// `function` holds threads, level and passes. Throws Error where the range is shorter than a batch. `ranks` share
-  /// the batches out, and must outlive this object.
+  /// `packs` is as for Batches, `function` holds threads, level and passes. Throws Error where the range is shorter
+  /// than a batch. `ranks` share the batches out, and must outlive this object.
   Evaluation(const Model &model, const TokenSource &source, TokenRange range, int64_t batch, int64_t sequence,
-             int64_t count, FunctionOptions function, RunRanks &ranks);
+             int64_t count, bool packs, FunctionOptions function, RunRanks &ranks);
 
-  /// Mean cross-entropy with the parameters as they are; the same bits for any number of ranks.
+  /// Mean cross-entropy of the tokens that are learned, with the parameters as they are; the same bits for any number
+  /// of ranks.
   double loss();
   int64_t batches() const { return count; }
 

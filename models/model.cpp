@@ -188,10 +188,16 @@ struct LossAndGradients {
   std::vector<Tensor> gradients;
 };
 
-/// Of `accumulate` batches, one after the other; each one's loss counts `share`. `dropout.first` is the number of their
-/// first row.
+/// Number of targets that count, as f32.
+Tensor countedTargets(const Tensor &targets) {
+  return sum(cast(targets >= 0, DType::f32));
+}
+
+/// Of `accumulate` batches, one after the other; each one's loss counts `share`, or, without one, as much as its
+/// targets are of all that count. `dropout.first` is the number of their first row.
 LossAndGradients sumOfBatches(const Model &wide, std::span<const Tensor> trained, const Tensor &tokens,
-                              const Tensor &targets, int64_t accumulate, double share, const TrainingDropout &dropout) {
+                              const Tensor &targets, int64_t accumulate, std::optional<double> share,
+                              const TrainingDropout &dropout) {
   const auto parts = [&](const Tensor &x) { return accumulate > 1 ? split(x, 0, accumulate) : std::vector{x}; };
   const std::vector<Tensor> tokenParts = parts(tokens), targetParts = parts(targets);
   LossAndGradients sum;
@@ -202,7 +208,11 @@ LossAndGradients sumOfBatches(const Model &wide, std::span<const Tensor> trained
       partDropout.first = dropout.first.defined() ? dropout.first + before : before;
     }
     const Tensor partLoss = modelLoss(wide, tokenParts[size_t(part)], targetParts[size_t(part)], &partDropout);
-    const Tensor counted = share != 1 ? partLoss * share : partLoss;
+    Tensor counted = partLoss;
+    if (!share)
+      counted = partLoss * (countedTargets(targetParts[size_t(part)]) / countedTargets(targets));
+    else if (*share != 1)
+      counted = partLoss * *share;
     const std::vector<Tensor> partGradients = gradient(counted, trained);
     sum.loss = part == 0 ? counted : sum.loss + counted;
     for (size_t i = 0; i < partGradients.size(); ++i)
@@ -242,13 +252,15 @@ LossAndGradients sumOfLanes(const Model &wide, std::span<const Tensor> trained, 
 } // namespace
 
 ModelStep trainingStep(const Model &model, optim::Optimizer &optimizer, const Tensor &tokens, const Tensor &targets,
-                       const Tensor &lr, const Tensor &step, int64_t accumulate, TrainingDropout dropout,
-                       int64_t lanes) {
+                       const Tensor &lr, const Tensor &step, int64_t accumulate, TrainingDropout dropout, int64_t lanes,
+                       bool countsTargets) {
   const Model wide = model.widened();
   const std::vector<Tensor> trained = wide.trainedValues();
-  const LossAndGradients sum =
-      lanes > 1 ? sumOfLanes(wide, trained, tokens, targets, accumulate, lanes, dropout)
-                : sumOfBatches(wide, trained, tokens, targets, accumulate, 1.0 / double(accumulate), dropout);
+  std::optional<double> share = 1.0 / double(accumulate);
+  if (countsTargets && accumulate > 1)
+    share.reset();
+  const LossAndGradients sum = lanes > 1 ? sumOfLanes(wide, trained, tokens, targets, accumulate, lanes, dropout)
+                                         : sumOfBatches(wide, trained, tokens, targets, accumulate, share, dropout);
   return {sum.loss, optimizer.step(sum.loss, sum.gradients, lr, step).norm};
 }
 

@@ -99,12 +99,14 @@ std::vector<Tensor> modelGradients(const Model &model, const Tensor &tokens, con
 /// [N*B, T] with `accumulate` N are N batches, one after the other; loss and gradients are the means of theirs, and
 /// dropout is that of the N·B rows at once. With several `lanes` their rows are shared out evenly, in order, and each
 /// lane has N batches of its own (tcc::lanes); B is a multiple of them.
+/// `countsTargets`, with one lane: batches may have different numbers of targets that count (cross_entropy), and each
+/// weighs by its own.
 struct ModelStep {
   Tensor loss, norm;
 };
 ModelStep trainingStep(const Model &model, optim::Optimizer &optimizer, const Tensor &tokens, const Tensor &targets,
                        const Tensor &lr, const Tensor &step, int64_t accumulate = 1, TrainingDropout dropout = {},
-                       int64_t lanes = 1);
+                       int64_t lanes = 1, bool countsTargets = false);
 
 // The kinds, each in its own file: the stream after the last norm. `tokens` is [B, T] with T within the positions.
 

@@ -103,8 +103,10 @@ void declareModel(CLI::App &app, TrainOptions &options, RawOptions &raw) {
 }
 
 void declareData(CLI::App &app, TrainOptions &options, RawOptions &raw) {
-  app.add_option("--data", options.dataFiles,
-                 "Text (bytes), nanoGPT .bin (uint16) or llm.c shard; required; several files are one text")
+  app.add_option(
+         "--data", options.dataFiles,
+         "Text (bytes), nanoGPT .bin (uint16), llm.c shard, or .jsonl with a text, a prompt and completion, or a "
+         "conversation a line; required; several files are one text")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("FILE...")
       ->group("Data");
@@ -117,6 +119,8 @@ void declareData(CLI::App &app, TrainOptions &options, RawOptions &raw) {
                  "Learn --tokenizer's from the data first: a byte-level BPE of so many tokens")
       ->check(wholeNumber(257, 1 << 20))
       ->type_name("N")
+      ->group("Data");
+  app.add_flag("--no-packing", raw.hasNoPacking, "With .jsonl data: each row holds one example, not as many as fit")
       ->group("Data");
   app.add_option("--dump-tokens", options.dumpTokens, "Only write the data's tokens to this file, an llm.c shard")
       ->type_name("FILE")

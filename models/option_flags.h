@@ -18,6 +18,7 @@ struct RawOptions {
   std::optional<int64_t> layers, heads, keyValueHeads, width, vocab, steps, warmup, checkpointEvery, generate;
   std::optional<std::string> batch; // a number or auto
   std::optional<double> rate, minimumRate, minutes, beta2, memory;
+  bool hasNoPacking = false;
   std::string codeFlag; // the first flag of the compiler that changes a step's code, such as "-O3"
 };
 

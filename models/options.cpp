@@ -1,5 +1,6 @@
 #include "models/options.h"
 #include "frontend/quotes.h"
+#include "models/examples.h"
 #include "models/option_flags.h"
 
 #include <CLI/CLI.hpp>
@@ -205,7 +206,7 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
     throw usageError(
         fmt::format("{} cannot be given with --step {}, which holds a compiled step", raw.codeFlag, options.stepFile));
   if (options.dataFiles.empty() && !options.estimate && options.compileOnly.empty())
-    throw usageError("no data: --data FILE is needed (text, nanoGPT .bin or llm.c shard)");
+    throw usageError("no data: --data FILE is needed (text, nanoGPT .bin, llm.c shard or .jsonl)");
   if (options.checkpointFolder.empty() && (raw.checkpointEvery || options.resume))
     throw usageError("--checkpoint-every and --resume need --checkpoint FOLDER");
   if (!options.dumpTokens.empty() && options.tokenizerFolder.empty())
@@ -218,6 +219,10 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
     if (options.plotFile.ends_with(ending))
       throw usageError(fmt::format("--plot {}: the figure is SVG, a name such as {}.svg is expected", options.plotFile,
                                    options.plotFile.substr(0, options.plotFile.size() - ending.size())));
+  options.hasExamples = std::ranges::any_of(options.dataFiles, isExampleFile);
+  options.packsExamples = !raw.hasNoPacking;
+  if (raw.hasNoPacking && !options.hasExamples && !isExampleFile(options.evalFile))
+    throw usageError("--no-packing is of examples; no --data file ends in .jsonl");
   options.vocabularyGiven = raw.vocab.has_value();
   options.checkpointEvery = raw.checkpointEvery.value_or(0);
   if (!options.evalEvery && !options.evalFile.empty())

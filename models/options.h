@@ -31,6 +31,8 @@ struct TrainOptions : CompilerFlags {
 
   // Data
   std::vector<std::string> dataFiles; ///< read as one, in this order
+  bool hasExamples = false;           ///< whether they are JSON lines, in which some tokens are not learned
+  bool packsExamples = true;          ///< several examples in a row
   int64_t batch = 0;                  ///< B, rows
   bool largestBatch = false;       ///< --batch=auto: the most rows whose step fits in the memory limit, or the machine
   std::optional<int64_t> sequence; ///< T of --seq; without it config.sequence

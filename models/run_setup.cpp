@@ -1,6 +1,7 @@
 #include "models/run_setup.h"
 #include "frontend/quotes.h"
 #include "models/counter_random.h"
+#include "models/examples.h"
 #include "models/tokenized_text.h"
 #include "models/tokenizer_training.h"
 #include "runtime/device/device.h"
@@ -97,13 +98,16 @@ std::unique_ptr<optim::Optimizer> makeOptimizer(const TrainOptions &options, std
 
 Function trainingFunction(const TrainOptions &options, const Model &model, optim::Optimizer &optimizer,
                           FunctionOptions function) {
+  if (options.hasExamples && options.lanes.value_or(1) > 1)
+    throw Error(
+        "examples (.jsonl) are trained with one lane: lanes would weigh alike, however many tokens each learns");
   return compile(
       "training_step",
       [&model, &optimizer, rates = trainedDropout(options, model.config()), accumulate = options.accumulate,
-       lanes = options.lanes.value_or(1)](std::span<const Tensor> in) {
+       lanes = options.lanes.value_or(1), countsTargets = options.hasExamples](std::span<const Tensor> in) {
         const TrainingDropout dropout{rates, in.size() > 4 ? in[4] : Tensor()};
         const ModelStep results =
-            trainingStep(model, optimizer, in[0], in[1], in[2], in[3], accumulate, dropout, lanes);
+            trainingStep(model, optimizer, in[0], in[1], in[2], in[3], accumulate, dropout, lanes, countsTargets);
         return std::vector{results.loss, results.norm};
       },
       std::move(function));
@@ -112,8 +116,9 @@ Function trainingFunction(const TrainOptions &options, const Model &model, optim
 void learnTokenizer(const TrainOptions &options) {
   std::string text;
   for (const std::string &path : options.dataFiles) {
-    if (isTokenFile(path))
-      throw Error(fmt::format("{}: holds tokens; --train-tokenizer learns from a text", path));
+    if (isExampleFile(path) || isTokenFile(path))
+      throw Error(fmt::format("{}: holds {}; --train-tokenizer learns from a text", path,
+                              isExampleFile(path) ? "examples" : "tokens"));
     const MappedFile file(path);
     text += file.text();
   }
@@ -213,24 +218,28 @@ TokenizerFiles savedTokenizer(const TrainOptions &options, const ModelConfig &co
   if (const std::string &folder = isGiven ? options.tokenizerFolder : options.initFolder; !folder.empty())
     made = tokenizerFilesOf(folder, config.positions());
   made.replaces = isGiven;
-  if (made.files.empty() && format == TokenFormat::Text && config.vocabulary() >= 256)
+  const bool ofBytes = format == TokenFormat::Text || format == TokenFormat::Examples; // without a tokenizer
+  if (made.files.empty() && ofBytes && config.vocabulary() >= 256)
     made = byteTokenizerFiles(config.positions());
   return made;
 }
 
-void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer) {
-  const auto report = [&](std::string_view text) {
-    if (!options.quiet)
-      fmt::print(stderr, "{}\n", text);
-  };
+void tokeniseData(TrainOptions &options, const Tokenizer *tokenizer) {
+  const auto report = [&](std::string_view text) { say(options, std::string(text)); };
+  const ExampleReader reader{tokenizer, options.tokenizerFolder.empty() ? options.initFolder : options.tokenizerFolder};
   const auto tokenise = [&](std::string &path, std::string &text) {
-    if (!path.empty() && !isTokenFile(path))
-      text = std::exchange(path, tokenizedFile(path, tokenizer, report));
+    if (isExampleFile(path))
+      text = std::exchange(path, exampleFile(path, reader, report));
+    else if (tokenizer && !path.empty() && !isTokenFile(path))
+      text = std::exchange(path, tokenizedFile(path, *tokenizer, report));
   };
   tokenise(options.evalFile, options.evalText);
   options.dataTexts.resize(options.dataFiles.size());
   for (size_t i = 0; i < options.dataFiles.size(); ++i)
     tokenise(options.dataFiles[i], options.dataTexts[i]);
+}
+
+void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer) {
   if (!options.initFolder.empty() || options.vocabularyGiven)
     return;
   std::visit([&](auto &kind) { kind.vocab = tokenizer.vocabulary(); }, options.config.kind);
@@ -240,6 +249,8 @@ void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer) {
 void dumpTokens(const TrainOptions &options, const Tokenizer &tokenizer) {
   std::vector<int32_t> ids;
   for (const std::string &path : options.dataFiles) {
+    if (isExampleFile(path))
+      throw Error(fmt::format("{}: holds examples; --dump-tokens writes a text's tokens", path));
     const MappedFile text(path);
     const std::vector<int32_t> made = tokenizer.encode(text.text());
     if (made.empty())
@@ -264,6 +275,8 @@ RunState describeRunState(const TrainOptions &options, const ModelConfig &config
                     {"order", std::string(describe(options.order))},
                     {"data", fmt::format("{} tokens, checksum {}", data.size(), data.fingerprint())},
                     {"held-out share", text(options.evalEvery && options.evalFile.empty() ? options.evalShare : 0)}};
+  if (data.format() == TokenFormat::Examples && !options.packsExamples)
+    state.identity["--no-packing"] = "given";
   if (options.parameters != runtime::DType::f32)
     state.identity["--params"] = runtime::name(options.parameters);
   if (options.lanes.value_or(1) > 1)

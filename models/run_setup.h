@@ -69,7 +69,10 @@ std::optional<Tokenizer> runTokenizer(const TrainOptions &options);
 /// files of a tokenizer of bytes.
 TokenizerFiles savedTokenizer(const TrainOptions &options, const ModelConfig &config, TokenFormat format);
 
-/// Texts become files of tokens, and a preset takes the tokenizer's vocabulary. Throws Error where that cannot be.
+/// Texts and examples become files of tokens; texts without a tokenizer stay as they are, their bytes are tokens.
+/// Throws Error where that cannot be.
+void tokeniseData(TrainOptions &options, const Tokenizer *tokenizer);
+/// A preset takes the tokenizer's vocabulary. Throws Error where it cannot.
 void applyTokenizer(TrainOptions &options, const Tokenizer &tokenizer);
 /// Does what --dump-tokens asks for.
 void dumpTokens(const TrainOptions &options, const Tokenizer &tokenizer);

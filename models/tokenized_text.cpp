@@ -52,29 +52,33 @@ void writeTokenShard(const std::string &path, std::span<const int32_t> ids) {
   file.commit();
 }
 
+std::string keptTokensPath(const std::string &checksum, std::string_view ending, std::string cache) {
+  if (cache.empty())
+    cache = cacheFolder("tokens");
+  if (cache.empty())
+    cache = (std::filesystem::temp_directory_path() / "tcc-tokens").string();
+  std::error_code error;
+  std::filesystem::create_directories(cache, error);
+  if (error)
+    throw Error(fmt::format("{}: cannot make the folder: {}", cache, error.message()));
+  return (std::filesystem::path(cache) / (checksum + std::string(ending))).string();
+}
+
 std::string tokenizedFile(const std::string &path, const Tokenizer &tokenizer,
                           const std::function<void(std::string_view)> &report, std::string cache) {
   const MappedFile text(path);
   if (text.size() == 0)
     throw Error(fmt::format("{}: the file is empty, at least one batch of tokens is needed", path));
-  if (cache.empty())
-    cache = cacheFolder("tokens");
-  if (cache.empty())
-    cache = (std::filesystem::temp_directory_path() / "tcc-tokens").string();
   Checksum sum;
   sum.add(text.bytes());
   sum.add(std::as_bytes(std::span(tokenizer.fingerprint())));
-  const std::string kept = (std::filesystem::path(cache) / (sum.text() + ".tokens")).string();
+  const std::string kept = keptTokensPath(sum.text(), ".tokens", std::move(cache));
   if (isIntact(kept, tokenizer.vocabulary())) {
     report(fmt::format("tokens of {} are those of an earlier run: {}", path, kept));
     return kept;
   }
   report(fmt::format("tokenising {} …", path));
   const std::vector<int32_t> ids = tokenizer.encode(text.text());
-  std::error_code error;
-  std::filesystem::create_directories(cache, error);
-  if (error)
-    throw Error(fmt::format("{}: cannot make the folder: {}", cache, error.message()));
   writeTokenShard(kept, ids);
   report(fmt::format("{} bytes are {} tokens: {}", text.size(), ids.size(), kept));
   return kept;

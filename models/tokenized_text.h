@@ -3,6 +3,7 @@
 #include "models/tokenizer.h"
 
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,10 @@ bool isTokenFile(const std::string &path);
 
 /// Writes `ids` as an llm.c shard of uint32 tokens. Throws Error for 2^31 tokens or more, or a failed write.
 void writeTokenShard(const std::string &path, std::span<const int32_t> ids);
+
+/// Where tokens with this checksum are kept: a file in `cache`, or $XDG_CACHE_HOME/tcc/tokens where that is empty.
+/// Makes the folder; throws Error where it cannot.
+std::string keptTokensPath(const std::string &checksum, std::string_view ending, std::string cache);
 
 /// The path of a shard with the tokens of the text file `path`, in `cache`, or $XDG_CACHE_HOME/tcc/tokens where that is
 /// empty: found there by the checksums of text and tokenizer, or made. Says to `report` which of both.

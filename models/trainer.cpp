@@ -168,7 +168,8 @@ Trainer::Trainer(const TrainOptions &options, RunDevice chosen, RunRanks &ranks,
       sequence(options.sequence.value_or(config.positions())),
       source(options.dataFiles, config.vocabulary(), options.dataTexts),
       savedFiles(savedTokenizer(options, config, source.format())), split(splitData(options, source, sequence)),
-      batches(source, split.training, options.accumulate * options.batch, sequence, options.order, options.seed),
+      batches(source, split.training, options.accumulate * options.batch, sequence, options.order, options.seed,
+              options.packsExamples),
       notes(prepareCheckpoints(folder)), log({.length = options.schedule.length,
                                               .quiet = options.quiet,
                                               .jsonFile = options.jsonFile,
@@ -296,7 +297,7 @@ void Trainer::prepareEvaluation() {
     split.heldOut = {0, evaluationSource->size()};
   }
   evaluation.emplace(model, evaluationSource ? *evaluationSource : source, split.heldOut, options.batch, sequence,
-                     options.evalBatches, function({"tokens", "targets"}, {"loss"}), ranks);
+                     options.evalBatches, options.packsExamples, function({"tokens", "targets"}, {"loss"}), ranks);
   log.message(fmt::format("held out: {} tokens of {}, {} batches of them every {} steps", split.heldOut.count,
                           (evaluationSource ? *evaluationSource : source).name(), evaluation->batches(),
                           options.evalEvery));
@@ -329,6 +330,8 @@ void Trainer::describeRun() {
   const std::string several = options.accumulate > 1 ? fmt::format("{} x ", options.accumulate) : "";
   log.message(fmt::format("data {}: {} tokens ({}), batches of {}{} x {} in {} order", source.name(), source.size(),
                           describe(source.format()), several, options.batch, sequence, describe(options.order)));
+  if (batches.examples())
+    log.message(batches.examples()->describe());
 }
 
 static std::string cacheWord(const tcc::CompileSummary &compiled) {
@@ -671,6 +674,7 @@ int train(const TrainOptions &given, std::FILE *output, std::shared_ptr<runtime:
     dumpTokens(options, *tokenizer);
     return 0;
   }
+  tokeniseData(used, tokenizer ? &*tokenizer : nullptr);
   if (tokenizer)
     applyTokenizer(used, *tokenizer);
   if (ranks.isFirst())

@@ -177,12 +177,13 @@ def optimizers(names: str):
                         own = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in options.items()}
                         return cls(parameters, **own)
                     matrices = cls.__name__ == "Muon"
+                    precision = torch.bfloat16 if matrices else torch.float32  # Muon makes its update in bf16
                     try:
                         wanted = stepped(make, False, only_matrices=matrices)
                     except Exception as problem:
                         return {**verdict(), "skipped": str(problem)[:200]}
                     fresh()
-                    return verdict(difference(stepped(make, True, only_matrices=matrices), wanted, torch.float32))
+                    return verdict(difference(stepped(make, True, only_matrices=matrices), wanted, precision))
                 yield key, entry
 
 
