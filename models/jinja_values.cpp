@@ -183,10 +183,14 @@ Value arithmetic(std::string_view op, const Value &a, const Value &b) {
   return Json(x - y * std::floor(x / y));
 }
 
+double amountOf(const Value &value) {
+  return value.json->is_boolean() ? double(value.json->get<bool>()) : value.json->get<double>();
+}
+
 bool isEqual(const Value &a, const Value &b) {
   const auto isTruth = [](const Value &value) { return value.json && value.json->is_boolean(); };
   if (isTruth(a) != isTruth(b) && (isNumber(a) || isNumber(b))) // True is 1, as in Python
-    return Json(a.json->get<double>()) == Json(b.json->get<double>());
+    return amountOf(a) == amountOf(b);
   return a.json == b.json && a.space == b.space;
 }
 
