@@ -28,6 +28,11 @@ struct Closer {
 
 } // namespace
 
+bool fileExists(const std::string &path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
 std::string inFolder(const std::string &folder, std::string_view name) {
   return (std::filesystem::path(folder) / name).string();
 }

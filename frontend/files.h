@@ -39,6 +39,9 @@ private:
 
 using runtime::cacheFolder;
 
+/// Whether something is at `path`; false too where it cannot be asked.
+bool fileExists(const std::string &path);
+
 /// The path of the entry `name` of `folder`.
 std::string inFolder(const std::string &folder, std::string_view name);
 

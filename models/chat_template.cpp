@@ -3,9 +3,8 @@
 #include "frontend/quotes.h"
 #include "models/checksum.h"
 #include "models/jinja.h"
-#include "models/json_file.h"
+#include "models/tokenizer_files.h"
 
-#include <filesystem>
 #include <fmt/format.h>
 #include <span>
 
@@ -14,22 +13,7 @@ namespace tcc::models {
 namespace {
 
 constexpr const char *templateName = "chat_template.jinja", *settingsName = "tokenizer_config.json";
-constexpr int64_t templateLimit = int64_t(1) << 20, configLimit = int64_t(256) << 20;
-
-bool isThere(const std::string &path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
-
-/// A token of tokenizer_config.json: a string, or an object with its content.
-std::string tokenOf(const runtime::Json &config, const char *key) {
-  const auto found = config.find(key);
-  if (found == config.end())
-    return "";
-  if (found->is_string())
-    return *found;
-  return found->is_object() && found->value("content", runtime::Json()).is_string() ? (*found)["content"] : "";
-}
+constexpr int64_t templateLimit = int64_t(1) << 20;
 
 /// The template in tokenizer_config.json: a string, or a list of {name, template}.
 std::optional<std::string> templateOf(const runtime::Json &config, const std::string &path) {
@@ -58,15 +42,10 @@ JinjaTemplate parse(const std::string &text, const std::string &where) {
 
 std::optional<ChatTemplate> ChatTemplate::in(const std::string &folder) {
   const std::string own = inFolder(folder, templateName), configPath = inFolder(folder, settingsName);
-  runtime::Json config = runtime::Json::object();
-  if (isThere(configPath))
-    config =
-        parseJsonFile<runtime::Json>(MappedFile(configPath), {.bytes = configLimit, .kind = "a tokenizer's settings"});
-  if (!config.is_object())
-    throw Error(fmt::format("{}: no JSON object", configPath));
+  const runtime::Json config = tokenizerSettings(folder);
   std::optional<std::string> text;
   std::string where = own;
-  if (isThere(own)) {
+  if (fileExists(own)) {
     const MappedFile file(own);
     if (file.size() > templateLimit)
       throw Error(fmt::format("{}: {} bytes, a chat template has at most {}", own, file.size(), templateLimit));
@@ -76,7 +55,7 @@ std::optional<ChatTemplate> ChatTemplate::in(const std::string &folder) {
   }
   if (!text)
     return std::nullopt;
-  return ChatTemplate(*text, where, tokenOf(config, "bos_token"), tokenOf(config, "eos_token"));
+  return ChatTemplate(*text, where, namedToken(config, "bos_token"), namedToken(config, "eos_token"));
 }
 
 ChatTemplate::ChatTemplate(const std::string &text, std::string where, std::string begin, std::string end)

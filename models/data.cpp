@@ -177,12 +177,11 @@ void TokenFile::checkAll() const {
   for (int64_t first = 0; first < tokenCount; first += block) {
     int64_t count = std::min(block, tokenCount - first);
     uint32_t largest = 0;
-    const uint32_t marks = tokenFormat == TokenFormat::Examples ? example_file::notLearned : 0;
-    forEachValue(first, count, [&](int64_t, uint32_t value) { largest = std::max(largest, value & ~marks); });
+    forEachValue(first, count, [&](int64_t, uint32_t value) { largest = std::max(largest, tokenOf(value)); });
     if (int64_t(largest) >= vocabularySize)
       forEachValue(first, count, [&](int64_t i, uint32_t value) {
-        if (int64_t(value & ~marks) >= vocabularySize)
-          failOutside(first + i, value & ~marks);
+        if (int64_t(tokenOf(value)) >= vocabularySize)
+          failOutside(first + i, tokenOf(value));
       });
   }
 }

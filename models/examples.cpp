@@ -29,9 +29,9 @@ public:
       : path(path), tokenizer(reader.tokenizer), folder(reader.folder) {
     if (!tokenizer)
       return;
-    const TokenizerFiles files = tokenizerFilesOf(folder, /*positions=*/1);
-    end = files.end;
-    begin = files.begin == files.end ? std::nullopt : files.begin;
+    const TextEnds ends = textEnds(*tokenizer, folder);
+    end = ends.end;
+    begin = ends.begin == ends.end ? std::nullopt : ends.begin;
     chat = ChatTemplate::in(folder);
   }
 
@@ -135,18 +135,6 @@ private:
   std::optional<ChatTemplate> chat;
 };
 
-/// Whether a file that was kept can be read.
-bool isIntact(const std::string &path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored))
-    return false;
-  try {
-    return TokenSource(path, std::numeric_limits<int32_t>::max()).format() == TokenFormat::Examples;
-  } catch (const Error &) {
-    return false; // it is made again
-  }
-}
-
 } // namespace
 
 bool isExampleFile(std::string_view path) {
@@ -162,7 +150,7 @@ std::string exampleFile(const std::string &path, const ExampleReader &reader,
   const std::string way = lines.fingerprint();
   sum.add(std::as_bytes(std::span(way)));
   const std::string kept = keptTokensPath(sum.text(), ".examples", std::move(cache));
-  if (isIntact(kept)) {
+  if (areKept(kept, TokenFormat::Examples)) {
     report(fmt::format("tokens of {} are those of an earlier run: {}", path, kept));
     return kept;
   }

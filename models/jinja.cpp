@@ -40,6 +40,20 @@ private:
     if (!take(word))
       failAt(token().line, fmt::format("{} is expected, not {}", inQuotes(word), seenWord()));
   }
+  /// What `takeOne` takes, up to `closing`, with commas between.
+  template <typename Take>
+  void list(std::string_view closing, Take takeOne) {
+    while (!take(closing)) {
+      takeOne();
+      if (!is(closing))
+        expect(",");
+    }
+  }
+  /// Takes the first word of the next tag if it is `word`: one that divides a block.
+  bool takeTag(std::string_view word) {
+    next = 0;
+    return at < pieces.size() && take(word);
+  }
   std::string seenWord() const { return token().kind == Token::Kind::end ? "the tag's end" : inQuotes(token().word); }
   std::string name() {
     if (token().kind != Token::Kind::name)
@@ -130,20 +144,13 @@ private:
       Statements statements = body();
       const bool wasElse = !condition;
       made->branches.emplace_back(std::move(condition), std::move(statements));
-      if (at < pieces.size() && !wasElse) {
-        next = 0;
-        if (take("elif")) {
-          condition = expression();
-          endTag();
-          continue;
-        }
-        if (take("else")) {
-          endTag();
-          continue;
-        }
+      if (!wasElse && takeTag("elif")) {
+        condition = expression();
+      } else if (wasElse || !takeTag("else")) {
+        close(line, "endif");
+        return made;
       }
-      close(line, "endif");
-      return made;
+      endTag();
     }
   }
 
@@ -163,12 +170,9 @@ private:
       failAt(line, "recursive loops are not known here");
     endTag();
     made->body = body();
-    if (at < pieces.size()) {
-      next = 0;
-      if (take("else")) {
-        endTag();
-        made->otherwise = body();
-      }
+    if (takeTag("else")) {
+      endTag();
+      made->otherwise = body();
     }
     close(line, "endfor");
     return made;
@@ -194,13 +198,11 @@ private:
     auto made = std::make_unique<Macro>(line);
     made->name = name();
     expect("(");
-    while (!take(")")) {
+    list(")", [&] {
       std::string parameter = name();
       ExpressionPtr otherwise = take("=") ? expression() : nullptr;
       made->parameters.emplace_back(std::move(parameter), std::move(otherwise));
-      if (!is(")"))
-        expect(",");
-    }
+    });
     endTag();
     made->body = body();
     close(line, "endmacro");
@@ -332,7 +334,7 @@ private:
   GivenArguments given() {
     GivenArguments made;
     expect("(");
-    while (!take(")")) {
+    list(")", [&] {
       const bool isNamed = token().kind == Token::Kind::name && pieces[at].tokens[next + 1].word == "=" &&
                            pieces[at].tokens[next + 1].kind == Token::Kind::sign;
       if (isNamed) {
@@ -342,9 +344,7 @@ private:
       } else {
         made.places.push_back(expression());
       }
-      if (!is(")"))
-        expect(",");
-    }
+    });
     return made;
   }
 
@@ -406,34 +406,28 @@ private:
     if (take("(")) {
       ExpressionPtr made = expression();
       if (is(",")) {
-        auto list = std::make_unique<List>(line);
-        list->elements.push_back(std::move(made));
+        auto tuple = std::make_unique<List>(line);
+        tuple->elements.push_back(std::move(made));
         while (take(","))
           if (!is(")"))
-            list->elements.push_back(expression());
-        made = std::move(list);
+            tuple->elements.push_back(expression());
+        made = std::move(tuple);
       }
       expect(")");
       return made;
     }
     if (take("[")) {
-      auto list = std::make_unique<List>(line);
-      while (!take("]")) {
-        list->elements.push_back(expression());
-        if (!is("]"))
-          expect(",");
-      }
-      return list;
+      auto made = std::make_unique<List>(line);
+      list("]", [&] { made->elements.push_back(expression()); });
+      return made;
     }
     if (take("{")) {
       auto object = std::make_unique<Object>(line);
-      while (!take("}")) {
+      list("}", [&] {
         ExpressionPtr key = expression();
         expect(":");
         object->members.emplace_back(std::move(key), expression());
-        if (!is("}"))
-          expect(",");
-      }
+      });
       return object;
     }
     failAt(line, fmt::format("a value is expected, not {}", seenWord()));

@@ -169,8 +169,8 @@ private:
         made.word += c;
       else if (c == '\n') // a line that goes on
         ++line;
-      else if (c == 'u' || c == 'x' || c == 'U' || c == 'N' || c == 'a' || c == 'b' || c == 'f' ||
-               c == 'v' || isDigit(c))
+      else if (c == 'u' || c == 'x' || c == 'U' || c == 'N' || c == 'a' || c == 'b' || c == 'f' || c == 'v' ||
+               isDigit(c))
         failAt(line, fmt::format("the escape \\{} is not known here", c));
       else
         made.word += std::string("\\") + c;

@@ -171,7 +171,8 @@ void setEnds(Json &json, const ModelConfig &config, const TokenizerFiles &tokeni
   constexpr int32_t gpt2Separator = 50256; // of data that are tokens already
   const bool isGpt2Data =
       tokenizer.files.empty() && config.vocabulary() > gpt2Separator && json["model_type"] == "gpt2";
-  for (const auto &[key, id] : {std::pair("bos_token_id", tokenizer.begin), std::pair("eos_token_id", tokenizer.end)}) {
+  for (const auto &[key, id] :
+       {std::pair("bos_token_id", tokenizer.ends.begin), std::pair("eos_token_id", tokenizer.ends.end)}) {
     const auto present = json.find(key);
     if (!tokenizer.replaces && present != json.end() &&
         (present->is_null() || isOfVocabulary(*present, config.vocabulary())))

@@ -4,6 +4,8 @@
 #include "frontend/product_choice.h"
 #include "frontend/quotes.h"
 #include "models/options.h"
+#include "runtime/device/limits.h"
+#include "runtime/machine_limits.h"
 
 #include <charconv>
 #include <filesystem>
@@ -76,6 +78,14 @@ void chooseProducts(TrainOptions &options, const RunDevice &device) {
   const std::optional<std::string> chosen = tcc::chooseProducts(options, target);
   if (chosen && !options.quiet)
     fmt::print(stderr, "--dtype=auto is {}\n", *chosen);
+}
+
+double measurePeak(const TrainOptions &options, const RunDevice &device) {
+  if (device.isGpu())
+    return runtime::measureProductRate(device.device, options.products);
+  // A CPU multiplies f16 as f32.
+  const auto multiplied = options.products == runtime::DType::bf16 ? runtime::DType::bf16 : runtime::DType::f32;
+  return runtime::improvedMachineLimits(options.threads, multiplied, 0.1).product(multiplied);
 }
 
 std::vector<std::string> deviceKinds() {

@@ -29,4 +29,7 @@ std::vector<std::string> deviceKinds();
 /// that was asked for cannot be used.
 RunDevice chooseDevice(const std::string &wanted, const std::string &tuning = {});
 
+/// Operations a second of products on the device, measured now.
+double measurePeak(const TrainOptions &options, const RunDevice &device);
+
 } // namespace tcc::models

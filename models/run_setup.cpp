@@ -310,6 +310,18 @@ std::string stoppedText(int signal, int64_t steps, bool hasCheckpoints, bool isK
   return fmt::format("stopped by {} after {} steps: {}", signal == SIGINT ? "SIGINT" : "SIGTERM", steps, how);
 }
 
+std::string divergedText(const TrainOptions &options, int64_t skipped, int64_t last, const std::string &where,
+                         int64_t written) {
+  std::string text =
+      fmt::format("the run has diverged: loss or gradient norm of {} steps in a row, the last of them step {}, was not "
+                  "finite, so their updates were left out (--max-skipped={})\n  {}\n  a smaller --lr or a longer "
+                  "--warmup may help; nothing was saved",
+                  skipped, last, options.maxSkipped, where);
+  if (written > 0)
+    text += fmt::format(", --resume goes on after step {}", written - 1);
+  return text;
+}
+
 std::string suggestions(const TrainOptions &options) {
   std::string text = "what to try next:";
   const auto add = [&](bool untried, const char *line) {

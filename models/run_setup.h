@@ -86,6 +86,11 @@ RunState describeRunState(const TrainOptions &options, const ModelConfig &config
 /// How a run ended that a signal stopped after `steps`, and whether it can go on.
 std::string stoppedText(int signal, int64_t steps, bool hasCheckpoints, bool isKept);
 
+/// Why a run ends whose updates were left out `skipped` times in a row, the last of them step `last`; `where` says
+/// which value was not finite. `written` is the step of the last checkpoint, or -1.
+std::string divergedText(const TrainOptions &options, int64_t skipped, int64_t last, const std::string &where,
+                         int64_t written);
+
 /// What the user has not tried yet, a line each.
 std::string suggestions(const TrainOptions &options);
 

@@ -17,19 +17,15 @@ namespace {
 
 constexpr int32_t shardMagic = 20240801, shardVersion = 7;
 
-/// Whether a shard that was kept can be read.
-bool isIntact(const std::string &path, int64_t vocabulary) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored))
-    return false;
+} // namespace
+
+bool areKept(const std::string &path, TokenFormat format, int64_t vocabulary) {
   try {
-    return TokenSource(path, vocabulary).format() == TokenFormat::ShardUint32;
+    return fileExists(path) && TokenSource(path, vocabulary).format() == format;
   } catch (const Error &) {
-    return false; // it is made again
+    return false;
   }
 }
-
-} // namespace
 
 bool isTokenFile(const std::string &path) {
   const MappedFile file(path);
@@ -73,7 +69,7 @@ std::string tokenizedFile(const std::string &path, const Tokenizer &tokenizer,
   sum.add(text.bytes());
   sum.add(std::as_bytes(std::span(tokenizer.fingerprint())));
   const std::string kept = keptTokensPath(sum.text(), ".tokens", std::move(cache));
-  if (isIntact(kept, tokenizer.vocabulary())) {
+  if (areKept(kept, TokenFormat::ShardUint32, tokenizer.vocabulary())) {
     report(fmt::format("tokens of {} are those of an earlier run: {}", path, kept));
     return kept;
   }

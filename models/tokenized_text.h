@@ -1,8 +1,10 @@
 // Texts as tokens: made once, kept in the user's cache, read as any other file of tokens.
 #pragma once
+#include "models/data.h"
 #include "models/tokenizer.h"
 
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +21,9 @@ void writeTokenShard(const std::string &path, std::span<const int32_t> ids);
 /// Where tokens with this checksum are kept: a file in `cache`, or $XDG_CACHE_HOME/tcc/tokens where that is empty.
 /// Makes the folder; throws Error where it cannot.
 std::string keptTokensPath(const std::string &checksum, std::string_view ending, std::string cache);
+
+/// Whether tokens of that format, all below `vocabulary`, were kept at `path` and can be read.
+bool areKept(const std::string &path, TokenFormat format, int64_t vocabulary = std::numeric_limits<int32_t>::max());
 
 /// The path of a shard with the tokens of the text file `path`, in `cache`, or $XDG_CACHE_HOME/tcc/tokens where that is
 /// empty: found there by the checksums of text and tokenizer, or made. Says to `report` which of both.

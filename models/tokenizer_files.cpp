@@ -20,36 +20,55 @@ constexpr int64_t sideFileLimit = int64_t(256) << 20;
 
 using SideJson = nlohmann::ordered_json;
 
-bool isThere(const std::string &path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
-
 const std::string *contentOf(const TokenizerFiles &tokenizer, std::string_view name) {
   const auto found = std::ranges::find(tokenizer.files, name, &TokenizerFiles::File::name);
   return found == tokenizer.files.end() ? nullptr : &found->content;
 }
 
-/// The token that a side file has under `key`: a string, or an object with its content.
-std::string tokenOf(const SideJson &json, const char *key) {
-  const SideJson value = json.value(key, SideJson());
-  if (value.is_string())
-    return value;
-  return value.is_object() && value.value("content", SideJson()).is_string() ? value["content"] : "";
+/// What AutoTokenizer needs beside tokenizer.json.
+std::string usualConfig(const Tokenizer *tokenizer, const TokenizerFiles &made, int64_t positions) {
+  SideJson json = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                   {"model_max_length", positions},
+                   {"clean_up_tokenization_spaces", false}};
+  for (const auto &[key, id] : {std::pair("bos_token", made.ends.begin), std::pair("eos_token", made.ends.end)})
+    if (id)
+      json[key] = tokenizer->decode({&*id, 1});
+  return json.dump(2) + "\n";
 }
 
-/// The ids of `begin` and `end`: what the side files call bos_token and eos_token, else tokens of usual names.
-void findEnds(TokenizerFiles &made, const Tokenizer &tokenizer, const std::string &folder) {
+/// A file beside a tokenizer, an object; nothing where it is not there.
+std::optional<runtime::Json> sideFile(const std::string &folder, const char *name) {
+  const std::string path = inFolder(folder, name);
+  if (!fileExists(path))
+    return std::nullopt;
+  auto json =
+      parseJsonFile<runtime::Json>(MappedFile(path), {.bytes = sideFileLimit, .kind = "a tokenizer's settings"});
+  if (!json.is_object())
+    throw Error(fmt::format("{}: no JSON object", path));
+  return json;
+}
+
+} // namespace
+
+std::string namedToken(const runtime::Json &json, const char *key) {
+  const runtime::Json value = json.value(key, runtime::Json());
+  if (value.is_string())
+    return value;
+  return value.is_object() && value.value("content", runtime::Json()).is_string() ? value["content"] : "";
+}
+
+runtime::Json tokenizerSettings(const std::string &folder) {
+  return sideFile(folder, tokenizerConfigName).value_or(runtime::Json::object());
+}
+
+TextEnds textEnds(const Tokenizer &tokenizer, const std::string &folder) {
   std::string begin, end;
   bool said = false;
   for (const char *name : {tokenizerConfigName, specialTokensName})
-    if (const std::string path = inFolder(folder, name); !said && isThere(path)) {
-      const auto json = parseJsonFile<SideJson>(MappedFile(path), {.bytes = sideFileLimit, .kind = "a file of tokens"});
-      if (!json.is_object())
-        continue;
-      begin = tokenOf(json, "bos_token");
-      end = tokenOf(json, "eos_token");
-      said = json.contains("bos_token") || json.contains("eos_token");
+    if (const auto json = said ? std::nullopt : sideFile(folder, name)) {
+      begin = namedToken(*json, "bos_token");
+      end = namedToken(*json, "eos_token");
+      said = json->contains("bos_token") || json->contains("eos_token");
     }
   const auto first = [&](std::initializer_list<const char *> names) -> std::string {
     const auto found =
@@ -64,27 +83,13 @@ void findEnds(TokenizerFiles &made, const Tokenizer &tokenizer, const std::strin
     const std::vector<int32_t> ids = tokenizer.encode(token);
     return ids.size() == 1 ? std::optional(ids[0]) : std::nullopt;
   };
-  made.begin = idOf(begin);
-  made.end = idOf(end);
+  return {idOf(begin), idOf(end)};
 }
-
-/// What AutoTokenizer needs beside tokenizer.json.
-std::string usualConfig(const Tokenizer *tokenizer, const TokenizerFiles &made, int64_t positions) {
-  SideJson json = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                   {"model_max_length", positions},
-                   {"clean_up_tokenization_spaces", false}};
-  for (const auto &[key, id] : {std::pair("bos_token", made.begin), std::pair("eos_token", made.end)})
-    if (id)
-      json[key] = tokenizer->decode({&*id, 1});
-  return json.dump(2) + "\n";
-}
-
-} // namespace
 
 TokenizerFiles tokenizerFilesOf(const std::string &folder, int64_t positions) {
   TokenizerFiles made;
   for (const char *name : fileNames)
-    if (const std::string path = inFolder(folder, name); isThere(path)) {
+    if (const std::string path = inFolder(folder, name); fileExists(path)) {
       const MappedFile file(path);
       if (file.size() > sideFileLimit)
         throw Error(fmt::format("{}: {} bytes, at most {} are expected", path, file.size(), sideFileLimit));
@@ -98,7 +103,7 @@ TokenizerFiles tokenizerFilesOf(const std::string &folder, int64_t positions) {
   } catch (const Error &) {
     return made; // a kind that others read
   }
-  findEnds(made, *tokenizer, folder);
+  made.ends = textEnds(*tokenizer, folder);
   if (!contentOf(made, "tokenizer.json"))
     made.files.push_back({"tokenizer.json", Tokenizer::jsonOfVocabulary(folder)});
   if (!contentOf(made, tokenizerConfigName))

@@ -1,6 +1,7 @@
 // The tokenizer of a folder of weights, as files: what transformers' AutoTokenizer and --init read there.
 #pragma once
 #include "models/tokenizer.h"
+#include "runtime/json_reader.h"
 
 #include <cstdint>
 #include <optional>
@@ -9,16 +10,19 @@
 
 namespace tcc::models {
 
+/// The tokens that a text begins and ends with, where there are such ones.
+struct TextEnds {
+  std::optional<int32_t> begin, end;
+};
+
 /// The tokenizer of a run, for the folders of weights that it writes.
 struct TokenizerFiles {
   struct File {
     std::string name, content;
   };
   std::vector<File> files; ///< none: the run has no tokenizer
-  /// The tokens that a text begins and ends with, where there are such ones.
-  std::optional<int32_t> begin, end;
-  /// Whether the model had another tokenizer, or none, before: then `begin` and `end` replace what its config.json
-  /// says.
+  TextEnds ends;
+  /// Whether the model had another tokenizer, or none, before: then `ends` replace what its config.json says.
   bool replaces = false;
 };
 
@@ -26,6 +30,17 @@ struct TokenizerFiles {
 /// merges.txt, and a tokenizer_config.json for a model of `positions`. Gives no files where the folder has no
 /// tokenizer. Throws Error for files that cannot be read.
 TokenizerFiles tokenizerFilesOf(const std::string &folder, int64_t positions);
+
+/// What the tokenizer of `folder` begins and ends a text with: what its files call bos_token and eos_token, else tokens
+/// of usual names. Throws Error for files that cannot be read.
+TextEnds textEnds(const Tokenizer &tokenizer, const std::string &folder);
+
+/// tokenizer_config.json of `folder`, an object; empty where there is no such file. Throws Error for a file that cannot
+/// be read.
+runtime::Json tokenizerSettings(const std::string &folder);
+
+/// The token that a file beside a tokenizer has under `key`: a string, or an object with its content. Empty: none.
+std::string namedToken(const runtime::Json &json, const char *key);
 
 /// The files for a model whose tokens are bytes: token b is byte b, and no token begins or ends a text.
 TokenizerFiles byteTokenizerFiles(int64_t positions);

@@ -1,5 +1,4 @@
 #include "models/trainer.h"
-#include "codegen/build_id.h"
 #include "frontend/quotes.h"
 #include "models/checksum.h"
 #include "models/counter_random.h"
@@ -8,6 +7,7 @@
 #include "models/generate.h"
 #include "models/launch_ranks.h"
 #include "models/model.h"
+#include "models/replicas.h"
 #include "models/run_checkpoints.h"
 #include "models/run_device.h"
 #include "models/run_dumps.h"
@@ -19,10 +19,7 @@
 #include "models/stop_request.h"
 #include "models/text_generator.h"
 #include "models/train_log.h"
-#include "runtime/cpu.h"
-#include "runtime/device/limits.h"
 #include "runtime/executable.h"
-#include "runtime/machine_limits.h"
 
 #include <chrono>
 #include <cmath>
@@ -49,31 +46,6 @@ struct StartedStep {
   Array loss = {}, norm = {};
 };
 
-/// What ranks must have in common before anything is read: this program, and all that a checkpoint says of a run.
-RankFacts factsOf(const RunState &state) {
-  RankFacts facts{{"build of tcc", buildText()}, {"CPU features", runtime::cpuFeatures()}};
-  for (const auto *list : {&state.identity, &state.settings})
-    for (const auto &[name, value] : *list)
-      facts["'" + name + "'"] = value;
-  return facts;
-}
-
-std::string digestOf(const std::string &text) {
-  return checksumOf(std::as_bytes(std::span(text)));
-}
-
-/// Of the compiled step: its collectives, in their order.
-RankFacts factsOf(const runtime::Plan &plan) {
-  std::string exchanges;
-  for (const runtime::Instruction &instruction : plan.instructions)
-    if (const auto *call = std::get_if<runtime::CollectiveCall>(&instruction.call)) {
-      exchanges += fmt::format("{} of {} ranks:", call->exchange, call->ranks);
-      if (call->kind() != runtime::Exchange::shard)
-        exchanges += fmt::format(" {} bytes", plan.buffers[call->targets[0]].bytes);
-    }
-  return {{"step's collectives", digestOf(exchanges)}};
-}
-
 class Trainer {
 public:
   Trainer(const TrainOptions &options, RunDevice device, RunRanks &ranks, std::optional<ModelFolder> folder,
@@ -93,10 +65,7 @@ private:
   StartedStep startStep();
   void finishStep(const StartedStep &started);
   void agreeOnMoment();
-  void shareState();
-  void shareStates();
   std::vector<State> keptStates() const;
-  void checkReplicas(const StepRecord &record);
   void finishStarted();
   void trainStep();
   void trainAll();
@@ -110,7 +79,6 @@ private:
   std::vector<NamedTensor> savedTensors() const;
   void save();
   void sample(std::span<const int32_t> prompt);
-  double measurePeak() const;
   /// What the user trains on what.
   std::string title() const { return fmt::format("{} on {}", options.model, source.name()); }
   int64_t stepTokens() const { return options.accumulate * options.batch * sequence; }
@@ -213,7 +181,7 @@ void Trainer::loadWeights(const std::optional<ModelFolder> &folder) {
   } else if (!folder) {
     model.initialize(options.seed);
   }
-  shareStates();
+  shareStates(ranks, model, keptStates());
 }
 
 FunctionOptions Trainer::function(std::vector<std::string> inputs, std::vector<std::string> outputs) {
@@ -241,32 +209,14 @@ std::vector<std::string> Trainer::prepareCheckpoints(const std::optional<ModelFo
   ranks.requireEqual(factsOf(state));
   if (options.checkpointFolder.empty())
     return said;
-  if (!ranks.isFirst()) { // the first rank has the folder, and shares what it reads
-    shareState();
-    return said;
+  if (ranks.isFirst()) { // which alone has the folder
+    checkpoints.emplace(options.checkpointFolder, options.keepCheckpoints, options.resume, state,
+                        [&](std::string_view text) { said.emplace_back(text); });
+    state = checkpoints->state();
   }
-  checkpoints.emplace(options.checkpointFolder, options.keepCheckpoints, options.resume, state,
-                      [&](std::string_view text) { said.emplace_back(text); });
-  state = checkpoints->state();
-  shareState();
+  shareProgress(ranks, state);
   elapsed = state.seconds.value_or(0);
   return said;
-}
-
-/// How far the run has come, as the first rank knows it.
-void Trainer::shareState() {
-  struct Progress {
-    int64_t step, skipped;
-    double lossFirst, lossLast, seconds;
-  } progress{state.step, state.skipped, state.lossFirst, state.lossLast, state.seconds.value_or(-1)};
-  ranks.share(&progress, sizeof progress);
-  state.step = progress.step;
-  state.skipped = progress.skipped;
-  state.lossFirst = progress.lossFirst;
-  state.lossLast = progress.lossLast;
-  if (progress.seconds >= 0)
-    state.seconds = progress.seconds;
-  elapsed = state.seconds.value_or(0);
 }
 
 /// What lives from step to step beside the trained parameters.
@@ -274,19 +224,6 @@ std::vector<State> Trainer::keptStates() const {
   std::vector<State> states = optimizer->states();
   states.insert(states.end(), step.lossScaling().begin(), step.lossScaling().end());
   return states;
-}
-
-/// The first rank's parameters and moments, to all.
-void Trainer::shareStates() {
-  if (ranks.count() == 1)
-    return;
-  for (const Parameter &parameter : model.parameters())
-    ranks.share(parameter.raw(), parameter.bytes());
-  if (model.adapter())
-    for (const Parameter &parameter : model.trained())
-      ranks.share(parameter.raw(), parameter.bytes());
-  for (const State &kept : keptStates())
-    ranks.share(kept.raw(), kept.bytes());
 }
 
 void Trainer::prepareEvaluation() {
@@ -406,14 +343,6 @@ void Trainer::agreeOnMoment() {
   stopSignal = int(agreed.signal);
 }
 
-/// Replicas that part have no bits to answer for: that is found here.
-void Trainer::checkReplicas(const StepRecord &record) {
-  RankFacts facts;
-  for (const auto &[name, hash] : record.parameterHashes)
-    facts[fmt::format("parameter {} after step {}", name, record.step)] = hash;
-  ranks.requireEqual(facts);
-}
-
 /// Waits for the step's results and logs it.
 void Trainer::finishStep(const StartedStep &done) {
   const int64_t index = done.index;
@@ -459,7 +388,7 @@ void Trainer::finishStep(const StartedStep &done) {
           parameter.name(),
           checksumOf({static_cast<const std::byte *>(parameter.rawForReading()), size_t(parameter.bytes())}));
   if (!record.parameterHashes.empty())
-    checkReplicas(record);
+    ranks.requireEqual(factsOf(record)); // replicas that part have no bits to answer for
   if (peakFlops > 0)
     record.machineShare = flopsPerToken * record.averageTokensPerSecond / peakFlops;
   if (record.machineShare > 1 && !saidAboveLimit) {
@@ -521,22 +450,7 @@ std::string Trainer::divergence() {
   } catch (const Error &error) {
     where = error.what();
   }
-  std::string text =
-      fmt::format("the run has diverged: loss or gradient norm of {} steps in a row, the last of them step {}, was not "
-                  "finite, so their updates were left out (--max-skipped={})\n  {}\n  a smaller --lr or a longer "
-                  "--warmup may help; nothing was saved",
-                  skippedInARow, last, options.maxSkipped, where);
-  if (writtenStep > 0)
-    text += fmt::format(", --resume goes on after step {}", writtenStep - 1);
-  return text;
-}
-
-double Trainer::measurePeak() const {
-  if (device.isGpu())
-    return runtime::measureProductRate(device.device, options.products);
-  // A CPU multiplies f16 as f32.
-  const DType multiplied = options.products == DType::bf16 ? DType::bf16 : DType::f32;
-  return runtime::improvedMachineLimits(options.threads, multiplied, 0.1).product(multiplied);
+  return divergedText(options, skippedInARow, last, where, writtenStep);
 }
 
 /// The run's figures, while the step's executable is the only one.
@@ -558,7 +472,7 @@ void Trainer::finish() {
   summary.peakBytes = executable->peakBytes();
   // The better of two measurements, since the machine may be shared: a peak that is too low would flatter the figure.
   if (ranks.isFirst())
-    peakFlops = std::max(peakFlops, measurePeak());
+    peakFlops = std::max(peakFlops, measurePeak(options, device));
   if (peakFlops > 0 && summary.stepMsMedian > 0) {
     try {
       summary.mfu = modelFlopsUse(flopsPerToken, summary.tokensPerSecond, peakFlops);
@@ -629,7 +543,7 @@ int Trainer::run() {
   }
   summary.params = parameterCount(config);
   if (ranks.isFirst())
-    peakFlops = measurePeak();
+    peakFlops = measurePeak(options, device);
   compileStep();
   int signal = 0;
   { // a signal that comes later has nothing left to save
@@ -670,7 +584,9 @@ int train(const TrainOptions &given, std::FILE *output, std::shared_ptr<runtime:
   if (!ranks.isFirst())
     ranks.share(&isFirstDone, sizeof isFirstDone);
   const std::optional<Tokenizer> tokenizer = runTokenizer(options);
-  if (!options.dumpTokens.empty() && ranks.count() == 1) {
+  if (!options.dumpTokens.empty()) {
+    if (ranks.count() > 1)
+      throw Error("--dump-tokens is done by one process: run it without --ranks or mpirun");
     dumpTokens(options, *tokenizer);
     return 0;
   }

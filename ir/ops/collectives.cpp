@@ -139,10 +139,7 @@ SmallVector<StridedView, 2> AllReduceOp::operandViews(const ViewLimits &) {
 
 /// Each sum may stand where this rank's value did.
 llvm::BitVector AllReduceOp::sharedBuffers() {
-  llvm::BitVector shared(getNumResults() * getNumOperands());
-  for (unsigned i = 0; i < getNumResults(); ++i)
-    shared.set(i * getNumOperands() + i);
-  return shared;
+  return sharedPairs(*this);
 }
 
 int64_t AllReduceOp::flops() {

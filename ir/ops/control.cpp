@@ -21,6 +21,13 @@ SmallVector<StridedView, 2> denseOperands(Operation *op) {
   return views;
 }
 
+llvm::BitVector sharedPairs(Operation *op) {
+  llvm::BitVector shared(op->getNumResults() * op->getNumOperands());
+  for (unsigned i = 0; i < op->getNumResults(); ++i)
+    shared.set(i * op->getNumOperands() + i);
+  return shared;
+}
+
 namespace {
 
 /// The body's ops on other operands, at the builder's place; gives what it yields.
@@ -342,10 +349,7 @@ SmallVector<StridedView, 2> RepeatOp::operandViews(const ViewLimits &) {
 
 /// A carried value starts where it ends: in the result's memory.
 llvm::BitVector RepeatOp::sharedBuffers() {
-  llvm::BitVector shared(getNumResults() * getNumOperands());
-  for (unsigned i = 0; i < getNumResults(); ++i)
-    shared.set(i * getNumOperands() + i);
-  return shared;
+  return sharedPairs(*this);
 }
 
 int64_t RepeatOp::flops() {

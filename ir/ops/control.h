@@ -11,6 +11,9 @@ bool yields(mlir::Block &block, mlir::TypeRange types);
 /// turn's results.
 llvm::SmallVector<mlir::Value> unrolled(Emit &b, RepeatOp op, mlir::ValueRange operands);
 
+/// sharedBuffers of an op whose result i may stand where its operand i stands.
+llvm::BitVector sharedPairs(mlir::Operation *op);
+
 /// Every operand as a dense tensor in memory.
 llvm::SmallVector<StridedView, 2> denseOperands(mlir::Operation *op);
 

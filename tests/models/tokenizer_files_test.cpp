@@ -38,8 +38,8 @@ TEST(TokenizerFiles, aVocabularyBecomesATokenizerJson) {
   EXPECT_EQ(config["model_max_length"], 64);
   EXPECT_EQ(config["bos_token"], "<|endoftext|>");
   EXPECT_EQ(config["eos_token"], "<|endoftext|>");
-  EXPECT_EQ(made.begin, first.addedId("<|endoftext|>"));
-  EXPECT_EQ(made.end, made.begin);
+  EXPECT_EQ(made.ends.begin, first.addedId("<|endoftext|>"));
+  EXPECT_EQ(made.ends.end, made.ends.begin);
 }
 
 TEST(TokenizerFiles, whatAFolderHasStaysAsItIs) {
@@ -53,8 +53,8 @@ TEST(TokenizerFiles, whatAFolderHasStaysAsItIs) {
   EXPECT_EQ(contentOfFile(made, "tokenizer_config.json"), config);
   EXPECT_EQ(contentOfFile(made, "chat_template.jinja"), "{{ x }}");
   const int32_t th = Json::parse(readAll(sampleFolder + "llama3/tokenizer.json"))["model"]["vocab"]["th"];
-  EXPECT_EQ(made.end, th);
-  EXPECT_EQ(made.begin, std::nullopt) << "the folder names none";
+  EXPECT_EQ(made.ends.end, th);
+  EXPECT_EQ(made.ends.begin, std::nullopt) << "the folder names none";
 
   // What another tokenizer left there goes; without a tokenizer nothing is touched.
   std::filesystem::create_directory(folder.path("to"));
@@ -71,7 +71,7 @@ TEST(TokenizerFiles, whatAFolderHasStaysAsItIs) {
   folder.write("from/tokenizer.json", R"({"model": {"type": "Unigram"}})");
   const TokenizerFiles unread = tokenizerFilesOf(folder.path("from"), 64);
   EXPECT_EQ(contentOfFile(unread, "tokenizer.json"), R"({"model": {"type": "Unigram"}})");
-  EXPECT_EQ(unread.end, std::nullopt);
+  EXPECT_EQ(unread.ends.end, std::nullopt);
   EXPECT_TRUE(tokenizerFilesOf(folder.path("none"), 64).files.empty());
 }
 
@@ -97,9 +97,9 @@ TEST(TokenizerFiles, everyIdInAConfigurationExists) {
   };
   const Gpt2Config small{.layers = 1, .heads = 1, .width = 8, .sequence = 8, .vocab = 300}, large{.vocab = 50257};
   TokenizerFiles own = tokenizerFilesOf(sampleFolder + "gpt2", 64), other = own;
-  own.begin = 3, own.end = 400;
+  own.ends.begin = 3, own.ends.end = 400;
   other.replaces = true;
-  other.begin = other.end = 7;
+  other.ends.begin = other.ends.end = 7;
   EXPECT_EQ(ends(small, "", {}), "[null,null]") << "50256, transformers' default, does not exist";
   EXPECT_EQ(ends(large, "", {}), "[50256,50256]");
   EXPECT_EQ(ends(LlamaConfig{}, "", byteTokenizerFiles(8)), "[null,null]");
