@@ -39,6 +39,42 @@ struct Word {
   int64_t rank = 0, value = 0; ///< value: process, step, whether it is so, or exit status
 };
 
+/// A message that carries two open streams: descriptors as they are in the process that has the message.
+struct StreamsMessage {
+  explicit StreamsMessage(std::array<int, 2> streams = {-1, -1}) {
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof streams);
+    std::memcpy(CMSG_DATA(header), &streams, sizeof streams);
+  }
+  StreamsMessage(const StreamsMessage &) = delete;
+  StreamsMessage &operator=(const StreamsMessage &) = delete;
+
+  bool send(int socket) const { return ::sendmsg(socket, &message, MSG_NOSIGNAL) == 1; }
+  /// The streams that came, now this process's; nothing where none came.
+  std::optional<std::array<int, 2>> receive(int socket) {
+    if (::recvmsg(socket, &message, 0) != 1)
+      return std::nullopt;
+    const cmsghdr *header = CMSG_FIRSTHDR(&message);
+    std::array<int, 2> streams;
+    if (!header || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof streams))
+      return std::nullopt;
+    std::memcpy(&streams, CMSG_DATA(header), sizeof streams);
+    return streams;
+  }
+
+private:
+  char byte = 0; // a message needs one
+  iovec part{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+  msghdr message{};
+};
+
 sockaddr_un addressOf(const std::string &name, socklen_t &length) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -77,9 +113,12 @@ Command commandFor(int64_t ranks) {
     const std::string program = findProgram("mpirun." + mpi);
     if (program.empty())
       continue;
-    // UCX, which both may use, prints a stack where another process has gone; the run's one line is said here.
-    Command command{{program, "-n", std::to_string(ranks)},
-                    {{"TCC_MPI", mpi}, {"UCX_LOG_FILE", "/dev/null"}, {"UCX_HANDLE_ERRORS", "none"}}};
+    // UCX, which both may use, prints a stack where another process has gone; the run's one line is said here. It ends
+    // a rank that reads the memory of one that was killed, maybe before that one's socket is closed, and the wrong rank
+    // would be named: so it copies through shared memory.
+    Command command{
+        {program, "-n", std::to_string(ranks)},
+        {{"TCC_MPI", mpi}, {"UCX_LOG_FILE", "/dev/null"}, {"UCX_HANDLE_ERRORS", "none"}, {"UCX_TLS", "^cma"}}};
     if (mpi == "openmpi") {
       // As root, with more ranks than CPUs, and each with threads that may run on any of its CPUs.
       for (const char *word : {"--allow-run-as-root", "--oversubscribe", "--bind-to", "none"})
@@ -176,21 +215,7 @@ void Starter::accept() {
   if (socket < 0)
     return;
   // The rank prints where this process does: its output does not pass through mpirun.
-  int streams[2] = {1, 2};
-  char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof streams)] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr *header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof streams);
-  std::memcpy(CMSG_DATA(header), streams, sizeof streams);
-  ::sendmsg(socket, &message, MSG_NOSIGNAL);
+  StreamsMessage({1, 2}).send(socket);
   unknown.push_back(socket);
 }
 
@@ -370,22 +395,11 @@ void joinStarter() {
     ::close(socket);
     return; // mpirun's streams remain
   }
-  int streams[2] = {-1, -1};
-  char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof streams)] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  if (::recvmsg(socket, &message, 0) == 1)
-    if (const cmsghdr *header = CMSG_FIRSTHDR(&message); header && header->cmsg_type == SCM_RIGHTS) {
-      std::memcpy(streams, CMSG_DATA(header), sizeof streams);
-      ::dup2(streams[0], 1);
-      ::dup2(streams[1], 2);
-      ::close(streams[0]);
-      ::close(streams[1]);
+  StreamsMessage message;
+  if (const auto streams = message.receive(socket))
+    for (size_t i = 0; i < 2; ++i) {
+      ::dup2((*streams)[i], int(i) + 1);
+      ::close((*streams)[i]);
     }
   starterSocket = socket;
   tell(Word::joined, ::getpid());
