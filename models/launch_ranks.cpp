@@ -126,11 +126,23 @@ Command commandFor(int64_t ranks) {
       // Memory of other processes may be out of reach in containers; there Open MPI tries, fails and says so.
       command.variables.emplace_back("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
       command.variables.emplace_back("OMPI_MCA_mpi_yield_when_idle", "1");
+    } else {
+      command.words.emplace_back("-disable-auto-cleanup"); // who ends the others must know who was first
     }
     return command;
   }
   throw Error(fmt::format("--ranks={} needs an MPI, and there is no {} (Debian's packages openmpi-bin and mpich)",
                           ranks, wanted.empty() ? "mpirun.openmpi or mpirun.mpich" : "mpirun." + wanted));
+}
+
+std::string inOneLine(const std::string &text) {
+  std::string line;
+  for (const char c : text)
+    if (c != '\n' && c != '\r')
+      line += c;
+    else if (!line.empty() && line.back() != ' ')
+      line += ' ';
+  return line.empty() ? "nothing" : line;
 }
 
 volatile std::sig_atomic_t forwarded = 0;
@@ -165,6 +177,7 @@ private:
   void hear(int socket);
   void endAll();
   void findHanging();
+  std::string missing() const;
   bool readLauncher();
 
   Clock::duration longestStep{};
@@ -228,8 +241,8 @@ void Starter::hear(int socket) {
       known->socket = -1;
       if (!known->isOver && culprit.empty() && !failed)
         culprit = fmt::format(
-            "rank {} (process {}) was ended {}: the run is over", known - ranks.begin(), known->process,
-            known->step < 0 ? std::string("before its first step") : fmt::format("in step {}", known->step));
+            "rank {} (process {}) was ended {}{}: the run is over", known - ranks.begin(), known->process,
+            known->step < 0 ? std::string("before its first step") : fmt::format("in step {}", known->step), missing());
     }
     std::erase(unknown, socket);
     ::close(socket);
@@ -264,6 +277,15 @@ void Starter::hear(int socket) {
       failed = word.value;
     break;
   }
+}
+
+/// Ranks that have not said who they are: where another one ends, these may have ended before it.
+std::string Starter::missing() const {
+  std::string text;
+  for (size_t i = 0; i < ranks.size(); ++i)
+    if (!ranks[i].hasJoined)
+      text += fmt::format("{} {}", text.empty() ? ", and these had not begun: rank" : ", rank", i);
+  return text;
 }
 
 /// What mpirun says is kept for the case that no rank can say what is wrong; false at its end.
@@ -369,7 +391,7 @@ int Starter::run(const Command &command, const std::vector<std::string> &argumen
   if (std::ranges::any_of(ranks, &Rank::hasJoined))
     std::fprintf(stderr, "error: the ranks were ended before their first step\n");
   else
-    std::fprintf(stderr, "error: mpirun started no rank:\n%s\n", launcherText.c_str());
+    std::fprintf(stderr, "error: no rank has begun; mpirun says: %s\n", inOneLine(launcherText).c_str());
   return 1;
 }
 
