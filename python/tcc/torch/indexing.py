@@ -15,12 +15,12 @@ from tcc.graph import Value
 from tcc.torch.lowering import Lowering, NotLowered, lower
 from tcc.torch.views import rows_at, wrapped
 
-#: The most comparisons of an index with a place that one op may cost.
+#: The most comparisons of an index with a place that one op may cost, where that is more than one for each place.
 COMPARISONS = 1 << 22
 
 
-def affordable(count: int) -> None:
-    if count > COMPARISONS:
+def affordable(count: int, places: int) -> None:
+    if count > max(COMPARISONS, places):
         raise NotLowered(f"{count} comparisons of indices with places")
 
 
@@ -44,7 +44,7 @@ def meeting(c: Lowering, table: Value, at: Value, rows: Value) -> tuple[Value, V
     """In [places, indices, rest...]: whether the index names the place, and the rows."""
     g = c.g
     cube = (table.sizes[0],) + rows.sizes
-    affordable(math.prod(cube))
+    affordable(math.prod(cube), math.prod(table.sizes))
     index = g.reshape(at, (1,) + at.sizes + (1,) * (len(cube) - 2))
     index = g.broadcast(index, cube)
     return g.compare("eq", g.iota(0, cube, index.element), index), g.broadcast(g.reshape(rows, (1,) + rows.sizes), cube)
@@ -56,7 +56,7 @@ def put(c: Lowering, table: Value, at: Value, rows: Value) -> Value:
     if not count or not math.prod(table.sizes):
         return table
     grid = (table.sizes[0], count)
-    affordable(math.prod(grid))
+    affordable(math.prod(grid), math.prod(table.sizes))
     hit = g.compare("eq", g.iota(0, grid, at.element), g.broadcast(g.reshape(at, (1, count)), grid))
     number = g.iota(1, grid, "i32")
     last = g.reshape(g.reduce("reduce_max", g.select(hit, number, c.like(-1, number)), [1]), (table.sizes[0],))
@@ -158,7 +158,7 @@ def met(c: Lowering, x: Value, dim: int, index: Value, source) -> tuple[Value, V
         raise NotLowered("an index beyond the operand")
     count = index.sizes[dim]
     cube = x.sizes[:dim + 1] + (count,) + x.sizes[dim + 1:]
-    affordable(math.prod(cube))
+    affordable(math.prod(cube), math.prod(x.sizes))
     # Places that the index does not reach are named by none.
     more = [size - own if i != dim else 0 for i, (size, own) in enumerate(zip(x.sizes, index.sizes))]
     is_there = g.pad(g.constant(True, "i1", index.sizes), [0] * x.rank, more)
@@ -189,6 +189,9 @@ def scatter(c, out, x, dim, index, source):
     x, index, source = one_dim(c, x, index, source)
     dim = c.axis(dim, x.rank)
     hit, source, number, axis = met(c, x, dim, index, source)
+    if index.sizes[dim] == 1: # as in the gradient of a loss over classes: no two indices meet
+        made = g.select(*(g.reshape(value, x.sizes) for value in (hit, source)), x)
+        return g.reshape(made, ()) if rank == 0 else made
     if source.element == "i1":
         source = g.cast(source, "i32")
     last = g.reduce("reduce_max", g.select(hit, number, c.like(-1, number)), [axis])
