@@ -11,7 +11,9 @@
 #include "ir/known_kernels.h"
 #include "passes/joined_kernels.h"
 #include "passes/memory_places.h"
+#include "passes/memory_uses.h"
 #include "passes/stages.h"
+#include "passes/target_model.h"
 #include "llvm/ADT/SetVector.h"
 #include <set>
 #include <unordered_map>
@@ -25,12 +27,12 @@ constexpr unsigned mostTries = 8; // groups of its class that a kernel is offere
 
 class Joiner {
 public:
-  Joiner(Block &block, int64_t slack, int64_t alignment) : block(block), alignment(alignment) {
+  Joiner(Block &block, const TargetModel &target) : block(block), alignment(target.alignment) {
     findOps();
     findLinks();
     findClasses();
-    findValues();
-    most = *std::max_element(live.begin(), live.end()) + slack;
+    findValues(target.views);
+    most = *std::max_element(live.begin(), live.end()) + target.joinedBytes;
   }
 
   void run() {
@@ -153,15 +155,34 @@ private:
 
   //===- steps 3 and 4 -----------------------------------------------------------------------------------------===//
 
-  void findValues() {
+  /// The values that the planner will put in the caller's memory.
+  llvm::DenseSet<Value> valuesOutside(const ViewLimits &views) const {
+    SignaturePlaces signature(cast<func::FuncOp>(block.getParentOp()));
+    MemoryUses memory(block, views);
+    llvm::DenseSet<Value> outside, states; // states hold their old values until they are written
+    for (auto [i, value] : llvm::enumerate(memory.operands(block.getTerminator()))) {
+      outside.insert(value);
+      if (signature.updated(i))
+        states.insert(value);
+    }
+    for (Operation *op : llvm::reverse(ops))
+      for (OpResult result : op->getResults())
+        if (outside.contains(result) && !states.contains(result))
+          if (Value before = memory.beforeOutput(
+                  result, [&](Value value) { return !outside.contains(value); },
+                  [&](Operation *reader, Operation *op) { return number.lookup(reader) < number.lookup(op); }))
+            outside.insert(before);
+    return outside;
+  }
+
+  void findValues(const ViewLimits &views) {
     storedOf.resize(ops.size());
     live.assign(std::max<size_t>(ops.size(), 1), 0);
     llvm::DenseMap<Value, unsigned> index;
-    llvm::DenseSet<Value> returned; // stored outside of the arena
-    forEachRead(block.getTerminator(), [&](Value value) { returned.insert(value); });
+    const llvm::DenseSet<Value> outside = valuesOutside(views);
     for (auto [i, op] : llvm::enumerate(ops)) {
       for (Value result : op->getResults())
-        if (!returned.contains(result)) {
+        if (!outside.contains(result)) {
           index[result] = stored.size();
           storedOf[i].push_back(stored.size());
           stored.push_back({static_cast<int64_t>(llvm::alignTo(byteSize(tensorType(result)), alignment)),
@@ -296,8 +317,8 @@ std::optional<int64_t> joinedGroup(Operation *op) {
   return number ? std::optional(number.getInt()) : std::nullopt;
 }
 
-void joinKernels(Block &block, int64_t slack, int64_t alignment) {
-  Joiner(block, slack, alignment).run();
+void joinKernels(Block &block, const TargetModel &target) {
+  Joiner(block, target).run();
 }
 
 } // namespace tcc

@@ -5,6 +5,7 @@
 #include "ir/dialect.h"
 
 namespace tcc {
+struct TargetModel;
 
 inline constexpr llvm::StringLiteral joinedAttr = "tcc.joined"; // on kernels: i64, the number of the group
 
@@ -12,8 +13,7 @@ inline constexpr llvm::StringLiteral joinedAttr = "tcc.joined"; // on kernels: i
 std::optional<int64_t> joinedGroup(mlir::Operation *op);
 
 /// Joins equal kernels of a scheduled block: moves those that may run together next to each other, and numbers them.
-/// The bytes that are alive at the block's fullest point grow by at most `slack`. A stored value begins at a multiple
-/// of `alignment` bytes.
-void joinKernels(mlir::Block &block, int64_t slack, int64_t alignment);
+/// The bytes that are alive at the block's fullest point grow by at most the target's joinedBytes.
+void joinKernels(mlir::Block &block, const TargetModel &target);
 
 } // namespace tcc

@@ -1,15 +1,17 @@
 // plan-memory: gives every stored value a place.
 //   1. results of the function are written straight to their output or, where every reader of the old value is done,
 //      over the state they update; what cannot be is copied at the end;
-//   2. a structured op's result takes over the buffer of an operand that dies there, where the op's facts allow it;
-//   3. all other values and scratch, an op's planned bodies too, get offsets in one arena: largest first, at the lowest
-//   offset that is
-//      free over their live range.
+//   2. a value that dies where a result of its size is written, and may be written over, has the result's output
+//   before;
+//   3. a structured op's result takes over the buffer of an operand that dies there, where the op's facts allow it;
+//   4. all other values and scratch, an op's planned bodies too, get offsets in one arena: largest first, at the lowest
+//      offset that is free over their live range.
 // What an op in flight reads or writes is live until the op that waits for it; what one stream has used another uses
 // only after such a wait (stream_order.h). The function stays tensor SSA; places are attributes. It never moves an op.
 #include "passes/bodies.h"
 #include "passes/joined_kernels.h"
 #include "passes/memory_places.h"
+#include "passes/memory_uses.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
 #include "passes/stages.h"
@@ -30,7 +32,8 @@ struct Allocation {
 class Planner {
 public:
   Planner(func::FuncOp function, const PipelineOptions &options)
-      : function(function), block(function.getBody().front()), options(options), signature(function) {}
+      : function(function), block(function.getBody().front()), options(options), signature(function),
+        memory(block, options.target.views) {}
 
   LogicalResult run() {
     FailureOr<StreamOrder> known = StreamOrder::of(block);
@@ -41,6 +44,8 @@ public:
     if (failed(checkUpdates()))
       return failure();
     placeReturned();
+    for (Operation &op : llvm::reverse(block.without_terminator()))
+      lendOutputs(&op);
     for (Operation &op : block.without_terminator())
       placeResults(&op);
     placeScratchAndStaging();
@@ -54,22 +59,19 @@ private:
   Block &block;
   const PipelineOptions &options;
   SignaturePlaces signature;
+  MemoryUses memory;
   StreamOrder order;
   llvm::DenseMap<unsigned, SmallVector<Operation *, 4>> joinedAt; // by position
   llvm::DenseMap<Value, LiveRange> uses;                          // of roots that ops make
-  llvm::DenseMap<Value, SmallVector<Operation *, 4>> readers;     // of roots
   llvm::DenseMap<Value, Place> fixed;                             // outside the arena
   llvm::DenseMap<Value, unsigned> allocationOf;
   std::vector<Allocation> allocations;
   llvm::DenseMap<Operation *, unsigned> scratchOf;
-  llvm::DenseMap<Operation *, SmallVector<Value>> operands; // of structured ops: what each operand reads from memory
-  llvm::DenseMap<Operation *, llvm::BitVector> sharing;     // of structured ops, where it was asked for
-  SmallVector<int64_t> staging;                             // allocation of each return operand, or -1
+  SmallVector<int64_t> staging; // allocation of each return operand, or -1
 
   void use(Value root, Operation *op) {
     if (auto made = uses.find(root); made != uses.end())
       made->second.include(order.range(op));
-    readers[root].push_back(op);
   }
 
   int64_t aligned(int64_t bytes) const { return llvm::alignTo(bytes, options.target.alignment); }
@@ -80,23 +82,9 @@ private:
         joinedAt[order.position(&op)].push_back(&op);
       for (Value result : op.getResults())
         uses[result] = order.range(&op);
-      operands[&op] = memoryOperands(&op, options.target.views);
-      for (Value operand : operands[&op])
+      for (Value operand : memory.operands(&op))
         use(operand, &op);
     }
-  }
-
-  /// Whether the result may be written into the buffer of `value`, which its op reads through some of its operands.
-  bool mayTakeOver(OpResult result, Value value) {
-    Operation *op = result.getOwner();
-    auto [known, inserted] = sharing.try_emplace(op);
-    if (inserted)
-      known->second = cast<StructuredOpInterface>(op).sharedBuffers();
-    unsigned count = op->getNumOperands();
-    for (auto [i, operand] : llvm::enumerate(operands[op]))
-      if (operand == value && !known->second[result.getResultNumber() * count + i])
-        return false;
-    return true;
   }
 
   LogicalResult checkUpdates() {
@@ -121,9 +109,9 @@ private:
   /// True if `value`, made by `producer`, may be written over the state argument `state`.
   bool mayReplaceState(Value value, BlockArgument state) {
     Operation *producer = value.getDefiningOp();
-    for (Operation *reader : readers.lookup(state)) {
+    for (Operation *reader : memory.readers(state)) {
       if (reader == producer) {
-        if (!mayTakeOver(cast<OpResult>(value), state))
+        if (!memory.mayTakeOver(cast<OpResult>(value), state))
           return false;
       } else if (!order.isDone(reader, producer)) {
         return false;
@@ -135,13 +123,29 @@ private:
   void placeReturned() {
     Operation *terminator = block.getTerminator();
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
-      Value root = operands[terminator][i];
+      Value root = memory.operands(terminator)[i];
       if (isa<BlockArgument>(root) || !isa<StructuredOpInterface>(root.getDefiningOp()) || fixed.contains(root))
         continue;
       BlockArgument state = signature.updated(i);
       if (state && (stageOf(root.getDefiningOp()) || !mayReplaceState(root, state)))
         continue;
       fixed[root] = signature.returned(i);
+    }
+  }
+
+  /// Gives the outputs that `op` writes to values that it reads as the last one.
+  void lendOutputs(Operation *op) {
+    if (!isa<StructuredOpInterface>(op))
+      return;
+    for (OpResult result : op->getResults()) {
+      const auto known = fixed.find(result);
+      if (known == fixed.end() || known->second.space != PlaceSpace::output)
+        continue;
+      const Place place = known->second;
+      if (Value before = memory.beforeOutput(
+              result, [&](Value value) { return !fixed.contains(value); },
+              [&](Operation *reader, Operation *op) { return order.isDone(reader, op); }))
+        fixed[before] = place;
     }
   }
 
@@ -168,7 +172,7 @@ private:
   bool isReadBeside(Operation *op, unsigned allocation) const {
     auto beside = joinedAt.find(order.position(op));
     return beside != joinedAt.end() && llvm::any_of(beside->second, [&](Operation *other) {
-             return other != op && llvm::any_of(operands.lookup(other), [&](Value value) {
+             return other != op && llvm::any_of(memory.operands(other), [&](Value value) {
                       auto known = allocationOf.find(value);
                       return known != allocationOf.end() && known->second == allocation;
                     });
@@ -177,7 +181,7 @@ private:
 
   std::optional<unsigned> dyingOperand(OpResult result, const llvm::DenseSet<unsigned> &takenOver) {
     Operation *op = result.getOwner();
-    for (Value input : operands[op]) {
+    for (Value input : memory.operands(op)) {
       auto known = allocationOf.find(input);
       if (known == allocationOf.end() || takenOver.contains(known->second) ||
           allocations[known->second].live.last != order.position(op) ||
@@ -186,9 +190,9 @@ private:
       if (isReadBeside(op, known->second))
         continue;
       // The same buffer under two values must allow it under both.
-      if (llvm::all_of(operands[op], [&](Value other) {
+      if (llvm::all_of(memory.operands(op), [&](Value other) {
             auto same = allocationOf.find(other);
-            return same == allocationOf.end() || same->second != known->second || mayTakeOver(result, other);
+            return same == allocationOf.end() || same->second != known->second || memory.mayTakeOver(result, other);
           }))
         return known->second;
     }
@@ -210,7 +214,7 @@ private:
     // A state that takes the old value of another is staged, since the other may be overwritten first.
     Operation *terminator = block.getTerminator();
     for (unsigned i = 0; i < terminator->getNumOperands(); ++i) {
-      Value root = operands[terminator][i];
+      Value root = memory.operands(terminator)[i];
       bool fromState = isa<BlockArgument>(root) && signature.of(root).space == PlaceSpace::state;
       bool copies = fromState && signature.of(root) != signature.returned(i);
       staging.push_back(copies ? static_cast<int64_t>(allocations.size()) : -1);

@@ -4,9 +4,9 @@
 // RUN: %tcc %s -O0 -fverify-each 2>&1 | FileCheck %s --check-prefix=CLEAN
 
 // CHECK: %[[N:.*]] = tcc.kernel {{.*}}label = "n"
+// CHECK: %[[A:.*]] = tcc.kernel {{.*}}label = "a"
 // CHECK: %[[V:.*]] = tcc.transpose %[[N]] [1, 2, 0]
 // CHECK: %[[B:.*]] = tcc.transpose %[[V]] [0, 2, 1]
-// CHECK: %[[A:.*]] = tcc.kernel {{.*}}label = "a"
 // CHECK: return %[[A]], %[[B]]
 // CLEAN: 3 ops -> 2 kernels
 func.func @main(%x: tensor<5x1x7xf32>) -> (tensor<1x7x5xf32>, tensor<1x5x7xf32>) {

@@ -15,8 +15,8 @@
 // CHECK: tcc.kernel attributes {label = "square.grad"}
 // CHECK: %h.0.out.grad = tcc.matmul
 // CHECK: tcc.kernel attributes {label = "h.0.gelu.grad+b.grad+fc.bias"}
-// CHECK: tcc.kernel attributes {label = "b.grad"}
 // CHECK: %w.grad = tcc.matmul
+// CHECK: tcc.kernel attributes {label = "b.grad"}
 
 // PLAN: "description": "h.0.gelu+bias"
 // PLAN: "label": "h.0.fc.linear: matmul 64x48x32 nn"

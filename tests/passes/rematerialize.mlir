@@ -9,14 +9,14 @@
 // RUN: %tcc %s --remat=full -fverify-each
 // RUN: not %tcc %s --remat=some 2>&1 | FileCheck %s --check-prefix=WRONG
 // RUN: %tcc %s -fmemory-limit=1MiB | FileCheck %s --check-prefix=FITS
-// RUN: %tcc %s -fmemory-limit=805KiB | FileCheck %s --check-prefix=LIMIT
-// RUN: not %tcc %s -fmemory-limit=805KiB --remat=none 2>&1 | FileCheck %s --check-prefix=SMALL
+// RUN: %tcc %s -fmemory-limit=700KiB | FileCheck %s --check-prefix=LIMIT
+// RUN: not %tcc %s -fmemory-limit=700KiB --remat=none 2>&1 | FileCheck %s --check-prefix=SMALL
 // RUN: not %tcc %s -fmemory-limit=100KiB 2>&1 | FileCheck %s --check-prefix=SMALL
 // RUN: not %tcc %s -fmemory-limit=1GB 2>&1 | FileCheck %s --check-prefix=SIZE
 // RUN: %tcc %s -fmemory-report 2>&1 | FileCheck %s --check-prefix=REPORT
 // FITS-NOT: again
 // LIMIT: ops again (time {{[0-9]+}} % more, as predicted)
-// SMALL: error: the step needs at least 0.8{{[0-9]+}} MB, and its memory limit is 0.{{[0-9]+}} MB; what takes most:
+// SMALL: error: the step needs at least 0.{{[0-9]+}} MB, and its memory limit is 0.{{[0-9]+}} MB; what takes most:
 // SMALL-NEXT: MB {{.*}}rematerialize.mlir:{{[0-9]+}}
 // SIZE: '1GB' of -fmemory-limit= is no size such as 512MiB or 2GiB
 // REPORT: memory of `step` as planned

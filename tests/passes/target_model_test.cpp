@@ -159,14 +159,15 @@ TEST(TargetModel, LimitsKernels) {
 
 /// Two equal sums, each of a product's 16 KiB that nobody else reads.
 constexpr const char *sumsOfProducts = R"(func.func @main(%x: tensor<64x64xf32>, %y: tensor<64x64xf32>)
-    -> (tensor<64x1xf32>, tensor<64x1xf32>) {
+    -> tensor<64x1xf32> {
   %a = tcc.matmul %x, %x : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
   %sa = tcc.reduce_sum %a axes [1] : tensor<64x64xf32> -> tensor<64x1xf32>
   %b = tcc.matmul %y, %y : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
   %sb = tcc.reduce_sum %b axes [1] : tensor<64x64xf32> -> tensor<64x1xf32>
   %pa = tcc.matmul %x, %sa : tensor<64x64xf32>, tensor<64x1xf32> -> tensor<64x1xf32>
   %pb = tcc.matmul %y, %sb : tensor<64x64xf32>, tensor<64x1xf32> -> tensor<64x1xf32>
-  return %pa, %pb : tensor<64x1xf32>, tensor<64x1xf32>
+  %p = tcc.add %pa, %pb : tensor<64x1xf32>
+  return %p : tensor<64x1xf32>
 })";
 
 TEST(TargetModel, JoinsKernelsWithinMemory) {
