@@ -4,6 +4,7 @@
 #include "frontend/trace.h"
 #include <bit>
 #include <cmath>
+#include <limits>
 
 namespace tcc {
 namespace {
@@ -382,7 +383,11 @@ Tensor slice(const Tensor &x, int64_t dim, int64_t start, int64_t limit, Loc loc
   return slice(x, starts, limits, loc);
 }
 Tensor slice(const Tensor &x, std::span<const int64_t> starts, std::span<const int64_t> limits, Loc loc) {
-  return record(OpKind::slice, {x}, Words().integers(starts, loc).integers(limits, loc), loc);
+  return slice(x, starts, limits, {}, loc);
+}
+Tensor slice(const Tensor &x, std::span<const int64_t> starts, std::span<const int64_t> limits,
+             std::span<const int64_t> steps, Loc loc) {
+  return record(OpKind::slice, {x}, Words().integers(starts, loc).integers(limits, loc).integers(steps, loc), loc);
 }
 
 std::vector<Tensor> split(const Tensor &x, int64_t dim, int64_t parts, Loc loc) {
@@ -398,11 +403,28 @@ std::vector<Tensor> split(const Tensor &x, int64_t dim, int64_t parts, Loc loc) 
   return results;
 }
 
+Tensor pad(const Tensor &x, std::span<const int64_t> low, std::span<const int64_t> high, double value, Loc loc) {
+  return record(OpKind::pad, {x}, Words().integers(low, loc).integers(high, loc).number(value), loc);
+}
 Tensor pad(const Tensor &x, std::initializer_list<int64_t> low, std::initializer_list<int64_t> high, Loc loc) {
-  return record(
-      OpKind::pad, {x},
-      Words().integers(std::span(low.begin(), low.size()), loc).integers(std::span(high.begin(), high.size()), loc),
-      loc);
+  return pad(x, std::span(low.begin(), low.size()), std::span(high.begin(), high.size()), 0, loc);
+}
+
+Tensor window(const Tensor &x, std::span<const int64_t> dims, std::span<const int64_t> sizes,
+              const WindowOptions &options, Loc loc) {
+  const Words words =
+      Words().integers(dims, loc).integers(sizes, loc).integers(options.steps, loc).integers(options.dilations, loc);
+  return record(OpKind::window, {x}, words, loc);
+}
+Tensor fold(const Tensor &windows, std::span<const int64_t> dims, const Shape &shape, const WindowOptions &options,
+            Loc loc) {
+  checkSizes(shape, loc);
+  const Words words = Words()
+                          .integers(dims, loc)
+                          .integers(options.steps, loc)
+                          .integers(options.dilations, loc)
+                          .type(typeOf(windows, loc).dtype, shape);
+  return record(OpKind::fold, {windows}, words, loc);
 }
 
 /// x where its column is at most (or at least) its row + diagonal, 0 elsewhere.
@@ -460,14 +482,28 @@ Tensor matmul(const Tensor &a, const Tensor &b, Loc loc) {
   return matmul(a, b, MatmulOptions(), loc);
 }
 
+/// 1/sqrt(d) where it is 0.
+static double scaleOf(const Tensor &q, double scale, Loc loc) {
+  if (scale != 0)
+    return scale;
+  const Shape shape = typeOf(q, loc).shape;
+  if (shape.empty())
+    throw Error("`attention` q is a scalar; it needs [batch..., T, d] (attention_c1)", loc);
+  return 1 / std::sqrt(static_cast<double>(shape.dim(-1)));
+}
 Tensor attention(const Tensor &q, const Tensor &k, const Tensor &v, bool causal, double scale, Loc loc) {
-  if (scale == 0) {
-    const Shape shape = typeOf(q, loc).shape;
-    if (shape.empty())
-      throw Error("`attention` q is a scalar; it needs [batch..., T, d] (attention_c1)", loc);
-    scale = 1 / std::sqrt(static_cast<double>(shape.dim(-1)));
-  }
-  return record(OpKind::attention, {q, k, v}, Words().integer(causal).number(scale), loc);
+  return record(OpKind::attention, {q, k, v}, Words().integer(causal).number(scaleOf(q, scale, loc)), loc);
+}
+Tensor attention(const Tensor &q, const Tensor &k, const Tensor &v, const Tensor &mask, bool causal, double scale,
+                 Loc loc) {
+  const Shape shape = typeOf(mask, loc).shape;
+  Shape ranked; // missing leading dims are 1
+  for (int64_t i = shape.rank(); i < typeOf(q, loc).shape.rank(); ++i)
+    ranked.push(1);
+  for (int64_t size : shape)
+    ranked.push(size);
+  return record(OpKind::attention, {q, k, v, reshape(mask, ranked, loc)},
+                Words().integer(causal).number(scaleOf(q, scale, loc)), loc);
 }
 Tensor dropout(const Tensor &x, double rate, const Tensor &seed, int64_t stream, const Tensor &first, Loc loc) {
   const Words words = Words().number(rate).integer(stream);
@@ -479,6 +515,14 @@ Tensor stochasticCast(const Tensor &x, const Tensor &seed, int64_t stream, Loc l
   return record(OpKind::stochasticCast, {x, seed}, Words().integer(stream), loc);
 }
 
+SortResult sort(const Tensor &x, int64_t dim, bool descending, Loc loc) {
+  const Tensor operands[] = {x};
+  dim = normalized(dim, typeOf(x, loc).shape.rank(), loc);
+  const std::vector<Tensor> results =
+      Tracer::current(loc).ops(OpKind::sort, operands, Words().integer(dim).integer(descending), loc);
+  return {results[0], results[1]};
+}
+
 AdamwResult adamw(const Tensor &parameter, const Tensor &gradient, const Tensor &m, const Tensor &v, const Tensor &lr,
                   const Tensor &step, const Tensor &scale, const Tensor &apply, const AdamwOptions &options, Loc loc) {
   const Tensor operands[] = {parameter, gradient, m, v, lr, step, scale, apply};
@@ -486,6 +530,51 @@ AdamwResult adamw(const Tensor &parameter, const Tensor &gradient, const Tensor 
       OpKind::adamw, operands,
       Words().number(options.beta1).number(options.beta2).number(options.eps).number(options.weightDecay), loc);
   return {results[0], results[1], results[2]};
+}
+
+Tensor convolution(const Tensor &x, const Tensor &weight, const Tensor &bias, const ConvolutionOptions &options,
+                   Loc loc) {
+  const Words words = Words()
+                          .integers(options.steps, loc)
+                          .integers(options.padding, loc)
+                          .integers(options.dilations, loc)
+                          .integer(options.groups);
+  return bias.defined() ? record(OpKind::convolution, {x, weight, bias}, words, loc)
+                        : record(OpKind::convolution, {x, weight}, words, loc);
+}
+
+/// Windows of the dims of space, with `outside` around x; the window's elements are the last dim.
+static Tensor pooled(const Tensor &x, std::span<const int64_t> sizes, const PoolOptions &options, double outside,
+                     Loc loc) {
+  const Shape shape = typeOf(x, loc).shape;
+  const auto space = static_cast<int64_t>(sizes.size());
+  if (shape.rank() != space + 2 || (!options.padding.empty() && options.padding.size() != sizes.size()))
+    throw Error("a pool of " + shape.text() + " with windows of " + std::to_string(space) +
+                    " sizes; it needs [batch, channels, space...] and one size and padding a dim of space",
+                loc);
+  Shape around{0, 0};
+  std::vector<int64_t> dims;
+  for (int64_t i = 0; i < space; ++i) {
+    around.push(options.padding.empty() ? 0 : options.padding[static_cast<size_t>(i)]);
+    dims.push_back(i + 2);
+  }
+  const std::vector<int64_t> steps =
+      options.steps.empty() ? std::vector<int64_t>(sizes.begin(), sizes.end()) : options.steps;
+  return window(pad(x, around, around, outside, loc), dims, sizes, {steps, options.dilations}, loc);
+}
+static Axes lastAxes(size_t count) {
+  Axes axes{};
+  axes.all = false;
+  for (size_t i = 0; i < count; ++i)
+    axes.axes.push_back(-1 - static_cast<int64_t>(i));
+  return axes;
+}
+Tensor maxPool(const Tensor &x, std::span<const int64_t> sizes, const PoolOptions &options, Loc loc) {
+  return max(pooled(x, sizes, options, -std::numeric_limits<double>::infinity(), loc), lastAxes(sizes.size()),
+             KeepDims::no, loc);
+}
+Tensor averagePool(const Tensor &x, std::span<const int64_t> sizes, const PoolOptions &options, Loc loc) {
+  return mean(pooled(x, sizes, options, 0, loc), lastAxes(sizes.size()), KeepDims::no, loc);
 }
 
 std::vector<Tensor> gradient(const Tensor &loss, std::span<const Tensor> wrt, Loc loc) {
