@@ -1,55 +1,10 @@
 // The ops of tensor.h: broadcasting and literals are made explicit here, the rest is recorded as it is.
 #include "frontend/tensor.h"
 #include "frontend/graph_scan.h"
-#include "frontend/trace.h"
-#include <bit>
+#include "frontend/record_op.h"
 #include <cmath>
-#include <limits>
 
 namespace tcc {
-namespace {
-
-/// The attribute words of one op, in place.
-class Words {
-public:
-  Words &integer(int64_t value) { return push(static_cast<uint64_t>(value)); }
-  Words &number(double value) { return push(std::bit_cast<uint64_t>(value)); }
-  Words &dtype(std::optional<DType> value) { return push(value ? static_cast<uint64_t>(*value) : noDType); }
-  Words &integers(std::span<const int64_t> values, Loc loc) {
-    if (values.size() > Shape::maxRank)
-      throw Error("a list of " + std::to_string(values.size()) + " entries; tensors have at most 8 dims", loc);
-    push(values.size());
-    for (int64_t value : values)
-      integer(value);
-    return *this;
-  }
-  Words &type(DType element, const Shape &shape) {
-    push(static_cast<uint64_t>(element)).push(shape.size());
-    for (int64_t size : shape)
-      integer(size);
-    return *this;
-  }
-  operator std::span<const uint64_t>() const { return {words.data(), count}; }
-
-private:
-  Words &push(uint64_t word) {
-    words[count++] = word;
-    return *this;
-  }
-  std::array<uint64_t, 32> words;
-  size_t count = 0;
-};
-
-Tensor record(OpKind kind, std::initializer_list<Tensor> operands, std::span<const uint64_t> words, Loc loc) {
-  return Tracer::current(loc).op(kind, std::span(operands.begin(), operands.size()), words, loc);
-}
-Tensor record(OpKind kind, std::initializer_list<Tensor> operands, Loc loc) {
-  return record(kind, operands, {}, loc);
-}
-
-const ValueType &typeOf(const Tensor &x, Loc loc) {
-  return Tracer::current(loc).typeOf(x, loc);
-}
 
 void checkSizes(const Shape &shape, Loc loc) {
   const int64_t limit = GraphLimits().elements;
@@ -62,6 +17,8 @@ void checkSizes(const Shape &shape, Loc loc) {
     elements *= std::max<int64_t>(size, 1);
   }
 }
+
+namespace {
 
 void checkLiteral(double value, DType dtype, Loc loc) {
   if (runtime::isFloat(dtype))
@@ -410,23 +367,6 @@ Tensor pad(const Tensor &x, std::initializer_list<int64_t> low, std::initializer
   return pad(x, std::span(low.begin(), low.size()), std::span(high.begin(), high.size()), 0, loc);
 }
 
-Tensor window(const Tensor &x, std::span<const int64_t> dims, std::span<const int64_t> sizes,
-              const WindowOptions &options, Loc loc) {
-  const Words words =
-      Words().integers(dims, loc).integers(sizes, loc).integers(options.steps, loc).integers(options.dilations, loc);
-  return record(OpKind::window, {x}, words, loc);
-}
-Tensor fold(const Tensor &windows, std::span<const int64_t> dims, const Shape &shape, const WindowOptions &options,
-            Loc loc) {
-  checkSizes(shape, loc);
-  const Words words = Words()
-                          .integers(dims, loc)
-                          .integers(options.steps, loc)
-                          .integers(options.dilations, loc)
-                          .type(typeOf(windows, loc).dtype, shape);
-  return record(OpKind::fold, {windows}, words, loc);
-}
-
 /// x where its column is at most (or at least) its row + diagonal, 0 elsewhere.
 static Tensor triangle(const Tensor &x, int64_t diagonal, bool isLower, Loc loc) {
   const Shape shape = typeOf(x, loc).shape;
@@ -530,51 +470,6 @@ AdamwResult adamw(const Tensor &parameter, const Tensor &gradient, const Tensor 
       OpKind::adamw, operands,
       Words().number(options.beta1).number(options.beta2).number(options.eps).number(options.weightDecay), loc);
   return {results[0], results[1], results[2]};
-}
-
-Tensor convolution(const Tensor &x, const Tensor &weight, const Tensor &bias, const ConvolutionOptions &options,
-                   Loc loc) {
-  const Words words = Words()
-                          .integers(options.steps, loc)
-                          .integers(options.padding, loc)
-                          .integers(options.dilations, loc)
-                          .integer(options.groups);
-  return bias.defined() ? record(OpKind::convolution, {x, weight, bias}, words, loc)
-                        : record(OpKind::convolution, {x, weight}, words, loc);
-}
-
-/// Windows of the dims of space, with `outside` around x; the window's elements are the last dim.
-static Tensor pooled(const Tensor &x, std::span<const int64_t> sizes, const PoolOptions &options, double outside,
-                     Loc loc) {
-  const Shape shape = typeOf(x, loc).shape;
-  const auto space = static_cast<int64_t>(sizes.size());
-  if (shape.rank() != space + 2 || (!options.padding.empty() && options.padding.size() != sizes.size()))
-    throw Error("a pool of " + shape.text() + " with windows of " + std::to_string(space) +
-                    " sizes; it needs [batch, channels, space...] and one size and padding a dim of space",
-                loc);
-  Shape around{0, 0};
-  std::vector<int64_t> dims;
-  for (int64_t i = 0; i < space; ++i) {
-    around.push(options.padding.empty() ? 0 : options.padding[static_cast<size_t>(i)]);
-    dims.push_back(i + 2);
-  }
-  const std::vector<int64_t> steps =
-      options.steps.empty() ? std::vector<int64_t>(sizes.begin(), sizes.end()) : options.steps;
-  return window(pad(x, around, around, outside, loc), dims, sizes, {steps, options.dilations}, loc);
-}
-static Axes lastAxes(size_t count) {
-  Axes axes{};
-  axes.all = false;
-  for (size_t i = 0; i < count; ++i)
-    axes.axes.push_back(-1 - static_cast<int64_t>(i));
-  return axes;
-}
-Tensor maxPool(const Tensor &x, std::span<const int64_t> sizes, const PoolOptions &options, Loc loc) {
-  return max(pooled(x, sizes, options, -std::numeric_limits<double>::infinity(), loc), lastAxes(sizes.size()),
-             KeepDims::no, loc);
-}
-Tensor averagePool(const Tensor &x, std::span<const int64_t> sizes, const PoolOptions &options, Loc loc) {
-  return mean(pooled(x, sizes, options, 0, loc), lastAxes(sizes.size()), KeepDims::no, loc);
 }
 
 std::vector<Tensor> gradient(const Tensor &loss, std::span<const Tensor> wrt, Loc loc) {
