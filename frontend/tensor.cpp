@@ -1,54 +1,10 @@
 // The ops of tensor.h: broadcasting and literals are made explicit here, the rest is recorded as it is.
 #include "frontend/tensor.h"
 #include "frontend/graph_scan.h"
-#include "frontend/trace.h"
-#include <bit>
+#include "frontend/record_op.h"
 #include <cmath>
 
 namespace tcc {
-namespace {
-
-/// The attribute words of one op, in place.
-class Words {
-public:
-  Words &integer(int64_t value) { return push(static_cast<uint64_t>(value)); }
-  Words &number(double value) { return push(std::bit_cast<uint64_t>(value)); }
-  Words &dtype(std::optional<DType> value) { return push(value ? static_cast<uint64_t>(*value) : noDType); }
-  Words &integers(std::span<const int64_t> values, Loc loc) {
-    if (values.size() > Shape::maxRank)
-      throw Error("a list of " + std::to_string(values.size()) + " entries; tensors have at most 8 dims", loc);
-    push(values.size());
-    for (int64_t value : values)
-      integer(value);
-    return *this;
-  }
-  Words &type(DType element, const Shape &shape) {
-    push(static_cast<uint64_t>(element)).push(shape.size());
-    for (int64_t size : shape)
-      integer(size);
-    return *this;
-  }
-  operator std::span<const uint64_t>() const { return {words.data(), count}; }
-
-private:
-  Words &push(uint64_t word) {
-    words[count++] = word;
-    return *this;
-  }
-  std::array<uint64_t, 32> words;
-  size_t count = 0;
-};
-
-Tensor record(OpKind kind, std::initializer_list<Tensor> operands, std::span<const uint64_t> words, Loc loc) {
-  return Tracer::current(loc).op(kind, std::span(operands.begin(), operands.size()), words, loc);
-}
-Tensor record(OpKind kind, std::initializer_list<Tensor> operands, Loc loc) {
-  return record(kind, operands, {}, loc);
-}
-
-const ValueType &typeOf(const Tensor &x, Loc loc) {
-  return Tracer::current(loc).typeOf(x, loc);
-}
 
 void checkSizes(const Shape &shape, Loc loc) {
   const int64_t limit = GraphLimits().elements;
@@ -61,6 +17,8 @@ void checkSizes(const Shape &shape, Loc loc) {
     elements *= std::max<int64_t>(size, 1);
   }
 }
+
+namespace {
 
 void checkLiteral(double value, DType dtype, Loc loc) {
   if (runtime::isFloat(dtype))
@@ -382,7 +340,11 @@ Tensor slice(const Tensor &x, int64_t dim, int64_t start, int64_t limit, Loc loc
   return slice(x, starts, limits, loc);
 }
 Tensor slice(const Tensor &x, std::span<const int64_t> starts, std::span<const int64_t> limits, Loc loc) {
-  return record(OpKind::slice, {x}, Words().integers(starts, loc).integers(limits, loc), loc);
+  return slice(x, starts, limits, {}, loc);
+}
+Tensor slice(const Tensor &x, std::span<const int64_t> starts, std::span<const int64_t> limits,
+             std::span<const int64_t> steps, Loc loc) {
+  return record(OpKind::slice, {x}, Words().integers(starts, loc).integers(limits, loc).integers(steps, loc), loc);
 }
 
 std::vector<Tensor> split(const Tensor &x, int64_t dim, int64_t parts, Loc loc) {
@@ -398,11 +360,11 @@ std::vector<Tensor> split(const Tensor &x, int64_t dim, int64_t parts, Loc loc) 
   return results;
 }
 
+Tensor pad(const Tensor &x, std::span<const int64_t> low, std::span<const int64_t> high, double value, Loc loc) {
+  return record(OpKind::pad, {x}, Words().integers(low, loc).integers(high, loc).number(value), loc);
+}
 Tensor pad(const Tensor &x, std::initializer_list<int64_t> low, std::initializer_list<int64_t> high, Loc loc) {
-  return record(
-      OpKind::pad, {x},
-      Words().integers(std::span(low.begin(), low.size()), loc).integers(std::span(high.begin(), high.size()), loc),
-      loc);
+  return pad(x, std::span(low.begin(), low.size()), std::span(high.begin(), high.size()), 0, loc);
 }
 
 /// x where its column is at most (or at least) its row + diagonal, 0 elsewhere.
@@ -460,14 +422,28 @@ Tensor matmul(const Tensor &a, const Tensor &b, Loc loc) {
   return matmul(a, b, MatmulOptions(), loc);
 }
 
+/// 1/sqrt(d) where it is 0.
+static double scaleOf(const Tensor &q, double scale, Loc loc) {
+  if (scale != 0)
+    return scale;
+  const Shape shape = typeOf(q, loc).shape;
+  if (shape.empty())
+    throw Error("`attention` q is a scalar; it needs [batch..., T, d] (attention_c1)", loc);
+  return 1 / std::sqrt(static_cast<double>(shape.dim(-1)));
+}
 Tensor attention(const Tensor &q, const Tensor &k, const Tensor &v, bool causal, double scale, Loc loc) {
-  if (scale == 0) {
-    const Shape shape = typeOf(q, loc).shape;
-    if (shape.empty())
-      throw Error("`attention` q is a scalar; it needs [batch..., T, d] (attention_c1)", loc);
-    scale = 1 / std::sqrt(static_cast<double>(shape.dim(-1)));
-  }
-  return record(OpKind::attention, {q, k, v}, Words().integer(causal).number(scale), loc);
+  return record(OpKind::attention, {q, k, v}, Words().integer(causal).number(scaleOf(q, scale, loc)), loc);
+}
+Tensor attention(const Tensor &q, const Tensor &k, const Tensor &v, const Tensor &mask, bool causal, double scale,
+                 Loc loc) {
+  const Shape shape = typeOf(mask, loc).shape;
+  Shape ranked; // missing leading dims are 1
+  for (int64_t i = shape.rank(); i < typeOf(q, loc).shape.rank(); ++i)
+    ranked.push(1);
+  for (int64_t size : shape)
+    ranked.push(size);
+  return record(OpKind::attention, {q, k, v, reshape(mask, ranked, loc)},
+                Words().integer(causal).number(scaleOf(q, scale, loc)), loc);
 }
 Tensor dropout(const Tensor &x, double rate, const Tensor &seed, int64_t stream, const Tensor &first, Loc loc) {
   const Words words = Words().number(rate).integer(stream);
@@ -477,6 +453,14 @@ Tensor dropout(const Tensor &x, double rate, const Tensor &seed, int64_t stream,
 
 Tensor stochasticCast(const Tensor &x, const Tensor &seed, int64_t stream, Loc loc) {
   return record(OpKind::stochasticCast, {x, seed}, Words().integer(stream), loc);
+}
+
+SortResult sort(const Tensor &x, int64_t dim, bool descending, Loc loc) {
+  const Tensor operands[] = {x};
+  dim = normalized(dim, typeOf(x, loc).shape.rank(), loc);
+  const std::vector<Tensor> results =
+      Tracer::current(loc).ops(OpKind::sort, operands, Words().integer(dim).integer(descending), loc);
+  return {results[0], results[1]};
 }
 
 AdamwResult adamw(const Tensor &parameter, const Tensor &gradient, const Tensor &m, const Tensor &v, const Tensor &lr,

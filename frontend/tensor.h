@@ -174,14 +174,28 @@ Tensor transpose(const Tensor &x, std::initializer_list<int64_t> permutation, Lo
 Tensor transpose(const Tensor &x, Loc loc = Loc::current());
 /// Elements start <= index < limit of one dim; a negative dim counts from the end, a limit of -1 is the dim's size.
 Tensor slice(const Tensor &x, int64_t dim, int64_t start, int64_t limit, Loc loc = Loc::current());
-/// The same of all dims at once.
+/// The same of all dims at once, of each dim every steps[i]-th; no steps: each element.
 Tensor slice(const Tensor &x, std::span<const int64_t> starts, std::span<const int64_t> limits,
              Loc loc = Loc::current());
+Tensor slice(const Tensor &x, std::span<const int64_t> starts, std::span<const int64_t> limits,
+             std::span<const int64_t> steps, Loc loc = Loc::current());
 /// x in `parts` equal pieces along `dim`.
 std::vector<Tensor> split(const Tensor &x, int64_t dim, int64_t parts, Loc loc = Loc::current());
-/// low[i] zeros before and high[i] zeros after x along dim i.
+/// low[i] zeros, or elements of `value`, before and high[i] after x along dim i.
 Tensor pad(const Tensor &x, std::initializer_list<int64_t> low, std::initializer_list<int64_t> high,
            Loc loc = Loc::current());
+Tensor pad(const Tensor &x, std::span<const int64_t> low, std::span<const int64_t> high, double value,
+           Loc loc = Loc::current());
+/// How windows stand along each of several dims; an empty list is ones.
+struct WindowOptions {
+  std::vector<int64_t> steps, dilations;
+};
+/// Windows of sizes[i] elements along dims[i]: their places in these dims, their elements in new dims at the end.
+Tensor window(const Tensor &x, std::span<const int64_t> dims, std::span<const int64_t> sizes,
+              const WindowOptions &options = {}, Loc loc = Loc::current());
+/// The sum of windows, each where it stands in a tensor of `shape`.
+Tensor fold(const Tensor &windows, std::span<const int64_t> dims, const Shape &shape, const WindowOptions &options = {},
+            Loc loc = Loc::current());
 /// x [..., rows, columns] where column <= row + diagonal, 0 elsewhere; triu: where column >= row + diagonal.
 Tensor tril(const Tensor &x, int64_t diagonal = 0, Loc loc = Loc::current());
 Tensor triu(const Tensor &x, int64_t diagonal = 0, Loc loc = Loc::current());
@@ -225,6 +239,10 @@ Tensor matmul(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
 /// softmax(scale · q·kᵀ, masked)·v; q [batch..., T, d], k and v [batch..., S, d]. Scale 0: 1/sqrt(d).
 Tensor attention(const Tensor &q, const Tensor &k, const Tensor &v, bool causal, double scale = 0,
                  Loc loc = Loc::current());
+/// The same with a mask, broadcast to [batch..., T, S]: of i1 it shows the pairs where it is true, of floats it is
+/// added to the scaled scores. A query that sees no key gets 0.
+Tensor attention(const Tensor &q, const Tensor &k, const Tensor &v, const Tensor &mask, bool causal = false,
+                 double scale = 0, Loc loc = Loc::current());
 /// x / (1 - rate) where kept; equal (seed, stream) give equal masks. A part of a batch whose first row is number
 /// `first` (i32 scalar) of it has the mask that it has in the whole.
 Tensor dropout(const Tensor &x, double rate, const Tensor &seed, int64_t stream, const Tensor &first = {},
@@ -237,6 +255,12 @@ Tensor stochasticCast(const Tensor &x, const Tensor &seed, int64_t stream, Loc l
 struct AdamwOptions {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weightDecay = 0.1;
 };
+struct SortResult {
+  Tensor values, places; ///< places are i32
+};
+/// x in order along `dim`, equal elements as they stood; NaN is the largest.
+SortResult sort(const Tensor &x, int64_t dim = -1, bool descending = false, Loc loc = Loc::current());
+
 struct AdamwResult {
   Tensor parameter, m, v;
 };
@@ -245,6 +269,22 @@ struct AdamwResult {
 AdamwResult adamw(const Tensor &parameter, const Tensor &gradient, const Tensor &m, const Tensor &v, const Tensor &lr,
                   const Tensor &step, const Tensor &scale, const Tensor &apply, const AdamwOptions &options = {},
                   Loc loc = Loc::current());
+
+struct ConvolutionOptions {
+  std::vector<int64_t> steps, padding, dilations; ///< one a dim of space; empty: 1, 0, 1
+  int64_t groups = 1;
+};
+/// x [batch, channels, space...] by weight [out, channels / groups, window...], with bias [out] where it is defined.
+Tensor convolution(const Tensor &x, const Tensor &weight, const Tensor &bias = {},
+                   const ConvolutionOptions &options = {}, Loc loc = Loc::current());
+struct PoolOptions {
+  std::vector<int64_t> steps, padding, dilations; ///< one a dim of space; empty: the window's sizes, 0, 1
+};
+/// The maximum, or mean, of each window of x [batch, channels, space...]. Padding never wins, and counts as 0 in means.
+Tensor maxPool(const Tensor &x, std::span<const int64_t> sizes, const PoolOptions &options = {},
+               Loc loc = Loc::current());
+Tensor averagePool(const Tensor &x, std::span<const int64_t> sizes, const PoolOptions &options = {},
+                   Loc loc = Loc::current());
 
 //===- structure -------------------------------------------------------------------------------------------------===//
 

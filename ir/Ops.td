@@ -683,35 +683,67 @@ def Tcc_TransposeOp : Tcc_Op<"transpose", [IsDifferentiable, ViewOp, IsView, Ker
 
 def Tcc_SliceOp : Tcc_Op<"slice", [IsDifferentiable, ViewOp, IsView, KernelBodyOp, InferTypes]> {
   let hasOwnFunction = 1;
-  let summary = "elements starts[i] <= index < limits[i] of each dim; a limit of -1 is the dim's size";
-  let description = [{ slice_c1: one start and limit a dim. slice_c2: 0 <= start <= limit <= size. }];
-  let arguments = (ins Tcc_Tensor:$x, DenseI64ArrayAttr:$starts, DenseI64ArrayAttr:$limits);
+  let summary = "elements starts[i] <= index < limits[i] of each dim, every steps[i]-th; a limit of -1 is the dim's size";
+  let description = [{ Without `by` every step is 1. slice_c1: one start and limit a dim. slice_c2: 0 <= start <= limit
+    <= size. slice_c3: one step a dim, at least 1, and 1 along a dim of size `?`. }];
+  let arguments = (ins Tcc_Tensor:$x, DenseI64ArrayAttr:$starts, DenseI64ArrayAttr:$limits,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$steps);
   let results = (outs Tcc_Tensor:$result);
-  let assemblyFormat = "$x $starts `to` $limits attr-dict `:` type($x) `->` type($result)";
+  let assemblyFormat = "$x $starts `to` $limits (`by` $steps^)? attr-dict `:` type($x) `->` type($result)";
   let hasFolder = 1;
-  let formula = "result[i...] = x[i + starts...]";
-  let gradientFormula = "dx = dy padded with zeros";
+  let extraClassDeclaration = [{ int64_t step(size_t dim) { return getSteps().empty() ? 1 : getSteps()[dim]; } }];
+  let formula = "result[i...] = x[i · steps + starts...]";
+  let gradientFormula = "dx = dy with zeros around it, and between its elements where the step is not 1";
   let example = [{
     %x = tcc.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>
     %y = tcc.slice %x [1] to [3] : tensor<4xf32> -> tensor<2xf32>
     // %y = 2 3
+    %z = tcc.slice %x [1] to [4] by [2] : tensor<4xf32> -> tensor<2xf32>
+    // %z = 2 4
   }];
 }
 
 def Tcc_PadOp : Tcc_Op<"pad", [IsDifferentiable, ViewOp, KernelBodyOp, InferTypes]> {
   let hasOwnFunction = 1;
-  let summary = "x with low[i] zeros before and high[i] zeros after it along each dim";
-  let description = [{ pad_c1: one low and high a dim, none negative. }];
-  let arguments = (ins Tcc_Tensor:$x, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high);
+  let summary = "x with low[i] elements of a value before and high[i] after it along each dim, 0 by default";
+  let description = [{ pad_c1: one low and high a dim, none negative. pad_c2: of integers, the value is one of their type. }];
+  let arguments = (ins Tcc_Tensor:$x, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high,
+                       DefaultValuedAttr<F64Attr, "0.0">:$value);
   let results = (outs Tcc_Tensor:$result);
-  let assemblyFormat = "$x $low `,` $high attr-dict `:` type($x) `->` type($result)";
+  let assemblyFormat = "$x $low `,` $high (`value` $value^)? attr-dict `:` type($x) `->` type($result)";
   let hasFolder = 1;
-  let formula = "result[i + low...] = x[i...], 0 elsewhere";
+  let extraClassDeclaration = [{ bool isOfZeros() { return getValue().isPosZero(); } }];
+  let formula = "result[i + low...] = x[i...], elsewhere the value, rounded to the element type";
   let gradientFormula = "dx = dy sliced";
   let example = [{
     %x = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
     %y = tcc.pad %x [1], [2] : tensor<2xf32> -> tensor<5xf32>
     // %y = 0 1 2 0 0
+    %z = tcc.pad %x [0], [1] value 7.0 : tensor<2xf32> -> tensor<3xf32>
+    // %z = 1 2 7
+  }];
+}
+
+def Tcc_WindowOp : Tcc_Op<"window", [IsDifferentiable, ViewOp, IsView, KernelBodyOp, InferTypes]> {
+  let hasOwnFunction = 1;
+  let summary = "windows over some dims, overlapping or apart: their places stay in the dims, their elements come last";
+  let description = [{ A window along dims[i] has sizes[i] elements, dilations[i] apart, and begins steps[i] after the one
+    before; without `steps` and `dilations` these are 1. The result has x's dims, with the number of windows that fit, and
+    then one dim of sizes[i] for each of `dims`.
+    window_c1: dims ascend within 0..rank-1; a size, step and dilation of at least 1 for each. window_c2: each dim has a
+    known size and room for one window. }];
+  let arguments = (ins Tcc_Tensor:$x, DenseI64ArrayAttr:$dims, DenseI64ArrayAttr:$sizes,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$steps,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$dilations);
+  let results = (outs Tcc_Tensor:$result);
+  let assemblyFormat = [{ $x `dims` $dims `sizes` $sizes (`steps` $steps^)? (`dilations` $dilations^)? attr-dict `:`
+                          type($x) `->` type($result) }];
+  let formula = "result[..., i, ..., w] = x[..., i · step + w · dilation, ...]";
+  let gradientFormula = "dx = fold of dy";
+  let example = [{
+    %x = tcc.constant dense<[1.0, 2.0, 3.0, 4.0, 5.0]> : tensor<5xf32>
+    %y = tcc.window %x dims [0] sizes [3] steps [2] : tensor<5xf32> -> tensor<2x3xf32>
+    // %y = 1 2 3 3 4 5
   }];
 }
 
@@ -887,21 +919,23 @@ def Tcc_FlashAttentionOp : Tcc_Op<"flash_attention", [IsDifferentiable, IsExpand
     `diagonal` D, query t sees keys s <= t + D; with `window` W too, only s > t + D - W. out is q's type, lse f32
     [B, H, T]: the logarithm of the sum of the visible exponentials. A row without a visible key gives 0 and -inf.
     Scores, softmax and sums are f32; probabilities are rounded to the element type before they multiply v. Hidden
-    keys are not read (Dao 2023). With `rate`, probabilities are dropped out as by dropout of [B, H, T, S] with these
-    seed, stream and first; lse is that of the undropped row.
+    keys are not read (Dao 2023). With `bias`, its elements are added to the scaled scores before the softmax, -inf to
+    hide a pair; broadcast dims are read as such. With `rate`, probabilities are dropped out as by dropout of
+    [B, H, T, S] with these seed, stream and first; lse is that of the undropped row.
     flash_attention_c1: q, k and v have rank 4, one element type, equal B and d; v has k's type.
     flash_attention_c2: k's heads divide q's. flash_attention_c3: a window is positive and needs a diagonal.
     flash_attention_c4: rate, stream and seed stand together, `first` with them; 0 <= rate < 1.
-    flash_attention_c5: the scale is finite in f32. }];
-  let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v, Optional<Tcc_IntScalar>:$seed,
+    flash_attention_c5: the scale is finite in f32. flash_attention_c6: a bias is f32 [B, H, T, S]. }];
+  let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v,
+                       Optional<RankedTensorOf<[F32]>>:$bias, Optional<Tcc_IntScalar>:$seed,
                        Optional<Tcc_IndexScalar>:$first, F64Attr:$scale, OptionalAttr<I64Attr>:$diagonal,
                        OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$rate, OptionalAttr<I64Attr>:$stream);
   let results = (outs Tcc_FloatTensor:$out, RankedTensorOf<[F32]>:$lse);
-  let assemblyFormat = [{ $q `,` $k `,` $v (`diagonal` $diagonal^)? (`window` $window^)? `scale` $scale
-                          (`rate` $rate^)? (`stream` $stream^)? (`seed` $seed^)? (`first` $first^)? attr-dict `:`
-                          functional-type(operands, results) }];
-  let formula = "out = softmax(scale · q·kᵀ over visible keys) · v; lse = ln Σ e^(visible scores)";
-  let gradientFormula = "flash_attention_backward; of lse through materialised probabilities";
+  let assemblyFormat = [{ $q `,` $k `,` $v (`bias` $bias^)? (`diagonal` $diagonal^)? (`window` $window^)?
+                          `scale` $scale (`rate` $rate^)? (`stream` $stream^)? (`seed` $seed^)? (`first` $first^)?
+                          attr-dict `:` functional-type(operands, results) }];
+  let formula = "out = softmax(scale · q·kᵀ + bias over visible keys) · v; lse = ln Σ e^(visible scores)";
+  let gradientFormula = "flash_attention_backward; of lse, and of the bias, through materialised probabilities";
   let example = [{
     %q = tcc.constant dense<1.0> : tensor<1x1x1x1xf32>
     %k = tcc.constant dense<0.0> : tensor<1x2x1x1xf32>
@@ -917,12 +951,13 @@ class Tcc_AttentionGradient<string mnemonic> : Tcc_Op<mnemonic, [IsDifferentiabl
     DeclareOpInterfaceMethods<StructuredOpInterface>]> {
   let isTraced = 0;
   let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v, Tcc_FloatTensor:$out,
-                       RankedTensorOf<[F32]>:$lse, Tcc_FloatTensor:$dOut, Optional<Tcc_IntScalar>:$seed,
-                       Optional<Tcc_IndexScalar>:$first, F64Attr:$scale, OptionalAttr<I64Attr>:$diagonal,
-                       OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$rate, OptionalAttr<I64Attr>:$stream);
-  let assemblyFormat = [{ $q `,` $k `,` $v `,` $out `,` $lse `,` $dOut (`diagonal` $diagonal^)? (`window` $window^)?
-                          `scale` $scale (`rate` $rate^)? (`stream` $stream^)? (`seed` $seed^)? (`first` $first^)?
-                          attr-dict `:` functional-type(operands, results) }];
+                       RankedTensorOf<[F32]>:$lse, Tcc_FloatTensor:$dOut, Optional<RankedTensorOf<[F32]>>:$bias,
+                       Optional<Tcc_IntScalar>:$seed, Optional<Tcc_IndexScalar>:$first, F64Attr:$scale,
+                       OptionalAttr<I64Attr>:$diagonal, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$rate,
+                       OptionalAttr<I64Attr>:$stream);
+  let assemblyFormat = [{ $q `,` $k `,` $v `,` $out `,` $lse `,` $dOut (`bias` $bias^)? (`diagonal` $diagonal^)?
+                          (`window` $window^)? `scale` $scale (`rate` $rate^)? (`stream` $stream^)?
+                          (`seed` $seed^)? (`first` $first^)? attr-dict `:` functional-type(operands, results) }];
 }
 def Tcc_FlashAttentionBackwardOp : Tcc_AttentionGradient<"flash_attention_backward"> {
   let summary = "gradients of q, k and v, given those of flash_attention's out; probabilities are computed again";
@@ -1147,6 +1182,26 @@ def Tcc_CumprodOp : Tcc_Running<"cumprod"> {
   }];
 }
 
+def Tcc_SortOp : Tcc_Op<"sort", [IsComposite, InferTypes]> {
+  let hasOwnFunction = 1;
+  let summary = "elements in order along an axis, equal ones as they stood; NaN is the largest";
+  let description = [{ `places` says where each element stood. With `descending` the largest comes first.
+    Each element is compared with each of its line: sizes of thousands are slow.
+    sort_c1: 0 <= axis < rank. sort_c2: the axis has a known size of at most 65536. }];
+  let arguments = (ins Tcc_NumberTensor:$x, I64Attr:$axis, UnitAttr:$descending);
+  let results = (outs Tcc_NumberTensor:$values, RankedTensorOf<[I32]>:$places);
+  let assemblyFormat = [{ $x `axis` $axis (`descending` $descending^)? attr-dict `:` type($x) `->` type($values) `,`
+                          type($places) }];
+  let formula = "values[i] = x[places[i]], ascending along the axis; places of equal elements ascend";
+  let gradientFormula = "dx[places[i]] = dvalues[i]";
+  let example = [{
+    %x = tcc.constant dense<[3.0, 1.0, 2.0]> : tensor<3xf32>
+    %y:2 = tcc.sort %x axis 0 : tensor<3xf32> -> tensor<3xf32>, tensor<3xi32>
+    // %y#0 = 1 2 3
+    // %y#1 = 1 2 0
+  }];
+}
+
 def Tcc_LayerNormOp : Tcc_Op<"layer_norm", [IsComposite, AllTypesMatch<["x", "result"]>]> {
   let summary = "(x - mean) / sqrt(variance + eps) · weight + bias over the last dim (Ba et al. 2016)";
   let description = [{ layer_norm_c1: weight and bias have x's last size. layer_norm_c2: eps is at least 0, and finite
@@ -1222,18 +1277,70 @@ def Tcc_CrossEntropyOp : Tcc_Op<"cross_entropy", [IsComposite, InferTypes]> {
   }];
 }
 
+def Tcc_FoldOp : Tcc_Op<"fold", [IsComposite]> {
+  let hasOwnFunction = 1;
+  let summary = "the sum of windows, each where it stands: what window's gradient does";
+  let description = [{ x has the type that `window` of the result would have; 16-bit floats are added in f32.
+    fold_c1: sizes are known, element types equal; dims ascend within the result's rank, and steps and dilations are at
+    least 1. fold_c2: x has the type of the windows. }];
+  let arguments = (ins Tcc_FloatTensor:$x, DenseI64ArrayAttr:$dims,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$steps,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$dilations);
+  let results = (outs Tcc_FloatTensor:$result);
+  let assemblyFormat = [{ $x `dims` $dims (`steps` $steps^)? (`dilations` $dilations^)? attr-dict `:`
+                          type($x) `->` type($result) }];
+  let hasVerifier = 1;
+  let formula = "result[..., j, ...] = Σ x[..., i, ..., w] over i · step + w · dilation = j";
+  let gradientFormula = "dx = window of dy";
+  let example = [{
+    %x = tcc.constant dense<[[1.0, 2.0, 3.0], [3.0, 4.0, 5.0]]> : tensor<2x3xf32>
+    %y = tcc.fold %x dims [0] steps [2] : tensor<2x3xf32> -> tensor<5xf32>
+    // %y = 1 2 6 4 5
+  }];
+}
+
+def Tcc_ConvolutionOp : Tcc_Op<"convolution", [IsComposite, InferTypes]> {
+  let hasOwnFunction = 1;
+  let summary = "products of a weight with windows of x, summed over channels, over 1 to 3 dims of space";
+  let description = [{ x [batch, channels, space...], weight [out, channels / groups, window...], result [batch, out,
+    places...]; with `padding` zeros on both sides of each dim of space. Each group of outs reads its group of channels.
+    It is a product of windows, written to memory before it: batch · channels · places · window elements at a time.
+    convolution_c1: 1 to 3 dims of space, equal ranks and element types. convolution_c2: the weight's channels times the
+    groups are x's, and the groups divide out. convolution_c3: steps and dilations are at least 1, paddings at least 0,
+    one a dim. convolution_c4: a window fits into the padded x. convolution_c5: the bias is [out]. }];
+  let arguments = (ins Tcc_FloatTensor:$x, Tcc_FloatTensor:$weight, Optional<Tcc_FloatTensor>:$bias,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$steps,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$padding,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$dilations, DefaultValuedAttr<I64Attr, "1">:$groups);
+  let results = (outs Tcc_FloatTensor:$result);
+  let assemblyFormat = [{ $x `,` $weight (`bias` $bias^)? (`steps` $steps^)? (`padding` $padding^)?
+                          (`dilations` $dilations^)? (`groups` $groups^)? attr-dict `:` type($x) `,` type($weight)
+                          (`bias` type($bias)^)? `->` type($result) }];
+  let formula = "result[b, o, i...] = Σ_c,w x[b, c, i · step + w · dilation - padding...] · weight[o, c, w...] + bias[o]";
+  let gradientFormula = "that of the product: dx folds the windows of dy · weight";
+  let example = [{
+    %x = tcc.constant dense<[[[1.0, 2.0, 3.0, 4.0]]]> : tensor<1x1x4xf32>
+    %w = tcc.constant dense<[[[1.0, 0.0, -1.0]]]> : tensor<1x1x3xf32>
+    %y = tcc.convolution %x, %w padding [1] : tensor<1x1x4xf32>, tensor<1x1x3xf32> -> tensor<1x1x4xf32>
+    // %y = -2 -2 -2 3
+  }];
+}
+
 def Tcc_AttentionOp : Tcc_Op<"attention", [IsComposite, AllTypesMatch<["q", "result"]>]> {
   let hasOwnFunction = 1;
   let summary = "softmax(scale · q·kᵀ, masked) · v";
-  let description = [{ q [batch..., T, d], k and v [batch..., S, d]. With `causal`, query t sees keys 0..t.
+  let description = [{ q [batch..., T, d], k and v [batch..., S, d]. With `causal`, query t sees keys 0..t. A `mask` of
+    [batch..., T, S], whose sizes may be 1 instead, is added to the scaled scores, or, of i1, shows the pairs where it is
+    true; a query that sees no key gets 0. It makes a flash_attention with a bias.
     attention_c1: k and v have q's batch and head size. attention_c2: causal needs T = S. attention_c3: the scale is
-    finite in f32. }];
-  let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v, UnitAttr:$causal, F64Attr:$scale);
+    finite in f32. attention_c4: a mask has q's rank, and known sizes of 1 or of the scores. }];
+  let arguments = (ins Tcc_FloatTensor:$q, Tcc_FloatTensor:$k, Tcc_FloatTensor:$v,
+                       Optional<RankedTensorOf<[I1, F32, BF16, F16]>>:$mask, UnitAttr:$causal, F64Attr:$scale);
   let results = (outs Tcc_FloatTensor:$result);
-  let assemblyFormat = [{ $q `,` $k `,` $v (`causal` $causal^)? `scale` $scale attr-dict `:` type($q) `,` type($k) `,`
-                          type($v) }];
+  let assemblyFormat = [{ $q `,` $k `,` $v (`mask` $mask^)? (`causal` $causal^)? `scale` $scale attr-dict `:` type($q) `,`
+                          type($k) `,` type($v) (`mask` type($mask)^)? }];
   let hasVerifier = 1;
-  let formula = "result = softmax(scale · q · kᵀ) · v, hidden scores -inf";
+  let formula = "result = softmax(scale · q · kᵀ + mask) · v, hidden scores -inf";
   let gradientFormula = "that of the formula";
   let example = [{
     %q = tcc.constant dense<[[1.0], [1.0]]> : tensor<2x1xf32>

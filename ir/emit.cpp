@@ -13,7 +13,7 @@ RankedTensorType withElement(RankedTensorType type, Type element) {
   return RankedTensorType::get(type.getShape(), element);
 }
 
-Value Emit::constant(double value, RankedTensorType type) {
+DenseElementsAttr splatOf(RankedTensorType type, double value) {
   Type element = type.getElementType();
   Attribute literal;
   if (auto floatType = dyn_cast<FloatType>(element)) {
@@ -24,7 +24,11 @@ Value Emit::constant(double value, RankedTensorType type) {
   } else {
     literal = IntegerAttr::get(element, static_cast<int64_t>(value));
   }
-  return ConstantOp::create(builder, loc, SplatElementsAttr::get(type, literal));
+  return SplatElementsAttr::get(type, literal);
+}
+
+Value Emit::constant(double value, RankedTensorType type) {
+  return ConstantOp::create(builder, loc, splatOf(type, value));
 }
 
 Value Emit::iota(int64_t dim, ArrayRef<int64_t> shape, Type element) {
@@ -69,11 +73,26 @@ Value Emit::slice(Value x, ArrayRef<int64_t> starts, ArrayRef<int64_t> limits) {
   return create<SliceOp>(x, starts, limits);
 }
 
-Value Emit::pad(Value x, ArrayRef<int64_t> low, ArrayRef<int64_t> high) {
+Value Emit::spread(Value x, int64_t dim, int64_t step) {
+  SmallVector<int64_t> shape(tensorType(x).getShape());
+  const int64_t count = shape[dim];
+  if (step == 1 || count <= 1)
+    return x;
+  SmallVector<int64_t> split(shape), low(shape.size() + 1, 0), high(shape.size() + 1, 0);
+  split.insert(split.begin() + dim + 1, 1);
+  high[dim + 1] = step - 1;
+  x = pad(reshape(x, split), low, high);
+  shape[dim] = count * step;
+  x = reshape(x, shape);
+  shape[dim] = (count - 1) * step + 1;
+  return slice(x, SmallVector<int64_t>(shape.size(), 0), shape);
+}
+
+Value Emit::pad(Value x, ArrayRef<int64_t> low, ArrayRef<int64_t> high, double value) {
   auto zero = [](int64_t count) { return count == 0; };
   if (llvm::all_of(low, zero) && llvm::all_of(high, zero))
     return x;
-  return create<PadOp>(x, low, high);
+  return PadOp::create(builder, loc, x, low, high, APFloat(value));
 }
 
 Value Emit::reduceSum(Value x, ArrayRef<int64_t> axes) {

@@ -42,7 +42,9 @@ public:
   mlir::Value reshape(mlir::Value x, llvm::ArrayRef<int64_t> shape);
   mlir::Value transpose(mlir::Value x, llvm::ArrayRef<int64_t> permutation);
   mlir::Value slice(mlir::Value x, llvm::ArrayRef<int64_t> starts, llvm::ArrayRef<int64_t> limits);
-  mlir::Value pad(mlir::Value x, llvm::ArrayRef<int64_t> low, llvm::ArrayRef<int64_t> high);
+  mlir::Value pad(mlir::Value x, llvm::ArrayRef<int64_t> low, llvm::ArrayRef<int64_t> high, double value = 0);
+  /// x with `step` - 1 zeros between its elements along `dim`.
+  mlir::Value spread(mlir::Value x, int64_t dim, int64_t step);
 
   // reductions; axes stay as size 1
   mlir::Value reduceSum(mlir::Value x, llvm::ArrayRef<int64_t> axes);
@@ -56,6 +58,9 @@ public:
   mlir::Type f32() { return builder.getF32Type(); }
   mlir::Type i32() { return builder.getI32Type(); }
 };
+
+/// A literal of one value, rounded to the element type.
+mlir::DenseElementsAttr splatOf(mlir::RankedTensorType type, double value);
 
 /// `type` with another shape or element type.
 mlir::RankedTensorType withShape(mlir::RankedTensorType type, llvm::ArrayRef<int64_t> shape);

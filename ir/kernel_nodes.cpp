@@ -2,6 +2,7 @@
 // its range (pad, concat) is guarded by a derived axis. What an elementwise op does becomes scalar steps
 // (scalar_form.h).
 #include "ir/kernel_nodes.h"
+#include "ir/emit.h"
 #include "ir/kernel_space.h"
 #include "ir/kernel_stages.h"
 
@@ -183,9 +184,14 @@ std::optional<unsigned> KernelNodes::needView(ViewOpInterface op, ArrayRef<Index
   ArrayRef<int64_t> from = tensorType(operand).getShape();
   if (std::optional<SmallVector<ViewedDim>> dims = op.viewedDims()) {
     SmallVector<IndexExpr> inner;
-    for (const ViewedDim &viewed : *dims)
-      inner.push_back(viewed.dim ? coordinates[*viewed.dim] * viewed.stride + IndexExpr(viewed.offset)
-                                 : IndexExpr(viewed.offset));
+    for (const ViewedDim &viewed : *dims) {
+      IndexExpr at(viewed.offset);
+      if (viewed.dim)
+        at = coordinates[*viewed.dim] * viewed.stride + at;
+      if (viewed.inner)
+        at = at + coordinates[*viewed.inner] * viewed.innerStride;
+      inner.push_back(at);
+    }
     return need(operand, inner, guards);
   }
   std::optional<SmallVector<IndexExpr>> inner =
@@ -220,6 +226,15 @@ std::optional<unsigned> KernelNodes::needPad(PadOp pad, ArrayRef<IndexExpr> coor
   node.operands = {*part};
   node.guards.assign(own.begin(), own.end());
   node.guardCounts = {static_cast<unsigned>(own.size())};
+  if (!pad.isOfZeros() && !own.empty()) {
+    KernelNode value;
+    value.kind = KernelNode::Kind::literal;
+    value.type = node.type;
+    RankedTensorType one = RankedTensorType::get({}, tensorType(pad.getResult()).getElementType());
+    value.value = literalOf(splatOf(one, pad.getValue().convertToDouble()).getSplatValue<Attribute>());
+    node.operands.push_back(addNode(std::move(value), pad)); // without a guard: where the part is not
+    node.guardCounts.push_back(0);
+  }
   return addNode(std::move(node), pad);
 }
 

@@ -56,6 +56,11 @@ std::optional<SmallVector<int64_t>> reshapeStrides(const StridedView &view, Arra
   return strides;
 }
 
+bool hasWindows(ViewOpInterface op) {
+  std::optional<SmallVector<ViewedDim>> dims = op.viewedDims();
+  return dims && llvm::any_of(*dims, [](const ViewedDim &viewed) { return viewed.inner.has_value(); });
+}
+
 /// `inner` as the view op on it shows it.
 StridedView throughView(ViewOpInterface op, const StridedView &inner) {
   Value result = op->getResult(0);
@@ -92,6 +97,8 @@ StridedView stridedView(Value value) {
   SmallVector<ViewOpInterface> views; // from the value down
   Value below = value;
   while (auto op = below.getDefiningOp<ViewOpInterface>()) {
+    if (hasWindows(op)) // whose elements may overlap: no library reads that
+      break;
     views.push_back(op);
     below = op->getOperand(0);
   }

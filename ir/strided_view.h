@@ -9,10 +9,13 @@ class MatmulOp;
 class MatmulGeluGradientOp;
 
 /// Where a view finds its elements along one dim of its operand: at coordinate offset + stride · (the result's
-/// coordinate along `dim`), or at the offset alone where no coordinate of the result matters.
+/// coordinate along `dim`), or at the offset alone where no coordinate of the result matters. In a window there is a
+/// second coordinate, along `inner`, which counts with its own stride.
 struct ViewedDim {
   std::optional<unsigned> dim;
   int64_t offset = 0, stride = 1;
+  std::optional<unsigned> inner = std::nullopt;
+  int64_t innerStride = 1;
 };
 
 /// Which strided operands a target's matmuls and other structured ops can read, beyond one matrix that is dense along

@@ -1,7 +1,7 @@
 // autodiff: expands tcc.gradient by reverse-mode differentiation.
 //   1. mark the values that depend on a `wrt` (active), in program order;
 //   2. walk back from the loss; each op's `gradient` gives its operands' shares, added up per value;
-//   3. what a wrt has received is its gradient, zeros if nothing.
+//   3. what a wrt has received is its gradient, zeros if nothing; shares that nobody reads go.
 // Gradient ops stand where their op stands, under its name and ".grad"; what a parameter receives is named after it.
 // It keeps the forward ops as they are; which of their values the backward reads or recomputes is decided by
 // fuse-kernels. Gradients of gradients work, since earlier gradient ops are expanded first. What a cond's gradient
@@ -36,6 +36,15 @@ Location gradientLocation(Location loc, StringRef name) {
   return named(loc, (name + ".grad").str());
 }
 
+/// Erases the ops from after `before` (null: from the block's first) to `end` whose results nobody reads.
+void eraseUnread(Operation *before, Operation *end) {
+  for (Operation *op = end->getPrevNode(), *next; op != before; op = next) {
+    next = op->getPrevNode();
+    if (isOpTriviallyDead(op))
+      op->erase();
+  }
+}
+
 /// The shares of the op's operands, by its own rule.
 SmallVector<Value> sharesOf(DifferentiableOpInterface op, OpBuilder &builder, ValueRange results) {
   StringRef only = op->getNumOperands() == 1 ? argumentName(op->getOperand(0)) : StringRef();
@@ -64,6 +73,7 @@ LogicalResult expand(GradientOp gradient) {
   }
 
   OpBuilder builder(gradient);
+  Operation *before = gradient->getPrevNode();
   llvm::DenseMap<Value, Value> adjoint;
   auto receive = [&](Emit &emit, Value value, Value share) {
     Value &sum = adjoint[value];
@@ -103,6 +113,7 @@ LogicalResult expand(GradientOp gradient) {
       value = emit.create<CastOp>(value.getType(), value); // a wrt itself: others' gradients are not computed from it
     result.replaceAllUsesWith(value);
   }
+  eraseUnread(before, gradient);
   gradient.erase();
   return success();
 }

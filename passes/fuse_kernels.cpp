@@ -1,4 +1,6 @@
 // fuse-kernels: puts every computation into tcc.kernel regions.
+//   0. give each product that reads overlapping windows a copy of its own, so that none is kept from the forward to the
+//      backward;
 //   1. find what must be in memory: operands of products and results of the function, below the views that those take
 //      strided;
 //   2. decide what is recomputed: views, literals, coordinates, and elementwise values whose stored ancestors cost no
@@ -40,6 +42,49 @@ int64_t scalarOps(Operation *op) {
   return form ? std::max<int64_t>(1, llvm::count_if(form->steps, isStep)) : 1;
 }
 
+/// Views from `value` on, and what reads them that is not a view: each reader with the views on its way.
+void findReaders(Value value, SmallVector<Operation *> &views,
+                 function_ref<void(OpOperand &, ArrayRef<Operation *>)> found) {
+  for (OpOperand &use : llvm::make_early_inc_range(value.getUses())) {
+    if (!isa<ViewOpInterface>(use.getOwner())) {
+      found(use, views);
+      continue;
+    }
+    views.push_back(use.getOwner());
+    findReaders(use.getOwner()->getResult(0), views, found);
+    views.pop_back();
+  }
+}
+
+/// Gives each product but the first one windows of its own where windows overlap: what is written for one product would
+/// lie in memory until the last one, many times as large as the tensor that it shows. Returns all that they read.
+llvm::DenseSet<Value> separateWindows(func::FuncOp function) {
+  llvm::DenseSet<Value> all;
+  function.walk([&](WindowOp window) {
+    if (tensorType(window.getResult()).getNumElements() <= tensorType(window.getX()).getNumElements())
+      return;
+    SmallVector<std::pair<OpOperand *, SmallVector<Operation *>>> products;
+    SmallVector<Operation *> views{window};
+    findReaders(window.getResult(), views, [&](OpOperand &use, ArrayRef<Operation *> way) {
+      if (isa<StructuredOpInterface>(use.getOwner()) && use.getOwner()->getBlock() == window->getBlock())
+        products.push_back({&use, SmallVector<Operation *>(way)});
+    });
+    llvm::sort(products, [](auto &one, auto &other) {
+      Operation *first = one.first->getOwner(), *second = other.first->getOwner();
+      return first != second && first->isBeforeInBlock(second);
+    });
+    for (auto [i, product] : llvm::enumerate(products)) {
+      auto &[use, way] = product;
+      OpBuilder builder(use->getOwner());
+      IRMapping own;
+      for (Operation *view : way)
+        all.insert((i == 0 ? view : builder.clone(*view, own))->getResult(0));
+      use->set(own.lookupOrDefault(use->get()));
+    }
+  });
+  return all;
+}
+
 class Fuser : Fusion {
 public:
   Fuser(func::FuncOp function, const PipelineOptions &options)
@@ -47,6 +92,7 @@ public:
         kernels(options.verifyEach || options.checkForms) {}
 
   LogicalResult run() {
+    windows = separateWindows(function);
     if (failed(makeAllGroups()))
       return failure();
     if (failed(outlineGroups(*this)))
@@ -78,6 +124,7 @@ private:
   llvm::DenseMap<Value, SmallVector<Value, 4>> leaves; // of free values: the stored values they are computed from
   llvm::DenseMap<Operation *, int64_t> ownOps;         // of elementwise ops: scalar steps
   llvm::DenseSet<Value> freeValues;
+  llvm::DenseSet<Value> windows; // that overlap, of products
 
   int64_t bytesOf(Value value) const {
     RankedTensorType type = tensorType(value);
@@ -351,6 +398,11 @@ private:
       return refuse(candidate, llvm::formatv("expected at most {0} ops in a kernel", target.mostKernelOps));
     if (paths.hasOuterPath(a, b) || paths.hasOuterPath(b, a))
       return refuse(candidate, "expected nothing between the two that needs the one and is needed by the other");
+    auto hasWindows = [&](unsigned id) {
+      return llvm::any_of(groups[id].results, [&](Value value) { return windows.contains(value); });
+    };
+    if (hasWindows(a) && hasWindows(b))
+      return refuse(candidate, "expected windows of one product in a kernel, for they are large");
     SmallVector<Value> results = resultsOf(a, b), arguments = argumentsOf(a, b);
     std::string refusal;
     const std::shared_ptr<const KnownKernel> merge = formOf({results, arguments}, refusal);

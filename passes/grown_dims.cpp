@@ -34,6 +34,9 @@ std::optional<SmallVector<ValueDim, 3>> viewedSources(ViewOpInterface view, int6
     std::optional<int64_t> below = dimBelow(from, to, dim);
     return below ? std::optional(Dims{{operand, *below}}) : std::nullopt;
   }
+  if (llvm::any_of(*dims,
+                   [&](const ViewedDim &viewed) { return viewed.inner && (viewed.dim == dim || viewed.inner == dim); }))
+    return std::nullopt;
   for (auto [below, viewed] : llvm::enumerate(*dims))
     if (viewed.dim == dim)
       return from[below] == to[dim] && viewed.stride == 1 ? std::optional(Dims{{operand, below}}) : std::nullopt;

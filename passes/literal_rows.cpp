@@ -119,6 +119,8 @@ std::optional<RowNumbers> LiteralRows::throughView(ViewOpInterface op, ArrayRef<
     return compute(x, reshaped(coordinates, to, from));
   SmallVector<RowNumbers> below;
   for (const ViewedDim &viewed : *dims) {
+    if (viewed.inner)
+      return std::nullopt;
     below.push_back(viewed.dim ? coordinates[*viewed.dim] : RowNumbers{{0}, 0});
     for (double &value : below.back().values)
       value = value * static_cast<double>(viewed.stride) + static_cast<double>(viewed.offset);

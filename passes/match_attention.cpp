@@ -149,9 +149,9 @@ private:
       made.push_back(CastOp::create(builder, op.getLoc(), withElement(tensorType(operand), element), operand));
       operands.push_back(made.back()->getResult(0));
     }
-    auto other = FlashAttentionOp::create(builder, op.getLoc(), operands[0], operands[1], operands[2], op.getSeed(),
-                                          op.getFirst(), op.getScaleAttr(), op.getDiagonalAttr(), op.getWindowAttr(),
-                                          op.getRateAttr(), op.getStreamAttr());
+    auto other = FlashAttentionOp::create(builder, op.getLoc(), operands[0], operands[1], operands[2], op.getBias(),
+                                          op.getSeed(), op.getFirst(), op.getScaleAttr(), op.getDiagonalAttr(),
+                                          op.getWindowAttr(), op.getRateAttr(), op.getStreamAttr());
     made.push_back(other);
     return other;
   }
@@ -167,7 +167,7 @@ private:
     bool has = options.queries->hasKernel(op);
     if (has && isDifferentiated) {
       made.push_back(FlashAttentionBackwardOp::create(builder, op.getLoc(), op.getQ(), op.getK(), op.getV(),
-                                                      op.getOut(), op.getLse(), op.getOut(), op.getSeed(),
+                                                      op.getOut(), op.getLse(), op.getOut(), op.getBias(), op.getSeed(),
                                                       op.getFirst(), op.getScaleAttr(), op.getDiagonalAttr(),
                                                       op.getWindowAttr(), op.getRateAttr(), op.getStreamAttr()));
       has = options.queries->hasKernel(made.back());
@@ -187,7 +187,7 @@ private:
     };
     const Dropout dropout = pattern.dropout.value_or(Dropout());
     auto op = FlashAttentionOp::create(
-        builder, emit.loc, operands.q, operands.k, operands.v, dropout.seed, dropout.first,
+        builder, emit.loc, operands.q, operands.k, operands.v, Value(), dropout.seed, dropout.first,
         builder.getF64FloatAttr(operands.scale), number(pattern.mask.diagonal), number(pattern.mask.window),
         dropout.seed ? builder.getF64FloatAttr(dropout.rate) : FloatAttr(),
         dropout.seed ? builder.getI64IntegerAttr(static_cast<int64_t>(dropout.stream)) : IntegerAttr());

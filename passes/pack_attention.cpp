@@ -34,7 +34,7 @@ std::optional<PaddedRow> paddedRow(Value value) {
   while (isa_and_nonnull<CastOp, ReshapeOp>(user))
     user = onlyUser(user->getResult(0));
   auto pad = dyn_cast_or_null<PadOp>(user);
-  if (!pad)
+  if (!pad || !pad.isOfZeros())
     return std::nullopt;
   ArrayRef<int64_t> sizes = tensorType(pad.getX()).getShape(), low = pad.getLow(), high = pad.getHigh();
   auto isPadded = [&](size_t dim) { return low[dim] != 0 || high[dim] != 0; };
@@ -121,10 +121,10 @@ LogicalResult packAttention(func::FuncOp function, const PipelineOptions &option
       continue;
     OpBuilder builder(op);
     Emit emit(builder, op.getLoc());
-    auto packed = FlashAttentionPackedGradientOp::create(builder, op.getLoc(), op.getQ(), op.getK(), op.getV(),
-                                                         op.getOut(), op.getLse(), op.getDOut(), op.getSeed(),
-                                                         op.getFirst(), op.getScaleAttr(), op.getDiagonalAttr(),
-                                                         op.getWindowAttr(), op.getRateAttr(), op.getStreamAttr());
+    auto packed = FlashAttentionPackedGradientOp::create(
+        builder, op.getLoc(), op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(), op.getDOut(), op.getBias(),
+        op.getSeed(), op.getFirst(), op.getScaleAttr(), op.getDiagonalAttr(), op.getWindowAttr(), op.getRateAttr(),
+        op.getStreamAttr());
     if (!options.queries->hasKernel(packed)) {
       packed->erase();
       continue;

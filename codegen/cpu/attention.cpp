@@ -1,6 +1,6 @@
 #include "codegen/cpu/attention.h"
 #include "codegen/cpu/attention_function.h"
-#include "ir/dialect.h"
+#include "ir/ops/attention.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -14,7 +14,7 @@ static constexpr llvm::StringLiteral kindNames[] = {"attention_forward", "attent
 
 std::string AttentionForm::text() const {
   return kindNames[static_cast<size_t>(kind)].str() + " " + std::string(facts(element).name) + " " +
-         std::to_string(width) + (dropout ? " dropout" : "");
+         std::to_string(width) + (bias ? " bias" : "") + (dropout ? " dropout" : "");
 }
 
 std::optional<AttentionForm> AttentionForm::of(StringRef text) {
@@ -22,6 +22,7 @@ std::optional<AttentionForm> AttentionForm::of(StringRef text) {
   auto [element, number] = rest.split(' ');
   AttentionForm form;
   form.dropout = number.consume_back(" dropout");
+  form.bias = number.consume_back(" bias");
   auto kind = llvm::find(kindNames, name);
   form.kind = static_cast<AttentionKind>(kind - std::begin(kindNames));
   for (const ElementTypeFacts &row : elementTypes)
@@ -38,7 +39,8 @@ std::optional<AttentionForm> AttentionForm::of(Operation *op) {
   RankedTensorType type = tensorType(op->getOperand(0));
   std::optional<ElementType> element = elementTypeOf(type.getElementType());
   AttentionForm form{isa<FlashAttentionBackwardOp>(op) ? AttentionKind::backward : AttentionKind::forward,
-                     element.value_or(ElementType::f16), type.getShape().back(), op->hasAttr("rate")};
+                     element.value_or(ElementType::f16), type.getShape().back(), op->hasAttr("rate"),
+                     static_cast<bool>(attentionBias(op))};
   bool isEmitted = (form.element == ElementType::f32 || form.element == ElementType::bf16) && type.hasStaticShape() &&
                    form.width >= 1 && form.width <= widestHead;
   return isEmitted ? std::optional(form) : std::nullopt;
@@ -63,7 +65,7 @@ void emitAttention(OpBuilder &builder, StringRef symbol, const AttentionForm &fo
 //===- memory --------------------------------------------------------------------------------------------------===//
 
 AttentionBlocks::AttentionBlocks(const AttentionForm &form, const VectorTarget &target)
-    : byTiles(target.hasTiles && form.element == ElementType::bf16), lanes(target.lanes),
+    : byTiles(target.hasTiles && form.element == ElementType::bf16 && !form.bias), lanes(target.lanes),
       tileVectors(target.lanes == 16 ? 4 : 2),
       perWord(form.element == ElementType::bf16 && (byTiles || target.hasBf16Products) ? 2 : 1),
       steps((form.width + perWord - 1) / perWord), words(llvm::alignTo(steps, lanes)),

@@ -16,9 +16,10 @@ struct AttentionForm {
   ElementType element = ElementType::f32;
   int64_t width = 0;    // elements of one head's row
   bool dropout = false; // whether probabilities are dropped out; false for `sums`
+  bool bias = false;    // whether a bias is added to the scores; of `sums`, whether the function before it has one
 
-  /// "attention_forward f32 64", with " dropout" appended for such a form. TextKernel::text (kernel_source.h) holds
-  /// this.
+  /// "attention_forward f32 64", with " bias" and " dropout" appended for such a form. TextKernel::text
+  /// (kernel_source.h) holds this.
   std::string text() const;
   /// The form that has this text; nothing for any other text.
   static std::optional<AttentionForm> of(llvm::StringRef text);

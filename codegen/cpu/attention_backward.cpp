@@ -77,6 +77,7 @@ void Backward::addKeys(const AttentionBlock &block) {
   if (blocks.perWord > 1)
     t.packRowPairs(keyRows(k, block), place(blocks.keyPairs));
   multiplyRows(block, place(blocks.keyRows), place(blocks.queryColumns), place(blocks.scores), scale);
+  addBias(block, place(blocks.scores));
   multiplyRows(block, place(blocks.valueRows), place(blocks.dOutColumns), place(blocks.dP), keepScale);
   findKept(block);
   Value lanes = b.mul(t.ceilDiv(block.queryCount, blocks.lanes), blocks.lanes);

@@ -1,8 +1,8 @@
 // The forward function. A unit is a block of queries of one head; lanes are queries, so that a row's maximum and sum
 // need no step across lanes:
 //   1. the queries are packed as columns; sums start at 0, the largest score at -inf;
-//   2. for each block of keys that one of them sees: scores; the largest so far; what was summed is scaled to it;
-//      probabilities, rounded, in the scores' place; their sum; the values that they weigh are added;
+//   2. for each block of keys that one of them sees: scores, with the bias; the largest so far; what was summed is
+//      scaled to it; probabilities, rounded, in the scores' place; their sum; the values that they weigh are added;
 //      with dropout what it drops is 0 among those that weigh values, and stays in their sum;
 //   3. out is sums / total (times keepScale, which thus costs nothing), the log-sum-exp is the largest score + log
 //   total.
@@ -59,6 +59,7 @@ void Forward::addKeys(const AttentionBlock &block) {
   t.packRows(rowsOf(1, block.batch, block.keyHead, block.firstKey, block.keyCount), place(blocks.keyRows));
   t.packRowPairs(rowsOf(2, block.batch, block.keyHead, block.firstKey, block.keyCount), place(blocks.valuePairs));
   multiplyRows(block, place(blocks.keyRows), place(blocks.queryColumns), place(blocks.scores), scale);
+  addBias(block, place(blocks.scores));
   findKept(block);
   Value lanes = b.mul(t.ceilDiv(block.queryCount, blocks.lanes), blocks.lanes);
   t.forEach(b.i64(0), lanes, blocks.tileVectors * blocks.lanes, [&](Value lane) { weigh(block, lane); });

@@ -109,6 +109,11 @@ void AttentionFunction::loadLogarithms(const AttentionBlock &block, unsigned ope
       b.add(b.add(t.times(block.batch, stride(operand, 0)), t.times(block.head, stride(operand, 1))), block.firstQuery);
   t.forEach(b.i64(0), block.queryCount, 1, [&](Value query) {
     Value logarithm = b.load(t.at(this->operand(operand), b.add(first, query)), t.f32);
+    if (hasBias) {
+      Value least = b.literal(t.f32, -infinity);
+      Value isEmpty = b.create<arith::CmpFOp>(arith::CmpFPredicate::OEQ, logarithm, least);
+      logarithm = b.create<arith::SelectOp>(isEmpty, b.literal(t.f32, infinity), logarithm);
+    }
     b.store(factor ? t.mulF(logarithm, factor) : logarithm, t.at(to, query), t.f32);
   });
 }
@@ -174,6 +179,27 @@ void AttentionFunction::multiplyRows(const AttentionBlock &block, Value rows, Va
                  .end = b.i64(blocks.steps),
                  .factor = factor},
                 n);
+    });
+  });
+}
+
+// Lanes are queries, whose rows of the bias lie a stride apart.
+void AttentionFunction::addBias(const AttentionBlock &block, Value scores) {
+  if (!hasBias)
+    return;
+  const unsigned bias = operandCount - 1;
+  Type i64 = b.builder.getI64Type();
+  Value first = b.add(t.times(block.batch, stride(bias, 0)), t.times(block.head, stride(bias, 1)));
+  first = b.add(b.add(first, t.times(block.firstQuery, stride(bias, 2))), block.firstKey);
+  Value base = t.at(operand(bias), first);
+  t.forEach(b.i64(0), block.queryCount, blocks.lanes, [&](Value lane) {
+    Value query = b.create<arith::AddIOp>(b.splat(lane), b.iota(i64));
+    Value isThere = t.is(Predicate::slt, query, b.splat(block.queryCount));
+    Value offsets = b.create<arith::MulIOp>(query, b.splat(stride(bias, 2)));
+    t.forEach(b.i64(0), block.keyCount, 1, [&](Value key) {
+      Value address = t.at(scores, b.add(b.mul(key, queries), lane));
+      Value added = b.gatherLanes(t.at(base, key), t.f32, offsets, isThere);
+      t.storeWords(t.addF(t.loadWords(address), added), address);
     });
   });
 }

@@ -16,9 +16,11 @@ struct AttentionBlock {
 
 class AttentionFunction {
 public:
+  /// `operands` without those of a bias and a dropout.
   AttentionFunction(LaneBuilder &b, const AttentionForm &form, const AttentionBlocks &blocks, unsigned operands,
                     unsigned results)
-      : b(b), blocks(blocks), t(b, form, blocks), operandCount(operands), resultCount(results), dropout(form.dropout) {}
+      : b(b), blocks(blocks), t(b, form, blocks), hasBias(form.bias && form.kind != AttentionKind::sums),
+        operandCount(operands + (hasBias ? 1 : 0)), resultCount(results), dropout(form.dropout) {}
   virtual ~AttentionFunction() = default;
 
   void run(mlir::Value begin, mlir::Value end, mlir::Value args);
@@ -35,6 +37,7 @@ protected:
   LaneBuilder &b;
   const AttentionBlocks &blocks;
   AttentionTiles t;
+  const bool hasBias;              // its operand is the last before a dropout's
   mlir::Value allScratch, scratch; // of all workers, and of this one
   mlir::Value scale;               // a vector
   mlir::Value keepScale;           // likewise, with dropout alone
@@ -73,7 +76,7 @@ protected:
   /// to[query] = x's row · y's row.
   void sumProducts(const AttentionBlock &block, const HeadRows &x, const HeadRows &y, mlir::Value to);
   /// to[query] = log-sum-exp, times `factor` unless that is null; +inf of queries that are not there, so that their P
-  /// is 0.
+  /// is 0, and of those from which a bias hides every key.
   void loadLogarithms(const AttentionBlock &block, unsigned operand, mlir::Value factor, mlir::Value to);
 
   /// Queries of the block, from its first one, that see one of `count` keys from `key` of it on: [first, second).
@@ -98,6 +101,8 @@ protected:
   /// to[key][query] = factor · keys' row · query's column, for the pairs that are seen, in whole tiles.
   void multiplyRows(const AttentionBlock &block, mlir::Value rows, mlir::Value columns, mlir::Value to,
                     mlir::Value factor);
+  /// Adds the bias to the block's scores [key][query], where the form has one.
+  void addBias(const AttentionBlock &block, mlir::Value scores);
   /// to[element][query] += sum over keys of pairs[key][element] · weights[key][query].
   void addWeighted(const AttentionBlock &block, mlir::Value pairs, mlir::Value weights, mlir::Value to);
 

@@ -28,6 +28,7 @@ struct Work {
   double scale;
   double rate;     // of dropout; 0 where there is none
   uint64_t stream; // likewise
+  bool hasBias;
   int64_t units, parts = 1;
 
   /// Whether units have dK and dV of their own, which are summed at last.
@@ -42,6 +43,7 @@ Work workOf(Op op, AttentionKind kind) {
           op.getScale().convertToDouble(),
           op.getRate() ? op.getRate()->convertToDouble() : 0,
           op.getStream().value_or(0),
+          static_cast<bool>(op.getBias()),
           0};
 }
 
@@ -98,9 +100,9 @@ std::pair<int64_t, int64_t> boundsOf(const Work &work) {
   return {work.mask.window ? clamp(last - *work.mask.window) : -pairs, clamp(last)};
 }
 
-/// The operands that are heads or log-sum-exps; a dropout's seed and `first` may follow them.
+/// The operands that are heads, log-sum-exps or a bias; a dropout's seed and `first` may follow them.
 size_t operandsOf(const Work &work) {
-  return work.kind == AttentionKind::forward ? 3 : 6;
+  return (work.kind == AttentionKind::forward ? 3 : 6) + (work.hasBias ? 1 : 0);
 }
 
 /// 32-bit words of a dropout's seed (0) or `first` (1); 0 where there is none.
@@ -176,7 +178,7 @@ void lowerAttention(const StructuredCall &call, const AttentionForm &form, int t
   if (!work.hasSumsOfUnits())
     return;
   constexpr int64_t rowsAtOnce = 16;
-  plan.instructions.push_back(callOf({AttentionKind::sums, form.element, form.width},
+  plan.instructions.push_back(callOf({AttentionKind::sums, form.element, form.width, false, form.bias},
                                      work.sizes.batch * work.sizes.keys * work.sizes.keyHeads, rowsAtOnce,
                                      {numbers, memory, call.results[1], call.results[2]}, 2, plan, kernels));
   plan.instructions.back().label = "attention backward sums";

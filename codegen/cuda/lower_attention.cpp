@@ -58,13 +58,19 @@ Problem problemOf(Op op) {
           op.getStream().value_or(0)};
 }
 
+/// No kernel adds a bias.
+template <typename Op>
+std::optional<Problem> withoutBias(Op op) {
+  return op.getBias() ? std::nullopt : std::optional(problemOf(op));
+}
+
 std::optional<Problem> problemOf(Operation *op) {
   if (auto forward = dyn_cast<FlashAttentionOp>(op))
-    return problemOf(forward);
+    return withoutBias(forward);
   if (auto backward = dyn_cast<FlashAttentionBackwardOp>(op))
-    return problemOf(backward);
+    return withoutBias(backward);
   if (auto packed = dyn_cast<FlashAttentionPackedGradientOp>(op))
-    return problemOf(packed);
+    return withoutBias(packed);
   return std::nullopt;
 }
 

@@ -78,18 +78,28 @@ def kind_of(data, name):
                 return f"{inner}, {record['defaultValue']} where absent"
             return {"Variadic": f"any number of {inner}"}.get(wrapper, f"{inner}, may be absent")
     if "RankedTensorOf" in record["!superclasses"]:
-        return record["summary"].replace("ranked tensor of 32-bit signless integer values", "i32")
+        return elements_of(record["summary"])
     raise SystemExit(f"generate.py: no words for {name}, expected a name in KINDS")
+
+
+def elements_of(summary):
+    """"ranked tensor of 32-bit float or bfloat16 type values" as "f32 or bf16"."""
+    named = summary.removeprefix("ranked tensor of ").removesuffix(" values")
+    for words, name in (("bfloat16 type", "bf16"), (r"(\d+)-bit signless integer", r"i\1"), (r"(\d+)-bit float", r"f\1")):
+        named = re.sub(words, name, named)
+    return named
 
 
 def spelling(data, record):
     """The assembly format as a user writes it: operands with %, optional parts in brackets."""
-    attributes = {name for value, name in record["arguments"]["args"] if kind_of(data, value["def"]).split(",")[0] in
+    kinds = {name: kind_of(data, value["def"]).split(",")[0] for value, name in record["arguments"]["args"]}
+    attributes = {name for name, kind in kinds.items() if kind in
                   ("flag", "integer", "number", "list of integers", "literal", "text", "element type", "predicate")}
+    flags = "|".join(name for name, kind in kinds.items() if kind == "flag")
     text = " ".join(record["assemblyFormat"].split()).replace("`", "").replace("attr-dict", "{...}")
     text = text.replace("functional-type(operands, results)", "(types of operands) -> (types of results)")
     text = re.sub(r"type\(\$(\w+)\)", r"type-of-\1", text)
-    text = re.sub(r"\((\w+) \$(?:transpose_a|transpose_b|causal)\^\)\?", r"[\1]", text)  # a flag is its word
+    text = re.sub(rf"\((\w+) \$(?:{flags})\^\)\?", r"[\1]", text)  # a flag is its word
     text = re.sub(r"\(([^()]*)\)\?", r"[\1]", text).replace("^", "")
     text = re.sub(r"\$(\w+)", lambda m: m[1].upper() if m[1] in attributes else "%" + m[1], text)
     return f"tcc.{record['opName']} {text}".replace(" ,", ",").replace("[, ", "[, ")

@@ -87,6 +87,14 @@ LogicalResult verifyOperands(std::optional<Location> loc, Adaptor adaptor, Strin
   if (double scale = adaptor.getScale().convertToDouble(); !isFiniteF32(scale))
     return emitOptionalError(loc, "'", name, "' has scale ", numberText(scale), ", which ", beyondF32,
                              " (flash_attention_c5)");
+  if (Value bias = adaptor.getBias()) {
+    ArrayRef<int64_t> shape = tensorType(bias).getShape();
+    const int64_t wanted[] = {q.getDimSize(0), heads, q.getDimSize(1), k.getDimSize(1)};
+    if (shape.size() != 4 || !llvm::all_of(llvm::zip(shape, wanted),
+                                           [](auto sizes) { return sameSize(std::get<0>(sizes), std::get<1>(sizes)); }))
+      return emitOptionalError(loc, "'", name, "' has the bias ", typeText(tensorType(bias)), " for q ", typeText(q),
+                               " and k ", typeText(k), "; it is f32 [B, H, T, S] (flash_attention_c6)");
+  }
   return success();
 }
 
@@ -100,11 +108,14 @@ RankedTensorType lseType(RankedTensorType q) {
 /// [B, T, H, d] becomes [B, G, group·T, d].
 class Expansion {
 public:
-  Expansion(Emit &b, Value q, Value k, Value v, double scale, AttentionSizes sizes, AttentionMask mask,
+  Expansion(Emit &b, Value q, Value k, Value v, Value bias, double scale, AttentionSizes sizes, AttentionMask mask,
             const Dropout &dropout)
       : b(b), sizes(sizes), mask(mask), dropout(dropout), scale(scale), element(tensorType(q).getElementType()),
         q(byGroup(q)), k(b.transpose(k, {0, 2, 1, 3})), v(b.transpose(v, {0, 2, 1, 3})) {
     scores = byHead(b.mul(b.matmul(this->q, this->k, false, true, b.f32()), scale));
+    if (bias)
+      scores = b.add(scores, bias);
+    rowsMayBeEmpty = bias || sizes.keys == 0 || mask.hidesWholeRows(sizes.queries, sizes.keys);
     if (mask.diagonal)
       visible = visiblePairs();
   }
@@ -112,7 +123,6 @@ public:
   /// out and lse.
   SmallVector<Value> forward() {
     RankedTensorType type = tensorType(scores);
-    bool rowsMayBeEmpty = sizes.keys == 0 || mask.hidesWholeRows(sizes.queries, sizes.keys);
     Value masked = hide(scores, -std::numeric_limits<double>::infinity());
     Value top = b.reduceMax(b.detach(masked), {3});
     if (rowsMayBeEmpty)
@@ -131,7 +141,7 @@ public:
   /// gradient would be 0 times what a hidden score overflows to.
   Value probabilities(Value lse) {
     ArrayRef<int64_t> shape = tensorType(scores).getShape();
-    if (sizes.keys == 0 || mask.hidesWholeRows(sizes.queries, sizes.keys))
+    if (rowsMayBeEmpty)
       lse = b.select(b.isFinite(lse), lse, b.zeros(tensorType(lse)));
     Value masked = hide(scores, -std::numeric_limits<double>::infinity());
     return hide(b.exp(b.sub(masked, b.broadcast(column(lse), shape))), 0);
@@ -140,17 +150,18 @@ public:
   /// dQ, dK, dV of P and of the gradient with respect to P, where `delta` [B, H, T] is taken off each row of the
   /// latter. Without dOut: dQ and dK alone, dP being 0.
   SmallVector<Value> backward(Value p, Value dOut, Value delta) {
-    ArrayRef<int64_t> shape = tensorType(scores).getShape();
-    Value shift = b.broadcast(column(delta), shape);
     Value grouped = dOut ? byGroup(dOut) : Value();
-    Value dP = dOut ? b.sub(dropped(byHead(b.matmul(grouped, v, false, true, b.f32()))), shift) : b.neg(shift);
-    Value dS = byRows(b.cast(b.mul(p, dP), element));
+    Value dS = byRows(b.cast(gradientOfScores(p, grouped, delta), element));
     Value dQ = fromGroup(scaled(b.matmul(dS, k, false, false, b.f32())));
     Value dK = b.transpose(scaled(b.matmul(dS, q, true, false, b.f32())), {0, 2, 1, 3});
     if (!dOut)
       return {dQ, dK, Value()};
     Value dV = b.transpose(b.matmul(byRows(b.cast(dropped(p), element)), grouped, true), {0, 2, 1, 3});
     return {dQ, dK, dV};
+  }
+  /// That of the bias, from the same.
+  Value gradientOfBias(Value p, Value dOut, Value delta) {
+    return gradientOfScores(p, dOut ? byGroup(dOut) : Value(), delta);
   }
 
 private:
@@ -163,6 +174,7 @@ private:
   Value q, k, v; // [B, G, group·T, d], [B, G, S, d]
   Value scores;  // [B, H, T, S], scaled
   Value visible; // null: all pairs
+  bool rowsMayBeEmpty;
 
   Value byGroup(Value x) {
     return b.reshape(b.transpose(x, {0, 2, 1, 3}),
@@ -174,6 +186,11 @@ private:
   Value byHead(Value x) { return b.reshape(x, {sizes.batch, sizes.heads, sizes.queries, sizes.keys}); }
   Value byRows(Value x) {
     return b.reshape(x, {sizes.batch, sizes.keyHeads, sizes.group() * sizes.queries, sizes.keys});
+  }
+  Value gradientOfScores(Value p, Value groupedDOut, Value delta) {
+    Value shift = b.broadcast(column(delta), tensorType(scores).getShape());
+    return b.mul(p, groupedDOut ? b.sub(dropped(byHead(b.matmul(groupedDOut, v, false, true, b.f32()))), shift)
+                                : b.neg(shift));
   }
   Value column(Value rows) { return b.reshape(rows, {sizes.batch, sizes.heads, sizes.queries, 1}); }
   Value dropped(Value x) { return dropout.rate > 0 ? dropOut(b, x, dropout) : x; }
@@ -194,11 +211,19 @@ private:
 
 template <typename Op>
 Expansion expansionOf(Emit &b, Op op) {
-  return Expansion(b, op.getQ(), op.getK(), op.getV(), op.getScale().convertToDouble(), sizesOf(op), maskOf(op),
-                   dropoutOf(op));
+  return Expansion(b, op.getQ(), op.getK(), op.getV(), op.getBias(), op.getScale().convertToDouble(), sizesOf(op),
+                   maskOf(op), dropoutOf(op));
 }
 
 } // namespace
+
+Value attentionBias(Operation *op) {
+  if (auto forward = dyn_cast<FlashAttentionOp>(op))
+    return forward.getBias();
+  if (auto backward = dyn_cast<FlashAttentionBackwardOp>(op))
+    return backward.getBias();
+  return cast<FlashAttentionPackedGradientOp>(op).getBias();
+}
 
 AttentionSizes attentionSizes(FlashAttentionOp op) {
   return sizesOf(op);
@@ -234,14 +259,20 @@ SmallVector<Value> FlashAttentionOp::expand(Emit &b) {
   return expansionOf(b, *this).forward();
 }
 
-// The log-sum-exp's own gradient g has d lse / d scores = P, so it goes through materialised probabilities: what
-// models have in their losses is out alone.
+/// The rows' sums of dOut · out, [B, H, T].
+static Value sumsOfProducts(Emit &b, Value dOut, Value out, AttentionSizes sizes) {
+  Value products = b.mul(b.cast(dOut, b.f32()), b.cast(out, b.f32()));
+  return b.transpose(b.reshape(b.reduceSum(products, {3}), {sizes.batch, sizes.queries, sizes.heads}), {0, 2, 1});
+}
+
+// The log-sum-exp's own gradient g has d lse / d scores = P, so it goes through materialised probabilities, as the
+// bias's does: what models have in their losses is out alone, and their masks are constants.
 SmallVector<Value> FlashAttentionOp::gradient(Emit &b, ValueRange dResults) {
   SmallVector<Value> shares;
   if (Value dOut = dResults[0]) {
-    auto backward = FlashAttentionBackwardOp::create(b.builder, b.loc, getQ(), getK(), getV(), getOut(), getLse(), dOut,
-                                                     getSeed(), getFirst(), getScaleAttr(), getDiagonalAttr(),
-                                                     getWindowAttr(), getRateAttr(), getStreamAttr());
+    auto backward = FlashAttentionBackwardOp::create(
+        b.builder, b.loc, getQ(), getK(), getV(), getOut(), getLse(), dOut, getBias(), getSeed(), getFirst(),
+        getScaleAttr(), getDiagonalAttr(), getWindowAttr(), getRateAttr(), getStreamAttr());
     shares.assign(backward->result_begin(), backward->result_end());
   }
   shares.resize(getNumOperands()); // none to seed and first
@@ -250,6 +281,13 @@ SmallVector<Value> FlashAttentionOp::gradient(Emit &b, ValueRange dResults) {
     SmallVector<Value> more = expansion.backward(expansion.probabilities(getLse()), Value(), b.neg(dLse));
     for (unsigned i : {0u, 1u})
       shares[i] = shares[i] ? b.add(shares[i], more[i]) : more[i];
+  }
+  if (getBias()) {
+    Value delta = dResults[0] ? sumsOfProducts(b, dResults[0], getOut(), sizesOf(*this)) : Value();
+    if (Value dLse = dResults[1])
+      delta = delta ? b.sub(delta, dLse) : b.neg(dLse);
+    Expansion expansion = expansionOf(b, *this);
+    shares[3] = expansion.gradientOfBias(expansion.probabilities(getLse()), dResults[0], delta);
   }
   return shares;
 }
@@ -269,8 +307,9 @@ static bool isReadableAsHeads(const StridedView &view) {
          llvm::all_of(llvm::drop_end(llvm::zip_equal(view.sizes, view.strides)), isReadable);
 }
 
-/// q, k, v, out and dOut are heads; the log-sum-exp is read as it was written, one number after another.
-static SmallVector<StridedView, 2> viewsOfHeads(OperandRange operands) {
+/// q, k, v, out and dOut are heads; the log-sum-exp is read as it was written, one number after another, and the bias
+/// by rows of keys.
+static SmallVector<StridedView, 2> viewsOfHeads(OperandRange operands, Value bias) {
   SmallVector<StridedView, 2> views;
   for (Value operand : operands) {
     if (tensorType(operand).getRank() == 0) { // of the dropout
@@ -278,6 +317,10 @@ static SmallVector<StridedView, 2> viewsOfHeads(OperandRange operands) {
       continue;
     }
     StridedView view = stridedView(operand);
+    if (operand == bias) {
+      views.push_back(view.sizes.back() <= 1 || view.strides.back() == 1 ? view : denseView(operand));
+      continue;
+    }
     bool isHeads = tensorType(operand).getRank() == 4;
     bool readable = isHeads ? isReadableAsHeads(view) : isDense(view);
     views.push_back(readable ? view : denseView(operand));
@@ -286,11 +329,11 @@ static SmallVector<StridedView, 2> viewsOfHeads(OperandRange operands) {
 }
 
 SmallVector<StridedView, 2> FlashAttentionOp::operandViews(const ViewLimits &) {
-  return viewsOfHeads(getOperands());
+  return viewsOfHeads(getOperands(), getBias());
 }
 
 SmallVector<StridedView, 2> FlashAttentionBackwardOp::operandViews(const ViewLimits &) {
-  return viewsOfHeads(getOperands());
+  return viewsOfHeads(getOperands(), getBias());
 }
 
 int64_t FlashAttentionOp::flops() {
@@ -320,10 +363,7 @@ LogicalResult verifyGradientOperands(std::optional<Location> loc, Adaptor adapto
 template <typename Op>
 SmallVector<Value> expandGradient(Emit &b, Op op) {
   Expansion expansion = expansionOf(b, op);
-  AttentionSizes sizes = sizesOf(op);
-  Value products = b.mul(b.cast(op.getDOut(), b.f32()), b.cast(op.getOut(), b.f32()));
-  Value delta =
-      b.transpose(b.reshape(b.reduceSum(products, {3}), {sizes.batch, sizes.queries, sizes.heads}), {0, 2, 1});
+  Value delta = sumsOfProducts(b, op.getDOut(), op.getOut(), sizesOf(op));
   return expansion.backward(expansion.probabilities(op.getLse()), op.getDOut(), delta);
 }
 
@@ -395,7 +435,7 @@ SmallVector<Value> FlashAttentionPackedGradientOp::gradient(Emit &b, ValueRange 
 }
 
 SmallVector<StridedView, 2> FlashAttentionPackedGradientOp::operandViews(const ViewLimits &) {
-  return viewsOfHeads(getOperands());
+  return viewsOfHeads(getOperands(), getBias());
 }
 
 bool FlashAttentionPackedGradientOp::narrows(unsigned operand) {

@@ -22,6 +22,8 @@ struct AttentionMask {
   bool hidesWholeRows(int64_t queries, int64_t keys) const;
 };
 
+/// The bias of flash_attention or of one of its gradients; null where it has none.
+mlir::Value attentionBias(mlir::Operation *op);
 AttentionSizes attentionSizes(FlashAttentionOp op);
 AttentionSizes attentionSizes(FlashAttentionBackwardOp op);
 AttentionSizes attentionSizes(FlashAttentionPackedGradientOp op);

@@ -157,9 +157,48 @@ LogicalResult AttentionOp::verify() {
                          << k.getDimSize(k.getRank() - 2) << " keys; their numbers must be equal (attention_c2)";
   if (double scale = getScale().convertToDouble(); !isFiniteF32(scale))
     return emitOpError() << "scale " << numberText(scale) << " " << beyondF32 << " (attention_c3)";
+  if (Value mask = getMask()) {
+    ArrayRef<int64_t> shape = tensorType(mask).getShape();
+    SmallVector<int64_t> scores(q.getShape());
+    scores.back() = k.getDimSize(k.getRank() - 2);
+    if (shape.size() != scores.size() || llvm::any_of(llvm::zip(shape, scores), [](auto sizes) {
+          auto [size, whole] = sizes;
+          return ShapedType::isDynamic(size) || (size != 1 && !sameSize(size, whole));
+        }))
+      return emitOpError() << "mask is " << typeText(tensorType(mask)) << " for q " << typeText(q) << " and k "
+                           << typeText(k) << "; its sizes are known, those of the scores or 1 (attention_c4)";
+  }
   return success();
 }
+
+/// The same as a flash_attention of [batch, rows, heads, width]; of a rank other than 4 all of the batch is its batch.
+static Value attentionWithMask(Emit &b, AttentionOp op) {
+  RankedTensorType q = tensorType(op.getQ());
+  const int64_t rank = q.getRank(), keys = tensorType(op.getK()).getDimSize(rank - 2), queries = q.getDimSize(rank - 2);
+  int64_t batch = rank == 4 ? q.getDimSize(0) : 1, heads = rank == 4 ? q.getDimSize(1) : 1;
+  for (int64_t i = 0; rank != 4 && i < rank - 2; ++i)
+    batch *= q.getDimSize(i);
+  auto byHeads = [&](Value x, int64_t rows) {
+    return b.transpose(b.reshape(x, {batch, heads, rows, q.getDimSize(rank - 1)}), {0, 2, 1, 3});
+  };
+  Value mask = op.getMask();
+  RankedTensorType type = withElement(tensorType(mask), b.f32());
+  Value bias = tensorType(mask).getElementType().isInteger(1)
+                   ? b.select(mask, b.zeros(type), b.constant(-std::numeric_limits<double>::infinity(), type))
+                   : b.cast(mask, b.f32());
+  SmallVector<int64_t> scores(q.getShape());
+  scores.back() = keys;
+  bias = b.reshape(b.broadcast(bias, scores), {batch, heads, queries, keys});
+  auto flash = FlashAttentionOp::create(b.builder, b.loc, byHeads(op.getQ(), queries), byHeads(op.getK(), keys),
+                                        byHeads(op.getV(), keys), bias, Value(), Value(), op.getScaleAttr(),
+                                        op.getCausal() ? b.builder.getI64IntegerAttr(0) : IntegerAttr(), IntegerAttr(),
+                                        FloatAttr(), IntegerAttr());
+  return b.reshape(b.transpose(flash.getOut(), {0, 2, 1, 3}), q.getShape());
+}
+
 SmallVector<Value> AttentionOp::decompose(Emit &b) {
+  if (getMask())
+    return {attentionWithMask(b, *this)};
   Type element = tensorType(getQ()).getElementType();
   Value scores = b.mul(b.matmul(getQ(), getK(), false, true, b.f32()), getScale().convertToDouble());
   RankedTensorType type = tensorType(scores);

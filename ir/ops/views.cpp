@@ -1,7 +1,9 @@
 // Views: broadcast, reshape, transpose, slice, pad, concat. Per op inference, verifier, folding, gradient.
 #include "ir/emit.h"
 #include "ir/ops/constants.h"
+#include "ir/ops/numbers.h"
 #include "ir/ops/shapes.h"
+#include <cmath>
 
 using namespace mlir;
 
@@ -146,6 +148,10 @@ LogicalResult SliceOp::inferReturnTypes(MLIRContext *, std::optional<Location> l
   if (static_cast<int64_t>(starts.size()) != from.getRank() || starts.size() != limits.size())
     return emitOptionalError(loc, "'tcc.slice' has ", starts.size(), " starts and ", limits.size(), " limits for rank ",
                              from.getRank(), " (slice_c1)");
+  ArrayRef<int64_t> steps = adaptor.getSteps();
+  if ((!steps.empty() && steps.size() != starts.size()) || llvm::any_of(steps, [](int64_t step) { return step < 1; }))
+    return emitOptionalError(loc, "'tcc.slice' needs a step of at least 1 for each of ", from.getRank(),
+                             " dims (slice_c3)");
   SmallVector<int64_t> shape;
   for (int64_t i = 0; i < from.getRank(); ++i) {
     int64_t size = from.getDimSize(i), start = starts[i], limit = limits[i] == -1 ? size : limits[i];
@@ -155,7 +161,11 @@ LogicalResult SliceOp::inferReturnTypes(MLIRContext *, std::optional<Location> l
                                " (slice_c2)");
     if (dynamic && limits[i] == -1 && start != 0)
       return emitOptionalError(loc, "'tcc.slice' cuts dim ", i, " of size '?'; a '?' dim is taken whole (slice_c2)");
-    shape.push_back(ShapedType::isDynamic(limit) ? limit : limit - start);
+    int64_t step = steps.empty() ? 1 : steps[i];
+    if (ShapedType::isDynamic(limit) && step != 1)
+      return emitOptionalError(loc, "'tcc.slice' steps over dim ", i,
+                               " of size '?'; a '?' dim is taken whole (slice_c3)");
+    shape.push_back(ShapedType::isDynamic(limit) ? limit : llvm::divideCeil(limit - start, step));
   }
   types.push_back(withShape(from, shape));
   return success();
@@ -170,18 +180,31 @@ OpFoldResult SliceOp::fold(FoldAdaptor adaptor) {
 std::optional<SmallVector<ViewedDim>> SliceOp::viewedDims() {
   SmallVector<ViewedDim> dims;
   for (auto [i, start] : llvm::enumerate(getStarts()))
-    dims.push_back({static_cast<unsigned>(i), start});
+    dims.push_back({static_cast<unsigned>(i), start, step(i)});
   return dims;
 }
 
 SmallVector<Value> SliceOp::gradient(Emit &b, ValueRange dy) {
+  Value x = dy[0];
+  for (auto [dim, start] : llvm::enumerate(getStarts()))
+    x = b.spread(x, dim, step(dim));
   SmallVector<int64_t> high;
-  for (auto [limit, size] : llvm::zip(getLimits(), tensorType(getX()).getShape()))
-    high.push_back(limit == -1 ? 0 : size - limit);
-  return {b.pad(dy[0], getStarts(), high)};
+  for (auto [start, size, own] : llvm::zip(getStarts(), tensorType(getX()).getShape(), tensorType(x).getShape()))
+    high.push_back(size - start - own);
+  return {b.pad(x, getStarts(), high)};
 }
 
 //===- pad -----------------------------------------------------------------------------------------------------===//
+
+/// Whether integers of the type have this one; floats round any number.
+static bool isOfType(double value, Type element) {
+  if (isa<FloatType>(element))
+    return true;
+  if (element.isInteger(1))
+    return value == 0 || value == 1;
+  const double limit = std::ldexp(1.0, static_cast<int>(element.getIntOrFloatBitWidth()) - 1);
+  return value == std::trunc(value) && value >= -limit && value < limit;
+}
 
 LogicalResult PadOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                       SmallVectorImpl<Type> &types) {
@@ -192,6 +215,9 @@ LogicalResult PadOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc
       llvm::any_of(high, negative))
     return emitOptionalError(loc, "'tcc.pad' needs one low and one high count from 0 to 2^40 for each of ",
                              from.getRank(), " dims (pad_c1)");
+  if (double value = adaptor.getValue().convertToDouble(); !isOfType(value, from.getElementType()))
+    return emitOptionalError(loc, "'tcc.pad' of ", typeText(from), " has the value ", numberText(value),
+                             "; it is an integer of that type (pad_c2)");
   SmallVector<int64_t> shape;
   for (int64_t i = 0; i < from.getRank(); ++i)
     shape.push_back(from.isDynamicDim(i) ? ShapedType::kDynamic : from.getDimSize(i) + low[i] + high[i]);

@@ -53,12 +53,18 @@ private:
   std::optional<RandomElements> random;
 };
 
+/// 0 where there is no bias.
+double biasAt(const RefTensor *bias, ArrayRef<int64_t> index) {
+  return bias ? bias->data[offsetOf(bias->shape(), index)] : 0;
+}
+
 void forward(Call &call, FlashAttentionOp op) {
   Heads q(call.in(0)), k(call.in(1)), v(call.in(2));
   int64_t batch = q.x.shape()[0], group = k.heads == 0 ? 1 : q.heads / k.heads;
   RefTensor &out = call.addResult(q.x.shape()), &lse = call.addResult({batch, q.heads, q.rows});
   double scale = op.getScale().convertToDouble();
-  ProbabilityDropout dropped(call, op, {batch, q.heads, q.rows, k.rows}, 3);
+  const RefTensor *bias = op.getBias() ? &call.in(3) : nullptr;
+  ProbabilityDropout dropped(call, op, {batch, q.heads, q.rows, k.rows}, bias ? 4 : 3);
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t h = 0; h < q.heads; ++h)
       for (int64_t t = 0; t < q.rows; ++t) {
@@ -68,9 +74,12 @@ void forward(Call &call, FlashAttentionOp op) {
         for (int64_t s = 0; s < k.rows; ++s)
           if (sees(op, t, s)) {
             keys.push_back(s);
-            scores.push_back(scale * dot(call.mode, q.row(b, t, h), k.row(b, s, h / group), q.width));
+            scores.push_back(scale * dot(call.mode, q.row(b, t, h), k.row(b, s, h / group), q.width) +
+                             biasAt(bias, {b, h, t, s}));
             top = largerOf(top, scores.back());
           }
+        if (top == -std::numeric_limits<double>::infinity()) // a bias may hide every key
+          keys.clear();
         double sum = 0;
         for (double score : scores)
           sum += std::exp(score - top);
@@ -94,7 +103,8 @@ void addGradients(Call &call, Op op, RefTensor &dQ, RefTensor &dK, RefTensor &dV
   const RefTensor &lse = call.in(4);
   int64_t batch = q.x.shape()[0], group = k.heads == 0 ? 1 : q.heads / k.heads;
   double scale = op.getScale().convertToDouble();
-  ProbabilityDropout dropped(call, op, {batch, q.heads, q.rows, k.rows}, 6);
+  const RefTensor *bias = op.getBias() ? &call.in(6) : nullptr;
+  ProbabilityDropout dropped(call, op, {batch, q.heads, q.rows, k.rows}, bias ? 7 : 6);
   auto narrow = [&](double value) {
     return call.mode == RefMode::rounding ? roundToElement(value, q.x.element()) : value;
   };
@@ -106,7 +116,9 @@ void addGradients(Call &call, Op op, RefTensor &dQ, RefTensor &dK, RefTensor &dV
           if (!sees(op, t, s))
             continue;
           const double *query = q.row(b, t, h), *key = k.row(b, s, h / group);
-          double score = scale * dot(call.mode, query, key, q.width);
+          double score = scale * dot(call.mode, query, key, q.width) + biasAt(bias, {b, h, t, s});
+          if (score == -std::numeric_limits<double>::infinity())
+            continue;
           double p = std::exp(score - lse.data[(b * q.heads + h) * q.rows + t]);
           double dP = dropped(dot(call.mode, dOut.row(b, t, h), v.row(b, s, h / group), q.width), b, h, t, s);
           double dS = narrow(p * (dP - delta)), left = narrow(dropped(p, b, h, t, s));

@@ -96,6 +96,22 @@ void addLinear(Registry &registry) {
   });
 }
 
+/// Adds to the scores of query t of a batch's element what the mask has for it, -inf where it hides a key.
+void addMask(const RefTensor &mask, ArrayRef<int64_t> batch, int64_t element, int64_t t, std::vector<double> &scores) {
+  Shape index(mask.shape().size(), 0);
+  for (size_t dim = batch.size(); dim-- > 0; element /= batch[dim])
+    index[dim] = mask.shape()[dim] == 1 ? 0 : element % batch[dim];
+  index[batch.size()] = mask.shape()[batch.size()] == 1 ? 0 : t;
+  for (size_t s = 0; s < scores.size(); ++s) {
+    index.back() = mask.shape().back() == 1 ? 0 : static_cast<int64_t>(s);
+    const double value = mask.data[offsetOf(mask.shape(), index)];
+    if (!mask.element().isInteger(1))
+      scores[s] += value;
+    else if (value == 0)
+      scores[s] = -std::numeric_limits<double>::infinity();
+  }
+}
+
 void addPlainAttention(Registry &registry) {
   add<AttentionOp>(registry, [](Call &call, AttentionOp op) {
     const RefTensor &q = call.in(0), &k = call.in(1), &v = call.in(2);
@@ -114,6 +130,10 @@ void addPlainAttention(Registry &registry) {
         for (int64_t s = 0; s < visible; ++s)
           for (int64_t d = 0; d < width; ++d)
             scores[s] += scale * query[d] * k.data[(b * keys + s) * width + d];
+        if (op.getMask())
+          addMask(call.in(3), q.shape().drop_back(2), b, t, scores);
+        if (llvm::all_of(scores, [](double score) { return score == -std::numeric_limits<double>::infinity(); }))
+          continue; // a query that sees no key, if there are keys
         softmaxRow(scores, scores);
         for (int64_t s = 0; s < visible; ++s)
           for (int64_t d = 0; d < width; ++d)

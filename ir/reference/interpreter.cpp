@@ -24,6 +24,7 @@ const Registry &registry() {
     addElementwise(registry);
     addViews(registry);
     addReductions(registry);
+    addWindows(registry);
     addIndexing(registry);
     addMatmul(registry);
     addAttention(registry);

@@ -1,5 +1,6 @@
 // Reductions over axes, which stay as size 1, and running sums and products.
 #include "ir/reference/registry.h"
+#include <algorithm>
 
 using namespace mlir;
 
@@ -84,6 +85,35 @@ void placesOf(Call &call, int64_t axis, bool (*beats)(double x, double best)) {
         place = static_cast<double>(i);
 }
 
+/// Each line along an axis by a stable sort of its places.
+void sort(Call &call, SortOp op) {
+  const RefTensor &x = call.in(0);
+  const auto axis = static_cast<size_t>(op.getAxis());
+  Shape lines(x.shape());
+  const int64_t size = lines[axis];
+  lines[axis] = 1;
+  auto isBefore = [&](double one, double other) {
+    return op.getDescending() ? one > other || (std::isnan(one) && !std::isnan(other))
+                              : one < other || (std::isnan(other) && !std::isnan(one));
+  };
+  call.addResult(x.shape());
+  call.addResult(x.shape());
+  forEachIndex(lines, [&](ArrayRef<int64_t> line) {
+    std::vector<int64_t> order(size), from(size);
+    Shape at(line);
+    for (int64_t i = 0; i < size; ++i) {
+      at[axis] = order[i] = i;
+      from[i] = offsetOf(x.shape(), at);
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t one, int64_t other) { return isBefore(x.data[from[one]], x.data[from[other]]); });
+    for (int64_t i = 0; i < size; ++i) {
+      call.results[0].data[from[i]] = x.data[from[order[i]]];
+      call.results[1].data[from[i]] = static_cast<double>(order[i]);
+    }
+  });
+}
+
 /// The running value of each line along `axis`, after each of its elements.
 void running(Call &call, int64_t axis, double start, void (*step)(Running &, double)) {
   const RefTensor &x = call.in(0);
@@ -151,6 +181,7 @@ void addReductions(Registry &registry) {
   add<CumprodOp>(registry, [](Call &call, CumprodOp op) {
     running(call, op.getAxis(), 1, [](Running &product, double x) { product.multiply(x); });
   });
+  add<SortOp>(registry, sort);
   add<ReduceMeanOp>(registry, [](Call &call, ReduceMeanOp op) {
     Shape shape;
     auto groups = groupsOf(call.in(0), op.getAxes(), shape);

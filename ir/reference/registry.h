@@ -29,6 +29,7 @@ using Registry = llvm::StringMap<Function>;
 void addElementwise(Registry &registry);
 void addViews(Registry &registry);
 void addReductions(Registry &registry);
+void addWindows(Registry &registry);
 void addIndexing(Registry &registry);
 void addMatmul(Registry &registry);
 void addAttention(Registry &registry);

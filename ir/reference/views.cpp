@@ -88,14 +88,14 @@ void addSlice(Registry &registry) {
       if (starts[i] > limit || limit > x.shape()[i])
         return call.refuse("takes " + Twine(starts[i]) + ".." + Twine(limit) + " of a dim of size " +
                            Twine(x.shape()[i]) + " (slice_c2)");
-      shape.push_back(limit - starts[i]);
+      shape.push_back((limit - starts[i] + op.step(i) - 1) / op.step(i));
     }
     RefTensor &result = call.addResult(shape);
     int64_t next = 0;
     forEachIndex(shape, [&](ArrayRef<int64_t> index) {
       Shape from(index);
       for (size_t i = 0; i < from.size(); ++i)
-        from[i] += starts[i];
+        from[i] = from[i] * op.step(i) + starts[i];
       result.data[next++] = x.data[offsetOf(x.shape(), from)];
     });
   });
@@ -108,6 +108,9 @@ void addPad(Registry &registry) {
     for (size_t i = 0; i < shape.size(); ++i)
       shape[i] += op.getLow()[i] + op.getHigh()[i];
     RefTensor &result = call.addResult(shape);
+    double value = op.getValue().convertToDouble();
+    std::fill(result.data.begin(), result.data.end(),
+              isa<FloatType>(x.element()) ? roundToElement(value, x.element()) : value);
     int64_t next = 0;
     forEachIndex(x.shape(), [&](ArrayRef<int64_t> index) {
       Shape to(index);

@@ -187,19 +187,37 @@ class Graph:
         return self.line("transpose", f"{x.name} {permutation} : {x.type} -> {tensor_type(sizes, x.element)}", sizes,
                          x.element)
 
-    def slice(self, x: Value, starts, limits) -> Value:
-        sizes = tuple(limit - start for start, limit in zip(starts, limits))
+    def slice(self, x: Value, starts, limits, steps=None) -> Value:
+        steps = list(steps or [1] * x.rank)
+        sizes = tuple(-(-(limit - start) // step) for start, limit, step in zip(starts, limits, steps))
         if sizes == x.sizes:
             return x
-        return self.line("slice", f"{x.name} {list(starts)} to {list(limits)} : {x.type} -> "
+        by = f" by {steps}" if any(step != 1 for step in steps) else ""
+        return self.line("slice", f"{x.name} {list(starts)} to {list(limits)}{by} : {x.type} -> "
                          f"{tensor_type(sizes, x.element)}", sizes, x.element)
 
-    def pad(self, x: Value, low, high) -> Value:
+    def pad(self, x: Value, low, high, value=0) -> Value:
+        """`value` is a number that an f64 holds exactly."""
         if not any(low) and not any(high):
             return x
         sizes = tuple(size + before + after for size, before, after in zip(x.sizes, low, high))
-        return self.line("pad", f"{x.name} {list(low)}, {list(high)} : {x.type} -> {tensor_type(sizes, x.element)}",
-                         sizes, x.element)
+        with_ = "" if value == 0 and math.copysign(1, value) > 0 else f" value {any_number(value)}"
+        return self.line("pad", f"{x.name} {list(low)}, {list(high)}{with_} : {x.type} -> "
+                         f"{tensor_type(sizes, x.element)}", sizes, x.element)
+
+    def window(self, x: Value, dims, window, steps, dilations) -> Value:
+        """Windows over some dims: their places stay in the dims, their elements come last."""
+        sizes = list(x.sizes)
+        for dim, size, step, dilation in zip(dims, window, steps, dilations):
+            sizes[dim] = (sizes[dim] - (size - 1) * dilation - 1) // step + 1
+        sizes += window
+        return self.line("window", f"{x.name} dims {list(dims)} sizes {list(window)} steps {list(steps)} dilations "
+                         f"{list(dilations)} : {x.type} -> {tensor_type(sizes, x.element)}", sizes, x.element)
+
+    def fold(self, x: Value, sizes, dims, steps, dilations) -> Value:
+        """The sum of such windows, each where it stands in a tensor of these sizes."""
+        return self.line("fold", f"{x.name} dims {list(dims)} steps {list(steps)} dilations {list(dilations)} : "
+                         f"{x.type} -> {tensor_type(sizes, x.element)}", sizes, x.element)
 
     def concat(self, parts, axis: int) -> Value:
         parts = list(parts)
@@ -248,22 +266,38 @@ class Graph:
         return self.line("matmul", f"{first}, {second} : {a.type}, {b.type} -> {tensor_type(sizes, a.element)}", sizes,
                          a.element)
 
-    def flash_attention(self, q: Value, k: Value, v: Value, scale: float, diagonal: int | None) -> list[Value]:
-        """q [B, T, H, d], k and v [B, S, G, d]: the result like q, and f32 log-sum-exps [B, H, T]."""
-        batch, rows, heads, _ = q.sizes
-        lse = ((batch, heads, rows), "f32")
-        seen = "" if diagonal is None else f" diagonal {diagonal}"
-        return self.several("flash_attention", f"tcc.flash_attention {q.name}, {k.name}, {v.name}{seen} scale "
-                            f"{number(scale)} : ({q.type}, {k.type}, {v.type}) -> ({q.type}, {tensor_type(*lse)})",
-                            [(q.sizes, q.element), lse])
+    def convolution(self, x: Value, weight: Value, bias: Value | None, sizes, steps, padding, dilations,
+                    groups: int) -> Value:
+        added, its_type = (f" bias {bias.name}", f" bias {bias.type}") if bias else ("", "")
+        return self.line("convolution", f"{x.name}, {weight.name}{added} steps {list(steps)} padding {list(padding)} "
+                         f"dilations {list(dilations)} groups {groups} : {x.type}, {weight.type}{its_type} -> "
+                         f"{tensor_type(sizes, x.element)}", sizes, x.element)
 
-    def flash_attention_backward(self, q, k, v, out, lse, dy, scale: float, diagonal: int | None) -> list[Value]:
-        operands = [q, k, v, out, lse, dy]
+    def sort(self, x: Value, axis: int, descending: bool) -> list[Value]:
+        """x in order along an axis, and where each element stood (i32)."""
+        kinds = [(x.sizes, x.element), (x.sizes, "i32")]
+        down = " descending" if descending else ""
+        return self.several("sort", f"tcc.sort {x.name} axis {axis}{down} : {x.type} -> {tensor_type(*kinds[0])}, "
+                            f"{tensor_type(*kinds[1])}", kinds)
+
+    def flash_attention(self, q: Value, k: Value, v: Value, scale: float, diagonal: int | None,
+                        bias: Value | None = None) -> list[Value]:
+        """q [B, T, H, d], k and v [B, S, G, d], a bias f32 [B, H, T, S]: the result like q, f32 log-sum-exps [B, H, T]."""
+        batch, rows, heads, _ = q.sizes
+        return self._attention("flash_attention", [q, k, v], bias, scale, diagonal,
+                               [(q.sizes, q.element), ((batch, heads, rows), "f32")])
+
+    def flash_attention_backward(self, q, k, v, out, lse, dy, scale: float, diagonal: int | None,
+                                 bias: Value | None = None) -> list[Value]:
+        return self._attention("flash_attention_backward", [q, k, v, out, lse, dy], bias, scale, diagonal,
+                               [(value.sizes, value.element) for value in (q, k, v)])
+
+    def _attention(self, op: str, operands: list[Value], bias, scale: float, diagonal, kinds) -> list[Value]:
+        names = ", ".join(value.name for value in operands) + (f" bias {bias.name}" if bias else "")
+        types = ", ".join(value.type for value in operands + ([bias] if bias else []))
         seen = "" if diagonal is None else f" diagonal {diagonal}"
-        return self.several("flash_attention_backward", f"tcc.flash_attention_backward "
-                            f"{', '.join(value.name for value in operands)}{seen} scale {number(scale)} : "
-                            f"({', '.join(value.type for value in operands)}) -> ({q.type}, {k.type}, {v.type})",
-                            [(value.sizes, value.element) for value in (q, k, v)])
+        return self.several(op, f"tcc.{op} {names}{seen} scale {number(scale)} : ({types}) -> "
+                            f"({', '.join(tensor_type(*kind) for kind in kinds)})", kinds)
 
     def host(self, called: str, numbers: tuple[int, int], operands, types) -> list[Value]:
         """An op that a function of this process computes (tcc._native.host_function)."""
@@ -296,6 +330,14 @@ def number(value: float) -> str:
     if "e" in text and "." not in text:
         text = text.replace("e", ".0e")
     return text
+
+
+def any_number(value: float) -> str:
+    """The same of any number, as an f64."""
+    value = float(value)
+    if math.isfinite(value):
+        return number(value)
+    return "0x7FF8000000000000" if math.isnan(value) else "0x7FF0000000000000" if value > 0 else "0xFFF0000000000000"
 
 
 _SPECIAL = {"f32": ("0x7F800000", "0xFF800000", "0x7FC00000"), "bf16": ("0x7F80", "0xFF80", "0x7FC0"),

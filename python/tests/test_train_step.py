@@ -139,10 +139,22 @@ def test_buffers_and_modes():
     other = copy.deepcopy(model)
     batches = [{"x": torch.randn(16, 8), "y": torch.randint(0, 4, (16,))} for _ in range(5)]
     wanted, _ = eager(model, OPTIMIZERS["sgd"](model.parameters()), batches)
-    step = tcc.torch.train_step(other, loss_of, OPTIMIZERS["sgd"](other.parameters()))
+    step = tcc.torch.train_step(other, loss_of, OPTIMIZERS["sgd"](other.parameters()), options={"fallback": "error"})
     assert near([step(**batch).item() for batch in batches], wanted)
-    for (name, a), (_, b) in zip(other.named_buffers(), model.named_buffers()):
+    for (name, a), (_, b) in zip(other.named_buffers(), model.named_buffers(), strict=True):
         assert torch.allclose(a, b, atol=1e-6), name
+
+
+def test_convolutions_and_batch_norm():
+    model = models.ResNet()
+    other = copy.deepcopy(model)
+    batches = [models.larger_images() for _ in range(4)]
+    wanted, _ = eager(model, OPTIMIZERS["plain sgd"](model.parameters()), batches)
+    step = tcc.torch.train_step(other, loss_of, OPTIMIZERS["plain sgd"](other.parameters()),
+                                options={"fallback": "error"})
+    assert near([step(**batch).item() for batch in batches], wanted, 1e-4)
+    for (name, a), (_, b) in zip(other.named_buffers(), model.named_buffers(), strict=True):
+        assert torch.allclose(a, b, rtol=1e-4, atol=1e-5), name
 
 
 def test_a_state_of_an_optimizer_that_has_run():

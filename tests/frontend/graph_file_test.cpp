@@ -53,6 +53,7 @@ TEST(GraphFile, RoundTripOfEveryOp) {
                 .cuda = {.text = "KERNEL(cap, 256, 1)(const float *x, float *y) {\n}\n", .kernel = "cap"},
                 .cost = [](ValueTypes, ValueTypes) { return CustomCost{.flops = 80, .bytes = 128}; },
                 .tolerance = 1e-4});
+  const std::vector<int64_t> dims{0, 1}, sizes{2, 3}, steps{2, 1};
   Function function = compile("every_op", [&](Tensor x, Tensor index, Tensor seed, Tensor rate) {
     std::vector<Tensor> out = {
         -x,
@@ -88,7 +89,15 @@ TEST(GraphFile, RoundTripOfEveryOp) {
         reshape(x, {16}),
         transpose(x),
         slice(x, 0, 1, 3),
+        slice(x, dims, sizes, steps),
         pad(x, {1, 0}, {0, 2}),
+        pad(x, dims, sizes, 1.5),
+        window(x, dims, sizes, {steps, {1, 1}}),
+        fold(reshape(x, {2, 2, 2, 2}), dims, {4, 4}, {{2, 2}, {}}),
+        convolution(reshape(x, {1, 1, 16}), reshape(x, {4, 1, 4}), zeros({4}), {{2}, {1}, {1}, 1}),
+        convolution(reshape(x, {1, 2, 8}), reshape(x, {4, 1, 4}), {}, {{}, {}, {}, 2}),
+        sort(x, 0).values,
+        cast(sort(x, 1, true).places, DType::f32),
         concat({x, x}, 1),
         gather(x, index),
         scatterAdd(x, index, gather(x, index)),
@@ -98,6 +107,7 @@ TEST(GraphFile, RoundTripOfEveryOp) {
         linear(x, p),
         linear(x, p, zeros({4})),
         attention(x, x, x, true),
+        attention(x, x, x, isFinite(x)),
         dropout(x, 0.1, seed, 7),
         dropout(x, 0.1, seed, 7, seed),
         stochasticCast(x, seed, 8),

@@ -326,7 +326,7 @@ struct ViewSample {
 OpRow viewRow(const std::string &name, const std::vector<ViewSample> &samples, Errors errors) {
   OpRow row{"tcc." + name, {}, std::move(errors)};
   for (const ViewSample &sample : samples)
-    for (std::string element : {"f32", "bf16", "i32", "i1"}) {
+    for (std::string element : {"f32", "bf16", "i32", "i64", "i1"}) {
       auto add = [&](const std::string &suffix) -> OpCase & {
         std::string from = tensor(sample.from, element), to = tensor(sample.to, element);
         return addCase(
@@ -400,10 +400,17 @@ OpRow sliceRow() {
        {"7", "[3] to [3]", "0"},
        {"3x17", "[0, 1] to [-1, 17]", "3x16"},
        {"33x5", "[16, 0] to [33, 5]", "17x5"},
-       {"2x9x4", "[1, 2, 1] to [2, 9, 3]", "1x7x2"}},
+       {"2x9x4", "[1, 2, 1] to [2, 9, 3]", "1x7x2"},
+       {"7", "[1] to [7] by [2]", "3"},
+       {"8", "[0] to [-1] by [3]", "3"},
+       {"5", "[2] to [4] by [9]", "1"},
+       {"3x17", "[0, 1] to [3, 17] by [2, 5]", "2x4"},
+       {"2x9x16", "[0, 2, 1] to [2, 9, 15] by [1, 3, 2]", "2x3x7"}},
       {error("slice_c1", {"tensor<4x5xf32>"}, "%r = tcc.slice %a [0] to [2] : tensor<4x5xf32> -> tensor<2x5xf32>"),
        error("slice_c2", {"tensor<4xf32>"}, "%r = tcc.slice %a [2] to [5] : tensor<4xf32> -> tensor<3xf32>"),
-       error("slice_c2", {"tensor<4xf32>"}, "%r = tcc.slice %a [-1] to [2] : tensor<4xf32> -> tensor<3xf32>")});
+       error("slice_c2", {"tensor<4xf32>"}, "%r = tcc.slice %a [-1] to [2] : tensor<4xf32> -> tensor<3xf32>"),
+       error("slice_c3", {"tensor<4xf32>"}, "%r = tcc.slice %a [0] to [4] by [0] : tensor<4xf32> -> tensor<4xf32>"),
+       error("slice_c3", {"tensor<?xf32>"}, "%r = tcc.slice %a [0] to [-1] by [2] : tensor<?xf32> -> tensor<?xf32>")});
 }
 
 OpRow padRow() {
@@ -414,9 +421,103 @@ OpRow padRow() {
        {"7", "[2], [0]", "9"},
        {"0", "[1], [2]", "3"},
        {"3x17", "[1, 0], [0, 3]", "4x20"},
-       {"2x3x5", "[0, 1, 2], [1, 0, 3]", "3x4x10"}},
+       {"2x3x5", "[0, 1, 2], [1, 0, 3]", "3x4x10"},
+       {"7", "[2], [3] value 1.0", "12"},
+       {"", "[], [] value 1.0", ""},
+       {"0", "[1], [2] value 1.0", "3"},
+       {"3x17", "[1, 0], [0, 3] value 1.0", "4x20"}},
       {error("pad_c1", {"tensor<4xf32>"}, "%r = tcc.pad %a [-1], [0] : tensor<4xf32> -> tensor<3xf32>"),
-       error("pad_c1", {"tensor<4xf32>"}, "%r = tcc.pad %a [1, 1], [0, 0] : tensor<4xf32> -> tensor<5xf32>")});
+       error("pad_c1", {"tensor<4xf32>"}, "%r = tcc.pad %a [1, 1], [0, 0] : tensor<4xf32> -> tensor<5xf32>"),
+       error("pad_c2", {"tensor<4xi32>"}, "%r = tcc.pad %a [1], [0] value 0.5 : tensor<4xi32> -> tensor<5xi32>"),
+       error("pad_c2", {"tensor<4xi32>"},
+             "%r = tcc.pad %a [1], [0] value 0xFFF0000000000000 : tensor<4xi32> -> tensor<5xi32>"),
+       error("pad_c2", {"tensor<4xi32>"},
+             "%r = tcc.pad %a [1], [0] value 2147483648.0 : tensor<4xi32> -> tensor<5xi32>"),
+       error("pad_c2", {"tensor<4xi1>"}, "%r = tcc.pad %a [1], [0] value 2.0 : tensor<4xi1> -> tensor<5xi1>")});
+}
+
+OpRow windowRow() {
+  return viewRow("window",
+                 {{"7", "dims [0] sizes [3]", "5x3"},
+                  {"8", "dims [0] sizes [3] steps [2]", "3x3"},
+                  {"8", "dims [0] sizes [2] steps [3]", "3x2"},
+                  {"9", "dims [0] sizes [3] steps [2] dilations [2]", "3x3"},
+                  {"3x17", "dims [1] sizes [4] steps [4]", "3x4x4"},
+                  {"2x5x6", "dims [1, 2] sizes [3, 2] steps [1, 2]", "2x3x3x3x2"},
+                  {"0x5", "dims [1] sizes [5]", "0x1x5"},
+                  {"4", "dims [] sizes []", "4"}},
+                 {error("window_c1", {"tensor<4xf32>"},
+                        "%r = tcc.window %a dims [1] sizes [2] : tensor<4xf32> -> tensor<3x2xf32>"),
+                  error("window_c1", {"tensor<4xf32>"},
+                        "%r = tcc.window %a dims [0] sizes [0] : tensor<4xf32> -> tensor<4x0xf32>"),
+                  error("window_c2", {"tensor<4xf32>"},
+                        "%r = tcc.window %a dims [0] sizes [5] : tensor<4xf32> -> tensor<0x5xf32>"),
+                  error("window_c2", {"tensor<?xf32>"},
+                        "%r = tcc.window %a dims [0] sizes [2] : tensor<?xf32> -> tensor<?x2xf32>")});
+}
+
+OpRow foldRow() {
+  OpRow row{"tcc.fold", {}, {}};
+  for (const ViewSample &sample : std::vector<ViewSample>{{"5x3", "dims [0]", "7"},
+                                                          {"3x3", "dims [0] steps [2]", "8"},
+                                                          {"3x2", "dims [0] steps [3]", "8"},
+                                                          {"3x3", "dims [0] steps [2] dilations [2]", "9"},
+                                                          {"3x4x4", "dims [1] steps [4]", "3x17"},
+                                                          {"2x3x3x3x2", "dims [1, 2] steps [1, 2]", "2x5x6"},
+                                                          {"0x1x5", "dims [1]", "0x5"}})
+    for (const std::string &element : floats) {
+      const std::string from = tensor(sample.from, element), to = tensor(sample.to, element);
+      addCase(row.cases, "fold/" + sample.from + "/" + sample.attributes + "/" + sample.to + "/" + element, {from},
+              "%r = tcc.fold %a " + sample.attributes + " : " + from + " -> " + to, {to});
+    }
+  row.errors = {error("fold_c1", {"tensor<3x2xf32>"}, "%r = tcc.fold %a dims [1] : tensor<3x2xf32> -> tensor<4xf32>"),
+                error("fold_c2", {"tensor<3x2xf32>"}, "%r = tcc.fold %a dims [0] : tensor<3x2xf32> -> tensor<5xf32>")};
+  return row;
+}
+
+OpRow convolutionRow() {
+  OpRow row{"tcc.convolution", {}, {}};
+  struct Sample {
+    std::string x, weight, attributes, to;
+    bool hasBias;
+  };
+  for (const Sample &sample :
+       std::vector<Sample>{{"2x3x7", "4x3x3", "", "2x4x5", true},
+                           {"2x3x7", "4x3x3", "steps [2] padding [1]", "2x4x4", false},
+                           {"1x2x9", "2x1x3", "dilations [2] groups 2", "1x2x5", true},
+                           {"2x2x5x6", "3x2x3x2", "padding [1, 0]", "2x3x5x5", true},
+                           {"1x3x8x8", "4x3x4x4", "steps [4, 4]", "1x4x2x2", true},
+                           {"1x4x5x5", "6x2x3x3", "steps [2, 1] padding [1, 1] groups 2", "1x6x3x5", false},
+                           {"1x2x3x4x5", "2x2x2x2x2", "", "1x2x2x3x4", false},
+                           {"0x2x5", "3x2x2", "", "0x3x4", true}})
+    for (const std::string &element : floats) {
+      const std::string x = tensor(sample.x, element), weight = tensor(sample.weight, element),
+                        bias = tensor(sample.weight.substr(0, 1), element), to = tensor(sample.to, element);
+      Strings arguments = {x, weight};
+      if (sample.hasBias)
+        arguments.push_back(bias);
+      addCase(row.cases, "convolution/" + sample.x + "/" + sample.weight + "/" + sample.attributes + "/" + element,
+              arguments,
+              "%r = tcc.convolution %a, %b " + std::string(sample.hasBias ? "bias %c " : "") + sample.attributes +
+                  " : " + x + ", " + weight + (sample.hasBias ? " bias " + bias : "") + " -> " + to,
+              {to}, {-1, 1});
+    }
+  auto refused = [&](const std::string &label, const std::string &x, const std::string &weight,
+                     const std::string &attributes) {
+    return error(label, {x, weight},
+                 "%r = tcc.convolution %a, %b " + attributes + " : " + x + ", " + weight + " -> " + x);
+  };
+  const std::string x = "tensor<1x4x5xf32>";
+  row.errors = {refused("convolution_c1", "tensor<1x4xf32>", "tensor<2x4xf32>", ""),
+                refused("convolution_c1", x, "tensor<2x4x3xbf16>", ""),
+                refused("convolution_c2", x, "tensor<2x3x3xf32>", ""),
+                refused("convolution_c2", x, "tensor<3x2x3xf32>", "groups 2"),
+                refused("convolution_c3", x, "tensor<2x4x3xf32>", "steps [0]"),
+                refused("convolution_c3", x, "tensor<2x4x3xf32>", "padding [1, 1]"),
+                refused("convolution_c4", x, "tensor<2x4x6xf32>", ""),
+                error("convolution_c5", {x, "tensor<2x4x3xf32>", "tensor<3xf32>"},
+                      "%r = tcc.convolution %a, %b bias %c : " + x + ", tensor<2x4x3xf32> bias tensor<3xf32> -> " + x)};
+  return row;
 }
 
 OpRow concatRow() {
@@ -528,6 +629,35 @@ OpRow placeRow(const std::string &name) {
   row.errors = {
       error(name + "_c1", {"tensor<3xf32>"}, "%r = tcc." + name + " %a axis 1 : tensor<3xf32> -> tensor<3xi32>"),
       error(name + "_c2", {"tensor<0xf32>"}, "%r = tcc." + name + " %a axis 0 : tensor<0xf32> -> tensor<1xi32>")};
+  return row;
+}
+
+OpRow sortRow() {
+  OpRow row{"tcc.sort", {}, {}};
+  for (auto [shape, axis] : std::vector<std::pair<std::string, std::string>>{{"7", "0"},
+                                                                             {"1", "0"},
+                                                                             {"0", "0"},
+                                                                             {"100", "0"},
+                                                                             {"3x17", "1"},
+                                                                             {"3x16", "0"},
+                                                                             {"2x3x2", "1"},
+                                                                             {"4x0", "0"}})
+    for (std::string element : {"f32", "bf16", "f16", "i32", "i64"})
+      for (std::string way : {"", " descending"}) {
+        auto add = [&](const std::string &suffix) -> OpCase & {
+          const std::string type = tensor(shape, element), places = tensor(shape, "i32");
+          return addCase(row.cases, "sort/" + shape + "/" + axis + "/" + element + way + suffix, {type},
+                         "%r:2 = tcc.sort %a axis " + axis + way + " : " + type + " -> " + type + ", " + places,
+                         {type, places}, {-5, 5});
+        };
+        add(""); // integers and 16-bit floats: with equal ones
+        if (llvm::is_contained(floats, element))
+          withSpecials(add("/special"), Specials::some, tame);
+      }
+  row.errors = {
+      error("sort_c1", {"tensor<3xf32>"}, "%r:2 = tcc.sort %a axis 1 : tensor<3xf32> -> tensor<3xf32>, tensor<3xi32>"),
+      error("sort_c2", {"tensor<65537xf32>"},
+            "%r:2 = tcc.sort %a axis 0 : tensor<65537xf32> -> tensor<65537xf32>, tensor<65537xi32>")};
   return row;
 }
 
@@ -897,7 +1027,28 @@ OpRow attentionRow() {
                   ", " + k + ", " + k,
               {q});
     }
+  struct Masked {
+    std::string q, k, mask;
+    bool causal;
+  };
+  for (const Masked &sample : std::vector<Masked>{{"7x8", "9x8", "7x9", false},
+                                                  {"2x2x5x4", "2x2x5x4", "2x1x1x5", true},
+                                                  {"2x3x17x16", "2x3x33x16", "1x1x17x33", false},
+                                                  {"1x2x70x8", "1x2x130x8", "1x2x70x130", false},
+                                                  {"1x2x6x4", "1x2x1x4", "1x1x6x1", false}})
+    for (const std::string &element : floats)
+      for (std::string of : {"f32", "i1"}) {
+        const std::string q = tensor(sample.q, element), k = tensor(sample.k, element), mask = tensor(sample.mask, of);
+        addCase(row.cases, "attention/" + sample.q + "/" + sample.k + "/mask/" + sample.mask + "/" + of + "/" + element,
+                {q, k, k, mask},
+                "%r = tcc.attention %a, %b, %c mask %d " + std::string(sample.causal ? "causal " : "") +
+                    "scale 0.35 : " + q + ", " + k + ", " + k + " mask " + mask,
+                {q});
+      }
   row.errors = {
+      error("attention_c4", {"tensor<5x4xf32>", "tensor<4x5xi1>"},
+            "%r = tcc.attention %a, %a, %a mask %b scale 0.5 : tensor<5x4xf32>, tensor<5x4xf32>, tensor<5x4xf32> mask "
+            "tensor<4x5xi1>"),
       error("attention_c1", {"tensor<5x4xf32>", "tensor<5x3xf32>"},
             "%r = tcc.attention %a, %b, %b scale 0.5 : tensor<5x4xf32>, tensor<5x3xf32>, tensor<5x3xf32>"),
       error("attention_c2", {"tensor<5x4xf32>", "tensor<6x4xf32>"},
@@ -970,6 +1121,24 @@ OpRow flashAttentionRow() {
       for (size_t i = 3; i < types.size(); ++i)
         added.domains[i] = {0, 1e9};
     }
+  for (bool hides : {false, true}) // a bias of -inf hides
+    for (auto [q, k, bias, lse] :
+         std::vector<std::array<std::string, 4>>{{"1x7x2x4", "1x7x2x4", "1x2x7x7", "1x2x7"},
+                                                 {"2x3x4x2", "2x5x2x2", "2x4x3x5", "2x4x3"},
+                                                 {"1x70x2x8", "1x130x1x8", "1x2x70x130", "1x2x70"}})
+      for (const std::string &element : floats) {
+        const std::string query = tensor(q, element), key = tensor(k, element), added = tensor(bias, "f32"),
+                          logs = tensor(lse, "f32");
+        OpCase &made =
+            addCase(row.cases, "flash_attention/" + q + "/" + k + "/bias" + (hides ? "/hides/" : "/") + element,
+                    {query, key, key, added},
+                    "%r:2 = tcc.flash_attention %a, %b, %c bias %d diagonal 60 scale 0.35 : (" + query + ", " + key +
+                        ", " + key + ", " + added + ") -> (" + query + ", " + logs + ")",
+                    {query, logs});
+        made.differentiable = !hides;
+        if (hides)
+          made.domains[3] = {-infinity, -infinity};
+      }
   const std::string q = "tensor<1x3x2x4xf32>", lse = "tensor<1x2x3xf32>", more = "tensor<1x3x3x4xf32>",
                     wide = "tensor<1x3x2x5xf32>";
   auto refused = [&](const std::string &label, const std::string &k, const std::string &mask) {
@@ -982,6 +1151,9 @@ OpRow flashAttentionRow() {
   row.errors.push_back(error("flash_attention_c5", {q, q, q},
                              "%r:2 = tcc.flash_attention %a, %b, %c scale 1.0e+60 : (" + q + ", " + q + ", " + q +
                                  ") -> (" + q + ", " + lse + ")"));
+  row.errors.push_back(error("flash_attention_c6", {q, q, q, "tensor<1x2x3x4xf32>"},
+                             "%r:2 = tcc.flash_attention %a, %b, %c bias %d scale 0.5 : (" + q + ", " + q + ", " + q +
+                                 ", tensor<1x2x3x4xf32>) -> (" + q + ", " + lse + ")"));
   auto refusedDropout = [&](const std::string &dropout, const std::string &types) {
     row.errors.push_back(error("flash_attention_c4", {q, q, q, "tensor<i32>"}, text(q, q, "", lse, dropout, types)));
   };
@@ -1012,6 +1184,25 @@ OpRow flashAttentionBackwardRow() {
       added.domains[4] = {1, 3};
       for (size_t i = 6; i < types.size(); ++i)
         added.domains[i] = {0, 1e9};
+    }
+  for (auto [q, k, bias, lse] :
+       std::vector<std::array<std::string, 4>>{{"1x7x2x4", "1x7x2x4", "1x2x7x7", "1x2x7"},
+                                               {"2x3x4x2", "2x5x2x2", "2x4x3x5", "2x4x3"},
+                                               {"1x70x2x8", "1x130x1x8", "1x2x70x130", "1x2x70"}})
+    for (const std::string &element : floats) {
+      const std::string query = tensor(q, element), key = tensor(k, element), added = tensor(bias, "f32"),
+                        logs = tensor(lse, "f32");
+      OpCase &made =
+          addCase(row.cases, "flash_attention_backward/" + q + "/" + k + "/bias/" + element,
+                  {query, key, key, query, logs, query, added},
+                  "%r:3 = tcc.flash_attention_backward %a, %b, %c, %d, %e, %f bias %g diagonal 60 scale 0.35 : (" +
+                      query + ", " + key + ", " + key + ", " + query + ", " + logs + ", " + query + ", " + added +
+                      ") -> (" + query + ", " + key + ", " + key + ")",
+                  {query, key, key});
+      made.domains[4] = {3, 5};
+      made.domains[6] = {-0.5, 0.5};
+      if (element == "f32") // scores' rounding is a relative error of P, and 130 terms are added: the formulas in f32,
+        made.tolerance.floorUlps = 16; // op by op, are off by up to 16 ulps, by 4.6 in the middle of 60 draws
     }
   const std::string q = "tensor<1x3x2x4xf32>", lse = "tensor<1x3x2xf32>"; // [B, T, H], not [B, H, T]
   row.errors = {error("flash_attention_backward_c1", {q, q, q, q, lse, q},
@@ -1202,6 +1393,7 @@ std::vector<OpRow> makeTable() {
           transposeRow(),
           sliceRow(),
           padRow(),
+          windowRow(),
           concatRow(),
           reductionRow("reduce_sum", numbers),
           reductionRow("reduce_max", numbers),
@@ -1222,6 +1414,7 @@ std::vector<OpRow> makeTable() {
           placeRow("argmax"),
           placeRow("argmin"),
           runningRow("cumsum"),
+          sortRow(),
           runningRow("cumprod"),
           normRow("layer_norm", true),
           normRow("rms_norm", false),
@@ -1230,6 +1423,8 @@ std::vector<OpRow> makeTable() {
           flashAttentionRow(),
           flashAttentionBackwardRow(),
           packedGradientRow(),
+          foldRow(),
+          convolutionRow(),
           attentionRow(),
           dropoutRow(),
           stochasticCastRow(),

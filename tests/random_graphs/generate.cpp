@@ -184,7 +184,7 @@ private:
         {1, &Generator::addBroadcast},      {2, &Generator::addProduct},      {2, &Generator::addRowComposite},
         {1, &Generator::addUnaryComposite}, {1, &Generator::addCrossEntropy}, {1, &Generator::addGather},
         {1, &Generator::addScatter},        {1, &Generator::addCast},         {1, &Generator::addDropoutOrAttention},
-        {1, &Generator::addEqualSlices},
+        {1, &Generator::addEqualSlices},    {1, &Generator::addWindow},
     };
     int total = 0;
     for (const Step &step : steps)
@@ -329,7 +329,27 @@ private:
       starts.push_back(start);
       limits.push_back(dice.chance(50) ? size : dice.between(start + 1, size));
     }
-    add(emit.slice(x, starts, limits), bound);
+    SmallVector<int64_t> steps;
+    if (dice.chance(30))
+      for (size_t d = 0; d < starts.size(); ++d)
+        steps.push_back(dice.between(1, 3));
+    add(emit.create<SliceOp>(x, starts, limits, steps), bound);
+  }
+
+  void addWindow() {
+    auto [x, bound] = pickOfRank(1);
+    SmallVector<int64_t> dims, sizes, steps, dilations;
+    for (auto [dim, size] : llvm::enumerate(shapeOf(x))) {
+      if (size == 0 || dims.size() == 2 || dice.chance(40))
+        continue;
+      dims.push_back(static_cast<int64_t>(dim));
+      sizes.push_back(dice.between(1, std::min<int64_t>(size, 4)));
+      steps.push_back(dice.between(1, 3));
+      dilations.push_back(sizes.back() == 1 ? dice.between(1, 3)
+                                            : dice.between(1, std::min<int64_t>(3, (size - 1) / (sizes.back() - 1))));
+    }
+    if (shapeOf(x).size() + dims.size() <= 5)
+      add(emit.create<WindowOp>(x, dims, sizes, steps, dilations), bound);
   }
 
   /// One slice of two tensors of different widths, each added to a large one and returned: kernels that differ in an
@@ -354,7 +374,8 @@ private:
       low.push_back(dice.chance(50) ? 0 : dice.below(4));
       high.push_back(dice.chance(50) ? 0 : dice.below(4));
     }
-    add(emit.pad(x, low, high), bound);
+    const double value = dice.chance(30) ? dice.pick({-1.5, 0.25}) : 0;
+    add(emit.pad(x, low, high, value), std::max(bound, std::abs(value)));
   }
 
   void addConcat() {
@@ -529,7 +550,7 @@ private:
     Value k = emit.cast(floatArgument(shape), elementOf(x));
     Value v = dice.chance(50) ? x : emit.tanh(k);
     Value attention =
-        AttentionOp::create(builder, emit.loc, x.getType(), x, k, v, dice.chance(60), llvm::APFloat(0.25));
+        AttentionOp::create(builder, emit.loc, x.getType(), x, k, v, Value(), dice.chance(60), llvm::APFloat(0.25));
     add(attention, std::max(bound, 1.0));
   }
 

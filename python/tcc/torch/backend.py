@@ -60,7 +60,8 @@ class Options:
 
 #: Ops that torch's core set keeps, and can write with smaller ones all the same.
 FURTHER = (aten.elu, aten.hardtanh, aten.leaky_relu, aten.addmv, aten.native_group_norm, aten._native_batch_norm_legit,
-           aten._native_batch_norm_legit_no_training, aten.dist, aten.ldexp, aten.bucketize)
+           aten._native_batch_norm_legit_no_training, aten._native_batch_norm_legit_functional, aten.dist,
+           aten.ldexp, aten.bucketize)
 
 
 @functools.cache

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from tcc import _native
 from tcc.graph import Graph, Place, Value
-from tcc.torch import elementwise, indexing, products, random, reductions, running, special, views  # noqa: F401 (they fill the table)
+from tcc.torch import elementwise, indexing, products, random, reductions, running, special, views, windows  # noqa: F401 (they fill the table)
 from tcc.torch.fallback import Fallback, register
 from tcc.torch.layouts import Seen, allocate, as_rows, copied, dlpack_type, seen, viewed
 from tcc.torch.lowering import CARRIERS, ELEMENTS, TABLE, Lowering, NotLowered, Unsupported

@@ -8,7 +8,7 @@ from tcc.graph import Value
 from tcc.torch.lowering import Lowering, NotLowered, lower
 
 #: Elements are ordered by comparing each with each along a dim of at most so many; ATen sorts longer ones faster.
-ORDERED = 64
+ORDERED = 512
 
 
 def _running(name: str, op: str) -> None:
@@ -125,30 +125,11 @@ _extreme("min", "argmin", False)
 
 def ordered(c: Lowering, x: Value, dim: int, descending: bool) -> tuple[Value, Value]:
     """x in order along `dim`, equal elements as they stood, NaN as the largest; and where each stood (i64)."""
-    g, size = c.g, x.sizes[dim]
-    if size > ORDERED:
+    g, was = c.g, x.element
+    if x.sizes[dim] > ORDERED:
         raise NotLowered(f"more than {ORDERED} elements to put in order")
-    was = x.element
-    if was == "i1":
-        x = g.cast(x, "i32")
-    cube = x.sizes[:dim] + (size, size) + x.sizes[dim + 1:]      # [..., one, other, ...]
-    one = g.broadcast(g.reshape(x, x.sizes[:dim] + (size, 1) + x.sizes[dim + 1:]), cube)
-    other = g.broadcast(g.reshape(x, x.sizes[:dim] + (1, size) + x.sizes[dim + 1:]), cube)
-    first, second = g.iota(dim, cube, "i32"), g.iota(dim + 1, cube, "i32")
-    before = g.compare("gt" if descending else "lt", other, one)
-    same = g.compare("eq", other, one)
-    if x.is_float:
-        one_nan, other_nan = g.compare("ne", one, one), g.compare("ne", other, other)
-        lone = g.binary("and", g.unary("not", one_nan), other_nan) if descending else g.binary(
-            "and", one_nan, g.unary("not", other_nan))
-        before = g.binary("or", before, lone)
-        same = g.binary("or", same, g.binary("and", one_nan, other_nan))
-    before = g.binary("or", before, g.binary("and", same, g.compare("lt", second, first)))
-    rank = g.reduce("reduce_sum", g.cast(before, "i32"), [dim + 1])       # [..., one, 1, ...]
-    hit = g.compare("eq", g.broadcast(rank, cube), second)                # [..., where it stood, where it goes, ...]
-    stood = g.reduce("reduce_sum", g.select(hit, first, c.like(0, first)), [dim])
-    values = g.reduce("reduce_sum", g.select(hit, one, c.like(0, one)), [dim])
-    return (g.cast(g.reshape(values, x.sizes), was), g.cast(g.reshape(stood, x.sizes), "i64"))
+    values, places = g.sort(g.cast(x, "i32") if was == "i1" else x, dim, descending)
+    return g.cast(values, was), g.cast(places, "i64")
 
 
 @lower("sort.default", "sort.stable")
@@ -204,7 +185,7 @@ def median(c, out, x, dim=None, keepdim=False):
 
 @lower("searchsorted.Tensor")
 def searchsorted(c, out, row, x, *, out_int32=False, right=False, side=None, sorter=None):
-    if sorter is not None or not math.prod(x.sizes) or row.sizes[-1] > 16 * ORDERED or x.rank == 0:
+    if sorter is not None or not math.prod(x.sizes) or row.sizes[-1] > 2 * ORDERED or x.rank == 0:
         raise NotLowered("a sorter, or a long row")
     g = c.g
     right = right or side == "right"

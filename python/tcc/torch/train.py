@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import time
 from collections.abc import Callable
 
 import torch
+from torch._decomp import get_decompositions
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils import stateless
@@ -151,13 +153,16 @@ class TrainStep:
         arguments = [mode.from_tensor(t.detach()) for t in [*tensors, *numbers, *batch]]
         with torch.fx.traceback.preserve_node_meta():
             with self.scopes(), mode:
-                traced = make_fx(function, record_stack_traces=True, _allow_non_fake_inputs=True)(*arguments)
+                traced = make_fx(function, decomposition_table=written_out(), record_stack_traces=True,
+                                 _allow_non_fake_inputs=True)(*arguments)
             functional = torch.func.functionalize(lambda *args: torch.fx.Interpreter(traced).run(*args),
                                                   remove="mutations")
             with mode, torch.no_grad():
                 module = make_fx(functional, decomposition_table=decompositions(),
                                  _allow_non_fake_inputs=True)(*arguments)
         self.write_back(module, len(tensors), len(self.others))
+        module.graph.eliminate_dead_code()
+        module.recompile()
         return module
 
     def forward_and_backward(self, parameters, others, held, buffers, given, spec):
@@ -238,6 +243,12 @@ class TrainStep:
         for name, (parameter, group) in zip(self.names, self.trained):
             names += [f"{name}.{state}" for state in self.rule.states(self.optimizer.state[parameter], group)]
         return names + [name for name, _ in self.others] + [name for name, _ in self.model.named_buffers()]
+
+
+@functools.cache
+def written_out() -> dict:
+    """Ops that write into their operands and whose schemas do not say so, which functionalize would pass by."""
+    return get_decompositions([aten.native_batch_norm])
 
 
 def scalars(lists) -> list[torch.Tensor]:

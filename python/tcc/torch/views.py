@@ -108,8 +108,9 @@ def slice_of(c, out, x, dim=0, start=None, end=None, step=1):
     start, end = bounds(size, start, end)
     starts, limits = [0] * x.rank, list(x.sizes)
     starts[dim], limits[dim] = start, max(start, end)
-    part = c.g.slice(x, starts, limits)
-    return every(c, part, dim, step)
+    steps = [1] * x.rank
+    steps[dim] = step
+    return c.g.slice(x, starts, limits, steps)
 
 
 def bounds(size: int, start, end) -> tuple[int, int]:
@@ -117,22 +118,6 @@ def bounds(size: int, start, end) -> tuple[int, int]:
         at = default if at is None else at
         return min(max(at + size if at < 0 else at, 0), size)
     return clamped(start, 0), clamped(end, size)
-
-
-def every(c: Lowering, x: Value, dim: int, step: int) -> Value:
-    """Each step-th element along `dim`: the first of each group of `step`."""
-    if step == 1:
-        return x
-    g, size = c.g, x.sizes[dim]
-    groups = -(-size // step)
-    more = [0] * x.rank
-    more[dim] = groups * step - size
-    x = g.pad(x, [0] * x.rank, more)
-    x = g.reshape(x, x.sizes[:dim] + (groups, step) + x.sizes[dim + 1:])
-    starts, limits = [0] * x.rank, list(x.sizes)
-    limits[dim + 1] = 1
-    x = g.slice(x, starts, limits)
-    return g.reshape(x, x.sizes[:dim + 1] + x.sizes[dim + 2:])
 
 
 @lower("select.int", "select_copy.int")
@@ -192,11 +177,11 @@ def constant_pad(c, out, x, amounts, value=0):
         low[rank - 1 - i], high[rank - 1 - i] = amounts[2 * i], amounts[2 * i + 1]
     x = g.slice(x, [max(-n, 0) for n in low], [size - max(-n, 0) for size, n in zip(x.sizes, high)])
     low, high = [max(n, 0) for n in low], [max(n, 0) for n in high]
-    if value == 0 and not (x.is_float and math.copysign(1, value) < 0):
-        return g.pad(x, low, high)
-    inside = g.pad(g.constant(True, "i1", x.sizes), low, high)
-    padded = g.pad(x, low, high)
-    return g.select(inside, padded, c.like(value, padded))
+    if x.element == "i1":
+        value = 1 if value else 0
+    elif not x.is_float and abs(int(value)) > 1 << 53:
+        raise NotLowered(f"padding with {value}")
+    return g.pad(x, low, high, value if x.is_float else int(value))
 
 
 @lower("repeat.default")
@@ -210,14 +195,34 @@ def repeat(c, out, x, times):
 
 @lower("slice_scatter.default")
 def slice_scatter(c, out, x, part, dim=0, start=None, end=None, step=1):
-    if step != 1:
-        raise NotLowered("a step")
     g, dim = c.g, c.axis(dim, x.rank)
     start, _ = bounds(x.sizes[dim], start, end)
-    low, high = [0] * x.rank, [0] * x.rank
-    low[dim], high[dim] = start, x.sizes[dim] - start - part.sizes[dim]
-    inside = g.pad(g.constant(True, "i1", part.sizes), low, high)
-    return g.select(inside, g.pad(c.cast(part, x.element), low, high), x)
+    part = c.cast(part, x.element)
+    inside = g.constant(True, "i1", part.sizes)
+    return g.select(spread(c, inside, x.sizes, dim, start, step), spread(c, part, x.sizes, dim, start, step), x)
+
+
+def spread(c: Lowering, part: Value, sizes, dim: int, start: int, step: int) -> Value:
+    """Zeros of these sizes with the part along `dim` from `start` on, at every step-th place."""
+    g, count = c.g, part.sizes[dim]
+    if count == 0:
+        return g.constant(0, part.element, sizes)
+    if step > 1 and count > 1:
+        more, limits = [0] * (part.rank + 1), list(part.sizes)
+        more[dim + 1] = step - 1
+        part = g.pad(g.reshape(part, part.sizes[:dim + 1] + (1,) + part.sizes[dim + 1:]), [0] * (part.rank + 1), more)
+        limits[dim] = (count - 1) * step + 1
+        part = g.slice(g.reshape(part, (*limits[:dim], count * step, *limits[dim + 1:])), [0] * len(limits), limits)
+    low, high = [0] * part.rank, [0] * part.rank
+    low[dim], high[dim] = start, sizes[dim] - start - part.sizes[dim]
+    return g.pad(part, low, high)
+
+
+@lower("slice_backward.default")
+def slice_backward(c, out, dy, sizes, dim, start, end, step):
+    dim = c.axis(dim, len(sizes))
+    start, _ = bounds(sizes[dim], start, end)
+    return spread(c, dy, tuple(out.shape), dim, start, step)
 
 
 @lower("select_scatter.default")
