@@ -199,16 +199,8 @@ PyObject *compileText(PyObject *, PyObject *values) {
     step->name = toText(name);
     const std::string source = toText(graph);
     {
-      PyThreadState *state = PyEval_SaveThread();
-      std::exception_ptr thrown;
-      try {
-        step->graph = compileGraph(source, step->name, options);
-      } catch (...) {
-        thrown = std::current_exception();
-      }
-      PyEval_RestoreThread(state);
-      if (thrown)
-        std::rethrow_exception(thrown);
+      const WithoutGil free;
+      step->graph = compileGraph(source, step->name, options);
     }
     auto *made = allocated<StepObject>(stepType);
     std::construct_at(&made->step, std::move(step));

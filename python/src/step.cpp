@@ -4,18 +4,6 @@
 namespace tcc::python {
 namespace {
 
-/// Releases the GIL for a scope.
-class WithoutGil {
-public:
-  WithoutGil() : state(PyEval_SaveThread()) {}
-  ~WithoutGil() { PyEval_RestoreThread(state); }
-  WithoutGil(const WithoutGil &) = delete;
-  WithoutGil &operator=(const WithoutGil &) = delete;
-
-private:
-  PyThreadState *state;
-};
-
 template <typename... Arguments>
 Ref call(const Ref &function, const Arguments &...arguments) {
   return Ref::made(PyObject_CallFunctionObjArgs(function.get(), arguments..., nullptr));
@@ -39,6 +27,12 @@ void checkBytes(const Layout &layout, int64_t bytes, const std::string &name) {
 }
 
 } // namespace
+
+/// The executable's end waits for the device's turn.
+Step::~Step() {
+  const WithoutGil free;
+  graph = {};
+}
 
 Call::Call(std::shared_ptr<Step> ofStep, PyObject *argumentList, PyObject *resultList, Ref allocate, Ref copy, Ref view)
     : step(std::move(ofStep)), allocate(std::move(allocate)), copy(std::move(copy)), view(std::move(view)) {

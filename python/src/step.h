@@ -10,8 +10,26 @@
 
 namespace tcc::python {
 
+/// Releases the GIL for a scope. Whatever may wait for a device's turn stands in one: the step that has the turn needs
+/// the GIL where it calls Python.
+class WithoutGil {
+public:
+  WithoutGil() : state(PyEval_SaveThread()) {}
+  ~WithoutGil() { PyEval_RestoreThread(state); }
+  WithoutGil(const WithoutGil &) = delete;
+  WithoutGil &operator=(const WithoutGil &) = delete;
+
+private:
+  PyThreadState *state;
+};
+
 /// A compiled graph that several calls may share. One run at a time; others wait.
 struct Step {
+  Step() = default;
+  Step(const Step &) = delete;
+  Step &operator=(const Step &) = delete;
+  ~Step();
+
   CompiledGraph graph;
   std::string name;
   std::mutex turn;

@@ -2,6 +2,8 @@
 
 import copy
 import os
+import subprocess
+import sys
 import threading
 
 import models
@@ -318,6 +320,39 @@ def test_threads_of_one_program():
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert not failures
+
+
+def test_a_step_ends_while_another_calls_python():
+    """What ends a step waits for the device, and the step that runs there waits for Python's lock. A program of its own
+    runs it, since nothing else ends a deadlock."""
+    program = r'''
+import threading, time, torch
+import tcc.torch
+from tcc import _native
+
+begun = threading.Event()
+
+@torch.library.custom_op("tcctest::slow", mutates_args=())
+def slow(x: torch.Tensor) -> torch.Tensor:
+    begun.set()
+    time.sleep(0.3)
+    return x.clone()
+
+slow.register_fake(torch.empty_like)
+calls = torch.compile(lambda x: slow(x * 2) + 1, backend="tcc")
+graph = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %y = tcc.exp %x : tensor<4xf32>\n  return %y : tensor<4xf32>\n}\n"
+other = _native.compile(graph, "other", [], False)
+x = torch.ones(4)
+calls(x)
+begun.clear()
+thread = threading.Thread(target=lambda: calls(x))
+thread.start()
+begun.wait()
+del other
+_native.compile(graph, "third", [], False)
+thread.join()
+'''
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 def test_a_forked_child_goes_on():
