@@ -33,7 +33,7 @@ constexpr const char *socketVariable =
     "TCC_RANKS_STARTER"; ///< the abstract socket of the process that started the ranks
 
 /// What a rank says: first who it is, then each step, whether it waits long for others or lets them wait, at last that
-/// its end is as it should be.
+/// its work is done, before it takes leave of the others.
 struct Word {
   enum Kind : int64_t { joined, step, waiting, busy, over } kind = joined;
   int64_t rank = 0, value = 0; ///< value: process, step, whether it is so, or exit status
@@ -370,6 +370,12 @@ int Starter::run(const Command &command, const std::vector<std::string> &argumen
         endAll();
       }
     }
+    // MPI_Finalize waits for the others, and MPICH's may do so for ever: one rank in a barrier of the launcher, another
+    // until that one takes a message. Nothing is lost any more.
+    if (!isEnding && std::ranges::all_of(ranks, &Rank::isOver)) {
+      isEnding = true;
+      killAt = Clock::now() + std::chrono::seconds(2);
+    }
     if (isEnding && Clock::now() > killAt) {
       endAll();
       ::kill(-launcher, SIGKILL);
@@ -469,8 +475,8 @@ void leaveRun(const std::shared_ptr<runtime::Ranks> &ranks, int status) {
   if (!ranks)
     return;
   std::fflush(stdout);
-  ranks->finish();
   tell(Word::over, status);
+  ranks->finish();
 }
 
 int endRun(runtime::Ranks *ranks, const std::string &message, int status) {

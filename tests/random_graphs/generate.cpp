@@ -186,12 +186,15 @@ private:
         {1, &Generator::addScatter},        {1, &Generator::addCast},         {1, &Generator::addDropoutOrAttention},
         {1, &Generator::addEqualSlices},    {1, &Generator::addWindow},
     };
+    const auto weightOf = [&](const Step &step) {
+      return options.sums && step.add == &Generator::addProduct ? 3 * step.weight : step.weight;
+    };
     int total = 0;
     for (const Step &step : steps)
-      total += step.weight;
+      total += weightOf(step);
     int64_t roll = dice.below(total);
     const Step *step = steps;
-    while ((roll -= step->weight) >= 0)
+    while ((roll -= weightOf(*step)) >= 0)
       ++step;
     (this->*step->add)();
   }

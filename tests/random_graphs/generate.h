@@ -11,7 +11,7 @@ struct GenerateOptions {
   bool bf16 = true;        // casts to bf16 and back
   bool states = true;      // arguments that the step updates in place
   bool attention = false;  // attention written by hand, in front of the steps
-  bool sums = false;       // products with a bias, a residual or another product added
+  bool sums = false;       // more products, with a bias, a residual or another product added
   bool gradients = true;   // a loss and its gradients with respect to every float argument
 };
 
