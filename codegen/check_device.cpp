@@ -211,6 +211,7 @@ private:
   runtime::Error check(const Group &group, const runtime::LaunchCall &) { return runUnchecked(group); }
   runtime::Error check(const Group &group, const runtime::CustomCall &) { return runUnchecked(group); }
   runtime::Error check(const Group &group, const runtime::CollectiveCall &) { return runUnchecked(group); }
+  runtime::Error check(const Group &group, const runtime::WaitCall &) { return runUnchecked(group); }
   runtime::Error check(const Group &group, const runtime::BranchCall &) { return runUnchecked(group); }
   /// The CPU has nothing like it.
   runtime::Error runUnchecked(const Group &group) {

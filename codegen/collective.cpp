@@ -13,7 +13,39 @@ int64_t collectiveScratch(Operation *op) {
   return part * exchange.rankCount() * static_cast<int64_t>(exchange.getOwn());
 }
 
+namespace {
+
+/// The collective, among the plan's, that writes these results last.
+const runtime::CollectiveCall &startOf(ArrayRef<runtime::BufferId> results, const runtime::Plan &plan) {
+  for (const runtime::Instruction &instruction : llvm::reverse(plan.instructions))
+    if (const auto *made = std::get_if<runtime::CollectiveCall>(&instruction.call))
+      if (ArrayRef(made->targets) == results)
+        return *made;
+  llvm_unreachable("wait_c1: it waits for the results of a collective before it");
+}
+
+void lowerWait(const StructuredCall &call, runtime::Plan &plan) {
+  const runtime::CollectiveCall &started = startOf(call.operands, plan);
+  runtime::Instruction instruction;
+  instruction.label = "wait for " + started.exchange;
+  instruction.call = runtime::WaitCall{started.flight, started.sources, started.targets, started.scratch};
+  plan.instructions.push_back(std::move(instruction));
+}
+
+/// A number that no flight of the plan has.
+int64_t nextFlight(const runtime::Plan &plan) {
+  int64_t last = 0;
+  for (const runtime::Instruction &instruction : plan.instructions)
+    if (const auto *made = std::get_if<runtime::CollectiveCall>(&instruction.call))
+      last = std::max(last, made->flight);
+  return last + 1;
+}
+
+} // namespace
+
 void lowerCollective(const StructuredCall &call, runtime::Plan &plan) {
+  if (isa<WaitOp>(call.op))
+    return lowerWait(call, plan);
   runtime::CollectiveCall made;
   made.exchange = call.op->getName().stripDialect().str();
   made.ranks = cast<CollectiveOpInterface>(call.op).rankCount();
@@ -26,6 +58,8 @@ void lowerCollective(const StructuredCall &call, runtime::Plan &plan) {
   made.sources.assign(call.operands.begin(), call.operands.end());
   made.targets.assign(call.results.begin(), call.results.end());
   made.scratch = call.scratch;
+  if (auto flying = dyn_cast<InFlightOpInterface>(call.op); flying && flying.stream())
+    made.flight = nextFlight(plan);
   runtime::Instruction instruction;
   instruction.label = made.exchange;
   instruction.call = std::move(made);

@@ -213,8 +213,10 @@ private:
     }
     // A carried value is in the result's memory from before the first turn on.
     const unsigned carried = op.carriedArguments(), sliced = op.slicedArguments();
-    for (auto [start, result] : llvm::zip(operands, op->getResults()))
-      copy(op, wholeBuffer(start), wholeBuffer(result), label + ": start");
+    Block &turn = op->getRegion(0).front();
+    for (auto [start, result, argument] : llvm::zip(operands, op->getResults(), turn.getArguments()))
+      if (!argument.use_empty()) // else the first turn writes it unseen
+        copy(op, wholeBuffer(start), wholeBuffer(result), label + ": start");
     runtime::LoopCall loop;
     loop.count = static_cast<int64_t>(cast<RepeatOp>(op.getOperation()).getCount());
     inside.states = results;

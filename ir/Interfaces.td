@@ -119,6 +119,24 @@ def CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
   ];
 }
 
+def InFlightOpInterface : OpInterface<"InFlightOpInterface"> {
+  let cppNamespace = "::tcc";
+  let description = [{
+    An op that runs on a stream of its own. Ops of one stream run one after another; all others are on stream 0. It
+    starts when everything of stream 0 that stands before it is done, and whatever stands at or after the op that waits
+    for it starts when it is done: in between it is in flight. Its operands keep their bytes as long, and nothing else is
+    written where its results and its scratch are (passes/stream_order.h).
+
+    - (in_flight_c1) the op that waits stands after it in the same block, on stream 0;
+    - (in_flight_c2) what uses its results before that is on its own stream.
+  }];
+  let methods = [
+    InterfaceMethod<"The stream that it runs on; 0: it is in order with all others, and nobody waits for it.",
+      "unsigned", "stream">,
+    InterfaceMethod<"The op that waits for it; null on stream 0.", "::mlir::Operation *", "waitingOp">
+  ];
+}
+
 def StructuredOpInterface : OpInterface<"StructuredOpInterface"> {
   let cppNamespace = "::tcc";
   let description = [{

@@ -1574,7 +1574,7 @@ def Tcc_ShardOp : Tcc_Op<"shard", [NoGradient, DeclareOpInterfaceMethods<Collect
   }];
 }
 
-def Tcc_AllToAllOp : Tcc_Op<"all_to_all", [NoGradient, DeclareOpInterfaceMethods<CollectiveOpInterface>,
+def Tcc_AllToAllOp : Tcc_Op<"all_to_all", [NoGradient, DeclareOpInterfaceMethods<CollectiveOpInterface>, DeclareOpInterfaceMethods<InFlightOpInterface>,
     DeclareOpInterfaceMethods<StructuredOpInterface>]> {
   let isTraced = 0;
   let summary = "every rank gets its part of every rank's pieces, and adds nothing";
@@ -1583,8 +1583,8 @@ def Tcc_AllToAllOp : Tcc_Op<"all_to_all", [NoGradient, DeclareOpInterfaceMethods
     `rank` (S elements) of piece j, where all pieces of rank 0 come first, then those of rank 1.
     all_to_all_c1: the ranks have 1 piece or more each, and one of them has as many as `own`. all_to_all_c2: there are as
     many operands in each piece, 1 or more, of f32 and of equal types. all_to_all_c3: the result is [sum of pieces, S], and
-    ranks · S is not less than a piece's elements. }];
-  let arguments = (ins DenseI64ArrayAttr:$pieces, I64Attr:$own, Variadic<Tcc_Tensor>:$values);
+    ranks · S is not less than a piece's elements. all_to_all_c4: the flight, if it has one (tcc.wait), is 1 to 2^20. }];
+  let arguments = (ins DenseI64ArrayAttr:$pieces, I64Attr:$own, Variadic<Tcc_Tensor>:$values, OptionalAttr<I64Attr>:$flight);
   let results = (outs Tcc_Tensor:$result);
   let assemblyFormat = "$pieces `own` $own `of` $values attr-dict `:` functional-type($values, $result)";
   let hasVerifier = 1;
@@ -1598,12 +1598,13 @@ def Tcc_AllToAllOp : Tcc_Op<"all_to_all", [NoGradient, DeclareOpInterfaceMethods
   }];
 }
 
-def Tcc_AllGatherOp : Tcc_Op<"all_gather", [NoGradient, DeclareOpInterfaceMethods<CollectiveOpInterface>,
+def Tcc_AllGatherOp : Tcc_Op<"all_gather", [NoGradient, DeclareOpInterfaceMethods<CollectiveOpInterface>, DeclareOpInterfaceMethods<InFlightOpInterface>,
     DeclareOpInterfaceMethods<StructuredOpInterface>]> {
   let isTraced = 0;
   let summary = "the values of all ranks, one after another";
-  let description = [{ all_gather_c1: the operand is [S], and the result is [ranks · S] of its type. }];
-  let arguments = (ins Tcc_Tensor:$x, I64Attr:$ranks);
+  let description = [{ all_gather_c1: the operand is [S], and the result is [ranks · S] of its type. all_gather_c2:
+    the flight, if it has one (tcc.wait), is 1 to 2^20. }];
+  let arguments = (ins Tcc_Tensor:$x, I64Attr:$ranks, OptionalAttr<I64Attr>:$flight);
   let results = (outs Tcc_Tensor:$result);
   let assemblyFormat = "$x `of` $ranks attr-dict `:` type($x) `->` type($result)";
   let hasVerifier = 1;
@@ -1616,13 +1617,14 @@ def Tcc_AllGatherOp : Tcc_Op<"all_gather", [NoGradient, DeclareOpInterfaceMethod
   }];
 }
 
-def Tcc_AllReduceOp : Tcc_Op<"all_reduce", [NoGradient, DeclareOpInterfaceMethods<CollectiveOpInterface>,
+def Tcc_AllReduceOp : Tcc_Op<"all_reduce", [NoGradient, DeclareOpInterfaceMethods<CollectiveOpInterface>, DeclareOpInterfaceMethods<InFlightOpInterface>,
     DeclareOpInterfaceMethods<StructuredOpInterface, ["sharedBuffers"]>]> {
   let isTraced = 0;
   let summary = "the sums over all ranks, added in the order of the engine that moves the bytes";
   let description = [{ Its bits may follow from the number of ranks: --reduce=fast alone asks for it.
-    all_reduce_c1: operands are f32, and results have their types. }];
-  let arguments = (ins I64Attr:$ranks, Variadic<Tcc_Tensor>:$values);
+    all_reduce_c1: operands are f32, and results have their types. all_reduce_c2: the flight, if it has one (tcc.wait),
+    is 1 to 2^20. }];
+  let arguments = (ins I64Attr:$ranks, Variadic<Tcc_Tensor>:$values, OptionalAttr<I64Attr>:$flight);
   let results = (outs Variadic<Tcc_Tensor>:$results);
   let assemblyFormat = "$values `of` $ranks attr-dict `:` type($values) `->` type($results)";
   let hasVerifier = 1;
@@ -1631,6 +1633,27 @@ def Tcc_AllReduceOp : Tcc_Op<"all_reduce", [NoGradient, DeclareOpInterfaceMethod
   let example = [{
     %x = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
     %y = tcc.all_reduce %x of 1 : tensor<2xf32> -> tensor<2xf32>
+    // %y = 1 2
+  }];
+}
+
+def Tcc_WaitOp : Tcc_Op<"wait", [NoGradient, DeclareOpInterfaceMethods<StructuredOpInterface, ["bytes"]>],
+    [MemoryEffects<[MemWrite]>]> {
+  let isTraced = 0;
+  let summary = "the end of a collective that was started before, while other ops ran";
+  let description = [{ A collective with the attribute `flight` starts where it stands and is over here. Until then
+    nothing reads its results, which plan-memory checks, and nothing writes what it reads.
+    No two collectives of a block have the same `flight`, which is 1 or more.
+    wait_c1: the operands are all results of one collective with a flight, in their order. }];
+  let arguments = (ins Variadic<Tcc_Tensor>:$values);
+  let assemblyFormat = "$values attr-dict `:` type($values)";
+  let hasVerifier = 1;
+  let formula = "nothing: its operands are there from here on";
+  let gradientFormula = "none: ranks exchange values after autodiff";
+  let example = [{
+    %x = tcc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %y = tcc.all_gather %x of 1 {flight = 1 : i64} : tensor<2xf32> -> tensor<2xf32>
+    tcc.wait %y : tensor<2xf32>
     // %y = 1 2
   }];
 }

@@ -162,6 +162,7 @@ public:
   Work broadcast(void *, int64_t, int64_t) override { return none(); }
   Work barrier() override { return none(); }
   runtime::Error wait(runtime::RankWork) override { return none(); }
+  runtime::Expected<bool> isOver(runtime::RankWork) override { return none(); }
   void abort(int status) override { std::_Exit(status); }
   void finish() override {}
 

@@ -1,6 +1,6 @@
 // StreamOrder: which ops of a block are over before which others begin, where some are in flight beside others.
 #pragma once
-#include "ir/streams.h"
+#include "ir/dialect.h"
 #include "llvm/ADT/DenseMap.h"
 
 namespace tcc {

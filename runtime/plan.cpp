@@ -1,5 +1,6 @@
 // Validation of a plan: every id, range, size and operand, before anything relies on it.
 #include "runtime/plan.h"
+#include "runtime/flights.h"
 #include <algorithm>
 #include <array>
 #include <set>
@@ -64,9 +65,14 @@ private:
       if (problem.empty())
         problem = checkNesting(i, ends);
       if (!problem.empty())
-        return Error("instruction " + std::to_string(i) + " `" + instruction.label + "`: " + problem);
+        return problemAt(i, problem);
     }
-    return Error::success();
+    const FlightProblem flights = problemOfFlights(plan);
+    return flights.text.empty() ? Error::success() : problemAt(flights.instruction, flights.text);
+  }
+
+  Error problemAt(size_t index, const std::string &problem) const {
+    return Error("instruction " + std::to_string(index) + " `" + plan.instructions[index].label + "`: " + problem);
   }
 
   // The parts of a branch and of a loop end inside the part that they stand in.

@@ -36,7 +36,7 @@ Error validatePlan(const Plan &plan);
 /// The name of a custom op that calls a function of this process, which no file can hold; empty where there is none.
 std::string unsavableCall(const Plan &plan);
 
-inline constexpr int64_t planVersion = 5; ///< of its JSON
+inline constexpr int64_t planVersion = 6; ///< of its JSON
 
 /// The plan as JSON text; the plan must be valid.
 std::string planToJson(const Plan &plan);

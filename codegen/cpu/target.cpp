@@ -28,7 +28,7 @@ bool CpuTarget::supports(StringRef op) const {
          op == FlashAttentionOp::getOperationName() || op == FlashAttentionBackwardOp::getOperationName() ||
          op == CustomOp::getOperationName() || op == ShardOp::getOperationName() ||
          op == AllToAllOp::getOperationName() || op == AllGatherOp::getOperationName() ||
-         op == AllReduceOp::getOperationName();
+         op == AllReduceOp::getOperationName() || op == WaitOp::getOperationName();
 }
 
 bool CpuTarget::hasKernel(Operation *op) const {
@@ -117,7 +117,7 @@ runtime::Error CpuTarget::lower(const StructuredCall &call, runtime::Plan &plan,
     lowerCustomCall(call, plan);
     return {};
   }
-  if (isa<CollectiveOpInterface>(call.op)) {
+  if (isa<CollectiveOpInterface, WaitOp>(call.op)) {
     lowerCollective(call, plan);
     return {};
   }

@@ -20,6 +20,26 @@ LogicalResult verifyRanks(Operation *op, uint64_t ranks, StringRef rule) {
                            << " are possible (" << rule << ")";
 }
 
+/// The op that waits for a collective in flight.
+Operation *waitOf(Operation *op) {
+  for (Operation *user : op->getUsers())
+    if (isa<WaitOp>(user))
+      return user;
+  return nullptr;
+}
+
+unsigned streamOf(std::optional<uint64_t> flight) {
+  return flight ? static_cast<unsigned>(*flight) : 0;
+}
+
+LogicalResult verifyFlight(Operation *op, std::optional<uint64_t> flight, StringRef rule) {
+  constexpr uint64_t mostFlights = 1 << 20;
+  if (!flight || (*flight >= 1 && *flight <= mostFlights))
+    return success();
+  return op->emitOpError() << "has flight " << static_cast<int64_t>(*flight) << "; 1 to " << mostFlights
+                           << " are possible (" << rule << ")";
+}
+
 } // namespace
 
 //===- shard ---------------------------------------------------------------------------------------------------===//
@@ -78,7 +98,15 @@ LogicalResult AllToAllOp::verify() {
     return emitOpError() << "gives " << typeText(type) << " for pieces of " << elements
                          << " elements; a row for each of the " << llvm::sum_of(pieces)
                          << " pieces, of a rank's part of a piece, is expected (all_to_all_c3)";
-  return success();
+  return verifyFlight(*this, getFlight(), "all_to_all_c4");
+}
+
+unsigned AllToAllOp::stream() {
+  return streamOf(getFlight());
+}
+
+Operation *AllToAllOp::waitingOp() {
+  return waitOf(*this);
 }
 
 int64_t AllToAllOp::rankCount() {
@@ -104,7 +132,15 @@ LogicalResult AllGatherOp::verify() {
   if (!fits)
     return emitOpError() << "gives " << typeText(whole) << " of " << typeText(part) << " on " << getRanks()
                          << " ranks; the values of all ranks one after another are expected (all_gather_c1)";
-  return success();
+  return verifyFlight(*this, getFlight(), "all_gather_c2");
+}
+
+unsigned AllGatherOp::stream() {
+  return streamOf(getFlight());
+}
+
+Operation *AllGatherOp::waitingOp() {
+  return waitOf(*this);
 }
 
 int64_t AllGatherOp::rankCount() {
@@ -126,7 +162,15 @@ LogicalResult AllReduceOp::verify() {
     return failure();
   if (getValues().empty() || getValues().getTypes() != getResultTypes() || !llvm::all_of(getValues(), isF32))
     return emitOpError("takes f32 values, and its results have their types (all_reduce_c1)");
-  return success();
+  return verifyFlight(*this, getFlight(), "all_reduce_c2");
+}
+
+unsigned AllReduceOp::stream() {
+  return streamOf(getFlight());
+}
+
+Operation *AllReduceOp::waitingOp() {
+  return waitOf(*this);
 }
 
 int64_t AllReduceOp::rankCount() {
@@ -147,6 +191,29 @@ int64_t AllReduceOp::flops() {
   for (Value value : getValues())
     flops += tensorType(value).getNumElements();
   return flops;
+}
+
+//===- wait ----------------------------------------------------------------------------------------------------===//
+
+LogicalResult WaitOp::verify() {
+  Operation *started = getValues().empty() ? nullptr : getValues().front().getDefiningOp();
+  auto flying = dyn_cast_if_present<InFlightOpInterface>(started);
+  if (!flying || flying.stream() == 0 || getValues() != started->getResults())
+    return emitOpError("waits for all results of one collective that is in flight (wait_c1)");
+  return success();
+}
+
+SmallVector<StridedView, 2> WaitOp::operandViews(const ViewLimits &) {
+  return denseOperands(*this);
+}
+
+int64_t WaitOp::flops() {
+  return 0;
+}
+
+/// It moves nothing itself.
+int64_t WaitOp::bytes(const ViewLimits &) {
+  return 0;
 }
 
 } // namespace tcc

@@ -65,19 +65,21 @@ public:
     return run.operandsOf(*block.getTerminator());
   }
 
-  /// Runs the blocks of several ranks, one each, which come to their collectives together.
-  Expected<std::vector<std::vector<Shared>>> runRanks(ArrayRef<Block *> blocks, ArrayRef<Shared> arguments) {
+  /// Runs the blocks of several ranks, one each with its arguments, which come to their collectives together.
+  Expected<std::vector<std::vector<Shared>>> runRanks(ArrayRef<Block *> blocks,
+                                                      ArrayRef<std::vector<Shared>> arguments) {
     std::vector<BlockRun> runs;
-    for (Block *block : blocks)
-      runs.emplace_back(*block, arguments);
+    for (auto [block, own] : llvm::zip_equal(blocks, arguments))
+      runs.emplace_back(*block, own);
     while (true) {
       for (BlockRun &run : runs)
-        while (!run.isOver() && !isa<CollectiveOpInterface>(*run.next))
+        while (!run.isOver() && !isTogether(*run.next))
           if (Error error = advance(run))
             return error;
       if (llvm::any_of(runs, [](const BlockRun &run) { return run.isOver(); }))
         break;
-      if (Error error = runTogether(runs))
+      const bool areLoops = llvm::all_of(runs, [](const BlockRun &run) { return isa<RepeatOp>(*run.next); });
+      if (Error error = areLoops ? runLoops(runs) : runTogether(runs))
         return error;
     }
     std::vector<std::vector<Shared>> answer;
@@ -131,14 +133,55 @@ private:
     return Error::success();
   }
 
+  /// Whether all ranks come to the op: a collective, or a loop with one.
+  static bool isTogether(Operation &op) {
+    return isa<CollectiveOpInterface>(op) || (isa<RepeatOp>(op) && op.walk([](CollectiveOpInterface) {
+                                                                       return WalkResult::interrupt();
+                                                                     }).wasInterrupted());
+  }
+
+  /// The loop that every rank has come to, with collectives inside.
+  Error runLoops(std::vector<BlockRun> &runs) {
+    auto first = cast<RepeatOp>(*runs.front().next);
+    std::vector<std::vector<Shared>> operands, carried;
+    std::vector<Block *> bodies;
+    for (BlockRun &run : runs) {
+      auto loop = cast<RepeatOp>(*run.next);
+      if (loop.getCount() != first.getCount())
+        return refuse(*run.next, "has another number of turns than that of rank 0, and a collective in it");
+      bodies.push_back(&loop.getBody().front());
+      operands.push_back(run.operandsOf(*run.next));
+      carried.emplace_back(operands.back().begin(), operands.back().begin() + loop.getStart().size());
+    }
+    for (uint64_t turn = 0; turn < first.getCount(); ++turn) {
+      std::vector<std::vector<Shared>> arguments;
+      for (auto [rank, run] : llvm::enumerate(runs)) {
+        auto loop = cast<RepeatOp>(*run.next);
+        ArrayRef<Shared> others = ArrayRef(operands[rank]).drop_front(loop.getStart().size());
+        std::vector<Shared> &own = arguments.emplace_back(std::move(carried[rank]));
+        for (const Shared &scanned : others.take_front(loop.getScanned().size()))
+          own.push_back(partOf(*scanned, static_cast<int64_t>(turn)));
+        llvm::append_range(own, others.drop_front(loop.getScanned().size()));
+      }
+      Expected<std::vector<std::vector<Shared>>> results = runRanks(bodies, arguments);
+      if (!results)
+        return results.error();
+      carried = std::move(*results);
+    }
+    for (auto [run, results] : llvm::zip_equal(runs, carried))
+      run.give(results);
+    return Error::success();
+  }
+
   /// The collective that every rank has come to.
   Error runTogether(std::vector<BlockRun> &runs) {
     SmallVector<Operation *> ops;
     std::vector<std::vector<Shared>> owners;
     std::vector<std::vector<const RefTensor *>> operands;
     for (BlockRun &run : runs) {
-      if (run.next->getName() != runs.front().next->getName() ||
-          cast<CollectiveOpInterface>(*run.next).rankCount() != static_cast<int64_t>(runs.size()))
+      auto collective = dyn_cast<CollectiveOpInterface>(*run.next);
+      if (!collective || run.next->getName() != runs.front().next->getName() ||
+          collective.rankCount() != static_cast<int64_t>(runs.size()))
         return refuse(*run.next,
                       "is another collective than that of rank 0, or of other ranks than these " + Twine(runs.size()));
       ops.push_back(&*run.next);
@@ -426,12 +469,12 @@ Expected<std::vector<RefTensor>> interpret(func::FuncOp function, ArrayRef<RefTe
 Expected<std::vector<std::vector<RefTensor>>> interpretRanks(ArrayRef<func::FuncOp> functions,
                                                              ArrayRef<RefTensor> arguments, RefMode mode) {
   SmallVector<Block *> blocks;
-  std::vector<reference::Shared> shared;
+  std::vector<std::vector<reference::Shared>> shared;
   for (func::FuncOp function : functions) {
     Expected<std::vector<reference::Shared>> taken = sharedArguments(function, arguments);
     if (!taken)
       return taken.error();
-    shared = std::move(*taken);
+    shared.push_back(std::move(*taken));
     blocks.push_back(&function.getBody().front());
   }
   Expected<std::vector<std::vector<reference::Shared>>> results = reference::Interpreter(mode).runRanks(blocks, shared);

@@ -22,6 +22,7 @@ struct CollectiveCall {
   int64_t own = 1;             ///< and this one
   std::vector<BufferId> sources, targets;
   BufferId scratch = noBuffer; ///< all_to_all: what is sent, by rank and then by piece
+  int64_t flight = 0; ///< 0: it is over when the next instruction starts; else when the wait of this number ends
   bool operator==(const CollectiveCall &) const = default;
 
   static void visitFields(auto &call, auto &fields) {
@@ -33,6 +34,7 @@ struct CollectiveCall {
     fields.buffers("in", call.sources);
     fields.buffers("out", call.targets);
     fields.buffer("scratch", call.scratch);
+    fields.integer("flight", call.flight, 0, maxPlanItems);
   }
   static void visitBuffers(auto &call, const PlanLists &, auto &&visit) {
     for (auto &source : call.sources)
@@ -49,6 +51,30 @@ struct CollectiveCall {
   Exchange kind() const;
   /// Bytes that the rank sends to others; of an all_reduce what the usual algorithms send, in two passes.
   int64_t sentBytes(const PlanLists &plan) const;
+};
+
+/// The end of a collective that is in flight: it stands in the same list of instructions (a part of a branch or loop,
+/// or the plan's). In between nothing else touches what the collective writes, nor writes what it reads; and the wait
+/// names the same buffers, so they are in use until here.
+struct WaitCall {
+  static constexpr KindWords words{"wait", "wait", StepPart::copies};
+
+  int64_t flight = 1;
+  std::vector<BufferId> sources, targets;
+  BufferId scratch = noBuffer;
+  bool operator==(const WaitCall &) const = default;
+
+  static void visitFields(auto &call, auto &fields) {
+    fields.integer("flight", call.flight, 1, maxPlanItems);
+    fields.buffers("in", call.sources);
+    fields.buffers("out", call.targets);
+    fields.buffer("scratch", call.scratch);
+  }
+  static void visitBuffers(auto &call, const PlanLists &plan, auto &&visit) {
+    CollectiveCall::visitBuffers(call, plan, visit);
+  }
+  static void visitParts(auto &, auto &&) {}
+  std::string validate(const PlanLists &) const { return {}; } // flights.h compares it with what it ends
 };
 
 } // namespace tcc::runtime

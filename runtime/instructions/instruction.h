@@ -16,7 +16,7 @@ namespace tcc::runtime {
 
 /// Every kind of instruction.
 using AnyCall = std::variant<KernelCall, MatmulCall, CopyCall, LaunchCall, FillCall, CustomCall, BranchCall, LoopCall,
-                             CollectiveCall>;
+                             CollectiveCall, WaitCall>;
 
 struct Instruction {
   AnyCall call;

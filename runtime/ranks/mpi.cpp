@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <dlfcn.h>
 #include <filesystem>
+#include <map>
 #include <numeric>
 #include <sched.h>
 #include <thread>
@@ -19,12 +20,19 @@ namespace {
 
 constexpr std::array<const char *, 2> mpiNames{"openmpi", "mpich"};
 
-/// Where shims may lie: beside the program, as built and as installed, or where the user says.
+/// Where shims may lie: beside the library or program that has this function and beside the program, as built and as
+/// installed; or where the user says.
 std::vector<std::filesystem::path> shimFolders() {
   std::vector<std::filesystem::path> folders;
   if (const char *own = std::getenv("TCC_RANKS_DIR"))
     return {own};
   std::error_code problem;
+  Dl_info here{};
+  if (dladdr(reinterpret_cast<const void *>(&shimFolders), &here) && here.dli_fname) {
+    const std::filesystem::path library = std::filesystem::canonical(here.dli_fname, problem);
+    if (!problem)
+      folders.push_back(library.parent_path() / "tcc");
+  }
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", problem);
   for (const char *relative : {"../lib", "../../lib", "../lib/tcc", "."})
     folders.push_back(program.parent_path() / relative);
@@ -84,8 +92,8 @@ public:
     RankWork work = 0;
     const int status = shim.all_to_all(send, sends.data(), sendPlaces.data(), receive, receives.data(),
                                        receivePlaces.data(), static_cast<int>(unit), &work);
-    // MPI reads the lists until the exchange is over.
-    lists.assign({std::move(sends), std::move(receives), std::move(sendPlaces), std::move(receivePlaces)});
+    if (!status)
+      lists[work] = {std::move(sends), std::move(receives), std::move(sendPlaces), std::move(receivePlaces)};
     return result(status, work, "all_to_all");
   }
 
@@ -128,13 +136,12 @@ public:
     const auto start = std::chrono::steady_clock::now();
     bool isLong = false;
     for (int polls = 0;; ++polls) {
-      int done = 0;
-      const int status = shim.test(work, &done);
-      if ((status || done) && isLong)
+      const Expected<bool> done = isOver(work);
+      if (isLong && (!done || *done))
         tellWaiting(false);
-      if (status)
-        return failed(status, "a collective");
-      if (done)
+      if (!done)
+        return done.error();
+      if (*done)
         return Error::success();
       if (polls < yields) {
         sched_yield();
@@ -146,6 +153,16 @@ public:
         tellWaiting(true);
       }
     }
+  }
+
+  Expected<bool> isOver(RankWork work) override {
+    int done = 0;
+    const int status = shim.test(work, &done);
+    if (status || done)
+      lists.erase(work);
+    if (status)
+      return failed(status, "a collective");
+    return done != 0;
   }
 
   [[noreturn]] void abort(int status) override {
@@ -184,7 +201,7 @@ private:
   const TccRanksShim &shim;
   int64_t own, all;
   std::string words;
-  std::vector<std::vector<int>> lists;
+  std::map<RankWork, std::array<std::vector<int>, 4>> lists; // MPI reads them until the exchange is over
 };
 
 } // namespace

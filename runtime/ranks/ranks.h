@@ -32,6 +32,9 @@ public:
   virtual Expected<RankWork> broadcast(void *data, int64_t bytes, int64_t root) = 0;
   virtual Expected<RankWork> barrier() = 0;
   virtual Error wait(RankWork work) = 0;
+  /// Whether the collective is over: then it counts as waited for. Asking often lets engines without threads of their
+  /// own move bytes meanwhile.
+  virtual Expected<bool> isOver(RankWork work) = 0;
   /// Is called with true where wait() takes long (2 s), and with false when it is over.
   std::function<void(bool)> tellWaiting;
 

@@ -356,7 +356,8 @@ TEST(Trace, KnowsEveryOpOfTheDialect) {
                                           "tcc.shard",
                                           "tcc.all_to_all",
                                           "tcc.all_gather",
-                                          "tcc.all_reduce"};
+                                          "tcc.all_reduce",
+                                          "tcc.wait"};
   // A call of the tensor's asks the host; Function::graph() writes these for it.
   const std::set<std::string> ofHost = {"tcc.item", "tcc.print"};
   for (mlir::RegisteredOperationName name : threadContext().getRegisteredOperations())

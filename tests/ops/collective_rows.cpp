@@ -114,7 +114,9 @@ OpRow allToAllRow() {
       {"all_to_all_c2",
        malformed("%x: tensor<5xi32>", "tcc.all_to_all [1] own 1 of %x : (tensor<5xi32>) -> tensor<1x5xf32>")},
       {"all_to_all_c3", malformed(two, "tcc.all_to_all [1, 1] own 1 of %x : (tensor<5xf32>) -> tensor<2x2xf32>")},
-      {"all_to_all_c3", malformed(two, "tcc.all_to_all [1, 1] own 1 of %x : (tensor<5xf32>) -> tensor<3x3xf32>")}};
+      {"all_to_all_c3", malformed(two, "tcc.all_to_all [1, 1] own 1 of %x : (tensor<5xf32>) -> tensor<3x3xf32>")},
+      {"all_to_all_c4",
+       malformed(two, "tcc.all_to_all [1] own 1 of %x {flight = 0 : i64} : (tensor<5xf32>) -> tensor<1x5xf32>")}};
   return row;
 }
 
@@ -125,7 +127,9 @@ OpRow allGatherRow() {
                                function("%x: " + type, "tcc.all_gather %x of 1 : " + type + " -> " + type, type), 1));
   row.errors = {
       {"all_gather_c1", malformed("%x: tensor<7xf32>", "tcc.all_gather %x of 2 : tensor<7xf32> -> tensor<7xf32>")},
-      {"all_gather_c1", malformed("%x: tensor<7xf32>", "tcc.all_gather %x of 1 : tensor<7xf32> -> tensor<7xi32>")}};
+      {"all_gather_c1", malformed("%x: tensor<7xf32>", "tcc.all_gather %x of 1 : tensor<7xf32> -> tensor<7xi32>")},
+      {"all_gather_c2", malformed("%x: tensor<7xf32>", "tcc.all_gather %x of 1 {flight = 1048577 : i64} : "
+                                                       "tensor<7xf32> -> tensor<7xf32>")}};
   return row;
 }
 
@@ -142,14 +146,33 @@ OpRow allReduceRow() {
                                function("%x: " + type, "tcc.all_reduce %x of 1 : " + type + " -> " + type, type), 1));
   row.errors = {
       {"all_reduce_c1", malformed("%x: tensor<7xf32>", "tcc.all_reduce %x of 2 : tensor<7xf32> -> tensor<6xf32>")},
-      {"all_reduce_c1", malformed("%x: tensor<7xi32>", "tcc.all_reduce %x of 2 : tensor<7xi32> -> tensor<7xi32>")}};
+      {"all_reduce_c1", malformed("%x: tensor<7xi32>", "tcc.all_reduce %x of 2 : tensor<7xi32> -> tensor<7xi32>")},
+      {"all_reduce_c2", malformed("%x: tensor<7xf32>", "tcc.all_reduce %x of 2 {flight = -1 : i64} : tensor<7xf32> -> "
+                                                       "tensor<7xf32>")}};
+  return row;
+}
+
+OpRow waitRow() {
+  OpRow row{"tcc.wait", {}, {}};
+  for (std::string type : {"tensor<7xf32>", "tensor<64xi32>", "tensor<1xbf16>"})
+    row.cases.push_back(caseOf("wait/" + type,
+                               "func.func @main(%x: " + type + ") -> " + type +
+                                   " {\n  %y = tcc.all_gather %x of 1 {flight = 3 : i64} : " + type + " -> " + type +
+                                   "\n  tcc.wait %y : " + type + "\n  return %y : " + type + "\n}",
+                               1));
+  row.errors = {
+      {"wait_c1", malformed("%x: tensor<7xf32>", "tcc.all_gather %x of 1 : tensor<7xf32> -> tensor<7xf32>\n  tcc.wait "
+                                                 "%x : tensor<7xf32>")},
+      {"wait_c1",
+       "func.func @main(%x: tensor<7xf32>) {\n  %y = tcc.all_gather %x of 1 : tensor<7xf32> -> tensor<7xf32>\n  "
+       "tcc.wait %y : tensor<7xf32>\n  return\n}"}};
   return row;
 }
 
 } // namespace
 
 std::vector<OpRow> collectiveRows() {
-  return {lanesRow(), shardRow(), allToAllRow(), allGatherRow(), allReduceRow()};
+  return {lanesRow(), shardRow(), allToAllRow(), allGatherRow(), allReduceRow(), waitRow()};
 }
 
 } // namespace tcc::test

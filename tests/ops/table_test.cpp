@@ -54,7 +54,9 @@ TEST(OpTable, everyCaseHoldsItsOpAndRunsInBothModes) {
       OwningOpRef<ModuleOp> module = parseText(*context, opCase.text, messages);
       ASSERT_TRUE(module) << opCase.name << "\n" << opCase.text << messages;
       func::FuncOp function = mainOf(*module);
-      EXPECT_EQ(function.getBody().front().front().getName().getStringRef(), row.op) << opCase.name;
+      EXPECT_TRUE(llvm::any_of(function.getBody().front(), [&](Operation &op) {
+        return op.getName().getStringRef() == row.op;
+      })) << opCase.name;
       std::vector<RefTensor> inputs = makeInputs(function, opCase, 1);
       for (RefMode mode : {RefMode::exact, RefMode::rounding}) {
         auto results = interpret(function, inputs, mode);

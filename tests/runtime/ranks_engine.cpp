@@ -47,6 +47,38 @@ void exchange(int64_t unit) {
   require(in == expected, "all_to_all gives what was sent");
 }
 
+/// Exchanges that are under way together, and are over in any order.
+void severalAtOnce() {
+  const int64_t own = ranks->rank(), count = ranks->count(), bytes = 200000;
+  constexpr size_t flights = 6;
+  std::vector<int64_t> each(static_cast<size_t>(count), bytes);
+  std::vector<std::vector<char>> out(flights), in(flights);
+  std::vector<RankWork> works;
+  for (size_t flight = 0; flight < flights; ++flight) {
+    out[flight].assign(static_cast<size_t>(bytes * count), byteOf(own, static_cast<int64_t>(flight), 0));
+    in[flight].resize(out[flight].size());
+    const auto work = flight % 2 ? ranks->allGather(out[flight].data(), in[flight].data(), bytes)
+                                 : ranks->allToAll(out[flight].data(), each, in[flight].data(), each);
+    require(bool(work), "a collective starts while others are under way");
+    works.push_back(*work);
+  }
+  std::vector<bool> isOver(flights);
+  for (int round = 0; round < 1000; ++round)
+    for (size_t flight = flights; flight-- > 0;)
+      if (!isOver[flight]) {
+        const Expected<bool> over = ranks->isOver(works[flight]);
+        require(bool(over), "a collective can be asked whether it is over");
+        isOver[flight] = *over;
+      }
+  for (size_t flight = 0; flight < flights; ++flight) {
+    if (!isOver[flight])
+      done(works[flight]);
+    for (int64_t i = 0; i < bytes * count; ++i)
+      require(in[flight][static_cast<size_t>(i)] == byteOf(i / bytes, static_cast<int64_t>(flight), 0),
+              "each exchange gives its own bytes");
+  }
+}
+
 } // namespace
 
 int main() {
@@ -72,6 +104,7 @@ int main() {
   for (int64_t i = 0; i < 1000; ++i)
     require(values[static_cast<size_t>(i)] == static_cast<float>(i * count + count * (count - 1) / 2),
             "all_reduce adds all ranks' values");
+  severalAtOnce();
   done(ranks->barrier());
   if (own == 0)
     std::printf("%lld ranks by %s\n", static_cast<long long>(count), ranks->engine().c_str());

@@ -10,6 +10,7 @@
 #include "runtime/wait_policy.h"
 #include <algorithm>
 #include <cstring>
+#include <map>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -58,12 +59,33 @@ struct Step {
 
   char *at(BufferId id) const { return id == noBuffer ? nullptr : pointers[id]; }
 
+  /// Lets collectives in flight go on, where the engine moves bytes only while it is asked.
+  Error pollFlights() {
+    for (auto &[flight, works] : flights)
+      while (!works.empty()) {
+        const Expected<bool> over = options.ranks->isOver(works.back());
+        if (!over)
+          return over.error();
+        if (!*over)
+          break;
+        works.pop_back();
+      }
+    return Error::success();
+  }
+  Error waitFor(std::span<const RankWork> works) const {
+    for (RankWork work : works)
+      if (Error error = options.ranks->wait(work))
+        return error;
+    return Error::success();
+  }
+
   const Plan &plan;
   ProgramOptions options;
   std::vector<SharedObject> modules;                                // none where kernels are linked
   std::vector<std::pair<GemmDesc, std::shared_ptr<Gemm>>> products; // equal ones share one
   std::vector<char *> pointers;                                     // one a buffer
   int64_t own = 0;                                                  // bytes of code and of what was allocated
+  std::map<int64_t, std::vector<RankWork>> flights;                 // by number: what is not known to be over
 };
 
 void copyBytes(char *target, const char *source, int64_t bytes) {
@@ -282,17 +304,13 @@ struct Runner<CollectiveCall> {
   void place(const Step &, const CollectiveCall &) {}
 
   Error run(Step &step, const CollectiveCall &call, const Running &) const {
-    switch (call.kind()) {
-    case Exchange::shard:
-      return shard(step, call);
-    case Exchange::allToAll:
-      return allToAll(step, call);
-    case Exchange::allGather:
-      return allGather(step, call);
-    case Exchange::allReduce:
-      return allReduce(step, call);
-    }
-    return Error("no such exchange"); // validate() refuses
+    std::vector<RankWork> works;
+    if (Error error = start(step, call, works))
+      return error;
+    if (call.flight == 0)
+      return step.waitFor(works);
+    step.flights[call.flight] = std::move(works);
+    return Error::success();
   }
 
 private:
@@ -304,7 +322,26 @@ private:
       rows += pieces;
     return bytesOf(step, call.targets[0]) / rows;
   }
-  static Error waitFor(Ranks &ranks, const Expected<RankWork> &work) { return work ? ranks.wait(*work) : work.error(); }
+  static Error take(const Expected<RankWork> &work, std::vector<RankWork> &works) {
+    if (!work)
+      return work.error();
+    works.push_back(*work);
+    return Error::success();
+  }
+
+  Error start(Step &step, const CollectiveCall &call, std::vector<RankWork> &works) const {
+    switch (call.kind()) {
+    case Exchange::shard:
+      return shard(step, call);
+    case Exchange::allToAll:
+      return allToAll(step, call, works);
+    case Exchange::allGather:
+      return allGather(step, call, works);
+    case Exchange::allReduce:
+      return allReduce(step, call, works);
+    }
+    return Error("no such exchange"); // validate() refuses
+  }
 
   Error shard(Step &step, const CollectiveCall &call) const {
     const int64_t row = bytesOf(step, call.sources[0]) / call.rows, first = rank * call.rows / call.ranks;
@@ -329,7 +366,7 @@ private:
     std::memset(to, 0, static_cast<size_t>(end - begin));
   }
 
-  Error allToAll(Step &step, const CollectiveCall &call) const {
+  Error allToAll(Step &step, const CollectiveCall &call, std::vector<RankWork> &works) const {
     const int64_t part = partBytes(step, call);
     char *to = step.at(call.ranks > 1 ? call.scratch : call.targets[0]);
     for (int64_t other = 0; other < call.ranks; ++other)
@@ -338,20 +375,20 @@ private:
     if (call.ranks == 1)
       return Error::success();
     Ranks &ranks = *step.options.ranks;
-    return waitFor(ranks, ranks.allToAll(step.at(call.scratch), sent, step.at(call.targets[0]), received));
+    return take(ranks.allToAll(step.at(call.scratch), sent, step.at(call.targets[0]), received), works);
   }
 
-  Error allGather(Step &step, const CollectiveCall &call) const {
+  Error allGather(Step &step, const CollectiveCall &call, std::vector<RankWork> &works) const {
     const int64_t bytes = bytesOf(step, call.sources[0]);
     if (call.ranks == 1) {
       copyBytes(step.at(call.targets[0]), step.at(call.sources[0]), bytes);
       return Error::success();
     }
     Ranks &ranks = *step.options.ranks;
-    return waitFor(ranks, ranks.allGather(step.at(call.sources[0]), step.at(call.targets[0]), bytes));
+    return take(ranks.allGather(step.at(call.sources[0]), step.at(call.targets[0]), bytes), works);
   }
 
-  Error allReduce(Step &step, const CollectiveCall &call) const {
+  Error allReduce(Step &step, const CollectiveCall &call, std::vector<RankWork> &works) const {
     for (size_t i = 0; i < call.sources.size(); ++i) {
       char *target = step.at(call.targets[i]);
       const int64_t bytes = bytesOf(step, call.sources[i]);
@@ -360,10 +397,18 @@ private:
       if (call.ranks == 1)
         continue;
       Ranks &ranks = *step.options.ranks;
-      if (Error error = waitFor(ranks, ranks.allReduce(reinterpret_cast<float *>(target), bytes / 4)))
+      if (Error error = take(ranks.allReduce(reinterpret_cast<float *>(target), bytes / 4), works))
         return error;
     }
     return Error::success();
+  }
+};
+
+template <>
+struct Runner<WaitCall> : StatelessRunner {
+  Error run(Step &step, const WaitCall &call, const Running &) const {
+    const auto works = step.flights.extract(call.flight);
+    return works ? step.waitFor(works.mapped()) : Error("nothing is in flight"); // validatePlan() refuses
   }
 };
 
@@ -449,6 +494,8 @@ Error CpuProgram::runList(size_t begin, size_t end, Profiler *profiler) {
       i += partsOf(instruction);
       continue;
     }
+    if (!error && !flights.empty())
+      error = pollFlights();
     if (error)
       return instructionError(i, instruction, error.message());
     adaptWaiting(options.threads); // a clock's look, mostly
@@ -459,6 +506,8 @@ Error CpuProgram::runList(size_t begin, size_t end, Profiler *profiler) {
 }
 
 Error CpuProgram::executeRange(size_t begin, size_t end, Profiler *profiler) {
+  if (begin == 0)
+    flights.clear(); // of a step that failed
   const int64_t stepStart = profiler ? Profiler::now() : 0;
   if (Error error = runList(begin, end, profiler))
     return error;

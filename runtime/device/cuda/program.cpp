@@ -234,6 +234,13 @@ struct Runner<CollectiveCall> : RefusedRunner {
   }
 };
 
+template <>
+struct Runner<WaitCall> : RefusedRunner {
+  void prepare(Step &, const WaitCall &) {
+    throw CudaError("it waits for an exchange between ranks, which CPUs alone make");
+  }
+};
+
 using AnyRunner = RunnersOf<Runner>::Any;
 
 class StepProgram final : public Program, private Step {

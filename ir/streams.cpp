@@ -1,3 +1,0 @@
-#include "ir/streams.h"
-
-#include "ir/Streams.cpp.inc"
