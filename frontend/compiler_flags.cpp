@@ -121,6 +121,10 @@ std::string setMemoryLimit(std::string_view value, CompilerFlags &flags) {
   return setSize(value, "-fmemory-limit=", flags.memoryLimit);
 }
 
+std::string setBucket(std::string_view value, CompilerFlags &flags) {
+  return setSize(value, "-fbucket=", flags.bucketBytes);
+}
+
 template <bool CompilerFlags::*member, bool value>
 std::string setTo(std::string_view, CompilerFlags &flags) {
   flags.*member = value;
@@ -176,6 +180,7 @@ constexpr CompilerFlag table[] = {
      setLevel},
     {"-fpad=", "MULTIPLE", "Sizes of products to multiples of 64 or 8 where that pays, never visible, or off",
      setPadding},
+    {"-fbucket=", "SIZE", "Gradients that ranks exchange at once (25MiB); the last ones in a quarter of it", setBucket},
     {"--remat=", "WHAT",
      "Compute again instead of keeping: none (default), auto (what is cheap, or the limit needs), block, full",
      setRemat},

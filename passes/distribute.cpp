@@ -1,19 +1,25 @@
 // distribute: writes each tcc.lanes as what one rank computes of it.
 //   1. the rank takes its lanes' parts of the scanned values (tcc.shard);
 //   2. it adds up the nodes of the tree that its lanes make, each in loops of two turns, one inside of the other (one
-//      turn where the halves differ in size): a node of 2^k lanes needs the memory of k sums beside that of one lane;
-//   3. every rank gets its part of all ranks' nodes (tcc.all_to_all) and adds them in the order of the tree;
-//   4. the parts' sums go to all ranks (tcc.all_gather). With --reduce=fast the ranks' sums are one tcc.all_reduce.
-//   5. results come out of a loop of one turn, as those of one rank come out of a loop: dense, in memory. So what reads
-//      them is compiled to the same sums, whatever the number of ranks.
+//      turn where the halves differ in size): a node of 2^k lanes needs the memory of k sums beside that of one lane.
+//      Of the last node the rank's last lane is left over;
+//   3. that lane's loop of one turn also exchanges the sums, in buckets (-fbucket=) by when the lane has its gradients,
+//      so that schedule-collectives can start a bucket while the lane goes on. In a bucket the left halves are added to
+//      what the lane gives, in a loop of their own; every rank gets its part of all ranks' nodes (tcc.all_to_all) and
+//      adds them in the order of the tree; the parts' sums go to all ranks (tcc.all_gather). A bucket's sums come after
+//      the next one's all_to_all. With --reduce=fast the ranks' sums are one tcc.all_reduce a bucket.
+//   4. so results come out of a loop of one turn, as those of one rank come out of a loop: dense, in memory, and what
+//      reads them is compiled to the same sums, whatever the number of ranks.
 // A lane is the body of a loop of one turn: what it is compiled to depends on nothing outside, so its bits are the same
 // wherever it runs. A sum never is -0 (each begins with 0), whoever adds it. The bodies keep their ops.
 #include "ir/emit.h"
 #include "ir/lanes.h"
 #include "ir/names.h"
+#include "ir/tensor_bytes.h"
 #include "mlir/IR/IRMapping.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
+#include <numeric>
 
 using namespace mlir;
 
@@ -24,34 +30,45 @@ using Values = SmallVector<Value>;
 
 class LaneSums {
 public:
-  LaneSums(LanesOp op, const RankShare &ranks) : op(op), ranks(ranks) {}
+  LaneSums(LanesOp op, const PipelineOptions &options)
+      : op(op), ranks(options.ranks), bucketBytes(options.bucketBytes) {}
 
   Values run() {
     OpBuilder builder(op);
     Emit emit(builder, op.getLoc());
-    const auto lanes = static_cast<int64_t>(op.getCount());
-    const std::vector<LaneNode> nodes = laneNodesOf(lanes, ranks.count, ranks.rank);
+    const std::vector<LaneNode> nodes = laneNodesOf(lanes(), ranks.count, ranks.rank);
     const int64_t first = nodes.front().first, count = nodes.back().first + nodes.back().count - first;
     Values parts(op.getScanned());
-    if (ranks.count > 1)
-      for (Value &part : parts) {
-        const RankedTensorType type = tensorType(part);
-        SmallVector<int64_t> shape(type.getShape());
-        shape[0] = count;
-        part = emit.create<ShardOp>(withShape(type, shape), part, builder.getI64IntegerAttr(ranks.count));
-      }
-    std::vector<Values> pieces;
-    for (const LaneNode &node : nodes)
-      pieces.push_back(
-          sumOf(emit, node.count, firstIndices(emit, parts, node.first - first, node.count), op.getInputs()));
     if (ranks.count == 1)
-      return pieces.front();
-    return ranks.isFast ? fastSums(emit, pieces) : treeSums(emit, pieces);
+      return sumOf(emit, count, parts, op.getInputs());
+    for (Value &part : parts) {
+      const RankedTensorType type = tensorType(part);
+      SmallVector<int64_t> shape(type.getShape());
+      shape[0] = count;
+      part = emit.create<ShardOp>(withShape(type, shape), part, builder.getI64IntegerAttr(ranks.count));
+    }
+    const auto sumOfNode = [&](const LaneNode &node) {
+      return sumOf(emit, node.count, firstIndices(emit, parts, node.first - first, node.count), op.getInputs());
+    };
+    std::vector<Values> pieces;
+    for (const LaneNode &node : ArrayRef(nodes).drop_back())
+      pieces.push_back(sumOfNode(node));
+    LaneNode last = nodes.back();
+    std::vector<Values> lefts;
+    for (; last.count > 1; last = last.right()) {
+      lefts.push_back(sumOfNode(last.left()));
+      hasLaneOnTheLeft |= last.left().count == 1;
+    }
+    return lastLane(emit, firstIndices(emit, parts, last.first - first, 1), pieces, lefts);
   }
 
 private:
   LanesOp op;
   const RankShare &ranks;
+  const int64_t bucketBytes;
+  bool hasLaneOnTheLeft = false; // the smallest left half of the rank's last node is one lane
+
+  int64_t lanes() { return static_cast<int64_t>(op.getCount()); }
 
   static Values firstIndices(Emit &b, ValueRange values, int64_t first, int64_t count) {
     return llvm::map_to_vector(values, [&](Value value) {
@@ -62,10 +79,6 @@ private:
     });
   }
 
-  Values zeros(Emit &b) {
-    return llvm::map_to_vector(op.getResults(), [&](Value result) { return b.zeros(tensorType(result)); });
-  }
-
   static Values added(Emit &b, ValueRange left, ValueRange right) {
     Values sums;
     for (auto [x, y] : llvm::zip_equal(left, right))
@@ -73,15 +86,27 @@ private:
     return sums;
   }
 
-  /// A loop over the first indices of `parts`, whose body is empty, and the body's arguments after the carried ones.
-  RepeatOp loop(Emit &b, int64_t count, ValueRange parts, ValueRange inputs) {
-    const Values start = zeros(b);
+  /// A loop over the first indices of `parts`, whose body is empty, and the body's arguments after the carried ones,
+  /// which are like `results` and begin with zeros.
+  static RepeatOp loop(Emit &b, int64_t count, ValueRange results, ValueRange parts, ValueRange inputs) {
+    const Values start = llvm::map_to_vector(results, [&](Value result) { return b.zeros(tensorType(result)); });
     auto made = RepeatOp::create(b.builder, b.loc, TypeRange(ValueRange(start)), b.builder.getI64IntegerAttr(count),
                                  start, parts, inputs);
     Block &body = made.getBody().emplaceBlock();
     for (Type type : made.argumentTypes())
       body.addArgument(type, b.loc);
     return made;
+  }
+
+  /// Values like `results` that `make` computes from `inputs` where nothing else is compiled with it.
+  static Values alone(Emit &b, ValueRange results, ValueRange inputs,
+                      llvm::function_ref<Values(Emit &, ValueRange)> make) {
+    RepeatOp once = loop(b, 1, results, {}, inputs);
+    Block &body = once.getBody().front();
+    OpBuilder builder = OpBuilder::atBlockEnd(&body);
+    Emit inside(builder, b.loc);
+    YieldOp::create(builder, b.loc, make(inside, ValueRange(body.getArguments()).take_back(inputs.size())));
+    return Values(once.getResults());
   }
 
   /// What so many lanes add up to: `parts` are [count, ...].
@@ -95,7 +120,7 @@ private:
       llvm::append_range(shape, tensorType(part).getShape().drop_front());
       return b.reshape(part, shape);
     });
-    RepeatOp turns = loop(b, 2, halves, inputs);
+    RepeatOp turns = loop(b, 2, op.getResults(), halves, inputs);
     Block &body = turns.getBody().front();
     OpBuilder builder = OpBuilder::atBlockEnd(&body);
     Emit inside(builder, b.loc);
@@ -111,78 +136,175 @@ private:
   Values unequalHalves(Emit &b, const LaneNode &node, ValueRange parts, ValueRange inputs) {
     Values uses(parts);
     llvm::append_range(uses, inputs);
-    RepeatOp once = loop(b, 1, {}, uses);
-    Block &body = once.getBody().front();
-    OpBuilder builder = OpBuilder::atBlockEnd(&body);
-    Emit inside(builder, b.loc);
-    const ValueRange arguments = ValueRange(body.getArguments()).drop_front(op.getNumResults());
-    const ValueRange own = arguments.take_front(parts.size()), shared = arguments.drop_front(parts.size());
-    const auto sumOfNode = [&](const LaneNode &half) {
-      return sumOf(inside, half.count, firstIndices(inside, own, half.first, half.count), shared);
-    };
-    const Values left = sumOfNode(node.left()), right = sumOfNode(node.right());
-    YieldOp::create(builder, b.loc, added(inside, left, right));
-    return Values(once.getResults());
+    return alone(b, op.getResults(), uses, [&](Emit &inside, ValueRange arguments) {
+      const ValueRange own = arguments.take_front(parts.size()), shared = arguments.drop_front(parts.size());
+      const auto sumOfNode = [&](const LaneNode &half) {
+        return sumOf(inside, half.count, firstIndices(inside, own, half.first, half.count), shared);
+      };
+      const Values left = sumOfNode(node.left());
+      return added(inside, left, sumOfNode(node.right()));
+    });
+  }
+
+  /// What the lane's body yields, of `values`, written where `b` is.
+  Values bodyOf(Emit &b, ValueRange values) {
+    Block &body = op.getBody().front();
+    IRMapping map;
+    map.map(body.getArguments(), values);
+    for (Operation &each : body.without_terminator())
+      b.builder.clone(each, map);
+    return llvm::map_to_vector(body.getTerminator()->getOperands(),
+                               [&](Value value) { return map.lookupOrDefault(value); });
+  }
+
+  /// A lane's values of `parts` [1, ...], and the inputs.
+  static Values laneValues(Emit &b, ValueRange parts, ValueRange inputs) {
+    Values values = llvm::map_to_vector(
+        parts, [&](Value part) { return b.reshape(part, tensorType(part).getShape().drop_front()); });
+    llvm::append_range(values, inputs);
+    return values;
   }
 
   /// One lane, of `parts` [1, ...].
   Values lane(Emit &b, ValueRange parts, ValueRange inputs) {
-    Values uses = llvm::map_to_vector(
-        parts, [&](Value part) { return b.reshape(part, tensorType(part).getShape().drop_front()); });
-    llvm::append_range(uses, inputs);
-    RepeatOp once = loop(b, 1, {}, uses);
-    Block &body = once.getBody().front();
-    OpBuilder builder = OpBuilder::atBlockEnd(&body);
-    IRMapping map;
-    map.map(op.getBody().front().getArguments(), body.getArguments().take_back(uses.size()));
-    for (Operation &each : op.getBody().front())
-      builder.clone(each, map);
-    return Values(once.getResults());
+    return alone(b, op.getResults(), laneValues(b, parts, inputs),
+                 [&](Emit &inside, ValueRange values) { return bodyOf(inside, values); });
   }
 
-  /// Each result's value in what a rank gets as one row: `row` is [elements].
-  Values resultsIn(Emit &b, Value row) {
-    RepeatOp once = loop(b, 1, {}, row);
-    OpBuilder builder = OpBuilder::atBlockEnd(&once.getBody().front());
-    Emit inside(builder, b.loc);
-    YieldOp::create(builder, b.loc, partsOf(inside, once.getBody().front().getArguments().back()));
-    return Values(once.getResults());
+  /// The rank's last lane and the exchange of all sums: `pieces` are other nodes, and `lefts` the left halves of the
+  /// node that ends with the lane, the largest first.
+  Values lastLane(Emit &b, ValueRange parts, ArrayRef<Values> pieces, ArrayRef<Values> lefts) {
+    Values uses = laneValues(b, parts, op.getInputs());
+    const size_t own = uses.size(), width = op.getNumResults();
+    for (const Values &sums : pieces)
+      llvm::append_range(uses, sums);
+    for (const Values &sums : lefts)
+      llvm::append_range(uses, sums);
+    return alone(b, op.getResults(), uses, [&](Emit &inside, ValueRange arguments) {
+      const Values lane = bodyOf(inside, arguments.take_front(own));
+      Values results(width);
+      std::optional<Started> before;
+      for (const SmallVector<unsigned> &bucket : bucketsOf(lane)) {
+        const auto chosen = [&](ValueRange values) {
+          return Values(llvm::map_to_vector(bucket, [&](unsigned i) { return values[i]; }));
+        };
+        std::vector<Values> earlier; // pieces, then left halves
+        for (size_t i = own; i < arguments.size(); i += width)
+          earlier.push_back(chosen(arguments.slice(i, width)));
+        std::vector<Values> sums(earlier.begin(), earlier.begin() + pieces.size());
+        sums.push_back(withLefts(inside, ArrayRef(earlier).drop_front(pieces.size()), chosen(lane)));
+        Started started{bucket, ranks.isFast ? fastSums(inside, sums) : exchanged(inside, sums)};
+        if (before)
+          finish(inside, *before, results);
+        before = std::move(started);
+      }
+      finish(inside, *before, results);
+      return results;
+    });
   }
 
-  Values partsOf(Emit &b, Value row) {
-    Values results;
-    int64_t first = 0;
-    for (Value result : op.getResults()) {
-      const RankedTensorType type = tensorType(result);
-      results.push_back(b.reshape(b.slice(row, {first}, {first + type.getNumElements()}), type.getShape()));
-      first += type.getNumElements();
+  /// The left halves of a node added to its last lane, from the smallest on.
+  Values withLefts(Emit &b, ArrayRef<Values> lefts, const Values &lane) {
+    if (lefts.empty())
+      return lane;
+    Values uses(lane);
+    for (const Values &left : lefts)
+      llvm::append_range(uses, left);
+    return alone(b, lane, uses, [&](Emit &inside, ValueRange own) {
+      Values sums(own.take_front(lane.size()));
+      for (size_t i = own.size(); i > lane.size(); i -= lane.size()) {
+        Values left(own.slice(i - lane.size(), lane.size()));
+        if (i == own.size() && hasLaneOnTheLeft) // its zeros may be -0, and no sum's are
+          for (Value &value : left)
+            value = inside.add(value, 0.0);
+        sums = added(inside, left, sums);
+      }
+      return sums;
+    });
+  }
+
+  /// The numbers of the lane's values in buckets, in the order in which the lane computes them. The last bucket, which
+  /// no computation is left to hide, is a quarter of the others.
+  std::vector<SmallVector<unsigned>> bucketsOf(const Values &lane) {
+    llvm::DenseMap<Operation *, unsigned> position;
+    Operation *last = nullptr;
+    for (Value value : lane)
+      if (Operation *producer = value.getDefiningOp())
+        last = producer;
+    if (last)
+      for (Operation &each : *last->getBlock())
+        position[&each] = position.size();
+    SmallVector<unsigned> order = llvm::to_vector(llvm::seq<unsigned>(0, lane.size()));
+    llvm::stable_sort(order, [&](unsigned i, unsigned j) {
+      return position.lookup(lane[i].getDefiningOp()) < position.lookup(lane[j].getDefiningOp());
+    });
+    const auto bytesOf = [&](unsigned i) { return byteSize(tensorType(lane[i])); };
+    size_t end = order.size(); // of what stands before the last bucket
+    for (int64_t bytes = 0; end > 0; --end)
+      if ((bytes += bytesOf(order[end - 1])) > bucketBytes / 4 && end < order.size())
+        break;
+    std::vector<SmallVector<unsigned>> buckets;
+    int64_t bytes = bucketBytes;
+    for (unsigned i : ArrayRef(order).take_front(end)) {
+      if (bytes >= bucketBytes) {
+        buckets.emplace_back();
+        bytes = 0;
+      }
+      buckets.back().push_back(i);
+      bytes += bytesOf(i);
     }
-    return results;
+    if (end < order.size())
+      buckets.emplace_back(ArrayRef(order).drop_front(end));
+    return buckets;
   }
 
-  Values treeSums(Emit &b, ArrayRef<Values> pieces) {
+  /// A bucket's exchange that has begun: the rows of an all_to_all, or the sums themselves.
+  struct Started {
+    SmallVector<unsigned> bucket;
+    Values values;
+  };
+
+  void finish(Emit &b, const Started &started, Values &results) {
+    Values sums = ranks.isFast ? started.values : treeSums(b, started.bucket, started.values.front());
+    for (auto [number, sum] : llvm::zip_equal(started.bucket, sums))
+      results[number] = sum;
+  }
+
+  /// What each rank gets of all ranks' nodes: a row a node, its part of it. Here, of `pieces` for each of the rank's.
+  Values exchanged(Emit &b, ArrayRef<Values> pieces) {
     constexpr int64_t aligned = 16; // elements: parts begin at multiples of 64 bytes
-    std::vector<LaneNode> nodes;    // of all ranks
     SmallVector<int64_t> counts;
-    for (int64_t rank = 0; rank < ranks.count; ++rank) {
-      const std::vector<LaneNode> own = laneNodesOf(static_cast<int64_t>(op.getCount()), ranks.count, rank);
-      counts.push_back(static_cast<int64_t>(own.size()));
-      llvm::append_range(nodes, own);
-    }
+    for (int64_t rank = 0; rank < ranks.count; ++rank)
+      counts.push_back(static_cast<int64_t>(laneNodesOf(lanes(), ranks.count, rank).size()));
     int64_t elements = 0;
-    for (Value result : op.getResults())
-      elements += tensorType(result).getNumElements();
+    for (Value value : pieces.front())
+      elements += tensorType(value).getNumElements();
     const int64_t size = llvm::alignTo(llvm::divideCeil(elements, ranks.count), aligned);
     Values all;
     for (const Values &piece : pieces)
       llvm::append_range(all, piece);
-    const auto rows = static_cast<int64_t>(nodes.size());
-    Value received =
-        b.create<AllToAllOp>(RankedTensorType::get({rows, size}, b.f32()), b.builder.getDenseI64ArrayAttr(counts),
-                             b.builder.getI64IntegerAttr(static_cast<int64_t>(pieces.size())), all);
-    Value sum = treeSum(b, {0, static_cast<int64_t>(op.getCount())}, nodes, received);
-    return resultsIn(b, b.create<AllGatherOp>(RankedTensorType::get({size * ranks.count}, b.f32()), sum,
-                                              b.builder.getI64IntegerAttr(ranks.count)));
+    const int64_t rows = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+    return {b.create<AllToAllOp>(RankedTensorType::get({rows, size}, b.f32()), b.builder.getDenseI64ArrayAttr(counts),
+                                 b.builder.getI64IntegerAttr(static_cast<int64_t>(pieces.size())), all, IntegerAttr())};
+  }
+
+  /// Each value's sum over all lanes, from the rows that this rank got.
+  Values treeSums(Emit &b, ArrayRef<unsigned> bucket, Value rows) {
+    std::vector<LaneNode> nodes; // of all ranks
+    for (int64_t rank = 0; rank < ranks.count; ++rank)
+      llvm::append_range(nodes, laneNodesOf(lanes(), ranks.count, rank));
+    Value sum = treeSum(b, {0, lanes()}, nodes, rows);
+    const int64_t size = tensorType(sum).getNumElements();
+    Value all = b.create<AllGatherOp>(RankedTensorType::get({size * ranks.count}, b.f32()), sum,
+                                      b.builder.getI64IntegerAttr(ranks.count), IntegerAttr());
+    Values results;
+    int64_t first = 0;
+    for (unsigned i : bucket) {
+      const RankedTensorType type = tensorType(op.getResult(i));
+      results.push_back(b.reshape(b.slice(all, {first}, {first + type.getNumElements()}), type.getShape()));
+      first += type.getNumElements();
+    }
+    return results;
   }
 
   /// The sum over a node of the tree, from the rows of the nodes that ranks have added up.
@@ -201,7 +323,7 @@ private:
     for (const Values &piece : pieces.drop_front())
       sums = added(b, sums, piece);
     auto all = AllReduceOp::create(b.builder, b.loc, TypeRange(ValueRange(sums)),
-                                   b.builder.getI64IntegerAttr(ranks.count), sums);
+                                   b.builder.getI64IntegerAttr(ranks.count), sums, IntegerAttr());
     return Values(all.getResults());
   }
 };
@@ -214,7 +336,7 @@ LogicalResult distribute(func::FuncOp function, const PipelineOptions &options) 
     if (lanes < options.ranks.count)
       return op.emitOpError() << "has " << lanes << " lanes for " << options.ranks.count
                               << " ranks; each rank needs one or more";
-    op->replaceAllUsesWith(LaneSums(op, options.ranks).run());
+    op->replaceAllUsesWith(LaneSums(op, options).run());
     op->erase();
   }
   return success();

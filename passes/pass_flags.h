@@ -22,11 +22,13 @@ struct PassFlags {
   /// -fpad=: sizes of matmuls grow to multiples of it; 0: off; nothing: the target decides.
   std::optional<int64_t> padding = {};
   RankShare ranks = {}; ///< --ranks=
+  /// -fbucket=: bytes of gradients that ranks exchange at once; PyTorch's number.
+  int64_t bucketBytes = int64_t{25} << 20;
 
   /// The flags as a command line has them. Steps on disk are known by it, so each member is named here or does not
   /// compile.
   std::string text() const {
-    const auto &[ownLevel, ownPasses, ownPadding, ownRanks] = *this;
+    const auto &[ownLevel, ownPasses, ownPadding, ownRanks, ownBucket] = *this;
     std::string words = "-O" + std::to_string(ownLevel);
     for (const auto &[name, on] : ownPasses)
       words += (on ? " -f" : " -fno-") + name;
@@ -34,7 +36,7 @@ struct PassFlags {
       words += " -fpad=" + std::to_string(*ownPadding);
     if (ownRanks.count > 1)
       words += " --ranks=" + std::to_string(ownRanks.count) + ":" + std::to_string(ownRanks.rank) +
-               (ownRanks.isFast ? " --reduce=fast" : "");
+               (ownRanks.isFast ? " --reduce=fast" : "") + " -fbucket=" + std::to_string(ownBucket);
     return words;
   }
 };

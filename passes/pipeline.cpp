@@ -128,7 +128,7 @@ func::FuncOp functionOf(ModuleOp module) {
 void printPipeline(llvm::raw_ostream &os, const PipelineOptions &options) {
   int position = 0;
   for (const PassInfo &info : table)
-    os << llvm::format("%2d  %-18s %-9s %-4s ", ++position, info.name, phaseName(info.reaches).str().c_str(),
+    os << llvm::format("%2d  %-20s %-9s %-4s ", ++position, info.name, phaseName(info.reaches).str().c_str(),
                        isEnabled(info, options) ? "on" : "off")
        << info.reason << '\n';
 }

@@ -90,7 +90,7 @@ def choices(full, seed):
 
 def compare(trainer, mpis, full, seed):
     steps = "200" if full else "12"
-    whole = {}
+    whole, generator = {}, random.Random(seed)
     for mpi, ranks, optimizer, (dtype, dropout), lanes in choices(full, seed):
         if mpi not in mpis:
             continue
@@ -101,9 +101,25 @@ def compare(trainer, mpis, full, seed):
             whole[tuple(options)], _ = trainer.run(*options)
         one = whole[tuple(options)]
         check(len(one) == int(steps), "the run of one process has all steps")
-        several, said = trainer.run(*options, f"--ranks={ranks}", mpi=mpi)
-        check(several == one, f"{ranks} ranks by {mpi} have the bits of one: {' '.join(options)}")
+        bucket = generator.choice(["4KiB", "16KiB", "25MiB"])
+        several, said = trainer.run(*options, f"--ranks={ranks}", f"-fbucket={bucket}", mpi=mpi)
+        check(several == one, f"{ranks} ranks by {mpi}, buckets of {bucket}, have the bits of one: {' '.join(options)}")
         check(said == "", f"ranks are as quiet as one process: {said[:300]}")
+
+
+def in_flight(trainer, mpis):
+    """Gradients of a bucket are exchanged while the next ones are computed, with the bits of one process."""
+    options = ["--steps", "8", "--batch", "8", "--lanes", "8", "--layers", "3", "--hash-every", "4"]
+    one, _ = trainer.run(*options)
+    for number, mpi in enumerate(mpis):
+        ranks = 2 + number
+        command, log = trainer.command(*options, f"--ranks={ranks}", "-fbucket=16KiB", "-Rpass=schedule-collectives")
+        done = subprocess.run([part for part in command if part != "--quiet"], capture_output=True, text=True, timeout=300,
+                              env=trainer.environment(mpi))
+        check(done.returncode == 0 and trainer.bits(log) == one, f"{ranks} ranks by {mpi} with collectives in flight have "
+              f"the bits of one: {done.stderr[-600:]}")
+        flying = [line for line in done.stderr.splitlines() if "all_to_all" in line and " runs beside " in line]
+        check(len(flying) >= 3, f"{len(flying)} exchanges of {mpi} run beside other ops: {done.stderr[-600:]}")
 
 
 def differ(trainer):
@@ -302,6 +318,7 @@ def main():
         os.environ["TCC_CACHE_DIR"] = os.path.join(folder, "cache")
         trainer = Trainer(given.train, folder)
         for name, test in (("compare", lambda: compare(trainer, mpis, given.full, given.seed)),
+                           ("in_flight", lambda: in_flight(trainer, mpis)),
                            ("differ", lambda: differ(trainer)), ("resume", lambda: resume(trainer, mpis)),
                            ("fast", lambda: fast(trainer, mpis)), ("launched", lambda: launched(trainer, mpis)),
                            ("killed", lambda: killed(trainer, mpis, given.full, given.seed)),

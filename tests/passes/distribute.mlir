@@ -1,4 +1,4 @@
-// What each of two ranks computes of four lanes: its half in loops, and the sums of both in the order of the tree.
+// What each of two ranks computes of four lanes: one alone, then one that adds up and exchanges.
 // RUN: %tcc %s --ranks=2 -emit=joint | FileCheck %s
 // RUN: %tcc %s --ranks=2 --reduce=fast -emit=joint | FileCheck %s --check-prefix=FAST
 // RUN: %tcc %s -emit=joint | FileCheck %s --check-prefix=ALONE
@@ -6,22 +6,24 @@
 // RUN: not %tcc %s --ranks=8 -emit=joint 2>&1 | FileCheck %s --check-prefix=MANY
 
 // CHECK: %[[OWN:.*]] = tcc.shard %x of 2 : tensor<4x3xf32> -> tensor<2x3xf32>
-// CHECK: %[[HALF:.*]] = tcc.repeat 2
-// CHECK: tcc.repeat 1
+// CHECK: %[[LEFT:.*]] = tcc.repeat 1
 // CHECK: tcc.mul
+// CHECK: tcc.repeat 1 {{.*}} = %[[LEFT]] : tensor<3xf32>)
+// CHECK: %[[LANE:.*]] = tcc.mul
+// CHECK: %[[HALF:.*]] = tcc.repeat 1 {{.*}} = %[[LANE]] : tensor<3xf32>
+// CHECK: tcc.add
 // CHECK: tcc.add
 // CHECK: %[[ROWS:.*]] = tcc.all_to_all [1, 1] own 1 of %[[HALF]] : (tensor<3xf32>) -> tensor<2x16xf32>
 // CHECK: %[[A:.*]] = tcc.slice %[[ROWS]] {{\[}}0, 0] to [1, 16]
 // CHECK: %[[B:.*]] = tcc.slice %[[ROWS]] {{\[}}1, 0] to [2, 16]
 // CHECK: %[[SUM:.*]] = tcc.add %{{.*}} : tensor<16xf32>
 // CHECK: %[[ALL:.*]] = tcc.all_gather %[[SUM]] of 2 : tensor<16xf32> -> tensor<32xf32>
-// CHECK: tcc.repeat 1 {{.*}} uses (%{{.*}} = %[[ALL]] : tensor<32xf32>)
-// CHECK: tcc.slice {{.*}} : tensor<32xf32> -> tensor<3xf32>
+// CHECK: tcc.slice %[[ALL]] {{.*}} : tensor<32xf32> -> tensor<3xf32>
 // CHECK-NOT: tcc.lanes
 
-// FAST: %[[HALF:.*]] = tcc.repeat 2
+// FAST: %[[HALF:.*]] = tcc.repeat 1 {{.*}} uses
 // FAST-NOT: tcc.all_to_all
-// FAST: tcc.all_reduce %[[HALF]] of 2
+// FAST: tcc.all_reduce %{{.*}} of 2
 
 // ALONE-NOT: tcc.shard
 // ALONE: tcc.repeat 2

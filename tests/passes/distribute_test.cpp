@@ -1,5 +1,5 @@
 // What ranks compute of lanes, by the interpreter over all ranks at once: the same bits as one rank, for any number of
-// ranks; and that wrong programs of ranks are found by it.
+// ranks and any size of buckets, before and after the collectives are scheduled; and that wrong programs are found.
 #include "ir/emit.h"
 #include "ir/lanes.h"
 #include "ir/reference/interpreter.h"
@@ -51,15 +51,26 @@ protected:
   }
 
   /// The programs of all ranks.
-  std::vector<OwningOpRef<ModuleOp>> programs(int64_t lanes, int64_t ranks, bool isFast = false) {
+  std::vector<OwningOpRef<ModuleOp>> programs(int64_t lanes, int64_t ranks, bool isFast = false,
+                                              int64_t bucketBytes = 1) {
     std::vector<OwningOpRef<ModuleOp>> made;
     for (int64_t rank = 0; rank < ranks; ++rank) {
       PipelineOptions options;
       options.ranks = {ranks, firstAlike(lanes, ranks, rank), isFast};
+      options.bucketBytes = bucketBytes;
       made.push_back(parse(lanes));
       EXPECT_TRUE(succeeded(distribute(mainOf(*made.back()), options)));
     }
     return made;
+  }
+  /// Fuses and schedules a program up to what plan-memory gets.
+  static void schedule(ModuleOp module, Remarks *remarks = nullptr) {
+    PipelineOptions options;
+    options.firstPass = "autocast";
+    options.endPass = "plan-memory";
+    options.remarks = remarks;
+    PipelineReport report;
+    EXPECT_TRUE(succeeded(runPipeline(module, options, report)));
   }
 
   static runtime::Expected<std::vector<std::vector<RefTensor>>> run(ArrayRef<OwningOpRef<ModuleOp>> modules) {
@@ -97,9 +108,15 @@ protected:
   MLIRContext context;
 };
 
+/// The first op of this kind, in loops too.
 template <typename Op>
 Op first(func::FuncOp function) {
-  return *function.getBody().front().getOps<Op>().begin();
+  Op found;
+  function.walk<WalkOrder::PreOrder>([&](Op op) {
+    found = op;
+    return WalkResult::interrupt();
+  });
+  return found;
 }
 
 TEST_F(Distribute, RanksShareTheLanesOut) {
@@ -121,10 +138,12 @@ TEST_F(Distribute, AnyNumberOfRanksGivesTheBitsOfOne) {
     for (int64_t ranks : {1, 2, 3, 4, 5, 8}) {
       if (ranks > lanes)
         continue;
-      const auto results = run(programs(lanes, ranks));
-      ASSERT_TRUE(bool(results)) << results.error().message();
-      for (const std::vector<RefTensor> &rank : *results)
-        EXPECT_TRUE(areEqual(rank, expected)) << lanes << " lanes on " << ranks << " ranks";
+      for (const int64_t bucket : {1, 400, 1 << 20}) {
+        const auto results = run(programs(lanes, ranks, false, bucket));
+        ASSERT_TRUE(bool(results)) << results.error().message();
+        for (const std::vector<RefTensor> &rank : *results)
+          EXPECT_TRUE(areEqual(rank, expected)) << lanes << " lanes on " << ranks << " ranks, buckets of " << bucket;
+      }
     }
   }
 }
@@ -170,6 +189,68 @@ TEST_F(Distribute, FindsSwappedPieces) {
       std::swap(slices[0], slices[1]);
     slices[0].getResult().replaceAllUsesWith(slices[1].getResult()); // a piece twice, and one is lost
   }));
+}
+
+TEST_F(Distribute, FindsSwappedBuckets) {
+  EXPECT_TRUE(isFound([](func::FuncOp function) {
+    SmallVector<AllToAllOp> starts;
+    function.walk([&](AllToAllOp op) { starts.push_back(op); });
+    ASSERT_EQ(starts.size(), 2u);
+    starts[0]->moveAfter(starts[1]); // and what reads its rows with it
+    SmallVector<Operation *> readers(starts[0]->getUsers());
+    for (Operation *reader : readers)
+      if (reader->isBeforeInBlock(starts[0]))
+        reader->moveAfter(starts[0]);
+  }));
+}
+
+/// Collectives in flight of a scheduled program, and the ops that wait for them.
+TEST_F(Distribute, StartsExchangesEarlyInTheSameOrderOnEveryRank) {
+  for (const auto &[lanes, ranks] : {std::pair<int64_t, int64_t>{8, 2}, {8, 3}, {4, 4}}) {
+    std::vector<OwningOpRef<ModuleOp>> modules = programs(lanes, ranks);
+    std::vector<std::vector<std::string>> orders;
+    for (OwningOpRef<ModuleOp> &module : modules) {
+      Remarks remarks;
+      schedule(*module, &remarks);
+      std::vector<std::string> order;
+      int64_t flying = 0, waits = 0, said = 0;
+      mainOf(*module).walk([&](Operation *op) {
+        if (isa<CollectiveOpInterface>(op) && !isa<ShardOp>(op))
+          order.push_back(op->getName().getStringRef().str());
+        if (auto flight = dyn_cast<InFlightOpInterface>(op))
+          flying += flight.stream() != 0;
+        waits += isa<WaitOp>(op);
+      });
+      for (const Remark &remark : remarks)
+        said += remark.pass == "schedule-collectives" && remark.kind == Remark::Kind::passed;
+      EXPECT_GE(flying, 2);
+      EXPECT_EQ(waits, flying);
+      EXPECT_EQ(said, flying);
+      orders.push_back(order);
+    }
+    for (const auto &order : orders) // the second bucket starts before the first one's sums go out
+      EXPECT_EQ(order,
+                (std::vector<std::string>{"tcc.all_to_all", "tcc.all_to_all", "tcc.all_gather", "tcc.all_gather"}));
+    const auto results = run(modules);
+    ASSERT_TRUE(bool(results)) << results.error().message();
+    for (const std::vector<RefTensor> &rank : *results)
+      EXPECT_EQ(rank.size(), 2u);
+  }
+}
+
+TEST_F(Distribute, FindsADroppedWait) {
+  std::vector<OwningOpRef<ModuleOp>> modules = programs(8, 4);
+  schedule(*modules[1]);
+  const auto wait = first<WaitOp>(mainOf(*modules[1]));
+  ASSERT_TRUE(wait);
+  wait->erase();
+  std::string said;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) { said += diagnostic.str(); });
+  PipelineOptions options;
+  options.firstPass = "plan-memory";
+  PipelineReport report;
+  EXPECT_TRUE(failed(runPipeline(*modules[1], options, report)));
+  EXPECT_NE(said.find("in_flight_c1"), std::string::npos) << said;
 }
 
 TEST_F(Distribute, FindsAnExchangeToWhichNotAllCome) {

@@ -25,7 +25,8 @@
 // CHECK-NEXT: 15 fuse-kernels fused on
 // CHECK-NEXT: 16 rematerialize fused off
 // CHECK-NEXT: 17 schedule fused on
-// CHECK-NEXT: 18 plan-memory planned on
+// CHECK-NEXT: 18 schedule-collectives fused on
+// CHECK-NEXT: 19 plan-memory planned on
 // NARROW: 6 autocast shaped on
 // NARROW: 11 narrow-activations shaped off
 // TILES: 11 narrow-activations shaped on

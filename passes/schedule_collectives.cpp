@@ -1,0 +1,206 @@
+// schedule-collectives: puts collectives of ranks where they run beside other ops.
+//   1. collectives start in the order in which they stand, which is the same on every rank. One whose operands no other
+//      collective gives starts right after the op that computes the last of them, with what stands there for it alone
+//      (loops that add up sums, kernels that were joined with those of other collectives, views); one that needs an
+//      earlier collective stands right before the next that does not, so that the earlier one has had as much time as
+//      there is;
+//   2. each gets a flight and a tcc.wait before the first op that reads its results. Where that is the next op, nothing
+//      would run beside it, and it stays one op.
+// It never changes what is computed.
+#include "ir/names.h"
+#include "ir/tensor_bytes.h"
+#include "mlir/IR/Builders.h"
+#include "passes/joined_kernels.h"
+#include "passes/passes.h"
+#include "passes/pipeline.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+
+namespace tcc {
+namespace {
+
+class Collectives {
+public:
+  Collectives(Block &block, Remarks *remarks) : block(block), remarks(remarks) {
+    for (Operation &op : block)
+      if (auto collective = dyn_cast<CollectiveOpInterface>(op);
+          collective && collective.rankCount() > 1 && isa<InFlightOpInterface>(op))
+        all.push_back(&op);
+    for (Operation &op : block)
+      nextGroup = std::max(nextGroup, joinedGroup(&op).value_or(-1) + 1);
+  }
+
+  void run() {
+    if (all.empty())
+      return;
+    number();
+    place();
+    number();
+    int64_t flight = 0;
+    for (Operation *op : all)
+      wait(op, flight);
+  }
+
+private:
+  Block &block;
+  Remarks *remarks;
+  SmallVector<Operation *> all; // in order
+  llvm::DenseMap<Operation *, unsigned> position;
+  int64_t nextGroup = 0; // a number that no joined kernel has
+
+  void number() {
+    unsigned next = 0;
+    for (Operation &op : block)
+      position[&op] = next++;
+  }
+
+  static bool isStructured(Operation *op) { return isa<StructuredOpInterface>(op); }
+  /// Whether it does anything, so that a collective beside it is hidden.
+  static bool runs(Operation *op) { return isStructured(op) && !isa<WaitOp>(op); }
+
+  /// Whether the op goes where the collective goes: nothing else reads what it gives, and it is a loop of one turn, or
+  /// a kernel that was joined with others that may feed other collectives.
+  static bool goesWith(Operation *op, Operation *collective) {
+    auto loop = dyn_cast<RepeatOp>(op);
+    return ((loop && loop.getCount() == 1) || joinedGroup(op) || !isStructured(op)) &&
+           llvm::all_of(op->getUsers(), [&](Operation *user) {
+             return user == collective || (!user->hasTrait<OpTrait::IsTerminator>() && goesWith(user, collective));
+           });
+  }
+
+  /// Whether an earlier collective gives what the op is computed from, by ops that stand after that collective.
+  bool needsCollective(Operation *op, llvm::DenseMap<Operation *, bool> &known) {
+    if (auto found = known.find(op); found != known.end())
+      return found->second;
+    bool needs = false;
+    for (Value operand : op->getOperands())
+      if (Operation *producer = operand.getDefiningOp())
+        needs |= llvm::is_contained(all, producer) ||
+                 (position[producer] > position[all.front()] && needsCollective(producer, known));
+    return known[op] = needs;
+  }
+
+  /// The last op that must have run before the collective and what goes with it.
+  Operation *lastBefore(Operation *op, Operation *collective) {
+    Operation *last = nullptr;
+    for (Value operand : op->getOperands()) {
+      Operation *producer = operand.getDefiningOp();
+      if (producer && (!isStructured(producer) || goesWith(producer, collective)))
+        producer = lastBefore(producer, collective);
+      if (producer && (!last || last->isBeforeInBlock(producer)))
+        last = producer;
+    }
+    return last;
+  }
+
+  /// Moves the op to after `place`, with all that it is computed from and that stands later; gives the op.
+  Operation *moveAfter(Operation *op, Operation *place) {
+    SmallVector<Operation *> late{op};
+    llvm::DenseSet<Operation *> seen{op};
+    for (size_t i = 0; i < late.size(); ++i)
+      for (Value operand : late[i]->getOperands())
+        if (Operation *producer = operand.getDefiningOp();
+            producer && place->isBeforeInBlock(producer) && seen.insert(producer).second)
+          late.push_back(producer);
+    llvm::sort(late, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    llvm::DenseMap<int64_t, int64_t> groups; // joined kernels that move together, by their old number
+    for (Operation *each : late) {
+      if (std::optional<int64_t> group = joinedGroup(each)) {
+        const int64_t own = groups.try_emplace(*group, nextGroup).first->second;
+        nextGroup += own == nextGroup;
+        each->setAttr(joinedAttr, IntegerAttr::get(IntegerType::get(each->getContext(), 64), own));
+      }
+      each->moveAfter(place);
+      place = each;
+    }
+    return op;
+  }
+
+  void place() {
+    llvm::DenseMap<Operation *, bool> known;
+    SmallVector<Operation *> pending; // collectives that need an earlier one
+    Operation *before = nullptr;      // the collective that started last
+    for (Operation *op : all) {
+      if (needsCollective(op, known)) {
+        pending.push_back(op);
+        continue;
+      }
+      Operation *at = lastBefore(op, op);
+      if (before && (!at || at->isBeforeInBlock(before)))
+        at = before;
+      if (!at) { // of arguments alone
+        before = op;
+        continue;
+      }
+      while (joinedGroup(at) && at->getNextNode() && joinedGroup(at->getNextNode()) == joinedGroup(at))
+        at = at->getNextNode(); // joined kernels stay side by side
+      for (Operation *other : pending)
+        at = moveAfter(other, at);
+      pending.clear();
+      before = moveAfter(op, at);
+    }
+  }
+
+  /// The first op that touches what the value is in memory.
+  static Operation *firstReader(Operation *op) {
+    Operation *first = nullptr;
+    for (Operation *user : op->getUsers()) {
+      const bool touches = isStructured(user) || user->hasTrait<OpTrait::IsTerminator>();
+      Operation *reader = touches ? user : firstReader(user);
+      if (reader && (!first || reader->isBeforeInBlock(first)))
+        first = reader;
+    }
+    return first;
+  }
+
+  void wait(Operation *op, int64_t &flight) {
+    Operation *reader = firstReader(op);
+    if (!reader)
+      reader = block.getTerminator();
+    while (joinedGroup(reader) && reader->getPrevNode() && joinedGroup(reader->getPrevNode()) == joinedGroup(reader))
+      reader = reader->getPrevNode(); // joined kernels stay side by side
+    int64_t beside = 0;
+    for (Operation *each = op->getNextNode(); each != reader; each = each->getNextNode())
+      beside += runs(each);
+    if (beside == 0)
+      return remark(op, Remark::Kind::missed, "is waited for at once");
+    OpBuilder builder(reader);
+    op->setAttr("flight", builder.getI64IntegerAttr(++flight));
+    WaitOp::create(builder, op->getLoc(), op->getResults());
+    if (remarks)
+      remark(op, Remark::Kind::passed,
+             llvm::formatv("runs beside {0} op{1}, {2}", beside, beside == 1 ? "" : "s", between(op, reader)).str());
+  }
+
+  /// The names of the first and of the last op beside which the collective is in flight.
+  static std::string between(Operation *op, Operation *reader) {
+    const auto structured = [](Operation *each, bool forward) {
+      do
+        each = forward ? each->getNextNode() : each->getPrevNode();
+      while (!runs(each));
+      auto kernel = dyn_cast<KernelOp>(each);
+      return kernel && kernel.getLabel() ? kernel.getLabel()->str() : nameOf(each).str();
+    };
+    return "from '" + structured(op, true) + "' to '" + structured(reader, false) + "'";
+  }
+
+  void remark(Operation *op, Remark::Kind kind, const std::string &text) {
+    if (!remarks)
+      return;
+    int64_t bytes = 0;
+    for (Value operand : op->getOperands())
+      bytes += byteSize(tensorType(operand));
+    remarks->push_back({kind, "schedule-collectives", op->getLoc(),
+                        llvm::formatv("{0} of {1} bytes {2}", op->getName().stripDialect(), bytes, text).str()});
+  }
+};
+
+} // namespace
+
+LogicalResult scheduleCollectives(func::FuncOp function, const PipelineOptions &options) {
+  Collectives(function.getBody().front(), options.remarks).run();
+  return success();
+}
+
+} // namespace tcc
