@@ -1,5 +1,5 @@
 # What is installed: two shared libraries whose exported names are ours alone, the programs, headers, CMake and
-# pkg-config files, a man page, completion; and the three Debian packages of it. Components: runtime, compiler, dev, and
+# pkg-config files, a man page, completion; and the Debian packages of it. Components: runtime, compiler, dev, openmpi, mpich, and
 # command, the name `tcc` for the program `tcc-graph`, which Debian gives to another package.
 include_guard()
 include(GNUInstallDirs)

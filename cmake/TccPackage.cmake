@@ -1,8 +1,15 @@
-# cpack -G DEB: tcc-graph-runtime, tcc-graph (the compiler) and tcc-graph-dev. Debian's `tcc` is the Tiny C Compiler, so
+# cpack -G DEB: tcc-graph-runtime, tcc-graph (the compiler), tcc-graph-dev, and for runs of several processes
+# tcc-graph-openmpi and tcc-graph-mpich, each where its MPI's headers were there. Debian's `tcc` is the Tiny C Compiler, so
 # the command is tcc-graph, and `tcc` an alternative.
 include_guard()
 set(debian ${TCC_INSTALL_SOURCES}/debian)
-foreach(component runtime compiler dev)
+set(components runtime compiler dev)
+foreach(mpi openmpi mpich)
+  if(TARGET tcc_ranks_${mpi})
+    list(APPEND components ${mpi})
+  endif()
+endforeach()
+foreach(component ${components})
   set(folder tcc-graph-${component})
   if(component STREQUAL compiler)
     set(folder tcc-graph)
@@ -20,7 +27,7 @@ set(CPACK_PACKAGE_CONTACT "The tcc authors <tcc@localhost>")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_OUTPUT_FILE_PREFIX ${PROJECT_BINARY_DIR}/packages)
 set(CPACK_STRIP_FILES ON)
-set(CPACK_COMPONENTS_ALL runtime compiler dev)
+set(CPACK_COMPONENTS_ALL ${components})
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
@@ -46,4 +53,13 @@ For programs in C++ that compile and run training steps: headers, find_package
 and pkg-config files.")
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "tcc-graph (= ${version}), tcc-graph-runtime (= ${version})")
+
+foreach(mpi openmpi mpich)
+  string(TOUPPER ${mpi} upper)
+  set(CPACK_COMPONENT_${upper}_DESCRIPTION "training by several processes, by ${mpi}
+What programs of tcc open to exchange gradients between processes that
+${mpi} has started.")
+  set(CPACK_DEBIAN_${upper}_PACKAGE_SECTION libs)
+  set(CPACK_DEBIAN_${upper}_PACKAGE_DEPENDS "tcc-graph-runtime (= ${version})")
+endforeach()
 include(CPack)
