@@ -12,6 +12,7 @@
 #include "runtime/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 #include <limits>
 
@@ -153,6 +154,39 @@ void printTime(std::FILE *output, const StepFigures &step, int64_t tokens) {
       seconds * 1e3, step.productSeconds * 1e3, step.kernelSeconds * 1e3, double(tokens) / seconds);
 }
 
+/// 0.01234 as "0.0123", 1.5 as "1.50", 1234.5 as "1234": three digits or more, and no exponent.
+std::string readable(double value) {
+  const int decimals = value <= 0 ? 0 : std::clamp(2 - int(std::floor(std::log10(value))), 0, 12);
+  return fmt::format("{:.{}f}", value, decimals);
+}
+
+/// What the whole run takes and costs. Steps are counted with their least time, so a real run takes longer; an end by
+/// the clock is exact. Each rank is taken to have a processor of its own: several on one take as much of it.
+void printPrice(std::FILE *output, const StepFigures &step, const TrainOptions &options, bool isGpu) {
+  const RunLength &length = options.schedule.length;
+  const double stepSeconds = step.productSeconds + step.kernelSeconds;
+  const bool isKnown = !step.hasUnknownProducts && stepSeconds > 0;
+  const char *what = isGpu ? "GPU-hours" : "processor-hours";
+  const auto ranks = double(std::max<int64_t>(options.ranks, 1));
+  const std::string several = options.ranks > 1 ? fmt::format(" of {} ranks", options.ranks) : "";
+  const auto print = [&](const std::string &run, const char *bound, double seconds, const char *basis) {
+    const double hours = seconds / 3600 * ranks;
+    fmt::print(output, "{}{}: {}{} {}, {} dollars at {} an hour\n  ({})\n", run, several, bound, readable(hours), what,
+               readable(hours * options.pricePerHour), options.pricePerHour, basis);
+  };
+  const std::string steps = length.steps ? fmt::format("{} step{}", *length.steps, *length.steps == 1 ? "" : "s") : "";
+  const double stepsSeconds = length.steps ? double(*length.steps) * stepSeconds : 0;
+  if (length.seconds && (!length.steps || !isKnown || stepsSeconds >= *length.seconds)) {
+    const std::string run = fmt::format("{:g} minutes{}", *length.seconds / 60, length.steps ? " or " + steps : "");
+    print(run, length.steps && !isKnown ? "at most " : "", *length.seconds, "by the clock; without compilation");
+  } else if (!isKnown) {
+    fmt::print(output, "{}{}: {} and price are not known, as the time of a step is not\n", steps, several, what);
+  } else {
+    print(steps, "at least ", stepsSeconds,
+          "by the least time of a step, so a real run takes longer; without compilation, evaluation and checkpoints");
+  }
+}
+
 /// What ranks are for a plan.
 void printRanks(std::FILE *output, const StepFigures &step, const TrainOptions &options) {
   constexpr double gigabit = 1e9 / 8;
@@ -208,6 +242,7 @@ void estimate(const TrainOptions &given, std::FILE *output) {
     fmt::print(output, "not even a batch of one row fits in {:.3f} GB\n", double(limit) / 1e9);
   printRanks(output, step, options);
   printTime(output, step, options.accumulate * options.batch * estimator.sequence);
+  printPrice(output, step, options, device.isGpu());
   std::fflush(output);
 }
 

@@ -9,9 +9,9 @@
 namespace tcc::models {
 
 /// --estimate: plans the training step and prints its memory by component, the largest batch whose step fits in
-/// options.estimateMemory (or the memory limit, or the device's memory), and the time of a step at the device's limits.
-/// Evaluation and samples, which have steps of their own, do not count. Throws Error where the options do not go
-/// together.
+/// options.estimateMemory (or the memory limit, or the device's memory), the time of a step at the device's limits, and
+/// by it what a run of the length that was asked for takes and costs. Evaluation and samples, which have steps of their
+/// own, do not count. Throws Error where the options do not go together.
 void estimate(const TrainOptions &options, std::FILE *output);
 
 /// --batch=auto: the most rows whose step, with the recomputation that the options name, fits in options.memoryLimit,

@@ -247,14 +247,23 @@ void declareTraining(CLI::App &app, TrainOptions &options, RawOptions &raw) {
 }
 
 void declareEstimate(CLI::App &app, TrainOptions &options, RawOptions &raw) {
-  app.add_flag(
-         "--estimate", options.estimate,
-         "Only compile, and print the step's memory by component, the largest batch that fits, and the least time "
-         "of a step; no data is needed")
+  app.add_flag("--estimate", options.estimate,
+               "Only compile, and print the step's memory by component, the largest batch that fits, the least time of "
+               "a step, and the run's hours and price; no data is needed")
       ->group("Before a run");
   app.add_option("--memory", raw.memory, "With --estimate: gigabytes to fit in (10^9 bytes); those of the machine")
       ->check(finiteNumber(false))
       ->type_name("GB")
+      ->group("Before a run");
+  app.add_option("--price-per-hour", raw.price,
+                 "With --estimate: dollars for an hour of the GPU, or of the processor; 2")
+      ->check(expecting("a number of dollars from 0 to 1000000",
+                        [](const std::string &text) {
+                          double value;
+                          auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+                          return error == std::errc() && end == text.data() + text.size() && value >= 0 && value <= 1e6;
+                        }))
+      ->type_name("X")
       ->group("Before a run");
 }
 

@@ -17,7 +17,7 @@ struct RawOptions {
   std::string schedule = "cosine", order = "random", parameters = "f32", reduce = "tree";
   std::optional<int64_t> layers, heads, keyValueHeads, width, vocab, steps, warmup, checkpointEvery, generate;
   std::optional<std::string> batch; // a number or auto
-  std::optional<double> rate, minimumRate, minutes, beta2, memory;
+  std::optional<double> rate, minimumRate, minutes, beta2, memory, price;
   bool hasNoPacking = false;
   std::string codeFlag; // the first flag of the compiler that changes a step's code, such as "-O3"
 };

@@ -25,7 +25,7 @@ examples:
   train_gpt --init gpt2/ --data train.bin --seq 256 --save tuned/     from Hugging Face weights and back to such a folder
   train_gpt --data book.txt --eval-every=50 --checkpoint=run --checkpoint-every=100   again with --resume where it stopped
   train_gpt --init=run/step-000001000 --generate=400 --prompt="In the beginning"
-  train_gpt --model gpt2 --batch 4 --estimate                memory by component, largest batch, least time of a step
+  train_gpt --model gpt2 --batch 4 --estimate                memory by component, largest batch, least time, hours and price
   train_gpt --model gpt2 --batch 4 --compile-only=step.so    the step as a library for programs in C, with step.h
   train_gpt --data book.txt --params=bf16 --dtype=bf16       half the memory for weights and moments
   train_gpt --data book.txt --optimizer=muon --lr=5e-3       another optimizer
@@ -191,6 +191,9 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
   }
   if (raw.memory && !options.estimate)
     throw usageError("--memory needs --estimate");
+  if (raw.price && !options.estimate)
+    throw usageError("--price-per-hour needs --estimate");
+  options.pricePerHour = raw.price.value_or(options.pricePerHour);
   options.estimateMemory = raw.memory.value_or(0) * 1e9;
   if (options.hasRuntime && !options.compileOnly.empty() && !options.compileOnly.ends_with(".so"))
     throw usageError("--static puts the runtime inside a shared library; it needs --compile-only FILE.so");

@@ -64,6 +64,7 @@ struct TrainOptions : CompilerFlags {
   bool estimate = false; ///< only say what a run would need (models/estimate.h)
   double estimateMemory =
       0; ///< --memory: bytes that the largest batch is found for; 0: the limit, or what the machine has
+  double pricePerHour = 2; ///< dollars for an hour of a GPU, or of a machine that trains on its processor
 
   // Checkpoints
   std::string checkpointFolder; ///< or empty

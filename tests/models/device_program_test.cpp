@@ -93,6 +93,11 @@ protected:
 
 const std::string everything = "--steps=6 --lr=1e-2 --eval-every=3 --eval-batches=2 ";
 
+TEST_F(TrainOnDevice, anEstimateCountsHoursOfTheGpu) {
+  ASSERT_EQ(run("estimate", "--device=cuda --estimate --minutes=30 --price-per-hour=4"), 0) << messages();
+  expectContains(readAll(folder.path("output")), "30 minutes: 0.500 GPU-hours, 2.00 dollars at 4 an hour\n");
+}
+
 TEST_F(TrainOnDevice, theWholeTrainerHasTheCpusLosses) {
   ASSERT_EQ(run("cpu", everything + "--device=cpu --save=cpu --sample=4"), 0) << messages();
   expectContains(messages(), "device: the CPU\n");

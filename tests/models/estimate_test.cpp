@@ -111,6 +111,47 @@ TEST_F(EstimateTest, aRunTakesTheLargestBatchThatFits) {
   EXPECT_THROW(ofARun({"--batch=auto", "--memory-limit=4KiB"}), Error);
 }
 
+/// The hours and dollars of the last line, and the line itself.
+struct Price {
+  double hours = -1, dollars = -1;
+  std::string line;
+};
+
+Price priceIn(const std::string &text) {
+  const size_t basis = text.rfind('\n', text.size() - 2);
+  const std::string line = text.substr(text.rfind('\n', basis - 1) + 1); // and what it is based on
+  std::smatch found;
+  if (!std::regex_search(line, found,
+                         std::regex(": (?:at least |at most )?([0-9.]+) processor-hours, ([0-9.]+) dollars")))
+    return {.line = line};
+  return {std::stod(found[1]), std::stod(found[2]), line};
+}
+
+TEST_F(EstimateTest, saysHoursAndPriceOfTheRun) {
+  const std::string text = estimated({"--batch=4", "--steps=1000000"});
+  const Price million = priceIn(text);
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(text, found, std::regex("a step takes at least ([0-9.e-]+) ms"))) << text;
+  const double hours = std::stod(found[1]) / 1e3 * 1e6 / 3600;
+  EXPECT_NEAR(million.hours, hours, 0.02 * hours) << text;
+  EXPECT_NEAR(million.dollars, 2 * million.hours, 0.02 * million.dollars + 0.005) << "two dollars an hour";
+  expectContains(million.line, "1000000 steps: at least ");
+  expectContains(million.line, "dollars at 2 an hour\n  (by the least time of a step, so a real run takes longer; ");
+  // By the clock it is exact, whatever is known of steps.
+  const Price clock = priceIn(estimated({"--batch=4", "--minutes=90", "--price-per-hour=0.5"}));
+  EXPECT_EQ(clock.line,
+            "90 minutes: 1.50 processor-hours, 0.750 dollars at 0.5 an hour\n  (by the clock; without compilation)\n");
+  // Whichever is over first.
+  EXPECT_TRUE(priceIn(estimated({"--batch=4", "--minutes=90", "--steps=1"})).line.starts_with("1 step: at least "));
+  EXPECT_TRUE(priceIn(estimated({"--batch=4", "--minutes=0.001", "--steps=1000000000000"}))
+                  .line.starts_with("0.001 minutes or 1000000000000 steps: "));
+  const Price free = priceIn(estimated({"--batch=4", "--price-per-hour=0"}));
+  expectContains(free.line, "1000 steps: "); // the preset's length
+  EXPECT_EQ(free.dollars, 0);
+  const Price ranks = priceIn(estimated({"--batch=8", "--ranks=4", "--minutes=60"}));
+  expectContains(ranks.line, "60 minutes of 4 ranks: 4.00 processor-hours, 8.00 dollars");
+}
+
 TEST_F(EstimateTest, takesNoMemoryForTheWeights) {
   const int64_t before = runtime::countedPeakBytes();
   const std::string text = estimated({"--batch=1"});
@@ -124,6 +165,10 @@ TEST(EstimateOptions, whatBelongsTogether) {
   EXPECT_EQ(messageOf({"--estimate", "--generate=1", "--init", "x"}),
             "--estimate cannot be given with --generate, which trains nothing");
   EXPECT_TRUE(parseTrainOptions({"--estimate"}).options) << "no data is needed";
+  EXPECT_EQ(messageOf({"--price-per-hour=1", "--data", "x"}), "--price-per-hour needs --estimate");
+  for (const std::string bad : {"-1", "nan", "inf", "1e7", "", "2$", "-0.01"})
+    EXPECT_EQ(messageOf({"--estimate", "--price-per-hour", bad}),
+              "--price-per-hour: `" + bad + "` is given, a number of dollars from 0 to 1000000 is expected");
 }
 
 } // namespace
