@@ -24,7 +24,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view entryPrefix = "step-", interruptedPrefix = ".interrupted-", manifestName = "manifest.json";
+constexpr std::string_view entryPrefix = "step-", interruptedPrefix = ".interrupted-",
+                           manifestName = checkpointManifest;
 constexpr int64_t manifestLimit = 1 << 20;
 
 [[noreturn]] void fail(const std::string &path, const char *action, const std::string &reason) {
@@ -39,15 +40,6 @@ void syncFolder(const std::string &path) {
   ::close(handle);
   if (error != 0 && error != EINVAL) // some file systems do not sync folders
     fail(path, "bring the folder to the disk", std::strerror(error));
-}
-
-std::optional<int64_t> stepOfEntry(std::string_view name) {
-  if (!name.starts_with(entryPrefix))
-    return std::nullopt;
-  name.remove_prefix(entryPrefix.size());
-  int64_t step = -1;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  return error == std::errc() && end == name.data() + name.size() && step >= 0 ? std::optional(step) : std::nullopt;
 }
 
 /// The manifest of the files that lie in `folder`.
@@ -66,6 +58,19 @@ std::string manifestText(const std::string &folder, int64_t step) {
 }
 
 } // namespace
+
+std::optional<int64_t> stepOfCheckpoint(std::string_view name) {
+  if (!name.starts_with(entryPrefix))
+    return std::nullopt;
+  name.remove_prefix(entryPrefix.size());
+  int64_t step = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  return error == std::errc() && end == name.data() + name.size() && step >= 0 ? std::optional(step) : std::nullopt;
+}
+
+std::string checkpointPath(const std::string &folder, int64_t step) {
+  return (fs::path(folder) / fmt::format("{}{:09}", entryPrefix, step)).string();
+}
 
 std::string checkpointDamage(const std::string &folder, int64_t step) {
   try {
@@ -105,7 +110,7 @@ std::vector<int64_t> checkpointSteps(const std::string &folder) {
   std::vector<int64_t> result;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    if (const auto step = stepOfEntry(at->path().filename().string()))
+    if (const auto step = stepOfCheckpoint(at->path().filename().string()))
       result.push_back(*step);
   if (error && error != std::errc::no_such_file_or_directory)
     fail(folder, "read the folder", error.message());
@@ -134,7 +139,7 @@ CheckpointStore::~CheckpointStore() {
 }
 
 std::string CheckpointStore::path(int64_t step) const {
-  return (fs::path(root) / fmt::format("{}{:09}", entryPrefix, step)).string();
+  return checkpointPath(root, step);
 }
 
 std::vector<int64_t> CheckpointStore::steps() const {
@@ -202,12 +207,17 @@ void CheckpointStore::write(int64_t step, const std::function<void(const std::st
 }
 
 std::optional<int64_t> CheckpointStore::newestIntact(const std::function<void(std::string_view)> &report) const {
-  const std::vector<int64_t> all = steps();
+  return newestIntactCheckpoint(root, report);
+}
+
+std::optional<int64_t> newestIntactCheckpoint(const std::string &folder,
+                                              const std::function<void(std::string_view)> &report) {
+  const std::vector<int64_t> all = checkpointSteps(folder);
   for (auto step = all.rbegin(); step != all.rend(); ++step) {
-    const std::string damage = checkpointDamage(path(*step), *step);
+    const std::string path = checkpointPath(folder, *step), damage = checkpointDamage(path, *step);
     if (damage.empty())
       return *step;
-    report(fmt::format("{}: the checkpoint is damaged ({}), the one before it is tried", path(*step), damage));
+    report(fmt::format("{}: the checkpoint is damaged ({}), the one before it is tried", path, damage));
   }
   return std::nullopt;
 }

@@ -32,7 +32,7 @@ public:
   /// Error where the system cannot write; what was there before then stays, and nothing half-written does.
   void write(int64_t step, const std::function<void(const std::string &folder)> &fill);
 
-  /// The latest entry whose files are all as they were written; each damaged one before it is told to `report`.
+  /// newestIntactCheckpoint() of this folder.
   std::optional<int64_t> newestIntact(const std::function<void(std::string_view)> &report) const;
 
 private:
@@ -48,6 +48,18 @@ private:
 /// The steps of the checkpoints in `folder`, damaged ones too, in ascending order; none where there is no such folder.
 /// Makes and takes nothing. Throws Error for a folder that cannot be read.
 std::vector<int64_t> checkpointSteps(const std::string &folder);
+
+/// The latest checkpoint in `folder` whose files are all as they were written; each damaged one after it is told to
+/// `report`.
+std::optional<int64_t> newestIntactCheckpoint(const std::string &folder,
+                                              const std::function<void(std::string_view)> &report);
+
+/// The folder of a step's checkpoint in that of its run, and the step of such a folder's name.
+std::string checkpointPath(const std::string &folder, int64_t step);
+std::optional<int64_t> stepOfCheckpoint(std::string_view name);
+
+/// The file that every checkpoint has.
+inline constexpr std::string_view checkpointManifest = "manifest.json";
 
 /// What is wrong with the checkpoint in `folder`, which stands for `step`; empty where nothing is.
 std::string checkpointDamage(const std::string &folder, int64_t step);

@@ -7,6 +7,7 @@
 #include "models/run_device.h"
 #include "models/run_ranks.h"
 #include "models/run_setup.h"
+#include "models/start_folders.h"
 #include "runtime/device/limits.h"
 #include "runtime/memory_parts.h"
 #include "runtime/plan.h"
@@ -219,6 +220,7 @@ int64_t largestBatch(const TrainOptions &options, const RunDevice &device, const
 
 void estimate(const TrainOptions &given, std::FILE *output) {
   TrainOptions options = plannedOptions(withoutData(given));
+  findStartFolders(options);
   const RunDevice device = chooseDevice(options.device, options.tuning);
   if (!options.quiet)
     fmt::print(stderr, "{}\n", device.note);

@@ -5,6 +5,7 @@
 #include "models/run_files.h"
 #include "models/run_ranks.h"
 #include "models/run_setup.h"
+#include "models/start_folders.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -41,6 +42,7 @@ void loadInitialWeights(const TrainOptions &options, const std::optional<ModelFo
 void exportStep(const TrainOptions &given) {
   checkExportFiles(given);
   TrainOptions options = plannedOptions(withoutData(given));
+  findStartFolders(options);
   const RunDevice device = chooseDevice(options.device, options.tuning);
   chooseProducts(options, device);
   std::optional<ModelFolder> folder;

@@ -2,6 +2,7 @@
 #include "frontend/quotes.h"
 #include "models/model.h"
 #include "models/run_setup.h"
+#include "models/start_folders.h"
 #include "models/text_generator.h"
 #include "models/tokenizer_files.h"
 
@@ -63,6 +64,7 @@ std::vector<int32_t> promptTokens(const std::string &text, int64_t vocabulary, c
 
 void generate(const TrainOptions &given, std::FILE *output) {
   TrainOptions options = given;
+  findStartFolders(options);
   const ModelFolder folder(options.initFolder);
   std::optional<AdapterFolder> adapter;
   if (!options.adapterFolder.empty())

@@ -84,7 +84,8 @@ void declareModel(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   count("--vocab", raw.vocab, "Vocabulary size: 256 for text, 50257 for GPT-2 tokens");
   app.add_option(
          "--init", options.initFolder,
-         "Start from this Hugging Face folder of a GPT-2, Llama, Qwen2 or Qwen3, and read texts by its tokenizer")
+         "Start from the weights of this Hugging Face folder of a GPT-2, Llama, Qwen2 or Qwen3, or of the newest "
+         "checkpoint of this run's folder, and read texts by its tokenizer")
       ->type_name("FOLDER")
       ->group("Model");
   app.add_option("--lora", options.loraRank,
@@ -97,7 +98,8 @@ void declareModel(CLI::App &app, TrainOptions &options, RawOptions &raw) {
       ->check(finiteNumber(false))
       ->type_name("X")
       ->group("Model");
-  app.add_option("--adapter", options.adapterFolder, "Start from the adapter of this folder, and train it alone")
+  app.add_option("--adapter", options.adapterFolder,
+                 "Start from the adapter of this folder, or of a run's newest checkpoint, and train it alone")
       ->type_name("FOLDER")
       ->group("Model");
 }

@@ -2,10 +2,10 @@
 #include "frontend/quotes.h"
 #include "models/examples.h"
 #include "models/option_flags.h"
+#include "models/start_folders.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
 #include <fmt/format.h>
 #include <numeric>
 
@@ -86,18 +86,6 @@ std::string suggestion(const CLI::App &app, std::string_view flag) {
     }
   }
   return best.empty() ? "" : fmt::format(", did you mean `--{}`?", best);
-}
-
-/// What a log calls the model of a folder: the folder's name, of a checkpoint with that of its run.
-std::string nameOfFolder(const std::string &folder) {
-  std::error_code ignored;
-  std::filesystem::path path = std::filesystem::absolute(folder, ignored).lexically_normal();
-  if (!path.has_filename())
-    path = path.parent_path();
-  const std::string name = path.filename().string(), run = path.parent_path().filename().string();
-  if (name.empty())
-    return folder;
-  return name.starts_with("step-") && !run.empty() ? run + "/" + name : name;
 }
 
 /// Whether a flag of the compiler changes how a step is made: what is compiled already cannot follow it. --dtype= is

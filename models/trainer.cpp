@@ -15,6 +15,7 @@
 #include "models/run_pictures.h"
 #include "models/run_ranks.h"
 #include "models/run_setup.h"
+#include "models/start_folders.h"
 #include "models/step_profile.h"
 #include "models/stop_request.h"
 #include "models/text_generator.h"
@@ -577,6 +578,10 @@ int Trainer::run() {
 int train(const TrainOptions &given, std::FILE *output, std::shared_ptr<runtime::Ranks> others) {
   RunRanks ranks(std::move(others));
   TrainOptions used = optionsOfRank(given, ranks);
+  if (ranks.isFirst())
+    findStartFolders(used);
+  for (std::string *text : {&used.initFolder, &used.adapterFolder, &used.model}) // a run may go on meanwhile
+    *text = ranks.share(*text);
   const TrainOptions options = used;
   if (ranks.isFirst())
     checkRunFiles(options);

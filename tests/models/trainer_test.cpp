@@ -136,6 +136,42 @@ TEST_F(TrainerTest, goesOnFromAFolder) {
       << "a learning rate of 0 changes no bit";
 }
 
+TEST_F(TrainerTest, startsFromTheWeightsOfARun) {
+  run({"--steps=20", "--lr=1e-2", "--checkpoint", folder.path("run"), "--save", folder.path("saved")});
+  const auto tuned = [&](const std::string &init, const std::string &name) {
+    run({"--init", folder.path(init), "--steps=4", "--lr=1e-3", "--json", folder.path(name), "--save",
+         folder.path(name + ".weights")});
+    return readAll(folder.path(name + ".weights/model.safetensors"));
+  };
+  const std::string fromFolder = tuned("saved", "a");
+  EXPECT_EQ(tuned("run", "b"), fromFolder) << "weights alone are taken, its moments begin as zeros";
+  EXPECT_EQ(log("b")[0]["lr"], log("a")[0]["lr"]) << "its schedule begins anew";
+  EXPECT_EQ(log("b").back()["model"], "run/step-000000020");
+  EXPECT_EQ(tuned("run/step-000000020", "c"), fromFolder);
+  EXPECT_NE(readAll(folder.path("saved/model.safetensors")), fromFolder);
+  // A run of its own, which is resumed whatever the first one does meanwhile.
+  const Arguments own = {"--init",       folder.path("run"), "--lr=1e-3", "--schedule=constant",
+                         "--checkpoint", folder.path("own")};
+  const auto with = [&](Arguments more) {
+    more.insert(more.begin(), own.begin(), own.end());
+    run(more);
+  };
+  with({"--steps=2"});
+  run({"--steps=22", "--checkpoint", folder.path("run"), "--resume", "--lr=1e-2"});
+  with({"--steps=4", "--resume"});
+  EXPECT_TRUE(std::filesystem::exists(folder.path("own/step-000000004")));
+  expectContains(errorOf([&] { with({"--steps=4"}); }), "there are checkpoints up to step 4");
+  // Weights of other shapes than its config.json says.
+  std::filesystem::copy(folder.path("run/step-000000020"), folder.path("other"));
+  std::string config = readAll(folder.path("other/config.json"));
+  config.replace(config.find("\"n_embd\": 16"), 12, "\"n_embd\": 32");
+  folder.write("other/config.json", config);
+  expectContains(errorOf([&] { run({"--init", folder.path("other"), "--steps=1"}); }), "has shape [");
+  std::filesystem::create_directory(folder.path("empty"));
+  expectContains(errorOf([&] { run({"--init", folder.path("empty"), "--steps=1"}); }),
+                 "empty: the folder has neither config.json nor checkpoints of a run (step-…)");
+}
+
 TEST_F(TrainerTest, aFoldersDropoutIsUsed) {
   const auto losses = [&](const std::string &init, const Arguments &more) {
     Arguments all = {"--init", folder.path(init),        "--steps=3", "--lr=1e-2",
