@@ -1,6 +1,7 @@
 #include "models/options.h"
 #include "frontend/quotes.h"
 #include "models/examples.h"
+#include "models/file_options.h"
 #include "models/option_flags.h"
 #include "models/start_folders.h"
 
@@ -21,10 +22,12 @@ examples:
   train_gpt --data book.txt --minutes=1 --sample=400         for a minute, then 400 tokens of generated text
   train_gpt --model char --data book.txt --batch 16 --steps 500 --json=log.jsonl
   train_gpt --model gpt2 --data train.bin --batch 4 --seq 256 --steps 20
+  train_gpt --config run.yaml --steps 500                    options from a file: lines such as `batch: 16`
   train_gpt --model llama-baby --data book.txt               the same with RMSNorm, rotary embeddings, SwiGLU
   train_gpt --init gpt2/ --data train.bin --seq 256 --save tuned/     from Hugging Face weights and back to such a folder
   train_gpt --data book.txt --eval-every=50 --checkpoint=run --checkpoint-every=100   again with --resume where it stopped
   train_gpt --init=run/step-000001000 --generate=400 --prompt="In the beginning"
+  train_gpt --init=run --data more.txt --lr 1e-4             a new run from the weights of that one's newest checkpoint
   train_gpt --model gpt2 --batch 4 --estimate                memory by component, largest batch, least time, hours and price
   train_gpt --model gpt2 --batch 4 --compile-only=step.so    the step as a library for programs in C, with step.h
   train_gpt --data book.txt --params=bf16 --dtype=bf16       half the memory for weights and moments
@@ -52,40 +55,10 @@ constexpr TrainingDefaults defaultsTable[] = {
     {"llama-baby", 32, 1000, 100, 2e-3}, {"llama-160m", 1, 100, 10, 6e-4}, {"modern-124m", 4, 100, 10, 1e-3}};
 constexpr double initRate = 3e-4; // weights that are trained already take smaller steps
 
-int editDistance(std::string_view a, std::string_view b) {
-  std::vector<int> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 0; i < a.size(); ++i) {
-    int diagonal = row[0];
-    row[0] = int(i) + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      int replaced = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
-
 /// ", did you mean `--width`?" where a declared flag is near.
 std::string suggestion(const CLI::App &app, std::string_view flag) {
-  flag = flag.substr(0, flag.find('='));
-  std::string best;
-  int bestDistance = 3;
-  for (const CLI::Option *option : app.get_options())
-    for (const std::string &name : option->get_lnames())
-      if (int distance = editDistance(flag, "--" + name); distance < bestDistance) {
-        bestDistance = distance;
-        best = name;
-      }
-  for (const CompilerFlag &known : compilerFlags()) {
-    const std::string name = std::string(known.spelling).substr(0, std::string_view(known.spelling).find('='));
-    if (int distance = editDistance(flag, name); name.starts_with("--") && distance < bestDistance) {
-      bestDistance = distance;
-      best = name.substr(2);
-    }
-  }
-  return best.empty() ? "" : fmt::format(", did you mean `--{}`?", best);
+  const std::string nearest = nearestOption(app, flag);
+  return nearest.empty() ? "" : fmt::format(", did you mean `--{}`?", nearest);
 }
 
 /// Whether a flag of the compiler changes how a step is made: what is compiled already cannot follow it. --dtype= is
@@ -268,55 +241,118 @@ void resolve(TrainOptions &options, const RawOptions &raw) {
     options.model = nameOfFolder(options.initFolder);
 }
 
-} // namespace
+/// The declared options with the values of the arguments that were parsed last.
+class Declared {
+public:
+  explicit Declared(const std::vector<std::string> &deviceKinds) {
+    app.set_help_flag();
+    app.name("train_gpt");
+    app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast); // as in gcc
+    declareOptions(app, options, raw, deviceKinds);
+    app.add_option("--config", options.configFile,
+                   "Read options from this file, YAML or JSON: lines such as `batch: 8`; the command line wins over it")
+        ->type_name("FILE");
+    app.add_flag("-h,--help", help, "This text");
+    app.add_flag("--version", version, "The version");
+  }
 
-ParsedOptions parseTrainOptions(const std::vector<std::string> &given, const std::vector<std::string> &deviceKinds) {
+  /// What is wrong with the arguments; empty where nothing is.
+  std::string parse(std::vector<std::string> arguments);
+  bool isGiven(const std::string &option) const {
+    const CLI::Option *declared = app.get_option_no_throw(option);
+    return declared && declared->count() > 0;
+  }
+
   CLI::App app;
-  app.set_help_flag();
-  app.name("train_gpt");
   TrainOptions options;
   RawOptions raw;
   bool help = false, version = false;
-  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast); // as in gcc
-  declareOptions(app, options, raw, deviceKinds);
-  app.add_flag("-h,--help", help, "This text");
-  app.add_flag("--version", version, "The version");
+};
 
-  std::vector<std::string> arguments = given;
+std::string Declared::parse(std::vector<std::string> arguments) {
   try {
     raw.codeFlag = takeCompilerFlags(arguments, options);
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend())); // CLI11 takes them from the back
   } catch (const CLI::ExtrasError &) {
-    std::string first = app.remaining().front();
+    const std::string first = app.remaining().front();
     if (first.starts_with("-"))
-      return {{}, 2, fmt::format("unknown option {}{} (--help lists them)", inQuotes(first), suggestion(app, first))};
-    return {
-        {},
-        2,
-        fmt::format("unexpected argument {}: every value belongs to an option (--help lists them)", inQuotes(first))};
+      return fmt::format("unknown option {}{} (--help lists them)", inQuotes(first), suggestion(app, first));
+    return fmt::format("unexpected argument {}: every value belongs to an option (--help lists them)", inQuotes(first));
   } catch (const CLI::ArgumentMismatch &error) {
-    return {{},
-            2,
-            fmt::format("{}: a value is expected",
-                        std::string_view(error.what()).substr(0, std::string_view(error.what()).find(':')))};
+    const std::string_view text = error.what();
+    return fmt::format("{}: a value is expected", text.substr(0, text.find(':')));
   } catch (const CLI::ParseError &error) {
-    return {{}, 2, error.what()};
+    return error.what();
   } catch (const Error &error) {
-    return {{}, error.exitStatus(), error.what()};
+    return error.what();
   }
-  if (help)
+  if (app.get_option("--config")->count() > 1)
+    return "--config is given twice, options are read from one file";
+  return "";
+}
+
+/// The options of the file of --config that the command line does not give itself. Throws Error where one of the file's
+/// is wrong, whether the command line gives it or not.
+std::vector<FileArguments> optionsOfFile(const Declared &commandLine, const std::vector<std::string> &deviceKinds,
+                                         const ReadOptionsFile &readFile) {
+  if (commandLine.options.configFile.empty())
+    throw usageError("--config: a file's name is expected");
+  if (!readFile)
+    throw usageError("--config: this program reads no options from files");
+  Declared each(deviceKinds);
+  std::vector<FileArguments> file = argumentsOf(readFile(commandLine.options.configFile), each.app);
+  for (const FileArguments &option : file)
+    if (const std::string wrong = each.parse(option.arguments); !wrong.empty())
+      throw usageError(fmt::format("{}: {}", option.place, wrong));
+  std::erase_if(file, [&](const FileArguments &option) { return commandLine.isGiven(option.name); });
+  return file;
+}
+
+/// A message about options together, with the place in the file of the first one that it names.
+std::string withPlace(const std::string &message, const std::string &path, const std::vector<FileArguments> &file) {
+  if (file.empty())
+    return message;
+  const std::string place = placeOfNamed(message, file);
+  return place.empty() ? fmt::format("{} (with the options of {})", message, path)
+                       : fmt::format("{}: {}", place, message);
+}
+
+} // namespace
+
+ParsedOptions parseTrainOptions(const std::vector<std::string> &given, const std::vector<std::string> &deviceKinds,
+                                const ReadOptionsFile &readFile) {
+  Declared commandLine(deviceKinds);
+  if (std::string wrong = commandLine.parse(given); !wrong.empty())
+    return {{}, 2, std::move(wrong)};
+  if (commandLine.help)
     return {{},
             0,
-            std::string(examples) + "\n" + app.help() + "\nHow code is made:\n" + compilerFlagHelp() +
+            std::string(examples) + "\n" + commandLine.app.help() + "\nHow code is made:\n" + compilerFlagHelp() +
                 std::string(statuses)};
-  if (version)
+  if (commandLine.version)
     return {{}, 0, "train_gpt (tcc) " TCC_VERSION "\n"};
+  std::vector<FileArguments> file;
   try {
-    resolve(options, raw);
+    if (!commandLine.isGiven("--config")) {
+      resolve(commandLine.options, commandLine.raw);
+      return {std::move(commandLine.options), 0, ""};
+    }
+    file = optionsOfFile(commandLine, deviceKinds, readFile);
+    // The file's stand first: of an option that is given twice the last one counts.
+    std::vector<std::string> arguments;
+    for (const FileArguments &option : file)
+      arguments.insert(arguments.end(), option.arguments.begin(), option.arguments.end());
+    const std::vector<std::string> fromFile = arguments;
+    arguments.insert(arguments.end(), given.begin(), given.end());
+    Declared together(deviceKinds);
+    if (std::string wrong = together.parse(arguments); !wrong.empty())
+      return {{}, 2, withPlace(wrong, commandLine.options.configFile, file)};
+    resolve(together.options, together.raw);
+    together.options.configOptions = fromFile;
+    return {std::move(together.options), 0, ""};
   } catch (const Error &error) {
-    return {{}, error.exitStatus(), error.what()};
+    return {{}, error.exitStatus(), withPlace(error.what(), commandLine.options.configFile, file)};
   }
-  return {std::move(options), 0, ""};
 }
 
 } // namespace tcc::models

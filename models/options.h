@@ -2,6 +2,7 @@
 #pragma once
 #include "frontend/compiler_flags.h"
 #include "models/batches.h"
+#include "models/file_options.h"
 #include "models/model_config.h"
 #include "models/schedule.h"
 
@@ -81,6 +82,9 @@ struct TrainOptions : CompilerFlags {
   std::string initialStates; ///< and its states before the first step to this one, or empty
   std::string stepFile;      ///< take the training step from this library or artefact, or empty
 
+  std::string configFile;                 ///< of more options, or empty
+  std::vector<std::string> configOptions; ///< arguments that stand for them, without what the command line gives
+
   // Output
   std::string jsonFile; ///< JSON lines, or empty; "-" is stdout
   int64_t sampleTokens = 0;
@@ -110,11 +114,11 @@ struct ParsedOptions {
   std::string message; ///< for stdout where exitStatus is 0, else for stderr (without "error: ")
 };
 
-/// Parses `arguments` (without the program's name). Never throws for the user's input and opens no file. With --init,
-/// the sizes of --model are only placeholders: the program replaces `config` by the folder's (see readConfig).
-/// `deviceKinds`: what --device names beside auto and cpu; a program that has the compiler asks for them
-/// (run_device.h).
+/// Parses `arguments` (without the program's name). Never throws for the user's input, and opens no file but that of
+/// --config, which `readFile` reads. With --init, the sizes of --model are only placeholders: the program replaces
+/// `config` by the folder's (see readConfig). A program that has the compiler knows both others: `deviceKinds`, what
+/// --device names beside auto and cpu (run_device.h), and `readFile` (options_file.h).
 ParsedOptions parseTrainOptions(const std::vector<std::string> &arguments,
-                                const std::vector<std::string> &deviceKinds = {});
+                                const std::vector<std::string> &deviceKinds = {}, const ReadOptionsFile &readFile = {});
 
 } // namespace tcc::models

@@ -29,6 +29,8 @@ void checkRunFiles(const TrainOptions &options) {
   // 1. What is read: the data, and whatever lies in the folder of the first weights.
   for (const std::string &path : options.dataFiles)
     files.reads(fmt::format("--data {}", path), path);
+  if (!options.configFile.empty())
+    files.reads(fmt::format("--config {}", options.configFile), options.configFile);
   if (!options.evalFile.empty())
     files.reads(fmt::format("--eval-data {}", options.evalFile), options.evalFile);
   for (const auto &[flag, folder] :

@@ -300,6 +300,8 @@ RunState describeRunState(const TrainOptions &options, const ModelConfig &config
                     {"--dtype", std::string(runtime::name(options.products))},
                     {"-O", options.leastMemory ? "s" : text(options.level)},
                     {"--device", device}};
+  if (!options.configFile.empty())
+    state.settings["--config"] = options.configFile;
   return state;
 }
 

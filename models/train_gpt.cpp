@@ -6,6 +6,7 @@
 #include "models/generate.h"
 #include "models/launch_ranks.h"
 #include "models/options.h"
+#include "models/options_file.h"
 #include "models/run_device.h"
 #include "models/trainer.h"
 #include "runtime/cpu.h"
@@ -24,7 +25,7 @@ namespace {
 using namespace tcc::models;
 
 int run(int count, char **arguments) {
-  const ParsedOptions parsed = parseTrainOptions({arguments + 1, arguments + count}, deviceKinds());
+  const ParsedOptions parsed = parseTrainOptions({arguments + 1, arguments + count}, deviceKinds(), readOptionsFile);
   if (!parsed.options) {
     if (parsed.exitStatus == 0)
       std::fputs(parsed.message.c_str(), stdout);

@@ -270,6 +270,8 @@ void TrainLog::finish(const RunSummary &s, double elapsed) {
                {"matmuls", s.matmuls},
                {"recompiles", s.recompiles},
                {"threads", s.threads}};
+  if (!s.config.empty())
+    line["config"] = s.config;
   if (s.validationLoss)
     line["val_loss_last"] = *s.validationLoss;
   writeJson(line.dump());

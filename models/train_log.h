@@ -36,6 +36,7 @@ struct StepRecord {
 /// The whole run: the last line of --json, in this order.
 struct RunSummary {
   std::string model;
+  std::string config = {}; ///< the file of --config; in the line only where there is one
   int64_t params = 0;
   int64_t batch = 0;
   int64_t seq = 0;

@@ -148,6 +148,8 @@ Trainer::Trainer(const TrainOptions &options, RunDevice chosen, RunRanks &ranks,
       step(trainingFunction(options, model, *optimizer, stepFunction())),
       inputs(options.accumulate * options.batch, sequence), pictures(options, log) {
   log.message(device.note);
+  if (!options.configFile.empty())
+    log.message(fmt::format("options of {}: {}", options.configFile, textOf(options.configOptions)));
   for (const std::string &note : notes)
     log.message(note);
   loadWeights(folder);
@@ -457,6 +459,7 @@ std::string Trainer::divergence() {
 /// The run's figures, while the step's executable is the only one.
 void Trainer::finish() {
   summary.model = options.model;
+  summary.config = options.configFile;
   summary.lossFirst = state.lossFirst;
   summary.lossLast = state.lossLast;
   summary.batch = options.batch;

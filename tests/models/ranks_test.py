@@ -148,6 +148,20 @@ def resume(trainer, mpis):
     check("lanes" in said, f"other lanes are refused at resume: {said}")
 
 
+def configured(trainer, mpis):
+    """Options of a file are those of every rank, the number of ranks too."""
+    file = os.path.join(trainer.folder, "run.yaml")
+    with open(file, "w") as out:
+        out.write("batch: 8\nlanes: 8\nsteps: 5\nhash-every: 2\nranks: 2\n")
+    one, _ = trainer.run("--config", file, "--ranks=1")
+    several, said = trainer.run("--config", file, mpi=mpis[0])
+    check(len(one) == 5 and several == one, f"2 ranks by a file of options have the bits of one: {said}")
+    with open(file, "a") as out:
+        out.write("accumulate: 0\n")
+    _, said = trainer.run("--config", file, mpi=mpis[0], status=2)
+    check(f"{file}:6:13: --accumulate" in said and said.count("\n") == 1, f"a wrong file is said once: {said}")
+
+
 def fast(trainer, mpis):
     options = ["--steps", "8", "--batch", "8", "--lanes", "8"]
     one, _ = trainer.run(*options)
@@ -320,7 +334,7 @@ def main():
         for name, test in (("compare", lambda: compare(trainer, mpis, given.full, given.seed)),
                            ("in_flight", lambda: in_flight(trainer, mpis)),
                            ("differ", lambda: differ(trainer)), ("resume", lambda: resume(trainer, mpis)),
-                           ("fast", lambda: fast(trainer, mpis)), ("launched", lambda: launched(trainer, mpis)),
+                           ("configured", lambda: configured(trainer, mpis)), ("fast", lambda: fast(trainer, mpis)), ("launched", lambda: launched(trainer, mpis)),
                            ("killed", lambda: killed(trainer, mpis, given.full, given.seed)),
                            ("hanging", lambda: hanging(trainer, mpis) if given.full or given.only else None),
                            ("stopped", lambda: stopped(trainer, mpis)), ("refused", lambda: refused(trainer, mpis))):

@@ -169,6 +169,8 @@ TEST_F(TrainGpt, everyExampleOfHelpRunsInItsOrder) {
   const std::string samples = std::filesystem::absolute("tests/models/tokenizer_samples/gpt2").string();
   const std::string environment = "XDG_CACHE_HOME='" + folder.path("cache") + "' ";
   std::filesystem::copy(data, folder.path("book.txt"));
+  std::filesystem::copy(data, folder.path("more.txt"));
+  folder.write("run.yaml", "data: book.txt\nbatch: 16\n");
   std::string tokens;
   for (int i = 0; i < 20000; ++i)
     tokens += {char(i % 83), char(i % 3 == 0)}; // below 340
@@ -211,6 +213,39 @@ TEST_F(TrainGpt, aRunThatLearnsItsTokenizerIsResumedByTheSameCommand) {
   ASSERT_EQ(shell(environment + command(again)), 0) << said;
   EXPECT_EQ(shell(environment + command(again + "--resume --steps=3")), 0) << said;
   EXPECT_EQ(readAll(folder.path("kept/step-000000003/tokenizer.json")), readAll(folder.path("words/tokenizer.json")));
+}
+
+TEST_F(TrainGpt, optionsOfAFileAreThoseOfTheCommandLine) {
+  const std::string sizes = "threads: 1\nlayers: 1\nheads: 2\nwidth: 16\nseq: 16\nbatch: 4\n";
+  folder.write("run.yaml", "data: data.txt\n" + sizes + "steps: 4\nschedule: constant\nlr: 0.01\nsave: byFile\n");
+  ASSERT_EQ(shell("'" TRAIN_GPT_PROGRAM "' --config run.yaml --json=log"), 0) << said;
+  expectContains(said, "options of run.yaml: --data=data.txt --threads=1 --layers=1");
+  expectContains(readAll(folder.path("log")), "\"config\":\"run.yaml\"");
+  ASSERT_EQ(shell(command("--steps=4 --schedule=constant --lr=0.01 -q --save=byLine")), 0) << said;
+  EXPECT_EQ(readAll(folder.path("byFile/model.safetensors")), readAll(folder.path("byLine/model.safetensors")));
+
+  // The same command goes on; another file is said.
+  folder.write("kept.json",
+               "{\"data\": \"data.txt\", \"threads\": 1, \"layers\": 1, \"heads\": 2, \"width\": 16, "
+               "\"seq\": 16, \"batch\": 4, \"schedule\": \"constant\", \"lr\": 0.01, \"checkpoint\": \"kept\"}");
+  std::filesystem::copy(folder.path("kept.json"), folder.path("other.json"));
+  const std::string kept = "'" TRAIN_GPT_PROGRAM "' --config kept.json --steps=";
+  ASSERT_EQ(shell(kept + "2"), 0) << said;
+  expectContains(readAll(folder.path("kept/step-000000002/run.json")), "\"--config\": \"kept.json\"");
+  ASSERT_EQ(shell(kept + "3 --resume"), 0) << said;
+  EXPECT_EQ(said.find("--config is"), std::string::npos) << said;
+  ASSERT_EQ(shell("'" TRAIN_GPT_PROGRAM "' --config other.json --steps=4 --resume --save=parts"), 0) << said;
+  expectContains(said, "note: --config is other.json from here on, the checkpoint's run had kept.json\n");
+  EXPECT_EQ(readAll(folder.path("parts/model.safetensors")), readAll(folder.path("byLine/model.safetensors")));
+
+  // What it writes is not what it reads.
+  EXPECT_EQ(shell("'" TRAIN_GPT_PROGRAM "' --config run.yaml --json run.yaml"), 1);
+  expectContains(said, "error: --json run.yaml is the same file as --config run.yaml, which is read");
+  EXPECT_EQ(shell("'" TRAIN_GPT_PROGRAM "' --config absent.yaml"), 1);
+  EXPECT_EQ(said, "error: absent.yaml: cannot open: No such file or directory\n");
+  folder.write("bad.yaml", "data: data.txt\nbathc: 3\n");
+  EXPECT_EQ(shell("'" TRAIN_GPT_PROGRAM "' --config bad.yaml"), 2);
+  expectContains(said, "error: bad.yaml:2:1: unknown option `bathc`, did you mean `batch`?");
 }
 
 TEST_F(TrainGpt, aResumeThatFailsMakesNothing) {

@@ -1,0 +1,54 @@
+// Options that stand in a file (--config): what the file says, and the arguments that say the same.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace tcc::models {
+
+/// A text in a file of options.
+struct FileValue {
+  std::string text;
+  bool isPlain = true; ///< without quotes, so that true and false are words
+  std::string place;   ///< "run.yaml:3:8"
+};
+
+/// A key with its value, or with the values of its list.
+struct FileOption {
+  FileValue key;
+  std::vector<FileValue> values;
+  bool isList = false;
+};
+
+/// Reads a file of options. Throws Error where it is none; options_file.h has the function, which needs LLVM.
+using ReadOptionsFile = std::function<std::vector<FileOption>(const std::string &path)>;
+
+/// The arguments that stand for one key of the file, or for one item of its list where the option is repeated.
+struct FileArguments {
+  std::string name;                   ///< of the option: "--batch"
+  std::vector<std::string> arguments; ///< none for a flag that is false
+  std::string place;                  ///< of the value
+};
+
+/// What the command line would say. `app` has the program's options (declareOptions). Throws Error for a key that is no
+/// option, and for a value of another kind than the option takes: a list, or not true or false. The values themselves
+/// are not checked.
+std::vector<FileArguments> argumentsOf(const std::vector<FileOption> &file, const CLI::App &app);
+
+/// Arguments in a line for a log: those that a line cannot hold in quotes, "none" where there are none.
+std::string textOf(const std::vector<std::string> &arguments);
+
+/// The place of the option in the file that `message` names, such as "run.yaml:3:8"; empty where it names none.
+std::string placeOfNamed(const std::string &message, const std::vector<FileArguments> &file);
+
+/// The name (without dashes) of the declared option or flag of the compiler that is spelled almost like `flag`; empty
+/// where none is.
+std::string nearestOption(const CLI::App &app, std::string_view flag);
+
+} // namespace tcc::models
