@@ -3,6 +3,7 @@
 #include "tests/frontend/quiet_functions.h"
 #include "tests/runtime/thread_ranks.h"
 #include <cstring>
+#include <functional>
 #include <gtest/gtest.h>
 #include <mutex>
 #include <tcc/tcc.h>
@@ -106,6 +107,27 @@ TEST(RanksAsThreads, HaveTheBitsOfOneProcess) {
       for (const auto &results : run.results)
         EXPECT_TRUE(results == expected) << count << " lanes on " << ranks << " ranks, buckets of " << bucket;
     }
+  }
+}
+
+TEST(RanksAsThreads, HaveTheBitsOfOneProcessInEveryMode) {
+  const std::pair<const char *, std::function<void(FunctionOptions &)>> modes[] = {
+      {"-O0", [](FunctionOptions &options) { options.level = 0; }},
+      {"-O1", [](FunctionOptions &options) { options.level = 1; }},
+      {"-Os", [](FunctionOptions &options) { options.remat = Remat::full; }},
+      {"--remat=block", [](FunctionOptions &options) { options.remat = Remat::block; }},
+      {"bf16", [](FunctionOptions &options) { options.products = DType::bf16; }},
+      {"checked", [](FunctionOptions &options) { options.checked = true; }},
+      {"separate", [](FunctionOptions &options) { options.separate = true; }}};
+  for (const auto &[name, set] : modes) {
+    FunctionOptions options = quiet();
+    set(options);
+    const std::vector<std::string> expected = stepsOf(options, 8);
+    options.bucketBytes = weightBytes;
+    const Outcome run = runOnThreads(3, 8, Timing::random, options);
+    for (const auto &results : run.results)
+      EXPECT_TRUE(results == expected) << name;
+    EXPECT_GE(run.mostInFlight, options.level > 0 ? 2 : 1) << name;
   }
 }
 
