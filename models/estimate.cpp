@@ -1,125 +1,20 @@
-// --estimate: plans the step for a batch size and adds up its memory and time; searches for the largest batch that
-// fits.
+// --estimate: the memory and time of a step, and the largest batch that fits.
 #include "models/estimate.h"
 #include "frontend/quotes.h"
-#include "models/generate.h"
-#include "models/model.h"
+#include "models/cluster_report.h"
+#include "models/estimator.h"
 #include "models/run_device.h"
 #include "models/run_ranks.h"
 #include "models/run_setup.h"
 #include "models/start_folders.h"
-#include "runtime/device/limits.h"
-#include "runtime/memory_parts.h"
-#include "runtime/plan.h"
 
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
-#include <limits>
 
 namespace tcc::models {
 
 namespace {
-
-/// A step's plan in figures: bytes, and seconds at the device's limits.
-struct StepFigures {
-  int64_t planned = 0;
-  // Bytes outside the arena; `others` are inputs, outputs, constants and the states of loss scaling.
-  int64_t weights = 0, frozen = 0, moments = 0, others = 0;
-  runtime::ArenaParts arena;
-  double productSeconds = 0, kernelSeconds = 0;
-  int64_t sent = 0;                // by a rank to others
-  bool hasUnknownProducts = false; // whether it has matmuls of a type whose rate was not measured: no time then
-};
-
-/// The model, optimizer and limits, made once; plans a step for each batch size asked about.
-class Estimator {
-public:
-  Estimator(const TrainOptions &options, const RunDevice &device, const std::optional<ModelFolder> &folder)
-      : options(withoutLimit(options)), device(device), config(trainedConfig(options, folder)),
-        sequence(options.sequence.value_or(config.positions())),
-        model(config, trainedAdapter(options, config, openAdapter(options, config)), options.parameters),
-        optimizer(makeOptimizer(options, model.trained())),
-        limits(device.isGpu() ? runtime::measureLimits(device.device, options.products)
-                              : runtime::machineLimits(options.threads)) {}
-
-  StepFigures figures(int64_t batch) {
-    const DropoutRates dropout = trainedDropout(options, config);
-    FunctionOptions function = functionOptions(options, device, stepInputNames(dropout), {"loss", "norm"}, {});
-    function.ranks = plannedRanks(options.ranks);
-    function.fastReduce = options.fastReduce;
-    Function step = trainingFunction(options, model, *optimizer, std::move(function));
-    return figuresOf(step.plan(emptyStepInputs(options.accumulate * batch, sequence, dropout)));
-  }
-
-  /// The largest number of rows whose step needs at most `limit` bytes; 0 if not even one row fits. The search begins
-  /// with a known point: `batch` rows need `bytes`. A step's bytes are nearly linear in the rows, so each guess lies
-  /// where the line through the last two points meets the limit. More tokens than an int32 counts are taken not to fit.
-  /// Rows are counted in lanes' worth.
-  int64_t largestBatch(int64_t rows, int64_t bytes, int64_t limit) {
-    const int64_t unit = options.lanes.value_or(1);
-    int64_t batch = rows / unit;
-    int64_t fits = 0, fails = std::numeric_limits<int32_t>::max() / (options.accumulate * sequence * unit) + 1;
-    int64_t lastBatch = 0, lastBytes = 0;
-    for (;;) {
-      (bytes <= limit ? fits : fails) = batch;
-      if (fits + 1 == fails)
-        return fits * unit;
-      const double slope = lastBatch == 0 ? 0 : double(bytes - lastBytes) / double(batch - lastBatch);
-      double guess = bytes <= limit ? double(batch) * 2 : double(batch) / 2;
-      if (slope > 0)
-        guess = double(batch) + (double(limit) - double(bytes)) / slope;
-      lastBatch = batch;
-      lastBytes = bytes;
-      batch = int64_t(std::clamp(guess, double(fits + 1), double(fails - 1)));
-      bytes = figures(batch * unit).planned;
-    }
-  }
-
-  const TrainOptions options; // without a limit: it is what plans are compared with
-  const RunDevice &device;
-  const ModelConfig config;
-  const int64_t sequence;
-  Model model;
-  std::unique_ptr<optim::Optimizer> optimizer;
-  const runtime::MachineLimits limits;
-
-private:
-  static TrainOptions withoutLimit(TrainOptions options) {
-    options.memoryLimit = 0;
-    return options;
-  }
-
-  StepFigures figuresOf(const runtime::Plan &plan) const {
-    StepFigures figures{.planned = plan.plannedBytes(), .arena = runtime::arenaParts(plan)};
-    figures.others = figures.planned - plan.arenaBytes;
-    const auto isOneOf = [](const std::vector<State> &states, const std::string &name) {
-      return std::ranges::any_of(states, [&](const State &state) { return state.name() == name; });
-    };
-    for (const runtime::TensorSpec &state : plan.states) {
-      if (!model.has(state.name) && !isOneOf(optimizer->states(), state.name))
-        continue; // the states of loss scaling stay among the others
-      const bool trained = isOneOf(model.trained(), state.name);
-      (trained ? figures.weights : model.has(state.name) ? figures.frozen : figures.moments) += state.bytes();
-      figures.others -= state.bytes();
-    }
-    std::vector<std::pair<size_t, double>> loops{{plan.instructions.size(), 1.0}}; // where each ends, and its turns
-    for (size_t i = 0; i < plan.instructions.size(); ++i) {
-      const runtime::Instruction &instruction = plan.instructions[i];
-      while (loops.back().first == i)
-        loops.pop_back();
-      const double turns = loops.back().second;
-      if (const auto *loop = std::get_if<runtime::LoopCall>(&instruction.call); loop && loop->body > 0)
-        loops.emplace_back(i + 1 + loop->body, turns * double(loop->count));
-      if (const auto *exchange = std::get_if<runtime::CollectiveCall>(&instruction.call))
-        figures.sent += exchange->sentBytes(plan.lists());
-      const bool product = runtime::wordsOf(instruction).part == runtime::StepPart::products;
-      figures.hasUnknownProducts |= product && limits.product(runtime::multiplied(instruction)) == 0;
-      (product ? figures.productSeconds : figures.kernelSeconds) += turns * limits.boundOf(instruction).seconds;
-    }
-    return figures;
-  }
-};
 
 void printMemory(std::FILE *output, const StepFigures &step) {
   const auto row = [&](const char *what, int64_t bytes) {
@@ -228,6 +123,8 @@ void estimate(const TrainOptions &given, std::FILE *output) {
   std::optional<ModelFolder> folder;
   if (!options.initFolder.empty())
     folder.emplace(options.initFolder);
+  if (!options.clusterFile.empty())
+    return reportCluster(options, device, folder, output);
   Estimator estimator(options, device, folder);
   const StepFigures step = estimator.figures(options.batch);
   const std::string several = options.accumulate > 1 ? fmt::format("{} x ", options.accumulate) : "";

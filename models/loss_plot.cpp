@@ -14,13 +14,6 @@ constexpr double width = 760, height = 440, left = 64, right = 120, top = 44, bo
 constexpr size_t mostPoints = 2000; // of a drawn line
 constexpr const char *trainingColour = "#1f6fb4", *validationColour = "#c8501e";
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text)
-    out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
-  return out;
-}
-
 /// 1, 2 or 5 times a power of ten, so that about `count` steps fill the range.
 double roundStep(double range, int count) {
   const double raw = range / count, power = std::pow(10, std::floor(std::log10(raw)));
@@ -111,8 +104,8 @@ std::string line(const std::vector<PlotPoint> &points, const Axes &axes, const c
 }
 
 std::string frame(const Axes &axes, std::string_view title) {
-  std::string out =
-      fmt::format("<text x=\"{}\" y=\"24\" font-size=\"15\" font-weight=\"600\">{}</text>\n", left, escaped(title));
+  std::string out = fmt::format("<text x=\"{}\" y=\"24\" font-size=\"15\" font-weight=\"600\">{}</text>\n", left,
+                                escapedForSvg(title));
   const int digits = axes.step < 1 ? int(std::ceil(-std::log10(axes.step) - 1e-9)) : 0;
   for (double value = axes.low; value <= axes.high + axes.step / 2; value += axes.step)
     out += fmt::format("<path d=\"M{0} {1:.1f}H{2}\" stroke=\"#e4e4e4\"/><text x=\"{3}\" y=\"{4:.1f}\" "
@@ -131,6 +124,13 @@ std::string frame(const Axes &axes, std::string_view title) {
 }
 
 } // namespace
+
+std::string escapedForSvg(std::string_view text) {
+  std::string out;
+  for (const char c : text)
+    out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
+  return out;
+}
 
 PlotPoints plotPointsOfLog(const std::string &path) {
   PlotPoints points;

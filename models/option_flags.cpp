@@ -257,6 +257,11 @@ void declareEstimate(CLI::App &app, TrainOptions &options, RawOptions &raw) {
       ->check(finiteNumber(false))
       ->type_name("GB")
       ->group("Before a run");
+  app.add_option("--cluster", options.clusterFile,
+                 "With --estimate and --ranks=N: time, tokens and price on 1 to N ranks of the cluster that this file "
+                 "describes (docs/RANKS.md), each with the rows that it has on N")
+      ->type_name("FILE")
+      ->group("Before a run");
   app.add_option("--price-per-hour", raw.price,
                  "With --estimate: dollars for an hour of the GPU, or of the processor; 2")
       ->check(expecting("a number of dollars from 0 to 1000000",

@@ -152,6 +152,10 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
   }
   if (raw.memory && !options.estimate)
     throw usageError("--memory needs --estimate");
+  if (!options.clusterFile.empty() && (!options.estimate || options.ranks < 2))
+    throw usageError("--cluster needs --estimate, and --ranks with 2 ranks or more");
+  if (!options.clusterFile.empty() && raw.price)
+    throw usageError("--price-per-hour cannot be given with --cluster, whose file says dollars_per_hour");
   if (raw.price && !options.estimate)
     throw usageError("--price-per-hour needs --estimate");
   options.pricePerHour = raw.price.value_or(options.pricePerHour);

@@ -62,7 +62,8 @@ struct TrainOptions : CompilerFlags {
   bool fastReduce = false; ///< --reduce=fast: bits follow from the number of ranks too
 
   // Before a run
-  bool estimate = false; ///< only say what a run would need (models/estimate.h)
+  bool estimate = false;   ///< only say what a run would need (models/estimate.h)
+  std::string clusterFile; ///< … on up to `ranks` ranks of the cluster that this file describes, or empty
   double estimateMemory =
       0; ///< --memory: bytes that the largest batch is found for; 0: the limit, or what the machine has
   double pricePerHour = 2; ///< dollars for an hour of a GPU, or of a machine that trains on its processor

@@ -6,6 +6,7 @@
 #include "runtime/memory.h"
 #include "test_files.h"
 
+#include <fmt/format.h>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -169,6 +170,49 @@ TEST(EstimateOptions, whatBelongsTogether) {
   for (const std::string bad : {"-1", "nan", "inf", "1e7", "", "2$", "-0.01"})
     EXPECT_EQ(messageOf({"--estimate", "--price-per-hour", bad}),
               "--price-per-hour: `" + bad + "` is given, a number of dollars from 0 to 1000000 is expected");
+}
+
+TEST_F(EstimateTest, aClusterIsATableOverItsRanks) {
+  const auto rowsOf = [&](const std::string &bandwidth, std::string &text) {
+    const std::string file = folder.write(
+        "cluster.json", R"({"name": "a few", "processors_per_node": 2, "inside": {"gigabytes_per_second": )" +
+                            bandwidth + R"(}, "between": {"gigabytes_per_second": )" + bandwidth +
+                            R"(}, "memory_gigabytes": 1, "dollars_per_hour": 3, "step_ms": 10,
+                            "hours_between_failures": 24, "restart_minutes": 6})");
+    text = estimated({"--batch=24", "--lanes=12", "--ranks=6", "--cluster", file, "--json", folder.path("rows.jsonl"),
+                      "--plot", folder.path("rows.svg"), "--checkpoint-every=60000", "--checkpoint", folder.path("c")});
+    std::vector<nlohmann::json> rows;
+    std::istringstream lines(readAll(folder.path("rows.jsonl")));
+    for (std::string line; std::getline(lines, line);)
+      rows.push_back(nlohmann::json::parse(line));
+    return rows;
+  };
+  std::string text, slowText;
+  const auto fast = rowsOf("1000", text), slow = rowsOf("0.01", slowText);
+  ASSERT_EQ(fast.size(), 4u); // 1, 2, 4, 6
+  for (size_t i = 0; i < fast.size(); ++i) {
+    EXPECT_EQ(fast[i]["ranks"], std::vector<int>({1, 2, 4, 6})[i]);
+    EXPECT_EQ(fast[i]["nodes"], std::vector<int>({1, 1, 2, 3})[i]);
+    EXPECT_EQ(fast[i]["compute_seconds"], 0.01);
+    EXPECT_GT(fast[i]["efficiency"], 0.99);
+    EXPECT_LE(slow[i]["exposed_seconds"].get<double>(), slow[i]["transfer_seconds"].get<double>() + 1e-12);
+    expectContains(text, fmt::format("\n  {:>6} {:>6} ", fast[i]["ranks"].get<int>(), fast[i]["nodes"].get<int>()));
+  }
+  EXPECT_EQ(slow[0]["exposed_seconds"], 0);
+  EXPECT_GT(slow[3]["exposed_seconds"], slow[1]["exposed_seconds"]);
+  EXPECT_LT(slow[3]["efficiency"], 0.9);
+  // Six failures in 24 hours, of 6 minutes and half of 60000 steps of 10 ms each: 11 minutes.
+  EXPECT_NEAR(fast[3]["failures_per_day"].get<double>(), 6, 1e-9);
+  EXPECT_NEAR(fast[3]["lost_share"].get<double>(), 66.0 / (24 * 60 + 66), 1e-3);
+  EXPECT_NEAR(fast[3]["tokens_per_day"].get<double>(), 24 * 16 / 0.01 * 86400 * (1 - 66.0 / 1506), 1e7);
+  expectContains(text, "6 ranks fail every 4 hours; a failure costs 11 minutes of all, 3.3 dollars");
+  expectContains(text, "4 x 16 tokens a step each");
+  const std::string picture = readAll(folder.path("rows.svg"));
+  EXPECT_TRUE(picture.starts_with("<svg") && picture.ends_with("</svg>\n"));
+  EXPECT_NE(picture.find("6 ranks: "), std::string::npos);
+  // What a rank needs is what two ranks with its rows need.
+  const int64_t planned = together(estimated({"--batch=8", "--lanes=4", "--ranks=2"}));
+  expectContains(text, fmt::format("of 1.000 GB: {:.3f} GB; with states shared out", double(planned) / 1e9));
 }
 
 } // namespace

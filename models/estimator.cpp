@@ -1,0 +1,91 @@
+#include "models/estimator.h"
+#include "models/generate.h"
+#include "models/model.h"
+#include "models/run_ranks.h"
+#include "models/run_setup.h"
+#include "runtime/device/limits.h"
+#include "runtime/plan.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tcc::models {
+
+namespace {
+
+TrainOptions withoutLimit(TrainOptions options) {
+  options.memoryLimit = 0;
+  return options;
+}
+
+} // namespace
+
+Estimator::Estimator(const TrainOptions &options, const RunDevice &device, const std::optional<ModelFolder> &folder)
+    : options(withoutLimit(options)), device(device), config(trainedConfig(options, folder)),
+      sequence(options.sequence.value_or(config.positions())),
+      model(config, trainedAdapter(options, config, openAdapter(options, config)), options.parameters),
+      optimizer(makeOptimizer(options, model.trained())),
+      limits(device.isGpu() ? runtime::measureLimits(device.device, options.products)
+                            : runtime::machineLimits(options.threads)) {}
+
+StepFigures Estimator::figures(int64_t batch) {
+  const DropoutRates dropout = trainedDropout(options, config);
+  FunctionOptions function = functionOptions(options, device, stepInputNames(dropout), {"loss", "norm"}, {});
+  function.ranks = plannedRanks(options.ranks);
+  function.fastReduce = options.fastReduce;
+  Function step = trainingFunction(options, model, *optimizer, std::move(function));
+  return figuresOf(step.plan(emptyStepInputs(options.accumulate * batch, sequence, dropout)));
+}
+
+int64_t Estimator::largestBatch(int64_t rows, int64_t bytes, int64_t limit) {
+  const int64_t unit = options.lanes.value_or(1);
+  int64_t batch = rows / unit;
+  int64_t fits = 0, fails = std::numeric_limits<int32_t>::max() / (options.accumulate * sequence * unit) + 1;
+  int64_t lastBatch = 0, lastBytes = 0;
+  for (;;) {
+    (bytes <= limit ? fits : fails) = batch;
+    if (fits + 1 == fails)
+      return fits * unit;
+    const double slope = lastBatch == 0 ? 0 : double(bytes - lastBytes) / double(batch - lastBatch);
+    double guess = bytes <= limit ? double(batch) * 2 : double(batch) / 2;
+    if (slope > 0)
+      guess = double(batch) + (double(limit) - double(bytes)) / slope;
+    lastBatch = batch;
+    lastBytes = bytes;
+    batch = int64_t(std::clamp(guess, double(fits + 1), double(fails - 1)));
+    bytes = figures(batch * unit).planned;
+  }
+}
+
+StepFigures Estimator::figuresOf(const runtime::Plan &plan) const {
+  StepFigures figures{.planned = plan.plannedBytes(), .arena = runtime::arenaParts(plan)};
+  figures.others = figures.planned - plan.arenaBytes;
+  const auto isOneOf = [](const std::vector<State> &states, const std::string &name) {
+    return std::ranges::any_of(states, [&](const State &state) { return state.name() == name; });
+  };
+  for (const runtime::TensorSpec &state : plan.states) {
+    if (!model.has(state.name) && !isOneOf(optimizer->states(), state.name))
+      continue; // the states of loss scaling stay among the others
+    const bool trained = isOneOf(model.trained(), state.name);
+    (trained ? figures.weights : model.has(state.name) ? figures.frozen : figures.moments) += state.bytes();
+    figures.others -= state.bytes();
+  }
+  std::vector<std::pair<size_t, double>> loops{{plan.instructions.size(), 1.0}}; // where each ends, and its turns
+  for (size_t i = 0; i < plan.instructions.size(); ++i) {
+    const runtime::Instruction &instruction = plan.instructions[i];
+    while (loops.back().first == i)
+      loops.pop_back();
+    const double turns = loops.back().second;
+    if (const auto *loop = std::get_if<runtime::LoopCall>(&instruction.call); loop && loop->body > 0)
+      loops.emplace_back(i + 1 + loop->body, turns * double(loop->count));
+    if (const auto *exchange = std::get_if<runtime::CollectiveCall>(&instruction.call))
+      figures.sent += exchange->sentBytes(plan.lists());
+    const bool product = runtime::wordsOf(instruction).part == runtime::StepPart::products;
+    figures.hasUnknownProducts |= product && limits.product(runtime::multiplied(instruction)) == 0;
+    (product ? figures.productSeconds : figures.kernelSeconds) += turns * limits.boundOf(instruction).seconds;
+  }
+  figures.events = eventsOf(plan, limits);
+  return figures;
+}
+
+} // namespace tcc::models

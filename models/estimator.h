@@ -1,0 +1,53 @@
+// Estimator: what a training step needs, by planning it for one batch size after another.
+#pragma once
+#include "frontend/optim.h"
+#include "models/checkpoint.h"
+#include "models/model.h"
+#include "models/options.h"
+#include "models/run_device.h"
+#include "models/step_events.h"
+#include "runtime/memory_parts.h"
+
+#include <memory>
+#include <optional>
+
+namespace tcc::models {
+
+/// A step's plan in figures: bytes, and seconds at the device's limits.
+struct StepFigures {
+  int64_t planned = 0;
+  // Bytes outside the arena; `others` are inputs, outputs, constants and the states of loss scaling.
+  int64_t weights = 0, frozen = 0, moments = 0, others = 0;
+  runtime::ArenaParts arena;
+  double productSeconds = 0, kernelSeconds = 0;
+  int64_t sent = 0;                // by a rank to others
+  bool hasUnknownProducts = false; // whether it has matmuls of a type whose rate was not measured: no time then
+  StepEvents events = {};          // where ranks exchange
+};
+
+/// The model, optimizer and limits, made once; plans a step for each batch size asked about.
+class Estimator {
+public:
+  Estimator(const TrainOptions &options, const RunDevice &device, const std::optional<ModelFolder> &folder);
+
+  StepFigures figures(int64_t batch);
+
+  /// The largest number of rows whose step needs at most `limit` bytes; 0 if not even one row fits. The search begins
+  /// with a known point: `batch` rows need `bytes`. A step's bytes are nearly linear in the rows, so each guess lies
+  /// where the line through the last two points meets the limit. More tokens than an int32 counts are taken not to fit.
+  /// Rows are counted in lanes' worth.
+  int64_t largestBatch(int64_t rows, int64_t bytes, int64_t limit);
+
+  const TrainOptions options; // without a limit: it is what plans are compared with
+  const RunDevice &device;
+  const ModelConfig config;
+  const int64_t sequence;
+  Model model;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  const runtime::MachineLimits limits;
+
+private:
+  StepFigures figuresOf(const runtime::Plan &plan) const;
+};
+
+} // namespace tcc::models
