@@ -28,13 +28,13 @@ Estimator::Estimator(const TrainOptions &options, const RunDevice &device, const
       limits(device.isGpu() ? runtime::measureLimits(device.device, options.products)
                             : runtime::machineLimits(options.threads)) {}
 
-StepFigures Estimator::figures(int64_t batch) {
+runtime::Plan Estimator::plan(int64_t batch) {
   const DropoutRates dropout = trainedDropout(options, config);
   FunctionOptions function = functionOptions(options, device, stepInputNames(dropout), {"loss", "norm"}, {});
   function.ranks = plannedRanks(options.ranks);
   function.fastReduce = options.fastReduce;
   Function step = trainingFunction(options, model, *optimizer, std::move(function));
-  return figuresOf(step.plan(emptyStepInputs(options.accumulate * batch, sequence, dropout)));
+  return step.plan(emptyStepInputs(options.accumulate * batch, sequence, dropout));
 }
 
 int64_t Estimator::largestBatch(int64_t rows, int64_t bytes, int64_t limit) {

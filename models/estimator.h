@@ -30,7 +30,8 @@ class Estimator {
 public:
   Estimator(const TrainOptions &options, const RunDevice &device, const std::optional<ModelFolder> &folder);
 
-  StepFigures figures(int64_t batch);
+  runtime::Plan plan(int64_t batch);
+  StepFigures figures(int64_t batch) { return figuresOf(plan(batch)); }
 
   /// The largest number of rows whose step needs at most `limit` bytes; 0 if not even one row fits. The search begins
   /// with a known point: `batch` rows need `bytes`. A step's bytes are nearly linear in the rows, so each guess lies

@@ -249,6 +249,14 @@ void declareTraining(CLI::App &app, TrainOptions &options, RawOptions &raw) {
 }
 
 void declareEstimate(CLI::App &app, TrainOptions &options, RawOptions &raw) {
+  app.add_flag("--ladder", options.ladder,
+               "Train a few steps of the plain model, then with one switch after the other, and say what each brings; "
+               "--json and --plot get the table and its picture")
+      ->group("Before a run");
+  app.add_flag("--ablate", options.ablate,
+               "Train a few steps with everything on, then with one switch off at a time, alternating; say what each "
+               "brings and what bounds the step")
+      ->group("Before a run");
   app.add_flag("--estimate", options.estimate,
                "Only compile, and print the step's memory by component, the largest batch that fits, the least time of "
                "a step, and the run's hours and price; no data is needed")

@@ -62,6 +62,8 @@ struct TrainOptions : CompilerFlags {
   bool fastReduce = false; ///< --reduce=fast: bits follow from the number of ranks too
 
   // Before a run
+  bool ladder = false;     ///< train with one switch of the compiler after the other (models/ladder.h)
+  bool ablate = false;     ///< … with one switch off at a time (models/ablation.h)
   bool estimate = false;   ///< only say what a run would need (models/estimate.h)
   std::string clusterFile; ///< … on up to `ranks` ranks of the cluster that this file describes, or empty
   double estimateMemory =

@@ -1,9 +1,11 @@
 // train_gpt: trains a GPT-2 on a text or token file; `train_gpt --help` lists its options.
 // Exit status: 0; 1 for an error that was printed; 2 for a wrong command line or TCC_CPU; 128 + n after signal n.
 #include "frontend/error.h"
+#include "models/ablation.h"
 #include "models/estimate.h"
 #include "models/export_step.h"
 #include "models/generate.h"
+#include "models/ladder.h"
 #include "models/launch_ranks.h"
 #include "models/options.h"
 #include "models/options_file.h"
@@ -43,6 +45,10 @@ int run(int count, char **arguments) {
       generate(*parsed.options, stdout);
       return 0;
     }
+    if (parsed.options->ladder)
+      return climbLadder({arguments + 1, arguments + count}, *parsed.options, stdout);
+    if (parsed.options->ablate)
+      return ablate({arguments + 1, arguments + count}, *parsed.options, stdout);
     if (parsed.options->estimate) {
       estimate(*parsed.options, stdout);
       return 0;

@@ -1,0 +1,194 @@
+#include "models/ladder.h"
+#include "models/loss_plot.h"
+#include "models/run_device.h"
+#include "runtime/machine_limits.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace tcc::models {
+
+namespace {
+
+/// Passes that rungs switch on, one after the other.
+constexpr const char *later[] = {"match-attention", "fuse-epilogues", "pad-shapes"};
+
+/// -O1 without the passes from number `first` of `later` on.
+std::vector<std::string> fusedWithout(size_t first) {
+  std::vector<std::string> options{"-O1"};
+  for (size_t i = first; i < std::size(later); ++i)
+    options.push_back(std::string("-fno-") + later[i]);
+  return options;
+}
+
+std::vector<std::string> together(std::vector<std::string> options, const std::vector<std::string> &more) {
+  options.insert(options.end(), more.begin(), more.end());
+  return options;
+}
+
+void printHead(std::FILE *output) {
+  fmt::print(output, "  {:<26} {:>8} {:>11} {:>7} {:>8} {:>8} {:>11} {:>11} {:>8} {:>9}  {}\n", "rung", "kernels",
+             "tokens/s", "spread", "x before", "x first", "planned MB", "counted MB", "machine", "loss", "script");
+}
+
+void printRow(std::FILE *output, const RungResult &now, const RungResult *before, const RungResult &first) {
+  const std::string share = now.machineShare ? fmt::format("{:.1f} %", *now.machineShare * 100) : "-";
+  fmt::print(output, "  {:<26} {:>8} {:>11.0f} {:>5.1f} % {:>8} {:>8.3f} {:>11.1f} {:>11.1f} {:>8} {:>9.4f}  {}\n",
+             now.rung.name, now.kernels, now.tokensPerSecond, now.spread * 100,
+             before ? fmt::format("{:.3f}", now.tokensPerSecond / before->tokensPerSecond) : "",
+             now.tokensPerSecond / first.tokensPerSecond, double(now.plannedBytes) / 1e6,
+             double(now.countedBytes) / 1e6, share, now.lastLoss, now.rung.script);
+  fmt::print(output, "      {}\n", fmt::join(now.rung.options, " "));
+  std::fflush(output);
+}
+
+} // namespace
+
+std::vector<Rung> rungsOf(const TrainOptions &options, bool isGpu, bool multipliesBf16Faster) {
+  std::vector<Rung> rungs;
+  std::vector<std::string> types; // of products and parameters
+  const auto add = [&](Rung rung) { rungs.push_back(std::move(rung)); };
+  add({.name = "one kernel an op", .options = {"-O0", "--dtype=f32"}, .missing = {}, .script = {}});
+  add({.name = "algebra, shared sums",
+       .options = {"-O0", "-fsimplify", "--dtype=f32"},
+       .lossTolerance = 1e-4,
+       .missing = {},
+       .script = {}});
+  Rung narrow{.name = "16-bit products",
+              .options = {"-O0", "-fsimplify", "--dtype=bf16"},
+              .lossTolerance = 0.02,
+              .missing = {},
+              .script = "2.207"};
+  if (isGpu || multipliesBf16Faster)
+    types = {"--dtype=bf16"};
+  else {
+    types = {"--dtype=f32"};
+    narrow.missing = "this CPU multiplies bf16 no faster than f32";
+  }
+  add(std::move(narrow));
+  add({.name = "fusion",
+       .options = together(fusedWithout(0), types),
+       .lossTolerance = 1e-3,
+       .missing = {},
+       .script = "1.215 and 1.219, memory 0.839"});
+  add({.name = "attention matched",
+       .options = together(fusedWithout(1), types),
+       .lossTolerance = 1e-2,
+       .missing = {},
+       .script = "1.663, memory 0.510"});
+  add({.name = "epilogues",
+       .options = together(fusedWithout(2), types),
+       .lossTolerance = 1e-2,
+       .missing = {},
+       .script = {}});
+  add({.name = "padding",
+       .options = together(fusedWithout(3), types),
+       .lossTolerance = 1e-2,
+       .mayChangeNothing = true,
+       .missing = {},
+       .script = "1.137"});
+  add({.name = "cheap values again (-O2)",
+       .options = together({"-O2"}, types),
+       .lossTolerance = 1e-2,
+       .mayChangeNothing = true,
+       .missing = {},
+       .script = {}});
+  std::vector<std::string> all = together(together({"-O2"}, types), {"--params=bf16"});
+  Rung narrowParameters{.name = "16-bit parameters",
+                        .options = all,
+                        .lossTolerance = 0.05,
+                        .missing = {},
+                        .script = "1.602, memory 0.525"};
+  if (options.loraRank > 0 || !options.adapterFolder.empty()) {
+    narrowParameters.missing = "adapters are f32";
+    all.pop_back();
+  }
+  add(std::move(narrowParameters));
+  all.push_back(fmt::format("--batch={}", 2 * options.batch));
+  add({.name = "twice the batch", .options = all, .lossTolerance = {}, .missing = {}, .script = "1.116"});
+  all.push_back("--remat=block");
+  add({.name = "computed again by blocks", .options = all, .lossTolerance = 1e-3, .missing = {}, .script = {}});
+  return rungs;
+}
+
+std::string problemOf(const RungResult &before, const RungResult &now) {
+  if (now.plan == before.plan && now.rung.mayChangeNothing)
+    return {};
+  if (now.plan == before.plan)
+    return fmt::format("rung '{}' has the plan of '{}': its switch switches nothing", now.rung.name, before.rung.name);
+  const double difference = std::abs(now.lastLoss - before.lastLoss);
+  if (now.rung.lossTolerance && !(difference <= *now.rung.lossTolerance * std::abs(before.lastLoss)))
+    return fmt::format("rung '{}' ends at a loss of {:.5f}, '{}' at {:.5f}; {:g} of it is allowed", now.rung.name,
+                       now.lastLoss, before.rung.name, before.lastLoss, *now.rung.lossTolerance);
+  return {};
+}
+
+int climbLadder(const std::vector<std::string> &arguments, const TrainOptions &options, std::FILE *output) {
+  const RunDevice device = chooseDevice(options.device, options.tuning);
+  if (!options.quiet)
+    fmt::print(stderr, "{}\n", device.note);
+  const bool isGpu = device.isGpu();
+  const std::vector<Rung> rungs =
+      rungsOf(options, isGpu, !isGpu && runtime::machineLimits(options.threads).gainsFromBf16());
+  fmt::print(output,
+             "the ladder of {}: each rung twice, the better run's median step; 'script' is what the switch brought "
+             "a PyTorch script on an A100 (whole 11.35)\n",
+             options.model);
+  printHead(output);
+  std::vector<RungResult> results;
+  std::string json;
+  int problems = 0;
+  for (const Rung &rung : rungs) {
+    if (!rung.missing.empty()) {
+      fmt::print(output, "  {:<26} not here: {}\n", rung.name, rung.missing);
+      continue;
+    }
+    RungResult result = measure(rung, arguments, 2);
+    result.plan = planOf(rung, arguments);
+    printRow(output, result, results.empty() ? nullptr : &results.back(), results.empty() ? result : results.front());
+    if (!results.empty() && result.plan == results.back().plan && rung.mayChangeNothing)
+      fmt::print(output, "      changes nothing at these sizes\n");
+    if (const std::string problem = results.empty() ? "" : problemOf(results.back(), result); !problem.empty()) {
+      fmt::print(stderr, "error: {}\n", problem);
+      ++problems;
+    }
+    json += jsonOf(result);
+    results.push_back(result);
+  }
+  fmt::print(output, "always on: masks by comparison, batches made while the step before runs, one plan for a whole "
+                     "step; from 'fusion' on the optimizer is fused\n");
+  if (!options.jsonFile.empty())
+    writeText(options.jsonFile, json);
+  if (!options.plotFile.empty())
+    writeText(options.plotFile, ladderPlot(results, fmt::format("the ladder of {}", options.model)));
+  return problems > 0 ? 1 : 0;
+}
+
+std::string ladderPlot(const std::vector<RungResult> &results, const std::string &title) {
+  constexpr double width = 760, left = 200, right = 170, top = 44, bar = 20, gap = 8;
+  double most = 1;
+  for (const RungResult &result : results)
+    most = std::max(most, result.tokensPerSecond);
+  const double height = top + double(results.size()) * (bar + gap) + 16;
+  std::string out = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
+      "font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#333\">\n<rect width=\"{0}\" height=\"{1}\" "
+      "fill=\"#fff\"/>\n<text x=\"16\" y=\"24\" font-size=\"15\" font-weight=\"600\">{2}</text>\n",
+      width, height, escapedForSvg(title));
+  double y = top;
+  for (const RungResult &result : results) {
+    const double length = (width - left - right) * result.tokensPerSecond / most;
+    out += fmt::format("<text x=\"{0}\" y=\"{1}\" text-anchor=\"end\">{2}</text><rect x=\"{3}\" y=\"{4}\" "
+                       "width=\"{5:.1f}\" height=\"{6}\" fill=\"#1f6fb4\"><title>{7}</title></rect><text x=\"{8:.1f}\" "
+                       "y=\"{1}\">{9:.0f} tokens/s, x{10:.2f}</text>\n",
+                       left - 8, y + 14, escapedForSvg(result.rung.name), left, y, length, bar,
+                       escapedForSvg(fmt::format("{}", fmt::join(result.rung.options, " "))), left + length + 6,
+                       result.tokensPerSecond, result.tokensPerSecond / results.front().tokensPerSecond);
+    y += bar + gap;
+  }
+  return out + "</svg>\n";
+}
+
+} // namespace tcc::models

@@ -1,0 +1,196 @@
+// --ladder: its rungs, what it takes for a mistake, and a small one from the first rung to the last.
+#include "models/ablation.h"
+#include "models/ladder.h"
+#include "test_files.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+#include <sstream>
+
+namespace tcc::models {
+
+namespace {
+
+RungResult result(const std::string &name, const std::string &plan, double loss) {
+  RungResult made;
+  made.rung.name = name;
+  made.plan = plan;
+  made.lastLoss = loss;
+  return made;
+}
+
+TEST(Ladder, ASwitchThatSwitchesNothingIsAMistake) {
+  const RungResult before = result("fusion", "a", 4);
+  RungResult now = result("epilogues", "a", 4);
+  EXPECT_NE(problemOf(before, now).find("rung 'epilogues' has the plan of 'fusion'"), std::string::npos);
+  now.rung.mayChangeNothing = true;
+  EXPECT_EQ(problemOf(before, now), "");
+  now.rung.mayChangeNothing = false;
+  now.plan = "b";
+  EXPECT_EQ(problemOf(before, now), "");
+}
+
+TEST(Ladder, AnotherLossIsAMistakeUnlessTheBatchIsAnother) {
+  const RungResult before = result("fusion", "a", 4);
+  RungResult now = result("epilogues", "b", 4.1);
+  now.rung.lossTolerance = 0.02;
+  EXPECT_NE(problemOf(before, now).find("ends at a loss of 4.10000, 'fusion' at 4.00000; 0.02 of it"),
+            std::string::npos);
+  now.rung.lossTolerance = 0.03;
+  EXPECT_EQ(problemOf(before, now), "");
+  now.lastLoss = std::nan("");
+  EXPECT_NE(problemOf(before, now), "");
+  now.rung.lossTolerance.reset();
+  EXPECT_EQ(problemOf(before, now), "");
+}
+
+TEST(Ladder, RungsThatADeviceDoesNotHaveAreNamed) {
+  TrainOptions options;
+  options.batch = 6;
+  for (const bool isFast : {false, true}) {
+    const std::vector<Rung> rungs = rungsOf(options, false, isFast);
+    std::set<std::vector<std::string>> different;
+    for (const Rung &rung : rungs) {
+      EXPECT_EQ(!rung.missing.empty(), rung.name == "16-bit products" && !isFast) << rung.name;
+      EXPECT_TRUE(different.insert(rung.options).second) << rung.name;
+    }
+    const std::vector<std::string> &last = rungs.back().options;
+    EXPECT_EQ(std::ranges::count(last, isFast ? "--dtype=bf16" : "--dtype=f32"), 1);
+    EXPECT_EQ(std::ranges::count(last, "--batch=12"), 1);
+  }
+  options.loraRank = 2;
+  const std::vector<Rung> rungs = rungsOf(options, true, false);
+  EXPECT_EQ(std::ranges::count(rungs.back().options, "--params=bf16"), 0);
+  EXPECT_EQ(std::ranges::count_if(rungs, [](const Rung &rung) { return !rung.missing.empty(); }), 1);
+}
+
+TEST(Ladder, IsClimbedWhole) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 400; ++i)
+    text += "the cat sat on the mat and the dog sat on the log. ";
+  const std::vector<std::string> arguments = {"--ladder",
+                                              "--data",
+                                              folder.write("data.txt", text),
+                                              "--layers=2",
+                                              "--heads=2",
+                                              "--width=32",
+                                              "--seq=32",
+                                              "--batch=4",
+                                              "--steps=3",
+                                              "--threads=1",
+                                              "--device=cpu",
+                                              "--quiet",
+                                              "--json",
+                                              folder.path("rungs.jsonl"),
+                                              "--plot",
+                                              folder.path("rungs.svg")};
+  const ParsedOptions parsed = parseTrainOptions(arguments);
+  ASSERT_TRUE(parsed.options) << parsed.message;
+  std::FILE *output = std::fopen(folder.path("out").c_str(), "w");
+  const int status = climbLadder(arguments, *parsed.options, output);
+  std::fclose(output);
+  const std::string table = readAll(folder.path("out"));
+  EXPECT_EQ(status, 0) << table;
+  std::vector<nlohmann::json> rows;
+  std::istringstream lines(readAll(folder.path("rungs.jsonl")));
+  for (std::string line; std::getline(lines, line);)
+    rows.push_back(nlohmann::json::parse(line));
+  ASSERT_GE(rows.size(), 10u);
+  std::set<std::string> plans;
+  for (const nlohmann::json &row : rows) {
+    plans.insert(row["plan"].get<std::string>());
+    EXPECT_EQ(row["planned_bytes"], row["peak_bytes"]) << row["rung"];
+    EXPECT_GT(row["tokens_per_second"], 0);
+    EXPECT_NEAR(row["loss_last"].get<double>(), rows[0]["loss_last"].get<double>(), 0.5) << row["rung"];
+    const std::string name = row["rung"];
+    expectContains(table, fmt::format("{:.4f}", row["loss_last"].get<double>()));
+    expectContains(table, name);
+  }
+  EXPECT_GE(plans.size(), rows.size() - 2); // padding and -O2 may change nothing
+  const auto number = [&](const char *rung, const char *key) {
+    for (const nlohmann::json &row : rows)
+      if (row["rung"] == rung)
+        return row[key].get<int64_t>();
+    ADD_FAILURE() << rung;
+    return int64_t(-1);
+  };
+  EXPECT_LT(number("fusion", "kernels"), number("one kernel an op", "kernels") / 4);
+  EXPECT_LT(number("attention matched", "matmuls"), number("fusion", "matmuls"));
+  EXPECT_LT(number("epilogues", "kernels"), number("attention matched", "kernels"));
+  EXPECT_LT(number("16-bit parameters", "planned_bytes"), number("cheap values again (-O2)", "planned_bytes"));
+  EXPECT_LT(number("computed again by blocks", "planned_bytes"), number("twice the batch", "planned_bytes"));
+  const std::string picture = readAll(folder.path("rungs.svg"));
+  EXPECT_TRUE(picture.starts_with("<svg") && picture.ends_with("</svg>\n"));
+  EXPECT_NE(picture.find("attention matched"), std::string::npos);
+}
+
+TEST(Ablation, HasARunWithoutEachSwitchThatIsOn) {
+  TrainOptions options;
+  const auto names = [&] {
+    std::vector<std::string> all;
+    for (const Rung &rung : ablationsOf(options))
+      all.push_back(rung.name);
+    return all;
+  };
+  const std::vector<std::string> usual = {"-fno-simplify",
+                                          "-fno-match-attention",
+                                          "-fno-pad-shapes",
+                                          "-fno-pack-attention",
+                                          "-fno-fuse-epilogues",
+                                          "-O1",
+                                          "-O0"};
+  EXPECT_EQ(names(), usual);
+  options.passes["simplify"] = false;
+  options.level = 1;
+  options.products = runtime::DType::bf16;
+  EXPECT_EQ(names(), (std::vector<std::string>{"-fno-match-attention", "-fno-pad-shapes", "-fno-pack-attention",
+                                               "-fno-fuse-epilogues", "--dtype=f32", "-O0"}));
+}
+
+TEST(Ablation, SaysWhatEachSwitchBrings) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> arguments = {"--ablate",
+                                              "--data",
+                                              folder.write("data.txt", std::string(4000, 'x') + "y"),
+                                              "--layers=1",
+                                              "--heads=2",
+                                              "--width=16",
+                                              "--seq=16",
+                                              "--batch=2",
+                                              "--steps=2",
+                                              "--threads=1",
+                                              "--device=cpu",
+                                              "--quiet",
+                                              "--json",
+                                              folder.path("rows.jsonl")};
+  const ParsedOptions parsed = parseTrainOptions(arguments);
+  ASSERT_TRUE(parsed.options) << parsed.message;
+  std::FILE *output = std::fopen(folder.path("out").c_str(), "w");
+  EXPECT_EQ(ablate(arguments, *parsed.options, output), 0);
+  std::fclose(output);
+  const std::string table = readAll(folder.path("out"));
+  std::istringstream lines(readAll(folder.path("rows.jsonl")));
+  size_t rows = 0;
+  for (std::string line; std::getline(lines, line); ++rows)
+    expectContains(table, nlohmann::json::parse(line)["rung"]);
+  EXPECT_EQ(rows, 1 + ablationsOf(*parsed.options).size());
+  EXPECT_TRUE(std::regex_search(table, std::regex("\n(bound by (products|memory)|-.* brings most|no switch brings)")))
+      << table;
+}
+
+TEST(Ladder, RefusesWhatMakesNoSense) {
+  for (const char *other : {"--estimate", "--checkpoint=c", "--ranks=2", "--save=s", "--profile=p", "--batch=auto"}) {
+    const ParsedOptions parsed = parseTrainOptions({"--data=x", "--ladder", other});
+    EXPECT_FALSE(parsed.options) << other;
+    EXPECT_NE(parsed.message.find("cannot be given with --ladder"), std::string::npos) << parsed.message;
+  }
+}
+
+} // namespace
+
+} // namespace tcc::models
