@@ -124,8 +124,9 @@ TEST(ExampleRows, aPassHasEachLearnedTokenOnce) {
             }
       }
       EXPECT_EQ(seen, wanted);
-      if (packs)
+      if (packs) {
         EXPECT_LT(rows, 97 + 97);
+      }
       for (int64_t row = 0; row < rows; ++row) {
         int64_t positions = 0;
         for (const ExamplePiece &piece : batches.examples()->row(row))
