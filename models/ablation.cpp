@@ -63,6 +63,10 @@ std::vector<Rung> ablationsOf(const TrainOptions &options) {
     add("--params=f32", "--params=f32");
   if (options.remat == Remat::block || options.remat == Remat::full)
     add("--remat=none", "--remat=none");
+  if (!options.storesMask)
+    add("--mask=stored", "--mask=stored");
+  if (options.prefetches)
+    add("--no-prefetch", "--no-prefetch");
   add("-O0", "-O0");
   return rungs;
 }

@@ -26,7 +26,10 @@ Estimator::Estimator(const TrainOptions &options, const RunDevice &device, const
       model(config, trainedAdapter(options, config, openAdapter(options, config)), options.parameters),
       optimizer(makeOptimizer(options, model.trained())),
       limits(device.isGpu() ? runtime::measureLimits(device.device, options.products)
-                            : runtime::machineLimits(options.threads)) {}
+                            : runtime::machineLimits(options.threads)) {
+  if (options.storesMask)
+    model.storeMask(sequence);
+}
 
 runtime::Plan Estimator::plan(int64_t batch) {
   const DropoutRates dropout = trainedDropout(options, config);

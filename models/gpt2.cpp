@@ -15,7 +15,7 @@ Tensor attentionOf(const Model &model, const Tensor &x, const std::string &name,
   const Scope scope(name);
   const std::vector<Tensor> parts = split(model.conv1d(x, name + "c_attn"), 2, 3);
   const Tensor q = splitHeads(parts[0], heads), k = splitHeads(parts[1], heads), v = splitHeads(parts[2], heads);
-  return model.conv1d(joinHeads(causalAttention(q, k, v, dropout)), name + "c_proj");
+  return model.conv1d(joinHeads(causalAttention(model, q, k, v, dropout)), name + "c_proj");
 }
 
 } // namespace

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 namespace tcc::models {
 
@@ -50,7 +51,16 @@ std::vector<Rung> rungsOf(const TrainOptions &options, bool isGpu, bool multipli
   std::vector<Rung> rungs;
   std::vector<std::string> types; // of products and parameters
   const auto add = [&](Rung rung) { rungs.push_back(std::move(rung)); };
-  add({.name = "one kernel an op", .options = {"-O0", "--dtype=f32"}, .missing = {}, .script = {}});
+  add({.name = "one kernel an op",
+       .options = {"-O0", "--dtype=f32", "--mask=stored", "--no-prefetch"},
+       .missing = {},
+       .script = {}});
+  add({.name = "mask by comparison",
+       .options = {"-O0", "--dtype=f32", "--no-prefetch"},
+       .lossTolerance = 1e-5,
+       .missing = {},
+       .script = "1.000"});
+  add({.name = "prefetched input", .options = {"-O0", "--dtype=f32"}, .missing = {}, .script = "1.000 (pinned)"});
   add({.name = "algebra, shared sums",
        .options = {"-O0", "-fsimplify", "--dtype=f32"},
        .lossTolerance = 1e-4,
@@ -95,6 +105,11 @@ std::vector<Rung> rungsOf(const TrainOptions &options, bool isGpu, bool multipli
        .mayChangeNothing = true,
        .missing = {},
        .script = {}});
+  add({.name = "one graph a step",
+       .options = {},
+       .missing = isGpu ? "a step is one CUDA graph on every rung"
+                        : "CUDA has graphs; a processor runs the step's plan itself",
+       .script = {}});
   std::vector<std::string> all = together(together({"-O2"}, types), {"--params=bf16"});
   Rung narrowParameters{.name = "16-bit parameters",
                         .options = all,
@@ -114,9 +129,10 @@ std::vector<Rung> rungsOf(const TrainOptions &options, bool isGpu, bool multipli
 }
 
 std::string problemOf(const RungResult &before, const RungResult &now) {
-  if (now.plan == before.plan && now.rung.mayChangeNothing)
+  const bool isSame = now.plan == before.plan && now.prefetches == before.prefetches;
+  if (isSame && now.rung.mayChangeNothing)
     return {};
-  if (now.plan == before.plan)
+  if (isSame)
     return fmt::format("rung '{}' has the plan of '{}': its switch switches nothing", now.rung.name, before.rung.name);
   const double difference = std::abs(now.lastLoss - before.lastLoss);
   if (now.rung.lossTolerance && !(difference <= *now.rung.lossTolerance * std::abs(before.lastLoss)))
@@ -143,6 +159,7 @@ int climbLadder(const std::vector<std::string> &arguments, const TrainOptions &o
   for (const Rung &rung : rungs) {
     if (!rung.missing.empty()) {
       fmt::print(output, "  {:<26} not here: {}\n", rung.name, rung.missing);
+      json += nlohmann::ordered_json{{"rung", rung.name}, {"missing", rung.missing}}.dump() + "\n";
       continue;
     }
     RungResult result = measure(rung, arguments, 2);
@@ -157,8 +174,7 @@ int climbLadder(const std::vector<std::string> &arguments, const TrainOptions &o
     json += jsonOf(result);
     results.push_back(result);
   }
-  fmt::print(output, "always on: masks by comparison, batches made while the step before runs, one plan for a whole "
-                     "step; from 'fusion' on the optimizer is fused\n");
+  fmt::print(output, "always on: one plan for a whole step; from 'fusion' on the optimizer is fused\n");
   if (!options.jsonFile.empty())
     writeText(options.jsonFile, json);
   if (!options.plotFile.empty())

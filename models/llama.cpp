@@ -26,7 +26,7 @@ Tensor attentionOf(const LlamaConfig &config, const Model &model, const Tensor &
     k = rmsNorm(k, model.at(name + "k_norm.weight"), config.normEpsilon);
   }
   const int64_t group = config.heads / config.keyValueHeads;
-  const Tensor mixed = causalAttention(rotary(q), repeatHeads(rotary(k), group), repeatHeads(v, group), dropout);
+  const Tensor mixed = causalAttention(model, rotary(q), repeatHeads(rotary(k), group), repeatHeads(v, group), dropout);
   return model.linear(joinHeads(mixed), name + "o_proj");
 }
 

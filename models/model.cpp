@@ -96,6 +96,21 @@ Tensor Model::at(std::string_view name) const {
   return optim::inF32(found->second);
 }
 
+void Model::storeMask(int64_t length) {
+  mask.emplace("causal_mask", Shape{length, length});
+  const std::span<float> values = mask->data<float>();
+  for (int64_t query = 0; query < length; ++query)
+    for (int64_t key = query + 1; key < length; ++key)
+      values[size_t(query * length + key)] = -std::numeric_limits<float>::infinity();
+}
+
+Tensor Model::storedMask(int64_t length) const {
+  if (!mask)
+    return {};
+  const Tensor whole = optim::inF32(*mask);
+  return length == whole.dim(0) ? whole : slice(slice(whole, 0, 0, length), 1, 0, length);
+}
+
 Model Model::widened() const {
   Model model = *this;
   const auto widen = [&](const std::vector<Parameter> &list) { // recorded in the order of the parameters
@@ -272,14 +287,19 @@ Tensor joinHeads(const Tensor &x) {
   return reshape(transpose(x, {0, 2, 1, 3}), {x.dim(0), x.dim(2), x.dim(1) * x.dim(3)});
 }
 
-Tensor causalAttention(const Tensor &q, const Tensor &k, const Tensor &v, TrainingDropout *dropout) {
-  if (!dropout || !dropout->seed.defined() || dropout->rates.attention == 0)
-    return attention(q, k, v, true);
+Tensor causalAttention(const Model &model, const Tensor &q, const Tensor &k, const Tensor &v,
+                       TrainingDropout *dropout) {
   const int64_t length = q.dim(2);
+  const Tensor mask = model.storedMask(length);
+  if (!dropout || !dropout->seed.defined() || dropout->rates.attention == 0)
+    return mask.defined() ? attention(q, k, v, mask) : attention(q, k, v, true);
   const Shape square = {length, length};
   const Tensor scores = matmul(q, k, {.transposeB = true}) * (1 / std::sqrt(double(q.dim(3))));
-  const Tensor seen = lessEqual(iota(1, square), iota(0, square));
-  const Tensor shares = softmax(select(seen, scores, -std::numeric_limits<double>::infinity()));
+  const auto compared = [&] {
+    const Tensor seen = lessEqual(iota(1, square), iota(0, square));
+    return select(seen, scores, -std::numeric_limits<double>::infinity());
+  };
+  const Tensor shares = softmax(mask.defined() ? scores + mask : compared());
   return matmul((*dropout)(shares, dropout->rates.attention), v);
 }
 

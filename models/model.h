@@ -53,10 +53,17 @@ public:
   Tensor linear(const Tensor &x, const std::string &name) const;
   /// The same for GPT-2's layers, whose weights are [in, out].
   Tensor conv1d(const Tensor &x, const std::string &name) const;
+  /// From here on attention reads its causal mask from memory, for up to `length` tokens, instead of comparing
+  /// positions.
+  void storeMask(int64_t length);
+  /// The stored mask [T, T] that is added to scores: 0 where a query sees a key, else -infinity. Undefined where none
+  /// is stored.
+  Tensor storedMask(int64_t length) const;
 
 private:
   ModelConfig sizes;
   std::optional<AdapterConfig> low;
+  std::optional<State> mask;
   std::vector<Parameter> values, lowRank;
   std::unordered_map<std::string, Parameter> byName;
   std::unordered_map<std::string, Tensor> wide; // of a widened model whose parameters are not f32
@@ -121,7 +128,8 @@ Tensor splitHeads(const Tensor &x, int64_t heads);
 Tensor joinHeads(const Tensor &x);
 
 /// Causal attention of q, k and v [B, heads, T, size], its shares dropped out where `dropout` has a rate for them.
-Tensor causalAttention(const Tensor &q, const Tensor &k, const Tensor &v, TrainingDropout *dropout);
+/// With a mask that the model stores, positions are not compared.
+Tensor causalAttention(const Model &model, const Tensor &q, const Tensor &k, const Tensor &v, TrainingDropout *dropout);
 
 /// Rotary embedding (Su et al. 2021) as transformers pairs the values: i with i + size/2 turns by position ·
 /// frequencies[i]. Made once for a forward pass, applied to queries and keys [B, heads, T, size].

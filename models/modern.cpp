@@ -18,7 +18,7 @@ Tensor attentionOf(const Model &model, const Tensor &x, const std::string &name,
   const Scope scope(name);
   const auto part = [&](const char *which) { return splitHeads(model.linear(x, name + which), heads); };
   const Tensor q = rotary(normed(part("c_q"))), k = rotary(normed(part("c_k")));
-  return model.linear(joinHeads(attention(q, k, part("c_v"), true)), name + "c_proj");
+  return model.linear(joinHeads(causalAttention(model, q, k, part("c_v"), nullptr)), name + "c_proj");
 }
 
 Tensor squaredReluMlp(const Model &model, const Tensor &x, const std::string &name) {

@@ -142,6 +142,10 @@ void declareData(CLI::App &app, TrainOptions &options, RawOptions &raw) {
       ->check(oneOf({"random", "sequential", "shuffled"}))
       ->type_name("ORDER")
       ->group("Data");
+  app.add_flag_callback(
+         "--no-prefetch", [&options] { options.prefetches = false; },
+         "Make a step's batch when the step needs it, not while the one before runs")
+      ->group("Data");
   app.add_option("--seed", options.seed, "The one seed: of weights, order, dropout and samples")
       ->check(wholeNumber(0, std::numeric_limits<uint64_t>::max()))
       ->type_name("N")
@@ -236,6 +240,13 @@ void declareTraining(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   app.add_option("--beta2", raw.beta2, "Of the second moment; 0.95, for lion 0.99")
       ->check(share())
       ->type_name("X")
+      ->group("Training");
+  app.add_option_function<std::string>(
+         "--mask", [&options](const std::string &mask) { options.storesMask = mask == "stored"; },
+         "Attention's causal mask: compared, made from positions where it is needed (default), or stored, read from "
+         "memory")
+      ->check(oneOf({"compared", "stored"}))
+      ->type_name("MASK")
       ->group("Training");
   app.add_option("--max-skipped", options.maxSkipped,
                  "End a run whose loss or gradient norm was not finite in so many steps in a row, and say which tensor "

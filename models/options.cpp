@@ -150,6 +150,9 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
     options.generateTokens = *raw.generate;
     return;
   }
+  if (options.storesMask && (!options.compileOnly.empty() || !options.stepFile.empty()))
+    throw usageError(fmt::format("--mask=stored cannot be given with {}: a step in a file compares positions",
+                                 options.stepFile.empty() ? "--compile-only" : "--step"));
   if (options.ladder || options.ablate)
     for (const auto &[flag, isGiven] :
          {std::pair("--estimate", options.estimate), std::pair("--resume", options.resume),

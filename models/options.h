@@ -38,6 +38,7 @@ struct TrainOptions : CompilerFlags {
   bool largestBatch = false;       ///< --batch=auto: the most rows whose step fits in the memory limit, or the machine
   std::optional<int64_t> sequence; ///< T of --seq; without it config.sequence
   Order order = Order::Random;
+  bool prefetches = true; ///< a thread makes the next batch while a step runs; else the step waits for its batch
   uint64_t seed = 1337;
   int64_t evalEvery = 0;    ///< steps between two evaluations on held-out tokens; 0: none, and nothing is held out
   double evalShare = 0.1;   ///< held out of the data, its end, where evalFile is empty
@@ -52,6 +53,7 @@ struct TrainOptions : CompilerFlags {
   runtime::DType parameters = runtime::DType::f32; ///< of weights and moments: f32, or bf16 with stochastic rounding
   std::optional<double> dropout; ///< of every place that the model has; else its configuration's rates
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, clipNorm = 1.0;
+  bool storesMask = false;      ///< --mask=stored: attention reads its causal mask from memory
   int64_t accumulate = 1;       ///< batches of a step
   std::optional<int64_t> lanes; ///< parts of each batch that are added in one tree; one, on several ranks 8
   int64_t maxSkipped = 20;      ///< updates left out in a row that end the run; 0: none do

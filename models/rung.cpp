@@ -82,6 +82,7 @@ RungResult measure(const Rung &rung, const std::vector<std::string> &arguments, 
   RungResult result;
   result.rung = rung;
   TrainOptions options = optionsOf(rung, arguments);
+  result.prefetches = options.prefetches;
   const LogFolder logs;
   options.jsonFile = logs.file();
   double best = 0, other = 0;
@@ -121,7 +122,8 @@ std::string jsonOf(const RungResult &result) {
                                  {"planned_bytes", result.plannedBytes},
                                  {"peak_bytes", result.countedBytes},
                                  {"loss_last", result.lastLoss},
-                                 {"plan", result.plan}};
+                                 {"plan", result.plan},
+                                 {"prefetches", result.prefetches}};
   if (result.machineShare)
     json["mfu"] = *result.machineShare;
   return json.dump() + "\n";

@@ -27,6 +27,7 @@ struct RungResult {
   double tokensPerSecond = 0; ///< of the median step, the better of two runs
   double spread = 0;          ///< by what share the other run was slower
   double lastLoss = 0;
+  bool prefetches = true;             ///< which no plan shows
   std::optional<double> machineShare; ///< of the machine's peak of products
 };
 

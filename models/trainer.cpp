@@ -147,6 +147,8 @@ Trainer::Trainer(const TrainOptions &options, RunDevice chosen, RunRanks &ranks,
       model(config, adapter, options.parameters), optimizer(makeOptimizer(options, model.trained())),
       step(trainingFunction(options, model, *optimizer, stepFunction())),
       inputs(options.accumulate * options.batch, sequence), pictures(options, log) {
+  if (options.storesMask)
+    model.storeMask(sequence);
   log.message(device.note);
   if (!options.configFile.empty())
     log.message(fmt::format("options of {}: {}", options.configFile, textOf(options.configOptions)));
@@ -314,7 +316,10 @@ bool Trainer::endsHere() const {
 
 StartedStep Trainer::startStep() {
   StartedStep next{.index = state.step, .begin = Clock::now()};
-  prefetched.read(next.index, inputs.tokens.data<int32_t>(), inputs.targets.data<int32_t>());
+  if (options.prefetches)
+    prefetched.read(next.index, inputs.tokens.data<int32_t>(), inputs.targets.data<int32_t>());
+  else
+    batches.read(next.index, inputs.tokens.data<int32_t>(), inputs.targets.data<int32_t>());
   next.rate = options.schedule.rate(next.index, elapsed);
   profile.beforeStep(step, times.count());
   reportStep(next.index);
