@@ -1,7 +1,7 @@
 // Kernels to machine code, in these steps:
-//   1. kernels are dealt into groups;
-//   2. threads take groups, in contexts of their own: emit, lower, optimise, generate code;
-//   3. the objects are linked in the order of the groups.
+//   1. threads take kernels, in contexts of their own: emit, lower, optimise, generate code;
+//   2. the objects are linked in the order of the kernels (shared_code.h).
+// Text holds all kernels in one module.
 #include "codegen/cpu/emit_kernels.h"
 #include "codegen/cpu/attention.h"
 #include "codegen/cpu/kernel_emitter.h"
@@ -9,8 +9,10 @@
 #include "codegen/cpu/lowering.h"
 #include "codegen/cpu/machine_code.h"
 #include "codegen/cpu/math_approximation.h"
+#include "codegen/cpu/shared_code.h"
 #include "codegen/time_trace.h"
 #include "llvm/IR/AssemblyAnnotationWriter.h"
+#include "llvm/IR/Constants.h"
 #include "llvm/Support/FormattedStream.h"
 #include <atomic>
 #include <thread>
@@ -20,7 +22,8 @@ using namespace mlir;
 namespace tcc::cpu {
 namespace {
 
-constexpr size_t kernelsInGroup = 4;
+/// Kernels that are compiled together.
+using KernelGroup = llvm::ArrayRef<KernelToEmit>;
 
 /// What stands above a function in -emit=llvm: the space, and the fused ops with their source lines.
 std::string headComment(const KernelSource &source) {
@@ -69,10 +72,10 @@ std::string printText(const llvm::Module &module, HeadComments &comments) {
   return text;
 }
 
-runtime::Error emitOne(OpBuilder &builder, const KernelSource &source, const VectorTarget &target) {
-  if (const auto *kernel = std::get_if<FormKernel>(&source))
-    return emitKernel(builder, kernel->symbol, kernel->form, target);
-  const auto &written = std::get<TextKernel>(source);
+runtime::Error emitOne(OpBuilder &builder, const KernelToEmit &kernel, const VectorTarget &target) {
+  if (const auto *formed = std::get_if<FormKernel>(kernel.source))
+    return emitKernel(builder, formed->symbol, formed->form, target, kernel.readsRows ? rowsSymbol : "");
+  const auto &written = std::get<TextKernel>(*kernel.source);
   std::optional<AttentionForm> form = AttentionForm::of(StringRef(written.text));
   if (!form)
     return runtime::Error("the CPU has no '" + written.text + "'");
@@ -92,17 +95,17 @@ arith::FastMathFlags flagsOf(const KernelSource &source, const EmitOptions &opti
 }
 
 /// Emits the group's kernels into `module`, which is created in a context of the group's own.
-runtime::Error emitGroup(const KernelGroup &group, ModuleOp module, const VectorTarget &target,
-                         const EmitOptions &options, HeadComments &comments) {
+runtime::Error emitGroup(KernelGroup group, ModuleOp module, const VectorTarget &target, const EmitOptions &options,
+                         HeadComments &comments) {
   OpBuilder builder(module.getContext());
-  for (const KernelSource *source : group) {
+  for (const KernelToEmit &kernel : group) {
     builder.setInsertionPointToEnd(module.getBody());
-    if (runtime::Error error = emitOne(builder, *source, target))
-      return runtime::Error("kernel '" + symbolOf(*source) + "': " + error.message());
-    comments.comments[symbolOf(*source)] = headComment(*source);
+    const std::string &symbol = symbolOf(*kernel.source);
+    if (runtime::Error error = emitOne(builder, kernel, target))
+      return runtime::Error("kernel '" + std::string(kernel.name) + "': " + error.message());
+    comments.comments[symbol] = headComment(*kernel.source);
+    addFastMathFlags(module.lookupSymbol(symbol), flagsOf(*kernel.source, options));
   }
-  for (const KernelSource *source : group)
-    addFastMathFlags(module.lookupSymbol(symbolOf(*source)), flagsOf(*source, options));
   expandMath(module, target);
   return {};
 }
@@ -122,10 +125,25 @@ std::string withComments(llvm::StringRef assembly, const HeadComments &comments)
   return text;
 }
 
+/// Says of the number of rows, if the module reads it, that it is one: no address, and known when code is linked.
+void declareRows(llvm::Module &module) {
+  llvm::GlobalVariable *rows = module.getNamedGlobal(rowsSymbol);
+  if (!rows)
+    return;
+  rows->setVisibility(llvm::GlobalValue::HiddenVisibility);
+  rows->setDSOLocal(true);
+  llvm::Type *i64 = llvm::Type::getInt64Ty(module.getContext());
+  auto bound = [&](int64_t value) -> llvm::Metadata * {
+    return llvm::ConstantAsMetadata::get(llvm::ConstantInt::get(i64, value));
+  };
+  rows->setMetadata(llvm::LLVMContext::MD_absolute_symbol,
+                    llvm::MDNode::get(module.getContext(), {bound(0), bound(mostRows + 1)}));
+}
+
 /// The group's object or text.
-runtime::Expected<std::string> compileGroup(const KernelGroup &group, MLIRContext &context, const EmitOptions &options,
+runtime::Expected<std::string> compileGroup(KernelGroup group, MLIRContext &context, const EmitOptions &options,
                                             Artefact artefact) {
-  const llvm::TimeTraceScope traced("kernels", [&] { return symbolOf(*group.front()); });
+  const llvm::TimeTraceScope traced("kernels", [&] { return std::string(group.front().name); });
   auto created = createMachine(options.target);
   if (!created)
     return created.error();
@@ -141,7 +159,8 @@ runtime::Expected<std::string> compileGroup(const KernelGroup &group, MLIRContex
   if (llvm::TimeTraceScope step("lower to LLVM"); succeeded(lowerToLLVMDialect(*module)))
     llvmModule = translateToLLVM(*module, llvmContext);
   if (!llvmModule)
-    return runtime::Error("kernel '" + symbolOf(*group.front()) + "': lowering to LLVM failed");
+    return runtime::Error("kernel '" + std::string(group.front().name) + "': lowering to LLVM failed");
+  declareRows(*llvmModule);
   {
     const llvm::TimeTraceScope step("optimize");
     optimize(*llvmModule, machine, target.lanes * 4);
@@ -195,37 +214,26 @@ static runtime::Expected<std::vector<std::string>> emitGroups(llvm::ArrayRef<Ker
   return codes;
 }
 
-std::vector<KernelGroup> groupsOf(llvm::ArrayRef<KernelSource> kernels) {
-  std::vector<KernelGroup> groups;
-  KernelGroup forms;
-  for (const KernelSource &source : kernels) // first those that take longest
-    if (std::holds_alternative<TextKernel>(source))
-      groups.push_back({&source});
-    else
-      forms.push_back(&source);
-  const size_t first = groups.size(), count = (forms.size() + kernelsInGroup - 1) / kernelsInGroup;
-  groups.resize(first + count);
-  for (auto [i, source] : llvm::enumerate(forms))
-    groups[first + i % count].push_back(source);
-  return groups;
-}
-
-runtime::Expected<std::vector<std::string>> emitObjects(llvm::ArrayRef<KernelGroup> groups,
+runtime::Expected<std::vector<std::string>> emitObjects(llvm::ArrayRef<KernelToEmit> kernels,
                                                         const EmitOptions &options) {
+  std::vector<KernelGroup> groups;
+  for (const KernelToEmit &kernel : kernels)
+    groups.emplace_back(kernel);
   return emitGroups(groups, options, Artefact::object);
 }
 
 runtime::Expected<std::string> emitKernels(llvm::ArrayRef<KernelSource> kernels, const EmitOptions &options,
                                            Artefact artefact) {
   if (artefact == Artefact::sharedObject) {
-    runtime::Expected<std::vector<std::string>> objects = emitObjects(groupsOf(kernels), options);
-    return objects ? linkSharedObject(*objects) : objects.error();
+    SharedCode code(kernels, options);
+    if (runtime::Error error = code.compileMissing())
+      return error;
+    return code.link();
   }
-  // Text and a single object hold all kernels in one module.
-  KernelGroup all;
+  std::vector<KernelToEmit> all;
   for (const KernelSource &source : kernels)
-    all.push_back(&source);
-  runtime::Expected<std::vector<std::string>> code = emitGroups(all, options, artefact);
+    all.push_back({&source, symbolOf(source)});
+  runtime::Expected<std::vector<std::string>> code = emitGroups(KernelGroup(all), options, artefact);
   return code ? runtime::Expected<std::string>(std::move(code->front())) : code.error();
 }
 

@@ -36,15 +36,20 @@ struct EmitOptions {
 /// What is made on the way, for -emit=llvm and -emit=asm.
 enum class Artefact : uint8_t { sharedObject, llvm, assembly, object };
 
-/// Kernels that are compiled together.
-using KernelGroup = std::vector<const KernelSource *>;
+/// A kernel on its way to code.
+struct KernelToEmit {
+  const KernelSource *source;
+  std::string_view name; // in messages
+  /// The code reads how many rows an outer block has as the address of the symbol `rowsSymbol`, which the linker sets.
+  bool readsRows = false;
+};
 
-/// How the kernels of a shared object are divided, a function of the list alone, so that the bytes do not depend on
-/// threads: each that the target has written itself is alone, since other lists have it too; the others go by four.
-std::vector<KernelGroup> groupsOf(llvm::ArrayRef<KernelSource> kernels);
+/// Of the code that other lists of kernels may share: the name of each function, and of its number of rows.
+inline constexpr char sharedSymbol[] = "kernel", rowsSymbol[] = "kernel.rows";
 
-/// The object of each group, as one that linkSharedObject (machine_code.h) takes.
-runtime::Expected<std::vector<std::string>> emitObjects(llvm::ArrayRef<KernelGroup> groups, const EmitOptions &options);
+/// The object of each kernel, as one that linkSharedObject (machine_code.h) takes.
+runtime::Expected<std::vector<std::string>> emitObjects(llvm::ArrayRef<KernelToEmit> kernels,
+                                                        const EmitOptions &options);
 
 /// The bytes (a shared object) or text.
 runtime::Expected<std::string> emitKernels(llvm::ArrayRef<KernelSource> kernels, const EmitOptions &options,

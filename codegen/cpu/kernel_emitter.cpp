@@ -21,7 +21,8 @@ public:
       elements.push_back(b.element(result.type));
   }
 
-  void run(Value begin, Value end, Value args);
+  /// `rows`: how many an outer block has, if that is known when the kernel runs; else null.
+  void run(Value begin, Value end, Value args, Value rows);
 
 private:
   LaneBuilder &b;
@@ -31,6 +32,7 @@ private:
   unsigned inputs;
   SmallVector<Type> elements; // of the results
   NodeMap constants;
+  Value rows; // how many an outer block has
   std::optional<ColumnResults> columnResults;
 
   // items
@@ -58,8 +60,10 @@ private:
 
 //===- items ---------------------------------------------------------------------------------------------------===//
 
-void KernelEmitter::run(Value begin, Value end, Value args) {
+void KernelEmitter::run(Value begin, Value end, Value args, Value givenRows) {
   Type pointer = b.pointer();
+  values.rows = givenRows;
+  rows = givenRows ? givenRows : b.i64(info.space.rows);
   for (unsigned i = 0; i < inputs + info.stores.size(); ++i)
     values.arguments.push_back(b.create<LLVM::LoadOp>(pointer, b.offset(args, b.builder.getI64Type(), b.i64(i)), 8));
   if (plan.scratchRows > 0)
@@ -116,7 +120,7 @@ void KernelEmitter::runBlocks(Value begin, Value end) {
 void KernelEmitter::runBlock(Value outer, const ColumnRange &range) {
   RowScope block = rowScope(outer, b.i64(0));
   columnResults->start(block, range);
-  b.loop(b.i64(0), b.i64(info.space.rows), 1, {}, [&](Value row, ValueRange) {
+  b.loop(b.i64(0), rows, 1, {}, [&](Value row, ValueRange) {
     emitRow(rowScope(outer, row), range);
     return SmallVector<Value>();
   });
@@ -252,7 +256,8 @@ std::string refusal(const KernelInfo &info, const NodeValues &values) {
 
 } // namespace
 
-runtime::Error emitKernel(OpBuilder &builder, StringRef symbol, const KernelInfo &info, const VectorTarget &target) {
+runtime::Error emitKernel(OpBuilder &builder, StringRef symbol, const KernelInfo &info, const VectorTarget &target,
+                          StringRef rows) {
   LaneBuilder b(builder, builder.getUnknownLoc(), target);
   KernelPlan plan = planKernel(info, target.steady);
   if (std::string why = refusal(info, NodeValues(b, info, plan)); !why.empty())
@@ -260,11 +265,17 @@ runtime::Error emitKernel(OpBuilder &builder, StringRef symbol, const KernelInfo
   MLIRContext *context = builder.getContext();
   Type i64 = builder.getI64Type();
   auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), {i64, i64, b.pointer()});
+  LLVM::GlobalOp number;
+  if (!rows.empty())
+    number = LLVM::GlobalOp::create(builder, b.loc, builder.getI8Type(), /*isConstant=*/true, LLVM::Linkage::External,
+                                    rows, Attribute());
   auto function = LLVM::LLVMFuncOp::create(builder, b.loc, symbol, type);
   OpBuilder::InsertionGuard guard(builder);
   Block *entry = function.addEntryBlock(builder);
   builder.setInsertionPointToStart(entry);
-  KernelEmitter(b, info).run(entry->getArgument(0), entry->getArgument(1), entry->getArgument(2));
+  const Value address = number ? b.create<LLVM::AddressOfOp>(number) : Value();
+  KernelEmitter(b, info).run(entry->getArgument(0), entry->getArgument(1), entry->getArgument(2),
+                             number ? b.create<LLVM::PtrToIntOp>(i64, address) : Value());
   LLVM::ReturnOp::create(builder, b.loc, ValueRange());
   return {};
 }

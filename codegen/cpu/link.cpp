@@ -111,10 +111,14 @@ runtime::Expected<std::string> link(llvm::ArrayRef<std::string> flags, llvm::Arr
   return linked;
 }
 
-runtime::Expected<std::string> linkSharedObject(llvm::ArrayRef<std::string> objects) {
-  return link({"-shared", "--no-undefined", "--hash-style=gnu", "-O0", "-soname=tcc-kernels",
-               "--no-rosegment"}, // offsets in the file are those in memory: step libraries use it in place
-              objects);
+runtime::Expected<std::string> linkSharedObject(llvm::ArrayRef<std::string> objects,
+                                                llvm::ArrayRef<std::pair<std::string, int64_t>> numbers) {
+  std::vector<std::string> flags = {"-shared",       "--no-undefined", "--hash-style=gnu", "-O0", "-soname=tcc-kernels",
+                                    "--no-rosegment"}; // offsets in the file are those in memory: step libraries use it
+                                                       // in place
+  for (const auto &[symbol, number] : numbers)
+    flags.push_back("--defsym=" + symbol + "=" + std::to_string(number));
+  return link(flags, objects);
 }
 
 } // namespace tcc::cpu

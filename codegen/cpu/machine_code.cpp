@@ -1,6 +1,7 @@
 #include "codegen/cpu/machine_code.h"
 #include "runtime/cpu.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -131,6 +132,21 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine, unsigned vecto
   llvm::ModulePassManager whole;
   whole.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(passes)));
   whole.run(module, modules);
+}
+
+/// The machine is LLVM's, with its features resolved: what "native" is differs from host to host.
+runtime::Expected<std::string> machineKey(const EmitOptions &options) {
+  auto machine = createMachine(options.target);
+  if (!machine)
+    return machine.error();
+  const VectorTarget vectors = vectorTarget(**machine, options.target);
+  auto line = [](llvm::StringRef what, const llvm::Twine &value) {
+    return (what + llvm::Twine(' ') + value + llvm::Twine('\n')).str();
+  };
+  return line("llvm", LLVM_VERSION_STRING) + line("triple", (*machine)->getTargetTriple().str()) +
+         line("cpu", (*machine)->getTargetCPU()) + line("features", (*machine)->getTargetFeatureString()) +
+         line("vector bytes", llvm::Twine(vectors.lanes * 4)) + line("tiles", llvm::Twine(vectors.hasTiles)) +
+         line("fast math", llvm::Twine(options.fastMath)) + line("steady", llvm::Twine(options.steady));
 }
 
 runtime::Expected<std::string> generateCode(llvm::Module &module, llvm::TargetMachine &machine, bool assembly) {

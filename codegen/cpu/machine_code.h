@@ -26,7 +26,12 @@ runtime::Expected<std::string> generateCode(llvm::Module &module, llvm::TargetMa
 runtime::Expected<std::string> link(llvm::ArrayRef<std::string> flags, llvm::ArrayRef<std::string> objects,
                                     llvm::ArrayRef<std::string> scripts = {});
 
-/// Links objects into one shared object that needs no other library.
-runtime::Expected<std::string> linkSharedObject(llvm::ArrayRef<std::string> objects);
+/// Links objects into one shared object that needs no other library. `numbers` are symbols and what their addresses
+/// are.
+runtime::Expected<std::string> linkSharedObject(llvm::ArrayRef<std::string> objects,
+                                                llvm::ArrayRef<std::pair<std::string, int64_t>> numbers = {});
+
+/// All that code depends on beside the kernels and tcc itself.
+runtime::Expected<std::string> machineKey(const EmitOptions &options);
 
 } // namespace tcc::cpu

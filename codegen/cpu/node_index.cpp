@@ -55,10 +55,21 @@ Value NodeValues::scalarAxis(unsigned id, const RowScope &row, Value column) {
   return scalarIndex(derived(id).value, row, column);
 }
 
+/// outer · rows + row, of a number of rows that is known when the kernel runs.
+Value NodeValues::line(const RowScope &row) {
+  return b.add(b.create<arith::MulIOp>(row.outer, rows), row.row);
+}
+
+/// Where the number of rows is known only when the kernel runs, an index of outer and row is one of lines
+/// (shared_code.cpp sees to it).
 Value NodeValues::scalarIndex(const IndexExpr &expr, const RowScope &row, Value column) {
+  const bool ofLine = rows && expr.dependsOn(axis::outer) && expr.dependsOn(axis::row);
   Value sum = b.i64(expr.constant);
   for (const IndexTerm &term : expr.terms) {
-    Value digit = b.div(scalarAxis(term.axis, row, column), term.divisor);
+    if (ofLine && term.axis == axis::outer)
+      continue;
+    const bool isLine = ofLine && term.axis == axis::row;
+    Value digit = b.div(isLine ? line(row) : scalarAxis(term.axis, row, column), term.divisor);
     if (term.modulus != 0)
       digit = b.mod(digit, term.modulus);
     sum = b.add(sum, b.mul(digit, term.coefficient));
@@ -72,11 +83,11 @@ Value NodeValues::address(Value base, Type element, const IndexExpr &index, cons
 
 //===- lanes ---------------------------------------------------------------------------------------------------===//
 
-bool NodeValues::fits32(const IndexExpr &expr) const {
+bool fitsIn32(const KernelInfo &info, const IndexExpr &expr) {
   constexpr int64_t limit = int64_t(1) << 31;
   int64_t reach = std::abs(expr.constant);
   for (const IndexTerm &term : expr.terms) {
-    if (term.axis >= axis::firstDerived && !fits32(derived(term.axis).value))
+    if (term.axis >= axis::firstDerived && !fitsIn32(info, info.derived[term.axis - axis::firstDerived].value))
       return false;
     if (term.axis == axis::column && info.space.columns >= limit)
       return false;
@@ -90,7 +101,7 @@ bool NodeValues::fits32(const IndexExpr &expr) const {
 }
 
 Type NodeValues::laneIndexType(const IndexExpr &expr) {
-  return fits32(expr) ? Type(b.builder.getI32Type()) : Type(b.builder.getI64Type());
+  return fitsIn32(info, expr) ? Type(b.builder.getI32Type()) : Type(b.builder.getI64Type());
 }
 
 static Value splatAs(LaneBuilder &b, Value scalar, Type element) {

@@ -7,6 +7,9 @@ namespace tcc::cpu {
 
 using NodeMap = llvm::DenseMap<unsigned, mlir::Value>;
 
+/// Whether lanes of 32 bits hold all that the expression and its parts can be.
+bool fitsIn32(const KernelInfo &info, const IndexExpr &expr);
+
 /// One row of the iteration space, and what is known of it.
 struct RowScope {
   RowScope(mlir::Value outer, mlir::Value row) : outer(outer), row(row) {}
@@ -31,6 +34,7 @@ public:
 
   llvm::SmallVector<mlir::Value> arguments; // pointers: inputs, then results
   mlir::Value scratch;                      // plan.scratchRows rows of f32, or null
+  mlir::Value rows; // how many an outer block has, in the place of the form's number; null where that one holds
 
   /// Computes a row-level node and remembers it in `row`.
   void computeRowNode(unsigned node, RowScope &row);
@@ -62,10 +66,10 @@ private:
 
   const DerivedAxis &derived(unsigned axis) const { return info.derived[axis - axis::firstDerived]; }
   mlir::Value scalarAxis(unsigned axis, const RowScope &row, mlir::Value column);
+  mlir::Value line(const RowScope &row);
   mlir::Value laneIndex(const IndexExpr &expr, LaneScope &lanes, mlir::Type element);
   mlir::Value laneAxis(unsigned axis, LaneScope &lanes, mlir::Type element);
   mlir::Type laneIndexType(const IndexExpr &expr);
-  bool fits32(const IndexExpr &expr) const;
   bool isAligned(unsigned axis) const;
   mlir::Value insideRow(unsigned axis, const RowScope &row);
   mlir::Value insideLanes(unsigned axis, LaneScope &lanes);

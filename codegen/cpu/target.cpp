@@ -4,13 +4,15 @@
 #include "codegen/collective.h"
 #include "codegen/cpu/lower_attention.h"
 #include "codegen/cpu/machine_code.h"
+#include "codegen/cpu/shared_code.h"
 #include "codegen/custom.h"
 #include "codegen/product.h"
 #include "ir/dialect.h"
 #include "runtime/cpu.h"
 #include "runtime/machine_limits.h"
 #include "llvm/ADT/StringSwitch.h"
-#include "llvm/Config/llvm-config.h"
+#include <filesystem>
+#include <map>
 
 using namespace mlir;
 
@@ -47,50 +49,43 @@ int64_t CpuTarget::scratchBytes(Operation *op) const {
   return bytes ? *bytes : 0; // an impossible product is refused when the plan is loaded, with the library's reason
 }
 
+/// The functions of attention are on disk too: they take longest, and any step may have them.
 runtime::Expected<std::vector<std::string>> CpuTarget::emit(ArrayRef<KernelSource> kernels) const {
   notes.clear();
   if (kernels.empty())
     return std::vector<std::string>();
-  const std::vector<KernelGroup> groups = groupsOf(kernels);
-  runtime::Expected<std::string> key = runtime::Error("nothing is kept");
-  if (!codeCache.place().empty())
-    key = codeKey();
-  std::vector<std::string> objects(groups.size()), keys(groups.size());
-  std::vector<KernelGroup> missing;
-  std::vector<size_t> places; // of those
-  size_t own = 0;
+  SharedCode code(kernels, options);
+  std::map<size_t, std::string> keys; // of what the disk lacks
   int64_t found = 0, lacked = 0;
-  for (auto [i, group] : llvm::enumerate(groups)) {
-    std::optional<std::string> known;
-    if (auto *kernel = std::get_if<TextKernel>(group.front()); kernel && key) {
-      ++own;
-      keys[i] = buildText() + '\n' + *key + kernel->symbol + '\n' + kernel->text;
-      known = codeCache.find(FileCache::kernels, keys[i]);
-      ++(known ? found : lacked);
+  if (const runtime::Expected<std::string> machine = codeKey(); machine && !codeCache.place().empty())
+    for (auto [i, kernel] : llvm::enumerate(kernels)) {
+      const auto *written = std::get_if<TextKernel>(&kernel);
+      if (!written)
+        continue;
+      std::string key = buildText() + '\n' + *machine + written->symbol + '\n' + written->text;
+      if (code.has(i)) {
+        if (std::error_code unknown; !std::filesystem::exists(codeCache.fileOf(FileCache::kernels, key), unknown))
+          keys[i] = std::move(key);
+      } else if (std::optional<std::string> known = codeCache.find(FileCache::kernels, key)) {
+        code.add(i, std::move(*known));
+        ++found;
+      } else {
+        keys[i] = std::move(key);
+        ++lacked;
+      }
     }
-    if (known) {
-      objects[i] = std::move(*known);
-      continue;
-    }
-    missing.push_back(group);
-    places.push_back(i);
-  }
   codeCache.count(FileCache::kernels, FileCache::Event::hit, found);
   codeCache.count(FileCache::kernels, FileCache::Event::miss, lacked);
-  if (own > 0)
-    notes = std::to_string(groups.size() - missing.size()) + " of attention's " + std::to_string(own) +
-            " functions were compiled before";
-  runtime::Expected<std::vector<std::string>> made = emitObjects(missing, options);
-  if (!made)
-    return made.error();
-  for (auto [place, object] : llvm::zip_equal(places, *made)) {
-    if (!keys[place].empty())
-      if (runtime::Error problem = codeCache.store(FileCache::kernels, keys[place], object))
-        notes += ", not kept: " + problem.message();
-    objects[place] = std::move(object);
-  }
-  runtime::Expected<std::string> code = linkSharedObject(objects);
-  return code ? std::vector<std::string>{std::move(*code)} : runtime::Expected<std::vector<std::string>>(code.error());
+  if (const size_t known = kernels.size() - code.missing().size(); known > 0)
+    notes = std::to_string(known) + " of " + std::to_string(kernels.size()) + " kernels were compiled before";
+  if (runtime::Error error = code.compileMissing())
+    return error;
+  for (const auto &[i, key] : keys)
+    if (runtime::Error problem = codeCache.store(FileCache::kernels, key, code.object(i)))
+      notes += (notes.empty() ? "" : ", ") + ("not kept: " + problem.message());
+  runtime::Expected<std::string> linked = code.link();
+  return linked ? std::vector<std::string>{std::move(*linked)}
+                : runtime::Expected<std::vector<std::string>>(linked.error());
 }
 
 runtime::Expected<std::vector<std::string>> CpuTarget::emitAs(StringRef emission,
@@ -147,17 +142,11 @@ runtime::Expected<std::string> CpuTarget::needs() const {
   return usedFeatures(options.target, runtime::knownCpuFeatures());
 }
 
-/// The machine is LLVM's, with its features resolved: what "native" is differs from host to host.
 runtime::Expected<std::string> CpuTarget::codeKey() const {
-  auto machine = createMachine(options.target);
+  runtime::Expected<std::string> machine = machineKey(options);
   if (!machine)
     return machine.error();
-  auto line = [](StringRef what, const Twine &value) { return (what + Twine(' ') + value + Twine('\n')).str(); };
-  return line("target", codeName()) + line("llvm", LLVM_VERSION_STRING) +
-         line("triple", (*machine)->getTargetTriple().str()) + line("cpu", (*machine)->getTargetCPU()) +
-         line("features", (*machine)->getTargetFeatureString()) + line("vector bytes", Twine(vectors.lanes * 4)) +
-         line("tiles", Twine(vectors.hasTiles)) + line("fast math", Twine(options.fastMath)) +
-         line("steady", Twine(options.steady));
+  return "target " + codeName() + '\n' + *machine;
 }
 
 } // namespace tcc::cpu
