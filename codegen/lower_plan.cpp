@@ -8,6 +8,7 @@
 #include "passes/joined_kernels.h"
 #include "passes/memory_places.h"
 #include "runtime/labels.h"
+#include <set>
 
 using namespace mlir;
 
@@ -115,7 +116,8 @@ private:
   runtime::Plan plan;
   std::optional<Frame> frame; // of a body
   std::map<std::tuple<PlaceSpace, int64_t, int64_t, int64_t>, BufferId> buffers;
-  std::optional<int64_t> group; // of the last kernel: others of it join its call
+  std::optional<int64_t> group;                         // of the last kernel: others of it join its call
+  std::set<std::shared_ptr<const KnownKernel>> lowered; // which lets no other form have their addresses
 
   Error describe(Value value, StringRef name, std::vector<runtime::TensorSpec> &list) {
     RankedTensorType type = tensorType(value);
@@ -319,7 +321,8 @@ private:
     std::vector<Operation *> origins;
     const std::shared_ptr<const KnownKernel> known = KernelForms::of(op, &origins);
     const KernelInfo &info = *known->form;
-    KernelNames names = kernelNames(op, origins);
+    const bool isNew = lowered.insert(known).second; // else the table has the names of another kernel of this form
+    KernelNames names = isNew ? kernelNames(op, origins) : KernelNames{.label = op.getLabel().value_or("kernel").str()};
     KernelLaunch launch = target.launch(info);
     unsigned number = kernels.add(info, std::move(names), joinedGroup(op).has_value());
     std::string label = op.getLabel() ? op.getLabel()->str() : "kernel";

@@ -28,12 +28,21 @@ Location named(Location loc, StringRef name) {
 }
 
 FileLineColLoc sourceOf(Location loc) {
-  FileLineColLoc found;
-  loc->walk([&](Location part) {
-    found = dyn_cast<FileLineColLoc>(part);
-    return found ? WalkResult::interrupt() : WalkResult::advance();
-  });
-  return found;
+  if (auto place = dyn_cast<FileLineColLoc>(loc))
+    return place;
+  if (auto name = dyn_cast<NameLoc>(loc))
+    return sourceOf(name.getChildLoc());
+  if (auto fused = dyn_cast<FusedLoc>(loc)) {
+    for (Location part : fused.getLocations())
+      if (FileLineColLoc place = sourceOf(part))
+        return place;
+    return {};
+  }
+  if (auto call = dyn_cast<CallSiteLoc>(loc)) {
+    FileLineColLoc callee = sourceOf(call.getCallee());
+    return callee ? callee : sourceOf(call.getCaller());
+  }
+  return {};
 }
 
 StringRef scopeOf(StringRef name) {

@@ -17,7 +17,8 @@ struct FusionGroup {
   llvm::SmallVector<mlir::Value> values; // the ops' results, in the order in which they came
   llvm::SetVector<mlir::Value> arguments;
   llvm::SmallVector<mlir::Value> results; // those of `values` that others needed when the group was made
-  int64_t ops = 0; // that a kernel of the group computes; a recomputed value counts once for each of its users
+  int64_t ops = 0;      // that a kernel of the group computes; a recomputed value counts once for each of its users
+  bool isPlain = false; // elementwise ops on tensors of one shape, scalars and literals: always a kernel
   bool alive = true;
   KernelOp kernel; // once it has been written out
 };

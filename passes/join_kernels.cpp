@@ -15,6 +15,7 @@
 #include "passes/stages.h"
 #include "passes/target_model.h"
 #include "llvm/ADT/SetVector.h"
+#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -127,17 +128,24 @@ private:
 
   void findClasses() {
     std::unordered_multimap<size_t, std::pair<KernelInfo, int>> known;
+    std::map<std::shared_ptr<const KnownKernel>, int> seen; // the classes of forms that are one object
     std::optional<int64_t> stage;
     classOf.assign(ops.size(), -1);
     for (auto [i, op] : llvm::enumerate(ops)) {
       if (stageOf(op) != stage) { // stages run one after another, and kernels of two stages are never joined
         stage = stageOf(op);
         known.clear();
+        seen.clear();
       }
       auto kernel = dyn_cast<KernelOp>(op);
       const std::shared_ptr<const KnownKernel> info = kernel ? KernelForms::of(kernel) : nullptr;
       if (!info || !info->form)
         continue;
+      if (auto same = seen.find(info); same != seen.end()) {
+        classOf[i] = same->second;
+        slotsOfClass[classOf[i]].insert(i);
+        continue;
+      }
       KernelInfo form = normalized(*info->form);
       size_t hash = hashOf(form);
       auto [first, last] = known.equal_range(hash);
@@ -150,6 +158,7 @@ private:
         known.emplace(hash, std::pair(std::move(form), classOf[i]));
       }
       slotsOfClass[classOf[i]].insert(i);
+      seen.emplace(info, classOf[i]);
     }
   }
 

@@ -276,6 +276,7 @@ LogicalResult applyTo(func::FuncOp function, const FrozenRewritePatternSet &patt
                       bool isAll, bool &changed) {
   GreedyRewriteConfig config;
   config.setMaxIterations(20);
+  config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled); // there is one block, and no dead op stays
   bool any = false;
   config.setStrictness(isAll ? GreedyRewriteStrictness::AnyOp : GreedyRewriteStrictness::ExistingAndNewOps);
   const LogicalResult result = isAll ? applyPatternsGreedily(function, patterns, config, &any)
@@ -297,7 +298,8 @@ LogicalResult simplify(func::FuncOp function, const PipelineOptions &) {
   pruneBodies(function);
   for (int round = 0; round < 4; ++round) {
     bool changed = false, merged = false;
-    if (steadyOps(function).empty()) {
+    const bool isWhole = steadyOps(function).empty();
+    if (isWhole) {
       if (failed(applyTo(function, allRules, {}, true, changed)))
         return failure();
     } else {
@@ -314,7 +316,7 @@ LogicalResult simplify(func::FuncOp function, const PipelineOptions &) {
     IRRewriter rewriter(context);
     DominanceInfo dominance(function);
     eliminateCommonSubExpressions(rewriter, dominance, function, &merged);
-    if (!changed && !merged)
+    if (!merged && (isWhole || !changed)) // no rule that has come to its end can be used again
       break;
   }
   return success();

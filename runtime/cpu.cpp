@@ -152,7 +152,8 @@ std::string featuresOfLevel(std::string_view level) {
 }
 
 bool hasTiles() {
-  return !requireCpuFeatures("avx512bf16,amx-bf16,amx-tile");
+  static const bool has = !requireCpuFeatures("avx512bf16,amx-bf16,amx-tile"); // a virtual machine's CPUID is slow
+  return has;
 }
 
 std::string cpuFeatures() {
