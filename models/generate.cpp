@@ -88,7 +88,7 @@ void generate(const TrainOptions &given, std::FILE *output) {
   const RunDevice device = chooseDevice(options.device, options.tuning);
   report(device.note);
   chooseProducts(options, device);
-  TextGenerator generator(model, sequence, functionOptions(options, device, {}, {}, report));
+  TextGenerator generator(model, sequence, functionOptions(options, device, {}, {}, report), options.cachesKeys);
   // The first place where one of the stop texts begins.
   const auto stopAt = [&](const std::string &text) {
     size_t first = std::string::npos;
@@ -100,6 +100,7 @@ void generate(const TrainOptions &given, std::FILE *output) {
     return !options.stop.empty() && stopAt(renderText(made, vocabulary, byTokenizer)) != std::string::npos;
   };
   const std::vector<int32_t> made = generator.generate(prompt, options.generateTokens, samplingOptions(options), ends);
+  report(generator.times().text());
   std::string rendered = renderText(made, vocabulary, byTokenizer);
   if (const size_t end = stopAt(rendered); end != std::string::npos)
     rendered.resize(end);

@@ -22,14 +22,19 @@ constexpr Preset presets[] = {
     {"gpt2-medium", {.layers = 24, .heads = 16, .width = 1024, .sequence = 1024, .vocab = 50257}},
     {"gpt2-large", {.layers = 36, .heads = 20, .width = 1280, .sequence = 1024, .vocab = 50257}},
     {"gpt2-xl", {.layers = 48, .heads = 25, .width = 1600, .sequence = 1024, .vocab = 50257}},
+    {"script-baby",
+     {.layers = 4, .heads = 4, .width = 128, .sequence = 64, .vocab = 256, .tied = false, .separate = true}},
+    {"script-163m",
+     {.layers = 12, .heads = 12, .width = 768, .sequence = 1024, .vocab = 50257, .tied = false, .separate = true}},
 };
 
 using Json = nlohmann::ordered_json;
 
 void refuseOtherModels(const ConfigReader &reader) {
   const std::string &path = reader.path;
-  if (std::string type = reader.text("model_type", "gpt2"); type != "gpt2")
-    throw Error(fmt::format("{}: `model_type` is {}, only `gpt2` is supported", path, inQuotes(type)));
+  if (std::string type = reader.text("model_type", "gpt2"); type != "gpt2" && type != separateGpt2Type)
+    throw Error(fmt::format("{}: `model_type` is {}, only `gpt2` and `{}` are supported", path, inQuotes(type),
+                            separateGpt2Type));
   std::string activation = reader.text("activation_function", "gelu_new");
   if (activation != "gelu_new" && activation != "gelu_pytorch_tanh")
     throw Error(fmt::format("{}: `activation_function` is {}, only the tanh form of GELU is supported (`gelu_new` "
@@ -85,6 +90,7 @@ Gpt2Config readGpt2Config(const ConfigReader &reader) {
                     .vocab = reader.size("vocab_size"),
                     .layerNormEpsilon = reader.number("layer_norm_epsilon", 1e-5),
                     .tied = reader.flag("tie_word_embeddings", true),
+                    .separate = reader.text("model_type", "gpt2") == separateGpt2Type,
                     .dropout = {.embedding = readDropoutRate(reader, "embd_pdrop"),
                                 .attention = readDropoutRate(reader, "attn_pdrop"),
                                 .residual = readDropoutRate(reader, "resid_pdrop")}};
@@ -97,10 +103,12 @@ Gpt2Config readGpt2Config(const ConfigReader &reader) {
 }
 
 ConfigKeys gpt2ConfigKeys(const Gpt2Config &config) {
-  const Json usual = {{"architectures", {"GPT2LMHeadModel"}},   {"activation_function", "gelu_new"},
-                      {"resid_pdrop", config.dropout.residual}, {"embd_pdrop", config.dropout.embedding},
-                      {"attn_pdrop", config.dropout.attention}, {"tie_word_embeddings", config.tied}};
-  const Json own = {{"model_type", "gpt2"},
+  Json usual = {{"architectures", {"GPT2LMHeadModel"}},   {"activation_function", "gelu_new"},
+                {"resid_pdrop", config.dropout.residual}, {"embd_pdrop", config.dropout.embedding},
+                {"attn_pdrop", config.dropout.attention}, {"tie_word_embeddings", config.tied}};
+  if (config.separate)
+    usual.erase("architectures"); // transformers has none
+  const Json own = {{"model_type", config.separate ? separateGpt2Type : "gpt2"},
                     {"vocab_size", config.vocab},
                     {"n_positions", config.sequence},
                     {"n_embd", config.width},
@@ -129,7 +137,11 @@ std::vector<ParameterSpec> gpt2Parameters(const Gpt2Config &config) {
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     std::string block = fmt::format("h.{}.", layer);
     layerNorm(block + "ln_1");
-    linear(block + "attn.c_attn", width, 3 * width, deviation);
+    if (config.separate)
+      for (const char *part : {"attn.c_q", "attn.c_k", "attn.c_v"})
+        list.push_back(matrixSpec(block + part + ".weight", width, width, deviation));
+    else
+      linear(block + "attn.c_attn", width, 3 * width, deviation);
     linear(block + "attn.c_proj", width, width, residual);
     layerNorm(block + "ln_2");
     linear(block + "mlp.c_fc", width, 4 * width, deviation);

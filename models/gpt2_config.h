@@ -15,7 +15,8 @@ namespace tcc::models {
 struct ConfigReader;
 struct ConfigKeys;
 
-/// The sizes of a GPT-2: biases everywhere, LayerNorm, tanh-GELU, an MLP four times as wide.
+/// The sizes of a GPT-2: biases everywhere, LayerNorm, tanh-GELU, an MLP four times as wide. With `separate`, which is
+/// no model of transformers', queries, keys and values have a matrix each and no biases.
 struct Gpt2Config {
   int64_t layers = 4;
   int64_t heads = 4;
@@ -24,12 +25,16 @@ struct Gpt2Config {
   int64_t vocab = 256;
   double layerNormEpsilon = 1e-5;
   bool tied = true;          ///< the head is `wte`
+  bool separate = false;     ///< c_q, c_k and c_v [width, width] in place of c_attn and its bias
   DropoutRates dropout = {}; ///< in training
 
   bool operator==(const Gpt2Config &) const = default;
 };
 
-/// "baby", "char", "gpt2", "gpt2-medium", …; nothing for another name.
+/// The `model_type` of a configuration with separate queries, keys and values.
+constexpr std::string_view separateGpt2Type = "tcc_separate_gpt2";
+
+/// "baby", "char", "gpt2", "gpt2-medium", …, "script-163m"; nothing for another name.
 std::optional<Gpt2Config> gpt2Preset(std::string_view name);
 
 /// Throws Error where a size is below 1 or above 2^24 (layers: 4096), heads do not divide the width, or the

@@ -6,17 +6,8 @@ namespace tcc::models {
 
 namespace {
 
-/// Each key or value head [B, heads, T, size] for `times` query heads.
-Tensor repeatHeads(const Tensor &x, int64_t times) {
-  if (times == 1)
-    return x;
-  const int64_t batch = x.dim(0), heads = x.dim(1), length = x.dim(2), size = x.dim(3);
-  const Tensor repeated = broadcast(reshape(x, {batch, heads, 1, length, size}), {batch, heads, times, length, size});
-  return reshape(repeated, {batch, heads * times, length, size});
-}
-
 Tensor attentionOf(const LlamaConfig &config, const Model &model, const Tensor &x, const std::string &name,
-                   const Rotary &rotary, TrainingDropout *dropout) {
+                   const Rotary &rotary, const ForwardPass &pass) {
   const Scope scope(name);
   Tensor q = splitHeads(model.linear(x, name + "q_proj"), config.heads);
   Tensor k = splitHeads(model.linear(x, name + "k_proj"), config.keyValueHeads);
@@ -25,9 +16,7 @@ Tensor attentionOf(const LlamaConfig &config, const Model &model, const Tensor &
     q = rmsNorm(q, model.at(name + "q_norm.weight"), config.normEpsilon);
     k = rmsNorm(k, model.at(name + "k_norm.weight"), config.normEpsilon);
   }
-  const int64_t group = config.heads / config.keyValueHeads;
-  const Tensor mixed = causalAttention(model, rotary(q), repeatHeads(rotary(k), group), repeatHeads(v, group), dropout);
-  return model.linear(joinHeads(mixed), name + "o_proj");
+  return model.linear(joinHeads(causalAttention(model, rotary(q), rotary(k), v, pass)), name + "o_proj");
 }
 
 Tensor gatedMlp(const Model &model, const Tensor &x, const std::string &name) {
@@ -38,12 +27,12 @@ Tensor gatedMlp(const Model &model, const Tensor &x, const std::string &name) {
 
 } // namespace
 
-Tensor llamaHidden(const LlamaConfig &config, const Model &model, const Tensor &tokens, TrainingDropout *dropout) {
+Tensor llamaHidden(const LlamaConfig &config, const Model &model, const Tensor &tokens, const ForwardPass &pass) {
   const auto normed = [&](const Tensor &x, const std::string &name) {
     const Scope scope(name);
     return rmsNorm(x, model.at(name + ".weight"), config.normEpsilon);
   };
-  const Rotary rotary(rotaryFrequencies(config), tokens.dim(1));
+  const Rotary rotary(rotaryFrequencies(config), tokens.dim(1), pass);
   const auto embedded = [&] {
     const Scope scope("model.embed_tokens");
     return nn::embedding(model.at("model.embed_tokens.weight"), tokens);
@@ -52,7 +41,7 @@ Tensor llamaHidden(const LlamaConfig &config, const Model &model, const Tensor &
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     const std::string block = "model.layers." + std::to_string(layer) + ".";
     const Scope scope(block);
-    x = x + attentionOf(config, model, normed(x, block + "input_layernorm"), block + "self_attn.", rotary, dropout);
+    x = x + attentionOf(config, model, normed(x, block + "input_layernorm"), block + "self_attn.", rotary, pass);
     x = x + gatedMlp(model, normed(x, block + "post_attention_layernorm"), block + "mlp.");
   }
   return normed(x, "model.norm");

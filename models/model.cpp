@@ -149,18 +149,19 @@ Tensor Model::linear(const Tensor &x, const std::string &name) const {
 
 Tensor Model::conv1d(const Tensor &x, const std::string &name) const {
   const Scope scope(name);
-  return adapted(nn::linear(x, {at(name + ".weight"), at(name + ".bias")}), x, name);
+  const Tensor bias = has(name + ".bias") ? at(name + ".bias") : Tensor();
+  return adapted(nn::linear(x, {at(name + ".weight"), bias}), x, name);
 }
 
-Tensor modelHidden(const Model &model, const Tensor &tokens, TrainingDropout *dropout) {
+Tensor modelHidden(const Model &model, const Tensor &tokens, const ForwardPass &pass) {
   const ModelConfig &config = model.config();
   if (tokens.rank() != 2 || tokens.dim(1) > config.positions())
     throw Error("tokens " + tokens.shape().text() + " for a model of " + std::to_string(config.positions()) +
                 " positions; they are [batch, T] with T up to that");
   return std::visit(
-      runtime::Overload{[&](const Gpt2Config &kind) { return gpt2Hidden(kind, model, tokens, dropout); },
-                        [&](const LlamaConfig &kind) { return llamaHidden(kind, model, tokens, dropout); },
-                        [&](const ModernConfig &kind) { return modernHidden(kind, model, tokens); }},
+      runtime::Overload{[&](const Gpt2Config &kind) { return gpt2Hidden(kind, model, tokens, pass); },
+                        [&](const LlamaConfig &kind) { return llamaHidden(kind, model, tokens, pass); },
+                        [&](const ModernConfig &kind) { return modernHidden(kind, model, tokens, pass); }},
       config.kind);
 }
 
@@ -178,14 +179,33 @@ Tensor modelLogits(const Model &model, const Tensor &tokens) {
   return modelHead(model, modelHidden(model, tokens));
 }
 
+namespace {
+
+/// The logits of row `last` of `hidden` [1, T, width]. The row is chosen before the head: a product with one row
+/// instead of T.
+Tensor headOfRow(const Model &model, const Tensor &hidden, const Tensor &last) {
+  return modelHead(model, gather(reshape(hidden, {hidden.dim(1), hidden.dim(2)}), last));
+}
+
+} // namespace
+
 Tensor modelNextLogits(const Model &model, const Tensor &tokens, const Tensor &last) {
-  // The row is chosen before the head: a product with one row instead of T.
-  const Tensor hidden = modelHidden(model, tokens);
-  return modelHead(model, gather(reshape(hidden, {tokens.dim(1), hidden.dim(-1)}), last));
+  return headOfRow(model, modelHidden(model, tokens), last);
+}
+
+Tensor modelNextLogits(const Model &model, const KeyValueCache &cache, const Tensor &tokens, const Tensor &count) {
+  CachedText text = CachedText::beginning(cache, count);
+  return headOfRow(model, modelHidden(model, tokens, {.text = &text}), count - 1);
+}
+
+Tensor modelGoOn(const Model &model, const KeyValueCache &cache, const Tensor &token, const Tensor &position) {
+  CachedText text = CachedText::next(cache, position);
+  const Tensor hidden = modelHidden(model, token, {.text = &text});
+  return modelHead(model, reshape(hidden, {1, hidden.dim(2)}));
 }
 
 Tensor modelLoss(const Model &model, const Tensor &tokens, const Tensor &targets, TrainingDropout *dropout) {
-  const Tensor logits = modelHead(model, modelHidden(model, tokens, dropout));
+  const Tensor logits = modelHead(model, modelHidden(model, tokens, {.dropout = dropout}));
   const Scope scope("loss");
   return crossEntropy(logits, targets);
 }
@@ -287,10 +307,21 @@ Tensor joinHeads(const Tensor &x) {
   return reshape(transpose(x, {0, 2, 1, 3}), {x.dim(0), x.dim(2), x.dim(1) * x.dim(3)});
 }
 
-Tensor causalAttention(const Model &model, const Tensor &q, const Tensor &k, const Tensor &v,
-                       TrainingDropout *dropout) {
-  const int64_t length = q.dim(2);
-  const Tensor mask = model.storedMask(length);
+Tensor repeatHeads(const Tensor &x, int64_t times) {
+  if (times == 1)
+    return x;
+  const int64_t batch = x.dim(0), heads = x.dim(1), length = x.dim(2), size = x.dim(3);
+  const Tensor repeated = broadcast(reshape(x, {batch, heads, 1, length, size}), {batch, heads, times, length, size});
+  return reshape(repeated, {batch, heads * times, length, size});
+}
+
+Tensor causalAttention(const Model &model, const Tensor &q, const Tensor &ofKeys, const Tensor &ofValues,
+                       const ForwardPass &pass) {
+  if (pass.text)
+    return pass.text->attention(model, q, ofKeys, ofValues);
+  const int64_t length = q.dim(2), group = q.dim(1) / ofKeys.dim(1);
+  const Tensor k = repeatHeads(ofKeys, group), v = repeatHeads(ofValues, group), mask = model.storedMask(length);
+  TrainingDropout *dropout = pass.dropout;
   if (!dropout || !dropout->seed.defined() || dropout->rates.attention == 0)
     return mask.defined() ? attention(q, k, v, mask) : attention(q, k, v, true);
   const Shape square = {length, length};
@@ -303,10 +334,13 @@ Tensor causalAttention(const Model &model, const Tensor &q, const Tensor &k, con
   return matmul((*dropout)(shares, dropout->rates.attention), v);
 }
 
-Rotary::Rotary(const std::vector<double> &frequencies, int64_t length) {
+Rotary::Rotary(const std::vector<double> &frequencies, int64_t length, const ForwardPass &pass) {
   const Scope scope("rotary");
   const auto pairs = int64_t(frequencies.size());
-  const Tensor angles = iota(0, {length, pairs}, DType::f32) * literal(frequencies, {pairs});
+  const bool isOne = pass.text && pass.text->position().defined();
+  const Tensor positions =
+      isOne ? reshape(cast(pass.text->position(), DType::f32), {1, 1}) : iota(0, {length, pairs}, DType::f32);
+  const Tensor angles = positions * literal(frequencies, {pairs});
   cosine = cos(angles);
   sine = sin(angles);
 }

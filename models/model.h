@@ -3,6 +3,7 @@
 #pragma once
 #include "models/adapter.h"
 #include "models/checkpoint.h"
+#include "models/key_value_cache.h"
 #include "models/model_config.h"
 #include <tcc/tcc.h>
 
@@ -51,7 +52,7 @@ public:
   bool has(std::string_view name) const;
   /// x · weightᵀ + bias of the linear layer `name`, whose weight is [out, in]; the bias may be absent.
   Tensor linear(const Tensor &x, const std::string &name) const;
-  /// The same for GPT-2's layers, whose weights are [in, out].
+  /// The same for GPT-2's layers, whose weights are [in, out]; their bias may be absent too.
   Tensor conv1d(const Tensor &x, const std::string &name) const;
   /// From here on attention reads its causal mask from memory, for up to `length` tokens, instead of comparing
   /// positions.
@@ -83,11 +84,21 @@ struct TrainingDropout {
   explicit operator bool() const { return seed.defined() && rates.any(); }
 };
 
+/// What a forward pass is part of, beside its tokens: a training step that drops out, a text whose keys and values are
+/// kept, or nothing.
+struct ForwardPass {
+  TrainingDropout *dropout = nullptr;
+  CachedText *text = nullptr;
+
+  DropoutRates rates() const { return dropout ? dropout->rates : DropoutRates{}; }
+  Tensor dropped(const Tensor &x, double rate) const { return dropout ? (*dropout)(x, rate) : x; }
+};
+
 // What follows is for traced functions. Tokens and targets are i32 [B, T] with T up to config().positions() (tcc::Error
 // above it).
 
 /// The residual stream after the last norm: [B, T, width].
-Tensor modelHidden(const Model &model, const Tensor &tokens, TrainingDropout *dropout = nullptr);
+Tensor modelHidden(const Model &model, const Tensor &tokens, const ForwardPass &pass = {});
 /// hidden [..., width] to logits [..., vocabulary].
 Tensor modelHead(const Model &model, const Tensor &hidden);
 /// [B, T, vocabulary].
@@ -95,6 +106,12 @@ Tensor modelLogits(const Model &model, const Tensor &tokens);
 /// Logits of the token after position `last` (i32 [1]) of the only row of `tokens` [1, T]: [1, vocabulary]. Tokens
 /// after that position do not matter.
 Tensor modelNextLogits(const Model &model, const Tensor &tokens, const Tensor &last);
+/// The same of a text that begins with `tokens`, the first `count` (i32 [1]) of which count; `cache` has their keys and
+/// values then.
+Tensor modelNextLogits(const Model &model, const KeyValueCache &cache, const Tensor &tokens, const Tensor &count);
+/// The logits after one more token (i32 [1, 1]) at `position` (i32 [1]) of the text that `cache` has, which then has it
+/// too.
+Tensor modelGoOn(const Model &model, const KeyValueCache &cache, const Tensor &token, const Tensor &position);
 /// Mean cross-entropy over all positions, an f32 scalar.
 Tensor modelLoss(const Model &model, const Tensor &tokens, const Tensor &targets, TrainingDropout *dropout = nullptr);
 /// The loss's gradients, unclipped, aligned with trained().
@@ -117,9 +134,9 @@ ModelStep trainingStep(const Model &model, optim::Optimizer &optimizer, const Te
 
 // The kinds, each in its own file: the stream after the last norm. `tokens` is [B, T] with T within the positions.
 
-Tensor gpt2Hidden(const Gpt2Config &config, const Model &model, const Tensor &tokens, TrainingDropout *dropout);
-Tensor llamaHidden(const LlamaConfig &config, const Model &model, const Tensor &tokens, TrainingDropout *dropout);
-Tensor modernHidden(const ModernConfig &config, const Model &model, const Tensor &tokens);
+Tensor gpt2Hidden(const Gpt2Config &config, const Model &model, const Tensor &tokens, const ForwardPass &pass);
+Tensor llamaHidden(const LlamaConfig &config, const Model &model, const Tensor &tokens, const ForwardPass &pass);
+Tensor modernHidden(const ModernConfig &config, const Model &model, const Tensor &tokens, const ForwardPass &pass);
 
 // Parts that kinds share.
 
@@ -127,15 +144,21 @@ Tensor modernHidden(const ModernConfig &config, const Model &model, const Tensor
 Tensor splitHeads(const Tensor &x, int64_t heads);
 Tensor joinHeads(const Tensor &x);
 
-/// Causal attention of q, k and v [B, heads, T, size], its shares dropped out where `dropout` has a rate for them.
-/// With a mask that the model stores, positions are not compared.
-Tensor causalAttention(const Model &model, const Tensor &q, const Tensor &k, const Tensor &v, TrainingDropout *dropout);
+/// Each key or value head [B, heads, T, size] for `times` query heads.
+Tensor repeatHeads(const Tensor &x, int64_t times);
+
+/// Causal attention of q [B, heads, T, size], k and v [B, key heads, T, size], whose heads divide q's; its shares are
+/// dropped out where the pass has a rate for them, and of a text that is kept, earlier tokens are seen too. With a mask
+/// that the model stores, positions are not compared.
+Tensor causalAttention(const Model &model, const Tensor &q, const Tensor &k, const Tensor &v,
+                       const ForwardPass &pass = {});
 
 /// Rotary embedding (Su et al. 2021) as transformers pairs the values: i with i + size/2 turns by position ·
 /// frequencies[i]. Made once for a forward pass, applied to queries and keys [B, heads, T, size].
 class Rotary {
 public:
-  Rotary(const std::vector<double> &frequencies, int64_t length);
+  /// Of `length` tokens from position 0 on, or of the pass's only one.
+  Rotary(const std::vector<double> &frequencies, int64_t length, const ForwardPass &pass);
   Tensor operator()(const Tensor &x) const;
 
 private:

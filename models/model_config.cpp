@@ -40,6 +40,20 @@ int64_t ModelConfig::positions() const {
   return std::visit([](const auto &config) { return config.sequence; }, kind);
 }
 
+int64_t ModelConfig::keyValueHeads() const {
+  return std::visit(Overload{[](const Gpt2Config &config) { return config.heads; },
+                             [](const LlamaConfig &config) { return config.keyValueHeads; },
+                             [](const ModernConfig &config) { return config.heads; }},
+                    kind);
+}
+
+int64_t ModelConfig::headSize() const {
+  return std::visit(Overload{[](const Gpt2Config &config) { return config.width / config.heads; },
+                             [](const LlamaConfig &config) { return config.headSize; },
+                             [](const ModernConfig &config) { return config.width / config.heads; }},
+                    kind);
+}
+
 std::vector<ParameterSpec> ModelConfig::parameters() const {
   return std::visit(Overload{[](const Gpt2Config &config) { return gpt2Parameters(config); },
                              [](const LlamaConfig &config) { return llamaParameters(config); },
@@ -98,8 +112,9 @@ std::string ModelConfig::prefix() const {
 std::string ModelConfig::describe() const {
   return std::visit(
       Overload{[](const Gpt2Config &c) {
-                 return fmt::format("gpt2: {} layers, {} heads, width {}, {} positions, vocabulary {}{}", c.layers,
-                                    c.heads, c.width, c.sequence, c.vocab, c.tied ? "" : ", untied");
+                 return fmt::format("gpt2: {} layers, {} heads, width {}, {} positions, vocabulary {}{}{}", c.layers,
+                                    c.heads, c.width, c.sequence, c.vocab, c.tied ? "" : ", untied",
+                                    c.separate ? ", separate queries, keys and values" : "");
                },
                [](const LlamaConfig &c) {
                  const char *names[] = {"llama", "qwen2", "qwen3"};
@@ -127,7 +142,8 @@ std::optional<ModelConfig> modelPreset(std::string_view name) {
 }
 
 std::vector<std::string> modelPresetNames() {
-  return {"baby", "char", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "llama-baby", "llama-160m", "modern-124m"};
+  return {"baby",        "char",        "gpt2",       "gpt2-medium", "gpt2-large", "gpt2-xl",
+          "script-baby", "script-163m", "llama-baby", "llama-160m",  "modern-124m"};
 }
 
 void checkConfig(const ModelConfig &config) {
@@ -141,7 +157,7 @@ ModelConfig readConfig(const std::string &path, std::vector<std::string> *notes,
     *text = file.text();
   const ConfigReader reader{path, json};
   const std::string type = reader.text("model_type", "gpt2");
-  if (type == "gpt2") {
+  if (type == "gpt2" || type == separateGpt2Type) {
     noteUnusedDropout(reader, {"embd_pdrop", "attn_pdrop", "resid_pdrop"}, notes);
     return readGpt2Config(reader);
   }
@@ -153,9 +169,9 @@ ModelConfig readConfig(const std::string &path, std::vector<std::string> *notes,
     noteUnusedDropout(reader, {}, notes);
     return readModernConfig(reader);
   }
-  throw Error(fmt::format("{}: `model_type` is {}, one of `gpt2`, `llama`, `qwen2`, `qwen3` and `tcc_modern_gpt` is "
-                          "expected",
-                          path, inQuotes(type)));
+  throw Error(fmt::format("{}: `model_type` is {}, one of `gpt2`, `llama`, `qwen2`, `qwen3`, `tcc_modern_gpt` and "
+                          "`{}` is expected",
+                          path, inQuotes(type), separateGpt2Type));
 }
 
 namespace {
@@ -170,7 +186,7 @@ bool isOfVocabulary(const Json &ids, int64_t vocabulary) {
 void setEnds(Json &json, const ModelConfig &config, const TokenizerFiles &tokenizer) {
   constexpr int32_t gpt2Separator = 50256; // of data that are tokens already
   const bool isGpt2Data =
-      tokenizer.files.empty() && config.vocabulary() > gpt2Separator && json["model_type"] == "gpt2";
+      tokenizer.files.empty() && config.vocabulary() > gpt2Separator && std::holds_alternative<Gpt2Config>(config.kind);
   for (const auto &[key, id] :
        {std::pair("bos_token_id", tokenizer.ends.begin), std::pair("eos_token_id", tokenizer.ends.end)}) {
     const auto present = json.find(key);

@@ -26,6 +26,9 @@ struct ModelConfig {
   int64_t vocabulary() const;
   /// The longest sequence.
   int64_t positions() const;
+  /// Heads of keys and values, and the size of each.
+  int64_t keyValueHeads() const;
+  int64_t headSize() const;
   std::vector<ParameterSpec> parameters() const;
   /// The matrix of tokens, in parameters().
   std::string embeddingName() const;

@@ -73,7 +73,7 @@ void declareModel(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   };
   app.add_option("--model", options.model,
                  "Preset: baby (4 layers, width 128, T 64), char (6, 384, 256), gpt2 (12, 768, 1024), gpt2-medium, "
-                 "gpt2-large, gpt2-xl, llama-baby, llama-160m, modern-124m")
+                 "gpt2-large, gpt2-xl, script-baby, script-163m, llama-baby, llama-160m, modern-124m")
       ->check(oneOf(modelPresetNames()))
       ->type_name("NAME")
       ->group("Model");
@@ -405,6 +405,10 @@ void declareOutput(CLI::App &app, TrainOptions &options, RawOptions &raw) {
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("TEXT")
+      ->group("Output");
+  app.add_flag_callback(
+         "--no-kv-cache", [&options] { options.cachesKeys = false; },
+         "Compute the whole context for each generated token, and keep no keys and values")
       ->group("Output");
   app.add_option("--dump-grads", options.dumpGrads, "Write the first step's unclipped gradients (safetensors)")
       ->type_name("FILE")

@@ -50,9 +50,10 @@ struct TrainingDefaults {
   double rate;
 };
 constexpr TrainingDefaults defaultsTable[] = {
-    {"baby", 32, 1000, 100, 2e-3},       {"char", 16, 1000, 20, 1e-3},     {"gpt2", 4, 100, 10, 6e-4},
-    {"gpt2-medium", 2, 100, 10, 3e-4},   {"gpt2-large", 1, 100, 10, 2e-4}, {"gpt2-xl", 1, 100, 10, 2e-4},
-    {"llama-baby", 32, 1000, 100, 2e-3}, {"llama-160m", 1, 100, 10, 6e-4}, {"modern-124m", 4, 100, 10, 1e-3}};
+    {"baby", 32, 1000, 100, 2e-3},        {"char", 16, 1000, 20, 1e-3},      {"gpt2", 4, 100, 10, 6e-4},
+    {"gpt2-medium", 2, 100, 10, 3e-4},    {"gpt2-large", 1, 100, 10, 2e-4},  {"gpt2-xl", 1, 100, 10, 2e-4},
+    {"script-baby", 32, 1000, 100, 2e-3}, {"script-163m", 4, 100, 10, 6e-4}, {"llama-baby", 32, 1000, 100, 2e-3},
+    {"llama-160m", 1, 100, 10, 6e-4},     {"modern-124m", 4, 100, 10, 1e-3}};
 constexpr double initRate = 3e-4; // weights that are trained already take smaller steps
 
 /// ", did you mean `--width`?" where a declared flag is near.

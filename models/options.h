@@ -98,6 +98,7 @@ struct TrainOptions : CompilerFlags {
   int topK = 0;                  ///< 0: all tokens
   double topP = 1;               ///< share of the probability that is sampled from
   std::vector<std::string> stop; ///< texts that end a generated one
+  bool cachesKeys = true;        ///< generated tokens are computed from kept keys and values (models/key_value_cache.h)
   std::string dumpTokens;        ///< write the data's tokens to this shard and nothing else, or empty
   int64_t generateTokens = 0;    ///< above 0: generate so many from initFolder's weights and nothing else
   std::string tensorBoardFolder; ///< scalars for TensorBoard, or empty

@@ -522,7 +522,7 @@ void Trainer::save() {
 }
 
 void Trainer::sample(std::span<const int32_t> prompt) {
-  TextGenerator generator(model, sequence, function({}, {}));
+  TextGenerator generator(model, sequence, function({}, {}), options.cachesKeys);
   const std::vector<int32_t> text = generator.generate(prompt, options.sampleTokens, samplingOptions(options));
   log.message("sample:");
   std::fputs((renderText(text, config.vocabulary(), tokenizer) + "\n").c_str(), output);

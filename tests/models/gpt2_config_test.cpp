@@ -41,6 +41,9 @@ TEST(Gpt2Config, presetsHaveTheKnownNumberOfParameters) {
   EXPECT_EQ(parameterCount(*gpt2Preset("gpt2-large")), 774030080);
   EXPECT_EQ(parameterCount(*gpt2Preset("gpt2-xl")), 1557611200);
   EXPECT_EQ(parameterCount(*modelPreset("llama-160m")), 162417408);
+  // GPT-2 small without the biases of queries, keys and values, with a head of its own.
+  EXPECT_EQ(parameterCount(*gpt2Preset("script-163m")), 124439808 - 12 * 3 * 768 + 50257 * 768);
+  EXPECT_EQ(parameterCount(*gpt2Preset("script-163m")), 163009536);
   EXPECT_FALSE(modelPreset("gpt3"));
   for (const std::string &name : modelPresetNames())
     EXPECT_EQ(errorOf([&] { checkConfig(modelPreset(name).value()); }), "") << name;

@@ -4,6 +4,7 @@
 #include "test_files.h"
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
 namespace tcc::models {
@@ -163,6 +164,71 @@ TEST(Models, llamasAttentionIsDroppedOut) {
     for (int32_t seed = 0; seed < 30; ++seed)
       sum += little(seed) / 30;
     EXPECT_NEAR(sum, without, 0.1 * without);
+  }
+}
+
+/// Loss and gradients of a model, by the names of its parameters.
+std::map<std::string, Array> lossAndGradients(const Model &model) {
+  Function function = compile(
+      "gradients",
+      [&model](Tensor tokens, Tensor targets) {
+        std::vector<Tensor> results = modelGradients(model, tokens, targets);
+        results.push_back(modelLoss(model, tokens, targets));
+        return results;
+      },
+      quietly(2));
+  const std::vector<Array> results = function(tokensFrom(0, 2, 7, 13), tokensFrom(1, 2, 7, 13));
+  std::map<std::string, Array> named{{"loss", results.back()}};
+  for (size_t i = 0; i + 1 < results.size(); ++i)
+    named[model.parameters()[i].name()] = results[i];
+  return named;
+}
+
+/// Element `column` of row `row` in the joined matrix is that of c_q, c_k or c_v.
+TEST(Models, separateQueriesKeysAndValuesAreGpt2s) {
+  Gpt2Config config{.layers = 2, .heads = 5, .width = 20, .sequence = 9, .vocab = 13, .tied = false};
+  const Model joined(config);
+  config.separate = true;
+  const Model separate(config);
+  for (const Parameter &parameter : separate.parameters())
+    fillByFormula(parameter);
+  const auto valueOf = [](const Model &model, const std::string &name) {
+    return *std::ranges::find(model.parameters(), name, &Parameter::name);
+  };
+  const int64_t width = config.width;
+  for (const Parameter &parameter : joined.parameters()) {
+    const std::string &name = parameter.name();
+    const size_t part = name.find("c_attn");
+    if (part == std::string::npos) {
+      std::ranges::copy(valueOf(separate, name).read<float>(), parameter.data<float>().begin());
+    } else if (name.ends_with(".weight")) {
+      for (int64_t i = 0; i < width * 3 * width; ++i) {
+        const int64_t row = i / (3 * width), column = i % (3 * width);
+        const char *const parts[] = {"c_q", "c_k", "c_v"};
+        parameter.data<float>()[size_t(i)] =
+            valueOf(separate, name.substr(0, part) + parts[column / width] + ".weight")
+                .read<float>()[size_t(row * width + column % width)];
+      }
+    }
+  }
+  const std::map<std::string, Array> one = lossAndGradients(joined), three = lossAndGradients(separate);
+  EXPECT_NEAR(three.at("loss").item(), one.at("loss").item(), 1e-6 * one.at("loss").item());
+  for (const auto &[name, gradient] : three) {
+    double difference = 0, size = 0;
+    for (int64_t i = 0; i < gradient.shape().elements(); ++i) {
+      const size_t part = name.find("attn.c_");
+      const std::string_view kinds = "qkv";
+      const size_t kind = part == std::string::npos ? kinds.npos : kinds.find(name[part + 7]);
+      double expected = 0;
+      if (kind != kinds.npos)
+        expected = one.at(name.substr(0, part) + "attn.c_attn.weight")
+                       .item(i / width * 3 * width + int64_t(kind) * width + i % width);
+      else
+        expected = one.at(name).item(i);
+      difference += std::pow(gradient.item(i) - expected, 2);
+      size += expected * expected;
+    }
+    EXPECT_LE(difference, 1e-10 * size) << name;
   }
 }
 

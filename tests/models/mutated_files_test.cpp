@@ -80,7 +80,7 @@ TEST(MutatedFiles, ShardsAndTheirIndex) {
 
 TEST(MutatedFiles, Config) {
   TemporaryFolder folder;
-  for (const char *preset : {"baby", "llama-baby"}) {
+  for (const char *preset : {"baby", "script-baby", "llama-baby"}) {
     writeConfig(folder.path("config.json"), *modelPreset(preset));
     auto [taken, refused] = readMutants(readAll(folder.path("config.json")), [](const std::string &path) {
       std::vector<std::string> notes;

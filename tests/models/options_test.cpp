@@ -178,6 +178,8 @@ TEST(Options, generationNeedsWeightsAndNoData) {
   const ParsedOptions parsed = parseTrainOptions({"--init=f", "--generate=9", "--stop=a", "--stop", "b c"});
   ASSERT_TRUE(parsed.options) << parsed.message;
   EXPECT_EQ(parsed.options->generateTokens, 9);
+  EXPECT_TRUE(parsed.options->cachesKeys);
+  EXPECT_FALSE(parseTrainOptions({"--init=f", "--generate=9", "--no-kv-cache"}).options->cachesKeys);
   EXPECT_EQ(parsed.options->stop, (std::vector<std::string>{"a", "b c"}));
   expectContains(usageError({"--generate=9"}, false), "--generate needs --init FOLDER");
   expectContains(usageError({"--init=f", "--generate=9"}), "--data cannot be given with --generate");

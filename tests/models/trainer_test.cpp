@@ -239,6 +239,8 @@ TEST_F(TrainerTest, untiedHeadsAndBiasesOfTheMlpTrainAndComeBack) {
   };
   trains(Gpt2Config{.layers = 1, .heads = 2, .width = 16, .sequence = 16, .vocab = 256, .tied = false},
          {"wte.weight", "lm_head.weight"});
+  trains(Gpt2Config{.layers = 1, .heads = 2, .width = 16, .sequence = 16, .vocab = 256, .separate = true},
+         {"h.0.attn.c_q.weight", "h.0.attn.c_k.weight", "h.0.attn.c_v.weight"});
   trains(LlamaConfig{.layers = 1, .heads = 2, .headSize = 8, .width = 16, .inner = 32, .sequence = 16, .mlpBias = true},
          {"model.layers.0.mlp.gate_proj.bias", "model.layers.0.mlp.up_proj.bias", "model.layers.0.mlp.down_proj.bias"});
 }

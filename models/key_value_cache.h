@@ -1,0 +1,54 @@
+// Keys and values that attention has computed for a text so far, so that the next token is one row of each layer's work
+// and not the whole text's again.
+#pragma once
+#include "models/model_config.h"
+#include <tcc/tcc.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace tcc::models {
+
+class Model;
+
+/// The states of one text's keys and values: two a layer, [positions, key heads, size], keys as attention reads them
+/// (after norms and turns). Rows of tokens that are not there yet are 0. Copies share the states.
+class KeyValueCache {
+public:
+  /// For up to `positions` tokens; bf16 where attention multiplies bf16, which rounds keys and values so anyway.
+  KeyValueCache(const ModelConfig &config, int64_t positions, DType dtype);
+
+  int64_t positions() const { return length; }
+  const State &keys(size_t layer) const { return keyStates[layer]; }
+  const State &values(size_t layer) const { return valueStates[layer]; }
+
+private:
+  int64_t length;
+  std::vector<State> keyStates, valueStates;
+};
+
+/// A forward pass over one row of tokens [1, T] that fills a cache or goes on from one; for traced functions, one
+/// object for each pass.
+class CachedText {
+public:
+  /// The tokens begin the text; the first `count` (i32 [1]) of them count. The cache then has these and no others.
+  static CachedText beginning(const KeyValueCache &cache, const Tensor &count);
+  /// The only token stands at `position` (i32 [1]), and the cache has all tokens before it. The cache then has it too.
+  static CachedText next(const KeyValueCache &cache, const Tensor &position);
+
+  /// The position (i32 [1]) of the only token; undefined where the tokens begin the text.
+  const Tensor &position() const { return place; }
+  /// Causal attention of the next layer: q [1, heads, T, size], k and v [1, key heads, T, size].
+  Tensor attention(const Model &model, const Tensor &q, const Tensor &k, const Tensor &v);
+
+private:
+  explicit CachedText(const KeyValueCache &cache) : cache(cache) {}
+
+  KeyValueCache cache;
+  Tensor count, place; // one of them
+  size_t layer = 0;
+
+  Tensor written(const State &state, const Tensor &x) const;
+};
+
+} // namespace tcc::models
