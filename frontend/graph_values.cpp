@@ -12,18 +12,19 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-constexpr const char *kindNames[] = {"uniform", "small", "zero", "rate", "step", "index", "flag"};
-static_assert(std::size(kindNames) == static_cast<size_t>(ValueHint::Kind::flag) + 1, "a name for each kind");
+constexpr const char *kindNames[] = {"uniform", "small", "zero", "rate", "step", "index", "flag", "token"};
+static_assert(std::size(kindNames) == static_cast<size_t>(ValueHint::Kind::token) + 1, "a name for each kind");
 
 /// Lowers `hint` to what `use` asks of the argument; true if the use only passes the value on.
 bool look(OpOperand &use, ValueHint &hint, bool &known) {
   using Kind = ValueHint::Kind;
   Operation *op = use.getOwner();
-  auto index = [&](int64_t bound) {
+  auto index = [&](int64_t bound, Kind kind = Kind::index) {
     if (ShapedType::isDynamic(bound))
       return;
-    hint.bound = hint.kind == Kind::index ? std::min(hint.bound, bound) : bound;
-    hint.kind = Kind::index;
+    const bool isIndex = hint.kind == Kind::index || hint.kind == Kind::token;
+    hint.bound = isIndex ? std::min(hint.bound, bound) : bound;
+    hint.kind = hint.kind == Kind::token ? Kind::token : kind;
     known = true;
   };
   auto is = [&](Kind kind) {
@@ -31,7 +32,7 @@ bool look(OpOperand &use, ValueHint &hint, bool &known) {
     known = true;
   };
   auto checked = [&](int64_t bound, bool negativeIsInvalid) {
-    index(bound);
+    index(bound, negativeIsInvalid ? Kind::token : Kind::index);
     if (!ShapedType::isDynamic(bound))
       hint.firstInvalid = hint.firstInvalid == 0 ? bound : std::min(hint.firstInvalid, bound);
     hint.negativeIsInvalid |= negativeIsInvalid;
@@ -170,7 +171,7 @@ Array randomArray(const runtime::TensorSpec &spec, const ValueHint &hint, uint64
       value = 1e-3;
     else if (hint.kind == Kind::stepCount)
       value = static_cast<double>(run);
-    else if (hint.kind == Kind::index)
+    else if (hint.kind == Kind::index || hint.kind == Kind::token)
       value = std::floor(random * static_cast<double>(hint.bound));
     else if (hint.kind == Kind::flag)
       value = random < 0.5;

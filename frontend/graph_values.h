@@ -19,9 +19,10 @@ struct ValueHint {
     stepCount, ///< 1, 2, …: the number of the run
     index,     ///< integers in [0, bound)
     flag,      ///< 0 or 1
+    token,     ///< an index that rows of a table are taken by
   };
   Kind kind = Kind::uniform;
-  int64_t bound = 16;             ///< of an index: the rows of the table or the classes that it selects from
+  int64_t bound = 16;             ///< of an index or a token: the rows of the table or the classes that it selects from
   int64_t firstInvalid = 0;       ///< an index from here on makes NaN; 0: none is known to
   bool negativeIsInvalid = false; ///< an index below 0 does; as a target it does not count
 };

@@ -5,6 +5,7 @@
 #include "passes/bodies.h"
 #include "passes/passes.h"
 #include "passes/prints.h"
+#include "passes/switches.h"
 #include "passes/verify_each.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/TimeProfiler.h"
@@ -119,6 +120,14 @@ std::string nearestPass(StringRef name) {
       best = info.name;
     }
   return best;
+}
+
+std::vector<const PassInfo *> optionalPasses(const PipelineOptions &options) {
+  std::vector<const PassInfo *> passes;
+  for (const PassInfo &info : table)
+    if (!info.required() && isEnabled(info, options))
+      passes.push_back(&info);
+  return passes;
 }
 
 func::FuncOp functionOf(ModuleOp module) {

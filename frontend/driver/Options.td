@@ -34,6 +34,10 @@ def run : Two<"run">, Group<run_group>, HelpText<"Run once on random inputs and 
 def run_EQ : TwoJoined<"run=">, Group<run_group>, MetaVarName<"N|reference">, HelpText<"Run N times, or once in the reference interpreter">;
 def bench : Two<"bench">, Group<run_group>, HelpText<"Time 20 runs after a warm-up, and each kernel against the machine's limits">;
 def bench_EQ : TwoJoined<"bench=">, Group<run_group>, MetaVarName<"N">, HelpText<"Time N runs">;
+def ablate : Two<"ablate">, Group<run_group>, HelpText<"Time the step with everything on beside the same with one switch off at a time, in turn, five times">;
+def ablate_EQ : TwoJoined<"ablate=">, Group<run_group>, MetaVarName<"N">, HelpText<"… N times">;
+def json_EQ : TwoJoined<"json=">, Group<run_group>, MetaVarName<"F.json">, HelpText<"Write the figures of --bench or --ablate to a file; '-' is stdout">;
+def plot_EQ : TwoJoined<"plot=">, Group<run_group>, MetaVarName<"F.svg">, HelpText<"Write the table of --ablate as a picture to a file; '-' is stdout">;
 def check_device : Two<"check-device">, Group<run_group>, HelpText<"For a GPU: first one step kernel by kernel beside the CPU, each from the GPU's own operands">;
 def input : Separate<["--"], "input">, Group<run_group>, MetaVarName<"NAME=FILE.npy">, HelpText<"Take an input or a state from a file; it gives '?' sizes too">;
 def input_EQ : TwoJoined<"input=">, Group<run_group>, Alias<input>;

@@ -53,6 +53,8 @@ void refuse(const Options &options, const std::string &path) {
       asked = "only -emit=json";
   if (options.reference)
     asked = "--run, not the reference interpreter";
+  if (options.ablationRounds)
+    asked = "--run or --bench; --ablate compiles in many forms, from a .graph file";
   if (!options.compile.pipeline.shapes.empty())
     asked = "no --shape=, its sizes are fixed";
   if (options.emissions.empty() && !options.output.empty() && !libraryOf(options))

@@ -5,6 +5,7 @@
 #include "codegen/targets.h"
 #include "frontend/capture.h"
 #include "frontend/compile_options.h"
+#include "frontend/driver/ablate.h"
 #include "frontend/driver/execution.h"
 #include "frontend/driver/graph_breaks.h"
 #include "frontend/driver/libraries.h"
@@ -92,6 +93,7 @@ private:
   void checkDevice(const std::shared_ptr<runtime::Device> &device);
   void reportBreaks();
   void execute();
+  void ablate();
   void interpret();
 
   OwningOpRef<ModuleOp> copy() { return OwningOpRef<ModuleOp>(module->clone()); }
@@ -105,6 +107,7 @@ private:
   RunValues values;
   std::optional<runtime::AtomicFile> dumpFile;
   std::unique_ptr<llvm::raw_fd_ostream> dumpStream;
+  CompilerFlags flags; // of the options, with the type that --dtype=auto means
   CompileOptions compileOptions;
   std::vector<std::string> targets; // several architectures of a kind, or one
   std::optional<Report> report;     // --report=
@@ -185,7 +188,7 @@ int Job::compileInput() {
 
 /// --dtype: what "auto" means here, a type that gains nothing, and the scale of the loss that f16 needs.
 void Job::setProducts(func::FuncOp function) {
-  CompilerFlags flags = options.flags;
+  flags = options.flags;
   if (std::optional<std::string> chosen = chooseProducts(flags, compileOptions.targetName)) {
     llvm::errs() << "tcc: --dtype=auto is " << *chosen << '\n';
     applyFlags(flags, compileOptions);
@@ -277,6 +280,8 @@ void Job::make() {
     return reportBreaks();
   if (options.reference)
     return interpret();
+  if (options.ablationRounds)
+    return ablate();
   if (options.runs || options.benchRuns)
     return execute();
   if (!options.emissions.empty())
@@ -469,6 +474,13 @@ void Job::execute() {
     report->addProfile(profiler, runtime::limitsOf(*executable));
 }
 
+/// --ablate, for the first target.
+void Job::ablate() {
+  CompileOptions chosen = compileOptions;
+  chosen.targetName = targets.front();
+  ablateGraph({*module, name, flags, std::move(chosen), values}, options);
+}
+
 /// The graph with its gradients expanded and its sizes fixed, but not yet fused.
 void Job::interpret() {
   const OwningOpRef<ModuleOp> shaped = orThrow(session->lowered(copy(), Phase::shaped));
@@ -476,11 +488,6 @@ void Job::interpret() {
 }
 
 } // namespace
-
-std::shared_ptr<runtime::Device> deviceFor(StringRef target, const std::string &tuning) {
-  const TargetKind *kind = targetKindOf(target);
-  return kind ? orThrow(kind->openDevice({.tuningFile = tuning})) : nullptr;
-}
 
 int processInput(const Options &options, const std::string &path, std::vector<runtime::Artefact> &steps) {
   return Job(options, path, steps).run();

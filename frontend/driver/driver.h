@@ -31,8 +31,6 @@ void printHelp(llvm::raw_ostream &os, llvm::StringRef category);
 /// The same as a page for man.
 void printManPage(llvm::raw_ostream &os);
 void printVersion(llvm::raw_ostream &os);
-/// The device that code for the target runs on; null: this CPU. Throws Error where there is none.
-std::shared_ptr<runtime::Device> deviceFor(llvm::StringRef target, const std::string &tuning = {});
 
 inline constexpr const char *versionText = TCC_VERSION; // of CMakeLists.txt
 

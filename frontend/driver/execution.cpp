@@ -1,7 +1,11 @@
 // --run, --bench, --input, --output.
 #include "frontend/driver/execution.h"
+#include "codegen/targets.h"
 #include "frontend/capture.h"
 #include "frontend/diagnostics.h"
+#include "frontend/driver/bench.h"
+#include "frontend/driver/driver.h"
+#include "frontend/driver/stage.h"
 #include "frontend/npy.h"
 #include "ir/reference/interpreter.h"
 #include "passes/memory_places.h"
@@ -12,108 +16,11 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <limits>
 
 using namespace mlir;
 
 namespace tcc::driver {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-/// Runs before those that are timed: caches, clocks and pages settle.
-constexpr int warmUpRuns = 3;
-
-/// An executable with the memory of its inputs, states and outputs.
-class Stage {
-public:
-  Stage(runtime::Executable &executable, const RunValues &values, uint64_t seed)
-      : executable(executable), plan(executable.plan()), values(values), seed(seed) {
-    for (const runtime::TensorSpec &spec : plan.inputs)
-      inputs.push_back(values.of(spec, seed, 1));
-    for (const runtime::TensorSpec &spec : plan.states)
-      states.push_back(values.of(spec, seed, 1));
-    for (const runtime::TensorSpec &spec : plan.outputs)
-      outputs.push_back(Array(Shape(spec.shape), spec.dtype));
-  }
-
-  /// The next run; `recorder` may be null.
-  void step(runtime::Profiler *recorder) {
-    ++run;
-    std::vector<runtime::ConstTensorRef> in;
-    std::vector<runtime::TensorRef> out, state;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (changes(plan.inputs[i].name) && run > 1)
-        inputs[i] = values.of(plan.inputs[i], seed, run);
-      in.emplace_back(inputs[i].rawForReading(), inputs[i].bytes());
-    }
-    for (const Array &array : outputs)
-      out.push_back({array.raw(), array.bytes()});
-    for (const Array &array : states)
-      state.push_back({array.raw(), array.bytes()});
-    llvm::outs().flush(); // a step may print
-    if (runtime::Error error = executable.run(in, out, state, recorder))
-      throw Error(error.message());
-    std::fflush(stdout);
-  }
-
-  /// "run 3: loss 1.25": the scalars.
-  void printScalars() const {
-    llvm::outs() << "run " << run << ':';
-    for (size_t i = 0; i < outputs.size(); ++i)
-      if (outputs[i].shape().empty() && !runtime::printedAs(plan.outputs[i]))
-        llvm::outs() << ' ' << plan.outputs[i].name << ' ' << llvm::format("%.6g", outputs[i].item());
-    llvm::outs() << '\n';
-  }
-
-  /// Results, then states.
-  std::vector<NamedArray> results() const {
-    std::vector<NamedArray> list;
-    for (size_t i = 0; i < outputs.size(); ++i)
-      if (!runtime::printedAs(plan.outputs[i]))
-        list.push_back({plan.outputs[i].name, outputs[i]});
-    for (size_t i = 0; i < states.size(); ++i)
-      list.push_back({plan.states[i].name, states[i]});
-    return list;
-  }
-
-private:
-  /// The number of the run is the one input that a run of the trainer would change.
-  bool changes(const std::string &name) const {
-    auto hint = values.hints.find(name);
-    return hint != values.hints.end() && hint->second.kind == ValueHint::Kind::stepCount && !values.given.count(name);
-  }
-
-  runtime::Executable &executable;
-  const runtime::Plan &plan;
-  const RunValues &values;
-  uint64_t seed;
-  std::vector<Array> inputs, states, outputs;
-  int64_t run = 0;
-};
-
-void bench(Stage &stage, int64_t runs, runtime::Executable &executable, runtime::Profiler *recorder) {
-  for (int i = 0; i < warmUpRuns; ++i)
-    stage.step(nullptr);
-  std::vector<double> times;
-  for (int64_t i = 0; i < runs; ++i) {
-    const Clock::time_point start = Clock::now();
-    stage.step(recorder);
-    times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
-  }
-  std::sort(times.begin(), times.end());
-  int64_t flops = 0;
-  for (const runtime::Instruction &instruction : executable.plan().instructions)
-    flops += instruction.flops;
-  const double median = times[times.size() / 2];
-  llvm::outs() << llvm::format("%.4f ms median, %.4f min, %.4f max of %d runs", median, times.front(), times.back(),
-                               static_cast<int>(times.size()));
-  if (flops && median > 0)
-    llvm::outs() << llvm::format(", %.2f GFLOP/s", static_cast<double>(flops) / median / 1e6);
-  llvm::outs() << ", peak " << bytesText(executable.peakBytes()) << '\n';
-}
 
 /// A result shadows a state of its name, since results stand first.
 void writeOutputs(const Options &options, const std::vector<NamedArray> &results) {
@@ -157,6 +64,11 @@ Array readInput(const runtime::TensorSpec &argument, const std::string &path, co
 }
 
 } // namespace
+
+std::shared_ptr<runtime::Device> deviceFor(StringRef target, const std::string &tuning) {
+  const TargetKind *kind = targetKindOf(target);
+  return kind ? orThrow(kind->openDevice({.tuningFile = tuning})) : nullptr;
+}
 
 Array RunValues::of(const runtime::TensorSpec &spec, uint64_t seed, int64_t run) const {
   if (auto found = given.find(spec.name); found != given.end()) {
@@ -220,12 +132,6 @@ std::map<std::string, Array> readInputs(const Options &options, const std::vecto
   return values;
 }
 
-/// Times against the limits of what it ran on.
-static std::string table(const runtime::Profiler &profiler, const runtime::Executable &executable) {
-  constexpr size_t rows = 12;
-  return runtime::profileReport(profiler, runtime::limitsOf(executable), rows);
-}
-
 void execute(runtime::Executable &executable, const Options &options, const RunValues &values,
              runtime::Profiler &profiler) {
   Stage stage(executable, values, options.seed);
@@ -244,29 +150,22 @@ void execute(runtime::Executable &executable, const Options &options, const RunV
     for (const NamedArray &result : stage.results())
       llvm::outs() << describe(result.name, result.array) << '\n';
   }
-  if (options.benchRuns) {
-    bench(stage, *options.benchRuns, executable, recorder);
-    llvm::outs() << table(profiler, executable);
-  }
+  if (options.benchRuns)
+    bench(stage, executable, options, values, profiler);
   writeOutputs(options, stage.results());
   if (!options.profile.empty()) {
     if (runtime::Error error = profiler.writeChromeTrace(options.profile))
       throw Error(error.message());
     if (!options.benchRuns)
-      llvm::errs() << table(profiler, executable);
+      llvm::errs() << runtime::profileReport(profiler, runtime::limitsOf(executable), profileRows);
   }
 }
 
 double millisecondsOf(runtime::Executable &executable, const RunValues &values, uint64_t seed, int runs) {
   Stage stage(executable, values, seed);
-  double least = std::numeric_limits<double>::infinity();
-  for (int i = -warmUpRuns; i < runs; ++i) {
-    const Clock::time_point start = Clock::now();
-    stage.step(nullptr);
-    if (i >= 0)
-      least = std::min(least, std::chrono::duration<double, std::milli>(Clock::now() - start).count());
-  }
-  return least;
+  stage.warmUp();
+  const std::vector<double> times = stage.times(runs, nullptr);
+  return *std::ranges::min_element(times);
 }
 
 void interpretOnce(func::FuncOp function, const Options &options, const RunValues &values) {

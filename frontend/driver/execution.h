@@ -36,6 +36,9 @@ void checkName(llvm::StringRef option, const std::string &given, const std::vect
 std::map<std::string, Array> readInputs(const Options &options, const std::vector<runtime::TensorSpec> &arguments,
                                         std::map<std::string, std::vector<int64_t>> &shapes);
 
+/// The device that code for the target runs on; null: this CPU. Throws Error where there is none.
+std::shared_ptr<runtime::Device> deviceFor(llvm::StringRef target, const std::string &tuning = {});
+
 /// --run and --bench: results and times go to stdout, what --output asks for to its files. Throws Error.
 void execute(runtime::Executable &executable, const Options &options, const RunValues &values,
              runtime::Profiler &profiler);

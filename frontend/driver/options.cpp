@@ -2,7 +2,7 @@
 #include "frontend/driver/options.h"
 #include "codegen/targets.h"
 #include "frontend/diagnostics.h"
-#include "frontend/driver/libraries.h"
+#include "frontend/driver/option_checks.h"
 #include "frontend/driver/option_table.h"
 #include "frontend/driver/option_target.h"
 #include "frontend/error.h"
@@ -208,6 +208,18 @@ void apply(const Arg &arg, Options &options) {
   case OPT_bench_EQ:
     options.benchRuns = number(value(), "--bench=", 1, 1000000000);
     break;
+  case OPT_ablate:
+    options.ablationRounds = 5;
+    break;
+  case OPT_ablate_EQ:
+    options.ablationRounds = number(value(), "--ablate=", 1, 1000);
+    break;
+  case OPT_json_EQ:
+    options.json = nonEmpty(value(), "--json=", "a file");
+    break;
+  case OPT_plot_EQ:
+    options.plot = nonEmpty(value(), "--plot=", "a file");
+    break;
   case OPT_input:
     readFile(value(), "--input", options.inputFiles);
     break;
@@ -367,55 +379,6 @@ std::string nearestOption(const OptionTable &table, StringRef text) {
   if (table.findNearest(text, candidate) <= std::min(2u, letters / 2))
     return candidate;
   return letters > 1 ? nearest(text, flagSpellings()) : "";
-}
-
-/// Options that contradict each other.
-void checkTogether(const Options &options) {
-  if (options.action == Action::compare) {
-    if (options.inputs.size() < 2 || options.flags.reportFolder.empty())
-      throw usageError("--compare takes two pages or more, and --report=DIR: tcc --compare A B --report=DIR");
-    return;
-  }
-  if (!options.flags.reportFolder.empty() && options.inputs.size() > 1)
-    throw usageError("--report= with several inputs; give one input at a time");
-  if (options.action != Action::compile && options.action != Action::syntaxOnly)
-    return;
-  const bool executes = options.runs || options.reference || options.benchRuns;
-  if (options.inputs.empty())
-    throw usageError("no input file; tcc --help shows examples");
-  if (llvm::count(options.inputs, "-") > 1)
-    throw usageError("stdin is given twice");
-  const bool isLibrary = libraryOf(options).has_value();
-  if (!options.output.empty() && options.inputs.size() > 1 && !isLibrary)
-    throw usageError("-o with several inputs; give one input at a time, or a library (FILE.so, FILE.a, FILE.o)");
-  if ((!options.output.empty() || options.asObject) && executes)
-    throw usageError(std::string(options.asObject ? "-c" : "-o") +
-                     " with --run or --bench, which write no artefact; give one of them");
-  for (StringRef option : {options.outputFiles.empty() ? "" : "--output", options.profile.empty() ? "" : "--profile="})
-    if (!option.empty() && options.inputs.size() > 1)
-      throw usageError(option.str() + " with several inputs; give one input at a time");
-  if (!options.output.empty() && options.emissions.size() > 1)
-    throw usageError("-o with several -emit= kinds; give one kind at a time");
-  if (!options.stop.empty() && executes)
-    throw usageError(options.stop + " stops before anything could run, as --run and --bench ask; give one of them");
-  if (!options.emissions.empty() && executes)
-    throw usageError("--run and --bench do not go together with -emit=");
-  if (options.timeTrace && !options.timeTrace->empty() && options.inputs.size() > 1)
-    throw usageError("-ftime-trace= with several inputs; give one input at a time, or -ftime-trace");
-  if (!options.dumpFolder.empty() && options.compile.pipeline.dump.empty())
-    throw usageError("-fdump-dir= without -fdump-ir=");
-  if (!executes && !options.inputFiles.empty())
-    throw usageError("--input without --run or --bench");
-  if (!executes && !options.outputFiles.empty())
-    throw usageError("--output without --run or --bench");
-  if (options.checkDevice &&
-      ((!options.runs && !options.benchRuns) || !targetKindOf(options.compile.targetName)->hasDevices()))
-    throw usageError("--check-device without --target=" +
-                     kindNames(" or --target=", [](const TargetKind &kind) { return kind.hasDevices(); }) +
-                     " and --run or --bench");
-  if (!options.profile.empty() && !options.runs && !options.benchRuns)
-    throw usageError("--profile= without --run or --bench");
-  checkLibraryOptions(options);
 }
 
 } // namespace

@@ -72,6 +72,8 @@ struct Options {
   std::optional<int64_t> runs; ///< --run
   bool reference = false;      ///< --run=reference
   std::optional<int64_t> benchRuns;
+  std::optional<int64_t> ablationRounds; ///< --ablate
+  std::string json, plot;                ///< --json, --plot: files for the figures and the picture, or empty
   std::vector<std::pair<std::string, std::string>> inputFiles;  ///< --input: name, path
   std::vector<std::pair<std::string, std::string>> outputFiles; ///< --output: name of a result or state, path
   bool checkDevice = false;

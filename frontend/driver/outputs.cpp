@@ -132,8 +132,10 @@ runtime::Error checkFiles(const Options &options) {
     files.writes("--tuning=" + options.flags.tuning, options.flags.tuning);
   for (const auto &[name, path] : options.outputFiles)
     files.writes("--output " + name + "=" + path, path);
-  if (!options.profile.empty())
-    files.writes("--profile=" + options.profile, options.profile);
+  for (const auto &[option, path] : {std::pair("--profile=", &options.profile), std::pair("--json=", &options.json),
+                                     std::pair("--plot=", &options.plot)})
+    if (!path->empty() && *path != "-")
+      files.writes(option + *path, *path);
   return files.check();
 }
 

@@ -1,0 +1,78 @@
+// Ablation: a step with everything on beside the same step with one switch off at a time (switches.h). What a form of
+// the step is, and how it is run, the caller knows: the command line runs a graph, train_gpt trains. No MLIR.
+#pragma once
+#include "runtime/step_bound.h"
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tcc {
+
+/// What a form of a step needs.
+struct StepSize {
+  int64_t kernels = 0, matmuls = 0, plannedBytes = 0;
+};
+
+/// A step in one form, with all switches on or without one of them.
+class AblatedStep {
+public:
+  virtual ~AblatedStep() = default;
+  /// Whether the other one, of the same caller, runs the same code in the same way.
+  virtual bool isSameAs(const AblatedStep &other) const = 0;
+  virtual StepSize size() const = 0;
+  /// Runs some steps: the milliseconds of their median. Throws Error where they fail.
+  virtual double milliseconds() = 0;
+};
+
+struct AblationRow {
+  std::string option; ///< that is off; empty: none, the step beside itself
+  StepSize size = {};
+  bool changesNothing = false;                ///< the step is the same without the switch, so it was not timed
+  std::string missing = {};                   ///< why there is no such form of the step; empty: there is
+  std::vector<double> ms = {}, besideMs = {}; ///< of each round: without the switch, and with everything on beside it
+
+  double medianMs() const;
+  /// The rounds' quotients of both, in order of size: above 1 where the switch saves time.
+  std::vector<double> ratios() const;
+  double medianRatio() const;
+  /// By how much the quotients differ.
+  double spread() const;
+};
+
+struct Ablation {
+  std::string title;        ///< what the step is of
+  std::string untimed = {}; ///< why nothing is timed; empty: it is
+  int rounds = 5;
+  double tokens = 0;                  ///< of a step; 0: that is not known
+  std::vector<AblationRow> rows = {}; ///< the step beside itself first
+  runtime::StepBound bound = {};      ///< of the step with everything on
+
+  /// The switch without which the step takes longest, by more than the step beside itself differs, in each round; null
+  /// where there is none. -O0 is not one switch.
+  const AblationRow *dearest() const;
+  /// The switches without which the step is faster, by the same rule.
+  std::vector<const AblationRow *> harmful() const;
+
+  std::string head() const;                       ///< the table's first two lines
+  std::string text(const AblationRow &row) const; ///< a line
+  std::string words() const;                      ///< what comes after the table: one or more lines
+  /// {"version", "title", "untimed", "rounds", "rows": [{"off", "kernels", "matmuls", "planned_bytes",
+  /// "changes_nothing", "missing", "ms", "time_ratio", "spread", "ms_rounds", "beside_ms_rounds"}], "dearest",
+  /// "faster_without", "bound"}; what was not measured is null.
+  std::string json() const;
+  /// Bars of the times, of planned bytes where nothing was timed.
+  std::string picture() const;
+};
+
+/// A form of the step without `option`. Throws Error where there is none.
+using MakeStep = std::function<std::unique_ptr<AblatedStep>(const std::string &option)>;
+
+/// Fills the rows. In each round one form is run right after the other, in turn first, so that a machine that gets
+/// slower does so for both. `tell` gets each row when it is done. Throws Error where `whole` fails.
+void ablate(Ablation &ablation, AblatedStep &whole, std::span<const std::string> options, const MakeStep &make,
+            const std::function<void(const AblationRow &)> &tell);
+
+} // namespace tcc

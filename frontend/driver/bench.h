@@ -1,0 +1,29 @@
+// --bench: the times of runs, what was worked on in them, and each kernel beside the machine's limits.
+#pragma once
+#include "frontend/driver/stage.h"
+
+namespace tcc::driver {
+
+inline constexpr size_t profileRows = 12; // of the table of kernels
+
+/// What a run works on: the tokens of its first input, where rows of a table are taken by them, else that input's rows.
+struct RunItems {
+  int64_t count = 0;
+  const char *unit = "rows"; ///< or "tokens"
+  std::string of;            ///< the input's name; empty: no input has rows
+};
+
+RunItems itemsOf(const runtime::Plan &plan, const RunValues &values);
+
+/// Arithmetic of a step, in loops as often as they turn.
+double flopsOf(const runtime::Plan &plan);
+
+/// The value in the middle, or the mean of the two there.
+double medianOf(std::vector<double> values);
+
+/// Times options.benchRuns runs, prints what they took, and writes it as JSON where --json= asks for that. Throws
+/// Error.
+void bench(Stage &stage, runtime::Executable &executable, const Options &options, const RunValues &values,
+           runtime::Profiler &profiler);
+
+} // namespace tcc::driver

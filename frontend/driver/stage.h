@@ -1,0 +1,45 @@
+// Stage: an executable with the memory of its inputs, states and outputs, to be run again and again.
+#pragma once
+#include "frontend/driver/execution.h"
+
+namespace tcc::driver {
+
+/// Values by name, which several forms of one step share: each begins with what the last one left in the states.
+struct SharedTensors {
+  std::map<std::string, Array> inputs;
+  std::map<std::string, State> states;
+};
+
+class Stage {
+public:
+  /// `shared`: where values of the same name, shape and type are taken from, and new ones put; null: nowhere.
+  Stage(runtime::Executable &executable, const RunValues &values, uint64_t seed, SharedTensors *shared = nullptr);
+
+  /// The next run, on the host's memory; `recorder` may be null. What the step prints is printed. Throws Error.
+  void step(runtime::Profiler *recorder);
+  /// The same as a trainer runs it, for timings: on a device with memory of its own the states stay there, and the run
+  /// is waited for, but outputs come to the host when they are asked for.
+  void timedStep(runtime::Profiler *recorder);
+  /// Runs until caches, clocks and pages have settled.
+  void warmUp();
+  /// The milliseconds of so many runs.
+  std::vector<double> times(int64_t runs, runtime::Profiler *recorder);
+
+  /// "run 3: loss 1.25": the scalars.
+  void printScalars() const;
+  /// Results, then states.
+  std::vector<NamedArray> results() const;
+
+private:
+  void nextInputs();
+
+  runtime::Executable &executable;
+  const runtime::Plan &plan;
+  const RunValues &values;
+  uint64_t seed;
+  std::vector<Array> inputs, outputs;
+  std::vector<State> states;
+  int64_t run = 0;
+};
+
+} // namespace tcc::driver

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""attention_sweep.py and optimizer_sweep.py from beginning to end, in small sizes: table, JSON and figure agree."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def run(script, arguments, status=0):
+    done = subprocess.run([sys.executable, os.path.join(HERE, script), *arguments], capture_output=True, text=True)
+    assert done.returncode == status, f"{script} {arguments}: status {done.returncode}\n{done.stdout}{done.stderr}"
+    return done
+
+
+def checked_figure(path):
+    circles = [element for element in xml.etree.ElementTree.parse(path).iter() if element.tag.endswith("circle")]
+    assert circles, f"{path} has no points"
+    return circles
+
+
+def attention(tcc, folder):
+    out, picture = os.path.join(folder, "attention.json"), os.path.join(folder, "attention.svg")
+    size = ["--tcc", tcc, "--threads=1", "--rounds=1", "--first=64", "--heads=1", "--size=16", "--json", out, "--plot", picture]
+    text = run("attention_sweep.py", size + ["--last=256"]).stdout
+    points = json.load(open(out))["points"]
+    assert len(points) == 2 * 2 * 3, points
+    for point in points:
+        assert point["is_measured"] and point["ms"] > 0 and f"{point['ms']:.3f}" in text, point
+        assert f"{point['planned_bytes'] / 1e6:.3f}" in text, point
+    by = {(p["form"], p["mode"], p["length"]): p for p in points}
+    # Naive attention stores the scores: T^2 numbers more than flash; flash grows by the length.
+    stored = by["naive", "forward", 256]["planned_bytes"] - by["naive", "forward", 128]["planned_bytes"]
+    assert stored > 4 * (256 ** 2 - 128 ** 2), stored
+    assert by["flash", "forward", 256]["planned_bytes"] <= 2 * by["flash", "forward", 128]["planned_bytes"]
+    assert len(checked_figure(picture)) == 2 * len(points)
+
+    # No run may take more than nothing: all but the first length is estimated by the square of the length.
+    run("attention_sweep.py", size + ["--last=256", "--seconds=0"])
+    points = json.load(open(out))["points"]
+    for form in ("naive", "flash"):
+        first, second, third = [p for p in points if p["form"] == form and p["mode"] == "training"]
+        assert first["is_measured"] and not second["is_measured"] and not third["is_measured"], points
+        assert abs(third["ms"] - 16 * first["ms"]) < 1e-9 * third["ms"], points
+
+    # A plan that does not fit has bytes and no time.
+    text = run("attention_sweep.py", size + ["--last=256", "--memory=0.0004"]).stdout
+    points = json.load(open(out))["points"]
+    for point in points:
+        assert point["fits"] == (point["planned_bytes"] <= 400_000) == (point["ms"] is not None), point
+    assert {p["form"] for p in points if not p["fits"]} == {"naive"} and "does not fit" in text, points
+    assert "no program" in run("attention_sweep.py", ["--tcc=/nowhere"], 1).stderr
+    run("attention_sweep.py", ["--first=8", "--last=4", "--tcc", tcc], 2)
+
+
+def optimizers(tcc, graph, folder):
+    out, picture = os.path.join(folder, "optimizers.json"), os.path.join(folder, "optimizers.svg")
+    text = run("optimizer_sweep.py", ["--tcc", tcc, "--graph", graph, "--threads=1", "--rounds=1", "--tensors=1,3", "--sides=8,32",
+                                      "--elements=2000", "--json", out, "--plot", picture]).stdout
+    points = json.load(open(out))["points"]
+    assert len(points) == 5 * 3, points  # 3 tensors of 32 x 32 have too many elements
+    for point in points:
+        assert point["ms"] > 0 and f"{point['ms']:.4f}" in text, point
+        assert f"{point['planned_bytes'] / 1e6:.3f}" in text, point
+        assert point["kernels"] >= 1 and (point["matmuls"] > 0) == (point["optimizer"] == "muon"), point
+        # Every parameter and gradient is read, every parameter written.
+        assert point["bytes"] >= 3 * 4 * point["elements"], point
+    planned = {p["optimizer"]: p["planned_bytes"] for p in points if p["side"] == 32}
+    assert planned["adamw"] > planned["sgd"] > planned["adafactor"], planned  # 2, 1 and nearly no moments
+    checked_figure(picture)
+    assert "unknown optimizer 'adam'" in run("optimizer_sweep.py", ["--optimizers=adam", "--tcc", tcc, "--graph", graph], 2).stderr
+    assert "no list of numbers" in run("optimizer_sweep.py", ["--tensors=1,0", "--tcc", tcc, "--graph", graph], 2).stderr
+
+
+def main():
+    tcc, graph = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        attention(tcc, folder)
+        optimizers(tcc, graph, folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,275 @@
+// --ablate: its arithmetic over steps that are made up, the list of switches, and the program from table to picture.
+#include "frontend/ablation.h"
+#include "frontend/error.h"
+#include "frontend/switches.h"
+#include "tests/frontend/run_tcc.h"
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+namespace {
+
+using namespace tcc;
+using namespace tcc::test;
+using nlohmann::json;
+
+/// Takes the milliseconds that it is given, one after another.
+class MadeUpStep : public AblatedStep {
+public:
+  MadeUpStep(int code, std::vector<double> times) : code(code), times(std::move(times)) {}
+  bool isSameAs(const AblatedStep &other) const override { return code == static_cast<const MadeUpStep &>(other).code; }
+  StepSize size() const override { return {code, 10 * code, 1000 * code}; }
+  double milliseconds() override { return times[run++ % times.size()]; }
+
+  int code;
+  std::vector<double> times;
+  size_t run = 0;
+};
+
+Ablation madeUp(const std::vector<std::pair<std::string, MadeUpStep>> &off, MadeUpStep whole,
+                std::string untimed = {}) {
+  Ablation ablation{.title = "made up", .untimed = std::move(untimed), .rounds = 3};
+  std::vector<std::string> options;
+  for (const auto &[option, step] : off)
+    options.push_back(option);
+  ablate(
+      ablation, whole, options,
+      [&](const std::string &option) -> std::unique_ptr<AblatedStep> {
+        for (const auto &[name, step] : off)
+          if (name == option && step.code >= 0)
+            return std::make_unique<MadeUpStep>(step);
+        throw Error("no such step");
+      },
+      [](const AblationRow &) {});
+  return ablation;
+}
+
+TEST(Ablation, TakesMediansAndNamesTheDearest) {
+  const Ablation ablation = madeUp({{"-fno-a", {2, {11, 12, 13}}},
+                                    {"-fno-b", {3, {20, 24, 22}}},
+                                    {"-fno-c", {1, {99}}},
+                                    {"-fno-d", {4, {5, 5, 5}}},
+                                    {"-fno-e", {-1, {}}},
+                                    {"-O0", {5, {90}}}},
+                                   {1, {10}});
+  ASSERT_EQ(ablation.rows.size(), 7u);
+  const AblationRow &b = ablation.rows[2];
+  EXPECT_EQ(b.medianMs(), 22);
+  EXPECT_EQ(b.ratios(), (std::vector<double>{2, 2.2, 2.4}));
+  EXPECT_EQ(b.medianRatio(), 2.2);
+  EXPECT_NEAR(b.spread(), 0.4, 1e-12);
+  EXPECT_EQ(ablation.dearest(), &b); // -O0 is no switch
+  EXPECT_EQ(ablation.harmful(), (std::vector<const AblationRow *>{&ablation.rows[4]}));
+
+  const AblationRow &c = ablation.rows[3];
+  EXPECT_TRUE(c.changesNothing && c.ms.empty());
+  EXPECT_HAS(ablation.text(c), "changes nothing here");
+  EXPECT_HAS(ablation.text(ablation.rows[5]), "-fno-e                     cannot be left out: no such step");
+  EXPECT_HAS(ablation.words(), "-fno-b is the dearest: the step takes 2.200 times as long\n"
+                               "-fno-d makes it faster here: 0.500 times the time\n");
+}
+
+TEST(Ablation, WhatDiffersByAsMuchAsOneStepIsNotSeen) {
+  // With everything on, runs differ by a fifth; -fno-a is a tenth slower, -fno-b now slower, now faster.
+  const Ablation ablation =
+      madeUp({{"-fno-a", {2, {11.5}}}, {"-fno-b", {3, {9, 20, 30}}}}, {1, {10, 12, 10, 10, 10, 12, 10, 10, 10, 10}});
+  EXPECT_EQ(ablation.dearest(), nullptr);
+  EXPECT_TRUE(ablation.harmful().empty());
+  EXPECT_HAS(ablation.words(), "no switch brings more than the runs of one step differ");
+}
+
+TEST(Ablation, TableAndJsonHaveTheSameFigures) {
+  const Ablation ablation = madeUp({{"-fno-a", {2, {11, 12, 13}}}, {"-fno-c", {1, {99}}}}, {1, {10}});
+  const json read = json::parse(ablation.json());
+  EXPECT_EQ(read["dearest"], "-fno-a");
+  ASSERT_EQ(read["rows"].size(), 3u);
+  EXPECT_EQ(read["rows"][0]["off"], nullptr);
+  EXPECT_EQ(read["rows"][1]["ms"], 12);
+  EXPECT_EQ(read["rows"][1]["ms_rounds"], (json{11, 12, 13}));
+  EXPECT_EQ(read["rows"][2]["ms"], nullptr);
+  EXPECT_EQ(read["rows"][2]["changes_nothing"], true);
+  EXPECT_EQ(read["rows"][1]["planned_bytes"], 2000);
+  EXPECT_TRUE(ablation.picture().starts_with("<svg") && ablation.picture().ends_with("</svg>\n"));
+}
+
+TEST(Ablation, UntimedStepsHavePlansAlone) {
+  const Ablation ablation = madeUp({{"-fno-a", {2, {1}}}}, {1, {1}}, "no device");
+  EXPECT_TRUE(ablation.rows[0].ms.empty() && ablation.rows[1].ms.empty());
+  EXPECT_EQ(ablation.rows[1].size.plannedBytes, 2000);
+  EXPECT_EQ(ablation.words(), "not timed: no device\n");
+  EXPECT_EQ(json::parse(ablation.json())["untimed"], "no device");
+  EXPECT_HAS(ablation.picture(), "0.002 MB planned");
+}
+
+TEST(Switches, AreThePassesThatRunAndWhatElseIsOn) {
+  CompilerFlags flags;
+  const std::vector<std::string> usual = {"-fno-match-attention",
+                                          "-fno-simplify",
+                                          "-fno-pad-shapes",
+                                          "-fno-pack-attention",
+                                          "-fno-fuse-epilogues",
+                                          "-fno-schedule-collectives",
+                                          "-O1",
+                                          "-O0"};
+  EXPECT_EQ(switchesOff(flags, "cpu"), usual);
+  flags.passes["simplify"] = false;
+  flags.padding = 0;
+  flags.level = 1;
+  flags.products = runtime::DType::bf16;
+  flags.fastMath = true;
+  flags.remat = Remat::block;
+  EXPECT_EQ(
+      switchesOff(flags, "cpu"),
+      (std::vector<std::string>{"-fno-match-attention", "--dtype=f32", "-fno-pack-attention", "-fno-fuse-epilogues",
+                                "--remat=none", "-fno-schedule-collectives", "-fno-fast-math", "-O0"}));
+  flags = {};
+  flags.level = 0;
+  EXPECT_TRUE(switchesOff(flags, "cpu").empty());
+  flags.passes["simplify"] = true;
+  EXPECT_EQ(switchesOff(flags, "cpu"), (std::vector<std::string>{"-fno-simplify"}));
+  EXPECT_THROW(switchesOff(flags, "abacus"), Error);
+}
+
+TEST(Switches, EachOptionOfTheListSwitchesItsOwnOff) {
+  CompilerFlags flags;
+  flags.products = runtime::DType::bf16;
+  flags.fastMath = true;
+  flags.remat = Remat::full;
+  for (const std::string &option : switchesOff(flags, "cpu")) {
+    const std::vector<std::string> rest = switchesOff(withOption(flags, option), "cpu");
+    EXPECT_EQ(std::ranges::count(rest, option), 0) << option;
+  }
+}
+
+/// The rows of the program's table by what is off.
+std::map<std::string, std::vector<std::string>> tableOf(const std::string &text) {
+  std::map<std::string, std::vector<std::string>> rows;
+  const std::regex row("  (everything on|-\\S+) +(\\d+) +(\\d+) +([\\d.]+)(?:  (changes nothing here)| +([\\d.]+) "
+                       "+([\\d.]+)x +([\\d.]+) %.*)?");
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (std::smatch found; std::regex_match(line, found, row))
+      rows[found[1]] = {found.begin() + 2, found.end()};
+  return rows;
+}
+
+std::string fixed(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+TEST(AblateProgram, TableJsonAndPictureSayTheSame) {
+  const std::string out = folder() / "a.json", picture = folder() / "a.svg";
+  const Result result = runTcc(model("attention") + " --threads=1 --ablate=2 --json=" + out + " --plot=" + picture);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto table = tableOf(result.out);
+  const json read = json::parse(slurp(out));
+  ASSERT_EQ(read["rows"].size(), table.size()) << result.out;
+  EXPECT_EQ(read["rounds"], 2);
+  for (const json &row : read["rows"]) {
+    const std::string name = row["off"].is_null() ? "everything on" : row["off"].get<std::string>();
+    ASSERT_TRUE(table.contains(name)) << name;
+    const std::vector<std::string> &cells = table.at(name);
+    EXPECT_EQ(cells[0], std::to_string(row["kernels"].get<int>()));
+    EXPECT_EQ(cells[1], std::to_string(row["matmuls"].get<int>()));
+    EXPECT_EQ(cells[2], fixed(row["planned_bytes"].get<double>() / 1e6, 3));
+    EXPECT_EQ(row["changes_nothing"].get<bool>(), !cells[3].empty()) << name;
+    if (row["changes_nothing"])
+      continue;
+    EXPECT_EQ(cells[4], fixed(row["ms"], 4));
+    EXPECT_EQ(cells[5], fixed(row["time_ratio"], 3));
+    EXPECT_EQ(cells[6], fixed(row["spread"].get<double>() * 100, 1));
+    EXPECT_EQ(row["ms_rounds"].size(), 2u);
+  }
+  EXPECT_EQ(table.at("-fno-schedule-collectives")[3], "changes nothing here");
+  EXPECT_EQ(table.at("-fno-match-attention")[3], "");
+  EXPECT_HAS(result.out, "\nbound by ");
+  EXPECT_HAS(slurp(picture), "-fno-match-attention");
+}
+
+TEST(AblateProgram, PlansAreThoseOfTheOptionsAlone) {
+  const std::string out = folder() / "b.json";
+  ASSERT_EQ(runTcc(model("attention") + " --threads=1 --ablate=1 --json=" + out).status, 0);
+  for (const json &row : json::parse(slurp(out))["rows"]) {
+    const std::string off = row["off"].is_null() ? "" : row["off"].get<std::string>();
+    const std::string memory = runTcc(model("attention") + " --threads=1 -emit=memory.json " + off).out;
+    EXPECT_EQ(json::parse(memory)["planned_bytes"], row["planned_bytes"]) << off;
+    const std::string on = runTcc(model("attention") + " --threads=1 -emit=json").out;
+    const std::string without = runTcc(model("attention") + " --threads=1 -emit=json " + off).out;
+    EXPECT_EQ(row["changes_nothing"].get<bool>(), !off.empty() && on == without) << off;
+  }
+}
+
+TEST(AblateProgram, StdoutIsTheJsonAloneWhereItGoesThere) {
+  const Result result = runTcc(file("good.graph", good) + " --threads=1 --ablate=1 --json=-");
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(json::accept(result.out)) << result.out;
+  EXPECT_HAS(result.err, "everything on");
+}
+
+TEST(AblateProgram, AGpuThatIsNotThereLeavesPlans) {
+  if (std::filesystem::exists("/dev/nvidiactl"))
+    GTEST_SKIP() << "this machine has a GPU";
+  const std::string out = folder() / "c.json";
+  const Result result = runTcc(model("attention") + " --target=cuda -march=sm_90a --ablate --json=" + out);
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_HAS(result.out, "not timed: timing needs a GPU: ");
+  EXPECT_EQ(lines(result.out.substr(0, result.out.find("  off "))), 2) << result.out;
+  const json read = json::parse(slurp(out));
+  EXPECT_FALSE(read["untimed"].is_null());
+  for (const json &row : read["rows"]) {
+    EXPECT_TRUE(row["ms"].is_null());
+    EXPECT_GT(row["planned_bytes"], 0) << row["off"];
+    EXPECT_GT(row["kernels"], 0) << row["off"];
+  }
+}
+
+TEST(AblateProgram, AStepThatPrintsDoesNotFillTheTable) {
+  const std::string path =
+      file("prints.graph", "func.func @f(%x: tensor<4xf32> {tcc.name = \"x\"}) -> tensor<4xf32> {\n"
+                           "  %y = tcc.gelu %x : tensor<4xf32>\n  tcc.print \"y\", %y : tensor<4xf32>\n"
+                           "  func.return %y : tensor<4xf32>\n}\n");
+  const Result result = runTcc(path + " --threads=1 --ablate=1");
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_LACKS(result.out, "y [4] =");
+  EXPECT_HAS(result.out, "everything on");
+}
+
+TEST(AblateProgram, RefusesWhatMakesNoSense) {
+  const std::string path = file("good.graph", good);
+  for (const char *other : {"--run", "--bench", "--run=reference", "--graph-breaks", "-fverify-each", "-save-temps",
+                            "-ftime-report", "--profile=p.json", "--report=r"})
+    EXPECT_HAS(runTcc(path + " --ablate " + other).err, "cannot be given with --ablate") << other;
+  for (const auto &[arguments, message] : {std::pair{"--ablate=0", "'0' of --ablate= is no number from 1 to 1000"},
+                                           std::pair{"--json=x.json", "--json= without --bench or --ablate"},
+                                           std::pair{"--bench --plot=x.svg", "--plot= without --ablate"},
+                                           std::pair{"--ablate -emit=json", "do not go together with -emit="},
+                                           std::pair{"--ablate -o x.so", "-o with --run, --bench or --ablate"},
+                                           std::pair{"--ablate --json=- --plot=-", "would both go to stdout"},
+                                           std::pair{"--ablate --json=", "--json= without a file"}}) {
+    const Result result = runTcc(path + " " + arguments);
+    EXPECT_EQ(result.status, 2) << arguments;
+    EXPECT_HAS(result.err, message);
+    EXPECT_EQ(lines(result.err), 1) << result.err;
+  }
+  const std::string copy = folder() / "keep.graph";
+  std::filesystem::copy_file(path, copy);
+  EXPECT_EQ(runTcc(copy + " --ablate=1 --json=" + copy).status, 1);
+  EXPECT_EQ(slurp(copy), good);
+}
+
+TEST(AblateProgram, CompiledStepsAreRefused) {
+  const std::string path = file("good.graph", good);
+  for (const std::string name : {"step.tcc", "step.so"}) {
+    const std::string made = folder() / name;
+    ASSERT_EQ(runTcc(path + " -o " + made).status, 0);
+    const Result result = runTcc(made + " --ablate");
+    EXPECT_EQ(result.status, 1);
+    EXPECT_HAS(result.err, "is compiled already; it takes --run or --bench; --ablate compiles");
+    EXPECT_EQ(lines(result.err), 1) << result.err;
+  }
+}
+
+} // namespace
