@@ -8,7 +8,10 @@
 //      what the lane gives, in a loop of their own; every rank gets its part of all ranks' nodes (tcc.all_to_all) and
 //      adds them in the order of the tree; the parts' sums go to all ranks (tcc.all_gather). A bucket's sums come after
 //      the next one's all_to_all. With --reduce=fast the ranks' sums are one tcc.all_reduce a bucket.
-//   4. so results come out of a loop of one turn, as those of one rank come out of a loop: dense, in memory, and what
+//   4. with --zero=2, a rank keeps its part of a sum (rank_parts.h) in place of the all_gather: pieces are put together
+//      by rank, and values that have fewer rows than there are ranks go to all;
+//   5. with --zero, states and their updates are shared out (state_parts.cpp);
+//   6. results come out of a loop of one turn, as those of one rank come out of a loop: dense, in memory, and what
 //      reads them is compiled to the same sums, whatever the number of ranks.
 // A lane is the body of a loop of one turn: what it is compiled to depends on nothing outside, so its bits are the same
 // wherever it runs. A sum never is -0 (each begins with 0), whoever adds it. The bodies keep their ops.
@@ -19,6 +22,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
+#include "passes/state_updates.h"
 #include <numeric>
 
 using namespace mlir;
@@ -28,27 +32,34 @@ namespace {
 
 using Values = SmallVector<Value>;
 
+constexpr int64_t alignedElements = 16; // parts begin at multiples of 64 bytes
+
 class LaneSums {
 public:
   LaneSums(LanesOp op, const PipelineOptions &options)
-      : op(op), ranks(options.ranks), bucketBytes(options.bucketBytes) {}
+      : op(op), ranks(options.ranks), parts(options.ranks), bucketBytes(options.bucketBytes) {}
+
+  /// Whether run() gives this rank's part of a result.
+  bool isInParts(unsigned result) {
+    return ranks.zero >= 2 && ranks.count > 1 && !ranks.isFast && parts.areOf(tensorType(op.getResult(result)));
+  }
 
   Values run() {
     OpBuilder builder(op);
     Emit emit(builder, op.getLoc());
     const std::vector<LaneNode> nodes = laneNodesOf(lanes(), ranks.count, ranks.rank);
     const int64_t first = nodes.front().first, count = nodes.back().first + nodes.back().count - first;
-    Values parts(op.getScanned());
+    Values scanned(op.getScanned());
     if (ranks.count == 1)
-      return sumOf(emit, count, parts, op.getInputs());
-    for (Value &part : parts) {
+      return sumOf(emit, count, scanned, op.getInputs());
+    for (Value &part : scanned) {
       const RankedTensorType type = tensorType(part);
       SmallVector<int64_t> shape(type.getShape());
       shape[0] = count;
       part = emit.create<ShardOp>(withShape(type, shape), part, builder.getI64IntegerAttr(ranks.count));
     }
     const auto sumOfNode = [&](const LaneNode &node) {
-      return sumOf(emit, node.count, firstIndices(emit, parts, node.first - first, node.count), op.getInputs());
+      return sumOf(emit, node.count, firstIndices(emit, scanned, node.first - first, node.count), op.getInputs());
     };
     std::vector<Values> pieces;
     for (const LaneNode &node : ArrayRef(nodes).drop_back())
@@ -59,12 +70,13 @@ public:
       lefts.push_back(sumOfNode(last.left()));
       hasLaneOnTheLeft |= last.left().count == 1;
     }
-    return lastLane(emit, firstIndices(emit, parts, last.first - first, 1), pieces, lefts);
+    return lastLane(emit, firstIndices(emit, scanned, last.first - first, 1), pieces, lefts);
   }
 
 private:
   LanesOp op;
   const RankShare &ranks;
+  const RankParts parts;
   const int64_t bucketBytes;
   bool hasLaneOnTheLeft = false; // the smallest left half of the rank's last node is one lane
 
@@ -87,9 +99,10 @@ private:
   }
 
   /// A loop over the first indices of `parts`, whose body is empty, and the body's arguments after the carried ones,
-  /// which are like `results` and begin with zeros.
-  static RepeatOp loop(Emit &b, int64_t count, ValueRange results, ValueRange parts, ValueRange inputs) {
-    const Values start = llvm::map_to_vector(results, [&](Value result) { return b.zeros(tensorType(result)); });
+  /// which have the types of `results` and begin with zeros.
+  static RepeatOp loop(Emit &b, int64_t count, TypeRange results, ValueRange parts, ValueRange inputs) {
+    const Values start =
+        llvm::map_to_vector(results, [&](Type result) { return b.zeros(cast<RankedTensorType>(result)); });
     auto made = RepeatOp::create(b.builder, b.loc, TypeRange(ValueRange(start)), b.builder.getI64IntegerAttr(count),
                                  start, parts, inputs);
     Block &body = made.getBody().emplaceBlock();
@@ -98,8 +111,8 @@ private:
     return made;
   }
 
-  /// Values like `results` that `make` computes from `inputs` where nothing else is compiled with it.
-  static Values alone(Emit &b, ValueRange results, ValueRange inputs,
+  /// Values of the types `results` that `make` computes from `inputs` where nothing else is compiled with it.
+  static Values alone(Emit &b, TypeRange results, ValueRange inputs,
                       llvm::function_ref<Values(Emit &, ValueRange)> make) {
     RepeatOp once = loop(b, 1, results, {}, inputs);
     Block &body = once.getBody().front();
@@ -120,7 +133,7 @@ private:
       llvm::append_range(shape, tensorType(part).getShape().drop_front());
       return b.reshape(part, shape);
     });
-    RepeatOp turns = loop(b, 2, op.getResults(), halves, inputs);
+    RepeatOp turns = loop(b, 2, op.getResultTypes(), halves, inputs);
     Block &body = turns.getBody().front();
     OpBuilder builder = OpBuilder::atBlockEnd(&body);
     Emit inside(builder, b.loc);
@@ -136,7 +149,7 @@ private:
   Values unequalHalves(Emit &b, const LaneNode &node, ValueRange parts, ValueRange inputs) {
     Values uses(parts);
     llvm::append_range(uses, inputs);
-    return alone(b, op.getResults(), uses, [&](Emit &inside, ValueRange arguments) {
+    return alone(b, op.getResultTypes(), uses, [&](Emit &inside, ValueRange arguments) {
       const ValueRange own = arguments.take_front(parts.size()), shared = arguments.drop_front(parts.size());
       const auto sumOfNode = [&](const LaneNode &half) {
         return sumOf(inside, half.count, firstIndices(inside, own, half.first, half.count), shared);
@@ -167,7 +180,7 @@ private:
 
   /// One lane, of `parts` [1, ...].
   Values lane(Emit &b, ValueRange parts, ValueRange inputs) {
-    return alone(b, op.getResults(), laneValues(b, parts, inputs),
+    return alone(b, op.getResultTypes(), laneValues(b, parts, inputs),
                  [&](Emit &inside, ValueRange values) { return bodyOf(inside, values); });
   }
 
@@ -180,7 +193,7 @@ private:
       llvm::append_range(uses, sums);
     for (const Values &sums : lefts)
       llvm::append_range(uses, sums);
-    return alone(b, op.getResults(), uses, [&](Emit &inside, ValueRange arguments) {
+    return alone(b, resultTypes(), uses, [&](Emit &inside, ValueRange arguments) {
       const Values lane = bodyOf(inside, arguments.take_front(own));
       Values results(width);
       std::optional<Started> before;
@@ -193,7 +206,9 @@ private:
           earlier.push_back(chosen(arguments.slice(i, width)));
         std::vector<Values> sums(earlier.begin(), earlier.begin() + pieces.size());
         sums.push_back(withLefts(inside, ArrayRef(earlier).drop_front(pieces.size()), chosen(lane)));
-        Started started{bucket, ranks.isFast ? fastSums(inside, sums) : exchanged(inside, sums)};
+        Started started{bucket, ranks.isFast      ? fastSums(inside, sums)
+                                : ranks.zero >= 2 ? exchanged(inside, byRank(inside, bucket, sums))
+                                                  : exchanged(inside, sums)};
         if (before)
           finish(inside, *before, results);
         before = std::move(started);
@@ -203,6 +218,14 @@ private:
     });
   }
 
+  SmallVector<Type> resultTypes() {
+    SmallVector<Type> types(op.getResultTypes());
+    for (unsigned i = 0; i < types.size(); ++i)
+      if (isInParts(i))
+        types[i] = parts.typeOf(cast<RankedTensorType>(types[i]));
+    return types;
+  }
+
   /// The left halves of a node added to its last lane, from the smallest on.
   Values withLefts(Emit &b, ArrayRef<Values> lefts, const Values &lane) {
     if (lefts.empty())
@@ -210,7 +233,7 @@ private:
     Values uses(lane);
     for (const Values &left : lefts)
       llvm::append_range(uses, left);
-    return alone(b, lane, uses, [&](Emit &inside, ValueRange own) {
+    return alone(b, TypeRange(ValueRange(lane)), uses, [&](Emit &inside, ValueRange own) {
       Values sums(own.take_front(lane.size()));
       for (size_t i = own.size(); i > lane.size(); i -= lane.size()) {
         Values left(own.slice(i - lane.size(), lane.size()));
@@ -265,21 +288,22 @@ private:
   };
 
   void finish(Emit &b, const Started &started, Values &results) {
-    Values sums = ranks.isFast ? started.values : treeSums(b, started.bucket, started.values.front());
+    Values sums = ranks.isFast      ? started.values
+                  : ranks.zero >= 2 ? partSums(b, started.bucket, started.values.front())
+                                    : treeSums(b, started.bucket, started.values.front());
     for (auto [number, sum] : llvm::zip_equal(started.bucket, sums))
       results[number] = sum;
   }
 
   /// What each rank gets of all ranks' nodes: a row a node, its part of it. Here, of `pieces` for each of the rank's.
   Values exchanged(Emit &b, ArrayRef<Values> pieces) {
-    constexpr int64_t aligned = 16; // elements: parts begin at multiples of 64 bytes
     SmallVector<int64_t> counts;
     for (int64_t rank = 0; rank < ranks.count; ++rank)
       counts.push_back(static_cast<int64_t>(laneNodesOf(lanes(), ranks.count, rank).size()));
     int64_t elements = 0;
     for (Value value : pieces.front())
       elements += tensorType(value).getNumElements();
-    const int64_t size = llvm::alignTo(llvm::divideCeil(elements, ranks.count), aligned);
+    const int64_t size = llvm::alignTo(llvm::divideCeil(elements, ranks.count), alignedElements);
     Values all;
     for (const Values &piece : pieces)
       llvm::append_range(all, piece);
@@ -288,12 +312,49 @@ private:
                                  b.builder.getI64IntegerAttr(static_cast<int64_t>(pieces.size())), all, IntegerAttr())};
   }
 
-  /// Each value's sum over all lanes, from the rows that this rank got.
-  Values treeSums(Emit &b, ArrayRef<unsigned> bucket, Value rows) {
-    std::vector<LaneNode> nodes; // of all ranks
+  /// The values of each piece as one, in which the rows of dim 0 are what the ranks get.
+  std::vector<Values> byRank(Emit &b, ArrayRef<unsigned> bucket, ArrayRef<Values> pieces) {
+    std::vector<Values> all;
+    for (const Values &piece : pieces) {
+      Values columns;
+      for (auto [i, value] : llvm::zip_equal(bucket, piece)) {
+        const int64_t elements = tensorType(value).getNumElements();
+        columns.push_back(isInParts(i) ? parts.cutForAll(b, value)
+                                       : b.broadcast(b.reshape(value, {1, elements}), {ranks.count, elements}));
+      }
+      Value rows = columns.size() == 1 ? columns.front() : b.create<ConcatOp>(columns, 1);
+      const int64_t size = tensorType(rows).getDimSize(1);
+      all.push_back({b.pad(rows, {0, 0}, {0, static_cast<int64_t>(llvm::alignTo(size, alignedElements)) - size})});
+    }
+    return all;
+  }
+
+  /// What this rank has of each value's sum over all lanes, from the rows that it got of byRank().
+  Values partSums(Emit &b, ArrayRef<unsigned> bucket, Value rows) {
+    Value sum = treeSum(b, {0, lanes()}, nodesOfAll(), rows);
+    Values results;
+    int64_t first = 0;
+    for (unsigned i : bucket) {
+      const RankedTensorType type = tensorType(op.getResult(i)), own = isInParts(i) ? parts.largest(type) : type;
+      Value value = b.slice(sum, {first}, {first + own.getNumElements()});
+      first += own.getNumElements();
+      if (isInParts(i)) // without the zeros
+        value = b.slice(value, {0}, {parts.typeOf(type).getNumElements()});
+      results.push_back(b.reshape(value, isInParts(i) ? parts.typeOf(type).getShape() : type.getShape()));
+    }
+    return results;
+  }
+
+  std::vector<LaneNode> nodesOfAll() {
+    std::vector<LaneNode> nodes;
     for (int64_t rank = 0; rank < ranks.count; ++rank)
       llvm::append_range(nodes, laneNodesOf(lanes(), ranks.count, rank));
-    Value sum = treeSum(b, {0, lanes()}, nodes, rows);
+    return nodes;
+  }
+
+  /// Each value's sum over all lanes, from the rows that this rank got.
+  Values treeSums(Emit &b, ArrayRef<unsigned> bucket, Value rows) {
+    Value sum = treeSum(b, {0, lanes()}, nodesOfAll(), rows);
     const int64_t size = tensorType(sum).getNumElements();
     Value all = b.create<AllGatherOp>(RankedTensorType::get({size * ranks.count}, b.f32()), sum,
                                       b.builder.getI64IntegerAttr(ranks.count), IntegerAttr());
@@ -331,14 +392,25 @@ private:
 } // namespace
 
 LogicalResult distribute(func::FuncOp function, const PipelineOptions &options) {
+  KnownParts known;
+  SmallVector<LanesOp> lanes;
   for (LanesOp op : llvm::make_early_inc_range(function.getBody().getOps<LanesOp>())) {
-    const auto lanes = static_cast<int64_t>(op.getCount());
-    if (lanes < options.ranks.count)
-      return op.emitOpError() << "has " << lanes << " lanes for " << options.ranks.count
+    const auto count = static_cast<int64_t>(op.getCount());
+    if (count < options.ranks.count)
+      return op.emitOpError() << "has " << count << " lanes for " << options.ranks.count
                               << " ranks; each rank needs one or more";
-    op->replaceAllUsesWith(LaneSums(op, options).run());
-    op->erase();
+    LaneSums sums(op, options);
+    for (auto [result, sum] : llvm::zip_equal(op.getResults(), sums.run()))
+      if (sums.isInParts(result.getResultNumber()))
+        known[result] = sum;
+      else
+        result.replaceAllUsesWith(sum);
+    lanes.push_back(op);
   }
+  if (options.ranks.count > 1 && options.ranks.zero > 0 && !lanes.empty())
+    shareOutStates(function, options, known);
+  for (LanesOp op : lanes)
+    op->erase();
   return success();
 }
 

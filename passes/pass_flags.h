@@ -8,11 +8,14 @@
 
 namespace tcc {
 
+inline constexpr int mostZero = 2; ///< the last stage of --zero=
+
 /// What a step is compiled for where several ranks share its lanes out.
 struct RankShare {
   int64_t count = 1;
   int64_t rank = 0;    ///< the first that computes what this one does (ir/lanes.h)
   bool isFast = false; ///< --reduce=fast: sums in the order of the engine
+  int zero = 0; ///< --zero=: 1: states of the optimizer are kept in parts, one on each rank; 2: sums over lanes too
   bool operator==(const RankShare &) const = default;
 };
 
@@ -36,7 +39,9 @@ struct PassFlags {
       words += " -fpad=" + std::to_string(*ownPadding);
     if (ownRanks.count > 1)
       words += " --ranks=" + std::to_string(ownRanks.count) + ":" + std::to_string(ownRanks.rank) +
-               (ownRanks.isFast ? " --reduce=fast" : "") + " -fbucket=" + std::to_string(ownBucket);
+               (ownRanks.isFast ? " --reduce=fast" : "") +
+               (ownRanks.zero > 0 ? " --zero=" + std::to_string(ownRanks.zero) : "") +
+               " -fbucket=" + std::to_string(ownBucket);
     return words;
   }
 };

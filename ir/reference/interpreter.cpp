@@ -467,11 +467,12 @@ Expected<std::vector<RefTensor>> interpret(func::FuncOp function, ArrayRef<RefTe
 }
 
 Expected<std::vector<std::vector<RefTensor>>> interpretRanks(ArrayRef<func::FuncOp> functions,
-                                                             ArrayRef<RefTensor> arguments, RefMode mode) {
+                                                             ArrayRef<std::vector<RefTensor>> arguments, RefMode mode) {
   SmallVector<Block *> blocks;
   std::vector<std::vector<reference::Shared>> shared;
-  for (func::FuncOp function : functions) {
-    Expected<std::vector<reference::Shared>> taken = sharedArguments(function, arguments);
+  for (auto [i, each] : llvm::enumerate(functions)) {
+    func::FuncOp function = each;
+    Expected<std::vector<reference::Shared>> taken = sharedArguments(function, arguments[i]);
     if (!taken)
       return taken.error();
     shared.push_back(std::move(*taken));

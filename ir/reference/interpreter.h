@@ -30,10 +30,11 @@ enum class RefMode : uint8_t {
 runtime::Expected<std::vector<RefTensor>> interpret(mlir::func::FuncOp function, llvm::ArrayRef<RefTensor> arguments,
                                                     RefMode mode);
 
-/// The results of each rank of a run. functions[r] is what rank r runs on these arguments; the ranks come to their
+/// The results of each rank of a run. functions[r] is what rank r runs on arguments[r]; the ranks come to their
 /// collectives together.
-runtime::Expected<std::vector<std::vector<RefTensor>>>
-interpretRanks(llvm::ArrayRef<mlir::func::FuncOp> functions, llvm::ArrayRef<RefTensor> arguments, RefMode mode);
+runtime::Expected<std::vector<std::vector<RefTensor>>> interpretRanks(llvm::ArrayRef<mlir::func::FuncOp> functions,
+                                                                      llvm::ArrayRef<std::vector<RefTensor>> arguments,
+                                                                      RefMode mode);
 
 /// True if the interpreter knows the op; tcc.kernel and tcc.yield count, tcc.gradient does not.
 bool hasReference(mlir::OperationName name);

@@ -77,7 +77,8 @@ protected:
     std::vector<func::FuncOp> functions;
     for (const OwningOpRef<ModuleOp> &module : modules)
       functions.push_back(mainOf(*module));
-    return interpretRanks(functions, arguments(functions.front()), RefMode::rounding);
+    const std::vector<std::vector<RefTensor>> given(functions.size(), arguments(functions.front()));
+    return interpretRanks(functions, given, RefMode::rounding);
   }
 
   static bool areEqual(ArrayRef<RefTensor> left, ArrayRef<RefTensor> right) {

@@ -1,0 +1,249 @@
+// What ranks keep and compute of states with --zero, by the interpreter over all ranks at once: the bits of one rank
+// for any number of them, and wrong programs are found.
+#include "ir/emit.h"
+#include "ir/lanes.h"
+#include "ir/reference/interpreter.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+#include "passes/passes.h"
+#include "passes/pipeline.h"
+#include <bit>
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace tcc;
+
+namespace {
+
+/// One step of momentum for a matrix and a vector, their gradients scaled by a norm that is added up by rows; then an
+/// update that is not elementwise.
+constexpr const char *text = R"(
+func.func @main(%x: tensor<8x9x4xf32>,
+    %w: tensor<9x4xf32> {tcc.name = "w", tcc.state}, %m: tensor<9x4xf32> {tcc.name = "w.m", tcc.state},
+    %v: tensor<9xf32> {tcc.name = "v", tcc.state}, %n: tensor<9xf32> {tcc.name = "v.m", tcc.state},
+    %u: tensor<9x4xf32> {tcc.name = "u", tcc.state}, %k: tensor<9x4xf32> {tcc.name = "u.m", tcc.state})
+    -> (tensor<f32>, tensor<9x4xf32> {tcc.updates = "w"}, tensor<9x4xf32> {tcc.updates = "w.m"},
+        tensor<9xf32> {tcc.updates = "v"}, tensor<9xf32> {tcc.updates = "v.m"},
+        tensor<9x4xf32> {tcc.updates = "u"}, tensor<9x4xf32> {tcc.updates = "u.m"}) {
+  %g:3 = tcc.lanes 8 slices (%s = %x : tensor<8x9x4xf32>)
+      uses (%a = %w : tensor<9x4xf32>, %b = %v : tensor<9xf32>, %c = %u : tensor<9x4xf32>)
+      -> (tensor<9x4xf32>, tensor<9xf32>, tensor<9x4xf32>) {
+    %p = tcc.mul %s, %a : tensor<9x4xf32>
+    %e = tcc.exp %p : tensor<9x4xf32>
+    %q = tcc.mul %e, %c : tensor<9x4xf32>
+    %t = tcc.reduce_sum %q axes [1] : tensor<9x4xf32> -> tensor<9x1xf32>
+    %r = tcc.reshape %t : tensor<9x1xf32> -> tensor<9xf32>
+    %z = tcc.mul %r, %b : tensor<9xf32>
+    tcc.yield %e, %z, %q : tensor<9x4xf32>, tensor<9xf32>, tensor<9x4xf32>
+  }
+  %square = tcc.mul %g#0, %g#0 : tensor<9x4xf32>
+  %rows = tcc.reduce_sum %square axes [1] : tensor<9x4xf32> -> tensor<9x1xf32>
+  %all = tcc.reduce_sum %rows axes [0, 1] : tensor<9x1xf32> -> tensor<1x1xf32>
+  %norm = tcc.reshape %all : tensor<1x1xf32> -> tensor<f32>
+  %scale = tcc.rsqrt %norm : tensor<f32>
+  %wide = tcc.broadcast %scale : tensor<f32> -> tensor<9x4xf32>
+  %scaled = tcc.mul %g#0, %wide : tensor<9x4xf32>
+  %m1 = tcc.add %m, %scaled : tensor<9x4xf32>
+  %w1 = tcc.sub %w, %m1 : tensor<9x4xf32>
+  %n1 = tcc.add %n, %g#1 : tensor<9xf32>
+  %v1 = tcc.sub %v, %n1 : tensor<9xf32>
+  %k1 = tcc.add %k, %g#2 : tensor<9x4xf32>
+  %flip = tcc.transpose %k1 [1, 0] : tensor<9x4xf32> -> tensor<4x9xf32>
+  %product = tcc.matmul %k1, %flip : tensor<9x4xf32>, tensor<4x9xf32> -> tensor<9x9xf32>
+  %mixed = tcc.matmul %product, %u : tensor<9x9xf32>, tensor<9x4xf32> -> tensor<9x4xf32>
+  %u1 = tcc.sub %u, %mixed : tensor<9x4xf32>
+  func.return %norm, %w1, %m1, %v1, %n1, %u1, %k1
+      : tensor<f32>, tensor<9x4xf32>, tensor<9x4xf32>, tensor<9xf32>, tensor<9xf32>, tensor<9x4xf32>, tensor<9x4xf32>
+})";
+
+class DistributeStates : public ::testing::Test {
+protected:
+  DistributeStates() {
+    DialectRegistry registry;
+    registerDialects(registry);
+    context.appendDialectRegistry(registry);
+    context.loadAllAvailableDialects();
+  }
+
+  static func::FuncOp mainOf(ModuleOp module) { return *module.getOps<func::FuncOp>().begin(); }
+
+  using Programs = std::vector<OwningOpRef<ModuleOp>>;
+  Programs programs(int64_t ranks, int zero, int64_t bucketBytes = 1) {
+    Programs made;
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      PipelineOptions options;
+      options.ranks = {ranks, rank, false, zero};
+      options.bucketBytes = bucketBytes;
+      made.push_back(parseSourceString<ModuleOp>(text, &context));
+      EXPECT_TRUE(succeeded(distribute(mainOf(*made.back()), options)));
+      EXPECT_TRUE(succeeded(verify(*made.back())));
+    }
+    return made;
+  }
+
+  static std::vector<RefTensor> wholeArguments(func::FuncOp function) {
+    std::vector<RefTensor> values;
+    for (auto [i, type] : llvm::enumerate(function.getArgumentTypes()))
+      values.push_back(randomTensor(cast<RankedTensorType>(type), 7 + i, -1, 1));
+    return values;
+  }
+
+  /// The results, those of parts one after the other; `error` where the ranks refuse to run.
+  std::vector<std::vector<double>> run(const Programs &modules, std::string *error = nullptr) {
+    OwningOpRef<ModuleOp> original = parseSourceString<ModuleOp>(text, &context);
+    const std::vector<RefTensor> whole = wholeArguments(mainOf(*original));
+    std::vector<func::FuncOp> functions;
+    std::vector<std::vector<RefTensor>> given;
+    std::vector<int64_t> taken(whole.size());
+    for (const OwningOpRef<ModuleOp> &module : modules) {
+      functions.push_back(mainOf(*module));
+      given.push_back(whole);
+      for (auto [i, type] : llvm::enumerate(functions.back().getArgumentTypes())) {
+        RefTensor &argument = given.back()[i];
+        const auto own = cast<RankedTensorType>(type);
+        if (own == argument.type)
+          continue;
+        const auto begin = argument.data.begin() + taken[i];
+        argument.data = std::vector<double>(begin, begin + own.getNumElements());
+        argument.type = own;
+        taken[i] += own.getNumElements();
+      }
+    }
+    auto results = interpretRanks(functions, given, RefMode::rounding);
+    if (!results) {
+      if (error)
+        *error = results.error().message();
+      else
+        ADD_FAILURE() << results.error().message();
+      return {};
+    }
+    std::vector<std::vector<double>> values;
+    for (size_t i = 0; i < results->front().size(); ++i) {
+      const RankedTensorType type = cast<RankedTensorType>(mainOf(*original).getResultTypes()[i]);
+      std::vector<double> all;
+      bool isWhole = true;
+      for (const std::vector<RefTensor> &rank : *results)
+        isWhole &= rank[i].type == type;
+      for (const std::vector<RefTensor> &rank : *results) {
+        if (isWhole && !all.empty() && !areEqual(all, rank[i].data))
+          return {}; // replicas have parted
+        if (!isWhole || all.empty())
+          llvm::append_range(all, rank[i].data);
+      }
+      values.push_back(all);
+    }
+    return values;
+  }
+
+  static bool areEqual(ArrayRef<double> left, ArrayRef<double> right) {
+    return left.size() == right.size() && llvm::all_of(llvm::zip(left, right), [](const auto &pair) {
+             return std::bit_cast<uint64_t>(std::get<0>(pair)) == std::bit_cast<uint64_t>(std::get<1>(pair));
+           });
+  }
+
+  /// Where the results differ from those of one rank; empty: nowhere.
+  std::string difference(const std::vector<std::vector<double>> &values) {
+    const std::vector<std::vector<double>> one = run(programs(1, 0));
+    if (values.size() != one.size())
+      return "replicas have parted";
+    for (size_t i = 0; i < one.size(); ++i) {
+      if (values[i].size() != one[i].size())
+        return "result " + std::to_string(i) + " has " + std::to_string(values[i].size()) + " elements";
+      for (size_t k = 0; k < one[i].size(); ++k)
+        if (!areEqual(values[i][k], one[i][k]))
+          return "element " + std::to_string(k) + " of result " + std::to_string(i) + " is " +
+                 std::to_string(values[i][k]) + ", not " + std::to_string(one[i][k]);
+    }
+    return "";
+  }
+  bool isLikeOne(const std::vector<std::vector<double>> &values) { return difference(values).empty(); }
+
+  /// Whether a change of one rank's program is seen in a result or is refused.
+  template <typename Change>
+  bool isFound(int zero, Change change) {
+    Programs modules = programs(4, zero);
+    change(mainOf(*modules[1]));
+    std::string error;
+    return !isLikeOne(run(modules, &error));
+  }
+
+  MLIRContext context;
+};
+
+TEST_F(DistributeStates, AnyNumberOfRanksAndAnyStageGivesTheBitsOfOne) {
+  for (const int64_t ranks : {1, 2, 3, 4, 5, 8})
+    for (const int zero : {0, 1, 2})
+      for (const int64_t bucket : {1, 1 << 20})
+        EXPECT_EQ(difference(run(programs(ranks, zero, bucket))), "") << ranks << " ranks, --zero=" << zero;
+}
+
+TEST_F(DistributeStates, SharesOutStates) {
+  for (const int zero : {1, 2}) {
+    int64_t parts = 0, owned = 0;
+    for (const OwningOpRef<ModuleOp> &module : programs(4, zero)) {
+      const auto types = mainOf(*module).getArgumentTypes();
+      EXPECT_EQ(cast<RankedTensorType>(types[1]).getNumElements(), 36); // parameters are whole
+      parts += cast<RankedTensorType>(types[2]).getNumElements();
+      owned += cast<RankedTensorType>(types[6]).getNumElements();
+      EXPECT_LE(cast<RankedTensorType>(types[2]).getNumElements(), 3 * 4);
+    }
+    EXPECT_EQ(parts, 36);
+    EXPECT_EQ(owned, 36); // one rank has all of it
+  }
+}
+
+/// With --zero=2 a gradient that an elementwise update alone reads is nowhere whole.
+TEST_F(DistributeStates, SumsDieAtTheScatter) {
+  Programs modules = programs(3, 2);
+  mainOf(*modules[0]).walk([&](AllGatherOp op) {
+    if (op->getParentOfType<RepeatOp>())
+      ADD_FAILURE() << "a sum over lanes is gathered in the last lane's loop";
+  });
+  int64_t gathers = 0;
+  mainOf(*modules[0]).walk([&](AllGatherOp) { ++gathers; });
+  EXPECT_EQ(gathers, 5); // rows of the norm, u's gradient for its owner, and w, v, u themselves
+}
+
+TEST_F(DistributeStates, FindsAWrongPart) {
+  for (const int zero : {1, 2})
+    EXPECT_TRUE(isFound(zero, [](func::FuncOp function) {
+      for (SliceOp slice : function.getBody().front().getOps<SliceOp>())
+        if (slice.getX() == function.getArgument(1)) {
+          OpBuilder builder(slice);
+          Emit emit(builder, slice.getLoc());
+          const int64_t rows = tensorType(slice.getResult()).getDimSize(0);
+          slice.getResult().replaceAllUsesWith(emit.slice(slice.getX(), {0, 0}, {rows, 4}));
+          return;
+        }
+      FAIL() << "no part of w";
+    }));
+}
+
+TEST_F(DistributeStates, FindsAMissingGather) {
+  for (const int zero : {1, 2}) {
+    EXPECT_TRUE(isFound(zero, [](func::FuncOp function) { // of the parameter, on one rank
+      function.getBody().front().getTerminator()->setOperand(1, function.getArgument(1));
+    }));
+    EXPECT_TRUE(isFound(zero, [](func::FuncOp function) { // to which the other ranks come
+      auto gather = *function.getBody().front().getOps<AllGatherOp>().begin();
+      OpBuilder builder(gather);
+      Emit emit(builder, gather.getLoc());
+      gather.getResult().replaceAllUsesWith(emit.zeros(tensorType(gather.getResult())));
+      gather.erase();
+    }));
+  }
+}
+
+TEST_F(DistributeStates, FindsAMissingUpdateOfAnOwner) {
+  Programs modules = programs(4, 1);
+  for (OwningOpRef<ModuleOp> &module : modules) {
+    func::FuncOp function = mainOf(*module);
+    if (tensorType(function.getArgument(6)).getNumElements() == 0)
+      continue;
+    Operation *end = function.getBody().front().getTerminator();
+    end->setOperand(6, function.getArgument(6));
+  }
+  EXPECT_FALSE(isLikeOne(run(modules)));
+}
+
+} // namespace
