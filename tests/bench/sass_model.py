@@ -10,14 +10,15 @@ PLAN.json is `tcc FILE --target=cuda -march=sm_90a -emit=json`, the cubins those
     tcc gpt2.graph --target=cuda -march=sm_90a --dtype=bf16 -emit=cubin
     sass_model.py gpt2.json gpt2.sm_90a.*.cubin --tokens 32768
 
-For each kernel the model walks a few threads through the SASS (sass_walk.py), counts what their warps issue to each pipe, and takes the
-largest of four times as the least one:
+For each kernel the model walks a few threads through the SASS (sass_walk.py), counts what their warps issue to each
+pipe, and takes the largest of four times as the least one:
 
   issue    instructions over 4 a clock and multiprocessor
   pipe     the busiest pipe by its rate (RATES): FMA, ALU, conversions, XU (MUFU), LSU
   memory   the plan's bytes, each operand and result once, over the bandwidth
   latency  waves of resident blocks, times what one warp takes: its waits for memory, which follow each other, times
-           LATENCY, and DEPENDENT clocks an instruction; occupancy from registers, shared memory and threads
+           LATENCY (NEAR, where it has read the place before), and DEPENDENT clocks an instruction; occupancy from
+           registers, shared memory and threads
 
 Products take their flops over PRODUCTS, stretched by the last wave of tiles (128 x 256 or 128 x 128, sums split as far
 as the workspace holds parts, whose traffic is added). Attention takes ATTENTION's rates, which are estimates. A launch
@@ -38,9 +39,10 @@ import sass_walk
 
 H100 = {"multiprocessors": 132, "clock": 1.7e9, "bandwidth": 3.0e12, "registers": 65536, "threads": 2048, "blocks": 32,
         "shared": 228 << 10}
-LATENCY = 700  # clocks from a load to its use while memory is busy
+LATENCY, NEAR = 700, 300  # clocks from a load to its use while memory is busy; of what the thread has read before
 LAUNCH = 1.0e-6
 PARAMETERS = 0x210  # where sm_90 has a kernel's parameters in the bank of constants
+TOKENS = 50000  # different numbers in inputs of i32, which are taken to be tokens
 DEPENDENT = 2  # clocks from a warp's instruction to its next, where nothing else is waited for
 PRODUCTS = 720e12  # flops a second while every multiprocessor has a tile; 620 in the mean of a step's shapes
 PEAK = 989e12
@@ -48,8 +50,8 @@ ATTENTION = {"forward": 220e12, "backward": 175e12}
 # Threads' operations a clock and multiprocessor (CUDA C++ Programming Guide, arithmetic throughput, 9.0).
 RATES = {"fma": 128, "alu": 64, "heavy": 64, "convert": 64, "xu": 16, "lsu": 32, "uniform": 16, "other": 128}
 HEAVY = ("IMAD", "HFMA2")
-ALU = ("IADD3", "VIADD", "ISETP", "LOP3", "SHF", "SEL", "FSEL", "FSETP", "FMNMX", "PRMT", "LEA", "IMNMX", "VIMNMX", "MOV",
-       "PLOP3", "FCHK", "IABS", "POPC", "FLO", "P2R", "R2P", "BMSK", "SGXT")
+ALU = ("IADD3", "VIADD", "ISETP", "LOP3", "SHF", "SEL", "FSEL", "FSETP", "FMNMX", "PRMT", "LEA", "IMNMX", "VIMNMX",
+       "MOV", "PLOP3", "FCHK", "IABS", "POPC", "FLO", "P2R", "R2P", "BMSK", "SGXT")
 
 
 def pipeOf(opcode):
@@ -122,6 +124,8 @@ class Plan:
         with open(path, encoding="utf-8") as file:
             self.plan = json.load(file)
         self.buffers, self.kernels = self.plan["buffers"], self.plan["kernels"]
+        most = max([4] + [buffer["bytes"] for buffer in self.buffers if buffer["space"] == "input"])
+        self.numbers = b"".join((1 + i % TOKENS).to_bytes(4, "little") for i in range(most // 4))
 
     def address(self, buffer):
         return (buffer + 1) << 40
@@ -133,6 +137,8 @@ class Plan:
         for slot in call["pointers"]:
             content[slot["offset"]:slot["offset"] + 8] = self.address(slot["buffer"]).to_bytes(8, "little")
             buffer = self.buffers[slot["buffer"]]
+            if buffer["space"] == "input" and self.plan["inputs"][buffer["index"]]["dtype"] == "i32":
+                memory[self.address(slot["buffer"])] = self.numbers[:buffer["bytes"]]
             if buffer["space"] == "table":
                 table = self.plan["tables"][buffer["index"]]
                 words = bytearray.fromhex(table["bytes"])
@@ -143,18 +149,19 @@ class Plan:
 
 
 def walked(code, call, plan, most):
-    """Counts of a whole launch (instructions of warps, by opcode), its waits a thread, and loops that nobody knows."""
+    """A whole launch's counts (instructions of warps, by opcode), a thread's far and near waits, and unknown loops."""
     parameters, memory = plan.parameters(call)
     threads = math.prod(call["block"])
     warps = (threads + 31) // 32
     grid = call["grid"]
-    samples = [(block, warp) for block in sorted({grid[0] // 3, 2 * grid[0] // 3}) for warp in sorted({0, warps // 2, warps - 1})]
-    counts, waits, unresolved = collections.Counter(), 0, set()
+    samples = [(block, warp) for block in sorted({grid[0] // 3, 2 * grid[0] // 3})
+               for warp in sorted({0, warps // 2, warps - 1})]
+    counts, waits, unresolved = collections.Counter(), (0, 0), set()
     for block, warp in samples:
         walk = sass_walk.Walk(code, 32 * warp, (block, grid[1] // 2), [*call["block"], *grid], parameters, memory,
                               PARAMETERS, most).run()
         counts.update(walk.counts)
-        waits = max(waits, walk.waits)
+        waits = max(waits, (walk.waits, walk.nearWaits))
         unresolved |= walk.unresolved
     scale = warps * math.prod(grid) / len(samples)
     return {opcode: count * scale for opcode, count in counts.items()}, waits, unresolved
@@ -166,8 +173,8 @@ def kernelRow(call, symbol, code, figures, plan, gpu, most):
     shared += call["shared_bytes"]
     threads, blocks = math.prod(call["block"]), math.prod(call["grid"])
     warps = (threads + 31) // 32
-    resident = min(gpu["blocks"], gpu["threads"] // (32 * warps), gpu["registers"] // ((registers + 7) // 8 * 8 * 32 * warps),
-                   gpu["shared"] // (shared + 1024))
+    resident = min(gpu["blocks"], gpu["threads"] // (32 * warps), gpu["shared"] // (shared + 1024),
+                   gpu["registers"] // ((registers + 7) // 8 * 8 * 32 * warps))
     per_second = gpu["clock"] * gpu["multiprocessors"]
     pipes = collections.Counter()
     for opcode, count in counts.items():
@@ -176,8 +183,9 @@ def kernelRow(call, symbol, code, figures, plan, gpu, most):
     pipes["fma"] = max(pipes["fma"], pipes["fma"] + pipes["heavy"] / 2)  # IMAD runs on one half of the FMA pipe
     issued = sum(counts.values())
     waves = math.ceil(blocks / (resident * gpu["multiprocessors"]))
+    alone = waits[0] * LATENCY + waits[1] * NEAR + issued / blocks / warps * DEPENDENT
     times = {"issue": issued / 4 / per_second, "memory": call["bytes"] / gpu["bandwidth"],
-             "latency": waves * (waits * LATENCY + issued / blocks / warps * DEPENDENT) / gpu["clock"]}
+             "latency": waves * alone / gpu["clock"]}
     pipe = max(pipes, key=pipes.get)
     times["pipe " + pipe] = pipes[pipe] / per_second
     bound = max(times, key=times.get)
@@ -236,14 +244,16 @@ def grouped(rows):
     groups = {}
     for row in rows:
         kernel = row["kernel"].split(": ")[-1] if row["kind"] == "product" else row["kernel"]
-        group = groups.setdefault((row["kind"], kernel, row.get("blocks")), dict(row, kernel=kernel, calls=0, seconds=0.0))
+        key = row["kind"], kernel, row.get("blocks")
+        group = groups.setdefault(key, dict(row, kernel=kernel, calls=0, seconds=0.0))
         group["calls"] += 1
         group["seconds"] += row["seconds"]
     return sorted(groups.values(), key=lambda group: -group["seconds"])
 
 
 def totals(rows, tokens):
-    """The step: milliseconds by kind, tokens a second, share of the peak, KB a token that all kernels move, the loss's and the optimizer's too."""
+    """The step: milliseconds by kind, tokens a second, share of the peak, and KB a token that kernels move, the loss's
+    and the optimizer's too (plan_traffic.py tells them apart)."""
     kinds = collections.Counter()
     for row in rows:
         kinds[row["kind"]] += row["seconds"]
@@ -258,18 +268,19 @@ def totals(rows, tokens):
 
 
 def table(rows, most):
-    lines = [f"{'ms':>8} {'calls':>5} {'us each':>8} {'bound':12} {'issue':>7} {'pipe':>7} {'memory':>7} {'latency':>7} "
-             f"{'regs':>4} {'warps':>5} {'waits':>5}  kernel"]
+    lines = [f"{'ms':>8} {'calls':>5} {'us each':>8} {'bound':12} {'issue':>7} {'pipe':>7} {'memory':>7} "
+             f"{'latency':>7} {'regs':>4} {'warps':>5} {'waits':>7}  kernel"]
     for row in grouped(rows)[:most]:
         each = row["seconds"] / row["calls"]
         line = f"{row['seconds'] * 1e3:8.3f} {row['calls']:5} {each * 1e6:8.1f} {row['bound']:12}"
         if "times" in row:
             times = row["times"]
             pipe = next(value for name, value in times.items() if name.startswith("pipe"))
-            line += "".join(f" {value * 1e6:7.1f}" for value in (times["issue"], pipe, times["memory"], times["latency"]))
-            line += f" {row['registers']:4} {row['warps']:5} {row['waits']:5}"
+            shown = times["issue"], pipe, times["memory"], times["latency"]
+            line += "".join(f" {value * 1e6:7.1f}" for value in shown)
+            line += f" {row['registers']:4} {row['warps']:5} {row['waits'][0]:3}+{row['waits'][1]:<3}"
         else:
-            line += " " * 49
+            line += " " * 51
         lines.append(line + "  " + row["kernel"][:70] + (" (loops unknown)" if row.get("unresolved") else ""))
     return "\n".join(lines)
 

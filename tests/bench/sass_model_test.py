@@ -55,7 +55,9 @@ class Walks(unittest.TestCase):
             self.assertEqual((counts["MUFU.RCP"], counts["CALL.REL.NOINC"]), (1, 0))
 
     def test_waits_for_memory_follow_each_other(self):
-        self.assertEqual(walk(0).waits, 8)
+        self.assertEqual((walk(0).waits, walk(0).nearWaits), (8, 0))
+        again = LISTING.replace("IMAD.WIDE R2, R0, 0x4, R8", "IMAD.WIDE R2, RZ, 0x4, RZ")
+        self.assertEqual((walk(0, again).waits, walk(0, again).nearWaits), (1, 7))
         self.assertEqual(walk(0).unresolved, set())
 
     def test_a_loop_over_the_unknown_is_reported(self):
@@ -78,7 +80,7 @@ class Products(unittest.TestCase):
     product = {"m": 768, "n": 3072, "k": 32768, "batch": [1, 1]}
 
     def test_split_sums_fill_the_last_wave(self):
-        seconds = [sass_model.productSeconds(self.product, sass_model.H100, megabytes << 20) for megabytes in (0, 32, 256)]
+        seconds = [sass_model.productSeconds(self.product, sass_model.H100, size << 20) for size in (0, 32, 256)]
         self.assertGreater(seconds[0], seconds[1])
         self.assertGreaterEqual(seconds[1], seconds[2])
         self.assertGreater(seconds[2], 2 * 768 * 3072 * 32768 / sass_model.PRODUCTS)

@@ -33,8 +33,8 @@ def parse(text):
         elif re.match(r"\.L_\S+:", line):
             labels[line.strip()[:-1]] = len(current)
         elif match := LINE.search(line):
-            operands = [part.strip().replace(".reuse", "") for part in match.group(4).split(",")] if match.group(4) else []
-            current.append(Instruction(match.group(2), match.group(3), operands))
+            operands = match.group(4).replace(".reuse", "").split(",") if match.group(4) else []
+            current.append(Instruction(match.group(2), match.group(3), [part.strip() for part in operands]))
     return kernels
 
 
@@ -70,7 +70,9 @@ class Walk:
         self.registers, self.predicates = {}, {}
         self.parameters, self.memory, self.base, self.most = parameters, memory, base, most
         self.counts = collections.Counter()
-        self.waits, self.unresolved, self.loaded = 0, set(), set()
+        self.waits, self.nearWaits = 0, 0  # for what no load before had; for what one had, which a cache has
+        self.unresolved = set()
+        self.loaded, self.seen = {}, set()  # by register in flight: whether it is near; addresses that were read
 
     # --- operands ---------------------------------------------------------------------------------------------------
     def constant(self, text, words=1):
@@ -144,9 +146,10 @@ class Walk:
         terms, carries = operands[1:4], operands[4:]
         total, unknown = 0, False
         for term in terms:
-            value = self.value(term.lstrip("-")) if term.startswith("-R") or term.startswith("-UR") else self.value(term)
+            isMinus = term.startswith(("-R", "-U"))
+            value = self.value(term.lstrip("-") if isMinus else term)
             unknown |= value is None
-            total += 0 if value is None else (~value & MASK) + 1 if term[0] == "-" and term[1] in "RU" else value
+            total += 0 if value is None else (~value & MASK) + 1 if isMinus else value
         if ".X" in opcode:
             for carry in carries:
                 known = self.predicate(carry)
@@ -247,6 +250,8 @@ class Walk:
         address = self.pair(match.group(1)) if match and opcode.startswith("LDG") else None
         if address is not None:
             address += int(match.group(2) or "0", 16)
+        near = address is not None and address in self.seen
+        self.seen.add(address)
         first = REGISTER.match(operands[0]).group(1)
         for i in range(words if first != "Z" else 0):
             value = None
@@ -256,7 +261,7 @@ class Walk:
                     value = int.from_bytes(content[at:at + 4], "little")
             self.registers[f"R{int(first) + i}"] = value
             if opcode.startswith("LDG"):
-                self.loaded.add(f"R{int(first) + i}")
+                self.loaded[f"R{int(first) + i}"] = near
 
     def execute(self, opcode, operands):
         family = opcode.split(".")[0]
@@ -349,7 +354,8 @@ class Walk:
             taken = True if guard is None else self.predicate(guard)
             stores = family.startswith("ST") or family in ("BAR", "EXIT")
             if self.loaded and self.waitsFor(operands, not stores):
-                self.waits += 1
+                self.waits += not all(self.loaded.values())
+                self.nearWaits += all(self.loaded.values())
                 self.loaded.clear()
             self.counts[opcode] += 1
             if family == "EXIT":

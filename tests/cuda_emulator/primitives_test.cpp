@@ -194,6 +194,36 @@ KERNEL(convert, 256, 1)(const float *in, u16 *toB, u16 *toH, u32 *packed, float 
   }
 }
 
+// reciprocal_f32 of every number in [1, 2), and with other exponents to both ends, by approximations up to two units
+// off.
+TEST(Primitives, ReciprocalIsWithinHalfAUnit) {
+  Module module = Module::compile(R"(
+KERNEL(reciprocals, 32, 1)(const float *in, float *out, int n) {
+  for (int i = thread_x(); i < n; i += 32)
+    out[i] = reciprocal_f32(in[i]);
+}
+)");
+  constexpr int all = 1 << 23;
+  DeviceBuffer in(4 * all), out(4 * all);
+  for (int exponent : {0, -125, 124})
+    for (int noise : {0, 2}) {
+      const int step = exponent == 0 ? 1 : 101, count = (all + step - 1) / step;
+      for (int i = 0; i < count; ++i)
+        in.as<float>()[i] = std::ldexp(1 + std::ldexp(static_cast<float>(i * step), -23), exponent);
+      Schedule schedule;
+      schedule.approximationNoise = noise;
+      LaunchResult result = launch(module, "reciprocals", {1}, {32}, 0, schedule, in.data(), out.data(), count);
+      ASSERT_TRUE(result.ok()) << result.text();
+      double worst = 0;
+      for (int i = 0; i < count; ++i) {
+        const double exact = 1 / static_cast<double>(in.as<float>()[i]);
+        const double unit = std::ldexp(1.0, std::ilogb(exact) - 23);
+        worst = std::max(worst, std::fabs(out.as<float>()[i] - exact) / unit);
+      }
+      EXPECT_LT(worst, 0.51) << "exponent " << exponent << ", noise " << noise;
+    }
+}
+
 TEST(Primitives, MathAndBits) {
   Module module = Module::compile(R"(
 KERNEL(math, 32, 1)(const float *in, float *out) {

@@ -172,10 +172,11 @@ DEVICE float to_float(f16 value) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
   return result;
 }
+// Two at once: the conversion of one alone is a slow instruction.
 DEVICE bf16 to_bf16(float value) {
-  bf16 result;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
-  return result;
+  u32 pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(0.0f), "f"(value));
+  return {static_cast<u16>(pair)};
 }
 DEVICE f16 to_f16(float value) {
   f16 result;

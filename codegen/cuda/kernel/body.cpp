@@ -2,6 +2,9 @@
 // axes that indices are computed from.
 #include "codegen/cuda/kernel/body.h"
 #include "codegen/cuda/kernel/expressions.h"
+#include "codegen/cuda/kernel/ranges.h"
+#include "codegen/cuda/kernel/rounding.h"
+#include "codegen/cuda/kernel/usual_columns.h"
 #include "codegen/cuda/kernel/vectors.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -43,7 +46,7 @@ static std::vector<std::string> headComment(const FormKernel &source, const Kern
 
 KernelBody::KernelBody(const FormKernel &source, KernelCalling calling)
     : source(source), form(source.form), calling(calling), stages(kernelStages(form)), division(divide(form)),
-      values(columnValues(form, stages, division)) {}
+      values(columnValues(form, stages, division)), unrounded(roundedWhenStored(form)) {}
 
 std::string KernelBody::text() {
   writeHead();
@@ -69,8 +72,8 @@ void KernelBody::writeHead() {
     else
       parameters.resize(parameters.size() - 2);
   }
-  w.open("KERNEL(" + functionName(source.symbol, calling) + ", " + std::to_string(division.threads) + ", 1)(" +
-         parameters + ")");
+  w.open("KERNEL(" + functionName(source.symbol, calling) + ", " + std::to_string(division.threads) + ", " +
+         std::to_string(division.resident) + ")(" + parameters + ")");
   if (calling == KernelCalling::joined)
     writeEntry();
 }
@@ -145,16 +148,26 @@ void KernelBody::overGroups(const std::string &start, llvm::function_ref<void()>
   bool single = division.vector == 1;
   std::string step = std::to_string(warpOwnsRow() ? warpSize : division.threads);
   std::string thread = warpOwnsRow() ? "lane_index()" : "thread_x()", column = single ? "c" : "group";
-  int64_t groups = division.perThread / division.vector;
-  w.line(unrolling());
-  open("for (int k = 0; k < " + std::to_string(groups) + "; ++k)");
-  std::string number = "k * " + step + " + " + thread;
-  w.line("const int " + column + " = " + (start.empty() ? "" : start + " + ") +
-         (single ? number : "(" + number + ") * " + width()) + ";");
-  open("if (" + column + " < " + std::to_string(form.space.columns) + ")");
-  body();
-  close();
-  close();
+  int64_t groups = division.perThread / division.vector, whole = 0;
+  if (start.empty() && isLongRow() && !warpOwnsRow())
+    whole = form.space.columns / (division.threads * division.vector);
+  auto rounds = [&](int64_t from, int64_t to) {
+    if (from == to)
+      return;
+    w.line(unrolling());
+    open("for (int k = " + std::to_string(from) + "; k < " + std::to_string(to) + "; ++k)");
+    std::string number = "k * " + step + " + " + thread;
+    w.line("const int " + column + " = " + (start.empty() ? "" : start + " + ") +
+           (single ? number : "(" + number + ") * " + width()) + ";");
+    if (to > whole)
+      open("if (" + column + " < " + std::to_string(form.space.columns) + ")");
+    body();
+    if (to > whole)
+      close();
+    close();
+  };
+  rounds(0, whole);
+  rounds(whole, groups);
 }
 
 void KernelBody::overLanes(llvm::function_ref<void()> body) {
@@ -278,11 +291,31 @@ void KernelBody::writeGroupLoad(unsigned id, const std::string &left) {
 void KernelBody::writeGroupBody(unsigned number, const std::string &left) {
   if (division.vector == 1)
     return writeColumn(number);
-  const KernelStage &stage = stages.stages[number];
   w.line("const int c = group;");
   for (unsigned id : values.computedIn[number])
     if (isGroupLoad(id) && (values.keptFrom[id] < 0 || values.keptFrom[id] >= static_cast<int>(number)))
       writeGroupLoad(id, left);
+  const std::vector<UsualColumn> columns =
+      isLongRow() ? usualColumns(form, values.computedIn[number]) : std::vector<UsualColumn>();
+  if (columns.empty())
+    return writeGroup(number, left);
+  std::string isUsual;
+  for (const UsualColumn &column : columns) {
+    isUsual += (isUsual.empty() ? "" : " && ") + usualCondition(column, "group", division.vector, name(column.value));
+    usual.emplace(column.node, column.usual);
+  }
+  open("if (" + isUsual + ")");
+  writeGroup(number, left);
+  close();
+  usual.clear();
+  open("else");
+  writeGroup(number, left);
+  close();
+}
+
+/// Writes what stage `number` does at the columns of a group, whose loads are there, and its stores.
+void KernelBody::writeGroup(unsigned number, const std::string &left) {
+  const KernelStage &stage = stages.stages[number];
   for (unsigned store : stage.stores)
     if (isGroupStore(store))
       w.line(accumulatorType(store) + " out" + std::to_string(store) + "_of[" + width() + "];");
@@ -311,6 +344,8 @@ void KernelBody::writeNode(unsigned id) {
 }
 
 std::string KernelBody::textOf(const KernelNode &node, unsigned id) {
+  if (auto known = usual.find(id); known != usual.end())
+    return known->second ? "true" : "false";
   switch (node.kind) {
   case Kind::load:
     return loadText(node);
@@ -362,11 +397,17 @@ std::string KernelBody::computeText(const KernelNode &node, unsigned id) {
   llvm::SmallVector<TypedText> values;
   for (unsigned operand : node.operands)
     values.push_back({name(operand), facts(form.nodes[operand].type).computed});
+  const std::vector<ValueRange> ranges = rangesOf(node.steps, node.operands.size());
+  auto isOne = [&](unsigned value) { return ranges[value].low == 1 && ranges[value].high == 1; };
   for (auto [i, step] : llvm::enumerate(node.steps.steps)) {
     llvm::SmallVector<TypedText> operands;
     for (unsigned k = 0; k < facts(step.opcode).operands; ++k)
       operands.push_back(values[step.operands[k]]);
     std::string text = stepText(step, operands);
+    if (std::optional<unsigned> x = minusMagnitudeOf(node.steps, node.operands.size(), i))
+      text = "0.0f - abs_f32(" + values[*x].text + ")";
+    else if (step.opcode == Opcode::divF && isOne(step.operands[0]) && ranges[step.operands[1]].hasPlainReciprocal())
+      text = "reciprocal_f32(" + operands[1].text + ")";
     bool last = values.size() == node.steps.result && i + 1 == node.steps.steps.size();
     if (step.opcode == Opcode::constant || last) {
       values.push_back({text, step.type});
@@ -376,7 +417,8 @@ std::string KernelBody::computeText(const KernelNode &node, unsigned id) {
     w.line("const " + valueType(step.type) + " " + local + " = " + text + ";");
     values.push_back({local, step.type});
   }
-  return rounded(values[node.steps.result].text, node.type);
+  const std::string &value = values[node.steps.result].text;
+  return unrounded[id] ? value : rounded(value, node.type);
 }
 
 std::string KernelBody::chooseText(const KernelNode &node) {

@@ -13,6 +13,7 @@
 #include "codegen/kernel_source.h"
 #include "ir/kernel_stages.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include <map>
 #include <set>
 
 namespace tcc::cuda {
@@ -30,6 +31,7 @@ protected:
   KernelStages stages;
   KernelDivision division;
   ColumnValues values;
+  std::vector<bool> unrounded; // nodes that only their stores round (rounding.h)
   Writer w;
 
   virtual void writeShape() = 0;
@@ -39,6 +41,8 @@ protected:
   std::string unrolling() const;
   /// Whether a row belongs to a warp, else to the block.
   bool warpOwnsRow() const;
+  /// Whether a thread has too many columns of the row for its loop to be unrolled as a whole.
+  bool isLongRow() const { return division.perThread > mostUnrolledColumns; }
   int warps() const { return division.threads / warpSize; }
 
   // A scope of axes and locals.
@@ -53,7 +57,8 @@ protected:
   void writeRowAxes(const std::string &row);
 
   /// The loop over the groups of columns of a row that a thread has, from column `start` (a text, or empty) on. `body`
-  /// sees group, its first column, and k, its number; where groups are single columns, c.
+  /// sees group, its first column, and k, its number; where groups are single columns, c. Of a long row, rounds in
+  /// which all threads have a group stand in a loop of their own, whose loads may go ahead of it.
   void overGroups(const std::string &start, llvm::function_ref<void()> body);
   /// `body` for each column c of the group.
   void overLanes(llvm::function_ref<void()> body);
@@ -89,11 +94,13 @@ protected:
   virtual void writeAccumulation(unsigned number);
 
 private:
+  std::map<unsigned, bool> usual; // by node: what it is at all columns of the group that is written (usual_columns.h)
   std::vector<std::set<unsigned>> declaredAxes{1}; // derived axes, by open scope
 
   void writeHead();
   void writeEntry();
   void declareAxis(unsigned number);
+  void writeGroup(unsigned number, const std::string &left);
   std::string inside(llvm::ArrayRef<unsigned> guards);
   void writeNode(unsigned id);
   void writeColumn(unsigned number);

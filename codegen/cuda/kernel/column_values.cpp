@@ -9,7 +9,8 @@ namespace {
 using Kind = KernelNode::Kind;
 
 /// Registers of a thread for kept values and column results: about half of those that it has.
-int64_t mostKept(int threads) {
+int64_t mostKept(const KernelDivision &division) {
+  const int threads = division.threads * division.resident;
   return threads <= 256 ? 96 : threads <= 512 ? 56 : 24;
 }
 
@@ -39,7 +40,7 @@ ColumnValues columnValues(const KernelInfo &form, const KernelStages &stages, co
   values.keptFrom.assign(form.nodes.size(), -1);
   std::vector<int> firstStage(form.nodes.size(), -1);
   bool unrolls = division.perThread <= mostUnrolledColumns;
-  int64_t registers = walksRows(division.shape) && unrolls ? mostKept(division.threads) : 0;
+  int64_t registers = walksRows(division.shape) && unrolls ? mostKept(division) : 0;
   for (const KernelStore &store : form.stores)
     if (store.kind != KernelStore::Kind::element)
       registers -= division.perThread;

@@ -10,6 +10,7 @@ namespace {
 constexpr int64_t longestWarpRow = 512;        // columns; longer rows take a block,
 constexpr int64_t longestWarpVectorRow = 1024; // … where columns are taken in groups
 constexpr int64_t mostTotals = 96;             // registers of a thread for column results
+constexpr int64_t manyTotals = 56;             // of them leave no room for 8 columns at once of several tensors
 constexpr int64_t mostShared = 32 << 10;       // bytes of a block for column results of its warps
 constexpr int64_t fewestTiles = 64;            // blocks of a column sum that takes columns in groups
 constexpr int64_t scatterColumns = 256;        // of one block of a scatter kernel: a thread each
@@ -42,10 +43,21 @@ int64_t columnsOfThread(const KernelInfo &form, int64_t threads) {
   return partsOf(partsOf(form.space.columns, width), threads) * width;
 }
 
-bool warpsHoldTotals(const KernelInfo &form) {
+/// Registers of a thread for column results, where a warp has a row.
+int64_t totalsOfThread(const KernelInfo &form) {
   auto results =
       llvm::count_if(form.stores, [](const KernelStore &store) { return store.kind != KernelStore::Kind::element; });
-  return !scatters(form) && isWarpRow(form) && results * columnsOfThread(form, warpSize) <= mostTotals;
+  return results * columnsOfThread(form, warpSize);
+}
+
+/// Whether 128 registers are enough for the totals and for what a pass has of each tensor: its address, some columns.
+bool isSmallBesideTotals(const KernelInfo &form) {
+  constexpr int64_t ofTensor = 4, most = 112;
+  return totalsOfThread(form) + ofTensor * static_cast<int64_t>(form.arguments.size() + form.results.size()) <= most;
+}
+
+bool warpsHoldTotals(const KernelInfo &form) {
+  return !scatters(form) && isWarpRow(form) && totalsOfThread(form) <= mostTotals;
 }
 
 // A value of one element a row that is written over an operand of the same kind must be written when nobody of the row
@@ -66,7 +78,7 @@ KernelShape shapeOf(const KernelInfo &form) {
 /// The threads of a block that has a whole row.
 int threadsOfRow(const KernelInfo &form) {
   int64_t columns = form.space.columns, groups = partsOf(columns, vectorWidth(form));
-  int64_t most = columns <= 4096 ? 256 : columns <= 16384 ? 512 : mostBlockThreads;
+  int64_t most = columns <= 4096 ? 256 : 512; // two blocks and more on a multiprocessor: one works while others wait
   return static_cast<int>(std::clamp<int64_t>(partsOf(groups, warpSize) * warpSize, warpSize, most));
 }
 
@@ -127,6 +139,11 @@ KernelDivision divide(const KernelInfo &form) {
     made.threads = warpSize * sharingWarps(form, made.tile);
     made.items = made.blocks = space.columns == 0 ? 0 : space.outer;
     made.perThread = columnsOfThread(form, warpSize);
+    if (made.threads == 256 && isSmallBesideTotals(form)) {
+      made.resident = 2;
+      if (made.vector == 8 && totalsOfThread(form) > manyTotals)
+        made.vector = 4;
+    }
     break;
   case KernelShape::blockColumns:
     made.threads = threadsOfRow(form);

@@ -21,6 +21,7 @@ struct KernelDivision {
   KernelShape shape = KernelShape::elements;
   int threads = 256;     // of a block
   int vector = 1;        // columns side by side that a thread takes at once (vectors.h)
+  int resident = 1;      // blocks that a multiprocessor must have room for: it bounds the registers of a thread
   int64_t items = 0;     // threads, warps or blocks that own something; of one segment: its elements
   int64_t blocks = 0;    // 0: there is nothing to do
   int64_t perThread = 1; // columns of a row that a thread has, at most; a multiple of `vector`

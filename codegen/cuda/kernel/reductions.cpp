@@ -63,7 +63,8 @@ void KernelBody::writeReduced(unsigned id) {
   std::string type = valueType(node.type), part = "part_" + std::to_string(id);
   std::string reduction = "<" + wayOf(node.reduction) + ">(";
   std::string value = warpOwnsRow() ? "warp_reduce" + reduction + part + ")"
-                                    : "block_reduce" + reduction + part + ", scratch_" + type + ")";
+                                    : "block_reduce<" + wayOf(node.reduction) + ", " + std::to_string(warps()) + ">(" +
+                                          part + ", scratch_" + type + ")";
   w.line("const " + type + " " + name(id) + " = " + rounded(value, node.type) + ";");
 }
 

@@ -1,0 +1,173 @@
+// What the emitter writes in another form where that is cheaper: reciprocals without a slow path, roundings that a
+// store repeats, groups of a long row that a mask or a target does not touch. Each is held against arithmetic in
+// double, or against the interpreter.
+#include "codegen/cuda/kernel/rounding.h"
+#include "mlir/Parser/Parser.h"
+#include "tests/codegen/kernel_text.h"
+#include "tests/cuda_kernels/emulated_kernels.h"
+#include "tests/ops/op_table.h"
+#include <bit>
+#include <cmath>
+#include <gtest/gtest.h>
+#include <random>
+
+using namespace mlir;
+
+namespace tcc::test {
+namespace {
+
+std::optional<EmulatedKernel> kernelOf(MLIRContext &context, const KernelText &text) {
+  std::string messages;
+  OwningOpRef<ModuleOp> module = parseText(context, text.module(), messages);
+  EXPECT_TRUE(module) << messages << text.module();
+  if (!module)
+    return std::nullopt;
+  std::vector<EmulatedKernel> kernels = kernelsOf(*module, "form", 7);
+  EXPECT_EQ(kernels.size(), 1u);
+  return kernels.empty() ? std::nullopt : std::optional(std::move(kernels.front()));
+}
+
+size_t countOf(const std::string &text, const std::string &part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++count;
+  return count;
+}
+
+/// All finite values of bf16, and values of f32 of every size and around 0, as many as `count`.
+std::vector<double> manyNumbers(size_t count) {
+  std::vector<double> numbers;
+  for (uint32_t bits = 0; bits < 1u << 16; ++bits)
+    if (const float number = std::bit_cast<float>(bits << 16); std::isfinite(number))
+      numbers.push_back(number);
+  std::mt19937 random(3);
+  std::uniform_real_distribution<float> near(-12, 12);
+  while (numbers.size() < count) {
+    const float any = std::bit_cast<float>(static_cast<uint32_t>(random()));
+    numbers.push_back(numbers.size() % 4 != 0 || !std::isfinite(any) ? near(random) : any);
+  }
+  return numbers;
+}
+
+constexpr double geluLinear = 1.5957691216057308, geluCubic = 0.044715 * geluLinear;
+double sigmoid(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+double gelu(double x) {
+  return x * sigmoid(x * (geluLinear + geluCubic * x * x));
+}
+double geluSlope(double x) {
+  if (std::fabs(x) > 30)
+    return x > 0;
+  const double s = sigmoid(x * (geluLinear + geluCubic * x * x));
+  return s + x * (geluLinear + 3 * geluCubic * x * x) * s * (1 - s);
+}
+
+// The bounds that codegen/cuda/kernel/README.md states, with approximations up to two units off.
+TEST(CudaForms, geluIsWithinItsBounds) {
+  constexpr int64_t count = int64_t(1) << 18;
+  const std::string type = std::to_string(count) + "xf32", tensor = "tensor<" + type + ">";
+  auto context = makeContext();
+  auto forward = kernelOf(*context, {{{"x", type}}, {{"r", type}}, "%r = tcc.gelu %x : " + tensor});
+  auto backward =
+      kernelOf(*context, {{{"x", type}, {"d", type}}, {{"r", type}}, "%r = tcc.gelu_gradient %x, %d : " + tensor});
+  ASSERT_TRUE(forward && backward);
+  const std::vector<double> numbers = manyNumbers(count);
+  forward->inputs[0].data = backward->inputs[0].data = numbers;
+  backward->inputs[1].data.assign(count, 1.0);
+  for (int noise : {0, 2})
+    for (EmulatedKernel *kernel : {&*forward, &*backward}) {
+      const std::string text = cuda::kernelText(kernel->source);
+      EXPECT_EQ(countOf(text, "reciprocal_f32("), 1u) << text;
+      EXPECT_EQ(countOf(text, "divide_f32("), 0u) << text;
+      emulator::Schedule schedule;
+      schedule.approximationNoise = noise;
+      std::string findings;
+      const std::vector<RefTensor> results = runEmulated(emulator::Module::compile(text), *kernel, schedule, findings);
+      EXPECT_EQ(findings, "");
+      double worst = 0;
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        const double x = numbers[i];
+        const bool isForward = kernel == &*forward;
+        const double exact = isForward ? gelu(x) : geluSlope(x);
+        const double scale = isForward ? std::fabs(x) : 1;
+        if (std::fabs(results[0].data[i] - exact) > 1e-44)
+          worst = std::max(worst, std::fabs(results[0].data[i] - exact) / scale);
+      }
+      EXPECT_LT(worst, kernel == &*forward ? 4e-7 : 1e-6) << "noise " << noise;
+      EXPECT_GT(worst, 1e-9); // it is f32, and compared
+    }
+}
+
+// Of a divisor that may be anything the quotient stays correctly rounded.
+TEST(CudaForms, onlyKnownDivisorsHaveNoSlowPath) {
+  auto context = makeContext();
+  const std::string one = "%o = tcc.constant dense<1.0> : tensor<64xf32>\n";
+  auto text = [&](const std::string &body) {
+    auto kernel = kernelOf(*context, {{{"x", "64xf32"}}, {{"r", "64xf32"}}, one + body});
+    return kernel ? cuda::kernelText(kernel->source) : std::string();
+  };
+  EXPECT_EQ(countOf(text("%r = tcc.div %o, %x : tensor<64xf32>"), "divide_f32("), 1u);
+  EXPECT_EQ(countOf(text("%e = tcc.exp %x : tensor<64xf32>\n%s = tcc.add %e, %o : tensor<64xf32>\n"
+                         "%r = tcc.div %o, %s : tensor<64xf32>"),
+                    "divide_f32("),
+            1u); // e^x may be infinite
+}
+
+// A mask of padding and a target, as cross-entropy has them, in a row of so many groups that they are decided once a
+// group: the mask ends within the first group, within another, with one, at the row's end.
+TEST(CudaForms, aLongRowIsThatOfTheInterpreter) {
+  auto context = makeContext();
+  std::vector<EmulatedKernel> kernels;
+  for (int valid : {3, 17003, 17008, 20008})
+    for (const char *compared : {"lt %i, %n", "gt %n, %i"}) {
+      const std::string x = "4x20008xbf16", wide = "tensor<4x20008xf32>", many = "tensor<4x20008xi32>";
+      const std::string truth = "tensor<4x20008xi1>", row = "tensor<4x1xf32>";
+      KernelText text = {
+          {{"x", x}, {"t", "4x1xi32"}},
+          {{"r", "4x1xf32"}, {"y", x}},
+          "%i = tcc.iota dim 1 -> " + many + "\n%n = tcc.constant dense<" + std::to_string(valid) + "> : " + many +
+              "\n%m = tcc.compare " + compared + " : " + many + " -> " + truth +
+              "\n%b = tcc.broadcast %t : tensor<4x1xi32> -> " + many + "\n%h = tcc.compare eq %i, %b : " + many +
+              " -> " + truth + "\n%w = tcc.cast %x : tensor<" + x + "> -> " + wide +
+              "\n%l = tcc.constant dense<-9.0> : " + wide + "\n%s = tcc.select %m, %w, %l : " + truth + ", " + wide +
+              "\n%a = tcc.reduce_max %s axes [1] : " + wide + " -> " + row + "\n%c = tcc.broadcast %a : " + row +
+              " -> " + wide + "\n%d = tcc.sub %w, %c : " + wide + "\n%p = tcc.select %h, %d, %l : " + truth + ", " +
+              wide + "\n%r = tcc.reduce_max %p axes [1] : " + wide + " -> " + row +
+              "\n%q = tcc.select %h, %l, %d : " + truth + ", " + wide + "\n%z = tcc.cast %q : " + wide + " -> tensor<" +
+              x + ">\n%k = tcc.constant dense<0.0> : tensor<" + x + ">\n%y = tcc.select %m, %z, %k : " + truth +
+              ", tensor<" + x + ">"};
+      auto kernel = kernelOf(*context, text);
+      ASSERT_TRUE(kernel);
+      kernel->source.symbol += "_" + std::to_string(kernels.size());
+      kernel->inputs[1].data = {0, 16999, 17007, 20007};
+      const std::string made = cuda::kernelText(kernel->source);
+      EXPECT_GT(countOf(made, "else {"), 1u) << made;
+      EXPECT_GT(countOf(made, "= false;"), 0u) << made;
+      kernels.push_back(std::move(*kernel));
+    }
+  checkKernels(kernels, emulator::testSchedules());
+}
+
+// Values that stores alone read are rounded by them; one that a sum reads too is rounded where it stands.
+TEST(CudaForms, valuesAreRoundedOnce) {
+  auto context = makeContext();
+  const std::string body = "%a = tcc.add %x, %x : tensor<8x64xbf16>\n%n = tcc.neg %a : tensor<8x64xbf16>\n"
+                           "%m = tcc.compare lt %x, %n : tensor<8x64xbf16> -> tensor<8x64xi1>\n"
+                           "%r = tcc.select %m, %n, %x : tensor<8x64xi1>, tensor<8x64xbf16>";
+  auto kernel = kernelOf(*context, {{{"x", "8x64xbf16"}}, {{"r", "8x64xbf16"}}, body});
+  ASSERT_TRUE(kernel);
+  const KernelInfo &form = kernel->source.form;
+  const std::vector<bool> unrounded = cuda::roundedWhenStored(form);
+  std::vector<unsigned> found;
+  for (size_t i = 0; i < unrounded.size(); ++i)
+    if (unrounded[i])
+      found.push_back(static_cast<unsigned>(i));
+  EXPECT_EQ(found, std::vector<unsigned>{form.stores[0].node}); // %n is compared, %a is negated: both are rounded
+  std::vector<EmulatedKernel> kernels;
+  kernels.push_back(std::move(*kernel));
+  checkKernels(kernels, emulator::testSchedules());
+}
+
+} // namespace
+} // namespace tcc::test
