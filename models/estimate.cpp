@@ -1,5 +1,6 @@
 // --estimate: the memory and time of a step, and the largest batch that fits.
 #include "models/estimate.h"
+#include "frontend/files.h"
 #include "frontend/quotes.h"
 #include "models/cluster_report.h"
 #include "models/estimator.h"
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 namespace tcc::models {
 
@@ -56,31 +58,101 @@ std::string readable(double value) {
   return fmt::format("{:.{}f}", value, decimals);
 }
 
-/// What the whole run takes and costs. Steps are counted with their least time, so a real run takes longer; an end by
-/// the clock is exact. Each rank is taken to have a processor of its own: several on one take as much of it.
+/// The least time of a step; nothing where no limit of the machine is known, or one of its products has no rate.
+std::optional<double> leastSeconds(const StepFigures &step) {
+  const double seconds = step.productSeconds + step.kernelSeconds;
+  return step.hasUnknownProducts || seconds <= 0 ? std::nullopt : std::optional(seconds);
+}
+
+/// How long a run takes. Steps are counted with their least time, so a real run takes longer; an end by the clock is
+/// exact. Each rank is taken to have a processor of its own: several on one take as much of it.
+struct RunCost {
+  enum class Bound { exactly, atMost, atLeast } bound = Bound::exactly;
+  double hours = 0; ///< of all processors
+};
+
+/// Nothing where it is not known.
+std::optional<RunCost> costOf(const StepFigures &step, const TrainOptions &options) {
+  const RunLength &length = options.schedule.length;
+  const std::optional<double> least = leastSeconds(step);
+  const auto ranks = double(std::max<int64_t>(options.ranks, 1));
+  const double stepsSeconds = length.steps ? double(*length.steps) * least.value_or(0) : 0;
+  if (length.seconds && (!length.steps || !least || stepsSeconds >= *length.seconds))
+    return RunCost{length.steps && !least ? RunCost::Bound::atMost : RunCost::Bound::exactly,
+                   *length.seconds / 3600 * ranks};
+  if (!least)
+    return std::nullopt;
+  return RunCost{RunCost::Bound::atLeast, stepsSeconds / 3600 * ranks};
+}
+
+/// What the whole run takes and costs.
 void printPrice(std::FILE *output, const StepFigures &step, const TrainOptions &options, bool isGpu) {
   const RunLength &length = options.schedule.length;
-  const double stepSeconds = step.productSeconds + step.kernelSeconds;
-  const bool isKnown = !step.hasUnknownProducts && stepSeconds > 0;
   const char *what = isGpu ? "GPU-hours" : "processor-hours";
-  const auto ranks = double(std::max<int64_t>(options.ranks, 1));
   const std::string several = options.ranks > 1 ? fmt::format(" of {} ranks", options.ranks) : "";
-  const auto print = [&](const std::string &run, const char *bound, double seconds, const char *basis) {
-    const double hours = seconds / 3600 * ranks;
-    fmt::print(output, "{}{}: {}{} {}, {} dollars at {} an hour\n  ({})\n", run, several, bound, readable(hours), what,
-               readable(hours * options.pricePerHour), options.pricePerHour, basis);
-  };
   const std::string steps = length.steps ? fmt::format("{} step{}", *length.steps, *length.steps == 1 ? "" : "s") : "";
-  const double stepsSeconds = length.steps ? double(*length.steps) * stepSeconds : 0;
-  if (length.seconds && (!length.steps || !isKnown || stepsSeconds >= *length.seconds)) {
-    const std::string run = fmt::format("{:g} minutes{}", *length.seconds / 60, length.steps ? " or " + steps : "");
-    print(run, length.steps && !isKnown ? "at most " : "", *length.seconds, "by the clock; without compilation");
-  } else if (!isKnown) {
+  const std::optional<RunCost> cost = costOf(step, options);
+  if (!cost) {
     fmt::print(output, "{}{}: {} and price are not known, as the time of a step is not\n", steps, several, what);
-  } else {
-    print(steps, "at least ", stepsSeconds,
-          "by the least time of a step, so a real run takes longer; without compilation, evaluation and checkpoints");
+    return;
   }
+  const bool isByClock = cost->bound != RunCost::Bound::atLeast;
+  const std::string run =
+      isByClock ? fmt::format("{:g} minutes{}", *length.seconds / 60, length.steps ? " or " + steps : "") : steps;
+  constexpr const char *bounds[] = {"", "at most ", "at least "};
+  fmt::print(output, "{}{}: {}{} {}, {} dollars at {} an hour\n  ({})\n", run, several, bounds[size_t(cost->bound)],
+             readable(cost->hours), what, readable(cost->hours * options.pricePerHour), options.pricePerHour,
+             isByClock ? "by the clock; without compilation"
+                       : "by the least time of a step, so a real run takes longer; without compilation, evaluation and "
+                         "checkpoints");
+}
+
+/// The same figures as one line of JSON; what is not known is null.
+void writeJson(const Estimator &estimator, const StepFigures &step, int64_t limit, int64_t largest) {
+  using Json = nlohmann::ordered_json;
+  const TrainOptions &options = estimator.options;
+  const std::optional<double> least = leastSeconds(step);
+  const std::optional<RunCost> cost = costOf(step, options);
+  const auto tokens = double(options.accumulate * options.batch * estimator.sequence);
+  const auto orNull = [](bool isKnown, auto value) { return isKnown ? Json(value) : Json(); };
+  constexpr const char *bounds[] = {"exactly", "at most", "at least"};
+  const double hours = cost ? cost->hours : 0;
+  const Json json = {{"model", options.model},
+                     {"params", parameterCount(estimator.config)},
+                     {"optimizer", options.optimizer},
+                     {"batch", options.batch},
+                     {"accumulate", options.accumulate},
+                     {"seq", estimator.sequence},
+                     {"dtype", std::string(runtime::name(options.products))},
+                     {"param_dtype", std::string(runtime::name(options.parameters))},
+                     {"planned_bytes", step.planned},
+                     {"weights_bytes", step.weights},
+                     {"frozen_bytes", step.frozen},
+                     {"moments_bytes", step.moments},
+                     {"gradients_bytes", step.arena.updates},
+                     {"activations_bytes", step.arena.values},
+                     {"scratch_bytes", step.arena.scratch},
+                     {"gaps_bytes", step.arena.unused},
+                     {"other_bytes", step.others},
+                     {"memory_bytes", limit},
+                     {"largest_batch", largest},
+                     {"least_step_ms", orNull(least.has_value(), least.value_or(0) * 1e3)},
+                     {"products_ms", orNull(least.has_value(), step.productSeconds * 1e3)},
+                     {"kernels_ms", orNull(least.has_value(), step.kernelSeconds * 1e3)},
+                     {"most_tokens_per_second", orNull(least.has_value(), tokens / least.value_or(1))},
+                     {"ranks", std::max<int64_t>(options.ranks, 1)},
+                     {"sent_bytes", step.sent},
+                     {"hours", orNull(cost.has_value(), hours)},
+                     {"dollars", orNull(cost.has_value(), hours * options.pricePerHour)},
+                     {"bound", cost ? Json(bounds[size_t(cost->bound)]) : Json()},
+                     {"dollars_per_hour", options.pricePerHour}};
+  if (options.jsonFile == "-") {
+    std::fputs((json.dump() + "\n").c_str(), stdout);
+    return;
+  }
+  AtomicFile file(options.jsonFile);
+  file.write(json.dump() + "\n");
+  file.commit();
 }
 
 /// What ranks are for a plan.
@@ -135,13 +207,16 @@ void estimate(const TrainOptions &given, std::FILE *output) {
   const int64_t limit = options.estimateMemory > 0 ? int64_t(options.estimateMemory)
                         : options.memoryLimit > 0  ? options.memoryLimit
                                                    : bytesOf(device);
-  if (const int64_t largest = estimator.largestBatch(options.batch, step.planned, limit))
+  const int64_t largest = estimator.largestBatch(options.batch, step.planned, limit);
+  if (largest > 0)
     fmt::print(output, "the largest batch in {:.3f} GB: {}{}\n", double(limit) / 1e9, several, largest);
   else
     fmt::print(output, "not even a batch of one row fits in {:.3f} GB\n", double(limit) / 1e9);
   printRanks(output, step, options);
   printTime(output, step, options.accumulate * options.batch * estimator.sequence);
   printPrice(output, step, options, device.isGpu());
+  if (!options.jsonFile.empty())
+    writeJson(estimator, step, limit, largest);
   std::fflush(output);
 }
 

@@ -50,7 +50,7 @@ int run(int count, char **arguments) {
     if (parsed.options->ablate)
       return ablate({arguments + 1, arguments + count}, *parsed.options, stdout);
     if (parsed.options->estimate) {
-      estimate(*parsed.options, stdout);
+      estimate(*parsed.options, parsed.options->jsonFile == "-" ? stderr : stdout);
       return 0;
     }
     if (!parsed.options->compileOnly.empty()) {

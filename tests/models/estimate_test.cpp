@@ -57,6 +57,37 @@ protected:
   }
 };
 
+/// --json has the figures of the text, and components that add up.
+TEST_F(EstimateTest, isJsonToo) {
+  const std::string path = folder.path("estimate.json");
+  const auto both = [&](Arguments more) {
+    more.insert(more.end(), {"--json", path});
+    const std::string text = estimated(more);
+    return std::pair(text, nlohmann::json::parse(readAll(path)));
+  };
+  const auto [text, json] = both({"--steps=1000", "--price-per-hour=3", "--memory=1", "--optimizer=lion"});
+  EXPECT_EQ(json["planned_bytes"], together(text));
+  int64_t sum = 0;
+  for (const char *part : {"weights", "frozen", "moments", "gradients", "activations", "scratch", "gaps", "other"})
+    sum += json[std::string(part) + "_bytes"].get<int64_t>();
+  EXPECT_EQ(sum, json["planned_bytes"]);
+  EXPECT_EQ(json["largest_batch"], numberIn(text, "largest batch in 1.000 GB: ([0-9]+)"));
+  EXPECT_EQ(json["memory_bytes"], 1000000000);
+  EXPECT_EQ(json["optimizer"], "lion");
+  if (!json["hours"].is_null()) { // where a limit of the machine is known
+    EXPECT_EQ(json["bound"], "at least");
+    EXPECT_NEAR(json["hours"].get<double>() * 3600e3, 1000 * json["least_step_ms"].get<double>(), 1e-6);
+    EXPECT_NEAR(json["dollars"].get<double>(), 3 * json["hours"].get<double>(), 1e-12);
+    EXPECT_NEAR(json["least_step_ms"].get<double>(),
+                json["products_ms"].get<double>() + json["kernels_ms"].get<double>(), 1e-9);
+  }
+  const auto timed = both({"--minutes=30", "--ranks=4", "--lanes=4"}).second;
+  EXPECT_EQ(timed["bound"], "exactly");
+  EXPECT_DOUBLE_EQ(timed["hours"].get<double>(), 2);
+  EXPECT_DOUBLE_EQ(timed["dollars"].get<double>(), 4);
+  expectContains(errorOf([&] { estimated({"--json", folder.path("absent/estimate.json")}); }), "absent");
+}
+
 TEST_F(EstimateTest, saysTheBytesOfTheRealRun) {
   for (const Arguments &more : {Arguments{"--batch=4"}, Arguments{"--batch=3", "--accumulate=2", "--optimizer=muon"},
                                 Arguments{"--batch=2", "--params=bf16", "--dtype=bf16", "--dropout=0.1"},
