@@ -195,8 +195,10 @@ runtime::Expected<runtime::Artefact> CompileSession::artefact(OwningOpRef<Module
   if (!compileOptions.allowCustomCode)
     if (runtime::Error refused = refuseCustomCode(*captured))
       return refused;
+  std::optional<llvm::TimeTraceScope> looking(std::in_place, "cache");
   const StepCache cache(*captured, compileOptions, *compileTarget);
   if (!cache.refusal().empty()) {
+    looking.reset();
     runtime::Expected<runtime::Artefact> made = compiled(std::move(captured));
     lastReport.cache = "not used: " + cache.refusal();
     lastReport.totalMs = millisecondsSince(start) - watchedMs;
@@ -209,6 +211,7 @@ runtime::Expected<runtime::Artefact> CompileSession::artefact(OwningOpRef<Module
     turn.emplace(cache.wait());
     known = cache.find(lastReport); // another process may have made it meanwhile
   }
+  looking.reset();
   const bool isTaken = known && !compileOptions.watched;
   if (isTaken && cache.checksCode())
     if (runtime::Error wrong = checkFound(std::move(captured)))

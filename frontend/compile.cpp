@@ -97,7 +97,12 @@ void Function::Impl::trace(std::span<const Array> arguments) {
   inputTypes = types;
   ++counts.traces;
   chooseTracer(types);
-  recorded = tracer().record(fn, types, inputNames, [this](const HostRead &read) { return answer(read); });
+  try {
+    recorded = tracer().record(fn, types, inputNames, [this](const HostRead &read) { return answer(read); });
+  } catch (const Error &error) {
+    showFailure(error);
+    throw;
+  }
   wasRecorded = true;
 }
 

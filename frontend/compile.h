@@ -23,6 +23,7 @@ class Device;
 class Executable;
 class Profiler;
 class Ranks;
+class Trace;
 struct Plan;
 } // namespace runtime
 
@@ -47,12 +48,16 @@ struct FunctionOptions : CompilerFlags {
   int64_t cacheBytes = int64_t{4} << 30;
   /// Gets "recompiled: tokens 16x256 → 16x200"; printed on stderr by default.
   std::function<void(std::string_view)> report = {};
+  /// Gets the function's compilations, what they did and when, and its graph breaks; it outlives the function. Null:
+  /// none is wanted. What ran is added by Trace::add, from the profiler of profile().
+  runtime::Trace *timeLine = nullptr;
 };
 
 /// What a page of a function shows beside its compilation.
 struct ReportOptions {
   const runtime::Profiler *profile = nullptr; ///< steps of the function that were recorded
   std::string_view log = {};                  ///< of a training run: JSON lines, as --json of train_gpt has them
+  std::string_view error = {};                ///< what ended the program
 };
 
 /// What one compilation did.
@@ -143,7 +148,7 @@ public:
   /// Writes FOLDER/index.html, a page for people (docs/REPORT.md), of the step for these arguments, which is compiled
   /// once more for it; report() is on it too. States stay as they are. FunctionOptions::reportFolder, or TCC_REPORT in
   /// the environment, writes FOLDER/NAME/index.html whenever the function is compiled. Throws Error where the step
-  /// cannot be compiled, and for a folder that cannot be written.
+  /// cannot be compiled (the page shows the error and the passes that ran), and for a folder that cannot be written.
   void writeReport(const std::string &folder, std::span<const Array> arguments, const ReportOptions &more = {});
   /// The captured step as .graph text, for these arguments; of a step with graph breaks the path that the last call
   /// took, if it was called with such arguments.

@@ -9,6 +9,7 @@
 // from the inputs. It alone writes states.
 #include "frontend/break_words.h"
 #include "frontend/function_impl.h"
+#include "runtime/trace.h"
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -72,6 +73,11 @@ Array Function::Impl::answer(const HostRead &read) {
   const Clock::time_point start = Clock::now();
   const double compiledBefore = compileMs;
   const size_t site = now.lastSite = siteOf(read);
+  std::optional<runtime::TraceScope> traced;
+  if (options.timeLine)
+    traced.emplace(options.timeLine, "graph break", "break",
+                   std::vector<std::pair<std::string, runtime::Trace::Value>>{
+                       {"function", name}, {"why", breaks.sites[site].why}, {"source", shortPlace(read.loc)}});
   auto value = now.kept.find(read.value);
   const double ranBefore = now.runMs[site];
   double computing = 0;

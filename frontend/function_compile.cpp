@@ -5,6 +5,7 @@
 #include "codegen/library/step_library.h"
 #include "codegen/stopwatch.h"
 #include "codegen/targets.h"
+#include "codegen/time_trace.h"
 #include "frontend/capture.h"
 #include "frontend/compile_options.h"
 #include "frontend/compile_summary.h"
@@ -57,9 +58,11 @@ class Function::Impl::Compilation {
 public:
   /// `task`: what cannot be done then, such as "compiled".
   Compilation(const Impl &function, const Record &record, std::span<const std::string> outputs,
-              std::string task = "compiled")
+              std::string task = "compiled", Report *page = nullptr)
       : function(function), task(std::move(task)), stream(text), printer(stream),
         diagnostics(&threadContext(), printer) {
+    if (page)
+      page->listenTo(printer);
     applyFlags(function.options, options);
     options.targetName = withArchitecture(function.device->codeTarget(), function.options.march);
     options.code.steady = record.asked > 0 || record.steady;
@@ -117,9 +120,43 @@ private:
 
 std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &record,
                                                              std::span<const std::string> outputs) {
+  Report page(name);
+  try {
+    return compileFor(page, record, outputs);
+  } catch (const Error &error) {
+    showFailure(pageFolder(), page, error);
+    throw;
+  }
+}
+
+/// A call that ends before anything is compiled for it.
+void Function::Impl::showFailure(const Error &error) {
+  Report page(name);
+  if (!now.isFailureShown)
+    showFailure(pageFolder(), page, error);
+}
+
+/// The page, if there is a folder for it, shows what was reached and the error that ended it.
+void Function::Impl::showFailure(const std::string &folder, Report &page, const Error &error) {
+  now.isFailureShown = true;
+  if (folder.empty())
+    return;
+  page.addDiagnostic("error", error.file(), error.line(), error.column(), error.message());
+  if (runtime::Error problem = writeReportPage(folder, page.json()))
+    say(problem.message());
+}
+
+std::shared_ptr<runtime::Executable> Function::Impl::compileFor(Report &page, const Record &record,
+                                                                std::span<const std::string> outputs) {
   const auto start = std::chrono::steady_clock::now();
   ++compilations;
-  Compilation compilation(*this, record, outputs);
+  std::optional<TimeTrace> traced;
+  if (options.timeLine)
+    traced.emplace(options.timeLine, "compile",
+                   std::vector<std::pair<std::string, runtime::Trace::Value>>{{"function", name}, {"why", reason}});
+  std::optional<llvm::TimeTraceScope> capturing(std::in_place, "capture");
+  Compilation compilation(*this, record, outputs, "compiled", &page);
+  capturing.reset();
   std::map<std::string, ValueHint> uses;
   if (options.checked)
     uses = valueHints(functionOf(*compilation.module));
@@ -127,7 +164,6 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &recor
   compilation.options.remarks = wantsRemarks(options);
   compilation.options.costs = wantsCosts(options);
   const std::string folder = options.compiledStep.empty() ? pageFolder() : "";
-  Report page(name);
   if (!folder.empty())
     page.watch(compilation.options);
   CompileSession session = compilation.orRefuse(CompileSession::open(compilation.options));
@@ -148,6 +184,8 @@ std::shared_ptr<runtime::Executable> Function::Impl::compile(const Record &recor
   if (options.memoryReport)
     tell(runtime::memoryReport(artefact.targets.front().plan).text());
 
+  traced.reset();
+  const runtime::TraceScope tracedLoad(options.timeLine, "load", "compile", {{"function", name}});
   const auto loading = std::chrono::steady_clock::now();
   auto executable = compilation.orRefuse(runtime::Executable::load(
       std::move(artefact), {options.threads, options.checked, device, options.separate, options.ranks}));
@@ -226,23 +264,38 @@ void Function::writeReport(const std::string &folder, std::span<const Array> arg
   const std::shared_ptr<runtime::Executable> ran = executable(); // of the steps that were recorded
   const Impl::Turn turn(held());
   const Impl::CallScope scope(*impl, arguments);
-  Impl::Compilation compilation(*impl, impl->recordFor(arguments), impl->options.outputs, "shown");
-  compilation.options.device = impl->device;
   Report page(impl->name);
-  page.watch(compilation.options);
-  CompileSession session = compilation.orRefuse(CompileSession::open(compilation.options));
-  page.compileFor(session.target().model());
-  const runtime::Artefact artefact = compilation.orRefuse(session.artefact(std::move(compilation.module)));
-  runtime::Error problem = page.addCompilation(session, artefact.targets.front().plan);
+  std::optional<Error> failure;
+  try {
+    impl->addStep(page, arguments);
+  } catch (const Error &error) {
+    failure = error;
+  }
   page.addBreaks(breaks);
   if (more.profile && ran)
     page.addProfile(*more.profile, runtime::limitsOf(*ran));
   if (!more.log.empty())
     page.addTraining(more.log);
-  if (!problem)
-    problem = writeReportPage(folder, page.json());
-  if (problem)
+  if (!more.error.empty())
+    failure = Error(std::string(more.error));
+  if (failure)
+    impl->showFailure(folder, page, *failure);
+  else if (runtime::Error problem = writeReportPage(folder, page.json()))
     throw Error("'" + impl->name + "' cannot be shown: " + problem.message());
+  if (failure && more.error.empty())
+    throw *failure;
+}
+
+/// The step for these arguments, compiled for the page.
+void Function::Impl::addStep(Report &page, std::span<const Array> arguments) {
+  Compilation compilation(*this, recordFor(arguments), options.outputs, "shown", &page);
+  compilation.options.device = device;
+  page.watch(compilation.options);
+  CompileSession session = compilation.orRefuse(CompileSession::open(compilation.options));
+  page.compileFor(session.target().model());
+  const runtime::Artefact artefact = compilation.orRefuse(session.artefact(std::move(compilation.module)));
+  if (runtime::Error problem = page.addCompilation(session, artefact.targets.front().plan))
+    throw Error("'" + name + "' cannot be shown: " + problem.message());
 }
 
 void Function::exportLibrary(const std::string &path, std::span<const Array> arguments,

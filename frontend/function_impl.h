@@ -16,6 +16,8 @@
 
 namespace tcc {
 
+class Report;
+
 struct Function::Impl {
   Impl(std::string name, Traced fn, FunctionOptions options);
   ~Impl();
@@ -55,9 +57,10 @@ struct Function::Impl {
     std::string becomesInput = {}; ///< why the next step is compiled: a literal is an input from now on
     bool isNewProgram = false;     ///< the step that is looked up
     int64_t reads = 0;
-    size_t lastSite = 0;       ///< of the last break
-    bool preparesOnly = false; ///< what the host asks for is computed, and the end of the step compiled alone
-    bool mayBegin = true;      ///< the step of the last call's way: nothing of this call has run yet
+    size_t lastSite = 0;         ///< of the last break
+    bool isFailureShown = false; ///< a page has been written for the error that ends the call
+    bool preparesOnly = false;   ///< what the host asks for is computed, and the end of the step compiled alone
+    bool mayBegin = true;        ///< the step of the last call's way: nothing of this call has run yet
   };
   /// Keeps a Function to one thread at a time, by refusing the second.
   class Turn {
@@ -147,6 +150,11 @@ struct Function::Impl {
                                            bool showsReads = false) const;
   RankShare shareOf(mlir::ModuleOp module) const;
   std::shared_ptr<runtime::Executable> compile(const Record &record, std::span<const std::string> outputs);
+  std::shared_ptr<runtime::Executable> compileFor(Report &page, const Record &record,
+                                                  std::span<const std::string> outputs);
+  void addStep(Report &page, std::span<const Array> arguments);
+  void showFailure(const Error &error);
+  void showFailure(const std::string &folder, Report &page, const Error &error);
   void tellRemarks(const Remarks &remarks) const;
   std::string pageFolder() const;
   void tell(const std::string &text) const;

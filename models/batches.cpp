@@ -124,8 +124,9 @@ void Batches::readExamples(int64_t step, std::span<int32_t> inputs, std::span<in
   }
 }
 
-PrefetchedBatches::PrefetchedBatches(const Batches &batches)
-    : batches(batches), inputs(size_t(batches.batch() * batches.sequence())), targets(inputs.size()) {}
+PrefetchedBatches::PrefetchedBatches(const Batches &batches, runtime::Trace *timeLine)
+    : batches(batches), timeLine(timeLine), inputs(size_t(batches.batch() * batches.sequence())),
+      targets(inputs.size()) {}
 
 PrefetchedBatches::~PrefetchedBatches() {
   if (next.valid())
@@ -134,7 +135,10 @@ PrefetchedBatches::~PrefetchedBatches() {
 
 void PrefetchedBatches::begin(int64_t step) {
   begun = step;
-  next = std::async(std::launch::async, [this, step] { batches.read(step, inputs, targets); });
+  next = std::async(std::launch::async, [this, step] {
+    const runtime::TraceScope traced(timeLine, "batch reading", "read batch", "data", {{"step", step}});
+    batches.read(step, inputs, targets);
+  });
 }
 
 void PrefetchedBatches::read(int64_t step, std::span<int32_t> stepInputs, std::span<int32_t> stepTargets) {

@@ -1,6 +1,7 @@
 // Batches: which tokens of the data each training step reads.
 #pragma once
 #include "models/examples.h"
+#include "runtime/trace.h"
 
 #include <cstdint>
 #include <future>
@@ -69,8 +70,8 @@ private:
 /// Reads a step's batch in a thread of its own while the step before it runs, so that no step waits for the disk.
 class PrefetchedBatches {
 public:
-  /// `batches` must outlive this object.
-  explicit PrefetchedBatches(const Batches &batches);
+  /// `batches`, and `timeLine`, which gets what the thread reads and may be null, must outlive this object.
+  explicit PrefetchedBatches(const Batches &batches, runtime::Trace *timeLine = nullptr);
   PrefetchedBatches(const PrefetchedBatches &) = delete;
   PrefetchedBatches &operator=(const PrefetchedBatches &) = delete;
   ~PrefetchedBatches();
@@ -83,6 +84,7 @@ private:
   void begin(int64_t step);
 
   const Batches &batches;
+  runtime::Trace *timeLine;
   std::vector<int32_t> inputs, targets;
   int64_t begun = -1; // the step that is in `next`
   std::future<void> next;

@@ -363,11 +363,19 @@ void declareOutput(CLI::App &app, TrainOptions &options, RawOptions &raw) {
   app.add_option("--json", options.jsonFile, "Log to this file, one JSON object a line (- is stdout)")
       ->type_name("FILE")
       ->group("Output");
+  app.add_option("--csv", options.csvFile, "Log to this file, a line of comma-separated values a step")
+      ->type_name("FILE")
+      ->group("Output");
+  app.add_option("--wandb", options.wandbFolder,
+                 "Write the run to this folder as an offline run of Weights & Biases, which `wandb sync` uploads")
+      ->type_name("FOLDER")
+      ->group("Output");
   app.add_option("--tensorboard", options.tensorBoardFolder, "Write scalars for TensorBoard to this folder")
       ->type_name("FOLDER")
       ->group("Output");
   app.add_option("--profile", options.profileFile,
-                 "Where the steps' time goes, as a table, and as a Chrome trace in this file (without the first step)")
+                 "Where the time goes: of steps as a table, of the whole run as a Chrome trace in this file "
+                 "(docs/TRACES.md)")
       ->type_name("FILE")
       ->group("Output");
   app.add_option("--plot", options.plotFile, "Draw loss and held-out loss over tokens to this file, an SVG figure")

@@ -161,8 +161,8 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
           std::pair("--compile-only", !options.compileOnly.empty()), std::pair("--step", !options.stepFile.empty()),
           std::pair("--save", !options.saveFolder.empty()), std::pair("--profile", !options.profileFile.empty()),
           std::pair("--report", !options.reportFolder.empty()), std::pair("--batch=auto", raw.batch == "auto"),
-          std::pair("--emit-graph", !options.emitGraph.empty()),
-          std::pair("--ablate", options.ablate && options.ladder)})
+          std::pair("--emit-graph", !options.emitGraph.empty()), std::pair("--csv", !options.csvFile.empty()),
+          std::pair("--wandb", !options.wandbFolder.empty()), std::pair("--ablate", options.ablate && options.ladder)})
       if (isGiven)
         throw usageError(fmt::format("{} cannot be given with {}, which makes runs of its own", flag,
                                      options.ladder ? "--ladder" : "--ablate"));

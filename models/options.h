@@ -101,8 +101,10 @@ struct TrainOptions : CompilerFlags {
   bool cachesKeys = true;        ///< generated tokens are computed from kept keys and values (models/key_value_cache.h)
   std::string dumpTokens;        ///< write the data's tokens to this shard and nothing else, or empty
   int64_t generateTokens = 0;    ///< above 0: generate so many from initFolder's weights and nothing else
+  std::string csvFile;           ///< a line of CSV a step, or empty
   std::string tensorBoardFolder; ///< scalars for TensorBoard, or empty
-  std::string profileFile;       ///< a Chrome trace of some steps, or empty
+  std::string wandbFolder;       ///< gets an offline run of Weights & Biases, or empty
+  std::string profileFile;       ///< a Chrome trace of the run, or empty
   std::string plotFile;          ///< the loss as an SVG figure, or empty
   int64_t hashEvery = 0;         ///< steps between two checksums of the parameters in the log; 0: none
   std::string dumpGrads;         ///< safetensors of the first step's unclipped gradients, or empty

@@ -45,6 +45,8 @@ void checkRunFiles(const TrainOptions &options) {
   // 2. What is written.
   if (options.jsonFile != "-" && !options.jsonFile.empty())
     files.writes(fmt::format("--json {}", options.jsonFile), options.jsonFile);
+  if (!options.csvFile.empty())
+    files.writes(fmt::format("--csv {}", options.csvFile), options.csvFile);
   if (!options.emitGraph.empty())
     files.writes(fmt::format("--emit-graph {}", options.emitGraph), options.emitGraph);
   if (!options.stepFile.empty())

@@ -195,8 +195,9 @@ TrainOptions optionsOfRank(const TrainOptions &given, const RunRanks &ranks) {
   if (ranks.isFirst())
     return options;
   options.quiet = true;
-  for (std::string *written : {&options.emitGraph, &options.jsonFile, &options.tensorBoardFolder, &options.profileFile,
-                               &options.plotFile, &options.dumpGrads, &options.saveFolder})
+  for (std::string *written :
+       {&options.emitGraph, &options.jsonFile, &options.csvFile, &options.tensorBoardFolder, &options.wandbFolder,
+        &options.reportFolder, &options.profileFile, &options.plotFile, &options.dumpGrads, &options.saveFolder})
     written->clear();
   options.sampleTokens = 0;
   return options;

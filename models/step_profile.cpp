@@ -3,12 +3,14 @@
 #include "runtime/memory_parts.h"
 #include "runtime/profile_report.h"
 
+#include <utility>
+
 namespace tcc::models {
 
 constexpr int64_t firstRecorded = 1, mostRecorded = 20; // steps: a long run's would take gigabytes
 
 void StepProfile::beforeStep(Function &step, int64_t index) {
-  if (file.empty() && !isShown)
+  if (!timeLine && !isShown)
     return;
   if (index == firstRecorded)
     step.profile(&profiler);
@@ -17,21 +19,20 @@ void StepProfile::beforeStep(Function &step, int64_t index) {
 }
 
 std::string StepProfile::finish(Function &step) {
-  if (file.empty() && !isShown)
+  if (!timeLine && !isShown)
     return {};
   step.profile(nullptr);
-  if (file.empty())
-    return {};
   const std::shared_ptr<runtime::Executable> executable = step.executable();
+  runtime::Trace *line = std::exchange(timeLine, nullptr);
+  if (!line || !executable)
+    return {};
   profiler.memory = runtime::arenaInUse(executable->plan());
-  std::string problem;
-  if (runtime::Error error = profiler.writeChromeTrace(file))
-    problem = "warning: " + error.message() + "\n";
+  line->add(profiler, line->rowOf(*executable->device()));
   std::string table = runtime::profileReport(profiler, runtime::limitsOf(*executable));
   if (table.empty())
-    return problem + "no profile: the first step is left out, and there was no other";
+    return "no profile: the first step is left out, and there was no other";
   table.pop_back(); // the log ends lines itself
-  return problem + table;
+  return table;
 }
 
 } // namespace tcc::models

@@ -2,6 +2,7 @@
 #pragma once
 #include "frontend/compile.h"
 #include "runtime/profiler.h"
+#include "runtime/trace.h"
 
 #include <cstdint>
 #include <string>
@@ -11,21 +12,19 @@ namespace tcc::models {
 /// Records some steps of a run, the first one, which is cold, left out.
 class StepProfile {
 public:
-  /// `file` gets a Chrome trace, in which `title` names the run; empty: steps are recorded only if `isShown`.
-  StepProfile(std::string file, std::string title, bool isShown) : file(std::move(file)), isShown(isShown) {
-    profiler.title = std::move(title);
-  }
+  /// `timeLine` gets what ran; null: steps are recorded only if `isShown`.
+  StepProfile(runtime::Trace *timeLine, bool isShown) : timeLine(timeLine), isShown(isShown) {}
 
   /// Before each step of the process, counted from 0.
   void beforeStep(Function &step, int64_t index);
-  /// Writes the trace and gives the table, or why there is none, and why the file could not be written, if so: no
-  /// reason to lose a run. Empty where nothing was asked for.
+  /// Adds the steps to the time line and gives their table, or why there is none; empty where there is no time line, or
+  /// it has them already.
   std::string finish(Function &step);
   /// What was recorded.
   const runtime::Profiler &recorded() const { return profiler; }
 
 private:
-  std::string file;
+  runtime::Trace *timeLine;
   bool isShown;
   runtime::Profiler profiler;
 };

@@ -15,12 +15,14 @@
 #include "models/run_pictures.h"
 #include "models/run_ranks.h"
 #include "models/run_setup.h"
+#include "models/run_trace.h"
 #include "models/start_folders.h"
 #include "models/step_profile.h"
 #include "models/stop_request.h"
 #include "models/text_generator.h"
 #include "models/train_log.h"
 #include "runtime/executable.h"
+#include "runtime/memory.h"
 
 #include <chrono>
 #include <cmath>
@@ -50,11 +52,14 @@ struct StartedStep {
 class Trainer {
 public:
   Trainer(const TrainOptions &options, RunDevice device, RunRanks &ranks, std::optional<ModelFolder> folder,
-          const Tokenizer *tokenizer, std::FILE *output);
+          const Tokenizer *tokenizer, std::FILE *output, runtime::Trace *timeLine);
 
   int run();
 
 private:
+  int runAll();
+  void showFailure(const std::string &error);
+  void writePage(const std::string &error);
   FunctionOptions function(std::vector<std::string> inputs, std::vector<std::string> outputs);
   FunctionOptions stepFunction();
   std::vector<std::string> prepareCheckpoints(const std::optional<ModelFolder> &folder);
@@ -63,6 +68,7 @@ private:
   std::vector<Array> stepArguments(double rate, int64_t index) const;
   void describeRun();
   void compileStep();
+  void readBatch(int64_t index);
   StartedStep startStep();
   void finishStep(const StartedStep &started);
   void agreeOnMoment();
@@ -89,6 +95,7 @@ private:
   RunRanks &ranks;
   const Tokenizer *tokenizer; // null: texts are bytes
   std::FILE *output;
+  runtime::Trace *timeLine; // of --profile, or null
   ModelConfig config;
   DropoutRates dropout;
   std::optional<AdapterFolder> firstAdapter; // of --adapter
@@ -98,7 +105,7 @@ private:
   TokenizerFiles savedFiles; // the tokenizer for the folders that are written
   HeldOutSplit split;
   Batches batches;
-  PrefetchedBatches prefetched{batches};
+  PrefetchedBatches prefetched{batches, timeLine};
   RunState state;
   double elapsed = 0; // seconds in steps since the run's first one, by the first rank's clock
   int stopSignal = 0; // that a rank was sent, agreed on
@@ -121,7 +128,8 @@ private:
   Clock::time_point lastFinished;
   StepTimes times;
   RunSummary summary;
-  StepProfile profile{options.profileFile, title(), !options.reportFolder.empty()};
+  StepProfile profile{timeLine, !options.reportFolder.empty()};
+  int64_t waitedNs = 0; // of all steps, for their batches
   double peakFlops = 0;
   bool saidAboveLimit = false;
   double flopsPerToken = trainingFlopsPerToken(config, sequence);
@@ -130,9 +138,9 @@ private:
 };
 
 Trainer::Trainer(const TrainOptions &options, RunDevice chosen, RunRanks &ranks, std::optional<ModelFolder> folder,
-                 const Tokenizer *tokenizer, std::FILE *output)
+                 const Tokenizer *tokenizer, std::FILE *output, runtime::Trace *timeLine)
     : options(options), device(std::move(chosen)), ranks(ranks), tokenizer(tokenizer), output(output),
-      config(fittingConfig(options, folder)), dropout(trainedDropout(options, config)),
+      timeLine(timeLine), config(fittingConfig(options, folder)), dropout(trainedDropout(options, config)),
       firstAdapter(openAdapter(options, config)), adapter(trainedAdapter(options, config, firstAdapter)),
       sequence(options.sequence.value_or(config.positions())),
       source(options.dataFiles, config.vocabulary(), options.dataTexts),
@@ -146,7 +154,7 @@ Trainer::Trainer(const TrainOptions &options, RunDevice chosen, RunRanks &ranks,
                                               .firstStep = state.step}),
       model(config, adapter, options.parameters), optimizer(makeOptimizer(options, model.trained())),
       step(trainingFunction(options, model, *optimizer, stepFunction())),
-      inputs(options.accumulate * options.batch, sequence), pictures(options, log) {
+      inputs(options.accumulate * options.batch, sequence), pictures(options, log, title(), state.step) {
   if (options.storesMask)
     model.storeMask(sequence);
   log.message(device.note);
@@ -160,6 +168,7 @@ Trainer::Trainer(const TrainOptions &options, RunDevice chosen, RunRanks &ranks,
 
 /// What training begins with, or goes on from.
 void Trainer::loadWeights(const std::optional<ModelFolder> &folder) {
+  const runtime::TraceScope traced(timeLine, "load weights", "train");
   const bool resumed = checkpoints && checkpoints->resumed();
   if (adapter) {
     initialConfig = firstAdapter ? firstAdapter->configText() : "";
@@ -193,6 +202,7 @@ FunctionOptions Trainer::function(std::vector<std::string> inputs, std::vector<s
   FunctionOptions chosen = functionOptions(options, device, std::move(inputs), std::move(outputs),
                                            [this](std::string_view text) { log.message(text); });
   chosen.reportFolder.clear(); // the run's page is written at its end
+  chosen.timeLine = timeLine;
   return chosen;
 }
 
@@ -314,12 +324,22 @@ bool Trainer::endsHere() const {
          (checkpoints && isDue(options.checkpointEvery));
 }
 
+/// The batch of step `index`; what the step waits for it is counted.
+void Trainer::readBatch(int64_t index) {
+  const int64_t begin = runtime::Profiler::now();
+  if (options.prefetches)
+    prefetched.read(index, inputs.tokens.data<int32_t>(), inputs.targets.data<int32_t>());
+  else
+    batches.read(index, inputs.tokens.data<int32_t>(), inputs.targets.data<int32_t>());
+  const int64_t end = runtime::Profiler::now();
+  waitedNs += end - begin;
+  if (timeLine)
+    timeLine->record({"wait for batch", "data", begin, end, {{"step", index}}});
+}
+
 StartedStep Trainer::startStep() {
   StartedStep next{.index = state.step, .begin = Clock::now()};
-  if (options.prefetches)
-    prefetched.read(next.index, inputs.tokens.data<int32_t>(), inputs.targets.data<int32_t>());
-  else
-    batches.read(next.index, inputs.tokens.data<int32_t>(), inputs.targets.data<int32_t>());
+  readBatch(next.index);
   next.rate = options.schedule.rate(next.index, elapsed);
   profile.beforeStep(step, times.count());
   reportStep(next.index);
@@ -332,6 +352,9 @@ StartedStep Trainer::startStep() {
 
 /// On a device that works beside the host, a step's loss is read while the next one runs.
 void Trainer::trainStep() {
+  const runtime::TraceScope traced(timeLine, "training step", "train", {{"step", state.step}});
+  if (timeLine)
+    timeLine->count("tensors", runtime::Profiler::now(), runtime::countedLiveBytes());
   StartedStep next = startStep();
   finishStarted();
   started = std::move(next);
@@ -388,8 +411,10 @@ void Trainer::finishStep(const StartedStep &done) {
     summary.peakBytes = step.executable()->peakBytes();
   record.plannedBytes = summary.plannedBytes;
   record.countedBytes = summary.peakBytes;
-  if (isNewest && evaluation && isDue(options.evalEvery))
+  if (isNewest && evaluation && isDue(options.evalEvery)) {
+    const runtime::TraceScope traced(timeLine, "evaluate", "train", {{"step", index}});
     record.validationLoss = summary.validationLoss = evaluation->loss();
+  }
   if (isNewest && isDue(options.hashEvery))
     for (const Parameter &parameter : model.trained())
       record.parameterHashes.emplace_back(
@@ -415,6 +440,7 @@ void Trainer::writeCheckpoint() {
   if (options.schedule.length.seconds)
     state.seconds = elapsed;
   const BusyRank busy;
+  const runtime::TraceScope traced(timeLine, "write checkpoint", "train", {{"step", state.step}});
   try {
     checkpoints->write(state, model, keptStates(), initialConfig, options.initFolder, savedFiles);
     writtenStep = state.step;
@@ -489,11 +515,14 @@ void Trainer::finish() {
       log.message(std::string("no share of the machine's peak: ") + error.what());
     }
   }
-  if (const std::string table = profile.finish(step); !table.empty())
+  if (const std::string table = profile.finish(step); !table.empty()) {
     log.message(table);
+    log.message(fmt::format("a step waited {:.3f} ms for its batch",
+                            double(waitedNs) * 1e-6 / double(std::max<int64_t>(times.count(), 1))));
+  }
   log.finish(summary, elapsed);
-  if (!options.reportFolder.empty())
-    step.writeReport(options.reportFolder, stepArguments(0, 0), {.profile = &profile.recorded(), .log = log.lines()});
+  if (!hasDiverged())
+    writePage("");
   log.message(
       fmt::format("memory: {} bytes planned, {} bytes counted at the peak", summary.plannedBytes, summary.peakBytes));
   if (state.skipped > 0)
@@ -512,6 +541,7 @@ std::vector<NamedTensor> Trainer::savedTensors() const {
 void Trainer::save() {
   if (options.saveFolder.empty())
     return;
+  const runtime::TraceScope traced(timeLine, "save weights", "train");
   if (adapter) {
     writeAdapterFolder(options.saveFolder, config, *adapter, model.named(), options.initFolder, initialConfig);
     writeTokenizerFiles(options.saveFolder, savedFiles);
@@ -522,6 +552,7 @@ void Trainer::save() {
 }
 
 void Trainer::sample(std::span<const int32_t> prompt) {
+  const runtime::TraceScope traced(timeLine, "sample", "train");
   TextGenerator generator(model, sequence, function({}, {}), options.cachesKeys);
   const std::vector<int32_t> text = generator.generate(prompt, options.sampleTokens, samplingOptions(options));
   log.message("sample:");
@@ -529,7 +560,7 @@ void Trainer::sample(std::span<const int32_t> prompt) {
   std::fflush(output);
 }
 
-int Trainer::run() {
+int Trainer::runAll() {
   const std::vector<int32_t> prompt = promptTokens(options.prompt, config.vocabulary(), tokenizer);
   describeRun();
   if (!options.saveFolder.empty())
@@ -566,8 +597,11 @@ int Trainer::run() {
     stop.reset();
   }
   if (hasDiverged()) {
-    if (ranks.isFirst())
-      log.error(divergence());
+    if (ranks.isFirst()) {
+      const std::string why = divergence();
+      log.error(why);
+      writePage(why);
+    }
     return 1;
   }
   if (options.sampleTokens > 0)
@@ -579,6 +613,35 @@ int Trainer::run() {
   }
   log.message(suggestions(options));
   return log.complete() ? 0 : 1;
+}
+
+/// A run that ends by an error has ended, too.
+int Trainer::run() {
+  int status = 1;
+  try {
+    status = runAll();
+  } catch (const Error &error) {
+    pictures.finish(status, summary, elapsed);
+    showFailure(error.what());
+    throw;
+  }
+  pictures.finish(status, summary, elapsed);
+  return status;
+}
+
+/// What --profile and --report have of a run that an error ends: how far it came.
+void Trainer::showFailure(const std::string &error) {
+  profile.finish(step);
+  try {
+    writePage(error);
+  } catch (const Error &) { // that of the run is said
+  }
+}
+
+void Trainer::writePage(const std::string &error) {
+  if (!options.reportFolder.empty())
+    step.writeReport(options.reportFolder, stepArguments(0, 0),
+                     {.profile = &profile.recorded(), .log = log.lines(), .error = error});
 }
 
 } // namespace
@@ -596,6 +659,8 @@ int train(const TrainOptions &given, std::FILE *output, std::shared_ptr<runtime:
   bool isFirstDone = true; // with files that tokenizers leave
   if (!ranks.isFirst())
     ranks.share(&isFirstDone, sizeof isFirstDone);
+  RunTrace trace(options);
+  std::optional<runtime::TraceScope> reading(std::in_place, trace.get(), "read data", "data");
   const std::optional<Tokenizer> tokenizer = runTokenizer(options);
   if (!options.dumpTokens.empty()) {
     if (ranks.count() > 1)
@@ -608,6 +673,7 @@ int train(const TrainOptions &given, std::FILE *output, std::shared_ptr<runtime:
     applyTokenizer(used, *tokenizer);
   if (ranks.isFirst())
     ranks.share(&isFirstDone, sizeof isFirstDone);
+  reading.reset();
   std::optional<ModelFolder> folder;
   if (!options.initFolder.empty())
     folder.emplace(options.initFolder);
@@ -618,7 +684,9 @@ int train(const TrainOptions &given, std::FILE *output, std::shared_ptr<runtime:
     used.batch = largestBatch(used, device, folder);
     used.memoryLimit = 0; // the batch was chosen for it
   }
-  return Trainer(used, std::move(device), ranks, std::move(folder), tokenizer ? &*tokenizer : nullptr, output).run();
+  return Trainer(used, std::move(device), ranks, std::move(folder), tokenizer ? &*tokenizer : nullptr, output,
+                 trace.get())
+      .run();
 }
 
 } // namespace tcc::models

@@ -1,5 +1,4 @@
-// Profiler: collects the times of instructions and gives them as a Chrome trace. profile_report.h makes a table of
-// them.
+// Profiler: collects the times of instructions. profile_report.h makes a table of them, trace.h a time line.
 #pragma once
 #include "runtime/error.h"
 #include "runtime/instructions/kind.h"
@@ -18,7 +17,6 @@ public:
     std::string category;
     int64_t startNs = 0; ///< of now()
     int64_t durationNs = 0;
-    int32_t stream = 0; ///< 0 from every device: events have one row in a trace
     int64_t flops = 0;
     int64_t bytes = 0;                 ///< least memory traffic: each operand read once, each result written once
     std::string source;                ///< "file:line" of the user's code, or empty
@@ -32,12 +30,6 @@ public:
   void clear() { events.clear(); }
   const std::vector<Event> &all() const { return events; }
 
-  /// Complete events ("ph":"X"), one tid per stream, times in microseconds from the first event; then the memory in use
-  /// as a counter ("ph":"C"), where it is known; then the names of the process and of its streams ("ph":"M").
-  std::string chromeTrace() const;
-  Error writeChromeTrace(const std::string &path) const;
-
-  std::string title = "tcc"; ///< what viewers call the process
   /// Bytes of the arena in use over each instruction of a step, in order (arenaInUse); empty where they are not known.
   /// A step whose events are not one for each instruction, as with loops, gets no counter.
   std::vector<int64_t> memory;

@@ -44,7 +44,7 @@ def input_EQ : TwoJoined<"input=">, Group<run_group>, Alias<input>;
 def output : Separate<["--"], "output">, Group<run_group>, MetaVarName<"NAME=FILE.npy">, HelpText<"Write a result, or a state after the last run, to a file">;
 def output_EQ : TwoJoined<"output=">, Group<run_group>, Alias<output>;
 def seed_EQ : TwoJoined<"seed=">, Group<run_group>, MetaVarName<"N">, HelpText<"Seed of the random inputs (0)">;
-def profile_EQ : TwoJoined<"profile=">, Group<run_group>, MetaVarName<"F.json">, HelpText<"Write a Chrome trace of the runs">;
+def profile_EQ : TwoJoined<"profile=">, Group<run_group>, MetaVarName<"F.json">, HelpText<"Write a Chrome trace of compilation and runs">;
 
 def look : OptionGroup<"look">, HelpText<"Looking inside">;
 def fdump_ir_EQ : OneJoined<"fdump-ir=">, Group<look>, MetaVarName<"all|changed|PASS">, HelpText<"Print the IR after passes">;

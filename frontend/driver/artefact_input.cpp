@@ -97,16 +97,24 @@ void processChecked(const Options &options, const std::string &path, std::vector
   for (const auto &[key, value] : artefact->metadata)
     if (llvm::StringRef name = key; name.consume_front(hintKey))
       values.hints[name.str()] = parseHint(value);
+  std::optional<runtime::Trace> timeLine;
+  if (!options.profile.empty())
+    timeLine.emplace(path);
+  std::optional<runtime::TraceScope> loading(std::in_place, timeLine ? &*timeLine : nullptr, "load", "compile");
   const std::shared_ptr<runtime::Device> device = deviceFor(artefact->targets.front().target, options.flags.tuning);
   auto executable = runtime::Executable::load(std::move(*artefact), {options.compile.threads, false, device});
   if (!executable)
     throw Error(path + ": " + executable.error().message());
+  loading.reset();
   std::map<std::string, std::vector<int64_t>> none;
   values.given = readInputs(options, argumentsOf((*executable)->plan()), none);
   for (const auto &[result, file] : options.outputFiles)
     checkName("--output ", result, writableNames((*executable)->plan()), "result or state");
   runtime::Profiler profiler;
-  execute(**executable, options, values, profiler);
+  execute(**executable, options, values, profiler, timeLine ? &*timeLine : nullptr);
+  if (timeLine)
+    if (runtime::Error problem = timeLine->write(options.profile))
+      throw Error(problem.message());
 }
 
 } // namespace

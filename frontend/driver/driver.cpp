@@ -3,6 +3,7 @@
 #include "codegen/check_device.h"
 #include "codegen/stopwatch.h"
 #include "codegen/targets.h"
+#include "codegen/time_trace.h"
 #include "frontend/capture.h"
 #include "frontend/compile_options.h"
 #include "frontend/driver/ablate.h"
@@ -12,7 +13,6 @@
 #include "frontend/driver/outputs.h"
 #include "frontend/driver/save_temps.h"
 #include "frontend/driver/time_report.h"
-#include "frontend/driver/time_trace.h"
 #include "frontend/graph_file.h"
 #include "frontend/loss_scaling.h"
 #include "frontend/product_choice.h"
@@ -44,7 +44,10 @@ class Job {
 public:
   Job(const Options &options, const std::string &path, std::vector<runtime::Artefact> &steps)
       : options(options), steps(steps), path(path), name(path == "-" ? "<stdin>" : path), context(threadContext()),
-        printer(diagnosticPrinter(options)) {}
+        printer(diagnosticPrinter(options)) {
+    if (!options.profile.empty())
+      timeLine.emplace(path);
+  }
 
   int run() {
     beginReport();
@@ -112,6 +115,7 @@ private:
   std::vector<std::string> targets; // several architectures of a kind, or one
   std::optional<Report> report;     // --report=
   std::string reportFolder;
+  std::optional<runtime::Trace> timeLine;  // --profile=
   bool isReported = false;                 // whether what was compiled is in it
   std::optional<CompileSession> session;   // of the target that is compiled for
   std::shared_ptr<runtime::Device> device; // that a run has; null: the CPU
@@ -127,6 +131,7 @@ void Job::say(const std::string &text) const {
 
 int Job::compileInput() {
   // 1. Read and parse.
+  std::optional<runtime::TraceScope> reading(std::in_place, timeLine ? &*timeLine : nullptr, "read graph", "compile");
   const std::string text = orThrow(readText(path, GraphLimits().bytes));
   if (report)
     report->addSource(name, text);
@@ -138,6 +143,7 @@ int Job::compileInput() {
   say("parsed @" + function.getName().str() + ": " + std::to_string(function.getNumArguments()) + " arguments, " +
       std::to_string(llvm::range_size(function.getBody().front().without_terminator())) + " ops");
   warnAboutGraph(function, text, name, options.warnings, printer);
+  reading.reset();
   refuseBreaks(function, options.flags, printer);
   if (printer.errors())
     return exitDiagnosed;
@@ -165,7 +171,7 @@ int Job::compileInput() {
   openDump();
   std::optional<TimeTrace> trace;
   if (options.timeTrace)
-    trace.emplace();
+    trace.emplace(timeLine ? &*timeLine : nullptr, "tcc");
   try {
     if (!options.saveTemps.empty())
       saveTemps(options.saveTemps, path, *module, compileOptions);
@@ -181,6 +187,9 @@ int Job::compileInput() {
     writeResult(file, trace->finish());
     say("wrote " + file);
   }
+  if (timeLine)
+    if (runtime::Error problem = timeLine->write(options.profile))
+      throw Error(problem.message());
   if (options.timeReport)
     llvm::errs() << (options.timeReportIsJson ? timesAsJson(session->report(), name) : timesAsText(session->report()));
   return exitSuccess;
@@ -225,11 +234,7 @@ void Job::beginReport() {
   if (reportFolder.empty())
     return;
   report.emplace(name, options.commandLine);
-  printer.tellToo([this](Severity severity, const TextPlace &place, StringRef message) {
-    constexpr const char *severities[] = {"error", "warning", "remark", "note"};
-    if (severity != Severity::remark) // those are in the report as data
-      report->addDiagnostic(severities[static_cast<size_t>(severity)], place.file, place.line, place.column, message);
-  });
+  report->listenTo(printer);
 }
 
 /// The compilation of the first target.
@@ -465,11 +470,20 @@ void Job::execute() {
   openSession(targets.front());
   if (options.checkDevice)
     checkDevice(device);
-  const auto executable = orThrow(runtime::Executable::load(compileForAll(), {compileOptions.threads, false, device}));
+  runtime::Trace *line = timeLine ? &*timeLine : nullptr;
+  std::optional<TimeTrace> compiling;
+  if (line)
+    compiling.emplace(line);
+  runtime::Artefact artefact = compileForAll();
+  compiling.reset();
+  std::optional<runtime::TraceScope> loading(std::in_place, line, "load", "compile");
+  const auto executable =
+      orThrow(runtime::Executable::load(std::move(artefact), {compileOptions.threads, false, device}));
+  loading.reset();
   say("loaded for " + std::to_string(executable->threads()) + " threads");
   printSummary(llvm::errs());
   runtime::Profiler profiler;
-  driver::execute(*executable, options, values, profiler);
+  driver::execute(*executable, options, values, profiler, line);
   if (report)
     report->addProfile(profiler, runtime::limitsOf(*executable));
 }

@@ -133,10 +133,8 @@ std::map<std::string, Array> readInputs(const Options &options, const std::vecto
 }
 
 void execute(runtime::Executable &executable, const Options &options, const RunValues &values,
-             runtime::Profiler &profiler) {
-  Stage stage(executable, values, options.seed);
-  if (!options.inputs.empty()) // --profile takes one
-    profiler.title = options.inputs.front();
+             runtime::Profiler &profiler, runtime::Trace *timeLine) {
+  Stage stage(executable, values, options.seed, nullptr, timeLine);
   const bool isAsked = !options.profile.empty() || !options.flags.reportFolder.empty() || options.benchRuns;
   if (!options.profile.empty())
     profiler.memory = runtime::arenaInUse(executable.plan());
@@ -153,9 +151,8 @@ void execute(runtime::Executable &executable, const Options &options, const RunV
   if (options.benchRuns)
     bench(stage, executable, options, values, profiler);
   writeOutputs(options, stage.results());
-  if (!options.profile.empty()) {
-    if (runtime::Error error = profiler.writeChromeTrace(options.profile))
-      throw Error(error.message());
+  if (timeLine) {
+    timeLine->add(profiler, timeLine->rowOf(*executable.device()));
     if (!options.benchRuns)
       llvm::errs() << runtime::profileReport(profiler, runtime::limitsOf(executable), profileRows);
   }

@@ -3,6 +3,7 @@
 #include "frontend/driver/options.h"
 #include "frontend/graph_values.h"
 #include "runtime/executable.h"
+#include "runtime/trace.h"
 
 namespace tcc::driver {
 
@@ -39,9 +40,10 @@ std::map<std::string, Array> readInputs(const Options &options, const std::vecto
 /// The device that code for the target runs on; null: this CPU. Throws Error where there is none.
 std::shared_ptr<runtime::Device> deviceFor(llvm::StringRef target, const std::string &tuning = {});
 
-/// --run and --bench: results and times go to stdout, what --output asks for to its files. Throws Error.
+/// --run and --bench: results and times go to stdout, what --output asks for to its files, and what ran to `timeLine`,
+/// of --profile=. Throws Error.
 void execute(runtime::Executable &executable, const Options &options, const RunValues &values,
-             runtime::Profiler &profiler);
+             runtime::Profiler &profiler, runtime::Trace *timeLine);
 
 /// The least time of one step, of `runs` behind a warm-up.
 double millisecondsOf(runtime::Executable &executable, const RunValues &values, uint64_t seed, int runs);

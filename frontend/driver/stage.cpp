@@ -37,8 +37,9 @@ T elementFor(std::map<std::string, T> *known, const runtime::TensorSpec &spec, M
 
 } // namespace
 
-Stage::Stage(runtime::Executable &executable, const RunValues &values, uint64_t seed, SharedTensors *shared)
-    : executable(executable), plan(executable.plan()), values(values), seed(seed) {
+Stage::Stage(runtime::Executable &executable, const RunValues &values, uint64_t seed, SharedTensors *shared,
+             runtime::Trace *timeLine)
+    : executable(executable), plan(executable.plan()), values(values), seed(seed), timeLine(timeLine) {
   for (const runtime::TensorSpec &spec : plan.inputs)
     inputs.push_back(elementFor(shared ? &shared->inputs : nullptr, spec, [&] { return values.of(spec, seed, 1); }));
   for (const runtime::TensorSpec &spec : plan.states)
@@ -61,6 +62,7 @@ void Stage::nextInputs() {
 
 void Stage::step(runtime::Profiler *recorder) {
   nextInputs();
+  const runtime::TraceScope traced(timeLine, "run", "train", {{"run", run}});
   std::vector<runtime::ConstTensorRef> in;
   std::vector<runtime::TensorRef> out, state;
   for (const Array &array : inputs)
@@ -79,6 +81,7 @@ void Stage::timedStep(runtime::Profiler *recorder) {
   if (executable.device()->sharesHostMemory())
     return step(recorder);
   nextInputs();
+  const runtime::TraceScope traced(timeLine, "run", "train", {{"run", run}});
   std::vector<runtime::ConstTensorRef> in;
   for (const Array &array : inputs)
     in.emplace_back(array.rawForReading(), array.bytes());

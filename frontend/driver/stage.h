@@ -13,7 +13,9 @@ struct SharedTensors {
 class Stage {
 public:
   /// `shared`: where values of the same name, shape and type are taken from, and new ones put; null: nowhere.
-  Stage(runtime::Executable &executable, const RunValues &values, uint64_t seed, SharedTensors *shared = nullptr);
+  /// `timeLine` gets an event a run, if it is not null.
+  Stage(runtime::Executable &executable, const RunValues &values, uint64_t seed, SharedTensors *shared = nullptr,
+        runtime::Trace *timeLine = nullptr);
 
   /// The next run, on the host's memory; `recorder` may be null. What the step prints is printed. Throws Error.
   void step(runtime::Profiler *recorder);
@@ -37,6 +39,7 @@ private:
   const runtime::Plan &plan;
   const RunValues &values;
   uint64_t seed;
+  runtime::Trace *timeLine;
   std::vector<Array> inputs, outputs;
   std::vector<State> states;
   int64_t run = 0;

@@ -1,6 +1,7 @@
 // The sections of a report as JSON text, each from the object that the text outputs print.
 #include "frontend/report/report.h"
 #include "codegen/targets.h"
+#include "frontend/diagnostics.h"
 #include "frontend/report/picture_text.h"
 #include "ir/names.h"
 #include "runtime/memory_report.h"
@@ -183,6 +184,14 @@ void Report::addFile(std::string_view file) {
     return;
   auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
   sources[path] = buffer && (*buffer)->getBufferSize() <= mostSourceBytes ? (*buffer)->getBuffer().str() : "";
+}
+
+void Report::listenTo(DiagnosticPrinter &printer) {
+  printer.tellToo([this](Severity severity, const TextPlace &place, StringRef message) {
+    constexpr const char *severities[] = {"error", "warning", "remark", "note"};
+    if (severity != Severity::remark) // those are in the report as data
+      addDiagnostic(severities[static_cast<size_t>(severity)], place.file, place.line, place.column, message);
+  });
 }
 
 void Report::addDiagnostic(std::string_view severity, const std::string &file, unsigned line, unsigned column,

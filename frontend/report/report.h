@@ -11,6 +11,8 @@
 
 namespace tcc {
 
+class DiagnosticPrinter;
+
 class Report {
 public:
   /// `title`: the input's or the function's name. `command`: the words of the command line; none where there was none.
@@ -22,6 +24,8 @@ public:
   void compileFor(const TargetModel &model) { target = model; }
   /// The text of a file that places point into. Others are read from disk when the report is written.
   void addSource(const std::string &file, std::string_view text);
+  /// Gets the errors, warnings and notes that the printer prints, too.
+  void listenTo(DiagnosticPrinter &printer);
   void addDiagnostic(std::string_view severity, const std::string &file, unsigned line, unsigned column,
                      std::string_view message);
   /// What was compiled by the session: its plan, and its kernels as the target's assembly or source text.

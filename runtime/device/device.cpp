@@ -22,7 +22,7 @@ Error instructionError(size_t index, const Instruction &instruction, const std::
 }
 
 void recordInstruction(Profiler &profiler, const Instruction &instruction, int64_t start, int64_t duration) {
-  profiler.record({instruction.label, std::string(wordsOf(instruction).category), start, duration, 0, instruction.flops,
+  profiler.record({instruction.label, std::string(wordsOf(instruction).category), start, duration, instruction.flops,
                    instruction.bytes, firstSource(instruction), partOf(instruction), multiplied(instruction)});
 }
 

@@ -149,7 +149,7 @@ TEST(Memory, IsACounterOfTheTrace) {
     if (event["ph"] == "C") {
       peak = std::max(peak, event["args"]["bytes"].get<int64_t>());
       ++counters;
-    } else if (event["ph"] == "X" && event["cat"] != "step") {
+    } else if (event["ph"] == "X" && event["args"].contains("bytes")) {
       bytes += event["args"]["bytes"].get<int64_t>();
       flops += event["args"]["flops"].get<int64_t>();
     }

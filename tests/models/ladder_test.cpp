@@ -216,7 +216,8 @@ TEST(Ladder, RefusesWhatMakesNoSense) {
     EXPECT_FALSE(parsed.options) << other;
     EXPECT_NE(parsed.message.find("--mask=stored cannot be given with"), std::string::npos) << parsed.message;
   }
-  for (const char *other : {"--estimate", "--checkpoint=c", "--ranks=2", "--save=s", "--profile=p", "--batch=auto"}) {
+  for (const char *other : {"--estimate", "--checkpoint=c", "--ranks=2", "--save=s", "--profile=p", "--batch=auto",
+                            "--csv=c", "--wandb=w"}) {
     const ParsedOptions parsed = parseTrainOptions({"--data=x", "--ladder", other});
     EXPECT_FALSE(parsed.options) << other;
     EXPECT_NE(parsed.message.find("cannot be given with --ladder"), std::string::npos) << parsed.message;

@@ -1,13 +1,21 @@
-// What a run leaves to look at: TensorBoard's scalars, the figure of its loss, and where two runs part.
+// What a run leaves to look at: scalars for TensorBoard and Weights & Biases, CSV, the figure of its loss, and where
+// two runs part.
 #include "frontend/safetensors.h"
 #include "models/checkpoint_store.h"
+#include "models/csv_log.h"
 #include "models/loss_plot.h"
 #include "models/run_comparison.h"
 #include "models/tensorboard.h"
+#include "models/wandb.h"
+#include "models/wire_format.h"
 #include "test_files.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <span>
 
 namespace tcc::models {
 namespace {
@@ -72,6 +80,75 @@ TEST(TensorBoard, recordsAreWholeAndChecked) {
   EXPECT_EQ(events[1], expected);
   EXPECT_EQ(events[2].substr(9, 3), "\x10\xac\x02") << "300 as a varint";
   expectContains(errorOf([&] { TensorBoardLog log(folder.write("file", "") + "/board"); }), "cannot make the folder");
+}
+
+/// The one file of the one run in a folder.
+std::string wandbFile(const std::string &folder) {
+  for (const auto &entry : std::filesystem::recursive_directory_iterator(folder))
+    if (entry.path().extension() == ".wandb")
+      return entry.path();
+  return "";
+}
+
+// tests/traces/wandb_test.py reads such files with the package; here are the edges of their blocks.
+TEST(Wandb, recordsOfEachLengthAreReadBack) {
+  EXPECT_EQ(wire::crc32<wire::ieee>("123456789"), 0xcbf43926u); // the check value of the catalogue
+  constexpr size_t lengths[] = {1, 40000, 100000, 7, 65536};
+  const TemporaryFolder folder;
+  std::string path;
+  size_t written = 0;
+  {
+    WandbRun run({.folder = folder.path("w"), .name = "a", .config = {{"x", "1"}}});
+    path = wandbFile(folder.path("w"));
+    for (const size_t length : lengths)
+      for (size_t more = 0; more < 16; ++more, ++written) // each end of a block
+        run.step(int64_t(written), 0.5, {{"text", '"' + std::string(length + more * 1023, 'X') + '"'}});
+    run.finish(3, 1, {});
+    EXPECT_TRUE(run.complete());
+  }
+  const std::string bytes = readAll(path);
+  const std::vector<WandbRecord> records = wandbRecords(bytes);
+  ASSERT_EQ(records.size(), 2 + 2 * written + 2);
+  EXPECT_EQ(records.back().end, int64_t(bytes.size()));
+  EXPECT_EQ(records[1].bytes.substr(0, 2), "\x08\x02") << "the second record";
+  for (size_t i = 0; i < written; ++i)
+    EXPECT_NE(records[2 + 2 * i].bytes.find('"' + std::string(lengths[i / 16] + i % 16 * 1023, 'X') + '"'),
+              std::string::npos)
+        << i;
+
+  // Whatever is cut off or changed, the records before it are there.
+  for (size_t cut = 0; cut < bytes.size(); cut += 99991) {
+    const std::vector<WandbRecord> fewer = wandbRecords(std::string_view(bytes).substr(0, cut));
+    EXPECT_TRUE(fewer.empty() || fewer.back().end <= int64_t(cut));
+    EXPECT_TRUE(std::ranges::equal(fewer, std::span(records).first(fewer.size()), {}, &WandbRecord::bytes,
+                                   &WandbRecord::bytes));
+    std::string damaged = bytes;
+    damaged[cut] = char(damaged[cut] ^ 0x40);
+    const std::vector<WandbRecord> intact = wandbRecords(damaged);
+    EXPECT_TRUE(std::ranges::equal(intact, std::span(records).first(intact.size()), {}, &WandbRecord::bytes,
+                                   &WandbRecord::bytes))
+        << cut;
+  }
+}
+
+TEST(Csv, linesOfOlderStepsStay) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("log.csv");
+  {
+    CsvLog log(path, 0);
+    for (int64_t step = 0; step < 12; ++step)
+      log.step({.step = step, .loss = 0.5, .norm = NAN, .machineShare = 1.5});
+    EXPECT_TRUE(log.complete());
+  }
+  const std::string whole = readAll(path);
+  expectContains(whole, "step,loss,val_loss,lr,norm,ms,tokens_per_second,tokens,elapsed_s,skipped,mfu\n"
+                        "0,0.5,,0,nan,0,0,0,0,0,\n");
+  {
+    CsvLog log(path, 3);
+  }
+  EXPECT_EQ(readAll(path), whole.substr(0, whole.find("3,0.5")));
+  folder.write("other.csv", "1,2\n");
+  expectContains(errorOf([&] { CsvLog log(folder.path("other.csv"), 3); }), "its first line is `1,2`");
 }
 
 TEST(LossPlot, isOneDrawingWithRoundAxes) {

@@ -7,7 +7,7 @@ namespace tcc::runtime {
 namespace {
 
 Profiler::Event kernel(const char *label, int64_t start) {
-  return {label, "kernel", start, 2000, 0, 1000, 10000, ""};
+  return {label, "kernel", start, 2000, 1000, 10000, ""};
 }
 
 /// Two steps of 20 µs: two layers of a kernel, a bf16 product, a copy, 1 µs of waiting.
@@ -17,9 +17,9 @@ Profiler sample() {
     profiler.record(kernel("h.0.mlp.gelu", start));
     profiler.record(kernel("h.1.mlp.gelu", start + 2000));
     profiler.record(
-        {"head: matmul 8x8x8 nn", "matmul", start + 4000, 12000, 0, 600000, 2000, "", StepPart::products, DType::bf16});
-    profiler.record({"save old state", "copy", start + 16000, 3000, 0, 0, 3000, "", StepPart::copies});
-    profiler.record({"step", "step", start, 20000, 0, 0, 0, ""});
+        {"head: matmul 8x8x8 nn", "matmul", start + 4000, 12000, 600000, 2000, "", StepPart::products, DType::bf16});
+    profiler.record({"save old state", "copy", start + 16000, 3000, 0, 3000, "", StepPart::copies});
+    profiler.record({"step", "step", start, 20000, 0, 0, ""});
   }
   return profiler;
 }

@@ -59,9 +59,9 @@ function diagnosticsList(of) {
 function showSummary(of, place) {
   const failed = (of.diagnostics || []).some(each => each.severity === "error");
   const compile = of.compile;
-  if (failed) place.append(make("h2", { class: "bad" }, "It did not compile"));
+  if (failed) place.append(make("h2", { class: "bad" }, compile ? "It ended with an error" : "It did not compile"));
   place.append(...diagnosticsList(of));
-  if (failed && of.stages && of.stages.length)
+  if (failed && !compile && of.stages && of.stages.length)
     place.append(make("p", {}, `Passes ran up to `, linkTo("pipeline", {}, make("b", {}, of.stages[of.stages.length - 1].name)), "."));
   if (!compile) {
     if (!failed) place.append(make("p", {}, "Nothing was compiled."));

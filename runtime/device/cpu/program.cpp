@@ -512,7 +512,7 @@ Error CpuProgram::executeRange(size_t begin, size_t end, Profiler *profiler) {
   if (Error error = runList(begin, end, profiler))
     return error;
   if (profiler)
-    profiler->record({plan.name, "step", stepStart, Profiler::now() - stepStart, 0, 0, 0, {}});
+    profiler->record({plan.name, "step", stepStart, Profiler::now() - stepStart, 0, 0, {}});
   return Error::success();
 }
 

@@ -407,7 +407,7 @@ void StepProgram::runProfiled(std::size_t first, std::size_t last, Profiler &pro
     recordInstruction(profiler, plan.instructions[issued[i]], begin + start, end - start);
     start = end;
   }
-  profiler.record({plan.name, "step", begin, start, 0, 0, 0, {}});
+  profiler.record({plan.name, "step", begin, start, 0, 0, {}});
 }
 
 Error StepProgram::runPart(std::size_t begin, std::size_t end, Profiler *profiler) {

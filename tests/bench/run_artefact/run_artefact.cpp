@@ -14,6 +14,7 @@
 #include "runtime/files.h"
 #include "runtime/json_reader.h"
 #include "runtime/profile_report.h"
+#include "runtime/trace.h"
 #include "states_file.h"
 #include <algorithm>
 #include <charconv>
@@ -339,6 +340,8 @@ int main(int count, char **arguments) {
     std::printf("a copy moves %.1f GB/s, products make %.2f TFLOP/s\n", limits.bytesPerSecond / 1e9,
                 limits.product(productType(plan)) / 1e12);
     std::printf("%s", profileReport(profiler, limits, 40).c_str());
-    orFail(profiler.writeChromeTrace(options.profile));
+    Trace trace("run_artefact");
+    trace.add(profiler, trace.rowOf(*device));
+    orFail(trace.write(options.profile));
   }
 }
