@@ -3,13 +3,15 @@
 
     tests/bench/attention_sweep.py [--tcc=build/bin/tcc] [--device=cuda] [--plot=F.svg] [--json=F.json]
 
-Both are the same graph, causal attention of `--heads` heads; `naive` is compiled with -fno-match-attention, which stores
-the scores. Both are timed in turn, `--rounds` times, while their plans fit in the memory that is free and a run is
+Both compute causal attention of `--heads` heads: `naive` is written with tcc.attention and compiled with
+-fno-match-attention, which stores the scores; `flash` is tcc.flash_attention, which the compiler makes of it otherwise
+(finding that out reads the whole mask, which takes minutes at the longest lengths). Both are timed in turn, `--rounds` times, while their plans fit in the memory that is free and a run is
 expected to take at most `--seconds`. What does not fit has planned bytes alone. What fits and would take longer is
 estimated from the last length that was measured, by the square of the length, and marked by "~".
 """
 
 import argparse
+import sys
 
 import sweep
 
@@ -17,14 +19,21 @@ FORMS = {"naive": ["-fno-match-attention"], "flash": []}
 MEMORY_SHARE = 0.8  # of what is free
 
 
-def graph(length, heads, size, is_training):
-    tensor = f"tensor<1x{heads}x{length}x{size}xf32>"
+def graph(form, length, heads, size, is_training):
+    tensor, turned = f"tensor<1x{heads}x{length}x{size}xf32>", f"tensor<1x{length}x{heads}x{size}xf32>"
     inputs = ["q", "k", "v"] + (["dy"] if is_training else [])
     results = ["y"] + (["dq", "dk", "dv"] if is_training else [])
     lines = [
         "func.func @attention(" + ", ".join(f'%{name}: {tensor} {{tcc.name = "{name}"}}' for name in inputs) + ") -> ("
-        + ", ".join(f'{tensor} {{tcc.name = "{name}"}}' for name in results) + ") {",
-        f"  %y = tcc.attention %q, %k, %v causal scale {size ** -0.5} : {tensor}, {tensor}, {tensor}"]
+        + ", ".join(f'{tensor} {{tcc.name = "{name}"}}' for name in results) + ") {"]
+    scale = f"scale {size ** -0.5}"
+    if form == "naive":
+        lines.append(f"  %y = tcc.attention %q, %k, %v causal {scale} : {tensor}, {tensor}, {tensor}")
+    else:
+        lines += [f"  %t{name} = tcc.transpose %{name} [0, 2, 1, 3] : {tensor} -> {turned}" for name in "qkv"]
+        lines += [f"  %f:2 = tcc.flash_attention %tq, %tk, %tv diagonal 0 {scale} : ({turned}, {turned}, {turned}) -> "
+                  f"({turned}, tensor<1x{heads}x{length}xf32>)",
+                  f"  %y = tcc.transpose %f#0 [0, 2, 1, 3] : {turned} -> {tensor}"]
     if is_training:  # the gradients of sum(y * dy)
         lines += [
             f"  %p = tcc.mul %y, %dy : {tensor}",
@@ -54,10 +63,10 @@ def measure(tcc, arguments):
     for mode in ("forward", "training"):
         length = arguments.first
         while length <= arguments.last:
-            path = tcc.file(f"attention_{length}_{mode}.graph", graph(length, arguments.heads, arguments.size, mode == "training"))
             pair = []
             for form, flags in FORMS.items():
-                point = {"form": form, "mode": mode, "length": length, "planned_bytes": tcc.planned_bytes(path, flags)}
+                path = tcc.file(f"{form}_{length}_{mode}.graph", graph(form, length, arguments.heads, arguments.size, mode == "training"))
+                point = {"form": form, "mode": mode, "length": length, "path": path, "planned_bytes": tcc.planned_bytes(path, flags)}
                 point["fits"] = point["planned_bytes"] <= memory
                 point["expected_ms"] = expected_ms(point, last.get((form, mode)))
                 point["times"] = []
@@ -66,10 +75,12 @@ def measure(tcc, arguments):
                 for point in pair:
                     expected = point["expected_ms"] or 0
                     if point["fits"] and expected <= arguments.seconds * 1e3:
-                        done = tcc.bench(path, runs_for(expected / 1e3 if expected else 0.05), FORMS[point["form"]])
+                        done = tcc.bench(point["path"], runs_for(expected / 1e3 if expected else 0.05), FORMS[point["form"]])
                         point["times"].append(done["ms"])
+            print(f"{mode} {length}: measured", file=sys.stderr)
             for point in pair:
                 times, expected = point.pop("times"), point.pop("expected_ms")
+                point.pop("path")
                 point["is_measured"] = bool(times)
                 point["ms"] = sweep.median(times) if times else expected if point["fits"] else None
                 point["spread"] = (max(times) - min(times)) / point["ms"] if times else None

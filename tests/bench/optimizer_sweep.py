@@ -68,6 +68,11 @@ class Step:
         self.figures = self.tcc.bench(self.graph, runs, [f"@{self.response}"])
         self.times.append(self.figures["ms"])
 
+    def launches(self, is_matmul):
+        """Equal kernels of many tensors are one launch."""
+        rows = self.figures["profile"]["rows"]
+        return round(sum(row["calls"] for row in rows if (row["category"] == "matmul") == is_matmul))
+
     def point(self):
         ms = sweep.median(self.times)
         bytes_moved = sum(row["bytes"] for row in self.figures["profile"]["rows"])
@@ -75,8 +80,8 @@ class Step:
         bandwidth = bytes_moved / (ms * 1e-3)
         return {"optimizer": self.name, "tensors": self.count, "side": self.side, "elements": self.count * self.side ** 2, "ms": ms,
                 "spread": (max(self.times) - min(self.times)) / ms, "bytes": bytes_moved, "bytes_per_second": bandwidth,
-                "bandwidth_share": bandwidth / limit if limit else None, "kernels": self.figures["kernels"],
-                "matmuls": self.figures["matmuls"], "planned_bytes": self.figures["planned_bytes"]}
+                "bandwidth_share": bandwidth / limit if limit else None, "kernels": self.launches(is_matmul=False),
+                "matmuls": self.launches(is_matmul=True), "planned_bytes": self.figures["planned_bytes"]}
 
 
 def measure(tcc, arguments):
@@ -91,6 +96,7 @@ def measure(tcc, arguments):
                 for step in steps:
                     step.measure(runs)
             points += [step.point() for step in steps]
+            print(f"{count} x {side}x{side}: measured", file=sys.stderr)
     return points
 
 
@@ -114,7 +120,7 @@ def panels_of(points, optimizers):
         return [(name, [(p[x], p[y], True) for p in points if p["optimizer"] == name and p[fixed] == value]) for name in optimizers]
 
     return [sweep.Panel(f"a step over matrices of {side} x {side}", "tensors", "ms", series("side", side, "tensors", "ms")),
-            sweep.Panel(f"share of the memory's bandwidth, {count} tensors", "elements of all", "share",
+            sweep.Panel(f"share of the memory's bandwidth, {count} tensor{'' if count == 1 else 's'}", "elements of all", "share",
                         series("tensors", count, "elements", "bandwidth_share"))]
 
 
