@@ -21,6 +21,11 @@ const char *nameOf(const AblationRow &row) {
   return row.option.empty() ? "everything on" : row.option.c_str();
 }
 
+/// Whether the row is a measurement of one switch.
+bool isOneSwitch(const AblationRow &row) {
+  return !row.option.empty() && row.option != everythingOff && !row.ms.empty();
+}
+
 /// Both forms in turn, `rounds` times.
 void time(AblationRow &row, AblatedStep &off, AblatedStep &whole, int rounds) {
   for (int round = 0; round < rounds; ++round) {
@@ -91,12 +96,17 @@ double AblationRow::spread() const {
   return list.empty() ? 0 : list.back() - list.front();
 }
 
+double Ablation::noise() const {
+  double most = 1;
+  for (const double ratio : rows.front().ratios())
+    most = std::max({most, ratio, 1 / ratio});
+  return most;
+}
+
 const AblationRow *Ablation::dearest() const {
   const AblationRow *found = nullptr;
   for (const AblationRow &row : rows) {
-    if (row.option.empty() || row.option == everythingOff || row.ms.empty())
-      continue;
-    const bool isSeen = row.ratios().front() > 1 && row.medianRatio() > rows.front().ratios().back();
+    const bool isSeen = isOneSwitch(row) && row.ratios().front() > 1 && row.medianRatio() > noise();
     if (isSeen && (!found || row.medianRatio() > found->medianRatio()))
       found = &row;
   }
@@ -106,8 +116,7 @@ const AblationRow *Ablation::dearest() const {
 std::vector<const AblationRow *> Ablation::harmful() const {
   std::vector<const AblationRow *> found;
   for (const AblationRow &row : rows)
-    if (!row.option.empty() && row.option != everythingOff && !row.ms.empty() && row.ratios().back() < 1 &&
-        row.medianRatio() < rows.front().ratios().front())
+    if (isOneSwitch(row) && row.ratios().back() < 1 && 1 / row.medianRatio() > noise())
       found.push_back(&row);
   return found;
 }

@@ -50,6 +50,8 @@ struct Ablation {
   std::vector<AblationRow> rows = {}; ///< the step beside itself first
   runtime::StepBound bound = {};      ///< of the step with everything on
 
+  /// The largest quotient, or its inverse, of the step beside itself: what is nearer to 1 is not seen.
+  double noise() const;
   /// The switch without which the step takes longest, by more than the step beside itself differs, in each round; null
   /// where there is none. -O0 is not one switch.
   const AblationRow *dearest() const;

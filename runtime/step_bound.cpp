@@ -60,6 +60,8 @@ std::string StepBound::text() const {
     std::snprintf(words, sizeof words, ", at %.0f %% of what the machine's limits allow",
                   100 * least[first] / seconds[first]);
     text += words;
+    if (least[first] > 1.005 * seconds[first])
+      text += ", which were measured on a busy machine or are below a cache's";
   }
   for (size_t i = 0; i < stepLimits; ++i)
     if (i != first && (isMeasured || i != static_cast<size_t>(StepLimit::launches)))
