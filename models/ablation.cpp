@@ -1,113 +1,94 @@
 #include "models/ablation.h"
+#include "frontend/ablation.h"
+#include "frontend/switches.h"
 #include "models/estimator.h"
 #include "models/run_device.h"
 #include "models/run_setup.h"
 #include "models/start_folders.h"
 
-#include <algorithm>
-#include <cmath>
 #include <fmt/format.h>
 
 namespace tcc::models {
 
 namespace {
 
-/// A switch off beside everything on, in two rounds.
-struct Ablation {
-  RungResult off;
-  double ratio = 1;  ///< tokens a second without the switch, of those with it; the mean of the rounds
-  double spread = 0; ///< by how much the rounds' ratios differ
+/// The run with one option after the others.
+class TrainedStep : public AblatedStep {
+public:
+  TrainedStep(const std::string &option, const std::vector<std::string> &arguments)
+      : rung{.name = option.empty() ? "everything on" : option, .missing = {}, .script = {}}, arguments(arguments) {
+    if (!option.empty())
+      rung.options = {option};
+    plan = planOf(rung, arguments);
+    prefetches = optionsOf(rung, arguments).prefetches;
+  }
+
+  bool isSameAs(const AblatedStep &step) const override {
+    const auto &other = static_cast<const TrainedStep &>(step);
+    return plan == other.plan && prefetches == other.prefetches;
+  }
+  StepSize size() const override { return {last.kernels, last.matmuls, last.plannedBytes}; }
+  double milliseconds() override {
+    last = measure(rung, arguments, 1);
+    return last.stepMs;
+  }
+
+private:
+  Rung rung;
+  const std::vector<std::string> &arguments;
+  std::string plan;
+  bool prefetches = true; // which no plan shows
+  RungResult last;
 };
 
 /// What the least time of a step goes to.
-void printBound(std::FILE *output, const TrainOptions &given) {
-  TrainOptions options = withoutData(given);
+runtime::StepBound boundOf(const std::vector<std::string> &arguments, const RunDevice &device) {
+  TrainOptions options = withoutData(optionsOf({.name = "everything on", .missing = {}, .script = {}}, arguments));
   findStartFolders(options);
-  const RunDevice device = chooseDevice(options.device, options.tuning);
   chooseProducts(options, device);
   std::optional<ModelFolder> folder;
   if (!options.initFolder.empty())
     folder.emplace(options.initFolder);
-  const StepFigures step = Estimator(options, device, folder).figures(options.batch);
-  const double least = step.productSeconds + step.kernelSeconds;
-  if (least <= 0 || step.hasUnknownProducts)
-    return;
-  fmt::print(output, "bound by {}: {:.0f} % of the least time of a step, {:.3g} ms, is products\n",
-             step.productSeconds > step.kernelSeconds ? "products" : "memory traffic of kernels",
-             100 * step.productSeconds / least, least * 1e3);
-}
-
-void printRow(std::FILE *output, const Ablation &row, const RungResult &whole) {
-  fmt::print(output, "  {:<22} {:>8} {:>11.0f} {:>9.3f} {:>7.1f} % {:>11.1f}  {}\n", row.off.rung.name, row.off.kernels,
-             row.off.tokensPerSecond, row.ratio, row.spread * 100, double(row.off.plannedBytes) / 1e6,
-             row.off.plan == whole.plan ? "the same step" : "");
-  std::fflush(output);
+  Estimator estimator(options, device, folder);
+  return runtime::leastBound(estimator.plan(options.batch), estimator.limits);
 }
 
 } // namespace
 
-std::vector<Rung> ablationsOf(const TrainOptions &options) {
-  std::vector<Rung> rungs;
-  const auto add = [&](const char *name, const char *option) {
-    rungs.push_back({.name = name, .options = {option}, .missing = {}, .script = {}});
-  };
-  for (const char *pass :
-       {"-fno-simplify", "-fno-match-attention", "-fno-pad-shapes", "-fno-pack-attention", "-fno-fuse-epilogues"})
-    if (const auto given = options.passes.find(pass + 5); given == options.passes.end() || given->second)
-      add(pass, pass);
-  if (options.level >= 2)
-    add("-O1", "-O1");
-  if (options.products != runtime::DType::f32 || options.chooseProducts)
-    add("--dtype=f32", "--dtype=f32");
+std::vector<std::string> ablationsOf(const TrainOptions &options, const std::string &targetName) {
+  std::vector<std::string> off = switchesOff(options, targetName);
+  const bool hasLast = !off.empty() && off.back() == everythingOff;
+  if (hasLast)
+    off.pop_back();
   if (options.parameters != runtime::DType::f32)
-    add("--params=f32", "--params=f32");
-  if (options.remat == Remat::block || options.remat == Remat::full)
-    add("--remat=none", "--remat=none");
+    off.push_back("--params=f32");
   if (!options.storesMask)
-    add("--mask=stored", "--mask=stored");
+    off.push_back("--mask=stored");
   if (options.prefetches)
-    add("--no-prefetch", "--no-prefetch");
-  add("-O0", "-O0");
-  return rungs;
+    off.push_back("--no-prefetch");
+  if (hasLast)
+    off.push_back(everythingOff);
+  return off;
 }
 
 int ablate(const std::vector<std::string> &arguments, const TrainOptions &options, std::FILE *output) {
-  const Rung everything{.name = "everything", .options = {}, .missing = {}, .script = {}};
-  RungResult whole = measure(everything, arguments, 1);
-  whole.plan = planOf(everything, arguments);
-  fmt::print(output, "  {:<22} {:>8} {:>11} {:>9} {:>9} {:>11}\n", "off", "kernels", "tokens/s", "of whole", "spread",
-             "planned MB");
-  printRow(output, {whole, 1, 0}, {});
-  std::string json = jsonOf(whole);
-  std::vector<Ablation> rows;
-  for (const Rung &rung : ablationsOf(options)) {
-    Ablation row;
-    double ratios[2];
-    for (double &ratio : ratios) {
-      const double beside = measure(everything, arguments, 1).tokensPerSecond;
-      const RungResult off = measure(rung, arguments, 1);
-      ratio = off.tokensPerSecond / beside;
-      whole.tokensPerSecond = std::max(whole.tokensPerSecond, beside);
-      if (off.tokensPerSecond > row.off.tokensPerSecond)
-        row.off = off;
-    }
-    row.ratio = (ratios[0] + ratios[1]) / 2;
-    row.spread = std::abs(ratios[0] - ratios[1]);
-    row.off.plan = planOf(rung, arguments);
-    printRow(output, row, whole);
-    json += jsonOf(row.off);
-    rows.push_back(std::move(row));
-  }
-  const auto isSeen = [](const Ablation &row) { return row.off.rung.name != "-O0" && row.ratio + row.spread < 1; };
-  const auto dearest =
-      std::ranges::min_element(rows, {}, [&](const Ablation &row) { return isSeen(row) ? row.ratio : 2 + row.ratio; });
-  if (isSeen(*dearest))
-    fmt::print(output, "{} brings most: x{:.3f}\n", dearest->off.rung.name, 1 / dearest->ratio);
-  else
-    fmt::print(output, "no switch brings more than the runs differ\n");
-  printBound(output, optionsOf(everything, arguments));
+  const RunDevice device = chooseDevice(options.device, options.tuning);
+  TrainedStep whole("", arguments);
+  Ablation ablation{.title = options.model, .rounds = 3};
+  fmt::print(output, "{}", ablation.head());
+  tcc::ablate(
+      ablation, whole, ablationsOf(options, device.isGpu() ? device.device->codeTarget() : "cpu"),
+      [&](const std::string &option) { return std::make_unique<TrainedStep>(option, arguments); },
+      [&](const AblationRow &row) {
+        fmt::print(output, "{}", ablation.text(row));
+        std::fflush(output);
+      });
+  ablation.bound = boundOf(arguments, device);
+  fmt::print(output, "{}", ablation.words());
   if (!options.jsonFile.empty())
-    writeText(options.jsonFile, json);
+    writeText(options.jsonFile, ablation.json() + "\n");
+  if (!options.plotFile.empty())
+    writeText(options.plotFile, ablation.picture());
   return 0;
 }
 

@@ -1,7 +1,7 @@
 #include "models/cluster_report.h"
+#include "frontend/bar_plot.h"
 #include "models/estimator.h"
 #include "models/json_file.h"
-#include "models/loss_plot.h"
 
 #include <algorithm>
 #include <cmath>

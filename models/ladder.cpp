@@ -1,5 +1,5 @@
 #include "models/ladder.h"
-#include "models/loss_plot.h"
+#include "frontend/bar_plot.h"
 #include "models/run_device.h"
 #include "runtime/machine_limits.h"
 
@@ -184,28 +184,14 @@ int climbLadder(const std::vector<std::string> &arguments, const TrainOptions &o
 }
 
 std::string ladderPlot(const std::vector<RungResult> &results, const std::string &title) {
-  constexpr double width = 760, left = 200, right = 170, top = 44, bar = 20, gap = 8;
-  double most = 1;
+  std::vector<Bar> bars;
   for (const RungResult &result : results)
-    most = std::max(most, result.tokensPerSecond);
-  const double height = top + double(results.size()) * (bar + gap) + 16;
-  std::string out = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
-      "font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#333\">\n<rect width=\"{0}\" height=\"{1}\" "
-      "fill=\"#fff\"/>\n<text x=\"16\" y=\"24\" font-size=\"15\" font-weight=\"600\">{2}</text>\n",
-      width, height, escapedForSvg(title));
-  double y = top;
-  for (const RungResult &result : results) {
-    const double length = (width - left - right) * result.tokensPerSecond / most;
-    out += fmt::format("<text x=\"{0}\" y=\"{1}\" text-anchor=\"end\">{2}</text><rect x=\"{3}\" y=\"{4}\" "
-                       "width=\"{5:.1f}\" height=\"{6}\" fill=\"#1f6fb4\"><title>{7}</title></rect><text x=\"{8:.1f}\" "
-                       "y=\"{1}\">{9:.0f} tokens/s, x{10:.2f}</text>\n",
-                       left - 8, y + 14, escapedForSvg(result.rung.name), left, y, length, bar,
-                       escapedForSvg(fmt::format("{}", fmt::join(result.rung.options, " "))), left + length + 6,
-                       result.tokensPerSecond, result.tokensPerSecond / results.front().tokensPerSecond);
-    y += bar + gap;
-  }
-  return out + "</svg>\n";
+    bars.push_back({.name = result.rung.name,
+                    .value = result.tokensPerSecond,
+                    .text = fmt::format("{:.0f} tokens/s, x{:.2f}", result.tokensPerSecond,
+                                        result.tokensPerSecond / results.front().tokensPerSecond),
+                    .tooltip = fmt::format("{}", fmt::join(result.rung.options, " "))});
+  return barPlot(bars, title);
 }
 
 } // namespace tcc::models

@@ -1,4 +1,5 @@
 #include "models/loss_plot.h"
+#include "frontend/bar_plot.h"
 #include "models/json_file.h"
 
 #include <algorithm>
@@ -124,13 +125,6 @@ std::string frame(const Axes &axes, std::string_view title) {
 }
 
 } // namespace
-
-std::string escapedForSvg(std::string_view text) {
-  std::string out;
-  for (const char c : text)
-    out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
-  return out;
-}
 
 PlotPoints plotPointsOfLog(const std::string &path) {
   PlotPoints points;

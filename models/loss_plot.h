@@ -15,9 +15,6 @@ struct PlotPoints {
   std::vector<PlotPoint> training, validation;
 };
 
-/// `text` between tags of an SVG figure.
-std::string escapedForSvg(std::string_view text);
-
 /// The points of a log that train_gpt --json has written. Lines that describe no training step are skipped.
 PlotPoints plotPointsOfLog(const std::string &path);
 

@@ -98,6 +98,7 @@ RungResult measure(const Rung &rung, const std::vector<std::string> &arguments, 
     other = round == 0 ? rate : std::min(other, rate);
     if (rate > best) {
       best = rate;
+      result.stepMs = line["step_ms_median"];
       if (line["mfu"].is_number())
         result.machineShare = line["mfu"].get<double>();
     }

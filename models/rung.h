@@ -24,7 +24,8 @@ struct RungResult {
   Rung rung;
   std::string plan; ///< planOf(), where it was asked for
   int64_t kernels = 0, matmuls = 0, plannedBytes = 0, countedBytes = 0;
-  double tokensPerSecond = 0; ///< of the median step, the better of two runs
+  double stepMs = 0;          ///< of the median step, the better of two runs
+  double tokensPerSecond = 0; ///< … the same
   double spread = 0;          ///< by what share the other run was slower
   double lastLoss = 0;
   bool prefetches = true;             ///< which no plan shows

@@ -45,10 +45,12 @@ int run(int count, char **arguments) {
       generate(*parsed.options, stdout);
       return 0;
     }
+    // A log on stdout stays JSON alone.
+    std::FILE *const table = parsed.options->jsonFile == "-" ? stderr : stdout;
     if (parsed.options->ladder)
-      return climbLadder({arguments + 1, arguments + count}, *parsed.options, stdout);
+      return climbLadder({arguments + 1, arguments + count}, *parsed.options, table);
     if (parsed.options->ablate)
-      return ablate({arguments + 1, arguments + count}, *parsed.options, stdout);
+      return ablate({arguments + 1, arguments + count}, *parsed.options, table);
     if (parsed.options->estimate) {
       estimate(*parsed.options, parsed.options->jsonFile == "-" ? stderr : stdout);
       return 0;
@@ -60,8 +62,7 @@ int run(int count, char **arguments) {
     if (startsRanks(*parsed.options))
       return startRanks(*parsed.options, {arguments + 1, arguments + count});
     ranks = joinRun();
-    // A log on stdout stays JSON alone.
-    const int status = train(*parsed.options, parsed.options->jsonFile == "-" ? stderr : stdout, ranks);
+    const int status = train(*parsed.options, table, ranks);
     leaveRun(ranks, status);
     return status;
   } catch (const tcc::Error &error) {

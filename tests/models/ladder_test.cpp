@@ -1,4 +1,5 @@
 // --ladder: its rungs, what it takes for a mistake, and a small one from the first rung to the last.
+#include "frontend/switches.h"
 #include "models/ablation.h"
 #include "models/ladder.h"
 #include "test_files.h"
@@ -160,28 +161,27 @@ TEST(Ladder, AStoredMaskAndInputInTimeTrainTheSame) {
 
 TEST(Ablation, HasARunWithoutEachSwitchThatIsOn) {
   TrainOptions options;
-  const auto names = [&] {
-    std::vector<std::string> all;
-    for (const Rung &rung : ablationsOf(options))
-      all.push_back(rung.name);
-    return all;
-  };
-  const std::vector<std::string> usual = {"-fno-simplify",       "-fno-match-attention", "-fno-pad-shapes",
-                                          "-fno-pack-attention", "-fno-fuse-epilogues",  "-O1",
-                                          "--mask=stored",       "--no-prefetch",        "-O0"};
-  EXPECT_EQ(names(), usual);
+  std::vector<std::string> compiler = switchesOff(options, "cpu"), all = compiler;
+  all.insert(all.end() - 1, {"--mask=stored", "--no-prefetch"});
+  EXPECT_EQ(ablationsOf(options, "cpu"), all);
   options.passes["simplify"] = false;
   options.level = 1;
   options.products = runtime::DType::bf16;
+  options.parameters = runtime::DType::bf16;
   options.storesMask = true;
   options.prefetches = false;
-  EXPECT_EQ(names(), (std::vector<std::string>{"-fno-match-attention", "-fno-pad-shapes", "-fno-pack-attention",
-                                               "-fno-fuse-epilogues", "--dtype=f32", "-O0"}));
+  EXPECT_EQ(ablationsOf(options, "cpu"),
+            (std::vector<std::string>{"-fno-match-attention", "--dtype=f32", "-fno-pad-shapes", "-fno-pack-attention",
+                                      "-fno-fuse-epilogues", "-fno-schedule-collectives", "--params=f32", "-O0"}));
 }
 
 TEST(Ablation, SaysWhatEachSwitchBrings) {
   const TemporaryFolder folder;
   const std::vector<std::string> arguments = {"--ablate",
+                                              "-O1",
+                                              "-fno-simplify",
+                                              "-fno-pad-shapes",
+                                              "-fno-pack-attention",
                                               "--data",
                                               folder.write("data.txt", std::string(4000, 'x') + "y"),
                                               "--layers=1",
@@ -194,20 +194,31 @@ TEST(Ablation, SaysWhatEachSwitchBrings) {
                                               "--device=cpu",
                                               "--quiet",
                                               "--json",
-                                              folder.path("rows.jsonl")};
+                                              folder.path("rows.json"),
+                                              "--plot",
+                                              folder.path("rows.svg")};
   const ParsedOptions parsed = parseTrainOptions(arguments);
   ASSERT_TRUE(parsed.options) << parsed.message;
   std::FILE *output = std::fopen(folder.path("out").c_str(), "w");
   EXPECT_EQ(ablate(arguments, *parsed.options, output), 0);
   std::fclose(output);
   const std::string table = readAll(folder.path("out"));
-  std::istringstream lines(readAll(folder.path("rows.jsonl")));
-  size_t rows = 0;
-  for (std::string line; std::getline(lines, line); ++rows)
-    expectContains(table, nlohmann::json::parse(line)["rung"]);
-  EXPECT_EQ(rows, 1 + ablationsOf(*parsed.options).size());
-  EXPECT_TRUE(std::regex_search(table, std::regex("\n(bound by (products|memory)|-.* brings most|no switch brings)")))
-      << table;
+  const nlohmann::json read = nlohmann::json::parse(readAll(folder.path("rows.json")));
+  const std::vector<std::string> options = ablationsOf(*parsed.options, "cpu");
+  ASSERT_EQ(read["rows"].size(), 1 + options.size());
+  for (size_t i = 0; i < options.size(); ++i) {
+    const nlohmann::json &row = read["rows"][i + 1];
+    EXPECT_EQ(row["off"], options[i]);
+    expectContains(table, options[i]);
+    // Ranks alone have collectives; no plan shows when a batch is made.
+    EXPECT_EQ(row["changes_nothing"].get<bool>(), options[i] == "-fno-schedule-collectives") << options[i];
+    if (!row["changes_nothing"])
+      expectContains(table, fmt::format("{:.4f} {:>6.3f}x", row["ms"].get<double>(), row["time_ratio"].get<double>()));
+    EXPECT_EQ(row["ms_rounds"].size(), row["changes_nothing"] ? 0u : 3u);
+  }
+  EXPECT_TRUE(std::regex_search(table, std::regex("\n(-.* is the dearest|no switch brings)"))) << table;
+  EXPECT_TRUE(std::regex_search(table, std::regex("\nbound by (matmuls|memory traffic|attention): "))) << table;
+  expectContains(readAll(folder.path("rows.svg")), "--mask=stored");
 }
 
 TEST(Ladder, RefusesWhatMakesNoSense) {
