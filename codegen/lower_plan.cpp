@@ -322,7 +322,11 @@ private:
     const std::shared_ptr<const KnownKernel> known = KernelForms::of(op, &origins);
     const KernelInfo &info = *known->form;
     const bool isNew = lowered.insert(known).second; // else the table has the names of another kernel of this form
-    KernelNames names = isNew ? kernelNames(op, origins) : KernelNames{.label = op.getLabel().value_or("kernel").str()};
+    KernelNames names;
+    if (isNew)
+      names = kernelNames(op, origins);
+    else
+      names.label = op.getLabel().value_or("kernel").str();
     KernelLaunch launch = target.launch(info);
     unsigned number = kernels.add(info, std::move(names), joinedGroup(op).has_value());
     std::string label = op.getLabel() ? op.getLabel()->str() : "kernel";
