@@ -80,7 +80,7 @@ if(TCC_COMPILER)
   set(TCC_INSTALL_RPATH "$ORIGIN;${LLVM_LIBRARY_DIRS}")
   tcc_shared_library(tcc_shared tcc-graph tcc compiler
     PARTS tcc_ir tcc_reference tcc_passes tcc_cpu tcc_cuda_kernel tcc_cuda_device tcc_cuda_attention tcc_codegen tcc_flags
-          tcc_files tcc_trace tcc_report tcc_frontend tcc_driver
+          tcc_files tcc_pictures tcc_trace tcc_report tcc_frontend tcc_driver
     LINKS tcc_runtime_shared MLIR LLVM ${TCC_LLD_ELF} ${TCC_LLD_COMMON} ZLIB::ZLIB ${TCC_ZSTD} fmt::fmt)
   tcc_pkg_config(tcc tcc-graph "a compiler for the training of GPT models" tcc-runtime)
   list(APPEND starts frontend/include/tcc/tcc.h)
