@@ -71,9 +71,9 @@ RunDevice anyDevice(const std::string &tuning) {
 
 } // namespace
 
-void chooseProducts(TrainOptions &options, const RunDevice &device) {
+void chooseProducts(TrainOptions &options, const RunDevice &device, bool warns) {
   const std::string target = device.isGpu() ? device.device->codeTarget() : "cpu";
-  if (const std::string slow = slowProducts(options, target); !slow.empty())
+  if (const std::string slow = slowProducts(options, target); warns && !slow.empty())
     fmt::print(stderr, "warning: {}\n", slow);
   const std::optional<std::string> chosen = tcc::chooseProducts(options, target);
   if (chosen && !options.quiet)

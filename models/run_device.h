@@ -17,8 +17,9 @@ struct RunDevice {
 
 struct TrainOptions;
 
-/// --dtype=auto becomes what the device's code multiplies fastest, which is said on stderr unless the run is quiet.
-void chooseProducts(TrainOptions &options, const RunDevice &device);
+/// --dtype=auto becomes what the device's code multiplies fastest, which is said on stderr unless the run is quiet. A
+/// type that gains no speed is warned of; of several ranks only one `warns`.
+void chooseProducts(TrainOptions &options, const RunDevice &device, bool warns = true);
 
 /// The kinds of devices that this build knows beside the CPU, for --device: "cuda".
 std::vector<std::string> deviceKinds();

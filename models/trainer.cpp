@@ -678,7 +678,7 @@ int train(const TrainOptions &given, std::FILE *output, std::shared_ptr<runtime:
   if (!options.initFolder.empty())
     folder.emplace(options.initFolder);
   RunDevice device = chooseDevice(options.device, options.tuning);
-  chooseProducts(used, device);
+  chooseProducts(used, device, ranks.isFirst());
   ranks.share(&used.products, sizeof used.products); // what a machine gains is measured, on each anew
   if (used.largestBatch) {
     used.batch = largestBatch(used, device, folder);

@@ -5,6 +5,7 @@
 #include "mlir/Parser/Parser.h"
 #include "tests/codegen/kernel_text.h"
 #include "tests/cuda_kernels/emulated_kernels.h"
+#include "tests/expect_text.h"
 #include "tests/ops/op_table.h"
 #include <bit>
 #include <cmath>
@@ -25,13 +26,6 @@ std::optional<EmulatedKernel> kernelOf(MLIRContext &context, const KernelText &t
   std::vector<EmulatedKernel> kernels = kernelsOf(*module, "form", 7);
   EXPECT_EQ(kernels.size(), 1u);
   return kernels.empty() ? std::nullopt : std::optional(std::move(kernels.front()));
-}
-
-size_t countOf(const std::string &text, const std::string &part) {
-  size_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
-    ++count;
-  return count;
 }
 
 /// All finite values of bf16, and values of f32 of every size and around 0, as many as `count`.
