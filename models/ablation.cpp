@@ -16,7 +16,8 @@ namespace {
 class TrainedStep : public AblatedStep {
 public:
   TrainedStep(const std::string &option, const std::vector<std::string> &arguments)
-      : rung{.name = option.empty() ? "everything on" : option, .options = {}, .missing = {}, .script = {}}, arguments(arguments) {
+      : rung{.name = option.empty() ? "everything on" : option, .options = {}, .missing = {}, .script = {}},
+        arguments(arguments) {
     if (!option.empty())
       rung.options = {option};
     plan = planOf(rung, arguments);
@@ -43,7 +44,8 @@ private:
 
 /// What the least time of a step goes to.
 runtime::StepBound boundOf(const std::vector<std::string> &arguments, const RunDevice &device) {
-  TrainOptions options = withoutData(optionsOf({.name = "everything on", .options = {}, .missing = {}, .script = {}}, arguments));
+  TrainOptions options =
+      withoutData(optionsOf({.name = "everything on", .options = {}, .missing = {}, .script = {}}, arguments));
   findStartFolders(options);
   chooseProducts(options, device);
   std::optional<ModelFolder> folder;

@@ -92,8 +92,13 @@ class TraceTest(unittest.TestCase):
         for event in trace.of("pass"):
             traced[event.name] += event.ns * 1e-6
         self.assertGreater(len(traced), 5)
+        # An event holds what is reported, and more where the thread was stopped between the two clocks.
+        apart = []
         for name, ms in reported.items():
-            self.assertAlmostEqual(traced[name], ms, delta=0.05 + 0.05 * ms, msg=name)
+            self.assertGreaterEqual(traced[name], ms - 0.05 - 0.05 * ms, msg=name)
+            if traced[name] > ms + 0.05 + 0.05 * ms:
+                apart.append(f"{name}: {traced[name]:.3f} ms, {ms:.3f} reported")
+        self.assertLessEqual(len(apart), 1 + len(reported) // 8, msg=apart)
         (compile_,) = trace.named("compile")
         names = [event.name for event in compile_.children]
         for name in ("passes", "plan", "code generation"):

@@ -19,7 +19,7 @@ try:
     from wandb.proto import wandb_internal_pb2 as protocol
 except ImportError:
     other = os.environ.get("TCC_TORCH_PYTHON")
-    if other and os.path.realpath(other) != os.path.realpath(sys.executable):
+    if other and os.path.abspath(other) != os.path.abspath(sys.executable):  # a virtual one is a link to the other
         os.execv(other, [other] + sys.argv)
     print("skipped: this Python has no package `wandb` (`pip install wandb`; test.sh --torch installs it)")
     sys.exit(77)
