@@ -205,9 +205,8 @@ TEST(Models, separateQueriesKeysAndValuesAreGpt2s) {
       for (int64_t i = 0; i < width * 3 * width; ++i) {
         const int64_t row = i / (3 * width), column = i % (3 * width);
         const char *const parts[] = {"c_q", "c_k", "c_v"};
-        parameter.data<float>()[size_t(i)] =
-            valueOf(separate, name.substr(0, part) + parts[column / width] + ".weight")
-                .read<float>()[size_t(row * width + column % width)];
+        parameter.data<float>()[size_t(i)] = valueOf(separate, name.substr(0, part) + parts[column / width] + ".weight")
+                                                 .read<float>()[size_t(row * width + column % width)];
       }
     }
   }

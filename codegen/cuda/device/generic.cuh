@@ -153,8 +153,8 @@ DEVICE Value warp_reduce(Value value) {
     value = Way::combine(value, shuffle_xor(value, mask));
   return value;
 }
-// `scratch` is shared, one value a warp; the leading barrier lets successive calls share it. `Warps` of the block, where
-// the text knows how many they are, makes a straight line of the last sum.
+// `scratch` is shared, one value a warp; the leading barrier lets successive calls share it. `Warps` of the block,
+// where the text knows how many they are, makes a straight line of the last sum.
 template <class Way, int Warps = 0, class Value>
 DEVICE Value block_reduce(Value value, Value *scratch) {
   value = warp_reduce<Way>(value);
