@@ -1,4 +1,9 @@
-// Reading of masks: one row of scores after the other, so that a mask of any size is checked in little memory.
+// Reading of masks, in bands of rows:
+//   1. a rectangle of scores of which bounds alone say that all are kept, or all hidden, is done;
+//   2. any other is halved, down to small ones, whose scores are computed one by one;
+//   3. a band in which that finds a reason against the mask is read again, a row at a time, which words the reason.
+// Around the diagonals of a mask lie few scores, so that its time grows with the length and not with its square; where
+// bounds say nothing it is read whole. Either way each score is proven, and little memory is taken.
 #include "passes/attention_mask.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -37,17 +42,43 @@ SmallVector<DimDigits> digitsOf(const AxisLayout &layout, const Axes &axes, cons
   return result;
 }
 
-/// The dim's coordinate for query `row` of the first head, for each key.
-RowNumbers coordinateOf(const DimDigits &digits, int64_t row, int64_t keys) {
+/// Some rows of some columns of the scores: [row, rowEnd) × [key, keyEnd).
+struct Rectangle {
+  int64_t row, rowEnd, key, keyEnd;
+  int64_t rows() const { return rowEnd - row; }
+  int64_t keys() const { return keyEnd - key; }
+};
+
+/// The dim's coordinate for each score of the rectangle of the first head, row by row.
+RowNumbers coordinateOf(const DimDigits &digits, const Rectangle &part) {
   RowNumbers coordinate{{0}, 0};
   for (const Digit &digit : digits) {
     coordinate.varies |= digit.role;
-    if (digit.role == acrossColumns && coordinate.values.size() == 1)
-      coordinate.values.resize(keys, coordinate.values[0]);
-    for (auto [key, value] : llvm::enumerate(coordinate.values)) {
-      int64_t index = digit.role == acrossColumns ? static_cast<int64_t>(key) : digit.role == acrossRows ? row : 0;
+    const bool isShared = digit.role == acrossBatch || (digit.role == acrossRows && part.rows() == 1);
+    if (!isShared && coordinate.values.size() == 1)
+      coordinate.values.resize(part.rows() * part.keys(), coordinate.values[0]);
+    for (auto [i, value] : llvm::enumerate(coordinate.values)) {
+      const int64_t at = static_cast<int64_t>(i), index = digit.role == acrossColumns ? part.key + at % part.keys()
+                                                          : digit.role == acrossRows  ? part.row + at / part.keys()
+                                                                                      : 0;
       value = value * static_cast<double>(digit.size) + static_cast<double>(index / digit.divisor % digit.size);
     }
+  }
+  return coordinate;
+}
+
+/// Between which numbers these coordinates lie.
+NumberRange coordinateRange(const DimDigits &digits, const Rectangle &part) {
+  NumberRange coordinate;
+  for (const Digit &digit : digits) {
+    NumberRange index;
+    if (digit.role == acrossRows)
+      index = {static_cast<double>(part.row), static_cast<double>(part.rowEnd - 1)};
+    else if (digit.role == acrossColumns)
+      index = {static_cast<double>(part.key), static_cast<double>(part.keyEnd - 1)};
+    const NumberRange own = digit.role == acrossBatch ? NumberRange() : digitOf(index, digit.divisor, digit.size);
+    const auto size = static_cast<double>(digit.size);
+    coordinate = {coordinate.low * size + own.low, coordinate.high * size + own.high};
   }
   return coordinate;
 }
@@ -126,6 +157,23 @@ std::optional<AttentionMask> maskOf(ArrayRef<std::pair<int64_t, int64_t>> ranges
   return mask;
 }
 
+constexpr int64_t bandRows = 64, fewestKeys = 64; // of a rectangle whose scores are computed one by one
+
+/// The keys that a query sees, as they are found from the first to the last.
+struct SeenKeys {
+  int64_t first = -1, end = -1;
+
+  /// False where keys are seen, then hidden, then seen again.
+  bool add(int64_t key, int64_t keyEnd) {
+    if (first < 0)
+      first = key;
+    else if (end != key)
+      return false;
+    end = keyEnd;
+    return true;
+  }
+};
+
 /// One pass over all rows.
 class Reading {
 public:
@@ -133,7 +181,7 @@ public:
           int64_t keys, double scale)
       : rows(rows), steps(steps), digits(digits), queries(queries), keys(keys) {
     for (const MaskStep &step : steps)
-      states.push_back({hiddenFrom(tensorType(step.op->getResult(0)).getElementType(), scale), {}, std::nullopt});
+      hidden.push_back(hiddenFrom(tensorType(step.op->getResult(0)).getElementType(), scale));
   }
 
   size_t step = 0; // of the refusal
@@ -141,52 +189,33 @@ public:
 
   std::optional<AttentionMask> run() {
     SmallVector<std::pair<int64_t, int64_t>> ranges;
-    for (int64_t row = 0; row < queries; ++row) {
-      if (!readRow(row))
+    for (int64_t row = 0; row < queries;) {
+      // The first row is read alone: which directions a mask varies along, its numbers say for all rows.
+      const int64_t end = row == 0 ? 1 : std::min(row + bandRows, queries);
+      seen.assign(end - row, {});
+      const bool isRead = row > 0 && readBand({row, end, 0, keys}) &&
+                          llvm::all_of(seen, [](const SeenKeys &range) { return range.first >= 0; });
+      if (!isRead && !readRows(row, end))
         return std::nullopt;
-      auto isVisible = [](char seen) { return seen != 0; };
-      auto first = llvm::find_if(visible, isVisible), end = std::find_if_not(first, visible.end(), isVisible);
-      step = 0;
-      if (first == visible.end()) {
-        why = llvm::formatv("query {0} sees no key, and its softmax is not attention's", row);
-        return std::nullopt;
-      }
-      why = llvm::formatv("the keys that query {0} sees are no band around a diagonal, causal or a window", row);
-      if (std::any_of(end, visible.end(), isVisible))
-        return std::nullopt;
-      ranges.emplace_back(first - visible.begin(), end - visible.begin());
+      for (const SeenKeys &range : seen)
+        ranges.emplace_back(range.first, range.end);
+      row = end;
     }
+    step = 0;
     why = "the keys that queries see are no band around a diagonal, causal or a window";
     return maskOf(ranges, keys);
   }
 
 private:
   LiteralRows &rows;
+  LiteralBounds bounds;
   ArrayRef<MaskStep> steps;
   ArrayRef<SmallVector<DimDigits>> digits;
   int64_t queries, keys;
-  std::vector<char> visible;
-  std::vector<Fate> fates;                         // of the row's scores
+  SmallVector<double> hidden;                      // of each step: hiddenFrom
+  std::vector<SeenKeys> seen;                      // by the rows of the band
+  std::vector<Fate> fates;                         // of a rectangle's scores
   std::vector<std::pair<size_t, double>> culprits; // the step that changed a score's fate last, and its number
-  struct State {
-    double hiddenFrom;
-    SmallVector<RowNumbers> coordinates;
-    std::optional<RowNumbers> numbers; // of the last row
-  };
-  std::vector<State> states; // of each step
-
-  /// The step's literal numbers in this row. What no row changes is computed once.
-  const RowNumbers *numbersOf(size_t step, int64_t row) {
-    State &state = states[step];
-    if (row > 0 && state.numbers && !(state.numbers->varies & acrossRows))
-      return &*state.numbers;
-    state.coordinates.resize(digits[step].size());
-    for (auto [coordinate, dim] : llvm::zip_equal(state.coordinates, digits[step]))
-      if (row == 0 || (coordinate.varies & acrossRows))
-        coordinate = coordinateOf(dim, row, keys);
-    state.numbers = rows.evaluate(steps[step].literal, state.coordinates);
-    return state.numbers ? &*state.numbers : nullptr;
-  }
 
   bool refuse(size_t at, std::string reason) {
     step = at;
@@ -194,30 +223,90 @@ private:
     return false;
   }
 
-  bool readRow(int64_t row) {
-    fates.assign(keys, Fate::kept);
-    culprits.assign(keys, {});
+  /// The fate that all scores of the rectangle have, where bounds say it.
+  std::optional<Fate> sharedFate(const Rectangle &part) {
+    Fate fate = Fate::kept;
+    for (size_t i = steps.size(); i-- > 0;) {
+      SmallVector<NumberRange> coordinates;
+      for (const DimDigits &dim : digits[i])
+        coordinates.push_back(coordinateRange(dim, part));
+      const std::optional<NumberRange> number = bounds.evaluate(steps[i].literal, coordinates);
+      if (!number || !number->isOne() || (steps[i].kind == MaskStep::Kind::multiply && !std::isfinite(number->low)))
+        return std::nullopt;
+      fate = fateAfter(steps[i], number->low, fate, hidden[i]);
+    }
+    return fate;
+  }
+
+  /// Adds to `seen` what the band's rows see of the rectangle's keys. False where something is against the mask.
+  bool readBand(const Rectangle &part) {
+    const bool isSmall = part.keys() <= fewestKeys;
+    const std::optional<Fate> shared = sharedFate(part);
+    if (!shared && isSmall)
+      return readFates(part) && addSeen(part);
+    if (!shared) {
+      const int64_t middle = part.key + (part.keys() / 2 + fewestKeys - 1) / fewestKeys * fewestKeys;
+      return readBand({part.row, part.rowEnd, part.key, middle}) &&
+             readBand({part.row, part.rowEnd, middle, part.keyEnd});
+    }
+    if (*shared == Fate::hidden)
+      return true;
+    return *shared == Fate::kept && llvm::all_of(seen, [&](SeenKeys &row) { return row.add(part.key, part.keyEnd); });
+  }
+
+  /// Adds to `seen` what the fates of the rectangle's scores say; the rectangle has all rows of `seen`.
+  bool addSeen(const Rectangle &part) {
+    for (auto [i, fate] : llvm::enumerate(fates)) {
+      const int64_t row = static_cast<int64_t>(i) / part.keys(), key = part.key + static_cast<int64_t>(i) % part.keys();
+      if (fate != Fate::hidden && (fate != Fate::kept || !seen[row].add(key, key + 1)))
+        return false;
+    }
+    return true;
+  }
+
+  /// Each score of the rectangle by itself.
+  bool readFates(const Rectangle &part) {
+    fates.assign(part.rows() * part.keys(), Fate::kept);
+    culprits.assign(fates.size(), {});
     for (size_t i = steps.size(); i-- > 0;) { // from q·kᵀ to the softmax
-      const RowNumbers *numbers = numbersOf(i, row);
+      SmallVector<RowNumbers> coordinates;
+      for (const DimDigits &dim : digits[i])
+        coordinates.push_back(coordinateOf(dim, part));
+      const std::optional<RowNumbers> numbers = rows.evaluate(steps[i].literal, coordinates);
       if (!numbers)
         return refuse(i, "the mask's arithmetic is too long, or its integers overflow");
       if (numbers->varies & acrossBatch)
         return refuse(i, "the mask or bias differs between heads or batch elements; one for all is expected");
-      for (int64_t key = 0; key < keys; ++key) {
-        double number = numbers->at(key);
+      for (size_t score = 0; score < fates.size(); ++score) {
+        const double number = numbers->at(score);
         if (steps[i].kind == MaskStep::Kind::multiply && !std::isfinite(number)) // its gradient is no number
-          return refuse(i, objection(steps[i], number, row, key));
-        Fate before = fates[key];
-        fates[key] = fateAfter(steps[i], number, before, states[i].hiddenFrom);
-        if (fates[key] != before)
-          culprits[key] = {i, number};
+          return refuse(i, objection(steps[i], number, part.row, score));
+        const Fate before = fates[score];
+        fates[score] = fateAfter(steps[i], number, before, hidden[i]);
+        if (fates[score] != before)
+          culprits[score] = {i, number};
       }
     }
-    visible.assign(keys, 1);
-    for (int64_t key = 0; key < keys; ++key) {
-      if (fates[key] == Fate::zeroed || fates[key] == Fate::other)
-        return refuse(culprits[key].first, objection(steps[culprits[key].first], culprits[key].second, row, key));
-      visible[key] = fates[key] == Fate::kept;
+    return true;
+  }
+
+  /// The rows one after the other, all keys of each: what is found first against the mask is put into words.
+  bool readRows(int64_t row, int64_t end) {
+    seen.assign(end - row, {});
+    for (int64_t i = row; i < end; ++i) {
+      if (!readFates({i, i + 1, 0, keys}))
+        return false;
+      for (int64_t key = 0; key < keys; ++key) {
+        const auto &[at, number] = culprits[key];
+        if (fates[key] == Fate::zeroed || fates[key] == Fate::other)
+          return refuse(at, objection(steps[at], number, i, key));
+      }
+      for (int64_t key = 0; key < keys; ++key)
+        if (fates[key] == Fate::kept && !seen[i - row].add(key, key + 1))
+          return refuse(
+              0, llvm::formatv("the keys that query {0} sees are no band around a diagonal, causal or a window", i));
+      if (seen[i - row].first < 0)
+        return refuse(0, llvm::formatv("query {0} sees no key, and its softmax is not attention's", i));
     }
     return true;
   }

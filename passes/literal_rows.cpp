@@ -208,4 +208,126 @@ void LiteralRows::appendKey(Value value, std::vector<uint64_t> &key) {
   }
 }
 
+//===- ranges: coordinates pulled through views in the same way --------------------------------------------------===//
+
+namespace {
+
+/// Rounded to the element type, which keeps order; nothing for NaN and for integers that LiteralRows refuses.
+std::optional<NumberRange> rounded(NumberRange range, Type element) {
+  if (element.isInteger(1))
+    return range;
+  if (element.isInteger()) {
+    const double most = std::ldexp(1.0, element.isInteger(32) ? 31 : 53);
+    if (std::abs(range.low) >= most || std::abs(range.high) >= most)
+      return std::nullopt;
+    return range;
+  }
+  for (double *end : {&range.low, &range.high})
+    *end = element.isF32() ? static_cast<float>(*end) : roundToElement(*end, element);
+  if (std::isnan(range.low) || std::isnan(range.high))
+    return std::nullopt;
+  return range;
+}
+
+std::optional<NumberRange> splatOf(ElementsAttr literal) {
+  if (!literal.isSplat())
+    return std::nullopt;
+  if (!isa<FloatType>(literal.getElementType())) {
+    const APInt number = literal.getSplatValue<APInt>();
+    return NumberRange::of(number.getBitWidth() == 1 ? double(number.getZExtValue()) : double(number.getSExtValue()));
+  }
+  const double number = literal.getSplatValue<APFloat>().convertToDouble();
+  return std::isnan(number) ? std::nullopt : std::optional(NumberRange::of(number));
+}
+
+/// The row-major index of `coordinates` in `shape`.
+NumberRange linearRange(ArrayRef<NumberRange> coordinates, ArrayRef<int64_t> shape) {
+  NumberRange index;
+  for (auto [coordinate, size] : llvm::zip_equal(coordinates, shape))
+    index = {index.low * double(size) + coordinate.low, index.high * double(size) + coordinate.high};
+  return index;
+}
+
+SmallVector<NumberRange> coordinateRanges(const NumberRange &index, ArrayRef<int64_t> shape) {
+  SmallVector<NumberRange> coordinates(shape.size());
+  int64_t stride = 1;
+  for (size_t d = shape.size(); d-- > 0;) {
+    coordinates[d] = digitOf(index, stride, shape[d]);
+    stride *= shape[d];
+  }
+  return coordinates;
+}
+
+/// Each coordinate of a reshape's operand that differs from the result's by dims of size 1 alone; empty for others.
+SmallVector<NumberRange> besideOnes(ArrayRef<NumberRange> coordinates, ArrayRef<int64_t> shape, ArrayRef<int64_t> to) {
+  SmallVector<NumberRange> result;
+  size_t next = 0;
+  for (int64_t size : to) {
+    while (size != 1 && next < shape.size() && shape[next] == 1)
+      ++next;
+    if (size != 1 && (next == shape.size() || shape[next] != size))
+      return {};
+    result.push_back(size == 1 ? NumberRange() : coordinates[next++]);
+  }
+  return result;
+}
+
+} // namespace
+
+NumberRange digitOf(const NumberRange &index, int64_t divisor, int64_t size) {
+  const int64_t low = static_cast<int64_t>(index.low) / divisor, high = static_cast<int64_t>(index.high) / divisor;
+  if (low / size != high / size)
+    return {0, static_cast<double>(size - 1)};
+  return {static_cast<double>(low % size), static_cast<double>(high % size)};
+}
+
+std::optional<NumberRange> LiteralBounds::throughView(ViewOpInterface op, ArrayRef<NumberRange> coordinates) {
+  Value x = op->getOperand(0);
+  ArrayRef<int64_t> from = tensorType(x).getShape(), to = tensorType(op->getResult(0)).getShape();
+  SmallVector<NumberRange> below;
+  if (std::optional<SmallVector<ViewedDim>> dims = op.viewedDims()) {
+    for (const ViewedDim &viewed : *dims) {
+      if (viewed.inner)
+        return std::nullopt;
+      const NumberRange range = viewed.dim ? coordinates[*viewed.dim] : NumberRange();
+      const double a = range.low * double(viewed.stride) + double(viewed.offset),
+                   b = range.high * double(viewed.stride) + double(viewed.offset);
+      below.push_back({std::min(a, b), std::max(a, b)});
+    }
+  } else {
+    below = besideOnes(coordinates, to, from);
+    if (below.size() != from.size())
+      below = coordinateRanges(linearRange(coordinates, to), from);
+  }
+  return compute(x, below);
+}
+
+std::optional<NumberRange> LiteralBounds::compute(Value value, ArrayRef<NumberRange> coordinates) {
+  constexpr int64_t mostSteps = 4096; // values that are shared are computed anew at each use
+  if (++steps > mostSteps)
+    return std::nullopt;
+  Operation *op = value.getDefiningOp();
+  if (auto literal = dyn_cast<ConstantOp>(op))
+    return splatOf(literal.getValue());
+  std::optional<NumberRange> result;
+  if (auto iota = dyn_cast<IotaOp>(op)) {
+    result = coordinates[iota.getDim()];
+  } else if (auto view = dyn_cast<ViewOpInterface>(op)) {
+    return throughView(view, coordinates);
+  } else {
+    std::string refusal;
+    const ScalarSteps *scalar = ScalarForms::of(cast<ElementwiseOpInterface>(op), refusal);
+    SmallVector<std::optional<NumberRange>, 3> operands;
+    for (Value operand : op->getOperands())
+      operands.push_back(compute(operand, coordinates));
+    result = boundsOf(*scalar, operands);
+  }
+  return result ? rounded(*result, tensorType(value).getElementType()) : std::nullopt;
+}
+
+std::optional<NumberRange> LiteralBounds::evaluate(Value value, ArrayRef<NumberRange> coordinates) {
+  steps = 0;
+  return compute(value, coordinates);
+}
+
 } // namespace tcc

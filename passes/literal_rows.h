@@ -1,7 +1,9 @@
 // LiteralRows: evaluates values that follow from coordinates and literals alone, such as masks that a graph computes by
-// iota, comparisons, arithmetic and views. It works a row at a time and rounds as the element types do.
+// iota, comparisons, arithmetic and views. It works on many elements at a time and rounds as the element types do.
+// LiteralBounds: between which numbers such elements lie over a range of coordinates.
 #pragma once
 #include "ir/dialect.h"
+#include "ir/scalar_bounds.h"
 #include "llvm/ADT/DenseMap.h"
 
 namespace tcc {
@@ -36,5 +38,22 @@ private:
   std::optional<RowNumbers> compute(mlir::Value value, llvm::ArrayRef<RowNumbers> coordinates);
   std::optional<RowNumbers> throughView(ViewOpInterface op, llvm::ArrayRef<RowNumbers> coordinates);
 };
+
+/// Says of a whole rectangle of coordinates between which numbers the elements lie, without looking at each of them.
+class LiteralBounds {
+public:
+  /// A range that holds all elements of a literal value whose coordinates lie in `coordinates`, which has a range for
+  /// each dim. Gives nothing where none was found; that says nothing about the elements.
+  std::optional<NumberRange> evaluate(mlir::Value value, llvm::ArrayRef<NumberRange> coordinates);
+
+private:
+  int64_t steps = 0; // of the current evaluation
+
+  std::optional<NumberRange> compute(mlir::Value value, llvm::ArrayRef<NumberRange> coordinates);
+  std::optional<NumberRange> throughView(ViewOpInterface op, llvm::ArrayRef<NumberRange> coordinates);
+};
+
+/// index / divisor mod size, for whole numbers from 0.
+NumberRange digitOf(const NumberRange &index, int64_t divisor, int64_t size);
 
 } // namespace tcc

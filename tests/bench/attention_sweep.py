@@ -4,10 +4,10 @@
     tests/bench/attention_sweep.py [--tcc=build/bin/tcc] [--device=cuda] [--plot=F.svg] [--json=F.json]
 
 Both compute causal attention of `--heads` heads: `naive` is written with tcc.attention and compiled with
--fno-match-attention, which stores the scores; `flash` is tcc.flash_attention, which the compiler makes of it otherwise
-(finding that out reads the whole mask, which takes minutes at the longest lengths). Both are timed in turn, `--rounds` times, while their plans fit in the memory that is free and a run is
-expected to take at most `--seconds`. What does not fit has planned bytes alone. What fits and would take longer is
-estimated from the last length that was measured, by the square of the length, and marked by "~".
+-fno-match-attention, which stores the scores; `flash` is tcc.flash_attention, which the compiler makes of it otherwise.
+Both are timed in turn, `--rounds` times, while their plans fit in the memory that is free and a run is expected to take
+at most `--seconds`. What does not fit has planned bytes alone. What fits and would take longer is estimated from the
+last length that was measured, by the square of the length, and marked by "~".
 """
 
 import argparse
