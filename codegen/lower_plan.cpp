@@ -81,6 +81,38 @@ struct Frame {
   }
 };
 
+/// What the segments of one call read and write, to find those that touch the same memory. Several thousand segments
+/// are joined, so spans are kept in order, and those that overlap or meet are one.
+class TouchedMemory {
+public:
+  void add(const runtime::Buffer &buffer) {
+    if (buffer.bytes <= 0)
+      return;
+    auto &spans = memory[{buffer.space, buffer.index}];
+    int64_t first = buffer.offset, end = buffer.offset + buffer.bytes;
+    auto next = spans.upper_bound(first);
+    if (next != spans.begin() && std::prev(next)->second >= first)
+      --next;
+    while (next != spans.end() && next->first <= end) {
+      first = std::min(first, next->first);
+      end = std::max(end, next->second);
+      next = spans.erase(next);
+    }
+    spans.emplace(first, end);
+  }
+
+  bool overlaps(const runtime::Buffer &buffer) const {
+    auto spans = memory.find({buffer.space, buffer.index});
+    if (spans == memory.end() || buffer.bytes <= 0)
+      return false;
+    auto next = spans->second.lower_bound(buffer.offset + buffer.bytes);
+    return next != spans->second.begin() && std::prev(next)->second > buffer.offset;
+  }
+
+private:
+  std::map<std::pair<runtime::Space, uint32_t>, std::map<int64_t, int64_t>> memory; // the ends of spans by their starts
+};
+
 class Lowering {
 public:
   using Error = runtime::Error;
@@ -117,6 +149,7 @@ private:
   std::optional<Frame> frame; // of a body
   std::map<std::tuple<PlaceSpace, int64_t, int64_t, int64_t>, BufferId> buffers;
   std::optional<int64_t> group;                         // of the last kernel: others of it join its call
+  TouchedMemory read, written;                          // by that call
   std::set<std::shared_ptr<const KnownKernel>> lowered; // which lets no other form have their addresses
 
   Error describe(Value value, StringRef name, std::vector<runtime::TensorSpec> &list) {
@@ -356,29 +389,38 @@ private:
       return join(std::get<runtime::KernelCall>(first.call), call, std::move(segment), label);
     }
     group = joinedGroup(op);
+    if (group)
+      beginGroup(segment, op.getNumResults());
     call.segments.push_back(std::move(segment));
     made.call = std::move(call);
     plan.instructions.push_back(std::move(made));
     return Error::success();
   }
 
-  bool overlap(BufferId a, BufferId b) const {
-    const runtime::Buffer &x = plan.buffers[a], &y = plan.buffers[b];
-    return x.space == y.space && x.index == y.index && x.offset < y.offset + y.bytes && y.offset < x.offset + x.bytes;
+  /// Begins a call that other segments may join.
+  void beginGroup(const runtime::Segment &segment, size_t results) {
+    read = written = {};
+    touch(segment, results);
+  }
+
+  void touch(const runtime::Segment &segment, size_t results) {
+    for (auto [i, argument] : llvm::enumerate(segment.args))
+      (i + results < segment.args.size() ? read : written).add(plan.buffers[argument]);
   }
 
   /// Adds a segment to the call that its group has begun. An error is what schedule should not have joined.
   Error join(runtime::KernelCall &group, const runtime::KernelCall &call, runtime::Segment segment,
              const std::string &label) {
-    size_t results = plan.kernels[group.kernel].results;
-    auto isWritten = [&](const runtime::Segment &one, size_t i) { return i + results >= one.args.size(); };
+    const size_t results = plan.kernels[group.kernel].results;
     bool fits = group.kernel == call.kernel && group.granularity == call.granularity;
-    for (const runtime::Segment &other : group.segments)
-      for (size_t i = 0; fits && i < segment.args.size(); ++i)
-        for (size_t j = 0; j < other.args.size(); ++j)
-          fits &= !((isWritten(segment, i) || isWritten(other, j)) && overlap(segment.args[i], other.args[j]));
+    for (auto [i, argument] : llvm::enumerate(segment.args)) {
+      const runtime::Buffer &buffer = plan.buffers[argument];
+      const bool isRead = i + results < segment.args.size();
+      fits &= !written.overlaps(buffer) && (isRead || !read.overlaps(buffer));
+    }
     if (!fits)
       return Error("kernel '" + label + "' was joined with one that differs or touches the same memory (compiler bug)");
+    touch(segment, results);
     group.segments.push_back(std::move(segment));
     return Error::success();
   }
