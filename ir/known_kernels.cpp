@@ -20,18 +20,71 @@ static_assert(havePlainProperties<
 #include "ir/Ops.cpp.inc"
               >());
 
+/// Numbers of values in the order in which they are met. The fuser asks for the words of several ten thousand regions,
+/// so the table is there once a thread, and what is in it counts for one region.
+class ValueNumbers {
+public:
+  void clear() {
+    known = 0;
+    ++region;
+  }
+
+  /// The number of `value`, and whether it is a new one.
+  std::pair<unsigned, bool> add(Value value) {
+    if (2 * (known + 1) > slots.size())
+      grow();
+    Slot &slot = place(value);
+    const bool isNew = slot.region != region;
+    if (isNew)
+      slot = {value.getAsOpaquePointer(), region, known++};
+    return {slot.number, isNew};
+  }
+
+private:
+  struct Slot {
+    void *value = nullptr;
+    uint64_t region = 0;
+    unsigned number = 0;
+  };
+  std::vector<Slot> slots = std::vector<Slot>(512); // a power of two
+  uint64_t region = 1;
+  unsigned known = 0;
+
+  /// The value's slot, or the free one that it can have.
+  Slot &place(Value value) {
+    const void *key = value.getAsOpaquePointer();
+    size_t i = (reinterpret_cast<uintptr_t>(key) >> 3) * 0x9e3779b97f4a7c15u >> 32;
+    for (;; ++i)
+      if (Slot &slot = slots[i & (slots.size() - 1)]; slot.region != region || slot.value == key)
+        return slot;
+  }
+
+  void grow() {
+    const std::vector<Slot> old = std::exchange(slots, std::vector<Slot>(2 * slots.size()));
+    for (const Slot &slot : old)
+      if (slot.region == region)
+        place(Value::getFromOpaquePointer(slot.value)) = slot;
+  }
+};
+
 class WordsOfRegion {
 public:
+  WordsOfRegion() {
+    numbers.clear();
+    words.reserve(512);
+    ops.reserve(64);
+  }
+
   bool run(const KernelView &view) {
     words.push_back(view.arguments.size());
     for (Value argument : view.arguments) {
       if (argument.getDefiningOp<ViewOpInterface>())
         return false;
-      numbers.try_emplace(argument, numbers.size());
+      numbers.add(argument);
       add(argument.getType());
     }
     for (auto [i, argument] : llvm::enumerate(view.arguments)) // one that is given twice has its first number
-      words.push_back(numbers.lookup(argument));
+      words.push_back(numbers.add(argument).first);
     words.push_back(view.results.size());
     for (Value result : view.results)
       if (!addUse(result))
@@ -46,13 +99,14 @@ public:
   SmallVector<Operation *> ops;
 
 private:
-  llvm::SmallDenseMap<Value, unsigned, 64> numbers;
+  static thread_local ValueNumbers tableOfThread;
+  ValueNumbers &numbers = tableOfThread;
 
   void add(Type type) { words.push_back(reinterpret_cast<uintptr_t>(type.getAsOpaquePointer())); }
 
   bool addUse(Value value) {
-    auto [place, isNew] = numbers.try_emplace(value, numbers.size());
-    words.push_back(place->second);
+    const auto [number, isNew] = numbers.add(value);
+    words.push_back(number);
     if (!isNew)
       return true;
     Operation *op = value.getDefiningOp();
@@ -74,6 +128,8 @@ private:
     return llvm::all_of(op->getOperands(), [&](Value operand) { return addUse(operand); });
   }
 };
+
+thread_local ValueNumbers WordsOfRegion::tableOfThread;
 
 KnownKernel analyzed(const KernelView &view, ArrayRef<Operation *> ops) {
   KnownKernel found;
