@@ -125,8 +125,7 @@ private:
   llvm::DenseMap<Value, SmallVector<Value, 4>> leaves; // of free values: the stored values they are computed from
   llvm::DenseMap<Operation *, int64_t> ownOps;         // of elementwise ops: scalar steps
   llvm::DenseSet<Value> freeValues;
-  llvm::DenseMap<Value, bool> plainValues; // of free values: whether isPlain
-  llvm::DenseSet<Value> windows;           // that overlap, of products
+  llvm::DenseSet<Value> windows; // that overlap, of products
 
   int64_t bytesOf(Value value) const {
     RankedTensorType type = tensorType(value);
@@ -203,7 +202,6 @@ private:
   }
 
   void classify() {
-    plainValues.clear();
     freeValues.clear();
     leaves.clear();
     for (Operation &op : block.without_terminator()) {
@@ -255,40 +253,10 @@ private:
     }
   }
 
-  /// True if a kernel computes `op` from literals, from tensors of its own shape and from scalars, by elementwise ops
-  /// alone. Such ops have a kernel form together, however many they are: one row, in which each element is computed
-  /// from those at its own place.
-  bool isPlain(Operation *op) {
-    RankedTensorType type = tensorType(op->getResult(0));
-    auto elementwise = dyn_cast<ElementwiseOpInterface>(op);
-    std::string refusal;
-    return elementwise && type.getNumElements() > 0 && ScalarForms::of(elementwise, refusal) &&
-           llvm::all_of(op->getOperands(),
-                        [&](Value operand) { return hasShape(operand, type.getShape()) && isPlain(operand); });
-  }
-
-  bool isPlain(Value value) {
-    if (!freeValues.contains(value))
-      return true; // from memory
-    if (auto known = plainValues.find(value); known != plainValues.end())
-      return known->second;
-    Operation *op = value.getDefiningOp();
-    auto literal = dyn_cast<ConstantOp>(op);
-    auto broadcast = dyn_cast<BroadcastOp>(op);
-    const bool plain = literal     ? literal.getValue().isSplat()
-                       : broadcast ? !broadcast.getLike() && tensorType(broadcast.getX()).getNumElements() == 1 &&
-                                         isPlain(broadcast.getX())
-                                   : isPlain(op);
-    plainValues[value] = plain;
-    return plain;
-  }
-
-  static bool hasShape(Value value, ArrayRef<int64_t> shape) { return tensorType(value).getShape() == shape; }
-
   /// An op whose group of its own has no kernel form.
   Operation *findRefused(std::string &refusal) {
     for (auto [i, group] : llvm::enumerate(groups))
-      if (group.alive && !hasForm(group.isPlain, {group.results, group.arguments.getArrayRef()}, refusal))
+      if (group.alive && !hasForm({group.results, group.arguments.getArrayRef()}, refusal))
         return group.values[0].getDefiningOp();
     return nullptr;
   }
@@ -307,7 +275,6 @@ private:
       group.first = group.last = order[&op];
       group.values.push_back(op.getResult(0));
       group.ops = ownOps.lookup(&op) + opsBefore(op, target.mostKernelOps);
-      group.isPlain = isPlain(&op) && tensorType(op.getResult(0)).getNumElements() > 1;
       llvm::SmallSetVector<Value, 4> set;
       for (Value operand : op.getOperands())
         addLeaves(operand, set);
@@ -333,19 +300,14 @@ private:
   }
 
   /// Whether a group's kernel has a form that fits the target, or, for a kernel of one op, any.
-  bool hasForm(bool isPlain, const KernelView &kernel, std::string &refusal, bool isMerged = false) {
+  bool hasForm(const KernelView &kernel, std::string &refusal, bool isMerged = false) {
     if (static_cast<int64_t>(kernel.results.size() + kernel.arguments.size()) > target.mostKernelOperands) {
       refusal = "expected at most " + std::to_string(target.mostKernelOperands) + " operands and results";
       return false;
     }
-    if (isPlain && !checks)
-      return true;
     std::shared_ptr<const KnownKernel> found = kernels.of(kernel);
     refusal = found->refusal;
-    const bool fits = found->form && (!isMerged || fitsTarget(*found->form, refusal));
-    if (isPlain && !fits)
-      llvm::report_fatal_error("a plain kernel is refused: " + Twine(refusal));
-    return fits;
+    return found->form && (!isMerged || fitsTarget(*found->form, refusal));
   }
 
   //===- step 4 ------------------------------------------------------------------------------------------------===//
@@ -429,21 +391,11 @@ private:
     return arguments;
   }
 
-  /// True if all that group `a` gives is read by group `b` alone. Then no path from the one to the other passes through
-  /// anything else, nor is there one back, for groups never wait for each other.
-  bool isOnlyReadBy(unsigned a, unsigned b) const {
-    return llvm::all_of(groups[a].results, [&](Value value) {
-      auto known = users.find(value);
-      return known != users.end() && known->second.size() == 1 && known->second.contains(b) &&
-             !structuredUsers.contains(value);
-    });
-  }
-
   bool tryMerge(const Candidate &candidate, FusionPaths &paths) {
     auto [gain, a, b] = candidate;
     if (groups[a].ops + groups[b].ops > target.mostKernelOps)
       return refuse(candidate, llvm::formatv("expected at most {0} ops in a kernel", target.mostKernelOps));
-    if (!isOnlyReadBy(a, b) && !isOnlyReadBy(b, a) && (paths.hasOuterPath(a, b) || paths.hasOuterPath(b, a)))
+    if (paths.hasOuterPath(a, b) || paths.hasOuterPath(b, a))
       return refuse(candidate, "expected nothing between the two that needs the one and is needed by the other");
     auto hasWindows = [&](unsigned id) {
       return llvm::any_of(groups[id].results, [&](Value value) { return windows.contains(value); });
@@ -452,9 +404,7 @@ private:
       return refuse(candidate, "expected windows of one product in a kernel, for they are large");
     SmallVector<Value> results = resultsOf(a, b), arguments = argumentsOf(a, b);
     std::string refusal;
-    const bool isPlain = groups[a].isPlain && groups[b].isPlain &&
-                         hasShape(groups[a].values[0], tensorType(groups[b].values[0]).getShape());
-    if (!hasForm(isPlain, {results, arguments}, refusal, /*isMerged=*/true))
+    if (!hasForm({results, arguments}, refusal, /*isMerged=*/true))
       return refuse(candidate, refusal);
     unsigned id = groups.size();
     retire(a);
@@ -463,7 +413,6 @@ private:
     merged.first = std::min(groups[a].first, groups[b].first);
     merged.last = std::max(groups[a].last, groups[b].last);
     merged.ops = groups[a].ops + groups[b].ops;
-    merged.isPlain = isPlain;
     merged.values = std::move(groups[a].values);
     llvm::append_range(merged.values, groups[b].values);
     merged.arguments.insert(arguments.begin(), arguments.end());

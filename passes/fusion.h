@@ -17,8 +17,7 @@ struct FusionGroup {
   llvm::SmallVector<mlir::Value> values; // the ops' results, in the order in which they came
   llvm::SetVector<mlir::Value> arguments;
   llvm::SmallVector<mlir::Value> results; // those of `values` that others needed when the group was made
-  int64_t ops = 0;      // that a kernel of the group computes; a recomputed value counts once for each of its users
-  bool isPlain = false; // elementwise ops on tensors of one shape, scalars and literals: always a kernel
+  int64_t ops = 0; // that a kernel of the group computes; a recomputed value counts once for each of its users
   bool alive = true;
   KernelOp kernel; // once it has been written out
 };
@@ -65,41 +64,39 @@ public:
   explicit FusionPaths(const Fusion &fusion);
 
   /// True if a path from group `a` to group `b` passes through something that is in neither.
-  bool hasOuterPath(unsigned a, unsigned b) const;
+  bool hasOuterPath(unsigned a, unsigned b);
   /// Two groups have become `id`, the last one.
   void merged(unsigned a, unsigned b, unsigned id);
 
 private:
-  struct Links {
-    int up;            // the first link that this reaches, or the number of links
-    int down;          // the last link that reaches this, or -1
-    bool leads = true; // whether anything is computed from it
-  };
-  /// A group, or a structured op.
+  /// A structured op, or a group. They are known by number: structured ops come first, in program order.
   struct Node {
-    unsigned group = ~0u;
-    mlir::Operation *op = nullptr;
+    int up = 0;                                   // the first link that this is or reaches, or the number of links
+    int down = -1;                                // the last link that this is or that reaches it, or -1
+    unsigned first = 0, last = 0;                 // program order of its ops
+    unsigned seenFromA = 0, seenFromB = 0;        // the last search whose one end or other end has come here
+    unsigned now = 0;                             // the group that this is or has been merged into
+    bool isLink = false;                          // one of the chain
+    bool leads = true;                            // whether anything is computed from it
+    llvm::SmallVector<unsigned, 4> after, before; // what reads from it, what it reads from; see renew
   };
+  /// Nodes that one end of a search has reached; all that is next to those before `next` has been seen.
+  struct Frontier;
 
   const Fusion &fusion;
-  llvm::DenseMap<mlir::Operation *, int> linkNumber; // of the chain's ops
-  std::vector<Links> ofGroup;                        // by group
-  std::vector<Links> ofOp;                           // by position: of structured ops
+  unsigned ops = 0; // structured ones
+  unsigned searches = 0;
+  std::vector<Node> nodes;
   // Two trees over positions: where the groups that start at a position end, for maxima over a prefix of positions; and
   // where the groups that end at a position start, for minima over a suffix.
   std::vector<unsigned> endFrom, startTo;
 
-  void findChain();
-  Links &linksOf(Node node);
-  int lastLinkBefore(Node node) const;
-  int firstLinkFrom(Node node) const;
-  mlir::ValueRange valuesOf(Node node) const; // that others read
-  void forEachAfter(Node node, llvm::function_ref<void(Node)> visit) const;
-  void forEachBefore(Node node, llvm::function_ref<void(Node)> visit) const;
-  /// How many nodes forEachAfter visits, and forEachBefore at most.
-  size_t edgesAfter(Node node) const;
-  size_t edgesBefore(Node node) const;
-  void spread(Node from);
+  std::vector<unsigned> makeNodes();
+  void findEdges(llvm::ArrayRef<unsigned> inOrder);
+  int findChain();
+  unsigned now(unsigned node);
+  void renew(llvm::SmallVectorImpl<unsigned> &edges);
+  void spread(unsigned from);
   void setSpan(unsigned first, unsigned last);
   unsigned latestOnPathTo(unsigned b) const;
   unsigned earliestOnPathFrom(unsigned a) const;

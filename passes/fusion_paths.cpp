@@ -32,225 +32,237 @@ SmallVector<Value> Fusion::resultsOf(unsigned a, unsigned b) const {
 }
 
 FusionPaths::FusionPaths(const Fusion &fusion)
-    : fusion(fusion), ofGroup(fusion.groups.size(), {0, -1}), ofOp(fusion.order.size(), {0, -1}),
-      endFrom(fusion.order.size() + 1, 0), startTo(endFrom.size(), ~0u) {
-  findChain();
-  int links = linkNumber.size();
-  std::vector<Node> nodes; // in program order, which has producers first
+    : fusion(fusion), endFrom(fusion.order.size() + 1, 0), startTo(endFrom.size(), ~0u) {
+  const std::vector<unsigned> inOrder = makeNodes(); // which has producers first
+  findEdges(inOrder);
+  const int links = findChain();
+  for (unsigned node : inOrder)
+    if (!nodes[node].isLink) {
+      nodes[node].up = links;
+      for (unsigned from : nodes[node].before)
+        nodes[node].down = std::max(nodes[node].down, nodes[from].down);
+    }
+  for (unsigned node : llvm::reverse(inOrder)) {
+    nodes[node].leads = !nodes[node].after.empty();
+    if (!nodes[node].isLink)
+      for (unsigned to : nodes[node].after)
+        nodes[node].up = std::min(nodes[node].up, nodes[to].up);
+  }
+  for (const FusionGroup &group : fusion.groups)
+    setSpan(group.first, group.last);
+}
+
+/// All nodes, and the numbers of those that are not dead in program order.
+std::vector<unsigned> FusionPaths::makeNodes() {
+  for (Operation &op : fusion.block.without_terminator())
+    ops += isa<StructuredOpInterface>(op);
+  nodes.reserve(ops + fusion.groups.capacity());
+  nodes.resize(ops + fusion.groups.size());
+  std::vector<unsigned> inOrder;
+  unsigned number = 0;
   for (Operation &op : fusion.block.without_terminator()) {
     auto group = op.getNumResults() == 1 ? fusion.groupOf.find(op.getResult(0)) : fusion.groupOf.end();
-    if (group != fusion.groupOf.end() && fusion.groups[group->second].alive)
-      nodes.push_back({group->second, nullptr});
-    else if (isa<StructuredOpInterface>(op))
-      nodes.push_back({~0u, &op});
+    if (group != fusion.groupOf.end() && fusion.groups[group->second].alive) {
+      inOrder.push_back(ops + group->second);
+    } else if (isa<StructuredOpInterface>(op)) {
+      nodes[number].first = nodes[number].last = fusion.order.lookup(&op);
+      inOrder.push_back(number++);
+    }
   }
-  for (Node node : nodes) {
-    linksOf(node).up = links;
-    forEachBefore(node, [&](Node from) { linksOf(node).down = std::max(linksOf(node).down, lastLinkBefore(from)); });
-  }
-  for (Node node : llvm::reverse(nodes))
-    forEachAfter(node, [&](Node to) { linksOf(node).up = std::min(linksOf(node).up, firstLinkFrom(to)); });
   for (auto [id, group] : llvm::enumerate(fusion.groups)) {
-    ofGroup[id].leads = edgesAfter({static_cast<unsigned>(id), nullptr}) > 0;
-    setSpan(group.first, group.last);
+    nodes[ops + id].first = group.first;
+    nodes[ops + id].last = group.last;
+  }
+  for (auto [number, node] : llvm::enumerate(nodes))
+    node.now = number;
+  return inOrder;
+}
+
+void FusionPaths::findEdges(ArrayRef<unsigned> inOrder) {
+  std::vector<Operation *> opOf; // structured ones, and their numbers
+  llvm::DenseMap<Operation *, unsigned> numberOf;
+  for (Operation &op : fusion.block.without_terminator())
+    if (isa<StructuredOpInterface>(op)) {
+      numberOf[&op] = opOf.size();
+      opOf.push_back(&op);
+    }
+  for (unsigned node : inOrder) {
+    Operation *op = node < ops ? opOf[node] : nullptr;
+    auto operands = fusion.structuredOperands.find(op);
+    for (Value value : op ? ArrayRef<Value>(operands->second) : fusion.groups[node - ops].arguments.getArrayRef()) {
+      auto group = fusion.groupOf.find(value);
+      auto structured = numberOf.find(value.getDefiningOp());
+      if (group == fusion.groupOf.end() && structured == numberOf.end())
+        continue;
+      const unsigned producer = group != fusion.groupOf.end() ? ops + group->second : structured->second;
+      nodes[node].before.push_back(producer);
+      if (!op || op->getNumResults() > 0)
+        nodes[producer].after.push_back(node);
+    }
   }
 }
 
-/// The longest chain of structured ops in which each one is computed from the one before.
-void FusionPaths::findChain() {
-  llvm::DenseMap<Value, std::pair<int, Operation *>> before; // the chain that a value is computed from: length, last op
-  Operation *end = nullptr;
-  llvm::DenseMap<Operation *, std::pair<int, Operation *>> chainBefore;
-  int longest = 0;
+/// The longest chain of structured ops in which each one is computed from the one before. Gives its length.
+int FusionPaths::findChain() {
+  llvm::DenseMap<Value, std::pair<int, int>> before; // the chain that a value is computed from: length, last op
+  std::vector<int> chainBefore;                      // by structured op: the one before
+  int longest = 0, end = -1;
   for (Operation &op : fusion.block.without_terminator()) {
-    std::pair<int, Operation *> best{0, nullptr};
+    std::pair<int, int> best{0, -1};
     for (Value operand : op.getOperands())
       if (auto known = before.find(operand); known != before.end() && known->second.first > best.first)
         best = known->second;
     if (isa<StructuredOpInterface>(op)) {
-      chainBefore[&op] = best;
-      best = {best.first + 1, &op};
-      if (best.first > longest) {
-        longest = best.first;
-        end = &op;
-      }
+      chainBefore.push_back(best.second);
+      best = {best.first + 1, static_cast<int>(chainBefore.size()) - 1};
+      if (best.first > longest)
+        std::tie(longest, end) = best;
     }
     for (Value result : op.getResults())
       before[result] = best;
   }
-  for (int number = longest - 1; end; --number) {
-    linkNumber[end] = number;
-    end = chainBefore.lookup(end).second;
+  for (int number = longest - 1; end >= 0; --number) {
+    nodes[end].up = nodes[end].down = number;
+    nodes[end].isLink = true;
+    end = chainBefore[end];
   }
+  return longest;
 }
 
-FusionPaths::Links &FusionPaths::linksOf(Node node) {
-  return node.op ? ofOp[fusion.order.lookup(node.op)] : ofGroup[node.group];
+/// What the node has become a part of.
+unsigned FusionPaths::now(unsigned node) {
+  while (nodes[node].now != node)
+    node = nodes[node].now = nodes[nodes[node].now].now;
+  return node;
 }
 
-/// The last link that is `node` or reaches it.
-int FusionPaths::lastLinkBefore(Node node) const {
-  if (!node.op)
-    return ofGroup[node.group].down;
-  auto own = linkNumber.find(node.op);
-  return own != linkNumber.end() ? own->second : ofOp[fusion.order.lookup(node.op)].down;
-}
-
-/// The first link that is `node` or that it reaches.
-int FusionPaths::firstLinkFrom(Node node) const {
-  if (!node.op)
-    return ofGroup[node.group].up;
-  auto own = linkNumber.find(node.op);
-  return own != linkNumber.end() ? own->second : ofOp[fusion.order.lookup(node.op)].up;
-}
-
-ValueRange FusionPaths::valuesOf(Node node) const {
-  return node.op ? ValueRange(node.op->getResults()) : ValueRange(fusion.groups[node.group].results);
-}
-
-void FusionPaths::forEachAfter(Node node, llvm::function_ref<void(Node)> visit) const {
-  for (Value value : valuesOf(node)) {
-    if (auto known = fusion.users.find(value); known != fusion.users.end())
-      for (unsigned user : known->second)
-        visit({user, nullptr});
-    if (auto known = fusion.structuredUsers.find(value); known != fusion.structuredUsers.end())
-      for (Operation *user : known->second)
-        if (user->getNumResults() > 0)
-          visit({~0u, user});
+/// Nodes that have been merged since are replaced, and each node stands there once.
+void FusionPaths::renew(SmallVectorImpl<unsigned> &edges) {
+  bool isOld = false;
+  for (unsigned &edge : edges) {
+    isOld |= nodes[edge].now != edge;
+    edge = now(edge);
   }
+  if (!isOld)
+    return;
+  llvm::sort(edges);
+  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
 }
 
-void FusionPaths::forEachBefore(Node node, llvm::function_ref<void(Node)> visit) const {
-  auto before = [&](Value value) {
-    if (auto known = fusion.groupOf.find(value); known != fusion.groupOf.end())
-      visit({known->second, nullptr});
-    else if (Operation *op = value.getDefiningOp(); op && isa<StructuredOpInterface>(op))
-      visit({~0u, op});
-  };
-  if (node.op) {
-    auto operands = fusion.structuredOperands.find(node.op);
-    llvm::for_each(operands->second, before);
-  } else {
-    llvm::for_each(fusion.groups[node.group].arguments, before);
-  }
-}
-
-namespace {
-
-/// Nodes that one end of a search has reached; all that is next to those before `next` has been seen.
-template <typename Node>
-struct Frontier {
-  SmallVector<Node, 16> nodes;
+struct FusionPaths::Frontier {
+  SmallVector<unsigned, 16> reached;
   size_t next = 0;
   size_t edges = 0; // that have been followed, and those of the next node once `counted`
   bool counted = false;
-  llvm::SmallDenseSet<uintptr_t, 16> seen;
 
-  bool isExhausted() const { return next == nodes.size(); }
-};
-
-} // namespace
-
-size_t FusionPaths::edgesAfter(Node node) const {
-  size_t edges = 0;
-  for (Value value : valuesOf(node)) {
-    if (auto known = fusion.users.find(value); known != fusion.users.end())
-      edges += known->second.size();
-    if (auto known = fusion.structuredUsers.find(value); known != fusion.structuredUsers.end())
-      edges += llvm::count_if(known->second, [](Operation *user) { return user->getNumResults() > 0; });
+  explicit Frontier(unsigned start) : reached{start} {}
+  bool isExhausted() const { return next == reached.size(); }
+  void count(const SmallVectorImpl<unsigned> &ofNext) {
+    if (!std::exchange(counted, true))
+      edges += ofNext.size();
   }
-  return edges;
-}
-
-size_t FusionPaths::edgesBefore(Node node) const {
-  return node.op ? node.op->getNumOperands() : fusion.groups[node.group].arguments.size();
-}
+  unsigned take() {
+    counted = false;
+    return reached[next++];
+  }
+};
 
 /// The search goes on at the end where fewer edges will have been followed: a value can have any number of users, and
 /// a kernel that sums over all parameters any number of operands. Where no path is, one end has soon seen all it can.
-bool FusionPaths::hasOuterPath(unsigned a, unsigned b) const {
-  const Links from = ofGroup[a], to = ofGroup[b];
+bool FusionPaths::hasOuterPath(unsigned a, unsigned b) {
+  const Node &from = nodes[ops + a], &to = nodes[ops + b];
   if (from.up <= to.down)
     return true;
-  unsigned earliest = earliestOnPathFrom(a), latest = latestOnPathTo(b);
+  const unsigned earliest = earliestOnPathFrom(a), latest = latestOnPathTo(b);
   if (latest < earliest)
     return false;
   // A node that nothing is computed from can only end a path. A node that `a` reaches is reached by every link that
   // reaches `a`, and it reaches no link that `a` does not; for the nodes that reach `b` it is the other way round.
-  auto mayLieBetween = [&](Node node) {
-    if (!node.op && !ofGroup[node.group].leads)
-      return false;
-    int down = lastLinkBefore(node), up = firstLinkFrom(node);
-    if (down < from.down || down > to.down || up < from.up || up > to.up)
-      return false;
-    unsigned first = node.op ? fusion.order.lookup(node.op) : fusion.groups[node.group].first;
-    unsigned last = node.op ? first : fusion.groups[node.group].last;
-    return last >= earliest && first <= latest;
+  auto mayLieBetween = [&](const Node &node) {
+    return node.leads && node.down >= from.down && node.down <= to.down && node.up >= from.up && node.up <= to.up &&
+           node.last >= earliest && node.first <= latest;
   };
   bool found = false;
-  Frontier<Node> fromA, fromB;
-  fromA.nodes.push_back({a, nullptr});
-  fromB.nodes.push_back({b, nullptr});
-  auto enter = [&](Node node, unsigned target, Frontier<Node> &own, const Frontier<Node> &other) {
-    if (found || node.group == a || node.group == b) {
-      found |= node.group == target && own.next > 1; // the edge between a and b itself is no outer path
+  Frontier fromA(ops + a), fromB(ops + b);
+  ++searches;
+  auto enter = [&](unsigned number, unsigned target, Frontier &own, unsigned Node::*mark, unsigned Node::*otherMark) {
+    if (number == ops + a || number == ops + b) {
+      found |= number == target && own.next > 1; // the edge between a and b itself is no outer path
       return;
     }
-    uintptr_t key = node.op ? reinterpret_cast<uintptr_t>(node.op) : 2 * uintptr_t{node.group} + 1;
-    if (!mayLieBetween(node) || !own.seen.insert(key).second)
+    Node &node = nodes[number];
+    if (node.*mark == searches || !mayLieBetween(node))
       return;
-    found |= other.seen.contains(key);
-    own.nodes.push_back(node);
+    node.*mark = searches;
+    found |= node.*otherMark == searches;
+    own.reached.push_back(number);
   };
   while (!found && !fromA.isExhausted() && !fromB.isExhausted()) {
-    Node afterA = fromA.nodes[fromA.next], beforeB = fromB.nodes[fromB.next];
-    if (!std::exchange(fromA.counted, true))
-      fromA.edges += edgesAfter(afterA);
-    if (!std::exchange(fromB.counted, true))
-      fromB.edges += edgesBefore(beforeB);
+    Node &afterA = nodes[fromA.reached[fromA.next]], &beforeB = nodes[fromB.reached[fromB.next]];
+    fromA.count(afterA.after);
+    fromB.count(beforeB.before);
     if (fromA.edges < fromB.edges) {
-      ++fromA.next;
-      fromA.counted = false;
-      forEachAfter(afterA, [&](Node node) { enter(node, b, fromA, fromB); });
+      fromA.take();
+      renew(afterA.after);
+      for (unsigned node : afterA.after)
+        enter(node, ops + b, fromA, &Node::seenFromA, &Node::seenFromB);
     } else {
-      ++fromB.next;
-      fromB.counted = false;
-      forEachBefore(beforeB, [&](Node node) { enter(node, a, fromB, fromA); });
+      fromB.take();
+      renew(beforeB.before);
+      for (unsigned node : beforeB.before)
+        enter(node, ops + a, fromB, &Node::seenFromB, &Node::seenFromA);
     }
   }
   return found;
 }
 
 void FusionPaths::merged(unsigned a, unsigned b, unsigned id) {
-  ofGroup.push_back({std::min(ofGroup[a].up, ofGroup[b].up), std::max(ofGroup[a].down, ofGroup[b].down)});
-  ofGroup[id].leads = edgesAfter({id, nullptr}) > 0;
-  setSpan(fusion.groups[id].first, fusion.groups[id].last);
-  spread({id, nullptr});
+  const unsigned number = ops + id;
+  Node merged;
+  merged.now = number;
+  merged.first = fusion.groups[id].first;
+  merged.last = fusion.groups[id].last;
+  merged.up = std::min(nodes[ops + a].up, nodes[ops + b].up);
+  merged.down = std::max(nodes[ops + a].down, nodes[ops + b].down);
+  nodes.push_back(std::move(merged));
+  Node &node = nodes.back();
+  for (unsigned part : {ops + a, ops + b}) {
+    nodes[part].now = number;
+    node.after.append(nodes[part].after);
+    node.before.append(nodes[part].before);
+    nodes[part].after = {};
+    nodes[part].before = {};
+  }
+  for (SmallVectorImpl<unsigned> *edges : {&node.after, &node.before}) {
+    renew(*edges);
+    llvm::erase(*edges, number);
+  }
+  node.leads = !node.after.empty();
+  setSpan(node.first, node.last);
+  spread(number);
 }
 
 /// Whatever reaches the node reaches its links, and they reach whatever it reaches.
-void FusionPaths::spread(Node from) {
-  SmallVector<Node> work{from};
+void FusionPaths::spread(unsigned from) {
+  SmallVector<unsigned> work{from};
   while (!work.empty()) {
-    Node node = work.pop_back_val();
-    int up = firstLinkFrom(node);
-    forEachBefore(node, [&](Node before) {
-      if (up < linksOf(before).up) {
-        linksOf(before).up = up;
+    Node &node = nodes[work.pop_back_val()];
+    renew(node.before);
+    for (unsigned before : node.before)
+      if (node.up < nodes[before].up) {
+        nodes[before].up = node.up;
         work.push_back(before);
       }
-    });
   }
   work.push_back(from);
   while (!work.empty()) {
-    Node node = work.pop_back_val();
-    int down = lastLinkBefore(node);
-    forEachAfter(node, [&](Node after) {
-      if (down > linksOf(after).down) {
-        linksOf(after).down = down;
+    Node &node = nodes[work.pop_back_val()];
+    renew(node.after);
+    for (unsigned after : node.after)
+      if (node.down > nodes[after].down) {
+        nodes[after].down = node.down;
         work.push_back(after);
       }
-    });
   }
 }
 
