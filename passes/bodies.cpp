@@ -148,8 +148,11 @@ BodyFunction::~BodyFunction() {
 }
 
 LogicalResult runOnBodies(func::FuncOp function, llvm::function_ref<LogicalResult(func::FuncOp)> pass) {
-  for (auto op : function.getBody().front().getOps<BodyOpInterface>())
-    for (unsigned number = 0; number < op->getNumRegions(); ++number) {
+  for (Operation &each : function.getBody().front())
+    for (unsigned number = 0; number < each.getNumRegions(); ++number) {
+      auto op = dyn_cast<BodyOpInterface>(each);
+      if (!op)
+        break;
       BodyFunction body(op, number);
       if (failed(runOnBodies(body.get(), pass)))
         return failure();

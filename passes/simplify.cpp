@@ -9,6 +9,7 @@
 #include "mlir/Transforms/CSE.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "passes/bodies.h"
+#include "passes/dead_ops.h"
 #include "passes/passes.h"
 #include "passes/stages.h"
 
@@ -272,17 +273,116 @@ struct BroadcastTwice : OpRewritePattern<BroadcastOp> {
 
 namespace {
 
-LogicalResult applyTo(func::FuncOp function, const FrozenRewritePatternSet &patterns, ArrayRef<Operation *> ops,
-                      bool isAll, bool &changed) {
+constexpr int mostRounds = 20;
+
+GreedyRewriteConfig configOf(int rounds) {
   GreedyRewriteConfig config;
-  config.setMaxIterations(20);
+  config.setMaxIterations(rounds);
   config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled); // there is one block, and no dead op stays
+  return config;
+}
+
+LogicalResult refuseMoreRounds(func::FuncOp function) {
+  return function.emitError() << "simplify did not come to an end in " << mostRounds << " rounds";
+}
+
+/// Ops that compute the same from the same values. What they hash by is less than what they are compared by.
+struct SameComputation : llvm::DenseMapInfo<Operation *> {
+  static unsigned getHashValue(const Operation *constOp) {
+    auto *op = const_cast<Operation *>(constOp);
+    size_t operands = 0; // in any order, for some ops do not mind it
+    for (Value operand : op->getOperands())
+      operands += hash_value(operand);
+    llvm::hash_code properties = op->getPropertiesStorageSize() ? op->hashProperties() : llvm::hash_code(0);
+    return llvm::hash_combine(op->getName().getAsOpaquePointer(), operands, op->getResult(0).getType(), properties);
+  }
+  static bool isEqual(const Operation *a, const Operation *b) {
+    if (a == b || isSpecial(a) || isSpecial(b))
+      return a == b;
+    return OperationEquivalence::isEquivalentTo(const_cast<Operation *>(a), const_cast<Operation *>(b),
+                                                OperationEquivalence::IgnoreLocations);
+  }
+
+private:
+  static bool isSpecial(const Operation *op) { return op == getEmptyKey() || op == getTombstoneKey(); }
+};
+
+/// Common subexpressions, with the result of MLIR's pass, which costs four times as much in one block without regions.
+void shareSubexpressions(func::FuncOp function, bool &merged) {
+  Block &block = function.getBody().front();
+  if (llvm::any_of(block, [](Operation &op) { return op.getNumRegions() > 0; })) {
+    IRRewriter rewriter(function.getContext());
+    DominanceInfo dominance(function);
+    eliminateCommonSubExpressions(rewriter, dominance, function, &merged);
+    return;
+  }
+  llvm::DenseSet<Operation *, SameComputation> known;
+  for (Operation &op : llvm::make_early_inc_range(block.without_terminator())) {
+    if (op.getNumResults() == 0 || !isMemoryEffectFree(&op))
+      continue;
+    auto [same, isNew] = known.insert(&op);
+    if (isNew)
+      continue;
+    if (isa<ConstantOp>(op)) // which the rules' driver shares likewise: it stands for no place in the user's text
+      (*same)->setLoc(UnknownLoc::get(op.getContext()));
+    else if (isa<UnknownLoc>((*same)->getLoc()))
+      (*same)->setLoc(op.getLoc());
+    op.replaceAllUsesWith(*same);
+    op.erase();
+    merged = true;
+  }
+}
+
+/// Whether rules have written ops, of which some may now be equal; taking ops away makes none equal.
+struct WrittenOps : RewriterBase::Listener {
   bool any = false;
-  config.setStrictness(isAll ? GreedyRewriteStrictness::AnyOp : GreedyRewriteStrictness::ExistingAndNewOps);
-  const LogicalResult result = isAll ? applyPatternsGreedily(function, patterns, config, &any)
-                                     : applyOpPatternsGreedily(ops, patterns, config, &any);
-  changed |= any;
-  return failed(result) ? function.emitError("simplify did not come to an end in 20 rounds") : success();
+  void notifyOperationInserted(Operation *, OpBuilder::InsertPoint) override { any = true; }
+  void notifyOperationModified(Operation *) override { any = true; }
+  void notifyOperationReplaced(Operation *, ValueRange) override { any = true; }
+};
+
+/// Rounds of rules over all ops, each followed by common subexpressions if it wrote any op, until a round finds
+/// nothing.
+LogicalResult simplifyWhole(func::FuncOp function, const FrozenRewritePatternSet &rules) {
+  for (int round = 0; round < mostRounds; ++round) {
+    WrittenOps written;
+    GreedyRewriteConfig config = configOf(1);
+    config.setListener(&written);
+    // It is no failure that one round has not come to an end.
+    const bool changed = failed(applyPatternsGreedily(function, rules, config));
+    bool merged = false;
+    if (written.any || round == 0)
+      shareSubexpressions(function, merged);
+    if (merged)
+      eraseDeadOps(function);
+    if (!changed && !merged)
+      return success();
+  }
+  return refuseMoreRounds(function);
+}
+
+/// Where some ops must stay as they are, those have the exact rules alone.
+LogicalResult simplifyOthers(func::FuncOp function, const FrozenRewritePatternSet &exact,
+                             const FrozenRewritePatternSet &all) {
+  for (int round = 0; round < 4; ++round) {
+    bool changed = false, merged = false;
+    if (failed(applyPatternsGreedily(function, exact, configOf(mostRounds), &changed)))
+      return refuseMoreRounds(function);
+    const llvm::DenseSet<Operation *> steady = steadyOps(function);
+    SmallVector<Operation *> others;
+    for (Operation &op : function.getBody().front().without_terminator())
+      if (!steady.contains(&op))
+        others.push_back(&op);
+    GreedyRewriteConfig config = configOf(mostRounds);
+    config.setStrictness(GreedyRewriteStrictness::ExistingAndNewOps);
+    bool othersChanged = false;
+    if (failed(applyOpPatternsGreedily(others, all, config, &othersChanged)))
+      return refuseMoreRounds(function);
+    shareSubexpressions(function, merged);
+    if (!merged && !changed && !othersChanged) // no rule that has come to its end can be used again
+      break;
+  }
+  return success();
 }
 
 } // namespace
@@ -296,30 +396,8 @@ LogicalResult simplify(func::FuncOp function, const PipelineOptions &) {
       context);
   const FrozenRewritePatternSet exactRules(std::move(exact)), allRules(std::move(all));
   pruneBodies(function);
-  for (int round = 0; round < 4; ++round) {
-    bool changed = false, merged = false;
-    const bool isWhole = steadyOps(function).empty();
-    if (isWhole) {
-      if (failed(applyTo(function, allRules, {}, true, changed)))
-        return failure();
-    } else {
-      if (failed(applyTo(function, exactRules, {}, true, changed)))
-        return failure();
-      const llvm::DenseSet<Operation *> steady = steadyOps(function);
-      SmallVector<Operation *> others;
-      for (Operation &op : function.getBody().front().without_terminator())
-        if (!steady.contains(&op))
-          others.push_back(&op);
-      if (failed(applyTo(function, allRules, others, false, changed)))
-        return failure();
-    }
-    IRRewriter rewriter(context);
-    DominanceInfo dominance(function);
-    eliminateCommonSubExpressions(rewriter, dominance, function, &merged);
-    if (!merged && (isWhole || !changed)) // no rule that has come to its end can be used again
-      break;
-  }
-  return success();
+  return steadyOps(function).empty() ? simplifyWhole(function, allRules)
+                                     : simplifyOthers(function, exactRules, allRules);
 }
 
 } // namespace tcc
