@@ -23,7 +23,8 @@ namespace {
 using runtime::BufferId;
 using runtime::Space;
 
-/// The device's target, and what it made of each instruction, and the kernels for the CPU.
+/// Compiles as the device's target does. It keeps what that target made of each instruction, and the same kernels
+/// compiled for the CPU.
 class CheckTarget final : public Target {
 public:
   CheckTarget(const Target &target, const cpu::CpuTarget &cpu) : cpu(cpu), target(target) {}
@@ -37,8 +38,8 @@ public:
   std::string codeName() const override { return target.codeName(); }
   runtime::Expected<std::string> needs() const override { return target.needs(); }
 
-  /// Instructions [first, last) of the plan, and what they were where that was a kernel call; before they became
-  /// launches, they were one: `number`.
+  /// Instructions [first, last) of the final plan, which the target made of a single one. That was instruction `number`
+  /// before lowerKernels(); if it was a kernel call, `call` is a copy of it.
   struct Group {
     size_t first = 0, last = 0;
     std::optional<runtime::KernelCall> call;
@@ -60,7 +61,7 @@ public:
   }
 
   runtime::Error lowerKernels(ArrayRef<KernelSource> kernels, runtime::Plan &plan) const override {
-    std::vector<std::optional<runtime::KernelCall>> calls; // by origin's number
+    std::vector<std::optional<runtime::KernelCall>> calls; // by Origin::number; nothing for other instructions
     for (const runtime::Instruction &instruction : plan.instructions) {
       const auto *call = std::get_if<runtime::KernelCall>(&instruction.call);
       calls.push_back(call ? std::optional(*call) : std::nullopt);
@@ -93,7 +94,7 @@ public:
 
   const cpu::CpuTarget &cpu;
   mutable std::vector<Group> groups;
-  mutable std::vector<LoweredOp> lowered; // with launches of their own; numbers of instructions as groups have them
+  mutable std::vector<LoweredOp> lowered; // ops that became launches; their instructions count as Group::number does
   mutable std::vector<KernelSource> sources;
   mutable std::string cpuCode;
 

@@ -244,9 +244,9 @@ std::string Reference::checkRounding(ArrayRef<RefTensor> actual, ArrayRef<RefTen
     }
     if (ofRounding.size() < 8 || median(ofRounding) < farAbove * ulpAt(scale, f32))
       continue;
-    // A rounding is missing if the result is further from the rounded run than half of what rounding itself moves. But
-    // one early value that rounds the other way can move everything after it as far; the unfused run shows whether it
-    // did, and then distance proves nothing.
+    // A rounding is missing if the result's distance from the rounded run is more than half of the distance by which
+    // rounding moves the exact result. But a single early value that rounds the other way can move everything after it
+    // just as far. In that case the unfused run is as far from the rounded run too, and the distance proves nothing.
     double expected = median(ofRounding), seen = median(ofActual);
     if (seen > expected / 2 && seen > 2 * median(ofUnfused))
       return llvm::formatv("result {0} ({1}): rounding to 16 bits is missing: its median error is {2:e2}, and the "

@@ -54,11 +54,12 @@ std::string rawBytes(DenseElementsAttr literal) {
   return bytes;
 }
 
-/// Translates places of a body (of cond or repeat) into places of the function around it: the body's inputs, outputs
-/// and states are values of that function, and its arena and constants are a part of the function's.
+/// Translates places of a body (of cond or repeat) into places of the function around it. The body's inputs, outputs
+/// and states are values of that function. Its arena lies within the function's arena, and its constants are entries of
+/// the function's list.
 struct Frame {
-  SmallVector<Place> inputs, outputs, states; // where the outer function has each of the body's
-  int64_t arena = 0, constants = 0;           // where the body's part begins: bytes, and a number
+  SmallVector<Place> inputs, outputs, states; // the outer place of each of the body's inputs, outputs and states
+  int64_t arena = 0, constants = 0;           // where the body's arena begins (bytes), and the number of its constant 0
 
   Place operator()(const Place &place) const {
     auto inside = [&](Place outer) {

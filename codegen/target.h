@@ -1,5 +1,5 @@
-// Target: makes code of a planned function for one kind of machine. Each target is a folder (cpu/, cuda/); passes see
-// nothing of it but its model.
+// Target: makes code for one kind of machine from a planned function. Each target is a folder (cpu/, cuda/). Passes see
+// only its model (TargetModel) and the answers to TargetQueries.
 #pragma once
 #include "codegen/file_cache.h"
 #include "codegen/kernel_table.h"
@@ -16,43 +16,44 @@ namespace tcc {
 struct StructuredCall {
   mlir::Operation *op = nullptr;
   llvm::SmallVector<StridedView, 2> views;          // of the operands, within the model's limits
-  llvm::SmallVector<runtime::BufferId, 2> operands; // what each view spans: its element 0 is the buffer's first
+  llvm::SmallVector<runtime::BufferId, 2> operands; // the bytes that each view spans; they begin at its element 0
   llvm::SmallVector<runtime::BufferId, 2> results;  // dense
-  runtime::BufferId scratch = runtime::noBuffer;    // of scratchBytes, where those are not 0
+  runtime::BufferId scratch = runtime::noBuffer;    // of scratchBytes() bytes; noBuffer if those are 0
 };
 
-/// Implementations carry options of their own (CPU features, threads); a function that one of them forgets is an error
-/// of the build.
+/// Each implementation has options of its own (CPU features, threads). Functions that every target must think about are
+/// pure virtual, so that a target that forgets one does not compile.
 class Target : public TargetQueries {
 public:
-  /// The data that passes read; its name is the target's.
+  /// The data that passes read. Its name is also the target's name.
   virtual const TargetModel &model() const = 0;
 
-  /// Whether the op, by its full name ("tcc.matmul"), can be lowered; kernels aside, which are emitted.
+  /// Whether lower() takes the op with this full name ("tcc.matmul"). Kernels are not asked about: they are emitted.
   virtual bool supports(llvm::StringRef op) const = 0;
 
-  /// A pure function of form and model, never of the device that happens to be there: it is part of what makes two
-  /// kernels equal.
+  /// How a kernel of this form is divided among threads. The answer must follow from form and model alone, never from
+  /// the device that happens to be there, since two kernels are equal only if their launches are.
   virtual KernelLaunch launch(const KernelInfo &form) const = 0;
 
-  /// The code objects of all kernels, none where there are none. An error names the kernel that cannot be made, and
-  /// says why.
+  /// The code objects of all kernels; an empty list if there are no kernels. An error names the kernel that cannot be
+  /// made, and says why.
   virtual runtime::Expected<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels) const = 0;
-  /// What emit() did last, in a few words, where there is something to say. One target serves one thread.
+  /// What the last emit() did, in a few words; empty if there is nothing to say. One target serves one thread.
   virtual std::string emitted() const { return {}; }
 
-  /// Replaces the plan's kernel calls where the device runs something else, such as launches. `kernels` are the plan's,
-  /// in order.
+  /// Replaces the plan's kernel calls if the device runs something else instead, such as launches. `kernels` are the
+  /// plan's kernels, in order.
   virtual runtime::Error lowerKernels(llvm::ArrayRef<KernelSource> kernels, runtime::Plan &plan) const {
     (void)kernels, (void)plan;
     return {};
   }
 
-  /// Appends the instructions that the op runs as, and what they need of buffers, to the plan, and kernels of its own
-  /// by addKernel. Sources, and the op's flops and bytes where no instruction has any, are added by the caller.
+  /// Appends to the plan the instructions that run the op and the buffers that they need. Kernels that the target has
+  /// written for the op are added by addKernel. The caller then adds the sources, and the op's flops and bytes if no
+  /// instruction has any.
   virtual runtime::Error lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const = 0;
 
-  /// The kernels in a form that -emit= has (TargetKind::emissions), by module.
+  /// The kernels as -emit=`emission` prints them, one text for each module. TargetKind::emissions lists the names.
   virtual runtime::Expected<std::vector<std::string>> emitAs(llvm::StringRef emission,
                                                              llvm::ArrayRef<KernelSource> kernels) const {
     (void)kernels;
@@ -64,23 +65,23 @@ public:
     bool bf16 = false, f16 = false;
   };
   virtual FastProducts fastProducts() const = 0;
-  /// Whether products of bf16 are faster than f32's, as far as that was measured.
+  /// Whether matmuls of bf16 are faster than those of f32, as far as that was measured.
   virtual bool gainsFromBf16() const { return fastProducts().bf16; }
 
-  /// What the artefact says of the code (runtime::TargetCode): the target's name, and after a colon
-  /// what the code is for where that is not this machine; and features that it needs.
+  /// What the artefact says about the code (runtime::TargetCode). codeName() is TargetCode::target: the target's name,
+  /// followed by a colon and what the code is for if that is not this machine. needs() is TargetCode::needs.
   virtual std::string codeName() const { return model().name; }
-  /// The same for people, who also want to know which machine this one is.
+  /// codeName() for people, with the name of this machine.
   virtual std::string title() const { return codeName(); }
   virtual runtime::Expected<std::string> needs() const = 0;
 
-  /// All that plans and code of this target depend on besides the module, the threads at run time and tcc itself: where
-  /// two targets give equal texts, what is made for one may be run in the other's place. An error where that cannot be
-  /// said.
+  /// All that plans and code of this target depend on, besides the module, the threads at run time and tcc itself. If
+  /// two targets give equal texts, what is made for one may be run in place of the other's. Gives an error if the
+  /// target cannot say it.
   virtual runtime::Expected<std::string> codeKey() const {
     return runtime::Error("target '" + model().name + "' does not say what its code depends on");
   }
-  /// Where emit() may find and keep code; nowhere before.
+  /// Says where emit() may find and keep code. Before this call it keeps code nowhere.
   void keepCodeIn(FileCache cache) { codeCache = std::move(cache); }
 
 protected:

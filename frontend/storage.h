@@ -1,4 +1,4 @@
-// What the handles of array.h share.
+// ArrayStorage and StateStorage: what all copies of an Array or a State (array.h) share.
 #pragma once
 #include "frontend/array.h"
 #include "runtime/device/mirrored_tensor.h"
@@ -9,7 +9,7 @@ struct ArrayStorage {
   Shape shape;
   DType dtype;
   runtime::MirroredTensor memory;
-  bool sharesMemory = false; ///< with whom it was wrapped for
+  bool sharesMemory = false; ///< whether the host's bytes are those that Array::wrap() was given
 };
 
 struct StateStorage {

@@ -15,7 +15,7 @@ namespace tcc {
 namespace detail {
 [[noreturn]] void refuseEmpty(Loc loc);
 /// Counts the handles (Tensor objects) of a value, so that a graph break keeps only values that the user's code still
-/// holds. Called with a value of another recording than this thread's they do nothing.
+/// holds. Both do nothing for a value of a recording that is not this thread's.
 void retainHandle(uint32_t trace, uint32_t value) noexcept;
 void releaseHandle(uint32_t trace, uint32_t value) noexcept;
 } // namespace detail

@@ -33,9 +33,9 @@ def Tcc_IntScalar : 0DTensorOf<[I32, I64]>;
 
 //===- traits and base classes ---------------------------------------------------------------------------------===//
 
-// The op has no gradient by its nature (integers, comparisons, optimizer): an explicit opting out.
+// The op has no gradient by its nature (integers, comparisons, optimizer). Ops without a gradient must say so.
 def NoGradient : NativeOpTrait<"NoGradient"> { let cppNamespace = "::tcc"; }
-// The result's elements are operands' elements, or zeros: an index map, never a computation.
+// The op computes nothing: each element of its result is an element of an operand, or a zero.
 def ViewOp : NativeOpTrait<"ViewOp"> { let cppNamespace = "::tcc"; }
 // The op may stand in a tcc.kernel region.
 def KernelBodyOp : NativeOpTrait<"KernelBodyOp"> { let cppNamespace = "::tcc"; }
@@ -49,12 +49,12 @@ defvar InferTypes = InferTypeOpAdaptor;
 
 class Tcc_Op<string mnemonic, list<Trait> traits = [], list<Trait> effects = [Pure]>
     : Op<Tcc_Dialect, mnemonic, !listconcat(traits, effects)> {
-  // For ir/generate_ops.cpp, which makes an enumerator, a row of the tracer's table and plain C++ functions.
-  string cppName = "";    // of enumerator and function, where it is not the mnemonic in camel case
-  bit hasOwnFunction = 0; // its function has conveniences and is written by hand (frontend/tensor.h)
-  bit isTraced = 1;       // 0: passes alone write the op
-  bit asksHost = 0;       // declared in host_ops.h
-  bit isInterned = 0;     // its attributes and regions are one object of the tracer: a single word
+  // For ir/generate_ops.cpp, which makes for each op an enumerator, a row of the tracer's table and C++ functions.
+  string cppName = "";    // the name of enumerator and function; empty: the mnemonic in camel case
+  bit hasOwnFunction = 0; // 1: its function in the front end is written by hand (frontend/tensor.h)
+  bit isTraced = 1;       // 0: only passes and .graph files write the op, the tracer never records it
+  bit asksHost = 0;       // 1: it hands a value to the host; its class is declared in host_ops.h
+  bit isInterned = 0;     // 1: the tracer keeps its attributes and regions as one object and records a word for it
   // For docs/LANGUAGE.md. dx stands for the gradient of the loss with respect to x.
   string formula = "";
   string gradientFormula = "";
@@ -546,7 +546,7 @@ def Tcc_DetachOp : Tcc_Unary<"detach", Tcc_Tensor, [NoGradient]> {
   }];
 }
 
-// A value for the host in the middle of a step: a graph break, where a host runs the step.
+// Gives the host a value in the middle of a step. When a host runs the step, this is a graph break.
 def Tcc_ItemOp : Tcc_Unary<"item", Tcc_Tensor, [NoGradient]> {
   let isTraced = 0;
   let asksHost = 1;
@@ -870,7 +870,8 @@ def Tcc_MatmulOp : Tcc_Op<"matmul", [IsDifferentiable, InferTypes, AttrSizedOper
                           (`addend` type($addend)^)? `->` type($result) }];
   let extraClassDeclaration = [{
     bool hasEpilogue() { return getBias() || getAddend(); }
-    /// The result by a product that adds nothing, additions in f32 and one rounding.
+    /// The same result computed without an epilogue: a matmul in f32 that adds nothing, then the additions in f32, then
+    /// one rounding.
     ::mlir::Value withoutEpilogue(::tcc::Emit &b);
   }];
   let formula = "result[..., m, n] = Σ_k a[..., m, k] · b[..., k, n] + bias[n] + addend[..., m, n]";
@@ -1734,12 +1735,13 @@ def Tcc_CustomOp : Tcc_Op<"custom", [IsolatedFromAbove, SingleBlock, IsDifferent
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     ::mlir::LogicalResult verifyLaunch();
-    /// Whether it runs as something else than its body on the CPU.
+    /// Whether the CPU runs a function of the user's instead of the op's body.
     bool hasCpuCode() { return getLibrary() || getHostFunction(); }
-    /// Whether it has a kernel as text for the target of this name.
+    /// Whether the op has a kernel as text for the target with this name.
     bool hasTextFor(::llvm::StringRef target) { return target == "cuda" && getCuda(); }
     bool hasCode() { return hasCpuCode() || getCuda(); }
-    /// What a text has named for it to run, for messages: "in 'libsquare.so'", "as CUDA text"; empty for nothing.
+    /// Which code a .graph text names for the op, in the words of messages: "in 'libsquare.so'", "as CUDA text"; empty
+    /// if it names none.
     std::string namedCode();
     /// Whether the op is its body and nothing else, without a gradient of its own.
     bool isPlain() { return !getBody().empty() && getBackward().empty() && !hasCode(); }

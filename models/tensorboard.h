@@ -1,4 +1,5 @@
-// Scalars for TensorBoard: a file of records, each an Event message of its protocol.
+// TensorBoardLog: writes scalars to a file that TensorBoard reads. The file is a TFRecord file; each record holds one
+// Event message of TensorBoard's protocol.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -9,19 +10,20 @@
 
 namespace tcc::models {
 
-/// CRC-32C (Castagnoli), as TFRecord masks it.
+/// The checksum that TFRecord files have: CRC-32C (Castagnoli), with TFRecord's mask applied.
 uint32_t crc32c(std::string_view bytes);
 
 class TensorBoardLog {
 public:
-  /// Makes `folder` where it is missing, and a new file events.out.tfevents.* in it. Throws Error where it cannot.
+  /// Makes a new file events.out.tfevents.* in `folder`, and the folder if it does not exist. Throws Error if it
+  /// cannot.
   explicit TensorBoardLog(const std::string &folder);
   TensorBoardLog(const TensorBoardLog &) = delete;
   TensorBoardLog &operator=(const TensorBoardLog &) = delete;
   ~TensorBoardLog();
 
-  /// Adds named values of one step, at `wallTime` (seconds since 1970). A file that cannot be written is given up; see
-  /// complete().
+  /// Adds named values of one step, at `wallTime` (seconds since 1970). After a write that fails nothing more is
+  /// written, and complete() is false.
   void scalars(int64_t step, double wallTime, const std::vector<std::pair<std::string, double>> &values);
   bool complete() const { return !broken; }
 

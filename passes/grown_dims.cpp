@@ -1,4 +1,4 @@
-// Growing dims: which operand's dim a dim is, longer copies of ops, masks.
+// Finds the operands' dims that a growing dim comes from, copies ops in the longer size, and masks the added elements.
 #include "passes/grown_dims.h"
 #include "ir/emit.h"
 #include "ir/kernel_space.h"
@@ -16,7 +16,8 @@ int64_t elementsBefore(ArrayRef<int64_t> shape, int64_t dim) {
   return count;
 }
 
-/// The operand's dim that has the same elements in the same order, where a view keeps the row-major order.
+/// For a view that keeps the row-major order, from shape `from` to shape `to`: the operand's dim that is dim `dim` of
+/// the result. The two have one size and as many elements before them.
 std::optional<int64_t> dimBelow(ArrayRef<int64_t> from, ArrayRef<int64_t> to, int64_t dim) {
   for (int64_t i = 0, e = from.size(); i < e; ++i)
     if (from[i] == to[dim] && elementsBefore(from, i) == elementsBefore(to, dim))
@@ -49,7 +50,7 @@ RankedTensorType withSize(RankedTensorType type, int64_t dim, int64_t size) {
   return withShape(type, shape);
 }
 
-/// sourceDims() of a dim that may grow, which has them.
+/// sourceDims() of a dim that may grow; such a dim always has them.
 SmallVector<ValueDim, 3> knownSources(ValueDim at) {
   return *sourceDims(at.first, at.second);
 }

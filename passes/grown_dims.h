@@ -31,11 +31,11 @@ public:
 private:
   mlir::Block &block;
   const llvm::DenseMap<int64_t, int64_t> &sizes;
-  std::vector<mlir::Operation *> ops; // as they were
+  std::vector<mlir::Operation *> ops; // the block's ops before anything has grown
   llvm::DenseMap<mlir::Operation *, unsigned> order;
-  llvm::DenseSet<ValueDim> reached; // depends on a longer product
+  llvm::DenseSet<ValueDim> reached; // depends on a longer matmul
   llvm::DenseSet<ValueDim> free;    // depends on no memory along the dim
-  llvm::DenseSet<ValueDim> read;    // cuts of products that a grown value depends on
+  llvm::DenseSet<ValueDim> read;    // cuts of matmuls that a grown value depends on
   llvm::DenseMap<ValueDim, mlir::Value> cuts, grown, withZeros;
   llvm::DenseMap<std::pair<mlir::Type, std::pair<int64_t, int64_t>>, mlir::Value> insides; // masks by shape, dim, size
   std::vector<ValueDim> made; // the keys of `grown`, in order

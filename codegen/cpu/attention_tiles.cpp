@@ -1,3 +1,5 @@
+// Emits the parts of attention's loops: packing of rows, matmuls of tiles, and writing results back. attention_tiles.h
+// says what each function does.
 #include "codegen/cpu/attention_tiles.h"
 
 using namespace mlir;
@@ -13,7 +15,7 @@ void AttentionTiles::forEach(Value begin, Value end, int64_t step, Body body) {
   });
 }
 
-// A NaN among the scores shows in their sum.
+// If one of the two is NaN, either may come out: a NaN among the scores still reaches their sum.
 Value AttentionTiles::larger(Value x, Value y) {
   Value isLarger = b.create<arith::CmpFOp>(arith::CmpFPredicate::OGT, x, y);
   return b.create<arith::SelectOp>(isLarger, x, y);
@@ -62,7 +64,8 @@ Value AttentionTiles::loadElements(const HeadRows &rows, Value row, int64_t firs
   return b.loadLanes(address, element, lanesOf(headWidth - first, blocks.lanes));
 }
 
-/// Rows i and i + half are interleaved, log2 times: each round moves one bit of the lane's number to the row's.
+/// Each of log2(lanes) rounds interleaves the elements of rows i and i + lanes / 2. A round moves one bit of an
+/// element's lane number into its row number, so that after all rounds the two numbers have changed places.
 SmallVector<Value> AttentionTiles::transposed(SmallVector<Value> rows) {
   auto lanes = static_cast<int32_t>(blocks.lanes);
   SmallVector<int32_t> low, high;
@@ -218,7 +221,7 @@ void AttentionTiles::product(const TileProduct &tile, unsigned vectors) {
     }
 }
 
-/// All of x in the low half, all of y in the high one.
+/// x and y rounded to bf16 in one vector: x fills the low half, y the high half.
 Value AttentionTiles::narrowed(Value x, Value y) {
   auto pairs = VectorType::get({2 * blocks.lanes}, b.builder.getBF16Type());
   return LLVM::CallIntrinsicOp::create(b.builder, b.loc, pairs,

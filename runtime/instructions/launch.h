@@ -5,16 +5,17 @@
 
 namespace tcc::runtime {
 
-inline constexpr int64_t maxParameterBytes = 32764; ///< of one launch, as CUDA has it since 12.1
-inline constexpr int64_t maxMapRank = 5;
+inline constexpr int64_t maxParameterBytes = 32764; ///< the most that one launch may have (CUDA 12.1 and later)
+inline constexpr int64_t maxMapRank = 5;            ///< the most dimensions of a tensor map
 
-/// A tensor map (cuTensorMapEncodeTiled) over a buffer, in 128 bytes of the parameters at `offset`; bulk copies of
-/// tiles need one. Outside the tensor zeros are read. Dimensions come innermost first; sizes and box are in elements,
-/// strides in bytes and only for the outer dimensions.
+/// A tensor map over a buffer (cuTensorMapEncodeTiled), which kernels need for bulk copies of tiles. It fills 128 bytes
+/// of the launch's parameters, from byte `offset` on. A copy that reads outside the tensor gets zeros. Lists have the
+/// innermost dimension first. `sizes` (of the tensor) and `box` (of one tile) count elements; `strides` count bytes and
+/// leave the innermost dimension out.
 struct MapSlot {
   int64_t offset = 0; ///< a multiple of 64
   BufferId buffer = noBuffer;
-  bool written = false;
+  bool written = false;     ///< whether the kernel writes through the map
   int32_t elementBytes = 2; ///< 1, 2, 4 or 8
   int32_t swizzleBytes = 0; ///< 0, 32, 64 or 128
   std::vector<int64_t> sizes, strides, box;
@@ -32,8 +33,9 @@ struct MapSlot {
   }
 };
 
-/// Launches a kernel of a GPU once. `parameters` is a block with the kernel's parameters, the first byte of each given
-/// by `parameterOffsets` (as many as the kernel has arguments); slots are filled when tensors are placed.
+/// Launches a kernel of a GPU once. `parameters` is one block with the bytes of all of the kernel's parameters;
+/// parameterOffsets[i] says where parameter i begins in it. The device writes addresses into `pointerSlots` and tensor
+/// maps into `mapSlots` when tensors are placed.
 struct LaunchCall {
   static constexpr KindWords words{"launch", "kernel"};
 

@@ -1,3 +1,5 @@
+// The format: one line of text (magic, version, architecture, size and checksum of the kernel text), then the text,
+// then a zero byte.
 #include "tests/cuda_machine/cubin.h"
 
 #include <cstdint>
@@ -10,7 +12,7 @@ namespace {
 
 constexpr char magic[] = "tcc emulated cubin 2";
 
-/// FNV-1a: a damaged artefact must not load.
+/// The FNV-1a hash of the text, by which decodeCubin finds that an image is damaged.
 std::uint64_t checksum(const std::string &text) {
   std::uint64_t hash = 0xcbf29ce484222325ull;
   for (unsigned char c : text)

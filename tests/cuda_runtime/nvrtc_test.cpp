@@ -1,4 +1,4 @@
-// The real NVRTC, where one is installed; otherwise each test is skipped by name.
+// Compiles CUDA texts with the real NVRTC. Where none is installed each test is skipped, and says why.
 #include "runtime/device/cuda/nvrtc.h"
 
 #include <gtest/gtest.h>

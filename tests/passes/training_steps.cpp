@@ -1,4 +1,5 @@
-// The training steps' text.
+// The training steps as text: one small step for each part of a GPT (layer norm, MLP, attention, cross entropy, rotary
+// positions) and one for a whole GPT with AdamW. Each returns a loss and gradients or updated states.
 #include "tests/passes/training_steps.h"
 #include <stdexcept>
 
@@ -65,7 +66,8 @@ func.func @main(%x: tensor<2x4x8xf32>, %w: tensor<10x8xf32>, %targets: tensor<2x
   return %loss, %dx, %dw : tensor<f32>, tensor<2x4x8xf32>, tensor<10x8xf32>
 })";
 
-// Halves rotated by an angle that depends on position and pair, then joined again.
+// Rotary positions: the two halves of a row are rotated by an angle that depends on the position and on the pair of
+// elements, then joined again.
 constexpr const char *rotary = R"(
 func.func @main(%x: tensor<2x4x8xf32>, %w: tensor<2x4x8xf32>) -> (tensor<f32>, tensor<2x4x8xf32>) {
   %position = tcc.iota dim 0 -> tensor<4x4xf32>

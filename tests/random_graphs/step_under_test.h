@@ -1,4 +1,5 @@
-// StepUnderTest: a fixture with one step as text and what its results should be, for tests that plant faults in it.
+// StepUnderTest: a gtest fixture for tests that plant faults in a compiled step. It has the step as text, parsed into
+// `module`, and in `reference` the results that the interpreter gives for random inputs.
 #pragma once
 #include "tests/ops/op_table.h"
 #include "tests/random_graphs/generate.h"
@@ -9,7 +10,7 @@ namespace tcc::test {
 
 class StepUnderTest : public testing::Test {
 protected:
-  /// `options` as for Reference::make.
+  /// `options` are given to Reference::make (codegen/graph_reference.h).
   explicit StepUnderTest(std::string text, PipelineOptions options = {})
       : text(std::move(text)), options(std::move(options)) {}
 

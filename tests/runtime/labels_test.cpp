@@ -1,3 +1,4 @@
+// labelPattern() and joinedLabel(): one label for the instructions of several layers.
 #include "runtime/labels.h"
 #include <gtest/gtest.h>
 
