@@ -22,11 +22,12 @@ struct LinkedKernel {
 };
 
 struct TargetCode {
-  std::string target; ///< a kind of device and what the code is for: "cpu:x86-64-v4", "cuda:sm_90a", "cuda:compute_90"
+  std::string target; ///< the kind of device, and what the code is for: "cpu:x86-64-v4", "cuda:sm_90a"
   std::string needs;  ///< features of the device that the code uses, comma separated (cpu.h)
   Plan plan;
   std::vector<std::string> code; ///< an ELF shared object, or cubins or PTX; KernelCode::module selects one
-  /// Where these are given, sorted by symbol, kernels are found here, and `code` has empty strings.
+  /// Kernels of the running program, sorted by symbol. If there are any, kernels are looked up here, and `code` holds
+  /// empty strings.
   std::span<const LinkedKernel> linked = {};
   bool operator==(const TargetCode &other) const {
     return target == other.target && needs == other.needs && plan == other.plan && code == other.code;
@@ -44,8 +45,8 @@ Artefact cpuArtefact(Plan plan, std::string code, std::map<std::string, std::str
 inline constexpr int64_t maxArtefactTargets = 64;
 inline constexpr int64_t maxArtefactSections = 4096;
 
-/// Checks an artefact. Errors: no target or too many, or a name without a kind; a plan that does not validate, or that
-/// names a code object which does not exist.
+/// Checks an artefact. Errors: no target or too many; a target's name without a kind of device; a plan that does not
+/// validate, or that names a code object which does not exist.
 Error validateArtefact(const Artefact &artefact);
 
 /// Errors: those of validateArtefact; more than maxArtefactSections different parts.
@@ -55,14 +56,14 @@ Expected<std::string> serializeArtefact(const Artefact &artefact);
 /// another version, anything of validateArtefact.
 Expected<Artefact> parseArtefact(std::string_view bytes);
 
-/// Where in the bytes of an artefact the code objects of each target begin. Errors as of parseArtefact, for the layout
-/// alone.
+/// For each target, where its code objects begin in the bytes of an artefact. Of the errors of parseArtefact it gives
+/// those of the layout.
 Expected<std::vector<std::vector<size_t>>> codeOffsets(std::string_view bytes);
 
-/// Writes by an AtomicFile (files.h): a reader sees the old file or the new one, never a half. Errors name the path and
-/// the system's reason.
+/// Writes an AtomicFile (files.h): a reader sees the old file or the new one, never a part of one. Errors name the path
+/// and the system's reason.
 Error writeArtefact(const Artefact &artefact, const std::string &path);
-/// Reads a file of writeArtefact, or the artefact in a step library (.so, .o); its bytes are for parseArtefact.
+/// Reads the bytes of an artefact, for parseArtefact, from a file of writeArtefact or from a step library (.so, .o).
 Expected<std::string> readArtefactBytes(const std::string &path);
 Expected<Artefact> readArtefact(const std::string &path);
 

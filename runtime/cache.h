@@ -50,7 +50,7 @@ enum class GuardKind : uint8_t { program, dtype, shape, device, constant };
 /// One assumption. The views need to live only for the call; the cache copies them when it stores an entry.
 struct Guard {
   GuardKind kind = GuardKind::shape;
-  std::string_view what; ///< the input's name; for a constant its name or nothing; for a program its name
+  std::string_view what; ///< the name of the input, program or constant; a constant may have none
   /// shape: dims; dtype: DType; constant: int64_t, double or text; program: its hash as uint64_t; device: text.
   std::variant<std::span<const int64_t>, DType, int64_t, double, uint64_t, std::string_view> value;
   std::string_view file; ///< where the value was captured; empty when unknown
@@ -71,25 +71,25 @@ struct CacheCounters {
 /// Bytes that the caches of one device hold together.
 using SharedBytes = std::shared_ptr<std::atomic<int64_t>>;
 
-/// What the typed cache below does, without the type. Not thread-safe; caches that share a total may be on different
-/// threads.
+/// The cache below without the type of its values. One cache is not thread-safe; several caches that share a total may
+/// be used on different threads.
 class GuardCache {
 public:
-  /// `byteCap` bounds the sum of the bytes told to insert(), of all caches with the same `total`; each gives up its own
-  /// entries for it, but never its newest. `report` gets the reason of every recompile; by default it is printed on
-  /// stderr.
+  /// `byteCap` bounds the bytes that insert() was told, summed over all caches with the same `total`. A cache evicts
+  /// only its own entries, and never its newest one. `report` gets the reason of every recompile; by default it is
+  /// printed on stderr.
   explicit GuardCache(int64_t byteCap = int64_t{4} << 30, std::function<void(std::string_view)> report = {},
                       SharedBytes total = {});
   GuardCache(const GuardCache &) = delete;
   GuardCache &operator=(const GuardCache &) = delete;
   ~GuardCache() { clear(); }
 
-  /// The entry whose guards all hold, or null. On a null, lastMissReason() says why and the caller compiles and
-  /// inserts.
+  /// The entry whose guards all hold, or null. After a null lastMissReason() says why; the caller compiles and inserts.
   std::shared_ptr<void> find(std::span<const Guard> guards, uint64_t hash);
-  /// Whether find() would give an entry; counts and says nothing.
+  /// Whether find() would give an entry. This changes no counter and reports nothing.
   bool contains(std::span<const Guard> guards, uint64_t hash) { return locate(guards, hash) != entries.end(); }
-  /// Adds an entry (replacing one with equal guards) and evicts the least recently used beyond the cap.
+  /// Adds an entry, in place of one with equal guards, and evicts the least recently used entries until the bytes are
+  /// within the cap.
   void insert(std::span<const Guard> guards, uint64_t hash, std::shared_ptr<void> value, int64_t bytes);
 
   const CacheCounters &counters() const { return counts; }

@@ -1,4 +1,5 @@
-// The chunk table: segments of work cut into pieces for a number of threads, once, by shape and thread count alone.
+// The chunk table: segments of work, cut into pieces for a number of threads. It is made once, from shapes and the
+// thread count alone.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -25,7 +25,7 @@ public:
   std::span<const int64_t> outputShape(size_t i) const { return shapeOf(at(call.outputs, outputs(), i)); }
   DType inputType(size_t i) const { return static_cast<DType>(at(call.inputs, inputs(), i).dtype); }
   DType outputType(size_t i) const { return static_cast<DType>(at(call.outputs, outputs(), i).dtype); }
-  /// Where the elements lie, whatever they are.
+  /// The address of the elements, of whatever type they are.
   const void *inputData(size_t i) const { return at(call.inputs, inputs(), i).data; }
   void *outputData(size_t i) const { return at(call.outputs, outputs(), i).data; }
   /// Elements. T is float for f32, uint16_t for bf16 and f16, uint8_t for i1 and the 8-bit floats, int32_t, int64_t.
@@ -65,7 +65,7 @@ private:
 
 using HostFunction = std::function<void(const CustomArguments &)>;
 
-/// Keeps a function of this process for good; its number, from 1. Any thread.
+/// Keeps a function as long as the process runs and gives its number, from 1 on. Any thread may call this.
 int64_t addHostFunction(HostFunction function);
 
 /// A function that was found, and the library that holds it.
@@ -74,12 +74,12 @@ public:
   /// Errors: a library that cannot be loaded or has no such symbol, a number of another process.
   static Expected<CustomFunction> find(const CustomCall &call);
 
-  /// Calls it over `inputs` and `outputs`, data pointers in the call's order. Errors name the op: what it threw or
-  /// returned.
+  /// Calls the function. `inputs` and `outputs` are data pointers in the call's order. Errors name the op and say what
+  /// the function threw or returned.
   Error run(const CustomCall &call, std::span<char *const> inputs, std::span<char *const> outputs) const;
 
-  /// The same over guarded copies. Outputs are written only if nothing was found. Further errors: bytes written outside
-  /// the outputs, an input that was written to, an output element that was not written.
+  /// The same over guarded copies of the tensors; the outputs are written only if no error is found. Further errors:
+  /// bytes written outside the outputs, an input that was written to, an output element that was not written.
   Error runGuarded(const CustomCall &call, std::span<char *const> inputs, std::span<char *const> outputs) const;
 
 private:

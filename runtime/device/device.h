@@ -27,25 +27,25 @@ struct DeviceMemory {
   std::shared_ptr<void> owner;
 };
 
-/// Where a program finds its tensors: addresses of the device. `buffers` has one entry a buffer of the plan, the others
-/// one a tensor.
+/// Where a program finds its tensors, as addresses of the device. `buffers` has one entry for each buffer of the plan,
+/// the other lists one for each tensor.
 struct Placement {
   char *arena = nullptr;
   std::span<char *const> buffers, inputs, outputs, states, constants;
 };
 
 struct ProgramOptions {
-  int threads = 0;      ///< of a CPU; 0: as many as may be used
-  bool checked = false; ///< NaN-fill arena and outputs before every run, and what else the device can check
-  std::span<const LinkedKernel> linked = {}; ///< of a CPU: TargetCode::linked
-  std::shared_ptr<Ranks> ranks = {};         ///< of which this process is one; null: it is alone
+  int threads = 0;      ///< on a CPU; 0: as many as may be used
+  bool checked = false; ///< fills arena and outputs with NaN before every run, and checks what else the device can
+  std::span<const LinkedKernel> linked = {}; ///< on a CPU: TargetCode::linked
+  std::shared_ptr<Ranks> ranks = {};         ///< the processes of which this is one; null: it is alone
 };
 
 /// The outputs of one step on their way to the host.
 class StepOutputs {
 public:
   virtual ~StepOutputs() = default;
-  /// Copies output `index` to `to`; waits until the step has written it, for that step alone. Errors: the step or the
+  /// Copies output `index` to `to`. Waits until its step has written it, and for no later step. Errors: the step or the
   /// device failed.
   virtual Error read(size_t index, void *to, int64_t bytes) = 0;
 };
@@ -55,24 +55,25 @@ class Program {
 public:
   virtual ~Program() = default;
 
-  /// Sets the addresses. Must be called before the first run and whenever one of them has changed. Waits for steps that
-  /// use the old ones.
+  /// Sets the addresses. It must be called before the first run and whenever one of them has changed. It waits for
+  /// steps that use the old ones.
   virtual Error place(const Placement &placement) = 0;
-  /// Starts one step; a CPU has done it on return. `profiler`, if given, gets one event an instruction and the step is
-  /// waited for. Errors: an instruction that failed, by number and label.
+  /// Starts one step; a CPU has done it on return. If `profiler` is given, it gets one event for each instruction, and
+  /// the step is waited for. Errors name the instruction that failed, by number and label.
   virtual Error run(Profiler *profiler) = 0;
   /// Waits for all that was started.
   virtual Error finish() = 0;
-  /// Instructions [begin, end) of one step, as run() for all of them; a step's parts come in order, the first at 0.
+  /// Starts instructions [begin, end) of one step, as run() does for all of them. The parts of a step come in order,
+  /// and the first begins at 0.
   virtual Error runPart(size_t begin, size_t end, Profiler *profiler) = 0;
 
-  /// For devices with memory of their own: starts the copies of the inputs to their places, before the next run() or
-  /// part. The host may change its bytes after the return.
+  /// For devices with memory of their own: starts the copies of the inputs to their places. The next run() or runPart()
+  /// sees them. The host may change its bytes on return.
   virtual Error sendInputs(std::span<const ConstTensorRef> inputs);
   /// The first `count` outputs as the step, or the part, that was started last leaves them.
   virtual Expected<std::shared_ptr<StepOutputs>> receiveOutputs(size_t count);
 
-  /// What keeping the program costs: its code and what it allocated for itself. Arena and constants are not counted.
+  /// Bytes that keeping the program costs: its code and what it allocated for itself, without arena and constants.
   virtual int64_t ownBytes() const = 0;
   /// Bytes of the arena that steps have used, counted without asking the plan where the device can.
   virtual int64_t arenaTouched() const = 0;
@@ -87,26 +88,26 @@ public:
   virtual std::string_view kind() const = 0;               ///< "cpu", "cuda"
   virtual const std::string &name() const = 0;             ///< "cpu", "cuda:0 (NVIDIA H200)": for guards and messages
   virtual bool sharesHostMemory() const = 0;               ///< whether its addresses are the host's
-  virtual int64_t memoryBytes() const = 0;                 ///< all that it has
+  virtual int64_t memoryBytes() const = 0;                 ///< all the memory that it has
   virtual int64_t allocatedBytes() const = 0;              ///< live now: what allocate() and arena() have given
   virtual bool isClosed() const { return false; }          ///< whether an error has ended it; its memory is then lost
-  virtual Error accepts(const TargetCode &code) const = 0; ///< why the device cannot run it
-  /// The target that code for it is compiled for: "cpu", or with an architecture "cuda:sm_90a".
+  virtual Error accepts(const TargetCode &code) const = 0; ///< the error says why the device cannot run the code
+  /// The target for which code must be compiled to run here: "cpu", or with an architecture "cuda:sm_90a".
   virtual std::string codeTarget() const { return "cpu"; }
 
   /// Uninitialised memory. It begins at a multiple of 256 bytes where the device has memory of its own, otherwise
   /// of 64.
   virtual Expected<DeviceMemory> allocate(int64_t bytes) = 0;
-  /// The same for checks: an access after its end is found, where the device can do that.
+  /// The same for checks. If the device can do that, an access after the memory's end is found.
   virtual Expected<DeviceMemory> allocateGuarded(int64_t bytes) { return allocate(bytes); }
-  /// Both copies are done on return, after all that was started.
+  /// Both copies begin after all that was started, and are done on return.
   virtual Error copyIn(char *to, const void *from, int64_t bytes) = 0;
   virtual Error copyOut(void *to, const char *from, int64_t bytes) = 0;
   /// The memory for what lives inside a step, at least `bytes`. All programs of the device share it, since they run one
-  /// after another. It moves when it grows: then programs must be placed again.
+  /// after another. It moves when it grows; programs must then be placed again.
   virtual Expected<char *> arena(int64_t bytes, int64_t alignment) = 0;
 
-  /// `plan` stays where it is as long as the program; it is valid.
+  /// Makes a program. `plan` must be valid, and must stay where it is as long as the program exists.
   virtual Expected<std::unique_ptr<Program>> load(const Plan &plan, std::span<const std::string> code,
                                                   const ProgramOptions &options) = 0;
 
@@ -115,7 +116,7 @@ public:
   /// the arena is there as long as nobody has taken a later turn.
   uint64_t takeTurn() { return ++turns; }
   uint64_t lastTurn() const { return turns; }
-  /// Bytes that caches hold on it, counted together against a cap.
+  /// Bytes that all caches together hold on the device. Their cap bounds this sum.
   const std::shared_ptr<std::atomic<int64_t>> &cachedBytes() const { return cached; }
 
 private:

@@ -8,9 +8,9 @@ namespace tcc::runtime {
 /// Move only. Used from one thread at a time.
 class MirroredTensor {
 public:
-  /// On the host.
+  /// A tensor whose newest bytes are on the host.
   explicit MirroredTensor(TensorStorage host);
-  /// Output `index` of a step: on its way to the host, which gets memory for it when it is read.
+  /// Output `index` of a step. It is on its way to the host, where memory is allocated for it when it is read.
   MirroredTensor(std::shared_ptr<StepOutputs> outputs, size_t index, int64_t bytes);
 
   int64_t bytes() const { return size; }
@@ -18,16 +18,17 @@ public:
   /// The bytes on the host, fetched from where they are newest. Good until the next step that writes the tensor.
   /// Errors, here and below: a device that has closed, no memory.
   Expected<const void *> read();
-  /// The same, to be written: a device's copy is out of date from now on. What is written after the next step has
+  /// The same bytes, to be written. A device's copy is out of date from now on. What is written after the next step has
   /// started is lost.
   Expected<void *> write();
-  /// The newest bytes on a device of its own memory, sent there unless they are; a copy on another device is given up.
+  /// The newest bytes on a device with memory of its own. They are sent there if they are not there yet, and a copy on
+  /// another device is given up.
   Expected<char *> onDevice(const std::shared_ptr<Device> &device);
-  /// A step that was given onDevice() has updated it. `poison` fills the host's copy with 0xFF bytes (NaN), so that a
-  /// span that was kept too long shows.
+  /// To be called when a step that was given onDevice() has updated the tensor. `poison` fills the host's copy with
+  /// 0xFF bytes (NaN), so that it shows if somebody still reads a span of it.
   void deviceWrote(bool poison);
 
-  /// After a device was lost: the host's older copy is the value from now on.
+  /// To be called after a device was lost: the host's older copy is the value from now on.
   void fallBack();
 
 private:

@@ -15,7 +15,7 @@ enum LtCompute : int { ltComputeFloat32 = 68, ltComputeTf32 = 77 };
 enum LtTranspose : int { ltPlain = 0, ltTransposed = 1 };
 enum LtEpilogue : int { ltNoEpilogue = 1, ltBias = 4, ltGeluGradient = 192 };
 
-/// The status that the library returns where it has no algorithm.
+/// The status that the library returns if it has no algorithm.
 constexpr int ltNotSupported = 15;
 
 enum LtDescAttribute : int {
@@ -39,7 +39,8 @@ enum LtPreferenceAttribute : int {
   ltPreferAlignmentD = 8,
 };
 
-/// Ways to add up the parts of a split sum; with those two the order is fixed, in place it is not.
+/// Ways to add up the parts of a split sum. With these two the order is fixed; with the library's third way, in place,
+/// it is not.
 enum LtReduction : int { ltReduceInComputeType = 2, ltReduceInOutputType = 4 };
 
 /// What cublasLtMatmulAlgoGetHeuristic returns; the algorithm is opaque.
@@ -73,17 +74,18 @@ struct LtHeuristic {
 
 class CublasLt {
 public:
-  /// Opens the cuBLASLt that fits the driver (DriverFit): TCC_CUBLASLT if set, else in toolkitFolders, else the
-  /// loader's path. Throws CudaError with the reasons and an install line. Needs no device.
+  /// Opens the cuBLASLt that fits the driver (DriverFit). It looks at TCC_CUBLASLT if that is set, else in
+  /// toolkitFolders() and then on the loader's path. Needs no device. Throws CudaError with the reasons and an install
+  /// line.
   static CublasLt open();
 
-  /// As the library tells it: 10000·major + 100·minor + patch.
+  /// The library's version, as it gives it: 10000·major + 100·minor + patch.
   std::size_t version() const { return versionNumber; }
   const std::string &path() const { return library.path(); }
   /// Throws CudaError "doing: status N (meaning)" unless `status` is 0.
   void check(int status, const std::string &doing) const;
 
-  /// cublasLtMatmulAlgoCheck: whether an algorithm fits a product.
+  /// cublasLtMatmulAlgoCheck: whether an algorithm fits a matmul.
   using AlgorithmCheck = int (*)(void *handle, void *desc, void *a, void *b, void *c, void *d, const void *algorithm,
                                  LtHeuristic *);
 

@@ -12,7 +12,7 @@
 
 namespace tcc::runtime::cuda {
 
-/// A move-only handle with its release function; the release's result is ignored, since destructors cannot report.
+/// A move-only handle with its release function, whose result is ignored since destructors cannot report it.
 template <typename Handle>
 class Owned {
 public:
@@ -50,12 +50,12 @@ private:
   std::size_t bytes = 0;
 };
 
-/// Page-locked host memory, needed for copies that run beside kernels, and visible to kernels.
+/// Page-locked host memory. Copies that run beside kernels need it, and kernels can read and write it.
 class PinnedBuffer {
 public:
   PinnedBuffer() = default;
   void *data() const { return memory.get(); }
-  /// Where kernels see it; 0 of an empty buffer.
+  /// The address by which kernels use it; 0 for an empty buffer.
   DevicePointer deviceAddress() const { return address; }
   std::size_t size() const { return bytes; }
   template <typename T>
@@ -73,7 +73,7 @@ private:
 class Event {
 public:
   void synchronize() const;
-  /// Milliseconds from `start` to this event; both recorded with timing and reached.
+  /// Milliseconds from `start` to this event. Both events must have been made with timing, recorded and reached.
   float millisecondsSince(const Event &start) const;
 
 private:
@@ -83,8 +83,8 @@ private:
   Owned<EventHandle> event;
 };
 
-/// Work that was captured from a stream, ready to be launched again and again. Addresses and arguments are those of the
-/// capture.
+/// Work that was captured from a stream and can be launched again and again, always with the addresses and arguments of
+/// the capture.
 class Graph {
 public:
   explicit operator bool() const { return graph.get() != nullptr; }
@@ -100,15 +100,15 @@ public:
   void synchronize() const;
   void record(const Event &event) const;
   void waitFor(const Event &event) const;
-  /// Asynchronous copies: host memory must stay until synchronize(); pageable memory makes them synchronous.
+  /// Asynchronous copies. Host memory must exist until synchronize(). If it is not pinned, the copy is synchronous.
   void copyToDevice(DevicePointer to, const void *from, std::size_t bytes) const;
   void copyToHost(void *to, DevicePointer from, std::size_t bytes) const;
   void copyOnDevice(DevicePointer to, DevicePointer from, std::size_t bytes) const;
   void setBytes(DevicePointer to, unsigned char value, std::size_t bytes) const;
-  /// From here to endCapture() work is recorded and not run; waiting, allocating and loading are errors until then.
+  /// Until endCapture() work is recorded and not run; waiting, allocating and loading are errors.
   void beginCapture() const;
-  /// The recorded work as a graph. Throws CudaError when something within the capture was not allowed; the stream is
-  /// usable again either way.
+  /// The recorded work as a graph. Throws CudaError if something was done that a capture does not allow. The stream is
+  /// usable again in both cases.
   Graph endCapture() const;
   void launch(const Graph &graph) const;
 
@@ -121,18 +121,20 @@ private:
 struct LaunchShape {
   std::array<unsigned, 3> grid = {1, 1, 1};
   std::array<unsigned, 3> block = {1, 1, 1};
-  /// Dynamic shared memory; at most what Module::kernel was asked for.
+  /// Dynamic shared memory of a block, at most what Module::kernel() was asked for.
   unsigned sharedBytes = 0;
-  /// Blocks per cluster; {1, 1, 1} launches without the attribute.
+  /// Blocks of a cluster; {1, 1, 1} launches without clusters.
   std::array<unsigned, 3> cluster = {1, 1, 1};
-  /// Lets the kernel start before its predecessor ends; it must wait by griddepcontrol before reading its results.
+  /// Lets the kernel start before the kernel before it ends. It must wait by griddepcontrol before it reads that one's
+  /// results.
   bool overlapsPredecessor = false;
 };
 
 /// A kernel of a loaded module; valid while the module lives.
 class Kernel {
 public:
-  /// `arguments` point to the parameters in order, each of the kernel's own type. A launch with an empty grid is none.
+  /// `arguments` point to the parameters in order, each of the type that the kernel declares. If the grid is empty,
+  /// nothing is launched.
   void launch(const Stream &stream, const LaunchShape &shape, std::span<void *const> arguments) const;
   int registers() const;
   int localBytes() const;
@@ -147,7 +149,7 @@ private:
 
 class Module {
 public:
-  /// The kernel called `name`, allowed `dynamicSharedBytes` of dynamic shared memory.
+  /// The kernel called `name`. Its launches may have up to `dynamicSharedBytes` of dynamic shared memory.
   Kernel kernel(const std::string &name, unsigned dynamicSharedBytes = 0) const;
   /// The address of the `__device__` variable called `name`, which must have `bytes` bytes.
   DevicePointer global(const std::string &name, std::size_t bytes) const;
@@ -167,7 +169,7 @@ public:
   Device &operator=(const Device &) = delete;
   ~Device();
 
-  /// Needed once on every other thread that uses the device.
+  /// Must be called once on every other thread that uses the device.
   void makeCurrent() const;
   const std::string &name() const { return deviceName; }
   /// 10·major + minor: 80, 90, 100.

@@ -23,8 +23,8 @@ using EventHandle = struct EventOpaque *;
 using GraphHandle = struct GraphOpaque *;
 using GraphExecHandle = struct GraphExecOpaque *;
 
-/// How a capture looks at other threads. This mode captures the calling thread alone: what other threads do does not
-/// spoil it.
+/// How a capture treats other threads. In this mode it concerns the calling thread alone, and nothing that other
+/// threads do makes it fail.
 enum CaptureMode : int { captureThreadLocal = 1 };
 
 enum DeviceAttribute : int {
@@ -71,7 +71,8 @@ struct alignas(64) TensorMap {
   std::uint64_t opaque[16];
 };
 
-/// Arguments of cuTensorMapEncodeTiled: any 16-bit elements, swizzles of so many bytes, L2 reads of 128 bytes.
+/// Arguments of cuTensorMapEncodeTiled: elements of 16 bits of any type, swizzles by their number of bytes, reads of
+/// 128 bytes through the L2 cache.
 enum TensorMapValue : int {
   mapElement16 = 1,
   mapSwizzleNone = 0,
@@ -81,7 +82,7 @@ enum TensorMapValue : int {
   mapPromote128 = 2,
 };
 
-/// One line a function: member, exported symbol, parameter types. All return a Result.
+/// Each line is a function: its member, its exported symbol, its parameter types. All return a Result.
 #define TCC_CUDA_DRIVER_FUNCTIONS(X)                                                                                   \
   X(init, cuInit, (unsigned))                                                                                          \
   X(driverGetVersion, cuDriverGetVersion, (int *))                                                                     \
@@ -138,9 +139,9 @@ using EncodeTensorMap = Result (*)(TensorMap *, int dataType, std::uint32_t rank
 struct Driver {
   /// Opens libcuda.so.1 and initialises it; throws CudaError (no driver, too old, no device).
   static Driver open();
-  /// Whether there is a driver's library; it may still find no device.
+  /// Whether the driver's library is there. It may still find no device.
   static bool isInstalled();
-  /// The version of a driver that need not be started; nothing where there is none. Throws CudaError.
+  /// The version of the driver, read without initialising it; nothing if no driver is installed. Throws CudaError.
   static std::optional<int> installedVersion();
   /// The CUDA that the driver is for: 1000·major + 10·minor.
   int version() const;
@@ -161,14 +162,14 @@ private:
 /// "12.4" of 12040.
 std::string versionText(int version);
 
-/// NVRTC and cuBLASLt follow the driver. It takes code of its own major version and older ones, whatever the minor
-/// ones are; so `name` with the driver's major version is looked for first, then older ones, then any. Without a driver
-/// the newest is first, and all fit.
+/// Which NVRTC and cuBLASLt fit the driver. A driver takes code of its own major version and of older ones, whatever
+/// the minor versions are. So libraries of the driver's major version are looked for first, then older ones, then any.
+/// Without a driver the newest comes first, and all fit.
 struct DriverFit {
   explicit DriverFit(std::optional<int> driver = Driver::installedVersion()) : driver(driver) {}
   /// "libnvrtc.so" → "libnvrtc.so.12", "libnvrtc.so", "libnvrtc.so.13" for a driver of 12.x.
   std::vector<std::string> fileNames(const std::string &name) const;
-  /// Why a library of `version` (as the driver's) does not fit, or an empty text.
+  /// Why a library of `version` (1000·major + 10·minor) does not fit, or an empty text.
   std::string misfit(int version) const;
   /// How to get the package that fits: "nvidia-cuda-nvrtc" → "`pip install nvidia-cuda-nvrtc-cu12`, …".
   std::string install(const std::string &package) const;

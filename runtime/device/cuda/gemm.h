@@ -1,5 +1,5 @@
 // Products: matmuls by cuBLASLt. A GemmDesc becomes descriptors, an algorithm, and calls on a stream. cuBLASLt's
-// matrices are column-major: a row-major C is a column-major C^T = B^T A^T, so the library's A is our b, and its B is
+// matrices are column-major. Our row-major C is a column-major C^T = B^T A^T, so the library's A is our b, and its B is
 // our a.
 #pragma once
 
@@ -13,32 +13,32 @@
 
 namespace tcc::runtime::cuda {
 
-/// Addresses of one product; 0 for what it does not have.
+/// Addresses of the operands of one matmul; 0 for those that it does not have.
 struct ProductPlaces {
   DevicePointer a = 0, b = 0, c = 0, bias = 0, workspace = 0;
-  DevicePointer addend = 0; ///< laid out as c; what a product that accumulates adds to, 0 where that is c itself
-  DevicePointer aux = 0;    ///< laid out as c and as aligned
+  DevicePointer addend = 0; ///< laid out as c; what a matmul that accumulates adds to; 0: it adds to c itself
+  DevicePointer aux = 0;    ///< what GELU was taken of (GemmDesc::geluGradient); laid out and aligned as c
 };
 
-/// What a caller promises: the numbers of bytes that addresses are multiples of (powers of two, 256 at most), and the
-/// size of the workspace. `c` holds for addend and aux too.
+/// What a caller promises: each address is a multiple of the number given here (bytes, a power of two, 256 at most),
+/// and the workspace has workspaceBytes. The number of `c` holds for addend and aux too.
 struct ProductPromise {
   std::uint32_t a = 256, b = 256, c = 256;
   std::size_t workspaceBytes = 0;
   std::uint32_t bias = 256;
 };
 
-/// One product with its algorithm, ready for its addresses. Equal inputs give equal bits.
+/// One matmul with its algorithm. It runs when it has been given addresses. Equal inputs give equal bits.
 class Product {
 public:
   Product(Product &&) noexcept;
   ~Product();
 
-  /// Where the next runs find operands. The addresses of bias and aux belong to the descriptor, all
-  /// others to the call.
+  /// Sets where later runs find their operands.
   void place(const ProductPlaces &places);
   void run(const Stream &stream) const;
-  /// Calls of the library in one run: more than one where two batch dims are not one, or a bias is added apart.
+  /// How often one run calls the library. It does so several times if two batch dims cannot be treated as one, or if
+  /// the bias is added by a matmul of its own.
   std::size_t calls() const;
 
   struct Impl;
@@ -52,8 +52,8 @@ private:
 /// cuBLASLt on one device, and the choice of algorithms.
 class Products {
 public:
-  /// Opens the library; throws CudaError when it is missing or the tuning file is not one. `device` must outlive this
-  /// and its products; it is current.
+  /// Opens the library. `device` must be current, and must outlive this and its products. Throws CudaError if the
+  /// library is missing, or if `tuningFile` cannot be read as a tuning file.
   Products(const Device &device, const std::string &tuningFile);
   ~Products();
 

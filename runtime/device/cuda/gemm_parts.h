@@ -17,7 +17,7 @@ struct LtSession {
   std::map<DType, std::shared_ptr<Buffer>> ones; ///< for biases that are added apart
 };
 
-/// Byte offsets of one call of a product that takes several.
+/// For a matmul that takes several calls of the library: the byte offsets of one call.
 struct CallOffsets {
   std::int64_t a = 0, b = 0, c = 0;
 };
@@ -26,19 +26,20 @@ struct Product::Impl {
   enum class Way { nothing, zero, calls };
 
   std::shared_ptr<LtSession> session;
-  GemmDesc desc; ///< with C of unit column stride
+  GemmDesc desc; ///< C has unit column stride
   Way way = Way::nothing;
-  bool swapped = false; ///< a and b, to give C its unit column stride
+  bool swapped = false; ///< whether a and b were swapped, so that C has unit column stride
   /// The descriptors of the library's operation and of its three matrices; its A is our b.
   Owned<void *> operation, layoutA, layoutB, layoutC;
   Algorithm algorithm{};
   std::size_t workspaceBytes = 0;
   std::vector<CallOffsets> offsets;
   ProductPlaces places;
-  /// Where the library wants an aligned bias: memory that the bias is copied to first.
+  /// If the library wants an aligned bias: the memory to which the bias is copied first.
   Buffer alignedBias;
   DevicePointer biasSource = 0;
-  /// Where the library has no algorithm with the bias: the product that writes bias (and addend) to C, and its ones.
+  /// If the library has no algorithm with the bias: the matmul that writes the bias (and the addend) to C, and the ones
+  /// that it multiplies the bias by.
   std::unique_ptr<Product> biasRows;
   std::shared_ptr<Buffer> ones;
 

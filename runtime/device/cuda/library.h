@@ -22,26 +22,26 @@ private:
 
 class Library;
 
-/// What to look for: the first of `fileNames` anywhere before the second. `environment` names a variable that holds a
-/// file or a folder and, when set, is the only place tried; below a folder, where environments and packages of Python
-/// have `wheelFolders`. `install` is the line that a user can paste.
+/// What to look for. The first of `fileNames` is looked for everywhere before the second one is. `environment` names a
+/// variable that holds a file or a folder; if it is set, no other place is tried. Below such a folder the places are
+/// tried where environments and packages of Python have `wheelFolders`. `install` is a line that a user can paste.
 struct LibrarySearch {
   std::string title;
   std::string environment;
   std::vector<std::string> fileNames;
   std::vector<std::string> folders;
   std::string install;
-  /// Why a library that has been opened is not taken, or an empty text; then the search goes on.
+  /// Says why a library that has been opened is not taken; the search then goes on. An empty text takes it.
   std::function<std::string(const Library &)> misfit = {};
   std::vector<std::string> wheelFolders = {}; ///< "cuda_nvrtc/lib"
 };
 
-/// An open library. It stays in the process to its end: threads, handlers and contexts that it has made may outlive
-/// whatever asked for it.
+/// An open library. It stays open until the process ends, since threads, handlers and contexts that it has made may
+/// outlive whatever asked for it.
 class Library {
 public:
-  /// Opens the first candidate that loads and fits; throws CudaError with the install line and every reason, or where
-  /// there are libraries that do not fit with theirs alone.
+  /// Opens the first candidate that loads and fits. Throws CudaError with the install line and reasons: if some
+  /// libraries load and do not fit, why they do not; else why each candidate did not load.
   static Library open(const LibrarySearch &search);
 
   /// The address of `name`, or null.
@@ -56,9 +56,9 @@ private:
   std::string filePath;
 };
 
-/// Folders that hold CUDA's toolkit libraries: /usr/local/cuda*/lib*, newest version first, then where pip and conda
-/// put them (environmentFolders) in $VIRTUAL_ENV, $CONDA_PREFIX, beside each python3 of $PATH, the user's, the
-/// system's.
+/// Folders that may hold the libraries of CUDA's toolkit. First comes /usr/local/cuda*/lib*, the newest version first.
+/// Then come the folders of pip and conda (environmentFolders) in $VIRTUAL_ENV, in $CONDA_PREFIX, beside each python3
+/// of $PATH, and in the user's and the system's site-packages.
 std::vector<std::string> toolkitFolders(const std::vector<std::string> &wheelFolders);
 /// The folders of a Python environment that may hold the libraries: "nvidia/cuda_nvrtc/lib" in its site-packages,
 /// conda's "lib" and "targets/x86_64-linux/lib". `root` is the environment, or site-packages itself.

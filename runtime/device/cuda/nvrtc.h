@@ -1,5 +1,5 @@
-// CUDA C++ text to machine code or PTX, through NVRTC opened at run time. In: header-free text; out: a cubin with the
-// assembler's figures, PTX, or a CudaError that holds NVRTC's log.
+// Nvrtc: compiles CUDA C++ to machine code or PTX, by NVRTC, which is opened at run time. In: text without headers;
+// out: a cubin with the assembler's figures, PTX, or a CudaError with NVRTC's log.
 #pragma once
 
 #include "runtime/device/cuda/library.h"
@@ -18,13 +18,14 @@ struct CompileRequest {
   /// sm_80, sm_90a, sm_100a for machine code; compute_90 for PTX alone, which drivers compile for newer devices too.
   std::string architecture;
   std::vector<std::string> options;
-  /// Refuses spills, stack frames, local memory, C7508 and C7510 to C7520 without C7519. Off only for explorations.
+  /// Whether spills, stack frames, local memory and the messages C7508 and C7510 to C7520 (except C7519) are errors.
+  /// Only explorations switch this off.
   bool refuseFindings = true;
 };
 
 struct CompileResult {
   std::vector<char> cubin;
-  /// With the zero byte at its end that drivers expect.
+  /// Ends with the zero byte that drivers expect.
   std::string ptx;
   PtxasReport report;
   std::string log;
@@ -35,31 +36,32 @@ struct CompileResult {
 
 class Nvrtc {
 public:
-  /// Opens the NVRTC that fits the driver (DriverFit): TCC_NVRTC (a file, its folder or a Python environment)
-  /// if set, else in toolkitFolders, else the loader's path. Throws CudaError when there is none,
-  /// with the reasons and an install line. Where nothing is run, without a driver, any NVRTC does.
+  /// Opens the NVRTC that fits the driver (DriverFit); without a driver nothing is run, and any NVRTC fits. It looks at
+  /// TCC_NVRTC (a file, its folder or a Python environment) if that is set, else in toolkitFolders() and then on the
+  /// loader's path. Throws CudaError with the reasons and an install line if there is none.
   static Nvrtc open();
 
   const std::string &path() const { return library.path(); }
   /// 1000·major + minor.
   int version() const { return versionNumber; }
-  /// What tells this NVRTC from any other: its version, and its file's path, size and time.
+  /// A text that differs for any other NVRTC: its version, and its file's path, size and time.
   std::string identity() const;
-  /// Whether this NVRTC has the architecture in its list, and the variant that a letter at the end names.
+  /// Whether this NVRTC compiles for the architecture, including the variant that a letter at the end names.
   bool supports(const std::string &architecture) const;
   /// "this NVRTC, 12.8 (path), does not know the architecture `sm_103a`; it knows 50, …, 120".
   std::string unknown(const std::string &architecture) const;
 
   /// Compiles one text; throws CudaError with the log.
   CompileResult compile(const CompileRequest &request) const;
-  /// Compiles all in `threads` threads (0: one a core), the longest texts first; results in order, failures in `error`.
+  /// Compiles all on `threads` threads (0: one for each core), the longest texts first. Results are in the order of the
+  /// requests; a failure is in CompileResult::error.
   std::vector<CompileResult> compileAll(std::span<const CompileRequest> requests, unsigned threads = 0) const;
 
 private:
   using Program = struct ProgramOpaque *;
   CompileResult tryCompile(const CompileRequest &request) const;
   int readLog(Program program, std::string &log) const;
-  /// What an architecture has: PTX, or both. False where something is missing.
+  /// Reads what the architecture has: PTX alone (`isVirtual`), or also a cubin. Gives false if something is missing.
   bool readCode(Program program, bool isVirtual, CompileResult &result) const;
 
   Library library;

@@ -19,15 +19,15 @@ struct Session {
   std::unique_ptr<Products> products; ///< opened for the first product
   std::atomic<std::int64_t> allocated = 0;
 
-  /// Runs `action`; a CudaError becomes an Error, one that leaves the context unusable closes the session.
+  /// Runs `action`. A CudaError becomes an Error; if it leaves the context unusable, it also closes the session.
   template <typename Action>
   Error attempt(Action &&action);
-  /// Waits for all that was started. Another thread's capture is let end first: waiting would spoil it.
+  /// Waits for all that was started. A capture by another thread ends first, since waiting would make it fail.
   void wait() {
     std::lock_guard guard(capturing);
     stream.synchronize();
   }
-  /// Why nothing runs any more; success while everything does.
+  /// The reason why the session was closed; success while it is open.
   Error closed() const;
   void close(const std::string &reason);
 
@@ -38,7 +38,7 @@ private:
   std::string closedBecause;
 };
 
-/// Results of the driver after which its context gives nothing but errors.
+/// Whether this result of the driver means that its context gives nothing but errors from now on.
 bool isSticky(int code);
 
 template <typename Action>

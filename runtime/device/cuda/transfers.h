@@ -1,4 +1,5 @@
-// Ways in and out of a step, beside the steps that run: inputs through two pinned buffers, outputs through a ring.
+// How inputs and outputs are copied while steps run: inputs go through two pinned buffers, outputs through a ring of
+// them.
 #pragma once
 
 #include "runtime/device/cuda/session.h"
@@ -34,12 +35,12 @@ private:
   std::size_t next = 0;
 };
 
-/// Pinned memory for the outputs of the last four steps, two where outputs are large. Outputs that a reader still holds
-/// when their memory is needed again move to the heap, once their step is done.
+/// Pinned memory for the outputs of the last four steps, or of the last two if outputs are large. Outputs that a reader
+/// still holds when their memory is needed again are moved to the heap, once their step is done.
 class OutputRing {
 public:
   OutputRing(std::shared_ptr<Session> session, const std::vector<TensorSpec> &specs);
-  /// Starts the copies of the outputs at `places`, ordered after all that was started.
+  /// Starts the copies of the outputs at `places`. They run after all that was started before.
   std::shared_ptr<StepOutputs> receive(std::span<const DevicePointer> places);
   std::size_t bytes() const { return layout.bytes * slots.size(); }
 
