@@ -14,7 +14,7 @@ enum class DType : uint8_t { f32, bf16, f16, f8e4m3, f8e5m2, i1, i32, i64 };
 struct DTypeInfo {
   DType dtype;
   std::string_view name;
-  int64_t bytes; ///< bytes of one stored element; i1 takes one byte, 0 or 1
+  int64_t bytes; ///< of one stored element; an i1 takes one byte, which is 0 or 1
   bool isFloat;
 };
 

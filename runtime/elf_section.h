@@ -14,8 +14,8 @@ bool isElf(std::string_view bytes);
 /// Whether they begin as those of an archive of objects.
 bool isArchive(std::string_view bytes);
 
-/// The content of the file's one section whose name begins with stepSection. The file is not trusted. Errors: headers
-/// that lead out of the file; no such section, or several, which are named.
+/// The content of the file's only section whose name begins with stepSection. The file is not trusted. Errors: headers
+/// that point outside the file; no such section; several of them, whose names the error gives.
 Expected<std::string_view> artefactOfElf(std::string_view bytes);
 
 } // namespace tcc::runtime

@@ -1,5 +1,5 @@
-// Files that are never half written, and the check that no output of a program is a file that it reads or writes
-// already.
+// AtomicFile: a file that is never seen half written. FileUses: the check that no output of a program is a file that it
+// reads, or another output.
 #pragma once
 #include "runtime/error.h"
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace tcc::runtime {
 
-/// A file that appears whole or not at all: bytes go to a temporary file beside `path`, commit() makes them durable and
-/// gives them their name (fsync, rename, fsync of the folder). Without commit an older `path` stays as it was. A pipe
-/// or a device is written as it is, a link's target is replaced, and what is replaced keeps its permissions. Temporary
-/// files that a killed process left behind for the same `path` are removed. Move only.
+/// A file that appears whole or not at all. Bytes go to a temporary file beside `path`; commit() makes them durable and
+/// gives them their name (fsync, rename, fsync of the folder). Without commit() an older file at `path` stays as it
+/// was. A file that is replaced keeps its permissions. If `path` is a link, its target is replaced; if it is a pipe or
+/// a device, it is written directly. Temporary files that a killed process left for the same `path` are removed. Move
+/// only.
 class AtomicFile {
 public:
   /// Errors, here and below, name the path and the system's reason.
@@ -22,17 +23,17 @@ public:
 
   Error write(std::string_view bytes);
   Error commit();
-  /// For writers of their own; open until commit().
+  /// The descriptor, for callers that write by themselves; it is open until commit().
   int descriptor() const { return fd; }
 
 private:
   AtomicFile(std::string target, std::string temporary, int fd);
 
-  std::string target, temporary; ///< no temporary: a pipe or a device
+  std::string target, temporary; ///< `temporary` is empty for a pipe or a device
   int fd = -1;
 };
 
-/// All of `bytes` through an AtomicFile.
+/// Writes all of `bytes` through an AtomicFile.
 Error writeFileAtomically(const std::string &path, std::string_view bytes);
 /// A descriptor that is closed with its owner; negative: none.
 struct File {
@@ -40,26 +41,28 @@ struct File {
   ~File();
 };
 
-/// All bytes of an open regular file, fewer where it is shortened meanwhile. Errors name `path`.
+/// All bytes of an open regular file; fewer if it is shortened meanwhile. Errors name `path`.
 Expected<std::string> readAll(int descriptor, const std::string &path);
 /// All bytes of a regular file.
 Expected<std::string> readFile(const std::string &path);
 
-/// Where a program keeps what it can make again: $TCC_CACHE_DIR/`what`, or $XDG_CACHE_HOME/tcc/`what`, or
-/// ~/.cache/tcc/`what`; empty where the environment names none of them by an absolute path. It need not exist.
+/// The folder for things that a program can make again: $TCC_CACHE_DIR/`what`, or $XDG_CACHE_HOME/tcc/`what`, or
+/// ~/.cache/tcc/`what`. It need not exist. The result is empty if the environment gives no absolute path for any of
+/// them.
 std::string cacheFolder(std::string_view what);
 
-/// The files of one run of a program, collected before any is opened. Files are compared by identity (device and inode,
-/// behind links), those that do not exist yet by their resolved paths; pipes and devices are equal to nothing.
+/// The files of one run of a program, collected before any is opened. Files are compared by device and inode, after
+/// links were followed; files that do not exist yet are compared by their resolved paths. Pipes and devices are equal
+/// to nothing.
 class FileUses {
 public:
   /// `what` names the use in messages, for example "--data book.txt".
   void reads(std::string what, const std::string &path);
   void writes(std::string what, const std::string &path);
-  /// stdin, stdout and stderr (descriptors 0, 1, 2) where they are files.
+  /// Adds those of stdin, stdout and stderr (descriptors 0, 1, 2) that are files.
   void standardStreams(bool readsInput);
 
-  /// Fails where an output is a file that is read or another output.
+  /// Fails if an output is a file that is read, or another output.
   Error check() const;
 
 private:
@@ -72,9 +75,10 @@ private:
   std::vector<Use> uses;
 };
 
-/// For the start of a program: of stdin, stdout and stderr, those that are closed are opened so that each use of them
-/// fails and no file that is opened later gets their numbers; writing to a pipe whose reader is gone, or beyond the
-/// largest size that a file may have, is an error (EPIPE, EFBIG) and no end of the process.
+/// To be called at the start of a program. If stdin, stdout or stderr is closed, its descriptor is opened in such a way
+/// that each use of it fails; a file that is opened later then cannot get its number. From now on a write to a pipe
+/// whose reader is gone, or beyond the largest size that a file may have, gives an error (EPIPE, EFBIG) and does not
+/// end the process.
 void guardStandardStreams();
 
 } // namespace tcc::runtime

@@ -1,5 +1,5 @@
-// Flights: collectives of a plan that run beside other instructions, from where they start to where they are waited
-// for.
+// Flights: collectives of a plan that run beside other instructions. A flight begins at its CollectiveCall and ends at
+// the WaitCall with its number.
 #pragma once
 #include "runtime/plan.h"
 
@@ -7,9 +7,10 @@ namespace tcc::runtime {
 
 inline constexpr size_t mostOpenFlights = 256;
 
-/// What is wrong with the plan's flights, at which instruction: one that is not waited for, or not in the list of
-/// instructions where it started; a wait for none, or with other buffers; an instruction that touches what a flight
-/// writes, or writes what it reads. Nothing where all is well. Nesting and buffers of the plan have been checked.
+/// What is wrong with the plan's flights, and at which instruction; an empty text if all is well. Problems: a flight
+/// that is not waited for, or not in the same list of instructions; a wait for no flight, or with other buffers than
+/// the flight; an instruction that touches what a flight writes, or that writes what a flight reads. Nesting and
+/// buffers of the plan have been checked before.
 struct FlightProblem {
   size_t instruction = 0;
   std::string text;

@@ -1,5 +1,5 @@
-// Gemm: matmuls on the CPU, by AMX's tiles or by panels. C[b] = A[b] * B[b] (+ bias) (+ C[b]); every operand is given
-// by its strides in elements. Equal inputs give equal bits for any number of threads.
+// Gemm: matmuls on the CPU, by AMX's tiles or by panels: C[b] = A[b] * B[b] (+ bias) (+ C[b]). Each operand has
+// strides, counted in elements. Equal inputs give equal bits for any number of threads.
 #pragma once
 #include "runtime/dtype.h"
 #include "runtime/error.h"
@@ -21,8 +21,8 @@ struct MatrixLayout {
   bool operator==(const MatrixLayout &) const = default;
 };
 
-/// A is [batch..., m, k], B is [batch..., k, n], C is [batch..., m, n]; two batch dims, so that heads inside a packed
-/// [batch, tokens, heads * width] tensor need no copy. A transpose is a swap of an operand's two strides.
+/// A is [batch..., m, k], B is [batch..., k, n], C is [batch..., m, n]. There are two batch dims, so that heads inside
+/// a packed [batch, tokens, heads * width] tensor need no copy. A transpose is a swap of an operand's two strides.
 /// Dtypes: all f32, or a and b bf16 (or f16) with c of their type or f32; products accumulate in f32.
 struct GemmDesc {
   std::array<int64_t, 2> batch{1, 1};
@@ -31,8 +31,8 @@ struct GemmDesc {
   bool accumulate = false;   ///< beta: C += instead of C =
   std::optional<DType> bias; ///< dtype of a dense [n] row that is added to every row of C, if any
   bool tf32 = false;         ///< f32 operands may be rounded to TF32 where a device has it
-  /// Whether each sum is multiplied by GELU's slope (its tanh form) at the element of a tensor of C's type and layout.
-  /// Allowed for 16-bit C without batches, bias and accumulation. The CPU does not have it.
+  /// Whether each sum is multiplied by GELU's slope (in its tanh form) at the same element of a further tensor, which
+  /// has C's type and layout. This needs a 16-bit C, and no batches, bias or accumulation. The CPU does not have it.
   bool geluGradient = false;
 
   int64_t batchCount() const { return batch[0] * batch[1]; }
@@ -46,24 +46,24 @@ struct GemmExtents {
   int64_t a = 0, b = 0, c = 0, bias = 0;
 };
 
-/// Checks sizes, strides and dtypes; gives the bytes each operand must have. Errors: a negative or overflowing size or
-/// stride, a broadcast or overlapping C, an unsupported dtype combination.
+/// Checks sizes, strides and dtypes, and gives the bytes that each operand must have. Errors: a negative or overflowing
+/// size or stride, a C that is broadcast or overlaps itself, a combination of dtypes that is not supported.
 Expected<GemmExtents> gemmExtents(const GemmDesc &desc);
 
 /// The layout with strides that make a matrix with one row or one column look dense: such a dim may have any stride.
 MatrixLayout normalized(MatrixLayout layout, int64_t rows, int64_t columns);
 
-/// C with unit row stride is its transpose with unit column stride: C^T = B^T A^T.
+/// The same matmul as C^T = B^T A^T. If C has unit row stride, its transpose has unit column stride.
 GemmDesc transposed(const GemmDesc &desc);
 
 /// "f32 1x1 4096x384x1536 a[384,1] b[1,1536] c[1536,1] +c +bias *gelu'": for labels and errors.
 std::string describe(const GemmDesc &desc);
 
-/// A product ready to run; built once, run any number of times from one thread at a time.
+/// A matmul that is ready to run. It is built once and runs any number of times, on one thread at a time.
 class Gemm {
 public:
-  /// Errors: those of gemmExtents; an operand without a unit stride, named, so that the compiler copies. `threads` is
-  /// the number of threads run() will use.
+  /// `threads` is the number of threads that run() will use. Errors: those of gemmExtents; an operand without a unit
+  /// stride, which the error names so that the compiler copies it.
   static Expected<Gemm> create(const GemmDesc &desc, int threads);
 
   Gemm(Gemm &&) noexcept;
@@ -72,10 +72,10 @@ public:
 
   /// Bytes of 64-byte aligned scratch that run() needs; 0 for none.
   int64_t scratchpadBytes() const;
-  /// "amx bf16", "amx 3 x bf16" (of f32), "avx512 f32", "avx512bf16 bf16", "avx2 f32", "sse2 bf16"; "zero" or "none"
-  /// for empty products.
+  /// What computes the matmul: "amx bf16", "amx 3 x bf16" (for f32), "avx512 f32", "avx512bf16 bf16", "avx2 f32", "sse2
+  /// bf16"; "zero" or "none" for empty matmuls.
   const std::string &implementation() const;
-  /// Runs it once. `bias` and `scratch` may be null where the description and scratchpadBytes() ask for none.
+  /// Runs it once. `bias` may be null if the description has none, and `scratch` if scratchpadBytes() is 0.
   void run(const void *a, const void *b, void *c, const void *bias, void *scratch) const;
 
 private:
@@ -90,7 +90,8 @@ std::string productInstructions();
 /// Whether this CPU has instructions that multiply bf16. If not, bf16 is widened to f32, and is no faster.
 bool multipliesBf16();
 
-/// Scratch of a product at this thread count, for the compiler's memory plan. Errors as for Gemm::create.
+/// Bytes of scratch that a matmul needs at this thread count, for the compiler's memory plan. Errors as for
+/// Gemm::create.
 Expected<int64_t> scratchpadBytes(const GemmDesc &desc, int threads);
 
 } // namespace tcc::runtime

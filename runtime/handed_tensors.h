@@ -1,4 +1,4 @@
-// The checks of the tensors that run() is handed, before anything is touched.
+// The checks of the tensors that Executable::run() is given, before anything is read or written.
 #pragma once
 #include "runtime/memory.h"
 #include "runtime/plan.h"

@@ -11,14 +11,14 @@ namespace tcc::runtime {
 
 using Json = nlohmann::ordered_json;
 
-/// Parses text of at most `maxBytes` and nesting of at most 32. If a member is given twice, readers find the first one.
-/// Errors begin with `what`, the name of the text.
+/// Parses text of at most `maxBytes` bytes that nests at most 32 deep. If a member is given twice, readers find the
+/// first one. Errors begin with `what`, the name of the text.
 Expected<Json> parseJson(std::string_view text, int64_t maxBytes, const std::string &what);
 
 /// Compact text; bytes that are not UTF-8 become replacement characters.
 std::string writeJson(const Json &json);
 
-/// Typed access. The first problem is kept with its place; after it every call gives a default.
+/// Typed access to members. The first problem is kept with its place; from then on every call gives a default.
 class JsonReader {
 public:
   explicit JsonReader(std::string what) : what(std::move(what)) {}

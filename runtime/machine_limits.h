@@ -9,7 +9,7 @@ namespace tcc::runtime {
 /// What keeps an instruction from being faster.
 struct Bound {
   enum class By : uint8_t { nothing, arithmetic, memory };
-  double seconds = 0; ///< at least; 0 where nothing is known
+  double seconds = 0; ///< the least time; 0 if nothing is known
   By by = By::nothing;
   const char *name() const; ///< "arithmetic"
 };
@@ -19,13 +19,14 @@ struct MachineLimits {
   int threads = 0;
   double productFlops = 0;     ///< operations a second of f32 matmuls; taken for kernels' arithmetic as well
   double bf16ProductFlops = 0; ///< operations a second of bf16 matmuls, however this CPU computes them
-  double bytesPerSecond = 0;   ///< read and written, for tensors that no cache holds
+  double bytesPerSecond = 0;   ///< bytes read and written a second, of tensors that no cache holds
 
   /// Operations a second of f32 or bf16 matmuls.
   double product(DType dtype) const { return dtype == DType::f32 ? productFlops : bf16ProductFlops; }
-  /// Whether bf16 products are worth their rounding: a tenth faster than f32's at least.
+  /// Whether bf16 matmuls are worth their rounding, that is, at least a tenth faster than those of f32.
   bool gainsFromBf16() const { return bf16ProductFlops >= 1.1 * productFlops; }
-  /// The least time that the instruction can take: the longer of its arithmetic's and its traffic's.
+  /// The least time that the instruction can take: that of its arithmetic or that of its memory traffic, whichever is
+  /// longer.
   Bound boundOf(const Instruction &instruction) const {
     return boundOf(instruction.flops, instruction.bytes, multiplied(instruction));
   }
@@ -36,23 +37,22 @@ struct MachineLimits {
 /// "176.2 GFLOP/s".
 std::string rateText(double flops);
 
-/// What multiplies the products of a type that limits are measured by: Gemm::implementation(). Errors: the type has
-/// none.
+/// Gemm::implementation() of the matmuls of this type by which limits are measured. Errors: the type has no matmul.
 Expected<std::string> productImplementation(DType dtype, int threads);
 
 /// Measures the limits; each figure takes about `seconds`.
 MachineLimits measureMachineLimits(int threads, double seconds);
 
-/// The remembered limits of `threads` threads (0: all), in $XDG_CACHE_HOME/tcc/limits, or ~/.cache/tcc/limits; measured
-/// in about 0.5 s, and remembered where a file can be written, if there are none for this processor.
+/// The limits of `threads` threads (0: all) that $XDG_CACHE_HOME/tcc/limits, or ~/.cache/tcc/limits, remembers. If
+/// there are none for this processor, they are measured in about 0.5 s, and remembered if the file can be written.
 MachineLimits machineLimits(int threads);
 
-/// Measures matmuls of `dtype` for about `seconds` and memory for half as long, and remembers the better of this and
-/// what is remembered already: a machine that others use is slower than its limit, never faster.
+/// Measures matmuls of `dtype` for about `seconds` and memory for half as long. Of each new and each remembered figure
+/// it remembers the better one, since a machine that others use is slower than its limit and never faster.
 MachineLimits improvedMachineLimits(int threads, DType dtype, double seconds);
 
-/// One measurement of all figures: what it found, and the share of the time that the threads, or the machine itself
-/// where it is a virtual one, waited for a CPU.
+/// One measurement of all figures: what it found, and the share of its time that was spent waiting for a CPU, by the
+/// threads or by a virtual machine as a whole.
 struct LimitsRound {
   MachineLimits limits;
   double waited = 0;
@@ -66,11 +66,11 @@ struct Calibration {
   std::string path = {}; ///< where the limits are remembered; empty: nowhere
 };
 
-/// What rounds of measuring come to.
+/// The result of several rounds of measuring.
 Calibration judgeRounds(const std::vector<LimitsRound> &rounds);
 
-/// Measures all figures again and again until they are sure, up to `mostRounds` times and about `seconds` each time,
-/// and remembers them: sure ones in place of older ones, others where they are better.
+/// Measures all figures until they are sure, at most `mostRounds` times and for about `seconds` each time, and
+/// remembers them. Figures that are sure replace the remembered ones; others replace only those that are worse.
 Calibration calibrateMachineLimits(int threads, double seconds = 1, size_t mostRounds = 10);
 
 } // namespace tcc::runtime

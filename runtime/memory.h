@@ -16,7 +16,7 @@ struct TensorRef {
   int64_t bytes = 0;
 };
 
-/// The same, only read.
+/// The same for bytes that are only read.
 struct ConstTensorRef {
   const void *data = nullptr;
   int64_t bytes = 0;
@@ -25,7 +25,7 @@ struct ConstTensorRef {
   ConstTensorRef(TensorRef ref) : data(ref.data), bytes(ref.bytes) {}
 };
 
-/// Bytes live now, and most bytes ever live since the start of the process.
+/// The bytes that are live now, and the most that were live at one time since the process started.
 int64_t countedLiveBytes();
 int64_t countedPeakBytes();
 
@@ -44,10 +44,10 @@ private:
 
 /// Whether the counted allocator owns the memory at `data`.
 bool isCounted(const void *data);
-/// From now on, fill new and freed tensors with 0xFF bytes (NaN in every float type).
+/// Says whether new and freed tensors are filled with 0xFF bytes (NaN in every float type) from now on.
 void poisonAllocations(bool enabled);
 
-/// Owns 64-byte aligned memory from the counted allocator, or keeps someone else's alive. Move only.
+/// Owns 64-byte aligned memory from the counted allocator, or keeps memory of somebody else alive. Move only.
 class TensorStorage {
 public:
   TensorStorage() = default;
@@ -56,8 +56,8 @@ public:
   /// Zeros.
   static Expected<TensorStorage> zeros(int64_t bytes);
   static Expected<TensorStorage> zeros(const TensorSpec &spec) { return zeros(spec.bytes()); }
-  /// Memory at a multiple of 64 bytes that is there as long as `owner`, which null leaves to the caller. It is not
-  /// counted.
+  /// Memory of somebody else, at a multiple of 64 bytes, which exists as long as `owner`. If `owner` is null, the
+  /// caller must see that it exists long enough. The memory is not counted.
   static TensorStorage borrow(void *data, int64_t bytes, std::shared_ptr<void> owner);
 
   TensorStorage(TensorStorage &&other) noexcept;

@@ -1,4 +1,4 @@
-// The values of a step's arena: where each lies and when it lives, and what the arena holds when most of it is in use.
+// The values in a step's arena: where each lies, when it lives, and what the arena holds when most of it is in use.
 #pragma once
 #include "runtime/plan.h"
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace tcc::runtime {
 
-/// Bytes of the arena at its fullest instruction; together they are plan.arenaBytes.
+/// What the arena's bytes hold at the instruction where most of them are in use. The sum is plan.arenaBytes.
 struct ArenaParts {
-  int64_t updates = 0; ///< what instructions that write states read there or write there: gradients, mostly
-  int64_t scratch = 0; ///< of one instruction alone
+  int64_t updates = 0; ///< arena values that instructions which write states read or write: mostly gradients
+  int64_t scratch = 0; ///< memory that one instruction alone uses
   int64_t values = 0;  ///< everything else: activations and gradients on their way
   int64_t unused = 0;  ///< holes between them
   std::string fullest; ///< the label of that instruction
@@ -33,7 +33,7 @@ const char *name(LiveValue::Kind kind);
 /// Every value that an instruction uses.
 std::vector<LiveValue> arenaValues(const Plan &plan);
 
-/// Bytes of values that live over each instruction.
+/// For each instruction, the bytes of the values that live during it.
 std::vector<int64_t> arenaInUse(const Plan &plan);
 
 /// The fullest instruction and what lives there, in the order of arenaValues().

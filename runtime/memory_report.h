@@ -1,5 +1,6 @@
-// -fmemory-report, -emit=memory and the page of --report: where the planned peak of a step's memory goes, by value,
-// layer and source line. From the plan alone: of a step that has not run, and of one from the cache or from a file.
+// What the planned peak of a step's memory consists of, by value, layer and source line. -fmemory-report, -emit=memory
+// and the page of --report show it. It needs the plan alone, so the step need not have run, and may come from the cache
+// or from a file.
 #pragma once
 #include "runtime/memory_parts.h"
 #include "runtime/plan.h"
@@ -8,7 +9,7 @@
 
 namespace tcc::runtime {
 
-/// Bytes at the peak that have something in common: a layer, a source line, or the value itself.
+/// The bytes at the peak that belong to one layer, one source line or one value.
 struct MemoryRow {
   std::string key, note;
   int64_t bytes = 0;
@@ -29,20 +30,20 @@ struct PeakReport {
     std::string label, source; ///< the source's "FILE:LINE", or empty
   };
   std::vector<Place> instructions;
-  std::vector<LiveValue> arena; ///< every value of it, in and out of the peak
+  std::vector<LiveValue> arena; ///< every value of the arena, also those that do not live at the peak
 
-  /// Several lines: memory outside the arena, and the arena at its fullest instruction.
+  /// Several lines: the memory outside the arena, and what the arena holds at its fullest instruction.
   std::string text() const;
   /// {"version": 1, "function", "planned_bytes", "parts": [{"what", "bytes"}], "fullest": {"instruction", "label",
   /// "source"}, "by_layer": [{"key", "bytes", "count", "note"}], "by_line", "by_value", "arena": [{"kind", "offset",
-  /// "bytes", "first", "last", "label", "source"}]}: every row, where the text has the largest.
+  /// "bytes", "first", "last", "label", "source"}]}. It has every row; the text has only the largest ones.
   std::string json() const;
 };
 
 PeakReport memoryReport(const Plan &plan);
 
-/// "206.0 MB model.cpp:88 `loss.cross_entropy+…`", a line each: the source lines with most bytes at the peak, at most
-/// `most` of them, and the largest states.
+/// The source lines with most bytes at the peak, at most `most` of them, and the largest states. Each has a line such
+/// as "206.0 MB model.cpp:88 `loss.cross_entropy+…`".
 std::string largestLines(const Plan &plan, size_t most);
 
 } // namespace tcc::runtime

@@ -6,23 +6,23 @@ namespace tcc::runtime {
 
 inline constexpr int64_t mostRanks = 4096;
 
-/// The ways to exchange, by their names in a plan's JSON. The meaning is that of the op of the same name.
+/// The ways to exchange, which mean what the op of the same name means. exchangeNames has their names in a plan's JSON.
 enum class Exchange : uint8_t { shard, allToAll, allGather, allReduce };
 inline constexpr std::string_view exchangeNames[] = {"shard", "all_to_all", "all_gather", "all_reduce"};
 
-/// A collective: all ranks of the run come to it in the same order. The rank itself is known when the step runs; the
-/// plan of ranks that do alike is the same.
+/// A collective. All ranks of the run come to their collectives in the same order. The call does not name its own rank,
+/// which is known when the step runs; so ranks that compute the same have the same plan.
 struct CollectiveCall {
   static constexpr KindWords words{"collective", "collective", StepPart::copies};
 
   std::string exchange; ///< one of exchangeNames
   int64_t ranks = 1;
-  int64_t rows = 1;            ///< shard: of the source; each rank has its share of them
-  std::vector<int64_t> pieces; ///< all_to_all: how many each rank has
-  int64_t own = 1;             ///< and this one
+  int64_t rows = 1;            ///< shard: rows of the source, of which each rank gets its share
+  std::vector<int64_t> pieces; ///< all_to_all: how many pieces each rank has
+  int64_t own = 1;             ///< all_to_all: how many pieces this rank has
   std::vector<BufferId> sources, targets;
   BufferId scratch = noBuffer; ///< all_to_all: what is sent, by rank and then by piece
-  int64_t flight = 0; ///< 0: it is over when the next instruction starts; else when the wait of this number ends
+  int64_t flight = 0; ///< 0: it is over when the next instruction starts; else when the WaitCall of this number ends
   bool operator==(const CollectiveCall &) const = default;
 
   static void visitFields(auto &call, auto &fields) {
@@ -47,15 +47,17 @@ struct CollectiveCall {
   static void visitParts(auto &, auto &&) {}
   std::string validate(const PlanLists &plan) const;
 
-  /// Of a valid call.
+  /// The way to exchange; the call must be valid.
   Exchange kind() const;
-  /// Bytes that the rank sends to others; of an all_reduce what the usual algorithms send, in two passes.
+  /// Bytes that the rank sends to others. For an all_reduce these are the bytes that the usual algorithms send in two
+  /// passes.
   int64_t sentBytes(const PlanLists &plan) const;
 };
 
-/// The end of a collective that is in flight: it stands in the same list of instructions (a part of a branch or loop,
-/// or the plan's). In between nothing else touches what the collective writes, nor writes what it reads; and the wait
-/// names the same buffers, so they are in use until here.
+/// Waits for the end of a collective that is in flight. It stands in the same list of instructions as the collective
+/// (the plan's list, or one part of a branch or loop). Between the two no instruction touches what the collective
+/// writes, and none writes what it reads. The wait names the collective's buffers again, so that they count as used
+/// until here.
 struct WaitCall {
   static constexpr KindWords words{"wait", "wait", StepPart::copies};
 

@@ -4,8 +4,8 @@
 
 namespace tcc::runtime {
 
-inline constexpr int64_t maxTurns = int64_t{1} << 31; ///< of a loop
-inline constexpr size_t maxNesting = 64;              ///< of branches and loops
+inline constexpr int64_t maxTurns = int64_t{1} << 31; ///< the most turns of a loop
+inline constexpr size_t maxNesting = 64;              ///< how deep branches and loops may nest
 
 /// A branch. If the byte of `predicate` is not 0, the next `then` instructions of the list run, else the `otherwise`
 /// instructions after those. Only for devices that share the host's memory.
@@ -31,7 +31,8 @@ struct BranchCall {
   std::string validate(const PlanLists &plan) const;
 };
 
-/// A copy that a loop makes in turn i: part i of `source`, which has as many equal parts as the loop has turns.
+/// A copy that a loop makes at the start of each turn. In turn i it copies part i of `source`, which consists of as
+/// many equal parts as the loop has turns.
 struct LoopSlice {
   BufferId source = noBuffer;
   BufferId target = noBuffer;
@@ -43,7 +44,7 @@ struct LoopSlice {
   }
 };
 
-/// A loop. Runs the next `body` instructions `count` times, each time after copying the turn's slices.
+/// A loop. It runs the next `body` instructions `count` times. Each turn begins by copying its slices.
 struct LoopCall {
   static constexpr KindWords words{"loop", "loop"};
 

@@ -4,7 +4,7 @@
 
 namespace tcc::runtime {
 
-/// Copies source to target: as many bytes, not overlapping.
+/// Copies source to target. The two have the same number of bytes and do not overlap.
 struct CopyCall {
   static constexpr KindWords words{"copy", "copy", StepPart::copies};
 

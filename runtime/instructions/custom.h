@@ -4,7 +4,7 @@
 
 namespace tcc::runtime {
 
-/// A dense tensor that a custom op reads or writes: all of the buffer.
+/// A dense tensor that a custom op reads or writes. It fills the whole buffer.
 struct CustomTensor {
   BufferId buffer = noBuffer;
   DType dtype = DType::f32;
@@ -18,14 +18,15 @@ struct CustomTensor {
   }
 };
 
-/// Calls a user's function (custom_call.h), on a CPU and on one thread: a symbol of a shared object, or a function of
-/// this process by its number (a plan with such a call cannot be saved). The function may fail.
+/// Calls a user's function (custom_call.h), which may fail, on a CPU and on one thread. The function is a symbol of a
+/// shared object, or a function of this process, given by its number; a plan with a call of the second kind cannot be
+/// saved.
 struct CustomCall {
   static constexpr KindWords words{"custom", "custom"};
 
   std::string name; ///< the op's, for messages
   std::string library, symbol;
-  int64_t host = 0; ///< 0: of the library, whose path is absolute
+  int64_t host = 0; ///< the number of the process's function; 0: `symbol` of `library`, whose path is absolute
   std::vector<CustomTensor> inputs, outputs;
   bool operator==(const CustomCall &) const = default;
 

@@ -24,7 +24,7 @@ struct Instruction {
   std::vector<SourceLocation> sources;
   int64_t flops = 0;             ///< arithmetic
   int64_t bytes = 0;             ///< least traffic: each operand read once, each result written once
-  DType arithmetic = DType::f32; ///< what a kernel multiplies; a product's description says it itself
+  DType arithmetic = DType::f32; ///< the type that a kernel multiplies; a matmul's description has its own
   Origin origin;
   bool operator==(const Instruction &) const = default;
 
@@ -40,7 +40,7 @@ struct Instruction {
   }
 };
 
-/// Runner<Kind> of any kind: how a device runs an instruction.
+/// RunnersOf<Runner>::Any is a variant of Runner<Kind> for every kind. A Runner says how a device runs its kind.
 template <template <typename> typename Runner, typename List = AnyCall>
 struct RunnersOf;
 template <template <typename> typename Runner, typename... Kinds>
@@ -58,7 +58,7 @@ constexpr void forEachKind(Visit &&visit) {
 }
 
 /// Calls visit(buffer, BufferUse) for each buffer that the call names, in the call's order; `visit` may change the
-/// buffer where the instruction is not const. What a table that it names points to, plan_uses.h adds.
+/// buffer where the instruction is not const. It does not visit the buffers to which a table points; plan_uses.h does.
 template <typename AnInstruction, typename Visit>
 void visitBuffers(AnInstruction &instruction, const PlanLists &plan, Visit &&visit) {
   std::visit([&](auto &call) { std::remove_cvref_t<decltype(call)>::visitBuffers(call, plan, visit); },

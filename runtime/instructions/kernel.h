@@ -4,7 +4,7 @@
 
 namespace tcc::runtime {
 
-/// The work items [0, extent) of one set of tensors.
+/// One set of tensors for a kernel, and the number of its work items, [0, extent).
 struct Segment {
   std::vector<BufferId> args;
   int64_t extent = 0;

@@ -7,7 +7,7 @@
 
 namespace tcc::runtime {
 
-/// Which part of a step's time a report counts it to.
+/// The part of a step's time to which a report counts an instruction.
 enum class StepPart : uint8_t { products, attention, kernels, copies };
 
 /// The words for a kind.
@@ -17,7 +17,7 @@ struct KindWords {
   StepPart part = StepPart::kernels;
 };
 
-/// Stands for any visitor where the question is only whether a visit function exists.
+/// Stands for any visitor when the question is only whether a visit function exists.
 struct AnyVisitor {
   void operator()(auto &&...) const {}
 };
@@ -25,14 +25,14 @@ struct AnyVisitor {
 /// What every kind has. The visits are one function for reading and for changing: `call` may be const.
 ///   words                             a KindWords
 ///   visitFields(call, fields)         each member by its name in JSON, in order (plan_json.cpp has the fields' types)
-///   visitBuffers(call, plan, visit)   visit(buffer, BufferUse) for each buffer that the call names, noBuffer left out
-///                                     where it may be; also of a call that has not been validated. One that waits
-///                                     for what others started names what they read and write, which it ends
+///   visitBuffers(call, plan, visit)   visit(buffer, BufferUse) for each buffer that the call names. An optional buffer
+///                                     that is noBuffer is left out. The call need not be valid. A call that waits for
+///                                     another one visits the buffers that the other one uses until then
 ///   visitParts(call, visit)           visit(count) for each part of the list that a branch or a loop has after it
-///   validate(plan)                    the first problem as text; it is known that its kernels and buffers exist and
-///                                     that the buffers may be written where the call writes them
-/// A kind whose operands tell the type that it multiplies has a function multiplied(); for the others
-/// Instruction::arithmetic says the type.
+///   validate(plan)                    the first problem as text. The caller has checked that the kernels and buffers
+///                                     exist, and that the buffers which the call writes may be written
+/// If the operands of a kind tell the type that it multiplies, the kind has a function multiplied(). For the others
+/// Instruction::arithmetic has the type.
 template <typename Call>
 concept InstructionKind = std::default_initializable<Call> && std::equality_comparable<Call> &&
                           requires(const Call &known, Call &call, const PlanLists &plan, AnyVisitor visit) {

@@ -12,8 +12,8 @@ struct MatmulCall {
   GemmDesc desc;
   BufferId a = noBuffer, b = noBuffer, c = noBuffer;
   BufferId bias = noBuffer;    ///< given exactly when desc.bias is
-  BufferId scratch = noBuffer; ///< in the arena; noBuffer when the product needs none
-  BufferId addend = noBuffer;  ///< laid out as c; what a product that accumulates adds to, where that is not c itself
+  BufferId scratch = noBuffer; ///< in the arena; noBuffer if the matmul needs none
+  BufferId addend = noBuffer;  ///< laid out as c; what a matmul that accumulates adds to; noBuffer: it adds to c itself
   BufferId aux = noBuffer;     ///< laid out as c, given exactly when desc.geluGradient is: what GELU was taken of
   bool operator==(const MatmulCall &) const = default;
 
