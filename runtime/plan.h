@@ -1,5 +1,6 @@
-// The plan of one compiled step: which tensors come in and go out, where everything lies, and what runs in which order.
-// Plain structs; JSON text in and out; validatePlan() is the gate before anything is executed.
+// Plan: a compiled step as plain structs. It says which tensors come in and go out, where everything lies, and which
+// instructions run in which order. It is read from JSON text and written to it. A plan must pass validatePlan() before
+// anything is executed.
 #pragma once
 #include "runtime/error.h"
 #include "runtime/instructions/instruction.h"
@@ -10,7 +11,7 @@ namespace tcc::runtime {
 struct Plan {
   std::string name;
   std::vector<TensorSpec> inputs, outputs, states;
-  std::vector<std::string> constants; ///< raw bytes, each stored 64-byte aligned; small
+  std::vector<std::string> constants; ///< the raw bytes of each; at run time they are 64-byte aligned
   std::vector<PointerTable> tables;
   int64_t arenaBytes = 0;
   int64_t alignment = arenaAlignment; ///< of the arena's first byte and of the tensors that a device allocates
@@ -20,7 +21,7 @@ struct Plan {
   std::vector<Instruction> instructions;
   bool operator==(const Plan &) const = default;
 
-  /// What instructions refer to; for as long as the plan is there and no list grows.
+  /// What instructions refer to. The result is valid as long as the plan exists and no list grows.
   PlanLists lists() const { return {buffers, kernels, tables}; }
 
   /// Arena, states, inputs, outputs, constants and tables: the step's memory as planned.
@@ -29,14 +30,14 @@ struct Plan {
 
 inline constexpr int64_t maxPlanTextBytes = int64_t{1} << 26; ///< JSON text
 
-/// Whether every id, range, size and operand of the plan holds; the error names the place ("instruction 12 `gelu`:
-/// ...").
+/// Checks every id, range, size and operand of the plan. The error names the place ("instruction 12 `gelu`: ...").
 Error validatePlan(const Plan &plan);
 
-/// The name of a custom op that calls a function of this process, which no file can hold; empty where there is none.
+/// The name of a custom op of the plan that calls a function of this process, which no file can hold; empty if there is
+/// none.
 std::string unsavableCall(const Plan &plan);
 
-inline constexpr int64_t planVersion = 6; ///< of its JSON
+inline constexpr int64_t planVersion = 6; ///< the version of the JSON format
 
 /// The plan as JSON text; the plan must be valid.
 std::string planToJson(const Plan &plan);

@@ -11,9 +11,9 @@
 namespace tcc::runtime {
 
 /// Bounds that a reader checks before it allocates anything.
-inline constexpr int64_t maxPlanBytes = int64_t{1} << 46;     ///< of the arena and of any tensor
-inline constexpr int64_t maxPlanItems = int64_t{1} << 20;     ///< entries of any list
-inline constexpr int64_t maxConstantBytes = int64_t{1} << 24; ///< all constants together
+inline constexpr int64_t maxPlanBytes = int64_t{1} << 46;     ///< for the arena and for any tensor
+inline constexpr int64_t maxPlanItems = int64_t{1} << 20;     ///< for the entries of any list
+inline constexpr int64_t maxConstantBytes = int64_t{1} << 24; ///< for all constants together
 inline constexpr int64_t maxRank = 8;
 
 /// A dense row-major tensor outside the arena.
@@ -33,13 +33,13 @@ struct TensorSpec {
   }
 };
 
-/// The bytes of all of them.
+/// The bytes of all these tensors together.
 int64_t totalBytes(const std::vector<TensorSpec> &specs);
 
-/// Elements, or -1 where a dim is negative or the bytes are more than 2^46.
+/// The number of elements; -1 if a dim is negative or the bytes are more than maxPlanBytes.
 int64_t checkedElements(const TensorSpec &spec);
 
-/// Where a buffer lies. State is updated in place by the step.
+/// The kind of memory in which a buffer lies. A step updates states in place.
 enum class Space : uint8_t { arena, input, output, state, constant, table };
 
 /// "arena", "input", ...
@@ -80,11 +80,11 @@ struct SourceLocation {
   }
 };
 
-/// Where an instruction comes from, as data: what is shown of it is its label.
+/// Where an instruction comes from, as data for programs. People are shown the instruction's label instead.
 struct Origin {
-  std::string op;      ///< of the graph, without its dialect: "kernel", "flash_attention"; "return": the function's end
-  std::string scope;   ///< what the user's code calls it: "h.3.mlp.gelu"; empty where it has no name
-  uint32_t number = 0; ///< its place among the instructions as they were before the target made its own of them
+  std::string op;    ///< the graph's op without its dialect: "kernel", "flash_attention"; "return": the function's end
+  std::string scope; ///< what the user's code calls it: "h.3.mlp.gelu"; empty if it has no name
+  uint32_t number = 0; ///< its position in the plan before the target replaced instructions by its own
   bool operator==(const Origin &) const = default;
 
   static void visitFields(auto &origin, auto &fields) {
@@ -116,12 +116,12 @@ struct KernelCode {
   }
 };
 
-/// Where a buffer's device address stands: eight bytes at `offset`.
+/// Eight bytes at `offset` of a block that hold a buffer's device address.
 struct PointerSlot {
   int64_t offset = 0;
   BufferId buffer = noBuffer;
   bool written = false; ///< whether the kernel writes through it
-  bool read = true;     ///< false: a result, whose earlier bytes nobody reads
+  bool read = true;     ///< whether the kernel reads through it; false for a result that is only written
   bool operator==(const PointerSlot &) const = default;
 
   static void visitFields(auto &slot, auto &fields) {
@@ -160,11 +160,11 @@ struct BufferUse {
   bool read = false;
   bool written = false;
   bool scratch = false; ///< written, and read by nobody after the call
-  uint32_t set = 0;     ///< which set, in a call over several sets of tensors; a set does not see what another writes
+  uint32_t set = 0;     ///< in a call over several sets of tensors, the set; no set may read what another one writes
 };
 
-/// What is wrong with the places of slots among `bytes` bytes, or an empty text. They must lie inside, at multiples of
-/// eight, one after another. Their buffers are not checked.
+/// What is wrong with the offsets of slots in a block of `bytes` bytes, or an empty text. Slots must lie inside the
+/// block, at multiples of eight, one after another. Their buffers are not checked.
 std::string problemOf(std::span<const PointerSlot> slots, int64_t bytes);
 
 } // namespace tcc::runtime

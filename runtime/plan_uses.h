@@ -4,8 +4,8 @@
 
 namespace tcc::runtime {
 
-/// Calls visit(buffer, BufferUse) for each buffer that an instruction of a validated plan uses, in the call's order,
-/// those of tables last; not for its parts.
+/// Calls visit(buffer, BufferUse) for each buffer that an instruction of a validated plan uses: first those that the
+/// call names, in its order, then those that tables point to. The instructions in its parts are not visited.
 template <typename Visit>
 void forEachUse(const Plan &plan, const Instruction &instruction, Visit &&visit) {
   visitBuffers(instruction, plan.lists(), visit);

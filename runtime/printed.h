@@ -9,12 +9,12 @@
 
 namespace tcc::runtime {
 
-/// What the name of an output that is printed begins with: the first one of "loss" is "tcc.print.0.loss".
+/// What the name of an output that is printed begins with. If the first print shows "loss", it is "tcc.print.0.loss".
 inline constexpr std::string_view printPrefix = "tcc.print.";
 /// The name under which an output is printed ("loss"); nothing for an output that is not printed.
 std::optional<std::string_view> printedAs(const TensorSpec &output);
 
-/// Makes them ordinary outputs, for checks and timings.
+/// Makes printed outputs ordinary ones, for checks and timings.
 void silencePrints(Plan &plan);
 
 /// The line for a value: "loss = 0.5", "x [2, 2] = 1 2 3 4". Its digits read back to the same bits in `dtype`, which

@@ -21,7 +21,7 @@ public:
     int64_t bytes = 0;                 ///< least memory traffic: each operand read once, each result written once
     std::string source;                ///< "file:line" of the user's code, or empty
     StepPart part = StepPart::kernels; ///< which part of the step the report counts it to
-    /// The type that its products multiply, which chooses the machine's limit to compare with.
+    /// The type that it multiplies. It decides which of the machine's limits the time is compared with.
     DType arithmetic = DType::f32;
   };
 
@@ -31,7 +31,7 @@ public:
   const std::vector<Event> &all() const { return events; }
 
   /// Bytes of the arena in use over each instruction of a step, in order (arenaInUse); empty where they are not known.
-  /// A step whose events are not one for each instruction, as with loops, gets no counter.
+  /// A step that does not have exactly one event for each instruction, as one with loops, gets no counter.
   std::vector<int64_t> memory;
 
 private:

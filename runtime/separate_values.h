@@ -1,5 +1,5 @@
-// separateValues: a plan without reuse of memory, for checks. Each value of the arena gets a range of its own. If a
-// step's bits then change, or if an access outside a range is found, memory was planned or used wrongly.
+// separateValues: a plan that never reuses memory, for checks. Each value of the arena gets a range of its own. If the
+// step's results then have other bits, or if an access outside a range is found, memory was planned or used wrongly.
 #pragma once
 #include "runtime/plan.h"
 
@@ -10,7 +10,7 @@ struct SeparatePlan {
   struct Range {
     int64_t offset = 0, bytes = 0;
   };
-  std::vector<Range> values; ///< in order; what lies in one value may lie in one allocation
+  std::vector<Range> values; ///< in the arena's order; each of them may become an allocation of its own
 };
 
 /// The separate plan of `plan`. Bytes that are read belong to the value of the instruction that wrote them last; a

@@ -1,5 +1,5 @@
-// Machine code from memory: the verified bytes of an ELF shared object in a memfd, opened by the dynamic linker, so
-// that debuggers and profilers see an ordinary library.
+// SharedObject: machine code from memory. The verified bytes of an ELF shared object are written to a memfd, which the
+// dynamic linker opens, so that debuggers and profilers see an ordinary library.
 #pragma once
 #include "runtime/error.h"
 #include <string>
@@ -22,7 +22,7 @@ public:
 
 private:
   void *handle = nullptr;
-  int fd = -1; // open as long as the library: the linker knows libraries by path, and this fd's number is the path
+  int fd = -1; // open as long as the library: its path has this number, and the linker knows libraries by their paths
 };
 
 } // namespace tcc::runtime

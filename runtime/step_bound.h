@@ -1,5 +1,6 @@
-// StepBound: what the time of a step goes to, and which of four limits binds it: matmuls, attention, the memory traffic
-// of kernels, or launches, that is, what it costs to begin instructions that are too short to matter.
+// StepBound: what the time of a step is spent on, and which of four limits binds it: matmuls, attention, the memory
+// traffic of kernels, or launches. Launches are the cost of beginning instructions that themselves take hardly any
+// time.
 #pragma once
 #include "runtime/machine_limits.h"
 #include "runtime/plan.h"
@@ -14,12 +15,12 @@ enum class StepLimit : uint8_t { matmuls, attention, traffic, launches };
 inline constexpr size_t stepLimits = 4;
 
 struct StepBound {
-  bool isMeasured = false;                  ///< else the least times that the machine's limits allow
+  bool isMeasured = false;                  ///< whether `seconds` was measured; if not, it is the same as `least`
   std::array<double, stepLimits> seconds{}; ///< of one step, by StepLimit
   std::array<double, stepLimits> least{};   ///< the least that the limits allow for them
 
   double total() const;
-  /// Where most of the time goes; nothing where nothing is known.
+  /// What most of the time is spent on; nothing if nothing is known.
   std::optional<StepLimit> limit() const;
   /// "bound by matmuls: 71.2 % of a step's 12.3 ms, at 85 % of what the limits allow; memory traffic 20.1 %, …"; empty
   /// where nothing is known.
@@ -29,15 +30,15 @@ struct StepBound {
   std::string json() const;
 };
 
-/// How often each instruction of a plan runs in a step: those in loops as often as they turn.
+/// How often each instruction of a plan runs in a step. One in a loop runs once for each turn.
 std::vector<double> turnsOf(const Plan &plan);
 
-/// Of the whole steps in `profiler`. An instruction counts as a launch where it takes less than 20 µs and the limits
-/// explain less than half of that; so does the time between instructions.
+/// The bound of the whole steps in `profiler`. An instruction counts as a launch if it takes less than 20 µs and the
+/// limits explain less than half of that time. The time between instructions counts as launches too.
 StepBound measuredBound(const Profiler &profiler, const MachineLimits &limits);
 
-/// Of a plan that has not run: the least time of each instruction. Nothing is known where it has matmuls
-/// of a type whose rate was not measured.
+/// The bound of a plan that has not run, by the least time of each instruction. Nothing is known if the plan has
+/// matmuls of a type whose rate was not measured.
 StepBound leastBound(const Plan &plan, const MachineLimits &limits);
 
 } // namespace tcc::runtime

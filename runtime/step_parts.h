@@ -6,7 +6,8 @@
 namespace tcc::runtime {
 
 struct StepParts {
-  /// For each of the outputs asked about, in order: how many instructions must have run. The numbers never fall.
+  /// For each of the outputs asked about, in order: how many instructions must have run before it can be read. Each
+  /// number is at least as large as the one before.
   std::vector<size_t> ready;
   /// The first instruction that writes a state; if none does, the number of instructions.
   size_t firstStateWrite = 0;

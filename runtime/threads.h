@@ -15,7 +15,7 @@ int availableThreads();
 void setThreadCount(int threads);
 int threadCount();
 
-/// Sets the width for a scope and puts the old one back.
+/// Sets the thread count for a scope, and sets the old one again at its end.
 class ThreadCountScope {
 public:
   explicit ThreadCountScope(int threads) : previous(threadCount()) { setThreadCount(threads); }
@@ -27,9 +27,9 @@ private:
   int previous;
 };
 
-/// Calls fn(context, part) once for each part in [0, parts), over the pool; returns when all are done. In a process
-/// that was forked after its parent had used the pool, whose threads are not there, the calling thread does it all. fn
-/// must not throw.
+/// Calls fn(context, part) once for each part in [0, parts), on the threads of the pool, and returns when all are done.
+/// fn must not throw. If the process was forked after its parent had used the pool, the pool's threads do not exist,
+/// and the calling thread does all parts.
 void parallelRun(int64_t parts, void (*fn)(void *context, int64_t part), void *context);
 
 template <typename Fn>

@@ -1,4 +1,5 @@
-// Trace: a time line of a whole process, as a Chrome trace: what each thread did and when, and counters over time.
+// Trace: a time line of a whole process, written as a Chrome trace. It has what each thread did and when, and counters
+// over time.
 #pragma once
 #include "runtime/error.h"
 #include <cstdint>
@@ -15,12 +16,12 @@ namespace tcc::runtime {
 class Device;
 class Profiler;
 
-/// Collects events of any number of threads. Events of one row must lie within each other or apart.
+/// Collects events of any number of threads. Two events of one row must not overlap, unless one lies within the other.
 class Trace {
 public:
   using Value = std::variant<int64_t, std::string>;
   struct Event {
-    std::string name;     ///< what was done; which step or function it was for is an argument
+    std::string name;     ///< what was done; the step or function that it was done for is an argument
     std::string category; ///< "compile", "train", "data", or a kind of instruction ("kernel", "matmul", …)
     int64_t startNs = 0;  ///< of Profiler::now()
     int64_t endNs = 0;
@@ -30,25 +31,25 @@ public:
   /// `title` is what viewers call the process. The thread that makes the trace has the row "main".
   explicit Trace(std::string title);
 
-  /// The row of this name, which is made where there is none.
+  /// The row of this name. If there is none, it is made.
   int rowOf(const std::string &name);
   /// The row of the calling thread.
   int rowOfThread();
-  /// Where instructions run that the calling thread starts on a device: its own row, or the device's.
+  /// The row for instructions that the calling thread starts on a device: the thread's own row, or the device's.
   int rowOf(const Device &device);
   void record(int row, Event event);
   void record(Event event) { record(rowOfThread(), std::move(event)); }
-  /// What a counter is from `ns` on.
+  /// Sets the value of a counter from time `ns` on.
   void count(const std::string &counter, int64_t ns, int64_t value);
-  /// Instructions and steps that ran, in `row`, and the memory in use over each step as the counter "arena", where the
-  /// profiler knows it.
+  /// Adds the instructions and steps of a profiler to `row`. If the profiler knows the memory in use during each step,
+  /// it becomes the counter "arena".
   void add(const Profiler &profiler, int row);
 
-  /// Complete events ("ph":"X"), counters ("C") and names ("M"), in the order of time, which is in microseconds from
-  /// the first event on.
+  /// The trace as JSON: complete events ("ph":"X"), counters ("C") and names ("M"), in the order of time. Times are in
+  /// microseconds from the first event on.
   std::string json() const;
   Error write(const std::string &path) const;
-  /// Events that were not kept, since there were too many.
+  /// How many events were not kept, since there were too many.
   int64_t leftOut() const;
 
 private:
@@ -68,12 +69,12 @@ private:
   int64_t left = 0;
 };
 
-/// An event of the calling thread that lasts as long as this object. Without a trace it is nothing.
+/// Records an event of the calling thread that lasts as long as this object. If `trace` is null, it records nothing.
 class TraceScope {
 public:
   TraceScope(Trace *trace, const char *name, const char *category,
              std::vector<std::pair<std::string, Trace::Value>> arguments = {});
-  /// The same in a row of this name, for threads that come and go.
+  /// The same in the row with this name, for threads that end before the process does.
   TraceScope(Trace *trace, const std::string &row, const char *name, const char *category,
              std::vector<std::pair<std::string, Trace::Value>> arguments = {});
   TraceScope(const TraceScope &) = delete;

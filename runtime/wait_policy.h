@@ -1,7 +1,7 @@
-// How the pool's threads wait for each other. libgomp's spin for milliseconds before they sleep. That is right on a
-// quiet machine; where other programs want the CPUs, a spinning thread takes the time of the very thread that it waits
-// for, and a step of many short calls becomes ten times as slow. This watches how long the process's threads queue for
-// a CPU, and while they do, makes libgomp spin briefly.
+// How the pool's threads wait for each other. The threads of libgomp spin for milliseconds before they sleep. That is
+// right on a quiet machine. But if other programs want the CPUs, a spinning thread takes time from the thread that it
+// waits for, and a step of many short calls becomes ten times as slow. The functions here watch how long the process's
+// threads queue for a CPU, and let libgomp's threads spin only briefly while they do.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace tcc::runtime {
 
-/// Decides from samples of the queueing time: patient at once where the machine is busy, back after a quiet time.
+/// Decides from samples of the queueing time whether the machine is busy. It decides so at the first busy sample, and
+/// takes it back only after a number of quiet ones.
 class BusyJudge {
 public:
   /// Share of the threads' time that is spent queueing for a CPU from which a machine counts as busy.
@@ -26,11 +27,12 @@ private:
   int quiet = 0;
 };
 
-/// Nanoseconds that the process's threads have queued for a CPU in all; nothing where the kernel does not say.
+/// Nanoseconds that the process's threads have queued for a CPU, all added up; nothing if the kernel does not say.
 std::optional<int64_t> queuedNanoseconds();
 
-/// To be called between the calls of a run on `threads` threads: samples at most every 50 ms and sets the way of
-/// waiting. Does nothing where the user has chosen one (OMP_WAIT_POLICY, GOMP_SPINCOUNT). Any thread may call it.
+/// To be called between the calls of a run on `threads` threads. It takes a sample at most every 50 ms and sets how the
+/// threads wait. If the user has chosen that (OMP_WAIT_POLICY, GOMP_SPINCOUNT), it does nothing. Any thread may call
+/// it.
 void adaptWaiting(int threads);
 
 /// Makes a pool of `threads` threads wait briefly (sleep soon) or, again, as long as libgomp does by itself.

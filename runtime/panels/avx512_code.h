@@ -1,5 +1,6 @@
-// What kernel_avx512*.cpp share: vectors of 16 floats. Included in their unnamed namespaces, after TCC_VECTOR_CODE and
-// TCC_INLINE are defined. Widths are 14 rows by 32 columns: 28 registers of sums leave 4 for operands.
+// What kernel_avx512*.cpp share: vectors of 16 floats. They include it in their unnamed namespaces, after
+// TCC_VECTOR_CODE and TCC_INLINE are defined. Registers hold sums of 14 rows and 32 columns: these take 28 and leave 4
+// for operands.
 
 constexpr int64_t lanes = 16, registers = 32, blockRows = 14;
 using Vector = Vectors<lanes>::Vector;

@@ -1,7 +1,8 @@
-// Products of few rows by one instruction set, included after vector_code.h: B is read once, where it lies, for packing
-// it would cost as much as multiplying it.
+// Matmuls of few rows by one instruction set; included after vector_code.h. B is read once, where it lies, since
+// packing it would cost as much as multiplying it.
 
-/// Sums of `rows` rows and `vectors` vectors of columns, whose elements of B lie side by side: `from` on.
+/// Computes the sums of `rows` rows and `vectors` vectors of columns, where the columns of B lie side by side. `from`
+/// is the first of these columns at depth 0.
 template <typename T, int64_t rows, int64_t vectors>
 TCC_VECTOR_CODE void multiplyAlongColumns(const float *left, const FewRows &few, const T *from, float *sums) {
   constexpr int64_t rowsAhead = 8;
@@ -29,7 +30,8 @@ TCC_VECTOR_CODE void multiplyAlongColumns(const float *left, const FewRows &few,
       store(sums + i * fewColumns + j * lanes, sum[i][j]);
 }
 
-/// Sums of `rows` rows and `columns` columns, whose elements of B lie a depth after another: lanes are parts of depth.
+/// Computes the sums of `rows` rows and `columns` columns, where each column of B is contiguous in depth. The lanes of
+/// a vector hold neighbouring depths.
 template <typename T, int64_t rows, int64_t columns>
 TCC_VECTOR_CODE void multiplyAlongDepth(const float *left, const FewRows &few, const T *from, float *sums) {
   Vector sum[rows][columns];
@@ -92,7 +94,7 @@ TCC_VECTOR_CODE void sumFew(const FewRows &few, int64_t firstRow, int64_t column
     multiplyAlongColumns<T, rows, most>(left, few, right + j, sums + j);
   for (; j + lanes <= columns; j += lanes)
     multiplyAlongColumns<T, rows, 1>(left, few, right + j, sums + j);
-  if (j < columns && column + columns >= lanes) { // the last ones with some of those before
+  if (j < columns && column + columns >= lanes) { // the last columns, in one vector with some of the columns before
     float last[rowsOfFew * fewColumns];
     multiplyAlongColumns<T, rows, 1>(left, few, right + columns - lanes, last);
     for (int64_t i = 0; i < rows; ++i)

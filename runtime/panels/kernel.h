@@ -5,15 +5,15 @@
 
 namespace tcc::runtime::panels {
 
-/// Panels of an operand over some of its depth, widened to f32: element (line, depth) of a panel of `width` lines is
-/// its number depth * width + line. If the kernel's packedDepth is 2, a float holds two bf16 numbers instead, of depths
-/// 2 i and 2 i + 1; the second is 0 after the last depth.
+/// Panels of an operand over some of its depth, widened to f32. In a panel of `width` lines, element (line, depth) is
+/// float number depth * width + line. If the kernel's packedDepth is 2, float number i * width + line holds two bf16
+/// numbers instead, those of depths 2 i and 2 i + 1; the second is 0 after the last depth.
 struct Panels {
   float *data = nullptr; // 64-byte aligned
   int64_t stride = 0;    // floats from one panel to the next: panelFloats
 };
 
-/// Floats of a panel: whole lines of the caches, with room for a vector that begins at its last elements.
+/// Floats of a panel: a whole number of cache lines, with room for a vector that begins at the panel's last elements.
 constexpr int64_t panelFloats(int64_t width, int64_t depth) {
   return ceilDiv(width * depth + 8, 16) * 16;
 }
@@ -23,15 +23,15 @@ struct Results {
   void *c = nullptr;           // the block's first element
   DType dtype = DType::f32;    // f32, bf16 or f16
   int64_t stride = 0;          // elements between rows
-  const float *bias = nullptr; // a number a column, whole vectors; added where it is not null
-  bool accumulate = false;     // what C has is added
-  // For 16-bit results over more than one stretch of depth: the sums so far, in whole blocks of registers.
+  const float *bias = nullptr; // one number for each column, in whole vectors; null: no bias
+  bool accumulate = false;     // whether the sums are added to what C holds
+  // For 16-bit results whose depth has several stretches: the sums so far, in whole blocks of registers.
   float *sums = nullptr;
   int64_t sumsStride = 0;
   bool isBegun = false, isLast = true; // whether sums are added to, and whether C is written
 };
 
-/// A block of C: rows of some left panels times columns of some right ones.
+/// A block of C: the rows of some left panels times the columns of some right panels.
 struct Block {
   Panels left, right; // from the block's first panels on
   int64_t rows = 0, columns = 0;
@@ -39,25 +39,25 @@ struct Block {
   Results results;
 };
 
-/// Some columns of a product of few rows.
+/// Some columns of a matmul of few rows.
 struct FewRows {
-  const float *left = nullptr; // a row after another, widened
+  const float *left = nullptr; // the rows of A one after another, widened to f32
   int64_t leftStride = 0, rows = 0;
   ProductOperand right; // its lines are the columns
   Results results;
 };
 
-/// How many columns of a product of few rows are multiplied at once. If each thread's part begins at a multiple of it,
-/// an element's sum does not depend on the parts.
+/// How many columns of a matmul of few rows are multiplied at once. If each thread's part begins at a multiple of it,
+/// an element's sum does not depend on how the columns are divided.
 constexpr int64_t fewColumns = 192;
 
-/// The most rows of A for which a product counts as one of few rows.
+/// The most rows of A for which a matmul counts as one of few rows.
 constexpr int64_t mostFewRows = 8;
 
 struct Kernel {
   const char *name;
-  int64_t rows, columns; // of C that registers hold: the widths of left and right panels
-  int64_t packedDepth;   // numbers of depth that a float of a panel holds
+  int64_t rows, columns; // the rows and columns of C that registers hold: the widths of left and right panels
+  int64_t packedDepth;   // for how many depths a float of a panel holds numbers
   /// Writes panels [firstPanel, firstPanel + panels) of the operand to their places. Lines that the operand does not
   /// have are filled with any numbers; no result reads them.
   void (*packLeft)(const ProductOperand &operand, int64_t firstPanel, int64_t panels, const Panels &to);
@@ -65,21 +65,21 @@ struct Kernel {
   /// Each element's products are added in the order of depth, whatever the block is.
   void (*multiply)(const Block &block);
   void (*multiplyFew)(const FewRows &few);
-  /// The operand's lines one after another.
+  /// Writes the operand's lines as f32, one after another.
   void (*widen)(const ProductOperand &operand, float *to);
 };
 
-/// For any x86-64 CPU; products and sums are rounded one after another.
+/// For any x86-64 CPU. It has no fused multiply-add: a product is rounded before it is added.
 extern const Kernel sse2Kernel;
 /// For CPUs with avx2, fma and f16c.
 extern const Kernel avx2Kernel;
 /// For CPUs with AVX-512 as x86-64-v4 has it.
 extern const Kernel avx512Kernel;
 
-/// For those that multiply bf16 too; it takes no other operands.
+/// For CPUs that also multiply bf16. It takes operands of bf16 alone.
 extern const Kernel avx512Bf16Kernel;
 
-/// The best one of this CPU for operands of a type.
+/// The best kernel of this CPU for operands of a type.
 const Kernel &bestKernel(DType dtype);
 
 } // namespace tcc::runtime::panels

@@ -1,4 +1,5 @@
-// One operand of a product as the schemes of our own read it: lines, which are rows of A or columns of B, over depth.
+// ProductOperand: an operand of a matmul as lines over depth, where lines are rows of A or columns of B. The folders
+// panels/ and tiles/ read operands in this way.
 #pragma once
 #include "runtime/gemm.h"
 
@@ -12,14 +13,14 @@ inline const char *offset(const void *data, DType dtype, int64_t elements) {
   return static_cast<const char *>(data) + elements * byteSize(dtype);
 }
 
-/// One operand of a product without batches; one of the two strides, in elements, is 1.
+/// One operand of a matmul without batches. Strides are in elements, and one of the two is 1.
 struct ProductOperand {
   const void *data = nullptr;
   DType dtype = DType::bf16;
   int64_t lines = 0, lineStride = 0;
   int64_t depth = 0, depthStride = 0;
 
-  /// The same without the lines and the depth before.
+  /// The part of the operand from line `line` and depth `firstDepth` on.
   ProductOperand from(int64_t line, int64_t firstDepth) const {
     ProductOperand rest = *this;
     rest.data = offset(data, dtype, line * lineStride + firstDepth * depthStride);
@@ -29,13 +30,13 @@ struct ProductOperand {
   }
 };
 
-/// A by its rows.
+/// A with its rows as lines, without data.
 inline ProductOperand leftOf(const GemmDesc &desc) {
   const MatrixLayout a = normalized(desc.a, desc.m, desc.k);
   return {nullptr, a.dtype, desc.m, a.rowStride, desc.k, a.columnStride};
 }
 
-/// B by its columns.
+/// B with its columns as lines, without data.
 inline ProductOperand rightOf(const GemmDesc &desc) {
   const MatrixLayout b = normalized(desc.b, desc.k, desc.n);
   return {nullptr, b.dtype, desc.n, b.columnStride, desc.k, b.rowStride};

@@ -7,9 +7,10 @@
 //      of 6 rows and 16 columns, with AVX-512 of 14 rows and 32 columns.
 //   4. A block goes through the stretches one after another: the first sets C, later ones add to it. The sums of 16-bit
 //      results wait in scratch and are rounded once.
-// Products of few rows, or of one column, read B where it lies instead.
-// An element's sum is one chain a stretch, and stretches are added in order. They follow from the depth alone, so that
-// equal inputs give equal bits for any number of threads: which of them computes a block changes no bit of it.
+// Matmuls of few rows, or of one column, read B where it lies instead.
+// The products of an element are added one after another within a stretch, and stretches are added in order. Stretches
+// follow from the depth alone. So it does not matter which thread computes a block, and equal inputs give equal bits
+// for any number of threads.
 #pragma once
 #include "runtime/panels/kernel.h"
 #include <optional>
@@ -19,8 +20,8 @@ namespace tcc::runtime::panels {
 
 class Product {
 public:
-  /// The description is a checked one, C has unit column stride, each operand a unit stride, and no size is 0. Nothing
-  /// where the product is multiplied by slopes. Without a kernel the CPU's best one for the operands.
+  /// The description must have been checked. C must have unit column stride, each operand one unit stride, and no size
+  /// may be 0. Gives nothing for a matmul with geluGradient. If `kernel` is null, the CPU's best one is taken.
   static std::optional<Product> plan(const GemmDesc &desc, int threads, const Kernel *kernel = nullptr);
 
   /// How much scratch run() needs; it must be 64-byte aligned.
@@ -34,19 +35,19 @@ private:
   struct Chunk;
 
   GemmDesc desc;
-  bool swapped = false; // a column of results is computed as a row
+  bool swapped = false; // whether C is one column and computed as a row
   bool isFew = false;
   const Kernel *kernel = nullptr;
   int threads = 1;
-  int workers = 1;                                      // that share out a batch, each with scratch of its own
-  int64_t chunkRows = 0, chunkColumns = 0, stretch = 0; // of C, and of depth
-  int64_t stretches = 1, stretchesOfSleepers = 1;       // that are packed at once; where waits are brief
-  int64_t leftBytes = 0, rightBytes = 0;                // of a chunk's panels of a stretch
+  int workers = 1;                                      // how many divide the batch, each with scratch of its own
+  int64_t chunkRows = 0, chunkColumns = 0, stretch = 0; // sizes of a chunk of C, and of a stretch of depth
+  int64_t stretches = 1, stretchesOfSleepers = 1;       // how many are packed at once, usually and if waits are brief
+  int64_t leftBytes = 0, rightBytes = 0;                // bytes of a chunk's left and right panels for one stretch
   int64_t sumsAt = 0, biasAt = 0;                       // bytes of scratch before the sums, and before the bias
   int64_t bytesEach = 0;
 
   void cut();
-  bool readsLeft() const; // with few rows: A as it lies
+  bool readsLeft() const; // with few rows: whether A is read where it lies
   void runOne(const Call &call) const;
   void runFew(const Call &call) const;
   void pack(const Call &call, const Chunk &chunk, bool left, bool right) const;

@@ -1,4 +1,4 @@
-// What kernels share whose panels hold f32 numbers, one in each float. Included in their unnamed namespaces, after
+// For the kernels whose panels hold one f32 number in each float. They include it in their unnamed namespaces, after
 // multiplyAdd and joinFours and before vector_code.h.
 
 constexpr int64_t packedDepth = 1;

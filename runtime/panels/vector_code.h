@@ -1,18 +1,18 @@
 // The code of one instruction set. A file kernel_*.cpp includes it once, in an unnamed namespace, so that no function
-// of one instruction set is ever taken for another's, and says before:
-//   TCC_VECTOR_CODE      the attribute of functions that may use the instructions; TCC_INLINE with inlining
+// of one instruction set is ever taken for another's. Before that the file defines:
+//   TCC_VECTOR_CODE      the attribute of functions that may use the instructions; TCC_INLINE: the same with inlining
 //   lanes                floats of a vector: 4, 8 or 16
 //   registers            vectors that the CPU holds
 //   blockRows            rows of C that registers hold, of two vectors each
-//   packedDepth          numbers of depth in a float of a panel: 1, or 2 where they are bf16, the first in its low half
-//   multiplyPacked       adds to c the products of what two panels' floats hold
+//   packedDepth          how many depths a float of a panel holds: 1, or 2 as bf16, the first one in its low half
+//   multiplyPacked       adds to c the products of the numbers that a and b hold, which are floats of two panels
 //   broadcast            one float in all lanes
 //   multiplyAdd          a * b + c
-//   lowPairs, highPairs  of each four lanes of a and b: a0 b0 a1 b1, and a2 b2 a3 b3
-//   lowHalves, highHalves                               a0 a1 b0 b1, and a2 a3 b2 b3
-//   joinFours            four numbers of a line, of the fourth line after it, …: as many lines as fill a vector
-//   joinPacked           the same of what four floats of a panel hold
-//   widen, narrow        of Halves and Vector, by a tag F16; narrow rounds to nearest, ties to even
+//   lowPairs, highPairs  from each four lanes of a and b: a0 b0 a1 b1, and a2 b2 a3 b3
+//   lowHalves, highHalves                                 a0 a1 b0 b1, and a2 a3 b2 b3
+//   joinFours            four numbers each of lines 0, 4, 8, …, as many lines as fill a vector
+//   joinPacked           the same with the numbers that four floats of a panel hold
+//   widen, narrow        convert Halves to Vector and back, for the tag F16; narrow rounds to nearest, ties to even
 
 constexpr int64_t blockColumns = 2 * lanes;
 
@@ -59,7 +59,8 @@ TCC_INLINE void storeOne(T *to, float x) {
     to->bits = std::is_same_v<T, Bf16> ? floatToBf16(x) : floatToF16(x);
 }
 
-/// A vector of lines at a depth as panels hold it; the next depth's numbers are `step` further.
+/// The numbers of one vector of lines at one depth (or two), as panels hold them. The numbers of the next depth are
+/// `step` further.
 template <typename T>
 TCC_INLINE Vector loadPacked(const T *from, int64_t step) {
   if constexpr (packedDepth == 1)
@@ -79,7 +80,8 @@ TCC_INLINE void transpose(Vector (&x)[4]) {
   x[3] = highHalves(high01, high23);
 }
 
-/// What a panel holds of a line at a depth, which numbers of type T are `step` of them apart.
+/// The float of a panel for one line at one depth (or two). `line` points to the line's number there; the next depth's
+/// number is `step` further, and `rest` says how many depths are left.
 template <typename T>
 TCC_INLINE float packedOne(const T *line, int64_t step, int64_t rest) {
   if constexpr (packedDepth == 1)
@@ -95,14 +97,14 @@ TCC_VECTOR_CODE void packAlongDepth(const ProductOperand &operand, int64_t first
                                     const Panels &to) {
   constexpr int64_t groups = (width + lanes - 1) / lanes;
   for (int64_t panel = firstPanel; panel < firstPanel + panels; ++panel) {
-    const T *lines[groups * lanes]; // the last one again for those beyond it
+    const T *lines[groups * lanes]; // where the operand has no more lines, its last one again
     for (int64_t i = 0; i < groups * lanes; ++i)
       lines[i] = static_cast<const T *>(operand.data) +
                  std::min(panel * width + std::min(i, width - 1), operand.lines - 1) * operand.lineStride;
     float *out = to.data + panel * to.stride;
     int64_t depth = 0;
     for (; depth + 4 * packedDepth <= operand.depth; depth += 4 * packedDepth) {
-      if (depth % (64 / static_cast<int64_t>(sizeof(T))) == 0) // the next panel's
+      if (depth % (64 / static_cast<int64_t>(sizeof(T))) == 0) // prefetches the next panel's lines
 #pragma GCC unroll 16
         for (int64_t i = 0; i < width; ++i)
           __builtin_prefetch(lines[i] + width * operand.lineStride + depth);
@@ -127,14 +129,14 @@ TCC_VECTOR_CODE void packAlongDepth(const ProductOperand &operand, int64_t first
   }
 }
 
-/// Lines are contiguous: rows of memory are walked to the last panel's end before the next ones.
+/// Lines are contiguous: each row of memory is walked to the end of the last panel before the next row is begun.
 template <typename T, int64_t width>
 TCC_VECTOR_CODE void packAlongLines(const ProductOperand &operand, int64_t firstPanel, int64_t panels,
                                     const Panels &to) {
   constexpr int64_t groups = (width + lanes - 1) / lanes;
   constexpr int64_t rowsAhead = 4;
   const int64_t firstLine = firstPanel * width;
-  // As many as have whole vectors within the operand.
+  // How many panels have all their vectors within the operand.
   const int64_t whole = std::clamp<int64_t>((operand.lines - firstLine - groups * lanes + width) / width, 0, panels);
   for (int64_t depth = 0; depth < operand.depth; depth += packedDepth) {
     const T *from = static_cast<const T *>(operand.data) + depth * operand.depthStride + firstLine;
@@ -168,15 +170,15 @@ void pack(const ProductOperand &operand, int64_t firstPanel, int64_t panels, con
     byType(operand.dtype, [&](auto number) { packOf<width, decltype(number)>(operand, firstPanel, panels, to); });
 }
 
-/// Where sums of a block of registers go: whole vectors.
+/// Where the sums of a block of registers are stored, in whole vectors.
 struct Sums {
   float *to;
   int64_t stride;
-  bool adds;         // to what is there
+  bool adds;         // whether they are added to what is there
   const float *bias; // or null
 };
 
-/// The first `vectors` vectors of the right panel's columns.
+/// Multiplies `rows` rows of the left panel with the first `vectors` vectors of the right panel's columns.
 template <int64_t rows, int64_t vectors>
 TCC_VECTOR_CODE __attribute__((noinline)) void multiplyPanels(const float *left, const float *right, int64_t depth,
                                                               const Sums &sums) {
@@ -186,7 +188,7 @@ TCC_VECTOR_CODE __attribute__((noinline)) void multiplyPanels(const float *left,
 #pragma GCC unroll 2
     for (int64_t j = 0; j < vectors; ++j)
       sum[i][j] = Vector{};
-    // They come from memory while products are made.
+    // The sums come from memory while the panels are multiplied.
     __builtin_prefetch(sums.to + i * sums.stride, 1, 3);
     __builtin_prefetch(sums.to + i * sums.stride + vectors * lanes - 1, 1, 3);
   }
@@ -226,7 +228,7 @@ void multiplyRows(int64_t rows, const float *left, const float *right, int64_t d
   ofRows[static_cast<size_t>(rows - 1)](left, right, depth, sums);
 }
 
-/// C = or += sums, rounded.
+/// C = or += the sums, rounded to C's type.
 template <typename T>
 TCC_VECTOR_CODE void finish(const float *sums, int64_t sumsStride, int64_t rows, int64_t columns, T *c,
                             const Results &results) {
@@ -239,7 +241,7 @@ TCC_VECTOR_CODE void finish(const float *sums, int64_t sumsStride, int64_t rows,
   }
 }
 
-/// Its sums into C of type T.
+/// Computes a block, for C of type T.
 template <typename T>
 void multiplyInto(const Block &block) {
   const Results &results = block.results;
@@ -263,7 +265,8 @@ void multiplyInto(const Block &block) {
           sums.stride = results.stride;
           sums.adds = results.accumulate;
         }
-      if (column + blockColumns < block.columns) { // a share of the next right panel, for the second-level cache
+      if (column + blockColumns <
+          block.columns) { // prefetches a share of the next right panel to the second-level cache
         const int64_t floats = block.depth * blockColumns;
         const int64_t share = ceilDiv(ceilDiv(floats * blockRows, block.rows), 16) * 16,
                       begin = row / blockRows * share;

@@ -1,4 +1,4 @@
-// Types of vector code, by the number of floats of a vector.
+// The types of vector code, which depend on the number of floats in a vector.
 #pragma once
 #include "runtime/dtype.h"
 
@@ -12,7 +12,7 @@ struct F16 {
   uint16_t bits;
 };
 
-/// fn of a number of the type: float, Bf16 or F16.
+/// Calls fn with a number of the C++ type for `dtype`: float, Bf16 or F16.
 template <typename Fn>
 void byType(DType dtype, Fn &&fn) {
   if (dtype == DType::f32)
@@ -28,7 +28,7 @@ struct Vectors {
   typedef float Vector __attribute__((vector_size(lanes * 4)));
   typedef uint32_t Bits __attribute__((vector_size(lanes * 4)));
   typedef uint16_t Halves __attribute__((vector_size(lanes * 2)));
-  // Anywhere in memory.
+  // For vectors anywhere in memory, without alignment.
   typedef float LooseVector __attribute__((vector_size(lanes * 4), aligned(4), may_alias));
   typedef uint16_t LooseHalves __attribute__((vector_size(lanes * 2), aligned(2), may_alias));
 };

@@ -22,20 +22,21 @@ public:
   virtual int64_t count() const = 0;
   virtual std::string engine() const = 0; ///< "Open MPI v4.1.4", for people
 
-  /// Sends sendBytes[i] bytes to rank i, which lie one after another, and receives receiveBytes[i] from it, likewise.
+  /// Sends sendBytes[i] bytes to each rank i and receives receiveBytes[i] bytes from it. In both `send` and `receive`
+  /// the bytes of one rank lie after those of the rank before.
   virtual Expected<RankWork> allToAll(const void *send, std::span<const int64_t> sendBytes, void *receive,
                                       std::span<const int64_t> receiveBytes) = 0;
-  /// As many bytes of each rank, one rank's after another's.
+  /// Receives `bytes` bytes from every rank, those of rank 0 first.
   virtual Expected<RankWork> allGather(const void *send, void *receive, int64_t bytes) = 0;
   /// Sums in place, in the engine's own order.
   virtual Expected<RankWork> allReduce(float *values, int64_t count) = 0;
   virtual Expected<RankWork> broadcast(void *data, int64_t bytes, int64_t root) = 0;
   virtual Expected<RankWork> barrier() = 0;
   virtual Error wait(RankWork work) = 0;
-  /// Whether the collective is over: then it counts as waited for. Asking often lets engines without threads of their
-  /// own move bytes meanwhile.
+  /// Whether the collective is over; if so, it counts as waited for. An engine without threads of its own moves bytes
+  /// while it is asked.
   virtual Expected<bool> isOver(RankWork work) = 0;
-  /// Is called with true where wait() takes long (2 s), and with false when it is over.
+  /// Called with true when a wait() has taken long (2 s), and with false when that wait is over.
   std::function<void(bool)> tellWaiting;
 
   /// Ends every rank of the run, at once.
@@ -44,7 +45,7 @@ public:
   virtual void finish() = 0;
 };
 
-/// allGather(), waited for.
+/// Calls allGather() and waits for it.
 Error gatherAll(Ranks &ranks, const void *send, void *receive, int64_t bytes);
 
 /// Which rank this process was started as, by mpirun, srun or torchrun.
@@ -52,15 +53,15 @@ struct Launch {
   int64_t rank = 0, count = 1;
   std::string by; ///< "Open MPI's mpirun", "MPICH's mpirun", "srun", "torchrun"; empty: alone
 };
-/// From the environment: OMPI_*, PMI_*, SLURM_*, RANK and WORLD_SIZE. An error for one that contradicts itself.
+/// Reads the environment: OMPI_*, PMI_*, SLURM_*, RANK and WORLD_SIZE. Errors: variables that contradict each other.
 Expected<Launch> findLaunch();
 
-/// Joins the ranks that this process was started with, or gives null where it is alone: nothing is opened then. Which
-/// MPI: TCC_MPI=openmpi|mpich, else that of the launcher. Errors: no engine for this MPI in this build, a library that
-/// cannot be opened, an engine that sees other ranks than the environment.
+/// Joins the ranks with which this process was started. If the process is alone, it gives null and opens nothing. The
+/// MPI is that of TCC_MPI=openmpi|mpich, else that of the launcher. Errors: this build has no engine for the MPI, a
+/// library cannot be opened, the engine sees other ranks than the environment names.
 Expected<std::shared_ptr<Ranks>> joinRanks();
 
-/// A line for each engine, for tcc --doctor: what it is or why it cannot be used.
+/// One line for each engine, for tcc --doctor, that says what the engine is or why it cannot be used.
 std::string describeEngines();
 
 } // namespace tcc::runtime

@@ -1,5 +1,6 @@
-/* What a shim gives: a shared object that is compiled against one MPI's headers and opened at run time (mpi.cpp). C, so
-   that nothing of a C++ library stands between. Functions give 0, or what MPI gives. */
+/* The functions of a shim, which is a shared object that is compiled against one MPI's headers and opened at run time
+   (mpi.cpp). The interface is C, so that it does not depend on a C++ library. Functions return 0, or the status that
+   MPI returned. */
 #ifndef TCC_RANKS_SHIM_H
 #define TCC_RANKS_SHIM_H
 #include <stdint.h>
@@ -12,14 +13,16 @@ struct TccRanksShim {
   /* The library's own words for itself and for a status; both go to `text`, of `size` bytes. */
   void (*describe)(char *text, int size);
   void (*explain)(int status, char *text, int size);
-  /* Bytes and places in units of `unit` bytes. `work` is 0 before; it takes what test() asks about. */
+  /* Numbers of bytes and their places are in units of `unit` bytes. `work` must be 0 before; it gets a number for
+   * test().
+   */
   int (*all_to_all)(const void *send, const int *sends, const int *send_places, void *receive, const int *receives,
                     const int *receive_places, int unit, uint64_t *work);
   int (*all_gather)(const void *send, void *receive, int count, int unit, uint64_t *work);
   int (*all_reduce)(float *values, int count, uint64_t *work);
   int (*broadcast)(void *data, int count, int unit, int root, uint64_t *work);
   int (*barrier)(uint64_t *work);
-  int (*test)(uint64_t work, int *done); /* releases `work` where it is done */
+  int (*test)(uint64_t work, int *done); /* releases `work` if it is done */
   void (*abort)(int status);
   void (*finish)(void);
 };

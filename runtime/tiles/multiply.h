@@ -5,7 +5,7 @@
 
 namespace tcc::runtime::tiles {
 
-/// Sets the thread's tiles up, all of 16 rows of 64 bytes, and releases them when its scope ends.
+/// Sets up the thread's tile registers, each with 16 rows of 64 bytes, and releases them when its scope ends.
 class Tiles {
 public:
   TCC_TILES Tiles();
@@ -30,14 +30,14 @@ struct Results {
   void *c = nullptr;
   DType dtype = DType::f32;   // or bf16
   int64_t stride = 0;         // elements between rows
-  const void *bias = nullptr; // of the first column on
+  const void *bias = nullptr; // one number for each column, from the block's first column on; null: no bias
   DType biasType = DType::f32;
   bool accumulate = false;
-  bool streams = false; // past the caches, where a block has whole lines: C is larger than they are and starts with one
+  bool streams = false; // whether whole cache lines of a block are written past the caches, if C is larger than these
 };
 
-/// Prefetches the cache lines of C that finish() writes if it does not stream: a store that misses holds up all stores
-/// after it.
+/// Prefetches the cache lines of C that finish() will write, unless it streams. A store that misses the caches would
+/// delay all stores after it.
 void fetch(const Results &results, int64_t rows, int64_t columns);
 
 /// C = or += the first `rows` rows and `columns` columns of the dense sums[32][32], plus the bias.

@@ -1,6 +1,6 @@
-// Packs operands of matmuls as AMX reads them. A panel holds 32 lines (rows of A or columns of B) in two tiles for each
-// 32 elements of depth. Each row of a tile of A is a line; each row of a tile of B is a pair of elements of depth of
-// one line after another.
+// Packs operands of matmuls as AMX reads them. A panel holds 32 lines (rows of A or columns of B). For each 32 elements
+// of depth it has two tiles. A row of a tile of A is one line; a row of a tile of B has, for each of its lines, the
+// elements of two neighbouring depths.
 #pragma once
 #include "runtime/panels/operand.h"
 
@@ -13,13 +13,13 @@ constexpr int64_t panelLines = 32, tileDepth = 32, tileBytes = 1024;
 
 enum class Side : uint8_t { left, right };
 
-/// How many bf16 parts an element has. An f32 has three: x is the sum of three bf16, each the nearest to what the ones
-/// before leave of x; nothing is left after the third.
+/// How many bf16 parts an element has. An f32 x is the exact sum of three: each part is the bf16 nearest to what
+/// remains of x after the parts before it, and nothing remains after the third.
 constexpr int partsOf(DType dtype) {
   return dtype == DType::f32 ? 3 : 1;
 }
 
-/// A stretch of panels of one operand over some of its depth.
+/// Some neighbouring panels of one operand, over some of its depth.
 struct Stretch {
   int64_t firstPanel = 0, panels = 0;
   int64_t firstDepth = 0, depth = 0;
@@ -30,9 +30,9 @@ constexpr int64_t panelBytes(int64_t depth, int parts) {
   return ceilDiv(depth, tileDepth) * parts * 2 * tileBytes;
 }
 
-/// Whether three parts stand for a panel's f32 elements. `greatest` are the bits of the greatest magnitude: it must be
-/// finite, must not round to infinity, and must be so large (2^-100) that what two parts leave of it is a normal
-/// number.
+/// Whether the f32 elements of a panel can be split into three parts. `greatest` are the bits of the greatest
+/// magnitude. It must be finite and must not round to infinity. It must also be so large (2^-100) that what remains of
+/// it after two parts is a normal number.
 constexpr bool splits(uint32_t greatest) {
   return greatest == 0 || (greatest >= 0x0D800000 && greatest < 0x7F000000);
 }

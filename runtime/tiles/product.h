@@ -17,8 +17,8 @@ namespace tcc::runtime::tiles {
 
 class Product {
 public:
-  /// Nothing where tiles may not be used here, or other products are better: few lines, C without unit column stride.
-  /// The description is a checked one; each operand has a unit stride.
+  /// Gives nothing if AMX may not be used here, or if panels are the better choice: few lines, C without unit column
+  /// stride. The description must have been checked, and each operand must have a unit stride.
   static std::optional<Product> plan(const GemmDesc &desc, int threads);
 
   /// How much scratch run() needs; it must be 64-byte aligned.
@@ -33,16 +33,16 @@ private:
   GemmDesc desc;
   int threads = 1, parts = 1;
   bool leftIsResident = false;
-  bool byBatch = false;                        // threads divide batches, each has memory for all
-  int64_t chunk = 0, block = 0;                // elements of depth, multiples of a tile's
+  bool byBatch = false;                        // whether threads divide the batch, each with memory for a whole matmul
+  int64_t chunk = 0, block = 0;                // elements of depth of each, multiples of a tile's depth
   int64_t slabs = 0, slabPanels = 0, cuts = 1; // cuts of the resident panels, where there are fewer slabs than threads
-  bool carriesSums = false;                    // from chunk to chunk, in memory of each slab's own
+  bool carriesSums = false;                    // whether sums wait in memory of each slab's own between two chunks
   int64_t carriedAt = 0;
   int64_t greatestAt = 0; // in the resident operand's memory: a number for each panel of each block
   int64_t residentBytes = 0, slabBytes = 0, sumsBytes = 0, bytes = 0;
 
   int64_t residentPanels() const;
-  bool keepsSums() const { return chunk > block || carriesSums; } // of more than one block of results
+  bool keepsSums() const { return chunk > block || carriesSums; } // whether memory holds sums of several blocks of C
   Block blockAt(const Call &call, int64_t residentPanel, int64_t otherPanel, bool isFirst) const;
   void runOne(const Call &call) const;
   void runTask(const Call &call, int64_t task, char *memory, const Stretch &depth) const;
