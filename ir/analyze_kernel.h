@@ -1,20 +1,20 @@
-// analyzeKernel: from a region of ops to its kernel form. The fuser, the planner, codegen and the phase verifier call
-// this one function; a region is a legal kernel exactly when it succeeds.
+// analyzeKernel: makes the kernel form of a region of ops. The fuser, the planner, codegen and the phase verifier all
+// call this one function; a region is a legal kernel exactly when it succeeds.
 #pragma once
 #include "ir/dialect.h"
 #include "ir/kernel.h"
 
 namespace tcc {
 
-/// What is analysed: the values that the kernel computes, and the values that it is given. All ops between them belong
-/// to its region.
+/// What is analysed: `results` are the values that the kernel computes, `arguments` those that it is given. All ops
+/// between them belong to its region.
 struct KernelView {
   llvm::ArrayRef<mlir::Value> results;
   llvm::ArrayRef<mlir::Value> arguments;
 };
 
-/// The kernel's form; or nothing, and `refusal` says what was expected. `origins` (where given) takes for each node the
-/// op that it stands for, null for an argument's load.
+/// The kernel's form. If the region has none, gives nothing, and `refusal` says what was expected. If `origins` is
+/// given, it gets for each node the op that the node stands for, null for the load of an argument.
 std::optional<KernelInfo> analyzeKernel(const KernelView &view, std::string &refusal,
                                         std::vector<mlir::Operation *> *origins = nullptr);
 /// The same for a tcc.kernel. If `names` is given, it gets the names of the region's ops.

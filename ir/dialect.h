@@ -13,7 +13,7 @@
 namespace tcc {
 class Emit;
 
-/// Traits of Ops.td; what each says stands there.
+/// The traits that Ops.td declares and explains.
 template <typename T>
 class NoGradient : public mlir::OpTrait::TraitBase<T, NoGradient> {};
 template <typename T>
@@ -30,9 +30,10 @@ class KernelBodyOp : public mlir::OpTrait::TraitBase<T, KernelBodyOp> {};
 
 namespace tcc {
 /// Names of the attributes that function arguments and results carry.
-inline constexpr llvm::StringLiteral nameAttr = "tcc.name";     // string: the user's name of the value
-inline constexpr llvm::StringLiteral stateAttr = "tcc.state";   // unit, argument: lives across steps, updated in place
-inline constexpr llvm::StringLiteral targetAttr = "tcc.target"; // string, module: the target whose passes it has seen
+inline constexpr llvm::StringLiteral nameAttr = "tcc.name";   // string: the user's name of the value
+inline constexpr llvm::StringLiteral stateAttr = "tcc.state"; // unit, argument: lives across steps, updated in place
+inline constexpr llvm::StringLiteral targetAttr =
+    "tcc.target"; // string, module: the target that passes compiled it for
 inline constexpr llvm::StringLiteral updatesAttr = "tcc.updates"; // string, result: the state whose next value this is
 
 /// The ranked tensor type of a value of this dialect.

@@ -23,7 +23,8 @@ public:
   mlir::Value zeros(mlir::RankedTensorType type) { return constant(0, type); }
   mlir::Value iota(int64_t dim, llvm::ArrayRef<int64_t> shape, mlir::Type element);
 
-  // each op whose operands and plain attributes say all: from Ops.td (generate_ops.cpp)
+  // one function for each op that is known by its operands and plain attributes, generated from Ops.td
+  // (generate_ops.cpp)
 #include "ir/emit_functions.h.inc"
 
   // elementwise
@@ -37,7 +38,7 @@ public:
   mlir::Value mul(mlir::Value x, double literal) { return mul(x, constant(literal, tensorType(x))); }
   mlir::Value div(mlir::Value x, double literal) { return div(x, constant(literal, tensorType(x))); }
 
-  // views; each gives x itself when nothing changes
+  // views; each gives x itself if the view would change nothing
   mlir::Value broadcast(mlir::Value x, llvm::ArrayRef<int64_t> shape);
   mlir::Value reshape(mlir::Value x, llvm::ArrayRef<int64_t> shape);
   mlir::Value transpose(mlir::Value x, llvm::ArrayRef<int64_t> permutation);
@@ -59,7 +60,7 @@ public:
   mlir::Type i32() { return builder.getI32Type(); }
 };
 
-/// A literal of one value, rounded to the element type.
+/// A literal whose elements are all `value`, rounded to the element type.
 mlir::DenseElementsAttr splatOf(mlir::RankedTensorType type, double value);
 
 /// `type` with another shape or element type.

@@ -9,7 +9,8 @@ namespace tcc {
 using Fingerprint = std::pair<uint64_t, uint64_t>;
 
 /// The fingerprint of `op` and all that is nested in it: operations with their names, attributes, locations, operands,
-/// result types and order. Addresses are part of it: equal fingerprints mean the same IR, not IR that looks alike.
+/// result types and order. Addresses in memory are part of it, so equal fingerprints mean the very same IR; IR that
+/// only looks alike has another one.
 Fingerprint fingerprintOf(mlir::Operation *op);
 /// The fingerprint of all that is nested in `region`.
 Fingerprint fingerprintOf(mlir::Region &region);

@@ -13,7 +13,8 @@ namespace axis {
 inline constexpr unsigned outer = 0, row = 1, column = 2, firstDerived = 3;
 }
 
-/// coefficient · ((axis div divisor) mod modulus); modulus 0 means none. The inner value lies in [0, extent).
+/// coefficient · ((axis div divisor) mod modulus), without the mod if `modulus` is 0. What the coefficient multiplies
+/// lies in [0, extent).
 struct IndexTerm {
   unsigned axis;
   int64_t coefficient;
@@ -40,7 +41,7 @@ public:
 
   IndexExpr operator+(const IndexExpr &other) const;
   IndexExpr operator*(int64_t factor) const;
-  /// Quotient and remainder by a positive divisor, where they are again such expressions.
+  /// Quotient and remainder by a positive divisor; nothing if they are not expressions of this kind.
   std::optional<IndexExpr> floorDiv(int64_t divisor) const;
   std::optional<IndexExpr> mod(int64_t divisor) const;
 
@@ -51,7 +52,7 @@ public:
   /// Whether every term of `axis` is the plain axis, without div and mod. `stride` gets its coefficient (0 if the axis
   /// is absent).
   bool isAffineIn(unsigned axis, int64_t &stride) const;
-  /// The terms of `axis` alone, and all others with the constant.
+  /// only() gives the terms of `axis`, without() all other terms and the constant.
   IndexExpr only(unsigned axis) const;
   IndexExpr without(unsigned axis) const;
   /// The expression with `value` in place of `axis`; nothing where a term of the axis has a div or mod.
@@ -66,8 +67,7 @@ private:
   void canonicalize();
 };
 
-/// The coordinates in `shape` of the element with row-major number `linear`; nothing where index expressions cannot say
-/// them.
+/// The coordinates in `shape` of the element with row-major number `linear`; nothing if they are no index expressions.
 std::optional<llvm::SmallVector<IndexExpr>> delinearize(const IndexExpr &linear, llvm::ArrayRef<int64_t> shape);
 /// Row-major number of the element at `coordinates` in `shape`.
 IndexExpr linearize(llvm::ArrayRef<IndexExpr> coordinates, llvm::ArrayRef<int64_t> shape);

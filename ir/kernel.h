@@ -1,5 +1,5 @@
-// The kernel form: what a fused region computes, as plain data without MLIR and without regard to a target. Made by
-// analyzeKernel (ir/analyze_kernel.h), read by every emitter; two kernels whose forms are equal are one.
+// KernelInfo, the kernel form: what a fused region computes, as plain data that knows neither MLIR nor a target.
+// analyzeKernel (ir/analyze_kernel.h) makes it, and every emitter reads it. Two kernels whose forms are equal are one.
 #pragma once
 #include "ir/index_expr.h"
 #include "ir/scalar_steps.h"
@@ -24,7 +24,8 @@ struct KernelTensor {
   bool operator==(const KernelTensor &) const = default;
 };
 
-/// An axis computed from others, valid where 0 <= value < extent; being outside is what `pad` and `concat` test.
+/// An axis that is computed from others. It is inside its range where 0 <= value < extent; `pad` and `concat` test
+/// that.
 struct DerivedAxis {
   IndexExpr value;
   int64_t extent;
@@ -46,7 +47,7 @@ const char *name(Reduction reduction);
 /// node's kind does not name has its default, so that equal nodes are equal in every member.
 struct KernelNode {
   enum class Kind : uint8_t {
-    load,      // argument[index], or 0 where a guard fails; with `operands` = {row index}: argument[row·stride + index]
+    load, // argument[index], or 0 where a guard fails; a gather has an operand, the row: argument[row·stride + index]
     literal,   // `value`
     index,     // the integer `index`, converted to the type
     random,    // random_bits of `stream`; operands: seed, then outer index, row and column modulo 2^32
@@ -59,16 +60,16 @@ struct KernelNode {
   llvm::SmallVector<unsigned, 3> operands; // numbers of earlier nodes
   unsigned argument = 0;                   // load: number of the kernel's operand
   IndexExpr index;                         // load: element offset; index: the number
-  int64_t gatherStride = 0;                // load with a row index: elements a row
-  int64_t gatherRows = 0;                // … and the rows there are; outside of them the value is NaN (0 for integers)
-  llvm::SmallVector<unsigned, 2> guards; // load: derived axes that must all be inside; choose: one list of them a part,
-  llvm::SmallVector<unsigned, 2> guardCounts; // … guardCounts[i] of `guards` belong to part i
+  int64_t gatherStride = 0;                // load with a row: how many elements a row of the table has
+  int64_t gatherRows = 0;                  // load with a row: how many rows there are; others give NaN (0 for integers)
+  llvm::SmallVector<unsigned, 2> guards;   // load: derived axes that must all be inside; choose: those of each part
+  llvm::SmallVector<unsigned, 2> guardCounts; // choose: how many of `guards` belong to each part, in order
   ScalarLiteral value;                        // literal
   uint64_t stream = 0;                        // random
   ScalarSteps steps;                          // compute
   Reduction reduction = Reduction::sum;       // rowReduce
-  bool perColumn = false;                     // whether it depends on the column; other nodes are computed once a row
-  unsigned stage = 0; // the first stage that can compute it; a rowReduce's value is ready in the next stage
+  bool perColumn = false;                     // whether it depends on the column; if not, it is computed once for a row
+  unsigned stage = 0; // the first stage that can compute it; the value of a rowReduce is ready in the stage after that
 
   bool operator==(const KernelNode &) const = default;
 };
@@ -96,8 +97,8 @@ struct KernelInfo {
   std::vector<KernelTensor> arguments, results;
   llvm::SmallVector<DerivedAxis, 2> derived; // axis number i + axis::firstDerived
   std::vector<KernelNode> nodes;
-  std::vector<KernelStore> stores; // one a result, in order
-  unsigned stages = 1;             // passes over a row
+  std::vector<KernelStore> stores; // one for each result, in order
+  unsigned stages = 1;             // the number of passes over a row
 
   bool operator==(const KernelInfo &) const = default;
 
@@ -105,12 +106,12 @@ struct KernelInfo {
   bool hasColumnResult() const; // columnReduce or scatterAdd
   bool dependsOnColumn(const IndexExpr &expr) const;
   bool axisDependsOnColumn(unsigned axis) const;
-  /// Every access steps through the columns with one stride: no div or mod of the column.
+  /// Whether every access steps through the columns with one stride, without div or mod of the column.
   bool isAffineInColumns() const;
 
-  /// True if the body is the same for any number of columns: one row, every access at the column itself or at one place
-  /// for all, no coordinates. Such kernels run over *segments*: several tensors of different sizes, one body. Sizes
-  /// that are equal modulo `segmentSizes` share even their vector tails.
+  /// Whether the body is the same for any number of columns. Then there is one row, no coordinate is used, and each
+  /// access is at the column itself or at one place for all columns. Such a kernel can run over *segments*: several
+  /// tensors of different sizes. Sizes that are equal modulo `segmentSizes` also have the same vector tail.
   bool isSegment() const;
   static constexpr int64_t segmentSizes = 64;
 
@@ -126,7 +127,7 @@ struct KernelNames {
     std::string value;  // the user's name for its result, or empty
   };
   std::string label;       // "gelu+add", or "kernel"
-  std::string work;        // "exp_mul": which ops compute; for symbols, which no name of the user's is part of
+  std::string work;        // "exp_mul": the ops that compute; symbols are made of it, and have no name of the user's
   std::vector<Op> ops;     // of the region, in its order
   std::vector<int> ofNode; // for each node the number of its op; -1: a load of an argument
 };

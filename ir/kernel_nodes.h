@@ -15,7 +15,8 @@ inline ElementType elementOf(mlir::Value tensor) {
 /// expressions; a value that is read at two places becomes two nodes; each node gets its stage.
 class KernelNodes {
 public:
-  /// `arguments` maps each of the kernel's arguments to its number. `refusal` gets what no node can express.
+  /// `arguments` maps each of the kernel's arguments to its number. `refusal` gets the reason if no node can express a
+  /// value.
   KernelNodes(KernelInfo &info, const llvm::DenseMap<mlir::Value, unsigned> &arguments, std::string &refusal)
       : info(info), arguments(arguments), refusal(refusal) {}
 
@@ -26,7 +27,7 @@ public:
   /// outer · rows + row.
   IndexExpr row() const;
   IndexExpr column() const;
-  /// For each node the op that it stands for, null for an argument's load.
+  /// For each node the op that it stands for, null for the load of an argument.
   const std::vector<mlir::Operation *> &origins() const { return nodeOps; }
 
 private:
@@ -36,7 +37,7 @@ private:
     unsigned node;
   };
 
-  /// Says `why` in the refusal.
+  /// Writes `why` to the refusal.
   std::nullopt_t refuse(const llvm::Twine &why);
   /// The expression in which each derived axis that stands without div and mod is replaced by its value.
   IndexExpr resolve(IndexExpr expr) const;

@@ -1,4 +1,4 @@
-// chooseSpaces: which iteration spaces a fused region can have; its reductions decide.
+// chooseSpaces: finds the iteration spaces that a fused region can have, which depend on its reductions.
 #pragma once
 #include "ir/dialect.h"
 #include "ir/kernel.h"

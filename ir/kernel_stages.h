@@ -1,5 +1,5 @@
-// What each pass over a row computes: common to all emitters. What is kept between passes, and how loops are built,
-// is a target's.
+// kernelStages: what each pass over a row computes. All emitters share it. What is kept between passes, and how loops
+// are built, each target decides.
 #pragma once
 #include "ir/kernel.h"
 
@@ -15,16 +15,16 @@ struct KernelStage {
 
 struct KernelStages {
   std::vector<KernelStage> stages;           // KernelInfo::stages passes, then one entry with row nodes alone
-  llvm::SmallVector<unsigned> constantNodes; // row-level nodes that depend on no row: computed once a call
-  llvm::SmallVector<unsigned> rowStores;     // stores of one element a row
+  llvm::SmallVector<unsigned> constantNodes; // nodes that depend on no row and no column: computed once for a call
+  llvm::SmallVector<unsigned> rowStores;     // stores of one element for each row
 };
 
 KernelStages kernelStages(const KernelInfo &info);
 
-/// The first pass that can read a node's value: a row reduction's is ready in the pass after its own.
+/// The first pass that can read a node's value. The value of a row reduction is ready in the pass after its own.
 unsigned readyStage(const KernelInfo &info, unsigned node);
 
-/// The first pass that can write a store: the one after the last row reduction it needs.
+/// The first pass that can write a store: the one after the last row reduction that the store needs.
 unsigned storeStage(const KernelInfo &info, const KernelStore &store);
 
 } // namespace tcc

@@ -9,9 +9,10 @@
 
 namespace tcc {
 
-/// A region in words: for each of its ops the name, the properties, the result's type and which values it reads, from
-/// the results down; the types of the arguments. That is all that analyzeKernel reads of a region, so regions of equal
-/// words have equal forms, or the same refusal. Types and attributes are words of one context.
+/// A region as a list of numbers: for each op, from the results towards the arguments, its name, its properties, its
+/// result's type and the values that it reads; then the types of the arguments. analyzeKernel reads nothing else of a
+/// region, so regions of equal words have equal forms or the same refusal. The numbers of types and attributes have a
+/// meaning within one MLIR context.
 struct RegionWords {
   std::vector<uint64_t> words;
   llvm::SmallVector<mlir::Operation *> ops; // in the words' order
@@ -24,7 +25,7 @@ struct RegionWords {
 /// What is known of a region.
 struct KnownKernel {
   std::optional<KernelInfo> form;
-  std::string refusal;       // where it has none
+  std::string refusal;       // if it has no form
   std::vector<int> opOfNode; // for each node the position in RegionWords::ops of the op that it stands for, or -1
 
   bool operator==(const KnownKernel &) const = default;
@@ -32,7 +33,7 @@ struct KnownKernel {
 
 class KnownKernels {
 public:
-  /// With `checks`, what is known is compared with what is found afresh each time; a difference ends the program.
+  /// If `checks` is set, each known answer is compared with a new analysis, and a difference ends the program.
   explicit KnownKernels(bool checks = false) : checks(checks) {}
 
   std::shared_ptr<const KnownKernel> of(const KernelView &view);
@@ -45,14 +46,14 @@ private:
   struct Hash {
     size_t operator()(const std::vector<uint64_t> &words) const;
   };
-  static constexpr size_t most = 4096; // kept at once
+  static constexpr size_t most = 4096; // regions that are kept at once
 
   bool checks;
   int64_t known = 0;
   std::unordered_map<std::vector<uint64_t>, std::shared_ptr<const KnownKernel>, Hash> kernels;
 };
 
-/// What is known of the tcc.kernel ops of a context. The dialect holds it, since words belong to the context.
+/// What is known of the tcc.kernel ops of a context. The dialect holds it, since words have a meaning within a context.
 class KernelForms : public mlir::DialectInterface::Base<KernelForms> {
 public:
   explicit KernelForms(mlir::Dialect *dialect) : Base(dialect) {}

@@ -1,18 +1,19 @@
-// Which lanes a rank computes, and the pieces of the tree of all lanes that they make: plain arithmetic.
+// Which lanes a rank computes, and which nodes of the tree over all lanes they fill. Sums over lanes are added along
+// this tree.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 namespace tcc {
 
-inline constexpr int64_t mostLanes = 4096; ///< and so ranks
+inline constexpr int64_t mostLanes = 4096; ///< also the most ranks
 
-/// The tree's node over lanes [first, first + count).
+/// The node of the tree over lanes [first, first + count).
 struct LaneNode {
   int64_t first = 0, count = 0;
   bool operator==(const LaneNode &) const = default;
 
-  /// Of how many lanes the left half of a node of several is: the largest power of two below its count.
+  /// How many lanes the left child of a node of several lanes has: the largest power of two below its count.
   int64_t leftCount() const {
     int64_t left = 1;
     while (left * 2 < count)
@@ -23,12 +24,12 @@ struct LaneNode {
   LaneNode right() const { return {first + leftCount(), count - leftCount()}; }
 };
 
-/// The first lane of rank `rank`, and of `ranks` the number of lanes.
+/// The first lane of rank `rank`. For `rank` = `ranks` it is the number of lanes.
 constexpr int64_t firstLane(int64_t lanes, int64_t ranks, int64_t rank) {
   return rank * lanes / ranks;
 }
 
-/// The fewest nodes of the tree under `node` that cover exactly the lanes [begin, end) of it, in order.
+/// Appends the fewest nodes of the tree below `node` that cover exactly its lanes in [begin, end), in order.
 inline void addLaneNodes(const LaneNode &node, int64_t begin, int64_t end, std::vector<LaneNode> &nodes) {
   if (begin >= node.first + node.count || end <= node.first)
     return;
@@ -40,14 +41,14 @@ inline void addLaneNodes(const LaneNode &node, int64_t begin, int64_t end, std::
   addLaneNodes(node.right(), begin, end, nodes);
 }
 
-/// The nodes that a rank's lanes make: what it adds up alone.
+/// The nodes that a rank's lanes fill. The rank can add these up by itself.
 inline std::vector<LaneNode> laneNodesOf(int64_t lanes, int64_t ranks, int64_t rank) {
   std::vector<LaneNode> nodes;
   addLaneNodes({0, lanes}, firstLane(lanes, ranks, rank), firstLane(lanes, ranks, rank + 1), nodes);
   return nodes;
 }
 
-/// The first rank whose nodes have the sizes of this rank's: what such ranks compute is one program.
+/// The first rank whose nodes have the same sizes as this rank's. Such ranks run the same program.
 inline int64_t firstAlike(int64_t lanes, int64_t ranks, int64_t rank) {
   const auto sizes = [&](int64_t of) {
     std::vector<int64_t> list;

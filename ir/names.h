@@ -1,6 +1,6 @@
-// The names that people gave, which live in locations: NameLoc("h.3.mlp.gelu") around the place in the user's file. A
-// name is a path of words joined by dots: C++ scopes or the name of a value, then the op; what a pass makes of an op
-// keeps its name, and a gradient's ends in ".grad".
+// The names that people gave. They are kept in locations: NameLoc("h.3.mlp.gelu") around the place in the user's file.
+// A name is a path of words joined by dots: the C++ scopes or the name of a value, then the op. What a pass makes of an
+// op keeps the op's name; the name of a gradient ends in ".grad".
 #pragma once
 #include "mlir/IR/Block.h"
 #include "mlir/IR/Location.h"
@@ -11,14 +11,14 @@ namespace tcc {
 
 /// The location's name, or "".
 llvm::StringRef nameOf(mlir::Location loc);
-/// What people call an op: its location's name, or else the op's own name without the dialect (for a custom op the name
-/// that the user gave it).
+/// What people call an op: the name in its location, else the op's own name without the dialect. A custom op's own name
+/// is the one that the user gave it.
 llvm::StringRef nameOf(mlir::Operation *op);
-/// The same place under another name.
+/// The location of the same place with another name.
 mlir::Location named(mlir::Location loc, llvm::StringRef name);
 /// The first place in a user's file; null where there is none.
 mlir::FileLineColLoc sourceOf(mlir::Location loc);
-/// "h.3.mlp" of "h.3.mlp.gelu"; "" of "gelu".
+/// The name without its last word: "h.3.mlp" for "h.3.mlp.gelu", "" for "gelu".
 llvm::StringRef scopeOf(llvm::StringRef name);
 
 /// The names of a kernel's ops. The names of results come first, then the names that most ops have. Ops on scalars, and

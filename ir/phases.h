@@ -1,4 +1,4 @@
-// Phases: stated sets of what may still be in the IR. The pipeline checks the phase it has reached after each pass.
+// Phases: each phase states what may still be in the IR. After each pass the pipeline can check the phase that holds.
 #pragma once
 #include "ir/dialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -7,7 +7,7 @@ namespace tcc {
 
 enum class Phase : uint8_t { captured, joint, shaped, fused, planned };
 
-/// "captured", "joint", … as -emit= and dumps spell them.
+/// The name by which -emit= and dumps call the phase: "captured", "joint", …
 llvm::StringRef phaseName(Phase phase);
 std::optional<Phase> parsePhase(llvm::StringRef name);
 

@@ -7,15 +7,15 @@
 
 namespace tcc {
 
-/// Nothing for a type that is no element of a tcc tensor.
+/// The element type; nothing for a type that tcc tensors cannot hold.
 std::optional<ElementType> elementTypeOf(mlir::Type type);
 mlir::Type mlirType(mlir::MLIRContext *context, ElementType type);
 
 /// The value of a FloatAttr or IntegerAttr.
 ScalarLiteral literalOf(mlir::Attribute value);
 
-/// The scalar steps of elementwise ops. They are made from an op's scalarBody, once for each op name, attributes and
-/// element types. The dialect holds them, since the keys belong to its context.
+/// The scalar steps of elementwise ops. They are made from an op's scalarBody, once for each combination of op name,
+/// attributes and element types. The dialect holds them, since the keys have a meaning within its context.
 class ScalarForms : public mlir::DialectInterface::Base<ScalarForms> {
 public:
   explicit ScalarForms(mlir::Dialect *dialect) : Base(dialect) {}

@@ -33,7 +33,7 @@ enum class Opcode : uint8_t {
   log1pF,
   floorF,
   ceilF,
-  roundF, // to the nearest whole number, of two the even one
+  roundF, // to the nearest whole number; if two are as near, to the even one
   truncF,
   powF, // as C's pow
   remF, // as C's fmod, exact
@@ -46,7 +46,7 @@ enum class Opcode : uint8_t {
   addI,
   subI,
   mulI,
-  divI, // truncates; the divisor is not 0, and not -1 beside the least integer
+  divI, // truncates; the divisor is not 0, and it is not -1 if the dividend is the least integer
   remI, // the rest of divI
   absI,
   maxI,
@@ -60,8 +60,8 @@ enum class Opcode : uint8_t {
   leI,
   gtI,
   geI,
-  select,     // operand 0, an i1, ? operand 1 : operand 2
-  floatToInt, // truncates; the value fits
+  select,     // operand 0 ? operand 1 : operand 2; operand 0 is an i1
+  floatToInt, // truncates; the value must fit
   intToFloat, // signed
   unsignedToFloat,
   extendSigned, // to a wider integer
@@ -70,17 +70,17 @@ enum class Opcode : uint8_t {
   bitcast,  // an f32 as the i32 of its bits, or back
 };
 
-/// How the type of a step's value follows from its operands'.
+/// How the type of a step's value follows from the types of its operands.
 enum class StepType : uint8_t { ofOperands, boolean, stated };
 
 struct OpcodeFacts {
   Opcode opcode;
   const char *name;     // as KernelInfo::print spells it
   const char *mlirName; // of the op in arith or math
-  int predicate;        // of arith.cmpf or arith.cmpi, else -1
+  int predicate;        // the predicate of arith.cmpf or arith.cmpi; -1 for other ops
   unsigned operands;
   StepType type;
-  unsigned cost; // in vector operations of a CPU
+  unsigned cost; // as a number of vector operations of a CPU
 };
 
 const OpcodeFacts &facts(Opcode opcode);
@@ -96,14 +96,16 @@ struct ScalarStep {
   bool operator==(const ScalarStep &) const = default;
 };
 
-/// The values are numbered: the node's operands, each in the computed type of its element type, then one a step.
-/// Where the node's type is a 16-bit float, its value is the result rounded to that type, and no step rounds.
+/// A straight line of steps. Values are numbered: first come the node's operands, each in the computed type of its
+/// element type, then the value of each step. If the node's type is a 16-bit float, its value is the result rounded to
+/// that type; no step rounds.
 struct ScalarSteps {
   llvm::SmallVector<ScalarStep, 1> steps;
-  unsigned result = 0; // number of a value
+  unsigned result = 0; // the number of the value that is the result
 
   unsigned cost() const;
-  /// Whether each step gives the same bits on every target: it approximates nothing, and reads no bits as a number.
+  /// Whether each step gives the same bits on every target. Such a step approximates nothing, and reads no bits as a
+  /// number.
   bool isExact() const;
   /// The results of exact steps for several elements. Each operand has one value, which all elements share, or one for
   /// each element. i1 is 0 or 1. Gives nothing where an integer, in an operand or on the way, is so large that it may
@@ -115,7 +117,7 @@ struct ScalarSteps {
   bool operator==(const ScalarSteps &) const = default;
 };
 
-/// "0.5", "-inf", "3": a literal as dumps print it.
+/// A literal as dumps print it: "0.5", "-inf", "3".
 std::string literalText(ScalarLiteral literal, ElementType type);
 
 } // namespace tcc

@@ -1,5 +1,5 @@
-// StridedView: how a value that is read through transposes, slices and reshapes lies in the memory of the value below
-// these views. Matmuls take such operands as they are, without a copy.
+// StridedView: says where the elements of a value that is made by transposes, slices and reshapes lie in the memory of
+// the value below these views. Matmuls take such operands as they are, without a copy.
 #pragma once
 #include "mlir/IR/Operation.h"
 #include <optional>
@@ -18,8 +18,8 @@ struct ViewedDim {
   int64_t innerStride = 1;
 };
 
-/// Which strided operands a target's matmuls and other structured ops can read, beyond one matrix that is dense along
-/// one side.
+/// Which strided operands a target's matmuls and other structured ops can read. They can always read a single matrix
+/// that is dense along one side.
 struct ViewLimits {
   int64_t batchDims = 0; // leading dims with strides of their own
 };
@@ -44,7 +44,7 @@ bool isDense(const StridedView &view);
 /// How many elements lie between the first and the last that the view reaches, both included.
 int64_t spanOf(const StridedView &view);
 
-/// The least bytes that an op moves: the span of each view once, and its results.
+/// The least bytes that an op moves: it reads the span of each view once and writes its results.
 int64_t bytesOfViews(mlir::Operation *op, llvm::ArrayRef<StridedView> views);
 
 /// The values that an op outside kernels needs in memory, aligned with its operands: the roots of a structured op's

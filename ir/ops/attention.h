@@ -16,7 +16,7 @@ struct AttentionMask {
 
   /// The keys [first, end) that query `t` of a row of `keys` keys sees; first >= end where it sees none.
   std::pair<int64_t, int64_t> visibleKeys(int64_t t, int64_t keys) const;
-  /// Visible pairs of a head.
+  /// How many pairs of a query and a key are visible in one head.
   int64_t visiblePairs(int64_t queries, int64_t keys) const;
   /// Whether a query sees no key at all.
   bool hidesWholeRows(int64_t queries, int64_t keys) const;

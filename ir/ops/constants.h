@@ -1,4 +1,4 @@
-// What folders need of literals: asking what an attribute holds, and folding splats.
+// Helpers for folding: they ask what an attribute holds, and fold splats.
 #pragma once
 #include "ir/dialect.h"
 #include <functional>
@@ -10,8 +10,8 @@ bool isSplat(mlir::Attribute attr, double value);
 /// True if `attr` is a splat of integers (i1 included, as 0 and 1) with this value.
 bool isSplatInteger(mlir::Attribute attr, int64_t value);
 
-/// Folds two float splats of one type; the function runs in f64 and is rounded once, which for + - · / of operands
-/// of at most f32 equals the rounding of the exact result. A null answer: not foldable.
+/// Folds two float splats of one type. `apply` computes in f64, and its result is rounded once; for + - · / of operands
+/// of at most 32 bits that equals the rounding of the exact result. Gives null if the operands cannot be folded.
 mlir::OpFoldResult foldBinary(mlir::Attribute lhs, mlir::Attribute rhs,
                               llvm::function_ref<double(double, double)> apply);
 

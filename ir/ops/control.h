@@ -1,4 +1,4 @@
-// Functions on cond and repeat that passes and tests need.
+// Functions for cond and repeat that passes and tests need.
 #pragma once
 #include "ir/emit.h"
 
@@ -7,14 +7,14 @@ namespace tcc {
 /// Whether the block ends with a tcc.yield of values of these types.
 bool yields(mlir::Block &block, mlir::TypeRange types);
 
-/// Writes the turns of a loop out at the builder's place, with `operands` in place of its own, and gives the last
-/// turn's results.
+/// Writes out all turns of a loop at the builder's place, with `operands` instead of the loop's own. Gives the results
+/// of the last turn.
 llvm::SmallVector<mlir::Value> unrolled(Emit &b, RepeatOp op, mlir::ValueRange operands);
 
-/// sharedBuffers of an op whose result i may stand where its operand i stands.
+/// The answer of StructuredOpInterface::sharedBuffers for an op whose result i may lie in the memory of its operand i.
 llvm::BitVector sharedPairs(mlir::Operation *op);
 
-/// Every operand as a dense tensor in memory.
+/// The views of an op that reads each operand as a dense tensor in memory.
 llvm::SmallVector<StridedView, 2> denseOperands(mlir::Operation *op);
 
 } // namespace tcc

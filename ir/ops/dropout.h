@@ -1,4 +1,4 @@
-// Dropout in terms of primitives; the dropout op, attention's expansion and the passes that look for dropout share it.
+// Dropout written in primitives. The dropout op, attention's expansion and the passes that look for dropout share it.
 #pragma once
 #include "ir/emit.h"
 
@@ -10,7 +10,7 @@ struct Dropout {
   double rate = 0; ///< 0 <= rate < 1
   mlir::Value seed;
   uint64_t stream = 0;
-  mlir::Value first; ///< of random_bits; may be null
+  mlir::Value first; ///< the operand `first` of random_bits; may be null
 };
 
 /// rate · 2^32, rounded down.
@@ -21,7 +21,7 @@ double keepScale(double rate);
 /// x · keepScale where the element is kept, else 0; x is f32.
 mlir::Value dropOut(Emit &b, mlir::Value x, const Dropout &dropout);
 
-/// Recognises what dropOut has made: the x and the dropout of which `value` is the result. The rate found is
+/// Recognises what dropOut() has made: gives the x and the dropout whose result `value` is. The rate that it finds is
 /// dropThreshold / 2^32, which drops the same elements.
 struct DroppedOut {
   mlir::Value x;

@@ -8,10 +8,10 @@ namespace tcc {
 /// Whether `value`, which an op computes with in f32, is a finite number there.
 bool isFiniteF32(double value);
 
-/// As a person would write it: 1e+60, -0.001.
+/// The number as a person would write it: 1e+60, -0.001.
 std::string numberText(double value);
 
-/// The rule that !isFiniteF32 breaks, for messages.
+/// What messages say about a value that is not isFiniteF32().
 inline constexpr llvm::StringLiteral beyondF32 = "is no finite number in f32 (at most 3.4e+38)";
 
 } // namespace tcc

@@ -4,14 +4,15 @@
 
 namespace tcc {
 
-/// Equal, or at least one of them unknown.
+/// Whether the two sizes are equal, or at least one of them is unknown.
 inline bool sameSize(int64_t a, int64_t b) {
   return a == b || mlir::ShapedType::isDynamic(a) || mlir::ShapedType::isDynamic(b);
 }
 
-/// The static shape of a reshape whose operand was `from` (perhaps with `?`) and is now `actual`: the last `?` of `to`
-/// follows from the element count, those before it stand in the common prefix of `from` and `to` and are the same dims.
-/// Nothing if that does not determine it; sizes stay `?` where `actual` has one.
+/// The result shape of a reshape from `from` to `to` (both perhaps with `?`) whose operand now has shape `actual`. The
+/// last `?` of `to` follows from the element count. Each earlier `?` must stand in the common prefix of `from` and
+/// `to`, and is the same dim of `actual`. Gives nothing if that does not determine the shape. Sizes stay `?` where
+/// `actual` has one.
 std::optional<llvm::SmallVector<int64_t>> resolveReshape(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to,
                                                          llvm::ArrayRef<int64_t> actual);
 
@@ -19,7 +20,7 @@ std::optional<llvm::SmallVector<int64_t>> resolveReshape(llvm::ArrayRef<int64_t>
 mlir::LogicalResult verifyLike(mlir::Operation *op, mlir::Value like, mlir::RankedTensorType result,
                                llvm::StringRef label);
 
-/// Checks that a shape whose random bits begin at `first` (null: none) has a dim 0.
+/// Checks that a shape has a dim 0 if its random bits begin at `first`. A null `first` is always right.
 mlir::LogicalResult verifyFirst(mlir::Operation *op, mlir::Value first, mlir::RankedTensorType shape,
                                 llvm::StringRef label);
 

@@ -1,4 +1,4 @@
-// Tensors of doubles as the bytes that compiled code reads and writes.
+// Converts the interpreter's tensors of doubles to the bytes that compiled code reads and writes, and back.
 #pragma once
 #include "ir/reference/interpreter.h"
 

@@ -1,5 +1,5 @@
-// The reference interpreter: the meaning of every tcc op as plain loops over doubles. It is the oracle for passes and
-// emitters, so nothing of it is shared with the lowering: no scalarBody, no decomposition, its own Philox.
+// The reference interpreter: the meaning of every tcc op as plain loops over doubles. Passes and emitters are checked
+// against it, so it shares nothing with the lowering: no scalarBody, no decomposition, and it has its own Philox.
 #pragma once
 #include "ir/dialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -42,11 +42,11 @@ bool hasReference(mlir::OperationName name);
 /// A tensor of `type` with every element `value`.
 RefTensor splatTensor(mlir::RankedTensorType type, double value);
 
-/// Elements of the largest tensor that the interpreter computes: 2 GiB of them.
+/// The most elements of a tensor that the interpreter computes, which take 2 GiB.
 inline constexpr int64_t mostElements = int64_t(1) << 28;
 
-/// Uniform in [low, high), the same for the same seed everywhere: floats rounded to the element type, integers
-/// truncated towards -inf, i1 by comparison with the middle.
+/// Random numbers that are uniform in [low, high), and the same for the same seed on every machine. Floats are rounded
+/// to the element type and integers are rounded down; an i1 says on which side of the middle the number lies.
 RefTensor randomTensor(mlir::RankedTensorType type, uint64_t seed, double low = -1, double high = 1);
 
 /// `value` rounded to nearest even in a float type (overflow: infinity, or NaN where the type has none); for an
@@ -59,11 +59,11 @@ void roundToElement(RefTensor &tensor);
 /// The four words of Philox4x32-10 (Salmon et al. 2011).
 std::array<uint32_t, 4> philoxWords(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-/// Where an element of tcc.random_bits stands: modulo 2^32.
+/// The coordinates of an element of tcc.random_bits, modulo 2^32.
 struct RandomPlace {
   uint32_t outer, row, column;
 };
-/// Its bits. `seed` is what an i64 seed holds, or the 32 bits of an i32 one.
+/// The random bits of the element at `place`. `seed` is the value of an i64 seed, or the 32 bits of an i32 seed.
 uint32_t randomBitsAt(uint64_t seed, uint64_t stream, RandomPlace place);
 
 } // namespace tcc

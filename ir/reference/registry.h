@@ -1,4 +1,5 @@
-// What a reference function sees, and the table that the families fill. Private to ir/reference.
+// Call, what a reference function is given, and Registry, the table of functions that the families fill. Private to
+// ir/reference.
 #pragma once
 #include "ir/reference/interpreter.h"
 #include "llvm/ADT/StringMap.h"
@@ -18,7 +19,7 @@ struct Call {
   const RefTensor &in(unsigned i) const { return *operands[i]; }
   /// The next result, of this shape and filled with zeros.
   RefTensor &addResult(llvm::ArrayRef<int64_t> shape);
-  /// The shape of result 0, its `?` taken from `like`.
+  /// The shape of result 0, with the sizes of `like` in place of its `?`.
   Shape resultShape(const RefTensor *like) const;
   void refuse(const llvm::Twine &message) { error = message.str(); }
 };
@@ -64,7 +65,7 @@ private:
   bool narrow;
 };
 
-/// The random bits of elements of one shape, from the operands of an op that has them.
+/// The random bits of the elements of one shape, for the operands of an op that uses random bits.
 class RandomElements {
 public:
   /// `first` may be null.
@@ -92,7 +93,7 @@ double wrapInteger(uint64_t bits, mlir::Type element);
 /// The larger of two numbers: NaN if either is NaN, and 0 above -0.
 double largerOf(double a, double b);
 
-/// x as an f32, rounded to bf16 as cast_by_bits says, in fp64 mode too: the bits decide and not the precision.
+/// x as an f32, rounded to bf16 as cast_by_bits says. It is rounded in exact mode too, since `bits` decides the value.
 double roundedByBits(double x, int64_t bits);
 
 } // namespace tcc::reference

@@ -33,7 +33,8 @@ struct Results {
   const void *bias = nullptr; // one number for each column, from the block's first column on; null: no bias
   DType biasType = DType::f32;
   bool accumulate = false;
-  bool streams = false; // whether whole cache lines of a block are written past the caches, if C is larger than these
+  bool streams =
+      false; // whether full blocks are written past the caches; for a C of whole cache lines, larger than they
 };
 
 /// Prefetches the cache lines of C that finish() will write, unless it streams. A store that misses the caches would
