@@ -18,10 +18,10 @@ struct MaskStep {
   bool keepsTrue = true; // select: scores are kept where the condition holds
   double fill = 0;       // select: what the others become
   double factor = 1;     // what the literal is multiplied by between this step and the softmax
-  AxisLayout layout;     // of the scores at this step
+  AxisLayout layout;     // the layout of the scores at this step
 };
 
-/// The axes that scores are made of, each outermost first and without splits.
+/// The axes that the scores consist of. Each list has the outermost axis first, and no axis that was split.
 struct ScoreAxes {
   AxisRun batch, queries, keys;
 };
@@ -30,9 +30,10 @@ class MaskReader {
 public:
   explicit MaskReader(LiteralRows &rows) : rows(rows) {}
 
-  /// The mask that the steps make together; the step nearest to the softmax comes first. Gives nothing, and in `at` and
-  /// `why` the step and the reason, unless (1) each score is either kept as it is or hidden, (2) all heads hide the
-  /// same ones, (3) the visible keys are a band around a diagonal, and (4) every query sees a key.
+  /// The mask that the steps make together; the step nearest to the softmax comes first. There is a mask if (1) each
+  /// score is either kept as it is or hidden, (2) all heads hide the same scores, (3) the visible keys are a band
+  /// around a diagonal, and (4) every query sees a key. If not, gives nothing, and `at` and `why` say which step and
+  /// why.
   std::optional<AttentionMask> read(llvm::ArrayRef<MaskStep> steps, const Axes &axes, const ScoreAxes &roles,
                                     double scale, mlir::Operation *&at, std::string &why);
 
@@ -43,7 +44,7 @@ private:
     std::string why;
   };
   LiteralRows &rows;
-  std::map<std::vector<uint64_t>, Answer> answers; // layers have equal masks
+  std::map<std::vector<uint64_t>, Answer> answers; // kept since the layers of a model have equal masks
 };
 
 } // namespace tcc

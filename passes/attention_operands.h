@@ -1,6 +1,6 @@
-// Makes the operands of flash_attention from those of a matched attention: heads are moved after tokens, keys and
-// values are taken before their repetition for groups, and factors of queries and keys go into the scale. All operands
-// are views of values that the graph computes anyway.
+// Makes the operands of flash_attention from those of a matched attention. The dim of heads is moved after that of
+// tokens. Keys and values are taken before they are repeated for groups of heads. Factors of queries and keys become
+// part of the scale. All operands are views of values that the graph computes anyway.
 #pragma once
 #include "passes/attention_pattern.h"
 
@@ -11,9 +11,10 @@ struct AttentionOperands {
   double scale;
 };
 
-/// The operands of `pattern`. A value that a tcc.gradient asks for stays part of the computation.
+/// The operands of `pattern`. If a tcc.gradient asks for the gradient of a value on the way, the operands are still
+/// computed from that value.
 AttentionOperands attentionOperands(Emit &emit, LiteralRows &rows, const AttentionPattern &pattern);
-/// `out` [B, T, H, d] in the shape that the result of `pattern.mix` has.
+/// `out`, which is [B, T, H, d], in the shape of the result of `pattern.mix`.
 mlir::Value mixOf(Emit &emit, const AttentionPattern &pattern, mlir::Value out);
 
 } // namespace tcc

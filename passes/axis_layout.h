@@ -1,6 +1,6 @@
 // Axes: follows the dims of a value through transposes and reshapes, to say which dim of one value is which dim of
-// another. A dim is a row-major run of axes; all layouts of one `Axes` share these. A reshape that cuts a dim splits
-// its axis, in every layout at once.
+// another. A dim consists of one or several axes, in row-major order. All layouts of one `Axes` share the axes. A
+// reshape that cuts a dim splits an axis, which then counts as split in every layout.
 #pragma once
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
@@ -11,18 +11,18 @@
 namespace tcc {
 
 using AxisRun = llvm::SmallVector<unsigned, 2>;   // outermost first; empty for a dim of size 1
-using AxisLayout = llvm::SmallVector<AxisRun, 4>; // of each dim
+using AxisLayout = llvm::SmallVector<AxisRun, 4>; // the axes of each dim
 
 class Axes {
 public:
   /// A layout with an axis of its own for each dim.
   AxisLayout fresh(llvm::ArrayRef<int64_t> shape);
-  /// The layout of the same elements, in row-major order, under `shape`; nothing where a dim would hold a part of an
-  /// axis that no split can give, as for 6 = 2·3 under 3·2, or where dims of size 0 leave open which is which.
+  /// The layout after a reshape to `shape`, which keeps the row-major order. Gives nothing if a dim would hold a part
+  /// of an axis that no split can give (axes 2·3 as dims 3·2), or if dims of size 0 leave open which axis is which.
   std::optional<AxisLayout> reshaped(const AxisLayout &layout, llvm::ArrayRef<int64_t> shape);
-  /// The unsplit axes that a run stands for now.
+  /// The run with each split axis replaced by its parts.
   AxisRun leaves(llvm::ArrayRef<unsigned> run) const;
-  /// Those of all dims, in row-major order.
+  /// The same for all dims of a layout, in row-major order.
   AxisRun leaves(const AxisLayout &layout) const;
   int64_t size(unsigned axis) const { return axes[axis].size; }
   int64_t size(llvm::ArrayRef<unsigned> run) const;
@@ -35,7 +35,8 @@ private:
   std::vector<Axis> axes;
 };
 
-/// The layout of a transpose's operand from that of its result, and the other way round.
+/// beforeTranspose() gives the layout of a transpose's operand from that of its result; afterTranspose() gives that of
+/// the result from that of the operand.
 AxisLayout beforeTranspose(const AxisLayout &layout, llvm::ArrayRef<int64_t> permutation);
 AxisLayout afterTranspose(const AxisLayout &layout, llvm::ArrayRef<int64_t> permutation);
 

@@ -5,7 +5,7 @@
 
 namespace tcc {
 
-inline constexpr llvm::StringLiteral arenasAttr = "tcc.arenas"; // on an op with bodies: each body's arena, in bytes
+inline constexpr llvm::StringLiteral arenasAttr = "tcc.arenas"; // on an op with bodies: the arena bytes of each body
 
 /// A body as a function. Its tcc.yield is the function's return; carried arguments are states that its results update;
 /// all other arguments are inputs. The destructor gives the body back to the op.
@@ -34,7 +34,7 @@ mlir::LogicalResult runOnBodies(mlir::func::FuncOp function,
 /// body, unless gradients with respect to it are wanted.
 void pruneBodies(mlir::func::FuncOp function);
 
-/// Writes loops out turn by turn, and replaces each cond by both of its bodies and a select. For references alone,
+/// Writes loops out turn by turn, and replaces each cond by both of its bodies and a select. Only references use this,
 /// whose sizes are small.
 void inlineBodies(mlir::func::FuncOp function);
 
@@ -43,7 +43,7 @@ void inlineBodies(mlir::func::FuncOp function);
 struct BodyMemory {
   llvm::SmallVector<int64_t> slices; // the offset of each
   int64_t arena = 0;                 // the offset of the bodies' arena
-  int64_t bytes = 0;                 // in all
+  int64_t bytes = 0;                 // of slices and arena together
 };
 BodyMemory memoryOfBodies(BodyOpInterface op, int64_t alignment);
 

@@ -1,5 +1,6 @@
-// HeldValues: what a fused function keeps for later, a part of rematerialize. A training step computes forwards until
-// some op, its turn, and then backwards; a step over several micro-batches does so several times.
+// HeldValues, a part of rematerialize: what a fused function keeps in memory for later. A training step first computes
+// forwards up to some op, which is its turn, and then backwards. A step over several micro-batches does so several
+// times.
 #pragma once
 #include "ir/dialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -7,7 +8,7 @@
 
 namespace tcc {
 
-/// Ops [first, turn] compute forwards, by number; what follows goes back over their values.
+/// Ops number `first` to `turn`, both included, compute forwards. The ops after them go back over their values.
 struct ForwardPart {
   unsigned first = 0, turn = 0;
 };
@@ -16,7 +17,7 @@ class HeldValues {
 public:
   explicit HeldValues(mlir::Block &block);
 
-  /// The structured ops in order, and the terminator as the last.
+  /// The structured ops in order, then the terminator.
   std::vector<mlir::Operation *> ops;
 
   unsigned number(mlir::Operation *op) const { return numbers.lookup(op); }

@@ -1,5 +1,5 @@
-// Places: where the planner has put each value. They are attributes on the ops of a planned function; codegen reads
-// them.
+// Places: where the planner has put each value. The ops of a planned function have them as attributes, which codegen
+// reads.
 #pragma once
 #include "ir/dialect.h"
 #include "ir/tensor_bytes.h"
@@ -17,10 +17,10 @@ struct Place {
   bool operator==(const Place &) const = default;
 };
 
-inline constexpr llvm::StringLiteral placesAttr = "tcc.places";   // array of [space, index, offset], one a result
-inline constexpr llvm::StringLiteral scratchAttr = "tcc.scratch"; // [offset, bytes] in the arena, if any
-inline constexpr llvm::StringLiteral arenaAttr = "tcc.arena";     // on the function: bytes
-inline constexpr llvm::StringLiteral stagingAttr = "tcc.staging"; // on the return: per operand an arena offset or -1
+inline constexpr llvm::StringLiteral placesAttr = "tcc.places";   // for each result [space, index, offset]
+inline constexpr llvm::StringLiteral scratchAttr = "tcc.scratch"; // [offset, bytes] in the arena, if it has scratch
+inline constexpr llvm::StringLiteral arenaAttr = "tcc.arena";     // on the function: the bytes of the arena
+inline constexpr llvm::StringLiteral stagingAttr = "tcc.staging"; // on the return: for each operand an offset or -1
 
 /// The place that the planner has written for an op's result; views have none.
 Place placeOf(mlir::OpResult result);

@@ -1,5 +1,5 @@
-// MemoryUses: what the ops of a fused block read from memory, and what they may write over. Order and places are the
-// planner's and the scheduler's.
+// MemoryUses: what the ops of a fused block read from memory, and what they may write over. The order of ops is decided
+// by the scheduler, and places by the planner.
 #pragma once
 #include "ir/dialect.h"
 
@@ -11,12 +11,14 @@ public:
 
   /// The value in memory that each operand of `op` is read from.
   llvm::ArrayRef<mlir::Value> operands(mlir::Operation *op) const { return operandsOf.find(op)->second; }
-  /// The ops that read `value` from memory, in the block's order when this was made; one an operand.
+  /// The ops that read `value` from memory, in the order that the block had when this object was made. An op that reads
+  /// it through several operands stands there for each of them.
   llvm::ArrayRef<mlir::Operation *> readers(mlir::Value value) const;
   /// Whether the result may be written into the buffer of `value`, which its op reads through some of its operands.
   bool mayTakeOver(mlir::OpResult result, mlir::Value value);
-  /// An operand that may have the memory of `result`, an output that its op writes, until then: a value of that size
-  /// that has memory of its own (`isFree`), with every reader done before. Null if there is none.
+  /// `result` is an output of the function. Gives an operand of its op that may lie in the output's memory until the op
+  /// writes it: a value of the same size that could have memory of its own (`isFree`), and whose other readers are done
+  /// before the op. Null if there is none.
   mlir::Value beforeOutput(mlir::OpResult result, llvm::function_ref<bool(mlir::Value)> isFree,
                            llvm::function_ref<bool(mlir::Operation *reader, mlir::Operation *op)> isDone);
 

@@ -1,5 +1,5 @@
-// PassFlags: what a command line says to passes, as it is written there (frontend/compiler_flags.h) and as passes read
-// it (pipeline.h). A new flag is a member here, its words in text(), and a row of frontend/compiler_flags.cpp. No MLIR.
+// PassFlags: the flags of a command line that passes read (pipeline.h); frontend/compiler_flags.h parses them. A new
+// flag needs a member here, its words in text(), and a row in frontend/compiler_flags.cpp. This header needs no MLIR.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -10,26 +10,26 @@ namespace tcc {
 
 inline constexpr int mostZero = 2; ///< the last stage of --zero=
 
-/// What a step is compiled for where several ranks share its lanes out.
+/// The ranks that a step is compiled for, which divide its lanes among them, and which of them this one is.
 struct RankShare {
   int64_t count = 1;
-  int64_t rank = 0;    ///< the first that computes what this one does (ir/lanes.h)
-  bool isFast = false; ///< --reduce=fast: sums in the order of the engine
+  int64_t rank = 0;    ///< the first rank that runs the same program as this one (firstAlike in ir/lanes.h)
+  bool isFast = false; ///< --reduce=fast: whether sums over ranks have the engine's order
   int zero = 0; ///< --zero=: 1: states of the optimizer are kept in parts, one on each rank; 2: sums over lanes too
   bool operator==(const RankShare &) const = default;
 };
 
 struct PassFlags {
-  int level = 2;                           ///< -O0 … -O3: 0 is one kernel per op, 3 is as 2
+  int level = 2;                           ///< -O0 … -O3: 0 makes one kernel for each op; 3 does the same as 2
   std::map<std::string, bool> passes = {}; ///< -f<pass> and -fno-<pass>, by name
-  /// -fpad=: sizes of matmuls grow to multiples of it; 0: off; nothing: the target decides.
+  /// -fpad=: sizes of matmuls grow to multiples of this number; 0: they do not grow; nothing: the target decides.
   std::optional<int64_t> padding = {};
   RankShare ranks = {}; ///< --ranks=
-  /// -fbucket=: bytes of gradients that ranks exchange at once; PyTorch's number.
+  /// -fbucket=: bytes of gradients that ranks exchange at once. The default is that of PyTorch.
   int64_t bucketBytes = int64_t{25} << 20;
 
-  /// The flags as a command line has them. Steps on disk are known by it, so each member is named here or does not
-  /// compile.
+  /// The flags as words of a command line. Compiled steps on disk are looked up by this text, so every member must be
+  /// in it; a member that is not listed here does not compile.
   std::string text() const {
     const auto &[ownLevel, ownPasses, ownPadding, ownRanks, ownBucket] = *this;
     std::string words = "-O" + std::to_string(ownLevel);

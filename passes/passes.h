@@ -1,5 +1,5 @@
-// The passes of the pipeline as free functions on one function. Each is documented at its definition; names equal the
-// file's, with '-' for '_'.
+// The passes of the pipeline as free functions, each of which works on one func.func. Each is documented at its
+// definition. A pass has the name of its file, with '-' in place of '_'.
 #pragma once
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

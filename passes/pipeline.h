@@ -1,5 +1,5 @@
-// The one pipeline: from a captured function to a planned one. Flags, dumps, timing and the README's picture derive
-// from the table in passes.def.
+// The one pipeline, which turns a captured function into a planned one. Flags, dumps, timing and the README's picture
+// are derived from the table in passes.def.
 #pragma once
 #include "ir/phases.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -19,21 +19,21 @@ enum class ProductType { asWritten, bf16, f16 };
 
 struct PassReport;
 
-/// What else a run of the pipeline is given.
+/// What a run of the pipeline is given beside PassFlags.
 struct PipelineRequest {
   std::map<std::string, std::vector<int64_t>> shapes; // --shape: sizes of an argument by its tcc.name
   ProductType products = ProductType::asWritten;      // --dtype
   Recomputation recomputation;                        // what rematerialize computes again
-  std::string firstPass, endPass; // only the passes from the first name on and before the second; empty: all
-  std::optional<Phase> stopAfter; // stop when this phase is reached
-  bool verifyEach = false;        // run the reference interpreter before and after each pass and compare
-  bool checkForms = false;        // analyse kernels afresh where they are known, and compare; so does verifyEach
-  std::string dump;               // -fdump-ir=: "all", "changed" or a pass's name; empty for none
-  llvm::raw_ostream *dumpStream = nullptr;            // where dumps go; stderr by default
+  std::string firstPass, endPass;          // only the passes from the first name on and before the second; empty: all
+  std::optional<Phase> stopAfter;          // stop when this phase is reached
+  bool verifyEach = false;                 // run the reference interpreter before and after each pass and compare
+  bool checkForms = false;                 // analyse also kernels that are known, and compare; verifyEach does the same
+  std::string dump;                        // -fdump-ir=: "all", "changed" or a pass's name; empty for none
+  llvm::raw_ostream *dumpStream = nullptr; // where dumps go; stderr by default
   std::function<void(Phase, mlir::ModuleOp)> reached; // told of each phase when it holds; may be empty
   /// Told of each pass that has run, with its report and the module that it left; may be empty.
   std::function<void(const PassReport &, mlir::ModuleOp)> passed;
-  Remarks *remarks = nullptr; // where passes add what they did and what they left; null: nobody asks
+  Remarks *remarks = nullptr; // the list to which passes add what they did and what they left; null: nobody asks
   TargetModel target;
   const TargetQueries *queries = nullptr; // without it the target has no kernels of its own, and nothing needs scratch
 };
@@ -56,8 +56,8 @@ struct PipelineReport {
 struct PassInfo {
   const char *name;
   Phase reaches;                           // the phase that holds after it
-  const char *reason;                      // for its position
-  bool (*wanted)(const PipelineOptions &); // whether it runs unless -f says otherwise; null: no code without it
+  const char *reason;                      // why it stands at this position
+  bool (*wanted)(const PipelineOptions &); // whether it runs unless -f says otherwise; null: it always runs
   mlir::LogicalResult (*run)(mlir::func::FuncOp, const PipelineOptions &);
 
   bool required() const { return !wanted; }

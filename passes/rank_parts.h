@@ -1,5 +1,5 @@
-// RankParts: the parts of a value that ranks have. Of n rows of dim 0, rank r of N has those from r · n / N on, rounded
-// down, to where the next rank's begin.
+// RankParts: the parts of a value that the ranks have. If dim 0 has n rows, rank r of N has the rows from r · n / N
+// (rounded down) up to the first row of the next rank.
 #pragma once
 #include "ir/emit.h"
 #include "passes/pass_flags.h"
@@ -10,7 +10,7 @@ class RankParts {
 public:
   explicit RankParts(const RankShare &ranks) : ranks(ranks) {}
 
-  /// Whether each rank has a row or more.
+  /// Whether a value of this type can be cut so that each rank has at least one row.
   bool areOf(mlir::RankedTensorType whole) const { return whole.getRank() > 0 && whole.getDimSize(0) >= ranks.count; }
   int64_t firstRow(mlir::RankedTensorType whole, int64_t rank) const;
   /// This rank's first row.
@@ -23,15 +23,16 @@ public:
 
   /// This rank's rows of a whole value.
   mlir::Value cut(Emit &b, mlir::Value whole) const;
-  /// All ranks' rows, each filled up with zeros to the largest part, as [ranks, elements of that].
+  /// The parts of all ranks as [ranks, elements of the largest part]. Smaller parts are filled up with zeros.
   mlir::Value cutForAll(Emit &b, mlir::Value whole) const;
-  /// The wholes of these types, whose parts this rank gives: one tcc.all_gather. Parts have one element type.
+  /// The whole values with the types `wholes`, of which `parts` are this rank's parts, by one tcc.all_gather. All parts
+  /// must have the same element type.
   llvm::SmallVector<mlir::Value> gather(Emit &b, mlir::ValueRange parts,
                                         llvm::ArrayRef<mlir::RankedTensorType> wholes) const;
   /// The values [size] of all ranks, as [ranks, size].
   mlir::Value gatherFlat(Emit &b, mlir::Value own) const;
 
-  /// The elements of several values of one element type in a row.
+  /// The elements of several values one after another, as one value of rank 1. The values have one element type.
   static mlir::Value flat(Emit &b, mlir::ValueRange values);
   static mlir::RankedTensorType withRows(mlir::RankedTensorType type, int64_t rows);
 

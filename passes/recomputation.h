@@ -12,9 +12,9 @@ struct PipelineOptions;
 struct Recomputation {
   static constexpr int64_t allBlocks = std::numeric_limits<int64_t>::max();
 
-  bool cheap = false;   // what elementwise kernels make of values that are kept anyway
-  int64_t blocks = 0;   // of so many first blocks everything but what the next block reads
-  bool borders = false; // of that, too, all but every √-th
+  bool cheap = false;   // what elementwise kernels compute from values that are kept anyway
+  int64_t blocks = 0;   // in so many of the first blocks: everything except what the next block reads
+  bool borders = false; // what the next block reads as well: of n such borders about √n are kept
 
   bool isNone() const { return !cheap && blocks == 0; }
   bool operator==(const Recomputation &) const = default;
@@ -27,13 +27,13 @@ inline constexpr Recomputation fullRecomputation{.cheap = true, .blocks = Recomp
 /// Marks a copy that `rematerialize` made of an op.
 inline constexpr llvm::StringLiteral recomputedAttr = "tcc.recomputed";
 
-/// The choices for a fused function, from none to most: each computes again what the one before does, and more.
+/// The choices for a fused function, from none to most. Each computes again what the choice before it does, and more.
 std::vector<Recomputation> recomputationChoices(mlir::func::FuncOp fused);
 
-/// What a fused function computes again.
+/// How much a fused function computes again.
 struct RecomputationCost {
   int64_t ops = 0;
-  double share = 0; // of the time of all other ops, by the target's model
+  double share = 0; // their time as a share of the time of all other ops, by the target's model
 };
 /// "36 ops again (time +19 %)"
 std::string recomputationText(const RecomputationCost &cost);

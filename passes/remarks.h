@@ -14,7 +14,7 @@ struct Remark {
   std::string pass;   // its name in the pipeline's table
   mlir::Location loc; // lives as long as the module's context
   std::string text;   // one line: lower case, no full stop
-  int64_t bytes = 0;  // the memory traffic of a step that the remark is about; 0: it is about none
+  int64_t bytes = 0;  // how much of a step's memory traffic the remark is about; 0: it is not about traffic
   int64_t count = 1;  // how many equal remarks this one stands for
 };
 

@@ -1,4 +1,4 @@
-// What ranks share out of a step beside its lanes (--zero): a part of distribute.
+// A part of distribute for --zero: dividing states and their updates among ranks, in addition to the lanes of a step.
 #pragma once
 #include "ir/emit.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -10,27 +10,27 @@
 namespace tcc {
 
 using OpSet = llvm::SetVector<mlir::Operation *>;
-/// The part that this rank has of a value, the sum over lanes, which is nowhere whole yet.
+/// Maps a value, which is a sum over lanes, to the part of it that this rank has. No rank has the whole value yet.
 using KnownParts = llvm::MapVector<mlir::Value, mlir::Value>;
 
-/// Which results are next values of which states.
+/// Which results of the function are the next values of which states.
 class StateUpdates {
 public:
   StateUpdates(mlir::func::FuncOp function, const PipelineOptions &options);
 
-  mutable mlir::func::FuncOp function; ///< a handle, whose questions are not const
+  mutable mlir::func::FuncOp function; ///< mutable since the getters of this handle are not const
   mlir::Block &block;
   const RankShare &ranks;
   const RankParts parts;
   const int64_t bucketBytes;
-  llvm::SmallVector<mlir::BlockArgument> states; ///< that have a next value, in order
+  llvm::SmallVector<mlir::BlockArgument> states; ///< the states that have a next value, in order
 
   mlir::Operation *end() const { return block.getTerminator(); }
   mlir::Value next(mlir::Value state) const { return end()->getOperand(result.lookup(state)); }
   void setNext(mlir::Value state, mlir::Value value) const { end()->setOperand(result.lookup(state), value); }
 
-  /// Adds what is computed from `value`, up to next values of states. Gives the first op that `mayStand` refuses or
-  /// that gives another result, or null.
+  /// Adds to `ops` the ops that compute something from `value`, up to the next values of states. Gives the first op
+  /// that `mayStand` refuses or that gives another result of the function, or null if there is none.
   mlir::Operation *follow(mlir::Value value, llvm::function_ref<bool(mlir::Operation *)> mayStand, OpSet &ops) const;
 
   void remark(mlir::BlockArgument state, Remark::Kind kind, const std::string &text) const;
@@ -40,11 +40,11 @@ private:
   llvm::DenseMap<mlir::Value, unsigned> result;
 };
 
-/// Shares out states and updates (state_parts.cpp), and makes whole what else is read of `known`.
+/// Divides states and updates among ranks (state_parts.cpp). Values of `known` that other ops read are made whole.
 void shareOutStates(mlir::func::FuncOp function, const PipelineOptions &options, const KnownParts &known);
 
-/// Computes on one rank alone each update that is not elementwise and whose states are worth it (state_owners.cpp).
-/// `updating`: what is computed in parts.
+/// Lets a single rank compute each update that is not elementwise, if its states are large enough (state_owners.cpp).
+/// `updating` are the ops that are computed in parts.
 void giveOwners(const StateUpdates &updates, const OpSet &updating);
 
 } // namespace tcc

@@ -1,4 +1,4 @@
-// StreamOrder: which ops of a block are over before which others begin, where some are in flight beside others.
+// StreamOrder: which ops of a block are done before which others begin, if some ops are in flight beside others.
 #pragma once
 #include "ir/dialect.h"
 #include "llvm/ADT/DenseMap.h"
@@ -11,7 +11,7 @@ namespace tcc {
 struct LiveRange {
   unsigned first = 0, last = 0;
   unsigned stream = 0, lastOnStream = 0;
-  bool isShared = false; ///< by several streams: then `stream` says nothing
+  bool isShared = false; ///< whether several streams use the bytes; `stream` then has no meaning
 
   /// Makes this the range of bytes that are used during `other` as well.
   void include(const LiveRange &other);

@@ -1,10 +1,10 @@
-// Which passes of the pipeline's table run under given options although code could be made without them.
+// optionalPasses: the passes that run under given options although code could be made without them.
 #pragma once
 #include "passes/pipeline.h"
 
 namespace tcc {
 
-/// In the table's order. `-fno-<name>` switches each of them off.
+/// These passes in the order of the pipeline's table. `-fno-<name>` switches each of them off.
 std::vector<const PassInfo *> optionalPasses(const PipelineOptions &options);
 
 } // namespace tcc

@@ -16,11 +16,12 @@ struct PaddingModel {
   };
   int64_t multiple = 64; // sizes are padded to multiples of it; 0: sizes are not padded
   int64_t enough = 8;    // sizes that are multiples of this gain nothing more
-  // For f32 and for 16 bits. Medians on Sapphire Rapids without AMX, one thread, oneDNN 2.6: the three matmuls of a
-  // head of 50257 × 768 with 1024 rows, 50304 for 50257: transposed left side 0.19 (f32) and 0.09 to 0.15 (bf16),
-  // others within ± 0.05; with 256 rows 0 and 0.05. On Zen 4 bf16 gains more.
+  // For f32 and for 16 bits. Measured: medians of the three matmuls of a head of 50257 × 768 with 1024 rows, with 50304
+  // in place of 50257, by oneDNN 2.6 on one thread of a Sapphire Rapids without AMX. With a transposed left side 0.19
+  // is gained in f32 and 0.09 to 0.15 in bf16, otherwise at most 0.05 is gained or lost. With 256 rows it is 0 and
+  // 0.05. On Zen 4 bf16 gains more.
   Gain wide{.transposed = 0.09}, narrow{.transposed = 0.09};
-  double flopsPerByte = 10; // how many a matmul does in the time that a copy takes for a byte
+  double flopsPerByte = 10; // how many flops a matmul does in the time in which a copy moves a byte
 };
 
 /// What a matmul can add to its sums before it stores them. What it cannot add is added by a kernel that reads the
@@ -30,8 +31,9 @@ struct EpilogueModel {
   bool narrowBias = false; // the bias must have the result's type: an f32 one is rounded to it first
   bool addend = true;      // a tensor of the result's type and shape
   bool inPlace = true;     // the addend stands in the result's place; one that others still read is copied first
-  // How many bytes a kernel moves in the time that the matmul takes to add one byte of addend. oneDNN 2.6 on Zen 5, two
-  // cores: 1.5 ms for the 25 MB of 4096 × 1536 in f32, where a copy moves 40 GB/s. A bias is free there.
+  // How many bytes a kernel moves in the time that the matmul takes to add one byte of addend. Measured with oneDNN 2.6
+  // on two cores of a Zen 5: 1.5 ms for the 25 MB of 4096 × 1536 in f32, where a copy moves 40 GB/s. A bias costs
+  // nothing there.
   double addendPrice = 2.4;
 };
 
@@ -40,24 +42,25 @@ struct TargetModel {
 
   // split-reductions: a kernel's work items are rows or columns, so a long sum is cut into parts, which a second kernel
   // adds up
-  int64_t columnParts = 16;   // at most so many partial sums of a column reduction
+  int64_t columnParts = 16;   // the most partial sums of a column reduction
   int64_t fewestRows = 64;    // a column reduction of fewer rows is one kernel
   int64_t longestRow = 16384; // elements; a longer row is cut where the reduction has one row alone
-  int64_t longestPart = 4096; // elements of a part of a row, at most
-  int64_t shortestPart = 64;  // and at least
+  int64_t longestPart = 4096; // the most elements of a part of a row
+  int64_t shortestPart = 64;  // the fewest elements of a part of a row
 
   // fuse-kernels
   int64_t alwaysRecomputed = 256;    // a value with fewer bytes of stored ancestors is always recomputed
   int64_t longestRecomputation = 64; // ops; a value that takes more of them is stored
   int64_t mostRecomputedFrom = 8;    // stored values; a value that needs more of them is stored
-  int64_t mostKernelOps = 256;       // of a merged kernel: bounds the time to compile it
+  int64_t mostKernelOps = 256;       // the most ops of a merged kernel, which bounds the time to compile it
   int64_t mostKernelOperands = 40;   // pointers that a kernel takes
   int64_t mostSiblings = 24;         // users of one value that are tried with each other
   int64_t longestKeptRow = std::numeric_limits<int64_t>::max(); // elements; longer rows are not merged over a row sum
-  bool scatterAlone = false; // a scatter-add is a kernel of its own: beside others it would lose threads
+  bool scatterAlone =
+      false; // whether a scatter-add must be a kernel of its own; fused with others it has fewer threads
 
   // schedule
-  int64_t joinedBytes = 64 << 10; // by how much joining equal kernels may raise the most bytes that are ever alive
+  int64_t joinedBytes = 64 << 10; // by how many bytes joining equal kernels may raise the peak of live bytes
 
   PaddingModel padding;    // pad-shapes
   EpilogueModel epilogues; // fuse-epilogues
@@ -69,7 +72,7 @@ struct TargetModel {
 
   // fuse-kernels, plan-memory and the lowering of plans
   ViewLimits views{.batchDims = 2}; // the strides with which matmuls can read their operands
-  int64_t alignment = 64;           // bytes; of every allocation in the arena, a power of two
+  int64_t alignment = 64;           // of every allocation in the arena, in bytes; a power of two
 };
 
 /// Questions that only the target's code and libraries can answer. expand-unsupported and plan-memory ask them.
