@@ -1,11 +1,11 @@
-// What code is made by.
+// Which build of tcc and which LLVM make code.
 #pragma once
 #include <string>
 
 namespace tcc {
 
-/// A digest of tcc's sources and of how they were compiled, and the version of the LLVM that is loaded: what is kept on
-/// disk is for the build that made it.
+/// A digest of tcc's sources and of how they were compiled, and the version of the LLVM that is loaded. What is kept on
+/// disk may be used only by the build that made it.
 std::string buildText();
 
 } // namespace tcc

@@ -1,4 +1,4 @@
-// Whether a device's values are the CPU's but for rounding; for check_device.cpp.
+// Part of check_device.cpp: whether a device's values differ from the CPU's by no more than rounding.
 #pragma once
 #include "ir/kernel.h"
 #include "runtime/gemm.h"
@@ -7,13 +7,13 @@
 
 namespace tcc {
 
-/// Element `index` as a double; 8-bit floats as their bits.
+/// Element `index` as a double; for an 8-bit float, the number that its bits are.
 double elementAt(const std::string &bytes, runtime::DType dtype, int64_t index);
 
-/// True of two finite values, two NaNs, or one infinity twice.
+/// True if both are finite, both are NaN, or both are the same infinity.
 bool sameKind(double a, double b);
 
-/// The first value that is too far.
+/// The first value that differs too much.
 struct ValueDifference {
   int64_t index = -1; // none
   double device = 0, cpu = 0, allowed = 0;
@@ -23,20 +23,20 @@ struct ValueDifference {
 /// `argument` with every f32 moved by up to one ulp, up or down by `seed` and position; other types as they are.
 std::string nudged(std::string argument, runtime::DType dtype, uint32_t seed);
 
-/// One result of a kernel: `nearby` are the CPU's results from nudged operands. `terms` is the number of terms of the
-/// kernel's largest sum, 1 without sums.
+/// Compares one result of a kernel. `nearby` are the CPU's results from nudged operands. `terms` is the number of terms
+/// of the kernel's largest sum, 1 without sums.
 ValueDifference compareResult(const std::string &device, const std::string &cpu, const std::vector<std::string> &nearby,
                               runtime::DType dtype, int64_t terms);
 
 /// The number of terms of the longest sum in a kernel.
 int64_t longestSum(const KernelInfo &form);
 
-/// A product's operands and its result before and after; `bias` and `before` are empty where it has none.
+/// The operands of a matmul, and its result before and after it ran. `bias` and `before` are empty if it reads none.
 struct ProductValues {
   std::string a, b, bias, before, after, aux = {};
 };
 
-/// Compares a product with the CPU's. An error where the CPU's library does not have it.
+/// Compares a matmul with the CPU's. Errors: the CPU's library does not have the matmul.
 runtime::Expected<ValueDifference> compareProduct(const runtime::GemmDesc &desc, const ProductValues &values);
 
 } // namespace tcc

@@ -4,7 +4,7 @@
 
 namespace tcc {
 
-/// Arena bytes that the collective needs while it runs: what an all_to_all sends.
+/// The arena bytes that the collective needs while it runs. An all_to_all gathers there what it sends.
 int64_t collectiveScratch(mlir::Operation *op);
 
 /// Appends the instruction of the collective.

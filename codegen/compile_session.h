@@ -1,4 +1,5 @@
-// CompileSession: from a captured module to an artefact that the runtime runs without LLVM, and to what lies between.
+// CompileSession: compiles a captured module to an artefact, which the runtime runs without LLVM. It also gives what is
+// made on the way: the module at any phase, the plan, the kernels.
 #pragma once
 #include "codegen/target_kind.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -10,26 +11,26 @@ namespace tcc {
 
 struct CompileOptions {
   PipelineOptions pipeline;       // its target, queries and remarks are set by the session
-  const Target *target = nullptr; // for whom; null: the one that targetName names
+  const Target *target = nullptr; // the target to compile for; null: the one that targetName names
   std::string targetName = "cpu"; // see makeTarget
   CodeOptions code;
-  bool allowCustomCode = true; // of custom ops that name a library or have kernel text; else such an op is an error
-  int threads = 0;             // run-time threads that products' scratch is sized for; 0: all that the process may use
-  /// Where custom ops' kernel text is compared with what it means; null, or a device that shares the host's memory: it
-  /// is not.
+  bool allowCustomCode = true; // whether custom ops may name a library or have kernel text; if not, they are errors
+  int threads = 0;             // run-time threads for which scratch is sized; 0: all that the process may use
+  /// The device on which the kernel text of custom ops is compared with what the op means. If it is null or shares the
+  /// host's memory, nothing is compared.
   std::shared_ptr<runtime::Device> device;
   bool remarks = false;        // whether passes tell what they did and what they left (CompileReport::remarks)
-  FileCache cache;             // of kernels' code and whole steps; nothing is kept without
+  FileCache cache;             // for the code of kernels and for whole steps; the default keeps nothing
   int64_t memoryLimit = 0;     // bytes that the plan must fit in; 0: none
-  bool recomputesToFit = true; // more than pipeline.recomputation says, where the plan does not fit
-  bool leastMemory = false;    // of all that can be computed again, what gives the smallest plan
-  bool costs = false; // whether remarks say what each instruction costs; measures the machine's limits where unknown
-  /// Whether a step that the cache has is compiled all the same, since somebody watches: CompileReport::cache says what
-  /// the cache had, CompileReport::kernels has what was emitted.
+  bool recomputesToFit = true; // whether more is computed again than pipeline.recomputation says, if the plan must fit
+  bool leastMemory = false;    // whether to choose the recomputation that gives the smallest plan
+  bool costs = false;          // whether remarks say what each instruction costs; measures machine limits if unknown
+  /// Whether a step is compiled although the cache has it, since somebody watches the compilation. CompileReport::cache
+  /// then says what the cache had, and CompileReport::kernels has what was emitted.
   bool watched = false;
 };
 
-/// What a compilation says of itself.
+/// What a compilation did, and how long it took.
 struct CompileReport {
   PipelineReport pipeline;
   Remarks remarks;             // equal ones joined, most bytes first
@@ -37,38 +38,38 @@ struct CompileReport {
   int64_t plannedBytes = 0;
   double pipelineMs = 0, codegenMs = 0, totalMs = 0;
   std::vector<std::pair<std::string, double>> codegenSteps; // its parts: name and milliseconds
-  std::string emitted;                                      // Target::emitted
-  bool fromCache = false;                                   // no pass ran, no code was made
+  std::string emitted;                                      // Target::emitted()
+  bool fromCache = false;                                   // whether the step came from disk: no pass ran
   std::string cache;                 // "hit: FILE", "miss: flags differ: -O2 → -O3", "not used: off"
-  std::vector<KernelSource> kernels; // where CompileOptions::watched asks for them: as of CompileSession::kernels()
+  std::vector<KernelSource> kernels; // as CompileSession::kernels() gives them; empty unless CompileOptions::watched
 };
 
-/// The one way to compile: for the command line, compile() and every check. Each function takes the captured module,
-/// which it changes. An error's message is empty where diagnostics on the module's context have said what is wrong.
-/// Serves one thread.
+/// The one way to compile, which the command line, compile() and every check use. Each function takes the captured
+/// module and changes it. An error's message is empty if diagnostics on the module's context have said what is wrong.
+/// One thread at a time may use a session.
 class CompileSession {
 public:
-  /// An error where options.targetName is none of this build's.
+  /// Errors: options.targetName is no target of this build.
   static runtime::Expected<CompileSession> open(CompileOptions options);
 
-  /// From the cache; or runs the pipeline, lowers the plan, checks custom ops, emits the kernels.
+  /// Takes the step from the cache; or runs the pipeline, lowers the plan, checks custom ops and emits the kernels.
   runtime::Expected<runtime::Artefact> artefact(mlir::OwningOpRef<mlir::ModuleOp> captured);
   /// The module when it has reached `phase`.
   runtime::Expected<mlir::OwningOpRef<mlir::ModuleOp>> lowered(mlir::OwningOpRef<mlir::ModuleOp> captured,
                                                                Phase phase = Phase::planned);
-  /// The plan alone: no code is made.
+  /// The plan alone, without making code.
   runtime::Expected<runtime::Plan> plan(mlir::OwningOpRef<mlir::ModuleOp> captured);
   struct PlanAndKernels {
     runtime::Plan plan;
     std::vector<KernelSource> kernels; // as of kernels()
   };
   runtime::Expected<PlanAndKernels> planAndKernels(mlir::OwningOpRef<mlir::ModuleOp> captured);
-  /// The kernels under their symbols, equal ones once, in order of first use.
+  /// The kernels with their symbols, in the order of their first use. Equal kernels stand there once.
   runtime::Expected<std::vector<KernelSource>> kernels(mlir::OwningOpRef<mlir::ModuleOp> captured);
 
   const CompileOptions &options() const { return compileOptions; }
   const Target &target() const { return *compileTarget; }
-  /// Of what was compiled last.
+  /// The report of the last compilation.
   const CompileReport &report() const { return lastReport; }
 
 private:
@@ -89,13 +90,13 @@ private:
   runtime::Error checkFound(mlir::OwningOpRef<mlir::ModuleOp> captured);
 
   CompileOptions compileOptions;
-  std::optional<Recomputation> chosen; // what the plan of the module at work needs to fit in the limit
+  std::optional<Recomputation> chosen; // the recomputation with which the current module's plan fits in the limit
   std::shared_ptr<const Target> compileTarget;
   CompileReport lastReport;
-  double watchedMs = 0; // of the last run of passes: what those who watch took, which counts for no time of ours
+  double watchedMs = 0; // milliseconds that watchers took in the last run of passes; reported times leave them out
 };
 
-/// CompileSession::artefact of a session of its own.
+/// Opens a session and calls its artefact().
 runtime::Expected<runtime::Artefact> compileArtefact(mlir::OwningOpRef<mlir::ModuleOp> captured,
                                                      CompileOptions options);
 

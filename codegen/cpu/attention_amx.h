@@ -1,19 +1,19 @@
-// Attention by AMX's tiles of bf16: packing tiles, and multiplying up to two by two of them. A tile has 16 rows of 64
-// bytes. Each row of a left tile is 32 elements of a row of the matrix; each word of a right tile is a pair of elements
-// that follow one another in a column.
+// AmxTiles: packing and multiplication for attention by AMX's tiles of bf16, up to two by two tiles at once. A tile has
+// 16 rows of 64 bytes. A row of a left tile holds 32 elements of a row of the matrix. A word of a right tile holds two
+// neighbouring elements of a column.
 #pragma once
 #include "codegen/cpu/attention_tiles.h"
 
 namespace tcc::cpu {
 
-/// How far apart a factor's tiles are, in bytes: from a tile to the one beside it, and to the tile that the next step
-/// of the sum multiplies.
+/// The tiles of a factor. `next` is the distance in bytes from a tile to the one beside it, `step` the distance to the
+/// tile that the next step of the sum multiplies.
 struct TileFactor {
   mlir::Value base;
   int64_t next, step;
 };
 
-/// How far apart the parts of sums are, in bytes: from a row to the next, to the tile below, to the tile beside.
+/// The tiles of sums. Distances are in bytes: from a row to the next one, to the tile below, and to the tile beside.
 struct TileSums {
   mlir::Value base;
   int64_t row, down, across;
@@ -29,18 +29,19 @@ public:
   void configure(mlir::Value memory);
   void release();
 
-  /// down x across tiles of sums, one or two each way: that of the steps [begin, end), on top of what is there where
-  /// `accumulate` says so.
+  /// Computes down x across tiles of sums (one or two each way) over the steps [begin, end), and adds them to what is
+  /// there if `accumulate` is set.
   void product(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t down, int64_t across,
                mlir::Value begin, mlir::Value end, bool accumulate);
-  /// The same for all `rowTiles` tiles of one direction, two by two.
+  /// The same without accumulation for many tiles in one direction, two by two at a time.
   void productOfRows(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t rowTiles,
                      mlir::Value begin, mlir::Value end);
   void productOfColumns(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t columnTiles,
                         mlir::Value begin, mlir::Value end);
 
-  // Packing. `first` is the number of row 0. Rows are packed from the last multiple of 32 up to the next one; those
-  // that do not exist are zeros. The elements of a row are filled up to a multiple of 32 with zeros.
+  // Packing. `first` is the number of row 0. Packing begins at the multiple of 32 at or below it and ends at the next
+  // multiple after the last row; rows that do not exist are zeros. Each row is filled up with zeros to a multiple of 32
+  // elements.
   /// Left: [row / 16][element / 32][row % 16][32 elements].
   void packRows(const HeadRows &rows, mlir::Value first, mlir::Value to);
   /// Left, transposed: [row / 32][element][32 rows].
@@ -50,19 +51,19 @@ public:
   /// Right: [element / 16][pair of rows][16 elements].
   void packRowPairs(const HeadRows &rows, mlir::Value to);
 
-  /// Words of 32 neighbours x0 y0 x1 y1 … of each eight lanes' low (or high) half of two vectors of 32 elements.
+  /// Interleaves two vectors of 32 elements: x0 y0 x1 y1 …, from the low (or high) half of each eight elements.
   mlir::Value interleaved(mlir::Value x, mlir::Value y, bool high);
   /// The row that lane i of an interleaved half comes from.
   static constexpr int64_t rowOfLane(int64_t i, bool high) { return i / 4 * 8 + i % 4 + (high ? 4 : 0); }
 
-  /// Rows of the tensor from [row / 16][element][16 rows], each lane times that of factor(row); `interleaved`: two
-  /// tiles' lanes are those of an interleaved half.
+  /// Stores rows of the tensor from [row / 16][element][16 rows]. Each lane is multiplied by the same lane of
+  /// factor(row). If `isInterleaved` is set, the lanes of two tiles have the order of rowOfLane().
   void storeTransposed(mlir::Value from, const HeadRows &rows, bool isInterleaved,
                        llvm::function_ref<mlir::Value(mlir::Value)> factor);
-  /// Rows of the tensor from [row][element].
+  /// Stores rows of the tensor from [row][element].
   void storeRows(mlir::Value from, mlir::Value factor, const HeadRows &rows);
 
-  /// 2^x of an x that is hardly above 0; 2^-126 of all below -126.
+  /// 2^x for an x that is hardly above 0; 2^-126 for every x below -126.
   mlir::Value powerOfTwo(mlir::Value x);
 
 private:

@@ -1,5 +1,5 @@
-// What the forward and the backward function with AMX share: the packed keys of a head, which each unit packs once, and
-// which products of 32 keys and 32 queries the mask does not hide.
+// AmxFunction: what the forward and the backward function with AMX share. It packs the keys of a head once for each
+// unit, and finds which blocks of 32 keys and 32 queries (spans) the mask does not hide entirely.
 #pragma once
 #include "codegen/cpu/attention_amx.h"
 #include "codegen/cpu/attention_function.h"
@@ -16,37 +16,37 @@ public:
 protected:
   static constexpr int64_t span = AmxTiles::span, tileRows = AmxTiles::rows, rowBytes = AmxTiles::rowBytes,
                            tileBytes = AmxTiles::bytes;
-  static constexpr int64_t vectors = 2; // of a span of queries
+  static constexpr int64_t vectors = 2; // vectors that a span of queries fills
   AmxTiles amx;
   LaneBuilder &b;
   const AttentionBlocks &blocks;
-  mlir::Value exponentScale; // |scale| · log2(e): scores are multiplied by it, their sign is that of the packed queries
-  mlir::Value signs;         // those of a word of queries, flipped
+  mlir::Value exponentScale; // |scale| · log2(e), by which scores are multiplied; packed queries have the scale's sign
+  mlir::Value signs;         // the sign bits of a word of queries that are flipped when it is packed
 
   void beginWorker() override;
   void endWorker() override { amx.release(); }
 
-  /// The keys of a head that one of its queries sees: only those are read.
+  /// The keys of a head that at least one query sees. No other key is read.
   HeadRows seenRows(unsigned operand, const AttentionBlock &block, mlir::Value &first);
-  /// The place after a worker's blocks and after `bytesOfKey` bytes for each key of a head (whole spans of keys).
+  /// The scratch after a worker's blocks and after `bytesOfKey` bytes for each key of a head (whole spans of keys).
   mlir::Value packedKeys(int64_t bytesOfKey);
   int64_t rowTiles() const { return 2 * blocks.words * 2 / rowBytes; } // of a packed row: steps of 32 elements
 
   struct Steps {
     mlir::Value begin, end;
   };
-  /// The spans of the block's keys that one of a span of its queries sees …
+  /// The spans of the block's keys that at least one query of a span of queries sees.
   Steps keySpans(const AttentionBlock &block, mlir::Value group);
-  /// … and the other way round.
+  /// The spans of the block's queries that see at least one key of a span of keys.
   Steps querySpans(const AttentionBlock &block, mlir::Value keySpan);
 
-  /// to = a span's keys times a span's queries.
+  /// Writes the products of a span of keys with a span of queries to `to`.
   void multiply(const AttentionBlock &block, mlir::Value group, mlir::Value keySpan, mlir::Value packedRows,
                 mlir::Value columns, mlir::Value to, int64_t across);
-  /// Runs one of two bodies: the first where the mask hides a pair of the spans.
+  /// Emits body(true) for the case that the mask hides a pair of the two spans, and body(false) for the other case.
   llvm::SmallVector<mlir::Value> ifBorder(const AttentionBlock &block, mlir::Value group, mlir::Value keySpan,
                                           llvm::function_ref<llvm::SmallVector<mlir::Value>(bool)> body);
-  /// As seenKeys, and no key that is not there.
+  /// As seenKeys(), but without keys that do not exist.
   SeenKeys seenKeysOf(const AttentionBlock &block, mlir::Value firstQuery);
 };
 

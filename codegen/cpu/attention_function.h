@@ -1,22 +1,22 @@
-// What attention's two functions share: their arguments, the division of units among workers, which pairs of a block
-// the mask shows, and which ones dropout keeps.
+// AttentionFunction: what attention's forward and backward function share. It has their arguments, divides units among
+// workers, and says which pairs of a block the mask shows and which ones dropout keeps.
 #pragma once
 #include "codegen/cpu/attention_tiles.h"
 #include <limits>
 
 namespace tcc::cpu {
 
-/// A block of queries of one head, or the block of keys that stands against it.
+/// A block of queries of one head, together with the block of keys that it is multiplied with.
 struct AttentionBlock {
   mlir::Value batch, head, keyHead;
   mlir::Value firstQuery, queryCount;
   mlir::Value firstKey, keyCount;
-  mlir::Value isBorder; // whether the mask hides a pair of it
+  mlir::Value isBorder; // whether the mask hides a pair of the block
 };
 
 class AttentionFunction {
 public:
-  /// `operands` without those of a bias and a dropout.
+  /// `operands` is the number of operands, without those of a bias and a dropout.
   AttentionFunction(LaneBuilder &b, const AttentionForm &form, const AttentionBlocks &blocks, unsigned operands,
                     unsigned results)
       : b(b), blocks(blocks), t(b, form, blocks), hasBias(form.bias && form.kind != AttentionKind::sums),
@@ -37,10 +37,10 @@ protected:
   LaneBuilder &b;
   const AttentionBlocks &blocks;
   AttentionTiles t;
-  const bool hasBias;              // its operand is the last before a dropout's
-  mlir::Value allScratch, scratch; // of all workers, and of this one
+  const bool hasBias;              // the bias is the last operand, except for those of a dropout
+  mlir::Value allScratch, scratch; // the scratch of all workers, and of this one
   mlir::Value scale;               // a vector
-  mlir::Value keepScale;           // likewise, with dropout alone
+  mlir::Value keepScale;           // a vector; only with dropout
 
   void loadArguments(mlir::Value args);
   virtual void runUnit(mlir::Value unit) = 0;
@@ -48,7 +48,7 @@ protected:
   virtual void beginWorker() {}
   virtual void endWorker() {}
 
-  /// The number that has position `place` of `count` in a round; every other round counts from the other end.
+  /// The number at position `place` of a round over `count` numbers. Every other round counts down instead of up.
   mlir::Value backAndForth(mlir::Value round, mlir::Value place, mlir::Value count);
 
   mlir::Value number(AttentionNumber which) const { return numbers[static_cast<size_t>(which)]; }
@@ -57,31 +57,34 @@ protected:
   mlir::Value stride(unsigned operand, unsigned dim) const { return strides[3 * operand + dim]; }
   mlir::Value place(int64_t bytes) { return b.offset(scratch, b.builder.getI8Type(), b.i64(bytes)); }
 
-  /// Rows first.. of a head of an operand [batch, row, head, width].
+  /// The rows from `first` on of one head of an operand [batch, row, head, width].
   HeadRows rowsOf(unsigned operand, mlir::Value batch, mlir::Value head, mlir::Value first, mlir::Value count);
-  /// The same of a dense result with `rows` rows and `heads` heads.
+  /// The same for a dense result with `rows` rows and `heads` heads.
   HeadRows rowsOfResult(unsigned result, mlir::Value rows, mlir::Value heads, mlir::Value batch, mlir::Value head,
                         mlir::Value first, mlir::Value count);
 
-  /// dK and then dV of a unit, where units have sums of their own.
+  /// The sums of dK and then dV of a unit, if each unit has sums of its own.
   mlir::Value sumsOfUnit(mlir::Value unit);
 
-  /// The head and the block of queries of a number that counts blocks, then heads.
+  /// Sets the head and the block of queries for number `queryBlock`, which counts through the blocks of one head after
+  /// another.
   void chooseQueries(AttentionBlock &block, mlir::Value queryBlock);
-  /// body for each block of keys that a query of the block sees, in ascending order; by tiles from a whole one on.
+  /// Runs the body for each block of keys that a query of the block sees, in ascending order. With AMX the first block
+  /// begins at a whole span.
   void forKeyBlocks(AttentionBlock block, llvm::function_ref<void(const AttentionBlock &)> body);
   /// Runs the body for each block of queries of a gradient's unit; a unit has a part of the blocks of queries of one
   /// key head's group.
   void forQueriesOfKeys(mlir::Value unit, AttentionBlock block, llvm::function_ref<void(const AttentionBlock &)> body);
   /// to[query] = x's row · y's row.
   void sumProducts(const AttentionBlock &block, const HeadRows &x, const HeadRows &y, mlir::Value to);
-  /// to[query] = log-sum-exp, times `factor` unless that is null; +inf of queries that are not there, so that their P
-  /// is 0, and of those from which a bias hides every key.
+  /// to[query] = log-sum-exp, times `factor` unless that is null. It is +inf for queries that do not exist, so that
+  /// their P is 0, and for queries from which a bias hides every key.
   void loadLogarithms(const AttentionBlock &block, unsigned operand, mlir::Value factor, mlir::Value to);
 
-  /// Queries of the block, from its first one, that see one of `count` keys from `key` of it on: [first, second).
+  /// The queries of the block that see at least one of its `count` keys from `key` on, as [first, second), counted from
+  /// the block's first query.
   std::pair<mlir::Value, mlir::Value> queriesThatSee(const AttentionBlock &block, mlir::Value key, mlir::Value count);
-  /// Vectors of them.
+  /// The vectors that hold these queries.
   std::pair<mlir::Value, mlir::Value> vectorsThatSee(const AttentionBlock &block, mlir::Value key, mlir::Value count);
 
   /// Which of a vector's queries see key `key` of the block.
@@ -98,7 +101,7 @@ protected:
   /// x where it is kept, else 0.
   mlir::Value whereKept(mlir::Value kept, mlir::Value x);
 
-  /// to[key][query] = factor · keys' row · query's column, for the pairs that are seen, in whole tiles.
+  /// to[key][query] = factor · (key's row · query's column), in whole tiles, for the pairs that are seen.
   void multiplyRows(const AttentionBlock &block, mlir::Value rows, mlir::Value columns, mlir::Value to,
                     mlir::Value factor);
   /// Adds the bias to the block's scores [key][query], where the form has one.
@@ -110,7 +113,7 @@ private:
   unsigned operandCount, resultCount;
   bool dropout;
   llvm::SmallVector<mlir::Value> numbers, strides, pointers;
-  mlir::Value seedLow, seedHigh, firstBatch; // of the dropout, 32 bits as 64
+  mlir::Value seedLow, seedHigh, firstBatch; // of the dropout: 32 bits each, in values of 64 bits
 
   void loadDropout();
 };

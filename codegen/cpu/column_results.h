@@ -1,5 +1,6 @@
-// Results that all rows of an outer block contribute to: column sums, column maxima and scatter_add. They are set to
-// their start, accumulated in the result's own memory (16-bit sums: in f32 beside it), and finished.
+// ColumnResults: results to which all rows of an outer block contribute: column sums, column maxima and scatter_add.
+// They are set to their start value, accumulated in the result's own memory (16-bit sums in f32 beside it), and
+// finished.
 #pragma once
 #include "codegen/cpu/column_loop.h"
 #include "codegen/cpu/node_values.h"
@@ -12,7 +13,7 @@ public:
                 llvm::ArrayRef<mlir::Type> elements)
       : b(b), info(info), values(values), results(results), elements(elements), tile(columnTile(info)) {}
 
-  /// Reserves memory; at the start of the function.
+  /// Reserves memory. Must be called at the start of the function.
   void prepare();
   void start(const RowScope &block, const ColumnRange &range);
   /// Adds a row's columns to result number `store`.
@@ -34,7 +35,7 @@ private:
   void copyScatterBase(unsigned store, const ColumnRange &range);
 };
 
-/// The start of a reduction of a type's values, and one step of it.
+/// The start value of a reduction of values of this type, and one step of the reduction.
 mlir::Value reductionStart(LaneBuilder &b, Reduction reduction, mlir::Type type);
 mlir::Value reductionStep(LaneBuilder &b, Reduction reduction, mlir::Value sum, mlir::Value value);
 

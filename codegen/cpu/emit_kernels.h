@@ -1,4 +1,5 @@
-// CPU emitter: kernel forms → MLIR vector → LLVM → object code → one shared object, all in-process.
+// The CPU emitter: turns kernel forms into one shared object, by way of MLIR, LLVM IR and object code, all within this
+// process.
 #pragma once
 #include "codegen/kernel_source.h"
 #include "runtime/error.h"
@@ -15,7 +16,7 @@ struct Target {
   unsigned vectorBytes = 0;   // SIMD width: 64 (AVX-512), 32 (AVX2), 16 (generic); 0 derives it from the features
 };
 
-/// Those of `known` (features by LLVM's names) that code for the target may use, comma separated.
+/// Which of the features `known` (by LLVM's names) code for the target may use, comma separated.
 runtime::Expected<std::string> usedFeatures(const Target &target, llvm::ArrayRef<std::string_view> known);
 
 /// How the runtime divides a kernel: extern "C" void symbol(int64_t begin, int64_t end, void *const *args) runs items
@@ -26,32 +27,33 @@ KernelLaunch launchOf(const KernelInfo &info);
 struct EmitOptions {
   Target target;
   unsigned threads = 0; // compile threads; 0 = all cores
-  /// Products may join sums in FMAs, sums may have any order, and a zero any sign.
+  /// Whether products and sums may become FMAs, sums may have any order, and a zero may have any sign.
   bool fastMath = false;
-  /// The bits of a value are the same in every program that computes it, whatever else that computes: sums of rows have
-  /// one order, and fastMath is for kernels of structured ops alone.
+  /// Whether a value must have the same bits in every program that computes it, whatever else that program computes.
+  /// Then sums of rows have one order, and fastMath holds only for kernels of structured ops.
   bool steady = false;
 };
 
-/// What is made on the way, for -emit=llvm and -emit=asm.
+/// What emitKernels() gives: the shared object, or a stage on the way to it (-emit=llvm, -emit=asm).
 enum class Artefact : uint8_t { sharedObject, llvm, assembly, object };
 
 /// A kernel on its way to code.
 struct KernelToEmit {
   const KernelSource *source;
-  std::string_view name; // in messages
-  /// The code reads how many rows an outer block has as the address of the symbol `rowsSymbol`, which the linker sets.
+  std::string_view name; // for messages
+  /// Whether the code takes the number of rows of an outer block from the address of the symbol `rowsSymbol`, which the
+  /// linker sets.
   bool readsRows = false;
 };
 
-/// Of the code that other lists of kernels may share: the name of each function, and of its number of rows.
+/// The names in code that several lists of kernels may share: of the function, and of its number of rows.
 inline constexpr char sharedSymbol[] = "kernel", rowsSymbol[] = "kernel.rows";
 
-/// The object of each kernel, as one that linkSharedObject (machine_code.h) takes.
+/// The object of each kernel, for linkSharedObject (machine_code.h).
 runtime::Expected<std::vector<std::string>> emitObjects(llvm::ArrayRef<KernelToEmit> kernels,
                                                         const EmitOptions &options);
 
-/// The bytes (a shared object) or text.
+/// The bytes or the text of what `artefact` asks for.
 runtime::Expected<std::string> emitKernels(llvm::ArrayRef<KernelSource> kernels, const EmitOptions &options,
                                            Artefact artefact);
 

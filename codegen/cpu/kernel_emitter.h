@@ -10,8 +10,9 @@ namespace tcc::cpu {
 /// Emits the kernel at the builder's insertion point, as
 /// extern "C" void symbol(int64_t begin, int64_t end, void *const *args). The function runs work items [begin, end);
 /// launchOf() in emit_kernels.h says what an item is. `args` points to the inputs and then to the results.
-/// `rows` (where given) is a symbol, whose address is the number of rows of an outer block in the place of the form's
-/// (shared_code.h). If the emitter cannot express the kernel, the error says why, and no function is made.
+/// If `rows` is not empty, it names a symbol whose address is the number of rows of an outer block, which is used
+/// instead of the form's (shared_code.h). If the emitter cannot express the kernel, the error says why, and no function
+/// is made.
 runtime::Error emitKernel(mlir::OpBuilder &builder, llvm::StringRef symbol, const KernelInfo &info,
                           const VectorTarget &target, llvm::StringRef rows = {});
 

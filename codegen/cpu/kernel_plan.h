@@ -1,5 +1,5 @@
-// What is decided about a kernel's loops before any code is built: what threads divide, what is kept between passes,
-// unrolling and column tiles. A function of the kernel alone, but for `steady`.
+// KernelPlan: what is decided about a kernel's loops before any code is built: what threads divide, what is kept
+// between passes, unrolling and column tiles. It depends only on the kernel and on `steady`.
 #pragma once
 #include "ir/kernel_stages.h"
 
@@ -18,22 +18,22 @@ struct StagePlan : KernelStage {
 
 struct KernelPlan {
   std::vector<StagePlan> stages;             // KernelInfo::stages passes, then one entry with row nodes alone
-  llvm::SmallVector<unsigned> constantNodes; // row-level nodes that depend on no row: computed once a call
-  llvm::SmallVector<unsigned> rowStores;     // stores of one element a row
-  std::vector<int> scratchSlot;              // per node: its scratch row, or -1
-  std::vector<unsigned> keptFrom;            // per node with a scratch row: the stage that fills it
+  llvm::SmallVector<unsigned> constantNodes; // nodes that depend on no row and no column: computed once for a call
+  llvm::SmallVector<unsigned> rowStores;     // stores of one element for each row
+  std::vector<int> scratchSlot;              // for each node its scratch row, or -1
+  std::vector<unsigned> keptFrom;            // for each node with a scratch row the stage that fills it
   unsigned scratchRows = 0;
   unsigned unroll = 1; // vectors in a loop body
 };
 
-/// `steady`: the order of a row's sums does not depend on what else the kernel computes.
+/// If `steady` is set, the order of a row's sums does not depend on what else the kernel computes.
 KernelPlan planKernel(const KernelInfo &info, bool steady);
 
-/// Columns at which a guard that looks at the column alone changes, ascending, within the row; none where there are too
-/// many to give each part of the row loops of its own.
+/// The columns within the row, ascending, at which a guard changes that depends on the column alone. The list is empty
+/// if there are too many of them to give each part of the row its own loops.
 llvm::SmallVector<int64_t> guardCuts(const KernelInfo &info);
 
-/// Whether the columns begin..end lie inside a derived axis; nothing where that is not the same for all of them.
+/// Whether the columns begin..end lie inside a derived axis; nothing if that differs between them.
 std::optional<bool> isInside(const KernelInfo &info, unsigned derivedAxis, int64_t begin, int64_t end);
 
 /// Columns of one item of a kernel with Parallel::columns: a tile of a row's columns.

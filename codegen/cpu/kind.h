@@ -7,7 +7,7 @@ namespace tcc::cpu {
 
 const TargetKind &kind();
 
-/// How code is made for the CPU of this name of LLVM's, or for this machine's CPU if the name is empty.
+/// The options for the CPU with this LLVM name, or for this machine's CPU if the name is empty.
 EmitOptions emitOptions(llvm::StringRef architecture, const CodeOptions &options);
 /// The same for the CPU that `target` ("cpu:x86-64-v3") names, or for this machine's if the target is no CPU.
 EmitOptions hostOptions(llvm::StringRef target, const CodeOptions &options);

@@ -16,8 +16,8 @@ struct VectorTarget {
   bool hasAvx512 = false;       // masks and scalef
   bool hasFma = false;          // x · y + z in one rounding
   bool hasF16 = false;          // conversions to and from f16
-  bool hasBf16Products = false; // of pairs, 16 lanes at once
-  bool hasTiles = false;        // AMX's products of tiles of bf16
+  bool hasBf16Products = false; // products of pairs of bf16, 16 lanes at once
+  bool hasTiles = false;        // products of tiles of bf16 by AMX
   bool steady = false;          // EmitOptions::steady
 };
 
@@ -55,7 +55,7 @@ public:
   mlir::Value add(mlir::Value a, mlir::Value b);
   mlir::Value add(mlir::Value a, int64_t b);
   mlir::Value mul(mlir::Value a, int64_t b);
-  mlir::Value div(mlir::Value a, int64_t b); // of non-negative values
+  mlir::Value div(mlir::Value a, int64_t b); // a must not be negative
   mlir::Value mod(mlir::Value a, int64_t b);
 
   /// The arith or math op of an opcode.
@@ -67,7 +67,7 @@ public:
   mlir::Value iota(mlir::Type element, int64_t factor = 1);
   /// True in the first `count` lanes.
   mlir::Value firstLanes(unsigned count);
-  /// a and b, where either may be null: everything.
+  /// The lanes that are in both masks. A null mask has all lanes.
   mlir::Value both(mlir::Value a, mlir::Value b);
   /// The lanes of a vector combined pairwise, as a fixed tree.
   mlir::Value reduce(mlir::Value vector, llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
@@ -81,7 +81,7 @@ public:
   void store(mlir::Value value, mlir::Value address, mlir::Type element);
   void storeLanes(mlir::Value value, mlir::Value address, mlir::Type element, mlir::Value mask);
 
-  /// The computed value rounded to what `element` can hold: identity but for 16-bit floats.
+  /// The computed value rounded to what `element` can hold. This changes only values for 16-bit floats.
   mlir::Value round(mlir::Value value, mlir::Type element);
 
   /// for (i = begin; i < end; i += step), carrying values.

@@ -1,4 +1,4 @@
-// From LLVM IR to object code or text of one target.
+// Makes object code or assembly text from LLVM IR, for one target.
 #pragma once
 #include "codegen/cpu/emit_kernels.h"
 #include "codegen/cpu/lane_builder.h"
@@ -7,7 +7,8 @@
 
 namespace tcc::cpu {
 
-/// LLVM's name of the CPU that "native" is: this machine's, or the level that TCC_CPU (runtime/cpu.h) limits it to.
+/// LLVM's name for the CPU that "native" means: this machine's CPU, or the level to which TCC_CPU (runtime/cpu.h)
+/// limits it.
 std::string nativeCpu();
 
 /// A machine for the target. Safe to call from several threads.
@@ -16,7 +17,7 @@ runtime::Expected<std::unique_ptr<llvm::TargetMachine>> createMachine(const Targ
 /// What vector code may use on a machine.
 VectorTarget vectorTarget(const llvm::TargetMachine &machine, const Target &target);
 
-/// Gives the module's functions the machine's attributes and optimises them; no library function is assumed.
+/// Gives the module's functions the machine's attributes and optimises them, without assuming any library function.
 void optimize(llvm::Module &module, llvm::TargetMachine &machine, unsigned vectorBytes);
 
 /// Object code, or assembly text.
@@ -26,8 +27,7 @@ runtime::Expected<std::string> generateCode(llvm::Module &module, llvm::TargetMa
 runtime::Expected<std::string> link(llvm::ArrayRef<std::string> flags, llvm::ArrayRef<std::string> objects,
                                     llvm::ArrayRef<std::string> scripts = {});
 
-/// Links objects into one shared object that needs no other library. `numbers` are symbols and what their addresses
-/// are.
+/// Links objects into one shared object that needs no other library. `numbers` gives symbols their addresses.
 runtime::Expected<std::string> linkSharedObject(llvm::ArrayRef<std::string> objects,
                                                 llvm::ArrayRef<std::pair<std::string, int64_t>> numbers = {});
 

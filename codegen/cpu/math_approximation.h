@@ -4,12 +4,12 @@
 
 namespace tcc::cpu {
 
-/// Replaces math.exp, exp2, log, tanh, sin, cos, erf, expm1, log1p and powf and arith.remf below `root`, and where the
-/// target has no instruction for them floor, ceil, roundeven and trunc. Errors in units in the last place, all
-/// arguments unless said otherwise: exp 1.5, exp2 5 (of -126 to 126, whole numbers exactly; beyond it is undefined),
+/// Replaces math.exp, exp2, log, tanh, sin, cos, erf, expm1, log1p and powf and arith.remf below `root`; also floor,
+/// ceil, roundeven and trunc if the target has no instruction for them. The errors in units in the last place, for all
+/// arguments unless said otherwise, are: exp 1.5, exp2 5 (for -126 to 126, exact for whole numbers, undefined beyond),
 /// log 1.5, tanh 3, erf 2, sin and cos 1.6, expm1 2, log1p 2, powf 1.5; the others are exact. Infinities, NaN,
-/// denormals and overflow give what IEEE arithmetic would. A result's bits follow from the argument and the target's
-/// instruction set alone. After addFastMathFlags: the expansions have none.
+/// denormals and overflow give what IEEE arithmetic would. A result's bits depend only on the argument and on the
+/// target's instruction set. Call it after addFastMathFlags(), since the expansions must not get these flags.
 void expandMath(mlir::Operation *root, const VectorTarget &target);
 
 /// Adds to the fast-math flags of every floating-point op below `root`.

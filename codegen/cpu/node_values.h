@@ -7,7 +7,7 @@ namespace tcc::cpu {
 
 using NodeMap = llvm::DenseMap<unsigned, mlir::Value>;
 
-/// Whether lanes of 32 bits hold all that the expression and its parts can be.
+/// Whether 32 bits hold every value that the expression and its parts can have.
 bool fitsIn32(const KernelInfo &info, const IndexExpr &expr);
 
 /// One row of the iteration space, and what is known of it.
@@ -18,13 +18,13 @@ struct RowScope {
   NodeMap values;         // row-level nodes and finished row reductions
 };
 
-/// Neighbouring columns of a row, one a lane.
+/// Neighbouring columns of a row, one for each lane.
 struct LaneScope {
   RowScope &row;
   mlir::Value column;                   // of lane 0, a multiple of the vector width
   mlir::Value mask;                     // the lanes inside the row; null: all of them
   unsigned stage;                       // the pass
-  int64_t partBegin = -1, partEnd = -1; // where known: the columns of the part of the row that the loop walks
+  int64_t partBegin = -1, partEnd = -1; // the columns over which the loop runs, if they are known
   NodeMap values = NodeMap();
 };
 
@@ -34,7 +34,7 @@ public:
 
   llvm::SmallVector<mlir::Value> arguments; // pointers: inputs, then results
   mlir::Value scratch;                      // plan.scratchRows rows of f32, or null
-  mlir::Value rows; // how many an outer block has, in the place of the form's number; null where that one holds
+  mlir::Value rows; // how many rows an outer block has, if code reads this number at run time; null: the form's number
 
   /// Computes a row-level node and remembers it in `row`.
   void computeRowNode(unsigned node, RowScope &row);
@@ -45,7 +45,7 @@ public:
   mlir::Value address(mlir::Value base, mlir::Type element, const IndexExpr &index, const RowScope &row,
                       mlir::Value column);
   mlir::Value scratchAddress(unsigned node, LaneScope &lanes);
-  /// The step from lane to lane, where it is one for all vectors of the kernel.
+  /// The step of the expression from lane to lane; nothing if it differs between vectors.
   std::optional<int64_t> laneStride(const IndexExpr &expr) const;
 
 private:

@@ -1,27 +1,27 @@
-// SharedCode: the machine code of a list of kernels, each kernel's made once in a process. Kernels of steps with other
-// shapes have the same code, for two reasons: it is made of a form that says no more than code depends on (sharedForm),
-// and names and numbers of rows are given when it is linked.
+// SharedCode: the machine code of a list of kernels, which a process makes only once for each kernel. Steps with other
+// shapes share it, for two reasons: code is made from a form without the sizes on which no code depends (sharedForm),
+// and names and numbers of rows are set when it is linked.
 #pragma once
 #include "codegen/cpu/emit_kernels.h"
 
 namespace tcc::cpu {
 
-/// What of a kernel its code is made of.
+/// The part of a kernel on which its code depends.
 struct SharedForm {
-  /// The kernel's form, with least sizes in the place of those on which no code depends: how many rows there are, and
-  /// how many elements tensors have.
+  /// The kernel's form with the least possible sizes where no code depends on them: the number of rows, and the numbers
+  /// of elements of tensors.
   KernelInfo form;
-  /// How many rows an outer block has, where the code reads this number when it runs.
+  /// How many rows an outer block has, if the code reads this number when it runs.
   std::optional<int64_t> rows;
 };
 
-/// Kernels of which `form` is equal, and whether they have `rows`, have equal code.
+/// Two kernels have equal code if their `form` is equal and both or neither have `rows`.
 SharedForm sharedForm(KernelInfo form);
 
-/// More rows than this are part of the code.
+/// The most rows that code can read when it runs; a larger number becomes a part of the code.
 inline constexpr int64_t mostRows = (int64_t(1) << 31) - 1;
 
-/// All members of the form, one after the other: equal bytes are equal forms.
+/// All members of the form as bytes. Forms are equal if and only if these are.
 std::string bytesOf(const KernelInfo &form);
 
 class SharedCode {
@@ -29,10 +29,10 @@ public:
   /// The kernels must outlive this.
   SharedCode(llvm::ArrayRef<KernelSource> kernels, const EmitOptions &options);
 
-  /// The numbers of the kernels that have no object: this process has not compiled them.
+  /// The numbers of the kernels that have no object, since this process has not compiled them.
   std::vector<size_t> missing() const;
   bool has(size_t i) const { return parts[i].object != nullptr; }
-  /// The object of kernel `i`, made by this class at another time; in other processes too.
+  /// The object of kernel `i`, which must have one. It can be given to add(), also in another process.
   const std::string &object(size_t i) const { return *parts[i].object; }
   void add(size_t i, std::string object);
 
@@ -46,7 +46,7 @@ public:
 private:
   struct Part {
     KernelSource source; // as it is emitted
-    std::string symbol;  // in the shared object
+    std::string symbol;  // its name in the shared object
     std::optional<int64_t> rows;
     std::string key;
     std::shared_ptr<const std::string> object;

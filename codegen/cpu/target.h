@@ -1,4 +1,4 @@
-// The CPU as a target: kernels by LLVM, products by the runtime.
+// CpuTarget: compiles kernels by LLVM, and leaves matmuls to the runtime's library.
 #pragma once
 #include "codegen/cpu/emit_kernels.h"
 #include "codegen/cpu/lane_builder.h"
@@ -8,7 +8,7 @@ namespace tcc::cpu {
 
 class CpuTarget : public tcc::Target {
 public:
-  /// `threads` at run time: what products' scratch is sized for.
+  /// `threads` is the number of threads at run time, for which the scratch of matmuls is sized.
   CpuTarget(EmitOptions options, int threads);
 
   const TargetModel &model() const override { return data; }
@@ -31,9 +31,9 @@ public:
 private:
   EmitOptions options;
   int threads;
-  TargetModel data;          // whose defaults are the CPU's
+  TargetModel data;          // its defaults are those of the CPU
   VectorTarget vectors;      // what vector code may use
-  mutable std::string notes; // of the last emit()
+  mutable std::string notes; // what emitted() gives
 };
 
 } // namespace tcc::cpu
