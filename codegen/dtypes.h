@@ -1,5 +1,5 @@
-// Element types of graphs and dtypes of the runtime: the same, in the same order, under two names, since neither ir nor
-// the runtime knows the other.
+// Converts element types of graphs to dtypes of the runtime, and back. Both lists have the same types in the same
+// order; there are two since ir and runtime do not know each other's.
 #pragma once
 #include "ir/element_type.h"
 #include "runtime/dtype.h"

@@ -1,5 +1,5 @@
-// Results on disk, so that a machine makes each once: machine code of kernels, whole compiled steps. One file an entry,
-// written whole; what is damaged, foreign or unreadable is no entry.
+// FileCache: keeps the machine code of kernels and whole compiled steps on disk, so that a machine makes each only
+// once. Each entry is a file, which is written whole. A file that is damaged, foreign or unreadable counts as no entry.
 #pragma once
 #include "runtime/error.h"
 #include <array>
@@ -11,40 +11,41 @@
 
 namespace tcc {
 
-/// A folder with a folder for each kind of entry. Any thread; any number of processes at once.
+/// A folder that has a folder for each kind of entry. Any number of threads and processes may use it at once.
 class FileCache {
 public:
   static constexpr int64_t usualBytes = int64_t{1} << 30;
-  /// The kinds that there are, which share the bound.
+  /// The kinds of entries. They share one bound of bytes.
   static constexpr std::string_view kernels = "kernels", steps = "steps";
   static constexpr std::array<std::string_view, 2> kinds = {kernels, steps};
 
-  /// Keeps nothing.
+  /// A cache that keeps nothing.
   FileCache() = default;
-  /// In `folder`, which is made when the first entry is stored; an empty name keeps nothing. Once all entries have more
-  /// than `mostBytes` together, those that were used longest ago go.
+  /// A cache in `folder`, which is made when the first entry is stored; if the name is empty, nothing is kept. When all
+  /// entries together have more than `mostBytes`, those that were used longest ago are removed.
   explicit FileCache(std::string folder, int64_t mostBytes = usualBytes);
 
-  /// The folder of the user: $TCC_CACHE_DIR, else $XDG_CACHE_HOME/tcc, else ~/.cache/tcc. Empty where TCC_CACHE_DIR is
-  /// `off`, or where none of them is set to an absolute path.
+  /// The folder of the user: $TCC_CACHE_DIR, else $XDG_CACHE_HOME/tcc, else ~/.cache/tcc. Empty if TCC_CACHE_DIR is
+  /// `off`, or if none of them is an absolute path.
   static std::string userFolder();
 
-  /// Empty: nothing is kept.
+  /// The cache's folder; empty if nothing is kept.
   const std::string &place() const { return folder; }
 
-  /// The bytes that were stored under the key, all that they depend on; nothing where there is no entry that is whole.
+  /// The bytes that were stored under the key, which must hold all that they depend on. Nothing if there is no whole
+  /// entry.
   std::optional<std::string> find(std::string_view kind, std::string_view key) const;
-  /// Errors: the folder belongs to somebody else or others may write to it; more than half of the bound; the system's.
-  /// The caller can go on without.
+  /// Stores an entry. Errors: the folder belongs to somebody else, or others may write to it; the entry has more than
+  /// half of the bound; an error of the system. The caller can go on without the entry.
   runtime::Error store(std::string_view kind, std::string_view key, std::string_view bytes) const;
   /// The file that the key's entry has, or would have.
   std::string fileOf(std::string_view kind, std::string_view key) const;
 
-  /// The first bytes of the entries that were used last, up to `entries` of them and `bytes` of each: for reports, for
-  /// nobody has looked whether they are whole.
+  /// The first bytes of the entries that were used last: at most `entries` entries and `bytes` bytes of each. They are
+  /// meant for reports, since they are not checked.
   std::vector<std::string> newest(std::string_view kind, size_t entries, size_t bytes) const;
 
-  /// Holds the key for one process at a time, as long as the object lives; the end of a process lets it go.
+  /// Holds a key for one process, as long as the object lives. A process that ends gives the key free.
   class Turn {
   public:
     Turn() = default;
@@ -56,14 +57,14 @@ public:
     friend class FileCache;
     int descriptor = -1;
   };
-  /// Waits until nobody else has the key, for `seconds` at most; then, and where the file system knows no locks, the
-  /// caller goes on all the same.
+  /// Waits until no other process holds the key, but at most `seconds`. After that time, and if the file system has no
+  /// locks, the caller goes on without holding it.
   Turn wait(std::string_view kind, std::string_view key, double seconds = 30) const;
 
-  /// What is counted; an eviction is an entry that went because of the bound.
+  /// What is counted. An eviction is the removal of an entry because of the bound.
   enum class Event : uint8_t { hit, miss, eviction };
-  /// Counts for usage(), since the cache was cleared. Where that fails, or others count at the same moment for long,
-  /// nothing is counted.
+  /// Adds to the counts of usage(), which begin when the cache is cleared. If that fails, or if other processes hold
+  /// the counts for long, nothing is counted.
   void count(std::string_view kind, Event event, int64_t times = 1) const;
 
   struct Usage {
@@ -71,9 +72,9 @@ public:
     int64_t entries = 0, bytes = 0;
     int64_t hits = 0, misses = 0, evictions = 0;
   };
-  /// Of each kind.
+  /// The usage of each kind.
   std::vector<Usage> usage() const;
-  /// Removes all entries, and no other file. Errors: the folder is not the user's; the system's.
+  /// Removes all entries, and no other file. Errors: the folder does not belong to the user; an error of the system.
   runtime::Error clear() const;
 
   int64_t limit() const { return mostBytes; }

@@ -1,4 +1,5 @@
-// Reference: what a graph's results should be by the interpreter, and whether other results are near enough.
+// Reference: computes by the interpreter what a graph's results should be, and says whether other results are near
+// enough.
 #pragma once
 #include "ir/reference/compare.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -6,21 +7,20 @@
 
 namespace tcc {
 
-/// About how long the interpreter takes for one element of an op's result, in seconds, with rounding.
+/// About how many seconds the interpreter takes for one element of an op's result, with rounding.
 inline constexpr double secondsAnElement = 6e-8;
 
-/// Each float of a tensor moved up or down by up to two ulps, at random.
+/// The tensor with each float moved up or down at random, by at most two ulps.
 RefTensor nudged(const RefTensor &tensor, uint64_t seed);
 
 /// What the results should be. The exact ones come from interpreting the captured function in fp64 (the joint function
 /// where the captured one has a tcc.gradient or `?` sizes), the rounded ones from the joint function with rounding.
 class Reference {
 public:
-  /// An error where the interpreter or a pass before phase joint refuses.
-  /// `options` are the pipeline's: shapes for `?`; the products' type and whether activations are stored in 16 bits,
-  /// which only the rounding run has. Where they ask for match-attention, results may also be as far off as attention's
-  /// own roundings and sums make them; what they should be stays the graph's as it is written, so that a wrong match is
-  /// seen.
+  /// `options` are the pipeline's: shapes for `?`, and for the rounding run also the type of matmuls and whether
+  /// activations are stored in 16 bits. If they ask for match-attention, results may also differ by the roundings and
+  /// sums of attention itself; the exact results are still those of the graph as it is written, so that a wrong match
+  /// is seen. Errors: the interpreter, or a pass before phase joint, refuses.
   static runtime::Expected<Reference> make(mlir::ModuleOp module, std::vector<RefTensor> arguments,
                                            const PipelineOptions &options = {});
 
@@ -41,12 +41,12 @@ public:
 
   llvm::ArrayRef<RefTensor> arguments() const { return inputs; }
   llvm::ArrayRef<RefTensor> exact() const { return exactResults; }
-  int64_t excluded() const { return excludedElements; } // by all checks so far
+  int64_t excluded() const { return excludedElements; } // elements that the checks so far have left out
 
 private:
   mlir::OwningOpRef<mlir::ModuleOp> captured, joint, rounding;
   mlir::OwningOpRef<mlir::ModuleOp> matched; // the joint module after match-attention if that matched; else null
-  bool meansJoint = false;                   // the exact results are the joint function's
+  bool meansJoint = false;                   // whether the exact results are those of the joint function
   std::vector<RefTensor> inputs, exactResults, roundedResults;
   std::vector<RefTensor> widened;       // exact result + the largest error seen; filled when first needed
   std::vector<std::vector<bool>> jumps; // the elements that jump; filled when first needed

@@ -1,4 +1,5 @@
-// From a planned function to the runtime's plan: buffers, kernel calls, final copies; structured ops by the target.
+// lowerPlan: makes the runtime's plan of a planned function: buffers, kernel calls, final copies. The target lowers
+// structured ops.
 #pragma once
 #include "codegen/kernel_table.h"
 #include "codegen/target.h"
@@ -7,13 +8,13 @@
 
 namespace tcc {
 
-/// The plan of a function in phase Planned. Its kernels are added to `kernels`, which must be empty. An error names a
-/// limit of the runtime, or an op that the target does not have.
+/// The plan of a function in phase planned. Its kernels are added to `kernels`, which must be empty. Errors: a limit of
+/// the runtime is exceeded; the target does not have an op.
 runtime::Expected<runtime::Plan> lowerPlan(mlir::func::FuncOp function, const Target &target, int threads,
                                            KernelTable &kernels);
 
 /// The number of a kernel that a target has written for a structured op (Target::lower). The first call adds it to the
-/// plan. `arguments` is how many a launch passes.
+/// plan. `arguments` is the number of arguments that a launch passes.
 uint32_t addKernel(runtime::Plan &plan, KernelTable &kernels, TextKernel kernel, uint32_t arguments,
                    std::string description);
 

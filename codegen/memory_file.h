@@ -1,4 +1,5 @@
-// A file that lies in memory and has no name, for libraries that read files: a process that is killed leaves nothing.
+// MemoryFile: a file in memory that has no name, for libraries that read files. A process that is killed leaves nothing
+// behind.
 #pragma once
 #include "runtime/error.h"
 #include "llvm/ADT/StringRef.h"
@@ -20,7 +21,7 @@ public:
       ::close(descriptor);
   }
 
-  /// Once. Errors: the system's.
+  /// Makes the file; may be called once. Errors are those of the system.
   runtime::Error create(llvm::StringRef bytes) {
     descriptor = ::memfd_create("tcc", MFD_CLOEXEC);
     if (descriptor < 0)
@@ -35,7 +36,7 @@ public:
     }
     return {};
   }
-  /// For this process alone.
+  /// A path that is valid in this process alone.
   std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor); }
 
 private:

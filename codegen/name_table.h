@@ -1,5 +1,5 @@
-// What people call the parts of a captured function, and where in files these stand: each as a number, so that a
-// compiled step can be kept without them and be given those of another function that computes the same.
+// NameTable: replaces the names of a captured function's parts, and their places in files, by numbers. So a compiled
+// step can be kept without names, and get those of another function that computes the same.
 #pragma once
 #include "ir/dialect.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -15,13 +15,14 @@ class NameTable {
 public:
   explicit NameTable(mlir::ModuleOp captured);
 
-  /// Equal for functions whose names and places follow from one another by replacing words and places: then labels do.
+  /// A text that is equal for two functions if the names and places of one follow from those of the other by replacing
+  /// words and places. Their labels then follow from one another in the same way.
   const std::string &pattern() const { return text; }
 
-  /// Puts numbers in the place of the function's names and places; false where the plan has a place that is none of
-  /// the function's.
+  /// Replaces the function's names and places in the plan by numbers. Gives false if the plan has a place that is not
+  /// one of the function's.
   bool toNumbers(runtime::Plan &plan) const;
-  /// Puts names and places in the place of numbers; false where a number stands for nothing.
+  /// Replaces numbers by names and places. Gives false if a number stands for nothing.
   bool toNames(runtime::Plan &plan) const;
 
 private:

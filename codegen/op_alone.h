@@ -1,4 +1,4 @@
-// One op of a planned function, compiled alone: for checks of what was made of it.
+// Compiles one op of a planned function alone, so that a check can run it.
 #pragma once
 #include "codegen/compile_session.h"
 #include "codegen/graph_runner.h"
@@ -9,7 +9,7 @@ namespace tcc {
 /// Removes what the planner and the scheduler have written on the op: places, scratch, stage.
 void forgetPlan(mlir::Operation *op);
 
-/// A function of the op's operands that gives its results.
+/// A function that takes the op's operands and returns its results.
 mlir::OwningOpRef<mlir::func::FuncOp> functionAround(mlir::Operation *op);
 
 /// Compiles the function as it stands, op by op, for a device (null: the CPU). `function` must outlive the runner.

@@ -1,4 +1,4 @@
-// PartialPlan: some instructions of a plan as a plan of their own, whose memory stays from run to run; for
+// PartialPlan: makes a plan of its own from some instructions of a plan, whose memory stays from run to run; for
 // check_device.cpp.
 #pragma once
 #include "runtime/device/device.h"
@@ -51,7 +51,7 @@ public:
   }
 
   runtime::Plan plan;
-  std::vector<uint32_t> modules; // of the other's code, in the order of this one's
+  std::vector<uint32_t> modules; // for each code object of this plan, its number in the other plan
 
 private:
   uint32_t tableOf(uint32_t index) {

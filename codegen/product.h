@@ -1,4 +1,4 @@
-// Matmuls as the library of any target takes them.
+// Describes matmuls in the form in which the library of any target takes them.
 #pragma once
 #include "codegen/target.h"
 #include "runtime/gemm.h"
@@ -17,8 +17,8 @@ std::string productLabel(const runtime::GemmDesc &desc);
 
 /// The matmul as one instruction of a plan.
 runtime::Instruction lowerProduct(MatmulGeluGradientOp op, const StructuredCall &call, const ViewLimits &limits);
-/// Appends the op, a matmul, to the plan as one instruction. An error where it is another op: a target lowers those
-/// that it supports before it comes here.
+/// Appends the op, which must be a matmul, to the plan as one instruction. Errors: it is another op, which the target
+/// should have lowered itself.
 runtime::Error lowerProduct(const StructuredCall &call, const TargetModel &model, runtime::Plan &plan);
 
 } // namespace tcc

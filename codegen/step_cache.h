@@ -1,4 +1,5 @@
-// Whole compiled steps on disk: what makes two of them one, what an entry holds, and why there was none.
+// StepCache: keeps whole compiled steps on disk. It decides which steps share an entry, what an entry holds, and says
+// why no entry was found.
 #pragma once
 #include "codegen/compile_session.h"
 #include "codegen/name_table.h"
@@ -12,26 +13,26 @@ class StepCache {
 public:
   StepCache(mlir::ModuleOp captured, const CompileOptions &options, const Target &target);
 
-  /// Why nothing is looked up and nothing kept; empty where the step can be.
+  /// Why the step is neither looked up nor kept; empty if it can be.
   const std::string &refusal() const { return refused; }
-  /// The entry, with the names and places of this function, and what compiling it had reported; nothing where there is
-  /// none.
+  /// The step of the entry, with the names and places of this function. `report` gets what compiling it had reported.
+  /// Nothing if there is no entry.
   std::optional<runtime::Artefact> find(CompileReport &report) const;
   /// Whether the step runs code of the user's, which is checked whenever it is compiled or found.
   bool checksCode() const { return mustCheck; }
   /// Which part of the key differs from the nearest entry: "flags differ: -O2 → -O3".
   std::string missReason() const;
-  /// That find() gave a step, or that it had to be compiled: for the counts.
+  /// Counts that find() gave a step (`found`), or that the step had to be compiled.
   void count(bool found) const {
     cache.count(FileCache::steps, found ? FileCache::Event::hit : FileCache::Event::miss);
   }
-  /// Until this process alone compiles the step.
+  /// Waits until no other process compiles the step, and keeps others waiting as long as the result lives.
   FileCache::Turn wait() const { return cache.wait(FileCache::steps, key); }
   runtime::Error store(const runtime::Artefact &artefact, const CompileReport &report) const;
-  /// Puts these bytes in the entry's place.
+  /// Stores these bytes as the entry.
   runtime::Error storeBytes(std::string_view bytes) const { return cache.store(FileCache::steps, key, bytes); }
 
-  /// What the key is made of: a word each, its value, and that as it is shown to people.
+  /// A part of the key: its name, its value, and how the value is shown to people.
   struct Part {
     std::string name, value, shown;
   };

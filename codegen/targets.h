@@ -4,22 +4,23 @@
 
 namespace tcc {
 
-/// Those of this build, the default first, then those that were added.
+/// All kinds: those of this build, with the default first, then those that were added.
 std::vector<const TargetKind *> targetKinds();
-/// One that lives as long as the process; before anything is compiled.
+/// Adds a kind, which must live as long as the process. Must be called before anything is compiled.
 void addTargetKind(const TargetKind &kind);
 
-/// The kind that the target's name begins with: "cuda" of "cuda:sm_90a". Null where there is none.
+/// The kind with whose name the target's name begins: "cuda" for "cuda:sm_90a". Null if there is none.
 const TargetKind *targetKindOf(llvm::StringRef target);
 
-/// "cpu or cuda" with `separator` " or ": the names of all kinds, or of those that `includes` takes.
+/// The names of all kinds, or of those for which `includes` is true, with `separator` between them: "cpu or cuda".
 std::string kindNames(llvm::StringRef separator, bool (*includes)(const TargetKind &) = nullptr);
 
-/// `target` for the architecture of -march=, where it has none by itself: "cpu" and "x86-64-v3" are "cpu:x86-64-v3".
+/// `target` with the architecture of -march=, unless it has one itself: "cpu" and "x86-64-v3" give "cpu:x86-64-v3".
 std::string withArchitecture(llvm::StringRef target, llvm::StringRef march);
 
-/// `name` is a kind's, alone or with an architecture after a colon: "cpu", "cuda:sm_80". `threads` at run time: what
-/// products' scratch is sized for. An error says what there is where the name is another.
+/// The target called `name`, which is the name of a kind, alone or with an architecture after a colon: "cpu",
+/// "cuda:sm_80". `threads` is the number of threads at run time, for which the scratch of matmuls is sized. If there is
+/// no such target, the error says which ones there are.
 runtime::Expected<std::unique_ptr<Target>> makeTarget(llvm::StringRef name, const CodeOptions &options, int threads);
 
 } // namespace tcc

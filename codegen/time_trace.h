@@ -1,24 +1,25 @@
-// The time of a compilation by LLVM's profiler (-ftime-trace): phases and passes of this project and of LLVM, in all
-// threads that compile.
+// TimeTrace: the time of a compilation, measured by LLVM's profiler (-ftime-trace). It has phases and passes of this
+// project and of LLVM, in all threads that compile.
 #pragma once
 #include "runtime/trace.h"
 #include "llvm/Support/TimeProfiler.h"
 
 namespace tcc {
 
-/// Records from its construction on what the calling thread does, and threads that work for it (ThreadTimeTrace). One
-/// in a process records at a time: one in another thread has its own event alone, and one within another is nothing.
+/// Records from its construction on what the calling thread does, and the threads that work for it (ThreadTimeTrace).
+/// Only one object in a process records at a time. Meanwhile an object in another thread gives only its own event, and
+/// one that is made within the recording does nothing.
 class TimeTrace {
 public:
-  /// What is recorded goes into `trace`, if there is one, within an event of this name; the rows of the other threads
-  /// are "code generation 1" and so on.
+  /// If `trace` is not null, what is recorded is added to it, within an event of this name. The rows of the other
+  /// threads are called "code generation 1" and so on.
   explicit TimeTrace(runtime::Trace *trace = nullptr, std::string name = "compile",
                      std::vector<std::pair<std::string, runtime::Trace::Value>> arguments = {});
   TimeTrace(const TimeTrace &) = delete;
   TimeTrace &operator=(const TimeTrace &) = delete;
   ~TimeTrace() { finish(); }
 
-  /// Ends the recording and gives it as a Chrome trace of its own, as LLVM writes it; empty where another one recorded.
+  /// Ends the recording and gives it as a Chrome trace, as LLVM writes it; empty if another object was recording.
   std::string finish();
 
 private:
@@ -30,7 +31,7 @@ private:
   int64_t originNs = 0; ///< where LLVM's time begins
 };
 
-/// Lives in a thread that works for another one. `isRecorded`: whether that other one's time is recorded, asked there.
+/// To be made in a thread that works for another thread. `isRecorded` says whether the other thread is recorded.
 class ThreadTimeTrace {
 public:
   explicit ThreadTimeTrace(bool isRecorded) : isRecorded(isRecorded && !llvm::timeTraceProfilerEnabled()) {
@@ -44,7 +45,7 @@ public:
       llvm::timeTraceProfilerFinishThread();
   }
 
-  /// Shorter events are counted in the totals alone.
+  /// Events that are shorter count only in the totals.
   static constexpr unsigned leastMicroseconds = 20;
 
 private:

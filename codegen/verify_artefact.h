@@ -1,14 +1,14 @@
-// The last stage of -fverify-each: the artefact itself against the interpreter, since places, launches and code are no
-// part of the IR that is compared after each pass.
+// verifyArtefact: the last stage of -fverify-each. It compares the artefact itself with the interpreter, since places,
+// launches and code are not part of the IR that is compared after each pass.
 #pragma once
 #include "codegen/compile_session.h"
 
 namespace tcc {
 
-/// Runs `artefact`, made from `captured` with `options`, in checked mode on random and adversarial inputs; every result
-/// must be within the tolerance of compare.h. At the sizes given, or where the interpreter would need over
-/// `mostSeconds` at smaller ones of `?`, for which it compiles again; a remark on the module says so, and where the
-/// graph fixes sizes that are too large, or no device of this machine can be used, that nothing was run.
+/// Runs `artefact`, made from `captured` with `options`, in checked mode on random and adversarial inputs. Every result
+/// must be within the tolerance of compare.h. If the interpreter would need more than `mostSeconds` at the given sizes,
+/// it compiles again with smaller sizes for `?`, and a remark on the module says so. If the graph itself fixes sizes
+/// that are too large, or if no device of this machine can be used, nothing is run, and a remark says that.
 runtime::Error verifyArtefact(mlir::ModuleOp captured, const runtime::Artefact &artefact, const CompileOptions &options,
                               double mostSeconds = 60);
 

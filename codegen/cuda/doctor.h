@@ -4,8 +4,8 @@
 
 namespace tcc::cuda {
 
-/// TargetKind::examine for GPUs: prints each library and what it is for, and tests each device (self_test.h). What is
-/// missing is no fault, since the CPU works without it.
+/// TargetKind::examine for GPUs: prints each library and its purpose, and tests each device (self_test.h). A library
+/// that is missing does not count as wrong, since the CPU works without it.
 bool examineGpus(llvm::raw_ostream &os);
 
 } // namespace tcc::cuda

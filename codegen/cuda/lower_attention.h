@@ -9,11 +9,11 @@ namespace tcc::cuda {
 /// dimensions other than 32, 64, 96 and 128, for tensors without elements, and for a scale that is not positive.
 bool hasAttentionKernel(mlir::Operation *op);
 
-/// The bytes of what the gradient's first kernel leaves for its second: a shift and a delta for each row of scores.
+/// The bytes that the gradient's first kernel writes for the second one: a shift and a delta for each row of scores.
 int64_t attentionScratchBytes(mlir::Operation *op);
 
-/// Appends one launch for attention, two for its gradient, whose flops are divided by the matmuls that each launch
-/// does; a matmul that both do is counted once. `architecture` as in chooseAttention.
+/// Appends one launch for attention, or two for its gradient. The gradient's flops are divided among the launches by
+/// the matmuls that each does; a matmul that both do is counted once. `architecture` is as for chooseAttention().
 runtime::Error lowerAttention(const StructuredCall &call, llvm::StringRef architecture, runtime::Plan &plan,
                               KernelTable &kernels);
 

@@ -19,17 +19,17 @@ struct ModuleText {
   std::vector<std::string> options;
 };
 
-/// The number of each kernel's module. Kernels of forms share modules, so that the prelude is not read for each, but
-/// not all one, so that two cores have work. A kernel that is text has a module of its own, since its text has
-/// constants.
+/// The number of each kernel's module. Kernels of forms share modules, so that NVRTC does not read the prelude for each
+/// one; there are several modules, so that two cores have work. A kernel that is text has its own module, since its
+/// text defines constants.
 llvm::SmallVector<uint32_t> modulesOf(llvm::ArrayRef<KernelSource> kernels);
 std::vector<ModuleText> moduleTexts(llvm::ArrayRef<KernelSource> kernels);
 
 enum class CodeKind : uint8_t { cubin, ptx };
 
 /// The code of each module, in order; PTX ends with a zero byte. Code that was made before comes from the cache;
-/// `notes` says in a few words how much did. There is an error where a kernel can have no text, where NVRTC cannot be
-/// opened or does not know the architecture, and where it refuses a text: then the message is NVRTC's log.
+/// `notes` says in a few words how much of it did. Errors: a kernel has no text; NVRTC cannot be opened or does not
+/// know the architecture; NVRTC refuses a text (the message is its log).
 runtime::Expected<std::vector<std::string>> compileModules(llvm::ArrayRef<KernelSource> kernels,
                                                            const std::string &architecture, CodeKind kind,
                                                            const FileCache &cache, std::string &notes);

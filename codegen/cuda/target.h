@@ -1,4 +1,4 @@
-// NVIDIA GPUs as a target: kernels as CUDA text through NVRTC, products by cuBLASLt.
+// CudaTarget: compiles kernels as CUDA text by NVRTC for NVIDIA GPUs, and leaves matmuls to cuBLASLt.
 #pragma once
 #include "codegen/target.h"
 
@@ -8,8 +8,8 @@ struct EmitOptions {
   std::string architecture = "sm_90a"; // sm_80, sm_90a, sm_100a; compute_90 for PTX
 };
 
-/// The numbers that passes read: sums have many parts, so that all multiprocessors have work, and a launch costs as
-/// much time as megabytes of traffic.
+/// The numbers that passes read for a GPU. Sums are cut into many parts, so that all multiprocessors have work. A
+/// launch counts as much as megabytes of traffic, since it takes as long.
 TargetModel cudaModel();
 
 class CudaTarget : public tcc::Target {
@@ -21,7 +21,7 @@ public:
   KernelLaunch launch(const KernelInfo &form) const override;
   bool hasKernel(mlir::Operation *op) const override;
   int64_t scratchBytes(mlir::Operation *op) const override;
-  /// Cubins, or PTX for compute_NN, each of a few kernels: compileModules (modules.h) says how and what can fail.
+  /// Cubins (or PTX for compute_NN), each with a few kernels. compileModules() in modules.h says how and what can fail.
   runtime::Expected<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels) const override;
   runtime::Expected<std::vector<std::string>> emitAs(llvm::StringRef emission,
                                                      llvm::ArrayRef<KernelSource> kernels) const override;
@@ -36,7 +36,7 @@ public:
 private:
   EmitOptions options;
   TargetModel data;
-  mutable std::string notes; // of the last emit()
+  mutable std::string notes; // what emitted() gives
 };
 
 } // namespace tcc::cuda

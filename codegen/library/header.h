@@ -9,7 +9,7 @@ namespace tcc {
 /// What the first line of each header says.
 inline constexpr llvm::StringLiteral writtenBy = "written by tcc.";
 
-/// A function NAME_suffix of each step, which calls the runtime's tcc_suffix with the same arguments.
+/// A function that each step has: NAME_suffix calls the runtime's tcc_suffix with the same arguments.
 struct StepFunction {
   llvm::StringRef suffix;
   llvm::StringRef result;     ///< in C
@@ -17,10 +17,10 @@ struct StepFunction {
   llvm::StringRef signature;  ///< in LLVM IR: the result, then the parameters: "i32 ptr ptr"
 };
 
-/// Those that do more than pass on their arguments (create and run) are not among them.
+/// All functions of a step that only pass on their arguments; create and run do more, and are not among them.
 llvm::ArrayRef<StepFunction> forwardedFunctions();
 
-/// A digest of the names, types and shapes of a step's tensors: what a program is compiled for.
+/// A digest of the names, types and shapes of a step's tensors, for which a program that uses the step is compiled.
 uint64_t signatureOf(const runtime::Artefact &step);
 
 /// `text` as a C identifier: other characters become '_'.

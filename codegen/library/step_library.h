@@ -13,36 +13,37 @@ namespace tcc {
 
 enum class LibraryKind : uint8_t { object, archive, shared };
 
-/// By the suffix of a path, ".o", ".a" or ".so"; none for another.
+/// The kind that the suffix of a path names: ".o", ".a" or ".so". Nothing for another suffix.
 std::optional<LibraryKind> libraryKind(llvm::StringRef path);
 
 /// What the names of a step's functions begin with: the name of its graph's function as a C identifier.
 std::string libraryPrefix(const runtime::Artefact &artefact);
 
-/// The text of the header: the functions of these steps, and all of tcc_runtime.h. `file` is its name, for its guard.
-/// Errors: two steps of one name; a name that is the runtime's.
+/// The text of the header: the functions of these steps, and all of tcc_runtime.h. `file` is the header's name, from
+/// which its include guard is made. Errors: two steps have one name; a step has a name that belongs to the runtime.
 runtime::Expected<std::string> libraryHeader(llvm::ArrayRef<runtime::Artefact> steps, llvm::StringRef file);
 
 /// The path of a library's header: step.h beside step.so.
 std::string headerPath(llvm::StringRef library);
 
-/// Puts the parts that need most of a machine first, since the first that a machine can run is taken.
+/// Sorts the parts of a step so that those which need the most CPU features come first, since a machine takes the first
+/// part that it can run.
 void sortByNeeds(runtime::Artefact &step);
 
 struct LibraryOptions {
   LibraryKind kind = LibraryKind::shared;
-  /// Whether libtcc_step.a is put inside a shared library; else it needs libtcc_runtime.so.0, which is looked for
-  /// beside it, where this program has it, and where the system's libraries are.
+  /// Whether libtcc_step.a is put inside a shared library. If not, the library needs libtcc_runtime.so.0, which is
+  /// looked for beside the library, where this program has it, and where the system's libraries are.
   bool hasRuntime = false;
-  /// A shared library's SONAME: what programs that are linked with it look for. Empty: none.
+  /// The SONAME of a shared library, under which programs that are linked with it look for it. Empty: none.
   std::string name = {};
 };
 
 /// The bytes of the library. Errors: those of libraryHeader; machine code that cannot be used in place; what LLD says.
 runtime::Expected<std::string> makeLibrary(llvm::ArrayRef<runtime::Artefact> steps, const LibraryOptions &options);
 
-/// Writes the library and its header: neither gets its name before both are complete. Errors: those of makeLibrary; a
-/// file that cannot be written; a header in its place that tcc has not written.
+/// Writes the library and its header. Neither gets its name before both are complete. Errors: those of makeLibrary; a
+/// file cannot be written; a header exists that was not written by tcc.
 runtime::Error writeLibrary(llvm::ArrayRef<runtime::Artefact> steps, const std::string &path,
                             const LibraryOptions &options);
 

@@ -4,11 +4,11 @@
 
 namespace tcc {
 
-/// The bytes of an ELF object. Errors: an artefact that cannot be serialised; kernels that cannot be used where they
-/// lie, since their addresses are known at load time alone.
+/// The bytes of an ELF object. Errors: the artefact cannot be serialised; its kernels cannot be used where they lie,
+/// since they have addresses that are known only at load time.
 runtime::Expected<std::string> stepObject(const runtime::Artefact &step);
 
-/// An object that defines each function of the runtime that a step's object calls, empty.
+/// An object that defines, with empty bodies, each function of the runtime that a step's object calls.
 runtime::Expected<std::string> runtimeImportObject();
 
 } // namespace tcc

@@ -5,7 +5,7 @@
 
 namespace tcc {
 
-/// The paths of those that the runtime inside a step library needs: of C++, OpenMP and C.
+/// The paths of the libraries that the runtime inside a step library needs: those of C++, OpenMP and C.
 std::vector<std::string> systemLibraries();
 
 } // namespace tcc

@@ -1,4 +1,4 @@
-// The text of the device primitives, to be put before kernel text and given to NVRTC.
+// The text of the device primitives, the prelude, which stands before kernel text when NVRTC compiles it.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace tcc::cuda {
 
-/// How much of the prelude a kernel needs: everything for sm_80 and later; mbarrier, TMA and setmaxnreg too
-/// (sm_90a, sm_100a); wgmma too (sm_90a only).
+/// How much of the prelude a kernel needs. Portable: what sm_80 and later have. Tma: also mbarrier, TMA and setmaxnreg
+/// (sm_90a, sm_100a). Wgmma: also wgmma (sm_90a alone).
 enum class Prelude { Portable, Tma, Wgmma };
 
-/// The least prelude that has the primitives which stand in kernel text.
+/// The smallest prelude that has all primitives which the kernel text uses.
 Prelude preludeOf(std::string_view kernelText);
 
 /// The prelude's text. It ends with a `#line` directive, so that kernel text appended to it has its own line numbers

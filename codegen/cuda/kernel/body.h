@@ -2,9 +2,9 @@
 //   1. how the form is divided (launch.h), which nodes each pass over a row computes (ir/kernel_stages.h), and which of
 //      their values stay in registers from one pass to a later one;
 //   2. head comment and parameters;
-//   3. the skeleton of the shape (writeShape): who owns what; loops over rows and columns;
+//   3. the skeleton of the shape (writeShape): what each thread, warp or block owns; loops over rows and columns;
 //   4. within it each node as one named local, each store, each accumulation.
-// Values are recomputed in a later pass where they are not kept; no value goes through memory.
+// A value that is not kept is computed again in a later pass; no value goes through memory.
 #pragma once
 #include "codegen/cuda/gpu_model.h"
 #include "codegen/cuda/kernel/column_values.h"
@@ -36,10 +36,10 @@ protected:
 
   virtual void writeShape() = 0;
 
-  /// The pragma of the loop over a thread's groups. Where the loop's counter numbers registers, it must be unrolled;
-  /// elsewhere a long body is not, since that would only cost registers and the compiler's time.
+  /// The pragma of the loop over a thread's groups. The loop must be unrolled if its counter selects registers. If not,
+  /// a long body is not unrolled, since that would only cost registers and the compiler's time.
   std::string unrolling() const;
-  /// Whether a row belongs to a warp, else to the block.
+  /// Whether a row belongs to a warp; if not, it belongs to the block.
   bool warpOwnsRow() const;
   /// Whether a thread has too many columns of the row for its loop to be unrolled as a whole.
   bool isLongRow() const { return division.perThread > mostUnrolledColumns; }
@@ -49,33 +49,34 @@ protected:
   void open(const std::string &head);
   void close();
 
-  /// Declares the derived axes that an expression uses, those that they use first.
+  /// Declares the derived axes that an expression uses, each after the derived axes that it uses itself.
   void declareAxesOf(const IndexExpr &expr);
   /// Declares `name` as the number of this thread's item; a thread without one returns.
   void writeItem(const std::string &name, const std::string &number);
-  /// Declares o and r for row number `row`, an expression, of all rows.
+  /// Declares o and r. `row` is an expression for the number of the row among all rows.
   void writeRowAxes(const std::string &row);
 
-  /// The loop over the groups of columns of a row that a thread has, from column `start` (a text, or empty) on. `body`
-  /// sees group, its first column, and k, its number; where groups are single columns, c. Of a long row, rounds in
-  /// which all threads have a group stand in a loop of their own, whose loads may go ahead of it.
+  /// Writes the loop over the groups of columns that a thread has in a row, from column `start` on (an expression, or
+  /// empty). `body` can use `group`, the first column of the group, and `k`, the group's number; if groups are single
+  /// columns, also `c`. In a long row the rounds in which all threads have a group form a loop of their own, whose
+  /// loads the compiler can move forward.
   void overGroups(const std::string &start, llvm::function_ref<void()> body);
-  /// `body` for each column c of the group.
+  /// Writes `body` for each column c of the group.
   void overLanes(llvm::function_ref<void()> body);
-  /// The number of the thread's column c, of all that it has.
+  /// The number of column c among the columns of the thread.
   std::string columnNumber() const { return division.vector == 1 ? "k" : "k * " + width() + " + lane"; }
   std::string width() const { return std::to_string(division.vector); }
 
   std::string name(unsigned id) const;
   void writeNodes(llvm::ArrayRef<unsigned> nodes);
-  /// Writes what stage `number` does at the columns of a group. `left`, in segments alone: how many columns there are
+  /// Writes what stage `number` does at the columns of a group. `left` is used for segments: how many columns there are
   /// from the group to the segment's end.
   void writeGroupBody(unsigned number, const std::string &left = "");
-  /// Writes all passes over the row (o, r), from column `start` on, and the stores of what has one element a row.
+  /// Writes all passes over the row (o, r), from column `start` on, and the stores that have one element for each row.
   void writePasses(const std::string &start = "");
   void writeStore(unsigned number);
 
-  // Row reductions (reductions.cpp): part_N takes this thread's columns, then the row's value has the node's name.
+  // Row reductions (reductions.cpp): part_N reduces this thread's columns; the row's value then has the node's name.
   static std::string combined(Reduction reduction, const std::string &a, const std::string &b);
   void declareScratch();
   void declareKept();
@@ -86,15 +87,16 @@ protected:
   std::string accumulatorType(size_t store) const;
   void startColumnResults(const std::string &start = "");
   void finishColumnResults(const std::string &start = "");
-  /// Declares `warp`, the number of this thread's warp. It takes a shuffle, so it stands before any branch, where all
-  /// lanes are.
+  /// Declares `warp`, the number of this thread's warp. This needs a shuffle of all lanes, so it stands before any
+  /// branch.
   void declareWarp();
-  /// Adds up what the block's warps have, and stores it. Needs `warp`.
+  /// Adds up the results of the block's warps and stores them. Needs `warp`.
   void finishSharedResults(const std::string &start = "");
   virtual void writeAccumulation(unsigned number);
 
 private:
-  std::map<unsigned, bool> usual; // by node: what it is at all columns of the group that is written (usual_columns.h)
+  std::map<unsigned, bool>
+      usual; // for each node the value that all columns of the current group have (usual_columns.h)
   std::vector<std::set<unsigned>> declaredAxes{1}; // derived axes, by open scope
 
   void writeHead();

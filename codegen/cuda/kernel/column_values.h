@@ -1,5 +1,5 @@
-// Which values of a column each pass over a row computes, and which of them stay in registers from one pass to a later
-// one. A pure function of form and division.
+// columnValues: which values of a column each pass over a row computes, and which of them stay in registers from one
+// pass to a later one. It depends on form and division alone.
 #pragma once
 #include "codegen/cuda/kernel/launch.h"
 #include "ir/kernel_stages.h"
@@ -10,8 +10,8 @@ namespace tcc::cuda {
 inline constexpr int64_t mostUnrolledColumns = 32;
 
 struct ColumnValues {
-  std::vector<std::vector<unsigned>> computedIn; // per stage: column nodes that it has as locals, ascending
-  std::vector<int> keptFrom;                     // per node: the stage that fills its registers, or -1
+  std::vector<std::vector<unsigned>> computedIn; // for each stage the column nodes that it computes, ascending
+  std::vector<int> keptFrom;                     // for each node the stage that fills its registers, or -1
 };
 
 ColumnValues columnValues(const KernelInfo &form, const KernelStages &stages, const KernelDivision &division);

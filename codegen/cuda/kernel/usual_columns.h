@@ -1,25 +1,26 @@
-// In long rows, most groups of columns are alike: a mask of padding holds in all of them, a target is in none. Such
-// comparisons are decided once a group, and only a group that differs computes them at each column.
+// usualColumns: comparisons with the number of the column that have the same result at most columns of a long row: a
+// mask of padding holds in nearly all, and the column of a target is in hardly any. They are decided once for a group
+// of columns, and computed at each column only in groups where the result differs.
 #pragma once
 #include "ir/kernel.h"
 
 namespace tcc::cuda {
 
-/// A node that compares the number of the column with one value of the row, and what it gives at all columns of a group
-/// for which the condition holds.
+/// A node that compares the number of the column with one value of the row. `usual` is its result at all columns of a
+/// group for which usualCondition() holds.
 struct UsualColumn {
   unsigned node;
   bool usual;
-  Opcode opcode;    // as if the column stood on the left
-  unsigned value;   // the node that is compared with
+  Opcode opcode;    // the comparison with the column on the left side
+  unsigned value;   // the node with which the column is compared
   int64_t constant; // what is added to the column's number
 };
 
 /// Those of `nodes` that are such comparisons.
 std::vector<UsualColumn> usualColumns(const KernelInfo &form, llvm::ArrayRef<unsigned> nodes);
 
-/// Whether the group of `width` columns from `group` on, an expression, has the usual value at each of them; `value` is
-/// the compared value's text.
+/// An expression for whether the comparison has its usual result at each of the `width` columns from `group` on.
+/// `group` is an expression, and `value` is the text of the value that is compared with.
 std::string usualCondition(const UsualColumn &column, const std::string &group, int width, const std::string &value);
 
 } // namespace tcc::cuda

@@ -1,4 +1,4 @@
-// Lines of text, indented by the braces that are open.
+// Writer: lines of text, indented by the number of open braces.
 #pragma once
 #include <string>
 #include <utility>
@@ -7,7 +7,7 @@ namespace tcc::cuda {
 
 class Writer {
 public:
-  /// A directive of the preprocessor stands at the margin.
+  /// Adds a line. Directives of the preprocessor are not indented.
   void line(const std::string &content) {
     text += (content.front() == '#' ? std::string() : std::string(2 * depth, ' ')) + content + "\n";
   }
