@@ -1,7 +1,7 @@
 // Array: a tensor that goes into or comes out of a compiled function. State: a named tensor that lives across calls.
-// Both are handles: copies share the memory. Users read and write them on the host. Where a device with memory of its
-// own uses them they live there too, and bytes are copied when one side needs what the other has newer. wrap() makes
-// them of memory that belongs to others.
+// Both are handles: copies share the memory. Users read and write them on the host. If a device with memory of its own
+// uses them, they live there too, and bytes are copied when one side needs newer ones of the other. wrap() makes them
+// from memory that belongs to others.
 #pragma once
 #include "frontend/shape.h"
 #include <concepts>
@@ -24,7 +24,7 @@ class MirroredTensor;
 namespace detail {
 struct StateStorage;
 struct ArrayStorage;
-/// What calls need: an array around the output of a step, and the place of a state's bytes.
+/// For calls: arrayOf() makes an array around the output of a step, memoryOf() gives the memory of a state.
 Array arrayOf(Shape shape, DType dtype, runtime::MirroredTensor memory);
 runtime::MirroredTensor &memoryOf(const State &state);
 /// Throws Error unless a C++ type of this size and kind holds an element of `dtype`.
@@ -65,7 +65,7 @@ public:
   int64_t bytes() const;
   /// Whether its bytes on the host are those that wrap() was given.
   bool sharesMemory() const;
-  /// The bytes: to write them, and only to read them.
+  /// The bytes: raw() is for writing, rawForReading() for reading alone.
   void *raw() const;
   const void *rawForReading() const;
   /// The elements, to be written. T is float for f32, uint16_t for bf16 and f16, uint8_t for the 8-bit types, int32_t,
@@ -75,7 +75,7 @@ public:
     detail::checkElementType(dtype(), sizeof(T), std::is_floating_point_v<T>);
     return {static_cast<T *>(raw()), static_cast<size_t>(shape().elements())};
   }
-  /// The elements, to be read alone.
+  /// The elements, only to be read.
   template <typename T>
   std::span<const T> read() const {
     detail::checkElementType(dtype(), sizeof(T), std::is_floating_point_v<T>);
@@ -83,8 +83,8 @@ public:
   }
   /// The element of a one-element array of any dtype, as double. Throws Error for more elements.
   double item() const;
-  /// Element `index` in row-major order as double, and back: floats are rounded; false, and nothing is written, where
-  /// an integer dtype cannot hold the value. 8-bit floats have neither (Error).
+  /// item() gives element `index` in row-major order as double; setItem() sets it. Floats are rounded. If an integer
+  /// dtype cannot hold the value, setItem() writes nothing and gives false. Both throw Error for 8-bit floats.
   double item(int64_t index) const;
   bool setItem(int64_t index, double value);
 
@@ -130,7 +130,7 @@ public:
     detail::checkElementType(dtype(), sizeof(T), std::is_floating_point_v<T>);
     return {static_cast<const T *>(rawForReading()), static_cast<size_t>(shape().elements())};
   }
-  /// For use after a device was lost that had the newest values: the value becomes the one that was last read or
+  /// To be called after a device was lost that had the newest value: the value becomes the one that was last read or
   /// written on the host.
   void fallBack() const;
   bool operator==(const State &other) const = default;
@@ -141,7 +141,7 @@ private:
   std::shared_ptr<detail::StateStorage> storage;
 };
 
-/// A State that gradients are taken of; the same type, another word in the user's code.
+/// Another name for State, for states with respect to which gradients are taken.
 using Parameter = State;
 
 } // namespace tcc

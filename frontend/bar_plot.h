@@ -6,18 +6,18 @@
 
 namespace tcc {
 
-/// `text` between tags of an SVG figure.
+/// `text`, escaped so that it can stand between the tags of an SVG figure.
 std::string escapedForSvg(std::string_view text);
 
 struct Bar {
   std::string name = {};    ///< before the bar
   double value = 0;         ///< its length; 0 draws none
   std::string text = {};    ///< after the bar
-  std::string tooltip = {}; ///< or empty
+  std::string tooltip = {}; ///< empty: none
   double low = 0, high = 0; ///< the ends of a line over the bar's end, which shows a spread; equal ones draw none
 };
 
-/// A bar a row, the longest as wide as the figure allows.
+/// The SVG text. Each bar has a row; the longest one is as wide as the figure allows.
 std::string barPlot(const std::vector<Bar> &bars, std::string_view title);
 
 } // namespace tcc

@@ -17,31 +17,31 @@ struct BreakSite {
   std::string why;    ///< "`item()` asks for one number"
   std::string instead;
   int64_t times = 0;
-  int64_t inStep = 0;      ///< of these, how often the step waited there and went on, with nothing computed again
-  int64_t segments = 0;    ///< compiled for it alone
-  int64_t kernels = 0;     ///< of these segments: what a step without the break has within its own
-  int64_t bytesToHost = 0; ///< in all
-  int64_t opsAgain = 0;    ///< that were computed once more after the break, in all
-  double measuredMs = std::numeric_limits<double>::quiet_NaN(); ///< of a call, its share of what measureBreaks() found
-  double milliseconds = 0; ///< that the break cost, measured, in all; without compiling; NaN: not measured
+  int64_t inStep = 0;      ///< of these, how often the step waited there and went on, without computing anything again
+  int64_t segments = 0;    ///< segments that were compiled for this place alone
+  int64_t kernels = 0;     ///< kernels of these segments, which a step without the break would not have
+  int64_t bytesToHost = 0; ///< bytes copied to the host, over all calls
+  int64_t opsAgain = 0;    ///< ops that were computed again after the break, over all calls
+  double measuredMs = std::numeric_limits<double>::quiet_NaN(); ///< for one call: its share of measureBreaks()'s result
+  double milliseconds = 0; ///< what the break cost over all calls, without compiling; NaN: not measured
 };
 
 /// Why a function was compiled once more although it had been compiled before.
 struct RecompileReason {
-  std::string reason; ///< with the guard or the captured constant that changed
+  std::string reason; ///< names the guard or the captured constant that changed
   int64_t times = 0;
 };
 
 struct BreakReport {
   std::string function;
   int64_t calls = 0, callsWithBreaks = 0;
-  int64_t compiled = 0; ///< segments and steps
+  int64_t compiled = 0; ///< how many segments and steps were compiled
   /// Milliseconds of a call, as measureBreaks() found them: with the breaks, and as one step. NaN if it was not called.
   double withBreaksMs = std::numeric_limits<double>::quiet_NaN(), oneStepMs = withBreaksMs;
   std::vector<BreakSite> sites;
   std::vector<RecompileReason> recompiles;
 
-  /// For people, one place after another; "no graph breaks" where there are none.
+  /// The report for people, one place after another; "no graph breaks" if there are none.
   std::string text() const;
   /// {"function", "calls", …, "breaks": [{"file", "line", …}], "recompiles": [{"reason", "times"}]}.
   std::string json() const;

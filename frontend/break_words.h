@@ -8,7 +8,7 @@ namespace tcc {
 std::string_view nameOf(ReadKind kind);
 /// "`print()` asks for a value, 'loss'"; `name` is that of a print.
 std::string breakReason(ReadKind kind, std::string_view name);
-/// What to write instead.
+/// What a user should write instead.
 std::string_view insteadOf(ReadKind kind);
 /// "graph break: `item()` asks for a value in the middle of 'f'; return the value instead [-Werror=graph-break]"
 std::string breakRefusal(ReadKind kind, std::string_view function);

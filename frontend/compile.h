@@ -27,37 +27,39 @@ class Trace;
 struct Plan;
 } // namespace runtime
 
-/// The compiler's flags (level, products, passes, threads, march, fastMath, fullGraph, …) are its base.
+/// The options of a function. The compiler's flags (level, products, passes, threads, march, fastMath, fullGraph, …)
+/// are members of the base.
 struct FunctionOptions : CompilerFlags {
   std::vector<std::string> inputs = {};  ///< names of the arguments; arg0, arg1, … by default
   std::vector<std::string> outputs = {}; ///< names of the results; result0, … by default
-  bool frozen = false;                   ///< trace once and never again: the user's promise that nothing changes;
-                                         ///< other shapes or types are traced again, and `report` says so
-  bool checked = false;                  ///< NaN-fill buffers before every run
-  bool separate = false;                 ///< for checks: each value of a step in guarded memory of its own
-  /// What runs the function, shared with others that may take turns on it; null: a CPU device of its own.
+  bool frozen = false;                   ///< trace only once, since the user promises that nothing changes; for other
+                                         ///< shapes or types it is traced again, and `report` says so
+  bool checked = false;                  ///< fill buffers with NaN before every run
+  bool separate = false;                 ///< for checks: give each value of a step guarded memory of its own
+  /// The device that runs the function. Others may use it too; they take turns. Null: a CPU device of its own.
   std::shared_ptr<runtime::Device> device = {};
-  /// The processes that share out the lanes of the function (lanes() in control.h), each of which calls it in the same
-  /// order; null: this one computes them all.
+  /// The processes that divide the lanes of the function (lanes() in control.h) among them. All must call their
+  /// functions in the same order. Null: this process computes all lanes.
   std::shared_ptr<runtime::Ranks> ranks = {};
-  bool fastReduce = false; ///< --reduce=fast: what ranks add up has the bits of their engine's order
-  /// A file with the function's compiled step (exportLibrary, train_gpt --compile-only), which is loaded and not
-  /// compiled. Calls with arguments for which it is another step throw Error.
+  bool fastReduce = false; ///< --reduce=fast: whether sums over ranks have their engine's order
+  /// A file with the function's compiled step (exportLibrary, train_gpt --compile-only), which is loaded instead of
+  /// being compiled. Calls with arguments that need another step throw Error.
   std::string compiledStep = {};
-  /// Of code and constants, all functions of a device together; the arena, which they share, is not counted.
+  /// The most bytes of code and constants that all functions of a device together keep. The arena, which they share, is
+  /// not counted.
   int64_t cacheBytes = int64_t{4} << 30;
   /// Gets "recompiled: tokens 16x256 → 16x200"; printed on stderr by default.
   std::function<void(std::string_view)> report = {};
-  /// Gets the function's compilations, what they did and when, and its graph breaks; it outlives the function. Null:
-  /// none is wanted. What ran is added by Trace::add, from the profiler of profile().
+  /// Gets the function's compilations, with what they did and when, and its graph breaks. It must outlive the function.
+  /// Null: not wanted. What ran can be added by Trace::add, from the profiler of profile().
   runtime::Trace *timeLine = nullptr;
 };
 
-/// What a page of a function shows beside its compilation.
+/// What the page of a function shows in addition to its compilation.
 struct ReportOptions {
   const runtime::Profiler *profile = nullptr; ///< steps of the function that were recorded
-  std::string_view log = {};                  ///< of a training run: JSON lines, as --json of train_gpt has them
-  std::string_view error = {};                ///< what ended the program
+  std::string_view log = {};                  ///< JSON lines of a training run, as train_gpt --json writes them
+  std::string_view error = {};                ///< the error that ended the program
 };
 
 /// What one compilation did.
@@ -65,8 +67,8 @@ struct CompileSummary {
   int64_t capturedOps = 0, kernels = 0, matmuls = 0;
   int64_t arenaBytes = 0, plannedBytes = 0; ///< planned: arena, states, inputs, outputs, constants
   int64_t recomputedOps = 0;                ///< copies of ops, made so that values need not be kept
-  double recomputedShare = 0;               ///< the time of these, of that of all others, as predicted
-  bool fromCache = false;                   ///< from disk: no pass ran, no code was made
+  double recomputedShare = 0;               ///< their predicted time as a share of the time of all other ops
+  bool fromCache = false;                   ///< whether the step came from disk: no pass ran, no code was made
   std::string cache = {};                   ///< "hit: FILE", "miss: flags differ: -O2 → -O3", "not used: off"
   double traceMs = 0, pipelineMs = 0, codegenMs = 0, loadMs = 0, totalMs = 0;
 };
@@ -80,7 +82,8 @@ namespace detail {
 template <typename T, typename... Given>
 inline constexpr bool areAll = (std::is_convertible_v<const Given &, T> && ...);
 
-/// Empty where they are no Ts, which a static_assert has said: no second message follows.
+/// The arguments as a list. If one is no T, the list is empty: a static_assert has reported that, and no second message
+/// shall follow.
 template <typename T, typename... Given>
 std::vector<T> listOf(const Given &...arguments) {
   if constexpr (areAll<T, Given...>)
@@ -90,8 +93,8 @@ std::vector<T> listOf(const Given &...arguments) {
 }
 } // namespace detail
 
-/// A traced function behind its cache of executables. Move only; one call at a time. Every use of one that was moved
-/// from, and a call while another runs, throws Error.
+/// A traced function with a cache of its executables. Move only; it takes one call at a time. Using it after it was
+/// moved from, or calling it while another call runs, throws Error.
 class Function {
 public:
   using Traced = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
@@ -101,8 +104,8 @@ public:
   Function(Function &&) noexcept;
   Function &operator=(Function &&) noexcept;
 
-  /// One step: states are updated in place, the results are new Arrays. Throws Error for a mistake in the traced
-  /// function or its arguments, and where compiling or running fails.
+  /// Runs one step: states are updated in place, and the results are new Arrays. Throws Error for a mistake in the
+  /// traced function or its arguments, and if compiling or running fails.
   std::vector<Array> call(std::span<const Array> arguments);
   template <typename... Arrays>
   std::vector<Array> operator()(const Arrays &...arguments) {
@@ -112,7 +115,7 @@ public:
     return call(detail::listOf<Array>(arguments...));
   }
 
-  /// Inside of another traced function: its ops are recorded there.
+  /// To be used inside of another traced function, in which the ops are then recorded.
   template <typename... Tensors>
     requires(std::same_as<Tensors, Tensor> || ...)
   std::vector<Tensor> operator()(const Tensors &...arguments) {
@@ -127,57 +130,58 @@ public:
   /// middle of a step (a graph break) is computed from these arguments, so that the traced function goes the way that
   /// a call with them takes.
   void prepare(std::span<const Array> arguments);
-  /// The plan of a step for these arguments: nothing is loaded, and no memory taken for it.
+  /// The plan of a step for these arguments. Nothing is loaded, and no memory is taken for the step.
   runtime::Plan plan(std::span<const Array> arguments);
-  /// Runs one step for these arguments on the device kernel by kernel beside the CPU, each kernel from the device's own
-  /// operands; states stay as they are. What was compared, in words. Throws Error for the first value that differs
-  /// beyond rounding (kernel, source line, both values), and on a CPU, which needs no check.
+  /// Runs one step for these arguments on the device, kernel by kernel, and compares each kernel with the CPU, which
+  /// computes from the device's operands. States stay as they are. Says in words what was compared. Throws Error for
+  /// the first value that differs beyond rounding (kernel, source line, both values), and on a CPU, which needs no
+  /// check.
   std::string checkDevice(std::span<const Array> arguments);
-  /// Where a step for these arguments stops being finite, in words ("`h.0.mlp.gelu` (model.cpp:88): 3 of 4096 values
-  /// are not finite, …"); empty where all of its results are finite. The step runs on the CPU, wherever the function
-  /// does; with `eachOp` it is compiled without fusion, so that an op is named and not a kernel. States stay as they
-  /// are. Throws Error where the step cannot be compiled or run, or has graph breaks.
+  /// Says where values of a step for these arguments stop being finite ("`h.0.mlp.gelu` (model.cpp:88): 3 of 4096
+  /// values are not finite, …"); empty if all of its results are finite. The step runs on the CPU, wherever the
+  /// function runs. With `eachOp` it is compiled without fusion, so that the text names an op and not a kernel. States
+  /// stay as they are. Throws Error if the step cannot be compiled or run, or has graph breaks.
   std::string findNonFinite(std::span<const Array> arguments, bool eachOp = false);
-  /// Writes the step for these arguments as a library with its C header: "step.so" and step.h, or .o or .a
-  /// (c_api/tcc_runtime.h says how they are used; load() takes them too). States stay as they are, and are not written.
-  /// `architectures`, for example {"x86-64-v3", "x86-64-v4"}: CPUs that it is compiled for; none: as calls are
-  /// compiled. Throws Error where the step cannot be compiled, has graph breaks or needs functions of this process, and
-  /// for a file that cannot be written.
+  /// Writes the step for these arguments as a library with its C header: step.so (or .o or .a) and step.h.
+  /// c_api/tcc_runtime.h says how they are used; load() takes them too. States stay as they are, and are not written.
+  /// `architectures` names the CPUs for which the step is compiled, for example {"x86-64-v3", "x86-64-v4"}; if it is
+  /// empty, the step is compiled as for calls. Throws Error if the step cannot be compiled, has graph breaks or needs
+  /// functions of this process, and if a file cannot be written.
   void exportLibrary(const std::string &path, std::span<const Array> arguments,
                      const std::vector<std::string> &architectures = {}, bool hasRuntime = false);
-  /// Writes FOLDER/index.html, a page for people (docs/REPORT.md), of the step for these arguments, which is compiled
-  /// once more for it; report() is on it too. States stay as they are. FunctionOptions::reportFolder, or TCC_REPORT in
-  /// the environment, writes FOLDER/NAME/index.html whenever the function is compiled. Throws Error where the step
-  /// cannot be compiled (the page shows the error and the passes that ran), and for a folder that cannot be written.
+  /// Writes FOLDER/index.html, a page for people (docs/REPORT.md) about the step for these arguments, which is compiled
+  /// again for it. The page also shows report(). States stay as they are. FunctionOptions::reportFolder, or TCC_REPORT
+  /// in the environment, writes FOLDER/NAME/index.html whenever the function is compiled. Throws Error if the step
+  /// cannot be compiled (the page then shows the error and the passes that ran), and if the folder cannot be written.
   void writeReport(const std::string &folder, std::span<const Array> arguments, const ReportOptions &more = {});
-  /// The captured step as .graph text, for these arguments; of a step with graph breaks the path that the last call
-  /// took, if it was called with such arguments.
+  /// The captured step for these arguments as .graph text. If it has graph breaks, this is the path that the last call
+  /// took, if that call had such arguments.
   std::string graph(std::span<const Array> arguments);
 
   /// The states that the last call with each set of argument types used, in the order of their use, and those of
   /// lossScaling(). None before the first call or prepare().
   std::vector<State> states() const;
-  /// saveStates() and loadStates() of states(). Throws Error too before the first call or prepare().
+  /// saveStates() and loadStates() with states(). Both also throw Error before the first call or prepare().
   void save(const std::string &path) const;
   void load(const std::string &path, Others others = Others::refused);
 
   const CompileSummary &lastCompile() const;
   CallCounters counters() const;
-  /// Where values were asked for in the middle of a step, what that cost, and what was compiled again. With the
-  /// environment's TCC_GRAPH_BREAKS=1 its text is printed on stderr when the function goes.
+  /// Where values were asked for in the middle of a step, what that cost, and what was compiled again. If the
+  /// environment has TCC_GRAPH_BREAKS=1, the report's text is printed on stderr when the function is destroyed.
   BreakReport report() const;
-  /// The same with the cost of the breaks measured: the path that a call with these arguments takes, `runs` times with
-  /// its breaks and as one step without, which is compiled for this. The traced function runs each time, and what it
-  /// prints is printed; states and counts stay as they are. Throws Error as call().
+  /// The same, with the measured cost of the breaks. The path that a call with these arguments takes runs `runs` times
+  /// with its breaks, and as often as one step without them, which is compiled for this. The traced function runs each
+  /// time, and what it prints is printed. States and counts stay as they are. Throws Error as call() does.
   BreakReport measureBreaks(std::span<const Array> arguments, int runs = 10);
   /// Why the last call compiled; empty if it did not.
   const std::string &missReason() const;
-  /// The states that products of f16 add to a training step (loss_scaling.h), zeros at first, to be kept with the
-  /// parameters; none otherwise.
+  /// The states that matmuls of f16 add to a training step (loss_scaling.h); none for other types. They begin as zeros
+  /// and must be kept with the parameters.
   const std::vector<State> &lossScaling() const;
-  /// Of the last call or prepare(); null before.
+  /// The executable of the last call or prepare(); null before.
   std::shared_ptr<runtime::Executable> executable() const;
-  /// Every later run records its instructions there; null ends it.
+  /// Lets every later run record its instructions in `profiler`; null ends that.
   void profile(runtime::Profiler *profiler);
 
 private:
@@ -228,8 +232,9 @@ constexpr size_t tensorArity() {
 }
 } // namespace detail
 
-/// fn takes Tensors (or one std::span<const Tensor>) and returns a Tensor, a vector, pair or tuple of them, or nothing.
-/// It runs at every call, so it must be cheap: it records, and what asks for a value is a graph break (tensor.h).
+/// Makes a Function of `fn`, which takes Tensors (or one std::span<const Tensor>) and returns a Tensor, a vector, pair
+/// or tuple of Tensors, or nothing. `fn` runs at every call, so it must be cheap. Its ops are recorded; code that asks
+/// for a value is a graph break (tensor.h).
 template <typename Fn>
 Function compile(std::string name, Fn fn, FunctionOptions options = {}) {
   if constexpr (std::is_invocable_r_v<std::vector<Tensor>, Fn &, std::span<const Tensor>>) {

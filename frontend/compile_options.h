@@ -1,4 +1,4 @@
-// From the flags that programs share (compiler_flags.h) to the compiler's own options.
+// Turns the flags that programs share (compiler_flags.h) into the compiler's own options.
 #pragma once
 #include "codegen/compile_session.h"
 #include "frontend/compiler_flags.h"
@@ -8,11 +8,11 @@ namespace tcc {
 /// Sets what the flags say. Throws Error for a pass that does not exist and for a type that products cannot have.
 void applyFlags(const CompilerFlags &flags, CompileOptions &options);
 
-/// Where the flags let steps and kernels be kept; nowhere with --no-cache.
+/// The cache in which the flags let steps and kernels be kept; with --no-cache one that keeps nothing.
 FileCache fileCache(const CompilerFlags &flags);
 
-/// "; did you mean '-fno-simplify'?" for the first of `flags`' passes that does not exist, behind its spelling; nothing
-/// where all exist.
+/// For the first pass of `flags` that does not exist: its spelling, followed by "; did you mean '-fno-simplify'?".
+/// Nothing if all exist.
 std::optional<std::string> unknownPass(const CompilerFlags &flags);
 
 } // namespace tcc

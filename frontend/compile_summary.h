@@ -1,4 +1,4 @@
-// CompileSummary from what a session reports and what was loaded.
+// Makes a CompileSummary from the report of a session and the executable that was loaded.
 #pragma once
 #include "codegen/compile_session.h"
 #include "frontend/compile.h"

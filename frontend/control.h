@@ -1,8 +1,8 @@
 // cond, repeat and lanes: control flow inside a traced function. Each becomes one op of the graph, where an `if` of C++
-// would be a graph break and a `for` a step that grows with every turn. The callables may read any tensor around them;
-// this is found by itself. They record, so each runs once at every call, whatever the predicate and the count. Inside
-// them, asking for a value (item, print, a condition) and assigning a state throw Error: return the value instead.
-// Whole programs are in docs/CONTROL_FLOW.md.
+// would be a graph break and a `for` would make the step grow with every turn. The callables may read any tensor around
+// them, and need not declare that. They record, so each runs once at every call, whatever the predicate and count.
+// Inside them, asking for a value (item, print, a condition) and assigning a state throw Error: return the value
+// instead. Whole programs are in docs/CONTROL_FLOW.md.
 #pragma once
 #include "frontend/tensor.h"
 #include <concepts>
@@ -73,10 +73,10 @@ Tensors repeat(int64_t count, const Tensors &start, const Tensors &scanned, Body
       [&](const Tensors &carried, const Tensors &parts) { return Tensors(body(carried, parts)); }, loc);
 }
 
-/// The sum over `count` lanes (1 to 4096) of what `body` returns for part i of each scanned value ([count, ...]): f32
-/// values. They are added in one binary tree, so the bits follow from the number of lanes alone, and not from how many
-/// ranks share them out (FunctionOptions::ranks). Take gradients inside of the body. Throws Error for other counts,
-/// sizes and types.
+/// Lane i computes `body` for part i of each scanned value ([count, ...]), for `count` lanes (1 to 4096). The result is
+/// the sum of what the lanes return, which must be f32. Lanes are added in one binary tree, so the bits depend on the
+/// number of lanes alone, and not on how many ranks divide them (FunctionOptions::ranks). Take gradients inside of the
+/// body. Throws Error for other counts, sizes and types.
 template <typename Body>
 Tensors lanes(int64_t count, const Tensors &scanned, Body &&body, Loc loc = Loc::current()) {
   return detail::recordLanes(count, scanned, [&](const Tensors &parts) { return Tensors(body(parts)); }, loc);

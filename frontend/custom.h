@@ -1,5 +1,5 @@
-// Ops of the user's: a graph that fuses like any op, or code of one's own, checked against what it means
-// (docs/CUSTOM.md).
+// customOp: an op that the user defines. It is a graph that fuses like any other op, or code of the user's, which is
+// checked against what the op means (docs/CUSTOM.md).
 #pragma once
 #include "frontend/compile.h"
 #include "runtime/custom_call.h"
@@ -11,8 +11,8 @@
 
 namespace tcc {
 
-/// A function of Tensors, in the forms that compile() takes: of up to 32 Tensors or of one std::span<const Tensor>; it
-/// gives a Tensor or several.
+/// A function in one of the forms that compile() takes. It takes up to 32 Tensors, or one std::span<const Tensor>, and
+/// gives one or several Tensors.
 class TracedFunction {
 public:
   TracedFunction() = default;
@@ -36,7 +36,7 @@ private:
   std::function<std::vector<Tensor>(std::span<const Tensor>)> run;
 };
 
-/// Types of all operands, or of all results.
+/// The types of all operands, or of all results.
 using ValueTypes = std::span<const ValueType>;
 
 /// A function of type tcc_custom_function (runtime/tcc_custom.h) in a shared object.
@@ -50,46 +50,47 @@ struct CudaLaunch {
   std::vector<int64_t> arguments = {}; ///< further parameters of the kernel, long long each
 };
 
-/// CUDA C++ for NVRTC. The kernel's parameters are the addresses of the operands, then of the results, then
-/// CudaLaunch::arguments. Without a rule one thread has one element of the first result, 256 in a block.
+/// CUDA C++ for NVRTC. The kernel's parameters are the addresses of the operands, then those of the results, then
+/// CudaLaunch::arguments. Without `launch` there is one thread for each element of the first result, with 256 in a
+/// block.
 struct CudaCode {
   std::string text, kernel;
   std::function<CudaLaunch(ValueTypes operands, ValueTypes results)> launch = {};
 };
 
 struct CustomCost {
-  int64_t flops = 0, bytes = 0; ///< arithmetic, and least traffic; 0: one operation an element, each tensor once
+  int64_t flops = 0, bytes = 0; ///< arithmetic and least traffic; 0: one operation an element, each tensor moved once
 };
 
-/// What an op is. A body, or a reference with a rule of shapes, says what it means; code says how it is computed where
-/// the body is not to be.
+/// Defines an op. A `body`, or a `reference` with `shapes`, says what the op means. Code (`function`, `sharedObject`,
+/// `cuda`) says how it is computed instead of by the body.
 struct CustomOptions {
   std::string name; ///< letters, digits, `_` and `.`
   TracedFunction body = {};
-  /// Of the results by the operands': takes operands, results, and the gradients of the float results; gives those of
-  /// the float operands. An op that is its body alone needs none.
+  /// The gradient: takes the operands, the results and the gradients of the float results, and gives the gradients of
+  /// the float operands. An op without code needs none, since its body has one.
   TracedFunction gradient = {};
   std::function<std::vector<ValueType>(ValueTypes operands)> shapes = {}; ///< the results' types; the body's by default
   std::function<std::vector<Array>(std::span<const Array>)> reference = {};
 
-  runtime::HostFunction function = {}; ///< for the CPU, of this process: what uses it cannot be saved
+  runtime::HostFunction function = {}; ///< for the CPU, a function of this process; steps that use it cannot be saved
   SharedObjectCode sharedObject = {};  ///< for the CPU
   CudaCode cuda = {};                  ///< for GPUs
 
   std::function<CustomCost(ValueTypes operands, ValueTypes results)> cost = {};
-  double tolerance = 0; ///< of code, relative to a result's largest magnitude; 0: 64 ulps of f32, 4 of narrower types
+  double tolerance = 0; ///< error of code relative to a result's largest magnitude; 0: 64 ulps of f32, 4 if narrower
 };
 
-/// A handle of an op; made once and kept, as its functions are. Any thread may use it.
+/// A handle of an op. It is made once and kept, since its functions are kept too. Any thread may use it.
 class Custom {
 public:
-  /// Throws Error for options that say no op: a name of other characters, no meaning, code twice.
+  /// Throws Error for options that define no op: other characters in the name, no meaning, code given twice.
   explicit Custom(CustomOptions options);
 
-  /// The results, in a traced function. Throws Error, at `loc` where it is about the call: operands that the rule of
-  /// shapes refuses, a body or gradient that gives other types.
+  /// The results, in a traced function. Throws Error, at `loc` if it is about the call: `shapes` refuses the operands,
+  /// or the body or gradient gives other types.
   std::vector<Tensor> call(std::span<const Tensor> operands, Loc loc = Loc::current()) const;
-  /// The one result.
+  /// The result of an op that has one.
   template <typename... Rest>
   Tensor operator()(const Operand &first, const Rest &...rest) const {
     const std::vector<Tensor> operands{first.tensor, Tensor(rest)...};

@@ -1,4 +1,4 @@
-// Numbered diagnostics: docs/DIAGNOSTICS.md, which is built in, says which number a message has and what its page is.
+// Numbered diagnostics. docs/DIAGNOSTICS.md, which is built into the program, has the number and the page of a message.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -11,14 +11,14 @@ namespace tcc {
 struct DiagnosticPage {
   std::string id;                 ///< "TCC0201"
   std::string title;              ///< "a value that is not defined", "-Wnarrowing"
-  std::vector<std::string> forms; ///< how its messages read, "…" for what differs; none: it is a fallback
+  std::vector<std::string> forms; ///< the forms of its messages, with "…" for what differs; none: it is a fallback
   std::string text;               ///< explanation and example, as Markdown
 };
 
-/// All of them, in the order of their numbers.
+/// All pages, in the order of their numbers.
 std::span<const DiagnosticPage> diagnosticPages();
 
-/// What is known of a message whose form no page has.
+/// Where a message comes from whose form no page has.
 enum class DiagnosticOrigin : uint8_t { commandLine, graph, other };
 
 /// The number of a message: that of the first page that has its form, else the fallback of its origin.

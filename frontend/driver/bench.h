@@ -1,4 +1,5 @@
-// --bench: the times of runs, what was worked on in them, and each kernel beside the machine's limits.
+// --bench: measures runs, and shows how many items they worked on and how each kernel compares with the machine's
+// limits.
 #pragma once
 #include "frontend/driver/stage.h"
 
@@ -15,7 +16,7 @@ struct RunItems {
 
 RunItems itemsOf(const runtime::Plan &plan, const RunValues &values);
 
-/// Arithmetic of a step, in loops as often as they turn.
+/// The arithmetic of a step. What stands in a loop counts once for each turn.
 double flopsOf(const runtime::Plan &plan);
 
 /// The value in the middle, or the mean of the two there.

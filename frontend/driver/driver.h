@@ -7,7 +7,7 @@ namespace tcc::driver {
 
 enum ExitStatus : int { exitSuccess = 0, exitDiagnosed = 1, exitUsage = 2, exitInternal = 70 };
 
-/// What was made, or its error thrown.
+/// The value; throws its error if there is none.
 template <typename T>
 T orThrow(runtime::Expected<T> made) {
   if (!made)
@@ -15,8 +15,8 @@ T orThrow(runtime::Expected<T> made) {
   return std::move(*made);
 }
 
-/// Compiles, prints, writes or runs one input; a step for a library is added to `steps` instead. Throws nothing of the
-/// user's doing.
+/// Compiles, prints, writes or runs one input; a step for a library is added to `steps` instead. Gives the exit status.
+/// Mistakes of the user's are printed and not thrown.
 int processInput(const Options &options, const std::string &path, std::vector<runtime::Artefact> &steps);
 
 /// Whether a file is an artefact, or a library with one, by its first bytes.
@@ -24,9 +24,9 @@ bool isArtefact(const std::string &path);
 /// Says what an artefact holds, runs it, or adds it to `steps`.
 int processArtefact(const Options &options, const std::string &path, std::vector<runtime::Artefact> &steps);
 
-/// Prints what the machine has and lacks; fails (1) where something that compiling needs is missing.
+/// Prints what the machine has and lacks. Gives 1 if something is missing that compiling needs, else 0.
 int runDoctor(llvm::raw_ostream &os);
-/// --help, or one category of it. Throws Error where there is none of that name.
+/// Prints --help, or one category of it. Throws Error if there is no category of that name.
 void printHelp(llvm::raw_ostream &os, llvm::StringRef category);
 /// The same as a page for man.
 void printManPage(llvm::raw_ostream &os);
@@ -34,9 +34,9 @@ void printVersion(llvm::raw_ostream &os);
 
 inline constexpr const char *versionText = TCC_VERSION; // of CMakeLists.txt
 
-/// From now on, a crash writes `text` (command line and graph) to a file, prints its path and exits with 70.
+/// Lets a crash write `text` (command line and graph) to a file, print its path and exit with 70, from now on.
 void armReproducer(std::string text);
-/// Does so at once and returns 70.
+/// Writes the text and prints the path at once, and returns 70.
 int internalError(const std::string &message);
 
 } // namespace tcc::driver

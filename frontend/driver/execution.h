@@ -16,7 +16,7 @@ struct NamedArray {
 /// What the arguments of a run are made of.
 struct RunValues {
   std::map<std::string, ValueHint> hints; ///< how random elements are drawn, by argument
-  std::map<std::string, Array> given;     ///< of --input
+  std::map<std::string, Array> given;     ///< the arrays of --input, by argument
 
   /// The value of an argument in run `run` (from 1): the given one, or random elements for `seed`.
   Array of(const runtime::TensorSpec &spec, uint64_t seed, int64_t run) const;
@@ -45,10 +45,10 @@ std::shared_ptr<runtime::Device> deviceFor(llvm::StringRef target, const std::st
 void execute(runtime::Executable &executable, const Options &options, const RunValues &values,
              runtime::Profiler &profiler, runtime::Trace *timeLine);
 
-/// The least time of one step, of `runs` behind a warm-up.
+/// The least time of one step in `runs` runs after a warm-up.
 double millisecondsOf(runtime::Executable &executable, const RunValues &values, uint64_t seed, int runs);
 
-/// --run=reference: `function` in phase Shaped, once, by the interpreter. Throws Error.
+/// --run=reference: runs `function`, which is in phase shaped, once by the interpreter. Throws Error.
 void interpretOnce(mlir::func::FuncOp function, const Options &options, const RunValues &values);
 
 /// Keeps the hints in the artefact, so that running it alone draws the same values.

@@ -1,4 +1,4 @@
-// Every option and flag that tcc has, as data: what parses them, --help, the man page and completion derive from it.
+// Every option and flag of tcc, as data from which the parser, --help, the man page and completion are derived.
 #pragma once
 #include "frontend/driver/options.h"
 #include "llvm/Option/OptTable.h"
@@ -34,10 +34,10 @@ struct HelpSection {
 /// All options of Options.td, the compiler's flags, targets and warnings, in the order in which they are shown.
 std::vector<HelpSection> helpSections();
 
-/// What may be typed where a word begins with `prefix`: options, and the values of those that have few.
+/// The words with `prefix` that may be typed: options, and the values of options that have few of them.
 std::vector<std::string> completions(llvm::StringRef prefix);
 
-/// What -emit= can be, by name; the names.
+/// emissionTable() has all emissions with their names in -emit=, emissionNames() the names alone.
 std::vector<std::pair<llvm::StringRef, Emission>> emissionTable();
 std::vector<std::string> emissionNames();
 

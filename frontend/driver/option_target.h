@@ -1,4 +1,4 @@
-// Which target the options mean: --target=, -march= and what is asked to be shown of kernels say so together.
+// Finds the target that the options mean, from --target=, -march= and the kernels' form that -emit= asks for.
 #pragma once
 #include "frontend/driver/options.h"
 
@@ -7,7 +7,7 @@ namespace tcc::driver {
 /// Fills in `compile.targetName` and `architectures`. -march= names machines of the target's kind. Throws Error.
 void settleTarget(Options &options);
 
-/// -S: the assembly of the target's kind, into a file. Throws Error.
+/// For -S: makes the assembly of the target's kind the emission, which is written to a file. Throws Error.
 void settleAssembly(Options &options);
 
 } // namespace tcc::driver

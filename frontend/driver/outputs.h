@@ -5,15 +5,15 @@
 
 namespace tcc::driver {
 
-/// Fails where an output is a file that is read or another output; opens nothing.
+/// Fails if an output is a file that is read, or another output. Opens nothing.
 runtime::Error checkFiles(const Options &options);
 
-/// Where an emission with a file is written without -o: INPUT.o, or where it is numbered INPUT.sm_90a.0.cubin, in the
-/// current folder.
+/// The file of an emission that is written without -o, in the current folder: INPUT.o, or INPUT.sm_90a.0.cubin if the
+/// emission is numbered.
 std::string codePath(const std::string &input, const CodeEmission &emission, const std::string &architecture = {},
                      size_t module = 0);
-/// Writes what is shown of kernels: text of all targets to `output` (stdout where it is empty), else a file each, whose
-/// names are printed where they are numbered. Throws Error.
+/// Writes what is shown of kernels. Text of all targets goes to `output` (to stdout if that is empty). Other forms go
+/// to a file each, whose names are printed if they are numbered. Throws Error.
 void writeCode(llvm::ArrayRef<EmittedCode> codes, const CodeEmission &emission, const std::string &input,
                const std::string &output);
 /// Where the record of -fsave-optimization-record goes.
@@ -28,10 +28,11 @@ std::string dumpPath(const std::string &folder, const std::string &input);
 /// Writes `bytes` to `path`, whole or not at all; "" and "-" are stdout. Throws Error.
 void writeResult(const std::string &path, llvm::StringRef bytes);
 
-/// Compact JSON with an element a line where a list or an object is longer than 100 bytes, and a newline at its end.
+/// The JSON with one element on each line in lists and objects longer than 100 bytes, and with a newline at its end.
 std::string indentedJson(llvm::StringRef compact);
 
-/// Flushes stdout at the end of the program; a failure is said in one line. The exit status is at least 1 then.
+/// Flushes stdout at the end of the program and gives the exit status. A failure is reported in one line, and the
+/// status is then at least 1.
 int finishStdout(int status, const Options &options);
 
 } // namespace tcc::driver

@@ -6,7 +6,7 @@
 
 namespace tcc::driver {
 
-/// What the stages' names end with, in their order: the phases, the plan, the kernels as each text that a target shows.
+/// The suffixes of the stages' files, in order: the phases, the plan, and the kernels in each text form of the target.
 std::vector<std::string> stageSuffixes(const TargetKind &kind);
 
 /// Writes them for `input`, whose captured graph is `module`, into `folder`, which is made. Throws Error.

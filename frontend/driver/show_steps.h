@@ -1,10 +1,10 @@
-// -###: what would be done, as command lines that do it.
+// -###: shows what would be done, as command lines that do it.
 #pragma once
 #include "frontend/driver/options.h"
 
 namespace tcc::driver {
 
-/// One line an input: every choice spelled out, each word quoted as a shell takes it. Nothing is opened.
+/// Prints a line for each input, with every choice spelled out and each word quoted for a shell. Nothing is opened.
 void showSteps(llvm::raw_ostream &os, const Options &options);
 
 } // namespace tcc::driver

@@ -4,7 +4,7 @@
 
 namespace tcc::driver {
 
-/// Values by name, which several forms of one step share: each begins with what the last one left in the states.
+/// Values by name that several forms of one step share. Each form begins with what the form before left in the states.
 struct SharedTensors {
   std::map<std::string, Array> inputs;
   std::map<std::string, State> states;
@@ -12,8 +12,8 @@ struct SharedTensors {
 
 class Stage {
 public:
-  /// `shared`: where values of the same name, shape and type are taken from, and new ones put; null: nowhere.
-  /// `timeLine` gets an event a run, if it is not null.
+  /// Values of the same name, shape and type are taken from `shared`, and new ones are put there; null: nothing is
+  /// shared. `timeLine` gets an event for each run, if it is not null.
   Stage(runtime::Executable &executable, const RunValues &values, uint64_t seed, SharedTensors *shared = nullptr,
         runtime::Trace *timeLine = nullptr);
 
@@ -27,9 +27,9 @@ public:
   /// The milliseconds of so many runs.
   std::vector<double> times(int64_t runs, runtime::Profiler *recorder);
 
-  /// "run 3: loss 1.25": the scalars.
+  /// Prints the scalar results: "run 3: loss 1.25".
   void printScalars() const;
-  /// Results, then states.
+  /// The results, then the states.
   std::vector<NamedArray> results() const;
 
 private:
