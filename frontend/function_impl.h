@@ -1,5 +1,5 @@
-// What a Function holds: compile.cpp has its calls, function_compile.cpp its compilations, function_breaks.cpp the
-// host's questions in the middle of a step.
+// Function::Impl: what a Function holds. compile.cpp has its calls, function_compile.cpp its compilations, and
+// function_breaks.cpp what happens when the host asks for a value in the middle of a step.
 #pragma once
 #include "codegen/check_device.h"
 #include "frontend/compile.h"
@@ -24,20 +24,21 @@ struct Function::Impl {
 
   using Executables = runtime::GuardedCache<runtime::Executable>;
 
-  /// The literals of segments that are equal but for their values.
+  /// The literals of segments that differ in nothing but the values of literals.
   struct LiteralValues {
     std::vector<double> first;
-    std::vector<std::set<size_t>> scalars; ///< which are run-time scalars; each set holds the one before
+    std::vector<std::set<size_t>> scalars; ///< which literals are run-time scalars; each set contains the one before
   };
 
-  /// A step that waits for its host: code for the whole path that the last call took, run as far as it was asked.
+  /// A step that waits for its host. Its code is for the whole path that the last call took; it has run as far as the
+  /// host has asked.
   struct PausedStep {
     std::shared_ptr<runtime::Executable> executable;
     Segment segment;
-    std::vector<double> literals;               ///< of the whole record, as the last call had them
-    size_t literalsSeen = 0;                    ///< of the segment's, found to be the same in this call
-    std::vector<uint32_t> asked;                ///< values, aligned with the first outputs
-    std::unordered_map<uint32_t, size_t> place; ///< of each of these values among them
+    std::vector<double> literals;               ///< the literals of the whole record in the last call
+    size_t literalsSeen = 0;                    ///< how many of the segment's were found to be the same in this call
+    std::vector<uint32_t> asked;                ///< the values that are asked for, aligned with the first outputs
+    std::unordered_map<uint32_t, size_t> place; ///< the index of each of these values in `asked`
     runtime::StepParts parts;
     std::vector<Array> inputs, outputs;
     std::vector<State> states;
@@ -48,21 +49,21 @@ struct Function::Impl {
   struct RunningCall {
     std::span<const Array> arguments;
     std::map<uint32_t, Array> kept = {}; ///< values that a segment has computed
-    std::vector<uint32_t> timesRun = {}; ///< of each op
+    std::vector<uint32_t> timesRun = {}; ///< how often each op has run
     std::optional<PausedStep> paused = {};
-    std::map<size_t, double> runMs = {};        ///< of the segments of each site
-    double answersMs = 0;                       ///< of all breaks, with what they computed
-    std::map<size_t, int64_t> compiledFor = {}; ///< segments, by site
+    std::map<size_t, double> runMs = {};        ///< the milliseconds of the segments of each site
+    double answersMs = 0;                       ///< the milliseconds of all breaks, with what they computed
+    std::map<size_t, int64_t> compiledFor = {}; ///< how many segments were compiled, by site
     int64_t keptBytes = 0, releaseAt = int64_t{64} << 20;
-    std::string becomesInput = {}; ///< why the next step is compiled: a literal is an input from now on
-    bool isNewProgram = false;     ///< the step that is looked up
+    std::string becomesInput = {}; ///< if a literal has become an input: the reason to give for compiling the next step
+    bool isNewProgram = false;     ///< whether the step that is looked up is a new program
     int64_t reads = 0;
-    size_t lastSite = 0;         ///< of the last break
-    bool isFailureShown = false; ///< a page has been written for the error that ends the call
-    bool preparesOnly = false;   ///< what the host asks for is computed, and the end of the step compiled alone
-    bool mayBegin = true;        ///< the step of the last call's way: nothing of this call has run yet
+    size_t lastSite = 0;         ///< the site of the last break
+    bool isFailureShown = false; ///< whether a page has been written for the error that ends the call
+    bool preparesOnly = false; ///< whether to run only what the host asks for, and only to compile the end of the step
+    bool mayBegin = true;      ///< whether the last call's step may be begun, since nothing of this call has run yet
   };
-  /// Keeps a Function to one thread at a time, by refusing the second.
+  /// Lets one thread at a time use a Function; a second one gets an error.
   class Turn {
   public:
     explicit Turn(Impl &impl) : busy(impl.busy) {
@@ -93,18 +94,18 @@ struct Function::Impl {
   Traced fn;
   FunctionOptions options;
   std::shared_ptr<runtime::Device> device;
-  /// One for each set of argument types, the newest first: calls that alternate replay all the same.
+  /// A tracer for each set of argument types, the newest first, so that calls which alternate between types can replay.
   std::list<std::pair<std::vector<ValueType>, Tracer>> tracers;
-  int64_t forgottenOps = 0;           // recorded by those that have gone
-  std::vector<State> forgottenStates; // used there
+  int64_t forgottenOps = 0;           // ops that dropped tracers have recorded
+  std::vector<State> forgottenStates; // states that dropped tracers have used
   Tracer &tracer() { return tracers.front().second; }
   Executables cache;          // whole steps
-  Executables segments;       // what the host asks for in their middle
-  std::vector<State> scaling; // of the loss, with products of f16
+  Executables segments;       // segments for what the host asks for in the middle of steps
+  std::vector<State> scaling; // the states of loss scaling, with matmuls of f16
   std::vector<std::string> inputNames;
   std::vector<ValueType> inputTypes; // of the last call
   Recorded recorded;
-  bool wasRecorded = false; // to its end
+  bool wasRecorded = false; // whether the last recording came to its end
   std::shared_ptr<runtime::Executable> current;
   std::map<const runtime::Executable *, std::map<std::string, ValueHint>> hints; // in checked mode
   CompileSummary summary;

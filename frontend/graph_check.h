@@ -1,5 +1,5 @@
-// Mistakes in the names of a .graph text: values, ops, element types. Found by the outline alone, so that one text can
-// have several, each at its place.
+// checkOutline: finds mistakes in the names of a .graph text: values, ops, element types. It needs only the text's
+// outline, so it can find several mistakes in one text, each at its place.
 #pragma once
 #include "frontend/graph_outline.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -25,14 +25,14 @@ struct GraphProblem {
   std::vector<GraphNote> notes;
 };
 
-/// All of them, in no order. Values that no statement defines or a later one does, names defined twice, unknown ops,
-/// element types and shapes that are none, a missing return.
+/// All mistakes, in no order: values that are not defined, or only by a later statement; names that are defined twice;
+/// unknown ops; words that are no element type or shape; a missing return.
 std::vector<GraphProblem> checkOutline(llvm::StringRef text, const GraphOutline &outline, mlir::MLIRContext &context);
 
 /// Whether tensors hold elements of a type of this spelling.
 bool isElementType(llvm::StringRef name);
 
-/// "; did you mean 'eps'?", or nothing where none of `known` is near `name`.
+/// "; did you mean 'eps'?" with the word of `known` that is nearest to `name`; empty if none is near.
 std::string didYouMean(llvm::StringRef name, llvm::ArrayRef<std::string> known);
 
 /// "`tcc.softmax %x : tensor<…>`": how an op is written, from its definition; empty for an unknown op.

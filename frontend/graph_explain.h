@@ -1,4 +1,5 @@
-// Why a .graph text is refused: every mistake once, at its place, in the words of this project.
+// explainGraph: says why a .graph text is refused. It names every mistake once, at its place, in the words of this
+// project.
 #pragma once
 #include "frontend/diagnostics.h"
 #include "frontend/graph_check.h"
@@ -13,8 +14,8 @@ struct OutlinedText {
   GraphOutline outline;
 };
 
-/// A diagnostic of MLIR about `source`, at `offset`, as a problem in this project's words. `statement` is where it
-/// belongs, or null.
+/// A diagnostic of MLIR about `source`, at `offset`, in the words of this project. `statement` is the statement to
+/// which it belongs, or null.
 GraphProblem inOurWords(llvm::StringRef message, size_t offset, const OutlineStatement *statement,
                         const OutlinedText &source, mlir::MLIRContext &context);
 

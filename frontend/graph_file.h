@@ -1,5 +1,5 @@
-// .graph files: MLIR assembly of the tcc dialect with one public func.func. Text in (scanned for limits first), text
-// out; printing what was parsed gives the same text again.
+// Reads and writes .graph files, which hold MLIR assembly of the tcc dialect with one public func.func. A text is
+// scanned for limits before it is parsed. Printing what was parsed gives the same text again.
 #pragma once
 #include "frontend/diagnostics.h"
 #include "frontend/graph_scan.h"
@@ -20,8 +20,8 @@ mlir::OwningOpRef<mlir::ModuleOp> parseGraph(llvm::StringRef text, llvm::StringR
 
 struct OutlinedText;
 
-/// What a module must be to be compiled; errors are MLIR diagnostics, at the names and attributes in `source` where the
-/// module's text is given.
+/// Checks what a module must fulfil to be compiled. Errors are MLIR diagnostics; if the module's text is given in
+/// `source`, they are at the names and attributes there.
 /// function_c1: exactly one function, public, with a body. function_c2: one block of tcc ops and func.return.
 /// function_c3: names of arguments are unique, and so are names of results. function_c4: tcc.updates names a state of
 /// the result's type, at most once. function_c5: ops, arguments, results and the function have no attribute that

@@ -1,5 +1,5 @@
-// Numbers of dense<...> literals that their element type does not hold. MLIR rounds floats to infinity and takes the
-// bits of integers without a word; what is meant so is written by its bits, 0x....
+// Finds numbers in dense<...> literals that their element type cannot hold. MLIR would silently round such floats to
+// infinity, and cut such integers to their low bits. If that is meant, the number must be written by its bits, 0x....
 #pragma once
 #include "frontend/graph_outline.h"
 #include "ir/dialect.h"

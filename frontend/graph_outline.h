@@ -1,5 +1,6 @@
-// The outline of a .graph text: function, arguments, statements, and where each name stands. A reading that forgives
-// mistakes, for messages about a text that MLIR refuses; what a text means is MLIR's affair alone. No MLIR.
+// The outline of a .graph text: function, arguments, statements, and where each name stands. It is read in a way that
+// forgives mistakes, for messages about a text that MLIR refuses; only MLIR decides what a text means. This header
+// needs no MLIR.
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -21,10 +22,10 @@ struct NamedRange {
   TextRange range;
 };
 
-/// A tensor<...> and its parts as they are written.
+/// A tensor<...> and its parts, as they are written.
 struct OutlineType {
   TextRange range;
-  std::string sizes; ///< "4x?x"; as it stands where it is no list of sizes
+  std::string sizes; ///< "4x?x"; also a text that is no list of sizes
   NamedRange element;
 };
 
@@ -44,7 +45,7 @@ struct OutlineStatement {
   TextRange range;
   std::vector<NamedRange> results;
   bool assigned = false; ///< an equals sign follows the results
-  NamedRange op;         ///< empty where no word stands in its place
+  NamedRange op;         ///< empty if there is no word in its place
   std::vector<NamedRange> uses;
   std::vector<OutlineAttribute> attributes;
   TextRange last; ///< the last type, or the last word
@@ -57,13 +58,13 @@ struct GraphOutline {
   std::vector<OutlineStatement> body;
   TextRange bodyRange;              ///< with its braces
   std::vector<OutlineType> types;   ///< all of the text
-  std::vector<NamedRange> misnamed; ///< words before a '<' in the place of `tensor`
+  std::vector<NamedRange> misnamed; ///< words before a '<' where `tensor` was expected
 
   /// The statement that holds byte `at`; null where there is none.
   const OutlineStatement *statementAt(size_t at) const;
 };
 
-/// Nothing where the text holds no function with a body, as in MLIR's generic form of func.func.
+/// The outline. Nothing if the text has no function with a body, or has it in MLIR's generic form.
 std::optional<GraphOutline> outlineGraph(std::string_view text);
 
 /// Lines and columns of a text, from 1, and back.

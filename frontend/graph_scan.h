@@ -1,5 +1,5 @@
-// The pre-scan of .graph text: limits that hold before MLIR's parser sees a byte, since that parser overflows the stack
-// on deep nesting and sizes on huge shapes. No MLIR.
+// scanGraphText: checks limits of a .graph text before MLIR's parser sees it, since that parser overflows the stack on
+// deep nesting, and sizes on huge shapes. This header needs no MLIR.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -17,7 +17,7 @@ struct GraphLimits {
   int64_t elements = int64_t{1} << 40; ///< product of a tensor type's static sizes
   int64_t literalBytes = 64 << 10;     ///< text of one dense<...>
   int64_t results = 8192;              ///< N of %value#N
-  int64_t allResults = 1 << 25;        ///< sum of these
+  int64_t allResults = 1 << 25;        ///< the sum of all these N
   bool hostCode = false;               ///< custom ops that are functions of this process
 };
 

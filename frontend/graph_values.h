@@ -1,5 +1,4 @@
-// Values for running a graph from the command line: given files, or random ones that suit what the graph does with
-// them.
+// Values for running a graph from the command line: those of files, or random ones that suit the ops which use them.
 #pragma once
 #include "frontend/array.h"
 #include "ir/dialect.h"
@@ -19,12 +18,12 @@ struct ValueHint {
     stepCount, ///< 1, 2, …: the number of the run
     index,     ///< integers in [0, bound)
     flag,      ///< 0 or 1
-    token,     ///< an index that rows of a table are taken by
+    token,     ///< an index that selects rows of a table
   };
   Kind kind = Kind::uniform;
   int64_t bound = 16;             ///< of an index or a token: the rows of the table or the classes that it selects from
-  int64_t firstInvalid = 0;       ///< an index from here on makes NaN; 0: none is known to
-  bool negativeIsInvalid = false; ///< an index below 0 does; as a target it does not count
+  int64_t firstInvalid = 0;       ///< an index of at least this number gives NaN; 0: no such number is known
+  bool negativeIsInvalid = false; ///< whether an index below 0 gives NaN; a negative target is only left out
 };
 
 /// "index 256", "small 16": a hint as text, and back; an unknown text is ValueHint().
@@ -40,7 +39,8 @@ std::string invalidIndex(const std::string &name, const ValueHint &hint, const A
 /// The argument's name: tcc.name, or arg<i>.
 std::string argumentName(mlir::func::FuncOp function, unsigned argument);
 
-/// The results that are no state's next value, in order: tcc.name, or result<k>. As in the plan.
+/// The names of the results that are no state's next value, in order: tcc.name, or result<k>. The plan has the same
+/// names.
 std::vector<std::string> resultNames(mlir::func::FuncOp function);
 
 /// The names of what a run can write to files: resultNames, then the states.

@@ -21,14 +21,14 @@ inline constexpr const char *invalidIndexWarning = "invalid-index";
 /// Every warning; all are on unless -Wno-<name> says otherwise.
 llvm::ArrayRef<WarningInfo> warningTable();
 
-/// Which warnings are said, and which are errors: -W<name>, -Wno-<name>, -Werror, -Werror=<name>, -Wno-error[=<name>],
-/// -Wall; a later one overrules.
+/// Which warnings are printed, and which are errors: -W<name>, -Wno-<name>, -Werror, -Werror=<name>,
+/// -Wno-error[=<name>], -Wall. A later flag overrules an earlier one.
 class Warnings {
 public:
-  /// Takes what follows -W. False, and a candidate (perhaps empty) in `suggestion`, for an unknown name.
+  /// Takes what follows -W. Gives false for an unknown name; `suggestion` then gets a similar one, or stays empty.
   bool set(llvm::StringRef text, std::string &suggestion);
 
-  /// -w: none is said, nor is one an error, whatever else is set.
+  /// -w: no warning is printed, and none is an error, whatever else is set.
   void silence() { isSilent = true; }
 
   bool isOn(llvm::StringRef name) const { return !isSilent && !off.lookup(name); }

@@ -5,7 +5,7 @@
 
 namespace tcc {
 
-/// The one copy of `text`. Any thread.
+/// The one copy of `text` that the process keeps. Any thread may call this.
 const std::string *keptText(std::string_view text);
 
 } // namespace tcc

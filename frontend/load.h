@@ -16,14 +16,14 @@ class Executable;
 
 struct LoadOptions {
   int threads = 0;      ///< 0: as many as CPUs may be used, at most what the step was compiled for
-  bool checked = false; ///< NaN-fill buffers before every run
-  /// What runs it; null: a CPU device of its own.
+  bool checked = false; ///< fill buffers with NaN before every run
+  /// The device that runs the step; null: a CPU device of its own.
   std::shared_ptr<runtime::Device> device = {};
-  /// States of the program that the step's states of the same names are; the others are new, and zeros.
+  /// States of the program, which the step uses for its states of the same names. Its other states are new, and zeros.
   std::vector<State> states = {};
 };
 
-/// Move only; one call at a time.
+/// A compiled step that was loaded. Move only; it takes one call at a time.
 class LoadedStep {
 public:
   LoadedStep(LoadedStep &&) noexcept;

@@ -9,9 +9,9 @@
 
 namespace tcc {
 
-/// A file, a line and a column, and perhaps the part of the model that the line belongs to. Each function that records
-/// takes one, by default its caller's place. As cheap to copy as a pointer; files and scopes live as long as the
-/// process.
+/// A file, a line and a column, and perhaps the part of the model to which the line belongs. Each function that records
+/// takes one, by default the place of its caller. It is as cheap to copy as a pointer. The names of files and scopes
+/// live as long as the process.
 class Loc {
 public:
   Loc() = default; ///< unknown
@@ -20,9 +20,10 @@ public:
   /// As a default argument: the place of the call.
   static Loc current(std::source_location caller = std::source_location::current()) { return caller; }
 
-  /// A place that is known at run time, such as a Python frame's. Lines and columns count from 1; 0 is unknown. Where
-  /// there is a `scope` ("h.3.mlp"), ops recorded at this place have its name, whatever Scope is open. The texts are
-  /// copied, once for all equal places, and kept for good: a program has few. Any thread.
+  /// A place that is known at run time, such as that of a Python frame. Lines and columns count from 1; 0 is unknown.
+  /// If there is a `scope` ("h.3.mlp"), ops recorded at this place have its name, whatever Scope is open. The texts are
+  /// copied once for all equal places and kept as long as the process runs, since a program has few. Any thread may
+  /// call this.
   static Loc at(std::string_view file, uint32_t line, uint32_t column = 0, std::string_view scope = {});
 
   /// Whether there is a line.
@@ -48,9 +49,9 @@ private:
   const Frame *frame() const { return reinterpret_cast<const Frame *>(bits - 1); }
   std::source_location native() const { return std::bit_cast<std::source_location>(bits); }
 
-  // A std::source_location, which is a pointer to a place that the compiler has laid down; or with the lowest bit set,
-  // which such a pointer never has, the address of a Frame. A record has one for each op, and replaying writes them
-  // all.
+  // Either a std::source_location, which is a pointer to data of the compiler; or the address of a Frame with the
+  // lowest bit set, which such a pointer never has. It is small since a record has one for each op, and replaying
+  // writes them all.
   uintptr_t bits = 0;
   static_assert(sizeof(std::source_location) == sizeof(uintptr_t) && alignof(Frame) > 1);
 };

@@ -1,4 +1,4 @@
-// Loss scaling: what a training step needs whose products, and so its gradients, are f16.
+// Loss scaling, which a training step needs if its matmuls, and so its gradients, are f16.
 #pragma once
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <array>
@@ -12,10 +12,10 @@ inline constexpr std::array<const char *, 3> lossScalingStates = {"loss_scale", 
 
 /// Scales the loss of each tcc.gradient of a captured training step by a state, and the gradients back (by a power of
 /// two, so exactly): small gradients do not vanish in f16 on their way. A step whose loss or gradients are not finite
-/// leaves every other state's bits as they were and halves the scale; 2000 steps without one double it. Nothing of this
-/// is read on the host (Micikevicius et al. 2018, section 3.2; the constants are PyTorch's GradScaler's).
-/// False, and nothing changes, where there is no gradient, no state to update, or a state with one of the names: such a
-/// step has its own scaling.
+/// leaves every other state's bits as they were and halves the scale; 2000 steps without such a step double it. The
+/// host reads none of this (Micikevicius et al. 2018, section 3.2; the constants are those of PyTorch's GradScaler).
+/// Gives false, and changes nothing, if there is no gradient, no state to update, or a state with one of the names
+/// above; a step of the last kind has its own scaling.
 bool scaleLoss(mlir::func::FuncOp function);
 
 } // namespace tcc

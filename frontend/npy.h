@@ -1,4 +1,4 @@
-// .npy files (NumPy format 1.0 and 2.0): a given input in, a result out.
+// Reads and writes .npy files (NumPy format 1.0 and 2.0), for the inputs and results of a graph.
 #pragma once
 #include "frontend/array.h"
 

@@ -7,7 +7,7 @@
 
 namespace tcc::optim {
 
-/// The global norm of the gradients, an f32 scalar: sqrt of the sum over all of the sums of squares, in f32.
+/// The global norm of the gradients, an f32 scalar: the square root of the sum of all their squares, computed in f32.
 Tensor globalNorm(std::span<const Tensor> gradients, Loc loc = Loc::current());
 
 struct StepResult {
@@ -15,7 +15,7 @@ struct StepResult {
   Tensor applied; ///< i1: whether loss and norm were finite and the update took place
 };
 
-/// Which parameters something is done to; by default those of rank 2 and more.
+/// Says for which parameters something is done; by default for those of rank 2 and more.
 using Choice = std::function<bool(const Parameter &)>;
 
 /// A state's value before the call, in f32: what updates compute with.
@@ -23,14 +23,14 @@ Tensor inF32(const State &state, Loc loc = Loc::current());
 
 /// What every optimizer has in common. The states of a bf16 parameter are bf16 too: updates are computed in f32 and
 /// rounded at random (stochasticCast), so that small ones are not lost. A user's own optimizer derives from this class,
-/// makes its states in its constructor, and says in update() how one parameter changes. Clipping comes from here, and
-/// so does keeping every bit where a step is not applied.
+/// makes its states in its constructor, and says in update() how one parameter changes. This class does the clipping,
+/// and keeps every bit if a step is not applied.
 class Optimizer {
 public:
   virtual ~Optimizer() = default;
 
   /// Records the update of all parameters and states: gradients are scaled by min(1, clip / (norm + 1e-6)); lr and step
-  /// (from 1) are f32 scalars and must be inputs of the function. Where the loss or the norm is not finite, every
+  /// (from 1) are f32 scalars and must be inputs of the function. If the loss or the norm is not finite, every
   /// parameter and state keeps its bits.
   StepResult step(const Tensor &loss, std::span<const Tensor> gradients, const Tensor &lr, const Tensor &step,
                   Loc loc = Loc::current());
@@ -39,7 +39,7 @@ public:
   /// All that lives from step to step beside the parameters, for checkpoints.
   const std::vector<State> &states() const { return all; }
 
-  /// What the random rounding depends on beside the step's number; below 2^30.
+  /// Sets the seed of the random rounding, which also depends on the step's number. It must be below 2^30.
   void setRoundingSeed(uint32_t seed) { roundingSeed = seed; }
 
 protected:
@@ -136,7 +136,7 @@ private:
 
 struct AdafactorSettings {
   double decayExponent = -0.8; ///< the second moment forgets by 1 - step^exponent
-  double smallestRms = 1e-3;   ///< of a parameter, which its steps are proportional to
+  double smallestRms = 1e-3;   ///< the least root mean square of a parameter; steps are proportional to it
   double smallestGradient = 1.1920928955078125e-07;
   double threshold = 1; ///< largest root mean square of an update
   double weightDecay = 0;
@@ -144,8 +144,8 @@ struct AdafactorSettings {
   Choice decays = {};
 };
 
-/// Adafactor (Shazeer and Stern 2018) without first moment: of a matrix the second moments of rows and columns alone
-/// ("<parameter>.row", ".column"), of all else "<parameter>.v". lr is the largest relative step.
+/// Adafactor (Shazeer and Stern 2018) without first moment. For a matrix it keeps second moments of rows and columns
+/// ("<parameter>.row", ".column"), for all other parameters "<parameter>.v". lr is the largest relative step.
 class Adafactor : public Optimizer {
 public:
   explicit Adafactor(std::vector<Parameter> parameters, AdafactorSettings settings = {});
@@ -161,7 +161,7 @@ private:
 struct MuonSettings {
   double momentum = 0.95;
   int iterations = 5;      ///< of Newton and Schulz
-  AdamwSettings rest = {}; ///< of what is no matrix; its weight decay and clipping are the matrices' too
+  AdamwSettings rest = {}; ///< for other parameters; its weight decay and clipping hold for the matrices too
   /// Which parameters are matrices to orthogonalise; by default those of rank 2 whose name has no "wte", "wpe", "embed"
   /// or "lm_head".
   Choice matrices = {};
@@ -177,7 +177,7 @@ public:
 private:
   void update(size_t index, const Tensor &gradient, const Moment &moment) override;
   Tensor orthogonal(const Tensor &matrix, Loc loc) const;
-  std::vector<State> m, v; ///< v is empty of a matrix
+  std::vector<State> m, v; ///< for a matrix, v is empty
   MuonSettings settings;
 };
 

@@ -1,4 +1,4 @@
-// inQuotes: shows bytes of a file or a value in a message without harm.
+// inQuotes: makes bytes of a file or a value safe to show in a message.
 #pragma once
 #include "frontend/error.h"
 #include <string>

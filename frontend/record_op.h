@@ -7,7 +7,7 @@
 
 namespace tcc {
 
-/// The attribute words of one op, in place.
+/// The attribute words of one op, stored without allocation.
 class Words {
 public:
   Words &integer(int64_t value) { return push(static_cast<uint64_t>(value)); }

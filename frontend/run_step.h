@@ -6,19 +6,19 @@
 
 namespace tcc {
 
-/// A step on the host's own memory: results get memory of their own, states are updated in place.
+/// Runs a step on the host's own memory: results get memory of their own, states are updated in place.
 runtime::Expected<std::vector<Array>> runStepInPlace(runtime::Executable &executable, std::span<const State> states,
                                                      std::span<const runtime::ConstTensorRef> inputs,
                                                      runtime::Profiler *profiler);
 
-/// Which part of a step: from where it is up to before instruction `end`, and how many of the first results it gives.
+/// A part of a step: from where `step` is up to, but without, instruction `end`. It gives the first `count` results.
 struct StepPartWish {
   runtime::PartialStep &step;
   size_t end, count;
 };
 
-/// Goes on with a step on a device with memory of its own. States live there; results arrive when they are read. None
-/// where another step has used the device meanwhile.
+/// Goes on with a step on a device with memory of its own. States live there; results arrive when they are read. Gives
+/// nothing if another step has used the device meanwhile.
 runtime::Expected<std::optional<std::vector<Array>>> startStepPart(runtime::Executable &executable,
                                                                    std::span<const State> states,
                                                                    std::span<const runtime::ConstTensorRef> inputs,

@@ -1,5 +1,4 @@
-// Names for parts of a model: what is traced inside a Scope is called by it in dumps, profiles, remarks and generated
-// code.
+// Scope: a name for a part of a model. Dumps, profiles, remarks and generated code use it for what is traced inside.
 #pragma once
 #include "frontend/loc.h"
 #include <string>

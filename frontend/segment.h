@@ -19,19 +19,19 @@ struct SegmentInput {
 
 struct Segment {
   Record record;
-  std::vector<SegmentInput> inputs; ///< aligned with the record's
-  std::vector<uint32_t> literals;   ///< the whole record's, aligned with the record's
-  std::vector<uint32_t> ops;        ///< the whole record's that it computes
+  std::vector<SegmentInput> inputs; ///< aligned with the inputs of `record`
+  std::vector<uint32_t> literals;   ///< for each literal of `record` its number in the whole record
+  std::vector<uint32_t> ops;        ///< the ops of the whole record that it computes
 };
 
-/// What a segment shall compute, in the numbers of the whole record, which has `literals` literals so far.
+/// What a segment shall compute. Numbers are those of the whole record, which has `literals` literals so far.
 struct SegmentWish {
   std::vector<uint32_t> targets = {}; ///< its outputs
-  size_t asked = 0;                   ///< the first of them, for a step that runs in parts
+  size_t asked = 0; ///< for a step that runs in parts: how many of the first outputs the host asks for
   std::vector<Record::Update> updates = {};
   size_t literals = 0;
-  std::function<bool(uint32_t)> isKept = {};   ///< values that are there; none by default
-  std::function<bool(uint32_t)> isScalar = {}; ///< literals that are run-time scalars; none by default
+  std::function<bool(uint32_t)> isKept = {};   ///< whether a value is there already; by default none is
+  std::function<bool(uint32_t)> isScalar = {}; ///< whether a literal is a run-time scalar; by default none is
   bool keepsNames = false;                     ///< whether inputs keep their names; else their names are numbers
   bool steady = true;                          ///< becomes Record::steady
 };
@@ -39,7 +39,8 @@ struct SegmentWish {
 /// The ops that a segment has, as indices into the whole record.
 std::vector<uint32_t> segmentOps(const Record &whole, const SegmentWish &wish);
 
-/// A kept value becomes an input unless a gradient runs through it: then it is computed again.
+/// Cuts the segment out of the record. A kept value becomes an input, unless a gradient runs through it: then it is
+/// computed again.
 Segment cutSegment(const Record &whole, const SegmentWish &wish);
 
 /// Whether one of the first `ops` ops takes gradients.

@@ -1,5 +1,5 @@
-// StatePlaces: which argument of a record a state is. It is asked at each use of a state, and is a hash table with open
-// addressing.
+// StatePlaces: says which argument of a record a state is. It is asked at each use of a state, so it is a hash table
+// with open addressing.
 #pragma once
 #include "runtime/mix_bits.h"
 #include <cstddef>

@@ -14,7 +14,7 @@ namespace tcc {
 /// option counts where it stands after the others. Throws Error for an unknown target.
 std::vector<std::string> switchesOff(const CompilerFlags &flags, const std::string &targetName);
 
-/// Without every switch, which is no switch by itself.
+/// The option that switches everything off; it stands for no single switch.
 inline constexpr const char *everythingOff = "-O0";
 
 /// `flags` with one of these options after them.

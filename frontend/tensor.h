@@ -74,9 +74,9 @@ private:
   uint32_t value = 0;
 };
 
-/// The right side of an operator: a tensor, a state or a literal, with the place where it stands. A literal takes the
-/// other side's dtype and shape; it is a constant of the compiled code (a changed one is seen and recompiles), so what
-/// changes from call to call must be an input.
+/// The right side of an operator: a tensor, a state or a literal, with its place in the program. A literal takes the
+/// other side's dtype and shape. It is a constant of the compiled code, and a changed one causes a new compilation; so
+/// what changes from call to call must be an input.
 class Operand {
 public:
   Operand(const Tensor &tensor, Loc loc = Loc::current()) : tensor(tensor), loc(loc) {
@@ -106,12 +106,12 @@ Tensor maximum(const Tensor &a, Operand b);
 Tensor minimum(const Tensor &a, Operand b);
 /// a to the power b, as C's pow.
 Tensor pow(const Tensor &a, Operand b);
-/// The rest of a / b, rounded towards 0; remainder: rounded down, so that its sign is b's.
+/// The rest of a / b. fmod() rounds the quotient towards 0; remainder() rounds it down, so that the rest has b's sign.
 Tensor fmod(const Tensor &a, Operand b);
 Tensor remainder(const Tensor &a, Operand b);
-/// a / b rounded down to a whole number; of integers 0 where b is 0.
+/// a / b rounded down to a whole number. For integers it is 0 where b is 0.
 Tensor floorDivide(const Tensor &a, Operand b);
-/// x held between low and high; all three are broadcast to one shape. high where low is above it.
+/// x limited to [low, high]; all three are broadcast to one shape. Where low is above high, the result is high.
 Tensor clamp(const Tensor &x, Operand low, Operand high);
 
 // comparisons: i1 results; NaN is unequal to everything
@@ -126,7 +126,7 @@ Tensor operator<=(const Tensor &a, Operand b);
 Tensor operator>(const Tensor &a, Operand b);
 Tensor operator>=(const Tensor &a, Operand b);
 
-// i1 operands, or integers, of which each bit counts
+// operands are i1, or integers, on which each bit is computed by itself
 Tensor logicalAnd(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
 Tensor logicalOr(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
 Tensor logicalXor(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
@@ -146,7 +146,7 @@ inline Tensor stopGradient(const Tensor &x, Loc loc = Loc::current()) {
 
 //===- sources ---------------------------------------------------------------------------------------------------===//
 
-/// Every element is `value`.
+/// A tensor in which every element is `value`.
 Tensor full(double value, const Shape &shape, DType dtype = DType::f32, Loc loc = Loc::current());
 inline Tensor zeros(const Shape &shape, DType dtype = DType::f32, Loc loc = Loc::current()) {
   return full(0, shape, dtype, loc);
@@ -158,14 +158,15 @@ inline Tensor ones(const Shape &shape, DType dtype = DType::f32, Loc loc = Loc::
 Tensor literal(std::span<const double> values, const Shape &shape, DType dtype = DType::f32, Loc loc = Loc::current());
 /// Each element's own coordinate along `dim`.
 Tensor iota(int64_t dim, const Shape &shape, DType dtype = DType::i32, Loc loc = Loc::current());
-/// 32 random bits an element (i32), a function of seed (i32 or i64 scalar), stream and the element's coordinates.
-/// `first` (i32 scalar) is added to the first coordinate: where a part of a batch begins.
+/// 32 random bits for each element (i32), which depend on seed (i32 or i64 scalar), stream and the element's
+/// coordinates. `first` (i32 scalar) is added to the first coordinate; for a part of a batch it says where the part
+/// begins.
 Tensor randomBits(const Tensor &seed, int64_t stream, const Shape &shape, const Tensor &first = {},
                   Loc loc = Loc::current());
 
 //===- views -----------------------------------------------------------------------------------------------------===//
 
-/// One size of -1 is what the element count leaves over.
+/// One size may be -1: it then follows from the element count.
 Tensor reshape(const Tensor &x, const Shape &shape, Loc loc = Loc::current());
 Tensor broadcast(const Tensor &x, const Shape &shape, Loc loc = Loc::current());
 /// Result dim i is x's dim permutation[i].
@@ -174,7 +175,7 @@ Tensor transpose(const Tensor &x, std::initializer_list<int64_t> permutation, Lo
 Tensor transpose(const Tensor &x, Loc loc = Loc::current());
 /// Elements start <= index < limit of one dim; a negative dim counts from the end, a limit of -1 is the dim's size.
 Tensor slice(const Tensor &x, int64_t dim, int64_t start, int64_t limit, Loc loc = Loc::current());
-/// The same of all dims at once, of each dim every steps[i]-th; no steps: each element.
+/// The same for all dims at once. With `steps`, only every steps[i]-th element of dim i.
 Tensor slice(const Tensor &x, std::span<const int64_t> starts, std::span<const int64_t> limits,
              Loc loc = Loc::current());
 Tensor slice(const Tensor &x, std::span<const int64_t> starts, std::span<const int64_t> limits,
@@ -186,11 +187,12 @@ Tensor pad(const Tensor &x, std::initializer_list<int64_t> low, std::initializer
            Loc loc = Loc::current());
 Tensor pad(const Tensor &x, std::span<const int64_t> low, std::span<const int64_t> high, double value,
            Loc loc = Loc::current());
-/// How windows stand along each of several dims; an empty list is ones.
+/// How windows stand along each of several dims; an empty list means all ones.
 struct WindowOptions {
   std::vector<int64_t> steps, dilations;
 };
-/// Windows of sizes[i] elements along dims[i]: their places in these dims, their elements in new dims at the end.
+/// Windows of sizes[i] elements along dims[i]. In the result these dims count the windows, and new dims at the end have
+/// the elements of each window.
 Tensor window(const Tensor &x, std::span<const int64_t> dims, std::span<const int64_t> sizes,
               const WindowOptions &options = {}, Loc loc = Loc::current());
 /// The sum of windows, each where it stands in a tensor of `shape`.
@@ -219,7 +221,8 @@ Tensor sum(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no,
 Tensor max(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
 Tensor min(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
 Tensor prod(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
-/// The place (i32) of the largest or least element along an axis, the first of equal ones; NaN counts as either.
+/// The index (i32) of the largest or least element along an axis; of equal elements the first one. NaN counts both as
+/// the largest and as the least.
 Tensor argmax(const Tensor &x, int64_t axis, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
 Tensor argmin(const Tensor &x, int64_t axis, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
 Tensor mean(const Tensor &x, const Axes &axes = {}, KeepDims keep = KeepDims::no, Loc loc = Loc::current());
@@ -230,7 +233,7 @@ struct MatmulOptions {
   bool transposeA = false, transposeB = false;
   std::optional<DType> dtype = std::nullopt; ///< of the result; the operands' by default
 };
-/// [batch..., M, K] · [batch..., K, N], or b one matrix for all of a's batch.
+/// [batch..., M, K] · [batch..., K, N]; b may also be a single matrix for all of a's batch.
 Tensor matmul(const Tensor &a, const Tensor &b, MatmulOptions options, Loc loc = Loc::current());
 Tensor matmul(const Tensor &a, const Tensor &b, Loc loc = Loc::current());
 
@@ -243,13 +246,13 @@ Tensor attention(const Tensor &q, const Tensor &k, const Tensor &v, bool causal,
 /// added to the scaled scores. A query that sees no key gets 0.
 Tensor attention(const Tensor &q, const Tensor &k, const Tensor &v, const Tensor &mask, bool causal = false,
                  double scale = 0, Loc loc = Loc::current());
-/// x / (1 - rate) where kept; equal (seed, stream) give equal masks. A part of a batch whose first row is number
-/// `first` (i32 scalar) of it has the mask that it has in the whole.
+/// x / (1 - rate) where the element is kept, else 0. Equal (seed, stream) give equal masks. If x is a part of a batch
+/// and its first row is row `first` (i32 scalar) of the batch, it gets the mask that it has in the whole batch.
 Tensor dropout(const Tensor &x, double rate, const Tensor &seed, int64_t stream, const Tensor &first = {},
                Loc loc = Loc::current());
 
-/// x (f32) in bf16, rounded up or down at random so that the mean is x: by random bits of seed (i32 or i64 scalar),
-/// which should change from step to step, and stream, each place its own.
+/// x (f32) as bf16, rounded up or down at random so that the mean is x. The random bits depend on seed (i32 or i64
+/// scalar), which should change from step to step, and on stream, which should differ from place to place.
 Tensor stochasticCast(const Tensor &x, const Tensor &seed, int64_t stream, Loc loc = Loc::current());
 
 struct AdamwOptions {
@@ -258,7 +261,7 @@ struct AdamwOptions {
 struct SortResult {
   Tensor values, places; ///< places are i32
 };
-/// x in order along `dim`, equal elements as they stood; NaN is the largest.
+/// x sorted along `dim`. Equal elements keep their order; NaN counts as the largest.
 SortResult sort(const Tensor &x, int64_t dim = -1, bool descending = false, Loc loc = Loc::current());
 
 struct AdamwResult {
@@ -299,8 +302,8 @@ inline Tensor gradient(const Tensor &loss, const Tensor &wrt, Loc loc = Loc::cur
 /// Error for another shape or dtype and for a second assignment.
 void assign(const State &state, const Tensor &value, Loc loc = Loc::current());
 
-/// "name = 0.5" or, of a tensor that is no scalar, "name [2, 3] = 0.5 1 ..." in row-major order, a line on stdout. Its
-/// digits read back to the same bits. A graph break.
+/// Prints a line on stdout: "name = 0.5", or for a tensor that is no scalar "name [2, 3] = 0.5 1 ..." in row-major
+/// order. Its digits read back to the same bits. This is a graph break.
 void print(std::string_view name, const Tensor &value, Loc loc = Loc::current());
 
 } // namespace tcc

@@ -1,11 +1,11 @@
-// Tensors by name as safetensors files: what states of every interface are saved to and loaded from.
+// Finds tensors by name in safetensors files. All interfaces save states to such files and load them from there.
 #pragma once
 #include "frontend/safetensors.h"
 #include "runtime/plan_lists.h"
 
 namespace tcc {
 
-/// What becomes of tensors of a file that nobody asked for.
+/// What happens if a file has tensors that nobody asked for.
 enum class Others : bool { refused, ignored };
 
 /// The format's name of an element type.

@@ -1,5 +1,6 @@
-// The record of one traced call, without MLIR: which op on which values with which attributes. A second recording of
-// the same function replays against the first: equal ops cost a comparison, and types are taken from the record.
+// The record of one traced call, without MLIR: the ops, their operands and their attributes. When the same function is
+// recorded again, each op is first compared with the record of the call before (replay). As long as all are equal,
+// nothing is stored, and types are taken from that record.
 #pragma once
 #include "frontend/state_places.h"
 #include "frontend/tensor.h"
@@ -14,10 +15,10 @@
 
 namespace tcc {
 
-/// How an attribute is written as words: one word, a count and its words, or shape and dtype of the result.
+/// How an attribute is written as words: as one word, or as a count followed by so many words.
 enum class WordKind : uint8_t { flag, integer, number, integers, dtype, predicate, literal };
 
-/// The word of an absent dtype.
+/// The word that stands for an absent dtype.
 inline constexpr uint64_t noDType = ~uint64_t{0};
 
 /// One op of the dialect as the tracer knows it.
@@ -29,7 +30,7 @@ struct TracedOp {
   };
   std::vector<Attribute> attributes = {}; ///< in the order of their words
   bool explicitType = false;              ///< result dtype and shape follow the attributes' words
-  int32_t operandGroups = 0;              ///< of an op that counts each group's operands: how many; the last may lack
+  int32_t operandGroups = 0;              ///< how many groups of operands it counts, if it does; the last may be absent
   bool interned = false;                  ///< its one word is the number of an object (custom_instance.h)
 };
 
@@ -37,7 +38,7 @@ struct TracedOp {
 enum class OpKind : uint8_t {
 #include "frontend/op_kinds.inc"
 };
-/// Every one of them.
+/// All of these ops.
 std::span<const TracedOp> tracedOps();
 const TracedOp &tracedOp(OpKind kind);
 
@@ -49,12 +50,12 @@ struct OpRecord {
   uint16_t results = 1;
   uint32_t operands = 0, operandEnd = 0; ///< into Record::operands
   uint32_t words = 0, wordEnd = 0;       ///< into Record::words
-  uint32_t literals = 0;                 ///< how many stand before this op
+  uint32_t literals = 0;                 ///< how many literals stand before this op
   uint32_t firstResult = 0;
   runtime::RollingHash hash; ///< of everything up to and including this op
   Loc loc;
-  const std::string *scope = nullptr;         ///< its name; null outside of any
-  std::shared_ptr<const BodiesRecord> bodies; ///< of a cond or repeat; its words say the same
+  const std::string *scope = nullptr;         ///< the name of the scope; null outside of any scope
+  std::shared_ptr<const BodiesRecord> bodies; ///< the bodies of a cond or repeat; the op's words encode them too
 };
 
 /// A value that is captured as a constant.
@@ -70,9 +71,9 @@ enum class ReadKind : uint8_t { item, array, print, branch };
 struct HostRead {
   uint32_t value = 0;
   ReadKind kind = ReadKind::item;
-  std::string name;               ///< of a print
-  uint32_t ops = 0, literals = 0; ///< how many stand before it
-  Loc loc;                        ///< of a branch: where its condition was computed
+  std::string name;               ///< the name of a print
+  uint32_t ops = 0, literals = 0; ///< how many ops and literals stand before it
+  Loc loc;                        ///< for a branch, where its condition was computed
 };
 
 struct Record {
@@ -99,8 +100,8 @@ struct Record {
   std::vector<uint32_t> outputs;
   std::vector<Update> updates;
   size_t inputs = 0;
-  size_t asked = 0;    ///< of a step that runs in parts: the first outputs, which the host reads in this order
-  bool steady = false; ///< every value has the bits that other segments of a path give it (passes/stages.h)
+  size_t asked = 0;    ///< for a step that runs in parts: how many of the first outputs the host reads, in their order
+  bool steady = false; ///< whether each value must have the bits that other segments give it (passes/stages.h)
 
   /// The op that gives a value, as an index; none for an argument.
   std::optional<size_t> producerOf(uint32_t value) const;
@@ -114,9 +115,9 @@ void hashOp(runtime::RollingHash &hash, OpKind kind, std::span<const uint32_t> o
 /// The hash of ops, arguments, outputs, updates and reads; the literals' values are left out.
 uint64_t recordHash(const Record &record);
 
-/// Where a call first did something else than the one before.
+/// Where a call first did something else than the call before it.
 struct Departure {
-  std::string_view is, was; ///< an op's name, "a state" or "a question"; nothing: the call ended there
+  std::string_view is, was; ///< an op's name, "a state" or "a question"; empty: the call ended there
   Loc place, wasPlace;
 };
 
@@ -124,13 +125,13 @@ struct Departure {
 struct Recorded {
   const Record *record = nullptr;
   uint64_t hash = 0;     ///< of ops, arguments, outputs and updates; without the literals' values
-  bool replayed = false; ///< equal to the previous recording, perhaps but for literals' values
+  bool replayed = false; ///< whether it equals the previous recording, perhaps except for the values of literals
 };
 
 /// Gives the host a value of the running recording (Tracer::running).
 using HostAnswer = std::function<Array(const HostRead &)>;
 
-/// Records a function, again and again.
+/// Records the calls of a function, one after another.
 class Tracer {
 public:
   Tracer() = default;
@@ -162,12 +163,12 @@ public:
   /// A cond or repeat; in a body it is recorded there.
   std::vector<Tensor> control(OpKind kind, std::span<const Tensor> operands,
                               const std::shared_ptr<const BodiesRecord> &bodies, Loc loc);
-  /// A splat whose value is a guard: of the recording as a whole, also where a body reads it.
+  /// A splat, whose value becomes a guard of the whole recording, also if a body reads it.
   Tensor splat(double value, const ValueType &type, Loc loc);
   Tensor use(const State &state, Loc loc);
   void assign(const State &state, const Tensor &value, Loc loc);
 
-  /// Asks for a value, on the host.
+  /// Gives the host a value.
   Array read(const Tensor &tensor, ReadKind kind, std::string_view name, Loc loc);
 
   /// The record so far, for whoever answers the host. While the recording replays an earlier one, the record holds that
@@ -177,9 +178,9 @@ public:
   bool isReplaying() const { return replaying && complete; }
   /// Whether the user's code still holds the value.
   bool isHeld(uint32_t value) const { return value < handles.size() && handles[value] > 0; }
-  /// Where the running or last recording left the way of a whole one before it, if it did.
+  /// Where the running or last recording first differed from the whole recording before it; nothing if it did not.
   const std::optional<Departure> &departure() const { return left; }
-  /// What the running recording has assigned.
+  /// The assignments of the running recording.
   std::span<const Record::Update> assigned() const { return updates; }
 
   int64_t opsRecorded() const { return recordedOps; }
@@ -213,10 +214,10 @@ private:
   std::optional<Departure> left;
   std::vector<uint32_t> handles; // of each value of the running recording
   HostAnswer answer;
-  std::string inside; // what it is that is recorded, where that is no whole function
+  std::string inside; // what is recorded, if that is not a whole function
   uint64_t lastHash = 0;
-  bool complete = false;         // rec is a whole recording
-  bool replaying = false;        // all was equal to rec so far
+  bool complete = false;         // whether rec is a whole recording
+  bool replaying = false;        // whether all was equal to rec so far
   uint32_t id = 0;               // of the running or last recording; unique in the process
   BodyTrace *body = nullptr;     // the innermost that is being recorded
   std::vector<uint32_t> bodyIds; // of this recording

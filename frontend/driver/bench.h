@@ -5,9 +5,9 @@
 
 namespace tcc::driver {
 
-inline constexpr size_t profileRows = 12; // of the table of kernels
+inline constexpr size_t profileRows = 12; // rows of the table of kernels
 
-/// What a run works on: the tokens of its first input, where rows of a table are taken by them, else that input's rows.
+/// The items that a run works on: the tokens of its first input if they select rows of a table, else that input's rows.
 struct RunItems {
   int64_t count = 0;
   const char *unit = "rows"; ///< or "tokens"

@@ -1,5 +1,5 @@
-// GraphPicture: a function at some phase as boxes within boxes, for people: ops and kernels by layer, equal layers
-// once. -emit=dot, -emit=svg and the page of --report draw it; nothing here knows how.
+// GraphPicture: a function at some phase as boxes within boxes, for people. It shows ops and kernels by layer, and
+// equal layers once. -emit=dot, -emit=svg and the page of --report draw it; this file does not draw.
 #pragma once
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/target_model.h"
@@ -9,17 +9,17 @@
 
 namespace tcc {
 
-/// What a box without boxes inside stands for: an input, an op, a kernel. Of equal layers it stands for one in each.
+/// A box without boxes inside: an input, an op or a kernel. If equal layers are shown once, it stands for one in each.
 struct PictureNode {
   std::string kind = {};  ///< "input", "kernel", "matmul", "attention", "view", "custom", "control" or "op"; its colour
   std::string label = {}; ///< within its group: "gelu+bias"
-  std::string type = {};  ///< of its results
+  std::string type = {};  ///< the types of its results
   std::string source = {};              ///< "FILE:LINE", or empty
-  int64_t flops = 0, bytes = 0;         ///< of one of them
-  double cost = 0;                      ///< bytes that a copy would move in its time; its size
-  std::vector<std::string> names = {};  ///< whole, one for each layer: "h.3.mlp.gelu+bias"
-  std::vector<std::string> ops = {};    ///< that a kernel fuses, in order
-  std::vector<std::string> states = {}; ///< that it reads or writes, of the first layer
+  int64_t flops = 0, bytes = 0;         ///< for one layer
+  double cost = 0;                      ///< the bytes that a copy would move in its time; decides its size
+  std::vector<std::string> names = {};  ///< the whole names, one for each layer: "h.3.mlp.gelu+bias"
+  std::vector<std::string> ops = {};    ///< the ops that a kernel fuses, in order
+  std::vector<std::string> states = {}; ///< the states that it reads or writes in the first layer
   size_t group = 0;
 };
 
@@ -28,16 +28,16 @@ struct PictureGroup {
   std::string name = {}; ///< "h.3"
   size_t parent = 0;     ///< its own number for the whole picture
   std::vector<size_t> groups = {}, nodes = {};
-  double place = 0;          ///< the mean of its nodes' numbers, before equal groups became one: its place among others
-  int64_t count = 1;         ///< how many equal ones it stands for
-  std::string lastName = {}; ///< of these
+  double place = 0;          ///< orders groups: the mean of its nodes' numbers before equal groups became one
+  int64_t count = 1;         ///< how many equal groups it stands for
+  std::string lastName = {}; ///< the name of the last of these
   bool chained = false;      ///< whether each of these reads what another one wrote
 };
 
-/// A value that a node reads of another one.
+/// A value that one node reads from another.
 struct PictureEdge {
   size_t from = 0, to = 0;
-  bool next = false; ///< of equal layers: what one of them gives to another one
+  bool next = false; ///< whether it leads from one of several equal layers to another
   auto operator<=>(const PictureEdge &) const = default;
 };
 

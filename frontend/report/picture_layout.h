@@ -1,5 +1,5 @@
-// Where the boxes of a picture stand: each level by itself in layers from top to bottom, so that what is read stands
-// above its readers.
+// Decides where the boxes of a picture stand. Each level is laid out by itself, in layers from top to bottom, so that
+// what is read stands above its readers.
 #pragma once
 #include "frontend/report/graph_picture.h"
 #include <map>

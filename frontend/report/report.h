@@ -1,5 +1,6 @@
-// Report: everything that one compilation, and what ran of it, says of itself, as one JSON document and as one page for
-// people (--report=DIR). Each section is what the text outputs print, from the same places; nothing is computed here.
+// Report: all that is known about one compilation and its runs, as one JSON document and as one page for people
+// (--report=DIR). Each section shows what the text outputs print, and gets it from the same functions; nothing is
+// computed here.
 #pragma once
 #include "codegen/compile_session.h"
 #include "runtime/machine_limits.h"
@@ -18,9 +19,10 @@ public:
   /// `title`: the input's or the function's name. `command`: the words of the command line; none where there was none.
   explicit Report(std::string title, std::vector<std::string> command = {});
 
-  /// Has the compilation with these options tell each pass and phase. The report must outlive it, and not move.
+  /// Lets the compilation with these options tell the report each pass and phase. The report must outlive it, and must
+  /// not move.
   void watch(CompileOptions &options);
-  /// For whom it is compiled, where that is no CPU; pictures show what ops cost there.
+  /// Sets the model of the target if that is no CPU; pictures show what ops cost there.
   void compileFor(const TargetModel &model) { target = model; }
   /// The text of a file that places point into. Others are read from disk when the report is written.
   void addSource(const std::string &file, std::string_view text);
@@ -38,8 +40,8 @@ public:
   void addTraining(std::string_view lines);
 
   /// {"format": "tcc report", "version": 1, "title", "command", "sources", "diagnostics", "compile", "passes", "ir",
-  /// "pictures", "remarks", "plan", "memory", "costs", "kernels", "code", "limits", "profile", "breaks", "training"};
-  /// what is not there has no member.
+  /// "pictures", "remarks", "plan", "memory", "costs", "kernels", "code", "limits", "profile", "breaks", "training"}. A
+  /// section that is not known has no member.
   std::string json() const;
 
 private:
@@ -50,7 +52,7 @@ private:
 
   struct Pass {
     std::string name;
-    std::map<std::string, int64_t> ops; ///< that it left
+    std::map<std::string, int64_t> ops; ///< how many ops of each kind it left
     size_t text = 0;                    ///< the number of the IR's text after it
   };
 
@@ -69,7 +71,7 @@ private:
 /// The page for one report, or for several that are compared.
 std::string reportPage(llvm::ArrayRef<std::string> reports);
 
-/// The figures of several reports beside each other, a line a figure.
+/// The figures of several reports side by side, with one figure on each line.
 std::string comparisonText(llvm::ArrayRef<std::string> reports);
 
 /// Writes the page to FOLDER/index.html; the folder is made.
