@@ -7,7 +7,7 @@
 
 namespace tcc::c {
 
-/// Keeps the text for this thread, and gives the status.
+/// Keeps the text for this thread's tcc_last_error(), and gives the status.
 int failed(int status, std::string message) noexcept;
 
 inline int wrongUse(std::string message) {

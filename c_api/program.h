@@ -7,7 +7,8 @@ namespace tcc::c {
 
 inline constexpr uint32_t programVersion = 1;
 
-/// The kernels of one part of an artefact, sorted by symbol; none where its code is bytes of the artefact (a GPU's).
+/// The kernels of one part of an artefact, sorted by symbol. There are none if the part's code is in the bytes of the
+/// artefact, as for a GPU.
 struct LinkedPart {
   const runtime::LinkedKernel *kernels;
   uint64_t count;
@@ -19,10 +20,10 @@ struct LinkedPart {
 /// file.
 struct tcc_program {
   uint32_t version;     ///< programVersion
-  uint32_t parts;       ///< of the artefact
+  uint32_t parts;       ///< how many parts the artefact has
   const char *artefact; ///< its bytes, which begin at a multiple of 64
   uint64_t artefactBytes;
-  const tcc::c::LinkedPart *linked; ///< one a part; null: no kernels are linked
+  const tcc::c::LinkedPart *linked; ///< one for each part; null: no kernels are linked
   uint64_t signature;               ///< a digest of its tensors' names, types and shapes; 0: none
 };
 
@@ -30,7 +31,7 @@ namespace tcc::c {
 
 /// Reads a file for tcc_open; the caller owns the program. Errors as of readArtefact.
 runtime::Expected<tcc_program *> openProgram(const std::string &path);
-/// Deletes a program of openProgram, and leaves another alone.
+/// Deletes a program of openProgram(). Any other program stays as it is.
 void closeProgram(tcc_program *program);
 
 /// The artefact of a program, verified, with the kernels that are linked in. Errors: another version, damaged bytes.

@@ -1,5 +1,5 @@
-// tcc_step: a loaded step with the memory of its states, and of tensors that a caller does not hand over as the runtime
-// needs them.
+// tcc_step: a loaded step with the memory of its states. It also has memory for copies of tensors whose memory the
+// runtime cannot use directly.
 #pragma once
 #include "c_api/tcc_runtime.h"
 #include "runtime/executable.h"
@@ -20,12 +20,13 @@ public:
   const runtime::Executable &executable() const { return *loaded; }
   const std::vector<runtime::TensorSpec> &tensors(int kind) const;
 
-  /// One pointer a tensor; null outputs are not given. Errors leave the states as they were, or say what was lost.
+  /// Runs a step. There is one pointer for each tensor; an output whose pointer is null is not given. Errors leave the
+  /// states as they were, or say what was lost.
   Error run(std::span<const void *const> inputs, std::span<void *const> outputs);
 
   Error readState(size_t index, void *to);
   Error writeState(size_t index, const void *from);
-  /// Null where the host cannot reach it.
+  /// The address of a state; null if the host cannot reach it.
   void *stateData(size_t index);
   /// The memory of a state of the host, kept by whoever has a copy.
   std::shared_ptr<void> stateOwner(size_t index) const { return states[index].owner; }

@@ -51,7 +51,7 @@ protected:
     Tensor lr, step, scale, applied;
     Loc loc;
 
-    Tensor roundingSeed = {};       ///< i64 scalar of the parameter; none where that is of f32
+    Tensor roundingSeed = {};       ///< i64 scalar for the parameter; undefined if that is f32
     mutable int64_t nextStream = 0; ///< of random bits: each assignment of a parameter's update has its own
 
     /// Assigns `next` (f32) where the step is applied; elsewhere the state keeps its bits.

@@ -16,7 +16,7 @@ namespace tcc::models {
 struct AdapterConfig {
   int64_t rank = 0;
   double alpha = 16;
-  std::vector<std::string> layers; ///< linear layers by the name of their weight without ".weight"
+  std::vector<std::string> layers; ///< linear layers, by the names of their weights without ".weight"
 
   double scale() const { return alpha / double(rank); }
   /// "rank 8, alpha 16, 24 layers".
@@ -24,7 +24,7 @@ struct AdapterConfig {
   bool operator==(const AdapterConfig &) const = default;
 };
 
-/// Every linear layer of the model but its head.
+/// Every linear layer of the model except its head.
 std::vector<std::string> adaptableLayers(const ModelConfig &model);
 
 /// A and B of each layer: `layer`.lora_A.weight, normal with the variance of PEFT's values, and `layer`.lora_B.weight,

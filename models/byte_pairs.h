@@ -11,14 +11,15 @@ namespace tcc::models {
 
 /// GPT-2's 256 characters for 256 bytes: printable ones stand for themselves, the others for U+0100 and up.
 const std::array<std::string, 256> &byteCharacters();
-/// Byte of such a character, -1 for another code point.
+/// The byte that such a character stands for; -1 for any other code point.
 int byteOfCharacter(uint32_t codePoint);
 
 class BytePairs {
 public:
-  /// `tokens` in their order of ids, written in byteCharacters; `merges` name two tokens each, most urgent first.
-  /// `where` stands before errors: throws Error where a byte has no token, a merge's part or result is none, or a
-  /// token stands twice. With `wholeFirst` a piece that is a token becomes it, whatever its merges say.
+  /// `tokens` are in the order of their ids, written in byteCharacters(). `merges` name two tokens each; the ones to be
+  /// applied first come first. If `wholeFirst` is set, a piece that is a token becomes that token, whatever its merges
+  /// say. Throws Error, with `where` before it, if a byte has no token, if a part or the result of a merge is no token,
+  /// or if a token stands there twice.
   BytePairs(std::vector<std::string> tokens, const std::vector<std::pair<std::string, std::string>> &merges,
             bool wholeFirst, const std::string &where);
 
@@ -35,7 +36,7 @@ private:
   const Merge *find(int32_t left, int32_t right) const;
 
   std::vector<std::string> bytesOf;
-  std::unordered_map<std::string, int32_t> whole; // bytes to id, filled where wholeFirst
+  std::unordered_map<std::string, int32_t> whole; // bytes to id; empty unless wholeFirst
   std::array<int32_t, 256> ofByte;
   std::unordered_map<uint64_t, Merge> merges;
 };

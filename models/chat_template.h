@@ -18,8 +18,9 @@ struct ChatPart {
 
 class ChatTemplate {
 public:
-  /// `folder`/chat_template.jinja, or chat_template in its tokenizer_config.json (of several the one named "default");
-  /// nothing where there is neither. Throws Error naming the file for what cannot be read, or is no Jinja template.
+  /// The template in `folder`/chat_template.jinja, or in chat_template of its tokenizer_config.json (if that has
+  /// several, the one named "default"); nothing if there is neither. Throws Error naming the file if it cannot be read
+  /// or is no Jinja template.
   static std::optional<ChatTemplate> in(const std::string &folder);
 
   /// A template from its text; `where` names it in messages. `begin` and `end` are the texts of the tokens
@@ -31,13 +32,13 @@ public:
   /// begins. Throws Error with what the template itself refuses.
   std::string render(const runtime::Json &messages, bool asksForAnswer) const;
 
-  /// The same text without such an end, in parts of which the answers (role `assistant`) are learned, up to the token
-  /// that ends them. A template may write earlier answers in another way than the last one; only the last one is
-  /// learned then, and `onlyLast` becomes true. Throws Error where there is no answer, or where the text of a
-  /// conversation does not begin with that of its first messages.
+  /// The same text without such an end, in parts. The answers (role `assistant`) are learned, up to and with the token
+  /// that ends them. If the template writes earlier answers in another way than the last one, only the last one is
+  /// learned, and `onlyLast` becomes true. Throws Error if there is no answer, or if the text of a conversation does
+  /// not begin with that of its first messages.
   std::vector<ChatPart> parts(const runtime::Json &messages, bool &onlyLast) const;
 
-  /// Tells templates apart.
+  /// A checksum that differs for different templates.
   const std::string &fingerprint() const { return checksum; }
 
 private:

@@ -15,8 +15,8 @@ namespace tcc::models {
 /// whole: an entry is made under another name, brought to the disk file by file, manifest last, and then renamed.
 class CheckpointStore {
 public:
-  /// Makes the folder where it is missing, takes it for this process alone and removes what an interrupted run left
-  /// half-written. Throws Error where that cannot be done or another run has the folder.
+  /// Makes the folder if it is missing, locks it for this process and removes what an interrupted run left
+  /// half-written. Throws Error if that cannot be done, or if another run has the folder.
   CheckpointStore(const std::string &folder, int64_t keep);
   CheckpointStore(const CheckpointStore &) = delete;
   CheckpointStore &operator=(const CheckpointStore &) = delete;
@@ -28,8 +28,8 @@ public:
   std::string path(int64_t step) const;
 
   /// Calls fill(folder), which writes the files of a checkpoint into an empty folder, and makes it the entry of `step`,
-  /// in place of an older one of the same step. Then removes the oldest entries up to that step but `keep`. Throws
-  /// Error where the system cannot write; what was there before then stays, and nothing half-written does.
+  /// in place of an older one of the same step. Then it removes the oldest entries up to that step, so that `keep`
+  /// remain. Throws Error if the system cannot write; what was there before then stays, and nothing half-written does.
   void write(int64_t step, const std::function<void(const std::string &folder)> &fill);
 
   /// newestIntactCheckpoint() of this folder.
@@ -49,19 +49,20 @@ private:
 /// Makes and takes nothing. Throws Error for a folder that cannot be read.
 std::vector<int64_t> checkpointSteps(const std::string &folder);
 
-/// The latest checkpoint in `folder` whose files are all as they were written; each damaged one after it is told to
-/// `report`.
+/// The latest checkpoint in `folder` whose files are all as they were written. `report` is told of each later
+/// checkpoint that is damaged.
 std::optional<int64_t> newestIntactCheckpoint(const std::string &folder,
                                               const std::function<void(std::string_view)> &report);
 
-/// The folder of a step's checkpoint in that of its run, and the step of such a folder's name.
+/// checkpointPath() gives the folder of a step's checkpoint in the folder of its run; stepOfCheckpoint() gives the step
+/// for the name of such a folder.
 std::string checkpointPath(const std::string &folder, int64_t step);
 std::optional<int64_t> stepOfCheckpoint(std::string_view name);
 
 /// The file that every checkpoint has.
 inline constexpr std::string_view checkpointManifest = "manifest.json";
 
-/// What is wrong with the checkpoint in `folder`, which stands for `step`; empty where nothing is.
+/// What is wrong with the checkpoint in `folder`, which is that of step `step`; empty if nothing is.
 std::string checkpointDamage(const std::string &folder, int64_t step);
 
 } // namespace tcc::models

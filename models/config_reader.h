@@ -8,9 +8,9 @@
 
 namespace tcc::models {
 
-constexpr int64_t sizeLimit = int64_t(1) << 24; ///< of every size in a configuration
-constexpr int64_t layerLimit = 4096;            ///< each makes a list of names and ops
-constexpr double elementLimit = 0x1p40;         ///< of all parameters together
+constexpr int64_t sizeLimit = int64_t(1) << 24; ///< for every size in a configuration
+constexpr int64_t layerLimit = 4096;            ///< for layers, each of which needs a list of names and ops
+constexpr double elementLimit = 0x1p40;         ///< for the elements of all parameters together
 
 /// The JSON object of a config.json (at most 1 MiB, 16 levels). Throws Error where it is none.
 nlohmann::ordered_json parseConfigFile(const MappedFile &file);
@@ -34,7 +34,8 @@ struct ConfigReader {
   static std::string shown(const nlohmann::ordered_json &value);
 };
 
-/// What a written config.json says: `usual` where no other file was the model's source, `own` always.
+/// The keys of a config.json that is written: `own` are always written, `usual` only if the model did not come from
+/// another config.json.
 struct ConfigKeys {
   nlohmann::ordered_json usual, own;
 };

@@ -21,8 +21,8 @@ constexpr uint64_t boundedBits(uint64_t bits, uint64_t bound) {
   return uint64_t((static_cast<unsigned __int128>(bits) * bound) >> 64);
 }
 
-/// Where `index` of 0 … count - 1 goes in a random order of them: a bijection for each key (a Feistel network of six
-/// rounds; what leaves the range goes through it again).
+/// The place of `index` in a random order of 0 … count - 1, which is a bijection for each key: a Feistel network of six
+/// rounds, which is applied again if its result is out of the range.
 constexpr uint64_t permuted(uint64_t index, uint64_t count, uint64_t key) {
   const int half = (std::bit_width(count - 1) + 1) / 2;
   const uint64_t mask = (uint64_t(1) << half) - 1;

@@ -1,4 +1,4 @@
-// CsvLog: a line of comma-separated values a step, for spreadsheets and pandas.
+// CsvLog: writes a line of comma-separated values for each step, for spreadsheets and pandas.
 #pragma once
 #include "models/train_log.h"
 
@@ -9,14 +9,14 @@ namespace tcc::models {
 
 class CsvLog {
 public:
-  /// Begins the file with the names of the columns. With `firstStep` above 0 the lines of the steps before it stay, as
-  /// those of a run that goes on. Throws Error where the file cannot be written, and where it holds something else.
+  /// Begins the file with the names of the columns. If `firstStep` is above 0, the run goes on, and the lines of the
+  /// steps before it stay. Throws Error if the file cannot be written, or if it holds something else.
   CsvLog(const std::string &path, int64_t firstStep);
   CsvLog(const CsvLog &) = delete;
   CsvLog &operator=(const CsvLog &) = delete;
   ~CsvLog();
 
-  /// Adds a line. A file that cannot be written is given up; see complete().
+  /// Adds a line. After a write that fails nothing more is written, and complete() is false.
   void step(const StepRecord &record);
   bool complete() const { return !broken; }
 

@@ -28,7 +28,7 @@ public:
   /// Opens `path` for a model with `vocabulary` token ids. Throws Error for a file that is missing, empty, not a
   /// regular file, truncated, with a header that disagrees with its size, or with a token outside [0, vocabulary).
   /// Tokens of files up to 512 MiB are all checked here, those of larger files when a batch reads them.
-  /// `source` names the text that a file of tokens was made of, in messages; empty: it was made of none.
+  /// `source` names, for messages, the text from which a file of tokens was made; empty: there was none.
   TokenFile(const std::string &path, int64_t vocabulary, const std::string &source = {});
 
   const std::string &path() const { return file.path(); }
@@ -47,8 +47,8 @@ public:
   /// Where each example ends, in order; the format must be Examples.
   std::vector<int64_t> exampleEnds() const;
 
-  /// Tells contents apart wherever the file lies: a checksum of format, number and tokens; of a file above 512 MiB, of
-  /// 512 parts of 1 MiB.
+  /// A checksum of format, number and tokens, which differs for different contents, wherever the file lies. In a file
+  /// above 512 MiB it covers 512 parts of 1 MiB.
   std::string fingerprint() const;
 
 private:
@@ -91,7 +91,7 @@ public:
   /// As TokenFile::readTargets and exampleEnds.
   void readTargets(int64_t first, std::span<int32_t> out) const;
   std::vector<int64_t> exampleEnds() const;
-  /// Tells contents apart: the fingerprint of the only file, or one over those of all files.
+  /// Differs for different contents: the fingerprint of the only file, or one over those of all files.
   std::string fingerprint() const;
 
 private:
@@ -102,7 +102,7 @@ private:
   std::vector<int64_t> starts;
 };
 
-/// Tokens of a source: first, first + 1, …
+/// `count` tokens of a source, from number `first` on.
 struct TokenRange {
   int64_t first = 0, count = 0;
 };

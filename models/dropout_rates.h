@@ -1,4 +1,4 @@
-// How much of which values a training step drops out (Srivastava et al. 2014).
+// DropoutRates: which share of which values a training step drops out (Srivastava et al. 2014).
 #pragma once
 #include <string>
 
@@ -18,7 +18,7 @@ struct DropoutRates {
   bool operator==(const DropoutRates &) const = default;
 };
 
-/// The rate of a configuration's `key`, 0 where it is absent. Throws Error for one that is none.
+/// The rate that a configuration has under `key`; 0 if it is absent. Throws Error for a value that is no rate.
 double readDropoutRate(const ConfigReader &reader, const char *key);
 
 } // namespace tcc::models

@@ -1,4 +1,4 @@
-// What a training run will need, from the plan of its step alone: nothing is trained, and no weights are made.
+// Says what a training run will need, from the plan of its step alone. Nothing is trained, and no weights are made.
 #pragma once
 #include "models/checkpoint.h"
 #include "models/options.h"

@@ -1,4 +1,4 @@
-// Estimator: what a training step needs, by planning it for one batch size after another.
+// Estimator: finds what a training step needs, by planning it for several batch sizes.
 #pragma once
 #include "frontend/optim.h"
 #include "models/checkpoint.h"
@@ -20,9 +20,10 @@ struct StepFigures {
   int64_t weights = 0, frozen = 0, moments = 0, others = 0;
   runtime::ArenaParts arena;
   double productSeconds = 0, kernelSeconds = 0;
-  int64_t sent = 0;                // by a rank to others
-  bool hasUnknownProducts = false; // whether it has matmuls of a type whose rate was not measured: no time then
-  StepEvents events = {};          // where ranks exchange
+  int64_t sent = 0; // bytes that a rank sends to others
+  bool hasUnknownProducts =
+      false;              // whether it has matmuls of a type whose rate was not measured; then times mean nothing
+  StepEvents events = {}; // where ranks exchange
 };
 
 /// The model, optimizer and limits, made once; plans a step for each batch size asked about.
@@ -36,10 +37,10 @@ public:
   /// The largest number of rows whose step needs at most `limit` bytes; 0 if not even one row fits. The search begins
   /// with a known point: `batch` rows need `bytes`. A step's bytes are nearly linear in the rows, so each guess lies
   /// where the line through the last two points meets the limit. More tokens than an int32 counts are taken not to fit.
-  /// Rows are counted in lanes' worth.
+  /// The result is a multiple of the number of lanes.
   int64_t largestBatch(int64_t rows, int64_t bytes, int64_t limit);
 
-  const TrainOptions options; // without a limit: it is what plans are compared with
+  const TrainOptions options; // without the memory limit, which plans are only compared with
   const RunDevice &device;
   const ModelConfig config;
   const int64_t sequence;

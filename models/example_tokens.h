@@ -18,7 +18,7 @@ class ExampleTokens {
 public:
   /// Adds tokens to the example at the end.
   void add(std::span<const int32_t> ids, bool learned);
-  /// Ends an example; one without tokens is passed over.
+  /// Ends the example. An example without tokens is dropped.
   void endExample();
 
   int64_t examples() const { return int64_t(ends.size()); }

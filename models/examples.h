@@ -17,15 +17,15 @@ namespace tcc::models {
 /// Whether `path` names a file of examples, by its ending `.jsonl`.
 bool isExampleFile(std::string_view path);
 
-/// What reads texts: a folder's tokenizer and chat template, or, where `tokenizer` is null, bytes.
+/// What turns texts into tokens: a folder's tokenizer and chat template; if `tokenizer` is null, each byte is a token.
 struct ExampleReader {
   const Tokenizer *tokenizer = nullptr;
   std::string folder; ///< of the tokenizer, and of its chat template
 };
 
-/// The path of a file (TokenFormat::Examples) with the examples of `path` as tokens, in `cache`, or
-/// $XDG_CACHE_HOME/tcc/tokens where that is empty: found there by the checksums of lines, tokenizer and template, or
-/// made. Says to `report` what was done. A line is one of
+/// The path of a file (TokenFormat::Examples) with the examples of `path` as tokens. It lies in `cache`, or in
+/// $XDG_CACHE_HOME/tcc/tokens if that is empty, where it is found by the checksums of lines, tokenizer and template. If
+/// it is not there, it is made. `report` is told what was done. A line is one of
 ///     {"text": "…"}                                          all of it is learned
 ///     {"prompt": "…", "completion": "…"}                     the completion is
 ///     {"messages": [{"role": "user", "content": "…"}, …]}    the assistant's messages are, in the folder's template
@@ -44,8 +44,8 @@ struct ExamplePiece {
 /// other pieces end, so attention looks at them too.
 class ExampleRows {
 public:
-  /// Of the examples in `range`. With `packs` false each piece has a row of its own. Throws Error where there is no
-  /// token to learn.
+  /// The rows for the examples in `range`. If `packs` is false, each piece has a row of its own. Throws Error if there
+  /// is no token to learn.
   ExampleRows(const TokenSource &source, TokenRange range, int64_t sequence, bool packs);
 
   int64_t size() const { return int64_t(starts.size()) - 1; }

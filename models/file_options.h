@@ -1,4 +1,4 @@
-// Options that stand in a file (--config): what the file says, and the arguments that say the same.
+// Options in a file (--config): reads the file, and gives the arguments of a command line that mean the same.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -26,7 +26,7 @@ struct FileOption {
   bool isList = false;
 };
 
-/// Reads a file of options. Throws Error where it is none; options_file.h has the function, which needs LLVM.
+/// Reads a file of options. Throws Error if the file is none. The function is in options_file.h, since it needs LLVM.
 using ReadOptionsFile = std::function<std::vector<FileOption>(const std::string &path)>;
 
 /// The arguments that stand for one key of the file, or for one item of its list where the option is repeated.
@@ -36,12 +36,12 @@ struct FileArguments {
   std::string place;                  ///< of the value
 };
 
-/// What the command line would say. `app` has the program's options (declareOptions). Throws Error for a key that is no
-/// option, and for a value of another kind than the option takes: a list, or not true or false. The values themselves
-/// are not checked.
+/// The arguments of a command line that mean the same as the file. `app` has the program's options (declareOptions).
+/// Throws Error for a key that is no option, and for a value of the wrong kind: a list for an option that takes one
+/// value, or something else than true or false for a flag. The values themselves are not checked.
 std::vector<FileArguments> argumentsOf(const std::vector<FileOption> &file, const CLI::App &app);
 
-/// Arguments in a line for a log: those that a line cannot hold in quotes, "none" where there are none.
+/// The arguments as one line for a log, with quotes where they are needed; "none" if there are none.
 std::string textOf(const std::vector<std::string> &arguments);
 
 /// The place of the option in the file that `message` names, such as "run.yaml:3:8"; empty where it names none.

@@ -1,4 +1,4 @@
-// Text from weights that are trained already: `train_gpt --generate`.
+// `train_gpt --generate`: generates text from weights that are trained already.
 #pragma once
 #include "frontend/compile.h"
 #include "models/options.h"
@@ -12,7 +12,7 @@
 
 namespace tcc::models {
 
-/// The compiler's part of the options, for `device`; `report` gets what it has to say.
+/// The options for the compiler, for a function on `device`. `report` gets the compiler's messages.
 FunctionOptions functionOptions(const TrainOptions &options, const RunDevice &device, std::vector<std::string> inputs,
                                 std::vector<std::string> outputs, std::function<void(std::string_view)> report);
 

@@ -1,4 +1,4 @@
-// JSON out of files that nobody vouches for: bounded in size and nesting before a value is made of it.
+// Reads JSON from files that are not trusted. Size and nesting are bounded before a value is made.
 #pragma once
 #include "frontend/files.h"
 #include "frontend/quotes.h"

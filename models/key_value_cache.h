@@ -1,5 +1,5 @@
-// Keys and values that attention has computed for a text so far, so that the next token is one row of each layer's work
-// and not the whole text's again.
+// KeyValueCache: the keys and values that attention has computed for a text so far. With them each layer computes one
+// row for the next token, instead of the whole text again.
 #pragma once
 #include "models/model_config.h"
 #include <tcc/tcc.h>
@@ -15,7 +15,8 @@ class Model;
 /// (after norms and turns). Rows of tokens that are not there yet are 0. Copies share the states.
 class KeyValueCache {
 public:
-  /// For up to `positions` tokens; bf16 where attention multiplies bf16, which rounds keys and values so anyway.
+  /// A cache for up to `positions` tokens. `dtype` is bf16 if attention multiplies bf16, which would round keys and
+  /// values to that type anyway.
   KeyValueCache(const ModelConfig &config, int64_t positions, DType dtype);
 
   int64_t positions() const { return length; }
@@ -45,7 +46,7 @@ private:
   explicit CachedText(const KeyValueCache &cache) : cache(cache) {}
 
   KeyValueCache cache;
-  Tensor count, place; // one of them
+  Tensor count, place; // only one of the two is defined
   size_t layer = 0;
 
   Tensor written(const State &state, const Tensor &x) const;

@@ -1,5 +1,5 @@
-// How a run of several processes begins and ends: --ranks=N starts mpirun, which starts this program N times; each of
-// these tells the one that the user started that it lives, so that what ends the run first is named in one line.
+// How a run of several processes begins and ends. --ranks=N starts mpirun, which starts this program N times. Each of
+// these processes tells the one that the user started that it is alive, so that one line can name what ended the run.
 #pragma once
 #include "models/options.h"
 
@@ -26,7 +26,7 @@ int startRanks(const TrainOptions &options, const std::vector<std::string> &argu
 std::shared_ptr<runtime::Ranks> joinRun();
 /// Says that this rank has come to its step.
 void reportStep(int64_t step);
-/// While it lives, the others may wait for this rank as long as they must: it writes a file.
+/// As long as it lives, the others may wait for this rank for any time, since it writes a file.
 class BusyRank {
 public:
   BusyRank();
@@ -36,8 +36,8 @@ public:
 };
 /// The normal end, to which all ranks come with this exit status.
 void leaveRun(const std::shared_ptr<runtime::Ranks> &ranks, int status);
-/// Prints an error and ends the run, of other ranks too; gives the exit status where this process is alone. An error
-/// that every rank meets is printed by the first.
+/// Prints an error and ends the run, also that of other ranks. If this process is alone, it gives the exit status. An
+/// error that every rank meets is printed by the first one.
 int endRun(runtime::Ranks *ranks, const std::string &message, int status);
 
 } // namespace tcc::models

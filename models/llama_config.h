@@ -13,7 +13,7 @@ namespace tcc::models {
 struct ConfigReader;
 struct ConfigKeys;
 
-/// Llama 3's stretching of the rotary embedding: slow waves are slowed down by `factor`, quick ones stay.
+/// Llama 3's scaling of the rotary embedding: low frequencies are divided by `factor`, high ones stay as they are.
 struct RopeScaling {
   double factor = 8, lowFrequency = 1, highFrequency = 4;
   int64_t originalPositions = 8192;
@@ -22,7 +22,7 @@ struct RopeScaling {
 };
 
 enum class LlamaKind {
-  Llama, ///< no biases, or everywhere in the attention, or in the MLP
+  Llama, ///< no biases, or biases on all layers of the attention, or on all of the MLP
   Qwen2, ///< biases on query, key and value
   Qwen3  ///< RMSNorm of each head's query and key
 };
@@ -64,7 +64,8 @@ ConfigKeys llamaConfigKeys(const LlamaConfig &config);
 /// unless tied.
 std::vector<ParameterSpec> llamaParameters(const LlamaConfig &config);
 
-/// The angle that a position adds to pair i of a head's values: headSize / 2 frequencies, Llama 3's scaling applied.
+/// The headSize / 2 frequencies, with Llama 3's scaling applied: by how much each position turns pair i of a head's
+/// values.
 std::vector<double> rotaryFrequencies(const LlamaConfig &config);
 
 } // namespace tcc::models

@@ -1,5 +1,5 @@
-// A model as plain functions on Tensors: forward, loss, gradients and the whole training step, over parameters that
-// have Hugging Face's names and layout. What differs between kinds stands in gpt2, llama and modern.
+// A model as plain functions on Tensors: forward, loss, gradients and the whole training step. Its parameters have
+// Hugging Face's names and layout. The files gpt2, llama and modern have what differs between kinds of models.
 #pragma once
 #include "models/adapter.h"
 #include "models/checkpoint.h"
@@ -73,12 +73,13 @@ private:
   Tensor adapted(const Tensor &y, const Tensor &x, const std::string &name) const;
 };
 
-/// Dropout of a training step: rates, and a seed (i32 scalar) that is an input of the function. No seed: none.
+/// The dropout of a training step: its rates, and a seed (i32 scalar), which is an input of the function. If the seed
+/// is undefined, nothing is dropped.
 struct TrainingDropout {
   DropoutRates rates = {};
   Tensor seed = {};
-  Tensor first = {};      ///< number of the batch's first row in the step (i32 scalar); none: 0
-  int64_t nextStream = 0; ///< each place takes its own
+  Tensor first = {};      ///< the number of the batch's first row in the step (i32 scalar); undefined: 0
+  int64_t nextStream = 0; ///< the stream for the next place; each place has its own
 
   Tensor operator()(const Tensor &x, double rate) { return nn::dropout(x, {rate, seed, nextStream++, first}); }
   explicit operator bool() const { return seed.defined() && rates.any(); }
@@ -106,11 +107,11 @@ Tensor modelLogits(const Model &model, const Tensor &tokens);
 /// Logits of the token after position `last` (i32 [1]) of the only row of `tokens` [1, T]: [1, vocabulary]. Tokens
 /// after that position do not matter.
 Tensor modelNextLogits(const Model &model, const Tensor &tokens, const Tensor &last);
-/// The same of a text that begins with `tokens`, the first `count` (i32 [1]) of which count; `cache` has their keys and
-/// values then.
+/// The same for a text that begins with the first `count` (i32 [1]) of `tokens`. `cache` then has their keys and
+/// values.
 Tensor modelNextLogits(const Model &model, const KeyValueCache &cache, const Tensor &tokens, const Tensor &count);
-/// The logits after one more token (i32 [1, 1]) at `position` (i32 [1]) of the text that `cache` has, which then has it
-/// too.
+/// The logits after one more token (i32 [1, 1]) at `position` (i32 [1]) of the text whose keys and values `cache` has.
+/// `cache` then has those of the token too.
 Tensor modelGoOn(const Model &model, const KeyValueCache &cache, const Tensor &token, const Tensor &position);
 /// Mean cross-entropy over all positions, an f32 scalar.
 Tensor modelLoss(const Model &model, const Tensor &tokens, const Tensor &targets, TrainingDropout *dropout = nullptr);
@@ -148,8 +149,8 @@ Tensor joinHeads(const Tensor &x);
 Tensor repeatHeads(const Tensor &x, int64_t times);
 
 /// Causal attention of q [B, heads, T, size], k and v [B, key heads, T, size], whose heads divide q's; its shares are
-/// dropped out where the pass has a rate for them, and of a text that is kept, earlier tokens are seen too. With a mask
-/// that the model stores, positions are not compared.
+/// dropped out if the pass has a rate for them. If the pass has a text whose keys and values are kept, the text's
+/// earlier tokens are seen too. If the model stores a mask, positions are not compared.
 Tensor causalAttention(const Model &model, const Tensor &q, const Tensor &k, const Tensor &v,
                        const ForwardPass &pass = {});
 

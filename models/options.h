@@ -14,7 +14,8 @@
 
 namespace tcc::models {
 
-/// The compiler's flags are its base: what they are, how they are written and what --help says of them is one table.
+/// The options of train_gpt. The compiler's flags are its base, since one table has them, their spelling and their
+/// help.
 struct TrainOptions : CompilerFlags {
   // Model
   std::string model = "baby"; ///< preset; with `initFolder` the folder's name, for the log
@@ -54,20 +55,20 @@ struct TrainOptions : CompilerFlags {
   std::optional<double> dropout; ///< of every place that the model has; else its configuration's rates
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, clipNorm = 1.0;
   bool storesMask = false;      ///< --mask=stored: attention reads its causal mask from memory
-  int64_t accumulate = 1;       ///< batches of a step
-  std::optional<int64_t> lanes; ///< parts of each batch that are added in one tree; one, on several ranks 8
-  int64_t maxSkipped = 20;      ///< updates left out in a row that end the run; 0: none do
-  bool findNan = false;         ///< such an end names the op and its line, not the kernel
+  int64_t accumulate = 1;       ///< how many batches a step has
+  std::optional<int64_t> lanes; ///< parts of each batch that are added in one tree; by default 1, on several ranks 8
+  int64_t maxSkipped = 20;      ///< how many updates left out in a row end the run; 0: the run goes on
+  bool findNan = false;         ///< whether such an end names the op and its line, and not the kernel
 
   // Several processes
-  int64_t ranks = 0;       ///< above 0: this many, which the program starts where no launcher has
-  bool fastReduce = false; ///< --reduce=fast: bits follow from the number of ranks too
+  int64_t ranks = 0;       ///< above 0: how many there are; the program starts them unless a launcher has
+  bool fastReduce = false; ///< --reduce=fast: bits depend on the number of ranks too
 
   // Before a run
   bool ladder = false;     ///< train with one switch of the compiler after the other (models/ladder.h)
-  bool ablate = false;     ///< … with one switch off at a time (models/ablation.h)
+  bool ablate = false;     ///< train with one switch off at a time (models/ablation.h)
   bool estimate = false;   ///< only say what a run would need (models/estimate.h)
-  std::string clusterFile; ///< … on up to `ranks` ranks of the cluster that this file describes, or empty
+  std::string clusterFile; ///< estimate for up to `ranks` ranks of the cluster that this file describes, or empty
   double estimateMemory =
       0; ///< --memory: bytes that the largest batch is found for; 0: the limit, or what the machine has
   double pricePerHour = 2; ///< dollars for an hour of a GPU, or of a machine that trains on its processor
@@ -78,17 +79,17 @@ struct TrainOptions : CompilerFlags {
   int64_t keepCheckpoints = 3;
   bool resume = false;
 
-  bool checkDevice = false;    ///< one step kernel by kernel beside the CPU first
+  bool checkDevice = false;    ///< first compare one step with the CPU, kernel by kernel
   std::string device = "auto"; ///< or cpu, or a kind of device, or KIND:N
 
   std::string emitGraph;     ///< write the training step as .graph text to this file, or empty
   std::string compileOnly;   ///< write the training step as a library to this file and nothing else, or empty
-  bool hasRuntime = false;   ///< with the runtime inside
-  std::string initialStates; ///< and its states before the first step to this one, or empty
+  bool hasRuntime = false;   ///< whether this library has the runtime inside
+  std::string initialStates; ///< with compileOnly: write the states before the first step to this file, or empty
   std::string stepFile;      ///< take the training step from this library or artefact, or empty
 
-  std::string configFile;                 ///< of more options, or empty
-  std::vector<std::string> configOptions; ///< arguments that stand for them, without what the command line gives
+  std::string configFile;                 ///< a file with more options, or empty
+  std::vector<std::string> configOptions; ///< its options as arguments, without those that the command line gives
 
   // Output
   std::string jsonFile; ///< JSON lines, or empty; "-" is stdout

@@ -1,5 +1,5 @@
-// Replicas: how the copies of a run that its ranks hold become the same, and are seen to stay so. Alone, nothing is
-// exchanged.
+// Replicas: each rank of a run holds a copy of its states. These functions make the copies the same, and check that
+// they stay so. A process that is alone exchanges nothing.
 #pragma once
 #include "models/model.h"
 #include "models/run_ranks.h"
@@ -13,14 +13,14 @@ namespace tcc::models {
 
 /// What ranks must have in common before anything is read: this program, and all that a checkpoint says of a run.
 RankFacts factsOf(const RunState &state);
-/// Of the compiled step: its collectives, in their order.
+/// The facts of the compiled step: its collectives, in their order.
 RankFacts factsOf(const runtime::Plan &plan);
-/// Of the parameters after a step: the hashes that the record has.
+/// The facts of the parameters after a step: the hashes that the record has.
 RankFacts factsOf(const StepRecord &record);
 
-/// How far the run has come, as the first rank knows it, to all.
+/// Tells all ranks how far the run has come, as the first rank knows it.
 void shareProgress(RunRanks &ranks, RunState &state);
-/// The first rank's parameters, and what else lives from step to step, to all.
+/// Gives all ranks the first rank's parameters, and whatever else lives from step to step.
 void shareStates(RunRanks &ranks, Model &model, std::span<const State> kept);
 
 } // namespace tcc::models

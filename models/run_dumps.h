@@ -1,4 +1,4 @@
-// What a run writes of its first step, for comparison with other programs.
+// Files about its first step that a run writes, for comparison with other programs.
 #pragma once
 #include "frontend/compile.h"
 #include "models/model.h"

@@ -13,7 +13,7 @@ public:
   explicit RunTrace(const TrainOptions &options);
   RunTrace(const RunTrace &) = delete;
   RunTrace &operator=(const RunTrace &) = delete;
-  /// Writes the file. One that cannot be written is said on stderr: no reason to lose a run.
+  /// Writes the file. If it cannot be written, that is printed on stderr and does not fail the run.
   ~RunTrace();
 
   /// Null where nothing is recorded.

@@ -1,4 +1,4 @@
-// Rungs: short runs of one training with different options, one measured beside the other (ladder.h, ablation.h).
+// Rungs: short runs of one training with different options, which are compared with each other (ladder.h, ablation.h).
 #pragma once
 #include "models/options.h"
 
@@ -15,7 +15,7 @@ struct Rung {
   /// By what share its last loss may differ from the one that it is compared with; nothing where it trains on other
   /// batches.
   std::optional<double> lossTolerance = 0;
-  bool mayChangeNothing = false; ///< where the compiler decides by sizes; else the same plan as before is an error
+  bool mayChangeNothing = false; ///< whether the plan may be the same as before; if not, that is an error
   std::string missing;           ///< why the rung cannot be had here; empty: it can
   std::string script;            ///< what it brought the PyTorch script that the ladder is measured beside; or empty
 };

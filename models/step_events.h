@@ -1,4 +1,5 @@
-// A step's plan as one rank sees time: computing, and collectives that start and are waited for.
+// StepEvents: the plan of a step as a sequence of events of one rank: computing, and collectives that start and that
+// are waited for.
 #pragma once
 #include "runtime/machine_limits.h"
 #include "runtime/plan.h"
@@ -11,7 +12,8 @@ namespace tcc::models {
 /// What a rank gives to a collective, whatever the number of ranks.
 struct Exchanged {
   runtime::Exchange kind = runtime::Exchange::allGather;
-  double bytes = 0; ///< of what the ranks exchange together: each sends or gets one part in `ranks` of it to each other
+  double bytes =
+      0; ///< what the ranks exchange together; each rank sends or gets a share of 1 / ranks with each other one
 };
 
 struct StepEvent {

@@ -1,10 +1,10 @@
-// Ctrl-C and SIGTERM as a wish that the training loop grants at its next step.
+// StopRequest: Ctrl-C and SIGTERM end the training loop at its next step.
 #pragma once
 
 namespace tcc::models {
 
-/// While it lives, the first SIGINT or SIGTERM is noted, and said on stderr unless `quiet`; the next one ends the
-/// process at once, as it would without this. A signal that is ignored stays ignored. One at a time.
+/// As long as it lives, the first SIGINT or SIGTERM is only remembered, and reported on stderr unless `quiet`. The next
+/// one ends the process at once, as usual. A signal that is ignored stays ignored. Only one object may exist at a time.
 class StopRequest {
 public:
   explicit StopRequest(bool quiet);

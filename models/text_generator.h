@@ -1,4 +1,4 @@
-// Generated text: the next token, again and again, from compiled forward functions.
+// TextGenerator: generates text one token after another, by compiled forward functions.
 #pragma once
 #include "models/model.h"
 #include "models/sampling.h"
@@ -14,11 +14,11 @@ namespace tcc::models {
 
 /// What making one text took; compiling is not in it.
 struct GenerationTimes {
-  int64_t promptTokens = 0; ///< of these the model has seen
-  double promptSeconds = 0; ///< from them to the first token
-  int64_t cachedTokens = 0; ///< made by computing one row each
+  int64_t promptTokens = 0; ///< the prompt's tokens that the model has seen
+  double promptSeconds = 0; ///< the time from the prompt to the first token
+  int64_t cachedTokens = 0; ///< tokens for each of which one row was computed
   double cachedSeconds = 0;
-  int64_t wholeTokens = 0; ///< made by computing the whole context again
+  int64_t wholeTokens = 0; ///< tokens for each of which the whole context was computed again
   double wholeSeconds = 0;
 
   /// "prompt of 3 tokens in 0.012 s; 97 tokens in 0.21 s, 461.9 tokens/s".

@@ -75,7 +75,8 @@ struct CompileSummary {
 /// the figure must not be printed.
 double modelFlopsUse(double flopsPerToken, double tokensPerSecond, double peakFlops);
 
-/// Step times in milliseconds, the first one (cold caches) left out of median and mean where there are more; 0 of none.
+/// Step times in milliseconds. Median and mean leave the first one out (cold caches) if there are more; without any
+/// step they are 0.
 struct StepTimes {
   void add(double ms) {
     all.push_back(float(ms));
@@ -97,9 +98,9 @@ public:
     bool quiet = false;      ///< nothing for people; JSON lines are still written
     std::string jsonFile;    ///< JSON lines go there, "-" is stdout; empty: nowhere
     bool keepsLines = false; ///< lines() has every JSON line too
-    int64_t firstStep = 0;   ///< above 0: of an older jsonFile the lines of the steps before stay
+    int64_t firstStep = 0;   ///< above 0: an older jsonFile keeps the lines of the steps before this one
     std::FILE *progress = stderr;
-    double plainSeconds = 2; ///< least time between two lines where `progress` is no terminal
+    double plainSeconds = 2; ///< the least time between two lines if `progress` is no terminal
   };
 
   /// Opens the JSON file; throws Error where it cannot. A failed write later ends nothing.
@@ -121,7 +122,8 @@ public:
   void step(const StepRecord &record);
   /// The last line of JSON, and the run in one line for people.
   void finish(const RunSummary &summary, double elapsed);
-  /// Whether every JSON line was written. The first that could not be is said, also under quiet; none is tried again.
+  /// Whether every JSON line was written. The first one that could not be is reported, also under quiet; after that no
+  /// line is written.
   bool complete() const { return !broken; }
   /// This process's JSON lines, where they are kept.
   const std::string &lines() const { return kept; }
@@ -131,7 +133,7 @@ private:
   void put(const std::string &text);
   void endRewrittenLine();
   struct Field {
-    int rank; ///< a terminal too narrow for all of them loses those of the highest first
+    int rank; ///< if a terminal is too narrow, the fields with the highest rank are left out first
     std::string text;
   };
   std::vector<Field> progressFields(const StepRecord &record) const;

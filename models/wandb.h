@@ -29,8 +29,8 @@ public:
   WandbRun &operator=(const WandbRun &) = delete;
   ~WandbRun();
 
-  /// Adds the values of a step, `runtime` seconds into the run, which are its summary too until the next ones. A file
-  /// that cannot be written is given up; see complete().
+  /// Adds the values of a step, `runtime` seconds into the run. They are also the run's summary until the next step.
+  /// After a write that fails nothing more is written, and complete() is false.
   void step(int64_t step, double runtime, WandbValues values);
   /// The end of the run.
   void finish(int exitCode, double runtime, const WandbValues &summary);

@@ -62,7 +62,7 @@ uint32_t crc32(std::string_view bytes) {
 }
 inline constexpr uint32_t castagnoli = 0x82f63b78, ieee = 0xedb88320;
 
-/// Reads the fields of a message, one after another. Whatever is damaged ends it.
+/// Reads the fields of a message, one after another. It ends at the first damaged field.
 class Reader {
 public:
   explicit Reader(std::string_view bytes) : rest(bytes) {}
