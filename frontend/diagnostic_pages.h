@@ -18,7 +18,7 @@ struct DiagnosticPage {
 /// All pages, in the order of their numbers.
 std::span<const DiagnosticPage> diagnosticPages();
 
-/// Where a message comes from whose form no page has.
+/// The origin of a message whose form no page has.
 enum class DiagnosticOrigin : uint8_t { commandLine, graph, other };
 
 /// The number of a message: that of the first page that has its form, else the fallback of its origin.

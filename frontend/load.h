@@ -58,9 +58,9 @@ private:
   std::unique_ptr<Impl> impl;
 };
 
-/// Loads a library (step.so, step.o) or an artefact (step.tcc); its bytes are verified first. Of its parts for several
-/// machines the first that this one can run is taken. Throws Error for a file that holds no whole step, a machine that
-/// lacks what its code needs, and a state of another shape or type than the step's.
+/// Loads a library (step.so, step.o) or an artefact (step.tcc); its bytes are verified first. If it has parts for
+/// several machines, the first that this machine can run is taken. Throws Error for a file that holds no whole step, a
+/// machine that lacks what its code needs, and a state of another shape or type than the step's.
 LoadedStep load(const std::string &path, LoadOptions options = {});
 
 } // namespace tcc

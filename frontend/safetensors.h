@@ -43,7 +43,7 @@ public:
   explicit SafetensorsFile(const std::string &path);
 
   const std::string &path() const { return file.path(); }
-  /// In the order of their bytes.
+  /// The tensors in the order of their bytes.
   const std::vector<TensorEntry> &tensors() const { return entries; }
   const std::map<std::string, std::string> &metadata() const { return attributes; }
   /// nullptr where there is no tensor of this name.

@@ -22,7 +22,7 @@ public:
     }
     *slotOf(state) = {state, place};
   }
-  /// Null where there is none.
+  /// The argument that the state is; null if it is none.
   const uint32_t *find(const void *state) {
     const Slot *slot = slotOf(state);
     return slot->state ? &slot->place : nullptr;

@@ -1,4 +1,5 @@
-// RunRanks: the processes that train one model together, as the training loop sees them. Alone, nothing is exchanged.
+// RunRanks: the processes that train one model together, as the training loop sees them. A process that is alone
+// exchanges nothing.
 #pragma once
 #include "models/options.h"
 #include "runtime/ranks/ranks.h"
@@ -12,27 +13,28 @@
 
 namespace tcc::models {
 
-/// What must be equal on all ranks, by a name for people.
+/// Facts that must be equal on all ranks, by names that messages show.
 using RankFacts = std::map<std::string, std::string>;
 
 /// Errors of the engine are thrown as Error. All ranks call the same functions in the same order.
 class RunRanks {
 public:
-  /// `ranks` null: this process is alone.
+  /// If `ranks` is null, this process is alone.
   explicit RunRanks(std::shared_ptr<runtime::Ranks> ranks = {}) : ranks(std::move(ranks)) {}
 
   int64_t count() const { return ranks ? ranks->count() : 1; }
   int64_t rank() const { return ranks ? ranks->rank() : 0; }
-  bool isFirst() const { return rank() == 0; } ///< which alone logs and writes
+  bool isFirst() const { return rank() == 0; } ///< only the first rank logs and writes
   const std::shared_ptr<runtime::Ranks> &handle() const { return ranks; }
-  /// "4 ranks by Open MPI v4.1.4, 8 lanes"; empty alone.
+  /// "4 ranks by Open MPI v4.1.4, 8 lanes"; empty for a process that is alone.
   std::string describe(int64_t lanes) const;
 
-  /// Throws Error on every rank where one has another fact than the first: which, whose, and both values. Long values
-  /// should be digests.
+  /// Throws Error on every rank if one has another fact than the first. The error says which fact, of which rank, and
+  /// both values. Long values should be digests.
   void requireEqual(const RankFacts &facts);
 
-  /// What a moment of the run is on all ranks: the first one's clock, and the first signal that any of them was sent.
+  /// A moment of the run that is the same on all ranks: the first rank's clock, and the first signal that any rank was
+  /// sent.
   struct Moment {
     double elapsed = 0;
     int64_t signal = 0;
@@ -41,7 +43,7 @@ public:
 
   /// Each rank's numbers, by rank.
   std::vector<std::vector<double>> gather(std::span<const double> own);
-  /// The first rank's bytes, to all.
+  /// Gives all ranks the first rank's bytes.
   void share(void *data, int64_t bytes);
   std::string share(const std::string &text);
 
@@ -50,13 +52,14 @@ private:
   std::shared_ptr<runtime::Ranks> ranks;
 };
 
-/// So many ranks, of which this process is the first, for a plan alone: they exchange nothing. Null for one.
+/// `count` ranks for a plan that does not run; they exchange nothing, and this process is the first. Null if there is
+/// only one.
 std::shared_ptr<runtime::Ranks> plannedRanks(int64_t count);
 /// The options of a run that is only planned, for the first of its --ranks. Throws Error as optionsOfRank().
 TrainOptions plannedOptions(const TrainOptions &options);
 
-/// The options of this rank: of several, lanes and threads have a number, and all but the first are silent and write
-/// nothing. Throws Error where the ranks cannot share the options out.
+/// The options of this rank. If there are several ranks, the numbers of lanes and threads are set, and all ranks but
+/// the first are silent and write nothing. Throws Error if the work cannot be divided among the ranks.
 TrainOptions optionsOfRank(const TrainOptions &options, const RunRanks &ranks);
 
 } // namespace tcc::models

@@ -1,4 +1,4 @@
-// From a row of logits to the next token, and from tokens to text.
+// Chooses the next token from a row of logits, and turns tokens into text.
 #pragma once
 #include <cstdint>
 #include <span>

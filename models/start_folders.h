@@ -8,10 +8,10 @@
 
 namespace tcc::models {
 
-/// The folder whose weights a new run starts from. Of a run's folder of checkpoints it is the newest one that is
-/// intact; each damaged one after it is told to `report`. A checkpoint's own folder is checked as --resume checks it.
-/// Other folders stay as they are. Throws Error for a checkpoint that is damaged, for a run without an intact one, and
-/// for a folder without any weights. `flag` is "--init", or "--adapter", for messages and for what the folder must
+/// The folder whose weights a new run starts from. For a run's folder of checkpoints it is the newest checkpoint that
+/// is intact; `report` is told of each damaged one after it. A checkpoint's own folder is checked as --resume checks
+/// it. Other folders stay as they are. Throws Error for a checkpoint that is damaged, for a run without an intact one,
+/// and for a folder without any weights. `flag` is "--init", or "--adapter", for messages and for what the folder must
 /// hold.
 std::string startFolder(const std::string &flag, const std::string &folder,
                         const std::function<void(std::string_view)> &report);

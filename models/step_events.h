@@ -28,7 +28,7 @@ struct StepEvents {
   double computedSeconds = 0;    ///< of the whole step
 };
 
-/// Of a plan for two ranks or more. Parts of loops count as often as they run.
+/// The events of a plan for two ranks or more. Parts of loops count as often as they run.
 StepEvents eventsOf(const runtime::Plan &plan, const runtime::MachineLimits &limits);
 
 } // namespace tcc::models

@@ -39,7 +39,7 @@ public:
   /// says so of those made. Throws Error where the model has diverged.
   std::vector<int32_t> generate(std::span<const int32_t> prompt, int64_t count, const SamplingOptions &sampling,
                                 const std::function<bool(std::span<const int32_t> made)> &ends = {});
-  /// Of the last generate().
+  /// The times of the last generate().
   const GenerationTimes &times() const { return spent; }
 
 private:

@@ -7,8 +7,9 @@
 
 namespace tcc::models {
 
-/// As the `tokenizers` package writes it: `tokens` by their ids and `merges`, both in byteCharacters; `special` are
-/// tokens that stand between texts; `splits`: by GPT-2's pattern, else not at all.
+/// The text, as the `tokenizers` package writes it. `tokens`, in the order of their ids, and `merges` are written in
+/// byteCharacters(). `special` are tokens that stand between texts. `splits` says whether texts are split by GPT-2's
+/// pattern.
 std::string tokenizerJson(const std::vector<std::string> &tokens, const std::vector<std::array<std::string, 2>> &merges,
                           const std::vector<std::string> &special, bool splits = true);
 

@@ -22,7 +22,7 @@ struct LiveValue {
   enum class Kind { update, scratch, value }; ///< as ArenaParts counts them
   Kind kind;
   int64_t bytes = 0;
-  size_t maker = 0;   ///< the instruction that uses it first, which writes it
+  size_t maker = 0;   ///< the first instruction that uses it, which is the one that writes it
   size_t last = 0;    ///< the last one that uses it
   int64_t offset = 0; ///< of its first byte in the arena
 };

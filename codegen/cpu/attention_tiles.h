@@ -14,8 +14,8 @@ struct TileProduct {
   mlir::Value a, b, c;
   int64_t aRow, aStep, bStep, cRow;
   mlir::Value begin, end;
-  mlir::Value factor = {}; // of the sums, a vector, where they are stored
-  bool accumulate = false; // onto what C holds; no factor
+  mlir::Value factor = {}; // a vector by which the sums are multiplied before they are stored; null: they are not
+  bool accumulate = false; // whether the sums are added to what C holds; there is no factor then
 };
 
 class AttentionTiles {
@@ -27,7 +27,8 @@ public:
   const AttentionBlocks blocks;
   const mlir::Type element, f32;
   const int64_t headWidth;
-  mlir::Value zeroRow; // as many zeros as a padded row has, for rows that are not there
+  mlir::Value
+      zeroRow; // the address of a row of zeros, as long as a padded row, which stands for rows that do not exist
 
   using Body = llvm::function_ref<void(mlir::Value)>;
   void forEach(mlir::Value begin, mlir::Value end, int64_t step, Body body);
@@ -52,7 +53,8 @@ public:
   mlir::Value subF(mlir::Value x, mlir::Value y) { return b.create<mlir::arith::SubFOp>(x, y); }
   mlir::Value mulF(mlir::Value x, mlir::Value y) { return b.create<mlir::arith::MulFOp>(x, y); }
   mlir::Value larger(mlir::Value x, mlir::Value y);
-  /// e^x of an x that is hardly above 0; 0 where it would be no normal number, which costs hundreds of cycles.
+  /// e^x for an x that is hardly above 0. It is 0 where e^x would be no normal number, since computing with such a
+  /// number costs hundreds of cycles.
   mlir::Value exponential(mlir::Value x);
   mlir::Value floats(double value) { return b.literal(b.vector(f32), value); }
 
@@ -71,11 +73,11 @@ public:
   void packRows(const HeadRows &rows, mlir::Value to);
   /// [row / perWord][element]: words of perWord rows.
   void packRowPairs(const HeadRows &rows, mlir::Value to);
-  /// Rows of f32 from [element][query], each times its query's factor.
+  /// Stores rows of f32 from [element][query], each multiplied by its query's factor.
   void storeColumns(mlir::Value from, mlir::Value factors, const HeadRows &rows);
-  /// A vector of f32, the elements from `first` on, of those that a row has.
+  /// Stores a vector of f32 as the elements of a row from `first` on; elements beyond the row's end are not stored.
   void storeElements(mlir::Value value, const HeadRows &rows, mlir::Value row, int64_t first);
-  /// Rows of f32 from [row][element].
+  /// Stores rows of f32 from [row][element], multiplied by `factor` unless that is null.
   void storeRows(mlir::Value from, mlir::Value factor, const HeadRows &rows);
 
   /// body(first, n) for each stretch of n vectors, as many as a tile has or fewer, that covers the vectors
@@ -85,16 +87,17 @@ public:
   /// A tile of blocks.rows rows and `vectors` vectors.
   void product(const TileProduct &tile, unsigned vectors);
 
-  /// Two vectors rounded to bf16 as one: pairs of neighbouring lanes of x and then y …
+  /// Two vectors rounded to bf16 as one vector of pairs. Each pair holds two neighbouring lanes, first those of x, then
+  /// those of y.
   mlir::Value narrowNeighbours(mlir::Value x, mlir::Value y);
-  /// … or pairs of a lane of x and the same of y.
+  /// The same, where each pair holds a lane of x and the same lane of y.
   mlir::Value narrowPairs(mlir::Value x, mlir::Value y);
 
   /// Where a row starts; the address of the row of zeros if there is no such row, or if its number is below 0.
   mlir::Value rowAddress(const HeadRows &rows, mlir::Value row);
   /// A vector of words of a row; the row's last vector has `elementsThere` elements, then zeros.
   mlir::Value loadRowWords(mlir::Value row, mlir::Value firstWord, int64_t elementsThere);
-  /// As many vectors as one has lanes.
+  /// The transpose of a square of elements: there are as many vectors as a vector has lanes.
   llvm::SmallVector<mlir::Value> transposed(llvm::SmallVector<mlir::Value> rows);
   /// A mask of the first `count` lanes of `all`; null where that is every lane.
   mlir::Value lanesOf(int64_t count, int64_t all);

@@ -1,4 +1,4 @@
-// From the emitter's MLIR (scf, arith, math, LLVM dialect) to an LLVM module.
+// Lowers the emitter's MLIR (scf, arith, math, LLVM dialect) to an LLVM module.
 #pragma once
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/IR/Module.h"

@@ -1,5 +1,5 @@
 // Ranks: the processes of one run, as one of them sees the others. They exchange bytes by collectives, to which all
-// come in the same order. The engine behind it (MPI) is opened at run time; one process alone needs none.
+// come in the same order. The engine that does this (MPI) is opened at run time; a process that is alone needs none.
 #pragma once
 #include "runtime/error.h"
 #include <cstdint>
