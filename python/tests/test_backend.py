@@ -405,3 +405,35 @@ def test_the_disk_cache_keeps_steps(tmp_path, monkeypatch):
         f = compiled(lambda x: torch.tanh(x) * 2, flags=flags)
         f(torch.ones(17))
         assert tcc.torch.report().steps[0].cache.startswith("miss" if turn == 0 else "hit")
+
+
+def test_the_backward_sees_a_buffer_as_it_was():
+    """What the partitioner saves of a buffer that the forward changes is its old value."""
+
+    class Counted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros((), dtype=torch.long))
+
+        def forward(self, x):
+            self.count += 1
+            return torch.expm1((x + self.count * 0.5).clamp(-2, 9)) * self.count
+
+    x = torch.ones(3, requires_grad=True)
+    model, other = Counted(), Counted()
+    step = compiled(other)
+    for _ in range(3):
+        wanted, = torch.autograd.grad(model(x).sum(), x)
+        seen, = torch.autograd.grad(step(x).sum(), x)
+        close(seen, wanted)
+    assert other.count == model.count == 3
+
+
+def test_a_result_that_is_saved_too_lies_as_it_was_made():
+    """Types that compiled code does not know are made row-major, whatever strides torch says."""
+    size, angle = torch.rand(5, 10).t().requires_grad_(), torch.tensor(4.55, requires_grad=True)
+    direction = torch.randn(10, 5, dtype=torch.complex64)
+    wanted = torch.autograd.grad(torch.polar(size, angle), [size, angle], direction)
+    made = torch.compile(torch.polar, backend="tcc")(size, angle)
+    for seen, right in zip(torch.autograd.grad(made, [size, angle], direction), wanted):
+        assert torch.allclose(seen, right, rtol=1e-5, atol=1e-5)

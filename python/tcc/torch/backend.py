@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import copy
-import functools
 import time
 from dataclasses import dataclass, field
 
 import torch
-from torch._decomp import core_aten_decompositions, get_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -18,17 +16,8 @@ from torch.utils import _pytree as pytree
 from tcc import _native
 from tcc.torch import reporting
 from tcc.torch.convert import Converted, boxed, convert
-from tcc.torch.lowering import TABLE, Unsupported
-
-aten = torch.ops.aten
-
-#: Ops that stay whole although torch can write them with smaller ones: they have better translations.
-KEPT = (aten.gelu, aten.gelu_backward, aten.native_layer_norm, aten.native_layer_norm_backward, aten._softmax,
-        aten._log_softmax, aten._softmax_backward_data, aten._log_softmax_backward_data, aten.silu, aten.sigmoid_backward,
-        aten.tanh_backward, aten.threshold_backward, aten.native_dropout, aten.native_dropout_backward,
-        aten.embedding_dense_backward, aten.rsub, aten.log1p, aten.expm1, aten.masked_fill, aten.roll, aten.linalg_cross,
-        aten.trace, aten.index_add, aten.index_copy,
-        aten._scaled_dot_product_flash_attention_for_cpu, aten._scaled_dot_product_flash_attention_for_cpu_backward)
+from tcc.torch.decompositions import decompositions
+from tcc.torch.lowering import Unsupported
 
 
 @dataclass
@@ -56,22 +45,6 @@ class Options:
         threads = [] if any(flag.startswith("--threads") for flag in self.flags) else [
             f"--threads={torch.get_num_threads()}"]
         return [*self.flags, *threads]
-
-
-#: Ops that torch's core set keeps, and can write with smaller ones all the same.
-FURTHER = (aten.elu, aten.hardtanh, aten.leaky_relu, aten.addmv, aten.native_group_norm, aten._native_batch_norm_legit,
-           aten._native_batch_norm_legit_no_training, aten._native_batch_norm_legit_functional, aten.dist,
-           aten.ldexp, aten.bucketize)
-
-
-@functools.cache
-def decompositions() -> dict:
-    """torch's own ways to write ops with smaller ones, without those that are translated whole."""
-    table = dict(core_aten_decompositions()) | get_decompositions(FURTHER)
-    for op in list(table):
-        if getattr(op, "overloadpacket", None) in KEPT and op in TABLE:
-            del table[op]
-    return table
 
 
 class Fallbacks(RuntimeError):

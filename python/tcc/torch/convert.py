@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 import pathlib
 import re
@@ -125,6 +126,7 @@ class Conversion:
         self.visible = visible     # so many results are the user's, not saved for the backward; None: all
         self.count = 0
         self.outputs = itertools.count()
+        self.strides: dict = {}    # node of a result in memory of its own → that memory's strides
         self.updates: dict = {}    # placeholder → its last value
 
     # Arguments
@@ -227,6 +229,11 @@ class Conversion:
             self.values[node] = self.host_value(node, args, kwargs, fake)
             return
         reason = self.refusal(node, fake)
+        if not reason and self.gives_nothing(target, fake):
+            self.values[node] = pytree.tree_map_only(
+                torch.Tensor, lambda tensor: self.c.g.constant(0, *reversed(self.c.kind(tensor))), fake)
+            self.lowered += 1
+            return
         if not reason:
             translation = TABLE.get(target)
             if translation is None:
@@ -247,6 +254,12 @@ class Conversion:
         if isinstance(fake, _NUMBERS):
             return fake
         raise Unsupported(f"{node.target} gives a value that is known only when it runs")
+
+    @staticmethod
+    def gives_nothing(target, fake) -> bool:
+        """Whether an op's results have no elements, and it does nothing else."""
+        results = [leaf for leaf in pytree.tree_leaves(fake) if isinstance(leaf, torch.Tensor)]
+        return all(math.prod(tensor.shape) == 0 for tensor in results) and not target._schema.is_mutable
 
     @staticmethod
     def refusal(node, fake) -> str:
@@ -340,6 +353,12 @@ class Conversion:
         fake = node.meta.get("val")
         if not isinstance(fake, torch.Tensor):
             return ("object", self.values[node])
+        if node.op == "placeholder" and node in self.updates and len(self.results) >= self.visible:
+            # Saved for the backward, which computes with what the argument was before this step changes it.
+            if node not in given:
+                given[node] = len(self.results)
+                return self.made(node)
+            return ("part", given[node], list(fake.shape), self.strides[node], 0)
         if node.op == "placeholder":
             return ("argument", self.numbers[node])
         if node.target is aten.copy_.default:
@@ -349,12 +368,12 @@ class Conversion:
             under = base.meta["val"]
             return ("view", self.numbers[base], list(fake.shape), list(fake.stride()),
                     fake.storage_offset() - under.storage_offset())
-        if base in given:
+        if base in given and base is not node:
             under = base.meta["val"]
             return ("part", given[base], list(fake.shape), list(fake.stride()),
                     fake.storage_offset() - under.storage_offset())
         if node in given:
-            return ("part", given[node], list(fake.shape), list(fake.stride()), 0)
+            return ("part", given[node], list(fake.shape), self.strides[node], 0)
         if base is not node and len(self.results) < self.visible and not seen(fake.shape, fake.stride(),
                                                                               expands=False).is_exact:
             # The user sees strides of a view: the memory that it looks at is made.
@@ -369,6 +388,7 @@ class Conversion:
         fake = node.meta["val"]
         sizes = tuple(int(n) for n in fake.shape)
         look = seen(sizes, fake.stride(), expands=False) if fake.dtype in ELEMENTS else as_rows(sizes)
+        self.strides[node] = list(look.strides)
         number = next(self.outputs)
         value = self.values[node]
         if fake.dtype in ELEMENTS:

@@ -37,6 +37,12 @@ def relu(c, out, x):
     return c.g.unary("relu", x) if x.is_float else c.g.binary("maximum", x, c.like(0, x))
 
 
+@lower("prims.fma.default")
+def multiply_add(c, out, a, b, addend):
+    a, b = c.pair(a, b, out)
+    return c.g.binary("add", c.g.binary("mul", a, b), c.to_kind(addend, out))
+
+
 @lower("reciprocal.default")
 def reciprocal(c, out, x):
     x = c.to_kind(x, out)
@@ -133,7 +139,7 @@ def truth(c: Lowering, x) -> Value:
 
 @lower("_to_copy.default", "prims.convert_element_type.default", "clone.default", "alias.default", "detach.default",
        "lift_fresh_copy.default", "lift_fresh.default", "lift.default", "contiguous.default", "to.dtype",
-       "prims.device_put.default")
+       "prims.device_put.default", "prims.copy_strided.default")
 def convert(c, out, x, *_, **__):
     return c.to_kind(x, out)
 

@@ -118,11 +118,19 @@ def by_first_dim(c: Lowering, x: Value, dim: int, rows, change) -> Value:
     return c.g.transpose(made, [order.index(i) for i in range(x.rank)])
 
 
+def alone(c: Lowering, x: Value, source: Value, change) -> Value:
+    """change(x, source) of scalars, both as vectors of one element."""
+    made = change(c.g.reshape(x, (1,)), c.g.reshape(source, (math.prod(source.sizes),)))
+    return c.g.reshape(made, ())
+
+
 @lower("index_add.default")
 def index_add(c, out, x, dim, index, source, alpha=1):
     g = c.g
-    if x.rank == 0 or x.element == "i1":
-        raise NotLowered("a scalar, or truth values")
+    if x.element == "i1":
+        raise NotLowered("truth values")
+    if x.rank == 0:
+        return alone(c, x, source, lambda *rows: index_add(c, out, rows[0], 0, index, rows[1], alpha))
     source = c.cast(source, x.element)
     if alpha != 1:
         source = g.binary("mul", source, c.like(alpha, source))
@@ -132,8 +140,10 @@ def index_add(c, out, x, dim, index, source, alpha=1):
 
 @lower("index_copy.default")
 def index_copy(c, out, x, dim, index, source):
-    if x.rank == 0 or source.rank == 0:
-        raise NotLowered("a scalar")
+    if x.rank == 0:
+        return alone(c, x, source, lambda *rows: index_copy(c, out, rows[0], 0, index, rows[1]))
+    if source.rank == 0:
+        source = c.g.reshape(source, (1,))
     index = c.g.reshape(index, (math.prod(index.sizes),))
     return by_first_dim(c, x, c.axis(dim, x.rank), source, lambda table, rows: put(c, table, index, rows))
 
@@ -379,7 +389,7 @@ def cdist(c, out, a, b, p, mode=None):
     if p not in (1.0, 2.0) or not math.prod(out.shape) or a.sizes[:-2] != b.sizes[:-2] or a.sizes[-1] == 0:
         raise NotLowered(f"power {p}")
     cube = a.sizes[:-1] + (b.sizes[-2], a.sizes[-1])
-    affordable(math.prod(cube))
+    affordable(math.prod(cube), 0)
     one = g.broadcast(g.reshape(a, a.sizes[:-1] + (1, a.sizes[-1])), cube)
     other = g.broadcast(g.reshape(b, b.sizes[:-2] + (1,) + b.sizes[-2:]), cube)
     apart = g.unary("abs", g.binary("sub", one, other))
