@@ -69,9 +69,10 @@ def unit(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).eps
 
 
-def difference(seen, eager, truth=None, dtype=torch.float32, units: int = 4) -> str:
+def difference(seen, eager, truth=None, dtype=torch.float32, units: int = 4,
+               least: float = 1e-30) -> str:
     """How results differ from eager's, beside those in float64 if they are known; empty where they do not. `units` in
-    the last place of a tensor's largest element are allowed without a truth too."""
+    the last place of a tensor's largest element, or of `least`, are allowed without a truth too."""
     if problem := unlike(seen, eager):
         return problem
     for n, (a, b) in enumerate(zip(seen, eager)):
@@ -90,7 +91,7 @@ def difference(seen, eager, truth=None, dtype=torch.float32, units: int = 4) -> 
             return f"result {n}: infinite or NaN in other places"
         if not finite.any():
             continue
-        scale = max(b[finite].abs().max().item(), 1e-30)
+        scale = max(b[finite].abs().max().item(), least)
         allowed, right = torch.full(b.shape, units * coarse * scale, dtype=torch.float64), b
         if truth:
             right, up, down = (wide(t[n]).nan_to_num(0.0) for t in truth)

@@ -15,7 +15,7 @@ from tcc.torch import decompositions, foreach
 #: Entries that decompositions.py, random.py and empty results made native; and others of many kinds.
 NATIVE = ["masked_scatter", "index_reduce.amax", "nn.functional.pad.replicate_negative",
           "nn.functional.adaptive_max_pool2d", "nn.functional.adaptive_max_pool3d", "index_add", "bucketize",
-          "nn.functional.rrelu"]
+          "nn.functional.rrelu", "combinations", "masked.median", "addbmm", "kthvalue"]
 
 
 def entry_of(name: str):

@@ -53,6 +53,51 @@ def bucketize(x, boundaries, *, out_int32=False, right=False):
     return torch.searchsorted(boundaries, x, out_int32=out_int32, right=right)
 
 
+def addbmm(x, a, b, *, beta=1, alpha=1):
+    if not x.dtype.is_floating_point:
+        return NotImplemented
+    made = torch.bmm(a, b).sum(0) * alpha
+    return made.expand_as(x + made).clone() if beta == 0 else x * beta + made
+
+
+def trilinear(a, b, weight, expand_a, expand_b, expand_weight, summed, unroll_dim=1):
+    """The product of three tensors with dims of 1 put in, summed over dims."""
+    for dim in expand_a:
+        a = a.unsqueeze(dim)
+    for dim in expand_b:
+        b = b.unsqueeze(dim)
+    for dim in expand_weight:
+        weight = weight.unsqueeze(dim)
+    made = a * b * weight
+    return made.sum(summed) if summed else made
+
+
+def nanmedian(x, dim, keepdim=False):
+    """The lower median of what is no NaN, which sorts last; the first NaN where all are."""
+    if not x.dim():
+        return x.clone(), torch.zeros((), dtype=torch.int64)
+    values, places = torch.sort(x, dim=dim, stable=True)
+    known = (x == x).sum(dim, keepdim=True)
+    middle = torch.div(known - 1, 2, rounding_mode="floor").clamp(min=0)
+    made = values.gather(dim, middle), places.gather(dim, middle)
+    return made if keepdim else tuple(t.squeeze(dim) for t in made)
+
+
+def nonzero_static(x, *, size, fill_value=-1):
+    """The places of the first `size` elements that are not 0; `fill_value` where there are fewer."""
+    is_set = x.reshape(-1) != 0
+    rank = torch.cumsum(is_set, 0) - 1
+    target = torch.where(is_set & (rank < size), rank, size)
+    flat = torch.full((size + 1,), -1, dtype=torch.int64)
+    if x.numel():
+        flat = flat.scatter(0, target, torch.arange(x.numel()))
+    flat, columns, stride = flat[:size], [], x.numel()
+    for length in x.shape:
+        stride //= max(length, 1)
+        columns.append(torch.where(flat < 0, fill_value, flat // max(stride, 1) % max(length, 1)))
+    return torch.stack(columns, 1) if columns else torch.empty((size, 0), dtype=torch.int64)
+
+
 def index_reduce(x, dim, index, source, reduce, *, include_self=True):
     if not x.dim():
         return index_reduce(x[None], 0, index.reshape(-1), source.reshape(-1), reduce, include_self=include_self)[0]
@@ -72,8 +117,7 @@ def replication_pad_backward(dy, x, padding):
 
 def adaptive_windows(size: int, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Of each of `count` windows over `size` elements, the elements and whether each is in it: [count, longest]."""
-    spans = [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
-    longest = max((end - start for start, end in spans), default=0)
+    longest = max((-(-(i + 1) * size // count) - i * size // count for i in range(count)), default=0)
     index = torch.arange(count)[:, None] * size // max(count, 1) + torch.arange(longest)
     ends = -(-(torch.arange(count) + 1) * size // max(count, 1))
     return index.clamp(max=max(size - 1, 0)), index < ends[:, None]
@@ -90,8 +134,8 @@ def adaptive_max_pool(x, sizes):
         windows = windows.index_select(at, index.reshape(-1)).unflatten(at, index.shape)
         shape = [1] * (2 * turn) + list(index.shape) + [1] * (2 * (dims - turn - 1))
         place, inside = place * size + index.reshape(shape), inside & own.reshape(shape)
-    order = [*range(len(kept)), *(len(kept) + 2 * i for i in range(dims)), *(len(kept) + 2 * i + 1 for i in range(dims))]
-    own_order = [i - len(kept) for i in order[len(kept):]]
+    own_order = [*range(0, 2 * dims, 2), *range(1, 2 * dims, 2)]
+    order = [*range(len(kept)), *(len(kept) + i for i in own_order)]
     windows = windows.permute(order).flatten(-dims)
     inside, place = (t.permute(own_order).flatten(-dims) for t in (inside, place))
     values, chosen = windows.masked_fill(~inside, -torch.inf).max(-1)
@@ -107,6 +151,8 @@ def adaptive_max_pool_backward(dy, x, places, dims: int):
 #: Functions that write ops with others.
 OWN = {aten.masked_scatter.default: masked_scatter, aten.masked_scatter_backward.default: masked_scatter_backward,
        aten.index_reduce.default: index_reduce, aten.bucketize.Tensor: bucketize,
+       aten.addbmm.default: addbmm, aten._trilinear.default: trilinear, aten.nanmedian.dim: nanmedian,
+       aten.nonzero_static.default: nonzero_static,
        aten.replication_pad1d_backward.default: replication_pad_backward,
        aten.replication_pad2d_backward.default: replication_pad_backward,
        aten.replication_pad3d_backward.default: replication_pad_backward,

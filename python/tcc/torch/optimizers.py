@@ -27,11 +27,11 @@ class Rule:
         return []
 
     def numbers(self, state, group) -> list[float]:
-        """Numbers of this step, after `count` was called for it."""
+        """Numbers of this step, which its counter has counted already."""
         return [float(group["lr"])]
 
-    def count(self, state) -> torch.Tensor | None:
-        """Counts a step, where the optimizer does; gives the counter."""
+    def counter(self, state) -> torch.Tensor | None:
+        """What counts steps, where the optimizer does."""
         return None
 
     def update(self, parameter, gradient, states, numbers, group):
@@ -61,8 +61,7 @@ class Adam(Rule):
     def states(self, state, group):
         return ["exp_avg", "exp_avg_sq"] + (["max_exp_avg_sq"] if group["amsgrad"] else [])
 
-    def count(self, state):
-        state["step"] += 1
+    def counter(self, state):
         return state["step"]
 
     def numbers(self, state, group):

@@ -147,12 +147,23 @@ def part(c: Lowering, x: Value, dim: int, start: int, count: int) -> Value:
 
 @lower("topk.default")
 def topk(c, out, x, k, dim=-1, largest=True, sorted=True):
-    if x.rank == 0 or not math.prod(x.sizes):
-        raise NotLowered("no dim")
+    if x.rank == 0:
+        return [x, c.g.constant(0, "i64")]
     if not x.is_float:
         raise NotLowered("integers, of which many are equal: torch has an order of its own for them")
     dim = c.axis(dim, x.rank)
     return [part(c, value, dim, 0, k) for value in ordered(c, x, dim, largest)]
+
+
+@lower("kthvalue.default")
+def kth_value(c, out, x, k, dim=-1, keepdim=False):
+    if x.rank == 0:
+        return [x, c.g.constant(0, "i64")]
+    if not x.is_float:
+        raise NotLowered("integers, of which many are equal: torch has an order of its own for them")
+    dim = c.axis(dim, x.rank)
+    return [c.g.reshape(part(c, value, dim, k - 1, 1), tuple(fake.shape))
+            for value, fake in zip(ordered(c, x, dim, False), out)]
 
 
 def middle(c: Lowering, x: Value, dim: int) -> list[Value]:
@@ -172,7 +183,9 @@ def middle(c: Lowering, x: Value, dim: int) -> list[Value]:
 @lower("median.default", "median.dim")
 def median(c, out, x, dim=None, keepdim=False):
     if not math.prod(x.sizes):
-        raise NotLowered("no elements")
+        if dim is not None or not x.is_float:
+            raise NotLowered("no elements")
+        return c.g.constant(math.nan, x.element)
     if dim is None or x.rank == 0:
         flat = c.g.reshape(x, (math.prod(x.sizes),))
         made = middle(c, flat, 0)

@@ -47,29 +47,34 @@ class TrainStep:
         self.names = [names[id(p)] for p, _ in self.trained]
         self.others = [(name, p) for name, p in model.named_parameters()
                        if id(p) not in {id(q) for q, _ in self.trained}]
+        #: Where each buffer is held: a module's own dict, and the name there.
+        self.buffers = [(model.get_submodule(name.rpartition(".")[0])._buffers, name.rpartition(".")[2])
+                        for name, _ in model.named_buffers()]
         self.norm: torch.Tensor | None = None
         self.calls: dict = {}
 
     def __call__(self, *batch, **named) -> torch.Tensor:
-        leaves, spec = pytree.tree_flatten((batch, named))
+        leaves, form = flattened(batch, named)
         for parameter, group in self.trained:
             self.rule.prepare(self.optimizer, parameter, group)
-        counts = [self.rule.count(self.optimizer.state[parameter]) for parameter, _ in self.trained]
+        counters = [self.rule.counter(self.optimizer.state[parameter]) for parameter, _ in self.trained]
+        counters = [counter for counter in counters if counter is not None]
+        if counters:
+            torch._foreach_add_(counters, 1)
         try:
             distinct, own = self.shared_numbers()
-            key = self.key(leaves, spec, own)
+            key = self.key(leaves, form, own)
             call = self.calls.get(key)
             if call is None:
                 if self.calls:
                     reporting.recompiled("train_step", next(reversed(self.calls)), key)
-                call = self.calls[key] = self.compile(leaves, spec, distinct, own)
+                call = self.calls[key] = self.compile(*pytree.tree_flatten((batch, named)), distinct, own)
             numbers = scalars(distinct)
             tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
             made = call([*self.tensors(), *numbers, *tensors])
         except BaseException:
-            for count in counts: # a step that did not run is not counted
-                if count is not None:
-                    count -= 1
+            if counters: # a step that did not run is not counted
+                torch._foreach_sub_(counters, 1)
             raise
         self.optimizer._opt_called = True  # what torch's schedulers ask for, to see that the order is right
         torch.autograd.graph.increment_version([p for p, _ in self.trained])
@@ -80,11 +85,11 @@ class TrainStep:
 
     def tensors(self) -> list[torch.Tensor]:
         """Parameters, their states, parameters that stay, buffers: in the order of the traced function's arguments."""
-        made = [p.detach() for p, _ in self.trained]
+        made = [p for p, _ in self.trained]
         for parameter, group in self.trained:
             state = self.optimizer.state[parameter]
             made += [state[name] for name in self.rule.states(state, group)]
-        return made + [p.detach() for _, p in self.others] + [b for _, b in self.model.named_buffers()]
+        return made + [p for _, p in self.others] + [held[name] for held, name in self.buffers]
 
     def shared_numbers(self):
         """The distinct lists of this step's numbers, and for each parameter which of them is its own."""
@@ -98,12 +103,12 @@ class TrainStep:
             own.append(places[key])
         return distinct, own
 
-    def key(self, leaves, spec, own):
+    def key(self, leaves, form, own):
         def shape(leaf):
             return (tuple(leaf.shape), leaf.stride(), leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
 
         groups = tuple((tuple(group.get(name) for name in self.rule.fixed)) for group in self.optimizer.param_groups)
-        return (tuple(shape(leaf) for leaf in leaves), spec, self.model.training, groups,
+        return (tuple(shape(leaf) for leaf in leaves), form, self.model.training, groups,
                 tuple(own), torch.get_num_threads(),
                 torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"))
 
@@ -249,6 +254,15 @@ class TrainStep:
 def written_out() -> dict:
     """Ops that write into their operands and whose schemas do not say so, which functionalize would pass by."""
     return get_decompositions([aten.native_batch_norm])
+
+
+def flattened(batch: tuple, named: dict):
+    """The leaves of a call's arguments, and what else tells calls apart. A spec of torch's costs more than all the rest of
+    a small call, so arguments that are leaves have none."""
+    leaves = [*batch, *named.values()]
+    if all(isinstance(leaf, (torch.Tensor, int, float, str, type(None))) for leaf in leaves):
+        return leaves, (len(batch), *named)
+    return pytree.tree_flatten((batch, named))
 
 
 def scalars(lists) -> list[torch.Tensor]:
