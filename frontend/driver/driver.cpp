@@ -8,6 +8,7 @@
 #include "frontend/compile_options.h"
 #include "frontend/driver/ablate.h"
 #include "frontend/driver/execution.h"
+#include "frontend/driver/exported_program.h"
 #include "frontend/driver/graph_breaks.h"
 #include "frontend/driver/libraries.h"
 #include "frontend/driver/outputs.h"
@@ -132,7 +133,8 @@ void Job::say(const std::string &text) const {
 int Job::compileInput() {
   // 1. Read and parse.
   std::optional<runtime::TraceScope> reading(std::in_place, timeLine ? &*timeLine : nullptr, "read graph", "compile");
-  const std::string text = orThrow(readText(path, GraphLimits().bytes));
+  const std::string text =
+      isExportedProgram(path) ? graphOfExportedProgram(path) : orThrow(readText(path, GraphLimits().bytes));
   if (report)
     report->addSource(name, text);
   say("read " + name + ", " + bytesText(static_cast<int64_t>(text.size())));

@@ -1,5 +1,6 @@
 #include "frontend/driver/libraries.h"
 #include "frontend/diagnostics.h"
+#include "frontend/error.h"
 #include "llvm/Support/Path.h"
 #include <filesystem>
 

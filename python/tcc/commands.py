@@ -9,6 +9,7 @@ _FOLDER = pathlib.Path(__file__).parent
 
 def _run(name: str) -> None:
     program = str(_FOLDER / "bin" / name)
+    os.environ.setdefault("TCC_PYTHON", sys.executable)  # which has the package that reads .pt2 files
     os.execv(program, [name, *sys.argv[1:]])
 
 

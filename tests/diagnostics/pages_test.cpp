@@ -44,6 +44,7 @@ std::filesystem::path examplesFolder() {
 )");
   write("t.npy", npy("<i4", 2, std::string("\0\0\0\0\x03\0\0\0", 8)));
   write("cut.npy", "\x93NUMPY");
+  write("model.pt2", "no archive");
   write("damaged.tcc", "tccart, but no more");
   write("break.graph", R"(func.func @f(%x: tensor<f32> {tcc.name = "x"}) -> (tensor<f32> {tcc.name = "y"}) {
   %y = tcc.item %x : tensor<f32>

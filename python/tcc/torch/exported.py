@@ -1,0 +1,95 @@
+"""Programs of torch.export as graphs: what `tcc model.pt2` runs.
+
+    python -m tcc.torch.exported MODEL.pt2     writes the program's .graph text to the standard output
+
+Parameters, buffers and inputs are arguments by their names; buffers that the program changes are states. Sizes that the
+program leaves open are those of the example that it was exported with.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+import warnings
+
+import torch
+from torch.export.graph_signature import OutputKind
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+from torch.utils import _pytree as pytree
+
+from tcc.torch.backend import decompositions, has_symbols
+from tcc.torch.convert import Conversion
+from tcc.torch.lowering import Unsupported
+
+aten = torch.ops.aten
+#: The status that says to tcc: the program cannot be a graph.
+REFUSED = 3
+#: Results that are the new values of a buffer or an input.
+UPDATES = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+
+
+def fixed(program) -> torch.fx.GraphModule:
+    """The program's graph, its open sizes those of its example."""
+    module = program.graph_module
+    if not has_symbols(module):
+        return module
+    if not program.example_inputs:
+        raise Unsupported("sizes are left open, and the file has no example of inputs; export it with fixed sizes")
+    held = {**program.state_dict, **program.constants}
+    examples = iter(pytree.tree_leaves(program.example_inputs))
+    values = [held[spec.target] if spec.target is not None else next(examples)
+              for spec in program.graph_signature.input_specs]
+    mode = torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True)
+    fakes = [mode.from_tensor(value) if isinstance(value, torch.Tensor) else value for value in values]
+    with torch.no_grad():
+        FakeTensorProp(module, mode).propagate_dont_convert_inputs(*fakes)
+    for node, value in zip((n for n in module.graph.nodes if n.op == "placeholder"), fakes):
+        node.meta["val"] = value
+    return module
+
+
+def named(program, module: torch.fx.GraphModule) -> None:
+    """Gives arguments their names, and writes new values into the arguments that they belong to."""
+    signature = program.graph_signature
+    graph = module.graph
+    placeholders = {node.name: node for node in graph.nodes if node.op == "placeholder"}
+    places = {}
+    for spec in signature.input_specs:
+        node = placeholders[spec.arg.name]
+        node.meta["tcc.name"] = spec.target or spec.arg.name
+        places[spec.target or spec.arg.name] = node
+    output = next(node for node in graph.nodes if node.op == "output")
+    kept = []
+    with graph.inserting_before(output):
+        for spec, value in zip(signature.output_specs, output.args[0], strict=True):
+            if spec.kind in UPDATES:
+                graph.call_function(aten.copy_.default, (places[spec.target], value))
+            else:
+                kept.append(value)
+    output.args = (tuple(kept),)
+
+
+def graph_text(path: str) -> str:
+    program = torch.export.load(path).run_decompositions(decompositions())
+    module = fixed(program)
+    named(program, module)
+    conversion = Conversion(module.graph, module, pathlib.Path(path).stem, None)
+    conversion.run()
+    if conversion.fallbacks:
+        ops = sorted({f"{record.op} ({record.reason})" for record in conversion.fallbacks})
+        raise Unsupported(f"no translation of {', '.join(ops)}; torch.compile(…, backend=\"tcc\") runs such ops by ATen")
+    return conversion.c.g.text()
+
+
+def main(arguments: list[str]) -> int:
+    warnings.simplefilter("ignore")
+    try:
+        sys.stdout.write(graph_text(arguments[0]))
+    except Exception as why:
+        print(str(why).strip().splitlines()[0] if str(why).strip() else type(why).__name__, file=sys.stderr)
+        return REFUSED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

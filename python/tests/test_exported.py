@@ -1,0 +1,76 @@
+"""Programs of torch.export through the command line: `tcc model.pt2`."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+import torch.nn as nn
+
+import tcc
+
+PROGRAM = pathlib.Path(tcc.__file__).parents[2] / "bin" / "tcc"
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm = nn.Linear(8, 16), nn.BatchNorm1d(16)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls.add_(1)
+        return torch.softmax(self.norm(torch.relu(self.linear(x))), -1) * self.calls
+
+
+def saved(folder, model, *inputs, **options) -> pathlib.Path:
+    path = folder / "model.pt2"
+    torch.export.save(torch.export.export(model, inputs, **options), path)
+    return path
+
+
+def run(*arguments, python=sys.executable):
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True,
+                          env={**os.environ, "TCC_PYTHON": python})
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_program_runs_as_eager(tmp_path, is_open):
+    model, x = Model(), torch.randn(4, 8)
+    path = saved(tmp_path, model, x, dynamic_shapes={"x": {0: torch.export.Dim("rows")}} if is_open else None)
+    given = []
+    for name, tensor in {**model.state_dict(), "x": x}.items():
+        np.save(tmp_path / f"{name}.npy", tensor.numpy())
+        given += ["--input", f"{name}={tmp_path / name}.npy"]
+    done = run(path, "-O3", "--run", "--threads=1", *given, "--output", f"result0={tmp_path / 'y.npy'}",
+               "--output", f"norm.running_mean={tmp_path / 'mean.npy'}")
+    assert done.returncode == 0, done.stderr
+    wanted = model(x)
+    assert np.allclose(np.load(tmp_path / "y.npy"), wanted.detach().numpy(), rtol=1e-5, atol=1e-6)
+    assert np.allclose(np.load(tmp_path / "mean.npy"), model.norm.running_mean.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_what_cannot_be_a_graph_is_one_error(tmp_path):
+    class Determinant(nn.Module):
+        def forward(self, x):
+            return torch.linalg.det(x)
+
+    done = run(saved(tmp_path, Determinant(), torch.randn(4, 4)))
+    assert done.returncode == 1 and done.stderr.count("error:") == 1
+    assert "cannot be a graph: no translation of aten._linalg_det.default" in done.stderr
+    (tmp_path / "bad.pt2").write_bytes(b"no archive")
+    done = run(tmp_path / "bad.pt2")
+    assert done.returncode == 1 and done.stderr.count("error:") == 1 and "cannot be a graph" in done.stderr
+
+
+def test_without_the_package_the_error_says_what_is_needed(tmp_path):
+    path = saved(tmp_path, nn.Linear(2, 2), torch.randn(1, 2))
+    for python in ("/bin/false", "no-such-python"):
+        done = run(path, python=python)
+        assert done.returncode == 1 and done.stderr.count("error:") == 1
+        assert "needs a Python with tcc-graph and torch (pip install tcc-graph torch)" in done.stderr
+    done = run(tmp_path / "missing.pt2")
+    assert done.returncode == 1 and "cannot read" in done.stderr
