@@ -114,6 +114,13 @@ def test_random_numbers_are_distributed_as_eagers(name):
     assert abs((neighbours[1:] * neighbours[:-1]).mean() * 12) < 0.015
 
 
+def test_the_gradient_of_dropout_of_integers_is_a_float():
+    given = torch.arange(1, 5), torch.tensor([True, False, True, True]), 2.0
+    made = torch.compile(lambda *xs: torch.ops.aten.native_dropout_backward(*xs, given[2]), backend="tcc")(*given[:2])
+    wanted = torch.ops.aten.native_dropout_backward(*given)
+    assert made.dtype == wanted.dtype and torch.equal(made, wanted)
+
+
 def test_random_numbers_follow_the_seed():
     draw = torch.compile(lambda: torch.randn(100), backend="tcc")
     torch.manual_seed(4)

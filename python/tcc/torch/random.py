@@ -22,6 +22,7 @@ def dropout(c, out, x, rate, train=True):
 
 @lower("native_dropout_backward.default")
 def dropout_backward(c, out, dy, kept, scale):
+    dy = c.to_kind(dy, out)
     return c.g.select(kept, c.g.binary("mul", dy, c.like(scale, dy)), c.like(0, dy))
 
 
