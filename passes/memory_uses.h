@@ -17,7 +17,7 @@ public:
   /// Whether the result may be written into the buffer of `value`, which its op reads through some of its operands.
   bool mayTakeOver(mlir::OpResult result, mlir::Value value);
   /// `result` is an output of the function. Gives an operand of its op that may lie in the output's memory until the op
-  /// writes it: a value of the same size that could have memory of its own (`isFree`), and whose other readers are done
+  /// writes it: a value of the same size that has no fixed place yet (`isFree`), and whose other readers are done
   /// before the op. Null if there is none.
   mlir::Value beforeOutput(mlir::OpResult result, llvm::function_ref<bool(mlir::Value)> isFree,
                            llvm::function_ref<bool(mlir::Operation *reader, mlir::Operation *op)> isDone);

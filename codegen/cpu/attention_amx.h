@@ -33,7 +33,8 @@ public:
   /// there if `accumulate` is set.
   void product(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t down, int64_t across,
                mlir::Value begin, mlir::Value end, bool accumulate);
-  /// The same without accumulation for many tiles in one direction, two by two at a time.
+  /// Adds to what is there for many tiles in one direction, by products of two by two tiles: `rowTiles` times two
+  /// tiles, or two times `columnTiles`.
   void productOfRows(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t rowTiles,
                      mlir::Value begin, mlir::Value end);
   void productOfColumns(const TileSums &sums, const TileFactor &left, const TileFactor &right, int64_t columnTiles,
