@@ -10,8 +10,8 @@ struct RunDifference {
 };
 
 /// `a` and `b` are both JSON logs of train_gpt (loss, norm, and the parameters' checksums of --hash-every), or both
-/// folders of checkpoints (every tensor of each step that both have). Throws Error where they cannot be read, are
-/// of different kinds, or have no step in common.
+/// folders of checkpoints (every tensor of each step that both have). Throws Error if they cannot be read, are of
+/// different kinds, or have no step in common.
 RunDifference compareRuns(const std::string &a, const std::string &b);
 
 } // namespace tcc::models

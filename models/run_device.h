@@ -1,4 +1,4 @@
-// What a run computes on: --device.
+// --device: the device on which a run computes.
 #pragma once
 #include "runtime/device/device.h"
 
@@ -17,20 +17,20 @@ struct RunDevice {
 
 struct TrainOptions;
 
-/// --dtype=auto becomes what the device's code multiplies fastest, which is said on stderr unless the run is quiet. A
-/// type that gains no speed is warned of; of several ranks only one `warns`.
+/// Replaces --dtype=auto by the type that the device's code multiplies fastest, and says so on stderr unless the run is
+/// quiet. With `warns` set, which only one of several ranks should have, it warns of a type that gains no speed.
 void chooseProducts(TrainOptions &options, const RunDevice &device, bool warns = true);
 
 /// The kinds of devices that this build knows beside the CPU, for --device: "cuda".
 std::vector<std::string> deviceKinds();
 
 /// `wanted` is auto, cpu, or a kind of target that has devices (codegen/targets.h), with a number after a colon.
-/// `auto` takes the first device that passes a short test (TargetKind::testDevice) and says why where it does not. A
-/// GPU remembers which algorithms its products use in `tuning`, or in the user's cache folder. Throws Error where a GPU
-/// that was asked for cannot be used.
+/// `auto` takes the first device that passes a short test (TargetKind::testDevice), and says why a device did not pass.
+/// A GPU remembers the algorithms of its matmuls in `tuning`, or in the user's cache folder. Throws Error if a GPU that
+/// was asked for cannot be used.
 RunDevice chooseDevice(const std::string &wanted, const std::string &tuning = {});
 
-/// Operations a second of products on the device, measured now.
+/// Operations a second of matmuls on the device, measured by this call.
 double measurePeak(const TrainOptions &options, const RunDevice &device);
 
 } // namespace tcc::models

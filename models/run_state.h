@@ -1,5 +1,5 @@
-// RunState: what a checkpoint says of its run beside tensors: how far it came, which run it is, and with which
-// settings.
+// RunState: what a checkpoint says of its run in addition to tensors: how far the run has come, which run it is, and
+// which settings it has.
 #pragma once
 #include <cstdint>
 #include <functional>

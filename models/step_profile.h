@@ -1,4 +1,4 @@
-// --profile of a training run: where the time of its steps went.
+// --profile of a training run: what the time of its steps was spent on.
 #pragma once
 #include "frontend/compile.h"
 #include "runtime/profiler.h"
@@ -9,13 +9,13 @@
 
 namespace tcc::models {
 
-/// Records some steps of a run, the first one, which is cold, left out.
+/// Records some steps of a run. The first step is left out, since its caches are cold.
 class StepProfile {
 public:
   /// `timeLine` gets what ran; null: steps are recorded only if `isShown`.
   StepProfile(runtime::Trace *timeLine, bool isShown) : timeLine(timeLine), isShown(isShown) {}
 
-  /// Before each step of the process, counted from 0.
+  /// To be called before each step of the process; `index` counts from 0.
   void beforeStep(Function &step, int64_t index);
   /// Adds the steps to the time line and gives their table, or why there is none; empty where there is no time line, or
   /// it has them already.

@@ -1,4 +1,4 @@
-// Oniguruma, the regular expressions that the `tokenizers` package splits texts with.
+// TextPattern: splits texts by regular expressions of Oniguruma, as the `tokenizers` package does.
 #pragma once
 #include <memory>
 #include <string>
@@ -13,11 +13,11 @@ constexpr const char *gpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+
 /// A pattern that cuts texts into pieces.
 class TextPattern {
 public:
-  /// Throws Error, with `where` before it, for a pattern that is none.
+  /// Throws Error, with `where` before it, if `pattern` is no regular expression.
   TextPattern(const std::string &pattern, const std::string &where);
 
   /// The matches and what lies between them, in order and without empty pieces; together they are `text` (valid UTF-8).
-  /// Throws Error where a match takes more than ten million steps back.
+  /// Throws Error if a match goes back more than ten million steps.
   std::vector<std::string_view> pieces(std::string_view text) const;
 
 private:

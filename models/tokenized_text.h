@@ -1,4 +1,4 @@
-// Texts as tokens: made once, kept in the user's cache, read as any other file of tokens.
+// Turns texts into tokens once, and keeps these in the user's cache, where they are read as any other file of tokens.
 #pragma once
 #include "models/data.h"
 #include "models/tokenizer.h"
@@ -25,8 +25,9 @@ std::string keptTokensPath(const std::string &checksum, std::string_view ending,
 /// Whether tokens of that format, all below `vocabulary`, were kept at `path` and can be read.
 bool areKept(const std::string &path, TokenFormat format, int64_t vocabulary = std::numeric_limits<int32_t>::max());
 
-/// The path of a shard with the tokens of the text file `path`, in `cache`, or $XDG_CACHE_HOME/tcc/tokens where that is
-/// empty: found there by the checksums of text and tokenizer, or made. Says to `report` which of both.
+/// The path of a shard with the tokens of the text file `path`. It lies in `cache`, or in $XDG_CACHE_HOME/tcc/tokens if
+/// that is empty, where it is found by the checksums of text and tokenizer. If it is not there, it is made. `report` is
+/// told which of the two happened.
 std::string tokenizedFile(const std::string &path, const Tokenizer &tokenizer,
                           const std::function<void(std::string_view)> &report, std::string cache = {});
 

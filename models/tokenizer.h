@@ -25,10 +25,10 @@ public:
   /// The text of a tokenizer.json that is the vocab.json and merges.txt of `folder`.
   static std::string jsonOfVocabulary(const std::string &folder);
 
-  /// Tokens of any bytes: each maximal part that is no UTF-8 counts as U+FFFD. Special tokens in the text are found,
-  /// none is added.
+  /// The tokens of any bytes. Each maximal part that is no UTF-8 counts as U+FFFD. Special tokens in the text are
+  /// found; none is added.
   std::vector<int32_t> encode(std::string_view bytes) const;
-  /// The bytes of some tokens, which may end within a character; ids without a token are passed over.
+  /// The bytes of some tokens, which may end within a character. Ids without a token are skipped.
   std::string decode(std::span<const int32_t> ids) const;
 
   /// One more than the largest id.
@@ -39,7 +39,7 @@ public:
   std::optional<int32_t> addedId(std::string_view content) const;
   /// Whether token b is byte b, and there are no others.
   bool isOfBytes() const;
-  /// Tells tokenizers apart.
+  /// A checksum that differs for different tokenizers.
   const std::string &fingerprint() const { return checksum; }
 
 private:

@@ -1,4 +1,4 @@
-// The tokenizer of a folder of weights, as files: what transformers' AutoTokenizer and --init read there.
+// The files of a tokenizer in a folder of weights, which transformers' AutoTokenizer and --init read there.
 #pragma once
 #include "models/tokenizer.h"
 #include "runtime/json_reader.h"
@@ -22,7 +22,7 @@ struct TokenizerFiles {
   };
   std::vector<File> files; ///< none: the run has no tokenizer
   TextEnds ends;
-  /// Whether the model had another tokenizer, or none, before: then `ends` replace what its config.json says.
+  /// Whether the model had another tokenizer, or none, before. If so, `ends` replace what its config.json says.
   bool replaces = false;
 };
 
@@ -45,8 +45,8 @@ std::string namedToken(const runtime::Json &json, const char *key);
 /// The files for a model whose tokens are bytes: token b is byte b, and no token begins or ends a text.
 TokenizerFiles byteTokenizerFiles(int64_t positions);
 
-/// Writes them into `folder`, and removes what else a tokenizer before them has left there. Does nothing where there
-/// are none. Throws Error where the system cannot.
+/// Writes the files into `folder`, and removes other files that an earlier tokenizer has left there. Does nothing if
+/// there are no files. Throws Error if the system cannot write.
 void writeTokenizerFiles(const std::string &folder, const TokenizerFiles &tokenizer);
 
 /// The tokenizer of a folder of weights, or nothing where it has none or one of bytes, which are tokens already. Throws

@@ -6,10 +6,11 @@
 
 namespace tcc::models {
 
-/// Learns merges of GPT-2's pieces of `text` (any bytes; <|endoftext|> stands between texts) until there are `size`
-/// tokens: <|endoftext|>, 256 bytes, then one a merge, the commonest pair first, among equally common ones that of the
-/// smaller ids. Fewer where no pair is left. Writes `folder`/tokenizer.json (the folder made where missing) and returns
-/// the number of tokens. Throws Error where the folder has a tokenizer or cannot be written.
+/// Learns merges within GPT-2's pieces of `text` (any bytes; <|endoftext|> stands between texts) until there are `size`
+/// tokens, or until no pair is left. The tokens are <|endoftext|>, the 256 bytes, then one for each merge. The
+/// commonest pair is merged first; of equally common pairs the one with the smaller ids. Writes
+/// `folder`/tokenizer.json, after making the folder if it is missing, and returns the number of tokens. Throws Error if
+/// the folder has a tokenizer or cannot be written.
 int64_t trainTokenizer(const std::string &folder, std::string_view text, int64_t size);
 
 /// The smallest size: the bytes and <|endoftext|>.

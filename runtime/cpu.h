@@ -11,8 +11,9 @@ namespace tcc::runtime {
 /// All functions of this header then answer as if the CPU had no more. The variable is read once, by the first call.
 std::string_view cpuLimit();
 
-/// What is wrong with TCC_CPU: it names no level, or one that this CPU lacks. Then the CPU shows no features at all,
-/// code is neither compiled for it nor loaded (requireCpuFeatures), and programs say so at their start.
+/// What is wrong with TCC_CPU: it names no level, or one that this CPU lacks. In that case the functions here give no
+/// features at all, code is neither compiled for the CPU nor loaded (requireCpuFeatures), and programs say so at their
+/// start.
 Error checkCpuLimit();
 
 /// The level that TCC_CPU=`wanted` means on a CPU with the features `present`; empty for "native". Errors: as above.

@@ -34,7 +34,7 @@ enum class Action : uint8_t {
 
 /// -emit=json.
 struct PlanEmission {};
-/// Where the planned memory goes: -emit=memory, -emit=memory.json.
+/// What the planned memory consists of: -emit=memory, -emit=memory.json.
 struct MemoryEmission {
   bool isJson = false;
 };
@@ -49,7 +49,7 @@ struct CodeEmission {
   const KernelEmission *form;
   bool isPrinted = form->isText; ///< to stdout, unless -o names a file
 };
-/// What is printed or written instead of the artefact; a phase is the module at it.
+/// What is printed or written instead of the artefact. A Phase stands for the module at that phase.
 using Emission = std::variant<Phase, PlanEmission, MemoryEmission, PictureEmission, CodeEmission>;
 
 struct Options {
@@ -63,9 +63,9 @@ struct Options {
   bool asObject = false;                  ///< -c
   bool staticRuntime = false;             ///< --static
   std::vector<Emission> emissions;
-  CompilerFlags flags;                 ///< as they are written; what they mean is in `compile`
-  std::vector<std::string> givenFlags; ///< those of them that the command line has
-  std::vector<std::string> settings;   ///< all that the command line has beside files
+  CompilerFlags flags;                 ///< the flags as they are written; `compile` has what they mean
+  std::vector<std::string> givenFlags; ///< the flags that the command line has
+  std::vector<std::string> settings;   ///< all arguments of the command line except files
   CompileOptions compile;
   std::vector<std::string> architectures; ///< of -march=, for the target
 
