@@ -51,6 +51,11 @@ CsvLog::CsvLog(const std::string &path, int64_t firstStep) {
   std::error_code problem;
   if (firstStep == 0 || std::filesystem::file_size(path, problem) == 0)
     put(std::string(columns));
+  if (!broken)
+    return;
+  const int reason = errno;
+  std::fclose(file);
+  throw Error(fmt::format("--csv {}: cannot write the log: {}", path, std::strerror(reason)));
 }
 
 CsvLog::~CsvLog() {

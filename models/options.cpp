@@ -180,6 +180,13 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
     throw usageError("--static puts the runtime inside a shared library; it needs --compile-only FILE.so");
   if (!options.compileOnly.empty() && (!options.saveFolder.empty() || !options.checkpointFolder.empty()))
     throw usageError("--compile-only trains nothing; it cannot be given with --save or --checkpoint");
+  if (!options.compileOnly.empty())
+    for (const auto &[flag, path] :
+         {std::pair("--emit-graph", options.emitGraph), std::pair("--dump-grads", options.dumpGrads),
+          std::pair("--csv", options.csvFile), std::pair("--tensorboard", options.tensorBoardFolder),
+          std::pair("--wandb", options.wandbFolder), std::pair("--plot", options.plotFile)})
+      if (!path.empty())
+        throw usageError(fmt::format("--compile-only runs nothing; it cannot be given with {}", flag));
   if (!options.compileOnly.empty() && options.ranks > 1)
     throw usageError("--compile-only makes the step of one process; it cannot be given with --ranks");
   if (options.compileOnly.empty() && (options.hasRuntime || !options.initialStates.empty()))

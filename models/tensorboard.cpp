@@ -48,6 +48,11 @@ TensorBoardLog::TensorBoardLog(const std::string &folder) {
   std::string event = eventHead(now, 0);
   wire::addText(event, 3, "brain.Event:2"); // file_version
   record(event);
+  if (!broken)
+    return;
+  const int reason = errno;
+  std::fclose(file);
+  throw Error(fmt::format("{}: cannot write the scalars: {}", path, std::strerror(reason)));
 }
 
 TensorBoardLog::~TensorBoardLog() {

@@ -183,6 +183,11 @@ void WandbRun::begin(const Start &start) {
   wire::addText(message, runHost, host);
   wire::addText(message, runStarted, timestamp(started));
   record(recordField::run, message);
+  if (!broken)
+    return;
+  const int reason = errno;
+  std::fclose(file);
+  throw Error(fmt::format("--wandb: {}: cannot write the run: {}", path, std::strerror(reason)));
 }
 
 /// The newest run of the folder, cut to the steps that were before; false where there is none.

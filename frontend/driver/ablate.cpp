@@ -112,9 +112,8 @@ std::shared_ptr<runtime::Device> openDevice(const std::string &target, const std
   auto device = kind.openDevice({.tuningFile = tuning});
   if (device)
     return std::move(*device);
-  const StringRef message = device.error().message();
-  why = "timing needs a " + kind.noun().str() + ": " + message.split('\n').first.str() +
-        " (tcc --doctor says what is missing)";
+  const std::string message = device.error().message(), firstLine = message.substr(0, message.find('\n'));
+  why = "timing needs a " + kind.noun().str() + ": " + firstLine + " (tcc --doctor says what is missing)";
   return nullptr;
 }
 

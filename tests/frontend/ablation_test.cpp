@@ -216,6 +216,9 @@ TEST(AblateProgram, AGpuThatIsNotThereLeavesPlans) {
   const Result result = runTcc(model("attention") + " --target=cuda -march=sm_90a --ablate --json=" + out);
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_HAS(result.out, "not timed: timing needs a GPU: ");
+  for (const char letter : result.out)
+    EXPECT_TRUE(letter == '\n' || letter >= ' ' || uint8_t(letter) >= 0x80) << "a control character";
+  EXPECT_NO_THROW(json(result.out).dump()) << "not UTF-8"; // as of memory that was freed
   EXPECT_EQ(lines(result.out.substr(0, result.out.find("  off "))), 2) << result.out;
   const json read = json::parse(slurp(out));
   EXPECT_FALSE(read["untimed"].is_null());

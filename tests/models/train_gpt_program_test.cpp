@@ -352,6 +352,10 @@ TEST_F(TrainGpt, aLogOrAStdoutThatCannotBeWrittenCostsNoTraining) {
   expectContains(said, "cannot write the log: No space left on device; training goes on without it");
   EXPECT_NO_THROW(ModelFolder(folder.path("saved")));
   std::filesystem::remove_all(folder.path("saved"));
+  // A table of which not even the first line can be written is an error before training.
+  EXPECT_EQ(shell(command("--steps=3 --csv=/dev/full --save=saved")), 1);
+  expectContains(said, "--csv /dev/full: cannot write the log: No space left on device");
+  EXPECT_FALSE(std::filesystem::exists(folder.path("saved/model.safetensors")));
 
   for (const std::string closed : {">/dev/full", ">&-"}) {
     EXPECT_EQ(shell(command("--steps=2 --quiet --sample=4 --save=saved " + closed + " 2>err")), 1) << closed;
