@@ -17,10 +17,15 @@ add_library(tcc_mlir INTERFACE)
 target_include_directories(tcc_mlir SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
 target_link_libraries(tcc_mlir INTERFACE tcc_settings MLIR LLVM)
 
-# One precompiled header for everything that includes MLIR.
-add_library(tcc_mlir_pch STATIC ${PROJECT_SOURCE_DIR}/cmake/mlir_pch.cpp)
-target_link_libraries(tcc_mlir_pch PUBLIC tcc_mlir)
-target_precompile_headers(tcc_mlir_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/mlir_pch.h)
+# Precompiled headers for everything that includes MLIR. They hold the dialect: what TableGen writes comes first.
+tcc_precompiled(tcc_precompiled_mlir mlir.h)
+target_link_libraries(tcc_precompiled_mlir PUBLIC tcc_mlir)
+add_dependencies(tcc_precompiled_mlir tcc_ir_tablegen tcc_op_list)
+if(TCC_TESTS)
+  tcc_precompiled(tcc_precompiled_mlir_test mlir_test.h ${TCC_TEST_OPTIONS})
+  target_link_libraries(tcc_precompiled_mlir_test PUBLIC tcc_mlir)
+  add_dependencies(tcc_precompiled_mlir_test tcc_ir_tablegen tcc_op_list)
+endif()
 
 # tcc_mlir_library(name SOURCES... [DEPENDS targets...]): a static library that includes MLIR.
 function(tcc_mlir_library name)
@@ -28,7 +33,7 @@ function(tcc_mlir_library name)
   add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   set_target_properties(${name} PROPERTIES ${TCC_BATCH})
   target_link_libraries(${name} PUBLIC tcc_mlir ${ARG_DEPENDS})
-  target_precompile_headers(${name} REUSE_FROM tcc_mlir_pch)
+  tcc_reuse_precompiled(${name} tcc_precompiled_mlir)
 endfunction()
 
 # tcc_mlir_program(name SOURCES... [DEPENDS targets...]): a program that includes MLIR.
@@ -36,19 +41,11 @@ function(tcc_mlir_program name)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE tcc_mlir ${ARG_DEPENDS})
-  tcc_reuse_pch(${name})
-endfunction()
-
-# Programs are compiled like libraries (-fPIC instead of -fPIE), so that they can use the precompiled header.
-function(tcc_reuse_pch name)
-  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-  target_compile_options(${name} PRIVATE -fPIC)
-  target_precompile_headers(${name} REUSE_FROM tcc_mlir_pch)
+  tcc_reuse_precompiled(${name} tcc_precompiled_mlir)
 endfunction()
 
 # tcc_mlir_test(name SOURCES... [DEPENDS targets...]): a GoogleTest program that includes MLIR.
 function(tcc_mlir_test name)
-  tcc_test(${name} ${ARGN})
+  tcc_test_program(${name} tcc_precompiled_mlir_test ${ARGN})
   target_link_libraries(${name} PRIVATE tcc_mlir)
-  tcc_reuse_pch(${name})
 endfunction()

@@ -27,6 +27,29 @@ if(TCC_SANITIZE)
   target_link_options(tcc_settings INTERFACE -fsanitize=${TCC_SANITIZE})
 endif()
 
+# tcc_precompiled(name header options...): a library that compiles cmake/precompiled/HEADER, for others to reuse.
+# Programs reuse it too, so they are compiled like libraries.
+function(tcc_precompiled name header)
+  add_library(${name} STATIC ${PROJECT_SOURCE_DIR}/cmake/precompiled/holder.cpp)
+  target_link_libraries(${name} PUBLIC tcc_settings)
+  target_compile_options(${name} PRIVATE ${ARGN})
+  target_precompile_headers(${name} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/precompiled/${header})
+endfunction()
+function(tcc_reuse_precompiled name precompiled)
+  get_target_property(type ${name} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${name} PRIVATE -fPIC)
+  endif()
+  target_precompile_headers(${name} REUSE_FROM ${precompiled})
+endfunction()
+# What a test spends its time in is the project, not the test's own code, which is compiled with fewer optimisations.
+set(TCC_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
+tcc_precompiled(tcc_precompiled_standard standard.h)
+if(TCC_TESTS)
+  tcc_precompiled(tcc_precompiled_test test.h ${TCC_TEST_OPTIONS})
+endif()
+
 # Batches of files that are compiled as one: their headers, above all MLIR's, are read once.
 set(TCC_BATCH UNITY_BUILD ${TCC_UNITY} UNITY_BUILD_BATCH_SIZE 8)
 
@@ -36,15 +59,23 @@ function(tcc_library name)
   add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   set_target_properties(${name} PROPERTIES ${TCC_BATCH})
   target_link_libraries(${name} PUBLIC tcc_settings ${ARG_DEPENDS})
+  tcc_reuse_precompiled(${name} tcc_precompiled_standard)
+endfunction()
+
+# tcc_test_program(name precompiled SOURCES... [DEPENDS targets...]): what tcc_test and tcc_mlir_test share.
+function(tcc_test_program name precompiled)
+  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE tcc_settings ${ARG_DEPENDS} GTest::gtest_main)
+  target_compile_options(${name} PRIVATE ${TCC_TEST_OPTIONS})
+  tcc_reuse_precompiled(${name} ${precompiled})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 endfunction()
 
 # tcc_test(name SOURCES... [DEPENDS targets...]): a GoogleTest program, run by ctest as one test.
 function(tcc_test name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
-  add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
-  target_link_libraries(${name} PRIVATE tcc_settings ${ARG_DEPENDS} GTest::gtest_main)
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  tcc_test_program(${name} tcc_precompiled_test ${ARGN})
 endfunction()
 
 # tcc_test_at_level(program level arguments...): a test once more, as on a CPU of a level of x86-64 (TCC_CPU) where this

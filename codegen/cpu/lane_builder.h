@@ -1,6 +1,7 @@
 // LaneBuilder: arith and LLVM-dialect ops on scalars and on vectors of one width, in short spellings. A value of an
 // element type is computed as f32 (16-bit floats), i1, i32 or i64; memory holds the type itself, i1 as a byte.
 #pragma once
+#include "codegen/cpu/vector_target.h"
 #include "ir/scalar_form.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -9,17 +10,6 @@
 #include "mlir/IR/Builders.h"
 
 namespace tcc::cpu {
-
-/// What the target offers to vector code.
-struct VectorTarget {
-  unsigned lanes = 4;           // of 32 bits
-  bool hasAvx512 = false;       // masks and scalef
-  bool hasFma = false;          // x · y + z in one rounding
-  bool hasF16 = false;          // conversions to and from f16
-  bool hasBf16Products = false; // products of pairs of bf16, 16 lanes at once
-  bool hasTiles = false;        // products of tiles of bf16 by AMX
-  bool steady = false;          // EmitOptions::steady
-};
 
 class LaneBuilder {
 public:

@@ -1,7 +1,7 @@
 // CpuTarget: compiles kernels by LLVM, and leaves matmuls to the runtime's library.
 #pragma once
 #include "codegen/cpu/emit_kernels.h"
-#include "codegen/cpu/lane_builder.h"
+#include "codegen/cpu/vector_target.h"
 #include "codegen/target.h"
 
 namespace tcc::cpu {

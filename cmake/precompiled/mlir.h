@@ -1,5 +1,7 @@
-// The headers that nearly every file of ir, passes, codegen and frontend includes; precompiled once.
+// What nearly every file of ir, passes, codegen and frontend includes: MLIR, and the dialect with its ops.
 #pragma once
+#include "ir/dialect.h"
+#include "ir/emit.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"

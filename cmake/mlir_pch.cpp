@@ -1,1 +1,0 @@
-// Holds the precompiled header (mlir_pch.h) that the other MLIR targets reuse.

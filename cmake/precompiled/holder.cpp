@@ -1,0 +1,1 @@
+// The one file of a library that holds a precompiled header for others.
