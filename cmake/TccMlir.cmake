@@ -23,7 +23,7 @@ target_link_libraries(tcc_precompiled_mlir PUBLIC tcc_mlir)
 add_dependencies(tcc_precompiled_mlir tcc_ir_tablegen tcc_op_list)
 if(TCC_TESTS)
   tcc_precompiled(tcc_precompiled_mlir_test mlir_test.h ${TCC_TEST_OPTIONS})
-  target_link_libraries(tcc_precompiled_mlir_test PUBLIC tcc_mlir)
+  target_link_libraries(tcc_precompiled_mlir_test PUBLIC tcc_mlir GTest::gtest)
   add_dependencies(tcc_precompiled_mlir_test tcc_ir_tablegen tcc_op_list)
 endif()
 

@@ -48,6 +48,7 @@ set(TCC_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
 tcc_precompiled(tcc_precompiled_standard standard.h)
 if(TCC_TESTS)
   tcc_precompiled(tcc_precompiled_test test.h ${TCC_TEST_OPTIONS})
+  target_link_libraries(tcc_precompiled_test PUBLIC GTest::gtest)
 endif()
 
 # Batches of files that are compiled as one: their headers, above all MLIR's, are read once.

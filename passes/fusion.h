@@ -17,8 +17,7 @@ struct FusionGroup {
   llvm::SmallVector<mlir::Value> values; // the ops' results, in the order in which they came
   llvm::SetVector<mlir::Value> arguments;
   llvm::SmallVector<mlir::Value> results; // those of `values` that others needed when the group was made
-  int64_t ops = 0;      // how many a kernel of the group computes; a recomputed value counts once for each of its users
-  bool isPlain = false; // elementwise ops on tensors of one shape, scalars and literals: always a kernel
+  int64_t ops = 0; // how many a kernel of the group computes; a recomputed value counts once for each of its users
   bool alive = true;
   KernelOp kernel; // once it has been written out
 };
@@ -45,7 +44,7 @@ struct Fusion {
   std::vector<FusionGroup> groups;
   llvm::DenseMap<mlir::Value, unsigned> groupOf;                       // of grouped values
   llvm::DenseMap<mlir::Value, llvm::SmallDenseSet<unsigned, 4>> users; // groups that take the value as argument
-  std::map<std::pair<unsigned, unsigned>, FusionRefusal> refusals; // by the numbers of two groups, the smaller first
+  std::map<std::pair<unsigned, unsigned>, FusionRefusal> refusals;     // by group, the smaller first
 
   /// True if a kernel of the groups `self` and `other` must store the value.
   bool isResult(mlir::Value value, unsigned self, unsigned other) const;
@@ -65,17 +64,12 @@ public:
   explicit FusionPaths(const Fusion &fusion);
 
   /// True if a path from group `a` to group `b` passes through something that is in neither.
-  bool hasOuterPath(unsigned a, unsigned b) const;
-  /// To be called when groups `a` and `b` have been merged to group `id`, which is the last one.
+  bool hasOuterPath(unsigned a, unsigned b);
+  /// To be called when two groups have been merged to group `id`, which is the last one.
   void merged(unsigned a, unsigned b, unsigned id);
 
 private:
-  struct Links {
-    int up;            // the first link that the node reaches, or the number of links
-    int down;          // the last link that reaches the node, or -1
-    bool leads = true; // whether anything is computed from it
-  };
-  /// A group, or a structured op.
+  /// A structured op, or a group. They are known by number: structured ops come first, in program order.
   struct Node {
     int up = 0;                                   // the first link that this is or reaches, or the number of links
     int down = -1;                                // the last link that this is or that reaches it, or -1
@@ -90,24 +84,19 @@ private:
   struct Frontier;
 
   const Fusion &fusion;
-  llvm::DenseMap<mlir::Operation *, int> linkNumber; // the number of each op of the chain
-  std::vector<Links> ofGroup;                        // by the number of the group
-  std::vector<Links> ofOp;                           // by the position of a structured op
+  unsigned ops = 0; // structured ones
+  unsigned searches = 0;
+  std::vector<Node> nodes;
   // Two trees over positions: where the groups that start at a position end, for maxima over a prefix of positions; and
   // where the groups that end at a position start, for minima over a suffix.
   std::vector<unsigned> endFrom, startTo;
 
-  void findChain();
-  Links &linksOf(Node node);
-  int lastLinkBefore(Node node) const;
-  int firstLinkFrom(Node node) const;
-  mlir::ValueRange valuesOf(Node node) const; // those that others read
-  void forEachAfter(Node node, llvm::function_ref<void(Node)> visit) const;
-  void forEachBefore(Node node, llvm::function_ref<void(Node)> visit) const;
-  /// How many nodes forEachAfter visits, and forEachBefore at most.
-  size_t edgesAfter(Node node) const;
-  size_t edgesBefore(Node node) const;
-  void spread(Node from);
+  std::vector<unsigned> makeNodes();
+  void findEdges(llvm::ArrayRef<unsigned> inOrder);
+  int findChain();
+  unsigned now(unsigned node);
+  void renew(llvm::SmallVectorImpl<unsigned> &edges);
+  void spread(unsigned from);
   void setSpan(unsigned first, unsigned last);
   unsigned latestOnPathTo(unsigned b) const;
   unsigned earliestOnPathFrom(unsigned a) const;
