@@ -2,9 +2,7 @@
 #include "frontend/files.h"
 #include "frontend/quotes.h"
 
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
@@ -45,33 +43,19 @@ void keepLinesBefore(const std::string &path, int64_t step) {
 CsvLog::CsvLog(const std::string &path, int64_t firstStep) {
   if (firstStep > 0)
     keepLinesBefore(path, firstStep);
-  file = std::fopen(path.c_str(), firstStep > 0 ? "ae" : "we");
-  if (!file)
-    throw Error(fmt::format("--csv {}: cannot write the log: {}", path, std::strerror(errno)));
+  file = LogFile(path, firstStep > 0 ? "ae" : "we", fmt::format("--csv {}: cannot write the log", path));
   std::error_code problem;
   if (firstStep == 0 || std::filesystem::file_size(path, problem) == 0)
-    put(std::string(columns));
-  if (!broken)
-    return;
-  const int reason = errno;
-  std::fclose(file);
-  throw Error(fmt::format("--csv {}: cannot write the log: {}", path, std::strerror(reason)));
-}
-
-CsvLog::~CsvLog() {
-  std::fclose(file);
+    file.write(fmt::format("{}\n", columns));
+  file.requireComplete();
 }
 
 void CsvLog::step(const StepRecord &record) {
   const auto text = [](const std::optional<double> &value) { return value ? fmt::format("{}", *value) : ""; };
   const bool isShare = record.machineShare && *record.machineShare <= 1; // else the peak is wrong
-  put(fmt::format("{},{},{},{},{},{},{},{},{},{},{}", record.step, record.loss, text(record.validationLoss),
-                  record.learningRate, record.norm, record.ms, record.tokensPerSecond, record.tokens, record.elapsed,
-                  record.skipped, text(isShare ? record.machineShare : std::nullopt)));
-}
-
-void CsvLog::put(const std::string &line) {
-  broken = broken || std::fputs((line + "\n").c_str(), file) < 0 || std::fflush(file) != 0;
+  file.write(fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", record.step, record.loss, text(record.validationLoss),
+                         record.learningRate, record.norm, record.ms, record.tokensPerSecond, record.tokens,
+                         record.elapsed, record.skipped, text(isShare ? record.machineShare : std::nullopt)));
 }
 
 } // namespace tcc::models

@@ -2,9 +2,7 @@
 #include "frontend/quotes.h"
 #include "models/wire_format.h"
 
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -42,21 +40,11 @@ TensorBoardLog::TensorBoardLog(const std::string &folder) {
   const double now = duration<double>(system_clock::now().time_since_epoch()).count();
   const std::string name = fmt::format("events.out.tfevents.{:.0f}.tcc.{}", now, ::getpid());
   const std::string path = (std::filesystem::path(folder) / name).string();
-  file = std::fopen(path.c_str(), "we");
-  if (!file)
-    throw Error(fmt::format("{}: cannot write the scalars: {}", path, std::strerror(errno)));
+  file = LogFile(path, "we", fmt::format("{}: cannot write the scalars", path));
   std::string event = eventHead(now, 0);
   wire::addText(event, 3, "brain.Event:2"); // file_version
   record(event);
-  if (!broken)
-    return;
-  const int reason = errno;
-  std::fclose(file);
-  throw Error(fmt::format("{}: cannot write the scalars: {}", path, std::strerror(reason)));
-}
-
-TensorBoardLog::~TensorBoardLog() {
-  std::fclose(file);
+  file.requireComplete();
 }
 
 void TensorBoardLog::scalars(int64_t step, double wallTime, const std::vector<std::pair<std::string, double>> &values) {
@@ -74,14 +62,12 @@ void TensorBoardLog::scalars(int64_t step, double wallTime, const std::vector<st
 }
 
 void TensorBoardLog::record(const std::string &event) {
-  if (broken)
-    return;
   std::string out; // TFRecord: length, its checksum, the bytes, their checksum
   wire::addRaw(out, uint64_t(event.size()));
   wire::addRaw(out, masked(std::string_view(out).substr(0, 8)));
   out += event;
   wire::addRaw(out, masked(event));
-  broken = std::fwrite(out.data(), 1, out.size(), file) != out.size() || std::fflush(file) != 0;
+  file.write(out);
 }
 
 } // namespace tcc::models

@@ -4,7 +4,6 @@
 #include "models/wire_format.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <ctime>
@@ -138,14 +137,8 @@ WandbRun::WandbRun(const Start &start) {
     begin(start);
 }
 
-WandbRun::~WandbRun() {
-  std::fclose(file);
-}
-
 void WandbRun::open(const char *mode) {
-  file = std::fopen(path.c_str(), mode);
-  if (!file)
-    throw Error(fmt::format("--wandb: {}: cannot write the run: {}", path, std::strerror(errno)));
+  file = LogFile(path, mode, fmt::format("--wandb: {}: cannot write the run", path));
 }
 
 /// A new run.
@@ -164,7 +157,7 @@ void WandbRun::begin(const Start &start) {
     throw Error(fmt::format("--wandb: {}: cannot make the folder: {}", folder, problem.message()));
   path = (std::filesystem::path(folder) / fmt::format("run-{}.wandb", id)).string();
   open("wbxe");
-  broken = std::fwrite(fileHead.data(), 1, fileHead.size(), file) != fileHead.size();
+  file.write(fileHead);
   offset = int64_t(fileHead.size());
 
   std::string version, head;
@@ -183,11 +176,7 @@ void WandbRun::begin(const Start &start) {
   wire::addText(message, runHost, host);
   wire::addText(message, runStarted, timestamp(started));
   record(recordField::run, message);
-  if (!broken)
-    return;
-  const int reason = errno;
-  std::fclose(file);
-  throw Error(fmt::format("--wandb: {}: cannot write the run: {}", path, std::strerror(reason)));
+  file.requireComplete();
 }
 
 /// The newest run of the folder, cut to the steps that were before; false where there is none.
@@ -218,8 +207,7 @@ bool WandbRun::findNewest(const Start &start) {
     }
   }
   open("rb+e");
-  if (::ftruncate(::fileno(file), offset) != 0 || std::fseek(file, long(offset), SEEK_SET) != 0)
-    throw Error(fmt::format("--wandb: {}: cannot write the run: {}", path, std::strerror(errno)));
+  file.cut(offset);
   std::filesystem::remove(path + ".synced", problem); // what was uploaded is not the whole run
   return true;
 }
@@ -254,8 +242,6 @@ void WandbRun::record(uint64_t kind, std::string_view message) {
 }
 
 void WandbRun::write(std::string_view record) {
-  if (broken)
-    return;
   std::string out;
   const auto at = [&] { return (offset + int64_t(out.size())) % blockBytes; };
   if (blockBytes - at() < partHead)
@@ -274,7 +260,7 @@ void WandbRun::write(std::string_view record) {
     isFirst = false;
   }
   offset += int64_t(out.size());
-  broken = std::fwrite(out.data(), 1, out.size(), file) != out.size() || std::fflush(file) != 0;
+  file.write(out);
 }
 
 } // namespace tcc::models

@@ -2,8 +2,9 @@
 // FOLDER/offline-run-DATE_TIME-ID/run-ID.wandb. The file is a log of records in LevelDB's format, each a Record message
 // of wandb's protocol (wandb/proto/wandb_internal.proto of its repository).
 #pragma once
+#include "models/log_file.h"
+
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,16 +26,13 @@ public:
 
   /// Throws Error where the folder cannot be written, and where its newest run cannot be read.
   explicit WandbRun(const Start &start);
-  WandbRun(const WandbRun &) = delete;
-  WandbRun &operator=(const WandbRun &) = delete;
-  ~WandbRun();
 
   /// Adds the values of a step, `runtime` seconds into the run. They are also the run's summary until the next step.
   /// After a write that fails nothing more is written, and complete() is false.
   void step(int64_t step, double runtime, WandbValues values);
   /// The end of the run.
   void finish(int exitCode, double runtime, const WandbValues &summary);
-  bool complete() const { return !broken; }
+  bool complete() const { return file.complete(); }
   /// The folder of the run, which `wandb sync` takes.
   const std::string &place() const { return folder; }
   /// Whether steps were found that the run goes on from.
@@ -48,10 +46,10 @@ private:
   void write(std::string_view record);
 
   std::string folder, path, id;
-  std::FILE *file = nullptr;
+  LogFile file;
   int64_t offset = 0; ///< in the file
   int64_t records = 0;
-  bool broken = false, isContinued = false;
+  bool isContinued = false;
 };
 
 /// A record of such a file: its bytes, and where the next one begins.
