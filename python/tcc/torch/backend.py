@@ -105,13 +105,18 @@ class Sized:
     def specialised(self, args) -> torch.fx.GraphModule:
         """The graph with the sizes of these arguments."""
         made = torch.fx.GraphModule(self.module, copy.deepcopy(self.module.graph))
-        mode = FakeTensorMode(allow_non_fake_inputs=True)
-        fakes = [mode.from_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
-        with torch.no_grad():
-            FakeTensorProp(made, mode).propagate_dont_convert_inputs(*fakes)
-        for node, arg in zip((n for n in made.graph.nodes if n.op == "placeholder"), fakes):
-            node.meta["val"] = arg
+        fix_sizes(made, args)
         return made
+
+
+def fix_sizes(module: torch.fx.GraphModule, args) -> None:
+    """Gives each value of the graph the shape and type that it has with these arguments."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fakes = [mode.from_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
+    with torch.no_grad():
+        FakeTensorProp(module, mode).propagate_dont_convert_inputs(*fakes)
+    for node, arg in zip((n for n in module.graph.nodes if n.op == "placeholder"), fakes):
+        node.meta["val"] = arg
 
 
 def visible_results() -> int | None:

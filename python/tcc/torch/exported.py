@@ -14,10 +14,9 @@ import warnings
 
 import torch
 from torch.export.graph_signature import OutputKind
-from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils import _pytree as pytree
 
-from tcc.torch.backend import decompositions, has_symbols
+from tcc.torch.backend import decompositions, fix_sizes, has_symbols
 from tcc.torch.convert import Conversion
 from tcc.torch.lowering import Unsupported
 
@@ -37,14 +36,8 @@ def fixed(program) -> torch.fx.GraphModule:
         raise Unsupported("sizes are left open, and the file has no example of inputs; export it with fixed sizes")
     held = {**program.state_dict, **program.constants}
     examples = iter(pytree.tree_leaves(program.example_inputs))
-    values = [held[spec.target] if spec.target is not None else next(examples)
-              for spec in program.graph_signature.input_specs]
-    mode = torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True)
-    fakes = [mode.from_tensor(value) if isinstance(value, torch.Tensor) else value for value in values]
-    with torch.no_grad():
-        FakeTensorProp(module, mode).propagate_dont_convert_inputs(*fakes)
-    for node, value in zip((n for n in module.graph.nodes if n.op == "placeholder"), fakes):
-        node.meta["val"] = value
+    fix_sizes(module, [held[spec.target] if spec.target is not None else next(examples)
+                       for spec in program.graph_signature.input_specs])
     return module
 
 
