@@ -82,7 +82,7 @@ struct Frame {
   }
 };
 
-/// What the segments of one call read and write, to find those that touch the same memory. Several thousand segments
+/// What the segments of one call read and write, to find those that touch the same memory. Hundreds of segments
 /// are joined, so spans are kept in order, and those that overlap or meet are one.
 class TouchedMemory {
 public:

@@ -10,6 +10,8 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
+constexpr int64_t mostSteps = 4096; // of an evaluation: values that are shared are computed anew at each use
+
 /// The steps of an op whose every one is exact; null for others.
 const ScalarSteps *exactSteps(Operation *op) {
   auto elementwise = dyn_cast_or_null<ElementwiseOpInterface>(op);
@@ -129,7 +131,6 @@ std::optional<RowNumbers> LiteralRows::throughView(ViewOpInterface op, ArrayRef<
 }
 
 std::optional<RowNumbers> LiteralRows::compute(Value value, ArrayRef<RowNumbers> coordinates) {
-  constexpr int64_t mostSteps = 4096; // values that are shared are computed anew at each use
   if (++steps > mostSteps)
     return std::nullopt;
   Operation *op = value.getDefiningOp();
@@ -213,30 +214,17 @@ void LiteralRows::appendKey(Value value, std::vector<uint64_t> &key) {
 namespace {
 
 /// Rounded to the element type, which keeps order; nothing for NaN and for integers that LiteralRows refuses.
-std::optional<NumberRange> rounded(NumberRange range, Type element) {
-  if (element.isInteger(1))
-    return range;
-  if (element.isInteger()) {
-    const double most = std::ldexp(1.0, element.isInteger(32) ? 31 : 53);
-    if (std::abs(range.low) >= most || std::abs(range.high) >= most)
-      return std::nullopt;
-    return range;
-  }
-  for (double *end : {&range.low, &range.high})
-    *end = element.isF32() ? static_cast<float>(*end) : roundToElement(*end, element);
-  if (std::isnan(range.low) || std::isnan(range.high))
+std::optional<NumberRange> rounded(const NumberRange &range, Type element) {
+  std::vector<double> ends = {range.low, range.high};
+  if (!roundAll(ends, element) || std::isnan(ends[0]) || std::isnan(ends[1]))
     return std::nullopt;
-  return range;
+  return NumberRange{ends[0], ends[1]};
 }
 
 std::optional<NumberRange> splatOf(ElementsAttr literal) {
   if (!literal.isSplat())
     return std::nullopt;
-  if (!isa<FloatType>(literal.getElementType())) {
-    const APInt number = literal.getSplatValue<APInt>();
-    return NumberRange::of(number.getBitWidth() == 1 ? double(number.getZExtValue()) : double(number.getSExtValue()));
-  }
-  const double number = literal.getSplatValue<APFloat>().convertToDouble();
+  const double number = elementOf(literal, 0);
   return std::isnan(number) ? std::nullopt : std::optional(NumberRange::of(number));
 }
 
@@ -303,7 +291,6 @@ std::optional<NumberRange> LiteralBounds::throughView(ViewOpInterface op, ArrayR
 }
 
 std::optional<NumberRange> LiteralBounds::compute(Value value, ArrayRef<NumberRange> coordinates) {
-  constexpr int64_t mostSteps = 4096; // values that are shared are computed anew at each use
   if (++steps > mostSteps)
     return std::nullopt;
   Operation *op = value.getDefiningOp();
