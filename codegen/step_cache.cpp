@@ -65,8 +65,9 @@ std::string shapesText(func::FuncOp function, const std::map<std::string, std::v
 /// The options that change what is made. Each member is named here or does not compile.
 std::string flagsText(func::FuncOp function, const CompileOptions &options, bool withNames) {
   const PipelineOptions &pipeline = options.pipeline;
-  const auto &[shapes, products, recomputation, firstPass, endPass, stopAfter, verifyEach, checkForms, dump, dumpStream,
-               reached, passed, remarks, target, queries] = static_cast<const PipelineRequest &>(pipeline);
+  const auto &[shapes, products, recomputation, firstPass, endPass, stopAfter, verifyEach, findChanges, checkForms,
+               dump, dumpStream, reached, passed, remarks, target, queries] =
+      static_cast<const PipelineRequest &>(pipeline);
   std::string text = pipeline.text();
   text += products == ProductType::bf16 ? " --dtype=bf16" : products == ProductType::f16 ? " --dtype=f16" : "";
   const auto &[cheap, blocks, borders] = recomputation;
@@ -77,8 +78,8 @@ std::string flagsText(func::FuncOp function, const CompileOptions &options, bool
     text += llvm::formatv(" -fmemory-limit={0}{1}", options.memoryLimit, options.recomputesToFit ? "" : ",kept");
   text += shapesText(function, shapes, withNames);
   // The others: nothing is cached with them (refusalOf), the session sets them by the target, or they check alone.
-  (void)firstPass, (void)endPass, (void)stopAfter, (void)verifyEach, (void)checkForms, (void)dump, (void)dumpStream,
-      (void)reached, (void)passed, (void)remarks, (void)target, (void)queries;
+  (void)firstPass, (void)endPass, (void)stopAfter, (void)verifyEach, (void)findChanges, (void)checkForms, (void)dump,
+      (void)dumpStream, (void)reached, (void)passed, (void)remarks, (void)target, (void)queries;
   return text;
 }
 

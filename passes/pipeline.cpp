@@ -166,8 +166,11 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
   bool wantText = !options.dump.empty();
   std::string before = wantText ? textOf(module) : std::string();
   bool reached = false;
-  Fingerprint fingerprint = fingerprintOf(function);       // as the last pass left it
   const bool looksAtEach = options.verifyEach || wantText; // it costs a seventh of the pipeline; else once at the end
+  const bool asksWhatChanged = looksAtEach || options.findChanges || options.passed;
+  Fingerprint fingerprint; // as the last pass left it
+  if (asksWhatChanged)
+    fingerprint = fingerprintOf(function);
   std::optional<Phase> phase;
   bool isBefore = !options.firstPass.empty();
   for (const PassInfo &info : table) {
@@ -182,8 +185,11 @@ LogicalResult runPipeline(ModuleOp module, const PipelineOptions &options, Pipel
     if (failed(runOnBodies(function, [&](func::FuncOp graph) { return info.run(graph, options); })))
       return failure();
     double time = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    Fingerprint after = fingerprintOf(function);
-    bool changed = std::exchange(fingerprint, after) != after;
+    bool changed = false;
+    if (asksWhatChanged) {
+      const Fingerprint after = fingerprintOf(function);
+      changed = std::exchange(fingerprint, after) != after;
+    }
     report.passes.push_back({info.name, time, changed});
     if (options.passed)
       options.passed(report.passes.back(), module);

@@ -27,6 +27,7 @@ struct PipelineRequest {
   std::string firstPass, endPass;          // only the passes from the first name on and before the second; empty: all
   std::optional<Phase> stopAfter;          // stop when this phase is reached
   bool verifyEach = false;                 // run the reference interpreter before and after each pass and compare
+  bool findChanges = false;                // fill PassReport::changed, which dump, verifyEach and passed do too
   bool checkForms = false;                 // analyse also kernels that are known, and compare; verifyEach does the same
   std::string dump;                        // -fdump-ir=: "all", "changed" or a pass's name; empty for none
   llvm::raw_ostream *dumpStream = nullptr; // where dumps go; stderr by default
@@ -43,7 +44,7 @@ struct PipelineOptions : PassFlags, PipelineRequest {};
 struct PassReport {
   std::string name;
   double milliseconds = 0;
-  bool changed = false;
+  bool changed = false; // false too where PipelineRequest::findChanges and what implies it are off
 };
 
 struct PipelineReport {

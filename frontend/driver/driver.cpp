@@ -89,6 +89,9 @@ private:
   void emit(const PictureEmission &emission);
   void emit(const CodeEmission &emission);
   runtime::Artefact compile();
+  runtime::Plan plan();
+  void tellPlan(const runtime::Plan &plan);
+  void tellPasses();
   OwningOpRef<ModuleOp> lowered(Phase phase);
   std::vector<KernelSource> kernels();
   void tellRemarks();
@@ -220,6 +223,7 @@ void Job::openSession(const std::string &named) {
   chosen.costs = wantsCosts(options.flags);
   if (options.timeReport || options.timeTrace) // times are of passes that run
     chosen.cache = {};
+  chosen.pipeline.findChanges = options.timeReport;
   const bool isFirst = named == targets.front();
   if (report && isFirst)
     report->watch(chosen);
@@ -339,21 +343,40 @@ void Job::closeDump() {
 
 runtime::Artefact Job::compile() {
   runtime::Artefact artefact = orThrow(session->artefact(copy()));
-  if (this->report && !isReported)
-    reportCompilation(artefact.targets.front().plan);
+  tellPlan(artefact.targets.front().plan);
   const CompileReport &report = session->report();
-  if (options.flags.memoryReport)
-    llvm::errs() << runtime::memoryReport(artefact.targets.front().plan).text();
   say("cache: " + report.cache);
   if (report.fromCache)
     return artefact;
-  say("ran " + std::to_string(report.pipeline.passes.size()) + " passes" + took(report.pipelineMs) + ": " +
-      std::to_string(report.pipeline.kernels) + " kernels, " + std::to_string(report.pipeline.matmuls) +
-      " matrix products, " + bytesText(report.pipeline.arenaBytes) + " arena");
-  tellRemarks();
+  tellPasses();
   say("made code for " + std::to_string(report.compiledKernels) + " kernels" + took(report.codegenMs) +
       (report.emitted.empty() ? "" : ": " + report.emitted));
   return artefact;
+}
+
+/// The plan alone; machine code is made only where -fverify-each runs it.
+runtime::Plan Job::plan() {
+  if (compileOptions.pipeline.verifyEach)
+    return std::move(compile().targets.front().plan);
+  runtime::Plan made = orThrow(session->plan(copy()));
+  tellPlan(made);
+  tellPasses();
+  return made;
+}
+
+void Job::tellPlan(const runtime::Plan &plan) {
+  if (report && !isReported)
+    reportCompilation(plan);
+  if (options.flags.memoryReport)
+    llvm::errs() << runtime::memoryReport(plan).text();
+}
+
+void Job::tellPasses() {
+  const PipelineReport &ran = session->report().pipeline;
+  say("ran " + std::to_string(ran.passes.size()) + " passes" + took(session->report().pipelineMs) + ": " +
+      std::to_string(ran.kernels) + " kernels, " + std::to_string(ran.matmuls) + " matrix products, " +
+      bytesText(ran.arenaBytes) + " arena");
+  tellRemarks();
 }
 
 OwningOpRef<ModuleOp> Job::lowered(Phase phase) {
@@ -398,11 +421,11 @@ void Job::emit(Phase phase) {
 }
 
 void Job::emit(PlanEmission) {
-  writeResult(options.output, indentedJson(runtime::planToJson(compile().targets[0].plan)));
+  writeResult(options.output, indentedJson(runtime::planToJson(plan())));
 }
 
 void Job::emit(MemoryEmission emission) {
-  const runtime::PeakReport report = runtime::memoryReport(compile().targets[0].plan);
+  const runtime::PeakReport report = runtime::memoryReport(plan());
   writeResult(options.output, emission.isJson ? indentedJson(report.json()) : report.text());
 }
 

@@ -191,6 +191,7 @@ TEST(RandomGraphs, haveSizesThatArePadded) {
     options.padding = multiple;
     options.target = EagerPadding({1e6, 1e6}, multiple).model();
     options.stopAfter = Phase::shaped;
+    options.findChanges = true;
     OwningOpRef<ModuleOp> module = generateGraph(*context, seed, shapeOf(seed));
     PipelineReport report;
     ASSERT_TRUE(module && succeeded(runPipeline(*module, options, report))) << "seed " << seed;
