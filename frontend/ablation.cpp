@@ -5,16 +5,19 @@
 #include "runtime/json_reader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 
 namespace tcc {
 
 namespace {
 
-double medianOf(std::vector<double> values) {
+/// The value below which this share of the values lies, between two of them in proportion.
+double quantileOf(std::vector<double> values, double share) {
   std::ranges::sort(values);
-  const size_t half = values.size() / 2;
-  return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
+  const double at = share * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<size_t>(at), above = std::min(below + 1, values.size() - 1);
+  return std::lerp(values[below], values[above], at - static_cast<double>(below));
 }
 
 const char *nameOf(const AblationRow &row) {
@@ -56,10 +59,11 @@ AblationRow rowWithout(const std::string &option, const Ablation &ablation, Abla
   return row;
 }
 
-runtime::Json jsonOf(const AblationRow &row) {
+runtime::Json jsonOf(const AblationRow &row, bool isSeen) {
   const bool isTimed = !row.ms.empty(), isThere = row.missing.empty();
   const auto whenThere = [&](int64_t value) { return isThere ? runtime::Json(value) : runtime::Json(); };
-  const auto whenTimed = [&](double value) { return isTimed ? runtime::Json(value) : runtime::Json(); };
+  const auto whenTimed = [&](auto value) { return isTimed ? runtime::Json(value) : runtime::Json(); };
+  const MiddleHalf half = row.middleHalf();
   return {{"off", row.option.empty() ? runtime::Json() : runtime::Json(row.option)},
           {"kernels", whenThere(row.size.kernels)},
           {"matmuls", whenThere(row.size.matmuls)},
@@ -68,7 +72,8 @@ runtime::Json jsonOf(const AblationRow &row) {
           {"missing", isThere ? runtime::Json() : runtime::Json(row.missing)},
           {"ms", whenTimed(row.medianMs())},
           {"time_ratio", whenTimed(row.medianRatio())},
-          {"spread", whenTimed(row.spread())},
+          {"quartiles", whenTimed(runtime::Json{half.low, half.high})},
+          {"is_seen", whenTimed(isSeen)},
           {"ms_rounds", row.ms},
           {"beside_ms_rounds", row.besideMs}};
 }
@@ -76,7 +81,7 @@ runtime::Json jsonOf(const AblationRow &row) {
 } // namespace
 
 double AblationRow::medianMs() const {
-  return ms.empty() ? 0 : medianOf(ms);
+  return ms.empty() ? 0 : quantileOf(ms, 0.5);
 }
 
 std::vector<double> AblationRow::ratios() const {
@@ -88,35 +93,30 @@ std::vector<double> AblationRow::ratios() const {
 }
 
 double AblationRow::medianRatio() const {
-  return ms.empty() ? 1 : medianOf(ratios());
+  return ms.empty() ? 1 : quantileOf(ratios(), 0.5);
 }
 
-double AblationRow::spread() const {
-  const std::vector<double> list = ratios();
-  return list.empty() ? 0 : list.back() - list.front();
+MiddleHalf AblationRow::middleHalf() const {
+  return ms.empty() ? MiddleHalf() : MiddleHalf{quantileOf(ratios(), 0.25), quantileOf(ratios(), 0.75)};
 }
 
-double Ablation::noise() const {
-  double most = 1;
-  for (const double ratio : rows.front().ratios())
-    most = std::max({most, ratio, 1 / ratio});
-  return most;
+bool Ablation::isSeen(const AblationRow &row) const {
+  return isOneSwitch(row) && rounds >= fewestRounds && !row.middleHalf().contains(1) &&
+         !rows.front().middleHalf().contains(row.medianRatio());
 }
 
 const AblationRow *Ablation::dearest() const {
   const AblationRow *found = nullptr;
-  for (const AblationRow &row : rows) {
-    const bool isSeen = isOneSwitch(row) && row.ratios().front() > 1 && row.medianRatio() > noise();
-    if (isSeen && (!found || row.medianRatio() > found->medianRatio()))
+  for (const AblationRow &row : rows)
+    if (isSeen(row) && row.medianRatio() > std::max(1.0, found ? found->medianRatio() : 1))
       found = &row;
-  }
   return found;
 }
 
 std::vector<const AblationRow *> Ablation::harmful() const {
   std::vector<const AblationRow *> found;
   for (const AblationRow &row : rows)
-    if (isOneSwitch(row) && row.ratios().back() < 1 && 1 / row.medianRatio() > noise())
+    if (isSeen(row) && row.medianRatio() < 1)
       found.push_back(&row);
   return found;
 }
@@ -127,7 +127,7 @@ std::string Ablation::head() const {
                   untimed.empty() ? fmt::format(", {} rounds", rounds) : "", "off", "kernels", "matmuls", "planned MB");
   if (!untimed.empty())
     return sizes + "\n";
-  return sizes + fmt::format(" {:>11} {:>7} {:>8}{}\n", "ms", "time", "spread", tokens > 0 ? "    tokens/s" : "");
+  return sizes + fmt::format(" {:>11} {:>7} {:>13}{}\n", "ms", "time", "quartiles", tokens > 0 ? "   tokens/s" : "");
 }
 
 std::string Ablation::text(const AblationRow &row) const {
@@ -138,7 +138,9 @@ std::string Ablation::text(const AblationRow &row) const {
   if (row.changesNothing)
     return line + "  changes nothing here\n";
   if (!row.ms.empty()) {
-    line += fmt::format(" {:>11.4f} {:>6.3f}x {:>7.1f} %", row.medianMs(), row.medianRatio(), row.spread() * 100);
+    const MiddleHalf half = row.middleHalf();
+    line += fmt::format(" {:>11.4f} {:>6.3f}x {:>13}", row.medianMs(), row.medianRatio(),
+                        fmt::format("{:.3f}..{:.3f}", half.low, half.high));
     if (tokens > 0)
       line += fmt::format(" {:>10.0f}", tokens / row.medianMs() * 1e3);
   }
@@ -152,7 +154,8 @@ std::string Ablation::words() const {
   if (const AblationRow *most = dearest())
     lines = fmt::format("{} is the dearest: the step takes {:.3f} times as long\n", most->option, most->medianRatio());
   else
-    lines = "no switch brings more than the runs of one step differ\n";
+    lines = rounds < fewestRounds ? fmt::format("fewer than {} rounds name no switch\n", fewestRounds)
+                                  : "no switch brings more than the runs of one step differ\n";
   for (const AblationRow *row : harmful())
     lines += fmt::format("{} makes it faster here: {:.3f} times the time\n", row->option, row->medianRatio());
   const std::string limit = bound.text();
@@ -162,11 +165,11 @@ std::string Ablation::words() const {
 std::string Ablation::json() const {
   runtime::Json list = runtime::Json::array(), faster = runtime::Json::array();
   for (const AblationRow &row : rows)
-    list.push_back(jsonOf(row));
+    list.push_back(jsonOf(row, isSeen(row)));
   for (const AblationRow *row : harmful())
     faster.push_back(row->option);
   const AblationRow *most = dearest();
-  runtime::Json object = {{"version", 1},
+  runtime::Json object = {{"version", 2},
                           {"title", title},
                           {"untimed", untimed.empty() ? runtime::Json() : runtime::Json(untimed)},
                           {"rounds", rounds},
@@ -190,10 +193,9 @@ std::string Ablation::picture() const {
       bar.value = megabytes;
       bar.text = fmt::format("{:.3f} MB planned", megabytes);
     } else {
-      const auto [least, most] = std::ranges::minmax(row.ms);
       bar.value = row.medianMs();
-      bar.low = least;
-      bar.high = most;
+      bar.low = quantileOf(row.ms, 0.25);
+      bar.high = quantileOf(row.ms, 0.75);
       bar.text = fmt::format("{:.4g} ms, x{:.3f}, {:.4g} MB", bar.value, row.medianRatio(), megabytes);
     }
     bars.push_back(std::move(bar));

@@ -27,6 +27,12 @@ public:
   virtual double milliseconds() = 0;
 };
 
+/// Where the middle half of some values lies: from their first to their third quartile.
+struct MiddleHalf {
+  double low = 1, high = 1;
+  bool contains(double value) const { return low <= value && value <= high; }
+};
+
 struct AblationRow {
   std::string option; ///< that is off; empty: none, the step beside itself
   StepSize size = {};
@@ -38,11 +44,13 @@ struct AblationRow {
   /// The rounds' quotients of both, in order of size: above 1 where the switch saves time.
   std::vector<double> ratios() const;
   double medianRatio() const;
-  /// By how much the quotients differ.
-  double spread() const;
+  /// Quartiles of the quotients; between two of them where none is exactly a quarter of the way.
+  MiddleHalf middleHalf() const;
 };
 
 struct Ablation {
+  static constexpr int fewestRounds = 3;
+
   std::string title;        ///< what the step is of
   std::string untimed = {}; ///< why nothing is timed; empty: it is
   int rounds = 5;
@@ -50,20 +58,21 @@ struct Ablation {
   std::vector<AblationRow> rows = {}; ///< the step beside itself first
   runtime::StepBound bound = {};      ///< of the step with everything on
 
-  /// The largest quotient, or its inverse, of the step beside itself: what is nearer to 1 is not seen.
-  double noise() const;
-  /// The switch without which the step takes longest, by more than the step beside itself differs, in each round; null
-  /// where there is none. -O0 is not one switch.
+  /// Whether the rounds show that the switch changes the time: the middle half of its quotients has no 1 in it, and
+  /// their median lies outside of the middle half of the step beside itself. Fewer than `fewestRounds` show nothing,
+  /// and neither does -O0, which is not one switch.
+  bool isSeen(const AblationRow &row) const;
+  /// The switch without which the step takes longest, of those that are seen; null where there is none.
   const AblationRow *dearest() const;
-  /// The switches without which the step is faster, by the same rule.
+  /// The switches without which the step is seen to be faster.
   std::vector<const AblationRow *> harmful() const;
 
   std::string head() const;                       ///< the table's first two lines
   std::string text(const AblationRow &row) const; ///< a line
   std::string words() const;                      ///< what comes after the table: one or more lines
   /// {"version", "title", "untimed", "rounds", "rows": [{"off", "kernels", "matmuls", "planned_bytes",
-  /// "changes_nothing", "missing", "ms", "time_ratio", "spread", "ms_rounds", "beside_ms_rounds"}], "dearest",
-  /// "faster_without", "bound"}; what was not measured is null.
+  /// "changes_nothing", "missing", "ms", "time_ratio", "quartiles", "is_seen", "ms_rounds", "beside_ms_rounds"}],
+  /// "dearest", "faster_without", "bound"}; what was not measured is null.
   std::string json() const;
   /// Bars of the times, of planned bytes where nothing was timed.
   std::string picture() const;
