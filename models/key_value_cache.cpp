@@ -1,6 +1,8 @@
 #include "models/key_value_cache.h"
 #include "models/model.h"
 
+#include <algorithm>
+#include <bit>
 #include <fmt/format.h>
 
 namespace tcc::models {
@@ -25,15 +27,21 @@ KeyValueCache::KeyValueCache(const ModelConfig &config, int64_t positions, DType
   }
 }
 
+int64_t KeyValueCache::rowsRead(int64_t tokens) const {
+  constexpr int64_t fewest = 64;
+  return std::min(length, std::max(fewest, int64_t(std::bit_ceil(uint64_t(tokens)))));
+}
+
 CachedText CachedText::beginning(const KeyValueCache &cache, const Tensor &count) {
   CachedText text(cache);
   text.count = count;
   return text;
 }
 
-CachedText CachedText::next(const KeyValueCache &cache, const Tensor &position) {
+CachedText CachedText::next(const KeyValueCache &cache, const Tensor &position, int64_t rows) {
   CachedText text(cache);
   text.place = position;
+  text.rows = rows;
   return text;
 }
 
@@ -57,10 +65,10 @@ Tensor CachedText::attention(const Model &model, const Tensor &q, const Tensor &
   if (!place.defined())
     return causalAttention(model, q, k, v);
   // The query heads that share a key head are rows of one product, since each has one query: no key is read twice.
-  const Tensor rows = reshape(q, {1, k.dim(1), q.dim(1) / k.dim(1), q.dim(3)});
-  const auto read = [&](const Tensor &kept) { return headsOf(cast(kept, q.dtype())); };
-  const Tensor seen = iota(1, {1, cache.positions()}) <= reshape(place, {1, 1});
-  return reshape(tcc::attention(rows, read(newKeys), read(newValues), seen), q.shape());
+  const Tensor queries = reshape(q, {1, k.dim(1), q.dim(1) / k.dim(1), q.dim(3)});
+  const auto read = [&](const Tensor &kept) { return headsOf(cast(slice(kept, 0, 0, rows), q.dtype())); };
+  const Tensor seen = iota(1, {1, rows}) <= reshape(place, {1, 1});
+  return reshape(tcc::attention(queries, read(newKeys), read(newValues), seen), q.shape());
 }
 
 } // namespace tcc::models

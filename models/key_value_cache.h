@@ -20,6 +20,9 @@ public:
   KeyValueCache(const ModelConfig &config, int64_t positions, DType dtype);
 
   int64_t positions() const { return length; }
+  /// How many rows attention reads for the last one of so many tokens: these and a few more, up to a power of two, so
+  /// that a long text needs few functions. A text that grows costs what its length costs, not what the context's does.
+  int64_t rowsRead(int64_t tokens) const;
   const State &keys(size_t layer) const { return keyStates[layer]; }
   const State &values(size_t layer) const { return valueStates[layer]; }
 
@@ -34,8 +37,9 @@ class CachedText {
 public:
   /// The tokens begin the text; the first `count` (i32 [1]) of them count. The cache then has these and no others.
   static CachedText beginning(const KeyValueCache &cache, const Tensor &count);
-  /// The only token stands at `position` (i32 [1]), and the cache has all tokens before it. The cache then has it too.
-  static CachedText next(const KeyValueCache &cache, const Tensor &position);
+  /// The only token stands at `position` (i32 [1]), which is below `rows`, and the cache has all tokens before it. The
+  /// cache then has it too. Attention reads the cache's first `rows` rows and no others.
+  static CachedText next(const KeyValueCache &cache, const Tensor &position, int64_t rows);
 
   /// The position (i32 [1]) of the only token; undefined where the tokens begin the text.
   const Tensor &position() const { return place; }
@@ -47,6 +51,7 @@ private:
 
   KeyValueCache cache;
   Tensor count, place; // only one of the two is defined
+  int64_t rows = 0;    // with `place`
   size_t layer = 0;
 
   Tensor written(const State &state, const Tensor &x) const;

@@ -198,8 +198,9 @@ Tensor modelNextLogits(const Model &model, const KeyValueCache &cache, const Ten
   return headOfRow(model, modelHidden(model, tokens, {.text = &text}), count - 1);
 }
 
-Tensor modelGoOn(const Model &model, const KeyValueCache &cache, const Tensor &token, const Tensor &position) {
-  CachedText text = CachedText::next(cache, position);
+Tensor modelGoOn(const Model &model, const KeyValueCache &cache, const Tensor &token, const Tensor &position,
+                 int64_t rows) {
+  CachedText text = CachedText::next(cache, position, rows);
   const Tensor hidden = modelHidden(model, token, {.text = &text});
   return modelHead(model, reshape(hidden, {1, hidden.dim(2)}));
 }

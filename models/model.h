@@ -110,9 +110,10 @@ Tensor modelNextLogits(const Model &model, const Tensor &tokens, const Tensor &l
 /// The same for a text that begins with the first `count` (i32 [1]) of `tokens`. `cache` then has their keys and
 /// values.
 Tensor modelNextLogits(const Model &model, const KeyValueCache &cache, const Tensor &tokens, const Tensor &count);
-/// The logits after one more token (i32 [1, 1]) at `position` (i32 [1]) of the text whose keys and values `cache` has.
-/// `cache` then has those of the token too.
-Tensor modelGoOn(const Model &model, const KeyValueCache &cache, const Tensor &token, const Tensor &position);
+/// The logits after one more token (i32 [1, 1]) at `position` (i32 [1], below `rows`) of the text whose keys and values
+/// `cache` has. `cache` then has those of the token too. Attention reads the cache's first `rows` rows.
+Tensor modelGoOn(const Model &model, const KeyValueCache &cache, const Tensor &token, const Tensor &position,
+                 int64_t rows);
 /// Mean cross-entropy over all positions, an f32 scalar.
 Tensor modelLoss(const Model &model, const Tensor &tokens, const Tensor &targets, TrainingDropout *dropout = nullptr);
 /// The loss's gradients, unclipped, aligned with trained().

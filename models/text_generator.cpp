@@ -64,7 +64,7 @@ std::string GenerationTimes::text() const {
 }
 
 TextGenerator::TextGenerator(const Model &model, int64_t sequence, FunctionOptions function, bool caches)
-    : sequence(sequence),
+    : model(model), sequence(sequence), function(function),
       cache(caches ? std::optional(KeyValueCache(model.config(), sequence, cachedType(function))) : std::nullopt),
       wholeContext(compile(
           "next_logits", [model](Tensor tokens, Tensor last) { return modelNextLogits(model, tokens, last); },
@@ -72,18 +72,29 @@ TextGenerator::TextGenerator(const Model &model, int64_t sequence, FunctionOptio
       beginning(compile(
           "read_prompt",
           [model, cache = cache](Tensor tokens, Tensor count) { return modelNextLogits(model, *cache, tokens, count); },
-          named(function, {"tokens", "count"}, false))),
-      next(compile(
-          "next_token",
-          [model, cache = cache](Tensor token, Tensor position) { return modelGoOn(model, *cache, token, position); },
-          named(function, {"token", "position"}, true))) {}
+          named(function, {"tokens", "count"}, false))) {}
+
+/// The function for a token whose attention reads so many rows of the cache.
+Function &TextGenerator::nextWith(int64_t rows) {
+  const auto known = next.find(rows);
+  if (known != next.end())
+    return known->second;
+  Function made = compile(
+      "next_token",
+      [model = model, cache = cache, rows](Tensor token, Tensor position) {
+        return modelGoOn(model, *cache, token, position, rows);
+      },
+      named(function, {"token", "position"}, true));
+  return next.emplace(rows, std::move(made)).first->second;
+}
 
 /// Of the text's last token, whose earlier ones the cache has unless it is the prompt.
 Array TextGenerator::logitsAfter(std::span<const int32_t> text, bool isPrompt) {
   const auto length = int64_t(text.size());
   const bool fits = cache && length <= sequence;
   if (fits && !isPrompt)
-    return timed(next, one(text.back(), {1, 1}), one(length - 1, {1}), spent.cachedTokens, spent.cachedSeconds);
+    return timed(nextWith(cache->rowsRead(length)), one(text.back(), {1, 1}), one(length - 1, {1}), spent.cachedTokens,
+                 spent.cachedSeconds);
   const std::span<const int32_t> seen = text.last(size_t(std::min(length, sequence)));
   // These tokens stand at the front; attention is causal, so what comes after them is never seen.
   Array tokens({1, fits ? paddedLength(length, sequence) : sequence}, DType::i32);

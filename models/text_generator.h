@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -43,11 +44,15 @@ public:
   const GenerationTimes &times() const { return spent; }
 
 private:
+  Model model;
   int64_t sequence;
+  FunctionOptions function;
   std::optional<KeyValueCache> cache;
-  Function wholeContext, beginning, next;
+  Function wholeContext, beginning;
+  std::map<int64_t, Function> next; // by KeyValueCache::rowsRead()
   GenerationTimes spent;
 
+  Function &nextWith(int64_t rows);
   Array logitsAfter(std::span<const int32_t> text, bool isPrompt);
 };
 

@@ -106,9 +106,13 @@ protected:
     Function beginning = compile(
         "read_prompt",
         [this, &cache](Tensor tokens, Tensor count) { return modelNextLogits(model, cache, tokens, count); }, options);
-    Function next = compile(
-        "next_token", [this, &cache](Tensor token, Tensor place) { return modelGoOn(model, cache, token, place); },
-        options);
+    std::map<int64_t, Function> functions;
+    const auto next = [&](int64_t rows) -> Function & {
+      const auto traced = [this, &cache, rows](Tensor token, Tensor place) {
+        return modelGoOn(model, cache, token, place, rows);
+      };
+      return functions.try_emplace(rows, compile("next_token", traced, options)).first->second;
+    };
     const std::vector<int32_t> text = someTokens(positions);
     const Array expected = whole(tensorOf(text, {1, positions}))[0];
     const auto row = [&](int64_t position) {
@@ -121,15 +125,18 @@ protected:
                 tolerance);
       double worst = 0;
       for (int64_t place = prompt; place < positions; place += 1)
-        worst =
-            std::max(worst, difference(next(tensorOf(text[size_t(place)], {1, 1}), tensorOf(int32_t(place), {1}))[0],
-                                       row(place)));
+        worst = std::max(worst, difference(next(cache.rowsRead(place + 1))(tensorOf(text[size_t(place)], {1, 1}),
+                                                                           tensorOf(int32_t(place), {1}))[0],
+                                           row(place)));
       EXPECT_LT(worst, tolerance);
     }
-    EXPECT_EQ(next.counters().cache.misses, 1) << "the position is an input";
-    // A row is written where it stands, and kept keys are read where they are. (In bf16 weights are cast.)
-    if (options.level == 2 && options.products == DType::f32) {
-      EXPECT_EQ(copiesOf(next.executable()->plan(), cache.keys(0).bytes()), std::vector<std::string>());
+    EXPECT_EQ(functions.size(), 3u) << "64, 128 and 200 rows";
+    for (auto &[rows, function] : functions) {
+      EXPECT_EQ(function.counters().cache.misses, 1) << "the position is an input";
+      // A row is written where it stands, and kept keys are read where they are. (In bf16 weights are cast.)
+      if (options.level == 2 && options.products == DType::f32)
+        for (const int64_t bytes : {cache.keys(0).bytes(), cache.keys(0).bytes() / positions * rows})
+          EXPECT_EQ(copiesOf(function.executable()->plan(), bytes), std::vector<std::string>()) << rows;
     }
   }
 };
@@ -165,6 +172,22 @@ TEST_P(Caches, makeTheSameTokens) {
       EXPECT_EQ(kept.times().promptTokens, std::min<int64_t>(prompt, sequence));
     }
   }
+}
+
+TEST_P(Caches, makeTheSameTokensWhileTheyReadMore) {
+  constexpr int64_t sequence = 150; // 64, 128 and 150 rows are read
+  TextGenerator kept(model, sequence, quietly(2)), whole(model, sequence, quietly(2), false);
+  const SamplingOptions sampling{.temperature = 1, .seed = 5};
+  const std::vector<int32_t> start = someTokens(60);
+  EXPECT_EQ(kept.generate(start, 92, sampling), whole.generate(start, 92, sampling));
+  EXPECT_EQ(kept.times().cachedTokens, 90);
+}
+
+TEST(KeyValueCache, readsWhatIsThereUpToAPowerOfTwo) {
+  const KeyValueCache cache(kinds().at("gpt2"), positions, DType::f32);
+  for (const auto &[tokens, rows] : {std::pair(1, 64), {64, 64}, {65, 128}, {128, 128}, {129, 200}, {200, 200}})
+    EXPECT_EQ(cache.rowsRead(tokens), rows) << tokens;
+  EXPECT_EQ(KeyValueCache(kinds().at("gpt2"), 45, DType::f32).rowsRead(1), 45);
 }
 
 TEST(KeyValueCache, timesAreSaidInWords) {
