@@ -14,7 +14,7 @@ namespace tcc::models {
 namespace {
 
 /// Passes that rungs switch on, one after the other.
-constexpr const char *later[] = {"match-attention", "fuse-epilogues", "pad-shapes"};
+constexpr const char *later[] = {"match-attention", "join-matmuls", "fuse-epilogues", "pad-shapes"};
 
 /// -O1 without the passes from number `first` of `later` on.
 std::vector<std::string> fusedWithout(size_t first) {
@@ -88,14 +88,20 @@ std::vector<Rung> rungsOf(const TrainOptions &options, bool isGpu, bool multipli
        .lossTolerance = 1e-2,
        .missing = {},
        .script = "1.663, memory 0.510"});
-  add({.name = "epilogues",
+  add({.name = "matmuls of one value joined",
        .options = together(fusedWithout(2), types),
+       .lossTolerance = 1e-2,
+       .mayChangeNothing = true, // the target's model decides, and few CPUs gain
+       .missing = {},
+       .script = {}});
+  add({.name = "epilogues",
+       .options = together(fusedWithout(3), types),
        .lossTolerance = 1e-2,
        .mayChangeNothing = true, // without biases before attention no sum of a matmul is stored anyway
        .missing = {},
        .script = {}});
   add({.name = "padding",
-       .options = together(fusedWithout(3), types),
+       .options = together(fusedWithout(4), types),
        .lossTolerance = 1e-2,
        .mayChangeNothing = true,
        .missing = {},

@@ -154,6 +154,7 @@ TEST(Ablation, UntimedStepsHavePlansAlone) {
 TEST(Switches, AreThePassesThatRunAndWhatElseIsOn) {
   CompilerFlags flags;
   const std::vector<std::string> usual = {"-fno-match-attention",
+                                          "-fno-join-matmuls",
                                           "-fno-simplify",
                                           "-fno-pad-shapes",
                                           "-fno-pack-attention",
@@ -170,7 +171,7 @@ TEST(Switches, AreThePassesThatRunAndWhatElseIsOn) {
   flags.remat = Remat::block;
   EXPECT_EQ(
       switchesOff(flags, "cpu"),
-      (std::vector<std::string>{"-fno-match-attention", "--dtype=f32", "-fno-pack-attention", "-fno-fuse-epilogues",
+      (std::vector<std::string>{"-fno-match-attention", "-fno-join-matmuls", "--dtype=f32", "-fno-pack-attention", "-fno-fuse-epilogues",
                                 "--remat=none", "-fno-schedule-collectives", "-fno-fast-math", "-O0"}));
   flags = {};
   flags.level = 0;

@@ -119,7 +119,7 @@ TEST(Ladder, IsClimbedWhole) {
     expectContains(table, fmt::format("{:.4f}", row["loss_last"].get<double>()));
     expectContains(table, name);
   }
-  EXPECT_GE(plans.size(), rows.size() - 3); // padding and -O2 may change nothing, no plan shows input
+  EXPECT_GE(plans.size(), rows.size() - 4); // joined matmuls, padding and -O2 may change nothing, no plan shows input
   const auto number = [&](const char *rung, const char *key) {
     for (const nlohmann::json &row : rows)
       if (row["rung"] == rung)
@@ -171,8 +171,9 @@ TEST(Ablation, HasARunWithoutEachSwitchThatIsOn) {
   options.storesMask = true;
   options.prefetches = false;
   EXPECT_EQ(ablationsOf(options, "cpu"),
-            (std::vector<std::string>{"-fno-match-attention", "--dtype=f32", "-fno-pad-shapes", "-fno-pack-attention",
-                                      "-fno-fuse-epilogues", "-fno-schedule-collectives", "--params=f32", "-O0"}));
+            (std::vector<std::string>{"-fno-match-attention", "-fno-join-matmuls", "--dtype=f32", "-fno-pad-shapes",
+                                      "-fno-pack-attention", "-fno-fuse-epilogues", "-fno-schedule-collectives",
+                                      "--params=f32", "-O0"}));
 }
 
 TEST(Ablation, SaysWhatEachSwitchBrings) {
@@ -182,6 +183,7 @@ TEST(Ablation, SaysWhatEachSwitchBrings) {
                                               "-fno-simplify",
                                               "-fno-pad-shapes",
                                               "-fno-pack-attention",
+                                              "-fno-join-matmuls",
                                               "--data",
                                               folder.write("data.txt", std::string(4000, 'x') + "y"),
                                               "--layers=1",

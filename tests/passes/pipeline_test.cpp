@@ -119,7 +119,7 @@ TEST_F(Pipeline, everyPassKeepsTheMeaningOfEveryStep) {
         options.passes["simplify"] = simplified;
         EXPECT_TRUE(run(*module, options)) << step.name << " at -O" << level << ": " << messages;
         EXPECT_TRUE(succeeded(verifyPhase(mainOf(*module), Phase::planned))) << step.name;
-        EXPECT_EQ(report.passes.size(), 9u + simplified + 5 * (level >= 1));
+        EXPECT_EQ(report.passes.size(), 9u + simplified + 6 * (level >= 1));
       }
 }
 
@@ -500,9 +500,10 @@ TEST_F(Pipeline, dumpsAreOfTheNamedPasses) {
         names += line.split(' ').first.str() + " ";
     return names;
   };
-  EXPECT_EQ(dumps("all"), "specialize-shapes decompose match-attention autodiff distribute expand-unsupported simplify "
-                          "pad-shapes split-reductions pack-attention fuse-epilogues fuse-kernels schedule "
-                          "schedule-collectives plan-memory ");
+  EXPECT_EQ(dumps("all"),
+            "specialize-shapes decompose match-attention join-matmuls autodiff distribute expand-unsupported simplify "
+            "pad-shapes split-reductions pack-attention fuse-epilogues fuse-kernels schedule "
+            "schedule-collectives plan-memory ");
   EXPECT_EQ(dumps("autodiff"), "autodiff ");
   std::string changed = dumps("changed"); // static sizes, no long reduction: two passes have nothing to do
   EXPECT_EQ(changed.find("specialize-shapes"), std::string::npos);
@@ -574,34 +575,37 @@ TEST_F(Pipeline, printsItsTable) {
       " 2  decompose            captured  on   before autodiff: gradients are known of primitives alone\n"
       " 3  match-attention      captured  on   on primitives, before autodiff: the gradient of attention is "
       "attention's too\n"
-      " 4  autodiff             joint     on   on primitives; forward and backward become one dataflow\n"
-      " 5  distribute           joint     on   after autodiff, whose gradients are what ranks add up; before every "
+      " 4  join-matmuls         captured  on   after match-attention, which knows queries, keys and values apart; "
+      "before "
+      "autodiff: one matmul has one gradient\n"
+      " 5  autodiff             joint     on   on primitives; forward and backward become one dataflow\n"
+      " 6  distribute           joint     on   after autodiff, whose gradients are what ranks add up; before every "
       "pass "
       "that looks at memory\n"
-      " 6  autocast             shaped    off  before expand-unsupported: a target may have kernels of 16-bit "
+      " 7  autocast             shaped    off  before expand-unsupported: a target may have kernels of 16-bit "
       "types alone\n"
-      " 7  expand-unsupported   shaped    on   after autodiff: the target may have the gradient's kernel as well\n"
-      " 8  simplify             shaped    on   after autodiff: it shares sums and removes what no result needs\n"
-      " 9  pad-shapes           shaped    on   on final types, from which the gain of matmuls follows; before sums are "
+      " 8  expand-unsupported   shaped    on   after autodiff: the target may have the gradient's kernel as well\n"
+      " 9  simplify             shaped    on   after autodiff: it shares sums and removes what no result needs\n"
+      "10  pad-shapes           shaped    on   on final types, from which the gain of matmuls follows; before sums are "
       "cut "
       "up\n"
-      "10  split-reductions     shaped    on   before fusion: a long reduction's first part joins its producer\n"
-      "11  narrow-activations   shaped    off  before fusion, on the ops that it sees: it says what will be stored\n"
-      "12  fuse-gelu            shaped    off  on final types; before fusion, which would make GELU's gradient a "
+      "11  split-reductions     shaped    on   before fusion: a long reduction's first part joins its producer\n"
+      "12  narrow-activations   shaped    off  before fusion, on the ops that it sees: it says what will be stored\n"
+      "13  fuse-gelu            shaped    off  on final types; before fusion, which would make GELU's gradient a "
       "kernel\n"
-      "13  pack-attention       shaped    on   on final types; before fusion, which would make the join a kernel\n"
-      "14  fuse-epilogues       shaped    on   on final types and sizes; before fusion, which gets what matmuls leave\n"
-      "15  fuse-kernels         fused     on   after every rewrite of primitives: none remains outside a kernel\n"
-      "16  rematerialize        fused     off  after fusion: copies are whole kernels, with their bits, and nothing "
+      "14  pack-attention       shaped    on   on final types; before fusion, which would make the join a kernel\n"
+      "15  fuse-epilogues       shaped    on   on final types and sizes; before fusion, which gets what matmuls leave\n"
+      "16  fuse-kernels         fused     on   after every rewrite of primitives: none remains outside a kernel\n"
+      "17  rematerialize        fused     off  after fusion: copies are whole kernels, with their bits, and nothing "
       "joins "
       "them again; live ranges follow from it\n"
-      "17  schedule             fused     on   before planning: live ranges follow from the order\n"
-      "18  schedule-collectives fused     on   after schedule, whose order says when gradients are there; before "
+      "18  schedule             fused     on   before planning: live ranges follow from the order\n"
+      "19  schedule-collectives fused     on   after schedule, whose order says when gradients are there; before "
       "planning, which keeps what is in flight\n"
-      "19  plan-memory          planned   on   last: places follow from order and kernels\n");
-  EXPECT_NE(print(atLevel(0)).find("8  simplify             shaped    off"), std::string::npos);
+      "20  plan-memory          planned   on   last: places follow from order and kernels\n");
+  EXPECT_NE(print(atLevel(0)).find("9  simplify             shaped    off"), std::string::npos);
   PipelineOptions on = atLevel(0);
-  on.passes["simplify"] = on.passes["match-attention"] = on.passes["pad-shapes"] = true;
+  on.passes["simplify"] = on.passes["match-attention"] = on.passes["join-matmuls"] = on.passes["pad-shapes"] = true;
   on.passes["fuse-epilogues"] = on.passes["pack-attention"] = on.passes["schedule-collectives"] = true;
   EXPECT_EQ(print(on), print(PipelineOptions()));
 }

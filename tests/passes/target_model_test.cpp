@@ -5,6 +5,7 @@
 #include "passes/pipeline.h"
 #include "tests/ops/op_table.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <gtest/gtest.h>
 
 using namespace mlir;
@@ -299,6 +300,44 @@ TEST(TargetModel, SaysWhatProductsAdd) {
   EXPECT_EQ(added(model), "addend addend ");
   model.epilogues.addend = false;
   EXPECT_EQ(added(model), "");
+}
+
+/// The gradient of x, which several frozen parameters multiply.
+std::string manyOfOne(llvm::ArrayRef<int64_t> widths) {
+  std::string inputs, body, sum = "%s0";
+  for (auto [i, width] : llvm::enumerate(widths)) {
+    inputs += llvm::formatv(", %w{0}: tensor<8x{1}xf32>", i, width);
+    body += llvm::formatv("  %p{0} = tcc.matmul %x, %w{0} : tensor<64x8xf32>, tensor<8x{1}xf32> -> tensor<64x{1}xf32>\n"
+                          "  %m{0} = tcc.tanh %p{0} : tensor<64x{1}xf32>\n"
+                          "  %s{0} = tcc.reduce_sum %m{0} axes [0, 1] : tensor<64x{1}xf32> -> tensor<1x1xf32>\n",
+                          i, width);
+  }
+  for (size_t i = 1; i < widths.size(); ++i) {
+    body += llvm::formatv("  %u{0} = tcc.add {1}, %s{0} : tensor<1x1xf32>\n", i, sum);
+    sum = llvm::formatv("%u{0}", i);
+  }
+  return "func.func @main(%x: tensor<64x8xf32>" + inputs + ") -> tensor<64x8xf32> {\n" + body +
+         "  %loss = tcc.reshape " + sum +
+         " : tensor<1x1xf32> -> tensor<f32>\n  %dx = tcc.gradient %loss wrt %x : tensor<f32>, tensor<64x8xf32>\n"
+         "  return %dx : tensor<64x8xf32>\n}\n";
+}
+
+TEST(TargetModel, SaysWhetherMatmulsAreJoined) {
+  auto products = [](double price, llvm::ArrayRef<int64_t> widths, ProductType type = ProductType::asWritten) {
+    TargetModel model;
+    model.epilogues.addendPrice = price;
+    return Compiled(manyOfOne(widths).c_str(), model, 2, Phase::joint, type).all<MatmulOp>().size();
+  };
+  // A sum of 64 * 8 elements is 2048 bytes; a column's copies are 2 * 4 * 8 and 2 * 4 * 64.
+  EXPECT_EQ(products(6.7, {16, 16, 16}), 6u);
+  EXPECT_EQ(products(6.8, {16, 16, 16}), 2u); // 2 * 6.75 * 2048 is 48 * 576
+  EXPECT_EQ(products(0, {1, 1}), 4u);
+  EXPECT_EQ(products(9, {1, 64, 2}), 4u) << "the widest stays apart";
+  EXPECT_EQ(products(0.8, {1, 64, 2}), 6u);
+  EXPECT_EQ(products(9.5, {1, 64, 2}), 2u);
+  // A cast to 16 bits writes the parameters anyway.
+  EXPECT_EQ(products(6.1, {16, 16, 16}, ProductType::bf16), 2u); // 2 * 6 * 2048 is 48 * 512
+  EXPECT_EQ(products(5.9, {16, 16, 16}, ProductType::bf16), 6u);
 }
 
 TEST(TargetModel, AlignsTheArena) {
