@@ -49,15 +49,19 @@ CLI::Validator finiteNumber(bool zeroAllowed) {
   });
 }
 
-/// A number from 0 to 1: at least 0 and below 1, or above 0 and at most 1.
-CLI::Validator share(bool oneAllowed = false) {
-  return expecting(oneAllowed ? "a number above 0 and at most 1" : "a number from 0 on and below 1",
-                   [=](const std::string &text) {
-                     double value;
-                     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-                     return error == std::errc() && end == text.data() + text.size() &&
-                            (oneAllowed ? value > 0 && value <= 1 : value >= 0 && value < 1);
-                   });
+/// Which ends of the range from 0 to 1 belong to it.
+enum class Ends { none, zero, one };
+
+CLI::Validator share(Ends ends = Ends::zero) {
+  const char *rule = ends == Ends::one    ? "a number above 0 and at most 1"
+                     : ends == Ends::zero ? "a number from 0 on and below 1"
+                                          : "a number above 0 and below 1";
+  return expecting(rule, [=](const std::string &text) {
+    double value;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool isEnd = (value == 0 && ends == Ends::zero) || (value == 1 && ends == Ends::one);
+    return error == std::errc() && end == text.data() + text.size() && (isEnd || (value > 0 && value < 1));
+  });
 }
 
 CLI::Validator oneOf(std::vector<std::string> names) {
@@ -156,7 +160,7 @@ void declareData(CLI::App &app, TrainOptions &options, RawOptions &raw) {
       ->group("Data");
   app.add_option("--eval-share", options.evalShare,
                  "With --eval-every: the last part of the data that is held out; 0.1")
-      ->check(share())
+      ->check(share(Ends::none))
       ->type_name("X")
       ->group("Data");
   app.add_option("--eval-data", options.evalFile, "Evaluate on this file; nothing of --data is held out then")
@@ -406,7 +410,7 @@ void declareOutput(CLI::App &app, TrainOptions &options, RawOptions &raw) {
       ->group("Output");
   app.add_option("--top-p", options.topP,
                  "Sample from the likeliest tokens that together have this probability; 1: all")
-      ->check(share(true))
+      ->check(share(Ends::one))
       ->type_name("X")
       ->group("Output");
   app.add_option("--stop", options.stop, "The generated text ends before this one; repeatable")

@@ -3,6 +3,7 @@
 #include "models/examples.h"
 #include "models/file_options.h"
 #include "models/option_flags.h"
+#include "models/option_needs.h"
 #include "models/start_folders.h"
 
 #include <CLI/CLI.hpp>
@@ -127,10 +128,6 @@ double rateFactor(std::string_view optimizer) {
 }
 
 void resolveAdapter(const TrainOptions &options) {
-  if (options.adapts() && options.initFolder.empty())
-    throw usageError("--lora and --adapter need --init FOLDER: the weights that an adapter is for");
-  if (options.loraAlpha && !options.loraRank)
-    throw usageError("--lora-alpha needs --lora RANK");
   if (options.loraRank && options.generateTokens)
     throw usageError("--lora cannot be given with --generate, which trains nothing; --adapter FOLDER reads one");
 }
@@ -166,16 +163,17 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
       if (isGiven)
         throw usageError(fmt::format("{} cannot be given with {}, which makes runs of its own", flag,
                                      options.ladder ? "--ladder" : "--ablate"));
-  if (raw.memory && !options.estimate)
-    throw usageError("--memory needs --estimate");
-  if (!options.clusterFile.empty() && (!options.estimate || options.ranks < 2))
-    throw usageError("--cluster needs --estimate, and --ranks with 2 ranks or more");
+  if (!options.clusterFile.empty() && options.ranks < 2)
+    throw usageError("--cluster needs --ranks with 2 ranks or more");
   if (!options.clusterFile.empty() && raw.price)
     throw usageError("--price-per-hour cannot be given with --cluster, whose file says dollars_per_hour");
-  if (raw.price && !options.estimate)
-    throw usageError("--price-per-hour needs --estimate");
   options.pricePerHour = raw.price.value_or(options.pricePerHour);
   options.estimateMemory = raw.memory.value_or(0) * 1e9;
+  constexpr const char *libraries[] = {".so", ".a", ".o"};
+  if (!options.compileOnly.empty() &&
+      std::ranges::none_of(libraries, [&](const char *ending) { return options.compileOnly.ends_with(ending); }))
+    throw usageError(fmt::format("--compile-only {}: a library's name is expected, which ends in .so, .a or .o",
+                                 options.compileOnly));
   if (options.hasRuntime && !options.compileOnly.empty() && !options.compileOnly.ends_with(".so"))
     throw usageError("--static puts the runtime inside a shared library; it needs --compile-only FILE.so");
   if (!options.compileOnly.empty() && (!options.saveFolder.empty() || !options.checkpointFolder.empty()))
@@ -189,8 +187,6 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
         throw usageError(fmt::format("--compile-only runs nothing; it cannot be given with {}", flag));
   if (!options.compileOnly.empty() && options.ranks > 1)
     throw usageError("--compile-only makes the step of one process; it cannot be given with --ranks");
-  if (options.compileOnly.empty() && (options.hasRuntime || !options.initialStates.empty()))
-    throw usageError("--static and --initial-states need --compile-only FILE");
   if (!options.compileOnly.empty() && (options.estimate || !options.stepFile.empty()))
     throw usageError("--compile-only cannot be given with --estimate or --step");
   if (!options.stepFile.empty() && !raw.codeFlag.empty())
@@ -198,14 +194,6 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
         fmt::format("{} cannot be given with --step {}, which holds a compiled step", raw.codeFlag, options.stepFile));
   if (options.dataFiles.empty() && !options.estimate && options.compileOnly.empty())
     throw usageError("no data: --data FILE is needed (text, nanoGPT .bin, llm.c shard or .jsonl)");
-  if (options.checkpointFolder.empty() && (raw.checkpointEvery || options.resume))
-    throw usageError("--checkpoint-every and --resume need --checkpoint FOLDER");
-  if (!options.dumpTokens.empty() && options.tokenizerFolder.empty())
-    throw usageError("--dump-tokens needs --tokenizer FOLDER");
-  if (options.trainVocabulary && options.tokenizerFolder.empty())
-    throw usageError("--train-tokenizer needs --tokenizer FOLDER, where the tokenizer is kept");
-  if (options.hashEvery > 0 && options.jsonFile.empty())
-    throw usageError("--hash-every needs --json FILE, which the checksums stand in");
   for (const std::string_view ending : {".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".eps"})
     if (options.plotFile.ends_with(ending))
       throw usageError(fmt::format("--plot {}: the figure is SVG, a name such as {}.svg is expected", options.plotFile,
@@ -216,8 +204,6 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
     throw usageError("--no-packing is of examples; no --data file ends in .jsonl");
   options.vocabularyGiven = raw.vocab.has_value();
   options.checkpointEvery = raw.checkpointEvery.value_or(0);
-  if (!options.evalEvery && !options.evalFile.empty())
-    throw usageError("--eval-data needs --eval-every N");
 }
 
 /// Fills in the defaults that depend on the preset or on other options.
@@ -254,6 +240,8 @@ void resolve(TrainOptions &options, const RawOptions &raw) {
   options.beta2 = raw.beta2.value_or(options.optimizer == "lion" ? 0.99 : options.beta2);
   schedule.peak = raw.rate.value_or((init ? initRate : defaults.rate) * rateFactor(options.optimizer));
   schedule.floor = raw.minimumRate;
+  if (raw.minimumRate && schedule.kind == ScheduleKind::Constant)
+    throw usageError("--min-lr cannot be given with --schedule=constant, whose rate never falls");
   if (raw.minimumRate && *raw.minimumRate > schedule.peak)
     throw usageError(fmt::format("--min-lr={} is above the learning rate {}, the rate falls to it", *raw.minimumRate,
                                  schedule.peak));
@@ -288,6 +276,13 @@ public:
   bool isGiven(const std::string &option) const {
     const CLI::Option *declared = app.get_option_no_throw(option);
     return declared && declared->count() > 0;
+  }
+  /// Fills in the defaults that depend on other options. Throws Error where options do not go together.
+  TrainOptions resolved() {
+    if (const std::string lacked = lackedOption([&](const char *option) { return isGiven(option); }); !lacked.empty())
+      throw usageError(lacked);
+    resolve(options, raw);
+    return std::move(options);
   }
 
   CLI::App app;
@@ -361,8 +356,7 @@ ParsedOptions parseTrainOptions(const std::vector<std::string> &given, const std
   std::vector<FileArguments> file;
   try {
     if (!commandLine.isGiven("--config")) {
-      resolve(commandLine.options, commandLine.raw);
-      return {std::move(commandLine.options), 0, ""};
+      return {commandLine.resolved(), 0, ""};
     }
     file = optionsOfFile(commandLine, deviceKinds, readFile);
     // The file's stand first: of an option that is given twice the last one counts.
@@ -374,9 +368,9 @@ ParsedOptions parseTrainOptions(const std::vector<std::string> &given, const std
     Declared together(deviceKinds);
     if (std::string wrong = together.parse(arguments); !wrong.empty())
       return {{}, 2, withPlace(wrong, commandLine.options.configFile, file)};
-    resolve(together.options, together.raw);
-    together.options.configOptions = fromFile;
-    return {std::move(together.options), 0, ""};
+    TrainOptions options = together.resolved();
+    options.configOptions = fromFile;
+    return {std::move(options), 0, ""};
   } catch (const Error &error) {
     return {{}, error.exitStatus(), withPlace(error.what(), commandLine.options.configFile, file)};
   }

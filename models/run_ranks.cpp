@@ -135,8 +135,9 @@ void chooseLanes(TrainOptions &options, int64_t ranks) {
   if (lanes > 1 && options.largestBatch)
     throw Error("--batch=auto cannot be given with several lanes, which share a batch out");
   if (options.batch % lanes)
-    throw Error(fmt::format("--batch={} has no {} equal parts, one for each lane: a multiple of the lanes is expected",
-                            options.batch, lanes));
+    throw usageError(
+        fmt::format("--batch={} has no {} equal parts, one for each lane: a multiple of the lanes is expected",
+                    options.batch, lanes));
   if (lanes > 1 && options.products == runtime::DType::f16)
     throw Error("--dtype=f16 has no lanes: its loss is scaled in the step as a whole; bf16 has");
   if (ranks == 1)

@@ -354,7 +354,7 @@ TEST_F(StepProgram, MistakesHaveOneClearMessage) {
   };
   for (const auto &[arguments, status, text] : mistakes)
     EXPECT_HAS(tcc(arguments, status), text);
-  EXPECT_HAS(trainGpt("--static --data book.txt", 2), "--static and --initial-states need --compile-only");
+  EXPECT_HAS(trainGpt("--static --data book.txt", 2), "--static needs --compile-only FILE");
   EXPECT_HAS(trainGpt("--compile-only=step.so --emit-graph=step.graph", 2), "cannot be given with --emit-graph");
   EXPECT_HAS(trainGpt("--compile-only=step.dll", 1), "one that ends in .so, .a or .o is expected");
   // What is there stays whole where the new one cannot be written.

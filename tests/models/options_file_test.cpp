@@ -84,12 +84,12 @@ TEST_F(OptionsFile, holdsOptionsOfEveryKind) {
   EXPECT_EQ(o.sampleTokens, 12);
   EXPECT_EQ(o.configFile, path);
   EXPECT_EQ(o.configOptions.front(), "--model=char");
-  EXPECT_EQ(options("---\ndata: x\nprompt: ''\n...\n").prompt, "");
+  EXPECT_EQ(options("---\ndata: x\nsample: 1\nprompt: ''\n...\n").prompt, "");
   EXPECT_EQ(options("data: x\nsave: --odd\n").saveFolder, "--odd") << "a value may begin with dashes";
 }
 
 TEST_F(OptionsFile, mayBeJson) {
-  const TrainOptions o = options("{\n\t\"data\": [\"a.txt\",\"b.txt\"],\n\t\"batch\":8,\"find-nan\":true,"
+  const TrainOptions o = options("{\n\t\"data\": [\"a.txt\",\"b.txt\"],\n\t\"batch\":8,\"find-nan\":true,\"sample\":1,"
                                  "\"prompt\":\"\\ud83d\\ude00 \\u00e9\\/\",\"lr\":0.5}\n");
   EXPECT_EQ(o.dataFiles, (Arguments{"a.txt", "b.txt"}));
   EXPECT_EQ(o.batch, 8);
@@ -103,7 +103,7 @@ TEST_F(OptionsFile, mayBeJson) {
 
 TEST_F(OptionsFile, theCommandLineWins) {
   const std::string file =
-      "data: [a.txt, b.txt]\nbatch: 8\nfind-nan: true\nthreads: 3\nO: 0\nf: no-schedule\nstop: x\n";
+      "data: [a.txt, b.txt]\nbatch: 8\nfind-nan: true\nthreads: 3\nO: 0\nf: no-schedule\nsample: 1\nstop: x\n";
   const TrainOptions o = options(file, {"--data=c.txt", "--batch", "4", "--find-nan=false", "--threads=2", "-O3",
                                         "-fschedule", "--stop=y", "--stop=z"});
   EXPECT_EQ(o.dataFiles, Arguments{"c.txt"}) << "it replaces a list";
@@ -130,7 +130,7 @@ TEST_F(OptionsFile, valuesAreRefusedAtTheirPlace) {
             "run.yaml:2:4: unknown optimisation level '-O7' (one of -O0 -O1 -O2 -O3 -Os -Oz -Og -Ofast)");
   expectContains(error("data: x\nf: [simplify, no-]\n"), "run.yaml:2:15: '-fno-' names no pass");
   EXPECT_EQ(error("data: x\nlora-alpha: 2\nlora: 4\n"),
-            "run.yaml:3:7: --lora and --adapter need --init FOLDER: the weights that an adapter is for");
+            "run.yaml:3:7: --lora needs --init FOLDER: the weights that an adapter is for");
   EXPECT_EQ(error("data: x\nheads: 3\n"), "width 128 is not a multiple of heads 3 (with the options of run.yaml)");
   EXPECT_EQ(error("batch: 8\n").substr(0, 25), "no data: --data FILE is n");
   EXPECT_EQ(error("data: x\nquiet: 1\n"), "run.yaml:2:8: `quiet` is `1`, true or false is expected");

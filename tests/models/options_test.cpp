@@ -69,7 +69,7 @@ TEST(Options, readsEveryOption) {
                            "--steps=7",
                            "--lr=1e-3",
                            "--schedule",
-                           "constant",
+                           "trapezoid",
                            "--warmup=5",
                            "--seed=9",
                            "--order=sequential",
@@ -109,7 +109,7 @@ TEST(Options, readsEveryOption) {
   EXPECT_EQ(o.schedule.length.steps, 7);
   EXPECT_EQ(o.schedule.length.seconds, 30);
   EXPECT_EQ(o.schedule.peak, 1e-3);
-  EXPECT_EQ(o.schedule.kind, ScheduleKind::Constant);
+  EXPECT_EQ(o.schedule.kind, ScheduleKind::Trapezoid);
   EXPECT_EQ(o.schedule.warmup, 5);
   EXPECT_EQ(o.seed, 9u);
   EXPECT_EQ(o.order, Order::Sequential);
@@ -206,12 +206,38 @@ TEST(Options, sizesOfALlama) {
 }
 
 TEST(Options, whatBelongsTogether) {
-  expectContains(usageError({"--resume"}), "need --checkpoint FOLDER");
-  expectContains(usageError({"--checkpoint-every=5"}), "need --checkpoint FOLDER");
+  expectContains(usageError({"--resume"}), "--resume needs --checkpoint FOLDER");
+  expectContains(usageError({"--checkpoint-every=5"}), "--checkpoint-every needs --checkpoint FOLDER");
   expectContains(usageError({"--eval-data=v"}), "--eval-data needs --eval-every N");
+  expectContains(usageError({"--schedule=constant", "--min-lr=0"}),
+                 "--min-lr cannot be given with --schedule=constant");
   expectContains(usageError({"--lr=1e-4", "--min-lr=1e-3"}), "--min-lr=0.001 is above the learning rate 0.0001");
   EXPECT_EQ(parsed({"--schedule=trapezoid"}).schedule.kind, ScheduleKind::Trapezoid);
   EXPECT_EQ(parsed({"--schedule=trapezoid"}).schedule.warmup, 100);
+}
+
+TEST(Options, whatDoesNothingAloneIsRefused) {
+  const std::pair<Arguments, const char *> cases[] = {
+      {{"--lora=4"}, "--lora needs --init FOLDER: the weights that an adapter is for"},
+      {{"--lora-alpha=4", "--init=f"}, "--lora-alpha needs --lora RANK"},
+      {{"--dump-tokens=f"}, "--dump-tokens needs --tokenizer FOLDER"},
+      {{"--train-tokenizer=300"}, "--train-tokenizer needs --tokenizer FOLDER, where the tokenizer is kept"},
+      {{"--eval-share=0.2"}, "--eval-share needs --eval-every N"},
+      {{"--eval-batches=2"}, "--eval-batches needs --eval-every N"},
+      {{"--keep=2"}, "--keep needs --checkpoint FOLDER"},
+      {{"--hash-every=2"}, "--hash-every needs --json FILE, which the checksums stand in"},
+      {{"--cluster=f", "--ranks=4"}, "--cluster needs --estimate"},
+      {{"--initial-states=f"}, "--initial-states needs --compile-only FILE"},
+      {{"--prompt=a"}, "--prompt needs --sample N or --generate N"},
+      {{"--no-kv-cache"}, "--no-kv-cache needs --sample N or --generate N"},
+      {{"--top-k=3", "--temperature=0"}, "--temperature needs --sample N or --generate N"},
+  };
+  for (const auto &[arguments, message] : cases)
+    EXPECT_EQ(usageError(arguments), message);
+  EXPECT_EQ(parsed({"--sample=3", "--prompt=a", "--top-k=3"}).prompt, "a");
+  EXPECT_EQ(parsed({"--eval-every=3", "--eval-batches=2"}).evalBatches, 2);
+  EXPECT_EQ(usageError({"--compile-only=step.foo"}),
+            "--compile-only step.foo: a library's name is expected, which ends in .so, .a or .o");
 }
 
 TEST(Options, helpBeginsWithExamples) {
@@ -239,7 +265,7 @@ TEST(Options, badValuesAreUsageErrors) {
                            {"--steps", "x"},      {"--steps", "3.5"},       {"--lr", "-1"},
                            {"--lr", "nan"},       {"--lr", "inf"},          {"--lr", "1x"},
                            {"--minutes", "0"},    {"--minutes", "nan"},     {"--order", "backwards"},
-                           {"--seed", "-1"},      {"--beta1", "1"},         {"--eval-share", "-0.1"},
+                           {"--seed", "-1"},      {"--beta1", "1"},         {"--eval-share", "0"},
                            {"--top-p", "0"},      {"--top-p", "1.5"},       {"--keep", "0"},
                            {"--accumulate", "0"}, {"--weight-decay", "nan"}};
   for (const Arguments &arguments : bad) {
