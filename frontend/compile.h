@@ -41,6 +41,9 @@ struct FunctionOptions : CompilerFlags {
   /// order; null: this one computes them all.
   std::shared_ptr<runtime::Ranks> ranks = {};
   bool fastReduce = false; ///< --reduce=fast: what ranks add up has the bits of their engine's order
+  /// --zero=: with 1 each rank keeps its part of states such as the moments of AdamW (State::isPart), with 2 of the
+  /// sums over lanes too. The bits are those of 0.
+  int zero = 0;
   /// A file with the function's compiled step (exportLibrary, train_gpt --compile-only), which is loaded and not
   /// compiled. Calls with arguments for which it is another step throw Error.
   std::string compiledStep = {};

@@ -60,8 +60,11 @@ struct TrainOptions : CompilerFlags {
   bool findNan = false;         ///< such an end names the op and its line, not the kernel
 
   // Several processes
-  int64_t ranks = 0;       ///< above 0: this many, which the program starts where no launcher has
-  bool fastReduce = false; ///< --reduce=fast: bits follow from the number of ranks too
+  int64_t ranks = 0;        ///< above 0: this many, which the program starts where no launcher has
+  bool fastReduce = false;  ///< --reduce=fast: bits follow from the number of ranks too
+  int zero = 0;             ///< --zero=: what ranks share out beside lanes: nothing, or the optimizer's states (1)
+  bool choosesZero = false; ///< --zero=auto: the least whose step fits in the memory
+  std::string zeroReason;   ///< … and why, for the log
 
   // Before a run
   bool ladder = false;     ///< train with one switch of the compiler after the other (models/ladder.h)

@@ -50,6 +50,9 @@ private:
   std::shared_ptr<runtime::Ranks> ranks;
 };
 
+/// How many ranks share this host's CPUs and memory.
+int64_t ranksHere(const RunRanks &ranks);
+
 /// So many ranks, of which this process is the first, for a plan alone: they exchange nothing. Null for one.
 std::shared_ptr<runtime::Ranks> plannedRanks(int64_t count);
 /// The options of a run that is only planned, for the first of its --ranks. Throws Error as optionsOfRank().
