@@ -31,11 +31,12 @@ Estimator::Estimator(const TrainOptions &options, const RunDevice &device, const
     model.storeMask(sequence);
 }
 
-runtime::Plan Estimator::plan(int64_t batch) {
+runtime::Plan Estimator::plan(int64_t batch, int zero) {
   const DropoutRates dropout = trainedDropout(options, config);
   FunctionOptions function = functionOptions(options, device, stepInputNames(dropout), {"loss", "norm"}, {});
   function.ranks = plannedRanks(options.ranks);
   function.fastReduce = options.fastReduce;
+  function.zero = zero;
   Function step = trainingFunction(options, model, *optimizer, std::move(function));
   return step.plan(emptyStepInputs(options.accumulate * batch, sequence, dropout));
 }

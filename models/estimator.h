@@ -31,8 +31,11 @@ class Estimator {
 public:
   Estimator(const TrainOptions &options, const RunDevice &device, const std::optional<ModelFolder> &folder);
 
-  runtime::Plan plan(int64_t batch);
+  /// With what options.zero shares out, or with another stage of --zero.
+  runtime::Plan plan(int64_t batch) { return plan(batch, options.zero); }
+  runtime::Plan plan(int64_t batch, int zero);
   StepFigures figures(int64_t batch) { return figuresOf(plan(batch)); }
+  StepFigures figures(int64_t batch, int zero) { return figuresOf(plan(batch, zero)); }
 
   /// The largest number of rows whose step needs at most `limit` bytes; 0 if not even one row fits. The search begins
   /// with a known point: `batch` rows need `bytes`. A step's bytes are nearly linear in the rows, so each guess lies

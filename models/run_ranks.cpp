@@ -27,7 +27,8 @@ std::string hostName() {
   return name;
 }
 
-/// How many ranks share this host's CPUs.
+} // namespace
+
 int64_t ranksHere(const RunRanks &ranks) {
   for (const char *variable :
        {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE", "LOCAL_WORLD_SIZE"})
@@ -39,8 +40,6 @@ int64_t ranksHere(const RunRanks &ranks) {
     }
   return ranks.count();
 }
-
-} // namespace
 
 std::string RunRanks::describe(int64_t lanes) const {
   return count() > 1 ? fmt::format("{} ranks by {}, {} lanes", count(), ranks->engine(), lanes) : "";

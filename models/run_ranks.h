@@ -52,6 +52,9 @@ private:
   std::shared_ptr<runtime::Ranks> ranks;
 };
 
+/// How many ranks share this host's CPUs and memory.
+int64_t ranksHere(const RunRanks &ranks);
+
 /// `count` ranks for a plan that does not run; they exchange nothing, and this process is the first. Null if there is
 /// only one.
 std::shared_ptr<runtime::Ranks> plannedRanks(int64_t count);

@@ -7,11 +7,11 @@
 // RUN: not %tcc %s --ranks=2 -fbucket=0 2>&1 | FileCheck %s --check-prefix=SIZE
 
 // CHECK: tcc.matmul
-// CHECK: %[[A:.*]] = tcc.all_to_all {{.*}} {flight = 1 : i64}
+// CHECK: %[[A:.*]] = tcc.all_to_all {{.*}} {flight = 1 : i64, tcc.order = 1 : i64}
 // CHECK: tcc.matmul
-// CHECK: %[[B:.*]] = tcc.all_to_all
+// CHECK: %[[B:.*]] = tcc.all_to_all {{.*}}tcc.order = 2
 // CHECK: tcc.wait %[[A]]
-// CHECK: tcc.all_gather {{.*}} {flight = 2 : i64}
+// CHECK: tcc.all_gather {{.*}} {flight = 2 : i64, tcc.order = 3 : i64}
 
 // OFF-NOT: flight
 // OFF: tcc.all_to_all
