@@ -42,13 +42,25 @@ mlir::OwningOpRef<mlir::ModuleOp> Function::Impl::module(const Record &record, s
   return made;
 }
 
+/// How many lanes each tcc.lanes of the function has.
+static std::set<int64_t> laneCounts(mlir::ModuleOp module) {
+  std::set<int64_t> counts;
+  functionOf(module).walk([&](LanesOp op) { counts.insert(static_cast<int64_t>(op.getCount())); });
+  return counts;
+}
+
+/// Whether ranks may share out the function. Its values must then have the same bits in programs that compute different
+/// parts of it.
+static bool hasSeveralLanes(mlir::ModuleOp module) {
+  return llvm::any_of(laneCounts(module), [](int64_t count) { return count > 1; });
+}
+
 /// What this rank computes of the function's lanes.
 RankShare Function::Impl::shareOf(mlir::ModuleOp module) const {
   RankShare share;
   if (!options.ranks || options.ranks->count() == 1)
     return share;
-  std::set<int64_t> counts;
-  functionOf(module).walk([&](LanesOp op) { counts.insert(static_cast<int64_t>(op.getCount())); });
+  const std::set<int64_t> counts = laneCounts(module);
   if (counts.empty())
     return share;
   share = {options.ranks->count(), options.ranks->rank(), options.fastReduce, options.zero};
@@ -71,8 +83,9 @@ public:
       page->listenTo(printer);
     applyFlags(function.options, options);
     options.targetName = withArchitecture(function.device->codeTarget(), function.options.march);
-    options.code.steady = record.asked > 0 || record.steady;
     module = function.module(record, outputs);
+    const bool isSteady = record.steady || hasSeveralLanes(*module);
+    options.code.steady = record.asked > 0 || isSteady;
     options.pipeline.ranks = function.shareOf(*module);
     options.allowCustomCode = true; // the program's own
     if (failed(mlir::verify(*module)) || failed(verifyGraph(*module)))
@@ -80,7 +93,7 @@ public:
     mlir::func::FuncOp made = functionOf(*module);
     if (record.asked > 0)
       made->setAttr(askedAttr, mlir::Builder(made.getContext()).getI64IntegerAttr(static_cast<int64_t>(record.asked)));
-    if (record.steady)
+    if (isSteady)
       made->setAttr(steadyAttr, mlir::UnitAttr::get(made.getContext()));
   }
 

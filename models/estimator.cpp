@@ -31,14 +31,24 @@ Estimator::Estimator(const TrainOptions &options, const RunDevice &device, const
     model.storeMask(sequence);
 }
 
-runtime::Plan Estimator::plan(int64_t batch, int zero) {
+runtime::Plan Estimator::plan(int64_t batch, int zero, int64_t rank) {
   const DropoutRates dropout = trainedDropout(options, config);
   FunctionOptions function = functionOptions(options, device, stepInputNames(dropout), {"loss", "norm"}, {});
-  function.ranks = plannedRanks(options.ranks);
+  function.ranks = plannedRanks(options.ranks, rank);
   function.fastReduce = options.fastReduce;
   function.zero = zero;
   Function step = trainingFunction(options, model, *optimizer, std::move(function));
   return step.plan(emptyStepInputs(options.accumulate * batch, sequence, dropout));
+}
+
+/// Where ranks differ, the first has the largest of the updates that have owners, and the last has the most rows of a
+/// state and the most lanes.
+StepFigures Estimator::figures(int64_t batch, int zero) {
+  StepFigures first = figuresOf(plan(batch, zero, 0));
+  if (options.ranks < 2 || (zero == 0 && options.lanes.value_or(1) % options.ranks == 0))
+    return first;
+  StepFigures last = figuresOf(plan(batch, zero, options.ranks - 1));
+  return last.planned > first.planned ? last : first;
 }
 
 int64_t Estimator::largestBatch(int64_t rows, int64_t bytes, int64_t limit) {

@@ -150,8 +150,8 @@ void chooseLanes(TrainOptions &options, int64_t ranks) {
 
 class PlannedRanks final : public runtime::Ranks {
 public:
-  explicit PlannedRanks(int64_t count) : all(count) {}
-  int64_t rank() const override { return 0; }
+  PlannedRanks(int64_t count, int64_t rank) : all(count), own(rank) {}
+  int64_t rank() const override { return own; }
   int64_t count() const override { return all; }
   std::string engine() const override { return "a plan"; }
   using Work = runtime::Expected<runtime::RankWork>;
@@ -167,13 +167,13 @@ public:
 
 private:
   static runtime::Error none() { return runtime::Error("ranks that are only planned exchange nothing"); }
-  int64_t all;
+  int64_t all, own;
 };
 
 } // namespace
 
-std::shared_ptr<runtime::Ranks> plannedRanks(int64_t count) {
-  return count > 1 ? std::make_shared<PlannedRanks>(count) : nullptr;
+std::shared_ptr<runtime::Ranks> plannedRanks(int64_t count, int64_t rank) {
+  return count > 1 ? std::make_shared<PlannedRanks>(count, rank) : nullptr;
 }
 
 TrainOptions plannedOptions(const TrainOptions &given) {

@@ -1,11 +1,10 @@
 // schedule-collectives: puts collectives of ranks where they run beside other ops.
 //   1. collectives start in the order of their numbers, in which they stand (collective_order.h). One whose operands no
-//   other
-//      collective gives starts right after the op that computes the last of them, with what stands there for it alone
-//      (loops that add up sums, kernels that were joined with those of other collectives, views); one that needs an
-//      earlier collective stands right before the next that does not, so that the earlier one has had as much time as
-//      there is. The last of these start early, each after the one before it with what it alone is computed from: the
-//      gathers of updated parameters run beside other updates;
+//      other collective gives starts right after the op that computes the last of them, with what stands there for it
+//      alone (loops that add up sums, kernels that were joined with those of other collectives, views). One that needs
+//      an earlier collective stands right before the next that does not, so that the earlier one has had as much time
+//      as there is. Those after the last of these start early, each after the one before it with what it alone is
+//      computed from, so that the gathers of updated parameters run beside other updates;
 //   2. each gets a flight and a tcc.wait before the first op that reads its results. Where that is the next op, nothing
 //      would run beside it, and it stays one op.
 // It never changes what is computed.

@@ -45,7 +45,8 @@ class Trainer:
     def command(self, *options):
         self.number += 1
         log = os.path.join(self.folder, f"log{self.number}.json")
-        return [self.program, "--data", self.data, *MODEL, "--json", log, "--quiet", "--device=cpu", *options], log
+        model = [] if "--init" in options else MODEL  # a folder has its own sizes
+        return [self.program, "--data", self.data, *model, "--json", log, "--quiet", "--device=cpu", *options], log
 
     def environment(self, mpi):
         return dict(os.environ, TCC_MPI=mpi) if mpi else dict(os.environ)
@@ -127,16 +128,14 @@ def in_flight(trainer, mpis):
 def shared_out(trainer, mpis, full, seed):
     """--zero: the bits of one process, whatever the optimizer and the types."""
     generator = random.Random(seed)
-    kinds = [["--optimizer", name] for name in ("adamw", "sgd", "lion", "adafactor", "muon")]
-    kinds += [["--params", "bf16", "--dtype", "bf16"], ["--params", "bf16", "--optimizer", "muon"], ["--lora", "4"]]
+    sizes = ["--width", "36", "--heads", "3", "--vocab", "259"]
+    kinds = [[*sizes, "--optimizer", name] for name in ("adamw", "lion", "adafactor", "muon")]
+    kinds += [[*sizes, "--params", "bf16", "--dtype", "bf16", "--optimizer", name] for name in ("adamw", "muon")]
+    kinds += [["--lora", "4", "--seq", "16", "--init", base_folder(trainer, sizes)]]
     for number, kind in enumerate(kinds):
-        options = ["--steps", "4", "--batch", "8", "--lanes", "8", "--width", "36", "--heads", "3", "--vocab", "259",
-                   "--hash-every", "2", "--accumulate", "2", "--eval-every", "2", "--eval-batches", "3",
-                   "--eval-share", "0.3", *kind]
-        if "--lora" in kind:
-            options += ["--init", base_folder(trainer)]
+        options = ["--steps", "3", "--batch", "8", "--lanes", "8", "--hash-every", "3", "--accumulate", "2", *kind]
         one, _ = trainer.run(*options)
-        check(len(one) == 4, f"one process runs {' '.join(kind)}")
+        check(len(one) == 3, f"one process runs {' '.join(kind)}")
         drawn = [(str(1 + (number + seed) % 2), generator.choice([2, 3, 4]))]
         for stage, ranks in itertools.product("012", (2, 3, 4, 8)) if full else drawn:
             mpi = mpis[generator.randrange(len(mpis))]
@@ -145,10 +144,9 @@ def shared_out(trainer, mpis, full, seed):
                   f"{said}")
 
 
-def base_folder(trainer):
+def base_folder(trainer, sizes):
     folder = os.path.join(trainer.folder, "base")
-    if not os.path.exists(folder):
-        trainer.run("--steps", "0", "--width", "36", "--heads", "3", "--vocab", "259", "--save", folder)
+    trainer.run("--steps", "1", *sizes, "--save", folder)
     return folder
 
 
