@@ -108,6 +108,9 @@ public:
     throw Error("'" + function.name + "' cannot be " + task + ": " + text + message);
   }
 
+  /// For a look at the step without the other ranks: the values are those that one process computes.
+  void takeAllLanes() { options.pipeline.ranks = {}; }
+
   std::string digest() const { return graphDigest(*module, runtime::name(function.options.products)); }
 
   /// What function.options.compiledStep holds, if that is this step.
@@ -381,6 +384,7 @@ std::string Function::checkDevice(std::span<const Array> arguments) {
   const Impl::Turn turn(held());
   const Impl::CallScope scope(*impl, arguments);
   Impl::Compilation compilation(*impl, impl->recordFor(arguments), impl->options.outputs, "checked");
+  compilation.takeAllLanes();
   const DeviceCheck check = compilation.orRefuse(
       tcc::checkDevice(std::move(compilation.module), compilation.options, impl->device, impl->stepValues(arguments)));
   const std::string text = check.text(impl->device->name());
@@ -396,6 +400,7 @@ std::string Function::findNonFinite(std::span<const Array> arguments, bool eachO
   if (!record.reads.empty())
     throw Error("'" + impl->name + "' has graph breaks: it is no one step that could be looked at");
   Impl::Compilation compilation(*impl, record, impl->options.outputs, "looked at");
+  compilation.takeAllLanes();
   if (eachOp)
     compilation.options.pipeline.level = 0;
   return compilation.orRefuse(

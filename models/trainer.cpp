@@ -618,10 +618,13 @@ int Trainer::runAll() {
   }
   if (hasDiverged()) {
     if (ranks.isFirst()) {
+      const BusyRank busy;
       const std::string why = divergence();
       log.error(why);
       writePage(why);
     }
+    char isSaid = 1;
+    ranks.share(&isSaid, sizeof isSaid); // the end of another rank would end the first one before it has said why
     return 1;
   }
   if (options.sampleTokens > 0)

@@ -177,6 +177,13 @@ def planned(trainer, mpis):
           f"--zero=auto says why it takes stage 1: {text[-600:]}")
 
 
+def diverged(trainer, mpis):
+    """The first rank says why a run ends whose loss is not finite, before the others end."""
+    _, said = trainer.run("--steps", "9", "--batch", "8", "--lr", "1e36", "--warmup", "0", "--schedule", "constant",
+                          "--max-skipped", "2", "--find-nan", "--ranks=2", "--zero=1", mpi=mpis[0], status=1)
+    check("the run has diverged" in said and "first not finite: `repeat`" in said, f"a run that has diverged says so: {said}")
+
+
 def differ(trainer):
     """Lanes are what the bits follow from."""
     options = ["--steps", "6", "--batch", "8", "--hash-every", "3"]
@@ -408,6 +415,7 @@ def main():
                            ("in_flight", lambda: in_flight(trainer, mpis)),
                            ("shared_out", lambda: shared_out(trainer, mpis, given.full, given.seed)),
                            ("planned", lambda: planned(trainer, mpis)), ("differ", lambda: differ(trainer)),
+                           ("diverged", lambda: diverged(trainer, mpis)),
                            ("resume", lambda: resume(trainer, mpis, given.full)),
                            ("configured", lambda: configured(trainer, mpis)), ("fast", lambda: fast(trainer, mpis)), ("launched", lambda: launched(trainer, mpis)),
                            ("killed", lambda: killed(trainer, mpis, given.full, given.seed)),
