@@ -218,14 +218,18 @@ std::string chooseZero(TrainOptions &options, const RunDevice &device, const std
                        int64_t limit) {
   std::string why = "--zero=auto:";
   Estimator estimator(options, device, folder);
-  for (options.zero = 0;; ++options.zero) {
-    const int64_t planned = estimator.figures(options.batch, options.zero).planned;
-    why += fmt::format("{} stage {} takes {:.3f} MB", options.zero ? "," : "", options.zero, double(planned) / 1e6);
+  int64_t least = 0;
+  for (int zero = 0; zero <= mostZero; ++zero) {
+    const int64_t planned = estimator.figures(options.batch, zero).planned;
+    why += fmt::format("{} stage {} takes {:.3f} MB", zero ? "," : "", zero, double(planned) / 1e6);
+    if (zero == 0 || planned < least) {
+      options.zero = zero;
+      least = planned;
+    }
     if (planned <= limit)
       return why + fmt::format(", which fits in {:.3f} MB", double(limit) / 1e6);
-    if (options.zero == mostZero)
-      return why + fmt::format(", the least there is, and {:.3f} MB are there", double(limit) / 1e6);
   }
+  return why + fmt::format("; none fits in {:.3f} MB, and stage {} needs least", double(limit) / 1e6, options.zero);
 }
 
 void estimate(const TrainOptions &given, std::FILE *output) {

@@ -24,8 +24,8 @@ int64_t largestBatch(const TrainOptions &options, const RunDevice &device, const
 /// device's memory.
 int64_t stepMemory(const TrainOptions &options, const RunDevice &device, int64_t ranksHere = 1);
 
-/// --zero=auto: sets options.zero to the first stage whose step fits in `limit` bytes on each of options.ranks, or to
-/// the last one; gives the reason, for the user.
+/// --zero=auto: sets options.zero to the first stage whose step fits in `limit` bytes on each of options.ranks, or, if
+/// none does, to the stage that needs least. Gives the reason, for the user.
 std::string chooseZero(TrainOptions &options, const RunDevice &device, const std::optional<ModelFolder> &folder,
                        int64_t limit);
 

@@ -114,6 +114,22 @@ TEST_F(EstimateTest, ranksShareOutStatesByTheFormulas) {
   }
 }
 
+TEST_F(EstimateTest, choosesTheFirstStageThatFits) {
+  const std::string path = folder.path("auto.json");
+  const auto chosen = [&](const std::string &gigabytes) {
+    return estimated({"--batch=4", "--lanes=4", "--ranks=4", "--zero=auto", "--json", path, "--memory=" + gigabytes});
+  };
+  expectContains(chosen("1"), ", which fits in 1000.000 MB");
+  const nlohmann::json json = nlohmann::json::parse(readAll(path));
+  EXPECT_EQ(json["zero"], 0);
+  const auto planned = json["planned_bytes_by_zero"].get<std::vector<int64_t>>();
+  for (size_t zero = 1; zero < planned.size(); ++zero) {
+    expectContains(chosen(fmt::format("{:.9f}", double(planned[zero]) / 1e9)), ", which fits in");
+    EXPECT_EQ(nlohmann::json::parse(readAll(path))["zero"], zero);
+  }
+  expectContains(chosen("0.0001"), "; none fits in 0.100 MB, and stage 2 needs least");
+}
+
 TEST_F(EstimateTest, saysTheBytesOfTheRealRun) {
   for (const Arguments &more : {Arguments{"--batch=4"}, Arguments{"--batch=3", "--accumulate=2", "--optimizer=muon"},
                                 Arguments{"--batch=2", "--params=bf16", "--dtype=bf16", "--dropout=0.1"},
