@@ -1,5 +1,6 @@
 #include "codegen/collective.h"
 #include "ir/dialect.h"
+#include "passes/collective_order.h"
 
 using namespace mlir;
 
@@ -48,6 +49,7 @@ void lowerCollective(const StructuredCall &call, runtime::Plan &plan) {
     return lowerWait(call, plan);
   runtime::CollectiveCall made;
   made.exchange = call.op->getName().stripDialect().str();
+  made.order = placeInOrder(call.op).value_or(0);
   made.ranks = cast<CollectiveOpInterface>(call.op).rankCount();
   if (auto shard = dyn_cast<ShardOp>(call.op))
     made.rows = tensorType(shard.getX()).getDimSize(0);

@@ -175,7 +175,11 @@ private:
   /// Memory with what the step is given for `spec`, which is remembered as a value that nothing wrote.
   runtime::Expected<runtime::TensorRef> allocate(Space space, size_t index, const runtime::TensorSpec &spec,
                                                  const StepValue &valueOf) {
-    auto tensor = allocate(spec.bytes(), valueOf(spec, space == Space::state));
+    const std::string value = valueOf(spec, space == Space::state);
+    if (static_cast<int64_t>(value.size()) != spec.bytes())
+      return runtime::Error("'" + spec.name + "' has " + std::to_string(value.size()) + " bytes; the step takes " +
+                            std::to_string(spec.bytes()));
+    auto tensor = allocate(spec.bytes(), value);
     if (tensor)
       values.push_back({space, static_cast<uint32_t>(index), 0, spec.bytes(), std::nullopt,
                         look(static_cast<const char *>(tensor->data), spec.bytes(), spec.dtype)});

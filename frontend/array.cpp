@@ -184,6 +184,9 @@ Array detail::arrayOf(Shape shape, DType dtype, runtime::MirroredTensor memory) 
 runtime::MirroredTensor &detail::memoryOf(const State &state) {
   return held(state.storage).memory;
 }
+std::vector<int64_t> &detail::partBytesOf(const State &state) {
+  return held(state.storage).partBytes;
+}
 
 const Shape &Array::shape() const {
   return held(storage).shape;
@@ -301,6 +304,12 @@ DType State::dtype() const {
 }
 int64_t State::bytes() const {
   return held(storage).memory.bytes();
+}
+bool State::isPart() const {
+  return !held(storage).partBytes.empty();
+}
+int64_t State::wholeBytes() const {
+  return shape().elements() * runtime::byteSize(dtype());
 }
 void *State::raw() const {
   return orThrow(held(storage).memory.write(), name());

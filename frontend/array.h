@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 namespace tcc {
 
@@ -27,6 +28,7 @@ struct ArrayStorage;
 /// For calls: arrayOf() makes an array around the output of a step, memoryOf() gives the memory of a state.
 Array arrayOf(Shape shape, DType dtype, runtime::MirroredTensor memory);
 runtime::MirroredTensor &memoryOf(const State &state);
+std::vector<int64_t> &partBytesOf(const State &state);
 /// Throws Error unless a C++ type of this size and kind holds an element of `dtype`.
 void checkElementType(DType dtype, size_t elementSize, bool isFloat);
 } // namespace detail
@@ -114,6 +116,10 @@ public:
   const Shape &shape() const;
   DType dtype() const;
   int64_t bytes() const;
+  /// Whether it is one rank's part of the value (FunctionOptions::zero): `shape` is that of the whole, the bytes are
+  /// those of the part. wholeStates() (state_parts.h) gives the whole.
+  bool isPart() const;
+  int64_t wholeBytes() const; ///< of the whole value
   /// The bytes: to write them, and only to read them.
   void *raw() const;
   const void *rawForReading() const;
@@ -122,13 +128,13 @@ public:
   template <typename T>
   std::span<T> data() const {
     detail::checkElementType(dtype(), sizeof(T), std::is_floating_point_v<T>);
-    return {static_cast<T *>(raw()), static_cast<size_t>(shape().elements())};
+    return {static_cast<T *>(raw()), static_cast<size_t>(bytes()) / sizeof(T)};
   }
   /// The elements, only to be read, until the next such call.
   template <typename T>
   std::span<const T> read() const {
     detail::checkElementType(dtype(), sizeof(T), std::is_floating_point_v<T>);
-    return {static_cast<const T *>(rawForReading()), static_cast<size_t>(shape().elements())};
+    return {static_cast<const T *>(rawForReading()), static_cast<size_t>(bytes()) / sizeof(T)};
   }
   /// To be called after a device was lost that had the newest value: the value becomes the one that was last read or
   /// written on the host.
@@ -138,6 +144,7 @@ public:
 private:
   friend class Tracer;
   friend runtime::MirroredTensor &detail::memoryOf(const State &state);
+  friend std::vector<int64_t> &detail::partBytesOf(const State &state);
   std::shared_ptr<detail::StateStorage> storage;
 };
 

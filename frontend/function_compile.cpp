@@ -15,14 +15,18 @@
 #include "frontend/loss_scaling.h"
 #include "frontend/remarks.h"
 #include "frontend/report/report.h"
+#include "frontend/state_parts.h"
 #include "ir/lanes.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Verifier.h"
 #include "passes/stages.h"
 #include "runtime/executable_limits.h"
 #include "runtime/files.h"
+#include "runtime/flights.h"
 #include "runtime/memory_report.h"
 #include "runtime/ranks/ranks.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/xxhash.h"
 
 namespace tcc {
 
@@ -38,16 +42,30 @@ mlir::OwningOpRef<mlir::ModuleOp> Function::Impl::module(const Record &record, s
   return made;
 }
 
+/// How many lanes each tcc.lanes of the function has.
+static std::set<int64_t> laneCounts(mlir::ModuleOp module) {
+  std::set<int64_t> counts;
+  functionOf(module).walk([&](LanesOp op) { counts.insert(static_cast<int64_t>(op.getCount())); });
+  return counts;
+}
+
+/// Whether ranks may share out the function. Its values must then have the same bits in programs that compute different
+/// parts of it.
+static bool hasSeveralLanes(mlir::ModuleOp module) {
+  return llvm::any_of(laneCounts(module), [](int64_t count) { return count > 1; });
+}
+
 /// What this rank computes of the function's lanes.
 RankShare Function::Impl::shareOf(mlir::ModuleOp module) const {
   RankShare share;
   if (!options.ranks || options.ranks->count() == 1)
     return share;
-  std::set<int64_t> counts;
-  functionOf(module).walk([&](LanesOp op) { counts.insert(static_cast<int64_t>(op.getCount())); });
+  const std::set<int64_t> counts = laneCounts(module);
   if (counts.empty())
     return share;
-  share = {options.ranks->count(), options.ranks->rank(), options.fastReduce};
+  share = {options.ranks->count(), options.ranks->rank(), options.fastReduce, options.zero};
+  if (options.zero > 0) // each rank has parts of its own
+    return share;
   if (counts.size() == 1 && *counts.begin() >= share.count) // else distribute says what is wrong
     share.rank = firstAlike(*counts.begin(), share.count, share.rank);
   return share;
@@ -65,8 +83,9 @@ public:
       page->listenTo(printer);
     applyFlags(function.options, options);
     options.targetName = withArchitecture(function.device->codeTarget(), function.options.march);
-    options.code.steady = record.asked > 0 || record.steady;
     module = function.module(record, outputs);
+    const bool isSteady = record.steady || hasSeveralLanes(*module);
+    options.code.steady = record.asked > 0 || isSteady;
     options.pipeline.ranks = function.shareOf(*module);
     options.allowCustomCode = true; // the program's own
     if (failed(mlir::verify(*module)) || failed(verifyGraph(*module)))
@@ -74,7 +93,7 @@ public:
     mlir::func::FuncOp made = functionOf(*module);
     if (record.asked > 0)
       made->setAttr(askedAttr, mlir::Builder(made.getContext()).getI64IntegerAttr(static_cast<int64_t>(record.asked)));
-    if (record.steady)
+    if (isSteady)
       made->setAttr(steadyAttr, mlir::UnitAttr::get(made.getContext()));
   }
 
@@ -88,6 +107,9 @@ public:
   [[noreturn]] void refuse(const std::string &message) const {
     throw Error("'" + function.name + "' cannot be " + task + ": " + text + message);
   }
+
+  /// For a look at the step without the other ranks: the values are those that one process computes.
+  void takeAllLanes() { options.pipeline.ranks = {}; }
 
   std::string digest() const { return graphDigest(*module, runtime::name(function.options.products)); }
 
@@ -189,6 +211,7 @@ std::shared_ptr<runtime::Executable> Function::Impl::compileFor(Report &page, co
   const auto loading = std::chrono::steady_clock::now();
   auto executable = compilation.orRefuse(runtime::Executable::load(
       std::move(artefact), {options.threads, options.checked, device, options.separate, options.ranks}));
+  keepParts(record, *executable);
   if (options.checked)
     hints[executable.get()] = std::move(uses);
   summary = summaryOf(report, *executable);
@@ -198,6 +221,32 @@ std::shared_ptr<runtime::Executable> Function::Impl::compileFor(Report &page, co
   summary.totalMs = millisecondsSince(start);
   compileMs += summary.totalMs;
   return executable;
+}
+
+/// Throws Error unless all ranks come to the same collectives. Their programs differ, so that a pass which removed one
+/// on some ranks alone would let the others wait for ever.
+static void requireEqualExchanges(const runtime::Plan &plan, runtime::Ranks &ranks) {
+  const std::string text = runtime::exchangesOf(plan);
+  const std::array<uint64_t, 2> own{llvm::xxh3_64bits(text), static_cast<uint64_t>(llvm::count(text, '\n'))};
+  std::vector<std::array<uint64_t, 2>> all(static_cast<size_t>(ranks.count()));
+  if (runtime::Error error = runtime::gatherAll(ranks, own.data(), all.data(), sizeof own))
+    throw Error("comparing the collectives of ranks: " + error.message());
+  for (size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all[0])
+      throw Error("rank " + std::to_string(rank) + " has other collectives in its step (" +
+                  std::to_string(all[rank][1]) + ") than rank 0 (" + std::to_string(all[0][1]) +
+                  "); all ranks come to all of them, in one order");
+}
+
+/// States that the step wants this rank's part of become that.
+void Function::Impl::keepParts(const Record &record, const runtime::Executable &executable) const {
+  if (!options.ranks || options.ranks->count() == 1 || options.zero == 0)
+    return;
+  requireEqualExchanges(executable.plan(), *options.ranks);
+  std::vector<int64_t> bytes;
+  for (const runtime::TensorSpec &spec : executable.plan().states)
+    bytes.push_back(spec.bytes());
+  tcc::keepParts(statesOf(record, executable), bytes, *options.ranks);
 }
 
 /// Where the pages of compilations go, this function's in a folder of its own; empty: there are none.
@@ -241,13 +290,19 @@ StepValue Function::Impl::stepValues(std::span<const Array> arguments) const {
   const auto add = [&](const std::string &name, const void *data, int64_t bytes) {
     values[name] = std::string(static_cast<const char *>(data), static_cast<size_t>(bytes));
   };
+  const auto addState = [&](const std::string &name, const State &state) {
+    if (state.isPart()) // zeros for the whole: what is not finite stands in the loss or a gradient
+      values[name] = std::string(static_cast<size_t>(state.wholeBytes()), '\0');
+    else
+      add(name, state.rawForReading(), state.bytes());
+  };
   for (size_t i = 0; i < arguments.size(); ++i)
     add(inputNames[i], arguments[i].rawForReading(), arguments[i].bytes());
   for (const Record::Argument &argument : recorded.record->arguments)
     if (argument.state)
-      add(argument.name, argument.state.rawForReading(), argument.state.bytes());
+      addState(argument.name, argument.state);
   for (const State &state : scaling)
-    add(state.name(), state.rawForReading(), state.bytes());
+    addState(state.name(), state);
   return [values = std::move(values)](const runtime::TensorSpec &spec, bool) { return values.at(spec.name); };
 }
 
@@ -329,6 +384,7 @@ std::string Function::checkDevice(std::span<const Array> arguments) {
   const Impl::Turn turn(held());
   const Impl::CallScope scope(*impl, arguments);
   Impl::Compilation compilation(*impl, impl->recordFor(arguments), impl->options.outputs, "checked");
+  compilation.takeAllLanes();
   const DeviceCheck check = compilation.orRefuse(
       tcc::checkDevice(std::move(compilation.module), compilation.options, impl->device, impl->stepValues(arguments)));
   const std::string text = check.text(impl->device->name());
@@ -344,6 +400,7 @@ std::string Function::findNonFinite(std::span<const Array> arguments, bool eachO
   if (!record.reads.empty())
     throw Error("'" + impl->name + "' has graph breaks: it is no one step that could be looked at");
   Impl::Compilation compilation(*impl, record, impl->options.outputs, "looked at");
+  compilation.takeAllLanes();
   if (eachOp)
     compilation.options.pipeline.level = 0;
   return compilation.orRefuse(

@@ -156,6 +156,7 @@ struct Function::Impl {
   void addStep(Report &page, std::span<const Array> arguments);
   void showFailure(const Error &error);
   void showFailure(const std::string &folder, Report &page, const Error &error);
+  void keepParts(const Record &record, const runtime::Executable &executable) const;
   void tellRemarks(const Remarks &remarks) const;
   std::string pageFolder() const;
   void tell(const std::string &text) const;

@@ -3,6 +3,8 @@
 //      those of one size one after the other, so that they share kernels. Small tensors are added up in pieces of a
 //      part's length;
 //   2. one sum over the vector. Tensors that have no such parts are summed alone.
+// By rows: each row of dim 0 is summed up, then rows of tensors that have as many, one tensor after the other, then all
+// of them. Vectors of one length are added up together.
 #include "frontend/optim.h"
 #include "frontend/scope.h"
 #include <algorithm>
@@ -52,10 +54,39 @@ Tensor squares(const Tensor &x, Loc loc) {
   return x * Operand(x, loc);
 }
 
+Tensor sumOfSquaresByRows(std::span<const Tensor> gradients, Loc loc) {
+  std::map<int64_t, Tensor> rows;                        // of matrices, by the number of rows
+  std::map<std::pair<int64_t, int64_t>, Tensor> vectors; // by length, so many of each
+  std::map<int64_t, int64_t> seen;
+  for (const Tensor &gradient : gradients) {
+    const Tensor wide = squares(cast(gradient, DType::f32, loc), loc);
+    const Shape &shape = wide.shape();
+    if (shape.rank() < 2) {
+      const int64_t length = shape.elements();
+      add(vectors[{length, seen[length]++ / mostTogether}], reshape(wide, {length}, loc), loc);
+      continue;
+    }
+    Axes axes(1); // and all after it
+    for (int64_t axis = 2; axis < shape.rank(); ++axis)
+      axes.axes.push_back(axis);
+    add(rows[shape[0]], sum(wide, axes, KeepDims::no, loc), loc);
+  }
+  Tensor all;
+  for (const auto &[length, part] : rows)
+    add(all, sum(part, {}, KeepDims::no, loc), loc);
+  for (const auto &[length, part] : vectors)
+    add(all, sum(part, {}, KeepDims::no, loc), loc);
+  return all;
+}
+
 } // namespace
 
-Tensor globalNorm(std::span<const Tensor> gradients, Loc loc) {
+Tensor globalNorm(std::span<const Tensor> gradients, Loc loc, NormOrder order) {
   const Scope scope("gradient_norm");
+  if (order == NormOrder::rows) {
+    const Tensor all = sumOfSquaresByRows(gradients, loc);
+    return all.defined() ? sqrt(all, loc) : zeros({}, DType::f32, loc);
+  }
   const int64_t parts = commonParts(gradients);
   std::vector<Tensor> bySize(gradients.begin(), gradients.end());
   std::stable_sort(bySize.begin(), bySize.end(),

@@ -55,7 +55,7 @@ StepResult Optimizer::step(const Tensor &loss, std::span<const Tensor> gradients
     throw Error(std::to_string(gradients.size()) + " gradients for " + std::to_string(params.size()) +
                     " parameters; each parameter needs its own",
                 loc);
-  const Tensor norm = globalNorm(gradients, loc);
+  const Tensor norm = globalNorm(gradients, loc, normOrder);
   const auto [applied, scale] = [&] {
     const Scope scope("clip");
     const Tensor finite = logicalAnd(isFinite(loss, loc), isFinite(norm, loc), loc);

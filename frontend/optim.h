@@ -7,8 +7,12 @@
 
 namespace tcc::optim {
 
+/// How a norm is added up: in few kernels, or row by row, so that ranks with parts of the gradients can divide the work
+/// (FunctionOptions::zero, 2). Each order has bits of its own.
+enum class NormOrder { parts, rows };
+
 /// The global norm of the gradients, an f32 scalar: the square root of the sum of all their squares, computed in f32.
-Tensor globalNorm(std::span<const Tensor> gradients, Loc loc = Loc::current());
+Tensor globalNorm(std::span<const Tensor> gradients, Loc loc = Loc::current(), NormOrder order = NormOrder::parts);
 
 struct StepResult {
   Tensor norm;    ///< before clipping
@@ -38,6 +42,9 @@ public:
   const std::vector<Parameter> &parameters() const { return params; }
   /// All that lives from step to step beside the parameters, for checkpoints.
   const std::vector<State> &states() const { return all; }
+
+  /// Sets how step() adds up the norm; parts at first. Gradients of lanes are better added up by rows.
+  void setNormOrder(NormOrder order) { normOrder = order; }
 
   /// Sets the seed of the random rounding, which also depends on the step's number. It must be below 2^30.
   void setRoundingSeed(uint32_t seed) { roundingSeed = seed; }
@@ -76,6 +83,7 @@ private:
   std::vector<State> all;
   double clip;
   uint32_t roundingSeed = 0;
+  NormOrder normOrder = NormOrder::parts;
 };
 
 struct AdamwSettings {

@@ -3,7 +3,16 @@
 
 namespace tcc {
 
+/// Throws Error for a state that is one rank's part.
+static void requireWhole(std::span<const State> states) {
+  for (const State &state : states)
+    if (state.isPart())
+      throw Error("state '" + state.name() +
+                  "' is one rank's part; files have whole states, which wholeStates() gives (state_parts.h)");
+}
+
 void saveStates(const std::string &path, std::span<const State> states) {
+  requireWhole(states);
   std::vector<TensorToWrite> tensors;
   for (const State &state : states)
     tensors.push_back(
@@ -15,6 +24,7 @@ void saveStates(const std::string &path, std::span<const State> states) {
 }
 
 void loadStates(const std::string &path, std::span<const State> states, Others others) {
+  requireWhole(states);
   const SafetensorsFile file(path);
   std::vector<runtime::TensorSpec> wanted;
   for (const State &state : states)

@@ -9,7 +9,8 @@
 namespace tcc {
 
 /// Writes the states under their names, each with its dtype. The file appears whole or not at all: an older one stays
-/// until the new one is on the disk. Throws Error for two states of one name, and where the system cannot write.
+/// until the new one is on the disk. Throws Error for two states of one name, for a part of a state, and where the
+/// system cannot write.
 void saveStates(const std::string &path, std::span<const State> states);
 
 /// Gives each state the value that the file has under its name. The whole file and each state's name, shape and dtype

@@ -2,6 +2,7 @@
 #pragma once
 #include "frontend/array.h"
 #include "runtime/device/mirrored_tensor.h"
+#include <vector>
 
 namespace tcc::detail {
 
@@ -17,6 +18,7 @@ struct StateStorage {
   Shape shape;
   DType dtype;
   runtime::MirroredTensor memory;
+  std::vector<int64_t> partBytes = {}; ///< of each rank, one after the other; empty: the memory has the whole
 };
 
 } // namespace tcc::detail

@@ -85,8 +85,9 @@ void printMemory(std::FILE *output, const Cluster &cluster, const StepFigures &f
                             : ", weights too",
                bytes / 1e9, bytes > cluster.memoryBytes ? " (does not fit)" : "");
   }
-  fmt::print(output, "\n  (the first is planned; tcc does not share them out yet, the others are that less their "
-                     "part)\n");
+  fmt::print(output,
+             "\n  (the first is planned, the others are that less what ranks share out; --zero=1 and 2 do, weights "
+             "stay whole)\n");
 }
 
 void writeRows(const std::string &path, const std::vector<ClusterRow> &rows) {
@@ -139,7 +140,11 @@ void reportCluster(const TrainOptions &options, const RunDevice &device, const s
   fmt::print(output, "a rank computes {:.3f} ms ({})\n", table[0].step.computeSeconds * 1e3,
              cluster.stepSeconds ? "`step_ms`" : "the least time of this machine; `step_ms` in the file says another");
   printTable(output, table);
-  printMemory(output, cluster, figures, options.ranks);
+  TrainOptions whole = twoRanksOf(options);
+  whole.zero = 0;
+  const bool isWhole = options.zero == 0;
+  printMemory(output, cluster, isWhole ? figures : Estimator(whole, device, folder).figures(whole.batch),
+              options.ranks);
   const ClusterRow &last = table.back();
   if (last.failuresPerDay > 0) {
     const double seconds = secondsOfFailure(cluster, options, last.step.seconds());

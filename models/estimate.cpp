@@ -108,7 +108,8 @@ void printPrice(std::FILE *output, const StepFigures &step, const TrainOptions &
 }
 
 /// The same figures as one line of JSON; what is not known is null.
-void writeJson(const Estimator &estimator, const StepFigures &step, int64_t limit, int64_t largest) {
+void writeJson(const Estimator &estimator, const StepFigures &step, std::span<const StepFigures> stages, int64_t limit,
+               int64_t largest) {
   using Json = nlohmann::ordered_json;
   const TrainOptions &options = estimator.options;
   const std::optional<double> least = leastSeconds(step);
@@ -117,6 +118,9 @@ void writeJson(const Estimator &estimator, const StepFigures &step, int64_t limi
   const auto orNull = [](bool isKnown, auto value) { return isKnown ? Json(value) : Json(); };
   constexpr const char *bounds[] = {"exactly", "at most", "at least"};
   const double hours = cost ? cost->hours : 0;
+  Json plannedBytes = Json::array();
+  for (const StepFigures &stage : stages)
+    plannedBytes.push_back(stage.planned);
   const Json json = {{"model", options.model},
                      {"params", parameterCount(estimator.config)},
                      {"optimizer", options.optimizer},
@@ -141,7 +145,9 @@ void writeJson(const Estimator &estimator, const StepFigures &step, int64_t limi
                      {"kernels_ms", orNull(least.has_value(), step.kernelSeconds * 1e3)},
                      {"most_tokens_per_second", orNull(least.has_value(), tokens / least.value_or(1))},
                      {"ranks", std::max<int64_t>(options.ranks, 1)},
+                     {"zero", options.zero},
                      {"sent_bytes", step.sent},
+                     {"planned_bytes_by_zero", plannedBytes},
                      {"hours", orNull(cost.has_value(), hours)},
                      {"dollars", orNull(cost.has_value(), hours * options.pricePerHour)},
                      {"bound", cost ? Json(bounds[size_t(cost->bound)]) : Json()},
@@ -161,10 +167,29 @@ void printRanks(std::FILE *output, const StepFigures &step, const TrainOptions &
   if (options.ranks > 1)
     fmt::print(
         output,
-        "{} ranks share {} lanes; each has this memory, takes at least this time, and sends {:.3f} MB in a step: "
+        "{} ranks share {} lanes{}; each has this memory, takes at least this time, and sends {:.3f} MB in a step: "
         "{:.3g} ms at 10 Gbit/s, {:.3g} ms at 100\n",
-        options.ranks, *options.lanes, double(step.sent) / 1e6, double(step.sent) / (10 * gigabit) * 1e3,
-        double(step.sent) / (100 * gigabit) * 1e3);
+        options.ranks, *options.lanes, options.zero ? " and the optimizer's states" : "", double(step.sent) / 1e6,
+        double(step.sent) / (10 * gigabit) * 1e3, double(step.sent) / (100 * gigabit) * 1e3);
+}
+
+/// A rank's memory with each stage of --zero; `step` is that of options.zero.
+std::vector<StepFigures> stagesOf(Estimator &estimator, const StepFigures &step) {
+  std::vector<StepFigures> stages;
+  if (estimator.options.ranks > 1 && !estimator.options.fastReduce)
+    for (int zero = 0; zero <= mostZero; ++zero)
+      stages.push_back(zero == estimator.options.zero ? step : estimator.figures(estimator.options.batch, zero));
+  return stages;
+}
+
+void printStages(std::FILE *output, std::span<const StepFigures> stages) {
+  for (size_t zero = 0; zero < stages.size(); ++zero) {
+    const StepFigures &stage = stages[zero];
+    const int64_t arena = stage.arena.updates + stage.arena.values + stage.arena.scratch + stage.arena.unused;
+    fmt::print(output, "  with --zero={} a rank needs {:.3f} MB (moments {:.3f}, arena {:.3f}) and sends {:.3f} MB\n",
+               zero, double(stage.planned) / 1e6, double(stage.moments) / 1e6, double(arena) / 1e6,
+               double(stage.sent) / 1e6);
+  }
 }
 
 int64_t bytesOf(const RunDevice &device) {
@@ -175,7 +200,7 @@ int64_t bytesOf(const RunDevice &device) {
 
 int64_t largestBatch(const TrainOptions &options, const RunDevice &device, const std::optional<ModelFolder> &folder) {
   Estimator estimator(options, device, folder);
-  const int64_t limit = options.memoryLimit > 0 ? options.memoryLimit : bytesOf(device) / 10 * 9;
+  const int64_t limit = stepMemory(options, device);
   const int64_t bytes = estimator.figures(options.batch).planned;
   const int64_t largest = estimator.largestBatch(options.batch, bytes, limit);
   if (largest == 0)
@@ -183,6 +208,28 @@ int64_t largestBatch(const TrainOptions &options, const RunDevice &device, const
                             "smaller --seq, needs less",
                             double(limit) / 1e9));
   return largest;
+}
+
+int64_t stepMemory(const TrainOptions &options, const RunDevice &device, int64_t ranksHere) {
+  return options.memoryLimit > 0 ? options.memoryLimit : bytesOf(device) / 10 * 9 / ranksHere;
+}
+
+std::string chooseZero(TrainOptions &options, const RunDevice &device, const std::optional<ModelFolder> &folder,
+                       int64_t limit) {
+  std::string why = "--zero=auto:";
+  Estimator estimator(options, device, folder);
+  int64_t least = 0;
+  for (int zero = 0; zero <= mostZero; ++zero) {
+    const int64_t planned = estimator.figures(options.batch, zero).planned;
+    why += fmt::format("{} stage {} takes {:.3f} MB", zero ? "," : "", zero, double(planned) / 1e6);
+    if (zero == 0 || planned < least) {
+      options.zero = zero;
+      least = planned;
+    }
+    if (planned <= limit)
+      return why + fmt::format(", which fits in {:.3f} MB", double(limit) / 1e6);
+  }
+  return why + fmt::format("; none fits in {:.3f} MB, and stage {} needs least", double(limit) / 1e6, options.zero);
 }
 
 void estimate(const TrainOptions &given, std::FILE *output) {
@@ -197,6 +244,11 @@ void estimate(const TrainOptions &given, std::FILE *output) {
     folder.emplace(options.initFolder);
   if (!options.clusterFile.empty())
     return reportCluster(options, device, folder, output);
+  const int64_t limit = options.estimateMemory > 0 ? int64_t(options.estimateMemory)
+                        : options.memoryLimit > 0  ? options.memoryLimit
+                                                   : bytesOf(device);
+  if (options.choosesZero && options.ranks > 1)
+    fmt::print(output, "{}\n", chooseZero(options, device, folder, limit));
   Estimator estimator(options, device, folder);
   const StepFigures step = estimator.figures(options.batch);
   const std::string several = options.accumulate > 1 ? fmt::format("{} x ", options.accumulate) : "";
@@ -204,19 +256,18 @@ void estimate(const TrainOptions &given, std::FILE *output) {
              double(parameterCount(estimator.config)) / 1e6, runtime::name(options.parameters), options.optimizer,
              several, options.batch, estimator.sequence, runtime::name(options.products));
   printMemory(output, step);
-  const int64_t limit = options.estimateMemory > 0 ? int64_t(options.estimateMemory)
-                        : options.memoryLimit > 0  ? options.memoryLimit
-                                                   : bytesOf(device);
   const int64_t largest = estimator.largestBatch(options.batch, step.planned, limit);
   if (largest > 0)
     fmt::print(output, "the largest batch in {:.3f} GB: {}{}\n", double(limit) / 1e9, several, largest);
   else
     fmt::print(output, "not even a batch of one row fits in {:.3f} GB\n", double(limit) / 1e9);
   printRanks(output, step, options);
+  const std::vector<StepFigures> stages = stagesOf(estimator, step);
+  printStages(output, stages);
   printTime(output, step, options.accumulate * options.batch * estimator.sequence);
   printPrice(output, step, options, device.isGpu());
   if (!options.jsonFile.empty())
-    writeJson(estimator, step, limit, largest);
+    writeJson(estimator, step, stages, limit, largest);
   std::fflush(output);
 }
 

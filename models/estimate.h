@@ -5,6 +5,8 @@
 #include "models/run_device.h"
 
 #include <cstdio>
+#include <optional>
+#include <string>
 
 namespace tcc::models {
 
@@ -17,5 +19,14 @@ void estimate(const TrainOptions &options, std::FILE *output);
 /// --batch=auto: the most rows whose step, with the recomputation that the options name, fits in options.memoryLimit,
 /// or in nine tenths of the device's memory. Throws Error where not one row does.
 int64_t largestBatch(const TrainOptions &options, const RunDevice &device, const std::optional<ModelFolder> &folder);
+
+/// What a step may take on one of so many ranks of this machine: options.memoryLimit, or a share of nine tenths of the
+/// device's memory.
+int64_t stepMemory(const TrainOptions &options, const RunDevice &device, int64_t ranksHere = 1);
+
+/// --zero=auto: sets options.zero to the first stage whose step fits in `limit` bytes on each of options.ranks, or, if
+/// none does, to the stage that needs least. Gives the reason, for the user.
+std::string chooseZero(TrainOptions &options, const RunDevice &device, const std::optional<ModelFolder> &folder,
+                       int64_t limit);
 
 } // namespace tcc::models

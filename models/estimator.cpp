@@ -1,4 +1,5 @@
 #include "models/estimator.h"
+#include "ir/lanes.h"
 #include "models/generate.h"
 #include "models/model.h"
 #include "models/run_ranks.h"
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 namespace tcc::models {
 
@@ -31,13 +33,35 @@ Estimator::Estimator(const TrainOptions &options, const RunDevice &device, const
     model.storeMask(sequence);
 }
 
-runtime::Plan Estimator::plan(int64_t batch) {
+runtime::Plan Estimator::plan(int64_t batch, int zero, int64_t rank) {
   const DropoutRates dropout = trainedDropout(options, config);
   FunctionOptions function = functionOptions(options, device, stepInputNames(dropout), {"loss", "norm"}, {});
-  function.ranks = plannedRanks(options.ranks);
+  function.ranks = plannedRanks(options.ranks, rank);
   function.fastReduce = options.fastReduce;
+  function.zero = zero;
   Function step = trainingFunction(options, model, *optimizer, std::move(function));
   return step.plan(emptyStepInputs(options.accumulate * batch, sequence, dropout));
+}
+
+/// Ranks that compute alike many lanes in alike trees have alike plans, but for a row of each state that they keep. Of
+/// such ranks the first has the largest of the updates with owners, and the last has most rows.
+StepFigures Estimator::figures(int64_t batch, int zero) {
+  const int64_t ranks = std::max<int64_t>(options.ranks, 1);
+  std::map<int64_t, int64_t> lastAlike; // by the first
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    lastAlike[firstAlike(options.lanes.value_or(1), ranks, rank)] = rank;
+  std::optional<StepFigures> most;
+  const auto take = [&](int64_t rank) {
+    StepFigures own = figuresOf(plan(batch, zero, rank));
+    if (!most || own.planned > most->planned)
+      most = std::move(own);
+  };
+  for (const auto &[first, last] : lastAlike) {
+    take(first);
+    if (zero > 0 && last != first)
+      take(last);
+  }
+  return std::move(*most);
 }
 
 int64_t Estimator::largestBatch(int64_t rows, int64_t bytes, int64_t limit) {

@@ -31,8 +31,11 @@ class Estimator {
 public:
   Estimator(const TrainOptions &options, const RunDevice &device, const std::optional<ModelFolder> &folder);
 
-  runtime::Plan plan(int64_t batch);
-  StepFigures figures(int64_t batch) { return figuresOf(plan(batch)); }
+  /// The plan of the first rank.
+  runtime::Plan plan(int64_t batch) { return plan(batch, options.zero, 0); }
+  /// The figures of the rank that needs most memory, with options.zero or with another stage of --zero.
+  StepFigures figures(int64_t batch) { return figures(batch, options.zero); }
+  StepFigures figures(int64_t batch, int zero);
 
   /// The largest number of rows whose step needs at most `limit` bytes; 0 if not even one row fits. The search begins
   /// with a known point: `batch` rows need `bytes`. A step's bytes are nearly linear in the rows, so each guess lies
@@ -49,6 +52,7 @@ public:
   const runtime::MachineLimits limits;
 
 private:
+  runtime::Plan plan(int64_t batch, int zero, int64_t rank);
   StepFigures figuresOf(const runtime::Plan &plan) const;
 };
 

@@ -14,7 +14,7 @@ namespace tcc::models {
 
 /// The values as CLI11 stores them, before defaults that depend on each other.
 struct RawOptions {
-  std::string schedule = "cosine", order = "random", parameters = "f32", reduce = "tree";
+  std::string schedule = "cosine", order = "random", parameters = "f32", reduce = "tree", zero = "0";
   std::optional<int64_t> layers, heads, keyValueHeads, width, vocab, steps, warmup, checkpointEvery, generate;
   std::optional<std::string> batch; // a number or auto
   std::optional<double> rate, minimumRate, minutes, beta2, memory, price;

@@ -230,6 +230,8 @@ void resolve(TrainOptions &options, const RawOptions &raw) {
   options.largestBatch = raw.batch == "auto";
   options.batch = raw.batch && !options.largestBatch ? std::stoll(*raw.batch) : defaults.batch;
   options.fastReduce = raw.reduce == "fast";
+  options.choosesZero = raw.zero == "auto";
+  options.zero = options.choosesZero ? 0 : std::stoi(raw.zero);
   options.parameters = raw.parameters == "bf16" ? runtime::DType::bf16 : runtime::DType::f32;
   options.order = raw.order == "random" ? Order::Random : raw.order == "shuffled" ? Order::Shuffled : Order::Sequential;
 

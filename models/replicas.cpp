@@ -2,6 +2,7 @@
 #include "codegen/build_id.h"
 #include "models/checksum.h"
 #include "runtime/cpu.h"
+#include "runtime/flights.h"
 
 #include <fmt/format.h>
 
@@ -16,13 +17,7 @@ RankFacts factsOf(const RunState &state) {
 }
 
 RankFacts factsOf(const runtime::Plan &plan) {
-  std::string exchanges;
-  for (const runtime::Instruction &instruction : plan.instructions)
-    if (const auto *call = std::get_if<runtime::CollectiveCall>(&instruction.call)) {
-      exchanges += fmt::format("{} of {} ranks:", call->exchange, call->ranks);
-      if (call->kind() != runtime::Exchange::shard)
-        exchanges += fmt::format(" {} bytes", plan.buffers[call->targets[0]].bytes);
-    }
+  const std::string exchanges = runtime::exchangesOf(plan);
   return {{"step's collectives", checksumOf(std::as_bytes(std::span(exchanges)))}};
 }
 

@@ -27,7 +27,8 @@ std::string hostName() {
   return name;
 }
 
-/// How many ranks share this host's CPUs.
+} // namespace
+
 int64_t ranksHere(const RunRanks &ranks) {
   for (const char *variable :
        {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE", "LOCAL_WORLD_SIZE"})
@@ -39,8 +40,6 @@ int64_t ranksHere(const RunRanks &ranks) {
     }
   return ranks.count();
 }
-
-} // namespace
 
 std::string RunRanks::describe(int64_t lanes) const {
   return count() > 1 ? fmt::format("{} ranks by {}, {} lanes", count(), ranks->engine(), lanes) : "";
@@ -152,8 +151,8 @@ void chooseLanes(TrainOptions &options, int64_t ranks) {
 
 class PlannedRanks final : public runtime::Ranks {
 public:
-  explicit PlannedRanks(int64_t count) : all(count) {}
-  int64_t rank() const override { return 0; }
+  PlannedRanks(int64_t count, int64_t rank) : all(count), own(rank) {}
+  int64_t rank() const override { return own; }
   int64_t count() const override { return all; }
   std::string engine() const override { return "a plan"; }
   using Work = runtime::Expected<runtime::RankWork>;
@@ -169,13 +168,13 @@ public:
 
 private:
   static runtime::Error none() { return runtime::Error("ranks that are only planned exchange nothing"); }
-  int64_t all;
+  int64_t all, own;
 };
 
 } // namespace
 
-std::shared_ptr<runtime::Ranks> plannedRanks(int64_t count) {
-  return count > 1 ? std::make_shared<PlannedRanks>(count) : nullptr;
+std::shared_ptr<runtime::Ranks> plannedRanks(int64_t count, int64_t rank) {
+  return count > 1 ? std::make_shared<PlannedRanks>(count, rank) : nullptr;
 }
 
 TrainOptions plannedOptions(const TrainOptions &given) {

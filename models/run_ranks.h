@@ -52,9 +52,12 @@ private:
   std::shared_ptr<runtime::Ranks> ranks;
 };
 
-/// `count` ranks for a plan that does not run; they exchange nothing, and this process is the first. Null if there is
-/// only one.
-std::shared_ptr<runtime::Ranks> plannedRanks(int64_t count);
+/// How many ranks share this host's CPUs and memory.
+int64_t ranksHere(const RunRanks &ranks);
+
+/// `count` ranks for a plan that does not run; they exchange nothing, and this process is number `rank` of them. Null
+/// if there is only one.
+std::shared_ptr<runtime::Ranks> plannedRanks(int64_t count, int64_t rank = 0);
 /// The options of a run that is only planned, for the first of its --ranks. Throws Error as optionsOfRank().
 TrainOptions plannedOptions(const TrainOptions &options);
 

@@ -92,6 +92,8 @@ std::unique_ptr<optim::Optimizer> namedOptimizer(const TrainOptions &options, st
 
 std::unique_ptr<optim::Optimizer> makeOptimizer(const TrainOptions &options, std::vector<Parameter> parameters) {
   std::unique_ptr<optim::Optimizer> optimizer = namedOptimizer(options, std::move(parameters));
+  if (options.lanes.value_or(1) > 1)
+    optimizer->setNormOrder(optim::NormOrder::rows);
   optimizer->setRoundingSeed(uint32_t(randomBits(options.seed, streamOf("rounding"), 0) >> 34));
   return optimizer;
 }

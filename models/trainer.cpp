@@ -1,5 +1,6 @@
 #include "models/trainer.h"
 #include "frontend/quotes.h"
+#include "frontend/state_parts.h"
 #include "models/checksum.h"
 #include "models/counter_random.h"
 #include "models/estimate.h"
@@ -211,6 +212,7 @@ FunctionOptions Trainer::stepFunction() {
   FunctionOptions chosen = function(stepInputNames(dropout), {"loss", "norm"});
   chosen.ranks = ranks.handle();
   chosen.fastReduce = options.fastReduce;
+  chosen.zero = options.zero;
   chosen.compiledStep = options.stepFile;
   return chosen;
 }
@@ -221,7 +223,9 @@ std::vector<std::string> Trainer::prepareCheckpoints(const std::optional<ModelFo
   if (options.checkpointFolder.empty() && ranks.count() == 1)
     return said;
   state = describeRunState(options, config, sequence, source, adapter, folder, std::string(device.kind()));
-  ranks.requireEqual(factsOf(state));
+  RankFacts facts = factsOf(state);
+  facts["'--zero'"] = fmt::to_string(options.zero); // not of the run: others may go on with another
+  ranks.requireEqual(facts);
   if (options.checkpointFolder.empty())
     return said;
   if (ranks.isFirst()) { // which alone has the folder
@@ -278,7 +282,9 @@ void Trainer::describeRun() {
                     "a .bin file of its tokens is expected, or --vocab=256",
                     source.name(), config.vocabulary()));
   if (const std::string text = ranks.describe(*options.lanes); !text.empty())
-    log.message(text);
+    log.message(text + (options.zero > 0 ? fmt::format(", states in parts (--zero={})", options.zero) : ""));
+  if (!options.zeroReason.empty())
+    log.message(options.zeroReason);
   const std::string several = options.accumulate > 1 ? fmt::format("{} x ", options.accumulate) : "";
   log.message(fmt::format("data {}: {} tokens ({}), batches of {}{} x {} in {} order", source.name(), source.size(),
                           describe(source.format()), several, options.batch, sequence, describe(options.order)));
@@ -321,7 +327,7 @@ bool Trainer::isDue(int64_t every) const {
 /// Whether what follows needs the states as this step leaves them.
 bool Trainer::endsHere() const {
   return isOver() || (evaluation && isDue(options.evalEvery)) || isDue(options.hashEvery) ||
-         (checkpoints && isDue(options.checkpointEvery));
+         (!options.checkpointFolder.empty() && isDue(options.checkpointEvery)); // on all ranks alike
 }
 
 /// The batch of step `index`; what the step waits for it is counted.
@@ -433,20 +439,27 @@ void Trainer::finishStep(const StartedStep &done) {
   pictures.add(record);
 }
 
-/// A checkpoint that cannot be written is no reason to end a run.
+/// A checkpoint that cannot be written is no reason to end a run. States that are kept in parts are put together first,
+/// for which all ranks come here; they know then whether the first one has written it.
 void Trainer::writeCheckpoint() {
-  if (!checkpoints || writtenStep == state.step)
+  const bool isTogether = options.zero > 0 && ranks.count() > 1;
+  if (options.checkpointFolder.empty() || (!checkpoints && !isTogether) || writtenStep == state.step)
     return;
   if (options.schedule.length.seconds)
     state.seconds = elapsed;
   const BusyRank busy;
   const runtime::TraceScope traced(timeLine, "write checkpoint", "train", {{"step", state.step}});
-  try {
-    checkpoints->write(state, model, keptStates(), initialConfig, options.initFolder, savedFiles);
-    writtenStep = state.step;
-  } catch (const Error &error) {
-    log.warning(fmt::format("no checkpoint of {} steps: {}; the run goes on", state.step, error.what()));
+  const std::vector<State> kept = wholeStates(keptStates(), ranks.handle().get());
+  if (checkpoints) {
+    try {
+      checkpoints->write(state, model, kept, initialConfig, options.initFolder, savedFiles);
+      writtenStep = state.step;
+    } catch (const Error &error) {
+      log.warning(fmt::format("no checkpoint of {} steps: {}; the run goes on", state.step, error.what()));
+    }
   }
+  if (isTogether)
+    ranks.share(&writtenStep, sizeof writtenStep);
 }
 
 void Trainer::trainAll() {
@@ -525,6 +538,13 @@ void Trainer::finish() {
     writePage("");
   log.message(
       fmt::format("memory: {} bytes planned, {} bytes counted at the peak", summary.plannedBytes, summary.peakBytes));
+  if (ranks.count() > 1 && options.zero > 0) {
+    const double own[] = {double(summary.plannedBytes), double(summary.peakBytes)};
+    std::string text;
+    for (const std::vector<double> &bytes : ranks.gather(own))
+      text += fmt::format("{} {:.0f} of {:.0f}", text.empty() ? "" : ",", bytes[1], bytes[0]);
+    log.message("bytes counted of those planned, by rank:" + text);
+  }
   if (state.skipped > 0)
     log.message(fmt::format("{} of {} updates were left out, their loss or gradient norm was not finite", state.skipped,
                             state.step));
@@ -598,10 +618,13 @@ int Trainer::runAll() {
   }
   if (hasDiverged()) {
     if (ranks.isFirst()) {
+      const BusyRank busy;
       const std::string why = divergence();
       log.error(why);
       writePage(why);
     }
+    char isSaid = 1;
+    ranks.share(&isSaid, sizeof isSaid); // the end of another rank would end the first one before it has said why
     return 1;
   }
   if (options.sampleTokens > 0)
@@ -680,6 +703,13 @@ int train(const TrainOptions &given, std::FILE *output, std::shared_ptr<runtime:
   RunDevice device = chooseDevice(options.device, options.tuning);
   chooseProducts(used, device, ranks.isFirst());
   ranks.share(&used.products, sizeof used.products); // what a machine gains is measured, on each anew
+  if (used.choosesZero && ranks.count() > 1) {
+    if (ranks.isFirst()) {
+      used.ranks = ranks.count();
+      used.zeroReason = chooseZero(used, device, folder, stepMemory(used, device, ranksHere(ranks)));
+    }
+    ranks.share(&used.zero, sizeof used.zero);
+  }
   if (used.largestBatch) {
     used.batch = largestBatch(used, device, folder);
     used.memoryLimit = 0; // the batch was chosen for it

@@ -11,7 +11,8 @@
 //   4. with --zero=2, a rank keeps its part of a sum (rank_parts.h) in place of the all_gather: pieces are put together
 //      by rank, and values that have fewer rows than there are ranks go to all;
 //   5. with --zero, states and their updates are shared out (state_parts.cpp);
-//   6. results come out of a loop of one turn, as those of one rank come out of a loop: dense, in memory, and what
+//   6. collectives are numbered in their order, which is the same on every rank (collective_order.h);
+//   7. results come out of a loop of one turn, as those of one rank come out of a loop: dense, in memory, and what
 //      reads them is compiled to the same sums, whatever the number of ranks.
 // A lane is the body of a loop of one turn: what it is compiled to depends on nothing outside, so its bits are the same
 // wherever it runs. A sum never is -0 (each begins with 0), whoever adds it. The bodies keep their ops.
@@ -20,6 +21,7 @@
 #include "ir/names.h"
 #include "ir/tensor_bytes.h"
 #include "mlir/IR/IRMapping.h"
+#include "passes/collective_order.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
 #include "passes/state_updates.h"
@@ -411,6 +413,8 @@ LogicalResult distribute(func::FuncOp function, const PipelineOptions &options) 
     shareOutStates(function, options, known);
   for (LanesOp op : lanes)
     op->erase();
+  if (options.ranks.count > 1)
+    numberCollectives(function);
   return success();
 }
 

@@ -5,8 +5,10 @@
 //   2. the ops that results need for which the host waits come first, stage by stage (stages.cpp);
 //   3. equal kernels that do not depend on each other are joined: they stand side by side and run as one
 //      (join_kernels.cpp);
-//   4. everything else keeps its order, which has producers close to their consumers.
+//   4. collectives are put in the order that all ranks have (collective_order.h);
+//   5. everything else keeps its order, which has producers close to their consumers.
 // It never changes what is computed.
+#include "passes/collective_order.h"
 #include "passes/joined_kernels.h"
 #include "passes/memory_places.h"
 #include "passes/passes.h"
@@ -89,6 +91,7 @@ LogicalResult schedule(func::FuncOp function, const PipelineOptions &options) {
   orderStages(function);
   if (options.level > 0)
     joinKernels(block, options.target);
+  orderCollectives(block);
   return success();
 }
 

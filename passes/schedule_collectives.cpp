@@ -1,18 +1,21 @@
 // schedule-collectives: puts collectives of ranks where they run beside other ops.
-//   1. collectives start in the order in which they stand, which is the same on every rank. One whose operands no other
-//      collective gives starts right after the op that computes the last of them, with what stands there for it alone
-//      (loops that add up sums, kernels that were joined with those of other collectives, views); one that needs an
-//      earlier collective stands right before the next that does not, so that the earlier one has had as much time as
-//      there is;
+//   1. collectives start in the order of their numbers, in which they stand (collective_order.h). One whose operands no
+//      other collective gives starts right after the op that computes the last of them, with what stands there for it
+//      alone (loops that add up sums, kernels that were joined with those of other collectives, views). One that needs
+//      an earlier collective stands right before the next that does not, so that the earlier one has had as much time
+//      as there is. Those after the last of these start early, each after the one before it with what it alone is
+//      computed from, so that the gathers of updated parameters run beside other updates;
 //   2. each gets a flight and a tcc.wait before the first op that reads its results. Where that is the next op, nothing
 //      would run beside it, and it stays one op.
 // It never changes what is computed.
 #include "ir/names.h"
 #include "ir/tensor_bytes.h"
 #include "mlir/IR/Builders.h"
+#include "passes/collective_order.h"
 #include "passes/joined_kernels.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
+#include "passes/stages.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -24,11 +27,8 @@ class Collectives {
 public:
   Collectives(Block &block, Remarks *remarks) : block(block), remarks(remarks) {
     for (Operation &op : block)
-      if (auto collective = dyn_cast<CollectiveOpInterface>(op);
-          collective && collective.rankCount() > 1 && isa<InFlightOpInterface>(op))
+      if (isExchange(&op) || (isa<BodyOpInterface>(op) && placeInOrder(&op)))
         all.push_back(&op);
-    for (Operation &op : block)
-      nextGroup = std::max(nextGroup, joinedGroup(&op).value_or(-1) + 1);
   }
 
   void run() {
@@ -39,15 +39,15 @@ public:
     number();
     int64_t flight = 0;
     for (Operation *op : all)
-      wait(op, flight);
+      if (isExchange(op))
+        wait(op, flight);
   }
 
 private:
   Block &block;
   Remarks *remarks;
-  SmallVector<Operation *> all; // in order
+  SmallVector<Operation *> all; // in order, and bodies with collectives, which stay where they are
   llvm::DenseMap<Operation *, unsigned> position;
-  int64_t nextGroup = 0; // a number that no joined kernel has
 
   void number() {
     unsigned next = 0;
@@ -76,8 +76,8 @@ private:
     bool needs = false;
     for (Value operand : op->getOperands())
       if (Operation *producer = operand.getDefiningOp())
-        needs |= llvm::is_contained(all, producer) ||
-                 (position[producer] > position[all.front()] && needsCollective(producer, known));
+        needs |=
+            isExchange(producer) || (position[producer] > position[all.front()] && needsCollective(producer, known));
     return known[op] = needs;
   }
 
@@ -94,34 +94,16 @@ private:
     return last;
   }
 
-  /// Moves the op to after `place`, with all that it is computed from and that stands later; gives the op.
-  Operation *moveAfter(Operation *op, Operation *place) {
-    SmallVector<Operation *> late{op};
-    llvm::DenseSet<Operation *> seen{op};
-    for (size_t i = 0; i < late.size(); ++i)
-      for (Value operand : late[i]->getOperands())
-        if (Operation *producer = operand.getDefiningOp();
-            producer && place->isBeforeInBlock(producer) && seen.insert(producer).second)
-          late.push_back(producer);
-    llvm::sort(late, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-    llvm::DenseMap<int64_t, int64_t> groups; // joined kernels that move together, by their old number
-    for (Operation *each : late) {
-      if (std::optional<int64_t> group = joinedGroup(each)) {
-        const int64_t own = groups.try_emplace(*group, nextGroup).first->second;
-        nextGroup += own == nextGroup;
-        each->setAttr(joinedAttr, IntegerAttr::get(IntegerType::get(each->getContext(), 64), own));
-      }
-      each->moveAfter(place);
-      place = each;
-    }
-    return op;
-  }
-
   void place() {
     llvm::DenseMap<Operation *, bool> known;
     SmallVector<Operation *> pending; // collectives that need an earlier one
     Operation *before = nullptr;      // the collective that started last
     for (Operation *op : all) {
+      if (!isExchange(op)) {
+        pending.clear();
+        before = op;
+        continue;
+      }
       if (needsCollective(op, known)) {
         pending.push_back(op);
         continue;
@@ -133,13 +115,43 @@ private:
         before = op;
         continue;
       }
-      while (joinedGroup(at) && at->getNextNode() && joinedGroup(at->getNextNode()) == joinedGroup(at))
-        at = at->getNextNode(); // joined kernels stay side by side
-      for (Operation *other : pending)
+      at = endOfGroup(at);
+      for (Operation *other : llvm::drop_begin(pending, countOfFixed(pending, at)))
         at = moveAfter(other, at);
       pending.clear();
       before = moveAfter(op, at);
     }
+    startEarly(pending, before);
+  }
+
+  /// Those after which no other comes, such as the gathers of updated parameters: each stands after the one before it,
+  /// with what it is computed from and no more, so that it has started when the next one's values are computed. What
+  /// the host waits for comes first.
+  void startEarly(ArrayRef<Operation *> last, Operation *before) {
+    for (Operation &op : block)
+      if (!last.empty() && stageOf(&op) && before->isBeforeInBlock(&op))
+        before = endOfGroup(&op);
+    for (Operation *op : last)
+      if (before->isBeforeInBlock(op))
+        before = moveAfter(op, before);
+      else
+        before = op;
+  }
+
+  /// The last of the kernels that are joined with the op, which stay side by side.
+  static Operation *endOfGroup(Operation *op) {
+    while (joinedGroup(op) && op->getNextNode() && joinedGroup(op->getNextNode()) == joinedGroup(op))
+      op = op->getNextNode();
+    return op;
+  }
+
+  /// How many of the ops must start before `place`: those up to the last that is read before it.
+  static size_t countOfFixed(ArrayRef<Operation *> ops, Operation *place) {
+    size_t fixed = 0;
+    for (auto [number, op] : llvm::enumerate(ops))
+      if (llvm::any_of(op->getUsers(), [&](Operation *user) { return !place->isBeforeInBlock(user); }))
+        fixed = number + 1;
+    return fixed;
   }
 
   /// The first op that touches what the value is in memory.

@@ -1,4 +1,5 @@
-// Owners of updates: part of distribute (--zero). An update that is not elementwise is computed whole, by one rank:
+// Owners of updates: part of distribute (--zero). An update that is not computed in parts is computed whole, by one
+// rank:
 //   1. states whose next values are computed together are one update, if nothing but next values of states follows from
 //      them, and if they have at least a quarter of the bytes that ranks must then send. States that have less, such as
 //      the rows and columns of Adafactor, stay whole on each rank;
@@ -174,8 +175,7 @@ private:
     for (Operation *op : update.ops)
       for (Value operand : op->getOperands())
         if (Operation *producer = operand.getDefiningOp();
-            producer && !update.ops.contains(producer) && !producer->hasTrait<OpTrait::ConstantLike>() &&
-            tensorType(operand).getRank() > 0 && isa<FloatType>(tensorType(operand).getElementType()))
+            producer && !update.ops.contains(producer) && !producer->hasTrait<OpTrait::ConstantLike>())
           values.insert(operand);
     for (Value value : values) {
       value = b.reshape(value, {tensorType(value).getNumElements()});

@@ -2,12 +2,12 @@
 //   1. a state is kept in parts (rank_parts.h) where all that is computed from it, up to next values of states, is
 //      elementwise in its shape: what an element becomes then depends on the elements at its place alone;
 //   2. these ops are computed on the rank's part. So are elementwise ops before them, up to sums over lanes of which
-//   the
-//      rank has a part; any other value is computed whole, and the rank reads its part;
+//      the rank has a part; any other value is computed whole, and the rank reads its part;
 //   3. sums over rows of such values (the norm of gradients) are computed on parts too, and then go to all ranks
 //      together;
 //   4. next values of states that are whole, the parameters, go to all ranks in buckets (-fbucket=);
-//   5. an update that is not elementwise, as that of a matrix by Muon, has one rank as its owner (state_owners.cpp);
+//   5. an update that is not elementwise, as that of a matrix by Muon, or whose states have fewer rows than there are
+//      ranks, has one rank as its owner (state_owners.cpp);
 //   6. what is still read of sums over lanes goes to all ranks.
 // An element's bits are those of one process: elementwise ops round each element alone, rows are added up alone, and
 // random bits are drawn by the rows' numbers in the whole. Lists of arguments and results stay as they are; the types

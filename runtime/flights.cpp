@@ -34,6 +34,7 @@ private:
   const Plan &plan;
   const PlanLists lists;
   std::vector<Flight> open;
+  int64_t lastOrder = 0; ///< of the collective that started last
 
   const Flight *openIn(size_t list) const {
     const auto found = std::ranges::find_if(open, [&](const Flight &flight) { return flight.list >= list; });
@@ -51,6 +52,12 @@ private:
     if (std::string problem = touched(instruction); !problem.empty())
       return problem;
     const auto *call = std::get_if<CollectiveCall>(&instruction.call);
+    if (call && call->order > 0) {
+      if (call->order <= lastOrder)
+        return "it has place " + std::to_string(call->order) + " in the order of the ranks, and starts after place " +
+               std::to_string(lastOrder);
+      lastOrder = call->order;
+    }
     if (!call || call->flight == 0)
       return {};
     if (std::ranges::any_of(open, [&](const Flight &other) { return other.call->flight == call->flight; }))
@@ -96,6 +103,15 @@ private:
 
 FlightProblem problemOfFlights(const Plan &plan) {
   return Flights(plan).run();
+}
+
+std::string exchangesOf(const Plan &plan) {
+  std::string text;
+  for (const Instruction &instruction : plan.instructions)
+    if (const auto *call = std::get_if<CollectiveCall>(&instruction.call); call && call->kind() != Exchange::shard)
+      text += std::to_string(call->order) + ": " + call->exchange + " of " + std::to_string(call->ranks) + " ranks, " +
+              std::to_string(plan.buffers[call->targets[0]].bytes) + " bytes\n";
+  return text;
 }
 
 } // namespace tcc::runtime

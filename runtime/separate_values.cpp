@@ -47,6 +47,7 @@ private:
   }
 
   void take(Instruction &instruction) {
+    const bool isWait = std::holds_alternative<WaitCall>(instruction.call); // for what its collective writes
     size_t first = uses.size();
     uint32_t set = 0;
     visitBuffers(instruction, given.lists(), [&](BufferId &id, const BufferUse &how) {
@@ -57,7 +58,7 @@ private:
       }
       if (given.buffers[id].space == Space::table)
         takeTable(given.buffers[id].index);
-      use(id, how.read, how.written);
+      use(id, how.read || isWait, how.written);
     });
     finish(first);
   }

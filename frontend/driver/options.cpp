@@ -185,6 +185,9 @@ void apply(const Arg &arg, Options &options) {
       throw usageError("'" + value().str() + "' of --reduce= is neither tree nor fast");
     options.flags.ranks.isFast = value() == "fast";
     break;
+  case OPT_zero_EQ:
+    options.flags.ranks.zero = static_cast<int>(number(value(), "--zero=" + value().str(), 0, mostZero));
+    break;
   case OPT_run:
     options.runs = 1;
     break;

@@ -22,6 +22,7 @@ struct CollectiveCall {
   int64_t own = 1;             ///< all_to_all: how many pieces this rank has
   std::vector<BufferId> sources, targets;
   BufferId scratch = noBuffer; ///< all_to_all: what is sent, by rank and then by piece
+  int64_t order = 0;  ///< its place among those that ranks come to in a step, the same on all of them; 0: it has none
   int64_t flight = 0; ///< 0: it is over when the next instruction starts; else when the WaitCall of this number ends
   bool operator==(const CollectiveCall &) const = default;
 
@@ -34,6 +35,7 @@ struct CollectiveCall {
     fields.buffers("in", call.sources);
     fields.buffers("out", call.targets);
     fields.buffer("scratch", call.scratch);
+    fields.integer("order", call.order, 0, maxPlanItems);
     fields.integer("flight", call.flight, 0, maxPlanItems);
   }
   static void visitBuffers(auto &call, const PlanLists &, auto &&visit) {

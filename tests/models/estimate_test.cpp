@@ -88,6 +88,48 @@ TEST_F(EstimateTest, isJsonToo) {
   expectContains(errorOf([&] { estimated({"--json", folder.path("absent/estimate.json")}); }), "absent");
 }
 
+/// The table of docs/RANKS.md: what a rank keeps and sends, of P parameters on N ranks.
+TEST_F(EstimateTest, ranksShareOutStatesByTheFormulas) {
+  constexpr int ranks = 4;
+  const std::string path = folder.path("ranks.json");
+  const std::pair<bool, int> runs[] = {{false, 0}, {false, 1}, {false, 2}, {true, 2}};
+  for (const auto &[isBf16, zero] : runs) {
+    const std::string text =
+        estimated({"--width=128", "--batch=4", "--lanes=4", fmt::format("--ranks={}", ranks), "--json", path,
+                   fmt::format("--zero={}", zero), isBf16 ? "--params=bf16" : "--params=f32"});
+    const nlohmann::json json = nlohmann::json::parse(readAll(path));
+    const auto bytes = [&](const char *name) { return json[name].get<double>(); };
+    const double parameters = bytes("params"), width = isBf16 ? 2 : 4, others = (ranks - 1) / double(ranks);
+    EXPECT_NEAR(bytes("weights_bytes"), width * parameters, 0.02 * width * parameters);
+    const double moments = 2 * width * parameters / (zero ? ranks : 1);
+    EXPECT_NEAR(bytes("moments_bytes"), moments, 0.02 * moments) << zero;
+    const double gradients = zero == 2 ? 4 : 8, sent = (gradients + (zero ? width : 0)) * parameters * others;
+    EXPECT_NEAR(bytes("sent_bytes"), sent, 0.02 * sent) << zero;
+    const auto planned = json["planned_bytes_by_zero"].get<std::vector<int64_t>>();
+    ASSERT_EQ(planned.size(), 3u);
+    EXPECT_EQ(planned[size_t(zero)], json["planned_bytes"]);
+    expectContains(text, fmt::format("with --zero={} a rank needs {:.3f} MB", zero, bytes("planned_bytes") / 1e6));
+    EXPECT_LT(planned[1], planned[0]);
+    EXPECT_LE(planned[2], planned[1]);
+  }
+}
+
+TEST_F(EstimateTest, choosesTheFirstStageThatFits) {
+  const std::string path = folder.path("auto.json");
+  const auto chosen = [&](const std::string &gigabytes) {
+    return estimated({"--batch=4", "--lanes=4", "--ranks=4", "--zero=auto", "--json", path, "--memory=" + gigabytes});
+  };
+  expectContains(chosen("1"), ", which fits in 1000.000 MB");
+  const nlohmann::json json = nlohmann::json::parse(readAll(path));
+  EXPECT_EQ(json["zero"], 0);
+  const auto planned = json["planned_bytes_by_zero"].get<std::vector<int64_t>>();
+  for (size_t zero = 1; zero < planned.size(); ++zero) {
+    expectContains(chosen(fmt::format("{:.9f}", double(planned[zero]) / 1e9)), ", which fits in");
+    EXPECT_EQ(nlohmann::json::parse(readAll(path))["zero"], zero);
+  }
+  expectContains(chosen("0.0001"), "; none fits in 0.100 MB, and stage 2 needs least");
+}
+
 TEST_F(EstimateTest, saysTheBytesOfTheRealRun) {
   for (const Arguments &more : {Arguments{"--batch=4"}, Arguments{"--batch=3", "--accumulate=2", "--optimizer=muon"},
                                 Arguments{"--batch=2", "--params=bf16", "--dtype=bf16", "--dropout=0.1"},

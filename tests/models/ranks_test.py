@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -44,7 +45,8 @@ class Trainer:
     def command(self, *options):
         self.number += 1
         log = os.path.join(self.folder, f"log{self.number}.json")
-        return [self.program, "--data", self.data, *MODEL, "--json", log, "--quiet", "--device=cpu", *options], log
+        model = [] if "--init" in options else MODEL  # a folder has its own sizes
+        return [self.program, "--data", self.data, *model, "--json", log, "--quiet", "--device=cpu", *options], log
 
     def environment(self, mpi):
         return dict(os.environ, TCC_MPI=mpi) if mpi else dict(os.environ)
@@ -101,9 +103,10 @@ def compare(trainer, mpis, full, seed):
             whole[tuple(options)] = trainer.run(*options)
         one, said_by_one = whole[tuple(options)]
         check(len(one) == int(steps), "the run of one process has all steps")
-        bucket = generator.choice(["4KiB", "16KiB", "25MiB"])
-        several, said = trainer.run(*options, f"--ranks={ranks}", f"-fbucket={bucket}", mpi=mpi)
-        check(several == one, f"{ranks} ranks by {mpi}, buckets of {bucket}, have the bits of one: {' '.join(options)}")
+        bucket, zero = generator.choice(["4KiB", "16KiB", "25MiB"]), generator.choice("012")
+        several, said = trainer.run(*options, f"--ranks={ranks}", f"-fbucket={bucket}", f"--zero={zero}", mpi=mpi)
+        check(several == one, f"{ranks} ranks by {mpi}, buckets of {bucket}, --zero={zero}, have the bits of one: "
+              f"{' '.join(options)}")
         check(said == said_by_one, f"ranks say what one process says, once: {said[:300]}")
 
 
@@ -122,6 +125,65 @@ def in_flight(trainer, mpis):
         check(len(flying) >= 3, f"{len(flying)} exchanges of {mpi} run beside other ops: {done.stderr[-600:]}")
 
 
+def shared_out(trainer, mpis, full, seed):
+    """--zero: the bits of one process, whatever the optimizer and the types."""
+    generator = random.Random(seed)
+    sizes = ["--width", "36", "--heads", "3", "--vocab", "259"]
+    narrow = ["--params", "bf16", "--dtype", "bf16"]
+    kinds = [[*sizes, "--optimizer", "adafactor"], [*sizes, *narrow, "--optimizer", "muon"],
+             ["--lora", "4", "--seq", "16", "--init", base_folder(trainer, sizes)]]
+    if full:
+        kinds += [[*sizes, *more, "--optimizer", name] for more in ([], narrow) for name in ("adamw", "lion", "sgd")]
+        kinds += [[*sizes, "--optimizer", "muon"], [*sizes, *narrow, "--optimizer", "adafactor"]]
+    for number, kind in enumerate(kinds):
+        options = ["--steps", "3", "--batch", "8", "--lanes", "8", "--hash-every", "3", "--accumulate", "2", *kind]
+        one, _ = trainer.run(*options)
+        check(len(one) == 3, f"one process runs {' '.join(kind)}")
+        drawn = [(str(1 + (number + seed) % 2), generator.choice([2, 3]))]
+        for stage, ranks in itertools.product("012", (2, 3, 4, 8)) if full else drawn:
+            mpi = mpis[generator.randrange(len(mpis))]
+            several, said = trainer.run(*options, f"--ranks={ranks}", f"--zero={stage}", mpi=mpi)
+            check(several == one, f"{ranks} ranks by {mpi} with --zero={stage} have the bits of one: {' '.join(kind)} "
+                  f"{said}")
+
+
+def base_folder(trainer, sizes):
+    folder = os.path.join(trainer.folder, "base")
+    trainer.run("--steps", "1", *sizes, "--save", folder)
+    return folder
+
+
+def planned(trainer, mpis):
+    """Each rank counts the bytes that are planned; --zero=auto takes the least stage that fits and says why."""
+    def said(*options):
+        command, _ = trainer.command("--steps", "3", "--batch", "6", "--lanes", "6", "--ranks=3", *options)
+        done = subprocess.run([part for part in command if part != "--quiet"], capture_output=True, text=True,
+                              timeout=300, env=trainer.environment(mpis[0]))
+        check(done.returncode == 0, f"{options}: {done.stderr[-600:]}")
+        return done.stderr
+
+    bytes_of = {}
+    for stage in ("0", "1", "2"):
+        text = said(f"--zero={stage}")
+        found = re.search(r"memory: (\d+) bytes planned, (\d+) bytes counted", text)
+        check(found and found[1] == found[2], f"--zero={stage}: planned is counted: {text[-400:]}")
+        bytes_of[stage] = int(found[1]) if found else 0
+        if stage != "0":
+            by_rank = re.findall(r" (\d+) of (\d+)(?=,|$)", text.split("planned, by rank:")[-1].splitlines()[0])
+            check(len(by_rank) == 3 and all(counted == plan for counted, plan in by_rank), f"each rank counts: {by_rank}")
+    check(bytes_of["1"] < bytes_of["0"], f"parts of states need less: {bytes_of}")
+    text = said("--zero=auto", f"--memory-limit={(bytes_of['0'] + bytes_of['1']) // 2}")
+    check("--zero=auto: stage 0 takes" in text and "which fits in" in text and "--zero=1)" in text,
+          f"--zero=auto says why it takes stage 1: {text[-600:]}")
+
+
+def diverged(trainer, mpis):
+    """The first rank says why a run ends whose loss is not finite, before the others end."""
+    _, said = trainer.run("--steps", "9", "--batch", "8", "--lr", "1e36", "--warmup", "0", "--schedule", "constant",
+                          "--max-skipped", "2", "--find-nan", "--ranks=2", "--zero=1", mpi=mpis[0], status=1)
+    check("the run has diverged" in said and "first not finite: `repeat`" in said, f"a run that has diverged says so: {said}")
+
+
 def differ(trainer):
     """Lanes are what the bits follow from."""
     options = ["--steps", "6", "--batch", "8", "--hash-every", "3"]
@@ -130,19 +192,36 @@ def differ(trainer):
     check(trainer.run(*options)[0] == runs[0], "without --lanes there is one")
 
 
-def resume(trainer, mpis):
-    """4 ranks, stopped, then 2, then 1: the bits of a run that nothing stopped."""
-    mpi = mpis[0]
+def tensor_files(folder):
+    """The bytes of each tensor file of the last checkpoint."""
+    last = os.path.join(folder, max(name for name in os.listdir(folder) if name.startswith("step-")))
+    found = {}
+    for name in os.listdir(last):
+        if name.endswith(".safetensors"):
+            with open(os.path.join(last, name), "rb") as file:
+                found[name] = file.read()
+    return found
+
+
+def resume(trainer, mpis, full):
+    """4 ranks, stopped, then 2, then 1: the bits of a run that nothing stopped, in its checkpoint too."""
     options = ["--batch", "8", "--lanes", "8", "--hash-every", "4", "--dropout", "0.1", "--schedule", "constant",
-               "--warmup", "0"]
-    whole, _ = trainer.run(*options, "--steps", "12")
-    folder = os.path.join(trainer.folder, "checkpoints")
-    parts = {}
-    for ranks, steps in (("--ranks=4", "4"), ("--ranks=2", "8"), ("--ranks=1", "12")):
-        again = ["--resume"] if parts else []
-        part, _ = trainer.run(*options, "--steps", steps, "--checkpoint", folder, *again, ranks, mpi=mpi)
-        parts.update(part)
-    check(parts == whole, "4, then 2, then 1 rank have the bits of a run that nothing stopped")
+               "--warmup", "0", "--checkpoint-every", "3"]
+    whole_folder, folder = (os.path.join(trainer.folder, name) for name in ("whole", "checkpoints"))
+    whole, _ = trainer.run(*options, "--steps", "12", "--checkpoint", whole_folder)
+    files = tensor_files(whole_folder)
+    check(len(files) >= 2, f"a checkpoint has weights and states: {list(files)}")
+    every = [(mpi, stages) for mpi in mpis for stages in (("0", "0"), ("1", "0"), ("0", "2"), ("2", "1"))]
+    for mpi, stages in every if full else [(mpis[0], ("2", "1"))]:
+        parts = {}
+        shutil.rmtree(folder, ignore_errors=True)
+        for ranks, zero, steps in (("4", stages[0], "4"), ("2", stages[1], "8"), ("1", "1", "12")):
+            again = ["--resume"] if parts else []
+            part, _ = trainer.run(*options, "--steps", steps, "--checkpoint", folder, *again, f"--ranks={ranks}",
+                                  f"--zero={zero}", mpi=mpi)
+            parts.update(part)
+        check(parts == whole, f"4, then 2, then 1 rank (--zero={stages}) have the bits of a run that nothing stopped")
+        check(tensor_files(folder) == files, f"so has the checkpoint (--zero={stages})")
     _, said = trainer.run("--batch", "8", "--lanes", "4", "--steps", "14", "--dropout", "0.1", "--checkpoint", folder,
                           "--resume", status=1)
     check("lanes" in said, f"other lanes are refused at resume: {said}")
@@ -302,7 +381,8 @@ def refused(trainer, mpis):
     other = os.path.join(trainer.folder, "other.txt")
     with open(trainer.data) as file, open(other, "w") as copy:
         copy.write(file.read().replace("a", "b"))
-    for differing, expected in ((["--data", other], "'data'"), (["--lr", "0.5"], "'--lr'"), (["--seed", "9"], "'seed'")):
+    for differing, expected in ((["--data", other], "'data'"), (["--lr", "0.5"], "'--lr'"), (["--seed", "9"], "'seed'"),
+                                (["--zero", "1"], "'--zero'")):
         mine, _ = trainer.command("--steps", "2", "--batch", "8")
         its, _ = trainer.command("--steps", "2", "--batch", "8", *differing)
         done = subprocess.run([*started_by(mpi), "-n", "1", *mine, ":", "-n", "1", *its], capture_output=True, text=True, timeout=60)
@@ -333,7 +413,10 @@ def main():
         trainer = Trainer(given.train, folder)
         for name, test in (("compare", lambda: compare(trainer, mpis, given.full, given.seed)),
                            ("in_flight", lambda: in_flight(trainer, mpis)),
-                           ("differ", lambda: differ(trainer)), ("resume", lambda: resume(trainer, mpis)),
+                           ("shared_out", lambda: shared_out(trainer, mpis, given.full, given.seed)),
+                           ("planned", lambda: planned(trainer, mpis)), ("differ", lambda: differ(trainer)),
+                           ("diverged", lambda: diverged(trainer, mpis)),
+                           ("resume", lambda: resume(trainer, mpis, given.full)),
                            ("configured", lambda: configured(trainer, mpis)), ("fast", lambda: fast(trainer, mpis)), ("launched", lambda: launched(trainer, mpis)),
                            ("killed", lambda: killed(trainer, mpis, given.full, given.seed)),
                            ("hanging", lambda: hanging(trainer, mpis) if given.full or given.only else None),

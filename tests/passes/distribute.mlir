@@ -13,11 +13,11 @@
 // CHECK: %[[HALF:.*]] = tcc.repeat 1 {{.*}} = %[[LANE]] : tensor<3xf32>
 // CHECK: tcc.add
 // CHECK: tcc.add
-// CHECK: %[[ROWS:.*]] = tcc.all_to_all [1, 1] own 1 of %[[HALF]] : (tensor<3xf32>) -> tensor<2x16xf32>
+// CHECK: %[[ROWS:.*]] = tcc.all_to_all [1, 1] own 1 of %[[HALF]] {tcc.order = 1 : i64} : (tensor<3xf32>) -> tensor<2x16xf32>
 // CHECK: %[[A:.*]] = tcc.slice %[[ROWS]] {{\[}}0, 0] to [1, 16]
 // CHECK: %[[B:.*]] = tcc.slice %[[ROWS]] {{\[}}1, 0] to [2, 16]
 // CHECK: %[[SUM:.*]] = tcc.add %{{.*}} : tensor<16xf32>
-// CHECK: %[[ALL:.*]] = tcc.all_gather %[[SUM]] of 2 : tensor<16xf32> -> tensor<32xf32>
+// CHECK: %[[ALL:.*]] = tcc.all_gather %[[SUM]] of 2 {tcc.order = 2 : i64} : tensor<16xf32> -> tensor<32xf32>
 // CHECK: tcc.slice %[[ALL]] {{.*}} : tensor<32xf32> -> tensor<3xf32>
 // CHECK-NOT: tcc.lanes
 

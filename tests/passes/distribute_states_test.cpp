@@ -5,6 +5,7 @@
 #include "ir/reference/interpreter.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
+#include "passes/collective_order.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
 #include <bit>
@@ -244,6 +245,53 @@ TEST_F(DistributeStates, FindsAMissingUpdateOfAnOwner) {
     end->setOperand(6, function.getArgument(6));
   }
   EXPECT_FALSE(isLikeOne(run(modules)));
+}
+
+/// The op names of a block after orderCollectives(), with the places of collectives.
+std::string ordered(MLIRContext &context, const std::string &body) {
+  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(
+      "func.func @main(%a: tensor<4xf32>, %b: tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>) {" + body + "}",
+      &context);
+  Block &block = (*module->getOps<func::FuncOp>().begin()).getBody().front();
+  orderCollectives(block);
+  EXPECT_TRUE(succeeded(verify(*module))); // operands come first
+  std::string text;
+  for (Operation &op : block.without_terminator())
+    text += op.getName().stripDialect().str() + std::to_string(placeInOrder(&op).value_or(0)) + " ";
+  return text;
+}
+
+TEST_F(DistributeStates, CollectivesComeInOneOrderWhereverTheyStood) {
+  constexpr const char *end = "\nfunc.return %p, %q : tensor<8xf32>, tensor<8xf32>";
+  const std::string late = R"(
+    %q = tcc.all_gather %b of 2 {tcc.order = 2 : i64} : tensor<4xf32> -> tensor<8xf32>
+    %r = tcc.exp %q : tensor<8xf32>
+    %k = tcc.exp %a : tensor<4xf32>
+    %p = tcc.all_gather %k of 2 {tcc.order = 1 : i64} : tensor<4xf32> -> tensor<8xf32>)";
+  EXPECT_EQ(ordered(context, late + end), "exp0 all_gather1 all_gather2 exp0 ");
+  const std::string three = R"(
+    %q = tcc.all_gather %b of 2 {tcc.order = 3 : i64} : tensor<4xf32> -> tensor<8xf32>
+    %k = tcc.exp %a : tensor<4xf32>
+    %s = tcc.all_gather %k of 2 {tcc.order = 2 : i64} : tensor<4xf32> -> tensor<8xf32>
+    %p = tcc.all_gather %a of 2 {tcc.order = 1 : i64} : tensor<4xf32> -> tensor<8xf32>)";
+  EXPECT_EQ(ordered(context, three + end), "exp0 all_gather1 all_gather2 all_gather3 ");
+}
+
+/// Programs of ranks differ; the places of their collectives do not.
+TEST_F(DistributeStates, AllRanksHaveTheSameCollectivesInTheSameOrder) {
+  for (const int zero : {0, 1, 2}) {
+    std::vector<std::string> all;
+    for (const OwningOpRef<ModuleOp> &module : programs(3, zero)) {
+      std::string &text = all.emplace_back();
+      mainOf(*module).walk<WalkOrder::PreOrder>([&](Operation *op) {
+        if (isExchange(op))
+          text += op->getName().stripDialect().str() + std::to_string(placeInOrder(op).value_or(0)) + " ";
+      });
+    }
+    EXPECT_NE(all[0].find("1 "), std::string::npos);
+    EXPECT_EQ(all[1], all[0]) << zero;
+    EXPECT_EQ(all[2], all[0]) << zero;
+  }
 }
 
 } // namespace

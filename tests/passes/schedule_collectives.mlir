@@ -1,4 +1,5 @@
-// Two buckets of one rank: the first is exchanged while the second one's value is computed, and both at once.
+// Two buckets of one rank: the first is exchanged while the second one's value is computed, the second while the first
+// one is added up; and both at once.
 // RUN: %tcc %s --ranks=2 -fbucket=1 -emit=fused | FileCheck %s
 // RUN: %tcc %s --ranks=2 -fbucket=1 -fno-schedule-collectives -emit=fused | FileCheck %s --check-prefix=OFF
 // RUN: %tcc %s --ranks=2 -fbucket=25MiB -emit=fused | FileCheck %s --check-prefix=ONE
@@ -7,11 +8,15 @@
 // RUN: not %tcc %s --ranks=2 -fbucket=0 2>&1 | FileCheck %s --check-prefix=SIZE
 
 // CHECK: tcc.matmul
-// CHECK: %[[A:.*]] = tcc.all_to_all {{.*}} {flight = 1 : i64}
+// CHECK: %[[A:.*]] = tcc.all_to_all {{.*}} {flight = 1 : i64, tcc.order = 1 : i64}
 // CHECK: tcc.matmul
-// CHECK: %[[B:.*]] = tcc.all_to_all
+// CHECK: %[[B:.*]] = tcc.all_to_all {{.*}} {flight = 2 : i64, tcc.order = 2 : i64}
 // CHECK: tcc.wait %[[A]]
-// CHECK: tcc.all_gather {{.*}} {flight = 2 : i64}
+// CHECK: %[[SUM:.*]] = tcc.kernel
+// CHECK: %[[C:.*]] = tcc.all_gather %[[SUM]] of 2 {flight = 3 : i64, tcc.order = 3 : i64}
+// CHECK: tcc.wait %[[B]]
+// CHECK: tcc.all_gather {{.*}} {tcc.order = 4 : i64}
+// CHECK: tcc.wait %[[C]]
 
 // OFF-NOT: flight
 // OFF: tcc.all_to_all
@@ -21,7 +26,8 @@
 // ONE-NOT: tcc.all_to_all
 
 // SAYS: remark: all_to_all of 1024 bytes runs beside 2 ops, from 'b' to 'r' [-Rpass=schedule-collectives]
-// SAYS: remark: all_gather of 512 bytes runs beside 1 op
+// SAYS: remark: all_to_all of 1024 bytes runs beside 2 ops, from 'r' to 'r'
+// SAYS: remark: all_gather of 512 bytes runs beside 2 ops
 
 // MISSED: remark: all_to_all of 2048 bytes is waited for at once [-Rpass-missed=schedule-collectives]
 

@@ -80,6 +80,11 @@ TEST(Flights, EveryFaultIsRefusedWithItsReason) {
       {"`end of first`: no collective of its list of instructions is in flight as number 7",
        [&](Plan &plan) { waitOf(plan, 4).flight = 7; }},
       {"`end of first`: it names other buffers", [&](Plan &plan) { waitOf(plan, 4).sources = {other}; }},
+      {"instruction 3 `second`: it has place 1 in the order of the ranks, and starts after place 2",
+       [](Plan &plan) {
+         std::get<CollectiveCall>(plan.instructions[1].call).order = 2;
+         std::get<CollectiveCall>(plan.instructions[3].call).order = 1;
+       }},
       {"`second`: flight 1 is under way already",
        [](Plan &plan) { std::get<CollectiveCall>(plan.instructions[3].call).flight = 1; }},
       {"instruction 2 `new`: it writes what `first`, in flight as number 1, reads", insert(2, CopyCall{input, mine})},
@@ -112,15 +117,17 @@ TEST(Flights, MayBeginAndEndInEachTurnOfALoop) {
 }
 
 TEST(Flights, RunOnACpuHoweverLateOrEarlyTheyEnd) {
+  const ExecutableOptions modes[] = {{}, {.checked = true}, {.separate = true}};
   for (const test::Timing timing : {test::Timing::late, test::Timing::early, test::Timing::random})
-    for (const bool checked : {false, true}) {
+    for (const ExecutableOptions &mode : modes) {
       const auto run = std::make_shared<test::ThreadRun>(2);
       std::vector<std::thread> threads;
       for (int rank = 0; rank < 2; ++rank)
         threads.emplace_back([&, rank] {
           const auto ranks = std::make_shared<test::ThreadRanks>(run, rank, timing, 3);
           Artefact artefact{{{"cpu", {}, flyingPlan(), {}}}, {}};
-          ExecutableOptions options{.threads = 1, .checked = checked};
+          ExecutableOptions options = mode;
+          options.threads = 1;
           options.ranks = ranks;
           const auto executable = Executable::load(artefact, options);
           ASSERT_TRUE(bool(executable)) << executable.error().message();
