@@ -12,6 +12,7 @@ OPTIMIZERS = {
     "adamw": lambda p: torch.optim.AdamW(p, 1e-3, weight_decay=0.1),
     "adam": lambda p: torch.optim.Adam(p, 1e-3, weight_decay=0.01, amsgrad=True),
     "sgd": lambda p: torch.optim.SGD(p, 1e-2, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "dampened sgd": lambda p: torch.optim.SGD(p, 1e-2, momentum=0.9, dampening=0.2),
     "plain sgd": lambda p: torch.optim.SGD(p, 1e-2),
     "lion": lambda p: tcc.torch.Lion(p, 1e-4, weight_decay=0.1),
 }
@@ -168,6 +169,78 @@ def test_a_state_of_an_optimizer_that_has_run():
     wanted, _ = eager(model, optimizer, batches[3:])
     step = tcc.torch.train_step(other, loss_of, mine)
     assert near([step(**batch).item() for batch in batches[3:]], wanted)
+
+
+class Chosen(torch.nn.Module):
+    """Uses its first layer, and its second where `both`; the third never."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x, both):
+        x = self.layers[0](x)
+        return (self.layers[1](x) if both else x).square().mean()
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_parameters_without_a_gradient_stay(name):
+    model = Chosen()
+    other = copy.deepcopy(model)
+    first, second = OPTIMIZERS[name](model.parameters()), OPTIMIZERS[name](other.parameters())
+    batches = [{"x": torch.randn(4, 8), "both": both} for both in (False, True, True, False, True)]
+    wanted, _ = eager(model, first, batches)
+    step = tcc.torch.train_step(other, loss_of, second)
+    assert near([step(**batch).item() for batch in batches], wanted)
+    for (key, a), b in zip(model.named_parameters(), other.parameters()):
+        assert torch.allclose(a, b, atol=1e-6), key
+    a, b = first.state_dict()["state"], second.state_dict()["state"]
+    assert {i: {n: float(v) for n, v in state.items() if n == "step"} for i, state in a.items()} == \
+        {i: {n: float(v) for n, v in state.items() if n == "step"} for i, state in b.items()}
+    assert torch.equal(model.layers[2].weight, other.layers[2].weight)
+
+
+def branch(x):
+    return x * 2 if x.sum() > 0 else x - 1
+
+
+def clipped(x):
+    return x / x.detach().abs().max().item()
+
+
+def picked(x):
+    return x[x > 0].sum()
+
+
+def raised(x):
+    x[x > 0] += 0.5
+    return x
+
+
+@pytest.mark.parametrize("function", [branch, clipped, picked, raised])
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_what_depends_on_values_cuts_the_step(function, accumulate):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 6, bias=False), torch.nn.BatchNorm1d(6), torch.nn.Linear(6, 4))
+    other = copy.deepcopy(model)
+    first, second = OPTIMIZERS["adamw"](model.parameters()), OPTIMIZERS["adamw"](other.parameters())
+    step = tcc.torch.train_step(other, lambda model, x: function(model(x)).square().mean(), second, clip=0.5,
+                                accumulate=accumulate)
+    for _ in range(3):
+        x = torch.randn(6, 8)
+        loss = sum(function(model(part)).square().mean() / accumulate for part in x.chunk(accumulate))
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        first.step()
+        first.zero_grad()
+        assert near([step(x).item(), step.norm.item()], [loss.item(), norm.item()])
+    for a, b in zip([*model.parameters(), *model.buffers()], [*other.parameters(), *other.buffers()]):
+        assert torch.allclose(a, b, atol=1e-6)
+    breaks = [text for text in tcc.torch.report().breaks if text.startswith("train_step: ")]
+    assert len(breaks) == 1 and "depends on what tensors hold" in breaks[0] and "test_train_step.py:" in breaks[0]
+    strict = tcc.torch.train_step(other, lambda model, x: function(model(x)).square().mean(), second,
+                                  options={"fallback": "error"})
+    with pytest.raises(RuntimeError, match="train_step: aten.* depends on what tensors hold"):
+        strict(x)
 
 
 def test_bad_use():
