@@ -171,6 +171,39 @@ def test_a_state_of_an_optimizer_that_has_run():
     assert near([step(**batch).item() for batch in batches[3:]], wanted)
 
 
+class Keeping(torch.nn.Module):
+    """Puts other tensors in place of what it holds."""
+
+    def __init__(self, what):
+        super().__init__()
+        self.what, self.layer, self.last = what, torch.nn.Linear(8, 8), None
+        self.register_buffer("average", torch.zeros(8))
+
+    def forward(self, x, y):
+        x = self.layer(x)
+        if self.what == "buffer":
+            self.average = 0.9 * self.average + 0.1 * x.detach().mean(0)
+        elif self.what == "larger buffer":
+            self.average = torch.cat([self.average, x.detach()[0, :1]])
+        elif self.last is None or self.what == "attribute":
+            x = x if self.last is None else x + self.last
+            self.last = x.detach()[0]
+        return torch.nn.functional.cross_entropy(x + self.average.sum(), y)
+
+
+@pytest.mark.parametrize("what", ["buffer", "larger buffer", "attribute"])
+def test_a_model_that_keeps_tensors(what):
+    model = Keeping(what)
+    other = copy.deepcopy(model)
+    batches = [{"x": torch.randn(4, 8), "y": torch.randint(0, 8, (4,))} for _ in range(4)]
+    wanted, _ = eager(model, OPTIMIZERS["plain sgd"](model.parameters()), batches)
+    step = tcc.torch.train_step(other, loss_of, OPTIMIZERS["plain sgd"](other.parameters()))
+    assert near([step(**batch).item() for batch in batches], wanted)
+    assert torch.allclose(model.average, other.average, atol=1e-6)
+    assert what != "attribute" or torch.allclose(model.last, other.last, atol=1e-6)
+    assert bool(tcc.torch.report().cuts) == (what != "buffer")
+
+
 class Chosen(torch.nn.Module):
     """Uses its first layer, and its second where `both`; the third never."""
 

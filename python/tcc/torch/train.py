@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import torch
 from torch._decomp import get_decompositions
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils import stateless
 from torch.utils import _pytree as pytree
@@ -29,6 +29,10 @@ from tcc.torch.masks import Selects
 from tcc.torch.optimizers import rule_of
 
 aten = torch.ops.aten
+
+
+#: Of an optimizer that keeps nothing of a parameter.
+NO_STATE: dict = {}
 
 
 class Apart(Exception):
@@ -121,12 +125,12 @@ class TrainStep:
         """Runs the executable that ends in the update of the parameters of the numbers `used`, those with a gradient:
         the others, and their states, stay as they are."""
         fresh = [self.rule.prepare(self.optimizer, *self.trained[i]) for i in used]
-        counters = [self.rule.counter(self.state(i)) for i in used]
-        counters = [counter for counter in counters if counter is not None]
+        states = [self.state(i) for i in used]
+        counters = [counter for state in states if (counter := self.rule.counter(state)) is not None]
         if counters:
             torch._foreach_add_(counters, 1)
         try:
-            distinct, own = self.shared_numbers(used, fresh)
+            distinct, own = self.shared_numbers(used, states, fresh)
             groups = tuple((tuple(group.get(name) for name in self.rule.fixed)) for group in self.optimizer.param_groups)
             full = (*key, groups, used, tuple(own))
             call = self.calls.get(full)
@@ -134,7 +138,7 @@ class TrainStep:
                 if self.calls:
                     reporting.recompiled("train_step", next(reversed(self.calls)), full)
                 call = self.calls[full] = self.compile(traced, used, distinct, own, rest)
-            made = call([*self.tensors(used), *scalars(distinct), *rest])
+            made = call([*self.tensors(used, states), *scalars(distinct), *rest])
         except BaseException:
             if counters: # a step that did not run is not counted
                 torch._foreach_sub_(counters, 1)
@@ -148,16 +152,16 @@ class TrainStep:
 
     # What a step is made of
 
-    def tensors(self, used) -> list[torch.Tensor]:
+    def tensors(self, used, states) -> list[torch.Tensor]:
         """Parameters, and the states of those that are updated."""
         made = [p for p, _ in self.trained]
-        for i in used:
-            made += [self.state(i)[name] for name in self.names_of_states(i)]
+        for i, state in zip(used, states):
+            made += [state[name] for name in self.rule.states(state, self.trained[i][1])]
         return made
 
     def state(self, i: int) -> dict:
         """What the optimizer keeps of a trained parameter."""
-        return self.optimizer.state.get(self.trained[i][0], {})
+        return self.optimizer.state.get(self.trained[i][0], NO_STATE)
 
     def names_of_states(self, i: int) -> list[str]:
         return self.rule.states(self.state(i), self.trained[i][1])
@@ -166,11 +170,11 @@ class TrainStep:
         """What the model has beside them: parameters that stay, and buffers."""
         return [p for _, p in self.others] + [held[name] for held, name in self.buffers]
 
-    def shared_numbers(self, used, fresh):
+    def shared_numbers(self, used, states, fresh):
         """The distinct lists of this step's numbers, and for each updated parameter which of them is its own."""
         distinct, places, own = [], {}, []
-        for i, is_new in zip(used, fresh):
-            state, group = self.state(i), self.trained[i][1]
+        for i, state, is_new in zip(used, states, fresh):
+            group = self.trained[i][1]
             key = (id(group), is_new, float(state["step"]) if "step" in state else 0.0)
             if key not in places:
                 places[key] = len(distinct)
@@ -219,7 +223,7 @@ class TrainStep:
             return [loss] + [gradients[i] for i in used] + held
 
         arguments = fakes([*(p for p, _ in self.trained), *self.held(), *tensors])
-        with torch.fx.traceback.preserve_node_meta(), self.scopes(), arguments.mode, Selects():
+        with torch.fx.traceback.preserve_node_meta(), self.scopes(), self.attributes(), arguments.mode, Selects():
             try:
                 module = make_fx(function, decomposition_table=written_out(), record_stack_traces=True,
                                  _allow_non_fake_inputs=True)(*arguments.tensors)
@@ -230,7 +234,7 @@ class TrainStep:
     def with_update(self, traced: Traced | None, used, distinct, own, rest) -> torch.fx.GraphModule:
         """The step as a graph whose last ops write the new values into the arguments that they belong to. `rest` are
         the arguments of the traced part after the parameters; without one, the gradients."""
-        tensors, numbers = self.tensors(used), scalars(distinct)
+        tensors, numbers = self.tensors(used, [self.state(i) for i in used]), scalars(distinct)
         ends = list(itertools.accumulate(len(n) for n in distinct))
 
         def function(*arguments):
@@ -245,7 +249,8 @@ class TrainStep:
             gradients, buffers = made[:len(used)], made[len(used):]
             norm = []
             if self.clip is not None:
-                norm = [torch.stack([g.float().square().sum() for g in gradients]).sum().sqrt()]
+                squares = [g.float().square().sum() for g in gradients]
+                norm = [torch.stack(squares or [torch.zeros(())]).sum().sqrt()]
                 factor = torch.clamp(self.clip / (norm[0] + 1e-6), max=1.0)
                 gradients = [g * factor.to(g.dtype) for g in gradients]
             updated, moved = [], []
@@ -274,14 +279,21 @@ class TrainStep:
             batch, named = pytree.tree_unflatten([self.part(leaf, part) for leaf in given], spec)
             values = {name: p for name, p in zip(self.names, parameters)}
             values |= {name: value for (name, _), value in zip(self.others, others)}
-            mutable = {name: value.clone() for name, value in zip(buffers, held)}
-            with stateless._reparametrize_module(self.model, values | mutable, tie_weights=True):
+            values |= {name: value.clone() for name, value in zip(buffers, held)}
+            with stateless._reparametrize_module(self.model, values, tie_weights=True):
                 loss = self.loss(self.model, *batch, **named)
             loss = self.scalar(loss)
             gradients = summed(gradients, torch.autograd.grad(loss, parameters, allow_unused=True))
             total = loss.detach() if total is None else total + loss.detach()
-            held = [mutable[name].detach() for name in buffers]
+            held = [self.new_buffer(name, values[name], old) for name, old in zip(buffers, held)]
         return total, [g if g is None else g.detach() for g in gradients], held
+
+    @staticmethod
+    def new_buffer(name: str, value, old: torch.Tensor) -> torch.Tensor:
+        """A buffer after forward, which may have put another tensor in its place. Throws Apart."""
+        if not isinstance(value, torch.Tensor) or (value.shape, value.dtype) != (old.shape, old.dtype):
+            raise Apart(f"the buffer {name} becomes another kind of tensor")
+        return value.detach()
 
     def scalar(self, loss):
         """The share of this part of the batch in the loss."""
@@ -321,6 +333,23 @@ class TrainStep:
         finally:
             for handle in handles:
                 handle.remove()
+
+    @contextlib.contextmanager
+    def attributes(self):
+        """What a model keeps in attributes that are no buffers would be tensors without elements: throws Apart then, and
+        puts the old ones back."""
+        modules = list(self.model.modules())
+        before = [dict(module.__dict__) for module in modules]
+        yield
+        kept = set()
+        for module, old in zip(modules, before):
+            for name, value in list(module.__dict__.items()):
+                if value is not old.get(name) and any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves(value)):
+                    kept.add(f"{type(module).__name__}.{name}")
+                    module.__dict__.pop(name)
+                    module.__dict__.update({name: old[name]} if name in old else {})
+        if kept:
+            raise Apart(f"the model keeps a tensor in {', '.join(sorted(kept))}, which is no buffer")
 
     def write_back(self, module: torch.fx.GraphModule, used, tensors: int, numbers: int, has_model: bool) -> None:
         """Each result but the loss (and norm) becomes the new value of its argument."""
