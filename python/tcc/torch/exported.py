@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from tcc.torch.backend import decompositions, fix_sizes, has_symbols
 from tcc.torch.convert import Conversion
+from tcc.torch.layouts import turned
 from tcc.torch.lowering import Unsupported
 
 aten = torch.ops.aten
@@ -71,11 +72,10 @@ def values_of(program, module: torch.fx.GraphModule, conversion: Conversion) -> 
     for spec in program.graph_signature.input_specs:
         look, name = conversion.looks.get(nodes[spec.arg.name], (None, None))
         if name is not None and spec.target is not None:
-            turned = held[spec.target].detach().permute(look.order)
-            once = tuple(slice(0, size) for size in look.sizes)  # of a dim that is expanded, the one element
-            values[name] = turned[once].clone(memory_format=torch.contiguous_format)
-    for entry, tensor in zip(conversion.handed, conversion.constants, strict=True):
-        values[entry[1]] = tensor.clone()
+            values[name] = turned(held[spec.target], look)
+    for (_, name, _), tensor, look in zip(conversion.handed, conversion.constants, conversion.constant_looks,
+                                          strict=True):
+        values[name] = turned(tensor, look)
     return values
 
 

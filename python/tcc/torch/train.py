@@ -6,24 +6,23 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-import os
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch._decomp import get_decompositions
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils import stateless
 from torch.utils import _pytree as pytree
 
 from tcc import _native
 from tcc.torch import reporting
+from tcc.torch.apart import Apart, NoForeignWrites, attributes, line_of, refuse_foreign_writes
 from tcc.torch.backend import DEPENDS_ON_VALUES, Fallbacks, Options, call_of, decompositions
-from tcc.torch.convert import TORCH_FOLDER, convert
+from tcc.torch.convert import convert
 from tcc.torch.lowering import Unsupported
 from tcc.torch.masks import Selects
 from tcc.torch.optimizers import rule_of
@@ -33,10 +32,6 @@ aten = torch.ops.aten
 
 #: Of an optimizer that keeps nothing of a parameter.
 NO_STATE: dict = {}
-
-
-class Apart(Exception):
-    """Forward and backward cannot be one graph with the rest; the message says why."""
 
 
 @dataclass
@@ -61,26 +56,37 @@ class TrainStep:
         self.rule = rule_of(optimizer)
         if accumulate < 1:
             raise ValueError(f"accumulate is {accumulate}; at least 1")
-        self.trained = [(p, group) for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
-        names = {id(p): name for name, p in model.named_parameters()}
+        self.take_model()
+        self.norm: torch.Tensor | None = None
+        self.compiled_loss = None  # forward, where it cannot be one graph with the optimizer
+
+    def take_model(self) -> None:
+        """What is trained now, and what else the model has; nothing is compiled for it yet."""
+        self.trains = self.what_trains()
+        self.trained = [(p, group) for group in self.optimizer.param_groups for p in group["params"] if p.requires_grad]
+        names = {id(p): name for name, p in self.model.named_parameters()}
         for parameter, _ in self.trained:
             if id(parameter) not in names:
                 raise ValueError("the optimizer has a parameter that is not the model's")
             if parameter.device.type != "cpu":
                 raise RuntimeError(f"train_step compiles for the CPU; a parameter is on {parameter.device}")
         self.names = [names[id(p)] for p, _ in self.trained]
-        self.others = [(name, p) for name, p in model.named_parameters()
-                       if id(p) not in {id(q) for q, _ in self.trained}]
+        own = {id(p) for p, _ in self.trained}
+        self.others = [(name, p) for name, p in self.model.named_parameters() if id(p) not in own]
         #: Where each buffer is held: a module's own dict, and the name there.
-        self.buffers = [(model.get_submodule(name.rpartition(".")[0])._buffers, name.rpartition(".")[2])
-                        for name, _ in model.named_buffers()]
-        self.norm: torch.Tensor | None = None
-        self.traces: dict = {}      # what forward and backward depend on → Traced
-        self.apart: set = set()     # where they cannot be one graph with the optimizer
-        self.compiled_loss = None   # what they are then
+        self.buffers = [(self.model.get_submodule(name.rpartition(".")[0])._buffers, name.rpartition(".")[2])
+                        for name, _ in self.model.named_buffers()]
+        self.modules = list(self.model.modules())
+        self.traces: dict = {}   # what forward and backward depend on → Traced
+        self.apart: set = set()  # where they cannot be one graph with the optimizer
         self.calls: dict = {}
 
+    def what_trains(self) -> list[bool]:
+        return [p.requires_grad for group in self.optimizer.param_groups for p in group["params"]]
+
     def __call__(self, *batch, **named) -> torch.Tensor:
+        if self.what_trains() != self.trains:
+            self.take_model()
         leaves, form = flattened(batch, named)
         key = self.key(leaves, form)
         if key not in self.apart:
@@ -131,7 +137,7 @@ class TrainStep:
             torch._foreach_add_(counters, 1)
         try:
             distinct, own = self.shared_numbers(used, states, fresh)
-            groups = tuple((tuple(group.get(name) for name in self.rule.fixed)) for group in self.optimizer.param_groups)
+            groups = tuple(tuple(group.get(name) for name in self.rule.fixed) for group in self.optimizer.param_groups)
             full = (*key, groups, used, tuple(own))
             call = self.calls.get(full)
             if call is None:
@@ -187,7 +193,7 @@ class TrainStep:
         def shape(leaf):
             return (tuple(leaf.shape), leaf.stride(), leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
 
-        return (tuple(shape(leaf) for leaf in leaves), form, self.model.training, torch.get_num_threads(),
+        return (tuple(shape(leaf) for leaf in leaves), form, *(module.training for module in self.modules), torch.get_num_threads(),
                 torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"))
 
     # Tracing
@@ -223,12 +229,14 @@ class TrainStep:
             return [loss] + [gradients[i] for i in used] + held
 
         arguments = fakes([*(p for p, _ in self.trained), *self.held(), *tensors])
-        with torch.fx.traceback.preserve_node_meta(), self.scopes(), self.attributes(), arguments.mode, Selects():
+        with (torch.fx.traceback.preserve_node_meta(), self.scopes(), attributes(self.model), arguments.mode,
+              NoForeignWrites(), Selects()):
             try:
                 module = make_fx(function, decomposition_table=written_out(), record_stack_traces=True,
                                  _allow_non_fake_inputs=True)(*arguments.tensors)
             except DEPENDS_ON_VALUES as why:
                 raise Apart(f"{why.func} depends on what tensors hold{line_of(why)}") from why
+        refuse_foreign_writes(module)
         return Traced(module, used)
 
     def with_update(self, traced: Traced | None, used, distinct, own, rest) -> torch.fx.GraphModule:
@@ -334,23 +342,6 @@ class TrainStep:
             for handle in handles:
                 handle.remove()
 
-    @contextlib.contextmanager
-    def attributes(self):
-        """What a model keeps in attributes that are no buffers would be tensors without elements: throws Apart then, and
-        puts the old ones back."""
-        modules = list(self.model.modules())
-        before = [dict(module.__dict__) for module in modules]
-        yield
-        kept = set()
-        for module, old in zip(modules, before):
-            for name, value in list(module.__dict__.items()):
-                if value is not old.get(name) and any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves(value)):
-                    kept.add(f"{type(module).__name__}.{name}")
-                    module.__dict__.pop(name)
-                    module.__dict__.update({name: old[name]} if name in old else {})
-        if kept:
-            raise Apart(f"the model keeps a tensor in {', '.join(sorted(kept))}, which is no buffer")
-
     def write_back(self, module: torch.fx.GraphModule, used, tensors: int, numbers: int, has_model: bool) -> None:
         """Each result but the loss (and norm) becomes the new value of its argument."""
         graph = module.graph
@@ -393,13 +384,6 @@ def fakes(tensors) -> Fakes:
     """Tensors of these shapes that have no elements."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     return Fakes(mode, [mode.from_tensor(t.detach()) for t in tensors])
-
-
-def line_of(error: Exception) -> str:
-    """The user's line that an error comes from, in brackets."""
-    own = [frame for frame in traceback.extract_tb(error.__traceback__)
-           if not frame.filename.startswith((TORCH_FOLDER, os.path.dirname(__file__)))]
-    return f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
 
 
 def summed(gradients, new) -> list:
