@@ -136,8 +136,8 @@ void Job::say(const std::string &text) const {
 int Job::compileInput() {
   // 1. Read and parse.
   std::optional<runtime::TraceScope> reading(std::in_place, timeLine ? &*timeLine : nullptr, "read graph", "compile");
-  const std::string text =
-      isExportedProgram(path) ? graphOfExportedProgram(path) : orThrow(readText(path, GraphLimits().bytes));
+  const ProgramText program = readProgram(path, options);
+  const std::string &text = program.text;
   if (report)
     report->addSource(name, text);
   say("read " + name + ", " + bytesText(static_cast<int64_t>(text.size())));
@@ -158,6 +158,8 @@ int Job::compileInput() {
     return exitDiagnosed;
   values.hints = valueHints(function);
   values.given = readInputs(options, argumentsOf(function), compileOptions.pipeline.shapes);
+  if (program.values)
+    addValues(*program.values, argumentsOf(function), values.given);
   for (const auto &[result, file] : options.outputFiles)
     checkName("--output ", result, tcc::writableNames(function), "result or state");
   for (const auto &[given, array] : values.given)

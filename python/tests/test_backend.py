@@ -437,3 +437,61 @@ def test_a_result_that_is_saved_too_lies_as_it_was_made():
     made = torch.compile(torch.polar, backend="tcc")(size, angle)
     for seen, right in zip(torch.autograd.grad(made, [size, angle], direction), wanted):
         assert torch.allclose(seen, right, rtol=1e-5, atol=1e-5)
+
+
+def number(x):
+    x[x > 0] = 0.5
+
+
+def mean(x):
+    x[x > 0] = x.mean()
+
+
+def rows(x):
+    x[x.sum(-1) > 0] = x[0, :1].clone()
+
+
+def view(x):
+    x.transpose(0, 1)[(x > 0).transpose(0, 1).any(-1)] = x[0, 0].clone()
+
+
+def put(x):
+    x.index_put_((x > 0,), x.mean())
+
+
+def put_more(x):
+    x.index_put_((x > 0,), torch.tensor(0.5), accumulate=True)
+
+
+@pytest.mark.parametrize("write", [number, mean, rows, view, put, put_more])
+def test_writes_through_masks_break_no_graph(write):
+    def function(x, w):
+        x = x * w
+        write(x)
+        return x.square().mean()
+
+    x, w = torch.randn(3, 4, 5), torch.randn(5, requires_grad=True)
+    wanted = function(x, w)
+    wanted.backward()
+    grad, w.grad = w.grad, None
+    seen = torch.compile(function, backend="tcc", fullgraph=True)(x, w)
+    seen.backward()
+    close(seen, wanted)
+    close(w.grad, grad)
+    assert not tcc.torch.report().refused
+
+
+def test_what_depends_on_values_is_reported():
+    def function(x):
+        x = x * 2
+        x[x > 0] = x[:6] * 2
+        return x.sum()
+
+    x = torch.tensor([1.0, -1.0] * 6, requires_grad=True)
+    wanted = function(x)
+    seen = torch.compile(function, backend="tcc")(x)
+    close(seen, wanted)
+    assert any("depends on what tensors hold" in text for text in tcc.torch.report().refused)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="depends on what tensors hold"):
+        compiled(function)(x)

@@ -53,6 +53,42 @@ def test_a_program_runs_as_eager(tmp_path, is_open):
     assert np.allclose(np.load(tmp_path / "mean.npy"), model.norm.running_mean.numpy(), rtol=1e-5, atol=1e-6)
 
 
+class Held(nn.Module):
+    """Holds values of many kinds: a transposed and an expanded parameter, tied ones, types, constants."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(11, 8)
+        self.head = nn.Linear(8, 11, bias=False)
+        self.head.weight = self.embedding.weight
+        self.turned = nn.Parameter(torch.randn(8, 6).t())
+        self.register_buffer("wide", torch.randn(6, 1).expand(6, 8))
+        self.register_buffer("narrow", torch.randn(8).bfloat16())
+        self.register_buffer("mask", torch.arange(8) % 3 == 0, persistent=False)
+        self.register_buffer("shift", torch.tensor(3))
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)[:, torch.tensor([2, 0, 2])] + self.narrow.float()
+        x = x.masked_fill(self.mask, 0.5) @ (self.turned + self.wide).t()
+        return self.head(x @ self.turned) + self.shift + torch.tensor([0.5, 1.5] * 5 + [2.5])
+
+
+@pytest.mark.parametrize("how, shift", [("--run", 5), ("--run=reference", None)])
+def test_a_program_brings_its_values(tmp_path, how, shift):
+    model, tokens = Held(), torch.randint(0, 11, (2, 4))
+    path = saved(tmp_path, model, tokens)
+    np.save(tmp_path / "tokens.npy", tokens.numpy())
+    given = ["--input", f"tokens={tmp_path / 'tokens.npy'}"]
+    wanted = model(tokens)
+    if shift is not None:  # what is given counts
+        np.save(tmp_path / "shift.npy", np.array(shift))
+        given += ["--input", f"shift={tmp_path / 'shift.npy'}"]
+        wanted = wanted + shift - 3
+    done = run(path, how, *given, "--output", f"result0={tmp_path / 'y.npy'}", "--threads=1")
+    assert done.returncode == 0, done.stderr
+    assert np.allclose(np.load(tmp_path / "y.npy"), wanted.detach().numpy(), rtol=1e-5, atol=1e-5)
+
+
 def test_what_cannot_be_a_graph_is_one_error(tmp_path):
     class Determinant(nn.Module):
         def forward(self, x):
@@ -71,6 +107,6 @@ def test_without_the_package_the_error_says_what_is_needed(tmp_path):
     for python in ("/bin/false", "no-such-python"):
         done = run(path, python=python)
         assert done.returncode == 1 and done.stderr.count("error:") == 1
-        assert "needs a Python with tcc-graph and torch (pip install tcc-graph torch)" in done.stderr
+        assert "needs a Python with tcc-graph and torch (pip install tcc-graph torch safetensors)" in done.stderr
     done = run(tmp_path / "missing.pt2")
     assert done.returncode == 1 and "cannot read" in done.stderr

@@ -137,3 +137,20 @@ def test_results_without_elements_are_native():
     seen.sum().backward()
     assert x.grad.shape == (0, 5)
     assert torch.compile(lambda x: x.sum(0), backend="tcc", options=options)(x.detach()).tolist() == [0.0] * 5
+
+
+@pytest.mark.parametrize("p, rows, native", [(1.0, 5, True), (2.0, 5, True), (3.0, 5, False), (0.0, 5, False),
+                                             (2.0, 1200, False)])
+def test_distances(p, rows, native):
+    """Of few rows by sums of differences, of many by ATen: the differences would be 1200 × 1200 × 4 numbers."""
+    a, b = torch.randn(2, rows, 4, requires_grad=True), torch.randn(2, rows + 1, 4)
+    if rows == 5:
+        a.data[0, 0] = b[0, 0]  # a distance of 0, whose gradient is 0
+    wanted = torch.cdist(a, b, p, compute_mode="donot_use_mm_for_euclid_dist")
+    grad, = torch.autograd.grad(wanted.square().sum(), a)
+    seen = torch.compile(lambda a, b: torch.cdist(a, b, p, compute_mode="donot_use_mm_for_euclid_dist"),
+                         backend="tcc")(a, b)
+    assert torch.allclose(seen, wanted, rtol=1e-5, atol=1e-6)
+    assert torch.allclose(torch.autograd.grad(seen.square().sum(), a)[0], grad, rtol=1e-5, atol=1e-5)
+    ran_by_aten = {record.op for record in tcc.torch.report().fallbacks}
+    assert ("aten._cdist_forward.default" in ran_by_aten) != native

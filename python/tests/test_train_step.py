@@ -12,6 +12,7 @@ OPTIMIZERS = {
     "adamw": lambda p: torch.optim.AdamW(p, 1e-3, weight_decay=0.1),
     "adam": lambda p: torch.optim.Adam(p, 1e-3, weight_decay=0.01, amsgrad=True),
     "sgd": lambda p: torch.optim.SGD(p, 1e-2, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "dampened sgd": lambda p: torch.optim.SGD(p, 1e-2, momentum=0.9, dampening=0.2),
     "plain sgd": lambda p: torch.optim.SGD(p, 1e-2),
     "lion": lambda p: tcc.torch.Lion(p, 1e-4, weight_decay=0.1),
 }
@@ -168,6 +169,182 @@ def test_a_state_of_an_optimizer_that_has_run():
     wanted, _ = eager(model, optimizer, batches[3:])
     step = tcc.torch.train_step(other, loss_of, mine)
     assert near([step(**batch).item() for batch in batches[3:]], wanted)
+
+
+@pytest.mark.parametrize("what", ["scalar", "vector", "column", "turned"])
+def test_tensors_of_the_loss_function_may_change(what):
+    held = {"scalar": torch.tensor(1.0), "vector": torch.ones(8), "column": torch.rand(8, 16)[:, ::2],
+            "turned": torch.rand(8, 8).t()}[what]
+    model = torch.nn.Linear(8, 8)
+    step = tcc.torch.train_step(model, lambda model, x: (model(x) * held).square().mean(),
+                                OPTIMIZERS["plain sgd"](model.parameters()))
+    for _ in range(3):
+        x = torch.randn(8, 8)
+        wanted = (model(x) * held).square().mean().item()
+        assert near([step(x).item()], [wanted])
+        held += 1
+    assert len(tcc.torch.report().steps) == 1
+
+
+@pytest.mark.parametrize("what", ["counter", "teacher"])
+def test_a_loss_function_may_write_into_what_is_not_the_models(what):
+    def made():
+        torch.manual_seed(1)
+        model, teacher = torch.nn.Linear(8, 8), torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8))
+        count = torch.zeros(2)
+
+        def loss(model, x):
+            with torch.no_grad():
+                wanted = teacher(x) if what == "teacher" else x * count[:1].add_(1) + count.add_(1).sum()
+            return torch.nn.functional.mse_loss(model(x), wanted)
+
+        return model, loss, [count, *teacher.buffers()]
+
+    (model, loss, held), (other, other_loss, other_held) = made(), made()
+    optimizer = OPTIMIZERS["plain sgd"](model.parameters())
+    step = tcc.torch.train_step(other, other_loss, OPTIMIZERS["plain sgd"](other.parameters()))
+    for _ in range(3):
+        x = torch.randn(8, 8)
+        wanted = loss(model, x)
+        wanted.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        assert near([step(x).item()], [wanted.item()])
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(held, other_held))
+    assert "is not the model's" in tcc.torch.report().cuts[0]
+
+
+class Keeping(torch.nn.Module):
+    """Puts other tensors in place of what it holds."""
+
+    def __init__(self, what):
+        super().__init__()
+        self.what, self.layer, self.last = what, torch.nn.Linear(8, 8), None
+        self.register_buffer("average", torch.zeros(8))
+
+    def forward(self, x, y):
+        x = self.layer(x)
+        if self.what == "buffer":
+            self.average = 0.9 * self.average + 0.1 * x.detach().mean(0)
+        elif self.what == "larger buffer":
+            self.average = torch.cat([self.average, x.detach()[0, :1]])
+        elif self.last is None or self.what == "attribute":
+            x = x if self.last is None else x + self.last
+            self.last = x.detach()[0]
+        return torch.nn.functional.cross_entropy(x + self.average.sum(), y)
+
+
+@pytest.mark.parametrize("what", ["buffer", "larger buffer", "attribute"])
+def test_a_model_that_keeps_tensors(what):
+    model = Keeping(what)
+    other = copy.deepcopy(model)
+    batches = [{"x": torch.randn(4, 8), "y": torch.randint(0, 8, (4,))} for _ in range(4)]
+    wanted, _ = eager(model, OPTIMIZERS["plain sgd"](model.parameters()), batches)
+    step = tcc.torch.train_step(other, loss_of, OPTIMIZERS["plain sgd"](other.parameters()))
+    assert near([step(**batch).item() for batch in batches], wanted)
+    assert torch.allclose(model.average, other.average, atol=1e-6)
+    assert what != "attribute" or torch.allclose(model.last, other.last, atol=1e-6)
+    assert bool(tcc.torch.report().cuts) == (what != "buffer")
+
+
+def test_what_is_trained_may_change_between_steps():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 8))
+    model[1].eval()
+    model[0].weight.requires_grad_(False)
+    other = copy.deepcopy(model)
+    first, second = (torch.optim.SGD(m[0].parameters(), 0.1, momentum=0.9) for m in (model, other))
+    step = tcc.torch.train_step(other, lambda model, x: model(x).square().mean(), second)
+    for turn in range(5):
+        for m, optimizer in ((model, first), (other, second)):
+            m[0].weight.requires_grad_(turn in (1, 2, 4))
+            if turn == 2:
+                optimizer.add_param_group({"params": m[2].parameters(), "lr": 0.2})
+            m[1].train(turn == 3)
+        x = torch.randn(4, 8)
+        seen = step(x).item()
+        wanted = model(x).square().mean()
+        if turn == 3:  # the elements that are dropped are others
+            assert not near([seen], [wanted.item()])
+            other.load_state_dict(model.state_dict())
+            second.load_state_dict(copy.deepcopy(first.state_dict()))
+            continue
+        wanted.backward()
+        first.step()
+        first.zero_grad()
+        assert near([seen], [wanted.item()]), turn
+    for (name, a), b in zip(model.named_parameters(), other.parameters()):
+        assert torch.allclose(a, b, atol=1e-6), name
+
+
+class Chosen(torch.nn.Module):
+    """Uses its first layer, and its second where `both`; the third never."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x, both):
+        x = self.layers[0](x)
+        return (self.layers[1](x) if both else x).square().mean()
+
+
+@pytest.mark.parametrize("name", ["adamw", "plain sgd", "dampened sgd", "lion"])
+def test_parameters_without_a_gradient_stay(name):
+    model = Chosen()
+    other = copy.deepcopy(model)
+    first, second = OPTIMIZERS[name](model.parameters()), OPTIMIZERS[name](other.parameters())
+    batches = [{"x": torch.randn(4, 8), "both": both} for both in (False, True, True, False, True)]
+    wanted, _ = eager(model, first, batches)
+    step = tcc.torch.train_step(other, loss_of, second)
+    assert near([step(**batch).item() for batch in batches], wanted)
+    for (key, a), b in zip(model.named_parameters(), other.parameters()):
+        assert torch.allclose(a, b, atol=1e-6), key
+    a, b = first.state_dict()["state"], second.state_dict()["state"]
+    assert {i: {n: float(v) for n, v in state.items() if n == "step"} for i, state in a.items()} == \
+        {i: {n: float(v) for n, v in state.items() if n == "step"} for i, state in b.items()}
+    assert torch.equal(model.layers[2].weight, other.layers[2].weight)
+
+
+def branch(x):
+    return x * 2 if x.sum() > 0 else x - 1
+
+
+def clipped(x):
+    return x / x.detach().abs().max().item()
+
+
+def picked(x):
+    return x[x > 0].sum()
+
+
+def raised(x):
+    x[x > 0] += 0.5
+    return x
+
+
+@pytest.mark.parametrize("function, accumulate", [(branch, 2), (clipped, 1), (picked, 1), (raised, 1)])
+def test_what_depends_on_values_cuts_the_step(function, accumulate):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 6, bias=False), torch.nn.BatchNorm1d(6), torch.nn.Linear(6, 4))
+    other = copy.deepcopy(model)
+    first, second = OPTIMIZERS["adamw"](model.parameters()), OPTIMIZERS["adamw"](other.parameters())
+    step = tcc.torch.train_step(other, lambda model, x: function(model(x)).square().mean(), second, clip=0.5,
+                                accumulate=accumulate)
+    for _ in range(3):
+        x = torch.randn(6, 8)
+        loss = sum(function(model(part)).square().mean() / accumulate for part in x.chunk(accumulate))
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        first.step()
+        first.zero_grad()
+        assert near([step(x).item(), step.norm.item()], [loss.item(), norm.item()])
+    for a, b in zip([*model.parameters(), *model.buffers()], [*other.parameters(), *other.buffers()]):
+        assert torch.allclose(a, b, atol=1e-6)
+    breaks = [text for text in tcc.torch.report().breaks if text.startswith("train_step: ")]
+    assert len(breaks) == 1 and "depends on what tensors hold" in breaks[0] and "test_train_step.py:" in breaks[0]
+    strict = tcc.torch.train_step(other, lambda model, x: function(model(x)).square().mean(), second,
+                                  options={"fallback": "error"})
+    with pytest.raises(RuntimeError, match="train_step: aten.* depends on what tensors hold"):
+        strict(x)
 
 
 def test_bad_use():

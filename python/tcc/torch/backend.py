@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils import _pytree as pytree
 
@@ -18,6 +18,7 @@ from tcc.torch import reporting
 from tcc.torch.convert import Converted, boxed, convert
 from tcc.torch.decompositions import decompositions
 from tcc.torch.lowering import Unsupported
+from tcc.torch.masks import as_selects
 
 
 @dataclass
@@ -45,6 +46,10 @@ class Options:
         threads = [] if any(flag.startswith("--threads") for flag in self.flags) else [
             f"--threads={torch.get_num_threads()}"]
         return [*self.flags, *threads]
+
+
+#: Raised while torch traces.
+DEPENDS_ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 
 
 class Fallbacks(RuntimeError):
@@ -150,7 +155,17 @@ def tcc(module: torch.fx.GraphModule, example_inputs, *, mode=None, options=None
     for tensor in example_inputs:
         if isinstance(tensor, torch.Tensor) and tensor.device.type != "cpu":
             raise RuntimeError(f"backend 'tcc' compiles for the CPU; a tensor of {tensor.device} was given")
-    return aot_autograd(fw_compiler=compiler("forward", chosen, name), bw_compiler=compiler("backward", chosen, name),
-                        inference_compiler=compiler("inference", chosen, name), decompositions=decompositions,
-                        partition_fn=min_cut_rematerialization_partition,
-                        keep_inference_input_mutations=True)(module, example_inputs)
+    as_selects(module)
+    differentiate = aot_autograd(fw_compiler=compiler("forward", chosen, name),
+                                 bw_compiler=compiler("backward", chosen, name),
+                                 inference_compiler=compiler("inference", chosen, name),
+                                 decompositions=decompositions, partition_fn=min_cut_rematerialization_partition,
+                                 keep_inference_input_mutations=True)
+    try:
+        return differentiate(module, example_inputs)
+    except DEPENDS_ON_VALUES as why: # Dynamo runs the function by ATen, and counts no graph break
+        text = f"{why.func} depends on what tensors hold"
+        if chosen.fallback == "error":
+            raise Fallbacks(f"{name}: {text}") from why
+        reporting.refused(name, text)
+        raise

@@ -35,6 +35,8 @@ VIEWS = {aten.view.default, aten._unsafe_view.default, aten.permute.default, ate
          aten.expand.default, aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims,
          aten.slice.Tensor, aten.select.int, aten.alias.default, aten.detach.default, aten.split.Tensor,
          aten.split_with_sizes.default, aten.unbind.int, aten.as_strided.default, aten._reshape_alias.default}
+#: Ops by which tracing makes tensors of what code writes out.
+LIFTS = {aten.lift.default, aten.lift_fresh.default, aten.lift_fresh_copy.default}
 #: Only shape: these run by torch on numbers.
 _NUMBERS = (int, float, bool, str, torch.dtype, torch.device, torch.layout, torch.memory_format, type(None))
 
@@ -119,6 +121,7 @@ class Conversion:
         self.looks: dict = {}      # placeholder → how the graph sees it, and its name there
         self.results: list = []
         self.constants: list = []  # tensors of the graph itself, and what `arguments` says of them
+        self.constant_looks: list[Seen] = []
         self.handed: list = []
         self.fallbacks: list[Fallback] = []
         self.lowered = 0
@@ -190,20 +193,25 @@ class Conversion:
                 self.output(node)
 
     def attribute(self, node):
-        """A tensor that belongs to the graph is handed to each call behind its arguments."""
+        """A tensor that belongs to the graph, or to the user's code, is handed to each call after its arguments: code
+        elsewhere may change it between them."""
         held = self.owner
         for part in node.target.split("."):
             held = getattr(held, part)
         if not isinstance(held, torch.Tensor):
             return held
-        held = held.detach().contiguous()
-        if held.dim() == 0 and held.dtype in ELEMENTS:
-            return self.c.g.constant(held.item(), ELEMENTS[held.dtype])
-        self.constants.append(held)
+        held = held.detach()
+        if held.dim() == 0 and held.dtype in ELEMENTS and all(user.target in LIFTS for user in node.users):
+            return self.c.g.constant(held.item(), ELEMENTS[held.dtype])  # a number in the user's code
         element, extra = carrier(held.dtype)
+        sizes = tuple(held.shape)
+        look = seen(sizes, held.stride()) if held.dtype in ELEMENTS else as_rows(sizes)
         name = self.unique("constant")
-        self.handed.append(("input", name, (*dlpack_type(held.dtype), list(held.shape), list(held.stride()))))
-        return self.c.g.argument(name, tuple(held.shape) + extra, element)
+        self.constants.append(held)
+        self.constant_looks.append(look)
+        self.handed.append(("input", name, (*dlpack_type(held.dtype), list(held.shape), list(look.strides))))
+        value = self.c.g.argument(name, look.sizes + extra, element)
+        return self.as_torch(value, look, sizes) if held.dtype in ELEMENTS else value
 
     def call(self, node) -> None:
         target = node.target

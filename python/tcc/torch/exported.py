@@ -1,9 +1,10 @@
 """Programs of torch.export as graphs: what `tcc model.pt2` runs.
 
-    python -m tcc.torch.exported MODEL.pt2     writes the program's .graph text to the standard output
+    python -m tcc.torch.exported MODEL.pt2                       writes the .graph text to the standard output
+    python -m tcc.torch.exported MODEL.pt2 VALUES.safetensors    and the values of its parameters to a file
 
-Parameters, buffers and inputs are arguments by their names; buffers that the program changes are states. Sizes that the
-program leaves open are those of the example that it was exported with.
+Parameters, buffers, constants and inputs are arguments by their names; buffers that the program changes are states.
+Sizes that the program leaves open are those of the example that it was exported with.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from tcc.torch.backend import decompositions, fix_sizes, has_symbols
 from tcc.torch.convert import Conversion
+from tcc.torch.layouts import turned
 from tcc.torch.lowering import Unsupported
 
 aten = torch.ops.aten
@@ -62,7 +64,23 @@ def named(program, module: torch.fx.GraphModule) -> None:
     output.args = (tuple(kept),)
 
 
-def graph_text(path: str) -> str:
+def values_of(program, module: torch.fx.GraphModule, conversion: Conversion) -> dict[str, torch.Tensor]:
+    """What the program holds, by the graph's arguments, each as it lies there."""
+    held = {**program.state_dict, **program.constants}
+    nodes = {node.name: node for node in module.graph.nodes if node.op == "placeholder"}
+    values = {}
+    for spec in program.graph_signature.input_specs:
+        look, name = conversion.looks.get(nodes[spec.arg.name], (None, None))
+        if name is not None and spec.target is not None:
+            values[name] = turned(held[spec.target], look)
+    for (_, name, _), tensor, look in zip(conversion.handed, conversion.constants, conversion.constant_looks,
+                                          strict=True):
+        values[name] = turned(tensor, look)
+    return values
+
+
+def graph_text(path: str, values: str | None = None) -> str:
+    """The program's graph; what it holds goes to the file `values`."""
     program = torch.export.load(path).run_decompositions(decompositions())
     module = fixed(program)
     named(program, module)
@@ -71,13 +89,19 @@ def graph_text(path: str) -> str:
     if conversion.fallbacks:
         ops = sorted({f"{record.op} ({record.reason})" for record in conversion.fallbacks})
         raise Unsupported(f"no translation of {', '.join(ops)}; torch.compile(…, backend=\"tcc\") runs such ops by ATen")
+    if values:
+        from safetensors.torch import save_file
+        save_file(values_of(program, module, conversion), values)
     return conversion.c.g.text()
 
 
 def main(arguments: list[str]) -> int:
     warnings.simplefilter("ignore")
     try:
-        sys.stdout.write(graph_text(arguments[0]))
+        sys.stdout.write(graph_text(*arguments))
+    except ModuleNotFoundError as why:
+        print(why, file=sys.stderr)
+        return 1
     except Exception as why:
         print(str(why).strip().splitlines()[0] if str(why).strip() else type(why).__name__, file=sys.stderr)
         return REFUSED

@@ -56,6 +56,12 @@ def as_rows(sizes) -> Seen:
     return Seen(tuple(range(len(sizes))), tuple(sizes), tuple(row_major(sizes)), False)
 
 
+def turned(tensor: torch.Tensor, look: Seen) -> torch.Tensor:
+    """A new tensor with the elements of `tensor` as the graph's memory has them."""
+    once = tuple(slice(0, size) for size in look.sizes)  # of a dim that is expanded, the one element
+    return tensor.detach().permute(look.order)[once].clone(memory_format=torch.contiguous_format)
+
+
 def row_major(sizes) -> list[int]:
     """Strides of a dense tensor in this order of dims."""
     strides, step = [], 1

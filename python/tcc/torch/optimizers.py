@@ -19,15 +19,16 @@ class Rule:
     #: Options of a group that compiled updates do not have, with the value that they must have.
     required: dict = {}
 
-    def prepare(self, optimizer, parameter, group) -> None:
-        """Makes the parameter's states where they are missing, as the optimizer's first step does."""
+    def prepare(self, optimizer, parameter, group) -> bool:
+        """Makes the parameter's states where they are missing, as the optimizer's first step does. Whether it did."""
+        return False
 
     def states(self, state, group) -> list[str]:
         """Names of the tensors of `optimizer.state[parameter]` that the update changes."""
         return []
 
-    def numbers(self, state, group) -> list[float]:
-        """Numbers of this step, which its counter has counted already."""
+    def numbers(self, state, group, is_first: bool) -> list[float]:
+        """Numbers of this step, which its counter has counted already; it is the first where its states are new."""
         return [float(group["lr"])]
 
     def counter(self, state) -> torch.Tensor | None:
@@ -53,10 +54,12 @@ class Adam(Rule):
 
     def prepare(self, optimizer, parameter, group):
         state = optimizer.state[parameter]
-        if not state:
-            state["step"] = counter(group)
-            for name in ("exp_avg", "exp_avg_sq") + (("max_exp_avg_sq",) if group["amsgrad"] else ()):
-                state[name] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+        if state:
+            return False
+        state["step"] = counter(group)
+        for name in ("exp_avg", "exp_avg_sq") + (("max_exp_avg_sq",) if group["amsgrad"] else ()):
+            state[name] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+        return True
 
     def states(self, state, group):
         return ["exp_avg", "exp_avg_sq"] + (["max_exp_avg_sq"] if group["amsgrad"] else [])
@@ -64,7 +67,7 @@ class Adam(Rule):
     def counter(self, state):
         return state["step"]
 
-    def numbers(self, state, group):
+    def numbers(self, state, group, is_first):
         step, (beta1, beta2), lr = float(state["step"]), group["betas"], float(group["lr"])
         return [1 - lr * group["weight_decay"], -lr / (1 - beta1 ** step), math.sqrt(1 - beta2 ** step)]
 
@@ -92,13 +95,15 @@ class Sgd(Rule):
     fixed = ("momentum", "dampening", "nesterov", "weight_decay", "maximize")
 
     def prepare(self, optimizer, parameter, group):
-        state = optimizer.state[parameter]
-        if group["momentum"] and state.get("momentum_buffer") is None:
-            # torch's first step takes the gradient itself: a buffer of zeros does so without dampening.
-            state["momentum_buffer"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
-            if group["dampening"]:
-                raise TypeError("SGD with dampening begins with an undamped step, which compiled steps do not have; "
-                                "run one step of the optimizer first")
+        if not group["momentum"] or optimizer.state[parameter].get("momentum_buffer") is not None:
+            return False
+        optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+        return True
+
+    def numbers(self, state, group, is_first):
+        # torch's first step takes the gradient itself: what is added to a buffer of zeros is not dampened.
+        dampened = [1.0 if is_first else 1 - group["dampening"]] if group["momentum"] and group["dampening"] else []
+        return [float(group["lr"]), *dampened]
 
     def states(self, state, group):
         return ["momentum_buffer"] if group["momentum"] else []
@@ -109,7 +114,8 @@ class Sgd(Rule):
             gradient = gradient + parameter * group["weight_decay"]
         if not group["momentum"]:
             return parameter - gradient * numbers[0], []
-        buffer = states[0] * group["momentum"] + gradient * (1 - group["dampening"])
+        added = gradient * numbers[1] if group["dampening"] else gradient
+        buffer = states[0] * group["momentum"] + added
         direction = gradient + buffer * group["momentum"] if group["nesterov"] else buffer
         return parameter - direction * numbers[0], [buffer]
 
@@ -121,8 +127,10 @@ class Muon(Rule):
 
     def prepare(self, optimizer, parameter, group):
         state = optimizer.state[parameter]
-        if "momentum_buffer" not in state:
-            state["momentum_buffer"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+        if "momentum_buffer" in state:
+            return False
+        state["momentum_buffer"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+        return True
 
     def states(self, state, group):
         return ["momentum_buffer"]
@@ -179,8 +187,10 @@ class LionRule(Rule):
 
     def prepare(self, optimizer, parameter, group):
         state = optimizer.state[parameter]
-        if "exp_avg" not in state:
-            state["exp_avg"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+        if "exp_avg" in state:
+            return False
+        state["exp_avg"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+        return True
 
     def states(self, state, group):
         return ["exp_avg"]

@@ -31,6 +31,7 @@ class Report:
     steps: list[Compiled] = field(default_factory=list)
     recompiles: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)  # graphs that ATen runs, and why
+    cuts: list[str] = field(default_factory=list)     # steps of training that are several executables, and why
 
     @property
     def fallbacks(self) -> list:
@@ -38,9 +39,9 @@ class Report:
 
     @property
     def breaks(self) -> list[str]:
-        """Dynamo's graph breaks, with how often each was seen."""
+        """Ours, and Dynamo's graph breaks with how often each was seen."""
         from torch._dynamo.utils import counters
-        return [f"{reason.splitlines()[0]} (×{count})" for reason, count in counters["graph_break"].items()]
+        return self.cuts + [f"{reason.splitlines()[0]} (×{count})" for reason, count in counters["graph_break"].items()]
 
     def __str__(self) -> str:
         lines = []
@@ -75,6 +76,11 @@ def add(converted, milliseconds: float) -> None:
 
 def refused(name: str, why: str) -> None:
     _report.refused.append(f"{name}: {why}")
+
+
+def cut(name: str, why: str) -> None:
+    if (text := f"{name}: {why}") not in _report.cuts:
+        _report.cuts.append(text)
 
 
 def recompiled(name: str, before, now) -> None:
