@@ -48,8 +48,8 @@ std::string siteText(const BreakSite &site) {
     text += "    " + site.source + "\n";
   text += "  " + count(site.times, "time") + ", in " + std::to_string(site.inStep) +
           " of them the step waited and went on; " + count(site.segments, "segment") + " compiled for it (" +
-          count(site.kernels, "kernel") + " that are not fused across it), " + count(site.opsAgain, "op") +
-          " computed again, " + count(site.bytesToHost, "byte") + " to the host, " + number(site.milliseconds) + " ms" +
+          count(site.kernels, "kernel") + " not fused across it), " + count(site.opsAgain, "op") + " computed again, " +
+          count(site.bytesToHost, "byte") + " to the host, " + number(site.milliseconds) + " ms" +
           (std::isnan(site.measuredMs) ? "" : "; " + number(site.measuredMs) + " ms of a call, measured") + "\n";
   return text + "  try: " + site.instead + "\n";
 }

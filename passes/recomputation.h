@@ -1,5 +1,5 @@
 // Recomputation: how much of a step is computed again instead of being kept, from nothing to all that can be. The
-// pipeline's options carry one; codegen/memory_limit.cpp tries those of recomputationChoices() until a plan fits.
+// pipeline's options carry one; codegen/compile_session.cpp tries those of recomputationChoices() until a plan fits.
 #pragma once
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <limits>

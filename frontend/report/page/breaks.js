@@ -16,7 +16,7 @@ function showBreaks(of, place) {
     for (const site of breaks.breaks)
       place.append(make("div", { class: "advice site" }, make("b", {}, site.why), " ", sourceLink(site.file && `${site.file}:${site.line}`),
         site.source ? make("pre", { class: "scroll" }, site.source) : null,
-        facts({ "what it costs": [site.kernels ? counted(site.kernels, "kernel") + " that are not fused across it" : "", site.ops_again ? counted(site.ops_again, "op") + " computed again" : "",
+        facts({ "what it costs": [site.kernels ? counted(site.kernels, "kernel") + " not fused across it" : "", site.ops_again ? counted(site.ops_again, "op") + " computed again" : "",
           site.bytes_to_host ? bytesText(site.bytes_to_host) + " to the host" : "", known(site.ms) && site.ms > 0 ? msText(site.ms) : ""].filter(Boolean).join(", ") || "not measured",
           times: site.times || null, instead: site.instead })));
   }
