@@ -70,7 +70,8 @@ def attributes(model: torch.nn.Module):
     finally:
         for module, old in zip(modules, before):
             for name, value in list(module.__dict__.items()):
-                if value is not old.get(name) and any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves(value)):
+                leaves = () if value is old.get(name) else pytree.tree_leaves(value)
+                if any(isinstance(leaf, FakeTensor) for leaf in leaves):
                     kept.add(f"{type(module).__name__}.{name}")
                     module.__dict__.pop(name)
                     module.__dict__.update({name: old[name]} if name in old else {})
