@@ -154,3 +154,10 @@ def test_distances(p, rows, native):
     assert torch.allclose(torch.autograd.grad(seen.square().sum(), a)[0], grad, rtol=1e-5, atol=1e-5)
     ran_by_aten = {record.op for record in tcc.torch.report().fallbacks}
     assert ("aten._cdist_forward.default" in ran_by_aten) != native
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32, torch.bfloat16, torch.int64])
+@pytest.mark.parametrize("sizes", [(5,), (3, 7), (7, 3), (1,)])
+def test_eye(sizes, dtype):
+    seen = torch.compile(lambda: torch.eye(*sizes, dtype=dtype), backend="tcc", options={"fallback": "error"})()
+    assert seen.dtype == dtype and torch.equal(seen, torch.eye(*sizes, dtype=dtype))

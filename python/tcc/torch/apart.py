@@ -64,13 +64,16 @@ def attributes(model: torch.nn.Module):
     puts the old ones back."""
     modules = list(model.modules())
     before = [dict(module.__dict__) for module in modules]
-    yield
     kept = set()
-    for module, old in zip(modules, before):
-        for name, value in list(module.__dict__.items()):
-            if value is not old.get(name) and any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves(value)):
-                kept.add(f"{type(module).__name__}.{name}")
-                module.__dict__.pop(name)
-                module.__dict__.update({name: old[name]} if name in old else {})
+    try:
+        yield
+    finally:
+        for module, old in zip(modules, before):
+            for name, value in list(module.__dict__.items()):
+                leaves = () if value is old.get(name) else pytree.tree_leaves(value)
+                if any(isinstance(leaf, FakeTensor) for leaf in leaves):
+                    kept.add(f"{type(module).__name__}.{name}")
+                    module.__dict__.pop(name)
+                    module.__dict__.update({name: old[name]} if name in old else {})
     if kept:
         raise Apart(f"the model keeps a tensor in {', '.join(sorted(kept))}, which is no buffer")

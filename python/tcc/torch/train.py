@@ -193,8 +193,8 @@ class TrainStep:
         def shape(leaf):
             return (tuple(leaf.shape), leaf.stride(), leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
 
-        return (tuple(shape(leaf) for leaf in leaves), form, *(module.training for module in self.modules), torch.get_num_threads(),
-                torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"))
+        return (tuple(shape(leaf) for leaf in leaves), form, tuple(module.training for module in self.modules),
+                torch.get_num_threads(), torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"))
 
     # Tracing
 
@@ -273,7 +273,8 @@ class TrainStep:
         arguments = fakes([*tensors, *numbers, *rest])
         with torch.fx.traceback.preserve_node_meta(), arguments.mode, torch.no_grad():
             module = make_fx(torch.func.functionalize(function, remove="mutations"),
-                             decomposition_table=decompositions(), _allow_non_fake_inputs=True)(*arguments.tensors)
+                             decomposition_table=decompositions(), record_stack_traces=True,
+                             _allow_non_fake_inputs=True)(*arguments.tensors)
         self.write_back(module, used, len(tensors), len(numbers), has_model=traced is not None)
         module.graph.eliminate_dead_code()
         module.recompile()
