@@ -289,6 +289,28 @@ class Chosen(torch.nn.Module):
         return (self.layers[1](x) if both else x).square().mean()
 
 
+@pytest.mark.parametrize("takes_numbers", [False, True])
+def test_an_optimizer_that_trains_nothing(takes_numbers):
+    """All its parameters are frozen; takes_numbers: in a model that cannot be one graph with it."""
+    torch.manual_seed(4)
+    model = torch.nn.Linear(5, 3)
+    optimizer = torch.optim.AdamW([model.weight], 1e-2)
+    model.weight.requires_grad_(False)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+
+    def loss(m, x):
+        made = m(x).square()
+        return made.sum() * (made.max().item() if takes_numbers else 2.0)
+
+    step = tcc.torch.train_step(model, loss, optimizer, clip=1.0, accumulate=2)
+    x = torch.randn(4, 5)
+    for _ in range(2):
+        expected = sum(loss(model, part).item() for part in x.split(2)) / 2
+        assert abs(step(x).item() - expected) <= 1e-5 * abs(expected)
+    assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
+    assert not optimizer.state
+
+
 @pytest.mark.parametrize("name", ["adamw", "plain sgd", "dampened sgd", "lion"])
 def test_parameters_without_a_gradient_stay(name):
     model = Chosen()

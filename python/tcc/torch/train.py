@@ -120,7 +120,7 @@ class TrainStep:
             leaves, spec = pytree.tree_flatten((batch, named))
             some, some_named = pytree.tree_unflatten([self.part(leaf, part) for leaf in leaves], spec)
             loss = self.scalar(self.compiled_loss(self.model, *some, **some_named))
-            gradients = summed(gradients, torch.autograd.grad(loss, parameters, allow_unused=True))
+            gradients = summed(gradients, gradients_of(loss, parameters))
             total = loss.detach() if total is None else total + loss.detach()
         used = tuple(i for i, gradient in enumerate(gradients) if gradient is not None)
         made = self.update(key, used, None, [gradients[i] for i in used]) if used else [None]
@@ -292,7 +292,7 @@ class TrainStep:
             with stateless._reparametrize_module(self.model, values, tie_weights=True):
                 loss = self.loss(self.model, *batch, **named)
             loss = self.scalar(loss)
-            gradients = summed(gradients, torch.autograd.grad(loss, parameters, allow_unused=True))
+            gradients = summed(gradients, gradients_of(loss, parameters))
             total = loss.detach() if total is None else total + loss.detach()
             held = [self.new_buffer(name, values[name], old) for name, old in zip(buffers, held)]
         return total, [g if g is None else g.detach() for g in gradients], held
@@ -401,6 +401,12 @@ def flattened(batch: tuple, named: dict):
     if all(isinstance(leaf, (torch.Tensor, int, float, str, type(None))) for leaf in leaves):
         return leaves, (len(batch), *named)
     return pytree.tree_flatten((batch, named))
+
+
+def gradients_of(loss: torch.Tensor, parameters: list[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
+    """None for parameters that the loss does not depend on. Without parameters, as where all are frozen, there are none,
+    and the loss may be of any kind."""
+    return torch.autograd.grad(loss, parameters, allow_unused=True) if parameters else ()
 
 
 def scalars(lists) -> list[torch.Tensor]:
