@@ -130,23 +130,23 @@ void chooseLanes(TrainOptions &options, int64_t ranks) {
     options.lanes = ranks > 1 ? usualLanes : 1;
   const int64_t lanes = *options.lanes;
   if (lanes < ranks)
-    throw Error(fmt::format("{} lanes for {} ranks: each rank needs one or more (--lanes)", lanes, ranks));
+    throw usageError(fmt::format("{} lanes for {} ranks: each rank needs one or more (--lanes)", lanes, ranks));
   if (lanes > 1 && options.largestBatch)
-    throw Error("--batch=auto cannot be given with several lanes, which share a batch out");
+    throw usageError("--batch=auto cannot be given with several lanes, which share a batch out");
   if (options.batch % lanes)
     throw usageError(
         fmt::format("--batch={} has no {} equal parts, one for each lane: a multiple of the lanes is expected",
                     options.batch, lanes));
   if (lanes > 1 && options.products == runtime::DType::f16)
-    throw Error("--dtype=f16 has no lanes: its loss is scaled in the step as a whole; bf16 has");
+    throw usageError("--dtype=f16 has no lanes: its loss is scaled in the step as a whole; bf16 has");
   if (ranks == 1)
     return;
   if (options.checkDevice || !options.stepFile.empty())
-    throw Error("--check-device and --step are of one rank");
+    throw usageError("--check-device and --step are of one rank");
   if (options.device == "auto")
     options.device = "cpu";
   else if (options.device != "cpu")
-    throw Error(fmt::format("--device={}: several ranks train on CPUs", options.device));
+    throw usageError(fmt::format("--device={}: several ranks train on CPUs", options.device));
 }
 
 class PlannedRanks final : public runtime::Ranks {

@@ -371,12 +371,12 @@ def stopped(trainer, mpis):
 def refused(trainer, mpis):
     """What differs between ranks is named before the first step, once."""
     mpi = mpis[0]
-    cases = [(["--batch", "6", "--ranks=2"], "no 8 equal parts"),
-             (["--batch", "8", "--lanes", "2", "--ranks=4"], "2 lanes for 4 ranks"),
-             (["--batch", "8", "--ranks=2", "--dtype=f16"], "has no lanes"),
-             (["--batch", "8", "--ranks=2", "--data", "/nonexistent"], "/nonexistent")]
-    for options, expected in cases:
-        _, said = trainer.run("--steps", "2", *options, mpi=mpi, status=1)
+    cases = [(["--batch", "6", "--ranks=2"], "no 8 equal parts", 2),
+             (["--batch", "8", "--lanes", "2", "--ranks=4"], "2 lanes for 4 ranks", 2),
+             (["--batch", "8", "--ranks=2", "--dtype=f16"], "has no lanes", 2),
+             (["--batch", "8", "--ranks=2", "--data", "/nonexistent"], "/nonexistent", 1)]
+    for options, expected, status in cases:
+        _, said = trainer.run("--steps", "2", *options, mpi=mpi, status=status)
         check(expected in said and said.count("\n") == 1, f"{options} is refused in one line: {said}")
     other = os.path.join(trainer.folder, "other.txt")
     with open(trainer.data) as file, open(other, "w") as copy:
