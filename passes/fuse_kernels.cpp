@@ -180,8 +180,8 @@ private:
     set.insert(known->second.begin(), known->second.end());
   }
 
-  /// How many scalar steps the free elementwise ops take that a kernel of `op` computes before it, each op counted once.
-  /// Counting stops above `most`: a result of `most` + 1 means "more than `most`".
+  /// How many scalar steps the free elementwise ops take that a kernel of `op` computes before it, each op counted
+  /// once. Counting stops above `most`: a result of `most` + 1 means "more than `most`".
   int64_t opsBefore(Operation &op, int64_t most) const {
     constexpr size_t mostViews = 16; // looked through for each op that counts
     llvm::SmallPtrSet<Operation *, 16> seen;

@@ -169,10 +169,10 @@ TEST(Switches, AreThePassesThatRunAndWhatElseIsOn) {
   flags.products = runtime::DType::bf16;
   flags.fastMath = true;
   flags.remat = Remat::block;
-  EXPECT_EQ(
-      switchesOff(flags, "cpu"),
-      (std::vector<std::string>{"-fno-match-attention", "-fno-join-matmuls", "--dtype=f32", "-fno-pack-attention", "-fno-fuse-epilogues",
-                                "--remat=none", "-fno-schedule-collectives", "-fno-fast-math", "-O0"}));
+  EXPECT_EQ(switchesOff(flags, "cpu"),
+            (std::vector<std::string>{"-fno-match-attention", "-fno-join-matmuls", "--dtype=f32", "-fno-pack-attention",
+                                      "-fno-fuse-epilogues", "--remat=none", "-fno-schedule-collectives",
+                                      "-fno-fast-math", "-O0"}));
   flags = {};
   flags.level = 0;
   EXPECT_TRUE(switchesOff(flags, "cpu").empty());
