@@ -114,14 +114,9 @@ class TrainStep:
         executable over their gradients."""
         if self.compiled_loss is None:
             self.compiled_loss = torch.compile(self.loss, backend="tcc", options=dataclasses.asdict(self.options))
-        total, gradients = None, None
-        parameters = [p for p, _ in self.trained]
-        for part in range(self.accumulate):
-            leaves, spec = pytree.tree_flatten((batch, named))
-            some, some_named = pytree.tree_unflatten([self.part(leaf, part) for leaf in leaves], spec)
-            loss = self.scalar(self.compiled_loss(self.model, *some, **some_named))
-            gradients = summed(gradients, gradients_of(loss, parameters))
-            total = loss.detach() if total is None else total + loss.detach()
+        total, gradients = self.accumulated(
+            *pytree.tree_flatten((batch, named)), [p for p, _ in self.trained],
+            lambda some, some_named: self.compiled_loss(self.model, *some, **some_named))
         used = tuple(i for i, gradient in enumerate(gradients) if gradient is not None)
         made = self.update(key, used, None, [gradients[i] for i in used]) if used else [None]
         self.norm = made[0] if self.clip is not None else None
@@ -283,19 +278,29 @@ class TrainStep:
     def forward_and_backward(self, parameters, others, held, buffers, given, spec):
         for parameter in parameters:
             parameter.requires_grad_()
-        total, gradients = None, None
-        for part in range(self.accumulate):
-            batch, named = pytree.tree_unflatten([self.part(leaf, part) for leaf in given], spec)
+
+        def loss_of_part(batch, named):
+            nonlocal held
             values = {name: p for name, p in zip(self.names, parameters)}
             values |= {name: value for (name, _), value in zip(self.others, others)}
             values |= {name: value.clone() for name, value in zip(buffers, held)}
             with stateless._reparametrize_module(self.model, values, tie_weights=True):
                 loss = self.loss(self.model, *batch, **named)
-            loss = self.scalar(loss)
+            held = [self.new_buffer(name, values[name], old) for name, old in zip(buffers, held)]
+            return loss
+
+        total, gradients = self.accumulated(given, spec, parameters, loss_of_part)
+        return total, [g if g is None else g.detach() for g in gradients], held
+
+    def accumulated(self, leaves, spec, parameters, loss_of_part):
+        """The loss and the gradients of all parts of a batch; loss_of_part gives that of one part's arguments."""
+        total, gradients = None, None
+        for part in range(self.accumulate):
+            batch, named = pytree.tree_unflatten([self.part(leaf, part) for leaf in leaves], spec)
+            loss = self.scalar(loss_of_part(batch, named))
             gradients = summed(gradients, gradients_of(loss, parameters))
             total = loss.detach() if total is None else total + loss.detach()
-            held = [self.new_buffer(name, values[name], old) for name, old in zip(buffers, held)]
-        return total, [g if g is None else g.detach() for g in gradients], held
+        return total, gradients
 
     @staticmethod
     def new_buffer(name: str, value, old: torch.Tensor) -> torch.Tensor:
