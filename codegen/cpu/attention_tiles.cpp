@@ -1,6 +1,7 @@
 // Emits the parts of attention's loops: packing of rows, matmuls of tiles, and writing results back. attention_tiles.h
 // says what each function does.
 #include "codegen/cpu/attention_tiles.h"
+#include "codegen/cpu/math_approximation.h"
 
 using namespace mlir;
 
@@ -23,7 +24,8 @@ Value AttentionTiles::larger(Value x, Value y) {
 
 Value AttentionTiles::exponential(Value x) {
   Value isTiny = b.create<arith::CmpFOp>(arith::CmpFPredicate::OLT, x, floats(-87));
-  Value power = b.create<math::ExpOp>(b.create<arith::SelectOp>(isTiny, floats(0), x));
+  auto power = math::ExpOp::create(b.builder, b.loc, b.create<arith::SelectOp>(isTiny, floats(0), x));
+  power->setAttr(isNormalExpAttr, b.builder.getUnitAttr());
   return b.create<arith::SelectOp>(isTiny, floats(0), power);
 }
 

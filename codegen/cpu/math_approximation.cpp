@@ -16,6 +16,7 @@ public:
         i64(with(b.getI64Type())) {}
 
   Value exp(Value x);
+  Value normalExp(Value x);
   Value exp2(Value x);
   Value log(Value x);
   Value tanh(Value x);
@@ -91,6 +92,16 @@ private:
   Value restWide(Value x, Value y);
   Value expm1Reduced(Value rest); // e^rest - 1
   Value scale(Value x, Value power, Value biased);
+  /// Whether the target has an instruction for x · 2^power.
+  bool hasScaling() const {
+    auto vector = dyn_cast<VectorType>(f32);
+    return target.hasAvx512 && vector && vector.getNumElements() == 16;
+  }
+  /// 2^(n + shift) as bits, where `biased` is n + roundingBias and the result is a normal number.
+  Value powerOfTwo(Value biased, int64_t shift) {
+    Value exponent = create<arith::ShLIOp>(cast(i32, biased), integer(i32, 23));
+    return create<arith::AddIOp>(exponent, integer(i32, (127 + shift) << 23));
+  }
   /// x = quadrant · pi/2 + rest with |rest| <= pi/4, up to whole turns; `rest` as f32, `quadrant` as i32.
   struct Angle {
     Value rest, quadrant;
@@ -109,8 +120,7 @@ constexpr double log2e = 1.4426950408889634, ln2High = 355.0 / 512, ln2Low = -2.
 
 /// x · 2^power; `biased` is power + roundingBias.
 Value Arithmetic::scale(Value x, Value power, Value biased) {
-  auto vector = dyn_cast<VectorType>(f32);
-  if (target.hasAvx512 && vector && vector.getNumElements() == 16) {
+  if (hasScaling()) {
     Value allLanes = create<arith::ConstantOp>(b.getI16IntegerAttr(-1));
     Value currentRounding = create<arith::ConstantOp>(b.getI32IntegerAttr(4));
     return LLVM::CallIntrinsicOp::create(b, loc, f32, b.getStringAttr("llvm.x86.avx512.mask.scalef.ps.512"),
@@ -120,11 +130,11 @@ Value Arithmetic::scale(Value x, Value power, Value biased) {
   // In two factors, so that the one rounding of a denormal result comes last.
   Value n = create<arith::SubIOp>(cast(i32, biased), integer(i32, roundingBiasBits));
   Value half = create<arith::ShRSIOp>(n, integer(i32, 1));
-  auto powerOfTwo = [&](Value exponent) {
+  auto factor = [&](Value exponent) {
     Value raised = create<arith::AddIOp>(exponent, integer(i32, 127));
     return cast(f32, create<arith::ShLIOp>(raised, integer(i32, 23)));
   };
-  return mul(mul(x, powerOfTwo(half)), powerOfTwo(create<arith::SubIOp>(n, half)));
+  return mul(mul(x, factor(half)), factor(create<arith::SubIOp>(n, half)));
 }
 
 Arithmetic::Reduced Arithmetic::reduce(Value x) {
@@ -144,6 +154,13 @@ Value Arithmetic::exp(Value x) {
   x = select(compare(Predicate::OGT, x, 89.5), literal(89.5), x);
   Reduced r = reduce(x);
   return scale(add(expm1Reduced(r.rest), literal(1)), r.power, r.biased);
+}
+
+/// e^x where that is a normal number, so that one factor 2^n is enough; NaN stays NaN. The same bits as exp.
+Value Arithmetic::normalExp(Value x) {
+  Reduced r = reduce(x);
+  Value y = add(expm1Reduced(r.rest), literal(1));
+  return hasScaling() ? scale(y, r.power, r.biased) : mul(y, cast(f32, powerOfTwo(r.biased, 0)));
 }
 
 /// 2^x for -126 to 126, within five units in the last place; NaN stays NaN.
@@ -179,9 +196,7 @@ Value Arithmetic::tanh(Value x) {
   Value a = magnitude(x), t = add(a, a);
   t = select(compare(Predicate::OGT, t, 20), literal(20), t); // 1 - tanh(10) is below half a unit of 1
   Reduced r = reduce(t);
-  Value power = create<arith::AddIOp>(create<arith::ShLIOp>(cast(i32, r.biased), integer(i32, 23)),
-                                      integer(i32, 0x3f800000)); // 2^n for n in 0..29
-  Value two = cast(f32, power);
+  Value two = cast(f32, powerOfTwo(r.biased, 0)); // 2^n for n in 0..29
   Value m = mulAdd(two, expm1Reduced(r.rest), sub(two, literal(1)));
   return copySign(div(m, add(m, literal(2))), x);
 }
@@ -203,9 +218,7 @@ Value Arithmetic::expm1(Value x) {
   Value held = select(compare(Predicate::OLT, x, -18), literal(-18), x); // e^-18 is below half a unit of -1
   held = select(compare(Predicate::OGT, held, 88.8), literal(88.8), held);
   Reduced r = reduce(held);
-  Value half = create<arith::AddIOp>(create<arith::ShLIOp>(cast(i32, r.biased), integer(i32, 23)),
-                                     integer(i32, 0x3f000000)); // 2^(n - 1)
-  half = cast(f32, half);
+  Value half = cast(f32, powerOfTwo(r.biased, -1)); // 2^(n - 1)
   Value m = mulAdd(half, expm1Reduced(r.rest), sub(half, literal(0.5)));
   return copySign(add(m, m), x);
 }
@@ -394,7 +407,7 @@ void expandMath(Operation *root, const VectorTarget &target) {
     Arithmetic a(builder, op->getLoc(), op->getResult(0).getType(), target);
     Value x = op->getOperand(0), y;
     if (isa<math::ExpOp>(op))
-      y = a.exp(x);
+      y = op->hasAttr(isNormalExpAttr) ? a.normalExp(x) : a.exp(x);
     else if (isa<math::Exp2Op>(op))
       y = a.exp2(x);
     else if (isa<math::LogOp>(op))
