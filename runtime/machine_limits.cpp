@@ -5,7 +5,9 @@
 #include "runtime/files.h"
 #include "runtime/json_reader.h"
 #include "runtime/memory.h"
+#include "runtime/panels/kernel.h"
 #include "runtime/threads.h"
+#include "runtime/tiles/multiply.h"
 #include "runtime/wait_policy.h"
 #include <algorithm>
 #include <array>
@@ -241,6 +243,26 @@ std::string rateText(double flops) {
 Expected<std::string> productImplementation(DType dtype, int threads) {
   auto product = Gemm::create(measuredProduct(dtype), threadsOrAll(threads));
   return product ? Expected<std::string>(product->implementation()) : product.error();
+}
+
+double measureBareLoop(DType dtype, int threads, double seconds) {
+  threads = threadsOrAll(threads);
+  const ThreadCountScope scope(threads);
+  auto rateOf = [&](double (*loop)(int64_t turns), double share) {
+    constexpr int64_t turns = 20000;
+    const double operations = threads * loop(turns); // a first run, which is not timed
+    const double time = shortest(share * seconds, [&] {
+      parallelRun(threads, [&](int64_t) { loop(turns); });
+      return true;
+    });
+    return operations / time;
+  };
+  if (!hasTiles())
+    return rateOf(panels::bestKernel(dtype).multiplyInRegisters, 1);
+  // Matmuls of f32 are six of bf16 there.
+  const double byTiles = rateOf(tiles::multiplyInRegisters, 0.5);
+  return dtype == DType::f32 ? std::max(byTiles / 6, rateOf(panels::bestKernel(dtype).multiplyInRegisters, 0.5))
+                             : byTiles;
 }
 
 MachineLimits measureMachineLimits(int threads, double seconds) {

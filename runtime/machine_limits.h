@@ -40,6 +40,10 @@ std::string rateText(double flops);
 /// Gemm::implementation() of the matmuls of this type by which limits are measured. Errors: the type has no matmul.
 Expected<std::string> productImplementation(DType dtype, int threads);
 
+/// Operations a second of a bare loop of multiply-adds, in registers alone and on all threads at once: what no matmul
+/// of `dtype` can exceed on this CPU. Takes about `seconds`.
+double measureBareLoop(DType dtype, int threads, double seconds);
+
 /// Measures the limits; each figure takes about `seconds`.
 MachineLimits measureMachineLimits(int threads, double seconds);
 

@@ -27,11 +27,18 @@ namespace {
 
 void calibrate(llvm::raw_ostream &os, int threads) {
   const auto [limits, isSure, waited, path] = runtime::calibrateMachineLimits(threads);
-  os << limits.threads << " threads: f32 products " << runtime::rateText(limits.productFlops) << ", bf16 products ";
+  auto share = [&](runtime::DType dtype) {
+    constexpr double seconds = 0.2;
+    const double bare = runtime::measureBareLoop(dtype, threads, seconds);
+    return llvm::formatv(" ({0:f2} of a bare loop's {1})", limits.product(dtype) / bare, runtime::rateText(bare)).str();
+  };
+  os << limits.threads << " threads: f32 products " << runtime::rateText(limits.productFlops)
+     << share(runtime::DType::f32) << ", bf16 products ";
   if (const auto by = runtime::productImplementation(runtime::DType::bf16, threads); !by)
     os << "none (" << by.error().message() << ")";
   else
-    os << runtime::rateText(limits.bf16ProductFlops) << (limits.gainsFromBf16() ? "" : " (no faster than f32)");
+    os << runtime::rateText(limits.bf16ProductFlops)
+       << (limits.gainsFromBf16() ? share(runtime::DType::bf16) : " (no faster than f32)");
   os << llvm::format(", memory %.1f GB/s\n", limits.bytesPerSecond * 1e-9)
      << (isSure ? std::string()
                 : llvm::formatv("the machine is busy: threads waited for a CPU for {0:f0} % of the time or more, or "

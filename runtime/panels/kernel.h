@@ -67,6 +67,8 @@ struct Kernel {
   void (*multiplyFew)(const FewRows &few);
   /// Writes the operand's lines as f32, one after another.
   void (*widen)(const ProductOperand &operand, float *to);
+  /// A bare loop of multiply-adds, which is what a matmul's speed is a share of. Gives the number of operations.
+  double (*multiplyInRegisters)(int64_t turns);
 };
 
 /// For any x86-64 CPU. It has no fused multiply-add: a product is rounded before it is added.

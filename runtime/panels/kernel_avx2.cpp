@@ -66,7 +66,7 @@ TCC_INLINE Vector joinFours(const Half *const *lines, int64_t at) {
 
 } // namespace
 
-const Kernel avx2Kernel{"avx2",   blockRows,   blockColumns, packedDepth, pack<blockRows>, pack<blockColumns>,
-                        multiply, multiplyFew, widen};
+const Kernel avx2Kernel{"avx2",   blockRows,   blockColumns, packedDepth,        pack<blockRows>, pack<blockColumns>,
+                        multiply, multiplyFew, widen,        multiplyInRegisters};
 
 } // namespace tcc::runtime::panels

@@ -25,6 +25,6 @@ namespace {
 } // namespace
 
 const Kernel avx512Kernel{"avx512",           blockRows, blockColumns, packedDepth, pack<blockRows>,
-                          pack<blockColumns>, multiply,  multiplyFew,  widen};
+                          pack<blockColumns>, multiply,  multiplyFew,  widen,       multiplyInRegisters};
 
 } // namespace tcc::runtime::panels

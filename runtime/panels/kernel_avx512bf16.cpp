@@ -38,6 +38,6 @@ TCC_INLINE Vector joinPacked(const T *const *lines, int64_t at) {
 } // namespace
 
 const Kernel avx512Bf16Kernel{"avx512bf16",       blockRows, blockColumns, packedDepth, pack<blockRows>,
-                              pack<blockColumns>, multiply,  multiplyFew,  widen};
+                              pack<blockColumns>, multiply,  multiplyFew,  widen,       multiplyInRegisters};
 
 } // namespace tcc::runtime::panels

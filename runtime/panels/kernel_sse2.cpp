@@ -72,8 +72,8 @@ TCC_INLINE Vector joinFours(const Half *const *lines, int64_t at) {
 
 } // namespace
 
-const Kernel sse2Kernel{"sse2",   blockRows,   blockColumns, packedDepth, pack<blockRows>, pack<blockColumns>,
-                        multiply, multiplyFew, widen};
+const Kernel sse2Kernel{"sse2",   blockRows,   blockColumns, packedDepth,        pack<blockRows>, pack<blockColumns>,
+                        multiply, multiplyFew, widen,        multiplyInRegisters};
 
 /// CPUs with AMX take eight cycles' worth of multiply-adds for the product of pairs: f32 is twice as fast there.
 static bool hasFastPairs() {

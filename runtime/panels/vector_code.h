@@ -170,6 +170,24 @@ void pack(const ProductOperand &operand, int64_t firstPanel, int64_t panels, con
     byType(operand.dtype, [&](auto number) { packOf<width, decltype(number)>(operand, firstPanel, panels, to); });
 }
 
+/// Multiplies and adds what registers hold, `turns` times for each of a number of sums that do not wait for each other.
+/// Gives the number of operations.
+TCC_VECTOR_CODE __attribute__((noinline)) double multiplyInRegisters(int64_t turns) {
+  constexpr int64_t sums = 12;
+  const float half = 0.5f;
+  Vector x = broadcast(&half), sum[sums] = {};
+  for (int64_t turn = 0; turn < turns; ++turn)
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < sums; ++i) {
+      asm volatile("" : "+x"(x)); // so that no multiplication is taken out of the loop
+      sum[i] = multiplyPacked(x, x, sum[i]);
+    }
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < sums; ++i)
+    asm volatile("" : : "x"(sum[i]));
+  return 2.0 * sums * lanes * packedDepth * static_cast<double>(turns);
+}
+
 /// Where the sums of a block of registers are stored, in whole vectors.
 struct Sums {
   float *to;

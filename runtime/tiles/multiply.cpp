@@ -46,6 +46,21 @@ Tiles::~Tiles() {
   _tile_release();
 }
 
+TCC_TILES double multiplyInRegisters(int64_t turns) {
+  const Tiles tiles;
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_zero(4);
+  _tile_zero(5);
+  _tile_zero(6);
+  _tile_zero(7);
+  for (int64_t turn = 0; turn < turns; ++turn)
+    multiplyLoaded();
+  return 4.0 * 2 * 16 * 16 * 32 * static_cast<double>(turns);
+}
+
 TCC_TILES void multiply(const char *left, const char *right, int64_t steps, int parts, float *sums, int64_t stride,
                         bool accumulate) {
   const int64_t rowBytes = stride * static_cast<int64_t>(sizeof(float));

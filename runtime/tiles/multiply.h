@@ -25,6 +25,9 @@ void multiply(const char *left, const char *right, int64_t steps, int parts, flo
 void multiplyPlainly(const ProductOperand &left, const ProductOperand &right, int64_t depth, float *sums,
                      bool accumulate);
 
+/// A bare loop of multiplications of tiles that stay in registers, `turns` times four. Gives the number of operations.
+double multiplyInRegisters(int64_t turns);
+
 /// Where the sums of a block go. The pointers are those of the block's first element.
 struct Results {
   void *c = nullptr;

@@ -1,11 +1,12 @@
 // Products of the steps of char (B16 T256) and gpt2 (1024 tokens), and odd ones: runtime/gemm.h beside oneDNN, where it
-// was there when this was built, in one process, by turns, as medians, and as shares of a bare loop of multiply-adds of
-// 8 floats in registers.
+// was there when this was built, in one process, by turns with a bare loop of multiply-adds in registers, as medians
+// and as shares of that loop.
 //   products_bench [threads] [seconds a shape] [cold|warm] [words of shapes' names...]
 // Cold operands are those of a long step: each run takes others than the one before. With one thread the clock is the
 // processor time, so that other programs disturb less.
 #include "runtime/cpu.h"
 #include "runtime/gemm.h"
+#include "runtime/machine_limits.h"
 #include "runtime/memory.h"
 #include "runtime/threads.h"
 #include <algorithm>
@@ -18,9 +19,6 @@
 #include <vector>
 #ifdef HAS_ONEDNN
 #include <dnnl.hpp>
-#endif
-#if defined(__x86_64__)
-#include <immintrin.h>
 #endif
 
 namespace {
@@ -162,39 +160,6 @@ double seconds(int threads) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-#if defined(__x86_64__)
-/// Twelve sums that wait for nothing but the multiply-adds before them.
-__attribute__((target("avx2,fma"), noinline)) void multiplyAdds(int64_t turns) {
-  __m256 x = _mm256_set1_ps(0.5f), s0 = x, s1 = x, s2 = x, s3 = x, s4 = x, s5 = x, s6 = x, s7 = x, s8 = x, s9 = x,
-         s10 = x, s11 = x;
-  for (int64_t i = 0; i < turns; ++i) {
-    asm volatile("vfmadd213ps %12, %12, %0\n vfmadd213ps %12, %12, %1\n vfmadd213ps %12, %12, %2\n"
-                 "vfmadd213ps %12, %12, %3\n vfmadd213ps %12, %12, %4\n vfmadd213ps %12, %12, %5\n"
-                 "vfmadd213ps %12, %12, %6\n vfmadd213ps %12, %12, %7\n vfmadd213ps %12, %12, %8\n"
-                 "vfmadd213ps %12, %12, %9\n vfmadd213ps %12, %12, %10\n vfmadd213ps %12, %12, %11\n"
-                 : "+x"(s0), "+x"(s1), "+x"(s2), "+x"(s3), "+x"(s4), "+x"(s5), "+x"(s6), "+x"(s7), "+x"(s8), "+x"(s9),
-                   "+x"(s10), "+x"(s11)
-                 : "x"(x));
-  }
-}
-#endif
-
-/// Operations a second; 0 where the CPU has no multiply-add of 8 floats.
-double bareLoop(int threads) {
-  double best = 0;
-#if defined(__x86_64__)
-  if (requireCpuFeatures("avx2,fma"))
-    return 0;
-  constexpr int64_t turns = 400000;
-  for (int i = 0; i < 12; ++i) {
-    const double start = seconds(threads);
-    parallelRun(threads, [](int64_t) { multiplyAdds(turns); });
-    best = std::max(best, threads * turns * 12.0 * 16.0 / (seconds(threads) - start));
-  }
-#endif
-  return best;
-}
-
 double median(std::vector<double> times) {
   std::ranges::nth_element(times, times.begin() + static_cast<int64_t>(times.size()) / 2);
   return times[times.size() / 2];
@@ -230,12 +195,12 @@ struct Contestant {
   std::vector<double> times;
 };
 
-/// Seconds of ours and of oneDNN's, each in f32 and bf16; 0 where oneDNN has none.
+/// Seconds of ours and of oneDNN's, each in f32 and bf16, 0 where oneDNN has none; and what a bare loop would take.
 struct Seconds {
-  double ours = 0, oursBf16 = 0, library = 0, libraryBf16 = 0;
+  double ours = 0, oursBf16 = 0, library = 0, libraryBf16 = 0, bare = 0;
 };
 
-Seconds measure(const Shape &shape, int threads, double budget, bool cold, double peak) {
+Seconds measure(const Shape &shape, int threads, double budget, bool cold) {
   std::vector<Contestant> contestants(4);
   for (size_t i = 0; i < 4; ++i)
     contestants[i].dtype = i % 2 ? DType::bf16 : DType::f32;
@@ -250,7 +215,10 @@ Seconds measure(const Shape &shape, int threads, double budget, bool cold, doubl
   const int repeats = std::max(1, static_cast<int>(30e-6 / guess));
   const double begin = seconds(2);
   size_t turn = 0;
-  for (int round = 0; round < 5 || seconds(2) - begin < budget; ++round)
+  std::vector<double> bareRates;
+  for (int round = 0; round < 5 || seconds(2) - begin < budget; ++round) {
+    constexpr double moment = 1e-3;
+    bareRates.push_back(measureBareLoop(DType::f32, threads, moment));
     for (Contestant &contestant : contestants) {
       if (!contestant.run)
         continue;
@@ -263,19 +231,20 @@ Seconds measure(const Shape &shape, int threads, double budget, bool cold, doubl
       if (round > 0)
         contestant.times.push_back((seconds(threads) - start) / repeats);
     }
+  }
   std::array<double, 4> medians{}, least{};
   for (size_t i = 0; i < 4; ++i)
     if (contestants[i].run) {
       medians[i] = median(contestants[i].times);
       least[i] = *std::ranges::min_element(contestants[i].times);
     }
-  const Seconds result{medians[0], medians[1], medians[2], medians[3]};
-  const double rate = static_cast<double>(wide.flops()) / result.ours;
+  const auto flops = static_cast<double>(wide.flops());
+  const Seconds result{medians[0], medians[1], medians[2], medians[3], flops / median(bareRates)};
   std::printf("%-8s %4ld x %6ld x %6ld x %6ld %c%c  %-9s %7.1f GFLOP/s %5.2f of bare | %-14s ours %5.2f times (best of "
               "each %5.2f) | bf16 by %s %5.2f of f32, %s ours %5.2f times (%5.2f)\n",
               shape.group, shape.batch, shape.m, shape.n, shape.k, shape.transposeA ? 't' : 'n',
-              shape.transposeB ? 't' : 'n', contestants[0].name.c_str(), rate / 1e9, peak > 0 ? rate / peak : 0.0,
-              contestants[2].name.c_str(), result.library / result.ours, least[2] / least[0],
+              shape.transposeB ? 't' : 'n', contestants[0].name.c_str(), flops / result.ours / 1e9,
+              result.bare / result.ours, contestants[2].name.c_str(), result.library / result.ours, least[2] / least[0],
               contestants[1].name.c_str(), result.ours / result.oursBf16, contestants[3].name.c_str(),
               result.libraryBf16 / result.oursBf16, least[3] / least[1]);
   std::fflush(stdout);
@@ -289,32 +258,23 @@ int main(int argc, char **argv) {
   const double budget = argc > 2 ? std::atof(argv[2]) : 1;
   const bool cold = argc <= 3 || std::string(argv[3]) != "warm";
   setThreadCount(threads);
-  const double peak = bareLoop(threads);
-  std::printf("%d threads, %s operands, bare loop %.1f GFLOP/s, %s\n", threads, cold ? "cold" : "warm", peak / 1e9,
-              productInstructions().c_str());
-  struct Total {
-    Seconds seconds;
-    double flops = 0;
-  };
-  std::unordered_map<std::string, Total> totals;
+  std::printf("%d threads, %s operands, %s\n", threads, cold ? "cold" : "warm", productInstructions().c_str());
+  std::unordered_map<std::string, Seconds> totals;
   for (const Shape &shape : allShapes()) {
     bool wanted = argc <= 4;
     for (int i = 4; i < argc; ++i)
       wanted = wanted || std::string(shape.group) == argv[i];
     if (!wanted)
       continue;
-    const Seconds result = measure(shape, threads, budget, cold, peak);
-    Total &total = totals[shape.group];
-    total.flops += shape.count * 2.0 * static_cast<double>(shape.m * shape.n * shape.k);
-    for (auto part : {&Seconds::ours, &Seconds::oursBf16, &Seconds::library, &Seconds::libraryBf16})
-      total.seconds.*part += shape.count * (result.*part);
+    const Seconds result = measure(shape, threads, budget, cold);
+    for (auto part : {&Seconds::ours, &Seconds::oursBf16, &Seconds::library, &Seconds::libraryBf16, &Seconds::bare})
+      totals[shape.group].*part += shape.count * (result.*part);
   }
   for (auto &[group, total] : totals)
-    if (total.flops > 0)
+    if (total.bare > 0)
       std::printf(
           "%s's step: products %.1f ms, %.2f of bare; by oneDNN %.1f ms, ours %.2f times; bf16 %.1f ms, by oneDNN "
           "%.1f ms, ours %.2f times\n",
-          group.c_str(), total.seconds.ours * 1e3, peak > 0 ? total.flops / total.seconds.ours / peak : 0.0,
-          total.seconds.library * 1e3, total.seconds.library / total.seconds.ours, total.seconds.oursBf16 * 1e3,
-          total.seconds.libraryBf16 * 1e3, total.seconds.libraryBf16 / total.seconds.oursBf16);
+          group.c_str(), total.ours * 1e3, total.bare / total.ours, total.library * 1e3, total.library / total.ours,
+          total.oursBf16 * 1e3, total.libraryBf16 * 1e3, total.libraryBf16 / total.oursBf16);
 }
