@@ -66,7 +66,10 @@ void emitAttention(OpBuilder &builder, StringRef symbol, const AttentionForm &fo
 
 AttentionBlocks::AttentionBlocks(const AttentionForm &form, const VectorTarget &target)
     : byTiles(target.hasTiles && form.element == ElementType::bf16 && !form.bias), lanes(target.lanes),
-      tileVectors(target.lanes == 16 ? 4 : 3),
+      tileVectors(target.lanes == 16 ? 4
+                  : target.hasFma    ? 3
+                                     : 2),
+      weighedVectors(target.lanes == 16 ? 4 : 2),
       perWord(form.element == ElementType::bf16 && (byTiles || target.hasBf16Products) ? 2 : 1),
       steps((form.width + perWord - 1) / perWord), words(llvm::alignTo(steps, lanes)),
       width(llvm::alignTo(form.width, lanes)), bytes(0) {

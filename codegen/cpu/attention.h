@@ -64,11 +64,15 @@ struct AttentionBlocks {
   int64_t keys = 64;                     // of a block
   int64_t rows = 4; // keys that are multiplied at once (with AMX 32); dK and dV have room for this many beyond the last
   bool byTiles;     // whether the functions of attention_amx.h are emitted, which use AMX
-  int64_t lanes, tileVectors; // 32-bit lanes of a vector; vectors of a block of registers, side by side
-  int64_t perWord;            // elements of a word
-  int64_t steps;              // words of one query's or key's head row, without padding
-  int64_t words;              // the same, padded to whole vectors
-  int64_t width;              // elements of a row, padded to whole vectors
+  int64_t lanes;    // 32-bit lanes of a vector
+  // Vectors of a block of registers, side by side: as many as there are registers for, without a fused multiply-add one
+  // fewer, whose place a product takes.
+  int64_t tileVectors;
+  int64_t weighedVectors; // vectors of queries whose probabilities are made at once (forward)
+  int64_t perWord;        // elements of a word
+  int64_t steps;          // words of one query's or key's head row, without padding
+  int64_t words;          // the same, padded to whole vectors
+  int64_t width;          // elements of a row, padded to whole vectors
 
   // Where each part begins:
   // - queryColumns, dOutColumns: queries and dOut, transposed;

@@ -19,8 +19,7 @@ public:
       : AttentionFunction(b, form, blocks, 3, 2) {}
 
 private:
-  static constexpr int64_t weighedVectors = 2; // whose probabilities are made at once
-  Value top, total;                            // places of a number for each query
+  Value top, total; // places of a number for each query
 
   void runUnit(Value unit) override;
   void addKeys(const AttentionBlock &block);
@@ -63,7 +62,7 @@ void Forward::addKeys(const AttentionBlock &block) {
   addBias(block, place(blocks.scores));
   findKept(block);
   Value lanes = b.mul(t.ceilDiv(block.queryCount, blocks.lanes), blocks.lanes);
-  t.forEach(b.i64(0), lanes, weighedVectors * blocks.lanes, [&](Value lane) { weigh(block, lane); });
+  t.forEach(b.i64(0), lanes, blocks.weighedVectors * blocks.lanes, [&](Value lane) { weigh(block, lane); });
   addWeighted(block, place(blocks.valuePairs), place(blocks.scores), place(blocks.sums));
 }
 
@@ -96,7 +95,7 @@ void Forward::findTop(const AttentionBlock &block, Value lane, MutableArrayRef<V
 
 /// Scores of a few vectors become probabilities relative to the largest; what was summed so far is scaled likewise.
 void Forward::weigh(const AttentionBlock &block, Value lane) {
-  constexpr size_t count = weighedVectors;
+  auto count = static_cast<size_t>(blocks.weighedVectors);
   SmallVector<Value> before, tops, shift, sums(count, t.floats(0));
   for (size_t v = 0; v < count; ++v)
     before.push_back(t.loadWords(t.at(top, b.add(lane, static_cast<int64_t>(v) * blocks.lanes))));
