@@ -1,6 +1,7 @@
 // A cubin is an ELF file. Its section .nv.info is a list of attributes, each with a format byte, a kind byte and 2
 // bytes that are its value or count the bytes of one. Those about a kernel hold the number of its symbol and one
-// figure. Shared memory is the size of the section .nv.shared.KERNEL.
+// figure. Shared memory is the size of the section .nv.shared.KERNEL; on GPUs that keep 1 KiB of each block's for
+// themselves, which have the section .nv.shared.reserved.0, it is that much larger.
 #include "codegen/cuda/cubin.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -38,10 +39,13 @@ std::vector<Figure> figuresIn(llvm::ArrayRef<uint8_t> info) {
   return figures;
 }
 
+constexpr int64_t keptShared = 1024;
+
 /// The sections that are asked for, by name.
 struct Sections {
   std::vector<Figure> figures;
   llvm::StringMap<int64_t> shared; // bytes by kernel
+  int64_t kept = 0;                // of each of them, for the GPU
   const ELF64LE::Shdr *symbols = nullptr;
 };
 
@@ -56,7 +60,9 @@ llvm::Expected<Sections> sectionsOf(const ELF64LEFile &file) {
       return name.takeError();
     if (header.sh_type == llvm::ELF::SHT_SYMTAB)
       found.symbols = &header;
-    if (StringRef kernel = *name; kernel.consume_front(".nv.shared."))
+    if (*name == ".nv.shared.reserved.0")
+      found.kept = keptShared;
+    else if (StringRef kernel = *name; kernel.consume_front(".nv.shared."))
       found.shared[kernel] = static_cast<int64_t>(header.sh_size);
     if (*name != ".nv.info")
       continue;
@@ -85,7 +91,8 @@ llvm::Expected<std::vector<KernelUse>> usesIn(StringRef cubin) {
     const auto known = llvm::find_if(uses, [&](const KernelUse &use) { return use.symbol == kernel; });
     if (known != uses.end())
       return *known;
-    return uses.emplace_back(KernelUse{.symbol = kernel.str(), .sharedBytes = sections->shared.lookup(kernel)});
+    const int64_t shared = std::max<int64_t>(0, sections->shared.lookup(kernel) - sections->kept);
+    return uses.emplace_back(KernelUse{.symbol = kernel.str(), .sharedBytes = shared});
   };
   for (const auto &[kind, symbol, value] : sections->figures) {
     if (kind != registerCount && kind != stackSize)

@@ -56,10 +56,10 @@ function colourOfRow(row) {
   return row.label.includes(": attention") ? "attention" : { matmul: "matmul", kernel: "kernel", copy: "copy", fill: "copy", custom: "custom" }[row.category] || "op";
 }
 
-/// Of the kernels of a row, each number once: calls of one name may have kernels of different types.
+/// Of the kernels of a row, the fewest and the most: calls of one name may have several kernels.
 function registersOf(of, row) {
   const uses = row.instructions.map(i => instructionKernel(of, of.plan.instructions[i])).map(plan => plan && of.uses.kernels[plan.symbol]).filter(Boolean);
-  return [...new Set(uses.map(use => use.registers))].sort((a, b) => b - a);
+  return uses.length ? [Math.min(...uses.map(use => use.registers)), Math.max(...uses.map(use => use.registers))] : null;
 }
 
 function instructionKernel(of, instruction) {
@@ -141,8 +141,8 @@ function showKernels(of, place, params) {
       breakable(row.label), row.calls > 1 ? make("span", { class: "soft" }, ` ×${row.calls}`) : null], key: row => row.label },
     { title: ran ? "ms" : "least ms", number: true, cell: row => row.time ? row.time < 0.01 ? digits(row.time, 2) : row.time.toFixed(3) : "–", key: row => row.time },
     { title: "share", number: true, cell: row => timed ? percent(row.time / sum) : percent(row.bytes / rows.reduce((all, each) => all + each.bytes, 1)), key: row => row.time },
-    of.uses && Object.keys(of.uses.kernels).length ? { title: "registers", number: true, cell: row => registersOf(of, row).join(", ") || "–",
-      key: row => registersOf(of, row)[0] || 0 } : null,
+    of.uses && Object.keys(of.uses.kernels).length ? { title: "registers", number: true, cell: row => [...new Set(registersOf(of, row) || [""])].join("–") || "–",
+      key: row => (registersOf(of, row) || [0, 0])[1] } : null,
     ran ? { title: "limit", number: true, cell: row => row.measured && row.least ? percent(row.least / row.measured) : "–",
       key: row => row.measured ? row.least / row.measured : -1 } : null,
     { title: "bound by", cell: row => row.least ? row.bound_by : "–", key: row => row.bound_by },
