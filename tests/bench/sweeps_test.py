@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""attention_sweep.py, optimizer_sweep.py and joined_matmuls.py from beginning to end, in small sizes: table, JSON and figure agree."""
+"""The sweeps from beginning to end, in small sizes: table, JSON and figure agree."""
 
 import json
 import os
