@@ -27,8 +27,7 @@ std::string barPlot(const std::vector<Bar> &bars, std::string_view title) {
   double y = top;
   for (const Bar &bar : bars) {
     const double end = left + std::max(bar.value, bar.high) * scale;
-    out +=
-        fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", left - 8, y + 14, markupText(bar.name));
+    out += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", left - 8, y + 14, markupText(bar.name));
     if (bar.value > 0)
       out += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\"><title>{}</title></rect>",
                          left, y, bar.value * scale, barHeight, colour, markupText(bar.tooltip));

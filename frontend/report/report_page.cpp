@@ -1,7 +1,7 @@
 // The page: its HTML, style and scripts are built in (page/), the reports stand in it as base64 of zlib's bytes, which
 // browsers unpack. So a page is one file that needs no network.
-#include "frontend/report/report.h"
 #include "frontend/markup.h"
+#include "frontend/report/report.h"
 #include "runtime/files.h"
 #include "llvm/Support/Base64.h"
 #include "llvm/Support/Compression.h"
