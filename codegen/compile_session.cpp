@@ -132,10 +132,14 @@ runtime::Error CompileSession::chooseRecomputation(ModuleOp captured) {
   }
   if (isLeast && (compileOptions.memoryLimit == 0 || smallest->plannedBytes() <= compileOptions.memoryLimit))
     return {};
-  return runtime::Error(llvm::formatv(
-      "the step needs at least {0:f3} MB, and its memory limit is {1:f3} MB; what takes most:{2}",
-      static_cast<double>(smallest->plannedBytes()) * 1e-6, static_cast<double>(compileOptions.memoryLimit) * 1e-6,
-      runtime::largestLines(*smallest, linesOfError)));
+  constexpr int64_t shownInBytes = 1000; // as megabytes they would be 0.000
+  const int64_t limit = compileOptions.memoryLimit;
+  return runtime::Error(
+      llvm::formatv("the step needs at least {0:f3} MB, and its memory limit is {1}; what takes most:{2}",
+                    static_cast<double>(smallest->plannedBytes()) * 1e-6,
+                    limit < shownInBytes ? llvm::formatv("{0} bytes", limit).str()
+                                         : llvm::formatv("{0:f3} MB", static_cast<double>(limit) * 1e-6).str(),
+                    runtime::largestLines(*smallest, linesOfError)));
 }
 
 /// The choices in the order of the time that they take, by the target's model.

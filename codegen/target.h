@@ -5,6 +5,7 @@
 #include "codegen/kernel_table.h"
 #include "passes/target_model.h"
 #include "runtime/error.h"
+#include "runtime/machine_limits.h"
 #include "runtime/plan.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <optional>
@@ -19,6 +20,20 @@ struct StructuredCall {
   llvm::SmallVector<runtime::BufferId, 2> operands; // the bytes that each view spans; they begin at its element 0
   llvm::SmallVector<runtime::BufferId, 2> results;  // dense
   runtime::BufferId scratch = runtime::noBuffer;    // of scratchBytes() bytes; noBuffer if those are 0
+};
+
+/// What a kernel's machine code takes of a device.
+struct KernelUse {
+  std::string symbol;
+  int registers = 0;       ///< of a thread
+  int64_t stackBytes = 0;  ///< of a thread: what registers had no room for
+  int64_t sharedBytes = 0; ///< of a block, without what its launches add
+};
+
+/// The limits of a machine that code may be for, as its maker states them.
+struct StatedLimits {
+  std::string machine; ///< its name; empty: nothing is stated
+  runtime::MachineLimits limits = {};
 };
 
 /// Each implementation has options of its own (CPU features, threads). Functions that every target must think about are
@@ -59,6 +74,15 @@ public:
     (void)kernels;
     return runtime::Error("target '" + model().name + "' has no -emit=" + emission.str());
   }
+
+  /// What the kernels in `code`, which emit() gave, take; for devices that run more at once where kernels take less, an
+  /// empty list for others. An error says why nothing is known.
+  virtual runtime::Expected<std::vector<KernelUse>> usesOf(llvm::ArrayRef<std::string> code) const {
+    (void)code;
+    return std::vector<KernelUse>();
+  }
+  /// For reports about code that has not run, and may be for another machine than this one.
+  virtual StatedLimits statedLimits() const { return {}; }
 
   /// Which 16-bit types the machine has instructions to multiply.
   struct FastProducts {

@@ -1,4 +1,5 @@
 #include "frontend/bar_plot.h"
+#include "frontend/markup.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -12,13 +13,6 @@ constexpr const char *colour = "#1f6fb4";
 
 } // namespace
 
-std::string escapedForSvg(std::string_view text) {
-  std::string out;
-  for (const char c : text)
-    out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
-  return out;
-}
-
 std::string barPlot(const std::vector<Bar> &bars, std::string_view title) {
   double most = 0;
   for (const Bar &bar : bars)
@@ -29,19 +23,18 @@ std::string barPlot(const std::vector<Bar> &bars, std::string_view title) {
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
       "font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#333\">\n<rect width=\"{0}\" height=\"{1}\" "
       "fill=\"#fff\"/>\n<text x=\"16\" y=\"24\" font-size=\"15\" font-weight=\"600\">{2}</text>\n",
-      width, height, escapedForSvg(title));
+      width, height, markupText(title));
   double y = top;
   for (const Bar &bar : bars) {
     const double end = left + std::max(bar.value, bar.high) * scale;
-    out +=
-        fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", left - 8, y + 14, escapedForSvg(bar.name));
+    out += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", left - 8, y + 14, markupText(bar.name));
     if (bar.value > 0)
       out += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\"><title>{}</title></rect>",
-                         left, y, bar.value * scale, barHeight, colour, escapedForSvg(bar.tooltip));
+                         left, y, bar.value * scale, barHeight, colour, markupText(bar.tooltip));
     if (bar.high > bar.low)
       out += fmt::format("<path d=\"M{0:.1f} {2:.1f}H{1:.1f}M{0:.1f} {3:.1f}v6M{1:.1f} {3:.1f}v6\" stroke=\"#333\"/>",
                          left + bar.low * scale, left + bar.high * scale, y + barHeight / 2, y + barHeight / 2 - 3);
-    out += fmt::format("<text x=\"{:.1f}\" y=\"{}\">{}</text>\n", end + 6, y + 14, escapedForSvg(bar.text));
+    out += fmt::format("<text x=\"{:.1f}\" y=\"{}\">{}</text>\n", end + 6, y + 14, markupText(bar.text));
     y += barHeight + gap;
   }
   return out + "</svg>\n";

@@ -6,9 +6,6 @@
 
 namespace tcc {
 
-/// `text`, escaped so that it can stand between the tags of an SVG figure.
-std::string escapedForSvg(std::string_view text);
-
 struct Bar {
   std::string name = {};    ///< before the bar
   double value = 0;         ///< its length; 0 draws none

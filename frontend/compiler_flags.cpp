@@ -125,7 +125,7 @@ std::string setBucket(std::string_view value, CompilerFlags &flags) {
   return setSize(value, "-fbucket=", flags.bucketBytes);
 }
 
-template <bool CompilerFlags::*member, bool value>
+template <auto member, bool value>
 std::string setTo(std::string_view, CompilerFlags &flags) {
   flags.*member = value;
   return {};
@@ -180,6 +180,10 @@ constexpr CompilerFlag table[] = {
      setLevel},
     {"-fpad=", "MULTIPLE", "Sizes of products to multiples of 64 or 8 where that pays, never visible, or off",
      setPadding},
+    {"-ffuse-optimizer", "", "The optimizer's ops share kernels (from -O1 on; with -O0 they alone do)",
+     setTo<&CompilerFlags::fusesOptimizer, true>},
+    {"-fno-fuse-optimizer", "", "Each op of the optimizer has a kernel of its own",
+     setTo<&CompilerFlags::fusesOptimizer, false>},
     {"-fbucket=", "SIZE", "Gradients that ranks exchange at once (25MiB); the last ones in a quarter of it", setBucket},
     {"--remat=", "WHAT",
      "Compute again instead of keeping: none (default), auto (what is cheap, or the limit needs), block, full",

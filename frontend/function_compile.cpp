@@ -195,7 +195,7 @@ std::shared_ptr<runtime::Executable> Function::Impl::compileFor(Report &page, co
                                    : compilation.orRefuse(compilation.stepOfFile());
   const CompileReport &report = session.report();
   if (!folder.empty()) { // a page that cannot be written is no reason to end the program
-    runtime::Error problem = page.addCompilation(session, artefact.targets.front().plan);
+    runtime::Error problem = page.addCompilation(session, artefact.targets.front().plan, artefact.targets.front().code);
     if (!problem)
       problem = writeReportPage(folder, page.json());
     if (problem)
@@ -349,7 +349,8 @@ void Function::Impl::addStep(Report &page, std::span<const Array> arguments) {
   CompileSession session = compilation.orRefuse(CompileSession::open(compilation.options));
   page.compileFor(session.target().model());
   const runtime::Artefact artefact = compilation.orRefuse(session.artefact(std::move(compilation.module)));
-  if (runtime::Error problem = page.addCompilation(session, artefact.targets.front().plan))
+  if (runtime::Error problem =
+          page.addCompilation(session, artefact.targets.front().plan, artefact.targets.front().code))
     throw Error("'" + name + "' cannot be shown: " + problem.message());
 }
 

@@ -35,6 +35,8 @@ std::vector<std::string> switchesOff(const CompilerFlags &flags, const std::stri
   };
   for (const PassInfo *pass : optionalPasses(options.pipeline))
     add(optionWithout(*pass));
+  if (flags.fusesUpdates())
+    add("-fno-fuse-optimizer");
   if (flags.chooseProducts)
     add("--dtype=f32");
   if (flags.leastMemory)

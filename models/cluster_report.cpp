@@ -1,5 +1,5 @@
 #include "models/cluster_report.h"
-#include "frontend/bar_plot.h"
+#include "frontend/markup.h"
 #include "models/estimator.h"
 #include "models/json_file.h"
 
@@ -171,7 +171,7 @@ std::string clusterPlot(const std::vector<ClusterRow> &rows, const std::string &
                                 "height=\"{1}\" font-family=\"system-ui, sans-serif\" font-size=\"12\" "
                                 "fill=\"#333\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"#fff\"/>\n<text x=\"{2}\" "
                                 "y=\"24\" font-size=\"15\" font-weight=\"600\">{3}</text>\n",
-                                width, height, left, escapedForSvg(title));
+                                width, height, left, markupText(title));
   for (int percent = 0; percent <= 100; percent += 20)
     out += fmt::format("<path d=\"M{0} {1:.1f}H{2}\" stroke=\"#e4e4e4\"/><text x=\"{3}\" y=\"{4:.1f}\" "
                        "text-anchor=\"end\">{5} %</text>\n",

@@ -1,5 +1,5 @@
 #include "models/loss_plot.h"
-#include "frontend/bar_plot.h"
+#include "frontend/markup.h"
 #include "models/json_file.h"
 
 #include <algorithm>
@@ -105,8 +105,8 @@ std::string line(const std::vector<PlotPoint> &points, const Axes &axes, const c
 }
 
 std::string frame(const Axes &axes, std::string_view title) {
-  std::string out = fmt::format("<text x=\"{}\" y=\"24\" font-size=\"15\" font-weight=\"600\">{}</text>\n", left,
-                                escapedForSvg(title));
+  std::string out =
+      fmt::format("<text x=\"{}\" y=\"24\" font-size=\"15\" font-weight=\"600\">{}</text>\n", left, markupText(title));
   const int digits = axes.step < 1 ? int(std::ceil(-std::log10(axes.step) - 1e-9)) : 0;
   for (double value = axes.low; value <= axes.high + axes.step / 2; value += axes.step)
     out += fmt::format("<path d=\"M{0} {1:.1f}H{2}\" stroke=\"#e4e4e4\"/><text x=\"{3}\" y=\"{4:.1f}\" "

@@ -145,6 +145,8 @@ void resolveRun(TrainOptions &options, const RawOptions &raw) {
          {std::pair("--save", &options.saveFolder), std::pair("--checkpoint", &options.checkpointFolder)})
       if (!value->empty())
         throw usageError(fmt::format("{} cannot be given with --generate, which trains nothing", flag));
+    if (options.ranks > 1)
+      throw usageError("--ranks cannot be given with --generate, which is one process's");
     options.generateTokens = *raw.generate;
     return;
   }

@@ -1,11 +1,13 @@
 #include "models/run_device.h"
 #include "codegen/targets.h"
+#include "frontend/compile_options.h"
 #include "frontend/files.h"
 #include "frontend/product_choice.h"
 #include "frontend/quotes.h"
 #include "models/options.h"
 #include "runtime/device/limits.h"
 #include "runtime/machine_limits.h"
+#include "llvm/ADT/StringExtras.h"
 
 #include <charconv>
 #include <filesystem>
@@ -70,6 +72,18 @@ RunDevice anyDevice(const std::string &tuning) {
 }
 
 } // namespace
+
+void checkCompilerFlags(const TrainOptions &options) {
+  CompileOptions checked;
+  applyFlags(options, checked);
+  const bool isForGpu = options.device != "cpu" && options.device != "auto";
+  if (isForGpu)
+    return;
+  for (llvm::StringRef architecture : llvm::split(options.march, ','))
+    if (const auto target = makeTarget(withArchitecture("cpu", architecture), {}, /*threads=*/1);
+        runtime::Error unknown = target ? (*target)->needs().error() : target.error())
+      throw usageError("-march=" + architecture.str() + ": " + unknown.message());
+}
 
 void chooseProducts(TrainOptions &options, const RunDevice &device, bool warns) {
   const std::string target = device.isGpu() ? device.device->codeTarget() : "cpu";

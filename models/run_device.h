@@ -17,6 +17,9 @@ struct RunDevice {
 
 struct TrainOptions;
 
+/// Throws a usage Error for a pass of -f<pass> or an architecture of -march= that there is not.
+void checkCompilerFlags(const TrainOptions &options);
+
 /// Replaces --dtype=auto by the type that the device's code multiplies fastest, and says so on stderr unless the run is
 /// quiet. With `warns` set, which only one of several ranks should have, it warns of a type that gains no speed.
 void chooseProducts(TrainOptions &options, const RunDevice &device, bool warns = true);

@@ -11,13 +11,9 @@ namespace tcc::models {
 
 namespace {
 
-/// Makes the file under a temporary name, which goes at once. Pipes and devices are not tried: opening them is use.
 void checkWritable(std::string_view flag, const std::string &path) {
-  std::error_code problem;
-  if (path.empty() || std::filesystem::is_other(path, problem))
-    return;
-  if (const auto file = runtime::AtomicFile::create(path); !file)
-    throw Error(fmt::format("{}: {}", flag, file.error().message()));
+  if (runtime::Error problem = runtime::checkWritable(path))
+    throw Error(fmt::format("{}: {}", flag, problem.message()));
 }
 
 } // namespace
@@ -81,11 +77,21 @@ void checkRunFiles(const TrainOptions &options) {
   if (runtime::Error error = files.check())
     throw Error(error.message());
 
-  // 3. What only shows when the work is done.
+  // 3. What only shows after the data is read, or when the work is done.
+  std::error_code missing;
+  if (!options.stepFile.empty() && !std::filesystem::exists(options.stepFile, missing))
+    throw Error(
+        fmt::format("--step {}: there is no such file; train_gpt --compile-only=FILE.so writes one", options.stepFile));
+  if (!options.tokenizerFolder.empty() && options.trainVocabulary == 0 &&
+      !std::filesystem::is_directory(options.tokenizerFolder, missing))
+    throw Error(fmt::format("--tokenizer {}: there is no such folder; one with tokenizer.json, or with vocab.json and "
+                            "merges.txt, is expected",
+                            options.tokenizerFolder));
   for (const auto &[flag, path] :
        {std::pair("--emit-graph", options.emitGraph), std::pair("--dump-grads", options.dumpGrads),
         std::pair("-foptimization-record-file", options.remarksFile), std::pair("--plot", options.plotFile),
-        std::pair("--profile", options.profileFile), std::pair("--dump-tokens", options.dumpTokens)})
+        std::pair("--profile", options.profileFile), std::pair("--dump-tokens", options.dumpTokens),
+        std::pair("--tuning", options.tuning)})
     checkWritable(flag, path);
   if (!options.reportFolder.empty()) {
     std::error_code problem;

@@ -9,7 +9,8 @@ namespace tcc::models {
 
 constexpr int64_t firstRecorded = 1, mostRecorded = 20; // steps: a long run's would take gigabytes
 
-void StepProfile::beforeStep(Function &step, int64_t index) {
+void StepProfile::beforeStep(Function &step) {
+  const int64_t index = started++;
   if (!timeLine && !isShown)
     return;
   if (index == firstRecorded)

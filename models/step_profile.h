@@ -15,8 +15,8 @@ public:
   /// `timeLine` gets what ran; null: steps are recorded only if `isShown`.
   StepProfile(runtime::Trace *timeLine, bool isShown) : timeLine(timeLine), isShown(isShown) {}
 
-  /// To be called before each step of the process; `index` counts from 0.
-  void beforeStep(Function &step, int64_t index);
+  /// To be called before each step that the process starts.
+  void beforeStep(Function &step);
   /// Adds the steps to the time line and gives their table, or why there is none; empty where there is no time line, or
   /// it has them already.
   std::string finish(Function &step);
@@ -26,6 +26,7 @@ public:
 private:
   runtime::Trace *timeLine;
   bool isShown;
+  int64_t started = 0; // steps of the process; on a GPU more than have ended
   runtime::Profiler profiler;
 };
 

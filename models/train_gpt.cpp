@@ -41,6 +41,7 @@ int run(int count, char **arguments) {
   }
   std::shared_ptr<tcc::runtime::Ranks> ranks;
   try {
+    checkCompilerFlags(*parsed.options);
     if (parsed.options->generateTokens > 0) {
       generate(*parsed.options, stdout);
       return 0;
@@ -62,6 +63,9 @@ int run(int count, char **arguments) {
     if (startsRanks(*parsed.options))
       return startRanks(*parsed.options, {arguments + 1, arguments + count});
     ranks = joinRun();
+    if (!ranks && parsed.options->fastReduce)
+      std::fprintf(stderr,
+                   "warning: --reduce=fast changes nothing here: one process adds up nothing with others (--ranks)\n");
     const int status = train(*parsed.options, table, ranks);
     leaveRun(ranks, status);
     return status;

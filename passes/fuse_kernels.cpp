@@ -12,6 +12,7 @@
 //      traffic, where analyzeKernel accepts the union and no path leaves and re-enters it; ties by program order;
 //   5. write the groups out as tcc.kernel regions (fusion_outline.cpp).
 // At -O0 and -O1 step 2 keeps only views, literals and coordinates free; -O0 leaves out step 4 too: one kernel an op.
+// -f[no-]fuse-optimizer decides otherwise about updates, the elementwise ops that lead to new states alone.
 // It keeps each value's computation as it is, op for op; there is no CSE afterwards.
 #include "ir/known_kernels.h"
 #include "ir/scalar_form.h"
@@ -40,6 +41,21 @@ int64_t scalarOps(Operation *op) {
   const ScalarSteps *form = elementwise ? ScalarForms::of(elementwise, refusal) : nullptr;
   auto isStep = [](const ScalarStep &step) { return step.opcode != Opcode::constant; };
   return form ? std::max<int64_t>(1, llvm::count_if(form->steps, isStep)) : 1;
+}
+
+/// The results of elementwise ops and views from which nothing follows but new values of states.
+llvm::DenseSet<Value> updatesOf(func::FuncOp function) {
+  llvm::DenseSet<Value> updates;
+  auto leadsToStates = [&](OpOperand &use) {
+    Operation *user = use.getOwner();
+    return isa<func::ReturnOp>(user) ? bool(function.getResultAttr(use.getOperandNumber(), updatesAttr))
+                                     : user->getNumResults() == 1 && updates.contains(user->getResult(0));
+  };
+  for (Operation &op : llvm::reverse(function.getBody().front().without_terminator()))
+    if (isa<ElementwiseOpInterface, RandomBitsOp, ViewOpInterface>(op) && op.getNumResults() == 1 &&
+        llvm::all_of(op.getUses(), leadsToStates))
+      updates.insert(op.getResult(0));
+  return updates;
 }
 
 /// Views from `value` on, and what reads them that is not a view: each reader with the views on its way.
@@ -88,8 +104,12 @@ llvm::DenseSet<Value> separateWindows(func::FuncOp function) {
 class Fuser : Fusion {
 public:
   Fuser(func::FuncOp function, const PipelineOptions &options)
-      : Fusion(function, options.target.views), level(options.level), target(options.target), remarks(options.remarks),
-        checks(options.verifyEach || options.checkForms), kernels(checks) {}
+      : Fusion(function, options.target.views), level(options.level), fusesUpdates(options.fusesUpdates()),
+        target(options.target), remarks(options.remarks), checks(options.verifyEach || options.checkForms),
+        kernels(checks) {
+    if (fusesUpdates != (level > 0))
+      updates = updatesOf(function);
+  }
 
   LogicalResult run() {
     windows = separateWindows(function);
@@ -117,6 +137,7 @@ public:
 
 private:
   int level;
+  bool fusesUpdates;
   const TargetModel &target;
   Remarks *remarks;
   bool checks;
@@ -126,6 +147,7 @@ private:
   llvm::DenseMap<Operation *, int64_t> ownOps;         // of elementwise ops: scalar steps
   llvm::DenseSet<Value> freeValues;
   llvm::DenseSet<Value> windows; // that overlap, of products
+  llvm::DenseSet<Value> updates; // those of updatesOf, if the level decides otherwise about them
 
   int64_t bytesOf(Value value) const {
     RankedTensorType type = tensorType(value);
@@ -137,7 +159,7 @@ private:
     findMemoryValues();
     if (failed(startGroups()))
       return failure();
-    if (level > 0)
+    if (level > 0 || fusesUpdates)
       mergeGroups();
     return success();
   }
@@ -224,7 +246,8 @@ private:
       int64_t worth = isCondition ? 4 * tensorType(value).getNumElements() : bytesOf(value);
       bool cheap = bytes <= std::max(worth + worth / 4, target.alwaysRecomputed);
       if (!(view || source) &&
-          (level < 2 || !cheap || static_cast<int64_t>(set.size()) > target.mostRecomputedFrom ||
+          (level < 2 || updates.contains(value) || !cheap ||
+           static_cast<int64_t>(set.size()) > target.mostRecomputedFrom ||
            ownOps.lookup(&op) + opsBefore(op, target.longestRecomputation) > target.longestRecomputation))
         continue;
       freeValues.insert(value);
@@ -391,8 +414,13 @@ private:
     return arguments;
   }
 
+  /// Whether the level, or -f[no-]fuse-optimizer, lets the group share a kernel.
+  bool mayShare(unsigned id) const { return updates.contains(groups[id].values.front()) ? fusesUpdates : level > 0; }
+
   bool tryMerge(const Candidate &candidate, FusionPaths &paths) {
     auto [gain, a, b] = candidate;
+    if (!mayShare(a) || !mayShare(b))
+      return false;
     if (groups[a].ops + groups[b].ops > target.mostKernelOps)
       return refuse(candidate, llvm::formatv("expected at most {0} ops in a kernel", target.mostKernelOps));
     if (paths.hasOuterPath(a, b) || paths.hasOuterPath(b, a))

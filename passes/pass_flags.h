@@ -24,19 +24,25 @@ struct PassFlags {
   std::map<std::string, bool> passes = {}; ///< -f<pass> and -fno-<pass>, by name
   /// -fpad=: sizes of matmuls grow to multiples of this number; 0: they do not grow; nothing: the target decides.
   std::optional<int64_t> padding = {};
+  /// -f[no-]fuse-optimizer: whether the ops that update states may share kernels; nothing: from -O1 on.
+  std::optional<bool> fusesOptimizer = {};
   RankShare ranks = {}; ///< --ranks=
   /// -fbucket=: bytes of gradients that ranks exchange at once. The default is that of PyTorch.
   int64_t bucketBytes = int64_t{25} << 20;
 
+  bool fusesUpdates() const { return fusesOptimizer.value_or(level >= 1); }
+
   /// The flags as words of a command line. Compiled steps on disk are looked up by this text, so every member must be
   /// in it; a member that is not listed here does not compile.
   std::string text() const {
-    const auto &[ownLevel, ownPasses, ownPadding, ownRanks, ownBucket] = *this;
+    const auto &[ownLevel, ownPasses, ownPadding, ownOptimizer, ownRanks, ownBucket] = *this;
     std::string words = "-O" + std::to_string(ownLevel);
     for (const auto &[name, on] : ownPasses)
       words += (on ? " -f" : " -fno-") + name;
     if (ownPadding)
       words += " -fpad=" + std::to_string(*ownPadding);
+    if (ownOptimizer)
+      words += *ownOptimizer ? " -ffuse-optimizer" : " -fno-fuse-optimizer";
     if (ownRanks.count > 1)
       words += " --ranks=" + std::to_string(ownRanks.count) + ":" + std::to_string(ownRanks.rank) +
                (ownRanks.isFast ? " --reduce=fast" : "") +

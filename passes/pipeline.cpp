@@ -70,9 +70,8 @@ LogicalResult checkNames(ModuleOp module, const PipelineOptions &options) {
       if (name == info.name && info.required() && !on)
         return module.emitError() << "pass '" << name << "' cannot be left out; no code can be made without it";
   }
-  if (!options.dump.empty() && options.dump != "all" && options.dump != "changed" && !known(options.dump))
-    return module.emitError() << "unknown pass '" << options.dump << "' to dump after; 'all', 'changed' or a pass "
-                              << "of --print-pipeline is expected";
+  if (const std::string unknown = unknownDump(options.dump); !unknown.empty())
+    return module.emitError() << unknown;
   return success();
 }
 
@@ -120,6 +119,14 @@ std::string nearestPass(StringRef name) {
       best = info.name;
     }
   return best;
+}
+
+std::string unknownDump(StringRef dump) {
+  if (dump.empty() || dump == "all" || dump == "changed" ||
+      llvm::any_of(table, [&](const PassInfo &info) { return dump == info.name; }))
+    return {};
+  return ("unknown pass '" + dump + "' to dump after; 'all', 'changed' or a pass of --print-pipeline is expected")
+      .str();
 }
 
 std::vector<const PassInfo *> optionalPasses(const PipelineOptions &options) {

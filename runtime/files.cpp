@@ -180,6 +180,14 @@ Error AtomicFile::commit() {
   return Error::success();
 }
 
+Error checkWritable(const std::string &path) {
+  std::error_code problem;
+  if (path.empty() || std::filesystem::is_other(path, problem))
+    return {};
+  const auto file = AtomicFile::create(path);
+  return file ? Error() : file.error();
+}
+
 Error writeFileAtomically(const std::string &path, std::string_view bytes) {
   auto file = AtomicFile::create(path);
   if (!file)

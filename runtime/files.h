@@ -33,6 +33,10 @@ private:
   int fd = -1;
 };
 
+/// Whether a file could be written at `path`: one is made under a temporary name, and goes at once. Pipes and devices
+/// are not tried, since opening them is use; nor is an empty path.
+Error checkWritable(const std::string &path);
+
 /// Writes all of `bytes` through an AtomicFile.
 Error writeFileAtomically(const std::string &path, std::string_view bytes);
 /// A descriptor that is closed with its owner; negative: none.

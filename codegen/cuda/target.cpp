@@ -1,10 +1,12 @@
 // The GPU's side of Target. A kernel call of a plan becomes one launch, whose parameters are addresses; where the call
 // has several segments, the addresses stand in a table in device memory.
 #include "codegen/cuda/target.h"
+#include "codegen/cuda/cubin.h"
 #include "codegen/cuda/kernel/text.h"
 #include "codegen/cuda/lower_attention.h"
 #include "codegen/cuda/lower_custom.h"
 #include "codegen/cuda/modules.h"
+#include "codegen/cuda/stated_limits.h"
 #include "codegen/product.h"
 #include "ir/dialect.h"
 #include "runtime/device/cuda/nvrtc.h"
@@ -247,6 +249,26 @@ runtime::Expected<std::vector<std::string>> CudaTarget::emitAs(StringRef emissio
   if (StringRef(options.architecture).starts_with("compute_"))
     return runtime::Error("-emit=cubin for " + options.architecture + ", which is no GPU's; -emit=ptx prints its code");
   return compileModules(kernels, options.architecture, CodeKind::cubin, codeCache, notes);
+}
+
+runtime::Expected<std::vector<KernelUse>> CudaTarget::usesOf(ArrayRef<std::string> code) const {
+  if (StringRef(options.architecture).starts_with("compute_"))
+    return runtime::Error("a driver gives registers to the code for " + options.architecture +
+                          ", which is PTX; -march=sm_90a and its kin are machine code");
+  std::vector<KernelUse> uses;
+  if (code.empty())
+    return runtime::Error("no machine code was made; compiling without -emit= makes it, by NVRTC");
+  for (const std::string &cubin : code) {
+    auto some = usesInCubin(cubin);
+    if (!some)
+      return some.error();
+    llvm::append_range(uses, *some);
+  }
+  return uses;
+}
+
+StatedLimits CudaTarget::statedLimits() const {
+  return statedLimitsOf(options.architecture);
 }
 
 /// NVRTC is part of the key: which one compiles the text depends on the machine.

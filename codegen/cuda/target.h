@@ -23,6 +23,8 @@ public:
   int64_t scratchBytes(mlir::Operation *op) const override;
   /// Cubins (or PTX for compute_NN), each with a few kernels. compileModules() in modules.h says how and what can fail.
   runtime::Expected<std::vector<std::string>> emit(llvm::ArrayRef<KernelSource> kernels) const override;
+  runtime::Expected<std::vector<KernelUse>> usesOf(llvm::ArrayRef<std::string> code) const override;
+  StatedLimits statedLimits() const override;
   runtime::Expected<std::vector<std::string>> emitAs(llvm::StringRef emission,
                                                      llvm::ArrayRef<KernelSource> kernels) const override;
   runtime::Error lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const override;

@@ -6,6 +6,7 @@
 #include "frontend/driver/outputs.h"
 #include "runtime/elf_section.h"
 #include "runtime/files.h"
+#include "runtime/memory_report.h"
 #include "runtime/profiler.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
@@ -64,7 +65,7 @@ void refuse(const Options &options, const std::string &path) {
   if (asked)
     throw Error(path + " is compiled already; it takes " + asked);
   for (llvm::StringRef flag : options.givenFlags)
-    if (!flag.starts_with("--threads") && flag != "--allow-custom-code")
+    if (!flag.starts_with("--threads") && flag != "--allow-custom-code" && flag != "-fmemory-report")
       throw Error(path + " is compiled already; " + flag.str() + " says how to compile, and changes nothing of it");
 }
 
@@ -75,6 +76,8 @@ void processChecked(const Options &options, const std::string &path, std::vector
     throw Error(artefact.error().message());
   if (options.action == Action::syntaxOnly)
     return;
+  if (options.flags.memoryReport)
+    llvm::errs() << runtime::memoryReport(artefact->targets.front().plan).text();
   if (!options.emissions.empty())
     return writeResult(options.output, indentedJson(runtime::planToJson(artefact->targets.front().plan)));
   if (libraryOf(options)) {

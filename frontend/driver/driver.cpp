@@ -73,7 +73,7 @@ private:
   }
 
   void beginReport();
-  void reportCompilation(const runtime::Plan &plan);
+  void reportCompilation(const runtime::Plan &plan, ArrayRef<std::string> code = {});
   void finishReport();
   int writeReport();
   int compileInput();
@@ -90,7 +90,7 @@ private:
   void emit(const CodeEmission &emission);
   runtime::Artefact compile();
   runtime::Plan plan();
-  void tellPlan(const runtime::Plan &plan);
+  void tellPlan(const runtime::Plan &plan, ArrayRef<std::string> code = {});
   void tellPasses();
   OwningOpRef<ModuleOp> lowered(Phase phase);
   std::vector<KernelSource> kernels();
@@ -246,9 +246,9 @@ void Job::beginReport() {
 }
 
 /// The compilation of the first target.
-void Job::reportCompilation(const runtime::Plan &plan) {
+void Job::reportCompilation(const runtime::Plan &plan, ArrayRef<std::string> code) {
   isReported = true;
-  if (runtime::Error problem = report->addCompilation(*session, plan))
+  if (runtime::Error problem = report->addCompilation(*session, plan, code))
     throw Error(problem.message());
 }
 
@@ -345,7 +345,7 @@ void Job::closeDump() {
 
 runtime::Artefact Job::compile() {
   runtime::Artefact artefact = orThrow(session->artefact(copy()));
-  tellPlan(artefact.targets.front().plan);
+  tellPlan(artefact.targets.front().plan, artefact.targets.front().code);
   const CompileReport &report = session->report();
   say("cache: " + report.cache);
   if (report.fromCache)
@@ -366,9 +366,9 @@ runtime::Plan Job::plan() {
   return made;
 }
 
-void Job::tellPlan(const runtime::Plan &plan) {
+void Job::tellPlan(const runtime::Plan &plan, ArrayRef<std::string> code) {
   if (report && !isReported)
-    reportCompilation(plan);
+    reportCompilation(plan, code);
   if (options.flags.memoryReport)
     llvm::errs() << runtime::memoryReport(plan).text();
 }

@@ -78,6 +78,8 @@ void checkTogether(const Options &options) {
     throw usageError("-ftime-trace= with several inputs; give one input at a time, or -ftime-trace");
   if (!options.dumpFolder.empty() && options.compile.pipeline.dump.empty())
     throw usageError("-fdump-dir= without -fdump-ir=");
+  if (!executes && options.givenSeed && !options.graphBreaks && options.flags.reportFolder.empty())
+    throw usageError("--seed= without --run, --bench, --ablate or --graph-breaks");
   if (!executes && !options.inputFiles.empty())
     throw usageError("--input without --run, --bench or --ablate");
   if (!executes && !options.outputFiles.empty())

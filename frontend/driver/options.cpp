@@ -7,6 +7,7 @@
 #include "frontend/driver/option_target.h"
 #include "frontend/error.h"
 #include "ir/lanes.h"
+#include "passes/switches.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Option/ArgList.h"
 #include "llvm/Support/Allocator.h"
@@ -230,7 +231,7 @@ void apply(const Arg &arg, Options &options) {
     readFile(value(), "--output", options.outputFiles);
     break;
   case OPT_seed_EQ:
-    options.seed = static_cast<uint64_t>(number(value(), "--seed=", 0, INT64_MAX));
+    options.givenSeed = options.seed = static_cast<uint64_t>(number(value(), "--seed=", 0, INT64_MAX));
     break;
   case OPT_profile_EQ:
     options.profile = value().str();
@@ -433,6 +434,8 @@ Options parseOptions(ArrayRef<const char *> arguments) {
   }
   if (const std::optional<std::string> unknown = unknownPass(options.flags))
     throw usageError(*unknown);
+  if (const std::string unknown = unknownDump(options.compile.pipeline.dump); !unknown.empty())
+    throw usageError(unknown);
   if (options.flags.march == "help")
     options.action = Action::printTargets;
   else

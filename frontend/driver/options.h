@@ -78,6 +78,7 @@ struct Options {
   std::vector<std::pair<std::string, std::string>> outputFiles; ///< --output: name of a result or state, path
   bool checkDevice = false;
   std::optional<std::string> graphBreaks; ///< --graph-breaks: "text" or "json"
+  std::optional<uint64_t> givenSeed;      ///< --seed=
   uint64_t seed = 0;
   std::string profile;
 

@@ -10,6 +10,7 @@
 #include "runtime/files.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
 namespace tcc::driver {
@@ -91,6 +92,25 @@ std::string dumpPath(const std::string &folder, const std::string &input) {
   return stagePath(folder, input, ".ir");
 }
 
+/// What is written after everything has run.
+static runtime::Error checkLateFiles(const Options &options) {
+  std::vector<std::pair<std::string, std::string>> late = {
+      {"--profile=", options.profile}, {"--plot=", options.plot}, {"--tuning=", options.flags.tuning}};
+  if (options.json != "-")
+    late.emplace_back("--json=", options.json);
+  for (const auto &[name, path] : options.outputFiles)
+    late.emplace_back("--output " + name + "=", path);
+  if (const std::string &folder = options.flags.reportFolder; !folder.empty()) {
+    if (std::error_code error = llvm::sys::fs::create_directories(folder))
+      return runtime::Error("--report=" + folder + ": cannot make folder '" + folder + "': " + error.message());
+    late.emplace_back("--report=", folder + "/index.html");
+  }
+  for (const auto &[option, path] : late)
+    if (runtime::Error problem = path == "-" ? runtime::Error() : runtime::checkWritable(path))
+      return runtime::Error(option + path + ": " + problem.message());
+  return {};
+}
+
 runtime::Error checkFiles(const Options &options) {
   runtime::FileUses files;
   files.standardStreams(/*readsInput=*/llvm::is_contained(options.inputs, "-"));
@@ -136,7 +156,9 @@ runtime::Error checkFiles(const Options &options) {
                                      std::pair("--plot=", &options.plot)})
     if (!path->empty() && *path != "-")
       files.writes(option + *path, *path);
-  return files.check();
+  if (runtime::Error wrong = files.check())
+    return wrong;
+  return options.isShownOnly ? runtime::Error() : checkLateFiles(options);
 }
 
 void writeResult(const std::string &path, llvm::StringRef bytes) {

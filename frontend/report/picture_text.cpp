@@ -1,4 +1,5 @@
 #include "frontend/report/picture_text.h"
+#include "frontend/markup.h"
 #include "frontend/report/picture_layout.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
@@ -52,25 +53,7 @@ std::string dotQuoted(StringRef text) {
 }
 
 std::string xmlQuoted(StringRef text) {
-  std::string out;
-  for (const char c : llvm::json::fixUTF8(text))
-    switch (c) {
-    case '<':
-      out += "&lt;";
-      break;
-    case '>':
-      out += "&gt;";
-      break;
-    case '&':
-      out += "&amp;";
-      break;
-    case '"':
-      out += "&quot;";
-      break;
-    default:
-      out += static_cast<unsigned char>(c) < ' ' && c != '\n' ? ' ' : c; // others are no characters of XML
-    }
-  return out;
+  return markupText(llvm::json::fixUTF8(text));
 }
 
 class Dot {

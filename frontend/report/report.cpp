@@ -99,11 +99,24 @@ json::Array kernelsJson(ArrayRef<KernelSource> kernels) {
   return list;
 }
 
-json::Object limitsJson(const runtime::MachineLimits &limits) {
-  return json::Object{{"threads", limits.threads},
+/// `machine`: whose limits are stated rather than measured.
+json::Object limitsJson(const runtime::MachineLimits &limits, const std::string &machine = {}) {
+  return json::Object{{"machine", machine},
+                      {"threads", limits.threads},
                       {"product_flops", limits.productFlops},
                       {"bf16_product_flops", limits.bf16ProductFlops},
                       {"bytes_per_second", limits.bytesPerSecond}};
+}
+
+/// What the kernels' machine code takes, by symbol; or why that is not known.
+json::Object usesJson(const runtime::Expected<std::vector<KernelUse>> &uses) {
+  json::Object kernels;
+  if (uses)
+    for (const KernelUse &use : *uses)
+      kernels[use.symbol] = json::Object{
+          {"registers", use.registers}, {"stack_bytes", use.stackBytes}, {"shared_bytes", use.sharedBytes}};
+  return json::Object{{"unknown", uses ? json::Value(nullptr) : textValue(uses.error().message())},
+                      {"kernels", std::move(kernels)}};
 }
 
 json::Object compileJson(const CompileSession &session, const runtime::Plan &plan) {
@@ -204,7 +217,8 @@ void Report::addDiagnostic(std::string_view severity, const std::string &file, u
                                             {"message", textValue(message)}}));
 }
 
-runtime::Error Report::addCompilation(const CompileSession &session, const runtime::Plan &plan) {
+runtime::Error Report::addCompilation(const CompileSession &session, const runtime::Plan &plan,
+                                      ArrayRef<std::string> code) {
   const CompileReport &report = session.report();
   json::Array list;
   for (const PassReport &pass : report.pipeline.passes) {
@@ -221,12 +235,13 @@ runtime::Error Report::addCompilation(const CompileSession &session, const runti
   sections["kernels"] = textOf(kernelsJson(report.kernels));
   sections["plan"] = runtime::planToJson(plan);
   sections["memory"] = runtime::memoryReport(plan).json();
-  // What a GPU can do is known where it has run.
-  const runtime::MachineLimits limits = session.target().model().name.starts_with("cpu")
-                                            ? runtime::machineLimits(plan.threads)
-                                            : runtime::MachineLimits();
-  sections["limits"] = textOf(limitsJson(limits));
-  sections["costs"] = runtime::planTable(plan, limits).json();
+  sections["uses"] = textOf(usesJson(session.target().usesOf(code)));
+  // What a GPU can do is measured where the step runs on one.
+  StatedLimits known = session.target().statedLimits();
+  if (session.target().model().name.starts_with("cpu"))
+    known.limits = runtime::machineLimits(plan.threads);
+  sections["limits"] = textOf(limitsJson(known.limits, known.machine));
+  sections["costs"] = runtime::planTable(plan, known.limits).json();
   for (const runtime::Instruction &instruction : plan.instructions)
     for (const runtime::SourceLocation &source : instruction.sources)
       addFile(source.file);

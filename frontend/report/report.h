@@ -30,8 +30,10 @@ public:
   void listenTo(DiagnosticPrinter &printer);
   void addDiagnostic(std::string_view severity, const std::string &file, unsigned line, unsigned column,
                      std::string_view message);
-  /// What was compiled by the session: its plan, and its kernels as the target's assembly or source text.
-  runtime::Error addCompilation(const CompileSession &session, const runtime::Plan &plan);
+  /// What was compiled by the session: its plan, and its kernels as the target's assembly or source text. `code`: their
+  /// machine code, where there is some.
+  runtime::Error addCompilation(const CompileSession &session, const runtime::Plan &plan,
+                                llvm::ArrayRef<std::string> code = {});
   /// Times of steps beside the limits of what they ran on.
   void addProfile(const runtime::Profiler &profiler, const runtime::MachineLimits &limits);
   /// BreakReport::json().
@@ -40,8 +42,8 @@ public:
   void addTraining(std::string_view lines);
 
   /// {"format": "tcc report", "version": 1, "title", "command", "sources", "diagnostics", "compile", "passes", "ir",
-  /// "pictures", "remarks", "plan", "memory", "costs", "kernels", "code", "limits", "profile", "breaks", "training"}. A
-  /// section that is not known has no member.
+  /// "pictures", "remarks", "plan", "memory", "costs", "kernels", "uses", "code", "limits", "profile", "breaks",
+  /// "training"}. A section that is not known has no member.
   std::string json() const;
 
 private:

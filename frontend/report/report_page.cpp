@@ -1,5 +1,6 @@
 // The page: its HTML, style and scripts are built in (page/), the reports stand in it as base64 of zlib's bytes, which
 // browsers unpack. So a page is one file that needs no network.
+#include "frontend/markup.h"
 #include "frontend/report/report.h"
 #include "runtime/files.h"
 #include "llvm/Support/Base64.h"
@@ -28,13 +29,6 @@ constexpr StringRef scriptTexts[] = {
 constexpr StringRef dataBegin = "<script id=\"data\" type=\"text/plain\" data-bytes=\"", dataEnd = "</script>";
 constexpr size_t mostBytes = size_t{1} << 30; // of a page's data, unpacked
 constexpr int version = 1;
-
-std::string escaped(StringRef text) {
-  std::string out;
-  for (const char c : text)
-    out += c == '<' ? "&lt;" : c == '&' ? "&amp;" : std::string(1, c);
-  return out;
-}
 
 std::string titleOf(StringRef report) {
   constexpr StringRef key = "\"title\":";
@@ -76,7 +70,7 @@ std::string reportPage(llvm::ArrayRef<std::string> reports) {
     scripts += script;
   const std::string block =
       dataBegin.str() + std::to_string(data.size()) + "\">" + llvm::encodeBase64(packed) + dataEnd.str();
-  std::string page = replaced(pageText, "@TITLE@", escaped(title));
+  std::string page = replaced(pageText, "@TITLE@", markupText(title));
   page = replaced(page, "@STYLE@", styleText);
   page = replaced(page, "@SCRIPT@", scripts);
   return replaced(page, "@DATA@", block);

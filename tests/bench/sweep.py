@@ -1,4 +1,4 @@
-"""What attention_sweep.py and optimizer_sweep.py share: runs of tcc, a table, JSON, and a figure with logarithmic axes."""
+"""What attention_sweep.py, optimizer_sweep.py and joined_matmuls.py share: runs of tcc, a table, JSON, and a figure with logarithmic axes."""
 
 import html
 import json

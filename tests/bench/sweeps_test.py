@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""attention_sweep.py and optimizer_sweep.py from beginning to end, in small sizes: table, JSON and figure agree."""
+"""The sweeps from beginning to end, in small sizes: table, JSON and figure agree."""
 
 import json
 import os
@@ -57,6 +57,16 @@ def attention(tcc, folder):
     run("attention_sweep.py", ["--first=8", "--last=4", "--tcc", tcc], 2)
 
 
+def joined(tcc, folder):
+    out = os.path.join(folder, "joined.json")
+    text = run("joined_matmuls.py", ["--tcc", tcc, "--threads=1", "--rounds=1", "--json", out]).stdout
+    figures = json.load(open(out))
+    assert [step["joins"] for step in figures] == [True] * 4 + [False], figures
+    for step in figures:
+        assert all(len(times) == step["joins"] for times in step["ms"].values()), step
+    assert "leaves them apart" in text and "joined / apart" in text, text
+
+
 def optimizers(tcc, graph, folder):
     out, picture = os.path.join(folder, "optimizers.json"), os.path.join(folder, "optimizers.svg")
     text = run("optimizer_sweep.py", ["--tcc", tcc, "--graph", graph, "--threads=1", "--rounds=1", "--tensors=1,3", "--sides=8,32",
@@ -81,6 +91,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         attention(tcc, folder)
         optimizers(tcc, graph, folder)
+        joined(tcc, folder)
 
 
 if __name__ == "__main__":

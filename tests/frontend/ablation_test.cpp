@@ -160,6 +160,7 @@ TEST(Switches, AreThePassesThatRunAndWhatElseIsOn) {
                                           "-fno-pack-attention",
                                           "-fno-fuse-epilogues",
                                           "-fno-schedule-collectives",
+                                          "-fno-fuse-optimizer",
                                           "-O1",
                                           "-O0"};
   EXPECT_EQ(switchesOff(flags, "cpu"), usual);
@@ -172,7 +173,7 @@ TEST(Switches, AreThePassesThatRunAndWhatElseIsOn) {
   EXPECT_EQ(switchesOff(flags, "cpu"),
             (std::vector<std::string>{"-fno-match-attention", "-fno-join-matmuls", "--dtype=f32", "-fno-pack-attention",
                                       "-fno-fuse-epilogues", "--remat=none", "-fno-schedule-collectives",
-                                      "-fno-fast-math", "-O0"}));
+                                      "-fno-fuse-optimizer", "-fno-fast-math", "-O0"}));
   flags = {};
   flags.level = 0;
   EXPECT_TRUE(switchesOff(flags, "cpu").empty());

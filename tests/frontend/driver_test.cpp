@@ -134,6 +134,8 @@ TEST(Driver, UsageErrorsExitWith2) {
       {"--run --output y=a.npy --output=y=b.npy " + path, "'y' twice"},
       {"--run --output y " + path, "NAME=FILE.npy"},
       {"-fdiagnostics-color=pink " + path, "pink"},
+      {"-fdump-ir=simplfy " + path, "unknown pass 'simplfy' to dump after; 'all', 'changed' or a pass of"},
+      {"--seed=3 " + path, "--seed= without --run, --bench, --ablate or --graph-breaks"},
   };
   for (const auto &[arguments, message] : cases) {
     const Result result = runTcc(arguments);
@@ -403,6 +405,24 @@ TEST(Driver, NoOutputIsAFileThatIsReadOrAnotherOutput) {
   EXPECT_EQ(runTcc("-E " + path + " -o /dev/null").status, 0);
 }
 
+TEST(Driver, OutputsThatCannotBeWrittenAreSaidBeforeTheRun) {
+  const std::string graph = file("good.graph", good);
+  for (const std::string option :
+       {"--run --profile=/proc/x.json", "--bench=2 --json=/proc/x.json", "--run --output y=/proc/x.npy",
+        "--ablate=1 --plot=/proc/x.svg", "--run --tuning=/proc/x.tcctune", "--run --report=/proc/x"}) {
+    const Result result = runTcc(graph + " --threads=1 " + option);
+    EXPECT_EQ(result.status, 1) << option;
+    EXPECT_EQ(result.out, "") << option;
+    EXPECT_EQ(lines(result.err), 1) << result.err;
+    EXPECT_HAS(result.err, option.substr(option.find(" --") + 1));
+    EXPECT_HAS(result.err, ": cannot ");
+  }
+  EXPECT_EQ(runTcc(graph + " --threads=1 --bench=2 --json=/dev/null").status, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder() / "never.json"));
+  EXPECT_EQ(runTcc(graph + " --run=0 --profile=" + (folder() / "never.json").string()).status, 2);
+  EXPECT_FALSE(std::filesystem::exists(folder() / "never.json"));
+}
+
 TEST(Driver, AStdoutThatCannotBeWrittenIsOneLineAndStatus1) {
   const std::string path = file("good.graph", good), out = (folder() / "status").string();
   for (const std::string &arguments :
@@ -551,6 +571,10 @@ TEST(Driver, AnArtefactSaysWhatItHoldsAndRuns) {
     EXPECT_EQ(result.status, 1) << flag;
     EXPECT_HAS(result.err, "is compiled already; " + flag + " says how to compile");
   }
+  const Result memory = runTcc(path + " -fmemory-report"),
+               planned = runTcc(model("train_step") + " --threads=1 -emit=memory");
+  EXPECT_EQ(memory.status, 0) << memory.err;
+  EXPECT_EQ(memory.err, planned.out);
   const std::string bytes = slurp(path);
   const Result cut = runTcc(file("cut.tcc", bytes.substr(0, bytes.size() / 2)) + " --run");
   EXPECT_EQ(cut.status, 1);

@@ -113,6 +113,28 @@ TEST_F(TrainGpt, aWrongLevelOfTheCpuIsAWrongCommand) {
   EXPECT_EQ(shell("TCC_CPU=avx2 '" TRAIN_GPT_PROGRAM "' --help"), 0);
 }
 
+TEST_F(TrainGpt, wrongFlagsAndFilesAreSaidBeforeTheDataIsRead) {
+  for (const auto &[options, status, message] :
+       {std::tuple("--steps=0 -fsimplfy", 2, "unknown option '-fsimplfy'; did you mean '-fsimplify'?"),
+        {"--steps=0 -fdump-ir=all", 2, "unknown option '-fdump-ir=all'"},
+        {"--steps=0 -march=pentium9", 2, "-march=pentium9: unknown CPU 'pentium9'"},
+        {"--estimate -march=pentium9", 2, "-march=pentium9: unknown CPU 'pentium9'"},
+        {"--steps=1 --step nofile.so", 1, "--step nofile.so: there is no such file"},
+        {"--steps=1 --tokenizer nofolder", 1, "--tokenizer nofolder: there is no such folder"},
+        {"--steps=1 --tuning=/proc/x", 1, "--tuning: cannot write `/proc/x`"}}) {
+    EXPECT_EQ(shell(command(options)), status) << options;
+    EXPECT_EQ(said.rfind("error: ", 0), 0u) << said;
+    expectContains(said, message);
+    EXPECT_EQ(said.find("\ndata "), std::string::npos) << said;
+  }
+  EXPECT_EQ(shell("'" TRAIN_GPT_PROGRAM "' --init=x --generate=2 --ranks=2"), 2);
+  expectContains(said, "--ranks cannot be given with --generate");
+  EXPECT_EQ(shell(command("--steps=1 --quiet --reduce=fast")), 0);
+  EXPECT_EQ(said.rfind("warning: --reduce=fast changes nothing here", 0), 0u) << said;
+  EXPECT_EQ(shell(command("--steps=1 --quiet -fmemory-limit=6")), 1);
+  expectContains(said, "its memory limit is 6 bytes");
+}
+
 /// Without instructions for a type its products take as long as those of f32, and every figure says so.
 TEST_F(TrainGpt, aTypeThatGainsNothingIsSaidToGainNothing) {
   const std::string environment = "TCC_CPU=x86-64 XDG_CACHE_HOME='" + folder.path("cache") + "' ";

@@ -182,6 +182,42 @@ def check_wrong(browser, folder):
     equal("console", browser.problems(), [])
 
 
+def check_gpu(browser, folder):
+    """Kernels for a GPU: registers where machine code was made, why not elsewhere, the roofline by stated limits."""
+    graph = SOURCE / "models/train_step.graph"
+    flags = ("--target=cuda", "-march=sm_90a", "--no-cache")
+    tcc(graph, *flags, "-emit=json", f"--report={folder / 'plan'}")
+    check_page(browser, folder / "plan/index.html", graph, flags)
+    pane(browser, "kernels")
+    browser.run("[...document.querySelectorAll('#rows tbody tr')].find(row => row.innerText.includes('loss')).click()")
+    check("why registers are not known", "not known: no machine code was made" in browser.text("#kernel"), browser.text("#kernel"))
+    check("a roofline", browser.count("#roofline circle") > 0)
+    check("whose limits", "H100 SXM, as its maker states them" in browser.text("#pane"), browser.text("#pane")[:300])
+    shot(browser, "gpu-plan")
+    if "NVRTC could not" in tcc("--doctor").stdout or "missing  NVRTC" in tcc("--doctor").stdout:
+        return
+    tcc(graph, *flags, f"--report={folder / 'gpu'}")
+    browser.open((folder / "gpu/index.html").as_uri())
+    pane(browser, "kernels")
+    uses = browser.run("return report().uses.kernels")
+    plan = json.loads(tcc(graph, *flags, "-emit=json").stdout)
+    equal("kernels with figures", sorted(uses), sorted(kernel["symbol"] for kernel in plan["kernels"]))
+    check("registers", all(8 <= use["registers"] <= 255 for use in uses.values()), uses)
+    titles = browser.texts("#rows thead th")
+    column = titles.index("registers") + 1
+    expected = []
+    for row in browser.run("return report().costs.rows"):
+        calls = [plan["instructions"][i] for i in row["instructions"]]
+        registers = {uses[plan["kernels"][call["kernel"]]["symbol"]]["registers"] for call in calls if call["op"] == "launch"}
+        expected.append("–".join(map(str, sorted({min(registers), max(registers)}))) if registers else "–")
+    equal("shown registers", sorted(browser.texts(f"#rows tbody td:nth-child({column})")), sorted(expected))
+    browser.run("[...document.querySelectorAll('#rows tbody tr')].find(row => row.innerText.includes('loss')).click()")
+    text = browser.text("#kernel")
+    check("a kernel's figures", "registers of a thread" in text and "threads" in text and "none spilled" in text, text)
+    shot(browser, "gpu")
+    equal("console", browser.problems(), [])
+
+
 def check_compare(browser, folder):
     graph = SOURCE / "models/layer_norm.graph"
     plans = []
@@ -258,7 +294,7 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as made, Browser() as browser:
         folder = pathlib.Path(made)
-        for step in (check_train_step, check_breaks, check_one, check_wrong, check_compare, check_training):
+        for step in (check_train_step, check_breaks, check_one, check_wrong, check_gpu, check_compare, check_training):
             try:
                 step(browser, folder)
             except (OSError, RuntimeError, ValueError, TypeError, StopIteration, KeyError) as problem:

@@ -63,7 +63,7 @@ class TraceTest(unittest.TestCase):
             if event.category in INSTRUCTIONS:
                 self.assertEqual(event.parent.category, "step", event.name)
         for row in trace.rows.values():
-            self.assertRegex(row, r"^(main|batch reading|code generation \d+)$")
+            self.assertRegex(row, r"^(main|batch reading|code generation \d+|cuda:0 \(Emulated H200\))$")
 
     def test_a_graph_compiled_and_run(self):
         graph = os.path.join(ROOT, "models", "train_step.graph")
@@ -112,6 +112,48 @@ class TraceTest(unittest.TestCase):
         self.assertEqual(max(value for _, value in trace.counters["arena"]) + gaps, plan["arena_bytes"])
         self.assertEqual(len(trace.counters["arena"]), 3 * (len(plan["instructions"]) + 1))
 
+    def on_stand_ins(self):
+        """The environment that shows a program the CUDA machine of stand-ins (tests/cuda_machine)."""
+        files = {f"TCC_{name}": os.path.join(BIN, "..", "lib", f"libtcc_machine_{file}.so")
+                 for name, file in (("CUDA_DRIVER", "cuda"), ("NVRTC", "nvrtc"), ("CUBLASLT", "cublaslt"))}
+        if not all(os.path.exists(file) for file in files.values()):
+            self.skipTest("the CUDA machine of stand-ins is not built")
+        return {**files, "TCC_CUDA_MACHINE": "late,plain"}
+
+    def check_gpu(self, trace, plan, steps):
+        """The instructions of a GPU are in its own row, within their steps, each while the host waits for its step."""
+        self.check_names(trace)
+        (row,) = [row for row in trace.rows.values() if row.startswith("cuda:")]
+        self.assertEqual({event.category for event in trace.of_row(row)} - INSTRUCTIONS, {"step"})
+        ran = trace.of(*INSTRUCTIONS)
+        self.assertEqual({event.row for event in ran}, {row})
+        for what in ("flops", "bytes"):
+            self.assertEqual(sum(event.args[what] for event in ran), len(steps) * sum(one[what] for one in plan["instructions"]))
+        recorded = trace.of("step")
+        self.assertEqual(len(recorded), len(steps))
+        for event, step in zip(recorded, steps):
+            self.assertEqual(len(event.children), len(plan["instructions"]))
+            self.assertLessEqual(step.start, event.start)
+            self.assertLessEqual(event.end, step.end)
+
+    def test_a_gpu(self):
+        graph = os.path.join(ROOT, "models", "train_step.graph")
+        machine = self.on_stand_ins()
+        done = tcc(graph, "--target=cuda", "--run=3", f"--profile={self.file}", "--no-cache", **machine)
+        trace = Trace(self.file)
+        plan = json.loads(tcc(graph, "--target=cuda", "-emit=json", **machine).stdout)
+        self.check_gpu(trace, plan, trace.named("run"))
+        said = float(re.search(r"a step takes ([0-9.]+) ms", done.stderr).group(1))
+        self.assertAlmostEqual(said, sum(event.ns for event in trace.of("step")) / 3 * 1e-6, delta=0.001)
+        self.assertEqual(len(trace.counters["arena"]), 3 * (len(plan["instructions"]) + 1))
+
+    def test_a_run_on_a_gpu(self):
+        self.train("--steps=4", "--device=cuda", "--width=8", "--layers=1", "--emit-graph=step.graph", **self.on_stand_ins())
+        trace = Trace(self.file)
+        plan = json.loads(tcc(os.path.join(self.folder, "step.graph"), "--target=cuda", "-emit=json", **self.on_stand_ins()).stdout)
+        self.check_gpu(trace, plan, trace.named("training step")[1:])
+        self.assertEqual(len(trace.counters["tensors"]), 4)
+
     def test_the_cache_and_ftime_trace(self):
         graph = os.path.join(ROOT, "models", "layer_norm.graph")
         cache = {"TCC_CACHE_DIR": os.path.join(self.folder, "cache")}
@@ -139,12 +181,12 @@ class TraceTest(unittest.TestCase):
         self.assertEqual(len(trace.of("step")), 2)
         self.assertEqual(len(trace.named("run")), 5, "three warm up")
 
-    def train(self, *arguments, status=0):
+    def train(self, *arguments, status=0, **environment):
         with open(os.path.join(self.folder, "data.txt"), "w", encoding="utf-8") as file:
             file.write(TEXT)
         return run(os.path.join(BIN, "train_gpt"), "--data=data.txt", "--layers=2", "--width=32", "--seq=16",
                    "--heads=2", "--batch=4", "--threads=2", "--profile=trace.json", *arguments, folder=self.folder,
-                   status=status)
+                   status=status, **environment)
 
     def test_a_whole_training_run(self):
         for more in ([], ["--no-prefetch"], ["--dtype=bf16", "--seq=20", "--vocab=300"]):

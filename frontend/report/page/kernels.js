@@ -23,18 +23,21 @@ function roofline(of, rows, choose) {
   const points = rows.filter(row => row.flops > 0 && row.bytes > 0 && row.time > 0)
     .map(row => ({ row, x: row.flops / row.bytes, y: row.flops / row.time * 1e3 }));
   if (!points.length) return null;
-  const peak = limits.product_flops, xs = points.map(point => point.x), ys = points.map(point => point.y);
+  // Kernels' arithmetic is f32; a second roof where 16-bit matmuls have a higher one.
+  const roofs = [[limits.product_flops, "f32"], [limits.bf16_product_flops, "bf16"]].filter(([rate], i) => i === 0 || rate > 1.1 * limits.product_flops);
+  const peak = Math.max(...roofs.map(([rate]) => rate)), xs = points.map(point => point.x), ys = points.map(point => point.y);
   const [x0, x1] = [Math.min(...xs, 0.1) / 2, Math.max(...xs, 10 * peak / limits.bytes_per_second) * 2];
   const [y0, y1] = [Math.min(...ys, peak / 1e3) / 2, Math.max(peak, ...ys) * 2];
   const scale = (value, from, to, a, b) => a + (Math.log(value) - Math.log(from)) / (Math.log(to) - Math.log(from)) * (b - a);
   const px = value => scale(value, x0, x1, left, width - right), py = value => scale(value, y0, y1, height - bottom, top);
-  const ridge = peak / limits.bytes_per_second;
+  const ridge = peak / limits.bytes_per_second, start = Math.max(x0, y0 / limits.bytes_per_second);
   const parts = [make("line", { class: "axis", x1: left, y1: height - bottom, x2: width - right, y2: height - bottom }),
     make("line", { class: "axis", x1: left, y1: top, x2: left, y2: height - bottom }),
-    make("polyline", { points: `${px(x0)},${py(Math.max(y0, x0 * limits.bytes_per_second))} ${px(ridge)},${py(peak)} ${px(x1)},${py(peak)}`,
+    roofs.map(([rate, type]) => [make("polyline", { points: `${px(start)},${py(start * limits.bytes_per_second)} ${px(rate / limits.bytes_per_second)},${py(rate)} ${px(x1)},${py(rate)}`,
       fill: "none", stroke: "var(--accent)", "stroke-width": 2 }),
-    make("text", { x: px(ridge), y: py(peak) - 8, "text-anchor": "middle", class: "soft" }, rateText(peak, "FLOP/s")),
-    make("text", { x: px(Math.sqrt(x0 * ridge)) - 10, y: py(Math.sqrt(x0 * ridge) * limits.bytes_per_second) - 8, "text-anchor": "end", class: "soft" },
+      make("text", { x: roofs.length > 1 ? width - right : px(ridge), y: py(rate) - 8, "text-anchor": roofs.length > 1 ? "end" : "middle", class: "soft" },
+        rateText(rate, "FLOP/s") + (roofs.length > 1 ? " in " + type : ""))]).flat(),
+    make("text", { x: px(Math.sqrt(start * ridge)) - 10, y: py(Math.sqrt(start * ridge) * limits.bytes_per_second) - 8, "text-anchor": "end", class: "soft" },
       rateText(limits.bytes_per_second, "B/s")),
     make("text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle", class: "soft" }, "FLOP a byte")];
   for (let power = Math.ceil(Math.log10(x0)); power <= Math.floor(Math.log10(x1)); ++power)
@@ -53,8 +56,30 @@ function colourOfRow(row) {
   return row.label.includes(": attention") ? "attention" : { matmul: "matmul", kernel: "kernel", copy: "copy", fill: "copy", custom: "custom" }[row.category] || "op";
 }
 
+/// Of the kernels of a row, the fewest and the most: calls of one name may have several kernels.
+function registersOf(of, row) {
+  const uses = row.instructions.map(i => instructionKernel(of, of.plan.instructions[i])).map(plan => plan && of.uses.kernels[plan.symbol]).filter(Boolean);
+  return uses.length ? [Math.min(...uses.map(use => use.registers)), Math.max(...uses.map(use => use.registers))] : null;
+}
+
 function instructionKernel(of, instruction) {
   return known(instruction.kernel) ? of.plan.kernels[instruction.kernel] : null;
+}
+
+/// What the machine code of a kernel takes of a GPU, in words; null where a target has no such figures.
+function useText(of, symbol) {
+  if (!of.uses || of.uses.unknown) return of.uses ? "not known: " + of.uses.unknown.split("\n")[0] : null;
+  const use = of.uses.kernels[symbol];
+  return use ? `${counted(use.registers, "register")} of a thread, ${use.stack_bytes ? bytesText(use.stack_bytes) + " that found no room in them" : "none spilled"}` : null;
+}
+
+/// How a GPU launches it: blocks, threads, shared memory.
+function launchText(of, launch, symbol) {
+  if (!launch.grid) return null;
+  const use = of.uses && of.uses.kernels[symbol], shared = launch.shared_bytes + (use ? use.shared_bytes : 0);
+  const size = sides => sides.filter((side, i) => i === 0 || side > 1 || sides.slice(i).some(later => later > 1)).join(" × ");
+  return `${size(launch.grid)} blocks of ${size(launch.block)} threads` + (shared ? `, each with ${bytesText(shared)} of shared memory` : "") +
+    (launch.cluster && launch.cluster.some(side => side > 1) ? `, in clusters of ${size(launch.cluster)}` : "");
 }
 
 function bufferText(of, id) {
@@ -80,6 +105,8 @@ function kernelDetail(of, row) {
     "iteration space": kernel && kernel.space ? kernel.space.join(" × ") + ", " + counted(kernel.stages, "pass").replace("passs", "passes") : null,
     "threads take": first && known(first.granularity) ? `${first.granularity} items at a time, of ${first.segments.reduce((all, segment) => all + segment.extent, 0)}` +
       (first.segments.length > 1 ? ` in ${first.segments.length} sets of tensors` : "") : null,
+    launch: first && plan ? launchText(of, first, plan.symbol) : null,
+    registers: plan ? useText(of, plan.symbol) : null,
     product: first && first.product ? `${first.product.m} × ${first.product.n} × ${first.product.k}, ${first.product.a.dtype}` : null,
     memory: args.length && args.length <= 24 ? args.map(id => bufferText(of, id)).filter(Boolean).join(", ") : null,
     lines: sources.length ? make("span", {}, sources.slice(0, 24).map((place, i) => [i ? ", " : "", sourceLink(place)]),
@@ -112,8 +139,10 @@ function showKernels(of, place, params) {
   const list = table([
     { title: "what", wide: true, cell: row => [make("span", { class: "dot", style: `display:inline-block;margin-right:6px;background:var(--${colourOfRow(row)})` }),
       breakable(row.label), row.calls > 1 ? make("span", { class: "soft" }, ` ×${row.calls}`) : null], key: row => row.label },
-    { title: ran ? "ms" : "least ms", number: true, cell: row => row.time ? row.time.toFixed(3) : "–", key: row => row.time },
+    { title: ran ? "ms" : "least ms", number: true, cell: row => row.time ? row.time < 0.01 ? digits(row.time, 2) : row.time.toFixed(3) : "–", key: row => row.time },
     { title: "share", number: true, cell: row => timed ? percent(row.time / sum) : percent(row.bytes / rows.reduce((all, each) => all + each.bytes, 1)), key: row => row.time },
+    of.uses && Object.keys(of.uses.kernels).length ? { title: "registers", number: true, cell: row => [...new Set(registersOf(of, row) || [""])].join("–") || "–",
+      key: row => (registersOf(of, row) || [0, 0])[1] } : null,
     ran ? { title: "limit", number: true, cell: row => row.measured && row.least ? percent(row.least / row.measured) : "–",
       key: row => row.measured ? row.least / row.measured : -1 } : null,
     { title: "bound by", cell: row => row.least ? row.bound_by : "–", key: row => row.bound_by },
@@ -125,7 +154,7 @@ function showKernels(of, place, params) {
   list.style.overflow = "auto";
   if (chosen) choose(chosen);
   place.append(make("p", { class: "soft" }, `${counted(of.plan.instructions.length, "instruction")} of ${counted(of.plan.kernels.length, "kernel")}; equal layers in one row. ` +
-    (ran ? `Measured over ${counted(of.profile.steps, "step")}.` : timed ? "Nothing ran: times are the least that this machine's limits allow (--run, --bench measure)."
+    (ran ? `Measured over ${counted(of.profile.steps, "step")}.` : timed ? `Nothing ran: times are the least that ${limitsOwner(of)} allow (--run, --bench measure).`
     : "Nothing ran, and no limits of this target are known: shares are of the traffic.")));
   place.append(make("div", { class: "split" }, make("div", { class: "left", style: "flex:1 1 50%" }, list, make("h3", {}, "Roofline"),
     roofline(of, rows, choose) || make("p", { class: "soft" }, "There are no limits of this target to compare with.")), right));

@@ -15,6 +15,11 @@ function timedRows(of) {
   });
 }
 
+/// Whose limits the least times follow from.
+function limitsOwner(of) {
+  return of.limits && of.limits.machine ? `the limits of an ${of.limits.machine}, as its maker states them,` : "this machine's limits";
+}
+
 /// The dearest things, each with what to do in words.
 function advices(of) {
   const list = [];
@@ -91,7 +96,7 @@ function showSummary(of, place) {
   place.append(make("h2", {}, "What it was"), facts({ input: of.title, command: of.command.length ? make("code", {}, of.command.join(" ")) : null,
     target: `${compile.target}, -O${compile.level}, ${counted(compile.threads, "thread")}`, cache: compile.cache,
     "computed again": compile.recomputed,
-    limits: of.limits && of.limits.product_flops ? `${rateText(of.limits.product_flops, "FLOP/s")} in f32, ` +
+    limits: of.limits && of.limits.product_flops ? `${of.limits.machine ? `of an ${of.limits.machine}, as its maker states them: ` : ""}${rateText(of.limits.product_flops, "FLOP/s")} in f32, ` +
       `${rateText(of.limits.bf16_product_flops, "FLOP/s")} in bf16, ${rateText(of.limits.bytes_per_second, "B/s")}` : null }));
   place.append(make("p", { class: "keys" }, "Keys: ", make("kbd", {}, "1"), "–", make("kbd", {}, "9"), " panes, ", make("kbd", {}, "/"),
     " search, ", make("kbd", {}, "t"), " light or dark, ", make("kbd", {}, "Esc"), " closes the source."));

@@ -1,0 +1,120 @@
+// What comes of a run: its figures, its page, weights, a sample, and why it diverged.
+#include "models/run_dumps.h"
+#include "models/text_generator.h"
+#include "models/trainer_run.h"
+#include "runtime/executable.h"
+
+namespace tcc::models {
+
+/// Why the run ends: where the values of its last step stop being finite.
+std::string Trainer::divergence() {
+  const int64_t last = state.step - 1;
+  std::string where;
+  try {
+    where = step.findNonFinite(stepArguments(options.schedule.rate(last, elapsed), last), options.findNan);
+    if (where.empty())
+      where = "on the CPU every value of this step is finite";
+    else
+      where = "first not finite: " + where + (options.findNan ? "" : " (--find-nan names the op and its line)");
+  } catch (const Error &error) {
+    where = error.what();
+  }
+  return divergedText(options, skippedInARow, last, where, writtenStep);
+}
+
+/// The run's figures, while the step's executable is the only one.
+void Trainer::finish() {
+  summary.model = options.model;
+  summary.config = options.configFile;
+  summary.lossFirst = state.lossFirst;
+  summary.lossLast = state.lossLast;
+  summary.batch = options.batch;
+  summary.seq = sequence;
+  summary.dtype = runtime::name(options.products);
+  summary.stepMsMedian = times.medianMs();
+  if (summary.stepMsMedian > 0)
+    summary.tokensPerSecond = double(stepTokens()) / summary.stepMsMedian * 1e3;
+  summary.recompiles = step.counters().cache.recompiles;
+  const std::shared_ptr<runtime::Executable> executable = step.executable();
+  summary.threads = executable->threads();
+  if (const auto target = executable->metadata().find("target"); target != executable->metadata().end())
+    summary.target = target->second;
+  summary.peakBytes = executable->peakBytes();
+  // The better of two measurements, since the machine may be shared: a peak that is too low would flatter the figure.
+  if (ranks.isFirst())
+    peakFlops = std::max(peakFlops, measurePeak(options, device));
+  if (peakFlops > 0 && summary.stepMsMedian > 0) {
+    try {
+      summary.mfu = modelFlopsUse(flopsPerToken, summary.tokensPerSecond, peakFlops);
+    } catch (const Error &error) {
+      log.message(std::string("no share of the machine's peak: ") + error.what());
+    }
+  }
+  if (const std::string table = profile.finish(step); !table.empty()) {
+    log.message(table);
+    log.message(fmt::format("a step waited {:.3f} ms for its batch",
+                            double(waitedNs) * 1e-6 / double(std::max<int64_t>(times.count(), 1))));
+  }
+  log.finish(summary, elapsed);
+  if (!hasDiverged())
+    writePage("");
+  log.message(
+      fmt::format("memory: {} bytes planned, {} bytes counted at the peak", summary.plannedBytes, summary.peakBytes));
+  if (ranks.count() > 1 && options.zero > 0) {
+    const double own[] = {double(summary.plannedBytes), double(summary.peakBytes)};
+    std::string text;
+    for (const std::vector<double> &bytes : ranks.gather(own))
+      text += fmt::format("{} {:.0f} of {:.0f}", text.empty() ? "" : ",", bytes[1], bytes[0]);
+    log.message("bytes counted of those planned, by rank:" + text);
+  }
+  if (state.skipped > 0)
+    log.message(fmt::format("{} of {} updates were left out, their loss or gradient norm was not finite", state.skipped,
+                            state.step));
+}
+
+/// The weights under the names of the folder that training began with.
+std::vector<NamedTensor> Trainer::savedTensors() const {
+  std::vector<NamedTensor> tensors = model.named();
+  for (size_t i = 0; i < initialNames.size(); ++i)
+    tensors[i].name = initialNames[i];
+  return tensors;
+}
+
+void Trainer::save() {
+  if (options.saveFolder.empty())
+    return;
+  const runtime::TraceScope traced(timeLine, "save weights", "train");
+  if (adapter) {
+    writeAdapterFolder(options.saveFolder, config, *adapter, model.named(), options.initFolder, initialConfig);
+    writeTokenizerFiles(options.saveFolder, savedFiles);
+  } else {
+    writeModelFolder(options.saveFolder, config, savedTensors(), initialConfig, savedFiles);
+  }
+  log.message(fmt::format("wrote the {} to {}", adapter ? "adapter" : "weights", options.saveFolder));
+}
+
+void Trainer::sample(std::span<const int32_t> prompt) {
+  const runtime::TraceScope traced(timeLine, "sample", "train");
+  TextGenerator generator(model, sequence, function({}, {}), options.cachesKeys);
+  const std::vector<int32_t> text = generator.generate(prompt, options.sampleTokens, samplingOptions(options));
+  log.message("sample:");
+  std::fputs((renderText(text, config.vocabulary(), tokenizer) + "\n").c_str(), output);
+  std::fflush(output);
+}
+
+/// What --profile and --report have of a run that an error ends: how far it came.
+void Trainer::showFailure(const std::string &error) {
+  profile.finish(step);
+  try {
+    writePage(error);
+  } catch (const Error &) { // that of the run is said
+  }
+}
+
+void Trainer::writePage(const std::string &error) {
+  if (!options.reportFolder.empty())
+    step.writeReport(options.reportFolder, stepArguments(0, 0),
+                     {.profile = &profile.recorded(), .log = log.lines(), .error = error});
+}
+
+} // namespace tcc::models
