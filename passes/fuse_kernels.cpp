@@ -14,6 +14,7 @@
 // At -O0 and -O1 step 2 keeps only views, literals and coordinates free; -O0 leaves out step 4 too: one kernel an op.
 // It keeps each value's computation as it is, op for op; there is no CSE afterwards.
 #include "ir/known_kernels.h"
+#include "ir/known_traits.h"
 #include "ir/scalar_form.h"
 #include "ir/tensor_bytes.h"
 #include "passes/fusion.h"
@@ -208,7 +209,7 @@ private:
       if (isa<StructuredOpInterface>(op) || op.getNumResults() != 1)
         continue;
       Value value = op.getResult(0);
-      bool view = op.hasTrait<ViewOp>(), source = isSource(&op);
+      bool view = knownTrait<ViewOp>(&op), source = isSource(&op);
       bool elementwise = isa<ElementwiseOpInterface, RandomBitsOp>(op);
       if (inMemory.contains(value) || !(view || source || elementwise))
         continue;
