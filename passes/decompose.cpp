@@ -60,8 +60,8 @@ static void shareScalars(Operation *previous, Operation *end, KnownComputations 
   while (op != end) {
     Operation &made = *op;
     op = op->getNextNode();
-    if (made.getNumResults() == 1 && made.getNumRegions() == 0 && isMemoryEffectFree(&made) &&
-        (isa<ConstantOp>(made) || tensorType(made.getResult(0)).getRank() == 0))
+    if (made.getNumResults() == 1 && made.getNumRegions() == 0 &&
+        (isa<ConstantOp>(made) || (tensorType(made.getResult(0)).getRank() == 0 && isMemoryEffectFree(&made))))
       known.share(made);
   }
 }
