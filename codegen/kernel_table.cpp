@@ -9,10 +9,8 @@ unsigned KernelTable::add(KernelInfo form, KernelNames names, bool joined) {
   size_t hash = hashOf(form);
   auto [first, last] = byHash.equal_range(hash);
   for (auto known = first; known != last; ++known)
-    if (FormKernel &source = std::get<FormKernel>(list[known->second]); source.form == form) {
-      (joined ? source.joined : source.alone) = true;
-      source.names.label = runtime::joinedLabel(source.names.label, names.label);
-      ++source.kernels;
+    if (std::get<FormKernel>(list[known->second]).form == form) {
+      addAnother(known->second, names.label, joined);
       return known->second;
     }
   unsigned number = list.size();
@@ -21,6 +19,13 @@ unsigned KernelTable::add(KernelInfo form, KernelNames names, bool joined) {
   byHash.emplace(hash, number);
   list.push_back(FormKernel{std::move(symbol), std::move(form), std::move(names), !joined, joined});
   return number;
+}
+
+void KernelTable::addAnother(unsigned number, const std::string &label, bool joined) {
+  FormKernel &source = std::get<FormKernel>(list[number]);
+  (joined ? source.joined : source.alone) = true;
+  source.names.label = runtime::joinedLabel(source.names.label, label);
+  ++source.kernels;
 }
 
 unsigned KernelTable::add(TextKernel kernel) {

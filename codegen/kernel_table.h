@@ -13,6 +13,8 @@ public:
   /// these are the forms that are emitted. How a target launches a kernel follows from its form alone. `joined` says
   /// that the kernel is called together with others of its form.
   unsigned add(KernelInfo form, KernelNames names, bool joined = false);
+  /// Adds a kernel of which it is known that its form is that of function `number`.
+  void addAnother(unsigned number, const std::string &label, bool joined);
   /// Adds a kernel that the target itself has written; equal symbols are one kernel.
   unsigned add(TextKernel kernel);
   const std::vector<KernelSource> &sources() const { return list; }

@@ -8,7 +8,7 @@
 #include "passes/joined_kernels.h"
 #include "passes/memory_places.h"
 #include "runtime/labels.h"
-#include <set>
+#include <map>
 
 using namespace mlir;
 
@@ -149,9 +149,9 @@ private:
   runtime::Plan plan;
   std::optional<Frame> frame; // of a body
   std::map<std::tuple<PlaceSpace, int64_t, int64_t, int64_t>, BufferId> buffers;
-  std::optional<int64_t> group;                         // of the last kernel: others of it join its call
-  TouchedMemory read, written;                          // by that call
-  std::set<std::shared_ptr<const KnownKernel>> lowered; // which lets no other form have their addresses
+  std::optional<int64_t> group;                                   // of the last kernel: others of it join its call
+  TouchedMemory read, written;                                    // by that call
+  std::map<std::shared_ptr<const KnownKernel>, unsigned> lowered; // numbers; it lets no other form have their addresses
 
   Error describe(Value value, StringRef name, std::vector<runtime::TensorSpec> &list) {
     RankedTensorType type = tensorType(value);
@@ -355,15 +355,15 @@ private:
     std::vector<Operation *> origins;
     const std::shared_ptr<const KnownKernel> known = KernelForms::of(op, &origins);
     const KernelInfo &info = *known->form;
-    const bool isNew = lowered.insert(known).second; // else the table has the names of another kernel of this form
-    KernelNames names;
+    const std::string label = op.getLabel().value_or("kernel").str();
+    const bool isJoined = joinedGroup(op).has_value();
+    const auto [place, isNew] = lowered.try_emplace(known, 0); // else the table has names of a kernel of this form
     if (isNew)
-      names = kernelNames(op, origins);
+      place->second = kernels.add(info, kernelNames(op, origins), isJoined);
     else
-      names.label = op.getLabel().value_or("kernel").str();
+      kernels.addAnother(place->second, label, isJoined);
+    const unsigned number = place->second;
     KernelLaunch launch = target.launch(info);
-    unsigned number = kernels.add(info, std::move(names), joinedGroup(op).has_value());
-    std::string label = op.getLabel() ? op.getLabel()->str() : "kernel";
     if (number == plan.kernels.size())
       plan.kernels.push_back({symbolOf(kernels.sources()[number]),
                               static_cast<uint32_t>(op.getInputs().size() + op.getNumResults()),

@@ -1,8 +1,9 @@
 // The norm of all gradients together, in few kernels:
 //   1. one number of parts that divides most tensors; each tensor's squares are summed up to a vector of so many,
 //      those of one size one after the other, so that they share kernels. Small tensors are added up in pieces of a
-//      part's length;
-//   2. one sum over the vector. Tensors that have no such parts are summed alone.
+//      part's length. Many tensors are added up in equal bunches, so that more layers need no other kernels;
+//   2. one sum over the vector. The second bunch of a size and those after it have sums of their own, since a kernel
+//      that added its bunch to others' would differ from theirs. Tensors that have no such parts are summed alone.
 // By rows: each row of dim 0 is summed up, then rows of tensors that have as many, one tensor after the other, then all
 // of them. Vectors of one length are added up together.
 #include "frontend/optim.h"
@@ -16,7 +17,7 @@ namespace {
 
 constexpr int64_t mostParts = 512, fewestParts = 64; // work for many threads, and little left to add up
 constexpr int64_t mostPieces = 8;                    // of a small tensor; others have rows
-constexpr int64_t mostTogether = 36;                 // small tensors that are added up by one kernel
+constexpr int64_t mostTogether = 36;                 // tensors that are added up by one kernel
 
 /// The number of parts into which most tensors can be cut, the largest of those; 1 where none can.
 int64_t commonParts(std::span<const Tensor> tensors) {
@@ -37,13 +38,34 @@ bool fits(const Tensor &tensor, int64_t parts) {
   return parts > 1 && elements > 0 && elements % parts == 0;
 }
 
-/// How many kernels the small tensors need.
-size_t bunchesOf(std::span<const Tensor> tensors, int64_t parts) {
-  const int64_t small = std::count_if(tensors.begin(), tensors.end(), [&](const Tensor &tensor) {
-    return fits(tensor, parts) && tensor.shape().elements() / parts <= mostPieces;
-  });
-  return static_cast<size_t>((small + mostTogether - 1) / mostTogether);
+/// In how many bunches tensors are added up, of which so many have each length. There are up to half as many bunches
+/// again as are needed, if they then share out the tensors of one length more evenly: bunches that are alike share one
+/// compiled kernel.
+size_t bunchesOf(const std::map<int64_t, int64_t> &ofLength) {
+  int64_t tensors = 0;
+  for (const auto &[length, count] : ofLength)
+    tensors += count;
+  const auto uneven = [&](int64_t bunches) {
+    int64_t left = 0;
+    for (const auto &[length, count] : ofLength)
+      left += count % bunches;
+    return left;
+  };
+  const int64_t fewest = (tensors + mostTogether - 1) / mostTogether;
+  int64_t best = fewest;
+  for (int64_t bunches = fewest + 1; bunches <= fewest + fewest / 2; ++bunches)
+    if (uneven(bunches) < uneven(best))
+      best = bunches;
+  return static_cast<size_t>(best);
 }
+
+/// Sums of squares, a vector of `parts` each, to which tensors are added in turn.
+struct Bunches {
+  std::vector<Tensor> totals;
+  size_t added = 0;
+
+  Tensor &next() { return totals[added++ % totals.size()]; }
+};
 
 /// Sums up to `total`, which may be null.
 void add(Tensor &total, const Tensor &part, Loc loc) {
@@ -91,9 +113,14 @@ Tensor globalNorm(std::span<const Tensor> gradients, Loc loc, NormOrder order) {
   std::vector<Tensor> bySize(gradients.begin(), gradients.end());
   std::stable_sort(bySize.begin(), bySize.end(),
                    [](const Tensor &a, const Tensor &b) { return a.shape().elements() > b.shape().elements(); });
-  std::map<int64_t, Tensor> rows;                       // by size: [parts]
-  std::vector<Tensor> pieces(bunchesOf(bySize, parts)); // [parts] each
-  size_t small = 0;
+  std::map<int64_t, int64_t> small, large; // how many tensors have parts of a length
+  for (const Tensor &gradient : bySize)
+    if (const int64_t length = gradient.shape().elements() / parts; fits(gradient, parts))
+      ++(length > mostPieces ? large : small)[length];
+  std::map<int64_t, Bunches> rows; // by length
+  for (const auto &[length, count] : large)
+    rows[length].totals.resize(bunchesOf({{length, count}}));
+  Bunches pieces{std::vector<Tensor>(bunchesOf(small))};
   Tensor alone; // a scalar
   for (const Tensor &gradient : bySize) {
     const Tensor wide = cast(gradient, DType::f32, loc);
@@ -101,18 +128,21 @@ Tensor globalNorm(std::span<const Tensor> gradients, Loc loc, NormOrder order) {
     if (!fits(gradient, parts)) {
       add(alone, sum(squares(wide, loc), {}, KeepDims::no, loc), loc);
     } else if (length > mostPieces) {
-      add(rows[length], sum(squares(reshape(wide, {parts, length}, loc), loc), {1}, KeepDims::no, loc), loc);
+      add(rows[length].next(), sum(squares(reshape(wide, {parts, length}, loc), loc), {1}, KeepDims::no, loc), loc);
     } else {
       const Tensor flat = reshape(wide, {elements}, loc);
-      Tensor &bunch = pieces[small++ % pieces.size()];
+      Tensor &bunch = pieces.next();
       for (int64_t i = 0; i < length; ++i)
         add(bunch, squares(slice(flat, 0, i * parts, (i + 1) * parts, loc), loc), loc);
     }
   }
   Tensor all;
-  for (const auto &[length, part] : rows)
-    add(all, part, loc);
-  for (const Tensor &part : pieces)
+  for (const auto &[length, bunches] : rows) {
+    add(all, bunches.totals[0], loc);
+    for (const Tensor &part : std::span(bunches.totals).subspan(1))
+      add(alone, sum(part, {}, KeepDims::no, loc), loc);
+  }
+  for (const Tensor &part : pieces.totals)
     add(all, part, loc);
   if (all.defined())
     add(alone, sum(all, {}, KeepDims::no, loc), loc);

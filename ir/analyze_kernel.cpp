@@ -8,6 +8,7 @@
 #include "ir/kernel_nodes.h"
 #include "ir/kernel_space.h"
 #include "ir/kernel_stages.h"
+#include "ir/known_traits.h"
 
 using namespace mlir;
 
@@ -70,13 +71,15 @@ private:
       if (argumentNumber.contains(value))
         continue;
       Operation *op = value.getDefiningOp();
-      if (!op || !op->hasTrait<KernelBodyOp>())
+      if (op && ops.contains(op))
+        continue;
+      if (!op || !knownTrait<KernelBodyOp>(op))
         return refuse("expected a computation of primitives, found " +
                       (op ? op->getName().getStringRef() : StringRef("a value from outside")));
       if (!tensorType(value).hasStaticShape())
         return refuse("expected static shapes");
-      if (ops.insert(op))
-        llvm::append_range(work, op->getOperands());
+      ops.insert(op);
+      llvm::append_range(work, op->getOperands());
     }
     return true;
   }

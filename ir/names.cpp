@@ -1,6 +1,7 @@
 // Names in locations, and the label of a kernel from the names of its ops.
 #include "ir/names.h"
 #include "ir/dialect.h"
+#include "ir/known_traits.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -61,7 +62,7 @@ struct Part {
 
 /// Ops that move or convert values, or compute a scalar; a kernel that does more is not called by them.
 bool isMinor(Operation &op) {
-  return op.hasTrait<ViewOp>() || isa<ConstantOp, IotaOp, CastOp>(op) ||
+  return knownTrait<ViewOp>(&op) || isa<ConstantOp, IotaOp, CastOp>(op) ||
          llvm::all_of(op.getOperandTypes(), [](Type type) { return cast<RankedTensorType>(type).getRank() == 0; });
 }
 

@@ -7,6 +7,7 @@
 // fuse-kernels. Gradients of gradients work, since earlier gradient ops are expanded first. What a cond's gradient
 // gives and nobody reads is dropped from its bodies; the gradients of custom ops go when all is expanded.
 #include "ir/emit.h"
+#include "ir/known_traits.h"
 #include "ir/names.h"
 #include "passes/bodies.h"
 #include "passes/passes.h"
@@ -64,7 +65,7 @@ LogicalResult expand(GradientOp gradient) {
   for (Operation &op : *gradient->getBlock()) {
     if (&op == gradient)
       break;
-    if (op.hasTrait<NoGradient>() || !llvm::any_of(op.getOperands(), [&](Value v) { return active.contains(v); }))
+    if (knownTrait<NoGradient>(&op) || !llvm::any_of(op.getOperands(), [&](Value v) { return active.contains(v); }))
       continue;
     for (Value result : op.getResults())
       if (isFloatTensor(result))

@@ -5,9 +5,14 @@
 // also where the definition gives an operand back: autodiff tells the gradients of the two apart.
 // Custom ops that are their body and nothing else go first, in the same way; those with a gradient of their own stay
 // until autodiff has taken it (expand-unsupported).
+// Optimizer updates compute the same scalars and literals for each parameter, most of a step's ops; all but the first
+// are left out at once where simplify, which would do so, is not far. Nothing takes a gradient of them.
 #include "ir/emit.h"
 #include "ir/names.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "passes/known_computations.h"
 #include "passes/passes.h"
+#include "passes/pipeline.h"
 
 using namespace mlir;
 
@@ -49,20 +54,36 @@ static void writeOutSums(func::FuncOp function) {
   }
 }
 
-LogicalResult decompose(func::FuncOp function, const PipelineOptions &) {
+/// Shares those of the ops after `previous` and before `end` that are scalars or literals.
+static void shareScalars(Operation *previous, Operation *end, KnownComputations &known) {
+  Operation *op = previous ? previous->getNextNode() : &end->getBlock()->front();
+  while (op != end) {
+    Operation &made = *op;
+    op = op->getNextNode();
+    if (made.getNumResults() == 1 && made.getNumRegions() == 0 &&
+        (isa<ConstantOp>(made) || (tensorType(made.getResult(0)).getRank() == 0 && isMemoryEffectFree(&made))))
+      known.share(made);
+  }
+}
+
+LogicalResult decompose(func::FuncOp function, const PipelineOptions &options) {
   writeOutPlain(function);
   writeOutSums(function);
   SmallVector<CompositeOpInterface> work;
   do {
     work.clear();
+    KnownComputations known; // of the function's own block; those of another round may stand before them
     function.walk([&](CompositeOpInterface op) { work.push_back(op); });
     for (CompositeOpInterface op : work) {
       OpBuilder builder(op);
       Emit emit(builder, named(op->getLoc(), nameOf(op)));
+      Operation *previous = op->getPrevNode();
       SmallVector<Value> values = op.decompose(emit);
       for (Value &value : values)
         value = ownValue(emit, value, op->getOperands());
       op->replaceAllUsesWith(values);
+      if (options.level > 0 && op->hasTrait<NoGradient>() && op->getBlock() == &function.getBody().front())
+        shareScalars(previous, op, known);
       op->erase();
     }
   } while (!work.empty());

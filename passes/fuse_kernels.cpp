@@ -15,6 +15,7 @@
 // -f[no-]fuse-optimizer decides otherwise about updates, the elementwise ops that lead to new states alone.
 // It keeps each value's computation as it is, op for op; there is no CSE afterwards.
 #include "ir/known_kernels.h"
+#include "ir/known_traits.h"
 #include "ir/scalar_form.h"
 #include "ir/tensor_bytes.h"
 #include "passes/fusion.h"
@@ -230,7 +231,7 @@ private:
       if (isa<StructuredOpInterface>(op) || op.getNumResults() != 1)
         continue;
       Value value = op.getResult(0);
-      bool view = op.hasTrait<ViewOp>(), source = isSource(&op);
+      bool view = knownTrait<ViewOp>(&op), source = isSource(&op);
       bool elementwise = isa<ElementwiseOpInterface, RandomBitsOp>(op);
       if (inMemory.contains(value) || !(view || source || elementwise))
         continue;
@@ -373,7 +374,7 @@ private:
     for (Value value : groups[id].results)
       if (auto known = users.find(value); known != users.end())
         partners.append(known->second.begin(), known->second.end());
-    llvm::sort(partners);
+    std::sort(partners.begin(), partners.end()); // llvm::sort of numbers is qsort, which takes three times as long
     partners.erase(std::unique(partners.begin(), partners.end()), partners.end());
     for (unsigned partner : partners)
       if (partner != id && groups[partner].alive)

@@ -13,6 +13,7 @@
 // of the left side is one longer sum, so its bits differ. Parameters keep their places, shapes and names. It never
 // joins a matmul whose parameter is trained with one whose is not: the gradient of both would be computed.
 #include "ir/emit.h"
+#include "ir/known_traits.h"
 #include "ir/names.h"
 #include "ir/tensor_bytes.h"
 #include "passes/passes.h"
@@ -148,7 +149,7 @@ private:
         active.insert(gradient.getWrt().begin(), gradient.getWrt().end());
     }
     for (Operation &op : block)
-      if (!op.hasTrait<NoGradient>() && llvm::any_of(op.getOperands(), [&](Value v) { return active.contains(v); }))
+      if (!knownTrait<NoGradient>(&op) && llvm::any_of(op.getOperands(), [&](Value v) { return active.contains(v); }))
         active.insert(op.getResults().begin(), op.getResults().end());
   }
 

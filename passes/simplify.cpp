@@ -10,6 +10,7 @@
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "passes/bodies.h"
 #include "passes/dead_ops.h"
+#include "passes/known_computations.h"
 #include "passes/passes.h"
 #include "passes/stages.h"
 
@@ -286,27 +287,6 @@ LogicalResult refuseMoreRounds(func::FuncOp function) {
   return function.emitError() << "simplify did not come to an end in " << mostRounds << " rounds";
 }
 
-/// Ops that compute the same from the same values. What they hash by is less than what they are compared by.
-struct SameComputation : llvm::DenseMapInfo<Operation *> {
-  static unsigned getHashValue(const Operation *constOp) {
-    auto *op = const_cast<Operation *>(constOp);
-    size_t operands = 0; // in any order, for some ops do not mind it
-    for (Value operand : op->getOperands())
-      operands += hash_value(operand);
-    llvm::hash_code properties = op->getPropertiesStorageSize() ? op->hashProperties() : llvm::hash_code(0);
-    return llvm::hash_combine(op->getName().getAsOpaquePointer(), operands, op->getResult(0).getType(), properties);
-  }
-  static bool isEqual(const Operation *a, const Operation *b) {
-    if (a == b || isSpecial(a) || isSpecial(b))
-      return a == b;
-    return OperationEquivalence::isEquivalentTo(const_cast<Operation *>(a), const_cast<Operation *>(b),
-                                                OperationEquivalence::IgnoreLocations);
-  }
-
-private:
-  static bool isSpecial(const Operation *op) { return op == getEmptyKey() || op == getTombstoneKey(); }
-};
-
 /// Common subexpressions, with the result of MLIR's pass, which costs four times as much in one block without regions.
 void shareSubexpressions(func::FuncOp function, bool &merged) {
   Block &block = function.getBody().front();
@@ -316,21 +296,10 @@ void shareSubexpressions(func::FuncOp function, bool &merged) {
     eliminateCommonSubExpressions(rewriter, dominance, function, &merged);
     return;
   }
-  llvm::DenseSet<Operation *, SameComputation> known;
-  for (Operation &op : llvm::make_early_inc_range(block.without_terminator())) {
-    if (op.getNumResults() == 0 || !isMemoryEffectFree(&op))
-      continue;
-    auto [same, isNew] = known.insert(&op);
-    if (isNew)
-      continue;
-    if (isa<ConstantOp>(op)) // which the rules' driver shares likewise: it stands for no place in the user's text
-      (*same)->setLoc(UnknownLoc::get(op.getContext()));
-    else if (isa<UnknownLoc>((*same)->getLoc()))
-      (*same)->setLoc(op.getLoc());
-    op.replaceAllUsesWith(*same);
-    op.erase();
-    merged = true;
-  }
+  KnownComputations known;
+  for (Operation &op : llvm::make_early_inc_range(block.without_terminator()))
+    if (op.getNumResults() > 0 && isMemoryEffectFree(&op))
+      merged |= known.share(op);
 }
 
 /// Whether rules have written ops, of which some may now be equal; taking ops away makes none equal.

@@ -2,6 +2,7 @@
 #include "ir/emit.h"
 #include "ir/kernel_cost.h"
 #include "ir/known_kernels.h"
+#include "ir/known_traits.h"
 #include "ir/ops/bindings.h"
 
 using namespace mlir;
@@ -52,7 +53,7 @@ LogicalResult KernelOp::verify() {
   if (!yield || yield.getValues().getTypes() != getResultTypes())
     return emitOpError("must end with a tcc.yield of the results' types (kernel_c2)");
   for (Operation &op : block)
-    if (!op.hasTrait<KernelBodyOp>())
+    if (!knownTrait<KernelBodyOp>(&op))
       return emitOpError() << "holds '" << op.getName() << "', which may not stand in a kernel (kernel_c3)";
   return success();
 }

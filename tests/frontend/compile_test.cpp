@@ -1,4 +1,5 @@
 // compile(): values, training, guards and their reasons. No MLIR: it also shows that users' files compile without it.
+#include "runtime/plan.h"
 #include "tests/frontend/quiet_functions.h"
 #include "tests/runtime/remote_device.h"
 #include <atomic>
@@ -223,6 +224,7 @@ TEST(Compile, TheGlobalNormIsThatOfAllElements) {
                                                  {{1009}, {31, 37}},
                                                  {{512}, {1024}, {512}, {600, 512}, {600, 512}, {4096}},
                                                  std::vector<Shape>(80, {192}),
+                                                 std::vector<Shape>(77, {64, 192}),
                                                  {}};
   for (const std::vector<Shape> &shapes : cases) {
     std::vector<Array> arguments;
@@ -237,6 +239,21 @@ TEST(Compile, TheGlobalNormIsThatOfAllElements) {
     const double norm = f.call(arguments)[0].item();
     EXPECT_NEAR(norm, std::sqrt(squares), 4e-6 * std::sqrt(squares)) << shapes.size() << " tensors";
   }
+}
+
+// Equal layers add calls of the same kernels, and few other ones.
+TEST(Compile, TheGlobalNormOfMoreLayersHasFewMoreKernelsToCompile) {
+  const auto compiledKernels = [](int layers) {
+    std::vector<Array> arguments{Array({1024, 768}), Array({768})};
+    for (int layer = 0; layer < layers; ++layer)
+      for (const Shape &shape : {Shape{768, 96}, Shape{96, 768}, Shape{768, 32}, Shape{768}, Shape{1536}, Shape{768}})
+        arguments.emplace_back(shape);
+    Function f = compile(
+        "f", [](std::span<const Tensor> gradients) { return std::vector{optim::globalNorm(gradients)}; }, quiet());
+    return f.plan(arguments).kernels.size();
+  };
+  EXPECT_LE(compiledKernels(48), compiledKernels(12) + 2);
+  EXPECT_LE(compiledKernels(96), compiledKernels(12) + 4);
 }
 
 TEST(Compile, ANonFiniteLossLeavesEveryBitOfTheStates) {
