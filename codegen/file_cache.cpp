@@ -137,8 +137,8 @@ FileCache::FileCache(std::string folder, int64_t mostBytes)
 
 std::string FileCache::userFolder() {
   const char *variable = std::getenv("TCC_CACHE_DIR");
-  if (variable && *variable && *variable != '/')
-    return {}; // a word such as `off` is no folder
+  if (variable && variable == std::string_view("off"))
+    return {};
   return withoutSlashes(runtime::cacheFolder(""));
 }
 

@@ -26,7 +26,7 @@ public:
   explicit FileCache(std::string folder, int64_t mostBytes = usualBytes);
 
   /// The folder of the user: $TCC_CACHE_DIR, else $XDG_CACHE_HOME/tcc, else ~/.cache/tcc. Empty if TCC_CACHE_DIR is
-  /// `off`, or if none of them is an absolute path.
+  /// `off`, or if none of them names a folder. A relative TCC_CACHE_DIR begins at the working directory.
   static std::string userFolder();
 
   /// The cache's folder; empty if nothing is kept.

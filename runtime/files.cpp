@@ -226,8 +226,11 @@ Expected<std::string> readAll(int descriptor, const std::string &path) {
 
 std::string cacheFolder(std::string_view what) {
   const char *own = std::getenv("TCC_CACHE_DIR"), *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
-  if (own && *own == '/')
-    return (std::filesystem::path(own) / what).string();
+  if (own && *own && own != std::string_view("off")) {
+    std::error_code unknown; // where the working directory is gone
+    const std::filesystem::path folder = std::filesystem::absolute(own, unknown);
+    return unknown ? std::string() : (folder / what).string();
+  }
   if (cache && *cache == '/')
     return (std::filesystem::path(cache) / "tcc" / what).string();
   if (home && *home == '/')

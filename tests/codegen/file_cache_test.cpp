@@ -102,9 +102,15 @@ TEST_F(FileCacheTest, IsWhereTheUserHasIt) {
   }
   const Variable home("HOME", nullptr);
   EXPECT_EQ(FileCache::userFolder(), "");
-  for (const char *none : {"off", "relative/folder"}) {
-    const Variable word("TCC_CACHE_DIR", none), xdgToo("XDG_CACHE_HOME", "/somewhere");
-    EXPECT_EQ(FileCache::userFolder(), "") << none;
+  {
+    const Variable word("TCC_CACHE_DIR", "off"), xdgToo("XDG_CACHE_HOME", "/somewhere");
+    EXPECT_EQ(FileCache::userFolder(), "");
+    EXPECT_EQ(runtime::cacheFolder("limits"), "/somewhere/tcc/limits") << "it says nothing of other things";
+  }
+  for (const char *relative : {"relative/folder", "offers"}) {
+    const Variable word("TCC_CACHE_DIR", relative), xdgToo("XDG_CACHE_HOME", "/somewhere");
+    EXPECT_EQ(FileCache::userFolder(), (fs::current_path() / relative).string());
+    EXPECT_EQ(runtime::cacheFolder("limits"), (fs::current_path() / relative / "limits").string());
   }
   const FileCache nothing;
   EXPECT_FALSE(nothing.store(kind, "key", "code")) << "keeping nothing is no error";

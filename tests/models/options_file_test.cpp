@@ -4,7 +4,7 @@
 #include "test_files.h"
 #include "tests/mutate.h"
 
-#include <chrono>
+#include <ctime>
 #include <map>
 
 namespace tcc::models {
@@ -220,7 +220,7 @@ TEST_F(OptionsFile, hugeFilesAreReadAtOnce) {
     keys += "k" + std::to_string(i) + ": 1\n";
   while (items.size() < 1000000)
     items += "a,";
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock(); // of this process's processors: other programs do not count
   expectContains(error(keys), "run.yaml:2:1: unknown option `k0`");
   EXPECT_EQ(options(items + "a]").dataFiles.size(), 499998u);
   expectContains(error("data: " + std::string(1000000, '[')), "run.yaml:1:8: an item of `data` is a list");
@@ -229,7 +229,7 @@ TEST_F(OptionsFile, hugeFilesAreReadAtOnce) {
   error(std::string(1000000, '?'));
   error("data: " + std::string(999999, '\''));
   EXPECT_EQ(options("data: x\n" + std::string(1000000, ' ') + "\n").dataFiles, Arguments{"x"});
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 20);
+  EXPECT_LT(std::clock() - begin, 20 * CLOCKS_PER_SEC);
 }
 
 TEST_F(OptionsFile, damagedCopiesAreErrorsOrOptions) {
