@@ -51,8 +51,8 @@ Expected<std::string> readAll(int descriptor, const std::string &path);
 Expected<std::string> readFile(const std::string &path);
 
 /// The folder for things that a program can make again: $TCC_CACHE_DIR/`what`, or $XDG_CACHE_HOME/tcc/`what`, or
-/// ~/.cache/tcc/`what`. It need not exist. TCC_CACHE_DIR may be relative to the working directory, and `off` is no folder;
-/// the others count as absolute paths alone. The result is empty if none of them names a folder.
+/// ~/.cache/tcc/`what`. It need not exist. TCC_CACHE_DIR may be relative to the working directory, and `off` is no
+/// folder; the others count as absolute paths alone. The result is empty if none of them names a folder.
 std::string cacheFolder(std::string_view what);
 
 /// The files of one run of a program, collected before any is opened. Files are compared by device and inode, after
