@@ -50,14 +50,17 @@ FileCache fileCache(const CompilerFlags &flags) {
                    flags.diskCacheBytes ? flags.diskCacheBytes : FileCache::usualBytes);
 }
 
-void applyFlags(const CompilerFlags &flags, CompileOptions &options) {
-  const std::optional<ProductType> products = productType(flags.products);
-  if (!products)
+void checkFlags(const CompilerFlags &flags) {
+  if (!productType(flags.products))
     throw usageError("products of " + std::string(runtime::name(flags.products)) + "; f32, bf16 and f16 are possible");
   if (const std::optional<std::string> unknown = unknownPass(flags))
     throw usageError(*unknown);
+}
+
+void applyFlags(const CompilerFlags &flags, CompileOptions &options) {
+  checkFlags(flags);
   static_cast<PassFlags &>(options.pipeline) = flags;
-  options.pipeline.products = *products;
+  options.pipeline.products = *productType(flags.products);
   // Under a limit, auto is as little as fits.
   const bool isLeast = flags.memoryLimit && flags.remat == Remat::automatic;
   options.pipeline.recomputation = isLeast ? Recomputation() : recomputationOf(flags.remat.value_or(Remat::none));

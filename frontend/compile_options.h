@@ -5,7 +5,7 @@
 
 namespace tcc {
 
-/// Sets what the flags say. Throws Error for a pass that does not exist and for a type that products cannot have.
+/// Sets what the flags say. Throws what checkFlags throws.
 void applyFlags(const CompilerFlags &flags, CompileOptions &options);
 
 /// The cache in which the flags let steps and kernels be kept; with --no-cache one that keeps nothing.

@@ -63,6 +63,10 @@ std::span<const CompilerFlag> compilerFlags();
 /// it, if anything. If `next` is given, "--threads" alone is a flag too: `*next` is its value, and becomes null.
 bool takeCompilerFlag(std::string_view argument, const char **next, CompilerFlags &flags, std::string &error);
 
+/// Throws a usage Error for a pass that does not exist and for a type that products cannot have. Programs that have the
+/// compiler know it (compile_options.cpp).
+void checkFlags(const CompilerFlags &flags);
+
 /// A row for each flag, as --help shows it.
 std::string compilerFlagHelp();
 

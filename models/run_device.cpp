@@ -1,6 +1,5 @@
 #include "models/run_device.h"
 #include "codegen/targets.h"
-#include "frontend/compile_options.h"
 #include "frontend/files.h"
 #include "frontend/product_choice.h"
 #include "frontend/quotes.h"
@@ -74,8 +73,7 @@ RunDevice anyDevice(const std::string &tuning) {
 } // namespace
 
 void checkCompilerFlags(const TrainOptions &options) {
-  CompileOptions checked;
-  applyFlags(options, checked);
+  checkFlags(options);
   const bool isForGpu = options.device != "cpu" && options.device != "auto";
   if (isForGpu)
     return;
