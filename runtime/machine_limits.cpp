@@ -249,7 +249,7 @@ double measureBareLoop(DType dtype, int threads, double seconds) {
   threads = threadsOrAll(threads);
   const ThreadCountScope scope(threads);
   auto rateOf = [&](double (*loop)(int64_t turns), double share) {
-    constexpr int64_t turns = 20000;
+    constexpr int64_t turns = 1'000'000; // about as long as a matmul of 1024 rows, which other programs disturb as much
     const double operations = threads * loop(turns); // a first run, which is not timed
     const double time = shortest(share * seconds, [&] {
       parallelRun(threads, [&](int64_t) { loop(turns); });

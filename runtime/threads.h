@@ -40,8 +40,8 @@ void parallelRun(int64_t parts, Fn &&fn) {
       const_cast<void *>(static_cast<const void *>(std::addressof(fn))));
 }
 
-/// Calls fn(task, worker) once for each task in [0, tasks): each of `workers` threads takes the next one when it is
-/// free. One worker is the calling thread.
+/// Calls fn(task, worker) once for each task in [0, tasks): each of `workers` threads takes the task of its own number
+/// first, so that none is without one, and then the next one when it is free. One worker is the calling thread.
 template <typename Fn>
 void takeTasks(int64_t tasks, int64_t workers, Fn &&fn) {
   workers = std::min(tasks, workers);
@@ -50,9 +50,9 @@ void takeTasks(int64_t tasks, int64_t workers, Fn &&fn) {
       fn(task, int64_t{0});
     return;
   }
-  std::atomic<int64_t> next = 0;
+  std::atomic<int64_t> next = workers;
   parallelRun(workers, [&](int64_t worker) {
-    for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;)
+    for (int64_t task = worker; task < tasks; task = next.fetch_add(1, std::memory_order_relaxed))
       fn(task, worker);
   });
 }

@@ -1,7 +1,7 @@
 // Which pairs of a block dropout keeps. Random bits are those of random_bits of [batch, heads, queries, keys]: one call
-// of Philox serves queries {t, t + 8} and keys {s, s + 8}, and eight calls are made at once, of neighbouring queries,
-// as words of 64 bits of which the low half counts: no step of a round then takes more than one instruction a word.
+// of Philox serves queries {t, t + 8} and keys {s, s + 8}, and eight calls are made at once, of neighbouring queries.
 #include "codegen/cpu/attention_function.h"
+#include "codegen/cpu/philox.h"
 
 using namespace mlir;
 
@@ -15,24 +15,13 @@ constexpr int64_t calls = 8;                                 // at once
 constexpr int64_t bytesOfKey = AttentionBlocks::queries / 8; // in the table of kept pairs
 constexpr int64_t keptKeys = AttentionBlocks::keptKeys, both = 2 * calls;
 
-class Philox {
+/// Values of the calls that are made at once.
+class Calls {
 public:
-  explicit Philox(LaneBuilder &b) : b(b), type(VectorType::get({calls}, b.builder.getI64Type())) {}
+  explicit Calls(LaneBuilder &b) : philox(b, VectorType::get({calls}, b.builder.getI64Type())), b(b) {}
 
-  using Words = std::array<Value, 4>;
+  Philox philox;
 
-  /// The four words of Philox4x32-10 (Salmon et al. 2011). High halves are anything, of the result too.
-  Words operator()(Words counter, Value key0, Value key1) {
-    for (unsigned round = 0; round < 10; ++round) {
-      Value first = product(counter[0], 0xD2511F53), second = product(counter[2], 0xCD9E8D57);
-      counter = {mix(second, counter[1], key0), second, mix(first, counter[3], key1), first};
-      key0 = b.create<arith::AddIOp>(key0, integer(0x9E3779B9));
-      key1 = b.create<arith::AddIOp>(key1, integer(0xBB67AE85));
-    }
-    return counter;
-  }
-
-  Value integer(int64_t value) { return b.integer(type, value); }
   Value splat(Value scalar) {
     Value poison = b.create<LLVM::PoisonOp>(type);
     Value one = b.create<LLVM::InsertElementOp>(poison, scalar, b.integer(b.builder.getI32Type(), 0));
@@ -46,20 +35,13 @@ public:
   }
   /// A bit for each call: whether the low half of its word is at least `below`.
   Value atLeast(Value word, Value below) {
-    Value isKept = b.create<arith::CmpIOp>(arith::CmpIPredicate::uge, low(word), below);
+    Value isKept = b.create<arith::CmpIOp>(arith::CmpIPredicate::uge, philox.low(word), below);
     return b.create<LLVM::BitcastOp>(b.builder.getI8Type(), isKept);
   }
 
 private:
   LaneBuilder &b;
-  VectorType type;
-
-  Value low(Value word) { return b.create<arith::AndIOp>(word, integer(0xFFFFFFFF)); }
-  Value product(Value word, int64_t factor) { return b.create<arith::MulIOp>(low(word), integer(factor)); }
-  Value mix(Value product, Value word, Value key) {
-    Value high = b.create<arith::ShRUIOp>(product, integer(32));
-    return b.create<arith::XOrIOp>(b.create<arith::XOrIOp>(high, word), key);
-  }
+  VectorType type = VectorType::get({calls}, b.builder.getI64Type());
 };
 
 } // namespace
@@ -83,24 +65,24 @@ void AttentionFunction::loadDropout() {
 void AttentionFunction::findKept(const AttentionBlock &block) {
   if (!dropout)
     return;
-  Philox philox(b);
+  Calls made(b);
   Value head = b.add(t.times(b.add(firstBatch, block.batch), number(Number::heads)), block.head);
-  Value outer = philox.splat(head), high = philox.splat(seedHigh), below = philox.splat(number(Number::dropBelow));
-  Value key0 = philox.splat(seedLow), key1 = philox.splat(number(Number::stream));
+  Value outer = made.splat(head), high = made.splat(seedHigh), below = made.splat(number(Number::dropBelow));
+  Value key0 = made.splat(seedLow), key1 = made.splat(number(Number::stream));
   Value start = t.sub(block.firstKey, b.mod(block.firstKey, keptKeys)), end = b.add(block.firstKey, block.keyCount);
   t.forEach(start, end, keptKeys, [&](Value key) {
     Value from = t.most(key, block.firstKey), count = t.sub(t.least(b.add(key, keptKeys), end), from);
     auto [first, last] = queriesThatSee(block, t.sub(from, block.firstKey), count);
     t.forEach(b.mul(b.div(first, both), both), last, both, [&](Value query) {
-      Value queries = philox.following(b.add(block.firstQuery, query));
+      Value queries = made.following(b.add(block.firstQuery, query));
       t.forEach(b.i64(0), b.i64(keptKeys / 2), 1, [&](Value row) {
         Value near = b.add(key, row);
-        Philox::Words words = philox({outer, queries, philox.splat(near), high}, key0, key1);
+        Philox::Words words = made.philox({outer, queries, made.splat(near), high}, key0, key1);
         Value offset = b.add(b.mul(t.sub(near, start), bytesOfKey), b.div(query, 8));
         for (int64_t i = 0; i < 4; ++i) { // word 2·a + b is that of query + 8a and key + 8b
           Value byte = b.add(offset, i % 2 * (keptKeys / 2) * bytesOfKey + i / 2);
           Value address = b.offset(place(blocks.kept), b.builder.getI8Type(), byte);
-          LLVM::StoreOp::create(b.builder, b.loc, philox.atLeast(words[i], below), address, 1);
+          LLVM::StoreOp::create(b.builder, b.loc, made.atLeast(words[i], below), address, 1);
         }
       });
     });

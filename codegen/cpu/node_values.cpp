@@ -1,5 +1,6 @@
 // Makes the value of each kind of node: loads, literals, numbers, random bits, elementwise computation and choices.
 #include "codegen/cpu/node_values.h"
+#include "codegen/cpu/philox.h"
 
 using namespace mlir;
 
@@ -128,41 +129,48 @@ Value NodeValues::number(const KernelNode &node, Value index) {
   return b.create<arith::ExtSIOp>(type, index);
 }
 
-/// The four words of Philox4x32-10 (Salmon et al. 2011), all of i32.
-static std::array<Value, 4> philox(LaneBuilder &b, std::array<Value, 4> counter, std::array<Value, 2> key) {
-  Type word = counter[0].getType();
-  auto literal = [&](uint32_t value) { return b.integer(word, static_cast<int32_t>(value)); };
-  auto mix = [&](Value high, Value word, Value roundKey) {
-    return b.create<arith::XOrIOp>(b.create<arith::XOrIOp>(high, word), roundKey);
-  };
-  for (unsigned round = 0; round < 10; ++round) {
-    auto first = arith::MulUIExtendedOp::create(b.builder, b.loc, counter[0], literal(0xD2511F53u));
-    auto second = arith::MulUIExtendedOp::create(b.builder, b.loc, counter[2], literal(0xCD9E8D57u));
-    counter = {mix(second.getHigh(), counter[1], key[0]), second.getLow(), mix(first.getHigh(), counter[3], key[1]),
-               first.getLow()};
-    key[0] = b.create<arith::AddIOp>(key[0], literal(0x9E3779B9u));
-    key[1] = b.create<arith::AddIOp>(key[1], literal(0xBB67AE85u));
-  }
-  return counter;
-}
-
-// Bit 3 of row and column, absent from the counter, chooses the word.
+// Lanes with even and with odd numbers each have a call, for Philox' words are as wide as two lanes. Bit 3 of row and
+// column, absent from the counter, chooses the word; so LLVM finds that neighbouring vectors of an unrolled loop have
+// the same calls.
 Value NodeValues::random(const KernelNode &node, Operand operand, bool vector) {
-  Type i32 = b.builder.getI32Type(), word = vector ? Type(b.vector(i32)) : i32;
-  auto literal = [&](uint32_t value) { return b.integer(word, static_cast<int32_t>(value)); };
-  Value seed = operand(0), low = seed, high = literal(0), row = operand(2), column = operand(3);
+  Type i32 = b.builder.getI32Type(), i64 = b.builder.getI64Type();
+  Type lanes = vector ? Type(b.vector(i32)) : i32;
+  Type wide = vector ? Type(VectorType::get({b.lanes / 2}, i64)) : i64;
+  auto integer = [&](int64_t value) { return b.integer(lanes, value); };
+  Value seed = operand(0), seedLow = seed, seedHigh = integer(0);
   if (Type type = seed.getType(); getElementTypeOrSelf(type).isInteger(64)) {
-    low = b.create<arith::TruncIOp>(word, seed);
-    high = b.create<arith::TruncIOp>(word, b.create<arith::ShRUIOp>(seed, b.integer(type, 32)));
+    seedLow = b.create<arith::TruncIOp>(lanes, seed);
+    seedHigh = b.create<arith::TruncIOp>(lanes, b.create<arith::ShRUIOp>(seed, b.integer(type, 32)));
+  }
+  auto clear = [&](Value place) { return b.create<arith::AndIOp>(place, integer(~8)); };
+  const std::array<Value, 4> counter = {operand(1), clear(operand(2)), clear(operand(3)), seedHigh};
+  Value stream = integer(static_cast<int32_t>(node.stream));
+  Philox philox(b, wide);
+  auto call = [&](bool isOdd) {
+    auto word = [&](Value of) -> Value {
+      if (!vector)
+        return b.create<arith::ExtUIOp>(wide, of);
+      Value pair = b.create<LLVM::BitcastOp>(wide, of);
+      return isOdd ? b.create<arith::ShRUIOp>(pair, b.integer(wide, 32)) : pair;
+    };
+    return philox({word(counter[0]), word(counter[1]), word(counter[2]), word(counter[3])}, word(seedLow),
+                  word(stream));
+  };
+  std::array<Value, 4> words = call(false);
+  const std::array<Value, 4> odd = vector ? call(true) : words;
+  for (unsigned i = 0; i < 4; ++i) {
+    Value all = philox.low(words[i]);
+    if (vector) {
+      Value raised = b.create<arith::ShLIOp>(odd[i], b.integer(wide, 32));
+      words[i] = b.create<LLVM::BitcastOp>(lanes, b.create<arith::OrIOp>(all, raised));
+    } else {
+      words[i] = b.create<arith::TruncIOp>(i32, all);
+    }
   }
   auto isSet = [&](Value place) {
-    Value bit = b.create<arith::AndIOp>(place, literal(8));
-    return b.create<arith::CmpIOp>(arith::CmpIPredicate::ne, bit, literal(0));
+    return b.create<arith::CmpIOp>(arith::CmpIPredicate::ne, b.create<arith::AndIOp>(place, integer(8)), integer(0));
   };
-  auto clear = [&](Value place) { return b.create<arith::AndIOp>(place, literal(~8u)); };
-  std::array<Value, 4> words =
-      philox(b, {operand(1), clear(row), clear(column), high}, {low, literal(static_cast<uint32_t>(node.stream))});
-  Value rowIsSet = isSet(row), columnIsSet = isSet(column);
+  Value rowIsSet = isSet(operand(2)), columnIsSet = isSet(operand(3));
   auto ofColumn = [&](unsigned i) { return b.create<arith::SelectOp>(columnIsSet, words[i + 1], words[i]); };
   return b.create<arith::SelectOp>(rowIsSet, ofColumn(2), ofColumn(0));
 }

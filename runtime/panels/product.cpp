@@ -7,7 +7,7 @@ namespace tcc::runtime::panels {
 namespace {
 
 // A right panel of a stretch (24 KB) leaves the first-level cache room for a left one; a block's left panels (144 KB)
-// fit a second-level one, a chunk's panels of a stretch (2 × 2.4 MB) a third-level one.
+// fit a second-level one, a chunk's right panels of a stretch (2.4 MB) a third-level one.
 constexpr int64_t longestStretch = 384, blockPanels = 16, chunkLines = 1536;
 // As many stretches as these have room for are packed in one part. Where threads sleep at the end of each part, few
 // parts count for more than caches.
@@ -43,6 +43,14 @@ struct Product::Chunk {
   int64_t row, rows, column, columns, stretch, stretches;
 };
 
+/// The blocks of a chunk, one for each task. Of several threads the last blocks of rows are cut into blocks of columns,
+/// so that all end at about the same time.
+struct Product::Blocks {
+  int64_t whole;              // blocks of rows that are not cut
+  int64_t columns, ofColumns; // a cut one's columns, and the number of blocks that each is cut into
+  int64_t tasks;
+};
+
 std::optional<Product> Product::plan(const GemmDesc &given, int threads, const Kernel *kernel) {
   if (given.geluGradient)
     return std::nullopt;
@@ -74,19 +82,22 @@ std::optional<Product> Product::plan(const GemmDesc &given, int threads, const K
 
 void Product::cut() {
   stretch = evenPiece(desc.k, longestStretch * kernel->packedDepth, 4);
-  chunkRows = evenPiece(desc.m, chunkLines, kernel->rows);
-  chunkColumns = evenPiece(desc.n, chunkLines, kernel->columns);
-  auto bytesOf = [&](int64_t lines, int64_t width) { return alignedBytes(lines / width * panelStride(width)); };
   const bool keepsSums = desc.c.dtype != DType::f32 && stretch < desc.k;
-  leftBytes = bytesOf(chunkRows, kernel->rows);
+  chunkRows = keepsSums ? evenPiece(desc.m, chunkLines, kernel->rows) : ceilDiv(desc.m, kernel->rows) * kernel->rows;
+  chunkColumns = evenPiece(desc.n, chunkLines, kernel->columns);
+  taskRows = evenPiece(chunkRows, blockPanels * kernel->rows, kernel->rows);
+  auto bytesOf = [&](int64_t lines, int64_t width) { return alignedBytes(lines / width * panelStride(width)); };
+  leftBytes = bytesOf(taskRows, kernel->rows);
   rightBytes = bytesOf(chunkColumns, kernel->columns);
   const int64_t all = ceilDiv(desc.k, stretch);
-  auto stretchesIn = [&](int64_t bytes) {
-    return evenPiece(all, std::max<int64_t>(1, bytes / (leftBytes + rightBytes)), 1);
-  };
+  auto stretchesIn = [&](int64_t bytes) { return evenPiece(all, std::max<int64_t>(1, bytes / rightBytes), 1); };
   stretches = stretchesIn(packedBytes);
   stretchesOfSleepers = threads > 1 ? stretchesIn(packedBytesOfSleepers) : stretches;
-  sumsAt = stretchesOfSleepers * (leftBytes + rightBytes);
+  packers = std::min<int64_t>(
+      threads,
+      blocksOf({0, std::min(chunkRows, desc.m), 0, std::min(chunkColumns, desc.n), 0, std::min(stretches, all)}).tasks);
+  rightAt = packers * leftBytes;
+  sumsAt = rightAt + stretchesOfSleepers * rightBytes;
   biasAt = sumsAt + (keepsSums ? alignedBytes(chunkRows * chunkColumns) : 0);
 }
 
@@ -121,14 +132,13 @@ void Product::run(const void *a, const void *b, void *c, const void *bias, void 
 void Product::runOne(const Call &call) const {
   const int64_t all = ceilDiv(desc.k, stretch);
   const int64_t atOnce = waitsAreBrief() ? stretchesOfSleepers : stretches;
-  const bool isWhole = atOnce >= all;
   for (int64_t column = 0; column < desc.n; column += chunkColumns)
     for (int64_t row = 0; row < desc.m; row += chunkRows)
       for (int64_t first = 0; first < all; first += atOnce) {
         const Chunk chunk{row,   std::min(chunkRows, desc.m - row), column, std::min(chunkColumns, desc.n - column),
                           first, std::min(atOnce, all - first)};
-        const bool hasLeft = isWhole && chunkRows >= desc.m && column > 0, hasRight = isWhole && row > 0;
-        pack(call, chunk, !hasLeft, !hasRight);
+        if (row == 0 || atOnce < all)
+          packRight(call, chunk);
         multiply(call, chunk);
       }
 }
@@ -155,69 +165,77 @@ void Product::runFew(const Call &call) const {
   });
 }
 
-void Product::pack(const Call &call, const Chunk &chunk, bool left, bool right) const {
-  auto partOf = [&](ProductOperand operand, int64_t firstLine, int64_t lines, int64_t number) {
-    const int64_t depth = (chunk.stretch + number) * stretch;
-    operand = operand.from(firstLine, depth);
-    operand.lines = lines;
-    operand.depth = std::min(stretch, desc.k - depth);
-    return operand;
-  };
-  const int64_t leftCount = left ? ceilDiv(chunk.rows, kernel->rows) : 0;
-  const int64_t rightCount = right ? ceilDiv(chunk.columns, kernel->columns) : 0;
-  const int64_t leftTasks = ceilDiv(leftCount, packedPanels), rightTasks = ceilDiv(rightCount, packedPanels);
-  const int64_t tasks = leftTasks + rightTasks;
-  takeTasks(tasks * chunk.stretches, call.threads, [&](int64_t each, int64_t) {
-    const int64_t number = each / tasks, task = each % tasks;
-    const bool isLeft = task < leftTasks;
-    const int64_t first = (isLeft ? task : task - leftTasks) * packedPanels;
-    const int64_t panels = std::min(packedPanels, (isLeft ? leftCount : rightCount) - first);
-    if (isLeft)
-      kernel->packLeft(partOf(call.left, chunk.row, chunk.rows, number), first, panels,
-                       leftPanels(call.scratch, number));
-    else
-      kernel->packRight(partOf(call.right, chunk.column, chunk.columns, number), first, panels,
-                        rightPanels(call.scratch, number));
+ProductOperand Product::stretchOf(const ProductOperand &operand, int64_t firstLine, int64_t lines,
+                                  int64_t number) const {
+  ProductOperand part = operand.from(firstLine, number * stretch);
+  part.lines = lines;
+  part.depth = std::min(stretch, desc.k - number * stretch);
+  return part;
+}
+
+void Product::packRight(const Call &call, const Chunk &chunk) const {
+  const int64_t panels = ceilDiv(chunk.columns, kernel->columns), tasks = ceilDiv(panels, packedPanels);
+  takeTasks(tasks * chunk.stretches, call.threads, [&](int64_t task, int64_t) {
+    const int64_t number = task / tasks, first = task % tasks * packedPanels;
+    kernel->packRight(stretchOf(call.right, chunk.column, chunk.columns, chunk.stretch + number), first,
+                      std::min(packedPanels, panels - first), rightPanels(call.scratch, number));
   });
 }
 
-void Product::multiply(const Call &call, const Chunk &chunk) const {
-  const int64_t rows = evenPiece(chunk.rows, blockPanels * kernel->rows, kernel->rows);
-  const int64_t columnFlops = 2 * rows * chunk.stretches * stretch;
-  const int64_t share = columnFlops * ceilDiv(chunk.rows, rows) * chunk.columns / (leastTasks * call.threads);
+Product::Blocks Product::blocksOf(const Chunk &chunk) const {
+  const int64_t columnFlops = 2 * taskRows * chunk.stretches * stretch;
+  const int64_t rowBlocks = ceilDiv(chunk.rows, taskRows);
+  const int64_t share = columnFlops * rowBlocks * chunk.columns / (leastTasks * threads);
   const int64_t flops = std::clamp(share, taskFlops, chunk.stretches * taskFlops);
-  const int64_t columns = evenPiece(chunk.columns, std::max(kernel->columns, flops / columnFlops), kernel->columns);
-  const int64_t rowBlocks = ceilDiv(chunk.rows, rows), columnBlocks = ceilDiv(chunk.columns, columns);
-  const bool keepsSums = biasAt > sumsAt;
-  // Tasks one after another share left panels.
-  takeTasks(rowBlocks * columnBlocks, call.threads, [&](int64_t task, int64_t) {
-    const int64_t row = task / columnBlocks * rows, column = task % columnBlocks * columns;
-    Block block;
-    block.rows = std::min(rows, chunk.rows - row);
-    block.columns = std::min(columns, chunk.columns - column);
-    Results &results = block.results;
-    results.c = call.c + ((chunk.row + row) * desc.c.rowStride + chunk.column + column) * byteSize(desc.c.dtype);
-    results.dtype = desc.c.dtype;
-    results.stride = desc.c.rowStride;
-    if (keepsSums) {
-      results.sums = reinterpret_cast<float *>(call.scratch + sumsAt) + row * chunkColumns + column;
-      results.sumsStride = chunkColumns;
-    }
-    for (int64_t number = 0; number < chunk.stretches; ++number) {
-      const int64_t depth = (chunk.stretch + number) * stretch;
-      const bool isFirst = depth == 0;
-      block.left = leftPanels(call.scratch, number);
-      block.left.data += row / kernel->rows * block.left.stride;
-      block.right = rightPanels(call.scratch, number);
-      block.right.data += column / kernel->columns * block.right.stride;
-      block.depth = ceilDiv(std::min(stretch, desc.k - depth), kernel->packedDepth);
-      results.bias = call.bias && isFirst ? call.bias + chunk.column + column : nullptr;
-      results.accumulate = desc.accumulate || (!isFirst && !keepsSums);
-      results.isBegun = keepsSums && !isFirst;
-      results.isLast = !keepsSums || depth + stretch >= desc.k;
-      kernel->multiply(block);
-    }
+  Blocks blocks;
+  blocks.columns = evenPiece(chunk.columns, std::max(kernel->columns, flops / columnFlops), kernel->columns);
+  blocks.ofColumns = ceilDiv(chunk.columns, blocks.columns);
+  blocks.whole = threads > 1 ? std::max<int64_t>(0, rowBlocks - threads) : rowBlocks;
+  blocks.tasks = blocks.whole + (rowBlocks - blocks.whole) * blocks.ofColumns;
+  return blocks;
+}
+
+void Product::multiply(const Call &call, const Chunk &chunk) const {
+  const Blocks blocks = blocksOf(chunk);
+  takeTasks(blocks.tasks, packers, [&](int64_t task, int64_t worker) {
+    const int64_t cut = task - blocks.whole;
+    if (cut < 0)
+      multiplyBlock(call, chunk, worker, task * taskRows, 0, chunk.columns);
+    else
+      multiplyBlock(call, chunk, worker, (blocks.whole + cut / blocks.ofColumns) * taskRows,
+                    cut % blocks.ofColumns * blocks.columns, blocks.columns);
   });
+}
+
+void Product::multiplyBlock(const Call &call, const Chunk &chunk, int64_t worker, int64_t row, int64_t column,
+                            int64_t columns) const {
+  const bool keepsSums = biasAt > sumsAt;
+  Block block;
+  block.rows = std::min(taskRows, chunk.rows - row);
+  block.columns = std::min(columns, chunk.columns - column);
+  block.left = leftPanels(call.scratch, worker);
+  Results &results = block.results;
+  results.c = call.c + ((chunk.row + row) * desc.c.rowStride + chunk.column + column) * byteSize(desc.c.dtype);
+  results.dtype = desc.c.dtype;
+  results.stride = desc.c.rowStride;
+  if (keepsSums) {
+    results.sums = reinterpret_cast<float *>(call.scratch + sumsAt) + row * chunkColumns + column;
+    results.sumsStride = chunkColumns;
+  }
+  for (int64_t number = 0; number < chunk.stretches; ++number) {
+    const ProductOperand left = stretchOf(call.left, chunk.row + row, block.rows, chunk.stretch + number);
+    kernel->packLeft(left, 0, ceilDiv(block.rows, kernel->rows), block.left);
+    const int64_t depth = (chunk.stretch + number) * stretch;
+    const bool isFirst = depth == 0;
+    block.right = rightPanels(call.scratch, number);
+    block.right.data += column / kernel->columns * block.right.stride;
+    block.depth = ceilDiv(left.depth, kernel->packedDepth);
+    results.bias = call.bias && isFirst ? call.bias + chunk.column + column : nullptr;
+    results.accumulate = desc.accumulate || (!isFirst && !keepsSums);
+    results.isBegun = keepsSums && !isFirst;
+    results.isLast = !keepsSums || depth + stretch >= desc.k;
+    kernel->multiply(block);
+  }
 }
 
 } // namespace tcc::runtime::panels

@@ -1,10 +1,12 @@
 // Matmuls by panels, after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
 //   1. C is cut into chunks of rows and columns, depth into stretches.
-//   2. For one chunk and as many stretches as scratch has room for, all threads pack the panels of A and of B: widened
-//      to f32, or as pairs of bf16 where the CPU multiplies those.
-//   3. Then they multiply the panels block by block. A block is rows that stay in the second-level cache times some
-//      columns; each right panel is in the first-level cache while it meets the block's left ones. Registers hold sums
-//      of 6 rows and 16 columns, with AVX-512 of 14 rows and 32 columns.
+//   2. For one chunk and as many stretches as scratch has room for, all threads pack the panels of B: widened to f32,
+//   or
+//      as pairs of bf16 where the CPU multiplies those.
+//   3. Then each thread takes blocks: rows whose panels of A it packs into memory of its own, which stays in its
+//      second-level cache, times all columns of the chunk, or some of them for the last blocks. Each right panel is in
+//      the first-level cache while it meets the block's left ones. Registers hold sums of 6 rows and 16 columns, with
+//      AVX-512 of 14 rows and 32 columns.
 //   4. A block goes through the stretches one after another: the first sets C, later ones add to it. The sums of 16-bit
 //      results wait in scratch and are rounded once.
 // Matmuls of few rows, or of one column, read B where it lies instead.
@@ -33,6 +35,7 @@ public:
 private:
   struct Call;
   struct Chunk;
+  struct Blocks;
 
   GemmDesc desc;
   bool swapped = false; // whether C is one column and computed as a row
@@ -42,23 +45,31 @@ private:
   int workers = 1;                                      // how many divide the batch, each with scratch of its own
   int64_t chunkRows = 0, chunkColumns = 0, stretch = 0; // sizes of a chunk of C, and of a stretch of depth
   int64_t stretches = 1, stretchesOfSleepers = 1;       // how many are packed at once, usually and if waits are brief
-  int64_t leftBytes = 0, rightBytes = 0;                // bytes of a chunk's left and right panels for one stretch
-  int64_t sumsAt = 0, biasAt = 0;                       // bytes of scratch before the sums, and before the bias
+  int64_t taskRows = 0;                                 // of a block
+  int64_t packers = 1;                                  // threads that multiply, each with left panels of its own
+  int64_t leftBytes = 0, rightBytes = 0;       // of a block's left panels and of a chunk's right ones, for one stretch
+  int64_t rightAt = 0, sumsAt = 0, biasAt = 0; // bytes of scratch before the right panels, the sums, and the bias
   int64_t bytesEach = 0;
 
   void cut();
   bool readsLeft() const; // with few rows: whether A is read where it lies
   void runOne(const Call &call) const;
   void runFew(const Call &call) const;
-  void pack(const Call &call, const Chunk &chunk, bool left, bool right) const;
+  /// The operand's lines from `firstLine` on over stretch `number` of its depth.
+  ProductOperand stretchOf(const ProductOperand &operand, int64_t firstLine, int64_t lines, int64_t number) const;
+  void packRight(const Call &call, const Chunk &chunk) const;
+  Blocks blocksOf(const Chunk &chunk) const;
   void multiply(const Call &call, const Chunk &chunk) const;
-  /// The left panels of the packed stretch with this number.
-  Panels leftPanels(char *scratch, int64_t number) const {
-    return {reinterpret_cast<float *>(scratch + number * (leftBytes + rightBytes)), panelStride(kernel->rows)};
+  /// Packs rows of the chunk from `row` on and multiplies them with its columns from `column` on.
+  void multiplyBlock(const Call &call, const Chunk &chunk, int64_t worker, int64_t row, int64_t column,
+                     int64_t columns) const;
+  /// A worker's left panels, of one stretch.
+  Panels leftPanels(char *scratch, int64_t worker) const {
+    return {reinterpret_cast<float *>(scratch + worker * leftBytes), panelStride(kernel->rows)};
   }
+  /// The right panels of the packed stretch with this number.
   Panels rightPanels(char *scratch, int64_t number) const {
-    return {reinterpret_cast<float *>(scratch + number * (leftBytes + rightBytes) + leftBytes),
-            panelStride(kernel->columns)};
+    return {reinterpret_cast<float *>(scratch + rightAt + number * rightBytes), panelStride(kernel->columns)};
   }
   int64_t panelStride(int64_t width) const { return panelFloats(width, ceilDiv(stretch, kernel->packedDepth)); }
 };

@@ -67,6 +67,39 @@ def joined(tcc, folder):
     assert "leaves them apart" in text and "joined / apart" in text, text
 
 
+def everything(programs, folder):
+    """all.py over small sizes, beside a peer that says a fixed rate."""
+    out, picture, document = (os.path.join(folder, "all." + ending) for ending in ("json", "svg", "md"))
+    peer = os.path.join(folder, "peer.py")
+    with open(peer, "w") as file:
+        file.write("import json, sys\nassert sys.argv[1:] in (['baby', '32', '64'], ['baby', '32', '64', '--bf16'])\n"
+                   "print('warming up')\nprint(json.dumps({'tok_s': 1000.0}))\n")
+    command = f"--peer=fixed={sys.executable} {peer} {{size}} {{batch}} {{sequence}} {{bf16}}"
+    small = ["--bin", programs, "--rounds=2", "--steps=baby", "--types=f32", "--parts=steps,products,attention", "--groups=small", "--seconds=0.01",
+             "--attention=64x1x1", command]
+    text = run("all.py", small + ["--json", out, "--plot", picture, "--markdown", document]).stdout
+    figures = json.load(open(out))
+    [step] = figures["steps"]
+    assert len(step["rounds"]) == len(step["ratios"]["fixed"]) == 2, step
+    for done, ratio in zip(step["rounds"], step["ratios"]["fixed"]):
+        assert abs(done["tcc"]["tokens_per_second"] / 1000 - ratio) < 1e-9 and f"{ratio:.2f}" in text, step
+    limits = figures["limits"]
+    assert abs(step["share"] * limits["bare"]["f32"] - step["of_products"] * limits["f32"]) < 1e-6, (step, limits)
+    assert step["resident"]["tcc"] > step["planned"] > 0 and step["resident"]["fixed"] > 0, step
+    matmuls = figures["products"]["shapes"]
+    assert len(matmuls) == 4 and all(row["seconds"]["tcc"]["f32"] > 0 and row["bare_seconds"] > 0 for row in matmuls), matmuls
+    total = sum(row["count"] * row["seconds"]["tcc"]["f32"] for row in matmuls)
+    assert abs(figures["products"]["steps"]["small"]["seconds"]["tcc"]["f32"] - total) < 1e-9 * total, figures["products"]
+    assert {row["what"] for row in figures["attention"]} >= {"f32 forward", "f32 backward", "bf16 forward"}, figures["attention"]
+    assert len(checked_figure(picture)) == 2
+    rows = open(document).read().splitlines()
+    for row in ("| baby B32 T64 f32 | ", "| all of small | ", "| f32 forward | 64 | "):
+        assert any(line.startswith(row) for line in rows), (row, rows)
+    for wrong, word in (["--steps=large"], "one of baby"), (["--attention=5"], "such as 256x6x16"), (["--peer=x"], "NAME=COMMAND"), (["--rounds=0"], "at least one"):
+        assert word in run("all.py", small + wrong, 2).stderr, wrong
+    assert "ended with status 3" in run("all.py", small + [f"--peer=bad={sys.executable} -c 'raise SystemExit(3)'"], 1).stderr
+
+
 def optimizers(tcc, graph, folder):
     out, picture = os.path.join(folder, "optimizers.json"), os.path.join(folder, "optimizers.svg")
     text = run("optimizer_sweep.py", ["--tcc", tcc, "--graph", graph, "--threads=1", "--rounds=1", "--tensors=1,3", "--sides=8,32",
@@ -90,6 +123,7 @@ def main():
     tcc, graph = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         attention(tcc, folder)
+        everything(os.path.dirname(tcc), folder)
         optimizers(tcc, graph, folder)
         joined(tcc, folder)
 

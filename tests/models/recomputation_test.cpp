@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Sample{"oddSizes",
                            {"--model=baby", "--layers=9", "--heads=5", "--width=80", "--seq=200", "--vocab=1000",
                             "--batch=3", "--optimizer=muon"}},
-                    Sample{"withoutFusion", {"--model=baby", "--layers=3", "--batch=4", "-O0"}}),
+                    Sample{"withoutFusion", {"--model=baby", "--layers=4", "--batch=8", "-O0"}}),
     [](const auto &info) { return std::string(info.param.name); });
 
 } // namespace
