@@ -19,6 +19,7 @@ struct DeviceRun {
   std::string streams = "late", nccl = "";
   int64_t bucketBytes = 1 << 10;
   bool isCaptured = true, fastReduce = false;
+  int zero = 0;
 };
 
 /// Losses, norms and weights of a small GPT after some steps of this rank, as bytes.
@@ -36,6 +37,7 @@ std::string train(const Host &host, const DeviceRun &run) {
   options.threads = 1;
   options.bucketBytes = run.bucketBytes;
   options.fastReduce = run.fastReduce;
+  options.zero = run.zero;
   options.report = [](std::string_view) {};
   if (host->count() > 1)
     options.ranks = host;
@@ -84,16 +86,12 @@ protected:
   }
 };
 
-TEST_F(RanksOnDevices, haveTheBitsOfOneProcessOnLateAndEarlyStreams) {
+TEST_F(RanksOnDevices, haveTheBitsOfOneProcess) {
   expectBitsOfOne({{.ranks = 2, .streams = "late"},
-                   {.ranks = 2, .streams = "early", .nccl = "polls=0"},
-                   {.ranks = 4, .streams = "late", .bucketBytes = 1},
-                   {.ranks = 2, .bucketBytes = 25 << 20, .isCaptured = false}});
-}
-
-TEST_F(RanksOnDevices, haveTheBitsOfOneProcessOnRandomStreams) {
-  expectBitsOfOne({{.ranks = 2, .streams = "random,seed=3", .nccl = "polls=5"},
-                   {.ranks = 2, .streams = "random,seed=4", .bucketBytes = 1}});
+                   {.ranks = 2, .streams = "early", .nccl = "polls=0", .bucketBytes = 25 << 20, .zero = 1},
+                   {.ranks = 2, .streams = "random,seed=3", .nccl = "polls=5", .bucketBytes = 1},
+                   {.ranks = 2, .streams = "random,seed=4", .isCaptured = false, .zero = 2},
+                   {.ranks = 4, .streams = "late"}});
 }
 
 } // namespace

@@ -53,6 +53,8 @@ public:
     ::_exit(status);
   }
   void finish() override {}
+  /// Lets no rank wait for this one from now on.
+  void end() { shared.isEnded = true; }
 
 private:
   template <typename Read>
@@ -88,7 +90,7 @@ private:
 /// Runs `body` in `count` processes and expects that no expectation fails there. A rank that fails, or takes more than
 /// `seconds`, ends the others.
 inline void onRanks(int64_t count, const std::function<void(const std::shared_ptr<ProcessRanks> &)> &body,
-                    unsigned seconds = 100) {
+                    unsigned seconds = 400) {
   void *memory = mmap(nullptr, sizeof(ProcessRanks::Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
   auto &shared = *static_cast<ProcessRanks::Shared *>(memory);

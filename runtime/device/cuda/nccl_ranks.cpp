@@ -1,6 +1,7 @@
 #include "runtime/device/cuda/nccl_ranks.h"
 #include "runtime/device/cuda/nccl.h"
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <condition_variable>
@@ -141,9 +142,13 @@ private:
   /// Waits until a call is no longer in progress; `calls` is held. Nothing may be put on the stream before that, since
   /// the library may put the call's own work there until then. Throws CudaError.
   void settle(int status, const std::string &what) {
-    const Clock::time_point begin = Clock::now();
+    Clock::duration waited{};
+    Clock::time_point before = Clock::now();
     for (int polls = 0; status == ncclInProgress; ++polls) {
-      if (Clock::now() - begin > limit) {
+      const Clock::time_point now = Clock::now();
+      waited += std::min<Clock::duration>(now - before, std::chrono::milliseconds(100)); // this process may be stopped
+      before = now;
+      if (waited > limit) {
         giveUp();
         throw CudaError(what + " of rank " + std::to_string(rank()) + " has been in progress for " +
                         std::to_string(limit.count()) + " s, which is the limit (TCC_NCCL_LIMIT)");

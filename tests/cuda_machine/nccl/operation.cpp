@@ -54,7 +54,9 @@ private:
 
 /// Until the number of all ranks is at least `value`. False: the communicator was aborted, or nobody came in time.
 bool Operation::waitFor(std::atomic<std::uint64_t> Slot::*what, std::uint64_t value) {
-  const auto begin = std::chrono::steady_clock::now();
+  using Clock = std::chrono::steady_clock;
+  Clock::duration waited{};
+  Clock::time_point before = Clock::now();
   for (int rank = 0; rank < communicator->ranks; ++rank)
     for (int turn = 0; communicator->meeting->slot(rank).*what < value; ++turn) {
       if (communicator->isAborted)
@@ -63,7 +65,10 @@ bool Operation::waitFor(std::atomic<std::uint64_t> Slot::*what, std::uint64_t va
         communicator->state = remoteError;
       if (turn > 100)
         std::this_thread::sleep_for(std::chrono::microseconds(100));
-      if (std::chrono::steady_clock::now() - begin > std::chrono::seconds(communicator->settings.seconds)) {
+      const Clock::time_point now = Clock::now();
+      waited += std::min<Clock::duration>(now - before, std::chrono::milliseconds(100)); // this process may be stopped
+      before = now;
+      if (waited > std::chrono::seconds(communicator->settings.seconds)) {
         fault(name() + ": rank " + std::to_string(communicator->rank) + " waits for rank " + std::to_string(rank) +
               ", which has not come for " + std::to_string(communicator->settings.seconds) + " s");
         return false;

@@ -9,7 +9,7 @@ namespace tcc::nccl {
 struct Settings {
   int version = 22703; ///< what ncclGetVersion tells
   int polls = 2;       ///< a call is over when its state was asked for so often
-  int seconds = 60;    ///< after so long an operation that no other rank comes to is a finding
+  int seconds = 300;   ///< after so long an operation that no other rank comes to is a finding
   int rank = -1;       ///< the faults below are of this rank alone; -1: of all
   int stuck = 0;       ///< the number of a call that stays in progress; the first is the one that makes a communicator
   int hang = 0;        ///< the number of an operation that never begins
