@@ -37,8 +37,8 @@ struct Settings {
 
 /// Words: late, early, random (streams); forward, reverse, shuffled (blocks, warps, lanes); late-copies, early-copies,
 /// random-copies (cp.async, TMA, wgmma); checked, unchecked, plain; a100, h200; stale-maps; devices=N, memory=BYTES,
-/// driver=VERSION, nvrtc=VERSION, seed=N, noise=ULP, lost-wait=N. Later words win. Throws std::invalid_argument for any other, and
-/// for "checked" with "plain".
+/// driver=VERSION, nvrtc=VERSION, seed=N, noise=ULP, lost-wait=N. Later words win. Throws std::invalid_argument for any
+/// other, and for "checked" with "plain".
 Settings parseSettings(const std::string &words);
 
 /// What TCC_CUDA_MACHINE says now.
