@@ -231,8 +231,12 @@ struct Runner<CollectiveCall> : StatelessRunner {
     if (call.ranks == 1 || call.kind() == Exchange::shard)
       return;
     step.exchanges = true;
-    if (step.session->ranks)
+    if (const Ranks *known = step.session->ranks.get()) {
+      if (known->count() != step.ranks->count() || known->rank() != step.ranks->rank())
+        throw CudaError("the GPU exchanges as rank " + std::to_string(known->rank()) + " of " +
+                        std::to_string(known->count()) + " already; its programs have the same ranks");
       return;
+    }
     auto joined = joinNcclRanks(*step.session, step.ranks);
     if (!joined)
       throw CudaError(joined.error().message());
