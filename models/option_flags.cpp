@@ -218,7 +218,7 @@ void declareTraining(CLI::App &app, TrainOptions &options, RawOptions &raw) {
       ->type_name("N")
       ->group("Several processes");
   app.add_option("--reduce", raw.reduce,
-                 "tree: the same bits for any number of ranks; fast: MPI's own order, whose bits follow from it")
+                 "tree: the same bits for any number of ranks; fast: the engine's own order, whose bits follow")
       ->check(oneOf({"tree", "fast"}))
       ->type_name("KIND")
       ->group("Several processes");

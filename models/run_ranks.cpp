@@ -27,18 +27,30 @@ std::string hostName() {
   return name;
 }
 
+/// A number that the launcher gave, by one of these variables; `otherwise` where it gave none.
+int64_t numberOfLauncher(std::initializer_list<const char *> variables, int64_t otherwise) {
+  for (const char *variable : variables)
+    if (const char *text = std::getenv(variable)) {
+      int64_t number = -1;
+      std::from_chars(text, text + std::strlen(text), number);
+      if (number >= 0)
+        return number;
+    }
+  return otherwise;
+}
+
 } // namespace
 
 int64_t ranksHere(const RunRanks &ranks) {
-  for (const char *variable :
-       {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE", "LOCAL_WORLD_SIZE"})
-    if (const char *text = std::getenv(variable)) {
-      int64_t count = 0;
-      std::from_chars(text, text + std::strlen(text), count);
-      if (count > 0)
-        return count;
-    }
-  return ranks.count();
+  const int64_t said = numberOfLauncher(
+      {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE", "LOCAL_WORLD_SIZE"}, 0);
+  return said > 0 ? said : ranks.count();
+}
+
+/// The number of this rank among those of its host.
+static int64_t rankHere(const RunRanks &ranks) {
+  return numberOfLauncher({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "LOCAL_RANK"},
+                          ranks.rank());
 }
 
 std::string RunRanks::describe(int64_t lanes) const {
@@ -144,9 +156,7 @@ void chooseLanes(TrainOptions &options, int64_t ranks) {
   if (options.checkDevice || !options.stepFile.empty())
     throw usageError("--check-device and --step are of one rank");
   if (options.device == "auto")
-    options.device = "cpu";
-  else if (options.device != "cpu")
-    throw usageError(fmt::format("--device={}: several ranks train on CPUs", options.device));
+    options.device = "cpu"; // a run on GPUs is asked for, since each rank needs one of its own
 }
 
 class PlannedRanks final : public runtime::Ranks {
@@ -190,6 +200,8 @@ TrainOptions optionsOfRank(const TrainOptions &given, const RunRanks &ranks) {
   chooseLanes(options, ranks.count());
   if (ranks.count() == 1)
     return options;
+  if (options.device != "cpu" && options.device.find(':') == std::string::npos)
+    options.device += fmt::format(":{}", rankHere(ranks));
   if (options.threads == 0)
     options.threads = int(std::max<int64_t>(1, runtime::availableThreads() / ranksHere(ranks)));
   if (ranks.isFirst())

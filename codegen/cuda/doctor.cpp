@@ -2,6 +2,7 @@
 #include "codegen/cuda/self_test.h"
 #include "runtime/device/cuda/cublaslt.h"
 #include "runtime/device/cuda/device.h"
+#include "runtime/device/cuda/nccl.h"
 #include "runtime/device/cuda/nvrtc.h"
 #include "runtime/device/cuda/step_device.h"
 #include "llvm/ADT/StringExtras.h"
@@ -33,6 +34,10 @@ public:
       const auto library = runtime::cuda::CublasLt::open();
       hasProducts = true;
       return library.path() + ", version " + std::to_string(library.version());
+    });
+    lookAt("NCCL", "several GPUs", [] {
+      const auto library = runtime::cuda::Nccl::open();
+      return library.path() + ", version " + runtime::cuda::ncclVersionText(library.version());
     });
     if (devices == 0)
       row(false, "device", "there is none that the driver shows: check `nvidia-smi` and CUDA_VISIBLE_DEVICES");

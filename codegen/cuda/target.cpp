@@ -1,6 +1,7 @@
 // The GPU's side of Target. A kernel call of a plan becomes one launch, whose parameters are addresses; where the call
 // has several segments, the addresses stand in a table in device memory.
 #include "codegen/cuda/target.h"
+#include "codegen/collective.h"
 #include "codegen/cuda/cubin.h"
 #include "codegen/cuda/kernel/text.h"
 #include "codegen/cuda/lower_attention.h"
@@ -59,7 +60,7 @@ public:
       runtime::KernelCall kernelCall = std::move(*call);
       if (divide(formOf(kernelCall.kernel)).blocks == 0)
         continue;
-      instruction.call = kernelCall.segments.size() == 1 ? launchAlone(kernelCall) : launchJoined(kernelCall);
+      instruction.call = isAlone(kernelCall) ? launchAlone(kernelCall) : launchJoined(kernelCall);
       made.push_back(std::move(instruction));
     }
     place.push_back(made.size());
@@ -81,6 +82,12 @@ private:
 
   /// The form of a kernel that is called. Kernels that are texts have launches from the start.
   const KernelInfo &formOf(size_t kernel) const { return std::get<FormKernel>(kernels[kernel]).form; }
+
+  /// Whether the call passes one set of tensors to the function for that. What is left of a group of joined kernels may
+  /// be one set too, where no such function was made.
+  bool isAlone(const runtime::KernelCall &call) const {
+    return call.segments.size() == 1 && std::get<FormKernel>(kernels[call.kernel]).alone;
+  }
 
   bool isSegments(size_t kernel) const {
     const auto *source = std::get_if<FormKernel>(&kernels[kernel]);
@@ -201,7 +208,10 @@ bool CudaTarget::supports(StringRef op) const {
   return op == RepeatOp::getOperationName() || op == MatmulOp::getOperationName() ||
          op == MatmulGeluGradientOp::getOperationName() || op == FlashAttentionOp::getOperationName() ||
          op == FlashAttentionBackwardOp::getOperationName() ||
-         op == FlashAttentionPackedGradientOp::getOperationName() || op == CustomOp::getOperationName();
+         op == FlashAttentionPackedGradientOp::getOperationName() || op == CustomOp::getOperationName() ||
+         op == ShardOp::getOperationName() || op == AllToAllOp::getOperationName() ||
+         op == AllGatherOp::getOperationName() || op == AllReduceOp::getOperationName() ||
+         op == WaitOp::getOperationName();
 }
 
 /// Tensor cores multiply f16 from sm_70 on and bf16 from sm_80 on.
@@ -219,6 +229,8 @@ KernelLaunch CudaTarget::launch(const KernelInfo &form) const {
 }
 
 int64_t CudaTarget::scratchBytes(Operation *op) const {
+  if (isa<CollectiveOpInterface, WaitOp>(op))
+    return collectiveScratch(op);
   return isa<MatmulOp, MatmulGeluGradientOp>(op) ? workspaceBytes : attentionScratchBytes(op);
 }
 
@@ -283,6 +295,10 @@ runtime::Expected<std::string> CudaTarget::codeKey() const {
 runtime::Error CudaTarget::lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const {
   if (isa<CustomOp>(call.op))
     return lowerCustomLaunch(call, plan, kernels);
+  if (isa<CollectiveOpInterface, WaitOp>(call.op)) {
+    lowerCollective(call, plan);
+    return {};
+  }
   if (hasAttentionKernel(call.op))
     return lowerAttention(call, options.architecture, plan, kernels);
   if (auto product = dyn_cast<MatmulGeluGradientOp>(call.op)) {

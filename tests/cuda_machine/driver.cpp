@@ -408,8 +408,8 @@ static int enqueueForeign(void *stream, void (*run)(void *), void *argument, voi
   return call("enqueue", needsContext, [&](State &state) {
     auto target = state.stream(stream);
     if (target->context != state.current()->handle)
-      fail(invalidHandle, "a product is put on a stream of another device than the current one");
-    state.give(target, Work::Kind::Host, "product", [owned, run] {
+      fail(invalidHandle, "work is put on a stream of another device than the current one");
+    state.give(target, Work::Kind::Host, "another library's work", [owned, run] {
       State &state = State::get();
       state.foreignFault.clear();
       run(owned.get());
@@ -432,8 +432,33 @@ static void foreignFault(const char *text) {
   state.foreignFault = text;
 }
 
+static int isCapturing(void *stream) {
+  State &state = State::get();
+  std::lock_guard lock(state.mutex);
+  const auto found = state.objects.find(reinterpret_cast<Handle>(stream));
+  const auto *known = found == state.objects.end() ? nullptr : dynamic_cast<const Stream *>(found->second.get());
+  return known && known->capture ? 1 : 0;
+}
+
+static int currentDevice() {
+  State &state = State::get();
+  std::lock_guard lock(state.mutex);
+  const auto found = state.objects.find(threadState().context);
+  return found == state.objects.end() ? -1 : static_cast<const Context &>(*found->second).ordinal;
+}
+
+static void advance() {
+  State &state = State::get();
+  std::unique_lock lock(state.mutex, std::try_to_lock);
+  if (!lock)
+    return;
+  for (const auto &[ordinal, context] : std::map(state.primary))
+    state.runAll(*context);
+  state.setOpen(nullptr);
+}
+
 /// The table is there as soon as the library is loaded.
 [[maybe_unused]] static const bool hooked = [] {
-  *tccStreamHook() = {enqueueForeign, isDeviceMemory, foreignFault};
+  *tccStreamHook() = {enqueueForeign, isDeviceMemory, foreignFault, isCapturing, currentDevice, advance};
   return true;
 }();

@@ -66,6 +66,8 @@ bool setValue(Settings &settings, const std::string &word) {
     settings.nvrtc = static_cast<int>(value);
   else if (name == "seed")
     settings.schedule.seed = value;
+  else if (name == "lost-wait")
+    settings.lostWait = value;
   else if (name == "noise")
     settings.schedule.approximationNoise = static_cast<int>(value);
   else

@@ -4,6 +4,7 @@
 #include "tests/cuda_emulator/emulator.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace tcc::machine {
@@ -23,6 +24,8 @@ struct Settings {
   Model model = Model::H200;
   /// A fault for tests of tests: where a tensor map lies already, none is written.
   bool staleMaps = false;
+  /// A fault for tests of tests: the cuStreamWaitEvent of this number waits for nothing; 0: none.
+  std::uint64_t lostWait = 0;
   int devices = 1;
   /// Bytes of each device's memory; 0 is the model's.
   std::size_t memory = 0;
@@ -34,8 +37,8 @@ struct Settings {
 
 /// Words: late, early, random (streams); forward, reverse, shuffled (blocks, warps, lanes); late-copies, early-copies,
 /// random-copies (cp.async, TMA, wgmma); checked, unchecked, plain; a100, h200; stale-maps; devices=N, memory=BYTES,
-/// driver=VERSION, nvrtc=VERSION, seed=N, noise=ULP. Later words win. Throws std::invalid_argument for any other, and
-/// for "checked" with "plain".
+/// driver=VERSION, nvrtc=VERSION, seed=N, noise=ULP, lost-wait=N. Later words win. Throws std::invalid_argument for any
+/// other, and for "checked" with "plain".
 Settings parseSettings(const std::string &words);
 
 /// What TCC_CUDA_MACHINE says now.

@@ -197,7 +197,7 @@ struct State {
   std::deque<std::shared_ptr<Memory>> retired; // freed memory, whose addresses stay closed
   std::vector<std::weak_ptr<Capture>> captures;
   std::map<int, std::string> details; // latest text of each code
-  std::uint64_t allocationNumber = 0, launchNumber = 0, randomState = 1;
+  std::uint64_t allocationNumber = 0, launchNumber = 0, waitNumber = 0, randomState = 1;
   bool insideHostFunction = false;
   int planned = success;         // what the running call returns whatever it does
   std::string foreignFault;      // what an operation of another stand-in complains of while it runs

@@ -392,6 +392,33 @@ def refused(trainer, mpis):
               f"{differing} on one rank is named: {done.stderr[-500:]}")
 
 
+def on_gpus(trainer, mpis, machine, full):
+    """Ranks on GPUs of stand-ins, with NCCL's: the bits of one process, and errors of NCCL end a run in one line."""
+    libraries = {"TCC_CUDA_DRIVER": "cuda", "TCC_NVRTC": "nvrtc", "TCC_CUBLASLT": "cublaslt", "TCC_NCCL": "nccl"}
+    gpus = {variable: os.path.join(machine, f"libtcc_machine_{name}.so") for variable, name in libraries.items()}
+    options = ["--device=cuda", "--width=16", "--seq=8", "--batch=8", "--lanes=4", "--steps=6", "--hash-every=2",
+               "--eval-every=3", "--eval-batches=2"]
+    os.environ.update(gpus, TCC_CUDA_MACHINE="late,devices=4")
+    one, _ = trainer.run(*options, "--device=cuda:3")
+    check(len(one) == 6, "the run of one process has all steps")
+    zeros = ["0", "1", "2"]
+    for number, (mpi, zero) in enumerate(itertools.product(mpis, zeros) if full else zip(mpis, zeros[1:])):
+        os.environ["TCC_CUDA_MACHINE"] = ("early", "random,seed=7", "late")[number % 3] + ",devices=4"
+        # One rank alone is profiled: then all run their steps call by call.
+        profile = ["--profile", os.path.join(trainer.folder, "profile.json")] if number == 0 else []
+        several, _ = trainer.run(*options, "--ranks=2", f"--zero={zero}", "-fbucket=16KiB", *profile, mpi=mpi)
+        check(several == one, f"2 ranks by {mpi} on GPUs, --zero={zero}, have the bits of one")
+    os.environ["TCC_NCCL_MACHINE"] = "rank=1,broken=3"
+    _, said = trainer.run(*options, "--ranks=2", mpi=mpis[0], status=1)
+    check("of rank 1 with the other ranks failed: NCCL status 6 (remote process exited" in said and
+          said.count("error:") == 1, f"an error of NCCL ends the run in one line: {said}")
+    del os.environ["TCC_NCCL_MACHINE"]
+    os.environ["TCC_NCCL"] = "/nowhere/libnccl.so.2"
+    check(trainer.run(*options)[0] == one, "one process needs no NCCL")
+    _, said = trainer.run(*options, "--ranks=2", mpi=mpis[0], status=1)
+    check("NCCL (NVIDIA's exchange between GPUs) could not be opened" in said, f"what is missing is said: {said}")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--train", required=True)
@@ -399,6 +426,7 @@ def main():
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="")
+    parser.add_argument("--machine", help="the folder of the stand-ins for a GPU: only their test is run")
     given = parser.parse_args()
     mpis = [mpi for mpi in ("openmpi", "mpich") if shutil.which(f"mpirun.{mpi}") and os.path.exists(
         os.path.join(os.path.dirname(given.train), "..", "lib", f"libtcc_ranks_{mpi}.so"))]
@@ -411,6 +439,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TCC_CACHE_DIR"] = os.path.join(folder, "cache")
         trainer = Trainer(given.train, folder)
+        if given.machine:
+            on_gpus(trainer, mpis, given.machine, given.full)
+            print(f"{len(failures)} failures")
+            return 1 if failures else 0
         for name, test in (("compare", lambda: compare(trainer, mpis, given.full, given.seed)),
                            ("in_flight", lambda: in_flight(trainer, mpis)),
                            ("shared_out", lambda: shared_out(trainer, mpis, given.full, given.seed)),

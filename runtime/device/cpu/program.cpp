@@ -3,8 +3,8 @@
 #include "runtime/device/cpu/program.h"
 #include "runtime/chunk_table.h"
 #include "runtime/custom_call.h"
+#include "runtime/exchange.h"
 #include "runtime/profiler.h"
-#include "runtime/ranks/ranks.h"
 #include "runtime/shared_object.h"
 #include "runtime/threads.h"
 #include "runtime/wait_policy.h"
@@ -272,134 +272,31 @@ struct Runner<LoopCall> : StatelessRunner {
 
 template <>
 struct Runner<CollectiveCall> {
-  int64_t rank = 0;
-  std::vector<int64_t> sent, received; // bytes, by rank, of an all_to_all
+  RankExchange exchange;
 
   Error prepare(Step &step, const Instruction &, const CollectiveCall &call) {
-    const Ranks *ranks = step.options.ranks.get();
-    if (const int64_t here = ranks ? ranks->count() : 1; here != call.ranks)
-      return Error("it is an exchange between " + std::to_string(call.ranks) + " ranks; this process is one of " +
-                   std::to_string(here));
-    rank = ranks ? ranks->rank() : 0;
-    if (call.kind() == Exchange::shard) {
-      const int64_t row = bytesOf(step, call.sources[0]) / call.rows, own = bytesOf(step, call.targets[0]) / row;
-      const int64_t expected = (rank + 1) * call.rows / call.ranks - rank * call.rows / call.ranks;
-      return own == expected
-                 ? Error::success()
-                 : Error("it is of a rank with " + std::to_string(own) + " of " + std::to_string(call.rows) +
-                         " rows; rank " + std::to_string(rank) + " has " + std::to_string(expected));
-    }
-    if (call.kind() != Exchange::allToAll)
-      return Error::success();
-    if (call.pieces[rank] != call.own)
-      return Error("it is of a rank with " + std::to_string(call.own) + " pieces; rank " + std::to_string(rank) +
-                   " has " + std::to_string(call.pieces[rank]));
-    const int64_t part = partBytes(step, call);
-    for (int64_t pieces : call.pieces) {
-      sent.push_back(call.own * part);
-      received.push_back(pieces * part);
-    }
+    auto made = RankExchange::of(call, step.plan, step.options.ranks.get());
+    if (!made)
+      return made.error();
+    exchange = std::move(*made);
     return Error::success();
   }
   void place(const Step &, const CollectiveCall &) {}
-
   Error run(Step &step, const CollectiveCall &call, const Running &) const {
+    for (const ExchangeCopy &copy : exchange.copies) {
+      char *to = step.at(copy.target) + copy.to;
+      if (copy.source == noBuffer)
+        std::memset(to, 0, static_cast<size_t>(copy.bytes));
+      else if (const char *from = step.at(copy.source) + copy.from; from != to)
+        copyBytes(to, from, copy.bytes);
+    }
     std::vector<RankWork> works;
-    if (Error error = start(step, call, works))
+    const auto address = [&](BufferId id) { return step.at(id); };
+    if (Error error = exchange.start(call, step.plan, step.options.ranks.get(), address, works))
       return error;
     if (call.flight == 0)
       return step.waitFor(works);
     step.flights[call.flight] = std::move(works);
-    return Error::success();
-  }
-
-private:
-  static int64_t bytesOf(const Step &step, BufferId id) { return step.plan.buffers[id].bytes; }
-  /// Of one rank's part of a piece.
-  static int64_t partBytes(const Step &step, const CollectiveCall &call) {
-    int64_t rows = 0;
-    for (int64_t pieces : call.pieces)
-      rows += pieces;
-    return bytesOf(step, call.targets[0]) / rows;
-  }
-  static Error take(const Expected<RankWork> &work, std::vector<RankWork> &works) {
-    if (!work)
-      return work.error();
-    works.push_back(*work);
-    return Error::success();
-  }
-
-  Error start(Step &step, const CollectiveCall &call, std::vector<RankWork> &works) const {
-    switch (call.kind()) {
-    case Exchange::shard:
-      return shard(step, call);
-    case Exchange::allToAll:
-      return allToAll(step, call, works);
-    case Exchange::allGather:
-      return allGather(step, call, works);
-    case Exchange::allReduce:
-      return allReduce(step, call, works);
-    }
-    return Error("no such exchange"); // validate() refuses
-  }
-
-  Error shard(Step &step, const CollectiveCall &call) const {
-    const int64_t row = bytesOf(step, call.sources[0]) / call.rows, first = rank * call.rows / call.ranks;
-    copyBytes(step.at(call.targets[0]), step.at(call.sources[0]) + first * row, bytesOf(step, call.targets[0]));
-    return Error::success();
-  }
-
-  /// Bytes [begin, end) of the sources of a piece one after another; zeros after them.
-  static void pack(Step &step, const CollectiveCall &call, size_t piece, int64_t begin, int64_t end, char *to) {
-    const size_t each = call.sources.size() / static_cast<size_t>(call.own);
-    int64_t first = 0; // of the source
-    for (size_t k = 0; k < each && begin < end; ++k) {
-      const BufferId source = call.sources[piece * each + k];
-      const int64_t bytes = bytesOf(step, source), last = std::min(end, first + bytes);
-      if (begin < last) {
-        copyBytes(to, step.at(source) + (begin - first), last - begin);
-        to += last - begin;
-        begin = last;
-      }
-      first += bytes;
-    }
-    std::memset(to, 0, static_cast<size_t>(end - begin));
-  }
-
-  Error allToAll(Step &step, const CollectiveCall &call, std::vector<RankWork> &works) const {
-    const int64_t part = partBytes(step, call);
-    char *to = step.at(call.ranks > 1 ? call.scratch : call.targets[0]);
-    for (int64_t other = 0; other < call.ranks; ++other)
-      for (int64_t piece = 0; piece < call.own; ++piece, to += part)
-        pack(step, call, static_cast<size_t>(piece), other * part, (other + 1) * part, to);
-    if (call.ranks == 1)
-      return Error::success();
-    Ranks &ranks = *step.options.ranks;
-    return take(ranks.allToAll(step.at(call.scratch), sent, step.at(call.targets[0]), received), works);
-  }
-
-  Error allGather(Step &step, const CollectiveCall &call, std::vector<RankWork> &works) const {
-    const int64_t bytes = bytesOf(step, call.sources[0]);
-    if (call.ranks == 1) {
-      copyBytes(step.at(call.targets[0]), step.at(call.sources[0]), bytes);
-      return Error::success();
-    }
-    Ranks &ranks = *step.options.ranks;
-    return take(ranks.allGather(step.at(call.sources[0]), step.at(call.targets[0]), bytes), works);
-  }
-
-  Error allReduce(Step &step, const CollectiveCall &call, std::vector<RankWork> &works) const {
-    for (size_t i = 0; i < call.sources.size(); ++i) {
-      char *target = step.at(call.targets[i]);
-      const int64_t bytes = bytesOf(step, call.sources[i]);
-      if (target != step.at(call.sources[i]))
-        copyBytes(target, step.at(call.sources[i]), bytes);
-      if (call.ranks == 1)
-        continue;
-      Ranks &ranks = *step.options.ranks;
-      if (Error error = take(ranks.allReduce(reinterpret_cast<float *>(target), bytes / 4), works))
-        return error;
-    }
     return Error::success();
   }
 };

@@ -21,6 +21,14 @@ void Event::synchronize() const {
   driver->check(driver->eventSynchronize(event.get()), "waiting for an event");
 }
 
+bool Event::isReached() const {
+  constexpr Result notReady = 600;
+  const Result result = driver->eventQuery(event.get());
+  if (result != notReady)
+    driver->check(result, "asking for an event");
+  return result != notReady;
+}
+
 float Event::millisecondsSince(const Event &start) const {
   float milliseconds = 0;
   driver->check(driver->eventElapsed(&milliseconds, start.event.get(), event.get()), "reading the time between events");

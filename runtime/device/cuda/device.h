@@ -73,6 +73,8 @@ private:
 class Event {
 public:
   void synchronize() const;
+  /// Whether what was recorded is over. It must not have been recorded in a capture.
+  bool isReached() const;
   /// Milliseconds from `start` to this event. Both events must have been made with timing, recorded and reached.
   float millisecondsSince(const Event &start) const;
 

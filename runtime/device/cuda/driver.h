@@ -121,6 +121,7 @@ enum TensorMapValue : int {
   X(eventDestroy, cuEventDestroy_v2, (EventHandle))                                                                    \
   X(eventRecord, cuEventRecord, (EventHandle, StreamHandle))                                                           \
   X(eventSynchronize, cuEventSynchronize, (EventHandle))                                                               \
+  X(eventQuery, cuEventQuery, (EventHandle))                                                                           \
   X(eventElapsed, cuEventElapsedTime, (float *, EventHandle, EventHandle))                                             \
   X(streamBeginCapture, cuStreamBeginCapture_v2, (StreamHandle, CaptureMode))                                          \
   X(streamEndCapture, cuStreamEndCapture, (StreamHandle, GraphHandle *))                                               \

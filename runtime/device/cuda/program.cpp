@@ -2,11 +2,17 @@
 // Loading: modules, kernels, products. Placing: addresses into parameter blocks and tensor maps.
 // Running: the first step is launched call by call, since libraries load what they need at first use; the second is
 // captured, and from then on a step is one launch of the graph. Around it, and ordered with it: inputs from pinned
-// memory that is filled for the next step while this one runs, outputs into a ring of pinned memory.
+// memory that is filled for the next step while this one runs, outputs into a ring of pinned memory. Exchanges with
+// other ranks run on a stream of their own, which NCCL's ranks have (nccl_ranks.h); all ranks run a step in the same
+// way.
+#include "runtime/device/cuda/nccl_ranks.h"
 #include "runtime/device/cuda/session.h"
+#include "runtime/device/cuda/tensor_map.h"
 #include "runtime/device/cuda/transfers.h"
+#include "runtime/exchange.h"
 #include "runtime/profiler.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <functional>
@@ -33,36 +39,10 @@ std::uint32_t alignmentOf(const Plan &plan, BufferId id) {
   return static_cast<std::uint32_t>(offset & -offset);
 }
 
-void encodeMap(const Driver &driver, const MapSlot &slot, DevicePointer address, void *target) {
-  if (!driver.encodeTensorMap)
-    throw CudaError("this driver has no tensor maps: one for CUDA 12.0 or later is needed");
-  const int elements = slot.elementBytes == 1   ? 0
-                       : slot.elementBytes == 2 ? mapElement16
-                       : slot.elementBytes == 4 ? 2
-                                                : 4;
-  const int swizzle = slot.swizzleBytes == 0    ? mapSwizzleNone
-                      : slot.swizzleBytes == 32 ? mapSwizzle32
-                      : slot.swizzleBytes == 64 ? mapSwizzle64
-                                                : mapSwizzle128;
-  std::array<std::uint64_t, maxMapRank> sizes{}, strides{};
-  std::array<std::uint32_t, maxMapRank> box{}, steps{};
-  for (std::size_t i = 0; i < slot.sizes.size(); ++i) {
-    sizes[i] = static_cast<std::uint64_t>(slot.sizes[i]);
-    box[i] = static_cast<std::uint32_t>(slot.box[i]);
-    steps[i] = 1;
-    if (i > 0)
-      strides[i - 1] = static_cast<std::uint64_t>(slot.strides[i - 1]);
-  }
-  driver.check(driver.encodeTensorMap(static_cast<TensorMap *>(target), elements,
-                                      static_cast<std::uint32_t>(slot.sizes.size()), reinterpret_cast<void *>(address),
-                                      sizes.data(), strides.data(), box.data(), steps.data(), 0, swizzle, mapPromote128,
-                                      0),
-               "describing a tensor for bulk copies");
-}
-
 /// What the runners of a program's instructions share. Everything throws CudaError.
 struct Step {
-  Step(std::shared_ptr<Session> session, const Plan &plan) : session(std::move(session)), plan(plan) {}
+  Step(std::shared_ptr<Session> session, const Plan &plan, std::shared_ptr<Ranks> ranks)
+      : session(std::move(session)), plan(plan), ranks(std::move(ranks)) {}
   virtual ~Step() = default;
 
   /// Called after each instruction was issued; for those in a loop, in each turn.
@@ -83,11 +63,23 @@ struct Step {
   }
   DevicePointer at(BufferId id) const { return id == noBuffer ? DevicePointer(0) : buffers[id]; }
   std::size_t bytesOf(BufferId id) const { return static_cast<std::size_t>(plan.buffers[id].bytes); }
+  /// Lets what is issued from now on come after these collectives.
+  void waitFor(std::span<const RankWork> works) const {
+    for (RankWork work : works)
+      orThrow(session->ranks->wait(work));
+  }
+  static void orThrow(const Error &error) {
+    if (error)
+      throw CudaError(error.message());
+  }
 
   std::shared_ptr<Session> session;
   const Plan &plan;
+  std::shared_ptr<Ranks> ranks; ///< the processes of which this is one, by the host's engine; may be null
+  bool exchanges = false;       ///< whether the plan has an exchange between several ranks
   std::vector<Module> modules;
   std::vector<DevicePointer> buffers;
+  std::map<std::int64_t, std::vector<RankWork>> flights; ///< by number: what was started and not waited for
 };
 
 /// How a GPU runs a kind of instruction, with what it needs: prepare() when code is loaded, place() whenever addresses
@@ -228,16 +220,55 @@ struct Runner<BranchCall> : RefusedRunner {
 };
 
 template <>
-struct Runner<CollectiveCall> : RefusedRunner {
-  void prepare(Step &, const CollectiveCall &) {
-    throw CudaError("it is an exchange between ranks, which CPUs alone make");
+struct Runner<CollectiveCall> : StatelessRunner {
+  RankExchange exchange;
+
+  void prepare(Step &step, const CollectiveCall &call) {
+    auto made = RankExchange::of(call, step.plan, step.ranks.get());
+    if (!made)
+      throw CudaError(made.error().message());
+    exchange = std::move(*made);
+    if (call.ranks == 1 || call.kind() == Exchange::shard)
+      return;
+    step.exchanges = true;
+    if (const Ranks *known = step.session->ranks.get()) {
+      if (known->count() != step.ranks->count() || known->rank() != step.ranks->rank())
+        throw CudaError("the GPU exchanges as rank " + std::to_string(known->rank()) + " of " +
+                        std::to_string(known->count()) + " already; its programs have the same ranks");
+      return;
+    }
+    auto joined = joinNcclRanks(*step.session, step.ranks);
+    if (!joined)
+      throw CudaError(joined.error().message());
+    step.session->ranks = std::move(*joined);
   }
+  void issue(Step &step, const CollectiveCall &call, std::size_t, const Step::Issued &) const {
+    const Stream &stream = step.session->stream;
+    for (const ExchangeCopy &copy : exchange.copies) {
+      const DevicePointer to = step.at(copy.target) + static_cast<std::size_t>(copy.to);
+      const auto bytes = static_cast<std::size_t>(copy.bytes);
+      const DevicePointer from = step.at(copy.source) + static_cast<std::size_t>(copy.from);
+      if (copy.source == noBuffer)
+        stream.setBytes(to, 0, bytes);
+      else if (from != to)
+        stream.copyOnDevice(to, from, bytes);
+    }
+    std::vector<RankWork> works;
+    const auto address = [&](BufferId id) { return reinterpret_cast<char *>(step.at(id)); };
+    Step::orThrow(exchange.start(call, step.plan, step.session->ranks.get(), address, works));
+    if (call.flight == 0)
+      step.waitFor(works);
+    else
+      step.flights[call.flight] = std::move(works);
+  }
+  double issues(const Step &, const CollectiveCall &, std::size_t) const { return double(exchange.copies.size()) + 1; }
 };
 
 template <>
-struct Runner<WaitCall> : RefusedRunner {
-  void prepare(Step &, const WaitCall &) {
-    throw CudaError("it waits for an exchange between ranks, which CPUs alone make");
+struct Runner<WaitCall> : StatelessRunner {
+  void issue(Step &step, const WaitCall &call, std::size_t, const Step::Issued &) const {
+    if (const auto works = step.flights.extract(call.flight))
+      step.waitFor(works.mapped());
   }
 };
 
@@ -246,7 +277,7 @@ using AnyRunner = RunnersOf<Runner>::Any;
 class StepProgram final : public Program, private Step {
 public:
   StepProgram(std::shared_ptr<Session> session, const Plan &plan, const ProgramOptions &options)
-      : Step(std::move(session), plan), options(options) {}
+      : Step(std::move(session), plan, options.ranks), options(options) {}
   ~StepProgram() override {
     (void)session->attempt([&] { session->wait(); });
   }
@@ -298,6 +329,9 @@ private:
     bool hasRun = false;
     Graph graph;
   };
+  /// How a part runs: by its graph, by a new graph of it, or call by call.
+  enum class Way : char { byGraph, byNewGraph, byCalls };
+  Way agreed(Way own) const;
   std::map<std::pair<std::size_t, std::size_t>, Part> parts;
   bool captures = false;    // the second run of each part
   std::vector<Event> marks; // of a profile: one before each instruction that is issued and one at the end
@@ -410,19 +444,36 @@ void StepProgram::runProfiled(std::size_t first, std::size_t last, Profiler &pro
   profiler.record({plan.name, "step", begin, start, 0, 0, {}});
 }
 
+// NCCL wants a collective to be captured on all ranks or on none. But a rank may have its tensors moved, and so its
+// graph dropped, or be profiled, while another one is not.
+StepProgram::Way StepProgram::agreed(Way own) const {
+  if (!exchanges)
+    return own;
+  std::vector<Way> all(static_cast<std::size_t>(ranks->count()));
+  orThrow(gatherAll(*ranks, &own, all.data(), sizeof own));
+  return *std::ranges::max_element(all);
+}
+
 Error StepProgram::runPart(std::size_t begin, std::size_t end, Profiler *profiler) {
   return session->attempt([&] {
+    if (begin == 0)
+      flights.clear(); // of a step that failed
     if (options.checked && begin == 0)
       poison();
+    Part &part = parts[{begin, end}];
+    const bool isByCalls = profiler || !part.hasRun || !captures;
+    const Way way = agreed(isByCalls ? Way::byCalls : part.graph ? Way::byGraph : Way::byNewGraph);
     if (profiler)
       return runProfiled(begin, end, *profiler);
-    Part &part = parts[{begin, end}];
-    if (!part.hasRun || !captures) {
+    if (way == Way::byCalls) {
       issueList(begin, end, [](std::size_t) {});
       part.hasRun = true;
     } else if (begin < end) {
-      if (!part.graph)
+      if (way == Way::byNewGraph) {
+        if (part.graph)
+          session->wait(); // a graph is not destroyed while it runs
         part.graph = capture(begin, end);
+      }
       session->stream.launch(part.graph);
     }
   });

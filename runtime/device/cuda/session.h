@@ -18,6 +18,9 @@ struct Session {
   Buffer arena;
   std::unique_ptr<Products> products; ///< opened for the first product
   std::atomic<std::int64_t> allocated = 0;
+  std::shared_ptr<Ranks> ranks; ///< by NCCL; joined for the first program that exchanges something
+
+  ~Session() { ranks.reset(); } // first, since it has a thread that uses the rest
 
   /// Runs `action`. A CudaError becomes an Error; if it leaves the context unusable, it also closes the session.
   template <typename Action>
@@ -48,7 +51,7 @@ Error Session::attempt(Action &&action) {
   try {
     device->makeCurrent();
     action();
-    return Error::success();
+    return closed(); // which another thread may have done meanwhile
   } catch (const CudaError &error) {
     if (!isSticky(error.code()))
       return Error(error.what());
