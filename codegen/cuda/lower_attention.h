@@ -5,8 +5,9 @@
 
 namespace tcc::cuda {
 
-/// Whether the op is attention, or its gradient, in a case that has kernels. There are none for f32, for head
-/// dimensions other than 32, 64, 96 and 128, for tensors without elements, and for a scale that is not positive.
+/// Whether the op is attention, or its gradient, in a case that has kernels, with or without a bias. There are none for
+/// f32, for head dimensions other than 32, 64, 96 and 128, for tensors without elements, and for a scale that is not
+/// positive.
 bool hasAttentionKernel(mlir::Operation *op);
 
 /// The bytes that the gradient's first kernel writes for the second one: a shift and a delta for each row of scores.
