@@ -354,6 +354,20 @@ bool hasAttentionKernel(Operation *op) {
          static_cast<float>(problem->scale) > 0 && isFiniteF32(problem->scale);
 }
 
+std::string attentionRemark(Operation *op, StringRef architecture) {
+  std::optional<Problem> problem = problemOf(op);
+  if (!problem || !problem->bias)
+    return {};
+  const AttentionPass pass = isa<FlashAttentionOp>(op) ? AttentionPass::Forward : AttentionPass::BackwardQuery;
+  AttentionCase without = problem->caseOf(pass);
+  without.bias = false;
+  const auto tiles = chooseAttention(without, architecture, static_cast<int>(problem->sizes.keys));
+  if (!tiles || tiles->path != AttentionPath::Hopper)
+    return {};
+  return "attention with a mask or bias is computed by the kernels for sm_80: those of " + architecture.str() +
+         ", by wgmma, add none";
+}
+
 int64_t attentionScratchBytes(Operation *op) {
   std::optional<Problem> problem = isa<FlashAttentionOp>(op) ? std::nullopt : problemOf(op);
   if (!problem)

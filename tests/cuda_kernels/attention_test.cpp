@@ -216,6 +216,30 @@ TEST_F(CudaAttention, AddsABiasWhereItLies) {
   }
 }
 
+TEST_F(CudaAttention, SaysThatHoppersKernelsAddNoBias) {
+  for (const bool isHopper : {false, true}) {
+    std::string messages;
+    captured = parseText(
+        *context, attentionGraph({"bias", "bf16", 64, 64, 2, 2, 64, "", 1, nullptr, false, {1, 1, 64, 64}}), messages);
+    ASSERT_TRUE(captured) << messages;
+    CompileOptions options;
+    options.targetName = isHopper ? "cuda:sm_90a" : "cuda:sm_80";
+    options.remarks = true;
+    auto session = CompileSession::open(options);
+    ASSERT_TRUE(session) << session.error().message();
+    ASSERT_TRUE(session->plan(captured->clone()));
+    const Remarks &remarks = session->report().remarks;
+    EXPECT_EQ(llvm::any_of(remarks,
+                           [](const Remark &remark) {
+                             return remark.kind == Remark::Kind::missed && remark.pass == "kernels" &&
+                                    remark.text ==
+                                        "attention with a mask or bias is computed by the kernels for sm_80: "
+                                        "those of sm_90a, by wgmma, add none";
+                           }),
+              isHopper);
+  }
+}
+
 // A slice that begins between two vectors is copied first; the kernels would be refused it.
 TEST_F(CudaAttention, CopiesHeadsThatAreNotAligned) {
   std::string text = R"(func.func @main(%x: tensor<1x16x1x67xbf16>, %k: tensor<1x16x1x64xbf16>)
