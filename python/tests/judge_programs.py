@@ -29,7 +29,7 @@ import torch.nn.functional as F
 import tcc.torch
 
 STEPS = 3
-#: Of a tensor's largest element: what rounding may do in any program, and where eager itself is too far off to judge by.
+#: Of a tensor's largest element: what rounding may do in any program, and where eager itself is too far off.
 ROUNDING, TOO_FAR = 2e-5, 2e-2
 
 
@@ -46,8 +46,8 @@ class Scaled(torch.autograd.Function):
         return dy * ctx.factor, None
 
 
-#: Statements: of a model that may keep parameters and buffers, its random numbers and sizes, a function of a list of values
-#: [rows, width], which gives another value of that shape.
+#: Statements: of a model that may keep parameters and buffers, its random numbers and sizes, a function of a list of
+#: values [rows, width], which gives another value of that shape.
 STATEMENTS = {}
 
 
@@ -95,9 +95,10 @@ def norm(m, draw, rows, width):
 @statement
 def pointwise(m, draw, rows, width):
     function = draw.choice([
-        lambda x, y: x * y.tanh(), lambda x, y: x - y, lambda x, y: x / (y.square() + 1), lambda x, y: torch.lerp(x, y, 0.3),
+        lambda x, y: x * y.tanh(), lambda x, y: x - y, lambda x, y: x / (y.square() + 1),
+        lambda x, y: torch.lerp(x, y, 0.3),
         lambda x, y: torch.where(x > y, x, y * 0.5), torch.maximum, lambda x, y: x.clamp(-1, 1) + y.abs().sqrt(),
-        lambda x, y: torch.exp(-x.square()) * y, lambda x, y: torch.logaddexp(x, y), lambda x, y: torch.atan2(x, y + 3)])
+        lambda x, y: torch.exp(-x.square()) * y, torch.logaddexp, lambda x, y: torch.atan2(x, y + 3)])
     a, b = one(draw), one(draw)
     return lambda m, v: function(at(v, a), at(v, b))
 
@@ -107,7 +108,8 @@ def reduction(m, draw, rows, width):
     dim, place = draw.choice([0, 1]), one(draw)
     function = draw.choice([
         lambda x: x - x.mean(dim, keepdim=True), lambda x: x / (1e-3 + x.norm(dim=dim, keepdim=True)),
-        lambda x: torch.softmax(x, dim) * x, lambda x: x - x.amax(dim, keepdim=True), lambda x: torch.cumsum(x, dim) * 0.1,
+        lambda x: torch.softmax(x, dim) * x, lambda x: x - x.amax(dim, keepdim=True),
+        lambda x: torch.cumsum(x, dim) * 0.1,
         lambda x: x - torch.logsumexp(x, dim, keepdim=True), lambda x: x.var(dim, keepdim=True) + x,
         lambda x: F.log_softmax(x, dim), lambda x: x * x.prod(dim, keepdim=True).tanh()])
     return lambda m, v: function(at(v, place))
@@ -117,9 +119,11 @@ def reduction(m, draw, rows, width):
 def views(m, draw, rows, width):
     place = one(draw)
     function = draw.choice([
-        lambda x: x.t().contiguous().t() * 2, lambda x: torch.cat(x.chunk(2, 0)[::-1]), lambda x: x.flip(1), lambda x: x.roll(1, 0),
+        lambda x: x.t().contiguous().t() * 2, lambda x: torch.cat(x.chunk(2, 0)[::-1]), lambda x: x.flip(1),
+        lambda x: x.roll(1, 0),
         lambda x: torch.stack([x, x * 2]).sum(0), lambda x: F.pad(x, (1, 2))[:, 2:-1] if width > 1 else x,
-        lambda x: x.reshape(-1).view(width, rows).t() + x, lambda x: x.expand(2, rows, width).mean(0), lambda x: x.unfold(0, 1, 1)[..., 0],
+        lambda x: x.reshape(-1).view(width, rows).t() + x, lambda x: x.expand(2, rows, width).mean(0),
+        lambda x: x.unfold(0, 1, 1)[..., 0],
         lambda x: torch.einsum("ij,kj->ik", x, x) @ x * 0.1, lambda x: x[:, ::2].repeat_interleave(2, 1)[:, :width],
         lambda x: torch.tril(x) + torch.triu(x, 1), lambda x: x.diagonal_scatter(x.diagonal() * 2)])
     return lambda m, v: function(at(v, place))
@@ -140,8 +144,10 @@ def indexed(m, draw, rows, width):
     place, index = one(draw), m.keep_buffer(torch.tensor([draw.randrange(rows) for _ in range(rows)]))
     function = draw.choice([
         lambda x, i: x[i], lambda x, i: torch.zeros_like(x).index_add(0, i, x), lambda x, i: x.index_select(0, i) + x,
-        lambda x, i: x.index_copy(0, i[:1], x[:1] * 3), lambda x, i: torch.zeros_like(x).index_put((i,), x, accumulate=True),
-        lambda x, i: x.scatter_add(0, i[:, None].expand_as(x), x * 0.5), lambda x, i: x.gather(0, i[:, None].expand_as(x))])
+        lambda x, i: x.index_copy(0, i[:1], x[:1] * 3),
+        lambda x, i: torch.zeros_like(x).index_put((i,), x, accumulate=True),
+        lambda x, i: x.scatter_add(0, i[:, None].expand_as(x), x * 0.5),
+        lambda x, i: x.gather(0, i[:, None].expand_as(x))])
     return lambda m, v: function(at(v, place), m.held(index))
 
 
@@ -161,7 +167,8 @@ def attention(m, draw, rows, width):
             1, torch.tensor([0]), 1))
 
     def run(m, v):
-        q, k, w = (x.reshape(1, rows, heads, width // heads).transpose(1, 2) for x in m.layers[layer](at(v, place)).chunk(3, 1))
+        q, k, w = (x.reshape(1, rows, heads, width // heads).transpose(1, 2)
+                   for x in m.layers[layer](at(v, place)).chunk(3, 1))
         hides = None if mask is None else m.held(mask)
         hides = hides.to(q.dtype) if hides is not None and hides.is_floating_point() else hides
         made = F.scaled_dot_product_attention(q, k, w, attn_mask=hides, is_causal=causal)
@@ -251,7 +258,8 @@ def written_mask(m, draw, rows, width):
         mask = (x > 0) | (x < -1)
         x[mask] = torch.arange(1, dtype=x.dtype)
 
-    write = draw.choice([by_number, by_rows, by_vector, by_scalar, by_own, added, put, filled, softmax, of_another, ored])
+    write = draw.choice([by_number, by_rows, by_vector, by_scalar, by_own, added, put, filled, softmax, of_another,
+                         ored])
 
     def run(m, v):
         x = at(v, place).clone()
@@ -457,7 +465,8 @@ def compared(seen, eager, truth) -> str:
     for name, value in seen.items():
         allowed = ROUNDING + 10 * off(eager[name], truth[name])
         if value.dtype != eager[name].dtype or not off(value, truth[name]) <= allowed:
-            return (f"{name}: {value.flatten()[:4].tolist()} {value.dtype}, eager {eager[name].flatten()[:4].tolist()}: "
+            return (f"{name}: {value.flatten()[:4].tolist()} {value.dtype}, "
+                    f"eager {eager[name].flatten()[:4].tolist()}: "
                     f"off by {off(value, truth[name]):.2g}, allowed {allowed:.2g}")
     return ""
 

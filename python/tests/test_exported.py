@@ -115,9 +115,9 @@ def test_without_the_package_the_error_says_what_is_needed(tmp_path):
 
 
 def test_a_library_begins_with_the_programs_values(tmp_path):
-    """As a caller in C: the states come from the file that the package writes, each call hands over its inputs alone."""
+    """As a caller in C: states come from the file that the package writes, a call hands over its inputs alone."""
     model, tokens = Held(), torch.randint(0, 11, (2, 4))
-    path, states, graph, library = (tmp_path / name for name in ("model.pt2", "model.safetensors", "model.graph", "model.so"))
+    path, states, graph, library = (tmp_path / f"model.{kind}" for kind in ("pt2", "safetensors", "graph", "so"))
     saved(tmp_path, model, tokens)
     command = [sys.executable, "-m", "tcc.torch.exported", path, states, "--states"]
     graph.write_bytes(subprocess.run(command, capture_output=True, check=True).stdout)
@@ -144,5 +144,6 @@ def test_a_library_begins_with_the_programs_values(tmp_path):
 
 
 def test_states_need_a_file(tmp_path):
-    done = subprocess.run([sys.executable, "-m", "tcc.torch.exported", "model.pt2", "--states"], capture_output=True, text=True)
+    command = [sys.executable, "-m", "tcc.torch.exported", "model.pt2", "--states"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and "--states without VALUES.safetensors" in done.stderr
