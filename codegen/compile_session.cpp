@@ -169,6 +169,13 @@ runtime::Error CompileSession::checkCustom(ModuleOp planned) const {
   return checkCustomOpsOn(compileOptions.device, planned, compileOptions, options);
 }
 
+static void tellSlowerCode(ModuleOp planned, const Target &target, Remarks &remarks) {
+  planned.walk([&](StructuredOpInterface op) {
+    if (std::string text = target.remarkOn(op); !text.empty())
+      remarks.push_back({Remark::Kind::missed, "kernels", op.getLoc(), std::move(text)});
+  });
+}
+
 runtime::Expected<CompileSession::Planned> CompileSession::planned(OwningOpRef<ModuleOp> captured) {
   if (runtime::Error noPlan = chooseRecomputation(*captured))
     return noPlan;
@@ -187,6 +194,8 @@ runtime::Expected<CompileSession::Planned> CompileSession::planned(OwningOpRef<M
   lastReport.plannedBytes = result.plan.plannedBytes();
   if (compileOptions.watched)
     lastReport.kernels = result.kernels.sources();
+  if (compileOptions.remarks)
+    tellSlowerCode(*result.module, *compileTarget, lastReport.remarks);
   if (compileOptions.costs)
     addCostRemarks(result.plan, *result.module->getContext(), lastReport.remarks);
   lastReport.remarks = joined(lastReport.remarks);

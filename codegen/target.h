@@ -68,6 +68,9 @@ public:
   /// instruction has any.
   virtual runtime::Error lower(const StructuredCall &call, runtime::Plan &plan, KernelTable &kernels) const = 0;
 
+  /// For a remark: which faster code the target has that the op cannot use, and why; empty where there is none.
+  virtual std::string remarkOn(mlir::Operation *) const { return {}; }
+
   /// The kernels as -emit=`emission` prints them, one text for each module. TargetKind::emissions lists the names.
   virtual runtime::Expected<std::vector<std::string>> emitAs(llvm::StringRef emission,
                                                              llvm::ArrayRef<KernelSource> kernels) const {

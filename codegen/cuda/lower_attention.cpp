@@ -34,6 +34,7 @@ struct Problem {
   double scale;
   std::optional<double> rate; // of dropout
   uint64_t stream;
+  bool bias;
 
   AttentionArguments arguments() const;
   AttentionCase caseOf(AttentionPass pass) const {
@@ -44,6 +45,7 @@ struct Problem {
     of.causal = mask.diagonal.has_value();
     of.window = mask.window.has_value();
     of.dropout = rate.has_value();
+    of.bias = bias;
     return of;
   }
 };
@@ -55,22 +57,17 @@ Problem problemOf(Op op) {
           tensorType(op.getQ()).getElementType(),
           op.getScale().convertToDouble(),
           op.getRate() ? std::optional(op.getRate()->convertToDouble()) : std::nullopt,
-          op.getStream().value_or(0)};
-}
-
-/// No kernel adds a bias.
-template <typename Op>
-std::optional<Problem> withoutBias(Op op) {
-  return op.getBias() ? std::nullopt : std::optional(problemOf(op));
+          op.getStream().value_or(0),
+          static_cast<bool>(op.getBias())};
 }
 
 std::optional<Problem> problemOf(Operation *op) {
   if (auto forward = dyn_cast<FlashAttentionOp>(op))
-    return withoutBias(forward);
+    return problemOf(forward);
   if (auto backward = dyn_cast<FlashAttentionBackwardOp>(op))
-    return withoutBias(backward);
+    return problemOf(backward);
   if (auto packed = dyn_cast<FlashAttentionPackedGradientOp>(op))
-    return withoutBias(packed);
+    return problemOf(packed);
   return std::nullopt;
 }
 
@@ -204,14 +201,28 @@ private:
       bind(&AttentionArguments::outputGradient, viewOf(call.views[5]), call.operands[5], false);
     bind(&AttentionArguments::key, viewOf(call.views[1]), call.operands[1], false);
     bind(&AttentionArguments::value, viewOf(call.views[2]), call.operands[2], false);
+    bindBias();
     bindDropout();
+  }
+
+  /// The number of the first operand after those of every attention: the bias, or the dropout's seed.
+  size_t firstOptional() const { return isa<FlashAttentionOp>(call.op) ? 3 : 6; }
+
+  void bindBias() {
+    if (!problem.bias)
+      return;
+    const StridedView &view = call.views[firstOptional()];
+    arguments.biasBatchStride = view.strides[0];
+    arguments.biasHeadStride = view.strides[1];
+    arguments.biasRowStride = view.strides[2];
+    pointers.push_back({offsetof(AttentionArguments, bias), call.operands[firstOptional()], false});
   }
 
   /// A seed of one word, and a batch that is no part of another, have zeros after the other pointers.
   void bindDropout() {
     if (!problem.rate)
       return;
-    const size_t operand = isa<FlashAttentionOp>(call.op) ? 3 : 6;
+    const size_t operand = firstOptional() + (problem.bias ? 1 : 0);
     const BufferId seed = call.operands[operand];
     const bool isWide = byteSize(tensorType(call.op->getOperand(operand))) > 4;
     const bool hasFirst = call.operands.size() > operand + 1;
@@ -302,11 +313,15 @@ private:
   }
 
   /// The bytes of a buffer that are read or written: an operand's are those of its elements, however far apart they
-  /// lie.
+  /// lie, and once where they are repeated.
   int64_t bytesOf(BufferId buffer) const {
-    for (auto [operand, id] : llvm::zip(call.op->getOperands(), call.operands))
-      if (id == buffer)
-        return byteSize(tensorType(operand));
+    for (auto [operand, view, id] : llvm::zip_equal(call.op->getOperands(), call.views, call.operands))
+      if (id == buffer) {
+        int64_t bytes = byteSize(tensorType(operand));
+        for (auto [size, stride] : llvm::zip_equal(view.sizes, view.strides))
+          bytes /= stride == 0 ? std::max<int64_t>(size, 1) : 1;
+        return bytes;
+      }
     for (auto [id, bytes] : partBytes)
       if (id == buffer)
         return bytes;
@@ -320,7 +335,7 @@ private:
                        std::to_string(sizes.queries) + "x" + std::to_string(sizes.keys) + "x" +
                        std::to_string(sizes.width);
     return text + (problem.mask.diagonal ? " causal" : "") + (problem.mask.window ? " window" : "") +
-           (problem.rate ? " dropout" : "");
+           (problem.bias ? " bias" : "") + (problem.rate ? " dropout" : "");
   }
 };
 
@@ -337,6 +352,20 @@ bool hasAttentionKernel(Operation *op) {
          fits(sizes.heads, mostBlocks) && fits(sizes.queries, mostRows) && fits(sizes.keys, mostRows) &&
          diagonal >= -mostRows / 2 && diagonal <= mostRows / 2 && problem->mask.window.value_or(1) <= mostRows / 2 &&
          static_cast<float>(problem->scale) > 0 && isFiniteF32(problem->scale);
+}
+
+std::string attentionRemark(Operation *op, StringRef architecture) {
+  std::optional<Problem> problem = problemOf(op);
+  if (!problem || !problem->bias)
+    return {};
+  const AttentionPass pass = isa<FlashAttentionOp>(op) ? AttentionPass::Forward : AttentionPass::BackwardQuery;
+  AttentionCase without = problem->caseOf(pass);
+  without.bias = false;
+  const auto tiles = chooseAttention(without, architecture, static_cast<int>(problem->sizes.keys));
+  if (!tiles || tiles->path != AttentionPath::Hopper)
+    return {};
+  return "attention with a mask or bias is computed by the kernels for sm_80: those of " + architecture.str() +
+         ", by wgmma, add none";
 }
 
 int64_t attentionScratchBytes(Operation *op) {

@@ -241,6 +241,10 @@ bool CudaTarget::hasKernel(Operation *op) const {
   return product ? isSlopedProduct(product, data.views) : hasAttentionKernel(op);
 }
 
+std::string CudaTarget::remarkOn(Operation *op) const {
+  return attentionRemark(op, options.architecture);
+}
+
 runtime::Expected<std::vector<std::string>> CudaTarget::emit(ArrayRef<KernelSource> kernels) const {
   const bool isVirtual = StringRef(options.architecture).starts_with("compute_");
   return compileModules(kernels, options.architecture, isVirtual ? CodeKind::ptx : CodeKind::cubin, codeCache, notes);

@@ -34,6 +34,7 @@ public:
   runtime::Expected<std::string> needs() const override { return std::string(); }
   runtime::Expected<std::string> codeKey() const override;
   std::string emitted() const override { return notes; }
+  std::string remarkOn(mlir::Operation *op) const override;
 
 private:
   EmitOptions options;

@@ -1,7 +1,9 @@
 """Programs of torch.export through the command line: `tcc model.pt2`."""
 
+import ctypes
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -110,3 +112,38 @@ def test_without_the_package_the_error_says_what_is_needed(tmp_path):
         assert "needs a Python with tcc-graph and torch (pip install tcc-graph torch safetensors)" in done.stderr
     done = run(tmp_path / "missing.pt2")
     assert done.returncode == 1 and "cannot read" in done.stderr
+
+
+def test_a_library_begins_with_the_programs_values(tmp_path):
+    """As a caller in C: states come from the file that the package writes, a call hands over its inputs alone."""
+    model, tokens = Held(), torch.randint(0, 11, (2, 4))
+    path, states, graph, library = (tmp_path / f"model.{kind}" for kind in ("pt2", "safetensors", "graph", "so"))
+    saved(tmp_path, model, tokens)
+    command = [sys.executable, "-m", "tcc.torch.exported", path, states, "--states"]
+    graph.write_bytes(subprocess.run(command, capture_output=True, check=True).stdout)
+    done = run(graph, "-O3", "-o", library)
+    assert done.returncode == 0, done.stderr
+    step = ctypes.CDLL(str(library))
+    step.model_last_error.restype = ctypes.c_char_p
+    handle = ctypes.c_void_p()
+    assert step.model_create(None, ctypes.byref(handle)) == 0, step.model_last_error()
+    assert step.model_load_states(handle, str(states).encode()) == 0, step.model_last_error()
+    header = (tmp_path / "model.h").read_text()
+    given = re.search(r"struct model_inputs {(.*?)};", header, re.S)[1]
+    assert re.findall(r"\*(\w+);", given) == ["tokens"]  # the program's own values are no inputs
+    held, wanted = np.ascontiguousarray(tokens.numpy()), model(tokens).detach().numpy()
+    made = np.empty_like(wanted)
+
+    class Block(ctypes.Structure):
+        _fields_ = [("size", ctypes.c_size_t), ("tensor", ctypes.c_void_p)]
+
+    blocks = [Block(ctypes.sizeof(Block), array.ctypes.data) for array in (held, made)]
+    assert step.model_run(handle, *map(ctypes.byref, blocks)) == 0, step.model_last_error()
+    step.model_destroy(handle)
+    assert np.allclose(made, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_states_need_a_file(tmp_path):
+    command = [sys.executable, "-m", "tcc.torch.exported", "model.pt2", "--states"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "--states without VALUES.safetensors" in done.stderr

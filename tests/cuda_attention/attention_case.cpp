@@ -92,6 +92,10 @@ AttentionArguments argumentsOf(const Problem &problem, bool packed, void *const 
   arguments.diagonal = problem.diagonal;
   arguments.window = problem.window;
   arguments.batch = problem.batch;
+  const auto [ofBatch, ofHead, ofQuery] = problem.biasStrides();
+  arguments.biasBatchStride = ofBatch;
+  arguments.biasHeadStride = ofHead;
+  arguments.biasRowStride = ofQuery;
   return arguments;
 }
 
@@ -101,7 +105,8 @@ AttentionCase caseOf(const Problem &problem, AttentionPass pass) {
           problem.headDim,
           problem.causal,
           problem.dropout > 0,
-          problem.window > 0};
+          problem.window > 0,
+          problem.bias != Bias::None};
 }
 
 Deviation deviation(const std::vector<double> &got, const std::vector<double> &exact,
@@ -136,6 +141,8 @@ std::string describe(const Problem &problem, bool packed) {
     text << " window=" << problem.window;
   if (problem.dropout > 0)
     text << " dropout=" << problem.dropout;
+  const char *const biases[] = {"", " bias of each pair and head", " bias of pairs", " bias of keys"};
+  text << biases[int(problem.bias)];
   text << (packed ? " packed" : " separate");
   return text.str();
 }

@@ -28,7 +28,7 @@ Place placeOf(const Problem &problem, Tensor tensor, bool packed);
 std::vector<std::uint16_t> scatter(const Problem &problem, const Place &place, const std::vector<double> &dense);
 std::vector<double> gather(const Problem &problem, const Place &place, const std::uint16_t *buffer);
 
-/// Everything but addresses: `bases[i]` is tensor i's buffer.
+/// Everything but the addresses of statistics, seed and bias: `bases[i]` is tensor i's buffer.
 tcc::cuda::AttentionArguments argumentsOf(const Problem &problem, bool packed, void *const (&bases)[tensorCount]);
 
 tcc::cuda::AttentionCase caseOf(const Problem &problem, tcc::cuda::AttentionPass pass);

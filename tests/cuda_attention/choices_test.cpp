@@ -60,6 +60,12 @@ TEST(AttentionChoices, SwitchesAreOffAndRefusedWhereNoKernelHasThem) {
   of.causal = false;
   of.window = true;
   EXPECT_EQ(refused(of, *chooseAttention(of, "sm_80", 1024)), "attention with a window: only a causal one has it");
+  of.window = false;
+  const AttentionTiles hopper = *chooseAttention(of, "sm_90a", 1024);
+  of.bias = true;
+  EXPECT_EQ(refused(of, hopper), "attention with a bias: only portable kernels have it");
+  EXPECT_EQ(attentionKernel(of, *chooseAttention(of, "sm_90a", 1024))->name,
+            attentionKernel(of, *chooseAttention(of, "sm_80", 1024))->name);
 }
 
 TEST(AttentionChoices, PersistentGridsAreTheDevice) {
@@ -124,6 +130,9 @@ TEST(AttentionChoices, BadArgumentsAreNamed) {
   of.window = of.causal = true;
   EXPECT_EQ(checkAttention(of, good), "attention with a window of 0 keys: at least 1 is needed");
   of.window = of.causal = false;
+  of.bias = true;
+  EXPECT_EQ(checkAttention(of, good), "attention with a bias needs its address");
+  of.bias = false;
   of.dropout = true;
   EXPECT_EQ(checkAttention(of, good), "attention with dropout needs both words of a seed and the batch's first row");
   of.dropout = false;

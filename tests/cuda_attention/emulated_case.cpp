@@ -46,6 +46,11 @@ Memory::Memory(const Problem &problem, bool packed, const Inputs &inputs) : prob
   seed = std::make_unique<emulator::DeviceBuffer>(12, "seed and first");
   std::memcpy(seed->data(), problem.seed, 8);
   std::memcpy(seed->as<unsigned>() + 2, &problem.first, 4);
+  if (!inputs.bias.empty()) {
+    bias = std::make_unique<emulator::DeviceBuffer>(inputs.bias.size() * 4, "bias");
+    std::memcpy(bias->data(), inputs.bias.data(), inputs.bias.size() * 4);
+    arguments.bias = bias->as<float>();
+  }
   arguments.logSumExp = logSumExp->as<float>();
   arguments.rowShift = rowShift->as<float>();
   arguments.rowDelta = rowDelta->as<float>();

@@ -27,7 +27,7 @@ struct Memory {
 
   Problem problem;
   bool packed;
-  std::unique_ptr<emulator::DeviceBuffer> tensors[tensorCount], logSumExp, rowShift, rowDelta, seed;
+  std::unique_ptr<emulator::DeviceBuffer> tensors[tensorCount], logSumExp, rowShift, rowDelta, seed, bias;
   tcc::cuda::AttentionArguments arguments;
 };
 

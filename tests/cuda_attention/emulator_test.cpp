@@ -198,6 +198,12 @@ TEST(AttentionEmulated, AllTextsCompile) {
       problem.causal = variant.causal;
       problem.dropout = variant.dropout;
       texts.push_back(kernelOf(problem, pass, "sm_80").text);
+      Problem biased = problem;
+      biased.bias = Bias::Each;
+      texts.push_back(kernelOf(biased, pass, "sm_80").text);
+      biased.window = biased.causal ? 48 : 0;
+      if (biased.causal)
+        texts.push_back(kernelOf(biased, pass, "sm_80").text);
       if (problem.headDim % 64)
         continue;
       texts.push_back(kernelOf(problem, pass, "sm_90a").text);
@@ -227,6 +233,43 @@ TEST(AttentionEmulated, HopperCover) {
       return;
   }
   EXPECT_GT(count, 12);
+}
+
+/// Cases with a bias: two for each variant, of each length and kind of bias.
+std::vector<TestCase> biasedCases() {
+  std::vector<TestCase> cases;
+  for (const Variant &variant : variants)
+    for (int turn : {0, 1}) {
+      const int number = int(cases.size());
+      TestCase test;
+      Problem &problem = test.problem;
+      problem.element = variant.element;
+      problem.headDim = variant.headDim;
+      problem.causal = variant.causal;
+      problem.dropout = variant.dropout;
+      problem.bias = Bias(1 + (number + turn) % 3);
+      problem.queries = lengths[(number + turn) % 5];
+      problem.keys = problem.queries + (number % 3 == 0 ? 37 : 0);
+      problem.diagonal = problem.keys - problem.queries;
+      problem.window = variant.causal && turn ? 48 : 0;
+      problem.group = groups[number % 3];
+      problem.heads = 2 * problem.group;
+      problem.batch = problem.queries < 200 ? 2 : 1;
+      problem.scale = 1 / std::sqrt(double(problem.headDim));
+      test.packed = turn != 0;
+      cases.push_back(test);
+    }
+  return cases;
+}
+
+// On Hopper too these are the portable kernels: no other adds a bias.
+TEST(AttentionEmulated, Bias) {
+  for (const TestCase &test : biasedCases()) {
+    ASSERT_EQ(kernelOf(test.problem, AttentionPass::Forward, "sm_90a").tiles.path, AttentionPath::Portable);
+    runCase(test, "sm_90a");
+    if (::testing::Test::HasFatalFailure())
+      return;
+  }
 }
 
 // Long enough that every stage is used three times, with two and with three consumers, whose last tiles differ.

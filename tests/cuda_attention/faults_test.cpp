@@ -18,6 +18,7 @@ struct Fault {
   const char *from;
   const char *to;
   Change change = {};
+  bool isBiased = false;
 };
 
 void overlapped(AttentionTiles &tiles) {
@@ -51,7 +52,8 @@ const std::vector<Fault> faults = {
     {"swizzle of the copy only", forward, "sm_80", "copy_async_16(arena + tile + chunk_offset(row, chunk)",
      "copy_async_16(arena + tile + row * rowBytes + chunk * 16"},
     {"rows beyond the end stored", forward, "sm_80", "    if (first + tileRow + row < rows)\n", ""},
-    {"dropout by column of the tile", forward, "sm_80", "firstKey + 2 * (lane & 3));", "2 * (lane & 3));"},
+    {"dropout by column of the tile", forward, "sm_80", "16 * row, firstKey + 2 * (lane & 3));",
+     "16 * row, 2 * (lane & 3));"},
     {"no warp barrier before the rows leave", forward, "sm_80", "  warp_barrier();\n", ""},
     {"delta not subtracted", query, "sm_80", " - delta[row];", ";"},
     {"shift not padded", query, "sm_80", "tiles_of(queries, 128) * 128", "queries"},
@@ -60,6 +62,43 @@ const std::vector<Fault> faults = {
      "int nextHead = head;"},
     {"probabilities not dropped", keys, "sm_80", "          if (!kept)\n            scores[row][column][i] = 0.0f;\n",
      ""},
+    // Bias.
+    {"scores with a bias not scaled",
+     forward,
+     "sm_80",
+     "fma_f32(score, arguments.scale, added)",
+     "fma_f32(score, 1.0f, added)",
+     {},
+     true},
+    {"the bias of another head", query, "sm_80", " + head * arguments.biasHeadStride", "", {}, true},
+    {"queries and keys of the bias exchanged",
+     keys,
+     "sm_80",
+     "int query = transposed ? other : own;",
+     "int query = own;",
+     {},
+     true},
+    {"the first tile's bias for all",
+     keys,
+     "sm_80",
+     "ownKey, firstQuery + 2 * (lane & 3));",
+     "ownKey, 2 * (lane & 3));",
+     {},
+     true},
+    {"the bias read beyond the last key",
+     forward,
+     "sm_80",
+     "query < arguments.queries && key < arguments.keys",
+     "query < arguments.queries",
+     {},
+     true},
+    {"a shift in base 2 beside scaled scores",
+     query,
+     "sm_80",
+     "biased ? logSumExp : logSumExp * log2OfE",
+     "logSumExp * log2OfE",
+     {},
+     true},
     // Hopper.
     {"stage parity of the consumer", forward, "sm_90a", "u32 parity = walked / stages & 1;", "u32 parity = 0;"},
     {"too few bytes expected", forward, "sm_90a", "mbarrier_arrive_expect(&keyFull[stage], tile_bytes(blockKeys));",
@@ -210,8 +249,9 @@ struct Setting {
 /// Long enough that every stage of every pipeline is used twice; items of several heads and batches for persistent
 /// blocks, which take four each.
 const Setting &settingOf(const Fault &fault) {
-  auto problemOf = [](int length, int heads, int batch) {
+  auto problemOf = [](int length, int heads, int batch, Bias bias = Bias::None) {
     Problem problem;
+    problem.bias = bias;
     problem.queries = problem.keys = length;
     problem.heads = problem.group = heads;
     problem.batch = batch;
@@ -220,7 +260,10 @@ const Setting &settingOf(const Fault &fault) {
     problem.scale = 0.3;
     return problem;
   };
-  static const Setting portable(problemOf(330, 2, 1)), hopper(problemOf(650, 1, 1)), many(problemOf(260, 2, 2));
+  static const Setting portable(problemOf(330, 2, 1)), hopper(problemOf(650, 1, 1)), many(problemOf(260, 2, 2)),
+      biased(problemOf(330, 2, 1, Bias::Each));
+  if (fault.isBiased)
+    return biased;
   AttentionTiles tiles;
   if (fault.change)
     fault.change(tiles);
@@ -239,6 +282,10 @@ TEST(AttentionFaults, SoundKernelsPass) {
       Fault none{"none", pass, "sm_90a", "", "", change};
       EXPECT_FALSE(settingOf(none).catches(none)) << int(pass);
     }
+  for (AttentionPass pass : {forward, query, keys}) {
+    Fault biased{"none", pass, "sm_80", "", "", {}, true};
+    EXPECT_FALSE(settingOf(biased).catches(biased)) << int(pass);
+  }
   Fault turns{"none", forward, "sm_90a", "", "", inTurns}, plain{"none", forward, "sm_80", "", ""};
   EXPECT_FALSE(settingOf(turns).catches(turns));
   EXPECT_FALSE(settingOf(plain).catches(plain));

@@ -79,6 +79,11 @@ std::vector<AttentionKernel> kernelsFor(const std::string &architecture) {
               kernels.push_back(*attentionKernel(of, tiles));
             }
             of.window = false;
+            // A bias is added in portable kernels alone.
+            AttentionCase biased = of;
+            biased.bias = true;
+            biased.window = causal && dropout;
+            kernels.push_back(*attentionKernel(biased, *chooseAttention(biased, architecture, 1024)));
             if (tiles.path == AttentionPath::Hopper && element == AttentionElement::Bf16)
               for (const AttentionTiles &other : switchedTiles(of, tiles))
                 if (!(other == tiles))

@@ -58,6 +58,43 @@ float valueOfElement(std::uint16_t bits, Element element) {
   return std::bit_cast<float>(std::uint32_t(bits) << 16);
 }
 
+Problem::Strides Problem::biasStrides() const {
+  switch (bias) {
+  case Bias::None:
+    break;
+  case Bias::Each:
+    return {static_cast<long long>(heads) * queries * keys, static_cast<long long>(queries) * keys, keys};
+  case Bias::Pairs:
+    return {0, 0, keys};
+  case Bias::Keys:
+    return {keys, 0, 0};
+  }
+  return {0, 0, 0};
+}
+
+/// The numbers of a bias: see randomInputs().
+static std::vector<float> randomBias(const Problem &problem, std::mt19937 &generator) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  if (problem.bias == Bias::None)
+    return {};
+  std::normal_distribution<float> normal;
+  const bool ofKeys = problem.bias == Bias::Keys;
+  const int rows = problem.bias == Bias::Each ? problem.batch * problem.heads * problem.queries
+                                              : (ofKeys ? problem.batch : problem.queries);
+  std::vector<float> bias(std::size_t(rows) * problem.keys);
+  for (int row = 0; row < rows; ++row)
+    for (int key = 0; key < problem.keys; ++key) {
+      const unsigned kind = generator() % 8;
+      float &value = bias[std::size_t(row) * problem.keys + key];
+      value = kind < 2 ? -infinity : kind == 2 ? std::numeric_limits<float>::lowest() : normal(generator);
+      if (key % 8 == 0) // what a row sees is not the lowest number alone
+        value = 0.5f;
+      if (rows > 4 && !ofKeys && (row == 3 || row == rows - 1))
+        value = -infinity;
+    }
+  return bias;
+}
+
 std::uint32_t dropThreshold(double probability) {
   return std::uint32_t(std::min(probability * 4294967296.0, 4294967295.0));
 }
@@ -73,7 +110,9 @@ Inputs randomInputs(const Problem &problem, unsigned seed) {
   };
   std::size_t own = std::size_t(problem.batch) * problem.heads * problem.queries * problem.headDim;
   std::size_t other = std::size_t(problem.batch) * problem.keyHeads() * problem.keys * problem.headDim;
-  return {draw(own), draw(other), draw(other), draw(own)};
+  Inputs inputs{draw(own), draw(other), draw(other), draw(own), {}};
+  inputs.bias = randomBias(problem, generator);
+  return inputs;
 }
 
 Results attentionReference(const Problem &problem, const Inputs &inputs, bool rounded) {
@@ -106,8 +145,14 @@ Results attentionReference(const Problem &problem, const Inputs &inputs, bool ro
           for (int i = 0; i < d; ++i)
             score = stored.sum(score + q[i] * inputs.key[keyBase + std::size_t(key) * d + i]);
           scores[key] = stored(score * problem.scale);
+          if (problem.bias != Bias::None) {
+            const auto [ofBatch, ofHead, ofQuery] = problem.biasStrides();
+            scores[key] = stored(scores[key] + inputs.bias[batch * ofBatch + head * ofHead + query * ofQuery + key]);
+          }
           highest = std::max(highest, scores[key]);
         }
+        if (std::isinf(highest)) // no key is seen
+          visible = first;
         double sum = 0;
         for (int key = first; key < visible; ++key)
           sum = stored.sum(sum + std::exp(scores[key] - highest));

@@ -9,6 +9,10 @@ namespace tcc::attention_test {
 
 enum class Element { Bf16, F16 };
 
+/// What is added to the scores: nothing; a number for each pair of each head; one for each pair, the same in all heads
+/// and batches; one for each key of a batch, as for texts of several lengths.
+enum class Bias { None, Each, Pairs, Keys };
+
 std::uint16_t roundToElement(float value, Element element);
 float valueOfElement(std::uint16_t bits, Element element);
 
@@ -26,6 +30,13 @@ struct Problem {
   std::uint32_t stream = 0;
   /// Of the whole batch that this one is a part of.
   int first = 0;
+  Bias bias = Bias::None;
+
+  /// How far apart a bias's numbers of two batches, heads and queries lie; 0 where they are the same.
+  struct Strides {
+    long long batch, head, query;
+  };
+  Strides biasStrides() const;
 
   int keyHeads() const { return heads / group; }
 };
@@ -36,6 +47,7 @@ std::uint32_t dropThreshold(double probability);
 /// All dense: queries' tensors [batch, heads, queries, headDim], keys' [batch, keyHeads, keys, headDim].
 struct Inputs {
   std::vector<double> query, key, value, outputGradient;
+  std::vector<float> bias; // as biasStrides() says
 };
 struct Results {
   std::vector<double> output, logSumExp, queryGradient, keyGradient, valueGradient;
@@ -43,7 +55,8 @@ struct Results {
   double largestTerm = 0;
 };
 
-/// Random inputs, already representable in the element type.
+/// Random inputs, already representable in the element type. Some of a bias's numbers are -inf and some the lowest
+/// finite one; of two of its rows all are -inf.
 Inputs randomInputs(const Problem &problem, unsigned seed);
 
 /// With `rounded`, every stored tensor (scores, probabilities, output, their gradients) is rounded to the element type,

@@ -48,19 +48,37 @@ struct DropoutText {
   }
 };
 
+/// A bias as the function's argument, the lines that make %bias of it, in the op's text, and among its operands' types.
+struct BiasText {
+  std::string arguments, lines, text, types;
+  explicit BiasText(const AttentionSample &s) {
+    if (s.bias.empty())
+      return;
+    const std::string given = type(s.bias, "f32"), all = type({s.batch, s.heads, s.queries, s.keys}, "f32");
+    arguments = ", %m: " + given;
+    lines = "  %low = tcc.constant dense<-1.0> : " + given + "\n  %none = tcc.constant dense<0xFF800000> : " + given +
+            "\n  %hides = tcc.compare lt %m, %low : " + given + " -> " + type(s.bias, "i1") +
+            "\n  %some = tcc.select %hides, %none, %m : " + type(s.bias, "i1") + ", " + given +
+            "\n  %bias = tcc.broadcast %some : " + given + " -> " + all + "\n";
+    text = "bias %bias ";
+    types = ", " + all;
+  }
+};
+
 } // namespace
 
 std::string attentionGraph(const AttentionSample &s) {
   bool isPacked = s.queries == s.keys;
   const DropoutText dropout(s);
+  const BiasText bias(s);
   std::string q = type({s.batch, s.queries, s.heads, s.width}, s.element);
   std::string k = type({s.batch, s.keys, s.keyHeads, s.width}, s.element);
   std::string lse = type({s.batch, s.heads, s.queries}, "f32");
   std::string out = type({s.batch, s.queries, s.heads, s.width}, "f32");
   std::string x = type({s.batch, s.queries, isPacked ? s.packed() : s.heads * s.width}, "f32");
   std::string y = type({s.batch, s.keys, 2 * s.keyHeads * s.width}, "f32");
-  std::string text = "func.func @main(%x: " + x + ", %y: " + y + ", %w: " + out + dropout.arguments + ") -> (" + out +
-                     ", " + lse + ", " + x + ", " + y + ") {\n";
+  std::string text = "func.func @main(%x: " + x + ", %y: " + y + ", %w: " + out + bias.arguments + dropout.arguments +
+                     ") -> (" + out + ", " + lse + ", " + x + ", " + y + ") {\n";
   int64_t all = isPacked ? s.heads + 2 * s.keyHeads : 2 * s.keyHeads, first = isPacked ? s.heads : 0;
   std::string source = isPacked ? "xh" : "yh";
   text += rounded("xh", "x", s, s.queries, isPacked ? all : s.heads);
@@ -70,9 +88,10 @@ std::string attentionGraph(const AttentionSample &s) {
     text += rounded("yh", "y", s, s.keys, all);
   text += heads("k", source, s, s.keys, all, first, s.keyHeads);
   text += heads("v", source, s, s.keys, all, first + s.keyHeads, s.keyHeads);
-  text += "  %o:2 = tcc.flash_attention " + std::string(isPacked ? "%q" : "%xh") + ", %k, %v " + s.mask +
-          "scale 0.125 " + dropout.text + ": (" + q + ", " + k + ", " + k + dropout.types + ") -> (" + q + ", " + lse +
-          ")\n";
+  text += bias.lines;
+  text += "  %o:2 = tcc.flash_attention " + std::string(isPacked ? "%q" : "%xh") + ", %k, %v " + bias.text + s.mask +
+          "scale 0.125 " + dropout.text + ": (" + q + ", " + k + ", " + k + bias.types + dropout.types + ") -> (" + q +
+          ", " + lse + ")\n";
   text += "  %wide = tcc.cast %o#0 : " + q + " -> " + out + "\n  %weighted = tcc.mul %wide, %w : " + out + "\n";
   text += "  %sum = tcc.reduce_sum %weighted axes [0, 1, 2, 3] : " + out + " -> tensor<1x1x1x1xf32>\n";
   text += "  %loss = tcc.reshape %sum : tensor<1x1x1x1xf32> -> tensor<f32>\n";

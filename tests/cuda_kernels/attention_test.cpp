@@ -29,6 +29,10 @@ const AttentionSample samples[] = {
     {"dropout", "bf16", 72, 72, 4, 2, 64, "diagonal 0 ", 2, "i32"},
     {"dropout_of_part", "f16", 65, 130, 2, 2, 128, "diagonal 65 window 90 ", 2, "i64", true},
     {"dropout_wide", "bf16", 40, 40, 3, 3, 96, "", 1, "i64"},
+    {"bias", "bf16", 72, 72, 4, 2, 64, "", 2, nullptr, false, {2, 4, 72, 72}},
+    {"bias_of_pairs", "f16", 40, 100, 2, 2, 32, "", 2, nullptr, false, {1, 1, 40, 100}},
+    {"bias_of_keys", "bf16", 65, 65, 3, 1, 128, "diagonal 0 window 30 ", 2, "i64", true, {2, 1, 1, 65}},
+    {"bias_of_queries", "bf16", 65, 33, 5, 5, 96, "", 1, "i32", false, {1, 5, 65, 1}},
 };
 
 std::string machineOf(const std::string &architecture) {
@@ -195,6 +199,45 @@ TEST_F(CudaAttention, ExpandsWhatNoKernelServes) {
   auto wide = compile(attentionGraph(sample), "sm_90a");
   ASSERT_TRUE(wide);
   EXPECT_TRUE(launchesOf(wide->targets[0].plan).empty());
+}
+
+// The labels say so, bytes count a bias once where it is repeated, and Hopper's kernels, which add none, are not taken.
+TEST_F(CudaAttention, AddsABiasWhereItLies) {
+  const AttentionSample sample{"bias", "bf16", 64, 64, 2, 2, 64, "", 3, nullptr, false, {3, 1, 1, 64}};
+  for (const char *architecture : {"sm_80", "sm_90a"}) {
+    auto artefact = compile(attentionGraph(sample), architecture);
+    ASSERT_TRUE(artefact);
+    std::vector<runtime::Instruction> launches = launchesOf(artefact->targets[0].plan);
+    ASSERT_EQ(launches.size(), 3u);
+    EXPECT_EQ(launches[0].label, "flash_attention 3x2 64x64x64 bias");
+    const int64_t tensor = 3 * 64 * 2 * 64 * 2, rows = 3 * 2 * 64 * 4, bias = 3 * 64 * 4;
+    EXPECT_EQ(launches[0].bytes, 4 * tensor + rows + bias);
+    EXPECT_TRUE(std::get<LaunchCall>(launches[0].call).mapSlots.empty());
+  }
+}
+
+TEST_F(CudaAttention, SaysThatHoppersKernelsAddNoBias) {
+  for (const bool isHopper : {false, true}) {
+    std::string messages;
+    captured = parseText(
+        *context, attentionGraph({"bias", "bf16", 64, 64, 2, 2, 64, "", 1, nullptr, false, {1, 1, 64, 64}}), messages);
+    ASSERT_TRUE(captured) << messages;
+    CompileOptions options;
+    options.targetName = isHopper ? "cuda:sm_90a" : "cuda:sm_80";
+    options.remarks = true;
+    auto session = CompileSession::open(options);
+    ASSERT_TRUE(session) << session.error().message();
+    ASSERT_TRUE(session->plan(captured->clone()));
+    const Remarks &remarks = session->report().remarks;
+    EXPECT_EQ(llvm::any_of(remarks,
+                           [](const Remark &remark) {
+                             return remark.kind == Remark::Kind::missed && remark.pass == "kernels" &&
+                                    remark.text ==
+                                        "attention with a mask or bias is computed by the kernels for sm_80: "
+                                        "those of sm_90a, by wgmma, add none";
+                           }),
+              isHopper);
+  }
 }
 
 // A slice that begins between two vectors is copied first; the kernels would be refused it.

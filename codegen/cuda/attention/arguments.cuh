@@ -17,7 +17,8 @@ struct AttentionArguments {
   // [batch, heads, queries]: natural logarithm of each row's sum of exponentials; -inf for a fully masked row.
   float *logSumExp;
   // Backward's workspace, both [batch · heads, queries rounded up to 128], written by the dQ kernel, read by dK/dV's:
-  // logSumExp in base 2 (+inf for masked rows and the tail), and the row sums of output · outputGradient.
+  // logSumExp in base 2, with a bias in base e (+inf for masked rows and the tail), and the row sums of output ·
+  // outputGradient.
   float *rowShift;
   float *rowDelta;
   // On the device, read only by kernels with dropout: the low and the high word of its seed, and the number of the whole
@@ -39,4 +40,8 @@ struct AttentionArguments {
   int diagonal, window;
   // How many batches there are; read by persistent kernels alone.
   int batch;
+  // Read only by kernels with a bias: what is added to the scaled scores, [batch, heads, queries, keys]; the keys of a
+  // row are contiguous, the strides of the others are in elements, and 0 where one value serves all.
+  const float *bias;
+  long long biasBatchStride, biasHeadStride, biasRowStride;
 };

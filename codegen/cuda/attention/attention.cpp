@@ -54,6 +54,8 @@ std::string badSwitch(const AttentionCase &of, const AttentionTiles &tiles) {
     return "attention with the shortest tiles first: only causal tiles differ";
   if (of.window && !of.causal)
     return "attention with a window: only a causal one has it";
+  if (of.bias && tiles.path == AttentionPath::Hopper)
+    return "attention with a bias: only portable kernels have it";
   return "";
 }
 
@@ -103,8 +105,8 @@ runtime::Expected<AttentionKernel> attentionKernel(const AttentionCase &of, cons
   kernel.tiles = tiles;
   kernel.rows = 16 * tiles.rowTiles * tiles.warps;
   kernel.name = names.kernel + switchSuffix(tiles) + "_" + elementName(of.element) + "_d" + std::to_string(of.headDim) +
-                (of.causal ? "_causal" : "") + (of.window ? "_window" : "") + (of.dropout ? "_dropout" : "") + "_" +
-                std::to_string(kernel.rows) + "x" + std::to_string(tiles.columns);
+                (of.causal ? "_causal" : "") + (of.window ? "_window" : "") + (of.dropout ? "_dropout" : "") +
+                (of.bias ? "_bias" : "") + "_" + std::to_string(kernel.rows) + "x" + std::to_string(tiles.columns);
   kernel.prelude = hopper ? Prelude::Wgmma : Prelude::Portable;
   kernel.threads = warpSize * tiles.warps + (hopper ? warpgroupSize : 0);
   kernel.sharedBytes = sharedBytesOf(kernel);
@@ -116,7 +118,7 @@ runtime::Expected<AttentionKernel> attentionKernel(const AttentionCase &of, cons
   text += attentionFile("arguments.cuh");
   text += std::string("using Element = ") + elementName(of.element) + ";\n";
   text += constant("bool", "causal", of.causal) + constant("bool", "windowed", of.window) +
-          constant("bool", "dropout", of.dropout);
+          constant("bool", "dropout", of.dropout) + constant("bool", "biased", of.bias);
   text += constant("int", "headDim", of.headDim) + constant("int", "threads", kernel.threads);
   text += constant("int", names.columnConstant, tiles.columns);
   if (hopper) {
@@ -201,6 +203,8 @@ std::string checkAttention(const AttentionCase &of, const AttentionArguments &ar
     return "attention with dropout needs both words of a seed and the batch's first row";
   if (!arguments.logSumExp)
     return "attention needs a buffer for the log-sum-exp";
+  if (of.bias && !arguments.bias)
+    return "attention with a bias needs its address";
   bool backward = of.pass != AttentionPass::Forward;
   if (backward && (!arguments.rowShift || !arguments.rowDelta))
     return "attention's backward needs the workspaces rowShift and rowDelta";

@@ -1,6 +1,6 @@
 // Flash attention for CUDA: chooses the kernel for a case, and gives its text and how to launch it. In: element type,
-// head dimension, causal, window, dropout, architecture; out: kernel text over the device primitives, with its tiles
-// and launch. Everything else (lengths, strides, groups, dropout's p, scale) is a run-time argument.
+// head dimension, causal, window, dropout, bias, architecture; out: kernel text over the device primitives, with its
+// tiles and launch. Everything else (lengths, strides, groups, dropout's p, scale) is a run-time argument.
 #pragma once
 
 #include "codegen/cuda/device/device_text.h"
@@ -31,6 +31,8 @@ struct AttentionCase {
   bool dropout = false;
   /// Whether a query sees only the last arguments.window of the keys up to its diagonal. Needs `causal`.
   bool window = false;
+  /// Whether arguments.bias is added to the scores. Portable alone.
+  bool bias = false;
 
   bool operator==(const AttentionCase &) const = default;
 };
@@ -88,7 +90,8 @@ struct AttentionMap {
 /// the number of keys. Errors: headDim is none of 32, 64, 96 and 128.
 runtime::Expected<AttentionTiles> chooseAttention(const AttentionCase &of, std::string_view architecture, int length);
 
-/// The kernel of a case with the given tiles. Errors: a switch that this kernel does not have; a window without causal.
+/// The kernel of a case with the given tiles. Errors: a switch that this kernel does not have; a window without causal;
+/// a bias on Hopper's path.
 runtime::Expected<AttentionKernel> attentionKernel(const AttentionCase &of, const AttentionTiles &tiles);
 
 /// The number of blocks in x, y and z; if one of them is 0, there is nothing to launch. `multiprocessors` is how many

@@ -81,6 +81,8 @@ KERNEL(@name@, threads, minBlocks)(GRID_CONSTANT const AttentionArguments argume
 
     float scores[rowTiles][queryTileCount][4];
     product_transposed<rowTiles, queryTileCount>(scores, arena, keyTile, firstRow, queryTile);
+    if (biased)
+      add_bias<true>(scores, arguments, bias_of(arguments, batch, head), ownKey, firstQuery + 2 * (lane & 3));
     // Rows of keys beyond the last are summed and never stored; queries beyond the last have the shift +inf, P = 0.
     bool whole = all_visible(arguments, firstQuery, blockQueries, firstKey + firstRow, warpKeys, true);
 #pragma unroll
@@ -91,7 +93,7 @@ KERNEL(@name@, threads, minBlocks)(GRID_CONSTANT const AttentionArguments argume
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           float &score = scores[row][column][i];
-          score = fast_exp2(fma_f32(score, scaleLog2, -float_from_bits(shiftPair.word[i & 1])));
+          score = shifted_exp(score, scaleLog2, float_from_bits(shiftPair.word[i & 1]));
           if (causal && !whole) {
             int diagonal = firstQuery + 8 * column + 2 * (lane & 3) + (i & 1) + arguments.diagonal;
             int at = ownKey + 16 * row + 8 * (i >> 1);

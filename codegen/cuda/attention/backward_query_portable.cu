@@ -52,7 +52,7 @@ KERNEL(@name@, threads, minBlocks)(GRID_CONSTANT const AttentionArguments argume
     shift[row] = infinity();
     if (inside) {
       float logSumExp = arguments.logSumExp[batchHead * queries + query];
-      shift[row] = logSumExp == -infinity() ? infinity() : logSumExp * log2OfE;
+      shift[row] = logSumExp == -infinity() ? infinity() : biased ? logSumExp : logSumExp * log2OfE;
     }
     if ((lane & 3) == 0) {
       i64 padded = batchHead * (tiles_of(queries, 128) * 128) + query;
@@ -71,6 +71,7 @@ KERNEL(@name@, threads, minBlocks)(GRID_CONSTANT const AttentionArguments argume
   if (dropout)
     mask = dropout_mask(arguments, batch, head);
   float scaleLog2 = arguments.scale * log2OfE;
+  const float *bias = bias_of(arguments, batch, head);
 
 #pragma unroll 1
   for (int step = tiles.first; step < tiles.end; ++step) {
@@ -88,6 +89,8 @@ KERNEL(@name@, threads, minBlocks)(GRID_CONSTANT const AttentionArguments argume
 
     float scores[rowTiles][keyTileCount][4];
     product_transposed<rowTiles, keyTileCount>(scores, arena, queryTile, firstRow, keyTile);
+    if (biased)
+      add_bias<false>(scores, arguments, bias, ownQuery, firstKey + 2 * (lane & 3));
     bool whole = all_visible(arguments, firstQuery + firstRow, warpQueries, firstKey, blockKeys);
 #pragma unroll
     for (int row = 0; row < 2 * rowTiles; ++row) {
@@ -95,7 +98,7 @@ KERNEL(@name@, threads, minBlocks)(GRID_CONSTANT const AttentionArguments argume
 #pragma unroll
       for (int i = 0; i < 2 * keyTileCount; ++i) {
         float &score = scores[row / 2][i / 2][2 * (row & 1) + (i & 1)];
-        score = fast_exp2(fma_f32(score, scaleLog2, -shift[row]));
+        score = shifted_exp(score, scaleLog2, shift[row]);
         int at = firstKey + 8 * (i / 2) + 2 * (lane & 3) + (i & 1);
         if (!whole && (at >= key_end(arguments, query) || at < first_key(arguments, query)))
           score = 0.0f;

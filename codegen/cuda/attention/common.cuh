@@ -1,5 +1,5 @@
 // What all attention kernels share: small functions, one head's matrix, and the dropout mask. Needs the device prelude,
-// arguments.cuh, and the constants Element, headDim, causal, windowed.
+// arguments.cuh, and the constants Element, headDim, causal, windowed, biased.
 
 constexpr float log2OfE = 1.44269504088896340736f;
 

@@ -51,6 +51,7 @@ KERNEL(@name@, threads, minBlocks)(GRID_CONSTANT const AttentionArguments argume
   if (dropout)
     mask = dropout_mask(arguments, batch, head);
   float scaleLog2 = arguments.scale * log2OfE;
+  const float *bias = bias_of(arguments, batch, head);
 
 #pragma unroll 1
   for (int step = tiles.first; step < tiles.end; ++step) {
@@ -70,6 +71,8 @@ KERNEL(@name@, threads, minBlocks)(GRID_CONSTANT const AttentionArguments argume
     float scores[rowTiles][keyTileCount][4];
     product_transposed<rowTiles, keyTileCount>(scores, arena, queryTile, firstRow, keyTile);
 
+    if (biased)
+      add_bias<false>(scores, arguments, bias, ownQuery, firstKey + 2 * (lane & 3));
     if (!all_visible(arguments, firstQuery + firstRow, warpQueries, firstKey, blockKeys)) {
 #pragma unroll
       for (int row = 0; row < 2 * rowTiles; ++row) {
@@ -91,14 +94,14 @@ KERNEL(@name@, threads, minBlocks)(GRID_CONSTANT const AttentionArguments argume
         highest = max_f32(highest, scores[row / 2][i / 2][2 * (row & 1) + (i & 1)]);
       highest = quad_reduce_max(highest);
       // A row that has seen no key yet is shifted by 0, so that its exponentials are 0 and not NaN.
-      float shift = highest == -infinity() ? 0.0f : highest * scaleLog2;
-      float shrink = fast_exp2(fma_f32(rowMax[row], scaleLog2, -shift));
+      float shift = highest == -infinity() ? 0.0f : biased ? highest : highest * scaleLog2;
+      float shrink = shifted_exp(rowMax[row], scaleLog2, shift);
       rowMax[row] = highest;
       float sum = 0.0f;
 #pragma unroll
       for (int i = 0; i < 2 * keyTileCount; ++i) {
         float &score = scores[row / 2][i / 2][2 * (row & 1) + (i & 1)];
-        score = fast_exp2(fma_f32(score, scaleLog2, -shift));
+        score = shifted_exp(score, scaleLog2, shift);
         sum += score;
       }
       rowSum[row] = fma_f32(rowSum[row], shrink, sum);
@@ -130,7 +133,8 @@ KERNEL(@name@, threads, minBlocks)(GRID_CONSTANT const AttentionArguments argume
     factor[row] = sum > 0.0f ? divide_f32(arguments.keepScale, sum) : sum;
     int query = ownQuery + 8 * row;
     if ((lane & 3) == 0 && query < queries) {
-      float logSumExp = sum == 0.0f ? -infinity() : fma_f32(rowMax[row], arguments.scale, log_f32(sum));
+      float scale = biased ? 1.0f : arguments.scale;
+      float logSumExp = sum == 0.0f ? -infinity() : fma_f32(rowMax[row], scale, log_f32(sum));
       arguments.logSumExp[(static_cast<i64>(batch) * arguments.heads + head) * queries + query] = logSumExp;
     }
   }

@@ -116,6 +116,40 @@ DEVICE void product_of_registers(float (&d)[rowTiles][headDim / 8][4], const flo
   }
 }
 
+// What becomes of products before their exponentials. Without a bias scores stay products, and the scale is a factor of
+// the exponent in base 2. With a bias they are scaled, and a shift is taken off before anything multiplies them: a mask
+// of the lowest finite numbers would become infinite by a factor.
+
+// The first of the bias's elements of one head.
+DEVICE const float *bias_of(const AttentionArguments &arguments, int batch, int head) {
+  return arguments.bias + batch * arguments.biasBatchStride + head * arguments.biasHeadStride;
+}
+
+// Scales products and adds the bias of their queries and keys. `row` and `column` are the thread's first ones; rows are
+// queries, or keys if `transposed`. Beyond the last query and key nothing is read.
+template <bool transposed, int rowTiles, int columnTiles>
+DEVICE void add_bias(float (&scores)[rowTiles][columnTiles][4], const AttentionArguments &arguments, const float *bias,
+                     int row, int column) {
+#pragma unroll
+  for (int tile = 0; tile < rowTiles * columnTiles; ++tile)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      int own = row + 16 * (tile / columnTiles) + 8 * (i >> 1);
+      int other = column + 8 * (tile % columnTiles) + (i & 1);
+      int query = transposed ? other : own;
+      int key = transposed ? own : other;
+      bool inside = query < arguments.queries && key < arguments.keys;
+      float added = inside ? float_from_bits(load_4(bias + query * arguments.biasRowStride + key)) : 0.0f;
+      float &score = scores[tile / columnTiles][tile % columnTiles][i];
+      score = fma_f32(score, arguments.scale, added);
+    }
+}
+
+// e to the power of a scaled score less its row's shift, which is one in base 2 where there is no bias.
+DEVICE float shifted_exp(float score, float scaleLog2, float shift) {
+  return fast_exp2(biased ? (score - shift) * log2OfE : fma_f32(score, scaleLog2, -shift));
+}
+
 // Rounds rowTiles * 16 rows of accumulators, scaled by `factor` of each row, and stores those below `rows`. The warp's
 // own rows of `tile`, from tileRow on, carry them from fragment order to 16-byte rows; nobody else may be using them.
 template <int rowTiles>

@@ -2,13 +2,16 @@
 
     python -m tcc.torch.exported MODEL.pt2                       writes the .graph text to the standard output
     python -m tcc.torch.exported MODEL.pt2 VALUES.safetensors    and the values of its parameters to a file
+    … MODEL.pt2 VALUES.safetensors --states                      which are states: a library loads them once
 
-Parameters, buffers, constants and inputs are arguments by their names; buffers that the program changes are states.
+Parameters, buffers, constants and inputs are arguments by their names; buffers that the program changes are states, and
+with --states all that the program holds.
 Sizes that the program leaves open are those of the example that it was exported with.
 """
 
 from __future__ import annotations
 
+import argparse
 import pathlib
 import sys
 import warnings
@@ -79,7 +82,7 @@ def values_of(program, module: torch.fx.GraphModule, conversion: Conversion) -> 
     return values
 
 
-def graph_text(path: str, values: str | None = None) -> str:
+def graph_text(path: str, values: str | None = None, as_states: bool = False) -> str:
     """The program's graph; what it holds goes to the file `values`."""
     program = torch.export.load(path).run_decompositions(decompositions())
     module = fixed(program)
@@ -91,14 +94,25 @@ def graph_text(path: str, values: str | None = None) -> str:
         raise Unsupported(f"no translation of {', '.join(ops)}; torch.compile(…, backend=\"tcc\") runs such ops by ATen")
     if values:
         from safetensors.torch import save_file
-        save_file(values_of(program, module, conversion), values)
+        held = values_of(program, module, conversion)
+        save_file(held, values)
+        if as_states:
+            arguments = conversion.c.g.arguments
+            arguments[:] = [(value, name, is_state or name in held) for value, name, is_state in arguments]
     return conversion.c.g.text()
 
 
 def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tcc.torch.exported", description="Writes a program as a graph.")
+    parser.add_argument("program", metavar="MODEL.pt2")
+    parser.add_argument("values", metavar="VALUES.safetensors", nargs="?")
+    parser.add_argument("--states", action="store_true", help="what VALUES.safetensors holds are states of the graph")
+    given = parser.parse_args(arguments)
+    if given.states and not given.values:
+        parser.error("--states without VALUES.safetensors, the file that states begin with")
     warnings.simplefilter("ignore")
     try:
-        sys.stdout.write(graph_text(*arguments))
+        sys.stdout.write(graph_text(given.program, given.values, given.states))
     except ModuleNotFoundError as why:
         print(why, file=sys.stderr)
         return 1
