@@ -7,13 +7,14 @@ namespace tcc::models {
 Evaluation::Evaluation(const Model &model, const TokenSource &source, TokenRange range, int64_t batch, int64_t sequence,
                        int64_t count, bool packs, FunctionOptions function, RunRanks &ranks)
     : data(source, range, batch, sequence, Order::Sequential, 0, packs), count(std::min(count, data.batchesPerPass())),
-      tokens({batch, sequence}, DType::i32), targets({batch, sequence}, DType::i32),
+      batch(batch), sequence(sequence),
       meanLoss(compile(
           "held_out_loss", [model](Tensor tokens, Tensor targets) { return modelLoss(model, tokens, targets); },
           std::move(function))),
       ranks(ranks) {}
 
 double Evaluation::loss() {
+  const Array tokens({batch, sequence}, DType::i32), targets({batch, sequence}, DType::i32); // not while steps run
   const int64_t each = (count + ranks.count() - 1) / ranks.count();
   std::vector<double> own(size_t(2 * each), 0.0); // a batch's sum, and the share of its places that have a target
   for (int64_t i = ranks.rank(); i < count; i += ranks.count()) {

@@ -24,8 +24,7 @@ public:
 
 private:
   Batches data;
-  int64_t count;
-  Array tokens, targets;
+  int64_t count, batch, sequence;
   Function meanLoss;
   RunRanks &ranks;
 };

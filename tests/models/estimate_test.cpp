@@ -46,10 +46,10 @@ protected:
 
   static int64_t together(const std::string &text) { return numberIn(text, "\\(([0-9]+) bytes"); }
 
-  /// The bytes that a run of one step plans, and those that were counted while it ran.
-  std::pair<int64_t, int64_t> ofARun(Arguments more) {
+  /// The bytes that a run plans, and those that were counted while it ran.
+  std::pair<int64_t, int64_t> ofARun(Arguments more, const char *steps = "--steps=1") {
     const std::string log = folder.path("log.jsonl");
-    more.insert(more.end(), {"--data", folder.write("text", std::string(4000, 'x') + "y"), "--steps=1", "--json", log});
+    more.insert(more.end(), {"--data", folder.write("text", std::string(4000, 'x') + "y"), steps, "--json", log});
     train(options(more), stdout);
     const std::string lines = readAll(log);
     const auto last = nlohmann::json::parse(lines.substr(lines.rfind('\n', lines.size() - 2) + 1));
@@ -137,6 +137,11 @@ TEST_F(EstimateTest, saysTheBytesOfTheRealRun) {
     const std::string text = estimated(more);
     EXPECT_EQ(together(text), ofARun(more).first) << text;
   }
+}
+
+TEST_F(EstimateTest, evaluationKeepsNothingWhileStepsRun) {
+  const auto [planned, counted] = ofARun({"--batch=4", "--eval-every=1", "--eval-batches=1"}, "--steps=3");
+  EXPECT_EQ(planned, counted);
 }
 
 TEST_F(EstimateTest, componentsAddUp) {
