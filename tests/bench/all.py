@@ -18,6 +18,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 
 import sweep
 
@@ -32,12 +33,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def run(command, what):
     """Its output, and the most bytes that it had in memory."""
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    out, error = child.stdout.read(), child.stderr.read()
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode != 0:
-        sys.exit(f"{what} ended with status {child.returncode}: {shlex.join(command)}\n{error}")
+    with tempfile.TemporaryFile("w+") as errors:
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        out = child.stdout.read()
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode != 0:
+            errors.seek(0)
+            sys.exit(f"{what} ended with status {child.returncode}: {shlex.join(command)}\n{errors.read()}")
     return out, usage.ru_maxrss * 1024
 
 
@@ -272,7 +275,7 @@ def parsed():
 def main():
     arguments = parsed()
     figures = {"machine": processor(), "limits": calibrated(os.path.join(arguments.bin, "tcc")), "steps": []}
-    folder = sweep.tempfile.TemporaryDirectory(prefix="tcc-all-")
+    folder = tempfile.TemporaryDirectory(prefix="tcc-all-")
     if "steps" in arguments.parts:
         figures["steps"] = measure_steps(arguments, figures["limits"], folder.name)
     for part, measure in (("products", measure_products), ("attention", measure_attention), ("kernels", measure_kernels)):

@@ -18,12 +18,12 @@ struct TccStreamHook {
   /// reports errors of the stream returns CUDA_ERROR_ILLEGAL_ADDRESS, and the text is kept as the machine's finding.
   void (*fault)(const char *text);
   /// 1 while the stream is being captured, else 0.
-  int (*isCapturing)(void *stream);
+  int (*isCapturing)(void *stream) = nullptr;
   /// The number of the device whose context is current on this thread; -1 where none is.
-  int (*device)();
+  int (*device)() = nullptr;
   /// Runs what is on the streams of all devices, unless a call of the driver is running. For a stand-in whose work
   /// other processes wait for: a device goes on without its host.
-  void (*advance)();
+  void (*advance)() = nullptr;
 };
 
 /// The one table of the process.

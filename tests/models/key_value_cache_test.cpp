@@ -134,9 +134,10 @@ protected:
     for (auto &[rows, function] : functions) {
       EXPECT_EQ(function.counters().cache.misses, 1) << "the position is an input";
       // A row is written where it stands, and kept keys are read where they are. (In bf16 weights are cast.)
-      if (options.level == 2 && options.products == DType::f32)
+      if (options.level == 2 && options.products == DType::f32) {
         for (const int64_t bytes : {cache.keys(0).bytes(), cache.keys(0).bytes() / positions * rows})
           EXPECT_EQ(copiesOf(function.executable()->plan(), bytes), std::vector<std::string>()) << rows;
+      }
     }
   }
 };
