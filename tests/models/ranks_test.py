@@ -408,9 +408,9 @@ def on_gpus(trainer, mpis, machine, full):
         profile = ["--profile", os.path.join(trainer.folder, "profile.json")] if number == 0 else []
         several, _ = trainer.run(*options, "--ranks=2", f"--zero={zero}", "-fbucket=16KiB", *profile, mpi=mpi)
         check(several == one, f"2 ranks by {mpi} on GPUs, --zero={zero}, have the bits of one")
-    os.environ["TCC_NCCL_MACHINE"] = "rank=1,broken=3"
+    os.environ["TCC_NCCL_MACHINE"] = "rank=1,broken=3,code=2"
     _, said = trainer.run(*options, "--ranks=2", mpi=mpis[0], status=1)
-    check("of rank 1 with the other ranks failed: NCCL status 6 (remote process exited" in said and
+    check("of rank 1 with the other ranks failed: NCCL status 2 (unhandled system" in said and
           said.count("error:") == 1, f"an error of NCCL ends the run in one line: {said}")
     del os.environ["TCC_NCCL_MACHINE"]
     os.environ["TCC_NCCL"] = "/nowhere/libnccl.so.2"

@@ -11,7 +11,7 @@ namespace tcc::runtime::cuda {
 using NcclComm = struct NcclCommOpaque *;
 
 /// Statuses that the runtime tells apart; any other is an error.
-enum NcclStatus : int { ncclSuccess = 0, ncclInProgress = 7 };
+enum NcclStatus : int { ncclSuccess = 0, ncclRemoteError = 6, ncclInProgress = 7 };
 enum NcclType : int { ncclUint8 = 1, ncclFloat32 = 7 };
 constexpr int ncclSum = 0;
 

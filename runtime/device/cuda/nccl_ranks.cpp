@@ -216,6 +216,9 @@ private:
       status = asked == ncclSuccess ? status : asked;
       if (status == ncclSuccess || status == ncclInProgress)
         continue;
+      // Another rank has failed: it says why, and its end is the end of this one, unless that takes long.
+      if (status == ncclRemoteError && stop.wait_for(guard, std::chrono::seconds(2), [&] { return isStopping; }))
+        break;
       session.close("an exchange of rank " + std::to_string(rank()) +
                     " with the other ranks failed: " + nccl.explain(status, comm));
       giveUp();
