@@ -57,7 +57,7 @@ struct Fusion {
 /// Answers whether two groups can be merged without a cycle, that is, whether a path between them leaves both. Most
 /// paths of a training step go through its long chain of structured ops, which are never merged. So each group knows
 /// the first link of this chain that it reaches and the last link that reaches it: a path along the chain is found at
-/// once, and a search stays between two links.
+/// once, and a search stays between two links. Exchanges between ranks are on a path in the order of all ranks.
 class FusionPaths {
 public:
   /// `fusion` must still have one group for each op, as before any merging.

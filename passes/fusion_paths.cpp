@@ -1,4 +1,5 @@
 // Paths between groups; the header says how they are found quickly.
+#include "passes/collective_order.h"
 #include "passes/fusion.h"
 
 using namespace mlir;
@@ -99,6 +100,18 @@ void FusionPaths::findEdges(ArrayRef<unsigned> inOrder) {
       if (!op || op->getNumResults() > 0)
         nodes[producer].after.push_back(node);
     }
+  }
+  // An exchange comes after the one before it in the order of all ranks, also where neither is computed from the other.
+  const unsigned *before = nullptr;
+  for (Operation *op : tcc::inOrder(fusion.block)) {
+    const auto exchange = numberOf.find(op);
+    if (exchange == numberOf.end())
+      continue;
+    if (before && opOf[*before]->isBeforeInBlock(op)) {
+      nodes[exchange->second].before.push_back(*before);
+      nodes[*before].after.push_back(exchange->second);
+    }
+    before = &exchange->second;
   }
 }
 

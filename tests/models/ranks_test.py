@@ -123,6 +123,10 @@ def in_flight(trainer, mpis):
               f"the bits of one: {done.stderr[-600:]}")
         flying = [line for line in done.stderr.splitlines() if "all_to_all" in line and " runs beside " in line]
         check(len(flying) >= 3, f"{len(flying)} exchanges of {mpi} run beside other ops: {done.stderr[-600:]}")
+    # Small buckets, and one rank with more lanes than the others: kernels of its own, and the order of all.
+    options = ["--steps", "4", "--batch", "4", "--lanes", "4", "--width", "16", "--seq", "8", "--hash-every", "2"]
+    several, _ = trainer.run(*options, "--ranks=3", "-fbucket=2KiB", mpi=mpis[0])
+    check(several == trainer.run(*options)[0], "3 ranks of 4 lanes with small buckets have the bits of one")
 
 
 def shared_out(trainer, mpis, full, seed):
