@@ -260,10 +260,10 @@ def parsed():
                 parser.error(f"--{key}={word}: one of {', '.join(known)} is expected")
         setattr(arguments, key, words)
     arguments.groups = arguments.groups.split(",")
-    try:
-        arguments.attention = [[int(number) for number in word.split("x")] for word in arguments.attention.split(",")]
-    except ValueError:
+    shapes = [word.split("x") for word in arguments.attention.split(",")]
+    if not all(len(shape) == 3 and all(number.isdigit() and int(number) > 0 for number in shape) for shape in shapes):
         parser.error(f"--attention={arguments.attention}: lengths, heads and batches such as 256x6x16 are expected")
+    arguments.attention = [[int(number) for number in shape] for shape in shapes]
     if arguments.rounds < 1:
         parser.error("--rounds: at least one is expected")
     for peer in arguments.peer:
