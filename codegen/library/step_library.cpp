@@ -67,8 +67,10 @@ Expected<std::string> sharedLibrary(llvm::ArrayRef<std::string> objects, llvm::A
   for (const runtime::Artefact &step : steps)
     exports += "    " + libraryPrefix(step) + "_*;\n";
   exports += "  local: *;\n};\n";
-  // A pool's threads and handlers at exit outlive dlclose(), so a library that was loaded once stays.
+  // A pool's threads and handlers at exit outlive dlclose(), so a library that was loaded once stays. Without
+  // --eh-frame-hdr an exception of a runtime inside would find no handler and end the program.
   std::vector<std::string> flags = {"-shared",
+                                    "--eh-frame-hdr",
                                     "--no-undefined",
                                     "--hash-style=gnu",
                                     "--build-id",

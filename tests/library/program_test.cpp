@@ -98,8 +98,9 @@ TEST_F(StepProgram, CTrainerHasTheBitsOfTrainGptOverEveryKindOfLibrary) {
     ASSERT_NE(at, std::string::npos) << output;
     EXPECT_EQ(std::sscanf(output.c_str() + at, "cpu, %zu bytes planned, %zu counted", &planned, &counted), 2);
     EXPECT_EQ(planned, counted);
+    EXPECT_HAS(run("./train book.txt 4 book.txt", 1), "book.txt: ");
+    EXPECT_HAS(run("./train book.txt 1 step.safetensors nowhere/saved", 1), "cannot write `nowhere/saved`");
   }
-  EXPECT_HAS(run("./train book.txt 4 book.txt", 1), "book.txt: ");
   EXPECT_HAS(trainGpt("--data book.txt --step=step.so --steps=1"), "loading the training step");
   EXPECT_HAS(trainGpt("--data book.txt --step=step.so --steps=1 --optimizer=lion", 1), "holds another step");
   EXPECT_HAS(trainGpt("--data book.txt --step=book.txt --steps=1", 1), "not an artefact");
