@@ -1,5 +1,5 @@
-// knownTrait: whether an op has a trait of the dialect, where many ops are asked. Operation::hasTrait compares the trait
-// with each one of the op's kind, some 300 instructions; here the answer is remembered for each kind.
+// knownTrait: whether an op has a trait of the dialect, where many ops are asked. Operation::hasTrait compares the
+// trait with each one of the op's kind, some 300 instructions; here the answer is remembered for each kind.
 #pragma once
 #include "ir/dialect.h"
 #include "llvm/ADT/DenseMap.h"

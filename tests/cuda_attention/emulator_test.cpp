@@ -40,6 +40,13 @@ const int groups[] = {1, 2, 3};
 // none when causal.
 enum KeyLength { Same, More, Fewer };
 
+void setVariant(Problem &problem, const Variant &variant) {
+  problem.element = variant.element;
+  problem.headDim = variant.headDim;
+  problem.causal = variant.causal;
+  problem.dropout = variant.dropout;
+}
+
 std::vector<TestCase> cover() {
   std::vector<TestCase> cases;
   // Factors: element, head dimension, causal, dropout (all four set by the variant), length, group, keys, layout.
@@ -55,10 +62,7 @@ std::vector<TestCase> cover() {
     const Variant &variant = *variantOf(values);
     TestCase test;
     Problem &problem = test.problem;
-    problem.element = variant.element;
-    problem.headDim = variant.headDim;
-    problem.causal = variant.causal;
-    problem.dropout = variant.dropout;
+    setVariant(problem, variant);
     problem.queries = lengths[values[4]];
     problem.group = groups[values[5]];
     problem.heads = problem.group * (problem.queries < 200 ? 2 : 1);
@@ -193,10 +197,7 @@ TEST(AttentionEmulated, AllTextsCompile) {
   for (const Variant &variant : variants)
     for (AttentionPass pass : {AttentionPass::Forward, AttentionPass::BackwardQuery, AttentionPass::BackwardKeys}) {
       Problem problem;
-      problem.element = variant.element;
-      problem.headDim = variant.headDim;
-      problem.causal = variant.causal;
-      problem.dropout = variant.dropout;
+      setVariant(problem, variant);
       texts.push_back(kernelOf(problem, pass, "sm_80").text);
       Problem biased = problem;
       biased.bias = Bias::Each;
@@ -243,10 +244,7 @@ std::vector<TestCase> biasedCases() {
       const int number = int(cases.size());
       TestCase test;
       Problem &problem = test.problem;
-      problem.element = variant.element;
-      problem.headDim = variant.headDim;
-      problem.causal = variant.causal;
-      problem.dropout = variant.dropout;
+      setVariant(problem, variant);
       problem.bias = Bias(1 + (number + turn) % 3);
       problem.queries = lengths[(number + turn) % 5];
       problem.keys = problem.queries + (number % 3 == 0 ? 37 : 0);
