@@ -134,11 +134,11 @@ def measure_steps(arguments, limits, folder):
 
 
 def measure_products(arguments):
-    libraries = [word for library in arguments.library for word in ("--library", library)]
+    libraries = [f"--library={library}" for library in arguments.library]
     if arguments.torch:
         found, _ = run([arguments.torch, "-c", "import torch, os; print(os.path.join(os.path.dirname(torch.__file__), 'lib', 'libtorch_cpu.so'))"],
                        "looking for PyTorch's library")
-        libraries += ["--library", f"torch={found.strip()}"]
+        libraries.append(f"--library=torch={found.strip()}")
     out, _ = run([os.path.join(arguments.bin, "products_bench"), f"--seconds={arguments.seconds}", "--json=-", *libraries, *arguments.groups],
                  "products_bench")
     return json.loads(out)
@@ -276,11 +276,15 @@ def main():
     arguments = parsed()
     figures = {"machine": processor(), "limits": calibrated(os.path.join(arguments.bin, "tcc")), "steps": []}
     folder = tempfile.TemporaryDirectory(prefix="tcc-all-")
-    if "steps" in arguments.parts:
-        figures["steps"] = measure_steps(arguments, figures["limits"], folder.name)
-    for part, measure in (("products", measure_products), ("attention", measure_attention), ("kernels", measure_kernels)):
+    failures = []
+    for part, measure in (("steps", lambda: measure_steps(arguments, figures["limits"], folder.name)),
+                          ("products", lambda: measure_products(arguments)), ("attention", lambda: measure_attention(arguments)),
+                          ("kernels", lambda: measure_kernels(arguments))):
         if part in arguments.parts:
-            figures[part] = measure(arguments)
+            try:
+                figures[part] = measure()
+            except SystemExit as failure:  # what the other parts measured is kept
+                failures.append(f"{part}: {failure}")
     figures["machine"]["load_after"] = os.getloadavg()[0]
     out = sys.stderr if arguments.json == "-" else sys.stdout
     out.write(headline(figures) + "\n")
@@ -292,6 +296,8 @@ def main():
         sweep.write(arguments.plot, picture(figures))
     if arguments.markdown:
         sweep.write(arguments.markdown, markdown(figures))
+    if failures:
+        sys.exit("\n".join(failures))
 
 
 if __name__ == "__main__":

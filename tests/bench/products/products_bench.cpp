@@ -268,7 +268,8 @@ int main(int argc, char **argv) {
   app.add_option("--seconds", settings.seconds, "a shape (1)")->check(CLI::Range(0.0, 1000.0));
   app.add_flag("--warm", isWarm, "each run takes the same operands");
   app.add_option("--library", libraries,
-                 "NAME=FILE.so: f32 matmuls of another library: any BLAS, MKL, oneDNN, PyTorch's libtorch_cpu.so");
+                 "NAME=FILE.so: f32 matmuls of another library: any BLAS, MKL, oneDNN, PyTorch's libtorch_cpu.so")
+      ->allow_extra_args(false);
   app.add_flag("--no-onednn", isAlone, "without the oneDNN that this program is linked with");
   app.add_option("--json", json, "write the figures to a file; - is stdout");
   app.add_option("groups", settings.groups, "char, gpt2, odd, batched, small (all but small)")
