@@ -12,8 +12,8 @@ using namespace mlir;
 namespace tcc {
 namespace {
 
-constexpr const char *kindNames[] = {"uniform", "small", "zero", "rate", "step", "index", "flag", "token"};
-static_assert(std::size(kindNames) == static_cast<size_t>(ValueHint::Kind::token) + 1, "a name for each kind");
+constexpr const char *hintNames[] = {"uniform", "small", "zero", "rate", "step", "index", "flag", "token"};
+static_assert(std::size(hintNames) == static_cast<size_t>(ValueHint::Kind::token) + 1, "a name for each kind");
 
 /// Lowers `hint` to what `use` asks of the argument; true if the use only passes the value on.
 bool look(OpOperand &use, ValueHint &hint, bool &known) {
@@ -93,14 +93,14 @@ std::string argumentName(func::FuncOp function, unsigned argument) {
 }
 
 std::string hintText(const ValueHint &hint) {
-  return kindNames[static_cast<size_t>(hint.kind)] + std::string(" ") + std::to_string(hint.bound);
+  return hintNames[static_cast<size_t>(hint.kind)] + std::string(" ") + std::to_string(hint.bound);
 }
 
 ValueHint parseHint(const std::string &text) {
   const auto [kind, bound] = StringRef(text).split(' ');
   ValueHint hint;
-  for (size_t i = 0; i < std::size(kindNames); ++i)
-    if (int64_t value = 0; kind == kindNames[i] && !bound.getAsInteger(10, value) && value > 0)
+  for (size_t i = 0; i < std::size(hintNames); ++i)
+    if (int64_t value = 0; kind == hintNames[i] && !bound.getAsInteger(10, value) && value > 0)
       hint = {static_cast<ValueHint::Kind>(i), value};
   return hint;
 }

@@ -12,7 +12,7 @@ namespace tcc::runtime {
 
 namespace {
 
-constexpr std::int64_t formatVersion = 1;
+constexpr std::int64_t tuningVersion = 1;
 constexpr std::int64_t mostBytes = std::int64_t{1} << 24;
 
 std::string hex(std::uint64_t word) {
@@ -62,8 +62,8 @@ Expected<TuningFile::Content> TuningFile::read(const std::string &path) {
   if (!json)
     return json.error();
   JsonReader reader(what);
-  if (const std::int64_t version = reader.integer(*json, "version"); !reader.error() && version != formatVersion)
-    reader.fail("version " + std::to_string(version) + "; this runtime reads version " + std::to_string(formatVersion));
+  if (const std::int64_t version = reader.integer(*json, "version"); !reader.error() && version != tuningVersion)
+    reader.fail("version " + std::to_string(version) + "; this runtime reads version " + std::to_string(tuningVersion));
   const auto readEntries = [&](const char *name, const char *member, auto take) {
     const Json &list = reader.member(*json, name);
     if (!reader.error() && !list.is_object())
@@ -155,7 +155,7 @@ Error TuningFile::write() const {
   }
   for (const auto &[name, choice] : content.choices)
     choices[name] = {{"choice", choice}, {"checksum", checksum(name, choice)}};
-  const Json all{{"version", formatVersion}, {"products", products}, {"choices", choices}};
+  const Json all{{"version", tuningVersion}, {"products", products}, {"choices", choices}};
   return writeFileAtomically(path, all.dump(1) + "\n");
 }
 

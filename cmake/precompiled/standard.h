@@ -1,4 +1,4 @@
-// Headers of the standard library that most files include, and nlohmann/json, whose parsing takes longest.
+// Headers of the standard library that most files include.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -15,7 +15,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <set>

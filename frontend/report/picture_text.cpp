@@ -220,12 +220,6 @@ llvm::json::Array textArray(const std::vector<std::string> &texts) {
   return array;
 }
 
-std::string textOf(llvm::json::Value value) {
-  std::string text;
-  llvm::raw_string_ostream(text) << value;
-  return text;
-}
-
 llvm::json::Object levelJson(const GraphPicture &picture, size_t group) {
   const LevelLayout layout = layoutLevel(picture, group);
   const auto whole = [](double number) { return static_cast<int64_t>(std::lround(number)); };
@@ -253,6 +247,12 @@ llvm::json::Object levelJson(const GraphPicture &picture, size_t group) {
 }
 
 } // namespace
+
+std::string jsonText(llvm::json::Value value) {
+  std::string text;
+  llvm::raw_string_ostream(text) << value;
+  return text;
+}
 
 std::string pictureAsDot(const GraphPicture &picture) {
   return Dot(picture).run();
@@ -287,7 +287,7 @@ std::string pictureAsModelExplorer(const GraphPicture &picture) {
                                        {"incomingEdges", std::move(incoming)},
                                        {"attrs", std::move(attributes)}});
   }
-  return textOf(
+  return jsonText(
       llvm::json::Object{{"graphs", llvm::json::Array{llvm::json::Object{{"id", llvm::json::fixUTF8(picture.title)},
                                                                          {"nodes", std::move(nodes)}}}}});
 }
@@ -319,10 +319,10 @@ std::string pictureAsJson(const GraphPicture &picture) {
     groups[std::to_string(group)] = levelJson(picture, group);
     llvm::append_range(open, picture.groups[group].groups);
   }
-  return textOf(llvm::json::Object{{"title", llvm::json::fixUTF8(picture.title)},
-                                   {"nodes", std::move(nodes)},
-                                   {"edges", std::move(edges)},
-                                   {"groups", std::move(groups)}});
+  return jsonText(llvm::json::Object{{"title", llvm::json::fixUTF8(picture.title)},
+                                     {"nodes", std::move(nodes)},
+                                     {"edges", std::move(edges)},
+                                     {"groups", std::move(groups)}});
 }
 
 } // namespace tcc

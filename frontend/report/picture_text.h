@@ -1,8 +1,12 @@
 // A picture as text: for Graphviz, as SVG, for Model Explorer, and for the page of --report.
 #pragma once
 #include "frontend/report/graph_picture.h"
+#include "llvm/Support/JSON.h"
 
 namespace tcc {
+
+/// Compact JSON.
+std::string jsonText(llvm::json::Value value);
 
 /// DOT with a cluster for each group; `dot -Tsvg` and its kin draw it.
 std::string pictureAsDot(const GraphPicture &picture);

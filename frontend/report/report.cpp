@@ -25,12 +25,6 @@ json::Value textValue(StringRef text) {
   return json::fixUTF8(text);
 }
 
-std::string textOf(json::Value value) {
-  std::string text;
-  llvm::raw_string_ostream(text) << value;
-  return text;
-}
-
 std::string printed(ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -210,11 +204,11 @@ void Report::listenTo(DiagnosticPrinter &printer) {
 void Report::addDiagnostic(std::string_view severity, const std::string &file, unsigned line, unsigned column,
                            std::string_view message) {
   addFile(file);
-  diagnostics.push_back(textOf(json::Object{{"severity", textValue(severity)},
-                                            {"file", textValue(file)},
-                                            {"line", line},
-                                            {"column", column},
-                                            {"message", textValue(message)}}));
+  diagnostics.push_back(jsonText(json::Object{{"severity", textValue(severity)},
+                                              {"file", textValue(file)},
+                                              {"line", line},
+                                              {"column", column},
+                                              {"message", textValue(message)}}));
 }
 
 runtime::Error Report::addCompilation(const CompileSession &session, const runtime::Plan &plan,
@@ -229,18 +223,18 @@ runtime::Error Report::addCompilation(const CompileSession &session, const runti
                                 {"ms", pass.milliseconds},
                                 {"changed", pass.changed}});
   }
-  sections["passes"] = textOf(std::move(list));
-  sections["compile"] = textOf(compileJson(session, plan));
-  sections["remarks"] = textOf(remarksJson(report.remarks));
-  sections["kernels"] = textOf(kernelsJson(report.kernels));
+  sections["passes"] = jsonText(std::move(list));
+  sections["compile"] = jsonText(compileJson(session, plan));
+  sections["remarks"] = jsonText(remarksJson(report.remarks));
+  sections["kernels"] = jsonText(kernelsJson(report.kernels));
   sections["plan"] = runtime::planToJson(plan);
   sections["memory"] = runtime::memoryReport(plan).json();
-  sections["uses"] = textOf(usesJson(session.target().usesOf(code)));
+  sections["uses"] = jsonText(usesJson(session.target().usesOf(code)));
   // What a GPU can do is measured where the step runs on one.
   StatedLimits known = session.target().statedLimits();
   if (session.target().model().name.starts_with("cpu"))
     known.limits = runtime::machineLimits(plan.threads);
-  sections["limits"] = textOf(limitsJson(known.limits, known.machine));
+  sections["limits"] = jsonText(limitsJson(known.limits, known.machine));
   sections["costs"] = runtime::planTable(plan, known.limits).json();
   for (const runtime::Instruction &instruction : plan.instructions)
     for (const runtime::SourceLocation &source : instruction.sources)
@@ -259,20 +253,20 @@ runtime::Error Report::addCode(const CompileSession &session) {
   if (!modules)
     return modules.error();
   const std::string text = kind->shown(*form, EmittedCode{target.split(':').second.str(), std::move(*modules)});
-  sections["code"] = textOf(json::Object{{"form", shown}, {"text", textValue(text)}});
+  sections["code"] = jsonText(json::Object{{"form", shown}, {"text", textValue(text)}});
   return {};
 }
 
 void Report::addProfile(const runtime::Profiler &profiler, const runtime::MachineLimits &limits) {
   sections["profile"] = runtime::profileTable(profiler, limits).json();
-  sections["limits"] = textOf(limitsJson(limits));
+  sections["limits"] = jsonText(limitsJson(limits));
 }
 
 void Report::addTraining(std::string_view lines) {
   std::string list;
   for (StringRef line : llvm::split(StringRef(lines), '\n'))
     if (llvm::Expected<json::Value> value = json::parse(line)) // one that was cut off says nothing
-      list += (list.empty() ? "" : ",") + textOf(std::move(*value));
+      list += (list.empty() ? "" : ",") + jsonText(std::move(*value));
     else
       llvm::consumeError(value.takeError());
   sections["training"] = "[" + list + "]";
