@@ -59,8 +59,8 @@ TEST(Ladder, RungsThatADeviceDoesNotHaveAreNamed) {
     const std::vector<Rung> rungs = rungsOf(options, false, isFast);
     std::set<std::vector<std::string>> different;
     for (const Rung &rung : rungs) {
-      EXPECT_EQ(!rung.missing.empty(), rung.name == "one graph a step" || rung.name == "fast products" ||
-                                           (rung.name == "16-bit products" && !isFast))
+      EXPECT_EQ(!rung.missing.empty(), rung.name == "one graph a step" || rung.name == "fast matmuls" ||
+                                           (rung.name == "16-bit matmuls" && !isFast))
           << rung.name;
       EXPECT_EQ(rung.missing.empty() && !different.insert(rung.options).second, false) << rung.name;
     }
