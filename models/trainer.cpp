@@ -82,7 +82,7 @@ FunctionOptions Trainer::function(std::vector<std::string> inputs, std::vector<s
   return chosen;
 }
 
-/// Of the training step.
+/// The options of the training step's function.
 FunctionOptions Trainer::stepFunction() {
   FunctionOptions chosen = function(stepInputNames(dropout), {"loss", "norm"});
   chosen.ranks = ranks.handle();

@@ -173,7 +173,7 @@ std::string remember(const MachineLimits &limits) {
   return writeFileAtomically(path, writeJson(json) + "\n") ? std::string() : path;
 }
 
-/// Of this process, so that a read-only home costs one measurement.
+/// What this process has measured or read, so that it measures only once where no file can be written.
 std::mutex limitsMutex;
 std::map<int, MachineLimits> known;
 

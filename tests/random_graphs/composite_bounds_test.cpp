@@ -22,8 +22,8 @@ struct Composite {
   double low, high;       // of every float argument
   Scale scale;
   double bound; // of f32 results
-  // Of results of 16 bits, in their own ulps: what is computed in f32 is rounded once. Where several ops of 16 bits
-  // make a result, each rounds.
+  // The bound of results of 16 bits, in their own ulps: a result that is computed in f32 is rounded once; if several
+  // ops of 16 bits make a result, each rounds.
   double narrow = 0.51;
 };
 
