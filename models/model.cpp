@@ -181,7 +181,7 @@ Tensor modelLogits(const Model &model, const Tensor &tokens) {
 
 namespace {
 
-/// The logits of row `last` of `hidden` [1, T, width]. The row is chosen before the head: a product with one row
+/// The logits of row `last` of `hidden` [1, T, width]. The row is chosen before the head: a matmul with one row
 /// instead of T.
 Tensor headOfRow(const Model &model, const Tensor &hidden, const Tensor &last) {
   return modelHead(model, gather(reshape(hidden, {hidden.dim(1), hidden.dim(2)}), last));
