@@ -18,8 +18,8 @@ struct Piece {
   enum class Kind : uint8_t { text, print, statement };
   Kind kind = Kind::text;
   int line = 1;
-  std::string text;          // of Kind::text
-  std::vector<Token> tokens; // of the others, with an end
+  std::string text;          // what Kind::text writes
+  std::vector<Token> tokens; // what the other kinds hold, with an end token
 };
 
 /// The pieces of a template, in order, without comments. The line's end after a block is removed, and so are the blanks

@@ -1,8 +1,8 @@
 // fuse-kernels: puts every computation into tcc.kernel regions.
 //   0. give each matmul that reads overlapping windows a copy of its own, so that none is kept from the forward to the
 //      backward;
-//   1. find what must be in memory: operands of matmuls and results of the function, below the views that those take
-//      strided;
+//   1. find what must be in memory: operands of matmuls and results of the function, without the views that matmuls
+//      and results can read by strides;
 //   2. decide what is recomputed: views, literals, coordinates, and elementwise values whose stored ancestors cost no
 //      more to read than the value itself. Such values belong to no group; whoever needs them computes them again.
 //      This is what keeps normalised rows, tanh and exp out of memory. Row statistics and matmuls are never
@@ -142,12 +142,12 @@ private:
   const TargetModel &target;
   Remarks *remarks;
   bool checks;
-  KnownKernels kernels;                                // those that have been tried
-  const llvm::DenseSet<Value> *narrow = nullptr;       // counted with 16 bits
+  KnownKernels kernels;                                // what analyzeKernel says of regions that were tried
+  const llvm::DenseSet<Value> *narrow = nullptr;       // values whose elements count as 16 bits
   llvm::DenseMap<Value, SmallVector<Value, 4>> leaves; // of free values: the stored values they are computed from
   llvm::DenseMap<Operation *, int64_t> ownOps;         // of elementwise ops: scalar steps
   llvm::DenseSet<Value> freeValues;
-  llvm::DenseSet<Value> windows; // that overlap, of matmuls
+  llvm::DenseSet<Value> windows; // overlapping windows that matmuls read
   llvm::DenseSet<Value> updates; // those of updatesOf, if the level decides otherwise about them
 
   int64_t bytesOf(Value value) const {
