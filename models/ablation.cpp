@@ -48,9 +48,7 @@ runtime::StepBound boundOf(const std::vector<std::string> &arguments, const RunD
       withoutData(optionsOf({.name = "everything on", .options = {}, .missing = {}, .script = {}}, arguments));
   findStartFolders(options);
   chooseProducts(options, device);
-  std::optional<ModelFolder> folder;
-  if (!options.initFolder.empty())
-    folder.emplace(options.initFolder);
+  const std::optional<ModelFolder> folder = openModelFolder(options);
   Estimator estimator(options, device, folder);
   return runtime::leastBound(estimator.plan(options.batch), estimator.limits);
 }
