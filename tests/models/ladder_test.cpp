@@ -76,12 +76,9 @@ TEST(Ladder, RungsThatADeviceDoesNotHaveAreNamed) {
 
 TEST(Ladder, IsClimbedWhole) {
   const TemporaryFolder folder;
-  std::string text;
-  for (int i = 0; i < 400; ++i)
-    text += "the cat sat on the mat and the dog sat on the log. ";
   const std::vector<std::string> arguments = {"--ladder",
                                               "--data",
-                                              folder.write("data.txt", text),
+                                              folder.write("data.txt", easyText(400)),
                                               "--layers=2",
                                               "--heads=2",
                                               "--width=32",
