@@ -5,6 +5,7 @@
 #include "passes/passes.h"
 #include "passes/pipeline.h"
 #include "passes/stream_order.h"
+#include "tests/dialects.h"
 #include <gtest/gtest.h>
 #include <random>
 
@@ -32,10 +33,7 @@ struct FlyingMatmul : InFlightOpInterface::ExternalModel<FlyingMatmul, MatmulOp>
 class InFlight : public ::testing::Test {
 protected:
   InFlight() {
-    DialectRegistry registry;
-    registerDialects(registry);
-    context.appendDialectRegistry(registry);
-    context.loadAllAvailableDialects();
+    test::loadDialects(context);
     MatmulOp::attachInterface<FlyingMatmul>(context);
   }
 
